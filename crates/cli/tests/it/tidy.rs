@@ -1,0 +1,348 @@
+//! Rules of the repository that no compiler checks. Each test reads files, changes none, and says what to do.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Which of our crates a crate may use: `cli -> server -> clicks -> store -> core <- edge`, anything to its
+/// right.
+const ARROWS: [(&str, &[&str]); 6] = [
+    ("cli", &["server", "clicks", "store", "core"]),
+    ("server", &["clicks", "store", "core"]),
+    ("clicks", &["store", "core"]),
+    ("store", &["core"]),
+    ("core", &[]),
+    ("edge", &["core"]),
+];
+
+/// Folders whose paths ARCHITECTURE.md may name, and must name truly.
+const MAPPED: [&str; 6] = ["crates/", "scripts/", "docs/", "bench/", "conformance/", "deploy/"];
+
+const ARCHITECTURE_LINES: usize = 200;
+const DECISION_LINES: usize = 10;
+
+// ---- the crates ----
+
+#[test]
+fn crates_depend_only_to_the_right() {
+    let manifests: BTreeMap<String, toml::Table> =
+        crate_folders().into_iter().map(|name| (name.clone(), manifest(&name))).collect();
+    let folder_of_package: BTreeMap<&str, &str> =
+        manifests.iter().map(|(folder, manifest)| (package_name(manifest), folder.as_str())).collect();
+
+    let mut faults = Vec::new();
+    for (folder, manifest) in &manifests {
+        let Some((_, allowed)) = ARROWS.iter().find(|(name, _)| name == folder) else {
+            faults.push(format!(
+                "crates/{folder} has no place among the arrows: add it to ARROWS in this test"
+            ));
+            continue;
+        };
+        for dependency in dependencies(manifest) {
+            let Some(used) = folder_of_package.get(dependency.as_str()) else { continue };
+            if !allowed.contains(used) {
+                faults.push(format!(
+                    "crates/{folder} depends on crates/{used}, against the arrows: move the shared code to the right"
+                ));
+            }
+        }
+    }
+    report(&faults);
+}
+
+#[test]
+fn every_shared_dependency_says_what_it_is_for() {
+    let manifest = read("Cargo.toml");
+    let lines = manifest
+        .lines()
+        .skip_while(|line| line.trim() != "[workspace.dependencies]")
+        .skip(1)
+        .take_while(|line| !line.starts_with('['));
+    let faults: Vec<String> = lines
+        .filter(|line| line.contains(" = ") && !line.starts_with('#'))
+        // Our own crates say it in their first lines of documentation.
+        .filter(|line| !line.contains("path = \"crates/"))
+        .filter(|line| line.split_once(" # ").is_none_or(|(_, reason)| reason.trim().is_empty()))
+        .map(|line| {
+            format!("Cargo.toml: add a comment to the end of this line that says what it is for: {line}")
+        })
+        .collect();
+    report(&faults);
+}
+
+#[test]
+fn every_crate_has_one_integration_test_binary() {
+    let mut faults = Vec::new();
+    for name in crate_folders() {
+        let folder = format!("crates/{name}/tests");
+        if !root().join(&folder).is_dir() {
+            continue;
+        }
+        for entry in names_in(&folder) {
+            if entry != "it" {
+                faults.push(format!(
+                    "{folder}/{entry}: move it to {folder}/it/ and name it in {folder}/it/main.rs, \
+                     because each file here is linked as a binary of its own"
+                ));
+            }
+        }
+        if !root().join(&folder).join("it/main.rs").is_file() {
+            faults.push(format!("{folder}/it/main.rs is missing: it names the modules of the test binary"));
+        }
+    }
+    report(&faults);
+}
+
+#[test]
+fn both_databases_have_the_same_migrations() {
+    let folder = "crates/store/migrations";
+    let sqlite: BTreeSet<String> = names_in(&format!("{folder}/sqlite")).into_iter().collect();
+    let postgres: BTreeSet<String> = names_in(&format!("{folder}/postgres")).into_iter().collect();
+    let only_sqlite = sqlite.difference(&postgres).map(|name| (name, "sqlite", "postgres"));
+    let only_postgres = postgres.difference(&sqlite).map(|name| (name, "postgres", "sqlite"));
+    let faults: Vec<String> = only_sqlite
+        .chain(only_postgres)
+        .map(|(name, here, there)| {
+            format!("{folder}/{here}/{name}: add a file of the same name to {folder}/{there}")
+        })
+        .collect();
+    report(&faults);
+    assert!(!sqlite.is_empty(), "{folder}/sqlite is empty: a store without tables?");
+}
+
+// ---- the documents ----
+
+#[test]
+fn architecture_names_every_crate() {
+    let text = read("ARCHITECTURE.md");
+    let faults: Vec<String> = crate_folders()
+        .into_iter()
+        .filter(|name| !names_path(&text, &format!("crates/{name}")))
+        .map(|name| format!("ARCHITECTURE.md does not name crates/{name}: say what lives there"))
+        .collect();
+    report(&faults);
+}
+
+#[test]
+fn architecture_names_only_what_exists() {
+    let faults: Vec<String> = code_spans(&read("ARCHITECTURE.md"))
+        .into_iter()
+        .filter(|(_, span)| MAPPED.iter().any(|folder| span.starts_with(folder)))
+        .filter(|(_, span)| !root().join(checkable_path(span)).exists())
+        .map(|(line, span)| format!("ARCHITECTURE.md:{line}: `{span}` does not exist: correct or remove it"))
+        .collect();
+    report(&faults);
+}
+
+#[test]
+fn architecture_stays_short() {
+    let lines = read("ARCHITECTURE.md").lines().count();
+    assert!(
+        lines < ARCHITECTURE_LINES,
+        "ARCHITECTURE.md has {lines} lines and must stay under {ARCHITECTURE_LINES}: move detail to where it is about"
+    );
+}
+
+#[test]
+fn every_promise_has_its_test() {
+    let promises: Vec<(usize, String)> =
+        code_spans(&read("PROMISES.md")).into_iter().filter(|(_, span)| span.contains(".rs::")).collect();
+    assert!(!promises.is_empty(), "PROMISES.md names no test: write each as `path/to/file.rs::test_name`");
+
+    let mut faults = Vec::new();
+    for (line, span) in promises {
+        let (path, test) = span.split_once("::").expect("the filter saw `::`");
+        let test = test.rsplit("::").next().unwrap_or(test);
+        match fs::read_to_string(root().join(path)) {
+            Err(_) => faults.push(format!("PROMISES.md:{line}: there is no file {path}: correct `{span}`")),
+            Ok(source) if !defines_function(&source, test) => faults.push(format!(
+                "PROMISES.md:{line}: {path} has no test `{test}`: name the test that proves the promise now"
+            )),
+            Ok(_) => {}
+        }
+    }
+    report(&faults);
+}
+
+#[test]
+fn decisions_stay_short() {
+    let mut entries: Vec<(String, usize)> = Vec::new();
+    for line in read("DECISIONS.md").lines() {
+        if let Some(title) = line.strip_prefix("## ") {
+            entries.push((title.to_owned(), 0));
+        } else if let Some((_, lines)) = entries.last_mut()
+            && !line.trim().is_empty()
+        {
+            *lines += 1;
+        }
+    }
+    assert!(!entries.is_empty(), "DECISIONS.md has no entry: each begins with a line `## title`");
+    let faults: Vec<String> = entries
+        .into_iter()
+        .filter(|(_, lines)| *lines > DECISION_LINES)
+        .map(|(title, lines)| {
+            format!("DECISIONS.md: \"{title}\" has {lines} lines: say it in {DECISION_LINES} or fewer")
+        })
+        .collect();
+    report(&faults);
+}
+
+// ---- every file ----
+
+#[test]
+fn no_file_holds_what_must_not_be_committed() {
+    // Written in two halves, so that this file does not find itself.
+    let banned = [
+        (concat!("../", "shared"), "the project must not need a file outside of it"),
+        (concat!("TO", "DO"), "do it, or open an issue"),
+        (concat!("FIX", "ME"), "fix it, or open an issue"),
+        (concat!("#[", "ignore"), "a test that does not run proves nothing: run it or remove it"),
+    ];
+    let mut faults = Vec::new();
+    for path in project_files() {
+        // What is not text, or was removed from the work tree and not yet from git, has nothing to read.
+        let Ok(text) = fs::read_to_string(root().join(&path)) else { continue };
+        for (number, line) in text.lines().enumerate() {
+            for (mark, advice) in banned {
+                if line.contains(mark) {
+                    faults.push(format!("{}:{}: `{mark}`: {advice}", path.display(), number + 1));
+                }
+            }
+        }
+    }
+    report(&faults);
+}
+
+// ---- how the rules read the repository ----
+
+fn root() -> &'static Path {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(root().join(path))
+        .unwrap_or_else(|error| panic!("{path}: {error}: the project needs this file"))
+}
+
+/// Fails with every fault at once, one per line.
+fn report(faults: &[String]) {
+    assert!(faults.is_empty(), "\n{}\n", faults.join("\n"));
+}
+
+/// The names in a folder, sorted.
+fn names_in(folder: &str) -> Vec<String> {
+    let entries = fs::read_dir(root().join(folder))
+        .unwrap_or_else(|error| panic!("{folder}: {error}: the project needs this folder"));
+    let mut names: Vec<String> = entries
+        .map(|entry| {
+            entry.expect("the folder can be read to its end").file_name().to_string_lossy().into_owned()
+        })
+        .collect();
+    names.sort();
+    names
+}
+
+fn crate_folders() -> Vec<String> {
+    names_in("crates").into_iter().filter(|name| root().join("crates").join(name).is_dir()).collect()
+}
+
+fn manifest(folder: &str) -> toml::Table {
+    let path = format!("crates/{folder}/Cargo.toml");
+    read(&path).parse().unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+fn package_name(manifest: &toml::Table) -> &str {
+    manifest["package"]["name"].as_str().expect("cargo accepts only a string")
+}
+
+/// The packages a manifest depends on, for whatever purpose and on whatever target.
+fn dependencies(manifest: &toml::Table) -> BTreeSet<String> {
+    let targets = manifest.get("target").and_then(toml::Value::as_table);
+    let places = std::iter::once(manifest)
+        .chain(targets.into_iter().flat_map(toml::Table::values).filter_map(toml::Value::as_table));
+    let mut packages = BTreeSet::new();
+    for place in places {
+        for kind in ["dependencies", "dev-dependencies", "build-dependencies"] {
+            let Some(table) = place.get(kind).and_then(toml::Value::as_table) else { continue };
+            for (key, value) in table {
+                let renamed = value.get("package").and_then(toml::Value::as_str);
+                packages.insert(renamed.unwrap_or(key).to_owned());
+            }
+        }
+    }
+    packages
+}
+
+/// The text between single backticks, with its line number; fenced blocks are drawings, not statements.
+fn code_spans(markdown: &str) -> Vec<(usize, String)> {
+    let mut spans = Vec::new();
+    let mut fenced = false;
+    for (index, line) in markdown.lines().enumerate() {
+        if line.trim_start().starts_with("```") {
+            fenced = !fenced;
+        } else if !fenced {
+            spans.extend(line.split('`').skip(1).step_by(2).map(|span| (index + 1, span.to_owned())));
+        }
+    }
+    spans
+}
+
+/// The part of a code span that names a file or folder: `scripts/test --quick` and `crates/core/src/id.rs::Id`
+/// name one too, and of `crates/*/tests` the part before the star can be checked.
+fn checkable_path(span: &str) -> &str {
+    let path = span.split(|c: char| c.is_whitespace() || c == ':' || c == '#').next().unwrap_or(span);
+    match path.find(['*', '{', '<']) {
+        Some(end) => &path[..path[..end].rfind('/').unwrap_or(0)],
+        None => path,
+    }
+}
+
+/// Whether the text names this path itself and not only a longer name that begins alike.
+fn names_path(text: &str, path: &str) -> bool {
+    text.match_indices(path).any(|(start, _)| !continues_a_name(&text[start + path.len()..]))
+}
+
+fn defines_function(source: &str, name: &str) -> bool {
+    let definition = format!("fn {name}");
+    source.match_indices(&definition).any(|(start, _)| !continues_a_name(&source[start + definition.len()..]))
+}
+
+fn continues_a_name(rest: &str) -> bool {
+    rest.starts_with(|c: char| c.is_alphanumeric() || c == '_' || c == '-')
+}
+
+/// The files git tracks; outside of a git work tree, for example in an unpacked archive, every file that is
+/// not ignored.
+fn project_files() -> Vec<PathBuf> {
+    let listed = Command::new("git").arg("-C").arg(root()).args(["ls-files", "-z"]).output();
+    if let Ok(output) = listed
+        && output.status.success()
+        && !output.stdout.is_empty()
+    {
+        let names = String::from_utf8_lossy(&output.stdout);
+        return names.split_terminator('\0').map(PathBuf::from).collect();
+    }
+    let mut files = Vec::new();
+    let mut folders = vec![PathBuf::new()];
+    let ignored = read(".gitignore");
+    while let Some(folder) = folders.pop() {
+        for name in names_in(&folder.to_string_lossy()) {
+            let path = folder.join(&name);
+            let skipped = name == ".git"
+                || name == "node_modules"
+                || ignored
+                    .lines()
+                    .any(|line| line.strip_prefix('/').is_some_and(|entry| Path::new(entry) == path));
+            if skipped {
+                continue;
+            }
+            if root().join(&path).is_dir() {
+                folders.push(path);
+            } else {
+                files.push(path);
+            }
+        }
+    }
+    files
+}

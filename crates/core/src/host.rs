@@ -1,0 +1,237 @@
+//! Hosts: normalised names, so that two spellings of one host are one value.
+
+use std::collections::HashSet;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::field::{FieldCode, FieldError};
+
+/// A host: lower case, punycode, no trailing dot, no port. IPv6 keeps its brackets.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Host(String);
+
+/// The longest host name DNS knows.
+pub const LONGEST: usize = 253;
+
+impl Host {
+    /// A host as a person writes it.
+    pub fn parse(text: &str) -> Result<Self, FieldError> {
+        let refuse = |message: &str| Err(FieldError::new("host", FieldCode::BadHost, message));
+        if text.is_empty() {
+            return Err(FieldError::new("host", FieldCode::Required, "is empty; give a name like rmax.to"));
+        }
+        if text.len() > 1024 {
+            return refuse("is too long");
+        }
+        if text.contains("://") || text.contains('/') {
+            return refuse("is a URL; give the host alone, like rmax.to");
+        }
+        if text.chars().any(|letter| letter.is_whitespace() || letter.is_control() || is_invisible(letter)) {
+            return refuse("has spaces, control or invisible characters");
+        }
+        if text.contains(['@', '%', '\\', '?', '#']) {
+            return refuse("has characters no host name has");
+        }
+        if !text.starts_with('[') && text.contains(':') {
+            return refuse("has a port; give the host alone, a code answers on every port");
+        }
+        let Ok(host) = url::Host::parse(text) else { return refuse("is not a host name") };
+        let host = host.to_string();
+        let host = host.strip_suffix('.').unwrap_or(&host);
+        if !is_plausible(host) {
+            return refuse("is not a host name: a label is empty, too long, or begins or ends with a hyphen");
+        }
+        Ok(Self(host.to_owned()))
+    }
+
+    /// A host as the store keeps it.
+    pub fn stored(text: String) -> Self {
+        Self(text)
+    }
+
+    /// The name.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Host {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(out)
+    }
+}
+
+/// Letters that leave no mark: they make two hosts look like one.
+pub(crate) fn is_invisible(letter: char) -> bool {
+    matches!(letter, '\u{ad}' | '\u{34f}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fe00}'..='\u{fe0f}')
+}
+
+/// Whether a serialised host could stand in DNS, or is an address.
+pub(crate) fn is_plausible(host: &str) -> bool {
+    if host.starts_with('[') {
+        return true;
+    }
+    !host.is_empty()
+        && host.len() <= LONGEST
+        && host
+            .split('.')
+            .all(|label| (1..=63).contains(&label.len()) && !label.starts_with('-') && !label.ends_with('-'))
+}
+
+/// Room for the longest host on the stack of a request.
+pub type HostBuffer = [u8; LONGEST];
+
+/// A `Host` header as a normalised name, written into `buffer`: lower case, without port and trailing dot.
+///
+/// Nothing when it is no host: empty, too long, a port that is no port, or characters no host has. Unicode is refused here:
+/// browsers send punycode.
+pub fn from_header<'a>(header: &[u8], buffer: &'a mut HostBuffer) -> Option<&'a str> {
+    let name = without_port(header)?;
+    let name = name.strip_suffix(b".").unwrap_or(name);
+    if name.is_empty() || name.len() > LONGEST {
+        return None;
+    }
+    let literal = name.starts_with(b"[");
+    for (slot, &byte) in buffer.iter_mut().zip(name) {
+        *slot = match byte {
+            b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' => byte,
+            b'A'..=b'Z' => byte.to_ascii_lowercase(),
+            b'[' | b']' | b':' if literal => byte,
+            _ => return None,
+        };
+    }
+    std::str::from_utf8(&buffer[..name.len()]).ok()
+}
+
+fn without_port(header: &[u8]) -> Option<&[u8]> {
+    let after_name =
+        if header.starts_with(b"[") { header.iter().position(|&byte| byte == b']')? + 1 } else { 0 };
+    let Some(colon) = header[after_name..].iter().position(|&byte| byte == b':').map(|at| at + after_name)
+    else {
+        return (after_name == 0 || after_name == header.len()).then_some(header);
+    };
+    let port = &header[colon + 1..];
+    let number = port.iter().try_fold(0_u32, |number, byte| {
+        byte.is_ascii_digit().then(|| number.saturating_mul(10) + u32::from(byte - b'0'))
+    })?;
+    (port.len() <= 5 && number <= 65_535 && (after_name == 0 || colon == after_name))
+        .then_some(&header[..colon])
+}
+
+/// Every host we serve, for the loop check.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Domains {
+    hosts: HashSet<String>,
+    base: Option<String>,
+}
+
+impl Domains {
+    /// The configured domains, and the base domain under which every workspace has a name of its own.
+    pub fn new(hosts: impl IntoIterator<Item = Host>, base: Option<&Host>) -> Self {
+        Self {
+            hosts: hosts.into_iter().map(|host| host.0).collect(),
+            base: base.map(|host| host.as_str().to_owned()),
+        }
+    }
+
+    /// Whether a normalised host is one of ours.
+    pub fn serve(&self, host: &str) -> bool {
+        self.hosts.contains(host)
+            || self.base.as_deref().is_some_and(|base| {
+                host == base
+                    || host
+                        .strip_suffix(base)
+                        .and_then(|front| front.strip_suffix('.'))
+                        .is_some_and(|slug| !slug.contains('.'))
+            })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Domains, Host, HostBuffer, from_header};
+
+    #[track_caller]
+    fn header(text: &str) -> Option<String> {
+        let mut buffer: HostBuffer = [0; super::LONGEST];
+        from_header(text.as_bytes(), &mut buffer).map(str::to_owned)
+    }
+
+    #[test]
+    fn one_host_has_one_spelling() {
+        for text in ["rmax.to", "RMAX.to", "rmax.to.", "ｒｍａｘ.to", "rmax。to"] {
+            assert_eq!(Host::parse(text).map(|host| host.to_string()), Ok("rmax.to".to_owned()), "{text}");
+        }
+        assert_eq!(Host::parse("bücher.example").unwrap().as_str(), "xn--bcher-kva.example");
+        assert_eq!(Host::parse("[::1]").unwrap().as_str(), "[::1]");
+    }
+
+    #[test]
+    fn refuses_what_is_no_host() {
+        for text in [
+            "",
+            " ",
+            "a b",
+            "https://rmax.to",
+            "rmax.to/x",
+            "rmax.to:80",
+            "a..b",
+            "-a.com",
+            "a-.com",
+            "a@b",
+            "a%41",
+            "exa\u{ad}mple.com",
+            "\u{202e}a.com",
+        ] {
+            assert!(Host::parse(text).is_err(), "{text:?}");
+        }
+        assert!(Host::parse(&"a".repeat(64)).is_err());
+        assert!(Host::parse(&format!("{}com", "a.".repeat(140))).is_err());
+    }
+
+    #[test]
+    fn a_host_header_loses_port_case_and_dot() {
+        assert_eq!(header("RMAX.to:8080").as_deref(), Some("rmax.to"));
+        assert_eq!(header("rmax.to.").as_deref(), Some("rmax.to"));
+        assert_eq!(header("rmax.to.:80").as_deref(), Some("rmax.to"));
+        assert_eq!(header("[::1]:80").as_deref(), Some("[::1]"));
+        assert_eq!(header("[::1]").as_deref(), Some("[::1]"));
+        assert_eq!(header("127.0.0.1:8080").as_deref(), Some("127.0.0.1"));
+        assert_eq!(header("rmax.to:").as_deref(), Some("rmax.to"));
+    }
+
+    #[test]
+    fn a_host_header_that_is_no_host_is_nothing() {
+        for text in [
+            "",
+            ":80",
+            "good:99999",
+            "good:8a",
+            "a b",
+            "a/b",
+            "a@b",
+            "ä.com",
+            "[::1",
+            "[::1]x:80",
+            "good:1:2",
+            ".",
+        ] {
+            assert_eq!(header(text), None, "{text:?}");
+        }
+        assert_eq!(header(&"a".repeat(254)), None);
+    }
+
+    #[test]
+    fn a_base_domain_serves_one_label_below_it() {
+        let domains =
+            Domains::new([Host::parse("rmax.to").unwrap()], Some(&Host::parse("links.example").unwrap()));
+        for ours in ["rmax.to", "links.example", "team.links.example"] {
+            assert!(domains.serve(ours), "{ours}");
+        }
+        for theirs in ["example", "a.b.links.example", "xlinks.example", "www.rmax.to", ""] {
+            assert!(!domains.serve(theirs), "{theirs}");
+        }
+    }
+}

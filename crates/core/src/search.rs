@@ -1,0 +1,67 @@
+//! Words to find a link by. Core splits them for both databases, so both find the same.
+
+use std::fmt::Write as _;
+
+use crate::Link;
+
+/// The most words kept of one link.
+const MOST: usize = 256;
+/// The longest part of a word that counts.
+const LONGEST: usize = 40;
+
+/// The words of a text: lower case, split at everything that is neither letter nor digit, so a host is several words.
+///
+/// A letter beyond ASCII is written as its number in hexadecimal between two `z`. So every word is `[a-z0-9]+`, no tokenizer
+/// of any database can split it differently, and a prefix stays a prefix.
+pub fn words(text: &str) -> impl Iterator<Item = String> + '_ {
+    text.split(|letter: char| !letter.is_alphanumeric()).filter(|word| !word.is_empty()).map(|word| {
+        let mut plain = String::with_capacity(word.len());
+        for letter in word.chars().take(LONGEST).flat_map(char::to_lowercase) {
+            if letter.is_ascii_alphanumeric() {
+                plain.push(letter);
+            } else {
+                let _ = write!(plain, "z{:x}z", u32::from(letter));
+            }
+        }
+        plain
+    })
+}
+
+/// Everything a link is found by: code, title, tags, target, notes, each word once.
+pub fn of_link(link: &Link) -> String {
+    let mut seen = std::collections::BTreeSet::new();
+    let texts = [link.code.as_str(), link.title.as_deref().unwrap_or_default()]
+        .into_iter()
+        .chain(link.tags.iter().map(String::as_str))
+        .chain([link.target.as_str(), link.notes.as_deref().unwrap_or_default()]);
+    for word in texts.flat_map(words) {
+        seen.insert(word);
+        if seen.len() >= MOST {
+            break;
+        }
+    }
+    seen.into_iter().collect::<Vec<_>>().join(" ")
+}
+
+/// The words somebody looks for: at most eight; each must be the beginning of one of the link's words.
+pub fn query(text: &str) -> Vec<String> {
+    words(text).take(8).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    fn words(text: &str) -> Vec<String> {
+        super::words(text).collect()
+    }
+
+    #[test]
+    fn a_host_is_several_words_and_every_word_is_plain() {
+        assert_eq!(
+            words("https://Docs.Example.com/a_b?x=1"),
+            ["https", "docs", "example", "com", "a", "b", "x", "1"]
+        );
+        assert_eq!(words("Größe ÄRGER"), ["grzf6zzdfze", "ze4zrger"]);
+        assert_eq!(words("\" OR 1=1 -- * NEAR("), ["or", "1", "1", "near"]);
+        assert!(words("").is_empty() && words("!!! --").is_empty());
+    }
+}
