@@ -232,7 +232,7 @@ mod tests {
         }
     }
 
-    fn ask<'a>(preset: Preset, route: Option<Route<'a>>) -> Decision<'a> {
+    fn ask(preset: Preset, route: Option<Route<'_>>) -> Decision<'_> {
         let domains = Domains::new([Host::parse("rmax.to").unwrap()], None);
         decide(route, &Policy::preset(preset), &Visitor { host: "other.example", domains: &domains }, NOW)
     }

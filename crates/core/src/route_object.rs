@@ -247,7 +247,7 @@ mod tests {
     #[test]
     fn what_routing_depends_on_must_be_whole() {
         let check = |json: &str, expected| {
-            assert_eq!(ReadRoute::read(json.as_bytes()).unwrap_err(), expected, "{json}")
+            assert_eq!(ReadRoute::read(json.as_bytes()).unwrap_err(), expected, "{json}");
         };
         check("", Unreadable::NotJson);
         check("[]", Unreadable::NotJson);

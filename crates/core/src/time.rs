@@ -82,6 +82,7 @@ impl Timestamp {
     }
 
     /// This moment without its milliseconds.
+    #[must_use]
     pub const fn whole_seconds(self) -> Self {
         Self(self.0 - self.0 % 1000)
     }

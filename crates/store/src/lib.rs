@@ -1,1 +1,83 @@
-//! x
+//! The truth: workspaces, domains, links and the audit chain, in SQLite or PostgreSQL behind one concrete [`Store`].
+//!
+//! | to find | look in |
+//! |---|---|
+//! | opening, migrations, what is refused | [`open`] |
+//! | how one text runs on two databases | `pool` |
+//! | reading links, lists, history | `links`, `list` |
+//! | workspaces and domains | `workspaces` |
+//! | changing anything | [`write`]: one queue, groups that share a commit |
+//! | learning of changes | [`feed`] |
+//! | audit, signed heads | [`audit`], [`sign`] |
+//! | backup and restore | [`backup`] |
+//!
+//! No query filters by state or expiry: what a link answers is `decide`'s business. No expected outcome is a database error.
+
+pub mod audit;
+pub mod backup;
+mod error;
+pub mod feed;
+mod file;
+mod health;
+mod links;
+mod list;
+pub mod open;
+mod pool;
+mod rows;
+pub mod sign;
+mod workspaces;
+pub mod write;
+
+use std::sync::Arc;
+
+use rlinks_core::Timestamp;
+use rlinks_core::id::Worker;
+use tokio::sync::watch;
+
+pub use error::StoreError;
+pub use health::Schema;
+pub use list::LinkFilter;
+pub use open::{Location, Lost, Options};
+pub use pool::Dialect;
+
+use crate::pool::Pool;
+use crate::write::Writer;
+
+/// The truth. Cheap to clone; all clones share one writer.
+#[derive(Clone)]
+pub struct Store {
+    pool: Pool,
+    writer: Writer,
+    committed: Arc<watch::Sender<u64>>,
+}
+
+impl Store {
+    async fn start(
+        pool: Pool,
+        worker: Option<Worker>,
+        holder: &str,
+        now: Timestamp,
+    ) -> Result<Self, StoreError> {
+        workspaces::ensure_main(&pool, now).await?;
+        let worker = write::lease(&pool, worker, holder, now).await?;
+        let committed = Arc::new(watch::Sender::new(0));
+        let writer = Writer::start(pool.clone(), worker, Arc::clone(&committed));
+        Ok(Self { pool, writer, committed })
+    }
+
+    /// Which database it is.
+    pub fn dialect(&self) -> Dialect {
+        self.pool.dialect()
+    }
+
+    /// Waits until every connection is closed.
+    pub async fn close(&self) {
+        match &self.pool {
+            Pool::Sqlite { writer, readers, .. } => {
+                readers.close().await;
+                writer.close().await;
+            }
+            Pool::Postgres(pool) => pool.close().await,
+        }
+    }
+}

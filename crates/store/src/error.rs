@@ -1,0 +1,52 @@
+//! What can go wrong with the truth, by what the caller can do about it.
+
+/// Absence is an `Option`; everything here is something a caller acts on.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// Cannot be reached, is busy, full or read-only: try again later. Never means "not there".
+    #[error("the link store cannot be reached: {0}")]
+    Unavailable(String),
+    /// What was opened is not ours to use: corrupt, newer than this program, or another program's.
+    #[error("{0}")]
+    Refused(String),
+    /// A stored object nobody can read. It is not served.
+    #[error("a stored object cannot be read: {0}")]
+    Unreadable(String),
+    /// The code is another link's.
+    #[error("the code `{code}` is taken{}", if *.deleted { " by a deleted link" } else { "" })]
+    CodeTaken {
+        /// Which.
+        code: String,
+        /// It is a deleted link's: it can be restored or recreated.
+        deleted: bool,
+    },
+    /// A name that is unique for ever is taken.
+    #[error("`{0}` is taken")]
+    NameTaken(String),
+    /// Somebody else was faster.
+    #[error("somebody else changed this at the same time; look again and repeat")]
+    Conflict,
+    /// The policy's limit of live links is reached.
+    #[error("this workspace may have {0} links that are neither deleted nor expired, and has them")]
+    QuotaExceeded(u32),
+    /// What should be changed is not there.
+    #[error("there is no {0}")]
+    NotFound(String),
+}
+
+impl From<sqlx::Error> for StoreError {
+    fn from(error: sqlx::Error) -> Self {
+        match &error {
+            sqlx::Error::Database(database) => match (database.code().as_deref(), database.message()) {
+                // SQLite: corrupt (11), not a database (26).
+                (Some("11" | "26" | "267" | "523" | "779"), message) => Self::Refused(format!(
+                    "the database file is damaged ({message}); restore a backup, or ask `rmax doctor`"
+                )),
+                (_, message) => Self::Unavailable(message.to_owned()),
+            },
+            sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_) => Self::Unreadable(error.to_string()),
+            sqlx::Error::PoolTimedOut => Self::Unavailable("no free connection in time".to_owned()),
+            _ => Self::Unavailable(error.to_string()),
+        }
+    }
+}

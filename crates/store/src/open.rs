@@ -1,0 +1,233 @@
+//! Opening: where the truth is, whether it is ours, and bringing its schema up to date.
+//!
+//! A store that was there and is gone is never replaced by an empty one.
+
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rlinks_core::Timestamp;
+use rlinks_core::id::Worker;
+use sqlx::migrate::{MigrateError, Migrator};
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
+
+use crate::file::FileGuard;
+use crate::pool::Pool;
+use crate::{Store, StoreError};
+
+static SQLITE: Migrator = sqlx::migrate!("migrations/sqlite");
+static POSTGRES: Migrator = sqlx::migrate!("migrations/postgres");
+
+/// How long a SQLite writer waits for another one.
+const BUSY: Duration = Duration::from_secs(5);
+/// SQLite readers of one process.
+const READERS: u32 = 4;
+/// PostgreSQL connections of one process.
+const CONNECTIONS: u32 = 8;
+const CONNECT: Duration = Duration::from_secs(3);
+
+/// Where the truth is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Location {
+    /// A file on this machine.
+    Sqlite(PathBuf),
+    /// A server, by its URL.
+    Postgres(String),
+}
+
+impl Location {
+    /// `sqlite:path/to/rlinks.db` or `postgres://...`.
+    pub fn parse(url: &str) -> Result<Self, StoreError> {
+        if url.starts_with("postgres://") || url.starts_with("postgresql://") {
+            return Ok(Self::Postgres(url.to_owned()));
+        }
+        match url.strip_prefix("sqlite:").map(|path| path.strip_prefix("//").unwrap_or(path)) {
+            Some(path) if !path.is_empty() => Ok(Self::Sqlite(PathBuf::from(path))),
+            _ => Err(StoreError::Refused(
+                "a store is sqlite:<path> or postgres://<user>@<host>/<database>".to_owned(),
+            )),
+        }
+    }
+}
+
+/// How to open.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Where the truth is.
+    pub location: Location,
+    /// The id maker this process is; leased when not given.
+    pub worker: Option<Worker>,
+    /// Who we are, in the list of leases.
+    pub holder: String,
+    /// When.
+    pub now: Timestamp,
+    /// What to do when there was a store and its file is gone.
+    pub lost: Lost,
+}
+
+/// What to do when there was a store and its file is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lost {
+    /// Say so. An empty store would hide the loss.
+    Refuse,
+    /// Begin anew: somebody is about to restore a backup.
+    Replace,
+}
+
+impl Store {
+    /// Opens the truth, creating it where there has never been one.
+    pub async fn open(options: Options) -> Result<Self, StoreError> {
+        let pool = match &options.location {
+            Location::Sqlite(path) => open_sqlite(path, options.lost).await?,
+            Location::Postgres(url) => open_postgres(url).await?,
+        };
+        Self::start(pool, options.worker, &options.holder, options.now).await
+    }
+}
+
+async fn open_sqlite(path: &Path, lost: Lost) -> Result<Pool, StoreError> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let cannot = |error: std::io::Error| StoreError::Unavailable(format!("{}: {error}", folder.display()));
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(cannot)?;
+    // Two processes opening a new folder at once must not both create the schema; the lock goes with the file handle.
+    let lock: File = OpenOptions::new()
+        .create(true)
+        .append(true)
+        .mode(0o600)
+        .open(folder.join("open.lock"))
+        .map_err(cannot)?;
+    lock.lock().map_err(cannot)?;
+
+    let fresh = std::fs::metadata(path).map_or(true, |file| file.len() == 0);
+    if fresh {
+        if lost == Lost::Refuse {
+            refuse_used_folder(path, folder)?;
+        }
+        OpenOptions::new().create(true).append(true).mode(0o600).open(path).map_err(cannot)?;
+    }
+    let options = SqliteConnectOptions::new()
+        .filename(path)
+        .create_if_missing(false)
+        .busy_timeout(BUSY)
+        .journal_mode(SqliteJournalMode::Wal)
+        .synchronous(SqliteSynchronous::Full)
+        .foreign_keys(true)
+        .pragma("trusted_schema", "off")
+        .pragma("cell_size_check", "on")
+        .statement_cache_capacity(256);
+    let writer = SqlitePoolOptions::new()
+        .max_connections(1)
+        .acquire_timeout(BUSY)
+        .idle_timeout(None)
+        .max_lifetime(None)
+        .connect_with(options.clone())
+        .await
+        .map_err(|error| damaged(path, error))?;
+    if !fresh {
+        let (application,): (i64,) = sqlx::query_as("pragma application_id")
+            .fetch_one(&writer)
+            .await
+            .map_err(|error| damaged(path, error))?;
+        let (tables,): (i64,) = sqlx::query_as("select count(*) from sqlite_schema")
+            .fetch_one(&writer)
+            .await
+            .map_err(|error| damaged(path, error))?;
+        if application != 0x726c_6e6b && tables > 0 {
+            return Err(StoreError::Refused(format!(
+                "{} is another program's database; nothing was changed",
+                path.display()
+            )));
+        }
+    }
+    SQLITE.run(&writer).await.map_err(|error| migration(&error))?;
+    let file = FileGuard::of(path)?;
+    let readers = SqlitePoolOptions::new()
+        .max_connections(READERS)
+        .acquire_timeout(Duration::from_secs(2))
+        .idle_timeout(None)
+        .max_lifetime(None)
+        .connect_with(options.pragma("query_only", "on"))
+        .await?;
+    Ok(Pool::Sqlite { writer, readers, file })
+}
+
+/// A folder with an audit key or a log beside a missing database had one: somebody lost it, and an empty one would hide that.
+fn refuse_used_folder(path: &Path, folder: &Path) -> Result<(), StoreError> {
+    let mut wal = path.as_os_str().to_owned();
+    wal.push("-wal");
+    let used = [folder.join(crate::sign::HEADS_LOG), PathBuf::from(wal)];
+    match used.iter().find(|file| std::fs::metadata(file).is_ok_and(|file| file.len() > 0)) {
+        None => Ok(()),
+        Some(trace) => Err(StoreError::Refused(format!(
+            "{} is missing or empty, but {} shows there was a store here; put the file back or run `rmax restore`. To begin anew, choose another folder with --data",
+            path.display(),
+            trace.display()
+        ))),
+    }
+}
+
+fn damaged(path: &Path, error: sqlx::Error) -> StoreError {
+    match &error {
+        sqlx::Error::Database(database) if matches!(database.code().as_deref(), Some("26" | "11")) => {
+            StoreError::Refused(format!(
+                "{} is not a readable database ({}); nothing was changed. Restore a backup, or choose another folder with --data",
+                path.display(),
+                database.message()
+            ))
+        }
+        _ => error.into(),
+    }
+}
+
+async fn open_postgres(url: &str) -> Result<Pool, StoreError> {
+    let options: PgConnectOptions = url
+        .parse()
+        .map_err(|error| StoreError::Refused(format!("the store's URL cannot be read: {error}")))?;
+    let options = options.application_name("rlinks").options([
+        ("statement_timeout", "10s"),
+        ("lock_timeout", "5s"),
+        ("idle_in_transaction_session_timeout", "30s"),
+    ]);
+    let pool = PgPoolOptions::new()
+        .max_connections(CONNECTIONS)
+        .acquire_timeout(CONNECT)
+        .connect_with(options)
+        .await
+        .map_err(|error| StoreError::Unavailable(format!("PostgreSQL: {error}")))?;
+    POSTGRES.run(&pool).await.map_err(|error| migration(&error))?;
+    Ok(Pool::Postgres(pool))
+}
+
+fn migration(error: &MigrateError) -> StoreError {
+    match error {
+        MigrateError::VersionMissing(version) | MigrateError::VersionNotPresent(version) => {
+            StoreError::Refused(format!(
+                "this store was written by a newer rmax (schema {version}); install that version or a later one. Nothing was changed"
+            ))
+        }
+        MigrateError::VersionMismatch(version) => StoreError::Refused(format!(
+            "the schema of this store (migration {version}) is not the one this program knows. Nothing was changed"
+        )),
+        MigrateError::Execute(error) => match error {
+            sqlx::Error::Database(database) if matches!(database.code().as_deref(), Some("26" | "11")) => {
+                StoreError::Refused(format!(
+                    "the database is damaged ({}); restore a backup",
+                    database.message()
+                ))
+            }
+            _ => StoreError::Unavailable(error.to_string()),
+        },
+        other => StoreError::Unavailable(other.to_string()),
+    }
+}
+
+/// The schema versions this program knows, and those the store has: for `rmax doctor` and `rmax migrate status`.
+pub(crate) fn known_migrations(pool: &Pool) -> Vec<i64> {
+    let migrator = match pool {
+        Pool::Sqlite { .. } => &SQLITE,
+        Pool::Postgres(_) => &POSTGRES,
+    };
+    migrator.iter().map(|migration| migration.version).collect()
+}

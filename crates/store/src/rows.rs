@@ -1,0 +1,219 @@
+//! Rows as the databases hold them, and the values they stand for.
+
+use rlinks_core::audit::AuditEntry;
+use rlinks_core::{Actor, Code, Domain, Host, Id, Link, RedirectStatus, Slug, Target, Timestamp, Workspace};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use crate::StoreError;
+
+/// The columns of a link, in one place; `concat!` puts them into a statement.
+macro_rules! link_columns {
+    () => {
+        "id, workspace_id, code, generated, target, redirect_status, state, https_only, no_loop, expires_at, \
+         title, notes, tags, metadata, source, created_by, created_at, updated_at, version"
+    };
+}
+pub(crate) use link_columns;
+
+#[derive(sqlx::FromRow)]
+pub(crate) struct LinkRow {
+    pub(crate) id: i64,
+    pub(crate) workspace_id: i64,
+    pub(crate) code: String,
+    generated: bool,
+    target: String,
+    redirect_status: i64,
+    state: String,
+    https_only: bool,
+    no_loop: bool,
+    expires_at: Option<i64>,
+    title: Option<String>,
+    notes: Option<String>,
+    tags: String,
+    metadata: String,
+    source: String,
+    created_by: String,
+    created_at: i64,
+    updated_at: i64,
+    version: i64,
+}
+
+impl LinkRow {
+    pub(crate) fn link(self) -> Result<Link, StoreError> {
+        let id = self.id;
+        self.read().ok_or_else(|| StoreError::Unreadable(format!("the row of link {id} is broken")))
+    }
+
+    fn read(self) -> Option<Link> {
+        Some(Link {
+            id: Id::from_i64(self.id),
+            workspace: Id::from_i64(self.workspace_id),
+            code: Code::from_path(&self.code)?,
+            generated: self.generated,
+            target: Target::stored(self.target)?,
+            redirect_status: RedirectStatus::from_code(self.redirect_status)?,
+            state: self.state.parse().ok()?,
+            https_only: self.https_only,
+            no_loop: self.no_loop,
+            expires_at: self.expires_at.map(Timestamp::from_ms),
+            title: self.title,
+            notes: self.notes,
+            tags: serde_json::from_str(&self.tags).ok()?,
+            metadata: serde_json::from_str(&self.metadata).ok()?,
+            source: self.source.parse().ok()?,
+            created_by: Actor::stored(self.created_by),
+            created_at: Timestamp::from_ms(self.created_at),
+            updated_at: Timestamp::from_ms(self.updated_at),
+            version: self.version,
+        })
+    }
+}
+
+/// A link on its way into a batch statement: one element of the JSON array both databases read with `json_each`.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct LinkBatchRow<'a> {
+    id: i64,
+    workspace_id: i64,
+    code: &'a str,
+    code_folded: String,
+    generated: bool,
+    target: &'a str,
+    target_normalized: Option<&'a str>,
+    redirect_status: u16,
+    state: &'a str,
+    https_only: bool,
+    no_loop: bool,
+    expires_at: Option<i64>,
+    title: Option<&'a str>,
+    notes: Option<&'a str>,
+    tags: String,
+    metadata: String,
+    source: &'a str,
+    created_by: &'a str,
+    created_at: i64,
+    updated_at: i64,
+    version: i64,
+    /// The version a change was made against; a row with another one is left alone.
+    base: i64,
+}
+
+impl<'a> LinkBatchRow<'a> {
+    pub(crate) fn of(link: &'a Link, normalized: Option<&'a str>, base: i64) -> Self {
+        Self {
+            id: link.id.as_i64(),
+            workspace_id: link.workspace.as_i64(),
+            code: link.code.as_str(),
+            code_folded: link.code.folded(),
+            generated: link.generated,
+            target: link.target.as_str(),
+            target_normalized: normalized,
+            redirect_status: link.redirect_status.code(),
+            state: link.state.name(),
+            https_only: link.https_only,
+            no_loop: link.no_loop,
+            expires_at: link.expires_at.map(Timestamp::ms),
+            title: link.title.as_deref(),
+            notes: link.notes.as_deref(),
+            tags: json(&link.tags),
+            metadata: json(&link.metadata),
+            source: link.source.name(),
+            created_by: link.created_by.as_str(),
+            created_at: link.created_at.ms(),
+            updated_at: link.updated_at.ms(),
+            version: link.version,
+            base,
+        }
+    }
+}
+
+/// Values of ours that are always JSON.
+pub(crate) fn json<T: Serialize + ?Sized>(value: &T) -> String {
+    serde_json::to_string(value).expect("our own values are JSON")
+}
+
+#[derive(sqlx::FromRow)]
+pub(crate) struct WorkspaceRow {
+    id: i64,
+    slug: String,
+    name: String,
+    policy: String,
+    created_at: i64,
+    updated_at: i64,
+    deleted_at: Option<i64>,
+}
+
+impl WorkspaceRow {
+    pub(crate) fn workspace(self) -> Result<Workspace, StoreError> {
+        let policy = serde_json::from_str(&self.policy).map_err(|error| {
+            StoreError::Unreadable(format!("the policy of workspace {}: {error}", self.slug))
+        })?;
+        Ok(Workspace {
+            id: Id::from_i64(self.id),
+            slug: Slug::stored(self.slug),
+            name: self.name,
+            policy,
+            created_at: Timestamp::from_ms(self.created_at),
+            updated_at: Timestamp::from_ms(self.updated_at),
+            deleted_at: self.deleted_at.map(Timestamp::from_ms),
+        })
+    }
+}
+
+#[derive(sqlx::FromRow)]
+pub(crate) struct DomainRow {
+    host: String,
+    workspace_id: i64,
+    is_primary: bool,
+    created_at: i64,
+}
+
+impl DomainRow {
+    pub(crate) fn domain(self) -> Domain {
+        Domain {
+            host: Host::stored(self.host),
+            workspace: Id::from_i64(self.workspace_id),
+            primary: self.is_primary,
+            created_at: Timestamp::from_ms(self.created_at),
+        }
+    }
+}
+
+#[derive(sqlx::FromRow)]
+pub(crate) struct AuditRow {
+    seq: i64,
+    ts: i64,
+    workspace: String,
+    actor: String,
+    action: String,
+    subject: String,
+    before: Option<String>,
+    after: Option<String>,
+    prev_hash: String,
+    hash: String,
+}
+
+impl AuditRow {
+    pub(crate) fn entry(self) -> Result<AuditEntry, StoreError> {
+        let seq = self.seq;
+        // A side that is no longer JSON was edited in the file: as a JSON text it keeps its bytes' difference, so the seal
+        // breaks and verification names the entry.
+        let raw = |text: String| {
+            RawValue::from_string(text.clone()).or_else(|_| serde_json::value::to_raw_value(&text))
+        };
+        let side = |side: Option<String>| side.map(raw).transpose();
+        let broken = |_| StoreError::Unreadable(format!("audit entry {seq}"));
+        Ok(AuditEntry {
+            seq: self.seq,
+            ts: Timestamp::from_ms(self.ts),
+            workspace: self.workspace,
+            actor: self.actor,
+            action: self.action,
+            subject: self.subject,
+            before: side(self.before).map_err(broken)?,
+            after: side(self.after).map_err(broken)?,
+            prev_hash: self.prev_hash,
+            hash: self.hash,
+        })
+    }
+}

@@ -1,0 +1,333 @@
+//! Workspaces and domains: few, and changed rarely, so each change is a transaction of its own.
+
+use std::collections::BTreeMap;
+
+use rlinks_core::id::EPOCH_MS;
+use rlinks_core::{Actor, Domain, Domains, Host, Id, Policy, Preset, Slug, Timestamp, Workspace};
+
+use crate::audit::{domain_subject, workspace_subject};
+use crate::pool::{Pool, Tx, read, read_in, run_in};
+use crate::rows::{DomainRow, WorkspaceRow, json};
+use crate::write::{LockedHead, NewEntry, append, lock_heads};
+use crate::{Store, StoreError};
+
+/// The workspace every installation begins with.
+pub(crate) const MAIN: i64 = 1;
+
+macro_rules! workspace_columns {
+    () => {
+        "id, slug, name, policy, created_at, updated_at, deleted_at"
+    };
+}
+
+/// Makes the workspace `main` where there is none.
+pub(crate) async fn ensure_main(pool: &Pool, now: Timestamp) -> Result<(), StoreError> {
+    let there: Option<(i64,)> = read!(pool, fetch_optional, "select id from workspaces where id = $1", MAIN)?;
+    if there.is_some() {
+        return Ok(());
+    }
+    let main = Workspace {
+        id: Id::from_i64(MAIN),
+        slug: Slug::main(),
+        name: "Main".to_owned(),
+        policy: Policy::preset(Preset::Fabric),
+        created_at: now,
+        updated_at: now,
+        deleted_at: None,
+    };
+    let mut tx = pool.begin().await?;
+    // Another process may have been first: then there is nothing to do.
+    if insert(&mut tx, &main, &Actor::system(), now).await? {
+        tx.commit().await?;
+    }
+    Ok(())
+}
+
+async fn insert(
+    tx: &mut Tx,
+    workspace: &Workspace,
+    actor: &Actor,
+    now: Timestamp,
+) -> Result<bool, StoreError> {
+    let written = run_in!(
+        tx,
+        "insert into workspaces (id, slug, name, policy, created_at, updated_at, deleted_at) values ($1, $2, $3, $4, $5, $6, null)
+         on conflict do nothing",
+        workspace.id.as_i64(),
+        workspace.slug.as_str(),
+        &workspace.name,
+        json(&workspace.policy),
+        workspace.created_at.ms(),
+        workspace.updated_at.ms()
+    )?;
+    if written == 0 {
+        return Ok(false);
+    }
+    run_in!(
+        tx,
+        "insert into heads (workspace_id, seq, hash, ts, links) values ($1, 0, $2, 0, 0)",
+        workspace.id.as_i64(),
+        rlinks_core::audit::GENESIS
+    )?;
+    let entry = NewEntry {
+        actor,
+        action: "workspace.create",
+        subject: workspace_subject(&workspace.slug),
+        before: None,
+        after: Some(json(workspace)),
+    };
+    record(tx, workspace.id, entry, now).await?;
+    Ok(true)
+}
+
+/// Appends one entry to a workspace's chain.
+async fn record(tx: &mut Tx, workspace: Id, entry: NewEntry<'_>, now: Timestamp) -> Result<(), StoreError> {
+    let heads = lock_heads(tx, [workspace.as_i64()]).await?;
+    record_locked(tx, heads, workspace, entry, now).await
+}
+
+async fn record_locked(
+    tx: &mut Tx,
+    mut heads: BTreeMap<i64, LockedHead>,
+    workspace: Id,
+    entry: NewEntry<'_>,
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    let head = heads
+        .get_mut(&workspace.as_i64())
+        .ok_or_else(|| StoreError::NotFound("such workspace".to_owned()))?;
+    let entry = head.push(entry, now);
+    append(tx, &heads, &[(workspace.as_i64(), entry)]).await
+}
+
+impl Store {
+    /// All workspaces, the deleted ones too, oldest first.
+    pub async fn workspaces(&self) -> Result<Vec<Workspace>, StoreError> {
+        const SQL: &str = concat!("select ", workspace_columns!(), " from workspaces order by id");
+        let rows: Vec<WorkspaceRow> = read!(&self.pool, fetch_all, SQL)?;
+        rows.into_iter().map(WorkspaceRow::workspace).collect()
+    }
+
+    /// A workspace by its slug, deleted or not.
+    pub async fn workspace(&self, slug: &Slug) -> Result<Option<Workspace>, StoreError> {
+        const SQL: &str = concat!("select ", workspace_columns!(), " from workspaces where slug = $1");
+        let row: Option<WorkspaceRow> = read!(&self.pool, fetch_optional, SQL, slug.as_str())?;
+        row.map(WorkspaceRow::workspace).transpose()
+    }
+
+    /// Makes a workspace. A slug is unique for ever, so a deleted workspace's is taken too.
+    pub async fn create_workspace(
+        &self,
+        slug: Slug,
+        name: String,
+        policy: Policy,
+        actor: &Actor,
+        now: Timestamp,
+    ) -> Result<Workspace, StoreError> {
+        let mut tx = self.pool.begin().await?;
+        let (newest,): (i64,) = read_in!(&mut tx, fetch_one, "select max(id) from workspaces")?;
+        // Workspaces are few: the millisecond is id enough, and the loser of a race finds it taken and is told to repeat.
+        let id = Id::from_i64((newest + 1).max((now.ms() - EPOCH_MS) << 22));
+        let workspace =
+            Workspace { id, slug, name, policy, created_at: now, updated_at: now, deleted_at: None };
+        if !insert(&mut tx, &workspace, actor, now).await? {
+            return Err(StoreError::NameTaken(workspace.slug.to_string()));
+        }
+        tx.commit().await?;
+        self.announce();
+        Ok(workspace)
+    }
+
+    /// Changes name, policy or deletion of a workspace. `seen` is the workspace as the caller read it; another state is a conflict.
+    pub async fn update_workspace(
+        &self,
+        seen: &Workspace,
+        next: Workspace,
+        action: &str,
+        actor: &Actor,
+        now: Timestamp,
+    ) -> Result<Workspace, StoreError> {
+        const SQL: &str = concat!("select ", workspace_columns!(), " from workspaces where id = $1");
+        let mut tx = self.pool.begin().await?;
+        let heads = lock_heads(&mut tx, [seen.id.as_i64()]).await?;
+        let there: Option<WorkspaceRow> = read_in!(&mut tx, fetch_optional, SQL, seen.id.as_i64())?;
+        let there = there.map(WorkspaceRow::workspace).transpose()?;
+        if there.as_ref() != Some(seen) {
+            return Err(StoreError::Conflict);
+        }
+        if next == *seen {
+            return Ok(next);
+        }
+        let next = Workspace {
+            id: seen.id,
+            slug: seen.slug.clone(),
+            created_at: seen.created_at,
+            updated_at: now,
+            ..next
+        };
+        run_in!(
+            &mut tx,
+            "update workspaces set name = $2, policy = $3, updated_at = $4, deleted_at = $5 where id = $1",
+            next.id.as_i64(),
+            &next.name,
+            json(&next.policy),
+            next.updated_at.ms(),
+            next.deleted_at.map(Timestamp::ms)
+        )?;
+        let entry = NewEntry {
+            actor,
+            action,
+            subject: workspace_subject(&next.slug),
+            before: Some(json(seen)),
+            after: Some(json(&next)),
+        };
+        record_locked(&mut tx, heads, next.id, entry, now).await?;
+        tx.commit().await?;
+        self.announce();
+        Ok(next)
+    }
+
+    /// All domains, by host.
+    pub async fn domains(&self) -> Result<Vec<Domain>, StoreError> {
+        let rows: Vec<DomainRow> = read!(
+            &self.pool,
+            fetch_all,
+            "select host, workspace_id, is_primary, created_at from domains order by host"
+        )?;
+        Ok(rows.into_iter().map(DomainRow::domain).collect())
+    }
+
+    /// Every host served, for the loop check.
+    pub async fn served(&self, base: Option<&Host>) -> Result<Domains, StoreError> {
+        Ok(Domains::new(self.domains().await?.into_iter().map(|domain| domain.host), base))
+    }
+
+    /// Adds a domain; the first of a workspace is its primary one. Adding one's own domain again changes nothing.
+    pub async fn add_domain(
+        &self,
+        workspace: Id,
+        host: Host,
+        actor: &Actor,
+        now: Timestamp,
+    ) -> Result<Domain, StoreError> {
+        let mut tx = self.pool.begin().await?;
+        let heads = lock_heads(&mut tx, [workspace.as_i64()]).await?;
+        let mine = domains_of(&mut tx, workspace).await?;
+        let primary = !mine.iter().any(|domain| domain.primary);
+        let domain = Domain { host, workspace, primary, created_at: now };
+        let written = run_in!(
+            &mut tx,
+            "insert into domains (host, workspace_id, is_primary, created_at) values ($1, $2, $3, $4) on conflict do nothing",
+            domain.host.as_str(),
+            workspace.as_i64(),
+            primary,
+            now.ms()
+        )?;
+        if written == 0 {
+            let known = mine.into_iter().find(|known| known.host == domain.host);
+            return known.ok_or_else(|| StoreError::NameTaken(domain.host.to_string()));
+        }
+        let entry = NewEntry {
+            actor,
+            action: "domain.add",
+            subject: domain_subject(&domain.host),
+            before: None,
+            after: Some(json(&domain)),
+        };
+        record_locked(&mut tx, heads, workspace, entry, now).await?;
+        tx.commit().await?;
+        self.announce();
+        Ok(domain)
+    }
+
+    /// Removes a domain. Where it was the primary one, the oldest of the rest takes its place.
+    pub async fn remove_domain(
+        &self,
+        workspace: Id,
+        host: &Host,
+        actor: &Actor,
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
+        let mut tx = self.pool.begin().await?;
+        let heads = lock_heads(&mut tx, [workspace.as_i64()]).await?;
+        let mut mine = domains_of(&mut tx, workspace).await?;
+        let Some(at) = mine.iter().position(|domain| domain.host == *host) else {
+            return Err(StoreError::NotFound(format!("domain `{host}` in this workspace")));
+        };
+        let gone = mine.remove(at);
+        run_in!(
+            &mut tx,
+            "delete from domains where host = $1 and workspace_id = $2",
+            host.as_str(),
+            workspace.as_i64()
+        )?;
+        if let Some(heir) =
+            mine.iter().min_by_key(|domain| (domain.created_at, domain.host.clone())).filter(|_| gone.primary)
+        {
+            run_in!(&mut tx, "update domains set is_primary = $2 where host = $1", heir.host.as_str(), true)?;
+        }
+        let entry = NewEntry {
+            actor,
+            action: "domain.remove",
+            subject: domain_subject(host),
+            before: Some(json(&gone)),
+            after: None,
+        };
+        record_locked(&mut tx, heads, workspace, entry, now).await?;
+        tx.commit().await?;
+        self.announce();
+        Ok(())
+    }
+
+    /// Makes a domain the one short URLs are written with.
+    pub async fn set_primary_domain(
+        &self,
+        workspace: Id,
+        host: &Host,
+        actor: &Actor,
+        now: Timestamp,
+    ) -> Result<Domain, StoreError> {
+        let mut tx = self.pool.begin().await?;
+        let heads = lock_heads(&mut tx, [workspace.as_i64()]).await?;
+        let mine = domains_of(&mut tx, workspace).await?;
+        let Some(seen) = mine.into_iter().find(|domain| domain.host == *host) else {
+            return Err(StoreError::NotFound(format!("domain `{host}` in this workspace")));
+        };
+        if seen.primary {
+            return Ok(seen);
+        }
+        let next = Domain { primary: true, ..seen.clone() };
+        run_in!(
+            &mut tx,
+            "update domains set is_primary = (host = $2) where workspace_id = $1",
+            workspace.as_i64(),
+            host.as_str()
+        )?;
+        let entry = NewEntry {
+            actor,
+            action: "domain.primary",
+            subject: domain_subject(host),
+            before: Some(json(&seen)),
+            after: Some(json(&next)),
+        };
+        record_locked(&mut tx, heads, workspace, entry, now).await?;
+        tx.commit().await?;
+        self.announce();
+        Ok(next)
+    }
+
+    /// Tells followers in this process to look now.
+    fn announce(&self) {
+        self.committed.send_modify(|count| *count += 1);
+    }
+}
+
+async fn domains_of(tx: &mut Tx, workspace: Id) -> Result<Vec<Domain>, StoreError> {
+    let rows: Vec<DomainRow> = read_in!(
+        tx,
+        fetch_all,
+        "select host, workspace_id, is_primary, created_at from domains where workspace_id = $1 order by host",
+        workspace.as_i64()
+    )?;
+    Ok(rows.into_iter().map(DomainRow::domain).collect())
+}

@@ -1,0 +1,201 @@
+//! Changing links: one queue, and groups that share a commit.
+//!
+//! A commit waits for the disk; writers that wait at the same time wait together. A small task takes whatever is queued, runs
+//! it as one transaction with a fixed number of statements, and answers everybody after the one commit. No timer: an idle
+//! store commits a single change at once.
+//!
+//! Every change of a workspace holds its head row's lock. Between loading and writing nobody else can change anything, so
+//! a group is worked out in memory ([`crate::write::apply`] is pure), and uniqueness is still the database's word.
+
+mod apply;
+mod chain;
+mod group;
+
+use std::sync::Arc;
+
+use rlinks_core::id::Worker;
+use rlinks_core::{Actor, Code, Id, Link, LinkDraft, LinkPatch, Source, Timestamp};
+use tokio::sync::{mpsc, oneshot, watch};
+
+pub(crate) use self::chain::{LockedHead, NewEntry, append, lock_heads};
+pub(crate) use self::group::{insert_batches, lease};
+use crate::pool::Pool;
+use crate::{Store, StoreError};
+
+/// How many changes may wait. More wait outside, in their callers.
+const QUEUE: usize = 4096;
+/// The most changes in one commit: bounds how long a transaction lasts.
+const GROUP: usize = 256;
+
+/// One change of one link.
+#[derive(Clone, Debug)]
+pub struct LinkWrite {
+    /// In which workspace.
+    pub workspace: Id,
+    /// By whom.
+    pub actor: Actor,
+    /// When.
+    pub now: Timestamp,
+    /// What.
+    pub op: LinkOp,
+}
+
+/// What to do.
+#[derive(Clone, Debug)]
+pub enum LinkOp {
+    /// Make a link.
+    Create {
+        /// What it is to be.
+        draft: LinkDraft,
+        /// Under which code.
+        code: CodeChoice,
+        /// How it came.
+        source: Source,
+        /// What to do about what is there.
+        existing: Existing,
+    },
+    /// Make a link what `next` says. `next.version` is the version the caller saw; another one is a conflict.
+    Replace {
+        /// The link as it should become.
+        next: Box<Link>,
+        /// What to call it in the audit log.
+        action: Action,
+    },
+}
+
+/// Which code a new link gets.
+#[derive(Clone, Debug)]
+pub enum CodeChoice {
+    /// This one.
+    Chosen(Code),
+    /// The first of these that is free.
+    Candidates(Vec<Code>),
+    /// The link's id in base62.
+    FromId,
+}
+
+/// What to do when what is asked for is there already.
+#[derive(Clone, Debug)]
+pub enum Existing {
+    /// A taken code is refused.
+    Refuse,
+    /// A deleted link under this code makes room for a new one.
+    Recreate,
+    /// A generated link to the same page is handed back; one that no longer answers is revived with what was sent.
+    Reuse {
+        /// The form by which two targets are the same page.
+        normalized: String,
+        /// What was sent, for a link to be revived.
+        sent: Box<LinkPatch>,
+    },
+}
+
+/// What a change of a link is called in the audit log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// `link.update`
+    Update,
+    /// `link.disable`
+    Disable,
+    /// `link.enable`
+    Enable,
+    /// `link.delete`
+    Delete,
+    /// `link.restore`
+    Restore,
+}
+
+impl Action {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Update => "link.update",
+            Self::Disable => "link.disable",
+            Self::Enable => "link.enable",
+            Self::Delete => "link.delete",
+            Self::Restore => "link.restore",
+        }
+    }
+}
+
+/// What became of a change.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Written {
+    /// A new link.
+    Created(Link),
+    /// A changed one.
+    Changed(Link),
+    /// Nothing to change; nothing was written.
+    Unchanged(Link),
+    /// There already, and handed back as it is.
+    Reused(Link),
+    /// There already, and brought back to life.
+    Revived(Link),
+}
+
+impl Written {
+    /// The link as it is now.
+    pub fn link(&self) -> &Link {
+        match self {
+            Self::Created(link)
+            | Self::Changed(link)
+            | Self::Unchanged(link)
+            | Self::Reused(link)
+            | Self::Revived(link) => link,
+        }
+    }
+}
+
+struct Job {
+    write: LinkWrite,
+    answer: oneshot::Sender<Result<Written, StoreError>>,
+}
+
+/// The end of the queue everybody writes to.
+#[derive(Clone)]
+pub(crate) struct Writer(mpsc::Sender<Job>);
+
+impl Writer {
+    pub(crate) fn start(pool: Pool, worker: Worker, committed: Arc<watch::Sender<u64>>) -> Self {
+        let (send, mut queue) = mpsc::channel::<Job>(QUEUE);
+        tokio::spawn(async move {
+            let mut jobs = Vec::with_capacity(GROUP);
+            while queue.recv_many(&mut jobs, GROUP).await > 0 {
+                commit_all(&pool, worker, std::mem::take(&mut jobs)).await;
+                committed.send_modify(|count| *count += 1);
+            }
+        });
+        Self(send)
+    }
+}
+
+/// One commit for all; where that fails, each by itself, so that one member's trouble is not the others'.
+async fn commit_all(pool: &Pool, worker: Worker, jobs: Vec<Job>) {
+    let (writes, answers): (Vec<_>, Vec<_>) = jobs.into_iter().map(|job| (job.write, job.answer)).unzip();
+    let results = match group::commit(pool, worker, &writes).await {
+        Ok(results) => results,
+        Err(error) if writes.len() == 1 => vec![Err(error)],
+        Err(error) => {
+            tracing::debug!(%error, members = writes.len(), "a group of changes is repeated one by one");
+            let mut results = Vec::with_capacity(writes.len());
+            for write in &writes {
+                let one = group::commit(pool, worker, std::slice::from_ref(write)).await;
+                results.push(one.and_then(|mut results| results.pop().unwrap_or(Err(StoreError::Conflict))));
+            }
+            results
+        }
+    };
+    for (answer, result) in answers.into_iter().zip(results) {
+        // A caller that no longer waits has its change all the same; there is nobody to tell.
+        let _ = answer.send(result);
+    }
+}
+
+impl Store {
+    /// Makes one change and returns once it is on the disk, together with its audit entry.
+    pub async fn write(&self, write: LinkWrite) -> Result<Written, StoreError> {
+        let (answer, result) = oneshot::channel();
+        let stopped = || StoreError::Unavailable("the writer has stopped".to_owned());
+        self.writer.0.send(Job { write, answer }).await.map_err(|_| stopped())?;
+        result.await.map_err(|_| stopped())?
+    }
+}

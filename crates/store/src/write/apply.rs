@@ -1,0 +1,238 @@
+//! What a group of changes does, worked out in memory: no I/O, so every outcome is a value.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use rlinks_core::audit::AuditEntry;
+use rlinks_core::id::Worker;
+use rlinks_core::{Code, Domains, Id, Link, LinkDraft, LinkPatch, LinkState, Source, Timestamp, generate};
+
+use super::{Action, CodeChoice, Existing, LinkOp, LinkWrite, LockedHead, NewEntry, Written};
+use crate::StoreError;
+use crate::audit::link_subject;
+use crate::rows::json;
+
+/// A link's place: workspace and code.
+pub(super) type Place = (i64, String);
+
+/// Everything a group may depend on, loaded under the locks of its workspaces.
+pub(super) struct State {
+    pub(super) heads: BTreeMap<i64, LockedHead>,
+    pub(super) links: HashMap<Place, Link>,
+    /// Generated links by normalized target, where the policy reuses them.
+    pub(super) by_target: HashMap<Place, String>,
+    /// Chosen codes in lower case, where the policy compares without case.
+    pub(super) by_folded: HashMap<Place, String>,
+    /// Links neither deleted nor expired, where the policy limits them.
+    pub(super) live: HashMap<i64, i64>,
+    pub(super) last_id: Id,
+    pub(super) worker: Worker,
+    pub(super) changed: BTreeSet<Place>,
+    pub(super) entries: Vec<(i64, AuditEntry)>,
+}
+
+impl State {
+    /// One change: all of it, or an error and nothing.
+    pub(super) fn apply(&mut self, write: &LinkWrite) -> Result<Written, StoreError> {
+        let workspace = write.workspace.as_i64();
+        if self.heads.get(&workspace).is_none_or(|head| head.deleted) {
+            return Err(StoreError::NotFound("such workspace".to_owned()));
+        }
+        match &write.op {
+            LinkOp::Create { draft, code, source, existing } => {
+                self.create(write, draft, code, *source, existing)
+            }
+            LinkOp::Replace { next, action } => self.replace(write, next, *action),
+        }
+    }
+
+    fn create(
+        &mut self,
+        write: &LinkWrite,
+        draft: &LinkDraft,
+        choice: &CodeChoice,
+        source: Source,
+        existing: &Existing,
+    ) -> Result<Written, StoreError> {
+        let workspace = write.workspace.as_i64();
+        if let Existing::Reuse { normalized, sent } = existing
+            && let Some(code) = self.by_target.get(&(workspace, normalized.clone()))
+            && let Some(link) = self.links.get(&(workspace, code.clone())).cloned()
+        {
+            return self.reuse(write, link, sent);
+        }
+        let now = self.heads[&workspace].moment(write.now);
+        let id = Id::next(self.last_id, write.now, self.worker);
+        let (code, id, before) =
+            self.choose(workspace, choice, id, write.now, matches!(existing, Existing::Recreate))?;
+        self.check_quota(workspace, 1)?;
+        let link = Link {
+            id,
+            workspace: write.workspace,
+            code,
+            generated: !matches!(choice, CodeChoice::Chosen(_)),
+            target: draft.target.clone(),
+            redirect_status: draft.redirect_status,
+            state: LinkState::Active,
+            https_only: draft.https_only,
+            no_loop: draft.no_loop,
+            expires_at: draft.expires_at,
+            title: draft.title.clone(),
+            notes: draft.notes.clone(),
+            tags: draft.tags.clone(),
+            metadata: draft.metadata.clone(),
+            source,
+            created_by: write.actor.clone(),
+            created_at: now,
+            updated_at: now,
+            version: before.as_ref().map_or(1, |before| before.version + 1),
+        };
+        let action = if before.is_some() { "link.recreate" } else { "link.create" };
+        self.last_id = id;
+        self.put(write, before, link.clone(), action);
+        Ok(Written::Created(link))
+    }
+
+    /// The code, the id, and the deleted link that makes room.
+    fn choose(
+        &self,
+        workspace: i64,
+        choice: &CodeChoice,
+        first: Id,
+        now: Timestamp,
+        recreate: bool,
+    ) -> Result<(Code, Id, Option<Link>), StoreError> {
+        let at = |code: &Code| self.links.get(&(workspace, code.as_str().to_owned()));
+        match choice {
+            CodeChoice::Chosen(code) => match at(code) {
+                Some(there) if there.state == LinkState::Deleted && recreate => {
+                    Ok((code.clone(), first, Some(there.clone())))
+                }
+                Some(there) => Err(taken(code, there.state == LinkState::Deleted)),
+                None if self.by_folded.contains_key(&(workspace, code.folded())) => Err(taken(code, false)),
+                None => Ok((code.clone(), first, None)),
+            },
+            CodeChoice::Candidates(codes) => codes
+                .iter()
+                .find(|code| at(code).is_none())
+                .map(|code| (code.clone(), first, None))
+                .ok_or(StoreError::Conflict),
+            CodeChoice::FromId => {
+                // A chosen code may spell a Snowflake to come; the next id is free.
+                let mut id = first;
+                for _ in 0..16 {
+                    if let Some(code) = generate::from_id(id).filter(|code| at(code).is_none()) {
+                        return Ok((code, id, None));
+                    }
+                    id = Id::next(id, now, self.worker);
+                }
+                Err(StoreError::Conflict)
+            }
+        }
+    }
+
+    fn reuse(&mut self, write: &LinkWrite, link: Link, sent: &LinkPatch) -> Result<Written, StoreError> {
+        if link.state == LinkState::Active && !link.is_expired(write.now) {
+            return Ok(Written::Reused(link));
+        }
+        self.check_quota(write.workspace.as_i64(), 1)?;
+        // The draft was checked already; what can still fail is too many tags, and then the old ones stay.
+        let mut next = sent.apply(&link, &Domains::default()).unwrap_or_else(|_| link.clone());
+        next.state = LinkState::Active;
+        next.expires_at = sent.expires_at.flatten();
+        let action = if link.state == LinkState::Deleted { "link.restore" } else { "link.update" };
+        Ok(Written::Revived(self.change(write, link, next, action)))
+    }
+
+    fn replace(&mut self, write: &LinkWrite, next: &Link, action: Action) -> Result<Written, StoreError> {
+        let workspace = write.workspace.as_i64();
+        let place = (workspace, next.code.as_str().to_owned());
+        let before = self
+            .links
+            .get(&place)
+            .cloned()
+            .ok_or_else(|| StoreError::NotFound(format!("link `{}`", next.code)))?;
+        if before.version != next.version {
+            return Err(StoreError::Conflict);
+        }
+        let next = Link {
+            id: before.id,
+            workspace: before.workspace,
+            generated: before.generated,
+            source: before.source,
+            created_by: before.created_by.clone(),
+            created_at: before.created_at,
+            updated_at: before.updated_at,
+            ..next.clone()
+        };
+        if next == before {
+            return Ok(Written::Unchanged(before));
+        }
+        if before.state == LinkState::Deleted && next.state != LinkState::Deleted {
+            self.check_quota(workspace, 1)?;
+        }
+        if let Some(normalized) = self.normalized(&next)
+            && self.by_target.get(&(workspace, normalized)).is_some_and(|code| code != next.code.as_str())
+        {
+            return Err(StoreError::Conflict);
+        }
+        Ok(Written::Changed(self.change(write, before, next, action.name())))
+    }
+
+    fn change(&mut self, write: &LinkWrite, before: Link, mut next: Link, action: &'static str) -> Link {
+        next.version = before.version + 1;
+        next.updated_at = self.heads[&write.workspace.as_i64()].moment(write.now);
+        self.put(write, Some(before), next.clone(), action);
+        next
+    }
+
+    /// The form a link is found by for reuse, where the policy reuses generated links.
+    pub(super) fn normalized(&self, link: &Link) -> Option<String> {
+        let reuse = self.heads.get(&link.workspace.as_i64()).is_some_and(|head| head.policy.reuse);
+        (reuse && link.generated).then(|| link.target.normalized())
+    }
+
+    fn check_quota(&self, workspace: i64, more: i64) -> Result<(), StoreError> {
+        match self.heads[&workspace].policy.limits.live_links {
+            Some(limit)
+                if self.live.get(&workspace).copied().unwrap_or_default() + more > i64::from(limit) =>
+            {
+                Err(StoreError::QuotaExceeded(limit))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn put(&mut self, write: &LinkWrite, before: Option<Link>, link: Link, action: &'static str) {
+        let workspace = write.workspace.as_i64();
+        let place = (workspace, link.code.as_str().to_owned());
+        if let Some(normalized) = before.as_ref().and_then(|before| self.normalized(before)) {
+            self.by_target.remove(&(workspace, normalized));
+        }
+        if let Some(normalized) = self.normalized(&link) {
+            self.by_target.insert((workspace, normalized), place.1.clone());
+        }
+        if !link.generated && self.heads[&workspace].policy.code.unique_fold {
+            self.by_folded.insert((workspace, link.code.folded()), place.1.clone());
+        }
+        let counts = |link: &Link| i64::from(link.state != LinkState::Deleted);
+        let lives = |link: &Link| i64::from(link.state != LinkState::Deleted && !link.is_expired(write.now));
+        *self.live.entry(workspace).or_default() += lives(&link) - before.as_ref().map_or(0, lives);
+        let head = self.heads.get_mut(&workspace).expect("the workspace's head is locked");
+        head.links += counts(&link) - before.as_ref().map_or(0, counts);
+        let entry = NewEntry {
+            actor: &write.actor,
+            action,
+            subject: link_subject(&link.code),
+            before: before.as_ref().map(json),
+            after: Some(json(&link)),
+        };
+        let entry = head.push(entry, write.now);
+        self.entries.push((workspace, entry));
+        self.changed.insert(place.clone());
+        self.links.insert(place, link);
+    }
+}
+
+fn taken(code: &Code, deleted: bool) -> StoreError {
+    StoreError::CodeTaken { code: code.to_string(), deleted }
+}

@@ -1,0 +1,443 @@
+//! One group of changes as one transaction: load, work out, write. The number of statements does not grow with the group.
+
+use std::collections::{BTreeSet, HashMap};
+
+use rlinks_core::id::{WORKERS, Worker};
+use rlinks_core::{Id, Link, Timestamp, search};
+
+use super::apply::{Place, State};
+use super::{CodeChoice, Existing, LinkOp, LinkWrite, Written, append, lock_heads};
+use crate::StoreError;
+use crate::pool::{Dialect, Pool, Tx, read_in, run_in};
+use crate::rows::{LinkBatchRow, LinkRow, json, link_columns};
+
+/// How long a worker id is ours without a word from us.
+const LEASE_MS: i64 = 60_000;
+
+pub(super) async fn commit(
+    pool: &Pool,
+    worker: Worker,
+    writes: &[LinkWrite],
+) -> Result<Vec<Result<Written, StoreError>>, StoreError> {
+    let mut tx = pool.begin().await?;
+    let (mut state, ids) = load(&mut tx, worker, writes).await?;
+    let before: HashMap<Place, (i64, i64)> =
+        state.links.iter().map(|(place, link)| (place.clone(), (link.version, link.id.as_i64()))).collect();
+    let results = writes.iter().map(|write| state.apply(write)).collect();
+    if state.changed.is_empty() {
+        return Ok(results);
+    }
+    let now = writes.iter().map(|write| write.now).max().unwrap_or(Timestamp::from_ms(0));
+    write_links(&mut tx, &state, &before).await?;
+    append(&mut tx, &state.heads, &state.entries).await?;
+    if state.last_id != ids {
+        run_in!(
+            &mut tx,
+            "update workers set last_id = $2, leased_until = $3 where worker = $1",
+            i64::from(worker.number()),
+            state.last_id.as_i64(),
+            now.plus_ms(LEASE_MS).ms()
+        )?;
+    }
+    tx.commit().await?;
+    Ok(results)
+}
+
+async fn load(tx: &mut Tx, worker: Worker, writes: &[LinkWrite]) -> Result<(State, Id), StoreError> {
+    let heads =
+        lock_heads(tx, writes.iter().map(|write| write.workspace.as_i64()).collect::<BTreeSet<_>>()).await?;
+    let last_id = last_id(tx, worker).await?;
+    let mut state = State {
+        heads,
+        links: HashMap::new(),
+        by_target: HashMap::new(),
+        by_folded: HashMap::new(),
+        live: HashMap::new(),
+        last_id,
+        worker,
+        changed: BTreeSet::new(),
+        entries: Vec::new(),
+    };
+    load_links(tx, &mut state, writes).await?;
+    load_targets(tx, &mut state, writes).await?;
+    load_folded(tx, &mut state, writes).await?;
+    load_live(tx, &mut state, writes).await?;
+    Ok((state, last_id))
+}
+
+async fn last_id(tx: &mut Tx, worker: Worker) -> Result<Id, StoreError> {
+    let sql = match tx.dialect() {
+        Dialect::Sqlite => "select last_id from workers where worker = $1",
+        Dialect::Postgres => "select last_id from workers where worker = $1 for update",
+    };
+    let row: Option<(i64,)> = read_in!(tx, fetch_optional, sql, i64::from(worker.number()))?;
+    row.map(|(id,)| Id::from_i64(id))
+        .ok_or_else(|| StoreError::Unavailable("the lease of this worker id is gone".to_owned()))
+}
+
+async fn load_links(tx: &mut Tx, state: &mut State, writes: &[LinkWrite]) -> Result<(), StoreError> {
+    const SQL: &str = concat!(
+        "select ",
+        link_columns!(),
+        " from links where (workspace_id, code) in
+         (select cast(value ->> 'workspace_id' as bigint), value ->> 'code' from json_each($1))"
+    );
+    let mut wanted = Vec::new();
+    for write in writes {
+        let mut want = |code: &str| {
+            wanted.push(serde_json::json!({ "workspace_id": write.workspace.as_i64(), "code": code }))
+        };
+        match &write.op {
+            LinkOp::Create { code: CodeChoice::Chosen(code), .. } => want(code.as_str()),
+            LinkOp::Create { code: CodeChoice::Candidates(codes), .. } => {
+                codes.iter().for_each(|code| want(code.as_str()))
+            }
+            // A chosen code may spell an id to come. In a group the insert leaves such a row out, and each member is repeated by
+            // itself; by itself it looks ahead and takes the next id.
+            LinkOp::Create { code: CodeChoice::FromId, .. } if writes.len() > 1 => {}
+            LinkOp::Create { code: CodeChoice::FromId, .. } => {
+                let mut id = state.last_id;
+                for _ in 0..16 {
+                    id = Id::next(id, write.now, state.worker);
+                    want(&rlinks_core::base62::encode(id.as_u64()));
+                }
+            }
+            LinkOp::Replace { next, .. } => want(next.code.as_str()),
+        }
+    }
+    let rows: Vec<LinkRow> = read_in!(tx, fetch_all, SQL, json(&wanted))?;
+    add_links(state, rows)
+}
+
+async fn load_targets(tx: &mut Tx, state: &mut State, writes: &[LinkWrite]) -> Result<(), StoreError> {
+    const SQLITE: &str = concat!(
+        "select ",
+        link_columns!(),
+        " from links where (workspace_id, target_normalized) in
+         (select cast(value ->> 'workspace_id' as bigint), value ->> 'normalized' from json_each($1))"
+    );
+    // PostgreSQL's index holds the hash of the target: see the migration.
+    const POSTGRES: &str = concat!(
+        "select ", link_columns!(), " from links where target_normalized is not null
+         and (workspace_id, sha256(convert_to(target_normalized, 'UTF8'))) in
+         (select cast(value ->> 'workspace_id' as bigint), sha256(convert_to(value ->> 'normalized', 'UTF8')) from json_each($1))"
+    );
+    let mut wanted = Vec::new();
+    for write in writes {
+        let normalized = match &write.op {
+            LinkOp::Create { existing: Existing::Reuse { normalized, .. }, .. } => Some(normalized.clone()),
+            LinkOp::Replace { next, .. } => state.normalized(next),
+            LinkOp::Create { .. } => None,
+        };
+        if let Some(normalized) = normalized {
+            wanted.push(
+                serde_json::json!({ "workspace_id": write.workspace.as_i64(), "normalized": normalized }),
+            );
+        }
+    }
+    if wanted.is_empty() {
+        return Ok(());
+    }
+    let sql = if tx.dialect() == Dialect::Sqlite { SQLITE } else { POSTGRES };
+    let rows: Vec<LinkRow> = read_in!(tx, fetch_all, sql, json(&wanted))?;
+    add_links(state, rows)
+}
+
+fn add_links(state: &mut State, rows: Vec<LinkRow>) -> Result<(), StoreError> {
+    for row in rows {
+        let link = row.link()?;
+        let place = (link.workspace.as_i64(), link.code.as_str().to_owned());
+        if let Some(normalized) = state.normalized(&link) {
+            state.by_target.insert((place.0, normalized), place.1.clone());
+        }
+        state.links.insert(place, link);
+    }
+    Ok(())
+}
+
+async fn load_folded(tx: &mut Tx, state: &mut State, writes: &[LinkWrite]) -> Result<(), StoreError> {
+    let wanted: Vec<_> = writes
+        .iter()
+        .filter_map(|write| match &write.op {
+            LinkOp::Create { code: CodeChoice::Chosen(code), .. }
+                if state
+                    .heads
+                    .get(&write.workspace.as_i64())
+                    .is_some_and(|head| head.policy.code.unique_fold) =>
+            {
+                Some(serde_json::json!({ "workspace_id": write.workspace.as_i64(), "code": code.folded() }))
+            }
+            _ => None,
+        })
+        .collect();
+    if wanted.is_empty() {
+        return Ok(());
+    }
+    let rows: Vec<(i64, String, String)> = read_in!(
+        tx,
+        fetch_all,
+        "select workspace_id, code_folded, code from links where not generated and (workspace_id, code_folded) in
+         (select cast(value ->> 'workspace_id' as bigint), value ->> 'code' from json_each($1))",
+        json(&wanted)
+    )?;
+    state.by_folded.extend(rows.into_iter().map(|(workspace, folded, code)| ((workspace, folded), code)));
+    Ok(())
+}
+
+async fn load_live(tx: &mut Tx, state: &mut State, writes: &[LinkWrite]) -> Result<(), StoreError> {
+    let now = writes.iter().map(|write| write.now).max().unwrap_or(Timestamp::from_ms(0));
+    let limited: Vec<i64> = state
+        .heads
+        .iter()
+        .filter(|(_, head)| head.policy.limits.live_links.is_some())
+        .map(|(id, _)| *id)
+        .collect();
+    for workspace in limited {
+        let (live,): (i64,) = read_in!(
+            tx,
+            fetch_one,
+            "select count(*) from links where workspace_id = $1 and state <> 'deleted' and (expires_at is null or expires_at >= $2)",
+            workspace,
+            now.ms()
+        )?;
+        state.live.insert(workspace, live);
+    }
+    Ok(())
+}
+
+async fn write_links(
+    tx: &mut Tx,
+    state: &State,
+    before: &HashMap<Place, (i64, i64)>,
+) -> Result<(), StoreError> {
+    let (mut new, mut changed, mut old_ids) = (Vec::new(), Vec::new(), Vec::new());
+    for place in &state.changed {
+        let link = &state.links[place];
+        match before.get(place) {
+            None => new.push((link, 0)),
+            Some((version, id)) => {
+                changed.push((link, *version));
+                old_ids.push(*id);
+            }
+        }
+    }
+    let count = new.len() + changed.len();
+    let written = insert_links(tx, state, &new).await? + update_links(tx, state, &changed).await?;
+    if written != count as u64 {
+        // Somebody wrote past the head's lock. Whoever repeats this sees what they wrote.
+        return Err(StoreError::Conflict);
+    }
+    forget_words(tx, &old_ids).await?;
+    let links: Vec<&Link> = state.changed.iter().map(|place| &state.links[place]).collect();
+    insert_batches::words(tx, &links).await
+}
+
+async fn insert_links(tx: &mut Tx, state: &State, links: &[(&Link, i64)]) -> Result<u64, StoreError> {
+    if links.is_empty() {
+        return Ok(0);
+    }
+    let normalized: Vec<_> = links.iter().map(|(link, _)| state.normalized(link)).collect();
+    let rows: Vec<_> = links
+        .iter()
+        .zip(&normalized)
+        .map(|((link, base), normal)| LinkBatchRow::of(link, normal.as_deref(), *base))
+        .collect();
+    insert_batches::links(tx, &rows).await
+}
+
+async fn update_links(tx: &mut Tx, state: &State, links: &[(&Link, i64)]) -> Result<u64, StoreError> {
+    if links.is_empty() {
+        return Ok(0);
+    }
+    let normalized: Vec<_> = links.iter().map(|(link, _)| state.normalized(link)).collect();
+    let rows: Vec<_> = links
+        .iter()
+        .zip(&normalized)
+        .map(|((link, base), normal)| LinkBatchRow::of(link, normal.as_deref(), *base))
+        .collect();
+    Ok(run_in!(
+        tx,
+        "update links set
+            id = n.id, generated = n.generated, target = n.target, target_normalized = n.target_normalized,
+            redirect_status = n.redirect_status, state = n.state, https_only = n.https_only, no_loop = n.no_loop,
+            expires_at = n.expires_at, title = n.title, notes = n.notes, tags = n.tags, metadata = n.metadata, source = n.source,
+            created_by = n.created_by, created_at = n.created_at, updated_at = n.updated_at, version = n.version
+         from (select cast(value ->> 'id' as bigint) as id, cast(value ->> 'workspace_id' as bigint) as workspace_id,
+                      value ->> 'code' as code, cast(value ->> 'generated' as boolean) as generated,
+                      value ->> 'target' as target, value ->> 'target_normalized' as target_normalized,
+                      cast(value ->> 'redirect_status' as bigint) as redirect_status, value ->> 'state' as state,
+                      cast(value ->> 'https_only' as boolean) as https_only, cast(value ->> 'no_loop' as boolean) as no_loop,
+                      cast(value ->> 'expires_at' as bigint) as expires_at, value ->> 'title' as title, value ->> 'notes' as notes,
+                      value ->> 'tags' as tags, value ->> 'metadata' as metadata, value ->> 'source' as source,
+                      value ->> 'created_by' as created_by, cast(value ->> 'created_at' as bigint) as created_at,
+                      cast(value ->> 'updated_at' as bigint) as updated_at, cast(value ->> 'version' as bigint) as version,
+                      cast(value ->> 'base' as bigint) as base
+               from json_each($1)) as n
+         where links.workspace_id = n.workspace_id and links.code = n.code and links.version = n.base",
+        json(&rows)
+    )?)
+}
+
+async fn forget_words(tx: &mut Tx, ids: &[i64]) -> Result<(), StoreError> {
+    if ids.is_empty() {
+        return Ok(());
+    }
+    let ids = json(&ids.iter().map(|id| serde_json::json!({ "id": id })).collect::<Vec<_>>());
+    run_in!(
+        tx,
+        "delete from link_tags where link_id in (select cast(value ->> 'id' as bigint) from json_each($1))",
+        &ids
+    )?;
+    run_in!(
+        tx,
+        "delete from link_search where rowid in (select cast(value ->> 'id' as bigint) from json_each($1))",
+        &ids
+    )?;
+    Ok(())
+}
+
+/// Set-based inserts, shared by the writer and by restoring a backup.
+pub(crate) mod insert_batches {
+    use rlinks_core::audit::AuditEntry;
+
+    use super::{Dialect, Link, LinkBatchRow, StoreError, Tx, json, run_in, search};
+
+    /// New links. A code or target that is there already leaves its row out, and the count says so.
+    pub(crate) async fn links(tx: &mut Tx, rows: &[LinkBatchRow<'_>]) -> Result<u64, StoreError> {
+        Ok(run_in!(
+            tx,
+            "insert into links (id, workspace_id, code, code_folded, generated, target, target_normalized, redirect_status, state,
+                https_only, no_loop, expires_at, title, notes, tags, metadata, source, created_by, created_at, updated_at, version)
+             select cast(value ->> 'id' as bigint), cast(value ->> 'workspace_id' as bigint), value ->> 'code',
+                value ->> 'code_folded', cast(value ->> 'generated' as boolean), value ->> 'target', value ->> 'target_normalized',
+                cast(value ->> 'redirect_status' as bigint), value ->> 'state', cast(value ->> 'https_only' as boolean),
+                cast(value ->> 'no_loop' as boolean), cast(value ->> 'expires_at' as bigint), value ->> 'title', value ->> 'notes',
+                value ->> 'tags', value ->> 'metadata', value ->> 'source', value ->> 'created_by',
+                cast(value ->> 'created_at' as bigint), cast(value ->> 'updated_at' as bigint), cast(value ->> 'version' as bigint)
+             from json_each($1) where true
+             on conflict do nothing",
+            json(rows)
+        )?)
+    }
+
+    /// Sealed audit entries.
+    pub(crate) async fn audit(tx: &mut Tx, entries: &[(i64, &AuditEntry)]) -> Result<(), StoreError> {
+        let rows: Vec<_> = entries
+            .iter()
+            .map(|(workspace, entry)| {
+                serde_json::json!({
+                    "workspace_id": workspace, "seq": entry.seq, "ts": entry.ts.ms(), "actor": entry.actor, "action": entry.action,
+                    "subject": entry.subject, "before": entry.before.as_ref().map(|side| side.get()),
+                    "after": entry.after.as_ref().map(|side| side.get()), "prev_hash": entry.prev_hash, "hash": entry.hash,
+                })
+            })
+            .collect();
+        run_in!(
+            tx,
+            "insert into audit (workspace_id, seq, ts, actor, action, subject, before, after, prev_hash, hash)
+             select cast(value ->> 'workspace_id' as bigint), cast(value ->> 'seq' as bigint), cast(value ->> 'ts' as bigint),
+                    value ->> 'actor', value ->> 'action', value ->> 'subject', value ->> 'before', value ->> 'after',
+                    value ->> 'prev_hash', value ->> 'hash'
+             from json_each($1)",
+            json(&rows)
+        )?;
+        Ok(())
+    }
+
+    /// The tags and search words of links.
+    pub(crate) async fn words(tx: &mut Tx, links: &[&Link]) -> Result<(), StoreError> {
+        let tags: Vec<_> = links
+            .iter()
+            .flat_map(|link| {
+                link.tags.iter().map(|tag| serde_json::json!({ "workspace_id": link.workspace.as_i64(), "tag": tag, "link_id": link.id.as_i64() }))
+            })
+            .collect();
+        if !tags.is_empty() {
+            run_in!(
+                tx,
+                "insert into link_tags (workspace_id, tag, link_id)
+                 select cast(value ->> 'workspace_id' as bigint), value ->> 'tag', cast(value ->> 'link_id' as bigint) from json_each($1)",
+                json(&tags)
+            )?;
+        }
+        let words: Vec<_> = links
+            .iter()
+            .map(|link| serde_json::json!({ "id": link.id.as_i64(), "words": search::of_link(link) }))
+            .collect();
+        // Full text is where the two databases have nothing in common but the words.
+        let sql = match tx.dialect() {
+            Dialect::Sqlite => "insert into link_search (rowid, words) select cast(value ->> 'id' as bigint), value ->> 'words' from json_each($1)",
+            Dialect::Postgres => "insert into link_search (rowid, words)
+                select cast(value ->> 'id' as bigint), array_to_tsvector(string_to_array(value ->> 'words', ' ')) from json_each($1)",
+        };
+        run_in!(tx, sql, json(&words))?;
+        Ok(())
+    }
+}
+
+/// The id maker this process is. On SQLite all processes share one row and take turns in the write transaction; on PostgreSQL
+/// each leases a row of its own, so that they do not wait for each other. Either way the row's `last_id` makes ids unique.
+pub(crate) async fn lease(
+    pool: &Pool,
+    wanted: Option<Worker>,
+    holder: &str,
+    now: Timestamp,
+) -> Result<Worker, StoreError> {
+    let until = now.plus_ms(LEASE_MS).ms();
+    let fixed = match (pool, wanted) {
+        (_, Some(worker)) => Some(worker),
+        (Pool::Sqlite { .. }, None) => Worker::new(0),
+        (Pool::Postgres(_), None) => None,
+    };
+    if let Some(worker) = fixed {
+        let number = i64::from(worker.number());
+        let there: Option<(i64,)> =
+            crate::pool::read!(pool, fetch_optional, "select worker from workers where worker = $1", number)?;
+        if there.is_none() {
+            let mut tx = pool.begin().await?;
+            run_in!(
+                &mut tx,
+                "insert into workers (worker, last_id, holder, leased_until) values ($1, 0, $2, $3) on conflict do nothing",
+                number,
+                holder,
+                until
+            )?;
+            tx.commit().await?;
+        }
+        return Ok(worker);
+    }
+    for _ in 0..16 {
+        let mut tx = pool.begin().await?;
+        let freed: Option<(i64,)> = read_in!(
+            &mut tx,
+            fetch_optional,
+            "update workers set holder = $1, leased_until = $2
+             where worker = (select worker from workers where leased_until < $3 order by worker limit 1 for update skip locked)
+             returning worker",
+            holder,
+            until,
+            now.ms()
+        )?;
+        let row = match freed {
+            Some(row) => Some(row),
+            None => read_in!(
+                &mut tx,
+                fetch_optional,
+                "insert into workers (worker, last_id, holder, leased_until)
+                 select coalesce(max(worker), -1) + 1, 0, $1, $2 from workers
+                 having coalesce(max(worker), -1) + 1 < $3
+                 on conflict do nothing returning worker",
+                holder,
+                until,
+                i64::from(WORKERS)
+            )?,
+        };
+        tx.commit().await?;
+        if let Some(worker) =
+            row.and_then(|(worker,): (i64,)| u16::try_from(worker).ok()).and_then(Worker::new)
+        {
+            return Ok(worker);
+        }
+    }
+    Err(StoreError::Unavailable("all 1,024 worker ids are in use; set worker_id".to_owned()))
+}
