@@ -1,0 +1,41 @@
+//! The one place that asks the system for time and randomness. Everything else takes them as arguments, so tests freeze them.
+
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use rlinks_core::Timestamp;
+
+/// Tells the time.
+#[derive(Clone)]
+pub struct Clock(Arc<dyn Fn() -> Timestamp + Send + Sync>);
+
+impl Clock {
+    /// The system's clock.
+    pub fn system() -> Self {
+        Self(Arc::new(system_now))
+    }
+
+    /// A clock of a test's own making.
+    pub fn new(now: impl Fn() -> Timestamp + Send + Sync + 'static) -> Self {
+        Self(Arc::new(now))
+    }
+
+    /// Now.
+    pub fn now(&self) -> Timestamp {
+        (self.0)()
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "this is the one place that asks the system's clock")]
+fn system_now() -> Timestamp {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Timestamp::from_ms(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
+}
+
+/// The operating system's randomness. A system without any cannot run a server that hands out codes and ids.
+#[expect(clippy::disallowed_methods, reason = "this is the one place that asks for randomness")]
+pub fn random_bytes<const N: usize>() -> [u8; N] {
+    let mut bytes = [0; N];
+    getrandom::fill(&mut bytes).expect("the operating system has randomness");
+    bytes
+}

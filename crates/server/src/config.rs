@@ -1,0 +1,49 @@
+//! What a server is told. Where each value comes from (flags, variables, file, defaults) is the command line's business.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use ipnet::IpNet;
+use rlinks_core::Host;
+
+/// How to run.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Where redirects are served.
+    pub listen: SocketAddr,
+    /// Where everything that is not for the public is served instead; the public listener then serves redirects and health only.
+    pub control_listen: Option<SocketAddr>,
+    /// Without it the public listener serves redirects and health only.
+    pub serve_admin: bool,
+    /// Serving threads.
+    pub threads: usize,
+    /// What the route table may take of memory.
+    pub cache_bytes: usize,
+    /// The domain under which every workspace has a name of its own.
+    pub base_domain: Option<Host>,
+    /// Certificate and key; without them the listener speaks plain HTTP.
+    pub tls: Option<TlsFiles>,
+    /// The data folder: the lock of the one server, the log of signed audit heads.
+    pub data: PathBuf,
+    /// What a reload may change.
+    pub reloadable: Reloadable,
+}
+
+/// What SIGHUP may change without a restart.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reloadable {
+    /// Peers whose forwarding headers are believed.
+    pub trusted_proxies: Vec<IpNet>,
+}
+
+/// A certificate chain and its key, PEM files; read again when replaced.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsFiles {
+    /// The certificate chain.
+    pub cert: PathBuf,
+    /// The private key.
+    pub key: PathBuf,
+}
+
+/// Reads the configuration again, for SIGHUP. An error keeps what is in force.
+pub type Reload = Box<dyn Fn() -> Result<Reloadable, String> + Send + Sync>;

@@ -1,0 +1,81 @@
+//! Which workspace answers on which host. Small, replaced whole when it changes, read by every redirect without a lock.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use rlinks_core::{Domain, Domains, Host, Id, Policy, Workspace};
+
+/// A living workspace as a redirect sees it.
+#[derive(Clone, Debug)]
+pub struct WorkspaceView {
+    /// Its id.
+    pub id: Id,
+    /// Its rules.
+    pub policy: Policy,
+}
+
+/// Hosts, workspaces and policies as of one moment.
+#[derive(Debug)]
+pub struct Directory {
+    by_host: HashMap<String, Option<Arc<WorkspaceView>>>,
+    by_slug: HashMap<String, Arc<WorkspaceView>>,
+    base: Option<String>,
+    main: Option<Arc<WorkspaceView>>,
+    served: Domains,
+}
+
+impl Directory {
+    /// From what the store holds.
+    pub fn new(workspaces: &[Workspace], domains: &[Domain], base: Option<&Host>) -> Self {
+        let living: HashMap<Id, Arc<WorkspaceView>> = workspaces
+            .iter()
+            .filter(|workspace| workspace.deleted_at.is_none())
+            .map(|workspace| {
+                (workspace.id, Arc::new(WorkspaceView { id: workspace.id, policy: workspace.policy.clone() }))
+            })
+            .collect();
+        let view = |id: Id| living.get(&id).cloned();
+        let by_slug = workspaces
+            .iter()
+            .filter_map(|workspace| Some((workspace.slug.to_string(), view(workspace.id)?)))
+            .collect();
+        let main = workspaces.iter().find(|workspace| workspace.slug.as_str() == rlinks_core::Slug::MAIN);
+        Self {
+            by_host: domains.iter().map(|domain| (domain.host.to_string(), view(domain.workspace))).collect(),
+            by_slug,
+            base: base.map(Host::to_string),
+            main: main.and_then(|main| view(main.id)),
+            served: Domains::new(domains.iter().map(|domain| domain.host.clone()), base),
+        }
+    }
+
+    /// Nothing known yet: no host answers.
+    pub fn empty() -> Self {
+        Self {
+            by_host: HashMap::new(),
+            by_slug: HashMap::new(),
+            base: None,
+            main: None,
+            served: Domains::default(),
+        }
+    }
+
+    /// The workspace a normalised host names. While no domain is configured, `main` answers on every host; once one is, a host
+    /// nobody configured names none, and never another tenant's.
+    pub fn workspace_of(&self, host: &str) -> Option<&Arc<WorkspaceView>> {
+        if let Some(view) = self.by_host.get(host) {
+            return view.as_ref();
+        }
+        if let Some(base) = &self.base
+            && let Some(slug) = host.strip_suffix(base.as_str()).and_then(|front| front.strip_suffix('.'))
+        {
+            return self.by_slug.get(slug);
+        }
+        if self.by_host.is_empty() { self.main.as_ref() } else { None }
+    }
+
+    /// Every host served, for the loop check.
+    pub fn served(&self) -> &Domains {
+        &self.served
+    }
+}

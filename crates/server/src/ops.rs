@@ -1,0 +1,443 @@
+//! What can be done to links, once: the command line, the API and the dashboard are faces of these functions.
+//!
+//! A new link's walk: parse against the policy, check, pick a code, let the store write link and audit entry together. Errors
+//! are values that each face maps in one place.
+
+mod explain;
+mod loops;
+
+use rlinks_core::draft::Input;
+use rlinks_core::envelope::ErrorCode;
+use rlinks_core::policy::Generator;
+use rlinks_core::{
+    Actor, Code, Domains, FieldErrors, Host, Link, LinkDraft, LinkPatch, LinkState, Slug, Source, Timestamp,
+    Workspace, generate,
+};
+use rlinks_store::write::{Action, CodeChoice, Existing, LinkOp, LinkWrite, Written};
+use rlinks_store::{Store, StoreError};
+
+pub use self::explain::Explanation;
+use crate::clock::{Clock, random_bytes};
+
+/// How often a generated code may meet a taken one before we give up: with fresh candidates each time, practically never.
+const TRIES: usize = 8;
+/// Candidates offered to the store at once.
+const CANDIDATES: usize = 4;
+/// Salts of a deterministic code that are tried.
+const SALTS: u32 = 16;
+
+/// Why something was not done.
+#[derive(Debug, thiserror::Error)]
+pub enum OpsError {
+    /// Fields that break a rule.
+    #[error("{0}")]
+    Invalid(#[from] FieldErrors),
+    /// There is no such thing, or not any more.
+    #[error("there is no {0}")]
+    NotFound(String),
+    /// The store's word.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl OpsError {
+    /// The error as programs know it.
+    pub const fn code(&self) -> ErrorCode {
+        match self {
+            Self::Invalid(_) => ErrorCode::ValidationFailed,
+            Self::NotFound(_) | Self::Store(StoreError::NotFound(_)) => ErrorCode::NotFound,
+            Self::Store(StoreError::Unavailable(_)) => ErrorCode::KvUnavailable,
+            Self::Store(StoreError::CodeTaken { .. }) => ErrorCode::CodeTaken,
+            Self::Store(StoreError::Conflict | StoreError::NameTaken(_)) => ErrorCode::Conflict,
+            Self::Store(StoreError::QuotaExceeded(_)) => ErrorCode::QuotaExceeded,
+            Self::Store(StoreError::Refused(_) | StoreError::Unreadable(_)) => ErrorCode::Internal,
+        }
+    }
+}
+
+/// Who does it, and through which face.
+#[derive(Clone, Debug)]
+pub struct By {
+    /// Who.
+    pub actor: Actor,
+    /// Through what.
+    pub source: Source,
+}
+
+/// What to do about a code that is deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Deleted {
+    /// Refuse, and say the way out.
+    Refuse,
+    /// Make the link anew.
+    Recreate,
+}
+
+/// Write, or only say what would be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Do it.
+    Write,
+    /// Only look.
+    DryRun,
+}
+
+/// What became of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Done {
+    /// The link as it is now, or would be.
+    pub link: Link,
+    /// What was, or would be, done.
+    pub outcome: Outcome,
+}
+
+/// What was done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// A new link.
+    Created,
+    /// A changed one.
+    Changed,
+    /// Nothing needed to change.
+    Unchanged,
+    /// An equal link was there.
+    Reused,
+    /// An equal link was there and was brought back.
+    Revived,
+}
+
+impl From<Written> for Done {
+    fn from(written: Written) -> Self {
+        let outcome = match written {
+            Written::Created(_) => Outcome::Created,
+            Written::Changed(_) => Outcome::Changed,
+            Written::Unchanged(_) => Outcome::Unchanged,
+            Written::Reused(_) => Outcome::Reused,
+            Written::Revived(_) => Outcome::Revived,
+        };
+        Self { link: written.link().clone(), outcome }
+    }
+}
+
+/// The operations, on one store.
+#[derive(Clone)]
+pub struct Ops {
+    /// The truth.
+    pub store: Store,
+    /// The domain under which every workspace has a name of its own.
+    pub base_domain: Option<Host>,
+    /// What time it is.
+    pub clock: Clock,
+}
+
+impl Ops {
+    /// A living workspace by its slug.
+    pub async fn workspace(&self, slug: &Slug) -> Result<Workspace, OpsError> {
+        match self.store.workspace(slug).await? {
+            Some(workspace) if workspace.deleted_at.is_none() => Ok(workspace),
+            Some(_) => Err(OpsError::NotFound(format!(
+                "workspace `{slug}` any more: it was deleted (`rmax workspaces restore {slug}` brings it back)"
+            ))),
+            None => Err(OpsError::NotFound(format!("workspace `{slug}`"))),
+        }
+    }
+
+    /// A link that is not deleted. Where the policy folds case, so does this.
+    pub async fn link(&self, workspace: &Workspace, code: &str) -> Result<Link, OpsError> {
+        match self.any_link(workspace, code).await? {
+            link if link.state == LinkState::Deleted => Err(OpsError::NotFound(format!(
+                "link `{}` any more: it was deleted (`rmax links restore {}` brings it back)",
+                link.code, link.code
+            ))),
+            link => Ok(link),
+        }
+    }
+
+    /// A link, deleted or not.
+    pub async fn any_link(&self, workspace: &Workspace, code: &str) -> Result<Link, OpsError> {
+        self.find(workspace, code).await?.ok_or_else(|| OpsError::NotFound(format!("link `{code}`")))
+    }
+
+    async fn find(&self, workspace: &Workspace, code: &str) -> Result<Option<Link>, OpsError> {
+        let Some(exact) = Code::from_path(code) else { return Ok(None) };
+        if let Some(link) = self.store.link(workspace.id, &exact).await? {
+            return Ok(Some(link));
+        }
+        match Code::from_path(&exact.folded()) {
+            Some(folded) if workspace.policy.code.fold_case && folded != exact => {
+                Ok(self.store.link(workspace.id, &folded).await?)
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Every host served.
+    pub async fn served(&self) -> Result<Domains, OpsError> {
+        Ok(self.store.served(self.base_domain.as_ref()).await?)
+    }
+
+    /// Creates or updates: keeps what is not named, re-activates a disabled link, writes nothing when nothing would change.
+    pub async fn set(
+        &self,
+        by: &By,
+        workspace: &Workspace,
+        code: &str,
+        input: &Input,
+        deleted: Deleted,
+        mode: Mode,
+    ) -> Result<Done, OpsError> {
+        let there = match Code::from_path(code) {
+            Some(code) => self.store.link(workspace.id, &code).await?,
+            None => None,
+        };
+        match there {
+            Some(link) if link.state != LinkState::Deleted => {
+                self.update(by, workspace, &link, input, mode).await
+            }
+            Some(link) if deleted == Deleted::Refuse => {
+                Err(StoreError::CodeTaken { code: link.code.to_string(), deleted: true }.into())
+            }
+            _ => {
+                let input = Input { code: Some(code.to_owned()), ..input.clone() };
+                self.create(by, workspace, &input, deleted, mode).await
+            }
+        }
+    }
+
+    async fn update(
+        &self,
+        by: &By,
+        workspace: &Workspace,
+        link: &Link,
+        input: &Input,
+        mode: Mode,
+    ) -> Result<Done, OpsError> {
+        let now = self.clock.now();
+        let domains = self.served().await?;
+        let mut patch = LinkPatch::parse(input, &workspace.policy, now)?;
+        patch.state = Some(patch.state.unwrap_or(LinkState::Active));
+        let next = patch.apply(link, &domains)?;
+        self.check_cycle(workspace, &link.code, &next.target, &domains).await?;
+        let only_enabled = next.state != link.state && Link { state: link.state, ..next.clone() } == *link;
+        let action = if only_enabled { Action::Enable } else { Action::Update };
+        self.replace(by, next, link, action, mode).await
+    }
+
+    /// Makes a link: under the chosen code, or under one the policy's generator gives.
+    pub async fn create(
+        &self,
+        by: &By,
+        workspace: &Workspace,
+        input: &Input,
+        deleted: Deleted,
+        mode: Mode,
+    ) -> Result<Done, OpsError> {
+        let domains = self.served().await?;
+        for _ in 0..TRIES {
+            let now = self.clock.now();
+            let draft = LinkDraft::parse(input, &workspace.policy, &domains, now)?;
+            if let Some(code) = &draft.code {
+                self.check_cycle(workspace, code, &draft.target, &domains).await?;
+            }
+            let (code, existing) = choose(workspace, &draft, input, deleted, now)?;
+            let op = LinkOp::Create { draft, code, source: by.source, existing };
+            let write = LinkWrite { workspace: workspace.id, actor: by.actor.clone(), now, op };
+            if mode == Mode::DryRun {
+                return self.rehearse(workspace, write).await;
+            }
+            match self.store.write(write).await {
+                // Only a generated code can meet this: fresh candidates, another try.
+                Err(StoreError::Conflict) if input.code.is_none() => {}
+                result => return Ok(result?.into()),
+            }
+        }
+        Err(StoreError::Conflict.into())
+    }
+
+    /// What a creation would give. A generated code is only an example: the next one is another.
+    async fn rehearse(&self, workspace: &Workspace, write: LinkWrite) -> Result<Done, OpsError> {
+        let LinkOp::Create { draft, code, source, existing } = write.op else {
+            unreachable!("only creations are rehearsed here")
+        };
+        let code = match code {
+            CodeChoice::Chosen(code) => code,
+            CodeChoice::Candidates(codes) => codes.into_iter().next().ok_or(StoreError::Conflict)?,
+            CodeChoice::FromId => {
+                let id = rlinks_core::Id::next(
+                    rlinks_core::Id::from_i64(0),
+                    write.now,
+                    rlinks_core::id::Worker::new(0).expect("0 is a worker"),
+                );
+                generate::from_id(id).ok_or(StoreError::Conflict)?
+            }
+        };
+        let there = self.store.link(workspace.id, &code).await?;
+        let version = match &there {
+            Some(link) if matches!(existing, Existing::Recreate) && link.state == LinkState::Deleted => {
+                link.version + 1
+            }
+            Some(link) if matches!(existing, Existing::Reuse { .. }) => {
+                let outcome = if link.state == LinkState::Active && !link.is_expired(write.now) {
+                    Outcome::Reused
+                } else {
+                    Outcome::Revived
+                };
+                return Ok(Done { link: link.clone(), outcome });
+            }
+            Some(link) => {
+                return Err(StoreError::CodeTaken {
+                    code: code.to_string(),
+                    deleted: link.state == LinkState::Deleted,
+                }
+                .into());
+            }
+            None => 1,
+        };
+        let link = Link {
+            id: rlinks_core::Id::from_i64(0),
+            workspace: workspace.id,
+            code,
+            generated: draft.code.is_none(),
+            target: draft.target,
+            redirect_status: draft.redirect_status,
+            state: LinkState::Active,
+            https_only: draft.https_only,
+            no_loop: draft.no_loop,
+            expires_at: draft.expires_at,
+            title: draft.title,
+            notes: draft.notes,
+            tags: draft.tags,
+            metadata: draft.metadata,
+            source,
+            created_by: write.actor,
+            created_at: write.now,
+            updated_at: write.now,
+            version,
+        };
+        Ok(Done { link, outcome: Outcome::Created })
+    }
+
+    /// Switches a link off.
+    pub async fn disable(
+        &self,
+        by: &By,
+        workspace: &Workspace,
+        code: &str,
+        mode: Mode,
+    ) -> Result<Done, OpsError> {
+        let link = self.link(workspace, code).await?;
+        let next = Link { state: LinkState::Disabled, ..link.clone() };
+        self.replace(by, next, &link, Action::Disable, mode).await
+    }
+
+    /// Switches a link on again.
+    pub async fn enable(
+        &self,
+        by: &By,
+        workspace: &Workspace,
+        code: &str,
+        mode: Mode,
+    ) -> Result<Done, OpsError> {
+        let link = self.link(workspace, code).await?;
+        let next = Link { state: LinkState::Active, ..link.clone() };
+        self.replace(by, next, &link, Action::Enable, mode).await
+    }
+
+    /// Deletes a link. The code stays taken.
+    pub async fn delete(
+        &self,
+        by: &By,
+        workspace: &Workspace,
+        code: &str,
+        mode: Mode,
+    ) -> Result<Done, OpsError> {
+        let link = self.link(workspace, code).await?;
+        let next = Link { state: LinkState::Deleted, ..link.clone() };
+        self.replace(by, next, &link, Action::Delete, mode).await
+    }
+
+    /// Brings a deleted link back as it was before it was deleted.
+    pub async fn restore(
+        &self,
+        by: &By,
+        workspace: &Workspace,
+        code: &str,
+        mode: Mode,
+    ) -> Result<Done, OpsError> {
+        let link = self.any_link(workspace, code).await?;
+        if link.state != LinkState::Deleted {
+            return Ok(Done { link, outcome: Outcome::Unchanged });
+        }
+        let history = self.store.history(workspace.id, &link.code).await?;
+        let before = history
+            .iter()
+            .rev()
+            .find(|entry| entry.action == "link.delete")
+            .and_then(|entry| entry.before.as_ref());
+        let before = before.and_then(|json| serde_json::from_str::<Link>(json.get()).ok());
+        let state = before.map_or(LinkState::Active, |before| before.state);
+        let next = Link { state, ..link.clone() };
+        self.replace(by, next, &link, Action::Restore, mode).await
+    }
+
+    async fn replace(
+        &self,
+        by: &By,
+        next: Link,
+        seen: &Link,
+        action: Action,
+        mode: Mode,
+    ) -> Result<Done, OpsError> {
+        let unchanged = next == *seen;
+        if unchanged || mode == Mode::DryRun {
+            return Ok(Done {
+                link: next,
+                outcome: if unchanged { Outcome::Unchanged } else { Outcome::Changed },
+            });
+        }
+        let op = LinkOp::Replace { next: Box::new(next), action };
+        let write =
+            LinkWrite { workspace: seen.workspace, actor: by.actor.clone(), now: self.clock.now(), op };
+        Ok(self.store.write(write).await?.into())
+    }
+}
+
+fn choose(
+    workspace: &Workspace,
+    draft: &LinkDraft,
+    input: &Input,
+    deleted: Deleted,
+    now: Timestamp,
+) -> Result<(CodeChoice, Existing), OpsError> {
+    if let Some(code) = &draft.code {
+        let existing = if deleted == Deleted::Recreate { Existing::Recreate } else { Existing::Refuse };
+        return Ok((CodeChoice::Chosen(code.clone()), existing));
+    }
+    let random = |letters, length| {
+        let codes = std::iter::repeat_with(|| {
+            generate::random(&random_bytes::<{ generate::RANDOM_BYTES }>(), letters, length)
+        });
+        CodeChoice::Candidates(codes.take(CANDIDATES).flatten().collect())
+    };
+    let existing = if workspace.policy.reuse {
+        let sent =
+            Box::new(LinkPatch::parse(&Input { code: None, ..input.clone() }, &workspace.policy, now)?);
+        Existing::Reuse { normalized: draft.target.normalized(), sent }
+    } else {
+        Existing::Refuse
+    };
+    let code = match workspace.policy.generator {
+        Generator::Random7 => random(36, 7),
+        Generator::Random8 => random(62, 8),
+        Generator::Snowflake => CodeChoice::FromId,
+        Generator::Hash => {
+            let normalized = draft.target.normalized();
+            CodeChoice::Candidates(
+                (0..SALTS)
+                    .filter_map(|salt| generate::from_target(&workspace.slug, &normalized, salt))
+                    .collect(),
+            )
+        }
+    };
+    Ok((code, existing))
+}
