@@ -39,3 +39,11 @@ pub fn random_bytes<const N: usize>() -> [u8; N] {
     getrandom::fill(&mut bytes).expect("the operating system has randomness");
     bytes
 }
+
+/// Milliseconds on a clock that never steps: for deadlines and freshness, never for expiry.
+#[expect(clippy::disallowed_methods, reason = "this is the one place that asks the monotonic clock")]
+pub fn monotonic_ms() -> u64 {
+    static START: std::sync::OnceLock<std::time::Instant> = std::sync::OnceLock::new();
+    let start = START.get_or_init(std::time::Instant::now);
+    u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX)
+}

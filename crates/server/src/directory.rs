@@ -3,6 +3,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use http::HeaderValue;
+use rlinks_core::decide::CacheControl;
+use rlinks_core::policy::CacheScope;
 use rlinks_core::{Domain, Domains, Host, Id, Policy, Workspace};
 
 /// A living workspace as a redirect sees it.
@@ -12,6 +15,28 @@ pub struct WorkspaceView {
     pub id: Id,
     /// Its rules.
     pub policy: Policy,
+    /// The `Cache-Control` of a redirect that no expiry cuts short, ready to be sent.
+    cache: (CacheControl, HeaderValue),
+}
+
+impl WorkspaceView {
+    fn new(id: Id, policy: Policy) -> Self {
+        let cache = match policy.cache.scope {
+            CacheScope::Private => CacheControl::Private(policy.cache.max_age),
+            CacheScope::Public => CacheControl::Public(policy.cache.max_age),
+            CacheScope::NoStore => CacheControl::NoStore,
+        };
+        Self { id, policy, cache: (cache, header(cache)) }
+    }
+
+    /// A decision's `Cache-Control` as a header.
+    pub fn cache_header(&self, cache: CacheControl) -> HeaderValue {
+        if cache == self.cache.0 { self.cache.1.clone() } else { header(cache) }
+    }
+}
+
+fn header(cache: CacheControl) -> HeaderValue {
+    HeaderValue::from_str(&cache.to_string()).expect("Cache-Control is plain text")
 }
 
 /// Hosts, workspaces and policies as of one moment.
@@ -22,6 +47,7 @@ pub struct Directory {
     base: Option<String>,
     main: Option<Arc<WorkspaceView>>,
     served: Domains,
+    loaded: bool,
 }
 
 impl Directory {
@@ -31,7 +57,7 @@ impl Directory {
             .iter()
             .filter(|workspace| workspace.deleted_at.is_none())
             .map(|workspace| {
-                (workspace.id, Arc::new(WorkspaceView { id: workspace.id, policy: workspace.policy.clone() }))
+                (workspace.id, Arc::new(WorkspaceView::new(workspace.id, workspace.policy.clone())))
             })
             .collect();
         let view = |id: Id| living.get(&id).cloned();
@@ -46,6 +72,7 @@ impl Directory {
             base: base.map(Host::to_string),
             main: main.and_then(|main| view(main.id)),
             served: Domains::new(domains.iter().map(|domain| domain.host.clone()), base),
+            loaded: true,
         }
     }
 
@@ -57,6 +84,7 @@ impl Directory {
             base: None,
             main: None,
             served: Domains::default(),
+            loaded: false,
         }
     }
 
@@ -72,6 +100,11 @@ impl Directory {
             return self.by_slug.get(slug);
         }
         if self.by_host.is_empty() { self.main.as_ref() } else { None }
+    }
+
+    /// Whether it was ever loaded.
+    pub const fn is_loaded(&self) -> bool {
+        self.loaded
     }
 
     /// Every host served, for the loop check.

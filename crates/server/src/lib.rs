@@ -1,12 +1,36 @@
 //! The server: redirects, and the operations everything else is a face of.
+//!
+//! | to find | look in |
+//! |---|---|
+//! | the hot path: look up, decide, record, respond | `redirect` |
+//! | what it knows, and how it learns | `routes`, [`table`], [`directory`], `absent`, `follow` |
+//! | sockets, threads, limits | `listen`, `io`, `tls`, `client`, `misses` |
+//! | what is no redirect | `control` |
+//! | what can be done to links | [`ops`] |
+//! | the life of a server | [`run`](mod@run) |
+//!
+//! Serving threads touch memory only. Everything that may block runs on the control runtime, which owns the store.
 
+mod absent;
+mod body;
+mod client;
 pub mod clock;
 pub mod config;
+mod control;
 pub mod directory;
+mod follow;
+mod io;
+mod listen;
+mod misses;
 pub mod ops;
+mod redirect;
+mod routes;
 pub mod run;
+mod shared;
+pub mod table;
+mod tls;
 
 pub use clock::Clock;
 pub use config::{Config, Reload, Reloadable, TlsFiles};
 pub use ops::Ops;
-pub use run::{ServeError, run};
+pub use run::{ServeError, Server, run};

@@ -1,9 +1,34 @@
-//! The life of a server.
+//! The life of a server: lock, open, listen, follow, drain.
 
-use rlinks_store::{Options, StoreError};
+use std::fs::{File, OpenOptions, TryLockError};
+use std::net::{SocketAddr, TcpListener};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
 
-use crate::clock::Clock;
+use rlinks_store::sign::{Signer, append_heads};
+use rlinks_store::{Options, Store, StoreError};
+use tokio::runtime::Runtime;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use crate::clock::{Clock, random_bytes};
 use crate::config::{Config, Reload};
+use crate::directory::Directory;
+use crate::listen::{self, Phase, Threads};
+use crate::routes::Routes;
+use crate::shared::Shared;
+use crate::tls::Tls;
+
+/// The lock of the one server on a data folder.
+pub const LOCK_FILE: &str = "serve.lock";
+/// Between `/ready` saying 503 and the listener closing, so that a balancer can see it.
+const NOTICE: Duration = Duration::from_millis(500);
+/// From then on, open connections have this long.
+const DRAIN: Duration = Duration::from_secs(8);
+/// How often heads are signed and logged.
+const SIGN: Duration = Duration::from_secs(60);
 
 /// Why a server did not start or did not end well.
 #[derive(Debug, thiserror::Error)]
@@ -25,7 +50,209 @@ pub enum ServeError {
     System(#[from] std::io::Error),
 }
 
-/// Runs until SIGTERM or SIGINT, then drains.
-pub fn run(_config: Config, _store: Options, _clock: Clock, _reload: Reload) -> Result<(), ServeError> {
+/// Runs until SIGTERM or SIGINT, then drains. A second signal ends it at once.
+pub fn run(config: Config, store: Options, clock: Clock, reload: Reload) -> Result<(), ServeError> {
+    let _lock = lock(&config.data)?;
+    let control = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .thread_name("control")
+        .enable_all()
+        .build()?;
+    let opened = control.block_on(async {
+        let store = Store::open(store).await?;
+        store.quick_check().await?;
+        Ok::<_, StoreError>(store)
+    })?;
+    let server = Server::start(config, opened, clock, control)?;
+    server.control.block_on(wait_for_the_end(&server, reload))?;
+    server.stop();
     Ok(())
+}
+
+/// Takes the data folder for one server. The lock goes with the process, however it ends.
+pub fn lock(data: &Path) -> Result<File, ServeError> {
+    std::fs::create_dir_all(data)?;
+    let path = data.join(LOCK_FILE);
+    let file = OpenOptions::new().create(true).append(true).open(&path)?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(ServeError::AlreadyRunning(format!(
+            "another rmax serve is using {}; stop it, or choose another folder with --data",
+            data.display()
+        ))),
+        Err(TryLockError::Error(error)) => Err(error.into()),
+    }
+}
+
+async fn wait_for_the_end(server: &Server, reload: Reload) -> std::io::Result<()> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut hang_up = signal(SignalKind::hangup())?;
+    loop {
+        tokio::select! {
+            _ = terminate.recv() => break,
+            _ = interrupt.recv() => break,
+            _ = hang_up.recv() => server.reload(&reload),
+        }
+    }
+    tokio::spawn(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        tracing::warn!("a second signal: stopping at once");
+        std::process::exit(0);
+    });
+    Ok(())
+}
+
+/// A running server.
+pub struct Server {
+    /// Where redirects are served: of use where the port was 0.
+    pub address: SocketAddr,
+    /// Where the rest is served, when that is apart.
+    pub control_address: Option<SocketAddr>,
+    shared: Arc<Shared>,
+    store: Store,
+    tls: Option<Arc<Tls>>,
+    phase: watch::Sender<Phase>,
+    acceptors: Vec<JoinHandle<()>>,
+    followers: Vec<JoinHandle<()>>,
+    threads: Vec<Arc<Threads>>,
+    control: Runtime,
+    config: Config,
+    clock: Clock,
+}
+
+impl Server {
+    /// Listens and serves. `control` is the runtime the store was opened on.
+    pub fn start(config: Config, store: Store, clock: Clock, control: Runtime) -> Result<Self, ServeError> {
+        let listener = listen::bind(config.listen)?;
+        let control_listener = config.control_listen.map(listen::bind).transpose()?;
+        let tls = config.tls.clone().map(Tls::load).transpose()?.map(Arc::new);
+        let routes = Arc::new(Routes::new(store.clone(), control.handle().clone(), config.cache_bytes));
+        control.block_on(async {
+            let directory = Directory::new(
+                &store.workspaces().await?,
+                &store.domains().await?,
+                config.base_domain.as_ref(),
+            );
+            routes.directory.store(Arc::new(directory));
+            Ok::<_, StoreError>(())
+        })?;
+        let shared = Arc::new(Shared::new(
+            routes,
+            clock.clone(),
+            config.reloadable.clone(),
+            control.handle().clone(),
+            crate::control::router(),
+        ));
+        let mut server = Self {
+            address: listener.local_addr()?,
+            control_address: control_listener.as_ref().map(TcpListener::local_addr).transpose()?,
+            shared,
+            store,
+            tls,
+            phase: watch::Sender::new(Phase::Running),
+            acceptors: Vec::new(),
+            followers: Vec::new(),
+            threads: Vec::new(),
+            control,
+            config,
+            clock,
+        };
+        server.follow();
+        let (limit, threads) = (listen::connection_limit(), server.config.threads);
+        server.listen(listener, threads, limit)?;
+        if let Some(listener) = control_listener {
+            server.listen(listener, 1, limit)?;
+        }
+        let scheme = if server.tls.is_some() { "https" } else { "http" };
+        tracing::info!(threads, "serving redirects on {scheme}://{}", server.address);
+        Ok(server)
+    }
+
+    fn listen(&mut self, listener: TcpListener, threads: usize, limit: usize) -> Result<(), ServeError> {
+        let threads =
+            Arc::new(Threads::start(threads, &self.shared, self.tls.as_ref(), &self.phase.subscribe())?);
+        let (dealing, shared, phase) =
+            (Arc::clone(&threads), Arc::clone(&self.shared), self.phase.subscribe());
+        self.acceptors.push(self.control.spawn(async move {
+            if let Err(error) = dealing.deal(listener, limit, &shared, phase).await {
+                tracing::error!(%error, "no more connections can be accepted");
+            }
+        }));
+        self.threads.push(threads);
+        Ok(())
+    }
+
+    fn follow(&mut self) {
+        let routes = Arc::clone(&self.shared.routes);
+        let following = crate::follow::follow(self.store.clone(), routes, self.config.base_domain.clone());
+        self.followers.push(self.control.spawn(following));
+        let (store, data, clock) = (self.store.clone(), self.config.data.clone(), self.clock.clone());
+        self.followers.push(self.control.spawn(async move {
+            loop {
+                sign_heads(&store, &data, &clock).await;
+                tokio::time::sleep(SIGN).await;
+            }
+        }));
+        if let Some(tls) = &self.tls {
+            self.followers.push(self.control.spawn(Arc::clone(tls).watch()));
+        }
+    }
+
+    /// What SIGHUP does: reads configuration and certificate again; what is broken leaves the old in force.
+    pub fn reload(&self, reload: &Reload) {
+        match reload() {
+            Ok(fresh) => {
+                self.shared.reloadable.store(Arc::new(fresh));
+                tracing::info!("the configuration was read again");
+            }
+            Err(error) => tracing::error!(error, "the old configuration stays in force"),
+        }
+        if let Some(tls) = &self.tls {
+            tls.reload();
+        }
+    }
+
+    /// Drains and ends: readiness goes first, then the listener, then the connections, then everything.
+    pub fn stop(self) {
+        tracing::info!("draining");
+        self.shared.drain();
+        self.control.block_on(async {
+            tokio::time::sleep(NOTICE).await;
+            self.phase.send_replace(Phase::Draining);
+            for acceptor in self.acceptors {
+                let _ = acceptor.await;
+            }
+            let all_ended = async {
+                while !self.threads.iter().all(|threads| threads.are_idle()) {
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                }
+            };
+            if tokio::time::timeout(DRAIN, all_ended).await.is_err() {
+                tracing::warn!("some connections did not end in time and are cut off");
+            }
+            for follower in &self.followers {
+                follower.abort();
+            }
+            sign_heads(&self.store, &self.config.data, &self.clock).await;
+            let _ = tokio::time::timeout(Duration::from_secs(1), self.store.close()).await;
+        });
+        tracing::info!("stopped");
+        self.control.shutdown_background();
+    }
+}
+
+/// Signs the heads that moved and appends them to the log. Trouble is logged; it stops nothing.
+async fn sign_heads(store: &Store, data: &Path, clock: &Clock) {
+    let sign = async {
+        let heads: Vec<_> = store.heads().await?.into_iter().map(|(_, head)| head).collect();
+        let signer = Signer::load(data, random_bytes())?;
+        append_heads(data, &signer, &heads, clock.now(), false)
+    };
+    if let Err(error) = sign.await {
+        tracing::warn!(%error, "the audit heads could not be signed");
+    }
 }

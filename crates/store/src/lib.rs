@@ -4,7 +4,7 @@
 //! |---|---|
 //! | opening, migrations, what is refused | [`open`] |
 //! | how one text runs on two databases | `pool` |
-//! | reading links, lists, history | `links`, `list` |
+//! | reading links, lists, history | `links`, `list`; `routes` for the redirect path |
 //! | workspaces and domains | `workspaces` |
 //! | changing anything | [`write`]: one queue, groups that share a commit |
 //! | learning of changes | [`feed`] |
@@ -24,6 +24,7 @@ mod list;
 pub mod open;
 mod pool;
 mod rows;
+mod routes;
 pub mod sign;
 mod workspaces;
 pub mod write;
@@ -39,6 +40,7 @@ pub use health::Schema;
 pub use list::LinkFilter;
 pub use open::{Location, Lost, Options};
 pub use pool::Dialect;
+pub use routes::RouteRecord;
 
 use crate::pool::Pool;
 use crate::write::Writer;

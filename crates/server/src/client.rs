@@ -1,0 +1,141 @@
+//! Who is asking: the socket's address, or, behind a trusted proxy, the right-most address nobody we trust has written.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use http::HeaderMap;
+use http::header::{FORWARDED, HeaderName};
+use ipnet::IpNet;
+
+const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+/// Longer chains are somebody's game.
+const MOST_HOPS: usize = 32;
+
+/// The client's address. Forwarding headers count only from a trusted peer, and an unreadable hop ends the walk at the last
+/// readable one.
+pub fn address(peer: IpAddr, headers: &HeaderMap, trusted: &[IpNet]) -> IpAddr {
+    let peer = canonical(peer);
+    if !is_trusted(peer, trusted) {
+        return peer;
+    }
+    let mut last = peer;
+    for hop in hops(headers).into_iter().rev().take(MOST_HOPS) {
+        let Some(address) = hop else { return last };
+        if !is_trusted(address, trusted) {
+            return address;
+        }
+        last = address;
+    }
+    last
+}
+
+/// The network an address belongs to for limits: IPv4 /24, IPv6 /48.
+pub fn network(address: IpAddr) -> IpAddr {
+    match address {
+        IpAddr::V4(v4) => {
+            let [a, b, c, _] = v4.octets();
+            Ipv4Addr::new(a, b, c, 0).into()
+        }
+        IpAddr::V6(v6) => {
+            let [a, b, c, ..] = v6.segments();
+            Ipv6Addr::new(a, b, c, 0, 0, 0, 0, 0).into()
+        }
+    }
+}
+
+fn is_trusted(address: IpAddr, trusted: &[IpNet]) -> bool {
+    trusted.iter().any(|network| network.contains(&address))
+}
+
+/// `::ffff:1.2.3.4` is 1.2.3.4.
+fn canonical(address: IpAddr) -> IpAddr {
+    address.to_canonical()
+}
+
+/// The hops in the order they were written: `X-Forwarded-For` where there is one, else `Forwarded`.
+fn hops(headers: &HeaderMap) -> Vec<Option<IpAddr>> {
+    let lines = |name: HeaderName| {
+        headers.get_all(name).into_iter().map(|line| line.to_str().unwrap_or("?")).collect::<Vec<_>>()
+    };
+    let forwarded_for = lines(X_FORWARDED_FOR);
+    if !forwarded_for.is_empty() {
+        return forwarded_for.iter().flat_map(|line| line.split(',')).map(hop).collect();
+    }
+    let forwarded = lines(FORWARDED);
+    let elements = forwarded.iter().flat_map(|line| line.split(','));
+    elements.map(|element| element.split(';').find_map(for_parameter).and_then(hop)).collect()
+}
+
+fn for_parameter(pair: &str) -> Option<&str> {
+    let (name, value) = pair.split_once('=')?;
+    name.trim().eq_ignore_ascii_case("for").then(|| value.trim().trim_matches('"'))
+}
+
+/// An address with or without a port and brackets; anything else is nothing.
+fn hop(text: &str) -> Option<IpAddr> {
+    let text = text.trim();
+    if let Some(rest) = text.strip_prefix('[') {
+        let (address, port) = rest.split_once(']')?;
+        let port_is_fine =
+            port.is_empty() || port.strip_prefix(':').is_some_and(|port| port.parse::<u16>().is_ok());
+        return if port_is_fine { address.parse().ok().map(canonical) } else { None };
+    }
+    if let Ok(address) = text.parse::<IpAddr>() {
+        return Some(canonical(address));
+    }
+    let (address, port) = text.rsplit_once(':')?;
+    port.parse::<u16>().ok()?;
+    address.parse::<Ipv4Addr>().ok().map(IpAddr::V4)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::IpAddr;
+
+    use http::HeaderMap;
+
+    use super::{address, network};
+
+    #[track_caller]
+    fn check(peer: &str, lines: &[(&'static str, &str)], expected: &str) {
+        let mut headers = HeaderMap::new();
+        for (name, value) in lines {
+            headers.append(*name, value.parse().unwrap());
+        }
+        let trusted =
+            ["127.0.0.0/8".parse().unwrap(), "::1/128".parse().unwrap(), "10.0.0.0/8".parse().unwrap()];
+        assert_eq!(
+            address(peer.parse().unwrap(), &headers, &trusted),
+            expected.parse::<IpAddr>().unwrap(),
+            "{lines:?}"
+        );
+    }
+
+    #[test]
+    fn s9_forwarding_headers_count_only_from_trusted_peers() {
+        check("9.9.9.9", &[("x-forwarded-for", "1.2.3.4")], "9.9.9.9");
+        check("9.9.9.9", &[("forwarded", "for=1.2.3.4"), ("cf-connecting-ip", "1.2.3.4")], "9.9.9.9");
+        check("127.0.0.1", &[], "127.0.0.1");
+        check("127.0.0.1", &[("x-forwarded-for", "6.6.6.6, 5.5.5.5")], "5.5.5.5");
+        check("127.0.0.1", &[("x-forwarded-for", "6.6.6.6, 5.5.5.5, 10.1.1.1")], "5.5.5.5");
+        check("127.0.0.1", &[("x-forwarded-for", "6.6.6.6"), ("x-forwarded-for", "5.5.5.5")], "5.5.5.5");
+        check("127.0.0.1", &[("x-forwarded-for", "unknown, [::2]:80, 1.2.3.4:99")], "1.2.3.4");
+        check("127.0.0.1", &[("x-forwarded-for", "1.2.3.4, [2001:db8::1]:80")], "2001:db8::1");
+        check("127.0.0.1", &[("x-forwarded-for", "1.2.3.4, garbage")], "127.0.0.1");
+        check("127.0.0.1", &[("x-forwarded-for", "1.2.3.4, garbage, 10.0.0.7")], "10.0.0.7");
+        check(
+            "127.0.0.1",
+            &[("forwarded", "for=6.6.6.6, for=\"[2001:db8::7]:443\";proto=https")],
+            "2001:db8::7",
+        );
+        check("::ffff:127.0.0.1", &[("x-forwarded-for", "::ffff:1.2.3.4")], "1.2.3.4");
+        let long = vec!["10.0.0.1"; 10_000].join(", ");
+        check("127.0.0.1", &[("x-forwarded-for", &format!("1.2.3.4, {long}"))], "10.0.0.1");
+    }
+
+    #[test]
+    fn limits_count_networks() {
+        let net = |text: &str| network(text.parse().unwrap()).to_string();
+        assert_eq!(net("203.0.113.77"), "203.0.113.0");
+        assert_eq!(net("2001:db8:1:2::3"), "2001:db8:1::");
+    }
+}

@@ -1,0 +1,95 @@
+//! What is not a redirect: health, readiness and the few files browsers ask for. The API and the dashboard join here.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use axum::body::Body as AxumBody;
+use axum::extract::State;
+use axum::http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE};
+use axum::http::{HeaderValue, Method, Request, Response, StatusCode};
+use axum::response::IntoResponse;
+use axum::routing::{MethodRouter, get};
+use axum::{Json, Router};
+use hyper::body::Incoming;
+use rlinks_core::answer::ROBOTS_TXT;
+use rlinks_core::envelope::ErrorCode;
+use tower::ServiceExt as _;
+
+use crate::redirect;
+use crate::shared::Shared;
+
+/// What both listeners serve. Every first segment here is a reserved word: a test walks them.
+pub const PATHS: &[&str] = &["/health", "/ready", "/robots.txt", "/favicon.ico"];
+
+/// The routes of the public listener.
+pub fn router() -> Router<Arc<Shared>> {
+    let health = get(|| async {
+        no_store(Json(serde_json::json!({ "status": "ok", "version": env!("CARGO_PKG_VERSION") })))
+    });
+    let robots = get(|| async { ([(CONTENT_TYPE, "text/plain; charset=utf-8")], ROBOTS_TXT) });
+    let favicon = get(|| async { (StatusCode::NO_CONTENT, [(CACHE_CONTROL, "public, max-age=86400")]) });
+    let handlers: [MethodRouter<Arc<Shared>>; 4] = [health, get(ready), robots, favicon];
+    let mut router = Router::new().fallback(not_found);
+    for (path, handler) in PATHS.iter().zip(handlers) {
+        router = router.route(path, handler.fallback(method_not_allowed));
+    }
+    router
+}
+
+/// Answers one request that is no redirect.
+pub async fn handle(shared: Arc<Shared>, peer: SocketAddr, request: Request<Incoming>) -> Response<AxumBody> {
+    let mut request = request.map(AxumBody::new);
+    request.extensions_mut().insert(axum::extract::ConnectInfo(peer));
+    let router = shared.router.clone().with_state::<()>(shared);
+    match router.oneshot(request).await {
+        Ok(response) => response,
+        Err(never) => match never {},
+    }
+}
+
+fn no_store(body: impl IntoResponse) -> impl IntoResponse {
+    ([(CACHE_CONTROL, "no-store")], body)
+}
+
+/// Ready while redirects are served: a store that is away makes it degraded, not unready, for known links still redirect.
+async fn ready(State(shared): State<Arc<Shared>>) -> impl IntoResponse {
+    let (status, word, reasons) = if shared.is_draining() {
+        (StatusCode::SERVICE_UNAVAILABLE, "draining", vec!["the server is shutting down"])
+    } else if shared.routes.is_fresh() {
+        (StatusCode::OK, "ready", Vec::new())
+    } else {
+        (StatusCode::OK, "degraded", vec!["the link store cannot be read; known links still redirect"])
+    };
+    (status, no_store(Json(serde_json::json!({ "status": word, "reasons": reasons }))))
+}
+
+async fn not_found(State(shared): State<Arc<Shared>>, request: Request<AxumBody>) -> Response<AxumBody> {
+    redirect::error(&request, ErrorCode::NotFound, &shared).map(AxumBody::new)
+}
+
+async fn method_not_allowed(
+    State(shared): State<Arc<Shared>>,
+    method: Method,
+    request: Request<AxumBody>,
+) -> Response<AxumBody> {
+    tracing::debug!(%method, "a method this path does not have");
+    let mut response = redirect::error(&request, ErrorCode::MethodNotAllowed, &shared).map(AxumBody::new);
+    response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use rlinks_core::code::is_reserved;
+
+    #[test]
+    fn every_first_segment_of_ours_is_a_reserved_word() {
+        for path in super::PATHS {
+            let segment = path.trim_start_matches('/').split('/').next().unwrap();
+            assert!(
+                is_reserved(segment),
+                "{path}: reserve `{segment}` in rlinks-core, or a link could hide it"
+            );
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! The follower: keeps what the redirect path knows up to date with the store.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rlinks_core::{Host, Id};
+use rlinks_store::feed::{Changes, Feed};
+use rlinks_store::{Dialect, Store, StoreError};
+
+use crate::directory::Directory;
+use crate::routes::Routes;
+
+/// How often a look is taken when nobody gives a hint.
+const SQLITE_LOOK: Duration = Duration::from_millis(100);
+const POSTGRES_LOOK: Duration = Duration::from_millis(500);
+/// A look that takes longer has failed.
+const DEADLINE: Duration = Duration::from_secs(2);
+const PAGE: i64 = 20_000;
+
+/// Follows the store until the task is dropped. Trouble is logged when it begins and when it ends, and never stops it.
+pub async fn follow(store: Store, routes: Arc<Routes>, base_domain: Option<Host>) {
+    let pause = if store.dialect() == Dialect::Sqlite { SQLITE_LOOK } else { POSTGRES_LOOK };
+    let mut feed = Feed::new(&store);
+    let mut trouble = false;
+    loop {
+        match step(&mut feed, &store, &routes, base_domain.as_ref()).await {
+            Ok(()) => {
+                routes.confirm();
+                if std::mem::take(&mut trouble) {
+                    tracing::info!("the link store answers again");
+                }
+            }
+            Err(error) => {
+                routes.distrust();
+                if !std::mem::replace(&mut trouble, true) {
+                    tracing::error!(%error, "the link store cannot be read; known links go on redirecting");
+                }
+                // What was seen but not applied must be seen again.
+                feed = Feed::new(&store);
+                tokio::time::sleep(pause).await;
+            }
+        }
+        feed.wait(pause).await;
+    }
+}
+
+async fn step(
+    feed: &mut Feed,
+    store: &Store,
+    routes: &Arc<Routes>,
+    base_domain: Option<&Host>,
+) -> Result<(), StoreError> {
+    let late = |_| StoreError::Unavailable("no answer in time".to_owned());
+    let changes = tokio::time::timeout(DEADLINE, feed.look()).await.map_err(late)??;
+    if changes.is_empty() {
+        return Ok(());
+    }
+    if changes.directory || changes.everything {
+        let (workspaces, domains) = (store.workspaces().await?, store.domains().await?);
+        routes.directory.store(Arc::new(Directory::new(&workspaces, &domains, base_domain)));
+    }
+    if changes.everything {
+        return fill(store, routes).await;
+    }
+    apply(changes, store, routes).await
+}
+
+async fn apply(changes: Changes, store: &Store, routes: &Routes) -> Result<(), StoreError> {
+    for (workspace, codes) in changes.links {
+        for some in codes.chunks(1000) {
+            let records = store.routes(workspace, some).await?;
+            for code in some {
+                match records.iter().find(|record| record.code.as_str() == code) {
+                    Some(record) => routes.learn(record),
+                    None => routes.forget(workspace, code),
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Loads every link into a fresh table. Until it is whole, the old one serves and unknown codes are asked of the store.
+async fn fill(store: &Store, routes: &Routes) -> Result<(), StoreError> {
+    let table = routes.fresh_table();
+    let mut after = Some(Id::from_i64(i64::MIN));
+    while let Some(from) = after {
+        let (records, next) = store.routes_after(from, PAGE).await?;
+        records.iter().for_each(|record| table.put(record));
+        after = next;
+    }
+    let (links, bytes, all) = (table.links(), table.bytes(), table.holds_all());
+    routes.replace_table(table);
+    tracing::info!(links, bytes, all, "the route table is filled");
+    Ok(())
+}

@@ -1,0 +1,375 @@
+//! The hot path: look up, decide, record, respond.
+//!
+//! A request for a link the table knows is answered on the spot, without waiting, locking or allocating more than the answer
+//! itself. A link it does not know is asked of the store on the control runtime; whatever is no link goes to the router there.
+//! Clicks are recorded between deciding and responding once the click journal exists.
+
+use std::future::Future;
+use std::net::SocketAddr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http::header::{CACHE_CONTROL, HOST, HeaderName, HeaderValue, LOCATION};
+use http::{Method, Request, Response, StatusCode};
+use hyper::body::Incoming;
+use parking_lot::Mutex;
+use rlinks_core::accept::wants_json;
+use rlinks_core::answer::{Answer, ROBOTS};
+use rlinks_core::code::is_reserved;
+use rlinks_core::decide::{Absence, CacheControl};
+use rlinks_core::envelope::ErrorCode;
+use rlinks_core::host::{HostBuffer, LONGEST, from_header};
+use rlinks_core::request::{Asked, LONGEST_PATH, asked};
+use rlinks_core::{Decision, Id, Route, Visitor, decide, page};
+use serde_json::Value;
+
+use crate::body::{Body, response};
+use crate::clock::{monotonic_ms, random_bytes};
+use crate::directory::{Directory, WorkspaceView};
+use crate::misses::Misses;
+use crate::routes::Loaded;
+use crate::shared::Shared;
+
+/// All header names and values of a request together.
+const MOST_HEADER_BYTES: usize = 16 * 1024;
+const X_ROBOTS_TAG: HeaderName = HeaderName::from_static("x-robots-tag");
+/// On every answer.
+pub const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
+/// The door of one serving thread.
+pub struct Door {
+    shared: Arc<Shared>,
+    request_ids: AtomicU64,
+    misses: Mutex<Misses>,
+}
+
+/// One connection's view of the door.
+#[derive(Clone)]
+pub struct Visit {
+    door: Arc<Door>,
+    peer: SocketAddr,
+}
+
+/// What the first look at a request gave.
+enum Look {
+    Answer(Response<Body>),
+    /// The table does not know; the store might.
+    Ask {
+        workspace: Arc<WorkspaceView>,
+        host: String,
+        code: String,
+        preview: bool,
+    },
+    /// Not a link's address.
+    Control,
+}
+
+impl Door {
+    /// A door of its own for each serving thread: nothing in it is shared with another.
+    pub fn new(shared: Arc<Shared>) -> Self {
+        Self {
+            shared,
+            request_ids: AtomicU64::new(u64::from_le_bytes(random_bytes())),
+            misses: Mutex::new(Misses::new()),
+        }
+    }
+
+    /// An id no other answer has: random where it begins, and then steps of an odd constant.
+    fn request_id(&self) -> HeaderValue {
+        const DIGITS: &[u8; 16] = b"0123456789abcdef";
+        let id = self.request_ids.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
+        let mut text = [0; 16];
+        for (place, digit) in text.iter_mut().enumerate() {
+            *digit = DIGITS[(id >> (60 - 4 * place) & 15) as usize];
+        }
+        HeaderValue::from_bytes(&text).expect("hexadecimal is a header value")
+    }
+}
+
+impl Visit {
+    /// A connection from `peer`.
+    pub fn new(door: Arc<Door>, peer: SocketAddr) -> Self {
+        Self { door, peer }
+    }
+
+    fn shared(&self) -> &Arc<Shared> {
+        &self.door.shared
+    }
+
+    fn look(&self, request: &Request<Incoming>) -> Look {
+        let path = request.uri().path();
+        if path.len() > LONGEST_PATH {
+            return Look::Answer(self.error(request, ErrorCode::UriTooLong));
+        }
+        if request.headers().iter().map(|(name, value)| name.as_str().len() + value.len()).sum::<usize>()
+            > MOST_HEADER_BYTES
+        {
+            return Look::Answer(self.error(request, ErrorCode::HeadersTooLarge));
+        }
+        let mut buffer: HostBuffer = [0; LONGEST];
+        let Some(host) = host_of(request, &mut buffer) else {
+            return Look::Answer(self.error(request, ErrorCode::BadRequest));
+        };
+        let directory = self.shared().routes.directory.load();
+        match asked(path) {
+            Asked::Code(code) => self.look_up(request, &directory, host, &code, false),
+            Asked::Preview(code) => self.look_up(request, &directory, host, &code, true),
+            Asked::Root => Look::Answer(match self.refuse(request, &directory, host) {
+                Some(refusal) => refusal,
+                None => response(Answer::page(page::landing())),
+            }),
+            Asked::Nothing if is_reserved(first_segment(path)) => Look::Control,
+            Asked::Nothing => Look::Answer(match self.refuse(request, &directory, host) {
+                Some(refusal) => refusal,
+                None => self.miss(request),
+            }),
+        }
+    }
+
+    /// Look up, decide, respond.
+    fn look_up(
+        &self,
+        request: &Request<Incoming>,
+        directory: &Directory,
+        host: &str,
+        code: &str,
+        preview: bool,
+    ) -> Look {
+        let readable = matches!(*request.method(), Method::GET | Method::HEAD);
+        let workspace = directory.workspace_of(host);
+        if readable && let Some(workspace) = workspace {
+            let visitor = Visitor { host, domains: directory.served() };
+            let answer = |id: Id, route: Route<'_>| {
+                self.answer(request, workspace, &visitor, code, Some((id, route)), preview)
+            };
+            let table = self.shared().routes.table.load();
+            if let Some(found) = table.with(workspace.id, code, answer) {
+                return Look::Answer(found);
+            }
+            if workspace.policy.code.fold_case && code.bytes().any(|byte| byte.is_ascii_uppercase()) {
+                let folded = code.to_ascii_lowercase();
+                if let Some(found) = table.with(workspace.id, &folded, answer) {
+                    return Look::Answer(found);
+                }
+            }
+        }
+        if is_reserved(code) {
+            return Look::Control;
+        }
+        if let Some(refusal) = self.refuse(request, directory, host) {
+            return Look::Answer(refusal);
+        }
+        match workspace {
+            Some(workspace) if !self.shared().routes.is_complete() => Look::Ask {
+                workspace: Arc::clone(workspace),
+                host: host.to_owned(),
+                code: code.to_owned(),
+                preview,
+            },
+            _ => Look::Answer(self.miss(request)),
+        }
+    }
+
+    /// A host nobody configured is 404; a method links do not have is 405.
+    fn refuse(
+        &self,
+        request: &Request<Incoming>,
+        directory: &Directory,
+        host: &str,
+    ) -> Option<Response<Body>> {
+        if directory.workspace_of(host).is_none() {
+            // Until the directory is loaded no host is known, and that is no reason to say that a link does not exist.
+            let known = self.shared().routes.knows_hosts();
+            return Some(
+                self.error(request, if known { ErrorCode::NotFound } else { ErrorCode::KvUnavailable }),
+            );
+        }
+        let readable = matches!(*request.method(), Method::GET | Method::HEAD);
+        (!readable).then(|| self.error(request, ErrorCode::MethodNotAllowed))
+    }
+
+    fn answer(
+        &self,
+        request: &Request<Incoming>,
+        workspace: &WorkspaceView,
+        visitor: &Visitor<'_>,
+        code: &str,
+        link: Option<(Id, Route<'_>)>,
+        preview: bool,
+    ) -> Response<Body> {
+        let now = self.shared().clock.now();
+        match decide(link.map(|(_, route)| route), &workspace.policy, visitor, now) {
+            Decision::Redirect { target, .. } if preview => {
+                let host = link.map_or("", |(_, route)| route.target_host);
+                response(Answer::page(page::preview(code, target, host)))
+            }
+            Decision::Redirect { status, target, cache } => redirect(status.code(), target, cache, workspace),
+            Decision::NotFound(Absence::Unknown) => self.miss(request),
+            decision => {
+                if let (Decision::NotFound(Absence::Insecure), Some((id, _))) = (decision, link) {
+                    tracing::warn!(link = %id, "a link that must lead to https does not, and is not served");
+                }
+                self.error(request, ErrorCode::of(&decision).unwrap_or(ErrorCode::Internal))
+            }
+        }
+    }
+
+    /// A code nobody has. Who guesses too many is slowed down.
+    fn miss(&self, request: &Request<Incoming>) -> Response<Body> {
+        let trusted = self.shared().reloadable.load();
+        let address = crate::client::address(self.peer.ip(), request.headers(), &trusted.trusted_proxies);
+        if self.door.misses.lock().allow(address, monotonic_ms()) {
+            return self.error(request, ErrorCode::NotFound);
+        }
+        let mut slowed = self.error(request, ErrorCode::RateLimited);
+        slowed.headers_mut().insert(http::header::RETRY_AFTER, HeaderValue::from_static("1"));
+        slowed
+    }
+
+    fn error(&self, request: &Request<Incoming>, code: ErrorCode) -> Response<Body> {
+        error(request, code, self.shared())
+    }
+
+    /// The slow way: the store, asked once for everybody who waits.
+    async fn ask(
+        self,
+        request: Request<Incoming>,
+        workspace: Arc<WorkspaceView>,
+        host: String,
+        code: String,
+        preview: bool,
+    ) -> Response<Body> {
+        let routes = &self.shared().routes;
+        let mut loaded = routes.load(workspace.id, &code).await;
+        if matches!(loaded, Loaded::Absent)
+            && workspace.policy.code.fold_case
+            && code.bytes().any(|byte| byte.is_ascii_uppercase())
+        {
+            loaded = routes.load(workspace.id, &code.to_ascii_lowercase()).await;
+        }
+        let directory = routes.directory.load_full();
+        let visitor = Visitor { host: &host, domains: directory.served() };
+        match loaded {
+            Loaded::Found(record) => {
+                self.answer(&request, &workspace, &visitor, &code, Some((record.id, record.route())), preview)
+            }
+            Loaded::Absent => self.miss(&request),
+            Loaded::Unreadable => self.error(&request, ErrorCode::NotFound),
+            Loaded::Unavailable => self.error(&request, ErrorCode::KvUnavailable),
+        }
+    }
+
+    /// Everything that is no link, on the runtime that may block. A panic there is one answer 500.
+    async fn control(self, request: Request<Incoming>) -> Response<Body> {
+        let shared = Arc::clone(self.shared());
+        let (path, accept) = (request.uri().path().to_owned(), accept_of(&request));
+        let handled = shared.control.spawn(crate::control::handle(Arc::clone(&shared), self.peer, request));
+        match handled.await {
+            Ok(handled) => handled.map(Body::Streamed),
+            Err(_) => response(Answer::error(
+                ErrorCode::Internal,
+                ErrorCode::Internal.message(),
+                &Value::Null,
+                wants_json(&path, accept.as_deref()),
+                shared.clock.now(),
+            )),
+        }
+    }
+}
+
+/// An error as JSON or as a page, as the request prefers.
+pub fn error<B>(request: &Request<B>, code: ErrorCode, shared: &Shared) -> Response<Body> {
+    let as_json = wants_json(request.uri().path(), accept_of(request).as_deref());
+    response(Answer::error(code, code.message(), &Value::Null, as_json, shared.clock.now()))
+}
+
+fn accept_of<B>(request: &Request<B>) -> Option<String> {
+    let lines: Vec<_> = request
+        .headers()
+        .get_all(http::header::ACCEPT)
+        .iter()
+        .filter_map(|line| line.to_str().ok())
+        .collect();
+    (!lines.is_empty()).then(|| lines.join(","))
+}
+
+fn redirect(status: u16, target: &str, cache: CacheControl, workspace: &WorkspaceView) -> Response<Body> {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::from_u16(status).expect("301, 302, 307 or 308");
+    let headers = response.headers_mut();
+    headers.reserve(6);
+    let location = HeaderValue::from_maybe_shared(Bytes::copy_from_slice(target.as_bytes()));
+    headers.insert(LOCATION, location.expect("a target is plain ASCII"));
+    headers.insert(CACHE_CONTROL, workspace.cache_header(cache));
+    headers.insert(X_ROBOTS_TAG, HeaderValue::from_static(ROBOTS));
+    response
+}
+
+/// The one host of a request, normalised. Nothing when there is none, more than one, one that is no host, or when the request
+/// line names another.
+fn host_of<'a>(request: &Request<Incoming>, buffer: &'a mut HostBuffer) -> Option<&'a str> {
+    let mut hosts = request.headers().get_all(HOST).iter();
+    let (Some(header), None) = (hosts.next(), hosts.next()) else { return None };
+    let host = from_header(header.as_bytes(), buffer)?;
+    if let Some(authority) = request.uri().authority() {
+        let mut other: HostBuffer = [0; LONGEST];
+        if from_header(authority.as_str().as_bytes(), &mut other)? != host {
+            return None;
+        }
+    }
+    Some(host)
+}
+
+fn first_segment(path: &str) -> &str {
+    let path = path.strip_prefix('/').unwrap_or(path);
+    &path[..path.find('/').unwrap_or(path.len())]
+}
+
+/// An answer that is there, or one to wait for.
+pub enum Answering {
+    /// There.
+    Now(Option<Response<Body>>),
+    /// To wait for.
+    Later(Pin<Box<dyn Future<Output = Response<Body>> + Send>>, HeaderValue),
+}
+
+impl Future for Answering {
+    type Output = Result<Response<Body>, std::convert::Infallible>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        match self.get_mut() {
+            Self::Now(response) => Poll::Ready(Ok(response.take().expect("an answer is taken once"))),
+            Self::Later(waiting, id) => waiting.as_mut().poll(context).map(|mut response| {
+                response.headers_mut().insert(X_REQUEST_ID, id.clone());
+                Ok(response)
+            }),
+        }
+    }
+}
+
+impl hyper::service::Service<Request<Incoming>> for Visit {
+    type Response = Response<Body>;
+    type Error = std::convert::Infallible;
+    type Future = Answering;
+
+    fn call(&self, request: Request<Incoming>) -> Answering {
+        let id = self.door.request_id();
+        // A panic is one answer 500, not the end of the connection's other requests.
+        let look = catch_unwind(AssertUnwindSafe(|| self.look(&request)));
+        let look = look.unwrap_or_else(|_| Look::Answer(self.error(&request, ErrorCode::Internal)));
+        match look {
+            Look::Answer(mut response) => {
+                response.headers_mut().insert(X_REQUEST_ID, id);
+                Answering::Now(Some(response))
+            }
+            Look::Ask { workspace, host, code, preview } => {
+                Answering::Later(Box::pin(self.clone().ask(request, workspace, host, code, preview)), id)
+            }
+            Look::Control => Answering::Later(Box::pin(self.clone().control(request)), id),
+        }
+    }
+}
