@@ -1,0 +1,159 @@
+//! The conformance table over real connections: what core decides is what a visitor gets.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use rlinks_core::{Code, Id, Link, LinkDraft, LinkState, Policy, RedirectStatus, Source, Target, target};
+use rlinks_store::Store;
+use rlinks_store::write::{Action, CodeChoice, Existing, LinkOp, LinkWrite};
+
+use crate::support::{Answer, Bench, NOW, Running, furnish, operator};
+use crate::table::{self, Form, Row, State, When};
+
+#[test]
+fn every_row_holds_over_http() {
+    // One server for all rows with the same given.
+    let mut by_given = BTreeMap::<String, Vec<Row>>::new();
+    for row in table::rows() {
+        by_given.entry(row.text[0].clone()).or_default().push(row);
+    }
+    let groups: Vec<Vec<Row>> = by_given.into_values().collect();
+    let middle = groups.len() / 2;
+    let faults = std::thread::scope(|scope| {
+        let halves = [&groups[..middle], &groups[middle..]]
+            .map(|half| scope.spawn(move || half.iter().map(|rows| run(rows)).collect::<String>()));
+        halves.map(|half| half.join().expect("the rows run")).concat()
+    });
+    assert!(faults.is_empty(), "these rows do not hold over HTTP:\n{faults}");
+}
+
+fn run(rows: &[Row]) -> String {
+    let bench = Bench::new();
+    bench.runtime.block_on(async {
+        let given = &rows[0].given;
+        let main = furnish(&bench.store, "main", policy(&given.main), &given.main.domains).await;
+        put_links(&bench.store, main, &given.main).await;
+        if let Some(other) = &given.other {
+            let id = furnish(&bench.store, "other", policy(other), &other.domains).await;
+            put_links(&bench.store, id, other).await;
+        }
+    });
+    let server = bench.serve(|_| {});
+    let mut faults = String::new();
+    for row in rows {
+        let answer = ask(&server, &row.when);
+        let mut wrong = differences(row, &answer);
+        if row.when.method == "GET" && row.then.form != Form::Bare {
+            let head = ask(&server, &When { method: "HEAD".to_owned(), ..row.when.clone() });
+            let same = |name: &str| head.header(name) == answer.header(name);
+            if head.status != answer.status
+                || !head.body.is_empty()
+                || !["location", "cache-control", "content-type", "vary"].into_iter().all(same)
+            {
+                wrong.push(format!("HEAD gets something else: {head:?}"));
+            }
+        }
+        if !wrong.is_empty() {
+            let [given, when, then] = &row.text;
+            let _ = writeln!(
+                faults,
+                "\n{} (conformance/redirects.md:{})\n  given {given}\n  when  {when}\n  then  {then}",
+                row.id, row.line
+            );
+            for line in wrong {
+                let _ = writeln!(faults, "  ->    {line}");
+            }
+        }
+    }
+    faults
+}
+
+fn policy(workspace: &table::Workspace) -> Policy {
+    let preset = Policy::preset(workspace.preset.parse().expect("a preset"));
+    workspace
+        .overrides
+        .iter()
+        .fold(preset, |policy, (key, value)| policy.with(key, value).expect("a policy field"))
+}
+
+/// Writes links as they stand in the table, also what no interface lets anyone write, such as an expiry in the past.
+async fn put_links(store: &Store, workspace: Id, given: &table::Workspace) {
+    let policy = policy(given);
+    for link in &given.links {
+        let draft = LinkDraft {
+            code: Code::from_path(&link.code),
+            target: Target::parse(&link.target, target::LONGEST).expect("a target"),
+            redirect_status: link.status.map_or(policy.redirect_status, |code| {
+                RedirectStatus::from_code(code.into()).expect("a status")
+            }),
+            expires_at: link.expires_ms.map(|ms| NOW.plus_ms(ms)),
+            title: None,
+            notes: None,
+            tags: Vec::new(),
+            https_only: link.https_only.unwrap_or(policy.https_only),
+            no_loop: link.no_loop,
+            metadata: serde_json::Map::new(),
+        };
+        let code = CodeChoice::Chosen(Code::from_path(&link.code).expect("a code"));
+        let op = LinkOp::Create { draft, code, source: Source::Cli, existing: Existing::Refuse };
+        let made =
+            store.write(LinkWrite { workspace, actor: operator(), now: NOW, op }).await.expect("a link");
+        let state = match link.state {
+            State::Active => continue,
+            State::Disabled => LinkState::Disabled,
+            State::Deleted => LinkState::Deleted,
+        };
+        let op =
+            LinkOp::Replace { next: Box::new(Link { state, ..made.link().clone() }), action: Action::Update };
+        store.write(LinkWrite { workspace, actor: operator(), now: NOW, op }).await.expect("a state");
+    }
+}
+
+fn ask(server: &Running, when: &When) -> Answer {
+    let mut request = format!("{} {} HTTP/1.1\r\n", when.method, when.target);
+    for host in &when.hosts {
+        let _ = write!(request, "Host: {host}\r\n");
+    }
+    for (name, value) in &when.headers {
+        let _ = write!(request, "{name}: {value}\r\n");
+    }
+    let framed = when.headers.iter().any(|(name, _)| {
+        ["content-length", "transfer-encoding"].contains(&name.to_ascii_lowercase().as_str())
+    });
+    if !when.body.is_empty() && !framed {
+        let _ = write!(request, "Content-Length: {}\r\n", when.body.len());
+    }
+    let _ = write!(request, "Connection: close\r\n\r\n{}", when.body);
+    server.ask(&request)
+}
+
+fn differences(row: &Row, answer: &Answer) -> Vec<String> {
+    let (then, mut wrong) = (&row.then, Vec::new());
+    if answer.status != then.status {
+        wrong.push(format!("status: want {}, got {}", then.status, answer.status));
+    }
+    for (name, want) in &then.headers {
+        let got = answer.header(name);
+        if got != want.as_deref().into_iter().collect::<Vec<_>>() {
+            wrong.push(format!("{name}: want {want:?}, got {got:?}"));
+        }
+    }
+    if then.form != Form::Bare && answer.header("x-request-id").len() != 1 {
+        wrong.push("no X-Request-Id".to_owned());
+    }
+    if let Form::Error(code) = &then.form {
+        let error =
+            serde_json::from_str::<serde_json::Value>(&answer.body).unwrap_or_default()["error"].take();
+        if error["code"] != **code
+            || error["status"] != then.status
+            || !error["details"].is_null()
+            || error["ts"] != NOW.whole_seconds().to_string()
+        {
+            wrong.push(format!("envelope: want {code}, got {}", answer.body));
+        }
+    }
+    for text in then.shows.iter().filter(|text| !answer.body.contains(*text)) {
+        wrong.push(format!("the body does not show {text}"));
+    }
+    wrong
+}

@@ -1,0 +1,153 @@
+//! What the server knows, how soon, and what it does when it cannot know.
+
+use rlinks_core::{Code, Id, Link, LinkDraft, LinkState, Policy, Preset, RedirectStatus, Source, Target};
+use rlinks_store::Store;
+use rlinks_store::write::{Action, CodeChoice, Existing, LinkOp, LinkWrite, Written};
+
+use crate::support::{Bench, NOW, Running, furnish, open, operator, wait_until};
+
+const MAIN: Id = Id::from_i64(1);
+
+async fn create(store: &Store, code: &str, target: &str) -> Written {
+    let draft = LinkDraft {
+        code: Code::from_path(code),
+        target: Target::parse(target, 2048).unwrap(),
+        redirect_status: RedirectStatus::MovedPermanently,
+        expires_at: None,
+        title: None,
+        notes: None,
+        tags: Vec::new(),
+        https_only: true,
+        no_loop: true,
+        metadata: serde_json::Map::new(),
+    };
+    let op = LinkOp::Create {
+        draft,
+        code: CodeChoice::Chosen(Code::from_path(code).unwrap()),
+        source: Source::Cli,
+        existing: Existing::Refuse,
+    };
+    store.write(LinkWrite { workspace: MAIN, actor: operator(), now: NOW, op }).await.unwrap()
+}
+
+async fn change(store: &Store, code: &str, change: impl FnOnce(Link) -> Link) {
+    let link = store.link(MAIN, &Code::from_path(code).unwrap()).await.unwrap().unwrap();
+    let op = LinkOp::Replace { next: Box::new(change(link)), action: Action::Update };
+    store.write(LinkWrite { workspace: MAIN, actor: operator(), now: NOW, op }).await.unwrap();
+}
+
+fn location(server: &Running, path: &str) -> Option<String> {
+    server.get(path).header("location").first().map(|&target| target.to_owned())
+}
+
+/// A server with links `known-0` to `known-9`, and a runtime for the test's own store.
+fn server(cache_bytes: usize) -> (Running, tokio::runtime::Runtime) {
+    let bench = Bench::new();
+    bench.runtime.block_on(async {
+        for number in 0..10 {
+            create(&bench.store, &format!("known-{number}"), &format!("https://example.com/{number}")).await;
+        }
+    });
+    let own = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    (bench.serve(|config| config.cache_bytes = cache_bytes), own)
+}
+
+#[test]
+fn a_change_made_by_another_process_is_served_soon() {
+    let (server, runtime) = server(16 << 20);
+    let other = runtime.block_on(open(&server.folder));
+    assert_eq!(server.get("/new").status, 404);
+    runtime.block_on(create(&other, "new", "https://new.example/"));
+    wait_until("the new link is served", || {
+        location(&server, "/new").as_deref() == Some("https://new.example/")
+    });
+    runtime.block_on(change(&other, "new", |link| Link {
+        target: Target::parse("https://newer.example/", 2048).unwrap(),
+        ..link
+    }));
+    wait_until("the changed link is served", || {
+        location(&server, "/new").as_deref() == Some("https://newer.example/")
+    });
+    runtime.block_on(change(&other, "new", |link| Link { state: LinkState::Disabled, ..link }));
+    wait_until("the disabled link is gone", || server.get("/new").status == 404);
+    runtime.block_on(async {
+        let id = furnish(&other, "shop", Policy::preset(Preset::Team), &["shop.example".to_owned()]).await;
+        assert_ne!(id, MAIN);
+    });
+    wait_until("a host nobody configured is 404", || server.get("/known-1").status == 404);
+}
+
+#[test]
+fn a_policy_changed_elsewhere_binds_the_next_request() {
+    let (server, runtime) = server(16 << 20);
+    let other = runtime.block_on(open(&server.folder));
+    runtime.block_on(change(&other, "known-1", |link| Link { state: LinkState::Disabled, ..link }));
+    wait_until("disabled is 404 in fabric", || server.get("/known-1").status == 404);
+    runtime.block_on(furnish(&other, "main", Policy::preset(Preset::Platform), &[]));
+    wait_until("disabled is 410 in platform", || server.get("/known-1").status == 410);
+}
+
+#[test]
+fn a_store_that_is_gone_leaves_known_links_and_makes_unknown_ones_503() {
+    let (server, _runtime) = server(16 << 20);
+    let path = server.folder.path().join("rlinks.db");
+    let aside = server.folder.path().join("aside.db");
+    assert_eq!(server.get("/unknown").status, 404);
+    std::fs::rename(&path, &aside).unwrap();
+    wait_until("an unknown code is 503", || server.get("/unknown").status == 503);
+    let answer = server.get("/unknown");
+    assert!(answer.body.contains("KV_UNAVAILABLE") && !answer.header("retry-after").is_empty(), "{answer:?}");
+    for number in 0..10 {
+        assert_eq!(
+            location(&server, &format!("/known-{number}")),
+            Some(format!("https://example.com/{number}"))
+        );
+    }
+    let ready = server.get("/ready");
+    assert_eq!((ready.status, ready.body.contains("degraded")), (200, true), "{ready:?}");
+    std::fs::rename(&aside, &path).unwrap();
+    wait_until("an unknown code is 404 again", || server.get("/unknown").status == 404);
+}
+
+#[test]
+fn a_store_that_was_overwritten_leaves_known_links_and_makes_unknown_ones_503() {
+    let (server, _runtime) = server(16 << 20);
+    let path = server.folder.path().join("rlinks.db");
+    std::fs::OpenOptions::new()
+        .write(true)
+        .open(&path)
+        .and_then(|mut file| std::io::Write::write_all(&mut file, &[0x55; 4096]))
+        .unwrap();
+    wait_until("an unknown code is 503", || server.get("/unknown").status == 503);
+    assert_eq!(location(&server, "/known-3").as_deref(), Some("https://example.com/3"));
+}
+
+#[test]
+fn a_cache_too_small_for_all_links_asks_the_store_and_forgets_unknown_codes_when_they_are_created() {
+    let bench = Bench::new();
+    // 16 shards of two chunks hold about 2 MB; these are 3 MB.
+    let long = "x".repeat(1900);
+    bench.runtime.block_on(async {
+        let writes = (0..1600).map(|number| {
+            let (store, target) = (bench.store.clone(), format!("https://example.com/{long}/{number}"));
+            tokio::spawn(async move { create(&store, &format!("big-{number}"), &target).await })
+        });
+        for write in writes.collect::<Vec<_>>() {
+            write.await.unwrap();
+        }
+    });
+    let server = bench.serve(|config| config.cache_bytes = 1);
+    for number in (0..1600).step_by(97) {
+        assert_eq!(
+            location(&server, &format!("/big-{number}")),
+            Some(format!("https://example.com/{long}/{number}"))
+        );
+    }
+    assert_eq!(server.get("/later").status, 404);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let other = runtime.block_on(open(&server.folder));
+    runtime.block_on(create(&other, "later", "https://later.example/"));
+    wait_until("the created link is served though it was unknown a moment ago", || {
+        location(&server, "/later").is_some()
+    });
+}
