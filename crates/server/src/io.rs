@@ -12,16 +12,22 @@ use tokio::time::Sleep;
 /// How long a peer may let an answer lie.
 const WRITE: Duration = Duration::from_secs(8);
 
-/// Fails a write that makes no progress in time. Reading is hyper's to time.
+/// Fails a write that makes no progress in time. Reading is timed by whoever reads. What was read already can be put back.
 pub struct Timed<S> {
     socket: S,
     stuck: Option<Pin<Box<Sleep>>>,
+    put_back: Vec<u8>,
 }
 
 impl<S> Timed<S> {
     /// Around a socket.
     pub const fn new(socket: S) -> Self {
-        Self { socket, stuck: None }
+        Self { socket, stuck: None, put_back: Vec::new() }
+    }
+
+    /// The next read gives these bytes first.
+    pub fn put_back(&mut self, bytes: Vec<u8>) {
+        self.put_back = bytes;
     }
 
     /// Passes progress on and turns too long a wait into an error. The timer exists only while the peer does not read.
@@ -42,6 +48,12 @@ impl<S: AsyncRead + Unpin> AsyncRead for Timed<S> {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        if !self.put_back.is_empty() {
+            let count = self.put_back.len().min(buffer.remaining());
+            buffer.put_slice(&self.put_back[..count]);
+            self.put_back.drain(..count);
+            return Poll::Ready(Ok(()));
+        }
         Pin::new(&mut self.socket).poll_read(context, buffer)
     }
 }

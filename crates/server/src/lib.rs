@@ -2,7 +2,7 @@
 //!
 //! | to find | look in |
 //! |---|---|
-//! | the hot path: look up, decide, record, respond | `redirect` |
+//! | the hot path: look up, decide, record, respond | `redirect`; `plain` is its tight loop |
 //! | what it knows, and how it learns | `routes`, [`table`], [`directory`], `absent`, `follow` |
 //! | sockets, threads, limits | `listen`, `io`, `tls`, `client`, `misses` |
 //! | what is no redirect | `control` |
@@ -23,6 +23,7 @@ mod io;
 mod listen;
 mod misses;
 pub mod ops;
+mod plain;
 mod redirect;
 mod routes;
 pub mod run;

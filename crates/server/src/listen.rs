@@ -17,13 +17,14 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 
 use crate::io::Timed;
+use crate::plain::{self, Ended};
 use crate::redirect::{Door, Visit};
 use crate::run::ServeError;
 use crate::shared::Shared;
 use crate::tls::Tls;
 
 /// How long a client may take to send the head of a request, and how long a connection may lie idle between two.
-const HEADER_READ: Duration = Duration::from_secs(5);
+pub const HEADER_READ: Duration = Duration::from_secs(5);
 /// How long a TLS handshake may take.
 const HANDSHAKE: Duration = Duration::from_secs(5);
 /// Room for a head whose path is long enough to be told so (414); everything beyond is cut off (431).
@@ -268,11 +269,17 @@ async fn serve_connection(
     }
 }
 
+/// Plain requests in a tight loop; the first that is not plain takes the connection to hyper, with the bytes already read.
 async fn serve_stream<S>(stream: S, builder: http1::Builder, visit: Visit, mut phase: watch::Receiver<Phase>)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let serving = builder.serve_connection(TokioIo::new(Timed::new(stream)), visit);
+    let mut stream = Timed::new(stream);
+    match plain::serve(&mut stream, &visit, &mut phase).await {
+        Ended::Closed => return,
+        Ended::NotPlain(bytes) => stream.put_back(bytes),
+    }
+    let serving = builder.serve_connection(TokioIo::new(stream), visit);
     tokio::pin!(serving);
     tokio::select! {
         // Whatever ends a connection ends it: the peer left, took too long, or spoke no HTTP. hyper has answered what it could.

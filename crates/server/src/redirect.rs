@@ -31,11 +31,13 @@ use crate::body::{Body, response};
 use crate::clock::{monotonic_ms, random_bytes};
 use crate::directory::{Directory, WorkspaceView};
 use crate::misses::Misses;
+use crate::plain::Plain;
 use crate::routes::Loaded;
 use crate::shared::Shared;
 
 /// All header names and values of a request together.
 const MOST_HEADER_BYTES: usize = 16 * 1024;
+const DIGITS: &[u8; 16] = b"0123456789abcdef";
 const X_ROBOTS_TAG: HeaderName = HeaderName::from_static("x-robots-tag");
 /// On every answer.
 pub const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -79,15 +81,14 @@ impl Door {
     }
 
     /// An id no other answer has: random where it begins, and then steps of an odd constant.
-    fn request_id(&self) -> HeaderValue {
-        const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    fn request_id(&self) -> [u8; 16] {
         let id = self.request_ids.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
-        let mut text = [0; 16];
-        for (place, digit) in text.iter_mut().enumerate() {
-            *digit = DIGITS[(id >> (60 - 4 * place) & 15) as usize];
-        }
-        HeaderValue::from_bytes(&text).expect("hexadecimal is a header value")
+        std::array::from_fn(|place| DIGITS[(id >> (60 - 4 * place) & 15) as usize])
     }
+}
+
+fn id_header(id: [u8; 16]) -> HeaderValue {
+    HeaderValue::from_bytes(&id).expect("hexadecimal is a header value")
 }
 
 impl Visit {
@@ -98,6 +99,27 @@ impl Visit {
 
     fn shared(&self) -> &Arc<Shared> {
         &self.door.shared
+    }
+
+    /// The whole answer to a plain request for a link the table knows, written to `out`. `false`, and nothing written, when it is
+    /// not as simple as that.
+    pub fn redirect_plainly(&self, host: &[u8], code: &str, last: bool, out: &mut Plain) -> bool {
+        let mut buffer: HostBuffer = [0; LONGEST];
+        let Some(host) = from_header(host, &mut buffer) else { return false };
+        let shared = self.shared();
+        let directory = shared.routes.directory.load();
+        let Some(workspace) = directory.workspace_of(host) else { return false };
+        let visitor = Visitor { host, domains: directory.served() };
+        let now = shared.clock.now();
+        let respond = |_: Id, route: Route<'_>| match decide(Some(route), &workspace.policy, &visitor, now) {
+            Decision::Redirect { status, target, cache } => {
+                let cache = workspace.cache_header(cache);
+                out.redirect(status, target, cache.as_bytes(), &self.door.request_id(), last, now);
+                true
+            }
+            _ => false,
+        };
+        shared.routes.table.load().with(workspace.id, code, respond).unwrap_or(false)
     }
 
     fn look(&self, request: &Request<Incoming>) -> Look {
@@ -357,7 +379,7 @@ impl hyper::service::Service<Request<Incoming>> for Visit {
     type Future = Answering;
 
     fn call(&self, request: Request<Incoming>) -> Answering {
-        let id = self.door.request_id();
+        let id = id_header(self.door.request_id());
         // A panic is one answer 500, not the end of the connection's other requests.
         let look = catch_unwind(AssertUnwindSafe(|| self.look(&request)));
         let look = look.unwrap_or_else(|_| Look::Answer(self.error(&request, ErrorCode::Internal)));

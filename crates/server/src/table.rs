@@ -198,9 +198,18 @@ impl Shard {
         Entry::read(bytes_at(&self.chunks, handle))
     }
 
+    /// Compares without reading the rest of the entry.
     fn is_at(&self, handle: u32, workspace: u64, code: &str) -> bool {
-        let entry = self.entry(handle);
-        entry.workspace == workspace && entry.code == code
+        let bytes = bytes_at(&self.chunks, handle);
+        let mut at = 0;
+        read_number(bytes, &mut at);
+        if read_number(bytes, &mut at) != workspace {
+            return false;
+        }
+        read_number(bytes, &mut at);
+        let (flags, length) = (bytes[at], usize::from(bytes[at + 1]));
+        at += 3 + 8 + if flags & EXPIRES == 0 { 0 } else { 8 };
+        length == code.len() && bytes[at..at + length] == *code.as_bytes()
     }
 
     fn unlink(&mut self, hash: u64, handle: u32) {

@@ -1,0 +1,80 @@
+//! Lookup and decide, apart from sockets: `cargo bench -p rlinks-server`.
+
+use divan::{Bencher, black_box};
+use rlinks_core::{
+    Code, Domains, Host, Id, LinkState, Policy, Preset, RedirectStatus, Target, Timestamp, Visitor, decide,
+};
+use rlinks_server::table::Table;
+use rlinks_store::RouteRecord;
+
+const NOW: Timestamp = Timestamp::from_ms(1_800_000_000_000);
+const MAIN: Id = Id::from_i64(1);
+
+fn main() {
+    divan::main();
+}
+
+fn record(number: usize) -> RouteRecord {
+    RouteRecord {
+        id: Id::from_i64(number as i64 + 1),
+        workspace: MAIN,
+        code: Code::from_path(&format!("c{number:07}")).expect("a code"),
+        target: Target::stored(format!("https://example.com/landing/{number:052}")).expect("a target"),
+        redirect_status: RedirectStatus::MovedPermanently,
+        state: LinkState::Active,
+        https_only: true,
+        no_loop: true,
+        expires_at: None,
+        version: 1,
+    }
+}
+
+fn table(links: usize) -> Table {
+    let table = Table::new(2 << 30);
+    (0..links).for_each(|number| table.put(&record(number)));
+    let text: usize = 8 + 80;
+    let beyond = table.bytes() as f64 / links as f64 - text as f64;
+    eprintln!("{links} links: {} MB, {beyond:.1} bytes a link beyond code and target", table.bytes() >> 20);
+    table
+}
+
+/// A random walk over the codes: a step that shares no factor with the count visits all of them.
+fn walk(links: usize) -> impl FnMut() -> String {
+    let mut at = 0;
+    move || {
+        at = (at + 7_368_787) % links;
+        format!("c{at:07}")
+    }
+}
+
+#[divan::bench(args = [100_000, 1_000_000, 10_000_000])]
+fn lookup_and_decide(bencher: Bencher<'_, '_>, links: usize) {
+    let table = table(links);
+    let policy = Policy::preset(Preset::Fabric);
+    let domains = Domains::new([Host::parse("rmax.to").expect("a host")], None);
+    let visitor = Visitor { host: "rmax.to", domains: &domains };
+    bencher.with_inputs(walk(links)).bench_local_values(|code| {
+        table.with(MAIN, &code, |_, route| {
+            black_box(decide(Some(route), &policy, &visitor, NOW)) == rlinks_core::Decision::Loop
+        })
+    });
+}
+
+#[divan::bench(args = [1_000_000])]
+fn lookup_of_unknown_codes(bencher: Bencher<'_, '_>, links: usize) {
+    let table = table(links);
+    bencher
+        .with_inputs(walk(links))
+        .bench_local_values(|code| table.with(Id::from_i64(2), &code, |_, _| ()).is_none());
+}
+
+#[divan::bench]
+fn decide_alone(bencher: Bencher<'_, '_>) {
+    let record = record(1);
+    let policy = Policy::preset(Preset::Fabric);
+    let domains = Domains::new([Host::parse("rmax.to").expect("a host")], None);
+    let visitor = Visitor { host: "rmax.to", domains: &domains };
+    bencher.bench_local(|| {
+        decide(black_box(Some(record.route())), &policy, &visitor, NOW) == rlinks_core::Decision::Loop
+    });
+}

@@ -1,0 +1,275 @@
+//! The tight loop for what nearly every request is: a whole `GET /code` or `HEAD /code` with ordinary headers, for a link that
+//! redirects. It parses the head where it lies, writes the answer into one buffer and waits for the next.
+//!
+//! It decides nothing of its own: the link is looked up and decided by the functions the other way uses too. Whatever is not
+//! that plain (a body, an odd header, half a head, another method, a code the table does not know, an error) goes to hyper with
+//! every byte as it came, and the connection stays there. So limits, slow clients and odd requests have one owner.
+
+use std::future::{Future as _, poll_fn};
+use std::mem::MaybeUninit;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll};
+use std::time::{Duration, UNIX_EPOCH};
+
+use rlinks_core::code::is_code;
+use rlinks_core::{RedirectStatus, Timestamp};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, ReadBuf};
+use tokio::sync::watch;
+
+use crate::listen::{HEADER_READ, Phase};
+use crate::redirect::Visit;
+
+/// Longer heads are not plain.
+const INPUT_BYTES: usize = 8 * 1024;
+/// Answers to pipelined requests are sent when they have grown to this.
+const OUTPUT_BYTES: usize = 32 * 1024;
+const MOST_HEADERS: usize = 32;
+
+/// How the loop ended.
+pub enum Ended {
+    /// The connection is done.
+    Closed,
+    /// What was read and not answered is for hyper.
+    NotPlain(Vec<u8>),
+}
+
+/// Serves plain requests until one is not, the peer leaves or lies idle, or the server drains.
+pub async fn serve<S>(stream: &mut S, visit: &Visit, phase: &mut watch::Receiver<Phase>) -> Ended
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let mut input = vec![0; INPUT_BYTES];
+    let mut out = Plain::default();
+    let mut idle = pin!(tokio::time::sleep(HEADER_READ));
+    let mut draining = pin!(phase.wait_for(|phase| *phase == Phase::Draining));
+    let mut answered = false;
+    loop {
+        // The timer is not set anew for every request: when it fires, it is enough to know whether there was one.
+        let mut quiet = !answered;
+        let read = poll_fn(|context| {
+            let read = poll_read(stream, &mut input, context);
+            if read.is_ready() {
+                return read.map(Some);
+            }
+            // Just answered: timer and drain are still registered from before, so there is nothing to ask them.
+            if !std::mem::replace(&mut quiet, true) {
+                return Poll::Pending;
+            }
+            if draining.as_mut().poll(context).is_ready() {
+                return Poll::Ready(None);
+            }
+            while idle.as_mut().poll(context).is_ready() {
+                if !std::mem::take(&mut answered) {
+                    return Poll::Ready(None);
+                }
+                idle.as_mut().reset(tokio::time::Instant::now() + HEADER_READ);
+            }
+            Poll::Pending
+        });
+        let Some(Ok(length @ 1..)) = read.await else { return Ended::Closed };
+        let mut at = 0;
+        while at < length {
+            match answer(&input[at..length], visit, &mut out) {
+                Answered::Yes { used, last: false } => at += used,
+                Answered::Yes { last: true, .. } => {
+                    let _ = stream.write_all(&out.bytes).await;
+                    let _ = stream.shutdown().await;
+                    return Ended::Closed;
+                }
+                Answered::No => {
+                    if !out.bytes.is_empty() && stream.write_all(&out.bytes).await.is_err() {
+                        return Ended::Closed;
+                    }
+                    return Ended::NotPlain(input[at..length].to_vec());
+                }
+            }
+            if out.bytes.len() > OUTPUT_BYTES || at == length {
+                if stream.write_all(&out.bytes).await.is_err() {
+                    return Ended::Closed;
+                }
+                out.bytes.clear();
+            }
+        }
+        answered = true;
+    }
+}
+
+fn poll_read<S: AsyncRead + Unpin>(
+    stream: &mut S,
+    input: &mut [u8],
+    context: &mut Context<'_>,
+) -> Poll<std::io::Result<usize>> {
+    let mut buffer = ReadBuf::new(input);
+    Pin::new(stream).poll_read(context, &mut buffer).map_ok(|()| buffer.filled().len())
+}
+
+enum Answered {
+    Yes { used: usize, last: bool },
+    No,
+}
+
+/// Answers the first request of `bytes`, if it is plain.
+fn answer(bytes: &[u8], visit: &Visit, out: &mut Plain) -> Answered {
+    let Some(request) = plain(bytes) else { return Answered::No };
+    let before = out.bytes.len();
+    // A panic here is hyper's to answer.
+    let redirected = catch_unwind(AssertUnwindSafe(|| {
+        visit.redirect_plainly(request.host, request.code, request.last, out)
+    }));
+    if matches!(redirected, Ok(true)) {
+        return Answered::Yes { used: request.length, last: request.last };
+    }
+    out.bytes.truncate(before);
+    Answered::No
+}
+
+struct Request<'a> {
+    length: usize,
+    host: &'a [u8],
+    code: &'a str,
+    /// The client closes after this one.
+    last: bool,
+}
+
+fn plain(bytes: &[u8]) -> Option<Request<'_>> {
+    let mut headers = [MaybeUninit::uninit(); MOST_HEADERS];
+    let mut request = httparse::Request::new(&mut []);
+    let Ok(httparse::Status::Complete(length)) = request.parse_with_uninit_headers(bytes, &mut headers)
+    else {
+        return None;
+    };
+    if request.version != Some(1) || !matches!(request.method, Some("GET" | "HEAD")) {
+        return None;
+    }
+    let path = request.path?.strip_prefix('/')?;
+    let code = &path[..path.find('?').unwrap_or(path.len())];
+    if !is_code(code) {
+        return None;
+    }
+    let (mut host, mut last) = (None, false);
+    for header in request.headers.iter() {
+        let is = |name: &str| header.name.eq_ignore_ascii_case(name);
+        match header.name.len() {
+            4 if is("host") => {
+                if host.replace(header.value).is_some() {
+                    return None;
+                }
+            }
+            10 if is("connection") => match header.value {
+                b"keep-alive" => {}
+                b"close" => last = true,
+                _ => return None,
+            },
+            // What gives a request a body, or asks for anything but an answer.
+            6 if is("expect") => return None,
+            7 if is("upgrade") || is("trailer") => return None,
+            14 if is("content-length") => return None,
+            17 if is("transfer-encoding") => return None,
+            _ => {}
+        }
+    }
+    Some(Request { length, host: host?, code, last })
+}
+
+/// Answers on their way out.
+#[derive(Default)]
+pub struct Plain {
+    bytes: Vec<u8>,
+    /// The second `date` was written for.
+    second: i64,
+    date: Vec<u8>,
+}
+
+impl Plain {
+    /// Writes one redirect.
+    pub fn redirect(
+        &mut self,
+        status: RedirectStatus,
+        target: &str,
+        cache: &[u8],
+        id: &[u8],
+        last: bool,
+        now: Timestamp,
+    ) {
+        let line: &[u8] = match status {
+            RedirectStatus::MovedPermanently => b"HTTP/1.1 301 Moved Permanently\r\nlocation: ",
+            RedirectStatus::Found => b"HTTP/1.1 302 Found\r\nlocation: ",
+            RedirectStatus::TemporaryRedirect => b"HTTP/1.1 307 Temporary Redirect\r\nlocation: ",
+            RedirectStatus::PermanentRedirect => b"HTTP/1.1 308 Permanent Redirect\r\nlocation: ",
+        };
+        self.write_date(now);
+        let end: &[u8] = if last { b"\r\nconnection: close\r\n\r\n" } else { b"\r\n\r\n" };
+        let parts: [&[u8]; 9] = [
+            line,
+            target.as_bytes(),
+            b"\r\ncache-control: ",
+            cache,
+            b"\r\nx-robots-tag: noindex\r\nx-request-id: ",
+            id,
+            b"\r\ncontent-length: 0\r\ndate: ",
+            &self.date,
+            end,
+        ];
+        self.bytes.reserve(parts.iter().map(|part| part.len()).sum());
+        parts.iter().for_each(|part| self.bytes.extend_from_slice(part));
+    }
+
+    fn write_date(&mut self, now: Timestamp) {
+        let second = now.ms() / 1000;
+        if second != self.second {
+            self.second = second;
+            let moment = UNIX_EPOCH + Duration::from_secs(second.unsigned_abs());
+            self.date = httpdate::fmt_http_date(moment).into_bytes();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::plain;
+
+    #[track_caller]
+    fn check(request: &str, expected: Option<(&str, &str, bool)>) {
+        let got = plain(request.as_bytes());
+        let got =
+            got.map(|got| (std::str::from_utf8(got.host).unwrap().to_owned(), got.code.to_owned(), got.last));
+        assert_eq!(
+            got,
+            expected.map(|(host, code, last)| (host.to_owned(), code.to_owned(), last)),
+            "{request:?}"
+        );
+    }
+
+    #[test]
+    fn only_a_whole_ordinary_request_for_a_code_is_plain() {
+        check("GET /ok HTTP/1.1\r\nHost: a\r\n\r\n", Some(("a", "ok", false)));
+        check(
+            "HEAD /ok?x=1&y HTTP/1.1\r\nhost: a\r\nConnection: close\r\nTE: trailers\r\n\r\n",
+            Some(("a", "ok", true)),
+        );
+        check(
+            "GET /ok HTTP/1.1\r\nHost: a\r\nConnection: keep-alive\r\n\r\nGET /more",
+            Some(("a", "ok", false)),
+        );
+        for request in [
+            "GET /ok HTTP/1.1\r\nHost: a\r\n",
+            "GET /ok HTTP/1.0\r\nHost: a\r\n\r\n",
+            "POST /ok HTTP/1.1\r\nHost: a\r\n\r\n",
+            "GET /ok/ HTTP/1.1\r\nHost: a\r\n\r\n",
+            "GET /%6fk HTTP/1.1\r\nHost: a\r\n\r\n",
+            "GET /ok+ HTTP/1.1\r\nHost: a\r\n\r\n",
+            "GET http://a/ok HTTP/1.1\r\nHost: a\r\n\r\n",
+            "GET /ok HTTP/1.1\r\n\r\n",
+            "GET /ok HTTP/1.1\r\nHost: a\r\nHost: a\r\n\r\n",
+            "GET /ok HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n",
+            "GET /ok HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n",
+            "GET /ok HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\n\r\n",
+            "GET /ok HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n",
+            "GET /ok HTTP/1.1\r\nHost: a\r\nX: a\r\n b\r\n\r\n",
+            "\u{16}\u{3}\u{1} not http",
+        ] {
+            check(request, None);
+        }
+    }
+}
