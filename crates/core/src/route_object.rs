@@ -213,8 +213,8 @@ mod tests {
     use super::{ReadRoute, RouteObject, Stats, Unreadable};
     use crate::{Actor, Code, Id, Link, LinkState, RedirectStatus, Source, Target, Timestamp};
 
-    const SEED: &str = include_str!("../tests/fixtures/route-v1.json");
-    const V0: &str = include_str!("../tests/fixtures/route-v0.json");
+    const SEED: &str = include_str!("../tests/it/fixtures/route-v1.json");
+    const V0: &str = include_str!("../tests/it/fixtures/route-v0.json");
 
     #[test]
     fn the_documents_example_reads() {

@@ -40,7 +40,7 @@ pub fn router() -> Router<Arc<Shared>> {
 pub async fn handle(shared: Arc<Shared>, peer: SocketAddr, request: Request<Incoming>) -> Response<AxumBody> {
     let mut request = request.map(AxumBody::new);
     request.extensions_mut().insert(axum::extract::ConnectInfo(peer));
-    let router = shared.router.clone().with_state::<()>(shared);
+    let router = shared.pages.clone().with_state::<()>(shared);
     match router.oneshot(request).await {
         Ok(response) => response,
         Err(never) => match never {},

@@ -86,7 +86,9 @@ async fn fill(store: &Store, routes: &Routes) -> Result<(), StoreError> {
     let mut after = Some(Id::from_i64(i64::MIN));
     while let Some(from) = after {
         let (records, next) = store.routes_after(from, PAGE).await?;
-        records.iter().for_each(|record| table.put(record));
+        for record in &records {
+            table.put(record);
+        }
         after = next;
     }
     let (links, bytes, all) = (table.links(), table.bytes(), table.holds_all());

@@ -32,9 +32,12 @@ pub enum OpsError {
     /// Fields that break a rule.
     #[error("{0}")]
     Invalid(#[from] FieldErrors),
-    /// There is no such thing, or not any more.
+    /// There is no such thing.
     #[error("there is no {0}")]
-    NotFound(String),
+    NotFound(Thing),
+    /// There was one, and it was deleted.
+    #[error("the {0} was deleted")]
+    Deleted(Thing),
     /// The store's word.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -45,12 +48,35 @@ impl OpsError {
     pub const fn code(&self) -> ErrorCode {
         match self {
             Self::Invalid(_) => ErrorCode::ValidationFailed,
-            Self::NotFound(_) | Self::Store(StoreError::NotFound(_)) => ErrorCode::NotFound,
+            Self::NotFound(_) | Self::Deleted(_) | Self::Store(StoreError::NotFound(_)) => {
+                ErrorCode::NotFound
+            }
             Self::Store(StoreError::Unavailable(_)) => ErrorCode::KvUnavailable,
             Self::Store(StoreError::CodeTaken { .. }) => ErrorCode::CodeTaken,
             Self::Store(StoreError::Conflict | StoreError::NameTaken(_)) => ErrorCode::Conflict,
             Self::Store(StoreError::QuotaExceeded(_)) => ErrorCode::QuotaExceeded,
             Self::Store(StoreError::Refused(_) | StoreError::Unreadable(_)) => ErrorCode::Internal,
+        }
+    }
+}
+
+/// What was looked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Thing {
+    /// A workspace by its slug.
+    Workspace(String),
+    /// A link by its code.
+    Link(String),
+    /// A link by its code as it was at some moment.
+    LinkAt(String, Timestamp),
+}
+
+impl std::fmt::Display for Thing {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Workspace(slug) => write!(out, "workspace `{slug}`"),
+            Self::Link(code) => write!(out, "link `{code}`"),
+            Self::LinkAt(code, at) => write!(out, "link `{code}` at {at}"),
         }
     }
 }
@@ -135,27 +161,24 @@ impl Ops {
     pub async fn workspace(&self, slug: &Slug) -> Result<Workspace, OpsError> {
         match self.store.workspace(slug).await? {
             Some(workspace) if workspace.deleted_at.is_none() => Ok(workspace),
-            Some(_) => Err(OpsError::NotFound(format!(
-                "workspace `{slug}` any more: it was deleted (`rmax workspaces restore {slug}` brings it back)"
-            ))),
-            None => Err(OpsError::NotFound(format!("workspace `{slug}`"))),
+            Some(_) => Err(OpsError::Deleted(Thing::Workspace(slug.to_string()))),
+            None => Err(OpsError::NotFound(Thing::Workspace(slug.to_string()))),
         }
     }
 
     /// A link that is not deleted. Where the policy folds case, so does this.
     pub async fn link(&self, workspace: &Workspace, code: &str) -> Result<Link, OpsError> {
         match self.any_link(workspace, code).await? {
-            link if link.state == LinkState::Deleted => Err(OpsError::NotFound(format!(
-                "link `{}` any more: it was deleted (`rmax links restore {}` brings it back)",
-                link.code, link.code
-            ))),
+            link if link.state == LinkState::Deleted => {
+                Err(OpsError::Deleted(Thing::Link(link.code.to_string())))
+            }
             link => Ok(link),
         }
     }
 
     /// A link, deleted or not.
     pub async fn any_link(&self, workspace: &Workspace, code: &str) -> Result<Link, OpsError> {
-        self.find(workspace, code).await?.ok_or_else(|| OpsError::NotFound(format!("link `{code}`")))
+        self.find(workspace, code).await?.ok_or_else(|| OpsError::NotFound(Thing::Link(code.to_owned())))
     }
 
     async fn find(&self, workspace: &Workspace, code: &str) -> Result<Option<Link>, OpsError> {

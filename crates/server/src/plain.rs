@@ -42,18 +42,19 @@ where
     let mut input = vec![0; INPUT_BYTES];
     let mut out = Plain::default();
     let mut idle = pin!(tokio::time::sleep(HEADER_READ));
+    let changes = phase.clone();
     let mut draining = pin!(phase.wait_for(|phase| *phase == Phase::Draining));
-    let mut answered = false;
+    let (mut answered, mut armed) = (false, false);
     loop {
         // The timer is not set anew for every request: when it fires, it is enough to know whether there was one.
-        let mut quiet = !answered;
         let read = poll_fn(|context| {
             let read = poll_read(stream, &mut input, context);
             if read.is_ready() {
                 return read.map(Some);
             }
-            // Just answered: timer and drain are still registered from before, so there is nothing to ask them.
-            if !std::mem::replace(&mut quiet, true) {
+            // Timer and drain stay registered from one request to the next and need not be asked again, until one of them has
+            // something to say: it may have said so while there was something to read, and it says so only once.
+            if armed && !idle.is_elapsed() && !changes.has_changed().unwrap_or(true) {
                 return Poll::Pending;
             }
             if draining.as_mut().poll(context).is_ready() {
@@ -65,6 +66,7 @@ where
                 }
                 idle.as_mut().reset(tokio::time::Instant::now() + HEADER_READ);
             }
+            armed = true;
             Poll::Pending
         });
         let Some(Ok(length @ 1..)) = read.await else { return Ended::Closed };

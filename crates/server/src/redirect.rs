@@ -230,13 +230,14 @@ impl Visit {
                 response(Answer::page(page::preview(code, target, host)))
             }
             Decision::Redirect { status, target, cache } => redirect(status.code(), target, cache, workspace),
-            Decision::NotFound(Absence::Unknown) => self.miss(request),
-            decision => {
-                if let (Decision::NotFound(Absence::Insecure), Some((id, _))) = (decision, link) {
+            Decision::NotFound(why) => {
+                if let (Absence::Insecure, Some((id, _))) = (why, link) {
                     tracing::warn!(link = %id, "a link that must lead to https does not, and is not served");
                 }
-                self.error(request, ErrorCode::of(&decision).unwrap_or(ErrorCode::Internal))
+                // Counted whatever the reason, or who is slowed down could tell hidden links from unknown ones.
+                self.miss(request)
             }
+            decision => self.error(request, ErrorCode::of(&decision).unwrap_or(ErrorCode::Internal)),
         }
     }
 

@@ -38,6 +38,8 @@ pub enum Loaded {
     Unavailable,
 }
 
+type Waiters = Vec<oneshot::Sender<Loaded>>;
+
 /// What the redirect path knows.
 pub struct Routes {
     /// Hosts and policies.
@@ -49,7 +51,7 @@ pub struct Routes {
     filled: AtomicBool,
     /// When the feed last said that we are up to date; 0 is never.
     confirmed_ms: AtomicU64,
-    flights: Mutex<HashMap<(Id, String), Vec<oneshot::Sender<Loaded>>>>,
+    flights: Mutex<HashMap<(Id, String), Waiters>>,
     store: Store,
     control: Handle,
     cache_bytes: usize,

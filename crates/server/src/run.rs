@@ -2,6 +2,7 @@
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::net::{SocketAddr, TcpListener};
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -71,7 +72,7 @@ pub fn run(config: Config, store: Options, clock: Clock, reload: Reload) -> Resu
 
 /// Takes the data folder for one server. The lock goes with the process, however it ends.
 pub fn lock(data: &Path) -> Result<File, ServeError> {
-    std::fs::create_dir_all(data)?;
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(data)?;
     let path = data.join(LOCK_FILE);
     let file = OpenOptions::new().create(true).append(true).open(&path)?;
     match file.try_lock() {

@@ -23,7 +23,7 @@ pub struct Shared {
     /// Everything that may block runs here.
     pub control: Handle,
     /// What the public listener serves besides links.
-    pub router: Router<Arc<Self>>,
+    pub pages: Router<Arc<Self>>,
     draining: AtomicBool,
 }
 
@@ -34,14 +34,14 @@ impl Shared {
         clock: Clock,
         reloadable: Reloadable,
         control: Handle,
-        router: Router<Arc<Self>>,
+        pages: Router<Arc<Self>>,
     ) -> Self {
         Self {
             routes,
             clock,
             reloadable: ArcSwap::from_pointee(reloadable),
             control,
-            router,
+            pages,
             draining: AtomicBool::new(false),
         }
     }

@@ -1,3 +1,21 @@
 //! The tests of the command line and of the repository itself, in one binary: one link instead of many.
+//!
+//! Every test runs the real `rmax` in a folder of its own with an environment of its own ([`place`]) and looks at exit code,
+//! stdout and stderr. `postgres` needs a server: `scripts/with-postgres cargo test -p rmax -- postgres`.
+#![expect(clippy::unwrap_used, reason = "in a test whatever is not there is a failure")]
 
+mod audit;
+mod backup;
+mod config;
+mod crash;
+mod directory;
+mod doctor;
+mod links;
+mod place;
+mod postgres;
+mod race;
+mod refusals;
+mod seeds;
+mod shorten;
 mod tidy;
+mod usage;

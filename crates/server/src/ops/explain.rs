@@ -40,19 +40,19 @@ impl Ops {
         let mut steps = Vec::new();
         let mut buffer: HostBuffer = [0; rlinks_core::host::LONGEST];
         let asked_host = match host {
-            None => primary.map_or("localhost", |domain| domain.host.as_str()).to_owned(),
-            Some(host) => match rlinks_core::host::from_header(host.as_bytes(), &mut buffer) {
-                Some(host) => host.to_owned(),
-                None => {
+            None => primary.map_or("localhost", |domain| domain.host.as_str()),
+            Some(host) => {
+                let Some(host) = rlinks_core::host::from_header(host.as_bytes(), &mut buffer) else {
                     steps.push(Step { step: "host", result: format!("`{host}` is no host") });
                     return Ok(refused(question, steps, ErrorCode::BadRequest));
-                }
-            },
+                };
+                host
+            }
         };
         let address = format!("{asked_host}{path}");
         let owner = match host {
             None => Some(workspace.clone()),
-            Some(_) => self.owner(&asked_host).await?,
+            Some(_) => self.owner(asked_host).await?,
         };
         let Some(owner) = owner else {
             steps.push(Step { step: "host", result: format!("{asked_host} belongs to no workspace here") });
@@ -72,7 +72,7 @@ impl Ops {
             None => self.find(&owner, &code).await?,
             Some(then) => self.find_at(&owner, &code, then).await?,
         };
-        let visitor = Visitor { host: &asked_host, domains: &served };
+        let visitor = Visitor { host: asked_host, domains: &served };
         let route = link.as_ref().map(rlinks_core::Link::route);
         steps.extend(decide::explain(route, &owner.policy, &visitor, now));
         let decision = decide_request(route, &owner.policy, &visitor, now);

@@ -1,0 +1,390 @@
+//! What was typed. What it means is the commands' business; only numbers are read here.
+
+use std::path::PathBuf;
+
+use clap::{ArgAction, Args as Group, Parser, Subcommand};
+use clap_complete::Shell;
+
+/// Short links that outlive every vendor: a redirect server and its command line.
+#[derive(Debug, Parser)]
+#[command(name = "rmax", version, arg_required_else_help = true, infer_long_args = false)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    pub(crate) global: Global,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Clone, Debug, Group)]
+#[command(next_help_heading = "Global options")]
+pub(crate) struct Global {
+    /// Print data, and errors, as JSON
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    /// The environment: a section [env.NAME] of rmax.toml [default: production]
+    #[arg(long, global = true, value_name = "NAME")]
+    pub(crate) env: Option<String>,
+    /// The workspace [default: main]
+    #[arg(long, global = true, value_name = "SLUG")]
+    pub(crate) workspace: Option<String>,
+    /// The data folder [default: ./rlinks-data]
+    #[arg(long, global = true, value_name = "DIR")]
+    pub(crate) data: Option<PathBuf>,
+    /// The configuration file [default: ./rmax.toml, then rmax/rmax.toml in the user's configuration folder]
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// Say more on stderr; twice for everything
+    #[arg(short, long, global = true, action = ArgAction::Count)]
+    pub(crate) verbose: u8,
+    /// Say only what went wrong
+    #[arg(short, long, global = true, conflicts_with = "verbose")]
+    pub(crate) quiet: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run the server
+    Serve(Serve),
+    /// Create, change, look at and remove links
+    #[command(subcommand)]
+    Links(Links),
+    /// Create a link under a generated code and print its short URL
+    Shorten(Shorten),
+    /// Say what a request would get and why, without counting it
+    Explain(Explain),
+    /// Workspaces and their policies
+    #[command(subcommand)]
+    Workspaces(Workspaces),
+    /// The hosts a workspace answers on
+    #[command(subcommand)]
+    Domains(Domains),
+    /// The log of every change: read, export and verify it
+    #[command(subcommand)]
+    Audit(Audit),
+    /// Write everything into one file, also while serving
+    Backup(Backup),
+    /// Replace everything by what a backup holds
+    Restore(Restore),
+    /// Look for what is wrong and say what to do
+    Doctor,
+    /// The schema of the store
+    #[command(subcommand)]
+    Migrate(Migrate),
+    /// Print a completion script for a shell
+    Completions {
+        /// For this shell
+        shell: Shell,
+    },
+}
+
+#[derive(Clone, Debug, Group)]
+pub(crate) struct Serve {
+    /// Where to serve redirects [default: 127.0.0.1:8080]
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) listen: Option<String>,
+    /// Where to serve what is not for the public; the public address then serves redirects and health only
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) control_listen: Option<String>,
+    /// The store: sqlite:<path> or postgres://<user>@<host>/<database>
+    #[arg(long, value_name = "URL")]
+    pub(crate) store: Option<String>,
+    /// Serving threads [default: one per core]
+    #[arg(long, value_name = "N")]
+    pub(crate) threads: Option<u32>,
+    /// Print the configuration in force and where each value comes from, and serve nothing
+    #[arg(long)]
+    pub(crate) print_config: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Links {
+    /// List links, newest first: the active ones, expired or not
+    List(List),
+    /// Print a link as its v1 route object
+    Get {
+        /// Its code
+        code: String,
+        /// As it was at this time
+        #[arg(long, value_name = "TIME")]
+        at: Option<String>,
+    },
+    /// Create a link, or change one: what is not named stays
+    Set(Box<Set>),
+    /// Switch a link off
+    Disable {
+        /// Its code
+        code: String,
+    },
+    /// Switch a link on again
+    Enable {
+        /// Its code
+        code: String,
+    },
+    /// Bring a deleted link back as it was
+    Restore {
+        /// Its code
+        code: String,
+    },
+    /// Delete a link; its code stays taken
+    Delete {
+        /// Its code
+        code: String,
+        /// Do not ask
+        #[arg(short, long)]
+        yes: bool,
+    },
+    /// Every change of a link: when, who, from what, to what
+    History {
+        /// Its code
+        code: String,
+    },
+}
+
+#[derive(Debug, Group)]
+pub(crate) struct List {
+    /// Only codes that begin so
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) prefix: Option<String>,
+    /// At most so many, up to 10000
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(i64).range(1..=10_000))]
+    pub(crate) limit: i64,
+    /// Also disabled ones
+    #[arg(long)]
+    pub(crate) show_disabled: bool,
+    /// Also deleted ones
+    #[arg(long)]
+    pub(crate) show_deleted: bool,
+    /// Only links with this tag
+    #[arg(long, value_name = "TAG")]
+    pub(crate) tag: Option<String>,
+    /// Only links with these words in code, title, tags, target or notes
+    #[arg(long, value_name = "WORDS", allow_hyphen_values = true)]
+    pub(crate) search: Option<String>,
+}
+
+#[derive(Debug, Group)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag somebody types")]
+pub(crate) struct Set {
+    /// Its code
+    pub(crate) code: String,
+    /// Where it leads
+    #[arg(value_name = "URL", allow_hyphen_values = true)]
+    pub(crate) url: String,
+    /// Let it lead to http
+    #[arg(long, conflicts_with = "https")]
+    pub(crate) no_https: bool,
+    /// Let it lead to https only
+    #[arg(long)]
+    pub(crate) https: bool,
+    /// Let it lead to a domain served here
+    #[arg(long, conflicts_with = "no_loop")]
+    pub(crate) allow_loop: bool,
+    /// Never let it lead to a domain served here
+    #[arg(long)]
+    pub(crate) no_loop: bool,
+    /// Until when it answers: 2030-01-31T12:00:00Z, 2030-01-31, or Unix seconds; without a zone it is UTC
+    #[arg(long, value_name = "TIME", conflicts_with = "no_expiry", allow_hyphen_values = true)]
+    pub(crate) expires: Option<String>,
+    /// For ever
+    #[arg(long)]
+    pub(crate) no_expiry: bool,
+    /// Free text; empty clears it
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
+    pub(crate) note: Option<String>,
+    /// A name for people; empty clears it
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
+    pub(crate) title: Option<String>,
+    /// Add a tag; may be given several times
+    #[arg(long, value_name = "TAG")]
+    pub(crate) tag: Vec<String>,
+    /// Take a tag away; may be given several times
+    #[arg(long, value_name = "TAG")]
+    pub(crate) untag: Vec<String>,
+    /// The HTTP status: 301, 302, 307 or 308
+    #[arg(long, value_name = "CODE", allow_negative_numbers = true)]
+    pub(crate) status: Option<i64>,
+    /// Make the link anew where its code is a deleted link's
+    #[arg(long)]
+    pub(crate) recreate: bool,
+    /// Show what would change, and change nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+}
+
+#[derive(Debug, Group)]
+pub(crate) struct Shorten {
+    /// Where it leads
+    #[arg(value_name = "URL", allow_hyphen_values = true)]
+    pub(crate) url: String,
+    /// Under this code rather than a generated one
+    #[arg(long, value_name = "CODE")]
+    pub(crate) code: Option<String>,
+    /// Until when it answers
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    pub(crate) expires: Option<String>,
+    /// A name for people
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
+    pub(crate) title: Option<String>,
+    /// Add a tag; may be given several times
+    #[arg(long, value_name = "TAG")]
+    pub(crate) tag: Vec<String>,
+    /// Let it lead to http
+    #[arg(long)]
+    pub(crate) no_https: bool,
+    /// Draw a QR code below the short URL
+    #[arg(long)]
+    pub(crate) qr: bool,
+}
+
+#[derive(Debug, Group)]
+pub(crate) struct Explain {
+    /// A short URL, a path or a code
+    #[arg(value_name = "URL OR CODE")]
+    pub(crate) question: String,
+    /// As it was, or will be, at this time
+    #[arg(long, value_name = "TIME")]
+    pub(crate) at: Option<String>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Workspaces {
+    /// Make a workspace
+    Create {
+        /// Its name in addresses: lower-case letters, digits, hyphens inside
+        slug: String,
+        /// Its rules: fabric, edge, platform or team
+        #[arg(long, default_value = "fabric")]
+        preset: String,
+        /// Its name for people [default: the slug]
+        #[arg(long, allow_hyphen_values = true)]
+        name: Option<String>,
+    },
+    /// List workspaces
+    List {
+        /// Also deleted ones
+        #[arg(long)]
+        show_deleted: bool,
+    },
+    /// Show one workspace
+    Show {
+        /// Which [default: the one of --workspace]
+        slug: Option<String>,
+    },
+    /// Show or change a workspace's policy; a change binds new writes only
+    Policy {
+        /// Which [default: the one of --workspace]
+        slug: Option<String>,
+        /// Begin with the rules of a preset: fabric, edge, platform or team
+        #[arg(long)]
+        preset: Option<String>,
+        /// Set one field, like `cache.max_age=60`; may be given several times
+        #[arg(long, value_name = "KEY=VALUE")]
+        set: Vec<String>,
+    },
+    /// Delete a workspace: its links answer 404, nothing is erased
+    Delete {
+        /// Which
+        slug: String,
+        /// Do not ask
+        #[arg(short, long)]
+        yes: bool,
+    },
+    /// Bring a deleted workspace back
+    Restore {
+        /// Which
+        slug: String,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Domains {
+    /// Answer on a host
+    Add {
+        /// Like rmax.to
+        host: String,
+    },
+    /// List the hosts of the workspace
+    List {
+        /// Of every workspace
+        #[arg(long)]
+        all: bool,
+    },
+    /// Answer no longer on a host
+    Remove {
+        /// Which
+        host: String,
+    },
+    /// Write short URLs with this host
+    Primary {
+        /// Which
+        host: String,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Audit {
+    /// List changes, newest first
+    List {
+        /// At most so many, up to 10000
+        #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(i64).range(1..=10_000))]
+        limit: i64,
+        /// Only entries before this one
+        #[arg(long, value_name = "SEQ", value_parser = clap::value_parser!(i64).range(1..))]
+        before: Option<i64>,
+    },
+    /// Write the log as JSON lines
+    Export(Export),
+    /// Check that no entry was edited, removed, moved or cut off; name the first bad one
+    Verify(Verify),
+}
+
+#[derive(Debug, Group)]
+pub(crate) struct Export {
+    /// Into this file
+    pub(crate) file: PathBuf,
+    /// Of every workspace
+    #[arg(long)]
+    pub(crate) all: bool,
+    /// Also write where each log ends, signed, into this file: keep it elsewhere
+    #[arg(long, value_name = "FILE")]
+    pub(crate) checkpoint: Option<PathBuf>,
+    /// Replace files that exist
+    #[arg(long)]
+    pub(crate) force: bool,
+}
+
+#[derive(Debug, Group)]
+pub(crate) struct Verify {
+    /// Verify an export instead of the store; needs no store
+    #[arg(long, value_name = "FILE")]
+    pub(crate) file: Option<PathBuf>,
+    /// The log must pass through the ends this file recorded earlier
+    #[arg(long, value_name = "FILE")]
+    pub(crate) checkpoint: Option<PathBuf>,
+}
+
+#[derive(Debug, Group)]
+pub(crate) struct Backup {
+    /// Into this file
+    pub(crate) file: PathBuf,
+    /// Replace a file that exists
+    #[arg(long)]
+    pub(crate) force: bool,
+}
+
+#[derive(Debug, Group)]
+pub(crate) struct Restore {
+    /// From this file
+    pub(crate) file: PathBuf,
+    /// Replace what the store holds
+    #[arg(long)]
+    pub(crate) force: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Migrate {
+    /// Bring the schema up to date
+    Up,
+    /// Say which schema the store has
+    Status,
+}

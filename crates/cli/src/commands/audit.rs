@@ -1,0 +1,211 @@
+//! `rmax audit`: read the log of every change, take it elsewhere, and check that nobody touched it.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{BufRead as _, BufReader, BufWriter, Read as _, Write as _};
+use std::path::Path;
+
+use rlinks_core::Workspace;
+use rlinks_core::audit::{AuditEntry, Fault, Head, Verifier};
+use rlinks_store::StoreError;
+use rlinks_store::sign::{self, Checkpoint, HEADS_LOG};
+use serde_json::json;
+
+use crate::args::{Audit, Export, Verify};
+use crate::error::Failure;
+use crate::files::{NewFile, Overwrite, cannot_read, cannot_write};
+use crate::output::Output;
+use crate::session::Session;
+
+/// Entries held in memory at a time.
+const PAGE: i64 = 1000;
+/// No line of ours is longer.
+const LONGEST_LINE: u64 = 1024 * 1024;
+
+pub(super) async fn run(session: &Session, command: Audit) -> Result<(), Failure> {
+    match command {
+        Audit::List { limit, before } => list(session, limit, before).await,
+        Audit::Export(args) => export(session, &args).await,
+        Audit::Verify(args) => verify(session, args.checkpoint.as_deref()).await,
+    }
+}
+
+async fn list(session: &Session, limit: i64, before: Option<i64>) -> Result<(), Failure> {
+    let workspace = session.workspace().await?;
+    let entries = session.store().audit_before(workspace.id, before.unwrap_or(i64::MAX), limit).await?;
+    if session.output.json {
+        return session.output.object(&entries);
+    }
+    let row = |entry: &AuditEntry| {
+        let AuditEntry { seq, ts, actor, action, subject, .. } = entry;
+        vec![seq.to_string(), ts.to_string(), actor.clone(), action.clone(), subject.clone()]
+    };
+    let rows: Vec<Vec<String>> = entries.iter().map(row).collect();
+    session.output.table(&["SEQ", "TIME", "ACTOR", "ACTION", "SUBJECT"], &rows)
+}
+
+// ---- taking it elsewhere ----
+
+async fn export(session: &Session, args: &Export) -> Result<(), Failure> {
+    let workspaces =
+        if args.all { session.store().workspaces().await? } else { vec![session.workspace().await?] };
+    let overwrite = Overwrite::forced(args.force);
+    let mut file = BufWriter::new(NewFile::create(&args.file, overwrite)?);
+    let checkpoint = args.checkpoint.as_deref();
+    let mut checkpoint_file = checkpoint.map(|place| NewFile::create(place, overwrite)).transpose()?;
+    let mut heads = Vec::new();
+    for workspace in &workspaces {
+        heads.extend(export_workspace(session, workspace, &mut file, &args.file).await?);
+    }
+    if let (Some(place), Some(file)) = (checkpoint, &mut checkpoint_file) {
+        let signer = session.signer()?;
+        for head in &heads {
+            let checkpoint = signer.sign(head.clone(), session.now(), false);
+            let line = serde_json::to_string(&checkpoint).expect("a checkpoint is JSON");
+            writeln!(file, "{line}").map_err(|error| cannot_write(place, &error))?;
+        }
+    }
+    let file = file.into_inner().map_err(|error| cannot_write(&args.file, error.error()))?;
+    file.finish()?;
+    checkpoint_file.map_or(Ok(()), NewFile::finish)?;
+    let entries: i64 = heads.iter().map(|head| head.seq).sum();
+    if session.output.json {
+        return session.output.object(&json!({ "file": args.file, "entries": entries, "heads": heads }));
+    }
+    session.output.line(&format!("wrote: workspaces {}, audit entries {entries}", heads.len()))
+}
+
+/// Writes one chain and gives its end, as written: a change made meanwhile is in both or in neither.
+async fn export_workspace(
+    session: &Session,
+    workspace: &Workspace,
+    file: &mut impl std::io::Write,
+    place: &Path,
+) -> Result<Option<Head>, Failure> {
+    let mut head: Option<Head> = None;
+    loop {
+        let after = head.as_ref().map_or(i64::MIN, |head| head.seq);
+        let entries = session.store().audit_after(workspace.id, after, PAGE).await?;
+        let Some(last) = entries.last() else { return Ok(head) };
+        head = Some(Head { workspace: last.workspace.clone(), seq: last.seq, hash: last.hash.clone() });
+        for entry in &entries {
+            let line = serde_json::to_string(entry).expect("an entry is JSON");
+            writeln!(file, "{line}").map_err(|error| cannot_write(place, &error))?;
+        }
+    }
+}
+
+// ---- checking ----
+
+/// What was found.
+struct Verdict {
+    /// The ends of the chains, or the first bad entry.
+    chains: Result<Vec<Head>, String>,
+    /// Links the log knows otherwise.
+    strangers: Vec<String>,
+}
+
+async fn verify(session: &Session, checkpoint: Option<&Path>) -> Result<(), Failure> {
+    let log = session.config.data.join(HEADS_LOG);
+    let mut marks = Vec::new();
+    let mut broken = None;
+    if log.exists() {
+        match sign::read_checkpoints(&log) {
+            Ok(checkpoints) => marks = sign::binding(&checkpoints),
+            Err(StoreError::Refused(why)) => broken = Some(why),
+            Err(error) => return Err(error.into()),
+        }
+    } else {
+        session.output.note(&format!(
+            "there is no {} yet: without it and without --checkpoint a cut-off end may not show",
+            log.display()
+        ));
+    }
+    if let Some(place) = checkpoint {
+        marks.extend(read_checkpoints(place)?.into_iter().map(|checkpoint| checkpoint.head));
+    }
+    let chains = session.store().verify(&marks).await?.map_err(|fault| fault.to_string());
+    let chains = chains.and_then(|heads| broken.map_or(Ok(heads), Err));
+    let strangers = session.store().links_beside_the_log().await?;
+    judge(session.output, &Verdict { chains, strangers })
+}
+
+/// Verifies an export. No store is opened.
+pub(super) fn verify_export(output: Output, args: &Verify) -> Result<(), Failure> {
+    let place = args.file.as_deref().unwrap_or(Path::new(""));
+    let mut marks = Vec::new();
+    if let Some(place) = &args.checkpoint {
+        marks.extend(read_checkpoints(place)?.into_iter().map(|checkpoint| checkpoint.head));
+    } else {
+        output.note("without --checkpoint a cut-off end does not show");
+    }
+    let chains = walk_export(place, &marks)?.map_err(|fault| fault.to_string());
+    judge(output, &Verdict { chains, strangers: Vec::new() })
+}
+
+/// A checkpoint that cannot be read is a finding of its own, not trouble with the store.
+fn read_checkpoints(place: &Path) -> Result<Vec<Checkpoint>, Failure> {
+    std::fs::metadata(place).map_err(|error| cannot_read(place, &error))?;
+    Ok(sign::read_checkpoints(place)?)
+}
+
+fn walk_export(place: &Path, marks: &[Head]) -> Result<Result<Vec<Head>, Fault>, Failure> {
+    let file = File::open(place).map_err(|error| cannot_read(place, &error))?;
+    let mut lines = BufReader::new(file);
+    let mut chains: BTreeMap<String, Verifier> = BTreeMap::new();
+    for number in 1_u64.. {
+        let mut line = Vec::new();
+        (&mut lines)
+            .take(LONGEST_LINE)
+            .read_until(b'\n', &mut line)
+            .map_err(|error| cannot_read(place, &error))?;
+        if line.is_empty() {
+            break;
+        }
+        let Ok(entry) = serde_json::from_slice::<AuditEntry>(&line) else {
+            return Err(Failure::failed(format!("{}, line {number}: is no audit entry", place.display())));
+        };
+        let chain = chains
+            .entry(entry.workspace.clone())
+            .or_insert_with(|| Verifier::new(&entry.workspace, marks.to_vec()));
+        if let Err(fault) = chain.push(&entry) {
+            return Ok(Err(fault));
+        }
+    }
+    if let Some(mark) = marks.iter().find(|mark| mark.seq > 0 && !chains.contains_key(&mark.workspace)) {
+        let what = "is missing with its whole workspace, though the checkpoint recorded it";
+        return Ok(Err(Fault { workspace: mark.workspace.clone(), seq: 1, what }));
+    }
+    Ok(chains.into_values().map(|chain| chain.finish(None)).collect())
+}
+
+/// Says what was found. Whoever finds something ends with exit code 1.
+fn judge(output: Output, verdict: &Verdict) -> Result<(), Failure> {
+    let ok = verdict.chains.is_ok() && verdict.strangers.is_empty();
+    let fault = verdict.chains.as_ref().err();
+    if output.json {
+        output.object(&json!({
+            "ok": ok,
+            "heads": verdict.chains.as_ref().ok(),
+            "fault": fault,
+            "links_beside_the_log": verdict.strangers,
+        }))?;
+    } else if let Ok(heads) = &verdict.chains {
+        for head in heads {
+            output.line(&format!("ok  {}: {} entries, head {}", head.workspace, head.seq, head.hash))?;
+        }
+    }
+    if let Some(fault) = fault {
+        return Err(Failure::failed(fault).hint("compare with a backup or an export made before that entry"));
+    }
+    if !verdict.strangers.is_empty() {
+        return Err(Failure::failed(format!(
+            "links that are not what the log says, so changed past it: {}",
+            verdict.strangers.join(", ")
+        ))
+        .hint(
+            "`rmax links history <code>` shows what the log knows; `rmax links set` makes both agree again",
+        ));
+    }
+    Ok(())
+}

@@ -1,0 +1,134 @@
+//! `rmax backup` and `rmax restore`.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use rlinks_core::audit::{GENESIS, Head};
+use rlinks_store::backup::{self, Counts};
+use rlinks_store::sign::{self, HEADS_LOG};
+use rlinks_store::{Location, Lost, Store, StoreError};
+use serde_json::json;
+
+use crate::args::{Backup, Restore};
+use crate::config::{Backend, Config};
+use crate::environment::Environment;
+use crate::error::Failure;
+use crate::files::{NewFile, Overwrite, Served, cannot_read, keep_servers_away};
+use crate::output::Output;
+use crate::session::{self, Session};
+
+pub(super) async fn run(session: &Session, args: &Backup) -> Result<(), Failure> {
+    let mut file = NewFile::create(&args.file, Overwrite::forced(args.force))?;
+    let counts = session.store().backup(&mut file, session.now()).await?;
+    file.finish()?;
+    report(session.output, &args.file, &counts, "saved")
+}
+
+fn report(output: Output, file: &Path, counts: &Counts, done: &str) -> Result<(), Failure> {
+    if output.json {
+        return output.object(&json!({
+            "file": file,
+            "workspaces": counts.workspaces,
+            "domains": counts.domains,
+            "links": counts.links,
+            "audit": counts.audit,
+        }));
+    }
+    output.line(&format!(
+        "{done}: workspaces {}, domains {}, links {}, audit entries {}",
+        counts.workspaces, counts.domains, counts.links, counts.audit
+    ))
+}
+
+/// Verified before anything is touched, refused where it would replace something, and never beside a running server.
+pub(super) async fn restore(
+    config: Config,
+    environment: Environment,
+    output: Output,
+    args: &Restore,
+) -> Result<(), Failure> {
+    std::fs::File::open(&args.file).map_err(|error| cannot_read(&args.file, &error))?;
+    backup::verify(&args.file)?;
+    let running = || {
+        Failure::failed(format!("a server is running on {}; nothing was changed", config.data.display()))
+            .hint("stop it, restore, and start it again")
+    };
+    let lock = match keep_servers_away(&config.data).map_err(|error| cannot_read(&config.data, &error))? {
+        Served::Running => return Err(running()),
+        Served::Free(lock) => lock,
+    };
+    let overwrite = Overwrite::forced(args.force);
+    let store = open(&config, overwrite, output).await?;
+    let session = Session::of(store, config, environment, output, false);
+    let done = replace(&session, &args.file, overwrite).await;
+    session.store().close().await;
+    drop(lock);
+    report(output, &args.file, &done?, "restored")
+}
+
+async fn replace(session: &Session, file: &Path, overwrite: Overwrite) -> Result<Counts, Failure> {
+    if overwrite == Overwrite::Refuse && !session.store().is_empty().await? {
+        return Err(Failure::failed(format!(
+            "{} is not empty; nothing was changed",
+            session.config.store_shown()
+        ))
+        .hint("replace everything in it with --force, after a `rmax backup` of its own"));
+    }
+    let counts = session.store().restore(file).await?;
+    if let Err(error) = sign_restored(session).await {
+        session.output.warning(&format!("the audit heads were not signed: {error}"));
+    }
+    Ok(counts)
+}
+
+/// Opens what is there. A damaged or foreign file is put aside on request, never removed: somebody may still save something.
+async fn open(config: &Config, overwrite: Overwrite, output: Output) -> Result<Store, Failure> {
+    let options = session::options(config, Lost::Replace);
+    let Backend::Store(location) = &config.backend;
+    match (Store::open(options).await, location) {
+        (Err(StoreError::Refused(why)), Location::Sqlite(path)) if overwrite == Overwrite::Replace => {
+            output.warning(&why);
+            let aside = put_aside(path, session::options(config, Lost::Replace).now.ms())?;
+            output.warning(&format!("it was put aside as {}", aside.display()));
+            Ok(Store::open(session::options(config, Lost::Replace)).await?)
+        }
+        (Err(error @ StoreError::Refused(_)), _) => {
+            Err(Failure::from(error).hint("`rmax restore <file> --force` puts it aside and begins anew"))
+        }
+        (opened, _) => Ok(opened?),
+    }
+}
+
+fn put_aside(path: &Path, now_ms: i64) -> Result<PathBuf, Failure> {
+    let named = |suffix: &str| {
+        let mut name = path.as_os_str().to_owned();
+        name.push(suffix);
+        PathBuf::from(name)
+    };
+    let aside = named(&format!(".damaged-{now_ms}"));
+    for suffix in ["-wal", "-shm", ""] {
+        let mut to = aside.as_os_str().to_owned();
+        to.push(suffix);
+        match std::fs::rename(named(suffix), to) {
+            Ok(()) => {}
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) => return Err(crate::files::cannot_write(path, &error)),
+        }
+    }
+    Ok(aside)
+}
+
+/// From here on the heads of the backup bind the store. A workspace it does not have ends here, so that its earlier heads are
+/// not missed.
+async fn sign_restored(session: &Session) -> Result<(), StoreError> {
+    let mut heads: Vec<Head> = session.store().heads().await?.into_iter().map(|(_, head)| head).collect();
+    let log = session.config.data.join(HEADS_LOG);
+    let known = if log.exists() { sign::read_checkpoints(&log)? } else { Vec::new() };
+    let gone: BTreeSet<String> = known
+        .into_iter()
+        .map(|checkpoint| checkpoint.head.workspace)
+        .filter(|workspace| !heads.iter().any(|head| head.workspace == *workspace))
+        .collect();
+    heads.extend(gone.into_iter().map(|workspace| Head { workspace, seq: 0, hash: GENESIS.to_owned() }));
+    sign::append_heads(&session.config.data, &session.signer()?, &heads, session.now(), true)
+}

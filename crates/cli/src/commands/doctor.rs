@@ -1,0 +1,223 @@
+//! `rmax doctor`: look at everything that can be looked at, change nothing, and say what to do.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+
+use rlinks_core::id::EPOCH_MS;
+use rlinks_core::{Slug, Timestamp};
+use rlinks_server::Clock;
+use rlinks_store::sign::{self, HEADS_LOG};
+use rlinks_store::{Location, Lost, Store};
+use serde::Serialize;
+
+use crate::config::{Backend, Config};
+use crate::error::Failure;
+use crate::files::{Served, served};
+use crate::output::Output;
+use crate::session;
+
+/// A clock this far behind the last change was set back, or the change was made elsewhere by one that runs ahead.
+const AHEAD_MS: i64 = 60_000;
+
+#[derive(Serialize)]
+struct Finding {
+    check: &'static str,
+    ok: bool,
+    message: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hint: Option<String>,
+}
+
+/// Collects what was found.
+#[derive(Default)]
+struct Findings(Vec<Finding>);
+
+impl Findings {
+    fn ok(&mut self, check: &'static str, message: impl Into<String>) {
+        self.0.push(Finding { check, ok: true, message: message.into(), hint: None });
+    }
+
+    fn problem(&mut self, check: &'static str, message: impl Into<String>, hint: &str) {
+        self.0.push(Finding { check, ok: false, message: message.into(), hint: Some(hint.to_owned()) });
+    }
+
+    fn failure(&mut self, check: &'static str, failure: &Failure, otherwise: &str) {
+        let hint = failure.hints().first().map_or(otherwise, String::as_str);
+        self.problem(check, failure.messages().join("; "), hint);
+    }
+}
+
+pub(super) async fn run(config: Result<Config, Failure>, output: Output) -> Result<(), Failure> {
+    let mut findings = Findings::default();
+    match config {
+        Err(failure) => findings.failure("config", &failure, "correct the configuration"),
+        Ok(config) => {
+            let file = config.file.as_ref().map(|file| format!("{} is readable", file.display()));
+            findings.ok("config", file.unwrap_or_else(|| "no file, so defaults and variables".to_owned()));
+            clock(&mut findings, None);
+            folder(&mut findings, &config.data);
+            server(&mut findings, &config.data);
+            store(&mut findings, &config).await;
+        }
+    }
+    report(&findings, output)
+}
+
+fn report(Findings(findings): &Findings, output: Output) -> Result<(), Failure> {
+    if output.json {
+        output.object(findings)?;
+    } else {
+        for Finding { check, ok, message, hint } in findings {
+            output.line(&format!("{:7}  {check}: {message}", if *ok { "ok" } else { "problem" }))?;
+            if let Some(hint) = hint {
+                output.line(&format!("         {hint}"))?;
+            }
+        }
+    }
+    match findings.iter().filter(|finding| !finding.ok).count() {
+        0 => Ok(()),
+        1 => Err(Failure::failed("one problem was found")),
+        problems => Err(Failure::failed(format!("{problems} problems were found"))),
+    }
+}
+
+fn clock(findings: &mut Findings, last_change: Option<Timestamp>) {
+    let now = Clock::system().now();
+    match last_change {
+        None if now.ms() < EPOCH_MS => {
+            findings.problem(
+                "clock",
+                format!("it is {now} here, before 2024"),
+                "set the clock of this machine",
+            );
+        }
+        None => findings.ok("clock", format!("it is {now}")),
+        Some(last) if last.ms() > now.ms() + AHEAD_MS => findings.problem(
+            "clock",
+            format!("the last change was at {last}, and it is only {now} here"),
+            "set the clock of this machine, or of the one the change was made on",
+        ),
+        Some(_) => {}
+    }
+}
+
+/// Whether others can read what is secret, or write where only we should.
+fn folder(findings: &mut Findings, data: &Path) {
+    let mode = |path: &Path| std::fs::metadata(path).ok().map(|file| file.permissions().mode() & 0o777);
+    let Some(folder) = mode(data) else {
+        findings.ok("data", format!("{} is not there yet; the first command makes it", data.display()));
+        return;
+    };
+    if folder & 0o022 != 0 {
+        let message = format!("{} can be written by others (mode {folder:o})", data.display());
+        findings.problem("data", message, &format!("run `chmod 700 {}`", data.display()));
+        return;
+    }
+    for name in ["rlinks.db", "audit-key"] {
+        let path = data.join(name);
+        if let Some(bits) = mode(&path).filter(|bits| bits & 0o077 != 0 && folder & 0o077 != 0) {
+            let message = format!("{} can be read by others (mode {bits:o})", path.display());
+            findings.problem("data", message, &format!("run `chmod 600 {}`", path.display()));
+            return;
+        }
+    }
+    if rustix::fs::access(data, rustix::fs::Access::WRITE_OK).is_err() {
+        let message = format!("{} cannot be written", data.display());
+        findings.problem("data", message, "run as its owner, or make it writable");
+        return;
+    }
+    findings.ok("data", format!("{} is ours alone to write", data.display()));
+}
+
+fn server(findings: &mut Findings, data: &Path) {
+    match served(data) {
+        Ok(Served::Running) => findings.ok("server", "one is running on this folder"),
+        Ok(Served::Free(_)) => findings.ok("server", "none is running on this folder"),
+        Err(error) => {
+            findings.problem("server", format!("its lock cannot be read: {error}"), "run as its owner");
+        }
+    }
+}
+
+async fn store(findings: &mut Findings, config: &Config) {
+    let Backend::Store(location) = &config.backend;
+    let shown = config.store_shown();
+    if let Location::Sqlite(path) = location
+        && !path.exists()
+        && !config.data.join(HEADS_LOG).exists()
+    {
+        findings.ok("store", format!("{shown} is not there yet; the first command makes it"));
+        return;
+    }
+    let store = match Store::open(session::options(config, Lost::Refuse)).await {
+        Ok(store) => store,
+        Err(error) => {
+            findings.failure("store", &error.into(), "see what the message says");
+            return;
+        }
+    };
+    findings.ok("store", format!("{shown} opens"));
+    if let Err(failure) = look_inside(findings, &store, config).await {
+        findings.failure("store", &failure, "restore a backup with `rmax restore`");
+    }
+    store.close().await;
+}
+
+async fn look_inside(findings: &mut Findings, store: &Store, config: &Config) -> Result<(), Failure> {
+    let schema = store.schema().await?;
+    if schema.known == schema.applied {
+        findings.ok("schema", format!("up to date ({})", schema.applied.last().copied().unwrap_or_default()));
+    } else {
+        let message = format!("applied {:?}, known {:?}", schema.applied, schema.known);
+        findings.problem("schema", message, "run `rmax migrate up` with the newest rmax");
+    }
+    let damage = store.integrity().await?;
+    if damage.is_empty() {
+        findings.ok("integrity", "the database finds no damage");
+    } else {
+        findings.problem(
+            "integrity",
+            damage.join("; "),
+            "restore a backup with `rmax restore <file> --force`",
+        );
+    }
+    let marks = heads_log(findings, config);
+    match store.verify(&marks).await? {
+        Ok(heads) => {
+            let entries: i64 = heads.iter().map(|head| head.seq).sum();
+            findings.ok("audit", format!("{entries} entries, none edited, removed or cut off"));
+        }
+        Err(fault) => findings.problem("audit", fault.to_string(), "compare with a backup or an export"),
+    }
+    let strangers = store.links_beside_the_log().await?;
+    if strangers.is_empty() {
+        findings.ok("links", "every link is what the audit log says");
+    } else {
+        let message = format!("changed past the audit log: {}", strangers.join(", "));
+        findings.problem("links", message, "`rmax links history <code>` shows what the log knows");
+    }
+    if let Some(main) = store.workspace(&Slug::main()).await? {
+        clock(findings, store.last_change(main.id).await?);
+    }
+    Ok(())
+}
+
+/// The heads that were signed, as far as they can be believed.
+fn heads_log(findings: &mut Findings, config: &Config) -> Vec<rlinks_core::audit::Head> {
+    let log = config.data.join(HEADS_LOG);
+    if !log.exists() {
+        findings.ok("heads", format!("{} is not there yet; the first change makes it", log.display()));
+        return Vec::new();
+    }
+    match sign::read_checkpoints(&log) {
+        Ok(checkpoints) => {
+            findings.ok("heads", format!("{} signed heads in {}", checkpoints.len(), log.display()));
+            sign::binding(&checkpoints)
+        }
+        Err(error) => {
+            let hint = "put the file back from a copy; what it says now cannot be believed";
+            findings.problem("heads", error.to_string(), hint);
+            Vec::new()
+        }
+    }
+}

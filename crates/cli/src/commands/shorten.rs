@@ -1,0 +1,88 @@
+//! `rmax shorten`: a link under a generated code, and its short URL alone on stdout.
+
+use qrcode::QrCode;
+use qrcode::render::unicode::Dense1x2;
+use rlinks_core::draft::{Input, TimeInput};
+use rlinks_core::route_object::RouteObject;
+use rlinks_core::{Link, Timestamp};
+use rlinks_server::ops::{Deleted, Mode, Outcome};
+use serde::Serialize;
+
+use super::links::object;
+use crate::args::Shorten;
+use crate::error::Failure;
+use crate::session::Session;
+
+/// A link as programs see it, and what became of the request.
+#[derive(Serialize)]
+struct Shortened {
+    #[serde(flatten)]
+    link: RouteObject,
+    short_url: String,
+    reused: bool,
+    revived: bool,
+    not_applied: Vec<&'static str>,
+}
+
+pub(super) async fn run(session: &Session, args: &Shorten) -> Result<(), Failure> {
+    let workspace = session.workspace().await?;
+    let by = session.by();
+    let input = args.input();
+    let change =
+        async { Ok(session.ops.create(&by, &workspace, &input, Deleted::Refuse, Mode::Write).await?) };
+    let done = session.change(change).await?;
+    let url = session.short_url(&workspace, &done.link.code).await?;
+    let not_applied = if done.outcome == Outcome::Reused { args.not_applied(&done.link) } else { Vec::new() };
+    if session.output.json {
+        return session.output.object(&Shortened {
+            link: object(&done.link),
+            short_url: url,
+            reused: matches!(done.outcome, Outcome::Reused | Outcome::Revived),
+            revived: done.outcome == Outcome::Revived,
+            not_applied,
+        });
+    }
+    session.output.line(&url)?;
+    if !not_applied.is_empty() {
+        session.output.note(&format!(
+            "this target has a link already; not applied: {} (`rmax links set {} <url>` changes it)",
+            not_applied.join(", "),
+            done.link.code
+        ));
+    }
+    if args.qr { session.output.raw(qr(&url)?.as_bytes()) } else { Ok(()) }
+}
+
+impl Shorten {
+    fn input(&self) -> Input {
+        Input {
+            code: self.code.clone(),
+            target: Some(self.url.clone()),
+            expires_at: self.expires.clone().map(|text| Some(TimeInput::Text(text))),
+            title: self.title.clone(),
+            add_tags: self.tag.clone(),
+            https_only: self.no_https.then_some(false),
+            ..Input::default()
+        }
+    }
+
+    /// What was asked for and the link that was there does not have: it is handed back as it is.
+    fn not_applied(&self, link: &Link) -> Vec<&'static str> {
+        let expires = self.expires.as_deref().map(|text| Timestamp::parse(text).ok());
+        let named = [
+            ("expires_at", expires.is_some_and(|at| at != link.expires_at)),
+            ("title", self.title.as_deref().is_some_and(|title| Some(title) != link.title.as_deref())),
+            ("tags", self.tag.iter().any(|tag| !link.tags.iter().any(|known| known == tag.trim()))),
+            ("https_only", self.no_https && link.https_only),
+        ];
+        named.into_iter().filter(|(_, differs)| *differs).map(|(name, _)| name).collect()
+    }
+}
+
+/// Drawn dark on light, whatever the colours of the terminal: not every reader takes an inverted one.
+fn qr(url: &str) -> Result<String, Failure> {
+    let code =
+        QrCode::new(url).map_err(|error| Failure::failed(format!("no QR code can be drawn: {error}")))?;
+    let drawn = code.render::<Dense1x2>().dark_color(Dense1x2::Light).light_color(Dense1x2::Dark).build();
+    Ok(drawn + "\n")
+}

@@ -1,0 +1,308 @@
+//! What is configured: flags, then variables, then the file, then defaults; and where each value came from.
+//!
+//! [`layers`] collects what was given, [`Config::load`] gives it a meaning. A key nobody knows is an error with a suggestion, so
+//! that a slip of the pen never means a default.
+
+mod layers;
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use ipnet::IpNet;
+use rlinks_core::Host;
+use rlinks_core::id::Worker;
+use rlinks_server::{Reloadable, TlsFiles};
+use rlinks_store::Location;
+use tracing::level_filters::LevelFilter;
+
+use self::layers::Layers;
+use crate::args::{Global, Serve};
+use crate::environment::Environment;
+use crate::error::Failure;
+
+const PRODUCTION: &str = "production";
+
+/// What is in force.
+#[derive(Clone, Debug)]
+pub(crate) struct Config {
+    /// The name of the environment.
+    pub(crate) env: String,
+    /// The file that was read.
+    pub(crate) file: Option<PathBuf>,
+    /// What the command line talks to.
+    pub(crate) backend: Backend,
+    /// Keys, locks and logs; on SQLite the store too.
+    pub(crate) data: PathBuf,
+    /// The workspace commands are about.
+    pub(crate) workspace: String,
+    /// The first domain of workspace `main`.
+    pub(crate) domain: Option<Host>,
+    /// Every workspace answers on `{slug}.{base_domain}`.
+    pub(crate) base_domain: Option<Host>,
+    /// The scheme of short URLs.
+    pub(crate) public_scheme: String,
+    /// How short URLs begin where there is no domain.
+    pub(crate) public_url: Option<String>,
+    /// Who is at the terminal.
+    pub(crate) identity: Option<String>,
+    /// Where to serve.
+    pub(crate) listen: SocketAddr,
+    /// Where to serve what is not for the public.
+    pub(crate) control_listen: Option<SocketAddr>,
+    /// Serve what is not for the public at all.
+    pub(crate) serve_admin: bool,
+    /// Serving threads.
+    pub(crate) threads: usize,
+    /// What the route table may take of memory.
+    pub(crate) cache_bytes: usize,
+    /// Peers whose forwarding headers are believed.
+    pub(crate) trusted_proxies: Vec<IpNet>,
+    /// Which id maker this process is.
+    pub(crate) worker: Option<Worker>,
+    /// Certificate and key.
+    pub(crate) tls: Option<TlsFiles>,
+    /// How to log.
+    pub(crate) log: Log,
+    /// Every value and where it came from.
+    pub(crate) shown: Vec<Shown>,
+}
+
+/// What the command line talks to: an outside system. A server's API and Cloudflare's become further arms.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Backend {
+    /// A store this process opens itself.
+    Store(Location),
+}
+
+/// How to log.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Log {
+    /// In which form.
+    pub(crate) format: LogFormat,
+    /// How much; the command decides when nobody says.
+    pub(crate) level: Option<LevelFilter>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum LogFormat {
+    #[default]
+    Text,
+    Json,
+}
+
+/// One value in force, without its secrets.
+#[derive(Clone, Debug)]
+pub(crate) struct Shown {
+    pub(crate) key: &'static str,
+    pub(crate) value: serde_json::Value,
+    pub(crate) from: String,
+}
+
+impl Config {
+    /// Reads everything that was given and says what it means.
+    pub(crate) fn load(
+        global: &Global,
+        serve: Option<&Serve>,
+        environment: &Environment,
+    ) -> Result<Self, Failure> {
+        let mut layers = Layers::collect(global, serve, environment)?;
+        let data = data_folder(&mut layers)?;
+        let backend = backend(&mut layers, &data)?;
+        let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let cache_mb = layers.number("cache_mb", 1..=1_048_576)?.unwrap_or(512);
+        layers.show_default("cache_mb", 512);
+        Ok(Self {
+            backend,
+            data,
+            domain: layers.parsed("domain", host)?,
+            base_domain: layers.parsed("base_domain", host)?,
+            public_scheme: layers.parsed("public_scheme", scheme)?.unwrap_or_else(|| "https".to_owned()),
+            public_url: layers.parsed("public_url", public_url)?,
+            identity: layers.parsed("identity", |text| Ok(text.to_owned()))?,
+            listen: layers.parsed("listen", address)?.unwrap_or(SocketAddr::from(([127, 0, 0, 1], 8080))),
+            control_listen: layers.parsed("control_listen", address)?,
+            serve_admin: layers.switch("serve_admin")?.unwrap_or(true),
+            threads: layers
+                .number("threads", 1..=1024)?
+                .map_or(threads, |n| usize::try_from(n).unwrap_or(threads)),
+            cache_bytes: usize::try_from(cache_mb).unwrap_or(usize::MAX).saturating_mul(1024 * 1024),
+            trusted_proxies: layers.list("trusted_proxies", network)?,
+            worker: layers
+                .number("worker_id", 0..=1023)?
+                .and_then(|number| Worker::new(u16::try_from(number).ok()?)),
+            tls: tls(&mut layers)?,
+            log: Log {
+                format: layers.parsed("log.format", log_format)?.unwrap_or_default(),
+                level: layers.parsed("log.level", log_level)?,
+            },
+            env: layers.env.clone(),
+            file: layers.file.clone(),
+            workspace: layers.workspace.clone(),
+            shown: layers.into_shown(threads),
+        })
+    }
+
+    /// What a running server may take over from a changed configuration.
+    pub(crate) fn reloadable(&self) -> Reloadable {
+        Reloadable { trusted_proxies: self.trusted_proxies.clone() }
+    }
+
+    /// Where the store is, without its password.
+    pub(crate) fn store_shown(&self) -> String {
+        let Backend::Store(location) = &self.backend;
+        match location {
+            Location::Sqlite(path) => format!("sqlite:{}", path.display()),
+            Location::Postgres(url) => masked(url),
+        }
+    }
+}
+
+/// The folder named; else that of a named SQLite store; else the default, for each environment its own.
+fn data_folder(layers: &mut Layers) -> Result<PathBuf, Failure> {
+    if let Some(named) = layers.parsed("data", |text| Ok(PathBuf::from(text)))? {
+        return Ok(named);
+    }
+    let store = layers.peek("store").and_then(|given| Location::parse(&given.text()?).ok());
+    let folder = match (store, layers.env.as_str()) {
+        (Some(Location::Sqlite(path)), _) => match path.parent() {
+            Some(folder) if !folder.as_os_str().is_empty() => folder.to_owned(),
+            _ => PathBuf::from("."),
+        },
+        (_, PRODUCTION) => PathBuf::from("rlinks-data"),
+        // Two stores must not share one log of signed heads.
+        (_, env) => Path::new("rlinks-data").join(env),
+    };
+    layers.show_default("data", folder.display().to_string());
+    Ok(folder)
+}
+
+/// The one place that knows what an environment can point at.
+fn backend(layers: &mut Layers, data: &Path) -> Result<Backend, Failure> {
+    let named = layers.highest(&[
+        "store",
+        "server",
+        "cloudflare.account_id",
+        "cloudflare.routes",
+        "cloudflare.hits",
+    ])?;
+    let Some((key, given)) = named else { return Ok(local(layers, data)) };
+    if key != "store" {
+        return Err(not_yet(&layers.env, key));
+    }
+    let location = given.text().and_then(|text| Location::parse(&text).ok()).ok_or_else(|| {
+        given.wrong("store", "must be sqlite:<path> or postgres://<user>@<host>/<database>")
+    })?;
+    // A folder named later than a SQLite file moves the store too: `--data elsewhere` must never write to the file's store.
+    let data_is_later = layers.peek("data").is_some_and(|data| data.origin.level() > given.origin.level());
+    if data_is_later && matches!(location, Location::Sqlite(_)) {
+        return Ok(local(layers, data));
+    }
+    layers.show("store", masked(&given.text().unwrap_or_default()).into(), &given.origin);
+    Ok(Backend::Store(location))
+}
+
+/// The embedded store of a data folder.
+fn local(layers: &mut Layers, data: &Path) -> Backend {
+    let path = data.join("rlinks.db");
+    layers.show_default("store", format!("sqlite:{}", path.display()));
+    Backend::Store(Location::Sqlite(path))
+}
+
+fn not_yet(env: &str, key: &str) -> Failure {
+    let what = if key == "server" { "a server" } else { "Cloudflare" };
+    Failure::usage(format!(
+        "environment `{env}` points at {what} (`{key}`), which this version of rmax cannot talk to yet"
+    ))
+    .hint("give the environment a `store`: sqlite:<path> or postgres://<user>@<host>/<database>")
+}
+
+fn tls(layers: &mut Layers) -> Result<Option<TlsFiles>, Failure> {
+    let path = |text: &str| Ok(PathBuf::from(text));
+    match (layers.parsed("tls.cert", path)?, layers.parsed("tls.key", path)?) {
+        (Some(cert), Some(key)) => Ok(Some(TlsFiles { cert, key })),
+        (None, None) => Ok(None),
+        (Some(_), None) => Err(Failure::usage("`tls.cert` is set and `tls.key` is not; TLS needs both")),
+        (None, Some(_)) => Err(Failure::usage("`tls.key` is set and `tls.cert` is not; TLS needs both")),
+    }
+}
+
+// ---- what a text means; each error says how it should be ----
+
+fn host(text: &str) -> Result<Host, String> {
+    Host::parse(text).map_err(|error| error.message)
+}
+
+fn scheme(text: &str) -> Result<String, String> {
+    match text {
+        "http" | "https" => Ok(text.to_owned()),
+        _ => Err("must be http or https".to_owned()),
+    }
+}
+
+fn public_url(text: &str) -> Result<String, String> {
+    let url =
+        url::Url::parse(text).ok().filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
+    match url {
+        Some(url) if url.query().is_none() && url.fragment().is_none() && url.username().is_empty() => {
+            Ok(text.trim_end_matches('/').to_owned())
+        }
+        _ => Err("must be the beginning of a URL, like https://links.example.com".to_owned()),
+    }
+}
+
+fn address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| "must be an address and a port, like 127.0.0.1:8080 or [::]:8080".to_owned())
+}
+
+fn network(text: &str) -> Result<IpNet, String> {
+    let single = || text.parse::<std::net::IpAddr>().map(IpNet::from);
+    text.parse().or_else(|_| single()).map_err(|_| "must be networks, like 10.0.0.0/8 or ::1".to_owned())
+}
+
+fn log_format(text: &str) -> Result<LogFormat, String> {
+    match text {
+        "text" => Ok(LogFormat::Text),
+        "json" => Ok(LogFormat::Json),
+        _ => Err("must be text or json".to_owned()),
+    }
+}
+
+fn log_level(text: &str) -> Result<LevelFilter, String> {
+    match text {
+        "error" => Ok(LevelFilter::ERROR),
+        "warn" => Ok(LevelFilter::WARN),
+        "info" => Ok(LevelFilter::INFO),
+        "debug" => Ok(LevelFilter::DEBUG),
+        "trace" => Ok(LevelFilter::TRACE),
+        _ => Err("must be error, warn, info, debug or trace".to_owned()),
+    }
+}
+
+/// A URL whose password, if any, is not shown.
+pub(crate) fn masked(text: &str) -> String {
+    if !text.contains("://") {
+        return text.to_owned();
+    }
+    let Ok(mut url) = url::Url::parse(text) else {
+        let scheme = text.split("://").next().unwrap_or_default();
+        return format!("{scheme}://***");
+    };
+    let secret = |name: &str| name.contains("password");
+    if url.password().is_none() && !url.query_pairs().any(|(name, _)| secret(&name)) {
+        return text.to_owned();
+    }
+    if url.password().is_some() {
+        let _ = url.set_password(Some("***"));
+    }
+    let pairs: Vec<(String, String)> = url
+        .query_pairs()
+        .map(|(name, value)| {
+            let value = if secret(&name) { "***".to_owned() } else { value.into_owned() };
+            (name.into_owned(), value)
+        })
+        .collect();
+    if !pairs.is_empty() {
+        url.query_pairs_mut().clear().extend_pairs(pairs);
+    }
+    url.to_string()
+}

@@ -1,0 +1,425 @@
+//! Who gave which value: defaults, the file, its section for the environment, variables, flags. The later of two wins.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::RangeInclusive;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value as Json;
+use toml::{Table, Value};
+
+use super::{PRODUCTION, Shown, masked};
+use crate::args::{Global, Serve};
+use crate::environment::Environment;
+use crate::error::Failure;
+use crate::files::cannot_read;
+
+/// Every key there is, in the order they are shown.
+const KEYS: [&str; 22] = [
+    "domain",
+    "base_domain",
+    "public_scheme",
+    "public_url",
+    "identity",
+    "data",
+    "store",
+    "server",
+    "cloudflare.account_id",
+    "cloudflare.routes",
+    "cloudflare.hits",
+    "listen",
+    "control_listen",
+    "serve_admin",
+    "threads",
+    "cache_mb",
+    "trusted_proxies",
+    "worker_id",
+    "tls.cert",
+    "tls.key",
+    "log.format",
+    "log.level",
+];
+
+/// What is said where nothing was given and the default is the same everywhere.
+const DEFAULTS: [(&str, &str); 4] = [
+    ("public_scheme", "https"),
+    ("listen", "127.0.0.1:8080"),
+    ("serve_admin", "true"),
+    ("log.format", "text"),
+];
+
+/// Variables that stand for flags rather than keys, or belong to what is to come.
+const OTHER_VARIABLES: [&str; 4] = ["RMAX_ENV", "RMAX_WORKSPACE", "RMAX_CONFIG", "RMAX_API_KEY"];
+
+/// Where a value came from; the later wins.
+#[derive(Clone, Debug)]
+pub(super) enum Origin {
+    Default,
+    File(PathBuf),
+    Section(PathBuf, String),
+    Variable(String),
+    Flag(&'static str),
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Default => out.write_str("default"),
+            Self::File(path) => write!(out, "{}", path.display()),
+            Self::Section(path, env) => write!(out, "{} [env.{env}]", path.display()),
+            Self::Variable(name) => out.write_str(name),
+            Self::Flag(name) => out.write_str(name),
+        }
+    }
+}
+
+/// A value somebody gave.
+#[derive(Clone, Debug)]
+pub(super) struct Given {
+    value: Value,
+    pub(super) origin: Origin,
+}
+
+impl Given {
+    /// As text, where it is one.
+    pub(super) fn text(&self) -> Option<String> {
+        self.value.as_str().map(str::to_owned)
+    }
+
+    /// Why it cannot be. The value is not repeated: it may be a secret.
+    pub(super) fn wrong(&self, key: &str, why: &str) -> Failure {
+        Failure::usage(match &self.origin {
+            Origin::File(_) | Origin::Section(..) => format!("{}: `{key}` {why}", self.origin),
+            Origin::Default | Origin::Variable(_) | Origin::Flag(_) => format!("{} {why}", self.origin),
+        })
+    }
+}
+
+/// All that was given.
+pub(super) struct Layers {
+    pub(super) env: String,
+    pub(super) workspace: String,
+    pub(super) file: Option<PathBuf>,
+    given: BTreeMap<&'static str, Vec<Given>>,
+    shown: Vec<Shown>,
+}
+
+impl Layers {
+    pub(super) fn collect(
+        global: &Global,
+        serve: Option<&Serve>,
+        environment: &Environment,
+    ) -> Result<Self, Failure> {
+        let or_variable = |flag: &Option<String>, name: &str, otherwise: &str| {
+            flag.clone().or_else(|| environment.text(name).map(str::to_owned)).unwrap_or(otherwise.to_owned())
+        };
+        let mut layers = Self {
+            env: or_variable(&global.env, "RMAX_ENV", PRODUCTION),
+            workspace: or_variable(&global.workspace, "RMAX_WORKSPACE", rlinks_core::Slug::MAIN),
+            file: find_file(global, environment),
+            given: BTreeMap::new(),
+            shown: Vec::new(),
+        };
+        let known = layers.read_file()?;
+        if layers.env != PRODUCTION && !known.contains(&layers.env) {
+            return Err(unknown_environment(&layers.env, &known, layers.file.as_deref()));
+        }
+        layers.read_variables(environment)?;
+        layers.read_flags(global, serve);
+        Ok(layers)
+    }
+
+    /// Takes the file's values and gives the names of its environments.
+    fn read_file(&mut self) -> Result<Vec<String>, Failure> {
+        let Some(path) = self.file.clone() else { return Ok(Vec::new()) };
+        let text = std::fs::read_to_string(&path).map_err(|error| {
+            let reason = cannot_read(&path, &error).messages().join(" ");
+            Failure::usage(format!("the configuration {reason}"))
+        })?;
+        let mut table: Table = text.parse().map_err(|error: toml::de::Error| {
+            Failure::usage(format!("{}: {}", path.display(), syntax(&error, &text)))
+        })?;
+        let environments = match table.remove("env") {
+            None => Table::new(),
+            Some(Value::Table(environments)) => environments,
+            Some(_) => {
+                return Err(Failure::usage(format!(
+                    "{}: `env` must be sections like [env.production]",
+                    path.display()
+                )));
+            }
+        };
+        let top = Origin::File(path.clone());
+        each_key("", table, &top, &mut |key, value| self.give(key, value, top.clone()))?;
+        let known = environments.keys().cloned().collect();
+        for (name, section) in environments {
+            let origin = Origin::Section(path.clone(), name.clone());
+            let Value::Table(section) = section else {
+                return Err(Failure::usage(format!("{}: `env.{name}` must be a section", path.display())));
+            };
+            if !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_') {
+                return Err(Failure::usage(format!(
+                    "{origin}: the name of an environment has letters, digits, hyphens and underscores only"
+                )));
+            }
+            // Every section is checked, and only the chosen one is kept.
+            let chosen = name == self.env;
+            each_key("", section, &origin, &mut |key, value| {
+                if chosen {
+                    self.give(key, value, origin.clone());
+                }
+            })?;
+        }
+        Ok(known)
+    }
+
+    fn read_variables(&mut self, environment: &Environment) -> Result<(), Failure> {
+        for key in KEYS {
+            let name = variable(key);
+            if let Some(value) = environment.get(&name) {
+                let text = value
+                    .to_str()
+                    .ok_or_else(|| Failure::usage(format!("{name} is not readable as text (UTF-8)")))?;
+                self.give(key, Value::String(text.to_owned()), Origin::Variable(name));
+            }
+        }
+        // Others may use the prefix too (a Kubernetes service called rmax does), so only what looks like a slip is worth a word.
+        let known: Vec<String> =
+            KEYS.iter().map(|key| variable(key)).chain(OTHER_VARIABLES.map(str::to_owned)).collect();
+        for name in environment.names("RMAX_").filter(|name| !known.iter().any(|known| known == name)) {
+            if let Some(meant) = closest(name, known.iter().map(String::as_str), 0.9) {
+                eprintln!("warning: the variable {name} is not known; did you mean {meant}?");
+            }
+        }
+        Ok(())
+    }
+
+    fn read_flags(&mut self, global: &Global, serve: Option<&Serve>) {
+        let mut flag = |key, name, value: Option<String>| {
+            if let Some(value) = value {
+                self.give(key, Value::String(value), Origin::Flag(name));
+            }
+        };
+        flag("data", "--data", global.data.as_ref().map(|path| path.to_string_lossy().into_owned()));
+        if let Some(serve) = serve {
+            flag("listen", "--listen", serve.listen.clone());
+            flag("control_listen", "--control-listen", serve.control_listen.clone());
+            flag("store", "--store", serve.store.clone());
+            flag("threads", "--threads", serve.threads.map(|threads| threads.to_string()));
+        }
+    }
+
+    fn give(&mut self, key: &'static str, value: Value, origin: Origin) {
+        self.given.entry(key).or_default().push(Given { value, origin });
+    }
+
+    // ---- what was given for a key ----
+
+    /// The value that wins.
+    pub(super) fn peek(&self, key: &str) -> Option<&Given> {
+        self.given.get(key).and_then(|values| values.last())
+    }
+
+    /// Of several keys that exclude each other the one whose value came last. Two from one place are an error.
+    pub(super) fn highest(&self, keys: &[&'static str]) -> Result<Option<(&'static str, Given)>, Failure> {
+        let mut best: Option<(&'static str, &Given)> = None;
+        for &key in keys {
+            let Some(given) = self.peek(key) else { continue };
+            match best {
+                Some((other, known)) if known.origin.level() == given.origin.level() => {
+                    if key.split('.').next() != other.split('.').next() {
+                        return Err(Failure::usage(format!(
+                            "{}: `{other}` and `{key}` exclude each other; an environment points at one place",
+                            given.origin
+                        )));
+                    }
+                }
+                Some((_, known)) if known.origin.level() > given.origin.level() => {}
+                _ => best = Some((key, given)),
+            }
+        }
+        Ok(best.map(|(key, given)| (key, given.clone())))
+    }
+
+    /// A text with a meaning.
+    pub(super) fn parsed<T>(
+        &mut self,
+        key: &'static str,
+        parse: impl FnOnce(&str) -> Result<T, String>,
+    ) -> Result<Option<T>, Failure> {
+        let Some(given) = self.peek(key).cloned() else { return Ok(None) };
+        let text = given.text().ok_or_else(|| given.wrong(key, "must be a text in quotes"))?;
+        let value = parse(&text).map_err(|why| given.wrong(key, &why))?;
+        self.show(key, masked(&text).into(), &given.origin);
+        Ok(Some(value))
+    }
+
+    pub(super) fn number(
+        &mut self,
+        key: &'static str,
+        range: RangeInclusive<i64>,
+    ) -> Result<Option<i64>, Failure> {
+        let Some(given) = self.peek(key).cloned() else { return Ok(None) };
+        let number = match &given.value {
+            Value::Integer(number) => Some(*number),
+            Value::String(text) => text.trim().parse().ok(),
+            _ => None,
+        };
+        let number = number.filter(|number| range.contains(number)).ok_or_else(|| {
+            let why = format!("must be a whole number from {} to {}", range.start(), range.end());
+            given.wrong(key, &why)
+        })?;
+        self.show(key, number.into(), &given.origin);
+        Ok(Some(number))
+    }
+
+    pub(super) fn switch(&mut self, key: &'static str) -> Result<Option<bool>, Failure> {
+        let Some(given) = self.peek(key).cloned() else { return Ok(None) };
+        let switch = match &given.value {
+            Value::Boolean(switch) => Some(*switch),
+            Value::String(text) => match text.as_str() {
+                "true" | "1" | "yes" | "on" => Some(true),
+                "false" | "0" | "no" | "off" => Some(false),
+                _ => None,
+            },
+            _ => None,
+        };
+        let switch = switch.ok_or_else(|| given.wrong(key, "must be true or false"))?;
+        self.show(key, switch.into(), &given.origin);
+        Ok(Some(switch))
+    }
+
+    /// A list; a variable separates by commas.
+    pub(super) fn list<T>(
+        &mut self,
+        key: &'static str,
+        parse: impl Fn(&str) -> Result<T, String>,
+    ) -> Result<Vec<T>, Failure> {
+        let Some(given) = self.peek(key).cloned() else { return Ok(Vec::new()) };
+        let texts: Option<Vec<String>> = match &given.value {
+            Value::String(text) => Some(
+                text.split(',').map(str::trim).filter(|part| !part.is_empty()).map(str::to_owned).collect(),
+            ),
+            Value::Array(list) => list.iter().map(|item| item.as_str().map(str::to_owned)).collect(),
+            _ => None,
+        };
+        let texts = texts.ok_or_else(|| given.wrong(key, "must be a list of texts"))?;
+        let parsed: Result<Vec<T>, String> = texts.iter().map(|text| parse(text)).collect();
+        let parsed = parsed.map_err(|why| given.wrong(key, &why))?;
+        self.show(key, texts.into(), &given.origin);
+        Ok(parsed)
+    }
+
+    // ---- what is shown of it ----
+
+    pub(super) fn show(&mut self, key: &'static str, value: Json, origin: &Origin) {
+        self.shown.push(Shown { key, value, from: origin.to_string() });
+    }
+
+    pub(super) fn show_default(&mut self, key: &'static str, value: impl Into<Json>) {
+        if self.shown.iter().all(|shown| shown.key != key) {
+            self.show(key, value.into(), &Origin::Default);
+        }
+    }
+
+    /// Everything in force, in the order of the keys.
+    pub(super) fn into_shown(mut self, threads: usize) -> Vec<Shown> {
+        for (key, text) in DEFAULTS {
+            self.show_default(key, if text == "true" { Json::Bool(true) } else { text.into() });
+        }
+        self.show_default("threads", threads);
+        self.shown.sort_by_key(|shown| KEYS.iter().position(|key| *key == shown.key));
+        self.shown
+    }
+}
+
+impl Origin {
+    /// Its rank. The file's top and a section differ; two variables do not.
+    pub(super) fn level(&self) -> u8 {
+        match self {
+            Self::Default => 0,
+            Self::File(_) => 1,
+            Self::Section(..) => 2,
+            Self::Variable(_) => 3,
+            Self::Flag(_) => 4,
+        }
+    }
+}
+
+/// The file that was named, or the first there is.
+fn find_file(global: &Global, environment: &Environment) -> Option<PathBuf> {
+    let named = global.config.clone().or_else(|| environment.get("RMAX_CONFIG").map(PathBuf::from));
+    if named.is_some() {
+        return named;
+    }
+    let home = environment.get("HOME").map(|home| Path::new(home).join(".config"));
+    let folder = environment.get("XDG_CONFIG_HOME").map(PathBuf::from).or(home);
+    let places = [Some(PathBuf::from("rmax.toml")), folder.map(|folder| folder.join("rmax/rmax.toml"))];
+    places.into_iter().flatten().find(|place| place.exists())
+}
+
+/// Every key of a table, with the names of inner tables before a dot.
+fn each_key(
+    prefix: &str,
+    table: Table,
+    origin: &Origin,
+    each: &mut impl FnMut(&'static str, Value),
+) -> Result<(), Failure> {
+    for (name, value) in table {
+        let key = format!("{prefix}{name}");
+        let group = format!("{key}.");
+        match value {
+            Value::Table(inner) if KEYS.iter().any(|known| known.starts_with(&group)) => {
+                each_key(&group, inner, origin, each)?;
+            }
+            value => {
+                let known = KEYS.iter().find(|known| **known == key);
+                each(known.ok_or_else(|| unknown_key(&key, origin))?, value);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The variable of a key.
+fn variable(key: &str) -> String {
+    format!("RMAX_{}", key.replace('.', "_").to_ascii_uppercase())
+}
+
+/// A syntax error in one line, without the excerpt: a line of the file may hold a password.
+fn syntax(error: &toml::de::Error, text: &str) -> String {
+    let line = error.span().map(|span| text[..span.start.min(text.len())].matches('\n').count() + 1);
+    match line {
+        Some(line) => format!("line {line}: {}", error.message()),
+        None => error.message().to_owned(),
+    }
+}
+
+fn unknown_key(key: &str, origin: &Origin) -> Failure {
+    let failure = Failure::usage(format!("{origin}: `{key}` is no key of the configuration"));
+    match closest(key, KEYS.into_iter().chain(["env"]), 0.7) {
+        Some(meant) => failure.hint(format!("did you mean `{meant}`?")),
+        None => failure.hint(format!("the keys are {}", KEYS.join(", "))),
+    }
+}
+
+fn unknown_environment(name: &str, known: &[String], file: Option<&Path>) -> Failure {
+    let mut names: Vec<&str> = known.iter().map(String::as_str).collect();
+    if !names.contains(&PRODUCTION) {
+        names.insert(0, PRODUCTION);
+    }
+    let failure = Failure::usage(format!("there is no environment `{name}`; there is {}", names.join(", ")));
+    match (closest(name, names.iter().copied(), 0.7), file) {
+        (Some(meant), _) => failure.hint(format!("did you mean `--env {meant}`?")),
+        (None, Some(file)) => failure.hint(format!("add a section [env.{name}] to {}", file.display())),
+        (None, None) => failure.hint(format!("add a section [env.{name}] to a file rmax.toml here")),
+    }
+}
+
+fn closest<'a>(text: &str, candidates: impl Iterator<Item = &'a str>, least: f64) -> Option<&'a str> {
+    let scored = candidates.map(|candidate| (strsim::jaro_winkler(text, candidate), candidate));
+    scored
+        .filter(|(score, _)| *score >= least)
+        .max_by(|a, b| a.0.total_cmp(&b.0))
+        .map(|(_, candidate)| candidate)
+}

@@ -1,0 +1,215 @@
+//! How a command ends: what went wrong, what to do about it, and the exit code. All exit codes are mapped here.
+
+use std::process::ExitCode;
+
+use rlinks_core::envelope::{self, ErrorCode};
+use rlinks_core::{FieldError, FieldErrors};
+use rlinks_server::ops::{OpsError, Thing};
+use rlinks_server::{Clock, ServeError};
+use rlinks_store::StoreError;
+use serde_json::{Value, json};
+
+use crate::environment::Environment;
+use crate::output::Output;
+
+/// Why a command did not do what was asked, and the ways out.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    kind: Kind,
+    hints: Vec<String>,
+}
+
+#[derive(Debug)]
+enum Kind {
+    /// Typed or configured wrongly.
+    Usage(String),
+    /// Not done, or something found that should not be.
+    Failed(String),
+    /// The operation's own word.
+    Ops(OpsError),
+    /// Nobody reads our output any more, as in `rmax links list | head`.
+    OutputClosed,
+}
+
+impl Failure {
+    pub(crate) fn usage(message: impl Into<String>) -> Self {
+        Self { kind: Kind::Usage(message.into()), hints: Vec::new() }
+    }
+
+    pub(crate) fn failed(message: impl Into<String>) -> Self {
+        Self { kind: Kind::Failed(message.into()), hints: Vec::new() }
+    }
+
+    pub(crate) fn not_found(what: Thing) -> Self {
+        OpsError::NotFound(what).into()
+    }
+
+    /// Adds a way out.
+    #[must_use]
+    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hints.push(hint.into());
+        self
+    }
+
+    /// The error as programs know it.
+    pub(crate) fn code(&self) -> ErrorCode {
+        match &self.kind {
+            Kind::Usage(_) => ErrorCode::BadRequest,
+            Kind::Failed(_) | Kind::OutputClosed => ErrorCode::Internal,
+            Kind::Ops(error) => error.code(),
+        }
+    }
+
+    /// What happened, a line for each.
+    pub(crate) fn messages(&self) -> Vec<String> {
+        match &self.kind {
+            Kind::Usage(message) | Kind::Failed(message) => vec![message.clone()],
+            Kind::Ops(OpsError::Invalid(fields)) => fields.0.iter().map(FieldError::to_string).collect(),
+            Kind::Ops(error) => vec![error.to_string()],
+            Kind::OutputClosed => Vec::new(),
+        }
+    }
+
+    /// The ways out.
+    pub(crate) fn hints(&self) -> &[String] {
+        &self.hints
+    }
+
+    /// Says it on stderr and gives the exit code.
+    pub(crate) fn report(&self, output: Output) -> ExitCode {
+        if matches!(self.kind, Kind::OutputClosed) {
+            return ExitCode::SUCCESS;
+        }
+        if output.json {
+            output.envelope(&self.envelope());
+        } else {
+            output.error(&self.messages(), &self.hints);
+        }
+        ExitCode::from(exit_code(self.code()))
+    }
+
+    fn envelope(&self) -> String {
+        let (message, details) = match &self.kind {
+            Kind::Ops(OpsError::Invalid(fields)) => {
+                (ErrorCode::ValidationFailed.message().to_owned(), json!({ "fields": fields }))
+            }
+            Kind::Ops(OpsError::Store(StoreError::CodeTaken { deleted: true, .. })) => {
+                (self.messages().join("; "), json!({ "deleted": true }))
+            }
+            _ => (self.messages().join("; "), Value::Null),
+        };
+        envelope::json(self.code(), &message, &details, Clock::system().now())
+    }
+}
+
+/// The exit code of an error.
+const fn exit_code(code: ErrorCode) -> u8 {
+    match code {
+        ErrorCode::BadRequest => 2,
+        ErrorCode::NotFound => 3,
+        ErrorCode::CodeTaken | ErrorCode::Conflict | ErrorCode::QuotaExceeded => 4,
+        ErrorCode::ValidationFailed | ErrorCode::UnsafeTarget => 5,
+        ErrorCode::KvUnavailable | ErrorCode::RateLimited => 6,
+        ErrorCode::Unauthenticated | ErrorCode::Forbidden => 7,
+        _ => 1,
+    }
+}
+
+/// What the parser of arguments could not read, or help and version, which it treats alike.
+pub(crate) fn exit_of_parser(problem: &clap::Error, environment: &Environment) -> ExitCode {
+    let wants_json = std::env::args_os().any(|arg| arg == "--json");
+    if !problem.use_stderr() || !wants_json {
+        let _ = problem.print();
+        return ExitCode::from(u8::try_from(problem.exit_code()).unwrap_or(2));
+    }
+    let text = problem.render().to_string();
+    let lines = text.lines().map(str::trim).take_while(|line| !line.starts_with("Usage:"));
+    let message = lines.filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ");
+    let message = message.strip_prefix("error: ").unwrap_or(&message);
+    Failure::usage(message).report(Output::json(environment))
+}
+
+impl From<OpsError> for Failure {
+    fn from(error: OpsError) -> Self {
+        let hints = match &error {
+            OpsError::Store(error) => ways_out(error),
+            OpsError::Deleted(Thing::Workspace(slug)) => {
+                vec![format!("`rmax workspaces restore {slug}` brings it back")]
+            }
+            OpsError::Deleted(Thing::Link(code) | Thing::LinkAt(code, _)) => {
+                vec![format!("`rmax links restore {code}` brings it back")]
+            }
+            OpsError::NotFound(Thing::Workspace(_)) => {
+                vec!["`rmax workspaces list` shows the ones there are".to_owned()]
+            }
+            OpsError::NotFound(Thing::Link(_)) => {
+                vec!["`rmax links list` shows the ones there are; `rmax links set` makes one".to_owned()]
+            }
+            OpsError::Invalid(_) | OpsError::NotFound(Thing::LinkAt(..)) => Vec::new(),
+        };
+        Self { kind: Kind::Ops(error), hints }
+    }
+}
+
+fn ways_out(error: &StoreError) -> Vec<String> {
+    let hint = match error {
+        StoreError::CodeTaken { code, deleted: true } => {
+            return vec![
+                format!("`rmax links restore {code}` brings the deleted link back as it was"),
+                format!("`rmax links set {code} <url> --recreate` makes a new link of it"),
+            ];
+        }
+        StoreError::CodeTaken { code, deleted: false } => {
+            format!("`rmax links get {code}` shows it; `rmax links set {code} <url>` changes it")
+        }
+        StoreError::QuotaExceeded(_) => {
+            "delete links that are no longer needed, or raise the limit with `rmax workspaces policy --set limits.live_links=<n>`".to_owned()
+        }
+        StoreError::Unavailable(_) | StoreError::Unreadable(_) => "`rmax doctor` looks closer".to_owned(),
+        StoreError::NameTaken(_) | StoreError::Refused(_) | StoreError::Conflict | StoreError::NotFound(_) => {
+            return Vec::new();
+        }
+    };
+    vec![hint]
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        OpsError::Store(error).into()
+    }
+}
+
+impl From<FieldErrors> for Failure {
+    fn from(errors: FieldErrors) -> Self {
+        OpsError::Invalid(errors).into()
+    }
+}
+
+impl From<FieldError> for Failure {
+    fn from(error: FieldError) -> Self {
+        FieldErrors::from(error).into()
+    }
+}
+
+impl From<ServeError> for Failure {
+    fn from(error: ServeError) -> Self {
+        match error {
+            ServeError::Store(error) => error.into(),
+            // These say their way out themselves.
+            ServeError::AlreadyRunning(_)
+            | ServeError::Listen(_)
+            | ServeError::Tls(_)
+            | ServeError::System(_) => Self::failed(error.to_string()),
+        }
+    }
+}
+
+/// Writing to stdout.
+impl From<std::io::Error> for Failure {
+    fn from(error: std::io::Error) -> Self {
+        if error.kind() == std::io::ErrorKind::BrokenPipe {
+            return Self { kind: Kind::OutputClosed, hints: Vec::new() };
+        }
+        Self::failed(format!("the output cannot be written: {error}"))
+    }
+}

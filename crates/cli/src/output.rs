@@ -1,0 +1,167 @@
+//! How things look: data on stdout, everything else on stderr, and nothing stored can drive a terminal.
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+use std::io::{BufRead as _, IsTerminal as _, Write as _};
+
+use serde::Serialize;
+
+use crate::args::Global;
+use crate::environment::Environment;
+use crate::error::Failure;
+
+/// What the person or program at the other end wants to see.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Output {
+    /// Machine output.
+    pub(crate) json: bool,
+    quiet: bool,
+    colour: bool,
+}
+
+const RED: &str = "\x1b[1;31m";
+const YELLOW: &str = "\x1b[1;33m";
+const CYAN: &str = "\x1b[1;36m";
+const PLAIN: &str = "\x1b[0m";
+
+#[expect(clippy::unused_self, reason = "every way out of the program reads alike: output.line, output.hint")]
+impl Output {
+    pub(crate) fn new(global: &Global, environment: &Environment) -> Self {
+        Self { json: global.json, quiet: global.quiet, ..Self::json(environment) }
+    }
+
+    /// For errors found before the flags were read.
+    pub(crate) fn json(environment: &Environment) -> Self {
+        let wanted = environment.get("NO_COLOR").is_none() && environment.text("TERM") != Some("dumb");
+        Self { json: true, quiet: false, colour: wanted && std::io::stderr().is_terminal() }
+    }
+
+    /// A line of data.
+    pub(crate) fn line(self, text: &str) -> Result<(), Failure> {
+        let mut out = std::io::stdout().lock();
+        writeln!(out, "{}", clean(text))?;
+        Ok(())
+    }
+
+    /// Text of our own making, as it is.
+    pub(crate) fn raw(self, text: &[u8]) -> Result<(), Failure> {
+        let mut out = std::io::stdout().lock();
+        out.write_all(text)?;
+        out.flush()?;
+        Ok(())
+    }
+
+    /// Data for programs.
+    pub(crate) fn object(self, value: &impl Serialize) -> Result<(), Failure> {
+        let mut text = serde_json::to_vec_pretty(value).expect("our own shapes are JSON");
+        text.push(b'\n');
+        self.raw(&text)
+    }
+
+    /// Aligned columns under their names. A column without any value is left out.
+    pub(crate) fn table(self, names: &[&str], rows: &[Vec<String>]) -> Result<(), Failure> {
+        let rows: Vec<Vec<Cow<'_, str>>> =
+            rows.iter().map(|row| row.iter().map(|cell| clean(cell)).collect()).collect();
+        let used: Vec<usize> =
+            (0..names.len()).filter(|&at| rows.iter().any(|row| !row[at].is_empty())).collect();
+        let width = |at: usize| {
+            rows.iter().map(|row| row[at].chars().count()).chain([names[at].chars().count()]).max()
+        };
+        let widths: Vec<usize> = used.iter().map(|&at| width(at).unwrap_or_default()).collect();
+        let mut text = String::new();
+        let header: Vec<Cow<'_, str>> = names.iter().map(|name| Cow::Borrowed(*name)).collect();
+        for row in std::iter::once(&header).chain(&rows) {
+            let mut line = String::new();
+            for (&at, &width) in used.iter().zip(&widths) {
+                let _ = write!(line, "{:width$}  ", row[at]);
+            }
+            text.push_str(line.trim_end());
+            text.push('\n');
+        }
+        self.raw(text.as_bytes())
+    }
+
+    /// Something worth knowing that is no data.
+    pub(crate) fn note(self, text: &str) {
+        if !self.quiet {
+            eprintln!("{}", clean(text));
+        }
+    }
+
+    /// A way on.
+    pub(crate) fn hint(self, text: &str) {
+        if !self.quiet {
+            eprintln!("{}{}", self.label("hint:", CYAN), clean(text));
+        }
+    }
+
+    /// Something that may matter though the command did its work.
+    pub(crate) fn warning(self, text: &str) {
+        eprintln!("{}{}", self.label("warning:", YELLOW), clean(text));
+    }
+
+    /// Why a command did not do its work.
+    pub(crate) fn error(self, messages: &[String], hints: &[String]) {
+        for message in messages {
+            eprintln!("{}{}", self.label("error:", RED), clean(message));
+        }
+        for hint in hints {
+            eprintln!("{}{}", self.label("hint:", CYAN), clean(hint));
+        }
+    }
+
+    /// The same for programs.
+    pub(crate) fn envelope(self, json: &str) {
+        eprintln!("{json}");
+    }
+
+    fn label(self, word: &str, colour: &str) -> String {
+        if self.colour { format!("{colour}{word}{PLAIN} ") } else { format!("{word} ") }
+    }
+}
+
+/// Text without control characters: what somebody stored must not move the cursor of whoever looks at it.
+pub(crate) fn clean(text: &str) -> Cow<'_, str> {
+    if !text.chars().any(is_unsafe) {
+        return Cow::Borrowed(text);
+    }
+    let mut clean = String::with_capacity(text.len());
+    for letter in text.chars() {
+        if is_unsafe(letter) {
+            let _ = write!(clean, "\\u{:04x}", u32::from(letter));
+        } else {
+            clean.push(letter);
+        }
+    }
+    Cow::Owned(clean)
+}
+
+/// Control characters, and those that turn the direction of what follows.
+fn is_unsafe(letter: char) -> bool {
+    letter.is_control()
+        || matches!(letter, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{2028}' | '\u{2029}')
+}
+
+/// What to do with somebody who was asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    Yes,
+    No,
+}
+
+/// Asks on a terminal. Elsewhere nobody can answer, so the flag must say it.
+pub(crate) fn confirm(question: &str) -> Result<Answer, Failure> {
+    eprint!("{} [y/N] ", clean(question));
+    let mut answer = String::new();
+    std::io::stdin()
+        .lock()
+        .read_line(&mut answer)
+        .map_err(|error| Failure::failed(format!("the answer cannot be read: {error}")))?;
+    let yes = matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes");
+    Ok(if yes { Answer::Yes } else { Answer::No })
+}
+
+/// Whether somebody is there to be asked.
+pub(crate) fn can_ask() -> bool {
+    std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
+}

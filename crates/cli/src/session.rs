@@ -1,0 +1,167 @@
+//! A command at work: the store it opened, who acts, and what belongs to every change.
+
+use rlinks_core::audit::Head;
+use rlinks_core::{Actor, Code, Link, Slug, Source, Timestamp, Workspace};
+use rlinks_server::clock::random_bytes;
+use rlinks_server::ops::By;
+use rlinks_server::{Clock, Ops};
+use rlinks_store::sign::{self, Signer};
+use rlinks_store::{Location, Lost, Options, Store, StoreError};
+
+use crate::config::{Backend, Config};
+use crate::environment::Environment;
+use crate::error::Failure;
+use crate::identity;
+use crate::output::Output;
+
+/// An open store and everything a command needs beside it.
+pub(crate) struct Session {
+    pub(crate) ops: Ops,
+    pub(crate) config: Config,
+    pub(crate) output: Output,
+    environment: Environment,
+    fresh: bool,
+}
+
+/// How to open the store a configuration names.
+pub(crate) fn options(config: &Config, lost: Lost) -> Options {
+    let Backend::Store(location) = &config.backend;
+    Options {
+        location: location.clone(),
+        worker: config.worker,
+        holder: format!("{}:{}", identity::host(), std::process::id()),
+        now: Clock::system().now(),
+        lost,
+    }
+}
+
+impl Session {
+    pub(crate) async fn open(
+        config: Config,
+        environment: Environment,
+        output: Output,
+    ) -> Result<Self, Failure> {
+        let options = options(&config, Lost::Refuse);
+        let fresh = matches!(&options.location, Location::Sqlite(path) if !path.exists());
+        let store = Store::open(options).await?;
+        Ok(Self::of(store, config, environment, output, fresh))
+    }
+
+    /// With a store that was opened in another way.
+    pub(crate) fn of(
+        store: Store,
+        config: Config,
+        environment: Environment,
+        output: Output,
+        fresh: bool,
+    ) -> Self {
+        let ops = Ops { store, base_domain: config.base_domain.clone(), clock: Clock::system() };
+        Self { ops, config, output, environment, fresh }
+    }
+
+    pub(crate) fn store(&self) -> &Store {
+        &self.ops.store
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        self.ops.clock.now()
+    }
+
+    /// Who acts.
+    pub(crate) fn actor(&self) -> Actor {
+        identity::operator(&self.config, &self.environment)
+    }
+
+    /// Who acts, and that it is the command line.
+    pub(crate) fn by(&self) -> By {
+        By { actor: self.actor(), source: Source::Cli }
+    }
+
+    /// The workspace of `--workspace`.
+    pub(crate) async fn workspace(&self) -> Result<Workspace, Failure> {
+        self.workspace_named(&self.config.workspace).await
+    }
+
+    pub(crate) async fn workspace_named(&self, slug: &str) -> Result<Workspace, Failure> {
+        // What is no slug names no workspace.
+        Ok(self.ops.workspace(&Slug::stored(slug.to_owned())).await?)
+    }
+
+    /// Does a change and what belongs to every change: the configured domain is entered first, the heads are signed after.
+    pub(crate) async fn change<T>(
+        &self,
+        work: impl Future<Output = Result<T, Failure>>,
+    ) -> Result<T, Failure> {
+        self.enter_domain().await?;
+        let done = work.await;
+        self.sign_heads().await;
+        done
+    }
+
+    /// Enters the configured domain in workspace `main` where no workspace has it.
+    pub(crate) async fn enter_domain(&self) -> Result<(), Failure> {
+        let Some(host) = &self.config.domain else { return Ok(()) };
+        let main = self.ops.workspace(&Slug::main()).await;
+        let known = self.store().domains().await?;
+        match (known.iter().find(|domain| domain.host == *host), main) {
+            (Some(domain), Ok(main)) if domain.workspace != main.id => {
+                self.output
+                    .warning(&format!("the configured domain {host} belongs to another workspace than main"));
+            }
+            (None, Ok(main)) => {
+                self.store().add_domain(main.id, host.clone(), &self.actor(), self.now()).await?;
+            }
+            // A deleted `main` has no use for it.
+            (Some(_), _) | (None, Err(_)) => {}
+        }
+        Ok(())
+    }
+
+    /// Appends the signed ends of all chains to the log in the data folder. The change is made: a failure here only warns.
+    pub(crate) async fn sign_heads(&self) {
+        if let Err(error) = self.try_sign_heads().await {
+            self.output.warning(&format!("the audit heads were not signed: {error}"));
+        }
+    }
+
+    async fn try_sign_heads(&self) -> Result<(), StoreError> {
+        let heads: Vec<Head> = self.store().heads().await?.into_iter().map(|(_, head)| head).collect();
+        sign::append_heads(&self.config.data, &self.signer()?, &heads, self.now(), false)
+    }
+
+    /// The key of this installation.
+    pub(crate) fn signer(&self) -> Result<Signer, StoreError> {
+        Signer::load(&self.config.data, random_bytes())
+    }
+
+    /// The address of a link, as people share it.
+    pub(crate) async fn short_url(&self, workspace: &Workspace, code: &Code) -> Result<String, Failure> {
+        let domains = self.store().domains().await?;
+        let mine = domains.iter().find(|domain| domain.workspace == workspace.id && domain.primary);
+        let configured = self.config.domain.as_ref().filter(|host| {
+            workspace.slug.as_str() == Slug::MAIN && domains.iter().all(|domain| domain.host != **host)
+        });
+        let host = mine.map(|domain| &domain.host).or(configured).map(ToString::to_string);
+        let named = || self.config.base_domain.as_ref().map(|base| format!("{}.{base}", workspace.slug));
+        Ok(match (host.or_else(named), &self.config.public_url) {
+            (Some(host), _) => format!("{}://{host}/{code}", self.config.public_scheme),
+            (None, Some(url)) => format!("{url}/{code}"),
+            (None, None) => format!("http://{}/{code}", self.config.listen),
+        })
+    }
+
+    /// The same with where it leads.
+    pub(crate) async fn arrow(&self, workspace: &Workspace, link: &Link) -> Result<String, Failure> {
+        Ok(format!("{} -> {}", self.short_url(workspace, &link.code).await?, link.target))
+    }
+
+    /// Adds what helps somebody who looks in the wrong folder.
+    pub(crate) fn explain_fresh(&self, failure: Failure) -> Failure {
+        if self.fresh && failure.code() == rlinks_core::envelope::ErrorCode::NotFound {
+            let place = self.config.store_shown();
+            return failure
+                .hint(format!("{place} is new and empty: is it the right one? Choose with --data or --env"));
+        }
+        failure
+    }
+}

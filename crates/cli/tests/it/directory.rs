@@ -1,0 +1,322 @@
+//! Workspaces, policies and domains.
+
+use insta::assert_snapshot;
+use serde_json::json;
+
+use crate::place::Place;
+
+#[test]
+fn a_workspace_is_made_shown_and_listed() {
+    let place = Place::new();
+    assert_snapshot!(place.rmax("workspaces create crew --preset team --name 'The crew'"), @"
+    exit 0
+    --- stdout
+    created workspace crew (preset team)
+    ");
+    assert_snapshot!(place.rmax("workspaces list"), @"
+    exit 0
+    --- stdout
+    SLUG  NAME      PRESET  LINKS
+    main  Main      fabric  0
+    crew  The crew  team    0
+    ");
+    assert_snapshot!(place.rmax("workspaces show crew"), @r#"
+    exit 0
+    --- stdout
+    slug        crew
+    name        The crew
+    links       0
+    domains     none
+    created_at  <time>
+    policy
+      answers.deleted=404
+      answers.disabled=410
+      answers.expired=410
+      cache.max_age=0
+      cache.scope=no-store
+      code.alphabet=A-Za-z0-9_-
+      code.fold_case=false
+      code.max=20
+      code.min=1
+      code.unique_fold=false
+      delete=soft
+      generator=hash
+      https_only=false
+      limits.creations_per_hour=null
+      limits.live_links=null
+      limits.requests_per_hour=1000
+      max_target_bytes=65536
+      preset=team
+      redirect_status=302
+      retention_days=396
+      reuse=true
+      sign_in=["password","oidc","keys"]
+      sweep=none
+      user_agent=512
+      visibility=workspace
+    "#);
+    let shown = place.json("--workspace crew workspaces show --json");
+    assert_eq!(
+        (&shown["slug"], &shown["links"], &shown["policy"]["preset"]),
+        (&json!("crew"), &json!(0), &json!("team"))
+    );
+    assert!(shown["id"].is_string());
+    assert_eq!(place.json("workspaces list --json").as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn a_workspace_needs_a_good_slug_and_preset() {
+    let place = Place::new();
+    assert_snapshot!(place.rmax("workspaces create Bad_Slug --preset huge --name ''"), @"
+    exit 5
+    --- stderr
+    error: slug: may have lower-case letters and digits, with hyphens inside
+    error: preset: is none of fabric, edge, platform, team
+    error: name: is empty
+    ");
+    place.ok("workspaces create crew");
+    assert_snapshot!(place.rmax("workspaces create crew"), @"
+    exit 4
+    --- stderr
+    error: `crew` is taken
+    hint: a slug is never given out twice, a deleted workspace's neither; choose another
+    ");
+    assert_snapshot!(place.rmax("--workspace nowhere links list"), @"
+    exit 3
+    --- stderr
+    error: there is no workspace `nowhere`
+    hint: `rmax workspaces list` shows the ones there are
+    ");
+    place.fails(3, "workspaces show nowhere");
+    place.fails(3, "workspaces policy nowhere");
+    place.fails(3, "workspaces restore nowhere");
+    place.fails(2, "workspaces create");
+}
+
+#[test]
+fn workspaces_do_not_see_each_other() {
+    let place = Place::new();
+    place.ok("workspaces create crew --preset team");
+    place.ok("links set x https://example.com/main");
+    place.fails(3, "--workspace crew links get x");
+    place.ok("--workspace crew links set x https://example.com/crew");
+    assert_eq!(place.link("x")["target"], "https://example.com/main");
+    assert_eq!(place.json("links list --json --workspace crew")[0]["target"], "https://example.com/crew");
+    let place = place.with("RMAX_WORKSPACE", "crew");
+    assert_eq!(place.link("x")["target"], "https://example.com/crew");
+}
+
+#[test]
+fn a_deleted_workspace_is_gone_and_comes_back() {
+    let place = Place::new();
+    place.ok("workspaces create crew");
+    place.ok("--workspace crew links set x https://example.com/");
+    assert_snapshot!(place.rmax("workspaces delete crew"), @"
+    exit 2
+    --- stderr
+    error: deleting a workspace needs --yes where nobody can be asked
+    ");
+    assert_snapshot!(place.rmax("workspaces delete crew --yes"), @"
+    exit 0
+    --- stdout
+    deleted workspace crew (preset fabric)
+    ");
+    assert_snapshot!(place.rmax("--workspace crew links get x"), @"
+    exit 3
+    --- stderr
+    error: the workspace `crew` was deleted
+    hint: `rmax workspaces restore crew` brings it back
+    ");
+    place.fails(3, "workspaces delete crew --yes");
+    place.fails(4, "workspaces create crew");
+    assert_snapshot!(place.rmax("workspaces list"), @"
+    exit 0
+    --- stdout
+    SLUG  NAME  PRESET  LINKS
+    main  Main  fabric  0
+    ");
+    assert_snapshot!(place.rmax("workspaces list --show-deleted"), @"
+    exit 0
+    --- stdout
+    SLUG  NAME  PRESET  LINKS  STATE
+    main  Main  fabric  0
+    crew  crew  fabric  1      deleted <time>
+    ");
+    assert_snapshot!(place.rmax("workspaces restore crew"), @"
+    exit 0
+    --- stdout
+    restored workspace crew (preset fabric)
+    ");
+    place.ok("--workspace crew links get x");
+    assert!(place.ok("workspaces restore crew").stdout.starts_with("unchanged "));
+}
+
+#[test]
+fn a_policy_is_shown_and_changed() {
+    let place = Place::new();
+    assert_snapshot!(place.rmax("workspaces policy"), @r#"
+    exit 0
+    --- stdout
+    answers.deleted=404
+    answers.disabled=404
+    answers.expired=410
+    cache.max_age=0
+    cache.scope=private
+    code.alphabet=a-z0-9-
+    code.fold_case=true
+    code.max=64
+    code.min=1
+    code.unique_fold=false
+    delete=tombstone
+    generator=random7
+    https_only=true
+    limits.creations_per_hour=null
+    limits.live_links=null
+    limits.requests_per_hour=null
+    max_target_bytes=2048
+    preset=fabric
+    redirect_status=301
+    retention_days=null
+    reuse=false
+    sign_in=["password","oidc","keys"]
+    sweep=none
+    user_agent=hashed
+    visibility=workspace
+    "#);
+    let policy = place.json("workspaces policy --set cache.max_age=60 --set answers.expired=404 --json");
+    assert_eq!((&policy["cache"]["max_age"], &policy["answers"]["expired"]), (&json!(60), &json!(404)));
+    place.ok("workspaces policy --set limits.live_links=1");
+    place.ok("links set a https://example.com/");
+    assert_snapshot!(place.rmax("links set b https://example.com/"), @"
+    exit 4
+    --- stderr
+    error: this workspace may have 1 links that are neither deleted nor expired, and has them
+    hint: delete links that are no longer needed, or raise the limit with `rmax workspaces policy --set limits.live_links=<n>`
+    ");
+    assert_eq!(place.fails(4, "--json links set b https://example.com/").error()["code"], "QUOTA_EXCEEDED");
+    place.ok("workspaces policy --set limits.live_links=null");
+    place.ok("links set b https://example.com/");
+    assert_eq!(place.json("workspaces policy --preset edge --json")["redirect_status"], 302);
+    // What was given out keeps answering under the new rules.
+    assert_eq!(place.json("explain a --json")["status"], 301);
+}
+
+#[test]
+fn fields_of_a_policy_may_come_in_any_order() {
+    let place = Place::new();
+    let policy = place
+        .json("workspaces policy --json --set reuse=true --set generator=hash --set code.fold_case=false");
+    assert_eq!((&policy["reuse"], &policy["generator"]), (&json!(true), &json!("hash")));
+}
+
+#[test]
+fn a_bad_policy_changes_nothing() {
+    let place = Place::new();
+    let changes = place.changes();
+    assert_snapshot!(place.rmax("workspaces policy --set nope=1 --set cache.max_age=-1 --set reuse=true"), @"
+    exit 5
+    --- stderr
+    error: nope: is no field of a policy
+    error: cache.max_age: cannot be `-1`: invalid value: integer `-1`, expected u32
+    error: reuse: reuse needs the generator hash
+    ");
+    assert_snapshot!(place.rmax("workspaces policy --set cache.max_age"), @"
+    exit 2
+    --- stderr
+    error: `--set cache.max_age` names no value
+    hint: write it like `--set cache.max_age=60`
+    ");
+    place.fails(5, "workspaces policy --preset huge");
+    place.ok("workspaces policy --set cache.max_age=0");
+    assert_eq!(place.changes(), changes);
+}
+
+#[test]
+fn domains_are_added_listed_chosen_and_removed() {
+    let place = Place::new();
+    assert_snapshot!(place.rmax("domains list"), @"
+    exit 0
+    --- stderr
+    no domains: while no workspace has one, workspace main answers on every host
+    ");
+    assert_snapshot!(place.rmax("domains add RMAX.to."), @"
+    exit 0
+    --- stdout
+    added rmax.to: answered by workspace main, its primary domain
+    ");
+    assert_snapshot!(place.rmax("domains add rmax.to"), @"
+    exit 0
+    --- stdout
+    unchanged rmax.to: answered by workspace main, its primary domain
+    ");
+    place.ok("domains add bücher.example");
+    assert_snapshot!(place.rmax("domains primary bücher.example"), @"
+    exit 0
+    --- stdout
+    primary xn--bcher-kva.example: answered by workspace main, its primary domain
+    ");
+    assert_snapshot!(place.rmax("domains list"), @"
+    exit 0
+    --- stdout
+    HOST                   WORKSPACE  PRIMARY
+    rmax.to                main
+    xn--bcher-kva.example  main       primary
+    ");
+    assert!(place.ok("shorten https://example.com/").stdout.starts_with("https://xn--bcher-kva.example/"));
+    assert_snapshot!(place.rmax("domains remove xn--bcher-kva.example"), @"
+    exit 0
+    --- stdout
+    removed xn--bcher-kva.example from workspace main
+    ");
+    assert_eq!(place.json("domains list --json")[0]["primary"], true);
+    place.fails(3, "domains remove nope.example");
+    place.fails(3, "domains primary nope.example");
+}
+
+#[test]
+fn a_domain_belongs_to_one_workspace() {
+    let place = Place::new();
+    place.ok("domains add rmax.to");
+    place.ok("workspaces create crew");
+    assert_snapshot!(place.rmax("--workspace crew domains add rmax.to"), @"
+    exit 4
+    --- stderr
+    error: `rmax.to` is taken
+    hint: a host belongs to one workspace; `rmax domains list --all` shows whose it is
+    ");
+    place.ok("--workspace crew domains add crew.example");
+    place.fails(3, "domains remove crew.example");
+    assert_snapshot!(place.rmax("domains list --all"), @"
+    exit 0
+    --- stdout
+    HOST          WORKSPACE  PRIMARY
+    crew.example  crew       primary
+    rmax.to       main       primary
+    ");
+    assert_eq!(place.json("domains list --json").as_array().unwrap().len(), 1);
+    // Every domain served counts as ours.
+    place.fails(5, "links set x https://crew.example/y");
+}
+
+#[test]
+fn a_domain_must_be_a_host() {
+    let place = Place::new();
+    for host in ["https://rmax.to", "rmax.to/x", "rmax.to:80", "a..b", "'a b'", "''"] {
+        let ran = place.fails(5, &format!("--json domains add {host}"));
+        assert_eq!(ran.error()["details"]["fields"][0]["field"], "host", "{host}");
+    }
+}
+
+#[test]
+fn removing_the_configured_domain_says_that_it_comes_back() {
+    let place = Place::new().with("RMAX_DOMAIN", "rmax.to");
+    place.ok("links set x https://example.com/");
+    assert_snapshot!(place.rmax("domains remove rmax.to"), @"
+    exit 0
+    --- stdout
+    removed rmax.to from workspace main
+    --- stderr
+    hint: rmax.to is the configured `domain`: the next change enters it again unless you remove it there too
+    ");
+    assert_eq!(place.json("domains list --json"), json!([]));
+}

@@ -1,0 +1,131 @@
+//! The family of links on a PostgreSQL store. Needs a server: `scripts/with-postgres cargo test -p rmax -- postgres`.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use serde_json::json;
+use sqlx::postgres::PgConnectOptions;
+use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _};
+
+use crate::place::{Place, block_on};
+
+/// A place whose store is a database of its own, gone afterwards.
+struct Database {
+    name: String,
+    place: Option<Place>,
+}
+
+impl Database {
+    fn create() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let name = format!("rmax_test_{}_{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        run(&format!("drop database if exists {name} with (force)"));
+        run(&format!("create database {name}"));
+        let server: PgConnectOptions = server_url().parse().unwrap();
+        let place = Place::new().with("RMAX_STORE", server.database(&name).to_url_lossy().as_str());
+        Self { name, place: Some(place) }
+    }
+
+    fn place(&self) -> &Place {
+        self.place.as_ref().unwrap()
+    }
+}
+
+impl Drop for Database {
+    fn drop(&mut self) {
+        run(&format!("drop database if exists {} with (force)", self.name));
+    }
+}
+
+fn run(sql: &str) {
+    let sql = sql.to_owned();
+    block_on(async move {
+        let mut connection = server_url().parse::<PgConnectOptions>().unwrap().connect().await.unwrap();
+        sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut connection).await.unwrap();
+        connection.close().await.unwrap();
+    });
+}
+
+/// The one place where these tests ask for the server.
+#[expect(clippy::disallowed_methods, reason = "the server is started outside of cargo")]
+fn server_url() -> String {
+    std::env::var("RLINKS_TEST_POSTGRES").unwrap_or_else(|_| {
+        panic!("RLINKS_TEST_POSTGRES names no server; run `scripts/with-postgres cargo test -p rmax -- postgres`, or leave these tests out with `--skip postgres`")
+    })
+}
+
+#[test]
+fn the_family_of_links() {
+    let database = Database::create();
+    let place = database.place();
+    place.ok("domains add rmax.to");
+    assert!(
+        place
+            .ok("links set parity https://example.com/ --tag a --title T --expires 2099-01-01")
+            .stdout
+            .starts_with("created https://rmax.to/parity")
+    );
+    assert!(place.ok("links set parity https://example.com/ --tag a").stdout.starts_with("unchanged "));
+    assert!(
+        place.ok("links set parity https://example.com/2 --untag a --tag b").stdout.starts_with("updated ")
+    );
+    assert_eq!(place.link("PARITY")["meta"]["tags"], json!(["b"]));
+    place.fails(5, "links set Parity http://rmax.to/x");
+    place.fails(5, "links set other https://rmax.to/parity");
+    place.ok("links disable parity");
+    assert_eq!(place.json("links list --json"), json!([]));
+    place.ok("links enable parity");
+    assert_eq!(
+        place.json("links list --json --prefix par --search example --tag b").as_array().unwrap().len(),
+        1
+    );
+    place.ok("links delete parity --yes");
+    place.fails(3, "links get parity");
+    place.fails(4, "links set parity https://example.com/");
+    place.ok("links restore parity");
+    place.ok("links delete parity --yes");
+    place.ok("links set parity https://example.com/3 --recreate");
+    assert_eq!(place.json("links history parity --json").as_array().unwrap().len(), 8);
+    assert_eq!(place.json("explain https://rmax.to/parity --json")["status"], 301);
+    assert!(place.ok("shorten https://example.com/").stdout.starts_with("https://rmax.to/"));
+    place.ok("audit verify");
+    place.ok("doctor");
+}
+
+#[test]
+fn a_backup_goes_from_one_database_to_the_other_and_back() {
+    let (first, second) = (Database::create(), Database::create());
+    let place = first.place();
+    place.ok("links set a https://example.com/ --tag x --title 'Größe'");
+    place.ok("workspaces create crew --preset team");
+    place.ok("--workspace crew shorten https://example.com/page");
+    place.ok("backup all.jsonl");
+
+    let embedded = Place::new();
+    let file = place.path("all.jsonl").to_string_lossy().into_owned();
+    embedded.ok(&format!("restore {file}"));
+    assert_eq!(embedded.link("a"), place.link("a"));
+    embedded.ok("audit verify");
+    embedded.ok("backup back.jsonl");
+
+    let file = embedded.path("back.jsonl").to_string_lossy().into_owned();
+    second.place().ok(&format!("restore {file}"));
+    second.place().fails(1, &format!("restore {file}"));
+    assert_eq!(second.place().link("a"), place.link("a"));
+    second.place().ok("audit verify");
+    assert_eq!(second.place().ok("audit list --json").stdout, place.ok("audit list --json").stdout);
+}
+
+#[test]
+fn writers_at_once_never_mix() {
+    let database = Database::create();
+    let place = database.place();
+    place.ok("links set x https://example.com/0");
+    let lines: Vec<String> =
+        (1..=4).map(|n| format!("links set x https://example.com/{n} --title t{n}")).collect();
+    let ran = place.together(&lines);
+    assert!(ran.iter().all(|ran| matches!(ran.code, Some(0 | 4))), "{ran:#?}");
+    let link = place.link("x");
+    let n = link["target"].as_str().unwrap().rsplit('/').next().unwrap();
+    assert_eq!(link["title"], format!("t{n}"));
+    place.ok("audit verify");
+}

@@ -1,0 +1,193 @@
+//! `rmax shorten` and `rmax explain`.
+
+use insta::assert_snapshot;
+use serde_json::json;
+
+use crate::place::Place;
+
+/// The code at the end of a short URL.
+fn code(url: &str) -> &str {
+    url.trim().rsplit('/').next().unwrap()
+}
+
+#[test]
+fn the_short_url_is_all_there_is_on_stdout() {
+    let place = Place::new().with("RMAX_DOMAIN", "rmax.to");
+    let ran = place.ok("shorten https://example.com/a/long/one");
+    let url = ran.stdout.strip_prefix("https://rmax.to/").and_then(|rest| rest.strip_suffix('\n')).unwrap();
+    assert!(
+        url.len() == 7 && url.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit()),
+        "{url}"
+    );
+    assert_eq!(ran.stderr, "");
+    // `fabric` makes a new link each time.
+    assert_ne!(place.ok("shorten https://example.com/a/long/one").stdout, ran.stdout);
+}
+
+#[test]
+fn the_flags_of_shorten() {
+    let place = Place::new();
+    assert_snapshot!(place.rmax("shorten https://example.com/ --code guide --title T --tag a --tag b --expires 2099-01-01"), @"
+    exit 0
+    --- stdout
+    http://127.0.0.1:8080/guide
+    ");
+    let link = place.link("guide");
+    assert_eq!((&link["title"], &link["meta"]["tags"]), (&json!("T"), &json!(["a", "b"])));
+    assert_eq!(link["rules"]["expires_at"], "2099-01-01T00:00:00Z");
+    assert_snapshot!(place.rmax("shorten https://example.com/ --code guide"), @"
+    exit 4
+    --- stderr
+    error: the code `guide` is taken
+    hint: `rmax links get guide` shows it; `rmax links set guide <url>` changes it
+    ");
+    place.fails(5, "shorten http://example.com/");
+    place.ok("shorten http://example.com/ --no-https");
+    place.fails(5, "shorten https://example.com/ --expires 2020-01-01");
+    place.fails(2, "shorten");
+}
+
+#[test]
+fn a_qr_code_is_drawn_below_the_url() {
+    let place = Place::new();
+    let drawn = place.ok("shorten https://example.com/ --code guide --qr").stdout;
+    let mut lines = drawn.lines();
+    assert_eq!(lines.next(), Some("http://127.0.0.1:8080/guide"));
+    let rest: Vec<&str> = lines.collect();
+    assert!(rest.len() > 10 && rest.iter().all(|line| line.chars().all(|c| " █▀▄".contains(c))), "{drawn}");
+}
+
+#[test]
+fn a_team_hands_back_the_link_it_has() {
+    let place = Place::new();
+    place.ok("workspaces create crew --preset team");
+    let first = place.ok("--workspace crew shorten https://example.com/page?utm_source=mail").stdout;
+    assert_eq!(place.ok("--workspace crew shorten https://example.com/page").stdout, first);
+
+    let again = place.ok("--workspace crew shorten https://example.com/page --title T");
+    assert_eq!(again.stdout, first);
+    again.says("not applied: title");
+    let body = place.json("--workspace crew --json shorten https://example.com/page --tag a");
+    assert_eq!(
+        (&body["reused"], &body["revived"], &body["not_applied"]),
+        (&json!(true), &json!(false), &json!(["tags"]))
+    );
+
+    place.ok(&format!("--workspace crew links delete {} --yes", code(&first)));
+    let body = place.json("--workspace crew --json shorten https://example.com/page --tag a");
+    assert_eq!((&body["reused"], &body["revived"]), (&json!(true), &json!(true)));
+    assert_eq!((&body["short_url"], &body["meta"]["tags"]), (&json!(first.trim()), &json!(["a"])));
+}
+
+#[test]
+fn every_preset_generates_its_own_codes() {
+    let place = Place::new();
+    for (preset, length) in [("fabric", 7), ("edge", 8), ("platform", 10), ("team", 10)] {
+        place.ok(&format!("workspaces create {preset} --preset {preset}"));
+        let made = place.ok(&format!("--workspace {preset} shorten https://example.com/")).stdout;
+        assert_eq!(code(&made).len(), length, "{preset}: {made}");
+    }
+}
+
+#[test]
+fn a_short_url_is_built_from_what_is_configured() {
+    let check = |place: &Place, url: &str| {
+        let made = place.ok("shorten https://example.com/").stdout;
+        assert_eq!(made.trim().rsplit_once('/').unwrap().0, url);
+    };
+    check(&Place::new(), "http://127.0.0.1:8080");
+    check(&Place::new().with("RMAX_LISTEN", "0.0.0.0:9000"), "http://0.0.0.0:9000");
+    check(&Place::new().with("RMAX_PUBLIC_URL", "https://go.example/"), "https://go.example");
+    check(&Place::new().with("RMAX_BASE_DOMAIN", "links.example"), "https://main.links.example");
+    let place = Place::new().with("RMAX_DOMAIN", "rmax.to").with("RMAX_PUBLIC_URL", "https://go.example/");
+    check(&place, "https://rmax.to");
+    check(&place.with("RMAX_PUBLIC_SCHEME", "http"), "http://rmax.to");
+}
+
+#[test]
+fn explain_walks_through_what_a_request_gets() {
+    let place = Place::new().with("RMAX_DOMAIN", "rmax.to");
+    place.ok("links set parity https://example.com/ --expires 2099-01-01");
+    assert_snapshot!(place.rmax("explain parity"), @"
+    exit 0
+    --- stdout
+    rmax.to/parity
+      host    rmax.to is answered by workspace main
+      code    parity
+      link    leads to https://example.com/
+      state   active
+      expiry  until 2099-01-01T00:00:00Z
+      https   required, and it is https
+      loop    example.com is not ours
+      answer  301 to https://example.com/ (private, max-age=0)
+    ");
+    assert_snapshot!(place.rmax("explain parity --at 2099-06-01"), @"
+    exit 0
+    --- stdout
+    rmax.to/parity
+      host    rmax.to is answered by workspace main
+      code    parity
+      link    leads to https://example.com/
+      state   active
+      expiry  expired at 2099-01-01T00:00:00Z
+      answer  410 EXPIRED
+    ");
+    assert_snapshot!(place.rmax("explain https://rmax.to/Parity?x=1"), @"
+    exit 0
+    --- stdout
+    rmax.to/Parity
+      host    rmax.to is answered by workspace main
+      code    Parity
+      link    leads to https://example.com/
+      state   active
+      expiry  until 2099-01-01T00:00:00Z
+      https   required, and it is https
+      loop    example.com is not ours
+      answer  301 to https://example.com/ (private, max-age=0)
+    ");
+    assert_snapshot!(place.rmax("explain https://other.example/parity"), @"
+    exit 0
+    --- stdout
+    other.example/parity
+      host    other.example belongs to no workspace here
+      answer  404 NOT_FOUND
+    ");
+    assert_snapshot!(place.rmax("explain rmax.to/parity/more"), @"
+    exit 0
+    --- stdout
+    rmax.to/parity/more
+      host    rmax.to is answered by workspace main
+      path    /parity/more is no path a link can have
+      answer  404 NOT_FOUND
+    ");
+    assert_snapshot!(place.rmax("--json explain nope"), @r#"
+    exit 0
+    --- stdout
+    {
+      "address": "rmax.to/nope",
+      "steps": [
+        {
+          "step": "host",
+          "result": "rmax.to is answered by workspace main"
+        },
+        {
+          "step": "code",
+          "result": "nope"
+        },
+        {
+          "step": "link",
+          "result": "there is none with this code"
+        },
+        {
+          "step": "answer",
+          "result": "404 NOT_FOUND"
+        }
+      ],
+      "status": 404,
+      "location": null,
+      "error": "NOT_FOUND"
+    }
+    "#);
+    assert_eq!(place.json("explain parity --json")["location"], "https://example.com/");
+    place.fails(5, "explain parity --at sometime");
+}

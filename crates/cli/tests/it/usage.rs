@@ -1,0 +1,103 @@
+//! The program itself: help, version, completions, and words it does not know.
+
+use insta::assert_snapshot;
+
+use crate::place::Place;
+
+#[test]
+fn what_is_typed_wrongly_ends_with_2() {
+    let place = Place::new();
+    for line in [
+        "",
+        "frobnicate",
+        "links",
+        "links frobnicate",
+        "--frobnicate links list",
+        "links list extra",
+        "-v -q links list",
+        "completions cobol",
+        "migrate",
+        "serve --threads many",
+    ] {
+        place.fails(2, line);
+    }
+    assert_snapshot!(place.rmax("links lst"), @"
+    exit 2
+    --- stderr
+    error: unrecognized subcommand 'lst'
+
+      tip: a similar subcommand exists: 'list'
+
+    Usage: rmax links [OPTIONS] <COMMAND>
+
+    For more information, try '--help'.
+    ");
+    assert_snapshot!(place.rmax("--json links get"), @r#"
+    exit 2
+    --- stderr
+    {"error":{"code":"BAD_REQUEST","status":400,"message":"the following required arguments were not provided: <CODE>","details":null,"ts":"<time>"}}
+    "#);
+    assert!(!place.path("rlinks-data").exists());
+}
+
+#[test]
+fn help_names_every_command() {
+    let place = Place::new();
+    assert_snapshot!(place.rmax("--help"), @"
+    exit 0
+    --- stdout
+    Short links that outlive every vendor: a redirect server and its command line
+
+    Usage: rmax [OPTIONS] <COMMAND>
+
+    Commands:
+      serve        Run the server
+      links        Create, change, look at and remove links
+      shorten      Create a link under a generated code and print its short URL
+      explain      Say what a request would get and why, without counting it
+      workspaces   Workspaces and their policies
+      domains      The hosts a workspace answers on
+      audit        The log of every change: read, export and verify it
+      backup       Write everything into one file, also while serving
+      restore      Replace everything by what a backup holds
+      doctor       Look for what is wrong and say what to do
+      migrate      The schema of the store
+      completions  Print a completion script for a shell
+      help         Print this message or the help of the given subcommand(s)
+
+    Options:
+      -h, --help     Print help
+      -V, --version  Print version
+
+    Global options:
+          --json              Print data, and errors, as JSON
+          --env <NAME>        The environment: a section [env.NAME] of rmax.toml [default: production]
+          --workspace <SLUG>  The workspace [default: main]
+          --data <DIR>        The data folder [default: ./rlinks-data]
+          --config <FILE>     The configuration file [default: ./rmax.toml, then rmax/rmax.toml in the
+                              user's configuration folder]
+      -v, --verbose...        Say more on stderr; twice for everything
+      -q, --quiet             Say only what went wrong
+    ");
+    assert_eq!(place.ok("--version").stdout, format!("rmax {}\n", env!("CARGO_PKG_VERSION")));
+    for line in ["links set --help", "serve --help", "audit verify --help"] {
+        place.ok(line);
+    }
+}
+
+#[test]
+fn completions_for_every_shell() {
+    let place = Place::new();
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let script = place.ok(&format!("completions {shell}")).stdout;
+        assert!(script.contains("rmax") && script.contains("shorten"), "{shell}");
+    }
+}
+
+#[test]
+fn global_flags_stand_anywhere() {
+    let place = Place::new();
+    place.ok("--data there links set x https://example.com/");
+    assert_eq!(place.json("links list --json --data there"), place.json("--data there --json links list"));
+    assert!(place.path("there/rlinks.db").exists() && !place.path("rlinks-data").exists());
+}
