@@ -11,13 +11,15 @@ const LONGEST: usize = 40;
 
 /// The words of a text: lower case, split at everything that is neither letter nor digit, so a host is several words.
 ///
-/// A letter beyond ASCII is written as its number in hexadecimal between two `z`. So every word is `[a-z0-9]+`, no tokenizer
-/// of any database can split it differently, and a prefix stays a prefix.
+/// A letter beyond ASCII is written as its number in hexadecimal between two `z`, and a `z` as two. So every word is
+/// `[a-z0-9]+`, no tokenizer of any database can split it differently, and a prefix stays a prefix.
 pub fn words(text: &str) -> impl Iterator<Item = String> + '_ {
     text.split(|letter: char| !letter.is_alphanumeric()).filter(|word| !word.is_empty()).map(|word| {
         let mut plain = String::with_capacity(word.len());
         for letter in word.chars().take(LONGEST).flat_map(char::to_lowercase) {
-            if letter.is_ascii_alphanumeric() {
+            if letter == 'z' {
+                plain.push_str("zz");
+            } else if letter.is_ascii_alphanumeric() {
                 plain.push(letter);
             } else {
                 let _ = write!(plain, "z{:x}z", u32::from(letter));
@@ -61,6 +63,7 @@ mod tests {
             ["https", "docs", "example", "com", "a", "b", "x", "1"]
         );
         assert_eq!(words("Größe ÄRGER"), ["grzf6zzdfze", "ze4zrger"]);
+        assert_eq!(words("Zebra grz"), ["zzebra", "grzz"]);
         assert_eq!(words("\" OR 1=1 -- * NEAR("), ["or", "1", "1", "near"]);
         assert!(words("").is_empty() && words("!!! --").is_empty());
     }

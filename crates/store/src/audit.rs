@@ -4,7 +4,7 @@ use rlinks_core::audit::{AuditEntry, Fault, Head, Verifier};
 use rlinks_core::{Code, Host, Id, Slug, Timestamp};
 
 use crate::pool::{read, read_in};
-use crate::rows::AuditRow;
+use crate::rows::{AuditRow, fills};
 use crate::{Store, StoreError};
 
 /// The subject of entries about a link.
@@ -98,10 +98,11 @@ impl Store {
             " where a.workspace_id = $1 and a.seq > $2 order by a.seq limit $3"
         );
         let mut view = self.pool.snapshot().await?;
+        // A workspace without a head had one: it is walked all the same, and does not end where nothing says.
         let heads: Vec<(i64, String, i64, String)> = read_in!(
             &mut view,
             fetch_all,
-            "select h.workspace_id, w.slug, h.seq, h.hash from heads h join workspaces w on w.id = h.workspace_id order by h.workspace_id"
+            "select w.id, w.slug, coalesce(h.seq, 0), coalesce(h.hash, '') from workspaces w left join heads h on h.workspace_id = w.id order by w.id"
         )?;
         let mut verified = Vec::new();
         for (id, workspace, seq, hash) in heads {
@@ -110,7 +111,7 @@ impl Store {
             let mut after = i64::MIN;
             loop {
                 let rows: Vec<AuditRow> = read_in!(&mut view, fetch_all, SQL, id, after, PAGE)?;
-                let (page, full) = (rows.len(), rows.len() as i64 == PAGE);
+                let full = fills(PAGE, rows.len());
                 for row in rows {
                     let entry = row.entry()?;
                     after = entry.seq;
@@ -118,7 +119,7 @@ impl Store {
                         return Ok(Err(fault));
                     }
                 }
-                if page == 0 || !full {
+                if !full {
                     break;
                 }
             }

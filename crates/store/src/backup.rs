@@ -14,8 +14,8 @@ use rlinks_core::{Domain, Id, Link, Timestamp, Workspace};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::pool::{Tx, read_in, run_in};
-use crate::rows::{AuditRow, DomainRow, LinkBatchRow, LinkRow, WorkspaceRow, json, link_columns};
+use crate::pool::{Dialect, Tx, read_in, run_in};
+use crate::rows::{AuditRow, DomainRow, LinkBatchRow, LinkRow, WorkspaceRow, fills, json, link_columns};
 use crate::write::insert_batches;
 use crate::{Store, StoreError};
 
@@ -123,6 +123,12 @@ impl Store {
     pub async fn restore(&self, path: &Path) -> Result<Counts, StoreError> {
         verify(path)?;
         let mut tx = self.pool.begin().await?;
+        if tx.dialect() == Dialect::Postgres {
+            // On SQLite the transaction has the one write lock. Here the heads keep every writer out, readers go on, and the time
+            // limit meant for single changes does not stop a large restore half-way.
+            run_in!(&mut tx, "set local statement_timeout = 0")?;
+            run_in!(&mut tx, "lock table heads in exclusive mode")?;
+        }
         run_in!(&mut tx, "delete from link_tags")?;
         run_in!(&mut tx, "delete from link_search")?;
         for table in [
@@ -140,7 +146,11 @@ impl Store {
             &mut tx,
             "insert into workers (worker, last_id, holder, leased_until) values (0, 0, '', 0) on conflict do nothing"
         )?;
+        if tx.dialect() == Dialect::Postgres {
+            run_in!(&mut tx, "select pg_notify('rlinks', '')")?;
+        }
         tx.commit().await?;
+        self.announce();
         Ok(counts)
     }
 }
@@ -204,7 +214,7 @@ async fn write_links<W: Write>(view: &mut Tx, out: &mut Out<W>) -> Result<u64, S
     let (mut count, mut after) = (0, i64::MIN);
     loop {
         let rows: Vec<Row> = read_in!(view, fetch_all, SQL, after, PAGE)?;
-        let full = rows.len() as i64 == PAGE;
+        let full = fills(PAGE, rows.len());
         for row in rows {
             after = row.link.id;
             count += 1;
@@ -229,7 +239,7 @@ async fn write_audit<W: Write>(view: &mut Tx, out: &mut Out<W>) -> Result<u64, S
     let (mut count, mut after) = (0, (i64::MIN, 0));
     loop {
         let rows: Vec<Row> = read_in!(view, fetch_all, SQL, after.0, after.1, PAGE)?;
-        let full = rows.len() as i64 == PAGE;
+        let full = fills(PAGE, rows.len());
         for row in rows {
             let entry = row.entry.entry()?;
             after = (row.workspace_id, entry.seq);
@@ -285,7 +295,7 @@ async fn load(tx: &mut Tx, path: &Path) -> Result<Counts, StoreError> {
         let line = reader.next_line()?;
         let done = line.is_none();
         batch.extend(line);
-        if done || batch.len() as i64 >= PAGE {
+        if done || fills(PAGE, batch.len()) {
             load_batch(tx, std::mem::take(&mut batch), &mut counts).await?;
         }
         if done {

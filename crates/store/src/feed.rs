@@ -105,7 +105,7 @@ impl Feed {
                 None => changes.everything = true,
             }
         }
-        if self.seen.len() > heads.len() {
+        if self.seen.keys().any(|id| heads.iter().all(|(there, _)| there.as_i64() != *id)) {
             changes.everything = true;
         }
         self.remember(&heads);

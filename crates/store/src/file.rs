@@ -1,14 +1,19 @@
 //! The SQLite file as the operating system sees it.
 //!
 //! An open database goes on working when its file is moved, replaced or overwritten: reads come from a cache or a file
-//! without a name, and an acknowledged write would be lost. So the path is looked at before every use. It costs three system
+//! without a name, and an acknowledged write would be lost. So the path is looked at before every use. It costs two system
 //! calls and never happens on the redirect path.
+//!
+//! Nothing in this process may open and close the file beside SQLite: closing any handle of a file drops every lock the
+//! process has on it, and another process that closes the database then takes itself for the last one and deletes the log
+//! others still write to. So a handle of ours is opened once for each file and stays open.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::fs::File;
-use std::io::Read;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileExt as _, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::StoreError;
 
@@ -21,14 +26,30 @@ pub(crate) struct FileGuard(Arc<Seen>);
 #[derive(Debug)]
 struct Seen {
     path: PathBuf,
-    device: u64,
-    inode: u64,
+    identity: Identity,
+    file: Arc<File>,
 }
+
+/// Device and inode. An open handle keeps the number from being given to another file.
+type Identity = (u64, u64);
+
+/// Every file ever guarded by this process, for as long as it lives.
+static OPENED: Mutex<Option<HashMap<Identity, Arc<File>>>> = Mutex::new(None);
 
 impl FileGuard {
     pub(crate) fn of(path: &Path) -> Result<Self, StoreError> {
         let seen = std::fs::metadata(path).map_err(|error| gone(path, &error))?;
-        Ok(Self(Arc::new(Seen { path: path.to_owned(), device: seen.dev(), inode: seen.ino() })))
+        let identity = (seen.dev(), seen.ino());
+        let mut opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
+        let opened = opened.get_or_insert_default();
+        let file = match opened.entry(identity) {
+            Entry::Occupied(known) => Arc::clone(known.get()),
+            Entry::Vacant(new) => {
+                let file = File::open(path).map_err(|error| gone(path, &error))?;
+                Arc::clone(new.insert(Arc::new(file)))
+            }
+        };
+        Ok(Self(Arc::new(Seen { path: path.to_owned(), identity, file })))
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -37,16 +58,15 @@ impl FileGuard {
 
     pub(crate) fn check(&self) -> Result<(), StoreError> {
         let path = &self.0.path;
-        let mut file = File::open(path).map_err(|error| gone(path, &error))?;
-        let now = file.metadata().map_err(|error| gone(path, &error))?;
-        if (now.dev(), now.ino()) != (self.0.device, self.0.inode) {
+        let now = std::fs::metadata(path).map_err(|error| gone(path, &error))?;
+        if (now.dev(), now.ino()) != self.0.identity {
             return Err(StoreError::Unavailable(format!(
                 "{} was replaced by another file while open; restart to use it",
                 path.display()
             )));
         }
         let mut magic = [0; 16];
-        match file.read_exact(&mut magic) {
+        match self.0.file.read_exact_at(&mut magic, 0) {
             Ok(()) if &magic == MAGIC => Ok(()),
             _ => Err(StoreError::Unavailable(format!("{} was overwritten while open", path.display()))),
         }

@@ -2,12 +2,13 @@
 
 use std::collections::HashMap;
 
-use rlinks_core::{Id, Link};
+use rlinks_core::Link;
+use sqlx::sqlite::{SqliteConnection, SqlitePool};
+use sqlx::{ConnectOptions as _, Connection as _};
 
-use crate::audit::link_subject;
 use crate::open::known_migrations;
 use crate::pool::{Pool, read};
-use crate::rows::json;
+use crate::rows::{LinkRow, fills, json, link_columns};
 use crate::{Store, StoreError};
 
 /// The schema versions this program knows and those the store has.
@@ -44,7 +45,9 @@ impl Store {
     pub async fn integrity(&self) -> Result<Vec<String>, StoreError> {
         let Pool::Sqlite { readers, .. } = &self.pool else { return Ok(Vec::new()) };
         self.pool.check()?;
-        let rows: Vec<(String,)> = sqlx::query_as("pragma integrity_check(20)").fetch_all(readers).await?;
+        let mut fresh = connect_anew(readers).await?;
+        let rows: Vec<(String,)> = sqlx::query_as("pragma integrity_check(20)").fetch_all(&mut fresh).await?;
+        fresh.close().await?;
         Ok(rows.into_iter().map(|(line,)| line).filter(|line| line != "ok").collect())
     }
 
@@ -54,7 +57,9 @@ impl Store {
         if std::fs::metadata(file.path()).map_or(0, |file| file.len()) > QUICK_BYTES {
             return Ok(());
         }
-        let row: (String,) = sqlx::query_as("pragma quick_check(1)").fetch_one(readers).await?;
+        let mut fresh = connect_anew(readers).await?;
+        let row: (String,) = sqlx::query_as("pragma quick_check(1)").fetch_one(&mut fresh).await?;
+        fresh.close().await?;
         if row.0 == "ok" {
             return Ok(());
         }
@@ -65,17 +70,21 @@ impl Store {
         )))
     }
 
-    /// Links whose row is not what their last audit entry says: somebody changed the table past the log. At most twenty codes.
+    /// Links whose row is not what their last audit entry says, or is gone: somebody changed the table past the log. At most
+    /// twenty codes.
     pub async fn links_beside_the_log(&self) -> Result<Vec<String>, StoreError> {
-        let (mut strangers, mut after) = (Vec::new(), Some(Id::from_i64(i64::MIN)));
-        while let Some(from) = after {
-            let (links, next) = self.links_by_id(from, PAGE).await?;
-            after = next;
-            let places: Vec<_> = links
+        const SQL: &str =
+            concat!("select ", link_columns!(), " from links where id > $1 order by id limit $2");
+        let mut strangers = self.links_gone().await?;
+        let mut after = i64::MIN;
+        loop {
+            let rows: Vec<LinkRow> = read!(&self.pool, fetch_all, SQL, after, PAGE)?;
+            let full = fills(PAGE, rows.len());
+            let places: Vec<_> = rows
                 .iter()
-                .map(|link| serde_json::json!({ "id": link.workspace.as_i64(), "subject": link_subject(&link.code) }))
+                .map(|row| serde_json::json!({ "id": row.workspace_id, "subject": format!("link:{}", row.code) }))
                 .collect();
-            let rows: Vec<(i64, String, Option<String>)> = read!(
+            let logged: Vec<(i64, String, Option<String>)> = read!(
                 &self.pool,
                 fetch_all,
                 "select a.workspace_id, a.subject, a.after
@@ -86,20 +95,46 @@ impl Store {
                 json(&places)
             )?;
             let logged: HashMap<_, _> =
-                rows.into_iter().map(|(id, subject, after)| ((id, subject), after)).collect();
-            for link in links {
-                let entry =
-                    logged.get(&(link.workspace.as_i64(), link_subject(&link.code))).cloned().flatten();
-                let same = entry
-                    .and_then(|after| serde_json::from_str::<Link>(&after).ok())
-                    .is_some_and(|logged| logged == link);
-                if !same && strangers.len() < 20 {
-                    strangers.push(link.code.to_string());
+                logged.into_iter().map(|(id, subject, after)| ((id, subject), after)).collect();
+            for row in rows {
+                after = row.id;
+                let (place, code) = ((row.workspace_id, format!("link:{}", row.code)), row.code.clone());
+                let entry = logged
+                    .get(&place)
+                    .and_then(|after| after.as_deref())
+                    .and_then(|after| serde_json::from_str::<Link>(after).ok());
+                // A row nobody can read was not written by us either.
+                if entry.is_none() || entry != row.link().ok() {
+                    strangers.push(code);
                 }
             }
+            strangers.truncate(usize::from(MOST_STRANGERS));
+            if !full {
+                return Ok(strangers);
+            }
         }
-        Ok(strangers)
+    }
+
+    /// Codes the log speaks of and the table does not have. No link is ever removed from it.
+    async fn links_gone(&self) -> Result<Vec<String>, StoreError> {
+        let rows: Vec<(String,)> = read!(
+            &self.pool,
+            fetch_all,
+            "select distinct substr(a.subject, 6) from audit a
+             where a.subject >= 'link:' and a.subject < 'link;'
+               and not exists (select 1 from links l where l.workspace_id = a.workspace_id and l.code = substr(a.subject, 6))
+             limit $1",
+            i64::from(MOST_STRANGERS)
+        )?;
+        Ok(rows.into_iter().map(|(code,)| code).collect())
     }
 }
 
+/// A connection that has read nothing yet. SQLite's full-text search remembers its structure and, when checked, does not ask
+/// whether others have changed it since: a connection that searched before would report damage that is not there.
+async fn connect_anew(pool: &SqlitePool) -> Result<SqliteConnection, StoreError> {
+    Ok(pool.connect_options().connect().await?)
+}
+
 const PAGE: i64 = 1000;
+const MOST_STRANGERS: u8 = 20;

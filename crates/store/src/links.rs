@@ -3,7 +3,7 @@
 use rlinks_core::{Code, Id, Link, Timestamp};
 
 use crate::pool::read;
-use crate::rows::{LinkRow, json, link_columns};
+use crate::rows::{LinkRow, fills, json, link_columns};
 use crate::{Store, StoreError};
 
 impl Store {
@@ -38,7 +38,7 @@ impl Store {
         const SQL: &str =
             concat!("select ", link_columns!(), " from links where id > $1 order by id limit $2");
         let rows: Vec<LinkRow> = read!(&self.pool, fetch_all, SQL, after.as_i64(), limit)?;
-        let last = rows.last().map(|row| Id::from_i64(row.id)).filter(|_| rows.len() as i64 == limit);
+        let last = rows.last().map(|row| Id::from_i64(row.id)).filter(|_| fills(limit, rows.len()));
         Ok((rows.into_iter().filter_map(|row| row.link().ok()).collect(), last))
     }
 

@@ -76,7 +76,7 @@ fn statement(filter: &LinkFilter, dialect: Dialect) -> String {
     }
     if !filter.words.is_empty() {
         sql.push_str(match dialect {
-            Dialect::Sqlite => " and id in (select rowid from link_search where words match $8)",
+            Dialect::Sqlite => " and id in (select rowid from link_search where link_search match $8)",
             Dialect::Postgres => " and id in (select rowid from link_search where words @@ $8::tsquery)",
         });
     }

@@ -12,6 +12,7 @@ use rlinks_core::id::Worker;
 use sqlx::migrate::{MigrateError, Migrator};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
+use sqlx::{ConnectOptions as _, Connection as _};
 
 use crate::file::FileGuard;
 use crate::pool::Pool;
@@ -98,14 +99,21 @@ async fn open_sqlite(path: &Path, lost: Lost) -> Result<Pool, StoreError> {
         .mode(0o600)
         .open(folder.join("open.lock"))
         .map_err(cannot)?;
-    lock.lock().map_err(cannot)?;
+    // Waiting happens on a thread of its own: whoever has the lock may need this one to get on.
+    let _lock = tokio::task::spawn_blocking(move || lock.lock().map(|()| lock))
+        .await
+        .map_err(|error| StoreError::Unavailable(error.to_string()))?
+        .map_err(cannot)?;
 
-    let fresh = std::fs::metadata(path).map_or(true, |file| file.len() == 0);
+    // To SQLite a file of one byte is empty too.
+    let fresh = std::fs::metadata(path).map_or(true, |file| file.len() <= 1);
     if fresh {
         if lost == Lost::Refuse {
             refuse_used_folder(path, folder)?;
         }
         OpenOptions::new().create(true).append(true).mode(0o600).open(path).map_err(cannot)?;
+    } else {
+        refuse_foreign(path).await?;
     }
     let options = SqliteConnectOptions::new()
         .filename(path)
@@ -125,22 +133,6 @@ async fn open_sqlite(path: &Path, lost: Lost) -> Result<Pool, StoreError> {
         .connect_with(options.clone())
         .await
         .map_err(|error| damaged(path, error))?;
-    if !fresh {
-        let (application,): (i64,) = sqlx::query_as("pragma application_id")
-            .fetch_one(&writer)
-            .await
-            .map_err(|error| damaged(path, error))?;
-        let (tables,): (i64,) = sqlx::query_as("select count(*) from sqlite_schema")
-            .fetch_one(&writer)
-            .await
-            .map_err(|error| damaged(path, error))?;
-        if application != 0x726c_6e6b && tables > 0 {
-            return Err(StoreError::Refused(format!(
-                "{} is another program's database; nothing was changed",
-                path.display()
-            )));
-        }
-    }
     SQLITE.run(&writer).await.map_err(|error| migration(&error))?;
     let file = FileGuard::of(path)?;
     let readers = SqlitePoolOptions::new()
@@ -151,6 +143,26 @@ async fn open_sqlite(path: &Path, lost: Lost) -> Result<Pool, StoreError> {
         .connect_with(options.pragma("query_only", "on"))
         .await?;
     Ok(Pool::Sqlite { writer, readers, file })
+}
+
+/// Looks before anything is written: setting the journal mode alone would change another program's file.
+async fn refuse_foreign(path: &Path) -> Result<(), StoreError> {
+    let damaged = |error| damaged(path, error);
+    let options = SqliteConnectOptions::new().filename(path).create_if_missing(false).busy_timeout(BUSY);
+    let mut connection = options.pragma("query_only", "on").connect().await.map_err(damaged)?;
+    let (application,): (i64,) =
+        sqlx::query_as("pragma application_id").fetch_one(&mut connection).await.map_err(damaged)?;
+    // The list of migrations is made before the first of them: a start that was killed in between leaves it alone.
+    let (tables,): (i64,) =
+        sqlx::query_as("select count(*) from sqlite_schema where tbl_name <> '_sqlx_migrations'")
+            .fetch_one(&mut connection)
+            .await
+            .map_err(damaged)?;
+    connection.close().await.map_err(damaged)?;
+    if application == 0x726c_6e6b || tables == 0 {
+        return Ok(());
+    }
+    Err(StoreError::Refused(format!("{} is another program's database; nothing was changed", path.display())))
 }
 
 /// A folder with an audit key or a log beside a missing database had one: somebody lost it, and an empty one would hide that.

@@ -132,6 +132,11 @@ pub(crate) fn json<T: Serialize + ?Sized>(value: &T) -> String {
     serde_json::to_string(value).expect("our own values are JSON")
 }
 
+/// Whether so many rows are a whole page, and more may follow.
+pub(crate) fn fills(page: i64, rows: usize) -> bool {
+    i64::try_from(rows).is_ok_and(|rows| rows >= page)
+}
+
 #[derive(sqlx::FromRow)]
 pub(crate) struct WorkspaceRow {
     id: i64,
@@ -196,10 +201,11 @@ pub(crate) struct AuditRow {
 impl AuditRow {
     pub(crate) fn entry(self) -> Result<AuditEntry, StoreError> {
         let seq = self.seq;
-        // A side that is no longer JSON was edited in the file: as a JSON text it keeps its bytes' difference, so the seal
-        // breaks and verification names the entry.
-        let raw = |text: String| {
-            RawValue::from_string(text.clone()).or_else(|_| serde_json::value::to_raw_value(&text))
+        // A side that is no longer JSON, or has space around it that reading would drop, was edited in the file: as a JSON text
+        // it keeps its bytes' difference, so the seal breaks and verification names the entry.
+        let raw = |text: String| match RawValue::from_string(text.clone()) {
+            Ok(json) if json.get() == text => Ok(json),
+            _ => serde_json::value::to_raw_value(&text),
         };
         let side = |side: Option<String>| side.map(raw).transpose();
         let broken = |_| StoreError::Unreadable(format!("audit entry {seq}"));

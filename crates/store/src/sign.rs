@@ -116,11 +116,16 @@ pub fn read_checkpoints(path: &Path) -> Result<Vec<Checkpoint>, StoreError> {
         .collect()
 }
 
-/// The heads that bind the store now: of each workspace, those recorded after its last restore.
+/// The heads that bind the store now: those recorded at its last restore and after. A restore replaces the whole store, so it
+/// looses every head before it, also those of workspaces the backup did not have.
 pub fn binding(checkpoints: &[Checkpoint]) -> Vec<Head> {
     let mut heads: Vec<Head> = Vec::new();
+    let mut restored_at = None;
     for checkpoint in checkpoints {
         if checkpoint.restored {
+            if restored_at.replace(checkpoint.ts) != Some(checkpoint.ts) {
+                heads.clear();
+            }
             heads.retain(|head| head.workspace != checkpoint.head.workspace);
         }
         heads.push(checkpoint.head.clone());
@@ -153,6 +158,10 @@ pub fn append_heads(
     }
     if lines.is_empty() {
         return Ok(());
+    }
+    // A power cut may have torn the last line; what follows must not become part of it.
+    if !known.is_empty() && !known.ends_with('\n') {
+        lines.insert(0, '\n');
     }
     // One write of whole lines: two processes appending at once do not mix.
     let mut file = OpenOptions::new().create(true).append(true).mode(0o600).open(&path).map_err(cannot)?;

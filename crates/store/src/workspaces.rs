@@ -83,21 +83,24 @@ async fn insert(
 /// Appends one entry to a workspace's chain.
 async fn record(tx: &mut Tx, workspace: Id, entry: NewEntry<'_>, now: Timestamp) -> Result<(), StoreError> {
     let heads = lock_heads(tx, [workspace.as_i64()]).await?;
-    record_locked(tx, heads, workspace, entry, now).await
+    record_locked(tx, heads, workspace, [entry], now).await
 }
 
-async fn record_locked(
+async fn record_locked<'a>(
     tx: &mut Tx,
     mut heads: BTreeMap<i64, LockedHead>,
     workspace: Id,
-    entry: NewEntry<'_>,
+    entries: impl IntoIterator<Item = NewEntry<'a>>,
     now: Timestamp,
 ) -> Result<(), StoreError> {
-    let head = heads
-        .get_mut(&workspace.as_i64())
-        .ok_or_else(|| StoreError::NotFound("such workspace".to_owned()))?;
-    let entry = head.push(entry, now);
-    append(tx, &heads, &[(workspace.as_i64(), entry)]).await
+    let head = heads.get_mut(&workspace.as_i64()).ok_or_else(no_workspace)?;
+    let entries: Vec<_> =
+        entries.into_iter().map(|entry| (workspace.as_i64(), head.push(entry, now))).collect();
+    append(tx, &heads, &entries).await
+}
+
+fn no_workspace() -> StoreError {
+    StoreError::NotFound("such workspace".to_owned())
 }
 
 impl Store {
@@ -125,8 +128,9 @@ impl Store {
         now: Timestamp,
     ) -> Result<Workspace, StoreError> {
         let mut tx = self.pool.begin().await?;
+        // Workspaces are few, and made one after the other under the first one's lock: so their ids need no maker.
+        lock_heads(&mut tx, [MAIN]).await?;
         let (newest,): (i64,) = read_in!(&mut tx, fetch_one, "select max(id) from workspaces")?;
-        // Workspaces are few: the millisecond is id enough, and the loser of a race finds it taken and is told to repeat.
         let id = Id::from_i64((newest + 1).max((now.ms() - EPOCH_MS) << 22));
         let workspace =
             Workspace { id, slug, name, policy, created_at: now, updated_at: now, deleted_at: None };
@@ -181,7 +185,7 @@ impl Store {
             before: Some(json(seen)),
             after: Some(json(&next)),
         };
-        record_locked(&mut tx, heads, next.id, entry, now).await?;
+        record_locked(&mut tx, heads, next.id, [entry], now).await?;
         tx.commit().await?;
         self.announce();
         Ok(next)
@@ -212,6 +216,9 @@ impl Store {
     ) -> Result<Domain, StoreError> {
         let mut tx = self.pool.begin().await?;
         let heads = lock_heads(&mut tx, [workspace.as_i64()]).await?;
+        if heads.get(&workspace.as_i64()).is_none_or(|head| head.deleted) {
+            return Err(no_workspace());
+        }
         let mine = domains_of(&mut tx, workspace).await?;
         let primary = !mine.iter().any(|domain| domain.primary);
         let domain = Domain { host, workspace, primary, created_at: now };
@@ -234,7 +241,7 @@ impl Store {
             before: None,
             after: Some(json(&domain)),
         };
-        record_locked(&mut tx, heads, workspace, entry, now).await?;
+        record_locked(&mut tx, heads, workspace, [entry], now).await?;
         tx.commit().await?;
         self.announce();
         Ok(domain)
@@ -261,19 +268,26 @@ impl Store {
             host.as_str(),
             workspace.as_i64()
         )?;
-        if let Some(heir) =
-            mine.iter().min_by_key(|domain| (domain.created_at, domain.host.clone())).filter(|_| gone.primary)
-        {
-            run_in!(&mut tx, "update domains set is_primary = $2 where host = $1", heir.host.as_str(), true)?;
-        }
-        let entry = NewEntry {
+        let mut entries = vec![NewEntry {
             actor,
             action: "domain.remove",
             subject: domain_subject(host),
             before: Some(json(&gone)),
             after: None,
-        };
-        record_locked(&mut tx, heads, workspace, entry, now).await?;
+        }];
+        if let Some(heir) =
+            mine.iter().min_by_key(|domain| (domain.created_at, domain.host.clone())).filter(|_| gone.primary)
+        {
+            run_in!(&mut tx, "update domains set is_primary = $2 where host = $1", heir.host.as_str(), true)?;
+            entries.push(NewEntry {
+                actor,
+                action: "domain.primary",
+                subject: domain_subject(&heir.host),
+                before: Some(json(heir)),
+                after: Some(json(&Domain { primary: true, ..heir.clone() })),
+            });
+        }
+        record_locked(&mut tx, heads, workspace, entries, now).await?;
         tx.commit().await?;
         self.announce();
         Ok(())
@@ -310,14 +324,14 @@ impl Store {
             before: Some(json(&seen)),
             after: Some(json(&next)),
         };
-        record_locked(&mut tx, heads, workspace, entry, now).await?;
+        record_locked(&mut tx, heads, workspace, [entry], now).await?;
         tx.commit().await?;
         self.announce();
         Ok(next)
     }
 
     /// Tells followers in this process to look now.
-    fn announce(&self) {
+    pub(crate) fn announce(&self) {
         self.committed.send_modify(|count| *count += 1);
     }
 }

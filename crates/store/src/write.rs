@@ -11,6 +11,7 @@ mod apply;
 mod chain;
 mod group;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use rlinks_core::id::Worker;
@@ -18,6 +19,7 @@ use rlinks_core::{Actor, Code, Id, Link, LinkDraft, LinkPatch, Source, Timestamp
 use tokio::sync::{mpsc, oneshot, watch};
 
 pub(crate) use self::chain::{LockedHead, NewEntry, append, lock_heads};
+use self::group::Trouble;
 pub(crate) use self::group::{insert_batches, lease};
 use crate::pool::Pool;
 use crate::{Store, StoreError};
@@ -42,6 +44,7 @@ pub struct LinkWrite {
 
 /// What to do.
 #[derive(Clone, Debug)]
+#[expect(clippy::large_enum_variant, reason = "most changes are creations, and a group holds 256 at most")]
 pub enum LinkOp {
     /// Make a link.
     Create {
@@ -173,20 +176,54 @@ async fn commit_all(pool: &Pool, worker: Worker, jobs: Vec<Job>) {
     let (writes, answers): (Vec<_>, Vec<_>) = jobs.into_iter().map(|job| (job.write, job.answer)).unzip();
     let results = match group::commit(pool, worker, &writes).await {
         Ok(results) => results,
-        Err(error) if writes.len() == 1 => vec![Err(error)],
-        Err(error) => {
+        Err(Trouble::Everybody(error)) => writes.iter().map(|_| Err(again(&error))).collect(),
+        Err(Trouble::Workspace(error) | Trouble::Member(error)) if writes.len() == 1 => vec![Err(error)],
+        Err(Trouble::Workspace(error) | Trouble::Member(error)) => {
             tracing::debug!(%error, members = writes.len(), "a group of changes is repeated one by one");
-            let mut results = Vec::with_capacity(writes.len());
-            for write in &writes {
-                let one = group::commit(pool, worker, std::slice::from_ref(write)).await;
-                results.push(one.and_then(|mut results| results.pop().unwrap_or(Err(StoreError::Conflict))));
-            }
-            results
+            commit_singly(pool, worker, &writes).await
         }
     };
     for (answer, result) in answers.into_iter().zip(results) {
         // A caller that no longer waits has its change all the same; there is nobody to tell.
         let _ = answer.send(result);
+    }
+}
+
+async fn commit_singly(
+    pool: &Pool,
+    worker: Worker,
+    writes: &[LinkWrite],
+) -> Vec<Result<Written, StoreError>> {
+    let mut results = Vec::with_capacity(writes.len());
+    let mut stuck: HashMap<Id, StoreError> = HashMap::new();
+    for (at, write) in writes.iter().enumerate() {
+        if let Some(error) = stuck.get(&write.workspace) {
+            results.push(Err(again(error)));
+            continue;
+        }
+        match group::commit(pool, worker, std::slice::from_ref(write)).await {
+            Ok(mut one) => results.push(one.pop().unwrap_or(Err(StoreError::Conflict))),
+            Err(Trouble::Everybody(error)) => {
+                results.extend(writes[at..].iter().map(|_| Err(again(&error))));
+                break;
+            }
+            Err(Trouble::Workspace(error)) => {
+                results.push(Err(again(&error)));
+                stuck.insert(write.workspace, error);
+            }
+            Err(Trouble::Member(error)) => results.push(Err(error)),
+        }
+    }
+    results
+}
+
+/// The same trouble, told to one more.
+fn again(error: &StoreError) -> StoreError {
+    match error {
+        StoreError::Refused(what) => StoreError::Refused(what.clone()),
+        StoreError::Unreadable(what) => StoreError::Unreadable(what.clone()),
+        StoreError::Unavailable(what) => StoreError::Unavailable(what.clone()),
+        other => StoreError::Unavailable(other.to_string()),
     }
 }
 

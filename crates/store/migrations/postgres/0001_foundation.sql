@@ -8,6 +8,11 @@ create function json_each(batch text) returns table (value json)
     language sql immutable strict parallel safe
     as $$ select json_array_elements(batch::json) $$;
 
+-- An index needs a function that never changes its mind; convert_to does not promise that for every encoding, for UTF-8 it is so.
+create function target_hash(target text) returns bytea
+    language sql immutable strict parallel safe
+    as $$ select sha256(convert_to(target, 'UTF8')) $$;
+
 create table workers (
     worker bigint primary key,
     last_id bigint not null,
@@ -68,7 +73,7 @@ create table links (
 create unique index links_by_code on links (workspace_id, code);
 create index links_by_folded_code on links (workspace_id, code_folded) where not generated;
 -- A btree entry holds at most 2,700 bytes and a target up to 65,536, so uniqueness is that of the target's hash.
-create unique index links_by_target on links (workspace_id, sha256(convert_to(target_normalized, 'UTF8'))) where target_normalized is not null;
+create unique index links_by_target on links (workspace_id, target_hash(target_normalized)) where target_normalized is not null;
 create index links_newest on links (workspace_id, created_at desc, id desc);
 create index links_by_expiry on links (workspace_id, expires_at) where expires_at is not null;
 

@@ -18,7 +18,7 @@ pub(super) type Place = (i64, String);
 pub(super) struct State {
     pub(super) heads: BTreeMap<i64, LockedHead>,
     pub(super) links: HashMap<Place, Link>,
-    /// Generated links by normalized target, where the policy reuses them.
+    /// The one generated link that is found by a normalized target, where the policy reuses them.
     pub(super) by_target: HashMap<Place, String>,
     /// Chosen codes in lower case, where the policy compares without case.
     pub(super) by_folded: HashMap<Place, String>,
@@ -64,7 +64,6 @@ impl State {
         let id = Id::next(self.last_id, write.now, self.worker);
         let (code, id, before) =
             self.choose(workspace, choice, id, write.now, matches!(existing, Existing::Recreate))?;
-        self.check_quota(workspace, 1)?;
         let link = Link {
             id,
             workspace: write.workspace,
@@ -86,9 +85,10 @@ impl State {
             updated_at: now,
             version: before.as_ref().map_or(1, |before| before.version + 1),
         };
+        self.check_quota(write, before.as_ref(), &link)?;
         let action = if before.is_some() { "link.recreate" } else { "link.create" };
         self.last_id = id;
-        self.put(write, before, link.clone(), action);
+        self.put(write, before.as_ref(), link.clone(), action);
         Ok(Written::Created(link))
     }
 
@@ -134,13 +134,13 @@ impl State {
         if link.state == LinkState::Active && !link.is_expired(write.now) {
             return Ok(Written::Reused(link));
         }
-        self.check_quota(write.workspace.as_i64(), 1)?;
         // The draft was checked already; what can still fail is too many tags, and then the old ones stay.
         let mut next = sent.apply(&link, &Domains::default()).unwrap_or_else(|_| link.clone());
         next.state = LinkState::Active;
         next.expires_at = sent.expires_at.flatten();
+        self.check_quota(write, Some(&link), &next)?;
         let action = if link.state == LinkState::Deleted { "link.restore" } else { "link.update" };
-        Ok(Written::Revived(self.change(write, link, next, action)))
+        Ok(Written::Revived(self.change(write, &link, next, action)))
     }
 
     fn replace(&mut self, write: &LinkWrite, next: &Link, action: Action) -> Result<Written, StoreError> {
@@ -167,34 +167,44 @@ impl State {
         if next == before {
             return Ok(Written::Unchanged(before));
         }
-        if before.state == LinkState::Deleted && next.state != LinkState::Deleted {
-            self.check_quota(workspace, 1)?;
-        }
-        if let Some(normalized) = self.normalized(&next)
+        self.check_quota(write, Some(&before), &next)?;
+        let normalized = self.normalized(&next);
+        if normalized != self.normalized(&before)
+            && let Some(normalized) = normalized
             && self.by_target.get(&(workspace, normalized)).is_some_and(|code| code != next.code.as_str())
         {
             return Err(StoreError::Conflict);
         }
-        Ok(Written::Changed(self.change(write, before, next, action.name())))
+        Ok(Written::Changed(self.change(write, &before, next, action.name())))
     }
 
-    fn change(&mut self, write: &LinkWrite, before: Link, mut next: Link, action: &'static str) -> Link {
+    fn change(&mut self, write: &LinkWrite, before: &Link, mut next: Link, action: &'static str) -> Link {
         next.version = before.version + 1;
         next.updated_at = self.heads[&write.workspace.as_i64()].moment(write.now);
         self.put(write, Some(before), next.clone(), action);
         next
     }
 
-    /// The form a link is found by for reuse, where the policy reuses generated links.
+    /// The form by which two targets are one page, where the policy reuses generated links.
     pub(super) fn normalized(&self, link: &Link) -> Option<String> {
         let reuse = self.heads.get(&link.workspace.as_i64()).is_some_and(|head| head.policy.reuse);
         (reuse && link.generated).then(|| link.target.normalized())
     }
 
-    fn check_quota(&self, workspace: i64, more: i64) -> Result<(), StoreError> {
+    /// What a link is found by for reuse: one link for a page, and not those that were there before the policy reused targets.
+    pub(super) fn found_by(&self, link: &Link) -> Option<String> {
+        let place = (link.workspace.as_i64(), self.normalized(link)?);
+        self.by_target.get(&place).is_some_and(|code| code == link.code.as_str()).then_some(place.1)
+    }
+
+    /// Whatever makes one more link live needs room for it: a new one, one that comes back, one that was expired.
+    fn check_quota(&self, write: &LinkWrite, before: Option<&Link>, next: &Link) -> Result<(), StoreError> {
+        let workspace = write.workspace.as_i64();
+        let more = lives(next, write.now) - before.map_or(0, |before| lives(before, write.now));
         match self.heads[&workspace].policy.limits.live_links {
             Some(limit)
-                if self.live.get(&workspace).copied().unwrap_or_default() + more > i64::from(limit) =>
+                if more > 0
+                    && self.live.get(&workspace).copied().unwrap_or_default() + more > i64::from(limit) =>
             {
                 Err(StoreError::QuotaExceeded(limit))
             }
@@ -202,28 +212,28 @@ impl State {
         }
     }
 
-    fn put(&mut self, write: &LinkWrite, before: Option<Link>, link: Link, action: &'static str) {
+    fn put(&mut self, write: &LinkWrite, before: Option<&Link>, link: Link, action: &'static str) {
         let workspace = write.workspace.as_i64();
         let place = (workspace, link.code.as_str().to_owned());
-        if let Some(normalized) = before.as_ref().and_then(|before| self.normalized(before)) {
+        if let Some(normalized) = before.and_then(|before| self.found_by(before)) {
             self.by_target.remove(&(workspace, normalized));
         }
         if let Some(normalized) = self.normalized(&link) {
-            self.by_target.insert((workspace, normalized), place.1.clone());
+            self.by_target.entry((workspace, normalized)).or_insert_with(|| place.1.clone());
         }
         if !link.generated && self.heads[&workspace].policy.code.unique_fold {
             self.by_folded.insert((workspace, link.code.folded()), place.1.clone());
         }
         let counts = |link: &Link| i64::from(link.state != LinkState::Deleted);
-        let lives = |link: &Link| i64::from(link.state != LinkState::Deleted && !link.is_expired(write.now));
-        *self.live.entry(workspace).or_default() += lives(&link) - before.as_ref().map_or(0, lives);
+        *self.live.entry(workspace).or_default() +=
+            lives(&link, write.now) - before.map_or(0, |before| lives(before, write.now));
         let head = self.heads.get_mut(&workspace).expect("the workspace's head is locked");
-        head.links += counts(&link) - before.as_ref().map_or(0, counts);
+        head.links += counts(&link) - before.map_or(0, counts);
         let entry = NewEntry {
             actor: &write.actor,
             action,
             subject: link_subject(&link.code),
-            before: before.as_ref().map(json),
+            before: before.map(json),
             after: Some(json(&link)),
         };
         let entry = head.push(entry, write.now);
@@ -231,6 +241,11 @@ impl State {
         self.changed.insert(place.clone());
         self.links.insert(place, link);
     }
+}
+
+/// 1 where a link counts against the limit of live links.
+fn lives(link: &Link, now: Timestamp) -> i64 {
+    i64::from(link.state != LinkState::Deleted && !link.is_expired(now))
 }
 
 fn taken(code: &Code, deleted: bool) -> StoreError {

@@ -67,17 +67,19 @@ pub(crate) async fn lock_heads(
     tx: &mut Tx,
     workspaces: impl IntoIterator<Item = i64>,
 ) -> Result<BTreeMap<i64, LockedHead>, StoreError> {
-    // SQLite knows no row locks and needs none: the transaction holds the one write lock.
-    const SQLITE: &str = "select h.workspace_id, w.slug, w.policy, w.deleted_at, h.seq, h.hash, h.ts, h.links
+    // SQLite knows no row locks and needs none: the transaction holds the one write lock. On PostgreSQL the lock is a statement
+    // of its own: one that had to wait for it gives the head as it is now, but whatever it is joined with as it was before.
+    const LOCK: &str = "select workspace_id from heads
+        where workspace_id in (select cast(value ->> 'id' as bigint) from json_each($1)) order by workspace_id for update";
+    const READ: &str = "select h.workspace_id, w.slug, w.policy, w.deleted_at, h.seq, h.hash, h.ts, h.links
         from heads h join workspaces w on w.id = h.workspace_id
         where h.workspace_id in (select cast(value ->> 'id' as bigint) from json_each($1)) order by h.workspace_id";
-    const POSTGRES: &str = "select h.workspace_id, w.slug, w.policy, w.deleted_at, h.seq, h.hash, h.ts, h.links
-        from heads h join workspaces w on w.id = h.workspace_id
-        where h.workspace_id in (select cast(value ->> 'id' as bigint) from json_each($1)) order by h.workspace_id for update of h";
     type Row = (i64, String, String, Option<i64>, i64, String, i64, i64);
-    let ids: Vec<_> = workspaces.into_iter().map(|id| serde_json::json!({ "id": id })).collect();
-    let sql = if tx.dialect() == Dialect::Sqlite { SQLITE } else { POSTGRES };
-    let rows: Vec<Row> = read_in!(tx, fetch_all, sql, json(&ids))?;
+    let ids = json(&workspaces.into_iter().map(|id| serde_json::json!({ "id": id })).collect::<Vec<_>>());
+    if tx.dialect() == Dialect::Postgres {
+        run_in!(tx, LOCK, &ids)?;
+    }
+    let rows: Vec<Row> = read_in!(tx, fetch_all, READ, &ids)?;
     rows.into_iter()
         .map(|(id, slug, policy, deleted_at, seq, hash, ts, links)| {
             let policy = serde_json::from_str(&policy).map_err(|error| {

@@ -1,12 +1,12 @@
 //! One group of changes as one transaction: load, work out, write. The number of statements does not grow with the group.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use rlinks_core::id::{WORKERS, Worker};
 use rlinks_core::{Id, Link, Timestamp, search};
 
 use super::apply::{Place, State};
-use super::{CodeChoice, Existing, LinkOp, LinkWrite, Written, append, lock_heads};
+use super::{CodeChoice, Existing, LinkOp, LinkWrite, LockedHead, Written, append, lock_heads};
 use crate::StoreError;
 use crate::pool::{Dialect, Pool, Tx, read_in, run_in};
 use crate::rows::{LinkBatchRow, LinkRow, json, link_columns};
@@ -14,13 +14,38 @@ use crate::rows::{LinkBatchRow, LinkRow, json, link_columns};
 /// How long a worker id is ours without a word from us.
 const LEASE_MS: i64 = 60_000;
 
+/// Why a group could not be written, by whom it concerns.
+pub(super) enum Trouble {
+    /// Everybody: there is no database to write to, or it did not say whether it wrote. Repeating would only wait again, or
+    /// do twice what was done.
+    Everybody(StoreError),
+    /// Whoever writes to the same workspace: its head stayed locked.
+    Workspace(StoreError),
+    /// Perhaps a single member.
+    Member(StoreError),
+}
+
+impl From<StoreError> for Trouble {
+    fn from(error: StoreError) -> Self {
+        Self::Member(error)
+    }
+}
+
+impl From<sqlx::Error> for Trouble {
+    fn from(error: sqlx::Error) -> Self {
+        Self::Member(error.into())
+    }
+}
+
 pub(super) async fn commit(
     pool: &Pool,
     worker: Worker,
     writes: &[LinkWrite],
-) -> Result<Vec<Result<Written, StoreError>>, StoreError> {
-    let mut tx = pool.begin().await?;
-    let (mut state, ids) = load(&mut tx, worker, writes).await?;
+) -> Result<Vec<Result<Written, StoreError>>, Trouble> {
+    let mut tx = pool.begin().await.map_err(Trouble::Everybody)?;
+    let workspaces: BTreeSet<_> = writes.iter().map(|write| write.workspace.as_i64()).collect();
+    let heads = lock_heads(&mut tx, workspaces).await.map_err(Trouble::Workspace)?;
+    let (mut state, ids) = load(&mut tx, heads, worker, writes).await?;
     let before: HashMap<Place, (i64, i64)> =
         state.links.iter().map(|(place, link)| (place.clone(), (link.version, link.id.as_i64()))).collect();
     let results = writes.iter().map(|write| state.apply(write)).collect();
@@ -39,13 +64,16 @@ pub(super) async fn commit(
             now.plus_ms(LEASE_MS).ms()
         )?;
     }
-    tx.commit().await?;
+    tx.commit().await.map_err(Trouble::Everybody)?;
     Ok(results)
 }
 
-async fn load(tx: &mut Tx, worker: Worker, writes: &[LinkWrite]) -> Result<(State, Id), StoreError> {
-    let heads =
-        lock_heads(tx, writes.iter().map(|write| write.workspace.as_i64()).collect::<BTreeSet<_>>()).await?;
+async fn load(
+    tx: &mut Tx,
+    heads: BTreeMap<i64, LockedHead>,
+    worker: Worker,
+    writes: &[LinkWrite],
+) -> Result<(State, Id), StoreError> {
     let last_id = last_id(tx, worker).await?;
     let mut state = State {
         heads,
@@ -71,8 +99,17 @@ async fn last_id(tx: &mut Tx, worker: Worker) -> Result<Id, StoreError> {
         Dialect::Postgres => "select last_id from workers where worker = $1 for update",
     };
     let row: Option<(i64,)> = read_in!(tx, fetch_optional, sql, i64::from(worker.number()))?;
-    row.map(|(id,)| Id::from_i64(id))
-        .ok_or_else(|| StoreError::Unavailable("the lease of this worker id is gone".to_owned()))
+    if let Some((id,)) = row {
+        return Ok(Id::from_i64(id));
+    }
+    // A restored backup replaces the list of workers. One it does not know made none of its ids, so it begins anew.
+    run_in!(
+        tx,
+        "insert into workers (worker, last_id, holder, leased_until) values ($1, 0, '', 0) on conflict do nothing",
+        i64::from(worker.number())
+    )?;
+    let (id,): (i64,) = read_in!(tx, fetch_one, sql, i64::from(worker.number()))?;
+    Ok(Id::from_i64(id))
 }
 
 async fn load_links(tx: &mut Tx, state: &mut State, writes: &[LinkWrite]) -> Result<(), StoreError> {
@@ -85,12 +122,14 @@ async fn load_links(tx: &mut Tx, state: &mut State, writes: &[LinkWrite]) -> Res
     let mut wanted = Vec::new();
     for write in writes {
         let mut want = |code: &str| {
-            wanted.push(serde_json::json!({ "workspace_id": write.workspace.as_i64(), "code": code }))
+            wanted.push(serde_json::json!({ "workspace_id": write.workspace.as_i64(), "code": code }));
         };
         match &write.op {
             LinkOp::Create { code: CodeChoice::Chosen(code), .. } => want(code.as_str()),
             LinkOp::Create { code: CodeChoice::Candidates(codes), .. } => {
-                codes.iter().for_each(|code| want(code.as_str()))
+                for code in codes {
+                    want(code.as_str());
+                }
             }
             // A chosen code may spell an id to come. In a group the insert leaves such a row out, and each member is repeated by
             // itself; by itself it looks ahead and takes the next id.
@@ -106,9 +145,15 @@ async fn load_links(tx: &mut Tx, state: &mut State, writes: &[LinkWrite]) -> Res
         }
     }
     let rows: Vec<LinkRow> = read_in!(tx, fetch_all, SQL, json(&wanted))?;
-    add_links(state, rows)
+    for row in rows {
+        let link = row.link()?;
+        state.links.insert((link.workspace.as_i64(), link.code.as_str().to_owned()), link);
+    }
+    Ok(())
 }
 
+/// The links that are found by their targets. Others may lead to the same page: they were made when the policy did not reuse
+/// targets.
 async fn load_targets(tx: &mut Tx, state: &mut State, writes: &[LinkWrite]) -> Result<(), StoreError> {
     const SQLITE: &str = concat!(
         "select ",
@@ -119,8 +164,8 @@ async fn load_targets(tx: &mut Tx, state: &mut State, writes: &[LinkWrite]) -> R
     // PostgreSQL's index holds the hash of the target: see the migration.
     const POSTGRES: &str = concat!(
         "select ", link_columns!(), " from links where target_normalized is not null
-         and (workspace_id, sha256(convert_to(target_normalized, 'UTF8'))) in
-         (select cast(value ->> 'workspace_id' as bigint), sha256(convert_to(value ->> 'normalized', 'UTF8')) from json_each($1))"
+         and (workspace_id, target_hash(target_normalized)) in
+         (select cast(value ->> 'workspace_id' as bigint), target_hash(value ->> 'normalized') from json_each($1))"
     );
     let mut wanted = Vec::new();
     for write in writes {
@@ -140,10 +185,6 @@ async fn load_targets(tx: &mut Tx, state: &mut State, writes: &[LinkWrite]) -> R
     }
     let sql = if tx.dialect() == Dialect::Sqlite { SQLITE } else { POSTGRES };
     let rows: Vec<LinkRow> = read_in!(tx, fetch_all, sql, json(&wanted))?;
-    add_links(state, rows)
-}
-
-fn add_links(state: &mut State, rows: Vec<LinkRow>) -> Result<(), StoreError> {
     for row in rows {
         let link = row.link()?;
         let place = (link.workspace.as_i64(), link.code.as_str().to_owned());
@@ -236,7 +277,7 @@ async fn insert_links(tx: &mut Tx, state: &State, links: &[(&Link, i64)]) -> Res
     if links.is_empty() {
         return Ok(0);
     }
-    let normalized: Vec<_> = links.iter().map(|(link, _)| state.normalized(link)).collect();
+    let normalized: Vec<_> = links.iter().map(|(link, _)| state.found_by(link)).collect();
     let rows: Vec<_> = links
         .iter()
         .zip(&normalized)
@@ -249,7 +290,7 @@ async fn update_links(tx: &mut Tx, state: &State, links: &[(&Link, i64)]) -> Res
     if links.is_empty() {
         return Ok(0);
     }
-    let normalized: Vec<_> = links.iter().map(|(link, _)| state.normalized(link)).collect();
+    let normalized: Vec<_> = links.iter().map(|(link, _)| state.found_by(link)).collect();
     let rows: Vec<_> = links
         .iter()
         .zip(&normalized)

@@ -1,0 +1,219 @@
+//! The audit log, its chains, and what tampering looks like.
+
+use rlinks_core::audit::{AuditEntry, Head};
+use rlinks_core::{Link, LinkState, Policy, Preset};
+use rlinks_store::Store;
+use rlinks_store::write::CodeChoice;
+
+use crate::place::{
+    MAIN, Place, at, changed, code, contract, create, created, draft, in_state, make, workspace,
+};
+
+contract!(
+    an_entry_says_who_did_what_and_how_it_was,
+    the_log_is_read_in_pages_from_both_ends,
+    chains_of_all_workspaces_verify_through_earlier_heads,
+    long_chains_verify_page_by_page,
+    row_49_an_edited_entry_is_named,
+    row_49_a_removed_entry_is_named,
+    row_49_a_cut_off_end_is_named,
+    row_49_swapped_entries_are_named,
+    row_49_a_log_written_anew_does_not_pass_an_earlier_head,
+    row_49_an_edited_or_missing_head_is_named,
+    a_row_changed_past_the_log_is_named,
+);
+
+async fn an_entry_says_who_did_what_and_how_it_was(place: Place) {
+    let store = place.open().await;
+    let link = make(&store, "parity", "https://example.com/", 1).await;
+    let off = changed(store.write(in_state(&link, LinkState::Disabled, 2)).await);
+    let history = store.history(MAIN, &link.code).await.unwrap();
+    assert_eq!(history.len(), 2);
+    let entry = &history[1];
+    assert_eq!((entry.seq, entry.ts, entry.workspace.as_str()), (3, at(2), "main"));
+    assert_eq!((entry.actor.as_str(), entry.action.as_str()), ("max@rmax.to", "link.disable"));
+    assert_eq!(entry.subject, "link:parity");
+    let side = |raw: &Option<Box<serde_json::value::RawValue>>| -> Link {
+        serde_json::from_str(raw.as_ref().unwrap().get()).unwrap()
+    };
+    assert_eq!((side(&entry.before), side(&entry.after)), (link, off));
+    assert!(history[0].before.is_none());
+    assert_eq!(entry.prev_hash, history[0].hash);
+}
+
+async fn the_log_is_read_in_pages_from_both_ends(place: Place) {
+    let store = place.open().await;
+    for number in 0..9 {
+        make(&store, &format!("c{number}"), "https://example.com/", number).await;
+    }
+    let seqs = |entries: Vec<AuditEntry>| entries.into_iter().map(|entry| entry.seq).collect::<Vec<_>>();
+    assert_eq!(seqs(store.audit_after(MAIN, 0, 4).await.unwrap()), [1, 2, 3, 4]);
+    assert_eq!(seqs(store.audit_after(MAIN, 8, 4).await.unwrap()), [9, 10]);
+    assert_eq!(seqs(store.audit_after(MAIN, 10, 4).await.unwrap()), [0_i64; 0]);
+    assert_eq!(seqs(store.audit_before(MAIN, i64::MAX, 3).await.unwrap()), [10, 9, 8]);
+    assert_eq!(seqs(store.audit_before(MAIN, 3, 4).await.unwrap()), [2, 1]);
+    assert_eq!(seqs(store.audit_before(MAIN, 1, 4).await.unwrap()), [0_i64; 0]);
+}
+
+async fn chains_of_all_workspaces_verify_through_earlier_heads(place: Place) {
+    let store = place.open().await;
+    let space = workspace(&store, "team", Policy::preset(Preset::Team)).await.id;
+    let mut marks = Vec::new();
+    for number in 0..5 {
+        make(&store, &format!("c{number}"), "https://example.com/", number).await;
+        let write = create(
+            space,
+            CodeChoice::Chosen(code(&format!("c{number}"))),
+            draft("https://a.example/"),
+            number,
+        );
+        created(store.write(write).await);
+        marks.extend(store.heads().await.unwrap().into_iter().map(|(_, head)| head));
+    }
+    let verified = store.verify(&marks).await.unwrap().unwrap();
+    assert_eq!(verified, store.heads().await.unwrap().into_iter().map(|(_, head)| head).collect::<Vec<_>>());
+    // A checkpoint of a workspace that is not there at all.
+    marks.push(Head { workspace: "vanished".to_owned(), seq: 3, hash: "00".to_owned() });
+    let fault = store.verify(&marks).await.unwrap().unwrap_err();
+    assert_eq!((fault.workspace.as_str(), fault.seq), ("vanished", 1));
+}
+
+async fn long_chains_verify_page_by_page(place: Place) {
+    let store = place.open().await;
+    let sent: Vec<_> = (0..2100)
+        .map(|number| {
+            let store = store.clone();
+            tokio::spawn(async move { make(&store, &format!("c{number}"), "https://example.com/", 1).await })
+        })
+        .collect();
+    for one in sent {
+        one.await.unwrap();
+    }
+    assert_eq!(store.verify(&[]).await.unwrap().unwrap()[0].seq, 2101);
+    assert!(store.links_beside_the_log().await.unwrap().is_empty());
+    place.raw("update audit set actor = 'mallory' where seq = 2050").await;
+    assert_eq!(store.verify(&[]).await.unwrap().unwrap_err().seq, 2050);
+}
+
+/// A store with nine entries in `main` (the first made `main` itself), and the heads it had on the way.
+async fn nine(place: &Place) -> (Store, Vec<Head>) {
+    let store = place.open().await;
+    let mut heads = Vec::new();
+    for number in 2..=9 {
+        make(&store, &format!("c{number}"), "https://example.com/", number).await;
+        heads.push(store.heads().await.unwrap().remove(0).1);
+    }
+    store.verify(&heads).await.unwrap().unwrap();
+    (store, heads)
+}
+
+#[track_caller]
+fn named(verified: Result<Vec<Head>, rlinks_core::audit::Fault>, seq: i64) {
+    let fault = verified.expect_err("the log was tampered with");
+    assert_eq!((fault.workspace.as_str(), fault.seq), ("main", seq), "{fault}");
+}
+
+async fn row_49_an_edited_entry_is_named(place: Place) {
+    let (store, _) = nine(&place).await;
+    for edit in [
+        "actor = 'mallory'",
+        "action = 'link.delete'",
+        "subject = 'link:other'",
+        "ts = ts + 1",
+        "before = '{}'",
+        "after = null",
+        "after = 'not json'",
+        "after = after || ' '",
+        "after = ' ' || after",
+        "after = replace(after, 'example.com', 'evil.example')",
+        "hash = prev_hash",
+    ] {
+        place.raw("create table kept as select * from audit where workspace_id = 1 and seq = 5").await;
+        place.raw(&format!("update audit set {edit} where workspace_id = 1 and seq = 5")).await;
+        named(store.verify(&[]).await.unwrap(), 5);
+        place.raw("delete from audit where workspace_id = 1 and seq = 5; insert into audit select * from kept; drop table kept").await;
+        store.verify(&[]).await.unwrap().unwrap_or_else(|fault| panic!("{edit} was taken back: {fault}"));
+    }
+    place.raw("update audit set prev_hash = hash where workspace_id = 1 and seq = 7").await;
+    named(store.verify(&[]).await.unwrap(), 7);
+}
+
+async fn row_49_a_removed_entry_is_named(place: Place) {
+    let (store, _) = nine(&place).await;
+    place.raw("delete from audit where workspace_id = 1 and seq = 4").await;
+    named(store.verify(&[]).await.unwrap(), 4);
+    // Closing the gap does not help.
+    place.raw("update audit set seq = 4 where workspace_id = 1 and seq = 5").await;
+    named(store.verify(&[]).await.unwrap(), 4);
+}
+
+async fn row_49_a_cut_off_end_is_named(place: Place) {
+    let (store, heads) = nine(&place).await;
+    place.raw("delete from audit where workspace_id = 1 and seq > 7").await;
+    named(store.verify(&[]).await.unwrap(), 8);
+    // Whoever sets the head back too leaves a sound chain, but not one that reaches the heads published before.
+    let seventh = &heads[5];
+    assert_eq!(seventh.seq, 7);
+    place.raw(&format!("update heads set seq = 7, hash = '{}' where workspace_id = 1", seventh.hash)).await;
+    store.verify(&[]).await.unwrap().unwrap();
+    store.verify(&heads[..6]).await.unwrap().unwrap();
+    named(store.verify(&heads).await.unwrap(), 8);
+}
+
+async fn row_49_swapped_entries_are_named(place: Place) {
+    let (store, _) = nine(&place).await;
+    for step in [
+        "seq = -1 where workspace_id = 1 and seq = 3",
+        "seq = 3 where workspace_id = 1 and seq = 6",
+        "seq = 6 where workspace_id = 1 and seq = -1",
+    ] {
+        place.raw(&format!("update audit set {step}")).await;
+    }
+    named(store.verify(&[]).await.unwrap(), 3);
+}
+
+async fn row_49_a_log_written_anew_does_not_pass_an_earlier_head(place: Place) {
+    let (store, heads) = nine(&place).await;
+    let mut entries = store.audit_after(MAIN, 0, 100).await.unwrap();
+    "mallory".clone_into(&mut entries[4].actor);
+    for at in 4..entries.len() {
+        let before = entries[at - 1].hash.clone();
+        entries[at].prev_hash = before;
+        entries[at].hash = entries[at].seal();
+        let AuditEntry { seq, actor, prev_hash, hash, .. } = &entries[at];
+        place.raw(&format!("update audit set actor = '{actor}', prev_hash = '{prev_hash}', hash = '{hash}' where workspace_id = 1 and seq = {seq}")).await;
+    }
+    place.raw(&format!("update heads set hash = '{}' where workspace_id = 1", entries[8].hash)).await;
+    store.verify(&[]).await.unwrap().unwrap();
+    store.verify(&heads[..3]).await.unwrap().unwrap();
+    named(store.verify(&heads[..4]).await.unwrap(), 5);
+    named(store.verify(&heads[5..]).await.unwrap(), 7);
+}
+
+async fn row_49_an_edited_or_missing_head_is_named(place: Place) {
+    let (store, heads) = nine(&place).await;
+    place.raw("update heads set seq = 12 where workspace_id = 1").await;
+    named(store.verify(&[]).await.unwrap(), 10);
+    place.raw("update heads set seq = 6 where workspace_id = 1").await;
+    named(store.verify(&[]).await.unwrap(), 9);
+    place.raw("update heads set seq = 9, hash = 'ff' where workspace_id = 1").await;
+    named(store.verify(&[]).await.unwrap(), 9);
+    place.raw(&format!("update heads set hash = '{}' where workspace_id = 1", heads[7].hash)).await;
+    store.verify(&heads).await.unwrap().unwrap();
+    place.raw("delete from heads where workspace_id = 1").await;
+    named(store.verify(&[]).await.unwrap(), 9);
+}
+
+async fn a_row_changed_past_the_log_is_named(place: Place) {
+    let (store, _) = nine(&place).await;
+    assert!(store.links_beside_the_log().await.unwrap().is_empty());
+    place.raw("update links set target = 'https://evil.example/' where code = 'c3'").await;
+    place.raw("update links set version = 7 where code = 'c4'").await;
+    place.raw("delete from links where code = 'c5'").await;
+    place.raw("update links set code = 'stranger' where code = 'c6'").await;
+    place.raw("update links set target = 'javascript:alert(1)' where code = 'c7'").await;
+    let mut strangers = store.links_beside_the_log().await.unwrap();
+    strangers.sort();
+    assert_eq!(strangers, ["c3", "c4", "c5", "c6", "c7", "stranger"]);
+    store.verify(&[]).await.unwrap().expect("the log itself is whole");
+}

@@ -1,0 +1,306 @@
+//! Backup and restore, also from one database into the other.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use rlinks_core::audit::hex;
+use rlinks_core::{LinkPatch, LinkState, Policy, Preset, Source, Workspace};
+use rlinks_store::backup::{Counts, verify};
+use rlinks_store::write::{CodeChoice, Existing, LinkOp, LinkWrite, Written};
+use rlinks_store::{LinkFilter, Store, StoreError};
+use sha2::{Digest as _, Sha256};
+
+use crate::place::{
+    MAIN, Place, assert_sound, at, changed, chosen, code, contract, create, created, draft, host, in_state,
+    make, max, object, recreate, workspace,
+};
+
+contract!(
+    row_48_a_backup_restored_elsewhere_has_the_same_contents,
+    row_48_a_backup_taken_under_load_is_of_one_moment,
+    a_bad_backup_is_refused_and_changes_nothing,
+    a_restore_that_fails_half_way_changes_nothing,
+    a_restored_store_goes_on,
+    writers_and_a_restore_do_not_mix,
+    large_backups_are_read_and_written_in_pages,
+);
+
+/// Everything a store has, of every kind and state.
+async fn fill(store: &Store) {
+    let team = workspace(store, "team", Policy::preset(Preset::Team)).await;
+    let gone = workspace(store, "gone", Policy::preset(Preset::Platform)).await;
+    for (name, ms) in [("rmax.to", 1), ("two.example", 2)] {
+        store.add_domain(MAIN, host(name), &max(), at(ms)).await.unwrap();
+    }
+    store.add_domain(team.id, host("team.example"), &max(), at(3)).await.unwrap();
+    let mut rich = draft("https://example.com/ü?q=\"x\"#'");
+    rich.title = Some("漢字 \"quoted\" \\ 🦀".to_owned());
+    rich.notes = Some("a\nb\tc".to_owned());
+    rich.tags = vec!["Ärger".to_owned(), "b".to_owned()];
+    rich.expires_at = Some(at(7));
+    rich.metadata = object(serde_json::json!({ "n": 1.5, "big": u64::MAX, "deep": [{ "a": null }] }));
+    let rich = created(store.write(create(MAIN, CodeChoice::Chosen(code("rich")), rich, 4)).await);
+    changed(store.write(in_state(&rich, LinkState::Disabled, 5)).await);
+    let old = make(store, "deleted", "https://old.example/", 6).await;
+    let old = changed(store.write(in_state(&old, LinkState::Deleted, 7)).await);
+    let new = created(store.write(recreate(old.code.as_str(), "https://new.example/", 8)).await);
+    changed(store.write(in_state(&new, LinkState::Deleted, 9)).await);
+    created(store.write(create(gone.id, CodeChoice::FromId, draft("https://example.com/"), 10)).await);
+    store.write(shorten(team.id, "https://example.com/?b=1&a=2", 11)).await.unwrap();
+    let deleted = Workspace { deleted_at: Some(at(12)), ..gone.clone() };
+    store.update_workspace(&gone, deleted, "workspace.delete", &max(), at(12)).await.unwrap();
+}
+
+fn shorten(space: rlinks_core::Id, url: &str, ms: i64) -> LinkWrite {
+    let draft = draft(url);
+    let existing =
+        Existing::Reuse { normalized: draft.target.normalized(), sent: Box::new(LinkPatch::default()) };
+    let choice = CodeChoice::Candidates(vec![code("generated")]);
+    let op = LinkOp::Create { draft, code: choice, source: Source::Api, existing };
+    LinkWrite { workspace: space, actor: max(), now: at(ms), op }
+}
+
+async fn backup(store: &Store, file: &Path) -> Counts {
+    store.backup(fs::File::create(file).unwrap(), at(99)).await.unwrap()
+}
+
+/// The lines that say what is in a store; who leases ids is not of it.
+async fn contents(store: &Store, file: &Path) -> Vec<String> {
+    backup(store, file).await;
+    let kinds = ["{\"workspace\"", "{\"domain\"", "{\"head\"", "{\"link\"", "{\"audit\""];
+    let text = fs::read_to_string(file).unwrap();
+    text.lines().filter(|line| kinds.iter().any(|kind| line.starts_with(kind))).map(str::to_owned).collect()
+}
+
+async fn row_48_a_backup_restored_elsewhere_has_the_same_contents(place: Place) {
+    // From this database into SQLite, and from there back into this one.
+    let (store, elsewhere) = (place.open().await, Place::sqlite());
+    assert!(store.is_empty().await.unwrap());
+    fill(&store).await;
+    assert!(!store.is_empty().await.unwrap());
+    let (first, second, third) =
+        (place.folder().join("first"), place.folder().join("second"), place.folder().join("third"));
+    let before = contents(&store, &first).await;
+    let counts = verify(&first).unwrap();
+    let expected = Counts { workspaces: 3, domains: 3, links: 4, audit: before.len() as u64 - 3 - 3 - 3 - 4 };
+    assert_eq!(counts, expected);
+
+    let other = elsewhere.open().await;
+    make(&other, "in-the-way", "https://example.com/", 1).await;
+    assert_eq!(other.restore(&first).await.unwrap(), expected);
+    assert_eq!(contents(&other, &second).await, before);
+    assert_sound(&other).await;
+    assert_eq!(other.heads().await.unwrap(), store.heads().await.unwrap());
+    assert_eq!(other.domains().await.unwrap(), store.domains().await.unwrap());
+    assert_eq!(other.workspaces().await.unwrap(), store.workspaces().await.unwrap());
+    assert_eq!(other.link(MAIN, &code("in-the-way")).await.unwrap(), None);
+
+    make(&store, "in-the-way", "https://example.com/", 50).await;
+    store.restore(&second).await.unwrap();
+    assert_eq!(contents(&store, &third).await, before);
+    assert_sound(&store).await;
+    for store in [&store, &other] {
+        let found = |filter: LinkFilter| async move { store.list(MAIN, &filter, 10).await.unwrap().len() };
+        let words =
+            |text: &str| LinkFilter { words: rlinks_core::search::query(text), ..LinkFilter::default() };
+        assert_eq!(found(words("漢字 quoted")).await, 1);
+        assert_eq!(found(words("way")).await, 0);
+        assert_eq!(found(LinkFilter { tag: Some("Ärger".to_owned()), ..LinkFilter::default() }).await, 1);
+    }
+}
+
+async fn row_48_a_backup_taken_under_load_is_of_one_moment(place: Place) {
+    let store = place.open().await;
+    let writing: Vec<_> = (0..300)
+        .map(|number| {
+            let store = store.clone();
+            tokio::spawn(
+                async move { make(&store, &format!("c{number}"), "https://example.com/", number).await },
+            )
+        })
+        .collect();
+    let mut files = Vec::new();
+    for number in 0..5 {
+        let file = place.folder().join(format!("backup-{number}"));
+        backup(&store, &file).await;
+        files.push(file);
+    }
+    for one in writing {
+        one.await.unwrap();
+    }
+    for file in files {
+        let counts = verify(&file).unwrap();
+        assert_eq!(counts.audit, counts.links + 1, "as many links as the log says");
+        let place = Place::sqlite();
+        let restored = place.open().await;
+        restored.restore(&file).await.unwrap();
+        assert_sound(&restored).await;
+        assert_eq!(restored.count_links(MAIN).await.unwrap(), i64::try_from(counts.links).unwrap());
+    }
+}
+
+/// A backup whose last line says the truth about lines somebody changed.
+fn resealed(folder: &Path, name: &str, lines: &[String]) -> PathBuf {
+    let mut hash = Sha256::new();
+    let mut text = String::new();
+    for line in lines {
+        hash.update(format!("{line}\n").as_bytes());
+        text.push_str(line);
+        text.push('\n');
+    }
+    let end = serde_json::json!({ "end": { "lines": lines.len(), "sha256": hex(&hash.finalize()) } });
+    let file = folder.join(name);
+    fs::write(&file, format!("{text}{end}\n")).unwrap();
+    file
+}
+
+async fn a_bad_backup_is_refused_and_changes_nothing(place: Place) {
+    let store = place.open().await;
+    fill(&store).await;
+    let (good, bad) = (place.folder().join("good"), place.folder().join("bad"));
+    let before = contents(&store, &good).await;
+    let bytes = fs::read(&good).unwrap();
+    let text = String::from_utf8(bytes.clone()).unwrap();
+    let lines: Vec<_> = text.lines().map(str::to_owned).collect();
+    let mut broken: Vec<Vec<u8>> = vec![
+        Vec::new(),
+        b"\n".to_vec(),
+        b"garbage".to_vec(),
+        b"SQLite format 3\0".to_vec(),
+        vec![0xff; 3_000_000],
+        b"{}\n".to_vec(),
+        [bytes.clone(), b"\n".to_vec()].concat(),
+        [bytes.clone(), bytes.clone()].concat(),
+        text.replace("\"format\":1", "\"format\":2").into_bytes(),
+        text.replace("https://new.example/", "https://bad.example/").into_bytes(),
+        [&lines[..3], &lines[4..]].concat().join("\n").into_bytes(),
+        lines[..lines.len() - 1].join("\n").into_bytes(),
+        lines[1..].join("\n").into_bytes(),
+    ];
+    for cut in (0..bytes.len() - 1).step_by(bytes.len() / 40) {
+        broken.push(bytes[..cut].to_vec());
+    }
+    for flip in (0..bytes.len()).step_by(bytes.len() / 40) {
+        let mut flipped = bytes.clone();
+        flipped[flip] ^= 1;
+        broken.push(flipped);
+    }
+    for (number, broken) in broken.into_iter().enumerate() {
+        fs::write(&bad, broken).unwrap();
+        let outcome = store.restore(&bad).await;
+        assert!(matches!(outcome, Err(StoreError::Refused(_))), "number {number}: {outcome:?}");
+        assert!(verify(&bad).is_err());
+    }
+    // Whoever edits the log and counts and hashes anew is caught by the chain.
+    let body = &lines[..lines.len() - 1];
+    let edited: Vec<_> =
+        body.iter().map(|line| line.replace("\"link.disable\"", "\"link.enable\"")).collect();
+    let shorter: Vec<_> = {
+        let last = body.iter().rposition(|line| line.starts_with("{\"audit\"")).unwrap();
+        body.iter().enumerate().filter(|(at, _)| *at != last).map(|(_, line)| line.clone()).collect()
+    };
+    for (name, lines) in [("edited", edited), ("shorter", shorter)] {
+        let outcome = store.restore(&resealed(place.folder(), name, &lines)).await;
+        assert!(
+            matches!(&outcome, Err(StoreError::Refused(why)) if why.contains("audit log")),
+            "{name}: {outcome:?}"
+        );
+    }
+    let missing = store.restore(&place.folder().join("nothing")).await;
+    assert!(matches!(missing, Err(StoreError::Unavailable(_))), "{missing:?}");
+    assert_eq!(contents(&store, &bad).await, before);
+    store.restore(&resealed(place.folder(), "same", body)).await.unwrap();
+    assert_eq!(contents(&store, &bad).await, before);
+}
+
+async fn a_restore_that_fails_half_way_changes_nothing(place: Place) {
+    let store = place.open().await;
+    fill(&store).await;
+    let file = place.folder().join("backup");
+    let before = contents(&store, &file).await;
+    let text = fs::read_to_string(&file).unwrap();
+    let mut lines: Vec<_> = text.lines().map(str::to_owned).collect();
+    lines.pop();
+    // Each is well-formed and sealed; that it cannot be shows only while it is loaded.
+    let link = lines.iter().position(|line| line.starts_with("{\"link\"")).unwrap();
+    let domain = lines.iter().position(|line| line.starts_with("{\"domain\"")).unwrap();
+    let workspace = lines.iter().position(|line| line.starts_with("{\"workspace\"")).unwrap();
+    for (name, twice) in [("link", link), ("domain", domain), ("workspace", workspace)] {
+        let mut bad = lines.clone();
+        bad.insert(twice, lines[twice].clone());
+        let outcome = store.restore(&resealed(place.folder(), name, &bad)).await;
+        assert!(outcome.is_err(), "{name}: {outcome:?}");
+        assert_eq!(contents(&store, &file).await, before, "{name}");
+    }
+    assert_sound(&store).await;
+    make(&store, "after", "https://example.com/", 60).await;
+}
+
+async fn a_restored_store_goes_on(place: Place) {
+    // Two processes, and a backup that knows only one of their workers.
+    let elsewhere = Place::sqlite();
+    let source = elsewhere.open().await;
+    fill(&source).await;
+    let file = place.folder().join("backup");
+    backup(&source, &file).await;
+    let (store, other) = (place.open().await, place.open().await);
+    make(&other, "lost", "https://example.com/", 1).await;
+    store.restore(&file).await.unwrap();
+    let newest =
+        store.list(MAIN, &LinkFilter::default(), 100).await.unwrap().iter().map(|link| link.id).max();
+    for (store, name) in [(&store, "one"), (&other, "two")] {
+        let link = make(store, name, "https://example.com/", 20).await;
+        assert!(Some(link.id) > newest);
+    }
+    let taken = store.write(chosen("deleted", "https://example.com/", 21)).await;
+    assert!(matches!(taken, Err(StoreError::CodeTaken { deleted: true, .. })), "{taken:?}");
+    let team = store.workspace(&crate::place::slug("team")).await.unwrap().unwrap();
+    let again = store.write(shorten(team.id, "https://example.com/?a=2&b=1", 22)).await.unwrap();
+    assert!(matches!(again, Written::Reused(_)), "{again:?}");
+    assert_sound(&store).await;
+    // The same store once more, over what it has become.
+    store.restore(&file).await.unwrap();
+    assert_eq!(store.heads().await.unwrap(), source.heads().await.unwrap());
+}
+
+async fn writers_and_a_restore_do_not_mix(place: Place) {
+    let (store, other) = (place.open().await, place.open().await);
+    make(&store, "kept", "https://example.com/", 1).await;
+    let file = place.folder().join("backup");
+    backup(&store, &file).await;
+    let writing: Vec<_> = (0..100)
+        .map(|number| {
+            let store = if number % 2 == 0 { store.clone() } else { other.clone() };
+            tokio::spawn(async move {
+                store.write(chosen(&format!("c{number}"), "https://example.com/", 2)).await
+            })
+        })
+        .collect();
+    store.restore(&file).await.unwrap();
+    for one in writing {
+        one.await.unwrap().unwrap();
+    }
+    assert_sound(&store).await;
+    let links = place.count("select count(*) from links").await;
+    assert_eq!(place.count("select count(*) from link_search").await, links);
+    assert_eq!(store.count_links(MAIN).await.unwrap(), links);
+}
+
+async fn large_backups_are_read_and_written_in_pages(place: Place) {
+    let store = place.open().await;
+    let sent: Vec<_> = (0..2500)
+        .map(|number| {
+            let store = store.clone();
+            tokio::spawn(async move { make(&store, &format!("c{number}"), "https://example.com/", 1).await })
+        })
+        .collect();
+    for one in sent {
+        one.await.unwrap();
+    }
+    let file = place.folder().join("backup");
+    let before = contents(&store, &file).await;
+    assert_eq!(verify(&file).unwrap(), Counts { workspaces: 1, domains: 0, links: 2500, audit: 2501 });
+    store.restore(&file).await.unwrap();
+    assert_eq!(contents(&store, &file).await, before);
+    assert_sound(&store).await;
+}

@@ -1,0 +1,231 @@
+//! The change feed.
+
+use std::time::Duration;
+
+use rlinks_core::{LinkState, Policy, Preset, Workspace};
+use rlinks_store::feed::{Changes, Feed};
+use rlinks_store::write::CodeChoice;
+use rlinks_store::{Location, Store};
+
+use crate::place::{
+    MAIN, Place, at, changed, code, contract, create, created, draft, host, in_state, make, max, replace,
+    workspace,
+};
+
+contract!(
+    everything_comes_first_and_then_exactly_what_changed,
+    changes_of_the_directory_are_told_apart_from_those_of_links,
+    changes_of_another_process_are_seen,
+    several_followers_each_see_everything,
+    a_restored_backup_is_everything_anew,
+    a_chain_with_another_past_is_everything_anew,
+    a_workspace_that_vanished_is_everything_anew,
+    waiting_ends_when_something_happens,
+    waiting_ends_when_another_process_changes_something,
+    an_outage_is_an_error_and_nothing_is_missed,
+);
+
+async fn look(feed: &mut Feed) -> Changes {
+    feed.look().await.unwrap()
+}
+
+fn only(codes: &[&str]) -> Changes {
+    Changes { links: vec![(MAIN, codes.iter().map(|&code| code.to_owned()).collect())], ..Changes::default() }
+}
+
+fn everything() -> Changes {
+    Changes { everything: true, ..Changes::default() }
+}
+
+async fn following(store: &Store) -> Feed {
+    let mut feed = Feed::new(store);
+    assert_eq!(look(&mut feed).await, everything());
+    feed
+}
+
+async fn everything_comes_first_and_then_exactly_what_changed(place: Place) {
+    let store = place.open().await;
+    let link = make(&store, "before", "https://example.com/", 1).await;
+    let mut feed = following(&store).await;
+    for _ in 0..3 {
+        assert!(look(&mut feed).await.is_empty());
+    }
+    make(&store, "b", "https://example.com/", 2).await;
+    make(&store, "a", "https://example.com/", 3).await;
+    let off = changed(store.write(in_state(&link, LinkState::Disabled, 4)).await);
+    changed(store.write(in_state(&off, LinkState::Active, 5)).await);
+    assert_eq!(look(&mut feed).await, only(&["a", "b", "before"]), "each once");
+    assert!(look(&mut feed).await.is_empty());
+    // What changes nothing, or fails, is no change.
+    let now = store.link(MAIN, &link.code).await.unwrap().unwrap();
+    store.write(replace(now, rlinks_store::write::Action::Update, 6)).await.unwrap();
+    store.write(crate::place::chosen("a", "https://example.com/", 7)).await.unwrap_err();
+    assert!(look(&mut feed).await.is_empty());
+    let space = workspace(&store, "team", Policy::preset(Preset::Team)).await.id;
+    created(
+        store
+            .write(create(space, CodeChoice::Chosen(code("theirs")), draft("https://example.com/"), 8))
+            .await,
+    );
+    make(&store, "mine", "https://example.com/", 9).await;
+    let mut changes = look(&mut feed).await;
+    changes.links.sort();
+    assert!(changes.directory && !changes.everything);
+    assert_eq!(changes.links, [(MAIN, vec!["mine".to_owned()]), (space, vec!["theirs".to_owned()])]);
+}
+
+async fn changes_of_the_directory_are_told_apart_from_those_of_links(place: Place) {
+    let store = place.open().await;
+    let mut feed = following(&store).await;
+    let directory = Changes { directory: true, ..Changes::default() };
+    let space = workspace(&store, "team", Policy::preset(Preset::Team)).await;
+    assert_eq!(look(&mut feed).await, directory);
+    store.add_domain(MAIN, host("one.example"), &max(), at(1)).await.unwrap();
+    assert_eq!(look(&mut feed).await, directory);
+    store.add_domain(MAIN, host("two.example"), &max(), at(1)).await.unwrap();
+    store.set_primary_domain(MAIN, &host("two.example"), &max(), at(2)).await.unwrap();
+    store.remove_domain(MAIN, &host("one.example"), &max(), at(2)).await.unwrap();
+    assert_eq!(look(&mut feed).await, directory);
+    let next = Workspace { policy: Policy::preset(Preset::Edge), ..space.clone() };
+    store.update_workspace(&space, next, "workspace.update", &max(), at(3)).await.unwrap();
+    make(&store, "parity", "https://example.com/", 4).await;
+    assert_eq!(look(&mut feed).await, Changes { directory: true, ..only(&["parity"]) });
+}
+
+async fn changes_of_another_process_are_seen(place: Place) {
+    let (store, other) = (place.open().await, place.open().await);
+    let mut feed = following(&store).await;
+    for number in 0..5 {
+        let name = format!("c{number}");
+        make(&other, &name, "https://example.com/", number).await;
+        assert_eq!(look(&mut feed).await, only(&[&name]));
+        assert!(look(&mut feed).await.is_empty());
+    }
+}
+
+async fn several_followers_each_see_everything(place: Place) {
+    let store = place.open().await;
+    let (mut a, mut b) = (following(&store).await, following(&store).await);
+    make(&store, "one", "https://example.com/", 1).await;
+    assert_eq!(look(&mut a).await, only(&["one"]));
+    make(&store, "two", "https://example.com/", 2).await;
+    assert_eq!(look(&mut a).await, only(&["two"]));
+    assert_eq!(look(&mut b).await, only(&["one", "two"]));
+}
+
+async fn a_restored_backup_is_everything_anew(place: Place) {
+    let store = place.open().await;
+    make(&store, "one", "https://example.com/", 1).await;
+    let file = place.folder().join("backup");
+    store.backup(std::fs::File::create(&file).unwrap(), at(2)).await.unwrap();
+    make(&store, "two", "https://example.com/", 3).await;
+    let mut feed = following(&store).await;
+    store.restore(&file).await.unwrap();
+    assert!(look(&mut feed).await.everything);
+    assert!(look(&mut feed).await.is_empty());
+    // Also where nobody looked until the chain had grown past where it was.
+    let mut feed = following(&store).await;
+    make(&store, "three", "https://example.com/", 4).await;
+    look(&mut feed).await;
+    store.restore(&file).await.unwrap();
+    for number in 0..5 {
+        make(&store, &format!("c{number}"), "https://example.com/", 5).await;
+    }
+    assert!(look(&mut feed).await.everything);
+    make(&store, "after", "https://example.com/", 6).await;
+    assert_eq!(look(&mut feed).await, only(&["after"]));
+}
+
+async fn a_chain_with_another_past_is_everything_anew(place: Place) {
+    let store = place.open().await;
+    make(&store, "one", "https://example.com/", 1).await;
+    let mut feed = following(&store).await;
+    place.raw("update heads set hash = 'another' where workspace_id = 1").await;
+    place.raw("update audit set hash = 'another' where workspace_id = 1 and seq = 2").await;
+    assert!(look(&mut feed).await.everything);
+}
+
+async fn a_workspace_that_vanished_is_everything_anew(place: Place) {
+    let store = place.open().await;
+    let file = place.folder().join("backup");
+    workspace(&store, "kept", Policy::preset(Preset::Team)).await;
+    store.backup(std::fs::File::create(&file).unwrap(), at(2)).await.unwrap();
+    workspace(&store, "lost", Policy::preset(Preset::Team)).await;
+    let mut feed = following(&store).await;
+    // Restored, and another one made: as many workspaces as before, but not the same.
+    store.restore(&file).await.unwrap();
+    let policy = Policy::preset(Preset::Team);
+    store
+        .create_workspace(crate::place::slug("new"), "New".to_owned(), policy, &max(), at(99))
+        .await
+        .unwrap();
+    assert!(look(&mut feed).await.everything);
+}
+
+/// Long enough never to be what a test waits for.
+const FOR_EVER: Duration = Duration::from_mins(10);
+const SOON: Duration = Duration::from_secs(20);
+
+async fn waiting_ends_when_something_happens(place: Place) {
+    let store = place.open().await;
+    let mut feed = following(&store).await;
+    feed.wait(Duration::from_millis(1)).await;
+    let (_, waited) = tokio::join!(
+        make(&store, "parity", "https://example.com/", 1),
+        tokio::time::timeout(SOON, feed.wait(FOR_EVER))
+    );
+    waited.expect("a change in this process ends the waiting");
+    assert_eq!(look(&mut feed).await, only(&["parity"]));
+    let actor = max();
+    let (_, waited) = tokio::join!(
+        store.add_domain(MAIN, host("one.example"), &actor, at(2)),
+        tokio::time::timeout(SOON, feed.wait(FOR_EVER))
+    );
+    waited.expect("a domain is a change too");
+    assert!(look(&mut feed).await.directory);
+    // What happened before the waiting began, but after the look, ends it as well.
+    make(&store, "next", "https://example.com/", 3).await;
+    tokio::time::timeout(SOON, feed.wait(FOR_EVER)).await.expect("a change between look and wait");
+    assert_eq!(look(&mut feed).await, only(&["next"]));
+}
+
+async fn waiting_ends_when_another_process_changes_something(place: Place) {
+    let (store, other) = (place.open().await, place.open().await);
+    let mut feed = following(&store).await;
+    let until_seen = async {
+        loop {
+            // SQLite tells nobody: there the follower looks again after a while. PostgreSQL does tell.
+            feed.wait(if matches!(place.location, Location::Sqlite(_)) {
+                Duration::from_millis(20)
+            } else {
+                FOR_EVER
+            })
+            .await;
+            let changes = feed.look().await.unwrap();
+            if !changes.is_empty() {
+                return changes;
+            }
+        }
+    };
+    let writing = async {
+        // The first ones may come before the follower listens; one of them will not.
+        for number in 0..1000 {
+            make(&other, &format!("c{number}"), "https://example.com/", number).await;
+        }
+    };
+    let seen = tokio::select! {
+        seen = until_seen => seen,
+        () = writing => panic!("a thousand changes went by unnoticed"),
+    };
+    assert!(!seen.everything && seen.links.len() == 1, "{seen:?}");
+}
+
+async fn an_outage_is_an_error_and_nothing_is_missed(place: Place) {
+    let store = place.open().await;
+    let mut feed = following(&store).await;
+    make(&store, "one", "https://example.com/", 1).await;
+    place.raw("alter table heads rename to away").await;
+    feed.look().await.unwrap_err();
+    place.raw("alter table away rename to heads").await;
+    assert_eq!(look(&mut feed).await, only(&["one"]));
+}

@@ -1,0 +1,108 @@
+//! Opening, and whether the store is sound.
+
+use rlinks_core::id::Worker;
+use rlinks_store::{Dialect, LinkFilter, Location, Options, Store, StoreError};
+
+use crate::place::{MAIN, Place, at, chosen, code, contract, make};
+
+contract!(
+    a_new_store_has_the_workspace_main_and_nothing_else,
+    a_store_keeps_its_contents_when_closed_and_opened,
+    a_closed_store_is_unavailable_and_never_empty,
+    many_stores_open_a_new_place_at_once,
+    a_given_worker_stands_in_the_ids,
+    a_schema_newer_than_this_program_is_refused,
+    a_check_after_searches_and_changes_finds_no_damage_that_is_not_there,
+);
+
+async fn a_new_store_has_the_workspace_main_and_nothing_else(place: Place) {
+    let store = place.open().await;
+    let expected = match place.location {
+        Location::Sqlite(_) => Dialect::Sqlite,
+        Location::Postgres(_) => Dialect::Postgres,
+    };
+    assert_eq!(store.dialect(), expected);
+    store.ping().await.unwrap();
+    store.quick_check().await.unwrap();
+    assert!(store.integrity().await.unwrap().is_empty());
+    let schema = store.schema().await.unwrap();
+    assert_eq!(schema.known, schema.applied);
+    assert!(!schema.known.is_empty());
+    let workspaces = store.workspaces().await.unwrap();
+    assert_eq!(workspaces.len(), 1);
+    assert_eq!((workspaces[0].id, workspaces[0].slug.as_str()), (MAIN, "main"));
+    assert!(store.is_empty().await.unwrap());
+    assert_eq!(store.count_links(MAIN).await.unwrap(), 0);
+    assert_eq!(store.link(MAIN, &code("nothing")).await.unwrap(), None);
+}
+
+async fn a_store_keeps_its_contents_when_closed_and_opened(place: Place) {
+    let store = place.open().await;
+    let link = make(&store, "parity", "https://example.com/", 1).await;
+    store.close().await;
+    let store = place.open().await;
+    assert_eq!(store.link(MAIN, &code("parity")).await.unwrap(), Some(link));
+    assert_eq!(store.heads().await.unwrap()[0].1.seq, 2, "opening again writes nothing");
+}
+
+async fn a_closed_store_is_unavailable_and_never_empty(place: Place) {
+    let store = place.open().await;
+    make(&store, "parity", "https://example.com/", 1).await;
+    store.close().await;
+    let read = store.link(MAIN, &code("parity")).await;
+    assert!(matches!(read, Err(StoreError::Unavailable(_))), "{read:?}");
+    let written = store.write(chosen("other", "https://example.com/", 2)).await;
+    assert!(matches!(written, Err(StoreError::Unavailable(_))), "{written:?}");
+}
+
+async fn many_stores_open_a_new_place_at_once(place: Place) {
+    // On one thread: whoever waits for the other must not keep it from going on.
+    let (a, b, c) = tokio::join!(
+        Store::open(place.options()),
+        Store::open(place.options()),
+        Store::open(place.options())
+    );
+    for (store, name) in [(a.unwrap(), "a"), (b.unwrap(), "b"), (c.unwrap(), "c")] {
+        make(&store, name, "https://example.com/", 1).await;
+        assert_eq!(store.workspaces().await.unwrap().len(), 1);
+    }
+    let store = place.open().await;
+    assert_eq!(store.count_links(MAIN).await.unwrap(), 3);
+    store.verify(&[]).await.unwrap().unwrap();
+}
+
+async fn a_given_worker_stands_in_the_ids(place: Place) {
+    let store = Store::open(Options { worker: Worker::new(23), ..place.options() }).await.unwrap();
+    let link = make(&store, "parity", "https://example.com/", 1).await;
+    assert_eq!(link.id.as_i64() >> 12 & 1023, 23);
+    let other = Store::open(Options { worker: Worker::new(23), ..place.options() }).await.unwrap();
+    let next = make(&other, "next", "https://example.com/", 1).await;
+    assert!(next.id > link.id, "two processes told to be one worker still share its last id");
+}
+
+async fn a_schema_newer_than_this_program_is_refused(place: Place) {
+    let store = place.open().await;
+    make(&store, "parity", "https://example.com/", 1).await;
+    store.close().await;
+    place
+        .raw("insert into _sqlx_migrations (version, description, success, checksum, execution_time) values (9999, 'later', true, '', 0)")
+        .await;
+    match Store::open(Options { now: at(9), ..place.options() }).await {
+        Err(StoreError::Refused(message)) => assert!(message.contains("9999"), "{message}"),
+        other => panic!("{:?}", other.map(|_| ())),
+    }
+    assert_eq!(place.count("select count(*) from links").await, 1);
+}
+
+async fn a_check_after_searches_and_changes_finds_no_damage_that_is_not_there(place: Place) {
+    let (store, other) = (place.open().await, place.open().await);
+    let words = LinkFilter { words: vec!["https".to_owned()], ..LinkFilter::default() };
+    for number in 0..80 {
+        // One searches, and then the other changes what was searched.
+        let found = store.list(MAIN, &words, 1000).await.unwrap();
+        assert_eq!(i64::try_from(found.len()).unwrap(), number);
+        make(&other, &format!("c{number}"), "https://example.com/", number).await;
+        store.quick_check().await.unwrap();
+        assert_eq!(store.integrity().await.unwrap(), Vec::<String>::new());
+    }
+}

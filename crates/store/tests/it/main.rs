@@ -1,0 +1,42 @@
+//! The tests of the store from outside, in one binary.
+//!
+//! A contract test takes a [`place::Place`] and runs on both databases: the macro `contract!` makes a module `sqlite` and a
+//! module `postgres` of the same tests. The latter need a server:
+//!
+//! ```text
+//! cargo test -p rlinks-store -- --skip postgres
+//! scripts/with-postgres cargo test -p rlinks-store -- postgres
+//! ```
+//!
+//! Every public method runs on both databases:
+//!
+//! | method | in |
+//! |---|---|
+//! | `open`, `dialect`, `close`, `ping`, `schema`, `integrity`, `quick_check` | `health` |
+//! | `write`, `link`, `links`, `links_by_id`, `route`, `routes`, `routes_after`, `count_links`, `link_at` | `links`, `reuse`, `crowd` |
+//! | `list` | `list` |
+//! | `workspaces`, `workspace`, `create_workspace`, `update_workspace`, `domains`, `served`, `add_domain`, `remove_domain`, `set_primary_domain` | `directory` |
+//! | `history`, `audit_after`, `audit_before`, `heads`, `last_change`, `verify`, `links_beside_the_log` | `audit` |
+//! | `Feed::new`, `look`, `wait` | `feed` |
+//! | `backup`, `is_empty`, `restore`, `backup::verify` | `backup` |
+//!
+//! And with them every statement: the texts in `src` were compared with those PostgreSQL logged (`log_statement = 'all'`) during
+//! the `postgres` tests, and none was missing but SQLite's own. A new statement comes with a contract test.
+//!
+//! `model` compares random sequences of changes with a model in memory. `file` and `sign` are about files, so SQLite only.
+#![expect(clippy::unwrap_used, reason = "in a test whatever is not there is a failure")]
+
+mod audit;
+mod backup;
+mod crash;
+mod crowd;
+mod directory;
+mod feed;
+mod file;
+mod health;
+mod links;
+mod list;
+mod model;
+mod place;
+mod reuse;
+mod sign;
