@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::fmt;
+use std::net::Ipv6Addr;
 
 use serde::{Deserialize, Serialize};
 
@@ -38,7 +39,13 @@ impl Host {
             return refuse("has a port; give the host alone, a code answers on every port");
         }
         let Ok(host) = url::Host::parse(text) else { return refuse("is not a host name") };
+        if matches!(host, url::Host::Ipv4(_)) && host.to_string() != text {
+            return refuse("reads as a number; write an address with all its four parts");
+        }
         let host = host.to_string();
+        if !host.starts_with('[') && !host.bytes().all(is_name_byte) {
+            return refuse("may have letters, digits, hyphens and dots; there are no wildcards");
+        }
         let host = host.strip_suffix('.').unwrap_or(&host);
         if !is_plausible(host) {
             return refuse("is not a host name: a label is empty, too long, or begins or ends with a hyphen");
@@ -80,6 +87,10 @@ pub(crate) fn is_plausible(host: &str) -> bool {
             .all(|label| (1..=63).contains(&label.len()) && !label.starts_with('-') && !label.ends_with('-'))
 }
 
+fn is_name_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_')
+}
+
 /// Room for the longest host on the stack of a request.
 pub type HostBuffer = [u8; LONGEST];
 
@@ -93,16 +104,28 @@ pub fn from_header<'a>(header: &[u8], buffer: &'a mut HostBuffer) -> Option<&'a 
     if name.is_empty() || name.len() > LONGEST {
         return None;
     }
-    let literal = name.starts_with(b"[");
+    if name.starts_with(b"[") {
+        return ipv6_literal(name, buffer);
+    }
+    let mut before = b'.';
     for (slot, &byte) in buffer.iter_mut().zip(name) {
-        *slot = match byte {
-            b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' => byte,
-            b'A'..=b'Z' => byte.to_ascii_lowercase(),
-            b'[' | b']' | b':' if literal => byte,
-            _ => return None,
-        };
+        if !is_name_byte(byte) || (byte == b'.' && before == b'.') {
+            return None;
+        }
+        before = byte;
+        *slot = byte.to_ascii_lowercase();
     }
     std::str::from_utf8(&buffer[..name.len()]).ok()
+}
+
+/// One address has many spellings; `[0:0::1]` is `[::1]`.
+fn ipv6_literal<'a>(name: &[u8], buffer: &'a mut HostBuffer) -> Option<&'a str> {
+    let inner = name.strip_prefix(b"[")?.strip_suffix(b"]")?;
+    let address: Ipv6Addr = std::str::from_utf8(inner).ok()?.parse().ok()?;
+    let text = url::Host::<String>::Ipv6(address).to_string();
+    let slot = buffer.get_mut(..text.len())?;
+    slot.copy_from_slice(text.as_bytes());
+    std::str::from_utf8(slot).ok()
 }
 
 fn without_port(header: &[u8]) -> Option<&[u8]> {
@@ -183,6 +206,10 @@ mod tests {
             "a@b",
             "a%41",
             "exa\u{ad}mple.com",
+            "*.x.example",
+            "1.2.3",
+            "0x7f.1",
+            "a!b.example",
             "\u{202e}a.com",
         ] {
             assert!(Host::parse(text).is_err(), "{text:?}");
@@ -198,6 +225,8 @@ mod tests {
         assert_eq!(header("rmax.to.:80").as_deref(), Some("rmax.to"));
         assert_eq!(header("[::1]:80").as_deref(), Some("[::1]"));
         assert_eq!(header("[::1]").as_deref(), Some("[::1]"));
+        assert_eq!(header("[0:0::1]:80").as_deref(), Some("[::1]"));
+        assert_eq!(header("[2001:DB8::1]").as_deref(), Some("[2001:db8::1]"));
         assert_eq!(header("127.0.0.1:8080").as_deref(), Some("127.0.0.1"));
         assert_eq!(header("rmax.to:").as_deref(), Some("rmax.to"));
     }
@@ -217,6 +246,10 @@ mod tests {
             "[::1]x:80",
             "good:1:2",
             ".",
+            "..",
+            "a..b",
+            ".a",
+            "[x]",
         ] {
             assert_eq!(header(text), None, "{text:?}");
         }

@@ -355,6 +355,9 @@ impl Policy {
     /// This policy with one field changed: `key` is the path of a field (`cache.max_age`), `value` JSON or plain text.
     pub fn with(&self, key: &str, value: &str) -> Result<Self, FieldError> {
         let refuse = |message: String| FieldError::new(key, FieldCode::BadCharacters, message);
+        if key == "preset" {
+            return Err(refuse("fills the whole policy and is not set alone; use --preset".to_owned()));
+        }
         let mut json = serde_json::to_value(self).expect("a policy is JSON");
         let slot = key
             .split('.')
@@ -423,6 +426,7 @@ mod tests {
         assert_eq!(policy.with("retention_days", "30").unwrap().retention_days, Some(30));
         for (key, value) in [
             ("nope", "1"),
+            ("preset", "team"),
             ("cache", "1"),
             ("cache.max_age", "-1"),
             ("answers.expired", "200"),

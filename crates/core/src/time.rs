@@ -57,7 +57,8 @@ impl Timestamp {
 
     /// RFC 3339, the same without a zone (then it is UTC), a date (its first moment in UTC), or Unix seconds.
     pub fn parse(text: &str) -> Result<Self, TimeError> {
-        if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
+        // Four digits are a year somebody did not finish, not a moment in 1970.
+        if !text.is_empty() && text.len() != 4 && text.bytes().all(|byte| byte.is_ascii_digit()) {
             return Self::from_unix_seconds(text.parse().map_err(|_| TimeError::Milliseconds)?);
         }
         if let Some((whole, fraction)) = text.split_once('.')
@@ -185,7 +186,9 @@ mod tests {
 
     #[test]
     fn refuses_what_is_not_a_time() {
-        for text in ["", "tomorrow", "2026-02-30", "2026-13-01", "-5", "12:00", "2026-01-29T25:00:00Z"] {
+        for text in
+            ["", "2030", "tomorrow", "2026-02-30", "2026-13-01", "-5", "12:00", "2026-01-29T25:00:00Z"]
+        {
             assert_eq!(Timestamp::parse(text), Err(TimeError::NotATime), "{text}");
         }
         assert_eq!(Timestamp::parse("1735689600000"), Err(TimeError::Milliseconds));

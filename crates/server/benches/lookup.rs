@@ -1,4 +1,9 @@
 //! Lookup and decide, apart from sockets: `cargo bench -p rlinks-server`.
+#![expect(
+    clippy::cast_possible_wrap,
+    clippy::cast_precision_loss,
+    reason = "a million links are far from where numbers lose digits"
+)]
 
 use divan::{Bencher, black_box};
 use rlinks_core::{

@@ -58,7 +58,11 @@ async fn ready(State(shared): State<Arc<Shared>>) -> impl IntoResponse {
     } else if shared.routes.is_fresh() {
         (StatusCode::OK, "ready", Vec::new())
     } else {
-        (StatusCode::OK, "degraded", vec!["the link store cannot be read; known links still redirect"])
+        (
+            StatusCode::OK,
+            "degraded",
+            vec!["the link store cannot be read; known links still redirect (the log says why)"],
+        )
     };
     (status, no_store(Json(serde_json::json!({ "status": word, "reasons": reasons }))))
 }

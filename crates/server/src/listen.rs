@@ -232,7 +232,9 @@ async fn serve_thread(
         .timer(TokioTimer::new())
         .header_read_timeout(HEADER_READ)
         .max_buf_size(BUFFER_BYTES)
-        .max_headers(MOST_HEADERS);
+        .max_headers(MOST_HEADERS)
+        // Who has sent the request and closes the sending half still wants the answer.
+        .half_close(true);
     let mut open = tokio::task::JoinSet::new();
     while let Some(connection) = connections.recv().await {
         while open.try_join_next().is_some() {}

@@ -152,6 +152,8 @@ pub struct Ops {
     pub store: Store,
     /// The domain under which every workspace has a name of its own.
     pub base_domain: Option<Host>,
+    /// The host short URLs are written with while no domain is configured: it is ours too.
+    pub own_host: Option<Host>,
     /// What time it is.
     pub clock: Clock,
 }
@@ -196,7 +198,12 @@ impl Ops {
 
     /// Every host served.
     pub async fn served(&self) -> Result<Domains, OpsError> {
-        Ok(self.store.served(self.base_domain.as_ref()).await?)
+        let mut hosts: Vec<Host> =
+            self.store.domains().await?.into_iter().map(|domain| domain.host).collect();
+        if hosts.is_empty() {
+            hosts.extend(self.own_host.clone());
+        }
+        Ok(Domains::new(hosts, self.base_domain.as_ref()))
     }
 
     /// Creates or updates: keeps what is not named, re-activates a disabled link, writes nothing when nothing would change.

@@ -18,7 +18,7 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 use tokio::sync::watch;
 
 use crate::listen::{HEADER_READ, Phase};
-use crate::redirect::Visit;
+use crate::redirect::{Plainly, Visit};
 
 /// Longer heads are not plain.
 const INPUT_BYTES: usize = 8 * 1024;
@@ -72,25 +72,31 @@ where
         let Some(Ok(length @ 1..)) = read.await else { return Ended::Closed };
         let mut at = 0;
         while at < length {
-            match answer(&input[at..length], visit, &mut out) {
-                Answered::Yes { used, last: false } => at += used,
-                Answered::Yes { last: true, .. } => {
-                    let _ = stream.write_all(&out.bytes).await;
-                    let _ = stream.shutdown().await;
-                    return Ended::Closed;
-                }
-                Answered::No => {
-                    if !out.bytes.is_empty() && stream.write_all(&out.bytes).await.is_err() {
-                        return Ended::Closed;
+            let request = plain(&input[at..length]);
+            let answered = match &request {
+                None => Plainly::No,
+                Some(request) => match answer(request, visit, &mut out) {
+                    Plainly::Ask(workspace) => {
+                        visit.ask_plainly(workspace, request.host, request.code, request.last, &mut out).await
                     }
-                    return Ended::NotPlain(input[at..length].to_vec());
-                }
-            }
-            if out.bytes.len() > OUTPUT_BYTES || at == length {
+                    answered => answered,
+                },
+            };
+            let request = request.filter(|_| answered == Plainly::Yes);
+            let (used, last) = request.as_ref().map_or((0, false), |request| (request.length, request.last));
+            at += used;
+            if out.bytes.len() > OUTPUT_BYTES || at == length || last || request.is_none() {
                 if stream.write_all(&out.bytes).await.is_err() {
                     return Ended::Closed;
                 }
                 out.bytes.clear();
+            }
+            if request.is_none() {
+                return Ended::NotPlain(input[at..length].to_vec());
+            }
+            if last {
+                let _ = stream.shutdown().await;
+                return Ended::Closed;
             }
         }
         answered = true;
@@ -106,24 +112,17 @@ fn poll_read<S: AsyncRead + Unpin>(
     Pin::new(stream).poll_read(context, &mut buffer).map_ok(|()| buffer.filled().len())
 }
 
-enum Answered {
-    Yes { used: usize, last: bool },
-    No,
-}
-
-/// Answers the first request of `bytes`, if it is plain.
-fn answer(bytes: &[u8], visit: &Visit, out: &mut Plain) -> Answered {
-    let Some(request) = plain(bytes) else { return Answered::No };
+/// Answers a plain request, if it is for a link that redirects.
+fn answer(request: &Request<'_>, visit: &Visit, out: &mut Plain) -> Plainly {
     let before = out.bytes.len();
     // A panic here is hyper's to answer.
-    let redirected = catch_unwind(AssertUnwindSafe(|| {
+    let answered = catch_unwind(AssertUnwindSafe(|| {
         visit.redirect_plainly(request.host, request.code, request.last, out)
     }));
-    if matches!(redirected, Ok(true)) {
-        return Answered::Yes { used: request.length, last: request.last };
-    }
-    out.bytes.truncate(before);
-    Answered::No
+    answered.unwrap_or_else(|_| {
+        out.bytes.truncate(before);
+        Plainly::No
+    })
 }
 
 struct Request<'a> {
@@ -153,11 +152,10 @@ fn plain(bytes: &[u8]) -> Option<Request<'_>> {
     for header in request.headers.iter() {
         let is = |name: &str| header.name.eq_ignore_ascii_case(name);
         match header.name.len() {
-            4 if is("host") => {
-                if host.replace(header.value).is_some() {
-                    return None;
-                }
-            }
+            4 if is("host") => match host {
+                None => host = Some(header.value),
+                Some(_) => return None,
+            },
             10 if is("connection") => match header.value {
                 b"keep-alive" => {}
                 b"close" => last = true,
@@ -214,7 +212,9 @@ impl Plain {
             end,
         ];
         self.bytes.reserve(parts.iter().map(|part| part.len()).sum());
-        parts.iter().for_each(|part| self.bytes.extend_from_slice(part));
+        for part in parts {
+            self.bytes.extend_from_slice(part);
+        }
     }
 
     fn write_date(&mut self, now: Timestamp) {

@@ -56,6 +56,17 @@ pub struct Visit {
     peer: SocketAddr,
 }
 
+/// How a plain request was answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Plainly {
+    /// With a redirect.
+    Yes,
+    /// Not yet: the store has to be asked.
+    Ask(Id),
+    /// Not so: it is for the other way.
+    No,
+}
+
 /// What the first look at a request gave.
 enum Look {
     Answer(Response<Body>),
@@ -101,25 +112,65 @@ impl Visit {
         &self.door.shared
     }
 
-    /// The whole answer to a plain request for a link the table knows, written to `out`. `false`, and nothing written, when it is
-    /// not as simple as that.
-    pub fn redirect_plainly(&self, host: &[u8], code: &str, last: bool, out: &mut Plain) -> bool {
+    /// The whole answer to a plain request for a link that redirects, written to `out`. Nothing is written when it is not as
+    /// simple as that.
+    pub fn redirect_plainly(&self, host: &[u8], code: &str, last: bool, out: &mut Plain) -> Plainly {
         let mut buffer: HostBuffer = [0; LONGEST];
-        let Some(host) = from_header(host, &mut buffer) else { return false };
+        let Some(host) = from_header(host, &mut buffer) else { return Plainly::No };
         let shared = self.shared();
         let directory = shared.routes.directory.load();
-        let Some(workspace) = directory.workspace_of(host) else { return false };
+        let Some(workspace) = directory.workspace_of(host) else { return Plainly::No };
         let visitor = Visitor { host, domains: directory.served() };
-        let now = shared.clock.now();
-        let respond = |_: Id, route: Route<'_>| match decide(Some(route), &workspace.policy, &visitor, now) {
+        let answer =
+            |id: Id, route: Route<'_>| self.answer_plainly(workspace, &visitor, id, route, last, out);
+        match shared.routes.table.load().with(workspace.id, code, answer) {
+            Some(answered) => answered,
+            // While the table is being filled, or does not hold everything, most codes it does not have are links all the same.
+            None if !shared.routes.is_complete() && !is_reserved(code) => Plainly::Ask(workspace.id),
+            None => Plainly::No,
+        }
+    }
+
+    /// The same for a link that had to be asked of the store.
+    pub async fn ask_plainly(
+        &self,
+        workspace: Id,
+        host: &[u8],
+        code: &str,
+        last: bool,
+        out: &mut Plain,
+    ) -> Plainly {
+        let Loaded::Found(record) = self.shared().routes.load(workspace, code).await else {
+            return Plainly::No;
+        };
+        let mut buffer: HostBuffer = [0; LONGEST];
+        let Some(host) = from_header(host, &mut buffer) else { return Plainly::No };
+        let directory = self.shared().routes.directory.load_full();
+        let Some(view) = directory.workspace_of(host).filter(|view| view.id == workspace) else {
+            return Plainly::No;
+        };
+        let visitor = Visitor { host, domains: directory.served() };
+        self.answer_plainly(view, &visitor, record.id, record.route(), last, out)
+    }
+
+    fn answer_plainly(
+        &self,
+        workspace: &WorkspaceView,
+        visitor: &Visitor<'_>,
+        _link: Id,
+        route: Route<'_>,
+        last: bool,
+        out: &mut Plain,
+    ) -> Plainly {
+        let now = self.shared().clock.now();
+        match decide(Some(route), &workspace.policy, visitor, now) {
             Decision::Redirect { status, target, cache } => {
                 let cache = workspace.cache_header(cache);
                 out.redirect(status, target, cache.as_bytes(), &self.door.request_id(), last, now);
-                true
+                Plainly::Yes
             }
-            _ => false,
-        };
-        shared.routes.table.load().with(workspace.id, code, respond).unwrap_or(false)
+            _ => Plainly::No,
+        }
     }
 
     fn look(&self, request: &Request<Incoming>) -> Look {
@@ -347,7 +398,8 @@ fn host_of<'a>(request: &Request<Incoming>, buffer: &'a mut HostBuffer) -> Optio
     Some(host)
 }
 
-fn first_segment(path: &str) -> &str {
+/// What stands between the first two slashes.
+pub fn first_segment(path: &str) -> &str {
     let path = path.strip_prefix('/').unwrap_or(path);
     &path[..path.find('/').unwrap_or(path.len())]
 }

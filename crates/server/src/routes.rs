@@ -97,7 +97,8 @@ impl Routes {
     /// Whether the feed's last word still counts.
     pub fn is_fresh(&self) -> bool {
         let confirmed = self.confirmed_ms.load(Ordering::Acquire);
-        confirmed > 0 && monotonic_ms() - confirmed < FRESH_MS
+        // `confirm` never writes 0, so in the first millisecond it is ahead of the clock.
+        confirmed > 0 && monotonic_ms().saturating_sub(confirmed) < FRESH_MS
     }
 
     /// Whether the directory was ever loaded.
@@ -143,7 +144,17 @@ impl Routes {
     }
 
     async fn fly(self: Arc<Self>, key: (Id, String)) {
-        let loaded = match tokio::time::timeout(LOAD, self.store.route(key.0, &key.1)).await {
+        // On a task of its own: a panic in there must not leave everybody waiting for ever.
+        let loaded = tokio::spawn(Arc::clone(&self).ask(key.clone())).await;
+        let loaded = loaded.unwrap_or(Loaded::Unavailable);
+        for waiter in self.flights.lock().remove(&key).unwrap_or_default() {
+            // A visitor who left does not need the answer.
+            let _ = waiter.send(loaded.clone());
+        }
+    }
+
+    async fn ask(self: Arc<Self>, key: (Id, String)) -> Loaded {
+        match tokio::time::timeout(LOAD, self.store.route(key.0, &key.1)).await {
             Ok(Ok(Some(record))) => {
                 self.learn(&record);
                 Loaded::Found(Arc::new(record))
@@ -161,10 +172,6 @@ impl Routes {
                 Loaded::Unavailable
             }
             Err(_) => Loaded::Unavailable,
-        };
-        for waiter in self.flights.lock().remove(&key).unwrap_or_default() {
-            // A visitor who left does not need the answer.
-            let _ = waiter.send(loaded.clone());
         }
     }
 }

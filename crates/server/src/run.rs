@@ -2,7 +2,7 @@
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::net::{SocketAddr, TcpListener};
-use std::os::unix::fs::DirBuilderExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use std::time::Duration;
 use rlinks_store::sign::{Signer, append_heads};
 use rlinks_store::{Options, Store, StoreError};
 use tokio::runtime::Runtime;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -28,8 +28,10 @@ pub const LOCK_FILE: &str = "serve.lock";
 const NOTICE: Duration = Duration::from_millis(500);
 /// From then on, open connections have this long.
 const DRAIN: Duration = Duration::from_secs(8);
+/// And then the store.
+const CLOSE: Duration = Duration::from_secs(1);
 /// How often heads are signed and logged.
-const SIGN: Duration = Duration::from_secs(60);
+const SIGN: Duration = Duration::from_mins(1);
 
 /// Why a server did not start or did not end well.
 #[derive(Debug, thiserror::Error)]
@@ -64,32 +66,65 @@ pub fn run(config: Config, store: Options, clock: Clock, reload: Reload) -> Resu
         store.quick_check().await?;
         Ok::<_, StoreError>(store)
     })?;
+    // Before anybody can know that we serve: who reads that line may send a signal at once.
+    let signals = control.block_on(async { Signals::listen() })?;
     let server = Server::start(config, opened, clock, control)?;
-    server.control.block_on(wait_for_the_end(&server, reload))?;
+    server.control.block_on(wait_for_the_end(&server, signals, reload));
     server.stop();
     Ok(())
 }
 
 /// Takes the data folder for one server. The lock goes with the process, however it ends.
 pub fn lock(data: &Path) -> Result<File, ServeError> {
-    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(data)?;
-    let path = data.join(LOCK_FILE);
-    let file = OpenOptions::new().create(true).append(true).open(&path)?;
+    let cannot = |error: std::io::Error| {
+        let message = format!("{}: {error}; choose a folder you may write with --data", data.display());
+        ServeError::System(std::io::Error::new(error.kind(), message))
+    };
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(data).map_err(cannot)?;
+    let file = OpenOptions::new()
+        .create(true)
+        .append(true)
+        .mode(0o600)
+        .open(data.join(LOCK_FILE))
+        .map_err(cannot)?;
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => Err(ServeError::AlreadyRunning(format!(
             "another rmax serve is using {}; stop it, or choose another folder with --data",
             data.display()
         ))),
-        Err(TryLockError::Error(error)) => Err(error.into()),
+        Err(TryLockError::Error(error)) => Err(cannot(error)),
     }
 }
 
-async fn wait_for_the_end(server: &Server, reload: Reload) -> std::io::Result<()> {
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    let mut hang_up = signal(SignalKind::hangup())?;
+/// The signals a server answers to.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    hang_up: Signal,
+}
+
+impl Signals {
+    fn listen() -> std::io::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            hang_up: signal(SignalKind::hangup())?,
+        })
+    }
+
+    /// Somebody wants it to end.
+    async fn end(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}
+
+async fn wait_for_the_end(server: &Server, mut signals: Signals, reload: Reload) {
     loop {
+        let Signals { terminate, interrupt, hang_up } = &mut signals;
         tokio::select! {
             _ = terminate.recv() => break,
             _ = interrupt.recv() => break,
@@ -97,14 +132,10 @@ async fn wait_for_the_end(server: &Server, reload: Reload) -> std::io::Result<()
         }
     }
     tokio::spawn(async move {
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-        }
+        signals.end().await;
         tracing::warn!("a second signal: stopping at once");
         std::process::exit(0);
     });
-    Ok(())
 }
 
 /// A running server.
@@ -169,6 +200,9 @@ impl Server {
             server.listen(listener, 1, limit)?;
         }
         let scheme = if server.tls.is_some() { "https" } else { "http" };
+        if let Some(address) = server.control_address {
+            tracing::info!("serving what is not for the public on {scheme}://{address}");
+        }
         tracing::info!(threads, "serving redirects on {scheme}://{}", server.address);
         Ok(server)
     }
@@ -238,8 +272,12 @@ impl Server {
             for follower in &self.followers {
                 follower.abort();
             }
-            sign_heads(&self.store, &self.config.data, &self.clock).await;
-            let _ = tokio::time::timeout(Duration::from_secs(1), self.store.close()).await;
+            // A store that does not answer must not hold up the end.
+            let _ = tokio::time::timeout(CLOSE, async {
+                sign_heads(&self.store, &self.config.data, &self.clock).await;
+                self.store.close().await;
+            })
+            .await;
         });
         tracing::info!("stopped");
         self.control.shutdown_background();

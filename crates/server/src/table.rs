@@ -236,15 +236,12 @@ impl Shard {
         if room < bytes.len() {
             let fresh = Vec::with_capacity(CHUNK_BYTES.max(bytes.len()));
             self.bytes += fresh.capacity();
-            let slot = match self.free.pop() {
-                Some(slot) => {
-                    self.chunks[usize::from(slot)] = fresh;
-                    slot
-                }
-                None => {
-                    self.chunks.push(fresh);
-                    u16::try_from(self.chunks.len() - 1).expect("a shard's share is below 65,536 chunks")
-                }
+            let slot = if let Some(slot) = self.free.pop() {
+                self.chunks[usize::from(slot)] = fresh;
+                slot
+            } else {
+                self.chunks.push(fresh);
+                u16::try_from(self.chunks.len() - 1).expect("a shard's share is below 65,536 chunks")
             };
             self.order.push_back(slot);
         }
@@ -425,8 +422,12 @@ mod tests {
             record(7, "long", &format!("https://example.com/{}", "x".repeat(65_000)), 4),
             record(7, "after-long", "https://example.com/after", 5),
         ];
-        records.iter().for_each(|record| table.put(record));
-        records.iter().for_each(|record| check(&table, record));
+        for record in &records {
+            table.put(record);
+        }
+        for record in &records {
+            check(&table, record);
+        }
         assert!(table.with(Id::from_i64(2), "a", |_, _| ()).is_none());
         assert_eq!((table.links(), table.holds_all()), (5, true));
     }

@@ -20,13 +20,19 @@ const LOOK: Duration = Duration::from_secs(2);
 pub struct Tls {
     files: TlsFiles,
     current: ArcSwap<ServerConfig>,
+    /// The files as they were when they were first read.
+    first: [Option<State>; 2],
 }
+
+/// What changes when a file does. The length too: two writes may fall into one tick of the clock.
+type State = (SystemTime, u64);
 
 impl Tls {
     /// Reads the files; what cannot be used is refused with the file's name.
     pub fn load(files: TlsFiles) -> Result<Self, ServeError> {
+        let first = states(&files);
         let current = ArcSwap::from_pointee(read(&files)?);
-        Ok(Self { files, current })
+        Ok(Self { files, current, first })
     }
 
     /// An acceptor with the certificate in force.
@@ -47,21 +53,23 @@ impl Tls {
 
     /// Watches the files until the task is dropped.
     pub async fn watch(self: Arc<Self>) {
-        let mut seen = self.changed_at();
+        let mut seen = self.first;
         loop {
             tokio::time::sleep(LOOK).await;
-            let now = self.changed_at();
+            let now = states(&self.files);
             if now != seen {
                 seen = now;
                 self.reload();
             }
         }
     }
+}
 
-    fn changed_at(&self) -> [Option<SystemTime>; 2] {
-        [&self.files.cert, &self.files.key]
-            .map(|path| std::fs::metadata(path).and_then(|file| file.modified()).ok())
-    }
+fn states(files: &TlsFiles) -> [Option<State>; 2] {
+    [&files.cert, &files.key].map(|path| {
+        let file = std::fs::metadata(path).ok()?;
+        Some((file.modified().ok()?, file.len()))
+    })
 }
 
 fn read(files: &TlsFiles) -> Result<ServerConfig, ServeError> {

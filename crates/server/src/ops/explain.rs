@@ -1,10 +1,13 @@
 //! What a request would get and why, step by step, without counting it.
 
+use rlinks_core::code::is_reserved;
 use rlinks_core::decide::{self, Step, Visitor};
 use rlinks_core::envelope::ErrorCode;
 use rlinks_core::host::HostBuffer;
 use rlinks_core::request::{Asked, asked};
-use rlinks_core::{Code, Decision, Timestamp, Workspace, decide as decide_request};
+use rlinks_core::{
+    Code, Decision, FieldCode, FieldError, Slug, Timestamp, Workspace, decide as decide_request,
+};
 use serde::Serialize;
 
 use super::{Ops, OpsError};
@@ -25,71 +28,107 @@ pub struct Explanation {
 }
 
 impl Ops {
-    /// Explains a short URL, a path or a bare code. A bare code is looked up in `workspace`; a URL in whichever its host names.
-    /// `at` asks how it was, or will be, at another moment.
+    /// Explains a short URL, a path or a bare code. A URL is answered by whichever workspace its host names; a path or code is
+    /// asked on the host of `workspace`. `at` asks how it was, or will be, at another moment.
     pub async fn explain(
         &self,
-        workspace: &Workspace,
+        workspace: &Slug,
         question: &str,
         at: Option<Timestamp>,
     ) -> Result<Explanation, OpsError> {
-        let (host, path) = split(question);
-        let domains = self.store.domains().await?;
-        let served = self.served().await?;
-        let primary = domains.iter().find(|domain| domain.workspace == workspace.id && domain.primary);
-        let mut steps = Vec::new();
+        let (host, path) = split(question)?;
+        let mut told = Told { address: question.to_owned(), steps: Vec::new() };
+        let host = match host {
+            Some(host) => host.to_owned(),
+            None => match self.host_of(workspace).await? {
+                Some(host) => host,
+                None => {
+                    told.say(
+                        "host",
+                        format!("no domain reaches workspace {workspace}; `domains add` gives it one"),
+                    );
+                    return Ok(told.refused(ErrorCode::NotFound));
+                }
+            },
+        };
         let mut buffer: HostBuffer = [0; rlinks_core::host::LONGEST];
-        let asked_host = match host {
-            None => primary.map_or("localhost", |domain| domain.host.as_str()),
-            Some(host) => {
-                let Some(host) = rlinks_core::host::from_header(host.as_bytes(), &mut buffer) else {
-                    steps.push(Step { step: "host", result: format!("`{host}` is no host") });
-                    return Ok(refused(question, steps, ErrorCode::BadRequest));
-                };
-                host
+        let Some(host) = rlinks_core::host::from_header(host.as_bytes(), &mut buffer) else {
+            told.say("host", format!("`{host}` is no host"));
+            return Ok(told.refused(ErrorCode::BadRequest));
+        };
+        told.address = format!("{host}{path}");
+        if is_reserved(crate::redirect::first_segment(&path)) {
+            told.say("path", "is the server's own, whatever the host".to_owned());
+            let known = crate::control::PATHS.contains(&path.as_str());
+            return Ok(if known {
+                told.shown("what the server says there")
+            } else {
+                told.refused(ErrorCode::NotFound)
+            });
+        }
+        let Some(owner) = self.owner(host).await? else {
+            told.say("host", format!("{host} belongs to no workspace here"));
+            return Ok(told.refused(ErrorCode::NotFound));
+        };
+        told.say("host", format!("{host} is answered by workspace {}", owner.slug));
+        match asked(&path) {
+            Asked::Root => Ok(told.shown("the landing page")),
+            Asked::Nothing => {
+                told.say("path", format!("{path} is no path a link can have"));
+                Ok(told.refused(ErrorCode::NotFound))
             }
-        };
-        let address = format!("{asked_host}{path}");
-        let owner = match host {
-            None => Some(workspace.clone()),
-            Some(_) => self.owner(asked_host).await?,
-        };
-        let Some(owner) = owner else {
-            steps.push(Step { step: "host", result: format!("{asked_host} belongs to no workspace here") });
-            return Ok(refused(&address, steps, ErrorCode::NotFound));
-        };
-        steps.push(Step {
-            step: "host",
-            result: format!("{asked_host} is answered by workspace {}", owner.slug),
-        });
-        let (Asked::Code(code) | Asked::Preview(code)) = asked(&path) else {
-            steps.push(Step { step: "path", result: format!("{path} is no path a link can have") });
-            return Ok(refused(&address, steps, ErrorCode::NotFound));
-        };
-        steps.push(Step { step: "code", result: code.to_string() });
+            Asked::Code(code) => self.explain_code(told, &owner, host, &code, at, false).await,
+            Asked::Preview(code) => self.explain_code(told, &owner, host, &code, at, true).await,
+        }
+    }
+
+    async fn explain_code(
+        &self,
+        mut told: Told,
+        owner: &Workspace,
+        host: &str,
+        code: &str,
+        at: Option<Timestamp>,
+        preview: bool,
+    ) -> Result<Explanation, OpsError> {
+        told.say("code", code.to_owned());
         let now = at.unwrap_or_else(|| self.clock.now());
         let link = match at.filter(|at| *at < self.clock.now()) {
-            None => self.find(&owner, &code).await?,
-            Some(then) => self.find_at(&owner, &code, then).await?,
+            None => self.find(owner, code).await?,
+            Some(then) => self.find_at(owner, code, then).await?,
         };
-        let visitor = Visitor { host: asked_host, domains: &served };
+        // The server itself knows no host of its own but the one it is asked on.
+        let served = self.store.served(self.base_domain.as_ref()).await?;
+        let visitor = Visitor { host, domains: &served };
         let route = link.as_ref().map(rlinks_core::Link::route);
-        steps.extend(decide::explain(route, &owner.policy, &visitor, now));
+        told.steps.extend(decide::explain(route, &owner.policy, &visitor, now));
         let decision = decide_request(route, &owner.policy, &visitor, now);
-        let (status, location) = match decision {
-            Decision::Redirect { status, target, cache } => {
-                steps.push(Step {
-                    step: "answer",
-                    result: format!("{} to {target} ({cache})", status.code()),
-                });
-                (status.code(), Some(target.to_owned()))
+        Ok(match decision {
+            Decision::Redirect { target, .. } if preview => {
+                told.shown(&format!("a page that shows {target}"))
             }
-            _ => (0, None),
-        };
-        match ErrorCode::of(&decision) {
-            None => Ok(Explanation { address, steps, status, location, error: None }),
-            Some(code) => Ok(refused(&address, steps, code)),
+            Decision::Redirect { status, target, cache } => {
+                told.say("answer", format!("{} to {target} ({cache})", status.code()));
+                told.ended(status.code(), Some(target.to_owned()), None)
+            }
+            _ => told.refused(ErrorCode::of(&decision).unwrap_or(ErrorCode::Internal)),
+        })
+    }
+
+    /// A host that names this workspace: its primary domain, its name below the base domain, or, for `main` while no domain
+    /// is configured, any.
+    async fn host_of(&self, slug: &Slug) -> Result<Option<String>, OpsError> {
+        let workspace = self.workspace(slug).await?;
+        let domains = self.store.domains().await?;
+        let primary = domains.iter().find(|domain| domain.workspace == workspace.id && domain.primary);
+        if let Some(domain) = primary {
+            return Ok(Some(domain.host.to_string()));
         }
+        if let Some(base) = &self.base_domain {
+            return Ok(Some(format!("{slug}.{base}")));
+        }
+        let any = domains.is_empty() && slug.as_str() == Slug::MAIN;
+        Ok(any.then(|| self.own_host.as_ref().map_or("localhost".to_owned(), ToString::to_string)))
     }
 
     async fn find_at(
@@ -120,27 +159,48 @@ impl Ops {
     }
 }
 
-fn refused(address: &str, mut steps: Vec<Step>, code: ErrorCode) -> Explanation {
-    steps.push(Step { step: "answer", result: format!("{} {}", code.status(), code.name()) });
-    Explanation {
-        address: address.to_owned(),
-        steps,
-        status: code.status(),
-        location: None,
-        error: Some(code.name()),
+/// What was found so far.
+struct Told {
+    address: String,
+    steps: Vec<Step>,
+}
+
+impl Told {
+    fn say(&mut self, step: &'static str, result: String) {
+        self.steps.push(Step { step, result });
+    }
+
+    fn refused(mut self, code: ErrorCode) -> Explanation {
+        self.say("answer", format!("{} {}", code.status(), code.name()));
+        self.ended(code.status(), None, Some(code.name()))
+    }
+
+    fn shown(mut self, what: &str) -> Explanation {
+        self.say("answer", format!("200, {what}"));
+        self.ended(200, None, None)
+    }
+
+    fn ended(self, status: u16, location: Option<String>, error: Option<&'static str>) -> Explanation {
+        Explanation { address: self.address, steps: self.steps, status, location, error }
     }
 }
 
 /// Host and path of a URL, `host/code`, `/code` or `code`.
-fn split(question: &str) -> (Option<&str>, String) {
+fn split(question: &str) -> Result<(Option<&str>, String), OpsError> {
     let path_only = |rest: &str| rest[..rest.find(['?', '#']).unwrap_or(rest.len())].to_owned();
     let rest = match question.split_once("://") {
-        Some((_, rest)) => rest,
-        None if question.starts_with('/') => return (None, path_only(question)),
-        None if !question.contains('/') => return (None, format!("/{}", path_only(question))),
+        Some((scheme, rest)) if ["http", "https"].iter().any(|known| scheme.eq_ignore_ascii_case(known)) => {
+            rest
+        }
+        Some(_) => {
+            let message = "must begin with https:// or http://, or be a code";
+            return Err(OpsError::Invalid(FieldError::new("url", FieldCode::Scheme, message).into()));
+        }
+        None if question.starts_with('/') => return Ok((None, path_only(question))),
+        None if !question.contains('/') => return Ok((None, format!("/{}", path_only(question)))),
         None => question,
     };
     let slash = rest.find(['/', '?', '#']).unwrap_or(rest.len());
     let path = path_only(&rest[slash..]);
-    (Some(&rest[..slash]), if path.is_empty() { "/".to_owned() } else { path })
+    Ok((Some(&rest[..slash]), if path.is_empty() { "/".to_owned() } else { path }))
 }

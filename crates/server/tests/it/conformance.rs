@@ -7,7 +7,8 @@ use rlinks_core::{Code, Id, Link, LinkDraft, LinkState, Policy, RedirectStatus, 
 use rlinks_store::Store;
 use rlinks_store::write::{Action, CodeChoice, Existing, LinkOp, LinkWrite};
 
-use crate::support::{Answer, Bench, NOW, Running, furnish, operator};
+use crate::client::Answer;
+use crate::support::{Bench, NOW, Running, furnish, operator};
 use crate::table::{self, Form, Row, State, When};
 
 #[test]

@@ -1,34 +1,11 @@
 //! What the server knows, how soon, and what it does when it cannot know.
 
-use rlinks_core::{Code, Id, Link, LinkDraft, LinkState, Policy, Preset, RedirectStatus, Source, Target};
+use rlinks_core::{Code, Link, LinkState, Policy, Preset, Target};
 use rlinks_store::Store;
-use rlinks_store::write::{Action, CodeChoice, Existing, LinkOp, LinkWrite, Written};
+use rlinks_store::write::{Action, LinkOp, LinkWrite};
 
-use crate::support::{Bench, NOW, Running, furnish, open, operator, wait_until};
-
-const MAIN: Id = Id::from_i64(1);
-
-async fn create(store: &Store, code: &str, target: &str) -> Written {
-    let draft = LinkDraft {
-        code: Code::from_path(code),
-        target: Target::parse(target, 2048).unwrap(),
-        redirect_status: RedirectStatus::MovedPermanently,
-        expires_at: None,
-        title: None,
-        notes: None,
-        tags: Vec::new(),
-        https_only: true,
-        no_loop: true,
-        metadata: serde_json::Map::new(),
-    };
-    let op = LinkOp::Create {
-        draft,
-        code: CodeChoice::Chosen(Code::from_path(code).unwrap()),
-        source: Source::Cli,
-        existing: Existing::Refuse,
-    };
-    store.write(LinkWrite { workspace: MAIN, actor: operator(), now: NOW, op }).await.unwrap()
-}
+use crate::client::wait_until;
+use crate::support::{Bench, MAIN, NOW, Running, create, furnish, open, operator};
 
 async fn change(store: &Store, code: &str, change: impl FnOnce(Link) -> Link) {
     let link = store.link(MAIN, &Code::from_path(code).unwrap()).await.unwrap().unwrap();

@@ -1,16 +1,20 @@
-//! A server of its own for each test, and a client that sends exactly the bytes it is told to.
+//! A server of its own for each test.
 
-use std::io::{Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpStream};
-use std::time::Duration;
+use std::net::SocketAddr;
 
-use rlinks_core::{Actor, Host, Id, Policy, Slug, Timestamp};
-use rlinks_server::{Clock, Config, Reloadable, Server};
+use rlinks_core::{
+    Actor, Code, Host, Id, LinkDraft, Policy, RedirectStatus, Slug, Source, Target, Timestamp,
+};
+use rlinks_server::{Clock, Config, Reloadable, ServeError, Server};
+use rlinks_store::write::{CodeChoice, Existing, LinkOp, LinkWrite, Written};
 use rlinks_store::{Location, Lost, Options, Store};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
+use crate::client::{Answer, ask, wait_until};
+
 pub(crate) const NOW: Timestamp = Timestamp::from_ms(1_800_000_000_123);
+pub(crate) const MAIN: Id = Id::from_i64(1);
 
 /// A store in a folder of its own, on a runtime of its own.
 pub(crate) struct Bench {
@@ -33,6 +37,13 @@ impl Bench {
 
     /// Starts serving, with a clock that stands still.
     pub(crate) fn serve(self, change: impl FnOnce(&mut Config)) -> Running {
+        let running = self.try_serve(change).expect("the server starts");
+        wait_until("the follower has looked", || running.get("/ready").body.contains("\"ready\""));
+        running
+    }
+
+    /// The same for a server that may refuse to start, or does not speak plain HTTP.
+    pub(crate) fn try_serve(self, change: impl FnOnce(&mut Config)) -> Result<Running, ServeError> {
         let mut config = Config {
             listen: "127.0.0.1:0".parse().expect("an address"),
             control_listen: None,
@@ -45,11 +56,8 @@ impl Bench {
             reloadable: Reloadable::default(),
         };
         change(&mut config);
-        let server = Server::start(config, self.store.clone(), Clock::new(|| NOW), self.runtime)
-            .expect("the server starts");
-        let running = Running { address: server.address, store: self.store, folder: self.folder, server };
-        wait_until("the follower has looked", || running.get("/ready").body.contains("\"ready\""));
-        running
+        let server = Server::start(config, self.store, Clock::new(|| NOW), self.runtime)?;
+        Ok(Running { address: server.address, folder: self.folder, _server: server })
     }
 }
 
@@ -67,9 +75,8 @@ pub(crate) async fn open(folder: &TempDir) -> Store {
 /// A running server. Dropping it stops it at once.
 pub(crate) struct Running {
     pub(crate) address: SocketAddr,
-    pub(crate) store: Store,
     pub(crate) folder: TempDir,
-    pub(crate) server: Server,
+    _server: Server,
 }
 
 impl Running {
@@ -82,61 +89,6 @@ impl Running {
     pub(crate) fn ask(&self, request: &str) -> Answer {
         ask(self.address, request.as_bytes())
     }
-}
-
-/// Sends bytes and reads until the server closes.
-pub(crate) fn ask(address: SocketAddr, request: &[u8]) -> Answer {
-    let mut socket = TcpStream::connect(address).expect("the server accepts");
-    socket.set_read_timeout(Some(Duration::from_secs(20))).expect("a timeout");
-    // A server that has seen enough closes before everything is sent; what it answered counts.
-    let _ = socket.write_all(request);
-    let mut bytes = Vec::new();
-    let mut chunk = [0; 16 * 1024];
-    while let Ok(count @ 1..) = socket.read(&mut chunk) {
-        bytes.extend_from_slice(&chunk[..count]);
-    }
-    let _ = socket.shutdown(Shutdown::Both);
-    Answer::parse(&bytes)
-}
-
-#[derive(Clone, Debug)]
-pub(crate) struct Answer {
-    pub(crate) status: u16,
-    pub(crate) headers: Vec<(String, String)>,
-    pub(crate) body: String,
-}
-
-impl Answer {
-    fn parse(bytes: &[u8]) -> Self {
-        let text = String::from_utf8_lossy(bytes);
-        let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
-        let mut lines = head.lines();
-        let status = lines
-            .next()
-            .and_then(|line| line.split(' ').nth(1))
-            .and_then(|code| code.parse().ok())
-            .unwrap_or(0);
-        let headers = lines
-            .filter_map(|line| line.split_once(':'))
-            .map(|(name, value)| (name.to_ascii_lowercase(), value.trim().to_owned()));
-        Self { status, headers: headers.collect(), body: body.to_owned() }
-    }
-
-    pub(crate) fn header(&self, name: &str) -> Vec<&str> {
-        self.headers.iter().filter(|(key, _)| key == name).map(|(_, value)| value.as_str()).collect()
-    }
-}
-
-/// Waits for a condition; what takes ten seconds will not happen.
-#[track_caller]
-pub(crate) fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
-    for _ in 0..1000 {
-        if condition() {
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    panic!("waited in vain until {what}");
 }
 
 pub(crate) fn operator() -> Actor {
@@ -167,4 +119,27 @@ pub(crate) async fn furnish(store: &Store, slug: &str, policy: Policy, domains: 
         store.add_domain(id, Host::parse(domain).expect("a host"), &operator(), NOW).await.expect("a domain");
     }
     id
+}
+
+/// A link of `main` as `rmax links set` makes it.
+pub(crate) async fn create(store: &Store, code: &str, target: &str) -> Written {
+    let draft = LinkDraft {
+        code: Code::from_path(code),
+        target: Target::parse(target, 2048).unwrap(),
+        redirect_status: RedirectStatus::MovedPermanently,
+        expires_at: None,
+        title: None,
+        notes: None,
+        tags: Vec::new(),
+        https_only: true,
+        no_loop: true,
+        metadata: serde_json::Map::new(),
+    };
+    let op = LinkOp::Create {
+        draft,
+        code: CodeChoice::Chosen(Code::from_path(code).unwrap()),
+        source: Source::Cli,
+        existing: Existing::Refuse,
+    };
+    store.write(LinkWrite { workspace: MAIN, actor: operator(), now: NOW, op }).await.unwrap()
 }
