@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::io::{BufRead as _, IsTerminal as _, Write as _};
 
+use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
 use crate::args::Global;
@@ -19,6 +20,8 @@ pub(crate) struct Output {
     colour: bool,
 }
 
+/// How often a line moves.
+const TICK: std::time::Duration = std::time::Duration::from_millis(120);
 const RED: &str = "\x1b[1;31m";
 const YELLOW: &str = "\x1b[1;33m";
 const CYAN: &str = "\x1b[1;36m";
@@ -88,6 +91,16 @@ impl Output {
         }
     }
 
+    /// Long work: a line that moves on a terminal, and nothing elsewhere. It goes when the value does.
+    pub(crate) fn progress(self, what: &'static str) -> Progress {
+        let bar = if self.quiet { ProgressBar::hidden() } else { ProgressBar::new_spinner() };
+        let style = ProgressStyle::with_template("{spinner} {msg} {bytes} {elapsed}");
+        bar.set_style(style.expect("the template is a template"));
+        bar.set_message(what);
+        bar.enable_steady_tick(TICK);
+        Progress(bar)
+    }
+
     /// A way on.
     pub(crate) fn hint(self, text: &str) {
         if !self.quiet {
@@ -117,6 +130,22 @@ impl Output {
 
     fn label(self, word: &str, colour: &str) -> String {
         if self.colour { format!("{colour}{word}{PLAIN} ") } else { format!("{word} ") }
+    }
+}
+
+/// A line that moves.
+pub(crate) struct Progress(ProgressBar);
+
+impl Progress {
+    /// Counts what is written.
+    pub(crate) fn count<W: std::io::Write>(&self, to: W) -> impl std::io::Write + use<W> {
+        self.0.wrap_write(to)
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.0.finish_and_clear();
     }
 }
 

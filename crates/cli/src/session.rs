@@ -55,7 +55,8 @@ impl Session {
         output: Output,
         fresh: bool,
     ) -> Self {
-        let ops = Ops { store, base_domain: config.base_domain.clone(), clock: Clock::system() };
+        let ops =
+            Ops { store, base_domain: config.base_domain.clone(), own_host: None, clock: Clock::system() };
         Self { ops, config, output, environment, fresh }
     }
 

@@ -111,7 +111,10 @@ async fn verify(session: &Session, checkpoint: Option<&Path>) -> Result<(), Fail
     let mut broken = None;
     if log.exists() {
         match sign::read_checkpoints(&log) {
-            Ok(checkpoints) => marks = sign::binding(&checkpoints),
+            Ok(checkpoints) => {
+                warn_of_strangers(session, &log, &checkpoints)?;
+                marks = sign::binding(&checkpoints);
+            }
             Err(StoreError::Refused(why)) => broken = Some(why),
             Err(error) => return Err(error.into()),
         }
@@ -122,9 +125,13 @@ async fn verify(session: &Session, checkpoint: Option<&Path>) -> Result<(), Fail
         ));
     }
     if let Some(place) = checkpoint {
-        marks.extend(read_checkpoints(place)?.into_iter().map(|checkpoint| checkpoint.head));
+        let checkpoints = read_checkpoints(place)?;
+        warn_of_strangers(session, place, &checkpoints)?;
+        marks.extend(checkpoints.into_iter().map(|checkpoint| checkpoint.head));
     }
+    let progress = session.output.progress("verifying");
     let chains = session.store().verify(&marks).await?.map_err(|fault| fault.to_string());
+    drop(progress);
     let chains = chains.and_then(|heads| broken.map_or(Ok(heads), Err));
     let strangers = session.store().links_beside_the_log().await?;
     judge(session.output, &Verdict { chains, strangers })
@@ -144,6 +151,19 @@ pub(super) fn verify_export(output: Output, args: &Verify) -> Result<(), Failure
 }
 
 /// A checkpoint that cannot be read is a finding of its own, not trouble with the store.
+/// A signature is as good as the key it names: one that is not ours may be anybody's.
+fn warn_of_strangers(session: &Session, place: &Path, checkpoints: &[Checkpoint]) -> Result<(), Failure> {
+    let ours = session.signer()?.key();
+    if let Some(stranger) = checkpoints.iter().find(|checkpoint| checkpoint.key != ours) {
+        session.output.warning(&format!(
+            "{} is signed by another installation's key ({}...); trust it only if you know that key",
+            place.display(),
+            stranger.key.get(..16).unwrap_or(&stranger.key)
+        ));
+    }
+    Ok(())
+}
+
 fn read_checkpoints(place: &Path) -> Result<Vec<Checkpoint>, Failure> {
     std::fs::metadata(place).map_err(|error| cannot_read(place, &error))?;
     Ok(sign::read_checkpoints(place)?)

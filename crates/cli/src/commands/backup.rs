@@ -19,7 +19,9 @@ use crate::session::{self, Session};
 
 pub(super) async fn run(session: &Session, args: &Backup) -> Result<(), Failure> {
     let mut file = NewFile::create(&args.file, Overwrite::forced(args.force))?;
-    let counts = session.store().backup(&mut file, session.now()).await?;
+    let progress = session.output.progress("saving");
+    let counts = session.store().backup(progress.count(&mut file), session.now()).await?;
+    drop(progress);
     file.finish()?;
     report(session.output, &args.file, &counts, "saved")
 }
@@ -48,6 +50,7 @@ pub(super) async fn restore(
     args: &Restore,
 ) -> Result<(), Failure> {
     std::fs::File::open(&args.file).map_err(|error| cannot_read(&args.file, &error))?;
+    let progress = output.progress("restoring");
     backup::verify(&args.file)?;
     let running = || {
         Failure::failed(format!("a server is running on {}; nothing was changed", config.data.display()))
@@ -63,6 +66,7 @@ pub(super) async fn restore(
     let done = replace(&session, &args.file, overwrite).await;
     session.store().close().await;
     drop(lock);
+    drop(progress);
     report(output, &args.file, &done?, "restored")
 }
 

@@ -1,5 +1,7 @@
 //! `rmax explain`: what a request would get and why.
 
+use rlinks_core::Slug;
+
 use super::moment;
 use crate::args::Explain;
 use crate::error::Failure;
@@ -7,7 +9,7 @@ use crate::session::Session;
 
 pub(super) async fn run(session: &Session, args: &Explain) -> Result<(), Failure> {
     let at = moment(args.at.as_deref())?;
-    let workspace = session.workspace().await?;
+    let workspace = Slug::stored(session.config.workspace.clone());
     let explanation = session.ops.explain(&workspace, &args.question, at).await?;
     if session.output.json {
         return session.output.object(&explanation);

@@ -6,6 +6,8 @@
 
 mod audit;
 mod backup;
+#[path = "../../../server/tests/it/client.rs"]
+mod client;
 mod config;
 mod crash;
 mod directory;
@@ -16,6 +18,7 @@ mod postgres;
 mod race;
 mod refusals;
 mod seeds;
+mod serve;
 mod shorten;
 mod tidy;
 mod usage;

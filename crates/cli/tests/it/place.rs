@@ -46,7 +46,8 @@ impl Place {
         self.path("rlinks-data/rlinks.db")
     }
 
-    fn command(&self, line: &str) -> Command {
+    /// The command itself, for what is not over at once.
+    pub(crate) fn command(&self, line: &str) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_rmax"));
         command
             .args(words(line))

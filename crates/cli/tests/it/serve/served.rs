@@ -1,0 +1,129 @@
+//! A real `rmax serve`, its log and its end.
+
+use std::io::{BufRead as _, BufReader};
+use std::net::{SocketAddr, TcpStream};
+use std::process::{Child, ExitStatus};
+use std::sync::{Arc, Mutex};
+
+use rlinks_server::clock::monotonic_ms;
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::client::{Answer, ask, wait_until};
+use crate::place::Place;
+
+/// A running server. Dropping it kills it.
+pub(crate) struct Served {
+    child: Child,
+    pub(crate) address: SocketAddr,
+    log: Arc<Mutex<String>>,
+}
+
+/// Starts `rmax serve` on a port of its own and waits until it says where.
+#[track_caller]
+pub(crate) fn serve(place: &Place, flags: &str) -> Served {
+    let mut served = start(place, &format!("serve --listen 127.0.0.1:0 {flags}"));
+    wait_until("the server says where it serves", || {
+        assert!(served.child.try_wait().unwrap().is_none(), "it ended: {}", served.log());
+        served.says("serving redirects on")
+    });
+    served.address = address_in(&served.log(), "serving redirects on").unwrap();
+    served
+}
+
+/// Starts a server that may have nowhere to serve.
+pub(crate) fn start(place: &Place, line: &str) -> Served {
+    let mut child = place.command(line).spawn().unwrap();
+    let log = Arc::new(Mutex::new(String::new()));
+    let (lines, into) = (BufReader::new(child.stderr.take().unwrap()), Arc::clone(&log));
+    std::thread::spawn(move || {
+        for line in lines.split(b'\n').map_while(Result::ok) {
+            let mut log = into.lock().unwrap();
+            log.push_str(&String::from_utf8_lossy(&line));
+            log.push('\n');
+        }
+    });
+    Served { child, address: SocketAddr::from(([127, 0, 0, 1], 0)), log }
+}
+
+/// The address after some words of a log.
+pub(crate) fn address_in(log: &str, words: &str) -> Option<SocketAddr> {
+    let (_, after) = log.split_once(words)?;
+    let (_, after) = after.split_once("://")?;
+    let end = after.find(|letter: char| !letter.is_ascii_digit() && !".:".contains(letter));
+    after[..end.unwrap_or(after.len())].parse().ok()
+}
+
+impl Served {
+    pub(crate) fn get(&self, path: &str) -> Answer {
+        let request = format!(
+            "GET {path} HTTP/1.1\r\nHost: rmax.to\r\nAccept: application/json\r\nConnection: close\r\n\r\n"
+        );
+        ask(self.address, request.as_bytes())
+    }
+
+    pub(crate) fn status(&self, path: &str) -> u16 {
+        self.get(path).status
+    }
+
+    /// Everything it has said so far.
+    pub(crate) fn log(&self) -> String {
+        self.log.lock().unwrap().clone()
+    }
+
+    pub(crate) fn says(&self, text: &str) -> bool {
+        self.log().contains(text)
+    }
+
+    pub(crate) fn pid(&self) -> Pid {
+        Pid::from_child(&self.child)
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill_process(self.pid(), signal).unwrap();
+    }
+
+    /// Waits for its end, so long at most.
+    #[track_caller]
+    pub(crate) fn ends_within(&mut self, most_ms: u64) -> ExitStatus {
+        let began = monotonic_ms();
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status;
+            }
+            assert!(monotonic_ms() - began < most_ms, "still running after {most_ms} ms:\n{}", self.log());
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+    }
+
+    /// SIGTERM, and the end that belongs to it.
+    #[track_caller]
+    pub(crate) fn stop(mut self) {
+        self.signal(Signal::TERM);
+        assert_eq!(self.ends_within(10_000).code(), Some(0), "{}", self.log());
+    }
+
+    /// Whether nobody listens any more.
+    pub(crate) fn is_closed(&self) -> bool {
+        TcpStream::connect(self.address).is_err()
+    }
+
+    /// The memory it has.
+    pub(crate) fn resident_bytes(&self) -> usize {
+        let path = format!("/proc/{}/statm", self.child.id());
+        let pages = std::fs::read_to_string(path).unwrap();
+        pages.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4096
+    }
+
+    /// What the kernel says of it: `T` is stopped.
+    pub(crate) fn state(&self) -> char {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap();
+        stat.rsplit(')').next().unwrap().trim().chars().next().unwrap()
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
