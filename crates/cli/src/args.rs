@@ -85,7 +85,7 @@ pub(crate) struct Serve {
     /// Where to serve what is not for the public; the public address then serves redirects and health only
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) control_listen: Option<String>,
-    /// The store: sqlite:<path> or postgres://<user>@<host>/<database>
+    /// The store: `sqlite:PATH` or `postgres://USER@HOST/DATABASE`
     #[arg(long, value_name = "URL")]
     pub(crate) store: Option<String>,
     /// Serving threads [default: one per core]

@@ -5,7 +5,7 @@
 
 mod layers;
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use ipnet::IpNet;
@@ -145,6 +145,37 @@ impl Config {
     /// What a running server may take over from a changed configuration.
     pub(crate) fn reloadable(&self) -> Reloadable {
         Reloadable { trusted_proxies: self.trusted_proxies.clone() }
+    }
+
+    /// The host short URLs begin with where there is no domain.
+    pub(crate) fn own_host(&self) -> Option<Host> {
+        let public = self.public_url.as_deref().and_then(|url| url::Url::parse(url).ok());
+        let public = public.and_then(|url| Host::parse(url.host_str()?).ok());
+        let listen = || {
+            Host::parse(&match self.listen.ip() {
+                IpAddr::V4(address) => address.to_string(),
+                IpAddr::V6(address) => format!("[{address}]"),
+            })
+        };
+        public.or_else(|| listen().ok())
+    }
+
+    /// The settings that differ and that a running server cannot take over.
+    pub(crate) fn needs_restart(&self, fresh: &Self) -> Vec<&'static str> {
+        /// What a reload takes over, and what only commands read.
+        const FREE: [&str; 4] = ["trusted_proxies", "identity", "public_scheme", "public_url"];
+        fn value<'a>(config: &'a Config, key: &str) -> Option<&'a serde_json::Value> {
+            config.shown.iter().find(|shown| shown.key == key).map(|shown| &shown.value)
+        }
+        let mut keys: Vec<&'static str> = layers::KEYS
+            .into_iter()
+            .filter(|key| !FREE.contains(key) && value(self, key) != value(fresh, key))
+            .collect();
+        // A password that changed is not shown.
+        if self.backend != fresh.backend && !keys.contains(&"store") {
+            keys.push("store");
+        }
+        keys
     }
 
     /// Where the store is, without its password.

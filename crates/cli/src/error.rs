@@ -65,7 +65,8 @@ impl Failure {
         match &self.kind {
             Kind::Usage(message) | Kind::Failed(message) => vec![message.clone()],
             Kind::Ops(OpsError::Invalid(fields)) => fields.0.iter().map(FieldError::to_string).collect(),
-            Kind::Ops(error) => vec![error.to_string()],
+            // SQLite tells of damage in several lines.
+            Kind::Ops(error) => vec![one_line(&error.to_string())],
             Kind::OutputClosed => Vec::new(),
         }
     }
@@ -102,6 +103,11 @@ impl Failure {
     }
 }
 
+/// A message of several lines as one.
+pub(crate) fn one_line(text: &str) -> String {
+    text.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ")
+}
+
 /// The exit code of an error.
 const fn exit_code(code: ErrorCode) -> u8 {
     match code {
@@ -123,7 +129,10 @@ pub(crate) fn exit_of_parser(problem: &clap::Error, environment: &Environment) -
         return ExitCode::from(u8::try_from(problem.exit_code()).unwrap_or(2));
     }
     let text = problem.render().to_string();
-    let lines = text.lines().map(str::trim).take_while(|line| !line.starts_with("Usage:"));
+    let lines = text
+        .lines()
+        .map(str::trim)
+        .take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more information"));
     let message = lines.filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ");
     let message = message.strip_prefix("error: ").unwrap_or(&message);
     Failure::usage(message).report(Output::json(environment))

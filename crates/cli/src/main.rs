@@ -11,6 +11,7 @@ mod config;
 mod environment;
 mod error;
 mod files;
+mod heads;
 mod identity;
 mod logging;
 mod output;

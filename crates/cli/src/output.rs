@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use std::io::{BufRead as _, IsTerminal as _, Write as _};
 
 use indicatif::{ProgressBar, ProgressStyle};
+use rlinks_core::Slug;
 use serde::Serialize;
 
 use crate::args::Global;
@@ -18,6 +19,8 @@ pub(crate) struct Output {
     pub(crate) json: bool,
     quiet: bool,
     colour: bool,
+    /// The workspace in use, where it is not the one commands are about anyway.
+    workspace: Option<&'static str>,
 }
 
 /// How often a line moves.
@@ -30,13 +33,18 @@ const PLAIN: &str = "\x1b[0m";
 #[expect(clippy::unused_self, reason = "every way out of the program reads alike: output.line, output.hint")]
 impl Output {
     pub(crate) fn new(global: &Global, environment: &Environment) -> Self {
-        Self { json: global.json, quiet: global.quiet, ..Self::json(environment) }
+        let workspace = global.workspace.as_deref().or_else(|| environment.text("RMAX_WORKSPACE"));
+        let workspace = workspace.filter(|slug| *slug != Slug::MAIN);
+        // Said once, and good until the process ends.
+        let workspace = workspace.map(|slug| &*slug.to_owned().leak());
+        Self { json: global.json, quiet: global.quiet, workspace, ..Self::json(environment) }
     }
 
     /// For errors found before the flags were read.
     pub(crate) fn json(environment: &Environment) -> Self {
         let wanted = environment.get("NO_COLOR").is_none() && environment.text("TERM") != Some("dumb");
-        Self { json: true, quiet: false, colour: wanted && std::io::stderr().is_terminal() }
+        let colour = wanted && std::io::stderr().is_terminal();
+        Self { json: true, quiet: false, colour, workspace: None }
     }
 
     /// A line of data.
@@ -87,7 +95,7 @@ impl Output {
     /// Something worth knowing that is no data.
     pub(crate) fn note(self, text: &str) {
         if !self.quiet {
-            eprintln!("{}", clean(text));
+            self.say("", text);
         }
     }
 
@@ -104,33 +112,65 @@ impl Output {
     /// A way on.
     pub(crate) fn hint(self, text: &str) {
         if !self.quiet {
-            eprintln!("{}{}", self.label("hint:", CYAN), clean(text));
+            self.say(&self.label("hint:", CYAN), text);
         }
     }
 
     /// Something that may matter though the command did its work.
     pub(crate) fn warning(self, text: &str) {
-        eprintln!("{}{}", self.label("warning:", YELLOW), clean(text));
+        self.say(&self.label("warning:", YELLOW), text);
     }
 
     /// Why a command did not do its work.
     pub(crate) fn error(self, messages: &[String], hints: &[String]) {
         for message in messages {
-            eprintln!("{}{}", self.label("error:", RED), clean(message));
+            self.say(&self.label("error:", RED), message);
         }
         for hint in hints {
-            eprintln!("{}{}", self.label("hint:", CYAN), clean(hint));
+            self.say(&self.label("hint:", CYAN), hint);
         }
     }
 
     /// The same for programs.
     pub(crate) fn envelope(self, json: &str) {
-        eprintln!("{json}");
+        to_stderr(&format!("{json}\n"));
+    }
+
+    /// A line for people. Commands in it are about the workspace in use.
+    fn say(self, label: &str, text: &str) {
+        to_stderr(&format!("{label}{}\n", clean(&in_workspace(text, self.workspace))));
     }
 
     fn label(self, word: &str, colour: &str) -> String {
         if self.colour { format!("{colour}{word}{PLAIN} ") } else { format!("{word} ") }
     }
+}
+
+/// Stderr that cannot be written changes nothing: there is nowhere left to say so, and the exit code still tells.
+fn to_stderr(text: &str) {
+    let _ = std::io::stderr().lock().write_all(text.as_bytes());
+}
+
+/// The text with `--workspace` added to each command in it that would be about another workspace without.
+fn in_workspace<'a>(text: &'a str, workspace: Option<&str>) -> Cow<'a, str> {
+    let Some(workspace) = workspace else { return Cow::Borrowed(text) };
+    let concerned = |command: &str| {
+        ["rmax links", "rmax shorten", "rmax explain", "rmax domains", "rmax workspaces policy"]
+            .iter()
+            .any(|family| command.starts_with(family))
+            && !["--workspace", "--all"].iter().any(|flag| command.contains(flag))
+    };
+    let mut said = String::with_capacity(text.len());
+    for (index, part) in text.split('`').enumerate() {
+        if index > 0 {
+            said.push('`');
+        }
+        said.push_str(part);
+        if index % 2 == 1 && concerned(part) {
+            let _ = write!(said, " --workspace {workspace}");
+        }
+    }
+    Cow::Owned(said)
 }
 
 /// A line that moves.
@@ -180,7 +220,7 @@ pub(crate) enum Answer {
 
 /// Asks on a terminal. Elsewhere nobody can answer, so the flag must say it.
 pub(crate) fn confirm(question: &str) -> Result<Answer, Failure> {
-    eprint!("{} [y/N] ", clean(question));
+    to_stderr(&format!("{} [y/N] ", clean(question)));
     let mut answer = String::new();
     std::io::stdin()
         .lock()

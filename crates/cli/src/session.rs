@@ -1,5 +1,7 @@
 //! A command at work: the store it opened, who acts, and what belongs to every change.
 
+use std::path::Path;
+
 use rlinks_core::audit::Head;
 use rlinks_core::{Actor, Code, Link, Slug, Source, Timestamp, Workspace};
 use rlinks_server::clock::random_bytes;
@@ -35,12 +37,21 @@ pub(crate) fn options(config: &Config, lost: Lost) -> Options {
     }
 }
 
+/// A data folder that is there and is none. Of itself the system would only say that a file exists.
+pub(crate) fn refuse_no_folder(data: &Path) -> Result<(), StoreError> {
+    if std::fs::metadata(data).is_ok_and(|there| !there.is_dir()) {
+        return Err(StoreError::Unavailable(format!("{} is not a folder", data.display())));
+    }
+    Ok(())
+}
+
 impl Session {
     pub(crate) async fn open(
         config: Config,
         environment: Environment,
         output: Output,
     ) -> Result<Self, Failure> {
+        refuse_no_folder(&config.data)?;
         let options = options(&config, Lost::Refuse);
         let fresh = matches!(&options.location, Location::Sqlite(path) if !path.exists());
         let store = Store::open(options).await?;
@@ -55,8 +66,12 @@ impl Session {
         output: Output,
         fresh: bool,
     ) -> Self {
-        let ops =
-            Ops { store, base_domain: config.base_domain.clone(), own_host: None, clock: Clock::system() };
+        let ops = Ops {
+            store,
+            base_domain: config.base_domain.clone(),
+            own_host: config.own_host(),
+            clock: Clock::system(),
+        };
         Self { ops, config, output, environment, fresh }
     }
 
@@ -135,25 +150,50 @@ impl Session {
         Signer::load(&self.config.data, random_bytes())
     }
 
-    /// The address of a link, as people share it.
-    pub(crate) async fn short_url(&self, workspace: &Workspace, code: &Code) -> Result<String, Failure> {
+    /// The address of a link, as people share it. None where no host leads to its workspace: any other would lead elsewhere.
+    pub(crate) async fn short_url(
+        &self,
+        workspace: &Workspace,
+        code: &Code,
+    ) -> Result<Option<String>, Failure> {
         let domains = self.store().domains().await?;
         let mine = domains.iter().find(|domain| domain.workspace == workspace.id && domain.primary);
-        let configured = self.config.domain.as_ref().filter(|host| {
-            workspace.slug.as_str() == Slug::MAIN && domains.iter().all(|domain| domain.host != **host)
-        });
+        let is_main = workspace.slug.as_str() == Slug::MAIN;
+        let configured = self
+            .config
+            .domain
+            .as_ref()
+            .filter(|host| is_main && domains.iter().all(|domain| domain.host != **host));
         let host = mine.map(|domain| &domain.host).or(configured).map(ToString::to_string);
         let named = || self.config.base_domain.as_ref().map(|base| format!("{}.{base}", workspace.slug));
         Ok(match (host.or_else(named), &self.config.public_url) {
-            (Some(host), _) => format!("{}://{host}/{code}", self.config.public_scheme),
-            (None, Some(url)) => format!("{url}/{code}"),
-            (None, None) => format!("http://{}/{code}", self.config.listen),
+            (Some(host), _) => Some(format!("{}://{host}/{code}", self.config.public_scheme)),
+            // While nobody has a domain, `main` answers on every host; the others on none.
+            (None, _) if !is_main || !domains.is_empty() || self.config.domain.is_some() => None,
+            (None, Some(url)) => Some(format!("{url}/{code}")),
+            (None, None) => Some(format!("http://{}/{code}", self.config.listen)),
         })
+    }
+
+    /// The same where there must be something to show: the path, where that is all there is.
+    pub(crate) async fn address(&self, workspace: &Workspace, code: &Code) -> Result<String, Failure> {
+        Ok(self.short_url(workspace, code).await?.unwrap_or_else(|| format!("/{code}")))
+    }
+
+    /// Says that a link that was just written is one no visitor can reach.
+    pub(crate) async fn warn_unreached(&self, workspace: &Workspace, code: &Code) -> Result<(), Failure> {
+        if self.short_url(workspace, code).await?.is_none() {
+            let slug = &workspace.slug;
+            self.output.warning(&format!(
+                "no domain reaches workspace {slug}, so no visitor reaches this link; `rmax domains add <host> --workspace {slug}` adds one"
+            ));
+        }
+        Ok(())
     }
 
     /// The same with where it leads.
     pub(crate) async fn arrow(&self, workspace: &Workspace, link: &Link) -> Result<String, Failure> {
-        Ok(format!("{} -> {}", self.short_url(workspace, &link.code).await?, link.target))
+        Ok(format!("{} -> {}", self.address(workspace, &link.code).await?, link.target))
     }
 
     /// Adds what helps somebody who looks in the wrong folder.
@@ -165,4 +205,21 @@ impl Session {
         }
         failure
     }
+}
+
+/// The living workspaces with links that no host leads to once any domain is configured.
+pub(crate) async fn unreached(store: &Store, config: &Config) -> Result<Vec<Slug>, StoreError> {
+    let domains = store.domains().await?;
+    if config.base_domain.is_some() || (domains.is_empty() && config.domain.is_none()) {
+        return Ok(Vec::new());
+    }
+    let mut unreached = Vec::new();
+    for workspace in store.workspaces().await? {
+        let has_domain = domains.iter().any(|domain| domain.workspace == workspace.id)
+            || (workspace.slug.as_str() == Slug::MAIN && config.domain.is_some());
+        if workspace.deleted_at.is_none() && !has_domain && store.count_links(workspace.id).await? > 0 {
+            unreached.push(workspace.slug);
+        }
+    }
+    Ok(unreached)
 }

@@ -5,7 +5,7 @@
 //!
 //! | to find | look in |
 //! |---|---|
-//! | what a request gets | [`decide`], [`answer`], [`request`] |
+//! | what a request gets | [`mod@decide`], [`answer`], [`request`] |
 //! | what a link may be | [`code`], [`target`], [`policy`], [`draft`] |
 //! | what is stored and shown | [`link`], [`route_object`], [`audit`] |
 //! | ids and codes | [`id`], [`base62`], [`generate`] |

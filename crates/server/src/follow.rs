@@ -83,13 +83,19 @@ async fn apply(changes: Changes, store: &Store, routes: &Routes) -> Result<(), S
 /// Loads every link into a fresh table. Until it is whole, the old one serves and unknown codes are asked of the store.
 async fn fill(store: &Store, routes: &Routes) -> Result<(), StoreError> {
     let table = routes.fresh_table();
-    let mut after = Some(Id::from_i64(i64::MIN));
-    while let Some(from) = after {
-        let (records, next) = store.routes_after(from, PAGE).await?;
+    let page = |from| {
+        let store = store.clone();
+        tokio::spawn(async move { store.routes_after(from, PAGE).await })
+    };
+    let ended = |error: tokio::task::JoinError| StoreError::Unavailable(error.to_string());
+    let mut coming = Some(page(Id::from_i64(i64::MIN)));
+    while let Some(task) = coming {
+        let (records, next) = task.await.map_err(ended)??;
+        // The next page is read while this one is put away.
+        coming = next.map(&page);
         for record in &records {
             table.put(record);
         }
-        after = next;
     }
     let (links, bytes, all) = (table.links(), table.bytes(), table.holds_all());
     routes.replace_table(table);

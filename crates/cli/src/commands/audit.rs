@@ -5,15 +5,17 @@ use std::fs::File;
 use std::io::{BufRead as _, BufReader, BufWriter, Read as _, Write as _};
 use std::path::Path;
 
-use rlinks_core::Workspace;
 use rlinks_core::audit::{AuditEntry, Fault, Head, Verifier};
+use rlinks_core::{Slug, Workspace};
+use rlinks_server::ops::Thing;
 use rlinks_store::StoreError;
 use rlinks_store::sign::{self, Checkpoint, HEADS_LOG};
 use serde_json::json;
 
 use crate::args::{Audit, Export, Verify};
 use crate::error::Failure;
-use crate::files::{NewFile, Overwrite, cannot_read, cannot_write};
+use crate::files::{NewFile, Overwrite, cannot_read, cannot_write, refuse_same};
+use crate::heads;
 use crate::output::Output;
 use crate::session::Session;
 
@@ -50,8 +52,11 @@ async fn export(session: &Session, args: &Export) -> Result<(), Failure> {
     let workspaces =
         if args.all { session.store().workspaces().await? } else { vec![session.workspace().await?] };
     let overwrite = Overwrite::forced(args.force);
-    let mut file = BufWriter::new(NewFile::create(&args.file, overwrite)?);
     let checkpoint = args.checkpoint.as_deref();
+    if let Some(place) = checkpoint {
+        refuse_same(&args.file, place)?;
+    }
+    let mut file = BufWriter::new(NewFile::create(&args.file, overwrite)?);
     let mut checkpoint_file = checkpoint.map(|place| NewFile::create(place, overwrite)).transpose()?;
     let mut heads = Vec::new();
     for workspace in &workspaces {
@@ -66,13 +71,19 @@ async fn export(session: &Session, args: &Export) -> Result<(), Failure> {
         }
     }
     let file = file.into_inner().map_err(|error| cannot_write(&args.file, error.error()))?;
+    let is_stdout = file.is_stdout() || checkpoint_file.as_ref().is_some_and(NewFile::is_stdout);
     file.finish()?;
     checkpoint_file.map_or(Ok(()), NewFile::finish)?;
     let entries: i64 = heads.iter().map(|head| head.seq).sum();
+    let wrote = format!("wrote: workspaces {}, audit entries {entries}", heads.len());
+    if is_stdout {
+        session.output.note(&wrote);
+        return Ok(());
+    }
     if session.output.json {
         return session.output.object(&json!({ "file": args.file, "entries": entries, "heads": heads }));
     }
-    session.output.line(&format!("wrote: workspaces {}, audit entries {entries}", heads.len()))
+    session.output.line(&wrote)
 }
 
 /// Writes one chain and gives its end, as written: a change made meanwhile is in both or in neither.
@@ -106,24 +117,12 @@ struct Verdict {
 }
 
 async fn verify(session: &Session, checkpoint: Option<&Path>) -> Result<(), Failure> {
-    let log = session.config.data.join(HEADS_LOG);
-    let mut marks = Vec::new();
-    let mut broken = None;
-    if log.exists() {
-        match sign::read_checkpoints(&log) {
-            Ok(checkpoints) => {
-                warn_of_strangers(session, &log, &checkpoints)?;
-                marks = sign::binding(&checkpoints);
-            }
-            Err(StoreError::Refused(why)) => broken = Some(why),
-            Err(error) => return Err(error.into()),
-        }
-    } else {
-        session.output.note(&format!(
-            "there is no {} yet: without it and without --checkpoint a cut-off end may not show",
-            log.display()
-        ));
+    // Every chain is verified, whichever workspace is named; but a name nobody has is a slip.
+    let slug = Slug::stored(session.config.workspace.clone());
+    if session.store().workspace(&slug).await?.is_none() {
+        return Err(Failure::not_found(Thing::Workspace(slug.to_string())));
     }
+    let (mut marks, broken) = recorded(session, checkpoint)?;
     if let Some(place) = checkpoint {
         let checkpoints = read_checkpoints(place)?;
         warn_of_strangers(session, place, &checkpoints)?;
@@ -135,6 +134,27 @@ async fn verify(session: &Session, checkpoint: Option<&Path>) -> Result<(), Fail
     let chains = chains.and_then(|heads| broken.map_or(Ok(heads), Err));
     let strangers = session.store().links_beside_the_log().await?;
     judge(session.output, &Verdict { chains, strangers })
+}
+
+/// The heads the log in the data folder recorded, or why it cannot be believed.
+fn recorded(session: &Session, checkpoint: Option<&Path>) -> Result<(Vec<Head>, Option<String>), Failure> {
+    let place = session.config.data.join(HEADS_LOG);
+    let log = match heads::read(&place) {
+        Ok(log) => log,
+        Err(StoreError::Refused(why)) => return Ok((Vec::new(), Some(why))),
+        Err(error) => return Err(error.into()),
+    };
+    for line in &log.torn {
+        session.output.warning(&format!("{}, line {line}: is torn and was passed over", place.display()));
+    }
+    if log.checkpoints.is_empty() && checkpoint.is_none() {
+        session.output.note(&format!(
+            "{}: without it and without --checkpoint a cut-off end may not show",
+            heads::nothing_in(&place)
+        ));
+    }
+    warn_of_strangers(session, &place, &log.checkpoints)?;
+    Ok((sign::binding(&log.checkpoints), None))
 }
 
 /// Verifies an export. No store is opened.
@@ -150,7 +170,6 @@ pub(super) fn verify_export(output: Output, args: &Verify) -> Result<(), Failure
     judge(output, &Verdict { chains, strangers: Vec::new() })
 }
 
-/// A checkpoint that cannot be read is a finding of its own, not trouble with the store.
 /// A signature is as good as the key it names: one that is not ours may be anybody's.
 fn warn_of_strangers(session: &Session, place: &Path, checkpoints: &[Checkpoint]) -> Result<(), Failure> {
     let ours = session.signer()?.key();
@@ -164,9 +183,15 @@ fn warn_of_strangers(session: &Session, place: &Path, checkpoints: &[Checkpoint]
     Ok(())
 }
 
+/// A checkpoint that cannot be read is a finding of its own, not trouble with the store.
 fn read_checkpoints(place: &Path) -> Result<Vec<Checkpoint>, Failure> {
     std::fs::metadata(place).map_err(|error| cannot_read(place, &error))?;
-    Ok(sign::read_checkpoints(place)?)
+    let checkpoints = sign::read_checkpoints(place)?;
+    if checkpoints.is_empty() {
+        return Err(Failure::failed(format!("{} holds no checkpoint", place.display()))
+            .hint("`rmax audit export <file> --checkpoint <file>` writes one"));
+    }
+    Ok(checkpoints)
 }
 
 fn walk_export(place: &Path, marks: &[Head]) -> Result<Result<Vec<Head>, Fault>, Failure> {
@@ -195,6 +220,9 @@ fn walk_export(place: &Path, marks: &[Head]) -> Result<Result<Vec<Head>, Fault>,
     if let Some(mark) = marks.iter().find(|mark| mark.seq > 0 && !chains.contains_key(&mark.workspace)) {
         let what = "is missing with its whole workspace, though the checkpoint recorded it";
         return Ok(Err(Fault { workspace: mark.workspace.clone(), seq: 1, what }));
+    }
+    if chains.is_empty() {
+        return Err(Failure::failed(format!("{} holds no audit entry", place.display())));
     }
     Ok(chains.into_values().map(|chain| chain.finish(None)).collect())
 }

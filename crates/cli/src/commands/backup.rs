@@ -14,16 +14,30 @@ use crate::config::{Backend, Config};
 use crate::environment::Environment;
 use crate::error::Failure;
 use crate::files::{NewFile, Overwrite, Served, cannot_read, keep_servers_away};
+use crate::heads;
 use crate::output::Output;
 use crate::session::{self, Session};
 
 pub(super) async fn run(session: &Session, args: &Backup) -> Result<(), Failure> {
     let mut file = NewFile::create(&args.file, Overwrite::forced(args.force))?;
     let progress = session.output.progress("saving");
-    let counts = session.store().backup(progress.count(&mut file), session.now()).await?;
+    let saved = session.store().backup(progress.count(&mut file), session.now()).await;
     drop(progress);
+    let counts = saved.map_err(|error| file.trouble().unwrap_or_else(|| error.into()))?;
+    let is_stdout = file.is_stdout();
     file.finish()?;
+    if is_stdout {
+        session.output.note(&counted(&counts, "saved"));
+        return Ok(());
+    }
     report(session.output, &args.file, &counts, "saved")
+}
+
+fn counted(counts: &Counts, done: &str) -> String {
+    format!(
+        "{done}: workspaces {}, domains {}, links {}, audit entries {}",
+        counts.workspaces, counts.domains, counts.links, counts.audit
+    )
 }
 
 fn report(output: Output, file: &Path, counts: &Counts, done: &str) -> Result<(), Failure> {
@@ -36,10 +50,7 @@ fn report(output: Output, file: &Path, counts: &Counts, done: &str) -> Result<()
             "audit": counts.audit,
         }));
     }
-    output.line(&format!(
-        "{done}: workspaces {}, domains {}, links {}, audit entries {}",
-        counts.workspaces, counts.domains, counts.links, counts.audit
-    ))
+    output.line(&counted(counts, done))
 }
 
 /// Verified before anything is touched, refused where it would replace something, and never beside a running server.
@@ -49,6 +60,7 @@ pub(super) async fn restore(
     output: Output,
     args: &Restore,
 ) -> Result<(), Failure> {
+    session::refuse_no_folder(&config.data)?;
     std::fs::File::open(&args.file).map_err(|error| cannot_read(&args.file, &error))?;
     let progress = output.progress("restoring");
     backup::verify(&args.file)?;
@@ -91,7 +103,9 @@ async fn open(config: &Config, overwrite: Overwrite, output: Output) -> Result<S
     let Backend::Store(location) = &config.backend;
     match (Store::open(options).await, location) {
         (Err(StoreError::Refused(why)), Location::Sqlite(path)) if overwrite == Overwrite::Replace => {
-            output.warning(&why);
+            // What the store says ends in advice for somebody who does not restore already.
+            let what = why.split("; ").next().and_then(|what| what.split(". ").next()).unwrap_or(&why);
+            output.warning(what);
             let aside = put_aside(path, session::options(config, Lost::Replace).now.ms())?;
             output.warning(&format!("it was put aside as {}", aside.display()));
             Ok(Store::open(session::options(config, Lost::Replace)).await?)
@@ -127,8 +141,9 @@ fn put_aside(path: &Path, now_ms: i64) -> Result<PathBuf, Failure> {
 async fn sign_restored(session: &Session) -> Result<(), StoreError> {
     let mut heads: Vec<Head> = session.store().heads().await?.into_iter().map(|(_, head)| head).collect();
     let log = session.config.data.join(HEADS_LOG);
-    let known = if log.exists() { sign::read_checkpoints(&log)? } else { Vec::new() };
+    let known = heads::read(&log)?;
     let gone: BTreeSet<String> = known
+        .checkpoints
         .into_iter()
         .map(|checkpoint| checkpoint.head.workspace)
         .filter(|workspace| !heads.iter().any(|head| head.workspace == *workspace))

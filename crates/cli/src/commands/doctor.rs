@@ -11,8 +11,9 @@ use rlinks_store::{Location, Lost, Store};
 use serde::Serialize;
 
 use crate::config::{Backend, Config};
-use crate::error::Failure;
+use crate::error::{Failure, one_line};
 use crate::files::{Served, served};
+use crate::heads;
 use crate::output::Output;
 use crate::session;
 
@@ -42,8 +43,13 @@ impl Findings {
     }
 
     fn failure(&mut self, check: &'static str, failure: &Failure, otherwise: &str) {
-        let hint = failure.hints().first().map_or(otherwise, String::as_str);
-        self.problem(check, failure.messages().join("; "), hint);
+        // Whoever reads this has asked the doctor already.
+        let hint = failure.hints().iter().find(|hint| !hint.contains("rmax doctor"));
+        let mut message = failure.messages().join("; ");
+        for advice in [", or ask `rmax doctor`", ", or look closer with `rmax doctor`"] {
+            message = message.replace(advice, "");
+        }
+        self.problem(check, message, hint.map_or(otherwise, String::as_str));
     }
 }
 
@@ -105,9 +111,14 @@ fn clock(findings: &mut Findings, last_change: Option<Timestamp>) {
 fn folder(findings: &mut Findings, data: &Path) {
     let mode = |path: &Path| std::fs::metadata(path).ok().map(|file| file.permissions().mode() & 0o777);
     let Some(folder) = mode(data) else {
-        findings.ok("data", format!("{} is not there yet; the first command makes it", data.display()));
+        folder_to_be(findings, data);
         return;
     };
+    if !data.is_dir() {
+        let message = format!("{} is not a folder", data.display());
+        findings.problem("data", message, "choose another with --data");
+        return;
+    }
     if folder & 0o022 != 0 {
         let message = format!("{} can be written by others (mode {folder:o})", data.display());
         findings.problem("data", message, &format!("run `chmod 700 {}`", data.display()));
@@ -127,6 +138,23 @@ fn folder(findings: &mut Findings, data: &Path) {
         return;
     }
     findings.ok("data", format!("{} is ours alone to write", data.display()));
+}
+
+/// A folder that is not there yet is made in the nearest one that is.
+fn folder_to_be(findings: &mut Findings, data: &Path) {
+    let named =
+        data.ancestors().map(|folder| if folder.as_os_str().is_empty() { Path::new(".") } else { folder });
+    let there = named.into_iter().find(|folder| folder.exists()).unwrap_or(Path::new("."));
+    let writable = rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK;
+    if !there.is_dir() {
+        let message = format!("{} cannot be made: {} is not a folder", data.display(), there.display());
+        findings.problem("data", message, "choose another with --data");
+    } else if rustix::fs::access(there, writable).is_err() {
+        let message = format!("{} cannot be made: {} cannot be written", data.display(), there.display());
+        findings.problem("data", message, "choose another with --data, or make that folder writable");
+    } else {
+        findings.ok("data", format!("{} is not there yet; the first command makes it", data.display()));
+    }
 }
 
 fn server(findings: &mut Findings, data: &Path) {
@@ -177,7 +205,7 @@ async fn look_inside(findings: &mut Findings, store: &Store, config: &Config) ->
     } else {
         findings.problem(
             "integrity",
-            damage.join("; "),
+            damage.iter().map(|line| one_line(line)).collect::<Vec<_>>().join("; "),
             "restore a backup with `rmax restore <file> --force`",
         );
     }
@@ -196,6 +224,13 @@ async fn look_inside(findings: &mut Findings, store: &Store, config: &Config) ->
         let message = format!("changed past the audit log: {}", strangers.join(", "));
         findings.problem("links", message, "`rmax links history <code>` shows what the log knows");
     }
+    for slug in session::unreached(store, config).await? {
+        findings.problem(
+            "domains",
+            format!("workspace {slug} has links and no domain, so no host reaches them"),
+            &format!("`rmax domains add <host> --workspace {slug}` adds one"),
+        );
+    }
     if let Some(main) = store.workspace(&Slug::main()).await? {
         clock(findings, store.last_change(main.id).await?);
     }
@@ -205,14 +240,21 @@ async fn look_inside(findings: &mut Findings, store: &Store, config: &Config) ->
 /// The heads that were signed, as far as they can be believed.
 fn heads_log(findings: &mut Findings, config: &Config) -> Vec<rlinks_core::audit::Head> {
     let log = config.data.join(HEADS_LOG);
-    if !log.exists() {
-        findings.ok("heads", format!("{} is not there yet; the first change makes it", log.display()));
-        return Vec::new();
-    }
-    match sign::read_checkpoints(&log) {
-        Ok(checkpoints) => {
-            findings.ok("heads", format!("{} signed heads in {}", checkpoints.len(), log.display()));
-            sign::binding(&checkpoints)
+    match heads::read(&log) {
+        Ok(read) if read.checkpoints.is_empty() && log.exists() => {
+            findings.ok("heads", format!("{}: a cut-off end may not show", heads::nothing_in(&log)));
+            Vec::new()
+        }
+        Ok(_) if !log.exists() => {
+            findings.ok("heads", format!("{} is not there yet; the first change makes it", log.display()));
+            Vec::new()
+        }
+        Ok(read) => {
+            let torn: Vec<String> =
+                read.torn.iter().map(|line| format!("; line {line} is torn and was passed over")).collect();
+            let heads = read.checkpoints.len();
+            findings.ok("heads", format!("{heads} signed heads in {}{}", log.display(), torn.concat()));
+            sign::binding(&read.checkpoints)
         }
         Err(error) => {
             let hint = "put the file back from a copy; what it says now cannot be believed";

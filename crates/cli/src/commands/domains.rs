@@ -2,12 +2,15 @@
 
 use std::collections::HashMap;
 
-use rlinks_core::{Domain, Host};
+use rlinks_core::{Domain, Host, Id};
 use serde_json::{Value, json};
 
 use crate::args::Domains;
 use crate::error::Failure;
-use crate::session::Session;
+use crate::session::{Session, unreached};
+
+/// The most links a warning names.
+const NAMED: i64 = 10;
 
 pub(super) async fn run(session: &Session, command: Domains) -> Result<(), Failure> {
     match command {
@@ -55,18 +58,61 @@ async fn add(session: &Session, host: &str) -> Result<(), Failure> {
         added.map_err(Failure::from).map_err(taken)
     };
     let domain = session.change(change).await?;
-    show(session, &domain, workspace.slug.as_str(), "added")
+    show(session, &domain, workspace.slug.as_str(), "added")?;
+    if known.is_empty() && session.config.domain.is_none() {
+        warn_of_the_first(session, &domain.host).await?;
+    }
+    warn_of_loops(session, &domain.host).await
+}
+
+/// A link that led out of here leads back in once its host is ours.
+async fn warn_of_loops(session: &Session, host: &Host) -> Result<(), Failure> {
+    let found = session.store().links_leading_to(host, NAMED + 1).await?;
+    if found.is_empty() {
+        return Ok(());
+    }
+    let slugs = slugs(session).await?;
+    let named = usize::try_from(NAMED).unwrap_or_default();
+    let mut codes: Vec<String> = found
+        .iter()
+        .take(named)
+        .map(|(workspace, code)| match slugs.get(workspace) {
+            Some(slug) if *slug != session.config.workspace => format!("{code} (workspace {slug})"),
+            _ => code.to_string(),
+        })
+        .collect();
+    if found.len() > named {
+        codes.push("and more".to_owned());
+    }
+    session.output.warning(&format!(
+        "links lead to {host} already: {}; those with no_loop answer 500 from now on, the others may go in circles",
+        codes.join(", ")
+    ));
+    Ok(())
+}
+
+/// With the first domain, every host but the configured ones stops answering.
+async fn warn_of_the_first(session: &Session, host: &Host) -> Result<(), Failure> {
+    session.output.warning(&format!(
+        "{host} is the first domain: until now workspace main answered on every host, and from now on hosts nobody configured get 404"
+    ));
+    for slug in unreached(session.store(), &session.config).await? {
+        session.output.warning(&format!(
+            "workspace {slug} has links and no domain, so no host reaches them; `rmax domains add <host> --workspace {slug}` adds one"
+        ));
+    }
+    Ok(())
+}
+
+/// The name of every workspace.
+async fn slugs(session: &Session) -> Result<HashMap<Id, String>, Failure> {
+    let workspaces = session.store().workspaces().await?;
+    Ok(workspaces.into_iter().map(|known| (known.id, known.slug.to_string())).collect())
 }
 
 async fn list(session: &Session, all: bool) -> Result<(), Failure> {
     let workspace = session.workspace().await?;
-    let slugs: HashMap<_, _> = session
-        .store()
-        .workspaces()
-        .await?
-        .into_iter()
-        .map(|known| (known.id, known.slug.to_string()))
-        .collect();
+    let slugs = slugs(session).await?;
     let slug = |domain: &Domain| slugs.get(&domain.workspace).cloned().unwrap_or_default();
     let domains: Vec<Domain> = session.store().domains().await?;
     let domains: Vec<&Domain> =

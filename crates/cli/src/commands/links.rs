@@ -61,7 +61,11 @@ async fn list(session: &Session, args: &List) -> Result<(), Failure> {
 async fn find(session: &Session, workspace: &Workspace, args: &List) -> Result<Vec<Link>, Failure> {
     let words = args.search.as_deref().map(search::query).unwrap_or_default();
     if args.search.is_some() && words.is_empty() {
-        return Ok(Vec::new());
+        return Err(Failure::usage("`--search` has no word in it; give letters or digits to look for"));
+    }
+    let tag = args.tag.as_deref().map(str::trim);
+    if tag == Some("") {
+        return Err(Failure::usage("`--tag` is empty; give the tag to look for"));
     }
     let states = [
         (true, LinkState::Active),
@@ -74,7 +78,7 @@ async fn find(session: &Session, workspace: &Workspace, args: &List) -> Result<V
             .prefix
             .as_deref()
             .map(|text| if fold { text.to_ascii_lowercase() } else { text.to_owned() }),
-        tag: args.tag.as_deref().map(|tag| tag.trim().to_owned()),
+        tag: tag.map(str::to_owned),
         words,
         states: states.into_iter().filter(|(wanted, _)| *wanted).map(|(_, state)| state).collect(),
         after: None,
@@ -165,7 +169,8 @@ async fn set(session: &Session, args: &Set) -> Result<(), Failure> {
     let change =
         async { Ok(session.ops.set(&by, &workspace, &args.code, &input, deleted, Mode::Write).await?) };
     let done = session.change(change).await?;
-    report(session, &workspace, &done, "updated").await
+    report(session, &workspace, &done, "updated").await?;
+    session.warn_unreached(&workspace, &done.link.code).await
 }
 
 /// What became of it: the link for programs, a line for people.
@@ -208,7 +213,7 @@ async fn rehearsed(session: &Session, workspace: &Workspace, done: &Done) -> Res
         let link = object(&done.link);
         return session.output.object(&Rehearsal { dry_run: true, outcome, changes, link });
     }
-    let url = session.short_url(workspace, &done.link.code).await?;
+    let url = session.address(workspace, &done.link.code).await?;
     let head = match done.outcome {
         Outcome::Created => format!("would create {url}"),
         Outcome::Unchanged => format!("unchanged {url}"),
@@ -258,12 +263,12 @@ async fn switch(session: &Session, code: &str, switch: Switch) -> Result<(), Fai
 }
 
 async fn delete(session: &Session, code: &str, yes: bool) -> Result<(), Failure> {
+    let workspace = session.workspace().await?;
+    let link = session.ops.link(&workspace, code).await?;
     if !yes && !can_ask() {
         return Err(Failure::usage("deleting a link needs --yes where nobody can be asked")
             .hint(format!("`rmax links disable {code}` only switches it off")));
     }
-    let workspace = session.workspace().await?;
-    let link = session.ops.link(&workspace, code).await?;
     if !yes {
         let question = format!("Delete {}? Its code stays taken.", session.arrow(&workspace, &link).await?);
         if confirm(&question)? == Answer::No {

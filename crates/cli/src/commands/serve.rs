@@ -23,13 +23,21 @@ pub(super) fn run(
         return print(&config, output);
     }
     logging::start(&config.log, global, Usual::Server);
+    session::refuse_no_folder(&config.data)?;
     if config.domain.is_some() {
         super::block_on(enter_domain(config.clone(), environment.clone(), output))?;
     }
     let reload: Reload = {
         let (global, args, environment) = (global.clone(), args.clone(), environment.clone());
+        let in_force = config.clone();
         Box::new(move || match Config::load(&global, Some(&args), &environment) {
-            Ok(config) => Ok(config.reloadable()),
+            Ok(fresh) => {
+                let waiting = in_force.needs_restart(&fresh);
+                if !waiting.is_empty() {
+                    tracing::warn!("changed, and in force only after a restart: {}", waiting.join(", "));
+                }
+                Ok(fresh.reloadable())
+            }
             Err(failure) => Err(failure.messages().join("; ")),
         })
     };

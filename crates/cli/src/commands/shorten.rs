@@ -18,7 +18,7 @@ use crate::session::Session;
 struct Shortened {
     #[serde(flatten)]
     link: RouteObject,
-    short_url: String,
+    short_url: Option<String>,
     reused: bool,
     revived: bool,
     not_applied: Vec<&'static str>,
@@ -32,6 +32,7 @@ pub(super) async fn run(session: &Session, args: &Shorten) -> Result<(), Failure
         async { Ok(session.ops.create(&by, &workspace, &input, Deleted::Refuse, Mode::Write).await?) };
     let done = session.change(change).await?;
     let url = session.short_url(&workspace, &done.link.code).await?;
+    session.warn_unreached(&workspace, &done.link.code).await?;
     let not_applied = if done.outcome == Outcome::Reused { args.not_applied(&done.link) } else { Vec::new() };
     if session.output.json {
         return session.output.object(&Shortened {
@@ -42,7 +43,7 @@ pub(super) async fn run(session: &Session, args: &Shorten) -> Result<(), Failure
             not_applied,
         });
     }
-    session.output.line(&url)?;
+    session.output.line(&session.address(&workspace, &done.link.code).await?)?;
     if !not_applied.is_empty() {
         session.output.note(&format!(
             "this target has a link already; not applied: {} (`rmax links set {} <url>` changes it)",
@@ -50,7 +51,10 @@ pub(super) async fn run(session: &Session, args: &Shorten) -> Result<(), Failure
             done.link.code
         ));
     }
-    if args.qr { session.output.raw(qr(&url)?.as_bytes()) } else { Ok(()) }
+    match url.filter(|_| args.qr) {
+        Some(url) => session.output.raw(qr(&url)?.as_bytes()),
+        None => Ok(()),
+    }
 }
 
 impl Shorten {

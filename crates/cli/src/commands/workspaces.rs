@@ -191,10 +191,15 @@ async fn update(
 }
 
 async fn delete(session: &Session, slug: &str, yes: bool) -> Result<(), Failure> {
+    let seen = session.workspace_named(slug).await?;
+    if slug == Slug::MAIN {
+        session.output.warning(
+            "main is the default workspace: without it, commands need --workspace, the configured `domain` is entered nowhere, and hosts that were main's answer 404; `rmax workspaces restore main` brings it back",
+        );
+    }
     if !yes && !can_ask() {
         return Err(Failure::usage("deleting a workspace needs --yes where nobody can be asked"));
     }
-    let seen = session.workspace_named(slug).await?;
     if !yes {
         let links = session.store().count_links(seen.id).await?;
         let question =

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::io::Write as _;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
@@ -15,7 +16,7 @@ use crate::error::Failure;
 use crate::files::cannot_read;
 
 /// Every key there is, in the order they are shown.
-const KEYS: [&str; 22] = [
+pub(super) const KEYS: [&str; 22] = [
     "domain",
     "base_domain",
     "public_scheme",
@@ -188,7 +189,11 @@ impl Layers {
             KEYS.iter().map(|key| variable(key)).chain(OTHER_VARIABLES.map(str::to_owned)).collect();
         for name in environment.names("RMAX_").filter(|name| !known.iter().any(|known| known == name)) {
             if let Some(meant) = closest(name, known.iter().map(String::as_str), 0.9) {
-                eprintln!("warning: the variable {name} is not known; did you mean {meant}?");
+                // Nobody may be listening on stderr; that must not end the command.
+                let _ = writeln!(
+                    std::io::stderr(),
+                    "warning: the variable {name} is not known; did you mean {meant}?"
+                );
             }
         }
         Ok(())

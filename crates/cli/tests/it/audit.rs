@@ -111,6 +111,65 @@ fn an_edited_checkpoint_is_not_believed() {
 }
 
 #[test]
+fn a_checkpoint_file_without_a_checkpoint_is_refused() {
+    let place = five_links();
+    place.ok("audit export log.jsonl");
+    for text in ["", "\n\n"] {
+        place.write("empty", text);
+        place.fails(1, "audit verify --checkpoint empty").says("empty holds no checkpoint");
+        place.fails(1, "audit verify --file log.jsonl --checkpoint empty").says("empty holds no checkpoint");
+    }
+}
+
+#[test]
+fn an_empty_export_is_no_good_one() {
+    let place = Place::new();
+    place.write("empty", "");
+    place.fails(1, "audit verify --file empty").says("empty holds no audit entry");
+}
+
+#[test]
+fn an_empty_log_of_heads_is_told() {
+    let place = five_links();
+    place.write("rlinks-data/audit-heads.log", "");
+    place.ok("audit verify").says("a cut-off end may not show");
+    assert!(place.ok("doctor").stdout.contains("audit-heads.log holds no signed head"));
+}
+
+#[test]
+fn a_torn_line_in_the_log_of_heads_is_passed_over() {
+    let place = five_links();
+    let log = place.read("rlinks-data/audit-heads.log");
+    let torn = &log[..log.len() - 40];
+    place.write("rlinks-data/audit-heads.log", torn);
+    place
+        .ok("audit verify")
+        .says("warning: rlinks-data/audit-heads.log, line 5: is torn and was passed over");
+    // Writing goes on after it, and what it says binds.
+    place.ok("links set f https://example.com/f");
+    place.ok("audit verify").says("line 5: is torn");
+    assert!(place.ok("doctor").stdout.contains("line 5 is torn and was passed over"));
+    place.tamper("delete from audit where seq > 4; update heads set seq = 4, hash = (select hash from audit where seq = 4); delete from links where code in ('d', 'e', 'f')");
+    names(&place, 5, "is missing: an earlier checkpoint recorded it");
+
+    // Only there: a checkpoint somebody kept is whole or worth nothing.
+    place.write("kept", torn);
+    place.fails(1, "audit verify --checkpoint kept").says("line 5: is no checkpoint");
+    // And what is whole must be signed.
+    place.write("rlinks-data/audit-heads.log", "{\"workspace\":\"main\"}\n");
+    place.rmax("audit verify").says("line 1: is no checkpoint");
+}
+
+#[test]
+fn a_workspace_nobody_has_is_a_slip() {
+    let place = five_links();
+    place.fails(3, "audit verify --workspace nope").says("there is no workspace `nope`");
+    place.ok("workspaces create crew");
+    place.ok("workspaces delete crew --yes");
+    place.ok("audit verify --workspace crew");
+}
+
+#[test]
 fn a_link_changed_past_the_log_is_named() {
     let place = five_links();
     place.tamper("update links set target = 'https://evil.example/' where code in ('b', 'd')");

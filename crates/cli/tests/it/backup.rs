@@ -10,6 +10,7 @@ fn filled() -> Place {
     place.ok("links set b https://example.com/b");
     place.ok("links delete b --yes");
     place.ok("workspaces create crew --preset team");
+    place.ok("--workspace crew domains add crew.example");
     place.ok("--workspace crew shorten https://example.com/page");
     place
 }
@@ -33,13 +34,13 @@ fn a_backup_restores_everything_elsewhere() {
     assert_snapshot!(place.rmax("backup all.jsonl"), @"
     exit 0
     --- stdout
-    saved: workspaces 2, domains 1, links 3, audit entries 7
+    saved: workspaces 2, domains 2, links 3, audit entries 8
     ");
     let before = everything(&place);
     assert_snapshot!(place.rmax("--data other restore all.jsonl"), @"
     exit 0
     --- stdout
-    restored: workspaces 2, domains 1, links 3, audit entries 7
+    restored: workspaces 2, domains 2, links 3, audit entries 8
     ");
     let place = place.with("RMAX_DATA", "other");
     assert_eq!(everything(&place), before);
@@ -170,6 +171,8 @@ fn a_damaged_store_is_put_aside_and_restored_with_force() {
     assert_eq!(std::fs::read(place.database()).unwrap(), b"this was a database");
     let ran = place.ok("restore all.jsonl --force");
     ran.says("it was put aside as rlinks-data/rlinks.db.damaged-");
+    ran.says("warning: rlinks-data/rlinks.db is not a readable database (file is not a database)\n");
+    assert!(!ran.stderr.contains("nothing was changed"), "{ran}");
     place.ok("audit verify");
     assert_eq!(place.link("a")["title"], "T");
 }

@@ -243,6 +243,8 @@ fn domains_are_added_listed_chosen_and_removed() {
     exit 0
     --- stdout
     added rmax.to: answered by workspace main, its primary domain
+    --- stderr
+    warning: rmax.to is the first domain: until now workspace main answered on every host, and from now on hosts nobody configured get 404
     ");
     assert_snapshot!(place.rmax("domains add rmax.to"), @"
     exit 0

@@ -3,8 +3,10 @@
 use std::os::unix::fs::PermissionsExt as _;
 
 use insta::assert_snapshot;
+use sqlx::sqlite::SqliteConnectOptions;
+use sqlx::{ConnectOptions as _, Connection as _};
 
-use crate::place::Place;
+use crate::place::{Place, block_on};
 
 /// The problems found, by the name of the check.
 fn problems(place: &Place) -> Vec<String> {
@@ -137,6 +139,77 @@ fn a_damaged_database_is_told() {
     place.ok("links set x https://example.com/");
     std::fs::write(place.database(), "no database").unwrap();
     assert_eq!(problems(&place), ["store"]);
+}
+
+#[test]
+fn what_sqlite_says_in_several_lines_is_one() {
+    let place = Place::new();
+    place.ok("links set x https://example.com/");
+    let (page, size): (i64, i64) = block_on(async {
+        let mut database = SqliteConnectOptions::new().filename(place.database()).connect().await.unwrap();
+        let sql = "select rootpage, page_size from sqlite_schema, pragma_page_size where name = 'links'";
+        let found = sqlx::query_as(sql).fetch_one(&mut database).await.unwrap();
+        database.close().await.unwrap();
+        found
+    });
+    // Where the first cells of that page are.
+    let at = usize::try_from((page - 1) * size).unwrap() + 8;
+    let mut bytes = std::fs::read(place.database()).unwrap();
+    bytes[at..at + 4].fill(0xff);
+    std::fs::write(place.database(), bytes).unwrap();
+    let refused = place.fails(1, "serve --listen 127.0.0.1:0");
+    refused.says("is damaged (*** in database main ***; Tree");
+    let ran = place.rmax("doctor");
+    assert_eq!(ran.code, Some(1), "{ran}");
+    assert!(ran.stdout.contains("problem  store: the database file is damaged"), "{ran}");
+    assert!(!ran.stdout.contains("\\u000a") && !ran.stdout.contains("rmax doctor"), "{ran}");
+}
+
+#[test]
+fn a_folder_that_cannot_be_made_or_is_none_is_told() {
+    let place = Place::new();
+    place.write("file", "");
+    let told = |line: &str| place.rmax(line).stdout;
+    assert!(told("--data file doctor").contains("problem  data: file is not a folder"));
+    assert!(
+        told("--data file/x doctor").contains("problem  data: file/x cannot be made: file is not a folder")
+    );
+    assert!(!told("--data file doctor").contains("rmax doctor"));
+
+    // As somebody who may not: to root nothing is closed.
+    let closed = place.path("closed");
+    std::fs::create_dir(&closed).unwrap();
+    let set = |path: &std::path::Path, mode| {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    };
+    set(&place.path(""), 0o755);
+    set(&closed, 0o555);
+    let mut command = place.command("--data closed/data doctor");
+    if rustix::process::geteuid().is_root() {
+        std::os::unix::process::CommandExt::uid(&mut command, 65534);
+    }
+    let output = command.output().unwrap();
+    let stdout = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        stdout.contains("problem  data: closed/data cannot be made: closed cannot be written"),
+        "{stdout}"
+    );
+    assert_eq!(output.status.code(), Some(1));
+}
+
+#[test]
+fn a_workspace_no_domain_reaches_is_told() {
+    let place = Place::new();
+    place.ok("workspaces create crew");
+    place.ok("--workspace crew links set x https://example.com/");
+    assert_eq!(problems(&place), Vec::<String>::new(), "nobody has a domain");
+    place.ok("domains add rmax.to");
+    assert_eq!(problems(&place), ["domains"]);
+    assert!(place.rmax("doctor").stdout.contains(
+        "problem  domains: workspace crew has links and no domain, so no host reaches them\n         `rmax domains add <host> --workspace crew` adds one\n"
+    ));
+    place.ok("domains add crew.example --workspace crew");
+    assert_eq!(problems(&place), Vec::<String>::new());
 }
 
 #[test]

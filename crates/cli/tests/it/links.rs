@@ -46,7 +46,6 @@ fn list_filters() {
     lists(&place, "--tag public --prefix b", &["blog"]);
     lists(&place, "--search manual", &["guide"]);
     lists(&place, "--search 'example prog'", &["guide-api"]);
-    lists(&place, "--search '!!'", &[]);
     lists(&place, "--limit 1", &["guide-api"]);
 }
 
@@ -399,6 +398,23 @@ fn delete_asks_or_is_told() {
     deleted http://127.0.0.1:8080/x -> https://example.com/
     ");
     place.fails(3, "links delete nope --yes");
+}
+
+#[test]
+fn delete_looks_before_it_asks() {
+    let place = Place::new();
+    place.fails(3, "links delete nope").says("there is no link `nope`");
+}
+
+#[test]
+fn a_search_without_a_word_and_an_empty_tag_are_refused() {
+    let place = Place::new();
+    for search in ["''", "'*'", "'!!'", "' '"] {
+        place.fails(2, &format!("links list --search {search}")).says("`--search` has no word in it");
+    }
+    for tag in ["''", "' '"] {
+        place.fails(2, &format!("links list --tag {tag}")).says("`--tag` is empty");
+    }
 }
 
 #[test]

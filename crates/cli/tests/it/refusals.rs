@@ -84,7 +84,9 @@ fn a_folder_that_cannot_be_used() {
     place.write("file", "");
     place.fails(6, "--data file/x links list").says("hint: `rmax doctor` looks closer");
     let before = bytes_of(&place.path(""));
-    place.fails(6, "--data file links list");
+    place.fails(6, "--data file links list").says("file is not a folder");
+    place.fails(6, "--data file serve --listen 127.0.0.1:0").says("file is not a folder");
+    place.fails(6, "--data file restore all.jsonl").says("file is not a folder");
     assert_eq!(bytes_of(&place.path("")), before);
 }
 

@@ -61,6 +61,7 @@ fn a_qr_code_is_drawn_below_the_url() {
 fn a_team_hands_back_the_link_it_has() {
     let place = Place::new();
     place.ok("workspaces create crew --preset team");
+    place.ok("--workspace crew domains add crew.example");
     let first = place.ok("--workspace crew shorten https://example.com/page?utm_source=mail").stdout;
     assert_eq!(place.ok("--workspace crew shorten https://example.com/page").stdout, first);
 

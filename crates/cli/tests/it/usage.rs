@@ -37,6 +37,10 @@ fn what_is_typed_wrongly_ends_with_2() {
     --- stderr
     {"error":{"code":"BAD_REQUEST","status":400,"message":"the following required arguments were not provided: <CODE>","details":null,"ts":"<time>"}}
     "#);
+    let unknown = place.fails(2, "--json links list --frobnicate").error();
+    assert!(!unknown["message"].as_str().unwrap().contains("For more information"), "{unknown}");
+    let many = place.fails(2, "--json links list --limit many").error();
+    assert!(!many["message"].as_str().unwrap().contains("For more information"), "{many}");
     assert!(!place.path("rlinks-data").exists());
 }
 

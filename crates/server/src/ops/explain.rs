@@ -38,18 +38,13 @@ impl Ops {
     ) -> Result<Explanation, OpsError> {
         let (host, path) = split(question)?;
         let mut told = Told { address: question.to_owned(), steps: Vec::new() };
-        let host = match host {
-            Some(host) => host.to_owned(),
-            None => match self.host_of(workspace).await? {
-                Some(host) => host,
-                None => {
-                    told.say(
-                        "host",
-                        format!("no domain reaches workspace {workspace}; `domains add` gives it one"),
-                    );
-                    return Ok(told.refused(ErrorCode::NotFound));
-                }
-            },
+        let own = match host {
+            Some(host) => Some(host.to_owned()),
+            None => self.host_of(workspace).await?,
+        };
+        let Some(host) = own else {
+            told.say("host", format!("no domain reaches workspace {workspace}; `domains add` gives it one"));
+            return Ok(told.refused(ErrorCode::NotFound));
         };
         let mut buffer: HostBuffer = [0; rlinks_core::host::LONGEST];
         let Some(host) = rlinks_core::host::from_header(host.as_bytes(), &mut buffer) else {
