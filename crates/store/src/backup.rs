@@ -1,23 +1,26 @@
 //! Backup and restore: one logical format for both databases, so that a backup of one restores into the other.
 //!
-//! JSON lines: a header, then every workspace, domain, head, worker, link and audit entry as of one moment, then a last line
-//! with the count and the SHA-256 of all lines before it. Restoring reads the file twice: once to verify it whole (counts, hash,
-//! every audit chain), once to load it in one transaction. So a bad file changes nothing, and a crash leaves what was there.
+//! JSON lines: a header, then every workspace, domain, link, head, worker and audit entry as of one moment, then a last line
+//! with the count and the SHA-256 of all lines before it. Everything is written as the log says it. Restoring reads the file
+//! twice: once to verify it whole (counts, hash, every audit chain, and `check`: the rest against the chains), once to load it in
+//! one transaction. So a bad file changes nothing, and a crash leaves what was there.
 
-use std::collections::HashMap;
+mod check;
+
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, BufWriter, Write};
 use std::path::Path;
 
-use rlinks_core::audit::{AuditEntry, Head, Verifier, hex};
+use rlinks_core::audit::{AuditEntry, Head, hex};
 use rlinks_core::{Domain, Id, Link, Timestamp, Workspace};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use self::check::{Check, Tally};
 use crate::pool::{Dialect, Tx, read_in, run_in};
-use crate::rows::{AuditRow, DomainRow, LinkBatchRow, LinkRow, WorkspaceRow, fills, json, link_columns};
+use crate::rows::{AuditRow, DomainRow, LinkBatchRow, LinkRow, fills, json, link_columns};
 use crate::write::insert_batches;
-use crate::{Store, StoreError};
+use crate::{Store, StoreError, directory, mend};
 
 const FORMAT: u32 = 1;
 const PAGE: i64 = 1000;
@@ -106,7 +109,9 @@ impl Store {
         })?;
         let mut counts = Counts::default();
         write_directory(&mut view, &mut out, &mut counts).await?;
-        counts.links = write_links(&mut view, &mut out).await?;
+        let mut tally = Tally::default();
+        counts.links = write_links(&mut view, &mut out, &mut tally).await?;
+        write_heads(&mut view, &mut out, tally).await?;
         counts.audit = write_audit(&mut view, &mut out).await?;
         let end = Line::End { lines: out.lines, sha256: hex(&out.hash.clone().finalize()) };
         out.line(&end)?;
@@ -155,51 +160,77 @@ impl Store {
     }
 }
 
+/// Workspaces and domains as the log says them; a row that says otherwise was changed past it, and a backup that did so would be
+/// refused by whoever restores it.
 async fn write_directory<W: Write>(
     view: &mut Tx,
     out: &mut Out<W>,
     counts: &mut Counts,
 ) -> Result<(), StoreError> {
-    let rows: Vec<WorkspaceRow> = read_in!(
-        view,
-        fetch_all,
-        "select id, slug, name, policy, created_at, updated_at, deleted_at from workspaces order by id"
-    )?;
-    for row in rows {
+    let mut logged = directory::logged(view).await?;
+    for row in directory::workspace_rows(view).await? {
+        let (id, slug) = (row.id, row.slug.clone());
+        let workspace = match (logged.workspaces.remove(&id), row.workspace()) {
+            (Some(said), Ok(there)) if said == there => said,
+            (Some(said), _) => {
+                tracing::warn!(
+                    slug,
+                    "a workspace was changed past the log; the backup has what the log says"
+                );
+                said
+            }
+            (None, there) => there?,
+        };
         counts.workspaces += 1;
-        out.line(&Line::Workspace(row.workspace()?))?;
+        out.line(&Line::Workspace(workspace))?;
     }
-    let rows: Vec<DomainRow> = read_in!(
-        view,
-        fetch_all,
-        "select host, workspace_id, is_primary, created_at from domains order by host"
-    )?;
-    for row in rows {
+    let there: Vec<_> = directory::domain_rows(view).await?.into_iter().map(DomainRow::domain).collect();
+    let mut said: Vec<_> = logged.domains.into_values().collect();
+    said.sort_by(|a, b| a.host.as_str().cmp(b.host.as_str()));
+    if there != said {
+        tracing::warn!("domains were changed past the log; the backup has what the log says");
+    }
+    for domain in said {
         counts.domains += 1;
-        out.line(&Line::Domain(row.domain()))?;
+        out.line(&Line::Domain(domain))?;
     }
-    let rows: Vec<(i64, String, i64, String, i64, i64)> = read_in!(
+    Ok(())
+}
+
+/// The ends of the chains and the last ids. What they say of links is said anew from the links that were written.
+async fn write_heads<W: Write>(view: &mut Tx, out: &mut Out<W>, tally: Tally) -> Result<(), StoreError> {
+    let rows: Vec<(i64, String, i64, String, i64)> = read_in!(
         view,
         fetch_all,
-        "select h.workspace_id, w.slug, h.seq, h.hash, h.ts, h.links from heads h join workspaces w on w.id = h.workspace_id order by h.workspace_id"
+        "select h.workspace_id, w.slug, h.seq, h.hash, h.ts from heads h join workspaces w on w.id = h.workspace_id order by h.workspace_id"
     )?;
-    for (id, workspace, seq, hash, ts, links) in rows {
+    for (id, workspace, seq, hash, ts) in rows {
         out.line(&Line::Head {
             workspace_id: Id::from_i64(id),
             ts: Timestamp::from_ms(ts),
-            links,
+            links: tally.live.get(&id).copied().unwrap_or_default(),
             head: Head { workspace, seq, hash },
         })?;
     }
     let rows: Vec<(i64, i64)> =
         read_in!(view, fetch_all, "select worker, last_id from workers order by worker")?;
+    let mut last_ids = tally.greatest;
     for (worker, last_id) in rows {
-        out.line(&Line::Worker { worker, last_id: Id::from_i64(last_id) })?;
+        let last = last_ids.entry(worker).or_insert(Id::from_i64(last_id));
+        *last = (*last).max(Id::from_i64(last_id));
+    }
+    for (worker, last_id) in last_ids {
+        out.line(&Line::Worker { worker, last_id })?;
     }
     Ok(())
 }
 
-async fn write_links<W: Write>(view: &mut Tx, out: &mut Out<W>) -> Result<u64, StoreError> {
+/// Every link as the log says it: the rows that are so, those that are not, and those that are gone.
+async fn write_links<W: Write>(
+    view: &mut Tx,
+    out: &mut Out<W>,
+    tally: &mut Tally,
+) -> Result<u64, StoreError> {
     #[derive(sqlx::FromRow)]
     struct Row {
         #[sqlx(flatten)]
@@ -215,15 +246,43 @@ async fn write_links<W: Write>(view: &mut Tx, out: &mut Out<W>) -> Result<u64, S
     loop {
         let rows: Vec<Row> = read_in!(view, fetch_all, SQL, after, PAGE)?;
         let full = fills(PAGE, rows.len());
-        for row in rows {
+        let places: Vec<_> = rows.iter().map(|row| (row.link.workspace_id, row.link.code.clone())).collect();
+        let mut logged = mend::logged_in(view, &places).await?;
+        for (row, place) in rows.into_iter().zip(places) {
             after = row.link.id;
+            let Some(link) = logged.remove(&place) else {
+                tracing::warn!(code = place.1, "the log knows nothing of a link; the backup passes it over");
+                continue;
+            };
+            if row.link.link().ok().as_ref() != Some(&link) {
+                tracing::warn!(
+                    code = place.1,
+                    "a link was changed past the log; the backup has what the log says"
+                );
+            }
             count += 1;
-            out.line(&Line::Link { target_normalized: row.target_normalized, link: row.link.link()? })?;
+            tally.add(&link);
+            out.line(&Line::Link { target_normalized: row.target_normalized, link })?;
         }
         if !full {
-            return Ok(count);
+            break;
         }
     }
+    let gone: Vec<(i64, String)> = read_in!(view, fetch_all, crate::health::LINKS_GONE, i64::MAX)?;
+    for places in gone.chunks(usize::try_from(PAGE).unwrap_or(1)) {
+        let mut logged: Vec<_> = mend::logged_in(view, places).await?.into_values().collect();
+        logged.sort_by_key(|link| link.id);
+        for link in logged {
+            tracing::warn!(
+                code = link.code.as_str(),
+                "the row of a link is gone; the backup has what the log says"
+            );
+            count += 1;
+            tally.add(&link);
+            out.line(&Line::Link { target_normalized: None, link })?;
+        }
+    }
+    Ok(count)
 }
 
 async fn write_audit<W: Write>(view: &mut Tx, out: &mut Out<W>) -> Result<u64, StoreError> {
@@ -252,38 +311,16 @@ async fn write_audit<W: Write>(view: &mut Tx, out: &mut Out<W>) -> Result<u64, S
     }
 }
 
-/// Reads a backup whole and checks everything that can be checked without a store.
+/// Reads a backup whole and checks everything that can be checked without a store: that it is all there, that its audit chains
+/// hold, and that everything else in it is what they say.
 pub fn verify(path: &Path) -> Result<Counts, StoreError> {
-    let mut chains: HashMap<String, Verifier> = HashMap::new();
-    let mut heads: Vec<Head> = Vec::new();
-    let mut counts = Counts::default();
-    read_lines(path, |line| {
-        match line {
-            Line::Workspace(_) => counts.workspaces += 1,
-            Line::Domain(_) => counts.domains += 1,
-            Line::Link { .. } => counts.links += 1,
-            Line::Head { head, .. } => heads.push(head),
-            Line::Audit { entry, .. } => {
-                counts.audit += 1;
-                let chain = chains
-                    .entry(entry.workspace.clone())
-                    .or_insert_with(|| Verifier::new(&entry.workspace, Vec::new()));
-                chain.push(&entry).map_err(|fault| {
-                    StoreError::Refused(format!("the backup's audit log is broken: {fault}"))
-                })?;
-            }
-            Line::RlinksBackup { .. } | Line::Worker { .. } | Line::End { .. } => {}
-        }
-        Ok(())
-    })?;
-    for head in &heads {
-        let chain =
-            chains.remove(&head.workspace).unwrap_or_else(|| Verifier::new(&head.workspace, Vec::new()));
-        chain
-            .finish(Some(head))
-            .map_err(|fault| StoreError::Refused(format!("the backup's audit log is broken: {fault}")))?;
+    let refuse = |what: String| StoreError::Refused(format!("{what}; nothing was changed"));
+    let mut check = Check::default();
+    let mut lines = Lines::open(path)?;
+    while let Some(line) = lines.next_line()? {
+        check.push(line).map_err(refuse)?;
     }
-    Ok(counts)
+    check.finish().map_err(refuse)
 }
 
 async fn load(tx: &mut Tx, path: &Path) -> Result<Counts, StoreError> {
@@ -360,24 +397,20 @@ async fn load_batch(tx: &mut Tx, batch: Vec<Line>, counts: &mut Counts) -> Resul
     counts.links += links.len() as u64;
     counts.audit += audit.len() as u64;
     if !links.is_empty() {
-        let rows: Vec<_> =
-            links.iter().map(|(normalized, link)| LinkBatchRow::of(link, normalized.as_deref(), 0)).collect();
+        let rows: Vec<_> = links
+            .iter()
+            .map(|(normalized, link)| LinkBatchRow::of(link, normalized.as_deref(), None))
+            .collect();
         if insert_batches::links(tx, &rows).await? != links.len() as u64 {
-            return Err(StoreError::Refused("the backup holds the same code twice".to_owned()));
+            return Err(StoreError::Refused(
+                "the backup holds the same code twice; nothing was changed".to_owned(),
+            ));
         }
         insert_batches::words(tx, &links.iter().map(|(_, link)| link).collect::<Vec<_>>()).await?;
     }
     if !audit.is_empty() {
         let entries: Vec<_> = audit.iter().map(|(id, entry)| (id.as_i64(), entry)).collect();
         insert_batches::audit(tx, &entries).await?;
-    }
-    Ok(())
-}
-
-fn read_lines(path: &Path, mut each: impl FnMut(Line) -> Result<(), StoreError>) -> Result<(), StoreError> {
-    let mut lines = Lines::open(path)?;
-    while let Some(line) = lines.next_line()? {
-        each(line)?;
     }
     Ok(())
 }

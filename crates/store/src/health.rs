@@ -1,15 +1,12 @@
 //! Whether the truth is sound: for `rmax doctor` and for the start of a server.
 
-use std::collections::HashMap;
-
-use rlinks_core::Link;
 use sqlx::sqlite::{SqliteConnection, SqlitePool};
 use sqlx::{ConnectOptions as _, Connection as _};
 
 use crate::open::known_migrations;
-use crate::pool::{Pool, read};
-use crate::rows::{LinkRow, fills, json, link_columns};
-use crate::{Store, StoreError};
+use crate::pool::{Pool, read, read_in};
+use crate::rows::{LinkRow, fills, link_columns};
+use crate::{Store, StoreError, mend};
 
 /// The schema versions this program knows and those the store has.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,37 +72,21 @@ impl Store {
     pub async fn links_beside_the_log(&self) -> Result<Vec<String>, StoreError> {
         const SQL: &str =
             concat!("select ", link_columns!(), " from links where id > $1 order by id limit $2");
-        let mut strangers = self.links_gone().await?;
+        let mut view = self.pool.snapshot().await?;
+        let gone: Vec<(i64, String)> = read_in!(&mut view, fetch_all, LINKS_GONE, i64::from(MOST_STRANGERS))?;
+        let mut strangers: Vec<_> = gone.into_iter().map(|(_, code)| code).collect();
         let mut after = i64::MIN;
         loop {
-            let rows: Vec<LinkRow> = read!(&self.pool, fetch_all, SQL, after, PAGE)?;
+            let rows: Vec<LinkRow> = read_in!(&mut view, fetch_all, SQL, after, PAGE)?;
             let full = fills(PAGE, rows.len());
-            let places: Vec<_> = rows
-                .iter()
-                .map(|row| serde_json::json!({ "id": row.workspace_id, "subject": format!("link:{}", row.code) }))
-                .collect();
-            let logged: Vec<(i64, String, Option<String>)> = read!(
-                &self.pool,
-                fetch_all,
-                "select a.workspace_id, a.subject, a.after
-                 from (select b.workspace_id, b.subject, max(b.seq) as seq from audit b
-                       where (b.workspace_id, b.subject) in (select cast(value ->> 'id' as bigint), value ->> 'subject' from json_each($1))
-                       group by b.workspace_id, b.subject) as newest
-                 join audit a on a.workspace_id = newest.workspace_id and a.seq = newest.seq",
-                json(&places)
-            )?;
-            let logged: HashMap<_, _> =
-                logged.into_iter().map(|(id, subject, after)| ((id, subject), after)).collect();
-            for row in rows {
+            let places: Vec<_> = rows.iter().map(|row| (row.workspace_id, row.code.clone())).collect();
+            let mut logged = mend::logged_in(&mut view, &places).await?;
+            for (row, place) in rows.into_iter().zip(places) {
                 after = row.id;
-                let (place, code) = ((row.workspace_id, format!("link:{}", row.code)), row.code.clone());
-                let entry = logged
-                    .get(&place)
-                    .and_then(|after| after.as_deref())
-                    .and_then(|after| serde_json::from_str::<Link>(after).ok());
+                let entry = logged.remove(&place);
                 // A row nobody can read was not written by us either.
                 if entry.is_none() || entry != row.link().ok() {
-                    strangers.push(code);
+                    strangers.push(place.1);
                 }
             }
             strangers.truncate(usize::from(MOST_STRANGERS));
@@ -114,21 +95,13 @@ impl Store {
             }
         }
     }
-
-    /// Codes the log speaks of and the table does not have. No link is ever removed from it.
-    async fn links_gone(&self) -> Result<Vec<String>, StoreError> {
-        let rows: Vec<(String,)> = read!(
-            &self.pool,
-            fetch_all,
-            "select distinct substr(a.subject, 6) from audit a
-             where a.subject >= 'link:' and a.subject < 'link;'
-               and not exists (select 1 from links l where l.workspace_id = a.workspace_id and l.code = substr(a.subject, 6))
-             limit $1",
-            i64::from(MOST_STRANGERS)
-        )?;
-        Ok(rows.into_iter().map(|(code,)| code).collect())
-    }
 }
+
+/// Workspaces and codes the log speaks of and the table does not have, at most `$1`. No link is ever removed from it.
+pub(crate) const LINKS_GONE: &str = "select distinct a.workspace_id, substr(a.subject, 6) from audit a
+     where a.subject >= 'link:' and a.subject < 'link;'
+       and not exists (select 1 from links l where l.workspace_id = a.workspace_id and l.code = substr(a.subject, 6))
+     order by 1, 2 limit $1";
 
 /// A connection that has read nothing yet. SQLite's full-text search remembers its structure and, when checked, does not ask
 /// whether others have changed it since: a connection that searched before would report damage that is not there.

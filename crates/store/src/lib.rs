@@ -4,9 +4,9 @@
 //! |---|---|
 //! | opening, migrations, what is refused | [`open`] |
 //! | how one text runs on two databases | `pool` |
-//! | reading links, lists, history | `links`, `list`; `routes` for the redirect path |
-//! | workspaces and domains | `workspaces` |
-//! | changing anything | [`write`]: one queue, groups that share a commit |
+//! | reading links, lists, history | `links`, `list`; `routes` for the redirect path; `mend` for broken rows |
+//! | workspaces and domains | `workspaces`; `directory` for what the log says of them |
+//! | changing anything | [`mod@write`]: one queue, groups that share a commit |
 //! | learning of changes | [`feed`] |
 //! | audit, signed heads | [`audit`], [`sign`] |
 //! | backup and restore | [`backup`] |
@@ -15,12 +15,14 @@
 
 pub mod audit;
 pub mod backup;
+mod directory;
 mod error;
 pub mod feed;
 mod file;
 mod health;
 mod links;
 mod list;
+mod mend;
 pub mod open;
 mod pool;
 mod routes;

@@ -1,21 +1,23 @@
 //! Reading links.
 
-use rlinks_core::{Code, Id, Link, Timestamp};
+use rlinks_core::{Code, Host, Id, Link, Target, Timestamp};
 
 use crate::pool::read;
 use crate::rows::{LinkRow, fills, json, link_columns};
-use crate::{Store, StoreError};
+use crate::{Store, StoreError, mend};
 
 impl Store {
-    /// A link, whatever its state.
+    /// A link, whatever its state. Where its row is broken, it is what the log says.
     pub async fn link(&self, workspace: Id, code: &Code) -> Result<Option<Link>, StoreError> {
         const SQL: &str =
             concat!("select ", link_columns!(), " from links where workspace_id = $1 and code = $2");
         let row: Option<LinkRow> = read!(&self.pool, fetch_optional, SQL, workspace.as_i64(), code.as_str())?;
-        row.map(LinkRow::link).transpose()
+        let reading = mend::links(&self.pool, row.into_iter().collect()).await?.pop();
+        reading.map(|reading| reading.link).transpose()
     }
 
-    /// Several links at once, in no order. Rows nobody can read are given by code as errors, so that one does not hide the rest.
+    /// Several links at once, in no order. Those nobody can read, not even from the log, are given by code as errors, so that
+    /// one does not hide the rest.
     pub async fn links(
         &self,
         workspace: Id,
@@ -29,17 +31,18 @@ impl Store {
         );
         let wanted: Vec<_> = codes.iter().map(|code| serde_json::json!({ "code": code })).collect();
         let rows: Vec<LinkRow> = read!(&self.pool, fetch_all, SQL, workspace.as_i64(), json(&wanted))?;
-        Ok(rows.into_iter().map(|row| (row.code.clone(), row.link())).collect())
+        let readings = mend::links(&self.pool, rows).await?;
+        Ok(readings.into_iter().map(|reading| (reading.place.1, reading.link)).collect())
     }
 
-    /// The next links of all workspaces by id, for filling a cache: at most `limit`, after `after`. Rows nobody can read are
-    /// passed over; asking for one by code says why. Gives the id to go on from, while there is more.
+    /// The next links of all workspaces by id, for filling a cache: at most `limit`, after `after`. Those nobody can
+    /// read, not even from the log, are passed over; asking for one by code says why. Gives the id to go on from, while there is more.
     pub async fn links_by_id(&self, after: Id, limit: i64) -> Result<(Vec<Link>, Option<Id>), StoreError> {
         const SQL: &str =
             concat!("select ", link_columns!(), " from links where id > $1 order by id limit $2");
         let rows: Vec<LinkRow> = read!(&self.pool, fetch_all, SQL, after.as_i64(), limit)?;
         let last = rows.last().map(|row| Id::from_i64(row.id)).filter(|_| fills(limit, rows.len()));
-        Ok((rows.into_iter().filter_map(|row| row.link().ok()).collect(), last))
+        Ok((mend::readable(mend::links(&self.pool, rows).await?), last))
     }
 
     /// A link as it was at a moment, from its history.
@@ -63,6 +66,41 @@ impl Store {
         serde_json::from_str(&after)
             .map(Some)
             .map_err(|error| StoreError::Unreadable(format!("the history of {code}: {error}")))
+    }
+
+    /// Links that are not deleted and lead to this host, as workspace and code, of all workspaces by id: at most `limit`. It
+    /// reads the whole table, for the rare moment in which a domain is added.
+    pub async fn links_leading_to(&self, host: &Host, limit: i64) -> Result<Vec<(Id, Code)>, StoreError> {
+        const PAGE: i64 = 1000;
+        let begins = |scheme: &str| format!("{scheme}://{}%", host.as_str().replace('_', "!_"));
+        let (mut found, mut after) = (Vec::new(), i64::MIN);
+        while !fills(limit, found.len()) {
+            let rows: Vec<(i64, i64, String, String)> = read!(
+                &self.pool,
+                fetch_all,
+                "select id, workspace_id, code, target from links
+                 where id > $1 and state <> 'deleted' and (target like $2 escape '!' or target like $3 escape '!')
+                 order by id limit $4",
+                after,
+                begins("http"),
+                begins("https"),
+                PAGE
+            )?;
+            let more = fills(PAGE, rows.len());
+            for (id, workspace, code, target) in rows {
+                after = id;
+                // The pattern also finds hosts that only begin so.
+                let leads = Target::stored(target).is_some_and(|target| target.host() == host.as_str());
+                found.extend(
+                    Code::from_path(&code).filter(|_| leads).map(|code| (Id::from_i64(workspace), code)),
+                );
+            }
+            if !more {
+                break;
+            }
+        }
+        found.truncate(usize::try_from(limit).unwrap_or_default());
+        Ok(found)
     }
 
     /// How many links of a workspace are not deleted.

@@ -5,8 +5,8 @@ use rlinks_core::{Id, Link, LinkState, Timestamp};
 use sqlx::AssertSqlSafe;
 
 use crate::pool::{Dialect, read};
-use crate::rows::{LinkRow, link_columns};
-use crate::{Store, StoreError};
+use crate::rows::{LinkRow, fills, link_columns};
+use crate::{Store, StoreError, mend};
 
 /// Which links to list.
 #[derive(Clone, Debug, Default)]
@@ -24,7 +24,7 @@ pub struct LinkFilter {
 }
 
 impl Store {
-    /// Links of a workspace, newest first.
+    /// Links of a workspace, newest first. Those nobody can read, not even from the log, are passed over.
     pub async fn list(
         &self,
         workspace: Id,
@@ -37,20 +37,30 @@ impl Store {
         let sql = statement(filter, dialect);
         let (after_time, after_id) =
             filter.after.map_or((i64::MAX, i64::MAX), |(at, id)| (at.ms(), id.as_i64()));
-        let rows: Vec<LinkRow> = read!(
-            &self.pool,
-            fetch_all,
-            AssertSqlSafe(sql.clone()),
-            workspace.as_i64(),
-            limit,
-            after_time,
-            after_id,
-            prefix,
-            prefix_end.as_str(),
-            filter.tag.as_deref().unwrap_or_default(),
-            match_text(&filter.words, dialect)
-        )?;
-        rows.into_iter().map(LinkRow::link).collect()
+        let mut asked = limit;
+        loop {
+            let rows: Vec<LinkRow> = read!(
+                &self.pool,
+                fetch_all,
+                AssertSqlSafe(sql.clone()),
+                workspace.as_i64(),
+                asked,
+                after_time,
+                after_id,
+                prefix,
+                prefix_end.as_str(),
+                filter.tag.as_deref().unwrap_or_default(),
+                match_text(&filter.words, dialect)
+            )?;
+            let (all, more) = (rows.len(), fills(asked, rows.len()));
+            let mut links = mend::readable(mend::links(&self.pool, rows).await?);
+            // A short page means the end of the list, so one that is short of a broken row is asked for again, longer.
+            if fills(limit, links.len()) || !more {
+                links.truncate(usize::try_from(limit).unwrap_or_default());
+                return Ok(links);
+            }
+            asked = limit + i64::try_from(all - links.len()).unwrap_or(limit);
+        }
     }
 }
 

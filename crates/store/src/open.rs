@@ -202,6 +202,7 @@ async fn open_postgres(url: &str) -> Result<Pool, StoreError> {
         ("lock_timeout", "5s"),
         ("idle_in_transaction_session_timeout", "30s"),
     ]);
+    reach(&options).await?;
     let pool = PgPoolOptions::new()
         .max_connections(CONNECTIONS)
         .acquire_timeout(CONNECT)
@@ -210,6 +211,25 @@ async fn open_postgres(url: &str) -> Result<Pool, StoreError> {
         .map_err(|error| StoreError::Unavailable(format!("PostgreSQL: {error}")))?;
     POSTGRES.run(&pool).await.map_err(|error| migration(&error))?;
     Ok(Pool::Postgres(pool))
+}
+
+/// Connects once, so that whatever keeps us out is said at once: a pool tries again until its time is up, and then says only that.
+async fn reach(options: &PgConnectOptions) -> Result<(), StoreError> {
+    let place = match options.get_socket() {
+        Some(socket) => socket.display().to_string(),
+        None => format!("{}:{}", options.get_host(), options.get_port()),
+    };
+    let cannot =
+        |what: &dyn std::fmt::Display| StoreError::Unavailable(format!("PostgreSQL at {place}: {what}"));
+    match tokio::time::timeout(CONNECT, options.connect()).await {
+        Ok(Ok(connection)) => connection.close().await.map_err(|error| cannot(&error)),
+        Ok(Err(sqlx::Error::Io(error))) if error.kind() == std::io::ErrorKind::ConnectionRefused => {
+            Err(cannot(&"connection refused"))
+        }
+        Ok(Err(sqlx::Error::Database(error))) => Err(cannot(&error.message())),
+        Ok(Err(error)) => Err(cannot(&error)),
+        Err(_) => Err(cannot(&format!("no answer within {} s", CONNECT.as_secs()))),
+    }
 }
 
 fn migration(error: &MigrateError) -> StoreError {

@@ -4,6 +4,7 @@ use rlinks_core::audit::AuditEntry;
 use rlinks_core::{Actor, Code, Domain, Host, Id, Link, RedirectStatus, Slug, Target, Timestamp, Workspace};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+use sqlx::{ColumnIndex, Decode, FromRow, Row, Type};
 
 use crate::StoreError;
 
@@ -16,11 +17,34 @@ macro_rules! link_columns {
 }
 pub(crate) use link_columns;
 
-#[derive(sqlx::FromRow)]
 pub(crate) struct LinkRow {
     pub(crate) id: i64,
     pub(crate) workspace_id: i64,
     pub(crate) code: String,
+    /// Nothing where a column holds another type than it should: SQLite lets whoever edits a file do so, and one such row must
+    /// not fail the query for all.
+    rest: Option<LinkRest>,
+}
+
+impl<'r, R: Row> FromRow<'r, R> for LinkRow
+where
+    &'static str: ColumnIndex<R>,
+    i64: Decode<'r, R::Database> + Type<R::Database>,
+    String: Decode<'r, R::Database> + Type<R::Database>,
+    LinkRest: FromRow<'r, R>,
+{
+    fn from_row(row: &'r R) -> Result<Self, sqlx::Error> {
+        Ok(Self {
+            id: row.try_get("id")?,
+            workspace_id: row.try_get("workspace_id")?,
+            code: row.try_get("code").unwrap_or_default(),
+            rest: LinkRest::from_row(row).ok(),
+        })
+    }
+}
+
+#[derive(FromRow)]
+struct LinkRest {
     generated: bool,
     target: String,
     redirect_status: i64,
@@ -41,15 +65,19 @@ pub(crate) struct LinkRow {
 
 impl LinkRow {
     pub(crate) fn link(self) -> Result<Link, StoreError> {
-        let id = self.id;
-        self.read().ok_or_else(|| StoreError::Unreadable(format!("the row of link {id} is broken")))
+        let broken =
+            || StoreError::Unreadable(format!("the row of link `{}` (id {}) is broken", self.code, self.id));
+        let rest = self.rest.ok_or_else(broken)?;
+        rest.link(self.id, self.workspace_id, &self.code).ok_or_else(broken)
     }
+}
 
-    fn read(self) -> Option<Link> {
+impl LinkRest {
+    fn link(self, id: i64, workspace: i64, code: &str) -> Option<Link> {
         Some(Link {
-            id: Id::from_i64(self.id),
-            workspace: Id::from_i64(self.workspace_id),
-            code: Code::from_path(&self.code)?,
+            id: Id::from_i64(id),
+            workspace: Id::from_i64(workspace),
+            code: Code::from_path(code)?,
             generated: self.generated,
             target: Target::stored(self.target)?,
             redirect_status: RedirectStatus::from_code(self.redirect_status)?,
@@ -94,12 +122,12 @@ pub(crate) struct LinkBatchRow<'a> {
     created_at: i64,
     updated_at: i64,
     version: i64,
-    /// The version a change was made against; a row with another one is left alone.
-    base: i64,
+    /// The version a change was made against; a row with another one is left alone. Nothing means any: the row is broken.
+    base: Option<i64>,
 }
 
 impl<'a> LinkBatchRow<'a> {
-    pub(crate) fn of(link: &'a Link, normalized: Option<&'a str>, base: i64) -> Self {
+    pub(crate) fn of(link: &'a Link, normalized: Option<&'a str>, base: Option<i64>) -> Self {
         Self {
             id: link.id.as_i64(),
             workspace_id: link.workspace.as_i64(),
@@ -137,10 +165,10 @@ pub(crate) fn fills(page: i64, rows: usize) -> bool {
     i64::try_from(rows).is_ok_and(|rows| rows >= page)
 }
 
-#[derive(sqlx::FromRow)]
+#[derive(FromRow)]
 pub(crate) struct WorkspaceRow {
-    id: i64,
-    slug: String,
+    pub(crate) id: i64,
+    pub(crate) slug: String,
     name: String,
     policy: String,
     created_at: i64,
@@ -165,7 +193,7 @@ impl WorkspaceRow {
     }
 }
 
-#[derive(sqlx::FromRow)]
+#[derive(FromRow)]
 pub(crate) struct DomainRow {
     host: String,
     workspace_id: i64,
@@ -184,7 +212,7 @@ impl DomainRow {
     }
 }
 
-#[derive(sqlx::FromRow)]
+#[derive(FromRow)]
 pub(crate) struct AuditRow {
     seq: i64,
     ts: i64,

@@ -5,7 +5,7 @@
 //! store commits a single change at once.
 //!
 //! Every change of a workspace holds its head row's lock. Between loading and writing nobody else can change anything, so
-//! a group is worked out in memory ([`crate::write::apply`] is pure), and uniqueness is still the database's word.
+//! a group is worked out in memory (`write/apply.rs` is pure), and uniqueness is still the database's word.
 
 mod apply;
 mod chain;

@@ -114,6 +114,8 @@ struct Verdict {
     chains: Result<Vec<Head>, String>,
     /// Links the log knows otherwise.
     strangers: Vec<String>,
+    /// Workspaces and domains the log knows otherwise.
+    directory: Vec<String>,
 }
 
 async fn verify(session: &Session, checkpoint: Option<&Path>) -> Result<(), Failure> {
@@ -133,7 +135,8 @@ async fn verify(session: &Session, checkpoint: Option<&Path>) -> Result<(), Fail
     drop(progress);
     let chains = chains.and_then(|heads| broken.map_or(Ok(heads), Err));
     let strangers = session.store().links_beside_the_log().await?;
-    judge(session.output, &Verdict { chains, strangers })
+    let directory = session.store().directory_beside_the_log().await?;
+    judge(session.output, &Verdict { chains, strangers, directory })
 }
 
 /// The heads the log in the data folder recorded, or why it cannot be believed.
@@ -167,7 +170,7 @@ pub(super) fn verify_export(output: Output, args: &Verify) -> Result<(), Failure
         output.note("without --checkpoint a cut-off end does not show");
     }
     let chains = walk_export(place, &marks)?.map_err(|fault| fault.to_string());
-    judge(output, &Verdict { chains, strangers: Vec::new() })
+    judge(output, &Verdict { chains, strangers: Vec::new(), directory: Vec::new() })
 }
 
 /// A signature is as good as the key it names: one that is not ours may be anybody's.
@@ -229,7 +232,7 @@ fn walk_export(place: &Path, marks: &[Head]) -> Result<Result<Vec<Head>, Fault>,
 
 /// Says what was found. Whoever finds something ends with exit code 1.
 fn judge(output: Output, verdict: &Verdict) -> Result<(), Failure> {
-    let ok = verdict.chains.is_ok() && verdict.strangers.is_empty();
+    let ok = verdict.chains.is_ok() && verdict.strangers.is_empty() && verdict.directory.is_empty();
     let fault = verdict.chains.as_ref().err();
     if output.json {
         output.object(&json!({
@@ -237,6 +240,7 @@ fn judge(output: Output, verdict: &Verdict) -> Result<(), Failure> {
             "heads": verdict.chains.as_ref().ok(),
             "fault": fault,
             "links_beside_the_log": verdict.strangers,
+            "directory_beside_the_log": verdict.directory,
         }))?;
     } else if let Ok(heads) = &verdict.chains {
         for head in heads {
@@ -254,6 +258,13 @@ fn judge(output: Output, verdict: &Verdict) -> Result<(), Failure> {
         .hint(
             "`rmax links history <code>` shows what the log knows; `rmax links set` makes both agree again",
         ));
+    }
+    if !verdict.directory.is_empty() {
+        return Err(Failure::failed(format!(
+            "not what the log says, so changed past it: {}",
+            verdict.directory.join(", ")
+        ))
+        .hint("a `rmax backup` has what the log says; restoring it makes both agree again"));
     }
     Ok(())
 }

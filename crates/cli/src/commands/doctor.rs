@@ -224,6 +224,11 @@ async fn look_inside(findings: &mut Findings, store: &Store, config: &Config) ->
         let message = format!("changed past the audit log: {}", strangers.join(", "));
         findings.problem("links", message, "`rmax links history <code>` shows what the log knows");
     }
+    let strangers = store.directory_beside_the_log().await?;
+    if !strangers.is_empty() {
+        let message = format!("changed past the audit log: {}", strangers.join(", "));
+        findings.problem("directory", message, "`rmax audit list` shows what the log knows");
+    }
     for slug in session::unreached(store, config).await? {
         findings.problem(
             "domains",

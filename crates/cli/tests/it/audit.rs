@@ -185,6 +185,7 @@ fn a_link_changed_past_the_log_is_named() {
     exit 1
     --- stdout
     {
+      "directory_beside_the_log": [],
       "fault": null,
       "heads": [
         {
@@ -202,6 +203,25 @@ fn a_link_changed_past_the_log_is_named() {
     --- stderr
     {"error":{"code":"INTERNAL","status":500,"message":"links that are not what the log says, so changed past it: b, d","details":null,"ts":"<time>"}}
     "#);
+}
+
+#[test]
+fn a_directory_changed_past_the_log_is_named() {
+    let place = five_links();
+    place.tamper(
+        "insert into domains values ('evil.example', 1, false, 1); update workspaces set name = 'Evil'",
+    );
+    let found = "changed past it: domain evil.example, workspace main";
+    place.rmax("audit verify").says(found);
+    assert!(
+        place
+            .rmax("doctor")
+            .stdout
+            .contains("changed past the audit log: domain evil.example, workspace main")
+    );
+    place.ok("backup save");
+    place.ok("restore save --force");
+    place.ok("audit verify");
 }
 
 #[test]

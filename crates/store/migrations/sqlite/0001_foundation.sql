@@ -1,17 +1,18 @@
 -- The truth of an installation: workspaces, domains, links, and the audit chain that records every change of them.
--- Times are milliseconds since 1970, JSON is text, every code ever given out stays under one unique index.
+-- Times are milliseconds since 1970, JSON is text, every code ever given out stays under one unique index. `integer primary key`
+-- is the row's own number, so that walking by id is walking the table.
 
 pragma application_id = 0x726c6e6b; -- "rlnk": another program's database is recognised before anything is written
 
 create table workers (
-    worker bigint primary key,
+    worker integer primary key,
     last_id bigint not null,
     holder text not null,
     leased_until bigint not null
 );
 
 create table workspaces (
-    id bigint primary key,
+    id integer primary key,
     slug text not null unique,
     name text not null,
     policy text not null,
@@ -22,7 +23,7 @@ create table workspaces (
 
 -- One row a workspace: the end of its audit chain, locked by whoever changes anything in it, and its count of links.
 create table heads (
-    workspace_id bigint primary key references workspaces (id),
+    workspace_id integer primary key references workspaces (id),
     seq bigint not null,
     hash text not null,
     ts bigint not null,
@@ -38,7 +39,7 @@ create table domains (
 create index domains_by_workspace on domains (workspace_id);
 
 create table links (
-    id bigint primary key,
+    id integer primary key,
     workspace_id bigint not null references workspaces (id),
     code text not null,
     code_folded text not null,

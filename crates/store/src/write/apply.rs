@@ -9,15 +9,15 @@ use rlinks_core::{Code, Domains, Id, Link, LinkDraft, LinkPatch, LinkState, Sour
 use super::{Action, CodeChoice, Existing, LinkOp, LinkWrite, LockedHead, NewEntry, Written};
 use crate::StoreError;
 use crate::audit::link_subject;
+use crate::mend::Place;
 use crate::rows::json;
-
-/// A link's place: workspace and code.
-pub(super) type Place = (i64, String);
 
 /// Everything a group may depend on, loaded under the locks of its workspaces.
 pub(super) struct State {
     pub(super) heads: BTreeMap<i64, LockedHead>,
     pub(super) links: HashMap<Place, Link>,
+    /// Links read from the log because their row is broken, with the row's id. Any change of one writes the row anew.
+    pub(super) mended: HashMap<Place, i64>,
     /// The one generated link that is found by a normalized target, where the policy reuses them.
     pub(super) by_target: HashMap<Place, String>,
     /// Chosen codes in lower case, where the policy compares without case.
@@ -107,9 +107,11 @@ impl State {
                 Some(there) if there.state == LinkState::Deleted && recreate => {
                     Ok((code.clone(), first, Some(there.clone())))
                 }
-                Some(there) => Err(taken(code, there.state == LinkState::Deleted)),
-                None if self.by_folded.contains_key(&(workspace, code.folded())) => Err(taken(code, false)),
-                None => Ok((code.clone(), first, None)),
+                Some(there) => Err(taken(code.as_str(), there.state == LinkState::Deleted)),
+                None => match self.by_folded.get(&(workspace, code.folded())) {
+                    Some(alike) => Err(taken(alike, false)),
+                    None => Ok((code.clone(), first, None)),
+                },
             },
             CodeChoice::Candidates(codes) => codes
                 .iter()
@@ -132,6 +134,9 @@ impl State {
 
     fn reuse(&mut self, write: &LinkWrite, link: Link, sent: &LinkPatch) -> Result<Written, StoreError> {
         if link.state == LinkState::Active && !link.is_expired(write.now) {
+            // A broken row is not served, so handing it back needs it written anew.
+            let broken = self.mended.contains_key(&(write.workspace.as_i64(), link.code.as_str().to_owned()));
+            let link = if broken { self.change(write, &link, link.clone(), "link.update") } else { link };
             return Ok(Written::Reused(link));
         }
         // The draft was checked already; what can still fail is too many tags, and then the old ones stay.
@@ -164,7 +169,7 @@ impl State {
             updated_at: before.updated_at,
             ..next.clone()
         };
-        if next == before {
+        if next == before && !self.mended.contains_key(&place) {
             return Ok(Written::Unchanged(before));
         }
         self.check_quota(write, Some(&before), &next)?;
@@ -238,6 +243,7 @@ impl State {
         };
         let entry = head.push(entry, write.now);
         self.entries.push((workspace, entry));
+        self.mended.remove(&place);
         self.changed.insert(place.clone());
         self.links.insert(place, link);
     }
@@ -248,6 +254,6 @@ fn lives(link: &Link, now: Timestamp) -> i64 {
     i64::from(link.state != LinkState::Deleted && !link.is_expired(now))
 }
 
-fn taken(code: &Code, deleted: bool) -> StoreError {
-    StoreError::CodeTaken { code: code.to_string(), deleted }
+fn taken(code: &str, deleted: bool) -> StoreError {
+    StoreError::CodeTaken { code: code.to_owned(), deleted }
 }

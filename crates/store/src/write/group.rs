@@ -1,18 +1,22 @@
 //! One group of changes as one transaction: load, work out, write. The number of statements does not grow with the group.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::time::Duration;
 
 use rlinks_core::id::{WORKERS, Worker};
 use rlinks_core::{Id, Link, Timestamp, search};
 
-use super::apply::{Place, State};
+use super::apply::State;
 use super::{CodeChoice, Existing, LinkOp, LinkWrite, LockedHead, Written, append, lock_heads};
 use crate::StoreError;
+use crate::mend::{self, Place, Reading};
 use crate::pool::{Dialect, Pool, Tx, read_in, run_in};
 use crate::rows::{LinkBatchRow, LinkRow, json, link_columns};
 
 /// How long a worker id is ours without a word from us.
 const LEASE_MS: i64 = 60_000;
+/// How long a group may take, and then its commit. Longer than what the database itself allows a statement.
+const DEADLINE: Duration = Duration::from_secs(15);
 
 /// Why a group could not be written, by whom it concerns.
 pub(super) enum Trouble {
@@ -37,20 +41,39 @@ impl From<sqlx::Error> for Trouble {
     }
 }
 
-pub(super) async fn commit(
+pub(super) async fn commit(pool: &Pool, worker: Worker, writes: &[LinkWrite]) -> Result<Results, Trouble> {
+    let (tx, results) = in_time(prepare(pool, worker, writes)).await?;
+    if let Some(tx) = tx {
+        in_time(async { tx.commit().await.map_err(Trouble::Everybody) }).await?;
+    }
+    Ok(results)
+}
+
+/// A server that went away without a word never answers, and its own time limits went with it.
+async fn in_time<T>(work: impl Future<Output = Result<T, Trouble>>) -> Result<T, Trouble> {
+    tokio::time::timeout(DEADLINE, work).await.unwrap_or_else(|_| {
+        let what = format!("the database did not answer within {} s", DEADLINE.as_secs());
+        Err(Trouble::Everybody(StoreError::Unavailable(what)))
+    })
+}
+
+type Results = Vec<Result<Written, StoreError>>;
+
+/// Everything up to the commit. No transaction where there is nothing to commit.
+async fn prepare(
     pool: &Pool,
     worker: Worker,
     writes: &[LinkWrite],
-) -> Result<Vec<Result<Written, StoreError>>, Trouble> {
+) -> Result<(Option<Tx>, Results), Trouble> {
     let mut tx = pool.begin().await.map_err(Trouble::Everybody)?;
     let workspaces: BTreeSet<_> = writes.iter().map(|write| write.workspace.as_i64()).collect();
     let heads = lock_heads(&mut tx, workspaces).await.map_err(Trouble::Workspace)?;
     let (mut state, ids) = load(&mut tx, heads, worker, writes).await?;
-    let before: HashMap<Place, (i64, i64)> =
-        state.links.iter().map(|(place, link)| (place.clone(), (link.version, link.id.as_i64()))).collect();
+    let before: HashMap<Place, Before> =
+        state.links.iter().map(|(place, link)| (place.clone(), Before::of(place, link, &state))).collect();
     let results = writes.iter().map(|write| state.apply(write)).collect();
     if state.changed.is_empty() {
-        return Ok(results);
+        return Ok((None, results));
     }
     let now = writes.iter().map(|write| write.now).max().unwrap_or(Timestamp::from_ms(0));
     write_links(&mut tx, &state, &before).await?;
@@ -64,8 +87,23 @@ pub(super) async fn commit(
             now.plus_ms(LEASE_MS).ms()
         )?;
     }
-    tx.commit().await.map_err(Trouble::Everybody)?;
-    Ok(results)
+    Ok((Some(tx), results))
+}
+
+/// A row before a change.
+struct Before {
+    /// Its version; nothing where the row is broken, so that whatever it holds is written over.
+    version: Option<i64>,
+    id: i64,
+}
+
+impl Before {
+    fn of(place: &Place, link: &Link, state: &State) -> Self {
+        match state.mended.get(place) {
+            Some(id) => Self { version: None, id: *id },
+            None => Self { version: Some(link.version), id: link.id.as_i64() },
+        }
+    }
 }
 
 async fn load(
@@ -78,6 +116,7 @@ async fn load(
     let mut state = State {
         heads,
         links: HashMap::new(),
+        mended: HashMap::new(),
         by_target: HashMap::new(),
         by_folded: HashMap::new(),
         live: HashMap::new(),
@@ -145,10 +184,19 @@ async fn load_links(tx: &mut Tx, state: &mut State, writes: &[LinkWrite]) -> Res
         }
     }
     let rows: Vec<LinkRow> = read_in!(tx, fetch_all, SQL, json(&wanted))?;
-    for row in rows {
-        let link = row.link()?;
-        state.links.insert((link.workspace.as_i64(), link.code.as_str().to_owned()), link);
+    for reading in mend::links_in(tx, rows).await? {
+        take(state, reading)?;
     }
+    Ok(())
+}
+
+/// Takes a loaded link into the state.
+fn take(state: &mut State, reading: Reading) -> Result<(), StoreError> {
+    let link = reading.link?;
+    if reading.mended {
+        state.mended.insert(reading.place.clone(), reading.row_id);
+    }
+    state.links.insert(reading.place, link);
     Ok(())
 }
 
@@ -185,13 +233,11 @@ async fn load_targets(tx: &mut Tx, state: &mut State, writes: &[LinkWrite]) -> R
     }
     let sql = if tx.dialect() == Dialect::Sqlite { SQLITE } else { POSTGRES };
     let rows: Vec<LinkRow> = read_in!(tx, fetch_all, sql, json(&wanted))?;
-    for row in rows {
-        let link = row.link()?;
-        let place = (link.workspace.as_i64(), link.code.as_str().to_owned());
-        if let Some(normalized) = state.normalized(&link) {
-            state.by_target.insert((place.0, normalized), place.1.clone());
+    for reading in mend::links_in(tx, rows).await? {
+        if let Some(normalized) = reading.link.as_ref().ok().and_then(|link| state.normalized(link)) {
+            state.by_target.insert((reading.place.0, normalized), reading.place.1.clone());
         }
-        state.links.insert(place, link);
+        take(state, reading)?;
     }
     Ok(())
 }
@@ -246,19 +292,15 @@ async fn load_live(tx: &mut Tx, state: &mut State, writes: &[LinkWrite]) -> Resu
     Ok(())
 }
 
-async fn write_links(
-    tx: &mut Tx,
-    state: &State,
-    before: &HashMap<Place, (i64, i64)>,
-) -> Result<(), StoreError> {
+async fn write_links(tx: &mut Tx, state: &State, before: &HashMap<Place, Before>) -> Result<(), StoreError> {
     let (mut new, mut changed, mut old_ids) = (Vec::new(), Vec::new(), Vec::new());
     for place in &state.changed {
         let link = &state.links[place];
         match before.get(place) {
-            None => new.push((link, 0)),
-            Some((version, id)) => {
-                changed.push((link, *version));
-                old_ids.push(*id);
+            None => new.push((link, None)),
+            Some(before) => {
+                changed.push((link, before.version));
+                old_ids.push(before.id);
             }
         }
     }
@@ -273,7 +315,7 @@ async fn write_links(
     insert_batches::words(tx, &links).await
 }
 
-async fn insert_links(tx: &mut Tx, state: &State, links: &[(&Link, i64)]) -> Result<u64, StoreError> {
+async fn insert_links(tx: &mut Tx, state: &State, links: &[(&Link, Option<i64>)]) -> Result<u64, StoreError> {
     if links.is_empty() {
         return Ok(0);
     }
@@ -286,7 +328,7 @@ async fn insert_links(tx: &mut Tx, state: &State, links: &[(&Link, i64)]) -> Res
     insert_batches::links(tx, &rows).await
 }
 
-async fn update_links(tx: &mut Tx, state: &State, links: &[(&Link, i64)]) -> Result<u64, StoreError> {
+async fn update_links(tx: &mut Tx, state: &State, links: &[(&Link, Option<i64>)]) -> Result<u64, StoreError> {
     if links.is_empty() {
         return Ok(0);
     }
@@ -314,7 +356,8 @@ async fn update_links(tx: &mut Tx, state: &State, links: &[(&Link, i64)]) -> Res
                       cast(value ->> 'updated_at' as bigint) as updated_at, cast(value ->> 'version' as bigint) as version,
                       cast(value ->> 'base' as bigint) as base
                from json_each($1)) as n
-         where links.workspace_id = n.workspace_id and links.code = n.code and links.version = n.base",
+         where links.workspace_id = n.workspace_id and links.code = n.code
+           and (links.version = n.base or n.base is null)",
         json(&rows)
     )?)
 }

@@ -6,7 +6,7 @@ use rlinks_store::Store;
 use rlinks_store::write::CodeChoice;
 
 use crate::place::{
-    MAIN, Place, at, changed, code, contract, create, created, draft, in_state, make, workspace,
+    MAIN, Place, at, changed, code, contract, create, created, draft, host, in_state, make, max, workspace,
 };
 
 contract!(
@@ -21,6 +21,7 @@ contract!(
     row_49_a_log_written_anew_does_not_pass_an_earlier_head,
     row_49_an_edited_or_missing_head_is_named,
     a_row_changed_past_the_log_is_named,
+    a_directory_changed_past_the_log_is_named,
 );
 
 async fn an_entry_says_who_did_what_and_how_it_was(place: Place) {
@@ -215,5 +216,60 @@ async fn a_row_changed_past_the_log_is_named(place: Place) {
     let mut strangers = store.links_beside_the_log().await.unwrap();
     strangers.sort();
     assert_eq!(strangers, ["c3", "c4", "c5", "c6", "c7", "stranger"]);
+    store.verify(&[]).await.unwrap().expect("the log itself is whole");
+}
+
+async fn a_directory_changed_past_the_log_is_named(place: Place) {
+    let store = place.open().await;
+    let team = workspace(&store, "team", Policy::preset(Preset::Team)).await;
+    for (space, name) in
+        [(MAIN, "one.example"), (MAIN, "two.example"), (MAIN, "three.example"), (team.id, "team.example")]
+    {
+        store.add_domain(space, host(name), &max(), at(1)).await.unwrap();
+    }
+    store.set_primary_domain(MAIN, &host("two.example"), &max(), at(2)).await.unwrap();
+    store.remove_domain(MAIN, &host("two.example"), &max(), at(3)).await.unwrap();
+    let named = async || store.directory_beside_the_log().await.unwrap();
+    assert_eq!(named().await, Vec::<String>::new());
+    for (edit, back, expected) in [
+        (
+            "update workspaces set name = 'x' where slug = 'main'",
+            "update workspaces set name = 'Main' where slug = 'main'",
+            "workspace main",
+        ),
+        (
+            "update workspaces set deleted_at = 5 where slug = 'team'",
+            "update workspaces set deleted_at = null where slug = 'team'",
+            "workspace team",
+        ),
+        (
+            "update workspaces set policy = replace(policy, '301', '302') where slug = 'main'",
+            "update workspaces set policy = replace(policy, '302', '301') where slug = 'main'",
+            "workspace main",
+        ),
+        (
+            "update workspaces set policy = 'x' || policy where slug = 'main'",
+            "update workspaces set policy = substr(policy, 2) where slug = 'main'",
+            "workspace main",
+        ),
+        (
+            "insert into domains (host, workspace_id, is_primary, created_at) values ('evil.example', 1, false, 1)",
+            "delete from domains where host = 'evil.example'",
+            "domain evil.example",
+        ),
+        (
+            "update domains set workspace_id = 1 where host = 'team.example'",
+            "update domains set workspace_id = (select max(id) from workspaces) where host = 'team.example'",
+            "domain team.example",
+        ),
+    ] {
+        assert_eq!(place.raw(edit).await, 1);
+        assert_eq!(named().await, [expected], "{edit}");
+        place.raw(back).await;
+        assert_eq!(named().await, Vec::<String>::new(), "{back}");
+    }
+    place.raw("update domains set is_primary = not is_primary where workspace_id = 1").await;
+    place.raw("delete from domains where host = 'team.example'").await;
+    assert_eq!(named().await, ["domain one.example", "domain team.example", "domain three.example"]);
     store.verify(&[]).await.unwrap().expect("the log itself is whole");
 }

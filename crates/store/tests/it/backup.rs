@@ -19,6 +19,8 @@ contract!(
     row_48_a_backup_restored_elsewhere_has_the_same_contents,
     row_48_a_backup_taken_under_load_is_of_one_moment,
     a_bad_backup_is_refused_and_changes_nothing,
+    a_backup_that_contradicts_its_own_log_is_refused_and_changes_nothing,
+    a_backup_of_a_store_changed_past_its_log_has_what_the_log_says,
     a_restore_that_fails_half_way_changes_nothing,
     a_restored_store_goes_on,
     writers_and_a_restore_do_not_mix,
@@ -38,7 +40,9 @@ async fn fill(store: &Store) {
     rich.notes = Some("a\nb\tc".to_owned());
     rich.tags = vec!["Ärger".to_owned(), "b".to_owned()];
     rich.expires_at = Some(at(7));
-    rich.metadata = object(serde_json::json!({ "n": 1.5, "big": u64::MAX, "deep": [{ "a": null }] }));
+    rich.metadata = object(
+        serde_json::json!({ "n": 1.5, "big": u64::MAX, "fine": [0.1 + 0.2, 5e-324, f64::MAX, 1.0 / 3.0], "deep": [{ "a": null }] }),
+    );
     let rich = created(store.write(create(MAIN, CodeChoice::Chosen(code("rich")), rich, 4)).await);
     changed(store.write(in_state(&rich, LinkState::Disabled, 5)).await);
     let old = make(store, "deleted", "https://old.example/", 6).await;
@@ -213,6 +217,107 @@ async fn a_bad_backup_is_refused_and_changes_nothing(place: Place) {
     assert_eq!(contents(&store, &bad).await, before);
 }
 
+async fn a_backup_that_contradicts_its_own_log_is_refused_and_changes_nothing(place: Place) {
+    let store = place.open().await;
+    fill(&store).await;
+    let file = place.folder().join("backup");
+    let before = contents(&store, &file).await;
+    let text = fs::read_to_string(&file).unwrap();
+    let mut lines: Vec<_> = text.lines().map(str::to_owned).collect();
+    lines.pop();
+    let restored = async |name: &str, lines: &[String]| {
+        let outcome = store.restore(&resealed(place.folder(), "edited", lines)).await;
+        assert!(
+            matches!(&outcome, Err(StoreError::Refused(why)) if why.ends_with("nothing was changed")),
+            "{name}: {outcome:?}"
+        );
+        assert_eq!(contents(&store, &file).await, before, "{name}");
+    };
+    let at_kind =
+        |kind: &str| lines.iter().position(|line| line.starts_with(&format!("{{\"{kind}\""))).unwrap();
+    // Each kind of line left out, or there twice.
+    for kind in ["workspace", "domain", "head", "worker", "link", "audit"] {
+        let at = at_kind(kind);
+        let without = [&lines[..at], &lines[at + 1..]].concat();
+        restored(kind, &without).await;
+        let twice = [&lines[..=at], &lines[at..]].concat();
+        restored(kind, &twice).await;
+    }
+    // A field of each edited.
+    let null = serde_json::Value::Null;
+    for (kind, field, value) in [
+        ("workspace", "name", "Evil".into()),
+        ("workspace", "deleted_at", "2027-01-15T08:00:00.000Z".into()),
+        ("workspace", "id", "77".into()),
+        ("domain", "host", "evil.example".into()),
+        ("domain", "primary", false.into()),
+        ("head", "links", 99.into()),
+        ("head", "ts", "2028-01-15T08:00:00.000Z".into()),
+        ("head", "seq", 1.into()),
+        ("head", "workspace", "team".into()),
+        ("worker", "last_id", "0".into()),
+        ("link", "target", "https://evil.example/".into()),
+        ("link", "code", "other".into()),
+        ("link", "state", "active".into()),
+        ("link", "metadata", serde_json::json!({})),
+        ("link", "notes", null),
+    ] {
+        let mut edited = lines.clone();
+        let line = &mut edited[at_kind(kind)];
+        let mut object: serde_json::Value = serde_json::from_str(line).unwrap();
+        assert_ne!(object[kind][field], value, "{kind} {field}");
+        object[kind][field] = value;
+        *line = object.to_string();
+        restored(&format!("{kind} {field}"), &edited).await;
+    }
+    let policy: Vec<_> = lines
+        .iter()
+        .map(
+            |line| if line.starts_with("{\"workspace\"") { line.replace("301", "302") } else { line.clone() },
+        )
+        .collect();
+    restored("policy", &policy).await;
+    // A link the log never heard of.
+    let mut more = lines.clone();
+    let link = at_kind("link");
+    more.insert(link, lines[link].replace("\"code\":\"rich\"", "\"code\":\"poor\""));
+    restored("more", &more).await;
+    assert_sound(&store).await;
+}
+
+async fn a_backup_of_a_store_changed_past_its_log_has_what_the_log_says(place: Place) {
+    let store = place.open().await;
+    fill(&store).await;
+    let file = place.folder().join("backup");
+    let mut before = contents(&store, &file).await;
+    for edit in [
+        "update links set target = 'https://evil.example/' where code = 'rich'",
+        "delete from links where code = 'deleted'",
+        "update links set code = 'stranger' where code = 'generated'",
+        "update heads set links = 77",
+        "update workers set last_id = 0",
+        "update workspaces set name = 'Evil' where slug = 'team'",
+        "update domains set is_primary = not is_primary",
+        "delete from domains where host = 'two.example'",
+        "insert into domains (host, workspace_id, is_primary, created_at) values ('evil.example', 1, false, 1)",
+    ] {
+        assert!(place.raw(edit).await > 0, "{edit}");
+    }
+    let mut after = contents(&store, &file).await;
+    // What a link is found by is not in the log.
+    for lines in [&mut before, &mut after] {
+        for line in lines.iter_mut().filter(|line| line.contains("\"target_normalized\"")) {
+            let mut link: serde_json::Value = serde_json::from_str(line).unwrap();
+            link["link"]["target_normalized"] = serde_json::Value::Null;
+            *line = link.to_string();
+        }
+        lines.sort();
+    }
+    assert_eq!(after, before);
+    store.restore(&file).await.unwrap();
+    assert_sound(&store).await;
+}
+
 async fn a_restore_that_fails_half_way_changes_nothing(place: Place) {
     let store = place.open().await;
     fill(&store).await;
@@ -221,13 +326,24 @@ async fn a_restore_that_fails_half_way_changes_nothing(place: Place) {
     let text = fs::read_to_string(&file).unwrap();
     let mut lines: Vec<_> = text.lines().map(str::to_owned).collect();
     lines.pop();
-    // Each is well-formed and sealed; that it cannot be shows only while it is loaded.
+    // Each is well-formed and sealed.
     let link = lines.iter().position(|line| line.starts_with("{\"link\"")).unwrap();
     let domain = lines.iter().position(|line| line.starts_with("{\"domain\"")).unwrap();
     let workspace = lines.iter().position(|line| line.starts_with("{\"workspace\"")).unwrap();
-    for (name, twice) in [("link", link), ("domain", domain), ("workspace", workspace)] {
+    let twice = |at: usize| {
         let mut bad = lines.clone();
-        bad.insert(twice, lines[twice].clone());
+        bad.insert(at, lines[at].clone());
+        bad
+    };
+    // What a link is found by is not in the log; that two cannot have the same shows only while they are loaded.
+    let same: Vec<_> = lines
+        .iter()
+        .map(|line| line.replace("\"target_normalized\":null", "\"target_normalized\":\"x\""))
+        .collect();
+    verify(&resealed(place.folder(), "found", &same)).unwrap();
+    for (name, bad) in
+        [("link", twice(link)), ("domain", twice(domain)), ("workspace", twice(workspace)), ("found", same)]
+    {
         let outcome = store.restore(&resealed(place.folder(), name, &bad)).await;
         assert!(outcome.is_err(), "{name}: {outcome:?}");
         assert_eq!(contents(&store, &file).await, before, "{name}");

@@ -137,10 +137,10 @@ async fn a_thousand_creations_in_several_workspaces_are_all_there(place: Place) 
 async fn a_failing_member_does_no_harm_to_the_others(place: Place) {
     let store = place.open().await;
     let space = workspace(&store, "broken", Policy::preset(Preset::Fabric)).await;
-    make(&store, "broken", "https://example.com/", 1).await;
+    make(&store, "origin", "https://example.com/", 1).await;
     let first = make(&store, "first", "https://example.com/", 1).await;
-    // One row nobody can read, one workspace nobody can read.
-    place.raw("update links set state = 'nonsense' where code = 'broken'").await;
+    // One row nobody can read and the log does not know, one workspace nobody can read.
+    place.raw("update links set state = 'nonsense', code = 'broken' where code = 'origin'").await;
     place.raw("update workspaces set policy = 'nonsense' where slug = 'broken'").await;
     let mut writes = Vec::new();
     for number in 0..20 {

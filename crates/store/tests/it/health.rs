@@ -106,3 +106,18 @@ async fn a_check_after_searches_and_changes_finds_no_damage_that_is_not_there(pl
         assert_eq!(store.integrity().await.unwrap(), Vec::<String>::new());
     }
 }
+
+#[tokio::test]
+async fn a_server_that_refuses_is_named_at_once_and_its_password_is_not() {
+    // Nobody listens on a port that was just given back.
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let location = Location::Postgres(format!("postgres://max:secret@127.0.0.1:{port}/rlinks"));
+    let opening = Store::open(Options { location, ..Place::sqlite().options() });
+    let opened = tokio::time::timeout(std::time::Duration::from_secs(2), opening).await.expect("at once");
+    match opened {
+        Err(StoreError::Unavailable(what)) => {
+            assert_eq!(what, format!("PostgreSQL at 127.0.0.1:{port}: connection refused"));
+        }
+        other => panic!("{:?}", other.map(|_| ())),
+    }
+}

@@ -2,7 +2,7 @@
 
 use rlinks_core::{Link, LinkState, Policy, Preset, RedirectStatus, Source, generate};
 use rlinks_store::write::{Action, CodeChoice, Existing, LinkOp, LinkWrite, Written};
-use rlinks_store::{LinkFilter, StoreError};
+use rlinks_store::{Dialect, LinkFilter, StoreError};
 use serde_json::json;
 
 use crate::place::{
@@ -27,6 +27,8 @@ contract!(
     nothing_is_written_where_there_is_no_workspace,
     links_are_read_in_pages_by_id_and_in_bulk_by_code,
     a_row_nobody_can_read_is_an_error_and_hides_no_other,
+    a_broken_row_is_what_the_log_says_and_any_change_mends_it,
+    links_that_lead_to_a_host_are_found,
     routes_are_links_without_what_decides_nothing,
     a_link_is_shown_as_it_was,
     the_limit_of_live_links_counts_what_comes_back,
@@ -275,7 +277,7 @@ async fn chosen_codes_differ_by_more_than_case_where_the_policy_says_so(place: P
     let space = workspace(&store, "platform", Policy::preset(Preset::Platform)).await.id;
     let alias = |text: &str| create(space, CodeChoice::Chosen(code(text)), draft("https://example.com/"), 1);
     let link = created(store.write(alias("Promo")).await);
-    let taken = |error: &StoreError| matches!(error, StoreError::CodeTaken { .. });
+    let taken = |error: &StoreError| matches!(error, StoreError::CodeTaken { code, .. } if code == "Promo");
     assert!(taken(&store.write(alias("pROMO")).await.unwrap_err()));
     assert!(taken(&store.write(alias("Promo")).await.unwrap_err()));
     let (a, b) = tokio::join!(store.write(alias("Sale")), store.write(alias("SALE")));
@@ -395,15 +397,108 @@ async fn a_row_nobody_can_read_is_an_error_and_hides_no_other(place: Place) {
     make(&store, "good", "https://example.com/", 1).await;
     make(&store, "bad", "https://example.com/", 2).await;
     place.raw("update links set target = 'javascript:alert(1)' where code = 'bad'").await;
+    // With the log broken too there is nothing left to read.
+    place.raw("update audit set after = '{}' where subject = 'link:bad'").await;
     let error = store.link(MAIN, &code("bad")).await.unwrap_err();
-    assert!(matches!(error, StoreError::Unreadable(_)), "{error:?}");
+    assert!(matches!(&error, StoreError::Unreadable(what) if what.contains("`bad`")), "{error:?}");
     let mut found = store.links(MAIN, &["good".to_owned(), "bad".to_owned()]).await.unwrap();
     found.sort_by(|a, b| a.0.cmp(&b.0));
     assert!(matches!(found[0].1, Err(StoreError::Unreadable(_))));
     assert!(found[1].1.is_ok());
     let (page, _) = store.links_by_id(rlinks_core::Id::from_i64(0), 10).await.unwrap();
     assert_eq!(codes(&page), ["good"]);
+    let first = store.list(MAIN, &LinkFilter::default(), 1).await.unwrap();
+    assert_eq!(codes(&first), ["good"], "a page is as long as it was asked for while there is more");
+    let (kept, broken) = tokio::join!(
+        store.write(chosen("new", "https://example.com/", 3)),
+        store.write(recreate("bad", "https://example.com/", 3))
+    );
+    created(kept);
+    assert!(matches!(broken, Err(StoreError::Unreadable(_))), "{broken:?}");
+    let saved = store.backup(std::io::sink(), at(9)).await.unwrap();
+    assert_eq!(saved.links, 2);
     assert_eq!(store.links_beside_the_log().await.unwrap(), ["bad"]);
+}
+
+async fn a_broken_row_is_what_the_log_says_and_any_change_mends_it(place: Place) {
+    let store = place.open().await;
+    let good = make(&store, "good", "https://example.com/", 1).await;
+    let mut bad = make(&store, "bad", "https://example.com/", 2).await;
+    let mut edits = vec![
+        "target = 'javascript:alert(1)'",
+        "target = 'javascript:alert(1)', version = 77",
+        "redirect_status = 200",
+        "state = 'lost', tags = '[]'",
+        "tags = 'none', metadata = ''",
+    ];
+    if store.dialect() == Dialect::Sqlite {
+        edits.extend(["redirect_status = 'three'", "created_at = 'long ago', version = x'00'"]);
+    }
+    for (round, edit) in edits.into_iter().enumerate() {
+        let ms = 10 + 10 * i64::try_from(round).unwrap();
+        place.raw(&format!("update links set {edit} where code = 'bad'")).await;
+        assert_eq!(store.links_beside_the_log().await.unwrap(), ["bad"], "{edit}");
+        assert_eq!(store.link(MAIN, &bad.code).await.unwrap().as_ref(), Some(&bad), "{edit}");
+        let found = store.links(MAIN, &["bad".to_owned()]).await.unwrap();
+        assert_eq!(found[0].1.as_ref().unwrap(), &bad);
+        let (page, _) = store.links_by_id(rlinks_core::Id::from_i64(0), 10).await.unwrap();
+        assert_eq!(page, [good.clone(), bad.clone()]);
+        assert_eq!(store.list(MAIN, &LinkFilter::default(), 10).await.unwrap().len(), 2);
+        let file = place.folder().join("backup");
+        store.backup(std::fs::File::create(&file).unwrap(), at(ms)).await.unwrap();
+        assert_eq!(rlinks_store::backup::verify(&file).unwrap().links, 2);
+        // Also a change to what the log says already: the row is written, and followers hear of it.
+        bad = changed(match round % 3 {
+            0 => store.write(replace(bad.clone(), Action::Update, ms)).await,
+            1 => store.write(in_state(&bad, LinkState::Disabled, ms)).await,
+            _ => store.write(in_state(&bad, LinkState::Active, ms)).await,
+        });
+        assert_eq!(store.route(MAIN, "bad").await.unwrap().unwrap().version, bad.version);
+        assert_eq!(store.link(MAIN, &bad.code).await.unwrap().as_ref(), Some(&bad));
+        assert_sound(&store).await;
+        let same = store.write(replace(bad.clone(), Action::Update, ms + 1)).await.unwrap();
+        assert!(matches!(same, Written::Unchanged(_)), "{same:?}");
+    }
+    let gone = changed(store.write(in_state(&bad, LinkState::Deleted, 500)).await);
+    place.raw("update links set target = '' where code = 'bad'").await;
+    let new = created(store.write(recreate("bad", "https://new.example/", 501)).await);
+    assert_eq!(new.version, gone.version + 1);
+    assert_eq!(store.count_links(MAIN).await.unwrap(), 2);
+    assert_sound(&store).await;
+}
+
+async fn links_that_lead_to_a_host_are_found(place: Place) {
+    let store = place.open().await;
+    let space = workspace(&store, "team", Policy::preset(Preset::Team)).await.id;
+    for (number, url) in [
+        "https://rmax.to/a",
+        "http://rmax.to:8080/?x",
+        "https://rmax.to./b#c",
+        "https://rmax.tools/",
+        "https://www.rmax.to/",
+        "https://example.com/?to=https://rmax.to/",
+        "https://a_b.example/",
+        "https://axb.example/",
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        make(&store, &format!("c{number}"), url, 1).await;
+    }
+    let gone = make(&store, "gone", "https://rmax.to/", 2).await;
+    changed(store.write(in_state(&gone, LinkState::Deleted, 3)).await);
+    let team = create(space, CodeChoice::Chosen(code("theirs")), draft("https://rmax.to/"), 4);
+    created(store.write(team).await);
+    let found = async |name: &str, limit| {
+        let found = store.links_leading_to(&rlinks_core::Host::stored(name.to_owned()), limit).await.unwrap();
+        found.into_iter().map(|(space, code)| (space, code.to_string())).collect::<Vec<_>>()
+    };
+    let main = |text: &str| (MAIN, text.to_owned());
+    let all = [main("c0"), main("c1"), main("c2"), (space, "theirs".to_owned())];
+    assert_eq!(found("rmax.to", 10).await, all);
+    assert_eq!(found("rmax.to", 2).await, all[..2]);
+    assert_eq!(found("a_b.example", 10).await, [main("c6")]);
+    assert_eq!(found("nothing.example", 10).await, []);
 }
 
 async fn routes_are_links_without_what_decides_nothing(place: Place) {

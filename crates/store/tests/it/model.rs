@@ -185,8 +185,14 @@ impl Model {
                         before = Some(there.clone());
                     }
                     Some(there) => return taken(there.state == LinkState::Deleted),
-                    None if self.policy.code.unique_fold && self.links.values().any(|link| alike(&link)) => {
-                        return taken(false);
+                    None if self.policy.code.unique_fold => {
+                        // It is the one that is there that is named.
+                        if let Some(there) = self.links.values().find(alike) {
+                            return Err(StoreError::CodeTaken {
+                                code: there.code.to_string(),
+                                deleted: false,
+                            });
+                        }
                     }
                     None => {}
                 }

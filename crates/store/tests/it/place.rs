@@ -283,6 +283,7 @@ pub(crate) async fn workspace(store: &Store, name: &str, policy: Policy) -> Work
 pub(crate) async fn assert_sound(store: &Store) {
     store.verify(&[]).await.unwrap().unwrap();
     assert_eq!(store.links_beside_the_log().await.unwrap(), Vec::<String>::new());
+    assert_eq!(store.directory_beside_the_log().await.unwrap(), Vec::<String>::new());
     assert_eq!(store.integrity().await.unwrap(), Vec::<String>::new());
 }
 

@@ -11,6 +11,7 @@ use crate::place::{
 
 contract!(
     a_live_link_is_handed_back_as_it_is,
+    a_live_link_whose_row_is_broken_is_mended_and_handed_back,
     a_dead_link_is_revived_with_what_was_sent,
     a_chosen_code_makes_its_own_link,
     a_retargeted_link_is_found_by_its_new_target_and_may_not_clash,
@@ -61,6 +62,19 @@ async fn a_live_link_is_handed_back_as_it_is(place: Place) {
         created(store.write(plain(space, other, 3)).await);
     }
     assert_eq!(store.count_links(space).await.unwrap(), 4);
+}
+
+async fn a_live_link_whose_row_is_broken_is_mended_and_handed_back(place: Place) {
+    let store = place.open().await;
+    let space = team(&store).await;
+    let mut wanted = draft("https://example.com/");
+    wanted.expires_at = Some(at(500));
+    let link = created(store.write(shorten(space, wanted, LinkPatch::default(), 1)).await);
+    place.raw("update links set target = 'javascript:alert(1)'").await;
+    let again = store.write(plain(space, "https://example.com/", 2)).await.unwrap();
+    assert_eq!(again, Written::Reused(Link { version: 2, updated_at: at(2), ..link.clone() }));
+    assert_eq!(store.route(space, link.code.as_str()).await.unwrap().unwrap().target, link.target);
+    assert_sound(&store).await;
 }
 
 async fn a_dead_link_is_revived_with_what_was_sent(place: Place) {

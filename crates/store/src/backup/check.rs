@@ -1,0 +1,214 @@
+//! Whether a backup agrees with itself. The log in it is the truth: workspaces, domains, links, heads and workers must be what it
+//! says, or somebody edited the file. Of a link only two hashes are kept, so a large backup is checked in little memory.
+
+use std::collections::{BTreeMap, HashMap};
+
+use rlinks_core::audit::{AuditEntry, Head, Verifier};
+use rlinks_core::id::{Id, WORKERS};
+use rlinks_core::{Domain, Link, LinkState, Timestamp, Workspace};
+use sha2::{Digest, Sha256};
+
+use super::{Counts, Line};
+use crate::directory::Directory;
+use crate::rows::json;
+
+/// Enough of a hash that nobody finds a second text for it.
+type Short = [u8; 16];
+
+/// What is known of a link: how its line reads, and what the log says last.
+#[derive(Default)]
+struct Sides {
+    line: Option<Short>,
+    logged: Option<Short>,
+}
+
+struct Chain {
+    walk: Verifier,
+    ts: Timestamp,
+}
+
+struct Claim {
+    head: Head,
+    ts: Timestamp,
+    links: i64,
+}
+
+/// Sums over links: what heads and workers must say.
+#[derive(Default)]
+pub(super) struct Tally {
+    /// Links of a workspace that are not deleted.
+    pub(super) live: HashMap<i64, i64>,
+    /// The greatest id a worker made.
+    pub(super) greatest: BTreeMap<i64, Id>,
+}
+
+impl Tally {
+    pub(super) fn add(&mut self, link: &Link) {
+        *self.live.entry(link.workspace.as_i64()).or_default() += i64::from(link.state != LinkState::Deleted);
+        let greatest = self.greatest.entry(worker_of(link.id)).or_insert(link.id);
+        *greatest = (*greatest).max(link.id);
+    }
+}
+
+/// The worker in an id: see `rlinks_core::id`.
+fn worker_of(id: Id) -> i64 {
+    id.as_i64() >> 12 & i64::from(WORKERS - 1)
+}
+
+/// Takes a backup line by line. An error says what contradicts what.
+#[derive(Default)]
+pub(super) struct Check {
+    counts: Counts,
+    workspaces: BTreeMap<i64, Workspace>,
+    domains: BTreeMap<String, Domain>,
+    heads: HashMap<i64, Claim>,
+    workers: HashMap<i64, Id>,
+    chains: HashMap<i64, Chain>,
+    directory: Directory,
+    links: HashMap<(i64, Box<str>), Sides>,
+    tally: Tally,
+}
+
+impl Check {
+    pub(super) fn push(&mut self, line: Line) -> Result<(), String> {
+        match line {
+            Line::Workspace(workspace) => self.workspace(workspace),
+            Line::Domain(domain) => self.domain(domain),
+            Line::Head { workspace_id, ts, links, head } => {
+                self.slug(workspace_id, &head.workspace)?;
+                let slug = head.workspace.clone();
+                let before = self.heads.insert(workspace_id.as_i64(), Claim { head, ts, links });
+                once(before.is_none(), || format!("the head of workspace {slug}"))
+            }
+            Line::Worker { worker, last_id } => {
+                once(self.workers.insert(worker, last_id).is_none(), || format!("worker {worker}"))
+            }
+            Line::Link { link, .. } => self.link(&link),
+            Line::Audit { workspace_id, entry } => self.entry(workspace_id, &entry),
+            Line::RlinksBackup { .. } | Line::End { .. } => Ok(()),
+        }
+    }
+
+    fn workspace(&mut self, workspace: Workspace) -> Result<(), String> {
+        self.counts.workspaces += 1;
+        let slug = workspace.slug.clone();
+        let known = self.workspaces.values().any(|known| known.slug == slug);
+        let before = self.workspaces.insert(workspace.id.as_i64(), workspace);
+        once(before.is_none() && !known, || format!("workspace {slug}"))
+    }
+
+    fn domain(&mut self, domain: Domain) -> Result<(), String> {
+        self.counts.domains += 1;
+        let host = domain.host.to_string();
+        once(self.domains.insert(host.clone(), domain).is_none(), || format!("domain {host}"))
+    }
+
+    fn link(&mut self, link: &Link) -> Result<(), String> {
+        self.counts.links += 1;
+        self.tally.add(link);
+        let place = (link.workspace.as_i64(), link.code.as_str().into());
+        let before = self.links.entry(place).or_default().line.replace(short(link));
+        once(before.is_none(), || format!("link {}", link.code))
+    }
+
+    fn entry(&mut self, workspace_id: Id, entry: &AuditEntry) -> Result<(), String> {
+        self.counts.audit += 1;
+        self.slug(workspace_id, &entry.workspace)?;
+        let id = workspace_id.as_i64();
+        let chain = self
+            .chains
+            .entry(id)
+            .or_insert_with(|| Chain { walk: Verifier::new(&entry.workspace, Vec::new()), ts: entry.ts });
+        chain.walk.push(entry).map_err(|fault| format!("the backup's audit log is broken: {fault}"))?;
+        chain.ts = entry.ts;
+        let after = entry.after.as_ref().map(|after| after.get());
+        self.directory.push(id, &entry.subject, after);
+        if let Some(code) = entry.subject.strip_prefix("link:") {
+            let link = after.map(serde_json::from_str::<Link>).transpose();
+            let link =
+                link.map_err(|_| format!("the log's entry {} about link {code} cannot be read", entry.seq))?;
+            self.links.entry((id, code.into())).or_default().logged = link.as_ref().map(short);
+        }
+        Ok(())
+    }
+
+    /// Ids and slugs must go together, and a workspace comes before what belongs to it.
+    fn slug(&self, id: Id, slug: &str) -> Result<(), String> {
+        match self.workspaces.get(&id.as_i64()) {
+            Some(known) if known.slug.as_str() == slug => Ok(()),
+            _ => Err(format!("the backup has no workspace {slug} with id {id}")),
+        }
+    }
+
+    pub(super) fn finish(mut self) -> Result<Counts, String> {
+        self.finish_chains()?;
+        self.finish_directory()?;
+        self.finish_links()?;
+        for (worker, greatest) in &self.tally.greatest {
+            if self.workers.get(worker).is_none_or(|last| last < greatest) {
+                return Err(format!("worker {worker} made link ids beyond the last one the backup names"));
+            }
+        }
+        Ok(self.counts)
+    }
+
+    fn finish_chains(&mut self) -> Result<(), String> {
+        for (id, workspace) in &self.workspaces {
+            let slug = &workspace.slug;
+            let claim = self.heads.get(id).ok_or_else(|| format!("workspace {slug} has no head"))?;
+            let (walk, ts) = match self.chains.remove(id) {
+                Some(chain) => (chain.walk, Some(chain.ts)),
+                None => (Verifier::new(slug.as_str(), Vec::new()), None),
+            };
+            walk.finish(Some(&claim.head))
+                .map_err(|fault| format!("the backup's audit log is broken: {fault}"))?;
+            if ts != Some(claim.ts) {
+                return Err(format!(
+                    "the head of workspace {slug} is not of the time of its last audit entry"
+                ));
+            }
+            let live = self.tally.live.get(id).copied().unwrap_or_default();
+            if live != claim.links {
+                return Err(format!("workspace {slug} has {live} links, and its head says {}", claim.links));
+            }
+        }
+        Ok(())
+    }
+
+    fn finish_directory(&mut self) -> Result<(), String> {
+        for (id, workspace) in &self.workspaces {
+            if self.directory.workspaces.get(id) != Some(workspace) {
+                return Err(beside(&format!("workspace {}", workspace.slug)));
+            }
+        }
+        let mut logged = std::mem::take(&mut self.directory.domains);
+        for (host, domain) in &self.domains {
+            let place = (domain.workspace.as_i64(), host.clone());
+            if logged.remove(&place).as_ref() != Some(domain) {
+                return Err(beside(&format!("domain {host}")));
+            }
+        }
+        logged.pop_first().map_or(Ok(()), |((_, host), _)| Err(beside(&format!("domain {host}"))))
+    }
+
+    fn finish_links(&self) -> Result<(), String> {
+        let stranger =
+            self.links.iter().filter(|(_, sides)| sides.line != sides.logged).map(|(place, _)| place).min();
+        stranger.map_or(Ok(()), |(_, code)| Err(beside(&format!("link {code}"))))
+    }
+}
+
+fn once(first: bool, what: impl Fn() -> String) -> Result<(), String> {
+    if first { Ok(()) } else { Err(format!("{} is in it twice", what())) }
+}
+
+fn beside(what: &str) -> String {
+    format!("{what} is not what the backup's own audit log says")
+}
+
+fn short(link: &Link) -> Short {
+    let hash = Sha256::digest(json(link).as_bytes());
+    let mut short = Short::default();
+    short.copy_from_slice(&hash[..16]);
+    short
+}
