@@ -15,7 +15,7 @@ const SQLITE_LOOK: Duration = Duration::from_millis(100);
 const POSTGRES_LOOK: Duration = Duration::from_millis(500);
 /// A look that takes longer has failed.
 const DEADLINE: Duration = Duration::from_secs(2);
-const PAGE: i64 = 20_000;
+const PAGE: i64 = 5_000;
 
 /// Follows the store until the task is dropped. Trouble is logged when it begins and when it ends, and never stops it.
 pub async fn follow(store: Store, routes: Arc<Routes>, base_domain: Option<Host>) {
