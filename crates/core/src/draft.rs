@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use crate::field::{FieldCode, FieldError, FieldErrors};
 use crate::time::TimeError;
-use crate::{Code, Domains, Link, LinkState, Policy, RedirectStatus, Target, Timestamp};
+use crate::{Actor, Code, Domains, Id, Link, LinkState, Policy, RedirectStatus, Source, Target, Timestamp};
 
 const LONGEST_TITLE: usize = 500;
 const LONGEST_NOTES: usize = 10_000;
@@ -191,6 +191,54 @@ impl LinkDraft {
             no_loop,
             metadata: patch.metadata.unwrap_or_default(),
         })
+    }
+}
+
+/// What a draft becomes a link with.
+#[derive(Clone, Debug)]
+pub struct Birth {
+    /// Its id.
+    pub id: Id,
+    /// Whose it is.
+    pub workspace: Id,
+    /// Its path.
+    pub code: Code,
+    /// Made by the generator rather than chosen.
+    pub generated: bool,
+    /// How it came to be.
+    pub source: Source,
+    /// Who made it.
+    pub created_by: Actor,
+    /// When.
+    pub now: Timestamp,
+    /// One, or the next of the deleted link whose code it takes.
+    pub version: i64,
+}
+
+impl LinkDraft {
+    /// The link this draft asks for.
+    pub fn born(&self, birth: Birth) -> Link {
+        Link {
+            id: birth.id,
+            workspace: birth.workspace,
+            code: birth.code,
+            generated: birth.generated,
+            target: self.target.clone(),
+            redirect_status: self.redirect_status,
+            state: LinkState::Active,
+            https_only: self.https_only,
+            no_loop: self.no_loop,
+            expires_at: self.expires_at,
+            title: self.title.clone(),
+            notes: self.notes.clone(),
+            tags: self.tags.clone(),
+            metadata: self.metadata.clone(),
+            source: birth.source,
+            created_by: birth.created_by,
+            created_at: birth.now,
+            updated_at: birth.now,
+            version: birth.version,
+        }
     }
 }
 

@@ -6,7 +6,7 @@
 mod explain;
 mod loops;
 
-use rlinks_core::draft::Input;
+use rlinks_core::draft::{Birth, Input};
 use rlinks_core::envelope::ErrorCode;
 use rlinks_core::policy::Generator;
 use rlinks_core::{
@@ -323,67 +323,36 @@ impl Ops {
             }
             None => 1,
         };
-        let link = Link {
+        let link = draft.born(Birth {
             id: rlinks_core::Id::from_i64(0),
             workspace: workspace.id,
             code,
             generated: draft.code.is_none(),
-            target: draft.target,
-            redirect_status: draft.redirect_status,
-            state: LinkState::Active,
-            https_only: draft.https_only,
-            no_loop: draft.no_loop,
-            expires_at: draft.expires_at,
-            title: draft.title,
-            notes: draft.notes,
-            tags: draft.tags,
-            metadata: draft.metadata,
             source,
             created_by: write.actor,
-            created_at: write.now,
-            updated_at: write.now,
+            now: write.now,
             version,
-        };
+        });
         Ok(Done { link, outcome: Outcome::Created })
     }
 
-    /// Switches a link off.
-    pub async fn disable(
+    /// Switches a link off or on again, or deletes it: then the code stays taken.
+    pub async fn change_state(
         &self,
         by: &By,
         workspace: &Workspace,
         code: &str,
+        state: LinkState,
         mode: Mode,
     ) -> Result<Done, OpsError> {
+        let action = match state {
+            LinkState::Active => Action::Enable,
+            LinkState::Disabled => Action::Disable,
+            LinkState::Deleted => Action::Delete,
+        };
         let link = self.link(workspace, code).await?;
-        let next = Link { state: LinkState::Disabled, ..link.clone() };
-        self.replace(by, next, &link, Action::Disable, mode).await
-    }
-
-    /// Switches a link on again.
-    pub async fn enable(
-        &self,
-        by: &By,
-        workspace: &Workspace,
-        code: &str,
-        mode: Mode,
-    ) -> Result<Done, OpsError> {
-        let link = self.link(workspace, code).await?;
-        let next = Link { state: LinkState::Active, ..link.clone() };
-        self.replace(by, next, &link, Action::Enable, mode).await
-    }
-
-    /// Deletes a link. The code stays taken.
-    pub async fn delete(
-        &self,
-        by: &By,
-        workspace: &Workspace,
-        code: &str,
-        mode: Mode,
-    ) -> Result<Done, OpsError> {
-        let link = self.link(workspace, code).await?;
-        let next = Link { state: LinkState::Deleted, ..link.clone() };
-        self.replace(by, next, &link, Action::Delete, mode).await
+        let next = Link { state, ..link.clone() };
+        self.replace(by, next, &link, action, mode).await
     }
 
     /// Brings a deleted link back as it was before it was deleted.

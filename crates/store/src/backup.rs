@@ -397,10 +397,8 @@ async fn load_batch(tx: &mut Tx, batch: Vec<Line>, counts: &mut Counts) -> Resul
     counts.links += links.len() as u64;
     counts.audit += audit.len() as u64;
     if !links.is_empty() {
-        let rows: Vec<_> = links
-            .iter()
-            .map(|(normalized, link)| LinkBatchRow::of(link, normalized.as_deref(), None))
-            .collect();
+        let rows: Vec<_> =
+            links.iter().map(|(normalized, link)| LinkBatchRow::of(link, normalized.clone(), None)).collect();
         if insert_batches::links(tx, &rows).await? != links.len() as u64 {
             return Err(StoreError::Refused(
                 "the backup holds the same code twice; nothing was changed".to_owned(),

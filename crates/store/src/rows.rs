@@ -107,7 +107,7 @@ pub(crate) struct LinkBatchRow<'a> {
     code_folded: String,
     generated: bool,
     target: &'a str,
-    target_normalized: Option<&'a str>,
+    target_normalized: Option<String>,
     redirect_status: u16,
     state: &'a str,
     https_only: bool,
@@ -127,7 +127,7 @@ pub(crate) struct LinkBatchRow<'a> {
 }
 
 impl<'a> LinkBatchRow<'a> {
-    pub(crate) fn of(link: &'a Link, normalized: Option<&'a str>, base: Option<i64>) -> Self {
+    pub(crate) fn of(link: &'a Link, normalized: Option<String>, base: Option<i64>) -> Self {
         Self {
             id: link.id.as_i64(),
             workspace_id: link.workspace.as_i64(),

@@ -248,8 +248,12 @@ async fn switch(session: &Session, code: &str, switch: Switch) -> Result<(), Fai
     let by = session.by();
     let change = async {
         Ok(match switch {
-            Switch::Disable => session.ops.disable(&by, &workspace, code, Mode::Write).await?,
-            Switch::Enable => session.ops.enable(&by, &workspace, code, Mode::Write).await?,
+            Switch::Disable => {
+                session.ops.change_state(&by, &workspace, code, LinkState::Disabled, Mode::Write).await?
+            }
+            Switch::Enable => {
+                session.ops.change_state(&by, &workspace, code, LinkState::Active, Mode::Write).await?
+            }
             Switch::Restore => session.ops.restore(&by, &workspace, code, Mode::Write).await?,
         })
     };
@@ -276,7 +280,12 @@ async fn delete(session: &Session, code: &str, yes: bool) -> Result<(), Failure>
         }
     }
     let by = session.by();
-    let change = async { Ok(session.ops.delete(&by, &workspace, link.code.as_str(), Mode::Write).await?) };
+    let change = async {
+        Ok(session
+            .ops
+            .change_state(&by, &workspace, link.code.as_str(), LinkState::Deleted, Mode::Write)
+            .await?)
+    };
     let done = session.change(change).await?;
     report(session, &workspace, &done, "deleted").await
 }

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use rlinks_core::audit::AuditEntry;
+use rlinks_core::draft::Birth;
 use rlinks_core::id::Worker;
 use rlinks_core::{Code, Domains, Id, Link, LinkDraft, LinkPatch, LinkState, Source, Timestamp, generate};
 
@@ -64,27 +65,16 @@ impl State {
         let id = Id::next(self.last_id, write.now, self.worker);
         let (code, id, before) =
             self.choose(workspace, choice, id, write.now, matches!(existing, Existing::Recreate))?;
-        let link = Link {
+        let link = draft.born(Birth {
             id,
             workspace: write.workspace,
             code,
             generated: !matches!(choice, CodeChoice::Chosen(_)),
-            target: draft.target.clone(),
-            redirect_status: draft.redirect_status,
-            state: LinkState::Active,
-            https_only: draft.https_only,
-            no_loop: draft.no_loop,
-            expires_at: draft.expires_at,
-            title: draft.title.clone(),
-            notes: draft.notes.clone(),
-            tags: draft.tags.clone(),
-            metadata: draft.metadata.clone(),
             source,
             created_by: write.actor.clone(),
-            created_at: now,
-            updated_at: now,
+            now,
             version: before.as_ref().map_or(1, |before| before.version + 1),
-        };
+        });
         self.check_quota(write, before.as_ref(), &link)?;
         let action = if before.is_some() { "link.recreate" } else { "link.create" };
         self.last_id = id;

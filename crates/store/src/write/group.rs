@@ -297,15 +297,15 @@ async fn write_links(tx: &mut Tx, state: &State, before: &HashMap<Place, Before>
     for place in &state.changed {
         let link = &state.links[place];
         match before.get(place) {
-            None => new.push((link, None)),
+            None => new.push(LinkBatchRow::of(link, state.found_by(link), None)),
             Some(before) => {
-                changed.push((link, before.version));
+                changed.push(LinkBatchRow::of(link, state.found_by(link), before.version));
                 old_ids.push(before.id);
             }
         }
     }
     let count = new.len() + changed.len();
-    let written = insert_links(tx, state, &new).await? + update_links(tx, state, &changed).await?;
+    let written = insert_batches::links(tx, &new).await? + update_links(tx, &changed).await?;
     if written != count as u64 {
         // Somebody wrote past the head's lock. Whoever repeats this sees what they wrote.
         return Err(StoreError::Conflict);
@@ -315,29 +315,10 @@ async fn write_links(tx: &mut Tx, state: &State, before: &HashMap<Place, Before>
     insert_batches::words(tx, &links).await
 }
 
-async fn insert_links(tx: &mut Tx, state: &State, links: &[(&Link, Option<i64>)]) -> Result<u64, StoreError> {
-    if links.is_empty() {
+async fn update_links(tx: &mut Tx, rows: &[LinkBatchRow<'_>]) -> Result<u64, StoreError> {
+    if rows.is_empty() {
         return Ok(0);
     }
-    let normalized: Vec<_> = links.iter().map(|(link, _)| state.found_by(link)).collect();
-    let rows: Vec<_> = links
-        .iter()
-        .zip(&normalized)
-        .map(|((link, base), normal)| LinkBatchRow::of(link, normal.as_deref(), *base))
-        .collect();
-    insert_batches::links(tx, &rows).await
-}
-
-async fn update_links(tx: &mut Tx, state: &State, links: &[(&Link, Option<i64>)]) -> Result<u64, StoreError> {
-    if links.is_empty() {
-        return Ok(0);
-    }
-    let normalized: Vec<_> = links.iter().map(|(link, _)| state.found_by(link)).collect();
-    let rows: Vec<_> = links
-        .iter()
-        .zip(&normalized)
-        .map(|((link, base), normal)| LinkBatchRow::of(link, normal.as_deref(), *base))
-        .collect();
     Ok(run_in!(
         tx,
         "update links set
@@ -358,7 +339,7 @@ async fn update_links(tx: &mut Tx, state: &State, links: &[(&Link, Option<i64>)]
                from json_each($1)) as n
          where links.workspace_id = n.workspace_id and links.code = n.code
            and (links.version = n.base or n.base is null)",
-        json(&rows)
+        json(rows)
     )?)
 }
 
@@ -388,6 +369,9 @@ pub(crate) mod insert_batches {
 
     /// New links. A code or target that is there already leaves its row out, and the count says so.
     pub(crate) async fn links(tx: &mut Tx, rows: &[LinkBatchRow<'_>]) -> Result<u64, StoreError> {
+        if rows.is_empty() {
+            return Ok(0);
+        }
         Ok(run_in!(
             tx,
             "insert into links (id, workspace_id, code, code_folded, generated, target, target_normalized, redirect_status, state,
