@@ -13,7 +13,8 @@ pub struct Config {
     pub listen: SocketAddr,
     /// Where everything that is not for the public is served instead; the public listener then serves redirects and health only.
     pub control_listen: Option<SocketAddr>,
-    /// Without it the public listener serves redirects and health only.
+    /// Without it the public listener serves redirects and health only. There is nothing else to serve yet: the API and the
+    /// dashboard will ask this.
     pub serve_admin: bool,
     /// Serving threads.
     pub threads: usize,

@@ -270,11 +270,11 @@ impl Ops {
                 self.check_cycle(workspace, code, &draft.target, &domains).await?;
             }
             let (code, existing) = choose(workspace, &draft, input, deleted, now)?;
+            if mode == Mode::DryRun {
+                return self.rehearse(by, workspace, &draft, code, &existing, now).await;
+            }
             let op = LinkOp::Create { draft, code, source: by.source, existing };
             let write = LinkWrite { workspace: workspace.id, actor: by.actor.clone(), now, op };
-            if mode == Mode::DryRun {
-                return self.rehearse(workspace, write).await;
-            }
             match self.store.write(write).await {
                 // Only a generated code can meet this: fresh candidates, another try.
                 Err(StoreError::Conflict) if input.code.is_none() => {}
@@ -285,17 +285,22 @@ impl Ops {
     }
 
     /// What a creation would give. A generated code is only an example: the next one is another.
-    async fn rehearse(&self, workspace: &Workspace, write: LinkWrite) -> Result<Done, OpsError> {
-        let LinkOp::Create { draft, code, source, existing } = write.op else {
-            unreachable!("only creations are rehearsed here")
-        };
+    async fn rehearse(
+        &self,
+        by: &By,
+        workspace: &Workspace,
+        draft: &LinkDraft,
+        code: CodeChoice,
+        existing: &Existing,
+        now: Timestamp,
+    ) -> Result<Done, OpsError> {
         let code = match code {
             CodeChoice::Chosen(code) => code,
             CodeChoice::Candidates(codes) => codes.into_iter().next().ok_or(StoreError::Conflict)?,
             CodeChoice::FromId => {
                 let id = rlinks_core::Id::next(
                     rlinks_core::Id::from_i64(0),
-                    write.now,
+                    now,
                     rlinks_core::id::Worker::new(0).expect("0 is a worker"),
                 );
                 generate::from_id(id).ok_or(StoreError::Conflict)?
@@ -307,7 +312,7 @@ impl Ops {
                 link.version + 1
             }
             Some(link) if matches!(existing, Existing::Reuse { .. }) => {
-                let outcome = if link.state == LinkState::Active && !link.is_expired(write.now) {
+                let outcome = if link.state == LinkState::Active && !link.is_expired(now) {
                     Outcome::Reused
                 } else {
                     Outcome::Revived
@@ -328,9 +333,9 @@ impl Ops {
             workspace: workspace.id,
             code,
             generated: draft.code.is_none(),
-            source,
-            created_by: write.actor,
-            now: write.now,
+            source: by.source,
+            created_by: by.actor.clone(),
+            now,
             version,
         });
         Ok(Done { link, outcome: Outcome::Created })

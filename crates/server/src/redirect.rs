@@ -121,8 +121,7 @@ impl Visit {
         let directory = shared.routes.directory.load();
         let Some(workspace) = directory.workspace_of(host) else { return Plainly::No };
         let visitor = Visitor { host, domains: directory.served() };
-        let answer =
-            |id: Id, route: Route<'_>| self.answer_plainly(workspace, &visitor, id, route, last, out);
+        let answer = |_: Id, route: Route<'_>| self.answer_plainly(workspace, &visitor, route, last, out);
         match shared.routes.table.load().with(workspace.id, code, answer) {
             Some(answered) => answered,
             // While the table is being filled, or does not hold everything, most codes it does not have are links all the same.
@@ -150,14 +149,13 @@ impl Visit {
             return Plainly::No;
         };
         let visitor = Visitor { host, domains: directory.served() };
-        self.answer_plainly(view, &visitor, record.id, record.route(), last, out)
+        self.answer_plainly(view, &visitor, record.route(), last, out)
     }
 
     fn answer_plainly(
         &self,
         workspace: &WorkspaceView,
         visitor: &Visitor<'_>,
-        _link: Id,
         route: Route<'_>,
         last: bool,
         out: &mut Plain,
