@@ -21,7 +21,7 @@ const MAGIC: &[u8; 16] = b"SQLite format 3\0";
 
 /// Remembers which file was opened.
 #[derive(Clone, Debug)]
-pub(crate) struct FileGuard(Arc<Seen>);
+pub struct FileGuard(Arc<Seen>);
 
 #[derive(Debug)]
 struct Seen {
@@ -52,7 +52,8 @@ impl FileGuard {
         Ok(Self(Arc::new(Seen { path: path.to_owned(), identity, file })))
     }
 
-    pub(crate) fn path(&self) -> &Path {
+    /// Where it was opened.
+    pub fn path(&self) -> &Path {
         &self.0.path
     }
 

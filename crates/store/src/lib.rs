@@ -3,7 +3,7 @@
 //! | to find | look in |
 //! |---|---|
 //! | opening, migrations, what is refused | [`open`] |
-//! | how one text runs on two databases | `pool` |
+//! | how one text runs on two databases | [`pool`] |
 //! | reading links, lists, history | `links`, `list`; `routes` for the redirect path; `mend` for broken rows |
 //! | workspaces and domains | `workspaces`; `directory` for what the log says of them |
 //! | changing anything | [`mod@write`]: one queue, groups that share a commit |
@@ -24,7 +24,7 @@ mod links;
 mod list;
 mod mend;
 pub mod open;
-mod pool;
+pub mod pool;
 mod routes;
 mod rows;
 pub mod sign;
@@ -76,12 +76,6 @@ impl Store {
 
     /// Waits until every connection is closed.
     pub async fn close(&self) {
-        match &self.pool {
-            Pool::Sqlite { writer, readers, .. } => {
-                readers.close().await;
-                writer.close().await;
-            }
-            Pool::Postgres(pool) => pool.close().await,
-        }
+        self.pool.close().await;
     }
 }

@@ -21,6 +21,15 @@ use crate::{Store, StoreError};
 static SQLITE: Migrator = sqlx::migrate!("migrations/sqlite");
 static POSTGRES: Migrator = sqlx::migrate!("migrations/postgres");
 
+/// The tables of the truth.
+const TRUTH: Tables = Tables {
+    sqlite: &SQLITE,
+    postgres: &POSTGRES,
+    schema: None,
+    application_id: 0x726c_6e6b,
+    trace: Some(crate::sign::HEADS_LOG),
+};
+
 /// How long a SQLite writer waits for another one.
 const BUSY: Duration = Duration::from_secs(5);
 /// SQLite readers of one process.
@@ -53,6 +62,29 @@ impl Location {
     }
 }
 
+/// A set of tables that live together: the truth, or what a crate keeps beside it.
+#[derive(Clone, Copy)]
+pub struct Tables {
+    /// How they are made in a file.
+    pub sqlite: &'static Migrator,
+    /// How they are made on a server.
+    pub postgres: &'static Migrator,
+    /// The schema they have to themselves on a server.
+    pub schema: Option<&'static str>,
+    /// The mark of the file.
+    pub application_id: i64,
+    /// A file in the folder that is only there when these tables were.
+    pub trace: Option<&'static str>,
+}
+
+/// Opens a set of tables, creating them where there have never been any.
+pub async fn open_tables(location: &Location, tables: &Tables, lost: Lost) -> Result<Pool, StoreError> {
+    match location {
+        Location::Sqlite(path) => open_sqlite(path, tables, lost).await,
+        Location::Postgres(url) => open_postgres(url, tables).await,
+    }
+}
+
 /// How to open.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -80,15 +112,12 @@ pub enum Lost {
 impl Store {
     /// Opens the truth, creating it where there has never been one.
     pub async fn open(options: Options) -> Result<Self, StoreError> {
-        let pool = match &options.location {
-            Location::Sqlite(path) => open_sqlite(path, options.lost).await?,
-            Location::Postgres(url) => open_postgres(url).await?,
-        };
+        let pool = open_tables(&options.location, &TRUTH, options.lost).await?;
         Self::start(pool, options.worker, &options.holder, options.now).await
     }
 }
 
-async fn open_sqlite(path: &Path, lost: Lost) -> Result<Pool, StoreError> {
+async fn open_sqlite(path: &Path, tables: &Tables, lost: Lost) -> Result<Pool, StoreError> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let cannot = |error: std::io::Error| StoreError::Unavailable(format!("{}: {error}", folder.display()));
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(cannot)?;
@@ -109,11 +138,11 @@ async fn open_sqlite(path: &Path, lost: Lost) -> Result<Pool, StoreError> {
     let fresh = std::fs::metadata(path).map_or(true, |file| file.len() <= 1);
     if fresh {
         if lost == Lost::Refuse {
-            refuse_used_folder(path, folder)?;
+            refuse_used_folder(path, folder, tables.trace)?;
         }
         OpenOptions::new().create(true).append(true).mode(0o600).open(path).map_err(cannot)?;
     } else {
-        refuse_foreign(path).await?;
+        refuse_foreign(path, tables.application_id).await?;
     }
     let options = SqliteConnectOptions::new()
         .filename(path)
@@ -133,7 +162,7 @@ async fn open_sqlite(path: &Path, lost: Lost) -> Result<Pool, StoreError> {
         .connect_with(options.clone())
         .await
         .map_err(|error| damaged(path, error))?;
-    SQLITE.run(&writer).await.map_err(|error| migration(&error))?;
+    tables.sqlite.run(&writer).await.map_err(|error| migration(&error))?;
     let file = FileGuard::of(path)?;
     let readers = SqlitePoolOptions::new()
         .max_connections(READERS)
@@ -146,7 +175,7 @@ async fn open_sqlite(path: &Path, lost: Lost) -> Result<Pool, StoreError> {
 }
 
 /// Looks before anything is written: setting the journal mode alone would change another program's file.
-async fn refuse_foreign(path: &Path) -> Result<(), StoreError> {
+async fn refuse_foreign(path: &Path, ours: i64) -> Result<(), StoreError> {
     let damaged = |error| damaged(path, error);
     let options = SqliteConnectOptions::new().filename(path).create_if_missing(false).busy_timeout(BUSY);
     let mut connection = options.pragma("query_only", "on").connect().await.map_err(damaged)?;
@@ -159,18 +188,18 @@ async fn refuse_foreign(path: &Path) -> Result<(), StoreError> {
             .await
             .map_err(damaged)?;
     connection.close().await.map_err(damaged)?;
-    if application == 0x726c_6e6b || tables == 0 {
+    if application == ours || tables == 0 {
         return Ok(());
     }
     Err(StoreError::Refused(format!("{} is another program's database; nothing was changed", path.display())))
 }
 
 /// A folder with an audit key or a log beside a missing database had one: somebody lost it, and an empty one would hide that.
-fn refuse_used_folder(path: &Path, folder: &Path) -> Result<(), StoreError> {
+fn refuse_used_folder(path: &Path, folder: &Path, trace: Option<&str>) -> Result<(), StoreError> {
     let mut wal = path.as_os_str().to_owned();
     wal.push("-wal");
-    let used = [folder.join(crate::sign::HEADS_LOG), PathBuf::from(wal)];
-    match used.iter().find(|file| std::fs::metadata(file).is_ok_and(|file| file.len() > 0)) {
+    let mut used = trace.map(|trace| folder.join(trace)).into_iter().chain([PathBuf::from(wal)]);
+    match used.find(|file| std::fs::metadata(file).is_ok_and(|file| file.len() > 0)) {
         None => Ok(()),
         Some(trace) => Err(StoreError::Refused(format!(
             "{} is missing or empty, but {} shows there was a store here; put the file back or run `rmax restore`. To begin anew, choose another folder with --data",
@@ -193,24 +222,39 @@ fn damaged(path: &Path, error: sqlx::Error) -> StoreError {
     }
 }
 
-async fn open_postgres(url: &str) -> Result<Pool, StoreError> {
+async fn open_postgres(url: &str, tables: &Tables) -> Result<Pool, StoreError> {
     let options: PgConnectOptions = url
         .parse()
         .map_err(|error| StoreError::Refused(format!("the store's URL cannot be read: {error}")))?;
-    let options = options.application_name("rlinks").options([
+    let mut options = options.application_name("rlinks").options([
         ("statement_timeout", "10s"),
         ("lock_timeout", "5s"),
         ("idle_in_transaction_session_timeout", "30s"),
     ]);
     reach(&options).await?;
+    if let Some(schema) = tables.schema {
+        make_schema(&options, schema).await?;
+        options = options.options([("search_path", format!("{schema},public"))]);
+    }
     let pool = PgPoolOptions::new()
         .max_connections(CONNECTIONS)
         .acquire_timeout(CONNECT)
         .connect_with(options)
         .await
         .map_err(|error| StoreError::Unavailable(format!("PostgreSQL: {error}")))?;
-    POSTGRES.run(&pool).await.map_err(|error| migration(&error))?;
+    tables.postgres.run(&pool).await.map_err(|error| migration(&error))?;
     Ok(Pool::Postgres(pool))
+}
+
+/// Two processes that make it at once do not trip over each other: the loser looks again.
+async fn make_schema(options: &PgConnectOptions, schema: &'static str) -> Result<(), StoreError> {
+    let mut connection = options.connect().await?;
+    let sql = format!("create schema if not exists {schema}");
+    let made = sqlx::raw_sql(sqlx::AssertSqlSafe(sql.clone())).execute(&mut connection).await;
+    if made.is_err() {
+        sqlx::raw_sql(sqlx::AssertSqlSafe(sql)).execute(&mut connection).await?;
+    }
+    Ok(connection.close().await?)
 }
 
 /// Connects once, so that whatever keeps us out is said at once: a pool tries again until its time is up, and then says only that.

@@ -1,8 +1,8 @@
 //! The only file that knows how two databases are spoken to.
 //!
-//! Every query of this crate is written once, as text both SQLite and PostgreSQL accept: `$1` placeholders, `returning`,
+//! Every query is written once, as text both SQLite and PostgreSQL accept: `$1` placeholders, `returning`,
 //! `on conflict`, and `json_each($1)` for a batch of rows. The macros run it on whichever database is open. A statement that
-//! must differ says so on the spot with [`Dialect`].
+//! must differ says so on the spot with [`Dialect`]. Crates that keep tables of their own beside the truth use the same macros.
 
 use sqlx::{PgPool, Postgres, Sqlite, SqlitePool};
 
@@ -18,25 +18,33 @@ pub enum Dialect {
     Postgres,
 }
 
+/// An open database.
 #[derive(Clone)]
-pub(crate) enum Pool {
+pub enum Pool {
     /// One connection that writes, several that read: SQLite has one writer at a time, and readers never wait for it.
     Sqlite {
+        /// The one that writes.
         writer: SqlitePool,
+        /// Those that read.
         readers: SqlitePool,
+        /// Which file it is.
         file: FileGuard,
     },
+    /// A server's connections.
     Postgres(PgPool),
 }
 
 /// A connection on which several statements run: a transaction, or a consistent view for reading.
-pub(crate) enum Tx {
+pub enum Tx {
+    /// On a file.
     Sqlite(sqlx::Transaction<'static, Sqlite>, FileGuard),
+    /// On a server.
     Postgres(sqlx::Transaction<'static, Postgres>),
 }
 
 impl Pool {
-    pub(crate) fn dialect(&self) -> Dialect {
+    /// Which database it is.
+    pub fn dialect(&self) -> Dialect {
         match self {
             Self::Sqlite { .. } => Dialect::Sqlite,
             Self::Postgres(_) => Dialect::Postgres,
@@ -45,7 +53,7 @@ impl Pool {
 
     /// Fails when the file behind an open SQLite database is no longer the one at its path: reads would come from, and
     /// acknowledged writes would go into, a file nobody finds again.
-    pub(crate) fn check(&self) -> Result<(), StoreError> {
+    pub fn check(&self) -> Result<(), StoreError> {
         match self {
             Self::Sqlite { file, .. } => file.check(),
             Self::Postgres(_) => Ok(()),
@@ -53,7 +61,7 @@ impl Pool {
     }
 
     /// A transaction that writes. On SQLite it takes the write lock at once: an upgrade later would fail without waiting.
-    pub(crate) async fn begin(&self) -> Result<Tx, StoreError> {
+    pub async fn begin(&self) -> Result<Tx, StoreError> {
         self.check()?;
         Ok(match self {
             Self::Sqlite { writer, file, .. } => {
@@ -64,7 +72,7 @@ impl Pool {
     }
 
     /// A transaction that reads one consistent state.
-    pub(crate) async fn snapshot(&self) -> Result<Tx, StoreError> {
+    pub async fn snapshot(&self) -> Result<Tx, StoreError> {
         self.check()?;
         Ok(match self {
             Self::Sqlite { readers, file, .. } => {
@@ -77,15 +85,30 @@ impl Pool {
     }
 }
 
+impl Pool {
+    /// Waits until every connection is closed.
+    pub async fn close(&self) {
+        match self {
+            Self::Sqlite { writer, readers, .. } => {
+                readers.close().await;
+                writer.close().await;
+            }
+            Self::Postgres(pool) => pool.close().await,
+        }
+    }
+}
+
 impl Tx {
-    pub(crate) fn dialect(&self) -> Dialect {
+    /// Which database it is.
+    pub fn dialect(&self) -> Dialect {
         match self {
             Self::Sqlite(..) => Dialect::Sqlite,
             Self::Postgres(_) => Dialect::Postgres,
         }
     }
 
-    pub(crate) async fn commit(self) -> Result<(), StoreError> {
+    /// Makes it last.
+    pub async fn commit(self) -> Result<(), StoreError> {
         match self {
             Self::Sqlite(tx, file) => {
                 file.check()?;
@@ -98,6 +121,7 @@ impl Tx {
 }
 
 /// Runs a query on the readers: `read!(pool, fetch_all, SQL, arguments...)`.
+#[macro_export]
 macro_rules! read {
     ($pool:expr, $method:ident, $sql:expr $(, $arg:expr)* $(,)?) => {{
         $pool.check()?;
@@ -109,6 +133,7 @@ macro_rules! read {
 }
 
 /// Runs a query that gives rows inside a transaction.
+#[macro_export]
 macro_rules! read_in {
     ($tx:expr, $method:ident, $sql:expr $(, $arg:expr)* $(,)?) => {
         match &mut *$tx {
@@ -119,6 +144,7 @@ macro_rules! read_in {
 }
 
 /// Runs a statement inside a transaction and gives the number of rows it touched.
+#[macro_export]
 macro_rules! run_in {
     ($tx:expr, $sql:expr $(, $arg:expr)* $(,)?) => {
         match &mut *$tx {
@@ -128,4 +154,4 @@ macro_rules! run_in {
     };
 }
 
-pub(crate) use {read, read_in, run_in};
+pub use crate::{read, read_in, run_in};
