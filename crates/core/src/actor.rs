@@ -4,6 +4,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::Id;
+
 /// Who made a change: a person or a key by id, the operator by their own text, or the system.
 ///
 /// E-mail addresses and names of users never appear here: a person can be forgotten and the audit chain still verifies.
@@ -28,6 +30,11 @@ impl Actor {
     /// An actor as the store keeps it.
     pub fn stored(text: String) -> Self {
         Self(text)
+    }
+
+    /// The user it is, where it is one.
+    pub fn user(&self) -> Option<Id> {
+        self.0.strip_prefix("user:")?.parse().ok().map(Id::from_i64)
     }
 
     /// As stored and shown.

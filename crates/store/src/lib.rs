@@ -39,6 +39,7 @@ use tokio::sync::watch;
 
 pub use error::StoreError;
 pub use health::Schema;
+pub use links::LinkName;
 pub use list::LinkFilter;
 pub use open::{Location, Lost, Options};
 pub use pool::Dialect;

@@ -1,12 +1,44 @@
 //! Reading links.
 
-use rlinks_core::{Code, Host, Id, Link, Target, Timestamp};
+use rlinks_core::{Actor, Code, Host, Id, Link, Target, Timestamp};
 
 use crate::pool::read;
 use crate::rows::{LinkRow, fills, json, link_columns};
 use crate::{Store, StoreError, mend};
 
+/// Whose link it is and what it is called: for counting clicks, and for showing them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LinkName {
+    /// Which.
+    pub id: Id,
+    /// Whose.
+    pub workspace: Id,
+    /// Its path.
+    pub code: String,
+    /// The user who made it, where it was one.
+    pub owner: Option<Id>,
+}
+
 impl Store {
+    /// What links are called, in no order; unknown ones are left out.
+    pub async fn link_names(&self, links: &[Id]) -> Result<Vec<LinkName>, StoreError> {
+        let ids: Vec<[i64; 1]> = links.iter().map(|link| [link.as_i64()]).collect();
+        let rows: Vec<(i64, i64, String, String)> = read!(
+            &self.pool,
+            fetch_all,
+            "select id, workspace_id, code, created_by from links
+             where id in (select cast(value ->> 0 as bigint) from json_each($1))",
+            json(&ids)
+        )?;
+        let name = |(id, workspace, code, created_by): (i64, i64, String, String)| LinkName {
+            id: Id::from_i64(id),
+            workspace: Id::from_i64(workspace),
+            code,
+            owner: Actor::stored(created_by).user(),
+        };
+        Ok(rows.into_iter().map(name).collect())
+    }
+
     /// A link, whatever its state. Where its row is broken, it is what the log says.
     pub async fn link(&self, workspace: Id, code: &Code) -> Result<Option<Link>, StoreError> {
         const SQL: &str =

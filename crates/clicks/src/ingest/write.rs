@@ -1,0 +1,493 @@
+//! The one transaction of a batch.
+
+use std::collections::{BTreeSet, HashMap};
+
+use rlinks_store::StoreError;
+use rlinks_store::pool::{Pool, Tx, read_in, run_in};
+use serde::Serialize;
+
+use super::enrich::{Enriched, Event};
+use crate::journal::Producer;
+use crate::roll::{Dimensions, Fact, Roll, Subject};
+use crate::time::day_of;
+
+/// Writes a batch. `ends` is how far each producer has been read with it.
+pub(crate) async fn write(
+    pool: &Pool,
+    batch: &Enriched,
+    ends: &[(Producer, u64)],
+    losses: &[(&str, u64)],
+) -> Result<(), StoreError> {
+    let mut tx = pool.begin().await?;
+    let first = lock(&mut tx).await?;
+    let producers = producers(&mut tx, ends).await?;
+    let events: Vec<&Event> = batch
+        .events
+        .iter()
+        .filter(|event| producers.get(&event.producer).is_some_and(|(_, upto)| event.sequence > *upto))
+        .collect();
+    let agents = agents(&mut tx, batch).await?;
+    let places = places(&mut tx, batch).await?;
+    let numbered: Vec<(i64, &Event)> = (first..).zip(events).collect();
+    insert_events(&mut tx, &numbered, &producers, &agents, &places).await?;
+    let mut roll = Roll::default();
+    for (n, event) in &numbered {
+        roll.add(&fact(*n, event, batch));
+    }
+    see(&mut tx, &mut roll).await?;
+    add(&mut tx, &roll).await?;
+    add_event_days(&mut tx, &numbered).await?;
+    add_losses(&mut tx, losses).await?;
+    let next = first + i64::try_from(numbered.len()).unwrap_or_default();
+    run_in!(&mut tx, "update ingest set next_event = $1 where id = 1", next)?;
+    tx.commit().await
+}
+
+/// The number of the next event. Whoever has asked has the word until the end of the transaction.
+pub(crate) async fn lock(tx: &mut Tx) -> Result<i64, StoreError> {
+    let (next,): (i64,) = read_in!(
+        tx,
+        fetch_one,
+        "update ingest set next_event = next_event where id = 1 returning next_event"
+    )?;
+    Ok(next)
+}
+
+fn fact<'a>(n: i64, event: &'a Event, batch: &'a Enriched) -> Fact<'a> {
+    let (_, agent) = &batch.agents[event.agent];
+    let place = &batch.places[event.place];
+    let device = if event.bot { crate::agent::Device::Bot } else { agent.device };
+    Fact {
+        n,
+        ts: event.ts,
+        link: event.link,
+        workspace: event.workspace,
+        owner: event.owner,
+        bot: event.bot,
+        visitor: Some(event.visitor),
+        values: [
+            event.host.as_deref(),
+            place.country(),
+            place.city.as_deref(),
+            Some(device.as_str()),
+            agent.browser.as_deref(),
+            agent.system.as_deref(),
+            event.utm_campaign.as_deref(),
+        ],
+    }
+}
+
+fn json(rows: &impl Serialize) -> String {
+    serde_json::to_string(rows).expect("rows are numbers and text")
+}
+
+/// The producers' numbers and how far each was read before; the offset moves in the same breath.
+async fn producers(
+    tx: &mut Tx,
+    ends: &[(Producer, u64)],
+) -> Result<HashMap<Producer, (i64, u64)>, StoreError> {
+    let signed = |boot: u64| boot.cast_signed();
+    let rows: Vec<(i64, u16, u64)> =
+        ends.iter().map(|(producer, end)| (signed(producer.boot), producer.thread, *end)).collect();
+    let known: Vec<(i64, i64, i64)> = read_in!(
+        tx,
+        fetch_all,
+        "select p.boot, p.thread, p.upto from json_each($1) as batch
+         join producers p on p.boot = cast(batch.value ->> 0 as bigint) and p.thread = cast(batch.value ->> 1 as bigint)",
+        json(&rows)
+    )?;
+    let numbered: Vec<(i64, i64, i64)> = read_in!(
+        tx,
+        fetch_all,
+        "insert into producers (boot, thread, upto)
+         select cast(value ->> 0 as bigint), cast(value ->> 1 as bigint), cast(value ->> 2 as bigint) from json_each($1) where true
+         on conflict (boot, thread) do update
+         set upto = case when excluded.upto > producers.upto then excluded.upto else producers.upto end
+         returning id, boot, thread",
+        json(&rows)
+    )?;
+    let mut producers = HashMap::new();
+    for (id, boot, thread) in numbered {
+        let before =
+            known.iter().find(|(b, t, _)| (*b, *t) == (boot, thread)).map_or(0, |(_, _, upto)| *upto);
+        let producer =
+            Producer { boot: boot.cast_unsigned(), thread: u16::try_from(thread).unwrap_or_default() };
+        producers.insert(producer, (id, u64::try_from(before).unwrap_or_default()));
+    }
+    Ok(producers)
+}
+
+/// The numbers of a batch's user agents, new ones included.
+async fn agents(tx: &mut Tx, batch: &Enriched) -> Result<Vec<i64>, StoreError> {
+    let mut last_days = vec![0; batch.agents.len()];
+    for event in &batch.events {
+        last_days[event.agent] = day_of(event.ts).max(last_days[event.agent]);
+    }
+    let rows: Vec<_> = batch
+        .agents
+        .iter()
+        .zip(&last_days)
+        .map(|(((hash, text), agent), day)| {
+            let (browser, version) = (&agent.browser, &agent.browser_version);
+            let (system, system_version) = (&agent.system, &agent.system_version);
+            (hash.cast_signed(), text, agent.device.as_str(), browser, version, system, system_version, day)
+        })
+        .collect();
+    // A row that is there is changed at most once a day.
+    run_in!(
+        tx,
+        "insert into agents (ua_hash, user_agent, device, browser, browser_version, system, system_version, last_day)
+         select cast(value ->> 0 as bigint), value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5, value ->> 6,
+                cast(value ->> 7 as bigint)
+         from json_each($1) where true
+         on conflict (ua_hash, user_agent) do update set last_day = excluded.last_day
+         where excluded.last_day > agents.last_day",
+        json(&rows)
+    )?;
+    let found: Vec<(i64, i64, String)> = read_in!(
+        tx,
+        fetch_all,
+        "select a.id, a.ua_hash, a.user_agent from json_each($1) as batch
+         join agents a on a.ua_hash = cast(batch.value ->> 0 as bigint) and a.user_agent = batch.value ->> 1",
+        json(&rows)
+    )?;
+    let ids: HashMap<(i64, &str), i64> =
+        found.iter().map(|(id, hash, text)| ((*hash, text.as_str()), *id)).collect();
+    batch
+        .agents
+        .iter()
+        .map(|((hash, text), _)| {
+            ids.get(&(hash.cast_signed(), text.as_str())).copied().ok_or_else(|| gone("agents"))
+        })
+        .collect()
+}
+
+/// The numbers of a batch's places, new ones included.
+async fn places(tx: &mut Tx, batch: &Enriched) -> Result<Vec<i64>, StoreError> {
+    let rows: Vec<_> = batch
+        .places
+        .iter()
+        .map(|known| {
+            (&known.key, known.country(), &known.place.city, known.place.latitude, known.place.longitude)
+        })
+        .collect();
+    run_in!(
+        tx,
+        "insert into places (place, country, city, latitude, longitude)
+         select value ->> 0, value ->> 1, value ->> 2, cast(value ->> 3 as double precision), cast(value ->> 4 as double precision)
+         from json_each($1) where true
+         on conflict (place) do nothing",
+        json(&rows)
+    )?;
+    let found: Vec<(i64, String)> = read_in!(
+        tx,
+        fetch_all,
+        "select p.id, p.place from json_each($1) as batch join places p on p.place = batch.value ->> 0",
+        json(&rows)
+    )?;
+    let ids: HashMap<&str, i64> = found.iter().map(|(id, key)| (key.as_str(), *id)).collect();
+    batch
+        .places
+        .iter()
+        .map(|known| ids.get(known.key.as_str()).copied().ok_or_else(|| gone("places")))
+        .collect()
+}
+
+fn gone(table: &str) -> StoreError {
+    StoreError::Unreadable(format!("a row just written to {table} is not there"))
+}
+
+async fn insert_events(
+    tx: &mut Tx,
+    numbered: &[(i64, &Event)],
+    producers: &HashMap<Producer, (i64, u64)>,
+    agents: &[i64],
+    places: &[i64],
+) -> Result<(), StoreError> {
+    if numbered.is_empty() {
+        return Ok(());
+    }
+    let rows: Vec<_> = numbered
+        .iter()
+        .map(|(n, event)| {
+            let producer = producers.get(&event.producer).map_or(0, |(id, _)| *id);
+            (
+                (n, event.ts.ms(), event.link.as_i64(), event.workspace.as_i64(), producer, event.sequence),
+                (
+                    agents[event.agent],
+                    places[event.place],
+                    event.prefix,
+                    event.visitor.cast_signed(),
+                    event.bot,
+                ),
+                (&event.referrer, &event.utm_source, &event.utm_medium, &event.utm_campaign, &event.event_id),
+            )
+        })
+        .map(|((a, b, c, d, e, f), (g, h, i, j, k), (l, m, n, o, p))| {
+            Row(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p)
+        })
+        .collect();
+    run_in!(
+        tx,
+        "insert into events (n, ts, link_id, workspace_id, producer, seq, agent, place, prefix, visitor, bot,
+                             referrer, utm_source, utm_medium, utm_campaign, event_id)
+         select cast(value ->> 0 as bigint), cast(value ->> 1 as bigint), cast(value ->> 2 as bigint),
+                cast(value ->> 3 as bigint), cast(value ->> 4 as bigint), cast(value ->> 5 as bigint),
+                cast(value ->> 6 as bigint), cast(value ->> 7 as bigint), cast(value ->> 8 as bigint),
+                cast(value ->> 9 as bigint), cast(value ->> 10 as boolean), value ->> 11, value ->> 12, value ->> 13,
+                value ->> 14, value ->> 15
+         from json_each($1)",
+        json(&rows)
+    )?;
+    Ok(())
+}
+
+/// A row of `events`.
+#[derive(Serialize)]
+struct Row<'a>(
+    &'a i64,
+    i64,
+    i64,
+    i64,
+    i64,
+    u64,
+    i64,
+    i64,
+    Option<i64>,
+    i64,
+    bool,
+    &'a Option<String>,
+    &'a Option<String>,
+    &'a Option<String>,
+    &'a Option<String>,
+    &'a Option<String>,
+);
+
+/// Finds out which of a batch's visitors are new on their day, or in an hour of it, and counts them.
+async fn see(tx: &mut Tx, roll: &mut Roll) -> Result<(), StoreError> {
+    let rows: Vec<_> = roll
+        .visits
+        .iter()
+        .map(|(visit, hours)| {
+            (
+                visit.day,
+                visit.subject.kind as u8,
+                visit.subject.id.as_i64(),
+                visit.visitor.cast_signed(),
+                hours,
+            )
+        })
+        .collect();
+    if rows.is_empty() {
+        return Ok(());
+    }
+    // Every right-hand side sees the row as it was.
+    let seen: Vec<(i64, i64, i64, i64, i64)> = read_in!(
+        tx,
+        fetch_all,
+        "insert into seen (day, kind, subject, visitor, hours, fresh)
+         select cast(value ->> 0 as bigint), cast(value ->> 1 as bigint), cast(value ->> 2 as bigint),
+                cast(value ->> 3 as bigint), cast(value ->> 4 as bigint), cast(value ->> 4 as bigint)
+         from json_each($1) where true
+         on conflict (day, kind, subject, visitor) do update
+         set hours = seen.hours | excluded.hours, fresh = excluded.hours & ~seen.hours
+         where (seen.hours | excluded.hours) <> seen.hours
+         returning day, kind, subject, fresh, hours",
+        json(&rows)
+    )?;
+    let subjects: HashMap<(i64, i64), Subject> =
+        roll.totals.keys().map(|subject| ((subject.kind as i64, subject.id.as_i64()), *subject)).collect();
+    let bits = |hours: i64| u32::try_from(hours).unwrap_or_default();
+    for (day, kind, subject, fresh, hours) in seen {
+        if let Some(subject) = subjects.get(&(kind, subject)) {
+            roll.saw(day, *subject, bits(fresh), bits(hours));
+        }
+    }
+    Ok(())
+}
+
+/// Adds what clicks add up to.
+pub(crate) async fn add(tx: &mut Tx, roll: &Roll) -> Result<(), StoreError> {
+    let hours: Vec<_> = roll
+        .hours
+        .iter()
+        .map(|((subject, hour), h)| {
+            let key = (subject.kind as u8, subject.id.as_i64(), hour);
+            (key.0, key.1, key.2, h.clicks, h.bots, h.visitors, h.arrivals, h.first, h.last)
+        })
+        .collect();
+    run_in!(
+        tx,
+        "insert into hours (kind, subject, hour, clicks, bots, visitors, arrivals, first_event, last_event)
+         select cast(value ->> 0 as bigint), cast(value ->> 1 as bigint), cast(value ->> 2 as bigint),
+                cast(value ->> 3 as bigint), cast(value ->> 4 as bigint), cast(value ->> 5 as bigint),
+                cast(value ->> 6 as bigint), cast(value ->> 7 as bigint), cast(value ->> 8 as bigint)
+         from json_each($1) where true
+         on conflict (kind, subject, hour) do update
+         set clicks = hours.clicks + excluded.clicks, bots = hours.bots + excluded.bots,
+             visitors = hours.visitors + excluded.visitors, arrivals = hours.arrivals + excluded.arrivals,
+             first_event = case when excluded.first_event < hours.first_event then excluded.first_event else hours.first_event end,
+             last_event = case when excluded.last_event > hours.last_event then excluded.last_event else hours.last_event end",
+        json(&hours)
+    )?;
+    add_days(tx, roll).await?;
+    let months: Vec<_> = roll
+        .months()
+        .into_iter()
+        .map(|((subject, month), (clicks, bots, visitors))| {
+            (subject.kind as u8, subject.id.as_i64(), month, clicks, bots, visitors)
+        })
+        .collect();
+    run_in!(
+        tx,
+        "insert into months (kind, subject, month, clicks, bots, visitors)
+         select cast(value ->> 0 as bigint), cast(value ->> 1 as bigint), cast(value ->> 2 as bigint),
+                cast(value ->> 3 as bigint), cast(value ->> 4 as bigint), cast(value ->> 5 as bigint)
+         from json_each($1) where true
+         on conflict (kind, subject, month) do update
+         set clicks = months.clicks + excluded.clicks, bots = months.bots + excluded.bots,
+             visitors = months.visitors + excluded.visitors",
+        json(&months)
+    )?;
+    let totals: Vec<_> = roll
+        .totals
+        .iter()
+        .map(|(subject, total)| {
+            let ms = |at: Option<rlinks_core::Timestamp>| at.map(rlinks_core::Timestamp::ms);
+            let (last_click, last_hit) = (ms(total.last_click), ms(total.last_hit));
+            (
+                subject.kind as u8,
+                subject.id.as_i64(),
+                subject.workspace.as_i64(),
+                total.clicks,
+                total.bots,
+                last_click,
+                last_hit,
+            )
+        })
+        .collect();
+    run_in!(
+        tx,
+        "insert into totals (kind, subject, workspace_id, clicks, bots, last_click, last_hit)
+         select cast(value ->> 0 as bigint), cast(value ->> 1 as bigint), cast(value ->> 2 as bigint),
+                cast(value ->> 3 as bigint), cast(value ->> 4 as bigint), cast(value ->> 5 as bigint),
+                cast(value ->> 6 as bigint)
+         from json_each($1) where true
+         on conflict (kind, subject) do update
+         set clicks = totals.clicks + excluded.clicks, bots = totals.bots + excluded.bots,
+             last_click = case when totals.last_click is null or excluded.last_click > totals.last_click
+                               then excluded.last_click else totals.last_click end,
+             last_hit = case when totals.last_hit is null or excluded.last_hit > totals.last_hit
+                             then excluded.last_hit else totals.last_hit end",
+        json(&totals)
+    )?;
+    Ok(())
+}
+
+async fn add_days(tx: &mut Tx, roll: &Roll) -> Result<(), StoreError> {
+    let rows: Vec<_> = roll
+        .days
+        .iter()
+        .map(|(key, d)| {
+            let (kind, workspace, day, subject) = day_key(key);
+            (kind, workspace, day, subject, d.clicks, d.bots, d.visitors, d.first, d.last)
+        })
+        .collect();
+    run_in!(
+        tx,
+        "insert into days (kind, workspace_id, day, subject, clicks, bots, visitors, first_event, last_event)
+         select cast(value ->> 0 as bigint), cast(value ->> 1 as bigint), cast(value ->> 2 as bigint),
+                cast(value ->> 3 as bigint), cast(value ->> 4 as bigint), cast(value ->> 5 as bigint),
+                cast(value ->> 6 as bigint), cast(value ->> 7 as bigint), cast(value ->> 8 as bigint)
+         from json_each($1) where true
+         on conflict (kind, workspace_id, day, subject) do update
+         set clicks = days.clicks + excluded.clicks, bots = days.bots + excluded.bots,
+             visitors = days.visitors + excluded.visitors,
+             first_event = case when excluded.first_event < days.first_event then excluded.first_event else days.first_event end,
+             last_event = case when excluded.last_event > days.last_event then excluded.last_event else days.last_event end",
+        json(&rows)
+    )?;
+    add_values(tx, roll).await
+}
+
+/// The key of a day as its tables have it.
+pub(crate) fn day_key((subject, day): &(Subject, i64)) -> (u8, i64, i64, i64) {
+    (subject.kind as u8, subject.workspace.as_i64(), *day, subject.id.as_i64())
+}
+
+/// A day's values are one JSON text, so they are read, added to and written back.
+async fn add_values(tx: &mut Tx, roll: &Roll) -> Result<(), StoreError> {
+    let keys: Vec<_> = roll.days.keys().map(day_key).collect();
+    let known: Vec<(i64, i64, i64, i64, String)> = read_in!(
+        tx,
+        fetch_all,
+        "select d.kind, d.workspace_id, d.day, d.subject, d.dimensions from json_each($1) as batch
+         join day_values d on d.kind = cast(batch.value ->> 0 as bigint) and d.workspace_id = cast(batch.value ->> 1 as bigint)
+                    and d.day = cast(batch.value ->> 2 as bigint) and d.subject = cast(batch.value ->> 3 as bigint)",
+        json(&keys)
+    )?;
+    let mut known: HashMap<(i64, i64, i64, i64), String> = known
+        .into_iter()
+        .map(|(kind, workspace, day, subject, dimensions)| ((kind, workspace, day, subject), dimensions))
+        .collect();
+    let rows: Vec<_> = roll
+        .days
+        .iter()
+        .map(|(key, gained)| {
+            let (kind, workspace, day, subject) = day_key(key);
+            let there = known.remove(&(kind.into(), workspace, day, subject));
+            let mut dimensions: Dimensions =
+                there.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
+            gained.add_values_to(&mut dimensions);
+            (kind, workspace, day, subject, json(&dimensions))
+        })
+        .collect();
+    run_in!(
+        tx,
+        "insert into day_values (kind, workspace_id, day, subject, dimensions)
+         select cast(value ->> 0 as bigint), cast(value ->> 1 as bigint), cast(value ->> 2 as bigint),
+                cast(value ->> 3 as bigint), value ->> 4
+         from json_each($1) where true
+         on conflict (kind, workspace_id, day, subject) do update set dimensions = excluded.dimensions",
+        json(&rows)
+    )?;
+    Ok(())
+}
+
+/// Remembers in which numbers each day's events lie.
+async fn add_event_days(tx: &mut Tx, numbered: &[(i64, &Event)]) -> Result<(), StoreError> {
+    let days: BTreeSet<i64> = numbered.iter().map(|(_, event)| day_of(event.ts)).collect();
+    let rows: Vec<_> = days
+        .into_iter()
+        .map(|day| {
+            let mut of_day = numbered.iter().filter(|(_, event)| day_of(event.ts) == day).map(|(n, _)| *n);
+            let first = of_day.next().unwrap_or_default();
+            (day, first, of_day.next_back().unwrap_or(first))
+        })
+        .collect();
+    run_in!(
+        tx,
+        "insert into event_days (day, first_event, last_event)
+         select cast(value ->> 0 as bigint), cast(value ->> 1 as bigint), cast(value ->> 2 as bigint) from json_each($1) where true
+         on conflict (day) do update
+         set first_event = case when excluded.first_event < event_days.first_event then excluded.first_event else event_days.first_event end,
+             last_event = case when excluded.last_event > event_days.last_event then excluded.last_event else event_days.last_event end",
+        json(&rows)
+    )?;
+    Ok(())
+}
+
+/// Counts what was not kept.
+pub(crate) async fn add_losses(tx: &mut Tx, losses: &[(&str, u64)]) -> Result<(), StoreError> {
+    let rows: Vec<_> = losses.iter().filter(|(_, clicks)| *clicks > 0).collect();
+    if rows.is_empty() {
+        return Ok(());
+    }
+    run_in!(
+        tx,
+        "insert into losses (reason, clicks) select value ->> 0, cast(value ->> 1 as bigint) from json_each($1) where true
+         on conflict (reason) do update set clicks = losses.clicks + excluded.clicks",
+        json(&rows)
+    )?;
+    Ok(())
+}

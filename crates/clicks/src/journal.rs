@@ -1,0 +1,216 @@
+//! The journal: every click is here, with one `write(2)`, before its redirect is answered. So `kill -9` loses none.
+//!
+//! Each serving thread appends to a segment of its own. A keeper thread does everything slow: syncing, rotating, deleting. A
+//! disk that is full or broken drops clicks and counts them; it never stops a redirect.
+//!
+//! A frame is `length u16 | crc32c u32 | sequence u64 | payload`, little-endian; the checksum covers all but itself. Sequences
+//! count up by one within a boot and thread, across its segments.
+
+mod frame;
+mod keep;
+mod read;
+
+use std::fs::{File, OpenOptions};
+use std::io::{Seek as _, SeekFrom, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use self::frame::{FRAME_BYTES, HEAD_BYTES, head, seal};
+pub use self::keep::Keeper;
+pub use self::read::{Batch, Batched, Producer, Reader};
+use crate::record::Record;
+
+/// The journal's folder inside the data folder.
+pub const FOLDER: &str = "journal";
+/// Segments with unreadable parts are kept here for whoever wants to look.
+pub const QUARANTINE: &str = "quarantine";
+/// A segment that has grown to this is followed by a new one.
+const SEGMENT_BYTES: u64 = 8 << 20;
+/// With a small budget it may be as small as this.
+const LEAST_SEGMENT_BYTES: u64 = 64 << 10;
+/// And so is one this old.
+const SEGMENT_AGE: Duration = Duration::from_secs(10);
+
+/// When what was written reaches the disk itself, for power cuts; the process may be killed at any time in any case.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Sync {
+    /// Before each answer: slow, and for those who must.
+    Always,
+    /// Every second.
+    #[default]
+    Interval,
+    /// When the system sees fit.
+    Off,
+}
+
+/// How a journal is kept.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The data folder.
+    pub data: PathBuf,
+    /// What all segments together may take; beyond it clicks are dropped and counted.
+    pub budget_bytes: u64,
+    /// When to sync.
+    pub sync: Sync,
+    /// A random number no other start has.
+    pub boot: u64,
+}
+
+/// The journal of one process.
+pub struct Journal {
+    folder: PathBuf,
+    options: Options,
+    lanes: Mutex<Vec<Arc<Lane>>>,
+    /// No room: the budget is used up.
+    full: AtomicBool,
+    /// Bytes in segments that are not consumed, as last counted.
+    waiting_bytes: AtomicU64,
+    dropped: AtomicU64,
+    closed: AtomicBool,
+}
+
+/// What one serving thread appends to.
+pub struct Lane {
+    journal: Arc<Journal>,
+    thread: u16,
+    open: Mutex<Open>,
+}
+
+/// The segment being written.
+struct Open {
+    /// Nothing while the disk refuses to make one.
+    file: Option<Arc<File>>,
+    number: u64,
+    /// What is whole: a write that failed half-way is written over.
+    length: u64,
+    /// The last sequence given.
+    sequence: u64,
+    frame: Vec<u8>,
+    /// A write failed: the keeper opens another segment.
+    failed: bool,
+}
+
+impl Journal {
+    /// Begins a journal beside those that earlier processes left.
+    pub fn open(options: Options) -> std::io::Result<Arc<Self>> {
+        let folder = options.data.join(FOLDER);
+        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
+        Ok(Arc::new(Self {
+            folder,
+            options,
+            lanes: Mutex::default(),
+            full: AtomicBool::new(false),
+            waiting_bytes: AtomicU64::new(0),
+            dropped: AtomicU64::new(0),
+            closed: AtomicBool::new(false),
+        }))
+    }
+
+    /// The lane of another serving thread. A disk that refuses its first segment is the keeper's to deal with.
+    pub fn lane(self: &Arc<Self>) -> Arc<Lane> {
+        let mut lanes = self.lanes.lock();
+        let thread = u16::try_from(lanes.len()).unwrap_or(u16::MAX);
+        let open = Open { file: None, number: 0, length: 0, sequence: 0, frame: Vec::new(), failed: false };
+        let lane = Arc::new(Lane { journal: Arc::clone(self), thread, open: Mutex::new(open) });
+        lanes.push(Arc::clone(&lane));
+        drop(lanes);
+        lane.follow_up();
+        lane
+    }
+
+    /// The clicks dropped so far.
+    pub fn dropped(&self) -> u64 {
+        self.dropped.load(Ordering::Relaxed)
+    }
+
+    /// The bytes that wait to be stored, as last counted.
+    pub fn waiting_bytes(&self) -> u64 {
+        self.waiting_bytes.load(Ordering::Relaxed)
+    }
+
+    /// What all segments together may take.
+    pub fn budget_bytes(&self) -> u64 {
+        self.options.budget_bytes
+    }
+
+    fn segment(&self, thread: u16, number: u64) -> PathBuf {
+        self.folder.join(format!("j-{:016x}-{thread}-{number}", self.options.boot))
+    }
+}
+
+impl Lane {
+    /// Appends one click. Whether it is in the journal; if not, it was counted as dropped.
+    pub fn append(&self, record: &Record<'_>) -> bool {
+        let mut open = self.open.lock();
+        let kept =
+            !self.journal.full.load(Ordering::Relaxed) && open.append(record, self.journal.options.sync);
+        drop(open);
+        if !kept {
+            self.journal.dropped.fetch_add(1, Ordering::Relaxed);
+        }
+        kept
+    }
+
+    /// Opens the next segment and goes on in it. Runs on the keeper's thread; the serving thread only ever waits for the moment
+    /// in which one file takes the place of another. Gives the file that was left.
+    fn follow_up(&self) -> Option<Arc<File>> {
+        let next = self.open.lock().number + 1;
+        match create(&self.journal.folder, &self.journal.segment(self.thread, next)) {
+            Ok(file) => {
+                let mut open = self.open.lock();
+                // Written under the lock: until it is known where the last segment ends, nobody can say where this one begins.
+                if (&file).write_all(&head(open.sequence)).is_err() {
+                    open.failed = true;
+                    return None;
+                }
+                open.number = next;
+                open.length = HEAD_BYTES;
+                open.failed = false;
+                open.file.replace(Arc::new(file))
+            }
+            Err(error) => {
+                tracing::error!(%error, "the click journal cannot begin a new segment");
+                None
+            }
+        }
+    }
+}
+
+impl Open {
+    fn append(&mut self, record: &Record<'_>, sync: Sync) -> bool {
+        let Some(file) = &self.file else { return false };
+        self.frame.clear();
+        self.frame.resize(FRAME_BYTES, 0);
+        record.encode(&mut self.frame);
+        if !seal(&mut self.frame, self.sequence + 1) {
+            return false;
+        }
+        let written = match (&**file).write(&self.frame) {
+            Ok(length) if length == self.frame.len() => sync != Sync::Always || file.sync_data().is_ok(),
+            Ok(_) | Err(_) => false,
+        };
+        if written {
+            self.sequence += 1;
+            self.length += self.frame.len() as u64;
+            return true;
+        }
+        // What is there of it goes; if even that fails, the reader finds its way past it.
+        let _ = file.set_len(self.length);
+        let _ = (&**file).seek(SeekFrom::Start(self.length));
+        self.failed = true;
+        false
+    }
+}
+
+fn create(folder: &Path, path: &Path) -> std::io::Result<File> {
+    // One that is there is what a failed attempt left: nothing was written to it.
+    let file = OpenOptions::new().create(true).write(true).truncate(true).mode(0o600).open(path)?;
+    // A folder that is not synced may forget the file in a power cut, and with it everything synced into it.
+    File::open(folder)?.sync_all()?;
+    Ok(file)
+}

@@ -1,0 +1,32 @@
+//! Clicks: recorded before the redirect is answered, stored exactly once, added up, and read.
+//!
+//! | to find | look in |
+//! |---|---|
+//! | what a serving thread does | [`recorder`], into [`journal`] |
+//! | the secrets behind visitors' keys | [`secrets`] |
+//! | from the journal to the database | [`ingest`]; what clicks add up to is [`roll`] |
+//! | what can be known of a click | [`agent`], [`geo`], [`source`], [`country`] |
+//! | codes nobody has | [`misses`] |
+//! | where it is kept | [`open`] |
+
+pub mod agent;
+pub mod click;
+pub mod country;
+pub mod events;
+pub mod geo;
+pub mod ingest;
+pub mod journal;
+pub mod misses;
+pub mod open;
+pub mod record;
+pub mod recorder;
+pub mod roll;
+pub mod secrets;
+pub mod source;
+pub mod time;
+
+pub use agent::Device;
+pub use click::{Click, Prefix};
+pub use ingest::Ingest;
+pub use open::Clicks;
+pub use recorder::{Facts, Recorder};

@@ -1,0 +1,62 @@
+//! Where clicks are kept: a file of their own beside a SQLite store, a schema of their own in PostgreSQL.
+//!
+//! In one file with the links, the two writers would wait for each other.
+
+use std::path::{Path, PathBuf};
+
+use rlinks_store::open::{Tables, open_tables};
+use rlinks_store::pool::Pool;
+use rlinks_store::{Location, Lost, StoreError};
+use sqlx::migrate::Migrator;
+
+static SQLITE: Migrator = sqlx::migrate!("migrations/sqlite");
+static POSTGRES: Migrator = sqlx::migrate!("migrations/postgres");
+
+const TABLES: Tables = Tables {
+    sqlite: &SQLITE,
+    postgres: &POSTGRES,
+    schema: Some("clicks"),
+    application_id: 0x726c_6e63,
+    trace: None,
+};
+
+/// Clicks at rest. Cheap to clone.
+#[derive(Clone)]
+pub struct Clicks {
+    pub(crate) pool: Pool,
+}
+
+impl Clicks {
+    /// Opens the clicks that belong to a store, which must have been opened before.
+    pub async fn open(store: &Location) -> Result<Self, StoreError> {
+        let pool = open_tables(&beside(store), &TABLES, Lost::Refuse).await?;
+        Ok(Self { pool })
+    }
+
+    /// The database, for the secrets.
+    pub fn pool(&self) -> &Pool {
+        &self.pool
+    }
+
+    /// Waits until every connection is closed.
+    pub async fn close(&self) {
+        self.pool.close().await;
+    }
+}
+
+/// Where the clicks of a store are: `clicks.db` beside `rlinks.db`, `x.clicks.db` beside `x.db`.
+pub fn beside(store: &Location) -> Location {
+    match store {
+        Location::Sqlite(path) => Location::Sqlite(file_beside(path)),
+        Location::Postgres(url) => Location::Postgres(url.clone()),
+    }
+}
+
+fn file_beside(path: &Path) -> PathBuf {
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+    if stem == "rlinks" {
+        path.with_file_name("clicks.db")
+    } else {
+        path.with_file_name(format!("{stem}.clicks.db"))
+    }
+}

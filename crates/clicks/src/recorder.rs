@@ -1,0 +1,119 @@
+//! Recording: what a serving thread does between deciding and answering. It touches memory, and the journal once.
+
+use std::borrow::Cow;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use rlinks_core::policy::UserAgent;
+use rlinks_core::{Id, Timestamp};
+
+use crate::agent::{self, Device, Memo};
+use crate::click::Prefix;
+use crate::journal::Lane;
+use crate::record::{AgentBytes, Record};
+use crate::secrets::{Secret, Secrets, hash_agent, visitor};
+use crate::source;
+use crate::time::day_of;
+
+/// More of a user agent is not looked at.
+const LONGEST_AGENT_BYTES: usize = 512;
+
+/// The facts of one redirect, as the request brings them.
+#[derive(Clone, Copy, Debug)]
+pub struct Facts<'a> {
+    /// When.
+    pub now: Timestamp,
+    /// Which link.
+    pub link: Id,
+    /// Whose.
+    pub workspace: Id,
+    /// Who asked. It goes no further than this struct.
+    pub address: IpAddr,
+    /// `User-Agent`.
+    pub user_agent: &'a [u8],
+    /// `Referer`.
+    pub referrer: &'a [u8],
+    /// What follows the `?`.
+    pub query: &'a [u8],
+    /// What a trusted proxy says about the country.
+    pub country: Option<[u8; 2]>,
+    /// A browser that only looks ahead.
+    pub prefetch: bool,
+    /// What the policy keeps of the user agent.
+    pub keep: UserAgent,
+}
+
+/// Records the clicks of one serving thread.
+pub struct Recorder {
+    lane: Arc<Lane>,
+    secrets: Arc<Secrets>,
+    local: Mutex<Local>,
+}
+
+/// What the thread remembers, so that it asks nobody.
+struct Local {
+    epoch: u64,
+    day: i64,
+    salt: Secret,
+    agent_key: Secret,
+    memo: Memo,
+}
+
+impl Recorder {
+    /// A recorder that writes to a lane of its own.
+    pub fn new(lane: Arc<Lane>, secrets: Arc<Secrets>) -> Self {
+        let local =
+            Local { epoch: 0, day: i64::MIN, salt: [0; 16], agent_key: [0; 16], memo: Memo::default() };
+        Self { lane, secrets, local: Mutex::new(local) }
+    }
+
+    /// Puts a click into the journal. Whatever goes wrong is counted and stops nothing.
+    pub fn record(&self, facts: &Facts<'_>) {
+        let raw = &facts.user_agent[..facts.user_agent.len().min(LONGEST_AGENT_BYTES)];
+        let mut local = self.local.lock();
+        local.look_up(&self.secrets, day_of(facts.now));
+        let ua_hash = hash_agent(&local.agent_key, raw);
+        let visitor = visitor(&local.salt, facts.address, ua_hash);
+        let text: Cow<'_, str> = String::from_utf8_lossy(raw);
+        let (kept, bot) = match facts.keep {
+            UserAgent::Cut(characters) => (AgentBytes::Text(cut(&text, characters)), facts.prefetch),
+            UserAgent::Hashed => {
+                let read = local.memo.get_or_read(ua_hash, &text);
+                (AgentBytes::Read(read), facts.prefetch || agent::device_of(read) == Device::Bot)
+            }
+        };
+        let (referrer, utm) = (source::referrer(facts.referrer), source::utm(facts.query));
+        self.lane.append(&Record {
+            ts: facts.now,
+            link: facts.link,
+            workspace: facts.workspace,
+            visitor,
+            prefix: Some(Prefix::of(facts.address).as_i64()),
+            country: facts.country,
+            bot,
+            ua_hash,
+            agent: kept,
+            referrer: referrer.as_deref().unwrap_or_default(),
+            utm_source: utm.source.as_deref().unwrap_or_default(),
+            utm_medium: utm.medium.as_deref().unwrap_or_default(),
+            utm_campaign: utm.campaign.as_deref().unwrap_or_default(),
+        });
+    }
+}
+
+impl Local {
+    /// Asks for the secrets when the day, or somebody's mind, has changed.
+    fn look_up(&mut self, secrets: &Secrets, day: i64) {
+        let epoch = secrets.epoch();
+        if (self.day, self.epoch) != (day, epoch) {
+            (self.day, self.epoch) = (day, epoch);
+            (self.salt, self.agent_key) = (secrets.salt(day), secrets.agent_key());
+        }
+    }
+}
+
+fn cut(text: &str, characters: u32) -> &str {
+    let end = text.char_indices().nth(characters as usize).map_or(text.len(), |(at, _)| at);
+    &text[..end]
+}

@@ -1,0 +1,286 @@
+//! Adding clicks up: what a set of clicks adds to the hours, days, months and totals of links, workspaces and users.
+//!
+//! Pure. Ingest feeds it a batch and asks the database who was seen before; recompute feeds it whole days and knows who was
+//! seen from the days themselves. Both add up by this one way, so both give the same numbers.
+
+use std::collections::{BTreeMap, HashMap};
+
+use rlinks_core::{Id, Timestamp};
+use serde::{Deserialize, Serialize};
+
+use crate::time::{day_of, hour_of, month_of};
+
+/// Values of one dimension, subject and day that are counted by name.
+pub const MOST_VALUES: usize = 500;
+/// What is counted of the rest.
+pub const OTHER: &str = "(other)";
+
+/// What is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// A link's clicks.
+    Link = 0,
+    /// A workspace's.
+    Workspace = 1,
+    /// Those of the links a user made.
+    User = 2,
+}
+
+/// Whose clicks are counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Subject {
+    /// What it is.
+    pub kind: Kind,
+    /// Whose it is.
+    pub workspace: Id,
+    /// Which.
+    pub id: Id,
+}
+
+impl Subject {
+    /// A link of a workspace.
+    pub const fn link(workspace: Id, id: Id) -> Self {
+        Self { kind: Kind::Link, workspace, id }
+    }
+
+    /// A workspace.
+    pub const fn workspace(id: Id) -> Self {
+        Self { kind: Kind::Workspace, workspace: id, id }
+    }
+
+    /// A user of a workspace.
+    pub const fn user(workspace: Id, id: Id) -> Self {
+        Self { kind: Kind::User, workspace, id }
+    }
+}
+
+/// The dimensions clicks are broken down by, in the order of [`Fact::values`].
+pub const DIMENSIONS: [&str; 7] =
+    ["referrers", "countries", "cities", "devices", "browsers", "systems", "campaigns"];
+
+/// Clicks of people and of bots.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pair(
+    /// People's.
+    pub u64,
+    /// Bots'.
+    pub u64,
+);
+
+/// Clicks by value, for each of [`DIMENSIONS`]; bounded.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Dimensions(pub [BTreeMap<String, Pair>; 7]);
+
+impl Dimensions {
+    /// Adds to a value; beyond [`MOST_VALUES`] a new value is [`OTHER`].
+    pub fn add(&mut self, dimension: usize, value: &str, add: Pair) {
+        let values = &mut self.0[dimension];
+        if let Some(known) = values.get_mut(value) {
+            known.add(add);
+            return;
+        }
+        let named = values.len() - usize::from(values.contains_key(OTHER));
+        let name = if named < MOST_VALUES { value } else { OTHER };
+        values.entry(name.to_owned()).or_default().add(add);
+    }
+}
+
+impl Pair {
+    fn add(&mut self, other: Self) {
+        self.0 += other.0;
+        self.1 += other.1;
+    }
+}
+
+/// One click, as far as counting is concerned.
+#[derive(Clone, Copy, Debug)]
+pub struct Fact<'a> {
+    /// Its number.
+    pub n: i64,
+    /// When.
+    pub ts: Timestamp,
+    /// Which link.
+    pub link: Id,
+    /// Whose.
+    pub workspace: Id,
+    /// Who made the link, where that is a user.
+    pub owner: Option<Id>,
+    /// No person.
+    pub bot: bool,
+    /// The visitor's key of the day.
+    pub visitor: Option<u64>,
+    /// The value in each of [`DIMENSIONS`].
+    pub values: [Option<&'a str>; 7],
+}
+
+/// A visitor of a subject on a day.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Visit {
+    /// The UTC day.
+    pub day: i64,
+    /// Of whom.
+    pub subject: Subject,
+    /// By whom.
+    pub visitor: u64,
+}
+
+/// What an hour gains.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hour {
+    /// People's clicks.
+    pub clicks: i64,
+    /// Bots' clicks.
+    pub bots: i64,
+    /// People seen in the hour.
+    pub visitors: i64,
+    /// People whose first click of the day it was. May sink, when an earlier one turns up late.
+    pub arrivals: i64,
+    /// The lowest number of its clicks.
+    pub first: i64,
+    /// The highest.
+    pub last: i64,
+}
+
+/// What a day gains.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Day {
+    /// People's clicks.
+    pub clicks: i64,
+    /// Bots' clicks.
+    pub bots: i64,
+    /// People.
+    pub visitors: i64,
+    /// The lowest number of its clicks.
+    pub first: i64,
+    /// The highest.
+    pub last: i64,
+    /// Values in the order they first came.
+    values: Vec<(usize, String, Pair)>,
+}
+
+/// What a subject gains for ever.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Total {
+    /// People's clicks.
+    pub clicks: i64,
+    /// Bots' clicks.
+    pub bots: i64,
+    /// The last of people's.
+    pub last_click: Option<Timestamp>,
+    /// The last of all.
+    pub last_hit: Option<Timestamp>,
+}
+
+const NO_HOUR: Hour = Hour { clicks: 0, bots: 0, visitors: 0, arrivals: 0, first: i64::MAX, last: 0 };
+const NO_DAY: Day = Day { clicks: 0, bots: 0, visitors: 0, first: i64::MAX, last: 0, values: Vec::new() };
+
+impl Day {
+    /// Adds its values to those that are there.
+    pub fn add_values_to(&self, dimensions: &mut Dimensions) {
+        for (dimension, value, add) in &self.values {
+            dimensions.add(*dimension, value, *add);
+        }
+    }
+}
+
+/// What a set of clicks adds.
+#[derive(Debug, Default)]
+pub struct Roll {
+    /// By subject and hour.
+    pub hours: BTreeMap<(Subject, i64), Hour>,
+    /// By subject and day.
+    pub days: BTreeMap<(Subject, i64), Day>,
+    /// By subject.
+    pub totals: BTreeMap<Subject, Total>,
+    /// Who came, and in which hours of the day: a bit each.
+    pub visits: BTreeMap<Visit, u32>,
+    /// Where a value lies in its day's list.
+    places: HashMap<(Subject, i64), HashMap<(usize, u32), usize>>,
+    names: HashMap<String, u32>,
+}
+
+impl Roll {
+    /// Adds a click. Clicks must come in the order of their numbers: the first 500 values of a day are those that have names.
+    pub fn add(&mut self, fact: &Fact<'_>) {
+        let names = fact.values.map(|value| value.map(|value| (self.name(value), value)));
+        let subjects = [
+            Some(Subject::link(fact.workspace, fact.link)),
+            Some(Subject::workspace(fact.workspace)),
+            fact.owner.map(|owner| Subject::user(fact.workspace, owner)),
+        ];
+        let (hour, day) = (hour_of(fact.ts), day_of(fact.ts));
+        let (people, bots) = if fact.bot { (0, 1) } else { (1, 0) };
+        for subject in subjects.into_iter().flatten() {
+            let of_hour = self.hours.entry((subject, hour)).or_insert(NO_HOUR);
+            of_hour.clicks += people;
+            of_hour.bots += bots;
+            of_hour.first = of_hour.first.min(fact.n);
+            of_hour.last = of_hour.last.max(fact.n);
+            let of_day = self.days.entry((subject, day)).or_insert(NO_DAY);
+            of_day.clicks += people;
+            of_day.bots += bots;
+            of_day.first = of_day.first.min(fact.n);
+            of_day.last = of_day.last.max(fact.n);
+            let places = self.places.entry((subject, day)).or_default();
+            for (dimension, value) in names.iter().enumerate() {
+                let Some((name, value)) = value else { continue };
+                let place = *places.entry((dimension, *name)).or_insert_with(|| {
+                    of_day.values.push((dimension, (*value).to_owned(), Pair::default()));
+                    of_day.values.len() - 1
+                });
+                of_day.values[place].2.add(if fact.bot { Pair(0, 1) } else { Pair(1, 0) });
+            }
+            let total = self.totals.entry(subject).or_default();
+            total.clicks += people;
+            total.bots += bots;
+            total.last_hit = total.last_hit.max(Some(fact.ts));
+            if !fact.bot {
+                total.last_click = total.last_click.max(Some(fact.ts));
+            }
+            if let Some(visitor) = fact.visitor.filter(|_| !fact.bot) {
+                *self.visits.entry(Visit { day, subject, visitor }).or_default() |= 1 << hour.rem_euclid(24);
+            }
+        }
+    }
+
+    /// Counts a visitor of whom `fresh` hours of the day are new and `hours` are known now.
+    pub fn saw(&mut self, day: i64, subject: Subject, fresh: u32, hours: u32) {
+        let before = hours & !fresh;
+        for bit in (0..24).filter(|bit| fresh & 1 << bit != 0) {
+            self.hour(subject, day, bit).visitors += 1;
+        }
+        let arrived = hours.trailing_zeros();
+        if before == 0 {
+            self.hour(subject, day, arrived).arrivals += 1;
+            self.days.entry((subject, day)).or_insert(NO_DAY).visitors += 1;
+        } else if arrived < before.trailing_zeros() {
+            self.hour(subject, day, arrived).arrivals += 1;
+            self.hour(subject, day, before.trailing_zeros()).arrivals -= 1;
+        }
+    }
+
+    fn hour(&mut self, subject: Subject, day: i64, bit: u32) -> &mut Hour {
+        self.hours.entry((subject, day * 24 + i64::from(bit))).or_insert(NO_HOUR)
+    }
+
+    /// What months gain, from the days.
+    pub fn months(&self) -> BTreeMap<(Subject, i64), (i64, i64, i64)> {
+        let mut months = BTreeMap::<_, (i64, i64, i64)>::new();
+        for ((subject, day), gained) in &self.days {
+            let month = months.entry((*subject, month_of(*day))).or_default();
+            month.0 += gained.clicks;
+            month.1 += gained.bots;
+            month.2 += gained.visitors;
+        }
+        months
+    }
+
+    fn name(&mut self, value: &str) -> u32 {
+        if let Some(name) = self.names.get(value) {
+            return *name;
+        }
+        let name = u32::try_from(self.names.len()).unwrap_or(u32::MAX);
+        self.names.insert(value.to_owned(), name);
+        name
+    }
+}
