@@ -17,6 +17,8 @@ pub mod geo;
 pub mod ingest;
 pub mod journal;
 pub mod misses;
+#[cfg(test)]
+mod mmdb;
 pub mod open;
 pub mod record;
 pub mod recorder;

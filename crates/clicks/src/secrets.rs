@@ -96,10 +96,11 @@ impl Secrets {
         }
     }
 
-    /// The days that have a salt, and whether each may still have it.
+    /// The days that need a salt, and those whose salt must go.
     fn days(&self, now: Timestamp) -> (Vec<i64>, Vec<i64>) {
         let today = day_of(now);
-        let (mut wanted, first) = (vec![today, today + 1], day_of(now.plus_ms(-GRACE_MS)));
+        let first = day_of(now.plus_ms(-GRACE_MS));
+        let mut wanted: Vec<i64> = (first..=today + 1).collect();
         let salts = self.salts.lock();
         wanted.extend(salts.iter().filter(|(day, salt)| **day >= first && !salt.kept).map(|(day, _)| *day));
         let over = salts.keys().copied().filter(|day| *day < first).collect();

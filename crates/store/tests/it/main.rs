@@ -1,6 +1,6 @@
 //! The tests of the store from outside, in one binary.
 //!
-//! A contract test takes a [`place::Place`] and runs on both databases: the macro `contract!` makes a module `sqlite` and a
+//! A contract test takes a [`database::Place`] and runs on both databases: the macro `contract!` makes a module `sqlite` and a
 //! module `postgres` of the same tests. The latter need a server:
 //!
 //! ```text
@@ -30,6 +30,7 @@ mod audit;
 mod backup;
 mod crash;
 mod crowd;
+mod database;
 mod directory;
 mod feed;
 mod file;

@@ -1,0 +1,120 @@
+//! A desk to count at: a store with links, the clicks beside it, and a journal to put clicks into.
+
+use std::sync::Arc;
+
+use rlinks_clicks::journal::{Journal, Lane, Options, Reader, Sync};
+use rlinks_clicks::misses::Misses;
+use rlinks_clicks::record::{AgentBytes, Record};
+use rlinks_clicks::{Clicks, Ingest};
+use rlinks_core::draft::Input;
+use rlinks_core::{Actor, Code, Domains, Id, LinkDraft, Policy, Preset, Source, Timestamp};
+use rlinks_store::Store;
+use rlinks_store::write::{CodeChoice, Existing, LinkOp, LinkWrite, Written};
+
+use crate::database::{Place, at};
+
+/// The workspace every store begins with.
+pub(crate) const MAIN: Id = Id::from_i64(1);
+/// What browsers say.
+pub(crate) const FIREFOX: &str = "Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 Firefox/128.0";
+pub(crate) const IPHONE: &str = "Mozilla/5.0 (iPhone; CPU iPhone OS 17_5 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/17.5 Mobile/15E148 Safari/604.1";
+pub(crate) const GOOGLEBOT: &str = "Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)";
+
+/// Everything a test needs to count.
+pub(crate) struct Desk {
+    pub(crate) place: Place,
+    pub(crate) store: Store,
+    pub(crate) clicks: Clicks,
+    pub(crate) journal: Arc<Journal>,
+    pub(crate) lane: Arc<Lane>,
+    pub(crate) ingest: Ingest,
+}
+
+/// A moment.
+pub(crate) fn moment(text: &str) -> Timestamp {
+    Timestamp::parse(text).unwrap()
+}
+
+/// A click by a person, from nowhere in particular.
+pub(crate) fn click(link: Id, ts: Timestamp, visitor: u64) -> Record<'static> {
+    Record {
+        ts,
+        link,
+        workspace: MAIN,
+        visitor,
+        prefix: None,
+        country: None,
+        bot: false,
+        ua_hash: 1,
+        agent: AgentBytes::Text(FIREFOX),
+        referrer: "",
+        utm_source: "",
+        utm_medium: "",
+        utm_campaign: "",
+    }
+}
+
+impl Desk {
+    pub(crate) async fn new(place: Place) -> Self {
+        let store = place.open().await;
+        let clicks = Clicks::open(&place.location).await.unwrap();
+        let options = Options {
+            data: place.folder().to_owned(),
+            budget_bytes: 64 << 20,
+            sync: Sync::Interval,
+            boot: 7,
+        };
+        let journal = Journal::open(options).unwrap();
+        let lane = journal.lane();
+        let reader = Reader::live(&journal);
+        let control = tokio::runtime::Handle::current();
+        let misses = Arc::new(Misses::default());
+        let ingest = Ingest::new(store.clone(), control, reader, None, misses).counting_drops(&journal);
+        Self { place, store, clicks, journal, lane, ingest }
+    }
+
+    /// Makes a link of `main` and gives its id.
+    pub(crate) async fn link(&self, code: &str) -> Id {
+        self.link_by(code, Actor::operator("max")).await
+    }
+
+    /// The same, made by somebody.
+    pub(crate) async fn link_by(&self, code: &str, actor: Actor) -> Id {
+        let input = Input { target: Some("https://example.com/".to_owned()), ..Input::default() };
+        let draft =
+            LinkDraft::parse(&input, &Policy::preset(Preset::Team), &Domains::default(), at(0)).unwrap();
+        let code = CodeChoice::Chosen(Code::from_path(code).unwrap());
+        let op = LinkOp::Create { draft, code, source: Source::Cli, existing: Existing::Refuse };
+        match self.store.write(LinkWrite { workspace: MAIN, actor, now: at(0), op }).await {
+            Ok(Written::Created(link)) => link.id,
+            other => panic!("not created: {other:?}"),
+        }
+    }
+
+    /// Puts clicks into the journal.
+    pub(crate) fn record(&self, records: &[Record<'_>]) {
+        for record in records {
+            assert!(self.lane.append(record));
+        }
+    }
+
+    /// Stores all that waits, at a moment after all of it.
+    pub(crate) async fn store_all(&mut self) {
+        self.store_all_at(moment("2099-01-01")).await;
+    }
+
+    /// The same at a moment.
+    pub(crate) async fn store_all_at(&mut self, now: Timestamp) {
+        while self.ingest.step(&self.clicks, now).await.unwrap() > 0 {}
+    }
+
+    /// Counts in the clicks' database past the crate. On PostgreSQL the schema is named for the query.
+    pub(crate) async fn count(&self, sql: &'static str) -> i64 {
+        use rlinks_store::pool::Pool;
+        let row: (i64,) = match self.clicks.pool() {
+            Pool::Sqlite { readers, .. } => sqlx::query_as(sql).fetch_one(readers).await.unwrap(),
+            Pool::Postgres(pool) => sqlx::query_as(sql).fetch_one(pool).await.unwrap(),
+        };
+        row.0
+    }
+}

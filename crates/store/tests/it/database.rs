@@ -1,0 +1,177 @@
+//! Where a test's store lives: a folder of its own, and on PostgreSQL a database of its own. Both are gone after the test.
+//!
+//! Shared by the crates that keep tables, each of which includes this file.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use rlinks_core::Timestamp;
+use rlinks_store::{Location, Lost, Options, Store};
+use sqlx::postgres::PgConnectOptions;
+use sqlx::sqlite::SqliteConnectOptions;
+use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _};
+use tempfile::TempDir;
+use tokio::sync::{Semaphore, SemaphorePermit};
+
+/// Runs each test on SQLite and on PostgreSQL.
+macro_rules! contract {
+    ($($test:ident),* $(,)?) => {
+        mod sqlite {
+            $(#[tokio::test]
+            async fn $test() {
+                let place = $crate::database::Place::sqlite();
+                super::$test(place).await;
+            })*
+        }
+        mod postgres {
+            $(#[tokio::test]
+            async fn $test() {
+                $crate::database::on_postgres(super::$test).await;
+            })*
+        }
+    };
+}
+pub(crate) use contract;
+
+/// A moment; tests count milliseconds from a frozen clock.
+pub(crate) const fn at(ms: i64) -> Timestamp {
+    Timestamp::from_ms(1_800_000_000_000 + ms)
+}
+
+/// Where a store lives.
+#[derive(Clone)]
+pub(crate) struct Place {
+    folder: Arc<TempDir>,
+    pub(crate) location: Location,
+}
+
+impl Place {
+    pub(crate) fn sqlite() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let location = Location::Sqlite(folder.path().join("data/rlinks.db"));
+        Self { folder: Arc::new(folder), location }
+    }
+
+    /// A folder for files beside the store.
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// The SQLite file.
+    pub(crate) fn file(&self) -> PathBuf {
+        match &self.location {
+            Location::Sqlite(path) => path.clone(),
+            Location::Postgres(_) => panic!("PostgreSQL has no file"),
+        }
+    }
+
+    pub(crate) fn options(&self) -> Options {
+        Options {
+            location: self.location.clone(),
+            worker: None,
+            holder: "test".to_owned(),
+            now: at(0),
+            lost: Lost::Refuse,
+        }
+    }
+
+    /// A store of its own connections and writer; a second one is another process in spirit.
+    pub(crate) async fn open(&self) -> Store {
+        Store::open(self.options()).await.unwrap()
+    }
+
+    /// Changes the database past the store.
+    pub(crate) async fn raw(&self, sql: &str) -> u64 {
+        let sql = AssertSqlSafe(sql.to_owned());
+        match &self.location {
+            Location::Sqlite(path) => {
+                let mut connection = SqliteConnectOptions::new().filename(path).connect().await.unwrap();
+                let rows = sqlx::raw_sql(sql).execute(&mut connection).await.unwrap().rows_affected();
+                connection.close().await.unwrap();
+                rows
+            }
+            Location::Postgres(url) => {
+                let mut connection = url.parse::<PgConnectOptions>().unwrap().connect().await.unwrap();
+                let rows = sqlx::raw_sql(sql).execute(&mut connection).await.unwrap().rows_affected();
+                connection.close().await.unwrap();
+                rows
+            }
+        }
+    }
+
+    /// Counts in the database past the store.
+    pub(crate) async fn count(&self, sql: &str) -> i64 {
+        let sql = AssertSqlSafe(sql.to_owned());
+        match &self.location {
+            Location::Sqlite(path) => {
+                let mut connection = SqliteConnectOptions::new().filename(path).connect().await.unwrap();
+                let (count,): (i64,) = sqlx::query_as(sql).fetch_one(&mut connection).await.unwrap();
+                connection.close().await.unwrap();
+                count
+            }
+            Location::Postgres(url) => {
+                let mut connection = url.parse::<PgConnectOptions>().unwrap().connect().await.unwrap();
+                let (count,): (i64,) = sqlx::query_as(sql).fetch_one(&mut connection).await.unwrap();
+                connection.close().await.unwrap();
+                count
+            }
+        }
+    }
+}
+
+/// So many tests at once have room among the server's connections.
+static ROOM: Semaphore = Semaphore::const_new(8);
+
+/// A database of one test.
+pub(crate) struct Database {
+    server: PgConnectOptions,
+    name: String,
+    pub(crate) place: Place,
+    _room: SemaphorePermit<'static>,
+}
+
+impl Database {
+    pub(crate) async fn create() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let room = ROOM.acquire().await.unwrap();
+        let server: PgConnectOptions = server_url().parse().unwrap();
+        let name = format!("rlinks_test_{}_{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let mut connection = server.connect().await.unwrap();
+        // A killed run with the same process id may have left one.
+        let drop = format!("drop database if exists {name} with (force)");
+        sqlx::raw_sql(AssertSqlSafe(drop)).execute(&mut connection).await.unwrap();
+        let create = format!("create database {name}");
+        sqlx::raw_sql(AssertSqlSafe(create)).execute(&mut connection).await.unwrap();
+        connection.close().await.unwrap();
+        let url = server.clone().database(&name).to_url_lossy().to_string();
+        let place =
+            Place { folder: Arc::new(tempfile::tempdir().unwrap()), location: Location::Postgres(url) };
+        Self { server, name, place, _room: room }
+    }
+
+    pub(crate) async fn remove(self) {
+        let mut connection = self.server.connect().await.unwrap();
+        let drop = format!("drop database if exists {} with (force)", self.name);
+        sqlx::raw_sql(AssertSqlSafe(drop)).execute(&mut connection).await.unwrap();
+        connection.close().await.unwrap();
+    }
+}
+
+/// Runs a test on a database of its own, which is gone afterwards, also when the test fails.
+pub(crate) async fn on_postgres<T: Future<Output = ()> + Send + 'static>(test: impl FnOnce(Place) -> T) {
+    let database = Database::create().await;
+    let outcome = tokio::spawn(test(database.place.clone())).await;
+    database.remove().await;
+    if let Err(failed) = outcome {
+        std::panic::resume_unwind(failed.into_panic());
+    }
+}
+
+/// The one place where tests ask for the server.
+#[expect(clippy::disallowed_methods, reason = "the server is started outside of cargo")]
+fn server_url() -> String {
+    std::env::var("RLINKS_TEST_POSTGRES").unwrap_or_else(|_| {
+        panic!("RLINKS_TEST_POSTGRES names no server; run `scripts/with-postgres cargo test -- postgres`, or leave these tests out with `--skip postgres`")
+    })
+}
