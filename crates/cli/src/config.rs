@@ -8,7 +8,9 @@ mod layers;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
+use http::HeaderName;
 use ipnet::IpNet;
+use rlinks_clicks::journal::Syncing;
 use rlinks_core::Host;
 use rlinks_core::id::Worker;
 use rlinks_server::{Reloadable, TlsFiles};
@@ -57,6 +59,16 @@ pub(crate) struct Config {
     pub(crate) cache_bytes: usize,
     /// Peers whose forwarding headers are believed.
     pub(crate) trusted_proxies: Vec<IpNet>,
+    /// The header in which a trusted proxy names the visitor's country.
+    pub(crate) country_header: Option<HeaderName>,
+    /// A file of places.
+    pub(crate) geoip: Option<PathBuf>,
+    /// What the click journal may take on the disk.
+    pub(crate) journal_bytes: u64,
+    /// When it is synced.
+    pub(crate) journal_sync: Syncing,
+    /// Where raw clicks go before they are pruned.
+    pub(crate) archive: Option<String>,
     /// Which id maker this process is.
     pub(crate) worker: Option<Worker>,
     /// Certificate and key.
@@ -111,6 +123,8 @@ impl Config {
         let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let cache_mb = layers.number("cache_mb", 1..=1_048_576)?.unwrap_or(512);
         layers.show_default("cache_mb", 512);
+        let journal_mb = layers.number("journal_mb", 1..=1_048_576)?.unwrap_or(1024);
+        layers.show_default("journal_mb", 1024);
         Ok(Self {
             backend,
             data,
@@ -127,6 +141,11 @@ impl Config {
                 .map_or(threads, |n| usize::try_from(n).unwrap_or(threads)),
             cache_bytes: usize::try_from(cache_mb).unwrap_or(usize::MAX).saturating_mul(1024 * 1024),
             trusted_proxies: layers.list("trusted_proxies", network)?,
+            country_header: layers.parsed("country_header", header)?,
+            geoip: layers.parsed("geoip_path", |text| Ok(PathBuf::from(text)))?,
+            journal_bytes: u64::try_from(journal_mb).unwrap_or(1024) << 20,
+            journal_sync: layers.parsed("journal_sync", syncing)?.unwrap_or_default(),
+            archive: layers.parsed("retention.archive", |text| Ok(text.to_owned()))?,
             worker: layers
                 .number("worker_id", 0..=1023)?
                 .and_then(|number| Worker::new(u16::try_from(number).ok()?)),
@@ -144,7 +163,10 @@ impl Config {
 
     /// What a running server may take over from a changed configuration.
     pub(crate) fn reloadable(&self) -> Reloadable {
-        Reloadable { trusted_proxies: self.trusted_proxies.clone() }
+        Reloadable {
+            trusted_proxies: self.trusted_proxies.clone(),
+            country_header: self.country_header.clone(),
+        }
     }
 
     /// The host short URLs begin with where there is no domain.
@@ -163,7 +185,8 @@ impl Config {
     /// The settings that differ and that a running server cannot take over.
     pub(crate) fn needs_restart(&self, fresh: &Self) -> Vec<&'static str> {
         /// What a reload takes over, and what only commands read.
-        const FREE: [&str; 4] = ["trusted_proxies", "identity", "public_scheme", "public_url"];
+        const FREE: [&str; 5] =
+            ["trusted_proxies", "country_header", "identity", "public_scheme", "public_url"];
         fn value<'a>(config: &'a Config, key: &str) -> Option<&'a serde_json::Value> {
             config.shown.iter().find(|shown| shown.key == key).map(|shown| &shown.value)
         }
@@ -288,6 +311,19 @@ fn address(text: &str) -> Result<SocketAddr, String> {
 fn network(text: &str) -> Result<IpNet, String> {
     let single = || text.parse::<std::net::IpAddr>().map(IpNet::from);
     text.parse().or_else(|_| single()).map_err(|_| "must be networks, like 10.0.0.0/8 or ::1".to_owned())
+}
+
+fn header(text: &str) -> Result<HeaderName, String> {
+    text.parse().map_err(|_| "must be the name of a header, like CF-IPCountry".to_owned())
+}
+
+fn syncing(text: &str) -> Result<Syncing, String> {
+    match text {
+        "always" => Ok(Syncing::Always),
+        "interval" => Ok(Syncing::Interval),
+        "off" => Ok(Syncing::Off),
+        _ => Err("must be always, interval or off".to_owned()),
+    }
 }
 
 fn log_format(text: &str) -> Result<LogFormat, String> {

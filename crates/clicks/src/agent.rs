@@ -322,144 +322,146 @@ mod tests {
         format!("{}, {browser} {browser_version}, {system} {system_version}", agent.device.as_str())
     }
 
+    /// What is expected of real User-Agents.
+    const READINGS: [(&str, &str); 37] = [
+        (
+            "desktop, Chrome 120, Windows 10",
+            "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/120.0.0.0 Safari/537.36",
+        ),
+        (
+            "desktop, Edge 120, Windows 10",
+            "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/120.0.0.0 Safari/537.36 Edg/120.0.2210.91",
+        ),
+        (
+            "desktop, Firefox 121, Windows 10",
+            "Mozilla/5.0 (Windows NT 10.0; Win64; x64; rv:121.0) Gecko/20100101 Firefox/121.0",
+        ),
+        (
+            "desktop, Internet Explorer 11, Windows 7",
+            "Mozilla/5.0 (Windows NT 6.1; WOW64; Trident/7.0; rv:11.0) like Gecko",
+        ),
+        (
+            "desktop, Opera 105, Windows 10",
+            "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/119.0.0.0 Safari/537.36 OPR/105.0.0.0",
+        ),
+        (
+            "desktop, Safari 17, macOS 10",
+            "Mozilla/5.0 (Macintosh; Intel Mac OS X 10_15_7) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/17.2 Safari/605.1.15",
+        ),
+        (
+            "desktop, Chrome 120, Linux -",
+            "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/120.0.0.0 Safari/537.36",
+        ),
+        (
+            "desktop, Firefox 121, Linux -",
+            "Mozilla/5.0 (X11; Ubuntu; Linux x86_64; rv:121.0) Gecko/20100101 Firefox/121.0",
+        ),
+        (
+            "desktop, Firefox 115, Linux -",
+            "Mozilla/5.0 (X11; Fedora/38.0 Linux x86_64; rv:115.0) Gecko/20100101 Firefox/115.0",
+        ),
+        (
+            "desktop, Firefox 121, FreeBSD -",
+            "Mozilla/5.0 (X11; FreeBSD amd64; rv:121.0) Gecko/20100101 Firefox/121.0",
+        ),
+        (
+            "desktop, Chrome 120, Chrome OS 14541",
+            "Mozilla/5.0 (X11; CrOS x86_64 14541.0.0) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/120.0.0.0 Safari/537.36",
+        ),
+        (
+            "mobile, Safari 17, iOS 17",
+            "Mozilla/5.0 (iPhone; CPU iPhone OS 17_2 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/17.2 Mobile/15E148 Safari/604.1",
+        ),
+        (
+            "tablet, Safari 16, iOS 16",
+            "Mozilla/5.0 (iPad; CPU OS 16_6 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/16.6 Mobile/15E148 Safari/604.1",
+        ),
+        (
+            "mobile, Safari 12, iOS 12",
+            "Mozilla/5.0 (iPod touch; CPU iPhone OS 12_5 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/12.1 Mobile/15E148 Safari/604.1",
+        ),
+        (
+            "mobile, Chrome 120, iOS 17",
+            "Mozilla/5.0 (iPhone; CPU iPhone OS 17_2 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) CriOS/120.0.6099.119 Mobile/15E148 Safari/604.1",
+        ),
+        (
+            "mobile, Firefox 121, iOS 17",
+            "Mozilla/5.0 (iPhone; CPU iPhone OS 17_2 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) FxiOS/121.0 Mobile/15E148 Safari/605.1.15",
+        ),
+        (
+            "mobile, Edge 120, iOS 17",
+            "Mozilla/5.0 (iPhone; CPU iPhone OS 17_2 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) EdgiOS/120.0.2210.116 Version/17.0 Mobile/15E148 Safari/604.1",
+        ),
+        (
+            "mobile, Instagram 312, iOS 17",
+            "Mozilla/5.0 (iPhone; CPU iPhone OS 17_1 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) Mobile/15E148 Instagram 312.0.1.19.124 (iPhone14,5; iOS 17_1; en_US; en; scale=3.00; 1170x2532; 548339486)",
+        ),
+        (
+            "mobile, Safari WebView -, iOS 17",
+            "Mozilla/5.0 (iPhone; CPU iPhone OS 17_1 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) Mobile/15E148",
+        ),
+        (
+            "mobile, Chrome 120, Android 10",
+            "Mozilla/5.0 (Linux; Android 10; K) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/120.0.0.0 Mobile Safari/537.36",
+        ),
+        (
+            "tablet, Chrome 120, Android 13",
+            "Mozilla/5.0 (Linux; Android 13; SM-X700) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/120.0.0.0 Safari/537.36",
+        ),
+        (
+            "mobile, Samsung Internet 23, Android 13",
+            "Mozilla/5.0 (Linux; Android 13; SAMSUNG SM-S918B) AppleWebKit/537.36 (KHTML, like Gecko) SamsungBrowser/23.0 Chrome/115.0.0.0 Mobile Safari/537.36",
+        ),
+        (
+            "mobile, Firefox 121, Android 13",
+            "Mozilla/5.0 (Android 13; Mobile; rv:121.0) Gecko/121.0 Firefox/121.0",
+        ),
+        (
+            "tablet, Firefox 121, Android 13",
+            "Mozilla/5.0 (Android 13; Tablet; rv:121.0) Gecko/121.0 Firefox/121.0",
+        ),
+        (
+            "mobile, Edge 120, Android 10",
+            "Mozilla/5.0 (Linux; Android 10; HD1913) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/120.0.6099.144 Mobile Safari/537.36 EdgA/120.0.2210.115",
+        ),
+        (
+            "mobile, Chrome Mobile WebView 120, Android 13",
+            "Mozilla/5.0 (Linux; Android 13; Pixel 7 Build/TQ3A.230901.001; wv) AppleWebKit/537.36 (KHTML, like Gecko) Version/4.0 Chrome/120.0.6099.144 Mobile Safari/537.36",
+        ),
+        (
+            "mobile, Opera 76, Android 10",
+            "Mozilla/5.0 (Linux; Android 10; VOG-L29) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/120.0.6099.144 Mobile Safari/537.36 OPR/76.2.4027.73374",
+        ),
+        (
+            "mobile, Edge 15, Windows Phone 10",
+            "Mozilla/5.0 (Windows Phone 10.0; Android 6.0.1; Microsoft; Lumia 950) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/52.0.2743.116 Mobile Safari/537.36 Edge/15.15063",
+        ),
+        (
+            "mobile, Firefox 48, KaiOS 2",
+            "Mozilla/5.0 (Mobile; Nokia_2720_Flip; rv:48.0) Gecko/48.0 Firefox/48.0 KAIOS/2.5.2",
+        ),
+        (
+            "unknown, Samsung Internet 2, Tizen 6",
+            "Mozilla/5.0 (SMART-TV; Linux; Tizen 6.0) AppleWebKit/537.36 (KHTML, like Gecko) SamsungBrowser/2.2 Chrome/63.0.3239.84 TV Safari/537.36",
+        ),
+        (
+            "bot, Googlebot 2, Android 6",
+            "Mozilla/5.0 (Linux; Android 6.0.1; Nexus 5X Build/MMB29P) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/120.0.0.0 Mobile Safari/537.36 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)",
+        ),
+        (
+            "bot, HeadlessChrome 120, Linux -",
+            "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) HeadlessChrome/120.0.6099.109 Safari/537.36",
+        ),
+        ("bot, curl 8, - -", "curl/8.4.0"),
+        ("bot, - -, - -", "Mozilla/5.0 (compatible; Google-Safety; +http://www.google.com/bot.html)"),
+        ("unknown, - -, - -", "Mozilla/5.0"),
+        ("unknown, - -, - -", ""),
+        ("unknown, - -, - -", " \t "),
+    ];
+
     #[test]
     fn browsers_and_systems_have_the_names_people_know() {
-        let table = [
-            (
-                "desktop, Chrome 120, Windows 10",
-                "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/120.0.0.0 Safari/537.36",
-            ),
-            (
-                "desktop, Edge 120, Windows 10",
-                "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/120.0.0.0 Safari/537.36 Edg/120.0.2210.91",
-            ),
-            (
-                "desktop, Firefox 121, Windows 10",
-                "Mozilla/5.0 (Windows NT 10.0; Win64; x64; rv:121.0) Gecko/20100101 Firefox/121.0",
-            ),
-            (
-                "desktop, Internet Explorer 11, Windows 7",
-                "Mozilla/5.0 (Windows NT 6.1; WOW64; Trident/7.0; rv:11.0) like Gecko",
-            ),
-            (
-                "desktop, Opera 105, Windows 10",
-                "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/119.0.0.0 Safari/537.36 OPR/105.0.0.0",
-            ),
-            (
-                "desktop, Safari 17, macOS 10",
-                "Mozilla/5.0 (Macintosh; Intel Mac OS X 10_15_7) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/17.2 Safari/605.1.15",
-            ),
-            (
-                "desktop, Chrome 120, Linux -",
-                "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/120.0.0.0 Safari/537.36",
-            ),
-            (
-                "desktop, Firefox 121, Linux -",
-                "Mozilla/5.0 (X11; Ubuntu; Linux x86_64; rv:121.0) Gecko/20100101 Firefox/121.0",
-            ),
-            (
-                "desktop, Firefox 115, Linux -",
-                "Mozilla/5.0 (X11; Fedora/38.0 Linux x86_64; rv:115.0) Gecko/20100101 Firefox/115.0",
-            ),
-            (
-                "desktop, Firefox 121, FreeBSD -",
-                "Mozilla/5.0 (X11; FreeBSD amd64; rv:121.0) Gecko/20100101 Firefox/121.0",
-            ),
-            (
-                "desktop, Chrome 120, Chrome OS 14541",
-                "Mozilla/5.0 (X11; CrOS x86_64 14541.0.0) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/120.0.0.0 Safari/537.36",
-            ),
-            (
-                "mobile, Safari 17, iOS 17",
-                "Mozilla/5.0 (iPhone; CPU iPhone OS 17_2 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/17.2 Mobile/15E148 Safari/604.1",
-            ),
-            (
-                "tablet, Safari 16, iOS 16",
-                "Mozilla/5.0 (iPad; CPU OS 16_6 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/16.6 Mobile/15E148 Safari/604.1",
-            ),
-            (
-                "mobile, Safari 12, iOS 12",
-                "Mozilla/5.0 (iPod touch; CPU iPhone OS 12_5 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/12.1 Mobile/15E148 Safari/604.1",
-            ),
-            (
-                "mobile, Chrome 120, iOS 17",
-                "Mozilla/5.0 (iPhone; CPU iPhone OS 17_2 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) CriOS/120.0.6099.119 Mobile/15E148 Safari/604.1",
-            ),
-            (
-                "mobile, Firefox 121, iOS 17",
-                "Mozilla/5.0 (iPhone; CPU iPhone OS 17_2 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) FxiOS/121.0 Mobile/15E148 Safari/605.1.15",
-            ),
-            (
-                "mobile, Edge 120, iOS 17",
-                "Mozilla/5.0 (iPhone; CPU iPhone OS 17_2 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) EdgiOS/120.0.2210.116 Version/17.0 Mobile/15E148 Safari/604.1",
-            ),
-            (
-                "mobile, Instagram 312, iOS 17",
-                "Mozilla/5.0 (iPhone; CPU iPhone OS 17_1 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) Mobile/15E148 Instagram 312.0.1.19.124 (iPhone14,5; iOS 17_1; en_US; en; scale=3.00; 1170x2532; 548339486)",
-            ),
-            (
-                "mobile, Safari WebView -, iOS 17",
-                "Mozilla/5.0 (iPhone; CPU iPhone OS 17_1 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) Mobile/15E148",
-            ),
-            (
-                "mobile, Chrome 120, Android 10",
-                "Mozilla/5.0 (Linux; Android 10; K) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/120.0.0.0 Mobile Safari/537.36",
-            ),
-            (
-                "tablet, Chrome 120, Android 13",
-                "Mozilla/5.0 (Linux; Android 13; SM-X700) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/120.0.0.0 Safari/537.36",
-            ),
-            (
-                "mobile, Samsung Internet 23, Android 13",
-                "Mozilla/5.0 (Linux; Android 13; SAMSUNG SM-S918B) AppleWebKit/537.36 (KHTML, like Gecko) SamsungBrowser/23.0 Chrome/115.0.0.0 Mobile Safari/537.36",
-            ),
-            (
-                "mobile, Firefox 121, Android 13",
-                "Mozilla/5.0 (Android 13; Mobile; rv:121.0) Gecko/121.0 Firefox/121.0",
-            ),
-            (
-                "tablet, Firefox 121, Android 13",
-                "Mozilla/5.0 (Android 13; Tablet; rv:121.0) Gecko/121.0 Firefox/121.0",
-            ),
-            (
-                "mobile, Edge 120, Android 10",
-                "Mozilla/5.0 (Linux; Android 10; HD1913) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/120.0.6099.144 Mobile Safari/537.36 EdgA/120.0.2210.115",
-            ),
-            (
-                "mobile, Chrome Mobile WebView 120, Android 13",
-                "Mozilla/5.0 (Linux; Android 13; Pixel 7 Build/TQ3A.230901.001; wv) AppleWebKit/537.36 (KHTML, like Gecko) Version/4.0 Chrome/120.0.6099.144 Mobile Safari/537.36",
-            ),
-            (
-                "mobile, Opera 76, Android 10",
-                "Mozilla/5.0 (Linux; Android 10; VOG-L29) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/120.0.6099.144 Mobile Safari/537.36 OPR/76.2.4027.73374",
-            ),
-            (
-                "mobile, Edge 15, Windows Phone 10",
-                "Mozilla/5.0 (Windows Phone 10.0; Android 6.0.1; Microsoft; Lumia 950) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/52.0.2743.116 Mobile Safari/537.36 Edge/15.15063",
-            ),
-            (
-                "mobile, Firefox 48, KaiOS 2",
-                "Mozilla/5.0 (Mobile; Nokia_2720_Flip; rv:48.0) Gecko/48.0 Firefox/48.0 KAIOS/2.5.2",
-            ),
-            (
-                "unknown, Samsung Internet 2, Tizen 6",
-                "Mozilla/5.0 (SMART-TV; Linux; Tizen 6.0) AppleWebKit/537.36 (KHTML, like Gecko) SamsungBrowser/2.2 Chrome/63.0.3239.84 TV Safari/537.36",
-            ),
-            (
-                "bot, Googlebot 2, Android 6",
-                "Mozilla/5.0 (Linux; Android 6.0.1; Nexus 5X Build/MMB29P) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/120.0.0.0 Mobile Safari/537.36 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)",
-            ),
-            (
-                "bot, HeadlessChrome 120, Linux -",
-                "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) HeadlessChrome/120.0.6099.109 Safari/537.36",
-            ),
-            ("bot, curl 8, - -", "curl/8.4.0"),
-            ("bot, - -, - -", "Mozilla/5.0 (compatible; Google-Safety; +http://www.google.com/bot.html)"),
-            ("unknown, - -, - -", "Mozilla/5.0"),
-            ("unknown, - -, - -", ""),
-            ("unknown, - -, - -", " \t "),
-        ];
-        for (expected, user_agent) in table {
+        for (expected, user_agent) in READINGS {
             assert_eq!(line(user_agent), expected, "{user_agent}");
         }
     }
@@ -601,8 +603,7 @@ mod tests {
         }
         assert_eq!(decode(memo.get_or_read(7, "what is asked for stays")), read("curl/8.4.0"));
         assert_eq!(
-            decode(memo.get_or_read(100, "curl/8.4.0")),
-            read("curl/8.4.0"),
+            decode(memo.get_or_read(100, "curl/8.4.0")), read("curl/8.4.0"),
             "what is not asked for is forgotten"
         );
     }

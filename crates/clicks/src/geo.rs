@@ -1,8 +1,9 @@
-//! Country and city of an address, from a file in MaxMind's format that the operator keeps up to date.
+//! Country and city of an address, from a file in the format of `MaxMind` that the operator keeps up to date.
 //!
 //! The file is read into memory: whoever replaces it may also truncate it in place, and a mapped file would then
 //! take the process with it. A file that cannot be read costs the places of clicks, never the clicks.
 
+use std::fmt;
 use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::net::IpAddr;
@@ -11,8 +12,9 @@ use std::path::{Path, PathBuf};
 
 use maxminddb::PathElement::{self, Key};
 use maxminddb::{MaxMindDbError, Reader};
+use serde::de::{self, Deserialize, Deserializer, Visitor};
 
-/// The largest files on sale are a third of this.
+/// More than we expect of any such file; it has to fit into memory, twice while it is replaced.
 const LARGEST_FILE_BYTES: u64 = 1 << 30;
 const LONGEST_CITY_CHARACTERS: usize = 100;
 
@@ -97,13 +99,9 @@ impl Geo {
         // A socket for both families reports IPv4 addresses as IPv6.
         let Ok(found) = tables.lookup(address.to_canonical()) else { return Place::default() };
         let text = |path| found.decode_path::<&str>(path).ok().flatten();
-        let number = |path| {
-            let written = || text(path)?.trim().parse().ok();
-            found.decode_path::<f64>(path).ok().flatten().or_else(written)
-        };
-        let latitude = LATITUDES.iter().find_map(|path| number(path)).filter(|degrees| degrees.abs() <= 90.0);
-        let longitude =
-            LONGITUDES.iter().find_map(|path| number(path)).filter(|degrees| degrees.abs() <= 180.0);
+        let degrees = |path| Some(found.decode_path::<Degrees>(path).ok().flatten()?.0);
+        let latitude = LATITUDES.iter().find_map(|path| degrees(path)).filter(|north| north.abs() <= 90.0);
+        let longitude = LONGITUDES.iter().find_map(|path| degrees(path)).filter(|east| east.abs() <= 180.0);
         let point = latitude.zip(longitude);
         Place {
             country: COUNTRIES.iter().find_map(|path| country_code(text(path)?)),
@@ -139,7 +137,7 @@ impl Geo {
     }
 }
 
-/// The places in a record where a value may stand, best first: MaxMind nests, others write flat records.
+/// The places in a record where a value may stand, best first: `MaxMind` nests, others write flat records.
 type Paths = &'static [&'static [PathElement<'static>]];
 
 // Where a network is counts before where it was registered.
@@ -152,6 +150,44 @@ const COUNTRIES: Paths = &[
 const CITIES: Paths = &[&[Key("city"), Key("names"), Key("en")], &[Key("city")]];
 const LATITUDES: Paths = &[&[Key("location"), Key("latitude")], &[Key("latitude")], &[Key("lat")]];
 const LONGITUDES: Paths = &[&[Key("location"), Key("longitude")], &[Key("longitude")], &[Key("lng")]];
+
+/// Degrees, which some files hold in numbers of any width and others in text.
+///
+/// An untagged enum would read the same, but first copy whatever stands there, and a damaged file can make that deep
+/// enough to overflow the stack.
+struct Degrees(f64);
+
+impl<'de> Deserialize<'de> for Degrees {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(DegreesVisitor)
+    }
+}
+
+struct DegreesVisitor;
+
+impl Visitor<'_> for DegreesVisitor {
+    type Value = Degrees;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("degrees")
+    }
+
+    fn visit_f64<E: de::Error>(self, degrees: f64) -> Result<Degrees, E> {
+        Ok(Degrees(degrees))
+    }
+
+    fn visit_i64<E: de::Error>(self, degrees: i64) -> Result<Degrees, E> {
+        i16::try_from(degrees).map(|degrees| Degrees(degrees.into())).map_err(E::custom)
+    }
+
+    fn visit_u64<E: de::Error>(self, degrees: u64) -> Result<Degrees, E> {
+        u16::try_from(degrees).map(|degrees| Degrees(degrees.into())).map_err(E::custom)
+    }
+
+    fn visit_str<E: de::Error>(self, degrees: &str) -> Result<Degrees, E> {
+        degrees.trim().parse().map(Degrees).map_err(E::custom)
+    }
+}
 
 /// What changes when a file is replaced, or written to in place.
 #[derive(Debug, PartialEq, Eq)]
@@ -386,7 +422,7 @@ mod tests {
         assert_eq!(geo.refresh(), Refresh::Unchanged);
 
         assert!(matches!(Geo::open(folder.path()).error(), Some(GeoError::Unreadable { .. })));
-        for bytes in [&b""[..], b"\xab\xcd\xefMaxMind.com", &[0; 100_000]] {
+        for bytes in [&b""[..], b"\xab\xcd\xefMaxMind.com", &[0; 1000]] {
             fs::write(&path, bytes).unwrap();
             assert!(matches!(Geo::open(&path).error(), Some(GeoError::Malformed { .. })));
         }

@@ -38,7 +38,7 @@ const SEGMENT_AGE: Duration = Duration::from_secs(10);
 
 /// When what was written reaches the disk itself, for power cuts; the process may be killed at any time in any case.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Sync {
+pub enum Syncing {
     /// Before each answer: slow, and for those who must.
     Always,
     /// Every second.
@@ -56,7 +56,7 @@ pub struct Options {
     /// What all segments together may take; beyond it clicks are dropped and counted.
     pub budget_bytes: u64,
     /// When to sync.
-    pub sync: Sync,
+    pub sync: Syncing,
     /// A random number no other start has.
     pub boot: u64,
 }
@@ -182,7 +182,7 @@ impl Lane {
 }
 
 impl Open {
-    fn append(&mut self, record: &Record<'_>, sync: Sync) -> bool {
+    fn append(&mut self, record: &Record<'_>, sync: Syncing) -> bool {
         let Some(file) = &self.file else { return false };
         self.frame.clear();
         self.frame.resize(FRAME_BYTES, 0);
@@ -191,7 +191,7 @@ impl Open {
             return false;
         }
         let written = match (&**file).write(&self.frame) {
-            Ok(length) if length == self.frame.len() => sync != Sync::Always || file.sync_data().is_ok(),
+            Ok(length) if length == self.frame.len() => sync != Syncing::Always || file.sync_data().is_ok(),
             Ok(_) | Err(_) => false,
         };
         if written {

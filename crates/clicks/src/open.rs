@@ -4,10 +4,13 @@
 
 use std::path::{Path, PathBuf};
 
+use rlinks_core::Timestamp;
 use rlinks_store::open::{Tables, open_tables};
 use rlinks_store::pool::Pool;
 use rlinks_store::{Location, Lost, StoreError};
 use sqlx::migrate::Migrator;
+
+use crate::secrets::Secrets;
 
 static SQLITE: Migrator = sqlx::migrate!("migrations/sqlite");
 static POSTGRES: Migrator = sqlx::migrate!("migrations/postgres");
@@ -33,7 +36,12 @@ impl Clicks {
         Ok(Self { pool })
     }
 
-    /// The database, for the secrets.
+    /// Prepares the secrets of counting and destroys those that are over.
+    pub async fn secrets_tended(&self, secrets: &Secrets, now: Timestamp) -> Result<(), StoreError> {
+        secrets.tend(&self.pool, now).await
+    }
+
+    /// The database, for tests that look past the crate.
     pub fn pool(&self) -> &Pool {
         &self.pool
     }

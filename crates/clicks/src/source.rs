@@ -211,8 +211,8 @@ mod tests {
         assert_eq!(referrer(format!("{exact}?q").as_bytes()).as_deref(), Some(&*exact));
         assert_eq!(referrer(format!("{exact}a").as_bytes()), None);
         assert_eq!(referrer(format!("https://{}@example.com/", "a".repeat(600)).as_bytes()), None);
-        assert_eq!(referrer(&[b'@'; 100_000]), None);
-        assert_eq!(referrer(&[0xC3; 100_000]), None);
+        assert_eq!(referrer(&b"@".repeat(100_000)), None);
+        assert_eq!(referrer(&b"\xC3".repeat(100_000)), None);
         // A character that is broken anywhere else is no accident of the limit.
         assert_eq!(referrer(&[b"https://example.com/\xC3", &[b'a'; 600][..]].concat()), None);
         assert_eq!(referrer(b"https://example.com/\xC3?q"), None);
@@ -294,8 +294,8 @@ mod tests {
     #[test]
     fn a_campaign_is_short_whatever_the_query() {
         let source = |query: &[u8]| utm(query).source.map(Cow::into_owned);
-        let long = [b"utm_source=", &[b'a'; 100_000][..]].concat();
-        assert_eq!(source(&long).unwrap(), "a".repeat(128));
+        let long = format!("utm_source={}", "a".repeat(100_000));
+        assert_eq!(source(long.as_bytes()).unwrap(), "a".repeat(128));
         let escaped = format!("utm_source=a{}", "%C3%A9".repeat(10_000));
         assert_eq!(source(escaped.as_bytes()).unwrap(), format!("a{}", "é".repeat(63)));
         let blanks = format!("utm_source={}b", "a".repeat(120) + &"+".repeat(100));

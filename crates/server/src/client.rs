@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use http::HeaderMap;
+use http::{HeaderMap, HeaderValue};
 use http::header::{FORWARDED, HeaderName};
 use ipnet::IpNet;
 
@@ -12,13 +12,13 @@ const MOST_HOPS: usize = 32;
 
 /// The client's address. Forwarding headers count only from a trusted peer, and an unreadable hop ends the walk at the last
 /// readable one.
-pub fn address(peer: IpAddr, headers: &HeaderMap, trusted: &[IpNet]) -> IpAddr {
+pub fn address(peer: IpAddr, forwarding: &Forwarding<'_>, trusted: &[IpNet]) -> IpAddr {
     let peer = canonical(peer);
     if !is_trusted(peer, trusted) {
         return peer;
     }
     let mut last = peer;
-    for hop in hops(headers).into_iter().rev().take(MOST_HOPS) {
+    for hop in forwarding.hops().into_iter().rev().take(MOST_HOPS) {
         let Some(address) = hop else { return last };
         if !is_trusted(address, trusted) {
             return address;
@@ -42,7 +42,8 @@ pub fn network(address: IpAddr) -> IpAddr {
     }
 }
 
-fn is_trusted(address: IpAddr, trusted: &[IpNet]) -> bool {
+/// Whether a peer's forwarding headers are believed.
+pub fn is_trusted(address: IpAddr, trusted: &[IpNet]) -> bool {
     trusted.iter().any(|network| network.contains(&address))
 }
 
@@ -51,18 +52,31 @@ fn canonical(address: IpAddr) -> IpAddr {
     address.to_canonical()
 }
 
-/// The hops in the order they were written: `X-Forwarded-For` where there is one, else `Forwarded`.
-fn hops(headers: &HeaderMap) -> Vec<Option<IpAddr>> {
-    let lines = |name: HeaderName| {
-        headers.get_all(name).into_iter().map(|line| line.to_str().unwrap_or("?")).collect::<Vec<_>>()
-    };
-    let forwarded_for = lines(X_FORWARDED_FOR);
-    if !forwarded_for.is_empty() {
-        return forwarded_for.iter().flat_map(|line| line.split(',')).map(hop).collect();
+/// The header lines proxies write, in the order they came.
+#[derive(Default)]
+pub struct Forwarding<'a> {
+    /// `X-Forwarded-For`.
+    pub forwarded_for: Vec<&'a [u8]>,
+    /// `Forwarded`.
+    pub forwarded: Vec<&'a [u8]>,
+}
+
+impl<'a> Forwarding<'a> {
+    /// Those of a request.
+    pub fn of(headers: &'a HeaderMap) -> Self {
+        let lines = |name: HeaderName| headers.get_all(name).into_iter().map(HeaderValue::as_bytes).collect();
+        Self { forwarded_for: lines(X_FORWARDED_FOR), forwarded: lines(FORWARDED) }
     }
-    let forwarded = lines(FORWARDED);
-    let elements = forwarded.iter().flat_map(|line| line.split(','));
-    elements.map(|element| element.split(';').find_map(for_parameter).and_then(hop)).collect()
+
+    /// The hops in the order they were written: `X-Forwarded-For` where there is one, else `Forwarded`.
+    fn hops(&self) -> Vec<Option<IpAddr>> {
+        let text = |line: &&'a [u8]| std::str::from_utf8(line).unwrap_or("?");
+        if !self.forwarded_for.is_empty() {
+            return self.forwarded_for.iter().map(text).flat_map(|line| line.split(',')).map(hop).collect();
+        }
+        let elements = self.forwarded.iter().map(text).flat_map(|line| line.split(','));
+        elements.map(|element| element.split(';').find_map(for_parameter).and_then(hop)).collect()
+    }
 }
 
 fn for_parameter(pair: &str) -> Option<&str> {
@@ -93,7 +107,7 @@ mod tests {
 
     use http::HeaderMap;
 
-    use super::{address, network};
+    use super::{Forwarding, address, network};
 
     #[track_caller]
     fn check(peer: &str, lines: &[(&'static str, &str)], expected: &str) {
@@ -104,7 +118,7 @@ mod tests {
         let trusted =
             ["127.0.0.0/8".parse().unwrap(), "::1/128".parse().unwrap(), "10.0.0.0/8".parse().unwrap()];
         assert_eq!(
-            address(peer.parse().unwrap(), &headers, &trusted),
+            address(peer.parse().unwrap(), &Forwarding::of(&headers), &trusted),
             expected.parse::<IpAddr>().unwrap(),
             "{lines:?}"
         );

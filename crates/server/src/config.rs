@@ -3,7 +3,9 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use http::HeaderName;
 use ipnet::IpNet;
+use rlinks_clicks::journal::Syncing;
 use rlinks_core::Host;
 
 /// How to run.
@@ -24,8 +26,14 @@ pub struct Config {
     pub base_domain: Option<Host>,
     /// Certificate and key; without them the listener speaks plain HTTP.
     pub tls: Option<TlsFiles>,
-    /// The data folder: the lock of the one server, the log of signed audit heads.
+    /// The data folder: the lock of the one server, the log of signed audit heads, the click journal.
     pub data: PathBuf,
+    /// What the click journal may take on the disk.
+    pub journal_bytes: u64,
+    /// When the click journal is synced.
+    pub journal_sync: Syncing,
+    /// A file of places in MaxMind's format.
+    pub geoip: Option<PathBuf>,
     /// What a reload may change.
     pub reloadable: Reloadable,
 }
@@ -35,6 +43,8 @@ pub struct Config {
 pub struct Reloadable {
     /// Peers whose forwarding headers are believed.
     pub trusted_proxies: Vec<IpNet>,
+    /// The header in which a trusted proxy names the visitor's country.
+    pub country_header: Option<HeaderName>,
 }
 
 /// A certificate chain and its key, PEM files; read again when replaced.

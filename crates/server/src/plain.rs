@@ -12,13 +12,15 @@ use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 use std::time::{Duration, UNIX_EPOCH};
 
+use http::HeaderName;
+use rlinks_clicks::source::is_prefetch;
 use rlinks_core::code::is_code;
 use rlinks_core::{RedirectStatus, Timestamp};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 use tokio::sync::watch;
 
 use crate::listen::{HEADER_READ, Phase};
-use crate::redirect::{Plainly, Visit};
+use crate::redirect::{Headers, PURPOSES, Plainly, Visit, country};
 
 /// Longer heads are not plain.
 const INPUT_BYTES: usize = 8 * 1024;
@@ -72,12 +74,12 @@ where
         let Some(Ok(length @ 1..)) = read.await else { return Ended::Closed };
         let mut at = 0;
         while at < length {
-            let request = plain(&input[at..length]);
+            let request = plain(&input[at..length], visit.country_header().as_ref().map(HeaderName::as_str));
             let answered = match &request {
                 None => Plainly::No,
                 Some(request) => match answer(request, visit, &mut out) {
                     Plainly::Ask(workspace) => {
-                        visit.ask_plainly(workspace, request.host, request.code, request.last, &mut out).await
+                        visit.ask_plainly(workspace, request, &mut out).await
                     }
                     answered => answered,
                 },
@@ -113,41 +115,52 @@ fn poll_read<S: AsyncRead + Unpin>(
 }
 
 /// Answers a plain request, if it is for a link that redirects.
-fn answer(request: &Request<'_>, visit: &Visit, out: &mut Plain) -> Plainly {
+fn answer(request: &PlainRequest<'_>, visit: &Visit, out: &mut Plain) -> Plainly {
     let before = out.bytes.len();
     // A panic here is hyper's to answer.
-    let answered = catch_unwind(AssertUnwindSafe(|| {
-        visit.redirect_plainly(request.host, request.code, request.last, out)
-    }));
+    let answered = catch_unwind(AssertUnwindSafe(|| visit.redirect_plainly(request, out)));
     answered.unwrap_or_else(|_| {
         out.bytes.truncate(before);
         Plainly::No
     })
 }
 
-struct Request<'a> {
+/// A plain request, where it lies.
+pub struct PlainRequest<'a> {
     length: usize,
-    host: &'a [u8],
-    code: &'a str,
+    /// Its one Host.
+    pub host: &'a [u8],
+    /// The code asked for.
+    pub code: &'a str,
     /// The client closes after this one.
-    last: bool,
+    pub last: bool,
+    /// Only the head of the answer is wanted, and it is no click.
+    pub head: bool,
+    /// What a click keeps.
+    pub click: Headers<'a>,
 }
 
-fn plain(bytes: &[u8]) -> Option<Request<'_>> {
+fn plain<'a>(bytes: &'a [u8], country_header: Option<&str>) -> Option<PlainRequest<'a>> {
     let mut headers = [MaybeUninit::uninit(); MOST_HEADERS];
     let mut request = httparse::Request::new(&mut []);
     let Ok(httparse::Status::Complete(length)) = request.parse_with_uninit_headers(bytes, &mut headers)
     else {
         return None;
     };
-    if request.version != Some(1) || !matches!(request.method, Some("GET" | "HEAD")) {
+    let head = match request.method {
+        Some("GET") => false,
+        Some("HEAD") => true,
+        _ => return None,
+    };
+    if request.version != Some(1) {
         return None;
     }
     let path = request.path?.strip_prefix('/')?;
-    let code = &path[..path.find('?').unwrap_or(path.len())];
+    let (code, query) = path.split_once('?').unwrap_or((path, ""));
     if !is_code(code) {
         return None;
     }
+    let mut click = Headers { query: query.as_bytes(), ..Headers::default() };
     let (mut host, mut last) = (None, false);
     for header in request.headers.iter() {
         let is = |name: &str| header.name.eq_ignore_ascii_case(name);
@@ -156,6 +169,8 @@ fn plain(bytes: &[u8]) -> Option<Request<'_>> {
                 None => host = Some(header.value),
                 Some(_) => return None,
             },
+            7 if is("referer") => click.referrer = header.value,
+            10 if is("user-agent") => click.user_agent = header.value,
             10 if is("connection") => match header.value {
                 b"keep-alive" => {}
                 b"close" => last = true,
@@ -166,10 +181,17 @@ fn plain(bytes: &[u8]) -> Option<Request<'_>> {
             7 if is("upgrade") || is("trailer") => return None,
             14 if is("content-length") => return None,
             17 if is("transfer-encoding") => return None,
+            5 | 7 | 9 | 11 if PURPOSES.into_iter().any(is) => click.prefetch |= is_prefetch(header.value),
+            // Two lines of them are read by the other way.
+            15 if is("x-forwarded-for") && click.forwarded_for.replace(header.value).is_some() => return None,
+            9 if is("forwarded") && click.forwarded.replace(header.value).is_some() => return None,
             _ => {}
         }
+        if country_header.is_some_and(is) {
+            click.country = country(header.value);
+        }
     }
-    Some(Request { length, host: host?, code, last })
+    Some(PlainRequest { length, host: host?, code, last, head, click })
 }
 
 /// Answers on their way out.
@@ -233,7 +255,7 @@ mod tests {
 
     #[track_caller]
     fn check(request: &str, expected: Option<(&str, &str, bool)>) {
-        let got = plain(request.as_bytes());
+        let got = plain(request.as_bytes(), None);
         let got =
             got.map(|got| (std::str::from_utf8(got.host).unwrap().to_owned(), got.code.to_owned(), got.last));
         assert_eq!(

@@ -2,7 +2,7 @@
 //!
 //! A request for a link the table knows is answered on the spot, without waiting, locking or allocating more than the answer
 //! itself. A link it does not know is asked of the store on the control runtime; whatever is no link goes to the router there.
-//! Clicks are recorded between deciding and responding once the click journal exists.
+//! A click is in the journal before its answer leaves; looking with HEAD is no click.
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -17,21 +17,24 @@ use http::header::{CACHE_CONTROL, HOST, HeaderName, HeaderValue, LOCATION};
 use http::{Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
 use parking_lot::Mutex;
+use rlinks_clicks::source::is_prefetch;
+use rlinks_clicks::{Facts, Recorder};
 use rlinks_core::accept::wants_json;
 use rlinks_core::answer::{Answer, ROBOTS};
-use rlinks_core::code::is_reserved;
+use rlinks_core::code::{is_code, is_reserved};
 use rlinks_core::decide::{Absence, CacheControl};
 use rlinks_core::envelope::ErrorCode;
 use rlinks_core::host::{HostBuffer, LONGEST, from_header};
 use rlinks_core::request::{Asked, LONGEST_PATH, asked};
-use rlinks_core::{Decision, Id, Route, Visitor, decide, page};
+use rlinks_core::{Decision, Id, Route, Timestamp, Visitor, decide, page};
 use serde_json::Value;
 
 use crate::body::{Body, response};
+use crate::client::{Forwarding, is_trusted};
 use crate::clock::{monotonic_ms, random_bytes};
 use crate::directory::{Directory, WorkspaceView};
 use crate::misses::Misses;
-use crate::plain::Plain;
+use crate::plain::{Plain, PlainRequest};
 use crate::routes::Loaded;
 use crate::shared::Shared;
 
@@ -47,6 +50,8 @@ pub struct Door {
     shared: Arc<Shared>,
     request_ids: AtomicU64,
     misses: Mutex<Misses>,
+    misses_counted: Arc<rlinks_clicks::misses::Misses>,
+    recorder: Recorder,
 }
 
 /// One connection's view of the door.
@@ -85,6 +90,8 @@ impl Door {
     /// A door of its own for each serving thread: nothing in it is shared with another.
     pub fn new(shared: Arc<Shared>) -> Self {
         Self {
+            recorder: shared.recording.recorder(),
+            misses_counted: shared.recording.misses(),
             shared,
             request_ids: AtomicU64::new(u64::from_le_bytes(random_bytes())),
             misses: Mutex::new(Misses::new()),
@@ -108,67 +115,93 @@ impl Visit {
         Self { door, peer }
     }
 
+    /// The header in which a trusted proxy names the country.
+    pub fn country_header(&self) -> Option<HeaderName> {
+        self.shared().reloadable.load().country_header.clone()
+    }
+
     fn shared(&self) -> &Arc<Shared> {
         &self.door.shared
     }
 
     /// The whole answer to a plain request for a link that redirects, written to `out`. Nothing is written when it is not as
     /// simple as that.
-    pub fn redirect_plainly(&self, host: &[u8], code: &str, last: bool, out: &mut Plain) -> Plainly {
+    pub fn redirect_plainly(&self, request: &PlainRequest<'_>, out: &mut Plain) -> Plainly {
         let mut buffer: HostBuffer = [0; LONGEST];
-        let Some(host) = from_header(host, &mut buffer) else { return Plainly::No };
+        let Some(host) = from_header(request.host, &mut buffer) else { return Plainly::No };
         let shared = self.shared();
         let directory = shared.routes.directory.load();
         let Some(workspace) = directory.workspace_of(host) else { return Plainly::No };
         let visitor = Visitor { host, domains: directory.served() };
-        let answer = |_: Id, route: Route<'_>| self.answer_plainly(workspace, &visitor, route, last, out);
-        match shared.routes.table.load().with(workspace.id, code, answer) {
+        let answer =
+            |id: Id, route: Route<'_>| self.answer_plainly(request, workspace, &visitor, (id, route), out);
+        match shared.routes.table.load().with(workspace.id, request.code, answer) {
             Some(answered) => answered,
             // While the table is being filled, or does not hold everything, most codes it does not have are links all the same.
-            None if !shared.routes.is_complete() && !is_reserved(code) => Plainly::Ask(workspace.id),
+            None if !shared.routes.is_complete() && !is_reserved(request.code) => Plainly::Ask(workspace.id),
             None => Plainly::No,
         }
     }
 
     /// The same for a link that had to be asked of the store.
-    pub async fn ask_plainly(
-        &self,
-        workspace: Id,
-        host: &[u8],
-        code: &str,
-        last: bool,
-        out: &mut Plain,
-    ) -> Plainly {
-        let Loaded::Found(record) = self.shared().routes.load(workspace, code).await else {
+    pub async fn ask_plainly(&self, workspace: Id, request: &PlainRequest<'_>, out: &mut Plain) -> Plainly {
+        let Loaded::Found(record) = self.shared().routes.load(workspace, request.code).await else {
             return Plainly::No;
         };
         let mut buffer: HostBuffer = [0; LONGEST];
-        let Some(host) = from_header(host, &mut buffer) else { return Plainly::No };
+        let Some(host) = from_header(request.host, &mut buffer) else { return Plainly::No };
         let directory = self.shared().routes.directory.load_full();
         let Some(view) = directory.workspace_of(host).filter(|view| view.id == workspace) else {
             return Plainly::No;
         };
         let visitor = Visitor { host, domains: directory.served() };
-        self.answer_plainly(view, &visitor, record.route(), last, out)
+        self.answer_plainly(request, view, &visitor, (record.id, record.route()), out)
     }
 
     fn answer_plainly(
         &self,
+        request: &PlainRequest<'_>,
         workspace: &WorkspaceView,
         visitor: &Visitor<'_>,
-        route: Route<'_>,
-        last: bool,
+        (link, route): (Id, Route<'_>),
         out: &mut Plain,
     ) -> Plainly {
         let now = self.shared().clock.now();
         match decide(Some(route), &workspace.policy, visitor, now) {
             Decision::Redirect { status, target, cache } => {
+                if !request.head {
+                    self.record(&request.click, workspace, link, now);
+                }
                 let cache = workspace.cache_header(cache);
-                out.redirect(status, target, cache.as_bytes(), &self.door.request_id(), last, now);
+                out.redirect(status, target, cache.as_bytes(), &self.door.request_id(), request.last, now);
                 Plainly::Yes
             }
             _ => Plainly::No,
         }
+    }
+
+    /// Puts a click into the journal.
+    fn record(&self, click: &Headers<'_>, workspace: &WorkspaceView, link: Id, now: Timestamp) {
+        let settings = self.shared().reloadable.load();
+        let peer = self.peer.ip().to_canonical();
+        let (mut address, mut country) = (peer, None);
+        // Only a proxy we trust may speak for somebody else.
+        if is_trusted(peer, &settings.trusted_proxies) {
+            address = crate::client::address(peer, &click.forwarding(), &settings.trusted_proxies);
+            country = click.country;
+        }
+        self.door.recorder.record(&Facts {
+            now,
+            link,
+            workspace: workspace.id,
+            address,
+            user_agent: click.user_agent,
+            referrer: click.referrer,
+            query: click.query,
+            country,
+            prefetch: click.prefetch,
+            keep: workspace.policy.user_agent,
+        });
     }
 
     fn look(&self, request: &Request<Incoming>) -> Look {
@@ -196,7 +229,7 @@ impl Visit {
             Asked::Nothing if is_reserved(first_segment(path)) => Look::Control,
             Asked::Nothing => Look::Answer(match self.refuse(request, &directory, host) {
                 Some(refusal) => refusal,
-                None => self.miss(request),
+                None => self.miss(request, None),
             }),
         }
     }
@@ -241,7 +274,7 @@ impl Visit {
                 code: code.to_owned(),
                 preview,
             },
-            _ => Look::Answer(self.miss(request)),
+            _ => Look::Answer(self.miss(request, workspace.map(|workspace| (&**workspace, code)))),
         }
     }
 
@@ -278,22 +311,43 @@ impl Visit {
                 let host = link.map_or("", |(_, route)| route.target_host);
                 response(Answer::page(page::preview(code, target, host)))
             }
-            Decision::Redirect { status, target, cache } => redirect(status.code(), target, cache, workspace),
+            Decision::Redirect { status, target, cache } => {
+                if let (&Method::GET, Some((id, _))) = (request.method(), link) {
+                    let header = self.shared().reloadable.load().country_header.clone();
+                    self.record(&Headers::of(request, header.as_ref()), workspace, id, now);
+                }
+                redirect(status.code(), target, cache, workspace)
+            }
             Decision::NotFound(why) => {
                 if let (Absence::Insecure, Some((id, _))) = (why, link) {
                     tracing::warn!(link = %id, "a link that must lead to https does not, and is not served");
                 }
                 // Counted whatever the reason, or who is slowed down could tell hidden links from unknown ones.
-                self.miss(request)
+                self.miss(request, Some((workspace, code)))
             }
-            decision => self.error(request, ErrorCode::of(&decision).unwrap_or(ErrorCode::Internal)),
+            decision => {
+                if let Decision::Gone(_) = decision {
+                    self.count_miss(request, workspace, code);
+                }
+                self.error(request, ErrorCode::of(&decision).unwrap_or(ErrorCode::Internal))
+            }
+        }
+    }
+
+    fn count_miss(&self, request: &Request<Incoming>, workspace: &WorkspaceView, code: &str) {
+        if request.method() == Method::GET && is_code(code) {
+            self.door.misses_counted.count(workspace.id, code);
         }
     }
 
     /// A code nobody has. Who guesses too many is slowed down.
-    fn miss(&self, request: &Request<Incoming>) -> Response<Body> {
+    fn miss(&self, request: &Request<Incoming>, missed: Option<(&WorkspaceView, &str)>) -> Response<Body> {
+        if let Some((workspace, code)) = missed {
+            self.count_miss(request, workspace, code);
+        }
         let trusted = self.shared().reloadable.load();
-        let address = crate::client::address(self.peer.ip(), request.headers(), &trusted.trusted_proxies);
+        let forwarding = Forwarding::of(request.headers());
+        let address = crate::client::address(self.peer.ip(), &forwarding, &trusted.trusted_proxies);
         if self.door.misses.lock().allow(address, monotonic_ms()) {
             return self.error(request, ErrorCode::NotFound);
         }
@@ -329,7 +383,7 @@ impl Visit {
             Loaded::Found(record) => {
                 self.answer(&request, &workspace, &visitor, &code, Some((record.id, record.route())), preview)
             }
-            Loaded::Absent => self.miss(&request),
+            Loaded::Absent => self.miss(&request, Some((&workspace, &code))),
             Loaded::Unreadable => self.error(&request, ErrorCode::NotFound),
             Loaded::Unavailable => self.error(&request, ErrorCode::KvUnavailable),
         }
@@ -351,6 +405,62 @@ impl Visit {
             )),
         }
     }
+}
+
+/// What a click keeps, or is kept from, of a request's headers.
+#[derive(Default)]
+pub struct Headers<'a> {
+    /// `User-Agent`.
+    pub user_agent: &'a [u8],
+    /// `Referer`.
+    pub referrer: &'a [u8],
+    /// What follows the `?`.
+    pub query: &'a [u8],
+    /// The country, where the configured header names one.
+    pub country: Option<[u8; 2]>,
+    /// A browser that only looks ahead.
+    pub prefetch: bool,
+    /// `X-Forwarded-For`, where it is one line.
+    pub forwarded_for: Option<&'a [u8]>,
+    /// `Forwarded`, where it is one line.
+    pub forwarded: Option<&'a [u8]>,
+    /// Every line of them, where there may be more.
+    pub lines: Option<&'a http::HeaderMap>,
+}
+
+/// Headers by which browsers say that nobody has clicked yet.
+pub const PURPOSES: [&str; 4] = ["purpose", "sec-purpose", "x-purpose", "x-moz"];
+
+impl<'a> Headers<'a> {
+    fn of(request: &'a Request<Incoming>, country_header: Option<&HeaderName>) -> Self {
+        let headers = request.headers();
+        let value = |name: &str| headers.get(name).map_or(&[][..], HeaderValue::as_bytes);
+        Self {
+            user_agent: value("user-agent"),
+            referrer: value("referer"),
+            query: request.uri().query().unwrap_or_default().as_bytes(),
+            country: country_header.and_then(|name| country(value(name.as_str()))),
+            prefetch: PURPOSES.iter().any(|name| is_prefetch(value(name))),
+            lines: Some(headers),
+            ..Self::default()
+        }
+    }
+
+    fn forwarding(&self) -> Forwarding<'a> {
+        match self.lines {
+            Some(headers) => Forwarding::of(headers),
+            None => Forwarding {
+                forwarded_for: self.forwarded_for.into_iter().collect(),
+                forwarded: self.forwarded.into_iter().collect(),
+            },
+        }
+    }
+}
+
+/// Two letters, as capitals. Cloudflare writes XX for unknown and T1 for Tor, and neither is a country.
+pub fn country(value: &[u8]) -> Option<[u8; 2]> {
+    let letters: [u8; 2] = value.trim_ascii().to_ascii_uppercase().try_into().ok()?;
+    (letters.iter().all(u8::is_ascii_uppercase) && letters != *b"XX").then_some(letters)
 }
 
 /// An error as JSON or as a page, as the request prefers.

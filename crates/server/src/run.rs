@@ -7,14 +7,15 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rlinks_clicks::recording::{self, Recording};
 use rlinks_store::sign::{Signer, append_heads};
 use rlinks_store::{Options, Store, StoreError};
-use tokio::runtime::Runtime;
+use tokio::runtime::{Handle, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use crate::clock::{Clock, random_bytes};
+use crate::clock::{Clock, monotonic_ms, random_bytes};
 use crate::config::{Config, Reload};
 use crate::directory::Directory;
 use crate::listen::{self, Phase, Threads};
@@ -172,12 +173,14 @@ impl Server {
             routes.directory.store(Arc::new(directory));
             Ok::<_, StoreError>(())
         })?;
+        let recording = record(&config, &store, &clock, control.handle())?;
         let shared = Arc::new(Shared::new(
             routes,
             clock.clone(),
             config.reloadable.clone(),
             control.handle().clone(),
             crate::control::router(),
+            recording,
         ));
         let mut server = Self {
             address: listener.local_addr()?,
@@ -251,9 +254,10 @@ impl Server {
         }
     }
 
-    /// Drains and ends: readiness goes first, then the listener, then the connections, then everything.
+    /// Drains and ends: readiness goes first, then the listener, then the connections, then their clicks, then everything.
     pub fn stop(self) {
         tracing::info!("draining");
+        let began_ms = monotonic_ms();
         self.shared.drain();
         self.control.block_on(async {
             tokio::time::sleep(NOTICE).await;
@@ -269,6 +273,11 @@ impl Server {
             if tokio::time::timeout(DRAIN, all_ended).await.is_err() {
                 tracing::warn!("some connections did not end in time and are cut off");
             }
+        });
+        // What is not stored in time is in the journal, and the next start stores it.
+        let gone = Duration::from_millis(monotonic_ms() - began_ms);
+        self.shared.recording.stop((NOTICE + DRAIN).saturating_sub(gone).max(CLOSE / 2));
+        self.control.block_on(async {
             for follower in &self.followers {
                 follower.abort();
             }
@@ -282,6 +291,21 @@ impl Server {
         tracing::info!("stopped");
         self.control.shutdown_background();
     }
+}
+
+/// Begins to record clicks.
+fn record(config: &Config, store: &Store, clock: &Clock, control: &Handle) -> Result<Recording, ServeError> {
+    let clock = clock.clone();
+    let options = recording::Options {
+        store: store.location().clone(),
+        data: config.data.clone(),
+        budget_bytes: config.journal_bytes,
+        sync: config.journal_sync,
+        geoip: config.geoip.clone(),
+        random: random_bytes,
+        now: Arc::new(move || clock.now()),
+    };
+    Ok(Recording::start(options, store.clone(), control.clone())?)
 }
 
 /// Signs the heads that moved and appends them to the log. Trouble is logged; it stops nothing.

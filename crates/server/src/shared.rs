@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use axum::Router;
+use rlinks_clicks::Recording;
 use tokio::runtime::Handle;
 
 use crate::clock::Clock;
@@ -24,6 +25,8 @@ pub struct Shared {
     pub control: Handle,
     /// What the public listener serves besides links.
     pub pages: Router<Arc<Self>>,
+    /// Where clicks go.
+    pub recording: Recording,
     draining: AtomicBool,
 }
 
@@ -35,6 +38,7 @@ impl Shared {
         reloadable: Reloadable,
         control: Handle,
         pages: Router<Arc<Self>>,
+        recording: Recording,
     ) -> Self {
         Self {
             routes,
@@ -42,6 +46,7 @@ impl Shared {
             reloadable: ArcSwap::from_pointee(reloadable),
             control,
             pages,
+            recording,
             draining: AtomicBool::new(false),
         }
     }

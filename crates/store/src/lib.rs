@@ -54,11 +54,13 @@ pub struct Store {
     pool: Pool,
     writer: Writer,
     committed: Arc<watch::Sender<u64>>,
+    location: Arc<Location>,
 }
 
 impl Store {
     async fn start(
         pool: Pool,
+        location: Location,
         worker: Option<Worker>,
         holder: &str,
         now: Timestamp,
@@ -67,7 +69,12 @@ impl Store {
         let worker = write::lease(&pool, worker, holder, now).await?;
         let committed = Arc::new(watch::Sender::new(0));
         let writer = Writer::start(pool.clone(), worker, Arc::clone(&committed));
-        Ok(Self { pool, writer, committed })
+        Ok(Self { pool, writer, committed, location: Arc::new(location) })
+    }
+
+    /// Where it is. On PostgreSQL this holds the password.
+    pub fn location(&self) -> &Location {
+        &self.location
     }
 
     /// Which database it is.

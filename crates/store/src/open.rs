@@ -113,7 +113,7 @@ impl Store {
     /// Opens the truth, creating it where there has never been one.
     pub async fn open(options: Options) -> Result<Self, StoreError> {
         let pool = open_tables(&options.location, &TRUTH, options.lost).await?;
-        Self::start(pool, options.worker, &options.holder, options.now).await
+        Self::start(pool, options.location, options.worker, &options.holder, options.now).await
     }
 }
 

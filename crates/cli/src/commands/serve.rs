@@ -64,6 +64,9 @@ fn server_config(config: Config) -> rlinks_server::Config {
         base_domain: config.base_domain,
         tls: config.tls,
         data: config.data,
+        journal_bytes: config.journal_bytes,
+        journal_sync: config.journal_sync,
+        geoip: config.geoip,
     }
 }
 

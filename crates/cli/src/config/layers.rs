@@ -16,7 +16,7 @@ use crate::error::Failure;
 use crate::files::cannot_read;
 
 /// Every key there is, in the order they are shown.
-pub(super) const KEYS: [&str; 22] = [
+pub(super) const KEYS: [&str; 27] = [
     "domain",
     "base_domain",
     "public_scheme",
@@ -34,6 +34,11 @@ pub(super) const KEYS: [&str; 22] = [
     "threads",
     "cache_mb",
     "trusted_proxies",
+    "country_header",
+    "geoip_path",
+    "journal_mb",
+    "journal_sync",
+    "retention.archive",
     "worker_id",
     "tls.cert",
     "tls.key",
@@ -42,10 +47,11 @@ pub(super) const KEYS: [&str; 22] = [
 ];
 
 /// What is said where nothing was given and the default is the same everywhere.
-const DEFAULTS: [(&str, &str); 4] = [
+const DEFAULTS: [(&str, &str); 5] = [
     ("public_scheme", "https"),
     ("listen", "127.0.0.1:8080"),
     ("serve_admin", "true"),
+    ("journal_sync", "interval"),
     ("log.format", "text"),
 ];
 

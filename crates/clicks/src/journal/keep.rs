@@ -6,7 +6,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use super::frame::HEAD_BYTES;
-use super::{Journal, LEAST_SEGMENT_BYTES, Lane, SEGMENT_AGE, SEGMENT_BYTES, Sync};
+use super::{Journal, LEAST_SEGMENT_BYTES, Lane, SEGMENT_AGE, SEGMENT_BYTES, Syncing};
 
 const TICK: Duration = Duration::from_millis(100);
 const TICKS_A_SYNC: u32 = 10;
@@ -50,7 +50,7 @@ fn keep(journal: &Journal) {
     loop {
         let closing = journal.closed.load(Ordering::Acquire);
         tick = tick.wrapping_add(1);
-        let sync = journal.options.sync != Sync::Off && (closing || tick.is_multiple_of(TICKS_A_SYNC));
+        let sync = journal.options.sync != Syncing::Off && (closing || tick.is_multiple_of(TICKS_A_SYNC));
         let lanes = journal.lanes.lock().clone();
         seen.resize(lanes.len(), Seen::default());
         for (lane, seen) in lanes.iter().zip(&mut seen) {
@@ -78,7 +78,7 @@ fn tend(lane: &Lane, seen: &mut Seen, sync: bool) {
     let used = length > HEAD_BYTES;
     if file.is_none() || failed || length >= lane.journal.segment_bytes() || (used && age >= SEGMENT_AGE) {
         if let Some(left) = lane.follow_up()
-            && lane.journal.options.sync != Sync::Off
+            && lane.journal.options.sync != Syncing::Off
             && let Err(error) = left.sync_data()
         {
             tracing::error!(%error, "a segment of the click journal could not be synced");

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use rlinks_clicks::journal::{Journal, Lane, Options, Reader, Sync};
+use rlinks_clicks::journal::{Journal, Lane, Options, Reader, Syncing};
 use rlinks_clicks::misses::Misses;
 use rlinks_clicks::record::{AgentBytes, Record};
 use rlinks_clicks::{Clicks, Ingest};
@@ -61,7 +61,7 @@ impl Desk {
         let options = Options {
             data: place.folder().to_owned(),
             budget_bytes: 64 << 20,
-            sync: Sync::Interval,
+            sync: Syncing::Interval,
             boot: 7,
         };
         let journal = Journal::open(options).unwrap();

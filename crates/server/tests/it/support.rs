@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use rlinks_clicks::journal::Syncing;
 use rlinks_core::{
     Actor, Code, Host, Id, LinkDraft, Policy, RedirectStatus, Slug, Source, Target, Timestamp,
 };
@@ -53,6 +54,9 @@ impl Bench {
             base_domain: None,
             tls: None,
             data: self.folder.path().to_owned(),
+            journal_bytes: 64 << 20,
+            journal_sync: Syncing::Interval,
+            geoip: None,
             reloadable: Reloadable::default(),
         };
         change(&mut config);
