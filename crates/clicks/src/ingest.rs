@@ -88,7 +88,7 @@ impl Ingest {
             return Ok(0);
         }
         let records = batch.records.len();
-        if let Err(error) = self.store_batch(clicks, &batch, now).await {
+        if let Err(error) = self.take(clicks, &batch, now).await {
             self.waiting = Some(batch);
             return Err(error);
         }

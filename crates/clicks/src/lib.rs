@@ -6,6 +6,7 @@
 //! | the secrets behind visitors' keys | [`secrets`] |
 //! | from the journal to the database | [`ingest`]; what clicks add up to is [`roll`] |
 //! | what can be known of a click | [`agent`], [`geo`], [`source`], [`country`] |
+//! | what is answered of them | [`stats`] |
 //! | codes nobody has | [`misses`] |
 //! | where it is kept | [`open`] |
 
@@ -13,6 +14,7 @@ pub mod agent;
 pub mod click;
 pub mod country;
 pub mod events;
+pub mod export;
 pub mod geo;
 pub mod ingest;
 pub mod journal;
@@ -26,6 +28,7 @@ pub mod recording;
 pub mod roll;
 pub mod secrets;
 pub mod source;
+pub mod stats;
 pub mod time;
 
 pub use agent::Device;

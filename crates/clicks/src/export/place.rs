@@ -1,0 +1,413 @@
+//! Where exports go: stdout, a file, a folder, or an S3 bucket. Never half a file: what was begun appears whole or not at all.
+//!
+//! [`Place`] is what was typed, [`Target`] the same ready for use, [`Upload`] one file in the making.
+
+use std::fmt;
+use std::fs::File;
+use std::io::{ErrorKind, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use object_store::aws::{AmazonS3, AmazonS3Builder, AmazonS3ConfigKey};
+use object_store::path::Path as Key;
+use object_store::{ClientConfigKey, ObjectStoreExt, RetryConfig, WriteMultipart};
+use tempfile::NamedTempFile;
+
+use super::ExportError;
+
+/// S3 wants parts of at least 5 MiB, all but the last of one size.
+const PART_BYTES: usize = 8 << 20;
+/// Parts on their way while the next is filled: the network has work, and memory its bound.
+const PARTS_AT_ONCE: usize = 2;
+/// S3's own limit; with our parts 78 GiB.
+const PARTS_MAX: usize = 10_000;
+
+/// With the pauses between, some seconds: a short break is survived, and a wrong address is told soon.
+const RETRIES: usize = 8;
+const RETRY_FOR: Duration = Duration::from_mins(1);
+
+/// A place as somebody typed it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// `-`
+    Stdout,
+    /// A path or a `file:` URL. One that ends in `/` is a folder, whether it exists or not.
+    Path(PathBuf),
+    /// `s3://bucket/key`. A key that is empty or ends in `/` is a folder.
+    Bucket {
+        /// The bucket's name.
+        bucket: String,
+        /// The object's name, or the beginning of the names of all parts.
+        key: String,
+    },
+}
+
+/// What to do about a file that exists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Overwrite {
+    /// Leave it alone and fail.
+    Refuse,
+    /// Put the new one in its place once that is complete.
+    Replace,
+}
+
+impl Place {
+    /// Reads what was typed. Looks at no disk and asks nobody.
+    pub fn parse(text: &str) -> Result<Self, ExportError> {
+        let wrong = |why: &str| Err(ExportError::Place(why.to_owned()));
+        if text.is_empty() {
+            return wrong("the place for the export is empty; give a path, -, or s3://bucket/name");
+        }
+        if text == "-" {
+            return Ok(Self::Stdout);
+        }
+        let is_scheme =
+            |scheme: &str| scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte));
+        match text.split_once("://").filter(|(scheme, _)| is_scheme(scheme)) {
+            None => Ok(Self::Path(text.into())),
+            Some(("file", _)) => match url::Url::parse(text).ok().and_then(|url| url.to_file_path().ok()) {
+                // The conversion keeps a final slash, which means a folder.
+                Some(path) => Ok(Self::Path(path)),
+                None => wrong("a file: URL has three slashes and a whole path, like file:///var/exports/"),
+            },
+            Some(("s3", rest)) => {
+                let (bucket, key) = rest.split_once('/').unwrap_or((rest, ""));
+                // What is wrong is not shown: somebody may have typed a key before an @.
+                if bucket.is_empty()
+                    || !bucket.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte))
+                {
+                    return wrong("that is no name of a bucket; write s3://bucket/name");
+                }
+                parse_key(key)?;
+                Ok(Self::Bucket { bucket: bucket.to_owned(), key: key.to_owned() })
+            }
+            Some((scheme, _)) => wrong(&format!(
+                "exports do not go to {scheme}://; give a path, -, file:///path or s3://bucket/name"
+            )),
+        }
+    }
+
+    /// Makes the place ready. `options` are the usual `AWS_` variables, such as `AWS_ACCESS_KEY_ID`, `AWS_REGION`,
+    /// `AWS_ENDPOINT_URL` and `AWS_ALLOW_HTTP`; what S3 does not know is skipped, so all of the environment can come.
+    pub fn open(&self, options: &[(String, String)]) -> Result<Target, ExportError> {
+        let to = match self {
+            Self::Stdout => To::Stdout,
+            Self::Path(path) => To::Path(path.clone()),
+            Self::Bucket { bucket, key } => To::Bucket {
+                store: Arc::new(open_bucket(bucket, options)?),
+                bucket: bucket.clone(),
+                key: key.clone(),
+            },
+        };
+        Ok(Target { place: self.clone(), to })
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Stdout => out.write_str("stdout"),
+            Self::Path(path) => path.display().fmt(out),
+            Self::Bucket { bucket, key } => write!(out, "s3://{bucket}/{key}"),
+        }
+    }
+}
+
+/// A place that is ready.
+pub struct Target {
+    place: Place,
+    to: To,
+}
+
+enum To {
+    Stdout,
+    Path(PathBuf),
+    Bucket { store: Arc<AmazonS3>, bucket: String, key: String },
+}
+
+impl Target {
+    /// A folder or a prefix: every part is a file of its own, with a name.
+    pub fn takes_parts(&self) -> bool {
+        match &self.to {
+            To::Stdout => false,
+            // Every byte counts here: `Path` itself does not see a final slash.
+            To::Path(path) => path.as_os_str().as_encoded_bytes().ends_with(b"/") || path.is_dir(),
+            To::Bucket { key, .. } => key.is_empty() || key.ends_with('/'),
+        }
+    }
+
+    /// Begins a file: `part` is its name where the place takes parts (it may hold folders), and nothing where it does not.
+    ///
+    /// Whether something is there is asked now and again at the end, so that the answer comes before the work. On a disk the
+    /// second time is part of the move itself. S3 has no such question for large objects: of two exports to one name
+    /// that end in the same moment, the last stays.
+    pub async fn begin(&self, part: Option<&str>, overwrite: Overwrite) -> Result<Upload, ExportError> {
+        let place = &self.place;
+        let part = match (part, self.takes_parts()) {
+            (Some(part), true) => Some(parse_part(part)?),
+            (None, false) => None,
+            (None, true) => {
+                return Err(ExportError::Place(format!("{place} is a folder; name a file in it")));
+            }
+            (Some(_), false) => {
+                let why =
+                    format!("{place} is one file, and there are parts; end it with / to make it a folder");
+                return Err(ExportError::Place(why));
+            }
+        };
+        Ok(Upload(match &self.to {
+            To::Stdout => Way::Stdout,
+            To::Path(path) => Way::File(NewFile::begin(path, part.as_ref(), overwrite)?),
+            To::Bucket { store, bucket, key } => {
+                let key = parse_key(&format!("{key}{}", part.as_ref().map_or("", AsRef::as_ref)))?;
+                let named = format!("s3://{bucket}/{key}");
+                let object = NewObject {
+                    store: Arc::clone(store),
+                    key,
+                    named,
+                    overwrite,
+                    part: Vec::new(),
+                    sent: 0,
+                    multipart: None,
+                };
+                object.refuse_existing().await?;
+                Way::Object(object)
+            }
+        }))
+    }
+}
+
+/// One file in the making. Dropped before its end, it leaves nothing behind, as far as that can be done from a `drop`.
+pub struct Upload(Way);
+
+enum Way {
+    Stdout,
+    File(NewFile),
+    Object(NewObject),
+}
+
+impl Upload {
+    /// Adds bytes. Returns when memory has room for the next.
+    pub async fn write(&mut self, bytes: &[u8]) -> Result<(), ExportError> {
+        match &mut self.0 {
+            Way::Stdout => Ok(std::io::stdout().write_all(bytes)?),
+            Way::File(file) => file.making.write_all(bytes).map_err(|error| file.failed(&error)),
+            Way::Object(object) => object.write(bytes).await,
+        }
+    }
+
+    /// Puts the whole file in its place. After this it is there, and on the disk.
+    pub async fn finish(self) -> Result<(), ExportError> {
+        match self.0 {
+            Way::Stdout => Ok(std::io::stdout().flush()?),
+            // Waiting for a disk may take long, and other tasks of this thread should not wait too.
+            Way::File(file) => tokio::task::spawn_blocking(|| file.finish())
+                .await
+                .map_err(|error| ExportError::Failed(error.to_string()))?,
+            Way::Object(object) => object.finish().await,
+        }
+    }
+
+    /// Leaves nothing behind, and waits until that is so. Better than dropping where the program is about to end.
+    pub async fn abandon(self) {
+        if let Way::Object(mut object) = self.0
+            && let Some(multipart) = object.multipart.take()
+        {
+            // Nobody can do more: a bucket's own lifecycle rule removes what stays.
+            let _ = multipart.abort().await;
+        }
+    }
+
+    /// Whether it is stdout.
+    pub const fn is_stdout(&self) -> bool {
+        matches!(self.0, Way::Stdout)
+    }
+}
+
+/// A file written beside its place under a hidden name, readable by its owner alone: clicks are about people.
+struct NewFile {
+    making: NamedTempFile,
+    place: PathBuf,
+    overwrite: Overwrite,
+}
+
+impl NewFile {
+    fn begin(path: &Path, part: Option<&Key>, overwrite: Overwrite) -> Result<Self, ExportError> {
+        let place = part.map_or_else(|| path.to_owned(), |part| path.join(part.as_ref()));
+        let failed = |error: std::io::Error| failed(&place.display(), &error);
+        let Some(name) = place.file_name() else {
+            return Err(ExportError::Place(format!("{} is no name for a file", place.display())));
+        };
+        refuse_existing(&place, overwrite)?;
+        let folder = match place.parent() {
+            Some(folder) if !folder.as_os_str().is_empty() => folder,
+            _ => Path::new("."),
+        };
+        // A folder is made for parts only: a file's missing folder is more likely a typing error.
+        if part.is_some() {
+            std::fs::create_dir_all(folder).map_err(failed)?;
+        }
+        let mut hidden = std::ffi::OsString::from(".");
+        hidden.push(name);
+        hidden.push(".");
+        let making =
+            tempfile::Builder::new().prefix(&hidden).suffix(".part").tempfile_in(folder).map_err(failed)?;
+        Ok(Self { making, place, overwrite })
+    }
+
+    fn finish(self) -> Result<(), ExportError> {
+        self.making.as_file().sync_all().map_err(|error| self.failed(&error))?;
+        refuse_existing(&self.place, self.overwrite)?;
+        let moved = match self.overwrite {
+            Overwrite::Refuse => self.making.persist_noclobber(&self.place),
+            Overwrite::Replace => self.making.persist(&self.place),
+        };
+        moved.map_err(|refused| match refused.error.kind() {
+            ErrorKind::AlreadyExists => ExportError::Exists(self.place.display().to_string()),
+            _ => failed(&self.place.display(), &refused.error),
+        })?;
+        let folder = self.place.parent().filter(|folder| !folder.as_os_str().is_empty());
+        // The name is only safe once its folder is on the disk; where a folder cannot be synced there is nothing more to do.
+        let _ = File::open(folder.unwrap_or(Path::new("."))).and_then(|folder| folder.sync_all());
+        Ok(())
+    }
+
+    fn failed(&self, error: &std::io::Error) -> ExportError {
+        failed(&self.place.display(), error)
+    }
+}
+
+/// What is there is kept unless somebody says otherwise; what is no file (a device, a pipe) is never replaced.
+fn refuse_existing(place: &Path, overwrite: Overwrite) -> Result<(), ExportError> {
+    match place.symlink_metadata() {
+        Ok(_) if overwrite == Overwrite::Refuse => Err(ExportError::Exists(place.display().to_string())),
+        Ok(there) if !there.is_file() => {
+            Err(ExportError::Place(format!("{} is no file and is not replaced", place.display())))
+        }
+        Ok(_) => Ok(()),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(failed(&place.display(), &error)),
+    }
+}
+
+/// An object that S3 shows when its last part is there. A small one is a single request.
+struct NewObject {
+    store: Arc<AmazonS3>,
+    key: Key,
+    named: String,
+    overwrite: Overwrite,
+    part: Vec<u8>,
+    sent: usize,
+    multipart: Option<WriteMultipart>,
+}
+
+impl NewObject {
+    async fn write(&mut self, mut bytes: &[u8]) -> Result<(), ExportError> {
+        while !bytes.is_empty() {
+            let (now, later) = bytes.split_at(bytes.len().min(PART_BYTES - self.part.len()));
+            self.part.extend_from_slice(now);
+            if self.part.len() == PART_BYTES {
+                self.send_part().await?;
+            }
+            bytes = later;
+        }
+        Ok(())
+    }
+
+    async fn send_part(&mut self) -> Result<(), ExportError> {
+        if self.sent + 1 >= PARTS_MAX {
+            let why = format!("{} is larger than an object may be; export to a folder, in parts", self.named);
+            return Err(ExportError::Place(why));
+        }
+        let multipart = match &mut self.multipart {
+            Some(multipart) => multipart,
+            none => {
+                let upload = self.store.put_multipart(&self.key).await;
+                let upload = upload.map_err(|error| failed(&self.named, &error))?;
+                none.insert(WriteMultipart::new_with_chunk_size(upload, PART_BYTES))
+            }
+        };
+        multipart.wait_for_capacity(PARTS_AT_ONCE).await.map_err(|error| failed(&self.named, &error))?;
+        multipart.put(std::mem::take(&mut self.part).into());
+        self.sent += 1;
+        Ok(())
+    }
+
+    async fn finish(mut self) -> Result<(), ExportError> {
+        self.refuse_existing().await?;
+        let last = std::mem::take(&mut self.part);
+        let done = match self.multipart.take() {
+            None => self.store.put(&self.key, last.into()).await,
+            Some(mut multipart) => {
+                multipart.put(last.into());
+                multipart.finish().await
+            }
+        };
+        done.map(drop).map_err(|error| failed(&self.named, &error))
+    }
+
+    async fn refuse_existing(&self) -> Result<(), ExportError> {
+        if self.overwrite == Overwrite::Replace {
+            return Ok(());
+        }
+        match self.store.head(&self.key).await {
+            Ok(_) => Err(ExportError::Exists(self.named.clone())),
+            Err(object_store::Error::NotFound { .. }) => Ok(()),
+            Err(error) => Err(failed(&self.named, &error)),
+        }
+    }
+}
+
+impl Drop for NewObject {
+    fn drop(&mut self) {
+        if let Some(multipart) = self.multipart.take()
+            && let Ok(runtime) = tokio::runtime::Handle::try_current()
+        {
+            runtime.spawn(multipart.abort());
+        }
+    }
+}
+
+fn open_bucket(bucket: &str, options: &[(String, String)]) -> Result<AmazonS3, ExportError> {
+    // The client takes the process's TLS provider and panics without one. If one was chosen before, it stays.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let known = options.iter().filter_map(|(name, value)| {
+        let name = name.to_ascii_lowercase();
+        let key: AmazonS3ConfigKey = name.starts_with("aws_").then(|| name.parse().ok())??;
+        (!value.is_empty()).then_some((key, value))
+    });
+    let builder = known.fold(AmazonS3Builder::new(), |builder, (key, value)| builder.with_config(key, value));
+    // The client would only say "builder error", and only at its first request.
+    let of = |key| builder.get_config_value(&key);
+    let is_plain = of(AmazonS3ConfigKey::Endpoint).is_some_and(|url| url.starts_with("http://"));
+    if is_plain && of(AmazonS3ConfigKey::Client(ClientConfigKey::AllowHttp)).as_deref() != Some("true") {
+        let why = "AWS_ENDPOINT_URL begins with http://, without encryption; if that is meant, set AWS_ALLOW_HTTP=true";
+        return Err(ExportError::Place(why.to_owned()));
+    }
+    let retry = RetryConfig { max_retries: RETRIES, retry_timeout: RETRY_FOR, ..RetryConfig::default() };
+    let built = builder.with_bucket_name(bucket).with_retry(retry).build();
+    built.map_err(|error| ExportError::Place(format!("s3://{bucket} cannot be used: {error}")))
+}
+
+/// Names of objects and parts: no empty piece, no `.` and no `..`, so nothing leaves its folder.
+fn parse_key(text: &str) -> Result<Key, ExportError> {
+    Key::parse(text).map_err(|_| {
+        ExportError::Place(format!(
+            "`{text}` is no name for an object: no part of it may be empty, `.` or `..`"
+        ))
+    })
+}
+
+/// The library forgives a slash at the ends and an empty name; a part must be a file of that name.
+fn parse_part(text: &str) -> Result<Key, ExportError> {
+    let key = parse_key(text)?;
+    if text.is_empty() || key.as_ref() != text {
+        return Err(ExportError::Place(format!("`{text}` is no name for a part")));
+    }
+    Ok(key)
+}
+
+fn failed(named: &dyn fmt::Display, error: &dyn fmt::Display) -> ExportError {
+    ExportError::Failed(format!("{named} cannot be written: {error}"))
+}

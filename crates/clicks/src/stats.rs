@@ -1,0 +1,433 @@
+//! Statistics: what the rollups answer. No raw click is read here but by [`recent`], and nothing is written.
+//!
+//! Hours, days and months are counted by UTC, and a question may come from any zone. So the days of a zone are put together from
+//! hours, as far back as these are kept ([`HOURLY_DAYS`]). Before that a UTC day counts where it begins: it belongs to the point,
+//! and to the range, in which its first moment lies. The same holds for a month whose days are no longer kept, and for an hour
+//! that a zone such as `Asia/Kolkata` begins a day in the middle of. So what adjoining ranges count adds up.
+//!
+//! A visitor counts once in each UTC day, because nobody can be recognised the day after. Of a part of a day the visitors are
+//! those whose first click of the day lies in it, and at least as many as in its busiest hour.
+
+mod calendar;
+mod count;
+mod recent;
+mod values;
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use rlinks_core::{FieldCode, FieldError, Id, Timestamp};
+use rlinks_store::StoreError;
+use rlinks_store::pool::{Tx, read, read_in};
+use serde::Serialize;
+
+pub use self::calendar::{Interval, Zone};
+use self::count::{Count, Counter, Scope};
+use self::values::Values;
+pub use self::values::{CountryValue, Value};
+use crate::open::Clicks;
+use crate::roll::{Subject, Total};
+use crate::time::{DAY_MS, HOUR_MS, day_of};
+
+/// Hourly rollups are kept for this many days before today.
+pub const HOURLY_DAYS: i64 = 30;
+/// Points in a series.
+pub const MOST_POINTS: usize = 10_000;
+/// Links among the busiest.
+pub const TOP_LINKS: i64 = 20;
+
+const DEFAULT_DAYS: i64 = 30;
+const TOP_VALUES: usize = 10;
+const TOP_BROWSERS: usize = 5;
+/// Days whose values are held in memory at once.
+const DAYS_AT_ONCE: usize = 128;
+
+/// Whether bots' clicks are among the clicks. They are counted apart in any case, and are never visitors.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Bots {
+    /// People's clicks alone.
+    #[default]
+    Exclude,
+    /// All clicks.
+    Include,
+}
+
+impl Bots {
+    /// By its name.
+    pub fn parse(name: &str) -> Option<Self> {
+        [Self::Exclude, Self::Include].into_iter().find(|known| known.as_str() == name)
+    }
+
+    /// Its name.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Exclude => "exclude",
+            Self::Include => "include",
+        }
+    }
+
+    const fn clicks(self, people: u64, bots: u64) -> u64 {
+        match self {
+            Self::Exclude => people,
+            Self::Include => people + bots,
+        }
+    }
+}
+
+/// What somebody wants to know.
+#[derive(Clone, Debug)]
+pub struct Question {
+    /// Whose clicks.
+    pub subject: Subject,
+    /// From this moment on; else 30 days before the end.
+    pub from: Option<Timestamp>,
+    /// Until before this moment; else 30 days after the beginning, or, without one, the end of today.
+    pub to: Option<Timestamp>,
+    /// How far apart the points of the series are.
+    pub interval: Interval,
+    /// Whose days, weeks and months.
+    pub tz: Zone,
+    /// What counts as a click.
+    pub bots: Bots,
+    /// The first UTC day whose daily rollups are kept, where not all are. Months before it are known as a whole.
+    pub days_kept_from: Option<i64>,
+}
+
+impl Question {
+    /// The last 30 days of a subject, day by day in UTC, without bots.
+    pub const fn about(subject: Subject) -> Self {
+        Self {
+            subject,
+            from: None,
+            to: None,
+            interval: Interval::Day,
+            tz: Zone::UTC,
+            bots: Bots::Exclude,
+            days_kept_from: None,
+        }
+    }
+}
+
+/// The answer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Statistics {
+    /// From this moment on: the question's, or the beginning of its hour.
+    pub from: Timestamp,
+    /// Until before this moment: the question's, or the end of its hour.
+    pub to: Timestamp,
+    /// How far apart the points are.
+    pub interval: Interval,
+    /// Whose days, weeks and months.
+    pub tz: Zone,
+    /// Before this moment whole UTC days are counted where they begin. Only where that makes a difference.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tz_exact_from: Option<Timestamp>,
+    /// What counts as a click.
+    pub bots: Bots,
+    /// Over the whole range.
+    pub total: Sum,
+    /// Point by point, without gaps.
+    pub series: Vec<Point>,
+    /// Breakdowns are of whole UTC days: from this moment on, where it is not `from`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub breakdown_from: Option<Timestamp>,
+    /// And until before this one, where it is not `to`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub breakdown_to: Option<Timestamp>,
+    /// Hosts people came from.
+    pub referrers: Vec<Value>,
+    /// Countries.
+    pub countries: Vec<CountryValue>,
+    /// Cities, with their countries.
+    pub cities: Vec<Value>,
+    /// Kinds of devices.
+    pub devices: Vec<Value>,
+    /// Browsers.
+    pub browsers: Vec<Value>,
+    /// Operating systems.
+    pub systems: Vec<Value>,
+    /// Campaigns.
+    pub campaigns: Vec<Value>,
+    /// The UTC days of the breakdowns, for [`Clicks::top_links`] and [`Clicks::misses`].
+    #[serde(skip)]
+    pub days: Range<i64>,
+}
+
+/// What was counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Sum {
+    /// Clicks: people's, or all.
+    pub clicks: u64,
+    /// People, each once in a UTC day.
+    pub visitors: u64,
+    /// Bots' clicks.
+    pub bots: u64,
+}
+
+/// What was counted between this point of a series and the next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Point {
+    /// When the hour, day, week or month begins, be it before the range does.
+    pub start: Timestamp,
+    /// What was counted of it.
+    #[serde(flatten)]
+    pub sum: Sum,
+}
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum StatsError {
+    /// The question makes no sense.
+    #[error("{0}")]
+    Question(FieldError),
+    /// The database did not answer.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl From<FieldError> for StatsError {
+    fn from(error: FieldError) -> Self {
+        Self::Question(error)
+    }
+}
+
+impl Clicks {
+    /// Answers a question, from one state of the database.
+    pub async fn statistics(&self, question: &Question, now: Timestamp) -> Result<Statistics, StatsError> {
+        let Question { subject, interval, tz, bots, .. } = question;
+        let scope = Scope::of(hours_of(question, now)?, day_of(now), question.days_kept_from);
+        let points = tz.points(*interval, &scope.hours, MOST_POINTS).ok_or_else(|| {
+            let message =
+                format!("gives more than {MOST_POINTS} points; choose a longer one or a shorter range");
+            FieldError::new("interval", FieldCode::TooLong, message)
+        })?;
+        let mut counter = Counter::new(&scope, *interval, &points);
+        let mut tx = self.pool.snapshot().await?;
+        let days = scope.days_to_read();
+        for (day, count) in days_of(&mut tx, *subject, days).await? {
+            counter.add_day(day, count);
+        }
+        if let Some(months) = scope.months_to_read() {
+            for (month, count) in months_of(&mut tx, *subject, months).await? {
+                counter.add_month(month, count);
+            }
+        }
+        if let Some(hours) = counter.hours_to_read() {
+            for row in hours_in(&mut tx, *subject, hours).await? {
+                counter.add_hour(&row);
+            }
+        }
+        let mut values = Values::new(*bots);
+        add_values(&mut tx, *subject, scope.days_with_values(), &mut values).await?;
+        tx.commit().await?;
+
+        let (from, to) = (moment(scope.hours.start, HOUR_MS), moment(scope.hours.end, HOUR_MS));
+        let breakdown = [moment(scope.days.start, DAY_MS), moment(scope.days.end, DAY_MS)];
+        let (total, counts) = counter.finish();
+        let point = |(start, count): (i64, Count)| Point { start: moment(start, 1), sum: count.sum(*bots) };
+        let shifted = *interval == Interval::Hour || !tz.is_utc();
+        Ok(Statistics {
+            from,
+            to,
+            interval: *interval,
+            tz: tz.clone(),
+            tz_exact_from: scope.exact_from(shifted).map(|day| moment(day, DAY_MS)),
+            bots: *bots,
+            total: total.sum(*bots),
+            series: points.into_iter().zip(counts).map(point).collect(),
+            breakdown_from: Some(breakdown[0]).filter(|start| *start != from),
+            breakdown_to: Some(breakdown[1]).filter(|end| *end != to),
+            // In the order of `DIMENSIONS`.
+            referrers: values.take_top(0, TOP_VALUES),
+            countries: values.take_top(1, TOP_VALUES).into_iter().map(CountryValue::from).collect(),
+            cities: values.take_top(2, TOP_VALUES),
+            devices: values.take_top(3, TOP_VALUES),
+            browsers: values.take_top(4, TOP_BROWSERS),
+            systems: values.take_top(5, TOP_VALUES),
+            campaigns: values.take_top(6, TOP_VALUES),
+            days: scope.days,
+        })
+    }
+
+    /// What each subject has counted for ever. One that was never clicked is not among them.
+    pub async fn totals(&self, subjects: &[Subject]) -> Result<HashMap<Subject, Total>, StoreError> {
+        let keys: Vec<_> = subjects
+            .iter()
+            .map(|subject| (subject.kind as u8, subject.id.as_i64(), subject.workspace.as_i64()))
+            .collect();
+        let rows: Vec<(i64, i64, i64, i64, i64, Option<i64>, Option<i64>)> = read!(
+            &self.pool,
+            fetch_all,
+            "select t.kind, t.subject, t.workspace_id, t.clicks, t.bots, t.last_click, t.last_hit from json_each($1) as asked
+             join totals t on t.kind = cast(asked.value ->> 0 as bigint) and t.subject = cast(asked.value ->> 1 as bigint)
+                    and t.workspace_id = cast(asked.value ->> 2 as bigint)",
+            json(&keys)
+        )?;
+        let by_key: HashMap<_, Subject> = keys
+            .iter()
+            .zip(subjects)
+            .map(|(key, subject)| ((i64::from(key.0), key.1, key.2), *subject))
+            .collect();
+        let total = |(kind, id, workspace, clicks, bots, last_click, last_hit): (
+            _,
+            _,
+            _,
+            _,
+            _,
+            Option<i64>,
+            Option<i64>,
+        )| {
+            let subject = by_key.get(&(kind, id, workspace))?;
+            let (last_click, last_hit) =
+                (last_click.map(Timestamp::from_ms), last_hit.map(Timestamp::from_ms));
+            Some((*subject, Total { clicks, bots, last_click, last_hit }))
+        };
+        Ok(rows.into_iter().filter_map(total).collect())
+    }
+
+    /// The links of a workspace that were clicked most on some UTC days, the most first.
+    pub async fn top_links(
+        &self,
+        workspace: Id,
+        days: Range<i64>,
+        bots: Bots,
+        limit: i64,
+    ) -> Result<Vec<(Id, u64)>, StoreError> {
+        // One range of the primary key: the links of a workspace lie together day by day.
+        const PEOPLE: &str = "select subject, cast(sum(clicks) as bigint) as clicked from days
+             where kind = 0 and workspace_id = $1 and day >= $2 and day < $3
+             group by subject having sum(clicks) > 0 order by clicked desc, subject limit $4";
+        const ALL: &str = "select subject, cast(sum(clicks + bots) as bigint) as clicked from days
+             where kind = 0 and workspace_id = $1 and day >= $2 and day < $3
+             group by subject having sum(clicks + bots) > 0 order by clicked desc, subject limit $4";
+        let sql = match bots {
+            Bots::Exclude => PEOPLE,
+            Bots::Include => ALL,
+        };
+        let rows: Vec<(i64, i64)> =
+            read!(&self.pool, fetch_all, sql, workspace.as_i64(), days.start, days.end, limit)?;
+        Ok(rows.into_iter().map(|(link, clicks)| (Id::from_i64(link), clicks.cast_unsigned())).collect())
+    }
+}
+
+/// The whole hours a question is about.
+fn hours_of(question: &Question, now: Timestamp) -> Result<Range<i64>, FieldError> {
+    let tz = &question.tz;
+    let (from, to, named) = match (question.from, question.to) {
+        (Some(from), Some(to)) => (from, to, "from"),
+        (Some(from), None) => (from, tz.plus_days(from, DEFAULT_DAYS), "from"),
+        (None, to) => {
+            let to = to.unwrap_or_else(|| tz.tomorrow(now));
+            (tz.plus_days(to, -DEFAULT_DAYS), to, "to")
+        }
+    };
+    if from >= to {
+        let message = match named {
+            "from" => "must be before the end of the range",
+            _ => "must be after the beginning of the range",
+        };
+        return Err(FieldError::new(named, FieldCode::TooShort, message));
+    }
+    let outward = from.ms().div_euclid(HOUR_MS);
+    let inward = from.ms().div_euclid(HOUR_MS) + i64::from(from.ms() % HOUR_MS != 0);
+    let end = to.ms().div_euclid(HOUR_MS) + i64::from(to.ms() % HOUR_MS != 0);
+    // Where a day begins inside of an hour, that hour is the day before's.
+    let start = if inward < end && tz.is_midnight(from) { inward } else { outward };
+    Ok(start..end)
+}
+
+/// A row of `hours`.
+#[derive(sqlx::FromRow)]
+struct HourRow {
+    hour: i64,
+    clicks: i64,
+    bots: i64,
+    visitors: i64,
+    arrivals: i64,
+}
+
+async fn days_of(tx: &mut Tx, subject: Subject, days: Range<i64>) -> Result<Vec<(i64, Count)>, StoreError> {
+    let list: Vec<(i64,)> = days.map(|day| (day,)).collect();
+    if list.is_empty() {
+        return Ok(Vec::new());
+    }
+    let rows: Vec<(i64, i64, i64, i64)> = read_in!(
+        tx,
+        fetch_all,
+        "select d.day, d.clicks, d.bots, d.visitors from json_each($1) as asked
+         join days d on d.kind = $2 and d.workspace_id = $3 and d.day = cast(asked.value ->> 0 as bigint) and d.subject = $4",
+        json(&list),
+        subject.kind as i64,
+        subject.workspace.as_i64(),
+        subject.id.as_i64()
+    )?;
+    Ok(rows
+        .into_iter()
+        .map(|(day, people, bots, visitors)| (day, Count { people, bots, visitors }))
+        .collect())
+}
+
+async fn months_of(
+    tx: &mut Tx,
+    subject: Subject,
+    months: Range<i64>,
+) -> Result<Vec<(i64, Count)>, StoreError> {
+    let rows: Vec<(i64, i64, i64, i64)> = read_in!(
+        tx,
+        fetch_all,
+        "select month, clicks, bots, visitors from months where kind = $1 and subject = $2 and month >= $3 and month < $4",
+        subject.kind as i64,
+        subject.id.as_i64(),
+        months.start,
+        months.end
+    )?;
+    let count = |(month, people, bots, visitors)| (month, Count { people, bots, visitors });
+    Ok(rows.into_iter().map(count).collect())
+}
+
+async fn hours_in(tx: &mut Tx, subject: Subject, hours: Range<i64>) -> Result<Vec<HourRow>, StoreError> {
+    Ok(read_in!(
+        tx,
+        fetch_all,
+        "select hour, clicks, bots, visitors, arrivals from hours where kind = $1 and subject = $2 and hour >= $3 and hour < $4",
+        subject.kind as i64,
+        subject.id.as_i64(),
+        hours.start,
+        hours.end
+    )?)
+}
+
+async fn add_values(
+    tx: &mut Tx,
+    subject: Subject,
+    days: Range<i64>,
+    values: &mut Values,
+) -> Result<(), StoreError> {
+    let list: Vec<(i64,)> = days.map(|day| (day,)).collect();
+    for some in list.chunks(DAYS_AT_ONCE) {
+        let rows: Vec<(String,)> = read_in!(
+            tx,
+            fetch_all,
+            "select d.dimensions from json_each($1) as asked
+             join day_values d on d.kind = $2 and d.workspace_id = $3 and d.day = cast(asked.value ->> 0 as bigint)
+                    and d.subject = $4",
+            json(&some),
+            subject.kind as i64,
+            subject.workspace.as_i64(),
+            subject.id.as_i64()
+        )?;
+        for (dimensions,) in rows {
+            values.add(&dimensions)?;
+        }
+    }
+    Ok(())
+}
+
+fn moment(units: i64, unit_ms: i64) -> Timestamp {
+    Timestamp::from_ms(units.saturating_mul(unit_ms))
+}
+
+fn json(rows: &impl Serialize) -> String {
+    serde_json::to_string(rows).expect("rows are numbers")
+}

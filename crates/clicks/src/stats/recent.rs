@@ -1,0 +1,313 @@
+//! The latest raw clicks of a link or a workspace, newest first.
+//!
+//! Events have no index but their number. The rollups know between which numbers the clicks of a day, and of its hours, lie, so
+//! these stretches are looked through from the last number down. Clicks that were stored late lie among newer ones: days are
+//! therefore taken in the order of their last numbers, and no number is passed before every day that may have it is known.
+
+use rlinks_core::Id;
+use rlinks_store::StoreError;
+use rlinks_store::pool::read;
+
+use super::json;
+use crate::click::Click;
+use crate::events::{Codes, EventRow};
+use crate::open::Clicks;
+use crate::roll::Subject;
+
+/// Days looked up by one call.
+const MOST_DAYS: i64 = 512;
+/// Days looked up at first. Most calls need no more.
+const FIRST_DAYS: usize = 32;
+/// Events of others looked through by one call.
+const MOST_PASSED: i64 = 200_000;
+/// Queries for events by one call.
+const MOST_LOOKS: usize = 64;
+/// Stretches up to this long are looked up number by number, many in one query.
+const SHORT: i64 = 8;
+/// Numbers looked up in one query.
+const NUMBERS_AT_ONCE: usize = 512;
+
+/// The same columns as `events.rs` reads.
+macro_rules! event_columns {
+    () => {
+        "e.n, e.ts, e.link_id, e.workspace_id, coalesce(p.boot, 0) as boot, coalesce(p.thread, 0) as thread, e.seq, e.event_id,
+         e.prefix, e.visitor, e.bot, e.referrer, e.utm_source, e.utm_medium, e.utm_campaign, a.ua_hash, a.user_agent, a.device,
+         a.browser, a.browser_version, a.system, a.system_version, l.country, l.city, l.latitude, l.longitude
+         from events e
+         left join producers p on p.id = e.producer
+         join agents a on a.id = e.agent
+         join places l on l.id = e.place"
+    };
+}
+
+impl Clicks {
+    /// The last clicks stored of a link, or of a workspace, with numbers below `before`; the newest first. Gives the number to go
+    /// on below while there may be more. A call does a bounded amount of work, so a page may hold fewer than `limit`, or none.
+    pub async fn recent(
+        &self,
+        workspace: Id,
+        link: Option<Id>,
+        before: Option<i64>,
+        limit: usize,
+        codes: &mut Codes,
+    ) -> Result<(Vec<Click>, Option<i64>), StoreError> {
+        // Days before this one are on their way out.
+        let frozen: Option<(i64,)> = read!(
+            &self.pool,
+            fetch_optional,
+            "select before_day from frozen where workspace_id = $1",
+            workspace.as_i64()
+        )?;
+        let mut search =
+            Search { workspace, link, limit, below: before.unwrap_or(i64::MAX), ..Search::default() };
+        let days: Vec<(i64, i64)> = read!(
+            &self.pool,
+            fetch_all,
+            "select day, last_event from event_days where first_event < $1 and day >= $2 order by last_event desc, day limit $3",
+            search.below,
+            frozen.map_or(i64::MIN, |(day,)| day),
+            MOST_DAYS + 1
+        )?;
+        // One more than may be looked up says how far down the others reach.
+        let known = days.len().min(usize::try_from(MOST_DAYS).unwrap_or(usize::MAX));
+        let (mut done, mut step) = (0, FIRST_DAYS);
+        while done < known && !search.is_over() {
+            let next = known.min(done + step);
+            search.stretches.extend(self.stretches(search.subject(), &days[done..next]).await?);
+            let above = days.get(next).map_or(0, |(_, last)| *last);
+            self.look_above(&mut search, above).await?;
+            (done, step) = (next, step * 2);
+        }
+        let more = done < days.len() || search.stretches.iter().any(|stretch| stretch.first < search.below);
+        let next = more.then_some(search.below);
+        Ok((codes.name(search.found).await?, next))
+    }
+
+    /// Where a subject's clicks of some days lie: by hour where hours are kept, else by day.
+    async fn stretches(&self, subject: Subject, days: &[(i64, i64)]) -> Result<Vec<Stretch>, StoreError> {
+        let list: Vec<(i64,)> = days.iter().map(|(day, _)| (*day,)).collect();
+        let days: Vec<(i64, i64, i64, i64)> = read!(
+            &self.pool,
+            fetch_all,
+            "select d.day, d.clicks + d.bots, d.first_event, d.last_event from json_each($1) as asked
+             join days d on d.kind = $2 and d.workspace_id = $3 and d.day = cast(asked.value ->> 0 as bigint) and d.subject = $4",
+            json(&list),
+            subject.kind as i64,
+            subject.workspace.as_i64(),
+            subject.id.as_i64()
+        )?;
+        let (Some(first), Some(last)) =
+            (days.iter().map(|(day, ..)| *day).min(), days.iter().map(|(day, ..)| *day).max())
+        else {
+            return Ok(Vec::new());
+        };
+        let hours: Vec<(i64, i64, i64, i64)> = read!(
+            &self.pool,
+            fetch_all,
+            "select hour, clicks + bots, first_event, last_event from hours
+             where kind = $1 and subject = $2 and hour >= $3 and hour < $4 order by hour",
+            subject.kind as i64,
+            subject.id.as_i64(),
+            first * 24,
+            (last + 1) * 24
+        )?;
+        let mut stretches = Vec::new();
+        for (day, clicks, first, last) in days {
+            let begin = hours.partition_point(|(hour, ..)| *hour < day * 24);
+            let end = hours.partition_point(|(hour, ..)| *hour < (day + 1) * 24);
+            let of_day = &hours[begin..end];
+            if of_day.iter().map(|(_, clicks, ..)| *clicks).sum::<i64>() == clicks {
+                for (_, clicks, first, last) in of_day {
+                    Stretch::add(&mut stretches, *clicks, *first, *last);
+                }
+            } else {
+                Stretch::add(&mut stretches, clicks, first, last);
+            }
+        }
+        Ok(stretches)
+    }
+
+    /// Looks through what is known of the numbers above one, until there is enough.
+    async fn look_above(&self, search: &mut Search, above: i64) -> Result<(), StoreError> {
+        while !search.is_over() {
+            let found = match search.next_look(above) {
+                None => {
+                    search.below = search.below.min(above + 1);
+                    return Ok(());
+                }
+                Some(Look::Numbers(numbers)) => self.events_numbered(search, &numbers).await?,
+                Some(Look::Between(first, last)) => self.events_between(search, first, last).await?,
+            };
+            search.keep(found);
+        }
+        Ok(())
+    }
+
+    async fn events_numbered(
+        &self,
+        search: &Search,
+        numbers: &[(i64,)],
+    ) -> Result<Vec<EventRow>, StoreError> {
+        const SQL: &str = concat!(
+            "select ",
+            event_columns!(),
+            " where e.n in (select cast(value ->> 0 as bigint) from json_each($1)) and e.workspace_id = $2
+              order by e.n desc limit $3"
+        );
+        const OF_LINK: &str = concat!(
+            "select ",
+            event_columns!(),
+            " where e.n in (select cast(value ->> 0 as bigint) from json_each($1)) and e.workspace_id = $2 and e.link_id = $4
+              order by e.n desc limit $3"
+        );
+        let (numbers, workspace, room) = (json(&numbers), search.workspace.as_i64(), search.room());
+        Ok(match search.link {
+            None => read!(&self.pool, fetch_all, SQL, numbers, workspace, room)?,
+            Some(link) => read!(&self.pool, fetch_all, OF_LINK, numbers, workspace, room, link.as_i64())?,
+        })
+    }
+
+    async fn events_between(
+        &self,
+        search: &Search,
+        first: i64,
+        last: i64,
+    ) -> Result<Vec<EventRow>, StoreError> {
+        const SQL: &str = concat!(
+            "select ",
+            event_columns!(),
+            " where e.n >= $1 and e.n <= $2 and e.workspace_id = $3 order by e.n desc limit $4"
+        );
+        const OF_LINK: &str = concat!(
+            "select ",
+            event_columns!(),
+            " where e.n >= $1 and e.n <= $2 and e.workspace_id = $3 and e.link_id = $5 order by e.n desc limit $4"
+        );
+        let (workspace, room) = (search.workspace.as_i64(), search.room());
+        Ok(match search.link {
+            None => read!(&self.pool, fetch_all, SQL, first, last, workspace, room)?,
+            Some(link) => read!(&self.pool, fetch_all, OF_LINK, first, last, workspace, room, link.as_i64())?,
+        })
+    }
+}
+
+/// Numbers between which all of a subject's clicks of an hour or a day lie; both ends are such clicks.
+#[derive(Clone, Copy, Debug)]
+struct Stretch {
+    first: i64,
+    last: i64,
+}
+
+impl Stretch {
+    fn add(stretches: &mut Vec<Self>, clicks: i64, first: i64, last: i64) {
+        match clicks {
+            // An hour somebody arrived in before, by a click that is not there.
+            _ if first > last => {}
+            // Nothing lies between two.
+            ..=2 => {
+                stretches.push(Self { first, last: first });
+                stretches.push(Self { first: last, last });
+            }
+            _ => stretches.push(Self { first, last }),
+        }
+    }
+}
+
+/// What to look at next.
+enum Look {
+    Numbers(Vec<(i64,)>),
+    Between(i64, i64),
+}
+
+/// How far a call has come.
+struct Search {
+    workspace: Id,
+    link: Option<Id>,
+    limit: usize,
+    /// All numbers from here on are dealt with.
+    below: i64,
+    /// Where it will have dealt with them after the look that is under way.
+    reached: i64,
+    stretches: Vec<Stretch>,
+    passed: i64,
+    looks: usize,
+    found: Vec<EventRow>,
+}
+
+impl Default for Search {
+    fn default() -> Self {
+        Self {
+            workspace: Id::from_i64(0),
+            link: None,
+            limit: 0,
+            below: i64::MAX,
+            reached: i64::MAX,
+            stretches: Vec::new(),
+            passed: 0,
+            looks: 0,
+            found: Vec::new(),
+        }
+    }
+}
+
+impl Search {
+    fn subject(&self) -> Subject {
+        match self.link {
+            Some(link) => Subject::link(self.workspace, link),
+            None => Subject::workspace(self.workspace),
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.found.len() >= self.limit || self.passed >= MOST_PASSED || self.looks >= MOST_LOOKS
+    }
+
+    fn room(&self) -> i64 {
+        i64::try_from(self.limit - self.found.len()).unwrap_or(i64::MAX)
+    }
+
+    /// The highest numbers above one that were not looked at: one long stretch, or short ones together.
+    fn next_look(&mut self, above: i64) -> Option<Look> {
+        self.stretches.retain(|stretch| stretch.first < self.below);
+        // By their last numbers, the highest first; those that reach higher are cut.
+        self.stretches.sort_unstable_by_key(|stretch| std::cmp::Reverse(stretch.last));
+        let mut below = self.below;
+        let mut numbers = Vec::new();
+        for stretch in &self.stretches {
+            let (first, last) = (stretch.first.max(above + 1), stretch.last.min(below - 1));
+            if first > last {
+                continue;
+            }
+            if last - first >= SHORT {
+                if numbers.is_empty() {
+                    let first = first.max(last - (MOST_PASSED - self.passed) + 1);
+                    self.passed += last - first + 1;
+                    self.reached = first;
+                    self.looks += 1;
+                    return Some(Look::Between(first, last));
+                }
+                break;
+            }
+            numbers.extend((first..=last).rev().map(|number| (number,)));
+            below = first;
+            if numbers.len() >= NUMBERS_AT_ONCE {
+                break;
+            }
+        }
+        if numbers.is_empty() {
+            return None;
+        }
+        self.reached = below;
+        self.looks += 1;
+        Some(Look::Numbers(numbers))
+    }
+
+    /// Keeps what a look has found.
+    fn keep(&mut self, found: Vec<EventRow>) {
+        self.found.extend(found);
+        self.below = match self.found.last() {
+            Some(last) if self.found.len() >= self.limit => last.n,
+            _ => self.reached,
+        };
+    }
+}
