@@ -5,7 +5,7 @@
 //! or not at all, and records up to the offset are not taken again.
 
 mod enrich;
-mod write;
+pub(crate) mod write;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -113,7 +113,8 @@ impl Ingest {
         clicks.add_misses(&self.misses, now).await
     }
 
-    async fn store_batch(
+    /// Stores records that come from elsewhere than the reader, as one transaction.
+    pub async fn take(
         &mut self,
         clicks: &Clicks,
         batch: &Batch,

@@ -7,6 +7,7 @@
 //! | from the journal to the database | [`ingest`]; what clicks add up to is [`roll`] |
 //! | what can be known of a click | [`agent`], [`geo`], [`source`], [`country`] |
 //! | what is answered of them | [`stats`] |
+//! | counting anew, and what is kept how long | [`recompute`], [`retention`] |
 //! | codes nobody has | [`misses`] |
 //! | where it is kept | [`open`] |
 
@@ -22,9 +23,11 @@ pub mod misses;
 #[cfg(test)]
 mod mmdb;
 pub mod open;
+pub mod recompute;
 pub mod record;
 pub mod recorder;
 pub mod recording;
+pub mod retention;
 pub mod roll;
 pub mod secrets;
 pub mod source;

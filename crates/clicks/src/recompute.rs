@@ -563,23 +563,12 @@ async fn subjects_after(
     use std::ops::Bound::{Excluded, Included};
     let (workspace, limit) = (group.workspace.as_i64(), PAGE.cast_signed() as i64);
     // Each list has its lowest, so the lowest of all are among them.
-    let between = (
-        Excluded((group.subject(after), i64::MAX)),
-        Included((group.subject(i64::MAX), i64::MAX)),
-    );
+    let between = (Excluded((group.subject(after), i64::MAX)), Included((group.subject(i64::MAX), i64::MAX)));
     let counted = sheet.roll.days.range(between).take(PAGE).map(|((subject, _), _)| subject.id.as_i64());
     let mut page: BTreeSet<i64> = counted.collect();
     for table in [&DAYS, &DAY_VALUES] {
-        let found: Vec<(i64,)> = read_in!(
-            tx,
-            fetch_all,
-            table.subjects,
-            group.kind as i64,
-            workspace,
-            group.day,
-            after,
-            limit
-        )?;
+        let found: Vec<(i64,)> =
+            read_in!(tx, fetch_all, table.subjects, group.kind as i64, workspace, group.day, after, limit)?;
         page.extend(found.into_iter().map(|(subject,)| subject));
     }
     Ok(page.into_iter().take(PAGE).collect())

@@ -256,7 +256,7 @@ impl Clicks {
             .iter()
             .map(|subject| (subject.kind as u8, subject.id.as_i64(), subject.workspace.as_i64()))
             .collect();
-        let rows: Vec<(i64, i64, i64, i64, i64, Option<i64>, Option<i64>)> = read!(
+        let rows: Vec<TotalRow> = read!(
             &self.pool,
             fetch_all,
             "select t.kind, t.subject, t.workspace_id, t.clicks, t.bots, t.last_click, t.last_hit from json_each($1) as asked
@@ -264,26 +264,14 @@ impl Clicks {
                     and t.workspace_id = cast(asked.value ->> 2 as bigint)",
             json(&keys)
         )?;
-        let by_key: HashMap<_, Subject> = keys
-            .iter()
-            .zip(subjects)
-            .map(|(key, subject)| ((i64::from(key.0), key.1, key.2), *subject))
-            .collect();
-        let total = |(kind, id, workspace, clicks, bots, last_click, last_hit): (
-            _,
-            _,
-            _,
-            _,
-            _,
-            Option<i64>,
-            Option<i64>,
-        )| {
-            let subject = by_key.get(&(kind, id, workspace))?;
-            let (last_click, last_hit) =
-                (last_click.map(Timestamp::from_ms), last_hit.map(Timestamp::from_ms));
-            Some((*subject, Total { clicks, bots, last_click, last_hit }))
+        let by_key: HashMap<(i64, i64, i64), TotalRow> =
+            rows.into_iter().map(|row| ((row.kind, row.subject, row.workspace_id), row)).collect();
+        let total = |(key, subject): (&(u8, i64, i64), &Subject)| {
+            let row = by_key.get(&(key.0.into(), key.1, key.2))?;
+            let [last_click, last_hit] = [row.last_click, row.last_hit].map(|ms| ms.map(Timestamp::from_ms));
+            Some((*subject, Total { clicks: row.clicks, bots: row.bots, last_click, last_hit }))
         };
-        Ok(rows.into_iter().filter_map(total).collect())
+        Ok(keys.iter().zip(subjects).filter_map(total).collect())
     }
 
     /// The links of a workspace that were clicked most on some UTC days, the most first.
@@ -335,6 +323,18 @@ fn hours_of(question: &Question, now: Timestamp) -> Result<Range<i64>, FieldErro
     // Where a day begins inside of an hour, that hour is the day before's.
     let start = if inward < end && tz.is_midnight(from) { inward } else { outward };
     Ok(start..end)
+}
+
+/// A row of `totals`.
+#[derive(sqlx::FromRow)]
+struct TotalRow {
+    kind: i64,
+    subject: i64,
+    workspace_id: i64,
+    clicks: i64,
+    bots: i64,
+    last_click: Option<i64>,
+    last_hit: Option<i64>,
 }
 
 /// A row of `hours`.

@@ -6,6 +6,8 @@ use rlinks_core::Timestamp;
 pub const HOUR_MS: i64 = 3_600_000;
 /// Milliseconds of a day.
 pub const DAY_MS: i64 = 24 * HOUR_MS;
+/// Rollups by hour are kept for so many days before today.
+pub const HOURLY_DAYS: i64 = 30;
 
 /// The UTC day of a moment, counted from 1970.
 pub const fn day_of(at: Timestamp) -> i64 {

@@ -77,7 +77,7 @@ fn fact<'a>(n: i64, event: &'a Event, batch: &'a Enriched) -> Fact<'a> {
     }
 }
 
-fn json(rows: &impl Serialize) -> String {
+pub(crate) fn json(rows: &impl Serialize) -> String {
     serde_json::to_string(rows).expect("rows are numbers and text")
 }
 

@@ -85,13 +85,13 @@ impl Clicks {
 
     /// Where a subject's clicks of some days lie: by hour where hours are kept, else by day.
     async fn stretches(&self, subject: Subject, days: &[(i64, i64)]) -> Result<Vec<Stretch>, StoreError> {
-        let list: Vec<(i64,)> = days.iter().map(|(day, _)| (*day,)).collect();
+        let asked: Vec<(i64,)> = days.iter().map(|(day, _)| (*day,)).collect();
         let days: Vec<(i64, i64, i64, i64)> = read!(
             &self.pool,
             fetch_all,
             "select d.day, d.clicks + d.bots, d.first_event, d.last_event from json_each($1) as asked
              join days d on d.kind = $2 and d.workspace_id = $3 and d.day = cast(asked.value ->> 0 as bigint) and d.subject = $4",
-            json(&list),
+            json(&asked),
             subject.kind as i64,
             subject.workspace.as_i64(),
             subject.id.as_i64()

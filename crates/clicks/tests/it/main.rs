@@ -10,3 +10,4 @@
 mod database;
 mod desk;
 mod ingest;
+mod stats;
