@@ -61,6 +61,11 @@ pub(crate) enum Command {
     /// The log of every change: read, export and verify it
     #[command(subcommand)]
     Audit(Audit),
+    /// Recorded clicks: export, recount and prune them
+    #[command(subcommand)]
+    Clicks(Clicks),
+    /// The daily job by hand: purge expired links where the policy says so, and apply retention, in every workspace
+    Sweep(Sweep),
     /// Write everything into one file, also while serving
     Backup(Backup),
     /// Replace everything by what a backup holds
@@ -70,6 +75,9 @@ pub(crate) enum Command {
     /// The schema of the store
     #[command(subcommand)]
     Migrate(Migrate),
+    /// For those who work on rmax, or try it out
+    #[command(subcommand)]
+    Dev(Dev),
     /// Print a completion script for a shell
     Completions {
         /// For this shell
@@ -133,6 +141,8 @@ pub(crate) enum Links {
         #[arg(short, long)]
         yes: bool,
     },
+    /// Clicks and visitors of a link, and where they came from; also of one that was deleted
+    Stats(Stats),
     /// Every change of a link: when, who, from what, to what
     History {
         /// Its code
@@ -209,6 +219,27 @@ pub(crate) struct Set {
     /// Show what would change, and change nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
+}
+
+#[derive(Debug, Group)]
+pub(crate) struct Stats {
+    /// Its code
+    pub(crate) code: String,
+    /// From this moment on, or from the beginning of this day [default: 30 days before the end]
+    #[arg(long, value_name = "TIME")]
+    pub(crate) from: Option<String>,
+    /// Until before this moment, or before this day [default: 30 days after the beginning, or the end of today]
+    #[arg(long, value_name = "TIME")]
+    pub(crate) to: Option<String>,
+    /// How far apart the points are: hour, day, week or month
+    #[arg(long, value_name = "INTERVAL", default_value = "day")]
+    pub(crate) interval: String,
+    /// Whose days these are: an IANA zone like Europe/Berlin
+    #[arg(long, value_name = "ZONE", default_value = "UTC")]
+    pub(crate) tz: String,
+    /// Count the clicks of bots too
+    #[arg(long)]
+    pub(crate) bots: bool,
 }
 
 #[derive(Debug, Group)]
@@ -361,6 +392,90 @@ pub(crate) struct Verify {
     /// The log must pass through the ends this file recorded earlier
     #[arg(long, value_name = "FILE")]
     pub(crate) checkpoint: Option<PathBuf>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Clicks {
+    /// Write recorded clicks to a file, a folder or an S3 bucket
+    Export(ClicksExport),
+    /// Count again what statistics are made of, for the days whose clicks are all still kept
+    ///
+    /// This is about every workspace, unless --workspace names one.
+    Recompute,
+    /// Delete what is older than the policies keep, after a copy went to `retention.archive` where that is configured
+    ///
+    /// This is about every workspace, unless --workspace names one.
+    Prune {
+        /// Say what would go, and delete nothing
+        #[arg(long)]
+        dry_run: bool,
+    },
+    /// The codes most asked for in the last 30 days that nobody has
+    Misses {
+        /// At most so many, up to 1000
+        #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(i64).range(1..=1000))]
+        limit: i64,
+    },
+}
+
+#[derive(Debug, Group)]
+pub(crate) struct ClicksExport {
+    /// A file, a folder (ending in /), - for stdout, or `s3://BUCKET/NAME` with the usual AWS_ variables
+    #[arg(value_name = "PATH OR URL")]
+    pub(crate) place: String,
+    /// What it looks like: jsonl or parquet [default: by the name's ending, else jsonl]
+    #[arg(long, value_name = "FORMAT")]
+    pub(crate) format: Option<String>,
+    /// Write every field of a click, not only the seven of the log format; Parquet always has all
+    #[arg(long)]
+    pub(crate) full: bool,
+    /// Only clicks from this moment on
+    #[arg(long, value_name = "TIME")]
+    pub(crate) from: Option<String>,
+    /// Only clicks before this moment
+    #[arg(long, value_name = "TIME")]
+    pub(crate) to: Option<String>,
+    /// Only clicks of this link
+    #[arg(long, value_name = "CODE")]
+    pub(crate) code: Option<String>,
+    /// Only clicks that no export with this flag has written yet
+    #[arg(long, conflicts_with_all = ["from", "to"])]
+    pub(crate) since_last: bool,
+    /// Replace a file that exists
+    #[arg(long)]
+    pub(crate) force: bool,
+}
+
+#[derive(Debug, Group)]
+pub(crate) struct Sweep {
+    /// Say what would be done, and do nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Dev {
+    /// Make links and clicks to look at, always the same ones for the same seed
+    Seed(SeedArgs),
+}
+
+#[derive(Debug, Group)]
+pub(crate) struct SeedArgs {
+    /// So many links
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    pub(crate) links: u32,
+    /// So many clicks
+    #[arg(long, value_name = "N", default_value_t = 10_000)]
+    pub(crate) clicks: u64,
+    /// Over so many days, today included
+    #[arg(long, value_name = "N", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=3650))]
+    pub(crate) days: u32,
+    /// Which ones: another number makes others
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// Do it though the workspace has links of its own
+    #[arg(short, long)]
+    pub(crate) yes: bool,
 }
 
 #[derive(Debug, Group)]

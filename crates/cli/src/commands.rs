@@ -2,6 +2,8 @@
 
 mod audit;
 mod backup;
+mod clicks;
+mod dev;
 mod doctor;
 mod domains;
 mod explain;
@@ -9,12 +11,15 @@ mod links;
 mod migrate;
 mod serve;
 mod shorten;
+mod stats;
+mod sweep;
 mod workspaces;
 
 use clap::CommandFactory as _;
+use rlinks_core::time::TimeError;
 use rlinks_core::{FieldCode, FieldError, Timestamp};
 
-use crate::args::{Args, Audit, Command};
+use crate::args::{Args, Audit, Command, Dev};
 use crate::config::Config;
 use crate::environment::Environment;
 use crate::error::Failure;
@@ -50,15 +55,24 @@ pub(crate) fn run(args: Args, environment: Environment, output: Output) -> Resul
         command => {
             let config = Config::load(&global, None, &environment)?;
             logging::start(&config.log, &global, Usual::Command);
-            block_on(in_session(config, environment, output, command))
+            let scope = if global.workspace.is_some() { Scope::Named } else { Scope::All };
+            block_on(in_session(config, environment, output, scope, command))
         }
     }
+}
+
+/// What an operator's job is about: every workspace, unless somebody typed the name of one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Scope {
+    All,
+    Named,
 }
 
 async fn in_session(
     config: Config,
     environment: Environment,
     output: Output,
+    scope: Scope,
     command: Command,
 ) -> Result<(), Failure> {
     let session = Session::open(config, environment, output).await?;
@@ -69,13 +83,16 @@ async fn in_session(
         Command::Workspaces(command) => workspaces::run(&session, command).await,
         Command::Domains(command) => domains::run(&session, command).await,
         Command::Audit(command) => audit::run(&session, command).await,
+        Command::Clicks(command) => clicks::run(&session, command, scope).await,
+        Command::Sweep(args) => sweep::run(&session, &args, scope).await,
+        Command::Dev(Dev::Seed(args)) => dev::seed(&session, &args).await,
         Command::Backup(args) => backup::run(&session, &args).await,
         Command::Migrate(command) => migrate::run(&session, &command).await,
         Command::Serve(_) | Command::Restore(_) | Command::Doctor | Command::Completions { .. } => {
             unreachable!("these open what they need themselves")
         }
     };
-    session.store().close().await;
+    session.close().await;
     done.map_err(|failure| session.explain_fresh(failure))
 }
 
@@ -90,8 +107,14 @@ fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Fail
 
 /// A moment somebody asks about.
 fn moment(at: Option<&str>) -> Result<Option<Timestamp>, FieldError> {
-    let parse = |text| {
-        Timestamp::parse(text).map_err(|error| FieldError::new("at", FieldCode::NotATime, error.to_string()))
+    at.map(|text| Timestamp::parse(text).map_err(|error| no_time("at", error))).transpose()
+}
+
+/// What was typed for a field is no time.
+fn no_time(field: &str, error: TimeError) -> FieldError {
+    let code = match error {
+        TimeError::Milliseconds => FieldCode::Milliseconds,
+        TimeError::NotATime | TimeError::Fraction => FieldCode::NotATime,
     };
-    at.map(parse).transpose()
+    FieldError::new(field, code, error.to_string())
 }

@@ -2,6 +2,8 @@
 
 use std::process::ExitCode;
 
+use rlinks_clicks::export::ExportError;
+use rlinks_clicks::stats::StatsError;
 use rlinks_core::envelope::{self, ErrorCode};
 use rlinks_core::{FieldError, FieldErrors};
 use rlinks_server::ops::{OpsError, Thing};
@@ -185,6 +187,30 @@ fn ways_out(error: &StoreError) -> Vec<String> {
 impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
         OpsError::Store(error).into()
+    }
+}
+
+/// What a question about clicks gets.
+impl From<StatsError> for Failure {
+    fn from(error: StatsError) -> Self {
+        match error {
+            StatsError::Question(field) => field.into(),
+            StatsError::Store(error) => error.into(),
+        }
+    }
+}
+
+/// What became of clicks on their way out.
+impl From<ExportError> for Failure {
+    fn from(error: ExportError) -> Self {
+        match error {
+            ExportError::Place(why) => Self::usage(why),
+            ExportError::Exists(_) => {
+                Self::failed(error.to_string()).hint("choose another name, or replace it with --force")
+            }
+            ExportError::Failed(why) => Self::failed(why),
+            ExportError::Store(error) => error.into(),
+        }
     }
 }
 

@@ -19,8 +19,18 @@ pub(crate) struct Output {
     pub(crate) json: bool,
     quiet: bool,
     colour: bool,
+    drawing: Drawing,
     /// The workspace in use, where it is not the one commands are about anyway.
     workspace: Option<&'static str>,
+}
+
+/// How numbers are shown to people.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Drawing {
+    /// Somebody looks at a terminal: with block characters beside them.
+    Blocks,
+    /// Text alone.
+    Plain,
 }
 
 /// How often a line moves.
@@ -42,9 +52,11 @@ impl Output {
 
     /// For errors found before the flags were read.
     pub(crate) fn json(environment: &Environment) -> Self {
-        let wanted = environment.get("NO_COLOR").is_none() && environment.text("TERM") != Some("dumb");
-        let colour = wanted && std::io::stderr().is_terminal();
-        Self { json: true, quiet: false, colour, workspace: None }
+        let dumb = environment.text("TERM") == Some("dumb");
+        let colour = !dumb && environment.get("NO_COLOR").is_none() && std::io::stderr().is_terminal();
+        let somebody_looks = !dumb && std::io::stdout().is_terminal();
+        let drawing = if somebody_looks { Drawing::Blocks } else { Drawing::Plain };
+        Self { json: true, quiet: false, colour, drawing, workspace: None }
     }
 
     /// A line of data.
@@ -109,6 +121,28 @@ impl Output {
         Progress(bar)
     }
 
+    /// The same for work whose length is known, or at least countable.
+    pub(crate) fn counter(self, what: &'static str, total: Option<u64>) -> Progress {
+        let bar = match total {
+            _ if self.quiet => ProgressBar::hidden(),
+            Some(total) => ProgressBar::new(total),
+            None => ProgressBar::no_length(),
+        };
+        let template = match total {
+            Some(_) => "{spinner} {msg} [{bar:30}] {human_pos}/{human_len} {per_sec} {elapsed}",
+            None => "{spinner} {msg} {human_pos} {elapsed}",
+        };
+        bar.set_style(ProgressStyle::with_template(template).expect("the template is a template"));
+        bar.set_message(what);
+        bar.enable_steady_tick(TICK);
+        Progress(bar)
+    }
+
+    /// Whether drawings are welcome on stdout.
+    pub(crate) fn drawing(self) -> Drawing {
+        self.drawing
+    }
+
     /// A way on.
     pub(crate) fn hint(self, text: &str) {
         if !self.quiet {
@@ -155,9 +189,16 @@ fn to_stderr(text: &str) {
 fn in_workspace<'a>(text: &'a str, workspace: Option<&str>) -> Cow<'a, str> {
     let Some(workspace) = workspace else { return Cow::Borrowed(text) };
     let concerned = |command: &str| {
-        ["rmax links", "rmax shorten", "rmax explain", "rmax domains", "rmax workspaces policy"]
-            .iter()
-            .any(|family| command.starts_with(family))
+        [
+            "rmax links",
+            "rmax clicks export",
+            "rmax shorten",
+            "rmax explain",
+            "rmax domains",
+            "rmax workspaces policy",
+        ]
+        .iter()
+        .any(|family| command.starts_with(family))
             && !["--workspace", "--all"].iter().any(|flag| command.contains(flag))
     };
     let mut said = String::with_capacity(text.len());
@@ -180,6 +221,17 @@ impl Progress {
     /// Counts what is written.
     pub(crate) fn count<W: std::io::Write>(&self, to: W) -> impl std::io::Write + use<W> {
         self.0.wrap_write(to)
+    }
+
+    /// So much more is done.
+    pub(crate) fn add(&self, done: u64) {
+        self.0.inc(done);
+    }
+
+    /// So much is done by now.
+    pub(crate) fn set(&self, done: u64, total: u64) {
+        self.0.set_length(total);
+        self.0.set_position(done);
     }
 }
 

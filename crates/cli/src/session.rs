@@ -1,18 +1,27 @@
 //! A command at work: the store it opened, who acts, and what belongs to every change.
 
 use std::path::Path;
+use std::sync::Arc;
 
+use rlinks_clicks::journal::{self, Reader};
+use rlinks_clicks::misses::Misses;
+use rlinks_clicks::open::beside;
+use rlinks_clicks::roll::Subject;
+use rlinks_clicks::{Clicks, Ingest};
 use rlinks_core::audit::Head;
+use rlinks_core::route_object::{RouteObject, Stats};
 use rlinks_core::{Actor, Code, Link, Slug, Source, Timestamp, Workspace};
 use rlinks_server::clock::random_bytes;
 use rlinks_server::ops::By;
 use rlinks_server::{Clock, Ops};
 use rlinks_store::sign::{self, Signer};
 use rlinks_store::{Location, Lost, Options, Store, StoreError};
+use tokio::sync::OnceCell;
 
 use crate::config::{Backend, Config};
 use crate::environment::Environment;
 use crate::error::Failure;
+use crate::files::{Served, keep_servers_away};
 use crate::identity;
 use crate::output::Output;
 
@@ -23,6 +32,7 @@ pub(crate) struct Session {
     pub(crate) output: Output,
     environment: Environment,
     fresh: bool,
+    clicks: OnceCell<Clicks>,
 }
 
 /// How to open the store a configuration names.
@@ -72,7 +82,98 @@ impl Session {
             own_host: config.own_host(),
             clock: Clock::system(),
         };
-        Self { ops, config, output, environment, fresh }
+        Self { ops, config, output, environment, fresh, clicks: OnceCell::new() }
+    }
+
+    /// Waits until everything that was opened is closed.
+    pub(crate) async fn close(&self) {
+        if let Some(clicks) = self.clicks.get() {
+            clicks.close().await;
+        }
+        self.store().close().await;
+    }
+
+    /// The clicks of the store, opened when first asked for. What a server that was killed has left in its journal is stored
+    /// first, so that nobody sees old numbers; a running server does that itself.
+    pub(crate) async fn clicks(&self) -> Result<&Clicks, StoreError> {
+        let open = async {
+            let clicks = Clicks::open(self.store().location()).await?;
+            if let Err(why) = self.store_what_is_left(&clicks).await {
+                self.output.warning(&format!("clicks a server left behind were not stored yet: {why}"));
+            }
+            Ok(clicks)
+        };
+        self.clicks.get_or_try_init(|| open).await
+    }
+
+    async fn store_what_is_left(&self, clicks: &Clicks) -> Result<(), String> {
+        let folder = self.config.data.join(journal::FOLDER);
+        if !has_segments(&folder) {
+            return Ok(());
+        }
+        // Kept to the end: a server that starts meanwhile would read the same segments.
+        let held = keep_servers_away(&self.config.data).map_err(|error| error.to_string())?;
+        let Served::Free(_lock) = held else { return Ok(()) };
+        let mut ingest = Ingest::new(
+            self.store().clone(),
+            tokio::runtime::Handle::current(),
+            Reader::left_in(&folder),
+            self.config.geoip.clone(),
+            Arc::new(Misses::default()),
+        );
+        let progress = self.output.counter("storing clicks that were left behind", None);
+        loop {
+            match ingest.step(clicks, self.now()).await {
+                Ok(0) => return Ok(()),
+                Ok(stored) => progress.add(stored as u64),
+                Err(error) => return Err(error.to_string()),
+            }
+        }
+    }
+
+    /// What some links have counted for ever, in their order. The links themselves are what was asked for: clicks that cannot be
+    /// read are a warning, and nothing is counted.
+    pub(crate) async fn stats(&self, links: &[&Link]) -> Vec<Stats> {
+        let counted = async {
+            let clicks = self.clicks().await?;
+            let subjects: Vec<Subject> =
+                links.iter().map(|link| Subject::link(link.workspace, link.id)).collect();
+            let totals = clicks.totals(&subjects).await?;
+            let stats = |subject: &Subject| {
+                totals.get(subject).map_or_else(Stats::default, |total| Stats {
+                    hits: (total.clicks + total.bots).cast_unsigned(),
+                    last_hit: total.last_hit,
+                })
+            };
+            Ok::<_, StoreError>(subjects.iter().map(stats).collect())
+        };
+        if links.is_empty() || !self.has_clicks() {
+            return vec![Stats::default(); links.len()];
+        }
+        counted.await.unwrap_or_else(|error| {
+            self.output.warning(&format!("clicks cannot be read, so none are shown: {error}"));
+            vec![Stats::default(); links.len()]
+        })
+    }
+
+    /// A link as programs see it.
+    pub(crate) async fn object(&self, link: &Link) -> RouteObject {
+        let stats = self.stats(&[link]).await;
+        RouteObject::of(link, stats.first().copied().unwrap_or_default())
+    }
+
+    /// Whether anything was ever recorded here, as far as that can be known without making a database to look into.
+    fn has_clicks(&self) -> bool {
+        match beside(self.store().location()) {
+            Location::Sqlite(path) => path.exists() || has_segments(&self.config.data.join(journal::FOLDER)),
+            Location::Postgres(_) => true,
+        }
+    }
+
+    /// What an object store wants to know: who we are there, and where it is.
+    pub(crate) fn cloud_options(&self) -> Vec<(String, String)> {
+        let names = self.environment.names("AWS_");
+        names.filter_map(|name| Some((name.to_owned(), self.environment.text(name)?.to_owned()))).collect()
     }
 
     pub(crate) fn store(&self) -> &Store {
@@ -205,6 +306,12 @@ impl Session {
         }
         failure
     }
+}
+
+/// Whether a journal holds anything: what cannot be looked at is as good as empty.
+fn has_segments(folder: &Path) -> bool {
+    let Ok(entries) = std::fs::read_dir(folder) else { return false };
+    entries.flatten().any(|entry| entry.file_name().as_encoded_bytes().starts_with(b"j-"))
 }
 
 /// The living workspaces with links that no host leads to once any domain is configured.

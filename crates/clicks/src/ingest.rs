@@ -5,6 +5,7 @@
 //! or not at all, and records up to the offset are not taken again.
 
 mod enrich;
+mod rows;
 pub(crate) mod write;
 
 use std::collections::HashMap;

@@ -117,9 +117,10 @@ impl Journal {
         let thread = u16::try_from(lanes.len()).unwrap_or(u16::MAX);
         let open = Open { file: None, number: 0, length: 0, sequence: 0, frame: Vec::new(), failed: false };
         let lane = Arc::new(Lane { journal: Arc::clone(self), thread, open: Mutex::new(open) });
+        // Before the keeper and the reader know of it: the keeper would make the same segment at the same time.
+        lane.follow_up();
         lanes.push(Arc::clone(&lane));
         drop(lanes);
-        lane.follow_up();
         lane
     }
 
@@ -169,7 +170,7 @@ impl Lane {
                     return None;
                 }
                 open.number = next;
-                open.length = HEAD_BYTES;
+                open.length = HEAD_BYTES as u64;
                 open.failed = false;
                 open.file.replace(Arc::new(file))
             }

@@ -10,7 +10,7 @@ use std::ops::Range;
 
 use rlinks_core::{Id, Timestamp};
 use rlinks_store::StoreError;
-use rlinks_store::pool::{Dialect, Pool, read, read_in, run_in};
+use rlinks_store::pool::{Dialect, Pool, read, run_in};
 use sqlx::AssertSqlSafe;
 
 use crate::ingest::write::{json, lock};

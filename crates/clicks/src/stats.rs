@@ -1,12 +1,42 @@
 //! Statistics: what the rollups answer. No raw click is read here but by [`recent`], and nothing is written.
 //!
 //! Hours, days and months are counted by UTC, and a question may come from any zone. So the days of a zone are put together from
-//! hours, as far back as these are kept ([`HOURLY_DAYS`]). Before that a UTC day counts where it begins: it belongs to the point,
+//! hours, as far back as these are kept ([`HOURLY_DAYS`](crate::time::HOURLY_DAYS)). Before that a UTC day counts where it begins: it belongs to the point,
 //! and to the range, in which its first moment lies. The same holds for a month whose days are no longer kept, and for an hour
 //! that a zone such as `Asia/Kolkata` begins a day in the middle of. So what adjoining ranges count adds up.
 //!
 //! A visitor counts once in each UTC day, because nobody can be recognised the day after. Of a part of a day the visitors are
 //! those whose first click of the day lies in it, and at least as many as in its busiest hour.
+
+/// A query that looks each asked key up in a table, called `d`. The list is looked through first on both databases, each of its
+/// keys by the primary key: PostgreSQL takes any list for a thousand rows, and without the limit it may read the table instead.
+macro_rules! look_up {
+    ($dialect:expr, $columns:literal, $table:literal, $key:literal) => {
+        match $dialect {
+            Dialect::Sqlite => {
+                concat!(
+                    "select ",
+                    $columns,
+                    " from json_each($1) as asked cross join ",
+                    $table,
+                    " d where ",
+                    $key
+                )
+            }
+            Dialect::Postgres => concat!(
+                "select ",
+                $columns,
+                " from json_each($1) as asked cross join lateral (select ",
+                $columns,
+                " from ",
+                $table,
+                " d where ",
+                $key,
+                " limit 1) as d"
+            ),
+        }
+    };
+}
 
 mod calendar;
 mod count;
@@ -18,7 +48,7 @@ use std::ops::Range;
 
 use rlinks_core::{FieldCode, FieldError, Id, Timestamp};
 use rlinks_store::StoreError;
-use rlinks_store::pool::{Tx, read, read_in};
+use rlinks_store::pool::{Dialect, Tx, read, read_in};
 use serde::Serialize;
 
 pub use self::calendar::{Interval, Zone};
@@ -29,8 +59,6 @@ use crate::open::Clicks;
 use crate::roll::{Subject, Total};
 use crate::time::{DAY_MS, HOUR_MS, day_of};
 
-/// Hourly rollups are kept for this many days before today.
-pub const HOURLY_DAYS: i64 = 30;
 /// Points in a series.
 pub const MOST_POINTS: usize = 10_000;
 /// Links among the busiest.
@@ -204,8 +232,7 @@ impl Clicks {
         })?;
         let mut counter = Counter::new(&scope, *interval, &points);
         let mut tx = self.pool.snapshot().await?;
-        let days = scope.days_to_read();
-        for (day, count) in days_of(&mut tx, *subject, days).await? {
+        for (day, count) in days_of(&mut tx, *subject, scope.days_to_read()).await? {
             counter.add_day(day, count);
         }
         if let Some(months) = scope.months_to_read() {
@@ -219,11 +246,12 @@ impl Clicks {
             }
         }
         let mut values = Values::new(*bots);
-        add_values(&mut tx, *subject, scope.days_with_values(), &mut values).await?;
+        add_values(&mut tx, *subject, scope.days_so_far(), &mut values).await?;
         tx.commit().await?;
 
         let (from, to) = (moment(scope.hours.start, HOUR_MS), moment(scope.hours.end, HOUR_MS));
-        let breakdown = [moment(scope.days.start, DAY_MS), moment(scope.days.end, DAY_MS)];
+        let days = scope.days_with_values();
+        let breakdown = [moment(days.start, DAY_MS), moment(days.end, DAY_MS)];
         let (total, counts) = counter.finish();
         let point = |(start, count): (i64, Count)| Point { start: moment(start, 1), sum: count.sum(*bots) };
         let shifted = *interval == Interval::Hour || !tz.is_utc();
@@ -246,7 +274,7 @@ impl Clicks {
             browsers: values.take_top(4, TOP_BROWSERS),
             systems: values.take_top(5, TOP_VALUES),
             campaigns: values.take_top(6, TOP_VALUES),
-            days: scope.days,
+            days,
         })
     }
 
@@ -256,14 +284,14 @@ impl Clicks {
             .iter()
             .map(|subject| (subject.kind as u8, subject.id.as_i64(), subject.workspace.as_i64()))
             .collect();
-        let rows: Vec<TotalRow> = read!(
-            &self.pool,
-            fetch_all,
-            "select t.kind, t.subject, t.workspace_id, t.clicks, t.bots, t.last_click, t.last_hit from json_each($1) as asked
-             join totals t on t.kind = cast(asked.value ->> 0 as bigint) and t.subject = cast(asked.value ->> 1 as bigint)
-                    and t.workspace_id = cast(asked.value ->> 2 as bigint)",
-            json(&keys)
-        )?;
+        let sql = look_up!(
+            self.pool.dialect(),
+            "d.kind, d.subject, d.workspace_id, d.clicks, d.bots, d.last_click, d.last_hit",
+            "totals",
+            "d.kind = cast(asked.value ->> 0 as bigint) and d.subject = cast(asked.value ->> 1 as bigint)
+             and d.workspace_id = cast(asked.value ->> 2 as bigint)"
+        );
+        let rows: Vec<TotalRow> = read!(&self.pool, fetch_all, sql, json(&keys))?;
         let by_key: HashMap<(i64, i64, i64), TotalRow> =
             rows.into_iter().map(|row| ((row.kind, row.subject, row.workspace_id), row)).collect();
         let total = |(key, subject): (&(u8, i64, i64), &Subject)| {
@@ -352,11 +380,16 @@ async fn days_of(tx: &mut Tx, subject: Subject, days: Range<i64>) -> Result<Vec<
     if list.is_empty() {
         return Ok(Vec::new());
     }
+    let sql = look_up!(
+        tx.dialect(),
+        "d.day, d.clicks, d.bots, d.visitors",
+        "days",
+        "d.kind = $2 and d.workspace_id = $3 and d.day = cast(asked.value ->> 0 as bigint) and d.subject = $4"
+    );
     let rows: Vec<(i64, i64, i64, i64)> = read_in!(
         tx,
         fetch_all,
-        "select d.day, d.clicks, d.bots, d.visitors from json_each($1) as asked
-         join days d on d.kind = $2 and d.workspace_id = $3 and d.day = cast(asked.value ->> 0 as bigint) and d.subject = $4",
+        sql,
         json(&list),
         subject.kind as i64,
         subject.workspace.as_i64(),
@@ -405,13 +438,17 @@ async fn add_values(
     values: &mut Values,
 ) -> Result<(), StoreError> {
     let list: Vec<(i64,)> = days.map(|day| (day,)).collect();
+    let sql = look_up!(
+        tx.dialect(),
+        "d.dimensions",
+        "day_values",
+        "d.kind = $2 and d.workspace_id = $3 and d.day = cast(asked.value ->> 0 as bigint) and d.subject = $4"
+    );
     for some in list.chunks(DAYS_AT_ONCE) {
         let rows: Vec<(String,)> = read_in!(
             tx,
             fetch_all,
-            "select d.dimensions from json_each($1) as asked
-             join day_values d on d.kind = $2 and d.workspace_id = $3 and d.day = cast(asked.value ->> 0 as bigint)
-                    and d.subject = $4",
+            sql,
             json(&some),
             subject.kind as i64,
             subject.workspace.as_i64(),

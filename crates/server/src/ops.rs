@@ -5,6 +5,7 @@
 
 mod explain;
 mod loops;
+pub mod sweep;
 
 use rlinks_core::draft::{Birth, Input};
 use rlinks_core::envelope::ErrorCode;

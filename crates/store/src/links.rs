@@ -135,6 +135,43 @@ impl Store {
         Ok(found)
     }
 
+    /// The next links of a workspace that are over and not deleted, the longest over first, for the job that purges them: at
+    /// most `limit`, after `after`. Gives where to go on from, while there is more. What a link answers does not depend on this.
+    pub async fn expired_links(
+        &self,
+        workspace: Id,
+        now: Timestamp,
+        after: Option<(Timestamp, Id)>,
+        limit: i64,
+    ) -> Result<(Vec<Link>, Option<(Timestamp, Id)>), StoreError> {
+        const SQL: &str = concat!(
+            "select ",
+            link_columns!(),
+            " from links where id in (select cast(value ->> 0 as bigint) from json_each($1))"
+        );
+        let (after_time, after_id) = after.map_or((-1, 0), |(at, id)| (at.ms(), id.as_i64()));
+        let over: Vec<(i64, i64)> = read!(
+            &self.pool,
+            fetch_all,
+            "select id, cast(expires_at as bigint) from links
+             where workspace_id = $1 and expires_at < $2 and (expires_at, id) > ($3, $4) and state <> 'deleted'
+             order by expires_at, id limit $5",
+            workspace.as_i64(),
+            now.ms(),
+            after_time,
+            after_id,
+            limit
+        )?;
+        let last = over.last().filter(|_| fills(limit, over.len()));
+        let last = last.map(|(id, at)| (Timestamp::from_ms(*at), Id::from_i64(*id)));
+        let ids: Vec<[i64; 1]> = over.iter().map(|(id, _)| [*id]).collect();
+        let rows: Vec<LinkRow> = read!(&self.pool, fetch_all, SQL, json(&ids))?;
+        let mut links = mend::readable(mend::links(&self.pool, rows).await?);
+        // A broken row is what the log says, and that may be another moment.
+        links.retain(|link| link.is_expired(now));
+        Ok((links, last))
+    }
+
     /// How many links of a workspace are not deleted.
     pub async fn count_links(&self, workspace: Id) -> Result<i64, StoreError> {
         let row: Option<(i64,)> = read!(

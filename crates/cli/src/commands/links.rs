@@ -26,11 +26,12 @@ pub(super) async fn run(session: &Session, command: Links) -> Result<(), Failure
         Links::Enable { code } => switch(session, &code, Switch::Enable).await,
         Links::Restore { code } => switch(session, &code, Switch::Restore).await,
         Links::Delete { code, yes } => delete(session, &code, yes).await,
+        Links::Stats(args) => super::stats::run(session, &args).await,
         Links::History { code } => history(session, &code).await,
     }
 }
 
-/// A link as programs see it.
+/// A link as programs see it that nobody can have clicked yet.
 pub(super) fn object(link: &Link) -> RouteObject {
     RouteObject::of(link, Stats::default())
 }
@@ -44,7 +45,9 @@ async fn list(session: &Session, args: &List) -> Result<(), Failure> {
     let more = links.len() > limit;
     links.truncate(limit);
     if session.output.json {
-        session.output.object(&links.iter().map(object).collect::<Vec<_>>())?;
+        let stats = session.stats(&links.iter().collect::<Vec<_>>()).await;
+        let objects = links.iter().zip(stats).map(|(link, stats)| RouteObject::of(link, stats));
+        session.output.object(&objects.collect::<Vec<_>>())?;
     } else if links.is_empty() {
         session.output.note("no links");
     } else {
@@ -112,7 +115,7 @@ async fn get(session: &Session, code: &str, at: Option<&str>) -> Result<(), Fail
             })?
         }
     };
-    session.output.object(&object(&link))
+    session.output.object(&session.object(&link).await)
 }
 
 async fn history(session: &Session, code: &str) -> Result<(), Failure> {
@@ -176,7 +179,7 @@ async fn set(session: &Session, args: &Set) -> Result<(), Failure> {
 /// What became of it: the link for programs, a line for people.
 async fn report(session: &Session, workspace: &Workspace, done: &Done, changed: &str) -> Result<(), Failure> {
     if session.output.json {
-        return session.output.object(&object(&done.link));
+        return session.output.object(&session.object(&done.link).await);
     }
     let arrow = session.arrow(workspace, &done.link).await?;
     session.output.line(&format!("{} {arrow}", word(done.outcome, changed)))
@@ -210,7 +213,7 @@ async fn rehearsed(session: &Session, workspace: &Workspace, done: &Done) -> Res
     let changes = changes(&before.as_ref().map(value).unwrap_or_default(), &value(&done.link));
     let outcome = word(done.outcome, "updated");
     if session.output.json {
-        let link = object(&done.link);
+        let link = session.object(&done.link).await;
         return session.output.object(&Rehearsal { dry_run: true, outcome, changes, link });
     }
     let url = session.address(workspace, &done.link.code).await?;

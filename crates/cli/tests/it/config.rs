@@ -42,12 +42,18 @@ serve_admin = false
 threads = 3
 cache_mb = 64
 trusted_proxies = ["127.0.0.0/8", "::1"]
+country_header = "CF-IPCountry"
+geoip_path = "places.mmdb"
+journal_mb = 32
+journal_sync = "always"
 worker_id = 7
 data = "here"
 store = "sqlite:there/rlinks.db"
 [tls]
 cert = "cert.pem"
 key = "key.pem"
+[retention]
+archive = "s3://bucket/"
 [log]
 format = "json"
 level = "debug"
@@ -74,6 +80,11 @@ cloudflare = { account_id = "a", routes = "r", hits = "h" }
     threads = 3                              # rmax.toml
     cache_mb = 64                            # rmax.toml
     trusted_proxies = ["127.0.0.0/8","::1"]  # rmax.toml
+    country_header = "CF-IPCountry"          # rmax.toml
+    geoip_path = "places.mmdb"               # rmax.toml
+    journal_mb = 32                          # rmax.toml
+    journal_sync = "always"                  # rmax.toml
+    retention.archive = "s3://bucket/"       # rmax.toml
     worker_id = 7                            # rmax.toml
     tls.cert = "cert.pem"                    # rmax.toml
     tls.key = "key.pem"                      # rmax.toml
@@ -88,6 +99,11 @@ fn every_key_has_a_variable() {
         .with("RMAX_TRUSTED_PROXIES", "127.0.0.0/8, ::1")
         .with("RMAX_SERVE_ADMIN", "no")
         .with("RMAX_CACHE_MB", "64")
+        .with("RMAX_COUNTRY_HEADER", "X-Country")
+        .with("RMAX_GEOIP_PATH", "p.mmdb")
+        .with("RMAX_JOURNAL_MB", "16")
+        .with("RMAX_JOURNAL_SYNC", "off")
+        .with("RMAX_RETENTION_ARCHIVE", "archive")
         .with("RMAX_THREADS", "5")
         .with("RMAX_TLS_CERT", "c.pem")
         .with("RMAX_TLS_KEY", "k.pem")
@@ -106,6 +122,11 @@ fn every_key_has_a_variable() {
     threads = 5                              # RMAX_THREADS
     cache_mb = 64                            # RMAX_CACHE_MB
     trusted_proxies = ["127.0.0.0/8","::1"]  # RMAX_TRUSTED_PROXIES
+    country_header = "X-Country"             # RMAX_COUNTRY_HEADER
+    geoip_path = "p.mmdb"                    # RMAX_GEOIP_PATH
+    journal_mb = 16                          # RMAX_JOURNAL_MB
+    journal_sync = "off"                     # RMAX_JOURNAL_SYNC
+    retention.archive = "archive"            # RMAX_RETENTION_ARCHIVE
     tls.cert = "c.pem"                       # RMAX_TLS_CERT
     tls.key = "k.pem"                        # RMAX_TLS_KEY
     log.format = "text"                      # default

@@ -6,8 +6,11 @@
 
 mod audit;
 mod backup;
+mod clicks_crash;
+mod clicks_private;
 #[path = "../../../server/tests/it/client.rs"]
 mod client;
+mod clicks;
 mod config;
 mod crash;
 mod directory;
@@ -20,8 +23,11 @@ mod race;
 mod reach;
 mod refusals;
 mod reload;
+mod seed;
 mod seeds;
 mod serve;
 mod shorten;
+mod stats;
+mod sweep;
 mod tidy;
 mod usage;

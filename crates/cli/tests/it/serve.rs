@@ -2,7 +2,7 @@
 
 mod faults;
 mod logs;
-mod served;
+pub(crate) mod served;
 mod signals;
 
 use std::io::{Read as _, Write as _};

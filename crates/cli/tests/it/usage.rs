@@ -62,10 +62,14 @@ fn help_names_every_command() {
       workspaces   Workspaces and their policies
       domains      The hosts a workspace answers on
       audit        The log of every change: read, export and verify it
+      clicks       Recorded clicks: export, recount and prune them
+      sweep        The daily job by hand: purge expired links where the policy says so, and apply
+                   retention, in every workspace
       backup       Write everything into one file, also while serving
       restore      Replace everything by what a backup holds
       doctor       Look for what is wrong and say what to do
       migrate      The schema of the store
+      dev          For those who work on rmax, or try it out
       completions  Print a completion script for a shell
       help         Print this message or the help of the given subcommand(s)
 

@@ -2,11 +2,13 @@
 
 use std::collections::{BTreeSet, HashMap};
 
+use rlinks_core::Timestamp;
 use rlinks_store::StoreError;
 use rlinks_store::pool::{Pool, Tx, read_in, run_in};
 use serde::Serialize;
 
 use super::enrich::{Enriched, Event};
+use super::rows::{insert_returning, insert_rows};
 use crate::journal::Producer;
 use crate::roll::{Dimensions, Fact, Roll, Subject};
 use crate::time::day_of;
@@ -204,97 +206,58 @@ async fn insert_events(
     agents: &[i64],
     places: &[i64],
 ) -> Result<(), StoreError> {
-    if numbered.is_empty() {
-        return Ok(());
-    }
-    let rows: Vec<_> = numbered
-        .iter()
-        .map(|(n, event)| {
-            let producer = producers.get(&event.producer).map_or(0, |(id, _)| *id);
-            (
-                (n, event.ts.ms(), event.link.as_i64(), event.workspace.as_i64(), producer, event.sequence),
-                (
-                    agents[event.agent],
-                    places[event.place],
-                    event.prefix,
-                    event.visitor.cast_signed(),
-                    event.bot,
-                ),
-                (&event.referrer, &event.utm_source, &event.utm_medium, &event.utm_campaign, &event.event_id),
-            )
-        })
-        .map(|((a, b, c, d, e, f), (g, h, i, j, k), (l, m, n, o, p))| {
-            Row(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p)
-        })
-        .collect();
-    run_in!(
+    insert_rows!(
         tx,
         "insert into events (n, ts, link_id, workspace_id, producer, seq, agent, place, prefix, visitor, bot,
-                             referrer, utm_source, utm_medium, utm_campaign, event_id)
-         select cast(value ->> 0 as bigint), cast(value ->> 1 as bigint), cast(value ->> 2 as bigint),
-                cast(value ->> 3 as bigint), cast(value ->> 4 as bigint), cast(value ->> 5 as bigint),
-                cast(value ->> 6 as bigint), cast(value ->> 7 as bigint), cast(value ->> 8 as bigint),
-                cast(value ->> 9 as bigint), cast(value ->> 10 as boolean), value ->> 11, value ->> 12, value ->> 13,
-                value ->> 14, value ->> 15
-         from json_each($1)",
-        json(&rows)
-    )?;
+                             referrer, utm_source, utm_medium, utm_campaign, event_id)",
+        16,
+        "",
+        numbered,
+        |(n, event)| [
+            *n,
+            event.ts.ms(),
+            event.link.as_i64(),
+            event.workspace.as_i64(),
+            producers.get(&event.producer).map_or(0, |(id, _)| *id),
+            event.sequence.cast_signed(),
+            agents[event.agent],
+            places[event.place],
+            event.prefix,
+            event.visitor.cast_signed(),
+            event.bot,
+            event.referrer.as_deref(),
+            event.utm_source.as_deref(),
+            event.utm_medium.as_deref(),
+            event.utm_campaign.as_deref(),
+            event.event_id.as_deref(),
+        ]
+    );
     Ok(())
 }
 
-/// A row of `events`.
-#[derive(Serialize)]
-struct Row<'a>(
-    &'a i64,
-    i64,
-    i64,
-    i64,
-    i64,
-    u64,
-    i64,
-    i64,
-    Option<i64>,
-    i64,
-    bool,
-    &'a Option<String>,
-    &'a Option<String>,
-    &'a Option<String>,
-    &'a Option<String>,
-    &'a Option<String>,
-);
-
 /// Finds out which of a batch's visitors are new on their day, or in an hour of it, and counts them.
 async fn see(tx: &mut Tx, roll: &mut Roll) -> Result<(), StoreError> {
-    let rows: Vec<_> = roll
-        .visits
-        .iter()
-        .map(|(visit, hours)| {
-            (
-                visit.day,
-                visit.subject.kind as u8,
-                visit.subject.id.as_i64(),
-                visit.visitor.cast_signed(),
-                hours,
-            )
-        })
-        .collect();
-    if rows.is_empty() {
-        return Ok(());
-    }
+    let visits: Vec<_> = roll.visits.iter().collect();
     // Every right-hand side sees the row as it was.
-    let seen: Vec<(i64, i64, i64, i64, i64)> = read_in!(
+    let seen = insert_returning!(
         tx,
-        fetch_all,
-        "insert into seen (day, kind, subject, visitor, hours, fresh)
-         select cast(value ->> 0 as bigint), cast(value ->> 1 as bigint), cast(value ->> 2 as bigint),
-                cast(value ->> 3 as bigint), cast(value ->> 4 as bigint), cast(value ->> 4 as bigint)
-         from json_each($1) where true
-         on conflict (day, kind, subject, visitor) do update
+        (i64, i64, i64, i64, i64),
+        "insert into seen (day, kind, subject, visitor, hours, fresh)",
+        6,
+        "on conflict (day, kind, subject, visitor) do update
          set hours = seen.hours | excluded.hours, fresh = excluded.hours & ~seen.hours
          where (seen.hours | excluded.hours) <> seen.hours
          returning day, kind, subject, fresh, hours",
-        json(&rows)
-    )?;
+        &visits,
+        |(visit, hours)| [
+            visit.day,
+            visit.subject.kind as i64,
+            visit.subject.id.as_i64(),
+            visit.visitor.cast_signed(),
+            i64::from(**hours),
+            i64::from(**hours),
+        ]
+    );
     let subjects: HashMap<(i64, i64), Subject> =
         roll.totals.keys().map(|subject| ((subject.kind as i64, subject.id.as_i64()), *subject)).collect();
     let bits = |hours: i64| u32::try_from(hours).unwrap_or_default();
@@ -308,105 +271,97 @@ async fn see(tx: &mut Tx, roll: &mut Roll) -> Result<(), StoreError> {
 
 /// Adds what clicks add up to.
 pub(crate) async fn add(tx: &mut Tx, roll: &Roll) -> Result<(), StoreError> {
-    let hours: Vec<_> = roll
-        .hours
-        .iter()
-        .map(|((subject, hour), h)| {
-            let key = (subject.kind as u8, subject.id.as_i64(), hour);
-            (key.0, key.1, key.2, h.clicks, h.bots, h.visitors, h.arrivals, h.first, h.last)
-        })
-        .collect();
-    run_in!(
+    let hours: Vec<_> = roll.hours.iter().collect();
+    insert_rows!(
         tx,
-        "insert into hours (kind, subject, hour, clicks, bots, visitors, arrivals, first_event, last_event)
-         select cast(value ->> 0 as bigint), cast(value ->> 1 as bigint), cast(value ->> 2 as bigint),
-                cast(value ->> 3 as bigint), cast(value ->> 4 as bigint), cast(value ->> 5 as bigint),
-                cast(value ->> 6 as bigint), cast(value ->> 7 as bigint), cast(value ->> 8 as bigint)
-         from json_each($1) where true
-         on conflict (kind, subject, hour) do update
+        "insert into hours (kind, subject, hour, clicks, bots, visitors, arrivals, first_event, last_event)",
+        9,
+        "on conflict (kind, subject, hour) do update
          set clicks = hours.clicks + excluded.clicks, bots = hours.bots + excluded.bots,
              visitors = hours.visitors + excluded.visitors, arrivals = hours.arrivals + excluded.arrivals,
              first_event = case when excluded.first_event < hours.first_event then excluded.first_event else hours.first_event end,
              last_event = case when excluded.last_event > hours.last_event then excluded.last_event else hours.last_event end",
-        json(&hours)
-    )?;
+        &hours,
+        |((subject, hour), h)| [
+            subject.kind as i64,
+            subject.id.as_i64(),
+            *hour,
+            h.clicks,
+            h.bots,
+            h.visitors,
+            h.arrivals,
+            h.first,
+            h.last,
+        ]
+    );
     add_days(tx, roll).await?;
-    let months: Vec<_> = roll
-        .months()
-        .into_iter()
-        .map(|((subject, month), (clicks, bots, visitors))| {
-            (subject.kind as u8, subject.id.as_i64(), month, clicks, bots, visitors)
-        })
-        .collect();
-    run_in!(
+    let months: Vec<_> = roll.months().into_iter().collect();
+    insert_rows!(
         tx,
-        "insert into months (kind, subject, month, clicks, bots, visitors)
-         select cast(value ->> 0 as bigint), cast(value ->> 1 as bigint), cast(value ->> 2 as bigint),
-                cast(value ->> 3 as bigint), cast(value ->> 4 as bigint), cast(value ->> 5 as bigint)
-         from json_each($1) where true
-         on conflict (kind, subject, month) do update
+        "insert into months (kind, subject, month, clicks, bots, visitors)",
+        6,
+        "on conflict (kind, subject, month) do update
          set clicks = months.clicks + excluded.clicks, bots = months.bots + excluded.bots,
              visitors = months.visitors + excluded.visitors",
-        json(&months)
-    )?;
-    let totals: Vec<_> = roll
-        .totals
-        .iter()
-        .map(|(subject, total)| {
-            let ms = |at: Option<rlinks_core::Timestamp>| at.map(rlinks_core::Timestamp::ms);
-            let (last_click, last_hit) = (ms(total.last_click), ms(total.last_hit));
-            (
-                subject.kind as u8,
-                subject.id.as_i64(),
-                subject.workspace.as_i64(),
-                total.clicks,
-                total.bots,
-                last_click,
-                last_hit,
-            )
-        })
-        .collect();
-    run_in!(
+        &months,
+        |((subject, month), (clicks, bots, visitors))| [
+            subject.kind as i64,
+            subject.id.as_i64(),
+            *month,
+            *clicks,
+            *bots,
+            *visitors,
+        ]
+    );
+    let totals: Vec<_> = roll.totals.iter().collect();
+    insert_rows!(
         tx,
-        "insert into totals (kind, subject, workspace_id, clicks, bots, last_click, last_hit)
-         select cast(value ->> 0 as bigint), cast(value ->> 1 as bigint), cast(value ->> 2 as bigint),
-                cast(value ->> 3 as bigint), cast(value ->> 4 as bigint), cast(value ->> 5 as bigint),
-                cast(value ->> 6 as bigint)
-         from json_each($1) where true
-         on conflict (kind, subject) do update
+        "insert into totals (kind, subject, workspace_id, clicks, bots, last_click, last_hit)",
+        7,
+        "on conflict (kind, subject) do update
          set clicks = totals.clicks + excluded.clicks, bots = totals.bots + excluded.bots,
              last_click = case when totals.last_click is null or excluded.last_click > totals.last_click
                                then excluded.last_click else totals.last_click end,
              last_hit = case when totals.last_hit is null or excluded.last_hit > totals.last_hit
                              then excluded.last_hit else totals.last_hit end",
-        json(&totals)
-    )?;
+        &totals,
+        |(subject, total)| [
+            subject.kind as i64,
+            subject.id.as_i64(),
+            subject.workspace.as_i64(),
+            total.clicks,
+            total.bots,
+            total.last_click.map(Timestamp::ms),
+            total.last_hit.map(Timestamp::ms),
+        ]
+    );
     Ok(())
 }
 
 async fn add_days(tx: &mut Tx, roll: &Roll) -> Result<(), StoreError> {
-    let rows: Vec<_> = roll
-        .days
-        .iter()
-        .map(|(key, d)| {
-            let (kind, workspace, day, subject) = day_key(key);
-            (kind, workspace, day, subject, d.clicks, d.bots, d.visitors, d.first, d.last)
-        })
-        .collect();
-    run_in!(
+    let days: Vec<_> = roll.days.iter().collect();
+    insert_rows!(
         tx,
-        "insert into days (kind, workspace_id, day, subject, clicks, bots, visitors, first_event, last_event)
-         select cast(value ->> 0 as bigint), cast(value ->> 1 as bigint), cast(value ->> 2 as bigint),
-                cast(value ->> 3 as bigint), cast(value ->> 4 as bigint), cast(value ->> 5 as bigint),
-                cast(value ->> 6 as bigint), cast(value ->> 7 as bigint), cast(value ->> 8 as bigint)
-         from json_each($1) where true
-         on conflict (kind, workspace_id, day, subject) do update
+        "insert into days (kind, workspace_id, day, subject, clicks, bots, visitors, first_event, last_event)",
+        9,
+        "on conflict (kind, workspace_id, day, subject) do update
          set clicks = days.clicks + excluded.clicks, bots = days.bots + excluded.bots,
              visitors = days.visitors + excluded.visitors,
              first_event = case when excluded.first_event < days.first_event then excluded.first_event else days.first_event end,
              last_event = case when excluded.last_event > days.last_event then excluded.last_event else days.last_event end",
-        json(&rows)
-    )?;
+        &days,
+        |((subject, day), d)| [
+            subject.kind as i64,
+            subject.workspace.as_i64(),
+            *day,
+            subject.id.as_i64(),
+            d.clicks,
+            d.bots,
+            d.visitors,
+            d.first,
+            d.last,
+        ]
+    );
     add_values(tx, roll).await
 }
 
@@ -442,15 +397,20 @@ async fn add_values(tx: &mut Tx, roll: &Roll) -> Result<(), StoreError> {
             (kind, workspace, day, subject, json(&dimensions))
         })
         .collect();
-    run_in!(
+    insert_rows!(
         tx,
-        "insert into day_values (kind, workspace_id, day, subject, dimensions)
-         select cast(value ->> 0 as bigint), cast(value ->> 1 as bigint), cast(value ->> 2 as bigint),
-                cast(value ->> 3 as bigint), value ->> 4
-         from json_each($1) where true
-         on conflict (kind, workspace_id, day, subject) do update set dimensions = excluded.dimensions",
-        json(&rows)
-    )?;
+        "insert into day_values (kind, workspace_id, day, subject, dimensions)",
+        5,
+        "on conflict (kind, workspace_id, day, subject) do update set dimensions = excluded.dimensions",
+        &rows,
+        |(kind, workspace, day, subject, dimensions)| [
+            i64::from(*kind),
+            *workspace,
+            *day,
+            *subject,
+            dimensions.as_str(),
+        ]
+    );
     Ok(())
 }
 

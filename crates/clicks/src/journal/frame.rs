@@ -1,11 +1,13 @@
 //! Frames: how records lie in a segment, and how to tell a whole one from anything else.
 
-/// How a segment begins; the sequence before its first record follows.
-pub(super) const MAGIC: &[u8; 8] = b"rlinksj1";
+/// How a segment begins; the sequence before its first record and a checksum follow.
+const MAGIC: &[u8; 8] = b"rlinksj1";
 /// The part of a segment before its first frame.
-pub(super) const HEAD_BYTES: u64 = 16;
+pub(super) const HEAD_BYTES: usize = 20;
 /// The part of a frame before its payload.
 pub(super) const FRAME_BYTES: usize = 14;
+/// No frame is longer.
+pub(super) const LONGEST_FRAME_BYTES: usize = FRAME_BYTES + u16::MAX as usize;
 /// After damage, a frame this far ahead is no longer believed to follow.
 const FARTHEST: u64 = 1 << 24;
 
@@ -23,17 +25,23 @@ fn checksum(frame: &[u8]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(&frame[..2]), &frame[6..])
 }
 
-/// The head of a segment that goes on after a sequence.
-pub(super) fn head(after: u64) -> [u8; 16] {
-    let mut head = [0; 16];
+/// The head of a segment that goes on after a sequence. A wrong sequence would make every frame behind it look old, so it has a
+/// checksum as they have.
+pub(super) fn head(after: u64) -> [u8; HEAD_BYTES] {
+    let mut head = [0; HEAD_BYTES];
     head[..8].copy_from_slice(MAGIC);
-    head[8..].copy_from_slice(&after.to_le_bytes());
+    head[8..16].copy_from_slice(&after.to_le_bytes());
+    let checksum = crc32c::crc32c(&head[..16]);
+    head[16..].copy_from_slice(&checksum.to_le_bytes());
     head
 }
 
 /// The sequence a segment goes on after.
-pub(super) fn read_head(head: [u8; 16]) -> Option<u64> {
-    let after = head.strip_prefix(MAGIC)?;
+pub(super) fn read_head(head: [u8; HEAD_BYTES]) -> Option<u64> {
+    if crc32c::crc32c(&head[..16]).to_le_bytes() != head[16..] {
+        return None;
+    }
+    let after = head[..16].strip_prefix(MAGIC)?;
     Some(u64::from_le_bytes(after.try_into().ok()?))
 }
 
@@ -48,20 +56,22 @@ pub(super) enum Found<'a> {
     Damage,
 }
 
-/// Looks at the beginning of `bytes`. Sequences only ever grow.
-pub(super) fn look(bytes: &[u8], after: u64) -> Found<'_> {
+/// Looks at the beginning of `bytes`. Sequences only ever grow; `after` is the last one, where it is known.
+pub(super) fn look(bytes: &[u8], after: Option<u64>) -> Found<'_> {
     let Some(head) = bytes.first_chunk::<FRAME_BYTES>() else { return Found::Short };
     let length = FRAME_BYTES + usize::from(u16::from_le_bytes([head[0], head[1]]));
     let Some(frame) = bytes.get(..length) else { return Found::Short };
     let sequence = u64::from_le_bytes(frame[6..14].try_into().unwrap_or_default());
-    if checksum(frame).to_le_bytes() != frame[2..6] || sequence <= after || sequence - after > FARTHEST {
+    // Asked first: among bytes that are no frame it saves nearly every checksum.
+    let follows = after.is_none_or(|after| sequence > after && sequence - after <= FARTHEST);
+    if !follows || checksum(frame).to_le_bytes() != frame[2..6] {
         return Found::Damage;
     }
     Found::Frame(sequence, &frame[FRAME_BYTES..], length)
 }
 
 /// How far ahead the next whole frame begins.
-pub(super) fn next_whole(bytes: &[u8], after: u64) -> Option<usize> {
-    (1..bytes.len().saturating_sub(FRAME_BYTES))
+pub(super) fn next_whole(bytes: &[u8], after: Option<u64>) -> Option<usize> {
+    (1..bytes.len().saturating_sub(FRAME_BYTES - 1))
         .find(|&at| matches!(look(&bytes[at..], after), Found::Frame(..)))
 }

@@ -75,7 +75,7 @@ fn tend(lane: &Lane, seen: &mut Seen, sync: bool) {
     }
     seen.ticks += 1;
     let age = TICK * seen.ticks;
-    let used = length > HEAD_BYTES;
+    let used = length > HEAD_BYTES as u64;
     if file.is_none() || failed || length >= lane.journal.segment_bytes() || (used && age >= SEGMENT_AGE) {
         if let Some(left) = lane.follow_up()
             && lane.journal.options.sync != Syncing::Off

@@ -5,11 +5,12 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
+use std::io::ErrorKind;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::frame::{Found, HEAD_BYTES, look, next_whole, read_head};
+use super::frame::{Found, HEAD_BYTES, LONGEST_FRAME_BYTES, look, next_whole, read_head};
 use super::{Journal, QUARANTINE};
 
 /// At most so much of a segment is looked at in one go.
@@ -60,15 +61,20 @@ pub struct Reader {
     folder: PathBuf,
     live: Option<Arc<Journal>>,
     segments: BTreeMap<(Producer, u64), Segment>,
-    last: BTreeMap<Producer, u64>,
+    last: BTreeMap<Producer, Option<u64>>,
     done: Vec<(Producer, u64)>,
 }
 
 struct Segment {
     path: PathBuf,
-    file: File,
+    /// Opened when its turn comes: after days without a database there are more segments than a process may have open.
+    file: Option<File>,
+    /// Its head was read.
+    begun: bool,
     offset: u64,
     damaged: bool,
+    /// It could not be removed, and that was said.
+    stuck: bool,
 }
 
 impl Reader {
@@ -92,113 +98,147 @@ impl Reader {
     pub fn read(&mut self, most: usize) -> std::io::Result<Batch> {
         self.find()?;
         let mut batch = Batch::default();
+        let mut failed = None;
+        // Of this producer nothing more is read now: what follows goes on after something that is not read yet.
+        let mut held = None;
         let keys: Vec<_> = self.segments.keys().copied().collect();
-        for (producer, number) in keys {
+        for key in keys {
             if batch.records.len() >= most {
                 break;
             }
-            if self.done.contains(&(producer, number)) {
+            if held == Some(key.0) || self.done.contains(&key) {
                 continue;
             }
-            let limit = self.limit(producer, number)?;
-            let is_last = !self.segments.contains_key(&(producer, number + 1));
-            let Some(segment) = self.segments.get_mut(&(producer, number)) else { continue };
-            let last = self.last.entry(producer).or_default();
-            let ended = segment.read_into(&mut batch, most, producer, last, limit, is_last)?;
-            if ended {
-                self.done.push((producer, number));
+            match self.read_segment(key, &mut batch, most) {
+                Ok(true) => self.done.push(key),
+                Ok(false) => held = Some(key.0),
+                Err(error) => (held, failed) = (Some(key.0), Some(error)),
             }
         }
-        Ok(batch)
+        match failed {
+            // What was read from others is not read again, so it must not be lost over this.
+            Some(error) if batch.is_empty() => Err(error),
+            _ => Ok(batch),
+        }
     }
 
     /// What was read is stored: segments that were read to their end can go.
     pub fn stored(&mut self) {
-        for key in self.done.drain(..) {
-            let Some(segment) = self.segments.remove(&key) else { continue };
+        for key in std::mem::take(&mut self.done) {
+            let Some(segment) = self.segments.get_mut(&key) else { continue };
             let gone = if segment.damaged {
                 keep_aside(&self.folder, &segment.path)
             } else {
                 std::fs::remove_file(&segment.path)
             };
-            if let Err(error) = gone {
-                tracing::warn!(%error, "a segment of the click journal that is stored could not be removed");
+            match gone {
+                Err(error) if error.kind() != ErrorKind::NotFound => {
+                    if !std::mem::replace(&mut segment.stuck, true) {
+                        tracing::warn!(%error, "a segment of the click journal that is stored could not be removed");
+                    }
+                    // Forgotten, it would be found and read again.
+                    self.done.push(key);
+                }
+                Ok(()) | Err(_) => {
+                    self.segments.remove(&key);
+                }
             }
         }
     }
 
-    /// How far a segment can be read, and whether more may come: nothing when none will.
-    fn limit(&self, producer: Producer, number: u64) -> std::io::Result<Limit> {
-        if let Some(journal) = &self.live
-            && journal.options.boot == producer.boot
-        {
-            let lanes = journal.lanes.lock();
-            if let Some(lane) = lanes.get(usize::from(producer.thread)) {
-                let open = lane.open.lock();
-                if open.number == number {
-                    return Ok(Limit::Growing(open.length));
+    /// Reads from a segment; whether it is at its end for good.
+    fn read_segment(
+        &mut self,
+        (producer, number): (Producer, u64),
+        batch: &mut Batch,
+        most: usize,
+    ) -> std::io::Result<bool> {
+        let growing = self.growing(producer, number);
+        let is_last = !self.segments.contains_key(&(producer, number + 1));
+        let Some(segment) = self.segments.get_mut(&(producer, number)) else { return Ok(true) };
+        let file = match segment.file.take() {
+            Some(file) => file,
+            None => match File::open(&segment.path) {
+                Ok(file) => file,
+                Err(error) if error.kind() == ErrorKind::NotFound => {
+                    self.segments.remove(&(producer, number));
+                    return Ok(true);
                 }
-            }
+                Err(error) => return Err(error),
+            },
+        };
+        let limit = match growing {
+            Some(end) => Limit::Growing(end),
+            None => Limit::Ended { end: file.metadata()?.len(), is_last },
+        };
+        let last = self.last.entry(producer).or_default();
+        let ended = segment.read_into(&file, batch, most, producer, last, limit)?;
+        if !ended {
+            segment.file = Some(file);
         }
-        let segment = &self.segments[&(producer, number)];
-        Ok(Limit::Ended(segment.file.metadata()?.len()))
+        Ok(ended)
+    }
+
+    /// How far a segment that is being written, or is about to be, can be read. Nothing when no more will come.
+    fn growing(&self, producer: Producer, number: u64) -> Option<u64> {
+        let journal = self.live.as_ref().filter(|journal| journal.options.boot == producer.boot)?;
+        let lanes = journal.lanes.lock();
+        let open = lanes.get(usize::from(producer.thread))?.open.lock();
+        match number.cmp(&open.number) {
+            std::cmp::Ordering::Less => None,
+            std::cmp::Ordering::Equal => Some(open.length),
+            // The keeper has made it and nobody writes to it yet.
+            std::cmp::Ordering::Greater => Some(0),
+        }
     }
 
     fn find(&mut self) -> std::io::Result<()> {
         for entry in std::fs::read_dir(&self.folder)? {
             let path = entry?.path();
             let Some(key) = path.file_name().and_then(|name| parse(name.to_str()?)) else { continue };
-            if let std::collections::btree_map::Entry::Vacant(place) = self.segments.entry(key) {
-                match File::open(&path) {
-                    Ok(file) => {
-                        place.insert(Segment { path, file, offset: 0, damaged: false });
-                    }
-                    Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-                    Err(error) => return Err(error),
-                }
-            }
+            self.segments.entry(key).or_insert(Segment {
+                path,
+                file: None,
+                begun: false,
+                offset: 0,
+                damaged: false,
+                stuck: false,
+            });
         }
         Ok(())
     }
 }
 
+/// How far a segment can be read.
 #[derive(Clone, Copy)]
 enum Limit {
+    /// More may come.
     Growing(u64),
-    Ended(u64),
+    /// This is all there is.
+    Ended { end: u64, is_last: bool },
 }
 
 impl Segment {
-    /// Reads frames; whether the segment is at its end for good.
+    /// Reads frames; whether the segment is at its end for good. Records that are lost are counted where the next one says how
+    /// many there were.
     fn read_into(
         &mut self,
+        file: &File,
         batch: &mut Batch,
         most: usize,
         producer: Producer,
-        last: &mut u64,
+        last: &mut Option<u64>,
         limit: Limit,
-        is_last: bool,
     ) -> std::io::Result<bool> {
-        let (end, ended) = match limit {
-            Limit::Growing(end) => (end, false),
-            Limit::Ended(end) => (end, true),
+        let (end, ended, is_last) = match limit {
+            Limit::Growing(end) => (end, false, false),
+            Limit::Ended { end, is_last } => (end, true, is_last),
         };
-        if self.offset == 0 {
-            let mut head = [0; 16];
-            if end < HEAD_BYTES {
+        if !self.begun {
+            if end < HEAD_BYTES as u64 {
                 return Ok(ended);
             }
-            self.file.read_exact_at(&mut head, 0)?;
-            self.offset = HEAD_BYTES;
-            match read_head(head) {
-                // A segment in between is gone.
-                Some(after) if *last != 0 && after > *last => {
-                    batch.damaged += after - *last;
-                    *last = after;
-                }
-                Some(after) => *last = (*last).max(after),
-                None => self.damaged = true,
-            }
+            self.read_head(file, batch, last)?;
         }
         let mut window = Vec::new();
         while batch.records.len() < most {
@@ -207,7 +247,7 @@ impl Segment {
                 return Ok(ended);
             }
             window.resize(left.min(WINDOW_BYTES), 0);
-            self.file.read_exact_at(&mut window, self.offset)?;
+            file.read_exact_at(&mut window, self.offset)?;
             let whole = left <= WINDOW_BYTES;
             let mut at = 0;
             while batch.records.len() < most {
@@ -217,38 +257,59 @@ impl Segment {
                         batch.bytes.extend_from_slice(payload);
                         let bytes = start..batch.bytes.len();
                         batch.records.push(Batched { producer, sequence, bytes });
-                        *last = sequence;
+                        batch.damaged += last.map_or(0, |last| sequence - last - 1);
+                        *last = Some(sequence);
                         at += length;
                     }
-                    Found::Short if at == window.len() || !whole => break,
-                    Found::Short if !ended => break,
+                    // Half a frame at the end of what can be seen: the rest is in the next window, or comes.
+                    Found::Short if at == window.len() || !whole || !ended => break,
                     Found::Short | Found::Damage => match next_whole(&window[at..], *last) {
                         Some(skip) => {
-                            let Found::Frame(sequence, ..) = look(&window[at + skip..], *last) else { break };
-                            batch.damaged += sequence - *last - 1;
                             self.damaged = true;
+                            // Where nobody knows how many there were; a damaged head is none.
+                            batch.damaged += u64::from(last.is_none() && skip > HEAD_BYTES);
                             at += skip;
                         }
-                        // The rest of the window has no frame: of the last segment it is the end its process could not finish.
-                        None => {
-                            if whole && ended && is_last {
+                        None if whole => {
+                            // At the very end it is what its process could not finish.
+                            if ended && is_last {
                                 batch.torn += 1;
                             } else {
-                                batch.damaged += 1;
                                 self.damaged = true;
                             }
                             at = window.len();
+                        }
+                        None => {
+                            self.damaged = true;
+                            // A frame may begin in this window and end in the next.
+                            at = (at + 1).max(window.len() - LONGEST_FRAME_BYTES);
+                            break;
                         }
                     },
                 }
             }
             if at == 0 && batch.records.len() < most {
-                // Half a frame at the end of what can be seen: more comes, or it would have been damage.
                 return Ok(false);
             }
             self.offset += at as u64;
         }
         Ok(ended && self.offset >= end)
+    }
+
+    fn read_head(&mut self, file: &File, batch: &mut Batch, last: &mut Option<u64>) -> std::io::Result<()> {
+        let mut head = [0; HEAD_BYTES];
+        file.read_exact_at(&mut head, 0)?;
+        self.begun = true;
+        match read_head(head) {
+            Some(after) => {
+                self.offset = HEAD_BYTES as u64;
+                // What the segment before should have held and did not, or a whole segment that is gone.
+                batch.damaged += last.map_or(0, |last| after.saturating_sub(last));
+                *last = Some(last.map_or(after, |last| last.max(after)));
+            }
+            None => self.damaged = true,
+        }
+        Ok(())
     }
 }
 

@@ -119,15 +119,16 @@ impl Zone {
             let few = usize::try_from(hours.end - hours.start).is_ok_and(|points| points <= most);
             return few.then(|| hours.clone().map(|hour| hour * HOUR_MS).collect());
         }
-        let (from, to) = (hours.start * HOUR_MS, hours.end * HOUR_MS);
+        let (from, last) = (hours.start * HOUR_MS, (hours.end - 1) * HOUR_MS);
         let mut date = interval.first(self.zoned(Timestamp::from_ms(from)).date());
         let mut points = Vec::new();
         while let Some(first) = date {
             let start = self.first_ms(first).unwrap_or(i64::MAX);
-            // Only the first may lie before; and a day that a zone has left out begins where the next one does.
-            if start >= to && !points.is_empty() {
+            // A point has at least one hour, by the hour's beginning.
+            if start > last && !points.is_empty() {
                 break;
             }
+            // A day that a zone has left out begins where the next one does.
             if points.last().is_none_or(|last| *last < start) {
                 if points.len() == most {
                     return None;

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use super::{Bots, HOURLY_DAYS, HourRow, Interval, Sum};
-use crate::time::{HOUR_MS, first_day_of, month_of};
+use super::{Bots, HourRow, Interval, Sum};
+use crate::time::{HOUR_MS, HOURLY_DAYS, first_day_of, month_of};
 
 /// What rollups count.
 #[derive(Clone, Copy, Debug, Default)]
@@ -77,7 +77,7 @@ impl Scope {
 
     /// The days that count, and those by which the oldest month is known in part.
     pub(super) fn days_to_read(&self) -> Range<i64> {
-        let days = self.days_with_values();
+        let days = self.days_so_far();
         match self.torn_month() {
             Some(month) if self.months_to_read().is_some_and(|months| months.contains(&month)) => {
                 self.kept_from..days.end.max(first_day_of(month + 1).min(self.last + 1))
@@ -86,9 +86,15 @@ impl Scope {
         }
     }
 
-    /// The days that count and are kept.
+    /// The days that are broken down: those that count and are kept.
     pub(super) fn days_with_values(&self) -> Range<i64> {
-        self.days.start.max(self.kept_from)..self.days.end.min(self.last + 1)
+        self.days.start.max(self.kept_from).min(self.days.end)..self.days.end
+    }
+
+    /// The same without days to come.
+    pub(super) fn days_so_far(&self) -> Range<i64> {
+        let Range { start, end } = self.days_with_values();
+        start..end.min(self.last + 1)
     }
 
     /// The months of which not all days are kept, and whose first day counts.

@@ -6,7 +6,7 @@
 
 use rlinks_core::Id;
 use rlinks_store::StoreError;
-use rlinks_store::pool::read;
+use rlinks_store::pool::{Dialect, read};
 
 use super::json;
 use crate::click::Click;
@@ -43,6 +43,7 @@ macro_rules! event_columns {
 impl Clicks {
     /// The last clicks stored of a link, or of a workspace, with numbers below `before`; the newest first. Gives the number to go
     /// on below while there may be more. A call does a bounded amount of work, so a page may hold fewer than `limit`, or none.
+    /// Clicks of days whose daily rollups are gone are not found.
     pub async fn recent(
         &self,
         workspace: Id,
@@ -86,11 +87,16 @@ impl Clicks {
     /// Where a subject's clicks of some days lie: by hour where hours are kept, else by day.
     async fn stretches(&self, subject: Subject, days: &[(i64, i64)]) -> Result<Vec<Stretch>, StoreError> {
         let asked: Vec<(i64,)> = days.iter().map(|(day, _)| (*day,)).collect();
-        let days: Vec<(i64, i64, i64, i64)> = read!(
+        let sql = look_up!(
+            self.pool.dialect(),
+            "d.day, d.clicks, d.bots, d.first_event, d.last_event",
+            "days",
+            "d.kind = $2 and d.workspace_id = $3 and d.day = cast(asked.value ->> 0 as bigint) and d.subject = $4"
+        );
+        let days: Vec<(i64, i64, i64, i64, i64)> = read!(
             &self.pool,
             fetch_all,
-            "select d.day, d.clicks + d.bots, d.first_event, d.last_event from json_each($1) as asked
-             join days d on d.kind = $2 and d.workspace_id = $3 and d.day = cast(asked.value ->> 0 as bigint) and d.subject = $4",
+            sql,
             json(&asked),
             subject.kind as i64,
             subject.workspace.as_i64(),
@@ -112,16 +118,16 @@ impl Clicks {
             (last + 1) * 24
         )?;
         let mut stretches = Vec::new();
-        for (day, clicks, first, last) in days {
+        for (day, people, bots, first, last) in days {
             let begin = hours.partition_point(|(hour, ..)| *hour < day * 24);
             let end = hours.partition_point(|(hour, ..)| *hour < (day + 1) * 24);
             let of_day = &hours[begin..end];
-            if of_day.iter().map(|(_, clicks, ..)| *clicks).sum::<i64>() == clicks {
+            if of_day.iter().map(|(_, clicks, ..)| *clicks).sum::<i64>() == people + bots {
                 for (_, clicks, first, last) in of_day {
                     Stretch::add(&mut stretches, *clicks, *first, *last);
                 }
             } else {
-                Stretch::add(&mut stretches, clicks, first, last);
+                Stretch::add(&mut stretches, people + bots, first, last);
             }
         }
         Ok(stretches)

@@ -10,4 +10,7 @@
 mod database;
 mod desk;
 mod ingest;
+mod journal;
+mod recompute;
+mod retention;
 mod stats;

@@ -7,10 +7,8 @@ use proptest::test_runner::{Config, TestRunner};
 use rlinks_clicks::events::Codes;
 use rlinks_clicks::record::{AgentBytes, Record};
 use rlinks_clicks::roll::Subject;
-use rlinks_clicks::stats::{
-    Bots, HOURLY_DAYS, Interval, MOST_POINTS, Point, Question, Statistics, StatsError, Sum, Zone,
-};
-use rlinks_clicks::time::{DAY_MS, HOUR_MS, day_of};
+use rlinks_clicks::stats::{Bots, Interval, MOST_POINTS, Point, Question, Statistics, StatsError, Sum, Zone};
+use rlinks_clicks::time::{DAY_MS, HOUR_MS, HOURLY_DAYS, day_of};
 use rlinks_core::{Actor, FieldCode, Id, Timestamp};
 use serde_json::json;
 
@@ -625,7 +623,7 @@ async fn the_busiest_links_are_those_of_the_range(place: Place) {
 async fn totals_are_for_ever(place: Place) {
     let mut desk = Desk::new(place).await;
     let (link, quiet) = (desk.link("a").await, desk.link("b").await);
-    let owned = desk.link_by("c", Actor::user(Id::from_i64(77))).await;
+    let owned = desk.link_by("c", Actor::stored("user:77".to_owned())).await;
     desk.record(&[
         click(link, moment("2020-01-01"), 1),
         click(link, november(10, "10:00"), 1),
@@ -678,7 +676,7 @@ impl Desk {
 async fn the_newest_clicks_come_first_page_by_page(place: Place) {
     let mut desk = Desk::new(place).await;
     let (a, b) = (desk.link("a").await, desk.link("b").await);
-    for visitor in 0..60 {
+    for visitor in 0..60_u64 {
         let link = if visitor % 3 == 0 { b } else { a };
         let ts = november(1 + u32::try_from(visitor / 6).unwrap(), "10:00")
             .plus_ms(visitor.cast_signed() * HOUR_MS / 7);

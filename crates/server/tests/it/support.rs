@@ -45,6 +45,15 @@ impl Bench {
 
     /// The same for a server that may refuse to start, or does not speak plain HTTP.
     pub(crate) fn try_serve(self, change: impl FnOnce(&mut Config)) -> Result<Running, ServeError> {
+        self.try_serve_at(Clock::new(|| NOW), change)
+    }
+
+    /// The same with a clock of the test's own.
+    pub(crate) fn try_serve_at(
+        self,
+        clock: Clock,
+        change: impl FnOnce(&mut Config),
+    ) -> Result<Running, ServeError> {
         let mut config = Config {
             listen: "127.0.0.1:0".parse().expect("an address"),
             control_listen: None,
@@ -60,7 +69,7 @@ impl Bench {
             reloadable: Reloadable::default(),
         };
         change(&mut config);
-        let server = Server::start(config, self.store, Clock::new(|| NOW), self.runtime)?;
+        let server = Server::start(config, self.store, clock, self.runtime)?;
         Ok(Running { address: server.address, folder: self.folder, _server: server })
     }
 }

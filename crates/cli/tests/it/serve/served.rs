@@ -2,7 +2,7 @@
 
 use std::io::{BufRead as _, BufReader};
 use std::net::{SocketAddr, TcpStream};
-use std::process::{Child, ExitStatus};
+use std::process::{Child, Command, ExitStatus};
 use std::sync::{Arc, Mutex};
 
 use rlinks_server::clock::monotonic_ms;
@@ -22,17 +22,33 @@ pub(crate) struct Served {
 #[track_caller]
 pub(crate) fn serve(place: &Place, flags: &str) -> Served {
     let mut served = start(place, &format!("serve --listen 127.0.0.1:0 {flags}"));
-    wait_until("the server says where it serves", || {
-        assert!(served.child.try_wait().unwrap().is_none(), "it ended: {}", served.log());
-        served.says("serving redirects on")
-    });
-    served.address = address_in(&served.log(), "serving redirects on").unwrap();
+    served.wait_for_address();
     served
+}
+
+impl Served {
+    /// Waits until it says where it serves.
+    #[track_caller]
+    pub(crate) fn wait_for_address(&mut self) {
+        wait_until("the server says where it serves", || {
+            assert!(self.child.try_wait().unwrap().is_none(), "it ended: {}", self.log());
+            self.says("serving redirects on")
+        });
+        self.address = address_in(&self.log(), "serving redirects on").unwrap();
+    }
 }
 
 /// Starts a server that may have nowhere to serve.
 pub(crate) fn start(place: &Place, line: &str) -> Served {
-    let mut child = place.command(line).spawn().unwrap();
+    run(place.command(line))
+}
+
+/// Starts a server by a command of the test's own.
+#[track_caller]
+pub(crate) fn run(mut command: Command) -> Served {
+    let mut child = command
+        .spawn()
+        .unwrap_or_else(|error| panic!("{} is needed: {error}", command.get_program().display()));
     let log = Arc::new(Mutex::new(String::new()));
     let (lines, into) = (BufReader::new(child.stderr.take().unwrap()), Arc::clone(&log));
     std::thread::spawn(move || {
@@ -80,6 +96,11 @@ impl Served {
 
     pub(crate) fn signal(&self, signal: Signal) {
         kill_process(self.pid(), signal).unwrap();
+    }
+
+    /// Whether it has ended by itself.
+    pub(crate) fn has_ended(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_some()
     }
 
     /// Waits for its end, so long at most.

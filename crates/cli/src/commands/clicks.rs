@@ -1,0 +1,170 @@
+//! `rmax clicks`: recorded clicks leave, are counted anew, and go.
+
+use rlinks_clicks::events::{Codes, EventFilter};
+use rlinks_clicks::export::jsonl::Form;
+use rlinks_clicks::export::{ExportError, Exported, Format, Overwrite, Place, Wanted, watermark_name};
+use rlinks_clicks::time::day_of;
+use rlinks_core::{FieldCode, FieldError, FieldErrors, Timestamp};
+use rlinks_store::StoreError;
+use serde_json::json;
+
+use super::{Scope, no_time, sweep};
+use crate::args::{Clicks, ClicksExport};
+use crate::error::Failure;
+use crate::session::Session;
+
+/// Days over which misses are added up, today included.
+const MISSES_DAYS: i64 = 30;
+
+pub(super) async fn run(session: &Session, command: Clicks, scope: Scope) -> Result<(), Failure> {
+    match command {
+        Clicks::Export(args) => export(session, &args).await,
+        Clicks::Recompute => recompute(session, scope).await,
+        Clicks::Prune { dry_run } => sweep::prune(session, dry_run, scope).await,
+        Clicks::Misses { limit } => misses(session, limit).await,
+    }
+}
+
+// ---- leaving ----
+
+async fn export(session: &Session, args: &ClicksExport) -> Result<(), Failure> {
+    let place = Place::parse(&args.place)?;
+    let (format, during) = (args.format()?, args.during()?);
+    let workspace = session.workspace().await?;
+    let link = match args.code.as_deref() {
+        Some(code) => Some(session.ops.any_link(&workspace, code).await?.id),
+        None => None,
+    };
+    let target = place.open(&session.cloud_options())?;
+    let watermark = args.since_last.then(|| watermark_name(workspace.id, link));
+    let wanted = Wanted {
+        filter: EventFilter { workspace: workspace.id, link, during },
+        format,
+        overwrite: if args.force { Overwrite::Replace } else { Overwrite::Refuse },
+        watermark: watermark.as_deref(),
+        stem: &format!("clicks-{}", workspace.slug),
+        upto: None,
+    };
+    let clicks = session.clicks().await?;
+    let mut codes = Codes::new(session.store().clone());
+    let progress = session.output.counter("exporting clicks", None);
+    let exported =
+        clicks.export(&mut codes, &target, &wanted, session.now(), |more| progress.add(more)).await;
+    drop(progress);
+    let exported = exported.map_err(|error| ended(&place, error))?;
+    report(session, &place, &exported)
+}
+
+/// Somebody who stops reading, as in `rmax clicks export - | head`, has what they wanted.
+fn ended(place: &Place, error: ExportError) -> Failure {
+    let closed = std::io::Error::from(rustix::io::Errno::PIPE);
+    match error {
+        ExportError::Failed(why) if *place == Place::Stdout && why == closed.to_string() => closed.into(),
+        error => error.into(),
+    }
+}
+
+fn report(session: &Session, place: &Place, exported: &Exported) -> Result<(), Failure> {
+    let Exported { clicks, parts } = exported;
+    let wrote = match parts.len() {
+        _ if *place == Place::Stdout => format!("wrote: clicks {clicks}"),
+        0 => format!("wrote: clicks {clicks} to {place}"),
+        1 => format!("wrote: clicks {clicks} to {place} as {}", parts[0]),
+        files => format!("wrote: clicks {clicks} to {place} in {files} files"),
+    };
+    if *place == Place::Stdout {
+        session.output.note(&wrote);
+        return Ok(());
+    }
+    if session.output.json {
+        return session
+            .output
+            .object(&json!({ "place": place.to_string(), "clicks": clicks, "parts": parts }));
+    }
+    session.output.line(&wrote)
+}
+
+impl ClicksExport {
+    fn format(&self) -> Result<Format, FieldError> {
+        let ending = self.place.rsplit_once('.').map(|(_, ending)| ending);
+        match self.format.as_deref() {
+            Some("jsonl") => Ok(self.lines()),
+            Some("parquet") => Ok(Format::Parquet),
+            Some(_) => Err(FieldError::new("format", FieldCode::BadCharacters, "is none of jsonl, parquet")),
+            None if ending.is_some_and(|ending| ending.eq_ignore_ascii_case("parquet")) => {
+                Ok(Format::Parquet)
+            }
+            None => Ok(self.lines()),
+        }
+    }
+
+    const fn lines(&self) -> Format {
+        Format::Lines(if self.full { Form::Full } else { Form::Short })
+    }
+
+    fn during(&self) -> Result<std::ops::Range<Timestamp>, FieldErrors> {
+        let mut errors = FieldErrors::default();
+        let mut moment = |field, text: Option<&str>, otherwise| {
+            let parsed = text.map(|text| Timestamp::parse(text).map_err(|error| no_time(field, error)));
+            parsed.and_then(|parsed| errors.take(parsed)).unwrap_or(Timestamp::from_ms(otherwise))
+        };
+        let during = moment("from", self.from.as_deref(), 0)..moment("to", self.to.as_deref(), i64::MAX);
+        errors.none()?;
+        if during.is_empty() {
+            return Err(
+                FieldError::new("from", FieldCode::TooShort, "must be before the end of the range").into()
+            );
+        }
+        Ok(during)
+    }
+}
+
+// ---- counting ----
+
+async fn recompute(session: &Session, scope: Scope) -> Result<(), Failure> {
+    let workspace = match scope {
+        Scope::All => None,
+        Scope::Named => Some(session.workspace().await?.id),
+    };
+    let clicks = session.clicks().await?;
+    let bar = session.output.counter("counting days", Some(0));
+    let done = clicks
+        .recompute(session.store(), workspace, session.now(), |progress| {
+            bar.set(progress.done, progress.days);
+        })
+        .await;
+    drop(bar);
+    let done = done?;
+    if session.output.json {
+        return session.output.object(&json!({
+            "days": done.days,
+            "days_changed": done.days_changed,
+            "subjects_changed": done.subjects_changed,
+        }));
+    }
+    session.output.line(&match (done.days, done.subjects_changed) {
+        (0, 0) => "nothing to do: no day has clicks that are all still kept".to_owned(),
+        (days, 0) => format!("nothing to do: {days} days were right"),
+        (days, changed) => {
+            format!("recomputed {days} days: {} of them were wrong, in {changed} rows", done.days_changed)
+        }
+    })
+}
+
+async fn misses(session: &Session, limit: i64) -> Result<(), Failure> {
+    let workspace = session.workspace().await?;
+    let tomorrow = day_of(session.now()) + 1;
+    let clicks = session.clicks().await?;
+    let missed = clicks.misses(workspace.id, tomorrow - MISSES_DAYS, tomorrow, limit).await;
+    let missed = missed.map_err(|error: StoreError| Failure::from(error))?;
+    if session.output.json {
+        return session.output.object(&missed);
+    }
+    if missed.is_empty() {
+        session.output.note("no misses");
+        return Ok(());
+    }
+    let rows: Vec<Vec<String>> =
+        missed.iter().map(|missed| vec![missed.code.clone(), missed.misses.to_string()]).collect();
+    session.output.table(&["CODE", "MISSES"], &rows)
+}

@@ -1,0 +1,226 @@
+//! `rmax links stats`: what a link's clicks add up to.
+
+use rlinks_clicks::roll::Subject;
+use rlinks_clicks::stats::{Bots, Interval, Point, Question, Statistics, Value, Zone};
+use rlinks_clicks::time::day_of;
+use rlinks_core::route_object::Stats as Totals;
+use rlinks_core::{Code, FieldCode, FieldError, FieldErrors, Policy, Timestamp};
+use rlinks_server::ops::sweep::kept;
+use serde::Serialize;
+
+use super::no_time;
+use crate::args::Stats;
+use crate::error::Failure;
+use crate::output::{Drawing, clean};
+use crate::session::Session;
+
+/// The most characters a line of points or a bar takes.
+const SPARKLINE_CHARACTERS: usize = 60;
+const BAR_CHARACTERS: usize = 24;
+const LONGEST_VALUE: usize = 40;
+/// Eighths of a character, standing and lying.
+const STANDING: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+const LYING: [char; 8] = ['▏', '▎', '▍', '▌', '▋', '▊', '▉', '█'];
+
+/// The statistics as programs see them.
+#[derive(Serialize)]
+struct Shown<'a> {
+    code: &'a Code,
+    #[serde(flatten)]
+    totals: Totals,
+    #[serde(flatten)]
+    statistics: &'a Statistics,
+}
+
+pub(super) async fn run(session: &Session, args: &Stats) -> Result<(), Failure> {
+    let workspace = session.workspace().await?;
+    let link = session.ops.any_link(&workspace, &args.code).await?;
+    let now = session.now();
+    let question = args.question(Subject::link(workspace.id, link.id), &workspace.policy, now)?;
+    let clicks = session.clicks().await?;
+    let statistics = clicks.statistics(&question, now).await?;
+    let totals = session.stats(&[&link]).await.first().copied().unwrap_or_default();
+    if session.output.json {
+        return session.output.object(&Shown { code: &link.code, totals, statistics: &statistics });
+    }
+    let last_click = clicks.totals(&[question.subject]).await?.get(&question.subject).and_then(|total| {
+        match question.bots {
+            Bots::Exclude => total.last_click,
+            Bots::Include => total.last_hit,
+        }
+    });
+    let text = text(&link.code, &statistics, last_click, totals.hits, session.output.drawing());
+    session.output.raw(text.as_bytes())
+}
+
+impl Stats {
+    fn question(&self, subject: Subject, policy: &Policy, now: Timestamp) -> Result<Question, FieldErrors> {
+        let mut errors = FieldErrors::default();
+        let refused = |field, message: &str| FieldError::new(field, FieldCode::BadCharacters, message);
+        let interval = errors.take(
+            Interval::parse(&self.interval)
+                .ok_or_else(|| refused("interval", "is none of hour, day, week, month")),
+        );
+        let zone = Zone::parse(&self.tz)
+            .ok_or_else(|| refused("tz", "is no time zone; write it like Europe/Berlin"));
+        let tz = errors.take(zone);
+        let zone = tz.clone().unwrap_or_default();
+        let mut moment = |field, text: Option<&str>| {
+            text.and_then(|text| errors.take(zone.moment(text).map_err(|error| no_time(field, error))))
+        };
+        let (from, to) = (moment("from", self.from.as_deref()), moment("to", self.to.as_deref()));
+        errors.none()?;
+        Ok(Question {
+            from,
+            to,
+            interval: interval.unwrap_or_default(),
+            tz: tz.unwrap_or_default(),
+            bots: if self.bots { Bots::Include } else { Bots::Exclude },
+            days_kept_from: kept(policy).daily_days.map(|days| day_of(now) - i64::from(days)),
+            ..Question::about(subject)
+        })
+    }
+}
+
+/// For people: the sums, the series where it can be drawn, and what is most.
+fn text(
+    code: &Code,
+    statistics: &Statistics,
+    last_click: Option<Timestamp>,
+    hits: u64,
+    drawing: Drawing,
+) -> String {
+    let Statistics { from, to, interval, tz, total, series, .. } = statistics;
+    let mut lines = vec![
+        format!("{code}  {from} to {to} ({tz})"),
+        String::new(),
+        format!("clicks      {}", total.clicks),
+        format!("visitors    {}", total.visitors),
+        format!("bots        {}", total.bots),
+        format!("last click  {}", last_click.map_or_else(|| "never".to_owned(), |at| at.to_string())),
+        format!("all time    {hits} with bots"),
+    ];
+    if drawing == Drawing::Blocks && total.clicks > 0 {
+        let most = series.iter().map(|point| point.sum.clicks).max().unwrap_or_default();
+        lines.push(String::new());
+        lines.push(format!(
+            "{}  most in a{} {}: {most}",
+            sparkline(series),
+            an(*interval),
+            interval.as_str()
+        ));
+    }
+    let countries: Vec<Value> = statistics
+        .countries
+        .iter()
+        .map(|country| Value {
+            value: country.name.map_or_else(|| country.value.clone(), str::to_owned),
+            clicks: country.clicks,
+        })
+        .collect();
+    for (title, values) in [
+        ("REFERRERS", &statistics.referrers),
+        ("COUNTRIES", &countries),
+        ("DEVICES", &statistics.devices),
+        ("BROWSERS", &statistics.browsers),
+        ("SYSTEMS", &statistics.systems),
+        ("CAMPAIGNS", &statistics.campaigns),
+        ("CITIES", &statistics.cities),
+    ] {
+        if !values.is_empty() {
+            lines.push(String::new());
+            lines.push(title.to_owned());
+            lines.extend(bars(values, drawing));
+        }
+    }
+    lines.push(String::new());
+    lines.join("\n")
+}
+
+const fn an(interval: Interval) -> &'static str {
+    match interval {
+        Interval::Hour => "n",
+        Interval::Day | Interval::Week | Interval::Month => "",
+    }
+}
+
+/// Clicks over time, a character for each point, or for several where there are many.
+fn sparkline(series: &[Point]) -> String {
+    let at_once = series.len().div_ceil(SPARKLINE_CHARACTERS).max(1);
+    let sums: Vec<u64> =
+        series.chunks(at_once).map(|some| some.iter().map(|point| point.sum.clicks).sum()).collect();
+    let most = sums.iter().copied().max().unwrap_or_default().max(1);
+    sums.iter().map(|sum| if *sum == 0 { ' ' } else { STANDING[eighths(*sum, most, 8) - 1] }).collect()
+}
+
+/// Values with their clicks, and how they compare.
+fn bars(values: &[Value], drawing: Drawing) -> Vec<String> {
+    let named: Vec<(String, u64)> = values.iter().map(|value| (cut(&value.value), value.clicks)).collect();
+    let width = named.iter().map(|(name, _)| name.chars().count()).max().unwrap_or_default();
+    let digits = named.iter().map(|(_, clicks)| clicks.to_string().len()).max().unwrap_or_default();
+    let most = named.iter().map(|(_, clicks)| *clicks).max().unwrap_or_default().max(1);
+    let line = |(name, clicks): &(String, u64)| {
+        let bar = match drawing {
+            Drawing::Blocks => format!("  {}", bar(*clicks, most)),
+            Drawing::Plain => String::new(),
+        };
+        format!("  {name:width$}  {clicks:digits$}{bar}")
+    };
+    named.iter().map(line).collect()
+}
+
+fn bar(clicks: u64, most: u64) -> String {
+    let eighths = eighths(clicks, most, BAR_CHARACTERS * 8);
+    let mut bar: String = std::iter::repeat_n('█', eighths / 8).collect();
+    if !eighths.is_multiple_of(8) {
+        bar.push(LYING[eighths % 8 - 1]);
+    }
+    bar
+}
+
+/// A share of so many parts: at least one, so that a little is not nothing.
+fn eighths(part: u64, whole: u64, parts: usize) -> usize {
+    let share = u128::from(part) * parts as u128 / u128::from(whole.max(1));
+    usize::try_from(share).unwrap_or(parts).clamp(1, parts)
+}
+
+fn cut(value: &str) -> String {
+    let value = clean(value);
+    if value.chars().count() <= LONGEST_VALUE {
+        return value.into_owned();
+    }
+    value.chars().take(LONGEST_VALUE - 1).chain(['…']).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use rlinks_clicks::stats::Sum;
+
+    use super::*;
+
+    fn series(clicks: &[u64]) -> Vec<Point> {
+        let point = |clicks: &u64| Point {
+            start: Timestamp::from_ms(0),
+            sum: Sum { clicks: *clicks, ..Sum::default() },
+        };
+        clicks.iter().map(point).collect()
+    }
+
+    #[test]
+    fn a_line_of_points_fits_and_shows_what_is_little() {
+        assert_eq!(sparkline(&series(&[0, 1, 400, 800])), " ▁▄█");
+        assert_eq!(sparkline(&series(&[5])), "█");
+        assert_eq!(sparkline(&series(&[])), "");
+        assert_eq!(sparkline(&series(&vec![1; 1000])).chars().count(), 59);
+    }
+
+    #[test]
+    fn bars_are_as_long_as_their_clicks() {
+        assert_eq!(bar(48, 48).chars().count(), BAR_CHARACTERS);
+        assert_eq!(bar(1, 48), "▌");
+        assert_eq!(bar(1, 1_000_000), "▏");
+        let values =
+            [("a", 10), ("long", 5)].map(|(value, clicks)| Value { value: value.to_owned(), clicks });
+        assert_eq!(bars(&values, Drawing::Plain), ["  a     10", "  long   5"]);
+    }
+}

@@ -1,0 +1,547 @@
+//! Clicks cannot get lost: whatever kills the server, fills its disk or breaks it, a click that was answered is stored once.
+//!
+//! A ledger outside of the server holds every request that was answered. Each names itself by its `Referer`, which a click keeps,
+//! so the ledger and the tables are compared click by click and not by sums. These tests need `strace`, `unshare` and root:
+//! `scripts/stage/50-crash`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use rlinks_server::clock::{monotonic_ms, random_bytes};
+use rustix::process::{Pid, Signal, kill_process};
+use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
+use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _};
+
+use crate::client::wait_until;
+use crate::place::{Place, block_on};
+use crate::serve::served::{Served, address_in, run, serve};
+
+const CLIENTS: usize = 4;
+/// However slow the machine is, no round takes longer.
+const ROUND_MS: u64 = 4_000;
+
+// ---- the ledger ----
+
+/// What was asked of the server, and what it answered.
+#[derive(Default)]
+struct Ledger {
+    asked: AtomicU64,
+    answered: Mutex<BTreeSet<String>>,
+    /// Sent, and the connection ended before an answer came.
+    unanswered: Mutex<BTreeSet<String>>,
+    /// How long each answer took, in milliseconds.
+    took_ms: Mutex<Vec<u64>>,
+}
+
+impl Ledger {
+    fn answers(&self) -> usize {
+        self.answered.lock().unwrap().len()
+    }
+
+    /// Several clients ask, each one request after the other, until somebody says stop or the server is gone.
+    fn while_asking<T>(&self, address: SocketAddr, path: &str, watch: impl FnOnce() -> T) -> T {
+        let stop = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for _ in 0..CLIENTS {
+                scope.spawn(|| self.ask(address, path, &stop));
+            }
+            let watched = std::panic::catch_unwind(std::panic::AssertUnwindSafe(watch));
+            stop.store(true, Ordering::Relaxed);
+            watched.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })
+    }
+
+    fn ask(&self, address: SocketAddr, path: &str, stop: &AtomicBool) {
+        let Ok(mut socket) = TcpStream::connect(address) else { return };
+        socket.set_nodelay(true).unwrap();
+        socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        let mut answer = Vec::new();
+        while !stop.load(Ordering::Relaxed) {
+            let name = format!("{path}{}", self.asked.fetch_add(1, Ordering::Relaxed));
+            let request = format!(
+                "GET /go HTTP/1.1\r\nHost: rmax.to\r\nReferer: https://ledger.example/{name}\r\n\r\n"
+            );
+            let began_ms = monotonic_ms();
+            if socket.write_all(request.as_bytes()).is_err() || !read_answer(&mut socket, &mut answer) {
+                self.unanswered.lock().unwrap().insert(name);
+                return;
+            }
+            // C4: whatever happens, a known link is answered with nothing but its redirect.
+            assert!(answer.starts_with(b"HTTP/1.1 301 "), "{}", String::from_utf8_lossy(&answer));
+            self.took_ms.lock().unwrap().push(monotonic_ms() - began_ms);
+            self.answered.lock().unwrap().insert(name);
+        }
+    }
+
+    /// Every click that was answered is stored once; and nothing is but what was asked, with at most one request in flight for
+    /// each client and kill.
+    #[track_caller]
+    fn compare(&self, place: &Place, kills: usize) {
+        let (answered, unanswered) = (self.answered.lock().unwrap(), self.unanswered.lock().unwrap());
+        let stored = stored(place);
+        let missing: Vec<_> = answered.iter().filter(|name| !stored.contains_key(*name)).collect();
+        assert!(missing.is_empty(), "{} answered and lost: {missing:?}", missing.len());
+        let strange: Vec<_> =
+            stored.keys().filter(|name| !answered.contains(*name) && !unanswered.contains(*name)).collect();
+        assert!(strange.is_empty(), "stored and never asked: {strange:?}");
+        assert!(
+            stored.len() - answered.len() <= CLIENTS * kills,
+            "{} in flight",
+            stored.len() - answered.len()
+        );
+    }
+}
+
+/// Reads one answer, which has no body; whether it came.
+fn read_answer(socket: &mut TcpStream, answer: &mut Vec<u8>) -> bool {
+    answer.clear();
+    let mut chunk = [0; 2048];
+    while !answer.ends_with(b"\r\n\r\n") {
+        match socket.read(&mut chunk) {
+            Ok(count @ 1..) => answer.extend_from_slice(&chunk[..count]),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => panic!("neither an answer nor an end"),
+            Ok(0) | Err(_) => return false,
+        }
+    }
+    true
+}
+
+// ---- the tables ----
+
+async fn tables(place: &Place) -> SqliteConnection {
+    options(place).connect().await.unwrap()
+}
+
+fn options(place: &Place) -> SqliteConnectOptions {
+    let file = place.path("rlinks-data/clicks.db");
+    SqliteConnectOptions::new().filename(file).busy_timeout(Duration::from_secs(20))
+}
+
+/// The clicks that are stored so far; a server that has just been started may not have its tables yet.
+fn events(place: &Place) -> usize {
+    block_on(async {
+        let Ok(mut connection) = options(place).connect().await else { return 0 };
+        let row: Result<(i64,), _> =
+            sqlx::query_as("select count(*) from events").fetch_one(&mut connection).await;
+        let _ = connection.close().await;
+        row.map_or(0, |(count,)| usize::try_from(count).unwrap())
+    })
+}
+
+fn count(place: &Place, sql: &str) -> i64 {
+    block_on(async {
+        let mut connection = tables(place).await;
+        let row: (i64,) = sqlx::query_as(AssertSqlSafe(sql)).fetch_one(&mut connection).await.unwrap();
+        connection.close().await.unwrap();
+        row.0
+    })
+}
+
+/// The clicks of a ledger that are stored, by name, with their identities. None is there twice, under any name.
+#[track_caller]
+fn stored(place: &Place) -> BTreeMap<String, (i64, i64, i64)> {
+    let rows: Vec<(String, i64, i64, i64)> = block_on(async {
+        let mut connection = tables(place).await;
+        let sql =
+            "select e.referrer, p.boot, p.thread, e.seq from events e join producers p on p.id = e.producer";
+        let rows = sqlx::query_as(sql).fetch_all(&mut connection).await.unwrap();
+        connection.close().await.unwrap();
+        rows
+    });
+    let (mut stored, mut identities) = (BTreeMap::new(), BTreeSet::new());
+    for (referrer, boot, thread, seq) in rows {
+        let name = referrer.strip_prefix("https://ledger.example/").unwrap().to_owned();
+        assert!(
+            identities.insert((boot, thread, seq)),
+            "two clicks have one identity: {boot} {thread} {seq}"
+        );
+        let first = stored.insert(name, (boot, thread, seq));
+        assert!(first.is_none(), "{referrer} is stored twice");
+    }
+    stored
+}
+
+/// The database is whole, and what clicks add up to is what there are.
+#[track_caller]
+fn verify(place: &Place) {
+    let events = count(place, "select count(*) from events");
+    for sql in [
+        "select coalesce(sum(clicks + bots), 0) from totals where kind = 0",
+        "select coalesce(sum(clicks + bots), 0) from totals where kind = 1",
+        "select coalesce(sum(clicks + bots), 0) from hours where kind = 0",
+        "select coalesce(sum(clicks + bots), 0) from days where kind = 0",
+        "select coalesce(sum(clicks + bots), 0) from days where kind = 1",
+        "select coalesce(sum(clicks + bots), 0) from months where kind = 1",
+        "select next_event - 1 from ingest",
+    ] {
+        assert_eq!(count(place, sql), events, "{sql}");
+    }
+    assert_eq!(count(place, "select count(*) from pragma_integrity_check where integrity_check <> 'ok'"), 0);
+    place.ok("audit verify");
+}
+
+/// Clicks that were not kept, but for those torn off: a process may be killed in the middle of a `write`, and what it had not
+/// finished was not answered.
+fn lost(place: &Place) -> i64 {
+    count(place, "select coalesce(sum(clicks), 0) from losses where reason <> 'torn'")
+}
+
+fn dropped(place: &Place) -> i64 {
+    count(place, "select coalesce(sum(clicks), 0) from losses where reason = 'dropped'")
+}
+
+/// Starts once more, waits until everything is stored and stops; then again, and nothing changes.
+#[track_caller]
+fn settle(place: &Place, ledger: &Ledger, kills: usize) {
+    for _ in 0..2 {
+        let server = serve(place, "");
+        wait_until("everything answered is stored", || events(place) >= ledger.answers());
+        stop(server);
+        ledger.compare(place, kills);
+        verify(place);
+    }
+}
+
+/// Stops a server in order; it had nothing to panic about.
+#[track_caller]
+fn stop(server: Served) {
+    assert!(!server.says("panicked"), "{}", server.log());
+    server.stop();
+}
+
+// ---- chance ----
+
+/// A chain of numbers that begins with a printed seed.
+struct Chance(u64);
+
+impl Chance {
+    fn new(test: &str) -> Self {
+        let seed = variable("RLINKS_CRASH_SEED")
+            .map_or_else(|| u64::from_le_bytes(random_bytes()), |seed| seed.parse().unwrap());
+        println!("{test}: RLINKS_CRASH_SEED={seed}");
+        Self(seed)
+    }
+
+    /// Less than `end`.
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % end
+    }
+}
+
+fn rounds() -> usize {
+    variable("RLINKS_CRASH_ROUNDS").map_or(5, |text| text.parse().unwrap())
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the stage says how often, and whoever repeats a run says which"
+)]
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok()
+}
+
+fn place() -> Place {
+    let place = Place::new();
+    place.ok("links set go https://example.com/");
+    place
+}
+
+// ---- killed ----
+
+#[test]
+fn row_1_killed_at_any_moment_under_load_no_answered_click_is_lost_or_counted_twice() {
+    let (place, ledger, mut chance) = (place(), Ledger::default(), Chance::new("row 1"));
+    for _ in 0..rounds() {
+        let mut server = serve(&place, "--threads 2");
+        let (enough, pause_ms) = (ledger.answers() + 1 + chance.below(1500) as usize, chance.below(250));
+        ledger.while_asking(server.address, "", || {
+            wait_until("enough is answered", || ledger.answers() >= enough);
+            std::thread::sleep(Duration::from_millis(pause_ms));
+            server.signal(Signal::KILL);
+            server.ends_within(10_000);
+        });
+        assert!(!server.says("panicked"), "{}", server.log());
+    }
+    settle(&place, &ledger, rounds());
+    assert_eq!(lost(&place), 0);
+}
+
+#[test]
+fn row_2_killed_at_any_write_sync_or_removal_no_answered_click_is_lost_or_counted_twice() {
+    // How many such calls one thread makes in a round, about.
+    const CALLS: [(&str, u64); 6] = [
+        ("write", 600),
+        ("pwrite64", 150),
+        ("fdatasync,fsync", 8),
+        ("unlink,unlinkat,rename,renameat2,ftruncate", 3),
+        ("pwrite64", 30),
+        ("write", 40),
+    ];
+    let (place, ledger, mut chance) = (place(), Ledger::default(), Chance::new("row 2"));
+    let mut injected = 0;
+    for round in 0..rounds() {
+        let (call, most) = CALLS[round % CALLS.len()];
+        let number = 1 + chance.below(most);
+        let inject = format!("inject={call}:signal=KILL:when={number}");
+        let wrapper =
+            ["strace", "-f", "-qq", "-o", "/dev/null", "-e", &format!("trace={call}"), "-e", &inject];
+        let mut server = Wrapped::new(&place, &wrapper.map(str::to_owned), "--threads 2");
+        let began_ms = monotonic_ms();
+        let over = |server: &mut Wrapped| server.served.has_ended() || monotonic_ms() - began_ms > ROUND_MS;
+        // It may be over before anybody could ask.
+        while !over(&mut server) && !server.served.says("serving redirects on") {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        if let Some(address) = address_in(&server.served.log(), "serving redirects on") {
+            ledger.while_asking(address, "", || {
+                while !over(&mut server) {
+                    std::thread::sleep(Duration::from_millis(2));
+                }
+            });
+        }
+        injected += usize::from(server.served.has_ended());
+        assert!(!server.served.says("panicked"), "{call} {number}: {}", server.served.log());
+    }
+    println!("row 2: {injected} of {} kills were injected, {} clicks answered", rounds(), ledger.answers());
+    assert!(injected * 2 >= rounds(), "only {injected} of {} kills were injected", rounds());
+    settle(&place, &ledger, rounds());
+    assert_eq!(lost(&place), 0);
+}
+
+/// A server run by another program, which would leave it behind when it is killed itself.
+struct Wrapped {
+    served: Served,
+}
+
+impl Wrapped {
+    fn new(place: &Place, wrapper: &[String], flags: &str) -> Self {
+        let rmax = place.command(&format!("serve --listen 127.0.0.1:0 {flags}"));
+        let mut command = Command::new(&wrapper[0]);
+        command
+            .args(&wrapper[1..])
+            .arg(rmax.get_program())
+            .args(rmax.get_args())
+            .current_dir(rmax.get_current_dir().unwrap())
+            .env_clear()
+            .envs(rmax.get_envs().filter_map(|(name, value)| Some((name, value?))))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped());
+        Self { served: run(command) }
+    }
+
+    /// The process that was started by the wrapper.
+    fn children(&self) -> Vec<Pid> {
+        let pid = self.served.pid();
+        let children =
+            std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+        children.split_whitespace().filter_map(|pid| Pid::from_raw(pid.parse().ok()?)).collect()
+    }
+}
+
+impl Drop for Wrapped {
+    fn drop(&mut self) {
+        for child in self.children() {
+            let _ = kill_process(child, Signal::KILL);
+        }
+        // It ends with what it started.
+        for _ in 0..500 {
+            if self.served.has_ended() {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+// ---- no room ----
+
+#[test]
+fn row_14_without_room_for_the_journal_redirects_go_on_and_every_dropped_click_is_counted() {
+    let (place, ledger) = (place(), Ledger::default());
+    let script = "mkdir -p rlinks-data/journal && mount -t tmpfs -o size=512k tmpfs rlinks-data/journal && exec \"$@\"";
+    let wrapper = ["unshare", "--mount", "--propagation", "private", "bash", "-c", script, "bash"];
+    // Each of them becomes the next, so in the end it is the server itself.
+    let mut server = Wrapped::new(&place, &wrapper.map(str::to_owned), "--threads 2");
+    server.served.wait_for_address();
+    let address = server.served.address;
+    let ask = |more: usize| {
+        let enough = ledger.answers() + more;
+        ledger.while_asking(address, "", || wait_until("enough is answered", || ledger.answers() >= enough));
+    };
+    ask(200);
+    // Only the server's own eyes see that disk.
+    let outside = place.path("rlinks-data/journal/filler");
+    let filler = PathBuf::from(format!("/proc/{}/root{}", server.served.pid(), outside.display()));
+    let mut file = std::fs::File::create(&filler).unwrap();
+    while file.write_all(&[0; 512]).is_ok() {}
+    ask(1000);
+    wait_until("it says so", || server.served.says("clicks are not recorded; redirects go on"));
+    drop(file);
+    std::fs::remove_file(filler).unwrap();
+    let full = ledger.answers();
+    ask(1000);
+    server.served.signal(Signal::TERM);
+    assert_eq!(server.served.ends_within(10_000).code(), Some(0), "{}", server.served.log());
+    let unanswered = ledger.unanswered.lock().unwrap().len();
+    assert_eq!(unanswered, 0);
+    let (stored, dropped) = (stored(&place), dropped(&place));
+    assert!(dropped > 500, "{dropped} dropped: the disk was not full");
+    assert_eq!(i64::try_from(stored.len()).unwrap() + dropped, i64::try_from(ledger.answers()).unwrap());
+    assert_eq!(lost(&place), dropped, "and nothing else");
+    let later =
+        stored.keys().filter(|name| name.parse::<usize>().is_ok_and(|name| name >= full + CLIENTS)).count();
+    assert!(later > 500, "only {later} of those after it had room again");
+    verify(&place);
+}
+
+#[test]
+fn row_14_a_journal_that_may_not_grow_drops_counts_and_goes_on_when_the_database_is_back() {
+    let (place, ledger) = (place(), Ledger::default());
+    place.write("rmax.toml", "journal_mb = 1\n");
+    let server = serve(&place, "--threads 2");
+    let path = format!("{}/", "x".repeat(400));
+    let ask = |more: usize| {
+        let enough = ledger.answers() + more;
+        ledger.while_asking(server.address, &path, || {
+            wait_until("enough is answered", || ledger.answers() >= enough);
+        });
+    };
+    ask(50);
+    wait_until("clicks are stored", || events(&place) >= 50);
+    block_on(async {
+        let mut lock = tables(&place).await;
+        sqlx::raw_sql("begin immediate").execute(&mut lock).await.unwrap();
+        // Two and a half times as much as there is room for.
+        ask(2500);
+        while !server.says("the journal has used up journal_mb") {
+            ask(500);
+        }
+        ask(500);
+        sqlx::raw_sql("rollback").execute(&mut lock).await.unwrap();
+        lock.close().await.unwrap();
+    });
+    let full = ledger.answers();
+    // The keeper sees that there is room again, and from then on nothing is dropped.
+    wait_until("there is room again", || {
+        ask(1);
+        stored(&place)
+            .keys()
+            .filter_map(|name| name.strip_prefix(&path)?.parse::<usize>().ok())
+            .any(|name| name >= full + CLIENTS)
+    });
+    let room = ledger.answers();
+    ask(200);
+    stop(server);
+    let (stored, dropped) = (stored(&place), dropped(&place));
+    assert!(dropped > 0);
+    assert_eq!(i64::try_from(stored.len()).unwrap() + dropped, i64::try_from(ledger.answers()).unwrap());
+    assert_eq!(lost(&place), dropped, "and nothing else");
+    let later = stored.keys().filter_map(|name| name.strip_prefix(&path)?.parse::<usize>().ok());
+    assert!(later.filter(|name| *name >= room + CLIENTS).count() >= 200 - CLIENTS);
+    let kept = std::fs::metadata(place.path("rlinks-data/clicks.db")).unwrap().len();
+    assert!(kept > 500 << 10, "what was in the journal is stored: {kept} bytes");
+    verify(&place);
+}
+
+// ---- a bad disk ----
+
+/// `strace` on a running server, until it is dropped. Threads it is not told of are left alone.
+struct Fault(Child);
+
+impl Fault {
+    #[track_caller]
+    fn on(pid: &str, flags: &[&str], calls: &str, fault: &str) -> Self {
+        let child = Command::new("strace")
+            .args(flags)
+            .args(["-qq", "-o", "/dev/null", "-e", &format!("trace={calls}")])
+            .args(["-e", &format!("inject={calls}:{fault}"), "-p", pid])
+            .stdin(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap_or_else(|error| panic!("strace is needed: {error}"));
+        wait_until("strace is there", || {
+            let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+            status.lines().any(|line| line.starts_with("TracerPid:") && line != "TracerPid:\t0")
+        });
+        Self(child)
+    }
+}
+
+impl Drop for Fault {
+    fn drop(&mut self) {
+        // It lets go of what it holds.
+        let _ = kill_process(Pid::from_child(&self.0), Signal::TERM);
+        let _ = self.0.wait();
+    }
+}
+
+/// The thread that keeps the journal.
+fn keeper(server: &Served) -> String {
+    let tasks = format!("/proc/{}/task", server.pid());
+    let name = |task: &Path| std::fs::read_to_string(task.join("comm")).unwrap_or_default();
+    let mut tasks = std::fs::read_dir(tasks).unwrap().map(|task| task.unwrap().path());
+    let keeper = tasks.find(|task| name(task).trim() == "journal").expect("a thread named journal");
+    keeper.file_name().unwrap().to_string_lossy().into_owned()
+}
+
+/// How often a log says something.
+fn times(server: &Served, text: &str) -> usize {
+    server.log().matches(text).count()
+}
+
+#[test]
+fn row_16_a_disk_that_cannot_sync_stops_no_redirect_and_costs_no_click() {
+    let (place, ledger) = (place(), Ledger::default());
+    let mut server = serve(&place, "--threads 2");
+    wait_until("it is ready", || server.get("/ready").body.contains("\"ready\""));
+    let failed = "the click journal could not be synced";
+    ledger.while_asking(server.address, "", || {
+        let fault = Fault::on(&keeper(&server), &[], "fdatasync", "error=EIO");
+        wait_until("the keeper has failed three times", || times(&server, failed) >= 3);
+        drop(fault);
+        let enough = ledger.answers() + 200;
+        wait_until("it goes on", || ledger.answers() >= enough);
+        // Not only the keeper: now nothing can be synced, the database neither.
+        let fault = Fault::on(&server.pid().to_string(), &["-f"], "fdatasync,fsync", "error=EIO");
+        wait_until("clicks cannot be stored", || {
+            server.says("clicks cannot be stored; the journal holds them")
+        });
+        let enough = ledger.answers() + 200;
+        wait_until("redirects go on", || ledger.answers() >= enough);
+        drop(fault);
+        wait_until("clicks are stored again", || server.says("clicks are stored again"));
+    });
+    assert!(!server.has_ended() && !server.says("panicked"), "{}", server.log());
+    server.signal(Signal::KILL);
+    server.ends_within(10_000);
+    settle(&place, &ledger, 1);
+    assert_eq!(lost(&place), 0);
+}
+
+#[test]
+fn row_17_a_disk_that_takes_its_time_slows_no_redirect_and_costs_no_click() {
+    let (place, ledger) = (place(), Ledger::default());
+    let mut server = serve(&place, "--threads 2");
+    wait_until("it is ready", || server.get("/ready").body.contains("\"ready\""));
+    let fault = Fault::on(&keeper(&server), &[], "fdatasync", "delay_enter=300000");
+    ledger.while_asking(server.address, "", || std::thread::sleep(Duration::from_secs(4)));
+    drop(fault);
+    let mut took_ms = ledger.took_ms.lock().unwrap().clone();
+    took_ms.sort_unstable();
+    let p99_ms = took_ms[took_ms.len() * 99 / 100];
+    println!("row 17: {} answers, p99 {p99_ms} ms, longest {} ms", took_ms.len(), took_ms[took_ms.len() - 1]);
+    assert!(p99_ms < 200, "redirects wait for the disk: p99 {p99_ms} ms");
+    assert!(!server.has_ended());
+    server.signal(Signal::KILL);
+    server.ends_within(10_000);
+    settle(&place, &ledger, 1);
+    assert_eq!(lost(&place), 0);
+}

@@ -1,0 +1,563 @@
+//! Row 18: a journal that was torn, damaged or tampered with gives every record that is whole, none that was not written, and a
+//! clean next start. And a journal that grows while it is read gives every record once.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use proptest::prelude::*;
+use rlinks_clicks::Ingest;
+use rlinks_clicks::journal::{Batch, FOLDER, Journal, Keeper, Lane, Options, QUARANTINE, Reader, Syncing};
+use rlinks_clicks::misses::Misses;
+use rlinks_clicks::record::Record;
+use rlinks_core::Id;
+use tempfile::TempDir;
+
+use crate::database::{Place, at};
+use crate::desk::{Desk, click, moment};
+
+/// What is read at once.
+const MOST: usize = 4096;
+
+/// A journal that a process left behind, and what is in it.
+struct Left {
+    data: TempDir,
+    /// Each record's payload, and where its frame ends.
+    records: Vec<(Vec<u8>, usize)>,
+}
+
+impl Left {
+    /// One segment of `count` records.
+    fn new(count: usize) -> Self {
+        let data = tempfile::tempdir().unwrap();
+        let lane = open(data.path(), 7).lane();
+        let segment = data.path().join(FOLDER).join("j-0000000000000007-0-1");
+        let records = (0..count)
+            .map(|number| {
+                let referrer = format!("https://r.example/{}", "x".repeat(number * 37 % 90));
+                let payload = append(&lane, number, &referrer);
+                (payload, usize::try_from(fs::metadata(&segment).unwrap().len()).unwrap())
+            })
+            .collect();
+        Self { data, records }
+    }
+
+    fn folder(&self) -> PathBuf {
+        self.data.path().join(FOLDER)
+    }
+
+    fn segment(&self) -> PathBuf {
+        self.folder().join("j-0000000000000007-0-1")
+    }
+
+    /// Where the frame of a record lies.
+    fn frame(&self, number: usize) -> std::ops::Range<usize> {
+        let start = if number == 0 { 20 } else { self.records[number - 1].1 };
+        start..self.records[number].1
+    }
+
+    /// Reads all, as the next start does; nothing is read that was not written. Gives the numbers of the records and what was
+    /// counted as torn and as damaged.
+    #[track_caller]
+    fn read(&self) -> (Vec<usize>, u64, u64) {
+        let (mut numbers, mut torn, mut damaged) = (Vec::new(), 0, 0);
+        let mut reader = Reader::left_in(&self.folder());
+        loop {
+            let batch = reader.read(MOST).unwrap();
+            if batch.is_empty() {
+                break;
+            }
+            for (sequence, payload) in payloads(&batch) {
+                let number = usize::try_from(sequence).unwrap() - 1;
+                assert_eq!(payload, self.records[number].0, "record {number} is not what was written");
+                numbers.push(number);
+            }
+            torn += batch.torn;
+            damaged += batch.damaged;
+            reader.stored();
+        }
+        reader.stored();
+        let again = Reader::left_in(&self.folder()).read(MOST).unwrap();
+        assert!(again.is_empty(), "the next start is not clean: {again:?}");
+        (numbers, torn, damaged)
+    }
+
+    fn is_in_quarantine(&self) -> bool {
+        self.folder().join(QUARANTINE).join("j-0000000000000007-0-1").exists()
+    }
+}
+
+fn open(data: &Path, boot: u64) -> Arc<Journal> {
+    open_with(data, boot, 64 << 20)
+}
+
+fn open_with(data: &Path, boot: u64, budget_bytes: u64) -> Arc<Journal> {
+    Journal::open(Options { data: data.to_owned(), budget_bytes, sync: Syncing::Interval, boot }).unwrap()
+}
+
+fn record(number: usize, referrer: &str) -> Record<'_> {
+    Record { referrer, ..click(Id::from_i64(9), at(number.try_into().unwrap()), number as u64) }
+}
+
+/// Appends a record and gives its payload.
+fn append(lane: &Lane, number: usize, referrer: &str) -> Vec<u8> {
+    let record = record(number, referrer);
+    let mut payload = Vec::new();
+    record.encode(&mut payload);
+    assert!(lane.append(&record), "record {number} was dropped");
+    payload
+}
+
+fn payloads(batch: &Batch) -> impl Iterator<Item = (u64, &[u8])> {
+    batch.records.iter().map(|record| (record.sequence, &batch.bytes[record.bytes.clone()]))
+}
+
+fn all_but(count: usize, missing: &[usize]) -> Vec<usize> {
+    (0..count).filter(|number| !missing.contains(number)).collect()
+}
+
+#[track_caller]
+fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
+    for _ in 0..2000 {
+        if condition() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    panic!("waited in vain until {what}");
+}
+
+#[test]
+fn row_18_a_torn_last_record_is_dropped_and_counted_and_all_before_it_are_there() {
+    let left = Left::new(12);
+    let bytes = fs::read(left.segment()).unwrap();
+    let last = left.frame(11);
+    for cut in 1..=last.len() {
+        fs::write(left.segment(), &bytes[..bytes.len() - cut]).unwrap();
+        // Cut off as a whole, nobody can know that it was there.
+        let torn = u64::from(cut < last.len());
+        assert_eq!(left.read(), (all_but(12, &[11]), torn, 0), "{cut} bytes cut off");
+        assert!(!left.segment().exists() && !left.is_in_quarantine());
+    }
+}
+
+#[test]
+fn row_18_a_flipped_bit_costs_its_record_and_no_other() {
+    let left = Left::new(12);
+    let bytes = fs::read(left.segment()).unwrap();
+    for number in [0, 5, 10] {
+        for (turn, place) in left.frame(number).enumerate() {
+            let mut flipped = bytes.clone();
+            flipped[place] ^= 1 << (turn % 8);
+            fs::write(left.segment(), &flipped).unwrap();
+            assert_eq!(left.read(), (all_but(12, &[number]), 0, 1), "record {number}, byte {place}");
+            assert_eq!(
+                fs::read(left.folder().join(QUARANTINE).join("j-0000000000000007-0-1")).unwrap(),
+                flipped
+            );
+        }
+    }
+    // The head of the segment is not any record.
+    for place in 0..20 {
+        for bit in 0..8 {
+            let mut flipped = bytes.clone();
+            flipped[place] ^= 1 << bit;
+            fs::write(left.segment(), &flipped).unwrap();
+            assert_eq!(left.read(), (all_but(12, &[]), 0, 0), "byte {place}, bit {bit}");
+            assert!(left.is_in_quarantine());
+        }
+    }
+    // Several at once, neighbours among them.
+    let mut flipped = bytes;
+    for number in [2, 3, 7] {
+        flipped[left.frame(number).start + 20] ^= 0x40;
+    }
+    fs::write(left.segment(), &flipped).unwrap();
+    assert_eq!(left.read(), (all_but(12, &[2, 3, 7]), 0, 3));
+}
+
+#[test]
+fn row_18_damage_where_one_look_at_a_long_segment_ends_and_the_next_begins_costs_no_neighbour() {
+    let left = Left::new(8000);
+    let bytes = fs::read(left.segment()).unwrap();
+    assert!(bytes.len() > (1 << 20) + (100 << 10), "{} bytes", bytes.len());
+    let edge = left.records.iter().position(|(_, end)| *end > (1 << 20) + 20).unwrap();
+    for number in edge - 3..edge + 3 {
+        for place in [0, 1, 7, 30] {
+            let mut flipped = bytes.clone();
+            flipped[left.frame(number).start + place] ^= 0x80;
+            fs::write(left.segment(), &flipped).unwrap();
+            let (numbers, torn, damaged) = left.read();
+            assert_eq!((torn, damaged, numbers.len()), (0, 1, 7999), "record {number}, byte {place}");
+            assert!(!numbers.contains(&number));
+        }
+    }
+    // More garbage than one look takes in.
+    let mut ruined = bytes;
+    let (first, last) = (100, 7900);
+    for (place, byte) in ruined[left.frame(first).start..left.frame(last).end].iter_mut().enumerate() {
+        *byte = u8::try_from(place.wrapping_mul(2_654_435_761) >> 13 & 0xFF).unwrap();
+    }
+    fs::write(left.segment(), &ruined).unwrap();
+    let (numbers, torn, damaged) = left.read();
+    assert_eq!((torn, damaged), (0, 7801));
+    assert_eq!(numbers, (0..100).chain(7901..8000).collect::<Vec<_>>());
+}
+
+#[test]
+fn row_18_zeros_at_the_end_an_empty_segment_and_files_of_others_cost_nothing() {
+    let left = Left::new(5);
+    let bytes = fs::read(left.segment()).unwrap();
+    // What some file systems leave of a write that a power cut interrupted.
+    for zeros in [1, 13, 14, 15, 4096, 2 << 20] {
+        fs::write(left.segment(), [&bytes[..], &vec![0; zeros]].concat()).unwrap();
+        let (numbers, torn, damaged) = left.read();
+        assert_eq!((numbers, torn, damaged), (all_but(5, &[]), 1, 0), "{zeros} zeros");
+    }
+    fs::write(left.segment(), &bytes).unwrap();
+    let empty = left.folder().join("j-0000000000000008-0-1");
+    fs::write(&empty, "").unwrap();
+    fs::write(left.folder().join("j-0000000000000009-3-1"), "rlinksj").unwrap();
+    let others =
+        ["notes.txt", "j-", "j-7-0", "j-7-0-1-2", "j-zz-0-1", "j-7-99999999-1", "x-7-0-1", "j-7-0-1.bak"];
+    for name in others {
+        fs::write(left.folder().join(name), b"not ours").unwrap();
+    }
+    assert_eq!(left.read(), (all_but(5, &[]), 0, 0));
+    assert!(!empty.exists());
+    for name in others {
+        assert_eq!(fs::read(left.folder().join(name)).unwrap(), b"not ours", "{name}");
+    }
+}
+
+/// A journal of several segments of one thread, as its process left it: each segment's path and first and last sequence.
+fn several_segments(data: &Path) -> Vec<(PathBuf, u64, u64)> {
+    let journal = open_with(data, 7, 1 << 20);
+    let keeper = Keeper::start(&journal).unwrap();
+    let lane = journal.lane();
+    let path = |number: usize| data.join(FOLDER).join(format!("j-0000000000000007-0-{number}"));
+    let referrer = format!("https://r.example/{}", "x".repeat(50_000));
+    let (mut segments, mut sequence) = (Vec::new(), 0);
+    for number in 1..=3 {
+        let first = sequence + 1;
+        // The last of them makes the segment long enough for the keeper to begin the next.
+        for _ in 0..6 {
+            sequence += 1;
+            append(&lane, usize::try_from(sequence).unwrap(), &referrer);
+        }
+        segments.push((path(number), first, sequence));
+        wait_until("the keeper has begun another segment", || path(number + 1).exists());
+        // Made is not yet adopted; what comes now may still go into either.
+        wait_until("it is in use", || fs::metadata(path(number + 1)).is_ok_and(|file| file.len() > 0));
+    }
+    drop(keeper);
+    segments
+}
+
+#[test]
+fn row_18_a_segment_that_is_gone_or_cut_is_counted_by_what_it_held() {
+    let whole = tempfile::tempdir().unwrap();
+    let segments = several_segments(whole.path());
+    let read = |change: &dyn Fn(&Path)| {
+        let data = tempfile::tempdir().unwrap();
+        fs::create_dir(data.path().join(FOLDER)).unwrap();
+        for file in fs::read_dir(whole.path().join(FOLDER)).unwrap() {
+            let path = file.unwrap().path();
+            fs::copy(&path, data.path().join(FOLDER).join(path.file_name().unwrap())).unwrap();
+        }
+        change(&data.path().join(FOLDER));
+        let mut reader = Reader::left_in(&data.path().join(FOLDER));
+        let batch = reader.read(MOST).unwrap();
+        reader.stored();
+        let sequences: Vec<u64> = batch.records.iter().map(|record| record.sequence).collect();
+        assert!(Reader::left_in(&data.path().join(FOLDER)).read(MOST).unwrap().is_empty());
+        (sequences, batch.torn, batch.damaged)
+    };
+    let (name, first, last) = (&segments[1].0.file_name().unwrap(), segments[1].1, segments[1].2);
+    let all: Vec<u64> = (1..=segments[2].2).collect();
+    let without = |gone: std::ops::RangeInclusive<u64>| -> Vec<u64> {
+        all.iter().copied().filter(|sequence| !gone.contains(sequence)).collect()
+    };
+    assert_eq!(read(&|_| ()), (all.clone(), 0, 0));
+    let removed = read(&|folder: &Path| fs::remove_file(folder.join(name)).unwrap());
+    assert_eq!(removed, (without(first..=last), 0, last - first + 1));
+    let emptied = read(&|folder: &Path| fs::write(folder.join(name), "").unwrap());
+    assert_eq!(emptied, (without(first..=last), 0, last - first + 1));
+    let cut = read(&|folder: &Path| {
+        let bytes = fs::read(folder.join(name)).unwrap();
+        fs::write(folder.join(name), &bytes[..bytes.len() - 10]).unwrap();
+    });
+    assert_eq!(cut, (without(last..=last), 0, 1), "in the middle it is damage, and counted once");
+}
+
+#[derive(Clone, Debug)]
+enum Mutation {
+    Flip { place: usize, bit: u8 },
+    Overwrite { place: usize, with: Vec<u8> },
+    Truncate { place: usize },
+    Insert { place: usize, what: Vec<u8> },
+    Remove { place: usize, length: usize },
+}
+
+fn mutation() -> impl Strategy<Value = Mutation> {
+    let place = || 0..4000_usize;
+    let bytes = || proptest::collection::vec(any::<u8>(), 1..300);
+    prop_oneof![
+        (place(), 0..8_u8).prop_map(|(place, bit)| Mutation::Flip { place, bit }),
+        (place(), bytes()).prop_map(|(place, with)| Mutation::Overwrite { place, with }),
+        place().prop_map(|place| Mutation::Truncate { place }),
+        (place(), bytes()).prop_map(|(place, what)| Mutation::Insert { place, what }),
+        (place(), 1..300_usize).prop_map(|(place, length)| Mutation::Remove { place, length }),
+    ]
+}
+
+impl Mutation {
+    /// Changes the bytes; `origin` says of each where it stood, and nothing of those that were not there.
+    fn apply(&self, bytes: &mut Vec<u8>, origin: &mut Vec<Option<usize>>) {
+        let length = bytes.len();
+        match self {
+            Self::Flip { place, bit } if *place < length => {
+                bytes[*place] ^= 1 << bit;
+                origin[*place] = None;
+            }
+            Self::Overwrite { place, with } => {
+                for (place, byte) in (*place..length).zip(with) {
+                    (bytes[place], origin[place]) = (*byte, None);
+                }
+            }
+            Self::Truncate { place } => {
+                bytes.truncate(*place);
+                origin.truncate(*place);
+            }
+            Self::Insert { place, what } => {
+                let place = (*place).min(length);
+                bytes.splice(place..place, what.iter().copied());
+                origin.splice(place..place, what.iter().map(|_| None));
+            }
+            Self::Remove { place, length: removed } => {
+                let range = (*place).min(length)..(place + removed).min(length);
+                bytes.drain(range.clone());
+                origin.drain(range);
+            }
+            Self::Flip { .. } => {}
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+    #[test]
+    fn row_18_whatever_happens_to_a_segment_whole_records_are_read_and_nothing_else(
+        mutations in proptest::collection::vec(mutation(), 1..5),
+    ) {
+        let left = Left::new(20);
+        let mut bytes = fs::read(left.segment()).unwrap();
+        let mut origin: Vec<Option<usize>> = (0..bytes.len()).map(Some).collect();
+        for mutation in &mutations {
+            mutation.apply(&mut bytes, &mut origin);
+        }
+        fs::write(left.segment(), &bytes).unwrap();
+        // `read` fails on a record that was not written, and on a next start that is not clean.
+        let (numbers, _, _) = left.read();
+        // An inserted or removed byte at a border changes no frame, so it is the frames' own bytes that count.
+        let standing: BTreeMap<usize, usize> =
+            origin.iter().enumerate().filter_map(|(place, origin)| Some(((*origin)?, place))).collect();
+        for number in 0..20 {
+            let frame = left.frame(number);
+            let whole = standing.get(&frame.start).is_some_and(|start| {
+                frame.clone().enumerate().all(|(at, place)| standing.get(&place) == Some(&(start + at)))
+            });
+            // The segment's own head may be cut so short that it is none: then nothing in it can be read.
+            prop_assert!(!whole || numbers.contains(&number) || bytes.len() < 20, "record {number} is whole and was not read: {mutations:?}");
+        }
+        let mut once = numbers.clone();
+        once.dedup();
+        prop_assert_eq!(once, numbers);
+    }
+}
+
+#[tokio::test]
+async fn row_18_what_is_lost_is_counted_in_the_database_and_the_rest_is_stored_once() {
+    let desk = Desk::new(Place::sqlite()).await;
+    let left = Left::new(12);
+    let mut bytes = fs::read(left.segment()).unwrap();
+    bytes[left.frame(4).start + 30] ^= 1;
+    bytes.truncate(bytes.len() - 3);
+    fs::write(left.segment(), &bytes).unwrap();
+    for _ in 0..2 {
+        let control = tokio::runtime::Handle::current();
+        let reader = Reader::left_in(&left.folder());
+        let mut ingest = Ingest::new(desk.store.clone(), control, reader, None, Arc::new(Misses::default()));
+        while ingest.step(&desk.clicks, moment("2099-01-01")).await.unwrap() > 0 {}
+        assert_eq!(desk.count("select count(*) from events").await, 10);
+        assert_eq!(desk.count("select count(distinct seq) from events where seq not in (5, 12)").await, 10);
+        assert_eq!(desk.count("select clicks + bots from totals where kind = 0").await, 10);
+        assert_eq!(desk.count("select clicks from losses where reason = 'torn'").await, 1);
+        assert_eq!(desk.count("select clicks from losses where reason = 'damaged'").await, 1);
+        assert_eq!(desk.count("select count(*) from losses").await, 2);
+    }
+    assert!(left.is_in_quarantine());
+    desk.clicks.close().await;
+    desk.store.close().await;
+}
+
+#[tokio::test]
+async fn row_42_a_click_from_a_clock_that_is_ahead_is_stored_as_of_now() {
+    let mut desk = Desk::new(Place::sqlite()).await;
+    let link = desk.link("a").await;
+    let now = moment("2026-11-16T23:30:00Z");
+    // Tomorrow by its own clock, five minutes ahead, right, and an hour behind.
+    for offset_ms in [3_600_000, 300_000, 0, -3_600_000] {
+        desk.record(&[click(link, now.plus_ms(offset_ms), 1)]);
+    }
+    desk.store_all_at(now).await;
+    let stored = |sql: &'static str| desk.count(sql);
+    assert_eq!(stored("select count(*) from events").await, 4);
+    assert_eq!(stored("select max(ts) from events").await, now.ms());
+    assert_eq!(stored("select min(ts) from events").await, now.ms() - 3_600_000);
+    assert_eq!(stored("select count(*) from days where kind = 0").await, 1, "no day to come");
+    assert_eq!(stored("select clicks from days where kind = 0").await, 4);
+    desk.clicks.close().await;
+    desk.store.close().await;
+}
+
+#[test]
+fn a_segment_the_keeper_has_just_made_is_left_to_it() {
+    let data = tempfile::tempdir().unwrap();
+    let journal = open(data.path(), 7);
+    let lane = journal.lane();
+    append(&lane, 1, "");
+    // As the keeper makes it, a moment before it is written to.
+    let next = data.path().join(FOLDER).join("j-0000000000000007-0-2");
+    fs::write(&next, "").unwrap();
+    let mut reader = Reader::live(&journal);
+    assert_eq!(reader.read(MOST).unwrap().records.len(), 1);
+    reader.stored();
+    assert!(reader.read(MOST).unwrap().is_empty());
+    reader.stored();
+    assert!(next.exists(), "clicks written to a file that is gone would be lost");
+}
+
+#[test]
+fn what_is_written_while_segments_change_is_read_once_and_in_order() {
+    let data = tempfile::tempdir().unwrap();
+    let journal = open_with(data.path(), 7, 1 << 20);
+    let keeper = Keeper::start(&journal).unwrap();
+    let lanes = [journal.lane(), journal.lane()];
+    let (stop, referrer) = (AtomicBool::new(false), format!("https://r.example/{}", "x".repeat(3000)));
+    let mut reader = Reader::live(&journal);
+    let mut read = [0_u64, 0];
+    let mut take = |reader: &mut Reader| {
+        let batch = reader.read(64).unwrap();
+        for record in &batch.records {
+            let last = &mut read[usize::from(record.producer.thread)];
+            assert_eq!(record.sequence, *last + 1, "thread {}", record.producer.thread);
+            *last = record.sequence;
+        }
+        assert_eq!((batch.torn, batch.damaged), (0, 0));
+        reader.stored();
+        batch.records.len()
+    };
+    let kept: Vec<u64> = std::thread::scope(|scope| {
+        let writing: Vec<_> = lanes
+            .iter()
+            .map(|lane| {
+                let (stop, referrer) = (&stop, &referrer);
+                scope.spawn(move || {
+                    let mut kept = 0;
+                    // Until the reader has seen enough, and so often at most.
+                    for number in 0..2_000_000 {
+                        if stop.load(Ordering::Relaxed) {
+                            break;
+                        }
+                        // A full journal drops: then there is nothing to do but to wait for the reader.
+                        kept += u64::from(lane.append(&record(number, referrer)));
+                        std::thread::yield_now();
+                    }
+                    kept
+                })
+            })
+            .collect();
+        // At least a dozen segments of each.
+        let last = data.path().join(FOLDER);
+        wait_until("a dozen segments were used", || {
+            take(&mut reader);
+            fs::read_dir(&last).unwrap().any(|file| {
+                let name = file.unwrap().file_name().into_string().unwrap();
+                name.rsplit('-').next().and_then(|number| number.parse::<u32>().ok()).is_some_and(|n| n > 12)
+            })
+        });
+        stop.store(true, Ordering::Relaxed);
+        writing.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    drop(keeper);
+    while take(&mut reader) > 0 {}
+    assert_eq!(kept, read, "kept and read");
+}
+
+#[test]
+fn a_segment_that_cannot_be_read_costs_no_record_of_another() {
+    let left = Left::new(5);
+    // Read after the first, and nobody can read a folder.
+    fs::create_dir(left.folder().join("j-0000000000000008-0-1")).unwrap();
+    let mut reader = Reader::left_in(&left.folder());
+    assert_eq!(reader.read(MOST).unwrap().records.len(), 5);
+    reader.stored();
+    assert!(reader.read(MOST).is_err(), "and it is said");
+    // Read before the others, it does not hold them up either.
+    let left = Left::new(5);
+    fs::create_dir(left.folder().join("j-0000000000000001-0-1")).unwrap();
+    let mut reader = Reader::left_in(&left.folder());
+    assert_eq!(reader.read(MOST).unwrap().records.len(), 5);
+}
+
+#[test]
+fn a_segment_that_cannot_be_removed_is_not_read_again() {
+    let left = Left::new(5);
+    let mut bytes = fs::read(left.segment()).unwrap();
+    bytes[left.frame(2).start + 20] ^= 1;
+    fs::write(left.segment(), bytes).unwrap();
+    let in_the_way = left.folder().join(QUARANTINE);
+    fs::write(&in_the_way, "a file where the folder should be").unwrap();
+    let mut reader = Reader::left_in(&left.folder());
+    assert_eq!(reader.read(MOST).unwrap().records.len(), 4);
+    for _ in 0..3 {
+        reader.stored();
+        let again = reader.read(MOST).unwrap();
+        assert!(again.is_empty(), "{again:?}");
+    }
+    fs::remove_file(in_the_way).unwrap();
+    reader.stored();
+    assert!(left.is_in_quarantine());
+}
+
+#[test]
+fn however_many_segments_wait_few_files_are_open() {
+    let data = tempfile::tempdir().unwrap();
+    let folder = data.path().join(FOLDER);
+    append(&open(data.path(), 0).lane(), 1, "");
+    let segment = data.path().join("segment");
+    fs::rename(folder.join("j-0000000000000000-0-1"), &segment).unwrap();
+    for boot in 1..=1500 {
+        fs::copy(&segment, folder.join(format!("j-{boot:016x}-0-1"))).unwrap();
+    }
+    let mut reader = Reader::left_in(&folder);
+    let opened = || {
+        let files = fs::read_dir("/proc/self/fd").unwrap();
+        files
+            .filter(|file| {
+                fs::read_link(file.as_ref().unwrap().path()).is_ok_and(|to| to.starts_with(&folder))
+            })
+            .count()
+    };
+    let mut records = 0;
+    while let count @ 1.. = reader.read(100).unwrap().records.len() {
+        records += count;
+        assert!(opened() <= 2, "{} open files", opened());
+        reader.stored();
+    }
+    assert_eq!((records, fs::read_dir(&folder).unwrap().count()), (1500, 0));
+}

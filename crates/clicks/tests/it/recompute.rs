@@ -1,0 +1,291 @@
+//! Counting anew: what is right stays, what is wrong becomes what the clicks say.
+
+use rlinks_clicks::Clicks;
+use rlinks_clicks::recompute::Recomputed;
+use rlinks_clicks::record::{AgentBytes, Record};
+use rlinks_core::{Actor, Id, Timestamp};
+use rlinks_store::pool::{Dialect, Pool};
+use sqlx::AssertSqlSafe;
+
+use crate::database::{Place, contract};
+use crate::desk::{Desk, GOOGLEBOT, IPHONE, MAIN, click, moment};
+
+contract!(
+    sound_numbers_are_not_written,
+    damaged_numbers_become_what_they_were,
+    a_visitor_who_was_forgotten_and_came_late_is_one_visitor_again,
+    one_workspace_is_recomputed_without_the_others,
+    hours_that_are_not_kept_do_not_come_back,
+    clicks_that_come_meanwhile_are_neither_lost_nor_doubled,
+);
+
+const NOW: &str = "2026-11-17T12:00:00Z";
+/// The UTC day 2026-11-12.
+const DAY: i64 = 20_769;
+
+/// Every row of rollups and counters, as text.
+pub(crate) async fn dump(clicks: &Clicks) -> Vec<String> {
+    let mut rows = Vec::new();
+    for (table, columns) in [
+        ("hours", "kind, subject, hour, clicks, bots, visitors, arrivals, first_event, last_event"),
+        ("days", "kind, workspace_id, day, subject, clicks, bots, visitors, first_event, last_event"),
+        ("day_values", "kind, workspace_id, day, subject, dimensions"),
+        ("months", "kind, subject, month, clicks, bots, visitors"),
+        ("totals", "kind, subject, workspace_id, clicks, bots, last_click, last_hit"),
+    ] {
+        rows.extend(dump_table(clicks, table, columns).await);
+    }
+    rows
+}
+
+/// The rows of one table.
+pub(crate) async fn dump_table(clicks: &Clicks, table: &str, columns: &str) -> Vec<String> {
+    let texts: Vec<_> =
+        columns.split(", ").map(|column| format!("coalesce(cast({column} as text), '-')")).collect();
+    let sql = format!("select '{table} ' || {} from {table} order by {columns}", texts.join(" || ' ' || "));
+    let rows: Vec<(String,)> = match clicks.pool() {
+        Pool::Sqlite { readers, .. } => sqlx::query_as(AssertSqlSafe(sql)).fetch_all(readers).await.unwrap(),
+        Pool::Postgres(pool) => sqlx::query_as(AssertSqlSafe(sql)).fetch_all(pool).await.unwrap(),
+    };
+    rows.into_iter().map(|(row,)| row).collect()
+}
+
+/// Changes the clicks' database past the crate, in one transaction.
+pub(crate) async fn change(clicks: &Clicks, sql: &str) {
+    let begin = if clicks.dialect() == Dialect::Sqlite { "begin immediate" } else { "begin" };
+    let sql = AssertSqlSafe(format!("{begin}; {sql}; commit"));
+    match clicks.pool() {
+        Pool::Sqlite { writer, .. } => sqlx::raw_sql(sql).execute(writer).await.map(|_| ()).unwrap(),
+        Pool::Postgres(pool) => sqlx::raw_sql(sql).execute(pool).await.map(|_| ()).unwrap(),
+    }
+}
+
+/// From here on nobody can store anything: whoever writes takes the lock of ingest first.
+async fn forbid_writes(clicks: &Clicks) {
+    let sql = match clicks.dialect() {
+        Dialect::Sqlite => {
+            "create trigger forbidden before update on ingest begin select raise(abort, 'written'); end"
+        }
+        Dialect::Postgres => {
+            "create function forbidden() returns trigger language plpgsql as $$ begin raise exception 'written'; end $$;
+             create trigger forbidden before update on ingest for each row execute function forbidden()"
+        }
+    };
+    change(clicks, sql).await;
+}
+
+async fn recompute(desk: &Desk, workspace: Option<Id>) -> Recomputed {
+    recompute_at(desk, workspace, moment(NOW)).await
+}
+
+pub(crate) async fn recompute_at(desk: &Desk, workspace: Option<Id>, now: Timestamp) -> Recomputed {
+    desk.clicks.recompute(&desk.store, workspace, now, |_| ()).await.unwrap()
+}
+
+/// Some days of two workspaces: people and bots, owners, late clicks, more referrers than have names.
+async fn busy_week(desk: &mut Desk) -> [Id; 3] {
+    let links = [
+        desk.link("a").await,
+        desk.link_by("b", Actor::stored("user:77".to_owned())).await,
+        desk.link_by("c", Actor::stored("user:78".to_owned())).await,
+    ];
+    let start = moment("2026-11-10T00:00:00Z");
+    for day in 0..6 {
+        for nth in 0..40 {
+            let ts = start.plus_ms(day * 86_400_000 + nth * 2_000_000);
+            let referrer = format!("https://www.site{}.example/path", nth % 7);
+            let country = [*b"DE", *b"FR", *b"US"][usize::try_from(nth % 3).unwrap()];
+            desk.record(&[Record {
+                referrer: &referrer,
+                country: Some(country),
+                utm_campaign: if nth % 5 == 0 { "launch" } else { "" },
+                agent: AgentBytes::Text(if nth % 4 == 0 { IPHONE } else { crate::desk::FIREFOX }),
+                ua_hash: if nth % 4 == 0 { 2 } else { 1 },
+                ..click(links[usize::try_from(nth % 3).unwrap()], ts, (nth % 11).unsigned_abs())
+            }]);
+        }
+        let noon = start.plus_ms(day * 86_400_000 + 43_200_000);
+        desk.record(&[
+            Record { agent: AgentBytes::Text(GOOGLEBOT), ua_hash: 3, ..click(links[0], noon, 500) },
+            Record { workspace: Id::from_i64(2), ..click(Id::from_i64(99), noon, 1) },
+            // Earlier than those stored before: the day's first click of a visitor moves.
+            click(links[1], start.plus_ms(day / 2 * 86_400_000 + 100), 5),
+        ]);
+        desk.store_all_at(moment(NOW)).await;
+    }
+    for nth in 0..1200 {
+        let referrer = format!("https://r{:03}.example/", (nth * 7) % 600);
+        desk.record(&[Record {
+            referrer: &referrer,
+            ..click(links[0], moment("2026-11-13T05:06:07Z"), nth)
+        }]);
+        if nth % 290 == 0 {
+            desk.store_all_at(moment(NOW)).await;
+        }
+    }
+    desk.store_all_at(moment(NOW)).await;
+    links
+}
+
+async fn sound_numbers_are_not_written(place: Place) {
+    let mut desk = Desk::new(place).await;
+    busy_week(&mut desk).await;
+    let before = dump(&desk.clicks).await;
+    assert!(before.iter().any(|row| row.starts_with("day_values") && row.contains("(other)")));
+    assert!(before.iter().any(|row| row.starts_with("totals 2 77 1 ")));
+    forbid_writes(&desk.clicks).await;
+    let mut steps = Vec::new();
+    let done = desk.clicks.recompute(&desk.store, None, moment(NOW), |step| steps.push(step)).await.unwrap();
+    assert_eq!(done, Recomputed { days: 6, days_changed: 0, subjects_changed: 0 });
+    assert_eq!((steps.len(), steps[5].done, steps[5].days), (6, 5, 6));
+    assert_eq!(dump(&desk.clicks).await, before);
+    desk.clicks.close().await;
+    desk.store.close().await;
+}
+
+async fn damaged_numbers_become_what_they_were(place: Place) {
+    let mut desk = Desk::new(place).await;
+    let [a, b, c] = busy_week(&mut desk).await.map(Id::as_i64);
+    let before = dump(&desk.clicks).await;
+    let damage = [
+        // What lies beside totals may be anything.
+        format!("delete from hours where subject = {a} and hour >= {DAY} * 24 and hour < {DAY} * 24 + 7"),
+        format!("update hours set clicks = clicks + 3, arrivals = 0 where subject = {b}"),
+        format!("insert into hours values (0, {c}, {DAY} * 24 + 240, 1, 1, 1, 1, 1, 1)"),
+        format!("delete from day_values where day = {DAY}"),
+        "update day_values set dimensions = 'nonsense' where kind = 2".to_owned(),
+        format!("insert into day_values values (0, 1, {DAY}, 5, '[]')"),
+        format!("update days set first_event = 1, last_event = 2 where day = {DAY} + 1"),
+        // What was counted too often or not at all was so everywhere.
+        format!(
+            "update days set clicks = clicks + 7, bots = bots + 2 where kind = 1 and subject = 1 and day = {DAY}"
+        ),
+        "update months set clicks = clicks + 7, bots = bots + 2 where kind = 1 and subject = 1".to_owned(),
+        "update totals set clicks = clicks + 7, bots = bots + 2 where kind = 1 and subject = 1".to_owned(),
+        "update totals set clicks = clicks - (select sum(d.clicks) from days d where d.kind = 2 and d.subject = 78)
+         where kind = 2 and subject = 78"
+            .to_owned(),
+        "delete from months where kind = 2 and subject = 78".to_owned(),
+        "delete from days where kind = 2 and subject = 78".to_owned(),
+        // Somebody who was never there.
+        format!("insert into days values (2, 1, {DAY} + 90, 4242, 9, 0, 3, 1, 1)"),
+        "insert into months values (2, 4242, 685, 9, 0, 3)".to_owned(),
+        "insert into totals values (2, 4242, 1, 9, 0, 5, 5)".to_owned(),
+        format!("update totals set last_click = null, last_hit = 4 where subject = {a}"),
+    ];
+    change(&desk.clicks, &damage.join("; ")).await;
+    let damaged = dump(&desk.clicks).await;
+    assert_ne!(damaged, before);
+    let done = recompute(&desk, None).await;
+    assert!(done.subjects_changed > 20, "{done:?}");
+    let after = dump(&desk.clicks).await;
+    for (after, before) in after.iter().zip(&before) {
+        assert_eq!(after, before);
+    }
+    assert_eq!(after, before);
+    assert_eq!(recompute(&desk, None).await.subjects_changed, 0);
+    desk.clicks.close().await;
+    desk.store.close().await;
+}
+
+async fn a_visitor_who_was_forgotten_and_came_late_is_one_visitor_again(place: Place) {
+    let mut desk = Desk::new(place).await;
+    let link = desk.link("a").await;
+    desk.record(&[click(link, moment("2026-11-12T10:00:00Z"), 1)]);
+    desk.store_all_at(moment(NOW)).await;
+    assert_eq!(desk.clicks.forget_seen(moment(NOW)).await.unwrap(), 2);
+    desk.record(&[click(link, moment("2026-11-12T08:00:00Z"), 1)]);
+    desk.store_all_at(moment(NOW)).await;
+    assert_eq!(desk.count("select visitors from days where kind = 0").await, 2);
+    // The link and the workspace.
+    assert_eq!(recompute(&desk, None).await, Recomputed { days: 1, days_changed: 1, subjects_changed: 2 });
+    assert_eq!(desk.count("select visitors from days where kind = 0").await, 1);
+    assert_eq!(desk.count("select visitors from months where kind = 1").await, 1);
+    assert_eq!(desk.count("select cast(sum(arrivals) as bigint) from hours where kind = 0").await, 1);
+    assert_eq!(desk.count("select hour - 20769 * 24 from hours where kind = 0 and arrivals = 1").await, 8);
+    assert_eq!(desk.count("select clicks from totals where kind = 0").await, 2);
+    desk.clicks.close().await;
+    desk.store.close().await;
+}
+
+async fn one_workspace_is_recomputed_without_the_others(place: Place) {
+    let mut desk = Desk::new(place).await;
+    busy_week(&mut desk).await;
+    let before = dump(&desk.clicks).await;
+    change(&desk.clicks, "delete from day_values").await;
+    assert!(recompute(&desk, Some(MAIN)).await.subjects_changed > 0);
+    assert_eq!(desk.count("select count(*) from day_values where workspace_id = 2").await, 0);
+    assert_eq!(recompute(&desk, Some(Id::from_i64(2))).await.days_changed, 6);
+    assert_eq!(dump(&desk.clicks).await, before);
+    desk.clicks.close().await;
+    desk.store.close().await;
+}
+
+async fn hours_that_are_not_kept_do_not_come_back(place: Place) {
+    let mut desk = Desk::new(place).await;
+    busy_week(&mut desk).await;
+    // 2026-11-10 is 30 days ago and is kept; at midnight it is not.
+    let (kept, over) = (moment("2026-12-10T23:59:59Z"), moment("2026-12-11T00:00:00Z"));
+    let before = dump(&desk.clicks).await;
+    change(&desk.clicks, "delete from hours").await;
+    recompute_at(&desk, None, kept).await;
+    assert_eq!(dump(&desk.clicks).await, before);
+    change(&desk.clicks, "delete from hours; delete from day_values").await;
+    recompute_at(&desk, None, over).await;
+    assert_eq!(desk.count("select min(hour) from hours").await, (DAY - 1) * 24);
+    assert_eq!(desk.count("select min(day) from day_values").await, DAY - 2);
+    desk.clicks.close().await;
+    desk.store.close().await;
+}
+
+async fn clicks_that_come_meanwhile_are_neither_lost_nor_doubled(place: Place) {
+    let mut desk = Desk::new(place.clone()).await;
+    busy_week(&mut desk).await;
+    let link = desk.link_by("d", Actor::stored("user:79".to_owned())).await;
+    // Another process.
+    let (store, clicks) = (place.open().await, Clicks::open(&place.location).await.unwrap());
+    let stored_before = desk.count("select count(*) from events").await;
+    let storing = async {
+        for nth in 0..60 {
+            for minute in 0..20 {
+                let ts = moment("2026-11-12T09:00:00Z").plus_ms(nth * 600_000 + minute * 60_000);
+                desk.record(&[click(link, ts, (nth * 7 + minute).unsigned_abs() % 100)]);
+            }
+            desk.store_all_at(moment(NOW)).await;
+        }
+        desk
+    };
+    let recomputing = async {
+        let mut changed = 0;
+        for _ in 0..6 {
+            let damage = format!(
+                "update hours set clicks = clicks + 1, arrivals = 0 where hour >= {DAY} * 24;
+                 update days set visitors = visitors + 5, clicks = clicks + 3 where kind <> 0 and day = {DAY};
+                 update months set visitors = visitors + 5, clicks = clicks + 3 where kind <> 0 and exists (
+                     select 1 from days d where d.kind = months.kind and d.day = {DAY} and d.subject = months.subject);
+                 update totals set clicks = clicks + 3 where kind <> 0 and exists (
+                     select 1 from days d where d.kind = totals.kind and d.day = {DAY} and d.subject = totals.subject);
+                 delete from day_values where day = {DAY}"
+            );
+            // As ingest would: after whoever stores.
+            change(&clicks, &format!("update ingest set next_event = next_event; {damage}")).await;
+            changed += clicks.recompute(&store, None, moment(NOW), |_| ()).await.unwrap().subjects_changed;
+        }
+        changed
+    };
+    let (desk, changed) = tokio::join!(storing, recomputing);
+    assert!(changed > 6);
+    // As if nothing had ever been wrong.
+    assert_eq!(recompute(&desk, None).await.subjects_changed, 0);
+    assert_eq!(desk.count("select count(*) from events").await, stored_before + 1200);
+    let counted = "select cast(sum(clicks + bots) as bigint) from totals where kind = 1";
+    assert_eq!(desk.count(counted).await, stored_before + 1200);
+    let counted = "select cast(sum(clicks + bots) as bigint) from months where kind = 0";
+    assert_eq!(desk.count(counted).await, stored_before + 1200);
+    assert_eq!(desk.count("select clicks from totals where kind = 2 and subject = 79").await, 1200);
+    assert_eq!(desk.count("select visitors from months where kind = 2 and subject = 79").await, 100);
+    clicks.close().await;
+    store.close().await;
+    desk.clicks.close().await;
+    desk.store.close().await;
+}

@@ -1,0 +1,250 @@
+//! The daily job: expired links are purged where the policy says so, and clicks go when the policy keeps them no longer.
+//!
+//! What is purged or pruned is decided here once, for the command line and for the server's own clock. Nothing of a workspace is
+//! pruned before what is about to go is in the archive, where there is one.
+
+use rlinks_clicks::Clicks;
+use rlinks_clicks::events::{Codes, EventFilter};
+use rlinks_clicks::export::{ExportError, Format, Overwrite, Place, Target, Wanted};
+use rlinks_clicks::retention::{Kept, Prunable, PruneMode, Pruned};
+use rlinks_core::policy::Sweep as Purging;
+use rlinks_core::{Actor, Link, LinkState, Policy, Preset, Slug, Timestamp, Workspace};
+use rlinks_store::write::{Action, LinkOp, LinkWrite, Written};
+use rlinks_store::{Store, StoreError};
+use serde::Serialize;
+use tokio::task::JoinSet;
+
+use super::{Mode, OpsError};
+
+/// Links purged by one commit or so.
+const PAGE: i64 = 256;
+/// Days for which `platform` keeps what clicks add up to by day.
+const PLATFORM_DAILY_DAYS: u32 = 365;
+
+/// A job about to be done.
+pub struct Sweep<'a> {
+    /// The truth.
+    pub store: &'a Store,
+    /// Its clicks, opened on the same runtime.
+    pub clicks: &'a Clicks,
+    /// About these, deleted ones too: what a policy promises to forget is forgotten all the same.
+    pub workspaces: &'a [Workspace],
+    /// Where raw clicks go before they are pruned; made by [`archive`].
+    pub archive: Option<&'a Target>,
+    /// Do it, or only say what would be done.
+    pub mode: Mode,
+}
+
+/// What was done, or would be.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Swept {
+    /// By workspace; those of which nothing went are left out.
+    pub workspaces: Vec<SweptWorkspace>,
+    /// Of all workspaces together.
+    pub pruned: Dropped,
+}
+
+/// What went of one workspace.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct SweptWorkspace {
+    /// Which.
+    pub workspace: Slug,
+    /// Links that were over.
+    pub purged_links: u64,
+    /// Raw clicks.
+    pub pruned_clicks: u64,
+    /// The files they are in now.
+    pub archived: Vec<String>,
+    /// Why its clicks stayed, where they should have gone.
+    pub kept_because: Option<String>,
+}
+
+/// What went beside raw clicks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Dropped {
+    /// Raw clicks.
+    pub clicks: u64,
+    /// Rollups by day.
+    pub days: u64,
+    /// Rollups by hour.
+    pub hours: u64,
+    /// Keys of visitors of days that are over.
+    pub visitors: u64,
+}
+
+impl From<Pruned> for Dropped {
+    fn from(pruned: Pruned) -> Self {
+        Self { clicks: pruned.clicks, days: pruned.days, hours: pruned.hours, visitors: pruned.seen }
+    }
+}
+
+/// How long a policy keeps clicks.
+pub const fn kept(policy: &Policy) -> Kept {
+    Kept {
+        raw_days: policy.retention_days,
+        daily_days: match policy.preset {
+            Preset::Platform => Some(PLATFORM_DAILY_DAYS),
+            Preset::Fabric | Preset::Edge | Preset::Team => None,
+        },
+    }
+}
+
+/// The archive somebody configured: a folder, be it written with a slash at its end or not. `options` are the usual `AWS_`
+/// variables.
+pub fn archive(text: &str, options: &[(String, String)]) -> Result<Target, ExportError> {
+    let folder = if text.ends_with('/') { text.to_owned() } else { format!("{text}/") };
+    match Place::parse(text)? {
+        Place::Stdout => Err(ExportError::Place(
+            "an archive is a folder or s3://bucket/prefix/, and not stdout".to_owned(),
+        )),
+        Place::Path(_) | Place::Bucket { .. } => Place::parse(&folder)?.open(options),
+    }
+}
+
+impl Sweep<'_> {
+    /// Everything the job does.
+    pub async fn run(&self, now: Timestamp) -> Result<Swept, OpsError> {
+        let purged = self.purge(now).await?;
+        let mut swept = self.prune(now, |_| ()).await?;
+        for (slug, links) in purged.into_iter().filter(|(_, links)| *links > 0) {
+            swept.of(&slug).purged_links = links;
+        }
+        Ok(swept)
+    }
+
+    /// Deletes links that are over, where the policy says so. Their codes stay taken.
+    pub async fn purge(&self, now: Timestamp) -> Result<Vec<(Slug, u64)>, OpsError> {
+        let mut purged = Vec::new();
+        for workspace in self.workspaces {
+            if workspace.policy.sweep != Purging::Daily || workspace.deleted_at.is_some() {
+                continue;
+            }
+            let (mut links, mut after) = (0, None);
+            loop {
+                let (over, next) = self.store.expired_links(workspace.id, now, after, PAGE).await?;
+                links += match self.mode {
+                    Mode::DryRun => over.len() as u64,
+                    Mode::Write => self.delete(over, now).await?,
+                };
+                after = next;
+                if after.is_none() {
+                    break;
+                }
+            }
+            purged.push((workspace.slug.clone(), links));
+        }
+        Ok(purged)
+    }
+
+    /// Deletes some links together, so that they share a commit.
+    async fn delete(&self, links: Vec<Link>, now: Timestamp) -> Result<u64, StoreError> {
+        let mut writing = JoinSet::new();
+        for link in links {
+            let workspace = link.workspace;
+            let next = Box::new(Link { state: LinkState::Deleted, ..link });
+            let op = LinkOp::Replace { next, action: Action::Delete };
+            let write = LinkWrite { workspace, actor: Actor::system(), now, op };
+            let store = self.store.clone();
+            writing.spawn(async move { store.write(write).await });
+        }
+        let mut deleted = 0;
+        while let Some(written) = writing.join_next().await {
+            match written.map_err(|error| StoreError::Unavailable(error.to_string()))? {
+                Ok(Written::Changed(_)) => deleted += 1,
+                // Somebody was faster: extended, it is not over any more; deleted, it is what we wanted.
+                Ok(_) | Err(StoreError::Conflict | StoreError::NotFound(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(deleted)
+    }
+
+    /// Applies retention: to the archive first, then away.
+    pub async fn prune(&self, now: Timestamp, mut progress: impl FnMut(u64)) -> Result<Swept, OpsError> {
+        // Taken first: a click that turns up after it was looked for stays until the next time.
+        let upto = self.clicks.last_event().await?;
+        let mut swept = Swept::default();
+        let mut due = Vec::new();
+        for workspace in self.workspaces {
+            let kept = kept(&workspace.policy);
+            if let Some(prunable) = self.clicks.prunable(workspace.id, kept, upto, now).await? {
+                let archived = match (self.archive, self.mode) {
+                    (Some(target), Mode::Write) => {
+                        self.archive(workspace, target, &prunable, now, &mut progress).await
+                    }
+                    _ => Ok(Vec::new()),
+                };
+                let of = swept.of(&workspace.slug);
+                match archived {
+                    Ok(parts) => (of.pruned_clicks, of.archived) = (prunable.clicks, parts),
+                    Err(error) => {
+                        of.kept_because = Some(error.to_string());
+                        continue;
+                    }
+                }
+            }
+            due.push((workspace.id, kept));
+        }
+        let mode = match self.mode {
+            Mode::Write => PruneMode::Delete,
+            Mode::DryRun => PruneMode::DryRun,
+        };
+        swept.pruned = self.clicks.prune(&due, upto, now, mode).await?.into();
+        Ok(swept)
+    }
+
+    /// Copies what is about to go.
+    ///
+    /// The name of the copy tells what is in it: before which day, up to which number, and how many. A job that was cut off
+    /// between copying and deleting finds the same and writes the same file; one that was cut off while deleting finds less and writes
+    /// another.
+    async fn archive(
+        &self,
+        workspace: &Workspace,
+        target: &Target,
+        prunable: &Prunable,
+        now: Timestamp,
+        progress: &mut impl FnMut(u64),
+    ) -> Result<Vec<String>, ExportError> {
+        let (before, upto, clicks) = (prunable.during.end.day(), prunable.upto, prunable.clicks);
+        let stem = format!("archive-{}-{before}-{upto}-{clicks}", workspace.slug);
+        let wanted = Wanted {
+            filter: EventFilter { workspace: workspace.id, link: None, during: prunable.during.clone() },
+            format: Format::Parquet,
+            overwrite: Overwrite::Replace,
+            watermark: None,
+            stem: &stem,
+            upto: Some(upto),
+        };
+        let mut codes = Codes::new(self.store.clone());
+        let exported = self.clicks.export(&mut codes, target, &wanted, now, progress).await?;
+        if exported.clicks != clicks {
+            return Err(ExportError::Failed(format!(
+                "{clicks} clicks are due and {} were archived; they stay until the next time",
+                exported.clicks
+            )));
+        }
+        Ok(exported.parts)
+    }
+}
+
+impl Swept {
+    /// Whether clicks stayed that should have gone.
+    pub fn is_incomplete(&self) -> bool {
+        self.workspaces.iter().any(|workspace| workspace.kept_because.is_some())
+    }
+
+    fn of(&mut self, slug: &Slug) -> &mut SweptWorkspace {
+        let at = self.workspaces.iter().position(|known| known.workspace == *slug).unwrap_or_else(|| {
+            self.workspaces.push(SweptWorkspace {
+                workspace: slug.clone(),
+                purged_links: 0,
+                pruned_clicks: 0,
+                archived: Vec::new(),
+                kept_because: None,
+            });
+            self.workspaces.len() - 1
+        });
+        &mut self.workspaces[at]
+    }
+}
