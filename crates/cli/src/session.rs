@@ -47,6 +47,12 @@ pub(crate) fn options(config: &Config, lost: Lost) -> Options {
     }
 }
 
+/// The variables by which programs reach an object store.
+pub(crate) fn aws_variables(environment: &Environment) -> Vec<(String, String)> {
+    let names = environment.names("AWS_");
+    names.filter_map(|name| Some((name.to_owned(), environment.text(name)?.to_owned()))).collect()
+}
+
 /// A data folder that is there and is none. Of itself the system would only say that a file exists.
 pub(crate) fn refuse_no_folder(data: &Path) -> Result<(), StoreError> {
     if std::fs::metadata(data).is_ok_and(|there| !there.is_dir()) {
@@ -172,8 +178,7 @@ impl Session {
 
     /// What an object store wants to know: who we are there, and where it is.
     pub(crate) fn cloud_options(&self) -> Vec<(String, String)> {
-        let names = self.environment.names("AWS_");
-        names.filter_map(|name| Some((name.to_owned(), self.environment.text(name)?.to_owned()))).collect()
+        aws_variables(&self.environment)
     }
 
     pub(crate) fn store(&self) -> &Store {

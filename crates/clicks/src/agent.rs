@@ -165,9 +165,10 @@ impl Memo {
     /// The agent for a User-Agent, remembered under its hash.
     ///
     /// The hash must be keyed with a secret: whoever can choose collisions can choose what others seem to use.
-    pub fn get_or_read(&mut self, hash: u64, user_agent: &str) -> &[u8] {
+    pub fn get_or_read(&mut self, hash: u64, user_agent: &[u8]) -> &[u8] {
         if !self.young.contains_key(&hash) {
-            let agent = self.old.remove(&hash).unwrap_or_else(|| encode(&read(user_agent)));
+            let read = || encode(&read(&String::from_utf8_lossy(user_agent)));
+            let agent = self.old.remove(&hash).unwrap_or_else(read);
             if self.young.len() >= MEMO_ENTRIES / 2 {
                 self.old = mem::take(&mut self.young);
             }
@@ -594,16 +595,17 @@ mod tests {
     #[test]
     fn a_memo_answers_what_was_read_and_stays_bounded() {
         let mut memo = Memo::default();
-        assert_eq!(decode(memo.get_or_read(7, "curl/8.4.0")), read("curl/8.4.0"));
-        assert_eq!(decode(memo.get_or_read(7, "not read again")), read("curl/8.4.0"));
+        assert_eq!(decode(memo.get_or_read(7, b"curl/8.4.0")), read("curl/8.4.0"));
+        assert_eq!(decode(memo.get_or_read(7, b"not read again")), read("curl/8.4.0"));
         for hash in 100..100 + 3 * MEMO_ENTRIES as u64 {
-            memo.get_or_read(hash, "");
-            memo.get_or_read(7, "what is asked for stays");
+            memo.get_or_read(hash, b"");
+            memo.get_or_read(7, b"what is asked for stays");
             assert!(memo.young.len() + memo.old.len() <= MEMO_ENTRIES);
         }
-        assert_eq!(decode(memo.get_or_read(7, "what is asked for stays")), read("curl/8.4.0"));
+        assert_eq!(decode(memo.get_or_read(7, b"what is asked for stays")), read("curl/8.4.0"));
         assert_eq!(
-            decode(memo.get_or_read(100, "curl/8.4.0")), read("curl/8.4.0"),
+            decode(memo.get_or_read(100, b"curl/8.4.0")),
+            read("curl/8.4.0"),
             "what is not asked for is forgotten"
         );
     }

@@ -115,12 +115,7 @@ impl Ingest {
     }
 
     /// Stores records that come from elsewhere than the reader, as one transaction.
-    pub async fn take(
-        &mut self,
-        clicks: &Clicks,
-        batch: &Batch,
-        now: Timestamp,
-    ) -> Result<(), StoreError> {
+    pub async fn take(&mut self, clicks: &Clicks, batch: &Batch, now: Timestamp) -> Result<(), StoreError> {
         let mut unreadable = 0;
         let mut records = Vec::with_capacity(batch.records.len());
         for at in &batch.records {
@@ -137,15 +132,16 @@ impl Ingest {
     }
 
     async fn learn_owners(&mut self, links: impl Iterator<Item = Id>) -> Result<(), StoreError> {
+        // Before it is asked what is unknown: what is forgotten later would have no owner.
+        if self.owners.len() > MOST_OWNERS {
+            self.owners.clear();
+        }
         let mut unknown: Vec<Id> = links.filter(|link| !self.owners.contains_key(link)).collect();
         if unknown.is_empty() {
             return Ok(());
         }
         unknown.sort_unstable();
         unknown.dedup();
-        if self.owners.len() + unknown.len() > MOST_OWNERS {
-            self.owners.clear();
-        }
         let (store, asked) = (self.store.clone(), unknown.clone());
         let ended = |error: tokio::task::JoinError| StoreError::Unavailable(error.to_string());
         let found =

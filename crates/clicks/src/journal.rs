@@ -3,8 +3,9 @@
 //! Each serving thread appends to a segment of its own. A keeper thread does everything slow: syncing, rotating, deleting. A
 //! disk that is full or broken drops clicks and counts them; it never stops a redirect.
 //!
-//! A frame is `length u16 | crc32c u32 | sequence u64 | payload`, little-endian; the checksum covers all but itself. Sequences
-//! count up by one within a boot and thread, across its segments.
+//! A segment begins with `rlinksj1 | the sequence before its first record u64 | crc32c u32`. Frames follow, each
+//! `length u16 | crc32c u32 | sequence u64 | payload`; all is little-endian, and a checksum covers all but itself. Sequences count
+//! up by one within a boot and thread, across its segments.
 
 mod frame;
 mod keep;

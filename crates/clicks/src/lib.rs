@@ -19,6 +19,7 @@ pub mod export;
 pub mod geo;
 pub mod ingest;
 pub mod journal;
+mod look_up;
 pub mod misses;
 #[cfg(test)]
 mod mmdb;

@@ -65,9 +65,9 @@ impl<'a> Record<'a> {
             AgentBytes::Text(text) => (0, text.as_bytes()),
             AgentBytes::Read(bytes) => (READ, bytes),
         };
-        let flags = u8::from(self.bot) * BOT
-            | u8::from(self.prefix.is_some()) * HAS_PREFIX
-            | u8::from(self.country.is_some()) * HAS_COUNTRY
+        let flags = (u8::from(self.bot) * BOT)
+            | (u8::from(self.prefix.is_some()) * HAS_PREFIX)
+            | (u8::from(self.country.is_some()) * HAS_COUNTRY)
             | read;
         let mut fixed = [0; 52];
         fixed[0] = VERSION;

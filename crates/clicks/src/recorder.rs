@@ -75,11 +75,14 @@ impl Recorder {
         local.look_up(&self.secrets, day_of(facts.now));
         let ua_hash = hash_agent(&local.agent_key, raw);
         let visitor = visitor(&local.salt, facts.address, ua_hash);
-        let text: Cow<'_, str> = String::from_utf8_lossy(raw);
+        let text: Cow<'_, str>;
         let (kept, bot) = match facts.keep {
-            UserAgent::Cut(characters) => (AgentBytes::Text(cut(&text, characters)), facts.prefetch),
+            UserAgent::Cut(characters) => {
+                text = String::from_utf8_lossy(raw);
+                (AgentBytes::Text(cut(&text, characters)), facts.prefetch)
+            }
             UserAgent::Hashed => {
-                let read = local.memo.get_or_read(ua_hash, &text);
+                let read = local.memo.get_or_read(ua_hash, raw);
                 (AgentBytes::Read(read), facts.prefetch || agent::device_of(read) == Device::Bot)
             }
         };

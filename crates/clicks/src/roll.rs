@@ -4,6 +4,7 @@
 //! seen from the days themselves. Both add up by this one way, so both give the same numbers.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 use rlinks_core::{Id, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -155,7 +156,39 @@ pub struct Day {
     /// The highest.
     pub last: i64,
     /// Values in the order they first came.
-    values: Vec<(usize, String, Pair)>,
+    values: Values,
+}
+
+/// A day's values. Most days of most links have few, and few are found by looking through them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Values {
+    list: Vec<(u8, u32, Arc<str>, Pair)>,
+    places: HashMap<(u8, u32), usize>,
+}
+
+/// More than this are found by their place.
+const FEW: usize = 24;
+
+impl Values {
+    fn add(&mut self, dimension: u8, name: u32, value: &Arc<str>, add: Pair) {
+        let is_it = |(d, n, ..): &(u8, u32, Arc<str>, Pair)| (*d, *n) == (dimension, name);
+        let known = if self.places.is_empty() {
+            self.list.iter().position(is_it)
+        } else {
+            self.places.get(&(dimension, name)).copied()
+        };
+        if let Some(place) = known {
+            self.list[place].3.add(add);
+            return;
+        }
+        self.list.push((dimension, name, Arc::clone(value), add));
+        if self.list.len() > FEW {
+            // The first time, those before it too.
+            let from = if self.places.is_empty() { 0 } else { self.list.len() - 1 };
+            let placed = self.list.iter().enumerate().skip(from);
+            self.places.extend(placed.map(|(place, (d, n, ..))| ((*d, *n), place)));
+        }
+    }
 }
 
 /// What a subject gains for ever.
@@ -172,13 +205,18 @@ pub struct Total {
 }
 
 const NO_HOUR: Hour = Hour { clicks: 0, bots: 0, visitors: 0, arrivals: 0, first: i64::MAX, last: 0 };
-const NO_DAY: Day = Day { clicks: 0, bots: 0, visitors: 0, first: i64::MAX, last: 0, values: Vec::new() };
+
+impl Default for Day {
+    fn default() -> Self {
+        Self { clicks: 0, bots: 0, visitors: 0, first: i64::MAX, last: 0, values: Values::default() }
+    }
+}
 
 impl Day {
     /// Adds its values to those that are there.
     pub fn add_values_to(&self, dimensions: &mut Dimensions) {
-        for (dimension, value, add) in &self.values {
-            dimensions.add(*dimension, value, *add);
+        for (dimension, _, value, add) in &self.values.list {
+            dimensions.add(usize::from(*dimension), value, *add);
         }
     }
 }
@@ -194,15 +232,14 @@ pub struct Roll {
     pub totals: BTreeMap<Subject, Total>,
     /// Who came, and in which hours of the day: a bit each.
     pub visits: BTreeMap<Visit, u32>,
-    /// Where a value lies in its day's list.
-    places: HashMap<(Subject, i64), HashMap<(usize, u32), usize>>,
-    names: HashMap<String, u32>,
+    /// Every value once, and its number.
+    names: HashMap<Arc<str>, u32>,
 }
 
 impl Roll {
     /// Adds a click. Clicks must come in the order of their numbers: the first 500 values of a day are those that have names.
     pub fn add(&mut self, fact: &Fact<'_>) {
-        let names = fact.values.map(|value| value.map(|value| (self.name(value), value)));
+        let names = fact.values.map(|value| value.map(|value| self.name(value)));
         let subjects = [
             Some(Subject::link(fact.workspace, fact.link)),
             Some(Subject::workspace(fact.workspace)),
@@ -216,19 +253,16 @@ impl Roll {
             of_hour.bots += bots;
             of_hour.first = of_hour.first.min(fact.n);
             of_hour.last = of_hour.last.max(fact.n);
-            let of_day = self.days.entry((subject, day)).or_insert(NO_DAY);
+            let of_day = self.days.entry((subject, day)).or_default();
             of_day.clicks += people;
             of_day.bots += bots;
             of_day.first = of_day.first.min(fact.n);
             of_day.last = of_day.last.max(fact.n);
-            let places = self.places.entry((subject, day)).or_default();
-            for (dimension, value) in names.iter().enumerate() {
-                let Some((name, value)) = value else { continue };
-                let place = *places.entry((dimension, *name)).or_insert_with(|| {
-                    of_day.values.push((dimension, (*value).to_owned(), Pair::default()));
-                    of_day.values.len() - 1
-                });
-                of_day.values[place].2.add(if fact.bot { Pair(0, 1) } else { Pair(1, 0) });
+            let add = if fact.bot { Pair(0, 1) } else { Pair(1, 0) };
+            for (dimension, value) in (0..).zip(&names) {
+                if let Some((name, value)) = value {
+                    of_day.values.add(dimension, *name, value, add);
+                }
             }
             let total = self.totals.entry(subject).or_default();
             total.clicks += people;
@@ -252,7 +286,7 @@ impl Roll {
         let arrived = hours.trailing_zeros();
         if before == 0 {
             self.hour(subject, day, arrived).arrivals += 1;
-            self.days.entry((subject, day)).or_insert(NO_DAY).visitors += 1;
+            self.days.entry((subject, day)).or_default().visitors += 1;
         } else if arrived < before.trailing_zeros() {
             self.hour(subject, day, arrived).arrivals += 1;
             self.hour(subject, day, before.trailing_zeros()).arrivals -= 1;
@@ -275,12 +309,12 @@ impl Roll {
         months
     }
 
-    fn name(&mut self, value: &str) -> u32 {
-        if let Some(name) = self.names.get(value) {
-            return *name;
+    fn name(&mut self, value: &str) -> (u32, Arc<str>) {
+        if let Some((value, name)) = self.names.get_key_value(value) {
+            return (*name, Arc::clone(value));
         }
-        let name = u32::try_from(self.names.len()).unwrap_or(u32::MAX);
-        self.names.insert(value.to_owned(), name);
-        name
+        let (name, value) = (u32::try_from(self.names.len()).unwrap_or(u32::MAX), Arc::<str>::from(value));
+        self.names.insert(Arc::clone(&value), name);
+        (name, value)
     }
 }

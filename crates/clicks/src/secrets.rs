@@ -130,23 +130,7 @@ impl Secrets {
             }
         }
         self.salts.lock().retain(|day, _| !over.contains(day));
-        self.destroy_files(folder, now)
-    }
-
-    /// Also those an earlier process left.
-    fn destroy_files(&self, folder: &Path, now: Timestamp) -> std::io::Result<()> {
-        let first = file_name(day_of(now.plus_ms(-GRACE_MS)));
-        // Also what a process that was killed while it kept one left beside it.
-        let is_over = |name: &str| {
-            name.starts_with("salt-") && name.get(..first.len()).is_some_and(|day| *day < *first)
-        };
-        for entry in std::fs::read_dir(folder)? {
-            let path = entry?.path();
-            if path.file_name().and_then(|name| name.to_str()).is_some_and(is_over) {
-                std::fs::remove_file(&path)?;
-            }
-        }
-        Ok(())
+        destroy_files(folder, now)
     }
 
     async fn tend_rows(&self, pool: &Pool, now: Timestamp) -> Result<(), StoreError> {
@@ -204,6 +188,21 @@ pub fn visitor(salt: &Secret, address: std::net::IpAddr, ua_hash: u64) -> u64 {
     }
     hasher.write(&ua_hash.to_le_bytes());
     hasher.finish()
+}
+
+/// Destroys the salts of days that are over, also those an earlier process left.
+fn destroy_files(folder: &Path, now: Timestamp) -> std::io::Result<()> {
+    let first = file_name(day_of(now.plus_ms(-GRACE_MS)));
+    // Also what a process that was killed while it kept one left beside it.
+    let is_over =
+        |name: &str| name.starts_with("salt-") && name.get(..first.len()).is_some_and(|day| *day < *first);
+    for entry in std::fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.file_name().and_then(|name| name.to_str()).is_some_and(is_over) {
+            std::fs::remove_file(&path)?;
+        }
+    }
+    Ok(())
 }
 
 fn file_name(day: i64) -> String {

@@ -8,36 +8,6 @@
 //! A visitor counts once in each UTC day, because nobody can be recognised the day after. Of a part of a day the visitors are
 //! those whose first click of the day lies in it, and at least as many as in its busiest hour.
 
-/// A query that looks each asked key up in a table, called `d`. The list is looked through first on both databases, each of its
-/// keys by the primary key: PostgreSQL takes any list for a thousand rows, and without the limit it may read the table instead.
-macro_rules! look_up {
-    ($dialect:expr, $columns:literal, $table:literal, $key:literal) => {
-        match $dialect {
-            Dialect::Sqlite => {
-                concat!(
-                    "select ",
-                    $columns,
-                    " from json_each($1) as asked cross join ",
-                    $table,
-                    " d where ",
-                    $key
-                )
-            }
-            Dialect::Postgres => concat!(
-                "select ",
-                $columns,
-                " from json_each($1) as asked cross join lateral (select ",
-                $columns,
-                " from ",
-                $table,
-                " d where ",
-                $key,
-                " limit 1) as d"
-            ),
-        }
-    };
-}
-
 mod calendar;
 mod count;
 mod recent;
@@ -48,13 +18,14 @@ use std::ops::Range;
 
 use rlinks_core::{FieldCode, FieldError, Id, Timestamp};
 use rlinks_store::StoreError;
-use rlinks_store::pool::{Dialect, Tx, read, read_in};
+use rlinks_store::pool::{Tx, read, read_in};
 use serde::Serialize;
 
 pub use self::calendar::{Interval, Zone};
 use self::count::{Count, Counter, Scope};
 use self::values::Values;
 pub use self::values::{CountryValue, Value};
+use crate::look_up::look_up;
 use crate::open::Clicks;
 use crate::roll::{Subject, Total};
 use crate::time::{DAY_MS, HOUR_MS, day_of};

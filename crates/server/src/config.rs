@@ -32,8 +32,10 @@ pub struct Config {
     pub journal_bytes: u64,
     /// When the click journal is synced.
     pub journal_sync: Syncing,
-    /// A file of places in MaxMind's format.
+    /// A file of places in `MaxMind`'s format.
     pub geoip: Option<PathBuf>,
+    /// Where raw clicks go before they are pruned.
+    pub archive: Option<Archive>,
     /// What a reload may change.
     pub reloadable: Reloadable,
 }
@@ -45,6 +47,21 @@ pub struct Reloadable {
     pub trusted_proxies: Vec<IpNet>,
     /// The header in which a trusted proxy names the visitor's country.
     pub country_header: Option<HeaderName>,
+}
+
+/// A folder or an object store, and the `AWS_` variables to reach it by.
+#[derive(Clone)]
+pub struct Archive {
+    /// As it was configured.
+    pub place: String,
+    /// The variables; they hold secrets.
+    pub options: Vec<(String, String)>,
+}
+
+impl std::fmt::Debug for Archive {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("Archive").field("place", &self.place).finish_non_exhaustive()
+    }
 }
 
 /// A certificate chain and its key, PEM files; read again when replaced.

@@ -6,7 +6,7 @@
 //! | what it knows, and how it learns | `routes`, [`table`], [`directory`], `absent`, `follow` |
 //! | sockets, threads, limits | `listen`, `io`, `tls`, `client`, `misses` |
 //! | what is no redirect | `control` |
-//! | what can be done to links | [`ops`] |
+//! | what can be done to links | [`ops`]; `daily` does some of it by itself |
 //! | the life of a server | [`run`](mod@run) |
 //!
 //! Serving threads touch memory only. Everything that may block runs on the control runtime, which owns the store.
@@ -17,6 +17,7 @@ mod client;
 pub mod clock;
 pub mod config;
 mod control;
+mod daily;
 pub mod directory;
 mod follow;
 mod io;
@@ -32,6 +33,6 @@ pub mod table;
 mod tls;
 
 pub use clock::Clock;
-pub use config::{Config, Reload, Reloadable, TlsFiles};
+pub use config::{Archive, Config, Reload, Reloadable, TlsFiles};
 pub use ops::Ops;
 pub use run::{ServeError, Server, run};

@@ -19,6 +19,7 @@ use rlinks_core::{RedirectStatus, Timestamp};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 use tokio::sync::watch;
 
+use crate::config::Reloadable;
 use crate::listen::{HEADER_READ, Phase};
 use crate::redirect::{Headers, PURPOSES, Plainly, Visit, country};
 
@@ -42,6 +43,7 @@ where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     let mut input = vec![0; INPUT_BYTES];
+    let mut settings = visit.settings();
     let mut out = Plain::default();
     let mut idle = pin!(tokio::time::sleep(HEADER_READ));
     let changes = phase.clone();
@@ -74,13 +76,11 @@ where
         let Some(Ok(length @ 1..)) = read.await else { return Ended::Closed };
         let mut at = 0;
         while at < length {
-            let request = plain(&input[at..length], visit.country_header().as_ref().map(HeaderName::as_str));
+            let request = plain(&input[at..length], settings.load());
             let answered = match &request {
                 None => Plainly::No,
                 Some(request) => match answer(request, visit, &mut out) {
-                    Plainly::Ask(workspace) => {
-                        visit.ask_plainly(workspace, request, &mut out).await
-                    }
+                    Plainly::Ask(workspace) => visit.ask_plainly(workspace, request, &mut out).await,
                     answered => answered,
                 },
             };
@@ -138,9 +138,12 @@ pub struct PlainRequest<'a> {
     pub head: bool,
     /// What a click keeps.
     pub click: Headers<'a>,
+    /// What is configured at this moment.
+    pub settings: &'a Reloadable,
 }
 
-fn plain<'a>(bytes: &'a [u8], country_header: Option<&str>) -> Option<PlainRequest<'a>> {
+fn plain<'a>(bytes: &'a [u8], settings: &'a Reloadable) -> Option<PlainRequest<'a>> {
+    let country_header = settings.country_header.as_ref().map(HeaderName::as_str);
     let mut headers = [MaybeUninit::uninit(); MOST_HEADERS];
     let mut request = httparse::Request::new(&mut []);
     let Ok(httparse::Status::Complete(length)) = request.parse_with_uninit_headers(bytes, &mut headers)
@@ -183,7 +186,9 @@ fn plain<'a>(bytes: &'a [u8], country_header: Option<&str>) -> Option<PlainReque
             17 if is("transfer-encoding") => return None,
             5 | 7 | 9 | 11 if PURPOSES.into_iter().any(is) => click.prefetch |= is_prefetch(header.value),
             // Two lines of them are read by the other way.
-            15 if is("x-forwarded-for") && click.forwarded_for.replace(header.value).is_some() => return None,
+            15 if is("x-forwarded-for") && click.forwarded_for.replace(header.value).is_some() => {
+                return None;
+            }
             9 if is("forwarded") && click.forwarded.replace(header.value).is_some() => return None,
             _ => {}
         }
@@ -191,7 +196,7 @@ fn plain<'a>(bytes: &'a [u8], country_header: Option<&str>) -> Option<PlainReque
             click.country = country(header.value);
         }
     }
-    Some(PlainRequest { length, host: host?, code, last, head, click })
+    Some(PlainRequest { length, host: host?, code, last, head, click, settings })
 }
 
 /// Answers on their way out.
@@ -255,7 +260,8 @@ mod tests {
 
     #[track_caller]
     fn check(request: &str, expected: Option<(&str, &str, bool)>) {
-        let got = plain(request.as_bytes(), None);
+        let settings = crate::Reloadable::default();
+        let got = plain(request.as_bytes(), &settings);
         let got =
             got.map(|got| (std::str::from_utf8(got.host).unwrap().to_owned(), got.code.to_owned(), got.last));
         assert_eq!(

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 
+use arc_swap::{ArcSwap, Cache};
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, HOST, HeaderName, HeaderValue, LOCATION};
 use http::{Method, Request, Response, StatusCode};
@@ -32,6 +33,7 @@ use serde_json::Value;
 use crate::body::{Body, response};
 use crate::client::{Forwarding, is_trusted};
 use crate::clock::{monotonic_ms, random_bytes};
+use crate::config::Reloadable;
 use crate::directory::{Directory, WorkspaceView};
 use crate::misses::Misses;
 use crate::plain::{Plain, PlainRequest};
@@ -115,9 +117,9 @@ impl Visit {
         Self { door, peer }
     }
 
-    /// The header in which a trusted proxy names the country.
-    pub fn country_header(&self) -> Option<HeaderName> {
-        self.shared().reloadable.load().country_header.clone()
+    /// What SIGHUP may change, for one who looks often.
+    pub fn settings(&self) -> Cache<&ArcSwap<Reloadable>, Arc<Reloadable>> {
+        Cache::new(&self.shared().reloadable)
     }
 
     fn shared(&self) -> &Arc<Shared> {
@@ -170,7 +172,7 @@ impl Visit {
         match decide(Some(route), &workspace.policy, visitor, now) {
             Decision::Redirect { status, target, cache } => {
                 if !request.head {
-                    self.record(&request.click, workspace, link, now);
+                    self.record(&request.click, request.settings, workspace, link, now);
                 }
                 let cache = workspace.cache_header(cache);
                 out.redirect(status, target, cache.as_bytes(), &self.door.request_id(), request.last, now);
@@ -181,8 +183,14 @@ impl Visit {
     }
 
     /// Puts a click into the journal.
-    fn record(&self, click: &Headers<'_>, workspace: &WorkspaceView, link: Id, now: Timestamp) {
-        let settings = self.shared().reloadable.load();
+    fn record(
+        &self,
+        click: &Headers<'_>,
+        settings: &Reloadable,
+        workspace: &WorkspaceView,
+        link: Id,
+        now: Timestamp,
+    ) {
         let peer = self.peer.ip().to_canonical();
         let (mut address, mut country) = (peer, None);
         // Only a proxy we trust may speak for somebody else.
@@ -313,8 +321,9 @@ impl Visit {
             }
             Decision::Redirect { status, target, cache } => {
                 if let (&Method::GET, Some((id, _))) = (request.method(), link) {
-                    let header = self.shared().reloadable.load().country_header.clone();
-                    self.record(&Headers::of(request, header.as_ref()), workspace, id, now);
+                    let settings = self.shared().reloadable.load();
+                    let headers = Headers::of(request, settings.country_header.as_ref());
+                    self.record(&headers, &settings, workspace, id, now);
                 }
                 redirect(status.code(), target, cache, workspace)
             }

@@ -235,6 +235,8 @@ impl Server {
                 tokio::time::sleep(SIGN).await;
             }
         }));
+        let jobs = crate::daily::jobs(self.store.clone(), self.clock.clone(), self.config.archive.clone());
+        self.followers.push(self.control.spawn(jobs));
         if let Some(tls) = &self.tls {
             self.followers.push(self.control.spawn(Arc::clone(tls).watch()));
         }

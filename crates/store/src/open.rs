@@ -156,6 +156,9 @@ async fn open_sqlite(path: &Path, tables: &Tables, lost: Lost) -> Result<Pool, S
         .statement_cache_capacity(256);
     let writer = SqlitePoolOptions::new()
         .max_connections(1)
+        // After a commit the disk refused, SQLite has rolled back and sqlx still counts a transaction: it would refuse every
+        // other one for ever. Another connection takes its place.
+        .before_acquire(|connection, _| Box::pin(async move { Ok(!connection.is_in_transaction()) }))
         .acquire_timeout(BUSY)
         .idle_timeout(None)
         .max_lifetime(None)

@@ -5,7 +5,6 @@ use rlinks_clicks::export::jsonl::Form;
 use rlinks_clicks::export::{ExportError, Exported, Format, Overwrite, Place, Wanted, watermark_name};
 use rlinks_clicks::time::day_of;
 use rlinks_core::{FieldCode, FieldError, FieldErrors, Timestamp};
-use rlinks_store::StoreError;
 use serde_json::json;
 
 use super::{Scope, no_time, sweep};
@@ -47,9 +46,10 @@ async fn export(session: &Session, args: &ClicksExport) -> Result<(), Failure> {
     };
     let clicks = session.clicks().await?;
     let mut codes = Codes::new(session.store().clone());
-    let progress = session.output.counter("exporting clicks", None);
-    let exported =
-        clicks.export(&mut codes, &target, &wanted, session.now(), |more| progress.add(more)).await;
+    // On a terminal the clicks themselves show how far it has come.
+    let progress = (place != Place::Stdout).then(|| session.output.counter("exporting clicks", None));
+    let count = |more| progress.iter().for_each(|progress| progress.add(more));
+    let exported = clicks.export(&mut codes, &target, &wanted, session.now(), count).await;
     drop(progress);
     let exported = exported.map_err(|error| ended(&place, error))?;
     report(session, &place, &exported)
@@ -155,8 +155,7 @@ async fn misses(session: &Session, limit: i64) -> Result<(), Failure> {
     let workspace = session.workspace().await?;
     let tomorrow = day_of(session.now()) + 1;
     let clicks = session.clicks().await?;
-    let missed = clicks.misses(workspace.id, tomorrow - MISSES_DAYS, tomorrow, limit).await;
-    let missed = missed.map_err(|error: StoreError| Failure::from(error))?;
+    let missed = clicks.misses(workspace.id, tomorrow - MISSES_DAYS, tomorrow, limit).await?;
     if session.output.json {
         return session.output.object(&missed);
     }

@@ -1,6 +1,6 @@
 //! `rmax serve`: what was configured, handed to the server.
 
-use rlinks_server::{Clock, Reload};
+use rlinks_server::{Archive, Clock, Reload};
 use rlinks_store::Lost;
 use serde_json::{Map, Value, json};
 
@@ -42,7 +42,7 @@ pub(super) fn run(
         })
     };
     let options = session::options(&config, Lost::Refuse);
-    rlinks_server::run(server_config(config), options, Clock::system(), reload)?;
+    rlinks_server::run(server_config(config, environment), options, Clock::system(), reload)?;
     Ok(())
 }
 
@@ -53,7 +53,7 @@ async fn enter_domain(config: Config, environment: Environment, output: Output) 
     done
 }
 
-fn server_config(config: Config) -> rlinks_server::Config {
+fn server_config(config: Config, environment: &Environment) -> rlinks_server::Config {
     rlinks_server::Config {
         reloadable: config.reloadable(),
         listen: config.listen,
@@ -67,6 +67,7 @@ fn server_config(config: Config) -> rlinks_server::Config {
         journal_bytes: config.journal_bytes,
         journal_sync: config.journal_sync,
         geoip: config.geoip,
+        archive: config.archive.map(|place| Archive { place, options: session::aws_variables(environment) }),
     }
 }
 

@@ -98,7 +98,7 @@ fn text(
         format!("visitors    {}", total.visitors),
         format!("bots        {}", total.bots),
         format!("last click  {}", last_click.map_or_else(|| "never".to_owned(), |at| at.to_string())),
-        format!("all time    {hits} with bots"),
+        format!("hits        {hits} (all time, bots included)"),
     ];
     if drawing == Drawing::Blocks && total.clicks > 0 {
         let most = series.iter().map(|point| point.sum.clicks).max().unwrap_or_default();

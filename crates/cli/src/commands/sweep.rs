@@ -93,25 +93,27 @@ fn lines(swept: &Swept, mode: Mode) -> Vec<String> {
     for workspace in &swept.workspaces {
         let name = &workspace.workspace;
         if workspace.purged_links > 0 {
-            lines.push(format!("{name}: {} expired links {would}purged", workspace.purged_links));
+            lines.push(format!("{name}: {} {would}purged", counted(workspace.purged_links, "expired link")));
         }
         if workspace.pruned_clicks > 0 {
-            lines.push(format!("{name}: {} clicks {would}pruned", workspace.pruned_clicks));
+            lines.push(format!("{name}: {} {would}pruned", counted(workspace.pruned_clicks, "click")));
         }
         lines.extend(workspace.archived.iter().map(|part| format!("{name}: archived as {part}")));
     }
     let dropped = swept.pruned;
-    for (what, rows) in [
-        ("counts of days", dropped.days),
-        ("counts of hours", dropped.hours),
-        ("keys of visitors", dropped.visitors),
-    ] {
+    for (what, rows) in
+        [("daily count", dropped.days), ("hourly count", dropped.hours), ("visitor key", dropped.visitors)]
+    {
         if rows > 0 {
-            lines.push(format!("{rows} {what} {would}dropped"));
+            lines.push(format!("{} {would}dropped", counted(rows, what)));
         }
     }
     if lines.is_empty() && !swept.is_incomplete() {
         lines.push("nothing to do".to_owned());
     }
     lines
+}
+
+fn counted(number: u64, what: &str) -> String {
+    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }

@@ -6,11 +6,11 @@
 
 mod audit;
 mod backup;
+mod clicks;
 mod clicks_crash;
 mod clicks_private;
 #[path = "../../../server/tests/it/client.rs"]
 mod client;
-mod clicks;
 mod config;
 mod crash;
 mod directory;

@@ -49,7 +49,7 @@ fn for_people_without_a_terminal_it_is_plain_text() {
     visitors    66
     bots        4
     last click  <time>
-    all time    88 with bots
+    hits        88 (all time, bots included)
 
     REFERRERS
       google.com        12

@@ -72,6 +72,19 @@ fn a_second_sweep_has_nothing_to_do() {
 }
 
 #[test]
+fn all_of_many_are_purged() {
+    let place = Place::new();
+    place.ok("workspaces create edgy --preset edge");
+    place.ok("--workspace edgy dev seed --links 600 --clicks 1");
+    place.tamper("update links set expires_at = 1000 + id % 3");
+    for line in ["sweep --dry-run --json", "sweep --json"] {
+        assert_eq!(place.json(line)["workspaces"][0]["purged_links"], 600, "{line}");
+    }
+    assert_eq!(place.json("--workspace edgy links list --json"), serde_json::json!([]));
+    assert_eq!(place.ok("sweep").stdout, "nothing to do\n");
+}
+
+#[test]
 fn retention_is_part_of_it() {
     let place = Place::new().with("RMAX_RETENTION_ARCHIVE", "archive/");
     place.ok("workspaces create edgy --preset edge");

@@ -162,7 +162,7 @@ impl Target {
             To::Bucket { store, bucket, key } => {
                 let key = parse_key(&format!("{key}{}", part.as_ref().map_or("", AsRef::as_ref)))?;
                 let named = format!("s3://{bucket}/{key}");
-                let object = NewObject {
+                let mut object = NewObject {
                     store: Arc::clone(store),
                     key,
                     named,
@@ -347,7 +347,8 @@ impl NewObject {
         done.map(drop).map_err(|error| failed(&self.named, &error))
     }
 
-    async fn refuse_existing(&self) -> Result<(), ExportError> {
+    /// Takes it mutably because an upload cannot be shared between threads, and whoever waits here may change threads.
+    async fn refuse_existing(&mut self) -> Result<(), ExportError> {
         if self.overwrite == Overwrite::Replace {
             return Ok(());
         }
@@ -383,6 +384,19 @@ fn open_bucket(bucket: &str, options: &[(String, String)]) -> Result<AmazonS3, E
     let is_plain = of(AmazonS3ConfigKey::Endpoint).is_some_and(|url| url.starts_with("http://"));
     if is_plain && of(AmazonS3ConfigKey::Client(ClientConfigKey::AllowHttp)).as_deref() != Some("true") {
         let why = "AWS_ENDPOINT_URL begins with http://, without encryption; if that is meant, set AWS_ALLOW_HTTP=true";
+        return Err(ExportError::Place(why.to_owned()));
+    }
+    // Without keys the client would ask the machine it runs on for a role. Nobody should find that out from a firewall.
+    let ways = [
+        AmazonS3ConfigKey::AccessKeyId,
+        AmazonS3ConfigKey::WebIdentityTokenFile,
+        AmazonS3ConfigKey::ContainerCredentialsRelativeUri,
+        AmazonS3ConfigKey::ContainerCredentialsFullUri,
+        AmazonS3ConfigKey::MetadataEndpoint,
+        AmazonS3ConfigKey::SkipSignature,
+    ];
+    if ways.into_iter().all(|key| of(key).is_none_or(|value| value.is_empty() || value == "false")) {
+        let why = "S3 needs AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY; for the role of an EC2 machine set AWS_METADATA_ENDPOINT=http://169.254.169.254";
         return Err(ExportError::Place(why.to_owned()));
     }
     let retry = RetryConfig { max_retries: RETRIES, retry_timeout: RETRY_FOR, ..RetryConfig::default() };

@@ -58,8 +58,9 @@ impl Clicks {
         loop {
             let name = target.takes_parts().then(|| part_name(wanted, after + 1));
             let most = if name.is_some() { PART } else { u64::MAX };
-            let (clicks, upto) =
-                self.export_part(codes, target, wanted, name.as_deref(), after, last, most, &mut progress).await?;
+            let (clicks, upto) = self
+                .export_part(codes, target, wanted, name.as_deref(), after, last, most, &mut progress)
+                .await?;
             done.clicks += clicks;
             done.parts.extend(name.filter(|_| clicks > 0));
             after = upto;

@@ -1,6 +1,7 @@
 //! Enrichment: what can be known of a click beyond what the request said. Pure but for the tables it reads.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use rlinks_core::{Id, Timestamp};
 
@@ -13,8 +14,8 @@ use crate::source::referrer_host;
 
 /// A batch, ready to be written.
 #[derive(Debug, Default)]
-pub(crate) struct Enriched {
-    pub(crate) events: Vec<Event>,
+pub(crate) struct Enriched<'a> {
+    pub(crate) events: Vec<Event<'a>>,
     /// User agents, each once.
     pub(crate) agents: Vec<(AgentKey, Agent)>,
     /// Places, each once.
@@ -42,7 +43,7 @@ pub(crate) type AgentKey = (u64, String);
 
 /// A click.
 #[derive(Clone, Debug)]
-pub(crate) struct Event {
+pub(crate) struct Event<'a> {
     pub(crate) producer: Producer,
     pub(crate) sequence: u64,
     pub(crate) ts: Timestamp,
@@ -56,26 +57,27 @@ pub(crate) struct Event {
     pub(crate) agent: usize,
     /// Its place in `places`.
     pub(crate) place: usize,
-    pub(crate) referrer: Option<String>,
-    pub(crate) host: Option<String>,
-    pub(crate) utm_source: Option<String>,
-    pub(crate) utm_medium: Option<String>,
-    pub(crate) utm_campaign: Option<String>,
-    /// Only imported clicks have one.
-    pub(crate) event_id: Option<String>,
+    pub(crate) referrer: Option<&'a str>,
+    pub(crate) host: Option<Arc<str>>,
+    pub(crate) utm_source: Option<&'a str>,
+    pub(crate) utm_medium: Option<&'a str>,
+    pub(crate) utm_campaign: Option<&'a str>,
 }
 
-pub(crate) fn enrich(
-    records: &[(Producer, u64, Record<'_>)],
+fn text(text: &str) -> Option<&str> {
+    (!text.is_empty()).then_some(text)
+}
+
+pub(crate) fn enrich<'a>(
+    records: &[(Producer, u64, Record<'a>)],
     geo: Option<&Geo>,
     memo: &mut Memo,
     owners: &HashMap<Id, Option<Id>>,
     now: Timestamp,
-) -> Enriched {
+) -> Enriched<'a> {
     let mut enriched = Enriched::default();
     let (mut agents, mut places) = (HashMap::new(), HashMap::new());
-    let mut by_network = HashMap::new();
-    let text = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+    let (mut by_network, mut hosts) = (HashMap::new(), HashMap::<&str, Option<Arc<str>>>::new());
     for (producer, sequence, record) in records {
         let agent_text = match record.agent {
             AgentBytes::Text(text) => text,
@@ -83,7 +85,7 @@ pub(crate) fn enrich(
         };
         let agent = *agents.entry((record.ua_hash, agent_text)).or_insert_with(|| {
             let read = match record.agent {
-                AgentBytes::Text(text) => agent::decode(memo.get_or_read(record.ua_hash, text)),
+                AgentBytes::Text(text) => agent::decode(memo.get_or_read(record.ua_hash, text.as_bytes())),
                 AgentBytes::Read(bytes) => agent::decode(bytes),
             };
             enriched.agents.push(((record.ua_hash, agent_text.to_owned()), read));
@@ -112,11 +114,13 @@ pub(crate) fn enrich(
             agent,
             place,
             referrer: text(record.referrer),
-            host: referrer_host(record.referrer),
+            host: hosts
+                .entry(record.referrer)
+                .or_insert_with(|| referrer_host(record.referrer).map(Arc::from))
+                .clone(),
             utm_source: text(record.utm_source),
             utm_medium: text(record.utm_medium),
             utm_campaign: text(record.utm_campaign),
-            event_id: None,
         });
     }
     enriched

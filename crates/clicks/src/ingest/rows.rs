@@ -18,20 +18,27 @@ pub(super) fn pieces<T>(mut rows: &[T]) -> impl Iterator<Item = &[T]> {
 
 /// `head values ($1, $2), ($3, $4) tail`. SQLite takes `$1` for a name and looks names up one after the other, so there it is `?`.
 pub(super) fn statement(dialect: Dialect, head: &str, columns: usize, rows: usize, tail: &str) -> String {
-    use std::fmt::Write as _;
     let mut sql = String::with_capacity(head.len() + tail.len() + rows * columns * 7 + 16);
     sql.push_str(head);
     sql.push_str(" values ");
-    for row in 0..rows {
-        sql.push_str(if row == 0 { "(" } else { ", (" });
-        for column in 1..=columns {
-            let comma = if column == 1 { "" } else { ", " };
-            let _ = match dialect {
-                Dialect::Sqlite => write!(sql, "{comma}?"),
-                Dialect::Postgres => write!(sql, "{comma}${}", row * columns + column),
-            };
+    match dialect {
+        Dialect::Sqlite => {
+            let row = format!("({}?)", "?, ".repeat(columns - 1));
+            sql.push_str(&row);
+            for _ in 1..rows {
+                sql.push_str(", ");
+                sql.push_str(&row);
+            }
         }
-        sql.push(')');
+        Dialect::Postgres => {
+            for row in 0..rows {
+                let places: Vec<String> =
+                    (1..=columns).map(|column| format!("${}", row * columns + column)).collect();
+                sql.push_str(if row == 0 { "(" } else { ", (" });
+                sql.push_str(&places.join(", "));
+                sql.push(')');
+            }
+        }
     }
     sql.push(' ');
     sql.push_str(tail);
@@ -97,7 +104,10 @@ mod tests {
         assert_eq!(sizes, [512, 512, 64, 64, 64, 8, 8, 1, 1]);
         assert_eq!(pieces(&rows).flatten().copied().collect::<Vec<_>>(), rows);
         let of = |dialect| statement(dialect, "insert into t (a, b)", 2, 2, "on conflict do nothing");
-        assert_eq!(of(Dialect::Postgres), "insert into t (a, b) values ($1, $2), ($3, $4) on conflict do nothing");
+        assert_eq!(
+            of(Dialect::Postgres),
+            "insert into t (a, b) values ($1, $2), ($3, $4) on conflict do nothing"
+        );
         assert_eq!(of(Dialect::Sqlite), "insert into t (a, b) values (?, ?), (?, ?) on conflict do nothing");
     }
 }

@@ -10,27 +10,28 @@ use serde::Serialize;
 use super::enrich::{Enriched, Event};
 use super::rows::{insert_returning, insert_rows};
 use crate::journal::Producer;
+use crate::look_up::look_up;
 use crate::roll::{Dimensions, Fact, Roll, Subject};
 use crate::time::day_of;
 
 /// Writes a batch. `ends` is how far each producer has been read with it.
 pub(crate) async fn write(
     pool: &Pool,
-    batch: &Enriched,
+    batch: &Enriched<'_>,
     ends: &[(Producer, u64)],
     losses: &[(&str, u64)],
 ) -> Result<(), StoreError> {
     let mut tx = pool.begin().await?;
     let first = lock(&mut tx).await?;
     let producers = producers(&mut tx, ends).await?;
-    let events: Vec<&Event> = batch
+    let events: Vec<&Event<'_>> = batch
         .events
         .iter()
         .filter(|event| producers.get(&event.producer).is_some_and(|(_, upto)| event.sequence > *upto))
         .collect();
     let agents = agents(&mut tx, batch).await?;
     let places = places(&mut tx, batch).await?;
-    let numbered: Vec<(i64, &Event)> = (first..).zip(events).collect();
+    let numbered: Vec<(i64, &Event<'_>)> = (first..).zip(events).collect();
     insert_events(&mut tx, &numbered, &producers, &agents, &places).await?;
     let mut roll = Roll::default();
     for (n, event) in &numbered {
@@ -55,7 +56,7 @@ pub(crate) async fn lock(tx: &mut Tx) -> Result<i64, StoreError> {
     Ok(next)
 }
 
-fn fact<'a>(n: i64, event: &'a Event, batch: &'a Enriched) -> Fact<'a> {
+fn fact<'a>(n: i64, event: &'a Event<'_>, batch: &'a Enriched<'_>) -> Fact<'a> {
     let (_, agent) = &batch.agents[event.agent];
     let place = &batch.places[event.place];
     let device = if event.bot { crate::agent::Device::Bot } else { agent.device };
@@ -74,7 +75,7 @@ fn fact<'a>(n: i64, event: &'a Event, batch: &'a Enriched) -> Fact<'a> {
             Some(device.as_str()),
             agent.browser.as_deref(),
             agent.system.as_deref(),
-            event.utm_campaign.as_deref(),
+            event.utm_campaign,
         ],
     }
 }
@@ -91,13 +92,13 @@ async fn producers(
     let signed = |boot: u64| boot.cast_signed();
     let rows: Vec<(i64, u16, u64)> =
         ends.iter().map(|(producer, end)| (signed(producer.boot), producer.thread, *end)).collect();
-    let known: Vec<(i64, i64, i64)> = read_in!(
-        tx,
-        fetch_all,
-        "select p.boot, p.thread, p.upto from json_each($1) as batch
-         join producers p on p.boot = cast(batch.value ->> 0 as bigint) and p.thread = cast(batch.value ->> 1 as bigint)",
-        json(&rows)
-    )?;
+    let sql = look_up!(
+        tx.dialect(),
+        "d.boot, d.thread, d.upto",
+        "producers",
+        "d.boot = cast(asked.value ->> 0 as bigint) and d.thread = cast(asked.value ->> 1 as bigint)"
+    );
+    let known: Vec<(i64, i64, i64)> = read_in!(tx, fetch_all, sql, json(&rows))?;
     let numbered: Vec<(i64, i64, i64)> = read_in!(
         tx,
         fetch_all,
@@ -120,7 +121,7 @@ async fn producers(
 }
 
 /// The numbers of a batch's user agents, new ones included.
-async fn agents(tx: &mut Tx, batch: &Enriched) -> Result<Vec<i64>, StoreError> {
+async fn agents(tx: &mut Tx, batch: &Enriched<'_>) -> Result<Vec<i64>, StoreError> {
     let mut last_days = vec![0; batch.agents.len()];
     for event in &batch.events {
         last_days[event.agent] = day_of(event.ts).max(last_days[event.agent]);
@@ -146,13 +147,13 @@ async fn agents(tx: &mut Tx, batch: &Enriched) -> Result<Vec<i64>, StoreError> {
          where excluded.last_day > agents.last_day",
         json(&rows)
     )?;
-    let found: Vec<(i64, i64, String)> = read_in!(
-        tx,
-        fetch_all,
-        "select a.id, a.ua_hash, a.user_agent from json_each($1) as batch
-         join agents a on a.ua_hash = cast(batch.value ->> 0 as bigint) and a.user_agent = batch.value ->> 1",
-        json(&rows)
-    )?;
+    let sql = look_up!(
+        tx.dialect(),
+        "d.id, d.ua_hash, d.user_agent",
+        "agents",
+        "d.ua_hash = cast(asked.value ->> 0 as bigint) and d.user_agent = asked.value ->> 1"
+    );
+    let found: Vec<(i64, i64, String)> = read_in!(tx, fetch_all, sql, json(&rows))?;
     let ids: HashMap<(i64, &str), i64> =
         found.iter().map(|(id, hash, text)| ((*hash, text.as_str()), *id)).collect();
     batch
@@ -165,7 +166,7 @@ async fn agents(tx: &mut Tx, batch: &Enriched) -> Result<Vec<i64>, StoreError> {
 }
 
 /// The numbers of a batch's places, new ones included.
-async fn places(tx: &mut Tx, batch: &Enriched) -> Result<Vec<i64>, StoreError> {
+async fn places(tx: &mut Tx, batch: &Enriched<'_>) -> Result<Vec<i64>, StoreError> {
     let rows: Vec<_> = batch
         .places
         .iter()
@@ -181,12 +182,8 @@ async fn places(tx: &mut Tx, batch: &Enriched) -> Result<Vec<i64>, StoreError> {
          on conflict (place) do nothing",
         json(&rows)
     )?;
-    let found: Vec<(i64, String)> = read_in!(
-        tx,
-        fetch_all,
-        "select p.id, p.place from json_each($1) as batch join places p on p.place = batch.value ->> 0",
-        json(&rows)
-    )?;
+    let sql = look_up!(tx.dialect(), "d.id, d.place", "places", "d.place = asked.value ->> 0");
+    let found: Vec<(i64, String)> = read_in!(tx, fetch_all, sql, json(&rows))?;
     let ids: HashMap<&str, i64> = found.iter().map(|(id, key)| (key.as_str(), *id)).collect();
     batch
         .places
@@ -201,7 +198,7 @@ fn gone(table: &str) -> StoreError {
 
 async fn insert_events(
     tx: &mut Tx,
-    numbered: &[(i64, &Event)],
+    numbered: &[(i64, &Event<'_>)],
     producers: &HashMap<Producer, (i64, u64)>,
     agents: &[i64],
     places: &[i64],
@@ -209,8 +206,8 @@ async fn insert_events(
     insert_rows!(
         tx,
         "insert into events (n, ts, link_id, workspace_id, producer, seq, agent, place, prefix, visitor, bot,
-                             referrer, utm_source, utm_medium, utm_campaign, event_id)",
-        16,
+                             referrer, utm_source, utm_medium, utm_campaign)",
+        15,
         "",
         numbered,
         |(n, event)| [
@@ -225,11 +222,10 @@ async fn insert_events(
             event.prefix,
             event.visitor.cast_signed(),
             event.bot,
-            event.referrer.as_deref(),
-            event.utm_source.as_deref(),
-            event.utm_medium.as_deref(),
-            event.utm_campaign.as_deref(),
-            event.event_id.as_deref(),
+            event.referrer,
+            event.utm_source,
+            event.utm_medium,
+            event.utm_campaign,
         ]
     );
     Ok(())
@@ -373,14 +369,14 @@ pub(crate) fn day_key((subject, day): &(Subject, i64)) -> (u8, i64, i64, i64) {
 /// A day's values are one JSON text, so they are read, added to and written back.
 async fn add_values(tx: &mut Tx, roll: &Roll) -> Result<(), StoreError> {
     let keys: Vec<_> = roll.days.keys().map(day_key).collect();
-    let known: Vec<(i64, i64, i64, i64, String)> = read_in!(
-        tx,
-        fetch_all,
-        "select d.kind, d.workspace_id, d.day, d.subject, d.dimensions from json_each($1) as batch
-         join day_values d on d.kind = cast(batch.value ->> 0 as bigint) and d.workspace_id = cast(batch.value ->> 1 as bigint)
-                    and d.day = cast(batch.value ->> 2 as bigint) and d.subject = cast(batch.value ->> 3 as bigint)",
-        json(&keys)
-    )?;
+    let sql = look_up!(
+        tx.dialect(),
+        "d.kind, d.workspace_id, d.day, d.subject, d.dimensions",
+        "day_values",
+        "d.kind = cast(asked.value ->> 0 as bigint) and d.workspace_id = cast(asked.value ->> 1 as bigint)
+             and d.day = cast(asked.value ->> 2 as bigint) and d.subject = cast(asked.value ->> 3 as bigint)"
+    );
+    let known: Vec<(i64, i64, i64, i64, String)> = read_in!(tx, fetch_all, sql, json(&keys))?;
     let mut known: HashMap<(i64, i64, i64, i64), String> = known
         .into_iter()
         .map(|(kind, workspace, day, subject, dimensions)| ((kind, workspace, day, subject), dimensions))
@@ -415,7 +411,7 @@ async fn add_values(tx: &mut Tx, roll: &Roll) -> Result<(), StoreError> {
 }
 
 /// Remembers in which numbers each day's events lie.
-async fn add_event_days(tx: &mut Tx, numbered: &[(i64, &Event)]) -> Result<(), StoreError> {
+async fn add_event_days(tx: &mut Tx, numbered: &[(i64, &Event<'_>)]) -> Result<(), StoreError> {
     let days: BTreeSet<i64> = numbered.iter().map(|(_, event)| day_of(event.ts)).collect();
     let rows: Vec<_> = days
         .into_iter()

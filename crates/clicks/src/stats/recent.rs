@@ -6,11 +6,12 @@
 
 use rlinks_core::Id;
 use rlinks_store::StoreError;
-use rlinks_store::pool::{Dialect, read};
+use rlinks_store::pool::read;
 
 use super::json;
 use crate::click::Click;
 use crate::events::{Codes, EventRow};
+use crate::look_up::look_up;
 use crate::open::Clicks;
 use crate::roll::Subject;
 

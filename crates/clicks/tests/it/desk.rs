@@ -22,10 +22,8 @@ pub(crate) const GOOGLEBOT: &str = "Mozilla/5.0 (compatible; Googlebot/2.1; +htt
 
 /// Everything a test needs to count.
 pub(crate) struct Desk {
-    pub(crate) place: Place,
     pub(crate) store: Store,
     pub(crate) clicks: Clicks,
-    pub(crate) journal: Arc<Journal>,
     pub(crate) lane: Arc<Lane>,
     pub(crate) ingest: Ingest,
 }
@@ -70,7 +68,7 @@ impl Desk {
         let control = tokio::runtime::Handle::current();
         let misses = Arc::new(Misses::default());
         let ingest = Ingest::new(store.clone(), control, reader, None, misses).counting_drops(&journal);
-        Self { place, store, clicks, journal, lane, ingest }
+        Self { store, clicks, lane, ingest }
     }
 
     /// Makes a link of `main` and gives its id.

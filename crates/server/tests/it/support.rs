@@ -66,6 +66,7 @@ impl Bench {
             journal_bytes: 64 << 20,
             journal_sync: Syncing::Interval,
             geoip: None,
+            archive: None,
             reloadable: Reloadable::default(),
         };
         change(&mut config);

@@ -2,14 +2,13 @@
 //!
 //! Shared by the crates that keep tables, each of which includes this file.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use rlinks_core::Timestamp;
 use rlinks_store::{Location, Lost, Options, Store};
 use sqlx::postgres::PgConnectOptions;
-use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _};
 use tempfile::TempDir;
 use tokio::sync::{Semaphore, SemaphorePermit};
@@ -58,14 +57,6 @@ impl Place {
         self.folder.path()
     }
 
-    /// The SQLite file.
-    pub(crate) fn file(&self) -> PathBuf {
-        match &self.location {
-            Location::Sqlite(path) => path.clone(),
-            Location::Postgres(_) => panic!("PostgreSQL has no file"),
-        }
-    }
-
     pub(crate) fn options(&self) -> Options {
         Options {
             location: self.location.clone(),
@@ -79,44 +70,6 @@ impl Place {
     /// A store of its own connections and writer; a second one is another process in spirit.
     pub(crate) async fn open(&self) -> Store {
         Store::open(self.options()).await.unwrap()
-    }
-
-    /// Changes the database past the store.
-    pub(crate) async fn raw(&self, sql: &str) -> u64 {
-        let sql = AssertSqlSafe(sql.to_owned());
-        match &self.location {
-            Location::Sqlite(path) => {
-                let mut connection = SqliteConnectOptions::new().filename(path).connect().await.unwrap();
-                let rows = sqlx::raw_sql(sql).execute(&mut connection).await.unwrap().rows_affected();
-                connection.close().await.unwrap();
-                rows
-            }
-            Location::Postgres(url) => {
-                let mut connection = url.parse::<PgConnectOptions>().unwrap().connect().await.unwrap();
-                let rows = sqlx::raw_sql(sql).execute(&mut connection).await.unwrap().rows_affected();
-                connection.close().await.unwrap();
-                rows
-            }
-        }
-    }
-
-    /// Counts in the database past the store.
-    pub(crate) async fn count(&self, sql: &str) -> i64 {
-        let sql = AssertSqlSafe(sql.to_owned());
-        match &self.location {
-            Location::Sqlite(path) => {
-                let mut connection = SqliteConnectOptions::new().filename(path).connect().await.unwrap();
-                let (count,): (i64,) = sqlx::query_as(sql).fetch_one(&mut connection).await.unwrap();
-                connection.close().await.unwrap();
-                count
-            }
-            Location::Postgres(url) => {
-                let mut connection = url.parse::<PgConnectOptions>().unwrap().connect().await.unwrap();
-                let (count,): (i64,) = sqlx::query_as(sql).fetch_one(&mut connection).await.unwrap();
-                connection.close().await.unwrap();
-                count
-            }
-        }
     }
 }
 

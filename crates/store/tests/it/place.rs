@@ -1,14 +1,67 @@
 //! The words store tests are written with.
 
+use std::path::PathBuf;
+
 use rlinks_core::draft::Input;
 use rlinks_core::{
     Actor, Code, Domains, Host, Id, Link, LinkDraft, LinkState, Policy, Preset, Slug, Source, Target,
     Workspace,
 };
 use rlinks_store::write::{Action, CodeChoice, Existing, LinkOp, LinkWrite, Written};
-use rlinks_store::{Store, StoreError};
+use rlinks_store::{Location, Store, StoreError};
+use sqlx::postgres::PgConnectOptions;
+use sqlx::sqlite::SqliteConnectOptions;
+use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _};
 
 pub(crate) use crate::database::{Database, Place, at, contract, on_postgres};
+
+impl Place {
+    /// The SQLite file.
+    pub(crate) fn file(&self) -> PathBuf {
+        match &self.location {
+            Location::Sqlite(path) => path.clone(),
+            Location::Postgres(_) => panic!("PostgreSQL has no file"),
+        }
+    }
+
+    /// Changes the database past the store.
+    pub(crate) async fn raw(&self, sql: &str) -> u64 {
+        let sql = AssertSqlSafe(sql.to_owned());
+        match &self.location {
+            Location::Sqlite(path) => {
+                let mut connection = SqliteConnectOptions::new().filename(path).connect().await.unwrap();
+                let rows = sqlx::raw_sql(sql).execute(&mut connection).await.unwrap().rows_affected();
+                connection.close().await.unwrap();
+                rows
+            }
+            Location::Postgres(url) => {
+                let mut connection = url.parse::<PgConnectOptions>().unwrap().connect().await.unwrap();
+                let rows = sqlx::raw_sql(sql).execute(&mut connection).await.unwrap().rows_affected();
+                connection.close().await.unwrap();
+                rows
+            }
+        }
+    }
+
+    /// Counts in the database past the store.
+    pub(crate) async fn count(&self, sql: &str) -> i64 {
+        let sql = AssertSqlSafe(sql.to_owned());
+        match &self.location {
+            Location::Sqlite(path) => {
+                let mut connection = SqliteConnectOptions::new().filename(path).connect().await.unwrap();
+                let (count,): (i64,) = sqlx::query_as(sql).fetch_one(&mut connection).await.unwrap();
+                connection.close().await.unwrap();
+                count
+            }
+            Location::Postgres(url) => {
+                let mut connection = url.parse::<PgConnectOptions>().unwrap().connect().await.unwrap();
+                let (count,): (i64,) = sqlx::query_as(sql).fetch_one(&mut connection).await.unwrap();
+                connection.close().await.unwrap();
+                count
+            }
+        }
+    }
+}
 
 /// The workspace every store begins with.
 pub(crate) const MAIN: Id = Id::from_i64(1);

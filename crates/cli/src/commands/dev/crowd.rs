@@ -546,7 +546,7 @@ fn bot_agents() -> Vec<(u64, String)> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
+    use std::collections::{BTreeMap, BTreeSet};
 
     use rlinks_core::{Policy, Preset, Slug};
 
@@ -601,14 +601,14 @@ mod tests {
             let moments = moments(seed, 20_000, 30, Timestamp::parse(NOW).unwrap());
             let mut bytes = Vec::new();
             let mut people = BTreeSet::new();
-            let (mut agents, mut direct, mut first, mut bots) = (BTreeSet::new(), 0, 0, 0);
+            let (mut agents, mut direct, mut first, mut bots) = (BTreeMap::new(), 0, 0, 0);
             for ts in moments {
                 let record = crowd.click(ts);
                 record.encode(&mut bytes);
                 people.insert(record.visitor);
                 let AgentBytes::Text(agent) = record.agent else { panic!("the policy keeps the text") };
-                agents.insert(agent.to_owned());
-                bots += usize::from(agent::read(agent).device == Device::Bot);
+                let is_bot = || agent::read(agent).device == Device::Bot;
+                bots += usize::from(*agents.entry(agent.to_owned()).or_insert_with(is_bot));
                 direct += usize::from(record.referrer.is_empty() && record.utm_source.is_empty());
                 first += usize::from(record.link == links[0]);
             }

@@ -1,0 +1,190 @@
+use std::path::Path;
+
+use rlinks_clicks::export::jsonl::Form;
+use rlinks_clicks::export::{Export, ExportError, Format, Overwrite, Place, Target};
+
+use crate::samples::many;
+
+#[track_caller]
+fn parsed(text: &str, expected: &str) {
+    let shown = match Place::parse(text) {
+        Ok(Place::Stdout) => "stdout".to_owned(),
+        Ok(Place::Path(path)) => format!("path {}", path.display()),
+        Ok(Place::Bucket { bucket, key }) => format!("bucket {bucket} key {key}"),
+        Err(error) => format!("error {error}"),
+    };
+    assert_eq!(shown, expected, "{text}");
+}
+
+fn target(text: impl AsRef<Path>) -> Target {
+    Place::parse(text.as_ref().to_str().unwrap()).unwrap().open(&[]).unwrap()
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let mut names: Vec<String> =
+        folder.read_dir().unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn reads_what_people_type() {
+    parsed("-", "stdout");
+    parsed("clicks.jsonl", "path clicks.jsonl");
+    parsed("out/", "path out/");
+    parsed("/a b/ü", "path /a b/ü");
+    parsed("./a://b", "path ./a://b");
+    parsed("file:///var/exports/", "path /var/exports/");
+    parsed("file:///var/a%20b.parquet", "path /var/a b.parquet");
+    parsed("s3://bucket", "bucket bucket key ");
+    parsed("s3://bucket/", "bucket bucket key ");
+    parsed("s3://my.bucket-1/a/b.parquet", "bucket my.bucket-1 key a/b.parquet");
+    parsed("s3://bucket/a/", "bucket bucket key a/");
+}
+
+#[test]
+fn refuses_what_is_no_place() {
+    parsed("", "error the place for the export is empty; give a path, -, or s3://bucket/name");
+    let no_scheme = |scheme| {
+        format!("error exports do not go to {scheme}://; give a path, -, file:///path or s3://bucket/name")
+    };
+    parsed("gs://bucket/a", &no_scheme("gs"));
+    parsed("https://example.com/", &no_scheme("https"));
+    let three = "error a file: URL has three slashes and a whole path, like file:///var/exports/";
+    parsed("file://host/a", three);
+    parsed("s3://", "error that is no name of a bucket; write s3://bucket/name");
+    parsed("s3://key:secret@bucket/a", "error that is no name of a bucket; write s3://bucket/name");
+    let dots = "error `a/../b` is no name for an object: no part of it may be empty, `.` or `..`";
+    parsed("s3://bucket/a/../b", dots);
+}
+
+#[test]
+fn plain_http_is_only_used_where_somebody_said_so() {
+    let option = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+    let place = Place::parse("s3://bucket/a").unwrap();
+    let plain = option("AWS_ENDPOINT_URL", "http://127.0.0.1:9000");
+    for allow in [option("OTHER", "x"), option("AWS_ALLOW_HTTP", "false"), option("AWS_ALLOW_HTTP", "")] {
+        let refused = place.open(&[plain.clone(), allow]).err().unwrap();
+        assert!(refused.to_string().contains("set AWS_ALLOW_HTTP=true"), "{refused}");
+    }
+    assert!(place.open(&[plain, option("AWS_ALLOW_HTTP", "true")]).is_ok());
+    assert!(place.open(&[option("AWS_ENDPOINT_URL", "https://127.0.0.1:9000")]).is_ok());
+    assert!(place.open(&[option("AWS_ENDPOINT_URL", "")]).is_ok());
+}
+
+#[tokio::test]
+async fn a_file_appears_when_it_is_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("clicks.jsonl");
+    let mut upload = target(&path).begin(None, Overwrite::Refuse).await.unwrap();
+    upload.write(b"one\n").await.unwrap();
+    assert!(!path.exists());
+    assert_eq!(names(folder.path()).len(), 1, "the bytes wait under another name beside it");
+    upload.write(b"two\n").await.unwrap();
+    upload.finish().await.unwrap();
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), "one\ntwo\n");
+    assert_eq!(names(folder.path()), ["clicks.jsonl"]);
+}
+
+#[tokio::test]
+async fn what_is_dropped_or_abandoned_leaves_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let target = target(folder.path().join("clicks.jsonl"));
+    let mut dropped = target.begin(None, Overwrite::Refuse).await.unwrap();
+    dropped.write(b"half").await.unwrap();
+    drop(dropped);
+    let mut abandoned = target.begin(None, Overwrite::Refuse).await.unwrap();
+    abandoned.write(b"half").await.unwrap();
+    abandoned.abandon().await;
+    assert!(names(folder.path()).is_empty());
+}
+
+#[tokio::test]
+async fn what_exists_stays_unless_it_is_forced() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("clicks.jsonl");
+    let late = target(&path).begin(None, Overwrite::Refuse).await.unwrap();
+    std::fs::write(&path, "old").unwrap();
+
+    let refused = target(&path).begin(None, Overwrite::Refuse).await.err().unwrap();
+    assert_eq!(refused.to_string(), format!("{} exists already; nothing was written", path.display()));
+    // Somebody was faster: the answer is the same at the end.
+    assert!(matches!(late.finish().await, Err(ExportError::Exists(_))));
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), "old");
+
+    let mut forced = target(&path).begin(None, Overwrite::Replace).await.unwrap();
+    forced.write(b"new").await.unwrap();
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), "old");
+    forced.finish().await.unwrap();
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), "new");
+    assert_eq!(names(folder.path()), ["clicks.jsonl"]);
+}
+
+#[tokio::test]
+async fn a_device_is_never_replaced() {
+    let refused = target("/dev/null").begin(None, Overwrite::Replace).await.err().unwrap();
+    assert_eq!(refused.to_string(), "/dev/null is no file and is not replaced");
+}
+
+#[tokio::test]
+async fn a_folder_takes_parts_and_a_file_takes_none() {
+    let folder = tempfile::tempdir().unwrap();
+    let new = format!("{}/new/", folder.path().display());
+    for (place, part) in
+        [(new.as_str(), "a.jsonl"), (folder.path().to_str().unwrap(), "day=20260129/b.jsonl")]
+    {
+        let target = target(place);
+        assert!(target.takes_parts());
+        let mut upload = target.begin(Some(part), Overwrite::Refuse).await.unwrap();
+        upload.write(b"x").await.unwrap();
+        upload.finish().await.unwrap();
+        assert_eq!(std::fs::read(Path::new(place).join(part)).unwrap(), b"x");
+        let unnamed = target.begin(None, Overwrite::Refuse).await.err().unwrap();
+        assert_eq!(unnamed.to_string(), format!("{place} is a folder; name a file in it"));
+        for outside in ["../c", "/c", "c/", "a//c", "a/../../c", ".", ""] {
+            let refused = target.begin(Some(outside), Overwrite::Refuse).await.err();
+            assert!(matches!(refused, Some(ExportError::Place(_))), "{outside}");
+        }
+    }
+    let file = target(folder.path().join("one.jsonl"));
+    assert!(!file.takes_parts());
+    assert!(matches!(file.begin(Some("a"), Overwrite::Refuse).await, Err(ExportError::Place(_))));
+}
+
+#[tokio::test]
+async fn a_missing_folder_is_said_and_not_made() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("typo/clicks.jsonl");
+    let failed = target(&path).begin(None, Overwrite::Refuse).await.err().unwrap();
+    assert!(failed.to_string().starts_with(&format!("{} cannot be written: ", path.display())), "{failed}");
+    assert!(names(folder.path()).is_empty());
+}
+
+#[tokio::test]
+async fn parquet_does_not_go_to_stdout() {
+    let upload = target("-").begin(None, Overwrite::Refuse).await.unwrap();
+    let refused = Export::begin(upload, Format::Parquet).err().unwrap();
+    assert_eq!(refused.to_string(), "Parquet cannot go to stdout; name a file, or choose JSON lines");
+}
+
+#[tokio::test]
+async fn an_export_is_the_writers_bytes_in_a_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let clicks = many(1_000);
+    let mut lines = rlinks_clicks::export::jsonl::Writer::new(Vec::new(), Form::Short);
+    lines.write(&clicks).unwrap();
+    let mut parquet = rlinks_clicks::export::parquet::Writer::new(Vec::new()).unwrap();
+    parquet.write(&clicks).unwrap();
+    for (name, format, bytes) in [
+        ("a.jsonl", Format::Lines(Form::Short), lines.finish().unwrap()),
+        ("a.parquet", Format::Parquet, parquet.finish().unwrap()),
+    ] {
+        let upload = target(folder.path()).begin(Some(name), Overwrite::Refuse).await.unwrap();
+        let mut export = Export::begin(upload, format).unwrap();
+        for batch in clicks.chunks(300) {
+            export.write(batch).await.unwrap();
+        }
+        export.finish().await.unwrap();
+        assert!(std::fs::read(folder.path().join(name)).unwrap() == bytes, "{name}");
+    }
+}

@@ -1,0 +1,71 @@
+//! The jobs of a server that nobody starts: what is over is swept once a day, by one node.
+
+use std::time::Duration;
+
+use rlinks_clicks::Clicks;
+use rlinks_store::Store;
+
+use crate::clock::Clock;
+use crate::config::Archive;
+use crate::ops::sweep::{Sweep, archive};
+use crate::ops::{Mode, OpsError};
+
+/// Between two looks at whether a job is due.
+const LOOK: Duration = Duration::from_mins(10);
+/// After an error: the database is away, or the archive is.
+const RETRY: Duration = Duration::from_mins(1);
+/// A day, less the time between looks, so that it does not move through the day.
+const DAILY_MS: i64 = 23 * 3_600_000 + 50 * 60_000;
+
+/// Does what is due until the task is dropped. Trouble is logged and tried again; it stops nothing.
+pub async fn jobs(store: Store, clock: Clock, archive: Option<Archive>) {
+    let clicks = loop {
+        match Clicks::open(store.location()).await {
+            Ok(clicks) => break clicks,
+            Err(error) => {
+                tracing::debug!(%error, "the daily jobs wait for the clicks");
+                tokio::time::sleep(RETRY).await;
+            }
+        }
+    };
+    loop {
+        let pause = match look(&store, &clicks, &clock, archive.as_ref()).await {
+            Ok(()) => LOOK,
+            Err(error) => {
+                tracing::warn!(%error, "a daily job could not be done and is tried again");
+                RETRY
+            }
+        };
+        tokio::time::sleep(pause).await;
+    }
+}
+
+async fn look(store: &Store, clicks: &Clicks, clock: &Clock, to: Option<&Archive>) -> Result<(), OpsError> {
+    let now = clock.now();
+    clicks.make_partitions(now).await?;
+    clicks.forget_seen(now).await?;
+    if !clicks.take_job("sweep", DAILY_MS, now).await? {
+        return Ok(());
+    }
+    let target = match to.map(|to| archive(&to.place, &to.options)).transpose() {
+        Ok(target) => target,
+        Err(error) => {
+            tracing::error!(%error, "retention.archive cannot be used, so nothing is swept");
+            return Ok(());
+        }
+    };
+    let workspaces = store.workspaces().await?;
+    let sweep =
+        Sweep { store, clicks, workspaces: &workspaces, archive: target.as_ref(), mode: Mode::Write };
+    let swept = sweep.run(now).await?;
+    for workspace in &swept.workspaces {
+        tracing::info!(
+            workspace = %workspace.workspace,
+            purged_links = workspace.purged_links,
+            pruned_clicks = workspace.pruned_clicks,
+            kept_because = workspace.kept_because,
+            "swept"
+        );
+    }
+    Ok(())
+}
