@@ -17,7 +17,7 @@ use rlinks_server::{Clock, Config};
 use rlinks_store::{Location, Store};
 use tokio::runtime::Runtime;
 
-use crate::client::{Answer, Talk, ask, wait_until};
+use crate::client::{Answer, Talk, ask, get, wait_until};
 use crate::support::{Bench, MAIN, NOW, Running, create, furnish, open};
 
 /// Makes a request leave the short way: hyper reads it.
@@ -132,7 +132,7 @@ fn a_get_that_is_redirected_is_a_click_and_nothing_else_is() {
 fn pipelined_requests_are_a_click_each() {
     let server = Counted::new(|_| ());
     let mut talk = Talk::new(server.running.address);
-    talk.send("GET /go HTTP/1.1\r\nHost: rmax.to\r\n\r\n".repeat(100));
+    talk.send(get("/go").repeat(100));
     (0..100).for_each(|_| assert_eq!(talk.answer().unwrap().status, 301));
     assert_eq!(server.wait_for(100).len(), 100);
 }
@@ -235,9 +235,9 @@ fn misses_are_counted_to_the_last_and_bounded() {
     let mut talk = Talk::new(server.running.address);
     let mut asked = 0;
     for batch in 0..30 {
-        let mut requests = "GET /popular HTTP/1.1\r\nHost: rmax.to\r\n\r\n".repeat(10);
+        let mut requests = get("/popular").repeat(10);
         for number in 0..OTHERS / 30 {
-            requests += &format!("GET /m{batch}-{number} HTTP/1.1\r\nHost: rmax.to\r\n\r\n");
+            requests += &get(&format!("/m{batch}-{number}"));
         }
         talk.send(requests);
         for _ in 0..10 + OTHERS / 30 {
