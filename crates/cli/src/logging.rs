@@ -33,11 +33,13 @@ pub(crate) fn start(log: &Log, global: &Global, usual: Usual) {
         (false, _) => LevelFilter::TRACE,
     };
     // What our dependencies say in detail is theirs: statements, headers. Only their warnings concern an operator.
-    let ours = ["rmax", "rlinks_core", "rlinks_store", "rlinks_server"].map(|name| (name, level));
+    let ours = ["rmax", "rlinks_core", "rlinks_store", "rlinks_clicks", "rlinks_server"].map(|name| (name, level));
     // sqlx warns about parameters it does not know with their values, and one may be a password.
     let targets = Targets::new()
         .with_default(level.min(LevelFilter::WARN))
         .with_target("sqlx_postgres::options", LevelFilter::OFF)
+        // A statement that took long, with all of its text, helps nobody who did not write it.
+        .with_target("sqlx::query", LevelFilter::ERROR)
         .with_targets(ours);
     let lines = tracing_subscriber::fmt::layer().with_ansi(false).with_writer(|| Lines);
     let registry = tracing_subscriber::registry().with(targets);

@@ -50,7 +50,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let clicks_wanted: u64 = arguments.next().ok_or("a number of clicks")?.parse()?;
     let links: u64 = arguments.next().ok_or("a number of links")?.parse()?;
     let now = Timestamp::from_ms(START_MS + 40 * 86_400_000);
-    let options = Options { location: location.clone(), worker: None, holder: "bench".into(), now, lost: Lost::Refuse };
+    let options =
+        Options { location: location.clone(), worker: None, holder: "bench".into(), now, lost: Lost::Refuse };
     let store = Store::open(options).await?;
     let clicks = Clicks::open(&location).await?;
     let control = tokio::runtime::Handle::current();
@@ -95,8 +96,13 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         ingest.take(&clicks, &batch, now).await?;
         storing += from.elapsed();
     }
-    let per_second = |elapsed: std::time::Duration| sequence as f64 / elapsed.as_secs_f64();
-    println!("{:.0} clicks/s stored, {:.0} clicks/s with making them", per_second(storing), per_second(began.elapsed()));
+    let per_second =
+        |elapsed: std::time::Duration| u128::from(sequence) * 1_000_000 / elapsed.as_micros().max(1);
+    println!(
+        "{} clicks/s stored, {} clicks/s with making them",
+        per_second(storing),
+        per_second(began.elapsed())
+    );
     clicks.close().await;
     Ok(())
 }

@@ -25,6 +25,9 @@ use crate::tls::Tls;
 
 /// The lock of the one server on a data folder.
 pub const LOCK_FILE: &str = "serve.lock";
+/// How often, and how far apart, it is asked for before somebody else is said to have it.
+const LOCK_TRIES: u32 = 10;
+const LOCK_PAUSE: Duration = Duration::from_millis(100);
 /// Between `/ready` saying 503 and the listener closing, so that a balancer can see it.
 const NOTICE: Duration = Duration::from_millis(500);
 /// From then on, open connections have this long.
@@ -88,7 +91,16 @@ pub fn lock(data: &Path) -> Result<File, ServeError> {
         .mode(0o600)
         .open(data.join(LOCK_FILE))
         .map_err(cannot)?;
-    match file.try_lock() {
+    // A command that stores what a dead server left has it for a moment.
+    let mut locked = file.try_lock();
+    for _ in 0..LOCK_TRIES {
+        if !matches!(locked, Err(TryLockError::WouldBlock)) {
+            break;
+        }
+        std::thread::sleep(LOCK_PAUSE);
+        locked = file.try_lock();
+    }
+    match locked {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => Err(ServeError::AlreadyRunning(format!(
             "another rmax serve is using {}; stop it, or choose another folder with --data",

@@ -1,7 +1,7 @@
 //! `rmax links`: create, change, look at and remove links.
 
 use rlinks_core::draft::{Input, TimeInput};
-use rlinks_core::route_object::{RouteObject, Stats};
+use rlinks_core::route_object::RouteObject;
 use rlinks_core::{Domains, FieldCode, FieldError, Link, LinkState, Workspace, search};
 use rlinks_server::ops::{Deleted, Done, Mode, Outcome, Thing};
 use rlinks_store::LinkFilter;
@@ -29,11 +29,6 @@ pub(super) async fn run(session: &Session, command: Links) -> Result<(), Failure
         Links::Stats(args) => super::stats::run(session, &args).await,
         Links::History { code } => history(session, &code).await,
     }
-}
-
-/// A link as programs see it that nobody can have clicked yet.
-pub(super) fn object(link: &Link) -> RouteObject {
-    RouteObject::of(link, Stats::default())
 }
 
 // ---- looking ----

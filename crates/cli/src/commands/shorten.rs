@@ -8,7 +8,6 @@ use rlinks_core::{Link, Timestamp};
 use rlinks_server::ops::{Deleted, Mode, Outcome};
 use serde::Serialize;
 
-use super::links::object;
 use crate::args::Shorten;
 use crate::error::Failure;
 use crate::session::Session;
@@ -36,7 +35,7 @@ pub(super) async fn run(session: &Session, args: &Shorten) -> Result<(), Failure
     let not_applied = if done.outcome == Outcome::Reused { args.not_applied(&done.link) } else { Vec::new() };
     if session.output.json {
         return session.output.object(&Shortened {
-            link: object(&done.link),
+            link: session.object(&done.link).await,
             short_url: url,
             reused: matches!(done.outcome, Outcome::Reused | Outcome::Revived),
             revived: done.outcome == Outcome::Revived,

@@ -96,7 +96,12 @@ fn every_crate_has_one_integration_test_binary() {
 
 #[test]
 fn both_databases_have_the_same_migrations() {
-    let folder = "crates/store/migrations";
+    for folder in ["crates/store/migrations", "crates/clicks/migrations"] {
+        has_the_same_migrations(folder);
+    }
+}
+
+fn has_the_same_migrations(folder: &str) {
     let sqlite: BTreeSet<String> = names_in(&format!("{folder}/sqlite")).into_iter().collect();
     let postgres: BTreeSet<String> = names_in(&format!("{folder}/postgres")).into_iter().collect();
     let only_sqlite = sqlite.difference(&postgres).map(|name| (name, "sqlite", "postgres"));

@@ -26,6 +26,8 @@ pub(crate) struct Desk {
     pub(crate) clicks: Clicks,
     pub(crate) lane: Arc<Lane>,
     pub(crate) ingest: Ingest,
+    /// Its folder goes with it.
+    _place: Place,
 }
 
 /// A moment.
@@ -68,7 +70,7 @@ impl Desk {
         let control = tokio::runtime::Handle::current();
         let misses = Arc::new(Misses::default());
         let ingest = Ingest::new(store.clone(), control, reader, None, misses).counting_drops(&journal);
-        Self { store, clicks, lane, ingest }
+        Self { store, clicks, lane, ingest, _place: place }
     }
 
     /// Makes a link of `main` and gives its id.

@@ -5,7 +5,7 @@
 //! scripts/with-postgres cargo test -p rlinks-clicks -- postgres
 //! ```
 //!
-//! Modules named `outside_` need programs of others: an S3 server (`scripts/with-s3`), DuckDB and pandas.
+//! Modules named `outside_` need programs of others: an S3 server (`scripts/with-s3`), `DuckDB` and pandas.
 #![expect(clippy::unwrap_used, reason = "in a test whatever is not there is a failure")]
 
 #[path = "../../../store/tests/it/database.rs"]
