@@ -17,7 +17,7 @@ use rlinks_core::{Id, Timestamp};
 use rlinks_store::{Location, Lost, Options, Store};
 
 const START_MS: i64 = 1_794_000_000_000;
-const BATCH: u64 = 4096;
+const BATCH: u64 = rlinks_clicks::ingest::BATCH as u64;
 const AGENTS: [&str; 5] = [
     "Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 Firefox/128.0",
     "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/137.0.0.0 Safari/537.36",
@@ -72,7 +72,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             };
             let agent = random(&mut state) % 5;
             let record = Record {
-                ts: Timestamp::from_ms(START_MS + i64::try_from(sequence * 30 * 86_400_000 / clicks_wanted)?),
+                ts: Timestamp::from_ms(START_MS + i64::try_from(sequence * 2_592)?),
                 link: Id::from_i64(380_000_000_000_000_000 + i64::try_from(link)?),
                 workspace: Id::from_i64(1),
                 visitor: if links == 0 { 1 } else { random(&mut state) % (clicks_wanted / 3) },
@@ -81,7 +81,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
                 bot: false,
                 ua_hash: agent,
                 agent: AgentBytes::Text(AGENTS[usize::try_from(agent)?]),
-                referrer: REFERRERS[usize::try_from(random(&mut state) % 6)?],
+                referrer: REFERRERS[usize::try_from(random(&mut state) % 6)?].as_bytes(),
                 utm_source: "",
                 utm_medium: "",
                 utm_campaign: if drawn.is_multiple_of(10) { "fall" } else { "" },

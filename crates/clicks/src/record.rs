@@ -34,8 +34,8 @@ pub struct Record<'a> {
     pub ua_hash: u64,
     /// The user agent.
     pub agent: AgentBytes<'a>,
-    /// Where it came from, without query.
-    pub referrer: &'a str,
+    /// Where it came from, without query; not looked at any further yet.
+    pub referrer: &'a [u8],
     /// The request's `utm_source`.
     pub utm_source: &'a str,
     /// The request's `utm_medium`.
@@ -82,7 +82,7 @@ impl<'a> Record<'a> {
         out.extend_from_slice(&fixed);
         for text in [
             agent,
-            self.referrer.as_bytes(),
+            self.referrer,
             self.utm_source.as_bytes(),
             self.utm_medium.as_bytes(),
             self.utm_campaign.as_bytes(),
@@ -106,7 +106,7 @@ impl<'a> Record<'a> {
             rest = after;
             Ok(text)
         };
-        let agent = next()?;
+        let (agent, referrer) = (next()?, next()?);
         let mut text = || std::str::from_utf8(next()?).map_err(|_| Unreadable);
         let flags = fixed[1];
         Ok(Self {
@@ -123,7 +123,7 @@ impl<'a> Record<'a> {
             } else {
                 AgentBytes::Read(agent)
             },
-            referrer: text()?,
+            referrer,
             utm_source: text()?,
             utm_medium: text()?,
             utm_campaign: text()?,
@@ -149,7 +149,7 @@ mod tests {
             let record = Record {
                 ts: Timestamp::from_ms(ts), link: Id::from_i64(link), workspace: Id::from_i64(workspace),
                 visitor, prefix, country, bot, ua_hash, agent: kept,
-                referrer: &text, utm_source: "", utm_medium: "m", utm_campaign: &text,
+                referrer: text.as_bytes(), utm_source: "", utm_medium: "m", utm_campaign: &text,
             };
             let mut bytes = Vec::new();
             record.encode(&mut bytes);

@@ -58,13 +58,21 @@ struct Local {
     salt: Secret,
     agent_key: Secret,
     memo: Memo,
+    /// The last user agent and its hash: one visitor, or one load test, often asks several times in a row.
+    last: (Vec<u8>, u64),
 }
 
 impl Recorder {
     /// A recorder that writes to a lane of its own.
     pub fn new(lane: Arc<Lane>, secrets: Arc<Secrets>) -> Self {
-        let local =
-            Local { epoch: 0, day: i64::MIN, salt: [0; 16], agent_key: [0; 16], memo: Memo::default() };
+        let local = Local {
+            epoch: 0,
+            day: i64::MIN,
+            salt: [0; 16],
+            agent_key: [0; 16],
+            memo: Memo::default(),
+            last: (Vec::new(), 0),
+        };
         Self { lane, secrets, local: Mutex::new(local) }
     }
 
@@ -73,7 +81,7 @@ impl Recorder {
         let raw = &facts.user_agent[..facts.user_agent.len().min(LONGEST_AGENT_BYTES)];
         let mut local = self.local.lock();
         local.look_up(&self.secrets, day_of(facts.now));
-        let ua_hash = hash_agent(&local.agent_key, raw);
+        let ua_hash = local.hash(raw);
         let visitor = visitor(&local.salt, facts.address, ua_hash);
         let text: Cow<'_, str>;
         let (kept, bot) = match facts.keep {
@@ -86,7 +94,7 @@ impl Recorder {
                 (AgentBytes::Read(read), facts.prefetch || agent::device_of(read) == Device::Bot)
             }
         };
-        let (referrer, utm) = (source::referrer(facts.referrer), source::utm(facts.query));
+        let (referrer, utm) = (source::cut_referrer(facts.referrer), source::utm(facts.query));
         self.lane.append(&Record {
             ts: facts.now,
             link: facts.link,
@@ -97,7 +105,7 @@ impl Recorder {
             bot,
             ua_hash,
             agent: kept,
-            referrer: referrer.as_deref().unwrap_or_default(),
+            referrer: &referrer,
             utm_source: utm.source.as_deref().unwrap_or_default(),
             utm_medium: utm.medium.as_deref().unwrap_or_default(),
             utm_campaign: utm.campaign.as_deref().unwrap_or_default(),
@@ -112,7 +120,17 @@ impl Local {
         if (self.day, self.epoch) != (day, epoch) {
             (self.day, self.epoch) = (day, epoch);
             (self.salt, self.agent_key) = (secrets.salt(day), secrets.agent_key());
+            self.last = (Vec::new(), hash_agent(&self.agent_key, &[]));
         }
+    }
+
+    fn hash(&mut self, user_agent: &[u8]) -> u64 {
+        if self.last.0 != user_agent {
+            self.last.1 = hash_agent(&self.agent_key, user_agent);
+            self.last.0.clear();
+            self.last.0.extend_from_slice(user_agent);
+        }
+        self.last.1
     }
 }
 

@@ -182,11 +182,21 @@ pub fn hash_agent(key: &Secret, user_agent: &[u8]) -> u64 {
 /// The key of a visitor under a day's salt.
 pub fn visitor(salt: &Secret, address: std::net::IpAddr, ua_hash: u64) -> u64 {
     let mut hasher = SipHasher13::new_with_key(salt);
+    let agent = ua_hash.to_le_bytes();
     match address {
-        std::net::IpAddr::V4(address) => hasher.write(&address.octets()),
-        std::net::IpAddr::V6(address) => hasher.write(&address.octets()),
+        std::net::IpAddr::V4(address) => {
+            let mut both = [0; 12];
+            both[..4].copy_from_slice(&address.octets());
+            both[4..].copy_from_slice(&agent);
+            hasher.write(&both);
+        }
+        std::net::IpAddr::V6(address) => {
+            let mut both = [0; 24];
+            both[..16].copy_from_slice(&address.octets());
+            both[16..].copy_from_slice(&agent);
+            hasher.write(&both);
+        }
     }
-    hasher.write(&ua_hash.to_le_bytes());
     hasher.finish()
 }
 

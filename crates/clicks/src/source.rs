@@ -1,11 +1,12 @@
 //! Where a click came from, as its request says: the Referer, the campaign in the query, and whether anybody clicked.
 //!
-//! [`referrer`], [`utm`] and [`is_prefetch`] run on the redirect path for every request: they copy only what must be
+//! [`cut_referrer`], [`utm`] and [`is_prefetch`] run on the redirect path for every request: they copy only what must be
 //! changed. Nothing here fails; what is malformed is left out.
 
 use std::borrow::Cow;
 use std::str;
 
+use memchr::memchr2;
 use percent_encoding::percent_decode;
 use url::Url;
 
@@ -18,46 +19,26 @@ const LONGEST_ESCAPED_UTM_BYTES: usize = 4 * LONGEST_UTM_BYTES;
 /// The last is how Android says which app opened a link.
 const SCHEMES: [&str; 3] = ["https://", "http://", "android-app://"];
 
+/// What may be written down of a Referer: not its query, its fragment or the name of a user, which may hold a secret or a person's
+/// words. Whether the rest is an address at all is looked at later, by [`referrer`], off the redirect path.
+pub fn cut_referrer(header: &[u8]) -> Cow<'_, [u8]> {
+    let window = &header[..header.len().min(LONGEST_REFERRER_BYTES + 1)];
+    let page = &window[..memchr2(b'?', b'#', window).unwrap_or(window.len())];
+    let is_plain = page.starts_with(b"http") && page.len() <= LONGEST_REFERRER_BYTES;
+    if is_plain && memchr2(b'@', b'\\', page).is_none() {
+        return Cow::Borrowed(page);
+    }
+    match referrer(header) {
+        Some(Cow::Borrowed(text)) => Cow::Borrowed(text.as_bytes()),
+        Some(Cow::Owned(text)) => Cow::Owned(text.into_bytes()),
+        None => Cow::Borrowed(&[]),
+    }
+}
+
 /// What is kept of a Referer: the page, without its query, its fragment and the name of a user.
 ///
 /// Those three may hold a secret or a person's words, and no statistic needs them.
 pub fn referrer(header: &[u8]) -> Option<Cow<'_, str>> {
-    match plain_end(header) {
-        Some(end) => str::from_utf8(&header[..end]).ok().map(Cow::Borrowed),
-        None => careful_referrer(header),
-    }
-}
-
-/// Where the page of a plain referrer ends: one of visible ASCII, not long, with a host and no user. Nearly every one is, and one
-/// look at each byte tells.
-fn plain_end(header: &[u8]) -> Option<usize> {
-    let start = if header.starts_with(b"https://") {
-        8
-    } else if header.starts_with(b"http://") {
-        7
-    } else {
-        return None;
-    };
-    let mut in_authority = true;
-    for (at, byte) in header.iter().enumerate().skip(start) {
-        match byte {
-            b'?' | b'#' => return (at > start).then_some(at),
-            b'/' if in_authority => {
-                if at == start {
-                    return None;
-                }
-                in_authority = false;
-            }
-            b'@' | b'\\' if in_authority => return None,
-            0x21..=0x7e if at < LONGEST_REFERRER_BYTES => {}
-            _ => return None,
-        }
-    }
-    (header.len() > start).then_some(header.len())
-}
-
-/// The same for whatever else comes.
-fn careful_referrer(header: &[u8]) -> Option<Cow<'_, str>> {
     let header = header.trim_ascii();
     let window = &header[..header.len().min(LONGEST_REFERRER_BYTES + 1)];
     let end = window.iter().position(|byte| matches!(byte, b'?' | b'#')).unwrap_or(window.len());
@@ -188,6 +169,32 @@ fn begins_with(text: &str, scheme: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_cut_on_the_way_reads_like_the_whole() {
+        for header in [
+            "https://news.example/a/b",
+            "https://news.example/a?secret=1#x",
+            "https://user:pw@news.example/a?q",
+            "http://news.example",
+            "httpx://news.example/@",
+            "javascript:secret",
+            "  https://news.example/ ",
+            "https://news.example/\u{7f}",
+            "https://\\evil@news.example/",
+            "",
+        ] {
+            let cut = cut_referrer(header.as_bytes());
+            assert_eq!(referrer(&cut), referrer(header.as_bytes()), "{header:?}");
+            assert!(
+                !cut.windows(6).any(|window| window == b"secret")
+                    && !cut.windows(2).any(|window| window == b"pw"),
+                "{header:?}"
+            );
+        }
+        let long = format!("https://news.example/{}", "a".repeat(600));
+        assert_eq!(referrer(&cut_referrer(long.as_bytes())), referrer(long.as_bytes()));
+    }
 
     #[test]
     fn a_referrer_keeps_the_page_and_nothing_personal() {

@@ -2,8 +2,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use http::{HeaderMap, HeaderValue};
 use http::header::{FORWARDED, HeaderName};
+use http::{HeaderMap, HeaderValue};
 use ipnet::IpNet;
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");

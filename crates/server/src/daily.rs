@@ -55,8 +55,7 @@ async fn look(store: &Store, clicks: &Clicks, clock: &Clock, to: Option<&Archive
         }
     };
     let workspaces = store.workspaces().await?;
-    let sweep =
-        Sweep { store, clicks, workspaces: &workspaces, archive: target.as_ref(), mode: Mode::Write };
+    let sweep = Sweep { store, clicks, workspaces: &workspaces, archive: target.as_ref(), mode: Mode::Write };
     let swept = sweep.run(now).await?;
     for workspace in &swept.workspaces {
         tracing::info!(

@@ -28,6 +28,8 @@ const TRUTH: Tables = Tables {
     schema: None,
     application_id: 0x726c_6e6b,
     trace: Some(crate::sign::HEADS_LOG),
+    writer_cache_kib: 2_000,
+    checkpoint_pages: 1_000,
 };
 
 /// How long a SQLite writer waits for another one.
@@ -75,6 +77,10 @@ pub struct Tables {
     pub application_id: i64,
     /// A file in the folder that is only there when these tables were.
     pub trace: Option<&'static str>,
+    /// What the connection that writes a file may keep of it in memory, in KiB.
+    pub writer_cache_kib: u32,
+    /// How many pages of a file's log are written before they are moved into the file.
+    pub checkpoint_pages: u32,
 }
 
 /// Opens a set of tables, creating them where there have never been any.
@@ -162,7 +168,12 @@ async fn open_sqlite(path: &Path, tables: &Tables, lost: Lost) -> Result<Pool, S
         .acquire_timeout(BUSY)
         .idle_timeout(None)
         .max_lifetime(None)
-        .connect_with(options.clone())
+        .connect_with(
+            options
+                .clone()
+                .pragma("cache_size", format!("-{}", tables.writer_cache_kib))
+                .pragma("wal_autocheckpoint", tables.checkpoint_pages.to_string()),
+        )
         .await
         .map_err(|error| damaged(path, error))?;
     tables.sqlite.run(&writer).await.map_err(|error| migration(&error))?;

@@ -1,5 +1,6 @@
 //! Enrichment: what can be known of a click beyond what the request said. Pure but for the tables it reads.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -10,7 +11,7 @@ use crate::click::Prefix;
 use crate::geo::{Geo, Place};
 use crate::journal::Producer;
 use crate::record::{AgentBytes, Record};
-use crate::source::referrer_host;
+use crate::source;
 
 /// A batch, ready to be written.
 #[derive(Debug, Default)]
@@ -77,7 +78,8 @@ pub(crate) fn enrich<'a>(
 ) -> Enriched<'a> {
     let mut enriched = Enriched::default();
     let (mut agents, mut places) = (HashMap::new(), HashMap::new());
-    let (mut by_network, mut hosts) = (HashMap::new(), HashMap::<&str, Option<Arc<str>>>::new());
+    let (mut by_network, mut hosts) =
+        (HashMap::new(), HashMap::<&[u8], (Option<&str>, Option<Arc<str>>)>::new());
     for (producer, sequence, record) in records {
         let agent_text = match record.agent {
             AgentBytes::Text(text) => text,
@@ -99,6 +101,14 @@ pub(crate) fn enrich<'a>(
                 enriched.places.len() - 1
             })
         });
+        let (referrer, host) = hosts
+            .entry(record.referrer)
+            .or_insert_with(|| match source::referrer(record.referrer) {
+                Some(Cow::Borrowed(text)) => (Some(text), source::referrer_host(text).map(Arc::from)),
+                // The recorder has taken names of users away, so nothing is left to take away here.
+                Some(Cow::Owned(_)) | None => (None, None),
+            })
+            .clone();
         let bot = record.bot || enriched.agents[agent].1.device == Device::Bot;
         enriched.events.push(Event {
             producer: *producer,
@@ -113,11 +123,8 @@ pub(crate) fn enrich<'a>(
             prefix: record.prefix,
             agent,
             place,
-            referrer: text(record.referrer),
-            host: hosts
-                .entry(record.referrer)
-                .or_insert_with(|| referrer_host(record.referrer).map(Arc::from))
-                .clone(),
+            referrer,
+            host,
             utm_source: text(record.utm_source),
             utm_medium: text(record.utm_medium),
             utm_campaign: text(record.utm_campaign),

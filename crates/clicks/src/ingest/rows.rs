@@ -45,51 +45,109 @@ pub(super) fn statement(dialect: Dialect, head: &str, columns: usize, rows: usiz
     sql
 }
 
-/// Inserts rows: `insert_rows!(tx, "insert into t (a, b)", 2, "on conflict do nothing", &rows, |row| [row.a, row.b])`.
+/// Polls a future once, so that what it asks of the database begins while something else is being made.
+pub(super) async fn begin<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
+    std::future::poll_fn(|context| {
+        std::task::Poll::Ready(match std::pin::Pin::new(&mut *future).poll(context) {
+            std::task::Poll::Ready(done) => Some(done),
+            std::task::Poll::Pending => None,
+        })
+    })
+    .await
+}
+
+/// Inserts rows: `insert_rows!(tx, "insert into t (a, b)", 2, "on conflict do nothing", &rows, |row| [row.a, row.b])`. While the
+/// database works on one statement the next is put together.
 macro_rules! insert_rows {
     ($tx:expr, $head:expr, $columns:expr, $tail:expr, $rows:expr, |$row:pat_param| [$($value:expr),* $(,)?]) => {
-        for piece in $crate::ingest::rows::pieces($rows) {
-            let sql = sqlx::AssertSqlSafe($crate::ingest::rows::statement($tx.dialect(), $head, $columns, piece.len(), $tail));
-            match &mut *$tx {
-                rlinks_store::pool::Tx::Sqlite(tx, _) => {
-                    let mut query = sqlx::query(sql);
-                    for $row in piece { $(query = query.bind($value);)* }
-                    query.execute(&mut **tx).await?;
-                }
-                rlinks_store::pool::Tx::Postgres(tx) => {
-                    let mut query = sqlx::query(sql);
-                    for $row in piece { $(query = query.bind($value);)* }
-                    query.execute(&mut **tx).await?;
-                }
+        match &mut *$tx {
+            rlinks_store::pool::Tx::Sqlite(tx, _) => {
+                $crate::ingest::rows::insert_on!(
+                    tx, rlinks_store::pool::Dialect::Sqlite, $head, $columns, $tail, $rows, |$row| [$($value),*]
+                );
+            }
+            rlinks_store::pool::Tx::Postgres(tx) => {
+                $crate::ingest::rows::insert_on!(
+                    tx, rlinks_store::pool::Dialect::Postgres, $head, $columns, $tail, $rows, |$row| [$($value),*]
+                );
             }
         }
     };
 }
 
+macro_rules! insert_on {
+    ($tx:expr, $dialect:expr, $head:expr, $columns:expr, $tail:expr, $rows:expr, |$row:pat_param| [$($value:expr),*]) => {{
+        macro_rules! make {
+            () => {
+                |rows| {
+                    let sql = $crate::ingest::rows::statement($dialect, $head, $columns, rows.len(), $tail);
+                    let mut query = sqlx::query(sqlx::AssertSqlSafe(sql));
+                    for $row in rows { $(query = query.bind($value);)* }
+                    query
+                }
+            };
+        }
+        let mut pieces = $crate::ingest::rows::pieces($rows);
+        let mut next = pieces.next().map(make!());
+        while let Some(query) = next.take() {
+            let mut running = Box::pin(query.execute(&mut **$tx));
+            let done = $crate::ingest::rows::begin(&mut running).await;
+            next = pieces.next().map(make!());
+            match done {
+                Some(done) => done?,
+                None => running.await?,
+            };
+        }
+    }};
+}
+
 /// The same with `returning`: gives the rows of all statements.
 macro_rules! insert_returning {
-    ($tx:expr, $type:ty, $head:expr, $columns:expr, $tail:expr, $rows:expr, |$row:pat_param| [$($value:expr),* $(,)?]) => {{
-        let mut found: Vec<$type> = Vec::new();
-        for piece in $crate::ingest::rows::pieces($rows) {
-            let sql = sqlx::AssertSqlSafe($crate::ingest::rows::statement($tx.dialect(), $head, $columns, piece.len(), $tail));
-            match &mut *$tx {
-                rlinks_store::pool::Tx::Sqlite(tx, _) => {
-                    let mut query = sqlx::query_as::<_, $type>(sql);
-                    for $row in piece { $(query = query.bind($value);)* }
-                    found.extend(query.fetch_all(&mut **tx).await?);
-                }
-                rlinks_store::pool::Tx::Postgres(tx) => {
-                    let mut query = sqlx::query_as::<_, $type>(sql);
-                    for $row in piece { $(query = query.bind($value);)* }
-                    found.extend(query.fetch_all(&mut **tx).await?);
-                }
+    ($tx:expr, $type:ty, $head:expr, $columns:expr, $tail:expr, $rows:expr, |$row:pat_param| [$($value:expr),* $(,)?]) => {
+        match &mut *$tx {
+            rlinks_store::pool::Tx::Sqlite(tx, _) => {
+                $crate::ingest::rows::return_on!(
+                    tx, $type, rlinks_store::pool::Dialect::Sqlite, $head, $columns, $tail, $rows, |$row| [$($value),*]
+                )
             }
+            rlinks_store::pool::Tx::Postgres(tx) => {
+                $crate::ingest::rows::return_on!(
+                    tx, $type, rlinks_store::pool::Dialect::Postgres, $head, $columns, $tail, $rows, |$row| [$($value),*]
+                )
+            }
+        }
+    };
+}
+
+macro_rules! return_on {
+    ($tx:expr, $type:ty, $dialect:expr, $head:expr, $columns:expr, $tail:expr, $rows:expr, |$row:pat_param| [$($value:expr),*]) => {{
+        macro_rules! make {
+            () => {
+                |rows| {
+                    let sql = $crate::ingest::rows::statement($dialect, $head, $columns, rows.len(), $tail);
+                    let mut query = sqlx::query_as::<_, $type>(sqlx::AssertSqlSafe(sql));
+                    for $row in rows { $(query = query.bind($value);)* }
+                    query
+                }
+            };
+        }
+        let mut found: Vec<$type> = Vec::new();
+        let mut pieces = $crate::ingest::rows::pieces($rows);
+        let mut next = pieces.next().map(make!());
+        while let Some(query) = next.take() {
+            let mut running = Box::pin(query.fetch_all(&mut **$tx));
+            let done = $crate::ingest::rows::begin(&mut running).await;
+            next = pieces.next().map(make!());
+            found.extend(match done {
+                Some(done) => done?,
+                None => running.await?,
+            });
         }
         found
     }};
 }
 
-pub(super) use {insert_returning, insert_rows};
+pub(super) use {insert_on, insert_returning, insert_rows, return_on};
 
 #[cfg(test)]
 mod tests {

@@ -14,6 +14,9 @@ use crate::look_up::look_up;
 use crate::roll::{Dimensions, Fact, Roll, Subject};
 use crate::time::day_of;
 
+/// Events added up in one go.
+const PIECE: usize = 256;
+
 /// Writes a batch. `ends` is how far each producer has been read with it.
 pub(crate) async fn write(
     pool: &Pool,
@@ -32,11 +35,10 @@ pub(crate) async fn write(
     let agents = agents(&mut tx, batch).await?;
     let places = places(&mut tx, batch).await?;
     let numbered: Vec<(i64, &Event<'_>)> = (first..).zip(events).collect();
-    insert_events(&mut tx, &numbered, &producers, &agents, &places).await?;
-    let mut roll = Roll::default();
-    for (n, event) in &numbered {
-        roll.add(&fact(*n, event, batch));
-    }
+    // While the database takes the events, they are added up here.
+    let storing = insert_events(&mut tx, &numbered, &producers, &agents, &places);
+    let (stored, mut roll) = tokio::join!(storing, add_up(&numbered, batch));
+    stored?;
     see(&mut tx, &mut roll).await?;
     add(&mut tx, &roll).await?;
     add_event_days(&mut tx, &numbered).await?;
@@ -54,6 +56,18 @@ pub(crate) async fn lock(tx: &mut Tx) -> Result<i64, StoreError> {
         "update ingest set next_event = next_event where id = 1 returning next_event"
     )?;
     Ok(next)
+}
+
+/// Adds a batch up, in pieces: whoever waits for the database meanwhile is let in between.
+async fn add_up(numbered: &[(i64, &Event<'_>)], batch: &Enriched<'_>) -> Roll {
+    let mut roll = Roll::default();
+    for piece in numbered.chunks(PIECE) {
+        for (n, event) in piece {
+            roll.add(&fact(*n, event, batch));
+        }
+        tokio::task::yield_now().await;
+    }
+    roll
 }
 
 fn fact<'a>(n: i64, event: &'a Event<'_>, batch: &'a Enriched<'_>) -> Fact<'a> {
@@ -267,16 +281,25 @@ async fn see(tx: &mut Tx, roll: &mut Roll) -> Result<(), StoreError> {
 
 /// Adds what clicks add up to.
 pub(crate) async fn add(tx: &mut Tx, roll: &Roll) -> Result<(), StoreError> {
-    let hours: Vec<_> = roll.hours.iter().collect();
+    let known = known_values(tx, roll).await?;
+    // While the database adds to its rows, the days' values are put together here.
+    let (added, values) = tokio::join!(add_numbers(tx, roll), merge_values(roll, known));
+    added?;
+    write_values(tx, &values).await
+}
+
+async fn add_numbers(tx: &mut Tx, roll: &Roll) -> Result<(), StoreError> {
+    // An hour that only loses an arrival to an earlier one has no events in this batch.
+    let (hours, moved): (Vec<_>, Vec<_>) = roll.hours.iter().partition(|(_, hour)| hour.last > 0);
     insert_rows!(
         tx,
         "insert into hours (kind, subject, hour, clicks, bots, visitors, arrivals, first_event, last_event)",
         9,
+        // Numbers only grow: the first stays the first, and the last is ours.
         "on conflict (kind, subject, hour) do update
          set clicks = hours.clicks + excluded.clicks, bots = hours.bots + excluded.bots,
              visitors = hours.visitors + excluded.visitors, arrivals = hours.arrivals + excluded.arrivals,
-             first_event = case when excluded.first_event < hours.first_event then excluded.first_event else hours.first_event end,
-             last_event = case when excluded.last_event > hours.last_event then excluded.last_event else hours.last_event end",
+             last_event = excluded.last_event",
         &hours,
         |((subject, hour), h)| [
             subject.kind as i64,
@@ -290,6 +313,16 @@ pub(crate) async fn add(tx: &mut Tx, roll: &Roll) -> Result<(), StoreError> {
             h.last,
         ]
     );
+    for ((subject, hour), h) in moved {
+        run_in!(
+            tx,
+            "update hours set arrivals = arrivals + $4 where kind = $1 and subject = $2 and hour = $3",
+            subject.kind as i64,
+            subject.id.as_i64(),
+            *hour,
+            h.arrivals
+        )?;
+    }
     add_days(tx, roll).await?;
     let months: Vec<_> = roll.months().into_iter().collect();
     insert_rows!(
@@ -342,9 +375,7 @@ async fn add_days(tx: &mut Tx, roll: &Roll) -> Result<(), StoreError> {
         9,
         "on conflict (kind, workspace_id, day, subject) do update
          set clicks = days.clicks + excluded.clicks, bots = days.bots + excluded.bots,
-             visitors = days.visitors + excluded.visitors,
-             first_event = case when excluded.first_event < days.first_event then excluded.first_event else days.first_event end,
-             last_event = case when excluded.last_event > days.last_event then excluded.last_event else days.last_event end",
+             visitors = days.visitors + excluded.visitors, last_event = excluded.last_event",
         &days,
         |((subject, day), d)| [
             subject.kind as i64,
@@ -358,7 +389,7 @@ async fn add_days(tx: &mut Tx, roll: &Roll) -> Result<(), StoreError> {
             d.last,
         ]
     );
-    add_values(tx, roll).await
+    Ok(())
 }
 
 /// The key of a day as its tables have it.
@@ -366,39 +397,53 @@ pub(crate) fn day_key((subject, day): &(Subject, i64)) -> (u8, i64, i64, i64) {
     (subject.kind as u8, subject.workspace.as_i64(), *day, subject.id.as_i64())
 }
 
+/// The key of a day, and the text of its values.
+type ValuesRow = (u8, i64, i64, i64, String);
+
 /// A day's values are one JSON text, so they are read, added to and written back.
-async fn add_values(tx: &mut Tx, roll: &Roll) -> Result<(), StoreError> {
+async fn known_values(tx: &mut Tx, roll: &Roll) -> Result<HashMap<(i64, i64, i64, i64), String>, StoreError> {
     let keys: Vec<_> = roll.days.keys().map(day_key).collect();
     let sql = look_up!(
         tx.dialect(),
         "d.kind, d.workspace_id, d.day, d.subject, d.dimensions",
         "day_values",
         "d.kind = cast(asked.value ->> 0 as bigint) and d.workspace_id = cast(asked.value ->> 1 as bigint)
-             and d.day = cast(asked.value ->> 2 as bigint) and d.subject = cast(asked.value ->> 3 as bigint)"
+         and d.day = cast(asked.value ->> 2 as bigint) and d.subject = cast(asked.value ->> 3 as bigint)"
     );
     let known: Vec<(i64, i64, i64, i64, String)> = read_in!(tx, fetch_all, sql, json(&keys))?;
-    let mut known: HashMap<(i64, i64, i64, i64), String> = known
-        .into_iter()
-        .map(|(kind, workspace, day, subject, dimensions)| ((kind, workspace, day, subject), dimensions))
-        .collect();
-    let rows: Vec<_> = roll
-        .days
-        .iter()
-        .map(|(key, gained)| {
-            let (kind, workspace, day, subject) = day_key(key);
-            let there = known.remove(&(kind.into(), workspace, day, subject));
-            let mut dimensions: Dimensions =
-                there.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
-            gained.add_values_to(&mut dimensions);
-            (kind, workspace, day, subject, json(&dimensions))
-        })
-        .collect();
+    let keyed = |(kind, workspace, day, subject, dimensions)| ((kind, workspace, day, subject), dimensions);
+    Ok(known.into_iter().map(keyed).collect())
+}
+
+async fn merge_values(roll: &Roll, mut known: HashMap<(i64, i64, i64, i64), String>) -> Vec<ValuesRow> {
+    let mut rows = Vec::with_capacity(roll.days.len());
+    for (key, gained) in &roll.days {
+        let (kind, workspace, day, subject) = day_key(key);
+        let there = known.remove(&(kind.into(), workspace, day, subject));
+        let mut dimensions: Dimensions = match there.map(|text| serde_json::from_str(&text)) {
+            Some(Ok(dimensions)) => dimensions,
+            Some(Err(error)) => {
+                tracing::error!(%error, day, "a day's values cannot be read and begin anew; `rmax clicks recompute` restores them");
+                Dimensions::default()
+            }
+            None => Dimensions::default(),
+        };
+        gained.add_values_to(&mut dimensions);
+        rows.push((kind, workspace, day, subject, json(&dimensions)));
+        if rows.len() % PIECE == 0 {
+            tokio::task::yield_now().await;
+        }
+    }
+    rows
+}
+
+async fn write_values(tx: &mut Tx, rows: &[ValuesRow]) -> Result<(), StoreError> {
     insert_rows!(
         tx,
         "insert into day_values (kind, workspace_id, day, subject, dimensions)",
         5,
         "on conflict (kind, workspace_id, day, subject) do update set dimensions = excluded.dimensions",
-        &rows,
+        rows,
         |(kind, workspace, day, subject, dimensions)| [
             i64::from(*kind),
             *workspace,

@@ -47,7 +47,7 @@ pub(crate) fn click(link: Id, ts: Timestamp, visitor: u64) -> Record<'static> {
         bot: false,
         ua_hash: 1,
         agent: AgentBytes::Text(FIREFOX),
-        referrer: "",
+        referrer: b"",
         utm_source: "",
         utm_medium: "",
         utm_campaign: "",

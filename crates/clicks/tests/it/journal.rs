@@ -99,7 +99,10 @@ fn open_with(data: &Path, boot: u64, budget_bytes: u64) -> Arc<Journal> {
 }
 
 fn record(number: usize, referrer: &str) -> Record<'_> {
-    Record { referrer, ..click(Id::from_i64(9), at(number.try_into().unwrap()), number as u64) }
+    Record {
+        referrer: referrer.as_bytes(),
+        ..click(Id::from_i64(9), at(number.try_into().unwrap()), number as u64)
+    }
 }
 
 /// Appends a record and gives its payload.

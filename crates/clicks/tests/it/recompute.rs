@@ -96,7 +96,7 @@ async fn busy_week(desk: &mut Desk) -> [Id; 3] {
             let referrer = format!("https://www.site{}.example/path", nth % 7);
             let country = [*b"DE", *b"FR", *b"US"][usize::try_from(nth % 3).unwrap()];
             desk.record(&[Record {
-                referrer: &referrer,
+                referrer: referrer.as_bytes(),
                 country: Some(country),
                 utm_campaign: if nth % 5 == 0 { "launch" } else { "" },
                 agent: AgentBytes::Text(if nth % 4 == 0 { IPHONE } else { crate::desk::FIREFOX }),
@@ -116,7 +116,7 @@ async fn busy_week(desk: &mut Desk) -> [Id; 3] {
     for nth in 0..1200 {
         let referrer = format!("https://r{:03}.example/", (nth * 7) % 600);
         desk.record(&[Record {
-            referrer: &referrer,
+            referrer: referrer.as_bytes(),
             ..click(links[0], moment("2026-11-13T05:06:07Z"), nth)
         }]);
         if nth % 290 == 0 {

@@ -104,7 +104,7 @@ async fn eight_clicks_of_two_visitors_are_answered_to_the_letter(place: Place) {
         let ts = november(15, &format!("10:{minute:02}"));
         desk.record(&[Record {
             country: Some(*b"DE"),
-            referrer: "https://www.news.example/today",
+            referrer: b"https://www.news.example/today",
             utm_campaign: "autumn",
             ..click(link, ts, 1)
         }]);
@@ -333,9 +333,9 @@ async fn bots_are_counted_apart(place: Place) {
     let link = desk.link("a").await;
     let referrer = "https://a.example/";
     desk.record(&[
-        Record { referrer, ..click(link, november(10, "10:00"), 1) },
-        Record { referrer, ..bot(link, november(10, "10:00")) },
-        Record { referrer: "https://b.example/", ..bot(link, november(10, "11:00")) },
+        Record { referrer: referrer.as_bytes(), ..click(link, november(10, "10:00"), 1) },
+        Record { referrer: referrer.as_bytes(), ..bot(link, november(10, "10:00")) },
+        Record { referrer: b"https://b.example/", ..bot(link, november(10, "11:00")) },
         bot(link, november(11, "10:00")),
     ]);
     desk.store_all().await;
@@ -761,11 +761,14 @@ async fn what_has_no_name_is_counted_together(place: Place) {
     for day in [10, 11] {
         let mut records: Vec<_> = hosts
             .iter()
-            .map(|referrer| Record { referrer, ..click(link, november(day, "10:00"), 1) })
+            .map(|referrer| Record {
+                referrer: referrer.as_bytes(),
+                ..click(link, november(day, "10:00"), 1)
+            })
             .collect();
         // Those that have names gain; so do those that have none.
         for (host, times) in [(0, 3), (7, 2), (550, 4)] {
-            let again = Record { referrer: &hosts[host], ..click(link, november(day, "11:00"), 1) };
+            let again = Record { referrer: hosts[host].as_bytes(), ..click(link, november(day, "11:00"), 1) };
             records.extend(std::iter::repeat_n(again, times));
         }
         desk.record(&records);
@@ -911,7 +914,7 @@ async fn count_and_compare(batches: &[Vec<Drawn>], questions: &[(usize, usize, b
                 bot: *bot,
                 agent: AgentBytes::Text(agent),
                 ua_hash: u64::from(*bot),
-                referrer: REFERRERS[*referrer],
+                referrer: REFERRERS[*referrer].as_bytes(),
                 ..click(links[*link], ts, *visitor)
             }]);
             clicks[*link].push((ts, *visitor, *bot, *referrer));

@@ -260,7 +260,7 @@ impl<'a> Crowd<'a> {
             bot: agent.hashed && agent::device_of(&agent.read) == Device::Bot,
             ua_hash: agent.hash,
             agent: if agent.hashed { AgentBytes::Read(&agent.read) } else { AgentBytes::Text(&agent.text) },
-            referrer: source.referrer,
+            referrer: source.referrer.as_bytes(),
             utm_source: source.utm_source,
             utm_medium: source.utm_medium,
             utm_campaign: campaign,
