@@ -2,7 +2,7 @@
 //!
 //! A store that was there and is gone is never replaced by an empty one.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, TryLockError};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -28,12 +28,16 @@ const TRUTH: Tables = Tables {
     schema: None,
     application_id: 0x726c_6e6b,
     trace: Some(crate::sign::HEADS_LOG),
+    lock: "open.lock",
     writer_cache_kib: 2_000,
     checkpoint_pages: 1_000,
 };
 
 /// How long a SQLite writer waits for another one.
 const BUSY: Duration = Duration::from_secs(5);
+/// How long whoever opens a file waits for another who does, and how often it looks.
+const OPENING: Duration = Duration::from_secs(10);
+const LOCK_PAUSE: Duration = Duration::from_millis(5);
 /// SQLite readers of one process.
 const READERS: u32 = 4;
 /// PostgreSQL connections of one process.
@@ -77,6 +81,8 @@ pub struct Tables {
     pub application_id: i64,
     /// A file in the folder that is only there when these tables were.
     pub trace: Option<&'static str>,
+    /// The lock of whoever opens a file of them: one that stands still must not keep others from other tables.
+    pub lock: &'static str,
     /// What the connection that writes a file may keep of it in memory, in KiB.
     pub writer_cache_kib: u32,
     /// How many pages of a file's log are written before they are moved into the file.
@@ -132,13 +138,9 @@ async fn open_sqlite(path: &Path, tables: &Tables, lost: Lost) -> Result<Pool, S
         .create(true)
         .append(true)
         .mode(0o600)
-        .open(folder.join("open.lock"))
+        .open(folder.join(tables.lock))
         .map_err(cannot)?;
-    // Waiting happens on a thread of its own: whoever has the lock may need this one to get on.
-    let _lock = tokio::task::spawn_blocking(move || lock.lock().map(|()| lock))
-        .await
-        .map_err(|error| StoreError::Unavailable(error.to_string()))?
-        .map_err(cannot)?;
+    let _lock = take(lock, path).await?;
 
     // To SQLite a file of one byte is empty too.
     let fresh = std::fs::metadata(path).map_or(true, |file| file.len() <= 1);
@@ -186,6 +188,27 @@ async fn open_sqlite(path: &Path, tables: &Tables, lost: Lost) -> Result<Pool, S
         .connect_with(options.pragma("query_only", "on"))
         .await?;
     Ok(Pool::Sqlite { writer, readers, file })
+}
+
+/// Waits for the lock, but not for ever: whoever has it may have been stopped.
+async fn take(lock: File, path: &Path) -> Result<File, StoreError> {
+    let mut waited = Duration::ZERO;
+    loop {
+        match lock.try_lock() {
+            Ok(()) => return Ok(lock),
+            Err(TryLockError::WouldBlock) if waited < OPENING => {
+                tokio::time::sleep(LOCK_PAUSE).await;
+                waited += LOCK_PAUSE;
+            }
+            Err(TryLockError::WouldBlock) => {
+                let what = "another process has been opening it for too long; look for one that hangs";
+                return Err(StoreError::Unavailable(format!("{}: {what}", path.display())));
+            }
+            Err(TryLockError::Error(error)) => {
+                return Err(StoreError::Unavailable(format!("{}: {error}", path.display())));
+            }
+        }
+    }
 }
 
 /// Looks before anything is written: setting the journal mode alone would change another program's file.

@@ -67,9 +67,18 @@ fn plain_http_is_only_used_where_somebody_said_so() {
         let refused = place.open(&[plain.clone(), allow]).err().unwrap();
         assert!(refused.to_string().contains("set AWS_ALLOW_HTTP=true"), "{refused}");
     }
-    assert!(place.open(&[plain, option("AWS_ALLOW_HTTP", "true")]).is_ok());
-    assert!(place.open(&[option("AWS_ENDPOINT_URL", "https://127.0.0.1:9000")]).is_ok());
-    assert!(place.open(&[option("AWS_ENDPOINT_URL", "")]).is_ok());
+    let allowed = [plain, option("AWS_ALLOW_HTTP", "true")];
+    let refused = place.open(&allowed).err().unwrap().to_string();
+    assert!(
+        refused.contains("AWS_ACCESS_KEY_ID"),
+        "the machine it runs on is not asked for a role unasked: {refused}"
+    );
+    let keys = [option("AWS_ACCESS_KEY_ID", "a"), option("AWS_SECRET_ACCESS_KEY", "b")];
+    assert!(place.open(&[allowed.as_slice(), keys.as_slice()].concat()).is_ok());
+    for endpoint in ["https://127.0.0.1:9000", ""] {
+        let encrypted = [option("AWS_ENDPOINT_URL", endpoint)];
+        assert!(place.open(&[encrypted.as_slice(), keys.as_slice()].concat()).is_ok());
+    }
 }
 
 #[tokio::test]
