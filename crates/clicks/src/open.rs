@@ -22,9 +22,9 @@ const TABLES: Tables = Tables {
     application_id: 0x726c_6e63,
     trace: None,
     lock: "clicks.lock",
-    // A batch touches rows all over the day's part of six tables. Twice the pages in memory, and a log that is moved into the
+    // A batch touches rows all over the day's part of six tables. More pages in memory, and a log that is moved into the
     // file rarely, are worth a third of the speed.
-    writer_cache_kib: 16_000,
+    writer_cache_kib: 8_000,
     checkpoint_pages: 8_000,
 };
 

@@ -31,8 +31,8 @@ const RETRY: Duration = Duration::from_secs(1);
 const PAUSES_A_TEND: u32 = 5;
 /// How long a start waits for the secrets other nodes may know.
 const SECRETS: Duration = Duration::from_secs(3);
-/// Of 19, the lowest priority there is: a tenth of the time of whoever is busy.
-const NICE: i32 = 10;
+/// The lowest priority there is: what nobody else wants of the processors, and a hundredth of their time when everybody does.
+const NICE: i32 = 19;
 /// Between two looks at whether help is needed.
 const HELP: Duration = Duration::from_secs(1);
 

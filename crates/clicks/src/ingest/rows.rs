@@ -4,7 +4,7 @@
 use rlinks_store::pool::Dialect;
 
 /// Rows in one statement: few sizes, so that few statements are prepared.
-const SIZES: [usize; 4] = [512, 64, 8, 1];
+const SIZES: [usize; 4] = [256, 32, 8, 1];
 
 /// Cuts rows into pieces of those sizes.
 pub(super) fn pieces<T>(mut rows: &[T]) -> impl Iterator<Item = &[T]> {
@@ -159,7 +159,7 @@ mod tests {
     fn rows_are_cut_into_few_sizes_and_none_is_lost() {
         let rows: Vec<usize> = (0..1234).collect();
         let sizes: Vec<usize> = pieces(&rows).map(<[usize]>::len).collect();
-        assert_eq!(sizes, [512, 512, 64, 64, 64, 8, 8, 1, 1]);
+        assert_eq!(sizes, [256, 256, 256, 256, 32, 32, 32, 32, 32, 32, 8, 8, 1, 1]);
         assert_eq!(pieces(&rows).flatten().copied().collect::<Vec<_>>(), rows);
         let of = |dialect| statement(dialect, "insert into t (a, b)", 2, 2, "on conflict do nothing");
         assert_eq!(
