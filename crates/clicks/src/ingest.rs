@@ -25,7 +25,7 @@ use crate::open::Clicks;
 use crate::record::Record;
 
 /// Records in one transaction: it must not hold the write lock for long.
-pub const BATCH: usize = 6144;
+pub const BATCH: usize = 8192;
 /// Owners of links remembered; they never change.
 const MOST_OWNERS: usize = 100_000;
 
