@@ -43,6 +43,7 @@ pub(crate) struct EventRow {
     longitude: Option<f64>,
 }
 
+/// What an [`EventRow`] is read from.
 macro_rules! event_columns {
     () => {
         "e.n, e.ts, e.link_id, e.workspace_id, coalesce(p.boot, 0) as boot, coalesce(p.thread, 0) as thread, e.seq, e.event_id,
@@ -54,6 +55,8 @@ macro_rules! event_columns {
          join places l on l.id = e.place"
     };
 }
+
+pub(crate) use event_columns;
 
 impl EventRow {
     /// The click it is; its code comes from the link.
@@ -143,6 +146,11 @@ impl Clicks {
     pub async fn last_event(&self) -> Result<i64, StoreError> {
         let (next,): (i64,) = read!(&self.pool, fetch_one, "select next_event from ingest where id = 1")?;
         Ok(next - 1)
+    }
+
+    /// Clicks that were not kept, by reason: `dropped` had no room or no disk, `torn` and `damaged` could not be read back.
+    pub async fn losses(&self) -> Result<Vec<(String, i64)>, StoreError> {
+        Ok(read!(&self.pool, fetch_all, "select reason, clicks from losses order by reason")?)
     }
 
     /// Which database it is.

@@ -1,4 +1,4 @@
-//! Statistics: what the rollups answer. No raw click is read here but by [`recent`], and nothing is written.
+//! Statistics: what the rollups answer. No raw click is read here but by `recent`, and nothing is written.
 //!
 //! Hours, days and months are counted by UTC, and a question may come from any zone. So the days of a zone are put together from
 //! hours, as far back as these are kept ([`HOURLY_DAYS`](crate::time::HOURLY_DAYS)). Before that a UTC day counts where it begins: it belongs to the point,

@@ -3,6 +3,8 @@
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
+use rlinks_clicks::Clicks;
+use rlinks_clicks::open::beside;
 use rlinks_core::id::EPOCH_MS;
 use rlinks_core::{Slug, Timestamp};
 use rlinks_server::Clock;
@@ -188,6 +190,9 @@ async fn store(findings: &mut Findings, config: &Config) {
     if let Err(failure) = look_inside(findings, &store, config).await {
         findings.failure("store", &failure, "restore a backup with `rmax restore`");
     }
+    if let Err(failure) = clicks(findings, &store).await {
+        findings.failure("clicks", &failure, "redirects go on, and the journal holds what they record");
+    }
     store.close().await;
 }
 
@@ -239,6 +244,25 @@ async fn look_inside(findings: &mut Findings, store: &Store, config: &Config) ->
     if let Some(main) = store.workspace(&Slug::main()).await? {
         clock(findings, store.last_change(main.id).await?);
     }
+    Ok(())
+}
+
+/// Whether clicks can be read, and whether any were lost. Where none were ever recorded there is nothing to make.
+async fn clicks(findings: &mut Findings, store: &Store) -> Result<(), Failure> {
+    if matches!(beside(store.location()), Location::Sqlite(path) if !path.exists()) {
+        findings.ok("clicks", "none were recorded yet");
+        return Ok(());
+    }
+    let clicks = Clicks::open(store.location()).await?;
+    let stored = clicks.last_event().await?;
+    let losses = clicks.losses().await?;
+    clicks.close().await;
+    if losses.is_empty() {
+        findings.ok("clicks", format!("{stored} were stored, none were lost"));
+        return Ok(());
+    }
+    let lost: Vec<String> = losses.iter().map(|(reason, clicks)| format!("{clicks} {reason}")).collect();
+    findings.ok("clicks", format!("{stored} were stored; not kept, ever: {}", lost.join(", ")));
     Ok(())
 }
 

@@ -10,7 +10,7 @@ use rlinks_store::pool::read;
 
 use super::json;
 use crate::click::Click;
-use crate::events::{Codes, EventRow};
+use crate::events::{Codes, EventRow, event_columns};
 use crate::look_up::look_up;
 use crate::open::Clicks;
 use crate::roll::Subject;
@@ -27,19 +27,6 @@ const MOST_LOOKS: usize = 64;
 const SHORT: i64 = 8;
 /// Numbers looked up in one query.
 const NUMBERS_AT_ONCE: usize = 512;
-
-/// The same columns as `events.rs` reads.
-macro_rules! event_columns {
-    () => {
-        "e.n, e.ts, e.link_id, e.workspace_id, coalesce(p.boot, 0) as boot, coalesce(p.thread, 0) as thread, e.seq, e.event_id,
-         e.prefix, e.visitor, e.bot, e.referrer, e.utm_source, e.utm_medium, e.utm_campaign, a.ua_hash, a.user_agent, a.device,
-         a.browser, a.browser_version, a.system, a.system_version, l.country, l.city, l.latitude, l.longitude
-         from events e
-         left join producers p on p.id = e.producer
-         join agents a on a.id = e.agent
-         join places l on l.id = e.place"
-    };
-}
 
 impl Clicks {
     /// The last clicks stored of a link, or of a workspace, with numbers below `before`; the newest first. Gives the number to go
