@@ -1,7 +1,5 @@
 //! Many rows in one statement, as bound values. For SQLite this is several times as fast as reading them from one JSON text, and a
-//! batch of clicks is the one place where that counts. PostgreSQL takes the same statement.
-
-use rlinks_store::pool::Dialect;
+//! batch of clicks is the one place where that counts. PostgreSQL takes each column as one array.
 
 /// Rows in one statement: few sizes, so that few statements are prepared.
 const SIZES: [usize; 4] = [256, 32, 8, 1];
@@ -16,33 +14,26 @@ pub(super) fn pieces<T>(mut rows: &[T]) -> impl Iterator<Item = &[T]> {
     })
 }
 
-/// `head values ($1, $2), ($3, $4) tail`. SQLite takes `$1` for a name and looks names up one after the other, so there it is `?`.
-pub(super) fn statement(dialect: Dialect, head: &str, columns: usize, rows: usize, tail: &str) -> String {
-    let mut sql = String::with_capacity(head.len() + tail.len() + rows * columns * 7 + 16);
+/// `head values (?, ?), (?, ?) tail`. Not `$1`: SQLite takes that for a name, and looks names up one after the other.
+pub(super) fn values(head: &str, columns: usize, rows: usize, tail: &str) -> String {
+    let row = format!("({}?)", "?, ".repeat(columns - 1));
+    let mut sql = String::with_capacity(head.len() + tail.len() + rows * (row.len() + 2) + 16);
     sql.push_str(head);
     sql.push_str(" values ");
-    match dialect {
-        Dialect::Sqlite => {
-            let row = format!("({}?)", "?, ".repeat(columns - 1));
-            sql.push_str(&row);
-            for _ in 1..rows {
-                sql.push_str(", ");
-                sql.push_str(&row);
-            }
-        }
-        Dialect::Postgres => {
-            for row in 0..rows {
-                let places: Vec<String> =
-                    (1..=columns).map(|column| format!("${}", row * columns + column)).collect();
-                sql.push_str(if row == 0 { "(" } else { ", (" });
-                sql.push_str(&places.join(", "));
-                sql.push(')');
-            }
-        }
+    sql.push_str(&row);
+    for _ in 1..rows {
+        sql.push_str(", ");
+        sql.push_str(&row);
     }
     sql.push(' ');
     sql.push_str(tail);
     sql
+}
+
+/// `head select * from unnest($1, $2) tail`: PostgreSQL takes a column as one array.
+pub(super) fn unnest(head: &str, columns: usize, tail: &str) -> String {
+    let columns: Vec<String> = (1..=columns).map(|column| format!("${column}")).collect();
+    format!("{head} select * from unnest({}) {tail}", columns.join(", "))
 }
 
 /// Polls a future once, so that what it asks of the database begins while something else is being made.
@@ -56,104 +47,94 @@ pub(super) async fn begin<F: Future + Unpin>(future: &mut F) -> Option<F::Output
     .await
 }
 
-/// Inserts rows: `insert_rows!(tx, "insert into t (a, b)", 2, "on conflict do nothing", &rows, |row| [row.a, row.b])`. While the
-/// database works on one statement the next is put together.
+/// Inserts rows: `insert_rows!(tx, "insert into t (a, b)", 2, "on conflict do nothing", &rows, |row| [row.a, row.b])`. While
+/// SQLite works on one statement the next is put together.
 macro_rules! insert_rows {
     ($tx:expr, $head:expr, $columns:expr, $tail:expr, $rows:expr, |$row:pat_param| [$($value:expr),* $(,)?]) => {
         match &mut *$tx {
             rlinks_store::pool::Tx::Sqlite(tx, _) => {
-                $crate::ingest::rows::insert_on!(
-                    tx, rlinks_store::pool::Dialect::Sqlite, $head, $columns, $tail, $rows, |$row| [$($value),*]
-                );
+                macro_rules! make {
+                    () => {
+                        |rows| {
+                            let sql = $crate::ingest::rows::values($head, $columns, rows.len(), $tail);
+                            let mut query = sqlx::query(sqlx::AssertSqlSafe(sql));
+                            for $row in rows { $(query = query.bind($value);)* }
+                            query
+                        }
+                    };
+                }
+                let mut pieces = $crate::ingest::rows::pieces($rows);
+                let mut next = pieces.next().map(make!());
+                while let Some(query) = next.take() {
+                    let mut running = Box::pin(query.execute(&mut **tx));
+                    let done = $crate::ingest::rows::begin(&mut running).await;
+                    next = pieces.next().map(make!());
+                    match done {
+                        Some(done) => done?,
+                        None => running.await?,
+                    };
+                }
             }
             rlinks_store::pool::Tx::Postgres(tx) => {
-                $crate::ingest::rows::insert_on!(
-                    tx, rlinks_store::pool::Dialect::Postgres, $head, $columns, $tail, $rows, |$row| [$($value),*]
-                );
+                let sql = $crate::ingest::rows::unnest($head, $columns, $tail);
+                let query = sqlx::query(sqlx::AssertSqlSafe(sql));
+                $(
+                    #[allow(unused_variables, reason = "a column is made of some part of its row")]
+                    let query = query.bind($rows.iter().map(|$row| $value).collect::<Vec<_>>());
+                )*
+                query.execute(&mut **tx).await?;
             }
         }
     };
 }
 
-macro_rules! insert_on {
-    ($tx:expr, $dialect:expr, $head:expr, $columns:expr, $tail:expr, $rows:expr, |$row:pat_param| [$($value:expr),*]) => {{
-        macro_rules! make {
-            () => {
-                |rows| {
-                    let sql = $crate::ingest::rows::statement($dialect, $head, $columns, rows.len(), $tail);
-                    let mut query = sqlx::query(sqlx::AssertSqlSafe(sql));
-                    for $row in rows { $(query = query.bind($value);)* }
-                    query
-                }
-            };
-        }
-        let mut pieces = $crate::ingest::rows::pieces($rows);
-        let mut next = pieces.next().map(make!());
-        while let Some(query) = next.take() {
-            let mut running = Box::pin(query.execute(&mut **$tx));
-            let done = $crate::ingest::rows::begin(&mut running).await;
-            next = pieces.next().map(make!());
-            match done {
-                Some(done) => done?,
-                None => running.await?,
-            };
-        }
-    }};
-}
-
-/// The same with `returning`: gives the rows of all statements.
+/// The same with `returning`: gives the rows that come back.
 macro_rules! insert_returning {
     ($tx:expr, $type:ty, $head:expr, $columns:expr, $tail:expr, $rows:expr, |$row:pat_param| [$($value:expr),* $(,)?]) => {
         match &mut *$tx {
             rlinks_store::pool::Tx::Sqlite(tx, _) => {
-                $crate::ingest::rows::return_on!(
-                    tx, $type, rlinks_store::pool::Dialect::Sqlite, $head, $columns, $tail, $rows, |$row| [$($value),*]
-                )
+                macro_rules! make {
+                    () => {
+                        |rows| {
+                            let sql = $crate::ingest::rows::values($head, $columns, rows.len(), $tail);
+                            let mut query = sqlx::query_as::<_, $type>(sqlx::AssertSqlSafe(sql));
+                            for $row in rows { $(query = query.bind($value);)* }
+                            query
+                        }
+                    };
+                }
+                let mut found: Vec<$type> = Vec::new();
+                let mut pieces = $crate::ingest::rows::pieces($rows);
+                let mut next = pieces.next().map(make!());
+                while let Some(query) = next.take() {
+                    let mut running = Box::pin(query.fetch_all(&mut **tx));
+                    let done = $crate::ingest::rows::begin(&mut running).await;
+                    next = pieces.next().map(make!());
+                    found.extend(match done {
+                        Some(done) => done?,
+                        None => running.await?,
+                    });
+                }
+                found
             }
             rlinks_store::pool::Tx::Postgres(tx) => {
-                $crate::ingest::rows::return_on!(
-                    tx, $type, rlinks_store::pool::Dialect::Postgres, $head, $columns, $tail, $rows, |$row| [$($value),*]
-                )
+                let sql = $crate::ingest::rows::unnest($head, $columns, $tail);
+                let query = sqlx::query_as::<_, $type>(sqlx::AssertSqlSafe(sql));
+                $(
+                    #[allow(unused_variables, reason = "a column is made of some part of its row")]
+                    let query = query.bind($rows.iter().map(|$row| $value).collect::<Vec<_>>());
+                )*
+                query.fetch_all(&mut **tx).await?
             }
         }
     };
 }
 
-macro_rules! return_on {
-    ($tx:expr, $type:ty, $dialect:expr, $head:expr, $columns:expr, $tail:expr, $rows:expr, |$row:pat_param| [$($value:expr),*]) => {{
-        macro_rules! make {
-            () => {
-                |rows| {
-                    let sql = $crate::ingest::rows::statement($dialect, $head, $columns, rows.len(), $tail);
-                    let mut query = sqlx::query_as::<_, $type>(sqlx::AssertSqlSafe(sql));
-                    for $row in rows { $(query = query.bind($value);)* }
-                    query
-                }
-            };
-        }
-        let mut found: Vec<$type> = Vec::new();
-        let mut pieces = $crate::ingest::rows::pieces($rows);
-        let mut next = pieces.next().map(make!());
-        while let Some(query) = next.take() {
-            let mut running = Box::pin(query.fetch_all(&mut **$tx));
-            let done = $crate::ingest::rows::begin(&mut running).await;
-            next = pieces.next().map(make!());
-            found.extend(match done {
-                Some(done) => done?,
-                None => running.await?,
-            });
-        }
-        found
-    }};
-}
-
-pub(super) use {insert_on, insert_returning, insert_rows, return_on};
+pub(super) use {insert_returning, insert_rows};
 
 #[cfg(test)]
 mod tests {
-    use rlinks_store::pool::Dialect;
-
-    use super::{pieces, statement};
+    use super::{pieces, unnest, values};
 
     #[test]
     fn rows_are_cut_into_few_sizes_and_none_is_lost() {
@@ -161,11 +142,14 @@ mod tests {
         let sizes: Vec<usize> = pieces(&rows).map(<[usize]>::len).collect();
         assert_eq!(sizes, [256, 256, 256, 256, 32, 32, 32, 32, 32, 32, 8, 8, 1, 1]);
         assert_eq!(pieces(&rows).flatten().copied().collect::<Vec<_>>(), rows);
-        let of = |dialect| statement(dialect, "insert into t (a, b)", 2, 2, "on conflict do nothing");
+        let (head, tail) = ("insert into t (a, b)", "on conflict do nothing");
         assert_eq!(
-            of(Dialect::Postgres),
-            "insert into t (a, b) values ($1, $2), ($3, $4) on conflict do nothing"
+            values(head, 2, 2, tail),
+            "insert into t (a, b) values (?, ?), (?, ?) on conflict do nothing"
         );
-        assert_eq!(of(Dialect::Sqlite), "insert into t (a, b) values (?, ?), (?, ?) on conflict do nothing");
+        assert_eq!(
+            unnest(head, 2, tail),
+            "insert into t (a, b) select * from unnest($1, $2) on conflict do nothing"
+        );
     }
 }
