@@ -27,6 +27,16 @@ impl Actor {
         Self("system".to_owned())
     }
 
+    /// A member.
+    pub fn of_user(id: Id) -> Self {
+        Self(format!("user:{id}"))
+    }
+
+    /// A program.
+    pub fn of_key(id: Id) -> Self {
+        Self(format!("key:{id}"))
+    }
+
     /// An actor as the store keeps it.
     pub fn stored(text: String) -> Self {
         Self(text)

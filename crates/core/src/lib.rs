@@ -8,6 +8,7 @@
 //! | what a request gets | [`mod@decide`], [`answer`], [`request`] |
 //! | what a link may be | [`code`], [`target`], [`policy`], [`draft`] |
 //! | what is stored and shown | [`link`], [`route_object`], [`audit`] |
+//! | people and keys | [`user`], [`key`], [`actor`] |
 //! | ids and codes | [`id`], [`base62`], [`generate`] |
 
 pub mod accept;
@@ -23,6 +24,7 @@ pub mod field;
 pub mod generate;
 pub mod host;
 pub mod id;
+pub mod key;
 pub mod link;
 pub mod page;
 pub mod policy;
@@ -31,6 +33,7 @@ pub mod route_object;
 pub mod search;
 pub mod target;
 pub mod time;
+pub mod user;
 pub mod workspace;
 
 pub use actor::Actor;
@@ -40,8 +43,10 @@ pub use draft::{LinkDraft, LinkPatch};
 pub use field::{FieldCode, FieldError, FieldErrors};
 pub use host::{Domains, Host};
 pub use id::Id;
+pub use key::{ApiKey, Scope, Scopes};
 pub use link::{Link, LinkState, RedirectStatus, Source};
 pub use policy::{Policy, Preset};
 pub use target::Target;
 pub use time::Timestamp;
+pub use user::{Email, Role, User, UserStatus};
 pub use workspace::{Domain, Slug, Workspace};

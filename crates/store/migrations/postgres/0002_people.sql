@@ -1,0 +1,72 @@
+-- People, keys and what the API needs: members of workspaces, API keys by their hashes, one-time invitations, answers that are
+-- given again to a repeated request, and indexes for lists in other orders.
+
+create table users (
+    id bigint primary key,
+    workspace_id bigint not null references workspaces (id),
+    email text collate "C" not null,
+    full_name text collate "C" not null,
+    role text collate "C" not null,
+    status text collate "C" not null,
+    password_hash text,
+    oidc_issuer text collate "C",
+    oidc_subject text collate "C",
+    created_at bigint not null,
+    updated_at bigint not null,
+    last_login_at bigint,
+    last_sync_at bigint
+);
+-- E-mail addresses come folded. A deleted account has a placeholder, so the same person can be invited again.
+create unique index users_by_email on users (workspace_id, email) where status <> 'deleted';
+create unique index users_by_subject on users (workspace_id, oidc_issuer, oidc_subject) where oidc_subject is not null;
+create index users_oldest on users (workspace_id, id);
+
+-- The key itself is nowhere: only its hash.
+create table api_keys (
+    id bigint primary key,
+    workspace_id bigint not null references workspaces (id),
+    user_id bigint references users (id),
+    name text collate "C" not null,
+    prefix text collate "C" not null unique,
+    hash text collate "C" not null,
+    scopes text collate "C" not null,
+    created_by text collate "C" not null,
+    created_at bigint not null,
+    expires_at bigint,
+    revoked_at bigint,
+    last_used_at bigint,
+    usage_count bigint not null
+);
+create index api_keys_newest on api_keys (workspace_id, id desc);
+create index api_keys_by_user on api_keys (user_id) where user_id is not null;
+
+-- One-time secrets by their hashes.
+create table invites (
+    hash text collate "C" primary key,
+    user_id bigint not null references users (id),
+    created_at bigint not null,
+    expires_at bigint not null
+);
+create index invites_by_user on invites (user_id);
+
+-- The first answer to a creation that named an Idempotency-Key, written in the transaction of the link itself.
+create table idempotency (
+    workspace_id bigint not null references workspaces (id),
+    owner text collate "C" not null,
+    key text collate "C" not null,
+    request text collate "C" not null,
+    outcome text collate "C" not null,
+    link text collate "C" not null,
+    created_at bigint not null,
+    primary key (workspace_id, owner, key)
+);
+create index idempotency_oldest on idempotency (created_at);
+
+-- What all nodes of an installation must agree on.
+create table installation (
+    name text collate "C" primary key,
+    value text collate "C" not null
+);
+
+create index links_last_changed on links (workspace_id, updated_at desc, id desc);
+create index links_by_maker on links (workspace_id, created_by, created_at desc, id desc);
