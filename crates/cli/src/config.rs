@@ -13,6 +13,7 @@ use ipnet::IpNet;
 use rlinks_clicks::journal::Syncing;
 use rlinks_core::Host;
 use rlinks_core::id::Worker;
+use rlinks_server::ops::Naming;
 use rlinks_server::{Reloadable, TlsFiles};
 use rlinks_store::Location;
 use tracing::level_filters::LevelFilter;
@@ -166,6 +167,17 @@ impl Config {
         Reloadable {
             trusted_proxies: self.trusted_proxies.clone(),
             country_header: self.country_header.clone(),
+        }
+    }
+
+    /// How links are shown.
+    pub(crate) fn naming(&self) -> Naming {
+        Naming {
+            domain: self.domain.clone(),
+            base_domain: self.base_domain.clone(),
+            public_scheme: self.public_scheme.clone(),
+            public_url: self.public_url.clone(),
+            listen: self.listen,
         }
     }
 

@@ -115,7 +115,10 @@ const fn exit_code(code: ErrorCode) -> u8 {
     match code {
         ErrorCode::BadRequest => 2,
         ErrorCode::NotFound => 3,
-        ErrorCode::CodeTaken | ErrorCode::Conflict | ErrorCode::QuotaExceeded => 4,
+        ErrorCode::CodeTaken
+        | ErrorCode::Conflict
+        | ErrorCode::QuotaExceeded
+        | ErrorCode::PreconditionFailed => 4,
         ErrorCode::ValidationFailed | ErrorCode::UnsafeTarget => 5,
         ErrorCode::KvUnavailable | ErrorCode::RateLimited => 6,
         ErrorCode::Unauthenticated | ErrorCode::Forbidden => 7,
@@ -156,7 +159,18 @@ impl From<OpsError> for Failure {
             OpsError::NotFound(Thing::Link(_)) => {
                 vec!["`rmax links list` shows the ones there are; `rmax links set` makes one".to_owned()]
             }
-            OpsError::Invalid(_) | OpsError::NotFound(Thing::LinkAt(..)) => Vec::new(),
+            OpsError::NotFound(Thing::User(_)) => {
+                vec!["`rmax users list` shows the ones there are".to_owned()]
+            }
+            OpsError::NotFound(Thing::Key(_)) => vec!["`rmax keys list` shows the ones there are".to_owned()],
+            OpsError::NotFound(Thing::Domain(_)) => {
+                vec!["`rmax domains list` shows the ones there are".to_owned()]
+            }
+            OpsError::Invalid(_)
+            | OpsError::Stale(_)
+            | OpsError::Forbidden(_)
+            | OpsError::NotFound(Thing::LinkAt(..))
+            | OpsError::Deleted(_) => Vec::new(),
         };
         Self { kind: Kind::Ops(error), hints }
     }
@@ -177,7 +191,12 @@ fn ways_out(error: &StoreError) -> Vec<String> {
             "delete links that are no longer needed, or raise the limit with `rmax workspaces policy --set limits.live_links=<n>`".to_owned()
         }
         StoreError::Unavailable(_) | StoreError::Unreadable(_) => "`rmax doctor` looks closer".to_owned(),
-        StoreError::NameTaken(_) | StoreError::Refused(_) | StoreError::Conflict | StoreError::NotFound(_) => {
+        StoreError::NameTaken(_)
+        | StoreError::Refused(_)
+        | StoreError::Conflict
+        | StoreError::OtherRequest
+        | StoreError::LastAdmin
+        | StoreError::NotFound(_) => {
             return Vec::new();
         }
     };

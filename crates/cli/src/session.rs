@@ -10,7 +10,7 @@ use rlinks_clicks::roll::Subject;
 use rlinks_clicks::{Clicks, Ingest};
 use rlinks_core::audit::Head;
 use rlinks_core::route_object::{RouteObject, Stats};
-use rlinks_core::{Actor, Code, Link, Slug, Source, Timestamp, Workspace};
+use rlinks_core::{Actor, Code, Link, Slug, Timestamp, Workspace};
 use rlinks_server::clock::random_bytes;
 use rlinks_server::ops::By;
 use rlinks_server::{Clock, Ops};
@@ -82,12 +82,7 @@ impl Session {
         output: Output,
         fresh: bool,
     ) -> Self {
-        let ops = Ops {
-            store,
-            base_domain: config.base_domain.clone(),
-            own_host: config.own_host(),
-            clock: Clock::system(),
-        };
+        let ops = Ops { store, naming: config.naming(), own_host: config.own_host(), clock: Clock::system() };
         Self { ops, config, output, environment, fresh, clicks: OnceCell::new() }
     }
 
@@ -196,7 +191,7 @@ impl Session {
 
     /// Who acts, and that it is the command line.
     pub(crate) fn by(&self) -> By {
-        By { actor: self.actor(), source: Source::Cli }
+        By::operator(self.actor())
     }
 
     /// The workspace of `--workspace`.
@@ -263,22 +258,7 @@ impl Session {
         code: &Code,
     ) -> Result<Option<String>, Failure> {
         let domains = self.store().domains().await?;
-        let mine = domains.iter().find(|domain| domain.workspace == workspace.id && domain.primary);
-        let is_main = workspace.slug.as_str() == Slug::MAIN;
-        let configured = self
-            .config
-            .domain
-            .as_ref()
-            .filter(|host| is_main && domains.iter().all(|domain| domain.host != **host));
-        let host = mine.map(|domain| &domain.host).or(configured).map(ToString::to_string);
-        let named = || self.config.base_domain.as_ref().map(|base| format!("{}.{base}", workspace.slug));
-        Ok(match (host.or_else(named), &self.config.public_url) {
-            (Some(host), _) => Some(format!("{}://{host}/{code}", self.config.public_scheme)),
-            // While nobody has a domain, `main` answers on every host; the others on none.
-            (None, _) if !is_main || !domains.is_empty() || self.config.domain.is_some() => None,
-            (None, Some(url)) => Some(format!("{url}/{code}")),
-            (None, None) => Some(format!("http://{}/{code}", self.config.listen)),
-        })
+        Ok(self.ops.naming.short_url(&domains, workspace, code))
     }
 
     /// The same where there must be something to show: the path, where that is all there is.

@@ -319,6 +319,28 @@ impl LinkPatch {
         }
     }
 
+    /// The names of what was sent and this link does not have.
+    pub fn not_in(&self, link: &Link) -> Vec<&'static str> {
+        let differs = |field: &Option<Option<String>>, there: &Option<String>| {
+            field.as_ref().is_some_and(|sent| sent != there)
+        };
+        let no_tag = |tag: &String| !link.tags.contains(tag);
+        let named = [
+            ("redirect_status", self.redirect_status.is_some_and(|sent| sent != link.redirect_status)),
+            ("expires_at", self.expires_at.is_some_and(|sent| sent != link.expires_at)),
+            ("title", differs(&self.title, &link.title)),
+            ("notes", differs(&self.notes, &link.notes)),
+            (
+                "tags",
+                self.tags.as_ref().is_some_and(|sent| *sent != link.tags) || self.add_tags.iter().any(no_tag),
+            ),
+            ("https_only", self.https_only.is_some_and(|sent| sent != link.https_only)),
+            ("no_loop", self.no_loop.is_some_and(|sent| sent != link.no_loop)),
+            ("metadata", self.metadata.as_ref().is_some_and(|sent| *sent != link.metadata)),
+        ];
+        named.into_iter().filter(|(_, differs)| *differs).map(|(name, _)| name).collect()
+    }
+
     /// The link as it would become. Its version and times are the writer's business; equal means nothing would change.
     pub fn apply(&self, link: &Link, domains: &Domains) -> Result<Link, FieldErrors> {
         let mut errors = FieldErrors::default();

@@ -3,6 +3,7 @@
 //! A new link's walk: parse against the policy, check, pick a code, let the store write link and audit entry together. Errors
 //! are values that each face maps in one place.
 
+mod address;
 mod explain;
 mod loops;
 pub mod sweep;
@@ -14,12 +15,15 @@ use rlinks_core::{
     Actor, Code, Domains, FieldErrors, Host, Link, LinkDraft, LinkPatch, LinkState, Slug, Source, Timestamp,
     Workspace, generate,
 };
-use rlinks_store::write::{Action, CodeChoice, Existing, LinkOp, LinkWrite, Written};
+use rlinks_store::write::{Action, CodeChoice, Existing, LinkOp, LinkWrite, Once, Written};
 use rlinks_store::{Store, StoreError};
 
+pub use self::address::Naming;
 pub use self::explain::Explanation;
 use crate::clock::{Clock, random_bytes};
 
+/// How often a change that names no version is tried again when somebody else was faster.
+const CHANGE_TRIES: usize = 5;
 /// How often a generated code may meet a taken one before we give up: with fresh candidates each time, practically never.
 const TRIES: usize = 8;
 /// Candidates offered to the store at once.
@@ -39,6 +43,12 @@ pub enum OpsError {
     /// There was one, and it was deleted.
     #[error("the {0} was deleted")]
     Deleted(Thing),
+    /// The version that was named is not the one there is.
+    #[error("this has changed since you read it: it is at version {0}")]
+    Stale(i64),
+    /// Something this actor may not do.
+    #[error("{0}")]
+    Forbidden(&'static str),
     /// The store's word.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -49,12 +59,19 @@ impl OpsError {
     pub const fn code(&self) -> ErrorCode {
         match self {
             Self::Invalid(_) => ErrorCode::ValidationFailed,
+            Self::Stale(_) => ErrorCode::PreconditionFailed,
+            Self::Forbidden(_) => ErrorCode::Forbidden,
             Self::NotFound(_) | Self::Deleted(_) | Self::Store(StoreError::NotFound(_)) => {
                 ErrorCode::NotFound
             }
             Self::Store(StoreError::Unavailable(_)) => ErrorCode::KvUnavailable,
             Self::Store(StoreError::CodeTaken { .. }) => ErrorCode::CodeTaken,
-            Self::Store(StoreError::Conflict | StoreError::NameTaken(_)) => ErrorCode::Conflict,
+            Self::Store(
+                StoreError::Conflict
+                | StoreError::NameTaken(_)
+                | StoreError::OtherRequest
+                | StoreError::LastAdmin,
+            ) => ErrorCode::Conflict,
             Self::Store(StoreError::QuotaExceeded(_)) => ErrorCode::QuotaExceeded,
             Self::Store(StoreError::Refused(_) | StoreError::Unreadable(_)) => ErrorCode::Internal,
         }
@@ -70,6 +87,12 @@ pub enum Thing {
     Link(String),
     /// A link by its code as it was at some moment.
     LinkAt(String, Timestamp),
+    /// A member by id or address.
+    User(String),
+    /// A key by id.
+    Key(String),
+    /// A domain by its host.
+    Domain(String),
 }
 
 impl std::fmt::Display for Thing {
@@ -78,6 +101,9 @@ impl std::fmt::Display for Thing {
             Self::Workspace(slug) => write!(out, "workspace `{slug}`"),
             Self::Link(code) => write!(out, "link `{code}`"),
             Self::LinkAt(code, at) => write!(out, "link `{code}` at {at}"),
+            Self::User(who) => write!(out, "user `{who}`"),
+            Self::Key(id) => write!(out, "key `{id}`"),
+            Self::Domain(host) => write!(out, "domain `{host}`"),
         }
     }
 }
@@ -87,8 +113,33 @@ impl std::fmt::Display for Thing {
 pub struct By {
     /// Who.
     pub actor: Actor,
+    /// Whose a new link becomes: the actor's, or, where a member's key acts, the member's.
+    pub owner: Actor,
     /// Through what.
     pub source: Source,
+    /// Which links are there for them.
+    pub sees: Sees,
+}
+
+/// Which links are there for somebody. The others are not found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sees {
+    /// All of the workspace.
+    All,
+    /// Those they own.
+    Own,
+}
+
+impl By {
+    /// The operator at the command line.
+    pub fn operator(actor: Actor) -> Self {
+        Self { owner: actor.clone(), actor, source: Source::Cli, sees: Sees::All }
+    }
+
+    /// Whether a link is there for them.
+    pub fn can_see(&self, link: &Link) -> bool {
+        self.sees == Sees::All || link.created_by == self.owner
+    }
 }
 
 /// What to do about a code that is deleted.
@@ -116,6 +167,16 @@ pub struct Done {
     pub link: Link,
     /// What was, or would be, done.
     pub outcome: Outcome,
+    /// What was asked for and a link that was handed back does not have.
+    pub not_applied: Vec<&'static str>,
+    /// The same request was answered before, and this is that answer.
+    pub again: bool,
+}
+
+impl Done {
+    fn new(link: Link, outcome: Outcome) -> Self {
+        Self { link, outcome, not_applied: Vec::new(), again: false }
+    }
 }
 
 /// What was done.
@@ -135,14 +196,14 @@ pub enum Outcome {
 
 impl From<Written> for Done {
     fn from(written: Written) -> Self {
-        let outcome = match written {
-            Written::Created(_) => Outcome::Created,
-            Written::Changed(_) => Outcome::Changed,
-            Written::Unchanged(_) => Outcome::Unchanged,
-            Written::Reused(_) => Outcome::Reused,
-            Written::Revived(_) => Outcome::Revived,
-        };
-        Self { link: written.link().clone(), outcome }
+        match written {
+            Written::Created(link) => Self::new(link, Outcome::Created),
+            Written::Changed(link) => Self::new(link, Outcome::Changed),
+            Written::Unchanged(link) => Self::new(link, Outcome::Unchanged),
+            Written::Reused(link) => Self::new(link, Outcome::Reused),
+            Written::Revived(link) => Self::new(link, Outcome::Revived),
+            Written::Again(first) => Self { again: true, ..Self::from(*first) },
+        }
     }
 }
 
@@ -151,8 +212,8 @@ impl From<Written> for Done {
 pub struct Ops {
     /// The truth.
     pub store: Store,
-    /// The domain under which every workspace has a name of its own.
-    pub base_domain: Option<Host>,
+    /// How links are shown.
+    pub naming: Naming,
     /// The host short URLs are written with while no domain is configured: it is ours too.
     pub own_host: Option<Host>,
     /// What time it is.
@@ -170,8 +231,8 @@ impl Ops {
     }
 
     /// A link that is not deleted. Where the policy folds case, so does this.
-    pub async fn link(&self, workspace: &Workspace, code: &str) -> Result<Link, OpsError> {
-        match self.any_link(workspace, code).await? {
+    pub async fn link(&self, by: &By, workspace: &Workspace, code: &str) -> Result<Link, OpsError> {
+        match self.any_link(by, workspace, code).await? {
             link if link.state == LinkState::Deleted => {
                 Err(OpsError::Deleted(Thing::Link(link.code.to_string())))
             }
@@ -180,8 +241,23 @@ impl Ops {
     }
 
     /// A link, deleted or not.
-    pub async fn any_link(&self, workspace: &Workspace, code: &str) -> Result<Link, OpsError> {
-        self.find(workspace, code).await?.ok_or_else(|| OpsError::NotFound(Thing::Link(code.to_owned())))
+    pub async fn any_link(&self, by: &By, workspace: &Workspace, code: &str) -> Result<Link, OpsError> {
+        let found = self.find(workspace, code).await?.filter(|link| by.can_see(link));
+        found.ok_or_else(|| OpsError::NotFound(Thing::Link(code.to_owned())))
+    }
+
+    /// A link as it was at a moment, if it was there then.
+    pub async fn link_at(
+        &self,
+        by: &By,
+        workspace: &Workspace,
+        code: &str,
+        at: Timestamp,
+    ) -> Result<Link, OpsError> {
+        let now = self.any_link(by, workspace, code).await?;
+        let then = self.store.link_at(workspace.id, &now.code, at).await?;
+        then.filter(|link| link.state != LinkState::Deleted && by.can_see(link))
+            .ok_or_else(|| OpsError::NotFound(Thing::LinkAt(now.code.to_string(), at)))
     }
 
     async fn find(&self, workspace: &Workspace, code: &str) -> Result<Option<Link>, OpsError> {
@@ -204,7 +280,7 @@ impl Ops {
         if hosts.is_empty() {
             hosts.extend(self.own_host.clone());
         }
-        Ok(Domains::new(hosts, self.base_domain.as_ref()))
+        Ok(Domains::new(hosts, self.naming.base_domain.as_ref()))
     }
 
     /// Creates or updates: keeps what is not named, re-activates a disabled link, writes nothing when nothing would change.
@@ -230,7 +306,7 @@ impl Ops {
             }
             _ => {
                 let input = Input { code: Some(code.to_owned()), ..input.clone() };
-                self.create(by, workspace, &input, deleted, mode).await
+                self.create(by, workspace, &input, deleted, None, mode).await
             }
         }
     }
@@ -254,13 +330,74 @@ impl Ops {
         self.replace(by, next, link, action, mode).await
     }
 
-    /// Makes a link: under the chosen code, or under one the policy's generator gives.
+    /// Changes what is named and nothing else. With a version, only if that is the one there is; without, again when somebody else
+    /// was faster.
+    pub async fn patch(
+        &self,
+        by: &By,
+        workspace: &Workspace,
+        code: &str,
+        input: &Input,
+        version: Option<i64>,
+    ) -> Result<Done, OpsError> {
+        for _ in 0..CHANGE_TRIES {
+            let link = self.link(by, workspace, code).await?;
+            check_version(&link, version)?;
+            let domains = self.served().await?;
+            let next =
+                LinkPatch::parse(input, &workspace.policy, self.clock.now())?.apply(&link, &domains)?;
+            if next.target != link.target {
+                self.check_cycle(workspace, &link.code, &next.target, &domains).await?;
+            }
+            let only_state = next.state != link.state && Link { state: link.state, ..next.clone() } == link;
+            let action = match next.state {
+                LinkState::Active if only_state => Action::Enable,
+                LinkState::Disabled if only_state => Action::Disable,
+                _ => Action::Update,
+            };
+            match self.replace(by, next, &link, action, Mode::Write).await {
+                Err(OpsError::Store(StoreError::Conflict)) if self.moved_on(workspace, &link).await? => {}
+                done => return done,
+            }
+        }
+        Err(StoreError::Conflict.into())
+    }
+
+    /// Whether somebody else has changed a link since it was read.
+    async fn moved_on(&self, workspace: &Workspace, seen: &Link) -> Result<bool, OpsError> {
+        let now = self.store.link(workspace.id, &seen.code).await?;
+        Ok(now.is_none_or(|now| now.version != seen.version))
+    }
+
+    /// Deletes a link; the code stays taken. The version is as in [`Self::patch`].
+    pub async fn delete(
+        &self,
+        by: &By,
+        workspace: &Workspace,
+        code: &str,
+        version: Option<i64>,
+    ) -> Result<Done, OpsError> {
+        for _ in 0..CHANGE_TRIES {
+            let link = self.link(by, workspace, code).await?;
+            check_version(&link, version)?;
+            let next = Link { state: LinkState::Deleted, ..link.clone() };
+            match self.replace(by, next, &link, Action::Delete, Mode::Write).await {
+                Err(OpsError::Store(StoreError::Conflict)) => {}
+                done => return done,
+            }
+        }
+        Err(StoreError::Conflict.into())
+    }
+
+    /// Makes a link: under the chosen code, or under one the policy's generator gives. With `once`, one link however often it is
+    /// asked for.
     pub async fn create(
         &self,
         by: &By,
         workspace: &Workspace,
         input: &Input,
         deleted: Deleted,
+        once: Option<Once>,
         mode: Mode,
     ) -> Result<Done, OpsError> {
         let domains = self.served().await?;
@@ -275,11 +412,23 @@ impl Ops {
                 return self.rehearse(by, workspace, &draft, code, &existing, now).await;
             }
             let op = LinkOp::Create { draft, code, source: by.source, existing };
-            let write = LinkWrite { workspace: workspace.id, actor: by.actor.clone(), now, op };
+            let write = LinkWrite {
+                owner: by.owner.clone(),
+                once: once.clone(),
+                ..LinkWrite::new(workspace.id, by.actor.clone(), now, op)
+            };
             match self.store.write(write).await {
                 // Only a generated code can meet this: fresh candidates, another try.
                 Err(StoreError::Conflict) if input.code.is_none() => {}
-                result => return Ok(result?.into()),
+                result => {
+                    let mut done = Done::from(result?);
+                    if done.outcome == Outcome::Reused {
+                        let sent = Input { code: None, ..input.clone() };
+                        done.not_applied =
+                            LinkPatch::parse(&sent, &workspace.policy, now)?.not_in(&done.link);
+                    }
+                    return Ok(done);
+                }
             }
         }
         Err(StoreError::Conflict.into())
@@ -318,7 +467,7 @@ impl Ops {
                 } else {
                     Outcome::Revived
                 };
-                return Ok(Done { link: link.clone(), outcome });
+                return Ok(Done::new(link.clone(), outcome));
             }
             Some(link) => {
                 return Err(StoreError::CodeTaken {
@@ -335,11 +484,11 @@ impl Ops {
             code,
             generated: draft.code.is_none(),
             source: by.source,
-            created_by: by.actor.clone(),
+            created_by: by.owner.clone(),
             now,
             version,
         });
-        Ok(Done { link, outcome: Outcome::Created })
+        Ok(Done::new(link, Outcome::Created))
     }
 
     /// Switches a link off or on again, or deletes it: then the code stays taken.
@@ -356,7 +505,7 @@ impl Ops {
             LinkState::Disabled => Action::Disable,
             LinkState::Deleted => Action::Delete,
         };
-        let link = self.link(workspace, code).await?;
+        let link = self.link(by, workspace, code).await?;
         let next = Link { state, ..link.clone() };
         self.replace(by, next, &link, action, mode).await
     }
@@ -369,9 +518,9 @@ impl Ops {
         code: &str,
         mode: Mode,
     ) -> Result<Done, OpsError> {
-        let link = self.any_link(workspace, code).await?;
+        let link = self.any_link(by, workspace, code).await?;
         if link.state != LinkState::Deleted {
-            return Ok(Done { link, outcome: Outcome::Unchanged });
+            return Ok(Done::new(link, Outcome::Unchanged));
         }
         let history = self.store.history(workspace.id, &link.code).await?;
         let before = history
@@ -395,15 +544,18 @@ impl Ops {
     ) -> Result<Done, OpsError> {
         let unchanged = next == *seen;
         if unchanged || mode == Mode::DryRun {
-            return Ok(Done {
-                link: next,
-                outcome: if unchanged { Outcome::Unchanged } else { Outcome::Changed },
-            });
+            return Ok(Done::new(next, if unchanged { Outcome::Unchanged } else { Outcome::Changed }));
         }
         let op = LinkOp::Replace { next: Box::new(next), action };
-        let write =
-            LinkWrite { workspace: seen.workspace, actor: by.actor.clone(), now: self.clock.now(), op };
+        let write = LinkWrite::new(seen.workspace, by.actor.clone(), self.clock.now(), op);
         Ok(self.store.write(write).await?.into())
+    }
+}
+
+fn check_version(link: &Link, version: Option<i64>) -> Result<(), OpsError> {
+    match version {
+        Some(version) if version != link.version => Err(OpsError::Stale(link.version)),
+        _ => Ok(()),
     }
 }
 

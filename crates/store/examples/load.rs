@@ -46,7 +46,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             existing: Existing::Refuse,
         };
         let now = now.plus_ms(i64::try_from(number)?);
-        let write = LinkWrite { workspace: Id::from_i64(1), actor: Actor::operator("bench"), now, op };
+        let write = LinkWrite::new(Id::from_i64(1), Actor::operator("bench"), now, op);
         let store = store.clone();
         writing.spawn(async move { store.write(write).await });
         if writing.len() >= AT_ONCE

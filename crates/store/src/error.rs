@@ -29,6 +29,12 @@ pub enum StoreError {
     /// The policy's limit of live links is reached.
     #[error("this workspace may have {0} links that are neither deleted nor expired, and has them")]
     QuotaExceeded(u32),
+    /// An `Idempotency-Key` that belongs to another request.
+    #[error("this Idempotency-Key was used for another request; use a new one for each request")]
+    OtherRequest,
+    /// A workspace needs somebody who can let others in.
+    #[error("the last admin of a workspace cannot leave; make somebody else admin first")]
+    LastAdmin,
     /// What should be changed is not there.
     #[error("there is no {0}")]
     NotFound(String),

@@ -146,7 +146,8 @@ impl Feed {
                 Some(code) => {
                     codes.insert(code.to_owned());
                 }
-                None => directory = true,
+                // Of people and keys nothing is kept in memory.
+                None => directory |= subject.starts_with("workspace:") || subject.starts_with("domain:"),
             }
         }
         Ok(Some((codes, directory)))

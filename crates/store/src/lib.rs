@@ -6,6 +6,7 @@
 //! | how one text runs on two databases | [`pool`] |
 //! | reading links, lists, history | `links`, `list`; `routes` for the redirect path; `mend` for broken rows |
 //! | workspaces and domains | `workspaces`; `directory` for what the log says of them |
+//! | people and their keys | `users`, `keys` |
 //! | changing anything | [`mod@write`]: one queue, groups that share a commit |
 //! | learning of changes | [`feed`] |
 //! | audit, signed heads | [`audit`], [`sign`] |
@@ -20,6 +21,8 @@ mod error;
 pub mod feed;
 mod file;
 mod health;
+mod installation;
+mod keys;
 mod links;
 mod list;
 mod mend;
@@ -28,6 +31,7 @@ pub mod pool;
 mod routes;
 mod rows;
 pub mod sign;
+mod users;
 mod workspaces;
 pub mod write;
 
@@ -39,11 +43,13 @@ use tokio::sync::watch;
 
 pub use error::StoreError;
 pub use health::Schema;
+pub use keys::{KeyHolder, NewKey};
 pub use links::LinkName;
 pub use list::LinkFilter;
 pub use open::{Location, Lost, Options};
 pub use pool::Dialect;
 pub use routes::RouteRecord;
+pub use users::NewUser;
 
 use crate::pool::Pool;
 use crate::write::Writer;
@@ -53,6 +59,7 @@ use crate::write::Writer;
 pub struct Store {
     pool: Pool,
     writer: Writer,
+    worker: Worker,
     committed: Arc<watch::Sender<u64>>,
     location: Arc<Location>,
 }
@@ -69,7 +76,7 @@ impl Store {
         let worker = write::lease(&pool, worker, holder, now).await?;
         let committed = Arc::new(watch::Sender::new(0));
         let writer = Writer::start(pool.clone(), worker, Arc::clone(&committed));
-        Ok(Self { pool, writer, committed, location: Arc::new(location) })
+        Ok(Self { pool, writer, worker, committed, location: Arc::new(location) })
     }
 
     /// Where it is. On PostgreSQL this holds the password.

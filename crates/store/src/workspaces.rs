@@ -19,6 +19,7 @@ macro_rules! workspace_columns {
         "id, slug, name, policy, created_at, updated_at, deleted_at"
     };
 }
+pub(crate) use workspace_columns;
 
 /// Makes the workspace `main` where there is none.
 pub(crate) async fn ensure_main(pool: &Pool, now: Timestamp) -> Result<(), StoreError> {
@@ -86,7 +87,7 @@ async fn record(tx: &mut Tx, workspace: Id, entry: NewEntry<'_>, now: Timestamp)
     record_locked(tx, heads, workspace, [entry], now).await
 }
 
-async fn record_locked<'a>(
+pub(crate) async fn record_locked<'a>(
     tx: &mut Tx,
     mut heads: BTreeMap<i64, LockedHead>,
     workspace: Id,
@@ -99,7 +100,7 @@ async fn record_locked<'a>(
     append(tx, &heads, &entries).await
 }
 
-fn no_workspace() -> StoreError {
+pub(crate) fn no_workspace() -> StoreError {
     StoreError::NotFound("such workspace".to_owned())
 }
 

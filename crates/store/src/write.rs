@@ -10,6 +10,7 @@
 mod apply;
 mod chain;
 mod group;
+mod once;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,7 +21,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 pub(crate) use self::chain::{LockedHead, NewEntry, append, lock_heads};
 use self::group::Trouble;
-pub(crate) use self::group::{insert_batches, lease};
+pub(crate) use self::group::{insert_batches, lease, next_id};
 use crate::pool::Pool;
 use crate::{Store, StoreError};
 
@@ -36,11 +37,36 @@ pub struct LinkWrite {
     pub workspace: Id,
     /// By whom.
     pub actor: Actor,
+    /// Whose a new link becomes: the actor's, or, where a member's key acts, the member's.
+    pub owner: Actor,
     /// When.
     pub now: Timestamp,
     /// What.
     pub op: LinkOp,
+    /// Once only, however often it is asked for.
+    pub once: Option<Once>,
 }
+
+impl LinkWrite {
+    /// A change by somebody whose a new link becomes, as often as it is asked for.
+    pub fn new(workspace: Id, actor: Actor, now: Timestamp, op: LinkOp) -> Self {
+        Self { workspace, owner: actor.clone(), actor, now, op, once: None }
+    }
+}
+
+/// A request that may come again: the first answer is kept with the link, and given again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Once {
+    /// Who chose the key: two programs may choose the same one.
+    pub by: Actor,
+    /// The key they chose.
+    pub key: String,
+    /// What was asked for, as a hash. The same key with another request is refused.
+    pub request: String,
+}
+
+/// For how long a first answer is kept.
+pub const ONCE_MS: i64 = 24 * 3_600_000;
 
 /// What to do.
 #[derive(Clone, Debug)]
@@ -133,6 +159,8 @@ pub enum Written {
     Reused(Link),
     /// There already, and brought back to life.
     Revived(Link),
+    /// Asked for before: what became of it then. Nothing was written.
+    Again(Box<Written>),
 }
 
 impl Written {
@@ -144,6 +172,7 @@ impl Written {
             | Self::Unchanged(link)
             | Self::Reused(link)
             | Self::Revived(link) => link,
+            Self::Again(first) => first.link(),
         }
     }
 }

@@ -31,7 +31,7 @@ async fn export(session: &Session, args: &ClicksExport) -> Result<(), Failure> {
     let (format, during) = (args.format()?, args.during()?);
     let workspace = session.workspace().await?;
     let link = match args.code.as_deref() {
-        Some(code) => Some(session.ops.any_link(&workspace, code).await?.id),
+        Some(code) => Some(session.ops.any_link(&session.by(), &workspace, code).await?.id),
         None => None,
     };
     let target = place.open(&session.cloud_options())?;

@@ -136,7 +136,7 @@ async fn write_links(
             source: Source::Cli,
             existing: Existing::Refuse,
         };
-        let write = LinkWrite { workspace: workspace.id, actor: actor.clone(), now, op };
+        let write = LinkWrite::new(workspace.id, actor.clone(), now, op);
         let store = session.store().clone();
         writing.spawn(async move { (at, store.write(write).await) });
     }

@@ -100,9 +100,9 @@ async fn get(session: &Session, code: &str, at: Option<&str>) -> Result<(), Fail
     let at = moment(at)?;
     let workspace = session.workspace().await?;
     let link = match at {
-        None => session.ops.link(&workspace, code).await?,
+        None => session.ops.link(&session.by(), &workspace, code).await?,
         Some(at) => {
-            let now = session.ops.any_link(&workspace, code).await?;
+            let now = session.ops.any_link(&session.by(), &workspace, code).await?;
             let then = session.store().link_at(workspace.id, &now.code, at).await?;
             then.filter(|link| link.state != LinkState::Deleted).ok_or_else(|| {
                 Failure::not_found(Thing::LinkAt(now.code.to_string(), at))
@@ -115,7 +115,7 @@ async fn get(session: &Session, code: &str, at: Option<&str>) -> Result<(), Fail
 
 async fn history(session: &Session, code: &str) -> Result<(), Failure> {
     let workspace = session.workspace().await?;
-    let link = session.ops.any_link(&workspace, code).await?;
+    let link = session.ops.any_link(&session.by(), &workspace, code).await?;
     let entries = session.store().history(workspace.id, &link.code).await?;
     if session.output.json {
         return session.output.object(&entries);
@@ -266,7 +266,7 @@ async fn switch(session: &Session, code: &str, switch: Switch) -> Result<(), Fai
 
 async fn delete(session: &Session, code: &str, yes: bool) -> Result<(), Failure> {
     let workspace = session.workspace().await?;
-    let link = session.ops.link(&workspace, code).await?;
+    let link = session.ops.link(&session.by(), &workspace, code).await?;
     if !yes && !can_ask() {
         return Err(Failure::usage("deleting a link needs --yes where nobody can be asked")
             .hint(format!("`rmax links disable {code}` only switches it off")));

@@ -4,7 +4,6 @@ use qrcode::QrCode;
 use qrcode::render::unicode::Dense1x2;
 use rlinks_core::draft::{Input, TimeInput};
 use rlinks_core::route_object::RouteObject;
-use rlinks_core::{Link, Timestamp};
 use rlinks_server::ops::{Deleted, Mode, Outcome};
 use serde::Serialize;
 
@@ -28,11 +27,11 @@ pub(super) async fn run(session: &Session, args: &Shorten) -> Result<(), Failure
     let by = session.by();
     let input = args.input();
     let change =
-        async { Ok(session.ops.create(&by, &workspace, &input, Deleted::Refuse, Mode::Write).await?) };
+        async { Ok(session.ops.create(&by, &workspace, &input, Deleted::Refuse, None, Mode::Write).await?) };
     let done = session.change(change).await?;
     let url = session.short_url(&workspace, &done.link.code).await?;
     session.warn_unreached(&workspace, &done.link.code).await?;
-    let not_applied = if done.outcome == Outcome::Reused { args.not_applied(&done.link) } else { Vec::new() };
+    let not_applied = done.not_applied;
     if session.output.json {
         return session.output.object(&Shortened {
             link: session.object(&done.link).await,
@@ -67,18 +66,6 @@ impl Shorten {
             https_only: self.no_https.then_some(false),
             ..Input::default()
         }
-    }
-
-    /// What was asked for and the link that was there does not have: it is handed back as it is.
-    fn not_applied(&self, link: &Link) -> Vec<&'static str> {
-        let expires = self.expires.as_deref().map(|text| Timestamp::parse(text).ok());
-        let named = [
-            ("expires_at", expires.is_some_and(|at| at != link.expires_at)),
-            ("title", self.title.as_deref().is_some_and(|title| Some(title) != link.title.as_deref())),
-            ("tags", self.tag.iter().any(|tag| !link.tags.iter().any(|known| known == tag.trim()))),
-            ("https_only", self.no_https && link.https_only),
-        ];
-        named.into_iter().filter(|(_, differs)| *differs).map(|(name, _)| name).collect()
     }
 }
 

@@ -34,7 +34,7 @@ struct Shown<'a> {
 
 pub(super) async fn run(session: &Session, args: &Stats) -> Result<(), Failure> {
     let workspace = session.workspace().await?;
-    let link = session.ops.any_link(&workspace, &args.code).await?;
+    let link = session.ops.any_link(&session.by(), &workspace, &args.code).await?;
     let now = session.now();
     let question = args.question(Subject::link(workspace.id, link.id), &workspace.policy, now)?;
     let clicks = session.clicks().await?;

@@ -85,7 +85,7 @@ impl Desk {
             LinkDraft::parse(&input, &Policy::preset(Preset::Team), &Domains::default(), at(0)).unwrap();
         let code = CodeChoice::Chosen(Code::from_path(code).unwrap());
         let op = LinkOp::Create { draft, code, source: Source::Cli, existing: Existing::Refuse };
-        match self.store.write(LinkWrite { workspace: MAIN, actor, now: at(0), op }).await {
+        match self.store.write(LinkWrite::new(MAIN, actor, at(0), op)).await {
             Ok(Written::Created(link)) => link.id,
             other => panic!("not created: {other:?}"),
         }

@@ -93,7 +93,7 @@ impl Ops {
             Some(then) => self.find_at(owner, code, then).await?,
         };
         // The server itself knows no host of its own but the one it is asked on.
-        let served = self.store.served(self.base_domain.as_ref()).await?;
+        let served = self.store.served(self.naming.base_domain.as_ref()).await?;
         let visitor = Visitor { host, domains: &served };
         let route = link.as_ref().map(rlinks_core::Link::route);
         told.steps.extend(decide::explain(route, &owner.policy, &visitor, now));
@@ -119,7 +119,7 @@ impl Ops {
         if let Some(domain) = primary {
             return Ok(Some(domain.host.to_string()));
         }
-        if let Some(base) = &self.base_domain {
+        if let Some(base) = &self.naming.base_domain {
             return Ok(Some(format!("{slug}.{base}")));
         }
         let any = domains.is_empty() && slug.as_str() == Slug::MAIN;
@@ -148,7 +148,8 @@ impl Ops {
     async fn owner(&self, host: &str) -> Result<Option<Workspace>, OpsError> {
         let domains = self.store.domains().await?;
         let workspaces = self.store.workspaces().await?;
-        let directory = crate::directory::Directory::new(&workspaces, &domains, self.base_domain.as_ref());
+        let directory =
+            crate::directory::Directory::new(&workspaces, &domains, self.naming.base_domain.as_ref());
         let id = directory.workspace_of(host).map(|view| view.id);
         Ok(workspaces.into_iter().find(|workspace| Some(workspace.id) == id))
     }

@@ -26,7 +26,8 @@ impl Ops {
             let by_domain =
                 hosts.iter().find(|domain| domain.host.as_str() == host).map(|domain| domain.workspace);
             let by_slug = || {
-                let slug = host.strip_suffix(self.base_domain.as_ref()?.as_str())?.strip_suffix('.')?;
+                let slug =
+                    host.strip_suffix(self.naming.base_domain.as_ref()?.as_str())?.strip_suffix('.')?;
                 workspaces
                     .iter()
                     .find(|workspace| workspace.slug.as_str() == slug)

@@ -143,7 +143,7 @@ impl Sweep<'_> {
             let workspace = link.workspace;
             let next = Box::new(Link { state: LinkState::Deleted, ..link });
             let op = LinkOp::Replace { next, action: Action::Delete };
-            let write = LinkWrite { workspace, actor: Actor::system(), now, op };
+            let write = LinkWrite::new(workspace, Actor::system(), now, op);
             let store = self.store.clone();
             writing.spawn(async move { store.write(write).await });
         }

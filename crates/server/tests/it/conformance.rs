@@ -97,8 +97,7 @@ async fn put_links(store: &Store, workspace: Id, given: &table::Workspace) {
         };
         let code = CodeChoice::Chosen(Code::from_path(&link.code).expect("a code"));
         let op = LinkOp::Create { draft, code, source: Source::Cli, existing: Existing::Refuse };
-        let made =
-            store.write(LinkWrite { workspace, actor: operator(), now: NOW, op }).await.expect("a link");
+        let made = store.write(LinkWrite::new(workspace, operator(), NOW, op)).await.expect("a link");
         let state = match link.state {
             State::Active => continue,
             State::Disabled => LinkState::Disabled,
@@ -106,7 +105,7 @@ async fn put_links(store: &Store, workspace: Id, given: &table::Workspace) {
         };
         let op =
             LinkOp::Replace { next: Box::new(Link { state, ..made.link().clone() }), action: Action::Update };
-        store.write(LinkWrite { workspace, actor: operator(), now: NOW, op }).await.expect("a state");
+        store.write(LinkWrite::new(workspace, operator(), NOW, op)).await.expect("a state");
     }
 }
 

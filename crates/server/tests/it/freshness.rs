@@ -10,7 +10,7 @@ use crate::support::{Bench, MAIN, NOW, Running, create, furnish, open, operator}
 async fn change(store: &Store, code: &str, change: impl FnOnce(Link) -> Link) {
     let link = store.link(MAIN, &Code::from_path(code).unwrap()).await.unwrap().unwrap();
     let op = LinkOp::Replace { next: Box::new(change(link)), action: Action::Update };
-    store.write(LinkWrite { workspace: MAIN, actor: operator(), now: NOW, op }).await.unwrap();
+    store.write(LinkWrite::new(MAIN, operator(), NOW, op)).await.unwrap();
 }
 
 fn location(server: &Running, path: &str) -> Option<String> {

@@ -417,7 +417,7 @@ async fn set_state(store: &Store, code: &str, state: LinkState) {
     let link =
         store.link(MAIN, &Code::from_path(code).expect("a code")).await.expect("an answer").expect("a link");
     let op = LinkOp::Replace { next: Box::new(Link { state, ..link }), action: Action::Update };
-    store.write(LinkWrite { workspace: MAIN, actor: operator(), now: NOW, op }).await.expect("a write");
+    store.write(LinkWrite::new(MAIN, operator(), NOW, op)).await.expect("a write");
 }
 
 /// `off` is disabled, `bad` leads to http though it must not, and the proxy on this machine is trusted or not.
@@ -432,7 +432,7 @@ fn guarded(trusted: &[&str]) -> Running {
         let bad = bad.expect("an answer").expect("a link");
         let next = Link { target: Target::parse("http://example.com/", 2048).expect("a target"), ..bad };
         let op = LinkOp::Replace { next: Box::new(next), action: Action::Update };
-        let write = LinkWrite { workspace: MAIN, actor: operator(), now: NOW, op };
+        let write = LinkWrite::new(MAIN, operator(), NOW, op);
         bench.store.write(write).await.expect("a write");
     });
     let trusted = trusted.iter().map(|network| network.parse().expect("a network")).collect();

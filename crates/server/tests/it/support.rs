@@ -155,5 +155,5 @@ pub(crate) async fn create(store: &Store, code: &str, target: &str) -> Written {
         source: Source::Cli,
         existing: Existing::Refuse,
     };
-    store.write(LinkWrite { workspace: MAIN, actor: operator(), now: NOW, op }).await.unwrap()
+    store.write(LinkWrite::new(MAIN, operator(), NOW, op)).await.unwrap()
 }

@@ -7,6 +7,7 @@ use rlinks_core::draft::Birth;
 use rlinks_core::id::Worker;
 use rlinks_core::{Code, Domains, Id, Link, LinkDraft, LinkPatch, LinkState, Source, Timestamp, generate};
 
+use super::once::Firsts;
 use super::{Action, CodeChoice, Existing, LinkOp, LinkWrite, LockedHead, NewEntry, Written};
 use crate::StoreError;
 use crate::audit::link_subject;
@@ -29,6 +30,8 @@ pub(super) struct State {
     pub(super) worker: Worker,
     pub(super) changed: BTreeSet<Place>,
     pub(super) entries: Vec<(i64, AuditEntry)>,
+    /// First answers to requests that may come again.
+    pub(super) firsts: Firsts,
 }
 
 impl State {
@@ -38,12 +41,21 @@ impl State {
         if self.heads.get(&workspace).is_none_or(|head| head.deleted) {
             return Err(StoreError::NotFound("such workspace".to_owned()));
         }
-        match &write.op {
-            LinkOp::Create { draft, code, source, existing } => {
-                self.create(write, draft, code, *source, existing)
-            }
-            LinkOp::Replace { next, action } => self.replace(write, next, *action),
+        if let Some(once) = &write.once
+            && let Some(first) = self.firsts.get(workspace, once)
+        {
+            return first;
         }
+        let written = match &write.op {
+            LinkOp::Create { draft, code, source, existing } => {
+                self.create(write, draft, code, *source, existing)?
+            }
+            LinkOp::Replace { next, action } => self.replace(write, next, *action)?,
+        };
+        if let Some(once) = &write.once {
+            self.firsts.put(workspace, once, &written, write.now);
+        }
+        Ok(written)
     }
 
     fn create(
@@ -71,7 +83,7 @@ impl State {
             code,
             generated: !matches!(choice, CodeChoice::Chosen(_)),
             source,
-            created_by: write.actor.clone(),
+            created_by: write.owner.clone(),
             now,
             version: before.as_ref().map_or(1, |before| before.version + 1),
         });

@@ -7,6 +7,7 @@ use rlinks_core::id::{WORKERS, Worker};
 use rlinks_core::{Id, Link, Timestamp, search};
 
 use super::apply::State;
+use super::once::Firsts;
 use super::{CodeChoice, Existing, LinkOp, LinkWrite, LockedHead, Written, append, lock_heads};
 use crate::StoreError;
 use crate::mend::{self, Place, Reading};
@@ -72,10 +73,11 @@ async fn prepare(
     let before: HashMap<Place, Before> =
         state.links.iter().map(|(place, link)| (place.clone(), Before::of(place, link, &state))).collect();
     let results = writes.iter().map(|write| state.apply(write)).collect();
-    if state.changed.is_empty() {
+    if state.changed.is_empty() && state.firsts.is_empty() {
         return Ok((None, results));
     }
     let now = writes.iter().map(|write| write.now).max().unwrap_or(Timestamp::from_ms(0));
+    state.firsts.write(&mut tx).await?;
     write_links(&mut tx, &state, &before).await?;
     append(&mut tx, &state.heads, &state.entries).await?;
     if state.last_id != ids {
@@ -124,6 +126,7 @@ async fn load(
         worker,
         changed: BTreeSet::new(),
         entries: Vec::new(),
+        firsts: Firsts::load(tx, writes).await?,
     };
     load_links(tx, &mut state, writes).await?;
     load_targets(tx, &mut state, writes).await?;
@@ -149,6 +152,19 @@ async fn last_id(tx: &mut Tx, worker: Worker) -> Result<Id, StoreError> {
     )?;
     let (id,): (i64,) = read_in!(tx, fetch_one, sql, i64::from(worker.number()))?;
     Ok(Id::from_i64(id))
+}
+
+/// An id for something that is no link, in a transaction of its own that holds its workspace's head.
+pub(crate) async fn next_id(tx: &mut Tx, worker: Worker, now: Timestamp) -> Result<Id, StoreError> {
+    let id = Id::next(last_id(tx, worker).await?, now, worker);
+    run_in!(
+        tx,
+        "update workers set last_id = $2, leased_until = $3 where worker = $1",
+        i64::from(worker.number()),
+        id.as_i64(),
+        now.plus_ms(LEASE_MS).ms()
+    )?;
+    Ok(id)
 }
 
 async fn load_links(tx: &mut Tx, state: &mut State, writes: &[LinkWrite]) -> Result<(), StoreError> {

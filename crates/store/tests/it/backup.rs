@@ -61,7 +61,7 @@ fn shorten(space: rlinks_core::Id, url: &str, ms: i64) -> LinkWrite {
         Existing::Reuse { normalized: draft.target.normalized(), sent: Box::new(LinkPatch::default()) };
     let choice = CodeChoice::Candidates(vec![code("generated")]);
     let op = LinkOp::Create { draft, code: choice, source: Source::Api, existing };
-    LinkWrite { workspace: space, actor: max(), now: at(ms), op }
+    LinkWrite::new(space, max(), at(ms), op)
 }
 
 async fn backup(store: &Store, file: &Path) -> Counts {

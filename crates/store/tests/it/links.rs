@@ -46,17 +46,17 @@ async fn a_link_is_stored_with_everything_it_has(place: Place) {
     wanted.no_loop = false;
     wanted.metadata =
         object(json!({ "n": 1.5, "big": u64::MAX, "deep": { "list": [null, true, "\u{1f980}"] }, "": "" }));
-    let write = LinkWrite {
-        workspace: MAIN,
-        actor: max(),
-        now: at(5),
-        op: LinkOp::Create {
+    let write = LinkWrite::new(
+        MAIN,
+        max(),
+        at(5),
+        LinkOp::Create {
             draft: wanted.clone(),
             code: CodeChoice::Chosen(code("Everything_-1")),
             source: Source::Import,
             existing: Existing::Refuse,
         },
-    };
+    );
     let link = created(store.write(write).await);
     assert_eq!(store.link(MAIN, &code("Everything_-1")).await.unwrap().as_ref(), Some(&link));
     assert_eq!((link.version, link.generated, link.state), (1, false, LinkState::Active));

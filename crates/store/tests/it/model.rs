@@ -294,7 +294,7 @@ impl Run<'_> {
     }
 
     async fn write(&self, store: &Store, op: LinkOp) -> Result<Written, StoreError> {
-        store.write(LinkWrite { workspace: self.model.space, actor: max(), now: self.model.now, op }).await
+        store.write(LinkWrite::new(self.model.space, max(), self.model.now, op)).await
     }
 
     async fn new_link(&mut self, store: &Store, draft: LinkDraft, choice: CodeChoice, existing: Existing) {

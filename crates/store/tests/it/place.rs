@@ -102,7 +102,7 @@ pub(crate) fn draft(url: &str) -> LinkDraft {
 
 pub(crate) fn create(workspace: Id, choice: CodeChoice, draft: LinkDraft, ms: i64) -> LinkWrite {
     let op = LinkOp::Create { draft, code: choice, source: Source::Cli, existing: Existing::Refuse };
-    LinkWrite { workspace, actor: max(), now: at(ms), op }
+    LinkWrite::new(workspace, max(), at(ms), op)
 }
 
 /// The creation of a chosen code in `main`.
@@ -117,13 +117,13 @@ pub(crate) fn recreate(text: &str, url: &str, ms: i64) -> LinkWrite {
         source: Source::Cli,
         existing: Existing::Recreate,
     };
-    LinkWrite { workspace: MAIN, actor: max(), now: at(ms), op }
+    LinkWrite::new(MAIN, max(), at(ms), op)
 }
 
 pub(crate) fn replace(next: Link, action: Action, ms: i64) -> LinkWrite {
     let workspace = next.workspace;
     let op = LinkOp::Replace { next: Box::new(next), action };
-    LinkWrite { workspace, actor: max(), now: at(ms), op }
+    LinkWrite::new(workspace, max(), at(ms), op)
 }
 
 pub(crate) fn in_state(link: &Link, state: LinkState, ms: i64) -> LinkWrite {

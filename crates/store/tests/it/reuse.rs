@@ -37,7 +37,7 @@ fn shorten(space: Id, wanted: LinkDraft, sent: LinkPatch, ms: i64) -> LinkWrite 
         source: Source::Api,
         existing: Existing::Reuse { normalized, sent: Box::new(sent) },
     };
-    LinkWrite { workspace: space, actor: max(), now: at(ms), op }
+    LinkWrite::new(space, max(), at(ms), op)
 }
 
 fn plain(space: Id, url: &str, ms: i64) -> LinkWrite {
@@ -167,7 +167,7 @@ async fn a_retargeted_link_is_found_by_its_new_target_and_may_not_clash(place: P
         source: Source::Cli,
         existing: Existing::Recreate,
     };
-    let own = created(store.write(LinkWrite { workspace: space, actor: max(), now: at(10), op }).await);
+    let own = created(store.write(LinkWrite::new(space, max(), at(10), op)).await);
     let made = created(store.write(plain(space, "https://b.example/", 11)).await);
     assert_ne!(made.id, own.id);
     assert_sound(&store).await;

@@ -1,0 +1,51 @@
+//! How links are shown: with which host, and as which URL.
+
+use std::net::SocketAddr;
+
+use rlinks_core::{Code, Domain, Host, Slug, Workspace};
+
+/// What the configuration says about addresses.
+#[derive(Clone, Debug)]
+pub struct Naming {
+    /// The first domain of workspace `main`, in the store or about to be.
+    pub domain: Option<Host>,
+    /// The domain under which every workspace has a name of its own.
+    pub base_domain: Option<Host>,
+    /// `https` or `http`.
+    pub public_scheme: String,
+    /// Where we are reached while no domain is configured.
+    pub public_url: Option<String>,
+    /// And where we listen, when nobody said.
+    pub listen: SocketAddr,
+}
+
+impl Naming {
+    /// The host that short URLs of a workspace are written with.
+    pub fn host(&self, domains: &[Domain], workspace: &Workspace) -> Option<String> {
+        let mine = domains.iter().find(|domain| domain.workspace == workspace.id && domain.primary);
+        let is_main = workspace.slug.as_str() == Slug::MAIN;
+        let configured =
+            self.domain.as_ref().filter(|host| is_main && domains.iter().all(|domain| domain.host != **host));
+        let host = mine.map(|domain| &domain.host).or(configured).map(ToString::to_string);
+        host.or_else(|| self.base_domain.as_ref().map(|base| format!("{}.{base}", workspace.slug)))
+    }
+
+    /// The address of a link, as people share it. None where no host leads to its workspace: any other would lead elsewhere.
+    pub fn short_url(&self, domains: &[Domain], workspace: &Workspace, code: &Code) -> Option<String> {
+        if let Some(host) = self.host(domains, workspace) {
+            return Some(format!("{}://{host}/{code}", self.public_scheme));
+        }
+        // While nobody has a domain, `main` answers on every host; the others on none.
+        let anywhere = workspace.slug.as_str() == Slug::MAIN && domains.is_empty() && self.domain.is_none();
+        anywhere.then(|| format!("{}/{code}", self.base_url()))
+    }
+
+    /// Where pages of ours are reached: never from a request's Host.
+    pub fn base_url(&self) -> String {
+        match (&self.public_url, &self.domain) {
+            (Some(url), _) => url.clone(),
+            (None, Some(host)) => format!("{}://{host}", self.public_scheme),
+            (None, None) => format!("http://{}", self.listen),
+        }
+    }
+}
