@@ -58,6 +58,12 @@ pub(crate) enum Command {
     /// The hosts a workspace answers on
     #[command(subcommand)]
     Domains(Domains),
+    /// Members of a workspace
+    #[command(subcommand)]
+    Users(Users),
+    /// API keys: what programs sign in with
+    #[command(subcommand)]
+    Keys(Keys),
     /// The log of every change: read, export and verify it
     #[command(subcommand)]
     Audit(Audit),
@@ -502,4 +508,78 @@ pub(crate) enum Migrate {
     Up,
     /// Say which schema the store has
     Status,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Users {
+    /// Make somebody a member and print their one-time invitation, good for seven days
+    Create {
+        /// Their e-mail address
+        #[arg(long)]
+        email: String,
+        /// Their name
+        #[arg(long, default_value = "")]
+        name: String,
+        /// viewer, member or admin
+        #[arg(long, default_value = "member")]
+        role: String,
+    },
+    /// List members
+    List,
+    /// Change what a member may do
+    Role {
+        /// Their e-mail address or id
+        user: String,
+        /// viewer, member or admin
+        role: String,
+    },
+    /// Lock a member out; their links go on
+    Suspend {
+        /// Their e-mail address or id
+        user: String,
+    },
+    /// Let a suspended member in again
+    Activate {
+        /// Their e-mail address or id
+        user: String,
+    },
+    /// Delete an account: address and name are forgotten, keys are gone
+    Delete {
+        /// Their e-mail address or id
+        user: String,
+        /// Do not ask
+        #[arg(long)]
+        yes: bool,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Keys {
+    /// Make a key and print it, this once
+    Create {
+        /// What it is for
+        #[arg(long)]
+        name: String,
+        /// What it may do: links:read, links:write, links:delete, analytics:read, workspace:admin [default: links:read, links:write]
+        #[arg(long = "scope", value_name = "SCOPE", value_delimiter = ',')]
+        scopes: Vec<String>,
+        /// The member it belongs to: it can do no more than they can
+        #[arg(long, value_name = "EMAIL")]
+        user: Option<String>,
+        /// Good up to and including this time
+        #[arg(long, value_name = "TIME")]
+        expires: Option<String>,
+    },
+    /// List keys
+    List,
+    /// Take a key back, from the next request on
+    Revoke {
+        /// Its id
+        id: String,
+    },
+    /// Make a successor of a key; the old one lives 24 hours more
+    Rotate {
+        /// Its id
+        id: String,
+    },
 }

@@ -7,12 +7,14 @@ mod dev;
 mod doctor;
 mod domains;
 mod explain;
+mod keys;
 mod links;
 mod migrate;
 mod serve;
 mod shorten;
 mod stats;
 mod sweep;
+mod users;
 mod workspaces;
 
 use clap::CommandFactory as _;
@@ -82,6 +84,8 @@ async fn in_session(
         Command::Explain(args) => explain::run(&session, &args).await,
         Command::Workspaces(command) => workspaces::run(&session, command).await,
         Command::Domains(command) => domains::run(&session, command).await,
+        Command::Users(command) => users::run(&session, command).await,
+        Command::Keys(command) => keys::run(&session, command).await,
         Command::Audit(command) => audit::run(&session, command).await,
         Command::Clicks(command) => clicks::run(&session, command, scope).await,
         Command::Sweep(args) => sweep::run(&session, &args, scope).await,

@@ -12,6 +12,7 @@
 //! | where it is kept | [`open`] |
 
 pub mod agent;
+mod by_clicks;
 pub mod click;
 pub mod country;
 pub mod events;

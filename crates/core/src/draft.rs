@@ -405,7 +405,8 @@ fn check_together(
     }
 }
 
-fn expiry(time: &TimeInput, now: Timestamp) -> Result<Timestamp, FieldError> {
+/// A time to come until which something is good.
+pub fn expiry(time: &TimeInput, now: Timestamp) -> Result<Timestamp, FieldError> {
     let parsed = match time {
         TimeInput::Text(text) => Timestamp::parse(text),
         TimeInput::Number(number) => match (number.as_i64(), number.as_f64()) {
@@ -423,7 +424,7 @@ fn expiry(time: &TimeInput, now: Timestamp) -> Result<Timestamp, FieldError> {
         return Err(FieldError::new(
             "expires_at",
             FieldCode::Past,
-            format!("is already over ({at}); give a time to come, or disable the link"),
+            format!("is already over ({at}); give a time to come"),
         ));
     }
     Ok(at)

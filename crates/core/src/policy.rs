@@ -4,10 +4,10 @@ use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::code::{Alphabet, CodeRules, LONGEST};
-use crate::field::{FieldCode, FieldError};
+use crate::field::{FieldCode, FieldError, FieldErrors};
 use crate::link::RedirectStatus;
 
 /// A named set of rules.
@@ -370,6 +370,47 @@ impl Policy {
         Ok(policy)
     }
 
+    /// This policy with several fields changed, in whatever order makes sense: each step must give a sound policy, and nobody
+    /// should have to find the order.
+    pub fn with_all(&self, fields: &[(String, String)]) -> Result<Self, FieldErrors> {
+        let mut policy = self.clone();
+        let mut waiting: Vec<&(String, String)> = fields.iter().collect();
+        while !waiting.is_empty() {
+            let mut errors = FieldErrors::default();
+            let before = waiting.len();
+            waiting.retain(|(key, value)| match policy.with(key, value) {
+                Ok(next) => {
+                    policy = next;
+                    false
+                }
+                Err(error) => {
+                    errors.push(error);
+                    true
+                }
+            });
+            if waiting.len() == before {
+                return Err(errors);
+            }
+        }
+        Ok(policy)
+    }
+
+    /// This policy with what a JSON object names changed. A `preset` is where the rest begins from.
+    pub fn merged(&self, changes: &Map<String, Value>) -> Result<Self, FieldErrors> {
+        let begin = match changes.get("preset") {
+            None => self.clone(),
+            Some(Value::String(name)) => Self::preset(name.parse()?),
+            Some(_) => {
+                return Err(FieldError::new("preset", FieldCode::BadCharacters, "must be a text").into());
+            }
+        };
+        let mut fields = Vec::new();
+        for (name, value) in changes.iter().filter(|(name, _)| *name != "preset") {
+            leaves(name, value, &mut fields);
+        }
+        begin.with_all(&fields)
+    }
+
     /// Whether the fields make sense together.
     pub fn check(&self, field: &str) -> Result<(), FieldError> {
         let refuse = |message: &str| Err(FieldError::new(field, FieldCode::BadCharacters, message));
@@ -398,9 +439,47 @@ impl Policy {
     }
 }
 
+/// Every value that is no object, with its path.
+fn leaves(path: &str, value: &Value, found: &mut Vec<(String, String)>) {
+    match value {
+        Value::Object(fields) if !fields.is_empty() => {
+            for (name, value) in fields {
+                leaves(&format!("{path}.{name}"), value, found);
+            }
+        }
+        other => found.push((path.to_owned(), other.to_string())),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::{Policy, Preset};
+
+    #[test]
+    fn many_fields_are_changed_in_whatever_order_makes_sense() {
+        let fabric = Policy::preset(Preset::Fabric);
+        let changes = |text: &str| serde_json::from_str(text).unwrap();
+        let team = fabric
+            .merged(&changes(
+                r#"{"reuse":true,"generator":"hash","code":{"fold_case":false},"limits":{"live_links":5}}"#,
+            ))
+            .unwrap();
+        assert!(team.reuse && !team.code.fold_case && team.limits.live_links == Some(5));
+        let edge = team
+            .merged(&changes(r#"{"preset":"edge","cache":{"max_age":7},"limits":{"live_links":null}}"#))
+            .unwrap();
+        assert_eq!((edge.preset, edge.cache.max_age, edge.limits.live_links), (Preset::Edge, 7, None));
+        for bad in [
+            r#"{"reuse":true}"#,
+            r#"{"nope":1}"#,
+            r#"{"preset":1}"#,
+            r#"{"preset":"x"}"#,
+            r#"{"cache":{}}"#,
+            r#"{"cache":7}"#,
+        ] {
+            assert!(fabric.merged(&changes(bad)).is_err(), "{bad}");
+        }
+    }
 
     #[test]
     fn every_preset_is_sound_and_survives_json() {

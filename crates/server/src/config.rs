@@ -8,6 +8,8 @@ use ipnet::IpNet;
 use rlinks_clicks::journal::Syncing;
 use rlinks_core::Host;
 
+use crate::ops::Naming;
+
 /// How to run.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -15,15 +17,16 @@ pub struct Config {
     pub listen: SocketAddr,
     /// Where everything that is not for the public is served instead; the public listener then serves redirects and health only.
     pub control_listen: Option<SocketAddr>,
-    /// Without it the public listener serves redirects and health only. There is nothing else to serve yet: the API and the
-    /// dashboard will ask this.
+    /// Without it the public listener serves redirects and health only.
     pub serve_admin: bool,
     /// Serving threads.
     pub threads: usize,
     /// What the route table may take of memory.
     pub cache_bytes: usize,
-    /// The domain under which every workspace has a name of its own.
-    pub base_domain: Option<Host>,
+    /// How links are shown.
+    pub naming: Naming,
+    /// The host short URLs begin with where there is no domain.
+    pub own_host: Option<Host>,
     /// Certificate and key; without them the listener speaks plain HTTP.
     pub tls: Option<TlsFiles>,
     /// The data folder: the lock of the one server, the log of signed audit heads, the click journal.

@@ -16,7 +16,7 @@ use rlinks_core::envelope::ErrorCode;
 use tower::ServiceExt as _;
 
 use crate::redirect;
-use crate::shared::Shared;
+use crate::shared::{Face, Shared};
 
 /// What both listeners serve. Every first segment here is a reserved word: a test walks them.
 pub const PATHS: &[&str] = &["/health", "/ready", "/robots.txt", "/favicon.ico"];
@@ -37,10 +37,15 @@ pub fn router() -> Router<Arc<Shared>> {
 }
 
 /// Answers one request that is no redirect.
-pub async fn handle(shared: Arc<Shared>, peer: SocketAddr, request: Request<Incoming>) -> Response<AxumBody> {
+pub async fn handle(
+    shared: Arc<Shared>,
+    face: Face,
+    peer: SocketAddr,
+    request: Request<Incoming>,
+) -> Response<AxumBody> {
     let mut request = request.map(AxumBody::new);
     request.extensions_mut().insert(axum::extract::ConnectInfo(peer));
-    let router = shared.pages.clone().with_state::<()>(shared);
+    let router = shared.pages.of(face).clone().with_state::<()>(shared);
     match router.oneshot(request).await {
         Ok(response) => response,
         Err(never) => match never {},

@@ -5,13 +5,14 @@
 //! | the hot path: look up, decide, record, respond | `redirect`; `plain` is its tight loop |
 //! | what it knows, and how it learns | `routes`, [`table`], [`directory`], `absent`, `follow` |
 //! | sockets, threads, limits | `listen`, `io`, `tls`, `client`, `misses` |
-//! | what is no redirect | `control` |
+//! | what is no redirect | `control`; [`api`] |
 //! | what can be done to links | [`ops`]; `daily` does some of it by itself |
 //! | the life of a server | [`run`](mod@run) |
 //!
 //! Serving threads touch memory only. Everything that may block runs on the control runtime, which owns the store.
 
 mod absent;
+pub mod api;
 mod body;
 mod client;
 pub mod clock;

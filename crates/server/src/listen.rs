@@ -20,7 +20,7 @@ use crate::io::Timed;
 use crate::plain::{self, Ended};
 use crate::redirect::{Door, Visit};
 use crate::run::ServeError;
-use crate::shared::Shared;
+use crate::shared::{Face, Shared};
 use crate::tls::Tls;
 
 /// How long a client may take to send the head of a request, and how long a connection may lie idle between two.
@@ -124,6 +124,7 @@ impl Threads {
     pub fn start(
         count: usize,
         shared: &Arc<Shared>,
+        face: Face,
         tls: Option<&Arc<Tls>>,
         phase: &watch::Receiver<Phase>,
     ) -> io::Result<Self> {
@@ -131,7 +132,7 @@ impl Threads {
         for number in 0..count.max(1) {
             let (send, receive) = mpsc::unbounded_channel();
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-            let door = Arc::new(Door::new(Arc::clone(shared)));
+            let door = Arc::new(Door::new(Arc::clone(shared), face));
             let (tls, phase) = (tls.cloned(), phase.clone());
             let serve = move || runtime.block_on(serve_thread(receive, door, tls, phase));
             // It ends by itself: when nobody can deal to it any more and its connections have ended.

@@ -5,7 +5,9 @@
 
 mod address;
 mod explain;
+pub mod list;
 mod loops;
+pub mod people;
 pub mod sweep;
 
 use rlinks_core::draft::{Birth, Input};
@@ -271,6 +273,21 @@ impl Ops {
             }
             _ => Ok(None),
         }
+    }
+
+    /// The state of whatever has this code, or one that differs by case alone where the policy tells no difference.
+    pub async fn code_taken(
+        &self,
+        workspace: &Workspace,
+        code: &Code,
+    ) -> Result<Option<LinkState>, OpsError> {
+        if let Some(link) = self.store.link(workspace.id, code).await? {
+            return Ok(Some(link.state));
+        }
+        if workspace.policy.code.unique_fold && self.store.folded_code_taken(workspace.id, code).await? {
+            return Ok(Some(LinkState::Active));
+        }
+        Ok(None)
     }
 
     /// Every host served.

@@ -38,7 +38,7 @@ use crate::directory::{Directory, WorkspaceView};
 use crate::misses::Misses;
 use crate::plain::{Plain, PlainRequest};
 use crate::routes::Loaded;
-use crate::shared::Shared;
+use crate::shared::{Face, Shared};
 
 /// All header names and values of a request together.
 const MOST_HEADER_BYTES: usize = 16 * 1024;
@@ -50,6 +50,7 @@ pub const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// The door of one serving thread.
 pub struct Door {
     shared: Arc<Shared>,
+    face: Face,
     request_ids: AtomicU64,
     misses: Mutex<Misses>,
     misses_counted: Arc<rlinks_clicks::misses::Misses>,
@@ -90,8 +91,9 @@ enum Look {
 
 impl Door {
     /// A door of its own for each serving thread: nothing in it is shared with another.
-    pub fn new(shared: Arc<Shared>) -> Self {
+    pub fn new(shared: Arc<Shared>, face: Face) -> Self {
         Self {
+            face,
             recorder: shared.recording.recorder(),
             misses_counted: shared.recording.misses(),
             shared,
@@ -402,7 +404,12 @@ impl Visit {
     async fn control(self, request: Request<Incoming>) -> Response<Body> {
         let shared = Arc::clone(self.shared());
         let (path, accept) = (request.uri().path().to_owned(), accept_of(&request));
-        let handled = shared.control.spawn(crate::control::handle(Arc::clone(&shared), self.peer, request));
+        let handled = shared.control.spawn(crate::control::handle(
+            Arc::clone(&shared),
+            self.door.face,
+            self.peer,
+            request,
+        ));
         match handled.await {
             Ok(handled) => handled.map(Body::Streamed),
             Err(_) => response(Answer::error(

@@ -15,12 +15,14 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+use crate::api::Api;
 use crate::clock::{Clock, monotonic_ms, random_bytes};
 use crate::config::{Config, Reload};
 use crate::directory::Directory;
 use crate::listen::{self, Phase, Threads};
+use crate::ops::Ops;
 use crate::routes::Routes;
-use crate::shared::Shared;
+use crate::shared::{Face, Pages, Shared};
 use crate::tls::Tls;
 
 /// The lock of the one server on a data folder.
@@ -158,6 +160,7 @@ pub struct Server {
     /// Where the rest is served, when that is apart.
     pub control_address: Option<SocketAddr>,
     shared: Arc<Shared>,
+    api: Arc<Api>,
     store: Store,
     tls: Option<Arc<Tls>>,
     phase: watch::Sender<Phase>,
@@ -171,8 +174,14 @@ pub struct Server {
 
 impl Server {
     /// Listens and serves. `control` is the runtime the store was opened on.
-    pub fn start(config: Config, store: Store, clock: Clock, control: Runtime) -> Result<Self, ServeError> {
+    pub fn start(
+        mut config: Config,
+        store: Store,
+        clock: Clock,
+        control: Runtime,
+    ) -> Result<Self, ServeError> {
         let listener = listen::bind(config.listen)?;
+        config.naming.listen = listener.local_addr()?;
         let control_listener = config.control_listen.map(listen::bind).transpose()?;
         let tls = config.tls.clone().map(Tls::load).transpose()?.map(Arc::new);
         let routes = Arc::new(Routes::new(store.clone(), control.handle().clone(), config.cache_bytes));
@@ -180,24 +189,35 @@ impl Server {
             let directory = Directory::new(
                 &store.workspaces().await?,
                 &store.domains().await?,
-                config.base_domain.as_ref(),
+                config.naming.base_domain.as_ref(),
             );
             routes.directory.store(Arc::new(directory));
             Ok::<_, StoreError>(())
         })?;
         let recording = record(&config, &store, &clock, control.handle())?;
+        let ops = Ops {
+            store: store.clone(),
+            naming: config.naming.clone(),
+            own_host: config.own_host.clone(),
+            clock: clock.clone(),
+        };
+        let api = Arc::new(control.block_on(Api::new(ops, Arc::clone(&routes))));
         let shared = Arc::new(Shared::new(
             routes,
             clock.clone(),
             config.reloadable.clone(),
             control.handle().clone(),
-            crate::control::router(),
+            Pages {
+                everywhere: crate::control::router(),
+                with_admin: crate::control::router().merge(crate::api::router(&api).with_state(())),
+            },
             recording,
         ));
         let mut server = Self {
             address: listener.local_addr()?,
             control_address: control_listener.as_ref().map(TcpListener::local_addr).transpose()?,
             shared,
+            api,
             store,
             tls,
             phase: watch::Sender::new(Phase::Running),
@@ -210,9 +230,10 @@ impl Server {
         };
         server.follow();
         let (limit, threads) = (listen::connection_limit(), server.config.threads);
-        server.listen(listener, threads, limit)?;
+        let apart = control_listener.is_some() || !server.config.serve_admin;
+        server.listen(listener, if apart { Face::Public } else { Face::Admin }, threads, limit)?;
         if let Some(listener) = control_listener {
-            server.listen(listener, 1, limit)?;
+            server.listen(listener, Face::Admin, 1, limit)?;
         }
         let scheme = if server.tls.is_some() { "https" } else { "http" };
         if let Some(address) = server.control_address {
@@ -222,9 +243,15 @@ impl Server {
         Ok(server)
     }
 
-    fn listen(&mut self, listener: TcpListener, threads: usize, limit: usize) -> Result<(), ServeError> {
-        let threads =
-            Arc::new(Threads::start(threads, &self.shared, self.tls.as_ref(), &self.phase.subscribe())?);
+    fn listen(
+        &mut self,
+        listener: TcpListener,
+        face: Face,
+        threads: usize,
+        limit: usize,
+    ) -> Result<(), ServeError> {
+        let (tls, phase) = (self.tls.as_ref(), self.phase.subscribe());
+        let threads = Arc::new(Threads::start(threads, &self.shared, face, tls, &phase)?);
         let (dealing, shared, phase) =
             (Arc::clone(&threads), Arc::clone(&self.shared), self.phase.subscribe());
         self.acceptors.push(self.control.spawn(async move {
@@ -238,7 +265,8 @@ impl Server {
 
     fn follow(&mut self) {
         let routes = Arc::clone(&self.shared.routes);
-        let following = crate::follow::follow(self.store.clone(), routes, self.config.base_domain.clone());
+        let following =
+            crate::follow::follow(self.store.clone(), routes, self.config.naming.base_domain.clone());
         self.followers.push(self.control.spawn(following));
         let (store, data, clock) = (self.store.clone(), self.config.data.clone(), self.clock.clone());
         self.followers.push(self.control.spawn(async move {
@@ -249,6 +277,7 @@ impl Server {
         }));
         let jobs = crate::daily::jobs(self.store.clone(), self.clock.clone(), self.config.archive.clone());
         self.followers.push(self.control.spawn(jobs));
+        self.followers.push(self.control.spawn(Arc::clone(&self.api).work()));
         if let Some(tls) = &self.tls {
             self.followers.push(self.control.spawn(Arc::clone(tls).watch()));
         }
@@ -276,6 +305,7 @@ impl Server {
         self.control.block_on(async {
             tokio::time::sleep(NOTICE).await;
             self.phase.send_replace(Phase::Draining);
+            self.api.hush();
             for acceptor in self.acceptors {
                 let _ = acceptor.await;
             }
@@ -297,6 +327,7 @@ impl Server {
             }
             // A store that does not answer must not hold up the end.
             let _ = tokio::time::timeout(CLOSE, async {
+                self.api.stop().await;
                 sign_heads(&self.store, &self.config.data, &self.clock).await;
                 self.store.close().await;
             })

@@ -13,6 +13,33 @@ use crate::clock::Clock;
 use crate::config::Reloadable;
 use crate::routes::Routes;
 
+/// What is served besides links, on which listener.
+pub struct Pages {
+    /// Health and the few files browsers ask for.
+    pub everywhere: Router<Arc<Shared>>,
+    /// The same with what is not for the public.
+    pub with_admin: Router<Arc<Shared>>,
+}
+
+/// Which of it a listener serves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Face {
+    /// Redirects and health only.
+    Public,
+    /// The API too.
+    Admin,
+}
+
+impl Pages {
+    /// What a listener serves.
+    pub const fn of(&self, face: Face) -> &Router<Arc<Shared>> {
+        match face {
+            Face::Public => &self.everywhere,
+            Face::Admin => &self.with_admin,
+        }
+    }
+}
+
 /// Shared by the serving threads and the control runtime.
 pub struct Shared {
     /// What the redirect path knows.
@@ -23,8 +50,8 @@ pub struct Shared {
     pub reloadable: ArcSwap<Reloadable>,
     /// Everything that may block runs here.
     pub control: Handle,
-    /// What the public listener serves besides links.
-    pub pages: Router<Arc<Self>>,
+    /// What a listener serves besides links.
+    pub pages: Pages,
     /// Where clicks go.
     pub recording: Recording,
     draining: AtomicBool,
@@ -37,7 +64,7 @@ impl Shared {
         clock: Clock,
         reloadable: Reloadable,
         control: Handle,
-        pages: Router<Arc<Self>>,
+        pages: Pages,
         recording: Recording,
     ) -> Self {
         Self {

@@ -65,6 +65,24 @@ impl Store {
         rows.into_iter().map(AuditRow::entry).collect()
     }
 
+    /// What happened to one link before the entry `before`, newest first.
+    pub async fn history_before(
+        &self,
+        workspace: Id,
+        code: &Code,
+        before: i64,
+        limit: i64,
+    ) -> Result<Vec<AuditEntry>, StoreError> {
+        const SQL: &str = concat!(
+            "select ",
+            audit_columns!(),
+            " where a.workspace_id = $1 and a.subject = $2 and a.seq < $3 order by a.seq desc limit $4"
+        );
+        let rows: Vec<AuditRow> =
+            read!(&self.pool, fetch_all, SQL, workspace.as_i64(), link_subject(code), before, limit)?;
+        rows.into_iter().map(AuditRow::entry).collect()
+    }
+
     /// Everything that happened to one link, oldest first.
     pub async fn history(&self, workspace: Id, code: &Code) -> Result<Vec<AuditEntry>, StoreError> {
         const SQL: &str = concat!(

@@ -45,7 +45,9 @@ pub use error::StoreError;
 pub use health::Schema;
 pub use keys::{KeyHolder, NewKey};
 pub use links::LinkName;
-pub use list::LinkFilter;
+#[doc(hidden)]
+pub use list::Few;
+pub use list::{Expiry, LinkFilter, Order, Position, SortBy};
 pub use open::{Location, Lost, Options};
 pub use pool::Dialect;
 pub use routes::RouteRecord;

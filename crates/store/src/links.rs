@@ -48,6 +48,18 @@ impl Store {
         reading.map(|reading| reading.link).transpose()
     }
 
+    /// Whether a chosen code differs from this one by case alone.
+    pub async fn folded_code_taken(&self, workspace: Id, code: &Code) -> Result<bool, StoreError> {
+        let row: Option<(i64,)> = read!(
+            &self.pool,
+            fetch_optional,
+            "select id from links where not generated and workspace_id = $1 and code_folded = $2 limit 1",
+            workspace.as_i64(),
+            code.folded()
+        )?;
+        Ok(row.is_some())
+    }
+
     /// Several links at once, in no order. Those nobody can read, not even from the log, are given by code as errors, so that
     /// one does not hide the rest.
     pub async fn links(

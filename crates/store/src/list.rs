@@ -1,14 +1,27 @@
-//! Lists of links. The one place where a statement is put together, and it is put together from static fragments only:
-//! `$1 is null or ...` would scan the table.
+//! Lists of links: which, in which order, from where on.
+//!
+//! The one place where a statement is put together, and it is put together from static fragments only (see `sql`):
+//! `$1 is null or ...` would scan the table. A list is walked in its order by an index. Where a filter lets few links through,
+//! these are looked up and sorted instead: walking could pass by a million others to find them.
 
-use rlinks_core::{Id, Link, LinkState, Timestamp};
-use sqlx::AssertSqlSafe;
+mod sql;
 
-use crate::pool::{Dialect, read};
-use crate::rows::{LinkRow, fills, link_columns};
+use std::collections::BTreeSet;
+
+use rlinks_core::{Actor, Code, Id, Link, LinkState, Timestamp, search};
+use sqlx::postgres::PgRow;
+use sqlx::sqlite::SqliteRow;
+use sqlx::{AssertSqlSafe, FromRow};
+
+use self::sql::{Begin, Narrow};
+use crate::pool::read;
+use crate::rows::{LinkRow, fills, json};
 use crate::{Store, StoreError, mend};
 
-/// Which links to list.
+/// So many links are looked through for words that many have, before all that have them are sorted.
+const LOOK_AHEAD: i64 = 4_096;
+
+/// Which links to list, and how.
 #[derive(Clone, Debug, Default)]
 pub struct LinkFilter {
     /// Codes that begin so.
@@ -19,39 +32,231 @@ pub struct LinkFilter {
     pub words: Vec<String>,
     /// In these states; empty means any.
     pub states: Vec<LinkState>,
-    /// Only after this one, in the order of the list.
-    pub after: Option<(Timestamp, Id)>,
+    /// Only those that are over, or only the others.
+    pub expiry: Option<Expiry>,
+    /// Made at this moment or later.
+    pub created_after: Option<Timestamp>,
+    /// Made before this moment.
+    pub created_before: Option<Timestamp>,
+    /// Made by them.
+    pub created_by: Option<Actor>,
+    /// By what the list is sorted.
+    pub sort: SortBy,
+    /// Which end comes first.
+    pub order: Order,
+    /// Only after this place in the list. It must be one of the same sort.
+    pub after: Option<Position>,
+    /// What few links are. How a list is found depends on it, and never what is in it.
+    #[doc(hidden)]
+    pub few: Few,
+}
+
+/// So many links are looked up and sorted rather than looked for along the order.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug)]
+pub struct Few(pub i64);
+
+impl Default for Few {
+    fn default() -> Self {
+        Self(10_000)
+    }
+}
+
+/// Whether links are over, as seen from a moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expiry {
+    /// They were over by then.
+    Over(Timestamp),
+    /// They were not, or never will be.
+    Open(Timestamp),
+}
+
+/// By what a list is sorted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SortBy {
+    /// When links were made; then by id.
+    #[default]
+    CreatedAt,
+    /// When they were last changed; then by id.
+    UpdatedAt,
+    /// Codes, by their bytes.
+    Code,
+}
+
+/// Which end comes first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Order {
+    /// The oldest, the least.
+    Asc,
+    /// The newest, the greatest.
+    #[default]
+    Desc,
+}
+
+/// A place in a list: that of a link, be it still there or not. Links that come and go elsewhere do not move it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Position {
+    /// By the time of making.
+    CreatedAt(Timestamp, Id),
+    /// By the time of the last change.
+    UpdatedAt(Timestamp, Id),
+    /// By code.
+    Code(Code),
+}
+
+impl Position {
+    /// Where a link is in a list.
+    pub fn of(link: &Link, sort: SortBy) -> Self {
+        match sort {
+            SortBy::CreatedAt => Self::CreatedAt(link.created_at, link.id),
+            SortBy::UpdatedAt => Self::UpdatedAt(link.updated_at, link.id),
+            SortBy::Code => Self::Code(link.code.clone()),
+        }
+    }
+
+    /// The sort it is a place in.
+    pub const fn sort(&self) -> SortBy {
+        match self {
+            Self::CreatedAt(..) => SortBy::CreatedAt,
+            Self::UpdatedAt(..) => SortBy::UpdatedAt,
+            Self::Code(_) => SortBy::Code,
+        }
+    }
+}
+
+impl LinkFilter {
+    /// No link is so, and not every database takes the question.
+    fn is_vain(&self) -> bool {
+        let prefix = self.prefix.as_deref().unwrap_or_default();
+        let no_code = !prefix.is_empty() && !rlinks_core::code::is_code(prefix);
+        no_code || self.tag.as_ref().is_some_and(|tag| tag.contains('\0'))
+    }
+
+    fn has_words(&self, link: &Link) -> bool {
+        if self.words.is_empty() {
+            return true;
+        }
+        let own = search::of_link(link);
+        self.words.iter().all(|word| own.split(' ').any(|own| own.starts_with(word.as_str())))
+    }
+
+    fn without_words(&self) -> Self {
+        Self { words: Vec::new(), ..self.clone() }
+    }
 }
 
 impl Store {
-    /// Links of a workspace, newest first. Those nobody can read, not even from the log, are passed over.
+    /// Links of a workspace in their order. Those nobody can read, not even from the log, are passed over.
     pub async fn list(
         &self,
         workspace: Id,
         filter: &LinkFilter,
         limit: i64,
     ) -> Result<Vec<Link>, StoreError> {
-        let prefix = filter.prefix.as_deref().unwrap_or_default();
-        let Some(prefix_end) = after_prefix(prefix) else { return Ok(Vec::new()) };
-        let dialect = self.dialect();
-        let sql = statement(filter, dialect);
-        let (after_time, after_id) =
-            filter.after.map_or((i64::MAX, i64::MAX), |(at, id)| (at.ms(), id.as_i64()));
+        if filter.after.as_ref().is_some_and(|after| after.sort() != filter.sort) {
+            return Err(StoreError::Refused("a place in a list of another order".to_owned()));
+        }
+        if filter.is_vain() {
+            return Ok(Vec::new());
+        }
+        if let Some(narrow) = self.narrow(workspace, filter).await? {
+            return self.page(workspace, filter, Begin::From(narrow), limit).await;
+        }
+        if filter.words.is_empty() {
+            return self.page(workspace, filter, Begin::Order, limit).await;
+        }
+        // Many links have the words, so a page of them is found among the first, mostly.
+        let any = filter.without_words();
+        let aheads = [limit.saturating_mul(4), LOOK_AHEAD];
+        for ahead in aheads.into_iter().filter(|ahead| *ahead <= LOOK_AHEAD) {
+            let mut links = self.page(workspace, &any, Begin::Order, ahead).await?;
+            let all = !fills(ahead, links.len());
+            links.retain(|link| filter.has_words(link));
+            if all || fills(limit, links.len()) {
+                links.truncate(usize::try_from(limit).unwrap_or_default());
+                return Ok(links);
+            }
+        }
+        self.page(workspace, filter, Begin::From(Narrow::Words), limit).await
+    }
+
+    /// Those of these links that match, in no order. Where the list is sorted by something else than links know of.
+    pub async fn list_among(
+        &self,
+        workspace: Id,
+        filter: &LinkFilter,
+        links: &[Id],
+    ) -> Result<Vec<Link>, StoreError> {
+        if links.is_empty() || filter.is_vain() {
+            return Ok(Vec::new());
+        }
+        let plain = filter.without_words();
+        let sql = sql::links(&plain, Begin::From(Narrow::Ids), self.dialect());
+        let rows: Vec<LinkRow> = self.ask(workspace, &plain, sql, i64::MAX, links).await?;
+        let mut found = mend::readable(mend::links(&self.pool, rows).await?);
+        found.retain(|link| filter.has_words(link));
+        Ok(found)
+    }
+
+    /// How many links match, in the whole list; those beyond `most` are not counted.
+    pub async fn count(&self, workspace: Id, filter: &LinkFilter, most: i64) -> Result<i64, StoreError> {
+        if filter.is_vain() {
+            return Ok(0);
+        }
+        let begin = self.begin_anywhere(workspace, filter).await?;
+        let rows: Vec<(i64,)> =
+            self.ask(workspace, filter, sql::count(filter, begin, self.dialect()), most, &[]).await?;
+        Ok(rows.first().map_or(0, |(count,)| *count))
+    }
+
+    /// At most `most` of the links that match, and when they were made; in no order.
+    pub async fn matching_ids(
+        &self,
+        workspace: Id,
+        filter: &LinkFilter,
+        most: i64,
+    ) -> Result<Vec<(Id, Timestamp)>, StoreError> {
+        if filter.is_vain() {
+            return Ok(Vec::new());
+        }
+        let begin = self.begin_anywhere(workspace, filter).await?;
+        let rows: Vec<(i64, i64)> =
+            self.ask(workspace, filter, sql::ids(filter, begin, self.dialect()), most, &[]).await?;
+        Ok(rows.into_iter().map(|(id, at)| (Id::from_i64(id), Timestamp::from_ms(at))).collect())
+    }
+
+    async fn begin_anywhere(&self, workspace: Id, filter: &LinkFilter) -> Result<Begin, StoreError> {
+        Ok(match self.narrow(workspace, filter).await? {
+            Some(narrow) => Begin::From(narrow),
+            None if filter.words.is_empty() => Begin::Anywhere,
+            None => Begin::From(Narrow::Words),
+        })
+    }
+
+    /// A part of the filter that lets few links through. It is counted in its own index, and no further than matters.
+    async fn narrow(&self, workspace: Id, filter: &LinkFilter) -> Result<Option<Narrow>, StoreError> {
+        let Few(few) = filter.few;
+        for narrow in Narrow::parts_of(filter) {
+            let sql = sql::width(narrow, self.dialect());
+            let rows: Vec<(i64,)> = self.ask(workspace, filter, sql, few + 1, &[]).await?;
+            if rows.first().is_some_and(|(width,)| *width <= few) {
+                return Ok(Some(narrow));
+            }
+        }
+        Ok(None)
+    }
+
+    async fn page(
+        &self,
+        workspace: Id,
+        filter: &LinkFilter,
+        begin: Begin,
+        limit: i64,
+    ) -> Result<Vec<Link>, StoreError> {
+        let sql = sql::links(filter, begin, self.dialect());
         let mut asked = limit;
         loop {
-            let rows: Vec<LinkRow> = read!(
-                &self.pool,
-                fetch_all,
-                AssertSqlSafe(sql.clone()),
-                workspace.as_i64(),
-                asked,
-                after_time,
-                after_id,
-                prefix,
-                prefix_end.as_str(),
-                filter.tag.as_deref().unwrap_or_default(),
-                match_text(&filter.words, dialect)
-            )?;
+            let rows: Vec<LinkRow> = self.ask(workspace, filter, sql.clone(), asked, &[]).await?;
             let (all, more) = (rows.len(), fills(asked, rows.len()));
             let mut links = mend::readable(mend::links(&self.pool, rows).await?);
             // A short page means the end of the list, so one that is short of a broken row is asked for again, longer.
@@ -62,67 +267,58 @@ impl Store {
             asked = limit + i64::try_from(all - links.len()).unwrap_or(limit);
         }
     }
+
+    /// Runs a statement of `sql` with what its numbers stand for.
+    async fn ask<R>(
+        &self,
+        workspace: Id,
+        filter: &LinkFilter,
+        sql: String,
+        limit: i64,
+        among: &[Id],
+    ) -> Result<Vec<R>, StoreError>
+    where
+        R: for<'r> FromRow<'r, SqliteRow> + for<'r> FromRow<'r, PgRow> + Send + Unpin,
+    {
+        let (after_ms, after_id, after_code) = match &filter.after {
+            None => (0, 0, ""),
+            Some(Position::CreatedAt(at, id) | Position::UpdatedAt(at, id)) => (at.ms(), id.as_i64(), ""),
+            Some(Position::Code(code)) => (0, 0, code.as_str()),
+        };
+        let prefix = filter.prefix.as_deref().unwrap_or_default();
+        let now = match filter.expiry {
+            Some(Expiry::Over(now) | Expiry::Open(now)) => now.ms(),
+            None => 0,
+        };
+        let among: BTreeSet<[i64; 1]> = among.iter().map(|id| [id.as_i64()]).collect();
+        Ok(read!(
+            &self.pool,
+            fetch_all,
+            AssertSqlSafe(sql.as_str()),
+            workspace.as_i64(),
+            limit,
+            after_ms,
+            after_id,
+            prefix,
+            after_prefix(prefix),
+            filter.tag.as_deref().unwrap_or_default(),
+            sql::match_text(&filter.words, self.dialect()),
+            after_code,
+            now,
+            filter.created_after.map_or(0, Timestamp::ms),
+            filter.created_before.map_or(i64::MAX, Timestamp::ms),
+            filter.created_by.as_ref().map_or("", Actor::as_str),
+            json(&among)
+        )?)
+    }
 }
 
-fn statement(filter: &LinkFilter, dialect: Dialect) -> String {
-    let mut sql = String::from(concat!("select ", link_columns!(), " from links where workspace_id = $1"));
-    sql.push_str(match states(&filter.states) {
-        0b001 => " and state = 'active'",
-        0b010 => " and state = 'disabled'",
-        0b011 => " and state in ('active', 'disabled')",
-        0b100 => " and state = 'deleted'",
-        0b101 => " and state in ('active', 'deleted')",
-        0b110 => " and state in ('disabled', 'deleted')",
-        _ => "",
-    });
-    if filter.after.is_some() {
-        sql.push_str(" and (created_at, id) < ($3, $4)");
-    }
-    if filter.prefix.as_deref().is_some_and(|prefix| !prefix.is_empty()) {
-        sql.push_str(" and code >= $5 and code < $6");
-    }
-    if filter.tag.is_some() {
-        sql.push_str(" and id in (select link_id from link_tags where workspace_id = $1 and tag = $7)");
-    }
-    if !filter.words.is_empty() {
-        sql.push_str(match dialect {
-            Dialect::Sqlite => " and id in (select rowid from link_search where link_search match $8)",
-            Dialect::Postgres => " and id in (select rowid from link_search where words @@ $8::tsquery)",
-        });
-    }
-    sql.push_str(" order by created_at desc, id desc limit $2");
-    sql
-}
-
-fn states(states: &[LinkState]) -> u8 {
-    states.iter().fold(0, |bits, state| {
-        bits | match state {
-            LinkState::Active => 0b001,
-            LinkState::Disabled => 0b010,
-            LinkState::Deleted => 0b100,
-        }
-    })
-}
-
-/// The least text greater than everything with this prefix. Nothing when no code can begin so.
-fn after_prefix(prefix: &str) -> Option<String> {
-    if prefix.is_empty() {
-        return Some(String::new());
-    }
-    if !rlinks_core::code::is_code(prefix) {
-        return None;
-    }
+/// The least text greater than everything with this prefix.
+fn after_prefix(prefix: &str) -> String {
     let mut bytes = prefix.as_bytes().to_vec();
-    // Codes are ASCII below DEL, so the last byte has a successor.
-    *bytes.last_mut()? += 1;
-    String::from_utf8(bytes).ok()
-}
-
-/// Words are `[a-z0-9]+`, so they need no quoting in either language.
-fn match_text(words: &[String], dialect: Dialect) -> String {
-    let (suffix, and) = match dialect {
-        Dialect::Sqlite => ("*", " "),
-        Dialect::Postgres => (":*", " & "),
-    };
-    words.iter().map(|word| format!("{word}{suffix}")).collect::<Vec<_>>().join(and)
+    if let Some(last) = bytes.last_mut() {
+        // Codes are ASCII below DEL, so the last byte has a successor.
+        *last += 1;
+    }
+    String::from_utf8(bytes).unwrap_or_default()
 }

@@ -1,6 +1,6 @@
 //! Links as the redirect path needs them: nothing that does not decide an answer.
 
-use rlinks_core::{Code, Id, LinkState, RedirectStatus, Route, Target, Timestamp};
+use rlinks_core::{Code, Id, Link, LinkState, RedirectStatus, Route, Target, Timestamp};
 
 use crate::pool::{Dialect, read};
 use crate::rows::json;
@@ -32,6 +32,22 @@ pub struct RouteRecord {
 }
 
 impl RouteRecord {
+    /// Of a link that was just written.
+    pub fn of(link: &Link) -> Self {
+        Self {
+            id: link.id,
+            workspace: link.workspace,
+            code: link.code.clone(),
+            target: link.target.clone(),
+            redirect_status: link.redirect_status,
+            state: link.state,
+            https_only: link.https_only,
+            no_loop: link.no_loop,
+            expires_at: link.expires_at,
+            version: link.version,
+        }
+    }
+
     /// As `decide` takes it.
     pub fn route(&self) -> Route<'_> {
         Route {

@@ -13,7 +13,7 @@ use rlinks_core::draft::Input;
 use rlinks_core::{Code, Domains, Id, Link, LinkDraft, LinkState, Source, Workspace};
 use rlinks_server::clock::random_bytes;
 use rlinks_store::write::{CodeChoice, Existing, LinkOp, LinkWrite};
-use rlinks_store::{LinkFilter, StoreError};
+use rlinks_store::{LinkFilter, Position, StoreError};
 use serde_json::json;
 use tokio::task::JoinSet;
 
@@ -74,7 +74,7 @@ async fn has_links_of_its_own(session: &Session, workspace: &Workspace) -> Resul
         }
         match links.last() {
             Some(last) if i64::try_from(links.len()) == Ok(PAGE) => {
-                filter.after = Some((last.created_at, last.id));
+                filter.after = Some(Position::of(last, filter.sort));
             }
             _ => return Ok(false),
         }

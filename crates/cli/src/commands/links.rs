@@ -79,7 +79,7 @@ async fn find(session: &Session, workspace: &Workspace, args: &List) -> Result<V
         tag: tag.map(str::to_owned),
         words,
         states: states.into_iter().filter(|(wanted, _)| *wanted).map(|(_, state)| state).collect(),
-        after: None,
+        ..LinkFilter::default()
     };
     Ok(session.store().list(workspace.id, &filter, args.limit + 1).await?)
 }

@@ -136,7 +136,7 @@ async fn policy(
         Some(name) => Policy::preset(name.parse()?),
         None => seen.policy.clone(),
     };
-    let next = Workspace { policy: with_fields(begin, set)?, ..seen.clone() };
+    let next = Workspace { policy: with_fields(&begin, set)?, ..seen.clone() };
     let workspace = update(session, &seen, next, "workspace.policy").await?;
     print_policy(session, &workspace.policy)
 }
@@ -148,34 +148,17 @@ fn print_policy(session: &Session, policy: &Policy) -> Result<(), Failure> {
     policy_lines(policy).iter().try_for_each(|line| session.output.line(line))
 }
 
-/// Sets the fields in whatever order makes sense: each step must give a sound policy, and nobody should have to find the order.
-fn with_fields(mut policy: Policy, set: &[String]) -> Result<Policy, Failure> {
+/// Sets fields as `--set` names them.
+fn with_fields(policy: &Policy, set: &[String]) -> Result<Policy, Failure> {
     let mut waiting = Vec::new();
     for pair in set {
         let Some(pair) = pair.split_once('=') else {
             return Err(Failure::usage(format!("`--set {pair}` names no value"))
                 .hint("write it like `--set cache.max_age=60`"));
         };
-        waiting.push(pair);
+        waiting.push((pair.0.to_owned(), pair.1.to_owned()));
     }
-    while !waiting.is_empty() {
-        let mut errors = FieldErrors::default();
-        let before = waiting.len();
-        waiting.retain(|(key, value)| match policy.with(key, value) {
-            Ok(next) => {
-                policy = next;
-                false
-            }
-            Err(error) => {
-                errors.push(error);
-                true
-            }
-        });
-        if waiting.len() == before {
-            return Err(errors.into());
-        }
-    }
-    Ok(policy)
+    Ok(policy.with_all(&waiting)?)
 }
 
 async fn update(
@@ -234,9 +217,9 @@ mod tests {
     fn fields_are_set_in_whatever_order_makes_sense() {
         let fabric = Policy::preset(Preset::Fabric);
         let set = ["reuse=true", "generator=hash", "code.fold_case=false"].map(str::to_owned);
-        let policy = with_fields(fabric.clone(), &set).unwrap();
+        let policy = with_fields(&fabric, &set).unwrap();
         assert!(policy.reuse && !policy.code.fold_case);
-        assert!(with_fields(fabric.clone(), &["reuse=true".to_owned()]).is_err());
-        assert!(with_fields(fabric, &["reuse".to_owned()]).is_err());
+        assert!(with_fields(&fabric, &["reuse=true".to_owned()]).is_err());
+        assert!(with_fields(&fabric, &["reuse".to_owned()]).is_err());
     }
 }

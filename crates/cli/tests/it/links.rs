@@ -215,13 +215,13 @@ fn set_names_everything_that_is_wrong_at_once() {
     error: code: `api` is a word the server keeps; choose another
     error: target: must begin with https:// or http://; other schemes are not served
     error: redirect_status: must be 301, 302, 307 or 308
-    error: expires_at: is already over (2020-01-01T00:00:00Z); give a time to come, or disable the link
+    error: expires_at: is already over (2020-01-01T00:00:00Z); give a time to come
     error: tags: has a comma in a tag; give each tag by itself
     ");
     assert_snapshot!(place.rmax(&format!("--json {line}")), @r#"
     exit 5
     --- stderr
-    {"error":{"code":"VALIDATION_FAILED","status":400,"message":"Some fields break a rule","details":{"fields":[{"code":"reserved","field":"code","message":"`api` is a word the server keeps; choose another"},{"code":"scheme","field":"target","message":"must begin with https:// or http://; other schemes are not served"},{"code":"bad_status","field":"redirect_status","message":"must be 301, 302, 307 or 308"},{"code":"past","field":"expires_at","message":"is already over (2020-01-01T00:00:00Z); give a time to come, or disable the link"},{"code":"bad_characters","field":"tags","message":"has a comma in a tag; give each tag by itself"}]},"ts":"<time>"}}
+    {"error":{"code":"VALIDATION_FAILED","status":400,"message":"Some fields break a rule","details":{"fields":[{"code":"reserved","field":"code","message":"`api` is a word the server keeps; choose another"},{"code":"scheme","field":"target","message":"must begin with https:// or http://; other schemes are not served"},{"code":"bad_status","field":"redirect_status","message":"must be 301, 302, 307 or 308"},{"code":"past","field":"expires_at","message":"is already over (2020-01-01T00:00:00Z); give a time to come"},{"code":"bad_characters","field":"tags","message":"has a comma in a tag; give each tag by itself"}]},"ts":"<time>"}}
     "#);
     assert_eq!(place.changes(), 1, "only what the first start makes");
 }

@@ -176,7 +176,7 @@ fn an_expiry_is_kept_shown_and_never_in_the_past() {
     assert_snapshot!(place.rmax("links set soon https://example.com/ --expires 2020-01-01T00:00:00Z"), @"
     exit 5
     --- stderr
-    error: expires_at: is already over (2020-01-01T00:00:00Z); give a time to come, or disable the link
+    error: expires_at: is already over (2020-01-01T00:00:00Z); give a time to come
     ");
     for (given, code) in [("tomorrow", "not_a_time"), ("4073544000000", "milliseconds"), ("-5", "not_a_time")]
     {

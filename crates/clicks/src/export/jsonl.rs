@@ -74,6 +74,11 @@ impl Serialize for Hex {
     }
 }
 
+/// A click with every field, as a line of the full form has them.
+pub fn full(click: &Click) -> impl Serialize + '_ {
+    Line { click, form: Form::Full }
+}
+
 struct Line<'a> {
     click: &'a Click,
     form: Form,

@@ -10,7 +10,7 @@ use rlinks_core::{
 };
 use serde::Serialize;
 
-use super::{Ops, OpsError};
+use super::{By, Ops, OpsError, Thing};
 
 /// An explanation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -75,6 +75,35 @@ impl Ops {
             Asked::Code(code) => self.explain_code(told, &owner, host, &code, at, false).await,
             Asked::Preview(code) => self.explain_code(told, &owner, host, &code, at, true).await,
         }
+    }
+
+    /// The same for somebody of one workspace: what is not theirs is not there.
+    pub async fn explain_for(
+        &self,
+        by: &By,
+        workspace: &Workspace,
+        question: &str,
+        at: Option<Timestamp>,
+    ) -> Result<Explanation, OpsError> {
+        let unknown = || OpsError::NotFound(Thing::Link(question.to_owned()));
+        let (host, path) = split(question)?;
+        if let Some(host) = host {
+            let mut buffer: HostBuffer = [0; rlinks_core::host::LONGEST];
+            let host = rlinks_core::host::from_header(host.as_bytes(), &mut buffer);
+            let owner = match host {
+                Some(host) => self.owner(host).await?,
+                None => None,
+            };
+            if owner.is_some_and(|owner| owner.id != workspace.id) {
+                return Err(unknown());
+            }
+        }
+        if let Asked::Code(code) | Asked::Preview(code) = asked(&path)
+            && self.find(workspace, &code).await?.is_some_and(|link| !by.can_see(&link))
+        {
+            return Err(unknown());
+        }
+        self.explain(&workspace.slug, question, at).await
     }
 
     async fn explain_code(

@@ -124,7 +124,7 @@ impl Sweep<'_> {
                 let (over, next) = self.store.expired_links(workspace.id, now, after, PAGE).await?;
                 links += match self.mode {
                     Mode::DryRun => over.len() as u64,
-                    Mode::Write => self.delete(over, now).await?,
+                    Mode::Write => delete(self.store, over, &Actor::system(), now).await?,
                 };
                 after = next;
                 if after.is_none() {
@@ -134,29 +134,6 @@ impl Sweep<'_> {
             purged.push((workspace.slug.clone(), links));
         }
         Ok(purged)
-    }
-
-    /// Deletes some links together, so that they share a commit.
-    async fn delete(&self, links: Vec<Link>, now: Timestamp) -> Result<u64, StoreError> {
-        let mut writing = JoinSet::new();
-        for link in links {
-            let workspace = link.workspace;
-            let next = Box::new(Link { state: LinkState::Deleted, ..link });
-            let op = LinkOp::Replace { next, action: Action::Delete };
-            let write = LinkWrite::new(workspace, Actor::system(), now, op);
-            let store = self.store.clone();
-            writing.spawn(async move { store.write(write).await });
-        }
-        let mut deleted = 0;
-        while let Some(written) = writing.join_next().await {
-            match written.map_err(|error| StoreError::Unavailable(error.to_string()))? {
-                Ok(Written::Changed(_)) => deleted += 1,
-                // Somebody was faster: extended, it is not over any more; deleted, it is what we wanted.
-                Ok(_) | Err(StoreError::Conflict | StoreError::NotFound(_)) => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(deleted)
     }
 
     /// Applies retention: to the archive first, then away.
@@ -226,6 +203,34 @@ impl Sweep<'_> {
         }
         Ok(exported.parts)
     }
+}
+
+/// Deletes some links together, so that they share a commit. Gives how many are deleted now.
+pub(super) async fn delete(
+    store: &Store,
+    links: Vec<Link>,
+    actor: &Actor,
+    now: Timestamp,
+) -> Result<u64, StoreError> {
+    let mut writing = JoinSet::new();
+    for link in links {
+        let workspace = link.workspace;
+        let next = Box::new(Link { state: LinkState::Deleted, ..link });
+        let op = LinkOp::Replace { next, action: Action::Delete };
+        let write = LinkWrite::new(workspace, actor.clone(), now, op);
+        let store = store.clone();
+        writing.spawn(async move { store.write(write).await });
+    }
+    let mut deleted = 0;
+    while let Some(written) = writing.join_next().await {
+        match written.map_err(|error| StoreError::Unavailable(error.to_string()))? {
+            Ok(Written::Changed(_)) => deleted += 1,
+            // Somebody was faster: extended, it is not over any more; deleted, it is what we wanted.
+            Ok(_) | Err(StoreError::Conflict | StoreError::NotFound(_)) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(deleted)
 }
 
 impl Swept {

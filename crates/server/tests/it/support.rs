@@ -6,6 +6,7 @@ use rlinks_clicks::journal::Syncing;
 use rlinks_core::{
     Actor, Code, Host, Id, LinkDraft, Policy, RedirectStatus, Slug, Source, Target, Timestamp,
 };
+use rlinks_server::ops::Naming;
 use rlinks_server::{Clock, Config, Reloadable, ServeError, Server};
 use rlinks_store::write::{CodeChoice, Existing, LinkOp, LinkWrite, Written};
 use rlinks_store::{Location, Lost, Options, Store};
@@ -60,7 +61,14 @@ impl Bench {
             serve_admin: true,
             threads: 1,
             cache_bytes: 16 << 20,
-            base_domain: None,
+            naming: Naming {
+                domain: None,
+                base_domain: None,
+                public_scheme: "https".to_owned(),
+                public_url: None,
+                listen: "127.0.0.1:0".parse().expect("an address"),
+            },
+            own_host: None,
             tls: None,
             data: self.folder.path().to_owned(),
             journal_bytes: 64 << 20,

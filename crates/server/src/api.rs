@@ -1,0 +1,328 @@
+//! The REST API: what programs see. A thin face of [`ops`](crate::ops).
+//!
+//! Every route says in its signature which scope it needs ([`caller`]), and beside it what it takes and gives, from which the
+//! API's own description is made. [`caller::door`] stands before all of them.
+
+mod audit;
+mod caller;
+mod cursor;
+mod docs;
+mod error;
+mod keys;
+mod limits;
+mod links;
+mod live;
+mod public;
+mod qr;
+mod request;
+mod stats;
+mod strict;
+mod usage;
+mod users;
+mod workspace;
+
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::Request;
+use axum::middleware::{Next, from_fn, from_fn_with_state};
+use axum::response::{IntoResponse, Response};
+use http::header::{
+    CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, X_CONTENT_TYPE_OPTIONS,
+};
+use http::{HeaderValue, Method};
+use rlinks_clicks::events::{Codes, EventFilter};
+use rlinks_clicks::{Click, Clicks};
+use rlinks_core::audit::{from_hex, hex};
+use rlinks_core::envelope::ErrorCode;
+use rlinks_core::{FieldCode, FieldError, Link, Timestamp};
+use rlinks_store::{RouteRecord, StoreError};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use tokio::sync::OnceCell;
+use utoipa::ToSchema;
+use utoipa::openapi::{InfoBuilder, OpenApiBuilder};
+use utoipa_axum::router::OpenApiRouter;
+
+use self::cursor::Cursors;
+use self::error::ApiError;
+use self::limits::Limits;
+use self::live::Live;
+use self::usage::Usage;
+use crate::clock::random_bytes;
+use crate::directory::Directory;
+use crate::ops::Ops;
+use crate::routes::Routes;
+
+/// The first segment of everything here.
+pub const PREFIX: &str = "/api";
+/// Between two looks for new clicks, while somebody listens.
+const LIVE_LOOK: Duration = Duration::from_millis(300);
+/// Numbers of clicks looked through at once.
+const LIVE_SPAN: i64 = 5_000;
+
+/// What the routes share.
+pub struct Api {
+    /// The operations.
+    pub ops: Ops,
+    routes: Arc<Routes>,
+    clicks: OnceCell<Clicks>,
+    limits: Limits,
+    cursors: Cursors,
+    live: Live<Click>,
+    usage: Usage,
+}
+
+/// A page of a list.
+#[derive(Serialize, ToSchema)]
+pub struct Page<T> {
+    data: Vec<T>,
+    /// For the page after this one.
+    #[schema(required)]
+    next_cursor: Option<String>,
+}
+
+impl<T> Page<T> {
+    fn map<U>(self, shown: impl FnMut(T) -> U) -> Page<U> {
+        Page { data: self.data.into_iter().map(shown).collect(), next_cursor: self.next_cursor }
+    }
+}
+
+impl Api {
+    /// On the runtime the store was opened on.
+    pub async fn new(ops: Ops, routes: Arc<Routes>) -> Self {
+        let cursors = Cursors::new(cursor_key(&ops).await);
+        Self {
+            ops,
+            routes,
+            clicks: OnceCell::new(),
+            limits: Limits::new(),
+            cursors,
+            live: Live::new(),
+            usage: Usage::default(),
+        }
+    }
+
+    /// The clicks, opened when first asked for.
+    pub async fn clicks(&self) -> Result<&Clicks, StoreError> {
+        self.clicks.get_or_try_init(|| Clicks::open(self.ops.store.location())).await
+    }
+
+    /// The serving threads know a change before its answer leaves.
+    fn learn(&self, link: &Link) {
+        self.routes.learn(&RouteRecord::of(link));
+    }
+
+    /// The same for hosts and policies.
+    async fn learn_directory(&self) -> Result<(), StoreError> {
+        let (workspaces, domains) = (self.ops.store.workspaces().await?, self.ops.store.domains().await?);
+        let base = self.ops.naming.base_domain.as_ref();
+        self.routes.directory.store(Arc::new(Directory::new(&workspaces, &domains, base)));
+        Ok(())
+    }
+
+    fn cursors(&self) -> &Cursors {
+        &self.cursors
+    }
+
+    fn open_cursor<T: DeserializeOwned>(&self, context: &str, text: &str) -> Result<T, FieldError> {
+        self.cursors.open(context, text).ok_or_else(|| {
+            FieldError::new(
+                "cursor",
+                FieldCode::BadCharacters,
+                "is no cursor of this list; begin without one",
+            )
+        })
+    }
+
+    /// A page of rows, of which one more than asked for was read.
+    fn page<T>(&self, context: &str, mut rows: Vec<T>, limit: i64, position: impl Fn(&T) -> i64) -> Page<T> {
+        let limit = usize::try_from(limit).unwrap_or_default();
+        let more = rows.len() > limit;
+        rows.truncate(limit);
+        let last = rows.last().filter(|_| more).map(position);
+        Page { data: rows, next_cursor: last.map(|last| self.cursors.seal(context, &last)) }
+    }
+
+    /// What the API does beside answering: writes how keys are used, and tells listeners of clicks. Until the task is dropped.
+    pub async fn work(self: Arc<Self>) {
+        tokio::join!(self.usage.keep_writing(&self.ops.store), self.tell());
+    }
+
+    /// Writes what is not written yet and sends listeners away.
+    pub async fn stop(&self) {
+        self.live.close();
+        self.usage.write(&self.ops.store).await;
+        if let Some(clicks) = self.clicks.get() {
+            clicks.close().await;
+        }
+    }
+
+    /// Sends listeners away, so that their connections can end.
+    pub fn hush(&self) {
+        self.live.close();
+    }
+
+    /// Tells listeners of clicks as they are stored, by whichever process. While nobody listens it does nothing.
+    async fn tell(&self) {
+        let mut after = None;
+        loop {
+            tokio::time::sleep(LIVE_LOOK).await;
+            let workspaces = self.live.has_subscribers();
+            if workspaces.is_empty() {
+                after = None;
+                continue;
+            }
+            if let Err(error) = self.tell_since(&workspaces, &mut after).await {
+                tracing::debug!(%error, "listeners are not told of clicks");
+            }
+        }
+    }
+
+    async fn tell_since(
+        &self,
+        workspaces: &[rlinks_core::Id],
+        after: &mut Option<i64>,
+    ) -> Result<(), StoreError> {
+        let clicks = self.clicks().await?;
+        let last = clicks.last_event().await?;
+        let Some(from) = after.replace(last).filter(|from| *from < last) else { return Ok(()) };
+        // Who is further behind than this would hear of it from the number that was lost.
+        let from = from.max(last - LIVE_SPAN);
+        for workspace in workspaces {
+            let during = Timestamp::from_ms(i64::MIN)..Timestamp::from_ms(i64::MAX);
+            let filter = EventFilter { workspace: *workspace, link: None, during };
+            let mut codes = Codes::new(self.ops.store.clone());
+            let (found, _) = clicks.events_after(&filter, from, LIVE_SPAN, &mut codes).await?;
+            for click in found {
+                self.live.publish(*workspace, Arc::new(click));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The key of cursors: the same on every node, so that a page may come from another one than the page before.
+async fn cursor_key(ops: &Ops) -> [u8; 32] {
+    let fresh: [u8; 32] = random_bytes();
+    let agreed = ops.store.agree_on("cursor_key", &hex(&fresh)).await;
+    match agreed.map(|text| from_hex(&text).and_then(|bytes| bytes.try_into().ok())) {
+        Ok(Some(key)) => key,
+        Ok(None) => fresh,
+        Err(error) => {
+            tracing::warn!(%error, "cursors of this process are its own");
+            fresh
+        }
+    }
+}
+
+fn described() -> OpenApiRouter<Arc<Api>> {
+    let info = InfoBuilder::new()
+        .title("rlinks")
+        .version(env!("CARGO_PKG_VERSION"))
+        .description(Some("Short links: make, change and follow them, and see how they are used."))
+        .build();
+    OpenApiRouter::with_openapi(OpenApiBuilder::new().info(info).build())
+        .merge(links::routes())
+        .merge(stats::routes())
+        .merge(keys::routes())
+        .merge(users::routes())
+        .merge(workspace::routes())
+        .merge(audit::routes())
+}
+
+/// The API's own description, OpenAPI 3.1.
+pub fn openapi() -> &'static Value {
+    static DESCRIPTION: LazyLock<Value> = LazyLock::new(|| {
+        let (_, described) = described().split_for_parts();
+        let (_, public) = public::described().split_for_parts();
+        let mut description =
+            serde_json::to_value(described.merge_from(public)).expect("a description is JSON");
+        complete(&mut description);
+        description
+    });
+    &DESCRIPTION
+}
+
+/// What all routes have in common: the error, and the credential.
+fn complete(description: &mut Value) {
+    description["components"]["securitySchemes"] =
+        json!({ "bearer": { "type": "http", "scheme": "bearer", "description": "An API key" } });
+    description["components"]["schemas"]["Error"] = json!({
+        "type": "object",
+        "required": ["error"],
+        "properties": { "error": {
+            "type": "object",
+            "required": ["code", "status", "message", "details", "ts"],
+            "properties": {
+                "code": { "type": "string", "example": "VALIDATION_FAILED" },
+                "status": { "type": "integer" },
+                "message": { "type": "string" },
+                "details": { "type": ["object", "null"] },
+                "ts": { "type": "string", "format": "date-time" },
+            },
+        } },
+    });
+    let error = json!({
+        "description": "An error",
+        "content": { "application/json": { "schema": { "$ref": "#/components/schemas/Error" } } },
+    });
+    let Some(paths) = description["paths"].as_object_mut() else { return };
+    for (path, operations) in paths {
+        let Some(operations) = operations.as_object_mut() else { continue };
+        for operation in operations.values_mut() {
+            if path.starts_with("/api/v1/") {
+                operation["responses"]["default"] = error.clone();
+                operation["security"] = json!([{ "bearer": [] }]);
+            }
+        }
+    }
+}
+
+/// The routes below `/api`.
+pub fn router(api: &Arc<Api>) -> Router {
+    let (v1, _) = described().split_for_parts();
+    let v1 = v1
+        .method_not_allowed_fallback(wrong_method)
+        .layer(from_fn_with_state(Arc::clone(api), caller::door))
+        .with_state(Arc::clone(api));
+    let pages = Router::new()
+        .route("/api/openapi.json", axum::routing::get(description))
+        .route("/api/docs", axum::routing::get(browse))
+        .method_not_allowed_fallback(wrong_method);
+    Router::new().merge(v1).merge(pages).layer(from_fn(headers))
+}
+
+async fn description() -> Response {
+    static TEXT: LazyLock<String> = LazyLock::new(|| openapi().to_string());
+    ([(CONTENT_TYPE, "application/json")], TEXT.as_str()).into_response()
+}
+
+async fn browse() -> Response {
+    static PAGE: LazyLock<(String, HeaderValue)> = LazyLock::new(|| {
+        let policy = format!(
+            "default-src 'none'; style-src {}; img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+            docs::style_source()
+        );
+        (docs::page(openapi()), HeaderValue::from_str(&policy).expect("a policy is a header value"))
+    });
+    let (page, policy) = &*PAGE;
+    ([(CONTENT_SECURITY_POLICY, policy.clone())], axum::response::Html(page.as_str())).into_response()
+}
+
+async fn wrong_method(method: Method) -> ApiError {
+    ApiError::saying(ErrorCode::MethodNotAllowed, format!("This address does not answer to {method}"))
+}
+
+/// What every answer of the API says.
+async fn headers(request: Request, next: Next) -> Response {
+    let mut response = next.run(request).await;
+    let headers = response.headers_mut();
+    headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.insert(HeaderName::from_static("x-frame-options"), HeaderValue::from_static("DENY"));
+    headers.insert(HeaderName::from_static("referrer-policy"), HeaderValue::from_static("no-referrer"));
+    response
+}

@@ -1,0 +1,61 @@
+//! The audit log.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use rlinks_core::audit::AuditEntry;
+use serde_json::Value;
+use utoipa::ToSchema;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::caller::{Allowed, WorkspaceAdmin};
+use super::error::ApiError;
+use super::request::Params;
+use super::{Api, Page};
+
+/// The routes of the log.
+pub fn routes() -> OpenApiRouter<Arc<Api>> {
+    OpenApiRouter::new().routes(routes!(list))
+}
+
+/// Who changed what, when, from what to what; sealed by the hash of the entry before.
+#[derive(ToSchema)]
+#[schema(as = AuditEntry)]
+#[expect(dead_code, reason = "describes `AuditEntry`")]
+pub struct EntryView {
+    seq: i64,
+    #[schema(format = DateTime)]
+    ts: String,
+    workspace: String,
+    actor: String,
+    #[schema(example = "link.create")]
+    action: String,
+    #[schema(example = "link:parity")]
+    subject: String,
+    #[schema(value_type = Option<Object>, required)]
+    before: Option<Value>,
+    #[schema(value_type = Option<Object>, required)]
+    after: Option<Value>,
+    prev_hash: String,
+    hash: String,
+}
+
+/// Lists what was done in the workspace, newest first.
+#[utoipa::path(get, path = "/api/v1/audit", tag = "audit",
+    params(("limit" = Option<i64>, Query, minimum = 1, maximum = 100), ("cursor" = Option<String>, Query)),
+    extensions(("x-scope" = json!("workspace:admin"))), responses((status = 200, body = Page<EntryView>)))]
+async fn list(
+    State(api): State<Arc<Api>>,
+    caller: Allowed<WorkspaceAdmin>,
+    mut params: Params,
+) -> Result<Json<Page<AuditEntry>>, ApiError> {
+    let limit = params.number("limit", 1..=100).unwrap_or(50);
+    let cursor = params.text("cursor");
+    params.finish()?;
+    let context = format!("audit {}", caller.workspace.id);
+    let before = cursor.map(|text| api.open_cursor::<i64>(&context, &text)).transpose()?.unwrap_or(i64::MAX);
+    let entries = api.ops.store.audit_before(caller.workspace.id, before, limit + 1).await?;
+    Ok(Json(api.page(&context, entries, limit, |entry| entry.seq)))
+}

@@ -1,0 +1,988 @@
+//! The OpenAPI document as a page for people: one HTML text, no script, nothing loaded from anywhere.
+//!
+//! The document is ours, but it is read as if it were not: everything is escaped, a `$ref` that leads nowhere or in circles
+//! is shown as such, and the page has a bound. Operations are `<details>`; the address of one is on what is inside it, so that
+//! a browser that follows a link opens it.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use ring::digest::{SHA256, digest};
+use rlinks_core::page::escape;
+use serde_json::{Map, Value};
+
+/// The style of the page, as it stands in its `<style>`.
+pub const STYLE: &str = include_str!("docs/style.css");
+
+/// Fields inside fields that an operation shows before it only links.
+const MOST_DEEP: usize = 4;
+/// References that lead to references.
+const MOST_HOPS: usize = 8;
+/// A page that has grown this long follows no more references inside schemas; it only links them.
+const LONG_BYTES: usize = 2 << 20;
+/// The order in which a path's operations are shown.
+const METHODS: [&str; 8] = ["get", "post", "put", "patch", "delete", "head", "options", "trace"];
+
+/// What allows [`STYLE`] in the `style-src` of a content security policy: `'sha256-...'`.
+pub fn style_source() -> String {
+    format!("'sha256-{}'", STANDARD.encode(digest(&SHA256, STYLE.as_bytes())))
+}
+
+/// The page of a document.
+pub fn page(openapi: &Value) -> String {
+    let mut page = Page { document: openapi, html: String::new() };
+    let groups = groups(&page);
+    let title = text(&openapi["info"], "title").unwrap_or("API");
+    page.add(&format!(
+        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
+         <meta name=\"viewport\" content=\"width=device-width,initial-scale=1\"><meta name=\"robots\" content=\"noindex\">\
+         <title>{}</title><style>{STYLE}</style></head><body><a class=\"skip\" href=\"#main\">Skip to the content</a><div class=\"frame\">",
+        escape(title)
+    ));
+    page.head(title);
+    page.contents(&groups);
+    page.add("<main id=\"main\">");
+    page.authentication(&groups);
+    for group in &groups {
+        page.group(group);
+    }
+    page.schemas();
+    page.add("</main></div></body></html>\n");
+    page.html
+}
+
+/// Operations that share a tag.
+struct Group<'a> {
+    name: &'a str,
+    description: Option<&'a str>,
+    operations: Vec<Operation<'a>>,
+}
+
+struct Operation<'a> {
+    method: &'static str,
+    path: &'a str,
+    /// What all operations of the path share.
+    item: &'a Value,
+    spec: &'a Value,
+    id: String,
+}
+
+impl Operation<'_> {
+    fn summary(&self) -> &str {
+        text(self.spec, "summary").unwrap_or_default()
+    }
+}
+
+/// The groups in the document's order, those it does not name after them.
+fn groups<'a>(page: &Page<'a>) -> Vec<Group<'a>> {
+    let mut groups: Vec<Group<'a>> = list(&page.document["tags"])
+        .iter()
+        .filter_map(|tag| {
+            let description = text(tag, "description");
+            Some(Group { name: text(tag, "name")?, description, operations: Vec::new() })
+        })
+        .collect();
+    let mut taken = BTreeSet::new();
+    for (path, item) in entries(&page.document["paths"]) {
+        let item = page.resolve(item).unwrap_or(item);
+        for method in METHODS {
+            let Some(spec) = item.get(method) else { continue };
+            let name = list(&spec["tags"]).first().and_then(Value::as_str).unwrap_or("Other");
+            let words = text(spec, "operationId").map_or_else(|| format!("{method} {path}"), str::to_owned);
+            let mut id = anchor("operation", &words);
+            while !taken.insert(id.clone()) {
+                id.push_str("-2");
+            }
+            let operation = Operation { method, path, item, spec, id };
+            match groups.iter_mut().find(|group| group.name == name) {
+                Some(group) => group.operations.push(operation),
+                None => groups.push(Group { name, description: None, operations: vec![operation] }),
+            }
+        }
+    }
+    groups.retain(|group| !group.operations.is_empty());
+    groups
+}
+
+/// The page while it is written.
+struct Page<'a> {
+    document: &'a Value,
+    html: String,
+}
+
+/// Whether references inside a schema are followed, or only linked.
+#[derive(Clone, Copy, PartialEq)]
+enum References {
+    Follow,
+    Link,
+}
+
+impl<'a> Page<'a> {
+    fn add(&mut self, html: &str) {
+        self.html.push_str(html);
+    }
+
+    // ---- the frame ----
+
+    fn contents(&mut self, groups: &[Group<'a>]) {
+        self.add("<nav aria-labelledby=\"contents\"><h2 id=\"contents\">Contents</h2><ul>");
+        self.add("<li><a href=\"#authentication\">Authentication</a></li>");
+        for group in groups {
+            let _ = write!(
+                self.html,
+                "<li><a href=\"#{}\">{}</a><ul>",
+                anchor("tag", group.name),
+                escape(group.name)
+            );
+            for operation in &group.operations {
+                let words = Some(operation.summary()).filter(|words| !words.is_empty());
+                let _ = write!(
+                    self.html,
+                    "<li>{} <a href=\"#{}\">{}</a></li>",
+                    badge(operation.method),
+                    operation.id,
+                    escape(words.unwrap_or(operation.path))
+                );
+            }
+            self.add("</ul></li>");
+        }
+        if !entries(&self.document["components"]["schemas"]).is_empty() {
+            self.add("<li><a href=\"#schemas\">Schemas</a></li>");
+        }
+        self.add("</ul></nav>");
+    }
+
+    fn head(&mut self, title: &str) {
+        let info = &self.document["info"];
+        let _ = write!(self.html, "<header><h1>{}</h1><p class=\"version\">", escape(title));
+        if let Some(version) = text(info, "version") {
+            let _ = write!(self.html, "Version {}", escape(version));
+        }
+        if let Some(server) = text(&self.document["servers"][0], "url") {
+            let _ = write!(self.html, " · <code>{}</code>", escape(server));
+        }
+        self.add("</p>");
+        self.prose(text(info, "description"));
+        self.add("</header>");
+    }
+
+    fn authentication(&mut self, groups: &[Group<'a>]) {
+        self.add("<section aria-labelledby=\"authentication\"><h2 id=\"authentication\">Authentication</h2>");
+        let schemes = entries(&self.document["components"]["securitySchemes"]);
+        if schemes.is_empty() {
+            self.add("<p>No credential is needed.</p></section>");
+            return;
+        }
+        self.add("<ul>");
+        for (name, scheme) in schemes {
+            let scheme = self.resolve(scheme).unwrap_or(scheme);
+            let _ = write!(self.html, "<li>{}", way_in(name, scheme));
+            self.prose(text(scheme, "description"));
+            self.add("</li>");
+        }
+        self.add("</ul>");
+        let _ =
+            write!(self.html, "<p>For example:</p><pre><code>{}</code></pre>", escape(&self.curl(groups)));
+        self.add("</section>");
+    }
+
+    /// A request anybody can try: the first that only reads and needs nothing filled in.
+    fn curl(&self, groups: &[Group<'a>]) -> String {
+        let operations = || groups.iter().flat_map(|group| &group.operations);
+        let is_simple = |operation: &&Operation<'_>| {
+            operation.method == "get" && !operation.path.contains('{') && self.needs_credential(operation)
+        };
+        let path = operations().find(is_simple).map_or("/", |operation| operation.path);
+        let server = text(&self.document["servers"][0], "url").unwrap_or_default().trim_end_matches('/');
+        let host = if server.contains("://") { "" } else { "https://your-host" };
+        format!("curl -H \"Authorization: Bearer $API_KEY\" {host}{server}{path}")
+    }
+
+    fn needs_credential(&self, operation: &Operation<'a>) -> bool {
+        let security = operation.spec.get("security").unwrap_or(&self.document["security"]);
+        !list(security).is_empty() && !list(security).iter().any(|way| entries(way).is_empty())
+    }
+
+    // ---- operations ----
+
+    fn group(&mut self, group: &Group<'a>) {
+        let id = anchor("tag", group.name);
+        let _ = write!(
+            self.html,
+            "<section aria-labelledby=\"{id}\"><h2 id=\"{id}\">{}</h2>",
+            escape(group.name)
+        );
+        self.prose(group.description);
+        for operation in &group.operations {
+            self.operation(operation);
+        }
+        self.add("</section>");
+    }
+
+    fn operation(&mut self, operation: &Operation<'a>) {
+        let is_deprecated = operation.spec["deprecated"] == true;
+        let _ = write!(
+            self.html,
+            "<details class=\"operation{}\"><summary><h3>{} <code class=\"path\">{}</code> <span class=\"what\">{}{}</span></h3></summary>\
+             <div class=\"inside\" id=\"{}\">",
+            if is_deprecated { " gone" } else { "" },
+            badge(operation.method),
+            breakable(operation.path),
+            escape(operation.summary()),
+            if is_deprecated { " <span class=\"flag\">deprecated</span>" } else { "" },
+            operation.id,
+        );
+        self.prose(text(operation.spec, "description"));
+        self.credential(operation);
+        self.parameters(operation);
+        self.request_body(&operation.spec["requestBody"]);
+        self.responses(&operation.spec["responses"]);
+        self.add("</div></details>");
+    }
+
+    fn credential(&mut self, operation: &Operation<'a>) {
+        let scopes: Vec<String> = match &operation.spec["x-scope"] {
+            Value::String(scope) => vec![format!("<code>{}</code>", escape(scope))],
+            Value::Array(scopes) => {
+                scopes.iter().map(|scope| format!("<code>{}</code>", escape(&plain(scope)))).collect()
+            }
+            _ => Vec::new(),
+        };
+        if !scopes.is_empty() {
+            let _ = write!(self.html, "<p>Needs the scope {}.</p>", scopes.join(" or "));
+        } else if !self.needs_credential(operation) {
+            self.add("<p class=\"soft\">No credential is needed.</p>");
+        }
+    }
+
+    fn parameters(&mut self, operation: &Operation<'a>) {
+        let parameters = self.parameters_of(operation);
+        if parameters.is_empty() {
+            return;
+        }
+        // The roles are what a table has anyway; said aloud, they stay when a narrow screen shows the cells as blocks.
+        self.add(
+            "<h4>Parameters</h4><table class=\"parameters\" role=\"table\"><thead role=\"rowgroup\"><tr role=\"row\">\
+             <th role=\"columnheader\" scope=\"col\">Name</th><th role=\"columnheader\" scope=\"col\">Type</th>\
+             <th role=\"columnheader\" scope=\"col\">Meaning</th></tr></thead><tbody role=\"rowgroup\">",
+        );
+        for parameter in parameters {
+            let schema = &parameter["schema"];
+            let _ = write!(
+                self.html,
+                "<tr role=\"row\"><th role=\"rowheader\" scope=\"row\"><code>{}</code> <span class=\"quiet\">in {}</span>{}</th>\
+                 <td role=\"cell\"><span class=\"type\">{}</span></td><td role=\"cell\">",
+                escape(text(parameter, "name").unwrap_or("?")),
+                escape(text(parameter, "in").unwrap_or("?")),
+                if parameter["required"] == true { REQUIRED } else { "" },
+                self.kind(schema, 0),
+            );
+            self.prose(text(parameter, "description").or_else(|| text(schema, "description")));
+            self.rules(self.resolve(schema).unwrap_or(schema));
+            if let Some(example) = parameter.get("example") {
+                let _ = write!(self.html, "<p class=\"rules\">For example {}</p>", code(example));
+            }
+            self.add("</td></tr>");
+        }
+        self.add("</tbody></table>");
+    }
+
+    /// Those of the whole path, then those of the operation; one of its own hides the path's of the same name and place.
+    fn parameters_of(&self, operation: &Operation<'a>) -> Vec<&'a Value> {
+        let of = |spec: &'a Value| -> Vec<&'a Value> {
+            list(&spec["parameters"])
+                .iter()
+                .map(|parameter| self.resolve(parameter).unwrap_or(parameter))
+                .collect()
+        };
+        let own = of(operation.spec);
+        let is_hidden =
+            |shared: &Value| own.iter().any(|own| own["name"] == shared["name"] && own["in"] == shared["in"]);
+        let mut parameters = of(operation.item);
+        parameters.retain(|shared| !is_hidden(shared));
+        parameters.extend(&own);
+        parameters
+    }
+
+    fn request_body(&mut self, body: &'a Value) {
+        let body = self.resolve(body).unwrap_or(body);
+        let contents = entries(&body["content"]);
+        if contents.is_empty() {
+            return;
+        }
+        self.add("<h4>Request body</h4>");
+        self.prose(text(body, "description"));
+        for (media_type, content) in contents {
+            let schema = &content["schema"];
+            let _ = write!(
+                self.html,
+                "<p><code>{}</code> <span class=\"type\">{}</span>{}</p>",
+                escape(media_type),
+                self.kind(schema, 0),
+                if body["required"] == true { REQUIRED } else { "" },
+            );
+            self.fields(schema, MOST_DEEP, References::Follow, &mut Vec::new());
+            if let Some(example) = self.example_of(content) {
+                let _ = write!(self.html, "<p>For example:</p><pre><code>{}</code></pre>", escape(&example));
+            }
+        }
+    }
+
+    fn responses(&mut self, responses: &'a Value) {
+        let responses = entries(responses);
+        if responses.is_empty() {
+            return;
+        }
+        self.add("<h4>Responses</h4><dl>");
+        for (status, response) in responses {
+            let response = self.resolve(response).unwrap_or(response);
+            let class = status.bytes().next().filter(u8::is_ascii_digit).map_or('0', char::from);
+            let _ = write!(self.html, "<dt class=\"status s{class}\">{}</dt><dd>", escape(status));
+            self.prose(text(response, "description"));
+            for (name, header) in entries(&response["headers"]) {
+                let header = self.resolve(header).unwrap_or(header);
+                let _ = write!(self.html, "<p>Header <code>{}</code>", escape(name));
+                if let Some(words) = text(header, "description") {
+                    let _ = write!(self.html, ": {}", inline(words));
+                }
+                self.add("</p>");
+            }
+            for (media_type, content) in entries(&response["content"]) {
+                // Every operation fails alike: errors are linked, not repeated.
+                let references =
+                    if matches!(class, '4' | '5') { References::Link } else { References::Follow };
+                self.answer(media_type, content, references);
+            }
+            self.add("</dd>");
+        }
+        self.add("</dl>");
+    }
+
+    fn answer(&mut self, media_type: &str, content: &'a Value, references: References) {
+        let schema = &content["schema"];
+        let _ = write!(
+            self.html,
+            "<p><code>{}</code> <span class=\"type\">{}</span></p>",
+            escape(media_type),
+            self.kind(schema, 0)
+        );
+        let is_linked = references == References::Link && schema.get("$ref").is_some();
+        if !is_linked && self.has_fields(schema, MOST_DEEP) {
+            self.add("<details class=\"more\"><summary>Fields</summary>");
+            self.fields(schema, MOST_DEEP, references, &mut Vec::new());
+            self.add("</details>");
+        }
+        let example = content.get("example").or_else(|| first_example(&content["examples"]));
+        if let Some(example) = example {
+            self.add("<details class=\"more\"><summary>Example</summary>");
+            let _ = write!(self.html, "<pre><code>{}</code></pre></details>", escape(&pretty(example)));
+        }
+    }
+
+    // ---- schemas ----
+
+    fn schemas(&mut self) {
+        let schemas = entries(&self.document["components"]["schemas"]);
+        if schemas.is_empty() {
+            return;
+        }
+        self.add("<section aria-labelledby=\"schemas\"><h2 id=\"schemas\">Schemas</h2>");
+        for (name, schema) in schemas {
+            let _ = write!(
+                self.html,
+                "<details class=\"schema\"><summary><h3><code class=\"path\">{}</code> <span class=\"what\">{}</span></h3></summary>\
+                 <div class=\"inside\" id=\"{}\">",
+                escape(name),
+                text(schema, "title").map(escape).unwrap_or_default(),
+                anchor("schema", name)
+            );
+            self.prose(text(schema, "description"));
+            let _ = write!(self.html, "<p class=\"type\">{}</p>", self.kind(schema, 0));
+            self.rules(schema);
+            self.fields(schema, MOST_DEEP, References::Link, &mut Vec::new());
+            if let Some(example) = schema.get("example").or_else(|| list(&schema["examples"]).first()) {
+                let _ = write!(
+                    self.html,
+                    "<p>For example:</p><pre><code>{}</code></pre>",
+                    escape(&pretty(example))
+                );
+            }
+            self.add("</div></details>");
+        }
+        self.add("</section>");
+    }
+
+    /// What a value is, in a few words; schemas that have a name are links.
+    fn kind(&self, schema: &'a Value, depth: usize) -> String {
+        if depth > MOST_DEEP {
+            return "…".to_owned();
+        }
+        if let Some(reference) = text(schema, "$ref") {
+            return self.link(reference);
+        }
+        for (key, word) in [("oneOf", " or "), ("anyOf", " or "), ("allOf", " and ")] {
+            if let Some(parts) = schema[key].as_array() {
+                let parts: Vec<String> = parts.iter().map(|part| self.kind(part, depth + 1)).collect();
+                return parts.join(word);
+            }
+        }
+        let one = |name: &str| match name {
+            "array" => format!("list of {}", self.kind(&schema["items"], depth + 1)),
+            "object" if schema["additionalProperties"].is_object() => {
+                format!("object of {}", self.kind(&schema["additionalProperties"], depth + 1))
+            }
+            name => match text(schema, "format").filter(|_| name != "null") {
+                Some(format) => format!("{} ({})", escape(name), escape(format)),
+                None => escape(name),
+            },
+        };
+        match &schema["type"] {
+            Value::String(name) => one(name),
+            Value::Array(names) => {
+                names.iter().map(|name| one(&plain(name))).collect::<Vec<_>>().join(" or ")
+            }
+            _ if schema.get("const").is_some() => code(&schema["const"]),
+            _ if schema.get("enum").is_some() => "one of a few".to_owned(),
+            _ if schema.get("properties").is_some() => "object".to_owned(),
+            _ if *schema == Value::Bool(false) => "nothing".to_owned(),
+            _ => "anything".to_owned(),
+        }
+    }
+
+    fn link(&self, reference: &str) -> String {
+        let name = reference.rsplit('/').next().unwrap_or(reference);
+        if self.look_up(reference).is_none() {
+            return format!("<code>{}</code> (not in this document)", escape(reference));
+        }
+        match reference.strip_prefix("#/components/schemas/") {
+            Some(name) => format!("<a href=\"#{}\">{}</a>", anchor("schema", name), escape(name)),
+            None => escape(name),
+        }
+    }
+
+    /// The limits a value has, as far as a schema states them.
+    fn rules(&mut self, schema: &Value) {
+        let mut rules = Vec::new();
+        if let Some(values) = schema["enum"].as_array() {
+            rules.push(format!("one of {}", values.iter().map(code).collect::<Vec<_>>().join(", ")));
+        }
+        for (least, most, unit) in [
+            ("minimum", "maximum", ""),
+            ("minLength", "maxLength", " characters"),
+            ("minItems", "maxItems", " items"),
+            ("minProperties", "maxProperties", " keys"),
+        ] {
+            match (schema.get(least), schema.get(most)) {
+                (Some(least), Some(most)) => rules.push(format!("{} to {}{unit}", plain(least), plain(most))),
+                (Some(least), None) => rules.push(format!("at least {}{unit}", plain(least))),
+                (None, Some(most)) => rules.push(format!("at most {}{unit}", plain(most))),
+                (None, None) => {}
+            }
+        }
+        if let Some(pattern) = text(schema, "pattern") {
+            rules.push(format!("like <code>{}</code>", escape(pattern)));
+        }
+        if let Some(default) = schema.get("default") {
+            rules.push(format!("default {}", code(default)));
+        }
+        for (key, words) in
+            [("readOnly", "read only"), ("writeOnly", "write only"), ("deprecated", "deprecated")]
+        {
+            if schema[key] == true {
+                rules.push(words.to_owned());
+            }
+        }
+        if !rules.is_empty() {
+            let _ = write!(self.html, "<p class=\"rules\">{}</p>", rules.join("; "));
+        }
+    }
+
+    /// Whether there is anything inside a value that could be shown.
+    fn has_fields(&self, schema: &'a Value, depth: usize) -> bool {
+        let Some(schema) = self.resolve(schema).filter(|_| depth > 0) else { return false };
+        !entries(&schema["properties"]).is_empty()
+            || inner_schemas(schema).iter().any(|inner| self.has_fields(inner, depth - 1))
+    }
+
+    /// The fields of an object, of the objects in a list, or of each alternative. `above` holds the references being followed:
+    /// what contains itself is not written again.
+    fn fields(&mut self, schema: &'a Value, depth: usize, references: References, above: &mut Vec<&'a str>) {
+        if depth == 0 {
+            return;
+        }
+        if let Some(reference) = text(schema, "$ref") {
+            // The first reference of an answer is the answer itself.
+            if above.contains(&reference) {
+                return;
+            }
+            if let Some(schema) = self.resolve(schema) {
+                above.push(reference);
+                self.fields(schema, depth, references, above);
+                above.pop();
+            }
+            return;
+        }
+        let mut properties = entries(&schema["properties"]);
+        if !properties.is_empty() {
+            let required: Vec<&str> = list(&schema["required"]).iter().filter_map(Value::as_str).collect();
+            properties.sort_by_key(|(name, _)| !required.contains(&name.as_str()));
+            self.add("<ul class=\"fields\">");
+            for (name, field) in properties {
+                let _ = write!(
+                    self.html,
+                    "<li><code>{}</code> <span class=\"type\">{}</span>{}",
+                    escape(name),
+                    self.kind(field, 0),
+                    if required.contains(&name.as_str()) { REQUIRED } else { "" }
+                );
+                self.prose(text(field, "description"));
+                self.rules(field);
+                self.inner(field, depth - 1, references, above);
+                self.add("</li>");
+            }
+            self.add("</ul>");
+        }
+        for inner in inner_schemas(schema) {
+            self.inner(inner, depth, references, above);
+        }
+    }
+
+    /// What is inside a field: written at once, or behind a line to open when it has a name of its own.
+    fn inner(&mut self, schema: &'a Value, depth: usize, references: References, above: &mut Vec<&'a str>) {
+        let Some(reference) = text(schema, "$ref") else {
+            self.fields(schema, depth, references, above);
+            return;
+        };
+        let is_linked = references == References::Link || self.html.len() > LONG_BYTES;
+        if is_linked || above.contains(&reference) || !self.has_fields(schema, depth) {
+            return;
+        }
+        let name = reference.rsplit('/').next().unwrap_or(reference);
+        let _ = write!(self.html, "<details class=\"more\"><summary>Fields of {}</summary>", escape(name));
+        self.fields(schema, depth, references, above);
+        self.add("</details>");
+    }
+
+    // ---- examples ----
+
+    /// The example somebody wrote, or one made from what the schema says.
+    fn example_of(&self, content: &'a Value) -> Option<String> {
+        if let Some(example) = content.get("example").or_else(|| first_example(&content["examples"])) {
+            return Some(pretty(example));
+        }
+        let example = self.example(&content["schema"], MOST_DEEP)?;
+        Some(pretty(&example))
+    }
+
+    /// Required fields and those that have an example of their own; all of them when that leaves none.
+    fn example(&self, schema: &'a Value, depth: usize) -> Option<Value> {
+        let schema = self.resolve(schema).filter(|_| depth > 0)?;
+        let written = [
+            schema.get("example"),
+            list(&schema["examples"]).first(),
+            schema.get("const"),
+            schema.get("default"),
+        ];
+        if let Some(example) = written.into_iter().flatten().next().or_else(|| list(&schema["enum"]).first())
+        {
+            return Some(example.clone());
+        }
+        let properties = entries(&schema["properties"]);
+        if !properties.is_empty() {
+            let required = list(&schema["required"]);
+            let is_shown = |name: &str, field: &Value| {
+                required.iter().any(|required| required == name)
+                    || field.get("example").is_some()
+                    || field.get("examples").is_some()
+            };
+            let has_shown = properties.iter().any(|(name, field)| is_shown(name, field));
+            let shown = properties.iter().filter(|(name, field)| !has_shown || is_shown(name, field));
+            return Some(
+                shown
+                    .filter_map(|(name, field)| Some(((*name).clone(), self.example(field, depth - 1)?)))
+                    .collect(),
+            );
+        }
+        if let Some(parts) = schema["allOf"].as_array() {
+            let parts = parts.iter().filter_map(|part| self.example(part, depth - 1));
+            return Some(Value::Object(
+                parts.filter_map(|part| part.as_object().cloned()).flatten().collect(),
+            ));
+        }
+        if let Some(first) = ["oneOf", "anyOf"].iter().find_map(|key| list(&schema[*key]).first()) {
+            return self.example(first, depth - 1);
+        }
+        let kind = schema["type"].as_str().or_else(|| schema["type"][0].as_str())?;
+        Some(match kind {
+            "array" => Value::Array(self.example(&schema["items"], depth - 1).into_iter().collect()),
+            "object" => Value::Object(Map::new()),
+            "boolean" => Value::Bool(true),
+            "integer" | "number" => schema.get("minimum").cloned().unwrap_or_else(|| 1.into()),
+            "string" if schema["format"] == "date-time" => "2026-01-29T12:34:56Z".into(),
+            "string" if schema["format"] == "uri" => "https://example.com/".into(),
+            "string" => "text".into(),
+            _ => return None,
+        })
+    }
+
+    // ---- references and words ----
+
+    /// What a value is after its references; nothing when they lead nowhere or in circles.
+    fn resolve(&self, value: &'a Value) -> Option<&'a Value> {
+        let mut value = value;
+        for _ in 0..MOST_HOPS {
+            match text(value, "$ref") {
+                Some(reference) => value = self.look_up(reference)?,
+                None => return Some(value),
+            }
+        }
+        None
+    }
+
+    /// `#/components/schemas/Link`; other documents are not fetched.
+    fn look_up(&self, reference: &str) -> Option<&'a Value> {
+        self.document.pointer(reference.strip_prefix('#')?)
+    }
+
+    /// Paragraphs, lists and `code`: as much of Markdown as descriptions need.
+    fn prose(&mut self, words: Option<&str>) {
+        let Some(words) = words else { return };
+        for paragraph in words.split("\n\n").map(str::trim).filter(|paragraph| !paragraph.is_empty()) {
+            if paragraph.lines().all(|line| line.trim_start().starts_with("- ")) {
+                self.add("<ul>");
+                for line in paragraph.lines() {
+                    let _ =
+                        write!(self.html, "<li>{}</li>", inline(line.trim_start().trim_start_matches("- ")));
+                }
+                self.add("</ul>");
+            } else {
+                let _ = write!(self.html, "<p>{}</p>", inline(paragraph));
+            }
+        }
+    }
+}
+
+const REQUIRED: &str = " <span class=\"flag\">required</span>";
+
+fn badge(method: &str) -> String {
+    format!("<span class=\"method {method}\">{}</span>", method.to_ascii_uppercase())
+}
+
+/// How a credential is sent.
+fn way_in(name: &str, scheme: &Value) -> String {
+    let place = escape(text(scheme, "name").unwrap_or(name));
+    let words = match (text(scheme, "type"), text(scheme, "scheme"), text(scheme, "in")) {
+        (Some("http"), Some(kind), _) if kind.eq_ignore_ascii_case("bearer") => {
+            "send it as <code>Authorization: Bearer …</code>".to_owned()
+        }
+        (Some("http"), Some(kind), _) => format!("send it as <code>Authorization: {} …</code>", escape(kind)),
+        (Some("apiKey"), _, Some(kind)) => format!("the {} <code>{place}</code>", escape(kind)),
+        (Some("openIdConnect"), ..) => "an access token of the configured OpenID provider".to_owned(),
+        (kind, ..) => escape(kind.unwrap_or("another way")),
+    };
+    format!("<strong>{}</strong>: {words}", escape(name))
+}
+
+/// A path that may be broken before its slashes, and nowhere else unless it must.
+fn breakable(path: &str) -> String {
+    escape(path).replace('/', "<wbr>/")
+}
+
+/// Text with `code` in backticks.
+fn inline(words: &str) -> String {
+    let mut html = String::new();
+    let mut parts = words.split('`').peekable();
+    let mut is_code = false;
+    while let Some(part) = parts.next() {
+        match (is_code, parts.peek().is_some()) {
+            (true, true) => {
+                let _ = write!(html, "<code>{}</code>", escape(part));
+            }
+            (true, false) => {
+                let _ = write!(html, "`{}", escape(part));
+            }
+            (false, _) => html.push_str(&escape(part)),
+        }
+        is_code = !is_code;
+    }
+    html
+}
+
+/// Where something is on the page. Letters that an address could not hold become dashes.
+fn anchor(kind: &str, name: &str) -> String {
+    let name: String = name
+        .chars()
+        .map(
+            |letter| if letter.is_ascii_alphanumeric() || matches!(letter, '_' | '.') { letter } else { '-' },
+        )
+        .collect();
+    format!("{kind}-{name}")
+}
+
+fn text<'a>(value: &'a Value, key: &str) -> Option<&'a str> {
+    value.get(key).and_then(Value::as_str)
+}
+
+fn list(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[], Vec::as_slice)
+}
+
+fn entries(value: &Value) -> Vec<(&String, &Value)> {
+    value.as_object().map_or_else(Vec::new, |object| object.iter().collect())
+}
+
+/// The schemas inside a schema that have no name: items of a list, further keys, alternatives.
+fn inner_schemas(schema: &Value) -> Vec<&Value> {
+    let one = ["items", "additionalProperties"].into_iter().filter_map(|key| schema.get(key));
+    let many = ["allOf", "oneOf", "anyOf"].into_iter().flat_map(|key| list(&schema[key]));
+    one.chain(many).filter(|inner| inner.is_object()).collect()
+}
+
+fn first_example(examples: &Value) -> Option<&Value> {
+    examples.as_object()?.values().find_map(|example| example.get("value"))
+}
+
+/// A string without its quotes; anything else as JSON.
+fn plain(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+fn code(value: &Value) -> String {
+    format!("<code>{}</code>", escape(&plain(value)))
+}
+
+fn pretty(example: &Value) -> String {
+    match example {
+        Value::String(text) => text.clone(),
+        other => serde_json::to_string_pretty(other).expect("a value is JSON"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::{STYLE, page, style_source};
+
+    fn sample() -> Value {
+        json!({
+            "openapi": "3.1.0",
+            "info": {"title": "Short & sweet", "version": "1.2.3", "description": "Links.\n\n- one `code`\n- two"},
+            "servers": [{"url": "/api/v1"}],
+            "security": [{"key": []}],
+            "tags": [{"name": "Links", "description": "What redirects."}, {"name": "Unused"}],
+            "paths": {
+                "/links": {
+                    "get": {"tags": ["Links"], "summary": "List links", "x-scope": "links:read", "responses": {
+                        "200": {"description": "Some links", "content": {"application/json": {"schema": {
+                            "type": "object", "required": ["data"], "properties": {
+                                "data": {"type": "array", "items": {"$ref": "#/components/schemas/Link"}}
+                            }
+                        }}}},
+                        "404": {"$ref": "#/components/responses/Error"}
+                    }},
+                    "post": {"tags": ["Links"], "summary": "Make <script>alert(1)</script>", "operationId": "makeLink",
+                        "requestBody": {"required": true, "content": {"application/json": {"schema": {"$ref": "#/components/schemas/NewLink"}}}},
+                        "responses": {"201": {"description": "Made", "headers": {"Location": {"description": "Where it \"is\""}}}}}
+                },
+                "/links/{code}": {
+                    "parameters": [
+                        {"$ref": "#/components/parameters/Code"},
+                        {"name": "at", "in": "query", "description": "hidden by the operation", "schema": true}
+                    ],
+                    "delete": {"tags": ["Links"], "deprecated": true, "parameters": [
+                        {"name": "at", "in": "query", "description": "when", "schema": {"type": ["string", "null"], "format": "date-time"}},
+                        {"name": "n", "in": "query", "schema": {"type": "integer", "minimum": 1, "maximum": 9, "default": 5, "enum": [1, 5, 9]}}
+                    ]}
+                },
+                "/health": {"get": {"summary": "Health", "security": []}}
+            },
+            "components": {
+                "securitySchemes": {
+                    "key": {"type": "http", "scheme": "bearer"},
+                    "session": {"type": "apiKey", "in": "cookie", "name": "sid"}
+                },
+                "parameters": {"Code": {"name": "code", "in": "path", "required": true, "schema": {"type": "string", "pattern": "^<$"}}},
+                "responses": {"Error": {"description": "None there", "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}}},
+                "schemas": {
+                    "Link": {"type": "object", "properties": {"code": {"type": "string"}, "parent": {"$ref": "#/components/schemas/Link"}}},
+                    "NewLink": {"type": "object", "required": ["target"], "properties": {
+                        "target": {"type": "string", "format": "uri", "description": "Where `it` leads"},
+                        "title": {"type": "string", "maxLength": 500},
+                        "tags": {"type": "array", "items": {"type": "string"}, "example": ["a<b"]}
+                    }},
+                    "Error": {"type": "object", "properties": {"only_in_error": {"type": "string"}}}
+                }
+            }
+        })
+    }
+
+    #[track_caller]
+    fn shows(page: &str, parts: &[&str]) {
+        for part in parts {
+            assert!(page.contains(part), "the page lacks {part}\n{page}");
+        }
+    }
+
+    #[test]
+    fn every_operation_is_on_the_page_and_in_the_contents() {
+        let document = sample();
+        let html = page(&document);
+        for (path, item) in document["paths"].as_object().unwrap() {
+            for method in item.as_object().unwrap().keys().filter(|key| *key != "parameters") {
+                let shown = format!(
+                    "<span class=\"method {method}\">{}</span> <code class=\"path\">{}</code>",
+                    method.to_uppercase(),
+                    path.replace('/', "<wbr>/")
+                );
+                assert_eq!(html.matches(&shown).count(), 1, "{shown}");
+            }
+        }
+        let links: Vec<&str> =
+            html.split("href=\"#").skip(1).map(|rest| rest.split_once('"').unwrap().0).collect();
+        assert!(links.len() >= 9, "{links:?}");
+        for link in links {
+            assert_eq!(
+                html.matches(&format!(" id=\"{link}\"")).count(),
+                1,
+                "{link} is somewhere, and only there"
+            );
+        }
+        assert!(!html.contains("Unused"), "a tag without operations");
+    }
+
+    #[test]
+    fn what_the_document_says_is_markup_nowhere() {
+        let html = page(&sample());
+        assert!(!html.contains("<script"));
+        shows(&html, &["<title>Short &amp; sweet</title>", "Make &lt;script&gt;alert(1)&lt;/script&gt;"]);
+        shows(&html, &["like <code>^&lt;$</code>", "Where it &quot;is&quot;", "a&lt;b"]);
+
+        // The same with markup in every key and every string at once.
+        let hostile = serde_json::to_string(&sample()).unwrap().replace("Link", "<b id='x'>&amp;");
+        let html = page(&serde_json::from_str(&hostile).unwrap());
+        assert!(!html.contains("<b id") && html.contains("&lt;b id=&#39;x&#39;&gt;&amp;amp;"), "{html}");
+    }
+
+    #[test]
+    fn an_operation_says_what_it_needs_and_gives() {
+        let html = page(&sample());
+        shows(
+            &html,
+            &["Version 1.2.3", "Needs the scope <code>links:read</code>.", "No credential is needed."],
+        );
+        shows(&html, &["<li>one <code>code</code></li><li>two</li>"]);
+        shows(
+            &html,
+            &[
+                "<strong>key</strong>: send it as <code>Authorization: Bearer …</code>",
+                "the cookie <code>sid</code>",
+            ],
+        );
+        shows(
+            &html,
+            &["curl -H &quot;Authorization: Bearer $API_KEY&quot; https://your-host/api/v1/links</code>"],
+        );
+        shows(
+            &html,
+            &["<code>code</code> <span class=\"quiet\">in path</span> <span class=\"flag\">required</span>"],
+        );
+        shows(
+            &html,
+            &[
+                "string (date-time) or null",
+                "one of <code>1</code>, <code>5</code>, <code>9</code>; 1 to 9; default <code>5</code>",
+            ],
+        );
+        shows(&html, &["list of <a href=\"#schema-Link\">Link</a>", "<summary>Fields of Link</summary>"]);
+        shows(&html, &["Where <code>it</code> leads", "at most 500 characters"]);
+        shows(&html, &["&quot;target&quot;: &quot;https://example.com/&quot;"]);
+        assert!(
+            !html.contains("&quot;title&quot;"),
+            "an example has what is required or was given an example"
+        );
+        assert!(!html.contains("hidden by the operation"));
+        assert_eq!(
+            html.matches("only_in_error").count(),
+            1,
+            "an error's fields stand among the schemas only"
+        );
+    }
+
+    #[test]
+    fn references_that_lead_nowhere_or_in_circles_are_shown_as_such() {
+        let mut document = sample();
+        let schema = &mut document["components"]["schemas"];
+        schema["Nowhere"] = json!({"$ref": "#/components/schemas/Missing<"});
+        schema["Elsewhere"] = json!({"properties": {"x": {"$ref": "https://example.com/x.json"}}});
+        schema["Itself"] = json!({"$ref": "#/components/schemas/Itself"});
+        schema["Ping"] = json!({"allOf": [{"$ref": "#/components/schemas/Pong"}]});
+        schema["Pong"] = json!({"oneOf": [{"$ref": "#/components/schemas/Ping"}, {"items": {"$ref": "#"}}]});
+        let bodies = ["Nowhere", "Elsewhere", "Itself", "Ping", "Link"];
+        for name in bodies {
+            let schema = json!({"schema": {"$ref": format!("#/components/schemas/{name}")}});
+            let operation = json!({
+                "parameters": [{"$ref": "#/nowhere"}, {"name": "x", "in": "query", "schema": schema["schema"]}],
+                "requestBody": {"content": {"application/json": schema}},
+                "responses": {"200": {"content": {"application/json": schema}}, "default": {"$ref": "#/paths"}}
+            });
+            document["paths"][format!("/{name}")] =
+                json!({"post": operation, "get": {"requestBody": {"$ref": "#/no"}}});
+        }
+        let html = page(&document);
+        shows(&html, &["<code>#/components/schemas/Missing&lt;</code> (not in this document)"]);
+        shows(&html, &["<code>https://example.com/x.json</code> (not in this document)"]);
+    }
+
+    #[test]
+    fn a_schema_of_schemas_of_schemas_ends() {
+        let mut document = sample();
+        let many = |to: usize| -> Value {
+            (0..40)
+                .map(|n| (format!("f{n}"), json!({"$ref": format!("#/components/schemas/S{to}")})))
+                .collect()
+        };
+        for n in 0..10 {
+            document["components"]["schemas"][format!("S{n}")] =
+                json!({"type": "object", "properties": many((n + 1) % 10)});
+        }
+        document["paths"]["/links"]["get"]["responses"]["200"]["content"]["application/json"]["schema"] =
+            json!({"$ref": "#/components/schemas/S0"});
+        let html = page(&document);
+        assert!(html.len() < 2 * super::LONG_BYTES, "{}", html.len());
+    }
+
+    #[test]
+    fn any_json_makes_a_page() {
+        for document in
+            [json!(null), json!([]), json!("x"), json!({"paths": []}), json!({"paths": {"/": {"get": 7}}})]
+        {
+            shows(&page(&document), &["<h1>API</h1>", "</html>"]);
+        }
+    }
+
+    #[test]
+    fn headings_are_in_order_and_nothing_is_loaded() {
+        let html = page(&sample());
+        let mut last = 0;
+        for heading in html.split("<h").skip(1) {
+            let Some(level) = heading.chars().next().and_then(|digit| digit.to_digit(10)) else { continue };
+            assert!(level <= last + 1, "h{level} after h{last}");
+            last = level;
+        }
+        for word in ["<script", "<img", "<link", " style=", "url(", "@import", " onclick"] {
+            assert!(!html.contains(word), "{word}");
+        }
+    }
+
+    #[test]
+    fn the_style_on_the_page_is_the_one_that_is_allowed() {
+        let html = page(&sample());
+        let style = html.split_once("<style>").unwrap().1.split_once("</style>").unwrap().0;
+        assert_eq!(style, STYLE);
+        let source = style_source();
+        assert!(source.starts_with("'sha256-") && source.ends_with("='") && source.len() == 53, "{source}");
+    }
+}

@@ -1,0 +1,116 @@
+//! Errors as programs get them: always the envelope, never what the database said.
+
+use axum::response::{IntoResponse, Response};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER, VARY, WWW_AUTHENTICATE};
+use http::{HeaderValue, StatusCode};
+use rlinks_clicks::stats::StatsError;
+use rlinks_core::envelope::{self, ErrorCode};
+use rlinks_core::{FieldError, FieldErrors};
+use rlinks_store::StoreError;
+use serde_json::{Value, json};
+
+use crate::clock::Clock;
+use crate::ops::OpsError;
+
+/// What a request gets that does not get what it asked for.
+#[derive(Debug)]
+pub struct ApiError {
+    code: ErrorCode,
+    message: String,
+    details: Value,
+    /// Seconds after which it may be tried again.
+    retry_after: Option<u32>,
+}
+
+impl ApiError {
+    /// With the usual words.
+    pub fn new(code: ErrorCode) -> Self {
+        Self::saying(code, code.message())
+    }
+
+    /// With better words.
+    pub fn saying(code: ErrorCode, message: impl Into<String>) -> Self {
+        Self { code, message: message.into(), details: Value::Null, retry_after: None }
+    }
+
+    /// Too many requests.
+    pub fn slow_down(seconds: u32, message: &str) -> Self {
+        Self { retry_after: Some(seconds), ..Self::saying(ErrorCode::RateLimited, message) }
+    }
+
+    /// The error as one item of a bulk answer.
+    pub fn item(&self) -> Value {
+        json!({ "code": self.code.name(), "status": self.code.status(), "message": self.message, "details": self.details })
+    }
+
+    /// Its status.
+    pub fn status(&self) -> u16 {
+        self.code.status()
+    }
+}
+
+impl From<OpsError> for ApiError {
+    fn from(error: OpsError) -> Self {
+        let code = error.code();
+        match &error {
+            OpsError::Invalid(fields) => Self { details: json!({ "fields": fields }), ..Self::new(code) },
+            OpsError::Store(StoreError::CodeTaken { deleted, .. }) => {
+                Self { details: json!({ "deleted": deleted }), ..Self::saying(code, error.to_string()) }
+            }
+            OpsError::Store(
+                StoreError::Unavailable(_) | StoreError::Refused(_) | StoreError::Unreadable(_),
+            ) => {
+                tracing::error!(%error, "a request could not be answered");
+                Self::new(code)
+            }
+            _ => Self::saying(code, error.to_string()),
+        }
+    }
+}
+
+impl From<StoreError> for ApiError {
+    fn from(error: StoreError) -> Self {
+        OpsError::Store(error).into()
+    }
+}
+
+impl From<FieldErrors> for ApiError {
+    fn from(errors: FieldErrors) -> Self {
+        OpsError::Invalid(errors).into()
+    }
+}
+
+impl From<FieldError> for ApiError {
+    fn from(error: FieldError) -> Self {
+        FieldErrors::from(error).into()
+    }
+}
+
+impl From<StatsError> for ApiError {
+    fn from(error: StatsError) -> Self {
+        match error {
+            StatsError::Question(field) => field.into(),
+            StatsError::Store(error) => error.into(),
+        }
+    }
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        let body = envelope::json(self.code, &self.message, &self.details, Clock::system().now());
+        let mut response = body.into_response();
+        *response.status_mut() =
+            StatusCode::from_u16(self.code.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        headers.insert(VARY, HeaderValue::from_static("Accept"));
+        if let Some(seconds) = self.retry_after {
+            headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        if self.code == ErrorCode::Unauthenticated {
+            headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        response
+    }
+}

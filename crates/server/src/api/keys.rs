@@ -1,0 +1,248 @@
+//! API keys: an admin's business, and everybody's own.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{Path, State};
+use axum::response::{IntoResponse, Response};
+use http::StatusCode;
+use rlinks_core::draft::{TimeInput, expiry};
+use rlinks_core::envelope::ErrorCode;
+use rlinks_core::key::{KeyStatus, Secret};
+use rlinks_core::{ApiKey, FieldCode, FieldError, Id, Role, Scope, Scopes, Timestamp};
+use serde::Serialize;
+use serde_json::Value;
+use utoipa::ToSchema;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::caller::{Allowed, Anybody, Caller};
+use super::error::ApiError;
+use super::request::{Fields, Object, Params};
+use super::{Api, Page};
+use crate::ops::people::KeyDraft;
+use crate::ops::{OpsError, Thing};
+
+/// The routes of keys.
+pub fn routes() -> OpenApiRouter<Arc<Api>> {
+    OpenApiRouter::new().routes(routes!(list, create)).routes(routes!(revoke)).routes(routes!(rotate))
+}
+
+/// A key, without its secret.
+#[derive(Serialize, ToSchema)]
+#[schema(as = ApiKey)]
+pub struct KeyView {
+    #[schema(value_type = String)]
+    id: Id,
+    name: String,
+    /// How it begins.
+    #[schema(example = "rmx_07elszGN")]
+    prefix: String,
+    #[schema(value_type = Vec<String>)]
+    scopes: Scopes,
+    /// The id of the member it belongs to.
+    #[schema(value_type = Option<String>, required)]
+    user: Option<Id>,
+    #[schema(value_type = String, example = "active")]
+    status: KeyStatus,
+    #[schema(value_type = String, format = DateTime)]
+    created_at: Timestamp,
+    #[schema(value_type = Option<String>, format = DateTime, required)]
+    expires_at: Option<Timestamp>,
+    /// To within some seconds.
+    #[schema(value_type = Option<String>, format = DateTime, required)]
+    last_used_at: Option<Timestamp>,
+    /// To within some seconds.
+    usage_count: i64,
+}
+
+/// A key with its secret, shown this once.
+#[derive(Serialize, ToSchema)]
+pub struct NewKeyView {
+    #[serde(flatten)]
+    view: KeyView,
+    /// The whole key. It is kept nowhere.
+    key: String,
+}
+
+/// What a new key is to be.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "describes what `create` reads")]
+pub struct NewKey {
+    #[schema(min_length = 1, max_length = 100)]
+    name: String,
+    /// `links:read`, `links:write`, `links:delete`, `analytics:read`, `workspace:admin`; else the first two.
+    scopes: Option<Vec<String>>,
+    /// The id of the member it belongs to; only an admin may name another.
+    user: Option<String>,
+    /// Good up to and including this moment.
+    #[schema(value_type = Option<super::links::TimeInput>)]
+    expires_at: Option<String>,
+}
+
+impl KeyView {
+    fn new(key: &ApiKey, now: Timestamp) -> Self {
+        Self {
+            id: key.id,
+            name: key.name.clone(),
+            prefix: key.prefix.clone(),
+            scopes: key.scopes,
+            user: key.user,
+            status: key.status(now),
+            created_at: key.created_at,
+            expires_at: key.expires_at,
+            last_used_at: key.last_used_at,
+            usage_count: key.usage_count,
+        }
+    }
+}
+
+/// Whose keys somebody may look after.
+enum Keeps {
+    All,
+    Own(Id),
+}
+
+fn keeps(caller: &Caller) -> Result<Keeps, ApiError> {
+    if caller.scopes.has(Scope::WorkspaceAdmin) {
+        return Ok(Keeps::All);
+    }
+    match &caller.user {
+        Some(user) if user.role >= Role::Member && caller.scopes.has(Scope::LinksWrite) => {
+            Ok(Keeps::Own(user.id))
+        }
+        _ => Err(ApiError::saying(
+            ErrorCode::Forbidden,
+            "Keys are kept by admins, and by members their own, with a credential that may write",
+        )),
+    }
+}
+
+/// A key the caller may look after; another's is not there.
+async fn kept(api: &Api, caller: &Caller, id: &str) -> Result<ApiKey, ApiError> {
+    let keeps = keeps(caller)?;
+    let key = api.ops.key(&caller.workspace, id).await?;
+    match keeps {
+        Keeps::Own(user) if key.user != Some(user) => {
+            Err(OpsError::NotFound(Thing::Key(id.to_owned())).into())
+        }
+        _ => Ok(key),
+    }
+}
+
+/// Lists keys, newest first: all of them to an admin, to others their own.
+#[utoipa::path(get, path = "/api/v1/keys", tag = "keys",
+    params(("limit" = Option<i64>, Query, minimum = 1, maximum = 100), ("cursor" = Option<String>, Query)),
+    extensions(("x-scope" = json!("workspace:admin or own"))), responses((status = 200, body = Page<KeyView>)))]
+async fn list(
+    State(api): State<Arc<Api>>,
+    caller: Allowed<Anybody>,
+    mut params: Params,
+) -> Result<Json<Page<KeyView>>, ApiError> {
+    let keeps = keeps(&caller)?;
+    let limit = params.number("limit", 1..=100).unwrap_or(50);
+    let cursor = params.text("cursor");
+    params.finish()?;
+    let user = match keeps {
+        Keeps::All => None,
+        Keeps::Own(user) => Some(user),
+    };
+    let context = format!("keys {} {user:?}", caller.workspace.id);
+    let before = cursor.map(|text| api.open_cursor::<i64>(&context, &text)).transpose()?.map(Id::from_i64);
+    let keys = api.ops.store.keys(caller.workspace.id, user, before, limit + 1).await?;
+    let now = api.ops.clock.now();
+    let page = api.page(&context, keys, limit, |key| key.id.as_i64());
+    Ok(Json(page.map(|key| KeyView::new(&key, now))))
+}
+
+/// Makes a key. Its secret is in this answer and nowhere else.
+#[utoipa::path(post, path = "/api/v1/keys", tag = "keys", request_body = NewKey,
+    extensions(("x-scope" = json!("workspace:admin or own"))), responses((status = 201, body = NewKeyView)))]
+async fn create(
+    State(api): State<Arc<Api>>,
+    caller: Allowed<Anybody>,
+    Object(body): Object,
+) -> Result<Response, ApiError> {
+    let keeps = keeps(&caller)?;
+    let mut fields = Fields::of(body);
+    let name = fields.required("name", ApiKey::parse_name);
+    let scopes = fields.texts("scopes");
+    let scopes = scopes.and_then(|names| fields.take(Scopes::parse(&names)));
+    let user = fields.parsed("user", |text| Ok(text.to_owned()));
+    let expires_at = match fields.value("expires_at") {
+        None | Some(Value::Null) => None,
+        Some(Value::String(text)) => fields.take(expiry(&TimeInput::Text(text), api.ops.clock.now())),
+        Some(Value::Number(number)) => fields.take(expiry(&TimeInput::Number(number), api.ops.clock.now())),
+        Some(_) => fields.take(Err(FieldError::new("expires_at", FieldCode::NotATime, "is not a time"))),
+    };
+    fields.finish()?;
+    let user = match (&keeps, user) {
+        (Keeps::All, Some(who)) => Some(api.ops.member(&caller.workspace, &who).await?.id),
+        (Keeps::Own(own), Some(who)) if who == own.to_string() => Some(*own),
+        (Keeps::Own(_), Some(_)) => {
+            return Err(ApiError::saying(ErrorCode::Forbidden, "Only an admin makes keys for others"));
+        }
+        (_, None) => caller.member(),
+    };
+    let draft = KeyDraft {
+        name: name.unwrap_or_default(),
+        scopes: scopes.unwrap_or_else(|| Scopes::DEFAULT.and(caller.scopes)),
+        user,
+        expires_at: within(&caller, expires_at)?,
+    };
+    // A key makes no key that may do more, or lives longer, than itself.
+    if !draft.scopes.are_within(caller.scopes) {
+        return Err(ApiError::saying(
+            ErrorCode::Forbidden,
+            "A key can be given no scope its maker does not have",
+        ));
+    }
+    let (key, secret) = api.ops.create_key(&caller.by, &caller.workspace, &draft).await?;
+    Ok(shown(&api, &key, &secret))
+}
+
+/// The end of a key made by this caller: no later than that of the key they call with.
+fn within(caller: &Caller, wanted: Option<Timestamp>) -> Result<Option<Timestamp>, ApiError> {
+    let own = caller.key.as_ref().and_then(|key| key.expires_at);
+    match (own, wanted) {
+        (Some(own), Some(wanted)) if wanted > own => {
+            let message = format!("is after the end of the key you call with ({own})");
+            Err(FieldError::new("expires_at", FieldCode::TooLong, message).into())
+        }
+        (own, wanted) => Ok(wanted.or(own)),
+    }
+}
+
+fn shown(api: &Api, key: &ApiKey, secret: &Secret) -> Response {
+    let view = KeyView::new(key, api.ops.clock.now());
+    (StatusCode::CREATED, Json(NewKeyView { view, key: secret.reveal().to_owned() })).into_response()
+}
+
+/// Revokes a key, from the next request on.
+#[utoipa::path(delete, path = "/api/v1/keys/{id}", tag = "keys", params(("id" = String, Path)),
+    extensions(("x-scope" = json!("workspace:admin or own"))), responses((status = 204)))]
+async fn revoke(
+    State(api): State<Arc<Api>>,
+    caller: Allowed<Anybody>,
+    Path(id): Path<String>,
+) -> Result<StatusCode, ApiError> {
+    let key = kept(&api, &caller, &id).await?;
+    api.ops.revoke_key(&caller.by, &caller.workspace, key.id).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Makes a successor of a key; the old one lives 24 hours more.
+#[utoipa::path(post, path = "/api/v1/keys/{id}/rotate", tag = "keys", params(("id" = String, Path)),
+    extensions(("x-scope" = json!("workspace:admin or own"))), responses((status = 201, body = NewKeyView)))]
+async fn rotate(
+    State(api): State<Arc<Api>>,
+    caller: Allowed<Anybody>,
+    Path(id): Path<String>,
+) -> Result<Response, ApiError> {
+    let key = kept(&api, &caller, &id).await?;
+    if !key.scopes.are_within(caller.scopes) {
+        return Err(ApiError::saying(ErrorCode::Forbidden, "This key may do more than you"));
+    }
+    let (key, secret) = api.ops.rotate_key(&caller.by, &key).await?;
+    Ok(shown(&api, &key, &secret))
+}

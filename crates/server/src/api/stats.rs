@@ -1,0 +1,455 @@
+//! Statistics and clicks.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{Path, State};
+use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
+use futures_util::stream::{self, Stream};
+use http::HeaderMap;
+use http::header::{ACCEPT, CONTENT_TYPE};
+use rlinks_clicks::Click;
+use rlinks_clicks::events::Codes;
+use rlinks_clicks::export::jsonl;
+use rlinks_clicks::misses::Missed;
+use rlinks_clicks::roll::Subject;
+use rlinks_clicks::stats::{Bots, Interval, Question, Statistics, TOP_LINKS, Zone};
+use rlinks_clicks::time::day_of;
+use rlinks_core::envelope::ErrorCode;
+use rlinks_core::{Actor, FieldCode, FieldError, Id, Policy, Timestamp};
+use serde::Serialize;
+use serde_json::{Value, json};
+use utoipa::{IntoParams, ToSchema};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::caller::{Allowed, AnalyticsRead, Caller};
+use super::error::ApiError;
+use super::live::Heard;
+use super::request::Params;
+use super::{Api, Page};
+use crate::ops::Sees;
+use crate::ops::sweep::kept;
+
+const MOST_MISSES: i64 = 20;
+/// Of these the busiest that are somebody's own are shown.
+const TOP_LINKS_OF_ALL: i64 = 1000;
+
+/// The routes of statistics.
+pub fn routes() -> OpenApiRouter<Arc<Api>> {
+    OpenApiRouter::new()
+        .routes(routes!(of_link))
+        .routes(routes!(of_workspace))
+        .routes(routes!(clicks))
+        .routes(routes!(live))
+}
+
+/// What to count.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Query)]
+#[expect(dead_code, reason = "describes what `question` reads")]
+struct StatsParams {
+    /// From this moment on: RFC 3339 or `YYYY-MM-DD`; else the last 30 days.
+    from: Option<String>,
+    /// Until before this moment.
+    to: Option<String>,
+    /// `hour`, `day`, `week` (from Monday) or `month`; else `day`.
+    interval: Option<String>,
+    /// A zone like `Europe/Berlin`; else UTC.
+    tz: Option<String>,
+    /// `exclude` or `include`; else people's clicks alone.
+    bots: Option<String>,
+}
+
+/// What clicks add up to.
+#[derive(ToSchema)]
+#[schema(as = Statistics)]
+#[expect(dead_code, reason = "describes `rlinks_clicks::stats::Statistics`")]
+pub struct StatisticsView {
+    #[schema(format = DateTime)]
+    from: String,
+    #[schema(format = DateTime)]
+    to: String,
+    interval: String,
+    tz: String,
+    /// Before this moment whole UTC days are counted where they begin.
+    #[schema(format = DateTime)]
+    tz_exact_from: Option<String>,
+    bots: String,
+    total: SumView,
+    series: Vec<PointView>,
+    /// Breakdowns are of whole UTC days: from this moment on, where it is not `from`.
+    #[schema(format = DateTime)]
+    breakdown_from: Option<String>,
+    #[schema(format = DateTime)]
+    breakdown_to: Option<String>,
+    referrers: Vec<ValueView>,
+    countries: Vec<CountryView>,
+    cities: Vec<ValueView>,
+    devices: Vec<ValueView>,
+    browsers: Vec<ValueView>,
+    systems: Vec<ValueView>,
+    campaigns: Vec<ValueView>,
+}
+
+/// Clicks, visitors and bots.
+#[derive(ToSchema)]
+#[schema(as = Sum)]
+#[expect(dead_code, reason = "describes")]
+pub struct SumView {
+    clicks: u64,
+    /// A person counts once in a UTC day.
+    visitors: u64,
+    bots: u64,
+}
+
+/// The same of one hour, day, week or month.
+#[derive(ToSchema)]
+#[schema(as = Point)]
+#[expect(dead_code, reason = "describes")]
+pub struct PointView {
+    #[schema(format = DateTime)]
+    start: String,
+    clicks: u64,
+    visitors: u64,
+    bots: u64,
+}
+
+/// Clicks with one value.
+#[derive(ToSchema)]
+#[schema(as = Value)]
+#[expect(dead_code, reason = "describes")]
+pub struct ValueView {
+    value: String,
+    clicks: u64,
+}
+
+/// Clicks from one country.
+#[derive(ToSchema)]
+#[schema(as = Country)]
+#[expect(dead_code, reason = "describes")]
+pub struct CountryView {
+    value: String,
+    #[schema(required)]
+    name: Option<String>,
+    clicks: u64,
+}
+
+/// The statistics of a workspace.
+#[derive(Serialize, ToSchema)]
+pub struct WorkspaceStatistics {
+    #[serde(flatten)]
+    #[schema(value_type = StatisticsView)]
+    statistics: Statistics,
+    /// The links clicked most, at most 20.
+    top_links: Vec<TopLink>,
+    /// The codes asked for in vain most often, at most 20.
+    #[schema(value_type = Vec<MissView>)]
+    misses: Vec<Missed>,
+}
+
+/// A link and its clicks.
+#[derive(Serialize, ToSchema)]
+pub struct TopLink {
+    code: String,
+    clicks: u64,
+}
+
+/// A code nobody has, or that answers no more.
+#[derive(ToSchema)]
+#[schema(as = Miss)]
+#[expect(dead_code, reason = "describes `Missed`")]
+pub struct MissView {
+    code: String,
+    misses: u64,
+}
+
+fn question(
+    mut params: Params,
+    subject: Subject,
+    policy: &Policy,
+    now: Timestamp,
+) -> Result<Question, ApiError> {
+    let bad = |name: &str, message: &str| FieldError::new(name, FieldCode::BadCharacters, message);
+    let interval = params.parsed("interval", |text| {
+        Interval::parse(text).ok_or_else(|| bad("interval", "is none of hour, day, week, month"))
+    });
+    let tz = params.parsed("tz", |text| {
+        Zone::parse(text).ok_or_else(|| bad("tz", "is no time zone; write it like Europe/Berlin"))
+    });
+    let tz = tz.unwrap_or_default();
+    let bots = params.parsed("bots", |text| {
+        Bots::parse(text).ok_or_else(|| bad("bots", "is neither exclude nor include"))
+    });
+    let mut moment = |name: &str| {
+        params.parsed(name, |text| match text.parse::<i64>() {
+            Ok(_) => super::request::time(name, text),
+            Err(_) => {
+                tz.moment(text).map_err(|error| FieldError::new(name, FieldCode::NotATime, error.to_string()))
+            }
+        })
+    };
+    let (from, to) = (moment("from"), moment("to"));
+    params.finish()?;
+    Ok(Question {
+        from,
+        to,
+        interval: interval.unwrap_or_default(),
+        tz,
+        bots: bots.unwrap_or_default(),
+        days_kept_from: kept(policy).daily_days.map(|days| day_of(now) - i64::from(days)),
+        ..Question::about(subject)
+    })
+}
+
+/// The statistics of a link, of a deleted one too.
+#[utoipa::path(get, path = "/api/v1/links/{code}/stats", tag = "statistics", params(("code" = String, Path), StatsParams),
+    extensions(("x-scope" = json!("analytics:read"))), responses((status = 200, body = StatisticsView)))]
+async fn of_link(
+    State(api): State<Arc<Api>>,
+    caller: Allowed<AnalyticsRead>,
+    Path(code): Path<String>,
+    params: Params,
+) -> Result<Json<Statistics>, ApiError> {
+    let link = api.ops.any_link(&caller.by, &caller.workspace, &code).await?;
+    let now = api.ops.clock.now();
+    let subject = Subject::link(caller.workspace.id, link.id);
+    let question = question(params, subject, &caller.workspace.policy, now)?;
+    Ok(Json(api.clicks().await?.statistics(&question, now).await?))
+}
+
+/// The statistics of the workspace; where links are their owner's alone, of one's own.
+#[utoipa::path(get, path = "/api/v1/stats", tag = "statistics", params(StatsParams),
+    extensions(("x-scope" = json!("analytics:read"))), responses((status = 200, body = WorkspaceStatistics)))]
+async fn of_workspace(
+    State(api): State<Arc<Api>>,
+    caller: Allowed<AnalyticsRead>,
+    params: Params,
+) -> Result<Json<WorkspaceStatistics>, ApiError> {
+    let now = api.ops.clock.now();
+    let workspace = caller.workspace.id;
+    let own = owner(&caller);
+    let subject = own.map_or_else(|| Subject::workspace(workspace), |user| Subject::user(workspace, user));
+    let question = question(params, subject, &caller.workspace.policy, now)?;
+    let clicks = api.clicks().await?;
+    let statistics = clicks.statistics(&question, now).await?;
+    let most = if own.is_some() { TOP_LINKS_OF_ALL } else { TOP_LINKS };
+    let top = clicks.top_links(workspace, statistics.days.clone(), question.bots, most).await?;
+    let names = api.ops.store.link_names(&top.iter().map(|(link, _)| *link).collect::<Vec<_>>()).await?;
+    let named = |(link, clicks): (Id, u64)| {
+        let name = names.iter().find(|name| name.id == link)?;
+        (own.is_none() || name.owner == own).then(|| TopLink { code: name.code.clone(), clicks })
+    };
+    let top_links = top.into_iter().filter_map(named).take(usize::try_from(TOP_LINKS).unwrap_or_default());
+    let top_links = top_links.collect();
+    // Nobody owns a code that leads nowhere.
+    let misses = match own {
+        None => clicks.misses(workspace, statistics.days.start, statistics.days.end, MOST_MISSES).await?,
+        Some(_) => Vec::new(),
+    };
+    Ok(Json(WorkspaceStatistics { statistics, top_links, misses }))
+}
+
+/// The member whose links alone are there for the caller.
+fn owner(caller: &Caller) -> Option<Id> {
+    match caller.by.sees {
+        Sees::All => None,
+        Sees::Own => caller.member(),
+    }
+}
+
+/// One recorded redirect.
+#[derive(ToSchema)]
+#[schema(as = Click)]
+#[expect(dead_code, reason = "describes a line of the full form")]
+pub struct ClickView {
+    #[schema(example = "hit:parity:20260129:0197...")]
+    key: String,
+    #[schema(format = DateTime)]
+    ts: String,
+    code: String,
+    #[schema(required)]
+    country: Option<String>,
+    #[schema(required)]
+    ua_hash: Option<String>,
+    #[schema(required)]
+    referrer: Option<String>,
+    #[schema(required)]
+    ip_prefix: Option<String>,
+    id: String,
+    link_id: String,
+    workspace_id: String,
+    #[schema(required)]
+    user_agent: Option<String>,
+    #[schema(required)]
+    city: Option<String>,
+    #[schema(required)]
+    latitude: Option<f64>,
+    #[schema(required)]
+    longitude: Option<f64>,
+    device: String,
+    #[schema(required)]
+    browser: Option<String>,
+    #[schema(required)]
+    browser_version: Option<String>,
+    #[schema(required)]
+    system: Option<String>,
+    #[schema(required)]
+    system_version: Option<String>,
+    #[schema(required)]
+    utm_source: Option<String>,
+    #[schema(required)]
+    utm_medium: Option<String>,
+    #[schema(required)]
+    utm_campaign: Option<String>,
+    #[schema(required)]
+    visitor: Option<String>,
+    bot: bool,
+}
+
+fn click(click: &Click) -> Value {
+    serde_json::to_value(jsonl::full(click)).expect("a click is JSON")
+}
+
+/// The latest clicks of a link, newest first; as CSV by `Accept: text/csv`.
+#[utoipa::path(get, path = "/api/v1/links/{code}/clicks", tag = "statistics",
+    params(("code" = String, Path), ("limit" = Option<i64>, Query, minimum = 1, maximum = 100), ("cursor" = Option<String>, Query)),
+    extensions(("x-scope" = json!("analytics:read"))),
+    responses((status = 200, content((Page<ClickView> = "application/json"), (String = "text/csv")))))]
+async fn clicks(
+    State(api): State<Arc<Api>>,
+    caller: Allowed<AnalyticsRead>,
+    Path(code): Path<String>,
+    headers: HeaderMap,
+    mut params: Params,
+) -> Result<Response, ApiError> {
+    let limit = params.number("limit", 1..=100).unwrap_or(100);
+    let cursor = params.text("cursor");
+    params.finish()?;
+    let link = api.ops.any_link(&caller.by, &caller.workspace, &code).await?;
+    let context = format!("clicks {} {}", caller.workspace.id, link.id);
+    let before = cursor.map(|text| api.open_cursor::<i64>(&context, &text)).transpose()?;
+    let mut codes = Codes::new(api.ops.store.clone());
+    let limit = usize::try_from(limit).unwrap_or(100);
+    let (found, next) =
+        api.clicks().await?.recent(caller.workspace.id, Some(link.id), before, limit, &mut codes).await?;
+    let next_cursor = next.map(|next| api.cursors().seal(&context, &next));
+    let rows: Vec<Value> = found.iter().map(click).collect();
+    if wants_csv(&headers) {
+        return Ok(([(CONTENT_TYPE, "text/csv; charset=utf-8")], csv(&rows)).into_response());
+    }
+    Ok(Json(Page { data: rows, next_cursor }).into_response())
+}
+
+fn wants_csv(headers: &HeaderMap) -> bool {
+    let accept = headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    accept.split(',').any(|kind| kind.split(';').next().unwrap_or_default().trim() == "text/csv")
+}
+
+/// The columns of a click in CSV.
+const COLUMNS: [&str; 24] = [
+    "key",
+    "ts",
+    "code",
+    "country",
+    "ua_hash",
+    "referrer",
+    "ip_prefix",
+    "id",
+    "link_id",
+    "workspace_id",
+    "user_agent",
+    "city",
+    "latitude",
+    "longitude",
+    "device",
+    "browser",
+    "browser_version",
+    "system",
+    "system_version",
+    "utm_source",
+    "utm_medium",
+    "utm_campaign",
+    "visitor",
+    "bot",
+];
+
+/// Rows of RFC 4180. A text that a spreadsheet would take for a formula gets an apostrophe in front.
+fn csv(rows: &[Value]) -> String {
+    let mut text = COLUMNS.join(",");
+    text.push_str("\r\n");
+    for row in rows {
+        for (at, column) in COLUMNS.iter().enumerate() {
+            if at > 0 {
+                text.push(',');
+            }
+            match &row[column] {
+                Value::Null => {}
+                Value::String(value) => text.push_str(&cell(value)),
+                other => text.push_str(&other.to_string()),
+            }
+        }
+        text.push_str("\r\n");
+    }
+    text
+}
+
+fn cell(value: &str) -> String {
+    let formula = value.starts_with(['=', '+', '-', '@', '\t', '\r', '\0', '＝', '＋', '－', '＠']);
+    let value = if formula { format!("'{value}") } else { value.to_owned() };
+    format!("\"{}\"", value.replace('"', "\"\""))
+}
+
+/// Clicks as they happen: server-sent events, `event: click`.
+#[utoipa::path(get, path = "/api/v1/stats/live", tag = "statistics",
+    extensions(("x-scope" = json!("analytics:read"))),
+    responses((status = 200, content((String = "text/event-stream")), description = "Each event's data is a Click")))]
+async fn live(
+    State(api): State<Arc<Api>>,
+    caller: Allowed<AnalyticsRead>,
+    params: Params,
+) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, ApiError> {
+    params.finish()?;
+    let heard = api.live.subscribe(caller.workspace.id).ok_or_else(|| {
+        ApiError::saying(ErrorCode::RateLimited, "Too many are listening already; try again later")
+    })?;
+    let own = owner(&caller).map(Actor::of_user);
+    let listening = Listening { api: Arc::clone(&api), own, heard };
+    let events = stream::unfold(listening, |mut listening| async {
+        let event = listening.next().await?;
+        Some((Ok(event), listening))
+    });
+    Ok(Sse::new(events).keep_alive(KeepAlive::default()))
+}
+
+struct Listening {
+    api: Arc<Api>,
+    /// Whose links alone are there for the listener.
+    own: Option<Actor>,
+    heard: super::live::Subscription<Click>,
+}
+
+impl Listening {
+    /// The next event, until there are no more.
+    async fn next(&mut self) -> Option<Event> {
+        loop {
+            match self.heard.next().await? {
+                Heard::Event(click) if self.is_theirs(&click).await => {
+                    return Some(Event::default().event("click").data(self::click(&click).to_string()));
+                }
+                Heard::Event(_) => {}
+                Heard::Lost(lost) => {
+                    return Some(Event::default().event("lost").data(json!({ "clicks": lost }).to_string()));
+                }
+            }
+        }
+    }
+
+    async fn is_theirs(&self, click: &Click) -> bool {
+        let Some(own) = &self.own else { return true };
+        let names = self.api.ops.store.link_names(&[click.link]).await.unwrap_or_default();
+        names.first().is_some_and(|name| name.owner == own.user())
+    }
+}

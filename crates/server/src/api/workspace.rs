@@ -1,0 +1,199 @@
+//! The workspace, its policy and its domains.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{Path, State};
+use axum::response::{IntoResponse, Response};
+use http::StatusCode;
+use rlinks_core::{Domain, FieldCode, FieldError, Host, Id, Policy, Timestamp, Workspace};
+use serde::Serialize;
+use serde_json::Value;
+use utoipa::ToSchema;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::caller::{Allowed, WorkspaceAdmin};
+use super::error::ApiError;
+use super::request::{Fields, Object, Params};
+use super::{Api, Page};
+use crate::ops::{OpsError, Thing};
+
+/// The routes of the workspace.
+pub fn routes() -> OpenApiRouter<Arc<Api>> {
+    OpenApiRouter::new()
+        .routes(routes!(show, change))
+        .routes(routes!(domains, add_domain))
+        .routes(routes!(remove_domain))
+}
+
+/// A workspace.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Workspace)]
+pub struct WorkspaceView {
+    #[schema(value_type = String)]
+    id: Id,
+    slug: String,
+    name: String,
+    /// What links may be here, and how they answer.
+    #[schema(value_type = Object)]
+    policy: Policy,
+    /// Links that are not deleted.
+    links: i64,
+    #[schema(value_type = String, format = DateTime)]
+    created_at: Timestamp,
+    #[schema(value_type = String, format = DateTime)]
+    updated_at: Timestamp,
+}
+
+/// What to change about a workspace.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "describes what `change` reads")]
+pub struct WorkspaceChange {
+    #[schema(max_length = 255)]
+    name: Option<String>,
+    /// Only what is named changes; with `preset` the rest begins from that one.
+    #[schema(value_type = Option<Object>)]
+    policy: Option<Value>,
+}
+
+async fn view(api: &Api, workspace: &Workspace) -> Result<WorkspaceView, ApiError> {
+    Ok(WorkspaceView {
+        id: workspace.id,
+        slug: workspace.slug.to_string(),
+        name: workspace.name.clone(),
+        policy: workspace.policy.clone(),
+        links: api.ops.store.count_links(workspace.id).await?,
+        created_at: workspace.created_at,
+        updated_at: workspace.updated_at,
+    })
+}
+
+/// Shows the workspace and its policy.
+#[utoipa::path(get, path = "/api/v1/workspace", tag = "workspace",
+    extensions(("x-scope" = json!("workspace:admin"))), responses((status = 200, body = WorkspaceView)))]
+async fn show(
+    State(api): State<Arc<Api>>,
+    caller: Allowed<WorkspaceAdmin>,
+    params: Params,
+) -> Result<Json<WorkspaceView>, ApiError> {
+    params.finish()?;
+    Ok(Json(view(&api, &caller.workspace).await?))
+}
+
+/// Changes name or policy. A policy binds new writes; links that are there keep answering.
+#[utoipa::path(patch, path = "/api/v1/workspace", tag = "workspace", request_body = WorkspaceChange,
+    extensions(("x-scope" = json!("workspace:admin"))), responses((status = 200, body = WorkspaceView)))]
+async fn change(
+    State(api): State<Arc<Api>>,
+    caller: Allowed<WorkspaceAdmin>,
+    Object(body): Object,
+) -> Result<Json<WorkspaceView>, ApiError> {
+    let seen = &caller.workspace;
+    let mut fields = Fields::of(body);
+    let name = fields.parsed("name", Workspace::parse_name);
+    let policy = match fields.value("policy") {
+        None | Some(Value::Null) => None,
+        Some(Value::Object(changes)) => Some(seen.policy.merged(&changes)?),
+        Some(_) => fields.take(Err(FieldError::new("policy", FieldCode::BadCharacters, "must be an object"))),
+    };
+    fields.finish()?;
+    let next = Workspace {
+        name: name.unwrap_or_else(|| seen.name.clone()),
+        policy: policy.unwrap_or_else(|| seen.policy.clone()),
+        ..seen.clone()
+    };
+    let action = if next.policy == seen.policy { "workspace.update" } else { "workspace.policy" };
+    let now = api.ops.clock.now();
+    let workspace = api.ops.store.update_workspace(seen, next, action, &caller.by.actor, now).await?;
+    api.learn_directory().await?;
+    Ok(Json(view(&api, &workspace).await?))
+}
+
+/// A host the workspace answers on.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Domain)]
+pub struct DomainView {
+    #[schema(value_type = String)]
+    host: Host,
+    /// Short URLs are written with it.
+    primary: bool,
+    #[schema(value_type = String, format = DateTime)]
+    created_at: Timestamp,
+}
+
+/// A host to answer on.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "describes what `add_domain` reads")]
+pub struct NewDomain {
+    #[schema(max_length = 253, example = "go.example.com")]
+    host: String,
+    /// Short URLs are to be written with it.
+    primary: Option<bool>,
+}
+
+impl From<Domain> for DomainView {
+    fn from(domain: Domain) -> Self {
+        Self { host: domain.host, primary: domain.primary, created_at: domain.created_at }
+    }
+}
+
+/// Lists the hosts the workspace answers on.
+#[utoipa::path(get, path = "/api/v1/domains", tag = "domains",
+    extensions(("x-scope" = json!("workspace:admin"))), responses((status = 200, body = Page<DomainView>)))]
+async fn domains(
+    State(api): State<Arc<Api>>,
+    caller: Allowed<WorkspaceAdmin>,
+    params: Params,
+) -> Result<Json<Page<DomainView>>, ApiError> {
+    params.finish()?;
+    let domains = api.ops.store.domains().await?;
+    let mine = domains.into_iter().filter(|domain| domain.workspace == caller.workspace.id);
+    Ok(Json(Page { data: mine.map(DomainView::from).collect(), next_cursor: None }))
+}
+
+/// Adds a host. One that another workspace has is a conflict.
+#[utoipa::path(post, path = "/api/v1/domains", tag = "domains", request_body = NewDomain,
+    extensions(("x-scope" = json!("workspace:admin"))), responses((status = 201, body = DomainView)))]
+async fn add_domain(
+    State(api): State<Arc<Api>>,
+    caller: Allowed<WorkspaceAdmin>,
+    Object(body): Object,
+) -> Result<Response, ApiError> {
+    let mut fields = Fields::of(body);
+    let host = fields.required("host", Host::parse);
+    let primary = match fields.value("primary") {
+        None | Some(Value::Null) => false,
+        Some(Value::Bool(primary)) => primary,
+        Some(_) => {
+            let wrong = FieldError::new("primary", FieldCode::BadCharacters, "must be true or false");
+            fields.take(Err(wrong)).unwrap_or_default()
+        }
+    };
+    fields.finish()?;
+    let missing = || ApiError::from(FieldError::new("host", FieldCode::Required, "is missing"));
+    let (host, now) = (host.ok_or_else(missing)?, api.ops.clock.now());
+    let (store, actor) = (&api.ops.store, &caller.by.actor);
+    let mut domain = store.add_domain(caller.workspace.id, host.clone(), actor, now).await?;
+    if primary {
+        domain = store.set_primary_domain(caller.workspace.id, &host, actor, now).await?;
+    }
+    api.learn_directory().await?;
+    Ok((StatusCode::CREATED, Json(DomainView::from(domain))).into_response())
+}
+
+/// Removes a host: it no longer answers.
+#[utoipa::path(delete, path = "/api/v1/domains/{host}", tag = "domains", params(("host" = String, Path)),
+    extensions(("x-scope" = json!("workspace:admin"))), responses((status = 204)))]
+async fn remove_domain(
+    State(api): State<Arc<Api>>,
+    caller: Allowed<WorkspaceAdmin>,
+    Path(host): Path<String>,
+) -> Result<StatusCode, ApiError> {
+    let unknown = || OpsError::NotFound(Thing::Domain(host.clone()));
+    let parsed = Host::parse(&host).map_err(|_| unknown())?;
+    let now = api.ops.clock.now();
+    api.ops.store.remove_domain(caller.workspace.id, &parsed, &caller.by.actor, now).await?;
+    api.learn_directory().await?;
+    Ok(StatusCode::NO_CONTENT)
+}
