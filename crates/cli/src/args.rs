@@ -463,6 +463,8 @@ pub(crate) struct Sweep {
 pub(crate) enum Dev {
     /// Make links and clicks to look at, always the same ones for the same seed
     Seed(SeedArgs),
+    /// Print the description of the REST API, OpenAPI 3.1
+    Openapi,
 }
 
 #[derive(Debug, Group)]

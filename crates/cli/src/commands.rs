@@ -38,6 +38,10 @@ pub(crate) fn run(args: Args, environment: Environment, output: Output) -> Resul
             clap_complete::generate(shell, &mut Args::command(), "rmax", &mut script);
             output.raw(&script)
         }
+        Command::Dev(Dev::Openapi) => {
+            let text = serde_json::to_string_pretty(rlinks_server::api::openapi()).expect("it is JSON");
+            output.raw(format!("{text}\n").as_bytes())
+        }
         Command::Audit(Audit::Verify(args)) if args.file.is_some() => audit::verify_export(output, &args),
         Command::Serve(args) => serve::run(&global, &args, &environment, output),
         Command::Doctor => {
@@ -92,7 +96,11 @@ async fn in_session(
         Command::Dev(Dev::Seed(args)) => dev::seed(&session, &args).await,
         Command::Backup(args) => backup::run(&session, &args).await,
         Command::Migrate(command) => migrate::run(&session, &command).await,
-        Command::Serve(_) | Command::Restore(_) | Command::Doctor | Command::Completions { .. } => {
+        Command::Serve(_)
+        | Command::Restore(_)
+        | Command::Doctor
+        | Command::Dev(Dev::Openapi)
+        | Command::Completions { .. } => {
             unreachable!("these open what they need themselves")
         }
     };

@@ -31,7 +31,7 @@ use axum::response::{IntoResponse, Response};
 use http::header::{
     CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, X_CONTENT_TYPE_OPTIONS,
 };
-use http::{HeaderValue, Method};
+use http::{HeaderValue, Method, StatusCode};
 use rlinks_clicks::events::{Codes, EventFilter};
 use rlinks_clicks::{Click, Clicks};
 use rlinks_core::audit::{from_hex, hex};
@@ -42,8 +42,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
-use utoipa::ToSchema;
 use utoipa::openapi::{InfoBuilder, OpenApiBuilder};
+use utoipa::{OpenApi as _, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 
 use self::cursor::Cursors;
@@ -237,14 +237,17 @@ fn described() -> OpenApiRouter<Arc<Api>> {
 pub fn openapi() -> &'static Value {
     static DESCRIPTION: LazyLock<Value> = LazyLock::new(|| {
         let (_, described) = described().split_for_parts();
-        let (_, public) = public::described().split_for_parts();
-        let mut description =
-            serde_json::to_value(described.merge_from(public)).expect("a description is JSON");
+        let mut description = serde_json::to_value(described.merge_from(public::Public::openapi()))
+            .expect("a description is JSON");
         complete(&mut description);
         description
     });
     &DESCRIPTION
 }
+
+/// Bodies that are taken. A field none of them has is an error.
+const TAKEN: [&str; 8] =
+    ["NewLink", "LinkChange", "Bulk", "NewKey", "NewUser", "UserChange", "WorkspaceChange", "NewDomain"];
 
 /// What all routes have in common: the error, and the credential.
 fn complete(description: &mut Value) {
@@ -269,6 +272,9 @@ fn complete(description: &mut Value) {
         "description": "An error",
         "content": { "application/json": { "schema": { "$ref": "#/components/schemas/Error" } } },
     });
+    for schema in TAKEN {
+        description["components"]["schemas"][schema]["additionalProperties"] = false.into();
+    }
     let Some(paths) = description["paths"].as_object_mut() else { return };
     for (path, operations) in paths {
         let Some(operations) = operations.as_object_mut() else { continue };
@@ -276,6 +282,32 @@ fn complete(description: &mut Value) {
             if path.starts_with("/api/v1/") {
                 operation["responses"]["default"] = error.clone();
                 operation["security"] = json!([{ "bearer": [] }]);
+            }
+            let [tag, name] = [&operation["tags"][0], &operation["operationId"]]
+                .map(|name| name.as_str().unwrap_or_default());
+            operation["operationId"] = format!("{tag}_{name}").into();
+            tidy(operation);
+        }
+    }
+}
+
+/// What the macros leave open: every response has a description, and what comes in a query or a header is never null.
+fn tidy(operation: &mut Value) {
+    if let Some(responses) = operation["responses"].as_object_mut() {
+        for (status, response) in responses {
+            if response["description"].as_str().is_none_or(str::is_empty) {
+                let reason =
+                    status.parse().ok().and_then(|code| StatusCode::from_u16(code).ok()?.canonical_reason());
+                response["description"] = reason.unwrap_or("An answer").into();
+            }
+        }
+    }
+    if let Some(parameters) = operation.get_mut("parameters").and_then(Value::as_array_mut) {
+        for parameter in parameters {
+            if let Some([kind, null]) = parameter["schema"]["type"].as_array().map(Vec::as_slice)
+                && null == "null"
+            {
+                parameter["schema"]["type"] = kind.clone();
             }
         }
     }

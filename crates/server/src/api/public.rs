@@ -1,21 +1,15 @@
 //! The description of what visitors see. The routes themselves are the redirect path's.
 
-use serde::Serialize;
-use utoipa::ToSchema;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
+use utoipa::{OpenApi, ToSchema};
 
 /// Describes; nobody calls these.
-pub fn described() -> OpenApiRouter {
-    OpenApiRouter::new()
-        .routes(routes!(redirect))
-        .routes(routes!(preview))
-        .routes(routes!(health))
-        .routes(routes!(ready))
-}
+#[derive(OpenApi)]
+#[openapi(paths(redirect, preview, health, ready))]
+pub struct Public;
 
 /// Whether the process is there.
-#[derive(Serialize, ToSchema)]
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "describes")]
 struct Health {
     #[schema(example = "ok")]
     status: String,
@@ -23,7 +17,8 @@ struct Health {
 }
 
 /// Whether it serves.
-#[derive(Serialize, ToSchema)]
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "describes")]
 struct Readiness {
     /// `ready`, `degraded` or `draining`.
     status: String,
@@ -35,18 +30,22 @@ struct Readiness {
     responses((status = "3XX", description = "To the target, by the link's own status", headers(("Location" = String))),
         (status = "4XX", description = "No such link, or one that answers no more"), (status = 500, description = "A loop"),
         (status = 503, description = "The store cannot be asked")))]
-async fn redirect() {}
+#[expect(dead_code, reason = "describes")]
+fn redirect() {}
 
 /// Shows where a link leads, without going there or counting.
 #[utoipa::path(get, path = "/{code}+", tag = "public", params(("code" = String, Path)),
     responses((status = 200, content((String = "text/html"))), (status = "4XX", description = "No such link")))]
-async fn preview() {}
+#[expect(dead_code, reason = "describes")]
+fn preview() {}
 
 /// Says that the process is there.
 #[utoipa::path(get, path = "/health", tag = "public", responses((status = 200, body = Health)))]
-async fn health() {}
+#[expect(dead_code, reason = "describes")]
+fn health() {}
 
 /// Says whether redirects are served.
 #[utoipa::path(get, path = "/ready", tag = "public",
     responses((status = 200, body = Readiness), (status = 503, body = Readiness, description = "Draining")))]
-async fn ready() {}
+#[expect(dead_code, reason = "describes")]
+fn ready() {}
