@@ -61,6 +61,7 @@ async fn look(store: &Store, clicks: &Clicks, clock: &Clock, to: Option<&Archive
         tracing::info!(
             workspace = %workspace.workspace,
             purged_links = workspace.purged_links,
+            purged_keys = workspace.purged_keys,
             pruned_clicks = workspace.pruned_clicks,
             kept_because = workspace.kept_because,
             "swept"

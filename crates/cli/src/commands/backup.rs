@@ -35,8 +35,8 @@ pub(super) async fn run(session: &Session, args: &Backup) -> Result<(), Failure>
 
 fn counted(counts: &Counts, done: &str) -> String {
     format!(
-        "{done}: workspaces {}, domains {}, links {}, audit entries {}",
-        counts.workspaces, counts.domains, counts.links, counts.audit
+        "{done}: workspaces {}, domains {}, members {}, keys {}, links {}, audit entries {}",
+        counts.workspaces, counts.domains, counts.users, counts.keys, counts.links, counts.audit
     )
 }
 
@@ -46,6 +46,8 @@ fn report(output: Output, file: &Path, counts: &Counts, done: &str) -> Result<()
             "file": file,
             "workspaces": counts.workspaces,
             "domains": counts.domains,
+            "users": counts.users,
+            "keys": counts.keys,
             "links": counts.links,
             "audit": counts.audit,
         }));
