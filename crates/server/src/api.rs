@@ -123,6 +123,11 @@ impl Api {
         Ok(())
     }
 
+    /// Hosts and policies as the serving threads know them.
+    fn directory(&self) -> Arc<Directory> {
+        self.routes.directory.load_full()
+    }
+
     fn cursors(&self) -> &Cursors {
         &self.cursors
     }
