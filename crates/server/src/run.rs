@@ -7,12 +7,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rlinks_clicks::Clicks;
 use rlinks_clicks::recording::{self, Recording};
 use rlinks_store::sign::{Signer, append_heads};
 use rlinks_store::{Options, Store, StoreError};
 use tokio::runtime::{Handle, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::watch;
+use tokio::sync::{OnceCell, watch};
 use tokio::task::JoinHandle;
 
 use crate::clock::{Clock, monotonic_ms, random_bytes};
@@ -163,6 +164,8 @@ pub struct Server {
     phase: watch::Sender<Phase>,
     acceptors: Vec<JoinHandle<()>>,
     followers: Vec<JoinHandle<()>>,
+    /// What the daily jobs have opened.
+    clicks: Arc<OnceCell<Clicks>>,
     threads: Vec<Arc<Threads>>,
     control: Runtime,
     config: Config,
@@ -203,6 +206,7 @@ impl Server {
             phase: watch::Sender::new(Phase::Running),
             acceptors: Vec::new(),
             followers: Vec::new(),
+            clicks: Arc::default(),
             threads: Vec::new(),
             control,
             config,
@@ -247,7 +251,9 @@ impl Server {
                 tokio::time::sleep(SIGN).await;
             }
         }));
-        let jobs = crate::daily::jobs(self.store.clone(), self.clock.clone(), self.config.archive.clone());
+        let (clock, archive, clicks) =
+            (self.clock.clone(), self.config.archive.clone(), Arc::clone(&self.clicks));
+        let jobs = crate::daily::jobs(self.store.clone(), clock, archive, clicks);
         self.followers.push(self.control.spawn(jobs));
         if let Some(tls) = &self.tls {
             self.followers.push(self.control.spawn(Arc::clone(tls).watch()));
@@ -297,6 +303,12 @@ impl Server {
             }
             // A store that does not answer must not hold up the end.
             let _ = tokio::time::timeout(CLOSE, async {
+                for follower in self.followers {
+                    let _ = follower.await;
+                }
+                if let Some(clicks) = self.clicks.get() {
+                    clicks.close().await;
+                }
                 sign_heads(&self.store, &self.config.data, &self.clock).await;
                 self.store.close().await;
             })
