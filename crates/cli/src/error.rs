@@ -27,6 +27,8 @@ enum Kind {
     Usage(String),
     /// Not done, or something found that should not be.
     Failed(String),
+    /// Something is in the way that somebody else made or does.
+    Conflict(String),
     /// The operation's own word.
     Ops(OpsError),
     /// Nobody reads our output any more, as in `rmax links list | head`.
@@ -40,6 +42,10 @@ impl Failure {
 
     pub(crate) fn failed(message: impl Into<String>) -> Self {
         Self { kind: Kind::Failed(message.into()), hints: Vec::new() }
+    }
+
+    pub(crate) fn conflict(message: impl Into<String>) -> Self {
+        Self { kind: Kind::Conflict(message.into()), hints: Vec::new() }
     }
 
     pub(crate) fn not_found(what: Thing) -> Self {
@@ -58,6 +64,7 @@ impl Failure {
         match &self.kind {
             Kind::Usage(_) => ErrorCode::BadRequest,
             Kind::Failed(_) | Kind::OutputClosed => ErrorCode::Internal,
+            Kind::Conflict(_) => ErrorCode::Conflict,
             Kind::Ops(error) => error.code(),
         }
     }
@@ -65,7 +72,7 @@ impl Failure {
     /// What happened, a line for each.
     pub(crate) fn messages(&self) -> Vec<String> {
         match &self.kind {
-            Kind::Usage(message) | Kind::Failed(message) => vec![message.clone()],
+            Kind::Usage(message) | Kind::Failed(message) | Kind::Conflict(message) => vec![message.clone()],
             Kind::Ops(OpsError::Invalid(fields)) => fields.0.iter().map(FieldError::to_string).collect(),
             // SQLite tells of damage in several lines.
             Kind::Ops(error) => vec![one_line(&error.to_string())],
@@ -190,7 +197,7 @@ fn ways_out(error: &StoreError) -> Vec<String> {
         StoreError::QuotaExceeded(_) => {
             "delete links that are no longer needed, or raise the limit with `rmax workspaces policy --set limits.live_links=<n>`".to_owned()
         }
-        StoreError::Unavailable(_) | StoreError::Unreadable(_) => "`rmax doctor` looks closer".to_owned(),
+        StoreError::Unavailable(_) | StoreError::Clicks(_) | StoreError::Unreadable(_) => "`rmax doctor` looks closer".to_owned(),
         StoreError::NameTaken(_)
         | StoreError::Refused(_)
         | StoreError::Conflict
@@ -225,8 +232,9 @@ impl From<ExportError> for Failure {
         match error {
             ExportError::Place(why) => Self::usage(why),
             ExportError::Exists(_) => {
-                Self::failed(error.to_string()).hint("choose another name, or replace it with --force")
+                Self::conflict(error.to_string()).hint("choose another name, or replace it with --force")
             }
+            ExportError::Busy => Self::conflict(error.to_string()).hint("wait until it is done, and repeat"),
             ExportError::Failed(why) => Self::failed(why),
             ExportError::Store(error) => error.into(),
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rlinks_clicks::journal::{self, Reader};
 use rlinks_clicks::misses::Misses;
-use rlinks_clicks::open::beside;
+use rlinks_clicks::open::were_kept;
 use rlinks_clicks::roll::Subject;
 use rlinks_clicks::{Clicks, Ingest};
 use rlinks_core::audit::Head;
@@ -109,7 +109,7 @@ impl Session {
 
     async fn store_what_is_left(&self, clicks: &Clicks) -> Result<(), String> {
         let folder = self.config.data.join(journal::FOLDER);
-        if !has_segments(&folder) {
+        if !holds_anything(&folder) {
             return Ok(());
         }
         // Kept to the end: a server that starts meanwhile would read the same segments.
@@ -125,7 +125,7 @@ impl Session {
         let progress = self.output.counter("storing clicks that were left behind", None);
         loop {
             match ingest.step(clicks, self.now()).await {
-                Ok(0) => return Ok(()),
+                Ok(0) => return ingest.store_drops(clicks).await.map_err(|error| error.to_string()),
                 Ok(stored) => progress.add(stored as u64),
                 Err(error) => return Err(error.to_string()),
             }
@@ -139,7 +139,7 @@ impl Session {
             let clicks = self.clicks().await?;
             let subjects: Vec<Subject> =
                 links.iter().map(|link| Subject::link(link.workspace, link.id)).collect();
-            let totals = clicks.totals(&subjects).await?;
+            let totals = clicks.totals(&subjects).await.map_err(StoreError::of_clicks)?;
             let stats = |subject: &Subject| {
                 totals.get(subject).map_or_else(Stats::default, |total| Stats {
                     hits: (total.clicks + total.bots).cast_unsigned(),
@@ -165,10 +165,7 @@ impl Session {
 
     /// Whether anything was ever recorded here, as far as that can be known without making a database to look into.
     fn has_clicks(&self) -> bool {
-        match beside(self.store().location()) {
-            Location::Sqlite(path) => path.exists() || has_segments(&self.config.data.join(journal::FOLDER)),
-            Location::Postgres(_) => true,
-        }
+        were_kept(self.store().location()) || holds_anything(&self.config.data.join(journal::FOLDER))
     }
 
     /// What an object store wants to know: who we are there, and where it is.
@@ -294,9 +291,11 @@ impl Session {
 }
 
 /// Whether a journal holds anything: what cannot be looked at is as good as empty.
-fn has_segments(folder: &Path) -> bool {
+fn holds_anything(folder: &Path) -> bool {
     let Ok(entries) = std::fs::read_dir(folder) else { return false };
-    entries.flatten().any(|entry| entry.file_name().as_encoded_bytes().starts_with(b"j-"))
+    // Clicks, and how many were dropped.
+    let is_ours = |name: &[u8]| name.starts_with(b"j-") || name.starts_with(b"d-");
+    entries.flatten().any(|entry| is_ours(entry.file_name().as_encoded_bytes()))
 }
 
 /// The living workspaces with links that no host leads to once any domain is configured.

@@ -117,6 +117,6 @@ fn lines(swept: &Swept, mode: Mode) -> Vec<String> {
     lines
 }
 
-fn counted(number: u64, what: &str) -> String {
+pub(super) fn counted(number: u64, what: &str) -> String {
     format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }

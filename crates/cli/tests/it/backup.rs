@@ -57,7 +57,7 @@ fn backup_never_replaces_a_file_unasked() {
     let place = filled();
     place.write("all.jsonl", "precious");
     assert_snapshot!(place.rmax("backup all.jsonl"), @"
-    exit 1
+    exit 4
     --- stderr
     error: all.jsonl exists already; nothing was written
     hint: choose another name, or replace it with --force

@@ -55,7 +55,7 @@ fn all_is_well() {
     ok       heads: 1 signed heads in rlinks-data/audit-heads.log
     ok       audit: 2 entries, none edited, removed or cut off
     ok       links: every link is what the audit log says
-    ok       clicks: none were recorded yet
+    ok       clicks: none were stored yet
     ");
 }
 
@@ -85,7 +85,7 @@ fn each_trouble_is_named() {
              compare with a backup or an export
     problem  links: changed past the audit log: x
              `rmax links history <code>` shows what the log knows
-    ok       clicks: none were recorded yet
+    ok       clicks: none were stored yet
     --- stderr
     error: 2 problems were found
     ");

@@ -8,6 +8,7 @@ mod audit;
 mod backup;
 mod clicks;
 mod clicks_crash;
+mod clicks_kept;
 mod clicks_private;
 #[path = "../../../server/tests/it/client.rs"]
 mod client;

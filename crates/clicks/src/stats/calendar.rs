@@ -94,6 +94,30 @@ impl Zone {
             && self.0.following(jiff::Timestamp::UNIX_EPOCH).next().is_none()
     }
 
+    /// Whether all of its days begin with a UTC hour between two moments.
+    pub(super) fn has_whole_hours(&self, from: Timestamp, to: Timestamp) -> bool {
+        let is_whole = |offset: jiff::tz::Offset| offset.seconds() % 3600 == 0;
+        let jiff_of =
+            |at: Timestamp| jiff::Timestamp::from_millisecond(at.ms()).unwrap_or(jiff::Timestamp::MAX);
+        let (from, to) = (jiff_of(from), jiff_of(to));
+        is_whole(self.0.to_offset(from))
+            && self
+                .0
+                .following(from)
+                .take_while(|change| change.timestamp() < to)
+                .all(|change| is_whole(change.offset()))
+    }
+
+    /// A point of a series as people of the zone call it: an hour, a date, or a month. A week is called by its Monday.
+    pub fn label(&self, interval: Interval, start: Timestamp) -> String {
+        let form = match interval {
+            Interval::Hour => "%Y-%m-%d %H:%M",
+            Interval::Day | Interval::Week => "%Y-%m-%d",
+            Interval::Month => "%Y-%m",
+        };
+        self.zoned(start).strftime(form).to_string()
+    }
+
     /// The first moment of the day after this moment's.
     pub(super) fn tomorrow(&self, now: Timestamp) -> Timestamp {
         let tomorrow = self.zoned(now).date().tomorrow().ok();

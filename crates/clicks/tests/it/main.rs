@@ -14,6 +14,7 @@ mod desk;
 mod export_lines;
 mod export_parquet;
 mod export_place;
+mod export_run;
 mod ingest;
 mod journal;
 mod outside_readers;

@@ -209,12 +209,14 @@ impl Sweep<'_> {
     /// Applies retention: to the archive first, then away.
     pub async fn prune(&self, now: Timestamp, mut progress: impl FnMut(u64)) -> Result<Swept, OpsError> {
         // Taken first: a click that turns up after it was looked for stays until the next time.
-        let upto = self.clicks.last_event().await?;
+        let upto = self.clicks.last_event().await.map_err(StoreError::of_clicks)?;
         let mut swept = Swept::default();
         let mut due = Vec::new();
         for workspace in self.workspaces {
             let kept = kept(&workspace.policy);
-            if let Some(prunable) = self.clicks.prunable(workspace.id, kept, upto, now).await? {
+            if let Some(prunable) =
+                self.clicks.prunable(workspace.id, kept, upto, now).await.map_err(StoreError::of_clicks)?
+            {
                 let archived = match (self.archive, self.mode) {
                     (Some(target), Mode::Write) => {
                         self.archive(workspace, target, &prunable, now, &mut progress).await
@@ -236,7 +238,7 @@ impl Sweep<'_> {
             Mode::Write => PruneMode::Delete,
             Mode::DryRun => PruneMode::DryRun,
         };
-        swept.pruned = self.clicks.prune(&due, upto, now, mode).await?.into();
+        swept.pruned = self.clicks.prune(&due, upto, now, mode).await.map_err(StoreError::of_clicks)?.into();
         Ok(swept)
     }
 
