@@ -61,6 +61,8 @@ fn help_names_every_command() {
       explain      Say what a request would get and why, without counting it
       workspaces   Workspaces and their policies
       domains      The hosts a workspace answers on
+      users        Members of a workspace
+      keys         API keys: what programs sign in with
       audit        The log of every change: read, export and verify it
       clicks       Recorded clicks: export, recount and prune them
       sweep        The daily job by hand: purge expired links where the policy says so, and apply
