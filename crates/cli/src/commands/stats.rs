@@ -12,6 +12,7 @@ use super::no_time;
 use crate::args::Stats;
 use crate::error::Failure;
 use crate::output::{Drawing, clean};
+use crate::place::Place;
 use crate::session::Session;
 
 /// The most characters a line of points or a bar takes.
@@ -32,7 +33,34 @@ struct Shown<'a> {
     statistics: &'a Statistics,
 }
 
-pub(super) async fn run(session: &Session, args: &Stats) -> Result<(), Failure> {
+/// What a link's clicks add up to.
+pub(crate) struct Counted {
+    pub(crate) code: Code,
+    pub(crate) statistics: Statistics,
+    /// Every click there ever was.
+    pub(crate) totals: Totals,
+    /// The last one of a person.
+    pub(crate) last_click: Option<Timestamp>,
+}
+
+pub(super) async fn run(place: &Place, args: &Stats) -> Result<(), Failure> {
+    let Counted { code, statistics, totals, last_click } = match place {
+        Place::Store(session) => count(session, args).await?,
+        Place::Server(remote) => remote.statistics(&args.code, &args.query()).await?,
+    };
+    let output = place.output();
+    if output.json {
+        return output.object(&Shown { code: &code, totals, statistics: &statistics });
+    }
+    let last_click = match statistics.bots {
+        Bots::Exclude => last_click,
+        Bots::Include => totals.last_hit,
+    };
+    let text = text(&code, &statistics, last_click, totals.hits, output.drawing());
+    output.raw(text.as_bytes())
+}
+
+async fn count(session: &Session, args: &Stats) -> Result<Counted, Failure> {
     let workspace = session.workspace().await?;
     let link = session.ops.any_link(&session.by(), &workspace, &args.code).await?;
     let now = session.now();
@@ -40,20 +68,24 @@ pub(super) async fn run(session: &Session, args: &Stats) -> Result<(), Failure> 
     let clicks = session.clicks().await?;
     let statistics = clicks.statistics(&question, now).await?;
     let totals = session.stats(&[&link]).await.first().copied().unwrap_or_default();
-    if session.output.json {
-        return session.output.object(&Shown { code: &link.code, totals, statistics: &statistics });
-    }
-    let last_click = clicks.totals(&[question.subject]).await?.get(&question.subject).and_then(|total| {
-        match question.bots {
-            Bots::Exclude => total.last_click,
-            Bots::Include => total.last_hit,
-        }
-    });
-    let text = text(&link.code, &statistics, last_click, totals.hits, session.output.drawing());
-    session.output.raw(text.as_bytes())
+    let subjects = clicks.totals(&[question.subject]).await?;
+    let last_click = subjects.get(&question.subject).and_then(|total| total.last_click);
+    Ok(Counted { code: link.code, statistics, totals, last_click })
 }
 
 impl Stats {
+    /// The question as a server takes it.
+    fn query(&self) -> Vec<(&'static str, &str)> {
+        let asked = [
+            ("from", self.from.as_deref()),
+            ("to", self.to.as_deref()),
+            ("interval", Some(self.interval.as_str())),
+            ("tz", Some(self.tz.as_str())),
+            ("bots", self.bots.then_some(Bots::Include.as_str())),
+        ];
+        asked.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
+    }
+
     fn question(&self, subject: Subject, policy: &Policy, now: Timestamp) -> Result<Question, FieldErrors> {
         let mut errors = FieldErrors::default();
         let refused = |field, message: &str| FieldError::new(field, FieldCode::BadCharacters, message);
