@@ -4,6 +4,7 @@
 
 use rlinks_core::route_object::{RouteObject, Stats};
 use rlinks_core::{Link, Timestamp};
+use rlinks_server::Clock;
 use rlinks_server::ops::Outcome;
 
 use crate::config::{Backend, Config};
@@ -70,7 +71,7 @@ impl Place {
     pub(crate) fn now(&self) -> Timestamp {
         match self {
             Self::Store(session) => session.now(),
-            Self::Server(remote) => remote.now(),
+            Self::Server(_) => Clock::system().now(),
         }
     }
 

@@ -13,10 +13,8 @@ use std::time::Duration;
 use http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderName, IF_MATCH, LOCATION, RETRY_AFTER};
 use http::{HeaderValue, Method, StatusCode};
 use reqwest::redirect::Policy;
-use rlinks_core::Timestamp;
 use rlinks_core::audit::hex;
 use rlinks_core::envelope::ErrorCode;
-use rlinks_server::Clock;
 use rlinks_server::clock::random_bytes;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -116,10 +114,6 @@ impl Remote {
         Ok(self.get(&["me"]).read::<Me>().await?.workspace)
     }
 
-    pub(crate) fn now(&self) -> Timestamp {
-        Clock::system().now()
-    }
-
     // ---- asking ----
 
     fn get(&self, path: &[&str]) -> Request<'_> {
@@ -216,25 +210,20 @@ impl Remote {
             });
         };
         let code = ErrorCode::from_name(&error.code).unwrap_or_else(|| by_status(answer.status));
-        match (code, answer.retry_after) {
-            (ErrorCode::RateLimited, Some(seconds)) => Err(Failure::of_server(
-                code,
-                format!("{}; try again in {seconds} seconds", error.message),
-                json!({ "retry_after": seconds }),
-            )),
-            _ => {
-                let failure = Failure::of_server(code, error.message, error.details);
-                Err(match code {
-                    ErrorCode::Unauthenticated => failure.hint(format!(
-                        "the server does not accept the key in {VARIABLE}: it is another server's, or expired, revoked or mistyped"
-                    )),
-                    ErrorCode::Forbidden => failure.hint(
-                        "`rmax keys create --scope <scopes>` makes a key that may do more, for whoever may do that",
-                    ),
-                    _ => failure,
-                })
-            }
+        if let (ErrorCode::RateLimited, Some(seconds)) = (code, answer.retry_after) {
+            let message = format!("{}; try again in {seconds} seconds", error.message);
+            return Err(Failure::of_server(code, message, json!({ "retry_after": seconds })));
         }
+        let failure = Failure::of_server(code, error.message, error.details);
+        Err(match code {
+            ErrorCode::Unauthenticated => failure.hint(format!(
+                "the server does not accept the key in {VARIABLE}: it is another server's, or expired, revoked or mistyped"
+            )),
+            ErrorCode::Forbidden => failure.hint(
+                "`rmax keys create --scope <scopes>` makes a key that may do more, for whoever may do that",
+            ),
+            _ => failure,
+        })
     }
 }
 

@@ -106,12 +106,12 @@ async fn find(session: &Session, wanted: &Wanted<'_>) -> Result<Vec<(Link, Stats
     };
     let most = i64::try_from(wanted.limit).unwrap_or(i64::MAX).saturating_add(1);
     let links = session.store().list(workspace.id, &filter, most).await?;
-    let stats = if session.output.json {
+    let counted = if session.output.json {
         session.stats(&links.iter().collect::<Vec<_>>()).await
     } else {
         vec![Stats::default(); links.len()]
     };
-    Ok(links.into_iter().zip(stats).collect())
+    Ok(links.into_iter().zip(counted).collect())
 }
 
 fn row(link: &Link, now: Timestamp) -> Vec<String> {

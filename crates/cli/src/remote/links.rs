@@ -1,5 +1,7 @@
 //! Links of a server.
 
+use std::cmp::Reverse;
+
 use http::Method;
 use rlinks_core::audit::AuditEntry;
 use rlinks_core::draft::{Input, TimeInput};
@@ -116,7 +118,7 @@ impl Remote {
                 asked.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
             found.extend(self.list::<WireLink>(&["links"], &query, most).await?);
         }
-        found.sort_by(|a, b| (b.created_at, b.id).cmp(&(a.created_at, a.id)));
+        found.sort_by_key(|link| Reverse((link.created_at, link.id)));
         found.truncate(most);
         let shown = |wire: WireLink| {
             let seen = Seen::from(wire);

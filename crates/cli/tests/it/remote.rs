@@ -8,6 +8,7 @@ use std::time::Duration;
 use insta::assert_snapshot;
 use serde_json::{Value, json};
 
+use crate::client::{Answer, ask};
 use crate::place::{Place, Ran};
 use crate::serve::served::{Served, serve};
 
@@ -387,6 +388,65 @@ fn domains_come_and_go() {
     removed go.example from workspace main
     ");
     both.same("domains list");
+}
+
+/// What the API itself says.
+fn api(both: &Both, request: &str, key: &str, body: &str) -> Answer {
+    let request = format!(
+        "{request} HTTP/1.1\r\nHost: rmax.to\r\nAuthorization: Bearer {key}\r\nContent-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+        body.len()
+    );
+    ask(both.server.address, request.as_bytes())
+}
+
+#[test]
+fn the_primary_domain_is_only_ever_taken_over() {
+    let both = Both::new();
+    both.local.ok("domains add go.example");
+    let (admin, reader) = (key(&both.local, ALL_SCOPES), key(&both.local, "links:read"));
+    let patch = |key: &str, host: &str, body: &str| {
+        let answer = api(&both, &format!("PATCH /api/v1/domains/{host}"), key, body);
+        let body: Value = serde_json::from_str(&answer.body).unwrap();
+        (answer.status, body["error"]["code"].as_str().unwrap_or_default().to_owned(), body)
+    };
+    for body in [
+        r#"{"primary":false}"#,
+        r#"{"primary":null}"#,
+        r#"{"primary":"true"}"#,
+        "{}",
+        r#"{"primary":true,"host":"x"}"#,
+    ] {
+        let (status, code, _) = patch(&admin, "go.example", body);
+        assert_eq!((status, code.as_str()), (400, "VALIDATION_FAILED"), "{body}");
+    }
+    let (status, code, _) = patch(&reader, "go.example", r#"{"primary":true}"#);
+    assert_eq!((status, code.as_str()), (403, "FORBIDDEN"));
+    for host in ["nobody.example", "no%20host"] {
+        assert_eq!(patch(&admin, host, r#"{"primary":true}"#).0, 404, "{host}");
+    }
+    let (status, _, domain) = patch(&admin, "GO.example", r#"{"primary":true}"#);
+    assert_eq!((status, &domain["host"], &domain["primary"]), (200, &json!("go.example"), &json!(true)));
+}
+
+#[test]
+fn the_log_can_be_read_from_both_ends() {
+    let both = Both::with("dev seed --links 20 --clicks 0 --days 1");
+    let admin = key(&both.local, ALL_SCOPES);
+    let page = |query: &str| -> Value {
+        serde_json::from_str(&api(&both, &format!("GET /api/v1/audit?{query}"), &admin, "").body).unwrap()
+    };
+    let seqs = |page: &Value| -> Vec<i64> {
+        page["data"].as_array().unwrap().iter().map(|entry| entry["seq"].as_i64().unwrap()).collect()
+    };
+    assert_eq!(seqs(&page("before=5&limit=3")), [4, 3, 2]);
+    let first = page("after=2&limit=3");
+    assert_eq!(seqs(&first), [3, 4, 5]);
+    let cursor = first["next_cursor"].as_str().unwrap();
+    assert_eq!(seqs(&page(&format!("after=2&limit=3&cursor={cursor}"))), [6, 7, 8]);
+    // A cursor goes one way.
+    for query in [format!("cursor={cursor}"), "before=1&after=1".to_owned(), "after=-1".to_owned()] {
+        assert_eq!(page(&query)["error"]["code"], "VALIDATION_FAILED", "{query}");
+    }
 }
 
 // ---- what is not allowed, and what cannot be ----

@@ -66,12 +66,11 @@ async fn list(
     let direction = if after.is_some() { "after" } else { "before" };
     let context = format!("audit {workspace} {direction}");
     let place = cursor.map(|text| api.open_cursor::<i64>(&context, &text)).transpose()?;
-    let entries = match after {
-        Some(after) => api.ops.store.audit_after(workspace, place.unwrap_or(after), limit + 1).await?,
-        None => {
-            let before = place.or(before).unwrap_or(i64::MAX);
-            api.ops.store.audit_before(workspace, before, limit + 1).await?
-        }
+    let entries = if let Some(after) = after {
+        api.ops.store.audit_after(workspace, place.unwrap_or(after), limit + 1).await?
+    } else {
+        let before = place.or(before).unwrap_or(i64::MAX);
+        api.ops.store.audit_before(workspace, before, limit + 1).await?
     };
     Ok(Json(api.page(&context, entries, limit, |entry| entry.seq)))
 }
