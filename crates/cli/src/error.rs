@@ -31,8 +31,18 @@ enum Kind {
     Conflict(String),
     /// The operation's own word.
     Ops(OpsError),
+    /// The word of a server, or about one.
+    Server(Refusal),
     /// Nobody reads our output any more, as in `rmax links list | head`.
     OutputClosed,
+}
+
+/// What a server said, as its envelope has it.
+#[derive(Debug)]
+struct Refusal {
+    code: ErrorCode,
+    message: String,
+    details: Value,
 }
 
 impl Failure {
@@ -52,6 +62,35 @@ impl Failure {
         OpsError::NotFound(what).into()
     }
 
+    /// What a server said. Fields that break a rule read as if they had been found here.
+    pub(crate) fn of_server(code: ErrorCode, message: impl Into<String>, details: Value) -> Self {
+        if code == ErrorCode::ValidationFailed
+            && let Some(fields) = details.get("fields")
+            && let Ok(fields) = serde_json::from_value::<FieldErrors>(fields.clone())
+        {
+            return fields.into();
+        }
+        Self { kind: Kind::Server(Refusal { code, message: message.into(), details }), hints: Vec::new() }
+    }
+
+    /// The same as an error of our own, which knows its ways out, where that is what the server said.
+    #[must_use]
+    pub(crate) fn known_as(self, candidates: impl IntoIterator<Item = OpsError>) -> Self {
+        let Kind::Server(refusal) = &self.kind else { return self };
+        let known = candidates
+            .into_iter()
+            .find(|error| error.code() == refusal.code && error.to_string() == refusal.message);
+        known.map_or(self, Self::from)
+    }
+
+    /// A detail the server gave.
+    pub(crate) fn detail(&self, name: &str) -> Option<&Value> {
+        match &self.kind {
+            Kind::Server(refusal) => refusal.details.get(name),
+            _ => None,
+        }
+    }
+
     /// Adds a way out.
     #[must_use]
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
@@ -66,6 +105,7 @@ impl Failure {
             Kind::Failed(_) | Kind::OutputClosed => ErrorCode::Internal,
             Kind::Conflict(_) => ErrorCode::Conflict,
             Kind::Ops(error) => error.code(),
+            Kind::Server(refusal) => refusal.code,
         }
     }
 
@@ -76,6 +116,7 @@ impl Failure {
             Kind::Ops(OpsError::Invalid(fields)) => fields.0.iter().map(FieldError::to_string).collect(),
             // SQLite tells of damage in several lines.
             Kind::Ops(error) => vec![one_line(&error.to_string())],
+            Kind::Server(refusal) => vec![one_line(&refusal.message)],
             Kind::OutputClosed => Vec::new(),
         }
     }
@@ -106,6 +147,7 @@ impl Failure {
             Kind::Ops(OpsError::Store(StoreError::CodeTaken { deleted: true, .. })) => {
                 (self.messages().join("; "), json!({ "deleted": true }))
             }
+            Kind::Server(refusal) => (self.messages().join("; "), refusal.details.clone()),
             _ => (self.messages().join("; "), Value::Null),
         };
         envelope::json(self.code(), &message, &details, Clock::system().now())
@@ -166,6 +208,9 @@ impl From<OpsError> for Failure {
             OpsError::NotFound(Thing::Link(_)) => {
                 vec!["`rmax links list` shows the ones there are; `rmax links set` makes one".to_owned()]
             }
+            OpsError::NotFound(Thing::LinkAt(code, _)) => {
+                vec![format!("`rmax links history {code}` shows when it was made")]
+            }
             OpsError::NotFound(Thing::User(_)) => {
                 vec!["`rmax users list` shows the ones there are".to_owned()]
             }
@@ -173,11 +218,9 @@ impl From<OpsError> for Failure {
             OpsError::NotFound(Thing::Domain(_)) => {
                 vec!["`rmax domains list` shows the ones there are".to_owned()]
             }
-            OpsError::Invalid(_)
-            | OpsError::Stale(_)
-            | OpsError::Forbidden(_)
-            | OpsError::NotFound(Thing::LinkAt(..))
-            | OpsError::Deleted(_) => Vec::new(),
+            OpsError::Invalid(_) | OpsError::Stale(_) | OpsError::Forbidden(_) | OpsError::Deleted(_) => {
+                Vec::new()
+            }
         };
         Self { kind: Kind::Ops(error), hints }
     }

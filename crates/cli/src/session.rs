@@ -12,18 +12,19 @@ use rlinks_core::audit::Head;
 use rlinks_core::route_object::{RouteObject, Stats};
 use rlinks_core::{Actor, Code, Link, Slug, Timestamp, Workspace};
 use rlinks_server::clock::random_bytes;
-use rlinks_server::ops::By;
+use rlinks_server::ops::{By, Done};
 use rlinks_server::{Clock, Ops};
 use rlinks_store::sign::{self, Signer};
 use rlinks_store::{Location, Lost, Options, Store, StoreError};
 use tokio::sync::OnceCell;
 
-use crate::config::{Backend, Config};
+use crate::config::Config;
 use crate::environment::Environment;
 use crate::error::Failure;
 use crate::files::{Served, keep_servers_away};
 use crate::identity;
 use crate::output::Output;
+use crate::place::{Made, Seen};
 
 /// An open store and everything a command needs beside it.
 pub(crate) struct Session {
@@ -36,15 +37,14 @@ pub(crate) struct Session {
 }
 
 /// How to open the store a configuration names.
-pub(crate) fn options(config: &Config, lost: Lost) -> Options {
-    let Backend::Store(location) = &config.backend;
-    Options {
-        location: location.clone(),
+pub(crate) fn options(config: &Config, lost: Lost) -> Result<Options, Failure> {
+    Ok(Options {
+        location: config.location()?.clone(),
         worker: config.worker,
         holder: format!("{}:{}", identity::host(), std::process::id()),
         now: Clock::system().now(),
         lost,
-    }
+    })
 }
 
 /// The variables by which programs reach an object store.
@@ -67,8 +67,8 @@ impl Session {
         environment: Environment,
         output: Output,
     ) -> Result<Self, Failure> {
+        let options = options(&config, Lost::Refuse)?;
         refuse_no_folder(&config.data)?;
-        let options = options(&config, Lost::Refuse);
         let fresh = matches!(&options.location, Location::Sqlite(path) if !path.exists());
         let store = Store::open(options).await?;
         Ok(Self::of(store, config, environment, output, fresh))
@@ -249,34 +249,24 @@ impl Session {
     }
 
     /// The address of a link, as people share it. None where no host leads to its workspace: any other would lead elsewhere.
-    pub(crate) async fn short_url(
-        &self,
-        workspace: &Workspace,
-        code: &Code,
-    ) -> Result<Option<String>, Failure> {
+    async fn short_url(&self, workspace: &Workspace, code: &Code) -> Result<Option<String>, Failure> {
         let domains = self.store().domains().await?;
         Ok(self.ops.naming.short_url(&domains, workspace, code))
     }
 
-    /// The same where there must be something to show: the path, where that is all there is.
-    pub(crate) async fn address(&self, workspace: &Workspace, code: &Code) -> Result<String, Failure> {
-        Ok(self.short_url(workspace, code).await?.unwrap_or_else(|| format!("/{code}")))
+    /// A link with its address. Its numbers are asked for where they are shown.
+    pub(crate) async fn seen(&self, workspace: &Workspace, link: Link) -> Result<Seen, Failure> {
+        let short_url = self.short_url(workspace, &link.code).await?;
+        Ok(Seen { link, stats: None, short_url, workspace: workspace.slug.to_string() })
     }
 
-    /// Says that a link that was just written is one no visitor can reach.
-    pub(crate) async fn warn_unreached(&self, workspace: &Workspace, code: &Code) -> Result<(), Failure> {
-        if self.short_url(workspace, code).await?.is_none() {
-            let slug = &workspace.slug;
-            self.output.warning(&format!(
-                "no domain reaches workspace {slug}, so no visitor reaches this link; `rmax domains add <host> --workspace {slug}` adds one"
-            ));
-        }
-        Ok(())
-    }
-
-    /// The same with where it leads.
-    pub(crate) async fn arrow(&self, workspace: &Workspace, link: &Link) -> Result<String, Failure> {
-        Ok(format!("{} -> {}", self.address(workspace, &link.code).await?, link.target))
+    /// What became of a link, with its address.
+    pub(crate) async fn made(&self, workspace: &Workspace, done: Done) -> Result<Made, Failure> {
+        Ok(Made {
+            seen: self.seen(workspace, done.link).await?,
+            outcome: done.outcome,
+            not_applied: done.not_applied.into_iter().map(str::to_owned).collect(),
+        })
     }
 
     /// Adds what helps somebody who looks in the wrong folder.

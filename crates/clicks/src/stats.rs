@@ -19,7 +19,7 @@ use std::ops::Range;
 use rlinks_core::{FieldCode, FieldError, Id, Timestamp};
 use rlinks_store::StoreError;
 use rlinks_store::pool::{Tx, read, read_in};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 pub use self::calendar::{Interval, Zone};
 use self::count::{Count, Counter, Scope};
@@ -42,7 +42,7 @@ const TOP_BROWSERS: usize = 5;
 const DAYS_AT_ONCE: usize = 128;
 
 /// Whether bots' clicks are among the clicks. They are counted apart in any case, and are never visitors.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Bots {
     /// People's clicks alone.
@@ -109,7 +109,7 @@ impl Question {
 }
 
 /// The answer.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Statistics {
     /// From this moment on: the question's, or the beginning of its hour.
     pub from: Timestamp,
@@ -123,7 +123,7 @@ pub struct Statistics {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tz_exact_from: Option<Timestamp>,
     /// Days of the zone begin inside of a UTC hour somewhere in the range. Such an hour counts as a whole, where it begins.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub tz_rounded: bool,
     /// What counts as a click.
     pub bots: Bots,
@@ -157,7 +157,7 @@ pub struct Statistics {
 }
 
 /// What was counted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sum {
     /// Clicks: people's, or all.
     pub clicks: u64,
@@ -168,7 +168,7 @@ pub struct Sum {
 }
 
 /// What was counted between this point of a series and the next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Point {
     /// When the hour, day, week or month begins, be it before the range does.
     pub start: Timestamp,

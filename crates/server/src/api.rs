@@ -248,8 +248,17 @@ pub fn openapi() -> &'static Value {
 }
 
 /// Bodies that are taken. A field none of them has is an error.
-const TAKEN: [&str; 8] =
-    ["NewLink", "LinkChange", "Bulk", "NewKey", "NewUser", "UserChange", "WorkspaceChange", "NewDomain"];
+const TAKEN: [&str; 9] = [
+    "NewLink",
+    "LinkChange",
+    "Bulk",
+    "NewKey",
+    "NewUser",
+    "UserChange",
+    "WorkspaceChange",
+    "NewDomain",
+    "DomainChange",
+];
 
 /// What all routes have in common: the error, and the credential.
 fn complete(description: &mut Value) {

@@ -13,7 +13,7 @@ use rlinks_store::sign::{self, HEADS_LOG};
 use rlinks_store::{Location, Lost, Store, StoreError};
 use serde::Serialize;
 
-use crate::config::{Backend, Config};
+use crate::config::Config;
 use crate::error::{Failure, one_line};
 use crate::files::{Served, served};
 use crate::heads;
@@ -61,12 +61,13 @@ pub(super) async fn run(config: Result<Config, Failure>, output: Output) -> Resu
     match config {
         Err(failure) => findings.failure("config", &failure, "correct the configuration"),
         Ok(config) => {
+            let location = config.location()?;
             let file = config.file.as_ref().map(|file| format!("{} is readable", file.display()));
             findings.ok("config", file.unwrap_or_else(|| "no file, so defaults and variables".to_owned()));
             clock(&mut findings, None);
             folder(&mut findings, &config.data);
             server(&mut findings, &config.data);
-            store(&mut findings, &config).await;
+            store(&mut findings, &config, location).await;
         }
     }
     report(&findings, output)
@@ -170,8 +171,7 @@ fn server(findings: &mut Findings, data: &Path) {
     }
 }
 
-async fn store(findings: &mut Findings, config: &Config) {
-    let Backend::Store(location) = &config.backend;
+async fn store(findings: &mut Findings, config: &Config, location: &Location) {
     let shown = config.store_shown();
     if let Location::Sqlite(path) = location
         && !path.exists()
@@ -180,10 +180,11 @@ async fn store(findings: &mut Findings, config: &Config) {
         findings.ok("store", format!("{shown} is not there yet; the first command makes it"));
         return;
     }
-    let store = match Store::open(session::options(config, Lost::Refuse)).await {
+    let opened = async { Ok::<_, Failure>(Store::open(session::options(config, Lost::Refuse)?).await?) };
+    let store = match opened.await {
         Ok(store) => store,
-        Err(error) => {
-            findings.failure("store", &error.into(), "see what the message says");
+        Err(failure) => {
+            findings.failure("store", &failure, "see what the message says");
             return;
         }
     };

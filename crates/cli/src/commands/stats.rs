@@ -13,6 +13,7 @@ use super::no_time;
 use crate::args::Stats;
 use crate::error::Failure;
 use crate::output::{Drawing, clean};
+use crate::place::Place;
 use crate::session::Session;
 
 /// The most characters a line of points or a bar takes.
@@ -35,7 +36,38 @@ struct Shown<'a> {
     statistics: &'a Statistics,
 }
 
-pub(super) async fn run(session: &Session, args: &Stats) -> Result<(), Failure> {
+/// What a link's clicks add up to.
+pub(crate) struct Counted {
+    pub(crate) code: Code,
+    pub(crate) statistics: Statistics,
+    /// Every click there ever was.
+    pub(crate) totals: Totals,
+    /// The last one of a person.
+    pub(crate) last_click: Option<Timestamp>,
+}
+
+pub(super) async fn run(place: &Place, args: &Stats) -> Result<(), Failure> {
+    let Counted { code, statistics, totals, last_click } = match place {
+        Place::Store(session) => count(session, args).await?,
+        Place::Server(remote) => remote.statistics(&args.code, &args.query()).await?,
+    };
+    let output = place.output();
+    if output.json {
+        return output.object(&Shown { code: &code, totals, statistics: &statistics });
+    }
+    let last_click = match statistics.bots {
+        Bots::Exclude => last_click,
+        Bots::Include => totals.last_hit,
+    };
+    // A time that is none was refused before.
+    let asked = |text: &Option<String>| text.as_deref().and_then(|text| statistics.tz.moment(text).ok());
+    let asked = [asked(&args.from), asked(&args.to)];
+    let seen = Seen { code: &code, asked, last_click, hits: totals.hits };
+    let text = text(&seen, &statistics, output.drawing());
+    output.raw(text.as_bytes())
+}
+
+async fn count(session: &Session, args: &Stats) -> Result<Counted, Failure> {
     let workspace = session.workspace().await?;
     let link = session.ops.any_link(&session.by(), &workspace, &args.code).await?;
     let now = session.now();
@@ -43,20 +75,24 @@ pub(super) async fn run(session: &Session, args: &Stats) -> Result<(), Failure> 
     let clicks = session.clicks().await?;
     let statistics = clicks.statistics(&question, now).await?;
     let totals = session.stats(&[&link]).await.first().copied().unwrap_or_default();
-    if session.output.json {
-        return session.output.object(&Shown { code: &link.code, totals, statistics: &statistics });
-    }
-    let all_time = clicks.totals(&[question.subject]).await.map_err(StoreError::of_clicks)?;
-    let last_click = all_time.get(&question.subject).and_then(|total| match question.bots {
-        Bots::Exclude => total.last_click,
-        Bots::Include => total.last_hit,
-    });
-    let seen = Seen { code: &link.code, question: &question, last_click, hits: totals.hits };
-    let text = text(&seen, &statistics, session.output.drawing());
-    session.output.raw(text.as_bytes())
+    let subjects = clicks.totals(&[question.subject]).await.map_err(StoreError::of_clicks)?;
+    let last_click = subjects.get(&question.subject).and_then(|total| total.last_click);
+    Ok(Counted { code: link.code, statistics, totals, last_click })
 }
 
 impl Stats {
+    /// The question as a server takes it.
+    fn query(&self) -> Vec<(&'static str, &str)> {
+        let asked = [
+            ("from", self.from.as_deref()),
+            ("to", self.to.as_deref()),
+            ("interval", Some(self.interval.as_str())),
+            ("tz", Some(self.tz.as_str())),
+            ("bots", self.bots.then_some(Bots::Include.as_str())),
+        ];
+        asked.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
+    }
+
     fn question(&self, subject: Subject, policy: &Policy, now: Timestamp) -> Result<Question, FieldErrors> {
         let mut errors = FieldErrors::default();
         let refused = |field, message: &str| FieldError::new(field, FieldCode::BadCharacters, message);
@@ -88,7 +124,8 @@ impl Stats {
 /// What is shown beside the statistics.
 struct Seen<'a> {
     code: &'a Code,
-    question: &'a Question,
+    /// The beginning and the end that were asked for.
+    asked: [Option<Timestamp>; 2],
     last_click: Option<Timestamp>,
     hits: u64,
 }
@@ -99,7 +136,7 @@ fn text(seen: &Seen<'_>, statistics: &Statistics, drawing: Drawing) -> String {
     let Statistics { from, to, interval, tz, total, series, .. } = statistics;
     let last_click = last_click.map_or_else(|| "never".to_owned(), |at| format!("{at} (all time)"));
     let mut lines = vec![format!("{code}  {from} to {to} ({tz})")];
-    lines.extend(remarks(seen.question, statistics));
+    lines.extend(remarks(seen.asked, statistics));
     lines.extend([
         String::new(),
         format!("clicks      {}", total.clicks),
@@ -152,10 +189,10 @@ fn text(seen: &Seen<'_>, statistics: &Statistics, drawing: Drawing) -> String {
 }
 
 /// In what the answer differs from the question, a line each.
-fn remarks(question: &Question, statistics: &Statistics) -> Vec<String> {
+fn remarks(asked: [Option<Timestamp>; 2], statistics: &Statistics) -> Vec<String> {
     let Statistics { from, to, tz, tz_exact_from, tz_rounded, .. } = statistics;
     let mut lines = Vec::new();
-    if question.from.is_some_and(|asked| asked != *from) || question.to.is_some_and(|asked| asked != *to) {
+    if asked[0].is_some_and(|asked| asked != *from) || asked[1].is_some_and(|asked| asked != *to) {
         lines.push("the range was rounded to whole hours".to_owned());
     }
     if let Some(exact) = tz_exact_from {

@@ -24,6 +24,7 @@ mod race;
 mod reach;
 mod refusals;
 mod reload;
+mod remote;
 mod seed;
 mod seeds;
 mod serve;

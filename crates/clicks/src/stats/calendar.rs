@@ -8,12 +8,12 @@ use jiff::tz::{TimeZone, TimeZoneDatabase};
 use jiff::{Span, Zoned};
 use rlinks_core::Timestamp;
 use rlinks_core::time::TimeError;
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::time::HOUR_MS;
 
 /// How far apart the points of a series are.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Interval {
     /// Hours. They are the same in every zone.
@@ -190,5 +190,12 @@ impl fmt::Display for Zone {
 impl Serialize for Zone {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(self.name())
+    }
+}
+
+impl<'de> Deserialize<'de> for Zone {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let name = String::deserialize(deserializer)?;
+        Self::parse(&name).ok_or_else(|| serde::de::Error::custom(format!("{name} is no time zone")))
     }
 }
