@@ -109,7 +109,7 @@ async fn at_place(
         Command::Keys(command) => keys::run(&place, command).await,
         Command::Audit(Audit::List { limit, before }) => audit::list(&place, limit, before).await,
         Command::Audit(Audit::Export(args)) => audit::export(&place, &args).await,
-        _ => unreachable!("these need the store itself"),
+        _ => unreachable!("`on_either` lets only those above through"),
     };
     place.close().await;
     done.map_err(|failure| place.explain_fresh(failure))
@@ -131,7 +131,18 @@ async fn in_session(
         Command::Dev(Dev::Seed(args)) => dev::seed(&session, &args).await,
         Command::Backup(args) => backup::run(&session, &args).await,
         Command::Migrate(command) => migrate::run(&session, &command).await,
-        _ => unreachable!("these open what they need themselves, or are done on a server too"),
+        Command::Serve(_)
+        | Command::Restore(_)
+        | Command::Doctor
+        | Command::Dev(Dev::Openapi)
+        | Command::Completions { .. } => unreachable!("these open what they need themselves"),
+        Command::Links(_)
+        | Command::Shorten(_)
+        | Command::Explain(_)
+        | Command::Domains(_)
+        | Command::Users(_)
+        | Command::Keys(_)
+        | Command::Audit(Audit::List { .. } | Audit::Export(_)) => unreachable!("these work on either"),
     };
     session.close().await;
     done.map_err(|failure| session.explain_fresh(failure))

@@ -105,6 +105,10 @@ impl Remote {
             (false, true) => &[Some("active"), Some("deleted")],
             (true, true) => &[None, Some("deleted")],
         };
+        // The API takes blanks for no prefix at all, and no code begins with one.
+        if wanted.prefix.is_some_and(|prefix| !prefix.is_empty() && prefix.trim().is_empty()) {
+            return Ok(Vec::new());
+        }
         let most = wanted.limit + 1;
         let mut found: Vec<WireLink> = Vec::new();
         for state in states {
