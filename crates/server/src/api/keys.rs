@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use rlinks_core::draft::{TimeInput, expiry};
@@ -18,7 +18,7 @@ use utoipa_axum::routes;
 
 use super::caller::{Allowed, Anybody, Caller};
 use super::error::ApiError;
-use super::request::{Fields, Object, Params};
+use super::request::{Fields, NoParams, Object, Params, Segment};
 use super::{Api, Page};
 use crate::ops::people::KeyDraft;
 use crate::ops::{OpsError, Thing};
@@ -190,6 +190,11 @@ async fn create(
         user,
         expires_at: within(&caller, expires_at)?,
     };
+    if draft.scopes == Scopes::NONE {
+        let message =
+            "is missing; name what the key may do, for you have nothing of what keys may do by default";
+        return Err(FieldError::new("scopes", FieldCode::Required, message).into());
+    }
     // A key makes no key that may do more, or lives longer, than itself.
     if !draft.scopes.are_within(caller.scopes) {
         return Err(ApiError::saying(
@@ -224,7 +229,8 @@ fn shown(api: &Api, key: &ApiKey, secret: &Secret) -> Response {
 async fn revoke(
     State(api): State<Arc<Api>>,
     caller: Allowed<Anybody>,
-    Path(id): Path<String>,
+    Segment(id): Segment,
+    _: NoParams,
 ) -> Result<StatusCode, ApiError> {
     let key = kept(&api, &caller, &id).await?;
     api.ops.revoke_key(&caller.by, &caller.workspace, key.id).await?;
@@ -237,11 +243,19 @@ async fn revoke(
 async fn rotate(
     State(api): State<Arc<Api>>,
     caller: Allowed<Anybody>,
-    Path(id): Path<String>,
+    Segment(id): Segment,
+    _: NoParams,
 ) -> Result<Response, ApiError> {
     let key = kept(&api, &caller, &id).await?;
     if !key.scopes.are_within(caller.scopes) {
         return Err(ApiError::saying(ErrorCode::Forbidden, "This key may do more than you"));
+    }
+    let own = caller.key.as_ref().and_then(|key| key.expires_at);
+    if own.is_some_and(|own| key.expires_at.is_none_or(|end| end > own)) {
+        return Err(ApiError::saying(
+            ErrorCode::Forbidden,
+            "This key lives longer than the one you call with",
+        ));
     }
     let (key, secret) = api.ops.rotate_key(&caller.by, &key).await?;
     Ok(shown(&api, &key, &secret))

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::header::{ACCEPT, CONTENT_TYPE, ETAG, HeaderName, LOCATION};
 use http::{HeaderMap, HeaderValue, StatusCode};
@@ -30,7 +30,7 @@ use super::audit::EntryView;
 use super::caller::{Allowed, Caller, LinksDelete, LinksRead, LinksWrite};
 use super::error::ApiError;
 use super::limits::{Standing, Subject};
-use super::request::{BulkObject, Object, Params, if_match};
+use super::request::{BulkObject, NoParams, Object, Params, Segment, if_match};
 use super::{Api, Page, qr};
 use crate::clock::monotonic_ms;
 use crate::ops::list::{ListQuery, Listed, Position, Sort};
@@ -381,7 +381,7 @@ fn list_query(caller: &Caller, mut params: Params) -> Result<ListQuery, ApiError
 async fn get(
     State(api): State<Arc<Api>>,
     caller: Allowed<LinksRead>,
-    Path(code): Path<String>,
+    Segment(code): Segment,
     mut params: Params,
 ) -> Result<Response, ApiError> {
     let at = params.time("at");
@@ -400,7 +400,7 @@ async fn get(
 async fn history(
     State(api): State<Arc<Api>>,
     caller: Allowed<LinksRead>,
-    Path(code): Path<String>,
+    Segment(code): Segment,
     mut params: Params,
 ) -> Result<Json<Page<AuditEntry>>, ApiError> {
     let limit = params.number("limit", 1..=MOST_ENTRIES).unwrap_or(50);
@@ -428,7 +428,7 @@ pub struct Availability {
 async fn check(
     State(api): State<Arc<Api>>,
     caller: Allowed<LinksRead>,
-    Path(code): Path<String>,
+    Segment(code): Segment,
     params: Params,
 ) -> Result<Json<Availability>, ApiError> {
     params.finish()?;
@@ -493,7 +493,7 @@ async fn explain(
 async fn qr_code(
     State(api): State<Arc<Api>>,
     caller: Allowed<LinksRead>,
-    Path(code): Path<String>,
+    Segment(code): Segment,
     headers: HeaderMap,
     mut params: Params,
 ) -> Result<Response, ApiError> {
@@ -542,6 +542,11 @@ async fn create(
     Object(body): Object,
 ) -> Result<Response, ApiError> {
     let once = once(&caller, &headers, &body)?;
+    if let Some(once) = &once
+        && let Some(done) = api.ops.answered(&caller.workspace, &body, once).await?
+    {
+        return created(&api, &caller, &done).await;
+    }
     let (made, standing) = make(&api, &caller, &body, once).await;
     let mut response = match made {
         Ok(done) => created(&api, &caller, &done).await?,
@@ -595,7 +600,8 @@ async fn created(api: &Api, caller: &Caller, done: &Done) -> Result<Response, Ap
         view(api, &caller.workspace, link).await?
     };
     let body = Json(Created {
-        link: shown,
+        // It was not when it was made or handed back, and a repeated answer says what the first one said.
+        link: LinkView { expired: false, ..shown },
         reused: matches!(done.outcome, Outcome::Reused | Outcome::Revived),
         revived: done.outcome == Outcome::Revived,
         not_applied: done.not_applied.clone(),
@@ -736,7 +742,7 @@ async fn make_item(api: &Api, caller: &Caller, item: Value) -> Result<Done, ApiE
 async fn patch(
     State(api): State<Arc<Api>>,
     caller: Allowed<LinksWrite>,
-    Path(code): Path<String>,
+    Segment(code): Segment,
     headers: HeaderMap,
     Object(body): Object,
 ) -> Result<Response, ApiError> {
@@ -744,8 +750,8 @@ async fn patch(
     if input.recreate.take().is_some() {
         return Err(FieldError::new("recreate", FieldCode::UnknownField, "is for new links").into());
     }
-    let version = if_match(&headers)?;
-    let done = api.ops.patch(&caller.by, &caller.workspace, &code, &input, version).await?;
+    let versions = if_match(&headers)?;
+    let done = api.ops.patch(&caller.by, &caller.workspace, &code, &input, versions.as_deref()).await?;
     api.learn(&done.link);
     answer(&api, &caller, &done.link).await
 }
@@ -757,11 +763,12 @@ async fn patch(
 async fn delete(
     State(api): State<Arc<Api>>,
     caller: Allowed<LinksDelete>,
-    Path(code): Path<String>,
+    Segment(code): Segment,
+    _: NoParams,
     headers: HeaderMap,
 ) -> Result<StatusCode, ApiError> {
-    let version = if_match(&headers)?;
-    let done = api.ops.delete(&caller.by, &caller.workspace, &code, version).await?;
+    let versions = if_match(&headers)?;
+    let done = api.ops.delete(&caller.by, &caller.workspace, &code, versions.as_deref()).await?;
     api.learn(&done.link);
     Ok(StatusCode::NO_CONTENT)
 }
@@ -772,7 +779,8 @@ async fn delete(
 async fn restore(
     State(api): State<Arc<Api>>,
     caller: Allowed<LinksWrite>,
-    Path(code): Path<String>,
+    Segment(code): Segment,
+    _: NoParams,
 ) -> Result<Response, ApiError> {
     let done = api.ops.restore(&caller.by, &caller.workspace, &code, Mode::Write).await?;
     api.learn(&done.link);

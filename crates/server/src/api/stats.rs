@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream::{self, Stream};
@@ -17,7 +17,6 @@ use rlinks_clicks::misses::Missed;
 use rlinks_clicks::roll::Subject;
 use rlinks_clicks::stats::{Bots, Interval, Question, Statistics, TOP_LINKS, Zone};
 use rlinks_clicks::time::day_of;
-use rlinks_core::envelope::ErrorCode;
 use rlinks_core::{Actor, FieldCode, FieldError, Id, Policy, Timestamp};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -28,12 +27,14 @@ use utoipa_axum::routes;
 use super::caller::{Allowed, AnalyticsRead, Caller};
 use super::error::ApiError;
 use super::live::Heard;
-use super::request::Params;
+use super::request::{Params, Segment};
 use super::{Api, Page};
 use crate::ops::Sees;
 use crate::ops::sweep::kept;
 
 const MOST_MISSES: i64 = 20;
+/// When whoever found no place to listen may ask again.
+const LISTEN_AGAIN_SECONDS: u32 = 10;
 /// Of these the busiest that are somebody's own are shown.
 const TOP_LINKS_OF_ALL: i64 = 1000;
 
@@ -210,7 +211,7 @@ fn question(
 async fn of_link(
     State(api): State<Arc<Api>>,
     caller: Allowed<AnalyticsRead>,
-    Path(code): Path<String>,
+    Segment(code): Segment,
     params: Params,
 ) -> Result<Json<Statistics>, ApiError> {
     let link = api.ops.any_link(&caller.by, &caller.workspace, &code).await?;
@@ -321,7 +322,7 @@ fn click(click: &Click) -> Value {
 async fn clicks(
     State(api): State<Arc<Api>>,
     caller: Allowed<AnalyticsRead>,
-    Path(code): Path<String>,
+    Segment(code): Segment,
     headers: HeaderMap,
     mut params: Params,
 ) -> Result<Response, ApiError> {
@@ -413,7 +414,7 @@ async fn live(
 ) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, ApiError> {
     params.finish()?;
     let heard = api.live.subscribe(caller.workspace.id).ok_or_else(|| {
-        ApiError::saying(ErrorCode::RateLimited, "Too many are listening already; try again later")
+        ApiError::slow_down(LISTEN_AGAIN_SECONDS, "Too many are listening already; try again later")
     })?;
     let own = owner(&caller).map(Actor::of_user);
     let listening = Listening { api: Arc::clone(&api), own, heard };

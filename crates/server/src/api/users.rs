@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use rlinks_core::envelope::ErrorCode;
@@ -15,7 +15,7 @@ use utoipa_axum::routes;
 
 use super::caller::{Allowed, Anybody, WorkspaceAdmin};
 use super::error::ApiError;
-use super::request::{Fields, Object, Params};
+use super::request::{Fields, NoParams, Object, Params, Segment};
 use super::{Api, Page};
 use crate::ops::people::MemberPatch;
 
@@ -150,7 +150,7 @@ async fn create(
 async fn change(
     State(api): State<Arc<Api>>,
     caller: Allowed<WorkspaceAdmin>,
-    Path(id): Path<String>,
+    Segment(id): Segment,
     Object(body): Object,
 ) -> Result<Json<UserView>, ApiError> {
     let mut fields = Fields::of(body);
@@ -176,7 +176,8 @@ async fn change(
 async fn remove(
     State(api): State<Arc<Api>>,
     caller: Allowed<WorkspaceAdmin>,
-    Path(id): Path<String>,
+    Segment(id): Segment,
+    _: NoParams,
 ) -> Result<StatusCode, ApiError> {
     let user = api.ops.member(&caller.workspace, &id).await?;
     api.ops.remove_member(&caller.by, &caller.workspace, &user).await?;
@@ -215,7 +216,11 @@ async fn me(caller: Allowed<Anybody>, params: Params) -> Result<Json<Me>, ApiErr
 /// Deletes one's own account. A key that may only read does not.
 #[utoipa::path(delete, path = "/api/v1/me", tag = "me",
     extensions(("x-scope" = json!("any"))), responses((status = 204)))]
-async fn leave(State(api): State<Arc<Api>>, caller: Allowed<Anybody>) -> Result<StatusCode, ApiError> {
+async fn leave(
+    State(api): State<Arc<Api>>,
+    caller: Allowed<Anybody>,
+    _: NoParams,
+) -> Result<StatusCode, ApiError> {
     let user = caller.user.as_ref().ok_or_else(|| {
         ApiError::saying(ErrorCode::Forbidden, "This key belongs to no account that could be deleted")
     })?;

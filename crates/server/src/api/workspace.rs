@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use rlinks_core::{Domain, FieldCode, FieldError, Host, Id, Policy, Timestamp, Workspace};
@@ -15,7 +15,7 @@ use utoipa_axum::routes;
 
 use super::caller::{Allowed, WorkspaceAdmin};
 use super::error::ApiError;
-use super::request::{Fields, Object, Params};
+use super::request::{Fields, NoParams, Object, Params, Segment};
 use super::{Api, Page};
 use crate::ops::{OpsError, Thing};
 
@@ -188,7 +188,8 @@ async fn add_domain(
 async fn remove_domain(
     State(api): State<Arc<Api>>,
     caller: Allowed<WorkspaceAdmin>,
-    Path(host): Path<String>,
+    Segment(host): Segment,
+    _: NoParams,
 ) -> Result<StatusCode, ApiError> {
     let unknown = || OpsError::NotFound(Thing::Domain(host.clone()));
     let parsed = Host::parse(&host).map_err(|_| unknown())?;
