@@ -25,7 +25,7 @@ pub use self::explain::Explanation;
 use crate::clock::{Clock, random_bytes};
 
 /// How often a change that names no version is tried again when somebody else was faster.
-const CHANGE_TRIES: usize = 5;
+const CHANGE_TRIES: usize = 64;
 /// How often a generated code may meet a taken one before we give up: with fresh candidates each time, practically never.
 const TRIES: usize = 8;
 /// Candidates offered to the store at once.

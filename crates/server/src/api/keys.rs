@@ -247,11 +247,13 @@ async fn rotate(
     _: NoParams,
 ) -> Result<Response, ApiError> {
     let key = kept(&api, &caller, &id).await?;
-    if !key.scopes.are_within(caller.scopes) {
+    // One's own key is bound by one's role as the key one calls with is.
+    let own = caller.key.as_ref().filter(|own| own.user.is_some() && own.user == key.user);
+    if !key.scopes.are_within(own.map_or(caller.scopes, |own| own.scopes)) {
         return Err(ApiError::saying(ErrorCode::Forbidden, "This key may do more than you"));
     }
-    let own = caller.key.as_ref().and_then(|key| key.expires_at);
-    if own.is_some_and(|own| key.expires_at.is_none_or(|end| end > own)) {
+    let until = caller.key.as_ref().and_then(|key| key.expires_at);
+    if until.is_some_and(|until| key.expires_at.is_none_or(|end| end > until)) {
         return Err(ApiError::saying(
             ErrorCode::Forbidden,
             "This key lives longer than the one you call with",

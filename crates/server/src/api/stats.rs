@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Json;
 use axum::extract::State;
@@ -33,6 +34,9 @@ use crate::ops::Sees;
 use crate::ops::sweep::kept;
 
 const MOST_MISSES: i64 = 20;
+/// How often a listener without news is spoken to. One that is gone is noticed by it, and its place is free: who has closed one half
+/// of a connection may still want to hear from the other.
+const ALIVE: Duration = Duration::from_secs(3);
 /// When whoever found no place to listen may ask again.
 const LISTEN_AGAIN_SECONDS: u32 = 10;
 /// Of these the busiest that are somebody's own are shown.
@@ -422,7 +426,7 @@ async fn live(
         let event = listening.next().await?;
         Some((Ok(event), listening))
     });
-    Ok(Sse::new(events).keep_alive(KeepAlive::default()))
+    Ok(Sse::new(events).keep_alive(KeepAlive::new().interval(ALIVE)))
 }
 
 struct Listening {

@@ -33,7 +33,8 @@ pub(super) fn files_with(folder: &Path, text: &str) -> Vec<String> {
         if path.is_dir() {
             found.extend(files_with(&path, text));
         } else {
-            let bytes = std::fs::read(&path).unwrap();
+            // A file may be gone by now: what is in no file is not kept.
+            let bytes = std::fs::read(&path).unwrap_or_default();
             if bytes.windows(text.len()).any(|window| window.eq_ignore_ascii_case(text.as_bytes())) {
                 found.push(path.display().to_string());
             }

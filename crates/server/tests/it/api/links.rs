@@ -157,7 +157,7 @@ async fn a_change_holds_only_for_the_version_that_was_seen(place: Place) {
         // Of many who saw the same, one is first.
         let replies = at_once(20, |number| change("\"4\"", &format!("writer {number}")));
         let done = replies.iter().filter(|reply| reply.status() == 200).count();
-        let late = replies.iter().filter(|reply| [409, 412].contains(&reply.status())).count();
+        let late = replies.iter().filter(|reply| reply.status() == 412).count();
         assert_eq!((done, late), (1, 19), "{replies:?}");
         // Who names no version is never too late.
         let replies =
@@ -435,7 +435,7 @@ fn strange_codes_are_not_found_and_never_an_error_of_ours() {
             assert!([400, 404].contains(&reply.status()), "{reply:?}");
         }
         let check = root.get(&format!("/check/{code}"));
-        assert!([200, 400].contains(&check.status()), "{check:?}");
+        assert!([200, 404].contains(&check.status()), "{check:?}");
         assert_ne!(check.json()["available"], true, "{check:?}");
     }
     for id in ["0", "-1", "9223372036854775807", "9223372036854775808", "1e3", "+1"] {
@@ -479,7 +479,7 @@ fn an_explanation_says_what_a_visitor_gets_and_counts_nothing() {
     assert_eq!(explain("").fields(), ["url: required"]);
     assert_eq!(explain("url=").fields(), ["url: required"]);
     assert_eq!(explain("url=here&at=never").fields(), ["at: not_a_time"]);
-    for strange in ["%00", "%FF", "http://", "//", "https://[::1", "%20", "a%20b", "\u{7f}"] {
+    for strange in ["%00", "%FF", "http://", "//", "https://[::1", "%20", "a%20b", "%7F"] {
         let reply = explain(&format!("url={strange}"));
         assert!([200, 400].contains(&reply.status()), "{reply:?}");
     }

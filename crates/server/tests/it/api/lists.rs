@@ -22,7 +22,13 @@ fn codes(page: &Value) -> Vec<String> {
 /// Every code of a list, page by page.
 #[track_caller]
 fn all(caller: &Caller, query: &str, limit: usize) -> Vec<String> {
-    let (mut found, mut cursor) = (Vec::new(), String::new());
+    rest(caller, query, limit, String::new())
+}
+
+/// The same from a place on.
+#[track_caller]
+fn rest(caller: &Caller, query: &str, limit: usize, mut cursor: String) -> Vec<String> {
+    let mut found = Vec::new();
     loop {
         let page = caller.get(&format!("/links?limit={limit}&{query}{cursor}")).expect(200).json();
         found.extend(codes(&page));
@@ -46,6 +52,7 @@ async fn links_are_found_by_every_filter(place: Place) {
         make(json!({"code": "brick", "target": "https://house.example/", "expires_at": began.plus_ms(200_000).to_string()}));
         make(json!({"code": "a-b", "target": "https://x.example/"}));
         member.patch("/links/brick", &json!({"title": "later"})).expect(200);
+        house.advance_ms(1);
         member.patch("/links/avocado", &json!({"state": "disabled"})).expect(200);
         member.delete("/links/a-b").expect(204);
 
@@ -124,7 +131,7 @@ async fn pages_are_stable_while_links_are_made(place: Place) {
             // One before, one behind, whatever the order; neither moves what is there already.
             make(format!("m-{}", query.replace(|letter: char| !letter.is_ascii_alphanumeric(), "")));
             let mut found = codes(&first);
-            found.extend(all(&member, &format!("prefix=n&{query}&cursor={cursor}"), 3));
+            found.extend(rest(&member, &format!("prefix=n&{query}"), 3, format!("&cursor={cursor}")));
             let known: BTreeSet<_> = found.iter().filter(|code| code.starts_with('n')).collect();
             assert_eq!((known.len(), found.len()), (10, 10), "{query}: {found:?}");
 
@@ -184,7 +191,7 @@ async fn hostile_input_finds_nothing_and_breaks_nothing(place: Place) {
             "'; drop table links;--",
             "{",
             "}",
-            "$1",
+            "$9",
             "plain\" OR \"x",
             "\u{202e}",
             "😀",

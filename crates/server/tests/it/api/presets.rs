@@ -35,7 +35,7 @@ async fn platform_owners_do_not_know_of_each_others_links(place: Place) {
         assert_eq!(click.status, 302);
         house.visit("/nothing-there");
         wait_until("the click is counted", || {
-            bob.get("/links/Bobs-own/stats").expect(200).json()["total"]["bots"] == 1
+            bob.get("/links/Bobs-own/stats?bots=include").expect(200).json()["total"]["clicks"] == 1
         });
 
         for path in ["", "/history", "/stats", "/clicks", "/qr"] {

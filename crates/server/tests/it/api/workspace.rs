@@ -1,5 +1,7 @@
 //! `/workspace`, its policy, and `/domains`.
 
+use std::collections::BTreeSet;
+
 use rlinks_core::{Preset, Role};
 use serde_json::{Value, json};
 
@@ -105,9 +107,8 @@ async fn a_host_has_one_workspace(place: Place) {
         let added = admin.post("/domains", &json!({"host": "GO.Example."})).expect(201).json();
         assert_eq!((&added["host"], &added["primary"]), (&json!("go.example"), &json!(false)));
         assert_eq!(visit("go.example"), 301, "at once");
-        for caller in [&admin, &stranger] {
-            caller.post("/domains", &json!({"host": "go.example"})).refused(409, "CONFLICT");
-        }
+        stranger.post("/domains", &json!({"host": "go.example"})).refused(409, "CONFLICT");
+        assert_eq!(admin.post("/domains", &json!({"host": "go.example"})).expect(200).json(), added, "there already");
         // A workspace without a domain has no short URLs, until it has one.
         let made = stranger.post("/links", &json!({"code": "here", "target": "https://other.example/"})).expect(201).json();
         assert_eq!((&made["domain"], &made["short_url"]), (&Value::Null, &Value::Null));
@@ -136,8 +137,10 @@ async fn a_host_has_one_workspace(place: Place) {
 
         // Of many who want one host, one gets it.
         let replies = at_once(10, |number| [&admin, &stranger][number % 2].post("/domains", &json!({"host": "wanted.example"})));
-        assert_eq!(replies.iter().filter(|reply| reply.status() == 201).count(), 1, "{replies:?}");
-        assert!(replies.iter().all(|reply| [201, 409].contains(&reply.status())), "{replies:?}");
+        let winners = replies.iter().enumerate().filter(|(_, reply)| reply.status() < 300);
+        let winners: BTreeSet<_> = winners.map(|(number, _)| number % 2).collect();
+        assert_eq!(winners.len(), 1, "{replies:?}");
+        assert!(replies.iter().all(|reply| [200, 201, 409].contains(&reply.status())), "{replies:?}");
     })
     .await;
 }
