@@ -38,12 +38,12 @@ pub struct KeyView {
     /// How it begins.
     #[schema(example = "rmx_07elszGN")]
     prefix: String,
-    #[schema(value_type = Vec<String>)]
+    #[schema(value_type = Vec<ScopeName>)]
     scopes: Scopes,
     /// The id of the member it belongs to.
     #[schema(value_type = Option<String>, required)]
     user: Option<Id>,
-    #[schema(value_type = String, example = "active")]
+    #[schema(value_type = KeyStatusName)]
     status: KeyStatus,
     #[schema(value_type = String, format = DateTime)]
     created_at: Timestamp,
@@ -54,6 +54,33 @@ pub struct KeyView {
     last_used_at: Option<Timestamp>,
     /// To within some seconds.
     usage_count: i64,
+}
+
+/// What a credential may do.
+#[derive(ToSchema)]
+#[schema(as = Scope)]
+#[expect(dead_code, reason = "describes")]
+pub enum ScopeName {
+    #[schema(rename = "links:read")]
+    LinksRead,
+    #[schema(rename = "links:write")]
+    LinksWrite,
+    #[schema(rename = "links:delete")]
+    LinksDelete,
+    #[schema(rename = "analytics:read")]
+    AnalyticsRead,
+    #[schema(rename = "workspace:admin")]
+    WorkspaceAdmin,
+}
+
+/// Whether a key is good.
+#[derive(ToSchema)]
+#[schema(as = KeyStatus, rename_all = "lowercase")]
+#[expect(dead_code, reason = "describes")]
+pub enum KeyStatusName {
+    Active,
+    Expired,
+    Revoked,
 }
 
 /// A key with its secret, shown this once.
@@ -71,7 +98,8 @@ pub struct NewKeyView {
 pub struct NewKey {
     #[schema(min_length = 1, max_length = 100)]
     name: String,
-    /// `links:read`, `links:write`, `links:delete`, `analytics:read`, `workspace:admin`; else the first two.
+    /// Else `links:read` and `links:write`.
+    #[schema(value_type = Option<Vec<ScopeName>>, min_items = 1)]
     scopes: Option<Vec<String>>,
     /// The id of the member it belongs to; only an admin may name another.
     user: Option<String>,

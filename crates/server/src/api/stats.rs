@@ -60,12 +60,34 @@ struct StatsParams {
     from: Option<String>,
     /// Until before this moment.
     to: Option<String>,
-    /// `hour`, `day`, `week` (from Monday) or `month`; else `day`.
-    interval: Option<String>,
+    /// Else `day`. A week begins on Monday.
+    #[param(inline)]
+    interval: Option<IntervalName>,
     /// A zone like `Europe/Berlin`; else UTC.
     tz: Option<String>,
-    /// `exclude` or `include`; else people's clicks alone.
-    bots: Option<String>,
+    /// Else people's clicks alone.
+    #[param(inline)]
+    bots: Option<BotsName>,
+}
+
+/// How long a step of a series is.
+#[derive(ToSchema)]
+#[schema(rename_all = "lowercase")]
+#[expect(dead_code, reason = "describes")]
+enum IntervalName {
+    Hour,
+    Day,
+    Week,
+    Month,
+}
+
+/// Whether bots count.
+#[derive(ToSchema)]
+#[schema(rename_all = "lowercase")]
+#[expect(dead_code, reason = "describes")]
+enum BotsName {
+    Exclude,
+    Include,
 }
 
 /// What clicks add up to.

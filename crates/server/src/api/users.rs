@@ -36,9 +36,9 @@ pub struct UserView {
     #[schema(value_type = String)]
     email: Email,
     full_name: String,
-    #[schema(value_type = String, example = "member")]
+    #[schema(value_type = RoleName)]
     role: Role,
-    #[schema(value_type = String, example = "active")]
+    #[schema(value_type = StatusName)]
     status: UserStatus,
     #[schema(value_type = String, format = DateTime)]
     created_at: Timestamp,
@@ -48,6 +48,25 @@ pub struct UserView {
     last_login_at: Option<Timestamp>,
     #[schema(value_type = Option<String>, format = DateTime, required)]
     last_sync_at: Option<Timestamp>,
+}
+
+/// What a member may do.
+#[derive(ToSchema)]
+#[schema(as = Role, rename_all = "lowercase")]
+#[expect(dead_code, reason = "describes")]
+pub enum RoleName {
+    Viewer,
+    Member,
+    Admin,
+}
+
+/// Whether a member gets in.
+#[derive(ToSchema)]
+#[schema(as = UserStatus, rename_all = "lowercase")]
+#[expect(dead_code, reason = "describes")]
+pub enum StatusName {
+    Active,
+    Suspended,
 }
 
 /// A new member, and how they get in.
@@ -69,7 +88,8 @@ pub struct NewUser {
     email: String,
     #[schema(max_length = 255)]
     full_name: Option<String>,
-    /// `viewer`, `member` or `admin`; else `member`.
+    /// Else `member`.
+    #[schema(value_type = Option<RoleName>)]
     role: Option<String>,
 }
 
@@ -77,10 +97,13 @@ pub struct NewUser {
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "describes what `change` reads")]
 pub struct UserChange {
+    #[schema(max_length = 254)]
     email: Option<String>,
+    #[schema(max_length = 255)]
     full_name: Option<String>,
+    #[schema(value_type = Option<RoleName>)]
     role: Option<String>,
-    /// `active` or `suspended`.
+    #[schema(value_type = Option<StatusName>)]
     status: Option<String>,
 }
 
@@ -196,7 +219,7 @@ pub struct Me {
     #[schema(value_type = Option<String>, required)]
     key: Option<Id>,
     /// What this credential may do.
-    #[schema(value_type = Vec<String>)]
+    #[schema(value_type = Vec<super::keys::ScopeName>)]
     scopes: Scopes,
 }
 
