@@ -29,6 +29,8 @@ const TABLES: Tables = Tables {
     // file rarely, are worth a third of the speed.
     writer_cache_kib: 8_000,
     checkpoint_pages: 8_000,
+    // No person is in them.
+    overwrite_deleted: false,
 };
 
 /// Clicks at rest. Cheap to clone.

@@ -334,6 +334,9 @@ pub fn router(api: &Arc<Api>) -> Router {
     let pages = Router::new()
         .route("/api/openapi.json", axum::routing::get(description))
         .route("/api/docs", axum::routing::get(browse))
+        .route("/api", axum::routing::any(nothing_here))
+        .route("/api/", axum::routing::any(nothing_here))
+        .route("/api/{*rest}", axum::routing::any(nothing_here))
         .method_not_allowed_fallback(wrong_method);
     Router::new().merge(v1).merge(pages).layer(from_fn(headers))
 }
@@ -359,11 +362,15 @@ async fn wrong_method(method: Method) -> ApiError {
     ApiError::saying(ErrorCode::MethodNotAllowed, format!("This address does not answer to {method}"))
 }
 
+async fn nothing_here() -> ApiError {
+    ApiError::saying(ErrorCode::NotFound, "There is nothing at this address; /api/docs lists what there is")
+}
+
 /// What every answer of the API says.
 async fn headers(request: Request, next: Next) -> Response {
     let mut response = next.run(request).await;
     let headers = response.headers_mut();
-    headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     headers.insert(HeaderName::from_static("x-frame-options"), HeaderValue::from_static("DENY"));
     headers.insert(HeaderName::from_static("referrer-policy"), HeaderValue::from_static("no-referrer"));

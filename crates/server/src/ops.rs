@@ -25,7 +25,7 @@ pub use self::explain::Explanation;
 use crate::clock::{Clock, random_bytes};
 
 /// How often a change that names no version is tried again when somebody else was faster.
-const CHANGE_TRIES: usize = 5;
+const CHANGE_TRIES: usize = 64;
 /// How often a generated code may meet a taken one before we give up: with fresh candidates each time, practically never.
 const TRIES: usize = 8;
 /// Candidates offered to the store at once.
@@ -347,7 +347,7 @@ impl Ops {
         self.replace(by, next, link, action, mode).await
     }
 
-    /// Changes what is named and nothing else. With a version, only if that is the one there is; without, again when somebody else
+    /// Changes what is named and nothing else. With versions, only if one of them is the one there is; without, again when somebody else
     /// was faster.
     pub async fn patch(
         &self,
@@ -355,11 +355,11 @@ impl Ops {
         workspace: &Workspace,
         code: &str,
         input: &Input,
-        version: Option<i64>,
+        versions: Option<&[i64]>,
     ) -> Result<Done, OpsError> {
         for _ in 0..CHANGE_TRIES {
             let link = self.link(by, workspace, code).await?;
-            check_version(&link, version)?;
+            check_version(&link, versions)?;
             let domains = self.served().await?;
             let next =
                 LinkPatch::parse(input, &workspace.policy, self.clock.now())?.apply(&link, &domains)?;
@@ -386,17 +386,17 @@ impl Ops {
         Ok(now.is_none_or(|now| now.version != seen.version))
     }
 
-    /// Deletes a link; the code stays taken. The version is as in [`Self::patch`].
+    /// Deletes a link; the code stays taken. The versions are as in [`Self::patch`].
     pub async fn delete(
         &self,
         by: &By,
         workspace: &Workspace,
         code: &str,
-        version: Option<i64>,
+        versions: Option<&[i64]>,
     ) -> Result<Done, OpsError> {
         for _ in 0..CHANGE_TRIES {
             let link = self.link(by, workspace, code).await?;
-            check_version(&link, version)?;
+            check_version(&link, versions)?;
             let next = Link { state: LinkState::Deleted, ..link.clone() };
             match self.replace(by, next, &link, Action::Delete, Mode::Write).await {
                 Err(OpsError::Store(StoreError::Conflict)) => {}
@@ -423,6 +423,9 @@ impl Ops {
             let draft = LinkDraft::parse(input, &workspace.policy, &domains, now)?;
             if let Some(code) = &draft.code {
                 self.check_cycle(workspace, code, &draft.target, &domains).await?;
+                if deleted == Deleted::Recreate && by.sees == Sees::Own {
+                    self.check_owner(by, workspace, code).await?;
+                }
             }
             let (code, existing) = choose(workspace, &draft, input, deleted, now)?;
             if mode == Mode::DryRun {
@@ -449,6 +452,35 @@ impl Ops {
             }
         }
         Err(StoreError::Conflict.into())
+    }
+
+    /// Who sees only their own takes no code that was another's: with it they would see what it was.
+    async fn check_owner(&self, by: &By, workspace: &Workspace, code: &Code) -> Result<(), OpsError> {
+        match self.store.link(workspace.id, code).await? {
+            Some(link) if !by.can_see(&link) => {
+                let deleted = link.state == LinkState::Deleted;
+                Err(StoreError::CodeTaken { code: code.to_string(), deleted }.into())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The answer that the same creation got before, where it is known by `once`; an error where the key was another creation's. What
+    /// has become impossible since then (an expiry that is over, a limit that is reached) makes no difference.
+    pub async fn answered(
+        &self,
+        workspace: &Workspace,
+        body: &serde_json::Map<String, serde_json::Value>,
+        once: &Once,
+    ) -> Result<Option<Done>, OpsError> {
+        let first = self.store.first_answer(workspace.id, once, self.clock.now()).await?;
+        let Some(mut done) = first.map(Done::from) else { return Ok(None) };
+        if done.outcome == Outcome::Reused {
+            let sent = Input { code: None, ..Input::from_json(body)? };
+            let sent = LinkPatch::parse(&sent, &workspace.policy, Timestamp::from_ms(0));
+            done.not_applied = sent.map(|sent| sent.not_in(&done.link)).unwrap_or_default();
+        }
+        Ok(Some(done))
     }
 
     /// What a creation would give. A generated code is only an example: the next one is another.
@@ -569,9 +601,9 @@ impl Ops {
     }
 }
 
-fn check_version(link: &Link, version: Option<i64>) -> Result<(), OpsError> {
-    match version {
-        Some(version) if version != link.version => Err(OpsError::Stale(link.version)),
+fn check_version(link: &Link, versions: Option<&[i64]>) -> Result<(), OpsError> {
+    match versions {
+        Some(versions) if !versions.contains(&link.version) => Err(OpsError::Stale(link.version)),
         _ => Ok(()),
     }
 }

@@ -31,6 +31,7 @@ const TRUTH: Tables = Tables {
     lock: "open.lock",
     writer_cache_kib: 2_000,
     checkpoint_pages: 1_000,
+    overwrite_deleted: true,
 };
 
 /// How long a SQLite writer waits for another one.
@@ -87,6 +88,8 @@ pub struct Tables {
     pub writer_cache_kib: u32,
     /// How many pages of a file's log are written before they are moved into the file.
     pub checkpoint_pages: u32,
+    /// Whether what is deleted is overwritten in a file: a person who left must not be found in its gaps.
+    pub overwrite_deleted: bool,
 }
 
 /// Opens a set of tables, creating them where there have never been any.
@@ -161,6 +164,7 @@ async fn open_sqlite(path: &Path, tables: &Tables, lost: Lost) -> Result<Pool, S
         .foreign_keys(true)
         .pragma("trusted_schema", "off")
         .pragma("cell_size_check", "on")
+        .pragma("secure_delete", if tables.overwrite_deleted { "on" } else { "off" })
         .statement_cache_capacity(256);
     let writer = SqlitePoolOptions::new()
         .max_connections(1)

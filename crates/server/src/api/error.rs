@@ -12,6 +12,9 @@ use serde_json::{Value, json};
 use crate::clock::Clock;
 use crate::ops::OpsError;
 
+/// When a store that is away may be back.
+const STORE_AWAY_SECONDS: u32 = 1;
+
 /// What a request gets that does not get what it asked for.
 #[derive(Debug)]
 pub struct ApiError {
@@ -105,7 +108,8 @@ impl IntoResponse for ApiError {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
         headers.insert(VARY, HeaderValue::from_static("Accept"));
-        if let Some(seconds) = self.retry_after {
+        let away = (self.code == ErrorCode::KvUnavailable).then_some(STORE_AWAY_SECONDS);
+        if let Some(seconds) = self.retry_after.or(away) {
             headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
         }
         if self.code == ErrorCode::Unauthenticated {

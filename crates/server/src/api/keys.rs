@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use rlinks_core::draft::{TimeInput, expiry};
@@ -18,7 +18,7 @@ use utoipa_axum::routes;
 
 use super::caller::{Allowed, Anybody, Caller};
 use super::error::ApiError;
-use super::request::{Fields, Object, Params};
+use super::request::{Fields, NoParams, Object, Params, Segment};
 use super::{Api, Page};
 use crate::ops::people::KeyDraft;
 use crate::ops::{OpsError, Thing};
@@ -38,12 +38,12 @@ pub struct KeyView {
     /// How it begins.
     #[schema(example = "rmx_07elszGN")]
     prefix: String,
-    #[schema(value_type = Vec<String>)]
+    #[schema(value_type = Vec<ScopeName>)]
     scopes: Scopes,
     /// The id of the member it belongs to.
     #[schema(value_type = Option<String>, required)]
     user: Option<Id>,
-    #[schema(value_type = String, example = "active")]
+    #[schema(value_type = KeyStatusName)]
     status: KeyStatus,
     #[schema(value_type = String, format = DateTime)]
     created_at: Timestamp,
@@ -54,6 +54,33 @@ pub struct KeyView {
     last_used_at: Option<Timestamp>,
     /// To within some seconds.
     usage_count: i64,
+}
+
+/// What a credential may do.
+#[derive(ToSchema)]
+#[schema(as = Scope)]
+#[expect(dead_code, reason = "describes")]
+pub enum ScopeName {
+    #[schema(rename = "links:read")]
+    LinksRead,
+    #[schema(rename = "links:write")]
+    LinksWrite,
+    #[schema(rename = "links:delete")]
+    LinksDelete,
+    #[schema(rename = "analytics:read")]
+    AnalyticsRead,
+    #[schema(rename = "workspace:admin")]
+    WorkspaceAdmin,
+}
+
+/// Whether a key is good.
+#[derive(ToSchema)]
+#[schema(as = KeyStatus, rename_all = "lowercase")]
+#[expect(dead_code, reason = "describes")]
+pub enum KeyStatusName {
+    Active,
+    Expired,
+    Revoked,
 }
 
 /// A key with its secret, shown this once.
@@ -71,7 +98,8 @@ pub struct NewKeyView {
 pub struct NewKey {
     #[schema(min_length = 1, max_length = 100)]
     name: String,
-    /// `links:read`, `links:write`, `links:delete`, `analytics:read`, `workspace:admin`; else the first two.
+    /// Else `links:read` and `links:write`.
+    #[schema(value_type = Option<Vec<ScopeName>>, min_items = 1)]
     scopes: Option<Vec<String>>,
     /// The member it belongs to, by id or e-mail address; only an admin may name another.
     user: Option<String>,
@@ -190,6 +218,11 @@ async fn create(
         user,
         expires_at: within(&caller, expires_at)?,
     };
+    if draft.scopes == Scopes::NONE {
+        let message =
+            "is missing; name what the key may do, for you have nothing of what keys may do by default";
+        return Err(FieldError::new("scopes", FieldCode::Required, message).into());
+    }
     // A key makes no key that may do more, or lives longer, than itself.
     if !draft.scopes.are_within(caller.scopes) {
         return Err(ApiError::saying(
@@ -231,7 +264,8 @@ fn shown(api: &Api, key: &ApiKey, secret: &Secret) -> Response {
 async fn revoke(
     State(api): State<Arc<Api>>,
     caller: Allowed<Anybody>,
-    Path(id): Path<String>,
+    Segment(id): Segment,
+    _: NoParams,
 ) -> Result<StatusCode, ApiError> {
     let key = kept(&api, &caller, &id).await?;
     api.ops.revoke_key(&caller.by, &caller.workspace, key.id).await?;
@@ -244,11 +278,21 @@ async fn revoke(
 async fn rotate(
     State(api): State<Arc<Api>>,
     caller: Allowed<Anybody>,
-    Path(id): Path<String>,
+    Segment(id): Segment,
+    _: NoParams,
 ) -> Result<Response, ApiError> {
     let key = kept(&api, &caller, &id).await?;
-    if !key.scopes.are_within(caller.scopes) {
+    // One's own key is bound by one's role as the key one calls with is.
+    let own = caller.key.as_ref().filter(|own| own.user.is_some() && own.user == key.user);
+    if !key.scopes.are_within(own.map_or(caller.scopes, |own| own.scopes)) {
         return Err(ApiError::saying(ErrorCode::Forbidden, "This key may do more than you"));
+    }
+    let until = caller.key.as_ref().and_then(|key| key.expires_at);
+    if until.is_some_and(|until| key.expires_at.is_none_or(|end| end > until)) {
+        return Err(ApiError::saying(
+            ErrorCode::Forbidden,
+            "This key lives longer than the one you call with",
+        ));
     }
     let (key, secret) = api.ops.rotate_key(&caller.by, &key).await?;
     Ok(shown(&api, &key, &secret))

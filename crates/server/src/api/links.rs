@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::header::{ACCEPT, CONTENT_TYPE, ETAG, HeaderName, LOCATION};
 use http::{HeaderMap, HeaderValue, StatusCode};
@@ -22,6 +22,8 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 use tokio::task::JoinSet;
+use utoipa::openapi::schema::Type;
+use utoipa::openapi::{ObjectBuilder, RefOr, Schema};
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -30,7 +32,7 @@ use super::audit::EntryView;
 use super::caller::{Allowed, Caller, LinksDelete, LinksRead, LinksWrite};
 use super::error::ApiError;
 use super::limits::{Standing, Subject};
-use super::request::{BulkObject, Object, Params, if_match};
+use super::request::{BulkObject, NoParams, Object, Params, Segment, if_match};
 use super::{Api, Page, qr};
 use crate::clock::monotonic_ms;
 use crate::ops::list::{ListQuery, Listed, Position, Sort};
@@ -76,7 +78,7 @@ pub struct LinkView {
     state: LinkState,
     /// Past its expiry now.
     expired: bool,
-    #[schema(value_type = u16, example = 301)]
+    #[schema(value_type = StatusCodeName)]
     redirect_status: RedirectStatus,
     https_only: bool,
     no_loop: bool,
@@ -119,6 +121,52 @@ pub enum StateName {
     Deleted,
 }
 
+/// How a link redirects.
+pub struct StatusCodeName;
+
+impl utoipa::PartialSchema for StatusCodeName {
+    fn schema() -> RefOr<Schema> {
+        let statuses = [301, 302, 307, 308];
+        let number = ObjectBuilder::new().schema_type(Type::Integer).enum_values(Some(statuses));
+        number.description(Some("How it redirects")).into()
+    }
+}
+
+impl ToSchema for StatusCodeName {
+    fn name() -> std::borrow::Cow<'static, str> {
+        "RedirectStatus".into()
+    }
+}
+
+/// What may be made of it.
+#[derive(ToSchema)]
+#[schema(rename_all = "lowercase")]
+#[expect(dead_code, reason = "describes")]
+pub enum Switch {
+    Active,
+    Disabled,
+}
+
+/// By what links are sorted.
+#[derive(ToSchema)]
+#[schema(rename_all = "snake_case")]
+#[expect(dead_code, reason = "describes")]
+enum SortName {
+    CreatedAt,
+    UpdatedAt,
+    Clicks,
+    Code,
+}
+
+/// Which end of a list comes first.
+#[derive(ToSchema)]
+#[schema(rename_all = "lowercase")]
+#[expect(dead_code, reason = "describes")]
+enum OrderName {
+    Asc,
+    Desc,
+}
+
 /// How a link came to be.
 #[derive(ToSchema)]
 #[schema(rename_all = "lowercase")]
@@ -153,7 +201,7 @@ pub struct NewLink {
     /// Its path; else one is generated.
     #[schema(max_length = 64)]
     code: Option<String>,
-    /// 301, 302, 307 or 308.
+    #[schema(value_type = Option<StatusCodeName>)]
     redirect_status: Option<u16>,
     /// Served up to and including this moment: RFC 3339, or Unix seconds.
     #[schema(value_type = Option<TimeInput>)]
@@ -181,8 +229,9 @@ pub struct NewLink {
 #[expect(dead_code, reason = "describes what `Input::from_json` reads")]
 pub struct LinkChange {
     /// Where it leads.
-    #[schema(min_length = 1, max_length = 65536)]
+    #[schema(min_length = 1, max_length = 65536, nullable = false)]
     target: Option<String>,
+    #[schema(value_type = Option<StatusCodeName>, nullable = false)]
     redirect_status: Option<u16>,
     /// null removes it.
     #[schema(value_type = Option<TimeInput>)]
@@ -191,13 +240,15 @@ pub struct LinkChange {
     title: Option<String>,
     #[schema(max_length = 10000)]
     notes: Option<String>,
-    #[schema(max_items = 50)]
+    #[schema(max_items = 50, nullable = false)]
     tags: Option<Vec<String>>,
+    #[schema(nullable = false)]
     https_only: Option<bool>,
+    #[schema(nullable = false)]
     no_loop: Option<bool>,
-    #[schema(value_type = Option<Object>)]
+    #[schema(value_type = Option<Object>, nullable = false)]
     metadata: Option<Value>,
-    /// `active` or `disabled`.
+    #[schema(value_type = Option<Switch>, nullable = false)]
     state: Option<String>,
 }
 
@@ -283,10 +334,12 @@ struct ListParams {
     created_after: Option<String>,
     /// Made before this moment.
     created_before: Option<String>,
-    /// `created_at`, `updated_at`, `clicks` or `code`.
-    sort: Option<String>,
-    /// `asc` or `desc`.
-    order: Option<String>,
+    /// Else `created_at`.
+    #[param(inline)]
+    sort: Option<SortName>,
+    /// Else `asc` for codes, `desc` for the rest.
+    #[param(inline)]
+    order: Option<OrderName>,
     #[param(minimum = 1, maximum = 100)]
     limit: Option<i64>,
     /// The `next_cursor` of the page before.
@@ -381,7 +434,7 @@ fn list_query(caller: &Caller, mut params: Params) -> Result<ListQuery, ApiError
 async fn get(
     State(api): State<Arc<Api>>,
     caller: Allowed<LinksRead>,
-    Path(code): Path<String>,
+    Segment(code): Segment,
     mut params: Params,
 ) -> Result<Response, ApiError> {
     let at = params.time("at");
@@ -400,7 +453,7 @@ async fn get(
 async fn history(
     State(api): State<Arc<Api>>,
     caller: Allowed<LinksRead>,
-    Path(code): Path<String>,
+    Segment(code): Segment,
     mut params: Params,
 ) -> Result<Json<Page<AuditEntry>>, ApiError> {
     let limit = params.number("limit", 1..=MOST_ENTRIES).unwrap_or(50);
@@ -428,7 +481,7 @@ pub struct Availability {
 async fn check(
     State(api): State<Arc<Api>>,
     caller: Allowed<LinksRead>,
-    Path(code): Path<String>,
+    Segment(code): Segment,
     params: Params,
 ) -> Result<Json<Availability>, ApiError> {
     params.finish()?;
@@ -484,16 +537,25 @@ async fn explain(
     Ok(Json(api.ops.explain_for(&caller.by, &caller.workspace, &url, at).await?))
 }
 
+/// How a QR code is drawn.
+#[derive(ToSchema)]
+#[schema(rename_all = "lowercase")]
+#[expect(dead_code, reason = "describes")]
+enum Drawing {
+    Svg,
+    Png,
+}
+
 /// The short URL of a link as a QR code: SVG, or PNG by `Accept` or `format`.
 #[utoipa::path(get, path = "/api/v1/links/{code}/qr", tag = "links",
-    params(("code" = String, Path), ("format" = Option<String>, Query, description = "svg or png"),
+    params(("code" = String, Path), ("format" = inline(Option<Drawing>), Query),
         ("size" = Option<i64>, Query, minimum = 64, maximum = 2048), ("margin" = Option<i64>, Query, minimum = 0, maximum = 16)),
     extensions(("x-scope" = json!("links:read"))),
     responses((status = 200, content((String = "image/svg+xml"), (Vec<u8> = "image/png")))))]
 async fn qr_code(
     State(api): State<Arc<Api>>,
     caller: Allowed<LinksRead>,
-    Path(code): Path<String>,
+    Segment(code): Segment,
     headers: HeaderMap,
     mut params: Params,
 ) -> Result<Response, ApiError> {
@@ -541,6 +603,11 @@ async fn create(
     Object(body): Object,
 ) -> Result<Response, ApiError> {
     let once = once(&caller, &headers, &body)?;
+    if let Some(once) = &once
+        && let Some(done) = api.ops.answered(&caller.workspace, &without_nulls(&body), once).await?
+    {
+        return created(&api, &caller, &done).await;
+    }
     let (made, standing) = make(&api, &caller, &body, once).await;
     let mut response = match made {
         Ok(done) => created(&api, &caller, &done).await?,
@@ -570,7 +637,7 @@ async fn make(
         }
     };
     let made = async {
-        let input = Input::from_json(body)?;
+        let input = Input::from_json(&without_nulls(body))?;
         let deleted = if input.recreate == Some(true) { Deleted::Recreate } else { Deleted::Refuse };
         api.ops.create(&caller.by, &caller.workspace, &input, deleted, once, Mode::Write).await
     };
@@ -585,6 +652,14 @@ async fn make(
     (made.map_err(ApiError::from), standing.filter(|_| counts))
 }
 
+/// For a new link, null says as little as nothing.
+fn without_nulls(body: &Map<String, Value>) -> Map<String, Value> {
+    const OPTIONAL: [&str; 6] = ["redirect_status", "tags", "https_only", "no_loop", "metadata", "recreate"];
+    let mut body = body.clone();
+    body.retain(|name, value| !(value.is_null() && OPTIONAL.contains(&name.as_str())));
+    body
+}
+
 async fn created(api: &Api, caller: &Caller, done: &Done) -> Result<Response, ApiError> {
     let link = &done.link;
     // Nobody has clicked what was just made.
@@ -594,7 +669,8 @@ async fn created(api: &Api, caller: &Caller, done: &Done) -> Result<Response, Ap
         view(api, &caller.workspace, link).await?
     };
     let body = Json(Created {
-        link: shown,
+        // It was not when it was made or handed back, and a repeated answer says what the first one said.
+        link: LinkView { expired: false, ..shown },
         reused: matches!(done.outcome, Outcome::Reused | Outcome::Revived),
         revived: done.outcome == Outcome::Revived,
         not_applied: done.not_applied.clone(),
@@ -735,7 +811,7 @@ async fn make_item(api: &Api, caller: &Caller, item: Value) -> Result<Done, ApiE
 async fn patch(
     State(api): State<Arc<Api>>,
     caller: Allowed<LinksWrite>,
-    Path(code): Path<String>,
+    Segment(code): Segment,
     headers: HeaderMap,
     Object(body): Object,
 ) -> Result<Response, ApiError> {
@@ -743,8 +819,8 @@ async fn patch(
     if input.recreate.take().is_some() {
         return Err(FieldError::new("recreate", FieldCode::UnknownField, "is for new links").into());
     }
-    let version = if_match(&headers)?;
-    let done = api.ops.patch(&caller.by, &caller.workspace, &code, &input, version).await?;
+    let versions = if_match(&headers)?;
+    let done = api.ops.patch(&caller.by, &caller.workspace, &code, &input, versions.as_deref()).await?;
     api.learn(&done.link);
     answer(&api, &caller, &done.link).await
 }
@@ -756,11 +832,12 @@ async fn patch(
 async fn delete(
     State(api): State<Arc<Api>>,
     caller: Allowed<LinksDelete>,
-    Path(code): Path<String>,
+    Segment(code): Segment,
+    _: NoParams,
     headers: HeaderMap,
 ) -> Result<StatusCode, ApiError> {
-    let version = if_match(&headers)?;
-    let done = api.ops.delete(&caller.by, &caller.workspace, &code, version).await?;
+    let versions = if_match(&headers)?;
+    let done = api.ops.delete(&caller.by, &caller.workspace, &code, versions.as_deref()).await?;
     api.learn(&done.link);
     Ok(StatusCode::NO_CONTENT)
 }
@@ -771,7 +848,8 @@ async fn delete(
 async fn restore(
     State(api): State<Arc<Api>>,
     caller: Allowed<LinksWrite>,
-    Path(code): Path<String>,
+    Segment(code): Segment,
+    _: NoParams,
 ) -> Result<Response, ApiError> {
     let done = api.ops.restore(&caller.by, &caller.workspace, &code, Mode::Write).await?;
     api.learn(&done.link);

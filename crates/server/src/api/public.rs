@@ -4,7 +4,7 @@ use utoipa::{OpenApi, ToSchema};
 
 /// Describes; nobody calls these.
 #[derive(OpenApi)]
-#[openapi(paths(redirect, preview, health, ready))]
+#[openapi(paths(redirect, preview, health, ready, description, docs))]
 pub struct Public;
 
 /// Whether the process is there.
@@ -49,3 +49,13 @@ fn health() {}
     responses((status = 200, body = Readiness), (status = 503, body = Readiness, description = "Draining")))]
 #[expect(dead_code, reason = "describes")]
 fn ready() {}
+
+/// Describes the API: this document.
+#[utoipa::path(get, path = "/api/openapi.json", tag = "public", responses((status = 200, body = Object)))]
+#[expect(dead_code, reason = "describes")]
+fn description() {}
+
+/// Shows the description as a page.
+#[utoipa::path(get, path = "/api/docs", tag = "public", responses((status = 200, content((String = "text/html")))))]
+#[expect(dead_code, reason = "describes")]
+fn docs() {}

@@ -1,6 +1,6 @@
 //! What a request brings: query parameters, a JSON body, a version it saw.
 
-use axum::extract::{FromRequest, FromRequestParts, Request};
+use axum::extract::{FromRequest, FromRequestParts, Path, Request};
 use http::header::{CONTENT_TYPE, IF_MATCH};
 use http::request::Parts;
 use http::{HeaderMap, Method};
@@ -18,6 +18,33 @@ pub const BULK_BYTES: usize = 16 * 1024 * 1024;
 /// Query parameters of one request.
 const MOST_PARAMETERS: usize = 64;
 
+/// The one name in the path of a route. What is no text is nobody's name.
+pub struct Segment(pub String);
+
+impl<S: Send + Sync> FromRequestParts<S> for Segment {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        match Path::<String>::from_request_parts(parts, state).await {
+            Ok(Path(text)) => Ok(Self(text)),
+            Err(_) => {
+                Err(ApiError::saying(ErrorCode::NotFound, "The path is not UTF-8, so nothing is there"))
+            }
+        }
+    }
+}
+
+/// No query parameters: who sends one expects something of it.
+pub struct NoParams;
+
+impl<S: Sync> FromRequestParts<S> for NoParams {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
+        Params::of(parts.uri.query())?.finish().map(|()| Self)
+    }
+}
+
 /// Query parameters. Each is taken by name; what is left over is an error, so that a misspelt filter does not list everything.
 pub struct Params {
     values: Vec<(String, String)>,
@@ -28,17 +55,24 @@ impl<S: Sync> FromRequestParts<S> for Params {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
-        let query = parts.uri.query().unwrap_or_default();
-        let values: Vec<(String, String)> =
-            url::form_urlencoded::parse(query.as_bytes()).into_owned().take(MOST_PARAMETERS + 1).collect();
-        if values.len() > MOST_PARAMETERS {
-            return Err(ApiError::saying(ErrorCode::BadRequest, "has too many query parameters"));
-        }
-        Ok(Self { values, errors: FieldErrors::default() })
+        Self::of(parts.uri.query())
     }
 }
 
 impl Params {
+    fn of(query: Option<&str>) -> Result<Self, ApiError> {
+        let query = query.unwrap_or_default().as_bytes();
+        let values: Vec<(String, String)> =
+            url::form_urlencoded::parse(query).into_owned().take(MOST_PARAMETERS + 1).collect();
+        if values.len() > MOST_PARAMETERS {
+            return Err(ApiError::saying(
+                ErrorCode::BadRequest,
+                format!("There are more than {MOST_PARAMETERS} query parameters"),
+            ));
+        }
+        Ok(Self { values, errors: FieldErrors::default() })
+    }
+
     /// What makes a list the same list: everything that was asked for but the place in it.
     pub fn identity(&self, of: &str, place: &str) -> String {
         let mut asked: Vec<_> =
@@ -162,6 +196,7 @@ impl<S: Send + Sync> FromRequest<S> for BulkObject {
 
 async fn object(request: Request, most: usize) -> Result<Map<String, Value>, ApiError> {
     debug_assert!(*request.method() != Method::GET);
+    Params::of(request.uri().query())?.finish()?;
     if !is_json(request.headers()) {
         return Err(ApiError::saying(
             ErrorCode::UnsupportedMediaType,
@@ -205,21 +240,19 @@ fn is_json(headers: &HeaderMap) -> bool {
             && kind[kind.len() - 5..].eq_ignore_ascii_case("+json"))
 }
 
-/// The version a request saw. `*` is any.
-pub fn if_match(headers: &HeaderMap) -> Result<Option<i64>, ApiError> {
-    let mut values = headers.get_all(IF_MATCH).iter();
-    let Some(value) = values.next() else { return Ok(None) };
-    let text = value.to_str().unwrap_or_default().trim();
-    if text == "*" && values.next().is_none() {
+/// The versions a request would change, where it says so. `*` is any.
+pub fn if_match(headers: &HeaderMap) -> Result<Option<Vec<i64>>, ApiError> {
+    let mut versions = Vec::new();
+    let values: Vec<_> = headers.get_all(IF_MATCH).iter().collect();
+    if values.is_empty() || values.iter().any(|value| value.as_bytes().trim_ascii() == b"*") {
         return Ok(None);
     }
-    let number =
-        text.strip_prefix('"').and_then(|text| text.strip_suffix('"')).and_then(|text| text.parse().ok());
-    match (number, values.next()) {
-        (Some(version), None) => Ok(Some(version)),
+    for tag in values.iter().flat_map(|value| value.to_str().unwrap_or_default().split(',')) {
         // What we never gave out matches nothing.
-        _ => Err(ApiError::new(ErrorCode::PreconditionFailed)),
+        let number = tag.trim().strip_prefix('"').and_then(|text| text.strip_suffix('"'));
+        versions.extend(number.and_then(|text| text.parse::<i64>().ok()));
     }
+    if versions.is_empty() { Err(ApiError::new(ErrorCode::PreconditionFailed)) } else { Ok(Some(versions)) }
 }
 
 /// Takes the fields of an object one by one; what is left over is an error.

@@ -2,9 +2,10 @@
 
 use std::convert::Infallible;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream::{self, Stream};
@@ -17,7 +18,6 @@ use rlinks_clicks::misses::Missed;
 use rlinks_clicks::roll::Subject;
 use rlinks_clicks::stats::{Bots, Interval, Question, Statistics, TOP_LINKS, Zone};
 use rlinks_clicks::time::day_of;
-use rlinks_core::envelope::ErrorCode;
 use rlinks_core::{Actor, FieldCode, FieldError, Id, Policy, Timestamp};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -28,12 +28,17 @@ use utoipa_axum::routes;
 use super::caller::{Allowed, AnalyticsRead, Caller};
 use super::error::ApiError;
 use super::live::Heard;
-use super::request::Params;
+use super::request::{Params, Segment};
 use super::{Api, Page};
 use crate::ops::Sees;
 use crate::ops::sweep::kept;
 
 const MOST_MISSES: i64 = 20;
+/// How often a listener without news is spoken to. One that is gone is noticed by it, and its place is free: who has closed one half
+/// of a connection may still want to hear from the other.
+const ALIVE: Duration = Duration::from_secs(3);
+/// When whoever found no place to listen may ask again.
+const LISTEN_AGAIN_SECONDS: u32 = 10;
 /// Of these the busiest that are somebody's own are shown.
 const TOP_LINKS_OF_ALL: i64 = 1000;
 
@@ -55,12 +60,34 @@ struct StatsParams {
     from: Option<String>,
     /// Until before this moment; else the end of today.
     to: Option<String>,
-    /// `hour`, `day`, `week` (from Monday) or `month`; else `day`.
-    interval: Option<String>,
+    /// Else `day`. A week begins on Monday.
+    #[param(inline)]
+    interval: Option<IntervalName>,
     /// A zone like `Europe/Berlin`; else UTC.
     tz: Option<String>,
-    /// `exclude` or `include`; else people's clicks alone.
-    bots: Option<String>,
+    /// Else people's clicks alone.
+    #[param(inline)]
+    bots: Option<BotsName>,
+}
+
+/// How long a step of a series is.
+#[derive(ToSchema)]
+#[schema(rename_all = "lowercase")]
+#[expect(dead_code, reason = "describes")]
+enum IntervalName {
+    Hour,
+    Day,
+    Week,
+    Month,
+}
+
+/// Whether bots count.
+#[derive(ToSchema)]
+#[schema(rename_all = "lowercase")]
+#[expect(dead_code, reason = "describes")]
+enum BotsName {
+    Exclude,
+    Include,
 }
 
 /// What clicks add up to.
@@ -212,7 +239,7 @@ fn question(
 async fn of_link(
     State(api): State<Arc<Api>>,
     caller: Allowed<AnalyticsRead>,
-    Path(code): Path<String>,
+    Segment(code): Segment,
     params: Params,
 ) -> Result<Json<Statistics>, ApiError> {
     let link = api.ops.any_link(&caller.by, &caller.workspace, &code).await?;
@@ -323,7 +350,7 @@ fn click(click: &Click) -> Value {
 async fn clicks(
     State(api): State<Arc<Api>>,
     caller: Allowed<AnalyticsRead>,
-    Path(code): Path<String>,
+    Segment(code): Segment,
     headers: HeaderMap,
     mut params: Params,
 ) -> Result<Response, ApiError> {
@@ -415,7 +442,7 @@ async fn live(
 ) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, ApiError> {
     params.finish()?;
     let heard = api.live.subscribe(caller.workspace.id).ok_or_else(|| {
-        ApiError::saying(ErrorCode::RateLimited, "Too many are listening already; try again later")
+        ApiError::slow_down(LISTEN_AGAIN_SECONDS, "Too many are listening already; try again later")
     })?;
     let own = owner(&caller).map(Actor::of_user);
     let listening = Listening { api: Arc::clone(&api), own, heard };
@@ -423,7 +450,7 @@ async fn live(
         let event = listening.next().await?;
         Some((Ok(event), listening))
     });
-    Ok(Sse::new(events).keep_alive(KeepAlive::default()))
+    Ok(Sse::new(events).keep_alive(KeepAlive::new().interval(ALIVE)))
 }
 
 struct Listening {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use rlinks_core::envelope::ErrorCode;
@@ -15,7 +15,7 @@ use utoipa_axum::routes;
 
 use super::caller::{Allowed, Anybody, WorkspaceAdmin};
 use super::error::ApiError;
-use super::request::{Fields, Object, Params};
+use super::request::{Fields, NoParams, Object, Params, Segment};
 use super::{Api, Page};
 use crate::ops::people::MemberPatch;
 
@@ -36,9 +36,9 @@ pub struct UserView {
     #[schema(value_type = String)]
     email: Email,
     full_name: String,
-    #[schema(value_type = String, example = "member")]
+    #[schema(value_type = RoleName)]
     role: Role,
-    #[schema(value_type = String, example = "active")]
+    #[schema(value_type = StatusName)]
     status: UserStatus,
     #[schema(value_type = String, format = DateTime)]
     created_at: Timestamp,
@@ -48,6 +48,25 @@ pub struct UserView {
     last_login_at: Option<Timestamp>,
     #[schema(value_type = Option<String>, format = DateTime, required)]
     last_sync_at: Option<Timestamp>,
+}
+
+/// What a member may do.
+#[derive(ToSchema)]
+#[schema(as = Role, rename_all = "lowercase")]
+#[expect(dead_code, reason = "describes")]
+pub enum RoleName {
+    Viewer,
+    Member,
+    Admin,
+}
+
+/// Whether a member gets in.
+#[derive(ToSchema)]
+#[schema(as = UserStatus, rename_all = "lowercase")]
+#[expect(dead_code, reason = "describes")]
+pub enum StatusName {
+    Active,
+    Suspended,
 }
 
 /// A new member, and how they get in.
@@ -69,7 +88,8 @@ pub struct NewUser {
     email: String,
     #[schema(max_length = 255)]
     full_name: Option<String>,
-    /// `viewer`, `member` or `admin`; else `member`.
+    /// Else `member`.
+    #[schema(value_type = Option<RoleName>)]
     role: Option<String>,
 }
 
@@ -77,10 +97,13 @@ pub struct NewUser {
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "describes what `change` reads")]
 pub struct UserChange {
+    #[schema(max_length = 254)]
     email: Option<String>,
+    #[schema(max_length = 255)]
     full_name: Option<String>,
+    #[schema(value_type = Option<RoleName>)]
     role: Option<String>,
-    /// `active` or `suspended`.
+    #[schema(value_type = Option<StatusName>)]
     status: Option<String>,
 }
 
@@ -150,7 +173,7 @@ async fn create(
 async fn change(
     State(api): State<Arc<Api>>,
     caller: Allowed<WorkspaceAdmin>,
-    Path(id): Path<String>,
+    Segment(id): Segment,
     Object(body): Object,
 ) -> Result<Json<UserView>, ApiError> {
     let mut fields = Fields::of(body);
@@ -176,7 +199,8 @@ async fn change(
 async fn remove(
     State(api): State<Arc<Api>>,
     caller: Allowed<WorkspaceAdmin>,
-    Path(id): Path<String>,
+    Segment(id): Segment,
+    _: NoParams,
 ) -> Result<StatusCode, ApiError> {
     let user = api.ops.member(&caller.workspace, &id).await?;
     api.ops.remove_member(&caller.by, &caller.workspace, &user).await?;
@@ -195,7 +219,7 @@ pub struct Me {
     #[schema(value_type = Option<String>, required)]
     key: Option<Id>,
     /// What this credential may do.
-    #[schema(value_type = Vec<String>)]
+    #[schema(value_type = Vec<super::keys::ScopeName>)]
     scopes: Scopes,
 }
 
@@ -215,7 +239,11 @@ async fn me(caller: Allowed<Anybody>, params: Params) -> Result<Json<Me>, ApiErr
 /// Deletes one's own account. A key that may only read does not.
 #[utoipa::path(delete, path = "/api/v1/me", tag = "me",
     extensions(("x-scope" = json!("any"))), responses((status = 204)))]
-async fn leave(State(api): State<Arc<Api>>, caller: Allowed<Anybody>) -> Result<StatusCode, ApiError> {
+async fn leave(
+    State(api): State<Arc<Api>>,
+    caller: Allowed<Anybody>,
+    _: NoParams,
+) -> Result<StatusCode, ApiError> {
     let user = caller.user.as_ref().ok_or_else(|| {
         ApiError::saying(ErrorCode::Forbidden, "This key belongs to no account that could be deleted")
     })?;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use rlinks_core::{Domain, FieldCode, FieldError, Host, Id, Policy, Timestamp, Workspace};
@@ -15,7 +15,7 @@ use utoipa_axum::routes;
 
 use super::caller::{Allowed, WorkspaceAdmin};
 use super::error::ApiError;
-use super::request::{Fields, Object, Params};
+use super::request::{Fields, NoParams, Object, Params, Segment};
 use super::{Api, Page};
 use crate::ops::{OpsError, Thing};
 
@@ -160,9 +160,10 @@ async fn domains(
     Ok(Json(Page { data: mine.map(DomainView::from).collect(), next_cursor: None }))
 }
 
-/// Adds a host. One that another workspace has is a conflict.
+/// Adds a host, or makes one that is there the primary one. One that another workspace has is a conflict.
 #[utoipa::path(post, path = "/api/v1/domains", tag = "domains", request_body = NewDomain,
-    extensions(("x-scope" = json!("workspace:admin"))), responses((status = 201, body = DomainView)))]
+    extensions(("x-scope" = json!("workspace:admin"))), 
+    responses((status = 201, body = DomainView), (status = 200, body = DomainView, description = "There already")))]
 async fn add_domain(
     State(api): State<Arc<Api>>,
     caller: Allowed<WorkspaceAdmin>,
@@ -182,12 +183,15 @@ async fn add_domain(
     let missing = || ApiError::from(FieldError::new("host", FieldCode::Required, "is missing"));
     let (host, now) = (host.ok_or_else(missing)?, api.ops.clock.now());
     let (store, actor) = (&api.ops.store, &caller.by.actor);
+    let known = store.domains().await?;
+    let known = known.iter().any(|known| known.host == host && known.workspace == caller.workspace.id);
     let mut domain = store.add_domain(caller.workspace.id, host.clone(), actor, now).await?;
     if primary {
         domain = store.set_primary_domain(caller.workspace.id, &host, actor, now).await?;
     }
     api.learn_directory().await?;
-    Ok((StatusCode::CREATED, Json(DomainView::from(domain))).into_response())
+    let status = if known { StatusCode::OK } else { StatusCode::CREATED };
+    Ok((status, Json(DomainView::from(domain))).into_response())
 }
 
 /// Makes a host the primary one: short URLs are written with it.
@@ -222,7 +226,8 @@ async fn change_domain(
 async fn remove_domain(
     State(api): State<Arc<Api>>,
     caller: Allowed<WorkspaceAdmin>,
-    Path(host): Path<String>,
+    Segment(host): Segment,
+    _: NoParams,
 ) -> Result<StatusCode, ApiError> {
     let unknown = || OpsError::NotFound(Thing::Domain(host.clone()));
     let parsed = Host::parse(&host).map_err(|_| unknown())?;

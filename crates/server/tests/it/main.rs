@@ -1,9 +1,18 @@
-//! The server through its front door: real sockets, a real store.
+//! The server through its front door: real sockets, a real store. Tests of the API that touch a database in more than one way run on
+//! both; the PostgreSQL half needs a server:
+//!
+//! ```text
+//! cargo test -p rlinks-server -- --skip postgres
+//! scripts/with-postgres cargo test -p rlinks-server -- postgres
+//! ```
 #![expect(clippy::unwrap_used, reason = "in a test whatever is not there is a failure")]
 
+mod api;
 mod clicks;
 mod client;
 mod conformance;
+#[path = "../../../store/tests/it/database.rs"]
+mod database;
 mod freshness;
 mod hostile;
 mod support;

@@ -3,10 +3,10 @@
 
 use std::collections::HashMap;
 
-use rlinks_core::{Link, Timestamp};
+use rlinks_core::{Id, Link, Timestamp};
 
 use super::{LinkWrite, ONCE_MS, Once, Written};
-use crate::pool::{Tx, read_in, run_in};
+use crate::pool::{Tx, read, read_in, run_in};
 use crate::rows::json;
 use crate::{Store, StoreError};
 
@@ -16,6 +16,16 @@ struct First {
     created_at: i64,
     /// Not in the table yet.
     fresh: bool,
+}
+
+fn written(outcome: &str, link: &str) -> Result<Written, StoreError> {
+    let link: Link = serde_json::from_str(link)
+        .map_err(|error| StoreError::Unreadable(format!("a first answer: {error}")))?;
+    Ok(match outcome {
+        "created" => Written::Created(link),
+        "revived" => Written::Revived(link),
+        _ => Written::Reused(link),
+    })
 }
 
 /// Workspace, who chose the key, and the key.
@@ -50,13 +60,7 @@ impl Firsts {
         )?;
         let mut firsts = HashMap::new();
         for (workspace, owner, key, request, outcome, link, created_at) in rows {
-            let link: Link = serde_json::from_str(&link)
-                .map_err(|error| StoreError::Unreadable(format!("a first answer: {error}")))?;
-            let written = match outcome.as_str() {
-                "created" => Written::Created(link),
-                "revived" => Written::Revived(link),
-                _ => Written::Reused(link),
-            };
+            let written = written(&outcome, &link)?;
             firsts.insert((workspace, owner, key), First { request, written, created_at, fresh: false });
         }
         Ok(Self(firsts))
@@ -124,6 +128,30 @@ impl Firsts {
 }
 
 impl Store {
+    /// The first answer to a request that came before, if it did; an error where its key was another request's.
+    pub async fn first_answer(
+        &self,
+        workspace: Id,
+        once: &Once,
+        now: Timestamp,
+    ) -> Result<Option<Written>, StoreError> {
+        let row: Option<(String, String, String)> = read!(
+            &self.pool,
+            fetch_optional,
+            "select request, outcome, link from idempotency
+             where workspace_id = $1 and owner = $2 and key = $3 and created_at > $4",
+            workspace.as_i64(),
+            once.by.as_str(),
+            &once.key,
+            now.plus_ms(-ONCE_MS).ms()
+        )?;
+        match row {
+            Some((request, _, _)) if request != once.request => Err(StoreError::OtherRequest),
+            Some((_, outcome, link)) => Ok(Some(Written::Again(Box::new(written(&outcome, &link)?)))),
+            None => Ok(None),
+        }
+    }
+
     /// Forgets first answers whose time is over: at most `limit`. Gives how many.
     pub async fn forget_first_answers(&self, now: Timestamp, limit: i64) -> Result<u64, StoreError> {
         let mut tx = self.pool.begin().await?;

@@ -1,0 +1,19 @@
+//! The REST API through its front door, laid out like its routes. [`house`] starts a server with people in it, [`caller`] speaks HTTP.
+//!
+//! Whatever is asked below `/api`, [`caller`] checks what every answer has to say: a request id, `no-store`, `nosniff`, and the envelope
+//! where it is an error.
+
+mod answers;
+mod caller;
+mod house;
+mod keys;
+mod links;
+mod lists;
+mod matrix;
+mod once;
+mod outage;
+mod presets;
+mod stats;
+mod users;
+mod walk;
+mod workspace;

@@ -1,0 +1,116 @@
+//! What every answer has in common, the pages of the API itself, and on which listener they are.
+
+use rlinks_core::Preset;
+use serde_json::json;
+
+use super::caller::Caller;
+use super::house::{House, preset};
+use crate::database::Place;
+
+#[test]
+fn every_error_below_api_is_the_envelope() {
+    let house = House::new(Preset::Fabric);
+    let (root, nobody) = (house.root(), house.anonymous());
+    for path in [
+        "/api",
+        "/api/",
+        "/api/v1",
+        "/api/v1/",
+        "/api/v1/nothing",
+        "/api/v2/links",
+        "/api/v1/links/",
+        "/api/v1/links/a/b",
+        "/api//v1/links",
+        "/api/docs/x",
+        "/api/v1/../health",
+    ] {
+        for caller in [&*root, &nobody] {
+            for method in ["GET", "POST", "DELETE"] {
+                let reply = caller.ask(method, path).header("Accept", "text/html").send();
+                assert!([401, 404].contains(&reply.status()), "{reply:?}");
+            }
+        }
+        root.get(path).refused(404, "NOT_FOUND");
+    }
+    let reply = root.ask("PUT", "/links").header("Accept", "text/html").send();
+    reply.refused(405, "METHOD_NOT_ALLOWED");
+    nobody.ask("POST", "/api/docs").send().refused(405, "METHOD_NOT_ALLOWED");
+    // Nothing of a request comes back as something else than JSON.
+    let reply = root.get("/links/%3Cscript%3Ealert(1)%3C%2Fscript%3E");
+    reply.refused(404, "NOT_FOUND");
+    // HEAD is GET without a body.
+    let head = root.ask("HEAD", "/links").send().expect(200);
+    assert!(head.answer.body.is_empty());
+    let long = root.ask("GET", &format!("/links/{}", "x".repeat(3000))).send();
+    long.refused(414, "URI_TOO_LONG");
+}
+
+#[test]
+fn the_description_and_its_page_are_for_everybody() {
+    let house = House::new(Preset::Fabric);
+    let nobody = house.anonymous();
+    let description = nobody.get("/api/openapi.json").expect(200);
+    assert_eq!(description.header("content-type"), Some("application/json"));
+    assert_eq!(&description.json(), rlinks_server::api::openapi());
+    assert!(description.json()["openapi"].as_str().unwrap().starts_with("3.1"));
+    let page = nobody.get("/api/docs").expect(200);
+    assert_eq!(page.header("content-type"), Some("text/html; charset=utf-8"));
+    let policy = page.header("content-security-policy").unwrap();
+    assert!(
+        policy.starts_with("default-src 'none'; style-src 'sha256-")
+            && !policy.contains("unsafe")
+            && !policy.contains("script-src"),
+        "{policy}"
+    );
+    let text = page.answer.body.to_ascii_lowercase();
+    for none in ["<script", "javascript:", " onclick=", " onload=", " style=", "src=\"http"] {
+        assert!(!text.contains(none), "{none}");
+    }
+    for path in rlinks_server::api::openapi()["paths"].as_object().unwrap().keys() {
+        let shown = path.replace('/', "<wbr>/");
+        assert!(page.answer.body.contains(&shown), "{path} is not on the page");
+    }
+    assert_eq!(page.header("x-frame-options"), Some("DENY"));
+    assert_eq!(page.header("referrer-policy"), Some("no-referrer"));
+}
+
+#[test]
+fn the_api_is_where_the_configuration_says() {
+    let apart = House::at(Place::sqlite(), preset(Preset::Fabric), |config| {
+        config.control_listen = Some("127.0.0.1:0".parse().unwrap());
+    });
+    let root = apart.root();
+    let control = Caller { address: apart.control.unwrap(), ..root.caller.clone() };
+    for path in ["/api/v1/links", "/api/v1/me", "/api/openapi.json", "/api/docs"] {
+        let public = root.ask("GET", path).send_unchecked();
+        assert_eq!(public.status(), 404, "{path}");
+        public.refused(404, "NOT_FOUND");
+        control.get(path).expect(200);
+    }
+    control.post("/links", &json!({"code": "here", "target": "https://example.com/"})).expect(201);
+    assert_eq!(apart.visit("/here").status, 301);
+
+    let without = House::at(Place::sqlite(), preset(Preset::Fabric), |config| config.serve_admin = false);
+    let root = without.root();
+    assert!(without.control.is_none());
+    for path in ["/api/v1/links", "/api/openapi.json", "/api/docs", "/admin"] {
+        assert_eq!(root.ask("GET", path).send_unchecked().status(), 404, "{path}");
+    }
+    assert_eq!(without.visit("/health").status, 200);
+}
+
+/// The API's workspace is the credential's, whatever the Host.
+#[test]
+fn the_api_answers_on_every_host() {
+    let house = House::new(Preset::Fabric);
+    let root = house.root();
+    for host in ["rmax.to", "unknown.example", "127.0.0.1"] {
+        let request = format!(
+            "GET /api/v1/me HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\nAuthorization: Bearer {}\r\n\r\n",
+            root.secret()
+        );
+        let answer = crate::client::ask(house.address, request.as_bytes());
+        assert_eq!(answer.status, 200, "{host}");
+        assert!(answer.body.contains("\"main\""), "{host}");
+    }
+}

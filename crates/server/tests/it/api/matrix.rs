@@ -1,0 +1,310 @@
+//! Every operation the API describes, asked by everybody. The list of operations is `docs/openapi.json`; what each caller gets is
+//! [`expected`], and an operation that is not there fails.
+
+use std::collections::BTreeSet;
+
+use rlinks_core::code::is_reserved;
+use rlinks_core::{Host, Preset, Role, Scopes, Workspace};
+use serde_json::{Value, json};
+
+use super::caller::Caller;
+use super::house::{House, Person, preset};
+use crate::support::operator;
+
+/// In everything workspace A has; no answer to workspace B may hold it.
+const CANARY: &str = "canary-of-a";
+
+/// Who asks. Without a credential and with an expired one everything is 401.
+struct Row {
+    viewer: u16,
+    member: u16,
+    admin: u16,
+    /// A key that is nobody's and may look.
+    reader: u16,
+    /// An admin of another workspace, about an object of this one where the path names one.
+    foreign_admin: u16,
+    /// A key of another workspace that is nobody's, the same.
+    foreign_root: u16,
+}
+
+const fn row(
+    viewer: u16,
+    member: u16,
+    admin: u16,
+    reader: u16,
+    foreign_admin: u16,
+    foreign_root: u16,
+) -> Option<Row> {
+    Some(Row { viewer, member, admin, reader, foreign_admin, foreign_root })
+}
+
+/// What each caller gets.
+fn expected(operation: &str) -> Option<Row> {
+    match operation {
+        "links_list"
+        | "links_explain"
+        | "links_check"
+        | "statistics_of_workspace"
+        | "statistics_live"
+        | "me_me" => row(200, 200, 200, 200, 200, 200),
+        "links_get" | "links_history" | "links_qr_code" | "statistics_of_link" | "statistics_clicks" => {
+            row(200, 200, 200, 200, 404, 404)
+        }
+        "links_create" => row(403, 201, 201, 403, 201, 201),
+        "links_bulk" => row(403, 200, 200, 403, 200, 200),
+        "links_patch" | "links_restore" => row(403, 200, 200, 403, 404, 404),
+        "links_delete" => row(403, 204, 204, 403, 404, 404),
+        "audit_list" | "domains_domains" | "users_list" | "workspace_show" | "workspace_change" => {
+            row(403, 403, 200, 403, 200, 200)
+        }
+        "domains_add_domain" | "users_create" => row(403, 403, 201, 403, 201, 201),
+        "domains_remove_domain" | "users_remove" => row(403, 403, 204, 403, 404, 404),
+        "users_change" => row(403, 403, 200, 403, 404, 404),
+        // A member keeps their own keys; the one in the path is another's.
+        "keys_list" => row(403, 200, 200, 403, 200, 200),
+        "keys_create" => row(403, 201, 201, 403, 201, 201),
+        "keys_revoke" => row(403, 404, 204, 403, 404, 404),
+        "keys_rotate" => row(403, 404, 201, 403, 404, 404),
+        // A key that is nobody's has no account to delete.
+        "me_leave" => row(204, 204, 204, 403, 204, 403),
+        _ => None,
+    }
+}
+
+/// The operations of the API: path, method, name.
+fn operations() -> Vec<(String, String, String)> {
+    let description = rlinks_server::api::openapi();
+    let mut found = Vec::new();
+    for (path, methods) in description["paths"].as_object().unwrap() {
+        for (method, operation) in methods.as_object().unwrap() {
+            if path.starts_with("/api/v1") {
+                let name = operation["operationId"].as_str().unwrap().to_owned();
+                found.push((path.clone(), method.to_uppercase(), name));
+            }
+        }
+    }
+    // Whoever leaves asks nothing afterwards.
+    found.sort_by_key(|(_, _, name)| name == "me_leave");
+    found
+}
+
+/// Objects of workspace A, fresh for each request: some of them do not survive it.
+struct Objects<'a> {
+    house: &'a House,
+    count: std::cell::Cell<u32>,
+    keeper: &'a Person,
+}
+
+impl Objects<'_> {
+    fn fresh(&self) -> String {
+        self.count.set(self.count.get() + 1);
+        format!("{CANARY}-{}", self.count.get())
+    }
+
+    fn link(&self) -> String {
+        let code = self.fresh();
+        let target = format!("https://example.com/{code}");
+        self.keeper.post("/links", &json!({"code": code, "target": target})).expect(201);
+        code
+    }
+
+    /// The path with an object of A in it.
+    fn path(&self, operation: &str, path: &str) -> String {
+        let path = match operation {
+            "links_restore" => {
+                let code = self.link();
+                self.keeper.delete(&format!("/links/{code}")).expect(204);
+                path.replace("{code}", &code)
+            }
+            "links_check" => path.replace("{code}", "free"),
+            "links_explain" => format!("{path}?url=free"),
+            _ if path.contains("{code}") => path.replace("{code}", &self.link()),
+            _ => path.to_owned(),
+        };
+        if path.contains("{host}") {
+            let host = format!("{}.example", self.fresh());
+            let (store, parsed, operator) = (self.house.store(), Host::parse(&host).unwrap(), operator());
+            let add = store.add_domain(self.house.main.id, parsed, &operator, self.house.now());
+            self.house.runtime.block_on(add).unwrap();
+            return path.replace("{host}", &host);
+        }
+        if path.starts_with("/api/v1/keys/") {
+            let owner = self.house.user(&self.house.main, Role::Member);
+            let key = self.house.key(&self.house.main, Some(&owner), Scopes::DEFAULT);
+            return path.replace("{id}", &key.key_id());
+        }
+        if path.starts_with("/api/v1/users/") {
+            let email = format!("{}@example.com", self.fresh());
+            let user = self.house.user_called(&self.house.main, Role::Member, &email);
+            return path.replace("{id}", &user.id.to_string());
+        }
+        path
+    }
+
+    fn body(&self, operation: &str, fresh: &str) -> Option<Value> {
+        Some(match operation {
+            "links_create" => json!({"target": "https://example.com/new", "code": fresh}),
+            "links_bulk" => json!({"links": [{"target": "https://example.com/new", "code": fresh}]}),
+            "links_patch" => json!({"title": "Changed"}),
+            "domains_add_domain" => json!({"host": format!("{fresh}.example")}),
+            "keys_create" => json!({"name": "made here", "scopes": ["links:read"]}),
+            "users_create" => json!({"email": format!("{fresh}@example.com")}),
+            "users_change" => json!({"role": "viewer"}),
+            "workspace_change" => json!({"name": "Renamed"}),
+            _ => return None,
+        })
+    }
+}
+
+#[test]
+fn every_operation_answers_everybody_as_the_table_says() {
+    let house = House::new(Preset::Fabric);
+    let other = house.workspace("other", preset(Preset::Fabric), &["other.example"]);
+    // So that any admin may leave.
+    house.admin();
+    house.person(&other, Role::Admin);
+    let keeper = house.root();
+    let objects = Objects { house: &house, count: std::cell::Cell::new(0), keeper: &keeper };
+    let over = house.key_until(&house.main, None, Scopes::ALL, Some(house.now()));
+    house.advance_ms(1);
+    let anonymous = house.anonymous();
+    let (viewer, member, admin, reader) = (house.viewer(), house.member(), house.admin(), house.reader());
+    let (foreign_admin, foreign_root) =
+        (house.person(&other, Role::Admin), house.key(&other, None, Scopes::ALL));
+
+    let mut wrong = Vec::new();
+    for (path, method, name) in operations() {
+        let row = expected(&name).unwrap_or_else(|| panic!("{name} has no row: say what each caller gets"));
+        let cases: [(&str, &Caller, u16, bool); 8] = [
+            ("no credential", &anonymous, 401, false),
+            ("an expired key", &over, 401, false),
+            ("a viewer", &viewer, row.viewer, false),
+            ("a member", &member, row.member, false),
+            ("an admin", &admin, row.admin, false),
+            ("a reading key", &reader, row.reader, false),
+            ("an admin of another workspace", &foreign_admin, row.foreign_admin, true),
+            ("a key of another workspace", &foreign_root, row.foreign_root, true),
+        ];
+        for (number, (who, caller, status, foreign)) in cases.into_iter().enumerate() {
+            let at = objects.path(&name, &path);
+            let mut asked = caller.ask(&method, &at);
+            if let Some(body) = objects.body(&name, &format!("new-{}-{number}", name.replace('_', "-"))) {
+                asked = asked.json(&body);
+            }
+            let reply = asked.send();
+            if reply.status() != status {
+                wrong.push(format!("{method} {at} by {who}: {} and not {status}", reply.status()));
+            }
+            // What was asked for is repeated in an error; nothing else of A is known to B.
+            let told = reply.answer.body.replace(at.rsplit('/').next().unwrap(), "");
+            let named = at.split('/').any(|part| part.contains(CANARY));
+            if foreign && told.contains(CANARY) && !named {
+                wrong.push(format!("{method} {at} tells {who} of A: {}", reply.answer.body));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// A foreign cursor, and a foreign object in a body.
+#[test]
+fn what_belongs_to_one_workspace_is_of_no_use_in_another() {
+    let house = House::new(Preset::Fabric);
+    let other = house.workspace("other", preset(Preset::Fabric), &["other.example"]);
+    let (a, b) = (house.admin(), house.person(&other, Role::Admin));
+    house.admin();
+    for number in 0..3 {
+        for caller in [&a, &b] {
+            let body = json!({"code": format!("link-{number}"), "target": "https://example.com/"});
+            caller.post("/links", &body).expect(201);
+        }
+    }
+    for list in ["/links", "/keys", "/users", "/audit"] {
+        a.post("/keys", &json!({"name": "another"})).expect(201);
+        let page = a.get(&format!("{list}?limit=1")).expect(200).json();
+        let cursor = page["next_cursor"].as_str().unwrap_or_else(|| panic!("{list} has one page: {page}"));
+        a.get(&format!("{list}?limit=1&cursor={cursor}")).expect(200);
+        let refused = b.get(&format!("{list}?limit=1&cursor={cursor}"));
+        assert_eq!(refused.fields(), ["cursor: bad_characters"], "{list}");
+    }
+    let page = a.get("/links/link-1/history?limit=1").expect(200).json();
+    assert!(page["next_cursor"].is_null(), "{page}");
+    a.patch("/links/link-1", &json!({"title": "x"})).expect(200);
+    let page = a.get("/links/link-1/history?limit=1").expect(200).json();
+    let cursor = page["next_cursor"].as_str().unwrap();
+    b.get(&format!("/links/link-1/history?cursor={cursor}")).refused(400, "VALIDATION_FAILED");
+    a.get(&format!("/links/link-2/history?cursor={cursor}")).refused(400, "VALIDATION_FAILED");
+
+    b.post("/keys", &json!({"name": "x", "user": a.user_id()})).refused(404, "NOT_FOUND");
+    b.get("/explain?url=https://rmax.to/link-1").refused(404, "NOT_FOUND");
+    // A host of another's: taken, and not to be removed.
+    b.post("/domains", &json!({"host": "rmax.to"})).refused(409, "CONFLICT");
+    b.delete("/domains/rmax.to").refused(404, "NOT_FOUND");
+}
+
+#[test]
+fn the_committed_description_is_the_servers_own() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/openapi.json");
+    let committed: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+    assert!(
+        committed == *rlinks_server::api::openapi(),
+        "docs/openapi.json is old; write it anew with `rmax dev openapi > docs/openapi.json`"
+    );
+}
+
+#[test]
+fn every_described_path_begins_with_a_reserved_word() {
+    for path in rlinks_server::api::openapi()["paths"].as_object().unwrap().keys() {
+        let segment = path.trim_start_matches('/').split('/').next().unwrap();
+        let is_code = segment.starts_with("{code}");
+        assert!(is_code || is_reserved(segment), "{path}: reserve `{segment}`, or a link could hide it");
+    }
+}
+
+/// What a path answers to is what the description says, and nothing else.
+#[test]
+fn no_path_has_a_method_that_is_not_described() {
+    let house = House::new(Preset::Fabric);
+    let root = house.root();
+    let known: BTreeSet<String> = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
+        .iter()
+        .map(|&method| method.to_owned())
+        .collect();
+    for (path, methods) in rlinks_server::api::openapi()["paths"].as_object().unwrap() {
+        if !path.starts_with("/api/") {
+            continue;
+        }
+        let mut described: BTreeSet<String> =
+            methods.as_object().unwrap().keys().map(|method| method.to_uppercase()).collect();
+        if described.contains("GET") {
+            described.insert("HEAD".to_owned());
+        }
+        for method in known.difference(&described) {
+            let reply = root.ask(method, path).send();
+            let reply = reply.expect(405);
+            let allowed: BTreeSet<String> =
+                reply.header("allow").unwrap().split(',').map(|name| name.trim().to_owned()).collect();
+            assert_eq!(allowed, described, "{method} {path}");
+        }
+    }
+    // And what is served besides is described.
+    for path in ["/api/openapi.json", "/api/docs"] {
+        house.anonymous().get(path).expect(200);
+        assert!(rlinks_server::api::openapi()["paths"][path].is_object(), "{path} is not described");
+    }
+}
+
+/// Keys of a deleted workspace are nobody's.
+#[test]
+fn a_deleted_workspace_lets_nobody_in() {
+    let house = House::new(Preset::Fabric);
+    let other: Workspace = house.workspace("other", preset(Preset::Fabric), &[]);
+    let admin = house.person(&other, Role::Admin);
+    admin.get("/me").expect(200);
+    let gone = Workspace { deleted_at: Some(house.now()), ..other.clone() };
+    let by = operator();
+    let delete = house.store().update_workspace(&other, gone, "workspace.delete", &by, house.now());
+    house.runtime.block_on(delete).unwrap();
+    admin.get("/me").refused(401, "UNAUTHENTICATED");
+    admin.post("/links", &json!({"target": "https://example.com/"})).refused(401, "UNAUTHENTICATED");
+}

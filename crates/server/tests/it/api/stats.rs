@@ -1,0 +1,220 @@
+//! Statistics and clicks: a visitor comes, and the numbers say so.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use rlinks_core::Preset;
+use serde_json::{Value, json};
+
+use super::caller::Caller;
+use super::house::{House, in_house, preset};
+use crate::client::wait_until;
+use crate::database::{Place, contract};
+
+const FIREFOX: &str =
+    "User-Agent: Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 Firefox/128.0\r\n";
+
+contract!(clicks_arrive_in_the_numbers);
+
+async fn clicks_arrive_in_the_numbers(place: Place) {
+    in_house(place, preset(Preset::Team), |house| {
+        let (member, viewer) = (house.member(), house.viewer());
+        for code in ["busy", "calm"] {
+            member.post("/links", &json!({"code": code, "target": "https://example.com/"})).expect(201);
+        }
+        for number in 0..3 {
+            let lines = format!("{FIREFOX}Referer: https://news.example/{number}?q=1\r\n");
+            assert_eq!(house.visit_with("/busy", &lines).status, 302);
+        }
+        assert_eq!(house.visit_with("/busy", "User-Agent: curl/8.0\r\n").status, 302);
+        assert_eq!(house.visit_with("/calm", FIREFOX).status, 302);
+        assert_eq!(house.visit("/missing-code").status, 404);
+        wait_until("the clicks are counted", || {
+            viewer.get("/stats?bots=include").expect(200).json()["total"]["clicks"] == 5
+        });
+        let stats = viewer.get("/links/busy/stats").expect(200).json();
+        assert_eq!(stats["total"], json!({"clicks": 3, "visitors": 1, "bots": 1}), "{stats}");
+        assert_eq!(
+            (&stats["interval"], &stats["tz"], &stats["bots"]),
+            (&json!("day"), &json!("UTC"), &json!("exclude"))
+        );
+        assert_eq!(stats["series"].as_array().unwrap().len(), 30);
+        assert_eq!(stats["series"][29]["clicks"], 3);
+        assert_eq!(stats["browsers"], json!([{"value": "Firefox", "clicks": 3}]));
+        assert_eq!(stats["referrers"][0]["clicks"], 3, "{stats}");
+        let link = viewer.get("/links/busy").expect(200).json();
+        assert_eq!((&link["clicks"], &link["hits"]), (&json!(3), &json!(4)), "{link}");
+        assert_eq!(link["last_clicked_at"], house.now().to_string());
+        let order: Vec<_> = viewer.get("/links?sort=clicks").expect(200).json()["data"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|link| link["code"].clone())
+            .collect();
+        assert_eq!(order, ["busy", "calm"]);
+        let all = viewer.get("/stats").expect(200).json();
+        assert_eq!(all["top_links"], json!([{"code": "busy", "clicks": 3}, {"code": "calm", "clicks": 1}]));
+        wait_until("the miss is counted", || {
+            viewer.get("/stats").expect(200).json()["misses"]
+                == json!([{"code": "missing-code", "misses": 1}])
+        });
+
+        let page = viewer.get("/links/busy/clicks?limit=3").expect(200).json();
+        let newest = &page["data"][0];
+        assert_eq!(
+            (&newest["code"], &newest["device"], &newest["bot"]),
+            (&json!("busy"), &json!("bot"), &json!(true)),
+            "{page}"
+        );
+        assert!(newest["key"].as_str().unwrap().starts_with("hit:busy:"), "{newest}");
+        assert_eq!(page["data"][1]["referrer"], "https://news.example/2");
+        assert_eq!(page["data"][1]["ip_prefix"], "127.0.0.0/24");
+        let rest = viewer
+            .get(&format!("/links/busy/clicks?limit=3&cursor={}", page["next_cursor"].as_str().unwrap()))
+            .expect(200)
+            .json();
+        assert_eq!((rest["data"].as_array().unwrap().len(), &rest["next_cursor"]), (1, &Value::Null));
+        viewer
+            .get(&format!("/links/calm/clicks?cursor={}", page["next_cursor"].as_str().unwrap()))
+            .refused(400, "VALIDATION_FAILED");
+
+        for (query, field) in [
+            ("from=never", "from"),
+            ("to=x", "to"),
+            ("interval=minute", "interval"),
+            ("tz=Mars/Base", "tz"),
+            ("bots=maybe", "bots"),
+            ("from=2030-01-02&to=2030-01-01", "to"),
+            ("from=2020-01-01&to=2026-01-01&interval=hour", "interval"),
+            ("from=99999999999999", "from"),
+        ] {
+            for path in ["/links/busy/stats", "/stats"] {
+                let reply = viewer.get(&format!("{path}?{query}"));
+                let fields = reply.fields();
+                assert!(
+                    fields.iter().any(|known| known.starts_with(field) || known.starts_with("from")),
+                    "{query}: {fields:?}"
+                );
+            }
+        }
+        for interval in ["hour", "week", "month"] {
+            let day = house.now().to_string()[..10].to_owned();
+            let stats = viewer
+                .get(&format!("/stats?from={day}&interval={interval}&tz=Europe/Berlin&bots=include"))
+                .expect(200)
+                .json();
+            assert_eq!(stats["interval"], interval);
+        }
+        // Deleted, the numbers stay.
+        member.delete("/links/busy").expect(204);
+        assert_eq!(viewer.get("/links/busy/stats").expect(200).json()["total"]["clicks"], 3);
+        viewer.get("/links/nothing/stats").refused(404, "NOT_FOUND");
+    })
+    .await;
+}
+
+#[test]
+fn clicks_as_csv_are_safe_in_a_spreadsheet() {
+    let house = House::new(Preset::Team);
+    let member = house.member();
+    member.post("/links", &json!({"code": "csv", "target": "https://example.com/"})).expect(201);
+    for agent in ["=cmd|' /C calc'!A0", "+1", "-1", "@SUM(A1)", "a \"quoted\", text"] {
+        house.visit_with("/csv", &format!("User-Agent: {agent}\r\n"));
+    }
+    wait_until("the clicks are stored", || {
+        member.get("/links/csv/clicks").expect(200).json()["data"].as_array().unwrap().len() == 5
+    });
+    let csv = member.ask("GET", "/links/csv/clicks").header("Accept", "text/csv").send().expect(200);
+    assert_eq!(csv.header("content-type"), Some("text/csv; charset=utf-8"));
+    let lines: Vec<_> = csv.answer.body.split("\r\n").collect();
+    assert!(lines[0].starts_with("key,ts,code,country,ua_hash,"), "{csv:?}");
+    assert_eq!(lines.len(), 7, "a head, five clicks, and the last end of a line");
+    for safe in
+        ["\"'=cmd|' /C calc'!A0\"", "\"'+1\"", "\"'-1\"", "\"'@SUM(A1)\"", "\"a \"\"quoted\"\", text\""]
+    {
+        assert!(csv.answer.body.contains(safe), "{safe}: {csv:?}");
+    }
+    assert!(!csv.answer.body.contains(",\"=") && !csv.answer.body.contains(",="), "{csv:?}");
+}
+
+/// A listener to `/stats/live`.
+struct Listener(BufReader<TcpStream>);
+
+impl Listener {
+    fn new(caller: &Caller) -> Self {
+        let asked = caller.ask("GET", "/stats/live");
+        let mut socket = TcpStream::connect(caller.address).unwrap();
+        socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        socket.write_all(&asked.bytes()).unwrap();
+        let mut listener = Self(BufReader::new(socket));
+        let mut head = String::new();
+        while !head.ends_with("\r\n\r\n") {
+            head.push_str(&listener.line().expect("a head"));
+        }
+        assert!(head.starts_with("HTTP/1.1 200") && head.contains("text/event-stream"), "{head}");
+        listener
+    }
+
+    fn line(&mut self) -> Option<String> {
+        let mut line = String::new();
+        (self.0.read_line(&mut line).expect("something within the time") > 0).then_some(line)
+    }
+
+    /// The data of the next `event: click`; nothing when the stream ends.
+    fn click(&mut self) -> Option<Value> {
+        let mut is_click = false;
+        loop {
+            let line = self.line()?;
+            is_click |= line.starts_with("event: click");
+            if let Some(data) = line.strip_prefix("data: ").filter(|_| is_click) {
+                return Some(serde_json::from_str(data).unwrap());
+            }
+        }
+    }
+}
+
+#[test]
+fn a_listener_hears_of_clicks_and_is_sent_away_when_the_server_drains() {
+    let mut house = House::new(Preset::Platform);
+    let (ann, bob) = (house.member(), house.member());
+    ann.post("/links", &json!({"code": "anns", "target": "https://example.com/"})).expect(201);
+    bob.post("/links", &json!({"code": "bobs", "target": "https://example.com/"})).expect(201);
+    let mut hears_all = Listener::new(&house.root());
+    let mut hears_own = Listener::new(&ann);
+    // A listener hears from when the server has noticed them: so until it does, somebody clicks.
+    let heard = std::thread::scope(|scope| {
+        let listening = scope.spawn(|| {
+            let first = hears_own.click().unwrap();
+            (first, hears_all.click().unwrap())
+        });
+        wait_until("a click is heard", || {
+            house.visit("/bobs");
+            house.visit("/anns");
+            listening.is_finished()
+        });
+        listening.join().unwrap()
+    });
+    assert_eq!(heard.0["code"], "anns", "only their own");
+    assert!(["anns", "bobs"].contains(&heard.1["code"].as_str().unwrap()));
+    assert!(heard.0["id"].is_string() && heard.0["ts"].is_string(), "{}", heard.0);
+    let server = house.take_server();
+    let stopping = std::thread::spawn(move || server.stop());
+    while let Some(click) = hears_own.click() {
+        assert_eq!(click["code"], "anns");
+    }
+    while hears_all.click().is_some() {}
+    stopping.join().unwrap();
+}
+
+/// Places are limited: nobody keeps the others from listening for ever.
+#[test]
+fn listeners_of_one_workspace_are_limited() {
+    let house = House::new(Preset::Fabric);
+    let reader = house.reader();
+    let listeners: Vec<_> = (0..64).map(|_| Listener::new(&reader)).collect();
+    let refused = reader.get("/stats/live");
+    refused.refused(429, "RATE_LIMITED");
+    drop(listeners);
+    wait_until("a place is free", || reader.get("/stats/live").status() == 200);
+}

@@ -1,0 +1,185 @@
+//! `/users` and `/me`: members, and that they can be forgotten.
+
+use rlinks_core::{Preset, Role, Scopes};
+use serde_json::{Value, json};
+
+use super::house::{House, in_house, preset};
+use super::keys::files_with;
+use crate::database::{Place, contract};
+
+contract!(members_come_and_change_and_go, the_last_admin_stays, who_leaves_is_forgotten);
+
+async fn members_come_and_change_and_go(place: Place) {
+    in_house(place, preset(Preset::Fabric), |house| {
+        let admin = house.admin();
+        let invited = admin
+            .post(
+                "/users",
+                &json!({"email": " Ann@Example.COM ", "full_name": "Ann Example", "role": "viewer"}),
+            )
+            .expect(201)
+            .json();
+        let expected = json!({
+            "email": "ann@example.com", "full_name": "Ann Example", "role": "viewer", "status": "active",
+            "last_login_at": null, "last_sync_at": null,
+        });
+        for (name, value) in expected.as_object().unwrap() {
+            assert_eq!(&invited[name], value, "{name}");
+        }
+        let url = invited["invite_url"].as_str().unwrap();
+        assert!(url.contains("/admin/invite/"), "{url}");
+        assert_eq!(invited["invite_expires_at"], house.now().plus_ms(7 * 24 * 3_600_000).to_string());
+        for email in ["ann@example.com", "ANN@EXAMPLE.COM", "Ann@example.com"] {
+            admin.post("/users", &json!({"email": email})).refused(409, "CONFLICT");
+        }
+        let id = invited["id"].as_str().unwrap();
+        let at = format!("/users/{id}");
+        house.advance_ms(1000);
+        let changed = admin.patch(&at, &json!({"role": "member", "full_name": "Ann E."})).expect(200).json();
+        assert_eq!(
+            (&changed["role"], &changed["full_name"], &changed["email"]),
+            (&json!("member"), &json!("Ann E."), &invited["email"])
+        );
+        assert_ne!(changed["updated_at"], invited["updated_at"]);
+        let other = admin.post("/users", &json!({"email": "bob@example.com"})).expect(201).json();
+        assert_eq!(other["role"], "member");
+        admin.patch(&at, &json!({"email": "BOB@example.com"})).refused(409, "CONFLICT");
+        admin.patch(&at, &json!({"email": "ann@new.example"})).expect(200);
+        admin.post("/users", &json!({"email": "ann@example.com"})).expect(201);
+
+        let refused = |body: Value, fields: &[&str]| {
+            let mut found = admin.patch(&at, &body).fields();
+            found.sort();
+            assert_eq!(found, fields, "{body}");
+        };
+        refused(json!({"role": "owner"}), &["role: bad_characters"]);
+        refused(json!({"status": "deleted"}), &["status: bad_characters"]);
+        refused(json!({"email": "nobody"}), &["email: bad_characters"]);
+        refused(json!({"full_name": "x".repeat(256)}), &["full_name: too_long"]);
+        refused(
+            json!({"id": "1", "workspace": "other", "password": "x"}),
+            &["id: immutable", "password: unknown_field", "workspace: immutable"],
+        );
+        assert_eq!(admin.post("/users", &json!({"full_name": "x"})).fields(), ["email: required"]);
+        assert_eq!(
+            admin.post("/users", &json!({"email": "x@example.com", "role": "root"})).fields(),
+            ["role: bad_characters"]
+        );
+
+        admin.delete(&at).expect(204);
+        admin.delete(&at).refused(404, "NOT_FOUND");
+        admin.patch(&at, &json!({"role": "admin"})).refused(404, "NOT_FOUND");
+        let users = admin.get("/users").expect(200).json();
+        let ids: Vec<_> =
+            users["data"].as_array().unwrap().iter().map(|user| user["id"].as_str().unwrap()).collect();
+        assert!(!ids.contains(&id) && ids.len() == 3, "{users}");
+        assert_eq!(ids[0], admin.user_id(), "oldest first");
+
+        let me = admin.get("/me").expect(200).json();
+        assert_eq!(
+            (&me["workspace"], &me["user"]["id"], &me["key"]),
+            (&json!("main"), &json!(admin.user_id()), &json!(admin.key_id()))
+        );
+        let root = house.root();
+        assert_eq!(root.get("/me").expect(200).json()["user"], Value::Null);
+        root.delete("/me").refused(403, "FORBIDDEN");
+        house
+            .key(&house.main, admin.user.as_ref(), Scopes::parse(&["links:read"]).unwrap())
+            .delete("/me")
+            .refused(403, "FORBIDDEN");
+    })
+    .await;
+}
+
+async fn the_last_admin_stays(place: Place) {
+    in_house(place, preset(Preset::Fabric), |house| {
+        let (admin, root) = (house.admin(), house.root());
+        let at = format!("/users/{}", admin.user_id());
+        for caller in [&admin, &root] {
+            for change in
+                [json!({"role": "member"}), json!({"role": "viewer"}), json!({"status": "suspended"})]
+            {
+                caller.patch(&at, &change).refused(409, "CONFLICT");
+            }
+            caller.delete(&at).refused(409, "CONFLICT");
+        }
+        admin.delete("/me").refused(409, "CONFLICT");
+        // A suspended admin lets nobody in.
+        let second = house.admin();
+        root.patch(&format!("/users/{}", second.user_id()), &json!({"status": "suspended"})).expect(200);
+        admin.delete("/me").refused(409, "CONFLICT");
+        root.patch(&format!("/users/{}", second.user_id()), &json!({"status": "active"})).expect(200);
+        // Of two who leave at once, one stays.
+        let replies = super::caller::at_once(2, |number| [&admin, &second][number].delete("/me"));
+        let mut statuses: Vec<_> = replies.iter().map(super::caller::Reply::status).collect();
+        statuses.sort_unstable();
+        assert_eq!(statuses, [204, 409], "{replies:?}");
+    })
+    .await;
+}
+
+/// E-mail and name are in no entry of the log, and in nothing at all after the account is gone.
+async fn who_leaves_is_forgotten(place: Place) {
+    in_house(place, preset(Preset::Team), |mut house| {
+        let admin = house.admin();
+        let (email, name) = ("zacharias.unforgettable@mail.example", "Zacharias Unforgettable");
+        let user = house.user_called(&house.main, Role::Member, email);
+        let at = format!("/users/{}", user.id);
+        admin.patch(&at, &json!({"full_name": name})).expect(200);
+        admin.patch(&at, &json!({"role": "admin"})).expect(200);
+        admin.patch(&at, &json!({"status": "suspended"})).expect(200);
+        admin.patch(&at, &json!({"status": "active"})).expect(200);
+        let person = house.key(&house.main, Some(&user), Scopes::ALL);
+        let made = person
+            .post("/links", &json!({"target": "https://example.com/", "code": "theirs"}))
+            .expect(201)
+            .json();
+        assert_eq!(made["created_by"], format!("user:{}", user.id));
+        let log = |admin: &super::house::Person| admin.get("/audit?limit=100").expect(200).answer.body;
+        for personal in [email, name, "unforgettable"] {
+            assert!(!log(&admin).contains(personal), "{personal} is in the log");
+        }
+        let again = admin.post("/users", &json!({"email": email}));
+        again.refused(409, "CONFLICT");
+        admin.delete(&at).expect(204);
+        person.get("/me").refused(401, "UNAUTHENTICATED");
+        assert_eq!(admin.get("/links/theirs").expect(200).json()["created_by"], format!("user:{}", user.id));
+        let actions = house.actions();
+        for action in [
+            "user.create",
+            "user.update",
+            "user.role",
+            "user.suspend",
+            "user.activate",
+            "user.delete",
+            "key.create",
+            "key.delete",
+        ] {
+            assert!(actions.iter().any(|known| known == action), "{action}: {actions:?}");
+        }
+        // The chain holds though the person is gone.
+        let verified = house.runtime.block_on(house.store().verify(&[])).unwrap();
+        assert!(verified.is_ok(), "{verified:?}");
+        house.stop();
+        house.runtime.block_on(house.store().close());
+        for personal in [email, name, "unforgettable"] {
+            assert_eq!(files_with(house.place.folder(), personal), [""; 0], "{personal}");
+        }
+    })
+    .await;
+}
+
+#[test]
+fn a_member_who_is_deleted_can_be_invited_again() {
+    let house = House::new(Preset::Fabric);
+    let admin = house.admin();
+    let body = json!({"email": "back@example.com", "role": "admin"});
+    let mut ids = Vec::new();
+    for _ in 0..3 {
+        let invited = admin.post("/users", &body).expect(201).json();
+        let id = invited["id"].as_str().unwrap().to_owned();
+        assert!(!ids.contains(&id));
+        admin.delete(&format!("/users/{id}")).expect(204);
+        ids.push(id);
+    }
+}

@@ -1,0 +1,155 @@
+//! `/workspace`, its policy, and `/domains`.
+
+use std::collections::BTreeSet;
+
+use rlinks_core::{Preset, Role};
+use serde_json::{Value, json};
+
+use super::caller::at_once;
+use super::house::{House, in_house, preset};
+use crate::client::ask;
+use crate::database::{Place, contract};
+
+contract!(a_policy_is_changed_field_by_field_and_holds_at_once, a_host_has_one_workspace);
+
+async fn a_policy_is_changed_field_by_field_and_holds_at_once(place: Place) {
+    in_house(place, preset(Preset::Fabric), |house| {
+        let admin = house.admin();
+        let shown = admin.get("/workspace").expect(200).json();
+        assert_eq!((&shown["slug"], &shown["links"]), (&json!("main"), &json!(0)));
+        let policy = &shown["policy"];
+        let fields: Vec<_> = policy.as_object().unwrap().keys().map(String::as_str).collect();
+        let expected = [
+            "answers",
+            "cache",
+            "code",
+            "delete",
+            "generator",
+            "https_only",
+            "limits",
+            "max_target_bytes",
+            "preset",
+            "redirect_status",
+            "retention_days",
+            "reuse",
+            "sign_in",
+            "sweep",
+            "user_agent",
+            "visibility",
+        ];
+        assert_eq!(fields, expected);
+        admin.post("/links", &json!({"code": "here", "target": "https://example.com/"})).expect(201);
+        let change = |body: Value| admin.patch("/workspace", &body);
+        let changed = change(json!({"policy": {"cache": {"max_age": 7}, "answers": {"disabled": 410}}}))
+            .expect(200)
+            .json();
+        let mut merged = policy.clone();
+        merged["cache"]["max_age"] = 7.into();
+        merged["answers"]["disabled"] = 410.into();
+        assert_eq!(changed["policy"], merged, "what is not named stays");
+        assert_eq!(house.visit("/here").header("cache-control"), ["private, max-age=7"], "at once");
+        admin.patch("/links/here", &json!({"state": "disabled"})).expect(200);
+        assert_eq!(house.visit("/here").status, 410);
+        assert_eq!(change(json!({"name": "Renamed"})).expect(200).json()["policy"], merged);
+
+        for (policy, field) in [
+            (json!({"redirect_status": 303}), "redirect_status"),
+            (json!({"cache": {"max_age": -1}}), "cache.max_age"),
+            (json!({"cache": {"max_age": 99_999_999_999_u64}}), "cache.max_age"),
+            (json!({"cache": {"speed": 1}}), "cache.speed"),
+            (json!({"colour": "red"}), "colour"),
+            (json!({"code": {"min": 9, "max": 3}}), "code.min"),
+            (json!({"reuse": true}), "reuse"),
+            (json!({"sign_in": []}), "sign_in"),
+            (json!({"sign_in": ["magic"]}), "sign_in"),
+            (json!({"preset": "galaxy"}), "preset"),
+            (json!({"preset": 7}), "preset"),
+            (json!({"limits": {"live_links": "many"}}), "limits.live_links"),
+            (json!({"max_target_bytes": 1}), "max_target_bytes"),
+            (json!({"user_agent": 513}), "user_agent"),
+        ] {
+            let fields = change(json!({"policy": policy})).fields();
+            assert!(fields.iter().any(|known| known.starts_with(field)), "{policy}: {fields:?}");
+        }
+        assert_eq!(change(json!({"policy": "team"})).fields(), ["policy: bad_characters"]);
+        assert_eq!(change(json!({"slug": "other"})).fields(), ["slug: unknown_field"]);
+        assert_eq!(change(json!({"name": "x".repeat(256)})).fields(), ["name: too_long"]);
+        assert_eq!(admin.get("/workspace").expect(200).json()["policy"], merged, "nothing of it happened");
+
+        let team = change(json!({"policy": {"preset": "team", "limits": {"requests_per_hour": null}}}))
+            .expect(200)
+            .json();
+        let mut expected = serde_json::to_value(preset(Preset::Team)).unwrap();
+        expected["limits"]["requests_per_hour"] = Value::Null;
+        assert_eq!(team["policy"], expected);
+        let made = admin.post("/links", &json!({"target": "https://example.com/x"})).expect(201).json();
+        assert_eq!(made["code"].as_str().unwrap().len(), 10, "a change binds the next write");
+        assert!(house.actions().contains(&"workspace.policy".to_owned()));
+
+        // Many changes at once: each is done or refused, and none is half there.
+        let replies = at_once(10, |number| change(json!({"policy": {"cache": {"max_age": number}}})));
+        assert!(replies.iter().all(|reply| [200, 409].contains(&reply.status())), "{replies:?}");
+        assert!(replies.iter().any(|reply| reply.status() == 200));
+    })
+    .await;
+}
+
+async fn a_host_has_one_workspace(place: Place) {
+    in_house(place, preset(Preset::Fabric), |house| {
+        let other = house.workspace("other", preset(Preset::Team), &[]);
+        let (admin, stranger) = (house.admin(), house.person(&other, Role::Admin));
+        let visit = |host: &str| {
+            let request = format!("GET /here HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+            ask(house.address, request.as_bytes()).status
+        };
+        admin.post("/links", &json!({"code": "here", "target": "https://example.com/"})).expect(201);
+        assert_eq!(visit("go.example"), 404);
+        let added = admin.post("/domains", &json!({"host": "GO.Example."})).expect(201).json();
+        assert_eq!((&added["host"], &added["primary"]), (&json!("go.example"), &json!(false)));
+        assert_eq!(visit("go.example"), 301, "at once");
+        stranger.post("/domains", &json!({"host": "go.example"})).refused(409, "CONFLICT");
+        assert_eq!(admin.post("/domains", &json!({"host": "go.example"})).expect(200).json(), added, "there already");
+        // A workspace without a domain has no short URLs, until it has one.
+        let made = stranger.post("/links", &json!({"code": "here", "target": "https://other.example/"})).expect(201).json();
+        assert_eq!((&made["domain"], &made["short_url"]), (&Value::Null, &Value::Null));
+        stranger.get("/links/here/qr").refused(409, "CONFLICT");
+        stranger.post("/domains", &json!({"host": "b\u{fc}cher.example", "primary": true})).expect(201);
+        let link = stranger.get("/links/here").expect(200).json();
+        assert_eq!(link["short_url"], "https://xn--bcher-kva.example/here");
+        assert_eq!(visit("xn--bcher-kva.example"), 302);
+
+        assert_eq!(admin.post("/domains", &json!({"host": "new.example", "primary": true})).expect(201).json()["primary"], true);
+        assert_eq!(admin.get("/links/here").expect(200).json()["short_url"], "https://new.example/here");
+        let hosts = admin.get("/domains").expect(200).json();
+        let hosts: Vec<_> = hosts["data"].as_array().unwrap().iter().map(|domain| (domain["host"].as_str().unwrap(), domain["primary"].as_bool().unwrap())).collect();
+        assert_eq!(hosts.iter().filter(|(_, primary)| *primary).count(), 1, "{hosts:?}");
+        assert_eq!(hosts.len(), 3, "{hosts:?}");
+        admin.delete("/domains/GO.example").expect(204);
+        assert_eq!(visit("go.example"), 404);
+        admin.delete("/domains/go.example").refused(404, "NOT_FOUND");
+        stranger.delete("/domains/new.example").refused(404, "NOT_FOUND");
+        for (host, code) in [("", "required"), ("no host", "bad_host"), ("https://x.example/", "bad_host"), ("-", "bad_host"), ("a..b", "bad_host"), ("x.example:80", "bad_host")] {
+            let fields = admin.post("/domains", &json!({"host": host})).fields();
+            assert!(fields[0].starts_with("host: "), "{host}: {fields:?} {code}");
+        }
+        assert_eq!(admin.post("/domains", &json!({})).fields(), ["host: required"]);
+        assert_eq!(admin.post("/domains", &json!({"host": "x.example", "primary": "yes"})).fields(), ["primary: bad_characters"]);
+
+        // Of many who want one host, one gets it.
+        let replies = at_once(10, |number| [&admin, &stranger][number % 2].post("/domains", &json!({"host": "wanted.example"})));
+        let winners = replies.iter().enumerate().filter(|(_, reply)| reply.status() < 300);
+        let winners: BTreeSet<_> = winners.map(|(number, _)| number % 2).collect();
+        assert_eq!(winners.len(), 1, "{replies:?}");
+        assert!(replies.iter().all(|reply| [200, 201, 409].contains(&reply.status())), "{replies:?}");
+    })
+    .await;
+}
+
+#[test]
+fn names_of_workspaces_are_their_admins_business() {
+    let house = House::new(Preset::Fabric);
+    let member = house.member();
+    member.get("/workspace").refused(403, "FORBIDDEN");
+    member.patch("/workspace", &json!({"policy": {"limits": {"live_links": 1}}})).refused(403, "FORBIDDEN");
+    member.post("/domains", &json!({"host": "x.example"})).refused(403, "FORBIDDEN");
+}
