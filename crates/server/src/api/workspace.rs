@@ -200,7 +200,8 @@ async fn add_domain(
 async fn change_domain(
     State(api): State<Arc<Api>>,
     caller: Allowed<WorkspaceAdmin>,
-    Path(host): Path<String>,
+    Segment(host): Segment,
+    _: NoParams,
     Object(body): Object,
 ) -> Result<Json<DomainView>, ApiError> {
     let mut fields = Fields::of(body);

@@ -289,10 +289,11 @@ async fn times_makers_and_orders_combine_however_the_list_is_found(place: Place)
     for (number, filter) in filters.into_iter().enumerate() {
         let sort = SORTS[number % 3];
         for (turn, order) in ORDERS.into_iter().enumerate() {
-            let states = [vec![], vec![LinkState::Active], vec![LinkState::Active, LinkState::Disabled]];
+            let both = vec![LinkState::Active, LinkState::Disabled];
+            let states = [vec![], vec![LinkState::Active], vec![LinkState::Disabled], both];
             let after = ((number / 3 + turn) % 2 == 0).then(|| Position::of(&links[number % 40], sort));
             for few in [Few(0), Few::default()] {
-                let states = states[(number + turn) % 3].clone();
+                let states = states[(number + turn) % 4].clone();
                 compared +=
                     check(LinkFilter { sort, order, after: after.clone(), states, few, ..filter.clone() })
                         .await;
