@@ -186,24 +186,31 @@ impl Sweep<'_> {
             if workspace.deleted_at.is_some() {
                 continue;
             }
-            let (mut links, mut after) = (0, None);
+            let mut links = 0;
             if workspace.policy.visibility == Visibility::Owner {
                 links += self.purge_left(workspace, now).await?;
             }
-            while workspace.policy.sweep == Purging::Daily {
-                let (over, next) = self.store.expired_links(workspace.id, now, after, PAGE).await?;
-                links += match self.mode {
-                    Mode::DryRun => over.len() as u64,
-                    Mode::Write => delete(self.store, over, &Actor::system(), now).await?,
-                };
-                after = next;
-                if after.is_none() {
-                    break;
-                }
+            if workspace.policy.sweep == Purging::Daily {
+                links += self.purge_expired(workspace, now).await?;
             }
             purged.push((workspace.slug.clone(), links));
         }
         Ok(purged)
+    }
+
+    async fn purge_expired(&self, workspace: &Workspace, now: Timestamp) -> Result<u64, OpsError> {
+        let (mut links, mut after) = (0, None);
+        loop {
+            let (over, next) = self.store.expired_links(workspace.id, now, after, PAGE).await?;
+            links += match self.mode {
+                Mode::DryRun => over.len() as u64,
+                Mode::Write => delete(self.store, over, &Actor::system(), now).await?,
+            };
+            after = next;
+            if after.is_none() {
+                return Ok(links);
+            }
+        }
     }
 
     /// Applies retention: to the archive first, then away.

@@ -82,7 +82,7 @@ impl Shelf {
         let actor = if number.is_multiple_of(5) { member() } else { operator() };
         // Two in a millisecond.
         let now = NOW.plus_ms(i64::try_from(number / 2).unwrap());
-        let link = written(&self.store.write(LinkWrite { workspace: MAIN, actor, now, op }).await.unwrap());
+        let link = written(&self.store.write(LinkWrite::new(MAIN, actor, now, op)).await.unwrap());
         let state = match number % 11 {
             9 => LinkState::Disabled,
             10 => LinkState::Deleted,
@@ -90,7 +90,7 @@ impl Shelf {
         };
         let action = if state == LinkState::Deleted { Action::Delete } else { Action::Disable };
         let op = LinkOp::Replace { next: Box::new(Link { state, ..link }), action };
-        written(&self.store.write(LinkWrite { workspace: MAIN, actor: operator(), now, op }).await.unwrap())
+        written(&self.store.write(LinkWrite::new(MAIN, operator(), now, op)).await.unwrap())
     }
 
     async fn click(&self, links: &[(Id, bool)]) {
@@ -274,7 +274,7 @@ async fn what_is_over_depends_on_now() {
     let (link, _) = shelf.links[0].clone();
     let next = Box::new(Link { expires_at: Some(NOW.plus_ms(5)), ..link });
     let op = LinkOp::Replace { next, action: Action::Update };
-    shelf.store.write(LinkWrite { workspace: MAIN, actor: operator(), now: NOW, op }).await.unwrap();
+    shelf.store.write(LinkWrite::new(MAIN, operator(), NOW, op)).await.unwrap();
     let codes = async |expired, now: Timestamp| {
         let query = ListQuery { expired: Some(expired), ..ListQuery::default() };
         let page = list(&shelf.store, &shelf.clicks, &shelf.workspace, &query, now).await.unwrap();
