@@ -267,11 +267,11 @@ async fn of_workspace(
     let most = if own.is_some() { TOP_LINKS_OF_ALL } else { TOP_LINKS };
     let top = clicks.top_links(workspace, statistics.days.clone(), question.bots, most).await?;
     let names = api.ops.store.link_names(&top.iter().map(|(link, _)| *link).collect::<Vec<_>>()).await?;
-    let named = |(link, clicks): (Id, u64)| {
+    let shown = |(link, clicks): (Id, u64)| {
         let name = names.iter().find(|name| name.id == link)?;
         (own.is_none() || name.owner == own).then(|| TopLink { code: name.code.clone(), clicks })
     };
-    let top_links = top.into_iter().filter_map(named).take(usize::try_from(TOP_LINKS).unwrap_or_default());
+    let top_links = top.into_iter().filter_map(shown).take(usize::try_from(TOP_LINKS).unwrap_or_default());
     let top_links = top_links.collect();
     // Nobody owns a code that leads nowhere.
     let misses = match own {

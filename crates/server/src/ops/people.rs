@@ -59,12 +59,11 @@ impl Ops {
     /// A living member by id or e-mail address.
     pub async fn member(&self, workspace: &Workspace, who: &str) -> Result<User, OpsError> {
         let unknown = || OpsError::NotFound(Thing::User(who.to_owned()));
-        let found = match who.parse() {
-            Ok(id) => self.store.user(workspace.id, Id::from_i64(id)).await?,
-            Err(_) => {
-                let email = Email::parse(who).map_err(|_| unknown())?;
-                self.store.user_by_email(workspace.id, &email).await?
-            }
+        let found = if let Ok(id) = who.parse() {
+            self.store.user(workspace.id, Id::from_i64(id)).await?
+        } else {
+            let email = Email::parse(who).map_err(|_| unknown())?;
+            self.store.user_by_email(workspace.id, &email).await?
         };
         found.filter(|user| user.status != UserStatus::Deleted).ok_or_else(unknown)
     }

@@ -1,5 +1,6 @@
 //! A plain HTTP/1.1 client that knows what every answer of the API owes its caller.
 
+use std::fmt::Write as _;
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
@@ -82,10 +83,10 @@ impl Ask {
         let mut head =
             format!("{} {} HTTP/1.1\r\nHost: rmax.to\r\nConnection: close\r\n", self.method, self.path);
         for (name, value) in &self.headers {
-            head.push_str(&format!("{name}: {value}\r\n"));
+            let _ = write!(head, "{name}: {value}\r\n");
         }
         if let Some(body) = &self.body {
-            head.push_str(&format!("Content-Length: {}\r\n", body.len()));
+            let _ = write!(head, "Content-Length: {}\r\n", body.len());
         }
         head.push_str("\r\n");
         let mut bytes = head.into_bytes();
@@ -107,7 +108,7 @@ impl Ask {
     #[track_caller]
     pub(crate) fn send_unchecked(&self) -> Reply {
         let mut socket = TcpStream::connect(self.address).expect("the server accepts");
-        socket.set_read_timeout(Some(Duration::from_secs(60))).expect("a timeout");
+        socket.set_read_timeout(Some(Duration::from_mins(1))).expect("a timeout");
         // A server that has seen enough closes before everything is sent; what it answered counts.
         let _ = socket.write_all(&self.bytes());
         let mut bytes = Vec::new();

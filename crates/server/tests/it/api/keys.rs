@@ -200,8 +200,8 @@ fn scopes_only_narrow() {
     // No key outlives its maker.
     let until = house.now().plus_ms(3_600_000);
     let short = house.key_until(&house.main, admin.user.as_ref(), Scopes::ALL, Some(until));
-    let made = make(&short, &json!({"name": "x"})).expect(201).json();
-    assert_eq!(made["expires_at"], until.to_string());
+    let shorter = make(&short, &json!({"name": "x"})).expect(201).json();
+    assert_eq!(shorter["expires_at"], until.to_string());
     let later = json!({"name": "x", "expires_at": until.plus_ms(1000).to_string()});
     assert_eq!(make(&short, &later).fields(), ["expires_at: too_long"]);
     short.ask("POST", &format!("/keys/{}/rotate", admin.key_id())).send().refused(403, "FORBIDDEN");

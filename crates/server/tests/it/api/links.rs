@@ -354,7 +354,7 @@ fn what_two_readers_could_understand_differently_is_refused() {
     chunked.extend_from_slice(format!("Authorization: Bearer {}\r\n\r\n", member.secret()).as_bytes());
     for _ in 0..33 {
         chunked.extend_from_slice(b"8000\r\n");
-        chunked.extend_from_slice(&[b' '; 0x8000]);
+        chunked.extend_from_slice(&vec![b' '; 0x8000]);
         chunked.extend_from_slice(b"\r\n");
     }
     chunked.extend_from_slice(b"0\r\n\r\n");

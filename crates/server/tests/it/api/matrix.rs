@@ -1,5 +1,5 @@
 //! Every operation the API describes, asked by everybody. The list of operations is `docs/openapi.json`; what each caller gets is
-//! [`expected`], and an operation that is not there fails.
+//! [`EXPECTED`], and an operation that is not there fails.
 
 use std::collections::BTreeSet;
 
@@ -14,62 +14,47 @@ use crate::support::operator;
 /// In everything workspace A has; no answer to workspace B may hold it.
 const CANARY: &str = "canary-of-a";
 
-/// Who asks. Without a credential and with an expired one everything is 401.
-struct Row {
-    viewer: u16,
-    member: u16,
-    admin: u16,
-    /// A key that is nobody's and may look.
-    reader: u16,
-    /// An admin of another workspace, about an object of this one where the path names one.
-    foreign_admin: u16,
-    /// A key of another workspace that is nobody's, the same.
-    foreign_root: u16,
-}
-
-const fn row(
-    viewer: u16,
-    member: u16,
-    admin: u16,
-    reader: u16,
-    foreign_admin: u16,
-    foreign_root: u16,
-) -> Option<Row> {
-    Some(Row { viewer, member, admin, reader, foreign_admin, foreign_root })
-}
-
-/// What each caller gets.
-fn expected(operation: &str) -> Option<Row> {
-    match operation {
-        "links_list"
-        | "links_explain"
-        | "links_check"
-        | "statistics_of_workspace"
-        | "statistics_live"
-        | "me_me" => row(200, 200, 200, 200, 200, 200),
-        "links_get" | "links_history" | "links_qr_code" | "statistics_of_link" | "statistics_clicks" => {
-            row(200, 200, 200, 200, 404, 404)
-        }
-        "links_create" => row(403, 201, 201, 403, 201, 201),
-        "links_bulk" => row(403, 200, 200, 403, 200, 200),
-        "links_patch" | "links_restore" => row(403, 200, 200, 403, 404, 404),
-        "links_delete" => row(403, 204, 204, 403, 404, 404),
-        "audit_list" | "domains_domains" | "users_list" | "workspace_show" | "workspace_change" => {
-            row(403, 403, 200, 403, 200, 200)
-        }
-        "domains_add_domain" | "users_create" => row(403, 403, 201, 403, 201, 201),
-        "domains_remove_domain" | "users_remove" => row(403, 403, 204, 403, 404, 404),
-        "users_change" => row(403, 403, 200, 403, 404, 404),
-        // A member keeps their own keys; the one in the path is another's.
-        "keys_list" => row(403, 200, 200, 403, 200, 200),
-        "keys_create" => row(403, 201, 201, 403, 201, 201),
-        "keys_revoke" => row(403, 404, 204, 403, 404, 404),
-        "keys_rotate" => row(403, 404, 201, 403, 404, 404),
-        // A key that is nobody's has no account to delete.
-        "me_leave" => row(204, 204, 204, 403, 204, 403),
-        _ => None,
-    }
-}
+/// What each caller gets, in the order of the columns. Without a credential and with an expired one everything is 401.
+///
+/// The first four are of workspace A: a viewer, a member, an admin, and a key that is nobody's and may look. The last two are of
+/// workspace B and ask about an object of A where the path names one: an admin, and a key that is nobody's and may do everything.
+#[rustfmt::skip]
+const EXPECTED: &[(&str, [u16; 6])] = &[
+    //                          viewer member admin reader  b's admin, key
+    ("audit_list",              [403, 403, 200, 403, 200, 200]),
+    ("domains_add_domain",      [403, 403, 201, 403, 201, 201]),
+    ("domains_domains",         [403, 403, 200, 403, 200, 200]),
+    ("domains_remove_domain",   [403, 403, 204, 403, 404, 404]),
+    // A member keeps their own keys; the one in the path is another's.
+    ("keys_create",             [403, 201, 201, 403, 201, 201]),
+    ("keys_list",               [403, 200, 200, 403, 200, 200]),
+    ("keys_revoke",             [403, 404, 204, 403, 404, 404]),
+    ("keys_rotate",             [403, 404, 201, 403, 404, 404]),
+    ("links_bulk",              [403, 200, 200, 403, 200, 200]),
+    ("links_check",             [200, 200, 200, 200, 200, 200]),
+    ("links_create",            [403, 201, 201, 403, 201, 201]),
+    ("links_delete",            [403, 204, 204, 403, 404, 404]),
+    ("links_explain",           [200, 200, 200, 200, 200, 200]),
+    ("links_get",               [200, 200, 200, 200, 404, 404]),
+    ("links_history",           [200, 200, 200, 200, 404, 404]),
+    ("links_list",              [200, 200, 200, 200, 200, 200]),
+    ("links_patch",             [403, 200, 200, 403, 404, 404]),
+    ("links_qr_code",           [200, 200, 200, 200, 404, 404]),
+    ("links_restore",           [403, 200, 200, 403, 404, 404]),
+    // A key that is nobody's has no account to delete.
+    ("me_leave",                [204, 204, 204, 403, 204, 403]),
+    ("me_me",                   [200, 200, 200, 200, 200, 200]),
+    ("statistics_clicks",       [200, 200, 200, 200, 404, 404]),
+    ("statistics_live",         [200, 200, 200, 200, 200, 200]),
+    ("statistics_of_link",      [200, 200, 200, 200, 404, 404]),
+    ("statistics_of_workspace", [200, 200, 200, 200, 200, 200]),
+    ("users_change",            [403, 403, 200, 403, 404, 404]),
+    ("users_create",            [403, 403, 201, 403, 201, 201]),
+    ("users_list",              [403, 403, 200, 403, 200, 200]),
+    ("users_remove",            [403, 403, 204, 403, 404, 404]),
+    ("workspace_change",        [403, 403, 200, 403, 200, 200]),
+    ("workspace_show",          [403, 403, 200, 403, 200, 200]),
+];
 
 /// The operations of the API: path, method, name.
 fn operations() -> Vec<(String, String, String)> {
@@ -140,20 +125,21 @@ impl Objects<'_> {
         }
         path
     }
+}
 
-    fn body(&self, operation: &str, fresh: &str) -> Option<Value> {
-        Some(match operation {
-            "links_create" => json!({"target": "https://example.com/new", "code": fresh}),
-            "links_bulk" => json!({"links": [{"target": "https://example.com/new", "code": fresh}]}),
-            "links_patch" => json!({"title": "Changed"}),
-            "domains_add_domain" => json!({"host": format!("{fresh}.example")}),
-            "keys_create" => json!({"name": "made here", "scopes": ["links:read"]}),
-            "users_create" => json!({"email": format!("{fresh}@example.com")}),
-            "users_change" => json!({"role": "viewer"}),
-            "workspace_change" => json!({"name": "Renamed"}),
-            _ => return None,
-        })
-    }
+/// What is sent, where something is.
+fn body(operation: &str, fresh: &str) -> Option<Value> {
+    Some(match operation {
+        "links_create" => json!({"target": "https://example.com/new", "code": fresh}),
+        "links_bulk" => json!({"links": [{"target": "https://example.com/new", "code": fresh}]}),
+        "links_patch" => json!({"title": "Changed"}),
+        "domains_add_domain" => json!({"host": format!("{fresh}.example")}),
+        "keys_create" => json!({"name": "made here", "scopes": ["links:read"]}),
+        "users_create" => json!({"email": format!("{fresh}@example.com")}),
+        "users_change" => json!({"role": "viewer"}),
+        "workspace_change" => json!({"name": "Renamed"}),
+        _ => return None,
+    })
 }
 
 #[test]
@@ -174,21 +160,22 @@ fn every_operation_answers_everybody_as_the_table_says() {
 
     let mut wrong = Vec::new();
     for (path, method, name) in operations() {
-        let row = expected(&name).unwrap_or_else(|| panic!("{name} has no row: say what each caller gets"));
+        let row = EXPECTED.iter().find(|(known, _)| *known == name);
+        let (_, row) = row.unwrap_or_else(|| panic!("{name} has no row: say what each caller gets"));
         let cases: [(&str, &Caller, u16, bool); 8] = [
             ("no credential", &anonymous, 401, false),
             ("an expired key", &over, 401, false),
-            ("a viewer", &viewer, row.viewer, false),
-            ("a member", &member, row.member, false),
-            ("an admin", &admin, row.admin, false),
-            ("a reading key", &reader, row.reader, false),
-            ("an admin of another workspace", &foreign_admin, row.foreign_admin, true),
-            ("a key of another workspace", &foreign_root, row.foreign_root, true),
+            ("a viewer", &viewer, row[0], false),
+            ("a member", &member, row[1], false),
+            ("an admin", &admin, row[2], false),
+            ("a reading key", &reader, row[3], false),
+            ("an admin of another workspace", &foreign_admin, row[4], true),
+            ("a key of another workspace", &foreign_root, row[5], true),
         ];
         for (number, (who, caller, status, foreign)) in cases.into_iter().enumerate() {
             let at = objects.path(&name, &path);
             let mut asked = caller.ask(&method, &at);
-            if let Some(body) = objects.body(&name, &format!("new-{}-{number}", name.replace('_', "-"))) {
+            if let Some(body) = body(&name, &format!("new-{}-{number}", name.replace('_', "-"))) {
                 asked = asked.json(&body);
             }
             let reply = asked.send();
@@ -204,6 +191,13 @@ fn every_operation_answers_everybody_as_the_table_says() {
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn every_row_is_of_an_operation() {
+    let known: BTreeSet<_> = operations().into_iter().map(|(_, _, name)| name).collect();
+    let rows: BTreeSet<_> = EXPECTED.iter().map(|(name, _)| (*name).to_owned()).collect();
+    assert_eq!(known, rows);
 }
 
 /// A foreign cursor, and a foreign object in a body.
