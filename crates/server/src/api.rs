@@ -363,7 +363,7 @@ async fn wrong_method(method: Method) -> ApiError {
 }
 
 async fn nothing_here() -> ApiError {
-    ApiError::saying(ErrorCode::NotFound, "There is nothing at this address; /api/docs lists what there is")
+    ApiError::new(ErrorCode::NotFound)
 }
 
 /// What every answer of the API says.
