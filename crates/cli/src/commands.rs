@@ -5,16 +5,16 @@ mod backup;
 mod clicks;
 mod dev;
 mod doctor;
-mod domains;
-mod explain;
-mod keys;
-mod links;
+pub(crate) mod domains;
+pub(crate) mod explain;
+pub(crate) mod keys;
+pub(crate) mod links;
 mod migrate;
 mod serve;
 mod shorten;
-mod stats;
+pub(crate) mod stats;
 mod sweep;
-mod users;
+pub(crate) mod users;
 mod workspaces;
 
 use clap::CommandFactory as _;
@@ -27,6 +27,7 @@ use crate::environment::Environment;
 use crate::error::Failure;
 use crate::logging::{self, Usual};
 use crate::output::Output;
+use crate::place::Place;
 use crate::session::Session;
 
 /// Does what was typed.
@@ -62,6 +63,10 @@ pub(crate) fn run(args: Args, environment: Environment, output: Output) -> Resul
             let config = Config::load(&global, None, &environment)?;
             logging::start(&config.log, &global, Usual::Command);
             let scope = if global.workspace.is_some() { Scope::Named } else { Scope::All };
+            if on_either(&command) {
+                return block_on(at_place(config, environment, output, command));
+            }
+            config.location()?;
             block_on(in_session(config, environment, output, scope, command))
         }
     }
@@ -74,6 +79,42 @@ enum Scope {
     Named,
 }
 
+/// Whether a command works on a server as well as on a store.
+const fn on_either(command: &Command) -> bool {
+    matches!(
+        command,
+        Command::Links(_)
+            | Command::Shorten(_)
+            | Command::Explain(_)
+            | Command::Domains(_)
+            | Command::Users(_)
+            | Command::Keys(_)
+            | Command::Audit(Audit::List { .. } | Audit::Export(_))
+    )
+}
+
+async fn at_place(
+    config: Config,
+    environment: Environment,
+    output: Output,
+    command: Command,
+) -> Result<(), Failure> {
+    let place = Place::open(config, environment, output).await?;
+    let done = match command {
+        Command::Links(command) => links::run(&place, command).await,
+        Command::Shorten(args) => shorten::run(&place, &args).await,
+        Command::Explain(args) => explain::run(&place, &args).await,
+        Command::Domains(command) => domains::run(&place, command).await,
+        Command::Users(command) => users::run(&place, command).await,
+        Command::Keys(command) => keys::run(&place, command).await,
+        Command::Audit(Audit::List { limit, before }) => audit::list(&place, limit, before).await,
+        Command::Audit(Audit::Export(args)) => audit::export(&place, &args).await,
+        _ => unreachable!("`on_either` lets only those above through"),
+    };
+    place.close().await;
+    done.map_err(|failure| place.explain_fresh(failure))
+}
+
 async fn in_session(
     config: Config,
     environment: Environment,
@@ -83,14 +124,8 @@ async fn in_session(
 ) -> Result<(), Failure> {
     let session = Session::open(config, environment, output).await?;
     let done = match command {
-        Command::Links(command) => links::run(&session, command).await,
-        Command::Shorten(args) => shorten::run(&session, &args).await,
-        Command::Explain(args) => explain::run(&session, &args).await,
         Command::Workspaces(command) => workspaces::run(&session, command).await,
-        Command::Domains(command) => domains::run(&session, command).await,
-        Command::Users(command) => users::run(&session, command).await,
-        Command::Keys(command) => keys::run(&session, command).await,
-        Command::Audit(command) => audit::run(&session, command).await,
+        Command::Audit(Audit::Verify(args)) => audit::verify(&session, args.checkpoint.as_deref()).await,
         Command::Clicks(command) => clicks::run(&session, command, scope).await,
         Command::Sweep(args) => sweep::run(&session, &args, scope).await,
         Command::Dev(Dev::Seed(args)) => dev::seed(&session, &args).await,
@@ -100,9 +135,14 @@ async fn in_session(
         | Command::Restore(_)
         | Command::Doctor
         | Command::Dev(Dev::Openapi)
-        | Command::Completions { .. } => {
-            unreachable!("these open what they need themselves")
-        }
+        | Command::Completions { .. } => unreachable!("these open what they need themselves"),
+        Command::Links(_)
+        | Command::Shorten(_)
+        | Command::Explain(_)
+        | Command::Domains(_)
+        | Command::Users(_)
+        | Command::Keys(_)
+        | Command::Audit(Audit::List { .. } | Audit::Export(_)) => unreachable!("these work on either"),
     };
     session.close().await;
     done.map_err(|failure| session.explain_fresh(failure))

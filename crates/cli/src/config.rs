@@ -17,8 +17,9 @@ use rlinks_server::ops::Naming;
 use rlinks_server::{Reloadable, TlsFiles};
 use rlinks_store::Location;
 use tracing::level_filters::LevelFilter;
+use url::Url;
 
-use self::layers::Layers;
+use self::layers::{Given, Layers, Origin};
 use crate::args::{Global, Serve};
 use crate::environment::Environment;
 use crate::error::Failure;
@@ -38,6 +39,8 @@ pub(crate) struct Config {
     pub(crate) data: PathBuf,
     /// The workspace commands are about.
     pub(crate) workspace: String,
+    /// Somebody named that workspace, rather than leaving it at the default.
+    pub(crate) workspace_named: bool,
     /// The first domain of workspace `main`.
     pub(crate) domain: Option<Host>,
     /// Every workspace answers on `{slug}.{base_domain}`.
@@ -80,11 +83,13 @@ pub(crate) struct Config {
     pub(crate) shown: Vec<Shown>,
 }
 
-/// What the command line talks to: an outside system. A server's API and Cloudflare's become further arms.
+/// What the command line talks to: an outside system. Cloudflare's API becomes a further arm.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Backend {
     /// A store this process opens itself.
     Store(Location),
+    /// A running server, by its REST API.
+    Server(Url),
 }
 
 /// How to log.
@@ -157,7 +162,8 @@ impl Config {
             },
             env: layers.env.clone(),
             file: layers.file.clone(),
-            workspace: layers.workspace.clone(),
+            workspace: layers.workspace.clone().unwrap_or_else(|| rlinks_core::Slug::MAIN.to_owned()),
+            workspace_named: layers.workspace.is_some(),
             shown: layers.into_shown(threads),
         })
     }
@@ -213,12 +219,24 @@ impl Config {
         keys
     }
 
+    /// The store, where the environment points at one. Much can be done nowhere else.
+    pub(crate) fn location(&self) -> Result<&Location, Failure> {
+        match &self.backend {
+            Backend::Store(location) => Ok(location),
+            Backend::Server(server) => Err(Failure::usage(format!(
+                "this needs the store itself, and environment `{}` points at a server ({server})",
+                self.env
+            ))
+            .hint("run it where the store is, or choose with --env an environment of rmax.toml that has a `store` (or set RMAX_STORE)")),
+        }
+    }
+
     /// Where the store is, without its password.
     pub(crate) fn store_shown(&self) -> String {
-        let Backend::Store(location) = &self.backend;
-        match location {
-            Location::Sqlite(path) => format!("sqlite:{}", path.display()),
-            Location::Postgres(url) => masked(url),
+        match &self.backend {
+            Backend::Store(Location::Sqlite(path)) => format!("sqlite:{}", path.display()),
+            Backend::Store(Location::Postgres(url)) => masked(url),
+            Backend::Server(server) => server.to_string(),
         }
     }
 }
@@ -252,8 +270,10 @@ fn backend(layers: &mut Layers, data: &Path) -> Result<Backend, Failure> {
         "cloudflare.hits",
     ])?;
     let Some((key, given)) = named else { return Ok(local(layers, data)) };
-    if key != "store" {
-        return Err(not_yet(&layers.env, key));
+    match key {
+        "store" => {}
+        "server" => return server(layers, &given),
+        _ => return Err(not_yet(&layers.env, key)),
     }
     let location = given.text().and_then(|text| Location::parse(&text).ok()).ok_or_else(|| {
         given.wrong("store", "must be sqlite:<path> or postgres://<user>@<host>/<database>")
@@ -274,12 +294,48 @@ fn local(layers: &mut Layers, data: &Path) -> Backend {
     Backend::Store(Location::Sqlite(path))
 }
 
+/// A running server. What it answers with is its own, so a folder of data has no meaning beside it.
+fn server(layers: &mut Layers, given: &Given) -> Result<Backend, Failure> {
+    let url = given.text().and_then(|text| server_url(&text)).ok_or_else(|| {
+        given.wrong(
+            "server",
+            "must be the address of a server, like https://links.example.com, without user, query or fragment",
+        )
+    })?;
+    if layers.peek("data").is_some_and(|data| matches!(data.origin, Origin::Flag(_))) {
+        return Err(Failure::usage(format!(
+            "--data names a folder, and environment `{}` points at a server ({url})",
+            layers.env
+        ))
+        .hint("leave --data out, or choose an environment that has a `store` with --env"));
+    }
+    layers.show("server", url.as_str().into(), &given.origin);
+    Ok(Backend::Server(url))
+}
+
+/// An address below which the API is, ending in a slash.
+fn server_url(text: &str) -> Option<Url> {
+    let mut url = Url::parse(text).ok()?;
+    let plain = matches!(url.scheme(), "http" | "https")
+        && url.has_host()
+        && url.username().is_empty()
+        && url.password().is_none()
+        && url.query().is_none()
+        && url.fragment().is_none();
+    if !url.path().ends_with('/') {
+        let path = format!("{}/", url.path());
+        url.set_path(&path);
+    }
+    plain.then_some(url)
+}
+
 fn not_yet(env: &str, key: &str) -> Failure {
-    let what = if key == "server" { "a server" } else { "Cloudflare" };
     Failure::usage(format!(
-        "environment `{env}` points at {what} (`{key}`), which this version of rmax cannot talk to yet"
+        "environment `{env}` points at Cloudflare (`{key}`), which this version of rmax cannot talk to yet"
     ))
-    .hint("give the environment a `store`: sqlite:<path> or postgres://<user>@<host>/<database>")
+    .hint(
+        "give the environment a `store` (sqlite:<path> or postgres://<user>@<host>/<database>) or a `server`",
+    )
 }
 
 fn tls(layers: &mut Layers) -> Result<Option<TlsFiles>, Failure> {

@@ -27,10 +27,22 @@ enum Kind {
     Usage(String),
     /// Not done, or something found that should not be.
     Failed(String),
+    /// Something is in the way that somebody else made or does.
+    Conflict(String),
     /// The operation's own word.
     Ops(OpsError),
+    /// The word of a server, or about one.
+    Server(Refusal),
     /// Nobody reads our output any more, as in `rmax links list | head`.
     OutputClosed,
+}
+
+/// What a server said, as its envelope has it.
+#[derive(Debug)]
+struct Refusal {
+    code: ErrorCode,
+    message: String,
+    details: Value,
 }
 
 impl Failure {
@@ -42,8 +54,41 @@ impl Failure {
         Self { kind: Kind::Failed(message.into()), hints: Vec::new() }
     }
 
+    pub(crate) fn conflict(message: impl Into<String>) -> Self {
+        Self { kind: Kind::Conflict(message.into()), hints: Vec::new() }
+    }
+
     pub(crate) fn not_found(what: Thing) -> Self {
         OpsError::NotFound(what).into()
+    }
+
+    /// What a server said. Fields that break a rule read as if they had been found here.
+    pub(crate) fn of_server(code: ErrorCode, message: impl Into<String>, details: Value) -> Self {
+        if code == ErrorCode::ValidationFailed
+            && let Some(fields) = details.get("fields")
+            && let Ok(fields) = serde_json::from_value::<FieldErrors>(fields.clone())
+        {
+            return fields.into();
+        }
+        Self { kind: Kind::Server(Refusal { code, message: message.into(), details }), hints: Vec::new() }
+    }
+
+    /// The same as an error of our own, which knows its ways out, where that is what the server said.
+    #[must_use]
+    pub(crate) fn known_as(self, candidates: impl IntoIterator<Item = OpsError>) -> Self {
+        let Kind::Server(refusal) = &self.kind else { return self };
+        let known = candidates
+            .into_iter()
+            .find(|error| error.code() == refusal.code && error.to_string() == refusal.message);
+        known.map_or(self, Self::from)
+    }
+
+    /// A detail the server gave.
+    pub(crate) fn detail(&self, name: &str) -> Option<&Value> {
+        match &self.kind {
+            Kind::Server(refusal) => refusal.details.get(name),
+            _ => None,
+        }
     }
 
     /// Adds a way out.
@@ -58,17 +103,20 @@ impl Failure {
         match &self.kind {
             Kind::Usage(_) => ErrorCode::BadRequest,
             Kind::Failed(_) | Kind::OutputClosed => ErrorCode::Internal,
+            Kind::Conflict(_) => ErrorCode::Conflict,
             Kind::Ops(error) => error.code(),
+            Kind::Server(refusal) => refusal.code,
         }
     }
 
     /// What happened, a line for each.
     pub(crate) fn messages(&self) -> Vec<String> {
         match &self.kind {
-            Kind::Usage(message) | Kind::Failed(message) => vec![message.clone()],
+            Kind::Usage(message) | Kind::Failed(message) | Kind::Conflict(message) => vec![message.clone()],
             Kind::Ops(OpsError::Invalid(fields)) => fields.0.iter().map(FieldError::to_string).collect(),
             // SQLite tells of damage in several lines.
             Kind::Ops(error) => vec![one_line(&error.to_string())],
+            Kind::Server(refusal) => vec![one_line(&refusal.message)],
             Kind::OutputClosed => Vec::new(),
         }
     }
@@ -99,6 +147,7 @@ impl Failure {
             Kind::Ops(OpsError::Store(StoreError::CodeTaken { deleted: true, .. })) => {
                 (self.messages().join("; "), json!({ "deleted": true }))
             }
+            Kind::Server(refusal) => (self.messages().join("; "), refusal.details.clone()),
             _ => (self.messages().join("; "), Value::Null),
         };
         envelope::json(self.code(), &message, &details, Clock::system().now())
@@ -159,6 +208,9 @@ impl From<OpsError> for Failure {
             OpsError::NotFound(Thing::Link(_)) => {
                 vec!["`rmax links list` shows the ones there are; `rmax links set` makes one".to_owned()]
             }
+            OpsError::NotFound(Thing::LinkAt(code, _)) => {
+                vec![format!("`rmax links history {code}` shows when it was made")]
+            }
             OpsError::NotFound(Thing::User(_)) => {
                 vec!["`rmax users list` shows the ones there are".to_owned()]
             }
@@ -166,11 +218,9 @@ impl From<OpsError> for Failure {
             OpsError::NotFound(Thing::Domain(_)) => {
                 vec!["`rmax domains list` shows the ones there are".to_owned()]
             }
-            OpsError::Invalid(_)
-            | OpsError::Stale(_)
-            | OpsError::Forbidden(_)
-            | OpsError::NotFound(Thing::LinkAt(..))
-            | OpsError::Deleted(_) => Vec::new(),
+            OpsError::Invalid(_) | OpsError::Stale(_) | OpsError::Forbidden(_) | OpsError::Deleted(_) => {
+                Vec::new()
+            }
         };
         Self { kind: Kind::Ops(error), hints }
     }
@@ -190,7 +240,7 @@ fn ways_out(error: &StoreError) -> Vec<String> {
         StoreError::QuotaExceeded(_) => {
             "delete links that are no longer needed, or raise the limit with `rmax workspaces policy --set limits.live_links=<n>`".to_owned()
         }
-        StoreError::Unavailable(_) | StoreError::Unreadable(_) => "`rmax doctor` looks closer".to_owned(),
+        StoreError::Unavailable(_) | StoreError::Clicks(_) | StoreError::Unreadable(_) => "`rmax doctor` looks closer".to_owned(),
         StoreError::NameTaken(_)
         | StoreError::Refused(_)
         | StoreError::Conflict
@@ -225,8 +275,9 @@ impl From<ExportError> for Failure {
         match error {
             ExportError::Place(why) => Self::usage(why),
             ExportError::Exists(_) => {
-                Self::failed(error.to_string()).hint("choose another name, or replace it with --force")
+                Self::conflict(error.to_string()).hint("choose another name, or replace it with --force")
             }
+            ExportError::Busy => Self::conflict(error.to_string()).hint("wait until it is done, and repeat"),
             ExportError::Failed(why) => Self::failed(why),
             ExportError::Store(error) => error.into(),
         }

@@ -179,7 +179,7 @@ impl Drop for Whole {
 fn refuse_existing(place: &Path, named: &Path, overwrite: Overwrite) -> Result<(), Failure> {
     match place.symlink_metadata() {
         Ok(_) if overwrite == Overwrite::Refuse => {
-            Err(Failure::failed(format!("{} exists already; nothing was written", named.display()))
+            Err(Failure::conflict(format!("{} exists already; nothing was written", named.display()))
                 .hint("choose another name, or replace it with --force"))
         }
         Ok(there) if !there.is_file() => {

@@ -15,6 +15,8 @@ mod heads;
 mod identity;
 mod logging;
 mod output;
+mod place;
+mod remote;
 mod session;
 
 use std::process::ExitCode;

@@ -66,6 +66,11 @@ impl Output {
         Ok(())
     }
 
+    /// What was done, where that is no data.
+    pub(crate) fn done(self, text: &str) -> Result<(), Failure> {
+        if self.quiet { Ok(()) } else { self.line(text) }
+    }
+
     /// Text of our own making, as it is.
     pub(crate) fn raw(self, text: &[u8]) -> Result<(), Failure> {
         let mut out = std::io::stdout().lock();

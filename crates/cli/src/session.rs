@@ -5,25 +5,26 @@ use std::sync::Arc;
 
 use rlinks_clicks::journal::{self, Reader};
 use rlinks_clicks::misses::Misses;
-use rlinks_clicks::open::beside;
+use rlinks_clicks::open::were_kept;
 use rlinks_clicks::roll::Subject;
 use rlinks_clicks::{Clicks, Ingest};
 use rlinks_core::audit::Head;
 use rlinks_core::route_object::{RouteObject, Stats};
 use rlinks_core::{Actor, Code, Link, Slug, Timestamp, Workspace};
 use rlinks_server::clock::random_bytes;
-use rlinks_server::ops::By;
+use rlinks_server::ops::{By, Done};
 use rlinks_server::{Clock, Ops};
 use rlinks_store::sign::{self, Signer};
 use rlinks_store::{Location, Lost, Options, Store, StoreError};
 use tokio::sync::OnceCell;
 
-use crate::config::{Backend, Config};
+use crate::config::Config;
 use crate::environment::Environment;
 use crate::error::Failure;
 use crate::files::{Served, keep_servers_away};
 use crate::identity;
 use crate::output::Output;
+use crate::place::{Made, Seen};
 
 /// An open store and everything a command needs beside it.
 pub(crate) struct Session {
@@ -36,15 +37,14 @@ pub(crate) struct Session {
 }
 
 /// How to open the store a configuration names.
-pub(crate) fn options(config: &Config, lost: Lost) -> Options {
-    let Backend::Store(location) = &config.backend;
-    Options {
-        location: location.clone(),
+pub(crate) fn options(config: &Config, lost: Lost) -> Result<Options, Failure> {
+    Ok(Options {
+        location: config.location()?.clone(),
         worker: config.worker,
         holder: format!("{}:{}", identity::host(), std::process::id()),
         now: Clock::system().now(),
         lost,
-    }
+    })
 }
 
 /// The variables by which programs reach an object store.
@@ -67,8 +67,8 @@ impl Session {
         environment: Environment,
         output: Output,
     ) -> Result<Self, Failure> {
+        let options = options(&config, Lost::Refuse)?;
         refuse_no_folder(&config.data)?;
-        let options = options(&config, Lost::Refuse);
         let fresh = matches!(&options.location, Location::Sqlite(path) if !path.exists());
         let store = Store::open(options).await?;
         Ok(Self::of(store, config, environment, output, fresh))
@@ -109,7 +109,7 @@ impl Session {
 
     async fn store_what_is_left(&self, clicks: &Clicks) -> Result<(), String> {
         let folder = self.config.data.join(journal::FOLDER);
-        if !has_segments(&folder) {
+        if !holds_anything(&folder) {
             return Ok(());
         }
         // Kept to the end: a server that starts meanwhile would read the same segments.
@@ -125,7 +125,7 @@ impl Session {
         let progress = self.output.counter("storing clicks that were left behind", None);
         loop {
             match ingest.step(clicks, self.now()).await {
-                Ok(0) => return Ok(()),
+                Ok(0) => return ingest.store_drops(clicks).await.map_err(|error| error.to_string()),
                 Ok(stored) => progress.add(stored as u64),
                 Err(error) => return Err(error.to_string()),
             }
@@ -139,7 +139,7 @@ impl Session {
             let clicks = self.clicks().await?;
             let subjects: Vec<Subject> =
                 links.iter().map(|link| Subject::link(link.workspace, link.id)).collect();
-            let totals = clicks.totals(&subjects).await?;
+            let totals = clicks.totals(&subjects).await.map_err(StoreError::of_clicks)?;
             let stats = |subject: &Subject| {
                 totals.get(subject).map_or_else(Stats::default, |total| Stats {
                     hits: (total.clicks + total.bots).cast_unsigned(),
@@ -165,10 +165,7 @@ impl Session {
 
     /// Whether anything was ever recorded here, as far as that can be known without making a database to look into.
     fn has_clicks(&self) -> bool {
-        match beside(self.store().location()) {
-            Location::Sqlite(path) => path.exists() || has_segments(&self.config.data.join(journal::FOLDER)),
-            Location::Postgres(_) => true,
-        }
+        were_kept(self.store().location()) || holds_anything(&self.config.data.join(journal::FOLDER))
     }
 
     /// What an object store wants to know: who we are there, and where it is.
@@ -252,34 +249,24 @@ impl Session {
     }
 
     /// The address of a link, as people share it. None where no host leads to its workspace: any other would lead elsewhere.
-    pub(crate) async fn short_url(
-        &self,
-        workspace: &Workspace,
-        code: &Code,
-    ) -> Result<Option<String>, Failure> {
+    async fn short_url(&self, workspace: &Workspace, code: &Code) -> Result<Option<String>, Failure> {
         let domains = self.store().domains().await?;
         Ok(self.ops.naming.short_url(&domains, workspace, code))
     }
 
-    /// The same where there must be something to show: the path, where that is all there is.
-    pub(crate) async fn address(&self, workspace: &Workspace, code: &Code) -> Result<String, Failure> {
-        Ok(self.short_url(workspace, code).await?.unwrap_or_else(|| format!("/{code}")))
+    /// A link with its address. Its numbers are asked for where they are shown.
+    pub(crate) async fn seen(&self, workspace: &Workspace, link: Link) -> Result<Seen, Failure> {
+        let short_url = self.short_url(workspace, &link.code).await?;
+        Ok(Seen { link, stats: None, short_url, workspace: workspace.slug.to_string() })
     }
 
-    /// Says that a link that was just written is one no visitor can reach.
-    pub(crate) async fn warn_unreached(&self, workspace: &Workspace, code: &Code) -> Result<(), Failure> {
-        if self.short_url(workspace, code).await?.is_none() {
-            let slug = &workspace.slug;
-            self.output.warning(&format!(
-                "no domain reaches workspace {slug}, so no visitor reaches this link; `rmax domains add <host> --workspace {slug}` adds one"
-            ));
-        }
-        Ok(())
-    }
-
-    /// The same with where it leads.
-    pub(crate) async fn arrow(&self, workspace: &Workspace, link: &Link) -> Result<String, Failure> {
-        Ok(format!("{} -> {}", self.address(workspace, &link.code).await?, link.target))
+    /// What became of a link, with its address.
+    pub(crate) async fn made(&self, workspace: &Workspace, done: Done) -> Result<Made, Failure> {
+        Ok(Made {
+            seen: self.seen(workspace, done.link).await?,
+            outcome: done.outcome,
+            not_applied: done.not_applied.into_iter().map(str::to_owned).collect(),
+        })
     }
 
     /// Adds what helps somebody who looks in the wrong folder.
@@ -294,9 +281,11 @@ impl Session {
 }
 
 /// Whether a journal holds anything: what cannot be looked at is as good as empty.
-fn has_segments(folder: &Path) -> bool {
+fn holds_anything(folder: &Path) -> bool {
     let Ok(entries) = std::fs::read_dir(folder) else { return false };
-    entries.flatten().any(|entry| entry.file_name().as_encoded_bytes().starts_with(b"j-"))
+    // Clicks, and how many were dropped.
+    let is_ours = |name: &[u8]| name.starts_with(b"j-") || name.starts_with(b"d-");
+    entries.flatten().any(|entry| is_ours(entry.file_name().as_encoded_bytes()))
 }
 
 /// The living workspaces with links that no host leads to once any domain is configured.

@@ -97,7 +97,7 @@ pub fn read(user_agent: &str) -> Agent {
             agent.system_version = version(found.major.as_deref());
         }
     }
-    let is_bot = tables.bots.is_bot(text);
+    let is_bot = tables.bots.is_bot(&without_brands(text));
     agent.device = if is_bot { Device::Bot } else { device(agent.system.as_deref(), text) };
     agent
 }
@@ -224,6 +224,9 @@ const MORE_BOTS: [&str; 16] = [
 /// Patterns of isbot that also match browsers; the crawlers they mean are matched by others.
 const NOT_BOTS: [&str; 3] = ["sogou", "seznam", "^netsurf"];
 
+/// Makers of telephones whose names read like a bot's where the model is written.
+const BRANDS: [&str; 1] = ["cubot"];
+
 /// Screens in living rooms call themselves Android or Linux, and are neither tablets nor desktops.
 const TELEVISIONS: [&str; 7] =
     ["SMART-TV", "SmartTV", "Smart TV", "Android TV", "AndroidTV", "GoogleTV", "HbbTV"];
@@ -247,6 +250,26 @@ fn tables() -> &'static Tables {
             bots,
         }
     })
+}
+
+/// The text in lower case without those brands. A name with a version behind it, `Cubot/1.0`, is no telephone's.
+fn without_brands(text: &str) -> String {
+    let mut text = text.to_ascii_lowercase();
+    for brand in BRANDS {
+        let mut from = 0;
+        while let Some(at) = text[from..].find(brand).map(|at| from + at) {
+            let end = at + brand.len();
+            let is_word = !text[..at].ends_with(|before: char| before.is_alphanumeric());
+            let is_name = text[end..].starts_with(|after: char| after.is_alphanumeric() || after == '/');
+            if is_word && !is_name && text[..at].contains("android") {
+                text.replace_range(at..end, "");
+                from = at;
+            } else {
+                from = end;
+            }
+        }
+    }
+    text
 }
 
 /// The kind of device by its system and by the few words that tell devices with one system apart.
@@ -522,6 +545,16 @@ mod tests {
             "CensysInspect/1.1",
             "Sogou web spider/4.0(+http://www.sogou.com/docs/help/webmasters.htm#07)",
             "Mozilla/5.0 (compatible; SeznamBot/4.0; +http://napoveda.seznam.cz/seznambot-intro/)",
+            "Googlebot/2.1 (+http://www.google.com/bot.html)",
+            "Mozilla/5.0 AppleWebKit/537.36 (KHTML, like Gecko; compatible; bingbot/2.0; +http://www.bing.com/bingbot.htm) Chrome/120.0 Safari/537.36",
+            "AdsBot-Google (+http://www.google.com/adsbot.html)",
+            "Mozilla/5.0 (Linux; Android 7.0;) AppleWebKit/537.36 (KHTML, like Gecko) Mobile Safari/537.36 (compatible; PetalBot;+https://webmaster.petalsearch.com/site/petalbot)",
+            "SomethingBot/1.0",
+            "Mozilla/5.0 (compatible; SomethingBot/1.0)",
+            "Mozilla/5.0 (Linux; Android 10; SomethingBot) AppleWebKit/537.36 Chrome/120.0 Mobile Safari/537.36",
+            "Cubot/1.0",
+            "CubotCrawler",
+            "Mozilla/5.0 (Linux; Android 10; CUBOT) AppleWebKit/537.36 Chrome/120.0 Mobile Safari/537.36 (compatible; Googlebot/2.1)",
         ];
         for user_agent in table {
             assert_eq!(read(user_agent).device, Device::Bot, "{user_agent}");
@@ -532,6 +565,10 @@ mod tests {
     fn people_are_not_bots() {
         let table = [
             "Mozilla/5.0 (Linux; Android 9; CUBOT X19) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/120.0.0.0 Mobile Safari/537.36",
+            "Mozilla/5.0 (Linux; Android 10; CUBOT) AppleWebKit/537.36 Chrome/120.0 Mobile Safari/537.36",
+            "Mozilla/5.0 (Linux; Android 8.1.0; CUBOT; wv) AppleWebKit/537.36 (KHTML, like Gecko) Version/4.0 Chrome/120.0 Mobile Safari/537.36",
+            "Mozilla/5.0 (Linux; U; Android 7.0; de-de; Cubot Build/NRD90M) AppleWebKit/537.36 (KHTML, like Gecko) Version/4.0 Mobile Safari/537.36",
+            "Mozilla/5.0 (Linux; Android 9; CUBOT_X18_Plus) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/120.0 Mobile Safari/537.36",
             "Mozilla/5.0 (Linux; Android 13; V2055A) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/98.0 Mobile Safari/537.36 SogouMobileBrowser/6.0",
             "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/120.0 Safari/537.36 Seznam.cz/5.0",
             "Mozilla/5.0 (iPhone; CPU iPhone OS 17_1 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/17.1 Mobile/15E148 DuckDuckGo/7 Safari/605.1.15",

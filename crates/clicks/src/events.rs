@@ -10,6 +10,8 @@ use sqlx::FromRow;
 
 use crate::agent::Device;
 use crate::click::{Click, Prefix, event_id};
+use crate::ingest::write::drops_not_counted;
+use crate::journal::Drops;
 use crate::open::Clicks;
 
 /// An event as its tables hold it.
@@ -118,6 +120,19 @@ impl Clicks {
         span: i64,
         codes: &mut Codes,
     ) -> Result<(Vec<Click>, Option<i64>), StoreError> {
+        let last = self.last_event().await.map_err(StoreError::of_clicks)?;
+        let upto = after.saturating_add(span).min(last);
+        let rows = self.rows_between(filter, after, upto).await.map_err(StoreError::of_clicks)?;
+        let clicks = codes.name(rows).await?;
+        Ok((clicks, (upto < last).then_some(upto)))
+    }
+
+    async fn rows_between(
+        &self,
+        filter: &EventFilter,
+        after: i64,
+        upto: i64,
+    ) -> Result<Vec<EventRow>, StoreError> {
         const SQL: &str = concat!(
             "select ",
             event_columns!(),
@@ -128,18 +143,14 @@ impl Clicks {
             event_columns!(),
             " where e.n > $1 and e.n <= $2 and e.workspace_id = $3 and e.ts >= $4 and e.ts < $5 and e.link_id = $6 order by e.n"
         );
-        let last = self.last_event().await?;
-        let upto = after.saturating_add(span).min(last);
         let (from, to) = (filter.during.start.ms(), filter.during.end.ms());
         let workspace = filter.workspace.as_i64();
-        let rows: Vec<EventRow> = match filter.link {
+        Ok(match filter.link {
             None => read!(&self.pool, fetch_all, SQL, after, upto, workspace, from, to)?,
             Some(link) => {
                 read!(&self.pool, fetch_all, OF_LINK, after, upto, workspace, from, to, link.as_i64())?
             }
-        };
-        let clicks = codes.name(rows).await?;
-        Ok((clicks, (upto < last).then_some(upto)))
+        })
     }
 
     /// The number of the last event stored.
@@ -151,6 +162,18 @@ impl Clicks {
     /// Clicks that were not kept, by reason: `dropped` had no room or no disk, `torn` and `damaged` could not be read back.
     pub async fn losses(&self) -> Result<Vec<(String, i64)>, StoreError> {
         Ok(read!(&self.pool, fetch_all, "select reason, clicks from losses order by reason")?)
+    }
+
+    /// The same with what journals have dropped and nobody has stored yet.
+    pub async fn losses_with(&self, drops: &[Drops]) -> Result<Vec<(String, i64)>, StoreError> {
+        let mut losses = self.losses().await?;
+        let more = drops_not_counted(&self.pool, drops).await?.cast_signed();
+        match losses.iter_mut().find(|(reason, _)| reason == "dropped") {
+            Some((_, clicks)) => *clicks += more,
+            None if more > 0 => losses.push(("dropped".to_owned(), more)),
+            None => {}
+        }
+        Ok(losses)
     }
 
     /// Which database it is.

@@ -4,6 +4,7 @@
 //! output: it moves the bytes from a writer to an upload, batch by batch, so memory does not grow with the number of clicks.
 
 mod buffer;
+mod held;
 pub mod jsonl;
 pub mod parquet;
 pub mod place;
@@ -33,6 +34,9 @@ pub enum ExportError {
     /// Something is there already: choose another name, or replace it.
     #[error("{0} exists already; nothing was written")]
     Exists(String),
+    /// Another export goes by the same watermark: wait for it.
+    #[error("another export of these clicks since the last one is running; nothing was written")]
+    Busy,
     /// The disk or the object store said no; what was begun is undone.
     #[error("{0}")]
     Failed(String),

@@ -41,6 +41,8 @@ pub struct Ingest {
     misses: Arc<Misses>,
     /// The journal whose drops are counted, and how many of them are.
     dropped: Option<(Arc<Journal>, u64)>,
+    /// What processes that are gone have dropped is stored.
+    left_is_stored: bool,
     /// Read and not stored yet: the database was away.
     waiting: Option<Batch>,
 }
@@ -63,6 +65,7 @@ impl Ingest {
             owners: HashMap::new(),
             misses,
             dropped: None,
+            left_is_stored: false,
             waiting: None,
         }
     }
@@ -79,10 +82,7 @@ impl Ingest {
     pub async fn step(&mut self, clicks: &Clicks, now: Timestamp) -> Result<usize, StoreError> {
         let batch = match self.waiting.take() {
             Some(batch) => batch,
-            None => self
-                .reader
-                .read(BATCH)
-                .map_err(|error| StoreError::Unavailable(format!("the click journal: {error}")))?,
+            None => self.reader.read(BATCH).map_err(|error| journal_trouble(&error))?,
         };
         if batch.is_empty() {
             self.reader.stored();
@@ -102,16 +102,29 @@ impl Ingest {
         if let Some(geo) = &mut self.geo {
             geo.refresh();
         }
+        self.store_drops(clicks).await?;
+        clicks.add_misses(&self.misses, now).await
+    }
+
+    /// Counts what was dropped, here and by processes that are gone, each click once.
+    pub async fn store_drops(&mut self, clicks: &Clicks) -> Result<(), StoreError> {
+        if !self.left_is_stored {
+            let left = self.reader.drops_left().map_err(|error| journal_trouble(&error))?;
+            if !left.is_empty() {
+                write::add_drops(&clicks.pool, &left).await?;
+                self.reader.drops_stored(&left);
+            }
+            self.left_is_stored = true;
+        }
         if let Some((journal, known)) = &mut self.dropped {
-            let dropped = journal.dropped();
-            if dropped > *known {
-                let mut tx = clicks.pool.begin().await?;
-                write::add_losses(&mut tx, &[("dropped", dropped - *known)]).await?;
-                tx.commit().await?;
-                *known = dropped;
+            let drops = journal.drops();
+            if drops.clicks > *known {
+                write::add_drops(&clicks.pool, &[drops]).await?;
+                *known = drops.clicks;
+                journal.drops_are_stored(*known);
             }
         }
-        clicks.add_misses(&self.misses, now).await
+        Ok(())
     }
 
     /// Stores records that come from elsewhere than the reader, as one transaction.
@@ -128,7 +141,7 @@ impl Ingest {
         let enriched = enrich(&records, self.geo.as_ref(), &mut self.memo, &self.owners, now);
         let ends = ends(batch);
         let losses = [("torn", batch.torn), ("damaged", batch.damaged), ("unreadable", unreadable)];
-        write::write(&clicks.pool, &enriched, &ends, &losses).await
+        write::write(&clicks.pool, &enriched, &ends, &losses).await.map_err(StoreError::of_clicks)
     }
 
     async fn learn_owners(&mut self, links: impl Iterator<Item = Id>) -> Result<(), StoreError> {
@@ -151,6 +164,10 @@ impl Ingest {
         self.owners.extend(found.into_iter().map(|name| (name.id, name.owner)));
         Ok(())
     }
+}
+
+fn journal_trouble(error: &std::io::Error) -> StoreError {
+    StoreError::Clicks(format!("the journal: {error}"))
 }
 
 /// The last sequence of each producer in a batch.

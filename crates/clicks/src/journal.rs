@@ -10,6 +10,7 @@
 mod frame;
 mod keep;
 mod read;
+mod tally;
 
 use std::fs::{File, OpenOptions};
 use std::io::{Seek as _, SeekFrom, Write as _};
@@ -24,6 +25,8 @@ use parking_lot::Mutex;
 use self::frame::{FRAME_BYTES, HEAD_BYTES, head, seal};
 pub use self::keep::Keeper;
 pub use self::read::{Batch, Batched, Producer, Reader};
+pub(crate) use self::tally::remove as remove_tally;
+pub use self::tally::{Drops, drops_in};
 use crate::record::Record;
 
 /// The journal's folder inside the data folder.
@@ -72,6 +75,10 @@ pub struct Journal {
     /// Bytes in segments that are not consumed, as last counted.
     waiting_bytes: AtomicU64,
     dropped: AtomicU64,
+    /// How many of the dropped are counted in the database.
+    drops_stored: AtomicU64,
+    /// Clicks that come now are dropped, or were a moment ago.
+    dropping: AtomicBool,
     closed: AtomicBool,
 }
 
@@ -108,6 +115,8 @@ impl Journal {
             full: AtomicBool::new(false),
             waiting_bytes: AtomicU64::new(0),
             dropped: AtomicU64::new(0),
+            drops_stored: AtomicU64::new(0),
+            dropping: AtomicBool::new(false),
             closed: AtomicBool::new(false),
         }))
     }
@@ -128,6 +137,21 @@ impl Journal {
     /// The clicks dropped so far.
     pub fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
+    }
+
+    /// Whether clicks are being dropped: there is no room, or one was dropped a moment ago.
+    pub fn is_dropping(&self) -> bool {
+        self.dropping.load(Ordering::Relaxed)
+    }
+
+    /// What was dropped so far and by whom, for whoever stores it.
+    pub(crate) fn drops(&self) -> Drops {
+        Drops { boot: self.options.boot, clicks: self.dropped() }
+    }
+
+    /// So many of the dropped are counted in the database.
+    pub(crate) fn drops_are_stored(&self, clicks: u64) {
+        self.drops_stored.store(clicks, Ordering::Relaxed);
     }
 
     /// The bytes that wait to be stored, as last counted.
@@ -207,6 +231,16 @@ impl Open {
         self.failed = true;
         false
     }
+}
+
+/// What all files of a journal take; what cannot be looked at takes nothing.
+pub fn bytes_in(folder: &Path) -> u64 {
+    let Ok(files) = std::fs::read_dir(folder) else { return 0 };
+    files
+        .filter_map(|file| file.ok()?.metadata().ok())
+        .filter(std::fs::Metadata::is_file)
+        .map(|file| file.len())
+        .sum()
 }
 
 fn create(folder: &Path, path: &Path) -> std::io::Result<File> {

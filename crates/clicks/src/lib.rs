@@ -6,7 +6,7 @@
 //! | the secrets behind visitors' keys | [`secrets`] |
 //! | from the journal to the database | [`ingest`]; what clicks add up to is [`roll`] |
 //! | what can be known of a click | [`agent`], [`geo`], [`source`], [`country`] |
-//! | what is answered of them | [`stats`] |
+//! | what is answered of them | [`stats`]; links in the order of their clicks are `by_clicks` |
 //! | counting anew, and what is kept how long | [`recompute`], [`retention`] |
 //! | codes nobody has | [`misses`] |
 //! | where it is kept | [`open`] |

@@ -2,6 +2,9 @@
 //!
 //! In one file with the links, the two writers would wait for each other.
 
+use std::fs::OpenOptions;
+use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use rlinks_core::Timestamp;
@@ -37,9 +40,17 @@ pub struct Clicks {
 }
 
 impl Clicks {
-    /// Opens the clicks that belong to a store, which must have been opened before.
+    /// Opens the clicks that belong to a store, which must have been opened before. Clicks that were here and are gone are not
+    /// replaced by none: that would hide the loss.
     pub async fn open(store: &Location) -> Result<Self, StoreError> {
-        let pool = open_tables(&beside(store), &TABLES, Lost::Refuse).await?;
+        let location = beside(store);
+        if let Location::Sqlite(path) = &location {
+            refuse_lost(path)?;
+        }
+        let pool = open_tables(&location, &TABLES, Lost::Refuse).await.map_err(StoreError::of_clicks)?;
+        if let Location::Sqlite(path) = &location {
+            leave_mark(path);
+        }
         Ok(Self { pool })
     }
 
@@ -64,6 +75,60 @@ pub fn beside(store: &Location) -> Location {
     match store {
         Location::Sqlite(path) => Location::Sqlite(file_beside(path)),
         Location::Postgres(url) => Location::Postgres(url.clone()),
+    }
+}
+
+/// Whether clicks were ever kept for a store, as far as that can be known without opening them.
+pub fn were_kept(store: &Location) -> bool {
+    match beside(store) {
+        Location::Sqlite(path) => path.exists() || mark_of(&path).exists(),
+        Location::Postgres(_) => true,
+    }
+}
+
+/// The file that says that there is one with clicks beside it: `clicks.db.made`. It is there from the first time these were opened.
+fn mark_of(path: &Path) -> PathBuf {
+    with_ending(path, ".made")
+}
+
+fn with_ending(path: &Path, ending: &str) -> PathBuf {
+    let mut named = path.as_os_str().to_owned();
+    named.push(ending);
+    PathBuf::from(named)
+}
+
+/// A missing file beside its mark, or beside a log of its own, was lost.
+fn refuse_lost(path: &Path) -> Result<(), StoreError> {
+    // To SQLite a file of one byte is empty too.
+    if std::fs::metadata(path).is_ok_and(|file| file.len() > 1) {
+        return Ok(());
+    }
+    let traces = [mark_of(path), with_ending(path, "-wal")];
+    let is_used = |file: &&PathBuf| std::fs::metadata(file).is_ok_and(|file| file.len() > 0);
+    match traces.iter().find(is_used) {
+        None => Ok(()),
+        Some(trace) => Err(StoreError::Refused(format!(
+            "{} is missing or empty, but {} shows that clicks were stored here; put the file back. To begin anew without them, remove {}",
+            path.display(),
+            trace.display(),
+            trace.display()
+        ))),
+    }
+}
+
+/// Without its mark a lost file is not missed, and that is all.
+fn leave_mark(path: &Path) {
+    let mark = mark_of(path);
+    if mark.exists() {
+        return;
+    }
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let why =
+        format!("Clicks are stored in {name}. While this file is here, a missing {name} is not replaced.\n");
+    let mut options = OpenOptions::new();
+    let made = options.create(true).write(true).truncate(true).mode(0o600).open(&mark);
+    if let Err(error) = made.and_then(|mut file| file.write_all(why.as_bytes())) {
+        tracing::warn!(%error, mark = %mark.display(), "a mark could not be left beside the clicks");
     }
 }
 

@@ -61,6 +61,7 @@ pub struct Options {
 pub struct Recording {
     shared: Arc<Shared>,
     ended: Lock<Receiver<()>>,
+    helping: std::thread::Thread,
     keeper: Lock<Option<Keeper>>,
 }
 
@@ -105,19 +106,25 @@ impl Recording {
             trouble: Lock::new(None),
         });
         let (ready, is_ready) = sync_channel(1);
-        let (end, ended) = sync_channel(1);
+        // Nothing is sent: it is over when both have dropped their ends.
+        let (end, ended) = sync_channel::<()>(1);
+        let help_end = end.clone();
         let storing = Arc::clone(&shared);
         std::thread::Builder::new().name("clicks".to_owned()).spawn(move || {
             step_back();
             storing.run(&ready);
             drop(end);
         })?;
-        let helping = Arc::clone(&shared);
-        std::thread::Builder::new().name("clicks-help".to_owned()).spawn(move || helping.help())?;
+        let helped = Arc::clone(&shared);
+        let helping = std::thread::Builder::new().name("clicks-help".to_owned()).spawn(move || {
+            helped.help();
+            drop(help_end);
+        })?;
         if matches!(shared.location, Location::Postgres(_)) {
             let _ = is_ready.recv_timeout(SECRETS);
         }
-        Ok(Self { shared, ended: Lock::new(ended), keeper: Lock::new(Some(keeper)) })
+        let helping = helping.thread().clone();
+        Ok(Self { shared, ended: Lock::new(ended), helping, keeper: Lock::new(Some(keeper)) })
     }
 
     /// A recorder for another serving thread.
@@ -140,10 +147,17 @@ impl Recording {
         self.shared.trouble.lock().clone()
     }
 
+    /// What is wrong with recording, for whoever watches the server: clicks are dropped, or wait for their database.
+    pub fn worry(&self) -> Option<&'static str> {
+        if self.shared.journal.is_dropping() {
+            return Some("clicks are not being recorded; redirects go on (the log says why)");
+        }
+        self.trouble().map(|_| "clicks cannot be stored; the journal holds them (the log says why)")
+    }
+
     /// Stores what waits, for at most this long; what is left then is stored by the next start.
     pub fn stop(&self, at_most: Duration) {
-        self.shared.stopping.store(true, Ordering::Release);
-        self.shared.wake.notify_one();
+        self.wake_to_stop();
         if self.ended.lock().recv_timeout(at_most) == Err(RecvTimeoutError::Timeout) {
             tracing::warn!("some clicks are left in the journal; the next start stores them");
         }
@@ -151,10 +165,17 @@ impl Recording {
     }
 }
 
-impl Drop for Recording {
-    fn drop(&mut self) {
+impl Recording {
+    fn wake_to_stop(&self) {
         self.shared.stopping.store(true, Ordering::Release);
         self.shared.wake.notify_one();
+        self.helping.unpark();
+    }
+}
+
+impl Drop for Recording {
+    fn drop(&mut self) {
+        self.wake_to_stop();
     }
 }
 
@@ -207,6 +228,7 @@ impl Shared {
             }
             let tended = self.ingest.lock().await.tend(&clicks, (self.now)()).await;
             self.watch(tended);
+            // The last connection to a file moves its log into it.
             clicks.close().await;
         });
     }
@@ -250,6 +272,7 @@ impl Shared {
                 Some(value)
             }
             Err(error) => {
+                let error = error.of_clicks();
                 if trouble.is_none() {
                     tracing::error!(%error, "clicks cannot be stored; the journal holds them");
                 }
@@ -276,7 +299,7 @@ impl Shared {
                     clicks.close().await;
                 });
             }
-            std::thread::sleep(HELP);
+            std::thread::park_timeout(HELP);
         }
     }
 }

@@ -19,7 +19,7 @@ use std::ops::Range;
 use rlinks_core::{FieldCode, FieldError, Id, Timestamp};
 use rlinks_store::StoreError;
 use rlinks_store::pool::{Tx, read, read_in};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 pub use self::calendar::{Interval, Zone};
 use self::count::{Count, Counter, Scope};
@@ -42,7 +42,7 @@ const TOP_BROWSERS: usize = 5;
 const DAYS_AT_ONCE: usize = 128;
 
 /// Whether bots' clicks are among the clicks. They are counted apart in any case, and are never visitors.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Bots {
     /// People's clicks alone.
@@ -81,7 +81,7 @@ pub struct Question {
     pub subject: Subject,
     /// From this moment on; else 30 days before the end.
     pub from: Option<Timestamp>,
-    /// Until before this moment; else 30 days after the beginning, or, without one, the end of today.
+    /// Until before this moment; else the end of today in the zone.
     pub to: Option<Timestamp>,
     /// How far apart the points of the series are.
     pub interval: Interval,
@@ -109,7 +109,7 @@ impl Question {
 }
 
 /// The answer.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Statistics {
     /// From this moment on: the question's, or the beginning of its hour.
     pub from: Timestamp,
@@ -122,6 +122,9 @@ pub struct Statistics {
     /// Before this moment whole UTC days are counted where they begin. Only where that makes a difference.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tz_exact_from: Option<Timestamp>,
+    /// Days of the zone begin inside of a UTC hour somewhere in the range. Such an hour counts as a whole, where it begins.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub tz_rounded: bool,
     /// What counts as a click.
     pub bots: Bots,
     /// Over the whole range.
@@ -154,7 +157,7 @@ pub struct Statistics {
 }
 
 /// What was counted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sum {
     /// Clicks: people's, or all.
     pub clicks: u64,
@@ -165,7 +168,7 @@ pub struct Sum {
 }
 
 /// What was counted between this point of a series and the next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Point {
     /// When the hour, day, week or month begins, be it before the range does.
     pub start: Timestamp,
@@ -182,7 +185,13 @@ pub enum StatsError {
     Question(FieldError),
     /// The database did not answer.
     #[error(transparent)]
-    Store(#[from] StoreError),
+    Store(StoreError),
+}
+
+impl From<StoreError> for StatsError {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error.of_clicks())
+    }
 }
 
 impl From<FieldError> for StatsError {
@@ -232,6 +241,8 @@ impl Clicks {
             interval: *interval,
             tz: tz.clone(),
             tz_exact_from: scope.exact_from(shifted).map(|day| moment(day, DAY_MS)),
+            // Hours are the same in every zone.
+            tz_rounded: *interval != Interval::Hour && !tz.has_whole_hours(from, to),
             bots: *bots,
             total: total.sum(*bots),
             series: points.into_iter().zip(counts).map(point).collect(),
@@ -303,7 +314,7 @@ fn hours_of(question: &Question, now: Timestamp) -> Result<Range<i64>, FieldErro
     let tz = &question.tz;
     let (from, to, named) = match (question.from, question.to) {
         (Some(from), Some(to)) => (from, to, "from"),
-        (Some(from), None) => (from, tz.plus_days(from, DEFAULT_DAYS), "from"),
+        (Some(from), None) => (from, tz.tomorrow(now), "from"),
         (None, to) => {
             let to = to.unwrap_or_else(|| tz.tomorrow(now));
             (tz.plus_days(to, -DEFAULT_DAYS), to, "to")
@@ -311,6 +322,9 @@ fn hours_of(question: &Question, now: Timestamp) -> Result<Range<i64>, FieldErro
     };
     if from >= to {
         let message = match named {
+            "from" if question.to.is_none() => {
+                "is after today, and the range ends with today unless `to` is given"
+            }
             "from" => "must be before the end of the range",
             _ => "must be after the beginning of the range",
         };

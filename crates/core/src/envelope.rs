@@ -56,6 +56,37 @@ pub enum ErrorCode {
 }
 
 impl ErrorCode {
+    /// All of them.
+    const ALL: [Self; 22] = [
+        Self::NotFound,
+        Self::Expired,
+        Self::Disabled,
+        Self::Deleted,
+        Self::LoopDetected,
+        Self::KvUnavailable,
+        Self::BadRequest,
+        Self::ValidationFailed,
+        Self::Unauthenticated,
+        Self::Forbidden,
+        Self::MethodNotAllowed,
+        Self::CodeTaken,
+        Self::Conflict,
+        Self::QuotaExceeded,
+        Self::PreconditionFailed,
+        Self::PayloadTooLarge,
+        Self::UriTooLong,
+        Self::UnsupportedMediaType,
+        Self::UnsafeTarget,
+        Self::RateLimited,
+        Self::HeadersTooLarge,
+        Self::Internal,
+    ];
+
+    /// By the identifier programs compare.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|code| code.name() == name)
+    }
+
     /// The identifier programs compare.
     pub const fn name(self) -> &'static str {
         self.row().0
@@ -143,6 +174,14 @@ mod tests {
 
     use super::ErrorCode;
     use crate::Timestamp;
+
+    #[test]
+    fn every_code_is_known_by_its_name() {
+        for code in ErrorCode::ALL {
+            assert_eq!(ErrorCode::from_name(code.name()), Some(code));
+        }
+        assert_eq!(ErrorCode::from_name("TEAPOT"), None);
+    }
 
     #[test]
     fn the_envelope_to_the_letter() {

@@ -2,10 +2,10 @@
 
 use std::fmt;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// The closed list of reasons a field is refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FieldCode {
     /// Missing or empty where something is needed.
@@ -47,7 +47,7 @@ pub enum FieldCode {
 }
 
 /// One refused field.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FieldError {
     /// The field's name as the caller wrote it.
     pub field: String,
@@ -71,7 +71,7 @@ impl fmt::Display for FieldError {
 }
 
 /// Everything wrong with an input, found in one go.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct FieldErrors(pub Vec<FieldError>);
 

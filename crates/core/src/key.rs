@@ -184,7 +184,7 @@ pub struct ApiKey {
 }
 
 /// Whether a key is good.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum KeyStatus {
     /// Good.

@@ -68,7 +68,7 @@ pub struct Api {
     /// The operations.
     pub ops: Ops,
     routes: Arc<Routes>,
-    clicks: OnceCell<Clicks>,
+    clicks: Arc<OnceCell<Clicks>>,
     limits: Limits,
     cursors: Cursors,
     live: Live<Click>,
@@ -91,13 +91,13 @@ impl<T> Page<T> {
 }
 
 impl Api {
-    /// On the runtime the store was opened on.
-    pub async fn new(ops: Ops, routes: Arc<Routes>) -> Self {
+    /// On the runtime the store was opened on. `clicks` are opened by whoever needs them first.
+    pub async fn new(ops: Ops, routes: Arc<Routes>, clicks: Arc<OnceCell<Clicks>>) -> Self {
         let cursors = Cursors::new(cursor_key(&ops).await);
         Self {
             ops,
             routes,
-            clicks: OnceCell::new(),
+            clicks,
             limits: Limits::new(),
             cursors,
             live: Live::new(),
@@ -121,6 +121,11 @@ impl Api {
         let base = self.ops.naming.base_domain.as_ref();
         self.routes.directory.store(Arc::new(Directory::new(&workspaces, &domains, base)));
         Ok(())
+    }
+
+    /// Hosts and policies as the serving threads know them.
+    fn directory(&self) -> Arc<Directory> {
+        self.routes.directory.load_full()
     }
 
     fn cursors(&self) -> &Cursors {
@@ -155,9 +160,6 @@ impl Api {
     pub async fn stop(&self) {
         self.live.close();
         self.usage.write(&self.ops.store).await;
-        if let Some(clicks) = self.clicks.get() {
-            clicks.close().await;
-        }
     }
 
     /// Sends listeners away, so that their connections can end.
@@ -246,8 +248,17 @@ pub fn openapi() -> &'static Value {
 }
 
 /// Bodies that are taken. A field none of them has is an error.
-const TAKEN: [&str; 8] =
-    ["NewLink", "LinkChange", "Bulk", "NewKey", "NewUser", "UserChange", "WorkspaceChange", "NewDomain"];
+const TAKEN: [&str; 9] = [
+    "NewLink",
+    "LinkChange",
+    "Bulk",
+    "NewKey",
+    "NewUser",
+    "UserChange",
+    "WorkspaceChange",
+    "NewDomain",
+    "DomainChange",
+];
 
 /// What all routes have in common: the error, and the credential.
 fn complete(description: &mut Value) {

@@ -56,18 +56,16 @@ fn no_store(body: impl IntoResponse) -> impl IntoResponse {
     ([(CACHE_CONTROL, "no-store")], body)
 }
 
-/// Ready while redirects are served: a store that is away makes it degraded, not unready, for known links still redirect.
+/// Ready while redirects are served: a store that is away makes it degraded, not unready, for known links still redirect. So do
+/// clicks that are dropped or wait.
 async fn ready(State(shared): State<Arc<Shared>>) -> impl IntoResponse {
+    let store = (!shared.routes.is_fresh())
+        .then_some("the link store cannot be read; known links still redirect (the log says why)");
     let (status, word, reasons) = if shared.is_draining() {
         (StatusCode::SERVICE_UNAVAILABLE, "draining", vec!["the server is shutting down"])
-    } else if shared.routes.is_fresh() {
-        (StatusCode::OK, "ready", Vec::new())
     } else {
-        (
-            StatusCode::OK,
-            "degraded",
-            vec!["the link store cannot be read; known links still redirect (the log says why)"],
-        )
+        let reasons: Vec<&str> = store.into_iter().chain(shared.recording.worry()).collect();
+        (StatusCode::OK, if reasons.is_empty() { "ready" } else { "degraded" }, reasons)
     };
     (status, no_store(Json(serde_json::json!({ "status": word, "reasons": reasons }))))
 }

@@ -1,9 +1,11 @@
 //! The jobs of a server that nobody starts: what is over is swept once a day, by one node.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use rlinks_clicks::Clicks;
-use rlinks_store::Store;
+use rlinks_store::{Store, StoreError};
+use tokio::sync::OnceCell;
 
 use crate::clock::Clock;
 use crate::config::Archive;
@@ -17,10 +19,11 @@ const RETRY: Duration = Duration::from_mins(1);
 /// A day, less the time between looks, so that it does not move through the day.
 const DAILY_MS: i64 = 23 * 3_600_000 + 50 * 60_000;
 
-/// Does what is due until the task is dropped. Trouble is logged and tried again; it stops nothing.
-pub async fn jobs(store: Store, clock: Clock, archive: Option<Archive>) {
+/// Does what is due until the task is dropped. Trouble is logged and tried again; it stops nothing. `opened` is where whoever drops
+/// the task finds what is to be closed.
+pub async fn jobs(store: Store, clock: Clock, archive: Option<Archive>, opened: Arc<OnceCell<Clicks>>) {
     let clicks = loop {
-        match Clicks::open(store.location()).await {
+        match opened.get_or_try_init(|| Clicks::open(store.location())).await {
             Ok(clicks) => break clicks,
             Err(error) => {
                 tracing::debug!(%error, "the daily jobs wait for the clicks");
@@ -29,7 +32,7 @@ pub async fn jobs(store: Store, clock: Clock, archive: Option<Archive>) {
         }
     };
     loop {
-        let pause = match look(&store, &clicks, &clock, archive.as_ref()).await {
+        let pause = match look(&store, clicks, &clock, archive.as_ref()).await {
             Ok(()) => LOOK,
             Err(error) => {
                 tracing::warn!(%error, "a daily job could not be done and is tried again");
@@ -42,9 +45,9 @@ pub async fn jobs(store: Store, clock: Clock, archive: Option<Archive>) {
 
 async fn look(store: &Store, clicks: &Clicks, clock: &Clock, to: Option<&Archive>) -> Result<(), OpsError> {
     let now = clock.now();
-    clicks.make_partitions(now).await?;
-    clicks.forget_seen(now).await?;
-    if !clicks.take_job("sweep", DAILY_MS, now).await? {
+    clicks.make_partitions(now).await.map_err(StoreError::of_clicks)?;
+    clicks.forget_seen(now).await.map_err(StoreError::of_clicks)?;
+    if !clicks.take_job("sweep", DAILY_MS, now).await.map_err(StoreError::of_clicks)? {
         return Ok(());
     }
     let target = match to.map(|to| archive(&to.place, &to.options)).transpose() {
@@ -61,6 +64,7 @@ async fn look(store: &Store, clicks: &Clicks, clock: &Clock, to: Option<&Archive
         tracing::info!(
             workspace = %workspace.workspace,
             purged_links = workspace.purged_links,
+            purged_keys = workspace.purged_keys,
             pruned_clicks = workspace.pruned_clicks,
             kept_because = workspace.kept_because,
             "swept"

@@ -47,6 +47,7 @@ pub struct Directory {
     base: Option<String>,
     main: Option<Arc<WorkspaceView>>,
     served: Domains,
+    domains: Vec<Domain>,
     loaded: bool,
 }
 
@@ -72,6 +73,7 @@ impl Directory {
             base: base.map(Host::to_string),
             main: main.and_then(|main| view(main.id)),
             served: Domains::new(domains.iter().map(|domain| domain.host.clone()), base),
+            domains: domains.to_vec(),
             loaded: true,
         }
     }
@@ -84,6 +86,7 @@ impl Directory {
             base: None,
             main: None,
             served: Domains::default(),
+            domains: Vec::new(),
             loaded: false,
         }
     }
@@ -105,6 +108,11 @@ impl Directory {
     /// Whether it was ever loaded.
     pub const fn is_loaded(&self) -> bool {
         self.loaded
+    }
+
+    /// Every domain, for showing short URLs.
+    pub fn domains(&self) -> &[Domain] {
+        &self.domains
     }
 
     /// Every host served, for the loop check.

@@ -66,7 +66,7 @@ impl OpsError {
             Self::NotFound(_) | Self::Deleted(_) | Self::Store(StoreError::NotFound(_)) => {
                 ErrorCode::NotFound
             }
-            Self::Store(StoreError::Unavailable(_)) => ErrorCode::KvUnavailable,
+            Self::Store(StoreError::Unavailable(_) | StoreError::Clicks(_)) => ErrorCode::KvUnavailable,
             Self::Store(StoreError::CodeTaken { .. }) => ErrorCode::CodeTaken,
             Self::Store(
                 StoreError::Conflict

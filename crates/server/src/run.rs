@@ -7,12 +7,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rlinks_clicks::Clicks;
 use rlinks_clicks::recording::{self, Recording};
 use rlinks_store::sign::{Signer, append_heads};
 use rlinks_store::{Options, Store, StoreError};
 use tokio::runtime::{Handle, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::watch;
+use tokio::sync::{OnceCell, watch};
 use tokio::task::JoinHandle;
 
 use crate::api::Api;
@@ -166,6 +167,8 @@ pub struct Server {
     phase: watch::Sender<Phase>,
     acceptors: Vec<JoinHandle<()>>,
     followers: Vec<JoinHandle<()>>,
+    /// What the daily jobs have opened.
+    clicks: Arc<OnceCell<Clicks>>,
     threads: Vec<Arc<Threads>>,
     control: Runtime,
     config: Config,
@@ -201,7 +204,8 @@ impl Server {
             own_host: config.own_host.clone(),
             clock: clock.clone(),
         };
-        let api = Arc::new(control.block_on(Api::new(ops, Arc::clone(&routes))));
+        let clicks = Arc::default();
+        let api = Arc::new(control.block_on(Api::new(ops, Arc::clone(&routes), Arc::clone(&clicks))));
         let shared = Arc::new(Shared::new(
             routes,
             clock.clone(),
@@ -223,6 +227,7 @@ impl Server {
             phase: watch::Sender::new(Phase::Running),
             acceptors: Vec::new(),
             followers: Vec::new(),
+            clicks,
             threads: Vec::new(),
             control,
             config,
@@ -275,7 +280,9 @@ impl Server {
                 tokio::time::sleep(SIGN).await;
             }
         }));
-        let jobs = crate::daily::jobs(self.store.clone(), self.clock.clone(), self.config.archive.clone());
+        let (clock, archive, clicks) =
+            (self.clock.clone(), self.config.archive.clone(), Arc::clone(&self.clicks));
+        let jobs = crate::daily::jobs(self.store.clone(), clock, archive, clicks);
         self.followers.push(self.control.spawn(jobs));
         self.followers.push(self.control.spawn(Arc::clone(&self.api).work()));
         if let Some(tls) = &self.tls {
@@ -328,6 +335,12 @@ impl Server {
             // A store that does not answer must not hold up the end.
             let _ = tokio::time::timeout(CLOSE, async {
                 self.api.stop().await;
+                for follower in self.followers {
+                    let _ = follower.await;
+                }
+                if let Some(clicks) = self.clicks.get() {
+                    clicks.close().await;
+                }
                 sign_heads(&self.store, &self.config.data, &self.clock).await;
                 self.store.close().await;
             })

@@ -1,6 +1,6 @@
-//! Loads `code<TAB>target` lines into a SQLite store, through the same writer everything else uses: for benches.
+//! Loads `code<TAB>target` lines into a store, through the same writer everything else uses: for benches.
 //!
-//! `cargo run --release -p rlinks-store --example load -- links.tsv path/to/data`
+//! `cargo run --release -p rlinks-store --example load -- links.tsv path/to/data`, or `postgres://...` instead of a folder.
 
 use std::io::BufRead as _;
 use std::path::PathBuf;
@@ -18,7 +18,11 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         return Err("load LINKS.tsv DATA".into());
     };
     let now = Timestamp::parse("2026-01-01")?;
-    let location = Location::Sqlite(PathBuf::from(data).join("rlinks.db"));
+    let location = if data.starts_with("postgres://") {
+        Location::parse(&data)?
+    } else {
+        Location::Sqlite(PathBuf::from(data).join("rlinks.db"))
+    };
     let store =
         Store::open(Options { location, worker: None, holder: "load".to_owned(), now, lost: Lost::Refuse })
             .await?;

@@ -1,6 +1,6 @@
 //! Backup and restore: one logical format for both databases, so that a backup of one restores into the other.
 //!
-//! JSON lines: a header, then every workspace, domain, link, head, worker and audit entry as of one moment, then a last line
+//! JSON lines: a header, then every workspace, domain, member, key, link, head, worker and audit entry as of one moment, then a last line
 //! with the count and the SHA-256 of all lines before it. Everything is written as the log says it. Restoring reads the file
 //! twice: once to verify it whole (counts, hash, every audit chain, and `check`: the rest against the chains), once to load it in
 //! one transaction. So a bad file changes nothing, and a crash leaves what was there.
@@ -12,17 +12,19 @@ use std::io::{BufRead as _, BufReader, BufWriter, Write};
 use std::path::Path;
 
 use rlinks_core::audit::{AuditEntry, Head, hex};
-use rlinks_core::{Domain, Id, Link, Timestamp, Workspace};
+use rlinks_core::{ApiKey, Domain, Id, Link, Timestamp, User, Workspace};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use self::check::{Check, Tally};
+use crate::keys::AuditedKey;
 use crate::pool::{Dialect, Tx, read_in, run_in};
 use crate::rows::{AuditRow, DomainRow, LinkBatchRow, LinkRow, fills, json, link_columns};
 use crate::write::insert_batches;
-use crate::{Store, StoreError, directory, mend};
+use crate::{Store, StoreError, directory, keys, mend, people, users};
 
-const FORMAT: u32 = 1;
+/// 2: with members and keys.
+const FORMAT: u32 = 2;
 const PAGE: i64 = 1000;
 /// No line of ours is longer: a target of 64 KiB, notes, metadata, twice in an audit entry, escaped.
 const LONGEST_LINE: usize = 1024 * 1024;
@@ -34,6 +36,10 @@ pub struct Counts {
     pub workspaces: u64,
     /// Domains.
     pub domains: u64,
+    /// Members, the deleted ones too.
+    pub users: u64,
+    /// API keys, by their hashes.
+    pub keys: u64,
     /// Links, the deleted ones too.
     pub links: u64,
     /// Audit entries.
@@ -50,6 +56,18 @@ enum Line {
     },
     Workspace(Workspace),
     Domain(Domain),
+    User {
+        password_hash: Option<String>,
+        oidc_issuer: Option<String>,
+        oidc_subject: Option<String>,
+        #[serde(flatten)]
+        user: User,
+    },
+    Key {
+        hash: String,
+        #[serde(flatten)]
+        key: ApiKey,
+    },
     Head {
         workspace_id: Id,
         ts: Timestamp,
@@ -110,6 +128,7 @@ impl Store {
         let mut counts = Counts::default();
         write_directory(&mut view, &mut out, &mut counts).await?;
         let mut tally = Tally::default();
+        write_people(&mut view, &mut out, &mut counts, &mut tally, now).await?;
         counts.links = write_links(&mut view, &mut out, &mut tally).await?;
         write_heads(&mut view, &mut out, tally).await?;
         counts.audit = write_audit(&mut view, &mut out).await?;
@@ -137,6 +156,10 @@ impl Store {
         run_in!(&mut tx, "delete from link_tags")?;
         run_in!(&mut tx, "delete from link_search")?;
         for table in [
+            "delete from idempotency",
+            "delete from invites",
+            "delete from api_keys",
+            "delete from users",
             "delete from audit",
             "delete from links",
             "delete from domains",
@@ -193,6 +216,63 @@ async fn write_directory<W: Write>(
     for domain in said {
         counts.domains += 1;
         out.line(&Line::Domain(domain))?;
+    }
+    Ok(())
+}
+
+/// Members and keys as the log says them, with what it does not say from their rows: addresses, names, how they sign in. Invitations
+/// are not in it: they work once, and a copy would work again.
+async fn write_people<W: Write>(
+    view: &mut Tx,
+    out: &mut Out<W>,
+    counts: &mut Counts,
+    tally: &mut Tally,
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    let mut logged = people::logged(view).await?;
+    for row in people::user_rows(view).await? {
+        let (password_hash, oidc_issuer, oidc_subject) =
+            (row.password_hash, row.oidc_issuer, row.oidc_subject);
+        let user = row.user.user()?;
+        let Some(said) = logged.users.remove(&(user.workspace.as_i64(), user.id.as_i64())) else {
+            tracing::warn!(id = %user.id, "the log knows nothing of a member; the backup passes them over");
+            continue;
+        };
+        if said != user.audited() {
+            tracing::warn!(id = %user.id, "a member was changed past the log; the backup has what the log says");
+        }
+        let user = User { role: said.role, status: said.status, ..user };
+        counts.users += 1;
+        tally.add_id(user.id);
+        out.line(&Line::User { password_hash, oidc_issuer, oidc_subject, user })?;
+    }
+    for ((workspace, _), said) in std::mem::take(&mut logged.users) {
+        tracing::warn!(id = %said.id, "the row of a member is gone; the backup has what the log says");
+        counts.users += 1;
+        tally.add_id(said.id);
+        let user = people::user_without_row(workspace, said, now);
+        out.line(&Line::User { password_hash: None, oidc_issuer: None, oidc_subject: None, user })?;
+    }
+    for row in people::key_rows(view).await? {
+        let hash = row.hash.clone();
+        let key = row.key();
+        let Some(said) = logged.keys.remove(&(key.workspace.as_i64(), key.id.as_i64())) else {
+            tracing::warn!(id = %key.id, "the log knows nothing of a key; the backup passes it over");
+            continue;
+        };
+        if said != AuditedKey::of(&key, &hash) {
+            tracing::warn!(id = %key.id, "a key was changed past the log; the backup has what the log says");
+        }
+        counts.keys += 1;
+        tally.add_id(key.id);
+        out.line(&Line::Key { key: said.correct(key), hash: said.hash })?;
+    }
+    for ((workspace, _), said) in logged.keys {
+        tracing::warn!(id = %said.id, "the row of a key is gone; the backup has what the log says");
+        counts.keys += 1;
+        tally.add_id(said.id);
+        let key = people::key_without_row(workspace, &said, now);
+        out.line(&Line::Key { key, hash: said.hash })?;
     }
     Ok(())
 }
@@ -370,6 +450,26 @@ async fn load_batch(tx: &mut Tx, batch: Vec<Line>, counts: &mut Counts) -> Resul
                     domain.created_at.ms()
                 )?;
             }
+            Line::User { password_hash, oidc_issuer, oidc_subject, user } => {
+                counts.users += 1;
+                if users::insert(tx, &user).await? == 0 {
+                    return Err(twice(&format!("member {}", user.id)));
+                }
+                run_in!(
+                    tx,
+                    "update users set password_hash = $2, oidc_issuer = $3, oidc_subject = $4 where id = $1",
+                    user.id.as_i64(),
+                    password_hash,
+                    oidc_issuer,
+                    oidc_subject
+                )?;
+            }
+            Line::Key { hash, key } => {
+                counts.keys += 1;
+                if keys::insert(tx, &key, &hash).await? == 0 {
+                    return Err(twice(&format!("key {}", key.id)));
+                }
+            }
             Line::Head { workspace_id, ts, links, head } => {
                 run_in!(
                     tx,
@@ -400,9 +500,7 @@ async fn load_batch(tx: &mut Tx, batch: Vec<Line>, counts: &mut Counts) -> Resul
         let rows: Vec<_> =
             links.iter().map(|(normalized, link)| LinkBatchRow::of(link, normalized.clone(), None)).collect();
         if insert_batches::links(tx, &rows).await? != links.len() as u64 {
-            return Err(StoreError::Refused(
-                "the backup holds the same code twice; nothing was changed".to_owned(),
-            ));
+            return Err(twice("a code"));
         }
         insert_batches::words(tx, &links.iter().map(|(_, link)| link).collect::<Vec<_>>()).await?;
     }
@@ -411,6 +509,10 @@ async fn load_batch(tx: &mut Tx, batch: Vec<Line>, counts: &mut Counts) -> Resul
         insert_batches::audit(tx, &entries).await?;
     }
     Ok(())
+}
+
+fn twice(what: &str) -> StoreError {
+    StoreError::Refused(format!("the backup holds {what} twice; nothing was changed"))
 }
 
 /// Reads a backup line by line, and at the end checks that it was all of it.

@@ -5,6 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use rlinks_core::{Domain, Workspace};
 
 use crate::audit::{domain_subject, workspace_subject};
+use crate::keys::AuditedKey;
+use crate::people;
 use crate::pool::{Tx, read_in};
 use crate::rows::{DomainRow, WorkspaceRow};
 use crate::{Store, StoreError};
@@ -81,8 +83,8 @@ pub(crate) async fn domain_rows(view: &mut Tx) -> Result<Vec<DomainRow>, StoreEr
 }
 
 impl Store {
-    /// Workspaces and domains that are not what the audit log says, as `workspace main` and `domain evil.example`: somebody
-    /// changed, added or removed them past it.
+    /// Workspaces, domains, members and keys that are not what the audit log says, as `workspace main` and `domain evil.example`:
+    /// somebody changed, added or removed them past it.
     pub async fn directory_beside_the_log(&self) -> Result<Vec<String>, StoreError> {
         let mut view = self.pool.snapshot().await?;
         let mut logged = logged(&mut view).await?;
@@ -102,6 +104,24 @@ impl Store {
                 strangers.insert(format!("domain {}", domain.host));
             }
         }
+        let mut people = people::logged(&mut view).await?;
+        for row in people::user_rows(&mut view).await? {
+            let Ok(user) = row.user.user() else { continue };
+            let place = (user.workspace.as_i64(), user.id.as_i64());
+            if people.users.remove(&place) != Some(user.audited()) {
+                strangers.insert(format!("user {}", user.id));
+            }
+        }
+        for row in people::key_rows(&mut view).await? {
+            let hash = row.hash.clone();
+            let key = row.key();
+            let place = (key.workspace.as_i64(), key.id.as_i64());
+            if people.keys.remove(&place) != Some(AuditedKey::of(&key, &hash)) {
+                strangers.insert(format!("key {}", key.id));
+            }
+        }
+        strangers.extend(people.users.keys().map(|(_, id)| format!("user {id}")));
+        strangers.extend(people.keys.keys().map(|(_, id)| format!("key {id}")));
         // What is left has no row.
         strangers.extend(logged.workspaces.values().map(|gone| format!("workspace {}", gone.slug)));
         strangers.extend(logged.domains.values().map(|gone| format!("domain {}", gone.host)));

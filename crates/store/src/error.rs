@@ -6,6 +6,9 @@ pub enum StoreError {
     /// Cannot be reached, is busy, full or read-only: try again later. Never means "not there".
     #[error("the link store cannot be reached: {0}")]
     Unavailable(String),
+    /// The same of the clicks, which are kept apart from the links.
+    #[error("the clicks cannot be reached: {0}")]
+    Clicks(String),
     /// What was opened is not ours to use: corrupt, newer than this program, or another program's.
     #[error("{0}")]
     Refused(String),
@@ -38,6 +41,17 @@ pub enum StoreError {
     /// What should be changed is not there.
     #[error("there is no {0}")]
     NotFound(String),
+}
+
+impl StoreError {
+    /// The same error where it was the clicks that were asked for: they and the links are reached in one way.
+    #[must_use]
+    pub fn of_clicks(self) -> Self {
+        match self {
+            Self::Unavailable(why) => Self::Clicks(why),
+            other => other,
+        }
+    }
 }
 
 impl From<sqlx::Error> for StoreError {

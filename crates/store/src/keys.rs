@@ -1,5 +1,5 @@
 //! API keys. The store has their hashes only. A request finds a key by its prefix, with everything that decides what it may do,
-//! in one query: so a key that is revoked anywhere is refused everywhere from the next request on.
+//! as it is now: so a key that is revoked anywhere is refused everywhere from the next request on.
 
 use rlinks_core::{Actor, ApiKey, Id, Scopes, Timestamp, User, Workspace};
 use serde::{Deserialize, Serialize};
@@ -137,17 +137,16 @@ impl Store {
         const KEY: &str = concat!("select ", key_columns!(), " from api_keys where prefix = $1");
         const WORKSPACE: &str = concat!("select ", workspace_columns!(), " from workspaces where id = $1");
         const USER: &str = concat!("select ", user_columns!(), " from users where id = $1");
-        let mut view = self.pool.snapshot().await?;
-        let row: Option<KeyRow> = read_in!(&mut view, fetch_optional, KEY, prefix)?;
+        // One after the other, without a transaction around them: each is as it is now, and that is what counts.
+        let row: Option<KeyRow> = read!(&self.pool, fetch_optional, KEY, prefix)?;
         let Some(row) = row else { return Ok(None) };
         let hash = row.hash.clone();
         let key = row.key();
-        let workspace: WorkspaceRow = read_in!(&mut view, fetch_one, WORKSPACE, key.workspace.as_i64())?;
+        let workspace: WorkspaceRow = read!(&self.pool, fetch_one, WORKSPACE, key.workspace.as_i64())?;
         let user: Option<UserRow> = match key.user {
-            Some(user) => Some(read_in!(&mut view, fetch_one, USER, user.as_i64())?),
+            Some(user) => Some(read!(&self.pool, fetch_one, USER, user.as_i64())?),
             None => None,
         };
-        view.commit().await?;
         Ok(Some(KeyHolder {
             key,
             hash,

@@ -27,6 +27,7 @@ mod links;
 mod list;
 mod mend;
 pub mod open;
+mod people;
 pub mod pool;
 mod routes;
 mod rows;

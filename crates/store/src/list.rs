@@ -166,18 +166,28 @@ impl Store {
             return self.page(workspace, filter, Begin::Order, limit).await;
         }
         // Many links have the words, so a page of them is found among the first, mostly.
-        let any = filter.without_words();
-        let aheads = [limit.saturating_mul(4), LOOK_AHEAD];
-        for ahead in aheads.into_iter().filter(|ahead| *ahead <= LOOK_AHEAD) {
-            let mut links = self.page(workspace, &any, Begin::Order, ahead).await?;
-            let all = !fills(ahead, links.len());
-            links.retain(|link| filter.has_words(link));
-            if all || fills(limit, links.len()) {
-                links.truncate(usize::try_from(limit).unwrap_or_default());
+        for ahead in [limit.saturating_mul(4), LOOK_AHEAD].into_iter().filter(|ahead| *ahead <= LOOK_AHEAD) {
+            if let Some(links) = self.look_ahead(workspace, filter, limit, ahead).await? {
                 return Ok(links);
             }
         }
         self.page(workspace, filter, Begin::From(Narrow::Words), limit).await
+    }
+
+    /// A page of links that have the words, where there are enough among the first so many that match otherwise, or no more.
+    async fn look_ahead(
+        &self,
+        workspace: Id,
+        filter: &LinkFilter,
+        limit: i64,
+        ahead: i64,
+    ) -> Result<Option<Vec<Link>>, StoreError> {
+        let mut links = self.page(workspace, &filter.without_words(), Begin::Order, ahead).await?;
+        let all = !fills(ahead, links.len());
+        links.retain(|link| filter.has_words(link));
+        let enough = fills(limit, links.len());
+        links.truncate(usize::try_from(limit).unwrap_or_default());
+        Ok((all || enough).then_some(links))
     }
 
     /// Those of these links that match, in no order. Where the list is sorted by something else than links know of.
@@ -203,10 +213,16 @@ impl Store {
         if filter.is_vain() {
             return Ok(0);
         }
-        let begin = self.begin_anywhere(workspace, filter).await?;
-        let rows: Vec<(i64,)> =
-            self.ask(workspace, filter, sql::count(filter, begin, self.dialect()), most, &[]).await?;
-        Ok(rows.first().map_or(0, |(count,)| *count))
+        let mut count = 0;
+        for begin in &self.begin_anywhere(workspace, filter).await? {
+            let sql = sql::count(filter, *begin, self.dialect());
+            let rows: Vec<(i64,)> = self.ask(workspace, filter, sql, most, &[]).await?;
+            count = rows.first().map_or(0, |(count,)| *count);
+            if count >= most {
+                break;
+            }
+        }
+        Ok(count)
     }
 
     /// At most `most` of the links that match, and when they were made; in no order.
@@ -219,31 +235,42 @@ impl Store {
         if filter.is_vain() {
             return Ok(Vec::new());
         }
-        let begin = self.begin_anywhere(workspace, filter).await?;
-        let rows: Vec<(i64, i64)> =
-            self.ask(workspace, filter, sql::ids(filter, begin, self.dialect()), most, &[]).await?;
+        let mut rows: Vec<(i64, i64)> = Vec::new();
+        for begin in &self.begin_anywhere(workspace, filter).await? {
+            rows = self.ask(workspace, filter, sql::ids(filter, *begin, self.dialect()), most, &[]).await?;
+            if fills(most, rows.len()) {
+                break;
+            }
+        }
         Ok(rows.into_iter().map(|(id, at)| (Id::from_i64(id), Timestamp::from_ms(at))).collect())
     }
 
-    async fn begin_anywhere(&self, workspace: Id, filter: &LinkFilter) -> Result<Begin, StoreError> {
+    /// Where to begin when the order does not matter: at one place after the other until there are enough, each knowing of all
+    /// links that those before it know of, and the last of all that match.
+    async fn begin_anywhere(&self, workspace: Id, filter: &LinkFilter) -> Result<Vec<Begin>, StoreError> {
         Ok(match self.narrow(workspace, filter).await? {
-            Some(narrow) => Begin::From(narrow),
-            None if filter.words.is_empty() => Begin::Anywhere,
-            None => Begin::From(Narrow::Words),
+            Some(narrow) => vec![Begin::From(narrow)],
+            None if filter.words.is_empty() => vec![Begin::Anywhere],
+            None => vec![Begin::From(Narrow::WholeWords), Begin::From(Narrow::Words)],
         })
     }
 
     /// A part of the filter that lets few links through. It is counted in its own index, and no further than matters.
     async fn narrow(&self, workspace: Id, filter: &LinkFilter) -> Result<Option<Narrow>, StoreError> {
-        let Few(few) = filter.few;
         for narrow in Narrow::parts_of(filter) {
-            let sql = sql::width(narrow, self.dialect());
-            let rows: Vec<(i64,)> = self.ask(workspace, filter, sql, few + 1, &[]).await?;
-            if rows.first().is_some_and(|(width,)| *width <= few) {
+            let many = narrow == Narrow::Words && !self.is_few(workspace, filter, Narrow::WholeWords).await?;
+            if !many && self.is_few(workspace, filter, narrow).await? {
                 return Ok(Some(narrow));
             }
         }
         Ok(None)
+    }
+
+    async fn is_few(&self, workspace: Id, filter: &LinkFilter, narrow: Narrow) -> Result<bool, StoreError> {
+        let Few(few) = filter.few;
+        let sql = sql::width(filter, narrow, self.dialect());
+        let rows: Vec<(i64,)> = self.ask(workspace, filter, sql, few + 1, &[]).await?;
+        Ok(rows.first().is_some_and(|(width,)| *width <= few))
     }
 
     async fn page(
@@ -302,13 +329,14 @@ impl Store {
             prefix,
             after_prefix(prefix),
             filter.tag.as_deref().unwrap_or_default(),
-            sql::match_text(&filter.words, self.dialect()),
+            sql::beginnings(&filter.words, self.dialect()),
             after_code,
             now,
             filter.created_after.map_or(0, Timestamp::ms),
             filter.created_before.map_or(i64::MAX, Timestamp::ms),
             filter.created_by.as_ref().map_or("", Actor::as_str),
-            json(&among)
+            json(&among),
+            sql::whole(&filter.words, self.dialect())
         )?)
     }
 }

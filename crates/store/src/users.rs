@@ -267,6 +267,13 @@ impl Store {
         tx.commit().await
     }
 
+    /// Forgets invitations whose time is over.
+    pub async fn forget_invites(&self, now: Timestamp) -> Result<(), StoreError> {
+        let mut tx = self.pool.begin().await?;
+        run_in!(&mut tx, "delete from invites where expires_at < $1", now.ms())?;
+        tx.commit().await
+    }
+
     /// The next deleted members of workspaces, by id, for the job that finishes what a deletion began.
     pub async fn deleted_users(
         &self,

@@ -9,14 +9,16 @@ use rlinks_core::audit::{AuditEntry, Fault, Head, Verifier};
 use rlinks_core::{Slug, Workspace};
 use rlinks_server::ops::Thing;
 use rlinks_store::StoreError;
-use rlinks_store::sign::{self, Checkpoint, HEADS_LOG};
+use rlinks_store::sign::{self, Checkpoint, HEADS_LOG, Signer};
 use serde_json::json;
 
-use crate::args::{Audit, Export, Verify};
+use crate::args::{Export, Verify};
 use crate::error::Failure;
 use crate::files::{NewFile, Overwrite, cannot_read, cannot_write, refuse_same};
 use crate::heads;
 use crate::output::Output;
+use crate::place::Place;
+use crate::remote::Remote;
 use crate::session::Session;
 
 /// Entries held in memory at a time.
@@ -24,33 +26,74 @@ const PAGE: i64 = 1000;
 /// No line of ours is longer.
 const LONGEST_LINE: u64 = 1024 * 1024;
 
-pub(super) async fn run(session: &Session, command: Audit) -> Result<(), Failure> {
-    match command {
-        Audit::List { limit, before } => list(session, limit, before).await,
-        Audit::Export(args) => export(session, &args).await,
-        Audit::Verify(args) => verify(session, args.checkpoint.as_deref()).await,
-    }
-}
-
-async fn list(session: &Session, limit: i64, before: Option<i64>) -> Result<(), Failure> {
-    let workspace = session.workspace().await?;
-    let entries = session.store().audit_before(workspace.id, before.unwrap_or(i64::MAX), limit).await?;
-    if session.output.json {
-        return session.output.object(&entries);
+pub(super) async fn list(place: &Place, limit: i64, before: Option<i64>) -> Result<(), Failure> {
+    let entries = match place {
+        Place::Store(session) => {
+            let workspace = session.workspace().await?;
+            session.store().audit_before(workspace.id, before.unwrap_or(i64::MAX), limit).await?
+        }
+        Place::Server(remote) => {
+            remote.audit_before(before, usize::try_from(limit).unwrap_or_default()).await?
+        }
+    };
+    if place.output().json {
+        return place.output().object(&entries);
     }
     let row = |entry: &AuditEntry| {
         let AuditEntry { seq, ts, actor, action, subject, .. } = entry;
         vec![seq.to_string(), ts.to_string(), actor.clone(), action.clone(), subject.clone()]
     };
     let rows: Vec<Vec<String>> = entries.iter().map(row).collect();
-    session.output.table(&["SEQ", "TIME", "ACTOR", "ACTION", "SUBJECT"], &rows)
+    place.output().table(&["SEQ", "TIME", "ACTOR", "ACTION", "SUBJECT"], &rows)
 }
 
 // ---- taking it elsewhere ----
 
-async fn export(session: &Session, args: &Export) -> Result<(), Failure> {
-    let workspaces =
-        if args.all { session.store().workspaces().await? } else { vec![session.workspace().await?] };
+/// One chain to be written.
+enum Chain<'a> {
+    Stored(&'a Session, Workspace),
+    Served(&'a Remote),
+}
+
+impl Chain<'_> {
+    /// What comes after an entry, or all from the first, oldest first.
+    async fn after(&self, seq: Option<i64>) -> Result<Vec<AuditEntry>, Failure> {
+        match self {
+            Self::Stored(session, workspace) => {
+                Ok(session.store().audit_after(workspace.id, seq.unwrap_or(i64::MIN), PAGE).await?)
+            }
+            Self::Served(remote) => {
+                remote.audit_after(seq.unwrap_or_default(), usize::try_from(PAGE).unwrap_or_default()).await
+            }
+        }
+    }
+}
+
+pub(super) async fn export(place: &Place, args: &Export) -> Result<(), Failure> {
+    let (chains, signer) = match place {
+        Place::Store(session) => {
+            let workspaces =
+                if args.all { session.store().workspaces().await? } else { vec![session.workspace().await?] };
+            let chains = workspaces.into_iter().map(|workspace| Chain::Stored(session, workspace));
+            (chains.collect(), args.checkpoint.as_ref().map(|_| session.signer()).transpose()?)
+        }
+        Place::Server(_) if args.all || args.checkpoint.is_some() => {
+            return Err(Failure::usage(
+                "--all and --checkpoint need the store itself: a key is of one workspace, and the store's own key signs",
+            ));
+        }
+        Place::Server(remote) => (vec![Chain::Served(remote)], None),
+    };
+    write_chains(place, args, &chains, signer.as_ref()).await
+}
+
+async fn write_chains(
+    place: &Place,
+    args: &Export,
+    chains: &[Chain<'_>],
+    signer: Option<&Signer>,
+) -> Result<(), Failure> {
+    let output = place.output();
     let overwrite = Overwrite::forced(args.force);
     let checkpoint = args.checkpoint.as_deref();
     if let Some(place) = checkpoint {
@@ -59,15 +102,14 @@ async fn export(session: &Session, args: &Export) -> Result<(), Failure> {
     let mut file = BufWriter::new(NewFile::create(&args.file, overwrite)?);
     let mut checkpoint_file = checkpoint.map(|place| NewFile::create(place, overwrite)).transpose()?;
     let mut heads = Vec::new();
-    for workspace in &workspaces {
-        heads.extend(export_workspace(session, workspace, &mut file, &args.file).await?);
+    for chain in chains {
+        heads.extend(write_chain(chain, &mut file, &args.file).await?);
     }
-    if let (Some(place), Some(file)) = (checkpoint, &mut checkpoint_file) {
-        let signer = session.signer()?;
+    if let (Some(path), Some(file), Some(signer)) = (checkpoint, &mut checkpoint_file, signer) {
         for head in &heads {
-            let checkpoint = signer.sign(head.clone(), session.now(), false);
+            let checkpoint = signer.sign(head.clone(), place.now(), false);
             let line = serde_json::to_string(&checkpoint).expect("a checkpoint is JSON");
-            writeln!(file, "{line}").map_err(|error| cannot_write(place, &error))?;
+            writeln!(file, "{line}").map_err(|error| cannot_write(path, &error))?;
         }
     }
     let file = file.into_inner().map_err(|error| cannot_write(&args.file, error.error()))?;
@@ -77,26 +119,24 @@ async fn export(session: &Session, args: &Export) -> Result<(), Failure> {
     let entries: i64 = heads.iter().map(|head| head.seq).sum();
     let wrote = format!("wrote: workspaces {}, audit entries {entries}", heads.len());
     if is_stdout {
-        session.output.note(&wrote);
+        output.note(&wrote);
         return Ok(());
     }
-    if session.output.json {
-        return session.output.object(&json!({ "file": args.file, "entries": entries, "heads": heads }));
+    if output.json {
+        return output.object(&json!({ "file": args.file, "entries": entries, "heads": heads }));
     }
-    session.output.line(&wrote)
+    output.line(&wrote)
 }
 
 /// Writes one chain and gives its end, as written: a change made meanwhile is in both or in neither.
-async fn export_workspace(
-    session: &Session,
-    workspace: &Workspace,
+async fn write_chain(
+    chain: &Chain<'_>,
     file: &mut impl std::io::Write,
     place: &Path,
 ) -> Result<Option<Head>, Failure> {
     let mut head: Option<Head> = None;
     loop {
-        let after = head.as_ref().map_or(i64::MIN, |head| head.seq);
-        let entries = session.store().audit_after(workspace.id, after, PAGE).await?;
+        let entries = chain.after(head.as_ref().map(|head| head.seq)).await?;
         let Some(last) = entries.last() else { return Ok(head) };
         head = Some(Head { workspace: last.workspace.clone(), seq: last.seq, hash: last.hash.clone() });
         for entry in &entries {
@@ -118,7 +158,7 @@ struct Verdict {
     directory: Vec<String>,
 }
 
-async fn verify(session: &Session, checkpoint: Option<&Path>) -> Result<(), Failure> {
+pub(super) async fn verify(session: &Session, checkpoint: Option<&Path>) -> Result<(), Failure> {
     // Every chain is verified, whichever workspace is named; but a name nobody has is a slip.
     let slug = Slug::stored(session.config.workspace.clone());
     if session.store().workspace(&slug).await?.is_none() {

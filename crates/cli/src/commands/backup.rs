@@ -10,7 +10,7 @@ use rlinks_store::{Location, Lost, Store, StoreError};
 use serde_json::json;
 
 use crate::args::{Backup, Restore};
-use crate::config::{Backend, Config};
+use crate::config::Config;
 use crate::environment::Environment;
 use crate::error::Failure;
 use crate::files::{NewFile, Overwrite, Served, cannot_read, keep_servers_away};
@@ -35,8 +35,8 @@ pub(super) async fn run(session: &Session, args: &Backup) -> Result<(), Failure>
 
 fn counted(counts: &Counts, done: &str) -> String {
     format!(
-        "{done}: workspaces {}, domains {}, links {}, audit entries {}",
-        counts.workspaces, counts.domains, counts.links, counts.audit
+        "{done}: workspaces {}, domains {}, members {}, keys {}, links {}, audit entries {}",
+        counts.workspaces, counts.domains, counts.users, counts.keys, counts.links, counts.audit
     )
 }
 
@@ -46,6 +46,8 @@ fn report(output: Output, file: &Path, counts: &Counts, done: &str) -> Result<()
             "file": file,
             "workspaces": counts.workspaces,
             "domains": counts.domains,
+            "users": counts.users,
+            "keys": counts.keys,
             "links": counts.links,
             "audit": counts.audit,
         }));
@@ -60,6 +62,7 @@ pub(super) async fn restore(
     output: Output,
     args: &Restore,
 ) -> Result<(), Failure> {
+    config.location()?;
     session::refuse_no_folder(&config.data)?;
     std::fs::File::open(&args.file).map_err(|error| cannot_read(&args.file, &error))?;
     let progress = output.progress("restoring");
@@ -99,16 +102,15 @@ async fn replace(session: &Session, file: &Path, overwrite: Overwrite) -> Result
 
 /// Opens what is there. A damaged or foreign file is put aside on request, never removed: somebody may still save something.
 async fn open(config: &Config, overwrite: Overwrite, output: Output) -> Result<Store, Failure> {
-    let options = session::options(config, Lost::Replace);
-    let Backend::Store(location) = &config.backend;
-    match (Store::open(options).await, location) {
+    let options = || session::options(config, Lost::Replace);
+    match (Store::open(options()?).await, config.location()?) {
         (Err(StoreError::Refused(why)), Location::Sqlite(path)) if overwrite == Overwrite::Replace => {
             // What the store says ends in advice for somebody who does not restore already.
             let what = why.split("; ").next().and_then(|what| what.split(". ").next()).unwrap_or(&why);
             output.warning(what);
-            let aside = put_aside(path, session::options(config, Lost::Replace).now.ms())?;
+            let aside = put_aside(path, options()?.now.ms())?;
             output.warning(&format!("it was put aside as {}", aside.display()));
-            Ok(Store::open(session::options(config, Lost::Replace)).await?)
+            Ok(Store::open(options()?).await?)
         }
         (Err(error @ StoreError::Refused(_)), _) => {
             Err(Failure::from(error).hint("`rmax restore <file> --force` puts it aside and begins anew"))

@@ -5,13 +5,27 @@ use rlinks_clicks::export::jsonl::Form;
 use rlinks_clicks::export::{ExportError, Exported, Format, Overwrite, Place, Wanted, watermark_name};
 use rlinks_clicks::time::day_of;
 use rlinks_core::{FieldCode, FieldError, FieldErrors, Timestamp};
+use rlinks_store::StoreError;
 use serde_json::json;
 
+use super::sweep::counted;
 use super::{Scope, no_time, sweep};
 use crate::args::{Clicks, ClicksExport};
 use crate::error::Failure;
 use crate::session::Session;
 
+/// Endings that say what is in a file, and by which word that is asked for here. Others say nothing.
+const ENDINGS: [(&str, Option<&str>); 9] = [
+    ("jsonl", Some("jsonl")),
+    ("ndjson", Some("jsonl")),
+    ("parquet", Some("parquet")),
+    ("json", Some("jsonl")),
+    ("csv", None),
+    ("tsv", None),
+    ("gz", None),
+    ("zst", None),
+    ("xlsx", None),
+];
 /// Days over which misses are added up, today included.
 const MISSES_DAYS: i64 = 30;
 
@@ -31,9 +45,10 @@ async fn export(session: &Session, args: &ClicksExport) -> Result<(), Failure> {
     let (format, during) = (args.format()?, args.during()?);
     let workspace = session.workspace().await?;
     let link = match args.code.as_deref() {
-        Some(code) => Some(session.ops.any_link(&session.by(), &workspace, code).await?.id),
+        Some(code) => Some(session.ops.any_link(&session.by(), &workspace, code).await?),
         None => None,
     };
+    let (code, link) = link.map(|link| (link.code.to_string(), link.id)).unzip();
     let target = place.open(&session.cloud_options())?;
     let watermark = args.since_last.then(|| watermark_name(workspace.id, link));
     let wanted = Wanted {
@@ -41,7 +56,7 @@ async fn export(session: &Session, args: &ClicksExport) -> Result<(), Failure> {
         format,
         overwrite: if args.force { Overwrite::Replace } else { Overwrite::Refuse },
         watermark: watermark.as_deref(),
-        stem: &format!("clicks-{}", workspace.slug),
+        stem: &args.stem(workspace.slug.as_str(), code.as_deref()),
         upto: None,
     };
     let clicks = session.clicks().await?;
@@ -66,11 +81,12 @@ fn ended(place: &Place, error: ExportError) -> Failure {
 
 fn report(session: &Session, place: &Place, exported: &Exported) -> Result<(), Failure> {
     let Exported { clicks, parts } = exported;
+    let counted = counted(*clicks, "click");
     let wrote = match parts.len() {
-        _ if *place == Place::Stdout => format!("wrote: clicks {clicks}"),
-        0 => format!("wrote: clicks {clicks} to {place}"),
-        1 => format!("wrote: clicks {clicks} to {place} as {}", parts[0]),
-        files => format!("wrote: clicks {clicks} to {place} in {files} files"),
+        _ if *place == Place::Stdout => format!("wrote {counted}"),
+        0 => format!("wrote {counted} to {place}"),
+        1 => format!("wrote {counted} to {place} as {}", parts[0]),
+        files => format!("wrote {counted} to {place} in {files} files"),
     };
     if *place == Place::Stdout {
         session.output.note(&wrote);
@@ -81,21 +97,46 @@ fn report(session: &Session, place: &Place, exported: &Exported) -> Result<(), F
             .output
             .object(&json!({ "place": place.to_string(), "clicks": clicks, "parts": parts }));
     }
-    session.output.line(&wrote)
+    session.output.done(&wrote)
 }
 
 impl ClicksExport {
-    fn format(&self) -> Result<Format, FieldError> {
-        let ending = self.place.rsplit_once('.').map(|(_, ending)| ending);
-        match self.format.as_deref() {
-            Some("jsonl") => Ok(self.lines()),
-            Some("parquet") => Ok(Format::Parquet),
-            Some(_) => Err(FieldError::new("format", FieldCode::BadCharacters, "is none of jsonl, parquet")),
-            None if ending.is_some_and(|ending| ending.eq_ignore_ascii_case("parquet")) => {
-                Ok(Format::Parquet)
+    /// What the format is, by its word or by the name's ending; the two may not contradict each other.
+    fn format(&self) -> Result<Format, Failure> {
+        let name = self.place.rsplit('/').next().unwrap_or_default();
+        let ending = name.rsplit_once('.').map(|(_, ending)| ending.to_ascii_lowercase());
+        let ending = ending.as_deref().filter(|ending| ENDINGS.iter().any(|(known, _)| known == ending));
+        let of_ending = ENDINGS.iter().find(|(known, _)| Some(*known) == ending).and_then(|(_, word)| *word);
+        let word = match self.format.as_deref() {
+            Some(word @ ("jsonl" | "parquet")) => word,
+            Some(_) => {
+                let refused =
+                    FieldError::new("format", FieldCode::BadCharacters, "is none of jsonl, parquet");
+                return Err(refused.into());
             }
-            None => Ok(self.lines()),
+            None => of_ending.unwrap_or("jsonl"),
+        };
+        if let Some(ending) = ending.filter(|_| of_ending != Some(word)) {
+            let named = if word == "parquet" { "Parquet" } else { "JSON lines" };
+            return Err(Failure::usage(format!(
+                "the export would be {named}, and {name} says .{ending}; nothing was written"
+            ))
+            .hint(format!("name it like {}.{word}{}", stem_of(name), other_format(of_ending))));
         }
+        Ok(if word == "parquet" { Format::Parquet } else { self.lines() })
+    }
+
+    /// How the names of parts begin: whose clicks, and of which time. No slug has a dot, and no code.
+    fn stem(&self, slug: &str, code: Option<&str>) -> String {
+        let time = |word: &str, time: &Option<String>| {
+            let plain = |time: &String| time.chars().filter(char::is_ascii_alphanumeric).collect::<String>();
+            time.as_ref().map(|time| format!("{word}-{}", plain(time)))
+        };
+        let scope = [code.map(str::to_owned), time("from", &self.from), time("to", &self.to)];
+        std::iter::once(format!("clicks-{slug}"))
+            .chain(scope.into_iter().flatten())
+            .collect::<Vec<_>>()
+            .join(".")
     }
 
     const fn lines(&self) -> Format {
@@ -119,6 +160,15 @@ impl ClicksExport {
     }
 }
 
+fn stem_of(name: &str) -> &str {
+    name.rsplit_once('.').map_or(name, |(stem, _)| stem)
+}
+
+/// A second way out, where the ending is one of a format there is.
+fn other_format(word: Option<&str>) -> String {
+    word.map(|word| format!(", or write --format {word}")).unwrap_or_default()
+}
+
 // ---- counting ----
 
 async fn recompute(session: &Session, scope: Scope) -> Result<(), Failure> {
@@ -134,7 +184,7 @@ async fn recompute(session: &Session, scope: Scope) -> Result<(), Failure> {
         })
         .await;
     drop(bar);
-    let done = done?;
+    let done = done.map_err(StoreError::of_clicks)?;
     if session.output.json {
         return session.output.object(&json!({
             "days": done.days,
@@ -144,10 +194,14 @@ async fn recompute(session: &Session, scope: Scope) -> Result<(), Failure> {
     }
     session.output.line(&match (done.days, done.subjects_changed) {
         (0, 0) => "nothing to do: no day has clicks that are all still kept".to_owned(),
-        (days, 0) => format!("nothing to do: {days} days were right"),
-        (days, changed) => {
-            format!("recomputed {days} days: {} of them were wrong, in {changed} rows", done.days_changed)
-        }
+        (1, 0) => "nothing to do: the one day there is was right".to_owned(),
+        (days, 0) => format!("nothing to do: all {days} days were right"),
+        (days, changed) => format!(
+            "recomputed {}: {} wrong, in {}",
+            counted(days, "day"),
+            done.days_changed,
+            counted(changed, "row")
+        ),
     })
 }
 
@@ -155,7 +209,10 @@ async fn misses(session: &Session, limit: i64) -> Result<(), Failure> {
     let workspace = session.workspace().await?;
     let tomorrow = day_of(session.now()) + 1;
     let clicks = session.clicks().await?;
-    let missed = clicks.misses(workspace.id, tomorrow - MISSES_DAYS, tomorrow, limit).await?;
+    let missed = clicks
+        .misses(workspace.id, tomorrow - MISSES_DAYS, tomorrow, limit)
+        .await
+        .map_err(StoreError::of_clicks)?;
     if session.output.json {
         return session.output.object(&missed);
     }

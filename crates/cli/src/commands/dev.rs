@@ -18,6 +18,7 @@ use serde_json::json;
 use tokio::task::JoinSet;
 
 use self::crowd::{Crowd, LinkIdea};
+use super::sweep::counted;
 use crate::args::SeedArgs;
 use crate::error::Failure;
 use crate::output::{Answer, can_ask, confirm};
@@ -54,13 +55,19 @@ pub(super) async fn seed(session: &Session, args: &SeedArgs) -> Result<(), Failu
             "seed": args.seed,
         }));
     }
-    session.output.line(&format!(
-        "seeded: links {} ({} new), clicks {} over {} days",
-        made.links.len(),
+    session.output.done(&format!(
+        "seeded {} ({} new) and {} over {}",
+        counted(made.links.len() as u64, "link"),
         made.created,
-        args.clicks,
-        args.days
-    ))
+        counted(args.clicks, "click"),
+        counted(args.days.into(), "day")
+    ))?;
+    // Clicks are given out to the first most of all.
+    let first = session.store().link_names(&made.links[..1]).await?;
+    if let Some(link) = first.first() {
+        session.output.hint(&format!("`rmax links stats {}` shows what they add up to", link.code));
+    }
+    Ok(())
 }
 
 /// Whether there is a link that no seeding made.

@@ -4,15 +4,16 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use rlinks_clicks::Clicks;
-use rlinks_clicks::open::beside;
+use rlinks_clicks::journal::{self, Drops};
+use rlinks_clicks::open::were_kept;
 use rlinks_core::id::EPOCH_MS;
 use rlinks_core::{Slug, Timestamp};
 use rlinks_server::Clock;
 use rlinks_store::sign::{self, HEADS_LOG};
-use rlinks_store::{Location, Lost, Store};
+use rlinks_store::{Location, Lost, Store, StoreError};
 use serde::Serialize;
 
-use crate::config::{Backend, Config};
+use crate::config::Config;
 use crate::error::{Failure, one_line};
 use crate::files::{Served, served};
 use crate::heads;
@@ -60,12 +61,13 @@ pub(super) async fn run(config: Result<Config, Failure>, output: Output) -> Resu
     match config {
         Err(failure) => findings.failure("config", &failure, "correct the configuration"),
         Ok(config) => {
+            let location = config.location()?;
             let file = config.file.as_ref().map(|file| format!("{} is readable", file.display()));
             findings.ok("config", file.unwrap_or_else(|| "no file, so defaults and variables".to_owned()));
             clock(&mut findings, None);
             folder(&mut findings, &config.data);
             server(&mut findings, &config.data);
-            store(&mut findings, &config).await;
+            store(&mut findings, &config, location).await;
         }
     }
     report(&findings, output)
@@ -169,8 +171,7 @@ fn server(findings: &mut Findings, data: &Path) {
     }
 }
 
-async fn store(findings: &mut Findings, config: &Config) {
-    let Backend::Store(location) = &config.backend;
+async fn store(findings: &mut Findings, config: &Config, location: &Location) {
     let shown = config.store_shown();
     if let Location::Sqlite(path) = location
         && !path.exists()
@@ -179,10 +180,11 @@ async fn store(findings: &mut Findings, config: &Config) {
         findings.ok("store", format!("{shown} is not there yet; the first command makes it"));
         return;
     }
-    let store = match Store::open(session::options(config, Lost::Refuse)).await {
+    let opened = async { Ok::<_, Failure>(Store::open(session::options(config, Lost::Refuse)?).await?) };
+    let store = match opened.await {
         Ok(store) => store,
-        Err(error) => {
-            findings.failure("store", &error.into(), "see what the message says");
+        Err(failure) => {
+            findings.failure("store", &failure, "see what the message says");
             return;
         }
     };
@@ -190,8 +192,21 @@ async fn store(findings: &mut Findings, config: &Config) {
     if let Err(failure) = look_inside(findings, &store, config).await {
         findings.failure("store", &failure, "restore a backup with `rmax restore`");
     }
-    if let Err(failure) = clicks(findings, &store).await {
-        findings.failure("clicks", &failure, "redirects go on, and the journal holds what they record");
+    let journal = config.data.join(journal::FOLDER);
+    let is_full = journal::bytes_in(&journal) >= config.journal_bytes;
+    if is_full {
+        let message = format!("{} has used up journal_mb, so clicks are dropped", journal.display());
+        findings.problem("journal", message, "see below why clicks are not stored, or raise journal_mb");
+    }
+    let drops = journal::drops_in(&journal).unwrap_or_default();
+    if let Err(failure) = clicks(findings, &store, &drops).await {
+        let dropped: u64 = drops.iter().map(|drops| drops.clicks).sum();
+        let hint = if dropped > 0 || is_full {
+            format!("redirects go on; of what they record {dropped} clicks were dropped and not counted yet")
+        } else {
+            "redirects go on, and the journal holds what they record".to_owned()
+        };
+        findings.failure("clicks", &failure, &hint);
     }
     store.close().await;
 }
@@ -248,21 +263,23 @@ async fn look_inside(findings: &mut Findings, store: &Store, config: &Config) ->
 }
 
 /// Whether clicks can be read, and whether any were lost. Where none were ever recorded there is nothing to make.
-async fn clicks(findings: &mut Findings, store: &Store) -> Result<(), Failure> {
-    if matches!(beside(store.location()), Location::Sqlite(path) if !path.exists()) {
-        findings.ok("clicks", "none were recorded yet");
+async fn clicks(findings: &mut Findings, store: &Store, drops: &[Drops]) -> Result<(), Failure> {
+    if !were_kept(store.location()) {
+        let lost = match drops.iter().map(|drops| drops.clicks).sum::<u64>() {
+            0 => String::new(),
+            dropped => format!("; lost since the beginning: {dropped} dropped"),
+        };
+        findings.ok("clicks", format!("none were stored yet{lost}"));
         return Ok(());
     }
     let clicks = Clicks::open(store.location()).await?;
-    let stored = clicks.last_event().await?;
-    let losses = clicks.losses().await?;
+    let looked = async { Ok((clicks.last_event().await?, clicks.losses_with(drops).await?)) };
+    let looked = looked.await.map_err(StoreError::of_clicks);
     clicks.close().await;
-    if losses.is_empty() {
-        findings.ok("clicks", format!("{stored} were stored, none were lost"));
-        return Ok(());
-    }
+    let (stored, losses) = looked?;
     let lost: Vec<String> = losses.iter().map(|(reason, clicks)| format!("{clicks} {reason}")).collect();
-    findings.ok("clicks", format!("{stored} were stored; not kept, ever: {}", lost.join(", ")));
+    let lost = if lost.is_empty() { "none".to_owned() } else { lost.join(", ") };
+    findings.ok("clicks", format!("{stored} were stored; lost since the beginning: {lost}"));
     Ok(())
 }
 

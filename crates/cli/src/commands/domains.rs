@@ -2,49 +2,78 @@
 
 use std::collections::HashMap;
 
-use rlinks_core::{Domain, Host, Id};
-use serde_json::{Value, json};
+use rlinks_core::{Domain, Host, Id, Timestamp};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
 
 use crate::args::Domains;
 use crate::error::Failure;
+use crate::output::Output;
+use crate::place::Place;
 use crate::session::{Session, unreached};
 
 /// The most links a warning names.
 const NAMED: i64 = 10;
 
-pub(super) async fn run(session: &Session, command: Domains) -> Result<(), Failure> {
+pub(super) async fn run(place: &Place, command: Domains) -> Result<(), Failure> {
     match command {
-        Domains::Add { host } => add(session, &host).await,
-        Domains::List { all } => list(session, all).await,
-        Domains::Remove { host } => remove(session, &host).await,
-        Domains::Primary { host } => primary(session, &host).await,
+        Domains::Add { host } => add(place, &host).await,
+        Domains::List { all } => list(place, all).await,
+        Domains::Remove { host } => remove(place, &host).await,
+        Domains::Primary { host } => primary(place, &host).await,
     }
 }
 
-fn object(domain: &Domain, workspace: &str) -> Value {
-    json!({
-        "host": domain.host,
-        "workspace": workspace,
-        "primary": domain.primary,
-        "created_at": domain.created_at,
-    })
+/// A host as it is shown.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Hosted {
+    host: Host,
+    /// A server does not repeat whose it is.
+    #[serde(default)]
+    workspace: String,
+    primary: bool,
+    created_at: Timestamp,
 }
 
-fn show(session: &Session, domain: &Domain, workspace: &str, done: &str) -> Result<(), Failure> {
-    if session.output.json {
-        return session.output.object(&object(domain, workspace));
+impl Hosted {
+    fn of(domain: Domain, workspace: &str) -> Self {
+        let Domain { host, primary, created_at, .. } = domain;
+        Self { host, workspace: workspace.to_owned(), primary, created_at }
     }
-    let primary = if domain.primary { ", its primary domain" } else { "" };
-    session.output.line(&format!("{done} {}: answered by workspace {workspace}{primary}", domain.host))
+
+    fn show(&self, output: Output, done: &str) -> Result<(), Failure> {
+        if output.json {
+            return output.object(&json!(self));
+        }
+        let Self { host, workspace, primary, .. } = self;
+        let primary = if *primary { ", its primary domain" } else { "" };
+        output.line(&format!("{done} {host}: answered by workspace {workspace}{primary}"))
+    }
 }
 
-async fn add(session: &Session, host: &str) -> Result<(), Failure> {
+async fn add(place: &Place, host: &str) -> Result<(), Failure> {
     let host = Host::parse(host)?;
+    match place {
+        Place::Store(session) => add_stored(session, host).await,
+        Place::Server(remote) => {
+            let workspace = remote.workspace().await?;
+            let known = remote.domains().await?.into_iter().find(|known| known.host == host);
+            let (domain, done) = match known {
+                Some(domain) => (domain, "unchanged"),
+                None => (remote.add_domain(&host).await?, "added"),
+            };
+            Hosted { workspace, ..domain }.show(place.output(), done)
+        }
+    }
+}
+
+async fn add_stored(session: &Session, host: Host) -> Result<(), Failure> {
     let workspace = session.workspace().await?;
     let known = session.store().domains().await?;
-    if let Some(domain) = known.iter().find(|domain| domain.host == host && domain.workspace == workspace.id)
-    {
-        return show(session, domain, workspace.slug.as_str(), "unchanged");
+    let no_domain = known.is_empty();
+    let mine = |domain: &Domain| domain.host == host && domain.workspace == workspace.id;
+    if let Some(domain) = known.into_iter().find(mine) {
+        return Hosted::of(domain, workspace.slug.as_str()).show(session.output, "unchanged");
     }
     let change = async {
         let taken = |failure: Failure| {
@@ -54,15 +83,16 @@ async fn add(session: &Session, host: &str) -> Result<(), Failure> {
             }
             failure
         };
-        let added = session.store().add_domain(workspace.id, host, &session.actor(), session.now()).await;
+        let added =
+            session.store().add_domain(workspace.id, host.clone(), &session.actor(), session.now()).await;
         added.map_err(Failure::from).map_err(taken)
     };
     let domain = session.change(change).await?;
-    show(session, &domain, workspace.slug.as_str(), "added")?;
-    if known.is_empty() && session.config.domain.is_none() {
-        warn_of_the_first(session, &domain.host).await?;
+    Hosted::of(domain, workspace.slug.as_str()).show(session.output, "added")?;
+    if no_domain && session.config.domain.is_none() {
+        warn_of_the_first(session, &host).await?;
     }
-    warn_of_loops(session, &domain.host).await
+    warn_of_loops(session, &host).await
 }
 
 /// A link that led out of here leads back in once its host is ours.
@@ -110,52 +140,87 @@ async fn slugs(session: &Session) -> Result<HashMap<Id, String>, Failure> {
     Ok(workspaces.into_iter().map(|known| (known.id, known.slug.to_string())).collect())
 }
 
-async fn list(session: &Session, all: bool) -> Result<(), Failure> {
-    let workspace = session.workspace().await?;
-    let slugs = slugs(session).await?;
-    let slug = |domain: &Domain| slugs.get(&domain.workspace).cloned().unwrap_or_default();
-    let domains: Vec<Domain> = session.store().domains().await?;
-    let domains: Vec<&Domain> =
-        domains.iter().filter(|domain| all || domain.workspace == workspace.id).collect();
-    if session.output.json {
-        let objects: Vec<Value> = domains.iter().map(|domain| object(domain, &slug(domain))).collect();
-        return session.output.object(&objects);
+async fn list(place: &Place, all: bool) -> Result<(), Failure> {
+    let output = place.output();
+    let domains = match place {
+        Place::Store(session) => list_stored(session, all).await?,
+        Place::Server(_) if all => {
+            return Err(Failure::usage("--all needs the store itself: a key is of one workspace"));
+        }
+        Place::Server(remote) => {
+            let workspace = remote.workspace().await?;
+            let named = |domain| Hosted { workspace: workspace.clone(), ..domain };
+            remote.domains().await?.into_iter().map(named).collect()
+        }
+    };
+    if output.json {
+        return output.object(&json!(domains));
     }
     if domains.is_empty() {
-        session.output.note("no domains: while no workspace has one, workspace main answers on every host");
+        output.note("no domains: while no workspace has one, workspace main answers on every host");
         return Ok(());
     }
-    let row = |domain: &&Domain| {
+    let row = |domain: &Hosted| {
         let primary = if domain.primary { "primary" } else { "" };
-        vec![domain.host.to_string(), slug(domain), primary.to_owned()]
+        vec![domain.host.to_string(), domain.workspace.clone(), primary.to_owned()]
     };
     let rows: Vec<Vec<String>> = domains.iter().map(row).collect();
-    session.output.table(&["HOST", "WORKSPACE", "PRIMARY"], &rows)
+    output.table(&["HOST", "WORKSPACE", "PRIMARY"], &rows)
 }
 
-async fn remove(session: &Session, host: &str) -> Result<(), Failure> {
-    let host = Host::parse(host)?;
+async fn list_stored(session: &Session, all: bool) -> Result<Vec<Hosted>, Failure> {
     let workspace = session.workspace().await?;
-    // Not through `change`: that would first enter the very domain this may be about.
-    session.store().remove_domain(workspace.id, &host, &session.actor(), session.now()).await?;
-    session.sign_heads().await;
-    if session.config.domain.as_ref() == Some(&host) {
-        session.output.hint(&format!(
-            "{host} is the configured `domain`: the next change enters it again unless you remove it there too"
-        ));
-    }
-    if session.output.json {
-        return session.output.object(&json!({ "host": host, "workspace": workspace.slug, "removed": true }));
-    }
-    session.output.line(&format!("removed {host} from workspace {}", workspace.slug))
-}
-
-async fn primary(session: &Session, host: &str) -> Result<(), Failure> {
-    let host = Host::parse(host)?;
-    let workspace = session.workspace().await?;
-    let change = async {
-        Ok(session.store().set_primary_domain(workspace.id, &host, &session.actor(), session.now()).await?)
+    let slugs = slugs(session).await?;
+    let domains = session.store().domains().await?.into_iter();
+    let domains = domains.filter(|domain| all || domain.workspace == workspace.id);
+    let named = |domain: Domain| {
+        let slug = slugs.get(&domain.workspace).map(String::as_str).unwrap_or_default();
+        Hosted::of(domain, slug)
     };
-    let domain = session.change(change).await?;
-    show(session, &domain, workspace.slug.as_str(), "primary")
+    Ok(domains.map(named).collect())
+}
+
+async fn remove(place: &Place, host: &str) -> Result<(), Failure> {
+    let host = Host::parse(host)?;
+    let workspace = match place {
+        Place::Store(session) => {
+            let workspace = session.workspace().await?;
+            // Not through `change`: that would first enter the very domain this may be about.
+            session.store().remove_domain(workspace.id, &host, &session.actor(), session.now()).await?;
+            session.sign_heads().await;
+            if session.config.domain.as_ref() == Some(&host) {
+                session.output.hint(&format!(
+                    "{host} is the configured `domain`: the next change enters it again unless you remove it there too"
+                ));
+            }
+            workspace.slug.to_string()
+        }
+        Place::Server(remote) => {
+            let workspace = remote.workspace().await?;
+            remote.remove_domain(&host).await?;
+            workspace
+        }
+    };
+    if place.output().json {
+        return place.output().object(&json!({ "host": host, "workspace": workspace, "removed": true }));
+    }
+    place.output().line(&format!("removed {host} from workspace {workspace}"))
+}
+
+async fn primary(place: &Place, host: &str) -> Result<(), Failure> {
+    let host = Host::parse(host)?;
+    let domain = match place {
+        Place::Store(session) => {
+            let workspace = session.workspace().await?;
+            let (actor, now) = (session.actor(), session.now());
+            let change =
+                async { Ok(session.store().set_primary_domain(workspace.id, &host, &actor, now).await?) };
+            Hosted::of(session.change(change).await?, workspace.slug.as_str())
+        }
+        Place::Server(remote) => {
+            let workspace = remote.workspace().await?;
+            Hosted { workspace, ..remote.set_primary_domain(&host).await? }
+        }
+    };
+    domain.show(place.output(), "primary")
 }

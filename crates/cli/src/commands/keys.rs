@@ -1,55 +1,126 @@
 //! `rmax keys`: what programs sign in with.
 
 use rlinks_core::draft::{TimeInput, expiry};
-use rlinks_core::key::Secret;
-use rlinks_core::{ApiKey, FieldErrors, Scope, Scopes, Timestamp};
+use rlinks_core::key::{KeyStatus, Secret};
+use rlinks_core::{ApiKey, FieldErrors, Id, Scope, Scopes, Timestamp};
 use rlinks_server::ops::people::KeyDraft;
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
 
 use crate::args::Keys;
 use crate::error::Failure;
+use crate::output::Output;
+use crate::place::Place;
 use crate::session::Session;
 
 /// Keys read at once.
 const PAGE: i64 = 500;
 
-pub(super) async fn run(session: &Session, command: Keys) -> Result<(), Failure> {
+pub(super) async fn run(place: &Place, command: Keys) -> Result<(), Failure> {
     match command {
-        Keys::Create { name, scopes, user, expires } => {
-            create(session, &name, &scopes, user.as_deref(), expires).await
-        }
-        Keys::List => list(session).await,
-        Keys::Revoke { id } => revoke(session, &id).await,
-        Keys::Rotate { id } => rotate(session, &id).await,
+        Keys::Create { name, scopes, user, expires } => create(place, &name, &scopes, user, expires).await,
+        Keys::List => list(place).await,
+        Keys::Revoke { id } => revoke(place, &id).await,
+        Keys::Rotate { id } => rotate(place, &id).await,
     }
 }
 
-/// A key as programs see it.
-fn object(key: &ApiKey, now: Timestamp) -> Value {
-    json!({
-        "id": key.id, "name": key.name, "prefix": key.prefix, "scopes": key.scopes, "user": key.user,
-        "status": key.status(now), "created_at": key.created_at, "expires_at": key.expires_at,
-        "last_used_at": key.last_used_at, "usage_count": key.usage_count,
-    })
+/// A key as it is shown.
+#[derive(Clone, Serialize, Deserialize)]
+pub(crate) struct Key {
+    pub(crate) id: Id,
+    name: String,
+    prefix: String,
+    scopes: Scopes,
+    user: Option<Id>,
+    status: KeyStatus,
+    created_at: Timestamp,
+    expires_at: Option<Timestamp>,
+    last_used_at: Option<Timestamp>,
+    usage_count: i64,
+}
+
+/// A key with its secret, this once.
+#[derive(Deserialize)]
+pub(crate) struct NewKey {
+    #[serde(flatten)]
+    view: Key,
+    key: String,
+}
+
+/// What a new key is to be.
+pub(crate) struct KeyAsked {
+    pub(crate) name: String,
+    /// Else the usual ones.
+    pub(crate) scopes: Option<Scopes>,
+    pub(crate) user: Option<String>,
+    pub(crate) expires_at: Option<Timestamp>,
+}
+
+impl Key {
+    fn of(key: &ApiKey, now: Timestamp) -> Self {
+        Self {
+            id: key.id,
+            name: key.name.clone(),
+            prefix: key.prefix.clone(),
+            scopes: key.scopes,
+            user: key.user,
+            status: key.status(now),
+            created_at: key.created_at,
+            expires_at: key.expires_at,
+            last_used_at: key.last_used_at,
+            usage_count: key.usage_count,
+        }
+    }
+}
+
+impl NewKey {
+    fn of(key: &ApiKey, secret: &Secret, now: Timestamp) -> Self {
+        Self { view: Key::of(key, now), key: secret.reveal().to_owned() }
+    }
+
+    /// The key, alone on stdout.
+    fn show(&self, output: Output) -> Result<(), Failure> {
+        if output.json {
+            let mut body = json!(self.view);
+            body["key"] = self.key.as_str().into();
+            return output.object(&body);
+        }
+        output.line(&self.key)?;
+        let Key { id, name, .. } = &self.view;
+        output.note(&format!("key {id} ({name}); it is shown this once and kept nowhere"));
+        Ok(())
+    }
 }
 
 async fn create(
-    session: &Session,
+    place: &Place,
     name: &str,
     scopes: &[String],
-    user: Option<&str>,
+    user: Option<String>,
     expires: Option<String>,
 ) -> Result<(), Failure> {
     let mut errors = FieldErrors::default();
     let name = errors.take(ApiKey::parse_name(name));
-    let scopes = if scopes.is_empty() { Some(Scopes::DEFAULT) } else { errors.take(Scopes::parse(scopes)) };
-    let expires_at = expires.and_then(|text| errors.take(expiry(&TimeInput::Text(text), session.now())));
-    let (Some(name), Some(scopes), true) = (name, scopes, errors.0.is_empty()) else {
+    let scopes = if scopes.is_empty() { None } else { errors.take(Scopes::parse(scopes)) };
+    let expires_at = expires.and_then(|text| errors.take(expiry(&TimeInput::Text(text), place.now())));
+    let (Some(name), true) = (name, errors.0.is_empty()) else {
         return Err(errors.into());
     };
+    let asked = KeyAsked { name, scopes, user, expires_at };
+    let made = match place {
+        Place::Store(session) => create_stored(session, asked).await?,
+        Place::Server(remote) => remote.create_key(&asked).await?,
+    };
+    made.show(place.output())
+}
+
+async fn create_stored(session: &Session, asked: KeyAsked) -> Result<NewKey, Failure> {
+    let KeyAsked { name, scopes, user, expires_at } = asked;
+    let scopes = scopes.unwrap_or(Scopes::DEFAULT);
     let workspace = session.workspace().await?;
     let user = match user {
-        Some(who) => Some(session.ops.member(&workspace, who).await?),
+        Some(who) => Some(session.ops.member(&workspace, &who).await?),
         None => None,
     };
     if let Some(user) = user.as_ref().filter(|user| !scopes.are_within(user.role.scopes())) {
@@ -62,22 +133,40 @@ async fn create(
     let by = session.by();
     let change = async { Ok(session.ops.create_key(&by, &workspace, &draft).await?) };
     let (key, secret) = session.change(change).await?;
-    show(session, &key, &secret)
+    Ok(NewKey::of(&key, &secret, session.now()))
 }
 
-/// The key, alone on stdout.
-fn show(session: &Session, key: &ApiKey, secret: &Secret) -> Result<(), Failure> {
-    if session.output.json {
-        let mut body = object(key, session.now());
-        body["key"] = secret.reveal().into();
-        return session.output.object(&body);
+async fn list(place: &Place) -> Result<(), Failure> {
+    let output = place.output();
+    let keys = match place {
+        Place::Store(session) => list_stored(session).await?,
+        Place::Server(remote) => remote.keys().await?,
+    };
+    if output.json {
+        return output.object(&json!(keys));
     }
-    session.output.line(secret.reveal())?;
-    session.output.note(&format!("key {} ({}); it is shown this once and kept nowhere", key.id, key.name));
-    Ok(())
+    if keys.is_empty() {
+        output.note("no keys; `rmax keys create --name <name>` makes one");
+        return Ok(());
+    }
+    let time = |at: Option<Timestamp>| at.map(|at| at.to_string()).unwrap_or_default();
+    let row = |key: &Key| {
+        vec![
+            key.id.to_string(),
+            key.name.clone(),
+            key.prefix.clone(),
+            key.scopes.iter().map(Scope::name).collect::<Vec<_>>().join(","),
+            json!(key.status).as_str().unwrap_or_default().to_owned(),
+            time(key.expires_at),
+            time(key.last_used_at),
+            key.usage_count.to_string(),
+        ]
+    };
+    let rows: Vec<Vec<String>> = keys.iter().map(row).collect();
+    output.table(&["ID", "NAME", "PREFIX", "SCOPES", "STATUS", "EXPIRES", "LAST USED", "REQUESTS"], &rows)
 }
 
-async fn list(session: &Session) -> Result<(), Failure> {
+async fn list_stored(session: &Session) -> Result<Vec<Key>, Failure> {
     let workspace = session.workspace().await?;
     let (mut keys, mut before) = (Vec::new(), None);
     loop {
@@ -89,53 +178,52 @@ async fn list(session: &Session) -> Result<(), Failure> {
         }
     }
     let now = session.now();
-    if session.output.json {
-        return session.output.object(&keys.iter().map(|key| object(key, now)).collect::<Vec<_>>());
-    }
-    if keys.is_empty() {
-        session.output.note("no keys; `rmax keys create --name <name>` makes one");
-        return Ok(());
-    }
-    let time = |at: Option<Timestamp>| at.map(|at| at.to_string()).unwrap_or_default();
-    let row = |key: &ApiKey| {
-        let status = serde_json::to_value(key.status(now)).unwrap_or_default();
-        vec![
-            key.id.to_string(),
-            key.name.clone(),
-            key.prefix.clone(),
-            key.scopes.iter().map(Scope::name).collect::<Vec<_>>().join(","),
-            status.as_str().unwrap_or_default().to_owned(),
-            time(key.expires_at),
-            time(key.last_used_at),
-            key.usage_count.to_string(),
-        ]
+    Ok(keys.iter().map(|key| Key::of(key, now)).collect())
+}
+
+async fn revoke(place: &Place, id: &str) -> Result<(), Failure> {
+    let (seen, revoked) = match place {
+        Place::Store(session) => {
+            let workspace = session.workspace().await?;
+            let key = session.ops.key(&workspace, id).await?;
+            let by = session.by();
+            let change = async { Ok(session.ops.revoke_key(&by, &workspace, key.id).await?) };
+            let revoked = session.change(change).await?;
+            let now = session.now();
+            (Key::of(&key, now), Key::of(&revoked, now))
+        }
+        Place::Server(remote) => {
+            let key = remote.key(id).await?;
+            remote.revoke_key(key.id).await?;
+            (key.clone(), Key { status: KeyStatus::Revoked, ..key })
+        }
     };
-    let rows: Vec<Vec<String>> = keys.iter().map(row).collect();
-    session
-        .output
-        .table(&["ID", "NAME", "PREFIX", "SCOPES", "STATUS", "EXPIRES", "LAST USED", "REQUESTS"], &rows)
-}
-
-async fn revoke(session: &Session, id: &str) -> Result<(), Failure> {
-    let workspace = session.workspace().await?;
-    let key = session.ops.key(&workspace, id).await?;
-    let by = session.by();
-    let change = async { Ok(session.ops.revoke_key(&by, &workspace, key.id).await?) };
-    let revoked = session.change(change).await?;
-    if session.output.json {
-        return session.output.object(&object(&revoked, session.now()));
+    if place.output().json {
+        return place.output().object(&json!(revoked));
     }
-    let done = if key.revoked_at.is_some() { "unchanged" } else { "revoked" };
-    session.output.line(&format!("{done} key {} ({}, {}...)", key.id, key.name, key.prefix))
+    let done = if seen.status == KeyStatus::Revoked { "unchanged" } else { "revoked" };
+    place.output().line(&format!("{done} key {} ({}, {}...)", seen.id, seen.name, seen.prefix))
 }
 
-async fn rotate(session: &Session, id: &str) -> Result<(), Failure> {
-    let workspace = session.workspace().await?;
-    let key = session.ops.key(&workspace, id).await?;
-    let by = session.by();
-    let change = async { Ok(session.ops.rotate_key(&by, &key).await?) };
-    let (successor, secret) = session.change(change).await?;
-    show(session, &successor, &secret)?;
-    session.output.note(&format!("the old key {} ({}...) works for 24 hours more", key.id, key.prefix));
+async fn rotate(place: &Place, id: &str) -> Result<(), Failure> {
+    let (old, successor) = match place {
+        Place::Store(session) => {
+            let workspace = session.workspace().await?;
+            let key = session.ops.key(&workspace, id).await?;
+            let by = session.by();
+            let change = async { Ok(session.ops.rotate_key(&by, &key).await?) };
+            let (successor, secret) = session.change(change).await?;
+            let now = session.now();
+            (Key::of(&key, now), NewKey::of(&successor, &secret, now))
+        }
+        Place::Server(remote) => {
+            let key = remote.key(id).await?;
+            let successor = remote.rotate_key(key.id).await?;
+            (key, successor)
+        }
+    };
+    successor.show(place.output())?;
+    let Key { id, prefix, .. } = &old;
+    place.output().note(&format!("the old key {id} ({prefix}...) works for 24 hours more"));
     Ok(())
 }

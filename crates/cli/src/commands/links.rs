@@ -1,9 +1,9 @@
 //! `rmax links`: create, change, look at and remove links.
 
 use rlinks_core::draft::{Input, TimeInput};
-use rlinks_core::route_object::RouteObject;
-use rlinks_core::{Domains, FieldCode, FieldError, Link, LinkState, Workspace, search};
-use rlinks_server::ops::{Deleted, Done, Mode, Outcome, Thing};
+use rlinks_core::route_object::{RouteObject, Stats};
+use rlinks_core::{Domains, FieldCode, FieldError, Link, LinkState, Timestamp, search};
+use rlinks_server::ops::{Deleted, Mode, Outcome};
 use rlinks_store::LinkFilter;
 use serde::Serialize;
 
@@ -11,81 +11,111 @@ use crate::args::{Links, List, Set};
 use crate::commands::moment;
 use crate::error::Failure;
 use crate::output::{Answer, can_ask, confirm};
+use crate::place::{Made, Place, Seen};
 use crate::session::Session;
 
 mod changes;
 
 use self::changes::{Change, changes};
 
-pub(super) async fn run(session: &Session, command: Links) -> Result<(), Failure> {
+pub(super) async fn run(place: &Place, command: Links) -> Result<(), Failure> {
     match command {
-        Links::List(args) => list(session, &args).await,
-        Links::Get { code, at } => get(session, &code, at.as_deref()).await,
-        Links::Set(args) => set(session, &args).await,
-        Links::Disable { code } => switch(session, &code, Switch::Disable).await,
-        Links::Enable { code } => switch(session, &code, Switch::Enable).await,
-        Links::Restore { code } => switch(session, &code, Switch::Restore).await,
-        Links::Delete { code, yes } => delete(session, &code, yes).await,
-        Links::Stats(args) => super::stats::run(session, &args).await,
-        Links::History { code } => history(session, &code).await,
+        Links::List(args) => list(place, &args).await,
+        Links::Get { code, at } => get(place, &code, at.as_deref()).await,
+        Links::Set(args) => set(place, &args).await,
+        Links::Disable { code } => switch(place, &code, Switch::Disable).await,
+        Links::Enable { code } => switch(place, &code, Switch::Enable).await,
+        Links::Restore { code } => switch(place, &code, Switch::Restore).await,
+        Links::Delete { code, yes } => delete(place, &code, yes).await,
+        Links::Stats(args) => super::stats::run(place, &args).await,
+        Links::History { code } => history(place, &code).await,
     }
 }
 
 // ---- looking ----
 
-async fn list(session: &Session, args: &List) -> Result<(), Failure> {
-    let workspace = session.workspace().await?;
-    let mut links = find(session, &workspace, args).await?;
-    let limit = usize::try_from(args.limit).unwrap_or(usize::MAX);
-    let more = links.len() > limit;
-    links.truncate(limit);
-    if session.output.json {
-        let stats = session.stats(&links.iter().collect::<Vec<_>>()).await;
-        let objects = links.iter().zip(stats).map(|(link, stats)| RouteObject::of(link, stats));
-        session.output.object(&objects.collect::<Vec<_>>())?;
+/// Which links are wanted.
+pub(crate) struct Wanted<'a> {
+    pub(crate) prefix: Option<&'a str>,
+    pub(crate) tag: Option<&'a str>,
+    pub(crate) search: Option<&'a str>,
+    pub(crate) disabled: bool,
+    pub(crate) deleted: bool,
+    pub(crate) limit: usize,
+}
+
+impl List {
+    fn wanted(&self) -> Result<Wanted<'_>, Failure> {
+        if self.search.as_deref().is_some_and(|text| search::query(text).is_empty()) {
+            return Err(Failure::usage("`--search` has no word in it; give letters or digits to look for"));
+        }
+        let tag = self.tag.as_deref().map(str::trim);
+        if tag == Some("") {
+            return Err(Failure::usage("`--tag` is empty; give the tag to look for"));
+        }
+        Ok(Wanted {
+            prefix: self.prefix.as_deref(),
+            tag,
+            search: self.search.as_deref(),
+            disabled: self.show_disabled,
+            deleted: self.show_deleted,
+            limit: usize::try_from(self.limit).unwrap_or_default(),
+        })
+    }
+}
+
+async fn list(place: &Place, args: &List) -> Result<(), Failure> {
+    let (wanted, output) = (args.wanted()?, place.output());
+    let mut links = match place {
+        Place::Store(session) => find(session, &wanted).await?,
+        Place::Server(remote) => remote.links(&wanted).await?,
+    };
+    let more = links.len() > wanted.limit;
+    links.truncate(wanted.limit);
+    if output.json {
+        let objects = links.iter().map(|(link, stats)| RouteObject::of(link, *stats));
+        output.object(&objects.collect::<Vec<_>>())?;
     } else if links.is_empty() {
-        session.output.note("no links");
+        output.note("no links");
     } else {
-        let rows: Vec<Vec<String>> = links.iter().map(|link| row(session, link)).collect();
-        session.output.table(&["CODE", "STATE", "TARGET", "TITLE", "TAGS", "EXPIRES"], &rows)?;
+        let now = place.now();
+        let rows: Vec<Vec<String>> = links.iter().map(|(link, _)| row(link, now)).collect();
+        output.table(&["CODE", "STATE", "TARGET", "TITLE", "TAGS", "EXPIRES"], &rows)?;
     }
     if more {
-        session.output.hint(&format!("there are more than {limit}; show more with --limit"));
+        output.hint(&format!("there are more than {}; show more with --limit", wanted.limit));
     }
     Ok(())
 }
 
-/// One more than asked for, to know whether there are more.
-async fn find(session: &Session, workspace: &Workspace, args: &List) -> Result<Vec<Link>, Failure> {
-    let words = args.search.as_deref().map(search::query).unwrap_or_default();
-    if args.search.is_some() && words.is_empty() {
-        return Err(Failure::usage("`--search` has no word in it; give letters or digits to look for"));
-    }
-    let tag = args.tag.as_deref().map(str::trim);
-    if tag == Some("") {
-        return Err(Failure::usage("`--tag` is empty; give the tag to look for"));
-    }
+/// One more than asked for, to know whether there are more. Numbers are for programs alone.
+async fn find(session: &Session, wanted: &Wanted<'_>) -> Result<Vec<(Link, Stats)>, Failure> {
+    let workspace = session.workspace().await?;
     let states = [
         (true, LinkState::Active),
-        (args.show_disabled, LinkState::Disabled),
-        (args.show_deleted, LinkState::Deleted),
+        (wanted.disabled, LinkState::Disabled),
+        (wanted.deleted, LinkState::Deleted),
     ];
     let fold = workspace.policy.code.fold_case;
     let filter = LinkFilter {
-        prefix: args
-            .prefix
-            .as_deref()
-            .map(|text| if fold { text.to_ascii_lowercase() } else { text.to_owned() }),
-        tag: tag.map(str::to_owned),
-        words,
+        prefix: wanted.prefix.map(|text| if fold { text.to_ascii_lowercase() } else { text.to_owned() }),
+        tag: wanted.tag.map(str::to_owned),
+        words: wanted.search.map(search::query).unwrap_or_default(),
         states: states.into_iter().filter(|(wanted, _)| *wanted).map(|(_, state)| state).collect(),
         ..LinkFilter::default()
     };
-    Ok(session.store().list(workspace.id, &filter, args.limit + 1).await?)
+    let most = i64::try_from(wanted.limit).unwrap_or(i64::MAX).saturating_add(1);
+    let links = session.store().list(workspace.id, &filter, most).await?;
+    let counted = if session.output.json {
+        session.stats(&links.iter().collect::<Vec<_>>()).await
+    } else {
+        vec![Stats::default(); links.len()]
+    };
+    Ok(links.into_iter().zip(counted).collect())
 }
 
-fn row(session: &Session, link: &Link) -> Vec<String> {
-    let expired = link.state == LinkState::Active && link.is_expired(session.now());
+fn row(link: &Link, now: Timestamp) -> Vec<String> {
+    let expired = link.state == LinkState::Active && link.is_expired(now);
     vec![
         link.code.to_string(),
         if expired { "expired".to_owned() } else { link.state.to_string() },
@@ -96,37 +126,44 @@ fn row(session: &Session, link: &Link) -> Vec<String> {
     ]
 }
 
-async fn get(session: &Session, code: &str, at: Option<&str>) -> Result<(), Failure> {
+async fn get(place: &Place, code: &str, at: Option<&str>) -> Result<(), Failure> {
     let at = moment(at)?;
+    let seen = match place {
+        Place::Store(session) => look(session, code, at).await?,
+        Place::Server(remote) => remote.link(code, at).await?,
+    };
+    place.output().object(&place.object(&seen).await)
+}
+
+async fn look(session: &Session, code: &str, at: Option<Timestamp>) -> Result<Seen, Failure> {
     let workspace = session.workspace().await?;
     let link = match at {
         None => session.ops.link(&session.by(), &workspace, code).await?,
-        Some(at) => {
-            let now = session.ops.any_link(&session.by(), &workspace, code).await?;
-            let then = session.store().link_at(workspace.id, &now.code, at).await?;
-            then.filter(|link| link.state != LinkState::Deleted).ok_or_else(|| {
-                Failure::not_found(Thing::LinkAt(now.code.to_string(), at))
-                    .hint(format!("`rmax links history {}` shows when it was made", now.code))
-            })?
-        }
+        Some(at) => session.ops.link_at(&session.by(), &workspace, code, at).await?,
     };
-    session.output.object(&session.object(&link).await)
+    session.seen(&workspace, link).await
 }
 
-async fn history(session: &Session, code: &str) -> Result<(), Failure> {
-    let workspace = session.workspace().await?;
-    let link = session.ops.any_link(&session.by(), &workspace, code).await?;
-    let entries = session.store().history(workspace.id, &link.code).await?;
-    if session.output.json {
-        return session.output.object(&entries);
+async fn history(place: &Place, code: &str) -> Result<(), Failure> {
+    let output = place.output();
+    let entries = match place {
+        Place::Store(session) => {
+            let workspace = session.workspace().await?;
+            let link = session.ops.any_link(&session.by(), &workspace, code).await?;
+            session.store().history(workspace.id, &link.code).await?
+        }
+        Place::Server(remote) => remote.history(code).await?,
+    };
+    if output.json {
+        return output.object(&entries);
     }
     for entry in &entries {
-        session.output.line(&format!("{}  {}  {}", entry.ts, entry.actor, entry.action))?;
+        output.line(&format!("{}  {}  {}", entry.ts, entry.actor, entry.action))?;
         let side = |json: &Option<Box<serde_json::value::RawValue>>| {
             json.as_ref().and_then(|json| serde_json::from_str(json.get()).ok()).unwrap_or_default()
         };
         for change in changes(&side(&entry.before), &side(&entry.after)) {
-            session.output.line(&format!("    {change}"))?;
+            output.line(&format!("    {change}"))?;
         }
     }
     Ok(())
@@ -156,28 +193,37 @@ impl Set {
     }
 }
 
-async fn set(session: &Session, args: &Set) -> Result<(), Failure> {
-    let workspace = session.workspace().await?;
-    let (by, input) = (session.by(), args.input());
+async fn set(place: &Place, args: &Set) -> Result<(), Failure> {
+    let input = args.input();
     let deleted = if args.recreate { Deleted::Recreate } else { Deleted::Refuse };
-    if args.dry_run {
-        let done = session.ops.set(&by, &workspace, &args.code, &input, deleted, Mode::DryRun).await?;
-        return rehearsed(session, &workspace, &done).await;
-    }
-    let change =
-        async { Ok(session.ops.set(&by, &workspace, &args.code, &input, deleted, Mode::Write).await?) };
-    let done = session.change(change).await?;
-    report(session, &workspace, &done, "updated").await?;
-    session.warn_unreached(&workspace, &done.link.code).await
+    let made = match place {
+        Place::Store(session) if args.dry_run => return rehearse(session, args, &input, deleted).await,
+        Place::Store(session) => {
+            let (workspace, by) = (session.workspace().await?, session.by());
+            let change = async {
+                Ok(session.ops.set(&by, &workspace, &args.code, &input, deleted, Mode::Write).await?)
+            };
+            session.made(&workspace, session.change(change).await?).await?
+        }
+        Place::Server(_) if args.dry_run => {
+            return Err(Failure::usage(
+                "--dry-run works on a store only: a server checks a change by its own rules, and has no way to only try it",
+            )
+            .hint(format!("`rmax links get {}` shows the link as it is", args.code)));
+        }
+        Place::Server(remote) => remote.set(&args.code, &input, deleted).await?,
+    };
+    report(place, &made, "updated").await?;
+    made.seen.warn_unreached(place.output());
+    Ok(())
 }
 
 /// What became of it: the link for programs, a line for people.
-async fn report(session: &Session, workspace: &Workspace, done: &Done, changed: &str) -> Result<(), Failure> {
-    if session.output.json {
-        return session.output.object(&session.object(&done.link).await);
+async fn report(place: &Place, made: &Made, changed: &str) -> Result<(), Failure> {
+    if place.output().json {
+        return place.output().object(&place.object(&made.seen).await);
     }
-    let arrow = session.arrow(workspace, &done.link).await?;
-    session.output.line(&format!("{} {arrow}", word(done.outcome, changed)))
+    place.output().line(&format!("{} {}", word(made.outcome, changed), made.seen.arrow()))
 }
 
 fn word(outcome: Outcome, changed: &str) -> &str {
@@ -200,7 +246,9 @@ struct Rehearsal<'a> {
 }
 
 /// What would change, field by field.
-async fn rehearsed(session: &Session, workspace: &Workspace, done: &Done) -> Result<(), Failure> {
+async fn rehearse(session: &Session, args: &Set, input: &Input, deleted: Deleted) -> Result<(), Failure> {
+    let workspace = session.workspace().await?;
+    let done = session.ops.set(&session.by(), &workspace, &args.code, input, deleted, Mode::DryRun).await?;
     refuse_loop_to_configured(session, &done.link)?;
     let before = session.store().link(workspace.id, &done.link.code).await?;
     let before = before.filter(|_| done.outcome != Outcome::Created);
@@ -211,7 +259,7 @@ async fn rehearsed(session: &Session, workspace: &Workspace, done: &Done) -> Res
         let link = session.object(&done.link).await;
         return session.output.object(&Rehearsal { dry_run: true, outcome, changes, link });
     }
-    let url = session.address(workspace, &done.link.code).await?;
+    let url = session.seen(&workspace, done.link).await?.address();
     let head = match done.outcome {
         Outcome::Created => format!("would create {url}"),
         Outcome::Unchanged => format!("unchanged {url}"),
@@ -241,49 +289,56 @@ enum Switch {
     Restore,
 }
 
-async fn switch(session: &Session, code: &str, switch: Switch) -> Result<(), Failure> {
-    let workspace = session.workspace().await?;
-    let by = session.by();
-    let change = async {
-        Ok(match switch {
-            Switch::Disable => {
-                session.ops.change_state(&by, &workspace, code, LinkState::Disabled, Mode::Write).await?
-            }
-            Switch::Enable => {
-                session.ops.change_state(&by, &workspace, code, LinkState::Active, Mode::Write).await?
-            }
-            Switch::Restore => session.ops.restore(&by, &workspace, code, Mode::Write).await?,
-        })
+async fn switch(place: &Place, code: &str, switch: Switch) -> Result<(), Failure> {
+    let (state, changed) = match switch {
+        Switch::Disable => (Some(LinkState::Disabled), "disabled"),
+        Switch::Enable => (Some(LinkState::Active), "enabled"),
+        // Back to whatever it was.
+        Switch::Restore => (None, "restored"),
     };
-    let done = session.change(change).await?;
-    let changed = match switch {
-        Switch::Disable => "disabled",
-        Switch::Enable => "enabled",
-        Switch::Restore => "restored",
+    let made = match (place, state) {
+        (Place::Store(session), state) => {
+            let (workspace, by) = (session.workspace().await?, session.by());
+            let change = async {
+                Ok(match state {
+                    Some(state) => {
+                        session.ops.change_state(&by, &workspace, code, state, Mode::Write).await?
+                    }
+                    None => session.ops.restore(&by, &workspace, code, Mode::Write).await?,
+                })
+            };
+            session.made(&workspace, session.change(change).await?).await?
+        }
+        (Place::Server(remote), Some(state)) => remote.switch(code, state).await?,
+        (Place::Server(remote), None) => remote.restore(code).await?,
     };
-    report(session, &workspace, &done, changed).await
+    report(place, &made, changed).await
 }
 
-async fn delete(session: &Session, code: &str, yes: bool) -> Result<(), Failure> {
-    let workspace = session.workspace().await?;
-    let link = session.ops.link(&session.by(), &workspace, code).await?;
+async fn delete(place: &Place, code: &str, yes: bool) -> Result<(), Failure> {
+    let seen = match place {
+        Place::Store(session) => look(session, code, None).await?,
+        Place::Server(remote) => remote.link(code, None).await?,
+    };
     if !yes && !can_ask() {
         return Err(Failure::usage("deleting a link needs --yes where nobody can be asked")
             .hint(format!("`rmax links disable {code}` only switches it off")));
     }
     if !yes {
-        let question = format!("Delete {}? Its code stays taken.", session.arrow(&workspace, &link).await?);
+        let question = format!("Delete {}? Its code stays taken.", seen.arrow());
         if confirm(&question)? == Answer::No {
             return Err(Failure::failed("nothing was deleted"));
         }
     }
-    let by = session.by();
-    let change = async {
-        Ok(session
-            .ops
-            .change_state(&by, &workspace, link.code.as_str(), LinkState::Deleted, Mode::Write)
-            .await?)
+    let made = match place {
+        Place::Store(session) => {
+            let (workspace, by) = (session.workspace().await?, session.by());
+            let (code, state) = (seen.link.code.as_str(), LinkState::Deleted);
+            let change =
+                async { Ok(session.ops.change_state(&by, &workspace, code, state, Mode::Write).await?) };
+            session.made(&workspace, session.change(change).await?).await?
+        }
+        Place::Server(remote) => remote.delete(&seen.link.code).await?,
     };
-    let done = session.change(change).await?;
-    report(session, &workspace, &done, "deleted").await
+    report(place, &made, "deleted").await
 }

@@ -22,6 +22,7 @@ pub(super) fn run(
     if args.print_config {
         return print(&config, output);
     }
+    config.location()?;
     logging::start(&config.log, global, Usual::Server);
     session::refuse_no_folder(&config.data)?;
     if config.domain.is_some() {
@@ -41,7 +42,7 @@ pub(super) fn run(
             Err(failure) => Err(failure.messages().join("; ")),
         })
     };
-    let options = session::options(&config, Lost::Refuse);
+    let options = session::options(&config, Lost::Refuse)?;
     rlinks_server::run(server_config(config, environment), options, Clock::system(), reload)?;
     Ok(())
 }

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::args::Shorten;
 use crate::error::Failure;
-use crate::session::Session;
+use crate::place::{Made, Place};
 
 /// A link as programs see it, and what became of the request.
 #[derive(Serialize)]
@@ -19,38 +19,41 @@ struct Shortened {
     short_url: Option<String>,
     reused: bool,
     revived: bool,
-    not_applied: Vec<&'static str>,
+    not_applied: Vec<String>,
 }
 
-pub(super) async fn run(session: &Session, args: &Shorten) -> Result<(), Failure> {
-    let workspace = session.workspace().await?;
-    let by = session.by();
-    let input = args.input();
-    let change =
-        async { Ok(session.ops.create(&by, &workspace, &input, Deleted::Refuse, None, Mode::Write).await?) };
-    let done = session.change(change).await?;
-    let url = session.short_url(&workspace, &done.link.code).await?;
-    session.warn_unreached(&workspace, &done.link.code).await?;
-    let not_applied = done.not_applied;
-    if session.output.json {
-        return session.output.object(&Shortened {
-            link: session.object(&done.link).await,
-            short_url: url,
-            reused: matches!(done.outcome, Outcome::Reused | Outcome::Revived),
-            revived: done.outcome == Outcome::Revived,
+pub(super) async fn run(place: &Place, args: &Shorten) -> Result<(), Failure> {
+    let (input, output) = (args.input(), place.output());
+    let Made { seen, outcome, not_applied } = match place {
+        Place::Store(session) => {
+            let (workspace, by) = (session.workspace().await?, session.by());
+            let change = async {
+                Ok(session.ops.create(&by, &workspace, &input, Deleted::Refuse, None, Mode::Write).await?)
+            };
+            session.made(&workspace, session.change(change).await?).await?
+        }
+        Place::Server(remote) => remote.create(&input, Deleted::Refuse).await?,
+    };
+    seen.warn_unreached(output);
+    if output.json {
+        return output.object(&Shortened {
+            link: place.object(&seen).await,
+            short_url: seen.short_url,
+            reused: matches!(outcome, Outcome::Reused | Outcome::Revived),
+            revived: outcome == Outcome::Revived,
             not_applied,
         });
     }
-    session.output.line(&session.address(&workspace, &done.link.code).await?)?;
+    output.line(&seen.address())?;
     if !not_applied.is_empty() {
-        session.output.note(&format!(
+        output.note(&format!(
             "this target has a link already; not applied: {} (`rmax links set {} <url>` changes it)",
             not_applied.join(", "),
-            done.link.code
+            seen.link.code
         ));
     }
-    match url.filter(|_| args.qr) {
-        Some(url) => session.output.raw(qr(&url)?.as_bytes()),
+    match seen.short_url.filter(|_| args.qr) {
+        Some(url) => output.raw(qr(&url)?.as_bytes()),
         None => Ok(()),
     }
 }

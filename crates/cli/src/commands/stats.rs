@@ -1,23 +1,27 @@
 //! `rmax links stats`: what a link's clicks add up to.
 
 use rlinks_clicks::roll::Subject;
-use rlinks_clicks::stats::{Bots, Interval, Point, Question, Statistics, Value, Zone};
+use rlinks_clicks::stats::{Bots, Interval, Point, Question, Statistics, Sum, Value, Zone};
 use rlinks_clicks::time::day_of;
 use rlinks_core::route_object::Stats as Totals;
 use rlinks_core::{Code, FieldCode, FieldError, FieldErrors, Policy, Timestamp};
 use rlinks_server::ops::sweep::kept;
+use rlinks_store::StoreError;
 use serde::Serialize;
 
 use super::no_time;
 use crate::args::Stats;
 use crate::error::Failure;
 use crate::output::{Drawing, clean};
+use crate::place::Place;
 use crate::session::Session;
 
 /// The most characters a line of points or a bar takes.
 const SPARKLINE_CHARACTERS: usize = 60;
 const BAR_CHARACTERS: usize = 24;
 const LONGEST_VALUE: usize = 40;
+/// Points in the table: two months of days.
+const MOST_POINTS: usize = 62;
 /// Eighths of a character, standing and lying.
 const STANDING: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 const LYING: [char; 8] = ['▏', '▎', '▍', '▌', '▋', '▊', '▉', '█'];
@@ -32,7 +36,38 @@ struct Shown<'a> {
     statistics: &'a Statistics,
 }
 
-pub(super) async fn run(session: &Session, args: &Stats) -> Result<(), Failure> {
+/// What a link's clicks add up to.
+pub(crate) struct Counted {
+    pub(crate) code: Code,
+    pub(crate) statistics: Statistics,
+    /// Every click there ever was.
+    pub(crate) totals: Totals,
+    /// The last one of a person.
+    pub(crate) last_click: Option<Timestamp>,
+}
+
+pub(super) async fn run(place: &Place, args: &Stats) -> Result<(), Failure> {
+    let Counted { code, statistics, totals, last_click } = match place {
+        Place::Store(session) => count(session, args).await?,
+        Place::Server(remote) => remote.statistics(&args.code, &args.query()).await?,
+    };
+    let output = place.output();
+    if output.json {
+        return output.object(&Shown { code: &code, totals, statistics: &statistics });
+    }
+    let last_click = match statistics.bots {
+        Bots::Exclude => last_click,
+        Bots::Include => totals.last_hit,
+    };
+    // A time that is none was refused before.
+    let asked = |text: &Option<String>| text.as_deref().and_then(|text| statistics.tz.moment(text).ok());
+    let asked = [asked(&args.from), asked(&args.to)];
+    let seen = Seen { code: &code, asked, last_click, hits: totals.hits };
+    let text = text(&seen, &statistics, output.drawing());
+    output.raw(text.as_bytes())
+}
+
+async fn count(session: &Session, args: &Stats) -> Result<Counted, Failure> {
     let workspace = session.workspace().await?;
     let link = session.ops.any_link(&session.by(), &workspace, &args.code).await?;
     let now = session.now();
@@ -40,20 +75,24 @@ pub(super) async fn run(session: &Session, args: &Stats) -> Result<(), Failure> 
     let clicks = session.clicks().await?;
     let statistics = clicks.statistics(&question, now).await?;
     let totals = session.stats(&[&link]).await.first().copied().unwrap_or_default();
-    if session.output.json {
-        return session.output.object(&Shown { code: &link.code, totals, statistics: &statistics });
-    }
-    let last_click = clicks.totals(&[question.subject]).await?.get(&question.subject).and_then(|total| {
-        match question.bots {
-            Bots::Exclude => total.last_click,
-            Bots::Include => total.last_hit,
-        }
-    });
-    let text = text(&link.code, &statistics, last_click, totals.hits, session.output.drawing());
-    session.output.raw(text.as_bytes())
+    let subjects = clicks.totals(&[question.subject]).await.map_err(StoreError::of_clicks)?;
+    let last_click = subjects.get(&question.subject).and_then(|total| total.last_click);
+    Ok(Counted { code: link.code, statistics, totals, last_click })
 }
 
 impl Stats {
+    /// The question as a server takes it.
+    fn query(&self) -> Vec<(&'static str, &str)> {
+        let asked = [
+            ("from", self.from.as_deref()),
+            ("to", self.to.as_deref()),
+            ("interval", Some(self.interval.as_str())),
+            ("tz", Some(self.tz.as_str())),
+            ("bots", self.bots.then_some(Bots::Include.as_str())),
+        ];
+        asked.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
+    }
+
     fn question(&self, subject: Subject, policy: &Policy, now: Timestamp) -> Result<Question, FieldErrors> {
         let mut errors = FieldErrors::default();
         let refused = |field, message: &str| FieldError::new(field, FieldCode::BadCharacters, message);
@@ -82,24 +121,30 @@ impl Stats {
     }
 }
 
-/// For people: the sums, the series where it can be drawn, and what is most.
-fn text(
-    code: &Code,
-    statistics: &Statistics,
+/// What is shown beside the statistics.
+struct Seen<'a> {
+    code: &'a Code,
+    /// The beginning and the end that were asked for.
+    asked: [Option<Timestamp>; 2],
     last_click: Option<Timestamp>,
     hits: u64,
-    drawing: Drawing,
-) -> String {
+}
+
+/// For people: the sums, the series where it can be drawn, and what is most.
+fn text(seen: &Seen<'_>, statistics: &Statistics, drawing: Drawing) -> String {
+    let Seen { code, last_click, hits, .. } = seen;
     let Statistics { from, to, interval, tz, total, series, .. } = statistics;
-    let mut lines = vec![
-        format!("{code}  {from} to {to} ({tz})"),
+    let last_click = last_click.map_or_else(|| "never".to_owned(), |at| format!("{at} (all time)"));
+    let mut lines = vec![format!("{code}  {from} to {to} ({tz})")];
+    lines.extend(remarks(seen.asked, statistics));
+    lines.extend([
         String::new(),
         format!("clicks      {}", total.clicks),
         format!("visitors    {}", total.visitors),
         format!("bots        {}", total.bots),
-        format!("last click  {}", last_click.map_or_else(|| "never".to_owned(), |at| at.to_string())),
+        format!("last click  {last_click}"),
         format!("hits        {hits} (all time, bots included)"),
-    ];
+    ]);
     if drawing == Drawing::Blocks && total.clicks > 0 {
         let most = series.iter().map(|point| point.sum.clicks).max().unwrap_or_default();
         lines.push(String::new());
@@ -110,6 +155,8 @@ fn text(
             interval.as_str()
         ));
     }
+    lines.push(String::new());
+    lines.extend(points(statistics));
     let countries: Vec<Value> = statistics
         .countries
         .iter()
@@ -118,6 +165,7 @@ fn text(
             clicks: country.clicks,
         })
         .collect();
+    let mut about = breakdown_remark(statistics);
     for (title, values) in [
         ("REFERRERS", &statistics.referrers),
         ("COUNTRIES", &countries),
@@ -128,6 +176,9 @@ fn text(
         ("CITIES", &statistics.cities),
     ] {
         if !values.is_empty() {
+            if let Some(remark) = about.take() {
+                lines.extend([String::new(), remark]);
+            }
             lines.push(String::new());
             lines.push(title.to_owned());
             lines.extend(bars(values, drawing));
@@ -135,6 +186,58 @@ fn text(
     }
     lines.push(String::new());
     lines.join("\n")
+}
+
+/// In what the answer differs from the question, a line each.
+fn remarks(asked: [Option<Timestamp>; 2], statistics: &Statistics) -> Vec<String> {
+    let Statistics { from, to, tz, tz_exact_from, tz_rounded, .. } = statistics;
+    let mut lines = Vec::new();
+    if asked[0].is_some_and(|asked| asked != *from) || asked[1].is_some_and(|asked| asked != *to) {
+        lines.push("the range was rounded to whole hours".to_owned());
+    }
+    if let Some(exact) = tz_exact_from {
+        lines.push(format!("before {exact} only whole UTC days are known, and each counts where it begins"));
+    }
+    if *tz_rounded {
+        lines.push(format!(
+            "days of {tz} begin inside of a UTC hour, and such an hour counts where it begins: days are approximate"
+        ));
+    }
+    lines
+}
+
+/// The series as a table, or the end of a long one.
+fn points(statistics: &Statistics) -> Vec<String> {
+    let Statistics { interval, tz, series, .. } = statistics;
+    let shown = &series[series.len().saturating_sub(MOST_POINTS)..];
+    let name = interval.as_str().to_uppercase();
+    let rows = shown.iter().map(|point| {
+        let Sum { clicks, visitors, bots } = point.sum;
+        [tz.label(*interval, point.start), clicks.to_string(), visitors.to_string(), bots.to_string()]
+    });
+    let header = [name.as_str(), "CLICKS", "VISITORS", "BOTS"].map(str::to_owned);
+    let rows: Vec<[String; 4]> = std::iter::once(header).chain(rows).collect();
+    let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or_default();
+    let [start, clicks, visitors, bots] = [0, 1, 2, 3].map(width);
+    let mut lines: Vec<String> = rows
+        .iter()
+        .map(|[a, b, c, d]| format!("{a:start$}  {b:>clicks$}  {c:>visitors$}  {d:>bots$}"))
+        .collect();
+    if shown.len() < series.len() {
+        let all = series.len();
+        lines.push(format!("the last {MOST_POINTS} of {all} points; --json gives them all"));
+    }
+    lines
+}
+
+/// Which time the breakdowns are of, where it is not that of the sums.
+fn breakdown_remark(statistics: &Statistics) -> Option<String> {
+    let Statistics { from, to, breakdown_from, breakdown_to, .. } = statistics;
+    if breakdown_from.is_none() && breakdown_to.is_none() {
+        return None;
+    }
+    let (from, to) = (breakdown_from.unwrap_or(*from), breakdown_to.unwrap_or(*to));
+    Some(format!("what follows is of whole UTC days, {from} to {to}"))
 }
 
 const fn an(interval: Interval) -> &'static str {
@@ -194,8 +297,6 @@ fn cut(value: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use rlinks_clicks::stats::Sum;
-
     use super::*;
 
     fn series(clicks: &[u64]) -> Vec<Point> {

@@ -95,6 +95,9 @@ fn lines(swept: &Swept, mode: Mode) -> Vec<String> {
         if workspace.purged_links > 0 {
             lines.push(format!("{name}: {} {would}purged", counted(workspace.purged_links, "expired link")));
         }
+        if workspace.purged_keys > 0 {
+            lines.push(format!("{name}: {} {would}purged", counted(workspace.purged_keys, "key")));
+        }
         if workspace.pruned_clicks > 0 {
             lines.push(format!("{name}: {} {would}pruned", counted(workspace.pruned_clicks, "click")));
         }
@@ -114,6 +117,6 @@ fn lines(swept: &Swept, mode: Mode) -> Vec<String> {
     lines
 }
 
-fn counted(number: u64, what: &str) -> String {
+pub(super) fn counted(number: u64, what: &str) -> String {
     format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }

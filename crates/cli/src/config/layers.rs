@@ -55,7 +55,7 @@ const DEFAULTS: [(&str, &str); 5] = [
     ("log.format", "text"),
 ];
 
-/// Variables that stand for flags rather than keys, or belong to what is to come.
+/// Variables that stand for flags rather than keys, and the one secret: it is read where it is used, and from nowhere else.
 const OTHER_VARIABLES: [&str; 4] = ["RMAX_ENV", "RMAX_WORKSPACE", "RMAX_CONFIG", "RMAX_API_KEY"];
 
 /// Where a value came from; the later wins.
@@ -105,7 +105,8 @@ impl Given {
 /// All that was given.
 pub(super) struct Layers {
     pub(super) env: String,
-    pub(super) workspace: String,
+    /// The workspace somebody named.
+    pub(super) workspace: Option<String>,
     pub(super) file: Option<PathBuf>,
     given: BTreeMap<&'static str, Vec<Given>>,
     shown: Vec<Shown>,
@@ -117,12 +118,12 @@ impl Layers {
         serve: Option<&Serve>,
         environment: &Environment,
     ) -> Result<Self, Failure> {
-        let or_variable = |flag: &Option<String>, name: &str, otherwise: &str| {
-            flag.clone().or_else(|| environment.text(name).map(str::to_owned)).unwrap_or(otherwise.to_owned())
+        let or_variable = |flag: &Option<String>, name: &str| {
+            flag.clone().or_else(|| environment.text(name).map(str::to_owned))
         };
         let mut layers = Self {
-            env: or_variable(&global.env, "RMAX_ENV", PRODUCTION),
-            workspace: or_variable(&global.workspace, "RMAX_WORKSPACE", rlinks_core::Slug::MAIN),
+            env: or_variable(&global.env, "RMAX_ENV").unwrap_or_else(|| PRODUCTION.to_owned()),
+            workspace: or_variable(&global.workspace, "RMAX_WORKSPACE"),
             file: find_file(global, environment),
             given: BTreeMap::new(),
             shown: Vec::new(),
@@ -407,6 +408,13 @@ fn syntax(error: &toml::de::Error, text: &str) -> String {
 }
 
 fn unknown_key(key: &str, origin: &Origin) -> Failure {
+    // Files are copied, committed and shown to others.
+    if ["api_key", "rmax_api_key"].iter().any(|known| key.eq_ignore_ascii_case(known)) {
+        return Failure::usage(format!(
+            "{origin}: an API key is never read from a file; take it out of there"
+        ))
+        .hint("set the variable RMAX_API_KEY instead");
+    }
     let failure = Failure::usage(format!("{origin}: `{key}` is no key of the configuration"));
     match closest(key, KEYS.into_iter().chain(["env"]), 0.7) {
         Some(meant) => failure.hint(format!("did you mean `{meant}`?")),

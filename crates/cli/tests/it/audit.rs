@@ -247,7 +247,7 @@ fn an_export_verifies_without_a_store() {
     wrote: workspaces 1, audit entries 6
     ");
     assert_snapshot!(place.rmax("audit export log.jsonl"), @"
-    exit 1
+    exit 4
     --- stderr
     error: log.jsonl exists already; nothing was written
     hint: choose another name, or replace it with --force

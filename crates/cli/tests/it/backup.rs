@@ -34,13 +34,13 @@ fn a_backup_restores_everything_elsewhere() {
     assert_snapshot!(place.rmax("backup all.jsonl"), @"
     exit 0
     --- stdout
-    saved: workspaces 2, domains 2, links 3, audit entries 8
+    saved: workspaces 2, domains 2, members 0, keys 0, links 3, audit entries 8
     ");
     let before = everything(&place);
     assert_snapshot!(place.rmax("--data other restore all.jsonl"), @"
     exit 0
     --- stdout
-    restored: workspaces 2, domains 2, links 3, audit entries 8
+    restored: workspaces 2, domains 2, members 0, keys 0, links 3, audit entries 8
     ");
     let place = place.with("RMAX_DATA", "other");
     assert_eq!(everything(&place), before);
@@ -57,7 +57,7 @@ fn backup_never_replaces_a_file_unasked() {
     let place = filled();
     place.write("all.jsonl", "precious");
     assert_snapshot!(place.rmax("backup all.jsonl"), @"
-    exit 1
+    exit 4
     --- stderr
     error: all.jsonl exists already; nothing was written
     hint: choose another name, or replace it with --force
@@ -121,7 +121,7 @@ fn restore_refuses_what_is_not_a_whole_backup() {
     check("empty", String::new(), "it ends early");
     check("other", "{\"some\":\"json\"}\n".to_owned(), "not a whole rlinks backup");
     check("longer", format!("{text}{}\n", lines[1]), "there is more after its end");
-    check("newer", text.replacen("\"format\":1", "\"format\":2", 1), "a newer rmax");
+    check("newer", text.replacen("\"format\":2", "\"format\":3", 1), "a newer rmax");
     place.fails(1, "restore missing.jsonl --force").says("missing.jsonl cannot be read");
     assert_eq!(everything(&place), before);
 }

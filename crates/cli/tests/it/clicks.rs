@@ -54,7 +54,7 @@ fn json_lines_are_the_log_format() {
     assert_snapshot!(place.rmax("clicks export out.jsonl"), @"
     exit 0
     --- stdout
-    wrote: clicks 300 to out.jsonl
+    wrote 300 clicks to out.jsonl
     ");
     let clicks = lines(&place.read("out.jsonl"));
     assert_eq!(clicks.len(), 300);
@@ -89,7 +89,8 @@ fn stdout_holds_clicks_and_nothing_else() {
     let place = seeded();
     let ran = place.ok("--json clicks export -");
     assert_eq!(ran.stdout.lines().count(), 300);
-    ran.says("wrote: clicks 300");
+    ran.says("wrote 300 clicks");
+    assert_eq!(place.ok("-q clicks export -").stderr, "");
     // Somebody who stops reading has what they wanted.
     let mut child = place.command("clicks export - --full").spawn().unwrap();
     drop(child.stdout.take());
@@ -106,8 +107,26 @@ fn parquet_by_its_name_or_by_word() {
         let bytes = std::fs::read(place.path(name)).unwrap();
         assert!(bytes.starts_with(b"PAR1") && bytes.ends_with(b"PAR1"), "{name}");
     }
-    place.ok("clicks export c.parquet --format jsonl");
-    assert_eq!(place.read("c.parquet").lines().count(), 300);
+    for name in ["c.jsonl", "c.ndjson", "c.json", "c.log", "c"] {
+        place.ok(&format!("clicks export {name}"));
+        assert_eq!(place.read(name).lines().count(), 300, "{name}");
+    }
+    assert_snapshot!(place.rmax("clicks export d.csv"), @"
+    exit 2
+    --- stderr
+    error: the export would be JSON lines, and d.csv says .csv; nothing was written
+    hint: name it like d.jsonl
+    ");
+    assert_snapshot!(place.rmax("clicks export d.parquet --format jsonl"), @"
+    exit 2
+    --- stderr
+    error: the export would be JSON lines, and d.parquet says .parquet; nothing was written
+    hint: name it like d.jsonl, or write --format parquet
+    ");
+    place.fails(2, "clicks export s3://bucket/d.jsonl.gz").says("says .gz");
+    place
+        .fails(2, "clicks export d.jsonl --format parquet")
+        .says("would be Parquet, and d.jsonl says .jsonl");
     place.fails(2, "clicks export - --format parquet").says("cannot go to stdout");
 }
 
@@ -119,6 +138,86 @@ fn a_folder_takes_parts() {
     let part = wrote["parts"][0].as_str().unwrap();
     assert_eq!(place.read(&format!("out/{part}")).lines().count(), 300);
     assert_eq!(part, "clicks-main-000000000001.jsonl");
+}
+
+#[test]
+fn in_a_folder_each_export_has_names_of_its_own() {
+    let place = seeded();
+    let codes: Vec<String> = place
+        .json("links list --json")
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|link| link["stats"]["hits"].as_u64() > Some(0))
+        .map(|link| link["code"].as_str().unwrap().to_owned())
+        .collect();
+    let mut wrote = 0;
+    for code in &codes {
+        let done = place.json(&format!("clicks export out/ --since-last --code {code} --json"));
+        assert_eq!(done["parts"][0], format!("clicks-main.{code}-000000000001.jsonl"));
+        wrote += done["clicks"].as_u64().unwrap();
+    }
+    assert_eq!(wrote, 300);
+    let part = place.json("clicks export out/ --from 2020-01-31 --to 2099-01-01T00:00:00Z --json");
+    assert_eq!(part["parts"][0], "clicks-main.from-20200131.to-20990101T000000Z-000000000001.jsonl");
+    // Of all clicks there are two ways to one name. What is there stays, and is not passed over.
+    place.ok("clicks export out/");
+    place.write("out/clicks-main-000000000001.jsonl", "precious");
+    assert_snapshot!(place.rmax("clicks export out/ --since-last"), @"
+    exit 4
+    --- stderr
+    error: out/clicks-main-000000000001.jsonl exists already; nothing was written
+    hint: choose another name, or replace it with --force
+    ");
+    assert_eq!(place.read("out/clicks-main-000000000001.jsonl"), "precious");
+    assert_eq!(place.json("clicks export elsewhere/ --since-last --json")["clicks"], 300);
+    place.ok("dev seed --links 5 --clicks 2 --days 1");
+    assert_eq!(place.json("clicks export out/ --since-last --json")["clicks"], 2);
+    place.ok("clicks export out/ --force");
+    assert_eq!(place.read("out/clicks-main-000000000001.jsonl").lines().count(), 302);
+}
+
+#[test]
+fn two_exports_since_the_last_at_once_write_no_click_twice() {
+    let place = Place::new();
+    place.ok("dev seed --links 5 --clicks 20000 --days 3");
+    let ran = place.together(&["a/", "b/"].map(|to| format!("clicks export {to} --since-last")));
+    let mut written = 0;
+    for (ran, name) in ran.iter().zip(["a", "b"]) {
+        // The second may also begin after the first has ended, and have nothing to do.
+        assert!(matches!(ran.code, Some(0 | 4)), "{ran}");
+        if ran.code == Some(4) {
+            ran.says("another export of these clicks since the last one is running");
+            assert!(!place.path(name).exists());
+        } else if place.path(name).exists() {
+            written += place.read(&format!("{name}/clicks-main-000000000001.jsonl")).lines().count();
+        }
+    }
+    assert_eq!(written, 20_000);
+}
+
+#[test]
+fn what_killed_exports_left_is_removed_by_a_later_one() {
+    let place = seeded();
+    let old = |name: &str| {
+        place.write(name, "half");
+        let file = std::fs::File::options().write(true).open(place.path(name)).unwrap();
+        file.set_modified(std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_000_000_000)).unwrap();
+    };
+    let ours = [".clicks-main-000000000001.jsonl.aBc123.part", ".x.jsonl.zzzzzz.part"];
+    let others =
+        [".y.jsonl.zzzzzz.part", "clicks-main-1.jsonl.part", ".part", ".x.jsonl.part", ".clicks-.part"];
+    for name in ours.iter().chain(&others) {
+        old(&format!("out/{name}"));
+    }
+    place.write("out/.x.jsonl.young1.part", "half");
+    place.ok("clicks export out/x.jsonl");
+    for name in ours {
+        assert!(!place.path(&format!("out/{name}")).exists(), "{name}");
+    }
+    for name in others.iter().chain(&[".x.jsonl.young1.part"]) {
+        assert!(place.path(&format!("out/{name}")).exists(), "{name}");
+    }
 }
 
 #[test]
@@ -138,7 +237,7 @@ fn since_last_writes_each_click_once() {
     assert_eq!(keys.len(), 307);
     // An export that failed has exported nothing.
     place.ok("dev seed --links 5 --clicks 3 --days 1");
-    place.fails(1, "clicks export 3.jsonl --since-last");
+    place.fails(4, "clicks export 3.jsonl --since-last");
     assert_eq!(place.json("clicks export 4.jsonl --since-last --json")["clicks"], 3);
 }
 
@@ -147,7 +246,7 @@ fn what_is_there_is_kept_and_what_is_no_place_is_refused() {
     let place = seeded();
     place.write("out.jsonl", "precious");
     assert_snapshot!(place.rmax("clicks export out.jsonl"), @"
-    exit 1
+    exit 4
     --- stderr
     error: out.jsonl exists already; nothing was written
     hint: choose another name, or replace it with --force
@@ -162,7 +261,11 @@ fn what_is_there_is_kept_and_what_is_no_place_is_refused() {
     place.fails(5, "clicks export x --from soon").says("from: is not a time");
     place.fails(5, "clicks export x --from 2026-02-01 --to 2026-01-01").says("from: must be before");
     place.fails(3, "clicks export x --code nope");
-    place.fails(1, "clicks export missing/x.jsonl").says("cannot be written");
+    assert_snapshot!(place.rmax("clicks export missing/x.jsonl"), @"
+    exit 1
+    --- stderr
+    error: missing/x.jsonl cannot be written: entity not found
+    ");
     assert!(!place.path("x").exists());
 }
 
@@ -172,7 +275,7 @@ fn recompute_finds_rollups_right_and_mends_what_is_wrong() {
     assert_snapshot!(place.rmax("clicks recompute"), @"
     exit 0
     --- stdout
-    nothing to do: 3 days were right
+    nothing to do: all 3 days were right
     ");
     let before = place.json("links list --json");
     // A batch that was counted twice, say.
@@ -185,7 +288,7 @@ fn recompute_finds_rollups_right_and_mends_what_is_wrong() {
          update days set clicks = 2 * clicks where kind = 0;",
     );
     assert_ne!(place.json("links list --json"), before);
-    assert!(place.ok("clicks recompute").stdout.starts_with("recomputed 3 days: 3 of them were wrong"));
+    assert!(place.ok("clicks recompute").stdout.starts_with("recomputed 3 days: 3 wrong, in "));
     let done = place.json("clicks recompute --json");
     assert_eq!((&done["days"], &done["subjects_changed"]), (&3.into(), &0.into()));
     assert_eq!(place.json("links list --json"), before);

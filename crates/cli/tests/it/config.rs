@@ -249,7 +249,7 @@ fn an_environment_is_a_section() {
 }
 
 #[test]
-fn servers_and_cloudflare_come_later() {
+fn an_environment_points_at_one_place() {
     let place = Place::new();
     place.write(
         "rmax.toml",
@@ -258,12 +258,65 @@ fn servers_and_cloudflare_come_later() {
     assert_snapshot!(place.rmax("--env remote links list"), @"
     exit 2
     --- stderr
-    error: environment `remote` points at a server (`server`), which this version of rmax cannot talk to yet
-    hint: give the environment a `store`: sqlite:<path> or postgres://<user>@<host>/<database>
+    error: environment `remote` points at a server, and RMAX_API_KEY with a key to it is not set
+    hint: `rmax keys create --name <name>`, run where the store is, makes a key
     ");
     place.fails(2, "--env edge links list").says("points at Cloudflare");
-    place.fails(2, "--env both links list").says("exclude each other");
+    place.fails(2, "--env both links list").says("`store` and `server` exclude each other");
     place.ok("links list");
+    shows(&place, "--env remote", "server = \"https://links.example.com/\" # rmax.toml [env.remote]");
+    // A folder beside a server would be passed over in silence.
+    place.fails(2, "--env remote --data elsewhere links list").says("--data names a folder");
+    // What is named later wins, whichever it is.
+    let place = place.with("RMAX_SERVER", "http://127.0.0.1:1").with("RMAX_API_KEY", "rmx_k");
+    place.fails(6, "links list").says("http://127.0.0.1:1/ cannot be reached");
+    place.fails(6, "--env both links list").says("cannot be reached");
+    let place = place.with("RMAX_STORE", "sqlite:here/rlinks.db");
+    place.fails(2, "links list").says("exclude each other");
+    let place = place.with("RMAX_SERVER", "");
+    place.ok("--env remote links list");
+}
+
+#[test]
+fn a_server_is_an_address_and_nothing_else() {
+    for address in [
+        "links.example.com",
+        "ftp://links.example.com",
+        "https://user@links.example.com",
+        "https://:hunter2@links.example.com",
+        "https://links.example.com/?key=hunter2",
+        "https://links.example.com/#x",
+        "sqlite:rlinks.db",
+    ] {
+        let place = Place::new().with("RMAX_SERVER", address).with("RMAX_API_KEY", "rmx_k");
+        let refused = place.fails(2, "links list");
+        refused.says("RMAX_SERVER must be the address of a server");
+        assert!(!refused.stderr.contains("hunter2"), "{refused}");
+    }
+}
+
+#[test]
+fn a_key_in_the_file_is_refused_and_not_repeated() {
+    for text in [
+        "api_key = \"rmx_hunter2\"\n",
+        "[env.other]\nserver = \"https://a.example\"\napi_key = \"rmx_hunter2\"\n",
+    ] {
+        let place = Place::new();
+        place.write("rmax.toml", text);
+        let refused = place.fails(2, "links list");
+        refused.says("an API key is never read from a file");
+        refused.says("RMAX_API_KEY");
+        assert!(!refused.stderr.contains("hunter2"), "{refused}");
+    }
+}
+
+#[test]
+fn plain_http_to_another_machine_is_worth_a_warning() {
+    // An address for documentation: nobody is there, whatever the network says.
+    let place = Place::new().with("RMAX_SERVER", "http://links.invalid").with("RMAX_API_KEY", "rmx_k");
+    place.fails(6, "links list").says("warning: http://links.invalid/ is http");
+    let near = Place::new().with("RMAX_SERVER", "http://localhost:1").with("RMAX_API_KEY", "rmx_k");
+    assert!(!near.fails(6, "links list").stderr.contains("warning"));
 }
 
 #[test]

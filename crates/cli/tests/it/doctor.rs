@@ -50,12 +50,12 @@ fn all_is_well() {
     ok       data: rlinks-data is ours alone to write
     ok       server: none is running on this folder
     ok       store: sqlite:rlinks-data/rlinks.db opens
-    ok       schema: up to date (1)
+    ok       schema: up to date (2)
     ok       integrity: the database finds no damage
     ok       heads: 1 signed heads in rlinks-data/audit-heads.log
     ok       audit: 2 entries, none edited, removed or cut off
     ok       links: every link is what the audit log says
-    ok       clicks: none were recorded yet
+    ok       clicks: none were stored yet
     ");
 }
 
@@ -78,14 +78,14 @@ fn each_trouble_is_named() {
     ok       data: rlinks-data is ours alone to write
     ok       server: none is running on this folder
     ok       store: sqlite:rlinks-data/rlinks.db opens
-    ok       schema: up to date (1)
+    ok       schema: up to date (2)
     ok       integrity: the database finds no damage
     ok       heads: 2 signed heads in rlinks-data/audit-heads.log
     problem  audit: workspace main, entry 2: was edited: its hash does not match its contents
              compare with a backup or an export
     problem  links: changed past the audit log: x
              `rmax links history <code>` shows what the log knows
-    ok       clicks: none were recorded yet
+    ok       clicks: none were stored yet
     --- stderr
     error: 2 problems were found
     ");
@@ -220,12 +220,12 @@ fn migrate_says_which_schema_there_is() {
     assert_snapshot!(place.rmax("migrate up"), @"
     exit 0
     --- stdout
-    the schema is up to date: 1
+    the schema is up to date: 2
     ");
     assert_snapshot!(place.rmax("migrate status"), @"
     exit 0
     --- stdout
-    schema 1; 1 applied, 0 waiting
+    schema 2; 2 applied, 0 waiting
     ");
     let schema = place.json("migrate status --json");
     assert_eq!(schema["known"], schema["applied"]);

@@ -8,6 +8,7 @@ mod audit;
 mod backup;
 mod clicks;
 mod clicks_crash;
+mod clicks_kept;
 mod clicks_private;
 #[path = "../../../server/tests/it/client.rs"]
 mod client;
@@ -23,6 +24,7 @@ mod race;
 mod reach;
 mod refusals;
 mod reload;
+mod remote;
 mod seed;
 mod seeds;
 mod serve;

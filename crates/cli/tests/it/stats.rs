@@ -40,7 +40,14 @@ fn click(server: &Served, path: &str, times: usize) {
 #[test]
 fn for_people_without_a_terminal_it_is_plain_text() {
     let (place, code) = seeded();
-    assert_snapshot!(place.rmax(&format!("links stats {code}")), @"
+    let ran = place.rmax(&format!("links stats {code}")).to_string();
+    // Thirty days, the last of which is today.
+    let (quiet, rest): (Vec<&str>, Vec<&str>) =
+        ran.lines().partition(|line| line.starts_with("20") && line.ends_with("      0         0     0"));
+    assert_eq!(quiet.len(), 29);
+    let today =
+        |line: &str| if line.starts_with("20") { format!("<today>{}", &line[10..]) } else { line.to_owned() };
+    assert_snapshot!(rest.into_iter().map(today).collect::<Vec<_>>().join("\n"), @"
     exit 0
     --- stdout
     school-notes-1  <time> to <time> (UTC)
@@ -48,8 +55,11 @@ fn for_people_without_a_terminal_it_is_plain_text() {
     clicks      84
     visitors    66
     bots        4
-    last click  <time>
+    last click  <time> (all time)
     hits        88 (all time, bots included)
+
+    DAY         CLICKS  VISITORS  BOTS
+    <today>      84        66     4
 
     REFERRERS
       google.com        12
@@ -103,6 +113,48 @@ fn for_people_without_a_terminal_it_is_plain_text() {
       black-friday     1
       retargeting      1
     ");
+}
+
+#[test]
+fn the_text_shows_every_point_and_says_what_the_answer_is_about() {
+    let (place, code) = seeded();
+    let text = |flags: &str| place.ok(&format!("links stats {code} {flags}")).stdout;
+    let table = |text: &str, name: &str| -> Vec<String> {
+        let (_, after) = text.split_once(&format!("\n{name} ")).unwrap_or_else(|| panic!("{text}"));
+        after.lines().skip(1).take_while(|line| !line.is_empty()).map(str::to_owned).collect()
+    };
+    let old = "--from 2020-01-30 --to 2020-02-05";
+    assert_eq!(
+        table(&text(&format!("{old} --interval month --tz Europe/Berlin")), "MONTH"),
+        ["2020-01       0         0     0", "2020-02       0         0     0"]
+    );
+    assert_eq!(table(&text(&format!("{old} --interval week")), "WEEK").len(), 2);
+    let hours = table(&text("--from 2020-01-30 --to 2020-01-30T02:00:00Z --interval hour"), "HOUR");
+    assert_eq!(hours[1], "2020-01-30 01:00       0         0     0");
+    let many = table(&text("--from 2020-01-01 --to 2020-12-31"), "DAY");
+    assert_eq!(many.len(), 63);
+    assert!(many[61].starts_with("2020-12-30 "));
+    assert_eq!(many[62], "the last 62 of 365 points; --json gives them all");
+
+    // From a moment on is until now.
+    let since = place.json(&format!("links stats {code} --json --from 2020-01-01"));
+    assert_eq!(since["total"], place.json(&format!("links stats {code} --json"))["total"]);
+    place
+        .fails(5, &format!("links stats {code} --from 2099-01-01"))
+        .says("from: is after today, and the range ends with today unless `to` is given");
+
+    let plain = text("");
+    for word in ["rounded", "whole UTC days", "approximate"] {
+        assert!(!plain.contains(word), "{plain}");
+    }
+    let cut = text("--from 2020-01-30T00:10:00Z --tz Europe/Berlin");
+    assert!(cut.contains("\nthe range was rounded to whole hours\n"), "{cut}");
+    assert!(cut.contains("only whole UTC days are known, and each counts where it begins\n"), "{cut}");
+    assert!(cut.contains("\nwhat follows is of whole UTC days, 2020-01-30T00:00:00Z to "), "{cut}");
+    let kathmandu = text("--tz Asia/Kathmandu");
+    assert!(kathmandu.contains("days of Asia/Kathmandu begin inside of a UTC hour"), "{kathmandu}");
+    assert!(kathmandu.contains("days are approximate"), "{kathmandu}");
+    assert_eq!(place.json(&format!("links stats {code} --json --tz Asia/Kathmandu"))["tz_rounded"], true);
 }
 
 #[test]

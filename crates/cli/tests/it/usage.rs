@@ -61,12 +61,14 @@ fn help_names_every_command() {
       explain      Say what a request would get and why, without counting it
       workspaces   Workspaces and their policies
       domains      The hosts a workspace answers on
+      users        Members of a workspace
+      keys         API keys: what programs sign in with
       audit        The log of every change: read, export and verify it
       clicks       Recorded clicks: export, recount and prune them
       sweep        The daily job by hand: purge expired links where the policy says so, and apply
                    retention, in every workspace
-      backup       Write everything into one file, also while serving
-      restore      Replace everything by what a backup holds
+      backup       Write links, people and the audit log into one file, also while serving
+      restore      Replace links, people and the audit log by what a backup holds
       doctor       Look for what is wrong and say what to do
       migrate      The schema of the store
       dev          For those who work on rmax, or try it out
@@ -90,6 +92,14 @@ fn help_names_every_command() {
     assert_eq!(place.ok("--version").stdout, format!("rmax {}\n", env!("CARGO_PKG_VERSION")));
     for line in ["links set --help", "serve --help", "audit verify --help"] {
         place.ok(line);
+    }
+    for (line, word) in [
+        ("backup --help", "Clicks are not in it. `rmax clicks export` keeps them"),
+        ("clicks misses --help", "codes that are unknown, disabled or deleted"),
+        ("workspaces policy --help", "0 deletes them when their UTC day is over"),
+    ] {
+        let help = place.ok(line).stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(help.contains(word), "{line}: {help}");
     }
 }
 

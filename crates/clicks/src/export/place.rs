@@ -2,12 +2,13 @@
 //!
 //! [`Place`] is what was typed, [`Target`] the same ready for use, [`Upload`] one file in the making.
 
+use std::ffi::OsStr;
 use std::fmt;
 use std::fs::File;
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use object_store::aws::{AmazonS3, AmazonS3Builder, AmazonS3ConfigKey};
 use object_store::path::Path as Key;
@@ -22,6 +23,11 @@ const PART_BYTES: usize = 8 << 20;
 const PARTS_AT_ONCE: usize = 2;
 /// S3's own limit; with our parts 78 GiB.
 const PARTS_MAX: usize = 10_000;
+
+/// How the names of files in the making end.
+const PART_ENDING: &str = ".part";
+/// What has not been written to for so long, nobody writes.
+const LEFTOVER: Duration = Duration::from_hours(24);
 
 /// With the pauses between, some seconds: a short break is survived, and a wrong address is told soon.
 const RETRIES: usize = 8;
@@ -134,6 +140,19 @@ impl Target {
             // Every byte counts here: `Path` itself does not see a final slash.
             To::Path(path) => path.as_os_str().as_encoded_bytes().ends_with(b"/") || path.is_dir(),
             To::Bucket { key, .. } => key.is_empty() || key.ends_with('/'),
+        }
+    }
+
+    /// What a file is called wherever one stands; stdout has no name.
+    pub(super) fn named(&self, part: Option<&str>) -> Option<String> {
+        let part = part.unwrap_or_default();
+        match &self.to {
+            To::Stdout => None,
+            To::Path(path) => {
+                let whole = std::path::absolute(path).unwrap_or_else(|_| path.clone());
+                Some(if part.is_empty() { whole } else { whole.join(part) }.to_string_lossy().into_owned())
+            }
+            To::Bucket { bucket, key, .. } => Some(format!("s3://{bucket}/{key}{part}")),
         }
     }
 
@@ -251,8 +270,15 @@ impl NewFile {
         let mut hidden = std::ffi::OsString::from(".");
         hidden.push(name);
         hidden.push(".");
-        let making =
-            tempfile::Builder::new().prefix(&hidden).suffix(".part").tempfile_in(folder).map_err(failed)?;
+        let making = tempfile::Builder::new()
+            .prefix(&hidden)
+            .suffix(PART_ENDING)
+            .tempfile_in(folder)
+            // Its message names the hidden file, which nobody asked for.
+            .map_err(|error| failed(std::io::Error::from(error.kind())))?;
+        if let Ok(now) = making.as_file().metadata().and_then(|made| made.modified()) {
+            remove_leftovers(folder, name, now);
+        }
         Ok(Self { making, place, overwrite })
     }
 
@@ -276,6 +302,34 @@ impl NewFile {
     fn failed(&self, error: &std::io::Error) -> ExportError {
         failed(&self.place.display(), error)
     }
+}
+
+/// Removes what killed exports of this file, or of parts, have left in a folder. What cannot be removed harms nobody.
+fn remove_leftovers(folder: &Path, name: &OsStr, now: SystemTime) {
+    let Ok(entries) = std::fs::read_dir(folder) else { return };
+    for entry in entries.flatten() {
+        let is_old = || {
+            let file = entry.metadata().ok().filter(std::fs::Metadata::is_file)?;
+            now.duration_since(file.modified().ok()?).ok().filter(|age| *age > LEFTOVER)
+        };
+        if made_for(&entry.file_name()).is_some_and(|made| made == name || is_part(made))
+            && is_old().is_some()
+        {
+            let _ = std::fs::remove_file(entry.path());
+        }
+    }
+}
+
+/// The name of the file that a hidden one was going to be: `.name.xxxxxx.part`.
+fn made_for(hidden: &OsStr) -> Option<&str> {
+    let (name, random) = hidden.to_str()?.strip_prefix('.')?.strip_suffix(PART_ENDING)?.rsplit_once('.')?;
+    (random.len() == 6 && random.bytes().all(|byte| byte.is_ascii_alphanumeric())).then_some(name)
+}
+
+/// Whether a name is one that is given to parts.
+fn is_part(name: &str) -> bool {
+    ["clicks-", "archive-"].iter().any(|start| name.starts_with(start))
+        && [".jsonl", ".parquet"].iter().any(|end| name.ends_with(end))
 }
 
 /// What is there is kept unless somebody says otherwise; what is no file (a device, a pipe) is never replaced.

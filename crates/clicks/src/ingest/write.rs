@@ -4,12 +4,12 @@ use std::collections::{BTreeSet, HashMap};
 
 use rlinks_core::Timestamp;
 use rlinks_store::StoreError;
-use rlinks_store::pool::{Pool, Tx, read_in, run_in};
+use rlinks_store::pool::{Pool, Tx, read, read_in, run_in};
 use serde::Serialize;
 
 use super::enrich::{Enriched, Event};
 use super::rows::{insert_returning, insert_rows};
-use crate::journal::Producer;
+use crate::journal::{Drops, Producer};
 use crate::look_up::look_up;
 use crate::roll::{Dimensions, Fact, Roll, Subject};
 use crate::time::day_of;
@@ -476,6 +476,51 @@ async fn add_event_days(tx: &mut Tx, numbered: &[(i64, &Event<'_>)]) -> Result<(
         json(&rows)
     )?;
     Ok(())
+}
+
+/// The row of a process's drops stands among those of its threads; no thread has this number.
+const DROPS: i64 = -1;
+
+/// Counts what processes have dropped, as far as that is not counted yet.
+pub(crate) async fn add_drops(pool: &Pool, drops: &[Drops]) -> Result<(), StoreError> {
+    let mut tx = pool.begin().await?;
+    lock(&mut tx).await?;
+    let mut dropped = 0;
+    for Drops { boot, clicks } in drops.iter().filter(|drops| drops.clicks > 0) {
+        let known: Option<(i64,)> = read_in!(
+            &mut tx,
+            fetch_optional,
+            "select upto from producers where boot = $1 and thread = $2",
+            boot.cast_signed(),
+            DROPS
+        )?;
+        let known = known.map_or(0, |(upto,)| upto.cast_unsigned());
+        if *clicks <= known {
+            continue;
+        }
+        dropped += clicks - known;
+        run_in!(
+            &mut tx,
+            "insert into producers (boot, thread, upto) values ($1, $2, $3)
+             on conflict (boot, thread) do update set upto = excluded.upto",
+            boot.cast_signed(),
+            DROPS,
+            clicks.cast_signed()
+        )?;
+    }
+    add_losses(&mut tx, &[("dropped", dropped)]).await?;
+    tx.commit().await
+}
+
+/// How many of these are not counted yet.
+pub(crate) async fn drops_not_counted(pool: &Pool, drops: &[Drops]) -> Result<u64, StoreError> {
+    let known: Vec<(i64, i64)> =
+        read!(pool, fetch_all, "select boot, upto from producers where thread = $1", DROPS)?;
+    let known = |boot: u64| known.iter().find(|(known, _)| known.cast_unsigned() == boot);
+    let new = |drops: &Drops| {
+        drops.clicks.saturating_sub(known(drops.boot).map_or(0, |(_, upto)| upto.cast_unsigned()))
+    };
+    Ok(drops.iter().map(new).sum())
 }
 
 /// Counts what was not kept.

@@ -6,10 +6,13 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use super::frame::HEAD_BYTES;
-use super::{Journal, LEAST_SEGMENT_BYTES, Lane, SEGMENT_AGE, SEGMENT_BYTES, Syncing};
+use super::tally::Tally;
+use super::{Journal, LEAST_SEGMENT_BYTES, Lane, SEGMENT_AGE, SEGMENT_BYTES, Syncing, bytes_in};
 
 const TICK: Duration = Duration::from_millis(100);
 const TICKS_A_SYNC: u32 = 10;
+/// How long after the last dropped click it is said that clicks are dropped.
+const TICKS_DROPPING: u32 = 50;
 
 /// A thread that keeps a journal until it is dropped.
 pub struct Keeper {
@@ -46,7 +49,8 @@ impl Drop for Keeper {
 }
 
 fn keep(journal: &Journal) {
-    let (mut seen, mut tick, mut dropped) = (Vec::<Seen>::new(), 0_u32, 0);
+    let (mut seen, mut tick, mut dropped) = (Vec::<Seen>::new(), 0_u32, Dropped::default());
+    let mut tally = Tally::begin(&journal.folder, journal.options.boot);
     loop {
         let closing = journal.closed.load(Ordering::Acquire);
         tick = tick.wrapping_add(1);
@@ -58,7 +62,12 @@ fn keep(journal: &Journal) {
         }
         journal.count();
         report(journal, &mut dropped);
+        if closing || tick.is_multiple_of(TICKS_A_SYNC) {
+            let stored = journal.drops_stored.load(Ordering::Relaxed);
+            tally.write(if dropped.known > stored { dropped.known } else { 0 });
+        }
         if closing {
+            tally.end();
             return;
         }
         std::thread::park_timeout(TICK);
@@ -97,14 +106,24 @@ fn tend(lane: &Lane, seen: &mut Seen, sync: bool) {
     }
 }
 
+/// What the keeper remembers of dropped clicks.
+#[derive(Default)]
+struct Dropped {
+    known: u64,
+    /// For so many ticks it is still said.
+    ticks_left: u32,
+}
+
 /// Says so when clicks are being dropped, and how many in all.
-fn report(journal: &Journal, known: &mut u64) {
+fn report(journal: &Journal, seen: &mut Dropped) {
     let dropped = journal.dropped();
-    if dropped > *known {
-        let full = journal.full.load(Ordering::Relaxed);
+    let full = journal.full.load(Ordering::Relaxed);
+    seen.ticks_left = if dropped > seen.known { TICKS_DROPPING } else { seen.ticks_left.saturating_sub(1) };
+    journal.dropping.store(full || seen.ticks_left > 0, Ordering::Relaxed);
+    if dropped > seen.known {
         let why = if full { "the journal has used up journal_mb" } else { "the journal cannot be written" };
         tracing::error!(dropped, why, "clicks are not recorded; redirects go on");
-        *known = dropped;
+        seen.known = dropped;
     }
 }
 
@@ -117,12 +136,7 @@ impl Journal {
 
     /// Counts what all segments take, and whether there is room for more.
     fn count(&self) {
-        let Ok(files) = std::fs::read_dir(&self.folder) else { return };
-        let bytes = files
-            .filter_map(|file| file.ok()?.metadata().ok())
-            .filter(std::fs::Metadata::is_file)
-            .map(|file| file.len())
-            .sum();
+        let bytes = bytes_in(&self.folder);
         self.waiting_bytes.store(bytes, Ordering::Relaxed);
         self.full.store(bytes >= self.options.budget_bytes, Ordering::Relaxed);
     }

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::frame::{Found, HEAD_BYTES, LONGEST_FRAME_BYTES, look, next_whole, read_head};
-use super::{Journal, QUARANTINE};
+use super::{Drops, Journal, QUARANTINE, drops_in, remove_tally};
 
 /// At most so much of a segment is looked at in one go.
 const WINDOW_BYTES: usize = 1 << 20;
@@ -119,6 +119,19 @@ impl Reader {
             // What was read from others is not read again, so it must not be lost over this.
             Some(error) if batch.is_empty() => Err(error),
             _ => Ok(batch),
+        }
+    }
+
+    /// What processes that are gone have dropped and nobody has stored.
+    pub(crate) fn drops_left(&self) -> std::io::Result<Vec<Drops>> {
+        let ours = self.live.as_ref().map(|journal| journal.options.boot);
+        Ok(drops_in(&self.folder)?.into_iter().filter(|drops| Some(drops.boot) != ours).collect())
+    }
+
+    /// These are stored.
+    pub(crate) fn drops_stored(&self, stored: &[Drops]) {
+        for drops in stored {
+            remove_tally(&self.folder, drops.boot);
         }
     }
 

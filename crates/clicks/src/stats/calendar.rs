@@ -8,12 +8,12 @@ use jiff::tz::{TimeZone, TimeZoneDatabase};
 use jiff::{Span, Zoned};
 use rlinks_core::Timestamp;
 use rlinks_core::time::TimeError;
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::time::HOUR_MS;
 
 /// How far apart the points of a series are.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Interval {
     /// Hours. They are the same in every zone.
@@ -94,6 +94,30 @@ impl Zone {
             && self.0.following(jiff::Timestamp::UNIX_EPOCH).next().is_none()
     }
 
+    /// Whether all of its days begin with a UTC hour between two moments.
+    pub(super) fn has_whole_hours(&self, from: Timestamp, to: Timestamp) -> bool {
+        let is_whole = |offset: jiff::tz::Offset| offset.seconds() % 3600 == 0;
+        let jiff_of =
+            |at: Timestamp| jiff::Timestamp::from_millisecond(at.ms()).unwrap_or(jiff::Timestamp::MAX);
+        let (from, to) = (jiff_of(from), jiff_of(to));
+        is_whole(self.0.to_offset(from))
+            && self
+                .0
+                .following(from)
+                .take_while(|change| change.timestamp() < to)
+                .all(|change| is_whole(change.offset()))
+    }
+
+    /// A point of a series as people of the zone call it: an hour, a date, or a month. A week is called by its Monday.
+    pub fn label(&self, interval: Interval, start: Timestamp) -> String {
+        let form = match interval {
+            Interval::Hour => "%Y-%m-%d %H:%M",
+            Interval::Day | Interval::Week => "%Y-%m-%d",
+            Interval::Month => "%Y-%m",
+        };
+        self.zoned(start).strftime(form).to_string()
+    }
+
     /// The first moment of the day after this moment's.
     pub(super) fn tomorrow(&self, now: Timestamp) -> Timestamp {
         let tomorrow = self.zoned(now).date().tomorrow().ok();
@@ -166,5 +190,12 @@ impl fmt::Display for Zone {
 impl Serialize for Zone {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(self.name())
+    }
+}
+
+impl<'de> Deserialize<'de> for Zone {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let name = String::deserialize(deserializer)?;
+        Self::parse(&name).ok_or_else(|| serde::de::Error::custom(format!("{name} is no time zone")))
     }
 }

@@ -13,7 +13,7 @@ use crate::country;
 use crate::roll::{DIMENSIONS, OTHER, Pair};
 
 /// Clicks with one value.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Value {
     /// Which; `(other)` is what had no name of its own, and comes last.
     pub value: String,
@@ -35,6 +35,13 @@ pub struct CountryValue {
 impl From<Value> for CountryValue {
     fn from(Value { value, clicks }: Value) -> Self {
         Self { name: country::name(&value), value, clicks }
+    }
+}
+
+/// The name follows from the letters.
+impl<'de> Deserialize<'de> for CountryValue {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Value::deserialize(deserializer).map(Self::from)
     }
 }
 

@@ -9,10 +9,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use proptest::prelude::*;
-use rlinks_clicks::Ingest;
-use rlinks_clicks::journal::{Batch, FOLDER, Journal, Keeper, Lane, Options, QUARANTINE, Reader, Syncing};
+use rlinks_clicks::journal::{
+    Batch, Drops, FOLDER, Journal, Keeper, Lane, Options, QUARANTINE, Reader, Syncing, drops_in,
+};
 use rlinks_clicks::misses::Misses;
 use rlinks_clicks::record::Record;
+use rlinks_clicks::{Clicks, Ingest};
 use rlinks_core::Id;
 use tempfile::TempDir;
 
@@ -566,4 +568,62 @@ fn however_many_segments_wait_few_files_are_open() {
         reader.stored();
     }
     assert_eq!((records, fs::read_dir(&folder).unwrap().count()), (1500, 0));
+}
+
+#[tokio::test]
+async fn what_was_dropped_survives_the_process_and_is_counted_once() {
+    let place = Place::sqlite();
+    let (store, clicks) = (place.open().await, Clicks::open(&place.location).await.unwrap());
+    let data = place.folder();
+    let folder = data.join(FOLDER);
+    // No room at all, and nobody who stores anything.
+    let journal = open_with(data, 7, 1);
+    let keeper = Keeper::start(&journal).unwrap();
+    let lane = journal.lane();
+    wait_until("there is no room", || journal.is_dropping());
+    for number in 0..5 {
+        assert!(!lane.append(&record(number, "")));
+    }
+    let of_boot = |clicks| Drops { boot: 7, clicks };
+    wait_until("they are kept", || drops_in(&folder).unwrap() == [of_boot(5)]);
+    assert!(!lane.append(&record(5, "")));
+    drop(keeper);
+    assert_eq!(drops_in(&folder).unwrap(), [of_boot(6)], "the last one too");
+    assert_eq!(clicks.losses_with(&drops_in(&folder).unwrap()).await.unwrap(), [("dropped".to_owned(), 6)]);
+
+    let tally = folder.join("d-0000000000000007");
+    let bytes = std::fs::read(&tally).unwrap();
+    let control = tokio::runtime::Handle::current();
+    for _ in 0..2 {
+        let misses = Arc::new(Misses::default());
+        let mut ingest = Ingest::new(store.clone(), control.clone(), Reader::left_in(&folder), None, misses);
+        ingest.store_drops(&clicks).await.unwrap();
+        assert_eq!(clicks.losses().await.unwrap(), [("dropped".to_owned(), 6)]);
+        assert!(!tally.exists());
+        // As if it had been killed before the file was gone.
+        std::fs::write(&tally, &bytes).unwrap();
+    }
+    assert_eq!(clicks.losses_with(&drops_in(&folder).unwrap()).await.unwrap(), [("dropped".to_owned(), 6)]);
+}
+
+#[tokio::test]
+async fn a_process_that_dropped_nothing_or_stored_it_leaves_no_tally() {
+    let place = Place::sqlite();
+    let (store, clicks) = (place.open().await, Clicks::open(&place.location).await.unwrap());
+    let folder = place.folder().join(FOLDER);
+    drop(Keeper::start(&open(place.folder(), 7)).unwrap());
+    assert_eq!(drops_in(&folder).unwrap(), []);
+
+    let journal = open_with(place.folder(), 8, 1);
+    let keeper = Keeper::start(&journal).unwrap();
+    let lane = journal.lane();
+    wait_until("there is no room", || journal.is_dropping());
+    assert!(!lane.append(&record(1, "")));
+    let control = tokio::runtime::Handle::current();
+    let mut ingest = Ingest::new(store, control, Reader::live(&journal), None, Arc::new(Misses::default()))
+        .counting_drops(&journal);
+    ingest.store_drops(&clicks).await.unwrap();
+    drop(keeper);
+    assert_eq!(drops_in(&folder).unwrap(), []);
+    assert_eq!(clicks.losses().await.unwrap(), [("dropped".to_owned(), 1)]);
 }

@@ -8,12 +8,14 @@
 //! Modules named `outside_` need programs of others: an S3 server (`scripts/with-s3`), `DuckDB` and pandas.
 #![expect(clippy::unwrap_used, reason = "in a test whatever is not there is a failure")]
 
+mod by_clicks;
 #[path = "../../../store/tests/it/database.rs"]
 mod database;
 mod desk;
 mod export_lines;
 mod export_parquet;
 mod export_place;
+mod export_run;
 mod ingest;
 mod journal;
 mod outside_readers;

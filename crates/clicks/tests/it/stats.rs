@@ -254,8 +254,28 @@ async fn an_hour_belongs_to_the_day_it_begins_in(place: Place) {
         [point("2026-11-09T18:30:00Z", 2, 2, 0), point("2026-11-10T18:30:00Z", 1, 1, 0)]
     );
     // Asked for what was answered, it answers the same.
-    let again = Question { from: Some(answer.from), to: Some(answer.to), ..kolkata };
+    let again = Question { from: Some(answer.from), to: Some(answer.to), ..kolkata.clone() };
     assert_eq!(desk.ask(&again).await, answer);
+    // And it says so, where that is so.
+    assert!(answer.tz_rounded && serde_json::to_value(&answer).unwrap()["tz_rounded"] == true);
+    for (name, interval, rounded) in [
+        ("Asia/Kathmandu", Interval::Month, true),
+        ("Asia/Kathmandu", Interval::Hour, false),
+        ("Europe/Berlin", Interval::Day, false),
+        ("UTC", Interval::Day, false),
+        // Eleven hours ahead since October.
+        ("Australia/Lord_Howe", Interval::Week, false),
+    ] {
+        let answer = desk.ask(&Question { tz: zone(name), interval, ..kolkata.clone() }).await;
+        assert_eq!(answer.tz_rounded, rounded, "{name}");
+    }
+    let before = Question {
+        tz: zone("Australia/Lord_Howe"),
+        from: Some(moment("2026-10-01")),
+        to: Some(moment("2026-11-01")),
+        ..kolkata
+    };
+    assert!(desk.ask(&before).await.tz_rounded);
     desk.close().await;
 }
 
@@ -280,8 +300,12 @@ async fn without_a_range_it_is_the_last_thirty_days(place: Place) {
     let answer = desk.ask(&to).await;
     assert_eq!((answer.from, answer.to), (moment("2026-10-10T22:00:00Z"), moment("2026-11-09T23:00:00Z")));
     assert_eq!(answer.series.len(), 30);
-    let from = Question { from: Some(tz.moment("2026-10-11").unwrap()), tz, ..question.clone() };
-    assert_eq!(desk.ask(&from).await.to, moment("2026-11-09T23:00:00Z"));
+    // Without an end it is until today, however long that is.
+    let from = Question { from: Some(tz.moment("2026-03-11").unwrap()), tz, ..question.clone() };
+    let answer = desk.ask(&from).await;
+    assert_eq!((answer.to, answer.series.len()), (moment("2026-11-16T23:00:00Z"), 251));
+    let ahead = Question { from: Some(moment("2026-11-17")), ..question.clone() };
+    assert_eq!(desk.refusal(&ahead).await, ("from".to_owned(), FieldCode::TooShort));
     // Today ends where it ends in the zone; and the last thirty days are exact in every zone.
     for (name, to) in [
         ("Pacific/Kiritimati", "2026-11-17T10:00:00Z"),

@@ -9,7 +9,7 @@ use http::StatusCode;
 use rlinks_core::draft::{TimeInput, expiry};
 use rlinks_core::envelope::ErrorCode;
 use rlinks_core::key::{KeyStatus, Secret};
-use rlinks_core::{ApiKey, FieldCode, FieldError, Id, Role, Scope, Scopes, Timestamp};
+use rlinks_core::{ApiKey, Email, FieldCode, FieldError, Id, Role, Scope, Scopes, Timestamp};
 use serde::Serialize;
 use serde_json::Value;
 use utoipa::ToSchema;
@@ -101,7 +101,7 @@ pub struct NewKey {
     /// Else `links:read` and `links:write`.
     #[schema(value_type = Option<Vec<ScopeName>>, min_items = 1)]
     scopes: Option<Vec<String>>,
-    /// The id of the member it belongs to; only an admin may name another.
+    /// The member it belongs to, by id or e-mail address; only an admin may name another.
     user: Option<String>,
     /// Good up to and including this moment.
     #[schema(value_type = Option<super::links::TimeInput>)]
@@ -206,7 +206,7 @@ async fn create(
     fields.finish()?;
     let user = match (&keeps, user) {
         (Keeps::All, Some(who)) => Some(api.ops.member(&caller.workspace, &who).await?.id),
-        (Keeps::Own(own), Some(who)) if who == own.to_string() => Some(*own),
+        (Keeps::Own(own), Some(who)) if is_self(&caller, &who) => Some(*own),
         (Keeps::Own(_), Some(_)) => {
             return Err(ApiError::saying(ErrorCode::Forbidden, "Only an admin makes keys for others"));
         }
@@ -232,6 +232,13 @@ async fn create(
     }
     let (key, secret) = api.ops.create_key(&caller.by, &caller.workspace, &draft).await?;
     Ok(shown(&api, &key, &secret))
+}
+
+/// Whether a caller names themselves.
+fn is_self(caller: &Caller, who: &str) -> bool {
+    caller.user.as_ref().is_some_and(|user| {
+        who == user.id.to_string() || Email::parse(who).is_ok_and(|address| address == user.email)
+    })
 }
 
 /// The end of a key made by this caller: no later than that of the key they call with.

@@ -297,10 +297,10 @@ impl LinkView {
 
 /// A link with its clicks. Clicks that cannot be read are an error: zero would be a lie.
 async fn view(api: &Api, workspace: &Workspace, link: &Link) -> Result<LinkView, ApiError> {
-    let domains = api.ops.store.domains().await?;
+    let directory = api.directory();
     let subject = rlinks_clicks::roll::Subject::link(workspace.id, link.id);
     let totals = api.clicks().await?.totals(&[subject]).await?;
-    Ok(LinkView::new(api, workspace, &domains, link, totals.get(&subject)))
+    Ok(LinkView::new(api, workspace, directory.domains(), link, totals.get(&subject)))
 }
 
 fn etag(link: &Link) -> HeaderValue {
@@ -373,9 +373,9 @@ async fn list(
     let (query, now) = (ListQuery { after, ..query }, api.ops.clock.now());
     let page =
         crate::ops::list::list(&api.ops.store, api.clicks().await?, &caller.workspace, &query, now).await?;
-    let domains = api.ops.store.domains().await?;
+    let directory = api.directory();
     let shown = |listed: &Listed| {
-        LinkView::new(&api, &caller.workspace, &domains, &listed.link, listed.total.as_ref())
+        LinkView::new(&api, &caller.workspace, directory.domains(), &listed.link, listed.total.as_ref())
     };
     Ok(Json(LinkPage {
         data: page.links.iter().map(shown).collect(),
@@ -564,8 +564,7 @@ async fn qr_code(
     let margin = params.number("margin", 0..=16).and_then(|margin| u32::try_from(margin).ok());
     params.finish()?;
     let link = api.ops.link(&caller.by, &caller.workspace, &code).await?;
-    let domains = api.ops.store.domains().await?;
-    let url = api.ops.naming.short_url(&domains, &caller.workspace, &link.code);
+    let url = api.ops.naming.short_url(api.directory().domains(), &caller.workspace, &link.code);
     let url = url.ok_or_else(|| {
         ApiError::saying(
             ErrorCode::Conflict,
@@ -665,7 +664,7 @@ async fn created(api: &Api, caller: &Caller, done: &Done) -> Result<Response, Ap
     let link = &done.link;
     // Nobody has clicked what was just made.
     let shown = if done.outcome == Outcome::Created {
-        LinkView::new(api, &caller.workspace, &api.ops.store.domains().await?, link, None)
+        LinkView::new(api, &caller.workspace, api.directory().domains(), link, None)
     } else {
         view(api, &caller.workspace, link).await?
     };
@@ -773,14 +772,14 @@ async fn bulk(
         }
     }
     results.sort_by_key(|(index, _)| *index);
-    let domains = api.ops.store.domains().await?;
+    let directory = api.directory();
     let mut shown = Vec::with_capacity(results.len());
     for (index, made) in results {
         shown.push(match made {
             Ok(done) => {
                 let made = done.outcome == Outcome::Created;
                 let link = if made {
-                    LinkView::new(&api, &caller.workspace, &domains, &done.link, None)
+                    LinkView::new(&api, &caller.workspace, directory.domains(), &done.link, None)
                 } else {
                     view(&api, &caller.workspace, &done.link).await?
                 };

@@ -56,9 +56,9 @@ pub fn routes() -> OpenApiRouter<Arc<Api>> {
 #[into_params(parameter_in = Query)]
 #[expect(dead_code, reason = "describes what `question` reads")]
 struct StatsParams {
-    /// From this moment on: RFC 3339 or `YYYY-MM-DD`; else the last 30 days.
+    /// From this moment on: RFC 3339 or `YYYY-MM-DD`; else 30 days.
     from: Option<String>,
-    /// Until before this moment.
+    /// Until before this moment; else the end of today.
     to: Option<String>,
     /// Else `day`. A week begins on Monday.
     #[param(inline)]
@@ -104,6 +104,8 @@ pub struct StatisticsView {
     /// Before this moment whole UTC days are counted where they begin.
     #[schema(format = DateTime)]
     tz_exact_from: Option<String>,
+    /// The days of this zone begin inside of an hour, and are put together from whole hours.
+    tz_rounded: Option<bool>,
     bots: String,
     total: SumView,
     series: Vec<PointView>,

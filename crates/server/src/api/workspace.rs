@@ -24,7 +24,7 @@ pub fn routes() -> OpenApiRouter<Arc<Api>> {
     OpenApiRouter::new()
         .routes(routes!(show, change))
         .routes(routes!(domains, add_domain))
-        .routes(routes!(remove_domain))
+        .routes(routes!(change_domain, remove_domain))
 }
 
 /// A workspace.
@@ -132,6 +132,14 @@ pub struct NewDomain {
     primary: Option<bool>,
 }
 
+/// What to change about a host.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "describes what `change_domain` reads")]
+pub struct DomainChange {
+    /// `true`: short URLs are to be written with it from now on. Another host takes that over, so it is never `false`.
+    primary: bool,
+}
+
 impl From<Domain> for DomainView {
     fn from(domain: Domain) -> Self {
         Self { host: domain.host, primary: domain.primary, created_at: domain.created_at }
@@ -184,6 +192,33 @@ async fn add_domain(
     api.learn_directory().await?;
     let status = if known { StatusCode::OK } else { StatusCode::CREATED };
     Ok((status, Json(DomainView::from(domain))).into_response())
+}
+
+/// Makes a host the primary one: short URLs are written with it.
+#[utoipa::path(patch, path = "/api/v1/domains/{host}", tag = "domains", request_body = DomainChange, params(("host" = String, Path)),
+    extensions(("x-scope" = json!("workspace:admin"))), responses((status = 200, body = DomainView)))]
+async fn change_domain(
+    State(api): State<Arc<Api>>,
+    caller: Allowed<WorkspaceAdmin>,
+    Segment(host): Segment,
+    _: NoParams,
+    Object(body): Object,
+) -> Result<Json<DomainView>, ApiError> {
+    let mut fields = Fields::of(body);
+    let refused = match fields.value("primary") {
+        Some(Value::Bool(true)) => None,
+        None => Some((FieldCode::Required, "is missing")),
+        Some(_) => Some((FieldCode::BadCharacters, "must be true; another host takes it over")),
+    };
+    if let Some((code, message)) = refused {
+        fields.take::<()>(Err(FieldError::new("primary", code, message)));
+    }
+    fields.finish()?;
+    let parsed = Host::parse(&host).map_err(|_| OpsError::NotFound(Thing::Domain(host)))?;
+    let (store, now) = (&api.ops.store, api.ops.clock.now());
+    let domain = store.set_primary_domain(caller.workspace.id, &parsed, &caller.by.actor, now).await?;
+    api.learn_directory().await?;
+    Ok(Json(DomainView::from(domain)))
 }
 
 /// Removes a host: it no longer answers.

@@ -1,6 +1,6 @@
 //! A page of links, in any order, each with its clicks.
 //!
-//! Links and clicks are in two databases, so no statement sorts links by their clicks. Where a filter lets at most [`MOST`]
+//! Links and clicks are in two databases, so no statement sorts links by their clicks. Where a filter lets fewer than [`MOST`]
 //! links through, they are sorted here. Else the order of clicks is walked a step at a time and the links that match are kept;
 //! those never clicked, of which clicks know nothing, are walked in the order they were made. Both ways give one and the same
 //! list: its order is that of [`Place`].
@@ -319,15 +319,14 @@ impl Lister<'_> {
     async fn by_clicks(&self, after: Option<&Position>, limit: usize) -> Result<Page, OpsError> {
         let after = after.and_then(place_of);
         let most = self.bounds.most;
-        let everything = if is_everything(&self.filter) { Some(self.total().await?) } else { None };
-        if everything.is_none_or(|total| total <= most) {
-            let matches = self.store.matching_ids(self.workspace, &self.filter, most + 1).await?;
-            if matches.len() <= count(most) {
-                return self.sorted(matches, after, limit).await;
-            }
+        let total = self.total().await?;
+        // As many as are counted at most may be more.
+        if total < most {
+            let matches = self.store.matching_ids(self.workspace, &self.filter, most).await?;
+            return self.sorted(matches, after, limit).await;
         }
         let (links, next) = self.walked(after, limit).await?;
-        Ok(Page { links, next, total: everything.unwrap_or(most) })
+        Ok(Page { links, next, total })
     }
 
     /// A page of few links, sorted here.

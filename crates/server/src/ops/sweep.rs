@@ -1,4 +1,5 @@
-//! The daily job: expired links are purged where the policy says so, and clicks go when the policy keeps them no longer.
+//! The daily job: expired links are purged where the policy says so, keys go 30 days after their end, and clicks when the policy keeps
+//! them no longer.
 //!
 //! What is purged or pruned is decided here once, for the command line and for the server's own clock. Nothing of a workspace is
 //! pruned before what is about to go is in the archive, where there is one.
@@ -7,10 +8,10 @@ use rlinks_clicks::Clicks;
 use rlinks_clicks::events::{Codes, EventFilter};
 use rlinks_clicks::export::{ExportError, Format, Overwrite, Place, Target, Wanted};
 use rlinks_clicks::retention::{Kept, Prunable, PruneMode, Pruned};
-use rlinks_core::policy::Sweep as Purging;
+use rlinks_core::policy::{Sweep as Purging, Visibility};
 use rlinks_core::{Actor, Link, LinkState, Policy, Preset, Slug, Timestamp, Workspace};
 use rlinks_store::write::{Action, LinkOp, LinkWrite, Written};
-use rlinks_store::{Store, StoreError};
+use rlinks_store::{LinkFilter, Store, StoreError};
 use serde::Serialize;
 use tokio::task::JoinSet;
 
@@ -18,6 +19,8 @@ use super::{Mode, OpsError};
 
 /// Links purged by one commit or so.
 const PAGE: i64 = 256;
+/// How long a key that is over stays in the list.
+const KEY_MS: i64 = 30 * 24 * 3_600_000;
 /// Days for which `platform` keeps what clicks add up to by day.
 const PLATFORM_DAILY_DAYS: u32 = 365;
 
@@ -49,8 +52,10 @@ pub struct Swept {
 pub struct SweptWorkspace {
     /// Which.
     pub workspace: Slug,
-    /// Links that were over.
+    /// Links that were over, and those of accounts that were deleted where links are their owner's alone.
     pub purged_links: u64,
+    /// Keys that were over for 30 days.
+    pub purged_keys: u64,
     /// Raw clicks.
     pub pruned_clicks: u64,
     /// The files they are in now.
@@ -105,46 +110,120 @@ impl Sweep<'_> {
     /// Everything the job does.
     pub async fn run(&self, now: Timestamp) -> Result<Swept, OpsError> {
         let purged = self.purge(now).await?;
+        let keys = self.purge_keys(now).await?;
         let mut swept = self.prune(now, |_| ()).await?;
         for (slug, links) in purged.into_iter().filter(|(_, links)| *links > 0) {
             swept.of(&slug).purged_links = links;
         }
+        for (slug, keys) in keys.into_iter().filter(|(_, keys)| *keys > 0) {
+            swept.of(&slug).purged_keys = keys;
+        }
+        if self.mode == Mode::Write {
+            while self.store.forget_first_answers(now, PAGE).await? > 0 {}
+            self.store.forget_invites(now).await?;
+        }
         Ok(swept)
+    }
+
+    /// Drops keys that have been over for a while.
+    async fn purge_keys(&self, now: Timestamp) -> Result<Vec<(Slug, u64)>, OpsError> {
+        let before = now.plus_ms(-KEY_MS);
+        let mut purged = Vec::new();
+        for workspace in self.workspaces {
+            let keys = match self.mode {
+                Mode::DryRun => self.store.purgeable_keys(workspace.id, before).await?,
+                Mode::Write => {
+                    let mut keys = 0;
+                    loop {
+                        let some =
+                            self.store.purge_keys(workspace.id, before, PAGE, &Actor::system(), now).await?;
+                        keys += some;
+                        if some < PAGE.unsigned_abs() {
+                            break keys;
+                        }
+                    }
+                }
+            };
+            purged.push((workspace.slug.clone(), keys));
+        }
+        Ok(purged)
+    }
+
+    /// Deletes the links of accounts that were deleted, where a deletion was cut off half-way.
+    async fn purge_left(&self, workspace: &Workspace, now: Timestamp) -> Result<u64, OpsError> {
+        let (mut links, mut after) = (0, None);
+        loop {
+            let users = self.store.deleted_users(workspace.id, after, PAGE).await?;
+            for user in &users {
+                let filter = LinkFilter {
+                    states: vec![LinkState::Active, LinkState::Disabled],
+                    created_by: Some(Actor::of_user(*user)),
+                    ..LinkFilter::default()
+                };
+                loop {
+                    let left = self.store.list(workspace.id, &filter, PAGE).await?;
+                    let some = match self.mode {
+                        Mode::DryRun => left.len() as u64,
+                        Mode::Write => delete(self.store, left, &Actor::system(), now).await?,
+                    };
+                    links += some;
+                    if some < PAGE.unsigned_abs() || self.mode == Mode::DryRun {
+                        break;
+                    }
+                }
+            }
+            after = users.last().copied();
+            if users.len() < usize::try_from(PAGE).unwrap_or_default() {
+                return Ok(links);
+            }
+        }
     }
 
     /// Deletes links that are over, where the policy says so. Their codes stay taken.
     pub async fn purge(&self, now: Timestamp) -> Result<Vec<(Slug, u64)>, OpsError> {
         let mut purged = Vec::new();
         for workspace in self.workspaces {
-            if workspace.policy.sweep != Purging::Daily || workspace.deleted_at.is_some() {
+            if workspace.deleted_at.is_some() {
                 continue;
             }
-            let (mut links, mut after) = (0, None);
-            loop {
-                let (over, next) = self.store.expired_links(workspace.id, now, after, PAGE).await?;
-                links += match self.mode {
-                    Mode::DryRun => over.len() as u64,
-                    Mode::Write => delete(self.store, over, &Actor::system(), now).await?,
-                };
-                after = next;
-                if after.is_none() {
-                    break;
-                }
+            let mut links = 0;
+            if workspace.policy.visibility == Visibility::Owner {
+                links += self.purge_left(workspace, now).await?;
+            }
+            if workspace.policy.sweep == Purging::Daily {
+                links += self.purge_expired(workspace, now).await?;
             }
             purged.push((workspace.slug.clone(), links));
         }
         Ok(purged)
     }
 
+    async fn purge_expired(&self, workspace: &Workspace, now: Timestamp) -> Result<u64, OpsError> {
+        let (mut links, mut after) = (0, None);
+        loop {
+            let (over, next) = self.store.expired_links(workspace.id, now, after, PAGE).await?;
+            links += match self.mode {
+                Mode::DryRun => over.len() as u64,
+                Mode::Write => delete(self.store, over, &Actor::system(), now).await?,
+            };
+            after = next;
+            if after.is_none() {
+                return Ok(links);
+            }
+        }
+    }
+
     /// Applies retention: to the archive first, then away.
     pub async fn prune(&self, now: Timestamp, mut progress: impl FnMut(u64)) -> Result<Swept, OpsError> {
         // Taken first: a click that turns up after it was looked for stays until the next time.
-        let upto = self.clicks.last_event().await?;
+        let upto = self.clicks.last_event().await.map_err(StoreError::of_clicks)?;
         let mut swept = Swept::default();
         let mut due = Vec::new();
         for workspace in self.workspaces {
             let kept = kept(&workspace.policy);
-            if let Some(prunable) = self.clicks.prunable(workspace.id, kept, upto, now).await? {
+            if let Some(prunable) =
+                self.clicks.prunable(workspace.id, kept, upto, now).await.map_err(StoreError::of_clicks)?
+            {
                 let archived = match (self.archive, self.mode) {
                     (Some(target), Mode::Write) => {
                         self.archive(workspace, target, &prunable, now, &mut progress).await
@@ -166,7 +245,7 @@ impl Sweep<'_> {
             Mode::Write => PruneMode::Delete,
             Mode::DryRun => PruneMode::DryRun,
         };
-        swept.pruned = self.clicks.prune(&due, upto, now, mode).await?.into();
+        swept.pruned = self.clicks.prune(&due, upto, now, mode).await.map_err(StoreError::of_clicks)?.into();
         Ok(swept)
     }
 
@@ -244,6 +323,7 @@ impl Swept {
             self.workspaces.push(SweptWorkspace {
                 workspace: slug.clone(),
                 purged_links: 0,
+                purged_keys: 0,
                 pruned_clicks: 0,
                 archived: Vec::new(),
                 kept_because: None,

@@ -15,6 +15,7 @@ mod conformance;
 mod database;
 mod freshness;
 mod hostile;
+mod list;
 mod support;
 #[path = "../../../../conformance/table.rs"]
 mod table;

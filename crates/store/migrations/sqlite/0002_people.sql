@@ -70,3 +70,5 @@ create table installation (
 
 create index links_last_changed on links (workspace_id, updated_at desc, id desc);
 create index links_by_maker on links (workspace_id, created_by, created_at desc, id desc);
+-- Links that are disabled or deleted, for lists of them: mostly few among many, and without this found by reading all.
+create index links_set_aside on links (workspace_id, state, created_at desc, id desc) where state <> 'active';

@@ -5,11 +5,14 @@ use std::collections::{BTreeMap, HashMap};
 
 use rlinks_core::audit::{AuditEntry, Head, Verifier};
 use rlinks_core::id::{Id, WORKERS};
+use rlinks_core::user::AuditedUser;
 use rlinks_core::{Domain, Link, LinkState, Timestamp, Workspace};
 use sha2::{Digest, Sha256};
 
 use super::{Counts, Line};
 use crate::directory::Directory;
+use crate::keys::AuditedKey;
+use crate::people::People;
 use crate::rows::json;
 
 /// Enough of a hash that nobody finds a second text for it.
@@ -45,8 +48,12 @@ pub(super) struct Tally {
 impl Tally {
     pub(super) fn add(&mut self, link: &Link) {
         *self.live.entry(link.workspace.as_i64()).or_default() += i64::from(link.state != LinkState::Deleted);
-        let greatest = self.greatest.entry(worker_of(link.id)).or_insert(link.id);
-        *greatest = (*greatest).max(link.id);
+        self.add_id(link.id);
+    }
+
+    pub(super) fn add_id(&mut self, id: Id) {
+        let greatest = self.greatest.entry(worker_of(id)).or_insert(id);
+        *greatest = (*greatest).max(id);
     }
 }
 
@@ -65,6 +72,9 @@ pub(super) struct Check {
     workers: HashMap<i64, Id>,
     chains: HashMap<i64, Chain>,
     directory: Directory,
+    people: People,
+    users: BTreeMap<(i64, i64), AuditedUser>,
+    keys: BTreeMap<(i64, i64), AuditedKey>,
     links: HashMap<(i64, Box<str>), Sides>,
     tally: Tally,
 }
@@ -82,6 +92,19 @@ impl Check {
             }
             Line::Worker { worker, last_id } => {
                 once(self.workers.insert(worker, last_id).is_none(), || format!("worker {worker}"))
+            }
+            Line::User { user, .. } => {
+                self.counts.users += 1;
+                self.tally.add_id(user.id);
+                let place = (user.workspace.as_i64(), user.id.as_i64());
+                once(self.users.insert(place, user.audited()).is_none(), || format!("member {}", user.id))
+            }
+            Line::Key { key, hash } => {
+                self.counts.keys += 1;
+                self.tally.add_id(key.id);
+                let place = (key.workspace.as_i64(), key.id.as_i64());
+                let said = AuditedKey::of(&key, &hash);
+                once(self.keys.insert(place, said).is_none(), || format!("key {}", key.id))
             }
             Line::Link { link, .. } => self.link(&link),
             Line::Audit { workspace_id, entry } => self.entry(workspace_id, &entry),
@@ -123,6 +146,7 @@ impl Check {
         chain.ts = entry.ts;
         let after = entry.after.as_ref().map(|after| after.get());
         self.directory.push(id, &entry.subject, after);
+        self.people.push(id, &entry.subject, after);
         if let Some(code) = entry.subject.strip_prefix("link:") {
             let link = after.map(serde_json::from_str::<Link>).transpose();
             let link =
@@ -144,9 +168,10 @@ impl Check {
         self.finish_chains()?;
         self.finish_directory()?;
         self.finish_links()?;
+        self.finish_people()?;
         for (worker, greatest) in &self.tally.greatest {
             if self.workers.get(worker).is_none_or(|last| last < greatest) {
-                return Err(format!("worker {worker} made link ids beyond the last one the backup names"));
+                return Err(format!("worker {worker} made ids beyond the last one the backup names"));
             }
         }
         Ok(self.counts)
@@ -189,6 +214,18 @@ impl Check {
             }
         }
         logged.pop_first().map_or(Ok(()), |((_, host), _)| Err(beside(&format!("domain {host}"))))
+    }
+
+    fn finish_people(&self) -> Result<(), String> {
+        let mut all = self.users.keys().chain(self.people.users.keys());
+        if let Some((_, id)) = all.find(|place| self.users.get(place) != self.people.users.get(place)) {
+            return Err(beside(&format!("member {id}")));
+        }
+        let mut all = self.keys.keys().chain(self.people.keys.keys());
+        match all.find(|place| self.keys.get(place) != self.people.keys.get(place)) {
+            Some((_, id)) => Err(beside(&format!("key {id}"))),
+            None => Ok(()),
+        }
     }
 
     fn finish_links(&self) -> Result<(), String> {

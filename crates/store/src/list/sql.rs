@@ -9,6 +9,7 @@
 //! | `$10` | now |
 //! | `$11`, `$12`, `$13` | made from, made before, made by |
 //! | `$14` | ids, each in an array of its own |
+//! | `$15` | words, each of which must be a whole one |
 
 use rlinks_core::LinkState;
 
@@ -31,6 +32,9 @@ pub(super) enum Begin {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Narrow {
     Words,
+    /// Fewer than [`Narrow::Words`], and found without putting the links of all words together that begin so.
+    WholeWords,
+    SetAside,
     Tag,
     Prefix,
     Over,
@@ -45,6 +49,7 @@ impl Narrow {
         let sort = filter.sort;
         let made = filter.created_after.is_some() || filter.created_before.is_some();
         [
+            (Self::SetAside, set_aside(&filter.states).is_some()),
             (Self::Words, !filter.words.is_empty()),
             (Self::Tag, filter.tag.is_some()),
             (Self::Prefix, has_prefix(filter) && sort != SortBy::Code),
@@ -57,7 +62,7 @@ impl Narrow {
     }
 
     /// Its links, each as `chosen`.
-    const fn links(self, dialect: Dialect) -> &'static str {
+    fn links(self, filter: &LinkFilter, dialect: Dialect) -> &'static str {
         match (self, dialect) {
             (Self::Words, Dialect::Sqlite) => {
                 "select rowid as chosen from link_search where link_search match $8"
@@ -65,6 +70,13 @@ impl Narrow {
             (Self::Words, Dialect::Postgres) => {
                 "select rowid as chosen from link_search where words @@ $8::tsquery"
             }
+            (Self::WholeWords, Dialect::Sqlite) => {
+                "select rowid as chosen from link_search where link_search match $15"
+            }
+            (Self::WholeWords, Dialect::Postgres) => {
+                "select rowid as chosen from link_search where words @@ $15::tsquery"
+            }
+            (Self::SetAside, _) => set_aside(&filter.states).unwrap_or(SET_ASIDE),
             (Self::Tag, _) => "select link_id as chosen from link_tags where workspace_id = $1 and tag = $7",
             (Self::Prefix, _) => {
                 "select id as chosen from links where workspace_id = $1 and code >= $5 and code < $6"
@@ -118,8 +130,8 @@ pub(super) fn ids(filter: &LinkFilter, begin: Begin, dialect: Dialect) -> String
 }
 
 /// How many links pass a part of a filter.
-pub(super) fn width(narrow: Narrow, dialect: Dialect) -> String {
-    ["select count(*) from (", narrow.links(dialect), " limit $2) as few"].concat()
+pub(super) fn width(filter: &LinkFilter, narrow: Narrow, dialect: Dialect) -> String {
+    ["select count(*) from (", narrow.links(filter, dialect), " limit $2) as few"].concat()
 }
 
 fn push_from(sql: &mut String, filter: &LinkFilter, begin: Begin, dialect: Dialect) {
@@ -134,8 +146,12 @@ fn push_from(sql: &mut String, filter: &LinkFilter, begin: Begin, dialect: Diale
         (Begin::Order | Begin::Anywhere, _) => sql.push_str(" from links where"),
         // A cross join is what SQLite does in the order it is written.
         (Begin::From(narrow), _) => sql.push_str(
-            &[" from (", narrow.links(dialect), ") as few cross join links where links.id = few.chosen and"]
-                .concat(),
+            &[
+                " from (",
+                narrow.links(filter, dialect),
+                ") as few cross join links where links.id = few.chosen and",
+            ]
+            .concat(),
         ),
     }
     sql.push_str(" links.workspace_id = $1");
@@ -174,7 +190,8 @@ fn push_filter(sql: &mut String, filter: &LinkFilter, begin: Begin, dialect: Dia
               where t.workspace_id = $1 and t.tag = $7 and t.link_id = links.id)",
         );
     }
-    if !filter.words.is_empty() && begin != Begin::From(Narrow::Words) {
+    let has_words = matches!(begin, Begin::From(Narrow::Words | Narrow::WholeWords));
+    if !filter.words.is_empty() && !has_words {
         sql.push_str(match dialect {
             Dialect::Sqlite => " and links.id in (select rowid from link_search where link_search match $8)",
             Dialect::Postgres => {
@@ -200,6 +217,25 @@ fn has_prefix(filter: &LinkFilter) -> bool {
     filter.prefix.as_deref().is_some_and(|prefix| !prefix.is_empty())
 }
 
+const SET_ASIDE: &str = "select id as chosen from links
+     where workspace_id = $1 and state <> 'active' and state in ('disabled', 'deleted')";
+
+/// Links in these states, where no active ones are among them. An index knows those; it must be told so.
+fn set_aside(of: &[LinkState]) -> Option<&'static str> {
+    match states(of) {
+        0b010 => Some(
+            "select id as chosen from links
+             where workspace_id = $1 and state <> 'active' and state = 'disabled'",
+        ),
+        0b100 => Some(
+            "select id as chosen from links
+             where workspace_id = $1 and state <> 'active' and state = 'deleted'",
+        ),
+        0b110 => Some(SET_ASIDE),
+        _ => None,
+    }
+}
+
 fn states(states: &[LinkState]) -> u8 {
     states.iter().fold(0, |bits, state| {
         bits | match state {
@@ -210,13 +246,21 @@ fn states(states: &[LinkState]) -> u8 {
     })
 }
 
-/// Words are `[a-z0-9]+`, so they need no quoting in either language.
-pub(super) fn match_text(words: &[String], dialect: Dialect) -> String {
+/// The beginnings of words, as one text. They are `[a-z0-9]+`, so they need no quoting in either language.
+pub(super) fn beginnings(words: &[String], dialect: Dialect) -> String {
     let (suffix, and) = match dialect {
         Dialect::Sqlite => ("*", " "),
         Dialect::Postgres => (":*", " & "),
     };
     words.iter().map(|word| format!("{word}{suffix}")).collect::<Vec<_>>().join(and)
+}
+
+/// Whole words, as one text.
+pub(super) fn whole(words: &[String], dialect: Dialect) -> String {
+    words.join(match dialect {
+        Dialect::Sqlite => " ",
+        Dialect::Postgres => " & ",
+    })
 }
 
 #[cfg(test)]
@@ -290,8 +334,18 @@ mod tests {
             ),
             (Narrow::Maker, "USING COVERING INDEX links_by_maker (workspace_id=? AND created_by=?)"),
         ] {
-            let plan = plan(&store, &width(narrow, Dialect::Sqlite)).await.unwrap();
+            let plan = plan(&store, &width(&LinkFilter::default(), narrow, Dialect::Sqlite)).await.unwrap();
             assert!(plan.contains(by), "{plan}");
+        }
+        for states in
+            [&[LinkState::Disabled][..], &[LinkState::Deleted], &[LinkState::Deleted, LinkState::Disabled]]
+        {
+            let filter = LinkFilter { states: states.to_vec(), ..LinkFilter::default() };
+            let plan = plan(&store, &width(&filter, Narrow::SetAside, Dialect::Sqlite)).await.unwrap();
+            assert!(
+                plan.contains("USING COVERING INDEX links_set_aside (workspace_id=? AND state=?)"),
+                "{plan}"
+            );
         }
         for filter in filters() {
             let sql = links(&filter, Begin::From(Narrow::Words), Dialect::Sqlite);

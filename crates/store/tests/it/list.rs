@@ -2,17 +2,22 @@
 
 use std::collections::BTreeSet;
 
-use rlinks_core::{Link, LinkState, Policy, Preset, search};
-use rlinks_store::write::{Action, CodeChoice};
-use rlinks_store::{LinkFilter, Store};
+use rlinks_core::{Actor, Id, Link, LinkState, Policy, Preset, search};
+use rlinks_store::write::{Action, CodeChoice, LinkWrite};
+use rlinks_store::{Expiry, Few, LinkFilter, Order, Position, SortBy, Store, StoreError};
 
 use crate::place::{
-    MAIN, Place, changed, code, codes, contract, create, created, draft, in_state, make, replace, workspace,
+    MAIN, Place, at, changed, code, codes, contract, create, created, draft, in_state, make, max, replace,
+    workspace,
 };
 
 contract!(
     the_newest_come_first_and_pages_are_stable,
+    every_order_is_paged_without_gap_or_repetition_while_links_come,
     filters_and_their_combinations_give_what_each_of_them_gives,
+    times_makers_and_orders_combine_however_the_list_is_found,
+    hostile_filters_find_what_is_so_called_and_break_nothing,
+    a_place_in_another_order_is_refused,
     prefixes_at_the_edges_of_the_alphabet,
     words_are_found_in_every_field_by_their_beginnings,
     hostile_words_find_nothing_and_break_nothing,
@@ -52,7 +57,7 @@ async fn the_newest_come_first_and_pages_are_stable(place: Place) {
         loop {
             let page = store.list(MAIN, &filter, size).await.unwrap();
             let Some(last) = page.last() else { break };
-            filter.after = Some((last.created_at, last.id));
+            filter.after = Some(Position::of(last, SortBy::CreatedAt));
             assert!(i64::try_from(page.len()).unwrap() <= size);
             read.extend(page);
         }
@@ -62,7 +67,7 @@ async fn the_newest_come_first_and_pages_are_stable(place: Place) {
     let first = store.list(MAIN, &LinkFilter::default(), 10).await.unwrap();
     make(&store, "newest", "https://example.com/", 100).await;
     changed(store.write(in_state(&whole[12], LinkState::Disabled, 101)).await);
-    let after = first.last().map(|link| (link.created_at, link.id));
+    let after = first.last().map(|link| Position::of(link, SortBy::CreatedAt));
     let second = store.list(MAIN, &LinkFilter { after, ..LinkFilter::default() }, 10).await.unwrap();
     assert_eq!(codes(&second), codes(&whole[10..20]));
 }
@@ -93,7 +98,7 @@ async fn filters_and_their_combinations_give_what_each_of_them_gives(place: Plac
         for tag in [None, Some("red"), Some("blue"), Some("green")] {
             for words in ["", "host1", "host2 page", "host9"] {
                 for bits in 0..8_u8 {
-                    for after in [None, Some((middle.created_at, middle.id))] {
+                    for after in [None, Some(Position::of(middle, SortBy::CreatedAt))] {
                         let filter = LinkFilter {
                             prefix: prefix.map(str::to_owned),
                             tag: tag.map(str::to_owned),
@@ -103,6 +108,7 @@ async fn filters_and_their_combinations_give_what_each_of_them_gives(place: Plac
                                 .map(|bit| states[bit])
                                 .collect(),
                             after,
+                            ..LinkFilter::default()
                         };
                         let expected: Vec<_> = whole.iter().filter(|link| fits(link, &filter)).collect();
                         let found = list(&store, &filter).await;
@@ -124,7 +130,213 @@ pub(crate) fn fits(link: &Link, filter: &LinkFilter) -> bool {
         && filter.tag.as_ref().is_none_or(|tag| link.tags.contains(tag))
         && filter.words.iter().all(|word| own.iter().any(|own| own.starts_with(word.as_str())))
         && (filter.states.is_empty() || filter.states.contains(&link.state))
-        && filter.after.is_none_or(|after| (link.created_at, link.id) < after)
+        && filter.expiry.is_none_or(|expiry| match expiry {
+            Expiry::Over(now) => link.is_expired(now),
+            Expiry::Open(now) => !link.is_expired(now),
+        })
+        && filter.created_after.is_none_or(|after| link.created_at >= after)
+        && filter.created_before.is_none_or(|before| link.created_at < before)
+        && filter.created_by.as_ref().is_none_or(|maker| link.created_by == *maker)
+        && filter.after.as_ref().is_none_or(|after| {
+            let here = Position::of(link, filter.sort);
+            match filter.order {
+                Order::Asc => key(&here) > key(after),
+                Order::Desc => key(&here) < key(after),
+            }
+        })
+}
+
+/// What a place is compared by.
+fn key(position: &Position) -> (i64, i64, &str) {
+    match position {
+        Position::CreatedAt(at, id) | Position::UpdatedAt(at, id) => (at.ms(), id.as_i64(), ""),
+        Position::Code(code) => (0, 0, code.as_str()),
+    }
+}
+
+const SORTS: [SortBy; 3] = [SortBy::CreatedAt, SortBy::UpdatedAt, SortBy::Code];
+const ORDERS: [Order; 2] = [Order::Asc, Order::Desc];
+
+/// The links a filter lets through, in its order, without a database.
+fn expected<'a>(links: impl IntoIterator<Item = &'a Link>, filter: &LinkFilter) -> Vec<&'a Link> {
+    let mut links: Vec<_> = links.into_iter().filter(|link| fits(link, filter)).collect();
+    links.sort_by(|one, other| {
+        let [one, other] = [one, other].map(|link| Position::of(link, filter.sort));
+        match filter.order {
+            Order::Asc => key(&one).cmp(&key(&other)),
+            Order::Desc => key(&other).cmp(&key(&one)),
+        }
+    });
+    links
+}
+
+async fn every_order_is_paged_without_gap_or_repetition_while_links_come(place: Place) {
+    let store = place.open().await;
+    let mut clock = 0;
+    for number in 0..57 {
+        // Several in one millisecond, codes in another order than times.
+        let name = format!("{}{number}", ["m", "B", "-", "z"][number % 4]);
+        let link = make(&store, &name, "https://example.com/", clock / 3).await;
+        clock += 1;
+        if number % 5 == 0 {
+            let titled = Link { title: Some("changed".to_owned()), ..link };
+            changed(store.write(replace(titled, Action::Update, 100 - clock / 4)).await);
+        }
+    }
+    clock = 200;
+    for sort in SORTS {
+        for order in ORDERS {
+            let filter = LinkFilter { sort, order, ..LinkFilter::default() };
+            let before = list(&store, &filter).await;
+            assert_eq!(before.iter().collect::<Vec<_>>(), expected(&before, &filter), "{filter:?}");
+            let (mut read, mut next) = (Vec::new(), filter.clone());
+            loop {
+                let page = store.list(MAIN, &next, 10).await.unwrap();
+                next.after = page.last().map(|last| Position::of(last, sort));
+                assert!(page.iter().all(|link| fits(link, &filter)));
+                let last = page.len() < 10;
+                read.extend(page);
+                if last {
+                    break;
+                }
+                // At both ends, and a few pages' worth at most: an ascending list would never end.
+                if clock % 100 < 12 {
+                    for end in ["-", "zz"] {
+                        make(&store, &format!("{end}{clock}"), "https://example.com/", clock).await;
+                        clock += 1;
+                    }
+                }
+            }
+            clock = (clock / 100 + 1) * 100;
+            let ids: BTreeSet<Id> = read.iter().map(|link| link.id).collect();
+            assert_eq!(ids.len(), read.len(), "a link was listed twice: {filter:?}");
+            let known: BTreeSet<Id> = before.iter().map(|link| link.id).collect();
+            read.retain(|link| known.contains(&link.id));
+            assert_eq!(read, before, "{filter:?}");
+        }
+    }
+}
+
+async fn times_makers_and_orders_combine_however_the_list_is_found(place: Place) {
+    let store = place.open().await;
+    let makers = [Actor::of_user(Id::from_i64(7)), Actor::of_key(Id::from_i64(7))];
+    let mut links = Vec::new();
+    for number in 0..40_usize {
+        let mut wanted = draft(&format!("https://host{}.example/", number % 2));
+        wanted.expires_at = [None, Some(at(500)), Some(at(501)), Some(at(900))][number % 4];
+        wanted.tags = if number % 3 == 0 { vec!["third".to_owned()] } else { Vec::new() };
+        let name = format!("{}{number:02}", ["b", "a"][number / 5 % 2]);
+        let ms = i64::try_from(number / 2).unwrap();
+        let write = create(MAIN, CodeChoice::Chosen(code(&name)), wanted, ms);
+        let link = created(store.write(LinkWrite { actor: makers[number / 3 % 2].clone(), ..write }).await);
+        links.push(match number % 7 {
+            0 => changed(store.write(in_state(&link, LinkState::Disabled, 50 - ms)).await),
+            _ => link,
+        });
+    }
+    let ids: Vec<Id> = links.iter().map(|link| link.id).chain([Id::from_i64(99)]).collect();
+    let mut compared = 0;
+    let check = async |filter: LinkFilter| {
+        let wanted = expected(&links, &filter);
+        let found = list(&store, &filter).await;
+        assert_eq!(found.iter().collect::<Vec<_>>(), wanted, "{filter:?}");
+        let page = store.list(MAIN, &filter, 3).await.unwrap();
+        assert_eq!(page.iter().collect::<Vec<_>>(), wanted[..wanted.len().min(3)], "{filter:?}");
+        // What follows is about the whole list.
+        let whole = LinkFilter { after: None, ..filter.clone() };
+        let wanted: BTreeSet<Id> = expected(&links, &whole).into_iter().map(|link| link.id).collect();
+        let among = store.list_among(MAIN, &filter, &ids).await.unwrap();
+        assert_eq!(among.iter().map(|link| link.id).collect::<BTreeSet<_>>(), wanted, "{filter:?}");
+        let matching = store.matching_ids(MAIN, &filter, 1000).await.unwrap();
+        assert_eq!(matching.iter().map(|(id, _)| *id).collect::<BTreeSet<_>>(), wanted, "{filter:?}");
+        assert!(
+            matching
+                .iter()
+                .all(|(id, made)| { links.iter().any(|link| link.id == *id && link.created_at == *made) })
+        );
+        for most in [0, 5, 1000] {
+            let count = i64::try_from(wanted.len()).unwrap().min(most);
+            assert_eq!(store.count(MAIN, &filter, most).await.unwrap(), count, "{filter:?}");
+            let some = store.matching_ids(MAIN, &filter, most).await.unwrap();
+            assert_eq!(i64::try_from(some.len()).unwrap(), count, "{filter:?}");
+        }
+        found.len()
+    };
+    let mut filters = Vec::new();
+    for expiry in [None, Some(Expiry::Over(at(501))), Some(Expiry::Open(at(501)))] {
+        for (after, before) in
+            [(None, None), (Some(at(5)), None), (None, Some(at(5))), (Some(at(5)), Some(at(15)))]
+        {
+            for created_by in [None, Some(makers[0].clone()), Some(max())] {
+                for (words, tag, prefix) in
+                    [("", None, None), ("host1", Some("third"), None), ("", None, Some("a"))]
+                {
+                    filters.push(LinkFilter {
+                        prefix: prefix.map(str::to_owned),
+                        tag: tag.map(str::to_owned),
+                        words: search::query(words),
+                        expiry,
+                        created_after: after,
+                        created_before: before,
+                        created_by: created_by.clone(),
+                        ..LinkFilter::default()
+                    });
+                }
+            }
+        }
+    }
+    // Each filter in one of the orders, begun at one of the places, found in one of the ways: all of them meet many times.
+    for (number, filter) in filters.into_iter().enumerate() {
+        let sort = SORTS[number % 3];
+        for (turn, order) in ORDERS.into_iter().enumerate() {
+            let both = vec![LinkState::Active, LinkState::Disabled];
+            let states = [vec![], vec![LinkState::Active], vec![LinkState::Disabled], both];
+            let after = ((number / 3 + turn) % 2 == 0).then(|| Position::of(&links[number % 40], sort));
+            for few in [Few(0), Few::default()] {
+                let states = states[(number + turn) % 4].clone();
+                compared +=
+                    check(LinkFilter { sort, order, after: after.clone(), states, few, ..filter.clone() })
+                        .await;
+            }
+        }
+    }
+    assert!(compared > 500, "only {compared} links were compared");
+}
+
+async fn hostile_filters_find_what_is_so_called_and_break_nothing(place: Place) {
+    let store = place.open().await;
+    make(&store, "parity", "https://example.com/", 1).await;
+    for text in ["%", "_", "\"", "NEAR(", "' OR 1=1--", "*", "🦀", "\\", "\0", "parity' --", "\u{7f}"] {
+        for filter in [
+            LinkFilter { prefix: Some(text.to_owned()), ..LinkFilter::default() },
+            LinkFilter { tag: Some(text.to_owned()), ..LinkFilter::default() },
+            LinkFilter { created_by: Some(Actor::operator(text)), ..LinkFilter::default() },
+        ] {
+            for few in [Few(0), Few::default()] {
+                let filter = LinkFilter { few, ..filter.clone() };
+                assert!(list(&store, &filter).await.is_empty(), "{filter:?}");
+                assert_eq!(store.count(MAIN, &filter, 10).await.unwrap(), 0, "{filter:?}");
+                assert!(store.matching_ids(MAIN, &filter, 10).await.unwrap().is_empty(), "{filter:?}");
+                assert!(store.list_among(MAIN, &filter, &[MAIN]).await.unwrap().is_empty(), "{filter:?}");
+            }
+        }
+        // What has no word is no filter: whoever asks refuses it before.
+        let words = LinkFilter { words: search::query(text), ..LinkFilter::default() };
+        let found = usize::from(words.words.is_empty() || text.starts_with("parity"));
+        assert_eq!(list(&store, &words).await.len(), found, "{text}");
+        assert_eq!(store.count(MAIN, &words, 10).await.unwrap(), i64::try_from(found).unwrap(), "{text}");
+    }
+    assert_eq!(store.count_links(MAIN).await.unwrap(), 1);
+}
+
+async fn a_place_in_another_order_is_refused(place: Place) {
+    let store = place.open().await;
+    let link = make(&store, "parity", "https://example.com/", 1).await;
+    for (sort, other) in SORTS.into_iter().zip(SORTS.into_iter().cycle().skip(1)) {
+        let filter = LinkFilter { sort, after: Some(Position::of(&link, other)), ..LinkFilter::default() };
+        let refused = store.list(MAIN, &filter, 10).await;
+        assert!(matches!(refused, Err(StoreError::Refused(_))), "{refused:?}");
+    }
 }
 
 async fn prefixes_at_the_edges_of_the_alphabet(place: Place) {

@@ -38,6 +38,7 @@ mod health;
 mod links;
 mod list;
 mod model;
+mod people;
 mod place;
 mod reuse;
 mod sign;

@@ -9,7 +9,7 @@ use rlinks_core::{
     Code, Domain, Id, Link, LinkDraft, LinkPatch, LinkState, Policy, Preset, Slug, Source, Timestamp, search,
 };
 use rlinks_store::write::{Action, CodeChoice, Existing, LinkOp, LinkWrite, Written};
-use rlinks_store::{LinkFilter, Store, StoreError};
+use rlinks_store::{LinkFilter, Position, SortBy, Store, StoreError};
 use tokio::runtime::Runtime;
 
 use crate::list::fits;
@@ -400,7 +400,8 @@ impl Run<'_> {
                         .collect(),
                     after: after
                         .and_then(|number| self.model.links.get(CODES[number]))
-                        .map(|link| (link.created_at, link.id)),
+                        .map(|link| Position::of(link, SortBy::CreatedAt)),
+                    ..LinkFilter::default()
                 };
                 self.list(store, &filter, limit).await;
             }

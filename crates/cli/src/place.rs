@@ -1,0 +1,115 @@
+//! Where a command does its work: on a store this process opens, or on a running server.
+//!
+//! A command asks a place for a value and prints the value. Only the asking differs.
+
+use rlinks_core::route_object::{RouteObject, Stats};
+use rlinks_core::{Link, Timestamp};
+use rlinks_server::Clock;
+use rlinks_server::ops::Outcome;
+
+use crate::config::{Backend, Config};
+use crate::environment::Environment;
+use crate::error::Failure;
+use crate::output::Output;
+use crate::remote::Remote;
+use crate::session::Session;
+
+/// What is asked.
+pub(crate) enum Place {
+    /// A store of our own.
+    Store(Box<Session>),
+    /// Somebody else's, through their server.
+    Server(Remote),
+}
+
+/// A link, and what is known beside it.
+pub(crate) struct Seen {
+    pub(crate) link: Link,
+    /// What it has counted; a store is asked for that only where it is shown ([`Place::object`]).
+    pub(crate) stats: Option<Stats>,
+    /// How people share it; none where no host leads to its workspace.
+    pub(crate) short_url: Option<String>,
+    /// The slug of its workspace.
+    pub(crate) workspace: String,
+}
+
+/// What became of a link.
+pub(crate) struct Made {
+    pub(crate) seen: Seen,
+    pub(crate) outcome: Outcome,
+    /// What was asked for and a link that was handed back does not have.
+    pub(crate) not_applied: Vec<String>,
+}
+
+impl Place {
+    pub(crate) async fn open(
+        config: Config,
+        environment: Environment,
+        output: Output,
+    ) -> Result<Self, Failure> {
+        if let Backend::Server(server) = &config.backend {
+            return Ok(Self::Server(Remote::open(server, &config, &environment, output).await?));
+        }
+        Ok(Self::Store(Box::new(Session::open(config, environment, output).await?)))
+    }
+
+    /// Waits until everything that was opened is closed.
+    pub(crate) async fn close(&self) {
+        match self {
+            Self::Store(session) => session.close().await,
+            Self::Server(_) => {}
+        }
+    }
+
+    pub(crate) fn output(&self) -> Output {
+        match self {
+            Self::Store(session) => session.output,
+            Self::Server(remote) => remote.output,
+        }
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        match self {
+            Self::Store(session) => session.now(),
+            Self::Server(_) => Clock::system().now(),
+        }
+    }
+
+    /// A link as programs see it.
+    pub(crate) async fn object(&self, seen: &Seen) -> RouteObject {
+        match (self, seen.stats) {
+            (Self::Store(session), None) => session.object(&seen.link).await,
+            (_, stats) => RouteObject::of(&seen.link, stats.unwrap_or_default()),
+        }
+    }
+
+    /// Adds what helps somebody who looks in the wrong place.
+    pub(crate) fn explain_fresh(&self, failure: Failure) -> Failure {
+        match self {
+            Self::Store(session) => session.explain_fresh(failure),
+            Self::Server(_) => failure,
+        }
+    }
+}
+
+impl Seen {
+    /// Its address, or the path where that is all there is.
+    pub(crate) fn address(&self) -> String {
+        self.short_url.clone().unwrap_or_else(|| format!("/{}", self.link.code))
+    }
+
+    /// The same with where it leads.
+    pub(crate) fn arrow(&self) -> String {
+        format!("{} -> {}", self.address(), self.link.target)
+    }
+
+    /// Says that a link that was just written is one no visitor can reach.
+    pub(crate) fn warn_unreached(&self, output: Output) {
+        if self.short_url.is_none() {
+            let slug = &self.workspace;
+            output.warning(&format!(
+                "no domain reaches workspace {slug}, so no visitor reaches this link; `rmax domains add <host> --workspace {slug}` adds one"
+            ));
+        }
+    }
+}

@@ -1,0 +1,661 @@
+//! `rmax` on a running server: the same commands, the same output, and a key that is never shown.
+
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use insta::assert_snapshot;
+use serde_json::{Value, json};
+
+use crate::client::{Answer, ask};
+use crate::place::{Place, Ran};
+use crate::serve::served::{Served, serve};
+
+const ALL_SCOPES: &str = "links:read,links:write,links:delete,analytics:read,workspace:admin";
+
+/// A store with its server, and somebody elsewhere who has a key to it.
+struct Both {
+    local: Place,
+    remote: Place,
+    server: Served,
+}
+
+impl Both {
+    fn new() -> Self {
+        Self::with("links set first https://example.com/first")
+    }
+
+    /// With something done before the server starts.
+    fn with(line: &str) -> Self {
+        let local = Place::new();
+        local.ok("domains add rmax.to");
+        local.ok(line);
+        let server = serve(&local, "");
+        let remote = elsewhere(server.address, &key(&local, ALL_SCOPES));
+        Self { local, remote, server }
+    }
+
+    /// Somebody else elsewhere, with another key.
+    fn holding(&self, key: &str) -> Place {
+        elsewhere(self.server.address, key)
+    }
+
+    /// Both see the same: of data every byte, and on stderr all but the moment of an error.
+    #[track_caller]
+    fn same(&self, line: &str) {
+        let (local, remote) = (self.local.rmax(line), self.remote.rmax(line));
+        assert_eq!(remote.stdout, local.stdout, "rmax {line}");
+        assert_eq!(remote.to_string(), local.to_string(), "rmax {line}");
+    }
+
+    /// One does it elsewhere; exit code and output are what the other gets who does the same to the twin of that link.
+    #[track_caller]
+    fn alike(&self, line: &str) {
+        let (local, remote) =
+            (self.local.rmax(&line.replace('@', "twin1")), self.remote.rmax(&line.replace('@', "twin2")));
+        let settled = |ran: &Ran, twin: &str| ran.to_string().replace(&format!("{twin}-"), "@-");
+        assert_eq!(settled(&remote, "twin2"), settled(&local, "twin1"), "rmax {line}");
+    }
+}
+
+fn elsewhere(address: SocketAddr, key: &str) -> Place {
+    Place::new().with("RMAX_SERVER", &format!("http://{address}")).with("RMAX_API_KEY", key)
+}
+
+fn key(place: &Place, scopes: &str) -> String {
+    let made = place.json(&format!("keys create --name test --scope {scopes} --json"));
+    made["key"].as_str().unwrap().to_owned()
+}
+
+/// Somebody who answers every request with the same bytes, and remembers what was asked.
+fn stranger(answer: &'static str) -> (SocketAddr, Arc<Mutex<Vec<String>>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let into = Arc::clone(&asked);
+    std::thread::spawn(move || {
+        for socket in listener.incoming().map_while(Result::ok) {
+            into.lock().unwrap().push(head(&socket));
+            let _ = (&socket).write_all(answer.as_bytes());
+        }
+    });
+    (address, asked)
+}
+
+fn head(mut socket: &TcpStream) -> String {
+    socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    let (mut bytes, mut chunk) = (Vec::new(), [0; 4096]);
+    while !bytes.windows(4).any(|four| four == b"\r\n\r\n") {
+        match socket.read(&mut chunk) {
+            Ok(count @ 1..) => bytes.extend_from_slice(&chunk[..count]),
+            _ => break,
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+// ---- looking ----
+
+#[test]
+fn what_is_looked_at_is_the_same_to_the_byte() {
+    let both = Both::with("dev seed --links 130 --clicks 400 --days 2");
+    let links = both.local.json("links list --limit 200 --json");
+    let code = links.as_array().unwrap().iter().max_by_key(|link| link["stats"]["hits"].as_u64()).unwrap();
+    let code = code["code"].as_str().unwrap().to_owned();
+    let gone = links[5]["code"].as_str().unwrap().to_owned();
+    both.local.ok(&format!("links disable {}", links[3]["code"].as_str().unwrap()));
+    both.local.ok(&format!("links delete {gone} --yes"));
+    both.local.ok(&format!(
+        "links set {code} https://example.com/ --status 302 --expires 2099-01-01 --note n --tag 'a b'"
+    ));
+    for line in [
+        "links list",
+        "links list --json",
+        "links list --limit 130 --json",
+        "links list --limit 10000 --show-disabled --json",
+        "links list --limit 10000 --show-deleted --json",
+        "links list --limit 10000 --show-disabled --show-deleted --json",
+        "links list --limit 7 --show-disabled --show-deleted",
+        "links list --prefix S --json",
+        "links list --tag 'a b' --json",
+        "links list --prefix ' '",
+        "links list --prefix '' --limit 3",
+        "links list --tag none",
+        "links list --search notes --json",
+        "links list --search ...",
+        "links get CODE",
+        "links get nobody",
+        "links get nobody --json",
+        "links get 'no code'",
+        "links get ..",
+        "links get GONE",
+        "links get CODE --at 2020-01-01",
+        "links get CODE --at soon",
+        "links stats CODE",
+        "links stats CODE --json",
+        "links stats CODE --json --bots --interval hour --tz Europe/Berlin",
+        "links stats CODE --bots --from 2020-01-01 --interval month",
+        "links stats CODE --interval year --tz Nowhere",
+        "links stats GONE --json",
+        "links stats nobody",
+        "links history CODE",
+        "links history CODE --json",
+        "links history GONE --json",
+        "links history nobody",
+        "explain CODE",
+        "explain CODE --json",
+        "explain https://rmax.to/nobody --json",
+        "explain https://rmax.to/CODE --at 2020-01-01",
+        "explain ftp://rmax.to/x",
+        "domains list",
+        "domains list --json",
+        "users list",
+        "users list --json",
+        "audit list",
+        "audit list --limit 120 --json",
+        "audit list --before 100 --limit 3",
+    ] {
+        both.same(&line.replace("CODE", &code).replace("GONE", &gone));
+    }
+    let now = both.local.link(&code)["updated_at"].as_str().unwrap().to_owned();
+    both.same(&format!("links get {code} --at {now}"));
+}
+
+#[test]
+fn the_log_is_exported_as_it_is_and_verifies() {
+    let both = Both::with("dev seed --links 250 --clicks 0 --days 1");
+    both.local.ok("links set x https://example.com/ --note 'a \"note\"'");
+    both.local.ok("audit export here.jsonl");
+    assert_snapshot!(both.remote.rmax("audit export there.jsonl").code.unwrap(), @"0");
+    assert_eq!(both.remote.read("there.jsonl"), both.local.read("here.jsonl"));
+    both.remote.ok("audit verify --file there.jsonl");
+    both.remote.fails(2, "audit export again.jsonl --all").says("of one workspace");
+    both.remote
+        .fails(2, "audit export again.jsonl --checkpoint heads.json")
+        .says("the store's own key signs");
+}
+
+// ---- changing ----
+
+#[test]
+fn changes_read_the_same_and_do_the_same() {
+    let both = Both::new();
+    for line in [
+        "links set @-x https://example.com/one --tag b --tag a --note n --title t",
+        "links set @-x https://example.com/one",
+        "links set @-x https://example.com/two --untag a --tag c --no-expiry --status 307",
+        "links set @-x https://example.com/two --tag c --title '' --json",
+        "links disable @-x",
+        "links disable @-x",
+        "links set @-x https://example.com/two",
+        "links set @-x http://example.com/ --no-https --expires 2099-12-31",
+        "links set @-x http://rmax.to/y --https --status 299 --expires 2020-01-01 --tag 'a,b'",
+        "links set @-X https://example.com/",
+        "links set 'no code' https://example.com/",
+        "links set api https://example.com/",
+        "links disable @-x --json",
+        "links enable @-x",
+        "links enable @-x",
+        "links restore @-x",
+        "links delete @-x",
+        "links delete @-x --yes",
+        "links delete @-x --yes",
+        "links enable @-x",
+        "links restore @-x",
+        "links delete @-x --yes --json",
+        "links set @-x https://example.com/three",
+        "links set @-x https://example.com/three --json",
+        "links set @-x https://example.com/three --recreate --tag z --tag y --untag z",
+        "links restore nobody",
+        "links disable nobody",
+        "shorten https://example.com/long --code @-short --title t --tag s",
+        "shorten https://example.com/long --code @-short",
+        "shorten not-a-url",
+    ] {
+        if line.contains("--json") && !line.contains("three --json") {
+            // Who did it differs, and nothing else.
+            let shown = |ran: Ran, twin: &str| {
+                let mut link: Value =
+                    serde_json::from_str(&ran.stdout.replace(&format!("{twin}-"), "@-")).unwrap();
+                for moment in ["created_by", "created_at", "updated_at"] {
+                    link[moment] = Value::Null;
+                }
+                link
+            };
+            let local = both.local.ok(&line.replace('@', "twin1"));
+            let remote = both.remote.ok(&line.replace('@', "twin2"));
+            assert_eq!(shown(remote, "twin2"), shown(local, "twin1"), "rmax {line}");
+        } else {
+            both.alike(line);
+        }
+    }
+    // What was done there is served there, and is in the log.
+    assert_eq!(both.server.get("/twin2-x").location(), Some("https://example.com/three"));
+    let history = both.local.json("links history twin2-x --json");
+    let actions: Vec<&str> =
+        history.as_array().unwrap().iter().map(|entry| entry["action"].as_str().unwrap()).collect();
+    let twin = both.local.json("links history twin1-x --json");
+    let twins: Vec<&str> =
+        twin.as_array().unwrap().iter().map(|entry| entry["action"].as_str().unwrap()).collect();
+    assert_eq!(actions, twins);
+    assert!(history[0]["actor"].as_str().unwrap().starts_with("key:"));
+    both.local.ok("audit verify");
+}
+
+#[test]
+fn a_generated_code_is_made_there() {
+    let both = Both::new();
+    let drawn = both.remote.ok("shorten https://example.com/drawn --code drawn --qr");
+    assert!(
+        drawn.stdout.starts_with("https://rmax.to/drawn\n") && drawn.stdout.lines().count() > 10,
+        "{drawn}"
+    );
+    let made = both.remote.json("shorten https://example.com/generated --json");
+    let url = made["short_url"].as_str().unwrap();
+    assert!(url.starts_with("https://rmax.to/") && made["reused"] == json!(false), "{made}");
+    assert_eq!(both.local.link(made["code"].as_str().unwrap())["target"], "https://example.com/generated");
+}
+
+#[test]
+fn a_dry_run_is_refused_where_it_could_not_be_true() {
+    let both = Both::new();
+    assert_snapshot!(both.remote.rmax("links set first https://example.com/ --dry-run"), @"
+    exit 2
+    --- stderr
+    error: --dry-run works on a store only: a server checks a change by its own rules, and has no way to only try it
+    hint: `rmax links get first` shows the link as it is
+    ");
+    assert_eq!(both.local.link("first")["target"], "https://example.com/first");
+}
+
+#[test]
+fn tags_that_several_add_at_once_are_all_there() {
+    let both = Both::new();
+    let lines: Vec<String> =
+        (0..4).map(|n| format!("links set first https://example.com/first --tag t{n}")).collect();
+    for ran in both.remote.together(&lines) {
+        assert_eq!(ran.code, Some(0), "{ran}");
+    }
+    assert_eq!(both.local.link("first")["meta"]["tags"], json!(["t0", "t1", "t2", "t3"]));
+}
+
+// ---- people and domains ----
+
+#[test]
+fn keys_are_made_and_taken_back() {
+    let both = Both::new();
+    both.local.ok("users create --email ann@example.com --role member");
+    let made = both.remote.json("keys create --name ci --user ann@example.com --expires 2099-01-01 --json");
+    assert_eq!((&made["name"], &made["scopes"]), (&json!("ci"), &json!(["links:read", "links:write"])));
+    assert_eq!(made["user"], both.local.json("users list --json")[0]["id"]);
+    let ann = both.holding(made["key"].as_str().unwrap());
+    ann.ok("links set ann https://example.com/ann");
+    // A member keeps own keys, and names themselves by their address too.
+    let own = ann.ok("keys create --name own --user ANN@example.com --scope links:read");
+    assert!(own.stdout.starts_with("rmx_"), "{own}");
+    ann.fails(7, "keys create --name other --user bob@example.com");
+    both.remote
+        .fails(3, "keys create --name other --user bob@example.com")
+        .says("there is no user `bob@example.com`");
+    both.remote.fails(5, "keys create --name '' --scope links:eat --expires 2020-01-01").says("scopes:");
+
+    let id = made["id"].as_str().unwrap();
+    let rotated = both.remote.ok(&format!("keys rotate {id}"));
+    rotated.says("works for 24 hours more");
+    both.holding(rotated.stdout.trim()).ok("links get ann");
+    let revoked = both.remote.json(&format!("keys revoke {id} --json"));
+    assert_eq!((&revoked["id"], &revoked["status"]), (&made["id"], &json!("revoked")));
+    ann.fails(7, "links get ann");
+    assert!(both.remote.ok(&format!("keys revoke {id}")).stdout.starts_with("unchanged key"));
+    both.same("keys revoke 1");
+    both.same("keys rotate nothing");
+    let listed = |place: &Place| {
+        let mut keys = place.json("keys list --json");
+        for key in keys.as_array_mut().unwrap() {
+            // Written some seconds later.
+            key["usage_count"] = Value::Null;
+            key["last_used_at"] = Value::Null;
+        }
+        keys
+    };
+    assert_eq!(listed(&both.remote), listed(&both.local));
+    assert!(both.remote.ok("keys list").stdout.starts_with("ID "));
+}
+
+#[test]
+fn members_are_invited_changed_and_deleted() {
+    let both = Both::new();
+    let invited = both.remote.ok("users create --email Ann@example.com --name Ann --role admin");
+    assert!(invited.stdout.contains("/admin/invite/"), "{invited}");
+    invited.says("ann@example.com is a admin of main now");
+    both.remote.ok("users create --email bob@example.com --json");
+    assert_snapshot!(both.remote.rmax("users role bob@example.com viewer"), @"
+    exit 0
+    --- stdout
+    changed bob@example.com: viewer, active
+    ");
+    assert_eq!(
+        both.remote.ok("users role BOB@example.com viewer").stdout,
+        "unchanged bob@example.com: viewer, active\n"
+    );
+    assert_eq!(
+        both.remote.ok("users suspend bob@example.com").stdout,
+        "suspended bob@example.com: viewer, suspended\n"
+    );
+    let id = both.remote.json("users activate bob@example.com --json")["id"].as_str().unwrap().to_owned();
+    both.same("users list --json");
+    both.same("users suspend nobody@example.com");
+    both.same("users create --email nonsense --role king");
+    both.same("users create --email bob@example.com");
+    both.same("users role ann@example.com member");
+    both.same(&format!("users delete {id}"));
+    assert_eq!(
+        both.remote.ok(&format!("users delete {id} --yes")).stdout,
+        "deleted the account of bob@example.com\n"
+    );
+    both.same("users list");
+}
+
+#[test]
+fn domains_come_and_go() {
+    let both = Both::new();
+    both.local.ok("workspaces create other --preset edge");
+    both.local.ok("--workspace other domains add other.example");
+    assert_snapshot!(both.remote.rmax("domains add go.example"), @"
+    exit 0
+    --- stdout
+    added go.example: answered by workspace main
+    ");
+    both.same("domains add go.example");
+    assert_snapshot!(both.remote.rmax("domains primary go.example"), @"
+    exit 0
+    --- stdout
+    primary go.example: answered by workspace main, its primary domain
+    ");
+    both.same("domains list --json");
+    both.same("domains primary go.example --json");
+    both.same("domains primary nobody.example");
+    both.same("domains remove nobody.example");
+    both.same("domains add 'no host'");
+    both.remote.fails(4, "domains add other.example");
+    both.remote.fails(2, "domains list --all").says("of one workspace");
+    assert!(both.remote.ok("links set g https://example.com/").stdout.contains("https://go.example/g"));
+    assert_snapshot!(both.remote.rmax("domains remove go.example"), @"
+    exit 0
+    --- stdout
+    removed go.example from workspace main
+    ");
+    both.same("domains list");
+}
+
+/// What the API itself says.
+fn api(both: &Both, request: &str, key: &str, body: &str) -> Answer {
+    let request = format!(
+        "{request} HTTP/1.1\r\nHost: rmax.to\r\nAuthorization: Bearer {key}\r\nContent-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+        body.len()
+    );
+    ask(both.server.address, request.as_bytes())
+}
+
+#[test]
+fn the_primary_domain_is_only_ever_taken_over() {
+    let both = Both::new();
+    both.local.ok("domains add go.example");
+    let (admin, reader) = (key(&both.local, ALL_SCOPES), key(&both.local, "links:read"));
+    let patch = |key: &str, host: &str, body: &str| {
+        let answer = api(&both, &format!("PATCH /api/v1/domains/{host}"), key, body);
+        let body: Value = serde_json::from_str(&answer.body).unwrap();
+        (answer.status, body["error"]["code"].as_str().unwrap_or_default().to_owned(), body)
+    };
+    for body in [
+        r#"{"primary":false}"#,
+        r#"{"primary":null}"#,
+        r#"{"primary":"true"}"#,
+        "{}",
+        r#"{"primary":true,"host":"x"}"#,
+    ] {
+        let (status, code, _) = patch(&admin, "go.example", body);
+        assert_eq!((status, code.as_str()), (400, "VALIDATION_FAILED"), "{body}");
+    }
+    let (status, code, _) = patch(&reader, "go.example", r#"{"primary":true}"#);
+    assert_eq!((status, code.as_str()), (403, "FORBIDDEN"));
+    for host in ["nobody.example", "no%20host"] {
+        assert_eq!(patch(&admin, host, r#"{"primary":true}"#).0, 404, "{host}");
+    }
+    let (status, _, domain) = patch(&admin, "GO.example", r#"{"primary":true}"#);
+    assert_eq!((status, &domain["host"], &domain["primary"]), (200, &json!("go.example"), &json!(true)));
+}
+
+#[test]
+fn the_log_can_be_read_from_both_ends() {
+    let both = Both::with("dev seed --links 20 --clicks 0 --days 1");
+    let admin = key(&both.local, ALL_SCOPES);
+    let page = |query: &str| -> Value {
+        serde_json::from_str(&api(&both, &format!("GET /api/v1/audit?{query}"), &admin, "").body).unwrap()
+    };
+    let seqs = |page: &Value| -> Vec<i64> {
+        page["data"].as_array().unwrap().iter().map(|entry| entry["seq"].as_i64().unwrap()).collect()
+    };
+    assert_eq!(seqs(&page("before=5&limit=3")), [4, 3, 2]);
+    let first = page("after=2&limit=3");
+    assert_eq!(seqs(&first), [3, 4, 5]);
+    let cursor = first["next_cursor"].as_str().unwrap();
+    assert_eq!(seqs(&page(&format!("after=2&limit=3&cursor={cursor}"))), [6, 7, 8]);
+    // A cursor goes one way.
+    for query in [format!("cursor={cursor}"), "before=1&after=1".to_owned(), "after=-1".to_owned()] {
+        assert_eq!(page(&query)["error"]["code"], "VALIDATION_FAILED", "{query}");
+    }
+}
+
+// ---- what is not allowed, and what cannot be ----
+
+#[test]
+fn a_key_that_may_not_is_told_so() {
+    let both = Both::new();
+    let stranger = both.holding("rmx_aaaaaaaa_aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa");
+    assert_snapshot!(stranger.rmax("links list"), @"
+    exit 7
+    --- stderr
+    error: A valid credential is needed
+    hint: the server does not accept the key in RMAX_API_KEY: it is another server's, or expired, revoked or mistyped
+    ");
+    assert_eq!(stranger.fails(7, "links list --json").error()["code"], "UNAUTHENTICATED");
+    let reader = both.holding(&key(&both.local, "links:read"));
+    reader.ok("links get first");
+    assert_snapshot!(reader.rmax("links set first https://example.com/other"), @"
+    exit 7
+    --- stderr
+    error: This credential does not allow links:write
+    hint: `rmax keys create --scope <scopes>` makes a key that may do more, for whoever may do that
+    ");
+    for line in [
+        "links delete first --yes",
+        "links stats first",
+        "users list",
+        "keys list",
+        "audit list",
+        "domains list",
+    ] {
+        reader.fails(7, line);
+    }
+    assert_eq!(both.local.link("first")["target"], "https://example.com/first");
+}
+
+#[test]
+fn the_key_decides_the_workspace() {
+    let both = Both::new();
+    both.local.ok("workspaces create other --preset edge");
+    both.remote.ok("--workspace main links get first");
+    assert_snapshot!(both.remote.rmax("--workspace other links get first"), @"
+    exit 7
+    --- stderr
+    error: the key in RMAX_API_KEY is of workspace `main`, not of `other`
+    hint: on a server the key decides the workspace; leave --workspace out, or use a key of that one
+    ");
+    let other = both.local.json("--workspace other keys create --name o --json");
+    let other = both.holding(other["key"].as_str().unwrap());
+    other.fails(3, "links get first");
+    other.ok("links set mine https://example.com/mine").says("no domain reaches workspace other");
+    both.local.ok("--workspace other links get mine");
+}
+
+#[test]
+fn who_asks_too_often_is_told_when_to_come_back() {
+    let both = Both::new();
+    both.local.ok("workspaces policy --set limits.requests_per_hour=2");
+    both.remote.ok("links get first");
+    both.remote.ok("links get first");
+    let refused = both.remote.fails(6, "links get first");
+    refused.says("This key has made its requests of this hour; try again in ");
+    refused.says(" seconds");
+    let error = both.remote.fails(6, "links get first --json").error();
+    assert_eq!(error["code"], "RATE_LIMITED");
+    assert!(error["details"]["retry_after"].as_u64().is_some_and(|seconds| seconds <= 3600), "{error}");
+}
+
+#[test]
+fn a_server_that_is_away_is_unavailable() {
+    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let place = elsewhere(nobody, "rmx_k");
+    let refused = place.fails(6, "links list");
+    refused.says("cannot be reached: Connection refused");
+    assert_eq!(place.fails(6, "links list --json").error()["code"], "KV_UNAVAILABLE");
+    // So it is when only a proxy is there; what may be repeated is, and a key is not made twice.
+    let (address, asked) =
+        stranger("HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nContent-Length: 0\r\n\r\n");
+    let place = elsewhere(address, "rmx_k");
+    place.fails(6, "links get x").says("cannot answer now (status 503)");
+    assert_eq!(asked.lock().unwrap().len(), 3);
+    place.fails(6, "shorten https://example.com/");
+    let keys: Vec<String> =
+        asked.lock().unwrap()[3..].iter().map(|head| idempotency_key(head).unwrap()).collect();
+    assert_eq!(
+        (keys.len(), keys.iter().all(|key| *key == keys[0])),
+        (3, true),
+        "one thing, asked for three times"
+    );
+    place.fails(6, "keys create --name once");
+    assert_eq!(asked.lock().unwrap().len(), 7);
+}
+
+fn idempotency_key(head: &str) -> Option<String> {
+    let line = head.lines().find(|line| line.to_ascii_lowercase().starts_with("idempotency-key:"))?;
+    Some(line.split_once(':')?.1.trim().to_owned())
+}
+
+#[test]
+fn a_server_that_is_no_rlinks_is_said_to_be_none() {
+    for answer in [
+        "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nConnection: close\r\nContent-Length: 13\r\n\r\n<html></html>",
+        "HTTP/1.1 404 Not Found\r\nContent-Type: text/html\r\nConnection: close\r\nContent-Length: 13\r\n\r\n<html></html>",
+        "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\nContent-Length: 11\r\n\r\n{\"data\":{}}",
+        "HTTP/1.1 401 No\r\nContent-Type: application/json\r\nConnection: close\r\nContent-Length: 14\r\n\r\n{\"error\":\"no\"}",
+        "HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n",
+    ] {
+        let (address, _) = stranger(answer);
+        let place = elsewhere(address, "rmx_k");
+        for line in [
+            "links list",
+            "links get x",
+            "links set x https://example.com/",
+            "keys list",
+            "users list --json",
+        ] {
+            place.fails(1, line).says("does not answer like an rlinks server");
+        }
+    }
+    // Nor is what says more than there can be.
+    let (address, _) = stranger("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nffffffff\r\nx");
+    let ran = elsewhere(address, "rmx_k").rmax("links list");
+    assert!(matches!(ran.code, Some(1 | 6)), "{ran}");
+}
+
+#[test]
+fn https_is_spoken_to_servers_whose_certificate_holds() {
+    let local = Place::new();
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    local.write("cert.pem", &made.cert.pem());
+    local.write("key.pem", &made.signing_key.serialize_pem());
+    local.write("rmax.toml", "[tls]\ncert = \"cert.pem\"\nkey = \"key.pem\"\n");
+    local.ok("links set x https://example.com/");
+    let server = serve(&local, "");
+    let remote = elsewhere(server.address, &key(&local, "links:read"));
+    let remote = remote.with("RMAX_SERVER", &format!("https://localhost:{}", server.address.port()));
+    remote.fails(6, "links get x").says("invalid peer certificate");
+    let trusted = remote.with("SSL_CERT_FILE", local.path("cert.pem").to_str().unwrap());
+    assert_eq!(trusted.link("x"), local.link("x"));
+}
+
+#[test]
+fn a_redirect_is_not_followed_and_the_key_stays_here() {
+    let (elsewhere_address, seen) =
+        stranger("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\n{}");
+    let answer = format!(
+        "HTTP/1.1 307 Temporary Redirect\r\nLocation: http://{elsewhere_address}/api/v1/links\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+    );
+    let (address, asked) = stranger(answer.leak());
+    let ran = elsewhere(address, "rmx_secret").fails(1, "links list");
+    ran.says(&format!("answers with a redirect to http://{elsewhere_address}, which is not followed"));
+    assert_eq!((asked.lock().unwrap().len(), seen.lock().unwrap().len()), (1, 0));
+}
+
+#[test]
+fn the_key_is_never_shown() {
+    let both = Both::new();
+    let secret = key(&both.local, ALL_SCOPES);
+    let place = both.holding(&secret);
+    let nobody = elsewhere(TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap(), &secret);
+    let odd = both.holding("rmx_odd\u{e9}secret");
+    for line in [
+        "links list",
+        "links get nobody",
+        "-vv links set x https://example.com/",
+        "-vv --json keys list",
+        "serve --print-config",
+        "doctor",
+    ] {
+        for (place, secret) in [(&place, secret.as_str()), (&nobody, &secret), (&odd, "secret")] {
+            let ran = place.rmax(line);
+            assert!(!ran.stdout.contains(secret) && !ran.stderr.contains(secret), "{line}\n{ran}");
+        }
+    }
+    assert_snapshot!(odd.rmax("links list"), @"
+    exit 2
+    --- stderr
+    error: RMAX_API_KEY is no API key: it has characters that no key has
+    ");
+    assert!(place.ok("-vv links get first").stderr.contains("asked the server"));
+    assert!(!both.server.says(&secret), "{}", both.server.log());
+}
+
+#[test]
+fn what_needs_the_store_says_so() {
+    let place = Place::new();
+    place.write("rmax.toml", "[env.production]\nserver = \"https://links.example.com\"\n");
+    assert_snapshot!(place.rmax("backup file"), @"
+    exit 2
+    --- stderr
+    error: this needs the store itself, and environment `production` points at a server (https://links.example.com/)
+    hint: run it where the store is, or choose with --env an environment of rmax.toml that has a `store` (or set RMAX_STORE)
+    ");
+    for line in [
+        "serve",
+        "doctor",
+        "restore file",
+        "migrate up",
+        "migrate status",
+        "sweep",
+        "audit verify",
+        "clicks export -",
+        "clicks recompute",
+        "clicks prune",
+        "clicks misses",
+        "workspaces list",
+        "workspaces show",
+        "dev seed",
+    ] {
+        place.fails(2, line).says("needs the store itself");
+    }
+    assert!(!place.path("rlinks-data").exists(), "nothing is made here");
+}
