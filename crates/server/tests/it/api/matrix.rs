@@ -23,6 +23,7 @@ const EXPECTED: &[(&str, [u16; 6])] = &[
     //                          viewer member admin reader  b's admin, key
     ("audit_list",              [403, 403, 200, 403, 200, 200]),
     ("domains_add_domain",      [403, 403, 201, 403, 201, 201]),
+    ("domains_change_domain",   [403, 403, 200, 403, 404, 404]),
     ("domains_domains",         [403, 403, 200, 403, 200, 200]),
     ("domains_remove_domain",   [403, 403, 204, 403, 404, 404]),
     // A member keeps their own keys; the one in the path is another's.
@@ -134,6 +135,7 @@ fn body(operation: &str, fresh: &str) -> Option<Value> {
         "links_bulk" => json!({"links": [{"target": "https://example.com/new", "code": fresh}]}),
         "links_patch" => json!({"title": "Changed"}),
         "domains_add_domain" => json!({"host": format!("{fresh}.example")}),
+        "domains_change_domain" => json!({"primary": true}),
         "keys_create" => json!({"name": "made here", "scopes": ["links:read"]}),
         "users_create" => json!({"email": format!("{fresh}@example.com")}),
         "users_change" => json!({"role": "viewer"}),

@@ -61,6 +61,7 @@ async fn every_operation_once(place: Place) {
             .patch("/workspace", &json!({"name": "Walked", "policy": {"cache": {"max_age": 9}}}))
             .expect(200);
         admin.post("/domains", &json!({"host": "walk.example"})).expect(201);
+        admin.patch("/domains/walk.example", &json!({"primary": true})).expect(200);
         admin.delete("/domains/walk.example").expect(204);
         second.delete("/me").expect(204);
         done.extend([
@@ -77,6 +78,7 @@ async fn every_operation_once(place: Place) {
             "users_remove",
             "workspace_change",
             "domains_add_domain",
+            "domains_change_domain",
             "domains_remove_domain",
             "me_leave",
         ]);
