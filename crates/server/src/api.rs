@@ -25,8 +25,8 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use axum::Router;
-use axum::extract::Request;
-use axum::middleware::{Next, from_fn, from_fn_with_state};
+use axum::extract::{Request, State};
+use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use http::header::{
     CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, X_CONTENT_TYPE_OPTIONS,
@@ -338,7 +338,7 @@ pub fn router(api: &Arc<Api>) -> Router {
         .route("/api/", axum::routing::any(nothing_here))
         .route("/api/{*rest}", axum::routing::any(nothing_here))
         .method_not_allowed_fallback(wrong_method);
-    Router::new().merge(v1).merge(pages).layer(from_fn(headers))
+    Router::new().merge(v1).merge(pages).layer(from_fn_with_state(Arc::clone(api), headers))
 }
 
 async fn description() -> Response {
@@ -367,8 +367,9 @@ async fn nothing_here() -> ApiError {
 }
 
 /// What every answer of the API says.
-async fn headers(request: Request, next: Next) -> Response {
+async fn headers(State(api): State<Arc<Api>>, request: Request, next: Next) -> Response {
     let mut response = next.run(request).await;
+    error::write_envelope(&mut response, api.ops.clock.now());
     let headers = response.headers_mut();
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));

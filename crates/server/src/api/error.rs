@@ -1,15 +1,17 @@
 //! Errors as programs get them: always the envelope, never what the database said.
 
+use std::sync::Arc;
+
+use axum::body::Body;
 use axum::response::{IntoResponse, Response};
-use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER, VARY, WWW_AUTHENTICATE};
+use http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER, VARY, WWW_AUTHENTICATE};
 use http::{HeaderValue, StatusCode};
 use rlinks_clicks::stats::StatsError;
 use rlinks_core::envelope::{self, ErrorCode};
-use rlinks_core::{FieldError, FieldErrors};
+use rlinks_core::{FieldError, FieldErrors, Timestamp};
 use rlinks_store::StoreError;
 use serde_json::{Value, json};
 
-use crate::clock::Clock;
 use crate::ops::OpsError;
 
 /// When a store that is away may be back.
@@ -98,10 +100,19 @@ impl From<StatsError> for ApiError {
     }
 }
 
+/// Writes the envelope of an answer that is an error. Errors themselves know no time.
+pub fn write_envelope(response: &mut Response, now: Timestamp) {
+    if let Some(error) = response.extensions_mut().remove::<Arc<ApiError>>() {
+        // The routes have measured the empty body.
+        response.headers_mut().remove(CONTENT_LENGTH);
+        *response.body_mut() = Body::from(envelope::json(error.code, &error.message, &error.details, now));
+    }
+}
+
+/// Without its body, which [`write_envelope`] writes.
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
-        let body = envelope::json(self.code, &self.message, &self.details, Clock::system().now());
-        let mut response = body.into_response();
+        let mut response = Response::new(Body::empty());
         *response.status_mut() =
             StatusCode::from_u16(self.code.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let headers = response.headers_mut();
@@ -115,6 +126,7 @@ impl IntoResponse for ApiError {
         if self.code == ErrorCode::Unauthenticated {
             headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
+        response.extensions_mut().insert(Arc::new(self));
         response
     }
 }

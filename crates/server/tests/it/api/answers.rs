@@ -35,6 +35,8 @@ fn every_error_below_api_is_the_envelope() {
     let reply = root.ask("PUT", "/links").header("Accept", "text/html").send();
     reply.refused(405, "METHOD_NOT_ALLOWED");
     nobody.ask("POST", "/api/docs").send().refused(405, "METHOD_NOT_ALLOWED");
+    let said: serde_json::Value = reply.json();
+    assert_eq!(said["error"]["ts"], house.now().whole_seconds().to_string(), "by the server's own clock");
     // Nothing of a request comes back as something else than JSON.
     let reply = root.get("/links/%3Cscript%3Ealert(1)%3C%2Fscript%3E");
     reply.refused(404, "NOT_FOUND");

@@ -124,6 +124,11 @@ async fn a_host_has_one_workspace(place: Place) {
         let hosts: Vec<_> = hosts["data"].as_array().unwrap().iter().map(|domain| (domain["host"].as_str().unwrap(), domain["primary"].as_bool().unwrap())).collect();
         assert_eq!(hosts.iter().filter(|(_, primary)| *primary).count(), 1, "{hosts:?}");
         assert_eq!(hosts.len(), 3, "{hosts:?}");
+        admin.patch("/domains/GO.example", &json!({"primary": true})).expect(200);
+        assert_eq!(admin.get("/links/here").expect(200).json()["short_url"], "https://go.example/here");
+        assert_eq!(admin.patch("/domains/go.example", &json!({"primary": false})).fields(), ["primary: bad_characters"]);
+        assert_eq!(admin.patch("/domains/go.example", &json!({})).fields(), ["primary: required"]);
+        stranger.patch("/domains/go.example", &json!({"primary": true})).refused(404, "NOT_FOUND");
         admin.delete("/domains/GO.example").expect(204);
         assert_eq!(visit("go.example"), 404);
         admin.delete("/domains/go.example").refused(404, "NOT_FOUND");
