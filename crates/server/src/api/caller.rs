@@ -12,7 +12,7 @@ use http::{HeaderMap, HeaderValue};
 use rlinks_core::envelope::ErrorCode;
 use rlinks_core::key::{KeyStatus, Secret};
 use rlinks_core::policy::{SignIn, Visibility};
-use rlinks_core::{Actor, ApiKey, Id, Role, Scope, Scopes, Source, User, UserStatus, Workspace};
+use rlinks_core::{Actor, ApiKey, Id, Role, Scope, Scopes, Source, Timestamp, User, UserStatus, Workspace};
 use rlinks_store::KeyHolder;
 
 use super::Api;
@@ -88,16 +88,29 @@ pub async fn authenticate(api: &Api, headers: &HeaderMap) -> Result<Caller, ApiE
     let holder = api.ops.store.key_holder(secret.prefix()).await?;
     let matches = secret.matches(holder.as_ref().map_or(NOBODY, |holder| &holder.hash));
     let holder = holder.filter(|_| matches).ok_or_else(unknown)?;
-    let now = api.ops.clock.now();
-    let locked_out = holder.user.as_ref().is_some_and(|user| user.status != UserStatus::Active);
-    if holder.key.status(now) != KeyStatus::Active
-        || locked_out
-        || holder.workspace.deleted_at.is_some()
-        || !holder.workspace.policy.sign_in.contains(&SignIn::Keys)
-    {
+    if !is_good(&holder, api.ops.clock.now()) {
         return Err(unknown());
     }
     Ok(Caller::of_key(holder))
+}
+
+/// Whether a key still opens anything.
+fn is_good(holder: &KeyHolder, now: Timestamp) -> bool {
+    let locked_out = holder.user.as_ref().is_some_and(|user| user.status != UserStatus::Active);
+    holder.key.status(now) == KeyStatus::Active
+        && !locked_out
+        && holder.workspace.deleted_at.is_none()
+        && holder.workspace.policy.sign_in.contains(&SignIn::Keys)
+}
+
+/// Whether somebody who stays for longer may still do this. While the store cannot be asked, they may.
+pub async fn may_stay(api: &Api, caller: &Caller, scope: Scope) -> bool {
+    let Some(key) = &caller.key else { return true };
+    match api.ops.store.key_holder(&key.prefix).await {
+        Ok(Some(holder)) => is_good(&holder, api.ops.clock.now()) && Caller::of_key(holder).scopes.has(scope),
+        Ok(None) => false,
+        Err(_) => true,
+    }
 }
 
 /// Before every route: who calls, and whether they may call so often. After it: what is left to them.

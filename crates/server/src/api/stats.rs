@@ -18,21 +18,24 @@ use rlinks_clicks::misses::Missed;
 use rlinks_clicks::roll::Subject;
 use rlinks_clicks::stats::{Bots, Interval, Question, Statistics, TOP_LINKS, Zone};
 use rlinks_clicks::time::day_of;
-use rlinks_core::{Actor, FieldCode, FieldError, Id, Policy, Timestamp};
+use rlinks_core::{Actor, FieldCode, FieldError, Id, Policy, Scope, Timestamp};
 use serde::Serialize;
 use serde_json::{Value, json};
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::caller::{Allowed, AnalyticsRead, Caller};
+use super::caller::{Allowed, AnalyticsRead, Caller, may_stay};
 use super::error::ApiError;
 use super::live::Heard;
 use super::request::{Params, Segment};
 use super::{Api, Page};
+use crate::clock::monotonic_ms;
 use crate::ops::Sees;
 use crate::ops::sweep::kept;
 
+/// How often a listener's key is looked at again.
+const LOOK_AGAIN_MS: u64 = 1000;
 const MOST_MISSES: i64 = 20;
 /// How often a listener without news is spoken to. One that is gone is noticed by it, and its place is free: who has closed one half
 /// of a connection may still want to hear from the other.
@@ -445,7 +448,8 @@ async fn live(
         ApiError::slow_down(LISTEN_AGAIN_SECONDS, "Too many are listening already; try again later")
     })?;
     let own = owner(&caller).map(Actor::of_user);
-    let listening = Listening { api: Arc::clone(&api), own, heard };
+    let listening =
+        Listening { api: Arc::clone(&api), caller: Arc::clone(&caller.0), look_ms: 0, own, heard };
     let events = stream::unfold(listening, |mut listening| async {
         let event = listening.next().await?;
         Some((Ok(event), listening))
@@ -455,16 +459,27 @@ async fn live(
 
 struct Listening {
     api: Arc<Api>,
+    caller: Arc<Caller>,
+    /// When their key is looked at again.
+    look_ms: u64,
     /// Whose links alone are there for the listener.
     own: Option<Actor>,
     heard: super::live::Subscription<Click>,
 }
 
 impl Listening {
-    /// The next event, until there are no more.
+    /// The next event, until there are no more or the listener's key is good no longer.
     async fn next(&mut self) -> Option<Event> {
         loop {
-            match self.heard.next().await? {
+            if monotonic_ms() >= self.look_ms {
+                if !may_stay(&self.api, &self.caller, Scope::AnalyticsRead).await {
+                    return None;
+                }
+                self.look_ms = monotonic_ms() + LOOK_AGAIN_MS;
+            }
+            let waiting = Duration::from_millis(LOOK_AGAIN_MS);
+            let Ok(heard) = tokio::time::timeout(waiting, self.heard.next()).await else { continue };
+            match heard? {
                 Heard::Event(click) if self.is_theirs(&click).await => {
                     return Some(Event::default().event("click").data(self::click(&click).to_string()));
                 }

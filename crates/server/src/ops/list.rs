@@ -3,7 +3,7 @@
 //! Links and clicks are in two databases, so no statement sorts links by their clicks. Where a filter lets fewer than [`MOST`]
 //! links through, they are sorted here. Else the order of clicks is walked a step at a time and the links that match are kept;
 //! those never clicked, of which clicks know nothing, are walked in the order they were made. Both ways give one and the same
-//! list: its order is that of [`Place`].
+//! list: its order is that of `Place`.
 
 use std::cmp::Ordering;
 use std::collections::HashMap;

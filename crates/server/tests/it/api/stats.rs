@@ -218,3 +218,12 @@ fn listeners_of_one_workspace_are_limited() {
     drop(listeners);
     wait_until("a place is free", || reader.get("/stats/live").status() == 200);
 }
+
+#[test]
+fn a_listener_whose_key_is_revoked_hears_no_more() {
+    let house = House::new(Preset::Fabric);
+    let (reader, root) = (house.reader(), house.root());
+    let mut listener = Listener::new(&reader);
+    root.delete(&format!("/keys/{}", reader.key_id())).expect(204);
+    assert_eq!(listener.click(), None, "the stream ends");
+}
