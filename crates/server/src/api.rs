@@ -1,7 +1,7 @@
 //! The REST API: what programs see. A thin face of [`ops`](crate::ops).
 //!
-//! Every route says in its signature which scope it needs ([`caller`]), and beside it what it takes and gives, from which the
-//! API's own description is made. [`caller::door`] stands before all of them.
+//! Every route says in its signature which scope it needs (`caller`), and beside it what it takes and gives, from which the
+//! API's own description is made. `caller::door` stands before all of them.
 
 mod audit;
 mod caller;
