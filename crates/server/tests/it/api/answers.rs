@@ -116,3 +116,21 @@ fn the_api_answers_on_every_host() {
         assert!(answer.body.contains("\"main\""), "{host}");
     }
 }
+
+/// S39: keys chosen to collide, or simply too many, cost no more than reading them, and the server goes on.
+#[test]
+fn s39_a_hundred_thousand_keys_are_refused_and_others_are_served() {
+    let house = House::new(Preset::Fabric);
+    let root = house.root();
+    let keys: Vec<String> = (0..60_000).map(|number| format!("\"k{number}\":0")).collect();
+    let body = format!("{{\"target\":\"https://example.com/\",{}}}", keys.join(","));
+    let many: serde_json::Value = serde_json::from_str(&body).unwrap();
+    let refused = root.post("/links", &many);
+    assert!([400, 413].contains(&refused.status()), "{}", refused.status());
+    let query: String = (0..300).map(|number| format!("&k{number}=1")).collect();
+    root.get(&format!("/links?limit=1{query}")).refused(400, "BAD_REQUEST");
+    let tags: Vec<String> = (0..10_000).map(|number| format!("t{number}")).collect();
+    root.post("/links", &json!({"target": "https://example.com/", "tags": tags}))
+        .refused(400, "VALIDATION_FAILED");
+    root.get("/links").expect(200);
+}
