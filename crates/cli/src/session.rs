@@ -82,7 +82,13 @@ impl Session {
         output: Output,
         fresh: bool,
     ) -> Self {
-        let ops = Ops { store, naming: config.naming(), own_host: config.own_host(), clock: Clock::system() };
+        let ops = Ops {
+            store,
+            naming: config.naming(),
+            own_host: config.own_host(),
+            clock: Clock::system(),
+            routes: None,
+        };
         Self { ops, config, output, environment, fresh, clicks: OnceCell::new() }
     }
 

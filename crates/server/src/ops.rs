@@ -10,12 +10,14 @@ mod loops;
 pub mod people;
 pub mod sweep;
 
+use std::sync::Arc;
+
 use rlinks_core::draft::{Birth, Input};
 use rlinks_core::envelope::ErrorCode;
 use rlinks_core::policy::Generator;
 use rlinks_core::{
-    Actor, Code, Domains, FieldErrors, Host, Link, LinkDraft, LinkPatch, LinkState, Slug, Source, Timestamp,
-    Workspace, generate,
+    Actor, Code, Domain, Domains, FieldErrors, Host, Link, LinkDraft, LinkPatch, LinkState, Slug, Source,
+    Timestamp, Workspace, generate,
 };
 use rlinks_store::write::{Action, CodeChoice, Existing, LinkOp, LinkWrite, Once, Written};
 use rlinks_store::{Store, StoreError};
@@ -23,6 +25,7 @@ use rlinks_store::{Store, StoreError};
 pub use self::address::Naming;
 pub use self::explain::Explanation;
 use crate::clock::{Clock, random_bytes};
+use crate::routes::Routes;
 
 /// How often a change that names no version is tried again when somebody else was faster.
 const CHANGE_TRIES: usize = 64;
@@ -220,6 +223,8 @@ pub struct Ops {
     pub own_host: Option<Host>,
     /// What time it is.
     pub clock: Clock,
+    /// What the serving threads know, in a server: hosts are read from there while it is fresh.
+    pub routes: Option<Arc<Routes>>,
 }
 
 impl Ops {
@@ -292,8 +297,12 @@ impl Ops {
 
     /// Every host served.
     pub async fn served(&self) -> Result<Domains, OpsError> {
-        let mut hosts: Vec<Host> =
-            self.store.domains().await?.into_iter().map(|domain| domain.host).collect();
+        let known = self.routes.as_ref().filter(|routes| routes.is_fresh() && routes.knows_hosts());
+        let host = |domain: &Domain| domain.host.clone();
+        let mut hosts: Vec<Host> = match known {
+            Some(routes) => routes.directory.load().domains().iter().map(host).collect(),
+            None => self.store.domains().await?.iter().map(host).collect(),
+        };
         if hosts.is_empty() {
             hosts.extend(self.own_host.clone());
         }

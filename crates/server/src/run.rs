@@ -203,6 +203,7 @@ impl Server {
             naming: config.naming.clone(),
             own_host: config.own_host.clone(),
             clock: clock.clone(),
+            routes: Some(Arc::clone(&routes)),
         };
         let clicks = Arc::default();
         let api = Arc::new(control.block_on(Api::new(ops, Arc::clone(&routes), Arc::clone(&clicks))));

@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::pool::{Tx, read, read_in, run_in};
 use crate::rows::{WorkspaceRow, json};
-use crate::users::{UserRow, user_columns};
-use crate::workspaces::{no_workspace, record_locked, workspace_columns};
+use crate::users::UserRow;
+use crate::workspaces::{no_workspace, record_locked};
 use crate::write::{NewEntry, lock_heads, next_id};
 use crate::{Store, StoreError};
 
@@ -117,6 +117,68 @@ impl KeyRow {
     }
 }
 
+/// A key, its workspace, and its member where it has one.
+#[derive(sqlx::FromRow)]
+struct HolderRow {
+    #[sqlx(flatten)]
+    key: KeyRow,
+    w_slug: String,
+    w_name: String,
+    w_policy: String,
+    w_created_at: i64,
+    w_updated_at: i64,
+    w_deleted_at: Option<i64>,
+    u_email: Option<String>,
+    u_full_name: Option<String>,
+    u_role: Option<String>,
+    u_status: Option<String>,
+    u_created_at: Option<i64>,
+    u_updated_at: Option<i64>,
+    u_last_login_at: Option<i64>,
+    u_last_sync_at: Option<i64>,
+}
+
+impl HolderRow {
+    fn holder(self) -> Result<KeyHolder, StoreError> {
+        let user = self.user();
+        // Without its member it would be nobody's, and could do more.
+        if self.key.user_id.is_some() && user.is_none() {
+            return Err(StoreError::Unreadable(format!("the member of key {}", self.key.id)));
+        }
+        let (hash, workspace_id) = (self.key.hash.clone(), self.key.workspace_id);
+        let workspace = WorkspaceRow {
+            id: workspace_id,
+            slug: self.w_slug,
+            name: self.w_name,
+            policy: self.w_policy,
+            created_at: self.w_created_at,
+            updated_at: self.w_updated_at,
+            deleted_at: self.w_deleted_at,
+        };
+        Ok(KeyHolder {
+            key: self.key.key(),
+            hash,
+            user: user.map(UserRow::user).transpose()?,
+            workspace: workspace.workspace()?,
+        })
+    }
+
+    fn user(&self) -> Option<UserRow> {
+        Some(UserRow {
+            id: self.key.user_id?,
+            workspace_id: self.key.workspace_id,
+            email: self.u_email.clone()?,
+            full_name: self.u_full_name.clone()?,
+            role: self.u_role.clone()?,
+            status: self.u_status.clone()?,
+            created_at: self.u_created_at?,
+            updated_at: self.u_updated_at?,
+            last_login_at: self.u_last_login_at,
+            last_sync_at: self.u_last_sync_at,
+        })
+    }
+}
+
 impl Store {
     /// Makes a key. A prefix that is taken is a conflict: draw another.
     pub async fn create_key(&self, new: NewKey, actor: &Actor, now: Timestamp) -> Result<ApiKey, StoreError> {
@@ -134,25 +196,18 @@ impl Store {
 
     /// A key by its prefix, with whoever it belongs to.
     pub async fn key_holder(&self, prefix: &str) -> Result<Option<KeyHolder>, StoreError> {
-        const KEY: &str = concat!("select ", key_columns!(), " from api_keys where prefix = $1");
-        const WORKSPACE: &str = concat!("select ", workspace_columns!(), " from workspaces where id = $1");
-        const USER: &str = concat!("select ", user_columns!(), " from users where id = $1");
-        // One after the other, without a transaction around them: each is as it is now, and that is what counts.
-        let row: Option<KeyRow> = read!(&self.pool, fetch_optional, KEY, prefix)?;
-        let Some(row) = row else { return Ok(None) };
-        let hash = row.hash.clone();
-        let key = row.key();
-        let workspace: WorkspaceRow = read!(&self.pool, fetch_one, WORKSPACE, key.workspace.as_i64())?;
-        let user: Option<UserRow> = match key.user {
-            Some(user) => Some(read!(&self.pool, fetch_one, USER, user.as_i64())?),
-            None => None,
-        };
-        Ok(Some(KeyHolder {
-            key,
-            hash,
-            user: user.map(UserRow::user).transpose()?,
-            workspace: workspace.workspace()?,
-        }))
+        // One question: a way to the database and back costs more than the rows.
+        const SQL: &str = "select k.id, k.workspace_id, k.user_id, k.name, k.prefix, k.hash, k.scopes, k.created_by, k.created_at,
+                k.expires_at, k.revoked_at, k.last_used_at, k.usage_count,
+                w.slug as w_slug, w.name as w_name, w.policy as w_policy, w.created_at as w_created_at, w.updated_at as w_updated_at,
+                w.deleted_at as w_deleted_at,
+                u.email as u_email, u.full_name as u_full_name, u.role as u_role, u.status as u_status,
+                u.created_at as u_created_at, u.updated_at as u_updated_at, u.last_login_at as u_last_login_at,
+                u.last_sync_at as u_last_sync_at
+             from api_keys k join workspaces w on w.id = k.workspace_id left join users u on u.id = k.user_id
+             where k.prefix = $1";
+        let row: Option<HolderRow> = read!(&self.pool, fetch_optional, SQL, prefix)?;
+        row.map(HolderRow::holder).transpose()
     }
 
     /// A key of a workspace.

@@ -169,11 +169,11 @@ pub(crate) fn fills(page: i64, rows: usize) -> bool {
 pub(crate) struct WorkspaceRow {
     pub(crate) id: i64,
     pub(crate) slug: String,
-    name: String,
-    policy: String,
-    created_at: i64,
-    updated_at: i64,
-    deleted_at: Option<i64>,
+    pub(crate) name: String,
+    pub(crate) policy: String,
+    pub(crate) created_at: i64,
+    pub(crate) updated_at: i64,
+    pub(crate) deleted_at: Option<i64>,
 }
 
 impl WorkspaceRow {

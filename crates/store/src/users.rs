@@ -33,20 +33,19 @@ macro_rules! user_columns {
         "id, workspace_id, email, full_name, role, status, created_at, updated_at, last_login_at, last_sync_at"
     };
 }
-pub(crate) use user_columns;
 
 #[derive(sqlx::FromRow)]
 pub(crate) struct UserRow {
-    id: i64,
-    workspace_id: i64,
-    email: String,
-    full_name: String,
-    role: String,
-    status: String,
-    created_at: i64,
-    updated_at: i64,
-    last_login_at: Option<i64>,
-    last_sync_at: Option<i64>,
+    pub(crate) id: i64,
+    pub(crate) workspace_id: i64,
+    pub(crate) email: String,
+    pub(crate) full_name: String,
+    pub(crate) role: String,
+    pub(crate) status: String,
+    pub(crate) created_at: i64,
+    pub(crate) updated_at: i64,
+    pub(crate) last_login_at: Option<i64>,
+    pub(crate) last_sync_at: Option<i64>,
 }
 
 impl UserRow {

@@ -19,7 +19,6 @@ macro_rules! workspace_columns {
         "id, slug, name, policy, created_at, updated_at, deleted_at"
     };
 }
-pub(crate) use workspace_columns;
 
 /// Makes the workspace `main` where there is none.
 pub(crate) async fn ensure_main(pool: &Pool, now: Timestamp) -> Result<(), StoreError> {

@@ -127,7 +127,7 @@ impl House {
             let now_ms = Arc::clone(&now_ms);
             Clock::new(move || Timestamp::from_ms(now_ms.load(Ordering::SeqCst)))
         };
-        let ops = Ops { store, naming: naming(), own_host: None, clock };
+        let ops = Ops { store, naming: naming(), own_host: None, clock, routes: None };
         let main = runtime.block_on(ops.workspace(&Slug::parse("main").unwrap())).unwrap();
         let house = Self {
             address: server.address,
