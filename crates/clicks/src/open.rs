@@ -14,6 +14,7 @@ use rlinks_store::{Location, Lost, StoreError};
 use sqlx::migrate::Migrator;
 
 use crate::secrets::Secrets;
+use crate::stats::Months;
 
 static SQLITE: Migrator = sqlx::migrate!("migrations/sqlite");
 static POSTGRES: Migrator = sqlx::migrate!("migrations/postgres");
@@ -37,6 +38,7 @@ const TABLES: Tables = Tables {
 #[derive(Clone)]
 pub struct Clicks {
     pub(crate) pool: Pool,
+    pub(crate) months: Months,
 }
 
 impl Clicks {
@@ -51,7 +53,7 @@ impl Clicks {
         if let Location::Sqlite(path) = &location {
             leave_mark(path);
         }
-        Ok(Self { pool })
+        Ok(Self { pool, months: Months::default() })
     }
 
     /// Prepares the secrets of counting and destroys those that are over.

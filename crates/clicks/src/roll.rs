@@ -87,7 +87,7 @@ impl Dimensions {
 }
 
 impl Pair {
-    fn add(&mut self, other: Self) {
+    pub(crate) fn add(&mut self, other: Self) {
         self.0 += other.0;
         self.1 += other.1;
     }

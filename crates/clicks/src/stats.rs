@@ -10,6 +10,7 @@
 
 mod calendar;
 mod count;
+mod months;
 mod recent;
 mod values;
 
@@ -23,12 +24,12 @@ use serde::{Deserialize, Serialize};
 
 pub use self::calendar::{Interval, Zone};
 use self::count::{Count, Counter, Scope};
-use self::values::Values;
+pub(crate) use self::months::Months;
 pub use self::values::{CountryValue, Value};
 use crate::look_up::look_up;
 use crate::open::Clicks;
 use crate::roll::{Subject, Total};
-use crate::time::{DAY_MS, HOUR_MS, day_of};
+use crate::time::{DAY_MS, HOUR_MS, day_of, first_day_of};
 
 /// Points in a series.
 pub const MOST_POINTS: usize = 10_000;
@@ -38,8 +39,6 @@ pub const TOP_LINKS: i64 = 20;
 const DEFAULT_DAYS: i64 = 30;
 const TOP_VALUES: usize = 10;
 const TOP_BROWSERS: usize = 5;
-/// Days whose values are held in memory at once.
-const DAYS_AT_ONCE: usize = 128;
 
 /// Whether bots' clicks are among the clicks. They are counted apart in any case, and are never visitors.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -212,7 +211,8 @@ impl Clicks {
         })?;
         let mut counter = Counter::new(&scope, *interval, &points);
         let mut tx = self.pool.snapshot().await?;
-        for (day, count) in days_of(&mut tx, *subject, scope.days_to_read()).await? {
+        let first = first_day(&mut tx, *subject).await?;
+        for (day, count) in days_of(&mut tx, *subject, since(first, scope.days_to_read())).await? {
             counter.add_day(day, count);
         }
         if let Some(months) = scope.months_to_read() {
@@ -225,8 +225,7 @@ impl Clicks {
                 counter.add_hour(&row);
             }
         }
-        let mut values = Values::new(*bots);
-        add_values(&mut tx, *subject, scope.days_so_far(), &mut values).await?;
+        let mut values = self.months.of(&mut tx, *subject, since(first, scope.days_so_far())).await?;
         tx.commit().await?;
 
         let (from, to) = (moment(scope.hours.start, HOUR_MS), moment(scope.hours.end, HOUR_MS));
@@ -249,13 +248,13 @@ impl Clicks {
             breakdown_from: Some(breakdown[0]).filter(|start| *start != from),
             breakdown_to: Some(breakdown[1]).filter(|end| *end != to),
             // In the order of `DIMENSIONS`.
-            referrers: values.take_top(0, TOP_VALUES),
-            countries: values.take_top(1, TOP_VALUES).into_iter().map(CountryValue::from).collect(),
-            cities: values.take_top(2, TOP_VALUES),
-            devices: values.take_top(3, TOP_VALUES),
-            browsers: values.take_top(4, TOP_BROWSERS),
-            systems: values.take_top(5, TOP_VALUES),
-            campaigns: values.take_top(6, TOP_VALUES),
+            referrers: values.take_top(0, TOP_VALUES, *bots),
+            countries: values.take_top(1, TOP_VALUES, *bots).into_iter().map(CountryValue::from).collect(),
+            cities: values.take_top(2, TOP_VALUES, *bots),
+            devices: values.take_top(3, TOP_VALUES, *bots),
+            browsers: values.take_top(4, TOP_BROWSERS, *bots),
+            systems: values.take_top(5, TOP_VALUES, *bots),
+            campaigns: values.take_top(6, TOP_VALUES, *bots),
             days,
         })
     }
@@ -386,6 +385,23 @@ async fn days_of(tx: &mut Tx, subject: Subject, days: Range<i64>) -> Result<Vec<
         .collect())
 }
 
+/// The first day of the month in which a subject was first clicked.
+async fn first_day(tx: &mut Tx, subject: Subject) -> Result<Option<i64>, StoreError> {
+    let (month,): (Option<i64>,) = read_in!(
+        tx,
+        fetch_one,
+        "select min(month) from months where kind = $1 and subject = $2",
+        subject.kind as i64,
+        subject.id.as_i64()
+    )?;
+    Ok(month.map(first_day_of))
+}
+
+/// The days of these on which there may be something: one by one they are looked up, and 1970 is far away.
+fn since(first: Option<i64>, days: Range<i64>) -> Range<i64> {
+    first.map_or(days.end, |first| first.clamp(days.start, days.end))..days.end
+}
+
 async fn months_of(
     tx: &mut Tx,
     subject: Subject,
@@ -414,36 +430,6 @@ async fn hours_in(tx: &mut Tx, subject: Subject, hours: Range<i64>) -> Result<Ve
         hours.start,
         hours.end
     )?)
-}
-
-async fn add_values(
-    tx: &mut Tx,
-    subject: Subject,
-    days: Range<i64>,
-    values: &mut Values,
-) -> Result<(), StoreError> {
-    let list: Vec<(i64,)> = days.map(|day| (day,)).collect();
-    let sql = look_up!(
-        tx.dialect(),
-        "d.dimensions",
-        "day_values",
-        "d.kind = $2 and d.workspace_id = $3 and d.day = cast(asked.value ->> 0 as bigint) and d.subject = $4"
-    );
-    for some in list.chunks(DAYS_AT_ONCE) {
-        let rows: Vec<(String,)> = read_in!(
-            tx,
-            fetch_all,
-            sql,
-            json(&some),
-            subject.kind as i64,
-            subject.workspace.as_i64(),
-            subject.id.as_i64()
-        )?;
-        for (dimensions,) in rows {
-            values.add(&dimensions)?;
-        }
-    }
-    Ok(())
 }
 
 fn moment(units: i64, unit_ms: i64) -> Timestamp {

@@ -8,6 +8,7 @@ mod caller;
 mod cursor;
 mod docs;
 mod error;
+mod keyring;
 mod keys;
 mod limits;
 mod links;
@@ -48,6 +49,7 @@ use utoipa_axum::router::OpenApiRouter;
 
 use self::cursor::Cursors;
 use self::error::ApiError;
+use self::keyring::Keyring;
 use self::limits::Limits;
 use self::live::Live;
 use self::usage::Usage;
@@ -73,6 +75,7 @@ pub struct Api {
     cursors: Cursors,
     live: Live<Click>,
     usage: Usage,
+    keyring: Keyring,
 }
 
 /// A page of a list.
@@ -102,6 +105,7 @@ impl Api {
             cursors,
             live: Live::new(),
             usage: Usage::default(),
+            keyring: Keyring::default(),
         }
     }
 

@@ -7,12 +7,15 @@ use rlinks_core::{Host, Id};
 use rlinks_store::feed::{Changes, Feed};
 use rlinks_store::{Dialect, Store, StoreError};
 
+use crate::clock::monotonic_ms;
 use crate::directory::Directory;
 use crate::routes::Routes;
 
 /// How often a look is taken when nobody gives a hint.
 const SQLITE_LOOK: Duration = Duration::from_millis(100);
 const POSTGRES_LOOK: Duration = Duration::from_millis(500);
+/// Between two looks, however much happens: who changes a link tells the serving threads without a look, and each look reads.
+const APART: Duration = Duration::from_millis(50);
 /// A look that takes longer has failed.
 const DEADLINE: Duration = Duration::from_secs(2);
 const PAGE: i64 = 5_000;
@@ -23,9 +26,10 @@ pub async fn follow(store: Store, routes: Arc<Routes>, base_domain: Option<Host>
     let mut feed = Feed::new(&store);
     let mut trouble = false;
     loop {
+        let began = monotonic_ms();
         match step(&mut feed, &store, &routes, base_domain.as_ref()).await {
             Ok(()) => {
-                routes.confirm();
+                routes.confirm(began);
                 if std::mem::take(&mut trouble) {
                     tracing::info!("the link store answers again");
                 }
@@ -40,7 +44,9 @@ pub async fn follow(store: Store, routes: Arc<Routes>, base_domain: Option<Host>
                 tokio::time::sleep(pause).await;
             }
         }
+        let next = tokio::time::Instant::now() + APART;
         feed.wait(pause).await;
+        tokio::time::sleep_until(next).await;
     }
 }
 
@@ -54,6 +60,9 @@ async fn step(
     let changes = tokio::time::timeout(DEADLINE, feed.look()).await.map_err(late)??;
     if changes.is_empty() {
         return Ok(());
+    }
+    if changes.people || changes.everything {
+        routes.people_changed();
     }
     if changes.directory || changes.everything {
         let (workspaces, domains) = (store.workspaces().await?, store.domains().await?);

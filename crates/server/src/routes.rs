@@ -51,6 +51,8 @@ pub struct Routes {
     filled: AtomicBool,
     /// When the feed last said that we are up to date; 0 is never.
     confirmed_ms: AtomicU64,
+    /// How often the feed has told of members, keys or workspaces.
+    people_changed: AtomicU64,
     flights: Mutex<HashMap<(Id, String), Waiters>>,
     store: Store,
     control: Handle,
@@ -66,6 +68,7 @@ impl Routes {
             absent: Absent::new(),
             filled: AtomicBool::new(false),
             confirmed_ms: AtomicU64::new(0),
+            people_changed: AtomicU64::new(0),
             flights: Mutex::new(HashMap::new()),
             store,
             control,
@@ -84,9 +87,19 @@ impl Routes {
         self.filled.store(true, Ordering::Release);
     }
 
-    /// The follower has just seen that nothing is newer than what we know.
-    pub fn confirm(&self) {
-        self.confirmed_ms.store(monotonic_ms().max(1), Ordering::Release);
+    /// The follower has seen that nothing was newer than what we know, at this moment.
+    pub fn confirm(&self, at_ms: u64) {
+        self.confirmed_ms.store(at_ms.max(1), Ordering::Release);
+    }
+
+    /// The follower has seen that members, keys or workspaces changed.
+    pub fn people_changed(&self) {
+        self.people_changed.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// How often they did, as far as the feed has told.
+    pub fn people_changes(&self) -> u64 {
+        self.people_changed.load(Ordering::Acquire)
     }
 
     /// The follower cannot see: from now on an unknown code is asked of the store.
@@ -96,9 +109,14 @@ impl Routes {
 
     /// Whether the feed's last word still counts.
     pub fn is_fresh(&self) -> bool {
+        self.confirmed_within(FRESH_MS)
+    }
+
+    /// Whether the feed's last word is no older than this.
+    pub fn confirmed_within(&self, ms: u64) -> bool {
         let confirmed = self.confirmed_ms.load(Ordering::Acquire);
         // `confirm` never writes 0, so in the first millisecond it is ahead of the clock.
-        confirmed > 0 && monotonic_ms().saturating_sub(confirmed) < FRESH_MS
+        confirmed > 0 && monotonic_ms().saturating_sub(confirmed) < ms
     }
 
     /// Whether the directory was ever loaded.

@@ -20,7 +20,7 @@ use self::check::{Check, Tally};
 use crate::keys::AuditedKey;
 use crate::pool::{Dialect, Tx, read_in, run_in};
 use crate::rows::{AuditRow, DomainRow, LinkBatchRow, LinkRow, fills, json, link_columns};
-use crate::write::insert_batches;
+use crate::write::batches;
 use crate::{Store, StoreError, directory, keys, mend, people, users};
 
 /// 2: with members and keys.
@@ -499,14 +499,14 @@ async fn load_batch(tx: &mut Tx, batch: Vec<Line>, counts: &mut Counts) -> Resul
     if !links.is_empty() {
         let rows: Vec<_> =
             links.iter().map(|(normalized, link)| LinkBatchRow::of(link, normalized.clone(), None)).collect();
-        if insert_batches::links(tx, &rows).await? != links.len() as u64 {
+        if batches::links(tx, &rows).await? != links.len() as u64 {
             return Err(twice("a code"));
         }
-        insert_batches::words(tx, &links.iter().map(|(_, link)| link).collect::<Vec<_>>()).await?;
+        batches::words(tx, &links.iter().map(|(_, link)| link).collect::<Vec<_>>()).await?;
     }
     if !audit.is_empty() {
         let entries: Vec<_> = audit.iter().map(|(id, entry)| (id.as_i64(), entry)).collect();
-        insert_batches::audit(tx, &entries).await?;
+        batches::audit(tx, &entries).await?;
     }
     Ok(())
 }

@@ -22,6 +22,8 @@ pub struct Changes {
     pub everything: bool,
     /// Workspaces or domains changed.
     pub directory: bool,
+    /// Members, keys or workspaces changed: who may do what.
+    pub people: bool,
     /// Links that changed, by workspace and code.
     pub links: Vec<(Id, Vec<String>)>,
 }
@@ -29,12 +31,20 @@ pub struct Changes {
 impl Changes {
     /// Nothing changed.
     pub fn is_empty(&self) -> bool {
-        !self.everything && !self.directory && self.links.is_empty()
+        !self.everything && !self.directory && !self.people && self.links.is_empty()
     }
 }
 
 /// More entries than this at once are not worth following one by one.
 const FARTHEST: i64 = 50_000;
+
+/// What changed in one workspace.
+#[derive(Default)]
+struct Since {
+    codes: BTreeSet<String>,
+    directory: bool,
+    people: bool,
+}
 
 /// Follows a store's changes.
 pub struct Feed {
@@ -96,10 +106,11 @@ impl Feed {
                 continue;
             }
             match self.since(*id, seq, &hash, head.seq).await? {
-                Some((codes, directory)) => {
-                    changes.directory |= directory;
-                    if !codes.is_empty() {
-                        changes.links.push((*id, codes.into_iter().collect()));
+                Some(since) => {
+                    changes.directory |= since.directory;
+                    changes.people |= since.people;
+                    if !since.codes.is_empty() {
+                        changes.links.push((*id, since.codes.into_iter().collect()));
                     }
                 }
                 None => changes.everything = true,
@@ -116,15 +127,14 @@ impl Feed {
         self.seen = heads.iter().map(|(id, head)| (id.as_i64(), (head.seq, head.hash.clone()))).collect();
     }
 
-    /// The codes of links that changed in a workspace after `seq`, and whether anything else did. Nothing when the past is not
-    /// the one we knew, or too much happened.
+    /// What changed in a workspace after `seq`. Nothing when the past is not the one we knew, or too much happened.
     async fn since(
         &self,
         workspace: Id,
         seq: i64,
         hash: &str,
         until: i64,
-    ) -> Result<Option<(BTreeSet<String>, bool)>, StoreError> {
+    ) -> Result<Option<Since>, StoreError> {
         if until < seq || until - seq > FARTHEST {
             return Ok(None);
         }
@@ -140,17 +150,17 @@ impl Feed {
         if seq > 0 && rows.next_if(|(at, known, _)| *at == seq && known == hash).is_none() {
             return Ok(None);
         }
-        let (mut codes, mut directory) = (BTreeSet::new(), false);
+        let mut since = Since::default();
         for (_, _, subject) in rows {
-            match subject.strip_prefix("link:") {
-                Some(code) => {
-                    codes.insert(code.to_owned());
-                }
-                // Of people and keys nothing is kept in memory.
-                None => directory |= subject.starts_with("workspace:") || subject.starts_with("domain:"),
+            if let Some(code) = subject.strip_prefix("link:") {
+                since.codes.insert(code.to_owned());
+                continue;
             }
+            let (workspace, domain) = (subject.starts_with("workspace:"), subject.starts_with("domain:"));
+            since.directory |= workspace || domain;
+            since.people |= !domain;
         }
-        Ok(Some((codes, directory)))
+        Ok(Some(since))
     }
 
     /// On SQLite, whether no other connection has committed since the last look: one cheap question instead of a query.

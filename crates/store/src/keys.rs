@@ -1,5 +1,5 @@
 //! API keys. The store has their hashes only. A request finds a key by its prefix, with everything that decides what it may do,
-//! as it is now: so a key that is revoked anywhere is refused everywhere from the next request on.
+//! as it is now.
 
 use rlinks_core::{Actor, ApiKey, Id, Scopes, Timestamp, User, Workspace};
 use serde::{Deserialize, Serialize};

@@ -37,6 +37,7 @@ mod workspaces;
 pub mod write;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use rlinks_core::Timestamp;
 use rlinks_core::id::Worker;
@@ -64,6 +65,8 @@ pub struct Store {
     writer: Writer,
     worker: Worker,
     committed: Arc<watch::Sender<u64>>,
+    /// How often this process changed anything but links.
+    others: Arc<AtomicU64>,
     location: Arc<Location>,
 }
 
@@ -79,7 +82,20 @@ impl Store {
         let worker = write::lease(&pool, worker, holder, now).await?;
         let committed = Arc::new(watch::Sender::new(0));
         let writer = Writer::start(pool.clone(), worker, Arc::clone(&committed));
-        Ok(Self { pool, writer, worker, committed, location: Arc::new(location) })
+        let others = Arc::default();
+        Ok(Self { pool, writer, worker, committed, others, location: Arc::new(location) })
+    }
+
+    /// Something but links was changed: followers look, and whoever remembers who may do what asks again.
+    pub(crate) fn announce(&self) {
+        self.others.fetch_add(1, Ordering::AcqRel);
+        self.committed.send_modify(|count| *count += 1);
+    }
+
+    /// How often this process has changed anything but links. What was read at one count is still so while the count is the same and
+    /// the feed has told of nothing.
+    pub fn others_changed(&self) -> u64 {
+        self.others.load(Ordering::Acquire)
     }
 
     /// Where it is. On PostgreSQL this holds the password.

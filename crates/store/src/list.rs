@@ -20,6 +20,8 @@ use crate::{Store, StoreError, mend};
 
 /// So many links are looked through for words that many have, before all that have them are sorted.
 const LOOK_AHEAD: i64 = 4_096;
+/// So many of the first links show which words are rare.
+const SAMPLE: i64 = 200;
 
 /// Which links to list, and how.
 #[derive(Clone, Debug, Default)]
@@ -69,6 +71,22 @@ pub enum Expiry {
     Over(Timestamp),
     /// They were not, or never will be.
     Open(Timestamp),
+}
+
+/// What looking for words gave.
+enum Search {
+    /// Every link that matches, in order.
+    All(Vec<Link>),
+    /// Those of the first links that match. There may be more.
+    First(Vec<Link>),
+}
+
+/// Where matches are found when their order does not matter.
+enum Anywhere {
+    /// These are all.
+    All(Vec<Link>),
+    /// At one place after the other.
+    Begin(Vec<Begin>),
 }
 
 /// By what a list is sorted.
@@ -159,35 +177,81 @@ impl Store {
         if filter.is_vain() {
             return Ok(Vec::new());
         }
-        if let Some(narrow) = self.narrow(workspace, filter).await? {
-            return self.page(workspace, filter, Begin::From(narrow), limit).await;
+        if !filter.words.is_empty() {
+            return self.search(workspace, filter, limit).await;
         }
-        if filter.words.is_empty() {
-            return self.page(workspace, filter, Begin::Order, limit).await;
-        }
-        // Many links have the words, so a page of them is found among the first, mostly.
-        for ahead in [limit.saturating_mul(4), LOOK_AHEAD].into_iter().filter(|ahead| *ahead <= LOOK_AHEAD) {
-            if let Some(links) = self.look_ahead(workspace, filter, limit, ahead).await? {
-                return Ok(links);
-            }
-        }
-        self.page(workspace, filter, Begin::From(Narrow::Words), limit).await
+        let begin = self.narrow(workspace, filter).await?.map_or(Begin::Order, Begin::From);
+        self.page(workspace, filter, begin, limit).await
     }
 
-    /// A page of links that have the words, where there are enough among the first so many that match otherwise, or no more.
-    async fn look_ahead(
+    /// A page of links that have words.
+    async fn search(
         &self,
         workspace: Id,
         filter: &LinkFilter,
         limit: i64,
-        ahead: i64,
-    ) -> Result<Option<Vec<Link>>, StoreError> {
+    ) -> Result<Vec<Link>, StoreError> {
+        let first = |mut links: Vec<Link>| {
+            links.truncate(usize::try_from(limit).unwrap_or_default());
+            links
+        };
+        match self.few_with_words(workspace, filter, limit).await? {
+            Search::All(links) => return Ok(first(links)),
+            Search::First(links) if fills(limit, links.len()) => return Ok(first(links)),
+            Search::First(_) => {}
+        }
+        // Many links have the words, so a page of them is found among the first, mostly.
+        let ahead = LOOK_AHEAD.min(filter.few.0);
         let mut links = self.page(workspace, &filter.without_words(), Begin::Order, ahead).await?;
         let all = !fills(ahead, links.len());
         links.retain(|link| filter.has_words(link));
-        let enough = fills(limit, links.len());
-        links.truncate(usize::try_from(limit).unwrap_or_default());
-        Ok((all || enough).then_some(links))
+        if all || fills(limit, links.len()) {
+            return Ok(first(links));
+        }
+        self.page(workspace, filter, Begin::From(Narrow::Words), limit).await
+    }
+
+    /// Looks for words where that can be done without asking the index for a word that many have: it would put all their links
+    /// together first. So where something else lets few links through, these are looked at; and where a word is rare among the
+    /// first links of the list, the index is asked for that one, and the links it knows are looked at for the others. Without the
+    /// first `enough` matches it goes on looking.
+    async fn few_with_words(
+        &self,
+        workspace: Id,
+        filter: &LinkFilter,
+        enough: i64,
+    ) -> Result<Search, StoreError> {
+        let Few(few) = filter.few;
+        let plain = filter.without_words();
+        let among = |mut links: Vec<Link>| {
+            links.retain(|link| filter.has_words(link));
+            links
+        };
+        if let Some(narrow) = self.narrow(workspace, &plain).await? {
+            return Ok(Search::All(among(
+                self.page(workspace, &plain, Begin::From(narrow), few).await?,
+            )));
+        }
+        let sample = self.page(workspace, &plain, Begin::Order, SAMPLE.min(few)).await?;
+        if !fills(SAMPLE.min(few), sample.len()) {
+            return Ok(Search::All(among(sample)));
+        }
+        let is_rare = |word: &&String| {
+            let one = LinkFilter { words: vec![(*word).clone()], ..plain.clone() };
+            sample.iter().filter(|link| one.has_words(link)).count() * 20 < sample.len()
+        };
+        let rare: Vec<String> = filter.words.iter().filter(is_rare).cloned().collect();
+        let first = among(sample);
+        if rare.is_empty() || fills(enough, first.len()) {
+            return Ok(Search::First(first));
+        }
+        let rare = LinkFilter { words: rare, ..plain };
+        let whole = self.is_few(workspace, &rare, Narrow::WholeWords).await?;
+        if whole && self.is_few(workspace, &rare, Narrow::Words).await? {
+            let links = self.page(workspace, &rare, Begin::From(Narrow::Words), few).await?;
+            return Ok(Search::All(among(links)));
+        }
+        Ok(Search::First(first))
     }
 
     /// Those of these links that match, in no order. Where the list is sorted by something else than links know of.
@@ -214,7 +278,11 @@ impl Store {
             return Ok(0);
         }
         let mut count = 0;
-        for begin in &self.begin_anywhere(workspace, filter).await? {
+        let begins = match self.begin_anywhere(workspace, filter).await? {
+            Anywhere::All(links) => return Ok(i64::try_from(links.len()).unwrap_or(most).min(most)),
+            Anywhere::Begin(begins) => begins,
+        };
+        for begin in &begins {
             let sql = sql::count(filter, *begin, self.dialect());
             let rows: Vec<(i64,)> = self.ask(workspace, filter, sql, most, &[]).await?;
             count = rows.first().map_or(0, |(count,)| *count);
@@ -236,7 +304,14 @@ impl Store {
             return Ok(Vec::new());
         }
         let mut rows: Vec<(i64, i64)> = Vec::new();
-        for begin in &self.begin_anywhere(workspace, filter).await? {
+        let begins = match self.begin_anywhere(workspace, filter).await? {
+            Anywhere::All(links) => {
+                let some = links.iter().take(usize::try_from(most).unwrap_or(usize::MAX));
+                return Ok(some.map(|link| (link.id, link.created_at)).collect());
+            }
+            Anywhere::Begin(begins) => begins,
+        };
+        for begin in &begins {
             rows = self.ask(workspace, filter, sql::ids(filter, *begin, self.dialect()), most, &[]).await?;
             if fills(most, rows.len()) {
                 break;
@@ -247,19 +322,24 @@ impl Store {
 
     /// Where to begin when the order does not matter: at one place after the other until there are enough, each knowing of all
     /// links that those before it know of, and the last of all that match.
-    async fn begin_anywhere(&self, workspace: Id, filter: &LinkFilter) -> Result<Vec<Begin>, StoreError> {
-        Ok(match self.narrow(workspace, filter).await? {
-            Some(narrow) => vec![Begin::From(narrow)],
-            None if filter.words.is_empty() => vec![Begin::Anywhere],
-            None => vec![Begin::From(Narrow::WholeWords), Begin::From(Narrow::Words)],
+    async fn begin_anywhere(&self, workspace: Id, filter: &LinkFilter) -> Result<Anywhere, StoreError> {
+        if filter.words.is_empty() {
+            let begin = self.narrow(workspace, filter).await?.map_or(Begin::Anywhere, Begin::From);
+            return Ok(Anywhere::Begin(vec![begin]));
+        }
+        let whole_list = LinkFilter { after: None, ..filter.clone() };
+        Ok(match self.few_with_words(workspace, &whole_list, i64::MAX).await? {
+            Search::All(links) => Anywhere::All(links),
+            Search::First(_) => {
+                Anywhere::Begin(vec![Begin::From(Narrow::WholeWords), Begin::From(Narrow::Words)])
+            }
         })
     }
 
     /// A part of the filter that lets few links through. It is counted in its own index, and no further than matters.
     async fn narrow(&self, workspace: Id, filter: &LinkFilter) -> Result<Option<Narrow>, StoreError> {
         for narrow in Narrow::parts_of(filter) {
-            let many = narrow == Narrow::Words && !self.is_few(workspace, filter, Narrow::WholeWords).await?;
-            if !many && self.is_few(workspace, filter, narrow).await? {
+            if self.is_few(workspace, filter, narrow).await? {
                 return Ok(Some(narrow));
             }
         }

@@ -329,11 +329,6 @@ impl Store {
         self.announce();
         Ok(next)
     }
-
-    /// Tells followers in this process to look now.
-    pub(crate) fn announce(&self) {
-        self.committed.send_modify(|count| *count += 1);
-    }
 }
 
 async fn domains_of(tx: &mut Tx, workspace: Id) -> Result<Vec<Domain>, StoreError> {

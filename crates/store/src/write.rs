@@ -8,6 +8,7 @@
 //! a group is worked out in memory (`write/apply.rs` is pure), and uniqueness is still the database's word.
 
 mod apply;
+pub(crate) mod batches;
 mod chain;
 mod group;
 mod once;
@@ -21,7 +22,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 pub(crate) use self::chain::{LockedHead, NewEntry, append, lock_heads};
 use self::group::Trouble;
-pub(crate) use self::group::{insert_batches, lease, next_id};
+pub(crate) use self::group::{lease, next_id};
 use crate::pool::Pool;
 use crate::{Store, StoreError};
 

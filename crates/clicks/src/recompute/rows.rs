@@ -149,6 +149,7 @@ pub(super) async fn stored(
 
 /// Puts right rows in the place of wrong ones, and moves month and total with them.
 pub(super) async fn replace(tx: &mut Tx, group: Group, changes: &[Change]) -> Result<(), StoreError> {
+    run_in!(tx, "update ingest set recomputed = recomputed + 1 where id = 1")?;
     replace_day(tx, group, changes).await?;
     shift_months(tx, group, changes).await?;
     shift_totals(tx, group, changes).await

@@ -46,14 +46,29 @@ impl<'de> Deserialize<'de> for CountryValue {
 }
 
 /// Clicks by value for each of [`DIMENSIONS`], over many days. As many as the days have: each has a bound of its own.
+#[derive(Default)]
 pub(super) struct Values {
-    bots: Bots,
-    clicks: [HashMap<String, u64>; DIMENSIONS.len()],
+    clicks: [HashMap<String, Pair>; DIMENSIONS.len()],
 }
 
 impl Values {
-    pub(super) fn new(bots: Bots) -> Self {
-        Self { bots, clicks: Default::default() }
+    /// How many names there are.
+    pub(super) fn len(&self) -> usize {
+        self.clicks.iter().map(HashMap::len).sum()
+    }
+
+    /// Adds what others have.
+    pub(super) fn merge(&mut self, others: &Self) {
+        for (clicks, more) in self.clicks.iter_mut().zip(&others.clicks) {
+            for (name, add) in more {
+                match clicks.get_mut(name) {
+                    Some(known) => known.add(*add),
+                    None => {
+                        clicks.insert(name.clone(), *add);
+                    }
+                }
+            }
+        }
     }
 
     /// Adds a day as its table keeps it: the text of a [`crate::roll::Dimensions`]. Only names that are new are copied.
@@ -64,13 +79,14 @@ impl Values {
     }
 
     /// The values with the most clicks, then by name. What has no name follows them.
-    pub(super) fn take_top(&mut self, dimension: usize, most: usize) -> Vec<Value> {
+    pub(super) fn take_top(&mut self, dimension: usize, most: usize, bots: Bots) -> Vec<Value> {
+        let counted = |Pair(people, machines)| Some(bots.clicks(people, machines)).filter(|clicks| *clicks > 0);
         let mut clicks = std::mem::take(&mut self.clicks[dimension]);
-        let other = clicks.remove(OTHER);
+        let other = clicks.remove(OTHER).and_then(counted);
         let mut values: Vec<Value> = clicks
             .into_iter()
             .filter(|(value, _)| !value.is_empty())
-            .map(|(value, clicks)| Value { value, clicks })
+            .filter_map(|(value, pair)| Some(Value { value, clicks: counted(pair)? }))
             .collect();
         let order = |a: &Value, b: &Value| b.clicks.cmp(&a.clicks).then_with(|| a.value.cmp(&b.value));
         if values.len() > most {
@@ -101,9 +117,8 @@ impl<'de> Visitor<'de> for AllSeed<'_> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut all: A) -> Result<(), A::Error> {
-        let bots = self.0.bots;
         for clicks in &mut self.0.clicks {
-            if all.next_element_seed(OneSeed { bots, clicks })?.is_none() {
+            if all.next_element_seed(OneSeed(clicks))?.is_none() {
                 break;
             }
         }
@@ -111,10 +126,7 @@ impl<'de> Visitor<'de> for AllSeed<'_> {
     }
 }
 
-struct OneSeed<'a> {
-    bots: Bots,
-    clicks: &'a mut HashMap<String, u64>,
-}
+struct OneSeed<'a>(&'a mut HashMap<String, Pair>);
 
 impl<'de> DeserializeSeed<'de> for OneSeed<'_> {
     type Value = ();
@@ -136,15 +148,11 @@ impl<'de> Visitor<'de> for OneSeed<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut values: A) -> Result<(), A::Error> {
-        while let Some((Name(name), Pair(people, bots))) = values.next_entry::<Name<'de>, Pair>()? {
-            let clicks = self.bots.clicks(people, bots);
-            if clicks == 0 {
-                continue;
-            }
-            match self.clicks.get_mut(&*name) {
-                Some(known) => *known += clicks,
+        while let Some((Name(name), pair)) = values.next_entry::<Name<'de>, Pair>()? {
+            match self.0.get_mut(&*name) {
+                Some(known) => known.add(pair),
                 None => {
-                    self.clicks.insert(name.into_owned(), clicks);
+                    self.0.insert(name.into_owned(), pair);
                 }
             }
         }

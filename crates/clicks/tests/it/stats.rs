@@ -14,6 +14,7 @@ use serde_json::json;
 
 use crate::database::{Place, contract};
 use crate::desk::{Desk, FIREFOX, GOOGLEBOT, IPHONE, MAIN, click, moment};
+use crate::recompute::{change, recompute_at};
 
 contract!(
     eight_clicks_of_two_visitors_are_answered_to_the_letter,
@@ -27,6 +28,7 @@ contract!(
     ranges_that_make_no_sense_are_refused,
     a_part_of_a_day_has_its_hours,
     late_clicks_count_as_if_they_had_come_in_time,
+    a_month_that_changes_is_not_remembered,
     old_days_count_where_they_begin,
     old_months_count_on_their_first_day,
     the_busiest_links_are_those_of_the_range,
@@ -513,6 +515,40 @@ async fn late_clicks_count_as_if_they_had_come_in_time(place: Place) {
         // Midnight in Berlin was 23:00. The visitor arrived before it, and was there after it.
         [point("2026-11-09T23:00:00Z", 2, 1, 0), point("2026-11-10T23:00:00Z", 1, 1, 0)]
     );
+    desk.close().await;
+}
+
+async fn a_month_that_changes_is_not_remembered(place: Place) {
+    let mut desk = Desk::new(place).await;
+    let link = desk.link("a").await;
+    let from = |country: &[u8; 2], ts| Record { country: Some(*country), ..click(link, ts, 1) };
+    desk.record(&[from(b"DE", november(3, "10:00")), bot(link, moment("2026-10-20T10:00:00Z"))]);
+    desk.store_all().await;
+    let year = about(link, "2026-01-01", "2026-12-01");
+    let countries = |answer: Statistics| {
+        answer.countries.into_iter().map(|country| (country.value, country.clicks)).collect::<Vec<_>>()
+    };
+    let some = |values: &[(&str, u64)]| {
+        values.iter().map(|(value, clicks)| ((*value).to_owned(), *clicks)).collect::<Vec<_>>()
+    };
+    for _ in 0..2 {
+        assert_eq!(countries(desk.ask(&year).await), some(&[("DE", 1)]));
+    }
+    // A click of last month comes late.
+    desk.record(&[from(b"FR", moment("2026-10-20T11:00:00Z"))]);
+    desk.store_all().await;
+    assert_eq!(countries(desk.ask(&year).await), some(&[("DE", 1), ("FR", 1)]));
+    // What was remembered without bots has them all the same.
+    let with_bots = desk.ask(&Question { bots: Bots::Include, ..year.clone() }).await;
+    assert_eq!(with_bots.devices.iter().map(|device| device.clicks).sum::<u64>(), 3);
+    // Somebody's damage that no sum shows is seen once it was mended.
+    let damage = "update day_values set dimensions = '[{},{\"XX\":[9,0]},{},{},{},{},{}]' where kind = 0";
+    change(&desk.clicks, damage).await;
+    desk.record(&[from(b"FR", moment("2026-10-20T12:00:00Z"))]);
+    desk.store_all().await;
+    assert!(countries(desk.ask(&year).await).contains(&("XX".to_owned(), 18)));
+    recompute_at(&desk, None, now()).await;
+    assert_eq!(countries(desk.ask(&year).await), some(&[("FR", 2), ("DE", 1)]));
     desk.close().await;
 }
 

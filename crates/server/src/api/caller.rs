@@ -61,8 +61,8 @@ impl Caller {
         self.member().or(key).unwrap_or(self.workspace.id)
     }
 
-    fn of_key(holder: KeyHolder) -> Self {
-        let KeyHolder { key, user, workspace, .. } = holder;
+    fn of_key(holder: &KeyHolder) -> Self {
+        let KeyHolder { key, user, workspace, .. } = holder.clone();
         let role = user.as_ref().map(|user| user.role);
         let scopes = role.map_or(key.scopes, |role| key.scopes.and(role.scopes()));
         let actor = Actor::of_key(key.id);
@@ -85,13 +85,13 @@ pub async fn authenticate(api: &Api, headers: &HeaderMap) -> Result<Caller, ApiE
         return Err(unknown());
     }
     let secret = Secret::parse(token.trim()).ok_or_else(unknown)?;
-    let holder = api.ops.store.key_holder(secret.prefix()).await?;
+    let holder = api.key_holder(secret.prefix()).await?;
     let matches = secret.matches(holder.as_ref().map_or(NOBODY, |holder| &holder.hash));
     let holder = holder.filter(|_| matches).ok_or_else(unknown)?;
     if !is_good(&holder, api.ops.clock.now()) {
         return Err(unknown());
     }
-    Ok(Caller::of_key(holder))
+    Ok(Caller::of_key(&holder))
 }
 
 /// Whether a key still opens anything.
@@ -106,8 +106,10 @@ fn is_good(holder: &KeyHolder, now: Timestamp) -> bool {
 /// Whether somebody who stays for longer may still do this. While the store cannot be asked, they may.
 pub async fn may_stay(api: &Api, caller: &Caller, scope: Scope) -> bool {
     let Some(key) = &caller.key else { return true };
-    match api.ops.store.key_holder(&key.prefix).await {
-        Ok(Some(holder)) => is_good(&holder, api.ops.clock.now()) && Caller::of_key(holder).scopes.has(scope),
+    match api.key_holder(&key.prefix).await {
+        Ok(Some(holder)) => {
+            is_good(&holder, api.ops.clock.now()) && Caller::of_key(&holder).scopes.has(scope)
+        }
         Ok(None) => false,
         Err(_) => true,
     }

@@ -50,7 +50,6 @@ impl Narrow {
         let made = filter.created_after.is_some() || filter.created_before.is_some();
         [
             (Self::SetAside, set_aside(&filter.states).is_some()),
-            (Self::Words, !filter.words.is_empty()),
             (Self::Tag, filter.tag.is_some()),
             (Self::Prefix, has_prefix(filter) && sort != SortBy::Code),
             (Self::Over, matches!(filter.expiry, Some(Expiry::Over(_)))),

@@ -4,11 +4,13 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
 use rlinks_core::id::{WORKERS, Worker};
-use rlinks_core::{Id, Link, Timestamp, search};
+use rlinks_core::{Id, Link, Timestamp};
 
 use super::apply::State;
+use super::batches::{insert_audit, insert_tags, insert_words};
+use super::chain::{ends, lock_heads_and_id, update_heads};
 use super::once::Firsts;
-use super::{CodeChoice, Existing, LinkOp, LinkWrite, LockedHead, Written, append, lock_heads};
+use super::{CodeChoice, Existing, LinkOp, LinkWrite, LockedHead, Written, batches};
 use crate::StoreError;
 use crate::mend::{self, Place, Reading};
 use crate::pool::{Dialect, Pool, Tx, read_in, run_in};
@@ -18,6 +20,13 @@ use crate::rows::{LinkBatchRow, LinkRow, json, link_columns};
 const LEASE_MS: i64 = 60_000;
 /// How long a group may take, and then its commit. Longer than what the database itself allows a statement.
 const DEADLINE: Duration = Duration::from_secs(15);
+
+/// Says how far a worker's ids go, and that it lives.
+macro_rules! update_worker {
+    ($worker:literal, $last:literal, $until:literal) => {
+        concat!("update workers set last_id = ", $last, ", leased_until = ", $until, " where worker = ", $worker)
+    };
+}
 
 /// Why a group could not be written, by whom it concerns.
 pub(super) enum Trouble {
@@ -68,8 +77,12 @@ async fn prepare(
 ) -> Result<(Option<Tx>, Results), Trouble> {
     let mut tx = pool.begin().await.map_err(Trouble::Everybody)?;
     let workspaces: BTreeSet<_> = writes.iter().map(|write| write.workspace.as_i64()).collect();
-    let heads = lock_heads(&mut tx, workspaces).await.map_err(Trouble::Workspace)?;
-    let (mut state, ids) = load(&mut tx, heads, worker, writes).await?;
+    let (heads, ids) = lock_heads_and_id(&mut tx, workspaces, worker).await.map_err(Trouble::Workspace)?;
+    let ids = match ids {
+        Some(ids) => ids,
+        None => last_id(&mut tx, worker).await?,
+    };
+    let mut state = load(&mut tx, heads, ids, worker, writes).await?;
     let before: HashMap<Place, Before> =
         state.links.iter().map(|(place, link)| (place.clone(), Before::of(place, link, &state))).collect();
     let results = writes.iter().map(|write| state.apply(write)).collect();
@@ -79,18 +92,39 @@ async fn prepare(
     let now = writes.iter().map(|write| write.now).max().unwrap_or(Timestamp::from_ms(0));
     state.firsts.write(&mut tx).await?;
     write_links(&mut tx, &state, &before).await?;
-    append(&mut tx, &state.heads, &state.entries).await?;
-    if state.last_id != ids {
-        run_in!(
-            &mut tx,
-            "update workers set last_id = $2, leased_until = $3 where worker = $1",
-            i64::from(worker.number()),
-            state.last_id.as_i64(),
-            now.plus_ms(LEASE_MS).ms()
-        )?;
-    }
+    write_rest(&mut tx, &state, now).await?;
     Ok((Some(tx), results))
 }
+
+/// What goes with the links: their words and tags, the audit entries, where the chains end, and the last id. One way to the database
+/// and back: each costs more than what it carries.
+async fn write_rest(tx: &mut Tx, state: &State, now: Timestamp) -> Result<(), StoreError> {
+    const SQLITE: &str = concat!(
+        insert_tags!("$1"), "; ", insert_words!(Sqlite, "$2"), "; ", insert_audit!("$3"), "; ", update_heads!("$4"), "; ",
+        update_worker!("$5", "$6", "$7")
+    );
+    const POSTGRES: &str = concat!(
+        "with tags as (", insert_tags!("$1"), "), words as (", insert_words!(Postgres, "$2"), "), entries as (",
+        insert_audit!("$3"), "), ends as (", update_heads!("$4"), "), ids as (", update_worker!("$5", "$6", "$7"),
+        ") select pg_notify('rlinks', '')"
+    );
+    let links: Vec<&Link> = state.changed.iter().map(|place| &state.links[place]).collect();
+    let entries = state.entries.iter().map(|(workspace, entry)| (*workspace, entry));
+    let sql = if tx.dialect() == Dialect::Sqlite { SQLITE } else { POSTGRES };
+    run_in!(
+        tx,
+        sql,
+        batches::tag_rows(&links),
+        batches::word_rows(&links),
+        batches::audit_rows(entries),
+        ends(&state.heads),
+        i64::from(state.worker.number()),
+        state.last_id.as_i64(),
+        now.plus_ms(LEASE_MS).ms()
+    )?;
+    Ok(())
+}
+
 
 /// A row before a change.
 struct Before {
@@ -111,10 +145,10 @@ impl Before {
 async fn load(
     tx: &mut Tx,
     heads: BTreeMap<i64, LockedHead>,
+    last_id: Id,
     worker: Worker,
     writes: &[LinkWrite],
-) -> Result<(State, Id), StoreError> {
-    let last_id = last_id(tx, worker).await?;
+) -> Result<State, StoreError> {
     let mut state = State {
         heads,
         links: HashMap::new(),
@@ -132,7 +166,7 @@ async fn load(
     load_targets(tx, &mut state, writes).await?;
     load_folded(tx, &mut state, writes).await?;
     load_live(tx, &mut state, writes).await?;
-    Ok((state, last_id))
+    Ok(state)
 }
 
 async fn last_id(tx: &mut Tx, worker: Worker) -> Result<Id, StoreError> {
@@ -159,7 +193,7 @@ pub(crate) async fn next_id(tx: &mut Tx, worker: Worker, now: Timestamp) -> Resu
     let id = Id::next(last_id(tx, worker).await?, now, worker);
     run_in!(
         tx,
-        "update workers set last_id = $2, leased_until = $3 where worker = $1",
+        update_worker!("$1", "$2", "$3"),
         i64::from(worker.number()),
         id.as_i64(),
         now.plus_ms(LEASE_MS).ms()
@@ -181,13 +215,15 @@ async fn load_links(tx: &mut Tx, state: &mut State, writes: &[LinkWrite]) -> Res
         };
         match &write.op {
             LinkOp::Create { code: CodeChoice::Chosen(code), .. } => want(code.as_str()),
+            // A drawn code is hardly ever taken, and a chosen one may spell an id to come, as rarely. In a group the insert leaves such
+            // a row out, and each member is repeated by itself; by itself it looks first.
+            LinkOp::Create { code: CodeChoice::Candidates(_), existing: Existing::Refuse, .. }
+                if writes.len() > 1 => {}
             LinkOp::Create { code: CodeChoice::Candidates(codes), .. } => {
                 for code in codes {
                     want(code.as_str());
                 }
             }
-            // A chosen code may spell an id to come. In a group the insert leaves such a row out, and each member is repeated by
-            // itself; by itself it looks ahead and takes the next id.
             LinkOp::Create { code: CodeChoice::FromId, .. } if writes.len() > 1 => {}
             LinkOp::Create { code: CodeChoice::FromId, .. } => {
                 let mut id = state.last_id;
@@ -198,6 +234,9 @@ async fn load_links(tx: &mut Tx, state: &mut State, writes: &[LinkWrite]) -> Res
             }
             LinkOp::Replace { next, .. } => want(next.code.as_str()),
         }
+    }
+    if wanted.is_empty() {
+        return Ok(());
     }
     let rows: Vec<LinkRow> = read_in!(tx, fetch_all, SQL, json(&wanted))?;
     for reading in mend::links_in(tx, rows).await? {
@@ -321,14 +360,12 @@ async fn write_links(tx: &mut Tx, state: &State, before: &HashMap<Place, Before>
         }
     }
     let count = new.len() + changed.len();
-    let written = insert_batches::links(tx, &new).await? + update_links(tx, &changed).await?;
+    let written = batches::links(tx, &new).await? + update_links(tx, &changed).await?;
     if written != count as u64 {
         // Somebody wrote past the head's lock. Whoever repeats this sees what they wrote.
         return Err(StoreError::Conflict);
     }
-    forget_words(tx, &old_ids).await?;
-    let links: Vec<&Link> = state.changed.iter().map(|place| &state.links[place]).collect();
-    insert_batches::words(tx, &links).await
+    forget_words(tx, &old_ids).await
 }
 
 async fn update_links(tx: &mut Tx, rows: &[LinkBatchRow<'_>]) -> Result<u64, StoreError> {
@@ -375,88 +412,6 @@ async fn forget_words(tx: &mut Tx, ids: &[i64]) -> Result<(), StoreError> {
         &ids
     )?;
     Ok(())
-}
-
-/// Set-based inserts, shared by the writer and by restoring a backup.
-pub(crate) mod insert_batches {
-    use rlinks_core::audit::AuditEntry;
-
-    use super::{Dialect, Link, LinkBatchRow, StoreError, Tx, json, run_in, search};
-
-    /// New links. A code or target that is there already leaves its row out, and the count says so.
-    pub(crate) async fn links(tx: &mut Tx, rows: &[LinkBatchRow<'_>]) -> Result<u64, StoreError> {
-        if rows.is_empty() {
-            return Ok(0);
-        }
-        Ok(run_in!(
-            tx,
-            "insert into links (id, workspace_id, code, code_folded, generated, target, target_normalized, redirect_status, state,
-                https_only, no_loop, expires_at, title, notes, tags, metadata, source, created_by, created_at, updated_at, version)
-             select cast(value ->> 'id' as bigint), cast(value ->> 'workspace_id' as bigint), value ->> 'code',
-                value ->> 'code_folded', cast(value ->> 'generated' as boolean), value ->> 'target', value ->> 'target_normalized',
-                cast(value ->> 'redirect_status' as bigint), value ->> 'state', cast(value ->> 'https_only' as boolean),
-                cast(value ->> 'no_loop' as boolean), cast(value ->> 'expires_at' as bigint), value ->> 'title', value ->> 'notes',
-                value ->> 'tags', value ->> 'metadata', value ->> 'source', value ->> 'created_by',
-                cast(value ->> 'created_at' as bigint), cast(value ->> 'updated_at' as bigint), cast(value ->> 'version' as bigint)
-             from json_each($1) where true
-             on conflict do nothing",
-            json(rows)
-        )?)
-    }
-
-    /// Sealed audit entries.
-    pub(crate) async fn audit(tx: &mut Tx, entries: &[(i64, &AuditEntry)]) -> Result<(), StoreError> {
-        let rows: Vec<_> = entries
-            .iter()
-            .map(|(workspace, entry)| {
-                serde_json::json!({
-                    "workspace_id": workspace, "seq": entry.seq, "ts": entry.ts.ms(), "actor": entry.actor, "action": entry.action,
-                    "subject": entry.subject, "before": entry.before.as_ref().map(|side| side.get()),
-                    "after": entry.after.as_ref().map(|side| side.get()), "prev_hash": entry.prev_hash, "hash": entry.hash,
-                })
-            })
-            .collect();
-        run_in!(
-            tx,
-            "insert into audit (workspace_id, seq, ts, actor, action, subject, before, after, prev_hash, hash)
-             select cast(value ->> 'workspace_id' as bigint), cast(value ->> 'seq' as bigint), cast(value ->> 'ts' as bigint),
-                    value ->> 'actor', value ->> 'action', value ->> 'subject', value ->> 'before', value ->> 'after',
-                    value ->> 'prev_hash', value ->> 'hash'
-             from json_each($1)",
-            json(&rows)
-        )?;
-        Ok(())
-    }
-
-    /// The tags and search words of links.
-    pub(crate) async fn words(tx: &mut Tx, links: &[&Link]) -> Result<(), StoreError> {
-        let tags: Vec<_> = links
-            .iter()
-            .flat_map(|link| {
-                link.tags.iter().map(|tag| serde_json::json!({ "workspace_id": link.workspace.as_i64(), "tag": tag, "link_id": link.id.as_i64() }))
-            })
-            .collect();
-        if !tags.is_empty() {
-            run_in!(
-                tx,
-                "insert into link_tags (workspace_id, tag, link_id)
-                 select cast(value ->> 'workspace_id' as bigint), value ->> 'tag', cast(value ->> 'link_id' as bigint) from json_each($1)",
-                json(&tags)
-            )?;
-        }
-        let words: Vec<_> = links
-            .iter()
-            .map(|link| serde_json::json!({ "id": link.id.as_i64(), "words": search::of_link(link) }))
-            .collect();
-        // Full text is where the two databases have nothing in common but the words.
-        let sql = match tx.dialect() {
-            Dialect::Sqlite => "insert into link_search (rowid, words) select cast(value ->> 'id' as bigint), value ->> 'words' from json_each($1)",
-            Dialect::Postgres => "insert into link_search (rowid, words)
-                select cast(value ->> 'id' as bigint), array_to_tsvector(string_to_array(value ->> 'words', ' ')) from json_each($1)",
-        };
-        run_in!(tx, sql, json(&words))?;
-        Ok(())
-    }
 }
 
 /// The id maker this process is. On SQLite all processes share one row and take turns in the write transaction; on PostgreSQL

@@ -79,7 +79,7 @@ async fn changes_of_the_directory_are_told_apart_from_those_of_links(place: Plac
     let mut feed = following(&store).await;
     let directory = Changes { directory: true, ..Changes::default() };
     let space = workspace(&store, "team", Policy::preset(Preset::Team)).await;
-    assert_eq!(look(&mut feed).await, directory);
+    assert_eq!(look(&mut feed).await, Changes { directory: true, people: true, ..Changes::default() });
     store.add_domain(MAIN, host("one.example"), &max(), at(1)).await.unwrap();
     assert_eq!(look(&mut feed).await, directory);
     store.add_domain(MAIN, host("two.example"), &max(), at(1)).await.unwrap();
@@ -89,7 +89,7 @@ async fn changes_of_the_directory_are_told_apart_from_those_of_links(place: Plac
     let next = Workspace { policy: Policy::preset(Preset::Edge), ..space.clone() };
     store.update_workspace(&space, next, "workspace.update", &max(), at(3)).await.unwrap();
     make(&store, "parity", "https://example.com/", 4).await;
-    assert_eq!(look(&mut feed).await, Changes { directory: true, ..only(&["parity"]) });
+    assert_eq!(look(&mut feed).await, Changes { directory: true, people: true, ..only(&["parity"]) });
 }
 
 async fn changes_of_another_process_are_seen(place: Place) {

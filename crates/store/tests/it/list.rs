@@ -292,7 +292,7 @@ async fn times_makers_and_orders_combine_however_the_list_is_found(place: Place)
             let both = vec![LinkState::Active, LinkState::Disabled];
             let states = [vec![], vec![LinkState::Active], vec![LinkState::Disabled], both];
             let after = ((number / 3 + turn) % 2 == 0).then(|| Position::of(&links[number % 40], sort));
-            for few in [Few(0), Few::default()] {
+            for few in [Few(0), Few(2), Few(20), Few::default()] {
                 let states = states[(number + turn) % 4].clone();
                 compared +=
                     check(LinkFilter { sort, order, after: after.clone(), states, few, ..filter.clone() })
@@ -312,7 +312,7 @@ async fn hostile_filters_find_what_is_so_called_and_break_nothing(place: Place) 
             LinkFilter { tag: Some(text.to_owned()), ..LinkFilter::default() },
             LinkFilter { created_by: Some(Actor::operator(text)), ..LinkFilter::default() },
         ] {
-            for few in [Few(0), Few::default()] {
+            for few in [Few(0), Few(2), Few(20), Few::default()] {
                 let filter = LinkFilter { few, ..filter.clone() };
                 assert!(list(&store, &filter).await.is_empty(), "{filter:?}");
                 assert_eq!(store.count(MAIN, &filter, 10).await.unwrap(), 0, "{filter:?}");
