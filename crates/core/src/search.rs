@@ -29,14 +29,34 @@ pub fn words(text: &str) -> impl Iterator<Item = String> + '_ {
     })
 }
 
+fn texts(link: &Link) -> impl Iterator<Item = &str> {
+    [link.code.as_str(), link.title.as_deref().unwrap_or_default()]
+        .into_iter()
+        .chain(link.tags.iter().map(String::as_str))
+        .chain([link.target.as_str(), link.notes.as_deref().unwrap_or_default()])
+}
+
+/// Whether a link has a word beginning with each of these: what both databases say of the words they were given.
+pub fn has(link: &Link, beginnings: &[String]) -> bool {
+    let begins = |own: &str, word: &String| own.starts_with(word.as_str());
+    if texts(link).map(str::len).sum::<usize>() >= MOST {
+        let own = of_link(link);
+        return beginnings.iter().all(|word| own.split(' ').any(|own| begins(own, word)));
+    }
+    // So short a text has no more words than are kept.
+    let mut found = vec![false; beginnings.len()];
+    for own in texts(link).flat_map(words) {
+        for (found, word) in found.iter_mut().zip(beginnings) {
+            *found |= begins(&own, word);
+        }
+    }
+    found.into_iter().all(|found| found)
+}
+
 /// Everything a link is found by: code, title, tags, target, notes, each word once.
 pub fn of_link(link: &Link) -> String {
     let mut seen = std::collections::BTreeSet::new();
-    let texts = [link.code.as_str(), link.title.as_deref().unwrap_or_default()]
-        .into_iter()
-        .chain(link.tags.iter().map(String::as_str))
-        .chain([link.target.as_str(), link.notes.as_deref().unwrap_or_default()]);
-    for word in texts.flat_map(words) {
+    for word in texts(link).flat_map(words) {
         seen.insert(word);
         if seen.len() >= MOST {
             break;

@@ -20,6 +20,8 @@ use crate::{Store, StoreError, mend};
 
 /// So many links are looked through for words that many have, before all that have them are sorted.
 const LOOK_AHEAD: i64 = 4_096;
+/// A word that one link of so many has is not looked for along the list.
+const MANY: i64 = 5;
 /// So many of the first links show which words are rare.
 const SAMPLE: i64 = 200;
 
@@ -151,11 +153,7 @@ impl LinkFilter {
     }
 
     fn has_words(&self, link: &Link) -> bool {
-        if self.words.is_empty() {
-            return true;
-        }
-        let own = search::of_link(link);
-        self.words.iter().all(|word| own.split(' ').any(|own| own.starts_with(word.as_str())))
+        search::has(link, &self.words)
     }
 
     fn without_words(&self) -> Self {
@@ -282,6 +280,9 @@ impl Store {
             Anywhere::All(links) => return Ok(i64::try_from(links.len()).unwrap_or(most).min(most)),
             Anywhere::Begin(begins) => begins,
         };
+        if begins.len() > 1 && self.are_many(workspace, filter, most).await? {
+            return Ok(most);
+        }
         for begin in &begins {
             let sql = sql::count(filter, *begin, self.dialect());
             let rows: Vec<(i64,)> = self.ask(workspace, filter, sql, most, &[]).await?;
@@ -291,6 +292,25 @@ impl Store {
             }
         }
         Ok(count)
+    }
+
+    /// Whether so many links have the words that they are found by looking at the first ones of the list: the index takes the longer
+    /// the more there are.
+    async fn are_many(&self, workspace: Id, filter: &LinkFilter, most: i64) -> Result<bool, StoreError> {
+        let mut plain = LinkFilter { after: None, ..filter.without_words() };
+        let (mut seen, mut found) = (0, 0);
+        while found < most {
+            let links = self.page(workspace, &plain, Begin::Order, LOOK_AHEAD.min(filter.few.0)).await?;
+            let Some(last) = links.last() else { return Ok(false) };
+            plain.after = Some(Position::of(last, filter.sort));
+            seen += links.len();
+            found += i64::try_from(links.iter().filter(|link| filter.has_words(link)).count()).unwrap_or(0);
+            // At this rate it would be a long walk.
+            if found.saturating_mul(MANY) < i64::try_from(seen).unwrap_or(i64::MAX) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// At most `most` of the links that match, and when they were made; in no order.

@@ -29,8 +29,8 @@ const TRUTH: Tables = Tables {
     application_id: 0x726c_6e6b,
     trace: Some(crate::sign::HEADS_LOG),
     lock: "open.lock",
-    writer_cache_kib: 2_000,
-    checkpoint_pages: 1_000,
+    writer_cache_kib: 8_000,
+    checkpoint_pages: 8_000,
     overwrite_deleted: true,
 };
 

@@ -52,6 +52,12 @@ impl Place {
         Self { folder: Arc::new(folder), location }
     }
 
+    /// The same folder with a store elsewhere.
+    #[allow(dead_code, reason = "not every crate that includes this file moves a store")]
+    pub(crate) fn at(&self, location: Location) -> Self {
+        Self { folder: Arc::clone(&self.folder), location }
+    }
+
     /// A folder for files beside the store.
     pub(crate) fn folder(&self) -> &Path {
         self.folder.path()

@@ -89,7 +89,7 @@ async fn a_key_revoked_by_another_process_is_refused_soon(place: Place) {
         root.get("/me").expect(200);
         let by = By::operator(operator());
         house.runtime.block_on(house.ops.revoke_key(&by, &house.main, root.key.id)).unwrap();
-        wait_until("the feed tells of it", || root.get("/me").status == 401);
+        wait_until("the feed tells of it", || root.get("/me").status() == 401);
         root.get("/me").refused(401, "UNAUTHENTICATED");
     })
     .await;

@@ -1,10 +1,17 @@
 //! A store that is away: the API says so, and redirects go on.
 
-use rlinks_core::Preset;
+use rlinks_core::draft::Input;
+use rlinks_core::{Preset, Role};
+use rlinks_server::ops::{By, Deleted, Mode};
+use rlinks_store::Location;
 use serde_json::json;
+use sqlx::postgres::{PgConnectOptions, PgConnection};
+use sqlx::{AssertSqlSafe, Connection as _, Executor as _};
 
-use super::house::House;
+use super::house::{House, in_house, preset};
 use crate::client::wait_until;
+use crate::database::{Place, on_postgres};
+use crate::support::operator;
 
 #[test]
 fn a_store_that_is_away_is_503_and_redirects_go_on() {
@@ -16,6 +23,7 @@ fn a_store_that_is_away_is_503_and_redirects_go_on() {
     let aside = house.place.folder().join("data/aside.db");
     std::fs::rename(&path, &aside).unwrap();
     wait_until("the API says that the store is away", || root.get("/links/here").status() == 503);
+    wait_until("nothing is answered from memory", || root.get("/me").status() == 503);
     root.get("/links").refused(503, "KV_UNAVAILABLE");
     root.get("/me").refused(503, "KV_UNAVAILABLE");
     root.post("/links", &json!({"target": "https://example.com/"})).refused(503, "KV_UNAVAILABLE");
@@ -28,4 +36,131 @@ fn a_store_that_is_away_is_503_and_redirects_go_on() {
     house.anonymous().get("/api/openapi.json").expect(200);
     std::fs::rename(&aside, &path).unwrap();
     wait_until("the API answers again", || root.get("/links/here").status() == 200);
+}
+
+/// So many connections the owner of the limited database may have.
+const LIMIT: u32 = 20;
+
+/// The database, from now on somebody's who may have only so many connections; and whoever owns the server, to look past it.
+async fn limited(place: &Place) -> (Place, PgConnectOptions) {
+    let Location::Postgres(url) = &place.location else { unreachable!("on PostgreSQL only") };
+    let all: PgConnectOptions = url.parse().unwrap();
+    let database = all.get_database().unwrap().to_owned();
+    let role = format!("limited_{database}");
+    let mut connection = PgConnection::connect_with(&all).await.unwrap();
+    for sql in [
+        format!("drop role if exists {role}"),
+        format!("create role {role} login password 'limited' connection limit {LIMIT}"),
+        format!("alter database {database} owner to {role}"),
+        format!("grant all on schema public to {role}"),
+    ] {
+        connection.execute(AssertSqlSafe(sql)).await.unwrap();
+    }
+    let own = all.clone().username(&role).password("limited");
+    let url = sqlx::ConnectOptions::to_url_lossy(&own).to_string();
+    (place.at(Location::Postgres(url)), all)
+}
+
+async fn change(options: &PgConnectOptions, sql: String) {
+    PgConnection::connect_with(options).await.unwrap().execute(AssertSqlSafe(sql)).await.unwrap();
+}
+
+#[tokio::test]
+async fn row_33_postgres_too_many_connections_are_503_and_redirects_go_on() {
+    on_postgres(|place| async move {
+        let (place, all) = limited(&place).await;
+        let Location::Postgres(url) = place.location.clone() else { unreachable!("on PostgreSQL only") };
+        let own: PgConnectOptions = url.parse().unwrap();
+        let role = own.get_username().to_owned();
+        let others = all.clone();
+        let runtime = tokio::runtime::Handle::current();
+        in_house(place, preset(Preset::Fabric), move |mut house| {
+            let root = house.root();
+            root.post("/links", &json!({"code": "here", "target": "https://example.com/"})).expect(201);
+            wait_until("it is served", || house.visit("/here").status == 301);
+            // Somebody takes every connection there is, also those the server had.
+            let mut taken = Vec::new();
+            let kill = format!(
+                "select pg_terminate_backend(pid) from pg_stat_activity
+                 where usename = '{role}' and application_name <> 'taken'"
+            );
+            while taken.len() < LIMIT as usize {
+                runtime.block_on(change(&all, kill.clone()));
+                let mine = own.clone().application_name("taken");
+                while let Ok(connection) = runtime.block_on(PgConnection::connect_with(&mine)) {
+                    taken.push(connection);
+                }
+            }
+            wait_until("the API says so", || root.get("/links/here").status() == 503);
+            root.post("/links", &json!({"target": "https://example.com/"})).refused(503, "KV_UNAVAILABLE");
+            assert_eq!(house.visit("/here").location(), Some("https://example.com/"));
+            drop(taken);
+            wait_until("it recovers by itself", || root.get("/links/here").status() == 200);
+            root.post("/links", &json!({"target": "https://example.com/"})).expect(201);
+            house.stop();
+        })
+        .await;
+        drop_role(&others).await;
+    })
+    .await;
+}
+
+async fn drop_role(all: &PgConnectOptions) {
+    let database = all.get_database().unwrap();
+    let sql = format!(
+        "reassign owned by limited_{database} to current_user; drop owned by limited_{database}; drop role limited_{database}"
+    );
+    let mut connection = PgConnection::connect_with(all).await.unwrap();
+    sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut connection).await.unwrap();
+}
+
+/// Two processes write to the same workspaces, in whatever order their members come: heads are locked in one order, so nobody waits
+/// in a circle, and PostgreSQL counts no deadlock.
+#[tokio::test]
+async fn row_34_postgres_writers_in_any_order_never_wait_in_a_circle() {
+    on_postgres(|place| async move {
+        let Location::Postgres(url) = place.location.clone() else { unreachable!("on PostgreSQL only") };
+        let all: PgConnectOptions = url.parse().unwrap();
+        in_house(place, preset(Preset::Fabric), move |house| {
+            let spaces: Vec<_> = (0..4)
+                .map(|number| house.workspace(&format!("space-{number}"), preset(Preset::Fabric), &[]))
+                .collect();
+            let admins: Vec<_> = spaces.iter().map(|space| house.person(space, Role::Admin)).collect();
+            let by = By::operator(operator());
+            std::thread::scope(|scope| {
+                for turn in 0..8 {
+                    let (house, spaces, admins, by) = (&house, &spaces, &admins, &by);
+                    scope.spawn(move || {
+                        for step in 0..20 {
+                            let target = format!("https://example.com/{turn}/{step}");
+                            if turn % 2 == 0 {
+                                admins[step % 4].post("/links", &json!({"target": target})).expect(201);
+                                continue;
+                            }
+                            let input = Input { target: Some(target), ..Input::default() };
+                            let made = house.ops.create(
+                                by,
+                                &spaces[3 - step % 4],
+                                &input,
+                                Deleted::Refuse,
+                                None,
+                                Mode::Write,
+                            );
+                            house.runtime.block_on(made).unwrap();
+                        }
+                    });
+                }
+            });
+            let counted: (i64,) = house.runtime.block_on(async {
+                let mut connection = PgConnection::connect_with(&all).await.unwrap();
+                sqlx::query_as("select deadlocks from pg_stat_database where datname = current_database()")
+                    .fetch_one(&mut connection)
+                    .await
+                    .unwrap()
+            });
+            assert_eq!(counted, (0,));
+        })
+        .await;
+    })
+    .await;
 }
