@@ -22,7 +22,7 @@ use crate::{Store, StoreError, mend};
 const LOOK_AHEAD: i64 = 4_096;
 /// A word that one link of so many has is not looked for along the list.
 const MANY: i64 = 5;
-/// So many of the first links show which words are rare.
+/// So many links at either end of the list show which words are rare.
 const SAMPLE: i64 = 200;
 
 /// Which links to list, and how.
@@ -210,9 +210,9 @@ impl Store {
     }
 
     /// Looks for words where that can be done without asking the index for a word that many have: it would put all their links
-    /// together first. So where something else lets few links through, these are looked at; and where a word is rare among the
-    /// first links of the list, the index is asked for that one, and the links it knows are looked at for the others. Without the
-    /// first `enough` matches it goes on looking.
+    /// together first. So where something else lets few links through, these are looked at; and where a word is rare at both ends of
+    /// the list, the index is asked for that one, and the links it knows are looked at for the others. With `enough` matches among
+    /// the first links it does not go on.
     async fn few_with_words(
         &self,
         workspace: Id,
@@ -234,22 +234,32 @@ impl Store {
         if !fills(SAMPLE.min(few), sample.len()) {
             return Ok(Search::All(among(sample)));
         }
-        let is_rare = |word: &&String| {
-            let one = LinkFilter { words: vec![(*word).clone()], ..plain.clone() };
-            sample.iter().filter(|link| one.has_words(link)).count() * 20 < sample.len()
-        };
-        let rare: Vec<String> = filter.words.iter().filter(is_rare).cloned().collect();
-        let first = among(sample);
-        if rare.is_empty() || fills(enough, first.len()) {
-            return Ok(Search::First(first));
+        let matches = sample.iter().filter(|link| filter.has_words(link)).count();
+        if fills(enough, matches) {
+            return Ok(Search::First(among(sample)));
         }
-        let rare = LinkFilter { words: rare, ..plain };
-        let whole = self.is_few(workspace, &rare, Narrow::WholeWords).await?;
-        if whole && self.is_few(workspace, &rare, Narrow::Words).await? {
+        // What is common may have become so, or no longer be: the other end of the list has its say.
+        let order = if filter.order == Order::Asc { Order::Desc } else { Order::Asc };
+        let other_end = LinkFilter { order, after: None, ..plain.clone() };
+        let others = self.page(workspace, &other_end, Begin::Order, SAMPLE.min(few)).await?;
+        let mut rare = LinkFilter { words: Vec::new(), ..plain };
+        for word in &filter.words {
+            let one = LinkFilter { words: vec![word.clone()], ..rare.clone() };
+            let common = |links: &[Link]| {
+                links.iter().filter(|link| one.has_words(link)).count() * 20 >= links.len().max(1)
+            };
+            if !common(&sample)
+                && !common(&others)
+                && self.is_few(workspace, &one, Narrow::WholeWords).await?
+            {
+                rare.words.push(word.clone());
+            }
+        }
+        if !rare.words.is_empty() && self.is_few(workspace, &rare, Narrow::Words).await? {
             let links = self.page(workspace, &rare, Begin::From(Narrow::Words), few).await?;
             return Ok(Search::All(among(links)));
         }
-        Ok(Search::First(first))
+        Ok(Search::First(among(sample)))
     }
 
     /// Those of these links that match, in no order. Where the list is sorted by something else than links know of.
@@ -280,10 +290,10 @@ impl Store {
             Anywhere::All(links) => return Ok(i64::try_from(links.len()).unwrap_or(most).min(most)),
             Anywhere::Begin(begins) => begins,
         };
-        if begins.len() > 1 && self.are_many(workspace, filter, most).await? {
-            return Ok(most);
-        }
         for begin in &begins {
+            if *begin == Begin::From(Narrow::Words) && self.are_many(workspace, filter, most).await? {
+                return Ok(most);
+            }
             let sql = sql::count(filter, *begin, self.dialect());
             let rows: Vec<(i64,)> = self.ask(workspace, filter, sql, most, &[]).await?;
             count = rows.first().map_or(0, |(count,)| *count);
