@@ -6,6 +6,7 @@
 //! | what it knows, and how it learns | `routes`, [`table`], [`directory`], `absent`, `follow` |
 //! | sockets, threads, limits | `listen`, `io`, `tls`, `client`, `misses` |
 //! | what is no redirect | `control`; [`api`] |
+//! | who somebody is | [`auth`] |
 //! | what can be done to links | [`ops`]; `daily` does some of it by itself |
 //! | the life of a server | [`run`](mod@run) |
 //!
@@ -13,6 +14,7 @@
 
 mod absent;
 pub mod api;
+pub mod auth;
 mod body;
 mod client;
 pub mod clock;

@@ -17,6 +17,8 @@ use tokio::sync::{OnceCell, watch};
 use tokio::task::JoinHandle;
 
 use crate::api::Api;
+use crate::auth::Auth;
+use crate::auth::way::Entrance;
 use crate::clock::{Clock, monotonic_ms, random_bytes};
 use crate::config::{Config, Reload};
 use crate::directory::Directory;
@@ -162,6 +164,7 @@ pub struct Server {
     pub control_address: Option<SocketAddr>,
     shared: Arc<Shared>,
     api: Arc<Api>,
+    auth: Arc<Auth>,
     store: Store,
     tls: Option<Arc<Tls>>,
     phase: watch::Sender<Phase>,
@@ -206,7 +209,9 @@ impl Server {
             routes: Some(Arc::clone(&routes)),
         };
         let clicks = Arc::default();
-        let api = Arc::new(control.block_on(Api::new(ops, Arc::clone(&routes), Arc::clone(&clicks))));
+        let auth = Arc::new(control.block_on(Auth::new(store.clone(), clock.clone())));
+        let api = Api::new(ops, Arc::clone(&auth), Arc::clone(&routes), Arc::clone(&clicks));
+        let api = Arc::new(control.block_on(api));
         let shared = Arc::new(Shared::new(
             routes,
             clock.clone(),
@@ -217,12 +222,18 @@ impl Server {
                 with_admin: crate::control::router().merge(crate::api::router(&api).with_state(())),
             },
             recording,
+            Entrance {
+                tls: tls.is_some(),
+                insecure_cookies: config.insecure_cookies,
+                public_url: config.naming.public_url.clone(),
+            },
         ));
         let mut server = Self {
             address: listener.local_addr()?,
             control_address: control_listener.as_ref().map(TcpListener::local_addr).transpose()?,
             shared,
             api,
+            auth,
             store,
             tls,
             phase: watch::Sender::new(Phase::Running),
@@ -286,6 +297,8 @@ impl Server {
         let jobs = crate::daily::jobs(self.store.clone(), clock, archive, clicks);
         self.followers.push(self.control.spawn(jobs));
         self.followers.push(self.control.spawn(Arc::clone(&self.api).work()));
+        let auth = Arc::clone(&self.auth);
+        self.followers.push(self.control.spawn(async move { auth.work().await }));
         if let Some(tls) = &self.tls {
             self.followers.push(self.control.spawn(Arc::clone(tls).watch()));
         }

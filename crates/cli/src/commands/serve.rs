@@ -60,6 +60,7 @@ fn server_config(config: Config, environment: &Environment) -> rlinks_server::Co
         listen: config.listen,
         control_listen: config.control_listen,
         serve_admin: config.serve_admin,
+        insecure_cookies: config.insecure_cookies,
         threads: config.threads,
         cache_bytes: config.cache_bytes,
         naming: config.naming(),

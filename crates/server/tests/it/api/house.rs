@@ -92,6 +92,7 @@ fn start(place: &Place, now_ms: &Arc<AtomicI64>, change: impl FnOnce(&mut Config
         listen: "127.0.0.1:0".parse().unwrap(),
         control_listen: None,
         serve_admin: true,
+        insecure_cookies: false,
         threads: 1,
         cache_bytes: 16 << 20,
         naming: naming(),
