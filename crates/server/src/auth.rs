@@ -14,7 +14,7 @@
 pub mod csrf;
 pub mod password;
 pub mod session;
-mod setup;
+pub mod setup;
 pub mod sign_in;
 pub mod way;
 

@@ -158,6 +158,18 @@ impl House {
         self.wait_until_ready();
     }
 
+    /// Another server on the same store, as another node would be.
+    pub(crate) fn second(&self, change: impl FnOnce(&mut Config)) -> Server {
+        start(&self.place, &self.now_ms, |config| {
+            config.data = self.place.folder().join("second");
+            change(config);
+        })
+    }
+
+    pub(crate) fn server(&self) -> &Server {
+        self.server.as_ref().unwrap()
+    }
+
     pub(crate) fn stop(&mut self) {
         if let Some(server) = self.server.take() {
             server.stop();
