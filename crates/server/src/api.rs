@@ -53,6 +53,7 @@ use self::keyring::Keyring;
 use self::limits::Limits;
 use self::live::Live;
 use self::usage::Usage;
+use crate::auth::Auth;
 use crate::clock::random_bytes;
 use crate::directory::Directory;
 use crate::ops::Ops;
@@ -69,6 +70,7 @@ const LIVE_SPAN: i64 = 5_000;
 pub struct Api {
     /// The operations.
     pub ops: Ops,
+    auth: Arc<Auth>,
     routes: Arc<Routes>,
     clicks: Arc<OnceCell<Clicks>>,
     limits: Limits,
@@ -95,10 +97,11 @@ impl<T> Page<T> {
 
 impl Api {
     /// On the runtime the store was opened on. `clicks` are opened by whoever needs them first.
-    pub async fn new(ops: Ops, routes: Arc<Routes>, clicks: Arc<OnceCell<Clicks>>) -> Self {
+    pub async fn new(ops: Ops, auth: Arc<Auth>, routes: Arc<Routes>, clicks: Arc<OnceCell<Clicks>>) -> Self {
         let cursors = Cursors::new(cursor_key(&ops).await);
         Self {
             ops,
+            auth,
             routes,
             clicks,
             limits: Limits::new(),
@@ -266,8 +269,13 @@ const TAKEN: [&str; 9] = [
 
 /// What all routes have in common: the error, and the credential.
 fn complete(description: &mut Value) {
-    description["components"]["securitySchemes"] =
-        json!({ "bearer": { "type": "http", "scheme": "bearer", "description": "An API key" } });
+    description["components"]["securitySchemes"] = json!({
+        "bearer": { "type": "http", "scheme": "bearer", "description": "An API key" },
+        "session": {
+            "type": "apiKey", "in": "cookie", "name": "__Host-rlinks",
+            "description": "The dashboard's session. What changes something needs its token in `X-CSRF-Token` too",
+        },
+    });
     description["components"]["schemas"]["Error"] = json!({
         "type": "object",
         "required": ["error"],
@@ -296,7 +304,7 @@ fn complete(description: &mut Value) {
         for operation in operations.values_mut() {
             if path.starts_with("/api/v1/") {
                 operation["responses"]["default"] = error.clone();
-                operation["security"] = json!([{ "bearer": [] }]);
+                operation["security"] = json!([{ "bearer": [] }, { "session": [] }]);
             }
             let [tag, name] = [&operation["tags"][0], &operation["operationId"]]
                 .map(|name| name.as_str().unwrap_or_default());

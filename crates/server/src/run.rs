@@ -17,6 +17,8 @@ use tokio::sync::{OnceCell, watch};
 use tokio::task::JoinHandle;
 
 use crate::api::Api;
+use crate::auth::Auth;
+use crate::auth::way::Entrance;
 use crate::clock::{Clock, monotonic_ms, random_bytes};
 use crate::config::{Config, Reload};
 use crate::directory::Directory;
@@ -25,6 +27,7 @@ use crate::ops::Ops;
 use crate::routes::Routes;
 use crate::shared::{Face, Pages, Shared};
 use crate::tls::Tls;
+use crate::web::Web;
 
 /// The lock of the one server on a data folder.
 pub const LOCK_FILE: &str = "serve.lock";
@@ -61,7 +64,14 @@ pub enum ServeError {
 }
 
 /// Runs until SIGTERM or SIGINT, then drains. A second signal ends it at once.
-pub fn run(config: Config, store: Options, clock: Clock, reload: Reload) -> Result<(), ServeError> {
+/// `announce` is given the address at which the first admin is made, where there is none yet.
+pub fn run(
+    config: Config,
+    store: Options,
+    clock: Clock,
+    reload: Reload,
+    announce: impl FnOnce(&str),
+) -> Result<(), ServeError> {
     let _lock = lock(&config.data)?;
     let control = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
@@ -76,6 +86,9 @@ pub fn run(config: Config, store: Options, clock: Clock, reload: Reload) -> Resu
     // Before anybody can know that we serve: who reads that line may send a signal at once.
     let signals = control.block_on(async { Signals::listen() })?;
     let server = Server::start(config, opened, clock, control)?;
+    if let Some(url) = server.offer_setup() {
+        announce(&url);
+    }
     server.control.block_on(wait_for_the_end(&server, signals, reload));
     server.stop();
     Ok(())
@@ -162,6 +175,7 @@ pub struct Server {
     pub control_address: Option<SocketAddr>,
     shared: Arc<Shared>,
     api: Arc<Api>,
+    auth: Arc<Auth>,
     store: Store,
     tls: Option<Arc<Tls>>,
     phase: watch::Sender<Phase>,
@@ -206,7 +220,11 @@ impl Server {
             routes: Some(Arc::clone(&routes)),
         };
         let clicks = Arc::default();
-        let api = Arc::new(control.block_on(Api::new(ops, Arc::clone(&routes), Arc::clone(&clicks))));
+        let auth = Arc::new(control.block_on(Auth::new(store.clone(), clock.clone())));
+        let api = Api::new(ops, Arc::clone(&auth), Arc::clone(&routes), Arc::clone(&clicks));
+        let api = Arc::new(control.block_on(api));
+        let web = Web::new(Arc::clone(&auth), store.clone(), Arc::clone(&routes), clock.clone());
+        let web = Arc::new(web);
         let shared = Arc::new(Shared::new(
             routes,
             clock.clone(),
@@ -214,15 +232,23 @@ impl Server {
             control.handle().clone(),
             Pages {
                 everywhere: crate::control::router(),
-                with_admin: crate::control::router().merge(crate::api::router(&api).with_state(())),
+                with_admin: crate::control::router()
+                    .merge(crate::api::router(&api).with_state(()))
+                    .merge(crate::web::router(&web).with_state(())),
             },
             recording,
+            Entrance {
+                tls: tls.is_some(),
+                insecure_cookies: config.insecure_cookies,
+                public_url: config.naming.public_url.clone(),
+            },
         ));
         let mut server = Self {
             address: listener.local_addr()?,
             control_address: control_listener.as_ref().map(TcpListener::local_addr).transpose()?,
             shared,
             api,
+            auth,
             store,
             tls,
             phase: watch::Sender::new(Phase::Running),
@@ -286,8 +312,29 @@ impl Server {
         let jobs = crate::daily::jobs(self.store.clone(), clock, archive, clicks);
         self.followers.push(self.control.spawn(jobs));
         self.followers.push(self.control.spawn(Arc::clone(&self.api).work()));
+        let auth = Arc::clone(&self.auth);
+        self.followers.push(self.control.spawn(async move { auth.work().await }));
         if let Some(tls) = &self.tls {
             self.followers.push(self.control.spawn(Arc::clone(tls).watch()));
+        }
+    }
+
+    /// The address at which the first admin is made, where there is none yet and pages are served at all. Addresses given out before
+    /// no longer work.
+    pub fn offer_setup(&self) -> Option<String> {
+        if self.control_address.is_none() && !self.config.serve_admin {
+            return None;
+        }
+        let base = match self.control_address {
+            None => self.config.naming.base_url(),
+            Some(address) => format!("{}://{address}", if self.tls.is_some() { "https" } else { "http" }),
+        };
+        match self.control.block_on(self.auth.offer_setup()) {
+            Ok(token) => token.map(|token| format!("{base}/admin/setup?token={token}")),
+            Err(error) => {
+                tracing::error!(%error, "the first admin cannot be set up");
+                None
+            }
         }
     }
 

@@ -16,7 +16,7 @@ use crate::error::Failure;
 use crate::files::cannot_read;
 
 /// Every key there is, in the order they are shown.
-pub(super) const KEYS: [&str; 27] = [
+pub(super) const KEYS: [&str; 28] = [
     "domain",
     "base_domain",
     "public_scheme",
@@ -31,6 +31,7 @@ pub(super) const KEYS: [&str; 27] = [
     "listen",
     "control_listen",
     "serve_admin",
+    "insecure_cookies",
     "threads",
     "cache_mb",
     "trusted_proxies",
@@ -47,10 +48,11 @@ pub(super) const KEYS: [&str; 27] = [
 ];
 
 /// What is said where nothing was given and the default is the same everywhere.
-const DEFAULTS: [(&str, &str); 5] = [
+const DEFAULTS: [(&str, &str); 6] = [
     ("public_scheme", "https"),
     ("listen", "127.0.0.1:8080"),
     ("serve_admin", "true"),
+    ("insecure_cookies", "false"),
     ("journal_sync", "interval"),
     ("log.format", "text"),
 ];
@@ -337,7 +339,12 @@ impl Layers {
     /// Everything in force, in the order of the keys.
     pub(super) fn into_shown(mut self, threads: usize) -> Vec<Shown> {
         for (key, text) in DEFAULTS {
-            self.show_default(key, if text == "true" { Json::Bool(true) } else { text.into() });
+            let json = match text {
+                "true" => Json::Bool(true),
+                "false" => Json::Bool(false),
+                _ => text.into(),
+            };
+            self.show_default(key, json);
         }
         self.show_default("threads", threads);
         self.shown.sort_by_key(|shown| KEYS.iter().position(|key| *key == shown.key));

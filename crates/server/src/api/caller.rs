@@ -13,16 +13,21 @@ use rlinks_core::envelope::ErrorCode;
 use rlinks_core::key::{KeyStatus, Secret};
 use rlinks_core::policy::{SignIn, Visibility};
 use rlinks_core::{Actor, ApiKey, Id, Role, Scope, Scopes, Source, Timestamp, User, UserStatus, Workspace};
-use rlinks_store::KeyHolder;
+use rlinks_store::{KeyHolder, Session};
 
 use super::Api;
 use super::error::ApiError;
 use super::limits::{Standing, Subject};
+use crate::auth::csrf::is_from_elsewhere;
+use crate::auth::session::Signed;
+use crate::auth::way::Way;
 use crate::clock::monotonic_ms;
 use crate::ops::{By, Sees};
 
 /// The longest credential that is looked at.
 const LONGEST: usize = 256;
+/// Where a program shows the token of its session.
+const X_CSRF_TOKEN: HeaderName = HeaderName::from_static("x-csrf-token");
 /// What an unknown key is compared with, so that it takes as long as a known one.
 const NOBODY: &str = "blake2b256:0000000000000000000000000000000000000000000000000000000000000000";
 
@@ -39,6 +44,8 @@ pub struct Caller {
     pub user: Option<User>,
     /// The key, where it is one.
     pub key: Option<ApiKey>,
+    /// The session, where it is somebody at the dashboard.
+    pub session: Option<Session>,
 }
 
 impl Caller {
@@ -67,15 +74,54 @@ impl Caller {
         let scopes = role.map_or(key.scopes, |role| key.scopes.and(role.scopes()));
         let actor = Actor::of_key(key.id);
         let owner = user.as_ref().map_or_else(|| actor.clone(), |user| Actor::of_user(user.id));
-        let own =
-            workspace.policy.visibility == Visibility::Owner && role.is_some_and(|role| role < Role::Admin);
-        let sees = if own { Sees::Own } else { Sees::All };
-        Self { by: By { actor, owner, source: Source::Api, sees }, workspace, scopes, user, key: Some(key) }
+        let by = By { actor, owner, source: Source::Api, sees: sees(&workspace, role) };
+        Self { by, workspace, scopes, user, key: Some(key), session: None }
+    }
+
+    /// A member themselves may do what their role may.
+    fn of_session(signed: Signed) -> Self {
+        let Signed { user, workspace, session, .. } = signed;
+        let actor = Actor::of_user(user.id);
+        let sees = sees(&workspace, Some(user.role));
+        let by = By { owner: actor.clone(), actor, source: Source::Web, sees };
+        let scopes = user.role.scopes();
+        Self { by, workspace, scopes, user: Some(user), key: None, session: Some(session) }
     }
 }
 
-/// Who calls, if anybody we know.
-pub async fn authenticate(api: &Api, headers: &HeaderMap) -> Result<Caller, ApiError> {
+/// Where links are their owner's alone, only an admin sees those of others.
+fn sees(workspace: &Workspace, role: Option<Role>) -> Sees {
+    let own = workspace.policy.visibility == Visibility::Owner && role.is_some_and(|role| role < Role::Admin);
+    if own { Sees::Own } else { Sees::All }
+}
+
+/// Who calls, if anybody we know. A credential that is named counts, whatever cookie comes along.
+async fn authenticate(api: &Api, request: &Parts) -> Result<Caller, ApiError> {
+    if request.headers.contains_key(AUTHORIZATION) {
+        return by_key(api, &request.headers).await;
+    }
+    by_session(api, request).await
+}
+
+/// Somebody at the dashboard. What changes something must show that they meant it.
+async fn by_session(api: &Api, request: &Parts) -> Result<Caller, ApiError> {
+    let unknown = || ApiError::new(ErrorCode::Unauthenticated);
+    let way = request.extensions.get::<Arc<Way>>().ok_or_else(unknown)?;
+    let headers = &request.headers;
+    let signed = api.auth.sessions.of(headers, way).await?.ok_or_else(unknown)?;
+    if !request.method.is_safe() {
+        let shown = headers.get(X_CSRF_TOKEN).and_then(|token| token.to_str().ok());
+        if is_from_elsewhere(headers, way) || !shown.is_some_and(|token| signed.has_shown(token)) {
+            return Err(ApiError::saying(
+                ErrorCode::Forbidden,
+                "With a session, a change needs the session's token in X-CSRF-Token, and must come from our own pages",
+            ));
+        }
+    }
+    Ok(Caller::of_session(signed))
+}
+
+async fn by_key(api: &Api, headers: &HeaderMap) -> Result<Caller, ApiError> {
     let unknown = || ApiError::new(ErrorCode::Unauthenticated);
     let mut values = headers.get_all(AUTHORIZATION).iter();
     let (Some(value), None) = (values.next(), values.next()) else { return Err(unknown()) };
@@ -105,6 +151,12 @@ fn is_good(holder: &KeyHolder, now: Timestamp) -> bool {
 
 /// Whether somebody who stays for longer may still do this. While the store cannot be asked, they may.
 pub async fn may_stay(api: &Api, caller: &Caller, scope: Scope) -> bool {
+    if let Some(session) = &caller.session {
+        return match api.auth.sessions.still(session).await {
+            Ok(user) => user.is_some_and(|user| user.role.scopes().has(scope)),
+            Err(_) => true,
+        };
+    }
     let Some(key) = &caller.key else { return true };
     match api.key_holder(&key.prefix).await {
         Ok(Some(holder)) => {
@@ -116,8 +168,9 @@ pub async fn may_stay(api: &Api, caller: &Caller, scope: Scope) -> bool {
 }
 
 /// Before every route: who calls, and whether they may call so often. After it: what is left to them.
-pub async fn door(State(api): State<Arc<Api>>, mut request: Request, next: Next) -> Response {
-    let caller = match authenticate(&api, request.headers()).await {
+pub async fn door(State(api): State<Arc<Api>>, request: Request, next: Next) -> Response {
+    let (mut parts, body) = request.into_parts();
+    let caller = match authenticate(&api, &parts).await {
         Ok(caller) => caller,
         Err(refused) => return refused.into_response(),
     };
@@ -125,23 +178,24 @@ pub async fn door(State(api): State<Arc<Api>>, mut request: Request, next: Next)
     let mut standing = None;
     if let Some(key) = &caller.key {
         api.usage.count(key.id, api.ops.clock.now());
-        if let Some(limit) = limit {
-            match api.limits.take(Subject::Requests(key.id), limit, 1, monotonic_ms()) {
-                Ok(left) => standing = Some(left),
-                Err(left) => {
-                    let refused = ApiError::slow_down(
-                        left.reset_seconds,
-                        "This key has made its requests of this hour",
-                    );
-                    let mut response = refused.into_response();
-                    say(&mut response, left);
-                    return response;
-                }
+    }
+    // A key by itself; who is signed in, by themselves in however many sessions.
+    let (counted, slow_down) = match &caller.key {
+        Some(key) => (key.id, "This key has made its requests of this hour"),
+        None => (caller.counted_as(), "You have made your requests of this hour"),
+    };
+    if let Some(limit) = limit {
+        match api.limits.take(Subject::Requests(counted), limit, 1, monotonic_ms()) {
+            Ok(left) => standing = Some(left),
+            Err(left) => {
+                let mut response = ApiError::slow_down(left.reset_seconds, slow_down).into_response();
+                say(&mut response, left);
+                return response;
             }
         }
     }
-    request.extensions_mut().insert(Arc::new(caller));
-    let mut response = next.run(request).await;
+    parts.extensions.insert(Arc::new(caller));
+    let mut response = next.run(Request::from_parts(parts, body)).await;
     // A creation has a limit of its own, and says so itself.
     if let Some(standing) = response.extensions().get::<Standing>().copied().or(standing) {
         say(&mut response, standing);

@@ -4,9 +4,9 @@
 //! where it is an error.
 
 mod answers;
-mod caller;
-mod house;
-mod keys;
+pub(crate) mod caller;
+pub(crate) mod house;
+pub(crate) mod keys;
 mod links;
 mod lists;
 mod matrix;
