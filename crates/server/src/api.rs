@@ -51,6 +51,7 @@ use self::error::ApiError;
 use self::limits::Limits;
 use self::live::Live;
 use self::usage::Usage;
+use crate::auth::oidc::Oidc;
 use crate::clock::random_bytes;
 use crate::directory::Directory;
 use crate::ops::Ops;
@@ -73,6 +74,8 @@ pub struct Api {
     cursors: Cursors,
     live: Live<Click>,
     usage: Usage,
+    /// The OpenID provider, where there is one.
+    pub oidc: Option<Arc<Oidc>>,
 }
 
 /// A page of a list.
@@ -92,7 +95,12 @@ impl<T> Page<T> {
 
 impl Api {
     /// On the runtime the store was opened on. `clicks` are opened by whoever needs them first.
-    pub async fn new(ops: Ops, routes: Arc<Routes>, clicks: Arc<OnceCell<Clicks>>) -> Self {
+    pub async fn new(
+        ops: Ops,
+        routes: Arc<Routes>,
+        clicks: Arc<OnceCell<Clicks>>,
+        oidc: Option<Arc<Oidc>>,
+    ) -> Self {
         let cursors = Cursors::new(cursor_key(&ops).await);
         Self {
             ops,
@@ -102,6 +110,7 @@ impl Api {
             cursors,
             live: Live::new(),
             usage: Usage::default(),
+            oidc,
         }
     }
 
@@ -151,9 +160,15 @@ impl Api {
         Page { data: rows, next_cursor: last.map(|last| self.cursors.seal(context, &last)) }
     }
 
-    /// What the API does beside answering: writes how keys are used, and tells listeners of clicks. Until the task is dropped.
+    /// What the API does beside answering: writes how keys are used, tells listeners of clicks, keeps the provider's keys young.
+    /// Until the task is dropped.
     pub async fn work(self: Arc<Self>) {
-        tokio::join!(self.usage.keep_writing(&self.ops.store), self.tell());
+        let provider = async {
+            if let Some(oidc) = &self.oidc {
+                oidc.work().await;
+            }
+        };
+        tokio::join!(self.usage.keep_writing(&self.ops.store), self.tell(), provider);
     }
 
     /// Writes what is not written yet and sends listeners away.
@@ -262,8 +277,7 @@ const TAKEN: [&str; 9] = [
 
 /// What all routes have in common: the error, and the credential.
 fn complete(description: &mut Value) {
-    description["components"]["securitySchemes"] =
-        json!({ "bearer": { "type": "http", "scheme": "bearer", "description": "An API key" } });
+    description["components"]["securitySchemes"] = json!({ "bearer": { "type": "http", "scheme": "bearer", "description": "An API key, or an access token of the OpenID provider" } });
     description["components"]["schemas"]["Error"] = json!({
         "type": "object",
         "required": ["error"],

@@ -13,6 +13,7 @@
 
 mod absent;
 pub mod api;
+pub mod auth;
 mod body;
 mod client;
 pub mod clock;

@@ -17,6 +17,7 @@ use tokio::sync::{OnceCell, watch};
 use tokio::task::JoinHandle;
 
 use crate::api::Api;
+use crate::auth::oidc::Oidc;
 use crate::clock::{Clock, monotonic_ms, random_bytes};
 use crate::config::{Config, Reload};
 use crate::directory::Directory;
@@ -52,6 +53,9 @@ pub enum ServeError {
     /// Certificate or key cannot be used.
     #[error("{0}")]
     Tls(String),
+    /// The OpenID provider cannot be used as it is configured.
+    #[error("the OpenID provider: {0}")]
+    Oidc(String),
     /// The store did not open.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -160,6 +164,8 @@ pub struct Server {
     pub address: SocketAddr,
     /// Where the rest is served, when that is apart.
     pub control_address: Option<SocketAddr>,
+    /// The OpenID provider, where there is one.
+    pub oidc: Option<Arc<Oidc>>,
     shared: Arc<Shared>,
     api: Arc<Api>,
     store: Store,
@@ -206,7 +212,9 @@ impl Server {
             routes: Some(Arc::clone(&routes)),
         };
         let clicks = Arc::default();
-        let api = Arc::new(control.block_on(Api::new(ops, Arc::clone(&routes), Arc::clone(&clicks))));
+        let oidc = control.block_on(provider(&config, &ops))?;
+        let api = Api::new(ops, Arc::clone(&routes), Arc::clone(&clicks), oidc.clone());
+        let api = Arc::new(control.block_on(api));
         let shared = Arc::new(Shared::new(
             routes,
             clock.clone(),
@@ -221,6 +229,7 @@ impl Server {
         let mut server = Self {
             address: listener.local_addr()?,
             control_address: control_listener.as_ref().map(TcpListener::local_addr).transpose()?,
+            oidc,
             shared,
             api,
             store,
@@ -365,6 +374,13 @@ fn record(config: &Config, store: &Store, clock: &Clock, control: &Handle) -> Re
         now: Arc::new(move || clock.now()),
     };
     Ok(Recording::start(options, store.clone(), control.clone())?)
+}
+
+/// The OpenID provider, where one is configured.
+async fn provider(config: &Config, ops: &Ops) -> Result<Option<Arc<Oidc>>, ServeError> {
+    let Some(settings) = config.oidc.clone() else { return Ok(None) };
+    let oidc = Oidc::new(settings, ops).await.map_err(|error| ServeError::Oidc(error.to_string()))?;
+    Ok(Some(Arc::new(oidc)))
 }
 
 /// Signs the heads that moved and appends them to the log. Trouble is logged; it stops nothing.

@@ -6,7 +6,7 @@
 //! | how one text runs on two databases | [`pool`] |
 //! | reading links, lists, history | `links`, `list`; `routes` for the redirect path; `mend` for broken rows |
 //! | workspaces and domains | `workspaces`; `directory` for what the log says of them |
-//! | people and their keys | `users`, `keys` |
+//! | people and their keys | `users`, `keys`; `subjects` for people an OpenID provider knows |
 //! | changing anything | [`mod@write`]: one queue, groups that share a commit |
 //! | learning of changes | [`feed`] |
 //! | audit, signed heads | [`audit`], [`sign`] |
@@ -32,6 +32,7 @@ pub mod pool;
 mod routes;
 mod rows;
 pub mod sign;
+mod subjects;
 mod users;
 mod workspaces;
 pub mod write;
@@ -52,6 +53,7 @@ pub use list::{Expiry, LinkFilter, Order, Position, SortBy};
 pub use open::{Location, Lost, Options};
 pub use pool::Dialect;
 pub use routes::RouteRecord;
+pub use subjects::{Profile, Subject};
 pub use users::NewUser;
 
 use crate::pool::Pool;

@@ -18,11 +18,15 @@ use rlinks_store::KeyHolder;
 use super::Api;
 use super::error::ApiError;
 use super::limits::{Standing, Subject};
+use crate::auth::oidc::provision::Refused;
+use crate::auth::oidc::{Bearer, BearerError, Oidc};
 use crate::clock::monotonic_ms;
 use crate::ops::{By, Sees};
 
-/// The longest credential that is looked at.
+/// The longest key that is looked at.
 const LONGEST: usize = 256;
+/// In which workspace somebody with a token acts, where they have several.
+const WORKSPACE: HeaderName = HeaderName::from_static("x-workspace");
 /// What an unknown key is compared with, so that it takes as long as a known one.
 const NOBODY: &str = "blake2b256:0000000000000000000000000000000000000000000000000000000000000000";
 
@@ -39,6 +43,8 @@ pub struct Caller {
     pub user: Option<User>,
     /// The key, where it is one.
     pub key: Option<ApiKey>,
+    /// How long the access token is good, where it is one.
+    pub token_until: Option<Timestamp>,
 }
 
 impl Caller {
@@ -61,17 +67,37 @@ impl Caller {
         self.member().or(key).unwrap_or(self.workspace.id)
     }
 
+    /// As whom requests are counted: a key, or a member with a token.
+    fn metered_as(&self) -> Option<Id> {
+        let member = self.member().filter(|_| self.token_until.is_some());
+        self.key.as_ref().map(|key| key.id).or(member)
+    }
+
     fn of_key(holder: KeyHolder) -> Self {
         let KeyHolder { key, user, workspace, .. } = holder;
         let role = user.as_ref().map(|user| user.role);
         let scopes = role.map_or(key.scopes, |role| key.scopes.and(role.scopes()));
         let actor = Actor::of_key(key.id);
         let owner = user.as_ref().map_or_else(|| actor.clone(), |user| Actor::of_user(user.id));
-        let own =
-            workspace.policy.visibility == Visibility::Owner && role.is_some_and(|role| role < Role::Admin);
-        let sees = if own { Sees::Own } else { Sees::All };
-        Self { by: By { actor, owner, source: Source::Api, sees }, workspace, scopes, user, key: Some(key) }
+        let by = By { actor, owner, source: Source::Api, sees: sees(&workspace, role) };
+        Self { by, workspace, scopes, user, key: Some(key), token_until: None }
     }
+
+    /// A member with a token: whatever their role allows.
+    fn of_bearer(bearer: Bearer) -> Self {
+        let Bearer { user, workspace, until } = bearer;
+        let actor = Actor::of_user(user.id);
+        let sees = sees(&workspace, Some(user.role));
+        let by = By { owner: actor.clone(), actor, source: Source::Api, sees };
+        let scopes = user.role.scopes();
+        Self { by, workspace, scopes, user: Some(user), key: None, token_until: Some(until) }
+    }
+}
+
+/// Which links are there for a member, or for whoever has no role.
+fn sees(workspace: &Workspace, role: Option<Role>) -> Sees {
+    let own = workspace.policy.visibility == Visibility::Owner && role.is_some_and(|role| role < Role::Admin);
+    if own { Sees::Own } else { Sees::All }
 }
 
 /// Who calls, if anybody we know.
@@ -79,9 +105,16 @@ pub async fn authenticate(api: &Api, headers: &HeaderMap) -> Result<Caller, ApiE
     let unknown = || ApiError::new(ErrorCode::Unauthenticated);
     let mut values = headers.get_all(AUTHORIZATION).iter();
     let (Some(value), None) = (values.next(), values.next()) else { return Err(unknown()) };
-    let text = value.to_str().ok().filter(|text| text.len() <= LONGEST).ok_or_else(unknown)?;
+    let text = value.to_str().map_err(|_| unknown())?;
     let (scheme, token) = text.split_once(' ').ok_or_else(unknown)?;
     if !scheme.eq_ignore_ascii_case("bearer") {
+        return Err(unknown());
+    }
+    // No key has a dot, and every token has two.
+    if let Some(oidc) = api.oidc.as_deref().filter(|_| token.contains('.')) {
+        return by_token(api, oidc, token.trim(), headers).await;
+    }
+    if text.len() > LONGEST {
         return Err(unknown());
     }
     let secret = Secret::parse(token.trim()).ok_or_else(unknown)?;
@@ -92,6 +125,25 @@ pub async fn authenticate(api: &Api, headers: &HeaderMap) -> Result<Caller, ApiE
         return Err(unknown());
     }
     Ok(Caller::of_key(holder))
+}
+
+/// Who has this access token.
+async fn by_token(api: &Api, oidc: &Oidc, token: &str, headers: &HeaderMap) -> Result<Caller, ApiError> {
+    let named = match headers.get(WORKSPACE) {
+        None => None,
+        Some(slug) => Some(slug.to_str().map_err(|_| ApiError::new(ErrorCode::BadRequest))?),
+    };
+    oidc.bearer(&api.ops, token, named).await.map(Caller::of_bearer).map_err(|error| match error {
+        BearerError::Token(refusal) => {
+            tracing::debug!(%refusal, "an access token was not believed");
+            ApiError::new(ErrorCode::Unauthenticated)
+        }
+        BearerError::Away => ApiError::saying(ErrorCode::KvUnavailable, error.to_string()),
+        BearerError::Refused(Refused::Store(error)) => error.into(),
+        // Whose token it is, is certain: they may know why it opens nothing.
+        BearerError::Refused(_) => ApiError::saying(ErrorCode::Unauthenticated, error.to_string()),
+        BearerError::Whose(_) => ApiError::saying(ErrorCode::BadRequest, error.to_string()),
+    })
 }
 
 /// Whether a key still opens anything.
@@ -105,9 +157,21 @@ fn is_good(holder: &KeyHolder, now: Timestamp) -> bool {
 
 /// Whether somebody who stays for longer may still do this. While the store cannot be asked, they may.
 pub async fn may_stay(api: &Api, caller: &Caller, scope: Scope) -> bool {
-    let Some(key) = &caller.key else { return true };
+    let now = api.ops.clock.now();
+    if caller.token_until.is_some_and(|until| until <= now) {
+        return false;
+    }
+    let Some(key) = &caller.key else {
+        let Some(user) = &caller.user else { return true };
+        return match api.ops.store.user(user.workspace, user.id).await {
+            Ok(user) => {
+                user.is_some_and(|user| user.status == UserStatus::Active && user.role.scopes().has(scope))
+            }
+            Err(_) => true,
+        };
+    };
     match api.ops.store.key_holder(&key.prefix).await {
-        Ok(Some(holder)) => is_good(&holder, api.ops.clock.now()) && Caller::of_key(holder).scopes.has(scope),
+        Ok(Some(holder)) => is_good(&holder, now) && Caller::of_key(holder).scopes.has(scope),
         Ok(None) => false,
         Err(_) => true,
     }
@@ -123,18 +187,16 @@ pub async fn door(State(api): State<Arc<Api>>, mut request: Request, next: Next)
     let mut standing = None;
     if let Some(key) = &caller.key {
         api.usage.count(key.id, api.ops.clock.now());
-        if let Some(limit) = limit {
-            match api.limits.take(Subject::Requests(key.id), limit, 1, monotonic_ms()) {
-                Ok(left) => standing = Some(left),
-                Err(left) => {
-                    let refused = ApiError::slow_down(
-                        left.reset_seconds,
-                        "This key has made its requests of this hour",
-                    );
-                    let mut response = refused.into_response();
-                    say(&mut response, left);
-                    return response;
-                }
+    }
+    if let (Some(who), Some(limit)) = (caller.metered_as(), limit) {
+        match api.limits.take(Subject::Requests(who), limit, 1, monotonic_ms()) {
+            Ok(left) => standing = Some(left),
+            Err(left) => {
+                let whose = if caller.key.is_some() { "This key" } else { "This account" };
+                let message = format!("{whose} has made its requests of this hour");
+                let mut response = ApiError::slow_down(left.reset_seconds, &message).into_response();
+                say(&mut response, left);
+                return response;
             }
         }
     }

@@ -102,6 +102,7 @@ fn start(place: &Place, now_ms: &Arc<AtomicI64>, change: impl FnOnce(&mut Config
         journal_sync: Syncing::Interval,
         geoip: None,
         archive: None,
+        oidc: None,
         reloadable: Reloadable::default(),
     };
     change(&mut config);

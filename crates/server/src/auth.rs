@@ -1,0 +1,3 @@
+//! Who somebody is, and how they prove it.
+
+pub mod oidc;
