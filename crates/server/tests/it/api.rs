@@ -4,8 +4,8 @@
 //! where it is an error.
 
 mod answers;
-mod caller;
-mod house;
+pub(crate) mod caller;
+pub(crate) mod house;
 mod keys;
 mod links;
 mod lists;

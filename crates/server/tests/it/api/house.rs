@@ -164,6 +164,11 @@ impl House {
         }
     }
 
+    /// How often the server asked for the OpenID provider's keys.
+    pub(crate) fn key_fetches(&self) -> u64 {
+        self.server.as_ref().unwrap().oidc.as_ref().unwrap().key_fetches()
+    }
+
     pub(crate) fn take_server(&mut self) -> Server {
         self.server.take().unwrap()
     }
