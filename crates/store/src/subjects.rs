@@ -122,8 +122,8 @@ impl Store {
         Ok(user)
     }
 
-    /// Somebody signed in: what the provider says of them replaces what we knew, and the log says that they came. An address that
-    /// another member has stays with that member.
+    /// What the provider says of somebody who comes in replaces what we knew. An address that another member has stays with that
+    /// member. Only a change is an entry in the log; that they came is the session's.
     pub async fn sync_subject(
         &self,
         workspace: Id,
@@ -144,27 +144,28 @@ impl Store {
         let full_name = profile.full_name.clone().unwrap_or_else(|| there.full_name.clone());
         let is_same = email == there.email && full_name == there.full_name;
         let updated_at = if is_same { there.updated_at } else { now };
-        let user =
-            User { email, full_name, updated_at, last_login_at: Some(now), last_sync_at: Some(now), ..there };
+        let user = User { email, full_name, updated_at, last_sync_at: Some(now), ..there };
         run_in!(
             &mut tx,
-            "update users set email = $2, full_name = $3, updated_at = $4, last_login_at = $5, last_sync_at = $5 where id = $1",
+            "update users set email = $2, full_name = $3, updated_at = $4, last_sync_at = $5 where id = $1",
             user.id.as_i64(),
             user.email.as_str(),
             &user.full_name,
             user.updated_at.ms(),
             now.ms()
         )?;
-        let actor = Actor::of_user(user.id);
-        let audited = json(&user.audited());
-        let entry = NewEntry {
-            actor: &actor,
-            action: "auth.sign_in",
-            subject: user_subject(user.id),
-            before: Some(audited.clone()),
-            after: Some(audited),
-        };
-        record_locked(&mut tx, heads, workspace, [entry], now).await?;
+        if !is_same {
+            let actor = Actor::of_user(user.id);
+            let audited = json(&user.audited());
+            let entry = NewEntry {
+                actor: &actor,
+                action: "user.update",
+                subject: user_subject(user.id),
+                before: Some(audited.clone()),
+                after: Some(audited),
+            };
+            record_locked(&mut tx, heads, workspace, [entry], now).await?;
+        }
         tx.commit().await?;
         self.announce();
         Ok(user)

@@ -4,6 +4,8 @@
 mod accounts;
 mod issuer;
 mod keys;
+mod outside_provider;
+mod provider;
 mod tokens;
 
 use rlinks_core::{Policy, Preset, Role};
