@@ -86,6 +86,11 @@ impl Issuer {
         })
     }
 
+    /// Asks once, for whoever wants to know whether it can be used: how many of its keys can.
+    pub async fn look(&self) -> Result<usize, FetchError> {
+        Ok(self.ask_for_keys(self.clock.now()).await?.len())
+    }
+
     /// How often its keys were asked for.
     pub fn key_fetches(&self) -> u64 {
         self.fetches.load(Ordering::Relaxed)
