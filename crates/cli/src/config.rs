@@ -59,6 +59,8 @@ pub(crate) struct Config {
     pub(crate) control_listen: Option<SocketAddr>,
     /// Serve what is not for the public at all.
     pub(crate) serve_admin: bool,
+    /// Let people sign in over plain HTTP from other machines.
+    pub(crate) insecure_cookies: bool,
     /// Serving threads.
     pub(crate) threads: usize,
     /// What the route table may take of memory.
@@ -146,6 +148,7 @@ impl Config {
             listen: layers.parsed("listen", address)?.unwrap_or(SocketAddr::from(([127, 0, 0, 1], 8080))),
             control_listen: layers.parsed("control_listen", address)?,
             serve_admin: layers.switch("serve_admin")?.unwrap_or(true),
+            insecure_cookies: layers.switch("insecure_cookies")?.unwrap_or(false),
             threads: layers
                 .number("threads", 1..=1024)?
                 .map_or(threads, |n| usize::try_from(n).unwrap_or(threads)),

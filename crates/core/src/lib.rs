@@ -8,7 +8,7 @@
 //! | what a request gets | [`mod@decide`], [`answer`], [`request`] |
 //! | what a link may be | [`code`], [`target`], [`policy`], [`draft`] |
 //! | what is stored and shown | [`link`], [`route_object`], [`audit`] |
-//! | people and keys | [`user`], [`key`], [`actor`] |
+//! | people and keys | [`user`], [`password`], [`key`], [`actor`] |
 //! | ids and codes | [`id`], [`base62`], [`generate`] |
 
 pub mod accept;
@@ -27,6 +27,7 @@ pub mod id;
 pub mod key;
 pub mod link;
 pub mod page;
+pub mod password;
 pub mod policy;
 pub mod request;
 pub mod route_object;
@@ -45,6 +46,7 @@ pub use host::{Domains, Host};
 pub use id::Id;
 pub use key::{ApiKey, Scope, Scopes};
 pub use link::{Link, LinkState, RedirectStatus, Source};
+pub use password::Password;
 pub use policy::{Policy, Preset};
 pub use target::Target;
 pub use time::Timestamp;

@@ -51,7 +51,7 @@ use self::error::ApiError;
 use self::limits::Limits;
 use self::live::Live;
 use self::usage::Usage;
-use crate::auth::oidc::Oidc;
+use crate::auth::Auth;
 use crate::clock::random_bytes;
 use crate::directory::Directory;
 use crate::ops::Ops;
@@ -68,14 +68,13 @@ const LIVE_SPAN: i64 = 5_000;
 pub struct Api {
     /// The operations.
     pub ops: Ops,
+    auth: Arc<Auth>,
     routes: Arc<Routes>,
     clicks: Arc<OnceCell<Clicks>>,
     limits: Limits,
     cursors: Cursors,
     live: Live<Click>,
     usage: Usage,
-    /// The OpenID provider, where there is one.
-    pub oidc: Option<Arc<Oidc>>,
 }
 
 /// A page of a list.
@@ -95,22 +94,17 @@ impl<T> Page<T> {
 
 impl Api {
     /// On the runtime the store was opened on. `clicks` are opened by whoever needs them first.
-    pub async fn new(
-        ops: Ops,
-        routes: Arc<Routes>,
-        clicks: Arc<OnceCell<Clicks>>,
-        oidc: Option<Arc<Oidc>>,
-    ) -> Self {
+    pub async fn new(ops: Ops, auth: Arc<Auth>, routes: Arc<Routes>, clicks: Arc<OnceCell<Clicks>>) -> Self {
         let cursors = Cursors::new(cursor_key(&ops).await);
         Self {
             ops,
+            auth,
             routes,
             clicks,
             limits: Limits::new(),
             cursors,
             live: Live::new(),
             usage: Usage::default(),
-            oidc,
         }
     }
 
@@ -160,15 +154,9 @@ impl Api {
         Page { data: rows, next_cursor: last.map(|last| self.cursors.seal(context, &last)) }
     }
 
-    /// What the API does beside answering: writes how keys are used, tells listeners of clicks, keeps the provider's keys young.
-    /// Until the task is dropped.
+    /// What the API does beside answering: writes how keys are used, and tells listeners of clicks. Until the task is dropped.
     pub async fn work(self: Arc<Self>) {
-        let provider = async {
-            if let Some(oidc) = &self.oidc {
-                oidc.work().await;
-            }
-        };
-        tokio::join!(self.usage.keep_writing(&self.ops.store), self.tell(), provider);
+        tokio::join!(self.usage.keep_writing(&self.ops.store), self.tell());
     }
 
     /// Writes what is not written yet and sends listeners away.
@@ -277,7 +265,13 @@ const TAKEN: [&str; 9] = [
 
 /// What all routes have in common: the error, and the credential.
 fn complete(description: &mut Value) {
-    description["components"]["securitySchemes"] = json!({ "bearer": { "type": "http", "scheme": "bearer", "description": "An API key, or an access token of the OpenID provider" } });
+    description["components"]["securitySchemes"] = json!({
+        "bearer": { "type": "http", "scheme": "bearer", "description": "An API key, or an access token of the OpenID provider" },
+        "session": {
+            "type": "apiKey", "in": "cookie", "name": "__Host-rlinks",
+            "description": "The dashboard's session. What changes something needs its token in `X-CSRF-Token` too",
+        },
+    });
     description["components"]["schemas"]["Error"] = json!({
         "type": "object",
         "required": ["error"],
@@ -306,7 +300,7 @@ fn complete(description: &mut Value) {
         for operation in operations.values_mut() {
             if path.starts_with("/api/v1/") {
                 operation["responses"]["default"] = error.clone();
-                operation["security"] = json!([{ "bearer": [] }]);
+                operation["security"] = json!([{ "bearer": [] }, { "session": [] }]);
             }
             let [tag, name] = [&operation["tags"][0], &operation["operationId"]]
                 .map(|name| name.as_str().unwrap_or_default());

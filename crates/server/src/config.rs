@@ -20,6 +20,8 @@ pub struct Config {
     pub control_listen: Option<SocketAddr>,
     /// Without it the public listener serves redirects and health only.
     pub serve_admin: bool,
+    /// People may sign in over plain HTTP from other machines than this one.
+    pub insecure_cookies: bool,
     /// Serving threads.
     pub threads: usize,
     /// What the route table may take of memory.

@@ -15,6 +15,7 @@ use rlinks_core::answer::ROBOTS_TXT;
 use rlinks_core::envelope::ErrorCode;
 use tower::ServiceExt as _;
 
+use crate::auth::way::Way;
 use crate::redirect;
 use crate::shared::{Face, Shared};
 
@@ -45,6 +46,11 @@ pub async fn handle(
 ) -> Response<AxumBody> {
     let mut request = request.map(AxumBody::new);
     request.extensions_mut().insert(axum::extract::ConnectInfo(peer));
+    if face == Face::Admin {
+        let trusted = &shared.reloadable.load().trusted_proxies;
+        let way = Way::of(&shared.entrance, trusted, peer, request.headers());
+        request.extensions_mut().insert(Arc::new(way));
+    }
     let router = shared.pages.of(face).clone().with_state::<()>(shared);
     match router.oneshot(request).await {
         Ok(response) => response,

@@ -6,13 +6,15 @@ use std::sync::Arc;
 use http::HeaderValue;
 use rlinks_core::decide::CacheControl;
 use rlinks_core::policy::CacheScope;
-use rlinks_core::{Domain, Domains, Host, Id, Policy, Workspace};
+use rlinks_core::{Domain, Domains, Host, Id, Policy, Slug, Workspace};
 
 /// A living workspace as a redirect sees it.
 #[derive(Clone, Debug)]
 pub struct WorkspaceView {
     /// Its id.
     pub id: Id,
+    /// Its name in addresses.
+    pub slug: Slug,
     /// Its rules.
     pub policy: Policy,
     /// The `Cache-Control` of a redirect that no expiry cuts short, ready to be sent.
@@ -20,13 +22,13 @@ pub struct WorkspaceView {
 }
 
 impl WorkspaceView {
-    fn new(id: Id, policy: Policy) -> Self {
+    fn new(id: Id, slug: Slug, policy: Policy) -> Self {
         let cache = match policy.cache.scope {
             CacheScope::Private => CacheControl::Private(policy.cache.max_age),
             CacheScope::Public => CacheControl::Public(policy.cache.max_age),
             CacheScope::NoStore => CacheControl::NoStore,
         };
-        Self { id, policy, cache: (cache, header(cache)) }
+        Self { id, slug, policy, cache: (cache, header(cache)) }
     }
 
     /// A decision's `Cache-Control` as a header.
@@ -58,7 +60,8 @@ impl Directory {
             .iter()
             .filter(|workspace| workspace.deleted_at.is_none())
             .map(|workspace| {
-                (workspace.id, Arc::new(WorkspaceView::new(workspace.id, workspace.policy.clone())))
+                let Workspace { id, slug, policy, .. } = workspace;
+                (*id, Arc::new(WorkspaceView::new(*id, slug.clone(), policy.clone())))
             })
             .collect();
         let view = |id: Id| living.get(&id).cloned();
@@ -66,7 +69,7 @@ impl Directory {
             .iter()
             .filter_map(|workspace| Some((workspace.slug.to_string(), view(workspace.id)?)))
             .collect();
-        let main = workspaces.iter().find(|workspace| workspace.slug.as_str() == rlinks_core::Slug::MAIN);
+        let main = workspaces.iter().find(|workspace| workspace.slug.as_str() == Slug::MAIN);
         Self {
             by_host: domains.iter().map(|domain| (domain.host.to_string(), view(domain.workspace))).collect(),
             by_slug,
@@ -97,12 +100,22 @@ impl Directory {
         if let Some(view) = self.by_host.get(host) {
             return view.as_ref();
         }
-        if let Some(base) = &self.base
-            && let Some(slug) = host.strip_suffix(base.as_str()).and_then(|front| front.strip_suffix('.'))
-        {
+        if let Some(slug) = self.below_base(host) {
             return self.by_slug.get(slug);
         }
         if self.by_host.is_empty() { self.main.as_ref() } else { None }
+    }
+
+    /// The workspace that has this host to itself.
+    pub fn named_by(&self, host: &str) -> Option<&Arc<WorkspaceView>> {
+        match self.by_host.get(host) {
+            Some(view) => view.as_ref(),
+            None => self.by_slug.get(self.below_base(host)?),
+        }
+    }
+
+    fn below_base<'a>(&self, host: &'a str) -> Option<&'a str> {
+        host.strip_suffix(self.base.as_deref()?)?.strip_suffix('.')
     }
 
     /// Whether it was ever loaded.

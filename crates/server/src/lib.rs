@@ -5,7 +5,8 @@
 //! | the hot path: look up, decide, record, respond | `redirect`; `plain` is its tight loop |
 //! | what it knows, and how it learns | `routes`, [`table`], [`directory`], `absent`, `follow` |
 //! | sockets, threads, limits | `listen`, `io`, `tls`, `client`, `misses` |
-//! | what is no redirect | `control`; [`api`] |
+//! | what is no redirect | `control`; [`api`], `web` |
+//! | who somebody is | [`auth`] |
 //! | what can be done to links | [`ops`]; `daily` does some of it by itself |
 //! | the life of a server | [`run`](mod@run) |
 //!
@@ -33,6 +34,7 @@ pub mod run;
 mod shared;
 pub mod table;
 mod tls;
+mod web;
 
 pub use clock::Clock;
 pub use config::{Archive, Config, Reload, Reloadable, TlsFiles};

@@ -17,7 +17,9 @@ use tokio::sync::{OnceCell, watch};
 use tokio::task::JoinHandle;
 
 use crate::api::Api;
+use crate::auth::Auth;
 use crate::auth::oidc::Oidc;
+use crate::auth::way::Entrance;
 use crate::clock::{Clock, monotonic_ms, random_bytes};
 use crate::config::{Config, Reload};
 use crate::directory::Directory;
@@ -26,6 +28,7 @@ use crate::ops::Ops;
 use crate::routes::Routes;
 use crate::shared::{Face, Pages, Shared};
 use crate::tls::Tls;
+use crate::web::Web;
 
 /// The lock of the one server on a data folder.
 pub const LOCK_FILE: &str = "serve.lock";
@@ -65,7 +68,14 @@ pub enum ServeError {
 }
 
 /// Runs until SIGTERM or SIGINT, then drains. A second signal ends it at once.
-pub fn run(config: Config, store: Options, clock: Clock, reload: Reload) -> Result<(), ServeError> {
+/// `announce` is given the address at which the first admin is made, where there is none yet.
+pub fn run(
+    config: Config,
+    store: Options,
+    clock: Clock,
+    reload: Reload,
+    announce: impl FnOnce(&str),
+) -> Result<(), ServeError> {
     let _lock = lock(&config.data)?;
     let control = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
@@ -80,6 +90,9 @@ pub fn run(config: Config, store: Options, clock: Clock, reload: Reload) -> Resu
     // Before anybody can know that we serve: who reads that line may send a signal at once.
     let signals = control.block_on(async { Signals::listen() })?;
     let server = Server::start(config, opened, clock, control)?;
+    if let Some(url) = server.offer_setup() {
+        announce(&url);
+    }
     server.control.block_on(wait_for_the_end(&server, signals, reload));
     server.stop();
     Ok(())
@@ -164,10 +177,9 @@ pub struct Server {
     pub address: SocketAddr,
     /// Where the rest is served, when that is apart.
     pub control_address: Option<SocketAddr>,
-    /// The OpenID provider, where there is one.
-    pub oidc: Option<Arc<Oidc>>,
     shared: Arc<Shared>,
     api: Arc<Api>,
+    auth: Arc<Auth>,
     store: Store,
     tls: Option<Arc<Tls>>,
     phase: watch::Sender<Phase>,
@@ -212,9 +224,11 @@ impl Server {
             routes: Some(Arc::clone(&routes)),
         };
         let clicks = Arc::default();
-        let oidc = control.block_on(provider(&config, &ops))?;
-        let api = Api::new(ops, Arc::clone(&routes), Arc::clone(&clicks), oidc.clone());
+        let auth = Arc::new(control.block_on(auth(&config, &store, &clock))?);
+        let api = Api::new(ops, Arc::clone(&auth), Arc::clone(&routes), Arc::clone(&clicks));
         let api = Arc::new(control.block_on(api));
+        let web = Web::new(Arc::clone(&auth), store.clone(), Arc::clone(&routes), clock.clone());
+        let web = Arc::new(web);
         let shared = Arc::new(Shared::new(
             routes,
             clock.clone(),
@@ -222,16 +236,23 @@ impl Server {
             control.handle().clone(),
             Pages {
                 everywhere: crate::control::router(),
-                with_admin: crate::control::router().merge(crate::api::router(&api).with_state(())),
+                with_admin: crate::control::router()
+                    .merge(crate::api::router(&api).with_state(()))
+                    .merge(crate::web::router(&web).with_state(())),
             },
             recording,
+            Entrance {
+                tls: tls.is_some(),
+                insecure_cookies: config.insecure_cookies,
+                public_url: config.naming.public_url.clone(),
+            },
         ));
         let mut server = Self {
             address: listener.local_addr()?,
             control_address: control_listener.as_ref().map(TcpListener::local_addr).transpose()?,
-            oidc,
             shared,
             api,
+            auth,
             store,
             tls,
             phase: watch::Sender::new(Phase::Running),
@@ -256,6 +277,11 @@ impl Server {
         }
         tracing::info!(threads, "serving redirects on {scheme}://{}", server.address);
         Ok(server)
+    }
+
+    /// How often the OpenID provider's keys were asked for.
+    pub fn key_fetches(&self) -> u64 {
+        self.auth.oidc.as_ref().map_or(0, Oidc::key_fetches)
     }
 
     fn listen(
@@ -295,8 +321,29 @@ impl Server {
         let jobs = crate::daily::jobs(self.store.clone(), clock, archive, clicks);
         self.followers.push(self.control.spawn(jobs));
         self.followers.push(self.control.spawn(Arc::clone(&self.api).work()));
+        let auth = Arc::clone(&self.auth);
+        self.followers.push(self.control.spawn(async move { auth.work().await }));
         if let Some(tls) = &self.tls {
             self.followers.push(self.control.spawn(Arc::clone(tls).watch()));
+        }
+    }
+
+    /// The address at which the first admin is made, where there is none yet and pages are served at all. Addresses given out before
+    /// no longer work.
+    pub fn offer_setup(&self) -> Option<String> {
+        if self.control_address.is_none() && !self.config.serve_admin {
+            return None;
+        }
+        let base = match self.control_address {
+            None => self.config.naming.base_url(),
+            Some(address) => format!("{}://{address}", if self.tls.is_some() { "https" } else { "http" }),
+        };
+        match self.control.block_on(self.auth.offer_setup()) {
+            Ok(token) => token.map(|token| format!("{base}/admin/setup?token={token}")),
+            Err(error) => {
+                tracing::error!(%error, "the first admin cannot be set up");
+                None
+            }
         }
     }
 
@@ -376,11 +423,14 @@ fn record(config: &Config, store: &Store, clock: &Clock, control: &Handle) -> Re
     Ok(Recording::start(options, store.clone(), control.clone())?)
 }
 
-/// The OpenID provider, where one is configured.
-async fn provider(config: &Config, ops: &Ops) -> Result<Option<Arc<Oidc>>, ServeError> {
-    let Some(settings) = config.oidc.clone() else { return Ok(None) };
-    let oidc = Oidc::new(settings, ops).await.map_err(|error| ServeError::Oidc(error.to_string()))?;
-    Ok(Some(Arc::new(oidc)))
+/// What signing in needs; with an OpenID provider, where one is configured.
+async fn auth(config: &Config, store: &Store, clock: &Clock) -> Result<Auth, ServeError> {
+    let mut oidc = None;
+    if let Some(settings) = config.oidc.clone() {
+        let made = Oidc::new(settings, store.clone(), clock.clone(), &config.naming).await;
+        oidc = Some(made.map_err(|error| ServeError::Oidc(error.to_string()))?);
+    }
+    Ok(Auth::new(store.clone(), clock.clone(), oidc).await)
 }
 
 /// Signs the heads that moved and appends them to the log. Trouble is logged; it stops nothing.

@@ -9,6 +9,7 @@ use axum::Router;
 use rlinks_clicks::Recording;
 use tokio::runtime::Handle;
 
+use crate::auth::way::Entrance;
 use crate::clock::Clock;
 use crate::config::Reloadable;
 use crate::routes::Routes;
@@ -54,6 +55,8 @@ pub struct Shared {
     pub pages: Pages,
     /// Where clicks go.
     pub recording: Recording,
+    /// What is known of our own doors.
+    pub entrance: Entrance,
     draining: AtomicBool,
 }
 
@@ -66,6 +69,7 @@ impl Shared {
         control: Handle,
         pages: Pages,
         recording: Recording,
+        entrance: Entrance,
     ) -> Self {
         Self {
             routes,
@@ -74,6 +78,7 @@ impl Shared {
             control,
             pages,
             recording,
+            entrance,
             draining: AtomicBool::new(false),
         }
     }

@@ -158,6 +158,7 @@ impl Store {
         for table in [
             "delete from idempotency",
             "delete from invites",
+            "delete from sessions",
             "delete from api_keys",
             "delete from users",
             "delete from audit",

@@ -6,7 +6,7 @@
 //! | how one text runs on two databases | [`pool`] |
 //! | reading links, lists, history | `links`, `list`; `routes` for the redirect path; `mend` for broken rows |
 //! | workspaces and domains | `workspaces`; `directory` for what the log says of them |
-//! | people and their keys | `users`, `keys`; `subjects` for people an OpenID provider knows |
+//! | people and their keys | `users`, `keys`; `sessions` for who is signed in, `sign_in` for how they get in, `subjects` for whom an OpenID provider knows |
 //! | changing anything | [`mod@write`]: one queue, groups that share a commit |
 //! | learning of changes | [`feed`] |
 //! | audit, signed heads | [`audit`], [`sign`] |
@@ -31,7 +31,9 @@ mod people;
 pub mod pool;
 mod routes;
 mod rows;
+mod sessions;
 pub mod sign;
+mod sign_in;
 mod subjects;
 mod users;
 mod workspaces;
@@ -53,6 +55,8 @@ pub use list::{Expiry, LinkFilter, Order, Position, SortBy};
 pub use open::{Location, Lost, Options};
 pub use pool::Dialect;
 pub use routes::RouteRecord;
+pub use sessions::{How, NewSession, Session, SessionHolder};
+pub use sign_in::{Attempt, Invited, Patience};
 pub use subjects::{Profile, Subject};
 pub use users::NewUser;
 

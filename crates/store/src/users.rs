@@ -3,12 +3,12 @@
 
 use rlinks_core::{Actor, Email, Id, Role, Timestamp, User, UserStatus};
 
-use crate::keys;
 use crate::pool::{Tx, read, read_in, run_in};
 use crate::rows::json;
 use crate::workspaces::{no_workspace, record_locked};
 use crate::write::{NewEntry, lock_heads, next_id};
 use crate::{Store, StoreError};
+use crate::{keys, sessions};
 
 /// Somebody about to become a member.
 #[derive(Clone, Debug)]
@@ -21,6 +21,23 @@ pub struct NewUser {
     pub full_name: String,
     /// What they may do.
     pub role: Role,
+}
+
+impl NewUser {
+    pub(crate) fn becoming(self, id: Id, now: Timestamp) -> User {
+        User {
+            id,
+            workspace: self.workspace,
+            email: self.email,
+            full_name: self.full_name,
+            role: self.role,
+            status: UserStatus::Active,
+            created_at: now,
+            updated_at: now,
+            last_login_at: None,
+            last_sync_at: None,
+        }
+    }
 }
 
 /// The subject of entries about a user.
@@ -75,18 +92,7 @@ impl Store {
             return Err(no_workspace());
         }
         let id = next_id(&mut tx, self.worker, now).await?;
-        let user = User {
-            id,
-            workspace: new.workspace,
-            email: new.email,
-            full_name: new.full_name,
-            role: new.role,
-            status: UserStatus::Active,
-            created_at: now,
-            updated_at: now,
-            last_login_at: None,
-            last_sync_at: None,
-        };
+        let user = new.becoming(id, now);
         if insert(&mut tx, &user).await? == 0 {
             return Err(StoreError::NameTaken(user.email.to_string()));
         }
@@ -188,6 +194,10 @@ impl Store {
             }
         }
         write(&mut tx, &next).await?;
+        // Who is let in again signs in again.
+        if next.status != UserStatus::Active {
+            sessions::delete_of_user(&mut tx, next.id).await?;
+        }
         let entry = NewEntry {
             actor,
             action,
@@ -201,7 +211,7 @@ impl Store {
         Ok(next)
     }
 
-    /// Deletes an account: keys and invitations go, address and name become `placeholder`. What they made stays, and clicks stay.
+    /// Deletes an account: keys, sessions and invitations go, address and name become `placeholder`. What they made stays, and clicks stay.
     pub async fn delete_user(
         &self,
         seen: &User,
@@ -229,6 +239,7 @@ impl Store {
             gone.id.as_i64()
         )?;
         run_in!(&mut tx, "delete from invites where user_id = $1", gone.id.as_i64())?;
+        sessions::delete_of_user(&mut tx, gone.id).await?;
         let mut entries = keys::delete_of_user(&mut tx, gone.id, actor).await?;
         entries.push(NewEntry {
             actor,

@@ -1,11 +1,13 @@
 //! `rmax serve`: what was configured, handed to the server.
 
+use std::io::Write as _;
+
 use rlinks_server::{Archive, Clock, Reload};
 use rlinks_store::Lost;
 use serde_json::{Map, Value, json};
 
 use crate::args::{Global, Serve};
-use crate::config::Config;
+use crate::config::{Config, LogFormat};
 use crate::environment::Environment;
 use crate::error::Failure;
 use crate::logging::{self, Usual};
@@ -43,8 +45,21 @@ pub(super) fn run(
         })
     };
     let options = session::options(&config, Lost::Refuse)?;
-    rlinks_server::run(server_config(config, environment), options, Clock::system(), reload)?;
+    let format = config.log.format;
+    let announce = |url: &str| say_setup(url, format);
+    rlinks_server::run(server_config(config, environment), options, Clock::system(), reload, announce)?;
     Ok(())
+}
+
+/// Says where the first admin is made: on the console, and never through the log, which may be sent elsewhere.
+fn say_setup(url: &str, format: LogFormat) {
+    let words = "nobody can sign in yet; open this address to make the first admin (it works once, until the next start)";
+    let line = match format {
+        LogFormat::Text => format!("{words}:\n  {url}"),
+        LogFormat::Json => json!({ "level": "INFO", "message": words, "setup_url": url }).to_string(),
+    };
+    // A console that is gone is no reason not to serve.
+    let _ = writeln!(std::io::stderr().lock(), "{line}");
 }
 
 async fn enter_domain(config: Config, environment: Environment, output: Output) -> Result<(), Failure> {
@@ -60,6 +75,7 @@ fn server_config(config: Config, environment: &Environment) -> rlinks_server::Co
         listen: config.listen,
         control_listen: config.control_listen,
         serve_admin: config.serve_admin,
+        insecure_cookies: config.insecure_cookies,
         threads: config.threads,
         cache_bytes: config.cache_bytes,
         naming: config.naming(),

@@ -16,7 +16,7 @@ use crate::error::Failure;
 use crate::files::cannot_read;
 
 /// Every key there is, in the order they are shown.
-pub(super) const KEYS: [&str; 35] = [
+pub(super) const KEYS: [&str; 36] = [
     "domain",
     "base_domain",
     "public_scheme",
@@ -31,6 +31,7 @@ pub(super) const KEYS: [&str; 35] = [
     "listen",
     "control_listen",
     "serve_admin",
+    "insecure_cookies",
     "threads",
     "cache_mb",
     "trusted_proxies",
@@ -55,10 +56,11 @@ pub(super) const KEYS: [&str; 35] = [
 ];
 
 /// What is said where nothing was given and the default is the same everywhere.
-const DEFAULTS: [(&str, &str); 5] = [
+const DEFAULTS: [(&str, &str); 6] = [
     ("public_scheme", "https"),
     ("listen", "127.0.0.1:8080"),
     ("serve_admin", "true"),
+    ("insecure_cookies", "false"),
     ("journal_sync", "interval"),
     ("log.format", "text"),
 ];

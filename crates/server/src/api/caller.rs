@@ -13,20 +13,25 @@ use rlinks_core::envelope::ErrorCode;
 use rlinks_core::key::{KeyStatus, Secret};
 use rlinks_core::policy::{SignIn, Visibility};
 use rlinks_core::{Actor, ApiKey, Id, Role, Scope, Scopes, Source, Timestamp, User, UserStatus, Workspace};
-use rlinks_store::KeyHolder;
+use rlinks_store::{KeyHolder, Session};
 
 use super::Api;
 use super::error::ApiError;
 use super::limits::{Standing, Subject};
+use crate::auth::csrf::is_from_elsewhere;
 use crate::auth::oidc::provision::Refused;
 use crate::auth::oidc::{Bearer, BearerError, Oidc};
+use crate::auth::session::Signed;
+use crate::auth::way::Way;
 use crate::clock::monotonic_ms;
 use crate::ops::{By, Sees};
 
 /// The longest key that is looked at.
 const LONGEST: usize = 256;
 /// In which workspace somebody with a token acts, where they have several.
-const WORKSPACE: HeaderName = HeaderName::from_static("x-workspace");
+const X_WORKSPACE: HeaderName = HeaderName::from_static("x-workspace");
+/// Where a program shows the token of its session.
+const X_CSRF_TOKEN: HeaderName = HeaderName::from_static("x-csrf-token");
 /// What an unknown key is compared with, so that it takes as long as a known one.
 const NOBODY: &str = "blake2b256:0000000000000000000000000000000000000000000000000000000000000000";
 
@@ -43,7 +48,9 @@ pub struct Caller {
     pub user: Option<User>,
     /// The key, where it is one.
     pub key: Option<ApiKey>,
-    /// How long the access token is good, where it is one.
+    /// The session, where it is somebody at the dashboard.
+    pub session: Option<Session>,
+    /// Until when the access token is good, where it is one.
     pub token_until: Option<Timestamp>,
 }
 
@@ -67,12 +74,6 @@ impl Caller {
         self.member().or(key).unwrap_or(self.workspace.id)
     }
 
-    /// As whom requests are counted: a key, or a member with a token.
-    fn metered_as(&self) -> Option<Id> {
-        let member = self.member().filter(|_| self.token_until.is_some());
-        self.key.as_ref().map(|key| key.id).or(member)
-    }
-
     fn of_key(holder: KeyHolder) -> Self {
         let KeyHolder { key, user, workspace, .. } = holder;
         let role = user.as_ref().map(|user| user.role);
@@ -80,28 +81,64 @@ impl Caller {
         let actor = Actor::of_key(key.id);
         let owner = user.as_ref().map_or_else(|| actor.clone(), |user| Actor::of_user(user.id));
         let by = By { actor, owner, source: Source::Api, sees: sees(&workspace, role) };
-        Self { by, workspace, scopes, user, key: Some(key), token_until: None }
+        Self { by, workspace, scopes, user, key: Some(key), session: None, token_until: None }
     }
 
-    /// A member with a token: whatever their role allows.
+    /// A member themselves may do what their role may.
+    fn of_session(signed: Signed) -> Self {
+        let Signed { user, workspace, session, .. } = signed;
+        Self { session: Some(session), ..Self::of_member(user, workspace, Source::Web) }
+    }
+
+    /// The same with an access token.
     fn of_bearer(bearer: Bearer) -> Self {
         let Bearer { user, workspace, until } = bearer;
+        Self { token_until: Some(until), ..Self::of_member(user, workspace, Source::Api) }
+    }
+
+    fn of_member(user: User, workspace: Workspace, source: Source) -> Self {
         let actor = Actor::of_user(user.id);
         let sees = sees(&workspace, Some(user.role));
-        let by = By { owner: actor.clone(), actor, source: Source::Api, sees };
+        let by = By { owner: actor.clone(), actor, source, sees };
         let scopes = user.role.scopes();
-        Self { by, workspace, scopes, user: Some(user), key: None, token_until: Some(until) }
+        Self { by, workspace, scopes, user: Some(user), key: None, session: None, token_until: None }
     }
 }
 
-/// Which links are there for a member, or for whoever has no role.
+/// Where links are their owner's alone, only an admin sees those of others.
 fn sees(workspace: &Workspace, role: Option<Role>) -> Sees {
     let own = workspace.policy.visibility == Visibility::Owner && role.is_some_and(|role| role < Role::Admin);
     if own { Sees::Own } else { Sees::All }
 }
 
-/// Who calls, if anybody we know.
-pub async fn authenticate(api: &Api, headers: &HeaderMap) -> Result<Caller, ApiError> {
+/// Who calls, if anybody we know. A credential that is named counts, whatever cookie comes along.
+async fn authenticate(api: &Api, request: &Parts) -> Result<Caller, ApiError> {
+    if request.headers.contains_key(AUTHORIZATION) {
+        return by_credential(api, &request.headers).await;
+    }
+    by_session(api, request).await
+}
+
+/// Somebody at the dashboard. What changes something must show that they meant it.
+async fn by_session(api: &Api, request: &Parts) -> Result<Caller, ApiError> {
+    let unknown = || ApiError::new(ErrorCode::Unauthenticated);
+    let way = request.extensions.get::<Arc<Way>>().ok_or_else(unknown)?;
+    let headers = &request.headers;
+    let signed = api.auth.sessions.of(headers, way).await?.ok_or_else(unknown)?;
+    if !request.method.is_safe() {
+        let shown = headers.get(X_CSRF_TOKEN).and_then(|token| token.to_str().ok());
+        if is_from_elsewhere(headers, way) || !shown.is_some_and(|token| signed.has_shown(token)) {
+            return Err(ApiError::saying(
+                ErrorCode::Forbidden,
+                "With a session, a change needs the session's token in X-CSRF-Token, and must come from our own pages",
+            ));
+        }
+    }
+    Ok(Caller::of_session(signed))
+}
+
+/// A key, or an access token of the OpenID provider.
+async fn by_credential(api: &Api, headers: &HeaderMap) -> Result<Caller, ApiError> {
     let unknown = || ApiError::new(ErrorCode::Unauthenticated);
     let mut values = headers.get_all(AUTHORIZATION).iter();
     let (Some(value), None) = (values.next(), values.next()) else { return Err(unknown()) };
@@ -111,8 +148,8 @@ pub async fn authenticate(api: &Api, headers: &HeaderMap) -> Result<Caller, ApiE
         return Err(unknown());
     }
     // No key has a dot, and every token has two.
-    if let Some(oidc) = api.oidc.as_deref().filter(|_| token.contains('.')) {
-        return by_token(api, oidc, token.trim(), headers).await;
+    if let Some(oidc) = api.auth.oidc.as_ref().filter(|_| token.contains('.')) {
+        return by_token(oidc, token.trim(), headers).await;
     }
     if text.len() > LONGEST {
         return Err(unknown());
@@ -127,13 +164,10 @@ pub async fn authenticate(api: &Api, headers: &HeaderMap) -> Result<Caller, ApiE
     Ok(Caller::of_key(holder))
 }
 
-/// Who has this access token.
-async fn by_token(api: &Api, oidc: &Oidc, token: &str, headers: &HeaderMap) -> Result<Caller, ApiError> {
-    let named = match headers.get(WORKSPACE) {
-        None => None,
-        Some(slug) => Some(slug.to_str().map_err(|_| ApiError::new(ErrorCode::BadRequest))?),
-    };
-    oidc.bearer(&api.ops, token, named).await.map(Caller::of_bearer).map_err(|error| match error {
+async fn by_token(oidc: &Oidc, token: &str, headers: &HeaderMap) -> Result<Caller, ApiError> {
+    let named = headers.get(X_WORKSPACE).map(HeaderValue::to_str).transpose();
+    let named = named.map_err(|_| ApiError::new(ErrorCode::BadRequest))?;
+    oidc.bearer(token, named).await.map(Caller::of_bearer).map_err(|error| match error {
         BearerError::Token(refusal) => {
             tracing::debug!(%refusal, "an access token was not believed");
             ApiError::new(ErrorCode::Unauthenticated)
@@ -157,29 +191,33 @@ fn is_good(holder: &KeyHolder, now: Timestamp) -> bool {
 
 /// Whether somebody who stays for longer may still do this. While the store cannot be asked, they may.
 pub async fn may_stay(api: &Api, caller: &Caller, scope: Scope) -> bool {
-    let now = api.ops.clock.now();
-    if caller.token_until.is_some_and(|until| until <= now) {
-        return false;
+    if let Some(session) = &caller.session {
+        return match api.auth.sessions.still(session).await {
+            Ok(user) => user.is_some_and(|user| user.role.scopes().has(scope)),
+            Err(_) => true,
+        };
     }
-    let Some(key) = &caller.key else {
-        let Some(user) = &caller.user else { return true };
+    if let (Some(user), Some(until)) = (&caller.user, caller.token_until) {
         return match api.ops.store.user(user.workspace, user.id).await {
+            _ if until <= api.ops.clock.now() => false,
             Ok(user) => {
                 user.is_some_and(|user| user.status == UserStatus::Active && user.role.scopes().has(scope))
             }
             Err(_) => true,
         };
-    };
+    }
+    let Some(key) = &caller.key else { return true };
     match api.ops.store.key_holder(&key.prefix).await {
-        Ok(Some(holder)) => is_good(&holder, now) && Caller::of_key(holder).scopes.has(scope),
+        Ok(Some(holder)) => is_good(&holder, api.ops.clock.now()) && Caller::of_key(holder).scopes.has(scope),
         Ok(None) => false,
         Err(_) => true,
     }
 }
 
 /// Before every route: who calls, and whether they may call so often. After it: what is left to them.
-pub async fn door(State(api): State<Arc<Api>>, mut request: Request, next: Next) -> Response {
-    let caller = match authenticate(&api, request.headers()).await {
+pub async fn door(State(api): State<Arc<Api>>, request: Request, next: Next) -> Response {
+    let (mut parts, body) = request.into_parts();
+    let caller = match authenticate(&api, &parts).await {
         Ok(caller) => caller,
         Err(refused) => return refused.into_response(),
     };
@@ -188,20 +226,23 @@ pub async fn door(State(api): State<Arc<Api>>, mut request: Request, next: Next)
     if let Some(key) = &caller.key {
         api.usage.count(key.id, api.ops.clock.now());
     }
-    if let (Some(who), Some(limit)) = (caller.metered_as(), limit) {
-        match api.limits.take(Subject::Requests(who), limit, 1, monotonic_ms()) {
+    // A key by itself; who is signed in, by themselves in however many sessions.
+    let (counted, slow_down) = match &caller.key {
+        Some(key) => (key.id, "This key has made its requests of this hour"),
+        None => (caller.counted_as(), "You have made your requests of this hour"),
+    };
+    if let Some(limit) = limit {
+        match api.limits.take(Subject::Requests(counted), limit, 1, monotonic_ms()) {
             Ok(left) => standing = Some(left),
             Err(left) => {
-                let whose = if caller.key.is_some() { "This key" } else { "This account" };
-                let message = format!("{whose} has made its requests of this hour");
-                let mut response = ApiError::slow_down(left.reset_seconds, &message).into_response();
+                let mut response = ApiError::slow_down(left.reset_seconds, slow_down).into_response();
                 say(&mut response, left);
                 return response;
             }
         }
     }
-    request.extensions_mut().insert(Arc::new(caller));
-    let mut response = next.run(request).await;
+    parts.extensions.insert(Arc::new(caller));
+    let mut response = next.run(Request::from_parts(parts, body)).await;
     // A creation has a limit of its own, and says so itself.
     if let Some(standing) = response.extensions().get::<Standing>().copied().or(standing) {
         say(&mut response, standing);

@@ -22,15 +22,16 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use rlinks_core::audit::{from_hex, hex};
-use rlinks_core::{Timestamp, User, Workspace};
+use rlinks_core::{Slug, Timestamp, User, UserStatus, Workspace};
+use rlinks_store::Store;
 
 use self::fetch::FetchError;
 use self::flow::Desk;
 use self::issuer::{Issuer, NoKey};
 use self::provision::{Identity, Refused, Rule};
 use self::token::{Refusal, Token, Use};
-use crate::clock::random_bytes;
-use crate::ops::Ops;
+use crate::clock::{Clock, random_bytes};
+use crate::ops::Naming;
 
 /// Where the provider sends people back to.
 pub const CALLBACK: &str = "/admin/oidc/callback";
@@ -171,6 +172,8 @@ pub struct Bearer {
 
 /// The provider, as this server uses it.
 pub struct Oidc {
+    store: Store,
+    clock: Clock,
     settings: Settings,
     redirect_uri: String,
     issuer: Arc<Issuer>,
@@ -179,12 +182,17 @@ pub struct Oidc {
 
 impl Oidc {
     /// Nothing is asked of the provider yet.
-    pub async fn new(settings: Settings, ops: &Ops) -> Result<Self, FetchError> {
-        let issuer = Issuer::new(&settings.issuer, &settings.algorithms, ops.clock.clone())?;
+    pub async fn new(
+        settings: Settings,
+        store: Store,
+        clock: Clock,
+        naming: &Naming,
+    ) -> Result<Self, FetchError> {
+        let issuer = Arc::new(Issuer::new(&settings.issuer, &settings.algorithms, clock.clone())?);
         let redirect_uri = settings.redirect_uri.clone();
-        let redirect_uri = redirect_uri.unwrap_or_else(|| format!("{}{CALLBACK}", ops.naming.base_url()));
-        let desk = Desk::new(&desk_key(ops).await, &settings.issuer);
-        Ok(Self { settings, redirect_uri, issuer: Arc::new(issuer), desk })
+        let redirect_uri = redirect_uri.unwrap_or_else(|| format!("{}{CALLBACK}", naming.base_url()));
+        let desk = Desk::new(&desk_key(&store).await, &settings.issuer);
+        Ok(Self { store, clock, settings, redirect_uri, issuer, desk })
     }
 
     /// How often the issuer's keys were asked for.
@@ -197,18 +205,8 @@ impl Oidc {
         self.issuer.keep_fresh().await;
     }
 
-    /// Lets somebody into a workspace who came back from the provider.
-    pub async fn sign_in(
-        &self,
-        ops: &Ops,
-        workspace: &Workspace,
-        identity: &Identity,
-    ) -> Result<User, Refused> {
-        provision::sign_in(ops, &self.settings.provision, workspace, identity).await
-    }
-
     /// Who has this access token, in the workspace they name or the only one they have.
-    pub async fn bearer(&self, ops: &Ops, text: &str, named: Option<&str>) -> Result<Bearer, BearerError> {
+    pub async fn bearer(&self, text: &str, named: Option<&str>) -> Result<Bearer, BearerError> {
         // Where nobody said for whom tokens must be, none is for us.
         let audience = self.settings.audience.as_deref().ok_or(Refusal::Claim("aud"))?;
         let token = Token::parse(text)?;
@@ -218,22 +216,17 @@ impl Oidc {
             Err(NoKey::Away) => return Err(BearerError::Away),
         };
         let used = Use::Access { audience, client_id: &self.settings.client_id };
-        let claims = token.verify(&key, &self.settings.issuer, used, ops.clock.now())?;
+        let claims = token.verify(&key, &self.settings.issuer, used, self.clock.now())?;
         let until = token::ends_at(&claims).ok_or(Refusal::Claim("exp"))?;
         let identity = Identity::of(&self.settings.issuer, claims).ok_or(Refusal::Claim("sub"))?;
-        let (user, workspace) = self.home(ops, &identity, named).await?;
+        let (user, workspace) = self.home(&identity, named).await?;
         Ok(Bearer { user, workspace, until })
     }
 
     /// The account a token is about.
-    async fn home(
-        &self,
-        ops: &Ops,
-        identity: &Identity,
-        named: Option<&str>,
-    ) -> Result<(User, Workspace), BearerError> {
+    async fn home(&self, identity: &Identity, named: Option<&str>) -> Result<(User, Workspace), BearerError> {
         const SEVERAL: &str = "This token's owner has several workspaces; name one in the header X-Workspace";
-        let accounts = ops.store.accounts_of(&identity.who).await.map_err(Refused::Store)?;
+        let accounts = self.store.accounts_of(&identity.who).await.map_err(Refused::Store)?;
         let is_named = |workspace: &Workspace| named.is_none_or(|slug| workspace.slug.as_str() == slug);
         let mut open: Vec<_> = accounts
             .into_iter()
@@ -244,7 +237,7 @@ impl Oidc {
         }
         if let Some((user, workspace)) = open.pop() {
             return match user.status {
-                rlinks_core::UserStatus::Active => Ok((user, workspace)),
+                UserStatus::Active => Ok((user, workspace)),
                 _ => Err(Refused::Suspended.into()),
             };
         }
@@ -259,10 +252,10 @@ impl Oidc {
         match slugs.as_slice() {
             [] => Err(Refused::NoRule.into()),
             [slug] => {
-                let slug = rlinks_core::Slug::parse(slug).map_err(|_| Refused::Workspace)?;
-                let workspace = ops.store.workspace(&slug).await.map_err(Refused::Store)?;
+                let slug = Slug::parse(slug).map_err(|_| Refused::Workspace)?;
+                let workspace = self.store.workspace(&slug).await.map_err(Refused::Store)?;
                 let workspace = workspace.ok_or(Refused::Workspace)?;
-                let user = provision::account(ops, rules, &workspace, identity).await?;
+                let user = self.account(&workspace, identity).await?;
                 Ok((user, workspace))
             }
             _ => Err(BearerError::Whose(SEVERAL)),
@@ -271,9 +264,9 @@ impl Oidc {
 }
 
 /// The key of trips to the provider: the same on every node, so that people may come back to another one.
-async fn desk_key(ops: &Ops) -> [u8; 32] {
+async fn desk_key(store: &Store) -> [u8; 32] {
     let fresh: [u8; 32] = random_bytes();
-    match ops.store.agree_on("oidc_key", &hex(&fresh)).await {
+    match store.agree_on("oidc_key", &hex(&fresh)).await {
         Ok(text) => from_hex(&text).and_then(|bytes| bytes.try_into().ok()).unwrap_or(fresh),
         Err(error) => {
             tracing::warn!(%error, "sign-ins by OpenID must come back to this very process");

@@ -3,12 +3,14 @@
 use rlinks_core::key::{self, Secret};
 use rlinks_core::policy::Visibility;
 use rlinks_core::{
-    Actor, ApiKey, Email, FieldCode, FieldError, Id, LinkState, Role, Scopes, Timestamp, User, UserStatus,
-    Workspace,
+    Actor, ApiKey, Email, FieldCode, FieldError, Id, LinkState, Password, Role, Scopes, Timestamp, User,
+    UserStatus, Workspace,
 };
 use rlinks_store::{LinkFilter, NewKey, NewUser, StoreError};
 
 use super::{By, Ops, OpsError, Thing};
+use crate::auth::password;
+use crate::auth::sign_in::takes_passwords;
 use crate::clock::random_bytes;
 
 /// How long an invitation is good.
@@ -85,6 +87,40 @@ impl Ops {
         self.store.create_invite(&user, &key::hash(&token), expires_at, now).await?;
         let url = format!("{}/admin/invite/{token}", self.naming.base_url());
         Ok((user, Invitation { url, expires_at }))
+    }
+
+    /// Makes somebody a member who signs in with this password, without an invitation.
+    pub async fn add_member(
+        &self,
+        by: &By,
+        workspace: &Workspace,
+        new: NewUser,
+        password: Password,
+    ) -> Result<User, OpsError> {
+        refuse_passwords(workspace)?;
+        let hash = hashed(password).await?;
+        let now = self.clock.now();
+        let user = self.store.create_user(new, &by.actor, now).await?;
+        self.store.set_password(&user, &hash, None, None, &by.actor, now).await?;
+        Ok(user)
+    }
+
+    /// Gives a member a password. They are signed out everywhere.
+    pub async fn set_password(
+        &self,
+        by: &By,
+        workspace: &Workspace,
+        user: &User,
+        password: Password,
+    ) -> Result<(), OpsError> {
+        refuse_passwords(workspace)?;
+        let hash = hashed(password).await?;
+        Ok(self.store.set_password(user, &hash, None, None, &by.actor, self.clock.now()).await?)
+    }
+
+    /// Ends every session of a member, and gives how many there were.
+    pub async fn sign_out(&self, by: &By, user: &User) -> Result<u64, OpsError> {
+        Ok(self.store.end_sessions_of(user, &by.actor, self.clock.now()).await?)
     }
 
     /// Changes a member. The last active admin stays one.
@@ -191,6 +227,21 @@ impl Ops {
     pub async fn revoke_key(&self, by: &By, workspace: &Workspace, id: Id) -> Result<ApiKey, OpsError> {
         Ok(self.store.revoke_key(workspace.id, id, &by.actor, self.clock.now()).await?)
     }
+}
+
+/// A password where none is taken would be one that never works.
+fn refuse_passwords(workspace: &Workspace) -> Result<(), OpsError> {
+    if takes_passwords(workspace) {
+        return Ok(());
+    }
+    Err(OpsError::Forbidden(
+        "the policy of this workspace does not accept passwords (`sign_in`); its members sign in through their identity provider",
+    ))
+}
+
+async fn hashed(password: Password) -> Result<String, OpsError> {
+    let hashing = tokio::task::spawn_blocking(move || password::hash(&password));
+    hashing.await.map_err(|error| StoreError::Unavailable(error.to_string()).into())
 }
 
 impl From<FieldError> for OpsError {

@@ -121,6 +121,7 @@ impl Sweep<'_> {
         if self.mode == Mode::Write {
             while self.store.forget_first_answers(now, PAGE).await? > 0 {}
             self.store.forget_invites(now).await?;
+            self.store.forget_sessions(now).await?;
         }
         Ok(swept)
     }

@@ -6,7 +6,7 @@
 mod answers;
 pub(crate) mod caller;
 pub(crate) mod house;
-mod keys;
+pub(crate) mod keys;
 mod links;
 mod lists;
 mod matrix;

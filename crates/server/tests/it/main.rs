@@ -17,6 +17,7 @@ mod freshness;
 mod hostile;
 mod list;
 mod oidc;
+mod sign_in;
 mod support;
 #[path = "../../../../conformance/table.rs"]
 mod table;

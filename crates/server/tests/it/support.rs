@@ -59,6 +59,7 @@ impl Bench {
             listen: "127.0.0.1:0".parse().expect("an address"),
             control_listen: None,
             serve_admin: true,
+            insecure_cookies: false,
             threads: 1,
             cache_bytes: 16 << 20,
             naming: Naming {

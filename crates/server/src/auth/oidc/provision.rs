@@ -6,8 +6,8 @@ use rlinks_core::{Actor, Email, Role, User, UserStatus, Workspace};
 use rlinks_store::{NewUser, Profile, StoreError, Subject};
 use serde_json::Value;
 
+use super::Oidc;
 use super::token::{Claims, text};
-use crate::ops::Ops;
 
 /// Makes those it fits members of a workspace.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -118,55 +118,45 @@ pub fn is_open(workspace: &Workspace) -> bool {
     workspace.deleted_at.is_none() && workspace.policy.sign_in.contains(&SignIn::Oidc)
 }
 
-/// Lets somebody into a workspace who has just signed in, and learns what the provider says of them.
-pub async fn sign_in(
-    ops: &Ops,
-    rules: &[Rule],
-    workspace: &Workspace,
-    identity: &Identity,
-) -> Result<User, Refused> {
-    account(ops, rules, workspace, identity).await?;
-    Ok(ops.store.sync_subject(workspace.id, &identity.who, &identity.profile, ops.clock.now()).await?)
-}
-
-/// Somebody's account in a workspace, made by the first rule that fits where there is none.
-pub async fn account(
-    ops: &Ops,
-    rules: &[Rule],
-    workspace: &Workspace,
-    identity: &Identity,
-) -> Result<User, Refused> {
-    if !is_open(workspace) {
-        return Err(Refused::Workspace);
+impl Oidc {
+    /// Lets somebody into a workspace who came back from the provider, and learns what it says of them.
+    pub async fn admit(&self, workspace: &Workspace, identity: &Identity) -> Result<User, Refused> {
+        self.account(workspace, identity).await?;
+        let now = self.clock.now();
+        Ok(self.store.sync_subject(workspace.id, &identity.who, &identity.profile, now).await?)
     }
-    let accounts = ops.store.accounts_of(&identity.who).await?;
-    let user = match accounts.into_iter().find(|(_, home)| home.id == workspace.id) {
-        Some((user, _)) => user,
-        None => provision(ops, rules, workspace, identity).await?,
-    };
-    match user.status {
-        UserStatus::Active => Ok(user),
-        UserStatus::Suspended => Err(Refused::Suspended),
-        UserStatus::Deleted => Err(Refused::NoRule),
-    }
-}
 
-async fn provision(
-    ops: &Ops,
-    rules: &[Rule],
-    workspace: &Workspace,
-    identity: &Identity,
-) -> Result<User, Refused> {
-    let mut rules = rules.iter().filter(|rule| rule.workspace == workspace.slug.as_str());
-    let rule = rules.find(|rule| rule.fits(identity)).ok_or(Refused::NoRule)?;
-    let new = NewUser {
-        workspace: workspace.id,
-        email: identity.profile.email.clone().ok_or(Refused::NoEmail)?,
-        full_name: identity.profile.full_name.clone().unwrap_or_default(),
-        role: rule.role,
-    };
-    match ops.store.create_subject(new, &identity.who, &Actor::system(), ops.clock.now()).await {
-        Err(StoreError::NameTaken(_)) => Err(Refused::EmailTaken),
-        made => Ok(made?),
+    /// Somebody's account in a workspace, made by the first rule that fits where there is none.
+    pub(super) async fn account(&self, workspace: &Workspace, identity: &Identity) -> Result<User, Refused> {
+        if !is_open(workspace) {
+            return Err(Refused::Workspace);
+        }
+        let accounts = self.store.accounts_of(&identity.who).await?;
+        let user = match accounts.into_iter().find(|(_, home)| home.id == workspace.id) {
+            Some((user, _)) => user,
+            None => self.provision(workspace, identity).await?,
+        };
+        match user.status {
+            UserStatus::Active => Ok(user),
+            UserStatus::Suspended => Err(Refused::Suspended),
+            UserStatus::Deleted => Err(Refused::NoRule),
+        }
+    }
+
+    async fn provision(&self, workspace: &Workspace, identity: &Identity) -> Result<User, Refused> {
+        let rules = self.settings.provision.iter();
+        let mut rules = rules.filter(|rule| rule.workspace == workspace.slug.as_str());
+        let rule = rules.find(|rule| rule.fits(identity)).ok_or(Refused::NoRule)?;
+        let new = NewUser {
+            workspace: workspace.id,
+            email: identity.profile.email.clone().ok_or(Refused::NoEmail)?,
+            full_name: identity.profile.full_name.clone().unwrap_or_default(),
+            role: rule.role,
+        };
+        let now = self.clock.now();
+        match self.store.create_subject(new, &identity.who, &Actor::system(), now).await {
+            Err(StoreError::NameTaken(_)) => Err(Refused::EmailTaken),
+            made => Ok(made?),
+        }
     }
 }

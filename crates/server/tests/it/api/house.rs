@@ -92,6 +92,7 @@ fn start(place: &Place, now_ms: &Arc<AtomicI64>, change: impl FnOnce(&mut Config
         listen: "127.0.0.1:0".parse().unwrap(),
         control_listen: None,
         serve_admin: true,
+        insecure_cookies: false,
         threads: 1,
         cache_bytes: 16 << 20,
         naming: naming(),
@@ -158,6 +159,18 @@ impl House {
         self.wait_until_ready();
     }
 
+    /// Another server on the same store, as another node would be.
+    pub(crate) fn second(&self, change: impl FnOnce(&mut Config)) -> Server {
+        start(&self.place, &self.now_ms, |config| {
+            config.data = self.place.folder().join("second");
+            change(config);
+        })
+    }
+
+    pub(crate) fn server(&self) -> &Server {
+        self.server.as_ref().unwrap()
+    }
+
     pub(crate) fn stop(&mut self) {
         if let Some(server) = self.server.take() {
             server.stop();
@@ -166,7 +179,7 @@ impl House {
 
     /// How often the server asked for the OpenID provider's keys.
     pub(crate) fn key_fetches(&self) -> u64 {
-        self.server.as_ref().unwrap().oidc.as_ref().unwrap().key_fetches()
+        self.server.as_ref().unwrap().key_fetches()
     }
 
     pub(crate) fn take_server(&mut self) -> Server {

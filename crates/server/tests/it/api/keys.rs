@@ -26,7 +26,7 @@ fn with(house: &House, made: &Value) -> Caller {
 }
 
 /// Every byte below a folder that holds this text, by file.
-pub(super) fn files_with(folder: &Path, text: &str) -> Vec<String> {
+pub(crate) fn files_with(folder: &Path, text: &str) -> Vec<String> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();

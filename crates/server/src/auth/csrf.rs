@@ -1,0 +1,68 @@
+//! That a request which changes something was meant by whoever is signed in, and not by a page they happened to look at.
+//!
+//! Two things together. The browser's own word: `Sec-Fetch-Site` where it sends one, which it does not over plain HTTP, else `Origin`. And a
+//! token that another site cannot know: of the session, or, before there is one, of a cookie that comes with the form.
+
+use http::header::{HeaderName, ORIGIN};
+use http::{HeaderMap, HeaderValue};
+use ring::hmac;
+use rlinks_core::audit::{from_hex, hex};
+
+use super::session::{cookie_of, random_token};
+use super::way::Way;
+
+const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+/// The cookie of forms for people who are not signed in, but for its prefix.
+const COOKIE_NAME: &str = "rlinks-form";
+
+/// Whether the browser lets on that another site is behind a request. Programs that say nothing are not stopped here.
+pub fn is_from_elsewhere(headers: &HeaderMap, way: &Way) -> bool {
+    let mut sites = headers.get_all(SEC_FETCH_SITE).into_iter().peekable();
+    if sites.peek().is_some() {
+        return sites.any(|site| site != "same-origin" && site != "none");
+    }
+    headers.get_all(ORIGIN).into_iter().any(|origin| !origin.to_str().is_ok_and(|origin| way.is_own(origin)))
+}
+
+/// Tokens of forms for people who are not signed in: the form has the signature of what the cookie has. Nothing is kept here for
+/// them, so a million visitors leave nothing behind.
+pub struct FormTokens {
+    key: hmac::Key,
+}
+
+/// What a form needs: the token in it, and the cookie where the browser has none yet.
+pub struct FormToken {
+    /// For the form.
+    pub token: String,
+    /// For the browser.
+    pub cookie: Option<HeaderValue>,
+}
+
+impl FormTokens {
+    /// Tokens of this key. Servers that share one know each other's.
+    pub(super) fn new(key: hmac::Key) -> Self {
+        Self { key }
+    }
+
+    /// For a form about to be shown.
+    pub fn issue(&self, headers: &HeaderMap, way: &Way) -> FormToken {
+        let name = way.cookie_name(COOKIE_NAME);
+        if let Some(known) = cookie_of(headers, &name) {
+            return FormToken { token: self.sign(known), cookie: None };
+        }
+        let fresh = random_token();
+        let cookie = format!("{name}={fresh}; Path=/; HttpOnly; SameSite=Strict{}", way.secure());
+        let cookie = HeaderValue::from_str(&cookie).expect("a cookie of ours is plain text");
+        FormToken { token: self.sign(&fresh), cookie: Some(cookie) }
+    }
+
+    /// Whether a form that came back is one we gave to this browser.
+    pub fn is_ours(&self, headers: &HeaderMap, way: &Way, token: &str) -> bool {
+        let Some(known) = cookie_of(headers, &way.cookie_name(COOKIE_NAME)) else { return false };
+        from_hex(token).is_some_and(|token| hmac::verify(&self.key, known.as_bytes(), &token).is_ok())
+    }
+
+    fn sign(&self, cookie: &str) -> String {
+        hex(hmac::sign(&self.key, cookie.as_bytes()).as_ref())
+    }
+}

@@ -1,0 +1,203 @@
+//! Sessions: a token of 256 random bits in a cookie, its hash in the store, and everything else looked up on each request.
+//!
+//! Whoever signs in gets a new token, whatever their browser brought along; the old one ends. `Sessions` knows nothing of how they
+//! showed who they are.
+
+use std::fmt;
+
+use http::header::{COOKIE, USER_AGENT};
+use http::{HeaderMap, HeaderValue};
+use ring::hmac;
+use rlinks_core::audit::hex;
+use rlinks_core::{Timestamp, User, UserStatus, Workspace, key};
+use rlinks_store::{How, NewSession, Session, SessionHolder, Store, StoreError};
+use subtle::ConstantTimeEq as _;
+
+use super::way::Way;
+use crate::clock::{Clock, random_bytes};
+
+/// The cookie, but for its prefix.
+pub(super) const COOKIE_NAME: &str = "rlinks";
+/// A session nobody uses ends after this.
+const IDLE_MS: i64 = 14 * 24 * 3_600_000;
+/// And every session after this.
+const WHOLE_MS: i64 = 90 * 24 * 3_600_000;
+/// So often it is noted that a session is used.
+const NOTE_MS: i64 = 60_000;
+/// What is kept of a user agent.
+const AGENT_CHARACTERS: usize = 256;
+
+/// Who is signed in.
+#[derive(Clone)]
+pub struct Sessions {
+    store: Store,
+    clock: Clock,
+}
+
+/// A session that has just begun. Its token is in here and in the cookie, and nowhere else.
+pub struct Started {
+    token: String,
+}
+
+/// Somebody who is signed in.
+#[derive(Clone, Debug)]
+pub struct Signed {
+    /// Who.
+    pub user: User,
+    /// Where.
+    pub workspace: Workspace,
+    /// In which session.
+    pub session: Session,
+    csrf: String,
+}
+
+impl Sessions {
+    /// Those in this store.
+    pub fn new(store: Store, clock: Clock) -> Self {
+        Self { store, clock }
+    }
+
+    /// Begins a session of a member who has shown who they are, ends the one their browser had, and notes the sign-in in the log. A
+    /// member who cannot sign in any more, or not in this way, is not found.
+    pub async fn start(
+        &self,
+        user: &User,
+        how: How,
+        way: &Way,
+        headers: &HeaderMap,
+    ) -> Result<Started, StoreError> {
+        let (started, new) = self.draft(how, way, headers);
+        let old = token_of(headers, way).map(key::hash);
+        self.store.start_session(user, &new, old.as_deref(), self.clock.now()).await?;
+        Ok(started)
+    }
+
+    /// A session that the store has yet to write, together with what it is begun for.
+    pub(super) fn draft(&self, how: How, way: &Way, headers: &HeaderMap) -> (Started, NewSession) {
+        let token = random_token();
+        let agent = headers.get(USER_AGENT).and_then(|agent| agent.to_str().ok()).unwrap_or_default();
+        let new = NewSession {
+            hash: key::hash(&token),
+            how,
+            agent: agent.chars().take(AGENT_CHARACTERS).collect(),
+            network: way.network.clone(),
+            expires_at: self.clock.now().plus_ms(IDLE_MS),
+        };
+        (Started { token }, new)
+    }
+
+    /// Who a request says it is from, if that is somebody who is signed in and may be.
+    pub async fn of(&self, headers: &HeaderMap, way: &Way) -> Result<Option<Signed>, StoreError> {
+        let Some(token) = token_of(headers, way).filter(|_| way.is_allowed()) else { return Ok(None) };
+        let Some(holder) = self.store.session(&key::hash(token)).await? else { return Ok(None) };
+        let now = self.clock.now();
+        if !is_good(&holder, now) {
+            return Ok(None);
+        }
+        self.note(&holder.session, now).await;
+        let SessionHolder { session, user, workspace } = holder;
+        Ok(Some(Signed { user, workspace, session, csrf: csrf(token) }))
+    }
+
+    /// Whether somebody who stays for longer is still signed in; who they are now.
+    pub async fn still(&self, session: &Session) -> Result<Option<User>, StoreError> {
+        let holder = self.store.session(&session.hash).await?;
+        Ok(holder.filter(|holder| is_good(holder, self.clock.now())).map(|holder| holder.user))
+    }
+
+    /// Notes that it is used, now and then. What cannot be noted is no reason to turn anybody away.
+    async fn note(&self, session: &Session, now: Timestamp) {
+        if now.ms() - session.seen_at.ms() < NOTE_MS {
+            return;
+        }
+        let ends = session.created_at.plus_ms(WHOLE_MS);
+        let noted = self.store.touch_session(&session.hash, now, now.plus_ms(IDLE_MS).min(ends)).await;
+        if let Err(error) = noted {
+            tracing::debug!(%error, "that a session is used could not be noted");
+        }
+    }
+
+    /// Ends this session.
+    pub async fn end(&self, signed: &Signed) -> Result<(), StoreError> {
+        self.store.end_session(&signed.user, &signed.session.hash, self.clock.now()).await
+    }
+
+    /// The cookie that takes a session's token away from a browser.
+    pub fn no_cookie(way: &Way) -> HeaderValue {
+        cookie(way, "", 0)
+    }
+}
+
+/// Whether a session still opens anything.
+fn is_good(holder: &SessionHolder, now: Timestamp) -> bool {
+    let SessionHolder { session, user, workspace } = holder;
+    session.expires_at >= now
+        && session.created_at.plus_ms(WHOLE_MS) >= now
+        && user.status == UserStatus::Active
+        && workspace.deleted_at.is_none()
+        && workspace.policy.sign_in.contains(&session.how.way())
+}
+
+impl Started {
+    /// The cookie that gives a browser the token.
+    pub fn cookie(&self, way: &Way) -> HeaderValue {
+        cookie(way, &self.token, WHOLE_MS / 1000)
+    }
+
+    /// What forms and programs of this session have to show.
+    pub fn csrf(&self) -> String {
+        csrf(&self.token)
+    }
+}
+
+impl fmt::Debug for Started {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("Started(...)")
+    }
+}
+
+impl Signed {
+    /// What forms and programs of this session have to show.
+    pub fn csrf(&self) -> &str {
+        &self.csrf
+    }
+
+    /// Whether they have shown it, in the same time whatever the answer.
+    pub fn has_shown(&self, token: &str) -> bool {
+        self.csrf.as_bytes().ct_eq(token.as_bytes()).into()
+    }
+}
+
+/// A secret of 256 bits in letters and digits.
+pub(super) fn random_token() -> String {
+    loop {
+        if let Some(token) = key::token(&random_bytes()) {
+            return token;
+        }
+    }
+}
+
+/// Made of the token, so that it is another for each session and needs no place; it says nothing of the token.
+fn csrf(token: &str) -> String {
+    hex(hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, token.as_bytes()), b"csrf").as_ref())
+}
+
+fn cookie(way: &Way, token: &str, seconds: i64) -> HeaderValue {
+    let name = way.cookie_name(COOKIE_NAME);
+    let secure = way.secure();
+    let text = format!("{name}={token}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Lax{secure}");
+    HeaderValue::from_str(&text).expect("a cookie of ours is plain text")
+}
+
+fn token_of<'a>(headers: &'a HeaderMap, way: &Way) -> Option<&'a str> {
+    cookie_of(headers, &way.cookie_name(COOKIE_NAME))
+}
+
+/// The one cookie of this name, if its value can be a token of ours. Two are none: one of them is somebody else's.
+pub(super) fn cookie_of<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    let lines = headers.get_all(COOKIE).into_iter().filter_map(|line| line.to_str().ok());
+    let pairs = lines.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='));
+    let mut values = pairs.filter(|(given, _)| *given == name).map(|(_, value)| value);
+    let (Some(value), None) = (values.next(), values.next()) else { return None };
+    (value.len() == key::TOKEN && value.bytes().all(|byte| byte.is_ascii_alphanumeric())).then_some(value)
+}

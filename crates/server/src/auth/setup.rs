@@ -1,0 +1,63 @@
+//! The first admin. A server that finds none prints one address with a token in it; the token works once, until an admin exists or
+//! another server starts.
+
+use http::HeaderMap;
+use rlinks_core::policy::SignIn;
+use rlinks_core::{Email, Password, Slug, User, key};
+use rlinks_store::{How, StoreError};
+
+use super::Auth;
+use super::session::{Started, random_token};
+use super::sign_in::Refused;
+use super::way::Way;
+
+/// What was typed into the set-up form.
+pub struct FirstAdmin<'a> {
+    /// Their address.
+    pub email: &'a str,
+    /// Their name.
+    pub full_name: &'a str,
+    /// Their password.
+    pub password: &'a str,
+}
+
+impl Auth {
+    /// A token for the first admin, where there is none and passwords are taken. Earlier ones no longer work.
+    pub async fn offer_setup(&self) -> Result<Option<String>, StoreError> {
+        let main = self.store.workspace(&Slug::main()).await?;
+        if !main.is_some_and(|main| main.policy.sign_in.contains(&SignIn::Password)) {
+            return Ok(None);
+        }
+        let token = random_token();
+        Ok(self.store.offer_setup(&key::hash(&token)).await?.then_some(token))
+    }
+
+    /// Whether this token works.
+    pub async fn is_setup(&self, token: &str) -> Result<bool, StoreError> {
+        self.store.is_setup(&key::hash(token)).await
+    }
+
+    /// Makes the first admin and signs them in. Of two at once one does.
+    pub async fn set_up(
+        &self,
+        token: &str,
+        given: FirstAdmin<'_>,
+        way: &Way,
+        headers: &HeaderMap,
+    ) -> Result<Started, Refused> {
+        if !self.is_setup(token).await? {
+            return Err(Refused::Over);
+        }
+        let email = Email::parse(given.email)?;
+        let full_name = User::parse_name(given.full_name)?;
+        let password = Password::parse(given.password)?;
+        let kept = self.passwords.turn().await?.hash(password).await?;
+        let (started, new) = self.sessions.draft(How::Password, way, headers);
+        let now = self.clock.now();
+        match self.store.set_up(&key::hash(token), email, full_name, &kept, &new, now).await {
+            Ok(_) => Ok(started),
+            Err(StoreError::NotFound(_)) => Err(Refused::Over),
+            Err(error) => Err(error.into()),
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! Signing in with a password, by invitation, and changing the password.
+//!
+//! Whoever is not known, not active, in another workspace or without a password gets the same answer after the same work as
+//! somebody who mistyped.
+
+use http::HeaderMap;
+use ring::hmac;
+use rlinks_core::audit::hex;
+use rlinks_core::policy::SignIn;
+use rlinks_core::{Actor, Email, FieldError, Password, Timestamp, User, UserStatus, Workspace, key};
+use rlinks_store::{Attempt, How, Invited, Patience, StoreError};
+
+use super::Auth;
+use super::password::Busy;
+use super::session::{COOKIE_NAME, Signed, Started, cookie_of};
+use super::way::Way;
+
+/// How often sign-ins may fail: ten times an account, a hundred times a network, in a quarter of an hour.
+pub const PATIENCE: Patience = Patience { of_account: 10, of_network: 100, window_ms: 15 * 60_000 };
+
+/// Why nobody was signed in.
+#[derive(Debug, thiserror::Error)]
+pub enum Refused {
+    /// Address, password or workspace: which of them is not said.
+    #[error("E-mail address or password is wrong, or the account cannot be used")]
+    Wrong,
+    /// Too many failures, of this account or from this network.
+    #[error("Too many sign-ins have failed. Wait 15 minutes and try again")]
+    Locked(Timestamp),
+    /// The workspace does not let people in by password.
+    #[error("This workspace does not accept passwords: its members sign in through their identity provider")]
+    NoPasswords,
+    /// An invitation or a set-up that is over, taken, or never was.
+    #[error("This link has been used, or its time is over")]
+    Over,
+    /// A field breaks a rule.
+    #[error("{0}")]
+    Field(FieldError),
+    /// Too many at once.
+    #[error("Too many people are signing in at this moment. Try again in a few seconds")]
+    Busy,
+    /// The store's word.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl From<FieldError> for Refused {
+    fn from(error: FieldError) -> Self {
+        Self::Field(error)
+    }
+}
+
+impl From<Busy> for Refused {
+    fn from(_: Busy) -> Self {
+        Self::Busy
+    }
+}
+
+/// What was typed into the sign-in form.
+pub struct Credentials<'a> {
+    /// The address.
+    pub email: &'a str,
+    /// The password.
+    pub password: &'a str,
+}
+
+/// Whether a workspace lets people in by password.
+pub fn takes_passwords(workspace: &Workspace) -> bool {
+    workspace.policy.sign_in.contains(&SignIn::Password)
+}
+
+impl Auth {
+    /// Signs somebody in by their password. `workspace` is the one they named, be there one or not.
+    pub async fn sign_in(
+        &self,
+        (name, workspace): (&str, Option<&Workspace>),
+        given: Credentials<'_>,
+        way: &Way,
+        headers: &HeaderMap,
+    ) -> Result<Started, Refused> {
+        let workspace = workspace.filter(|workspace| workspace.deleted_at.is_none());
+        if workspace.is_some_and(|workspace| !takes_passwords(workspace)) {
+            return Err(Refused::NoPasswords);
+        }
+        // What cannot be a password or an address is tried all the same, with nothing.
+        let (email, password) = (Email::parse(given.email).ok(), Password::parse(given.password).ok());
+        let turn = self.passwords.turn().await?;
+        let known = match (workspace, &email) {
+            (Some(workspace), Some(email)) => self.store.password_of(workspace.id, email).await?,
+            _ => None,
+        };
+        let account = email.as_ref().map_or("", Email::as_str);
+        let attempt = Attempt {
+            account: self.subject(&["account", name, account]),
+            network: self.subject(&["network", &way.network]),
+            workspace: workspace.map(|workspace| workspace.id),
+            user: known.as_ref().map(|(user, _)| user.id),
+        };
+        let now = self.clock.now();
+        if let Some(until) = self.store.begin_attempt(&attempt, &PATIENCE, now).await? {
+            return Err(Refused::Locked(until));
+        }
+        let kept = known.as_ref().and_then(|(_, kept)| kept.clone());
+        let matches = turn.matches(password, kept.clone()).await?;
+        let found = known.filter(|(user, _)| matches && user.status == UserStatus::Active).zip(kept);
+        let ((user, _), kept) = found.ok_or(Refused::Wrong)?;
+        let (started, new) = self.sessions.draft(How::Password, way, headers);
+        let old = cookie_of(headers, &way.cookie_name(COOKIE_NAME)).map(key::hash);
+        match self.store.sign_in(&user, &kept, &new, old.as_deref(), &attempt, now).await {
+            Ok(()) => Ok(started),
+            Err(StoreError::Conflict | StoreError::NotFound(_)) => Err(Refused::Wrong),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Whom an invitation is for, while it is good.
+    pub async fn invited(&self, token: &str) -> Result<Invited, Refused> {
+        let invited = self.store.invitation(&key::hash(token), self.clock.now()).await?;
+        invited.ok_or(Refused::Over)
+    }
+
+    /// Takes an invitation: gives a member their name and password, and signs them in.
+    pub async fn accept(
+        &self,
+        token: &str,
+        full_name: &str,
+        password: &str,
+        way: &Way,
+        headers: &HeaderMap,
+    ) -> Result<Started, Refused> {
+        let invited = self.invited(token).await?;
+        if !takes_passwords(&invited.workspace) {
+            return Err(Refused::NoPasswords);
+        }
+        let full_name = User::parse_name(full_name)?;
+        let password = Password::parse(password)?;
+        let kept = self.passwords.turn().await?.hash(password).await?;
+        let (started, new) = self.sessions.draft(How::Password, way, headers);
+        let now = self.clock.now();
+        let hash = key::hash(token);
+        match self.store.accept_invitation(&hash, &invited.user, &full_name, &kept, &new, now).await {
+            Ok(()) => Ok(started),
+            Err(StoreError::NotFound(_)) => Err(Refused::Over),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Changes somebody's own password. All their sessions end; they go on in a new one.
+    pub async fn change_password(
+        &self,
+        signed: &Signed,
+        old: &str,
+        new: &str,
+        way: &Way,
+        headers: &HeaderMap,
+    ) -> Result<Started, Refused> {
+        if !takes_passwords(&signed.workspace) {
+            return Err(Refused::NoPasswords);
+        }
+        let user = &signed.user;
+        let new = Password::parse(new)?;
+        let attempt = Attempt {
+            account: self.subject(&["account", signed.workspace.slug.as_str(), user.email.as_str()]),
+            network: self.subject(&["network", &way.network]),
+            workspace: Some(user.workspace),
+            user: Some(user.id),
+        };
+        let turn = self.passwords.turn().await?;
+        let now = self.clock.now();
+        if let Some(until) = self.store.begin_attempt(&attempt, &PATIENCE, now).await? {
+            return Err(Refused::Locked(until));
+        }
+        let kept = self.store.password_of(user.workspace, &user.email).await?.and_then(|(_, kept)| kept);
+        if !turn.matches(Password::parse(old).ok(), kept.clone()).await? {
+            return Err(Refused::Wrong);
+        }
+        let hash = self.passwords.turn().await?.hash(new).await?;
+        let (started, next) = self.sessions.draft(signed.session.how, way, headers);
+        let actor = Actor::of_user(user.id);
+        match self.store.set_password(user, &hash, kept.as_deref(), Some(&next), &actor, now).await {
+            Ok(()) => {
+                self.store.forgive_attempt(&attempt, now).await?;
+                Ok(started)
+            }
+            Err(StoreError::Conflict) => Err(Refused::Wrong),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Ends every session somebody has.
+    pub async fn sign_out_everywhere(&self, signed: &Signed) -> Result<u64, StoreError> {
+        let actor = Actor::of_user(signed.user.id);
+        self.store.end_sessions_of(&signed.user, &actor, self.clock.now()).await
+    }
+
+    /// Of what was tried only this is kept. Each part goes in with its length before it.
+    fn subject(&self, parts: &[&str]) -> String {
+        let mut hash = hmac::Context::with_key(&self.attempts);
+        for part in parts {
+            hash.update(&(part.len() as u64).to_be_bytes());
+            hash.update(part.as_bytes());
+        }
+        hex(&hash.sign().as_ref()[..16])
+    }
+}

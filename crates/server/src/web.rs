@@ -1,0 +1,246 @@
+//! The dashboard: what people see. A thin face of [`ops`](crate::ops) and [`auth`](crate::auth), rendered here, without a script it
+//! could not do without.
+//!
+//! | to find | look in |
+//! |---|---|
+//! | who asks, and that they meant it | `visit`: it stands in every handler's signature |
+//! | signing in and out | `login` |
+//! | the first admin, invitations | `setup`, `invite` |
+//! | oneself | `account` |
+//!
+//! Templates are in `crates/server/templates`; what they show is escaped by itself. `finish` gives every answer its headers.
+
+mod account;
+mod invite;
+mod login;
+mod setup;
+mod visit;
+
+use std::sync::{Arc, LazyLock};
+
+use askama::Template;
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::{Html, IntoResponse, Redirect, Response};
+use axum::routing::{any, get, post};
+use http::header::{
+    ACCEPT, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName,
+    REFERRER_POLICY, RETRY_AFTER, SET_COOKIE, VARY, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
+};
+use http::{HeaderValue, Method, StatusCode};
+use rlinks_core::accept::wants_json;
+use rlinks_core::answer::ROBOTS;
+use rlinks_core::audit::hex;
+use rlinks_core::envelope::{self, ErrorCode};
+use rlinks_store::StoreError;
+use serde_json::Value;
+use sha2::{Digest as _, Sha256};
+
+use crate::auth::Auth;
+use crate::auth::sign_in::Refused;
+use crate::clock::Clock;
+use crate::ops::OpsError;
+use crate::routes::Routes;
+
+/// Nothing is loaded from elsewhere, nothing inline runs, nobody frames it, and forms come back to us.
+const POLICY: &str = "default-src 'none'; style-src 'self'; img-src 'self' data:; script-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'";
+const STYLE: &str = include_str!("../templates/style.css");
+
+/// What the pages share.
+pub struct Web {
+    auth: Arc<Auth>,
+    store: rlinks_store::Store,
+    routes: Arc<Routes>,
+    clock: Clock,
+}
+
+impl Web {
+    /// On the runtime the store was opened on.
+    pub fn new(auth: Arc<Auth>, store: rlinks_store::Store, routes: Arc<Routes>, clock: Clock) -> Self {
+        Self { auth, store, routes, clock }
+    }
+}
+
+/// The routes below `/admin`.
+pub fn router(web: &Arc<Web>) -> Router {
+    Router::new()
+        .route("/admin", get(account::home))
+        .route("/admin/", get(|| async { Redirect::permanent("/admin") }))
+        .route("/admin/login", get(login::show).post(login::sign_in))
+        .route("/admin/logout", post(login::sign_out))
+        .route("/admin/setup", get(setup::show).post(setup::set_up))
+        .route("/admin/invite/{token}", get(invite::show).post(invite::accept))
+        .route("/admin/account", get(account::show))
+        .route("/admin/account/password", post(account::change_password))
+        .route("/admin/account/sign-out-everywhere", post(account::sign_out_everywhere))
+        .route("/admin/style.css", get(style))
+        .route("/admin/{*rest}", any(|| async { Problem::new(ErrorCode::NotFound) }))
+        .method_not_allowed_fallback(wrong_method)
+        .with_state(Arc::clone(web))
+        .layer(from_fn_with_state(Arc::clone(web), finish))
+}
+
+/// Where the style is. It changes with its content, so that browsers may keep it.
+fn style_address() -> &'static str {
+    static ADDRESS: LazyLock<String> =
+        LazyLock::new(|| format!("/admin/style.css?v={}", &hex(&Sha256::digest(STYLE))[..8]));
+    &ADDRESS
+}
+
+async fn style() -> Response {
+    let headers = [(CONTENT_TYPE, "text/css; charset=utf-8"), (CACHE_CONTROL, "public, max-age=86400")];
+    (headers, STYLE).into_response()
+}
+
+async fn wrong_method(method: Method) -> Problem {
+    Problem::saying(ErrorCode::MethodNotAllowed, format!("This address does not answer to {method}"))
+}
+
+/// A page.
+fn page(template: &impl Template) -> Result<Response, Problem> {
+    match template.render() {
+        Ok(text) => Ok(Html(text).into_response()),
+        Err(error) => {
+            tracing::error!(%error, "a page could not be made");
+            Err(Problem::new(ErrorCode::Internal))
+        }
+    }
+}
+
+/// Leads a browser on after it sent a form.
+fn see_other(path: &str, cookie: Option<HeaderValue>) -> Response {
+    let mut response = Redirect::to(path).into_response();
+    if let Some(cookie) = cookie {
+        response.headers_mut().append(SET_COOKIE, cookie);
+    }
+    response
+}
+
+/// What somebody gets who does not get what they asked for: a page, or the envelope for a program that prefers JSON.
+#[derive(Clone, Debug)]
+pub struct Problem {
+    code: ErrorCode,
+    message: String,
+    retry_after: Option<u32>,
+    /// The form once more, with what was wrong about it.
+    page: Option<String>,
+    cookie: Option<HeaderValue>,
+}
+
+impl Problem {
+    /// With the usual words.
+    fn new(code: ErrorCode) -> Self {
+        Self::saying(code, code.message())
+    }
+
+    /// With better words.
+    fn saying(code: ErrorCode, message: impl Into<String>) -> Self {
+        Self { code, message: message.into(), retry_after: None, page: None, cookie: None }
+    }
+
+    /// Shown in a form that can be filled in again, with the cookie that goes with it.
+    fn in_page(mut self, template: &impl Template, cookie: Option<HeaderValue>) -> Self {
+        self.page = template.render().ok();
+        self.cookie = cookie;
+        self
+    }
+}
+
+impl From<StoreError> for Problem {
+    fn from(error: StoreError) -> Self {
+        tracing::error!(%error, "a page could not be shown");
+        Self::new(OpsError::Store(error).code())
+    }
+}
+
+impl From<Refused> for Problem {
+    fn from(refused: Refused) -> Self {
+        let message = refused.to_string();
+        match refused {
+            Refused::Wrong => Self::saying(ErrorCode::Unauthenticated, message),
+            Refused::Locked(_) => {
+                Self { retry_after: Some(15 * 60), ..Self::saying(ErrorCode::RateLimited, message) }
+            }
+            Refused::Busy => Self { retry_after: Some(5), ..Self::saying(ErrorCode::RateLimited, message) },
+            Refused::NoPasswords => Self::saying(ErrorCode::Forbidden, message),
+            Refused::Over => Self::saying(ErrorCode::NotFound, message),
+            Refused::Field(field) => {
+                let name = match field.field.as_str() {
+                    "email" => "The e-mail address",
+                    "full_name" => "The name",
+                    "password" => "The password",
+                    other => other,
+                };
+                Self::saying(ErrorCode::ValidationFailed, format!("{name} {}", field.message))
+            }
+            Refused::Store(StoreError::NameTaken(_)) => {
+                Self::saying(ErrorCode::Conflict, "A member has this e-mail address already")
+            }
+            Refused::Store(error) => error.into(),
+        }
+    }
+}
+
+/// Without its body, which [`finish`] writes.
+impl IntoResponse for Problem {
+    fn into_response(mut self) -> Response {
+        let mut response = Response::new(Body::empty());
+        *response.status_mut() =
+            StatusCode::from_u16(self.code.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let away = (self.code == ErrorCode::KvUnavailable).then_some(1);
+        if let Some(seconds) = self.retry_after.or(away) {
+            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        if let Some(cookie) = self.cookie.take() {
+            response.headers_mut().append(SET_COOKIE, cookie);
+        }
+        response.extensions_mut().insert(Arc::new(self));
+        response
+    }
+}
+
+#[derive(Template)]
+#[template(path = "problem.html")]
+struct ProblemPage<'a> {
+    status: u16,
+    message: &'a str,
+}
+
+/// What every answer says, and the words of those that are a problem.
+async fn finish(State(web): State<Arc<Web>>, request: Request, next: Next) -> Response {
+    let accept: Vec<_> =
+        request.headers().get_all(ACCEPT).iter().filter_map(|line| line.to_str().ok()).collect();
+    let accept = (!accept.is_empty()).then(|| accept.join(","));
+    let as_json = wants_json(request.uri().path(), accept.as_deref());
+    let mut response = next.run(request).await;
+    if let Some(problem) = response.extensions_mut().remove::<Arc<Problem>>() {
+        let (kind, body) = if as_json {
+            let envelope = envelope::json(problem.code, &problem.message, &Value::Null, web.clock.now());
+            ("application/json", envelope)
+        } else {
+            let plain = ProblemPage { status: problem.code.status(), message: &problem.message };
+            let page = problem.page.clone().or_else(|| plain.render().ok()).unwrap_or_default();
+            ("text/html; charset=utf-8", page)
+        };
+        // The routes have measured the empty body.
+        response.headers_mut().remove(CONTENT_LENGTH);
+        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+        response.headers_mut().insert(VARY, HeaderValue::from_static("Accept"));
+        *response.body_mut() = Body::from(body);
+    }
+    let headers = response.headers_mut();
+    headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+    for (name, value) in [
+        (CONTENT_SECURITY_POLICY, POLICY),
+        (X_FRAME_OPTIONS, "DENY"),
+        (X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (REFERRER_POLICY, "no-referrer"),
+        (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
+        (HeaderName::from_static("x-robots-tag"), ROBOTS),
+    ] {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    response
+}

@@ -1,0 +1,130 @@
+//! Signing in and out.
+
+use std::sync::Arc;
+
+use askama::Template;
+use axum::extract::State;
+use axum::response::Response;
+use http::HeaderMap;
+use http::header::{HOST, SET_COOKIE};
+use rlinks_core::Slug;
+use rlinks_core::host::{HostBuffer, LONGEST, from_header};
+
+use super::visit::{Asked, Sent, Visit};
+use super::{Problem, Web, page, see_other};
+use crate::auth::session::Sessions;
+use crate::auth::sign_in::Credentials;
+
+/// The longest address somebody is led back to.
+const LONGEST_NEXT: usize = 512;
+
+#[derive(Template)]
+#[template(path = "login.html")]
+struct LoginPage<'a> {
+    csrf: &'a str,
+    next: &'a str,
+    /// To be asked for, where the host names none.
+    workspace: Option<&'a str>,
+    email: &'a str,
+    problem: Option<&'a str>,
+}
+
+/// The form. Who is signed in already is led on.
+pub async fn show(State(web): State<Arc<Web>>, visit: Visit) -> Result<Response, Problem> {
+    visit.may_sign_in()?;
+    let next = next(visit.parameter("next").as_deref()).to_owned();
+    if web.auth.sessions.of(&visit.headers, &visit.way).await?.is_some() {
+        return Ok(see_other(&next, None));
+    }
+    let form = visit.form_token(&web);
+    let asked = named_by_host(&web, &visit.headers).is_none().then_some(Slug::MAIN);
+    let template = LoginPage { csrf: &form.token, next: &next, workspace: asked, email: "", problem: None };
+    let mut response = page(&template)?;
+    response.headers_mut().extend(form.cookie.map(|cookie| (SET_COOKIE, cookie)));
+    Ok(response)
+}
+
+/// Signs somebody in.
+pub async fn sign_in(State(web): State<Arc<Web>>, asked: Asked) -> Result<Response, Problem> {
+    let Asked { visit, form } = asked;
+    let host = named_by_host(&web, &visit.headers);
+    let name = host.as_ref().map_or_else(|| form.get("workspace").trim().to_lowercase(), Slug::to_string);
+    let workspace = match Slug::parse(&name) {
+        Ok(slug) => web.store.workspace(&slug).await?,
+        Err(_) => None,
+    };
+    let given = Credentials { email: form.get("email"), password: form.get("password") };
+    let signed = web.auth.sign_in((&name, workspace.as_ref()), given, &visit.way, &visit.headers).await;
+    let next = next(Some(form.get("next")));
+    match signed {
+        Ok(started) => Ok(see_other(next, Some(started.cookie(&visit.way)))),
+        Err(refused) => {
+            let problem = Problem::from(refused);
+            let token = visit.form_token(&web);
+            let template = LoginPage {
+                csrf: &token.token,
+                next,
+                workspace: host.is_none().then_some(&name),
+                email: form.get("email"),
+                problem: Some(&problem.message),
+            };
+            Err(problem.clone().in_page(&template, token.cookie))
+        }
+    }
+}
+
+/// Signs somebody out, here.
+pub async fn sign_out(State(web): State<Arc<Web>>, sent: Sent) -> Result<Response, Problem> {
+    web.auth.sessions.end(&sent.signed).await?;
+    Ok(see_other("/admin/login", Some(Sessions::no_cookie(&sent.visit.way))))
+}
+
+/// The workspace a request's Host names, if it does: a domain of its own, or its name below the base domain.
+fn named_by_host(web: &Web, headers: &HeaderMap) -> Option<Slug> {
+    let mut buffer: HostBuffer = [0; LONGEST];
+    let host = from_header(headers.get(HOST)?.as_bytes(), &mut buffer)?;
+    let directory = web.routes.directory.load();
+    directory.named_by(host).map(|workspace| workspace.slug.clone())
+}
+
+/// Where somebody goes after they signed in: a page of the dashboard, and never elsewhere.
+fn next(asked: Option<&str>) -> &str {
+    let is_ours = |path: &str| {
+        let rest = path.strip_prefix("/admin");
+        path.len() <= LONGEST_NEXT
+            && rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '?']))
+            && path.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\')
+            && !path.contains("//")
+            && !path.contains("..")
+    };
+    asked.filter(|path| is_ours(path)).unwrap_or("/admin")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::next;
+
+    #[test]
+    fn nobody_is_led_elsewhere() {
+        for ours in ["/admin", "/admin/account", "/admin?x=1", "/admin/links?search=a%20b"] {
+            assert_eq!(next(Some(ours)), ours);
+        }
+        for theirs in [
+            "",
+            "/",
+            "//evil.example",
+            "https://evil.example",
+            "/admin//evil.example",
+            "/admin/..//evil.example",
+            "/admin\\evil.example",
+            "/administrator",
+            "/admin.evil.example",
+            "/admin/\r\nSet-Cookie: x=y",
+            "javascript:alert(1)",
+            &format!("/admin/{}", "x".repeat(600)),
+        ] {
+            assert_eq!(next(Some(theirs)), "/admin", "{theirs:?}");
+        }
+        assert_eq!(next(None), "/admin");
+    }
+}

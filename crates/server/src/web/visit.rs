@@ -1,0 +1,186 @@
+//! Who asks for a page, and that whoever sends a form meant to. A handler says in its signature which of these it needs.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use axum::extract::{FromRequest, FromRequestParts, Request};
+use axum::response::{IntoResponse, Response};
+use http::header::CONTENT_TYPE;
+use http::request::Parts;
+use http::{HeaderMap, Uri};
+use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use rlinks_core::envelope::ErrorCode;
+
+use super::{Problem, Web, see_other};
+use crate::auth::csrf::{FormToken, is_from_elsewhere};
+use crate::auth::session::{Sessions, Signed};
+use crate::auth::way::Way;
+
+/// The longest form.
+const MOST_BYTES: usize = 16 * 1024;
+/// Fields in it.
+const MOST_FIELDS: usize = 64;
+
+/// A request as every page sees it.
+pub struct Visit {
+    pub way: Arc<Way>,
+    pub headers: HeaderMap,
+    pub uri: Uri,
+}
+
+/// Somebody who is signed in.
+pub struct SignedIn {
+    pub visit: Visit,
+    pub signed: Signed,
+}
+
+/// A form from somebody who is signed in, and meant it.
+pub struct Sent {
+    pub visit: Visit,
+    pub signed: Signed,
+    pub form: Form,
+}
+
+/// A form from somebody who is not signed in, to whom we gave it.
+pub struct Asked {
+    pub visit: Visit,
+    pub form: Form,
+}
+
+/// What a form says.
+pub struct Form(BTreeMap<String, String>);
+
+impl Form {
+    /// A field; empty where there is none.
+    pub fn get(&self, name: &str) -> &str {
+        self.0.get(name).map_or("", String::as_str)
+    }
+}
+
+impl Visit {
+    /// What a form for somebody who is not signed in needs.
+    pub fn form_token(&self, web: &Web) -> FormToken {
+        web.auth.forms.issue(&self.headers, &self.way)
+    }
+
+    /// A parameter of the query; the first of its name.
+    pub fn parameter(&self, name: &str) -> Option<String> {
+        let query = self.uri.query()?;
+        let mut pairs = url::form_urlencoded::parse(query.as_bytes());
+        pairs.find(|(given, _)| given == name).map(|(_, value)| value.into_owned())
+    }
+
+    /// Nobody signs in where the whole network could read along.
+    pub fn may_sign_in(&self) -> Result<(), Problem> {
+        if self.way.is_allowed() {
+            return Ok(());
+        }
+        Err(Problem::saying(
+            ErrorCode::Forbidden,
+            "This page came over plain HTTP, where others could read your password. Use https, or http://localhost on the machine itself. \
+             The operator can allow this with insecure_cookies",
+        ))
+    }
+
+    fn of(parts: &mut Parts) -> Result<Self, Problem> {
+        let way = parts.extensions.get::<Arc<Way>>().cloned();
+        let way = way.ok_or_else(|| Problem::new(ErrorCode::Internal))?;
+        Ok(Self { way, headers: parts.headers.clone(), uri: parts.uri.clone() })
+    }
+
+    async fn signed(&self, web: &Web) -> Result<Option<Signed>, Problem> {
+        Ok(web.auth.sessions.of(&self.headers, &self.way).await?)
+    }
+}
+
+impl FromRequestParts<Arc<Web>> for Visit {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &Arc<Web>) -> Result<Self, Problem> {
+        Self::of(parts)
+    }
+}
+
+/// Whoever is not signed in is led to where they can be, and back.
+impl FromRequestParts<Arc<Web>> for SignedIn {
+    type Rejection = Response;
+
+    async fn from_request_parts(parts: &mut Parts, web: &Arc<Web>) -> Result<Self, Response> {
+        let visit = Visit::of(parts).map_err(IntoResponse::into_response)?;
+        match visit.signed(web).await.map_err(IntoResponse::into_response)? {
+            Some(signed) => Ok(Self { visit, signed }),
+            None => Err(to_login(visit.uri.path_and_query().map(http::uri::PathAndQuery::as_str))),
+        }
+    }
+}
+
+impl FromRequest<Arc<Web>> for Sent {
+    type Rejection = Response;
+
+    async fn from_request(request: Request, web: &Arc<Web>) -> Result<Self, Response> {
+        let (visit, form) = read(request).await.map_err(IntoResponse::into_response)?;
+        let signed = visit.signed(web).await.map_err(IntoResponse::into_response)?;
+        let Some(signed) = signed else {
+            let mut response = to_login(None);
+            response.headers_mut().append(http::header::SET_COOKIE, Sessions::no_cookie(&visit.way));
+            return Err(response);
+        };
+        if is_from_elsewhere(&visit.headers, &visit.way) || !signed.has_shown(form.get("csrf")) {
+            return Err(not_meant().into_response());
+        }
+        Ok(Self { visit, signed, form })
+    }
+}
+
+impl FromRequest<Arc<Web>> for Asked {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, web: &Arc<Web>) -> Result<Self, Problem> {
+        let (visit, form) = read(request).await?;
+        visit.may_sign_in()?;
+        let ours = web.auth.forms.is_ours(&visit.headers, &visit.way, form.get("csrf"));
+        if is_from_elsewhere(&visit.headers, &visit.way) || !ours {
+            return Err(not_meant());
+        }
+        Ok(Self { visit, form })
+    }
+}
+
+fn not_meant() -> Problem {
+    Problem::saying(
+        ErrorCode::Forbidden,
+        "This form did not come from a page of ours, or has grown old. Open the page again and repeat; cookies have to be allowed",
+    )
+}
+
+fn to_login(next: Option<&str>) -> Response {
+    let next = next.filter(|next| *next != "/admin").map(|next| {
+        let query: String = url::form_urlencoded::byte_serialize(next.as_bytes()).collect();
+        format!("?next={query}")
+    });
+    see_other(&format!("/admin/login{}", next.unwrap_or_default()), None)
+}
+
+/// A form as browsers send it, and nothing else: what another site can make a browser send without asking must not look like one.
+async fn read(request: Request) -> Result<(Visit, Form), Problem> {
+    let (mut parts, body) = request.into_parts();
+    let visit = Visit::of(&mut parts)?;
+    let kind = visit.headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    let kind = kind.split(';').next().unwrap_or_default().trim();
+    if !kind.eq_ignore_ascii_case("application/x-www-form-urlencoded") {
+        return Err(Problem::new(ErrorCode::UnsupportedMediaType));
+    }
+    let bytes = match Limited::new(body, MOST_BYTES).collect().await {
+        Ok(body) => body.to_bytes(),
+        Err(error) if error.is::<LengthLimitError>() => return Err(Problem::new(ErrorCode::PayloadTooLarge)),
+        Err(_) => return Err(Problem::new(ErrorCode::BadRequest)),
+    };
+    let mut fields = BTreeMap::new();
+    for (name, value) in url::form_urlencoded::parse(&bytes) {
+        let twice = fields.insert(name.into_owned(), value.into_owned()).is_some();
+        if twice || fields.len() > MOST_FIELDS {
+            return Err(Problem::new(ErrorCode::BadRequest));
+        }
+    }
+    Ok((visit, Form(fields)))
+}

@@ -1,0 +1,157 @@
+//! S23: nothing happens because somebody looked at another site.
+
+use rlinks_core::Preset;
+
+use super::browser::{Browser, form, signed_in};
+use super::{PASSWORD, ann};
+use crate::api::house::House;
+
+/// What browsers, old ones and evil sites say about where a form comes from, and whether it counts.
+const ORIGINS: &[(&[(&str, &str)], bool)] = &[
+    (&[("Sec-Fetch-Site", "same-origin")], true),
+    (&[("Sec-Fetch-Site", "none")], true),
+    // Over plain HTTP browsers send no Sec-Fetch-Site.
+    (&[("Origin", "OURS")], true),
+    (&[], true),
+    (&[("Sec-Fetch-Site", "same-origin"), ("Origin", "https://behind-a-proxy.example")], true),
+    (&[("Sec-Fetch-Site", "cross-site")], false),
+    (&[("Sec-Fetch-Site", "cross-site"), ("Origin", "OURS")], false),
+    // A short domain, or any other name, that shares a registrable domain with the dashboard.
+    (&[("Sec-Fetch-Site", "same-site")], false),
+    (&[("Sec-Fetch-Site", "same-origin"), ("Sec-Fetch-Site", "cross-site")], false),
+    (&[("Origin", "null")], false),
+    (&[("Origin", "http://evil.example")], false),
+    (&[("Origin", "http://sibling.localhost")], false),
+    (&[("Origin", "https://OURS")], false),
+    (&[("Origin", "OURS.evil.example")], false),
+    (&[("Origin", "OURS"), ("Origin", "http://evil.example")], false),
+];
+
+fn lines(browser: &Browser, lines: &[(&str, &str)]) -> Vec<(String, String)> {
+    let ours = format!("http://{}", browser.host);
+    let line = |(name, value): &(&str, &str)| {
+        let value = value.replace("https://OURS", &ours.replace("http:", "https:")).replace("OURS", &ours);
+        ((*name).to_owned(), value)
+    };
+    lines.iter().map(line).collect()
+}
+
+fn borrowed(lines: &[(String, String)]) -> Vec<(&str, &str)> {
+    lines.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect()
+}
+
+#[test]
+fn s23_a_form_of_another_site_does_nothing() {
+    let house = House::new(Preset::Fabric);
+    ann(&house);
+    let mut browser = signed_in(house.address, "ann@example.com");
+    let csrf = browser.token("/admin/account");
+    for (said, _) in ORIGINS.iter().filter(|(_, counts)| !counts) {
+        let said = lines(&browser, said);
+        for path in ["/admin/logout", "/admin/account/sign-out-everywhere", "/admin/account/password"] {
+            let fields =
+                [("csrf", csrf.as_str()), ("old_password", PASSWORD), ("password", "a new password!")];
+            let answer = browser.post_with(path, &fields, &borrowed(&said));
+            assert_eq!(answer.status, 403, "{path} {said:?}");
+        }
+    }
+    assert!(browser.is_signed_in());
+    for (said, _) in ORIGINS.iter().filter(|(_, counts)| *counts) {
+        let said = lines(&browser, said);
+        // Wherever it comes from, it needs the token of this very session.
+        let theirs = signed_in(house.address, "ann@example.com").token("/admin/account");
+        for wrong in ["", "0", &"0".repeat(64), &csrf[1..], &format!("{csrf}0"), &theirs] {
+            let answer = browser.post_with("/admin/logout", &[("csrf", wrong)], &borrowed(&said));
+            assert_eq!(answer.status, 403, "{wrong} {said:?}");
+        }
+        let mut other = signed_in(house.address, "ann@example.com");
+        let csrf = other.token("/admin/account");
+        assert_eq!(
+            other.post_with("/admin/logout", &[("csrf", &csrf)], &borrowed(&said)).status,
+            303,
+            "{said:?}"
+        );
+    }
+    assert!(browser.is_signed_in());
+}
+
+/// Otherwise a site could sign its visitors in to an account of its own, and see what they make.
+#[test]
+fn s23_nobody_is_signed_in_by_another_site() {
+    let house = House::new(Preset::Fabric);
+    ann(&house);
+    let fields = |csrf: &'_ str| {
+        form(&[("csrf", csrf), ("workspace", "main"), ("email", "ann@example.com"), ("password", PASSWORD)])
+    };
+    let mut evil = Browser::new(house.address);
+    let theirs = evil.token("/admin/login");
+    for token in ["", "00", theirs.as_str()] {
+        // Without a cookie of ours, and with one that goes with another form.
+        let mut fresh = Browser::new(house.address);
+        assert_eq!(fresh.send("POST", "/admin/login", Some(&fields(token))).status, 403);
+        let own = fresh.token("/admin/login");
+        assert_eq!(fresh.send("POST", "/admin/login", Some(&fields(token))).status, 403);
+        assert!(fresh.cookie("rlinks").is_none());
+        assert_eq!(fresh.send("POST", "/admin/login", Some(&fields(&own))).status, 303);
+    }
+    for (said, counts) in ORIGINS {
+        let mut browser = Browser::new(house.address);
+        let csrf = browser.token("/admin/login");
+        let said = lines(&browser, said);
+        let fields = [
+            ("csrf", csrf.as_str()),
+            ("workspace", "main"),
+            ("email", "ann@example.com"),
+            ("password", PASSWORD),
+        ];
+        let answer = browser.post_with("/admin/login", &fields, &borrowed(&said));
+        assert_eq!(answer.status, if *counts { 303 } else { 403 }, "{said:?}");
+        assert_eq!(browser.cookie("rlinks").is_some(), *counts, "{said:?}");
+    }
+}
+
+#[test]
+fn s23_what_is_no_form_is_none() {
+    let house = House::new(Preset::Fabric);
+    ann(&house);
+    let mut browser = signed_in(house.address, "ann@example.com");
+    let csrf = browser.token("/admin/account");
+    let body = form(&[("csrf", &csrf)]);
+    for kind in [
+        "text/plain",
+        "multipart/form-data; boundary=x",
+        "application/json",
+        "",
+        "text/plain; application/x-www-form-urlencoded",
+    ] {
+        let answer = browser.clone().with("Content-Type", kind).send("POST", "/admin/logout", Some(&body));
+        assert_eq!(answer.status, 415, "{kind}");
+    }
+    let json = format!("{{\"csrf\":\"{csrf}\"}}");
+    assert_eq!(
+        browser.clone().with("Content-Type", "text/plain").send("POST", "/admin/logout", Some(&json)).status,
+        415
+    );
+    // A field that is there twice means two things.
+    let twice = format!("{body}&csrf=x");
+    assert_eq!(browser.send("POST", "/admin/logout", Some(&twice)).status, 400);
+    assert_eq!(browser.send("POST", "/admin/logout", Some(&"x=1&".repeat(5000))).status, 413);
+    assert!(browser.is_signed_in());
+}
+
+#[test]
+fn s23_looking_changes_nothing() {
+    let house = House::new(Preset::Fabric);
+    ann(&house);
+    let mut browser = signed_in(house.address, "ann@example.com");
+    let csrf = browser.token("/admin/account");
+    for path in ["/admin/logout", "/admin/account/sign-out-everywhere", "/admin/account/password"] {
+        for method in ["GET", "HEAD", "PUT", "DELETE", "PATCH"] {
+            for path in [path.to_owned(), format!("{path}?csrf={csrf}&_method=POST")] {
+                let answer = browser.clone().with("X-HTTP-Method-Override", "POST").send(method, &path, None);
+                assert_eq!((answer.status, answer.header("allow")), (405, vec!["POST"]), "{method} {path}");
+            }
+        }
+    }
+    assert!(browser.is_signed_in());
+}

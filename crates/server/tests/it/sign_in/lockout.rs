@@ -1,0 +1,118 @@
+//! S30: how often one may fail, by account and by network, on all nodes together and through restarts.
+
+use rlinks_core::{Preset, Role};
+
+use super::browser::Browser;
+use super::{PASSWORD, ann, member};
+use crate::api::caller::{Reply, at_once};
+use crate::api::house::{House, in_house, preset};
+use crate::database::{Place, contract};
+
+const WINDOW_MS: i64 = 15 * 60_000;
+const WRONG: &str = "not my password!";
+
+contract!(s30_an_account_is_locked_on_every_node, s30_a_network_is_locked);
+
+async fn s30_an_account_is_locked_on_every_node(place: Place) {
+    in_house(place, preset(Preset::Fabric), |mut house| {
+        ann(&house);
+        member(&house, &house.main, Role::Member, "bob@example.com");
+        let other = house.second(|_| ());
+        let other_at = other.address;
+        let sign_in = |address, email: &str, password: &str| Browser::new(address).sign_in(email, password);
+        for number in 0..10 {
+            let address = if number % 2 == 0 { house.address } else { other.address };
+            assert_eq!(sign_in(address, "ann@example.com", WRONG).status, 401, "{number}");
+        }
+        for address in [house.address, other.address] {
+            let locked = sign_in(address, "ann@example.com", PASSWORD);
+            assert_eq!((locked.status, locked.header("retry-after")), (429, vec!["900"]), "{locked:?}");
+            assert!(locked.body.contains("Wait 15 minutes"), "{locked:?}");
+        }
+        // Nobody can tell that there is no such account.
+        for number in 0..11 {
+            let status = sign_in(house.address, "nobody@example.com", WRONG).status;
+            assert_eq!(status, if number < 10 { 401 } else { 429 });
+        }
+        assert_eq!(sign_in(house.address, "bob@example.com", PASSWORD).status, 303, "others go on");
+        let locked: Vec<_> = house.actions().into_iter().filter(|action| action == "auth.locked").collect();
+        assert_eq!(locked.len(), 1, "of what happened to nobody there is no entry");
+
+        other.stop();
+        house.restart();
+        assert_ne!(house.address, other_at);
+        assert_eq!(sign_in(house.address, "ann@example.com", PASSWORD).status, 429, "through a restart");
+        house.advance_ms(WINDOW_MS + 1);
+        assert_eq!(sign_in(house.address, "ann@example.com", WRONG).status, 401);
+        assert_eq!(sign_in(house.address, "ann@example.com", PASSWORD).status, 303);
+        // Whoever gets in begins anew.
+        for _ in 0..9 {
+            assert_eq!(sign_in(house.address, "ann@example.com", WRONG).status, 401);
+        }
+        assert_eq!(sign_in(house.address, "ann@example.com", PASSWORD).status, 303);
+        let patience = rlinks_server::auth::sign_in::PATIENCE;
+        house.advance_ms(2 * WINDOW_MS + 1);
+        let forget = house.store().forget_attempts(&patience, house.now());
+        assert!(house.runtime.block_on(forget).unwrap() >= 2);
+        let verified = house.runtime.block_on(house.store().verify(&[])).unwrap();
+        assert!(verified.is_ok(), "{verified:?}");
+    })
+    .await;
+}
+
+async fn s30_a_network_is_locked(place: Place) {
+    in_house(place, preset(Preset::Fabric), |house| {
+        ann(&house);
+        let patience = rlinks_server::auth::sign_in::PATIENCE;
+        let attempt = |number: usize| rlinks_store::Attempt {
+            account: format!("account {number}"),
+            network: "network".to_owned(),
+            workspace: Some(house.main.id),
+            user: None,
+        };
+        // One attempt on each of very many accounts.
+        for number in 0..100 {
+            let begin = house.store().begin_attempt(&attempt(number), &patience, house.now());
+            assert_eq!(house.runtime.block_on(begin).unwrap(), None, "{number}");
+        }
+        let until = Some(house.now().plus_ms(WINDOW_MS));
+        for number in 100..103 {
+            let begin = house.store().begin_attempt(&attempt(number), &patience, house.now());
+            assert_eq!(house.runtime.block_on(begin).unwrap(), until, "{number}");
+        }
+        let locked: Vec<_> = house.actions().into_iter().filter(|action| action == "auth.locked").collect();
+        assert_eq!(locked.len(), 1, "one entry, however often they try");
+        assert_eq!(Browser::new(house.address).sign_in("ann@example.com", PASSWORD).status, 303);
+    })
+    .await;
+}
+
+/// Attempts count before they are tried: as many at once as one likes are ten.
+#[test]
+fn s30_many_guesses_at_once_are_no_more_than_after_each_other() {
+    let house = House::new(Preset::Fabric);
+    ann(&house);
+    let replies = at_once(30, |number| {
+        let answer = Browser::new(house.address).sign_in("ann@example.com", WRONG);
+        Reply { what: format!("guess {number}"), answer }
+    });
+    let tried = replies.iter().filter(|reply| reply.status() == 401).count();
+    assert_eq!(tried, 10, "{replies:?}");
+    assert!(replies.iter().all(|reply| matches!(reply.status(), 401 | 429)), "{replies:?}");
+}
+
+#[test]
+fn networks_are_told_apart_behind_a_trusted_proxy_only() {
+    let trusting = House::at(crate::database::Place::sqlite(), preset(Preset::Fabric), |config| {
+        config.reloadable.trusted_proxies = vec!["127.0.0.0/8".parse().unwrap()];
+        config.insecure_cookies = true;
+    });
+    ann(&trusting);
+    let from = |address: &str| Browser::new(trusting.address).with("X-Forwarded-For", address);
+    for number in 0..100 {
+        let answer = from("203.0.113.7").sign_in(&format!("nobody-{number}@example.com"), WRONG);
+        assert_eq!(answer.status, 401, "{number}");
+    }
+    assert_eq!(from("203.0.113.200").sign_in("ann@example.com", PASSWORD).status, 429, "the same network");
+    assert_eq!(from("198.51.100.7").sign_in("ann@example.com", PASSWORD).status, 303, "another one");
+}

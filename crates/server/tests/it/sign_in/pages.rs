@@ -1,0 +1,191 @@
+//! S25 and more: what every page owes, over what people sign in, and where they are led.
+
+use rlinks_core::{Preset, Role};
+
+use super::browser::{Browser, signed_in};
+use super::{PASSWORD, ann, member};
+use crate::api::house::{House, preset};
+use crate::database::Place;
+
+/// [`Browser`] checks the headers of each of them.
+#[test]
+fn s25_every_page_says_that_nobody_may_frame_it() {
+    let house = House::new(Preset::Fabric);
+    ann(&house);
+    let (mut stranger, mut ann) = (Browser::new(house.address), signed_in(house.address, "ann@example.com"));
+    for (path, stranger_gets, ann_gets) in [
+        ("/admin", 303, 200),
+        ("/admin/", 308, 308),
+        ("/admin/account", 303, 200),
+        ("/admin/login", 200, 303),
+        ("/admin/setup", 404, 404),
+        ("/admin/invite/x", 404, 404),
+        ("/admin/style.css", 200, 200),
+        ("/admin/nothing/here", 404, 404),
+        ("/admin/logout", 405, 405),
+    ] {
+        assert_eq!(stranger.get(path).status, stranger_gets, "{path}");
+        assert_eq!(ann.get(path).status, ann_gets, "{path}");
+        assert_eq!(ann.send("HEAD", path, None).status, ann_gets, "{path}");
+        assert_eq!(ann.send("TRACE", path, None).status, if ann_gets == 404 { 404 } else { 405 }, "{path}");
+        assert!(matches!(stranger.send("POST", path, Some("x=1")).status, 303 | 403 | 404 | 405), "{path}");
+    }
+    let style = stranger.get("/admin/style.css");
+    assert!(style.header("content-type")[0].starts_with("text/css"));
+    // For programs an error is the envelope, as everywhere.
+    let mut program = Browser::new(house.address).with("Accept", "application/json");
+    let refused = program.get("/admin/nothing");
+    assert_eq!(refused.header("content-type"), ["application/json"]);
+    assert!(refused.body.contains("\"NOT_FOUND\""), "{refused:?}");
+}
+
+#[test]
+fn pages_are_not_for_the_public_listener_where_there_is_another() {
+    let house = House::at(Place::sqlite(), preset(Preset::Fabric), |config| {
+        config.control_listen = Some("127.0.0.1:0".parse().unwrap());
+    });
+    ann(&house);
+    for path in ["/admin", "/admin/login", "/admin/setup", "/admin/style.css"] {
+        assert_eq!(house.visit(path).status, 404, "{path}");
+    }
+    let mut browser = Browser::new(house.control.unwrap());
+    assert_eq!(browser.sign_in("ann@example.com", PASSWORD).status, 303);
+}
+
+#[test]
+fn the_host_names_the_workspace_or_the_form_asks() {
+    let house = House::new(Preset::Fabric);
+    ann(&house);
+    let team = house.workspace("team", preset(Preset::Team), &["team.localhost"]);
+    member(&house, &team, Role::Admin, "eve@example.com");
+    crate::client::wait_until("the host is known", || {
+        let mut browser = Browser::new(house.address);
+        browser.host = "team.localhost".to_owned();
+        !browser.get("/admin/login").body.contains("name=\"workspace\"")
+    });
+    let mut browser = Browser::new(house.address);
+    assert!(browser.get("/admin/login").body.contains("name=\"workspace\" value=\"main\""));
+    browser.host = "team.localhost".to_owned();
+    // Whatever the form says, it is the host's workspace.
+    assert_eq!(browser.sign_in_to("main", "ann@example.com", PASSWORD).status, 401);
+    assert_eq!(browser.sign_in_to("main", "eve@example.com", PASSWORD).status, 303);
+    assert!(browser.get("/admin").body.contains("eve@example.com · team"));
+}
+
+#[test]
+fn nobody_signs_in_over_plain_http_from_elsewhere_unless_the_operator_says_so() {
+    let refusing = House::new(Preset::Fabric);
+    ann(&refusing);
+    let mut browser = Browser::new(refusing.address);
+    let csrf = browser.token("/admin/login");
+    browser.host = "rmax.to".to_owned();
+    for path in ["/admin/login", "/admin/setup?token=x", "/admin/invite/x"] {
+        let refused = browser.get(path);
+        assert_eq!(refused.status, 403, "{path}");
+        assert!(refused.body.contains("insecure_cookies"), "{refused:?}");
+    }
+    let fields = [
+        ("csrf", csrf.as_str()),
+        ("workspace", "main"),
+        ("email", "ann@example.com"),
+        ("password", PASSWORD),
+    ];
+    assert_eq!(browser.post("/admin/login", &fields).status, 403);
+    // Nor does a session from elsewhere count there.
+    let mut signed = signed_in(refusing.address, "ann@example.com");
+    signed.host = "rmax.to".to_owned();
+    assert!(!signed.is_signed_in());
+    assert_eq!(signed.send("GET", "/api/v1/me", None).status, 401);
+
+    let allowing =
+        House::at(Place::sqlite(), preset(Preset::Fabric), |config| config.insecure_cookies = true);
+    ann(&allowing);
+    let mut browser = Browser::new(allowing.address);
+    browser.host = "rmax.to".to_owned();
+    assert_eq!(browser.sign_in("ann@example.com", PASSWORD).status, 303);
+    assert!(browser.is_signed_in());
+}
+
+#[test]
+fn behind_a_trusted_proxy_that_speaks_https_cookies_are_bound_to_it() {
+    let house = House::at(Place::sqlite(), preset(Preset::Fabric), |config| {
+        config.reloadable.trusted_proxies = vec!["127.0.0.0/8".parse().unwrap()];
+    });
+    ann(&house);
+    let mut browser = Browser::new(house.address)
+        .with("X-Forwarded-Proto", "https")
+        .with("X-Forwarded-For", "203.0.113.7")
+        .with("Sec-Fetch-Site", "same-origin");
+    browser.host = "rmax.to".to_owned();
+    let answer = browser.sign_in("ann@example.com", PASSWORD);
+    assert_eq!(answer.status, 303, "{answer:?}");
+    let cookie = answer.header("set-cookie")[0];
+    assert!(
+        cookie.starts_with("__Host-rlinks=")
+            && cookie.contains("; Secure")
+            && cookie.contains("SameSite=Lax"),
+        "{cookie}"
+    );
+    assert!(!cookie.contains("Domain"), "{cookie}");
+    assert!(browser.is_signed_in());
+    assert!(browser.get("/admin/account").body.contains("203.0.113.0/24"), "only the network is kept");
+    // Under the plain name, which another site could have set, it is worth nothing.
+    let token = browser.cookie("__Host-rlinks").unwrap().to_owned();
+    let mut planted = browser.clone();
+    planted.cookies = vec![("rlinks".to_owned(), token)];
+    assert!(!planted.is_signed_in());
+    // Who claims https without being trusted is not believed.
+    let plain = House::new(Preset::Fabric);
+    ann(&plain);
+    let mut liar = Browser::new(plain.address).with("X-Forwarded-Proto", "https");
+    liar.host = "rmax.to".to_owned();
+    assert_eq!(liar.get("/admin/login").status, 403);
+}
+
+#[test]
+fn who_was_on_the_way_somewhere_is_led_there() {
+    let house = House::new(Preset::Fabric);
+    ann(&house);
+    let mut browser = Browser::new(house.address);
+    let away = browser.get("/admin/account?x=1");
+    assert_eq!(away.location(), Some("/admin/login?next=%2Fadmin%2Faccount%3Fx%3D1"), "{away:?}");
+    for (asked, led) in [
+        ("/admin/account?x=1", "/admin/account?x=1"),
+        ("//evil.example", "/admin"),
+        ("https://evil.example", "/admin"),
+    ] {
+        let mut browser = Browser::new(house.address);
+        let csrf = browser.token("/admin/login");
+        let fields = [
+            ("csrf", csrf.as_str()),
+            ("workspace", "main"),
+            ("email", "ann@example.com"),
+            ("password", PASSWORD),
+            ("next", asked),
+        ];
+        assert_eq!(browser.post("/admin/login", &fields).location(), Some(led), "{asked}");
+    }
+}
+
+/// S20 for the few pages there are.
+#[test]
+fn what_people_are_called_is_shown_as_text() {
+    let house = House::new(Preset::Fabric);
+    let evil = "\"><img src=x onerror=1>{{7*7}}";
+    let user = ann(&house);
+    let patch =
+        rlinks_server::ops::people::MemberPatch { full_name: Some(evil.to_owned()), ..Default::default() };
+    let by = rlinks_server::ops::By::operator(crate::support::operator());
+    house.runtime.block_on(house.ops.change_member(&by, &user, &patch)).unwrap();
+    let mut browser = Browser::new(house.address).with("User-Agent", "<svg/onload=1>");
+    let refused = browser.sign_in_to("\"><svg>", evil, "x");
+    assert!(!refused.body.contains("<img") && !refused.body.contains("<svg"), "{refused:?}");
+    assert_eq!(browser.sign_in("ann@example.com", PASSWORD).status, 303);
+    for path in ["/admin", "/admin/account"] {
+        let page = browser.get(path);
+        assert!(
+            !page.body.contains("<img") && !page.body.contains("<svg") && page.body.contains("{{7*7}}"),
+            "{page:?}"
+        );
+    }
+}
