@@ -530,6 +530,9 @@ pub(crate) enum Users {
         /// viewer, member or admin
         #[arg(long, default_value = "member")]
         role: String,
+        /// Read a password from stdin, instead of printing an invitation
+        #[arg(long)]
+        password_stdin: bool,
     },
     /// List members
     List,
@@ -547,6 +550,19 @@ pub(crate) enum Users {
     },
     /// Let a suspended member in again
     Activate {
+        /// Their e-mail address or id
+        user: String,
+    },
+    /// Give a member a password, asked for or from stdin; they are signed out everywhere
+    Password {
+        /// Their e-mail address or id
+        user: String,
+        /// Read it from stdin
+        #[arg(long)]
+        password_stdin: bool,
+    },
+    /// Sign a member out everywhere
+    SignOut {
         /// Their e-mail address or id
         user: String,
     },

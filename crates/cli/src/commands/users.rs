@@ -1,10 +1,13 @@
 //! `rmax users`: members of a workspace.
 
+mod password;
+
 use rlinks_core::{Email, FieldErrors, Id, Role, Timestamp, User, UserStatus};
 use rlinks_server::ops::people::MemberPatch;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
+use self::password::Asked;
 use crate::args::Users;
 use crate::error::Failure;
 use crate::output::{Answer, can_ask, confirm};
@@ -16,7 +19,9 @@ const PAGE: i64 = 500;
 
 pub(super) async fn run(place: &Place, command: Users) -> Result<(), Failure> {
     match command {
-        Users::Create { email, name, role } => create(place, &email, &name, &role).await,
+        Users::Create { email, name, role, password_stdin } => {
+            create(place, &email, &name, &role, password_stdin.then_some(Asked::Stdin)).await
+        }
         Users::List => list(place).await,
         Users::Role { user, role } => {
             let patch = MemberPatch { role: Some(role.parse()?), ..MemberPatch::default() };
@@ -30,6 +35,11 @@ pub(super) async fn run(place: &Place, command: Users) -> Result<(), Failure> {
             let patch = MemberPatch { status: Some(UserStatus::Active), ..MemberPatch::default() };
             change(place, &user, &patch, "activated").await
         }
+        Users::Password { user, password_stdin } => {
+            let asked = if password_stdin { Asked::Stdin } else { Asked::Prompt };
+            password::set(place, &user, asked).await
+        }
+        Users::SignOut { user } => password::sign_out(place, &user).await,
         Users::Delete { user, yes } => delete(place, &user, yes).await,
     }
 }
@@ -73,12 +83,21 @@ impl From<User> for Member {
     }
 }
 
-async fn create(place: &Place, email: &str, name: &str, role: &str) -> Result<(), Failure> {
+async fn create(
+    place: &Place,
+    email: &str,
+    name: &str,
+    role: &str,
+    password: Option<Asked>,
+) -> Result<(), Failure> {
     let mut errors = FieldErrors::default();
     let email = errors.take(Email::parse(email));
     let name = errors.take(User::parse_name(name));
     let role = errors.take(role.parse::<Role>());
     let (Some(email), Some(name), Some(role)) = (email, name, role) else { return Err(errors.into()) };
+    if let Some(asked) = password {
+        return password::create(place, (email, name, role), asked).await;
+    }
     let (invited, workspace) = match place {
         Place::Store(session) => {
             let workspace = session.workspace().await?;

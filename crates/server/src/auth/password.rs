@@ -59,10 +59,12 @@ impl Turn {
     pub async fn matches(self, password: Option<Password>, kept: Option<String>) -> Result<bool, Busy> {
         self.run(move || {
             let (given, known) = (password.is_some(), kept.is_some());
-            let kept = kept.unwrap_or_else(|| NOBODYS.clone());
+            // Made by whoever comes first, known or not.
+            let nobodys = &*NOBODYS;
+            let kept = kept.as_ref().unwrap_or(nobodys);
             let bytes = password.as_ref().map_or(&b"nobody's"[..], Password::as_bytes);
             let matches =
-                PasswordHash::new(&kept).is_ok_and(|kept| argon2().verify_password(bytes, &kept).is_ok());
+                PasswordHash::new(kept).is_ok_and(|kept| argon2().verify_password(bytes, &kept).is_ok());
             matches && given && known
         })
         .await

@@ -72,12 +72,14 @@ async fn s30_a_network_is_locked(place: Place) {
         };
         // One attempt on each of very many accounts.
         for number in 0..100 {
-            let begin = house.store().begin_attempt(&attempt(number), &patience, house.now());
+            let attempt = attempt(number);
+            let begin = house.store().begin_attempt(&attempt, &patience, house.now());
             assert_eq!(house.runtime.block_on(begin).unwrap(), None, "{number}");
         }
         let until = Some(house.now().plus_ms(WINDOW_MS));
         for number in 100..103 {
-            let begin = house.store().begin_attempt(&attempt(number), &patience, house.now());
+            let attempt = attempt(number);
+            let begin = house.store().begin_attempt(&attempt, &patience, house.now());
             assert_eq!(house.runtime.block_on(begin).unwrap(), until, "{number}");
         }
         let locked: Vec<_> = house.actions().into_iter().filter(|action| action == "auth.locked").collect();
