@@ -5,6 +5,7 @@ use rlinks_core::{Actor, Email, Id, Timestamp, User, UserStatus, Workspace};
 
 use crate::pool::{Tx, read, read_in, run_in};
 use crate::rows::{WorkspaceRow, json};
+use crate::sessions::{delete_of_user, entry, member};
 use crate::users::{UserRow, insert, user_subject};
 use crate::workspaces::{no_workspace, record_locked};
 use crate::write::{NewEntry, lock_heads, next_id};
@@ -122,6 +123,43 @@ impl Store {
         Ok(user)
     }
 
+    /// Takes an invitation: from now on the member it is for is this person to the provider. It works once. Somebody who is another
+    /// member already is a conflict.
+    pub async fn link_subject(
+        &self,
+        workspace: Id,
+        hash: &str,
+        who: &Subject,
+        now: Timestamp,
+    ) -> Result<User, StoreError> {
+        let mut tx = self.pool.begin().await?;
+        let heads = lock_heads(&mut tx, [workspace.as_i64()]).await?;
+        let row: Option<(i64,)> = read_in!(
+            &mut tx,
+            fetch_optional,
+            "select u.id from invites i join users u on u.id = i.user_id
+             where i.hash = $1 and i.expires_at >= $2 and u.workspace_id = $3 and u.status = 'active'",
+            hash,
+            now.ms(),
+            workspace.as_i64()
+        )?;
+        let (id,) = row.ok_or_else(|| StoreError::NotFound("such invitation".to_owned()))?;
+        let user = member(&mut tx, workspace, Id::from_i64(id)).await?;
+        if find(&mut tx, workspace, who).await?.is_some_and(|there| there.id != user.id) {
+            return Err(StoreError::Conflict);
+        }
+        run_in!(&mut tx, "delete from invites where user_id = $1", user.id.as_i64())?;
+        // Whoever they were before, to this provider or another, is signed out.
+        delete_of_user(&mut tx, user.id).await?;
+        link(&mut tx, user.id, who).await?;
+        let actor = Actor::of_user(user.id);
+        let entry = entry(&user, &actor, "auth.invitation_accepted");
+        record_locked(&mut tx, heads, workspace, [entry], now).await?;
+        tx.commit().await?;
+        self.announce();
+        Ok(user)
+    }
+
     /// What the provider says of somebody who comes in replaces what we knew. An address that another member has stays with that
     /// member. Only a change is an entry in the log; that they came is the session's.
     pub async fn sync_subject(
@@ -156,15 +194,7 @@ impl Store {
         )?;
         if !is_same {
             let actor = Actor::of_user(user.id);
-            let audited = json(&user.audited());
-            let entry = NewEntry {
-                actor: &actor,
-                action: "user.update",
-                subject: user_subject(user.id),
-                before: Some(audited.clone()),
-                after: Some(audited),
-            };
-            record_locked(&mut tx, heads, workspace, [entry], now).await?;
+            record_locked(&mut tx, heads, workspace, [entry(&user, &actor, "user.update")], now).await?;
         }
         tx.commit().await?;
         self.announce();

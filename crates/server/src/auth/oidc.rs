@@ -195,6 +195,11 @@ impl Oidc {
         Ok(Self { store, clock, settings, redirect_uri, issuer, desk })
     }
 
+    /// Where the provider sends people back to.
+    pub fn redirect_uri(&self) -> &str {
+        &self.redirect_uri
+    }
+
     /// How often the issuer's keys were asked for.
     pub fn key_fetches(&self) -> u64 {
         self.issuer.key_fetches()

@@ -2,9 +2,11 @@
 //! real one.
 
 mod accounts;
+mod flow;
 mod issuer;
 mod keys;
 mod outside_provider;
+mod outside_sign_in;
 mod provider;
 mod tokens;
 

@@ -77,10 +77,10 @@ pub(super) async fn sign_out(place: &Place, who: &str) -> Result<(), Failure> {
 fn store(place: &Place) -> Result<&Session, Failure> {
     match place {
         Place::Store(session) => Ok(session),
-        Place::Server(_) => {
-            Err(Failure::usage("passwords and sessions of others are changed where the store is, not through a server")
-                .hint("members change their own password at /admin/account; `rmax users create` invites"))
-        }
+        Place::Server(_) => Err(Failure::usage(
+            "passwords and sessions of others are changed where the store is, not through a server",
+        )
+        .hint("members change their own password at /admin/account; `rmax users create` invites")),
     }
 }
 

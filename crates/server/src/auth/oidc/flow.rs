@@ -25,10 +25,6 @@ use super::{Oidc, Settings};
 
 /// How long somebody may be away at the provider.
 pub const GOOD_SECONDS: i64 = 600;
-/// The page people come back to when they were on none of ours.
-const HOME: &str = "/admin";
-/// Longer addresses are not come back to.
-const LONGEST_NEXT: usize = 512;
 /// Longer answers of the provider are not looked at.
 const LONGEST_PARAMETER: usize = 4096;
 /// States that were used and whose time is not over. Beyond that the provider's word is left: it takes a code once.
@@ -59,6 +55,17 @@ pub enum FlowError {
     Away(#[from] FetchError),
 }
 
+/// What somebody wants who signs in.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Wish {
+    /// The workspace they want to go to, by its slug.
+    pub workspace: String,
+    /// The page of ours they want to see.
+    pub next: String,
+    /// The hash of the invitation they bring.
+    pub invitation: Option<String>,
+}
+
 /// Somebody who leaves for the provider.
 #[derive(Debug)]
 pub struct Departure {
@@ -69,7 +76,7 @@ pub struct Departure {
 }
 
 /// What the provider sends along when they come back.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Default)]
 pub struct Callback {
     code: Option<String>,
     state: Option<String>,
@@ -77,24 +84,34 @@ pub struct Callback {
     error: Option<String>,
 }
 
+impl Callback {
+    /// From a query. What is said twice is not said at all: one of them is somebody else's.
+    pub fn parse(query: &str) -> Self {
+        let one = |name: &str| {
+            let mut values = form_urlencoded::parse(query.as_bytes()).filter(|(given, _)| given == name);
+            let (Some((_, value)), None) = (values.next(), values.next()) else { return None };
+            Some(value.into_owned())
+        };
+        Self { code: one("code"), state: one("state"), iss: one("iss"), error: one("error") }
+    }
+}
+
 /// Somebody who came back.
 #[derive(Debug)]
 pub struct Arrival {
     /// Who the provider says it is.
     pub identity: Identity,
-    /// The workspace they want to go to, by its slug.
-    pub workspace: String,
-    /// The page they want to see.
-    pub next: String,
+    /// What they want.
+    pub wish: Wish,
 }
 
 /// What the cookie says.
 #[derive(Serialize, Deserialize)]
 struct Trip {
     state: String,
-    workspace: String,
-    next: String,
     until: i64,
+    #[serde(flatten)]
+    wish: Wish,
 }
 
 /// Signs trips, and knows which are over.
@@ -144,13 +161,7 @@ impl Desk {
 
 impl Oidc {
     /// Sends somebody to the provider. `random` is 32 random bytes.
-    pub async fn begin(
-        &self,
-        workspace: &str,
-        next: Option<&str>,
-        random: [u8; 32],
-        now: Timestamp,
-    ) -> Result<Departure, FlowError> {
+    pub async fn begin(&self, wish: Wish, random: [u8; 32]) -> Result<Departure, FlowError> {
         let doors = self.issuer.doors().await?;
         let state = URL_SAFE_NO_PAD.encode(random);
         let verifier = self.desk.derive("verifier", &state);
@@ -166,19 +177,14 @@ impl Oidc {
             .append_pair("nonce", &self.desk.derive("nonce", &state))
             .append_pair("code_challenge", &challenge)
             .append_pair("code_challenge_method", "S256");
-        let next = next.filter(|next| is_ours(next)).unwrap_or(HOME).to_owned();
-        let until = now.ms().saturating_add(GOOD_SECONDS * 1000);
-        let cookie = self.desk.seal(&Trip { state, workspace: workspace.to_owned(), next, until });
+        let until = self.clock.now().ms().saturating_add(GOOD_SECONDS * 1000);
+        let cookie = self.desk.seal(&Trip { state, until, wish });
         Ok(Departure { location: location.into(), cookie })
     }
 
     /// Takes somebody back. `cookie` is what [`Self::begin`] gave their browser.
-    pub async fn finish(
-        &self,
-        callback: Callback,
-        cookie: Option<&str>,
-        now: Timestamp,
-    ) -> Result<Arrival, FlowError> {
+    pub async fn finish(&self, callback: Callback, cookie: Option<&str>) -> Result<Arrival, FlowError> {
+        let now = self.clock.now();
         let trip = cookie.and_then(|cookie| self.desk.open(cookie, now)).ok_or(FlowError::State)?;
         // First of all: whatever else is wrong, this state has come back.
         if callback.state.as_ref() != Some(&trip.state) || !self.desk.take(&trip, now) {
@@ -201,31 +207,13 @@ impl Oidc {
             self.ask_more(&doors, &granted, &mut claims).await?;
         }
         let identity = Identity::of(&self.settings.issuer, claims).ok_or(Refusal::Claim("sub"))?;
-        Ok(Arrival { identity, workspace: trip.workspace, next: trip.next })
+        Ok(Arrival { identity, wish: trip.wish })
     }
 
     /// Turns a code into tokens.
     async fn exchange(&self, doors: &Discovery, code: &str, verifier: &str) -> Result<Granted, FlowError> {
-        let Settings { client_id, client_secret, .. } = &self.settings;
-        let mut form = form_urlencoded::Serializer::new(String::new());
-        form.append_pair("grant_type", "authorization_code")
-            .append_pair("code", code)
-            .append_pair("redirect_uri", &self.redirect_uri)
-            .append_pair("code_verifier", verifier);
-        let mut authorization = None;
-        match client_secret {
-            None => _ = form.append_pair("client_id", client_id),
-            Some(secret) if doors.secret_in_form => {
-                form.append_pair("client_id", client_id).append_pair("client_secret", secret.reveal());
-            }
-            Some(secret) => {
-                let escaped =
-                    |text: &str| form_urlencoded::byte_serialize(text.as_bytes()).collect::<String>();
-                let pair = format!("{}:{}", escaped(client_id), escaped(secret.reveal()));
-                authorization = Some(format!("Basic {}", STANDARD.encode(pair)));
-            }
-        }
-        let sent = self.issuer.fetch.post(&doors.token_endpoint, form.finish(), authorization.as_deref());
+        let (form, authorization) = self.request(doors, code, verifier);
+        let sent = self.issuer.fetch.post(&doors.token_endpoint, form, authorization.as_deref());
         let (status, body) = sent.await?;
         if status == StatusCode::OK
             && let Ok(granted) = serde_json::from_slice(&body)
@@ -236,6 +224,26 @@ impl Oidc {
         let said = said.as_ref().and_then(|said| said["error"].as_str()).map(plain).unwrap_or_default();
         tracing::warn!(%status, error = said, "the OpenID provider did not take a code");
         Err(if status.is_server_error() { FetchError::Status(status).into() } else { FlowError::Code })
+    }
+
+    /// The form that asks for tokens, and how we say who we are: by the secret, where we have one, and by PKCE always.
+    fn request(&self, doors: &Discovery, code: &str, verifier: &str) -> (String, Option<String>) {
+        let Settings { client_id, client_secret, .. } = &self.settings;
+        let mut form = form_urlencoded::Serializer::new(String::new());
+        form.append_pair("grant_type", "authorization_code")
+            .append_pair("code", code)
+            .append_pair("redirect_uri", &self.redirect_uri)
+            .append_pair("code_verifier", verifier);
+        let Some(secret) = client_secret else {
+            return (form.append_pair("client_id", client_id).finish(), None);
+        };
+        if doors.secret_in_form {
+            form.append_pair("client_id", client_id).append_pair("client_secret", secret.reveal());
+            return (form.finish(), None);
+        }
+        let escaped = |text: &str| form_urlencoded::byte_serialize(text.as_bytes()).collect::<String>();
+        let pair = format!("{}:{}", escaped(client_id), escaped(secret.reveal()));
+        (form.finish(), Some(format!("Basic {}", STANDARD.encode(pair))))
     }
 
     async fn believe_id(&self, token: &str, nonce: &str, now: Timestamp) -> Result<Claims, FlowError> {
@@ -285,14 +293,6 @@ impl Oidc {
 struct Granted {
     id_token: String,
     access_token: String,
-}
-
-/// Whether an address is a page of ours, on this very host.
-pub fn is_ours(next: &str) -> bool {
-    let is_below = next == HOME || next.starts_with("/admin/") || next.starts_with("/admin?");
-    is_below
-        && next.len() <= LONGEST_NEXT
-        && next.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\')
 }
 
 /// A provider's error word, and nothing that is more than a word.

@@ -60,10 +60,16 @@ pub enum Refused {
     NoEmail,
     /// Somebody else's account has the address, or their own of another way to sign in.
     #[error(
-        "A member of this workspace already has your e-mail address, and is not linked to this way to sign in; an admin can delete that \
-         account or change its address"
+        "A member of this workspace already has your e-mail address, and is not linked to this way to sign in; an admin can send that \
+         member a new invitation"
     )]
     EmailTaken,
+    /// The invitation was used, or is too old.
+    #[error("This invitation is no longer good; ask for another")]
+    Invitation,
+    /// They are a member already, as somebody else than the invitation is for.
+    #[error("You are a member of this workspace already; the invitation is for another account")]
+    Member,
     /// The store could not be asked.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -124,6 +130,26 @@ impl Oidc {
         self.account(workspace, identity).await?;
         let now = self.clock.now();
         Ok(self.store.sync_subject(workspace.id, &identity.who, &identity.profile, now).await?)
+    }
+
+    /// Makes somebody the member an invitation is for. Whoever has it was trusted with it, so their address does not matter.
+    pub async fn accept(
+        &self,
+        workspace: &Workspace,
+        identity: &Identity,
+        invitation: &str,
+    ) -> Result<User, Refused> {
+        if !is_open(workspace) {
+            return Err(Refused::Workspace);
+        }
+        let now = self.clock.now();
+        let joined = self.store.link_subject(workspace.id, invitation, &identity.who, now).await;
+        match joined {
+            Ok(_) => self.admit(workspace, identity).await,
+            Err(StoreError::NotFound(_)) => Err(Refused::Invitation),
+            Err(StoreError::Conflict) => Err(Refused::Member),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Somebody's account in a workspace, made by the first rule that fits where there is none.

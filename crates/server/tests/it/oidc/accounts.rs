@@ -7,6 +7,7 @@ use super::issuer::{Signing, Stub};
 use super::{everybody, house, house_at, rule};
 use crate::api::caller::Caller;
 use crate::api::house::House;
+use crate::client::wait_until;
 use crate::database::{Place, contract};
 
 contract!(somebody_leaves_and_comes_back_as_somebody_new, an_address_alone_opens_nothing);
@@ -40,7 +41,7 @@ async fn somebody_leaves_and_comes_back_as_somebody_new(place: Place) {
 
         house.advance_ms(1000);
         ann.delete("/me").expect(204);
-        assert_eq!(house.visit("/mine").status, 410);
+        wait_until("the link is gone", || house.visit("/mine").status == 410);
         // The token is still good, and a rule makes whoever has it a member: somebody new, who has nothing.
         let second = ann.get("/me").expect(200).json()["user"]["id"].clone();
         assert_ne!(second, first);

@@ -12,7 +12,7 @@ import { pathToFileURL } from 'node:url';
 const installed = join(process.env.RLINKS_TEST_OIDC, 'node_modules/oidc-provider/lib/index.js');
 const { default: Provider } = await import(pathToFileURL(installed).href);
 
-const redirectUris = ['http://links.test/admin/oidc/callback'];
+const redirectUris = ['http://localhost/admin/oidc/callback'];
 const client = (more) => ({ redirect_uris: redirectUris, grant_types: ['authorization_code'], response_types: ['code'], ...more });
 const clients = [
     client({ client_id: 'rlinks-web', client_secret: 'the-secret-of-the-web-client' }),

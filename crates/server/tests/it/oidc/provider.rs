@@ -13,8 +13,8 @@ use url::{Url, form_urlencoded};
 
 use crate::client::{Answer, ask};
 
-/// Where the provider sends people back to. Nobody listens there: the browser knows what is meant.
-pub(crate) const REDIRECT: &str = "http://links.test/admin/oidc/callback";
+/// Where the provider sends people back to. Nobody listens on that port: the browser knows what is meant.
+pub(crate) const REDIRECT: &str = "http://localhost/admin/oidc/callback";
 /// PKCE of the program that gets access tokens.
 const VERIFIER: &str = "a-verifier-that-is-at-least-forty-three-characters-long";
 
@@ -86,7 +86,7 @@ impl Provider {
             ("code_challenge", &challenge),
             ("code_challenge_method", "S256"),
         ]);
-        let back = Browser::default().visit(self, location.as_str(), login);
+        let back = Trip::default().visit(self, location.as_str(), login);
         let code = parameter(&back, "code").unwrap_or_else(|| panic!("{back}"));
         let form = form_urlencoded::Serializer::new(String::new())
             .extend_pairs([
@@ -106,11 +106,11 @@ impl Provider {
 
 /// A browser as far as the provider is concerned: cookies, redirects, and the two forms.
 #[derive(Default)]
-pub(crate) struct Browser {
+pub(crate) struct Trip {
     cookies: BTreeMap<String, String>,
 }
 
-impl Browser {
+impl Trip {
     /// Goes to the provider, signs in as somebody, agrees, and gives the address they are sent back to.
     pub(crate) fn visit(&mut self, provider: &Provider, location: &str, login: &str) -> String {
         let mut location = location.to_owned();
