@@ -61,7 +61,7 @@ impl Auth {
         Self {
             sessions: Sessions::new(store.clone(), clock.clone()),
             forms: FormTokens::new(derived("forms")),
-            passwords: Passwords::new(),
+            passwords: Passwords::default(),
             attempts: derived("attempts"),
             oidc,
             store,

@@ -54,9 +54,14 @@ pub(super) fn run(
 /// Says where the first admin is made: on the console, and never through the log, which may be sent elsewhere.
 fn say_setup(url: &str, format: LogFormat) {
     let words = "nobody can sign in yet; open this address to make the first admin (it works once, until the next start)";
+    let now = Clock::system().now();
+    // Shaped like the lines around it, so that whoever reads them as lines of a log can.
     let line = match format {
-        LogFormat::Text => format!("{words}:\n  {url}"),
-        LogFormat::Json => json!({ "level": "INFO", "message": words, "setup_url": url }).to_string(),
+        LogFormat::Text => format!("{now}  INFO rmax: {words}: {url}"),
+        LogFormat::Json => {
+            let fields = json!({ "message": words, "setup_url": url });
+            json!({ "timestamp": now, "level": "INFO", "fields": fields, "target": "rmax" }).to_string()
+        }
     };
     // A console that is gone is no reason not to serve.
     let _ = writeln!(std::io::stderr().lock(), "{line}");

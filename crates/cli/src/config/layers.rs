@@ -379,7 +379,12 @@ impl Layers {
     /// Everything in force, in the order of the keys.
     pub(super) fn into_shown(mut self, threads: usize) -> Vec<Shown> {
         for (key, text) in DEFAULTS {
-            self.show_default(key, if text == "true" { Json::Bool(true) } else { text.into() });
+            let json = match text {
+                "true" => Json::Bool(true),
+                "false" => Json::Bool(false),
+                _ => text.into(),
+            };
+            self.show_default(key, json);
         }
         self.show_default("threads", threads);
         self.shown.sort_by_key(|shown| KEYS.iter().position(|key| *key == shown.key));

@@ -39,6 +39,7 @@ identity = "max"
 listen = "[::1]:80"
 control_listen = "127.0.0.1:81"
 serve_admin = false
+insecure_cookies = true
 threads = 3
 cache_mb = 64
 trusted_proxies = ["127.0.0.0/8", "::1"]
@@ -77,6 +78,7 @@ cloudflare = { account_id = "a", routes = "r", hits = "h" }
     listen = "[::1]:80"                      # rmax.toml
     control_listen = "127.0.0.1:81"          # rmax.toml
     serve_admin = false                      # rmax.toml
+    insecure_cookies = true                  # rmax.toml
     threads = 3                              # rmax.toml
     cache_mb = 64                            # rmax.toml
     trusted_proxies = ["127.0.0.0/8","::1"]  # rmax.toml
@@ -98,6 +100,7 @@ fn every_key_has_a_variable() {
     let place = Place::new()
         .with("RMAX_TRUSTED_PROXIES", "127.0.0.0/8, ::1")
         .with("RMAX_SERVE_ADMIN", "no")
+        .with("RMAX_INSECURE_COOKIES", "yes")
         .with("RMAX_CACHE_MB", "64")
         .with("RMAX_COUNTRY_HEADER", "X-Country")
         .with("RMAX_GEOIP_PATH", "p.mmdb")
@@ -119,6 +122,7 @@ fn every_key_has_a_variable() {
     store = "sqlite:elsewhere/rlinks.db"     # default
     listen = "127.0.0.1:8080"                # default
     serve_admin = false                      # RMAX_SERVE_ADMIN
+    insecure_cookies = true                  # RMAX_INSECURE_COOKIES
     threads = 5                              # RMAX_THREADS
     cache_mb = 64                            # RMAX_CACHE_MB
     trusted_proxies = ["127.0.0.0/8","::1"]  # RMAX_TRUSTED_PROXIES

@@ -30,6 +30,7 @@ mod seed;
 mod seeds;
 mod serve;
 mod shorten;
+mod sign_in;
 mod stats;
 mod sweep;
 mod tidy;

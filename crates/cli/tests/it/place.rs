@@ -75,7 +75,7 @@ impl Place {
         started.into_iter().map(|child| self.ran(&child.wait_with_output().unwrap())).collect()
     }
 
-    fn ran(&self, output: &Output) -> Ran {
+    pub(crate) fn ran(&self, output: &Output) -> Ran {
         let folder = self.folder.path().to_string_lossy().into_owned();
         let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap().replace(&folder, "<folder>");
         Ran { code: output.status.code(), stdout: text(&output.stdout), stderr: text(&output.stderr) }

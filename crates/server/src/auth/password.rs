@@ -23,7 +23,7 @@ const WAITING: usize = 64;
 /// Turns at hashing.
 pub struct Passwords {
     turns: Arc<Semaphore>,
-    waiting: Arc<Semaphore>,
+    waiting: Semaphore,
 }
 
 /// One turn; the next waits until it is over.
@@ -34,13 +34,15 @@ pub struct Turn(OwnedSemaphorePermit);
 #[error("too many people are signing in at this moment; try again in a few seconds")]
 pub struct Busy;
 
-impl Passwords {
+impl Default for Passwords {
     /// As many turns as there are cores.
-    pub fn new() -> Self {
+    fn default() -> Self {
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        Self { turns: Arc::new(Semaphore::new(cores)), waiting: Arc::new(Semaphore::new(WAITING)) }
+        Self { turns: Arc::new(Semaphore::new(cores)), waiting: Semaphore::new(WAITING) }
     }
+}
 
+impl Passwords {
     /// Waits for a turn, for a while and among a few.
     pub async fn turn(&self) -> Result<Turn, Busy> {
         let _place = self.waiting.try_acquire().map_err(|_| Busy)?;
@@ -109,7 +111,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_password_is_known_by_its_hash_and_nothing_else_is() {
-        let passwords = Passwords::new();
+        let passwords = Passwords::default();
         let password = Password::parse("correct horse battery").unwrap();
         let kept = hash(&password);
         assert!(kept.starts_with("$argon2id$v=19$m=19456,t=2,p=1$"), "{kept}");
@@ -130,7 +132,7 @@ mod tests {
 
     #[tokio::test]
     async fn only_so_many_wait() {
-        let passwords = Passwords::new();
+        let passwords = Passwords::default();
         let mut turns = Vec::new();
         while let Ok(Ok(turn)) = tokio::time::timeout(std::time::Duration::ZERO, passwords.turn()).await {
             turns.push(turn);

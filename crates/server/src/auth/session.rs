@@ -4,6 +4,7 @@
 //! showed who they are.
 
 use std::fmt;
+use std::time::Duration;
 
 use http::header::{COOKIE, USER_AGENT};
 use http::{HeaderMap, HeaderValue};
@@ -24,6 +25,8 @@ const IDLE_MS: i64 = 14 * 24 * 3_600_000;
 const WHOLE_MS: i64 = 90 * 24 * 3_600_000;
 /// So often it is noted that a session is used.
 const NOTE_MS: i64 = 60_000;
+/// How long a request waits for that.
+const NOTING: Duration = Duration::from_secs(1);
 /// What is kept of a user agent.
 const AGENT_CHARACTERS: usize = 256;
 
@@ -111,9 +114,11 @@ impl Sessions {
             return;
         }
         let ends = session.created_at.plus_ms(WHOLE_MS);
-        let noted = self.store.touch_session(&session.hash, now, now.plus_ms(IDLE_MS).min(ends)).await;
-        if let Err(error) = noted {
-            tracing::debug!(%error, "that a session is used could not be noted");
+        let noting = self.store.touch_session(&session.hash, now, now.plus_ms(IDLE_MS).min(ends));
+        match tokio::time::timeout(NOTING, noting).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::debug!(%error, "that a session is used could not be noted"),
+            Err(_) => tracing::debug!("that a session is used could not be noted in time"),
         }
     }
 

@@ -41,7 +41,7 @@ pub(super) async fn create(
     if output.json {
         return output.object(&json!(Member::from(user)));
     }
-    output.line(&format!("{} is a {} of {} now, and can sign in", user.email, user.role, workspace.slug))
+    output.line(&format!("{} joined {} as {} and can sign in", user.email, workspace.slug, user.role))
 }
 
 /// Gives a member a password.
@@ -71,7 +71,7 @@ pub(super) async fn sign_out(place: &Place, who: &str) -> Result<(), Failure> {
     if output.json {
         return output.object(&json!({ "id": user.id, "sessions_ended": ended }));
     }
-    output.line(&format!("signed {} out everywhere: {ended} sessions ended", user.email))
+    output.line(&format!("signed {} out everywhere; sessions ended: {ended}", user.email))
 }
 
 fn store(place: &Place) -> Result<&Session, Failure> {

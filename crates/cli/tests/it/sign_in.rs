@@ -1,0 +1,171 @@
+//! Passwords and the first admin, as an operator meets them.
+
+use std::io::Write as _;
+use std::process::Stdio;
+
+use insta::assert_snapshot;
+use serde_json::Value;
+
+use crate::client::{Answer, ask};
+use crate::place::{Place, Ran};
+use crate::serve::served::{Served, serve};
+
+const PASSWORD: &str = "correct horse battery staple";
+
+/// Runs a command with something on its stdin.
+fn piped(place: &Place, line: &str, text: &str) -> Ran {
+    let mut child = place.command(line).stdin(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+    place.ran(&child.wait_with_output().unwrap())
+}
+
+/// What a browser does, without being one.
+fn request(server: &Served, method: &str, path: &str, cookies: &str, body: &str) -> Answer {
+    let request = format!(
+        "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nCookie: {cookies}\r\n\
+         Content-Type: application/x-www-form-urlencoded\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    ask(server.address, request.as_bytes())
+}
+
+/// The cookie an answer sets.
+fn cookie(answer: &Answer) -> String {
+    answer.header("set-cookie").first().map_or("", |line| line.split(';').next().unwrap()).to_owned()
+}
+
+fn hidden(page: &Answer, name: &str) -> String {
+    let (_, after) = page.body.split_once(&format!("name=\"{name}\" value=\"")).unwrap();
+    after.split('"').next().unwrap().to_owned()
+}
+
+fn sign_in(server: &Served, password: &str) -> Answer {
+    let page = request(server, "GET", "/admin/login", "", "");
+    let csrf = hidden(&page, "csrf");
+    let password = password.replace(' ', "+");
+    let body = format!("csrf={csrf}&workspace=main&email=ann%40example.com&password={password}");
+    request(server, "POST", "/admin/login", &cookie(&page), &body)
+}
+
+#[test]
+fn a_member_with_a_password_signs_in_until_it_is_changed() {
+    let place = Place::new();
+    let made = piped(
+        &place,
+        "users create --email ann@example.com --role admin --password-stdin",
+        &format!("{PASSWORD}\n"),
+    );
+    assert_snapshot!(made, @"
+    exit 0
+    --- stdout
+    ann@example.com joined main as admin and can sign in
+    ");
+    let server = serve(&place, "");
+    assert!(!server.log().contains("/admin/setup"), "there is an admin: {}", server.log());
+    let signed = sign_in(&server, PASSWORD);
+    assert_eq!(signed.status, 303, "{signed:?}");
+    let session = cookie(&signed);
+    let status = |cookie: &str| request(&server, "GET", "/admin", cookie, "").status;
+    assert_eq!(status(&session), 200);
+    assert_snapshot!(place.rmax("users sign-out ann@example.com"), @"
+    exit 0
+    --- stdout
+    signed ann@example.com out everywhere; sessions ended: 1
+    ");
+    assert_eq!(status(&session), 303);
+    let session = cookie(&sign_in(&server, PASSWORD));
+    assert_eq!(status(&session), 200);
+    let new = "another horse, another staple";
+    assert_snapshot!(piped(&place, "users password ann@example.com --password-stdin", new), @"
+    exit 0
+    --- stdout
+    changed the password of ann@example.com; they are signed out everywhere
+    ");
+    assert_eq!(status(&session), 303, "signed out everywhere");
+    assert_eq!(sign_in(&server, PASSWORD).status, 401);
+    assert_eq!(sign_in(&server, new).status, 303);
+    let actions: Vec<Value> = place.json("audit list --json").as_array().unwrap().clone();
+    let of = |name: &str| actions.iter().filter(|entry| entry["action"] == name).count();
+    assert_eq!((of("auth.sign_in"), of("auth.sign_out_everywhere"), of("user.password")), (3, 1, 2));
+    place.ok("audit verify");
+    place.ok("doctor");
+    server.stop();
+    for entry in actions {
+        assert!(!entry.to_string().contains("argon2"), "{entry}");
+    }
+}
+
+#[test]
+fn a_password_is_refused_with_the_reason() {
+    let place = Place::new();
+    place.ok("users create --email ann@example.com");
+    for (text, why) in [
+        ("", "is empty"),
+        ("short\n", "has fewer than 12 characters"),
+        (&"x".repeat(129), "has more than 128 characters"),
+        (&"x".repeat(1 << 20), "has more than 128 characters"),
+        ("with a \0 nul byte", "has control characters"),
+    ] {
+        let refused = piped_unheard(&place, "users password ann@example.com --password-stdin", text);
+        assert_eq!(refused.code, Some(5), "{refused}");
+        refused.says(why);
+    }
+    place.fails(2, "users password ann@example.com").says("--password-stdin");
+    place.fails(3, "users password nobody@example.com --password-stdin");
+    place.fails(3, "users sign-out nobody@example.com");
+    place.ok("workspaces create own --preset platform");
+    let refused =
+        piped(&place, "--workspace own users create --email eve@example.com --password-stdin", PASSWORD);
+    assert_eq!(refused.code, Some(7), "{refused}");
+    refused.says("does not accept passwords");
+    assert_eq!(place.json("--workspace own users list --json").as_array().unwrap().len(), 0);
+}
+
+/// The same for a command that may not read all of it.
+fn piped_unheard(place: &Place, line: &str, text: &str) -> Ran {
+    let mut child = place.command(line).stdin(Stdio::piped()).spawn().unwrap();
+    let _ = child.stdin.take().unwrap().write_all(text.as_bytes());
+    place.ran(&child.wait_with_output().unwrap())
+}
+
+fn setup_path(log: &str) -> Option<String> {
+    let (_, after) = log.split_once("/admin/setup?token=")?;
+    let end = after.find(|letter: char| !letter.is_ascii_alphanumeric())?;
+    Some(format!("/admin/setup?token={}", &after[..end]))
+}
+
+#[test]
+fn s31_a_server_without_an_admin_prints_where_one_is_made() {
+    let place = Place::new();
+    let said = |server: &Served| {
+        crate::client::wait_until("it says where", || setup_path(&server.log()).is_some());
+        setup_path(&server.log()).unwrap()
+    };
+    let server = serve(&place, "");
+    let voided = said(&server);
+    server.stop();
+    place.write("rmax.toml", "[log]\nformat = \"json\"\n");
+    let server = serve(&place, "");
+    let path = said(&server);
+    for line in server.log().lines() {
+        assert!(serde_json::from_str::<Value>(line).is_ok(), "{line}");
+    }
+    assert_ne!(path, voided, "each start prints another");
+    assert_eq!(request(&server, "GET", &voided, "", "").status, 404);
+    let page = request(&server, "GET", &path, "", "");
+    let (csrf, token) = (hidden(&page, "csrf"), hidden(&page, "token"));
+    let password = PASSWORD.replace(' ', "+");
+    let body = format!("csrf={csrf}&token={token}&email=ann%40example.com&full_name=Ann&password={password}");
+    let done = request(&server, "POST", "/admin/setup", &cookie(&page), &body);
+    assert_eq!((done.status, done.location()), (303, Some("/admin")), "{done:?}");
+    assert_eq!(request(&server, "GET", &path, "", "").status, 404);
+    let (session, log) = (cookie(&done), server.log());
+    for secret in [PASSWORD, session.split_once('=').unwrap().1, &csrf] {
+        assert!(!log.contains(secret), "{secret} is in the log");
+    }
+    server.stop();
+    let server = serve(&place, "");
+    assert!(!server.log().contains("/admin/setup"), "{}", server.log());
+    assert_eq!(place.json("users list --json")[0]["role"], "admin");
+    place.ok("audit verify");
+}
