@@ -220,8 +220,8 @@ impl Oidc {
             Err(NoKey::Unknown) => return Err(Refusal::UnknownKey.into()),
             Err(NoKey::Away) => return Err(BearerError::Away),
         };
-        let used = Use::Access { audience, client_id: &self.settings.client_id };
-        let claims = token.verify(&key, &self.settings.issuer, used, self.clock.now())?;
+        let access = Use::Access { audience, client_id: &self.settings.client_id };
+        let claims = token.verify(&key, &self.settings.issuer, access, self.clock.now())?;
         let until = token::ends_at(&claims).ok_or(Refusal::Claim("exp"))?;
         let identity = Identity::of(&self.settings.issuer, claims).ok_or(Refusal::Claim("sub"))?;
         let (user, workspace) = self.home(&identity, named).await?;

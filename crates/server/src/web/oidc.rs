@@ -41,20 +41,10 @@ pub async fn start(State(web): State<Arc<Web>>, visit: Visit) -> Result<Response
     }
     let invitation = visit.parameter("invitation");
     let workspace = match &invitation {
-        Some(token) => web.auth.invited(token).await?.workspace,
-        None => {
-            let named = visit.parameter("workspace").unwrap_or_else(|| Slug::MAIN.to_owned());
-            let slug = named_by_host(&web, &visit.headers).or_else(|| Slug::parse(named.trim()).ok());
-            let found = match slug {
-                Some(slug) => web.store.workspace(&slug).await?,
-                None => None,
-            };
-            found.filter(is_open).ok_or(Refused::Workspace)?
-        }
+        Some(token) => Some(web.auth.invited(token).await?.workspace),
+        None => wanted(&web, &visit).await?,
     };
-    if !is_open(&workspace) {
-        return Err(Refused::Workspace.into());
-    }
+    let workspace = workspace.filter(is_open).ok_or(Refused::Workspace)?;
     let wish = Wish {
         workspace: workspace.slug.to_string(),
         next: next(visit.parameter("next").as_deref()).to_owned(),
@@ -69,6 +59,15 @@ pub async fn start(State(web): State<Arc<Web>>, visit: Visit) -> Result<Response
         return Ok(response);
     }
     Ok(see_other(&departure.location, Some(cookie)))
+}
+
+/// The workspace somebody wants to go to: the Host's, or the one they name.
+async fn wanted(web: &Web, visit: &Visit) -> Result<Option<Workspace>, Problem> {
+    let named = visit.parameter("workspace").unwrap_or_else(|| Slug::MAIN.to_owned());
+    match named_by_host(web, &visit.headers).or_else(|| Slug::parse(named.trim()).ok()) {
+        Some(slug) => Ok(web.store.workspace(&slug).await?),
+        None => Ok(None),
+    }
 }
 
 /// Takes somebody back who was at the provider.

@@ -106,7 +106,10 @@ impl ClaimRule {
     fn fits(&self, claims: &Claims) -> bool {
         let is_it = |value: &Value| match value {
             Value::String(text) => *text == self.value,
-            Value::Bool(_) | Value::Number(_) => value.to_string() == self.value,
+            Value::Bool(_) | Value::Number(_) => {
+                let text = value.to_string();
+                text == self.value
+            }
             _ => false,
         };
         match claims.get(&self.name) {

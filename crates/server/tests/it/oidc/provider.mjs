@@ -17,7 +17,6 @@ const client = (more) => ({ redirect_uris: redirectUris, grant_types: ['authoriz
 const clients = [
     client({ client_id: 'rlinks-web', client_secret: 'the-secret-of-the-web-client' }),
     client({ client_id: 'rlinks-public', token_endpoint_auth_method: 'none', id_token_signed_response_alg: 'ES256' }),
-    client({ client_id: 'rlinks-form', client_secret: 'the-secret-of-the-form-client', token_endpoint_auth_method: 'client_secret_post' }),
     client({ client_id: 'rlinks-cli', token_endpoint_auth_method: 'none' }),
 ];
 
