@@ -4,6 +4,7 @@
 //! that a slip of the pen never means a default.
 
 mod layers;
+mod oidc;
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -13,6 +14,7 @@ use ipnet::IpNet;
 use rlinks_clicks::journal::Syncing;
 use rlinks_core::Host;
 use rlinks_core::id::Worker;
+use rlinks_server::auth::oidc::Settings as OidcSettings;
 use rlinks_server::ops::Naming;
 use rlinks_server::{Reloadable, TlsFiles};
 use rlinks_store::Location;
@@ -79,6 +81,8 @@ pub(crate) struct Config {
     pub(crate) worker: Option<Worker>,
     /// Certificate and key.
     pub(crate) tls: Option<TlsFiles>,
+    /// The OpenID provider people may sign in with.
+    pub(crate) oidc: Option<OidcSettings>,
     /// How to log.
     pub(crate) log: Log,
     /// Every value and where it came from.
@@ -159,6 +163,7 @@ impl Config {
                 .number("worker_id", 0..=1023)?
                 .and_then(|number| Worker::new(u16::try_from(number).ok()?)),
             tls: tls(&mut layers)?,
+            oidc: oidc::settings(&mut layers)?,
             log: Log {
                 format: layers.parsed("log.format", log_format)?.unwrap_or_default(),
                 level: layers.parsed("log.level", log_level)?,
@@ -218,6 +223,9 @@ impl Config {
         // A password that changed is not shown.
         if self.backend != fresh.backend && !keys.contains(&"store") {
             keys.push("store");
+        }
+        if self.oidc != fresh.oidc && !keys.iter().any(|key| key.starts_with("oidc.")) {
+            keys.push("oidc.client_secret");
         }
         keys
     }

@@ -304,6 +304,7 @@ impl From<ServeError> for Failure {
             ServeError::AlreadyRunning(_)
             | ServeError::Listen(_)
             | ServeError::Tls(_)
+            | ServeError::Oidc(_)
             | ServeError::System(_) => Self::failed(error.to_string()),
         }
     }

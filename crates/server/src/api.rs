@@ -270,7 +270,7 @@ const TAKEN: [&str; 9] = [
 /// What all routes have in common: the error, and the credential.
 fn complete(description: &mut Value) {
     description["components"]["securitySchemes"] = json!({
-        "bearer": { "type": "http", "scheme": "bearer", "description": "An API key" },
+        "bearer": { "type": "http", "scheme": "bearer", "description": "An API key, or an access token of the OpenID provider" },
         "session": {
             "type": "apiKey", "in": "cookie", "name": "__Host-rlinks",
             "description": "The dashboard's session. What changes something needs its token in `X-CSRF-Token` too",

@@ -8,10 +8,12 @@
 //! | hashing, and how many hash at once | `password` |
 //! | signing in with a password, and how often one may fail | `sign_in` |
 //! | the first admin | `setup` |
+//! | an OpenID provider: signing in with it, and its access tokens | `oidc` |
 //!
 //! Everything is in the store and asked on every request, so what ends on one node has ended on all.
 
 pub mod csrf;
+pub mod oidc;
 pub mod password;
 pub mod session;
 pub mod setup;
@@ -25,6 +27,7 @@ use rlinks_core::audit::{from_hex, hex};
 use rlinks_store::Store;
 
 use self::csrf::FormTokens;
+use self::oidc::Oidc;
 use self::password::Passwords;
 use self::session::Sessions;
 use crate::clock::{Clock, random_bytes};
@@ -43,11 +46,13 @@ pub struct Auth {
     passwords: Passwords,
     /// Of what was typed into the sign-in form only a keyed hash is kept.
     attempts: hmac::Key,
+    /// The OpenID provider, where there is one.
+    pub oidc: Option<Oidc>,
 }
 
 impl Auth {
     /// On the runtime the store was opened on.
-    pub async fn new(store: Store, clock: Clock) -> Self {
+    pub async fn new(store: Store, clock: Clock, oidc: Option<Oidc>) -> Self {
         let key = form_key(&store).await;
         let derived = |purpose: &str| {
             let key = hmac::Key::new(hmac::HMAC_SHA256, &key);
@@ -58,13 +63,23 @@ impl Auth {
             forms: FormTokens::new(derived("forms")),
             passwords: Passwords::default(),
             attempts: derived("attempts"),
+            oidc,
             store,
             clock,
         }
     }
 
-    /// Forgets sessions and attempts that are over, again and again. Until the task is dropped.
+    /// Forgets sessions and attempts that are over, again and again, and keeps the provider's keys young. Until the task is dropped.
     pub async fn work(&self) {
+        let provider = async {
+            if let Some(oidc) = &self.oidc {
+                oidc.work().await;
+            }
+        };
+        tokio::join!(self.forget(), provider);
+    }
+
+    async fn forget(&self) {
         loop {
             tokio::time::sleep(FORGET).await;
             let now = self.clock.now();

@@ -8,6 +8,7 @@ use ipnet::IpNet;
 use rlinks_clicks::journal::Syncing;
 use rlinks_core::Host;
 
+use crate::auth::oidc::Settings;
 use crate::ops::Naming;
 
 /// How to run.
@@ -41,6 +42,8 @@ pub struct Config {
     pub geoip: Option<PathBuf>,
     /// Where raw clicks go before they are pruned.
     pub archive: Option<Archive>,
+    /// The OpenID provider people may sign in with.
+    pub oidc: Option<Settings>,
     /// What a reload may change.
     pub reloadable: Reloadable,
 }

@@ -18,6 +18,7 @@ use tokio::task::JoinHandle;
 
 use crate::api::Api;
 use crate::auth::Auth;
+use crate::auth::oidc::Oidc;
 use crate::auth::way::Entrance;
 use crate::clock::{Clock, monotonic_ms, random_bytes};
 use crate::config::{Config, Reload};
@@ -55,6 +56,9 @@ pub enum ServeError {
     /// Certificate or key cannot be used.
     #[error("{0}")]
     Tls(String),
+    /// The OpenID provider cannot be used as it is configured.
+    #[error("the OpenID provider: {0}")]
+    Oidc(String),
     /// The store did not open.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -220,7 +224,7 @@ impl Server {
             routes: Some(Arc::clone(&routes)),
         };
         let clicks = Arc::default();
-        let auth = Arc::new(control.block_on(Auth::new(store.clone(), clock.clone())));
+        let auth = Arc::new(control.block_on(auth(&config, &store, &clock))?);
         let api = Api::new(ops, Arc::clone(&auth), Arc::clone(&routes), Arc::clone(&clicks));
         let api = Arc::new(control.block_on(api));
         let web = Web::new(Arc::clone(&auth), store.clone(), Arc::clone(&routes), clock.clone());
@@ -273,6 +277,11 @@ impl Server {
         }
         tracing::info!(threads, "serving redirects on {scheme}://{}", server.address);
         Ok(server)
+    }
+
+    /// How often the OpenID provider's keys were asked for.
+    pub fn key_fetches(&self) -> u64 {
+        self.auth.oidc.as_ref().map_or(0, Oidc::key_fetches)
     }
 
     fn listen(
@@ -412,6 +421,16 @@ fn record(config: &Config, store: &Store, clock: &Clock, control: &Handle) -> Re
         now: Arc::new(move || clock.now()),
     };
     Ok(Recording::start(options, store.clone(), control.clone())?)
+}
+
+/// What signing in needs; with an OpenID provider, where one is configured.
+async fn auth(config: &Config, store: &Store, clock: &Clock) -> Result<Auth, ServeError> {
+    let mut oidc = None;
+    if let Some(settings) = config.oidc.clone() {
+        let made = Oidc::new(settings, store.clone(), clock.clone(), &config.naming).await;
+        oidc = Some(made.map_err(|error| ServeError::Oidc(error.to_string()))?);
+    }
+    Ok(Auth::new(store.clone(), clock.clone(), oidc).await)
 }
 
 /// Signs the heads that moved and appends them to the log. Trouble is logged; it stops nothing.

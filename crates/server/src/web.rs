@@ -4,7 +4,7 @@
 //! | to find | look in |
 //! |---|---|
 //! | who asks, and that they meant it | `visit`: it stands in every handler's signature |
-//! | signing in and out | `login` |
+//! | signing in and out | `login`; `oidc` with an OpenID provider |
 //! | the first admin, invitations | `setup`, `invite` |
 //! | oneself | `account` |
 //!
@@ -13,6 +13,7 @@
 mod account;
 mod invite;
 mod login;
+mod oidc;
 mod setup;
 mod visit;
 
@@ -39,6 +40,7 @@ use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
 use crate::auth::Auth;
+use crate::auth::oidc::CALLBACK;
 use crate::auth::sign_in::Refused;
 use crate::clock::Clock;
 use crate::ops::OpsError;
@@ -69,6 +71,8 @@ pub fn router(web: &Arc<Web>) -> Router {
         .route("/admin", get(account::home))
         .route("/admin/", get(|| async { Redirect::permanent("/admin") }))
         .route("/admin/login", get(login::show).post(login::sign_in))
+        .route("/admin/oidc/start", get(oidc::start))
+        .route(CALLBACK, get(oidc::callback))
         .route("/admin/logout", post(login::sign_out))
         .route("/admin/setup", get(setup::show).post(setup::set_up))
         .route("/admin/invite/{token}", get(invite::show).post(invite::accept))

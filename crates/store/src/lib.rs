@@ -6,7 +6,7 @@
 //! | how one text runs on two databases | [`pool`] |
 //! | reading links, lists, history | `links`, `list`; `routes` for the redirect path; `mend` for broken rows |
 //! | workspaces and domains | `workspaces`; `directory` for what the log says of them |
-//! | people and their keys | `users`, `keys`; `sessions` for who is signed in, `sign_in` for how they get in |
+//! | people and their keys | `users`, `keys`; `sessions` for who is signed in, `sign_in` for how they get in, `subjects` for whom an OpenID provider knows |
 //! | changing anything | [`mod@write`]: one queue, groups that share a commit |
 //! | learning of changes | [`feed`] |
 //! | audit, signed heads | [`audit`], [`sign`] |
@@ -34,6 +34,7 @@ mod rows;
 mod sessions;
 pub mod sign;
 mod sign_in;
+mod subjects;
 mod users;
 mod workspaces;
 pub mod write;
@@ -57,6 +58,7 @@ pub use pool::Dialect;
 pub use routes::RouteRecord;
 pub use sessions::{How, NewSession, Session, SessionHolder};
 pub use sign_in::{Attempt, Invited, Patience};
+pub use subjects::{Profile, Subject};
 pub use users::NewUser;
 
 use crate::pool::Pool;

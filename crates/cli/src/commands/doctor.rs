@@ -9,6 +9,7 @@ use rlinks_clicks::open::were_kept;
 use rlinks_core::id::EPOCH_MS;
 use rlinks_core::{Slug, Timestamp};
 use rlinks_server::Clock;
+use rlinks_server::auth::oidc::issuer::Issuer;
 use rlinks_store::sign::{self, HEADS_LOG};
 use rlinks_store::{Location, Lost, Store, StoreError};
 use serde::Serialize;
@@ -68,6 +69,7 @@ pub(super) async fn run(config: Result<Config, Failure>, output: Output) -> Resu
             folder(&mut findings, &config.data);
             server(&mut findings, &config.data);
             store(&mut findings, &config, location).await;
+            provider(&mut findings, &config).await;
         }
     }
     report(&findings, output)
@@ -209,6 +211,22 @@ async fn store(findings: &mut Findings, config: &Config, location: &Location) {
         findings.failure("clicks", &failure, &hint);
     }
     store.close().await;
+}
+
+/// Whether the OpenID provider answers, and has keys we may use.
+async fn provider(findings: &mut Findings, config: &Config) {
+    let Some(settings) = &config.oidc else { return };
+    let looked = async { Issuer::new(&settings.issuer, &settings.algorithms, Clock::system())?.look().await };
+    match looked.await {
+        Ok(keys) => {
+            findings.ok("oidc", format!("{} answers; {keys} of its keys can be used", settings.issuer))
+        }
+        Err(error) => findings.problem(
+            "oidc",
+            format!("{}: {error}", settings.issuer),
+            "nobody can sign in this way until it answers; see that `oidc.issuer` is what it calls itself",
+        ),
+    }
 }
 
 async fn look_inside(findings: &mut Findings, store: &Store, config: &Config) -> Result<(), Failure> {

@@ -90,6 +90,7 @@ fn server_config(config: Config, environment: &Environment) -> rlinks_server::Co
         journal_bytes: config.journal_bytes,
         journal_sync: config.journal_sync,
         geoip: config.geoip,
+        oidc: config.oidc,
         archive: config.archive.map(|place| Archive { place, options: session::aws_variables(environment) }),
     }
 }
@@ -109,8 +110,15 @@ fn print(config: &Config, output: Output) -> Result<(), Failure> {
     let settings: Vec<(String, &str)> = config
         .shown
         .iter()
-        .map(|shown| (format!("{} = {}", shown.key, shown.value), shown.from.as_str()))
+        .map(|shown| (format!("{} = {}", shown.key, in_a_file(&shown.value)), shown.from.as_str()))
         .collect();
     let width = settings.iter().map(|(setting, _)| setting.chars().count()).max().unwrap_or_default();
     settings.iter().try_for_each(|(setting, from)| output.line(&format!("{setting:width$}  # {from}")))
+}
+
+/// A value as the file has it. JSON looks the same, but for tables.
+fn in_a_file(value: &Value) -> String {
+    let has_tables = value.as_array().is_some_and(|list| list.iter().any(Value::is_object));
+    let table = has_tables.then(|| toml::Value::try_from(value).ok()).flatten();
+    table.map_or_else(|| value.to_string(), |table| table.to_string())
 }

@@ -16,7 +16,7 @@ use crate::error::Failure;
 use crate::files::cannot_read;
 
 /// Every key there is, in the order they are shown.
-pub(super) const KEYS: [&str; 28] = [
+pub(super) const KEYS: [&str; 36] = [
     "domain",
     "base_domain",
     "public_scheme",
@@ -43,6 +43,14 @@ pub(super) const KEYS: [&str; 28] = [
     "worker_id",
     "tls.cert",
     "tls.key",
+    "oidc.issuer",
+    "oidc.client_id",
+    "oidc.client_secret",
+    "oidc.audience",
+    "oidc.algorithms",
+    "oidc.scopes",
+    "oidc.redirect_uri",
+    "oidc.provision",
     "log.format",
     "log.level",
 ];
@@ -321,6 +329,38 @@ impl Layers {
         let parsed: Result<Vec<T>, String> = texts.iter().map(|text| parse(text)).collect();
         let parsed = parsed.map_err(|why| given.wrong(key, &why))?;
         self.show(key, texts.into(), &given.origin);
+        Ok(parsed)
+    }
+
+    /// A text nobody is shown.
+    pub(super) fn secret(&mut self, key: &'static str) -> Result<Option<String>, Failure> {
+        let Some(given) = self.peek(key).cloned() else { return Ok(None) };
+        let text = given.text().filter(|text| !text.is_empty());
+        let text = text.ok_or_else(|| given.wrong(key, "must be a text in quotes"))?;
+        self.show(key, "***".into(), &given.origin);
+        Ok(Some(text))
+    }
+
+    /// A list of tables; a variable has it as JSON.
+    pub(super) fn tables<T>(
+        &mut self,
+        key: &'static str,
+        parse: impl Fn(&serde_json::Map<String, Json>) -> Result<T, String>,
+    ) -> Result<Vec<T>, Failure> {
+        let Some(given) = self.peek(key).cloned() else { return Ok(Vec::new()) };
+        let value = match &given.value {
+            Value::String(text) => serde_json::from_str(text).ok(),
+            value => serde_json::to_value(value).ok(),
+        };
+        let tables = value
+            .as_ref()
+            .and_then(Json::as_array)
+            .and_then(|list| list.iter().map(Json::as_object).collect::<Option<Vec<_>>>());
+        let tables =
+            tables.ok_or_else(|| given.wrong(key, "must be a list of tables; in a variable, as JSON"))?;
+        let parsed: Result<Vec<T>, String> = tables.into_iter().map(parse).collect();
+        let parsed = parsed.map_err(|why| given.wrong(key, &why))?;
+        self.show(key, value.unwrap_or_default(), &given.origin);
         Ok(parsed)
     }
 

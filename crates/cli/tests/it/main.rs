@@ -17,6 +17,7 @@ mod crash;
 mod directory;
 mod doctor;
 mod links;
+mod oidc;
 mod outputs;
 mod place;
 mod postgres;

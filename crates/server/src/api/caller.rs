@@ -19,13 +19,17 @@ use super::Api;
 use super::error::ApiError;
 use super::limits::{Standing, Subject};
 use crate::auth::csrf::is_from_elsewhere;
+use crate::auth::oidc::provision::Refused;
+use crate::auth::oidc::{Bearer, BearerError, Oidc};
 use crate::auth::session::Signed;
 use crate::auth::way::Way;
 use crate::clock::monotonic_ms;
 use crate::ops::{By, Sees};
 
-/// The longest credential that is looked at.
+/// The longest key that is looked at.
 const LONGEST: usize = 256;
+/// In which workspace somebody with a token acts, where they have several.
+const X_WORKSPACE: HeaderName = HeaderName::from_static("x-workspace");
 /// Where a program shows the token of its session.
 const X_CSRF_TOKEN: HeaderName = HeaderName::from_static("x-csrf-token");
 /// What an unknown key is compared with, so that it takes as long as a known one.
@@ -46,6 +50,8 @@ pub struct Caller {
     pub key: Option<ApiKey>,
     /// The session, where it is somebody at the dashboard.
     pub session: Option<Session>,
+    /// Until when the access token is good, where it is one.
+    pub token_until: Option<Timestamp>,
 }
 
 impl Caller {
@@ -75,17 +81,27 @@ impl Caller {
         let actor = Actor::of_key(key.id);
         let owner = user.as_ref().map_or_else(|| actor.clone(), |user| Actor::of_user(user.id));
         let by = By { actor, owner, source: Source::Api, sees: sees(&workspace, role) };
-        Self { by, workspace, scopes, user, key: Some(key), session: None }
+        Self { by, workspace, scopes, user, key: Some(key), session: None, token_until: None }
     }
 
     /// A member themselves may do what their role may.
     fn of_session(signed: Signed) -> Self {
         let Signed { user, workspace, session, .. } = signed;
+        Self { session: Some(session), ..Self::of_member(user, workspace, Source::Web) }
+    }
+
+    /// The same with an access token.
+    fn of_bearer(bearer: Bearer) -> Self {
+        let Bearer { user, workspace, until } = bearer;
+        Self { token_until: Some(until), ..Self::of_member(user, workspace, Source::Api) }
+    }
+
+    fn of_member(user: User, workspace: Workspace, source: Source) -> Self {
         let actor = Actor::of_user(user.id);
         let sees = sees(&workspace, Some(user.role));
-        let by = By { owner: actor.clone(), actor, source: Source::Web, sees };
+        let by = By { owner: actor.clone(), actor, source, sees };
         let scopes = user.role.scopes();
-        Self { by, workspace, scopes, user: Some(user), key: None, session: Some(session) }
+        Self { by, workspace, scopes, user: Some(user), key: None, session: None, token_until: None }
     }
 }
 
@@ -98,7 +114,7 @@ fn sees(workspace: &Workspace, role: Option<Role>) -> Sees {
 /// Who calls, if anybody we know. A credential that is named counts, whatever cookie comes along.
 async fn authenticate(api: &Api, request: &Parts) -> Result<Caller, ApiError> {
     if request.headers.contains_key(AUTHORIZATION) {
-        return by_key(api, &request.headers).await;
+        return by_credential(api, &request.headers).await;
     }
     by_session(api, request).await
 }
@@ -121,13 +137,21 @@ async fn by_session(api: &Api, request: &Parts) -> Result<Caller, ApiError> {
     Ok(Caller::of_session(signed))
 }
 
-async fn by_key(api: &Api, headers: &HeaderMap) -> Result<Caller, ApiError> {
+/// A key, or an access token of the OpenID provider.
+async fn by_credential(api: &Api, headers: &HeaderMap) -> Result<Caller, ApiError> {
     let unknown = || ApiError::new(ErrorCode::Unauthenticated);
     let mut values = headers.get_all(AUTHORIZATION).iter();
     let (Some(value), None) = (values.next(), values.next()) else { return Err(unknown()) };
-    let text = value.to_str().ok().filter(|text| text.len() <= LONGEST).ok_or_else(unknown)?;
+    let text = value.to_str().map_err(|_| unknown())?;
     let (scheme, token) = text.split_once(' ').ok_or_else(unknown)?;
     if !scheme.eq_ignore_ascii_case("bearer") {
+        return Err(unknown());
+    }
+    // No key has a dot, and every token has two.
+    if let Some(oidc) = api.auth.oidc.as_ref().filter(|_| token.contains('.')) {
+        return by_token(oidc, token.trim(), headers).await;
+    }
+    if text.len() > LONGEST {
         return Err(unknown());
     }
     let secret = Secret::parse(token.trim()).ok_or_else(unknown)?;
@@ -138,6 +162,22 @@ async fn by_key(api: &Api, headers: &HeaderMap) -> Result<Caller, ApiError> {
         return Err(unknown());
     }
     Ok(Caller::of_key(&holder))
+}
+
+async fn by_token(oidc: &Oidc, token: &str, headers: &HeaderMap) -> Result<Caller, ApiError> {
+    let named = headers.get(X_WORKSPACE).map(HeaderValue::to_str).transpose();
+    let named = named.map_err(|_| ApiError::new(ErrorCode::BadRequest))?;
+    oidc.bearer(token, named).await.map(Caller::of_bearer).map_err(|error| match error {
+        BearerError::Token(refusal) => {
+            tracing::debug!(%refusal, "an access token was not believed");
+            ApiError::new(ErrorCode::Unauthenticated)
+        }
+        BearerError::Away => ApiError::saying(ErrorCode::KvUnavailable, error.to_string()),
+        BearerError::Refused(Refused::Store(error)) => error.into(),
+        // Whose token it is, is certain: they may know why it opens nothing.
+        BearerError::Refused(_) => ApiError::saying(ErrorCode::Unauthenticated, error.to_string()),
+        BearerError::Whose(_) => ApiError::saying(ErrorCode::BadRequest, error.to_string()),
+    })
 }
 
 /// Whether a key still opens anything.
@@ -154,6 +194,15 @@ pub async fn may_stay(api: &Api, caller: &Caller, scope: Scope) -> bool {
     if let Some(session) = &caller.session {
         return match api.auth.sessions.still(session).await {
             Ok(user) => user.is_some_and(|user| user.role.scopes().has(scope)),
+            Err(_) => true,
+        };
+    }
+    if let (Some(user), Some(until)) = (&caller.user, caller.token_until) {
+        return match api.ops.store.user(user.workspace, user.id).await {
+            _ if until <= api.ops.clock.now() => false,
+            Ok(user) => {
+                user.is_some_and(|user| user.status == UserStatus::Active && user.role.scopes().has(scope))
+            }
             Err(_) => true,
         };
     }

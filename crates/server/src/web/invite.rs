@@ -1,4 +1,4 @@
-//! Invitations: whoever has the address chooses a name and a password, once.
+//! Invitations: whoever has the address chooses a name and a password, or goes to the OpenID provider; once.
 
 use std::sync::Arc;
 
@@ -10,6 +10,7 @@ use rlinks_store::Invited;
 
 use super::visit::{Asked, Visit};
 use super::{Problem, Web, page, see_other};
+use crate::auth::oidc::provision::is_open;
 use crate::auth::sign_in::{Refused, takes_passwords};
 
 #[derive(Template)]
@@ -19,6 +20,23 @@ struct InvitePage<'a> {
     invited: &'a Invited,
     full_name: &'a str,
     problem: Option<&'a str>,
+    /// Whether a password can be chosen.
+    passwords: bool,
+    /// The token, where the OpenID provider can be gone to with it.
+    oidc: Option<&'a str>,
+}
+
+impl<'a> InvitePage<'a> {
+    fn new(web: &Web, token: &'a str, invited: &'a Invited, csrf: &'a str) -> Self {
+        Self {
+            csrf,
+            invited,
+            full_name: &invited.user.full_name,
+            problem: None,
+            passwords: takes_passwords(&invited.workspace),
+            oidc: (web.auth.oidc.is_some() && is_open(&invited.workspace)).then_some(token),
+        }
+    }
 }
 
 /// The form, for whoever has the token.
@@ -29,12 +47,11 @@ pub async fn show(
 ) -> Result<Response, Problem> {
     visit.may_sign_in()?;
     let invited = web.auth.invited(&token).await?;
-    if !takes_passwords(&invited.workspace) {
+    let form = visit.form_token(&web);
+    let template = InvitePage::new(&web, &token, &invited, &form.token);
+    if !template.passwords && template.oidc.is_none() {
         return Err(Refused::NoPasswords.into());
     }
-    let form = visit.form_token(&web);
-    let full_name = &invited.user.full_name;
-    let template = InvitePage { csrf: &form.token, invited: &invited, full_name, problem: None };
     let mut response = page(&template)?;
     response.headers_mut().extend(form.cookie.map(|cookie| (SET_COOKIE, cookie)));
     Ok(response)
@@ -53,14 +70,13 @@ pub async fn accept(
         Err(refused @ Refused::Field(_)) => {
             let invited = web.auth.invited(&token).await?;
             let problem = Problem::from(refused);
-            let token = visit.form_token(&web);
+            let again = visit.form_token(&web);
             let template = InvitePage {
-                csrf: &token.token,
-                invited: &invited,
                 full_name,
                 problem: Some(&problem.message),
+                ..InvitePage::new(&web, &token, &invited, &again.token)
             };
-            Err(problem.clone().in_page(&template, token.cookie))
+            Err(problem.clone().in_page(&template, again.cookie))
         }
         Err(refused) => Err(refused.into()),
     }

@@ -7,8 +7,9 @@ use axum::extract::State;
 use axum::response::Response;
 use http::HeaderMap;
 use http::header::{HOST, SET_COOKIE};
-use rlinks_core::Slug;
 use rlinks_core::host::{HostBuffer, LONGEST, from_header};
+use rlinks_core::policy::SignIn;
+use rlinks_core::{Slug, Workspace};
 
 use super::visit::{Asked, Sent, Visit};
 use super::{Problem, Web, page, see_other};
@@ -27,6 +28,27 @@ struct LoginPage<'a> {
     workspace: Option<&'a str>,
     email: &'a str,
     problem: Option<&'a str>,
+    /// Whether a password can be given here.
+    passwords: bool,
+    /// Whether an OpenID provider can be gone to.
+    oidc: bool,
+}
+
+impl<'a> LoginPage<'a> {
+    /// For a workspace the host names, or for one that is asked for. Which ways there are is said only of the former: of the latter it
+    /// is the workspace's own business.
+    fn new(web: &Web, csrf: &'a str, next: &'a str, host: Option<&Workspace>, name: &'a str) -> Self {
+        let ways = |way| host.is_none_or(|workspace| workspace.policy.sign_in.contains(&way));
+        Self {
+            csrf,
+            next,
+            workspace: host.is_none().then_some(name),
+            email: "",
+            problem: None,
+            passwords: ways(SignIn::Password),
+            oidc: web.auth.oidc.is_some() && ways(SignIn::Oidc),
+        }
+    }
 }
 
 /// The form. Who is signed in already is led on.
@@ -37,8 +59,11 @@ pub async fn show(State(web): State<Arc<Web>>, visit: Visit) -> Result<Response,
         return Ok(see_other(&next, None));
     }
     let form = visit.form_token(&web);
-    let asked = named_by_host(&web, &visit.headers).is_none().then_some(Slug::MAIN);
-    let template = LoginPage { csrf: &form.token, next: &next, workspace: asked, email: "", problem: None };
+    let host = match named_by_host(&web, &visit.headers) {
+        Some(slug) => web.store.workspace(&slug).await?,
+        None => None,
+    };
+    let template = LoginPage::new(&web, &form.token, &next, host.as_ref(), Slug::MAIN);
     let mut response = page(&template)?;
     response.headers_mut().extend(form.cookie.map(|cookie| (SET_COOKIE, cookie)));
     Ok(response)
@@ -61,12 +86,11 @@ pub async fn sign_in(State(web): State<Arc<Web>>, asked: Asked) -> Result<Respon
         Err(refused) => {
             let problem = Problem::from(refused);
             let token = visit.form_token(&web);
+            let named = workspace.as_ref().filter(|_| host.is_some());
             let template = LoginPage {
-                csrf: &token.token,
-                next,
-                workspace: host.is_none().then_some(&name),
                 email: form.get("email"),
                 problem: Some(&problem.message),
+                ..LoginPage::new(&web, &token.token, next, named, &name)
             };
             Err(problem.clone().in_page(&template, token.cookie))
         }
@@ -80,7 +104,7 @@ pub async fn sign_out(State(web): State<Arc<Web>>, sent: Sent) -> Result<Respons
 }
 
 /// The workspace a request's Host names, if it does: a domain of its own, or its name below the base domain.
-fn named_by_host(web: &Web, headers: &HeaderMap) -> Option<Slug> {
+pub(super) fn named_by_host(web: &Web, headers: &HeaderMap) -> Option<Slug> {
     let mut buffer: HostBuffer = [0; LONGEST];
     let host = from_header(headers.get(HOST)?.as_bytes(), &mut buffer)?;
     let directory = web.routes.directory.load();
@@ -88,7 +112,7 @@ fn named_by_host(web: &Web, headers: &HeaderMap) -> Option<Slug> {
 }
 
 /// Where somebody goes after they signed in: a page of the dashboard, and never elsewhere.
-fn next(asked: Option<&str>) -> &str {
+pub(super) fn next(asked: Option<&str>) -> &str {
     let is_ours = |path: &str| {
         let rest = path.strip_prefix("/admin");
         path.len() <= LONGEST_NEXT

@@ -16,6 +16,7 @@ mod database;
 mod freshness;
 mod hostile;
 mod list;
+mod oidc;
 mod sign_in;
 mod support;
 #[path = "../../../../conformance/table.rs"]

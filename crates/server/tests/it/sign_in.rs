@@ -1,7 +1,7 @@
 //! Signing in through the front door. [`browser`] is what a person has: cookies, forms, and an origin; it checks what every page owes.
 
 mod api;
-mod browser;
+pub(crate) mod browser;
 mod csrf;
 mod invitations;
 mod lockout;

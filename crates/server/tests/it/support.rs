@@ -76,6 +76,7 @@ impl Bench {
             journal_sync: Syncing::Interval,
             geoip: None,
             archive: None,
+            oidc: None,
             reloadable: Reloadable::default(),
         };
         change(&mut config);

@@ -19,6 +19,7 @@
 //! | `history`, `audit_after`, `audit_before`, `heads`, `last_change`, `verify`, `links_beside_the_log`, `directory_beside_the_log` | `audit` |
 //! | `Feed::new`, `look`, `wait` | `feed` |
 //! | `backup`, `is_empty`, `restore`, `backup::verify` | `backup` |
+//! | `accounts_of`, `create_subject`, `sync_subject`, `link_subject` | `subjects` |
 //!
 //! And with them every statement: the texts in `src` were compared with those PostgreSQL logged (`log_statement = 'all'`) during
 //! the `postgres` tests, and none was missing but SQLite's own. A new statement comes with a contract test.
@@ -42,3 +43,4 @@ mod people;
 mod place;
 mod reuse;
 mod sign;
+mod subjects;

@@ -103,6 +103,7 @@ fn start(place: &Place, now_ms: &Arc<AtomicI64>, change: impl FnOnce(&mut Config
         journal_sync: Syncing::Interval,
         geoip: None,
         archive: None,
+        oidc: None,
         reloadable: Reloadable::default(),
     };
     change(&mut config);
@@ -174,6 +175,11 @@ impl House {
         if let Some(server) = self.server.take() {
             server.stop();
         }
+    }
+
+    /// How often the server asked for the OpenID provider's keys.
+    pub(crate) fn key_fetches(&self) -> u64 {
+        self.server.as_ref().unwrap().key_fetches()
     }
 
     pub(crate) fn take_server(&mut self) -> Server {

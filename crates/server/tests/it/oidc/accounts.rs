@@ -1,0 +1,196 @@
+//! Who comes in with a token, where, and as what.
+
+use rlinks_core::{Policy, Preset, Role, UserStatus};
+use serde_json::{Value, json};
+
+use super::issuer::{Signing, Stub};
+use super::{everybody, house, house_at, rule};
+use crate::api::caller::Caller;
+use crate::api::house::House;
+use crate::client::wait_until;
+use crate::database::{Place, contract};
+
+contract!(somebody_leaves_and_comes_back_as_somebody_new, an_address_alone_opens_nothing);
+
+fn caller(house: &House, key: &Signing, claims: &Value) -> Caller {
+    Caller { address: house.address, key: Some(key.token(claims)) }
+}
+
+/// Runs a test that blocks from one that does not.
+async fn blocking(test: impl FnOnce() + Send + 'static) {
+    if let Err(failed) = tokio::task::spawn_blocking(test).await {
+        std::panic::resume_unwind(failed.into_panic());
+    }
+}
+
+async fn somebody_leaves_and_comes_back_as_somebody_new(place: Place) {
+    blocking(move || {
+        let key = Signing::ec("ec");
+        let stub = Stub::with(&[key.public()]);
+        let house = house_at(place, Policy::preset(Preset::Platform), &stub, everybody(Role::Member));
+        let ann = caller(&house, &key, &stub.claims("ann"));
+        let first = ann.get("/me").expect(200).json()["user"]["id"].clone();
+        assert_eq!(ann.get("/me").expect(200).json()["user"]["id"], first);
+        let link = ann
+            .post("/links", &json!({"target": "https://example.com/mine", "code": "mine"}))
+            .expect(201)
+            .json();
+        assert_eq!(link["created_by"], format!("user:{}", first.as_str().unwrap()));
+        let bob = caller(&house, &key, &stub.claims("bob"));
+        bob.get("/links/mine").refused(404, "NOT_FOUND");
+
+        house.advance_ms(1000);
+        ann.delete("/me").expect(204);
+        wait_until("the link is gone", || house.visit("/mine").status == 410);
+        // The token is still good, and a rule makes whoever has it a member: somebody new, who has nothing.
+        let second = ann.get("/me").expect(200).json()["user"]["id"].clone();
+        assert_ne!(second, first);
+        ann.get("/links/mine").refused(404, "NOT_FOUND");
+        assert_eq!(house.visit("/mine").status, 410);
+        assert_eq!(ann.get("/links").expect(200).json()["data"], json!([]));
+        let actions = house.actions();
+        assert_eq!(actions.iter().filter(|action| *action == "user.create").count(), 3, "{actions:?}");
+        let said = house.runtime.block_on(house.store().audit_before(house.main.id, i64::MAX, 1000)).unwrap();
+        let said = format!("{said:?}");
+        assert!(!said.contains("ann@example.com") && !said.contains("Ann Example"), "{said}");
+    })
+    .await;
+}
+
+async fn an_address_alone_opens_nothing(place: Place) {
+    blocking(move || {
+        let key = Signing::ec("ec");
+        let stub = Stub::with(&[key.public()]);
+        let house = house_at(place, Policy::preset(Preset::Team), &stub, everybody(Role::Member));
+        let admin = house.user_called(&house.main, Role::Admin, "admin@example.com");
+        // Verified or not: the address is the admin's, and the account stays the admin's.
+        for verified in [json!(true), json!(false), json!(null), json!("true")] {
+            let mut claims = stub.claims("mallory");
+            claims["email"] = json!("Admin@Example.com");
+            claims["email_verified"] = verified;
+            caller(&house, &key, &claims).get("/me").refused(401, "UNAUTHENTICATED");
+        }
+        let still = house.runtime.block_on(house.store().user(house.main.id, admin.id)).unwrap().unwrap();
+        assert_eq!((still.role, still.status, still.last_sync_at), (Role::Admin, UserStatus::Active, None));
+        // The same subject of another issuer is somebody else, whatever the address.
+        let other = Stub::with(&[key.public()]);
+        let mut claims = other.claims("ann");
+        claims["iss"] = json!(other.issuer);
+        caller(&house, &key, &claims).get("/me").refused(401, "UNAUTHENTICATED");
+    })
+    .await;
+}
+
+#[test]
+fn a_rule_names_workspace_role_domain_and_claim() {
+    let key = Signing::ec("ec");
+    let stub = Stub::with(&[key.public()]);
+    let rules = vec![
+        rule("main", Role::Admin, Some("corp.example"), Some(("groups", "links-admins"))),
+        rule("main", Role::Member, Some("corp.example"), None),
+        rule("main", Role::Viewer, None, Some(("urn:zitadel:iam:org:project:roles", "guest"))),
+    ];
+    let house = house(&stub, rules);
+    let claims = |subject: &str, email: &str, extra: Value| {
+        let mut claims = stub.claims(subject);
+        claims["email"] = json!(email);
+        for (name, value) in extra.as_object().unwrap() {
+            claims[name] = value.clone();
+        }
+        claims
+    };
+    let role = |claims: &Value| {
+        let reply = caller(&house, &key, claims).get("/me");
+        if reply.status() == 200 {
+            reply.json()["user"]["role"].as_str().unwrap().to_owned()
+        } else {
+            reply.status().to_string()
+        }
+    };
+    assert_eq!(role(&claims("a", "a@corp.example", json!({"groups": ["staff", "links-admins"]}))), "admin");
+    assert_eq!(role(&claims("b", "b@CORP.example", json!({"groups": ["staff"]}))), "member");
+    assert_eq!(role(&claims("c", "c@corp.example", json!({"groups": "links-admins"}))), "admin");
+    let roles = json!({"urn:zitadel:iam:org:project:roles": {"guest": {"1": "corp.example"}}});
+    assert_eq!(role(&claims("d", "d@elsewhere.example", roles)), "viewer");
+    for (subject, email, extra) in [
+        ("e", "e@elsewhere.example", json!({})),
+        ("f", "f@corp.example", json!({"email_verified": false})),
+        ("g", "g@notcorp.example", json!({})),
+        ("h", "h@corp.example.evil", json!({})),
+        ("i", "i@sub.corp.example", json!({})),
+        ("j", "x@evil@corp.example", json!({})),
+        ("k", "k@elsewhere.example", json!({"groups": ["links-admins"]})),
+        ("l", "", json!({"urn:zitadel:iam:org:project:roles": {"guest": {}}})),
+    ] {
+        assert_eq!(role(&claims(subject, email, extra)), "401", "{subject}");
+    }
+    // A rule is for the first time; later an admin's word counts.
+    let admin = house.admin();
+    let b = caller(&house, &key, &claims("b", "b@corp.example", json!({})));
+    let id = b.get("/me").expect(200).json()["user"]["id"].as_str().unwrap().to_owned();
+    admin.patch(&format!("/users/{id}"), &json!({"role": "viewer"})).expect(200);
+    assert_eq!(role(&claims("b", "b@corp.example", json!({"groups": ["links-admins"]}))), "viewer");
+    b.post("/links", &json!({"target": "https://example.com"})).refused(403, "FORBIDDEN");
+    admin.patch(&format!("/users/{id}"), &json!({"status": "suspended"})).expect(200);
+    b.get("/me").refused(401, "UNAUTHENTICATED");
+}
+
+#[test]
+fn the_workspace_is_the_one_they_have_or_name() {
+    let key = Signing::ec("ec");
+    let stub = Stub::with(&[key.public()]);
+    let rules = vec![
+        rule("main", Role::Member, None, None),
+        rule("second", Role::Admin, None, Some(("team", "second"))),
+        rule("closed", Role::Admin, None, None),
+        rule("nowhere", Role::Admin, None, Some(("team", "nowhere"))),
+    ];
+    let house = house(&stub, rules);
+    house.workspace("second", Policy::preset(Preset::Team), &[]);
+    // `edge` has no OpenID.
+    house.workspace("closed", Policy::preset(Preset::Edge), &[]);
+    let mut claims = stub.claims("ann");
+    claims["team"] = json!("second");
+    let ann = caller(&house, &key, &claims);
+    let named = |slug: &str| ann.ask("GET", "/me").header("X-Workspace", slug).send();
+    // Three rules fit, so somebody must choose.
+    ann.get("/me").refused(400, "BAD_REQUEST");
+    assert_eq!(named("second").expect(200).json()["workspace"], "second");
+    // Now there is one account, and it is theirs.
+    assert_eq!(ann.get("/me").expect(200).json()["workspace"], "second");
+    assert_eq!(named("main").expect(200).json()["workspace"], "main");
+    ann.get("/me").refused(400, "BAD_REQUEST");
+    for slug in ["closed", "nowhere", "", "no such", "../main"] {
+        named(slug).refused(401, "UNAUTHENTICATED");
+    }
+    // A key has its own workspace, whatever the header says.
+    let me = house.admin().ask("GET", "/me").header("X-Workspace", "second").send().expect(200).json();
+    assert_eq!(me["workspace"], "main");
+}
+
+#[test]
+fn without_a_provider_a_token_is_nothing() {
+    let key = Signing::ec("ec");
+    let stub = Stub::with(&[key.public()]);
+    let house = House::new(Preset::Platform);
+    caller(&house, &key, &stub.claims("ann")).get("/me").refused(401, "UNAUTHENTICATED");
+    assert_eq!(stub.asked(), 0);
+}
+
+#[test]
+fn people_with_tokens_have_the_limits_of_keys() {
+    let key = Signing::ec("ec");
+    let stub = Stub::with(&[key.public()]);
+    let mut policy = Policy::preset(Preset::Platform);
+    policy.limits.requests_per_hour = Some(3);
+    let house = house_at(Place::sqlite(), policy, &stub, everybody(Role::Member));
+    let ann = caller(&house, &key, &stub.claims("ann"));
+    for _ in 0..3 {
+        ann.get("/me").expect(200);
+    }
+    ann.get("/me").refused(429, "RATE_LIMITED");
+    // Another token is the same person.
+    house.advance_ms(1000);
+    caller(&house, &key, &stub.claims("ann")).get("/me").refused(429, "RATE_LIMITED");
+    caller(&house, &key, &stub.claims("bob")).get("/me").expect(200);
+}

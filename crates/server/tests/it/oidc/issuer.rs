@@ -1,0 +1,198 @@
+//! A stand-in for an issuer: its document, its keys, and whatever else it is told to answer; and tokens signed with its keys.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use parking_lot::Mutex;
+use ring::rand::SystemRandom;
+use ring::signature::{
+    ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair as _, RSA_PKCS1_SHA256, RsaKeyPair,
+    RsaPublicKeyComponents,
+};
+use serde_json::{Value, json};
+
+use super::AUDIENCE;
+use crate::support::NOW;
+
+/// How the issuer answers when asked for its keys.
+#[derive(Clone, Debug)]
+pub(crate) enum Mood {
+    /// With this document.
+    Says(String),
+    /// With a status, headers and this body.
+    Answers(&'static str, &'static str, Vec<u8>),
+    /// Not at all: it hangs up.
+    HangsUp,
+}
+
+/// An issuer on a port of its own.
+pub(crate) struct Stub {
+    pub(crate) issuer: String,
+    mood: Arc<Mutex<Mood>>,
+    asked: Arc<AtomicU64>,
+}
+
+impl Stub {
+    /// One with these keys.
+    pub(crate) fn with(keys: &[Value]) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let issuer = format!("http://{}", listener.local_addr().unwrap());
+        let mood = Arc::new(Mutex::new(Mood::Says(document(keys))));
+        let asked = Arc::new(AtomicU64::new(0));
+        let stub = Self { issuer, mood, asked };
+        let (issuer, mood, asked) = (stub.issuer.clone(), Arc::clone(&stub.mood), Arc::clone(&stub.asked));
+        std::thread::spawn(move || {
+            for socket in listener.incoming().map_while(Result::ok) {
+                let mood = Arc::clone(&mood);
+                let _ = answer(socket, &issuer, &mood, &asked);
+            }
+        });
+        stub
+    }
+
+    pub(crate) fn has_keys(&self, keys: &[Value]) {
+        self.is(Mood::Says(document(keys)));
+    }
+
+    pub(crate) fn is(&self, mood: Mood) {
+        *self.mood.lock() = mood;
+    }
+
+    /// How often its keys were asked for.
+    pub(crate) fn asked(&self) -> u64 {
+        self.asked.load(Ordering::SeqCst)
+    }
+
+    /// Claims of a good access token.
+    pub(crate) fn claims(&self, subject: &str) -> Value {
+        let now = NOW.ms() / 1000;
+        json!({
+            "iss": self.issuer, "sub": subject, "aud": AUDIENCE, "exp": now + 3600, "iat": now, "nbf": now,
+            "email": format!("{subject}@example.com"), "email_verified": true, "name": "Ann Example",
+        })
+    }
+}
+
+fn document(keys: &[Value]) -> String {
+    json!({ "keys": keys }).to_string()
+}
+
+fn answer(mut socket: TcpStream, issuer: &str, mood: &Mutex<Mood>, asked: &AtomicU64) -> std::io::Result<()> {
+    let mut reader = BufReader::new(socket.try_clone()?);
+    let mut first = String::new();
+    reader.read_line(&mut first)?;
+    let mut line = first.clone();
+    while !line.trim().is_empty() {
+        line.clear();
+        reader.read_line(&mut line)?;
+    }
+    let mood = if first.contains(" /keys ") {
+        asked.fetch_add(1, Ordering::SeqCst);
+        mood.lock().clone()
+    } else {
+        Mood::Says(
+            json!({
+                "issuer": issuer,
+                "authorization_endpoint": format!("{issuer}/authorize"),
+                "token_endpoint": format!("{issuer}/token"),
+                "jwks_uri": format!("{issuer}/keys"),
+                "code_challenge_methods_supported": ["S256"],
+            })
+            .to_string(),
+        )
+    };
+    let (status, headers, body) = match mood {
+        Mood::HangsUp => return Ok(()),
+        Mood::Says(text) => ("200 OK", "Content-Type: application/json\r\n", text.into_bytes()),
+        Mood::Answers(status, headers, body) => (status, headers, body),
+    };
+    let head =
+        format!("HTTP/1.1 {status}\r\n{headers}Content-Length: {}\r\nConnection: close\r\n\r\n", body.len());
+    socket.write_all(head.as_bytes())?;
+    socket.write_all(&body)
+}
+
+/// A key pair that signs tokens.
+pub(crate) enum Pair {
+    Rsa(RsaKeyPair),
+    Ec(EcdsaKeyPair),
+}
+
+/// A key of an issuer, with its name.
+pub(crate) struct Signing {
+    pub(crate) kid: String,
+    pub(crate) pair: Pair,
+}
+
+impl Signing {
+    /// The one RSA key there is for tests: ring makes none.
+    pub(crate) fn rsa(kid: &str) -> Self {
+        let text: String = include_str!("rsa-for-tests.txt").split_whitespace().collect();
+        let pair = RsaKeyPair::from_der(&STANDARD.decode(text).unwrap()).unwrap();
+        Self { kid: kid.to_owned(), pair: Pair::Rsa(pair) }
+    }
+
+    /// A fresh key on P-256.
+    pub(crate) fn ec(kid: &str) -> Self {
+        let random = SystemRandom::new();
+        let bytes = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &random).unwrap();
+        let pair =
+            EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, bytes.as_ref(), &random).unwrap();
+        Self { kid: kid.to_owned(), pair: Pair::Ec(pair) }
+    }
+
+    pub(crate) fn alg(&self) -> &'static str {
+        match self.pair {
+            Pair::Rsa(_) => "RS256",
+            Pair::Ec(_) => "ES256",
+        }
+    }
+
+    /// As the issuer publishes it.
+    pub(crate) fn public(&self) -> Value {
+        let encode = |bytes: &[u8]| URL_SAFE_NO_PAD.encode(bytes);
+        match &self.pair {
+            Pair::Rsa(pair) => {
+                let public: RsaPublicKeyComponents<Vec<u8>> = pair.public().into();
+                let (n, e) = (encode(&public.n), encode(&public.e));
+                json!({"kty": "RSA", "use": "sig", "alg": "RS256", "kid": self.kid, "n": n, "e": e})
+            }
+            Pair::Ec(pair) => {
+                let point = pair.public_key().as_ref();
+                json!({
+                    "kty": "EC", "crv": "P-256", "use": "sig", "alg": "ES256", "kid": self.kid,
+                    "x": encode(&point[1..33]), "y": encode(&point[33..]),
+                })
+            }
+        }
+    }
+
+    /// An access token with these claims.
+    pub(crate) fn token(&self, claims: &Value) -> String {
+        self.token_with(&json!({"alg": self.alg(), "kid": self.kid, "typ": "at+jwt"}), claims)
+    }
+
+    /// The same with a header of its own.
+    pub(crate) fn token_with(&self, header: &Value, claims: &Value) -> String {
+        let signed = unsigned(header, &claims.to_string());
+        let random = SystemRandom::new();
+        let signature = match &self.pair {
+            Pair::Rsa(pair) => {
+                let mut signature = vec![0; pair.public().modulus_len()];
+                pair.sign(&RSA_PKCS1_SHA256, &random, signed.as_bytes(), &mut signature).unwrap();
+                signature
+            }
+            Pair::Ec(pair) => pair.sign(&random, signed.as_bytes()).unwrap().as_ref().to_vec(),
+        };
+        format!("{signed}.{}", URL_SAFE_NO_PAD.encode(signature))
+    }
+}
+
+/// The first two parts of a token.
+pub(crate) fn unsigned(header: &Value, claims: &str) -> String {
+    format!("{}.{}", URL_SAFE_NO_PAD.encode(header.to_string()), URL_SAFE_NO_PAD.encode(claims))
+}
