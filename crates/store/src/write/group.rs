@@ -19,6 +19,10 @@ const LEASE_MS: i64 = 60_000;
 /// How long a group may take, and then its commit. Longer than what the database itself allows a statement.
 const DEADLINE: Duration = Duration::from_secs(15);
 
+/// Links neither deleted nor expired.
+pub(super) const LIVE: &str = "select count(*) from links
+     where workspace_id = $1 and state <> 'deleted' and (expires_at is null or expires_at >= $2)";
+
 /// Why a group could not be written, by whom it concerns.
 pub(super) enum Trouble {
     /// Everybody: there is no database to write to, or it did not say whether it wrote. Repeating would only wait again, or
@@ -81,13 +85,7 @@ async fn prepare(
     write_links(&mut tx, &state, &before).await?;
     append(&mut tx, &state.heads, &state.entries).await?;
     if state.last_id != ids {
-        run_in!(
-            &mut tx,
-            "update workers set last_id = $2, leased_until = $3 where worker = $1",
-            i64::from(worker.number()),
-            state.last_id.as_i64(),
-            now.plus_ms(LEASE_MS).ms()
-        )?;
+        set_last_id(&mut tx, worker, state.last_id, now).await?;
     }
     Ok((Some(tx), results))
 }
@@ -135,7 +133,7 @@ async fn load(
     Ok((state, last_id))
 }
 
-async fn last_id(tx: &mut Tx, worker: Worker) -> Result<Id, StoreError> {
+pub(super) async fn last_id(tx: &mut Tx, worker: Worker) -> Result<Id, StoreError> {
     let sql = match tx.dialect() {
         Dialect::Sqlite => "select last_id from workers where worker = $1",
         Dialect::Postgres => "select last_id from workers where worker = $1 for update",
@@ -157,6 +155,17 @@ async fn last_id(tx: &mut Tx, worker: Worker) -> Result<Id, StoreError> {
 /// An id for something that is no link, in a transaction of its own that holds its workspace's head.
 pub(crate) async fn next_id(tx: &mut Tx, worker: Worker, now: Timestamp) -> Result<Id, StoreError> {
     let id = Id::next(last_id(tx, worker).await?, now, worker);
+    set_last_id(tx, worker, id, now).await?;
+    Ok(id)
+}
+
+/// Remembers the last id given out.
+pub(super) async fn set_last_id(
+    tx: &mut Tx,
+    worker: Worker,
+    id: Id,
+    now: Timestamp,
+) -> Result<(), StoreError> {
     run_in!(
         tx,
         "update workers set last_id = $2, leased_until = $3 where worker = $1",
@@ -164,7 +173,7 @@ pub(crate) async fn next_id(tx: &mut Tx, worker: Worker, now: Timestamp) -> Resu
         id.as_i64(),
         now.plus_ms(LEASE_MS).ms()
     )?;
-    Ok(id)
+    Ok(())
 }
 
 async fn load_links(tx: &mut Tx, state: &mut State, writes: &[LinkWrite]) -> Result<(), StoreError> {
@@ -197,6 +206,7 @@ async fn load_links(tx: &mut Tx, state: &mut State, writes: &[LinkWrite]) -> Res
                 }
             }
             LinkOp::Replace { next, .. } => want(next.code.as_str()),
+            LinkOp::Import { link, .. } => want(link.code.as_str()),
         }
     }
     let rows: Vec<LinkRow> = read_in!(tx, fetch_all, SQL, json(&wanted))?;
@@ -236,6 +246,7 @@ async fn load_targets(tx: &mut Tx, state: &mut State, writes: &[LinkWrite]) -> R
         let normalized = match &write.op {
             LinkOp::Create { existing: Existing::Reuse { normalized, .. }, .. } => Some(normalized.clone()),
             LinkOp::Replace { next, .. } => state.normalized(next),
+            LinkOp::Import { link, .. } => state.normalized(link),
             LinkOp::Create { .. } => None,
         };
         if let Some(normalized) = normalized {
@@ -259,19 +270,19 @@ async fn load_targets(tx: &mut Tx, state: &mut State, writes: &[LinkWrite]) -> R
 }
 
 async fn load_folded(tx: &mut Tx, state: &mut State, writes: &[LinkWrite]) -> Result<(), StoreError> {
+    let folds = |write: &LinkWrite| {
+        state.heads.get(&write.workspace.as_i64()).is_some_and(|head| head.policy.code.unique_fold)
+    };
+    let chosen = |write: &LinkWrite| match &write.op {
+        LinkOp::Create { code: CodeChoice::Chosen(code), .. } => Some(code.folded()),
+        LinkOp::Import { link, .. } if !link.generated => Some(link.code.folded()),
+        _ => None,
+    };
     let wanted: Vec<_> = writes
         .iter()
-        .filter_map(|write| match &write.op {
-            LinkOp::Create { code: CodeChoice::Chosen(code), .. }
-                if state
-                    .heads
-                    .get(&write.workspace.as_i64())
-                    .is_some_and(|head| head.policy.code.unique_fold) =>
-            {
-                Some(serde_json::json!({ "workspace_id": write.workspace.as_i64(), "code": code.folded() }))
-            }
-            _ => None,
-        })
+        .filter(|write| folds(write))
+        .filter_map(|write| Some((write.workspace.as_i64(), chosen(write)?)))
+        .map(|(workspace, code)| serde_json::json!({ "workspace_id": workspace, "code": code }))
         .collect();
     if wanted.is_empty() {
         return Ok(());
@@ -299,7 +310,7 @@ async fn load_live(tx: &mut Tx, state: &mut State, writes: &[LinkWrite]) -> Resu
         let (live,): (i64,) = read_in!(
             tx,
             fetch_one,
-            "select count(*) from links where workspace_id = $1 and state <> 'deleted' and (expires_at is null or expires_at >= $2)",
+            LIVE,
             workspace,
             now.ms()
         )?;
