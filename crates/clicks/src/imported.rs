@@ -37,7 +37,8 @@ impl Clicks {
             .iter()
             .map(|(link, total)| {
                 let (clicks, bots) = before.get(link).copied().unwrap_or_default();
-                let [last_click, last_hit] = [total.last_click, total.last_hit].map(|at| at.map(Timestamp::ms));
+                let [last_click, last_hit] =
+                    [total.last_click, total.last_hit].map(|at| at.map(Timestamp::ms));
                 let (more_clicks, more_bots) = (total.clicks - clicks, total.bots - bots);
                 json!([link, total.clicks, total.bots, last_click, last_hit, more_clicks, more_bots])
             })

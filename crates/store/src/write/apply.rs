@@ -225,13 +225,7 @@ impl State {
         }
     }
 
-    pub(super) fn put(
-        &mut self,
-        write: &LinkWrite,
-        before: Option<&Link>,
-        link: Link,
-        action: &'static str,
-    ) {
+    pub(super) fn put(&mut self, write: &LinkWrite, before: Option<&Link>, link: Link, action: &'static str) {
         let workspace = write.workspace.as_i64();
         let place = (workspace, link.code.as_str().to_owned());
         if let Some(normalized) = before.and_then(|before| self.found_by(before)) {

@@ -307,13 +307,7 @@ async fn load_live(tx: &mut Tx, state: &mut State, writes: &[LinkWrite]) -> Resu
         .map(|(id, _)| *id)
         .collect();
     for workspace in limited {
-        let (live,): (i64,) = read_in!(
-            tx,
-            fetch_one,
-            LIVE,
-            workspace,
-            now.ms()
-        )?;
+        let (live,): (i64,) = read_in!(tx, fetch_one, LIVE, workspace, now.ms())?;
         state.live.insert(workspace, live);
     }
     Ok(())
