@@ -32,4 +32,5 @@ mod shorten;
 mod stats;
 mod sweep;
 mod tidy;
+mod transfer;
 mod usage;

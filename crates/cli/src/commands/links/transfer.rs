@@ -240,15 +240,16 @@ fn ended(report: &Report) -> Result<(), Failure> {
     if let Some(why) = &report.stopped {
         return Err(Failure::failed(why.clone()));
     }
+    let left_out = |count: u64, one: &str, more: &str| match count {
+        1 => format!("1 row {one}, and was left out"),
+        count => format!("{count} rows {more}, and were left out"),
+    };
     if report.conflicting > 0 {
-        return Err(Failure::conflict(format!(
-            "{} rows conflict with what is there, and were left out",
-            report.conflicting
-        ))
-        .hint("look at them with --dry-run; `--overwrite` changes links that are there"));
+        return Err(Failure::conflict(left_out(report.conflicting, "conflicts", "conflict"))
+            .hint("`--overwrite` changes links that are there to what the file says"));
     }
     if report.refused > 0 {
-        return Err(Failure::refused(format!("{} rows break a rule, and were left out", report.refused)));
+        return Err(Failure::refused(left_out(report.refused, "breaks a rule", "break a rule")));
     }
     Ok(())
 }

@@ -315,7 +315,8 @@ impl Work<'_> {
             return conflict("the code is taken".to_owned());
         }
         let next = candidate.over(link);
-        if next == *link {
+        let comes_back = link.state == LinkState::Deleted && candidate.link.state != LinkState::Deleted;
+        if next == *link && !comes_back {
             return Err(candidate.verdict(Outcome::Skipped, ""));
         }
         if link.state == LinkState::Deleted {
