@@ -351,7 +351,7 @@ fn maps_hold_what_answers() {
     --- stdout
     # Links of rlinks, for a site block of Caddy: import links.caddy
     map {http.request.uri.path} {rlinks_target} {rlinks_status} {
-    	~(?i)^/a$ "https://example.com/?price=$1&q=\{x\}" 302
+    	~(?i)^/a$ "https://example.com/?price=$$1&q=%7Bx%7D" 302
     	default "" ""
     }
     @rlinks vars_regexp {rlinks_status} ^30[1278]$

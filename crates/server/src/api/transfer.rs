@@ -10,6 +10,7 @@ use axum::response::{IntoResponse, Response};
 use futures_util::stream;
 use http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
 use rlinks_core::{FieldCode, FieldError};
+use tokio::sync::mpsc;
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -136,15 +137,23 @@ async fn export(
     let mut export = Export::new(&api.ops, Some(clicks), &caller.by, &caller.workspace, format).await?;
     // What can go wrong goes wrong here mostly, while there is still an answer to give.
     let first = export.next().await?.unwrap_or_default();
-    let rest = stream::unfold(Some(export), |export| async {
-        let mut export = export?;
-        match export.next().await {
-            Ok(Some(text)) => Some((Ok(text), Some(export))),
-            Ok(None) => None,
-            // An answer that breaks off is seen to be none.
-            Err(error) => Some((Err(std::io::Error::other(error.to_string())), None)),
+    // The body is read on a serving thread, which never touches the database; so the pages come from here, as they are taken.
+    let (pages, taken) = mpsc::channel(1);
+    tokio::spawn(async move {
+        loop {
+            let page = match export.next().await {
+                Ok(None) => return,
+                Ok(Some(text)) => Ok(text),
+                // An answer that breaks off is seen to be none.
+                Err(error) => Err(std::io::Error::other(error.to_string())),
+            };
+            let is_over = page.is_err();
+            if pages.send(page).await.is_err() || is_over {
+                return;
+            }
         }
     });
+    let rest = stream::unfold(taken, |mut taken| async { Some((taken.recv().await?, taken)) });
     let body = Body::from_stream(stream::StreamExt::chain(stream::iter([Ok(first)]), rest));
     let name = format!("attachment; filename=\"{}\"", format.file_name());
     Ok(([(CONTENT_TYPE, format.media_type()), (CONTENT_DISPOSITION, &name)], body).into_response())

@@ -163,9 +163,12 @@ impl Printer {
                 let _ = writeln!(out, "    \"{key}\" \"{value}\";");
             }
             ExportFormat::Caddy => {
+                // Braces are placeholders there, and backslashes half of the time escapes: they leave as what they mean.
                 let target =
-                    target.replace('\\', "\\\\").replace('"', "\\\"").replace('{', "\\{").replace('}', "\\}");
+                    target.replace('\\', "%5C").replace('"', "%22").replace('{', "%7B").replace('}', "%7D");
                 if self.folds {
+                    // Behind a pattern a dollar stands for what it found.
+                    let target = target.replace('$', "$$");
                     let _ = writeln!(out, "\t~(?i)^/{code}$ \"{target}\" {status}");
                 } else {
                     let _ = writeln!(out, "\t/{code} \"{target}\" {status}");
