@@ -34,8 +34,7 @@ impl Worker {
 
     /// The worker that made an id.
     pub const fn of(id: Id) -> Self {
-        #[expect(clippy::cast_possible_truncation, reason = "ten bits are left")]
-        Self((id.as_u64() >> SEQUENCE_BITS & (1 << WORKER_BITS) - 1) as u16)
+        Self(((id.as_u64() >> SEQUENCE_BITS) & ((1 << WORKER_BITS) - 1)) as u16)
     }
 }
 

@@ -3,7 +3,7 @@
 //! | to find | look in |
 //! |---|---|
 //! | what a file holds, whatever its format | `read`: containers (JSON, CSV, SQL) as records, one after the other |
-//! | what a record of each format means | `formats`: a record becomes a [`Row`] |
+//! | what a record of each format means | `formats`: a `record` becomes a [`Row`] |
 //! | what becomes of rows | `import`: checked, compared with what is there, written many at a time; `report` says so |
 //! | links on their way out | `export`, printed by `write` |
 //!
@@ -13,6 +13,7 @@ mod export;
 mod formats;
 mod import;
 mod read;
+mod record;
 mod report;
 mod row;
 mod write;

@@ -4,16 +4,18 @@
 //! cut off goes on by being repeated. Clicks that were counted elsewhere are stored before their link: where it is, they are.
 
 mod candidate;
+mod step;
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher as _, RandomState};
 
 use rlinks_clicks::Clicks;
-use rlinks_core::{Domains, FieldErrors, Id, Link, LinkState, Source, Timestamp, Workspace};
+use rlinks_core::{Domains, Id, Link, LinkState, Source, Timestamp, Workspace};
 use rlinks_store::StoreError;
 use rlinks_store::write::{Action, LinkOp, LinkWrite, Written};
 
 use self::candidate::Candidate;
+use self::step::{Step, Verdict, conflict_of, differences, full, refused};
 use super::read::{Item, Rows};
 use super::report::{Outcome, Problem, Report, Update};
 use crate::ops::{By, Mode, Ops, OpsError};
@@ -116,11 +118,7 @@ impl Ops {
 
     /// The place where targets of imported links are checked for safety, before any of them is written. Gives what is wrong with
     /// each of them, in their order.
-    #[expect(
-        clippy::unused_async,
-        clippy::unused_self,
-        reason = "the check asks the network, and comes with it"
-    )]
+    #[expect(clippy::unused_async, reason = "the check asks others, and comes with them")]
     async fn check_safety(&self, links: &[&Link]) -> Result<Vec<Option<String>>, OpsError> {
         Ok(links.iter().map(|_| None).collect())
     }
@@ -135,8 +133,8 @@ struct Work<'a> {
     domains: Domains,
     /// Links that count against the limit, those a dry run would make included.
     live: i64,
-    /// Codes of this file and what their rows said, as hashes: sixteen bytes a row.
-    seen: HashMap<u64, u64>,
+    /// Codes of this file and what their rows said, as hashes: twelve bytes a row.
+    seen: HashMap<[u32; 2], u32>,
     seen_ids: HashSet<i64>,
     hasher: RandomState,
     /// Set aside and not given out.
@@ -145,18 +143,8 @@ struct Work<'a> {
     report: Report,
 }
 
-/// What became of a row, and why.
-struct Verdict {
-    row: u64,
-    code: Option<String>,
-    outcome: Outcome,
-    reason: String,
-}
-
-/// What is to be done about a row.
-enum Step {
-    Create(Candidate),
-    Update { row: u64, before: Box<Link>, after: Box<Link> },
+fn halves(hash: u64) -> [u32; 2] {
+    [hash >> 32, hash & u64::from(u32::MAX)].map(|half| u32::try_from(half).unwrap_or_default())
 }
 
 impl Work<'_> {
@@ -242,7 +230,8 @@ impl Work<'_> {
         candidates.retain(|candidate| {
             let code = &candidate.link.code;
             let code = if folds { code.folded() } else { code.as_str().to_owned() };
-            let (code, said) = (self.hasher.hash_one(code), candidate.fingerprint(&self.hasher));
+            let [code, said] = [self.hasher.hash_one(code), candidate.fingerprint(&self.hasher)].map(halves);
+            let said = said[0];
             let repeated_id = candidate.id.is_some_and(|id| !self.seen_ids.insert(id.as_i64()));
             let verdict = match self.seen.insert(code, said) {
                 None if !repeated_id => return true,
@@ -300,7 +289,7 @@ impl Work<'_> {
                     } else if known {
                         verdicts.push(conflict("another link has its id"));
                     } else {
-                        steps.push(Step::Create(candidate));
+                        steps.push(Step::Create(Box::new(candidate)));
                     }
                 }
             }
@@ -448,80 +437,6 @@ impl Work<'_> {
         let write = LinkWrite::new(self.workspace.id, self.by.actor.clone(), now, op);
         LinkWrite { owner: self.by.owner.clone(), ..write }
     }
-}
-
-impl Step {
-    fn link(&self) -> &Link {
-        match self {
-            Self::Create(candidate) => &candidate.link,
-            Self::Update { after, .. } => after,
-        }
-    }
-
-    fn outcome(&self) -> Outcome {
-        match self {
-            Self::Create(_) => Outcome::Created,
-            Self::Update { .. } => Outcome::Updated,
-        }
-    }
-
-    fn verdict(&self, outcome: Outcome, reason: impl Into<String>) -> Verdict {
-        let row = match self {
-            Self::Create(candidate) => candidate.row,
-            Self::Update { row, .. } => *row,
-        };
-        Verdict { row, code: Some(self.link().code.to_string()), outcome, reason: reason.into() }
-    }
-
-    fn total(&self) -> Option<(Id, rlinks_clicks::roll::Total)> {
-        match self {
-            Self::Create(candidate) => Some((candidate.link.id, candidate.total?)),
-            Self::Update { .. } => None,
-        }
-    }
-}
-
-fn refused(row: u64, code: Option<String>, errors: &FieldErrors) -> Verdict {
-    Verdict { row, code, outcome: Outcome::Refused, reason: errors.to_string() }
-}
-
-/// What stands in a row's way, where it is no trouble of the store.
-fn conflict_of(error: &StoreError) -> Option<String> {
-    match error {
-        StoreError::CodeTaken { deleted: true, .. } => Some("the code is a deleted link's".to_owned()),
-        StoreError::CodeTaken { .. } => Some("the code was taken meanwhile".to_owned()),
-        StoreError::QuotaExceeded(limit) => Some(full(i64::from(*limit))),
-        StoreError::Conflict => Some("somebody else changed the link meanwhile".to_owned()),
-        _ => None,
-    }
-}
-
-fn full(limit: i64) -> String {
-    format!("the workspace has its {limit} live links")
-}
-
-/// The names of what two links differ in.
-fn differences(one: &Link, other: &Link) -> String {
-    let named = [
-        ("target", one.target != other.target),
-        ("state", one.state != other.state),
-        ("redirect_status", one.redirect_status != other.redirect_status),
-        ("expires_at", one.expires_at != other.expires_at),
-        ("title", one.title != other.title),
-        ("notes", one.notes != other.notes),
-        ("tags", one.tags != other.tags),
-        ("https_only", one.https_only != other.https_only),
-        ("no_loop", one.no_loop != other.no_loop),
-        ("metadata", one.metadata != other.metadata),
-        ("id", one.id != other.id),
-        ("created_by", one.created_by != other.created_by),
-        ("created_at", one.created_at != other.created_at),
-        ("updated_at", one.updated_at != other.updated_at),
-        ("version", one.version != other.version),
-        ("source", one.source != other.source),
-        ("generated", one.generated != other.generated),
-    ];
-    named.into_iter().filter(|(_, differs)| *differs).map(|(name, _)| name).collect::<Vec<_>>().join(", ")
 }
 
 /// How an imported link came, unless everything is kept.

@@ -15,7 +15,8 @@ use rlinks_core::FieldErrors;
 use tokio::sync::mpsc;
 
 use super::ImportFormat;
-use super::formats::{self, Record};
+use super::formats;
+use super::record::Record;
 use super::row::Row;
 
 /// As much of a file as its format is told from.

@@ -175,11 +175,11 @@ impl Printer {
                 }
             }
             ExportFormat::Cloudflare => {
-                let line = format!("/{code} {target} {status}\n");
-                if line.len() > CLOUDFLARE_LINE {
+                let text = format!("/{code} {target} {status}\n");
+                if text.len() > CLOUDFLARE_LINE {
                     return Err(DoesNotFit);
                 }
-                out.push_str(&line);
+                out.push_str(&text);
             }
         }
         Ok(())

@@ -11,7 +11,7 @@ use rlinks_core::{
 
 use super::{Import, Keep, Outcome, SOURCE, Verdict};
 use crate::ops::By;
-use crate::ops::transfer::row::{Row, shown};
+use crate::ops::transfer::row::{Exact, Row, shown};
 
 /// An id may be so much younger than our clock says: two clocks differ.
 const LATEST_ID_MS: i64 = 24 * 3_600_000;
@@ -75,7 +75,7 @@ impl Candidate {
             }
         };
         let draft = draft.map_err(|more| errors.0.extend(more.0)).ok();
-        let exact = if import.keep == Keep::Everything { row.exact.clone() } else { Default::default() };
+        let exact = if import.keep == Keep::Everything { row.exact.clone() } else { Exact::default() };
         if let Some(id) = exact.id
             && (id.as_i64() <= 0 || id.made_at() > now.plus_ms(LATEST_ID_MS))
         {

@@ -9,7 +9,8 @@ use serde_json::Value;
 
 use super::{Allowance, Bounded, Container, Desk, ROW_BYTES, ReadError, Stop, too_long};
 use crate::ops::transfer::ImportFormat;
-use crate::ops::transfer::formats::{self, Record};
+use crate::ops::transfer::formats;
+use crate::ops::transfer::record::Record;
 
 /// The names under which lists of links stand in the texts of others.
 const LISTS: [&str; 2] = ["links", "data"];

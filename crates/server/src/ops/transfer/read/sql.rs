@@ -1,4 +1,4 @@
-//! Records as a dump of a MySQL database: the tuples inserted into the table of links. Everything else is passed over.
+//! Records as a dump of a `MySQL` database: the tuples inserted into the table of links. Everything else is passed over.
 
 use std::io::{BufReader, Bytes, Read};
 use std::iter::Peekable;
@@ -6,7 +6,7 @@ use std::iter::Peekable;
 use serde_json::Value;
 
 use super::{Allowance, Bounded, Desk, Stop, too_long};
-use crate::ops::transfer::formats::Record;
+use crate::ops::transfer::record::Record;
 
 /// The columns of the table of links, where a dump does not name them.
 const COLUMNS: [&str; 6] = ["keyword", "url", "title", "timestamp", "ip", "clicks"];
@@ -134,9 +134,9 @@ impl<R: Read> Scanner<'_, R> {
                 Token::Text(text) => values.push(Value::String(text)),
                 Token::Word(word) if word == "null" => values.push(Value::Null),
                 Token::Word(word) => values.push(Value::String(word)),
-                Token::Symbol(b',') => {}
+                // No number of a link is below nothing.
+                Token::Symbol(b',' | b'-') => {}
                 Token::Symbol(b')') => return Ok(values),
-                Token::Symbol(b'-') => {}
                 Token::Symbol(_) | Token::End => {
                     return Err(self.broken("has values that cannot be understood"));
                 }

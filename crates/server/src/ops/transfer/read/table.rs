@@ -7,7 +7,8 @@ use serde_json::Value;
 
 use super::{Allowance, Bounded, Container, Desk, ReadError, Stop, too_long};
 use crate::ops::transfer::ImportFormat;
-use crate::ops::transfer::formats::{self, Record};
+use crate::ops::transfer::formats;
+use crate::ops::transfer::record::Record;
 use crate::ops::transfer::write::from_cell;
 
 /// What the beginning of a table is.
@@ -17,7 +18,7 @@ pub(super) fn recognise(head: &[u8], said: Option<ImportFormat>) -> Result<Optio
     let delimiter = [b',', b';', b'\t'];
     let delimiter = delimiter.into_iter().max_by_key(|delimiter| {
         // Of as many of each, the comma.
-        (line.iter().filter(|byte| *byte == delimiter).count(), *delimiter == b',')
+        (line.split(|byte| byte == delimiter).count(), *delimiter == b',')
     });
     let delimiter = delimiter.unwrap_or(b',');
     let mut reader = reader(head, delimiter);
