@@ -151,7 +151,7 @@ fn open(file: &Path) -> Result<(Box<dyn Read + Send>, Option<u64>), Failure> {
     if there.is_dir() {
         return Err(Failure::failed(format!("{} is a folder; name a file in it", file.display())));
     }
-    Ok((Box::new(opened), there.is_file().then(|| there.len())))
+    Ok((Box::new(opened), there.is_file().then_some(there.len())))
 }
 
 /// A reader that says how far it is.
@@ -307,7 +307,9 @@ async fn export_here(
             }
             _ => error.into(),
         })?;
-        bar.iter().for_each(|bar| bar.add(export.exported.links - before));
+        if let Some(bar) = &bar {
+            bar.add(export.exported.links - before);
+        }
         before = export.exported.links;
     }
     Ok(export.exported)

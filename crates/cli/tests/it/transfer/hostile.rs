@@ -112,8 +112,8 @@ fn s34_many_rows_of_one_code_are_one_link() {
 fn s33_two_imports_at_once_make_each_link_once() {
     let place = Place::new();
     place.ok("links set first https://example.com/");
-    let rows: String = (0..900).map(|n| format!("c{n},https://example.com/{n},5\n")).collect();
-    place.write("links.csv", &format!("code,target,clicks\n{rows}"));
+    let rows: Vec<String> = (0..900).map(|n| format!("c{n},https://example.com/{n},5")).collect();
+    place.write("links.csv", &format!("code,target,clicks\n{}", rows.join("\n")));
     let ran = place
         .together(&["links import links.csv --json".to_owned(), "links import links.csv --json".to_owned()]);
     let created: u64 = ran.iter().map(|ran| ran.json()["created"].as_u64().unwrap()).sum();

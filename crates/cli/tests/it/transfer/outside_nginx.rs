@@ -36,14 +36,15 @@ fn nginx(place: &Place) -> Nginx {
     let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let folder = place.path("nginx");
     std::fs::create_dir_all(&folder).unwrap();
-    let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
+    let temporary: Vec<String> = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
         .iter()
-        .map(|kind| format!("    {kind}_temp_path {}/{kind};\n", folder.display()))
+        .map(|kind| format!("    {kind}_temp_path {}/{kind};", folder.display()))
         .collect();
+    let temporary = temporary.join("\n");
     place.write(
         "nginx/nginx.conf",
         &format!(
-            "daemon off;\nmaster_process off;\npid {0}/pid;\nerror_log stderr;\nevents {{}}\nhttp {{\n{temporary}    access_log off;\n    map_hash_bucket_size 256;\n    map_hash_max_size 65536;\n    include {1};\n    server {{\n        listen {address};\n{SERVER}    }}\n}}\n",
+            "daemon off;\nmaster_process off;\npid {0}/pid;\nerror_log stderr;\nevents {{}}\nhttp {{\n{temporary}\n    access_log off;\n    map_hash_bucket_size 256;\n    map_hash_max_size 65536;\n    include {1};\n    server {{\n        listen {address};\n{SERVER}    }}\n}}\n",
             folder.display(),
             place.path("links.nginx.conf").display(),
         ),

@@ -133,8 +133,7 @@ impl Objects<'_> {
 /// What is sent, where something is.
 fn body(operation: &str, fresh: &str) -> Option<Value> {
     Some(match operation {
-        "links_create" => json!({"target": "https://example.com/new", "code": fresh}),
-        "links_import" => json!({"target": "https://example.com/new", "code": fresh}),
+        "links_create" | "links_import" => json!({"target": "https://example.com/new", "code": fresh}),
         "links_bulk" => json!({"links": [{"target": "https://example.com/new", "code": fresh}]}),
         "links_patch" => json!({"title": "Changed"}),
         "domains_add_domain" => json!({"host": format!("{fresh}.example")}),

@@ -63,8 +63,9 @@ async fn a_file_is_imported_served_and_exported(place: Place) {
             Some("text/csv; charset=utf-8")
         );
         // Many pages are one answer.
-        let rows: String = (0..1_200).map(|n| format!("many-{n},https://example.com/{n}\n")).collect();
-        let report = import(&member, "", "text/csv", format!("code,target\n{rows}")).expect(200).json();
+        let rows: Vec<String> = (0..1_200).map(|n| format!("many-{n},https://example.com/{n}")).collect();
+        let report =
+            import(&member, "", "text/csv", format!("code,target\n{}", rows.join("\n"))).expect(200).json();
         assert_eq!(numbers(&report), [1_200, 0, 0, 0, 0]);
         let export = member.get("/export").expect(200).answer.body;
         assert_eq!(export.lines().filter(|line| line.starts_with("{\"code\":\"many-")).count(), 1_200);
@@ -131,8 +132,8 @@ async fn platform_members_import_for_themselves_and_export_their_own(place: Plac
         let all = admin.get("/export").expect(200).answer.body;
         assert!(all.contains("Anns-own") && all.contains("Bobs-own"), "{all}");
         // A hundred links an hour, however they come.
-        let rows: String = (0..150).map(|n| format!("ann-{n:04},https://example.com/{n}\n")).collect();
-        let file = format!("code,target\n{rows}");
+        let rows: Vec<String> = (0..150).map(|n| format!("ann-{n:04},https://example.com/{n}")).collect();
+        let file = format!("code,target\n{}", rows.join("\n"));
         let dry = import(&ann, "?dry_run=true", "text/csv", file.as_str()).expect(200).json();
         assert_eq!(numbers(&dry), [99, 0, 0, 0, 51]);
         let report = import(&ann, "", "text/csv", file).expect(200).json();
