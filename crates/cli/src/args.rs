@@ -156,6 +156,49 @@ pub(crate) enum Links {
         /// Its code
         code: String,
     },
+    /// Import links from a file of ours or of another shortener; what is there is left alone
+    Import(Import),
+    /// Export links: everything they have, or a map for another server
+    Export(ExportLinks),
+}
+
+#[derive(Debug, Group)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag somebody types")]
+pub(crate) struct Import {
+    /// The file; `-` reads stdin
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// What it is: jsonl, csv, shlink, dub, chhoto, yourls, kutt, sink, golink or bitly [default: recognised by its contents]
+    #[arg(long, value_name = "FORMAT")]
+    pub(crate) format: Option<String>,
+    /// Show what would become of each row, and write nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Change links that are there to what the file says; shows the changes first, and asks
+    #[arg(long)]
+    pub(crate) overwrite: bool,
+    /// Do not ask
+    #[arg(short, long, requires = "overwrite")]
+    pub(crate) yes: bool,
+    /// Let links lead to http, where the file does not say otherwise
+    #[arg(long)]
+    pub(crate) no_https: bool,
+    /// Keep ids, makers, versions and times too: bring back exactly what was exported
+    #[arg(long, conflicts_with = "overwrite")]
+    pub(crate) exact: bool,
+}
+
+#[derive(Debug, Group)]
+pub(crate) struct ExportLinks {
+    /// Where to write it; `-` is stdout
+    #[arg(value_name = "FILE", default_value = "-")]
+    pub(crate) file: PathBuf,
+    /// As what: jsonl, csv, nginx, caddy or cloudflare [default: by the name's ending, else jsonl]
+    #[arg(long, value_name = "FORMAT")]
+    pub(crate) format: Option<String>,
+    /// Replace a file that exists
+    #[arg(long)]
+    pub(crate) force: bool,
 }
 
 #[derive(Debug, Group)]

@@ -58,6 +58,13 @@ impl Failure {
         Self { kind: Kind::Conflict(message.into()), hints: Vec::new() }
     }
 
+    /// Values that break a rule, of which more was said already.
+    pub(crate) fn refused(message: impl Into<String>) -> Self {
+        let refusal =
+            Refusal { code: ErrorCode::ValidationFailed, message: message.into(), details: Value::Null };
+        Self { kind: Kind::Server(refusal), hints: Vec::new() }
+    }
+
     pub(crate) fn not_found(what: Thing) -> Self {
         OpsError::NotFound(what).into()
     }

@@ -143,6 +143,23 @@ impl Output {
         Progress(bar)
     }
 
+    /// The same for a file that is read, by its size where that is known.
+    pub(crate) fn reading(self, what: &'static str, bytes: Option<u64>) -> Progress {
+        let bar = match bytes {
+            _ if self.quiet => ProgressBar::hidden(),
+            Some(bytes) => ProgressBar::new(bytes),
+            None => ProgressBar::no_length(),
+        };
+        let template = match bytes {
+            Some(_) => "{spinner} {msg} [{bar:30}] {bytes}/{total_bytes} {elapsed}",
+            None => "{spinner} {msg} {bytes} {elapsed}",
+        };
+        bar.set_style(ProgressStyle::with_template(template).expect("the template is a template"));
+        bar.set_message(what);
+        bar.enable_steady_tick(TICK);
+        Progress(bar)
+    }
+
     /// Whether drawings are welcome on stdout.
     pub(crate) fn drawing(self) -> Drawing {
         self.drawing
@@ -231,6 +248,12 @@ impl Progress {
     /// So much more is done.
     pub(crate) fn add(&self, done: u64) {
         self.0.inc(done);
+    }
+
+    /// So far, in words and bytes.
+    pub(crate) fn say(&self, what: String, bytes: u64) {
+        self.0.set_message(what);
+        self.0.set_position(bytes);
     }
 
     /// So much is done by now.

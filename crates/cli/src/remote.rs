@@ -7,6 +7,7 @@
 
 mod links;
 pub(crate) mod people;
+mod transfer;
 
 use std::time::Duration;
 
@@ -28,6 +29,8 @@ use crate::output::Output;
 
 const CONNECT_SECONDS: u64 = 5;
 const REQUEST_SECONDS: u64 = 30;
+/// For a whole file, in or out.
+const LONG_SECONDS: u64 = 600;
 /// Tries of a request that may be repeated.
 const TRIES: u32 = 3;
 /// Before the second try; before the third it is twice as long.
@@ -128,7 +131,7 @@ impl Remote {
             .pop_if_empty()
             .extend(["api", "v1"])
             .extend(path);
-        Request { remote: self, method, url, headers: Vec::new(), body: None, once: false }
+        Request { remote: self, method, url, headers: Vec::new(), body: None, once: false, long: false }
     }
 
     /// The items of a list, `most` at most, page by page.
@@ -236,6 +239,8 @@ struct Request<'a> {
     body: Option<Vec<u8>>,
     /// However often it is sent, it is done once.
     once: bool,
+    /// It may take a while.
+    long: bool,
 }
 
 /// What came back.
@@ -273,6 +278,14 @@ enum Lost {
 impl Request<'_> {
     fn query(mut self, name: &str, value: &str) -> Self {
         self.url.query_pairs_mut().append_pair(name, value);
+        self
+    }
+
+    /// A file as it is.
+    fn file(mut self, file: Vec<u8>) -> Self {
+        self.body = Some(file);
+        self.headers.push((CONTENT_TYPE, HeaderValue::from_static("application/octet-stream")));
+        self.long = true;
         self
     }
 
@@ -360,6 +373,9 @@ impl Request<'_> {
         }
         if let Some(body) = &self.body {
             request = request.body(body.clone());
+        }
+        if self.long {
+            request = request.timeout(Duration::from_secs(LONG_SECONDS));
         }
         let mut response = request.send().await.map_err(Lost::Transport)?;
         let text = |name| response.headers().get(name).and_then(|value| value.to_str().ok());

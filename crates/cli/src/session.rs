@@ -170,7 +170,7 @@ impl Session {
     }
 
     /// Whether anything was ever recorded here, as far as that can be known without making a database to look into.
-    fn has_clicks(&self) -> bool {
+    pub(crate) fn has_clicks(&self) -> bool {
         were_kept(self.store().location()) || holds_anything(&self.config.data.join(journal::FOLDER))
     }
 

@@ -9,6 +9,7 @@
 //! | what is answered of them | [`stats`]; links in the order of their clicks are `by_clicks` |
 //! | counting anew, and what is kept how long | [`recompute`], [`retention`] |
 //! | codes nobody has | [`misses`] |
+//! | clicks that were counted elsewhere | `imported` |
 //! | where it is kept | [`open`] |
 
 pub mod agent;
@@ -18,6 +19,7 @@ pub mod country;
 pub mod events;
 pub mod export;
 pub mod geo;
+mod imported;
 pub mod ingest;
 pub mod journal;
 mod look_up;

@@ -31,6 +31,11 @@ impl Worker {
     pub const fn number(self) -> u16 {
         self.0
     }
+
+    /// The worker that made an id.
+    pub const fn of(id: Id) -> Self {
+        Self(((id.as_u64() >> SEQUENCE_BITS) & ((1 << WORKER_BITS) - 1)) as u16)
+    }
 }
 
 impl Id {
@@ -42,6 +47,11 @@ impl Id {
     /// As the store keeps it.
     pub const fn as_i64(self) -> i64 {
         self.0
+    }
+
+    /// When it was made, as far as it is one of ours.
+    pub const fn made_at(self) -> Timestamp {
+        Timestamp::from_ms((self.0 >> (WORKER_BITS + SEQUENCE_BITS)) + EPOCH_MS)
     }
 
     /// As the bits Base62 writes.
@@ -100,6 +110,7 @@ mod tests {
     fn the_parts_are_where_the_format_says() {
         let id = Id::next(Id::from_i64(0), Timestamp::from_ms(EPOCH_MS + 5), Worker::new(23).unwrap());
         assert_eq!(id.as_i64(), 5 << 22 | 23 << 12);
+        assert_eq!((Worker::of(id).number(), id.made_at()), (23, Timestamp::from_ms(EPOCH_MS + 5)));
         let next = Id::next(id, Timestamp::from_ms(EPOCH_MS + 5), Worker::new(23).unwrap());
         assert_eq!(next.as_i64(), id.as_i64() + 1);
     }

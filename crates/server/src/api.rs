@@ -18,6 +18,7 @@ mod qr;
 mod request;
 mod stats;
 mod strict;
+mod transfer;
 mod usage;
 mod users;
 mod workspace;
@@ -235,6 +236,7 @@ fn described() -> OpenApiRouter<Arc<Api>> {
         .build();
     OpenApiRouter::with_openapi(OpenApiBuilder::new().info(info).build())
         .merge(links::routes())
+        .merge(transfer::routes())
         .merge(stats::routes())
         .merge(keys::routes())
         .merge(users::routes())

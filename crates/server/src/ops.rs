@@ -9,6 +9,7 @@ pub mod list;
 mod loops;
 pub mod people;
 pub mod sweep;
+pub mod transfer;
 
 use std::sync::Arc;
 

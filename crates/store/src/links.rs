@@ -89,6 +89,35 @@ impl Store {
         Ok((mend::readable(mend::links(&self.pool, rows).await?), last))
     }
 
+    /// The next links of a workspace by id, whatever their state: at most `limit`, after `after`, all or one maker's. Gives the codes
+    /// of those nobody can read, not even from the log, and the id to go on from, while there is more.
+    pub async fn links_of(
+        &self,
+        workspace: Id,
+        maker: Option<&Actor>,
+        after: Id,
+        limit: i64,
+    ) -> Result<(Vec<Link>, Vec<String>, Option<Id>), StoreError> {
+        const SQL: &str = concat!(
+            "select ",
+            link_columns!(),
+            " from links where workspace_id = $1 and id > $2 and (cast($3 as text) is null or created_by = $3)
+             order by id limit $4"
+        );
+        let maker = maker.map(Actor::as_str);
+        let rows: Vec<LinkRow> =
+            read!(&self.pool, fetch_all, SQL, workspace.as_i64(), after.as_i64(), maker, limit)?;
+        let last = rows.last().map(|row| Id::from_i64(row.id)).filter(|_| fills(limit, rows.len()));
+        let (mut links, mut unreadable) = (Vec::with_capacity(rows.len()), Vec::new());
+        for reading in mend::links(&self.pool, rows).await? {
+            match reading.link {
+                Ok(link) => links.push(link),
+                Err(_) => unreadable.push(reading.place.1),
+            }
+        }
+        Ok((links, unreadable, last))
+    }
+
     /// A link as it was at a moment, from its history.
     pub async fn link_at(
         &self,

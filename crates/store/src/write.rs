@@ -11,6 +11,7 @@ mod apply;
 pub(crate) mod batches;
 mod chain;
 mod group;
+mod import;
 mod once;
 
 use std::collections::HashMap;
@@ -90,6 +91,13 @@ pub enum LinkOp {
         next: Box<Link>,
         /// What to call it in the audit log.
         action: Action,
+    },
+    /// Write a link that was made elsewhere, under its code and the id set aside for it. A taken code is refused.
+    Import {
+        /// The link as it was.
+        link: Box<Link>,
+        /// When it last changed, where that is kept; else it is now.
+        updated: Option<Timestamp>,
     },
 }
 
@@ -204,18 +212,22 @@ impl Writer {
 /// One commit for all; where that fails, each by itself, so that one member's trouble is not the others'.
 async fn commit_all(pool: &Pool, worker: Worker, jobs: Vec<Job>) {
     let (writes, answers): (Vec<_>, Vec<_>) = jobs.into_iter().map(|job| (job.write, job.answer)).unzip();
-    let results = match group::commit(pool, worker, &writes).await {
+    let results = commit_many(pool, worker, &writes).await;
+    for (answer, result) in answers.into_iter().zip(results) {
+        // A caller that no longer waits has its change all the same; there is nobody to tell.
+        let _ = answer.send(result);
+    }
+}
+
+async fn commit_many(pool: &Pool, worker: Worker, writes: &[LinkWrite]) -> Vec<Result<Written, StoreError>> {
+    match group::commit(pool, worker, writes).await {
         Ok(results) => results,
         Err(Trouble::Everybody(error)) => writes.iter().map(|_| Err(again(&error))).collect(),
         Err(Trouble::Workspace(error) | Trouble::Member(error)) if writes.len() == 1 => vec![Err(error)],
         Err(Trouble::Workspace(error) | Trouble::Member(error)) => {
             tracing::debug!(%error, members = writes.len(), "a group of changes is repeated one by one");
-            commit_singly(pool, worker, &writes).await
+            commit_singly(pool, worker, writes).await
         }
-    };
-    for (answer, result) in answers.into_iter().zip(results) {
-        // A caller that no longer waits has its change all the same; there is nobody to tell.
-        let _ = answer.send(result);
     }
 }
 

@@ -15,6 +15,7 @@ use crate::place::{Made, Place, Seen};
 use crate::session::Session;
 
 mod changes;
+mod transfer;
 
 use self::changes::{Change, changes};
 
@@ -29,6 +30,8 @@ pub(super) async fn run(place: &Place, command: Links) -> Result<(), Failure> {
         Links::Delete { code, yes } => delete(place, &code, yes).await,
         Links::Stats(args) => super::stats::run(place, &args).await,
         Links::History { code } => history(place, &code).await,
+        Links::Import(args) => transfer::import(place, &args).await,
+        Links::Export(args) => transfer::export(place, &args).await,
     }
 }
 

@@ -34,4 +34,5 @@ mod sign_in;
 mod stats;
 mod sweep;
 mod tidy;
+mod transfer;
 mod usage;

@@ -129,3 +129,50 @@ fn writers_at_once_never_mix() {
     assert_eq!(link["title"], format!("t{n}"));
     place.ok("audit verify");
 }
+
+#[test]
+fn an_export_goes_from_one_database_to_the_other_and_back() {
+    let database = Database::create();
+    let place = crate::transfer::busy();
+    place.ok("links export all.jsonl");
+    place.ok("links export all.csv");
+    let there = database.place();
+    let file = place.path("all.csv").to_string_lossy().into_owned();
+    there.ok(&format!("links import {file} --exact"));
+    assert_eq!(there.ok("links export").stdout, place.read("all.jsonl"));
+    assert_eq!(there.ok("links export --format csv").stdout, place.read("all.csv"));
+    assert_eq!(
+        there.ok("links export --format nginx").stdout,
+        place.ok("links export --format nginx").stdout
+    );
+    there.ok("clicks recompute");
+    assert_eq!(there.ok("links export").stdout, place.read("all.jsonl"));
+    there.ok("links set new https://example.com/new");
+    there.ok("audit verify");
+    there.ok("doctor");
+    there.ok("links export back.jsonl");
+
+    let back = Place::new();
+    let file = there.path("back.jsonl").to_string_lossy().into_owned();
+    back.ok(&format!("links import {file} --exact"));
+    assert_eq!(back.ok("links export").stdout, there.read("back.jsonl"));
+}
+
+#[test]
+fn files_of_others_are_imported() {
+    let database = Database::create();
+    let place = database.place();
+    let report = place.rmax(&format!("links import {} --json", crate::transfer::fixture("kutt.json"))).json();
+    assert_eq!((&report["created"], &report["refused"]), (&json!(2), &json!(1)));
+    place.ok(&format!("links import {}", crate::transfer::fixture("yourls.sql")));
+    place.ok(&format!("links import {}", crate::transfer::fixture("yourls.sql")));
+    assert_eq!(place.link("ozh")["stats"]["hits"], 98765);
+    let file = crate::transfer::fixture("yourls.csv");
+    let changed = place.json(&format!("links import {file} --overwrite --yes --json"));
+    assert_eq!((&changed["updated"], &changed["created"]), (&json!(1), &json!(1)));
+    assert_eq!(place.link("ozh")["stats"]["hits"], 98765);
+    let ran = place.together(&[format!("links import {file} --json"), format!("links import {file} --json")]);
+    assert!(ran.iter().all(|ran| ran.json()["skipped"] == 2), "{ran:#?}");
+    place.ok("audit verify");
+    place.ok("doctor");
+}

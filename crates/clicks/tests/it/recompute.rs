@@ -3,6 +3,7 @@
 use rlinks_clicks::Clicks;
 use rlinks_clicks::recompute::Recomputed;
 use rlinks_clicks::record::{AgentBytes, Record};
+use rlinks_clicks::roll::{Subject, Total};
 use rlinks_core::{Actor, Id, Timestamp};
 use rlinks_store::pool::{Dialect, Pool};
 use sqlx::AssertSqlSafe;
@@ -17,6 +18,7 @@ contract!(
     one_workspace_is_recomputed_without_the_others,
     hours_that_are_not_kept_do_not_come_back,
     clicks_that_come_meanwhile_are_neither_lost_nor_doubled,
+    what_was_counted_elsewhere_is_never_touched,
 );
 
 const NOW: &str = "2026-11-17T12:00:00Z";
@@ -286,6 +288,49 @@ async fn clicks_that_come_meanwhile_are_neither_lost_nor_doubled(place: Place) {
     assert_eq!(desk.count("select visitors from months where kind = 2 and subject = 79").await, 100);
     clicks.close().await;
     store.close().await;
+    desk.clicks.close().await;
+    desk.store.close().await;
+}
+
+async fn what_was_counted_elsewhere_is_never_touched(place: Place) {
+    let mut desk = Desk::new(place).await;
+    let [a, b, _] = busy_week(&mut desk).await;
+    let subjects = [Subject::link(MAIN, a), Subject::link(MAIN, b)];
+    let before = desk.clicks.totals(&subjects).await.unwrap();
+    let elsewhere = Total { clicks: 1_000, bots: 7, last_click: None, last_hit: Some(moment("2020-01-01")) };
+    // However often it is said, it is counted once; and what is said last counts.
+    for clicks in [500, 1_000, 1_000] {
+        let said = Total { clicks, ..elsewhere };
+        desk.clicks.set_imported(MAIN, &[(a, said), (b, elsewhere)]).await.unwrap();
+    }
+    let with = |subject| Total {
+        clicks: before[&subject].clicks + 1_000,
+        bots: before[&subject].bots + 7,
+        ..before[&subject]
+    };
+    let expected = subjects.map(with);
+    let now = desk.clicks.totals(&subjects).await.unwrap();
+    assert_eq!(subjects.map(|subject| now[&subject]), expected);
+    // Wrong days are put right, and the totals with them, but for what came from elsewhere.
+    let id = a.as_i64();
+    change(
+        &desk.clicks,
+        &format!(
+            "update days set clicks = clicks + 9 where kind = 0 and subject = {id} and day = {DAY};
+             update months set clicks = clicks + 9 where kind = 0 and subject = {id};
+             update totals set clicks = clicks + 9 where kind = 0 and subject = {id}"
+        ),
+    )
+    .await;
+    assert!(recompute(&desk, None).await.subjects_changed > 0);
+    let now = desk.clicks.totals(&subjects).await.unwrap();
+    assert_eq!(subjects.map(|subject| now[&subject]), expected);
+    // A link that did not come to be leaves nothing.
+    let nobody = Id::from_i64(4_242);
+    desk.clicks.set_imported(MAIN, &[(nobody, elsewhere)]).await.unwrap();
+    desk.clicks.forget_imported(&[nobody]).await.unwrap();
+    assert_eq!(desk.count("select count(*) from totals where subject = 4242").await, 0);
+    assert_eq!(desk.count("select count(*) from imported").await, 2);
     desk.clicks.close().await;
     desk.store.close().await;
 }

@@ -1,5 +1,6 @@
 //! What a request brings: query parameters, a JSON body, a version it saw.
 
+use axum::body::Bytes;
 use axum::extract::{FromRequest, FromRequestParts, Path, Request};
 use http::header::{CONTENT_TYPE, IF_MATCH};
 use http::request::Parts;
@@ -203,6 +204,12 @@ async fn object(request: Request, most: usize) -> Result<Map<String, Value>, Api
             "Send JSON, with `Content-Type: application/json`",
         ));
     }
+    let bytes = whole(request, most).await?;
+    strict::parse_object(&bytes).map_err(|error| ApiError::saying(ErrorCode::BadRequest, error.to_string()))
+}
+
+/// A body of at most so many bytes.
+async fn whole(request: Request, most: usize) -> Result<Bytes, ApiError> {
     let too_large = || {
         ApiError::saying(ErrorCode::PayloadTooLarge, format!("The body has more than {} KiB", most / 1024))
     };
@@ -211,12 +218,41 @@ async fn object(request: Request, most: usize) -> Result<Map<String, Value>, Api
     if announced.is_some_and(|length| length > most) {
         return Err(too_large());
     }
-    let bytes = match axum::body::to_bytes(request.into_body(), most).await {
-        Ok(bytes) => bytes,
-        Err(error) if is_too_long(&error) => return Err(too_large()),
-        Err(_) => return Err(ApiError::saying(ErrorCode::BadRequest, "The body did not arrive whole")),
-    };
-    strict::parse_object(&bytes).map_err(|error| ApiError::saying(ErrorCode::BadRequest, error.to_string()))
+    match axum::body::to_bytes(request.into_body(), most).await {
+        Ok(bytes) => Ok(bytes),
+        Err(error) if is_too_long(&error) => Err(too_large()),
+        Err(_) => Err(ApiError::saying(ErrorCode::BadRequest, "The body did not arrive whole")),
+    }
+}
+
+/// A file of links, of whichever kind.
+pub struct File(pub Bytes);
+
+/// What files of links are sent as.
+const FILE_TYPES: [&str; 8] = [
+    "application/json",
+    "application/x-ndjson",
+    "application/jsonl",
+    "text/csv",
+    "application/sql",
+    "application/x-sql",
+    "text/plain",
+    "application/octet-stream",
+];
+
+impl<S: Send + Sync> FromRequest<S> for File {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, _: &S) -> Result<Self, ApiError> {
+        let kind =
+            request.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let kind = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+        if !FILE_TYPES.contains(&kind.as_str()) {
+            let message = "Send the file itself, with `Content-Type: application/octet-stream` or what it is";
+            return Err(ApiError::saying(ErrorCode::UnsupportedMediaType, message));
+        }
+        Ok(Self(whole(request, BULK_BYTES).await?))
+    }
 }
 
 /// The body went on after the limit.

@@ -14,6 +14,7 @@ mod once;
 mod outage;
 mod presets;
 mod stats;
+mod transfer;
 mod users;
 mod walk;
 mod workspace;

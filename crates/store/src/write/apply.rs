@@ -51,6 +51,7 @@ impl State {
                 self.create(write, draft, code, *source, existing)?
             }
             LinkOp::Replace { next, action } => self.replace(write, next, *action)?,
+            LinkOp::Import { link, updated } => self.import(write, link, *updated)?,
         };
         if let Some(once) = &write.once {
             self.firsts.put(workspace, once, &written, write.now);
@@ -205,7 +206,12 @@ impl State {
     }
 
     /// Whatever makes one more link live needs room for it: a new one, one that comes back, one that was expired.
-    fn check_quota(&self, write: &LinkWrite, before: Option<&Link>, next: &Link) -> Result<(), StoreError> {
+    pub(super) fn check_quota(
+        &self,
+        write: &LinkWrite,
+        before: Option<&Link>,
+        next: &Link,
+    ) -> Result<(), StoreError> {
         let workspace = write.workspace.as_i64();
         let more = lives(next, write.now) - before.map_or(0, |before| lives(before, write.now));
         match self.heads[&workspace].policy.limits.live_links {
@@ -219,7 +225,7 @@ impl State {
         }
     }
 
-    fn put(&mut self, write: &LinkWrite, before: Option<&Link>, link: Link, action: &'static str) {
+    pub(super) fn put(&mut self, write: &LinkWrite, before: Option<&Link>, link: Link, action: &'static str) {
         let workspace = write.workspace.as_i64();
         let place = (workspace, link.code.as_str().to_owned());
         if let Some(normalized) = before.and_then(|before| self.found_by(before)) {
@@ -256,6 +262,6 @@ fn lives(link: &Link, now: Timestamp) -> i64 {
     i64::from(link.state != LinkState::Deleted && !link.is_expired(now))
 }
 
-fn taken(code: &str, deleted: bool) -> StoreError {
+pub(super) fn taken(code: &str, deleted: bool) -> StoreError {
     StoreError::CodeTaken { code: code.to_owned(), deleted }
 }

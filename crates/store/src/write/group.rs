@@ -28,6 +28,10 @@ macro_rules! update_worker {
     };
 }
 
+/// Links neither deleted nor expired.
+pub(super) const LIVE: &str = "select count(*) from links
+     where workspace_id = $1 and state <> 'deleted' and (expires_at is null or expires_at >= $2)";
+
 /// Why a group could not be written, by whom it concerns.
 pub(super) enum Trouble {
     /// Everybody: there is no database to write to, or it did not say whether it wrote. Repeating would only wait again, or
@@ -169,7 +173,7 @@ async fn load(
     Ok(state)
 }
 
-async fn last_id(tx: &mut Tx, worker: Worker) -> Result<Id, StoreError> {
+pub(super) async fn last_id(tx: &mut Tx, worker: Worker) -> Result<Id, StoreError> {
     let sql = match tx.dialect() {
         Dialect::Sqlite => "select last_id from workers where worker = $1",
         Dialect::Postgres => "select last_id from workers where worker = $1 for update",
@@ -191,6 +195,17 @@ async fn last_id(tx: &mut Tx, worker: Worker) -> Result<Id, StoreError> {
 /// An id for something that is no link, in a transaction of its own that holds its workspace's head.
 pub(crate) async fn next_id(tx: &mut Tx, worker: Worker, now: Timestamp) -> Result<Id, StoreError> {
     let id = Id::next(last_id(tx, worker).await?, now, worker);
+    set_last_id(tx, worker, id, now).await?;
+    Ok(id)
+}
+
+/// Remembers the last id given out.
+pub(super) async fn set_last_id(
+    tx: &mut Tx,
+    worker: Worker,
+    id: Id,
+    now: Timestamp,
+) -> Result<(), StoreError> {
     run_in!(
         tx,
         update_worker!("$1", "$2", "$3"),
@@ -198,7 +213,7 @@ pub(crate) async fn next_id(tx: &mut Tx, worker: Worker, now: Timestamp) -> Resu
         id.as_i64(),
         now.plus_ms(LEASE_MS).ms()
     )?;
-    Ok(id)
+    Ok(())
 }
 
 async fn load_links(tx: &mut Tx, state: &mut State, writes: &[LinkWrite]) -> Result<(), StoreError> {
@@ -233,6 +248,7 @@ async fn load_links(tx: &mut Tx, state: &mut State, writes: &[LinkWrite]) -> Res
                 }
             }
             LinkOp::Replace { next, .. } => want(next.code.as_str()),
+            LinkOp::Import { link, .. } => want(link.code.as_str()),
         }
     }
     if wanted.is_empty() {
@@ -275,6 +291,7 @@ async fn load_targets(tx: &mut Tx, state: &mut State, writes: &[LinkWrite]) -> R
         let normalized = match &write.op {
             LinkOp::Create { existing: Existing::Reuse { normalized, .. }, .. } => Some(normalized.clone()),
             LinkOp::Replace { next, .. } => state.normalized(next),
+            LinkOp::Import { link, .. } => state.normalized(link),
             LinkOp::Create { .. } => None,
         };
         if let Some(normalized) = normalized {
@@ -298,19 +315,19 @@ async fn load_targets(tx: &mut Tx, state: &mut State, writes: &[LinkWrite]) -> R
 }
 
 async fn load_folded(tx: &mut Tx, state: &mut State, writes: &[LinkWrite]) -> Result<(), StoreError> {
+    let folds = |write: &LinkWrite| {
+        state.heads.get(&write.workspace.as_i64()).is_some_and(|head| head.policy.code.unique_fold)
+    };
+    let chosen = |write: &LinkWrite| match &write.op {
+        LinkOp::Create { code: CodeChoice::Chosen(code), .. } => Some(code.folded()),
+        LinkOp::Import { link, .. } if !link.generated => Some(link.code.folded()),
+        _ => None,
+    };
     let wanted: Vec<_> = writes
         .iter()
-        .filter_map(|write| match &write.op {
-            LinkOp::Create { code: CodeChoice::Chosen(code), .. }
-                if state
-                    .heads
-                    .get(&write.workspace.as_i64())
-                    .is_some_and(|head| head.policy.code.unique_fold) =>
-            {
-                Some(serde_json::json!({ "workspace_id": write.workspace.as_i64(), "code": code.folded() }))
-            }
-            _ => None,
-        })
+        .filter(|write| folds(write))
+        .filter_map(|write| Some((write.workspace.as_i64(), chosen(write)?)))
+        .map(|(workspace, code)| serde_json::json!({ "workspace_id": workspace, "code": code }))
         .collect();
     if wanted.is_empty() {
         return Ok(());
@@ -335,13 +352,7 @@ async fn load_live(tx: &mut Tx, state: &mut State, writes: &[LinkWrite]) -> Resu
         .map(|(id, _)| *id)
         .collect();
     for workspace in limited {
-        let (live,): (i64,) = read_in!(
-            tx,
-            fetch_one,
-            "select count(*) from links where workspace_id = $1 and state <> 'deleted' and (expires_at is null or expires_at >= $2)",
-            workspace,
-            now.ms()
-        )?;
+        let (live,): (i64,) = read_in!(tx, fetch_one, LIVE, workspace, now.ms())?;
         state.live.insert(workspace, live);
     }
     Ok(())

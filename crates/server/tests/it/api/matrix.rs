@@ -36,8 +36,10 @@ const EXPECTED: &[(&str, [u16; 6])] = &[
     ("links_create",            [403, 201, 201, 403, 201, 201]),
     ("links_delete",            [403, 204, 204, 403, 404, 404]),
     ("links_explain",           [200, 200, 200, 200, 200, 200]),
+    ("links_export",            [200, 200, 200, 200, 200, 200]),
     ("links_get",               [200, 200, 200, 200, 404, 404]),
     ("links_history",           [200, 200, 200, 200, 404, 404]),
+    ("links_import",            [403, 200, 200, 403, 200, 200]),
     ("links_list",              [200, 200, 200, 200, 200, 200]),
     ("links_patch",             [403, 200, 200, 403, 404, 404]),
     ("links_qr_code",           [200, 200, 200, 200, 404, 404]),
@@ -131,7 +133,7 @@ impl Objects<'_> {
 /// What is sent, where something is.
 fn body(operation: &str, fresh: &str) -> Option<Value> {
     Some(match operation {
-        "links_create" => json!({"target": "https://example.com/new", "code": fresh}),
+        "links_create" | "links_import" => json!({"target": "https://example.com/new", "code": fresh}),
         "links_bulk" => json!({"links": [{"target": "https://example.com/new", "code": fresh}]}),
         "links_patch" => json!({"title": "Changed"}),
         "domains_add_domain" => json!({"host": format!("{fresh}.example")}),

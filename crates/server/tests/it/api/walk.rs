@@ -28,6 +28,7 @@ async fn every_operation_once(place: Place) {
         get("links_qr_code", "/links/walk/qr");
         get("links_check", "/check/walk");
         get("links_explain", "/explain?url=walk");
+        get("links_export", "/export?format=csv");
         get("statistics_of_link", "/links/walk/stats");
         get("statistics_of_workspace", "/stats");
         get("statistics_live", "/stats/live");
@@ -42,6 +43,7 @@ async fn every_operation_once(place: Place) {
         get("statistics_clicks", "/links/walk/clicks");
 
         admin.post("/links/bulk", &json!({"links": [{"target": "https://example.com/2"}]})).expect(200);
+        admin.post("/import", &json!({"code": "in", "target": "https://example.com/in"})).expect(200);
         admin.patch("/links/walk", &json!({"title": "Walked", "tags": ["a", "b"]})).expect(200);
         admin.delete("/links/walk").expect(204);
         admin.ask("POST", "/links/walk/restore").send().expect(200);
@@ -67,6 +69,7 @@ async fn every_operation_once(place: Place) {
         done.extend([
             "links_create",
             "links_bulk",
+            "links_import",
             "links_patch",
             "links_delete",
             "links_restore",

@@ -1,0 +1,364 @@
+//! `rmax links import` and `export`.
+
+use std::fs::File;
+use std::io::{Read, Write as _};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rlinks_core::{FieldCode, FieldError, Link};
+use rlinks_server::ops::Mode;
+use rlinks_server::ops::transfer::{
+    Existing, Export, ExportFormat, Exported, Import, ImportFormat, Keep, ReadError, Report, Rows,
+};
+use serde_json::{Value, json};
+
+use super::changes::changes;
+use crate::args;
+use crate::error::Failure;
+use crate::files::{NewFile, Overwrite, cannot_read, cannot_write};
+use crate::output::{Answer, Output, can_ask, confirm};
+use crate::place::Place;
+use crate::remote::Remote;
+use crate::session::Session;
+
+/// The largest file a server takes.
+const SENT_BYTES: u64 = 16 * 1024 * 1024;
+/// Problems shown to people; `--json` has more.
+const SHOWN: usize = 20;
+const STDIN: &str = "-";
+
+// ---- in ----
+
+pub(super) async fn import(place: &Place, args: &args::Import) -> Result<(), Failure> {
+    let format = word("format", args.format.as_deref(), &ImportFormat::ALL)?;
+    let report = match place {
+        Place::Store(session) => import_here(session, args, format).await?,
+        Place::Server(remote) => import_there(remote, args).await?,
+    };
+    show(place.output(), args, &report)?;
+    ended(&report)
+}
+
+async fn import_there(remote: &Remote, args: &args::Import) -> Result<Report, Failure> {
+    for (given, flag) in [(args.overwrite, "--overwrite"), (args.exact, "--exact")] {
+        if given {
+            return Err(Failure::usage(format!("{flag} works on a store only: a key may not do that")));
+        }
+    }
+    let mut file = Vec::new();
+    let (reader, _) = open(&args.file)?;
+    reader.take(SENT_BYTES + 1).read_to_end(&mut file).map_err(|error| cannot_read(&args.file, &error))?;
+    if file.len() as u64 > SENT_BYTES {
+        return Err(Failure::refused(format!(
+            "{} has more than 16 MiB, which is all a server takes at once",
+            args.file.display()
+        ))
+        .hint("split it into smaller files, or import it where the store is"));
+    }
+    remote.import(file, args.format.as_deref(), args.dry_run, args.no_https).await
+}
+
+async fn import_here(
+    session: &Session,
+    args: &args::Import,
+    format: Option<ImportFormat>,
+) -> Result<Report, Failure> {
+    if args.dry_run {
+        return pass(session, args, format, Mode::DryRun).await;
+    }
+    if args.overwrite {
+        look_first(session, args, format).await?;
+    }
+    session.change(pass(session, args, format, Mode::Write)).await
+}
+
+/// Shows what would be changed, and asks.
+async fn look_first(
+    session: &Session,
+    args: &args::Import,
+    format: Option<ImportFormat>,
+) -> Result<(), Failure> {
+    if args.file == Path::new(STDIN) {
+        return Err(Failure::usage(
+            "--overwrite reads the file twice, to show the changes first; name a file",
+        ));
+    }
+    if !args.yes && !can_ask() {
+        return Err(Failure::usage("changing links that are there needs --yes where nobody can be asked")
+            .hint("see what would change with --dry-run --overwrite"));
+    }
+    let report = pass(session, args, format, Mode::DryRun).await?;
+    show_updates(session.output, &report);
+    if report.updated > 0 && !args.yes {
+        let question =
+            format!("Change {} that are there, and make {}?", links(report.updated), report.created);
+        if confirm(&question)? == Answer::No {
+            return Err(Failure::failed("nothing was imported"));
+        }
+    }
+    Ok(())
+}
+
+/// Reads the file once.
+async fn pass(
+    session: &Session,
+    args: &args::Import,
+    format: Option<ImportFormat>,
+    mode: Mode,
+) -> Result<Report, Failure> {
+    let workspace = session.workspace().await?;
+    let (reader, bytes) = open(&args.file)?;
+    let read = Arc::new(AtomicU64::new(0));
+    let counted = Counted { inner: reader, read: Arc::clone(&read) };
+    let rows = Rows::open(counted, format).await.map_err(|error| unread(args, error))?;
+    let clicks = match mode {
+        Mode::Write => Some(session.clicks().await?),
+        Mode::DryRun => None,
+    };
+    let bar = session.output.reading("importing", bytes);
+    let import = Import {
+        mode,
+        existing: if args.overwrite { Existing::Overwrite } else { Existing::Leave },
+        keep: if args.exact { Keep::Everything } else { Keep::Words },
+        allow_http: args.no_https,
+        clicks,
+        admit: None,
+        written: &|_| {},
+        progress: &|report| bar.say(format!("importing: {} rows", report.rows), read.load(Ordering::Relaxed)),
+    };
+    let done = session.ops.import(&session.by(), &workspace, rows, &import).await;
+    drop(bar);
+    done.map_err(|error| {
+        Failure::from(error)
+            .hint("what was imported until then is there; the same command goes on where it stopped")
+    })
+}
+
+fn unread(args: &args::Import, error: ReadError) -> Failure {
+    match error {
+        ReadError::Io(error) => cannot_read(&args.file, &error),
+        error => Failure::refused(format!("{}: {error}", args.file.display())),
+    }
+}
+
+fn open(file: &Path) -> Result<(Box<dyn Read + Send>, Option<u64>), Failure> {
+    if file == Path::new(STDIN) {
+        return Ok((Box::new(std::io::stdin()), None));
+    }
+    let opened = File::open(file).map_err(|error| cannot_read(file, &error))?;
+    let there = opened.metadata().map_err(|error| cannot_read(file, &error))?;
+    if there.is_dir() {
+        return Err(Failure::failed(format!("{} is a folder; name a file in it", file.display())));
+    }
+    Ok((Box::new(opened), there.is_file().then_some(there.len())))
+}
+
+/// A reader that says how far it is.
+struct Counted {
+    inner: Box<dyn Read + Send>,
+    read: Arc<AtomicU64>,
+}
+
+impl Read for Counted {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let read = self.inner.read(buffer)?;
+        self.read.fetch_add(read as u64, Ordering::Relaxed);
+        Ok(read)
+    }
+}
+
+fn show(output: Output, args: &args::Import, report: &Report) -> Result<(), Failure> {
+    if output.json {
+        let mut object = serde_json::to_value(report).expect("a report is JSON");
+        if args.overwrite {
+            object["changes"] =
+                report.updates.iter().map(|update| changed(&update.before, &update.after)).collect();
+        }
+        return output.object(&object);
+    }
+    if args.dry_run {
+        show_updates(output, report);
+    }
+    for problem in report.problems.iter().take(SHOWN) {
+        let code = problem.code.as_deref().map(|code| format!(" ({code})")).unwrap_or_default();
+        output.line(&format!(
+            "row {}{code}: {}: {}",
+            problem.row,
+            word_of(problem.outcome),
+            problem.reason
+        ))?;
+    }
+    let unnamed = (report.problems.len().saturating_sub(SHOWN)) as u64 + report.more;
+    if unnamed > 0 {
+        output.note(&format!("and {unnamed} more rows; --json names up to 1000"));
+    }
+    let would = if report.dry_run { "would be " } else { "" };
+    output.line(&format!(
+        "{} ({}), {} rows: {would}{} created, {} updated, {} skipped, {} conflicting, {} refused",
+        args.file.display(),
+        report.format,
+        report.rows,
+        report.created,
+        report.updated,
+        report.skipped,
+        report.conflicting,
+        report.refused
+    ))
+}
+
+fn show_updates(output: Output, report: &Report) {
+    if output.json {
+        return;
+    }
+    for update in &report.updates {
+        output.note(&format!("{}:", update.after.code));
+        for change in changes(&value(&update.before), &value(&update.after)) {
+            output.note(&format!("    {change}"));
+        }
+    }
+    let unnamed = report.updated.saturating_sub(report.updates.len() as u64);
+    if unnamed > 0 {
+        output.note(&format!("and {unnamed} more links"));
+    }
+}
+
+fn changed(before: &Link, after: &Link) -> Value {
+    json!({ "code": after.code, "changes": changes(&value(before), &value(after)) })
+}
+
+fn value(link: &Link) -> Value {
+    serde_json::to_value(link).expect("a link is JSON")
+}
+
+fn word_of(outcome: rlinks_server::ops::transfer::Outcome) -> String {
+    serde_json::to_value(outcome).ok().and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default()
+}
+
+/// How the command ends: rows that were not imported are no success.
+fn ended(report: &Report) -> Result<(), Failure> {
+    if let Some(why) = &report.stopped {
+        return Err(Failure::failed(why.clone()));
+    }
+    let left_out = |count: u64, one: &str, more: &str| match count {
+        1 => format!("1 row {one}, and was left out"),
+        count => format!("{count} rows {more}, and were left out"),
+    };
+    if report.conflicting > 0 {
+        return Err(Failure::conflict(left_out(report.conflicting, "conflicts", "conflict"))
+            .hint("`--overwrite` changes links that are there to what the file says"));
+    }
+    if report.refused > 0 {
+        return Err(Failure::refused(left_out(report.refused, "breaks a rule", "break a rule")));
+    }
+    Ok(())
+}
+
+// ---- out ----
+
+pub(super) async fn export(place: &Place, args: &args::ExportLinks) -> Result<(), Failure> {
+    let format = export_format(args)?;
+    let mut file = NewFile::create(&args.file, Overwrite::forced(args.force))?;
+    let exported = match place {
+        Place::Store(session) => Some(export_here(session, format, &mut file).await?),
+        Place::Server(remote) => {
+            let done = remote.export(format.name(), &mut file).await;
+            if let Some(failure) = file.trouble().filter(|_| done.is_err()) {
+                return Err(failure);
+            }
+            done.map(|()| None)?
+        }
+    };
+    let is_stdout = file.is_stdout();
+    file.finish()?;
+    let output = place.output();
+    if let Some(exported) = &exported {
+        warn(output, exported, format);
+    }
+    let wrote = exported
+        .as_ref()
+        .map_or("wrote the links".to_owned(), |exported| format!("wrote {}", links(exported.links)));
+    if is_stdout {
+        output.note(&wrote);
+        return Ok(());
+    }
+    if output.json {
+        let count = exported.as_ref().map(|exported| exported.links);
+        return output.object(&json!({ "file": args.file, "format": format.name(), "links": count }));
+    }
+    output.done(&format!("{wrote} to {}", args.file.display()))
+}
+
+async fn export_here(
+    session: &Session,
+    format: ExportFormat,
+    file: &mut NewFile,
+) -> Result<Exported, Failure> {
+    let workspace = session.workspace().await?;
+    let clicks = if session.has_clicks() { Some(session.clicks().await?) } else { None };
+    let mut export = Export::new(&session.ops, clicks, &session.by(), &workspace, format).await?;
+    let bar = (!file.is_stdout()).then(|| session.output.counter("exporting links", None));
+    let mut before = 0;
+    while let Some(text) = export.next().await? {
+        file.write_all(text.as_bytes()).map_err(|error| match file.trouble() {
+            // Who stops reading, as in `rmax links export | head`, has what they wanted.
+            Some(_) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+                cannot_write(Path::new("the export"), &error)
+            }
+            _ => error.into(),
+        })?;
+        if let Some(bar) = &bar {
+            bar.add(export.exported.links - before);
+        }
+        before = export.exported.links;
+    }
+    Ok(export.exported)
+}
+
+fn warn(output: Output, exported: &Exported, format: ExportFormat) {
+    if exported.silent > 0 {
+        output.note(&format!(
+            "{} that do not answer (disabled, expired, deleted) were left out",
+            links(exported.silent)
+        ));
+    }
+    if !exported.unfit.is_empty() {
+        let codes = exported.unfit.join(", ");
+        output.warning(&format!("too long for {}, and left out: {codes}", format.name()));
+    }
+    if !exported.unreadable.is_empty() {
+        output.warning(&format!(
+            "cannot be read, and were left out: {}; `rmax doctor` looks closer",
+            exported.unreadable.join(", ")
+        ));
+    }
+    if exported.too_many {
+        output.warning("Cloudflare takes 2000 lines at most");
+    }
+}
+
+/// As what: by its word, or by the name's ending.
+fn export_format(args: &args::ExportLinks) -> Result<ExportFormat, Failure> {
+    if let Some(format) = word("format", args.format.as_deref(), &ExportFormat::ALL)? {
+        return Ok(format);
+    }
+    let name = args.file.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    Ok(match name.rsplit_once('.').map_or(name, |(_, ending)| ending) {
+        "csv" => ExportFormat::Csv,
+        "_redirects" => ExportFormat::Cloudflare,
+        "caddy" | "Caddyfile" => ExportFormat::Caddy,
+        _ => ExportFormat::Jsonl,
+    })
+}
+
+fn word<T: Copy>(field: &str, text: Option<&str>, words: &[(&str, T)]) -> Result<Option<T>, Failure> {
+    let Some(text) = text else { return Ok(None) };
+    let found = words.iter().find(|(word, _)| *word == text).map(|(_, value)| *value);
+    let list = || words.iter().map(|(word, _)| *word).collect::<Vec<_>>().join(", ");
+    let unknown = || FieldError::new(field, FieldCode::BadCharacters, format!("is none of {}", list()));
+    Ok(Some(found.ok_or_else(unknown)?))
+}
+
+fn links(count: u64) -> String {
+    if count == 1 { "1 link".to_owned() } else { format!("{count} links") }
+}

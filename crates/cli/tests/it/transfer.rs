@@ -1,0 +1,452 @@
+//! `rmax links import` and `export`: files of ours and of others, in and out again.
+
+mod hostile;
+mod outside_nginx;
+mod rivals;
+
+use insta::assert_snapshot;
+use serde_json::{Value, json};
+
+use crate::place::Place;
+use crate::serve::served::serve;
+
+/// A file written by hand in the shape of a format.
+pub(crate) fn fixture(name: &str) -> String {
+    format!("{}/tests/it/fixtures/import/{name}", env!("CARGO_MANIFEST_DIR"))
+}
+
+/// A link as an export has it.
+pub(crate) fn exported(place: &Place, code: &str) -> Value {
+    let lines = place.ok("links export").stdout;
+    let lines = lines.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    lines.into_iter().find(|link| link["code"] == code).unwrap_or_else(|| panic!("there is no {code}"))
+}
+
+/// Links in every state, with clicks, in a workspace of each preset.
+pub(crate) fn busy() -> Place {
+    let place = Place::new();
+    place.ok("dev seed --links 700 --clicks 900 --days 3");
+    place.ok(
+        "links set off https://example.com/off --title '=1+1' --note 'it is off, \"really\"' --tag b --tag a",
+    );
+    place.ok("links disable off");
+    place.ok("links set gone https://example.com/gone --expires 2099-01-01T00:00:00.123Z --status 308");
+    place.ok("links delete gone --yes");
+    place.ok("links set plain http://example.com/plain --no-https");
+    place.ok("links set plain http://example.com/plainer --no-https");
+    place
+}
+
+// ---- the same state again ----
+
+#[test]
+fn an_exact_import_of_an_export_gives_the_same_export() {
+    let place = busy();
+    place.ok("links export all.jsonl");
+    place.ok("links export all.csv");
+    assert!(place.read("all.jsonl").lines().count() > 700);
+    for name in ["all.jsonl", "all.csv"] {
+        let other = Place::new();
+        let file = place.path(name).to_string_lossy().into_owned();
+        let report = other.json(&format!("links import {file} --exact --json"));
+        assert_eq!((&report["created"], &report["rows"]), (&report["rows"], &report["created"]));
+        other.ok("links export again.jsonl");
+        other.ok("links export again.csv");
+        assert_eq!(other.read("again.jsonl"), place.read("all.jsonl"), "{name}");
+        assert_eq!(other.read("again.csv"), place.read("all.csv"), "{name}");
+        other.ok("audit verify");
+        other.ok("doctor");
+        // Counting anew leaves what was counted elsewhere alone.
+        other.ok("clicks recompute");
+        assert_eq!(other.ok("links export").stdout, place.read("all.jsonl"), "{name}");
+        // And once more is no news.
+        let again = other.json(&format!("links import {file} --exact --json"));
+        assert_eq!((&again["skipped"], &again["created"]), (&report["rows"], &json!(0)));
+        assert_eq!(other.ok("links export").stdout, place.read("all.jsonl"), "{name}");
+    }
+}
+
+#[test]
+fn ids_that_were_imported_are_never_given_out_again() {
+    let place = Place::new();
+    place.ok("links set a https://example.com/");
+    place.ok("links export all.jsonl");
+    let id: i64 = exported(&place, "a")["id"].as_str().unwrap().parse().unwrap();
+    // The same millisecond's next ids, as if another store had made them a moment from now.
+    let lines: Vec<String> = (1..=3)
+        .map(|n| {
+            let later = id + (n << 22) + 3_600_000 * (1 << 22);
+            format!(r#"{{"code":"b{n}","target":"https://example.com/","id":"{later}"}}"#)
+        })
+        .collect();
+    place.write("more.jsonl", &lines.join("\n"));
+    place.ok("links import more.jsonl --exact");
+    place.ok("links set c https://example.com/");
+    let last: i64 = exported(&place, "b3")["id"].as_str().unwrap().parse().unwrap();
+    assert!(exported(&place, "c")["id"].as_str().unwrap().parse::<i64>().unwrap() > last);
+    // An id that is there belongs to somebody, and one of next week to nobody yet.
+    place.write("taken.jsonl", &format!(r#"{{"code":"d","target":"https://example.com/","id":"{id}"}}"#));
+    let ran = place.rmax("links import taken.jsonl --exact");
+    assert_eq!(ran.code, Some(4), "{ran}");
+    let next_week = id + 7 * 86_400_000 * (1 << 22);
+    place.write(
+        "early.jsonl",
+        &format!(r#"{{"code":"d","target":"https://example.com/","id":"{next_week}"}}"#),
+    );
+    let ran = place.rmax("links import early.jsonl --exact");
+    assert_eq!(ran.code, Some(5), "{ran}");
+}
+
+#[test]
+fn without_exact_what_a_link_says_is_kept_and_who_it_was_is_not() {
+    let place = busy();
+    place.ok("links export all.jsonl");
+    let other = Place::new().with("RMAX_IDENTITY", "eve@example.com");
+    let file = place.path("all.jsonl").to_string_lossy().into_owned();
+    other.ok(&format!("links import {file} --no-https"));
+    for code in ["off", "gone", "plain"] {
+        let (mut before, mut after) = (exported(&place, code), exported(&other, code));
+        assert_eq!(
+            (&after["source"], &after["version"], &after["created_by"]),
+            (&json!("import"), &json!(1), &json!("eve@example.com"))
+        );
+        for field in ["id", "source", "version", "created_by", "updated_at", "generated"] {
+            before[field].take();
+            after[field].take();
+        }
+        assert_eq!(after, before);
+    }
+    // The tombstone stays one.
+    other.fails(4, "links set gone https://example.com/");
+    assert_eq!(other.json("links history off --json")[0]["action"], "link.create");
+}
+
+// ---- what is there ----
+
+#[test]
+fn nothing_that_is_there_is_overwritten_silently() {
+    let place = Place::new();
+    place.ok("links set same https://example.com/same");
+    place.ok("links set other https://example.com/before --title Kept");
+    place.ok("links set dead https://example.com/dead");
+    place.ok("links delete dead --yes");
+    place.write(
+        "links.csv",
+        "code,target\nsame,https://example.com/same\nother,https://example.com/after\ndead,https://example.com/dead\nnew,https://example.com/new\nBad,https://example.com/\nnew,https://example.com/newer\nnew,https://example.com/new\n",
+    );
+    let changes = place.changes();
+    let dry = place.rmax("links import links.csv --dry-run");
+    assert_eq!(place.changes(), changes);
+    assert_snapshot!(dry, @"
+    exit 4
+    --- stdout
+    row 3 (other): conflicting: another link is there: it differs in target
+    row 4 (dead): conflicting: the code is a deleted link's, and stays taken; restore that link first
+    row 6 (Bad): refused: code: may have lower-case letters, digits and hyphens only, not 'B'; try `bad`
+    row 7 (new): conflicting: an earlier row has its code and says something else
+    links.csv (csv), 7 rows: would be 1 created, 0 updated, 2 skipped, 3 conflicting, 1 refused
+    --- stderr
+    error: 3 rows conflict, and were left out
+    hint: `--overwrite` changes links that are there to what the file says
+    ");
+    let real = place.rmax("links import links.csv");
+    assert_eq!(real.stdout.replace("rows: ", "rows: would be "), dry.stdout);
+    assert_eq!((real.code, &real.stderr), (dry.code, &dry.stderr));
+    assert_eq!(place.link("other")["target"], "https://example.com/before");
+    assert_eq!(place.link("new")["target"], "https://example.com/new");
+    place.fails(3, "links get dead");
+}
+
+#[test]
+fn overwriting_is_shown_first_and_asked_for() {
+    let place = Place::new();
+    place.ok("links set there https://example.com/before --title Kept --tag a");
+    place.write(
+        "links.csv",
+        "code,target,tags\nthere,https://example.com/after,b\nnew,https://example.com/new,\n",
+    );
+    place.fails(2, "links import links.csv --overwrite");
+    place.fails(2, "links import - --overwrite --yes");
+    place.fails(2, "links import links.csv --yes");
+    place.fails(2, "links import links.csv --overwrite --exact");
+    let changes = place.changes();
+    assert_snapshot!(place.rmax("links import links.csv --overwrite --dry-run"), @"
+    exit 0
+    --- stdout
+    links.csv (csv), 2 rows: would be 1 created, 1 updated, 0 skipped, 0 conflicting, 0 refused
+    --- stderr
+    there:
+        target: https://example.com/before -> https://example.com/after
+        tags: a -> b
+    ");
+    assert_eq!(place.changes(), changes);
+    assert_snapshot!(place.rmax("links import links.csv --overwrite --yes"), @"
+    exit 0
+    --- stdout
+    links.csv (csv), 2 rows: 1 created, 1 updated, 0 skipped, 0 conflicting, 0 refused
+    --- stderr
+    there:
+        target: https://example.com/before -> https://example.com/after
+        tags: a -> b
+    ");
+    let link = place.link("there");
+    assert_eq!((&link["target"], &link["title"]), (&json!("https://example.com/after"), &json!("Kept")));
+    assert_eq!(link["meta"]["tags"], json!(["b"]));
+    assert_eq!(place.json("links history there --json")[1]["action"], "link.update");
+    let report = place.json("links import links.csv --overwrite --yes --json");
+    assert_eq!((&report["skipped"], &report["changes"]), (&json!(2), &json!([])));
+}
+
+#[test]
+fn an_import_that_was_cut_off_goes_on_by_being_repeated() {
+    let place = Place::new();
+    let rows = |count: usize| -> String {
+        let row = |n| format!("c{n},https://example.com/{n},{n}\n");
+        format!("code,target,clicks\n{}", (0..count).map(row).collect::<String>())
+    };
+    place.write("links.csv", &rows(1_200));
+    let cut = place.read("links.csv");
+    place.write("cut.csv", &cut[..cut.find("c777,").unwrap()]);
+    let first = place.json("links import cut.csv --json");
+    assert_eq!((&first["created"], &first["format"]), (&json!(777), &json!("csv")));
+    let second = place.json("links import links.csv --json");
+    assert_eq!((&second["created"], &second["skipped"]), (&json!(1_200 - 777), &json!(777)));
+    // Clicks are there once, whichever run brought them.
+    for code in ["c5", "c776", "c1199"] {
+        let link = place.link(code);
+        assert_eq!(link["stats"]["hits"], code[1..].parse::<u64>().unwrap());
+    }
+    place.ok("links import links.csv");
+    assert_eq!(place.link("c776")["stats"]["hits"], 776);
+    assert_eq!(place.json("links stats c776 --json")["hits"], 776);
+    place.ok("audit verify");
+}
+
+// ---- rules ----
+
+#[test]
+fn the_rules_of_the_workspace_hold_for_each_row() {
+    let place = Place::new();
+    place.ok("domains add rmax.to");
+    place.write(
+        "links.jsonl",
+        r#"{"code":"Upper","target":"https://example.com/"}
+{"code":"admin","target":"https://example.com/"}
+{"code":"plain","target":"http://example.com/"}
+{"code":"loop","target":"https://rmax.to/x"}
+{"code":"circle","target":"https://rmax.to/circle","no_loop":false}
+{"code":"round","target":"https://rmax.to/about","no_loop":false}
+{"code":"about","target":"https://rmax.to/round","no_loop":false}
+{"code":"js","target":"javascript:alert(1)"}
+{"code":"odd","target":"https://example.com/","colour":"red"}
+{"code":"when","target":"https://example.com/","created_at":"yesterday"}
+{"target":"https://example.com/"}
+{"code":"fine","target":"https://example.com/","expires_at":"2020-01-01","created_at":"2019-12-31T23:59:59Z"}
+"#,
+    );
+    assert_snapshot!(place.rmax("links import links.jsonl"), @"
+    exit 5
+    --- stdout
+    row 1 (Upper): refused: code: may have lower-case letters, digits and hyphens only, not 'U'; try `upper`
+    row 2 (admin): refused: code: `admin` is a word the server keeps; choose another
+    row 3 (plain): refused: target: must be https; allow http with https_only off (--no-https)
+    row 4 (loop): refused: target: leads back to rmax.to, a domain served here; allow it with no_loop off (--allow-loop)
+    row 5 (circle): refused: target: leads, through links of our own, back to this link: visitors would go in circles
+    row 7 (about): refused: target: leads, through links of our own, back to this link: visitors would go in circles
+    row 8 (js): refused: target: must begin with https:// or http://; other schemes are not served
+    row 9 (odd): refused: colour: is no field of a link
+    row 10 (when): refused: created_at: is not a time; write it like <time>, 2030-01-31, or as Unix seconds
+    row 11: refused: code: is missing, and there is no short URL it could be read from
+    links.jsonl (jsonl), 12 rows: 2 created, 0 updated, 0 skipped, 0 conflicting, 10 refused
+    --- stderr
+    error: 10 rows break a rule, and were left out
+    ");
+    assert_eq!(place.link("fine")["created_at"], "2019-12-31T23:59:59Z");
+    let report = place.rmax("links import links.jsonl --no-https --json").json();
+    assert_eq!((&report["created"], &report["skipped"]), (&json!(1), &json!(2)));
+    assert_eq!(place.link("plain")["rules"]["https_only"], false);
+}
+
+#[test]
+fn a_quota_holds_and_the_dry_run_knows_it() {
+    let place = Place::new();
+    place.ok("workspaces policy --set limits.live_links=3");
+    place.ok("links set one https://example.com/");
+    place.write(
+        "links.csv",
+        "code,target,expires_at\na,https://example.com/a,\nb,https://example.com/b,2020-01-01\nc,https://example.com/c,\nd,https://example.com/d,\n",
+    );
+    let dry = place.rmax("links import links.csv --dry-run --json").json();
+    let real = place.rmax("links import links.csv --json");
+    assert_eq!(real.code, Some(4));
+    let mut real = real.json();
+    assert_eq!(
+        (&real["created"], &real["conflicting"], &real["problems"][0]["row"]),
+        (&json!(3), &json!(1), &json!(5))
+    );
+    real["dry_run"] = json!(true);
+    assert_eq!(real, dry);
+}
+
+#[test]
+fn a_workspace_that_reuses_targets_imports_every_code() {
+    let place = Place::new();
+    place.ok("workspaces create crew --preset team");
+    place.ok("--workspace crew shorten https://example.com/page");
+    place.write("links.csv", "code,target\none,https://example.com/page\ntwo,https://example.com/page\nTWO,https://example.com/page\n");
+    let report = place.json("--workspace crew links import links.csv --json");
+    assert_eq!(report["created"], 3);
+    // And the generated one goes on being handed back, also where it was brought to.
+    let code = place.ok("--workspace crew shorten https://example.com/page").stdout;
+    place.ok("--workspace crew links export all.jsonl");
+    let other = Place::new();
+    other.ok("workspaces create crew --preset team");
+    let file = place.path("all.jsonl").to_string_lossy().into_owned();
+    other.ok(&format!("--workspace crew links import {file} --exact"));
+    assert_eq!(other.ok("--workspace crew shorten https://example.com/page").stdout, code);
+    assert_eq!(other.ok("--workspace crew links export").stdout, place.read("all.jsonl"));
+}
+
+// ---- out ----
+
+#[test]
+fn s21_csv_is_safe_to_open() {
+    let place = Place::new();
+    for (code, title) in
+        [("a", "=1+1"), ("b", "+1"), ("c", "-1"), ("d", "@SUM(A1)"), ("e", "＝1"), ("f", "\"=1")]
+    {
+        place.write(
+            &format!("{code}.jsonl"),
+            &json!({"code": code, "target": "https://example.com/", "title": title}).to_string(),
+        );
+        place.ok(&format!("links import {code}.jsonl"));
+    }
+    let csv = place.ok("links export --format csv").stdout;
+    for cell in [",\"'=1+1\",", ",\"'+1\",", ",\"'-1\",", ",\"'@SUM(A1)\",", ",\"'＝1\",", ",\"\"\"=1\","] {
+        assert!(csv.contains(cell), "{cell}\n{csv}");
+    }
+    // Numbers stay numbers.
+    assert!(csv.lines().all(|line| line.contains(",1,0,,0,") || line.starts_with("code,")), "{csv}");
+}
+
+#[test]
+fn maps_hold_what_answers() {
+    let place = Place::new();
+    place.ok("links set a https://example.com/?price=$1&q={x} --status 302");
+    place.ok("links set b https://example.com/b");
+    place.ok("links disable b");
+    place.ok("links set over https://example.com/over --expires 2099-01-01");
+    place.tamper("update links set expires_at = 1577836800000 where code = 'over'");
+    assert_snapshot!(place.rmax("links export --format cloudflare"), @"
+    exit 0
+    --- stdout
+    # Links of rlinks, for the folder Cloudflare Pages or Workers serve.
+    /a https://example.com/?price=$1&q={x} 302
+    --- stderr
+    2 links that do not answer (disabled, expired, deleted) were left out
+    wrote 1 link
+    ");
+    assert_snapshot!(place.rmax("links export --format caddy"), @r#"
+    exit 0
+    --- stdout
+    # Links of rlinks, for a site block of Caddy: import links.caddy
+    map {http.request.uri.path} {rlinks_target} {rlinks_status} {
+    	~(?i)^/a$ "https://example.com/?price=$$1&q=%7Bx%7D" 302
+    	default "" ""
+    }
+    @rlinks vars_regexp {rlinks_status} ^30[1278]$
+    redir @rlinks {rlinks_target} {rlinks_status}
+    --- stderr
+    2 links that do not answer (disabled, expired, deleted) were left out
+    wrote 1 link
+    "#);
+    assert_snapshot!(place.rmax("links export --format nginx"), @r#"
+    exit 0
+    --- stdout
+    # Links of rlinks, for the http block of nginx. docs/import-export.md says how to serve them.
+    geo $rlinks_dollar { default "$"; }
+    map $uri $rlinks_link {
+        default "";
+        "/a" "/a 302 https://example.com/?price=${rlinks_dollar}1&q={x}";
+    }
+    map "$uri $rlinks_link" $rlinks_301 {
+        default "";
+        "~^(\S+) \S+ 301 (?<rlinks_to_301>\S+)$" $rlinks_to_301;
+    }
+    map "$uri $rlinks_link" $rlinks_302 {
+        default "";
+        "~^(\S+) \S+ 302 (?<rlinks_to_302>\S+)$" $rlinks_to_302;
+    }
+    map "$uri $rlinks_link" $rlinks_307 {
+        default "";
+        "~^(\S+) \S+ 307 (?<rlinks_to_307>\S+)$" $rlinks_to_307;
+    }
+    map "$uri $rlinks_link" $rlinks_308 {
+        default "";
+        "~^(\S+) \S+ 308 (?<rlinks_to_308>\S+)$" $rlinks_to_308;
+    }
+    --- stderr
+    2 links that do not answer (disabled, expired, deleted) were left out
+    wrote 1 link
+    "#);
+}
+
+#[test]
+fn an_export_does_not_replace_a_file_unasked() {
+    let place = Place::new();
+    place.ok("links set a https://example.com/");
+    assert_eq!(place.ok("links export links.csv").stdout, "wrote 1 link to links.csv\n");
+    place.fails(4, "links export links.csv");
+    place.ok("links export links.csv --force");
+    assert!(place.read("links.csv").starts_with("code,target,"));
+    place.fails(5, "links export --format xml");
+    assert_eq!(
+        place.json("links export all.jsonl --json"),
+        json!({"file": "all.jsonl", "format": "jsonl", "links": 1})
+    );
+}
+
+// ---- beside a server ----
+
+#[test]
+fn what_is_imported_beside_a_running_server_is_served() {
+    let place = Place::new();
+    let server = serve(&place, "");
+    place.ok(&format!("links import {}", fixture("shlink-export.csv")));
+    crate::client::wait_until("the link is served", || server.status("/spring") == 301);
+}
+
+#[test]
+fn a_server_imports_and_exports_as_a_store_does() {
+    let local = Place::new();
+    local.ok("domains add rmax.to");
+    let server = serve(&local, "");
+    let key = local.json("keys create --name test --scope links:read,links:write --json");
+    let remote = Place::new()
+        .with("RMAX_SERVER", &format!("http://{}", server.address))
+        .with("RMAX_API_KEY", key["key"].as_str().unwrap());
+    let file = fixture("kutt.json");
+    let dry = remote.rmax(&format!("links import {file} --dry-run --json"));
+    assert_eq!(dry.code, Some(5), "{dry}");
+    assert_eq!(remote.ok("links export").stdout, "");
+    let real = remote.rmax(&format!("links import {file} --json"));
+    assert_eq!((real.code, &real.json()["created"]), (Some(5), &json!(2)));
+    for format in ["jsonl", "csv", "nginx"] {
+        let line = format!("links export --format {format}");
+        assert_eq!(remote.ok(&line).stdout, local.ok(&line).stdout);
+    }
+    remote.ok("links export copy.jsonl");
+    assert_eq!(remote.read("copy.jsonl"), local.ok("links export").stdout);
+    assert_eq!(exported(&local, "kutt")["hits"], 17);
+    assert_eq!(server.status("/kutt"), 301);
+    remote.fails(2, &format!("links import {file} --exact"));
+    remote.fails(2, &format!("links import {file} --overwrite --yes"));
+    remote.write(
+        "large.csv",
+        &format!(
+            "code,target\n{}",
+            "a,https://example.com/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\n".repeat(400_000)
+        ),
+    );
+    remote.fails(5, "links import large.csv");
+}

@@ -1,0 +1,443 @@
+//! Rows become links: checked against the policy, compared with what is there, and written many at a time.
+//!
+//! Nothing that is there is changed unless that was asked for. A row whose link is there already is skipped, so an import that was
+//! cut off goes on by being repeated. Clicks that were counted elsewhere are stored before their link: where it is, they are.
+
+mod candidate;
+mod step;
+
+use std::collections::{HashMap, HashSet};
+use std::hash::{BuildHasher as _, RandomState};
+
+use rlinks_clicks::Clicks;
+use rlinks_core::{Domains, Id, Link, LinkState, Source, Timestamp, Workspace};
+use rlinks_store::StoreError;
+use rlinks_store::write::{Action, LinkOp, LinkWrite, Written};
+
+use self::candidate::Candidate;
+use self::step::{Step, Verdict, conflict_of, differences, full, refused};
+use super::read::{Item, Rows};
+use super::report::{Outcome, Problem, Report, Update};
+use crate::ops::{By, Mode, Ops, OpsError};
+
+/// Rows that share a transaction. Others wait for it, so it is short.
+const CHUNK: usize = 500;
+/// Ids set aside at once.
+const IDS: usize = 4000;
+
+/// How to import.
+pub struct Import<'a> {
+    /// Write, or only say what would be written.
+    pub mode: Mode,
+    /// What to do where another link is there.
+    pub existing: Existing,
+    /// What a link keeps of what it was.
+    pub keep: Keep,
+    /// Let links that lead to http do so, where the file does not say otherwise.
+    pub allow_http: bool,
+    /// Where clicks that were counted elsewhere go. Nobody needs it who only looks.
+    pub clicks: Option<&'a Clicks>,
+    /// Who limits creations.
+    pub admit: Option<&'a dyn Admit>,
+    /// Called with each link that was written.
+    pub written: &'a (dyn Fn(&Link) + Send + Sync),
+    /// Called after each step.
+    pub progress: &'a (dyn Fn(&Report) + Send + Sync),
+}
+
+/// A limit of creations.
+pub trait Admit: Send + Sync {
+    /// How many of so many links may be made.
+    fn take(&self, wanted: usize) -> usize;
+    /// So many of them were not made.
+    fn give_back(&self, unused: usize);
+}
+
+/// What to do where another link has the code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Existing {
+    /// Leave it, and say so.
+    Leave,
+    /// Change it to what the file says.
+    Overwrite,
+}
+
+/// What a link keeps of what it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keep {
+    /// What it says. Its id, maker and version are new, and the rules for new links hold.
+    Words,
+    /// All of it: the operator brings back what was exported. What could be stored before can be stored again.
+    Everything,
+}
+
+impl Ops {
+    /// Imports the rows of a file.
+    pub async fn import(
+        &self,
+        by: &By,
+        workspace: &Workspace,
+        mut rows: Rows,
+        import: &Import<'_>,
+    ) -> Result<Report, OpsError> {
+        let mut work = Work {
+            ops: self,
+            by,
+            workspace,
+            import,
+            domains: self.served().await?,
+            live: self.store.live_links(workspace.id, self.clock.now()).await?,
+            seen: HashMap::new(),
+            seen_ids: HashSet::new(),
+            hasher: RandomState::new(),
+            ids: Vec::new(),
+            admitted: 0,
+            report: Report {
+                format: rows.format.name().to_owned(),
+                dry_run: import.mode == Mode::DryRun,
+                ..Report::default()
+            },
+        };
+        let mut waiting = Vec::new();
+        while let Some(load) = rows.next().await {
+            match load {
+                Ok(items) => waiting.extend(items),
+                Err(error) => work.report.stopped = Some(error.to_string()),
+            }
+            while waiting.len() >= CHUNK {
+                let rest = waiting.split_off(CHUNK);
+                work.chunk(std::mem::replace(&mut waiting, rest)).await?;
+            }
+        }
+        work.chunk(waiting).await?;
+        if let Some(admit) = import.admit.filter(|_| import.mode == Mode::DryRun) {
+            admit.give_back(work.admitted);
+        }
+        Ok(work.report)
+    }
+
+    /// The place where targets of imported links are checked for safety, before any of them is written. Gives what is wrong with
+    /// each of them, in their order.
+    #[expect(clippy::unused_async, reason = "the check asks others, and comes with them")]
+    async fn check_safety(&self, links: &[&Link]) -> Result<Vec<Option<String>>, OpsError> {
+        Ok(links.iter().map(|_| None).collect())
+    }
+}
+
+/// An import at work.
+struct Work<'a> {
+    ops: &'a Ops,
+    by: &'a By,
+    workspace: &'a Workspace,
+    import: &'a Import<'a>,
+    domains: Domains,
+    /// Links that count against the limit, those a dry run would make included.
+    live: i64,
+    /// Codes of this file and what their rows said, as hashes: twelve bytes a row.
+    seen: HashMap<[u32; 2], u32>,
+    seen_ids: HashSet<i64>,
+    hasher: RandomState,
+    /// Set aside and not given out.
+    ids: Vec<Id>,
+    admitted: usize,
+    report: Report,
+}
+
+fn halves(hash: u64) -> [u32; 2] {
+    [hash >> 32, hash & u64::from(u32::MAX)].map(|half| u32::try_from(half).unwrap_or_default())
+}
+
+impl Work<'_> {
+    async fn chunk(&mut self, items: Vec<Item>) -> Result<(), OpsError> {
+        let now = self.ops.clock.now();
+        let mut verdicts = Vec::new();
+        let mut candidates = Vec::new();
+        for item in items {
+            match item {
+                Item::Bad { number, code, errors } => verdicts.push(refused(number, code, &errors)),
+                Item::Row(row) => {
+                    match Candidate::of(&row, self.workspace, self.by, &self.domains, self.import, now) {
+                        Ok(candidate) => candidates.push(candidate),
+                        Err(errors) => verdicts.push(refused(row.number, row.shown_code(), &errors)),
+                    }
+                }
+            }
+        }
+        // A link that leads to one of ours may close a circle with any link before it, so these are written first.
+        let mut part = Vec::new();
+        for candidate in candidates {
+            if candidate.leads_home && !part.is_empty() {
+                self.part(std::mem::take(&mut part), now, &mut verdicts).await?;
+            }
+            part.push(candidate);
+        }
+        self.part(part, now, &mut verdicts).await?;
+        self.tell(verdicts);
+        Ok(())
+    }
+
+    fn tell(&mut self, mut verdicts: Vec<Verdict>) {
+        verdicts.sort_by_key(|verdict| verdict.row);
+        for Verdict { row, code, outcome, reason } in verdicts {
+            self.report.count(outcome);
+            if matches!(outcome, Outcome::Conflicting | Outcome::Refused) {
+                self.report.name(Problem { row, code, outcome, reason });
+            }
+        }
+        (self.import.progress)(&self.report);
+    }
+
+    /// Candidates of which only the first may lead to a link of ours.
+    async fn part(
+        &mut self,
+        mut candidates: Vec<Candidate>,
+        now: Timestamp,
+        verdicts: &mut Vec<Verdict>,
+    ) -> Result<(), OpsError> {
+        if let Some(first) = candidates.first().filter(|first| first.leads_home) {
+            let (code, target) = (&first.link.code, &first.link.target);
+            match self.ops.check_cycle(self.workspace, code, target, &self.domains).await {
+                Err(OpsError::Invalid(errors)) => {
+                    verdicts.push(refused(first.row, Some(code.to_string()), &errors));
+                    candidates.remove(0);
+                }
+                checked => checked?,
+            }
+        }
+        self.refuse_repeated(&mut candidates, verdicts);
+        let mut steps = self.compare(candidates, verdicts).await?;
+        let links: Vec<&Link> = steps.iter().map(Step::link).collect();
+        let unsafe_targets = self.ops.check_safety(&links).await?;
+        let mut at = 0;
+        steps.retain(|step| {
+            at += 1;
+            let Some(reason) = &unsafe_targets[at - 1] else { return true };
+            verdicts.push(step.verdict(Outcome::Refused, reason.clone()));
+            false
+        });
+        self.admit(&mut steps, verdicts);
+        match self.import.mode {
+            Mode::DryRun => self.rehearse(steps, now, verdicts),
+            Mode::Write => self.write(steps, now, verdicts).await?,
+        }
+        Ok(())
+    }
+
+    /// Of rows with one code the first counts; the others say the same, or something else.
+    fn refuse_repeated(&mut self, candidates: &mut Vec<Candidate>, verdicts: &mut Vec<Verdict>) {
+        let rules = &self.workspace.policy.code;
+        let folds = rules.unique_fold || rules.fold_case;
+        candidates.retain(|candidate| {
+            let code = &candidate.link.code;
+            let code = if folds { code.folded() } else { code.as_str().to_owned() };
+            let [code, said] = [self.hasher.hash_one(code), candidate.fingerprint(&self.hasher)].map(halves);
+            let said = said[0];
+            let repeated_id = candidate.id.is_some_and(|id| !self.seen_ids.insert(id.as_i64()));
+            let verdict = match self.seen.insert(code, said) {
+                None if !repeated_id => return true,
+                None => candidate.verdict(Outcome::Conflicting, "an earlier row has its id"),
+                Some(before) => {
+                    self.seen.insert(code, before);
+                    if before == said {
+                        candidate.verdict(Outcome::Skipped, "")
+                    } else {
+                        candidate.verdict(
+                            Outcome::Conflicting,
+                            "an earlier row has its code and says something else",
+                        )
+                    }
+                }
+            };
+            verdicts.push(verdict);
+            false
+        });
+    }
+
+    /// What is to be done, in view of what is there.
+    async fn compare(
+        &self,
+        candidates: Vec<Candidate>,
+        verdicts: &mut Vec<Verdict>,
+    ) -> Result<Vec<Step>, OpsError> {
+        let store = &self.ops.store;
+        let codes: Vec<String> = candidates.iter().map(|candidate| candidate.link.code.to_string()).collect();
+        let there: HashMap<String, Result<Link, StoreError>> =
+            store.links(self.workspace.id, &codes).await?.into_iter().collect();
+        let mut alike = HashMap::new();
+        if self.workspace.policy.code.unique_fold {
+            let folded: Vec<String> =
+                candidates.iter().map(|candidate| candidate.link.code.folded()).collect();
+            alike.extend(store.codes_alike(self.workspace.id, &folded).await?);
+        }
+        let ids: Vec<Id> = candidates.iter().filter_map(|candidate| candidate.id).collect();
+        let known_ids = if ids.is_empty() { Vec::new() } else { store.link_names(&ids).await? };
+        let mut steps = Vec::with_capacity(candidates.len());
+        for candidate in candidates {
+            let conflict = |reason: &str| candidate.verdict(Outcome::Conflicting, reason);
+            match there.get(candidate.link.code.as_str()) {
+                Some(Err(_)) => verdicts.push(conflict("the link that has this code cannot be read")),
+                Some(Ok(link)) => match self.against(&candidate, link) {
+                    Ok(step) => steps.push(step),
+                    Err(verdict) => verdicts.push(verdict),
+                },
+                None => {
+                    let other_case =
+                        alike.get(&candidate.link.code.folded()).filter(|_| !candidate.link.generated);
+                    let known = candidate.id.is_some_and(|id| known_ids.iter().any(|name| name.id == id));
+                    if let Some(code) = other_case {
+                        verdicts.push(conflict(&format!("differs from `{code}` by case alone")));
+                    } else if known {
+                        verdicts.push(conflict("another link has its id"));
+                    } else {
+                        steps.push(Step::Create(Box::new(candidate)));
+                    }
+                }
+            }
+        }
+        Ok(steps)
+    }
+
+    /// A row against the link that has its code.
+    fn against(&self, candidate: &Candidate, link: &Link) -> Result<Step, Verdict> {
+        let conflict = |reason: String| Err(candidate.verdict(Outcome::Conflicting, reason));
+        if !self.by.can_see(link) {
+            return conflict("the code is taken".to_owned());
+        }
+        let next = candidate.over(link);
+        let comes_back = link.state == LinkState::Deleted && candidate.link.state != LinkState::Deleted;
+        if next == *link && !comes_back {
+            return Err(candidate.verdict(Outcome::Skipped, ""));
+        }
+        if link.state == LinkState::Deleted {
+            return conflict(
+                "the code is a deleted link's, and stays taken; restore that link first".to_owned(),
+            );
+        }
+        if self.import.existing == Existing::Leave || next.state == LinkState::Deleted {
+            return conflict(format!("another link is there: it differs in {}", differences(link, &next)));
+        }
+        Ok(Step::Update { row: candidate.row, before: Box::new(link.clone()), after: Box::new(next) })
+    }
+
+    /// Within the limit of creations, where there is one.
+    fn admit(&mut self, steps: &mut Vec<Step>, verdicts: &mut Vec<Verdict>) {
+        let Some(admit) = self.import.admit else { return };
+        let wanted = steps.iter().filter(|step| matches!(step, Step::Create(_))).count();
+        let mut admitted = admit.take(wanted);
+        self.admitted += admitted;
+        steps.retain(|step| match step {
+            Step::Update { .. } => true,
+            Step::Create(_) if admitted > 0 => {
+                admitted -= 1;
+                true
+            }
+            Step::Create(_) => {
+                let reason = "you have made your links of this hour; import the file again later to go on";
+                verdicts.push(step.verdict(Outcome::Refused, reason));
+                false
+            }
+        });
+    }
+
+    fn rehearse(&mut self, steps: Vec<Step>, now: Timestamp, verdicts: &mut Vec<Verdict>) {
+        let limit = self.workspace.policy.limits.live_links.map(i64::from);
+        for step in steps {
+            let lives = |link: &Link| i64::from(link.state != LinkState::Deleted && !link.is_expired(now));
+            let more = match &step {
+                Step::Create(candidate) => lives(&candidate.link),
+                Step::Update { before, after, .. } => lives(after) - lives(before),
+            };
+            if let Some(limit) = limit.filter(|limit| more > 0 && self.live + more > *limit) {
+                verdicts.push(step.verdict(Outcome::Conflicting, full(limit)));
+                continue;
+            }
+            self.live += more;
+            verdicts.push(step.verdict(step.outcome(), ""));
+            if let Step::Update { before, after, .. } = step {
+                self.report.show(Update { before: *before, after: *after });
+            }
+        }
+    }
+
+    async fn write(
+        &mut self,
+        mut steps: Vec<Step>,
+        now: Timestamp,
+        verdicts: &mut Vec<Verdict>,
+    ) -> Result<(), OpsError> {
+        self.give_ids(&mut steps, now).await?;
+        let totals: Vec<_> = steps.iter().filter_map(Step::total).collect();
+        if let Some(clicks) = self.import.clicks {
+            clicks.set_imported(self.workspace.id, &totals).await.map_err(StoreError::of_clicks)?;
+        }
+        let writes: Vec<LinkWrite> = steps.iter().map(|step| self.op(step, now)).collect();
+        let results = self.ops.store.write_all(&writes).await;
+        let mut lost = Vec::new();
+        let (mut unmade, mut trouble) = (0, None);
+        for (step, result) in steps.into_iter().zip(results) {
+            if result.is_err() {
+                lost.extend(step.total().map(|(id, _)| id));
+                unmade += usize::from(matches!(step, Step::Create(_)));
+            }
+            match result {
+                Ok(written) => {
+                    (self.import.written)(written.link());
+                    verdicts.push(step.verdict(step.outcome(), ""));
+                    if let (Written::Changed(after), Step::Update { before, .. }) = (written, step) {
+                        self.report.show(Update { before: *before, after });
+                    }
+                }
+                Err(error) => match conflict_of(&error) {
+                    Some(reason) => verdicts.push(step.verdict(Outcome::Conflicting, reason)),
+                    None => trouble = Some(error),
+                },
+            }
+        }
+        if let Some(admit) = self.import.admit {
+            admit.give_back(unmade);
+        }
+        if let Some(error) = trouble {
+            // Whether it was written may not be known: what was counted elsewhere stays, and hurts nobody.
+            return Err(error.into());
+        }
+        if let Some(clicks) = self.import.clicks {
+            clicks.forget_imported(&lost).await.map_err(StoreError::of_clicks)?;
+        }
+        Ok(())
+    }
+
+    /// Every new link has an id before anything of it is written.
+    async fn give_ids(&mut self, steps: &mut [Step], now: Timestamp) -> Result<(), OpsError> {
+        let mut claimed = Vec::new();
+        for step in steps {
+            let Step::Create(candidate) = step else { continue };
+            if let Some(id) = candidate.id {
+                claimed.push(id);
+                continue;
+            }
+            if self.ids.is_empty() {
+                self.ids = self.ops.store.reserve_ids(IDS, now).await?;
+                self.ids.reverse();
+            }
+            candidate.link.id = self.ids.pop().expect("there are ids set aside");
+        }
+        if !claimed.is_empty() {
+            self.ops.store.claim_ids(&claimed).await?;
+        }
+        Ok(())
+    }
+
+    fn op(&self, step: &Step, now: Timestamp) -> LinkWrite {
+        let op = match step {
+            Step::Create(candidate) => {
+                LinkOp::Import { link: Box::new(candidate.link.clone()), updated: candidate.updated }
+            }
+            Step::Update { after, .. } => LinkOp::Replace { next: after.clone(), action: Action::Update },
+        };
+        let write = LinkWrite::new(self.workspace.id, self.by.actor.clone(), now, op);
+        LinkWrite { owner: self.by.owner.clone(), ..write }
+    }
+}
+
+/// How an imported link came, unless everything is kept.
+const SOURCE: Source = Source::Import;

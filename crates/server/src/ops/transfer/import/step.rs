@@ -1,0 +1,96 @@
+//! What is to be done about a row, what became of it, and why.
+
+use rlinks_clicks::roll::Total;
+use rlinks_core::{FieldErrors, Id, Link};
+use rlinks_store::StoreError;
+
+use super::super::report::Outcome;
+use super::candidate::Candidate;
+
+/// What became of a row, and why.
+pub(super) struct Verdict {
+    pub(super) row: u64,
+    pub(super) code: Option<String>,
+    pub(super) outcome: Outcome,
+    pub(super) reason: String,
+}
+
+/// What is to be done about a row.
+pub(super) enum Step {
+    Create(Box<Candidate>),
+    Update { row: u64, before: Box<Link>, after: Box<Link> },
+}
+
+impl Step {
+    pub(super) fn link(&self) -> &Link {
+        match self {
+            Self::Create(candidate) => &candidate.link,
+            Self::Update { after, .. } => after,
+        }
+    }
+
+    pub(super) fn outcome(&self) -> Outcome {
+        match self {
+            Self::Create(_) => Outcome::Created,
+            Self::Update { .. } => Outcome::Updated,
+        }
+    }
+
+    pub(super) fn verdict(&self, outcome: Outcome, reason: impl Into<String>) -> Verdict {
+        let row = match self {
+            Self::Create(candidate) => candidate.row,
+            Self::Update { row, .. } => *row,
+        };
+        Verdict { row, code: Some(self.link().code.to_string()), outcome, reason: reason.into() }
+    }
+
+    pub(super) fn total(&self) -> Option<(Id, Total)> {
+        match self {
+            Self::Create(candidate) => Some((candidate.link.id, candidate.total?)),
+            Self::Update { .. } => None,
+        }
+    }
+}
+
+pub(super) fn refused(row: u64, code: Option<String>, errors: &FieldErrors) -> Verdict {
+    Verdict { row, code, outcome: Outcome::Refused, reason: errors.to_string() }
+}
+
+/// What stands in a row's way, where it is no trouble of the store.
+pub(super) fn conflict_of(error: &StoreError) -> Option<String> {
+    match error {
+        StoreError::CodeTaken { deleted: true, .. } => Some("the code is a deleted link's".to_owned()),
+        StoreError::CodeTaken { .. } => Some("the code was taken meanwhile".to_owned()),
+        StoreError::QuotaExceeded(limit) => Some(full(i64::from(*limit))),
+        StoreError::Conflict => Some("somebody else changed the link meanwhile".to_owned()),
+        _ => None,
+    }
+}
+
+pub(super) fn full(limit: i64) -> String {
+    format!("the workspace has its {limit} live links")
+}
+
+/// The names of what two links differ in.
+pub(super) fn differences(one: &Link, other: &Link) -> String {
+    let named = [
+        ("target", one.target != other.target),
+        ("state", one.state != other.state),
+        ("redirect_status", one.redirect_status != other.redirect_status),
+        ("expires_at", one.expires_at != other.expires_at),
+        ("title", one.title != other.title),
+        ("notes", one.notes != other.notes),
+        ("tags", one.tags != other.tags),
+        ("https_only", one.https_only != other.https_only),
+        ("no_loop", one.no_loop != other.no_loop),
+        ("metadata", one.metadata != other.metadata),
+        ("id", one.id != other.id),
+        ("created_by", one.created_by != other.created_by),
+        ("created_at", one.created_at != other.created_at),
+        ("updated_at", one.updated_at != other.updated_at),
+        ("version", one.version != other.version),
+        ("source", one.source != other.source),
+        ("generated", one.generated != other.generated),
+    ];
+    named.into_iter().filter(|(_, differs)| *differs).map(|(name, _)| name).collect::<Vec<_>>().join(", ")
+}

@@ -1,0 +1,188 @@
+//! Named values, and taking them out as what they should be.
+
+use std::fmt;
+
+use rlinks_core::{FieldCode, FieldError, FieldErrors, Timestamp};
+use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, Visitor};
+use serde_json::{Map, Value};
+
+use super::row::code_of_url;
+
+/// Named values.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Record {
+    /// Name for comparing, name as written, value.
+    pub(super) values: Vec<(String, String, Value)>,
+}
+
+/// A name as it is compared.
+pub fn plain(name: &str) -> String {
+    name.chars().filter(|letter| letter.is_alphanumeric()).flat_map(char::to_lowercase).collect()
+}
+
+impl Record {
+    /// Values of named columns.
+    pub fn of(columns: &[String], values: impl IntoIterator<Item = Value>) -> Self {
+        let named = columns.iter().zip(values);
+        Self { values: named.map(|(name, value)| (plain(name), name.clone(), value)).collect() }
+    }
+
+    /// Whether it has all of these, by their plain names.
+    pub fn has(&self, names: &[&str]) -> bool {
+        names.iter().all(|name| self.values.iter().any(|(known, _, _)| known == name))
+    }
+
+    /// Takes a value out, with its name as written; null and empty text are nothing.
+    pub(super) fn take(&mut self, name: &str) -> Option<(String, Value)> {
+        let at = self.values.iter().position(|(known, _, _)| known == name)?;
+        let (_, name, value) = self.values.swap_remove(at);
+        match value {
+            Value::Null => None,
+            Value::String(text) if text.is_empty() => None,
+            value => Some((name, value)),
+        }
+    }
+
+    pub(super) fn says(&self, name: &str) -> bool {
+        self.values.iter().any(|(known, _, _)| known == name)
+    }
+}
+
+impl<'de> Deserialize<'de> for Record {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Reader;
+        impl<'de> Visitor<'de> for Reader {
+            type Value = Record;
+
+            fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+                out.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Record, A::Error> {
+                let mut record = Record::default();
+                while let Some((name, value)) = map.next_entry::<String, Value>()? {
+                    if record.values.iter().any(|(_, known, _)| *known == name) {
+                        return Err(A::Error::custom(format!("the key `{name}` is there twice")));
+                    }
+                    record.values.push((plain(&name), name, value));
+                }
+                Ok(record)
+            }
+        }
+        deserializer.deserialize_map(Reader)
+    }
+}
+
+/// Takes values out of a record and remembers what is wrong with them.
+pub(super) struct Taker {
+    pub(super) record: Record,
+    pub(super) errors: FieldErrors,
+}
+
+impl Taker {
+    pub(super) fn wrong<T>(&mut self, name: &str, message: &str) -> Option<T> {
+        self.errors.push(wrong(name, message));
+        None
+    }
+
+    pub(super) fn text(&mut self, name: &str) -> Option<String> {
+        self.named_text(name).map(|(_, text)| text)
+    }
+
+    pub(super) fn named_text(&mut self, name: &str) -> Option<(String, String)> {
+        let (name, value) = self.record.take(name)?;
+        let text = match value {
+            Value::String(text) => text,
+            Value::Number(number) => number.to_string(),
+            Value::Bool(switch) => switch.to_string(),
+            _ => return self.wrong(&name, "must be a text"),
+        };
+        if text.contains('\0') {
+            self.errors.push(FieldError::new(&name, FieldCode::ControlCharacter, "has control characters"));
+            return None;
+        }
+        Some((name, text))
+    }
+
+    /// A code, or the end of a short URL where it is missing or is one itself.
+    pub(super) fn code(&mut self, name: &str, url: &str) -> Option<String> {
+        let code = self.text(name);
+        let url = self.text(url);
+        match code {
+            Some(code) if code.contains('/') => code_of_url(&code).or(Some(code)),
+            Some(code) => Some(code),
+            None => url.and_then(|url| code_of_url(&url).or(Some(url).filter(|url| !url.contains('/')))),
+        }
+    }
+
+    pub(super) fn whole(&mut self, name: &str) -> Option<i64> {
+        let (name, text) = self.named_text(name)?;
+        match text.trim().parse() {
+            Ok(number) => Some(number),
+            Err(_) => self.wrong(&name, "is no whole number"),
+        }
+    }
+
+    pub(super) fn switch(&mut self, name: &str) -> Option<bool> {
+        let (name, text) = self.named_text(name)?;
+        match text.trim().to_ascii_lowercase().as_str() {
+            "true" | "1" | "yes" => Some(true),
+            "false" | "0" | "no" => Some(false),
+            _ => self.wrong(&name, "must be true or false"),
+        }
+    }
+
+    pub(super) fn time(&mut self, name: &str) -> Option<Timestamp> {
+        let (name, text) = self.named_text(name)?;
+        let text = text.trim();
+        // MySQL's word for no time at all.
+        if text.starts_with("0000-00-00") {
+            return None;
+        }
+        let parsed = match text.parse::<i64>() {
+            Ok(seconds) => Timestamp::from_unix_seconds(seconds),
+            // Some write the zone without its colon.
+            Err(_) => Timestamp::parse(text).or_else(|error| {
+                let at = text.len().saturating_sub(2);
+                let colon = text.is_char_boundary(at).then(|| format!("{}:{}", &text[..at], &text[at..]));
+                colon.and_then(|text| Timestamp::parse(&text).ok()).ok_or(error)
+            }),
+        };
+        self.errors.take(parsed.map_err(|error| {
+            let code = match error {
+                rlinks_core::time::TimeError::Milliseconds => FieldCode::Milliseconds,
+                _ => FieldCode::NotATime,
+            };
+            FieldError::new(&name, code, error.to_string())
+        }))
+    }
+
+    pub(super) fn list(&mut self, name: &str, separators: &[char]) -> Option<Vec<String>> {
+        let (name, value) = self.record.take(name)?;
+        let texts: Option<Vec<String>> = match value {
+            Value::Array(list) => list.iter().map(|item| item.as_str().map(str::to_owned)).collect(),
+            Value::String(text) => Some(text.split(separators).map(str::to_owned).collect()),
+            _ => None,
+        };
+        let Some(texts) = texts else { return self.wrong(&name, "must be a list of texts") };
+        Some(texts.iter().map(|text| text.trim().to_owned()).filter(|text| !text.is_empty()).collect())
+    }
+
+    pub(super) fn metadata(&mut self) -> Option<Map<String, Value>> {
+        let (name, value) = self.record.take("metadata")?;
+        let object = match value {
+            Value::Object(object) => Some(object),
+            Value::String(text) => serde_json::from_str(&text).ok(),
+            _ => None,
+        };
+        let Some(object) = object else { return self.wrong(&name, "must be a JSON object") };
+        if serde_json::to_string(&object).is_ok_and(|text| text.contains("\\u0000")) {
+            return self.wrong(&name, "has NUL in a text");
+        }
+        Some(object)
+    }
+}
+
+pub(super) fn wrong(name: &str, message: &str) -> FieldError {
+    FieldError::new(name, FieldCode::BadCharacters, message)
+}
