@@ -219,7 +219,7 @@ async fn provider(findings: &mut Findings, config: &Config) {
     let looked = async { Issuer::new(&settings.issuer, &settings.algorithms, Clock::system())?.look().await };
     match looked.await {
         Ok(keys) => {
-            findings.ok("oidc", format!("{} answers; {keys} of its keys can be used", settings.issuer))
+            findings.ok("oidc", format!("{} answers; {keys} of its keys can be used", settings.issuer));
         }
         Err(error) => findings.problem(
             "oidc",

@@ -110,8 +110,8 @@ fn a_rule_names_workspace_role_domain_and_claim() {
     assert_eq!(role(&claims("a", "a@corp.example", json!({"groups": ["staff", "links-admins"]}))), "admin");
     assert_eq!(role(&claims("b", "b@CORP.example", json!({"groups": ["staff"]}))), "member");
     assert_eq!(role(&claims("c", "c@corp.example", json!({"groups": "links-admins"}))), "admin");
-    let roles = json!({"urn:zitadel:iam:org:project:roles": {"guest": {"1": "corp.example"}}});
-    assert_eq!(role(&claims("d", "d@elsewhere.example", roles)), "viewer");
+    let guest = json!({"urn:zitadel:iam:org:project:roles": {"guest": {"1": "corp.example"}}});
+    assert_eq!(role(&claims("d", "d@elsewhere.example", guest)), "viewer");
     for (subject, email, extra) in [
         ("e", "e@elsewhere.example", json!({})),
         ("f", "f@corp.example", json!({"email_verified": false})),

@@ -123,7 +123,7 @@ impl Trip {
             let path = location.strip_prefix(&provider.issuer).unwrap_or(&location).to_owned();
             let answer = self.send(provider, &path, form.take());
             if let Some(next) = answer.location() {
-                location = next.to_owned();
+                next.clone_into(&mut location);
                 continue;
             }
             assert_eq!(answer.status, 200, "{path}: {answer:?}");
@@ -134,7 +134,7 @@ impl Trip {
                 "prompt=consent".to_owned()
             });
             let action = answer.body.split("action=\"").nth(1).and_then(|rest| rest.split('"').next());
-            location = action.unwrap_or_else(|| panic!("no form at {path}: {answer:?}")).to_owned();
+            action.unwrap_or_else(|| panic!("no form at {path}: {answer:?}")).clone_into(&mut location);
         }
         panic!("the provider never sent the browser back: {location}");
     }
