@@ -8,7 +8,7 @@ use ipnet::IpNet;
 use rlinks_clicks::journal::Syncing;
 use rlinks_core::Host;
 
-use crate::ops::Naming;
+use crate::ops::{Naming, safety};
 
 /// How to run.
 #[derive(Clone, Debug)]
@@ -39,6 +39,10 @@ pub struct Config {
     pub geoip: Option<PathBuf>,
     /// Where raw clicks go before they are pruned.
     pub archive: Option<Archive>,
+    /// Who is asked whether a target is safe.
+    pub safety: safety::Options,
+    /// How many targets of existing links one member or key may change in a minute; 0 is as many as they like.
+    pub target_changes_per_minute: u32,
     /// What a reload may change.
     pub reloadable: Reloadable,
 }

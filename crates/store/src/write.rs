@@ -8,6 +8,7 @@
 //! a group is worked out in memory (`write/apply.rs` is pure), and uniqueness is still the database's word.
 
 mod apply;
+mod brake;
 mod chain;
 mod group;
 mod once;
@@ -19,6 +20,7 @@ use rlinks_core::id::Worker;
 use rlinks_core::{Actor, Code, Id, Link, LinkDraft, LinkPatch, Source, Timestamp};
 use tokio::sync::{mpsc, oneshot, watch};
 
+pub use self::brake::Brake;
 pub(crate) use self::chain::{LockedHead, NewEntry, append, lock_heads};
 use self::group::Trouble;
 pub(crate) use self::group::{insert_batches, lease, next_id};
@@ -45,12 +47,16 @@ pub struct LinkWrite {
     pub op: LinkOp,
     /// Once only, however often it is asked for.
     pub once: Option<Once>,
+    /// How many targets they may change, where that is limited.
+    pub brake: Option<Brake>,
+    /// Why, in words for the audit entry: `reason` beside the fields of the link as it became.
+    pub reason: Option<String>,
 }
 
 impl LinkWrite {
     /// A change by somebody whose a new link becomes, as often as it is asked for.
     pub fn new(workspace: Id, actor: Actor, now: Timestamp, op: LinkOp) -> Self {
-        Self { workspace, owner: actor.clone(), actor, now, op, once: None }
+        Self { workspace, owner: actor.clone(), actor, now, op, once: None, brake: None, reason: None }
     }
 }
 
@@ -86,6 +92,14 @@ pub enum LinkOp {
     /// Make a link what `next` says. `next.version` is the version the caller saw; another one is a conflict.
     Replace {
         /// The link as it should become.
+        next: Box<Link>,
+        /// What to call it in the audit log.
+        action: Action,
+    },
+    /// Make a link what it was at some moment, who made it and when included: under its code there may be another one now.
+    /// `next.version` is the version the caller saw; another one is a conflict. No quota stands in the way.
+    RollBack {
+        /// The link as it was.
         next: Box<Link>,
         /// What to call it in the audit log.
         action: Action,

@@ -69,6 +69,8 @@ fn server_config(config: Config, environment: &Environment) -> rlinks_server::Co
         journal_bytes: config.journal_bytes,
         journal_sync: config.journal_sync,
         geoip: config.geoip,
+        safety: config.safety,
+        target_changes_per_minute: config.target_changes_per_minute,
         archive: config.archive.map(|place| Archive { place, options: session::aws_variables(environment) }),
     }
 }

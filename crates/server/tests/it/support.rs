@@ -75,6 +75,8 @@ impl Bench {
             journal_sync: Syncing::Interval,
             geoip: None,
             archive: None,
+            safety: rlinks_server::ops::safety::Options::default(),
+            target_changes_per_minute: 100,
             reloadable: Reloadable::default(),
         };
         change(&mut config);

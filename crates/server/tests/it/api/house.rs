@@ -102,6 +102,8 @@ fn start(place: &Place, now_ms: &Arc<AtomicI64>, change: impl FnOnce(&mut Config
         journal_sync: Syncing::Interval,
         geoip: None,
         archive: None,
+        safety: rlinks_server::ops::safety::Options::default(),
+        target_changes_per_minute: 100,
         reloadable: Reloadable::default(),
     };
     change(&mut config);
@@ -127,7 +129,15 @@ impl House {
             let now_ms = Arc::clone(&now_ms);
             Clock::new(move || Timestamp::from_ms(now_ms.load(Ordering::SeqCst)))
         };
-        let ops = Ops { store, naming: naming(), own_host: None, clock, routes: None };
+        let ops = Ops {
+            store,
+            naming: naming(),
+            own_host: None,
+            clock,
+            routes: None,
+            safety: Arc::default(),
+            target_changes_per_minute: 100,
+        };
         let main = runtime.block_on(ops.workspace(&Slug::parse("main").unwrap())).unwrap();
         let house = Self {
             address: server.address,
