@@ -204,7 +204,8 @@ impl Server {
         })?;
         let safety = Arc::new(Safety::new(&config.safety).map_err(ServeError::Safety)?);
         if let Some(list) = safety.list() {
-            control.block_on(list.get()).map_err(ServeError::Safety)?;
+            let read = control.block_on(list.get()).map_err(ServeError::Safety)?;
+            list.report(&read);
         }
         let recording = record(&config, &store, &clock, control.handle())?;
         let ops = Ops {

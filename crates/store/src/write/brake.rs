@@ -100,6 +100,8 @@ impl Brakes {
         count.updated_at = now;
         count.dirty = true;
         if count.recent.values().sum::<u32>() >= brake.changes_per_minute {
+            // When the stop is over, so is the minute that was counted.
+            count.recent.clear();
             count.stopped_until = now + MINUTE_MS;
             return Pedal::Stops(Timestamp::from_ms(count.stopped_until));
         }

@@ -259,7 +259,6 @@ impl ListFile {
         let read = tokio::task::spawn_blocking(move || read(&path)).await;
         let list = Arc::new(read.map_err(|error| error.to_string())??);
         self.list.store(Some(Arc::clone(&list)));
-        self.report(&list);
         Ok(list)
     }
 
@@ -268,7 +267,8 @@ impl ListFile {
         *self.seen.lock() != state(&self.path)
     }
 
-    fn report(&self, list: &Blocklist) {
+    /// Says in the log what was read, and which lines were not.
+    pub fn report(&self, list: &Blocklist) {
         let (path, entries) = (self.path.display(), list.entries);
         tracing::info!(%path, entries, "the block list was read");
         for (line, why) in &list.bad.named {
@@ -321,8 +321,8 @@ mod tests {
             ("https://evil.example.com/", None),
             ("https://example/", None),
             ("https://ok.example/?u=https://evil.example/", None),
-            ("https://xn--bse-hna.example/", Some("xn--bse-hna.example")),
-            ("https://böse.example/", Some("xn--bse-hna.example")),
+            ("https://xn--bse-sna.example/", Some("xn--bse-sna.example")),
+            ("https://böse.example/", Some("xn--bse-sna.example")),
             ("http://10.1.2.3/", Some("10.1.2.3")),
             ("http://9.10.1.2/", None),
             ("http://[2001:db8::1]/", Some("[2001:db8::1]")),
@@ -373,19 +373,19 @@ mod tests {
     }
 
     #[test]
-    fn a_million_lines_take_little_more_than_their_text() {
+    fn many_lines_take_little_more_than_their_text() {
         use std::fmt::Write as _;
         let mut text = String::new();
-        for number in 0..1_000_000 {
+        for number in 0..100_000 {
             let _ = writeln!(text, "host-{number}.example");
         }
         let list = Blocklist::parse(&text);
-        assert_eq!((list.entries, list.bad.count), (1_000_000, 0));
+        assert_eq!((list.entries, list.bad.count), (100_000, 0));
         assert!(list.text.capacity() <= text.len());
         // A slot is eight bytes and one of control, and at most every second is free.
-        assert!(list.index.capacity() <= 2 * 1_000_000);
+        assert!(list.index.capacity() <= 2 * 100_000);
         let target = |url: &str| Target::parse(url, 2048).unwrap();
-        assert!(list.blocks(&target("https://www.host-999999.example/")).is_some());
-        assert!(list.blocks(&target("https://host-1000000.example/")).is_none());
+        assert!(list.blocks(&target("https://www.host-99999.example/")).is_some());
+        assert!(list.blocks(&target("https://host-100000.example/")).is_none());
     }
 }

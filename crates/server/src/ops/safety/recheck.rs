@@ -176,7 +176,7 @@ async fn disable(
         match written.map_err(|error| StoreError::Unavailable(error.to_string()))? {
             (Ok(Written::Changed(_)), found) => {
                 let source = found.reason.source;
-                tracing::warn!(workspace = %found.workspace, code = %found.code, ?source, "a link that leads somewhere unsafe was switched off");
+                tracing::info!(workspace = %found.workspace, code = %found.code, ?source, "a link that leads somewhere unsafe was switched off");
                 disabled.push(found);
             }
             // Somebody was faster. The next run looks at what they made of it.
@@ -205,7 +205,10 @@ impl Safety {
     pub async fn reload(&self, store: &Store, clock: &Clock) {
         let Some(list) = self.list() else { return };
         match list.read().await {
-            Ok(_) => self.apply_list(store, clock).await,
+            Ok(fresh) => {
+                list.report(&fresh);
+                self.apply_list(store, clock).await;
+            }
             Err(error) => tracing::error!(error, "the old block list stays in force"),
         }
     }

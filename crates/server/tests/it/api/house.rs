@@ -66,7 +66,17 @@ impl Person {
 
 /// Runs a test that blocks, in a house of its own, from a test that does not.
 pub(crate) async fn in_house(place: Place, policy: Policy, test: impl FnOnce(House) + Send + 'static) {
-    let run = tokio::task::spawn_blocking(move || test(House::at(place, policy, |_| ())));
+    in_house_with(place, policy, |_| (), test).await;
+}
+
+/// The same with a server configured by the test.
+pub(crate) async fn in_house_with(
+    place: Place,
+    policy: Policy,
+    change: impl FnOnce(&mut Config) + Send + 'static,
+    test: impl FnOnce(House) + Send + 'static,
+) {
+    let run = tokio::task::spawn_blocking(move || test(House::at(place, policy, change)));
     if let Err(failed) = run.await {
         std::panic::resume_unwind(failed.into_panic());
     }
