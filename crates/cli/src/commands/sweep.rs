@@ -106,8 +106,8 @@ fn lines(swept: &Swept, mode: Mode) -> Vec<String> {
             lines.push(format!("{name}: {} {would}purged", counted(workspace.purged_keys, "key")));
         }
         if workspace.disabled_links > 0 {
-            let links = counted(workspace.disabled_links, "unsafe link");
-            lines.push(format!("{name}: {links} {would}disabled"));
+            let disabled = counted(workspace.disabled_links, "unsafe link");
+            lines.push(format!("{name}: {disabled} {would}disabled"));
             lines.extend(
                 workspace.unsafe_links.iter().map(|link| format!("    {}: {}", link.code, link.reason)),
             );

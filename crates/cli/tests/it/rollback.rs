@@ -190,6 +190,29 @@ fn what_was_safe_then_and_is_not_now_comes_back_switched_off() {
 }
 
 #[test]
+fn links_that_went_with_their_owners_account_stay_gone() {
+    let place = Place::new();
+    place.ok("workspaces policy --preset platform");
+    place.ok("users create --email ann@example.com --name Ann --role member");
+    let key = place.json("keys create --name anns --user ann@example.com --json");
+    let server = serve(&place, "");
+    let mut ann = Thief { talk: Talk::new(server.address), key: key["key"].as_str().unwrap().to_owned() };
+    assert_eq!(
+        ann.ask("POST", "/links", &json!({"code": "anns-link", "target": "https://ann.example/"})).status,
+        201
+    );
+    place.ok("links set ours-link https://example.com/");
+    let then = moment();
+    place.ok("links delete ours-link --yes");
+    place.ok("users delete ann@example.com --yes");
+    place.fails(3, "links get anns-link").says("was deleted");
+    let done = place.json(&format!("workspaces rollback --to {then} --yes --json"));
+    assert_eq!((&done["restored"], &done["changed"]), (&json!(1), &json!(0)), "{done:#}");
+    place.ok("links get ours-link");
+    place.fails(3, "links get anns-link").says("was deleted");
+}
+
+#[test]
 fn moments_that_make_no_sense_are_refused() {
     let place = Place::new();
     place.ok("links set one https://example.com/");

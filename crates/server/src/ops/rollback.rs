@@ -4,9 +4,10 @@
 //! written, each with an entry of its own and in commits that other writers fit between. Nothing is lost by it: going back to the moment
 //! before undoes it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
-use rlinks_core::{FieldCode, FieldError, Link, LinkState, Target, Timestamp, Workspace};
+use rlinks_core::policy::Visibility;
+use rlinks_core::{Actor, FieldCode, FieldError, Link, LinkState, Target, Timestamp, Workspace};
 use rlinks_store::StoreError;
 use rlinks_store::write::{Action, LinkOp, LinkWrite, Written};
 use tokio::task::JoinSet;
@@ -64,6 +65,15 @@ impl RolledBack {
     }
 }
 
+/// What is to be reached.
+struct Goal {
+    to: Timestamp,
+    /// The last entry of the log by then.
+    entry: i64,
+    /// Whose links stay deleted, because they went with their accounts.
+    forgotten: HashSet<String>,
+}
+
 /// One link to be put back.
 struct Step {
     now: Link,
@@ -93,15 +103,36 @@ impl Ops {
             // Better before the first change than half-way.
             list.get().await.map_err(OpsError::Unchecked)?;
         }
-        let entry = self.store.entry_at(workspace.id, to).await?;
+        let goal = Goal {
+            to,
+            entry: self.store.entry_at(workspace.id, to).await?,
+            forgotten: self.forgotten(workspace).await?,
+        };
         let mut done = RolledBack::default();
         let mut after = String::new();
         loop {
-            let codes = self.store.codes_changed_since(workspace.id, entry, &after, PAGE).await?;
+            let codes = self.store.codes_changed_since(workspace.id, goal.entry, &after, PAGE).await?;
             let Some(last) = codes.last().cloned() else { return Ok(done) };
             after = last;
-            self.put_back(by, workspace, (to, entry), codes, mode, &mut done).await?;
+            self.put_back(by, workspace, &goal, codes, mode, &mut done).await?;
             progress(done.links());
+        }
+    }
+
+    /// Where links are their owner's alone, they were deleted with the account, and no rollback brings back what somebody wanted gone.
+    async fn forgotten(&self, workspace: &Workspace) -> Result<HashSet<String>, OpsError> {
+        let mut forgotten = HashSet::new();
+        if workspace.policy.visibility != Visibility::Owner {
+            return Ok(forgotten);
+        }
+        let mut after = None;
+        loop {
+            let users = self.store.deleted_users(workspace.id, after, PAGE).await?;
+            forgotten.extend(users.iter().map(|user| Actor::of_user(*user).as_str().to_owned()));
+            after = users.last().copied();
+            if after.is_none() {
+                return Ok(forgotten);
+            }
         }
     }
 
@@ -110,27 +141,34 @@ impl Ops {
         &self,
         by: &By,
         workspace: &Workspace,
-        (to, entry): (Timestamp, i64),
+        goal: &Goal,
         mut codes: Vec<String>,
         mode: Mode,
         done: &mut RolledBack,
     ) -> Result<(), OpsError> {
-        let then = self.store.links_at_entry(workspace.id, entry, &codes).await?;
+        let mut then = self.store.links_at_entry(workspace.id, goal.entry, &codes).await?;
+        for link in then.values_mut().filter(|link| goal.forgotten.contains(link.created_by.as_str())) {
+            link.state = LinkState::Deleted;
+        }
         for _ in 0..CHANGE_TRIES {
             let steps = self.steps(workspace, &then, &codes).await?;
             if steps.is_empty() {
                 return Ok(());
             }
             if mode == Mode::DryRun {
-                steps.iter().for_each(|step| done.count(step));
+                for step in &steps {
+                    done.count(step);
+                }
                 return Ok(());
             }
             if done.undo.is_none() {
-                let noted =
-                    self.store.note_rollback(workspace.id, to, entry, &by.actor, self.clock.now()).await?;
+                let noted = self
+                    .store
+                    .note_rollback(workspace.id, goal.to, goal.entry, &by.actor, self.clock.now())
+                    .await?;
                 done.undo = Some(noted);
             }
-            codes = self.write_steps(by, to, steps, done).await?;
+            codes = self.write_steps(by, goal.to, steps, done).await?;
         }
         Err(StoreError::Conflict.into())
     }

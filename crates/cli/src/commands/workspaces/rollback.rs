@@ -134,9 +134,9 @@ fn report(
                 output.line(&format!("    {change}"))?;
             }
         }
-        let more = done.links().saturating_sub(differences.len() as u64);
-        if more > 0 {
-            output.line(&format!("  and {} more", counted(more, "link")))?;
+        let rest = done.links().saturating_sub(differences.len() as u64);
+        if rest > 0 {
+            output.line(&format!("  and {} more", counted(rest, "link")))?;
         }
     }
     if let Some(undo) = done.undo {

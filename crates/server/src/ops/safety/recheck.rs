@@ -71,17 +71,13 @@ impl Recheck<'_> {
             let (some, all_known) = self.page(links, Asked::Both, left, now).await?;
             found.extend(some);
             // What could not be asked is where the next run begins.
-            let done = next.is_none() || !all_known;
-            after = match next {
-                Some(next) if all_known => next,
-                Some(_) => after,
-                None if all_known => FIRST,
-                None => after,
-            };
+            if all_known {
+                after = next.unwrap_or(FIRST);
+            }
             if self.mode == Mode::Write {
                 self.store.set_bookmark(BOOKMARK, after).await?;
             }
-            if done {
+            if next.is_none() || !all_known {
                 break;
             }
         }

@@ -222,7 +222,7 @@ impl SafeBrowsing {
                 list.push((hash, threat));
             }
         }
-        let kept_ms = response.cache_duration.map_or(0, |duration| duration.ms()).min(LONGEST_KEPT_MS);
+        let kept_ms = response.cache_duration.map_or(0, wire::Duration::ms).min(LONGEST_KEPT_MS);
         if kept_ms > 0 {
             let until_ms = monotonic_ms() + kept_ms;
             let mut cache = self.cache.lock();

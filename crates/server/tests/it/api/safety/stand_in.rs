@@ -197,7 +197,9 @@ fn message(script: &Script, prefixes: &[Vec<u8>]) -> Vec<u8> {
             number(&mut detail, 1, *threat);
             if !attributes.is_empty() {
                 let mut packed = Vec::new();
-                attributes.iter().for_each(|attribute| varint(&mut packed, *attribute));
+                for attribute in attributes {
+                    varint(&mut packed, *attribute);
+                }
                 delimited(&mut detail, 2, &packed);
             }
             delimited(&mut full, 2, &detail);
