@@ -190,6 +190,32 @@ fn what_was_safe_then_and_is_not_now_comes_back_switched_off() {
 }
 
 #[test]
+fn two_links_that_were_to_lead_to_one_page_both_do() {
+    // Where targets are reused, one page is found by one link.
+    let place = Place::new();
+    place.ok("domains add rmax.to");
+    place.ok("workspaces policy --preset team");
+    let code = |url: &str| {
+        let shown = place.ok(&format!("shorten {url}")).stdout;
+        shown.trim().rsplit('/').next().unwrap().to_owned()
+    };
+    let first = code("https://example.com/page");
+    let then = moment();
+    place.ok(&format!("links set {first} https://example.com/other"));
+    let second = code("https://example.com/page");
+    assert_ne!(first, second);
+    let done = place.json(&format!("workspaces rollback --to {then} --yes --json"));
+    assert_eq!((&done["changed"], &done["deleted"]), (&json!(1), &json!(1)), "{done:#}");
+    assert_eq!(place.link(&first)["target"], "https://example.com/page");
+    place.ok("doctor");
+    place.ok(&format!("workspaces rollback --to {} --yes", done["undo"].as_str().unwrap()));
+    assert_eq!(place.link(&first)["target"], "https://example.com/other");
+    assert_eq!(place.link(&second)["target"], "https://example.com/page");
+    assert_eq!(code("https://example.com/page"), second);
+    place.ok("doctor");
+}
+
+#[test]
 fn links_that_went_with_their_owners_account_stay_gone() {
     let place = Place::new();
     place.ok("workspaces policy --preset platform");
