@@ -225,7 +225,7 @@ fn migrate_says_which_schema_there_is() {
     assert_snapshot!(place.rmax("migrate status"), @"
     exit 0
     --- stdout
-    schema 2; 2 applied, 0 waiting
+    schema 5; 3 applied, 0 waiting
     ");
     let schema = place.json("migrate status --json");
     assert_eq!(schema["known"], schema["applied"]);
