@@ -379,6 +379,23 @@ pub(crate) enum Workspaces {
         /// Which
         slug: String,
     },
+    /// Put every link back as it was at a moment
+    ///
+    /// Links that were changed or deleted since become what they were; links made since are deleted, and can be restored. It is done in the
+    /// audit log like any other change, and going back to the moment before undoes it.
+    Rollback {
+        /// Which [default: the one of --workspace]
+        slug: Option<String>,
+        /// The moment, like 2026-01-31T12:00:00Z
+        #[arg(long, value_name = "TIME")]
+        to: String,
+        /// Say what would be done, and do nothing
+        #[arg(long)]
+        dry_run: bool,
+        /// Do not ask
+        #[arg(short, long)]
+        yes: bool,
+    },
 }
 
 #[derive(Debug, Subcommand)]

@@ -16,6 +16,7 @@ use rlinks_core::Host;
 use rlinks_core::id::Worker;
 use rlinks_server::auth::oidc::Settings as OidcSettings;
 use rlinks_server::ops::Naming;
+use rlinks_server::ops::safety::{self, WhenUnavailable, safe_browsing};
 use rlinks_server::{Reloadable, TlsFiles};
 use rlinks_store::Location;
 use tracing::level_filters::LevelFilter;
@@ -77,6 +78,10 @@ pub(crate) struct Config {
     pub(crate) journal_sync: Syncing,
     /// Where raw clicks go before they are pruned.
     pub(crate) archive: Option<String>,
+    /// Who is asked whether a target is safe.
+    pub(crate) safety: safety::Options,
+    /// How many targets of existing links one member or key may change in a minute.
+    pub(crate) target_changes_per_minute: u32,
     /// Which id maker this process is.
     pub(crate) worker: Option<Worker>,
     /// Certificate and key.
@@ -137,6 +142,8 @@ impl Config {
         layers.show_default("cache_mb", 512);
         let journal_mb = layers.number("journal_mb", 1..=1_048_576)?.unwrap_or(1024);
         layers.show_default("journal_mb", 1024);
+        let changes = layers.number("brake.target_changes_per_minute", 0..=1_000_000)?.unwrap_or(100);
+        layers.show_default("brake.target_changes_per_minute", 100);
         Ok(Self {
             backend,
             data,
@@ -159,6 +166,8 @@ impl Config {
             journal_bytes: u64::try_from(journal_mb).unwrap_or(1024) << 20,
             journal_sync: layers.parsed("journal_sync", syncing)?.unwrap_or_default(),
             archive: layers.parsed("retention.archive", |text| Ok(text.to_owned()))?,
+            safety: safety(&mut layers)?,
+            target_changes_per_minute: u32::try_from(changes).unwrap_or(100),
             worker: layers
                 .number("worker_id", 0..=1023)?
                 .and_then(|number| Worker::new(u16::try_from(number).ok()?)),
@@ -359,6 +368,21 @@ fn tls(layers: &mut Layers) -> Result<Option<TlsFiles>, Failure> {
     }
 }
 
+/// Who is asked whether a target is safe.
+fn safety(layers: &mut Layers) -> Result<safety::Options, Failure> {
+    let url = layers.parsed("safety.safe_browsing_url", |text| {
+        server_url(text)
+            .ok_or_else(|| "must be an address like https://safebrowsing.googleapis.com/".to_owned())
+    })?;
+    let google = || Url::parse(safe_browsing::GOOGLE).expect("it is a URL");
+    let key = layers.secret("safety.safe_browsing_key")?;
+    Ok(safety::Options {
+        blocklist: layers.parsed("safety.blocklist_path", |text| Ok(PathBuf::from(text)))?,
+        safe_browsing: key.map(|key| safe_browsing::Options { key, url: url.unwrap_or_else(google) }),
+        when_unavailable: layers.parsed("safety.when_unavailable", when_unavailable)?.unwrap_or_default(),
+    })
+}
+
 // ---- what a text means; each error says how it should be ----
 
 fn host(text: &str) -> Result<Host, String> {
@@ -402,6 +426,14 @@ fn syncing(text: &str) -> Result<Syncing, String> {
         "interval" => Ok(Syncing::Interval),
         "off" => Ok(Syncing::Off),
         _ => Err("must be always, interval or off".to_owned()),
+    }
+}
+
+fn when_unavailable(text: &str) -> Result<WhenUnavailable, String> {
+    match text {
+        "allow" => Ok(WhenUnavailable::Allow),
+        "refuse" => Ok(WhenUnavailable::Refuse),
+        _ => Err("must be allow or refuse".to_owned()),
     }
 }
 

@@ -6,7 +6,7 @@ use rlinks_clicks::export::ExportError;
 use rlinks_clicks::stats::StatsError;
 use rlinks_core::envelope::{self, ErrorCode};
 use rlinks_core::{FieldError, FieldErrors};
-use rlinks_server::ops::{OpsError, Thing};
+use rlinks_server::ops::{OpsError, Thing, safety};
 use rlinks_server::{Clock, ServeError};
 use rlinks_store::StoreError;
 use serde_json::{Value, json};
@@ -154,6 +154,7 @@ impl Failure {
             Kind::Ops(OpsError::Store(StoreError::CodeTaken { deleted: true, .. })) => {
                 (self.messages().join("; "), json!({ "deleted": true }))
             }
+            Kind::Ops(OpsError::Unsafe(reason)) => (self.messages().join("; "), json!(reason)),
             Kind::Server(refusal) => (self.messages().join("; "), refusal.details.clone()),
             _ => (self.messages().join("; "), Value::Null),
         };
@@ -225,9 +226,15 @@ impl From<OpsError> for Failure {
             OpsError::NotFound(Thing::Domain(_)) => {
                 vec!["`rmax domains list` shows the ones there are".to_owned()]
             }
-            OpsError::Invalid(_) | OpsError::Stale(_) | OpsError::Forbidden(_) | OpsError::Deleted(_) => {
-                Vec::new()
+            OpsError::Unsafe(reason) if reason.source == safety::Source::Blocklist => {
+                vec!["the list is the file that `safety.blocklist_path` names".to_owned()]
             }
+            OpsError::Invalid(_)
+            | OpsError::Stale(_)
+            | OpsError::Forbidden(_)
+            | OpsError::Deleted(_)
+            | OpsError::Unsafe(_)
+            | OpsError::Unchecked(_) => Vec::new(),
         };
         Self { kind: Kind::Ops(error), hints }
     }
@@ -252,6 +259,7 @@ fn ways_out(error: &StoreError) -> Vec<String> {
         | StoreError::Refused(_)
         | StoreError::Conflict
         | StoreError::OtherRequest
+        | StoreError::Braked { .. }
         | StoreError::LastAdmin
         | StoreError::NotFound(_) => {
             return Vec::new();
@@ -312,6 +320,7 @@ impl From<ServeError> for Failure {
             | ServeError::Listen(_)
             | ServeError::Tls(_)
             | ServeError::Oidc(_)
+            | ServeError::Safety(_)
             | ServeError::System(_) => Self::failed(error.to_string()),
         }
     }

@@ -12,6 +12,7 @@ use rlinks_core::audit::Head;
 use rlinks_core::route_object::{RouteObject, Stats};
 use rlinks_core::{Actor, Code, Link, Slug, Timestamp, Workspace};
 use rlinks_server::clock::random_bytes;
+use rlinks_server::ops::safety::Safety;
 use rlinks_server::ops::{By, Done};
 use rlinks_server::{Clock, Ops};
 use rlinks_store::sign::{self, Signer};
@@ -71,7 +72,7 @@ impl Session {
         refuse_no_folder(&config.data)?;
         let fresh = matches!(&options.location, Location::Sqlite(path) if !path.exists());
         let store = Store::open(options).await?;
-        Ok(Self::of(store, config, environment, output, fresh))
+        Self::of(store, config, environment, output, fresh)
     }
 
     /// With a store that was opened in another way.
@@ -81,15 +82,18 @@ impl Session {
         environment: Environment,
         output: Output,
         fresh: bool,
-    ) -> Self {
+    ) -> Result<Self, Failure> {
+        let safety = Safety::new(&config.safety).map_err(Failure::usage)?;
         let ops = Ops {
             store,
             naming: config.naming(),
             own_host: config.own_host(),
             clock: Clock::system(),
             routes: None,
+            safety: Arc::new(safety),
+            target_changes_per_minute: config.target_changes_per_minute,
         };
-        Self { ops, config, output, environment, fresh, clicks: OnceCell::new() }
+        Ok(Self { ops, config, output, environment, fresh, clicks: OnceCell::new() })
     }
 
     /// Waits until everything that was opened is closed.

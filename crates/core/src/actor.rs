@@ -47,6 +47,11 @@ impl Actor {
         self.0.strip_prefix("user:")?.parse().ok().map(Id::from_i64)
     }
 
+    /// The key it is, where it is one.
+    pub fn key(&self) -> Option<Id> {
+        self.0.strip_prefix("key:")?.parse().ok().map(Id::from_i64)
+    }
+
     /// As stored and shown.
     pub fn as_str(&self) -> &str {
         &self.0

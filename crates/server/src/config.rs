@@ -9,7 +9,7 @@ use rlinks_clicks::journal::Syncing;
 use rlinks_core::Host;
 
 use crate::auth::oidc::Settings;
-use crate::ops::Naming;
+use crate::ops::{Naming, safety};
 
 /// How to run.
 #[derive(Clone, Debug)]
@@ -44,6 +44,10 @@ pub struct Config {
     pub archive: Option<Archive>,
     /// The OpenID provider people may sign in with.
     pub oidc: Option<Settings>,
+    /// Who is asked whether a target is safe.
+    pub safety: safety::Options,
+    /// How many targets of existing links one member or key may change in a minute; 0 is as many as they like.
+    pub target_changes_per_minute: u32,
     /// What a reload may change.
     pub reloadable: Reloadable,
 }

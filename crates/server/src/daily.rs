@@ -9,6 +9,7 @@ use tokio::sync::OnceCell;
 
 use crate::clock::Clock;
 use crate::config::Archive;
+use crate::ops::safety::Safety;
 use crate::ops::sweep::{Sweep, archive};
 use crate::ops::{Mode, OpsError};
 
@@ -21,7 +22,13 @@ const DAILY_MS: i64 = 23 * 3_600_000 + 50 * 60_000;
 
 /// Does what is due until the task is dropped. Trouble is logged and tried again; it stops nothing. `opened` is where whoever drops
 /// the task finds what is to be closed.
-pub async fn jobs(store: Store, clock: Clock, archive: Option<Archive>, opened: Arc<OnceCell<Clicks>>) {
+pub async fn jobs(
+    store: Store,
+    clock: Clock,
+    archive: Option<Archive>,
+    safety: Arc<Safety>,
+    opened: Arc<OnceCell<Clicks>>,
+) {
     let clicks = loop {
         match opened.get_or_try_init(|| Clicks::open(store.location())).await {
             Ok(clicks) => break clicks,
@@ -32,7 +39,7 @@ pub async fn jobs(store: Store, clock: Clock, archive: Option<Archive>, opened: 
         }
     };
     loop {
-        let pause = match look(&store, clicks, &clock, archive.as_ref()).await {
+        let pause = match look(&store, clicks, &clock, archive.as_ref(), &safety).await {
             Ok(()) => LOOK,
             Err(error) => {
                 tracing::warn!(%error, "a daily job could not be done and is tried again");
@@ -43,7 +50,13 @@ pub async fn jobs(store: Store, clock: Clock, archive: Option<Archive>, opened: 
     }
 }
 
-async fn look(store: &Store, clicks: &Clicks, clock: &Clock, to: Option<&Archive>) -> Result<(), OpsError> {
+async fn look(
+    store: &Store,
+    clicks: &Clicks,
+    clock: &Clock,
+    to: Option<&Archive>,
+    safety: &Safety,
+) -> Result<(), OpsError> {
     let now = clock.now();
     clicks.make_partitions(now).await.map_err(StoreError::of_clicks)?;
     clicks.forget_seen(now).await.map_err(StoreError::of_clicks)?;
@@ -58,13 +71,15 @@ async fn look(store: &Store, clicks: &Clicks, clock: &Clock, to: Option<&Archive
         }
     };
     let workspaces = store.workspaces().await?;
-    let sweep = Sweep { store, clicks, workspaces: &workspaces, archive: target.as_ref(), mode: Mode::Write };
+    let sweep =
+        Sweep { store, clicks, workspaces: &workspaces, archive: target.as_ref(), safety, mode: Mode::Write };
     let swept = sweep.run(now).await?;
     for workspace in &swept.workspaces {
         tracing::info!(
             workspace = %workspace.workspace,
             purged_links = workspace.purged_links,
             purged_keys = workspace.purged_keys,
+            disabled_links = workspace.disabled_links,
             pruned_clicks = workspace.pruned_clicks,
             kept_because = workspace.kept_because,
             "swept"

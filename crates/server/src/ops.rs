@@ -8,6 +8,8 @@ mod explain;
 pub mod list;
 mod loops;
 pub mod people;
+pub mod rollback;
+pub mod safety;
 pub mod sweep;
 pub mod transfer;
 
@@ -20,11 +22,12 @@ use rlinks_core::{
     Actor, Code, Domain, Domains, FieldErrors, Host, Link, LinkDraft, LinkPatch, LinkState, Slug, Source,
     Timestamp, Workspace, generate,
 };
-use rlinks_store::write::{Action, CodeChoice, Existing, LinkOp, LinkWrite, Once, Written};
+use rlinks_store::write::{Action, Brake, CodeChoice, Existing, LinkOp, LinkWrite, Once, Written};
 use rlinks_store::{Store, StoreError};
 
 pub use self::address::Naming;
 pub use self::explain::Explanation;
+use self::safety::Safety;
 use crate::clock::{Clock, random_bytes};
 use crate::routes::Routes;
 
@@ -55,6 +58,12 @@ pub enum OpsError {
     /// Something this actor may not do.
     #[error("{0}")]
     Forbidden(&'static str),
+    /// A target that harms whoever follows it.
+    #[error("the target is not safe: {0}")]
+    Unsafe(safety::Reason),
+    /// Whether a target is safe could not be found out, and that is needed.
+    #[error("whether the target is safe cannot be found out now: {0}; try again later")]
+    Unchecked(String),
     /// The store's word.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -70,7 +79,11 @@ impl OpsError {
             Self::NotFound(_) | Self::Deleted(_) | Self::Store(StoreError::NotFound(_)) => {
                 ErrorCode::NotFound
             }
-            Self::Store(StoreError::Unavailable(_) | StoreError::Clicks(_)) => ErrorCode::KvUnavailable,
+            Self::Unsafe(_) => ErrorCode::UnsafeTarget,
+            Self::Unchecked(_) | Self::Store(StoreError::Unavailable(_) | StoreError::Clicks(_)) => {
+                ErrorCode::KvUnavailable
+            }
+            Self::Store(StoreError::Braked { .. }) => ErrorCode::RateLimited,
             Self::Store(StoreError::CodeTaken { .. }) => ErrorCode::CodeTaken,
             Self::Store(
                 StoreError::Conflict
@@ -145,6 +158,14 @@ impl By {
     /// Whether a link is there for them.
     pub fn can_see(&self, link: &Link) -> bool {
         self.sees == Sees::All || link.created_by == self.owner
+    }
+
+    /// How many targets they may change in a minute, of `changes_per_minute` for everybody: members and keys are limited, the operator
+    /// and the system are not.
+    pub fn brake(&self, changes_per_minute: u32) -> Option<Brake> {
+        let is_limited = self.owner.user().is_some() || self.owner.key().is_some();
+        (is_limited && changes_per_minute > 0)
+            .then(|| Brake { principal: self.owner.clone(), changes_per_minute })
     }
 }
 
@@ -226,6 +247,10 @@ pub struct Ops {
     pub clock: Clock,
     /// What the serving threads know, in a server: hosts are read from there while it is fresh.
     pub routes: Option<Arc<Routes>>,
+    /// Which targets are safe.
+    pub safety: Arc<Safety>,
+    /// How many targets of existing links one member or key may change in a minute; 0 is as many as they like.
+    pub target_changes_per_minute: u32,
 }
 
 impl Ops {
@@ -437,6 +462,7 @@ impl Ops {
                     self.check_owner(by, workspace, code).await?;
                 }
             }
+            self.check_safety(&draft.target).await?;
             let (code, existing) = choose(workspace, &draft, input, deleted, now)?;
             if mode == Mode::DryRun {
                 return self.rehearse(by, workspace, &draft, code, &existing, now).await;
@@ -445,6 +471,7 @@ impl Ops {
             let write = LinkWrite {
                 owner: by.owner.clone(),
                 once: once.clone(),
+                brake: by.brake(self.target_changes_per_minute),
                 ..LinkWrite::new(workspace.id, by.actor.clone(), now, op)
             };
             match self.store.write(write).await {
@@ -602,11 +629,15 @@ impl Ops {
         mode: Mode,
     ) -> Result<Done, OpsError> {
         let unchanged = next == *seen;
+        self.check_change(seen, &next).await?;
         if unchanged || mode == Mode::DryRun {
             return Ok(Done::new(next, if unchanged { Outcome::Unchanged } else { Outcome::Changed }));
         }
         let op = LinkOp::Replace { next: Box::new(next), action };
-        let write = LinkWrite::new(seen.workspace, by.actor.clone(), self.clock.now(), op);
+        let write = LinkWrite {
+            brake: by.brake(self.target_changes_per_minute),
+            ..LinkWrite::new(seen.workspace, by.actor.clone(), self.clock.now(), op)
+        };
         Ok(self.store.write(write).await?.into())
     }
 }

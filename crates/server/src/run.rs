@@ -25,6 +25,7 @@ use crate::config::{Config, Reload};
 use crate::directory::Directory;
 use crate::listen::{self, Phase, Threads};
 use crate::ops::Ops;
+use crate::ops::safety::Safety;
 use crate::routes::Routes;
 use crate::shared::{Face, Pages, Shared};
 use crate::tls::Tls;
@@ -59,6 +60,9 @@ pub enum ServeError {
     /// The OpenID provider cannot be used as it is configured.
     #[error("the OpenID provider: {0}")]
     Oidc(String),
+    /// Targets cannot be checked as configured.
+    #[error("{0}")]
+    Safety(String),
     /// The store did not open.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -181,6 +185,7 @@ pub struct Server {
     api: Arc<Api>,
     auth: Arc<Auth>,
     store: Store,
+    safety: Arc<Safety>,
     tls: Option<Arc<Tls>>,
     phase: watch::Sender<Phase>,
     acceptors: Vec<JoinHandle<()>>,
@@ -215,6 +220,11 @@ impl Server {
             routes.directory.store(Arc::new(directory));
             Ok::<_, StoreError>(())
         })?;
+        let safety = Arc::new(Safety::new(&config.safety).map_err(ServeError::Safety)?);
+        if let Some(list) = safety.list() {
+            let read = control.block_on(list.get()).map_err(ServeError::Safety)?;
+            list.report(&read);
+        }
         let recording = record(&config, &store, &clock, control.handle())?;
         let ops = Ops {
             store: store.clone(),
@@ -222,6 +232,8 @@ impl Server {
             own_host: config.own_host.clone(),
             clock: clock.clone(),
             routes: Some(Arc::clone(&routes)),
+            safety: Arc::clone(&safety),
+            target_changes_per_minute: config.target_changes_per_minute,
         };
         let clicks = Arc::default();
         let auth = Arc::new(control.block_on(auth(&config, &store, &clock))?);
@@ -253,6 +265,7 @@ impl Server {
             api,
             auth,
             store,
+            safety,
             tls,
             phase: watch::Sender::new(Phase::Running),
             acceptors: Vec::new(),
@@ -317,11 +330,13 @@ impl Server {
         }));
         let (clock, archive, clicks) =
             (self.clock.clone(), self.config.archive.clone(), Arc::clone(&self.clicks));
-        let jobs = crate::daily::jobs(self.store.clone(), clock, archive, clicks);
+        let jobs = crate::daily::jobs(self.store.clone(), clock, archive, Arc::clone(&self.safety), clicks);
         self.followers.push(self.control.spawn(jobs));
         self.followers.push(self.control.spawn(Arc::clone(&self.api).work()));
         let auth = Arc::clone(&self.auth);
         self.followers.push(self.control.spawn(async move { auth.work().await }));
+        let watching = Arc::clone(&self.safety).watch(self.store.clone(), self.clock.clone());
+        self.followers.push(self.control.spawn(watching));
         if let Some(tls) = &self.tls {
             self.followers.push(self.control.spawn(Arc::clone(tls).watch()));
         }
@@ -346,7 +361,7 @@ impl Server {
         }
     }
 
-    /// What SIGHUP does: reads configuration and certificate again; what is broken leaves the old in force.
+    /// What SIGHUP does: reads configuration, certificate and block list again; what is broken leaves the old in force.
     pub fn reload(&self, reload: &Reload) {
         match reload() {
             Ok(fresh) => {
@@ -358,6 +373,8 @@ impl Server {
         if let Some(tls) = &self.tls {
             tls.reload();
         }
+        let (safety, store, clock) = (Arc::clone(&self.safety), self.store.clone(), self.clock.clone());
+        self.control.spawn(async move { safety.reload(&store, &clock).await });
     }
 
     /// Drains and ends: readiness goes first, then the listener, then the connections, then their clicks, then everything.

@@ -156,6 +156,7 @@ impl Store {
         run_in!(&mut tx, "delete from link_tags")?;
         run_in!(&mut tx, "delete from link_search")?;
         for table in [
+            "delete from brakes",
             "delete from idempotency",
             "delete from invites",
             "delete from sessions",

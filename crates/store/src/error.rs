@@ -32,6 +32,16 @@ pub enum StoreError {
     /// The policy's limit of live links is reached.
     #[error("this workspace may have {0} links that are neither deleted nor expired, and has them")]
     QuotaExceeded(u32),
+    /// They changed the targets of too many links within a minute.
+    #[error(
+        "you have changed the targets of {changes_per_minute} links within a minute, which is the most you may; wait {seconds} seconds"
+    )]
+    Braked {
+        /// How many they may change.
+        changes_per_minute: u32,
+        /// For how long they are stopped.
+        seconds: u32,
+    },
     /// An `Idempotency-Key` that belongs to another request.
     #[error("this Idempotency-Key was used for another request; use a new one for each request")]
     OtherRequest,

@@ -9,7 +9,7 @@
 //! | people and their keys | `users`, `keys`; `sessions` for who is signed in, `sign_in` for how they get in, `subjects` for whom an OpenID provider knows |
 //! | changing anything | [`mod@write`]: one queue, groups that share a commit |
 //! | learning of changes | [`feed`] |
-//! | audit, signed heads | [`audit`], [`sign`] |
+//! | audit, signed heads | [`audit`], [`sign`]; `past` for links as they were |
 //! | backup and restore | [`backup`] |
 //!
 //! No query filters by state or expiry: what a link answers is `decide`'s business. No expected outcome is a database error.
@@ -27,6 +27,7 @@ mod links;
 mod list;
 mod mend;
 pub mod open;
+mod past;
 mod people;
 pub mod pool;
 mod routes;

@@ -9,6 +9,7 @@
 
 mod apply;
 pub(crate) mod batches;
+mod brake;
 mod chain;
 mod group;
 mod import;
@@ -21,6 +22,7 @@ use rlinks_core::id::Worker;
 use rlinks_core::{Actor, Code, Id, Link, LinkDraft, LinkPatch, Source, Timestamp};
 use tokio::sync::{mpsc, oneshot, watch};
 
+pub use self::brake::Brake;
 pub(crate) use self::chain::{LockedHead, NewEntry, append, lock_heads};
 use self::group::Trouble;
 pub(crate) use self::group::{lease, next_id};
@@ -47,12 +49,16 @@ pub struct LinkWrite {
     pub op: LinkOp,
     /// Once only, however often it is asked for.
     pub once: Option<Once>,
+    /// How many targets they may change, where that is limited.
+    pub brake: Option<Brake>,
+    /// Why, in words for the audit entry: `reason` beside the fields of the link as it became.
+    pub reason: Option<String>,
 }
 
 impl LinkWrite {
     /// A change by somebody whose a new link becomes, as often as it is asked for.
     pub fn new(workspace: Id, actor: Actor, now: Timestamp, op: LinkOp) -> Self {
-        Self { workspace, owner: actor.clone(), actor, now, op, once: None }
+        Self { workspace, owner: actor.clone(), actor, now, op, once: None, brake: None, reason: None }
     }
 }
 
@@ -98,6 +104,14 @@ pub enum LinkOp {
         link: Box<Link>,
         /// When it last changed, where that is kept; else it is now.
         updated: Option<Timestamp>,
+    },
+    /// Make a link what it was at some moment, who made it and when included: under its code there may be another one now.
+    /// `next.version` is the version the caller saw; another one is a conflict. No quota stands in the way.
+    RollBack {
+        /// The link as it was.
+        next: Box<Link>,
+        /// What to call it in the audit log.
+        action: Action,
     },
 }
 

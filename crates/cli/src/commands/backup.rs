@@ -77,7 +77,7 @@ pub(super) async fn restore(
     };
     let overwrite = Overwrite::forced(args.force);
     let store = open(&config, overwrite, output).await?;
-    let session = Session::of(store, config, environment, output, false);
+    let session = Session::of(store, config, environment, output, false)?;
     let done = replace(&session, &args.file, overwrite).await;
     session.store().close().await;
     drop(lock);

@@ -14,7 +14,7 @@ use crate::output::{Answer, can_ask, confirm};
 use crate::place::{Made, Place, Seen};
 use crate::session::Session;
 
-mod changes;
+pub(super) mod changes;
 mod transfer;
 
 use self::changes::{Change, changes};

@@ -91,6 +91,8 @@ fn server_config(config: Config, environment: &Environment) -> rlinks_server::Co
         journal_sync: config.journal_sync,
         geoip: config.geoip,
         oidc: config.oidc,
+        safety: config.safety,
+        target_changes_per_minute: config.target_changes_per_minute,
         archive: config.archive.map(|place| Archive { place, options: session::aws_variables(environment) }),
     }
 }

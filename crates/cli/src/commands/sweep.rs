@@ -65,7 +65,14 @@ async fn job<'a>(
     archive: Option<&'a Target>,
     mode: Mode,
 ) -> Result<sweep::Sweep<'a>, Failure> {
-    Ok(sweep::Sweep { store: session.store(), clicks: session.clicks().await?, workspaces, archive, mode })
+    Ok(sweep::Sweep {
+        store: session.store(),
+        clicks: session.clicks().await?,
+        workspaces,
+        archive,
+        safety: &session.ops.safety,
+        mode,
+    })
 }
 
 fn report(session: &Session, swept: &Swept, mode: Mode) -> Result<(), Failure> {
@@ -97,6 +104,13 @@ fn lines(swept: &Swept, mode: Mode) -> Vec<String> {
         }
         if workspace.purged_keys > 0 {
             lines.push(format!("{name}: {} {would}purged", counted(workspace.purged_keys, "key")));
+        }
+        if workspace.disabled_links > 0 {
+            let disabled = counted(workspace.disabled_links, "unsafe link");
+            lines.push(format!("{name}: {disabled} {would}disabled"));
+            lines.extend(
+                workspace.unsafe_links.iter().map(|link| format!("    {}: {}", link.code, link.reason)),
+            );
         }
         if workspace.pruned_clicks > 0 {
             lines.push(format!("{name}: {} {would}pruned", counted(workspace.pruned_clicks, "click")));

@@ -1,7 +1,9 @@
 //! `rmax workspaces`: who owns links, and under which policy.
 
+mod rollback;
+
 use rlinks_core::{Domain, FieldErrors, Policy, Preset, Slug, Workspace};
-use rlinks_server::ops::Thing;
+use rlinks_server::ops::{Mode, Thing};
 use serde_json::Value;
 
 use crate::args::Workspaces;
@@ -19,6 +21,10 @@ pub(super) async fn run(session: &Session, command: Workspaces) -> Result<(), Fa
         }
         Workspaces::Delete { slug, yes } => delete(session, &slug, yes).await,
         Workspaces::Restore { slug } => restore(session, &slug).await,
+        Workspaces::Rollback { slug, to, dry_run, yes } => {
+            let mode = if dry_run { Mode::DryRun } else { Mode::Write };
+            rollback::run(session, slug.as_deref(), &to, mode, yes).await
+        }
     }
 }
 

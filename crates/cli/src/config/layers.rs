@@ -16,7 +16,7 @@ use crate::error::Failure;
 use crate::files::cannot_read;
 
 /// Every key there is, in the order they are shown.
-pub(super) const KEYS: [&str; 36] = [
+pub(super) const KEYS: [&str; 41] = [
     "domain",
     "base_domain",
     "public_scheme",
@@ -40,6 +40,11 @@ pub(super) const KEYS: [&str; 36] = [
     "journal_mb",
     "journal_sync",
     "retention.archive",
+    "safety.blocklist_path",
+    "safety.safe_browsing_key",
+    "safety.safe_browsing_url",
+    "safety.when_unavailable",
+    "brake.target_changes_per_minute",
     "worker_id",
     "tls.cert",
     "tls.key",
@@ -56,12 +61,13 @@ pub(super) const KEYS: [&str; 36] = [
 ];
 
 /// What is said where nothing was given and the default is the same everywhere.
-const DEFAULTS: [(&str, &str); 6] = [
+const DEFAULTS: [(&str, &str); 7] = [
     ("public_scheme", "https"),
     ("listen", "127.0.0.1:8080"),
     ("serve_admin", "true"),
     ("insecure_cookies", "false"),
     ("journal_sync", "interval"),
+    ("safety.when_unavailable", "allow"),
     ("log.format", "text"),
 ];
 
@@ -276,6 +282,17 @@ impl Layers {
         Ok(Some(value))
     }
 
+    /// A text that is shown to nobody.
+    pub(super) fn secret(&mut self, key: &'static str) -> Result<Option<String>, Failure> {
+        let Some(given) = self.peek(key).cloned() else { return Ok(None) };
+        let text = given.text().ok_or_else(|| given.wrong(key, "must be a text in quotes"))?;
+        if text.trim().is_empty() {
+            return Err(given.wrong(key, "is empty"));
+        }
+        self.show(key, "***".into(), &given.origin);
+        Ok(Some(text.trim().to_owned()))
+    }
+
     pub(super) fn number(
         &mut self,
         key: &'static str,
@@ -330,15 +347,6 @@ impl Layers {
         let parsed = parsed.map_err(|why| given.wrong(key, &why))?;
         self.show(key, texts.into(), &given.origin);
         Ok(parsed)
-    }
-
-    /// A text nobody is shown.
-    pub(super) fn secret(&mut self, key: &'static str) -> Result<Option<String>, Failure> {
-        let Some(given) = self.peek(key).cloned() else { return Ok(None) };
-        let text = given.text().filter(|text| !text.is_empty());
-        let text = text.ok_or_else(|| given.wrong(key, "must be a text in quotes"))?;
-        self.show(key, "***".into(), &given.origin);
-        Ok(Some(text))
     }
 
     /// A list of tables; a variable has it as JSON.

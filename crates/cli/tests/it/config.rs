@@ -55,6 +55,13 @@ cert = "cert.pem"
 key = "key.pem"
 [retention]
 archive = "s3://bucket/"
+[safety]
+blocklist_path = "blocked.txt"
+safe_browsing_key = "secret"
+safe_browsing_url = "http://s/"
+when_unavailable = "refuse"
+[brake]
+target_changes_per_minute = 7
 [log]
 format = "json"
 level = "debug"
@@ -87,6 +94,11 @@ cloudflare = { account_id = "a", routes = "r", hits = "h" }
     journal_mb = 32                          # rmax.toml
     journal_sync = "always"                  # rmax.toml
     retention.archive = "s3://bucket/"       # rmax.toml
+    safety.blocklist_path = "blocked.txt"    # rmax.toml
+    safety.safe_browsing_key = "***"         # rmax.toml
+    safety.safe_browsing_url = "http://s/"   # rmax.toml
+    safety.when_unavailable = "refuse"       # rmax.toml
+    brake.target_changes_per_minute = 7      # rmax.toml
     worker_id = 7                            # rmax.toml
     tls.cert = "cert.pem"                    # rmax.toml
     tls.key = "key.pem"                      # rmax.toml
@@ -107,6 +119,9 @@ fn every_key_has_a_variable() {
         .with("RMAX_JOURNAL_MB", "16")
         .with("RMAX_JOURNAL_SYNC", "off")
         .with("RMAX_RETENTION_ARCHIVE", "archive")
+        .with("RMAX_SAFETY_BLOCKLIST_PATH", "b.txt")
+        .with("RMAX_SAFETY_SAFE_BROWSING_KEY", "secret")
+        .with("RMAX_BRAKE_TARGET_CHANGES_PER_MINUTE", "0")
         .with("RMAX_THREADS", "5")
         .with("RMAX_TLS_CERT", "c.pem")
         .with("RMAX_TLS_KEY", "k.pem")
@@ -131,6 +146,10 @@ fn every_key_has_a_variable() {
     journal_mb = 16                          # RMAX_JOURNAL_MB
     journal_sync = "off"                     # RMAX_JOURNAL_SYNC
     retention.archive = "archive"            # RMAX_RETENTION_ARCHIVE
+    safety.blocklist_path = "b.txt"          # RMAX_SAFETY_BLOCKLIST_PATH
+    safety.safe_browsing_key = "***"         # RMAX_SAFETY_SAFE_BROWSING_KEY
+    safety.when_unavailable = "allow"        # default
+    brake.target_changes_per_minute = 0      # RMAX_BRAKE_TARGET_CHANGES_PER_MINUTE
     tls.cert = "c.pem"                       # RMAX_TLS_CERT
     tls.key = "k.pem"                        # RMAX_TLS_KEY
     log.format = "text"                      # default

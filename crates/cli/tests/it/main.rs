@@ -26,6 +26,8 @@ mod reach;
 mod refusals;
 mod reload;
 mod remote;
+mod rollback;
+mod safety;
 mod seed;
 mod seeds;
 mod serve;

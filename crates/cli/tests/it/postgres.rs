@@ -176,3 +176,27 @@ fn files_of_others_are_imported() {
     place.ok("audit verify");
     place.ok("doctor");
 }
+
+#[test]
+fn a_workspace_is_put_back() {
+    let database = Database::create();
+    let place = database.place();
+    place.ok("links set changed https://example.com/1 --tag a");
+    place.ok("links set gone https://example.com/gone");
+    let then = rlinks_server::Clock::system().now();
+    crate::client::wait_until("time goes on", || rlinks_server::Clock::system().now() > then);
+    place.ok("links set changed https://example.com/2 --untag a");
+    place.ok("links delete gone --yes");
+    place.ok("links set gone https://example.com/other --recreate");
+    place.ok("links set new https://example.com/new");
+    let done = place.json(&format!("workspaces rollback --to {then} --yes --json"));
+    assert_eq!((&done["changed"], &done["deleted"]), (&json!(2), &json!(1)), "{done:#}");
+    assert_eq!(place.link("changed")["target"], "https://example.com/1");
+    assert_eq!(place.link("changed")["meta"]["tags"], json!(["a"]));
+    assert_eq!(place.link("gone")["target"], "https://example.com/gone");
+    place.fails(3, "links get new");
+    place.ok(&format!("workspaces rollback --to {} --yes", done["undo"].as_str().unwrap()));
+    assert_eq!(place.link("new")["status"], "active");
+    assert_eq!(place.link("gone")["target"], "https://example.com/other");
+    place.ok("doctor");
+}

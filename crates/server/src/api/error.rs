@@ -62,6 +62,12 @@ impl From<OpsError> for ApiError {
             OpsError::Store(StoreError::CodeTaken { deleted, .. }) => {
                 Self { details: json!({ "deleted": deleted }), ..Self::saying(code, error.to_string()) }
             }
+            OpsError::Unsafe(reason) => {
+                Self { details: json!(reason), ..Self::saying(code, error.to_string()) }
+            }
+            OpsError::Store(StoreError::Braked { seconds, .. }) => {
+                Self::slow_down(*seconds, &error.to_string())
+            }
             OpsError::Store(
                 StoreError::Unavailable(_) | StoreError::Refused(_) | StoreError::Unreadable(_),
             ) => {

@@ -11,7 +11,7 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 use rlinks_core::audit::AuditEntry;
 use rlinks_core::draft::Input;
 use rlinks_core::envelope::ErrorCode;
-use rlinks_core::{Code, FieldCode, FieldError, Link, LinkState, Workspace};
+use rlinks_core::{Code, FieldCode, FieldError, Link, LinkState, Target, Workspace};
 use rlinks_store::Order;
 use rlinks_store::write::Once;
 use serde::Serialize;
@@ -511,6 +511,13 @@ async fn bulk(
     if items.len() > MOST_AT_ONCE {
         return Err(refuse(FieldCode::TooLong, "has more than 1000 links"));
     }
+    // Asked about together, their targets are known when each is made.
+    let targets: Vec<Target> = items
+        .iter()
+        .filter_map(|item| item.get("target")?.as_str())
+        .filter_map(|text| Target::parse(text, rlinks_core::target::LONGEST).ok())
+        .collect();
+    api.ops.safety.check_all(&targets.iter().collect::<Vec<_>>()).await;
     let mut results = Vec::with_capacity(items.len());
     let mut waiting: Vec<(usize, Value)> = items.into_iter().enumerate().collect();
     // Those that are made at the same time share a commit. Of several that ask for one code the first gets it, so the others

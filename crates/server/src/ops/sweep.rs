@@ -1,5 +1,5 @@
 //! The daily job: expired links are purged where the policy says so, keys go 30 days after their end, and clicks when the policy keeps
-//! them no longer.
+//! them no longer; links that lead somewhere unsafe are switched off.
 //!
 //! What is purged or pruned is decided here once, for the command line and for the server's own clock. Nothing of a workspace is
 //! pruned before what is about to go is in the archive, where there is one.
@@ -15,12 +15,16 @@ use rlinks_store::{LinkFilter, Store, StoreError};
 use serde::Serialize;
 use tokio::task::JoinSet;
 
+use super::safety::recheck::{Recheck, UnsafeLink};
+use super::safety::{Reason, Safety};
 use super::{Mode, OpsError};
 
 /// Links purged by one commit or so.
 const PAGE: i64 = 256;
 /// How long a key that is over stays in the list.
 const KEY_MS: i64 = 30 * 24 * 3_600_000;
+/// Links switched off that are named.
+const NAMED: usize = 20;
 /// Days for which `platform` keeps what clicks add up to by day.
 const PLATFORM_DAILY_DAYS: u32 = 365;
 
@@ -34,6 +38,8 @@ pub struct Sweep<'a> {
     pub workspaces: &'a [Workspace],
     /// Where raw clicks go before they are pruned; made by [`archive`].
     pub archive: Option<&'a Target>,
+    /// Which targets are safe.
+    pub safety: &'a Safety,
     /// Do it, or only say what would be done.
     pub mode: Mode,
 }
@@ -56,12 +62,26 @@ pub struct SweptWorkspace {
     pub purged_links: u64,
     /// Keys that were over for 30 days.
     pub purged_keys: u64,
+    /// Links that led somewhere unsafe and are switched off.
+    pub disabled_links: u64,
+    /// The first of them.
+    pub unsafe_links: Vec<NamedLink>,
     /// Raw clicks.
     pub pruned_clicks: u64,
     /// The files they are in now.
     pub archived: Vec<String>,
     /// Why its clicks stayed, where they should have gone.
     pub kept_because: Option<String>,
+}
+
+/// A link that led somewhere unsafe.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct NamedLink {
+    /// Its code.
+    pub code: String,
+    /// Why.
+    #[serde(flatten)]
+    pub reason: Reason,
 }
 
 /// What went beside raw clicks.
@@ -118,12 +138,30 @@ impl Sweep<'_> {
         for (slug, keys) in keys.into_iter().filter(|(_, keys)| *keys > 0) {
             swept.of(&slug).purged_keys = keys;
         }
+        for link in self.recheck(now).await? {
+            if let Some(workspace) = self.workspaces.iter().find(|workspace| workspace.id == link.workspace) {
+                swept.of(&workspace.slug).disable(link);
+            }
+        }
         if self.mode == Mode::Write {
+            self.store.forget_brakes(now).await?;
             while self.store.forget_first_answers(now, PAGE).await? > 0 {}
             self.store.forget_invites(now).await?;
             self.store.forget_sessions(now).await?;
         }
         Ok(swept)
+    }
+
+    /// Switches off links that lead somewhere unsafe. Who cannot be asked is asked tomorrow, and the rest of the job is done.
+    async fn recheck(&self, now: Timestamp) -> Result<Vec<UnsafeLink>, OpsError> {
+        let Self { store, safety, workspaces, mode, .. } = *self;
+        match (Recheck { store, safety, workspaces, mode }).run(now).await {
+            Err(OpsError::Unchecked(why)) => {
+                tracing::error!(why, "links could not be checked");
+                Ok(Vec::new())
+            }
+            found => found,
+        }
     }
 
     /// Drops keys that have been over for a while.
@@ -325,6 +363,8 @@ impl Swept {
                 workspace: slug.clone(),
                 purged_links: 0,
                 purged_keys: 0,
+                disabled_links: 0,
+                unsafe_links: Vec::new(),
                 pruned_clicks: 0,
                 archived: Vec::new(),
                 kept_because: None,
@@ -332,5 +372,14 @@ impl Swept {
             self.workspaces.len() - 1
         });
         &mut self.workspaces[at]
+    }
+}
+
+impl SweptWorkspace {
+    fn disable(&mut self, link: UnsafeLink) {
+        self.disabled_links += 1;
+        if self.unsafe_links.len() < NAMED {
+            self.unsafe_links.push(NamedLink { code: link.code.to_string(), reason: link.reason });
+        }
     }
 }

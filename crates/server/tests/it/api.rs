@@ -4,6 +4,7 @@
 //! where it is an error.
 
 mod answers;
+mod brake;
 pub(crate) mod caller;
 pub(crate) mod house;
 pub(crate) mod keys;
@@ -13,6 +14,7 @@ mod matrix;
 mod once;
 mod outage;
 mod presets;
+mod safety;
 mod stats;
 mod transfer;
 mod users;

@@ -77,6 +77,8 @@ impl Bench {
             geoip: None,
             archive: None,
             oidc: None,
+            safety: rlinks_server::ops::safety::Options::default(),
+            target_changes_per_minute: 100,
             reloadable: Reloadable::default(),
         };
         change(&mut config);

@@ -7,6 +7,7 @@ use rlinks_core::draft::Birth;
 use rlinks_core::id::Worker;
 use rlinks_core::{Code, Domains, Id, Link, LinkDraft, LinkPatch, LinkState, Source, Timestamp, generate};
 
+use super::brake::{self, Brakes, Pedal};
 use super::once::Firsts;
 use super::{Action, CodeChoice, Existing, LinkOp, LinkWrite, LockedHead, NewEntry, Written};
 use crate::StoreError;
@@ -32,6 +33,8 @@ pub(super) struct State {
     pub(super) entries: Vec<(i64, AuditEntry)>,
     /// First answers to requests that may come again.
     pub(super) firsts: Firsts,
+    /// How many targets were changed lately, by whom.
+    pub(super) brakes: Brakes,
 }
 
 impl State {
@@ -52,6 +55,7 @@ impl State {
             }
             LinkOp::Replace { next, action } => self.replace(write, next, *action)?,
             LinkOp::Import { link, updated } => self.import(write, link, *updated)?,
+            LinkOp::RollBack { next, action } => self.roll_back(write, next, *action)?,
         };
         if let Some(once) = &write.once {
             self.firsts.put(workspace, once, &written, write.now);
@@ -89,6 +93,7 @@ impl State {
             version: before.as_ref().map_or(1, |before| before.version + 1),
         });
         self.check_quota(write, before.as_ref(), &link)?;
+        self.check_brake(write, before.as_ref(), &link)?;
         let action = if before.is_some() { "link.recreate" } else { "link.create" };
         self.last_id = id;
         self.put(write, before.as_ref(), link.clone(), action);
@@ -183,7 +188,52 @@ impl State {
         {
             return Err(StoreError::Conflict);
         }
+        self.check_brake(write, Some(&before), &next)?;
         Ok(Written::Changed(self.change(write, &before, next, action.name())))
+    }
+
+    /// Where another link is found by the page this one led to, this one leads there all the same and is not found by it.
+    fn roll_back(&mut self, write: &LinkWrite, next: &Link, action: Action) -> Result<Written, StoreError> {
+        let place = (write.workspace.as_i64(), next.code.as_str().to_owned());
+        let before = self
+            .links
+            .get(&place)
+            .cloned()
+            .ok_or_else(|| StoreError::NotFound(format!("link `{}`", next.code)))?;
+        if before.version != next.version || before.workspace != next.workspace {
+            return Err(StoreError::Conflict);
+        }
+        let next = Link { updated_at: before.updated_at, ..next.clone() };
+        if next == before && !self.mended.contains_key(&place) {
+            return Ok(Written::Unchanged(before));
+        }
+        Ok(Written::Changed(self.change(write, &before, next, action.name())))
+    }
+
+    /// Changing the target of a link that is there counts, whatever it is called; a stop goes into the log once.
+    fn check_brake(
+        &mut self,
+        write: &LinkWrite,
+        before: Option<&Link>,
+        next: &Link,
+    ) -> Result<(), StoreError> {
+        let Some(brake) = &write.brake else { return Ok(()) };
+        if before.is_none_or(|before| before.target == next.target) {
+            return Ok(());
+        }
+        let until = match self.brakes.press(write) {
+            Pedal::Free => return Ok(()),
+            Pedal::Stopped(until) => until,
+            Pedal::Stops(until) => {
+                let workspace = write.workspace.as_i64();
+                let head = self.heads.get_mut(&workspace).expect("the workspace's head is locked");
+                let entry = head.push(brake::entry(write, brake, until), write.now);
+                self.entries.push((workspace, entry));
+                until
+            }
+        };
+        let seconds = u32::try_from(write.now.seconds_until(until)).unwrap_or(u32::MAX).saturating_add(1);
+        Err(StoreError::Braked { changes_per_minute: brake.changes_per_minute, seconds })
     }
 
     fn change(&mut self, write: &LinkWrite, before: &Link, mut next: Link, action: &'static str) -> Link {
@@ -247,7 +297,7 @@ impl State {
             action,
             subject: link_subject(&link.code),
             before: before.map(json),
-            after: Some(json(&link)),
+            after: Some(brake::with_reason(json(&link), write.reason.as_deref())),
         };
         let entry = head.push(entry, write.now);
         self.entries.push((workspace, entry));

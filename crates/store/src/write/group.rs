@@ -9,6 +9,7 @@ use rlinks_core::{Id, Link, Timestamp};
 use super::apply::State;
 use super::batches::{insert_audit, insert_tags, insert_words};
 use super::chain::{ends, lock_heads_and_id, update_heads};
+use super::brake::Brakes;
 use super::once::Firsts;
 use super::{CodeChoice, Existing, LinkOp, LinkWrite, LockedHead, Written, batches};
 use crate::StoreError;
@@ -90,11 +91,12 @@ async fn prepare(
     let before: HashMap<Place, Before> =
         state.links.iter().map(|(place, link)| (place.clone(), Before::of(place, link, &state))).collect();
     let results = writes.iter().map(|write| state.apply(write)).collect();
-    if state.changed.is_empty() && state.firsts.is_empty() {
+    if state.changed.is_empty() && state.firsts.is_empty() && state.entries.is_empty() {
         return Ok((None, results));
     }
     let now = writes.iter().map(|write| write.now).max().unwrap_or(Timestamp::from_ms(0));
     state.firsts.write(&mut tx).await?;
+    state.brakes.write(&mut tx).await?;
     write_links(&mut tx, &state, &before).await?;
     write_rest(&mut tx, &state, now).await?;
     Ok((Some(tx), results))
@@ -165,11 +167,13 @@ async fn load(
         changed: BTreeSet::new(),
         entries: Vec::new(),
         firsts: Firsts::load(tx, writes).await?,
+        brakes: Brakes::default(),
     };
     load_links(tx, &mut state, writes).await?;
     load_targets(tx, &mut state, writes).await?;
     load_folded(tx, &mut state, writes).await?;
     load_live(tx, &mut state, writes).await?;
+    state.brakes = Brakes::load(tx, writes.iter().filter(|write| may_repoint(write, &state))).await?;
     Ok(state)
 }
 
@@ -247,7 +251,7 @@ async fn load_links(tx: &mut Tx, state: &mut State, writes: &[LinkWrite]) -> Res
                     want(&rlinks_core::base62::encode(id.as_u64()));
                 }
             }
-            LinkOp::Replace { next, .. } => want(next.code.as_str()),
+            LinkOp::Replace { next, .. } | LinkOp::RollBack { next, .. } => want(next.code.as_str()),
             LinkOp::Import { link, .. } => want(link.code.as_str()),
         }
     }
@@ -259,6 +263,18 @@ async fn load_links(tx: &mut Tx, state: &mut State, writes: &[LinkWrite]) -> Res
         take(state, reading)?;
     }
     Ok(())
+}
+
+/// Whether a change may give a link that is there another target. Most changes do not, and cost no question.
+fn may_repoint(write: &LinkWrite, state: &State) -> bool {
+    match &write.op {
+        LinkOp::Create { existing, .. } => matches!(existing, Existing::Recreate),
+        LinkOp::Replace { next, .. } => state
+            .links
+            .get(&(write.workspace.as_i64(), next.code.as_str().to_owned()))
+            .is_some_and(|link| link.target != next.target),
+        LinkOp::RollBack { .. } | LinkOp::Import { .. } => false,
+    }
 }
 
 /// Takes a loaded link into the state.
@@ -290,7 +306,7 @@ async fn load_targets(tx: &mut Tx, state: &mut State, writes: &[LinkWrite]) -> R
     for write in writes {
         let normalized = match &write.op {
             LinkOp::Create { existing: Existing::Reuse { normalized, .. }, .. } => Some(normalized.clone()),
-            LinkOp::Replace { next, .. } => state.normalized(next),
+            LinkOp::Replace { next, .. } | LinkOp::RollBack { next, .. } => state.normalized(next),
             LinkOp::Import { link, .. } => state.normalized(link),
             LinkOp::Create { .. } => None,
         };

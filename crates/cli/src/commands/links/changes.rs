@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 /// The fields people change, by the names they have everywhere. What the writer counts (id, version, times) is left out.
-const FIELDS: [&str; 10] = [
+const FIELDS: [&str; 11] = [
     "target",
     "state",
     "redirect_status",
@@ -17,6 +17,8 @@ const FIELDS: [&str; 10] = [
     "notes",
     "tags",
     "metadata",
+    // Why the system or a rollback changed it: in the entry, and not in the link.
+    "reason",
 ];
 
 /// One field that differs.

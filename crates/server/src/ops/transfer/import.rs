@@ -116,11 +116,21 @@ impl Ops {
         Ok(work.report)
     }
 
-    /// The place where targets of imported links are checked for safety, before any of them is written. Gives what is wrong with
-    /// each of them, in their order.
-    #[expect(clippy::unused_async, reason = "the check asks others, and comes with them")]
-    async fn check_safety(&self, links: &[&Link]) -> Result<Vec<Option<String>>, OpsError> {
-        Ok(links.iter().map(|_| None).collect())
+    /// What is wrong with the targets of links, in their order: of those that would lead there.
+    async fn check_safety_of(&self, links: &[&Link]) -> Result<Vec<Option<String>>, OpsError> {
+        let leads = |link: &&&Link| link.state == LinkState::Active;
+        let targets: Vec<_> = links.iter().filter(leads).map(|link| &link.target).collect();
+        let mut verdicts = self.safety.check_all(&targets).await.into_iter();
+        let mut found = Vec::with_capacity(links.len());
+        for link in links {
+            let verdict = if leads(&link) { verdicts.next() } else { None };
+            found.push(match verdict.map(|verdict| self.safety.settle(verdict)) {
+                None | Some(Ok(())) => None,
+                Some(Err(OpsError::Unsafe(reason))) => Some(OpsError::Unsafe(reason).to_string()),
+                Some(Err(other)) => return Err(other),
+            });
+        }
+        Ok(found)
     }
 }
 
@@ -207,7 +217,7 @@ impl Work<'_> {
         self.refuse_repeated(&mut candidates, verdicts);
         let mut steps = self.compare(candidates, verdicts).await?;
         let links: Vec<&Link> = steps.iter().map(Step::link).collect();
-        let unsafe_targets = self.ops.check_safety(&links).await?;
+        let unsafe_targets = self.ops.check_safety_of(&links).await?;
         let mut at = 0;
         steps.retain(|step| {
             at += 1;
@@ -435,7 +445,8 @@ impl Work<'_> {
             Step::Update { after, .. } => LinkOp::Replace { next: after.clone(), action: Action::Update },
         };
         let write = LinkWrite::new(self.workspace.id, self.by.actor.clone(), now, op);
-        LinkWrite { owner: self.by.owner.clone(), ..write }
+        let brake = self.by.brake(self.ops.target_changes_per_minute);
+        LinkWrite { owner: self.by.owner.clone(), brake, ..write }
     }
 }
 

@@ -66,7 +66,17 @@ impl Person {
 
 /// Runs a test that blocks, in a house of its own, from a test that does not.
 pub(crate) async fn in_house(place: Place, policy: Policy, test: impl FnOnce(House) + Send + 'static) {
-    let run = tokio::task::spawn_blocking(move || test(House::at(place, policy, |_| ())));
+    in_house_with(place, policy, |_| (), test).await;
+}
+
+/// The same with a server configured by the test.
+pub(crate) async fn in_house_with(
+    place: Place,
+    policy: Policy,
+    change: impl FnOnce(&mut Config) + Send + 'static,
+    test: impl FnOnce(House) + Send + 'static,
+) {
+    let run = tokio::task::spawn_blocking(move || test(House::at(place, policy, change)));
     if let Err(failed) = run.await {
         std::panic::resume_unwind(failed.into_panic());
     }
@@ -104,6 +114,8 @@ fn start(place: &Place, now_ms: &Arc<AtomicI64>, change: impl FnOnce(&mut Config
         geoip: None,
         archive: None,
         oidc: None,
+        safety: rlinks_server::ops::safety::Options::default(),
+        target_changes_per_minute: 100,
         reloadable: Reloadable::default(),
     };
     change(&mut config);
@@ -129,7 +141,15 @@ impl House {
             let now_ms = Arc::clone(&now_ms);
             Clock::new(move || Timestamp::from_ms(now_ms.load(Ordering::SeqCst)))
         };
-        let ops = Ops { store, naming: naming(), own_host: None, clock, routes: None };
+        let ops = Ops {
+            store,
+            naming: naming(),
+            own_host: None,
+            clock,
+            routes: None,
+            safety: Arc::default(),
+            target_changes_per_minute: 100,
+        };
         let main = runtime.block_on(ops.workspace(&Slug::parse("main").unwrap())).unwrap();
         let house = Self {
             address: server.address,

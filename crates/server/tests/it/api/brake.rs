@@ -1,0 +1,176 @@
+//! The brake: whoever changes too many targets within a minute is stopped, everywhere, and the log says so once.
+
+use rlinks_core::draft::Input;
+use rlinks_core::{Preset, Role, Scopes};
+use rlinks_server::Ops;
+use rlinks_server::ops::{By, OpsError, Sees};
+use rlinks_store::StoreError;
+use serde_json::json;
+
+use super::caller::{Reply, at_once};
+use super::house::{House, Person, in_house_with, owner, preset};
+use crate::database::{Place, contract};
+use crate::support::operator;
+
+contract!(
+    too_many_changes_are_stopped_and_audited_once,
+    many_at_once_are_stopped_at_the_limit,
+    all_nodes_count_together,
+    making_links_anew_counts_too,
+);
+
+const LIMIT: u32 = 5;
+
+fn limited(config: &mut rlinks_server::Config) {
+    config.target_changes_per_minute = LIMIT;
+}
+
+fn links(house: &House, count: usize) {
+    let root = house.root();
+    for number in 0..count {
+        let body = json!({ "code": format!("link-{number}"), "target": "https://example.com/" });
+        root.post("/links", &body).expect(201);
+    }
+}
+
+fn point(person: &Person, number: usize, place: &str) -> Reply {
+    person.patch(&format!("/links/link-{number}"), &json!({ "target": format!("https://{place}.example/") }))
+}
+
+fn stops(house: &House) -> usize {
+    house.actions().iter().filter(|action| *action == "auth.brake").count()
+}
+
+async fn too_many_changes_are_stopped_and_audited_once(place: Place) {
+    in_house_with(place, preset(Preset::Fabric), limited, |house| {
+        links(&house, 20);
+        let (thief, other) = (house.member(), house.member());
+        let user = thief.user.clone().unwrap();
+        let second = house.key(&house.main, Some(&user), Scopes::ALL);
+        for number in 0..5 {
+            point(&thief, number, "evil").expect(200);
+            // What changes nothing, and what changes something else, does not count.
+            point(&thief, number, "evil").expect(200);
+            thief.patch(&format!("/links/link-{number}"), &json!({"title": "x"})).expect(200);
+        }
+        let refused = point(&thief, 5, "evil");
+        refused.refused(429, "RATE_LIMITED");
+        let seconds: u32 = refused.header("retry-after").unwrap().parse().unwrap();
+        assert!((1..=61).contains(&seconds), "{refused:?}");
+        // Every further one, with every key of theirs; the rest of their work and that of others goes on.
+        for number in 5..10 {
+            point(&thief, number, "evil").refused(429, "RATE_LIMITED");
+            point(&second, number, "evil").refused(429, "RATE_LIMITED");
+        }
+        thief.patch("/links/link-9", &json!({"title": "mine"})).expect(200);
+        thief.post("/links", &json!({"target": "https://example.com/new"})).expect(201);
+        point(&other, 9, "other").expect(200);
+        assert_eq!(stops(&house), 1, "{:?}", house.actions());
+        let admin = house.admin();
+        let entries = admin.get("/audit").expect(200).json();
+        let entry = entries["data"].as_array().unwrap().iter().find(|entry| entry["action"] == "auth.brake");
+        let entry = entry.unwrap();
+        assert_eq!(entry["actor"], format!("key:{}", thief.key_id()));
+        assert_eq!(entry["subject"], format!("brake:{}", owner(&thief)));
+        assert_eq!(entry["after"]["target_changes_per_minute"], LIMIT);
+        // After the minute it begins anew; a second stop is a second entry.
+        house.advance_ms(59_000);
+        point(&thief, 5, "evil").refused(429, "RATE_LIMITED");
+        house.advance_ms(1_500);
+        for number in 5..10 {
+            point(&thief, number, "late").expect(200);
+        }
+        point(&thief, 10, "late").refused(429, "RATE_LIMITED");
+        assert_eq!(stops(&house), 2);
+        // The minute slides: what was changed at its end counts in the next one.
+        house.advance_ms(120_000);
+        point(&thief, 10, "once").expect(200);
+        house.advance_ms(50_000);
+        for number in 11..15 {
+            point(&thief, number, "slid").expect(200);
+        }
+        house.advance_ms(9_000);
+        point(&thief, 15, "slid").refused(429, "RATE_LIMITED");
+        house.runtime.block_on(async {
+            house.store().verify(&[]).await.unwrap().unwrap();
+        });
+    })
+    .await;
+}
+
+async fn many_at_once_are_stopped_at_the_limit(place: Place) {
+    in_house_with(place, preset(Preset::Fabric), limited, |house| {
+        links(&house, 40);
+        let thief = house.root();
+        let replies = at_once(40, |number| point(&thief, number, "evil"));
+        let made = replies.iter().filter(|reply| reply.status() == 200).count();
+        let refused = replies.iter().filter(|reply| reply.status() == 429).count();
+        assert_eq!((made, refused), (5, 35), "{replies:?}");
+        assert_eq!(stops(&house), 1);
+        let listed = thief.get("/links?search=evil").expect(200).json();
+        assert_eq!(listed["total"], 5);
+    })
+    .await;
+}
+
+async fn all_nodes_count_together(place: Place) {
+    in_house_with(place, preset(Preset::Fabric), limited, |house| {
+        links(&house, 20);
+        let thief = house.person(&house.main, Role::Admin);
+        for number in 0..3 {
+            point(&thief, number, "evil").expect(200);
+        }
+        // What another server on the same store would do for them.
+        let there = Ops { target_changes_per_minute: LIMIT, ..house.ops.clone() };
+        let user = rlinks_core::Actor::of_user(thief.user.as_ref().unwrap().id);
+        let theirs =
+            By { actor: user.clone(), owner: user, source: rlinks_core::Source::Web, sees: Sees::All };
+        let change = |by: &By, number: usize| {
+            let input = Input { target: Some("https://evil.example/".to_owned()), ..Input::default() };
+            let code = format!("link-{number}");
+            house.runtime.block_on(there.patch(by, &house.main, &code, &input, None))
+        };
+        change(&theirs, 3).unwrap();
+        change(&theirs, 4).unwrap();
+        let refused = change(&theirs, 5);
+        assert!(matches!(refused, Err(OpsError::Store(StoreError::Braked { .. }))), "{refused:?}");
+        point(&thief, 6, "evil").refused(429, "RATE_LIMITED");
+        assert_eq!(stops(&house), 1);
+        // The operator is not stopped.
+        let operator = By::operator(operator());
+        for number in 0..20 {
+            change(&operator, number).unwrap();
+        }
+    })
+    .await;
+}
+
+async fn making_links_anew_counts_too(place: Place) {
+    in_house_with(place, preset(Preset::Fabric), limited, |house| {
+        links(&house, 10);
+        let thief = house.root();
+        let anew = |number: usize| {
+            let code = format!("link-{number}");
+            thief.delete(&format!("/links/{code}")).expect(204);
+            thief.post("/links", &json!({"code": code, "target": "https://evil.example/", "recreate": true}))
+        };
+        for number in 0..5 {
+            anew(number).expect(201);
+        }
+        anew(5).refused(429, "RATE_LIMITED");
+        assert_eq!(stops(&house), 1);
+    })
+    .await;
+}
+
+#[test]
+fn it_can_be_switched_off() {
+    let house =
+        House::at(Place::sqlite(), preset(Preset::Fabric), |config| config.target_changes_per_minute = 0);
+    links(&house, 1);
+    let root = house.root();
+    for number in 0..150 {
+        point(&root, 0, &format!("place-{number}")).expect(200);
+    }
+    assert_eq!(stops(&house), 0);
+}
