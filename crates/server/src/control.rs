@@ -16,8 +16,8 @@ use rlinks_core::envelope::ErrorCode;
 use tower::ServiceExt as _;
 
 use crate::auth::way::Way;
-use crate::redirect;
-use crate::shared::{Face, Shared};
+use crate::redirect::{self, first_segment};
+use crate::shared::{Face, Pages, Shared};
 
 /// What both listeners serve. Every first segment here is a reserved word: a test walks them.
 pub const PATHS: &[&str] = &["/health", "/ready", "/robots.txt", "/favicon.ico"];
@@ -46,12 +46,13 @@ pub async fn handle(
 ) -> Response<AxumBody> {
     let mut request = request.map(AxumBody::new);
     request.extensions_mut().insert(axum::extract::ConnectInfo(peer));
-    if face == Face::Admin {
+    // Who is signed in matters nowhere else.
+    if face == Face::Admin && matches!(first_segment(request.uri().path()), "api" | "admin") {
         let trusted = &shared.reloadable.load().trusted_proxies;
         let way = Way::of(&shared.entrance, trusted, peer, request.headers());
         request.extensions_mut().insert(Arc::new(way));
     }
-    let router = shared.pages.of(face).clone().with_state::<()>(shared);
+    let router = Pages::of(&shared, face, request.uri().path());
     match router.oneshot(request).await {
         Ok(response) => response,
         Err(never) => match never {},

@@ -236,9 +236,8 @@ impl Server {
             control.handle().clone(),
             Pages {
                 everywhere: crate::control::router(),
-                with_admin: crate::control::router()
-                    .merge(crate::api::router(&api).with_state(()))
-                    .merge(crate::web::router(&web).with_state(())),
+                api: crate::api::router(&api),
+                admin: crate::web::router(&web),
             },
             recording,
             Entrance {

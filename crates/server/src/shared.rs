@@ -12,14 +12,17 @@ use tokio::runtime::Handle;
 use crate::auth::way::Entrance;
 use crate::clock::Clock;
 use crate::config::Reloadable;
+use crate::redirect::first_segment;
 use crate::routes::Routes;
 
 /// What is served besides links, on which listener.
 pub struct Pages {
     /// Health and the few files browsers ask for.
     pub everywhere: Router<Arc<Shared>>,
-    /// The same with what is not for the public.
-    pub with_admin: Router<Arc<Shared>>,
+    /// What is below `/api`, not for the public.
+    pub api: Router,
+    /// What is below `/admin`, not for the public.
+    pub admin: Router,
 }
 
 /// Which of it a listener serves.
@@ -32,11 +35,12 @@ pub enum Face {
 }
 
 impl Pages {
-    /// What a listener serves.
-    pub const fn of(&self, face: Face) -> &Router<Arc<Shared>> {
-        match face {
-            Face::Public => &self.everywhere,
-            Face::Admin => &self.with_admin,
+    /// Which of it a request is for. Apart from each other, since giving a router its state takes as long as it has routes.
+    pub fn of(shared: &Arc<Shared>, face: Face, path: &str) -> Router {
+        match (face, first_segment(path)) {
+            (Face::Admin, "api") => shared.pages.api.clone(),
+            (Face::Admin, "admin") => shared.pages.admin.clone(),
+            _ => shared.pages.everywhere.clone().with_state(Arc::clone(shared)),
         }
     }
 }
