@@ -4,7 +4,7 @@
 // standard input. Beside the provider there are two doors for tests: POST /test/account says who somebody is, POST /test/rotate
 // makes new keys and keeps publishing the old ones.
 
-import { generateKeyPairSync } from 'node:crypto';
+import { createPrivateKey, generateKeyPairSync } from 'node:crypto';
 import { createServer } from 'node:http';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
@@ -33,8 +33,10 @@ let generation = 0;
 const newKeys = () => {
     generation += 1;
     const key = (kind, options, alg) => {
-        const { privateKey } = generateKeyPairSync(kind, options);
-        return { ...privateKey.export({ format: 'jwk' }), use: 'sig', alg, kid: `${alg}-${generation}` };
+        // By way of PEM: in Node 20 the export of a key as JWK can wait for ever for the job that made this very key.
+        const encoded = { ...options, privateKeyEncoding: { type: 'pkcs8', format: 'pem' }, publicKeyEncoding: { type: 'spki', format: 'pem' } };
+        const { privateKey } = generateKeyPairSync(kind, encoded);
+        return { ...createPrivateKey(privateKey).export({ format: 'jwk' }), use: 'sig', alg, kid: `${alg}-${generation}` };
     };
     return [key('rsa', { modulusLength: 2048 }, 'RS256'), key('ec', { namedCurve: 'P-256' }, 'ES256')];
 };
