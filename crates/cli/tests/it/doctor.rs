@@ -225,7 +225,7 @@ fn migrate_says_which_schema_there_is() {
     assert_snapshot!(place.rmax("migrate status"), @"
     exit 0
     --- stdout
-    schema 5; 4 applied, 0 waiting
+    schema 5; 5 applied, 0 waiting
     ");
     let schema = place.json("migrate status --json");
     assert_eq!(schema["known"], schema["applied"]);
