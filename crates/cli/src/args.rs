@@ -156,6 +156,12 @@ pub(crate) enum Links {
         /// Its code
         code: String,
     },
+    /// Write objects of older versions at Cloudflare again in the current one
+    Migrate {
+        /// Say which, and write nothing
+        #[arg(long)]
+        dry_run: bool,
+    },
 }
 
 #[derive(Debug, Group)]

@@ -22,7 +22,7 @@ use rlinks_core::time::TimeError;
 use rlinks_core::{FieldCode, FieldError, Timestamp};
 
 use crate::args::{Args, Audit, Command, Dev};
-use crate::config::Config;
+use crate::config::{Backend, Config};
 use crate::environment::Environment;
 use crate::error::Failure;
 use crate::logging::{self, Usual};
@@ -62,6 +62,9 @@ pub(crate) fn run(args: Args, environment: Environment, output: Output) -> Resul
         command => {
             let config = Config::load(&global, None, &environment)?;
             logging::start(&config.log, &global, Usual::Command);
+            if matches!(config.backend, Backend::Cloudflare(_)) && !at_cloudflare(&command) {
+                config.location()?;
+            }
             let scope = if global.workspace.is_some() { Scope::Named } else { Scope::All };
             if on_either(&command) {
                 return block_on(at_place(config, environment, output, command));
@@ -91,6 +94,11 @@ const fn on_either(command: &Command) -> bool {
             | Command::Keys(_)
             | Command::Audit(Audit::List { .. } | Audit::Export(_))
     )
+}
+
+/// Whether a command works at Cloudflare.
+const fn at_cloudflare(command: &Command) -> bool {
+    matches!(command, Command::Links(_) | Command::Audit(Audit::List { .. } | Audit::Export(_)))
 }
 
 async fn at_place(
