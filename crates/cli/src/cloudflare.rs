@@ -15,12 +15,12 @@
 
 mod api;
 mod change;
-// pub(crate) mod hits;
+pub(crate) mod hits;
 pub(crate) mod links;
 mod log;
 pub(crate) mod migrate;
 mod object;
-// pub(crate) mod publish;
+pub(crate) mod publish;
 mod retry;
 
 use rlinks_core::{Actor, Code, Domains, Host, Policy, Preset, Slug, Timestamp};

@@ -7,9 +7,11 @@ mod dev;
 mod doctor;
 pub(crate) mod domains;
 pub(crate) mod explain;
+mod hits;
 pub(crate) mod keys;
 pub(crate) mod links;
 mod migrate;
+mod publish;
 mod serve;
 mod shorten;
 pub(crate) mod stats;
@@ -21,7 +23,7 @@ use clap::CommandFactory as _;
 use rlinks_core::time::TimeError;
 use rlinks_core::{FieldCode, FieldError, Timestamp};
 
-use crate::args::{Args, Audit, Command, Dev};
+use crate::args::{Args, Audit, Clicks, Command, Dev};
 use crate::config::{Backend, Config};
 use crate::environment::Environment;
 use crate::error::Failure;
@@ -58,6 +60,27 @@ pub(crate) fn run(args: Args, environment: Environment, output: Output) -> Resul
             let config = Config::load(&global, None, &environment)?;
             logging::start(&config.log, &global, Usual::Command);
             block_on(backup::restore(config, environment, output, &args))
+        }
+        Command::Publish(args) => {
+            let config = Config::load(&global, None, &environment)?;
+            logging::start(&config.log, &global, Usual::Command);
+            let kept = Config::cloudflare(&global, &environment, &args.to)?;
+            block_on(publish::run(config, environment, output, &kept, &args))
+        }
+        Command::Clicks(Clicks::ImportHits(args)) => {
+            let config = Config::load(&global, None, &environment)?;
+            logging::start(&config.log, &global, Usual::Command);
+            if args.place.is_none() {
+                config.location()?;
+            }
+            let kept = hits::storage(args.from.as_deref(), &config, &global, &environment)?;
+            block_on(hits::import(config, environment, output, &kept, &args))
+        }
+        Command::Clicks(Clicks::PublishStats(args)) => {
+            let config = Config::load(&global, None, &environment)?;
+            logging::start(&config.log, &global, Usual::Command);
+            let kept = hits::storage(args.to.as_deref(), &config, &global, &environment)?;
+            block_on(hits::publish_stats(config, environment, output, &kept, &args))
         }
         command => {
             let config = Config::load(&global, None, &environment)?;
@@ -140,6 +163,7 @@ async fn in_session(
         Command::Backup(args) => backup::run(&session, &args).await,
         Command::Migrate(command) => migrate::run(&session, &command).await,
         Command::Serve(_)
+        | Command::Publish(_)
         | Command::Restore(_)
         | Command::Doctor
         | Command::Dev(Dev::Openapi)

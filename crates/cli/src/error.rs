@@ -109,6 +109,11 @@ impl Failure {
         }
     }
 
+    /// Whether it may be over by itself.
+    pub(crate) fn is_passing(&self) -> bool {
+        matches!(self.code(), ErrorCode::KvUnavailable | ErrorCode::RateLimited)
+    }
+
     /// What happened, a line for each.
     pub(crate) fn messages(&self) -> Vec<String> {
         match &self.kind {
