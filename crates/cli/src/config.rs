@@ -448,7 +448,11 @@ fn syncing(text: &str) -> Result<Syncing, String> {
 fn namespace(text: &str) -> Result<String, String> {
     let fits = (1..=64).contains(&text.len())
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'));
-    if fits { Ok(text.to_owned()) } else { Err("must be an id as Cloudflare shows it, like 0123456789abcdef0123456789abcdef".to_owned()) }
+    if fits {
+        Ok(text.to_owned())
+    } else {
+        Err("must be an id as Cloudflare shows it, like 0123456789abcdef0123456789abcdef".to_owned())
+    }
 }
 
 fn log_format(text: &str) -> Result<LogFormat, String> {

@@ -156,7 +156,9 @@ impl Api {
     pub(super) async fn get(&self, namespace: &Namespace, key: &str) -> Result<Option<Vec<u8>>, Failure> {
         let ask = self.ask(Method::GET, namespace, &["values", key]);
         let answer = self.send(&ask).await?;
-        if answer.status == StatusCode::NOT_FOUND && error_code(&answer.body).is_none_or(|code| code == NO_KEY) {
+        if answer.status == StatusCode::NOT_FOUND
+            && error_code(&answer.body).is_none_or(|code| code == NO_KEY)
+        {
             return Ok(None);
         }
         Ok(Some(self.checked(&ask, answer)?.body))
@@ -271,7 +273,12 @@ impl Api {
             .pop_if_empty()
             .extend(["accounts", &self.account, "storage", "kv", "namespaces", &namespace.id])
             .extend(path);
-        Ask { method, url, body: None, about: format!("Cloudflare's namespace {} ({})", namespace.id, namespace.name) }
+        Ask {
+            method,
+            url,
+            body: None,
+            about: format!("Cloudflare's namespace {} ({})", namespace.id, namespace.name),
+        }
     }
 
     async fn read<T: DeserializeOwned>(&self, ask: &Ask) -> Result<Envelope<T>, Failure> {
@@ -378,7 +385,8 @@ impl Api {
     fn refused(&self, ask: &Ask, status: StatusCode, said: &str) -> Failure {
         let may = if writes(ask) { "write to" } else { "read" };
         let message = format!("the token in {VARIABLE} may not {may} {}{said}", ask.about);
-        let code = if status == StatusCode::FORBIDDEN { ErrorCode::Forbidden } else { ErrorCode::Unauthenticated };
+        let code =
+            if status == StatusCode::FORBIDDEN { ErrorCode::Forbidden } else { ErrorCode::Unauthenticated };
         let permission = if writes(ask) { "Edit" } else { "Read, or Edit to change links" };
         Failure::of_server(code, message, Value::Null).hint(format!(
             "it needs the permission Account > Workers KV Storage > {permission} for account {}; it may also be expired, revoked or mistyped",
@@ -471,7 +479,8 @@ fn token(environment: &Environment, env: &str) -> Result<(HeaderValue, String), 
 fn base(environment: &Environment) -> Result<Url, Failure> {
     let text = environment.text(BASE_VARIABLE).unwrap_or(BASE);
     let url = Url::parse(text).ok().filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
-    let Some(url) = url.filter(|url| url.username().is_empty() && url.query().is_none() && url.fragment().is_none())
+    let Some(url) =
+        url.filter(|url| url.username().is_empty() && url.query().is_none() && url.fragment().is_none())
     else {
         return Err(Failure::usage(format!("{BASE_VARIABLE} must be an address like {BASE}")));
     };

@@ -158,7 +158,8 @@ impl Cloudflare {
             };
             let now = after(self.now(), &kept.link);
             let back = Link { updated_at: now, ..kept.link.clone() };
-            let gone = Link { state: LinkState::Deleted, updated_at: tombstone.deleted_at, ..kept.link.clone() };
+            let gone =
+                Link { state: LinkState::Deleted, updated_at: tombstone.deleted_at, ..kept.link.clone() };
             self.refuse_moved(&code, &Seen::Nothing).await?;
             self.api.put(&self.routes, &route_key(&code), kept.with(&back, kept.stats)).await?;
             self.api.delete(&self.routes, &tombstone_key(&code)).await?;
@@ -186,7 +187,9 @@ impl Cloudflare {
             }
             let Some(next) = path_code(&target) else { return Ok(()) };
             if next == *code {
-                return Err(loops("leads, through links of our own, back to this link: visitors would go in circles"));
+                return Err(loops(
+                    "leads, through links of our own, back to this link: visitors would go in circles",
+                ));
             }
             match self.at(&next).await? {
                 Some(kept) => target = kept.link.target,
@@ -208,7 +211,9 @@ fn after(now: Timestamp, link: &Link) -> Timestamp {
 
 fn moved(code: &Code) -> Failure {
     Failure::conflict(format!("link `{code}` was changed by somebody else meanwhile; nothing was written"))
-        .hint(format!("`rmax links get {code}` shows it as it is now; repeat the change if it is still wanted"))
+        .hint(format!(
+            "`rmax links get {code}` shows it as it is now; repeat the change if it is still wanted"
+        ))
 }
 
 /// The code a URL of ours asks for, as the Worker looks it up.

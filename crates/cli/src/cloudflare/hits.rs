@@ -111,7 +111,10 @@ impl Cloudflare {
     }
 
     /// Writes numbers into the objects of these codes, and touches nothing else of them. Each is read right before it is written.
-    pub(crate) async fn publish_stats(&self, counted: &BTreeMap<String, Stats>) -> Result<Recounted, Failure> {
+    pub(crate) async fn publish_stats(
+        &self,
+        counted: &BTreeMap<String, Stats>,
+    ) -> Result<Recounted, Failure> {
         let codes: Vec<Code> = counted.keys().filter_map(|code| Code::from_path(code)).collect();
         let progress = self.output.counter("writing numbers", Some(codes.len() as u64));
         let mut done = Recounted::default();

@@ -129,7 +129,8 @@ impl Cloudflare {
     pub(super) async fn tombstone(&self, code: &Code) -> Result<Option<Tombstone>, Failure> {
         let Some(value) = self.api.get(&self.routes, &tombstone_key(code)).await? else { return Ok(None) };
         let read = serde_json::from_slice(&value);
-        read.map(Some).map_err(|_| Failure::failed(format!("{} holds no tombstone of ours", tombstone_key(code))))
+        read.map(Some)
+            .map_err(|_| Failure::failed(format!("{} holds no tombstone of ours", tombstone_key(code))))
     }
 
     pub(super) fn seen(&self, link: Link, stats: Stats) -> Seen {

@@ -135,7 +135,11 @@ mod tests {
 
     #[test]
     fn entries_are_a_chain_in_the_order_of_their_keys_and_broken_ones_are_counted() {
-        let value = |code: &str| format!(r#"{{"ts":"2026-01-12T12:41:00Z","code":"{code}","actor":"max","action":"link.create","after":{{"a":1}}}}"#);
+        let value = |code: &str| {
+            format!(
+                r#"{{"ts":"2026-01-12T12:41:00Z","code":"{code}","actor":"max","action":"link.create","after":{{"a":1}}}}"#
+            )
+        };
         let keys = ["a", "b", "c", "d"].map(str::to_owned);
         let mut values = HashMap::from([
             ("c".to_owned(), value("last")),
@@ -144,7 +148,10 @@ mod tests {
         ]);
         let (entries, unread) = chained(&keys, &mut values);
         assert_eq!(unread, 2);
-        assert_eq!(entries.iter().map(|entry| entry.subject.as_str()).collect::<Vec<_>>(), ["link:first", "link:last"]);
+        assert_eq!(
+            entries.iter().map(|entry| entry.subject.as_str()).collect::<Vec<_>>(),
+            ["link:first", "link:last"]
+        );
         let mut verifier = Verifier::new("main", Vec::new());
         for entry in &entries {
             verifier.push(entry).unwrap();

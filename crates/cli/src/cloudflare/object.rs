@@ -206,12 +206,7 @@ impl Tombstone {
     pub(super) fn of(kept: &Kept, by: &Actor, now: Timestamp) -> Self {
         let value = kept.with(&kept.link, kept.stats);
         let route = serde_json::from_str(&value).expect("we have just written an object");
-        Self {
-            code: kept.link.code.clone(),
-            deleted_at: now,
-            deleted_by: by.to_string(),
-            route: Some(route),
-        }
+        Self { code: kept.link.code.clone(), deleted_at: now, deleted_by: by.to_string(), route: Some(route) }
     }
 
     pub(super) fn value(&self) -> String {

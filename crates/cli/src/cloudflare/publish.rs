@@ -79,10 +79,10 @@ impl Difference {
         for (key, value) in left {
             let kept = read(&key, &value).ok();
             let tombstone = kept.map(|kept| Tombstone::of(&kept, &cloudflare.actor, cloudflare.now()));
-            self.puts.extend(tombstone.map(|tombstone| Pair {
-                key: tombstone_key(&tombstone.code),
-                value: tombstone.value(),
-            }));
+            self.puts.extend(
+                tombstone
+                    .map(|tombstone| Pair { key: tombstone_key(&tombstone.code), value: tombstone.value() }),
+            );
             self.strangers.push(key.strip_prefix(ROUTE).unwrap_or(&key).to_owned());
             self.deletes.push(key);
         }
@@ -180,7 +180,13 @@ mod tests {
         let none: [&str; 0] = [];
         let check = |link: &Link, object: Option<&str>, tombstone, puts: &[&str], deletes: &[&str]| {
             let (put, deleted) = differs(link, object, tombstone);
-            assert_eq!((put.as_slice(), deleted.as_slice()), (&puts.iter().map(|key| (*key).to_owned()).collect::<Vec<_>>()[..], &deletes.iter().map(|key| (*key).to_owned()).collect::<Vec<_>>()[..]));
+            assert_eq!(
+                (put.as_slice(), deleted.as_slice()),
+                (
+                    &puts.iter().map(|key| (*key).to_owned()).collect::<Vec<_>>()[..],
+                    &deletes.iter().map(|key| (*key).to_owned()).collect::<Vec<_>>()[..]
+                )
+            );
         };
         let live = link("a", LinkState::Active);
         let same = value(&live, Stats { hits: 9, last_hit: None });

@@ -74,7 +74,12 @@ impl Chain<'_> {
             }
             Self::Read(entries) => {
                 let from = usize::try_from(seq.unwrap_or_default()).unwrap_or(usize::MAX);
-                Ok(entries.iter().skip(from).take(usize::try_from(PAGE).unwrap_or_default()).cloned().collect())
+                Ok(entries
+                    .iter()
+                    .skip(from)
+                    .take(usize::try_from(PAGE).unwrap_or_default())
+                    .cloned()
+                    .collect())
             }
         }
     }

@@ -171,7 +171,8 @@ fn report(output: Output, sum: &Sum) -> Result<(), Failure> {
         ));
     }
     if *too_old > 0 {
-        output.warning(&format!("{} of days whose raw clicks are not kept any more", counted(*too_old, "hit")));
+        output
+            .warning(&format!("{} of days whose raw clicks are not kept any more", counted(*too_old, "hit")));
     }
     if *unreadable > 0 {
         output.warning(&format!("{} cannot be read", counted(*unreadable, "hit")));
@@ -229,7 +230,8 @@ async fn to_files(
         return Ok(());
     }
     if cloudflare.output.json {
-        let object = json!({ "place": place.to_string(), "hits": written, "parts": parts, "unreadable": unreadable });
+        let object =
+            json!({ "place": place.to_string(), "hits": written, "parts": parts, "unreadable": unreadable });
         return cloudflare.output.object(&object);
     }
     cloudflare.output.done(&format!("wrote {} to {place}", counted(written, "hit")))
@@ -268,8 +270,11 @@ impl Watermark {
                 let read: Option<Value> = serde_json::from_slice(&bytes).ok();
                 let day = read.and_then(|read| read.get("day")?.as_i64());
                 day.ok_or_else(|| {
-                    Failure::failed(format!("{} is no watermark of ours; nothing was written", path.display()))
-                        .hint("without it every day is written again: remove it if that is wanted")
+                    Failure::failed(format!(
+                        "{} is no watermark of ours; nothing was written",
+                        path.display()
+                    ))
+                    .hint("without it every day is written again: remove it if that is wanted")
                 })?
             }
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => 0,
@@ -318,7 +323,8 @@ pub(super) async fn publish_stats(
     };
     let Recounted { written, right, without_object } = cloudflare.publish_stats(&sums).await?;
     if output.json {
-        return output.object(&json!({ "written": written, "right": right, "without_object": without_object }));
+        return output
+            .object(&json!({ "written": written, "right": right, "without_object": without_object }));
     }
     output.done(&format!("wrote the numbers of {}; {right} were right", counted(written as u64, "link")))
 }

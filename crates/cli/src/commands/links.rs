@@ -209,7 +209,9 @@ async fn set(place: &Place, args: &Set) -> Result<(), Failure> {
     let input = args.input();
     let deleted = if args.recreate { Deleted::Recreate } else { Deleted::Refuse };
     let made = match place {
-        Place::Store(session) if args.dry_run => return rehearse(place, session, args, &input, deleted).await,
+        Place::Store(session) if args.dry_run => {
+            return rehearse(place, session, args, &input, deleted).await;
+        }
         Place::Store(session) => {
             let (workspace, by) = (session.workspace().await?, session.by());
             let change = async {

@@ -93,7 +93,9 @@ fn lock(path: &std::path::Path) -> Result<File, Failure> {
     let file = file.map_err(|error| cannot_write(&place, &error))?;
     match file.try_lock() {
         Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(Failure::conflict("another `rmax publish` of this store is running")),
+        Err(TryLockError::WouldBlock) => {
+            Err(Failure::conflict("another `rmax publish` of this store is running"))
+        }
         Err(TryLockError::Error(error)) => Err(cannot_write(&place, &error)),
     }
 }
@@ -167,9 +169,17 @@ impl Publisher<'_> {
             output.object(&drift)?;
         }
         if difference.is_none() {
-            return if output.json { Ok(()) } else { output.done("what is published is what the store says") };
+            return if output.json {
+                Ok(())
+            } else {
+                output.done("what is published is what the store says")
+            };
         }
-        let parts = [("missing or another", changed), ("not deleted there", deleted), ("unknown to the store", strangers)];
+        let parts = [
+            ("missing or another", changed),
+            ("not deleted there", deleted),
+            ("unknown to the store", strangers),
+        ];
         let parts = parts.into_iter().filter(|(_, codes)| !codes.is_empty());
         let words: Vec<String> = parts.map(|(what, codes)| format!("{what}: {}", shortened(codes))).collect();
         Err(Failure::failed(format!("what is published differs from the store; {}", words.join("; ")))
@@ -235,8 +245,8 @@ impl Publisher<'_> {
     /// Publishes changes as they come, until somebody stops it.
     async fn watch(&self) -> Result<(), Failure> {
         let output = self.session.output;
+        // Its first look tells of everything, and so of what changed since we have published.
         let mut feed = Feed::new(self.session.store());
-        feed.look().await?;
         output.note("watching; stop with Ctrl-C");
         loop {
             tokio::select! {

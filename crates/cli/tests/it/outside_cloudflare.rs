@@ -30,7 +30,8 @@ struct Edge {
 
 impl Edge {
     fn new() -> Self {
-        let folder = std::env::var("RLINKS_TEST_MINIFLARE").expect("run this through scripts/stage/35-outside");
+        let folder =
+            std::env::var("RLINKS_TEST_MINIFLARE").expect("run this through scripts/stage/35-outside");
         let mut child = Command::new("node")
             .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/cloudflare/standin.mjs"))
             .env("RLINKS_TEST_MINIFLARE", folder)
@@ -96,7 +97,12 @@ impl Edge {
     fn keys(&self, namespace: &str, prefix: &str) -> Vec<String> {
         let (_, body) = self.call("GET", &format!("{namespace}/keys?prefix={prefix}&limit=1000"), "");
         let page: Value = serde_json::from_str(&body).unwrap();
-        page["result"].as_array().unwrap().iter().map(|key| key["name"].as_str().unwrap().to_owned()).collect()
+        page["result"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|key| key["name"].as_str().unwrap().to_owned())
+            .collect()
     }
 
     /// Tells the stand-in how to behave, or asks what it was asked.
