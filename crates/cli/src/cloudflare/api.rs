@@ -4,7 +4,7 @@
 //! that repeats it is masked.
 
 use std::collections::HashMap;
-use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use http::header::{AUTHORIZATION, CONTENT_TYPE, RETRY_AFTER};
@@ -48,8 +48,8 @@ pub(super) struct Api {
     header: HeaderValue,
     token: String,
     output: Output,
-    /// How long this command has waited.
-    waited: Mutex<Duration>,
+    /// How long this command has waited, in milliseconds.
+    waited: AtomicU64,
 }
 
 /// A namespace of keys and values.
@@ -146,7 +146,7 @@ impl Api {
             header,
             token,
             output,
-            waited: Mutex::default(),
+            waited: AtomicU64::default(),
         })
     }
 
@@ -156,9 +156,8 @@ impl Api {
     pub(super) async fn get(&self, namespace: &Namespace, key: &str) -> Result<Option<Vec<u8>>, Failure> {
         let ask = self.ask(Method::GET, namespace, &["values", key]);
         let answer = self.send(&ask).await?;
-        if answer.status == StatusCode::NOT_FOUND
-            && error_code(&answer.body).is_none_or(|code| code == NO_KEY)
-        {
+        // Only Cloudflare's own word: a proxy that finds nothing does not say that there is no link.
+        if answer.status == StatusCode::NOT_FOUND && error_code(&answer.body) == Some(NO_KEY) {
             return Ok(None);
         }
         Ok(Some(self.checked(&ask, answer)?.body))
@@ -256,11 +255,10 @@ impl Api {
             let left = done.result.map(|done| done.unsuccessful_keys).unwrap_or_default();
             let Some(first) = left.first() else { return Ok(()) };
             tried += 1;
-            let Some(pause) = self.next_pause(Trouble::Failing, tried) else {
+            if !self.waited_out(Trouble::Failing, tried).await {
                 let message = format!("{} did not take {} keys, {first} among them", ask.about, left.len());
                 return Err(Failure::of_server(ErrorCode::KvUnavailable, message, Value::Null));
-            };
-            self.wait(pause).await;
+            }
         }
     }
 
@@ -316,23 +314,28 @@ impl Api {
                     (Trouble::Lost, Failure::of_server(ErrorCode::KvUnavailable, message, Value::Null))
                 }
             };
-            let Some(pause) = self.next_pause(trouble, tried) else { return Err(failure) };
-            self.wait(pause).await;
+            if !self.waited_out(trouble, tried).await {
+                return Err(failure);
+            }
         }
     }
 
-    fn next_pause(&self, trouble: Trouble, tried: u32) -> Option<Duration> {
-        let mut waited = self.waited.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let pause = pause(trouble, tried, *waited)?;
-        *waited += pause;
-        Some(pause)
-    }
-
-    async fn wait(&self, pause: Duration) {
-        if pause >= LONG_PAUSE {
+    /// Waits, or says that it is time to give up.
+    async fn waited_out(&self, trouble: Trouble, tried: u32) -> bool {
+        let so_far = self.waited.load(Ordering::Relaxed);
+        let Some(pause) = pause(trouble, tried, Duration::from_millis(so_far)) else { return false };
+        let ms = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
+        self.waited.store(so_far.saturating_add(ms), Ordering::Relaxed);
+        if matches!(trouble, Trouble::TooMany(_)) && pause >= LONG_PAUSE {
             self.output.note(&format!("Cloudflare wants a pause: going on in {} seconds", pause.as_secs()));
         }
         tokio::time::sleep(pause).await;
+        true
+    }
+
+    /// For a command that never ends: patience begins anew.
+    pub(super) fn rest(&self) {
+        self.waited.store(0, Ordering::Relaxed);
     }
 
     async fn try_once(&self, ask: &Ask) -> Result<Answer, Lost> {
@@ -387,7 +390,7 @@ impl Api {
         let message = format!("the token in {VARIABLE} may not {may} {}{said}", ask.about);
         let code =
             if status == StatusCode::FORBIDDEN { ErrorCode::Forbidden } else { ErrorCode::Unauthenticated };
-        let permission = if writes(ask) { "Edit" } else { "Read, or Edit to change links" };
+        let permission = if writes(ask) { "Edit" } else { "Read (to change links: Edit)" };
         Failure::of_server(code, message, Value::Null).hint(format!(
             "it needs the permission Account > Workers KV Storage > {permission} for account {}; it may also be expired, revoked or mistyped",
             self.account
@@ -521,7 +524,7 @@ mod tests {
             header: HeaderValue::from_static("Bearer t"),
             token: "secret".to_owned(),
             output: Output::json(&Environment::read()),
-            waited: Mutex::default(),
+            waited: AtomicU64::default(),
         };
         let namespace = Namespace { id: "ns".to_owned(), name: "links" };
         let ask = api.ask(Method::GET, &namespace, &["values", "route:a/b?c#d%"]);

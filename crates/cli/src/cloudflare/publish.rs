@@ -119,6 +119,11 @@ impl Cloudflare {
         difference.add_strangers(there, self);
     }
 
+    /// For a command that goes on for ever: what it waited for Cloudflare before does not count.
+    pub(crate) fn rest(&self) {
+        self.api.rest();
+    }
+
     /// Makes it so. What is written comes before what is deleted: a link is never gone in between.
     pub(crate) async fn apply(&self, difference: &Difference) -> Result<(), Failure> {
         self.api.put_all(&self.routes, &difference.puts).await?;

@@ -253,6 +253,7 @@ impl Publisher<'_> {
                 _ = stopped() => return Ok(()),
                 () = feed.wait(LOOK_EVERY) => {}
             }
+            self.cloudflare.rest();
             let published = match feed.look().await {
                 Ok(changes) if changes.is_empty() => continue,
                 Ok(_) => self.since_last().await,

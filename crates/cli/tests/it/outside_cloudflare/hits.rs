@@ -24,7 +24,14 @@ fn hits_are_imported_once_each_however_often_one_tries() {
     edge.put(HITS, "hit:__admin__:20260113:x", "{}");
     edge.put(HITS, "something:else", "{}");
     edge.control(&json!({ "page": 3 }));
-    assert_snapshot!(edge.place.ok("clicks import-hits"), @"");
+    assert_snapshot!(edge.place.ok("clicks import-hits"), @"
+    exit 0
+    --- stdout
+    imported 7 hits; 0 were there already
+    --- stderr
+    warning: 1 hit of codes this store has no link for: stranger
+    warning: 1 hit cannot be read
+    ");
     assert_eq!(edge.place.link("a")["stats"], json!({ "hits": 6, "last_hit": "2026-01-15T12:00:00Z" }));
     assert_eq!(edge.place.json("links stats gone --json")["hits"], 1);
     let again = edge.place.json("clicks import-hits --json");
@@ -70,8 +77,16 @@ fn whole_days_go_into_files() {
     }
     let today = std::process::Command::new("date").args(["-u", "+%Y-%m-%dT%H:%M:%SZ"]).output().unwrap();
     edge.hit("a", String::from_utf8(today.stdout).unwrap().trim(), &id(9));
-    assert_snapshot!(edge.ok("clicks import-hits hits.jsonl"), @"");
-    assert_snapshot!(edge.place.read("hits.jsonl"), @"");
+    assert_snapshot!(edge.ok("clicks import-hits hits.jsonl"), @"
+    exit 0
+    --- stdout
+    wrote 3 hits to hits.jsonl
+    ");
+    assert_snapshot!(edge.place.read("hits.jsonl"), @r#"
+    {"key":"hit:a:20260110:019c09bf-e495-7abc-8000-000000000000","ts":"2026-01-10T12:00:00Z","code":"a","country":"NL","ua_hash":"00000000000000ff","referrer":"https://news.example/a","ip_prefix":"203.0.113.0/24"}
+    {"key":"hit:a:20260111:019c09bf-e495-7abc-8000-000000000001","ts":"2026-01-11T12:00:00Z","code":"a","country":"NL","ua_hash":"00000000000000ff","referrer":"https://news.example/a","ip_prefix":"203.0.113.0/24"}
+    {"key":"hit:a:20260112:019c09bf-e495-7abc-8000-000000000002","ts":"2026-01-12T12:00:00Z","code":"a","country":"NL","ua_hash":"00000000000000ff","referrer":"https://news.example/a","ip_prefix":"203.0.113.0/24"}
+    "#);
     edge.fails(4, "clicks import-hits hits.jsonl");
     // Nothing is written twice.
     edge.ok("clicks import-hits more.jsonl");
@@ -103,7 +118,11 @@ fn sums_are_written_and_nothing_else_is_touched() {
     edge.hit("old", "2026-01-10T12:00:00Z", &id(6));
     edge.hit("stranger", "2026-01-10T12:00:00Z", &id(7));
     edge.control(&json!({ "page": 2 }));
-    assert_snapshot!(edge.ok("clicks publish-stats"), @"");
+    assert_snapshot!(edge.ok("clicks publish-stats"), @"
+    exit 0
+    --- stdout
+    wrote the numbers of 2 links; 0 were right
+    ");
     let mut after = edge.get(ROUTES, "route:a").unwrap();
     assert_eq!(after["stats"], json!({ "hits": 5, "last_hit": "2026-01-14T12:00:04Z" }));
     after["stats"] = before["stats"].clone();
@@ -114,7 +133,15 @@ fn sums_are_written_and_nothing_else_is_touched() {
         edge.json("clicks publish-stats --json"),
         json!({ "written": 0, "right": 2, "without_object": 1 })
     );
-    assert_snapshot!(edge.ok("links stats a"), @"");
+    assert_snapshot!(edge.ok("links stats a"), @"
+    exit 0
+    --- stdout
+    a
+    hits      5
+    last hit  <time>
+    --- stderr
+    as of the last `rmax clicks publish-stats`
+    ");
     assert_eq!(
         edge.json("links stats a --json"),
         json!({ "code": "a", "hits": 5, "last_hit": "2026-01-14T12:00:04Z" })

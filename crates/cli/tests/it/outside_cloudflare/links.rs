@@ -13,7 +13,11 @@ fn log(edge: &Edge) -> Vec<Value> {
 #[test]
 fn a_link_lives_its_whole_life_there() {
     let edge = Edge::new();
-    assert_snapshot!(edge.ok("links set parity https://example.com/a --note n --tag b --tag a"), @"");
+    assert_snapshot!(edge.ok("links set parity https://example.com/a --note n --tag b --tag a"), @"
+    exit 0
+    --- stdout
+    created https://rmax.to/parity -> https://example.com/a
+    ");
     let object = edge.get(ROUTES, "route:parity").unwrap();
     assert_eq!(
         (&object["v"], &object["code"], &object["status"]),
@@ -28,24 +32,91 @@ fn a_link_lives_its_whole_life_there() {
     assert_eq!(edge.json("links get parity"), object);
     assert_eq!(edge.json("links get PARITY"), object);
 
-    assert_snapshot!(edge.ok("links set parity https://example.com/a"), @"");
-    assert_snapshot!(edge.ok("links set parity https://example.com/b --dry-run"), @"");
+    assert_snapshot!(edge.ok("links set parity https://example.com/a"), @"
+    exit 0
+    --- stdout
+    unchanged https://rmax.to/parity -> https://example.com/a
+    ");
+    assert_snapshot!(edge.ok("links set parity https://example.com/b --dry-run"), @"
+    exit 0
+    --- stdout
+    would update https://rmax.to/parity
+        target: https://example.com/a -> https://example.com/b
+    ");
     assert_eq!(edge.get(ROUTES, "route:parity").unwrap(), object);
-    assert_snapshot!(edge.ok("links disable parity"), @"");
+    assert_snapshot!(edge.ok("links disable parity"), @"
+    exit 0
+    --- stdout
+    disabled https://rmax.to/parity -> https://example.com/a
+    ");
     assert_eq!(edge.get(ROUTES, "route:parity").unwrap()["status"], "disabled");
-    assert_snapshot!(edge.ok("links enable parity"), @"");
-    assert_snapshot!(edge.ok("links delete parity --yes"), @"");
+    assert_snapshot!(edge.ok("links enable parity"), @"
+    exit 0
+    --- stdout
+    enabled https://rmax.to/parity -> https://example.com/a
+    ");
+    assert_snapshot!(edge.ok("links delete parity --yes"), @"
+    exit 0
+    --- stdout
+    deleted https://rmax.to/parity -> https://example.com/a
+    ");
     assert_eq!(edge.keys(ROUTES, ""), ["tombstone:parity"]);
-    assert_snapshot!(edge.fails(3, "links get parity"), @"");
-    assert_snapshot!(edge.fails(4, "links set parity https://example.com/c"), @"");
-    assert_snapshot!(edge.ok("links restore parity"), @"");
+    assert_snapshot!(edge.fails(3, "links get parity"), @"
+    exit 3
+    --- stderr
+    error: the link `parity` was deleted
+    hint: `rmax links restore parity` brings it back
+    ");
+    assert_snapshot!(edge.fails(4, "links set parity https://example.com/c"), @"
+    exit 4
+    --- stderr
+    error: the code `parity` is taken by a deleted link
+    hint: `rmax links restore parity` brings the deleted link back as it was
+    hint: `rmax links set parity <url> --recreate` makes a new link of it
+    ");
+    assert_snapshot!(edge.ok("links restore parity"), @"
+    exit 0
+    --- stdout
+    restored https://rmax.to/parity -> https://example.com/a
+    ");
     assert_eq!(edge.keys(ROUTES, ""), ["route:parity"]);
     let back = edge.get(ROUTES, "route:parity").unwrap();
     assert_eq!((&back["created_at"], &back["target"]), (&object["created_at"], &object["target"]));
     edge.ok("links delete parity --yes");
-    assert_snapshot!(edge.ok("links set parity https://example.com/new --recreate"), @"");
+    assert_snapshot!(edge.ok("links set parity https://example.com/new --recreate"), @"
+    exit 0
+    --- stdout
+    created https://rmax.to/parity -> https://example.com/new
+    ");
     assert_eq!(edge.keys(ROUTES, ""), ["route:parity"]);
-    assert_snapshot!(edge.ok("links history parity"), @"");
+    assert_snapshot!(edge.ok("links history parity"), @"
+    exit 0
+    --- stdout
+    <time>  max@rmax.ai  link.create
+        target: https://example.com/a
+        state: active
+        redirect_status: 301
+        https_only: true
+        no_loop: true
+        notes: n
+        tags: a, b
+    <time>  max@rmax.ai  link.disable
+        state: active -> disabled
+    <time>  max@rmax.ai  link.enable
+        state: disabled -> active
+    <time>  max@rmax.ai  link.delete
+        state: active -> deleted
+    <time>  max@rmax.ai  link.restore
+        state: deleted -> active
+    <time>  max@rmax.ai  link.delete
+        state: active -> deleted
+    <time>  max@rmax.ai  link.recreate
+        target: https://example.com/new
+        state: active
+        redirect_status: 301
+        https_only: true
+        no_loop: true
+    ");
     let actions: Vec<Value> = log(&edge).iter().map(|entry| entry["action"].clone()).collect();
     assert_eq!(
         actions,
@@ -137,7 +208,19 @@ fn lists_are_read_page_by_page() {
     assert_eq!(codes("links list --json --tag odd"), ["n03"]);
     assert_eq!(codes("links list --json --search example --limit 1"), ["n24"]);
     assert_eq!(codes("links list --json --search nowhere"), [""; 0]);
-    assert_snapshot!(edge.ok("links list --prefix n0"), @"");
+    assert_snapshot!(edge.ok("links list --prefix n0"), @"
+    exit 0
+    --- stdout
+    CODE  STATE   TARGET                 TAGS
+    n09   active  https://example.com/9
+    n08   active  https://example.com/8
+    n07   active  https://example.com/7
+    n06   active  https://example.com/6
+    n04   active  https://example.com/4
+    n03   active  https://example.com/3  odd
+    n02   active  https://example.com/2
+    n01   active  https://example.com/1
+    ");
     edge.ok("links list").says("route:broken is left out");
     edge.fails(1, "links get broken").says("route:broken cannot be read");
     edge.fails(1, "links set newer https://example.com/").says("newer");
@@ -185,7 +268,15 @@ fn what_we_do_not_know_stays_and_old_objects_are_upgraded() {
     edge.put(ROUTES, "route:older", &v0.replace("\"old\"", "\"older\""));
     edge.put(ROUTES, "route:newer", r#"{"v":2}"#);
     assert_eq!(edge.json("links get old")["target"], "https://example.com/old");
-    assert_snapshot!(edge.ok("links migrate --dry-run"), @"");
+    assert_snapshot!(edge.ok("links migrate --dry-run"), @"
+    exit 0
+    --- stdout
+    would migrate old
+    would migrate older
+    would migrate 2; 0 current, 1 unreadable
+    --- stderr
+    warning: route:newer is left alone: its version is missing or newer than this program
+    ");
     assert_eq!(edge.get(ROUTES, "route:old").unwrap()["v"], 0);
     edge.ok("links set old https://example.com/new");
     let object = edge.get(ROUTES, "route:old").unwrap();
@@ -200,7 +291,13 @@ fn what_we_do_not_know_stays_and_old_objects_are_upgraded() {
         (&json!(1), &json!("red"), &json!("https://example.com/old"))
     );
     assert_eq!(edge.get(ROUTES, "route:newer").unwrap(), json!({ "v": 2 }));
-    assert_snapshot!(edge.ok("links migrate"), @"");
+    assert_snapshot!(edge.ok("links migrate"), @"
+    exit 0
+    --- stdout
+    migrated 0; 2 current, 1 unreadable
+    --- stderr
+    warning: route:newer is left alone: its version is missing or newer than this program
+    ");
     assert_eq!(log(&edge).len(), 2);
 }
 

@@ -19,12 +19,20 @@ fn what_changed_is_published_and_nothing_else_is_written() {
     place.ok("links set b https://example.com/b --status 302");
     place.ok("links set c https://example.com/c");
     place.ok("links delete c --yes");
-    assert_snapshot!(place.ok("publish --to cloudflare"), @"");
+    assert_snapshot!(place.ok("publish --to cloudflare"), @"
+    exit 0
+    --- stdout
+    published 2, deleted 1
+    ");
     assert_eq!(edge.keys(ROUTES, ""), ["route:a", "route:b", "tombstone:c"]);
     assert_eq!(published(&edge, "a").unwrap(), place.link("a"));
     assert_eq!(published(&edge, "b").unwrap()["redirect_status"], 302);
     let asked = edge.asked().len();
-    assert_snapshot!(place.ok("publish"), @"");
+    assert_snapshot!(place.ok("publish"), @"
+    exit 0
+    --- stdout
+    nothing to publish
+    ");
     assert_eq!(edge.asked().len(), asked, "nothing changed, and nobody was asked");
     place.ok("links disable a");
     place.ok("links delete b --yes");
@@ -32,7 +40,11 @@ fn what_changed_is_published_and_nothing_else_is_written() {
     place.ok("publish --to edge");
     assert_eq!(published(&edge, "a").unwrap()["status"], "disabled");
     assert_eq!(edge.keys(ROUTES, ""), ["route:a", "route:c", "tombstone:b"]);
-    assert_snapshot!(place.ok("publish --check"), @"");
+    assert_snapshot!(place.ok("publish --check"), @"
+    exit 0
+    --- stdout
+    what is published is what the store says
+    ");
     // A published deletion is the store's to take back.
     edge.fails(4, "links restore b").says("rmax publish");
 }
@@ -55,14 +67,23 @@ fn drift_is_reported_and_repaired() {
     c["stats"] = json!({ "hits": 5, "last_hit": null });
     edge.put(ROUTES, "route:c", &c.to_string());
     edge.control(&json!({ "page": 2 }));
-    assert_snapshot!(place.rmax("publish --check"), @"");
+    assert_snapshot!(place.rmax("publish --check"), @"
+    exit 1
+    --- stderr
+    error: what is published differs from the store; missing or another: a, b; not deleted there: d; unknown to the store: stranger
+    hint: `rmax publish --all` makes both agree again
+    ");
     let check = place.rmax("publish --check --json");
     assert_eq!(check.code, Some(1));
     assert_eq!(
         check.json(),
         json!({ "ok": false, "changed": ["a", "b"], "deleted": ["d"], "strangers": ["stranger"] })
     );
-    assert_snapshot!(place.ok("publish --all"), @"");
+    assert_snapshot!(place.ok("publish --all"), @"
+    exit 0
+    --- stdout
+    published 2, deleted 1, removed 1 unknown to the store (stranger)
+    ");
     place.ok("publish --check");
     assert_eq!(published(&edge, "a").unwrap(), place.link("a"));
     assert_eq!(published(&edge, "c").unwrap()["stats"]["hits"], 5, "what was right was not written");
