@@ -495,7 +495,6 @@ pub(crate) struct PublishStats {
 }
 
 #[derive(Debug, Group)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a flag somebody types")]
 pub(crate) struct Publish {
     /// To the Cloudflare of this environment; the word `cloudflare` is the only one there is
     #[arg(long, value_name = "NAME", default_value = "cloudflare")]

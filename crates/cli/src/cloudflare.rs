@@ -89,16 +89,6 @@ impl Cloudflare {
         Self::open(kept, config, environment, output)
     }
 
-    pub(crate) fn now(&self) -> Timestamp {
-        Clock::system().now()
-    }
-
-    /// For commands that have no meaning there.
-    pub(crate) fn needs_store(&self) -> Failure {
-        Failure::usage("this needs a store or a server; at Cloudflare `rmax links` and `rmax audit` work")
-            .hint("choose with --env an environment of rmax.toml that has a `store` or a `server`")
-    }
-
     /// Says that a link that was just written may lead back to a domain nobody told us of.
     pub(crate) fn warn_unguarded(&self) {
         if self.domain.is_none() {
@@ -122,4 +112,8 @@ impl Cloudflare {
     fn short_url(&self, code: &Code) -> Option<String> {
         self.domain.as_ref().map(|host| format!("{}://{host}/{code}", self.public_scheme))
     }
+}
+
+fn now() -> Timestamp {
+    Clock::system().now()
 }

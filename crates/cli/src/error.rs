@@ -58,6 +58,12 @@ impl Failure {
         Self { kind: Kind::Conflict(message.into()), hints: Vec::new() }
     }
 
+    /// For what has no meaning at Cloudflare.
+    pub(crate) fn needs_store() -> Self {
+        Self::usage("this needs a store or a server; at Cloudflare `rmax links` and `rmax audit` work")
+            .hint("choose with --env an environment of rmax.toml that has a `store` or a `server`")
+    }
+
     pub(crate) fn not_found(what: Thing) -> Self {
         OpsError::NotFound(what).into()
     }

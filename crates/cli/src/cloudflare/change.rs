@@ -9,9 +9,9 @@ use rlinks_core::{
 use rlinks_server::ops::{Deleted, Mode, Outcome, Thing};
 use rlinks_store::StoreError;
 
-use super::Cloudflare;
 use super::log::Deed;
 use super::object::{Kept, Seen, Tombstone, route_key, tombstone_key, value};
+use super::{Cloudflare, now};
 use crate::error::Failure;
 use crate::place::Made;
 
@@ -45,7 +45,7 @@ impl Cloudflare {
     }
 
     async fn update(&self, kept: Kept, input: &Input, mode: Mode) -> Result<Changed, Failure> {
-        let now = self.now();
+        let now = now();
         let mut patch = LinkPatch::parse(input, &self.policy, now)?;
         patch.state = Some(patch.state.unwrap_or(LinkState::Active));
         let next = patch.apply(&kept.link, &self.domains)?;
@@ -63,7 +63,7 @@ impl Cloudflare {
         deleted: Deleted,
         mode: Mode,
     ) -> Result<Changed, Failure> {
-        let now = self.now();
+        let now = now();
         let input = Input { code: Some(code.to_owned()), ..input.clone() };
         let draft = LinkDraft::parse(&input, &self.policy, &self.domains, now)?;
         let code = draft.code.clone().expect("a code was given, and without an error it is there");
@@ -117,7 +117,7 @@ impl Cloudflare {
             let stats = kept.stats;
             return Ok(self.changed(Some(kept.link), next, stats, Outcome::Unchanged));
         }
-        let now = after(self.now(), &kept.link);
+        let now = after(now(), &kept.link);
         let next = Link { updated_at: now, ..next };
         let mut stats = kept.stats;
         if mode == Mode::Write {
@@ -134,7 +134,7 @@ impl Cloudflare {
     /// be deleted again.
     pub(crate) async fn delete_link(&self, code: &Code) -> Result<Made, Failure> {
         let kept = self.kept(code.as_str()).await?;
-        let now = after(self.now(), &kept.link);
+        let now = after(now(), &kept.link);
         let tombstone = Tombstone::of(&kept, &self.actor, now);
         let gone = Link { state: LinkState::Deleted, updated_at: now, ..kept.link.clone() };
         self.refuse_moved(code, &kept.seen).await?;
@@ -156,7 +156,7 @@ impl Cloudflare {
                     .hint(format!("a store published the deletion: there, `rmax links restore {code}` and `rmax publish` bring it back"))
                     .hint(format!("`rmax links set {code} <url> --recreate` makes a new link of it here")));
             };
-            let now = after(self.now(), &kept.link);
+            let now = after(now(), &kept.link);
             let back = Link { updated_at: now, ..kept.link.clone() };
             let gone =
                 Link { state: LinkState::Deleted, updated_at: tombstone.deleted_at, ..kept.link.clone() };
@@ -186,12 +186,12 @@ impl Cloudflare {
                 return Ok(());
             }
             let Some(next) = path_code(&target) else { return Ok(()) };
-            if next == *code {
+            if next.folded() == code.folded() {
                 return Err(loops(
                     "leads, through links of our own, back to this link: visitors would go in circles",
                 ));
             }
-            match self.at(&next).await? {
+            match self.find(next.as_str()).await? {
                 Some(kept) => target = kept.link.target,
                 None => return Ok(()),
             }
@@ -216,13 +216,13 @@ fn moved(code: &Code) -> Failure {
         ))
 }
 
-/// The code a URL of ours asks for, as the Worker looks it up.
+/// The code a URL of ours asks for.
 fn path_code(target: &Target) -> Option<Code> {
     let after_host = &target.as_str()[target.host_range().1..];
     let path = &after_host[after_host.find('/')?..];
     let path = &path[..path.find(['?', '#']).unwrap_or(path.len())];
     match asked(path) {
-        Asked::Code(code) => Code::from_path(&code.to_ascii_lowercase()),
+        Asked::Code(code) => Code::from_path(&code),
         _ => None,
     }
 }

@@ -110,7 +110,8 @@ impl Cloudflare {
         Err(Failure::not_found(Thing::Link(code.to_owned())))
     }
 
-    async fn find(&self, code: &str) -> Result<Option<Kept>, Failure> {
+    /// A link as the Worker finds it.
+    pub(super) async fn find(&self, code: &str) -> Result<Option<Kept>, Failure> {
         for code in spellings(code) {
             if let Some(kept) = self.at(&code).await? {
                 return Ok(Some(kept));

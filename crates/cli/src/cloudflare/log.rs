@@ -117,11 +117,11 @@ fn chained(keys: &[String], values: &mut HashMap<String, String>) -> (Vec<AuditE
             subject: link_subject(&noted.code),
             before: noted.before,
             after: noted.after,
-            prev_hash,
+            prev_hash: prev_hash.clone(),
             hash: String::new(),
         };
         entry.hash = entry.seal();
-        prev_hash = entry.hash.clone();
+        prev_hash.clone_from(&entry.hash);
         entries.push(entry);
     }
     (entries, unread)

@@ -7,18 +7,18 @@ use rlinks_core::route_object::Unreadable;
 use rlinks_server::ops::Mode;
 use serde::Serialize;
 
-use super::Cloudflare;
 use super::api::{Pair, READ_AT_ONCE};
 use super::links::read;
 use super::log::Deed;
 use super::object::{Kept, ROUTE, Seen};
+use super::{Cloudflare, now};
 use crate::error::Failure;
 
 /// What was found, and written again.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct Migrated {
     /// Objects of older versions; in a dry run they stay.
-    pub(crate) migrated: Vec<String>,
+    pub(crate) old: Vec<String>,
     /// Objects that are as we would write them.
     pub(crate) current: usize,
     /// Objects nobody is redirected by, and why. They are left alone.
@@ -60,20 +60,19 @@ impl Cloudflare {
         if mode == Mode::Write && !old.is_empty() {
             let asked: Vec<String> = old.iter().map(|(key, _)| (*key).clone()).collect();
             let fresh = self.api.get_all(&self.routes, &asked).await?;
-            let is_same = |(key, kept): &(&String, Kept)| {
-                Seen::of(fresh.get(*key).map(|value| value.as_bytes())) == kept.seen
-            };
+            let is_same =
+                |(key, kept): &(&String, Kept)| Seen::of(fresh.get(*key).map(String::as_bytes)) == kept.seen;
             let (same, moved): (Vec<_>, Vec<_>) = old.into_iter().partition(is_same);
             done.moved.extend(moved.into_iter().map(|(key, _)| key.clone()));
             self.write_again(&same).await?;
             old = same;
         }
-        done.migrated.extend(old.into_iter().map(|(_, kept)| kept.link.code.to_string()));
+        done.old.extend(old.into_iter().map(|(_, kept)| kept.link.code.to_string()));
         Ok(())
     }
 
     async fn write_again(&self, old: &[(&String, Kept)]) -> Result<(), Failure> {
-        let now = self.now();
+        let now = now();
         let (mut objects, mut entries) = (Vec::new(), Vec::new());
         for (key, kept) in old {
             let next = Link { updated_at: now.max(kept.link.updated_at.plus_ms(1)), ..kept.link.clone() };

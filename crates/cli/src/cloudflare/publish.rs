@@ -3,12 +3,12 @@
 use std::collections::HashMap;
 
 use rlinks_core::route_object::Stats;
-use rlinks_core::{Code, Link, LinkState};
+use rlinks_core::{Link, LinkState};
 
-use super::Cloudflare;
 use super::api::Pair;
 use super::links::read;
 use super::object::{ROUTE, TOMBSTONE, Tombstone, is_published, route_key, tombstone_key, value};
+use super::{Cloudflare, now};
 use crate::error::Failure;
 
 /// What has to be written and deleted.
@@ -78,7 +78,7 @@ impl Difference {
         left.sort_unstable();
         for (key, value) in left {
             let kept = read(&key, &value).ok();
-            let tombstone = kept.map(|kept| Tombstone::of(&kept, &cloudflare.actor, cloudflare.now()));
+            let tombstone = kept.map(|kept| Tombstone::of(&kept, &cloudflare.actor, now()));
             self.puts.extend(
                 tombstone
                     .map(|tombstone| Pair { key: tombstone_key(&tombstone.code), value: tombstone.value() }),
@@ -131,14 +131,9 @@ impl Cloudflare {
     }
 }
 
-/// Whether the Worker finds a link: it looks codes up in lower case.
-pub(crate) fn is_found(code: &Code) -> bool {
-    code.folded() == code.as_str()
-}
-
 #[cfg(test)]
 mod tests {
-    use rlinks_core::{Actor, Id, RedirectStatus, Source, Target, Timestamp};
+    use rlinks_core::{Actor, Code, Id, RedirectStatus, Source, Target, Timestamp};
 
     use super::*;
 

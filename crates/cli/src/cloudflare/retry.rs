@@ -60,9 +60,9 @@ mod tests {
 
     #[test]
     fn nobody_waits_longer_than_patience_lasts() {
-        assert_eq!(pause(Trouble::TooMany(Some(300)), 1, NONE), Some(Duration::from_secs(300)));
+        assert_eq!(pause(Trouble::TooMany(Some(300)), 1, NONE), Some(Duration::from_mins(5)));
         assert_eq!(pause(Trouble::TooMany(Some(3600)), 1, NONE), None);
         assert_eq!(pause(Trouble::TooMany(Some(u64::MAX)), 1, PATIENCE), None);
-        assert_eq!(pause(Trouble::TooMany(Some(60)), 1, Duration::from_secs(300)), None);
+        assert_eq!(pause(Trouble::TooMany(Some(60)), 1, Duration::from_mins(5)), None);
     }
 }

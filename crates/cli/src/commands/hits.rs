@@ -200,9 +200,10 @@ async fn to_files(
     let mut keys = cloudflare.hit_keys().await?;
     keys.retain(|key| key.day > watermark.day && key.day < whole_before);
     let (mut written, mut unreadable, mut parts) = (0, 0, Vec::new());
-    let days: Vec<&[HitKey]> = match target.takes_parts() {
-        true => keys.chunk_by(|a, b| a.day == b.day).collect(),
-        false => vec![keys.as_slice()],
+    let days: Vec<&[HitKey]> = if target.takes_parts() {
+        keys.chunk_by(|a, b| a.day == b.day).collect()
+    } else {
+        vec![keys.as_slice()]
     };
     for day in days {
         let name = day.first().filter(|_| target.takes_parts()).map(|key| part_name(key.day, format));

@@ -16,7 +16,7 @@ use serde_json::json;
 use super::hits::save;
 use crate::args::Publish;
 use crate::cloudflare::Cloudflare;
-use crate::cloudflare::publish::{Difference, is_found};
+use crate::cloudflare::publish::Difference;
 use crate::config::{Config, KeyValues};
 use crate::environment::Environment;
 use crate::error::Failure;
@@ -106,10 +106,7 @@ impl Publisher<'_> {
     /// Publishes what changed since the last time, or everything where that cannot be told.
     async fn since_last(&self) -> Result<Difference, Failure> {
         let Some(mark) = self.mark()? else { return self.all().await };
-        let (head, codes) = match self.changed_since(&mark).await? {
-            Some(changed) => changed,
-            None => return self.all().await,
-        };
+        let Some((head, codes)) = self.changed_since(&mark).await? else { return self.all().await };
         let mut difference = Difference::default();
         let codes: Vec<String> = codes.into_iter().collect();
         for some in codes.chunks(usize::try_from(PAGE).unwrap_or(1000)) {
@@ -119,7 +116,6 @@ impl Publisher<'_> {
             for (link, stats) in links.iter().zip(counted) {
                 difference.add(link, stats);
             }
-            self.warn_unfound(&links);
         }
         self.cloudflare.apply(&difference).await?;
         self.save(&head)?;
@@ -196,7 +192,6 @@ impl Publisher<'_> {
             for (link, stats) in links.iter().zip(counted) {
                 difference.compare(link, stats, &mut there);
             }
-            self.warn_unfound(&links);
             match next {
                 Some(next) => after = next,
                 None => break,
@@ -204,18 +199,6 @@ impl Publisher<'_> {
         }
         self.cloudflare.strangers(&mut difference, there);
         Ok(difference)
-    }
-
-    /// Says which links the Worker will not find.
-    fn warn_unfound(&self, links: &[Link]) {
-        let capital = |link: &&Link| !is_found(&link.code);
-        if let Some(link) = links.iter().find(capital) {
-            let count = links.iter().filter(capital).count();
-            self.session.output.warning(&format!(
-                "{count} published links have capitals in their codes, like {}, and the Worker looks codes up in lower case: they answer 404 there",
-                link.code
-            ));
-        }
     }
 
     // ---- how far ----
@@ -250,7 +233,7 @@ impl Publisher<'_> {
         output.note("watching; stop with Ctrl-C");
         loop {
             tokio::select! {
-                _ = stopped() => return Ok(()),
+                () = stopped() => return Ok(()),
                 () = feed.wait(LOOK_EVERY) => {}
             }
             self.cloudflare.rest();
@@ -272,7 +255,7 @@ impl Publisher<'_> {
             // The feed has told of these changes; the mark has not passed them, and the next look begins there.
             feed = Feed::new(self.session.store());
             tokio::select! {
-                _ = stopped() => return Ok(()),
+                () = stopped() => return Ok(()),
                 () = tokio::time::sleep(AFTER_TROUBLE) => {}
             }
         }

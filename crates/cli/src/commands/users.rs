@@ -80,7 +80,7 @@ async fn create(place: &Place, email: &str, name: &str, role: &str) -> Result<()
     let role = errors.take(role.parse::<Role>());
     let (Some(email), Some(name), Some(role)) = (email, name, role) else { return Err(errors.into()) };
     let (invited, workspace) = match place {
-        Place::Cloudflare(cloudflare) => return Err(cloudflare.needs_store()),
+        Place::Cloudflare(_) => return Err(Failure::needs_store()),
         Place::Store(session) => {
             let workspace = session.workspace().await?;
             let by = session.by();
@@ -114,7 +114,7 @@ async fn create(place: &Place, email: &str, name: &str, role: &str) -> Result<()
 async fn list(place: &Place) -> Result<(), Failure> {
     let output = place.output();
     let users = match place {
-        Place::Cloudflare(cloudflare) => return Err(cloudflare.needs_store()),
+        Place::Cloudflare(_) => return Err(Failure::needs_store()),
         Place::Store(session) => list_stored(session).await?,
         Place::Server(remote) => remote.users().await?,
     };
@@ -154,7 +154,7 @@ async fn list_stored(session: &Session) -> Result<Vec<Member>, Failure> {
 
 async fn change(place: &Place, who: &str, patch: &MemberPatch, done: &str) -> Result<(), Failure> {
     let (seen, user) = match place {
-        Place::Cloudflare(cloudflare) => return Err(cloudflare.needs_store()),
+        Place::Cloudflare(_) => return Err(Failure::needs_store()),
         Place::Store(session) => {
             let workspace = session.workspace().await?;
             let seen = session.ops.member(&workspace, who).await?;
@@ -178,7 +178,7 @@ async fn change(place: &Place, who: &str, patch: &MemberPatch, done: &str) -> Re
 
 async fn delete(place: &Place, who: &str, yes: bool) -> Result<(), Failure> {
     let user = match place {
-        Place::Cloudflare(cloudflare) => return Err(cloudflare.needs_store()),
+        Place::Cloudflare(_) => return Err(Failure::needs_store()),
         Place::Store(session) => session.ops.member(&session.workspace().await?, who).await?.into(),
         Place::Server(remote) => remote.user(who).await?,
     };
@@ -194,7 +194,7 @@ async fn delete(place: &Place, who: &str, yes: bool) -> Result<(), Failure> {
         }
     }
     match place {
-        Place::Cloudflare(cloudflare) => return Err(cloudflare.needs_store()),
+        Place::Cloudflare(_) => return Err(Failure::needs_store()),
         Place::Store(session) => {
             let workspace = session.workspace().await?;
             let (by, user) = (session.by(), session.ops.member(&workspace, &id.to_string()).await?);

@@ -29,6 +29,10 @@ struct Edge {
 }
 
 impl Edge {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "what a test needs of the machine is told by the environment"
+    )]
     fn new() -> Self {
         let folder =
             std::env::var("RLINKS_TEST_MINIFLARE").expect("run this through scripts/stage/35-outside");

@@ -17,18 +17,18 @@ pub(super) async fn migrate(place: &Place, dry_run: bool) -> Result<(), Failure>
     let done = cloudflare.migrate(mode).await?;
     let output = place.output();
     if output.json {
-        let Migrated { migrated, current, unreadable, moved } = &done;
+        let Migrated { old, current, unreadable, moved } = &done;
         output.object(&json!({
-            "dry_run": dry_run, "migrated": migrated, "current": current, "unreadable": unreadable, "moved": moved,
+            "dry_run": dry_run, "migrated": old, "current": current, "unreadable": unreadable, "moved": moved,
         }))?;
     } else {
         let verb = if dry_run { "would migrate" } else { "migrated" };
-        for code in &done.migrated {
+        for code in &done.old {
             output.line(&format!("{verb} {code}"))?;
         }
         output.done(&format!(
             "{verb} {}; {} current, {} unreadable",
-            done.migrated.len(),
+            done.old.len(),
             done.current,
             done.unreadable.len()
         ))?;

@@ -55,6 +55,13 @@ fn a_link_lives_its_whole_life_there() {
     --- stdout
     enabled https://rmax.to/parity -> https://example.com/a
     ");
+}
+
+#[test]
+fn a_deleted_link_keeps_its_code_and_comes_back() {
+    let edge = Edge::new();
+    edge.ok("links set parity https://example.com/a --note n");
+    let object = edge.get(ROUTES, "route:parity").unwrap();
     assert_snapshot!(edge.ok("links delete parity --yes"), @"
     exit 0
     --- stdout
@@ -99,11 +106,6 @@ fn a_link_lives_its_whole_life_there() {
         https_only: true
         no_loop: true
         notes: n
-        tags: a, b
-    <time>  max@rmax.ai  link.disable
-        state: active -> disabled
-    <time>  max@rmax.ai  link.enable
-        state: disabled -> active
     <time>  max@rmax.ai  link.delete
         state: active -> deleted
     <time>  max@rmax.ai  link.restore
@@ -120,8 +122,7 @@ fn a_link_lives_its_whole_life_there() {
     let actions: Vec<Value> = log(&edge).iter().map(|entry| entry["action"].clone()).collect();
     assert_eq!(
         actions,
-        ["create", "disable", "enable", "delete", "restore", "delete", "recreate"]
-            .map(|word| json!(format!("link.{word}")))
+        ["create", "delete", "restore", "delete", "recreate"].map(|word| json!(format!("link.{word}")))
     );
     assert!(log(&edge).iter().all(|entry| entry["code"] == "parity" && entry["actor"] == "max@rmax.ai"));
 }
