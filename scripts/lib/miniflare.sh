@@ -2,6 +2,7 @@
 # Miniflare, Cloudflare's runtime on this machine, from npm into the cache folder. Source common.sh first.
 
 miniflare_version=4.20260730.0
+# shellcheck disable=SC2154  # common.sh sets it
 miniflare_home=$cache/miniflare-$miniflare_version
 
 # Installs it where it is missing. Two at once wait for each other.
