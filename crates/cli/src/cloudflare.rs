@@ -2,7 +2,7 @@
 //!
 //! | to find | look in |
 //! |---|---|
-//! | how it is asked, and what its errors mean | [`api`], [`retry`] |
+//! | how it is asked, and what its errors mean | [`api`], [`access`], [`retry`], [`refusal`] |
 //! | what keys hold | [`object`] |
 //! | links: looked at and changed | [`links`], [`change`] |
 //! | the log of changes | [`log`] |
@@ -13,6 +13,7 @@
 //! Key-value storage has no compare-and-set. A change reads, computes, reads again and writes; whoever writes between the second
 //! reading and the writing is overwritten. That window is one request long, and there is no way to close it.
 
+mod access;
 mod api;
 mod change;
 pub(crate) mod hits;
@@ -21,6 +22,7 @@ mod log;
 pub(crate) mod migrate;
 mod object;
 pub(crate) mod publish;
+mod refusal;
 mod retry;
 
 use rlinks_core::{Actor, Code, Domains, Host, Policy, Preset, Slug, Timestamp};

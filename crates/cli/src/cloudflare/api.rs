@@ -1,4 +1,4 @@
-//! How Cloudflare's key-value API is asked: deadlines, pages, bulk, what is tried again, and what its errors mean here.
+//! How Cloudflare's key-value API is asked: deadlines, pages, bulk, and what is tried again.
 //!
 //! The token goes to the API's address and nowhere else: no redirect is followed, nothing prints or logs a header, and a message
 //! that repeats it is masked.
@@ -15,16 +15,14 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use url::Url;
 
-use super::retry::{PATIENCE, Trouble, pause};
+use super::access::{base, token};
+use super::refusal::{NO_KEY, error_code, too_many};
+use super::retry::{Trouble, pause};
 use crate::environment::Environment;
 use crate::error::Failure;
 use crate::output::Output;
-use crate::remote::{client, is_loopback, why};
+use crate::remote::{client, why};
 
-const VARIABLE: &str = "CLOUDFLARE_API_TOKEN";
-/// Where the API is, if not at Cloudflare: for stand-ins. wrangler knows it by the same name.
-const BASE_VARIABLE: &str = "CLOUDFLARE_API_BASE_URL";
-const BASE: &str = "https://api.cloudflare.com/client/v4";
 /// Keys on one page of a list: the most there are.
 const PAGE: usize = 1000;
 /// Values read at once: the most the API gives.
@@ -43,10 +41,10 @@ const LONG_PAUSE: Duration = Duration::from_secs(2);
 /// An account of Cloudflare's and the token to it.
 pub(super) struct Api {
     client: reqwest::Client,
-    base: Url,
-    account: String,
+    pub(super) base: Url,
+    pub(super) account: String,
     header: HeaderValue,
-    token: String,
+    pub(super) token: String,
     output: Output,
     /// How long this command has waited, in milliseconds.
     waited: AtomicU64,
@@ -68,35 +66,35 @@ pub(super) struct Pair {
 }
 
 /// One thing to ask.
-struct Ask {
-    method: Method,
-    url: Url,
+pub(super) struct Ask {
+    pub(super) method: Method,
+    pub(super) url: Url,
     body: Option<(&'static str, Vec<u8>)>,
     /// The namespace it is about, for people.
-    about: String,
+    pub(super) about: String,
 }
 
-struct Answer {
-    status: StatusCode,
+pub(super) struct Answer {
+    pub(super) status: StatusCode,
     retry_after: Option<u64>,
-    body: Vec<u8>,
+    pub(super) body: Vec<u8>,
 }
 
 /// Cloudflare's envelope.
 #[derive(Deserialize)]
-struct Envelope<T> {
+pub(super) struct Envelope<T> {
     #[serde(default)]
-    errors: Vec<ApiError>,
+    pub(super) errors: Vec<ApiError>,
     result: Option<T>,
     result_info: Option<ResultInfo>,
 }
 
 #[derive(Deserialize)]
-struct ApiError {
+pub(super) struct ApiError {
     #[serde(default)]
-    code: i64,
+    pub(super) code: i64,
     #[serde(default)]
-    message: String,
+    pub(super) message: String,
 }
 
 #[derive(Deserialize)]
@@ -120,15 +118,6 @@ struct BulkDone {
     #[serde(default)]
     unsuccessful_keys: Vec<String>,
 }
-
-/// "Key not found", among the API's errors.
-const NO_KEY: i64 = 10_009;
-/// "Namespace not found".
-const NO_NAMESPACE: i64 = 10_013;
-/// "Could not route": an account or an address nobody has.
-const NO_ROUTE: [i64; 2] = [7_000, 7_003];
-/// What is said of a token that is none, with whatever status.
-const NO_TOKEN: [i64; 5] = [6_003, 6_111, 9_106, 9_109, 10_000];
 
 impl Api {
     pub(super) fn open(
@@ -360,86 +349,12 @@ impl Api {
         tracing::debug!(method = %ask.method, path = ask.url.path(), status = answer.status.as_u16(), "asked Cloudflare");
         Ok(answer)
     }
-
-    // ---- what an answer means ----
-
-    fn checked(&self, ask: &Ask, answer: Answer) -> Result<Answer, Failure> {
-        if answer.status.is_success() {
-            return Ok(answer);
-        }
-        let code = error_code(&answer.body);
-        let said = self.said(&answer.body);
-        let in_brackets = said.map(|said| format!(" ({said})")).unwrap_or_default();
-        let is = |codes: &[i64]| code.is_some_and(|code| codes.contains(&code));
-        Err(match answer.status {
-            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => self.refused(ask, answer.status, &in_brackets),
-            _ if is(&NO_TOKEN) => self.refused(ask, StatusCode::UNAUTHORIZED, &in_brackets),
-            _ if is(&[NO_NAMESPACE]) => Failure::usage(format!("there is no namespace {}", ask.about.trim_start_matches("Cloudflare's namespace ")))
-                .hint("`wrangler kv namespace list` shows the ids; they are `cloudflare.routes` and `cloudflare.hits` of the environment"),
-            _ if is(&NO_ROUTE) => Failure::usage(format!("Cloudflare knows no account {}{in_brackets}", self.account))
-                .hint("`cloudflare.account_id` of the environment is shown on every page of Cloudflare's dashboard"),
-            status if code.is_some() => {
-                Failure::failed(format!("{} refuses: status {}{in_brackets}", ask.about, status.as_u16()))
-            }
-            _ => self.stranger(&answer),
-        })
-    }
-
-    fn refused(&self, ask: &Ask, status: StatusCode, said: &str) -> Failure {
-        let may = if writes(ask) { "write to" } else { "read" };
-        let message = format!("the token in {VARIABLE} may not {may} {}{said}", ask.about);
-        let code =
-            if status == StatusCode::FORBIDDEN { ErrorCode::Forbidden } else { ErrorCode::Unauthenticated };
-        let permission = if writes(ask) { "Edit" } else { "Read (to change links: Edit)" };
-        Failure::of_server(code, message, Value::Null).hint(format!(
-            "it needs the permission Account > Workers KV Storage > {permission} for account {}; it may also be expired, revoked or mistyped",
-            self.account
-        ))
-    }
-
-    fn stranger(&self, answer: &Answer) -> Failure {
-        Failure::failed(format!(
-            "{} does not answer like Cloudflare's API (status {})",
-            self.base.host_str().unwrap_or_default(),
-            answer.status.as_u16()
-        ))
-    }
-
-    /// Cloudflare's own words, in one line and without the token.
-    fn said(&self, body: &[u8]) -> Option<String> {
-        const LONGEST: usize = 200;
-        let envelope: Envelope<Value> = serde_json::from_slice(body).ok()?;
-        let error = envelope.errors.into_iter().next()?;
-        let message: String = error.message.replace(&self.token, "***").chars().take(LONGEST).collect();
-        Some(format!("{} {message}", error.code).trim().to_owned())
-    }
 }
 
 /// Why there is no answer.
 enum Lost {
     Transport(reqwest::Error),
     TooLong,
-}
-
-/// Whether the token needs to be one that may change things. Reading many values is a POST too.
-fn writes(ask: &Ask) -> bool {
-    ask.method != Method::GET && !ask.url.path().ends_with("/bulk/get")
-}
-
-fn too_many(retry_after: Option<u64>) -> Failure {
-    let message = match retry_after {
-        Some(seconds) => format!("Cloudflare is asked too often and wants a pause of {seconds} seconds"),
-        None => "Cloudflare is asked too often".to_owned(),
-    };
-    Failure::of_server(ErrorCode::RateLimited, message, json!({ "retry_after": retry_after })).hint(format!(
-        "a command waits {} seconds in all; an account may ask 1,200 times in five minutes, so repeat it later",
-        PATIENCE.as_secs()
-    ))
-}
-
-fn error_code(body: &[u8]) -> Option<i64> {
-    let envelope: Envelope<Value> = serde_json::from_slice(body).ok()?;
-    envelope.errors.first().map(|error| error.code)
 }
 
 fn json_body(body: &impl Serialize) -> (&'static str, Vec<u8>) {
@@ -461,42 +376,9 @@ fn in_pieces(mut pairs: &[Pair]) -> impl Iterator<Item = &[Pair]> {
     })
 }
 
-/// The token, from the environment and from nowhere else. Whatever is wrong with it, it is not shown.
-fn token(environment: &Environment, env: &str) -> Result<(HeaderValue, String), Failure> {
-    let Some(value) = environment.get(VARIABLE) else {
-        return Err(Failure::usage(format!(
-            "environment `{env}` points at Cloudflare, and {VARIABLE} with a token to it is not set"
-        ))
-        .hint("Cloudflare's dashboard makes one under My Profile > API Tokens; it needs Account > Workers KV Storage > Edit"));
-    };
-    let text = value.to_str().map(str::trim).filter(|text| text.bytes().all(|byte| byte.is_ascii_graphic()));
-    let header = text.and_then(|text| HeaderValue::from_str(&format!("Bearer {text}")).ok());
-    let (Some(mut header), Some(text)) = (header, text) else {
-        return Err(Failure::usage(format!("{VARIABLE} is no token: it has characters that no token has")));
-    };
-    header.set_sensitive(true);
-    Ok((header, text.to_owned()))
-}
-
-/// Where the API is.
-fn base(environment: &Environment) -> Result<Url, Failure> {
-    let text = environment.text(BASE_VARIABLE).unwrap_or(BASE);
-    let url = Url::parse(text).ok().filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
-    let Some(url) =
-        url.filter(|url| url.username().is_empty() && url.query().is_none() && url.fragment().is_none())
-    else {
-        return Err(Failure::usage(format!("{BASE_VARIABLE} must be an address like {BASE}")));
-    };
-    if url.scheme() == "http" && !is_loopback(&url) {
-        return Err(Failure::usage(format!(
-            "{BASE_VARIABLE} is http: the token would travel in the clear; use https"
-        )));
-    }
-    Ok(url)
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::refusal::writes;
     use super::*;
 
     fn pair(bytes: usize) -> Pair {
