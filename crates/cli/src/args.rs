@@ -70,6 +70,8 @@ pub(crate) enum Command {
     /// Recorded clicks: export, recount and prune them
     #[command(subcommand)]
     Clicks(Clicks),
+    /// Copy a store's links to Cloudflare, where the Worker serves them
+    Publish(Publish),
     /// The daily job by hand: purge expired links where the policy says so, and apply retention, in every workspace
     Sweep(Sweep),
     /// Write links, people and the audit log into one file, also while serving
@@ -155,6 +157,12 @@ pub(crate) enum Links {
     History {
         /// Its code
         code: String,
+    },
+    /// Write objects of older versions at Cloudflare again in the current one
+    Migrate {
+        /// Say which, and write nothing
+        #[arg(long)]
+        dry_run: bool,
     },
     /// Import links from a file of ours or of another shortener; what is there is left alone
     Import(Import),
@@ -481,6 +489,12 @@ pub(crate) enum Clicks {
         #[arg(long)]
         dry_run: bool,
     },
+    /// Bring the hits the Worker at Cloudflare has recorded into the store, or into a file
+    ImportHits(ImportHits),
+    /// Write what links have counted into their objects at Cloudflare, and nothing else of them
+    ///
+    /// With --env of a store, what the store has counted; with --env of Cloudflare, how many hits there are.
+    PublishStats(PublishStats),
     /// What was asked for in vain in the last 30 days, most often first: codes that are unknown, disabled or deleted
     Misses {
         /// At most so many, up to 1000
@@ -515,6 +529,45 @@ pub(crate) struct ClicksExport {
     /// Replace a file that exists
     #[arg(long)]
     pub(crate) force: bool,
+}
+
+#[derive(Debug, Group)]
+pub(crate) struct ImportHits {
+    /// Into a file, a folder (ending in /), - for stdout, or `s3://BUCKET/NAME`, rather than into the store; whole UTC days only
+    #[arg(value_name = "PATH OR URL")]
+    pub(crate) place: Option<String>,
+    /// From the Cloudflare of this environment [default: that of --env, else the only one there is]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) from: Option<String>,
+    /// What files look like: jsonl or parquet [default: by the name's ending, else jsonl]
+    #[arg(long, value_name = "FORMAT", requires = "place")]
+    pub(crate) format: Option<String>,
+    /// Replace a file that exists
+    #[arg(long, requires = "place")]
+    pub(crate) force: bool,
+}
+
+#[derive(Debug, Group)]
+pub(crate) struct PublishStats {
+    /// To the Cloudflare of this environment [default: that of --env, else the only one there is]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) to: Option<String>,
+}
+
+#[derive(Debug, Group)]
+pub(crate) struct Publish {
+    /// To the Cloudflare of this environment; the word `cloudflare` is the only one there is
+    #[arg(long, value_name = "NAME", default_value = "cloudflare")]
+    pub(crate) to: String,
+    /// Compare everything and repair what differs, rather than follow what changed since the last time
+    #[arg(long, conflicts_with = "check")]
+    pub(crate) all: bool,
+    /// Say what differs, and write nothing; exit code 1 if anything does
+    #[arg(long, conflicts_with = "watch")]
+    pub(crate) check: bool,
+    /// Go on publishing changes as they come
+    #[arg(long)]
+    pub(crate) watch: bool,
 }
 
 #[derive(Debug, Group)]

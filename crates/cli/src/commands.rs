@@ -7,9 +7,11 @@ mod dev;
 mod doctor;
 pub(crate) mod domains;
 pub(crate) mod explain;
+mod hits;
 pub(crate) mod keys;
 pub(crate) mod links;
 mod migrate;
+mod publish;
 mod serve;
 mod shorten;
 pub(crate) mod stats;
@@ -21,8 +23,8 @@ use clap::CommandFactory as _;
 use rlinks_core::time::TimeError;
 use rlinks_core::{FieldCode, FieldError, Timestamp};
 
-use crate::args::{Args, Audit, Command, Dev};
-use crate::config::Config;
+use crate::args::{Args, Audit, Clicks, Command, Dev};
+use crate::config::{Backend, Config};
 use crate::environment::Environment;
 use crate::error::Failure;
 use crate::logging::{self, Usual};
@@ -59,9 +61,33 @@ pub(crate) fn run(args: Args, environment: Environment, output: Output) -> Resul
             logging::start(&config.log, &global, Usual::Command);
             block_on(backup::restore(config, environment, output, &args))
         }
+        Command::Publish(args) => {
+            let config = Config::load(&global, None, &environment)?;
+            logging::start(&config.log, &global, Usual::Command);
+            let kept = Config::cloudflare(&global, &environment, &args.to)?;
+            block_on(publish::run(config, environment, output, &kept, &args))
+        }
+        Command::Clicks(Clicks::ImportHits(args)) => {
+            let config = Config::load(&global, None, &environment)?;
+            logging::start(&config.log, &global, Usual::Command);
+            if args.place.is_none() {
+                config.location()?;
+            }
+            let kept = hits::storage(args.from.as_deref(), &config, &global, &environment)?;
+            block_on(hits::import(config, environment, output, &kept, &args))
+        }
+        Command::Clicks(Clicks::PublishStats(args)) => {
+            let config = Config::load(&global, None, &environment)?;
+            logging::start(&config.log, &global, Usual::Command);
+            let kept = hits::storage(args.to.as_deref(), &config, &global, &environment)?;
+            block_on(hits::publish_stats(config, environment, output, &kept, &args))
+        }
         command => {
             let config = Config::load(&global, None, &environment)?;
             logging::start(&config.log, &global, Usual::Command);
+            if matches!(config.backend, Backend::Cloudflare(_)) && !at_cloudflare(&command) {
+                config.location()?;
+            }
             let scope = if global.workspace.is_some() { Scope::Named } else { Scope::All };
             if on_either(&command) {
                 return block_on(at_place(config, environment, output, command));
@@ -91,6 +117,11 @@ const fn on_either(command: &Command) -> bool {
             | Command::Keys(_)
             | Command::Audit(Audit::List { .. } | Audit::Export(_))
     )
+}
+
+/// Whether a command works at Cloudflare.
+const fn at_cloudflare(command: &Command) -> bool {
+    matches!(command, Command::Links(_) | Command::Audit(Audit::List { .. } | Audit::Export(_)))
 }
 
 async fn at_place(
@@ -132,6 +163,7 @@ async fn in_session(
         Command::Backup(args) => backup::run(&session, &args).await,
         Command::Migrate(command) => migrate::run(&session, &command).await,
         Command::Serve(_)
+        | Command::Publish(_)
         | Command::Restore(_)
         | Command::Doctor
         | Command::Dev(Dev::Openapi)

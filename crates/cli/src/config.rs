@@ -94,13 +94,25 @@ pub(crate) struct Config {
     pub(crate) shown: Vec<Shown>,
 }
 
-/// What the command line talks to: an outside system. Cloudflare's API becomes a further arm.
+/// What the command line talks to: an outside system.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Backend {
     /// A store this process opens itself.
     Store(Location),
     /// A running server, by its REST API.
     Server(Url),
+    /// Cloudflare's key-value storage, by Cloudflare's API.
+    Cloudflare(KeyValues),
+}
+
+/// Where links and hits are kept at Cloudflare. The token is no part of it: it is read where it is used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct KeyValues {
+    pub(crate) account_id: String,
+    /// The namespace of `route:` and `tombstone:`.
+    pub(crate) routes: String,
+    /// The namespace of `hit:`.
+    pub(crate) hits: String,
 }
 
 /// How to log.
@@ -248,7 +260,40 @@ impl Config {
                 self.env
             ))
             .hint("run it where the store is, or choose with --env an environment of rmax.toml that has a `store` (or set RMAX_STORE)")),
+            Backend::Cloudflare(_) => Err(Failure::usage(format!(
+                "this needs the store itself, and environment `{}` points at Cloudflare, where `rmax links` and `rmax audit` work",
+                self.env
+            ))
+            .hint("choose with --env an environment of rmax.toml that has a `store` (or set RMAX_STORE)")),
         }
+    }
+
+    /// What an environment of this name says of Cloudflare, whatever else is in force. The word `cloudflare` also names the only
+    /// environment there is of that kind.
+    pub(crate) fn cloudflare(
+        global: &Global,
+        environment: &Environment,
+        name: &str,
+    ) -> Result<KeyValues, Failure> {
+        let layers = Layers::collect(&Global { env: None, ..global.clone() }, None, environment)?;
+        let known = layers.at_cloudflare();
+        let name = match (name, known) {
+            (name, known) if known.iter().any(|known| known == name) => name.to_owned(),
+            ("cloudflare", [only]) => only.clone(),
+            ("cloudflare", []) => {
+                return Err(Failure::usage("no environment of rmax.toml points at Cloudflare").hint(
+                    "add a section [env.cloudflare] with cloudflare = { account_id = \"...\", routes = \"...\", hits = \"...\" }",
+                ));
+            }
+            (name, known) => {
+                return Err(Failure::usage(format!(
+                    "`{name}` is no environment that points at Cloudflare; there is {}",
+                    if known.is_empty() { "none".to_owned() } else { known.join(", ") }
+                )));
+            }
+        };
+        let named = Global { env: Some(name), ..global.clone() };
+        key_values(&mut Layers::collect(&named, None, environment)?)
     }
 
     /// Where the store is, without its password.
@@ -257,6 +302,7 @@ impl Config {
             Backend::Store(Location::Sqlite(path)) => format!("sqlite:{}", path.display()),
             Backend::Store(Location::Postgres(url)) => masked(url),
             Backend::Server(server) => server.to_string(),
+            Backend::Cloudflare(kept) => format!("Cloudflare's namespace {}", kept.routes),
         }
     }
 }
@@ -293,7 +339,7 @@ fn backend(layers: &mut Layers, data: &Path) -> Result<Backend, Failure> {
     match key {
         "store" => {}
         "server" => return server(layers, &given),
-        _ => return Err(not_yet(&layers.env, key)),
+        _ => return Ok(Backend::Cloudflare(key_values(layers)?)),
     }
     let location = given.text().and_then(|text| Location::parse(&text).ok()).ok_or_else(|| {
         given.wrong("store", "must be sqlite:<path> or postgres://<user>@<host>/<database>")
@@ -349,13 +395,18 @@ fn server_url(text: &str) -> Option<Url> {
     plain.then_some(url)
 }
 
-fn not_yet(env: &str, key: &str) -> Failure {
-    Failure::usage(format!(
-        "environment `{env}` points at Cloudflare (`{key}`), which this version of rmax cannot talk to yet"
-    ))
-    .hint(
-        "give the environment a `store` (sqlite:<path> or postgres://<user>@<host>/<database>) or a `server`",
-    )
+/// Cloudflare's storage: all three names are needed.
+fn key_values(layers: &mut Layers) -> Result<KeyValues, Failure> {
+    let mut part = |key: &'static str| {
+        let named = layers.parsed(key, namespace)?;
+        named.ok_or_else(|| {
+            Failure::usage(format!("environment `{}` points at Cloudflare and does not say `{key}`", layers.env))
+                .hint("cloudflare = { account_id = \"...\", routes = \"<namespace id>\", hits = \"<namespace id>\" }")
+        })
+    };
+    let (account_id, routes, hits) =
+        (part("cloudflare.account_id")?, part("cloudflare.routes")?, part("cloudflare.hits")?);
+    Ok(KeyValues { account_id, routes, hits })
 }
 
 fn tls(layers: &mut Layers) -> Result<Option<TlsFiles>, Failure> {
@@ -434,6 +485,16 @@ fn when_unavailable(text: &str) -> Result<WhenUnavailable, String> {
         "allow" => Ok(WhenUnavailable::Allow),
         "refuse" => Ok(WhenUnavailable::Refuse),
         _ => Err("must be allow or refuse".to_owned()),
+    }
+}
+
+fn namespace(text: &str) -> Result<String, String> {
+    let fits = (1..=64).contains(&text.len())
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'));
+    if fits {
+        Ok(text.to_owned())
+    } else {
+        Err("must be an id as Cloudflare shows it, like 0123456789abcdef0123456789abcdef".to_owned())
     }
 }
 

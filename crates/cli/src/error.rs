@@ -65,6 +65,12 @@ impl Failure {
         Self { kind: Kind::Server(refusal), hints: Vec::new() }
     }
 
+    /// For what has no meaning at Cloudflare.
+    pub(crate) fn needs_store() -> Self {
+        Self::usage("this needs a store or a server; at Cloudflare `rmax links` and `rmax audit` work")
+            .hint("choose with --env an environment of rmax.toml that has a `store` or a `server`")
+    }
+
     pub(crate) fn not_found(what: Thing) -> Self {
         OpsError::NotFound(what).into()
     }
@@ -114,6 +120,11 @@ impl Failure {
             Kind::Ops(error) => error.code(),
             Kind::Server(refusal) => refusal.code,
         }
+    }
+
+    /// Whether it may be over by itself.
+    pub(crate) fn is_passing(&self) -> bool {
+        matches!(self.code(), ErrorCode::KvUnavailable | ErrorCode::RateLimited)
     }
 
     /// What happened, a line for each.

@@ -6,6 +6,7 @@
 #![expect(clippy::large_futures, reason = "a command runs one future, once, on the main stack")]
 
 mod args;
+mod cloudflare;
 mod commands;
 mod config;
 mod environment;

@@ -1,4 +1,4 @@
-//! Where a command does its work: on a store this process opens, or on a running server.
+//! Where a command does its work: on a store this process opens, on a running server, or at Cloudflare.
 //!
 //! A command asks a place for a value and prints the value. Only the asking differs.
 
@@ -7,6 +7,7 @@ use rlinks_core::{Link, Timestamp};
 use rlinks_server::Clock;
 use rlinks_server::ops::Outcome;
 
+use crate::cloudflare::Cloudflare;
 use crate::config::{Backend, Config};
 use crate::environment::Environment;
 use crate::error::Failure;
@@ -20,6 +21,8 @@ pub(crate) enum Place {
     Store(Box<Session>),
     /// Somebody else's, through their server.
     Server(Remote),
+    /// Keys and values at Cloudflare, which the Worker there serves.
+    Cloudflare(Box<Cloudflare>),
 }
 
 /// A link, and what is known beside it.
@@ -47,17 +50,22 @@ impl Place {
         environment: Environment,
         output: Output,
     ) -> Result<Self, Failure> {
-        if let Backend::Server(server) = &config.backend {
-            return Ok(Self::Server(Remote::open(server, &config, &environment, output).await?));
-        }
-        Ok(Self::Store(Box::new(Session::open(config, environment, output).await?)))
+        Ok(match &config.backend {
+            Backend::Server(server) => {
+                Self::Server(Remote::open(server, &config, &environment, output).await?)
+            }
+            Backend::Cloudflare(kept) => {
+                Self::Cloudflare(Box::new(Cloudflare::open_alone(kept, &config, &environment, output)?))
+            }
+            Backend::Store(_) => Self::Store(Box::new(Session::open(config, environment, output).await?)),
+        })
     }
 
     /// Waits until everything that was opened is closed.
     pub(crate) async fn close(&self) {
         match self {
             Self::Store(session) => session.close().await,
-            Self::Server(_) => {}
+            Self::Server(_) | Self::Cloudflare(_) => {}
         }
     }
 
@@ -65,13 +73,14 @@ impl Place {
         match self {
             Self::Store(session) => session.output,
             Self::Server(remote) => remote.output,
+            Self::Cloudflare(cloudflare) => cloudflare.output,
         }
     }
 
     pub(crate) fn now(&self) -> Timestamp {
         match self {
             Self::Store(session) => session.now(),
-            Self::Server(_) => Clock::system().now(),
+            Self::Server(_) | Self::Cloudflare(_) => Clock::system().now(),
         }
     }
 
@@ -87,7 +96,7 @@ impl Place {
     pub(crate) fn explain_fresh(&self, failure: Failure) -> Failure {
         match self {
             Self::Store(session) => session.explain_fresh(failure),
-            Self::Server(_) => failure,
+            Self::Server(_) | Self::Cloudflare(_) => failure,
         }
     }
 }

@@ -74,26 +74,12 @@ impl Remote {
         output: Output,
     ) -> Result<Self, Failure> {
         let key = key(environment, &config.env)?;
-        let is_near = is_loopback(server);
-        if server.scheme() == "http" && !is_near {
+        if server.scheme() == "http" && !is_loopback(server) {
             output.warning(&format!(
                 "{server} is http: the key and all answers travel in the clear; use https"
             ));
         }
-        // The client takes the process's TLS provider and panics without one. If one was chosen before, it stays.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let mut builder = reqwest::Client::builder()
-            .connect_timeout(Duration::from_secs(CONNECT_SECONDS))
-            .timeout(Duration::from_secs(REQUEST_SECONDS))
-            .redirect(Policy::none())
-            .user_agent(concat!("rmax/", env!("CARGO_PKG_VERSION")));
-        if is_near {
-            // What does not leave this machine has no business with a proxy.
-            builder = builder.no_proxy();
-        }
-        let client = builder
-            .build()
-            .map_err(|error| Failure::failed(format!("no client can be made: {}", why(&error))))?;
+        let client = client(server)?;
         let remote = Self { client, server: server.clone(), key, output };
         if config.workspace_named {
             remote.refuse_other_workspace(&config.workspace).await?;
@@ -415,8 +401,24 @@ fn key(environment: &Environment, env: &str) -> Result<HeaderValue, Failure> {
     Ok(header)
 }
 
+/// A client with deadlines that follows no redirect.
+pub(crate) fn client(of: &Url) -> Result<reqwest::Client, Failure> {
+    // The client takes the process's TLS provider and panics without one. If one was chosen before, it stays.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let mut builder = reqwest::Client::builder()
+        .connect_timeout(Duration::from_secs(CONNECT_SECONDS))
+        .timeout(Duration::from_secs(REQUEST_SECONDS))
+        .redirect(Policy::none())
+        .user_agent(concat!("rmax/", env!("CARGO_PKG_VERSION")));
+    if is_loopback(of) {
+        // What does not leave this machine has no business with a proxy.
+        builder = builder.no_proxy();
+    }
+    builder.build().map_err(|error| Failure::failed(format!("no client can be made: {}", why(&error))))
+}
+
 /// Whether a server is on this machine.
-fn is_loopback(server: &Url) -> bool {
+pub(crate) fn is_loopback(server: &Url) -> bool {
     match server.host() {
         Some(Host::Ipv4(address)) => address.is_loopback(),
         Some(Host::Ipv6(address)) => address.is_loopback(),
@@ -432,7 +434,7 @@ fn origin(asked: &Url, place: &str) -> Option<String> {
 }
 
 /// What an error of the client is about, in its innermost words: those around it only repeat the address.
-fn why(error: &reqwest::Error) -> String {
+pub(crate) fn why(error: &reqwest::Error) -> String {
     if error.is_timeout() {
         return if error.is_connect() {
             format!("no connection within {CONNECT_SECONDS} seconds")

@@ -4,7 +4,7 @@
 //! how far each journal was read. That offset alone makes it exactly once: whatever happens, the batch is there with its offset
 //! or not at all, and records up to the offset are not taken again.
 
-mod enrich;
+pub(crate) mod enrich;
 mod rows;
 pub(crate) mod write;
 

@@ -5,6 +5,7 @@
 //! | what a serving thread does | [`recorder`], into [`journal`] |
 //! | the secrets behind visitors' keys | [`secrets`] |
 //! | from the journal to the database | [`ingest`]; what clicks add up to is [`roll`] |
+//! | from elsewhere to the database | [`import`] |
 //! | what can be known of a click | [`agent`], [`geo`], [`source`], [`country`] |
 //! | what is answered of them | [`stats`]; links in the order of their clicks are `by_clicks` |
 //! | counting anew, and what is kept how long | [`recompute`], [`retention`] |
@@ -19,6 +20,7 @@ pub mod country;
 pub mod events;
 pub mod export;
 pub mod geo;
+pub mod import;
 mod imported;
 pub mod ingest;
 pub mod journal;

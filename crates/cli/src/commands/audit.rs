@@ -35,6 +35,11 @@ pub(super) async fn list(place: &Place, limit: i64, before: Option<i64>) -> Resu
         Place::Server(remote) => {
             remote.audit_before(before, usize::try_from(limit).unwrap_or_default()).await?
         }
+        Place::Cloudflare(cloudflare) => {
+            let entries = cloudflare.audit().await?.into_iter().rev();
+            let earlier = entries.filter(|entry| before.is_none_or(|before| entry.seq < before));
+            earlier.take(usize::try_from(limit).unwrap_or_default()).collect()
+        }
     };
     if place.output().json {
         return place.output().object(&entries);
@@ -53,6 +58,8 @@ pub(super) async fn list(place: &Place, limit: i64, before: Option<i64>) -> Resu
 enum Chain<'a> {
     Stored(&'a Session, Workspace),
     Served(&'a Remote),
+    /// Read already: it is numbered as a whole.
+    Read(Vec<AuditEntry>),
 }
 
 impl Chain<'_> {
@@ -64,6 +71,15 @@ impl Chain<'_> {
             }
             Self::Served(remote) => {
                 remote.audit_after(seq.unwrap_or_default(), usize::try_from(PAGE).unwrap_or_default()).await
+            }
+            Self::Read(entries) => {
+                let from = usize::try_from(seq.unwrap_or_default()).unwrap_or(usize::MAX);
+                Ok(entries
+                    .iter()
+                    .skip(from)
+                    .take(usize::try_from(PAGE).unwrap_or_default())
+                    .cloned()
+                    .collect())
             }
         }
     }
@@ -82,6 +98,10 @@ pub(super) async fn export(place: &Place, args: &Export) -> Result<(), Failure> 
                 "--all and --checkpoint need the store itself: a key is of one workspace, and the store's own key signs",
             ));
         }
+        Place::Cloudflare(_) if args.all || args.checkpoint.is_some() => {
+            return Err(Failure::usage("--all and --checkpoint need a store: its own key signs"));
+        }
+        Place::Cloudflare(cloudflare) => (vec![Chain::Read(cloudflare.audit().await?)], None),
         Place::Server(remote) => (vec![Chain::Served(remote)], None),
     };
     write_chains(place, args, &chains, signer.as_ref()).await

@@ -35,6 +35,9 @@ pub(super) async fn run(session: &Session, command: Clicks, scope: Scope) -> Res
         Clicks::Recompute => recompute(session, scope).await,
         Clicks::Prune { dry_run } => sweep::prune(session, dry_run, scope).await,
         Clicks::Misses { limit } => misses(session, limit).await,
+        Clicks::ImportHits(_) | Clicks::PublishStats(_) => {
+            unreachable!("these open what they need themselves")
+        }
     }
 }
 

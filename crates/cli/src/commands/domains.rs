@@ -54,6 +54,7 @@ impl Hosted {
 async fn add(place: &Place, host: &str) -> Result<(), Failure> {
     let host = Host::parse(host)?;
     match place {
+        Place::Cloudflare(_) => Err(Failure::needs_store()),
         Place::Store(session) => add_stored(session, host).await,
         Place::Server(remote) => {
             let workspace = remote.workspace().await?;
@@ -143,6 +144,7 @@ async fn slugs(session: &Session) -> Result<HashMap<Id, String>, Failure> {
 async fn list(place: &Place, all: bool) -> Result<(), Failure> {
     let output = place.output();
     let domains = match place {
+        Place::Cloudflare(_) => return Err(Failure::needs_store()),
         Place::Store(session) => list_stored(session, all).await?,
         Place::Server(_) if all => {
             return Err(Failure::usage("--all needs the store itself: a key is of one workspace"));
@@ -183,6 +185,7 @@ async fn list_stored(session: &Session, all: bool) -> Result<Vec<Hosted>, Failur
 async fn remove(place: &Place, host: &str) -> Result<(), Failure> {
     let host = Host::parse(host)?;
     let workspace = match place {
+        Place::Cloudflare(_) => return Err(Failure::needs_store()),
         Place::Store(session) => {
             let workspace = session.workspace().await?;
             // Not through `change`: that would first enter the very domain this may be about.
@@ -210,6 +213,7 @@ async fn remove(place: &Place, host: &str) -> Result<(), Failure> {
 async fn primary(place: &Place, host: &str) -> Result<(), Failure> {
     let host = Host::parse(host)?;
     let domain = match place {
+        Place::Cloudflare(_) => return Err(Failure::needs_store()),
         Place::Store(session) => {
             let workspace = session.workspace().await?;
             let (actor, now) = (session.actor(), session.now());

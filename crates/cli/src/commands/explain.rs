@@ -37,6 +37,7 @@ impl From<Explanation> for Explained {
 pub(super) async fn run(place: &Place, args: &Explain) -> Result<(), Failure> {
     let at = moment(args.at.as_deref())?;
     let explained = match place {
+        Place::Cloudflare(_) => return Err(Failure::needs_store()),
         Place::Store(session) => {
             let workspace = Slug::stored(session.config.workspace.clone());
             session.ops.explain(&workspace, &args.question, at).await?.into()

@@ -109,6 +109,7 @@ async fn create(
     };
     let asked = KeyAsked { name, scopes, user, expires_at };
     let made = match place {
+        Place::Cloudflare(_) => return Err(Failure::needs_store()),
         Place::Store(session) => create_stored(session, asked).await?,
         Place::Server(remote) => remote.create_key(&asked).await?,
     };
@@ -139,6 +140,7 @@ async fn create_stored(session: &Session, asked: KeyAsked) -> Result<NewKey, Fai
 async fn list(place: &Place) -> Result<(), Failure> {
     let output = place.output();
     let keys = match place {
+        Place::Cloudflare(_) => return Err(Failure::needs_store()),
         Place::Store(session) => list_stored(session).await?,
         Place::Server(remote) => remote.keys().await?,
     };
@@ -183,6 +185,7 @@ async fn list_stored(session: &Session) -> Result<Vec<Key>, Failure> {
 
 async fn revoke(place: &Place, id: &str) -> Result<(), Failure> {
     let (seen, revoked) = match place {
+        Place::Cloudflare(_) => return Err(Failure::needs_store()),
         Place::Store(session) => {
             let workspace = session.workspace().await?;
             let key = session.ops.key(&workspace, id).await?;
@@ -207,6 +210,7 @@ async fn revoke(place: &Place, id: &str) -> Result<(), Failure> {
 
 async fn rotate(place: &Place, id: &str) -> Result<(), Failure> {
     let (old, successor) = match place {
+        Place::Cloudflare(_) => return Err(Failure::needs_store()),
         Place::Store(session) => {
             let workspace = session.workspace().await?;
             let key = session.ops.key(&workspace, id).await?;

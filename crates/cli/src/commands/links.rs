@@ -15,6 +15,7 @@ use crate::place::{Made, Place, Seen};
 use crate::session::Session;
 
 pub(super) mod changes;
+mod objects;
 mod transfer;
 
 use self::changes::{Change, changes};
@@ -32,6 +33,7 @@ pub(super) async fn run(place: &Place, command: Links) -> Result<(), Failure> {
         Links::History { code } => history(place, &code).await,
         Links::Import(args) => transfer::import(place, &args).await,
         Links::Export(args) => transfer::export(place, &args).await,
+        Links::Migrate { dry_run } => objects::migrate(place, dry_run).await,
     }
 }
 
@@ -72,6 +74,7 @@ async fn list(place: &Place, args: &List) -> Result<(), Failure> {
     let mut links = match place {
         Place::Store(session) => find(session, &wanted).await?,
         Place::Server(remote) => remote.links(&wanted).await?,
+        Place::Cloudflare(cloudflare) => cloudflare.links(&wanted).await?,
     };
     let more = links.len() > wanted.limit;
     links.truncate(wanted.limit);
@@ -134,6 +137,7 @@ async fn get(place: &Place, code: &str, at: Option<&str>) -> Result<(), Failure>
     let seen = match place {
         Place::Store(session) => look(session, code, at).await?,
         Place::Server(remote) => remote.link(code, at).await?,
+        Place::Cloudflare(cloudflare) => cloudflare.link(code, at).await?,
     };
     place.output().object(&place.object(&seen).await)
 }
@@ -156,6 +160,14 @@ async fn history(place: &Place, code: &str) -> Result<(), Failure> {
             session.store().history(workspace.id, &link.code).await?
         }
         Place::Server(remote) => remote.history(code).await?,
+        Place::Cloudflare(cloudflare) => {
+            let entries = cloudflare.history(code).await?;
+            if entries.is_empty() {
+                // A link from before there was a log has no history, and is there.
+                cloudflare.stats(code).await?;
+            }
+            entries
+        }
     };
     if output.json {
         return output.object(&entries);
@@ -200,7 +212,9 @@ async fn set(place: &Place, args: &Set) -> Result<(), Failure> {
     let input = args.input();
     let deleted = if args.recreate { Deleted::Recreate } else { Deleted::Refuse };
     let made = match place {
-        Place::Store(session) if args.dry_run => return rehearse(session, args, &input, deleted).await,
+        Place::Store(session) if args.dry_run => {
+            return rehearse(place, session, args, &input, deleted).await;
+        }
         Place::Store(session) => {
             let (workspace, by) = (session.workspace().await?, session.by());
             let change = async {
@@ -215,9 +229,20 @@ async fn set(place: &Place, args: &Set) -> Result<(), Failure> {
             .hint(format!("`rmax links get {}` shows the link as it is", args.code)));
         }
         Place::Server(remote) => remote.set(&args.code, &input, deleted).await?,
+        Place::Cloudflare(cloudflare) => {
+            let mode = if args.dry_run { Mode::DryRun } else { Mode::Write };
+            let changed = cloudflare.set(&args.code, &input, deleted, mode).await?;
+            if args.dry_run {
+                return rehearsed(place, changed.before.as_ref(), &changed.made).await;
+            }
+            changed.made
+        }
     };
     report(place, &made, "updated").await?;
-    made.seen.warn_unreached(place.output());
+    match place {
+        Place::Cloudflare(cloudflare) => cloudflare.warn_unguarded(),
+        Place::Store(_) | Place::Server(_) => made.seen.warn_unreached(place.output()),
+    }
     Ok(())
 }
 
@@ -249,27 +274,38 @@ struct Rehearsal<'a> {
 }
 
 /// What would change, field by field.
-async fn rehearse(session: &Session, args: &Set, input: &Input, deleted: Deleted) -> Result<(), Failure> {
+async fn rehearse(
+    place: &Place,
+    session: &Session,
+    args: &Set,
+    input: &Input,
+    deleted: Deleted,
+) -> Result<(), Failure> {
     let workspace = session.workspace().await?;
     let done = session.ops.set(&session.by(), &workspace, &args.code, input, deleted, Mode::DryRun).await?;
     refuse_loop_to_configured(session, &done.link)?;
     let before = session.store().link(workspace.id, &done.link.code).await?;
     let before = before.filter(|_| done.outcome != Outcome::Created);
+    rehearsed(place, before.as_ref(), &session.made(&workspace, done).await?).await
+}
+
+/// Shows what a dry run has found out.
+async fn rehearsed(place: &Place, before: Option<&Link>, made: &Made) -> Result<(), Failure> {
+    let output = place.output();
     let value = |link: &Link| serde_json::to_value(link).expect("a link is JSON");
-    let changes = changes(&before.as_ref().map(value).unwrap_or_default(), &value(&done.link));
-    let outcome = word(done.outcome, "updated");
-    if session.output.json {
-        let link = session.object(&done.link).await;
-        return session.output.object(&Rehearsal { dry_run: true, outcome, changes, link });
+    let changes = changes(&before.map(value).unwrap_or_default(), &value(&made.seen.link));
+    if output.json {
+        let (outcome, link) = (word(made.outcome, "updated"), place.object(&made.seen).await);
+        return output.object(&Rehearsal { dry_run: true, outcome, changes, link });
     }
-    let url = session.seen(&workspace, done.link).await?.address();
-    let head = match done.outcome {
+    let url = made.seen.address();
+    let head = match made.outcome {
         Outcome::Created => format!("would create {url}"),
         Outcome::Unchanged => format!("unchanged {url}"),
         _ => format!("would update {url}"),
     };
-    session.output.line(&head)?;
-    changes.iter().try_for_each(|change| session.output.line(&format!("    {change}")))
+    output.line(&head)?;
+    changes.iter().try_for_each(|change| output.line(&format!("    {change}")))
 }
 
 /// A dry run does not enter the configured domain in the store, so the store's own check does not know it yet.
@@ -314,6 +350,8 @@ async fn switch(place: &Place, code: &str, switch: Switch) -> Result<(), Failure
         }
         (Place::Server(remote), Some(state)) => remote.switch(code, state).await?,
         (Place::Server(remote), None) => remote.restore(code).await?,
+        (Place::Cloudflare(cloudflare), Some(state)) => cloudflare.switch(code, state).await?,
+        (Place::Cloudflare(cloudflare), None) => cloudflare.restore(code).await?,
     };
     report(place, &made, changed).await
 }
@@ -322,6 +360,7 @@ async fn delete(place: &Place, code: &str, yes: bool) -> Result<(), Failure> {
     let seen = match place {
         Place::Store(session) => look(session, code, None).await?,
         Place::Server(remote) => remote.link(code, None).await?,
+        Place::Cloudflare(cloudflare) => cloudflare.link(code, None).await?,
     };
     if !yes && !can_ask() {
         return Err(Failure::usage("deleting a link needs --yes where nobody can be asked")
@@ -342,6 +381,7 @@ async fn delete(place: &Place, code: &str, yes: bool) -> Result<(), Failure> {
             session.made(&workspace, session.change(change).await?).await?
         }
         Place::Server(remote) => remote.delete(&seen.link.code).await?,
+        Place::Cloudflare(cloudflare) => cloudflare.delete_link(&seen.link.code).await?,
     };
     report(place, &made, "deleted").await
 }

@@ -25,6 +25,7 @@ struct Shortened {
 pub(super) async fn run(place: &Place, args: &Shorten) -> Result<(), Failure> {
     let (input, output) = (args.input(), place.output());
     let Made { seen, outcome, not_applied } = match place {
+        Place::Cloudflare(_) => return Err(Failure::needs_store()),
         Place::Store(session) => {
             let (workspace, by) = (session.workspace().await?, session.by());
             let change = async {

@@ -8,9 +8,11 @@ use rlinks_core::{Code, FieldCode, FieldError, FieldErrors, Policy, Timestamp};
 use rlinks_server::ops::sweep::kept;
 use rlinks_store::StoreError;
 use serde::Serialize;
+use serde_json::json;
 
 use super::no_time;
 use crate::args::Stats;
+use crate::cloudflare::Cloudflare;
 use crate::error::Failure;
 use crate::output::{Drawing, clean};
 use crate::place::Place;
@@ -50,6 +52,7 @@ pub(super) async fn run(place: &Place, args: &Stats) -> Result<(), Failure> {
     let Counted { code, statistics, totals, last_click } = match place {
         Place::Store(session) => count(session, args).await?,
         Place::Server(remote) => remote.statistics(&args.code, &args.query()).await?,
+        Place::Cloudflare(cloudflare) => return totals(cloudflare, args).await,
     };
     let output = place.output();
     if output.json {
@@ -67,6 +70,27 @@ pub(super) async fn run(place: &Place, args: &Stats) -> Result<(), Failure> {
     output.raw(text.as_bytes())
 }
 
+/// At Cloudflare there are sums alone.
+async fn totals(cloudflare: &Cloudflare, args: &Stats) -> Result<(), Failure> {
+    if !args.is_about_everything() {
+        return Err(Failure::usage(
+            "at Cloudflare a link has its number of hits and its last hit alone; --from, --to, --interval, --tz and --bots need a store",
+        )
+        .hint("`rmax clicks import-hits`, run where a store is, brings the hits there"));
+    }
+    let (code, totals) = cloudflare.stats(&args.code).await?;
+    if cloudflare.output.json {
+        let Totals { hits, last_hit } = totals;
+        return cloudflare.output.object(&json!({ "code": code, "hits": hits, "last_hit": last_hit }));
+    }
+    let last_hit = totals.last_hit.map_or_else(|| "never".to_owned(), |at| at.to_string());
+    cloudflare.output.line(&format!("{code}"))?;
+    cloudflare.output.line(&format!("hits      {}", totals.hits))?;
+    cloudflare.output.line(&format!("last hit  {last_hit}"))?;
+    cloudflare.output.note("as of the last `rmax clicks publish-stats`");
+    Ok(())
+}
+
 async fn count(session: &Session, args: &Stats) -> Result<Counted, Failure> {
     let workspace = session.workspace().await?;
     let link = session.ops.any_link(&session.by(), &workspace, &args.code).await?;
@@ -81,6 +105,14 @@ async fn count(session: &Session, args: &Stats) -> Result<Counted, Failure> {
 }
 
 impl Stats {
+    /// Nothing was said about which clicks, or how they are shown.
+    fn is_about_everything(&self) -> bool {
+        self.from.is_none()
+            && self.to.is_none()
+            && !self.bots
+            && (self.interval.as_str(), self.tz.as_str()) == ("day", "UTC")
+    }
+
     /// The question as a server takes it.
     fn query(&self) -> Vec<(&'static str, &str)> {
         let asked = [

@@ -99,6 +99,7 @@ async fn create(
         return password::create(place, (email, name, role), asked).await;
     }
     let (invited, workspace) = match place {
+        Place::Cloudflare(_) => return Err(Failure::needs_store()),
         Place::Store(session) => {
             let workspace = session.workspace().await?;
             let by = session.by();
@@ -132,6 +133,7 @@ async fn create(
 async fn list(place: &Place) -> Result<(), Failure> {
     let output = place.output();
     let users = match place {
+        Place::Cloudflare(_) => return Err(Failure::needs_store()),
         Place::Store(session) => list_stored(session).await?,
         Place::Server(remote) => remote.users().await?,
     };
@@ -171,6 +173,7 @@ async fn list_stored(session: &Session) -> Result<Vec<Member>, Failure> {
 
 async fn change(place: &Place, who: &str, patch: &MemberPatch, done: &str) -> Result<(), Failure> {
     let (seen, user) = match place {
+        Place::Cloudflare(_) => return Err(Failure::needs_store()),
         Place::Store(session) => {
             let workspace = session.workspace().await?;
             let seen = session.ops.member(&workspace, who).await?;
@@ -194,6 +197,7 @@ async fn change(place: &Place, who: &str, patch: &MemberPatch, done: &str) -> Re
 
 async fn delete(place: &Place, who: &str, yes: bool) -> Result<(), Failure> {
     let user = match place {
+        Place::Cloudflare(_) => return Err(Failure::needs_store()),
         Place::Store(session) => session.ops.member(&session.workspace().await?, who).await?.into(),
         Place::Server(remote) => remote.user(who).await?,
     };
@@ -209,6 +213,7 @@ async fn delete(place: &Place, who: &str, yes: bool) -> Result<(), Failure> {
         }
     }
     match place {
+        Place::Cloudflare(_) => return Err(Failure::needs_store()),
         Place::Store(session) => {
             let workspace = session.workspace().await?;
             let (by, user) = (session.by(), session.ops.member(&workspace, &id.to_string()).await?);

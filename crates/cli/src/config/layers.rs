@@ -124,6 +124,8 @@ pub(super) struct Layers {
     /// The workspace somebody named.
     pub(super) workspace: Option<String>,
     pub(super) file: Option<PathBuf>,
+    /// The environments of the file that point at Cloudflare.
+    at_cloudflare: Vec<String>,
     given: BTreeMap<&'static str, Vec<Given>>,
     shown: Vec<Shown>,
 }
@@ -141,6 +143,7 @@ impl Layers {
             env: or_variable(&global.env, "RMAX_ENV").unwrap_or_else(|| PRODUCTION.to_owned()),
             workspace: or_variable(&global.workspace, "RMAX_WORKSPACE"),
             file: find_file(global, environment),
+            at_cloudflare: Vec::new(),
             given: BTreeMap::new(),
             shown: Vec::new(),
         };
@@ -185,6 +188,9 @@ impl Layers {
                 return Err(Failure::usage(format!(
                     "{origin}: the name of an environment has letters, digits, hyphens and underscores only"
                 )));
+            }
+            if section.contains_key("cloudflare") {
+                self.at_cloudflare.push(name.clone());
             }
             // Every section is checked, and only the chosen one is kept.
             let chosen = name == self.env;
@@ -239,6 +245,11 @@ impl Layers {
 
     fn give(&mut self, key: &'static str, value: Value, origin: Origin) {
         self.given.entry(key).or_default().push(Given { value, origin });
+    }
+
+    /// The environments of the file that point at Cloudflare.
+    pub(super) fn at_cloudflare(&self) -> &[String] {
+        &self.at_cloudflare
     }
 
     // ---- what was given for a key ----
@@ -469,6 +480,15 @@ fn unknown_key(key: &str, origin: &Origin) -> Failure {
             "{origin}: an API key is never read from a file; take it out of there"
         ))
         .hint("set the variable RMAX_API_KEY instead");
+    }
+    if ["cloudflare_api_token", "api_token", "cloudflare.token", "cloudflare.api_token"]
+        .iter()
+        .any(|known| key.eq_ignore_ascii_case(known))
+    {
+        return Failure::usage(format!(
+            "{origin}: a token of Cloudflare's is never read from a file; take it out of there"
+        ))
+        .hint("set the variable CLOUDFLARE_API_TOKEN instead");
     }
     let failure = Failure::usage(format!("{origin}: `{key}` is no key of the configuration"));
     match closest(key, KEYS.into_iter().chain(["env"]), 0.7) {

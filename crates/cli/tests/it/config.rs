@@ -413,3 +413,38 @@ fn logs_are_lines_on_stderr() {
         assert!(serde_json::from_str::<serde_json::Value>(line).is_ok(), "{line}");
     }
 }
+
+#[test]
+fn cloudflare_is_named_whole_or_not_at_all() {
+    let place = Place::new().with("CLOUDFLARE_API_TOKEN", "canary");
+    let with = |section: &str| place.write("rmax.toml", &format!("[env.edge]\n{section}\n"));
+    with(r#"cloudflare = { account_id = "a", routes = "r" }"#);
+    assert_snapshot!(place.rmax("--env edge links list"), @r#"
+    exit 2
+    --- stderr
+    error: environment `edge` points at Cloudflare and does not say `cloudflare.hits`
+    hint: cloudflare = { account_id = "...", routes = "<namespace id>", hits = "<namespace id>" }
+    "#);
+    with(r#"cloudflare = { account_id = "a/../b", routes = "r", hits = "h" }"#);
+    place.fails(2, "--env edge links list").says("`cloudflare.account_id` must be an id");
+    with(r#"cloudflare = { account_id = "a", routes = "r", hits = "h", api_token = "x" }"#);
+    place.fails(2, "--env edge links list").says("CLOUDFLARE_API_TOKEN");
+    with("store = \"sqlite:x.db\"\ncloudflare = { account_id = \"a\", routes = \"r\", hits = \"h\" }");
+    place.fails(2, "--env edge links list").says("exclude each other");
+    with(r#"cloudflare = { account_id = "a", routes = "r", hits = "h" }"#);
+    for line in [
+        "shorten https://example.com/",
+        "explain x",
+        "domains list",
+        "keys list",
+        "sweep",
+        "serve",
+        "publish",
+    ] {
+        place.fails(2, &format!("--env edge {line}")).says("Cloudflare");
+    }
+    place.fails(2, "--env edge links list --workspace other").says("no workspaces");
+    place.write("rmax.toml", "");
+    place.fails(2, "publish").says("no environment of rmax.toml points at Cloudflare");
+    place.fails(2, "clicks import-hits --from nowhere").says("there is none");
+}

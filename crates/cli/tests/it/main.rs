@@ -1,7 +1,8 @@
 //! The tests of the command line and of the repository itself, in one binary: one link instead of many.
 //!
 //! Every test runs the real `rmax` in a folder of its own with an environment of its own ([`place`]) and looks at exit code,
-//! stdout and stderr. `postgres` needs a server: `scripts/with-postgres cargo test -p rmax -- postgres`.
+//! stdout and stderr. `postgres` needs a server: `scripts/with-postgres cargo test -p rmax -- postgres`; `outside_cloudflare` needs
+//! miniflare in the folder `RLINKS_TEST_MINIFLARE`, which `scripts/stage/35-outside` installs.
 #![expect(clippy::unwrap_used, reason = "in a test whatever is not there is a failure")]
 
 mod audit;
@@ -19,6 +20,7 @@ mod doctor;
 mod links;
 mod oidc;
 mod outputs;
+mod outside_cloudflare;
 mod place;
 mod postgres;
 mod race;

@@ -65,6 +65,7 @@ fn help_names_every_command() {
       keys         API keys: what programs sign in with
       audit        The log of every change: read, export and verify it
       clicks       Recorded clicks: export, recount and prune them
+      publish      Copy a store's links to Cloudflare, where the Worker serves them
       sweep        The daily job by hand: purge expired links where the policy says so, and apply
                    retention, in every workspace
       backup       Write links, people and the audit log into one file, also while serving

@@ -52,7 +52,8 @@ pub(crate) struct Event<'a> {
     pub(crate) workspace: Id,
     pub(crate) owner: Option<Id>,
     pub(crate) bot: bool,
-    pub(crate) visitor: u64,
+    /// None where it was recorded elsewhere.
+    pub(crate) visitor: Option<u64>,
     pub(crate) prefix: Option<i64>,
     /// Its place in `agents`.
     pub(crate) agent: usize,
@@ -119,7 +120,7 @@ pub(crate) fn enrich<'a>(
             workspace: record.workspace,
             owner: owners.get(&record.link).copied().flatten(),
             bot,
-            visitor: record.visitor,
+            visitor: Some(record.visitor),
             prefix: record.prefix,
             agent,
             place,
@@ -149,7 +150,7 @@ fn place_of(record: &Record<'_>, geo: Option<&Geo>) -> Place {
     }
 }
 
-fn known(key: String, place: Place) -> KnownPlace {
+pub(crate) fn known(key: String, place: Place) -> KnownPlace {
     let mut known = KnownPlace { key, place, city: None };
     known.city = known.place.city.as_ref().map(|city| match known.country() {
         Some(country) => format!("{city}, {country}"),
@@ -158,7 +159,7 @@ fn known(key: String, place: Place) -> KnownPlace {
     known
 }
 
-fn key_of(place: &Place) -> String {
+pub(crate) fn key_of(place: &Place) -> String {
     let country =
         place.country.as_ref().and_then(|country| std::str::from_utf8(country).ok()).unwrap_or_default();
     let city = place.city.as_deref().unwrap_or_default();

@@ -48,6 +48,46 @@ pub(crate) async fn write(
     tx.commit().await
 }
 
+/// Writes events that bring their ids, from this number on: those of a transaction that has [`lock`]ed and knows that none is there.
+pub(crate) async fn write_imported(
+    tx: &mut Tx,
+    batch: &Enriched<'_>,
+    ids: &[String],
+    first: i64,
+) -> Result<(), StoreError> {
+    let agents = agents(tx, batch).await?;
+    let places = places(tx, batch).await?;
+    let numbered: Vec<(i64, &Event<'_>)> = (first..).zip(&batch.events).collect();
+    let named: Vec<(&(i64, &Event<'_>), &String)> = numbered.iter().zip(ids).collect();
+    insert_rows!(
+        tx,
+        "insert into events (n, ts, link_id, workspace_id, producer, seq, agent, place, prefix, bot, referrer, event_id)",
+        12,
+        "",
+        &named,
+        |((n, event), id)| [
+            *n,
+            event.ts.ms(),
+            event.link.as_i64(),
+            event.workspace.as_i64(),
+            0_i64,
+            0_i64,
+            agents[event.agent],
+            places[event.place],
+            event.prefix,
+            event.bot,
+            event.referrer,
+            id.as_str(),
+        ]
+    );
+    let roll = add_up(&numbered, batch).await;
+    add(tx, &roll).await?;
+    add_event_days(tx, &numbered).await?;
+    let next = first + i64::try_from(numbered.len()).unwrap_or_default();
+    run_in!(tx, "update ingest set next_event = $1 where id = 1", next)?;
+    Ok(())
+}
+
 /// The number of the next event. Whoever has asked has the word until the end of the transaction.
 pub(crate) async fn lock(tx: &mut Tx) -> Result<i64, StoreError> {
     let (next,): (i64,) = read_in!(
@@ -81,7 +121,7 @@ fn fact<'a>(n: i64, event: &'a Event<'_>, batch: &'a Enriched<'_>) -> Fact<'a> {
         workspace: event.workspace,
         owner: event.owner,
         bot: event.bot,
-        visitor: Some(event.visitor),
+        visitor: event.visitor,
         values: [
             event.host.as_deref(),
             place.country(),
@@ -234,7 +274,7 @@ async fn insert_events(
             agents[event.agent],
             places[event.place],
             event.prefix,
-            event.visitor.cast_signed(),
+            event.visitor.map(u64::cast_signed),
             event.bot,
             event.referrer,
             event.utm_source,

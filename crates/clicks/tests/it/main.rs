@@ -16,6 +16,7 @@ mod export_lines;
 mod export_parquet;
 mod export_place;
 mod export_run;
+mod import;
 mod ingest;
 mod journal;
 mod outside_readers;

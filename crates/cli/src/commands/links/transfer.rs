@@ -35,9 +35,16 @@ pub(super) async fn import(place: &Place, args: &args::Import) -> Result<(), Fai
     let report = match place {
         Place::Store(session) => import_here(session, args, format).await?,
         Place::Server(remote) => import_there(remote, args).await?,
+        Place::Cloudflare(_) => return Err(not_there()),
     };
     show(place.output(), args, &report)?;
     ended(&report)
+}
+
+/// Cloudflare holds route objects only.
+fn not_there() -> Failure {
+    Failure::needs_store()
+        .hint("import into a store and `rmax publish --to cloudflare`; `rmax links list --json` shows what is there")
 }
 
 async fn import_there(remote: &Remote, args: &args::Import) -> Result<Report, Failure> {
@@ -258,6 +265,9 @@ fn ended(report: &Report) -> Result<(), Failure> {
 
 pub(super) async fn export(place: &Place, args: &args::ExportLinks) -> Result<(), Failure> {
     let format = export_format(args)?;
+    if let Place::Cloudflare(_) = place {
+        return Err(not_there());
+    }
     let mut file = NewFile::create(&args.file, Overwrite::forced(args.force))?;
     let exported = match place {
         Place::Store(session) => Some(export_here(session, format, &mut file).await?),
@@ -268,6 +278,7 @@ pub(super) async fn export(place: &Place, args: &args::ExportLinks) -> Result<()
             }
             done.map(|()| None)?
         }
+        Place::Cloudflare(_) => return Err(not_there()),
     };
     let is_stdout = file.is_stdout();
     file.finish()?;

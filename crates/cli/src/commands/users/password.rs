@@ -77,6 +77,7 @@ pub(super) async fn sign_out(place: &Place, who: &str) -> Result<(), Failure> {
 fn store(place: &Place) -> Result<&Session, Failure> {
     match place {
         Place::Store(session) => Ok(session),
+        Place::Cloudflare(_) => Err(Failure::needs_store()),
         Place::Server(_) => Err(Failure::usage(
             "passwords and sessions of others are changed where the store is, not through a server",
         )
