@@ -92,23 +92,32 @@ impl Months {
             let (first, last) = (first_day_of(whole.start), first_day_of(whole.end));
             single.extend((days.start..first).chain(last..days.end));
             for (month, stamp) in stamps(tx, subject, whole).await? {
-                let known = self.0.lock().get(subject, month, &stamp);
-                let known = match known {
-                    Some(known) => known,
-                    None => {
-                        let mut added = Values::default();
-                        let days: Vec<i64> = stamp.days.iter().map(|(day, ..)| *day).collect();
-                        add(tx, subject, &days, &mut added).await?;
-                        let added = Arc::new(added);
-                        self.0.lock().put(subject, month, stamp, Arc::clone(&added));
-                        added
-                    }
-                };
-                values.merge(&known);
+                values.merge(&*self.month(tx, subject, month, stamp).await?);
             }
         }
         add(tx, subject, &single, &mut values).await?;
         Ok(values)
+    }
+}
+
+impl Months {
+    /// The values of a month: as remembered, or added up.
+    async fn month(
+        &self,
+        tx: &mut Tx,
+        subject: Subject,
+        month: i64,
+        stamp: Stamp,
+    ) -> Result<Arc<Values>, StoreError> {
+        if let Some(known) = self.0.lock().get(subject, month, &stamp) {
+            return Ok(known);
+        }
+        let mut added = Values::default();
+        let days: Vec<i64> = stamp.days.iter().map(|(day, ..)| *day).collect();
+        add(tx, subject, &days, &mut added).await?;
+        let added = Arc::new(added);
+        self.0.lock().put(subject, month, stamp, Arc::clone(&added));
+        Ok(added)
     }
 }
 

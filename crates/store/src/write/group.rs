@@ -258,13 +258,13 @@ async fn load_links(tx: &mut Tx, state: &mut State, writes: &[LinkWrite]) -> Res
             // A drawn code is hardly ever taken, and a chosen one may spell an id to come, as rarely. In a group the insert leaves such
             // a row out, and each member is repeated by itself; by itself it looks first.
             LinkOp::Create { code: CodeChoice::Candidates(_), existing: Existing::Refuse, .. }
+            | LinkOp::Create { code: CodeChoice::FromId, .. }
                 if writes.len() > 1 => {}
             LinkOp::Create { code: CodeChoice::Candidates(codes), .. } => {
                 for code in codes {
                     want(code.as_str());
                 }
             }
-            LinkOp::Create { code: CodeChoice::FromId, .. } if writes.len() > 1 => {}
             LinkOp::Create { code: CodeChoice::FromId, .. } => {
                 let mut id = state.last_id;
                 for _ in 0..16 {
