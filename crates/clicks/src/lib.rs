@@ -32,7 +32,6 @@ pub mod recording;
 pub mod retention;
 pub mod roll;
 pub mod secrets;
-pub mod source;
 pub mod stats;
 pub mod time;
 
@@ -42,3 +41,4 @@ pub use ingest::Ingest;
 pub use open::Clicks;
 pub use recorder::{Facts, Recorder};
 pub use recording::Recording;
+pub use rlinks_core::source;
