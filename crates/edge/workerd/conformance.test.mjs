@@ -7,8 +7,11 @@ import { after, before, test } from "node:test";
 import { ask, start } from "./harness.mjs";
 
 const table = JSON.parse(readFileSync(process.env.RLINKS_CONFORMANCE, "utf8"));
-// Answered by the HTTP library natively, and by the platform at the edge, before either of us is asked.
-const platforms = (row) => row.on === "http" && row.then.form === "bare";
+// What is no request for one URL (two hosts, none, `OPTIONS *`, framing that cannot be read) the platform refuses before it asks a
+// Worker.
+const platforms = ({ on, then, when }) =>
+    on === "http" &&
+    (then.form === "bare" || when.hosts.length !== 1 || /[@,]/.test(when.hosts[0]) || !when.target.startsWith("/"));
 const rows = table.rows.filter((row) => row.on !== "native" && !platforms(row));
 
 // One Worker for all rows with the same policy.
@@ -22,8 +25,10 @@ before(async () => {
         groups.map((group, index) => {
             const [preset, policy] = JSON.parse(group);
             const vars = { RMAX_PROFILE: profile, RMAX_PRESET: preset, TEST_NOW_MS: String(table.now_ms) };
+            // What one row left in a cache must not answer the next.
+            if (profile === "edge") vars.TEST_FAULTS = JSON.stringify({ CACHE_KV: { get: "throw", put: "throw" } });
             if (Object.keys(policy).length > 0) vars.RMAX_POLICY = JSON.stringify(policy);
-            return { name: `${profile}-${index}`, vars };
+            return { name: `${profile}-${index}`, vars, cache: false };
         }),
     );
     edge = await start(workers);
@@ -78,48 +83,49 @@ async function run(row, address) {
     return `\n${row.id} (conformance/redirects.md:${row.line})\n  given ${given}\n  when  ${when}\n  then  ${then}\n  ->    ${wrong.join("\n  ->    ")}\n`;
 }
 
+// Rows with the same Worker run one after the other, for they share its stores; the Workers run side by side.
+async function runAll(profile, chosen, prepare) {
+    absences.clear();
+    const faults = await Promise.all(
+        groups.map(async (group) => {
+            let found = "";
+            for (const row of chosen.filter((row) => groupOf(row) === group)) {
+                const name = nameOf(profile, row);
+                const clean = await prepare(name, row);
+                found += await run(row, await edge.address(name));
+                await clean();
+            }
+            return found;
+        }),
+    );
+    assert.ok(faults.join("") === "", `of ${chosen.length} rows these do not hold:\n${faults.join("")}`);
+}
+
 test("every row holds in workerd, from KV", async () => {
-    let faults = "";
-    for (const row of rows) {
-        const name = nameOf("fabric", row);
+    await runAll("fabric", rows, async (name, row) => {
         const routes = await edge.kv("ROUTES", name);
         for (const [key, object] of Object.entries(row.kv)) await routes.put(key, JSON.stringify(object));
-        faults += await run(row, await edge.address(name));
-        for (const key of Object.keys(row.kv)) await routes.delete(key);
-    }
-    assert.equal(faults, "", `of ${rows.length} rows these do not hold:\n${faults}`);
-    // The table promises that at most a tenth of it is not for the Worker.
-    assert.ok(rows.length >= 0.9 * table.rows.length, `${rows.length} of ${table.rows.length} rows run`);
+        return () => Promise.all(Object.keys(row.kv).map((key) => routes.delete(key)));
+    });
+    const others = table.rows.length - rows.length;
+    assert.ok(others * 10 <= table.rows.length, `${others} of ${table.rows.length} rows do not run: more than a tenth`);
 });
 
 test("every row D1 can hold gets the same answer from D1", async () => {
-    let faults = "";
     const fitting = rows.filter((row) => row.d1 !== null);
-    absences.clear();
-    for (const row of fitting) {
-        const name = nameOf("edge", row);
-        const db = await edge.db(name);
-        for (const link of row.d1) {
-            if (link.deleted) await db.prepare("insert into tombstones (slug, deleted_at) values (?1, 1)").bind(link.slug).run();
-            else {
-                const insert = "insert into links (slug, target, status, expires_at, created_at, updated_at) values (?1, ?2, ?3, ?4, 1, 1)";
-                await db.prepare(insert).bind(link.slug, link.target, link.status, link.expires_at).run();
-            }
-        }
-        faults += await run(row, await edge.address(name));
-        await forget(name, db, row);
-    }
-    assert.equal(faults, "", `of ${fitting.length} rows these do not hold:\n${faults}`);
     assert.ok(fitting.length > 300, `${fitting.length} rows run`);
+    const databases = new Map();
+    await runAll("edge", fitting, async (name, row) => {
+        if (!databases.has(name)) databases.set(name, await edge.db(name));
+        const db = databases.get(name);
+        const insert = "insert into links (slug, target, status, expires_at, created_at, updated_at) values (?1, ?2, ?3, ?4, 1, 1)";
+        const bury = "insert into tombstones (slug, deleted_at) values (?1, 1)";
+        const statements = row.d1.map((link) =>
+            link.deleted
+                ? db.prepare(bury).bind(link.slug)
+                : db.prepare(insert).bind(link.slug, link.target, link.status, link.expires_at),
+        );
+        if (statements.length > 0) await db.batch(statements);
+        return () => db.batch([db.prepare("delete from links"), db.prepare("delete from tombstones")]);
+    });
 });
-
-// What one row left must not answer the next.
-async function forget(name, db, row) {
-    await db.prepare("delete from links").run();
-    await db.prepare("delete from tombstones").run();
-    const caches = await edge.mf.getCaches(name);
-    const cache = await edge.kv("CACHE_KV", name);
-    for (const { name: key } of (await cache.list()).keys) await cache.delete(key);
-    const codes = new Set([...row.d1.map((link) => link.slug)]);
-    for (const code of codes) await caches.default.delete(`https://rmax.to/__admin__/cache/${code}`);
-}

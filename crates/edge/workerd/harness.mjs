@@ -1,8 +1,13 @@
 // Runs the built Worker in workerd, the runtime Cloudflare runs, with real KV, D1 and caches of miniflare.
+//
+// `RLINKS_EDGE_NPM` names the folder that has `crates/edge/package.json` installed; without it, it is looked for as usual.
 import { readFileSync } from "node:fs";
+import { createRequire } from "node:module";
 import net from "node:net";
 import { createInterface } from "node:readline";
-import { Miniflare } from "miniflare";
+
+const npm = process.env.RLINKS_EDGE_NPM;
+const { Miniflare } = createRequire(npm ? `${npm}/package.json` : import.meta.url)("miniflare");
 
 const here = (path) => new URL(path, import.meta.url);
 const build = process.env.RLINKS_EDGE_BUILD ? new URL(`file://${process.env.RLINKS_EDGE_BUILD}/`) : here("../build/");
@@ -20,7 +25,7 @@ const migrations = ["0001_create_links", "0002_tombstones", "0003_watermarks"].m
 
 export const TOKEN = "a token for tests only";
 
-/** Starts workerd with these Workers: `[{ name, vars }]`. */
+/** Starts workerd with these Workers: `[{ name, vars, cache }]`. */
 export async function start(workers) {
     const points = [];
     const logs = [];
@@ -37,8 +42,9 @@ export async function start(workers) {
             createInterface({ input: out }).on("line", line);
             createInterface({ input: errors }).on("line", line);
         },
-        workers: workers.map(({ name, vars }) => ({
+        workers: workers.map(({ name, vars, cache = true }) => ({
             name,
+            cache,
             modules,
             compatibilityDate: "2026-07-01",
             bindings: { HASH_KEY: "a key for tests only", ADMIN_TOKEN: TOKEN, RMAX_DOMAIN: "rmax.to", ...vars },
@@ -76,44 +82,51 @@ export function ask(address, { method, target, hosts, headers = [], body = "" })
     if (body !== "" && !framed) lines.push(`Content-Length: ${Buffer.byteLength(body)}`);
     lines.push("Connection: close", "", body);
     return new Promise((done, fail) => {
-        const parts = [];
+        let bytes = Buffer.alloc(0);
         const socket = net.connect(Number(address.port), address.hostname, () => socket.write(lines.join("\r\n")));
         socket.setTimeout(30_000, () => socket.destroy(new Error("no answer within 30 s")));
-        socket.on("data", (part) => parts.push(part));
         socket.on("error", fail);
-        socket.on("close", () => {
-            try {
-                done(parse(Buffer.concat(parts)));
-            } catch (error) {
-                fail(error);
-            }
+        socket.on("data", (part) => {
+            bytes = Buffer.concat([bytes, part]);
+            // workerd takes seconds to close a connection it was asked to close: an answer is whole when it is whole.
+            const answer = parse(bytes, method);
+            if (answer === undefined) return;
+            done(answer);
+            socket.destroy();
         });
+        socket.on("close", () => fail(new Error(`no whole answer: ${JSON.stringify(bytes.toString("latin1").slice(0, 200))}`)));
     });
 }
 
-function parse(bytes) {
+// The answer, if all of it is there.
+function parse(bytes, method) {
     const end = bytes.indexOf("\r\n\r\n");
-    if (end < 0) throw new Error(`no HTTP answer: ${JSON.stringify(bytes.toString("latin1").slice(0, 200))}`);
+    if (end < 0) return undefined;
     const [first, ...lines] = bytes.subarray(0, end).toString("latin1").split("\r\n");
     const headers = lines.map((line) => [line.slice(0, line.indexOf(":")).toLowerCase(), line.slice(line.indexOf(":") + 1).trim()]);
-    let body = bytes.subarray(end + 4);
-    if (headers.some(([name, value]) => name === "transfer-encoding" && value === "chunked")) body = unchunk(body);
-    return { status: Number(first.split(" ")[1]), headers, body: body.toString("utf8") };
+    const status = Number(first.split(" ")[1]);
+    const rest = bytes.subarray(end + 4);
+    const header = (name) => headers.find(([key]) => key === name)?.[1];
+    let body;
+    if (method === "HEAD" || status === 204) body = rest;
+    else if (header("transfer-encoding") === "chunked") body = unchunk(rest);
+    else if (rest.length >= Number(header("content-length") ?? 0)) body = rest;
+    return body === undefined ? undefined : { status, headers, body: body.toString("utf8") };
 }
 
 function unchunk(bytes) {
     const parts = [];
-    for (let at = 0; at < bytes.length; ) {
+    for (let at = 0; ; ) {
         const line = bytes.indexOf("\r\n", at);
         const length = parseInt(bytes.subarray(at, line).toString("latin1"), 16);
-        if (!(length > 0)) break;
+        if (line < 0 || Number.isNaN(length) || bytes.length < line + 2 + length) return undefined;
+        if (length === 0) return Buffer.concat(parts);
         parts.push(bytes.subarray(line + 2, line + 2 + length));
         at = line + 2 + length + 2;
     }
-    return Buffer.concat(parts);
 }
 
-/** A request as a browser or program makes it: `get(edge, "/ok", { headers, faults, nowMs, cf })`. */
+/** A request as a browser or a program makes it. */
 export async function fetchPath(edge, path, { faults, nowMs, headers = {}, name, ...rest } = {}) {
     const extra = { ...headers };
     if (faults) extra["x-test-faults"] = JSON.stringify(faults);

@@ -2,7 +2,7 @@
 // changes nothing of the Worker.
 //
 // `TEST_NOW_MS` (a variable) is the time. The header `x-test-faults` is JSON: `{"ROUTES": {"get": "throw"}}` and so on, see
-// `fault` below; `x-test-now-ms` moves the clock for one request and those after it.
+// `fault` below; `x-test-now-ms` is the time of one request. `TEST_FAULTS` (a variable) is the same for every request.
 import Worker from "./index.js";
 
 const realNow = Date.now;
@@ -12,7 +12,13 @@ const fault = (kind, real) => {
     if (kind === "throw") return async () => { throw new Error("an outage made for a test"); };
     if (kind === "throw at once") return () => { throw new Error("an outage made for a test"); };
     if (kind === "never") return () => new Promise(() => {});
-    if (kind.startsWith("after ")) return async (...values) => { await pause(Number(kind.slice(6))); return real(...values); };
+    if (kind.startsWith("after "))
+        return async (...values) => {
+            await pause(Number(kind.slice(6)));
+            const done = await real(...values);
+            console.log(`@late ${values[0]}`);
+            return done;
+        };
     if (kind.startsWith("value ")) return async () => kind.slice(6);
     throw new Error(`no such fault: ${kind}`);
 };
@@ -45,7 +51,7 @@ const prepare = (env, faults) => {
 
 export default {
     async fetch(request, env, context) {
-        const faults = JSON.parse(request.headers.get("x-test-faults") ?? "{}");
+        const faults = JSON.parse(request.headers.get("x-test-faults") ?? env.TEST_FAULTS ?? "{}");
         const now = Number(request.headers.get("x-test-now-ms") ?? env.TEST_NOW_MS ?? 0);
         Date.now = now > 0 ? () => now : realNow;
         return new Worker(context, prepare(env, faults)).fetch(request);
@@ -53,6 +59,6 @@ export default {
     async scheduled(event, env, context) {
         const now = Number(env.TEST_NOW_MS ?? 0);
         Date.now = now > 0 ? () => now : realNow;
-        return new Worker(context, prepare(env, JSON.parse(env.TEST_CRON_FAULTS ?? "{}"))).scheduled(event);
+        return new Worker(context, prepare(env, {})).scheduled(event);
     },
 };
