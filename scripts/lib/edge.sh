@@ -23,14 +23,14 @@ fetch_edge_tools() {
         rm -rf "$edge_npm"
         mkdir -p "$edge_npm"
         cp crates/edge/package.json crates/edge/package-lock.json "$edge_npm/"
-        npm ci --prefix "$edge_npm" --ignore-scripts --no-audit --no-fund --loglevel error 7>&-
+        npm ci --prefix "$edge_npm" --ignore-scripts --no-audit --no-fund --loglevel error 7>&- 9>&-
         touch "$edge_npm/ready"
     fi
     if [ ! -e "$hcl2_home/ready" ]; then
         say "fetching python-hcl2 $hcl2_version"
         rm -rf "$hcl2_home"
-        python3 -m venv "$hcl2_home" 7>&-
-        "$hcl2_home/bin/pip" install --quiet --disable-pip-version-check "python-hcl2==$hcl2_version" 7>&-
+        python3 -m venv "$hcl2_home" 7>&- 9>&-
+        "$hcl2_home/bin/pip" install --quiet --disable-pip-version-check "python-hcl2==$hcl2_version" 7>&- 9>&-
         touch "$hcl2_home/ready"
     fi
     install_program wasm-bindgen-cli "$wasm_bindgen_version" "$wasm_bindgen_home" wasm-bindgen
@@ -43,7 +43,7 @@ install_program() {
     if [ -x "$3/bin/$4" ]; then return; fi
     say "building $1 $2"
     CARGO_PROFILE_DEV_DEBUG=0 CARGO_TARGET_DIR=$cache/tools-target \
-        cargo install --quiet --debug --locked --root "$3" "$1" --version "$2" 7>&-
+        cargo install --quiet --debug --locked --root "$3" "$1" --version "$2" 7>&- 9>&-
 }
 
 # Where WebAssembly is built: one folder per toolchain, for the private one and rustup's differ in their std.
