@@ -20,7 +20,7 @@ const bare = [
             const { pathname } = new URL(request.url);
             if (pathname === "/health") return new Response("ok");
             const { target } = JSON.parse(await env.ROUTES.get("route:" + pathname.slice(1), { cacheTtl: 60 }));
-            context.waitUntil(env.HITS.put("hit:" + crypto.randomUUID(), "{}"));
+            if (request.method === "GET") context.waitUntil(env.HITS.put("hit:" + crypto.randomUUID(), "{}"));
             return new Response(null, { status: 301, headers: { location: target } });
         } };`,
     },
@@ -48,14 +48,17 @@ async function start(modules, vars) {
 }
 
 const agent = new http.Agent({ keepAlive: true, maxSockets: 16 });
-const ask = (url, path) =>
+const ask = (url, path, method = "GET") =>
     new Promise((done, fail) => {
         const began = process.hrtime.bigint();
         const headers = { "user-agent": "Mozilla/5.0 (X11; Linux x86_64)", "cf-connecting-ip": "203.0.113.7", accept: "text/html" };
-        http.get({ host: url.hostname, port: url.port, path, agent, headers }, (answer) => {
+        const options = { host: url.hostname, port: url.port, method, path, agent, headers };
+        const request = http.request(options, (answer) => {
             answer.resume();
             answer.on("end", () => done({ status: answer.statusCode, ms: Number(process.hrtime.bigint() - began) / 1e6 }));
-        }).on("error", fail);
+        });
+        request.on("error", fail);
+        request.end();
     });
 
 // The CPU of our child processes, in milliseconds.
@@ -67,19 +70,19 @@ function cpuMs() {
     }, 0);
 }
 
-async function load(url, path, count) {
+async function load(url, path, count, method) {
     let left = count;
-    const one = async () => { while (left-- > 0) await ask(url, path); };
+    const one = async () => { while (left-- > 0) await ask(url, path, method); };
     await Promise.all(Array.from({ length: 16 }, one));
 }
 
-async function measure(name, modules, vars, path, status) {
+async function measure(name, modules, vars, path, status, method) {
     const { mf, url } = await start(modules, vars);
-    const first = await ask(url, path);
+    const first = await ask(url, path, method);
     if (first.status !== status) throw new Error(`${name}: ${first.status}`);
-    await load(url, path, requests / 4);
+    await load(url, path, requests / 4, method);
     const [cpu, began] = [cpuMs(), Date.now()];
-    await load(url, path, requests);
+    await load(url, path, requests, method);
     const [spent, seconds] = [cpuMs() - cpu, (Date.now() - began) / 1000];
     console.log(`${name}: first request ${first.ms.toFixed(1)} ms, CPU ${((spent * 1000) / requests).toFixed(0)} us a request, ${(requests / seconds).toFixed(0)} requests/s`);
     await mf.dispose();
@@ -87,10 +90,12 @@ async function measure(name, modules, vars, path, status) {
 
 for (let round = 1; round <= 3; round++) {
     console.log(`round ${round}`);
-    await measure("  nothing but an answer, JavaScript", bare, {}, "/health", 200);
-    await measure("  nothing but an answer, Worker    ", worker, {}, "/health", 200);
-    await measure("  KV and a hit, JavaScript         ", bare, {}, "/ok", 301);
-    await measure("  KV and a hit, Worker (fabric)    ", worker, { RMAX_PROFILE: "fabric" }, "/ok", 301);
-    await measure("  caches and an event, Worker (edge)", worker, { RMAX_PROFILE: "edge" }, "/ok", 302);
+    await measure("  nothing but an answer, JavaScript ", bare, {}, "/health", 200);
+    await measure("  nothing but an answer, Worker     ", worker, {}, "/health", 200);
+    await measure("  KV read (HEAD), JavaScript        ", bare, {}, "/ok", 301, "HEAD");
+    await measure("  KV read (HEAD), Worker (fabric)   ", worker, { RMAX_PROFILE: "fabric" }, "/ok", 301, "HEAD");
+    await measure("  KV and a hit, JavaScript          ", bare, {}, "/ok", 301);
+    await measure("  KV and a hit, Worker (fabric)     ", worker, { RMAX_PROFILE: "fabric" }, "/ok", 301);
+    await measure("  cache and an event, Worker (edge) ", worker, { RMAX_PROFILE: "edge" }, "/ok", 302);
 }
 agent.destroy();

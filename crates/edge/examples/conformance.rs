@@ -112,7 +112,8 @@ fn kv(asked: &table::Link, link: &Link) -> (String, Value) {
 /// The row of D1, if its table can hold such a link: it knows neither states nor rules, and whole seconds only.
 fn d1(asked: &table::Link, link: &Link, policy: &Policy) -> Option<Value> {
     let whole = asked.expires_ms.is_none_or(|ms| ms % 1000 == 0);
-    let fits = asked.state != State::Disabled && link.no_loop && link.https_only == policy.https_only && whole;
+    let fits =
+        asked.state != State::Disabled && link.no_loop && link.https_only == policy.https_only && whole;
     fits.then(|| {
         json!({
             "slug": link.code, "target": link.target, "status": link.redirect_status.code(),

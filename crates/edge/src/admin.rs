@@ -86,11 +86,11 @@ impl Call {
                     _ => return Err(Refusal::Plain(ErrorCode::MethodNotAllowed)),
                 }
             }
-            (["links", code, "stats"], _) if read => {
-                Self::Stats(Code::from_path(code).ok_or_else(absent)?)
-            }
+            (["links", code, "stats"], _) if read => Self::Stats(Code::from_path(code).ok_or_else(absent)?),
             (["check", text], _) if read && !text.is_empty() => Self::Check((*text).to_owned()),
-            (["links"] | ["links", _, "stats"], _) => return Err(Refusal::Plain(ErrorCode::MethodNotAllowed)),
+            (["links"] | ["links", _, "stats"], _) => {
+                return Err(Refusal::Plain(ErrorCode::MethodNotAllowed));
+            }
             (["check", text], _) if !text.is_empty() => {
                 return Err(Refusal::Plain(ErrorCode::MethodNotAllowed));
             }
@@ -114,13 +114,15 @@ pub fn allowed(path: &str) -> &'static str {
 }
 
 fn unknown_parameter(name: &str) -> Refusal {
-    FieldErrors::from(FieldError::new(name, FieldCode::UnknownField, "is no parameter of this address")).into()
+    FieldErrors::from(FieldError::new(name, FieldCode::UnknownField, "is no parameter of this address"))
+        .into()
 }
 
 fn list(query: &str) -> Result<Call, Refusal> {
     let (mut limit, mut after) = (50, None);
     for (name, value) in url::form_urlencoded::parse(query.as_bytes()) {
-        let bad = |message: &str| FieldErrors::from(FieldError::new(&name, FieldCode::BadCharacters, message));
+        let bad =
+            |message: &str| FieldErrors::from(FieldError::new(&name, FieldCode::BadCharacters, message));
         match &*name {
             "limit" => {
                 limit = value
@@ -130,7 +132,8 @@ fn list(query: &str) -> Result<Call, Refusal> {
                     .ok_or_else(|| bad("must be a number from 1 to 100"))?;
             }
             "cursor" => {
-                let parts = value.split_once('-').and_then(|(at, id)| Some((at.parse().ok()?, id.parse().ok()?)));
+                let parts =
+                    value.split_once('-').and_then(|(at, id)| Some((at.parse().ok()?, id.parse().ok()?)));
                 after = Some(parts.ok_or_else(|| bad("must be the next_cursor of a page before"))?);
             }
             _ => return Err(unknown_parameter(&name)),
@@ -147,8 +150,11 @@ pub fn cursor(row: &Row) -> String {
 /// The fields of a body, which must be the edge's own.
 pub fn input(body: &Map<String, Value>) -> Result<Input, FieldErrors> {
     let mut errors = FieldErrors::default();
-    let ours: Map<String, Value> =
-        body.iter().filter(|(name, _)| FIELDS.contains(&name.as_str())).map(|(n, v)| (n.clone(), v.clone())).collect();
+    let ours: Map<String, Value> = body
+        .iter()
+        .filter(|(name, _)| FIELDS.contains(&name.as_str()))
+        .map(|(n, v)| (n.clone(), v.clone()))
+        .collect();
     for name in body.keys().filter(|name| !FIELDS.contains(&name.as_str())) {
         errors.push(FieldError::new(name, FieldCode::UnknownField, "is no field of a link here"));
     }
@@ -277,14 +283,23 @@ mod tests {
         let ok = Code::from_path("ok").unwrap();
         assert_eq!(call("POST", "links"), Ok(Call::Create));
         assert_eq!(call("GET", "links"), Ok(Call::List { limit: 50, after: None }));
-        assert_eq!(call("GET", "links?limit=2&cursor=17-4"), Ok(Call::List { limit: 2, after: Some((17, 4)) }));
+        assert_eq!(
+            call("GET", "links?limit=2&cursor=17-4"),
+            Ok(Call::List { limit: 2, after: Some((17, 4)) })
+        );
         assert_eq!(call("GET", "links/ok"), Ok(Call::Get(ok.clone())));
         assert_eq!(call("PATCH", "links/ok"), Ok(Call::Change(ok.clone())));
         assert_eq!(call("DELETE", "links/ok"), Ok(Call::Delete(ok.clone())));
         assert_eq!(call("GET", "links/ok/stats"), Ok(Call::Stats(ok)));
         assert_eq!(call("GET", "check/api"), Ok(Call::Check("api".to_owned())));
-        for (method, path) in [("PUT", "links"), ("POST", "links/ok"), ("DELETE", "links/ok/stats"), ("POST", "check/x")] {
-            assert_eq!(call(method, path), Err(Refusal::Plain(ErrorCode::MethodNotAllowed)), "{method} {path}");
+        for (method, path) in
+            [("PUT", "links"), ("POST", "links/ok"), ("DELETE", "links/ok/stats"), ("POST", "check/x")]
+        {
+            assert_eq!(
+                call(method, path),
+                Err(Refusal::Plain(ErrorCode::MethodNotAllowed)),
+                "{method} {path}"
+            );
         }
         for path in ["", "keys", "links/", "links/a.b", "links/ok/clicks", "check/", "links/ok/stats/x"] {
             assert_eq!(call("GET", path), Err(Refusal::Plain(ErrorCode::NotFound)), "{path}");
@@ -301,7 +316,11 @@ mod tests {
         let named: Vec<_> = errors.iter().map(|error| (error.field.as_str(), error.code)).collect();
         assert_eq!(
             named,
-            [("id", FieldCode::UnknownField), ("title", FieldCode::UnknownField), ("expires_at", FieldCode::NotATime)]
+            [
+                ("id", FieldCode::UnknownField),
+                ("title", FieldCode::UnknownField),
+                ("expires_at", FieldCode::NotATime)
+            ]
         );
     }
 

@@ -150,7 +150,8 @@ async fn check(visit: &Visit<'_>, text: &str) -> Result<Answer, Refusal> {
     let reason = match Code::parse(text, &visit.settings.policy.code) {
         Err(error) => Some(error.message),
         Ok(code) => {
-            let rows = platform::d1(visit.env, &[sql::link(code.as_str()), sql::tombstone(code.as_str())]).await?;
+            let rows =
+                platform::d1(visit.env, &[sql::link(code.as_str()), sql::tombstone(code.as_str())]).await?;
             let there = |place: usize| rows.get(place).is_some_and(|rows| !rows.is_empty());
             match (there(0), there(1)) {
                 (true, _) => Some("is taken".to_owned()),
@@ -181,10 +182,8 @@ async fn stats(visit: &Visit<'_>, code: &Code) -> Result<Answer, Refusal> {
     let mut next = || lists.next().unwrap_or_default();
     let (series, referrers, countries) = (next(), next(), next());
     let total: i64 = series.iter().map(|day| day.clicks).sum();
-    let series: Vec<Value> = series
-        .iter()
-        .map(|day| json!({ "start": day_start(&day.value), "clicks": day.clicks }))
-        .collect();
+    let series: Vec<Value> =
+        series.iter().map(|day| json!({ "start": day_start(&day.value), "clicks": day.clicks })).collect();
     let day = Timestamp::from_ms(visit.now.ms().div_euclid(86_400_000) * 86_400_000);
     Ok(as_json(
         200,
@@ -219,7 +218,9 @@ fn as_json(status: u16, body: &impl Serialize) -> Answer {
 }
 
 fn refuse(visit: &Visit<'_>, refusal: Refusal) -> Answer {
-    let saying = |code, message: &str, details: &Value| door::error_saying(visit.facts, code, message, details, visit.now);
+    let saying = |code, message: &str, details: &Value| {
+        door::error_saying(visit.facts, code, message, details, visit.now)
+    };
     match refusal {
         Refusal::Plain(code) => {
             let mut refused = visit.error(code);

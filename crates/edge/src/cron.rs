@@ -9,9 +9,6 @@ use crate::platform::{self, Away};
 use crate::settings::Settings;
 use crate::{edge, sql, visits};
 
-/// Batches of one run: a Worker may make a thousand calls, and each purged link costs a few.
-const MOST_BATCHES: usize = 1;
-
 /// One run.
 pub(crate) async fn run(settings: &Settings, env: &JsValue, now: Timestamp) {
     if let Err(away) = purge(settings, env, now).await {
@@ -22,17 +19,11 @@ pub(crate) async fn run(settings: &Settings, env: &JsValue, now: Timestamp) {
     }
 }
 
+/// One batch: a Worker may make a thousand calls, and each purged link costs a few. What is left is there tomorrow, and not served.
 async fn purge(settings: &Settings, env: &JsValue, now: Timestamp) -> Result<(), Away> {
-    for _ in 0..MOST_BATCHES {
-        let rows = platform::d1(env, &sql::purge(seconds(now))).await?;
-        let purged: Vec<&str> =
-            rows.get(1).into_iter().flatten().filter_map(|row| row.get("slug")?.as_str()).collect();
-        for code in &purged {
-            edge::forget(env, code, &edge::cache_urls(settings, code)).await;
-        }
-        if purged.len() < sql::MOST_PURGED {
-            break;
-        }
+    let rows = platform::d1(env, &sql::purge(seconds(now))).await?;
+    for code in rows.get(1).into_iter().flatten().filter_map(|row| row.get("slug")?.as_str()) {
+        edge::forget(env, code, &edge::cache_urls(settings, code)).await;
     }
     Ok(())
 }
@@ -45,7 +36,8 @@ async fn fold(settings: &Settings, env: &JsValue, now: Timestamp) -> Result<(), 
     let watermark = rows.first().and_then(|rows| rows.first()?.get("at")?.as_i64());
     let Some((from, to)) = visits::window(watermark, now) else { return Ok(()) };
     let text = platform::analytics(&api.url, &api.token, &visits::between(from, to)).await?;
-    let counted = visits::read(&text, "slug", "visits").ok_or("the analytics API sent what nobody can read")?;
+    let counted =
+        visits::read(&text, "slug", "visits").ok_or("the analytics API sent what nobody can read")?;
     let visits: Vec<(String, i64)> = counted.into_iter().map(|one| (one.value, one.clicks)).collect();
     platform::d1(env, &sql::fold(&visits, from, to)).await?;
     Ok(())

@@ -110,7 +110,13 @@ pub fn error(facts: &Facts, code: ErrorCode, now: Timestamp) -> Answer {
 }
 
 /// The same with better words.
-pub fn error_saying(facts: &Facts, code: ErrorCode, message: &str, details: &Value, now: Timestamp) -> Answer {
+pub fn error_saying(
+    facts: &Facts,
+    code: ErrorCode,
+    message: &str,
+    details: &Value,
+    now: Timestamp,
+) -> Answer {
     Answer::error(code, message, details, wants_json(&facts.path, facts.accept.as_deref()), now)
 }
 

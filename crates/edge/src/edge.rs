@@ -102,13 +102,11 @@ async fn find(visit: &Visit<'_>, code: &str) -> Found {
             let known = entry.known();
             let (env, code) = (env.clone(), code.to_owned());
             visit.context.wait_until(async move { remember(&env, &code, &url, &entry, now).await });
-            match known {
-                Some(known) => Found::Link(known),
-                None => {
-                    platform::complain(&format!("{} is not served: its row is broken", row.slug));
-                    Found::Nothing
-                }
+            if let Some(known) = known {
+                return Found::Link(known);
             }
+            platform::complain(&format!("{} is not served: its row is broken", row.slug));
+            Found::Nothing
         }
         Ok(None) => {
             let (env, key) = (env.clone(), entry::absent_key(code));
@@ -194,7 +192,9 @@ pub(crate) async fn ask(env: &JsValue, code: &str) -> Result<Option<Row>, Away> 
 /// The first row of a result, as a link.
 pub(crate) fn row(rows: Option<&Vec<Value>>) -> Result<Option<Row>, Away> {
     rows.and_then(|rows| rows.first())
-        .map(|row| serde_json::from_value(row.clone()).map_err(|error| format!("a row cannot be read: {error}")))
+        .map(|row| {
+            serde_json::from_value(row.clone()).map_err(|error| format!("a row cannot be read: {error}"))
+        })
         .transpose()
 }
 
@@ -205,7 +205,8 @@ pub(crate) fn cache_urls(settings: &Settings, code: &str) -> Vec<String> {
 
 pub(crate) fn cache_url(visit: &Visit<'_>, code: &str) -> String {
     let mut buffer = [0; rlinks_core::host::LONGEST];
-    let host = rlinks_core::host::from_header(visit.facts.host.as_bytes(), &mut buffer).unwrap_or("localhost");
+    let host =
+        rlinks_core::host::from_header(visit.facts.host.as_bytes(), &mut buffer).unwrap_or("localhost");
     entry::cache_url(host, code)
 }
 

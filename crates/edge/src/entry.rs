@@ -135,8 +135,9 @@ impl Absent {
 
     /// Whether this text says that nobody has it, and is young enough: KV may forget late.
     pub fn holds(json: &str, now: Timestamp) -> bool {
-        serde_json::from_str::<Self>(json)
-            .is_ok_and(|absent| absent.not_found && (0..=ABSENT_SECONDS).contains(&(seconds(now) - absent.cached)))
+        serde_json::from_str::<Self>(json).is_ok_and(|absent| {
+            absent.not_found && (0..=ABSENT_SECONDS).contains(&(seconds(now) - absent.cached))
+        })
     }
 }
 

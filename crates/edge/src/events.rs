@@ -3,9 +3,9 @@
 use std::cell::OnceCell;
 use std::rc::Rc;
 
+use rlinks_core::Timestamp;
 use rlinks_core::answer::Answer;
 use rlinks_core::envelope::ErrorCode;
-use rlinks_core::Timestamp;
 use wasm_bindgen::JsValue;
 use worker::worker_sys::web_sys;
 use worker::{Context, Env, ScheduleContext, ScheduledEvent, event};

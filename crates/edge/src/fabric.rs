@@ -7,9 +7,9 @@ use rlinks_core::policy::Unusable;
 use rlinks_core::route_object::ReadRoute;
 
 use crate::door::{self, Click};
-use crate::platform::{self, Away, Held};
 use crate::events::Visit;
 use crate::hit;
+use crate::platform::{self, Away, Held};
 
 enum Found {
     Link(ReadRoute),
@@ -57,7 +57,11 @@ pub(crate) async fn answer(visit: &Visit<'_>, code: &str, preview: bool) -> Answ
 async fn find(visit: &Visit<'_>, code: &str) -> Result<Found, Away> {
     let found = get(visit, code).await?;
     let folds = visit.settings.policy.code.fold_case && code.bytes().any(|byte| byte.is_ascii_uppercase());
-    if folds && matches!(found, Found::Nothing) { get(visit, &code.to_ascii_lowercase()).await } else { Ok(found) }
+    if folds && matches!(found, Found::Nothing) {
+        get(visit, &code.to_ascii_lowercase()).await
+    } else {
+        Ok(found)
+    }
 }
 
 async fn get(visit: &Visit<'_>, code: &str) -> Result<Found, Away> {

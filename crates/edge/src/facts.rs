@@ -70,7 +70,9 @@ mod tests {
 
     #[test]
     fn lines_become_facts() {
-        let facts = Facts::read("GET\nhttps://rmax.to:8443/a%20b?x=1?y#z\n\nagent\nhttps://r.example/\n192.0.2.7\nNL\nAMS\nBearer t\n");
+        let facts = Facts::read(
+            "GET\nhttps://rmax.to:8443/a%20b?x=1?y#z\n\nagent\nhttps://r.example/\n192.0.2.7\nNL\nAMS\nBearer t\n",
+        );
         assert_eq!(
             (facts.scheme.as_str(), facts.host.as_str(), facts.path.as_str(), facts.query.as_str()),
             ("https", "rmax.to:8443", "/a%20b", "x=1?y")

@@ -119,7 +119,12 @@ mod tests {
     fn what_is_not_known_is_null_and_no_hash_goes_without_a_key() {
         let now = Timestamp::from_ms(0);
         let code = Code::from_path("a").unwrap();
-        let odd = Facts { address: "nowhere".to_owned(), country: "T1".to_owned(), referrer: "x".to_owned(), ..facts() };
+        let odd = Facts {
+            address: "nowhere".to_owned(),
+            country: "T1".to_owned(),
+            referrer: "x".to_owned(),
+            ..facts()
+        };
         let (_, value) = record(&code, &odd, None, now, [0; 10]);
         assert_eq!(
             value,

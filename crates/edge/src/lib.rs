@@ -27,8 +27,8 @@ mod cron;
 #[cfg(target_arch = "wasm32")]
 mod edge;
 #[cfg(target_arch = "wasm32")]
+mod events;
+#[cfg(target_arch = "wasm32")]
 mod fabric;
 #[cfg(target_arch = "wasm32")]
 mod platform;
-#[cfg(target_arch = "wasm32")]
-mod events;

@@ -1,10 +1,10 @@
 //! The calls to Cloudflare, as `platform.js` makes them. What fails says so in words for the log.
 
+use js_sys::{Array, Uint8Array};
 use rlinks_core::Timestamp;
 use rlinks_core::answer::Answer;
 use serde_json::Value;
 use wasm_bindgen::prelude::{JsCast as _, JsValue, wasm_bindgen};
-use js_sys::{Array, Uint8Array};
 
 use crate::facts::Facts;
 use crate::settings::{BadSetting, NAMES, Settings};
@@ -37,7 +37,13 @@ extern "C" {
     #[wasm_bindgen(catch, js_name = body)]
     async fn js_body(request: &JsValue, most: u32) -> Result<JsValue, JsValue>;
     #[wasm_bindgen(catch, js_name = kvGet)]
-    async fn js_kv_get(env: &JsValue, binding: &str, key: &str, ttl: u32, ms: u32) -> Result<JsValue, JsValue>;
+    async fn js_kv_get(
+        env: &JsValue,
+        binding: &str,
+        key: &str,
+        ttl: u32,
+        ms: u32,
+    ) -> Result<JsValue, JsValue>;
     #[wasm_bindgen(catch, js_name = kvGetBoth)]
     async fn js_kv_get_both(
         env: &JsValue,

@@ -135,9 +135,8 @@ mod tests {
     use super::{NAMES, Profile, Settings};
 
     fn read(pairs: &[(&str, &str)]) -> Result<Settings, String> {
-        let values = NAMES.map(|name| {
-            pairs.iter().find(|(key, _)| *key == name).map_or("", |(_, value)| *value)
-        });
+        let values =
+            NAMES.map(|name| pairs.iter().find(|(key, _)| *key == name).map_or("", |(_, value)| *value));
         Settings::read(&values).map_err(|error| error.to_string())
     }
 
@@ -170,7 +169,9 @@ mod tests {
     fn without_a_domain_every_host_is_ours() {
         assert!(read(&[]).unwrap().serves("any.example"));
         let settings = read(&[("RMAX_DOMAIN", "rmax.to, GO.example")]).unwrap();
-        assert!(settings.serves("rmax.to") && settings.serves("go.example") && !settings.serves("any.example"));
+        assert!(
+            settings.serves("rmax.to") && settings.serves("go.example") && !settings.serves("any.example")
+        );
     }
 
     #[test]

@@ -167,10 +167,6 @@ pub fn fold(visits: &[(String, i64)], from: i64, to: i64) -> Vec<Value> {
             Value::Object(visits).to_string(),
             from
         ]),
-        json!([
-            "update watermarks set at = ?2 where name = 'visits' and at = ?1 returning at",
-            from,
-            to
-        ]),
+        json!(["update watermarks set at = ?2 where name = 'visits' and at = ?1 returning at", from, to]),
     ]
 }

@@ -84,7 +84,9 @@ pub fn read(json: &str, name: &str, count: &str) -> Option<Vec<Counted>> {
         value => value.as_i64().or_else(|| value.as_f64().map(|number| number.round() as i64)),
     };
     rows.iter()
-        .map(|row| Some(Counted { value: row.get(name)?.as_str()?.to_owned(), clicks: number(row.get(count)?)? }))
+        .map(|row| {
+            Some(Counted { value: row.get(name)?.as_str()?.to_owned(), clicks: number(row.get(count)?)? })
+        })
         .collect()
 }
 
@@ -105,7 +107,10 @@ mod tests {
             ..Facts::default()
         };
         let code = Code::from_path("ok").unwrap();
-        assert_eq!(point(&code, &facts, 256), format!("ok\nhttps://news.example/a\nNL\nAMS\n{}", "ä".repeat(256)));
+        assert_eq!(
+            point(&code, &facts, 256),
+            format!("ok\nhttps://news.example/a\nNL\nAMS\n{}", "ä".repeat(256))
+        );
         assert_eq!(point(&code, &Facts::default(), 256), "ok\n\nXX\nUNKNOWN\n");
     }
 
@@ -125,7 +130,10 @@ mod tests {
     fn numbers_may_be_texts() {
         let json = r#"{"meta":[],"data":[{"slug":"a","visits":"12"},{"slug":"b","visits":3},{"slug":"c","visits":2.0}],"rows":3}"#;
         let counted = |value: &str, clicks| Counted { value: value.to_owned(), clicks };
-        assert_eq!(read(json, "slug", "visits"), Some(vec![counted("a", 12), counted("b", 3), counted("c", 2)]));
+        assert_eq!(
+            read(json, "slug", "visits"),
+            Some(vec![counted("a", 12), counted("b", 3), counted("c", 2)])
+        );
         assert_eq!(read("{}", "slug", "visits"), None);
         assert_eq!(read(r#"{"data":[{"slug":1}]}"#, "slug", "visits"), None);
     }
