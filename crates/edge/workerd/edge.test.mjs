@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import http from "node:http";
 import { after, before, beforeEach, test } from "node:test";
 import { fetchPath, keys, start, TOKEN, until } from "./harness.mjs";
+import { REFUSED, SERIALISED } from "./vectors.mjs";
 
 const ACCOUNT = "acct";
 let edge, db, cache, analytics;
@@ -323,6 +324,19 @@ test("what breaks a rule is named", async () => {
     assert.equal(await status("POST", "/links", "target=x", { "content-type": "application/x-www-form-urlencoded" }), 415);
     const wrong = await api("PUT", "/links");
     assert.deepEqual([wrong.status, wrong.headers.get("allow")], [405, "GET, HEAD, POST"]);
+});
+
+test("targets nobody may write are refused, and others are sent as the parser serialised them", async () => {
+    for (const target of [...REFUSED, `https://a.example/${"x".repeat(2048)}`]) {
+        const answer = await api("POST", "/links", { target });
+        // NUL is refused with the whole body.
+        const code = target.includes("\u0000") ? "BAD_REQUEST" : "VALIDATION_FAILED";
+        assert.deepEqual([answer.status, answer.body.error?.code], [400, code], JSON.stringify([target.slice(0, 80), answer.body]));
+    }
+    for (const [target, location] of SERIALISED) {
+        const { body } = await api("POST", "/links", { target });
+        assert.equal((await get(`/${body.code}`)).headers.get("location"), location, target);
+    }
 });
 
 test("lists are newest first and go on where they stopped", async () => {

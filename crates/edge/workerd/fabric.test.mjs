@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { after, before, beforeEach, test } from "node:test";
 import { fetchPath, keys, start, TOKEN, until } from "./harness.mjs";
+import { REFUSED, SERIALISED } from "./vectors.mjs";
 
 let edge, routes, hits;
 before(async () => {
@@ -126,6 +127,18 @@ test("objects that are broken, newer or huge are not served, and never a 500", a
     }
     await put("parity");
     assert.equal((await get("/parity")).status, 301, "the Worker goes on");
+});
+
+test("targets nobody may write are not served from KV either", async () => {
+    for (const target of REFUSED) {
+        await put("odd", { target });
+        const answer = await get("/odd");
+        assert.deepEqual([answer.status, answer.headers.get("location")], [404, null], JSON.stringify(target));
+    }
+    for (const [target, location] of SERIALISED) {
+        await put("odd", { target });
+        assert.equal((await get("/odd")).headers.get("location"), location, target);
+    }
 });
 
 test("unknown fields are ignored, version 0 is upgraded in memory", async () => {
