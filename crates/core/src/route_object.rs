@@ -267,8 +267,14 @@ mod tests {
         check(r#"{"v":1,"code":"a/b","target":"https://a/","status":"active"}"#, Unreadable::Field("code"));
         check(r#"{"v":1,"code":"a","status":"active"}"#, Unreadable::Field("target"));
         check(r#"{"v":1,"code":"a","target":"javascript:1","status":"active"}"#, Unreadable::Field("target"));
-        check(r#"{"v":1,"code":"a","target":"https://a%2eb/","status":"active"}"#, Unreadable::Field("target"));
-        check(r#"{"v":1,"code":"a","target":"https://a:99999/","status":"active"}"#, Unreadable::Field("target"));
+        check(
+            r#"{"v":1,"code":"a","target":"https://a%2eb/","status":"active"}"#,
+            Unreadable::Field("target"),
+        );
+        check(
+            r#"{"v":1,"code":"a","target":"https://a:99999/","status":"active"}"#,
+            Unreadable::Field("target"),
+        );
         check(r#"{"v":1,"code":"a","target":"https://a/","status":"paused"}"#, Unreadable::Field("status"));
         check(
             r#"{"v":1,"code":"a","target":"https://a/","status":"active","rules":[]}"#,
