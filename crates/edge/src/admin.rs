@@ -330,8 +330,8 @@ mod tests {
             let input = input(body.as_object().unwrap())?;
             draft(&input, &settings(), NOW)
         };
-        let made = make(json!({"target": "http://a.example", "code": "Ok_1"})).unwrap();
-        assert_eq!((made.target.as_str(), made.redirect_status.code()), ("http://a.example/", 302));
+        let draft = make(json!({"target": "http://a.example", "code": "Ok_1"})).unwrap();
+        assert_eq!((draft.target.as_str(), draft.redirect_status.code()), ("http://a.example/", 302));
         assert!(make(json!({"target": "https://rmax.to/x"})).is_err());
         assert!(make(json!({"target": "https://a.example/", "code": "a".repeat(33)})).is_err());
         assert!(make(json!({"target": "https://a.example/", "expires_at": 1_700_000_000})).is_err());
