@@ -36,7 +36,6 @@ pub mod recording;
 pub mod retention;
 pub mod roll;
 pub mod secrets;
-pub mod source;
 pub mod stats;
 pub mod time;
 
@@ -46,3 +45,4 @@ pub use ingest::Ingest;
 pub use open::Clicks;
 pub use recorder::{Facts, Recorder};
 pub use recording::Recording;
+pub use rlinks_core::source;

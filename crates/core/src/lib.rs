@@ -8,7 +8,9 @@
 //! | what a request gets | [`mod@decide`], [`answer`], [`request`] |
 //! | what a link may be | [`code`], [`target`], [`policy`], [`draft`] |
 //! | what is stored and shown | [`link`], [`route_object`], [`audit`] |
+//! | what a click may keep of a request | [`source`], [`network`] |
 //! | people and keys | [`user`], [`password`], [`key`], [`actor`] |
+//! | bodies, read strictly | [`strict`] |
 //! | ids and codes | [`id`], [`base62`], [`generate`] |
 
 pub mod accept;
@@ -26,12 +28,15 @@ pub mod host;
 pub mod id;
 pub mod key;
 pub mod link;
+pub mod network;
 pub mod page;
 pub mod password;
 pub mod policy;
 pub mod request;
 pub mod route_object;
 pub mod search;
+pub mod source;
+pub mod strict;
 pub mod target;
 pub mod time;
 pub mod user;

@@ -128,10 +128,7 @@ impl ReadRoute {
         let text =
             |name: &'static str| object.get(name).and_then(Value::as_str).ok_or(Unreadable::Field(name));
         let code = Code::from_path(text("code")?).ok_or(Unreadable::Field("code"))?;
-        let target = text("target")?;
-        let target = Target::stored(target.to_owned())
-            .or_else(|| Target::parse(target, crate::target::LONGEST).ok())
-            .ok_or(Unreadable::Field("target"))?;
+        let target = Target::found(text("target")?).ok_or(Unreadable::Field("target"))?;
         let state = match text("status")? {
             "active" => LinkState::Active,
             "disabled" => LinkState::Disabled,
@@ -229,6 +226,16 @@ mod tests {
     }
 
     #[test]
+    fn a_host_is_the_one_browsers_would_go_to() {
+        let host = |target: &str| {
+            let json = format!(r#"{{"v":1,"code":"a","target":"{target}","status":"active"}}"#);
+            ReadRoute::read(json.as_bytes()).unwrap().target.host().to_owned()
+        };
+        assert_eq!(host("https://127.1/x"), "127.0.0.1");
+        assert_eq!(host("https://RMAX.to./x"), "rmax.to");
+    }
+
+    #[test]
     fn version_0_is_upgraded_in_memory() {
         let route = ReadRoute::read(V0.as_bytes()).unwrap();
         assert_eq!(route.v, 0);
@@ -260,6 +267,14 @@ mod tests {
         check(r#"{"v":1,"code":"a/b","target":"https://a/","status":"active"}"#, Unreadable::Field("code"));
         check(r#"{"v":1,"code":"a","status":"active"}"#, Unreadable::Field("target"));
         check(r#"{"v":1,"code":"a","target":"javascript:1","status":"active"}"#, Unreadable::Field("target"));
+        check(
+            r#"{"v":1,"code":"a","target":"https://a%2eb/","status":"active"}"#,
+            Unreadable::Field("target"),
+        );
+        check(
+            r#"{"v":1,"code":"a","target":"https://a:99999/","status":"active"}"#,
+            Unreadable::Field("target"),
+        );
         check(r#"{"v":1,"code":"a","target":"https://a/","status":"paused"}"#, Unreadable::Field("status"));
         check(
             r#"{"v":1,"code":"a","target":"https://a/","status":"active","rules":[]}"#,

@@ -113,6 +113,13 @@ impl Target {
         Some(Self { text, host })
     }
 
+    /// A target from where others than us may have written, such as KV: checked like a new one, and kept to the letter where that
+    /// changes nothing about its host.
+    pub fn found(text: &str) -> Option<Self> {
+        let parsed = Self::parse(text, LONGEST).ok()?;
+        Self::stored(text.to_owned()).filter(|kept| kept.host() == parsed.host()).or(Some(parsed))
+    }
+
     /// The URL, as sent in `Location`.
     pub fn as_str(&self) -> &str {
         &self.text

@@ -17,7 +17,6 @@ mod public;
 mod qr;
 mod request;
 mod stats;
-mod strict;
 mod transfer;
 mod usage;
 mod users;

@@ -13,15 +13,15 @@ use std::task::{Context, Poll};
 use std::time::{Duration, UNIX_EPOCH};
 
 use http::HeaderName;
-use rlinks_clicks::source::is_prefetch;
 use rlinks_core::code::is_code;
+use rlinks_core::source::{country, is_prefetch};
 use rlinks_core::{RedirectStatus, Timestamp};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 use tokio::sync::watch;
 
 use crate::config::Reloadable;
 use crate::listen::{HEADER_READ, Phase};
-use crate::redirect::{Headers, PURPOSES, Plainly, Visit, country};
+use crate::redirect::{Headers, PURPOSES, Plainly, Visit};
 
 /// Longer heads are not plain.
 const INPUT_BYTES: usize = 8 * 1024;

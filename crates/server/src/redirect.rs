@@ -18,7 +18,6 @@ use http::header::{CACHE_CONTROL, HOST, HeaderName, HeaderValue, LOCATION};
 use http::{Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
 use parking_lot::Mutex;
-use rlinks_clicks::source::is_prefetch;
 use rlinks_clicks::{Facts, Recorder};
 use rlinks_core::accept::wants_json;
 use rlinks_core::answer::{Answer, ROBOTS};
@@ -27,6 +26,7 @@ use rlinks_core::decide::{Absence, CacheControl};
 use rlinks_core::envelope::ErrorCode;
 use rlinks_core::host::{HostBuffer, LONGEST, from_header};
 use rlinks_core::request::{Asked, LONGEST_PATH, asked};
+use rlinks_core::source::{country, is_prefetch};
 use rlinks_core::{Decision, Id, Route, Timestamp, Visitor, decide, page};
 use serde_json::Value;
 
@@ -471,12 +471,6 @@ impl<'a> Headers<'a> {
             },
         }
     }
-}
-
-/// Two letters, as capitals. Cloudflare writes XX for unknown and T1 for Tor, and neither is a country.
-pub fn country(value: &[u8]) -> Option<[u8; 2]> {
-    let letters: [u8; 2] = value.trim_ascii().to_ascii_uppercase().try_into().ok()?;
-    (letters.iter().all(u8::is_ascii_uppercase) && letters != *b"XX").then_some(letters)
 }
 
 /// An error as JSON or as a page, as the request prefers.

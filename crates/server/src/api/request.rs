@@ -6,11 +6,11 @@ use http::header::{CONTENT_TYPE, IF_MATCH};
 use http::request::Parts;
 use http::{HeaderMap, Method};
 use rlinks_core::envelope::ErrorCode;
+use rlinks_core::strict;
 use rlinks_core::{FieldCode, FieldError, FieldErrors, Timestamp};
 use serde_json::{Map, Value};
 
 use super::error::ApiError;
-use super::strict;
 
 /// A body of most routes.
 const BODY_BYTES: usize = 1024 * 1024;

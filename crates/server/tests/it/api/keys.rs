@@ -340,6 +340,7 @@ fn a_key_of_a_workspace_that_takes_no_keys_is_none() {
     member.get("/me").expect(200);
     policy.sign_in.retain(|way| *way != rlinks_core::policy::SignIn::Keys);
     house.workspace("main", policy, &[]);
+    wait_until("the feed tells of it", || member.get("/me").status() == 401);
     member.get("/me").refused(401, "UNAUTHENTICATED");
     assert_eq!(house.person(&house.main, Role::Admin).get("/me").status(), 401);
 }

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::caller::Caller;
 use super::house::{House, Person, preset};
+use crate::client::wait_until;
 use crate::support::operator;
 
 /// In everything workspace A has; no answer to workspace B may hold it.
@@ -303,6 +304,7 @@ fn a_deleted_workspace_lets_nobody_in() {
     let by = operator();
     let delete = house.store().update_workspace(&other, gone, "workspace.delete", &by, house.now());
     house.runtime.block_on(delete).unwrap();
+    wait_until("the feed tells of it", || admin.get("/me").status() == 401);
     admin.get("/me").refused(401, "UNAUTHENTICATED");
     admin.post("/links", &json!({"target": "https://example.com/"})).refused(401, "UNAUTHENTICATED");
 }

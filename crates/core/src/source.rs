@@ -124,6 +124,12 @@ pub fn is_prefetch(purpose: &[u8]) -> bool {
     [&b"prefetch"[..], b"prerender", b"preview"].iter().any(|known| word.eq_ignore_ascii_case(known))
 }
 
+/// Two letters, as capitals. Cloudflare writes XX for unknown and T1 for Tor, and neither is a country.
+pub fn country(value: &[u8]) -> Option<[u8; 2]> {
+    let letters: [u8; 2] = value.trim_ascii().to_ascii_uppercase().try_into().ok()?;
+    (letters.iter().all(u8::is_ascii_uppercase) && letters != *b"XX").then_some(letters)
+}
+
 /// A value without escapes, control characters and blanks around it.
 fn utm_value(escaped: &[u8]) -> Option<Cow<'_, str>> {
     let escaped = &escaped[..escaped.len().min(LONGEST_ESCAPED_UTM_BYTES)];

@@ -1,0 +1,248 @@
+//! Profile `edge`: the API. The token first, then what was asked; D1 decides, and the caches are told before the answer leaves.
+
+use rlinks_core::answer::Answer;
+use rlinks_core::draft::Input;
+use rlinks_core::envelope::ErrorCode;
+use rlinks_core::{Code, Timestamp, strict};
+use serde::Serialize;
+use serde_json::{Value, json};
+use wasm_bindgen::JsValue;
+
+use crate::admin::{self, Call, LONGEST_BODY_BYTES, MOST_TRIES, Refusal, View};
+use crate::door;
+use crate::edge::{self, ask};
+use crate::entry::seconds;
+use crate::events::Visit;
+use crate::platform::{self, Away};
+use crate::sql::{self, Row};
+use crate::visits::{self, Counted};
+
+/// An outage is one answer, whatever was asked.
+impl From<Away> for Refusal {
+    fn from(away: Away) -> Self {
+        platform::complain(&format!("the API cannot reach D1: {away}"));
+        Self::Plain(ErrorCode::KvUnavailable)
+    }
+}
+
+/// What the API answers.
+pub(crate) async fn answer(visit: &Visit<'_>, request: &JsValue) -> Answer {
+    if !visit.settings.admits(&visit.facts.authorization) {
+        let mut refused = visit.error(ErrorCode::Unauthenticated);
+        refused.headers.push(("www-authenticate", "Bearer".to_owned()));
+        return refused;
+    }
+    let done = match Call::read(visit.facts) {
+        Ok(call) => run(visit, request, call).await,
+        Err(refusal) => Err(refusal),
+    };
+    done.unwrap_or_else(|refusal| refuse(visit, refusal))
+}
+
+async fn run(visit: &Visit<'_>, request: &JsValue, call: Call) -> Result<Answer, Refusal> {
+    match call {
+        Call::Create => create(visit, &body(visit, request).await?).await,
+        Call::List { limit, after } => list(visit, limit, after).await,
+        Call::Get(code) => {
+            let row = existing(visit, &code).await?;
+            Ok(view(visit, 200, &row))
+        }
+        Call::Change(code) => change(visit, &code, &body(visit, request).await?).await,
+        Call::Delete(code) => delete(visit, &code).await,
+        Call::Stats(code) => stats(visit, &code).await,
+        Call::Check(text) => check(visit, &text).await,
+    }
+}
+
+async fn body(visit: &Visit<'_>, request: &JsValue) -> Result<Input, Refusal> {
+    let kind = visit.facts.content_type.split(';').next().unwrap_or_default().trim();
+    if !kind.is_empty() && !kind.eq_ignore_ascii_case("application/json") {
+        return Err(Refusal::Plain(ErrorCode::UnsupportedMediaType));
+    }
+    let bytes = match platform::body(request, LONGEST_BODY_BYTES).await {
+        Ok(bytes) => bytes.ok_or(Refusal::Plain(ErrorCode::PayloadTooLarge))?,
+        Err(_) => return Err(Refusal::Plain(ErrorCode::BadRequest)),
+    };
+    let object = strict::parse_object(&bytes)
+        .map_err(|error| Refusal::Saying(ErrorCode::BadRequest, error.to_string()))?;
+    Ok(admin::input(&object)?)
+}
+
+async fn create(visit: &Visit<'_>, input: &Input) -> Result<Answer, Refusal> {
+    let (settings, now) = (visit.settings, seconds(visit.now));
+    let draft = admin::draft(input, settings, visit.now)?;
+    let limit = settings.policy.limits.live_links;
+    for _ in 0..MOST_TRIES {
+        let code = match &draft.code {
+            Some(code) => code.clone(),
+            None => match admin::generated(&settings.policy, &platform::random()) {
+                Some(code) => code,
+                None => continue,
+            },
+        };
+        let expires_at = draft.expires_at.map(seconds);
+        let status = draft.redirect_status.code();
+        let insert = sql::insert(code.as_str(), draft.target.as_str(), status, expires_at, now, limit);
+        let why = [insert, sql::link(code.as_str()), sql::tombstone(code.as_str()), sql::count_live(now)];
+        let rows = platform::d1(visit.env, &why).await?;
+        if let Some(row) = edge::row(rows.first())? {
+            edge::publish(visit, &row).await;
+            let mut made = view(visit, 201, &row);
+            made.headers.push(("location", format!("/api/v1/links/{code}")));
+            return Ok(made);
+        }
+        let there = |place: usize| rows.get(place).is_some_and(|rows| !rows.is_empty());
+        match (there(1), there(2)) {
+            (taken, deleted) if taken || deleted => {
+                if draft.code.is_some() {
+                    return Err(Refusal::Taken { deleted: !taken });
+                }
+            }
+            _ => return Err(Refusal::Plain(ErrorCode::QuotaExceeded)),
+        }
+    }
+    Err(Refusal::Saying(ErrorCode::Conflict, "no free code was found; try again".to_owned()))
+}
+
+async fn existing(visit: &Visit<'_>, code: &Code) -> Result<Row, Refusal> {
+    ask(visit.env, code.as_str()).await?.ok_or(Refusal::Plain(ErrorCode::NotFound))
+}
+
+async fn change(visit: &Visit<'_>, code: &Code, input: &Input) -> Result<Answer, Refusal> {
+    let row = existing(visit, code).await?;
+    let next = admin::changed(&row, input, visit.settings, visit.now)?;
+    if next == row {
+        return Ok(view(visit, 200, &row));
+    }
+    let update = sql::update(&next, row.updated_at, seconds(visit.now));
+    let rows = platform::d1(visit.env, &[update]).await?;
+    let written = edge::row(rows.first())?.ok_or(Refusal::Plain(ErrorCode::Conflict))?;
+    edge::publish(visit, &written).await;
+    Ok(view(visit, 200, &written))
+}
+
+async fn delete(visit: &Visit<'_>, code: &Code) -> Result<Answer, Refusal> {
+    let rows = platform::d1(visit.env, &sql::delete(code.as_str(), seconds(visit.now))).await?;
+    if rows.get(1).is_none_or(Vec::is_empty) {
+        return Err(Refusal::Plain(ErrorCode::NotFound));
+    }
+    let mut urls = edge::cache_urls(visit.settings, code.as_str());
+    urls.push(edge::cache_url(visit, code.as_str()));
+    edge::forget(visit.env, code.as_str(), &urls).await;
+    Ok(Answer { status: 204, headers: vec![("cache-control", "no-store".to_owned())], body: String::new() })
+}
+
+async fn list(visit: &Visit<'_>, limit: usize, after: Option<(i64, i64)>) -> Result<Answer, Refusal> {
+    // One more than asked for says whether there is a next page.
+    let rows = platform::d1(visit.env, &[sql::list(after, limit + 1), sql::count()]).await?;
+    let links = rows.first().cloned().unwrap_or_default().into_iter().map(serde_json::from_value);
+    let mut links: Vec<Row> = links.collect::<Result<_, _>>().map_err(|error| error.to_string())?;
+    let more = links.len() > limit;
+    links.truncate(limit);
+    let next_cursor = more.then(|| links.last().map(admin::cursor)).flatten();
+    let total = rows.get(1).and_then(|rows| rows.first()?.get("links")?.as_i64());
+    let data: Vec<View> =
+        links.iter().map(|row| View::of(row, visit.settings, visit.facts, visit.now)).collect();
+    Ok(as_json(200, &json!({ "data": data, "next_cursor": next_cursor, "total": total })))
+}
+
+async fn check(visit: &Visit<'_>, text: &str) -> Result<Answer, Refusal> {
+    let reason = match Code::parse(text, &visit.settings.policy.code) {
+        Err(error) => Some(error.message),
+        Ok(code) => {
+            let rows =
+                platform::d1(visit.env, &[sql::link(code.as_str()), sql::tombstone(code.as_str())]).await?;
+            let there = |place: usize| rows.get(place).is_some_and(|rows| !rows.is_empty());
+            match (there(0), there(1)) {
+                (true, _) => Some("is taken".to_owned()),
+                (_, true) => Some("was a link's that is deleted; its code is not given out again".to_owned()),
+                _ => None,
+            }
+        }
+    };
+    Ok(as_json(200, &json!({ "available": reason.is_none(), "reason": reason })))
+}
+
+/// All-time clicks from D1, and the last days from Analytics Engine where it can be asked.
+async fn stats(visit: &Visit<'_>, code: &Code) -> Result<Answer, Refusal> {
+    let row = existing(visit, code).await?;
+    let mut last: Vec<Option<Vec<Counted>>> = Vec::new();
+    for (name, query) in visits::questions(code, visit.now) {
+        let Some(api) = &visit.settings.analytics else { break };
+        match platform::analytics(&api.url, &api.token, &query).await {
+            Ok(text) => last.push(visits::read(&text, "value", "clicks")),
+            Err(away) => {
+                platform::complain(&format!("{name} of {code} cannot be counted: {away}"));
+                break;
+            }
+        }
+    }
+    let whole = last.len() == 3 && last.iter().all(Option::is_some);
+    let mut lists = last.into_iter().map(Option::unwrap_or_default);
+    let mut next = || lists.next().unwrap_or_default();
+    let (series, referrers, countries) = (next(), next(), next());
+    let total: i64 = series.iter().map(|day| day.clicks).sum();
+    let series: Vec<Value> =
+        series.iter().map(|day| json!({ "start": day_start(&day.value), "clicks": day.clicks })).collect();
+    let day = Timestamp::from_ms(visit.now.ms().div_euclid(86_400_000) * 86_400_000);
+    Ok(as_json(
+        200,
+        &json!({
+            "code": row.slug, "clicks": row.visit_count, "complete": whole,
+            "from": day.plus_ms(-(visits::STATS_DAYS - 1) * 86_400_000), "to": visit.now.whole_seconds(),
+            "interval": "day", "tz": "UTC",
+            "total": { "clicks": total }, "series": series, "referrers": referrers, "countries": countries,
+        }),
+    ))
+}
+
+/// `2026-01-12 00:00:00`, as the analytics API writes it, as RFC 3339.
+fn day_start(text: &str) -> Value {
+    Timestamp::parse(&text.replace(' ', "T")).map_or(Value::String(text.to_owned()), |at| json!(at))
+}
+
+fn view(visit: &Visit<'_>, status: u16, row: &Row) -> Answer {
+    as_json(status, &View::of(row, visit.settings, visit.facts, visit.now))
+}
+
+fn as_json(status: u16, body: &impl Serialize) -> Answer {
+    Answer {
+        status,
+        headers: vec![
+            ("content-type", "application/json".to_owned()),
+            ("cache-control", "no-store".to_owned()),
+            ("x-content-type-options", "nosniff".to_owned()),
+        ],
+        body: serde_json::to_string(body).expect("what we show is JSON"),
+    }
+}
+
+fn refuse(visit: &Visit<'_>, refusal: Refusal) -> Answer {
+    let saying = |code, message: &str, details: &Value| {
+        door::error_saying(visit.facts, code, message, details, visit.now)
+    };
+    match refusal {
+        Refusal::Plain(code) => {
+            let mut refused = visit.error(code);
+            if code == ErrorCode::MethodNotAllowed {
+                // The list of core's is that of redirects.
+                refused.headers.retain(|(name, _)| *name != "allow");
+                refused.headers.push(("allow", admin::allowed(&visit.facts.path).to_owned()));
+            }
+            refused
+        }
+        Refusal::Saying(code, message) => saying(code, &message, &Value::Null),
+        Refusal::Taken { deleted } => {
+            let message = if deleted {
+                "This code was a deleted link's and is not given out again"
+            } else {
+                ErrorCode::CodeTaken.message()
+            };
+            saying(ErrorCode::CodeTaken, message, &json!({ "deleted": deleted }))
+        }
+        Refusal::Fields(errors) => {
+            let code = ErrorCode::ValidationFailed;
+            saying(code, code.message(), &json!({ "fields": errors }))
+        }
+    }
+}
