@@ -164,7 +164,9 @@ fn every_promise_has_its_test() {
         match fs::read_to_string(root().join(path)) {
             Err(_) => faults.push(format!("PROMISES.md:{line}: there is no file {path}: correct `{span}`")),
             // The Worker's tests run in workerd and are named by sentences.
-            Ok(source) if path.ends_with(".mjs") && source.contains(&format!("test(\"{test}\"")) => {}
+            Ok(source)
+                if Path::new(path).extension().is_some_and(|end| end == "mjs")
+                    && source.contains(&format!("test(\"{test}\"")) => {}
             Ok(source) if !defines_function(&source, test) => faults.push(format!(
                 "PROMISES.md:{line}: {path} has no test `{test}`: name the test that proves the promise now"
             )),
