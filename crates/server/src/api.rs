@@ -4,21 +4,21 @@
 //! API's own description is made. `caller::door` stands before all of them.
 
 mod audit;
-mod caller;
+pub(crate) mod caller;
 mod cursor;
 mod docs;
-mod error;
+pub(crate) mod error;
 mod keyring;
-mod keys;
+pub(crate) mod keys;
 mod limits;
 mod links;
 mod live;
 mod public;
 mod qr;
 mod request;
-mod stats;
+pub(crate) mod stats;
 mod strict;
-mod transfer;
+pub(crate) mod transfer;
 mod usage;
 mod users;
 mod workspace;
@@ -124,7 +124,7 @@ impl Api {
     }
 
     /// The same for hosts and policies.
-    async fn learn_directory(&self) -> Result<(), StoreError> {
+    pub(crate) async fn learn_directory(&self) -> Result<(), StoreError> {
         let (workspaces, domains) = (self.ops.store.workspaces().await?, self.ops.store.domains().await?);
         let base = self.ops.naming.base_domain.as_ref();
         self.routes.directory.store(Arc::new(Directory::new(&workspaces, &domains, base)));

@@ -7,6 +7,7 @@
 //! | signing in and out | `login`; `oidc` with an OpenID provider |
 //! | the first admin, invitations | `setup`, `invite` |
 //! | oneself | `account` |
+//! | the workspace: statistics, log, keys, members, domains, policy, files | `space` |
 //!
 //! Templates are in `crates/server/templates`; what they show is escaped by itself. `finish` gives every answer its headers.
 
@@ -15,6 +16,7 @@ mod invite;
 mod login;
 mod oidc;
 mod setup;
+mod space;
 mod visit;
 
 use std::sync::{Arc, LazyLock};
@@ -39,6 +41,7 @@ use rlinks_store::StoreError;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
+use crate::api::Api;
 use crate::auth::Auth;
 use crate::auth::oidc::CALLBACK;
 use crate::auth::sign_in::Refused;
@@ -48,11 +51,12 @@ use crate::routes::Routes;
 
 /// Nothing is loaded from elsewhere, nothing inline runs, nobody frames it, and forms come back to us.
 const POLICY: &str = "default-src 'none'; style-src 'self'; img-src 'self' data:; script-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'";
-const STYLE: &str = include_str!("../templates/style.css");
+const STYLE: &str = concat!(include_str!("../templates/style.css"), include_str!("../templates/space.css"));
 
 /// What the pages share.
 pub struct Web {
     auth: Arc<Auth>,
+    api: Arc<Api>,
     store: rlinks_store::Store,
     routes: Arc<Routes>,
     clock: Clock,
@@ -60,8 +64,14 @@ pub struct Web {
 
 impl Web {
     /// On the runtime the store was opened on.
-    pub fn new(auth: Arc<Auth>, store: rlinks_store::Store, routes: Arc<Routes>, clock: Clock) -> Self {
-        Self { auth, store, routes, clock }
+    pub fn new(
+        auth: Arc<Auth>,
+        api: Arc<Api>,
+        store: rlinks_store::Store,
+        routes: Arc<Routes>,
+        clock: Clock,
+    ) -> Self {
+        Self { auth, api, store, routes, clock }
     }
 }
 
@@ -78,7 +88,11 @@ pub fn router(web: &Arc<Web>) -> Router {
         .route("/admin/invite/{token}", get(invite::show).post(invite::accept))
         .route("/admin/account", get(account::show))
         .route("/admin/account/password", post(account::change_password))
+        .route("/admin/account/name", post(account::rename))
+        .route("/admin/account/sign-out-others", post(account::sign_out_others))
         .route("/admin/account/sign-out-everywhere", post(account::sign_out_everywhere))
+        .route("/admin/account/delete", post(account::delete))
+        .merge(space::routes())
         .route("/admin/style.css", get(style))
         .route("/admin/{*rest}", any(|| async { Problem::new(ErrorCode::NotFound) }))
         .method_not_allowed_fallback(wrong_method)

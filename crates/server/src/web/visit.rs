@@ -82,13 +82,13 @@ impl Visit {
         ))
     }
 
-    fn of(parts: &mut Parts) -> Result<Self, Problem> {
+    pub(super) fn of(parts: &mut Parts) -> Result<Self, Problem> {
         let way = parts.extensions.get::<Arc<Way>>().cloned();
         let way = way.ok_or_else(|| Problem::new(ErrorCode::Internal))?;
         Ok(Self { way, headers: parts.headers.clone(), uri: parts.uri.clone() })
     }
 
-    async fn signed(&self, web: &Web) -> Result<Option<Signed>, Problem> {
+    pub(super) async fn signed(&self, web: &Web) -> Result<Option<Signed>, Problem> {
         Ok(web.auth.sessions.of(&self.headers, &self.way).await?)
     }
 }
@@ -146,14 +146,14 @@ impl FromRequest<Arc<Web>> for Asked {
     }
 }
 
-fn not_meant() -> Problem {
+pub(super) fn not_meant() -> Problem {
     Problem::saying(
         ErrorCode::Forbidden,
         "This form did not come from a page of ours, or has grown old. Open the page again and repeat; cookies have to be allowed",
     )
 }
 
-fn to_login(next: Option<&str>) -> Response {
+pub(super) fn to_login(next: Option<&str>) -> Response {
     let next = next.filter(|next| *next != "/admin").map(|next| {
         let query: String = url::form_urlencoded::byte_serialize(next.as_bytes()).collect();
         format!("?next={query}")
