@@ -21,10 +21,10 @@ use super::error::ApiError;
 use super::limits::Subject;
 use super::request::{File, Params};
 use crate::clock::monotonic_ms;
-use crate::ops::{Mode, OpsError};
 use crate::ops::transfer::{
     Admit, Existing, Export, ExportFormat, Import, ImportFormat, Keep, ReadError, Report, Rows,
 };
+use crate::ops::{Mode, OpsError};
 
 /// The routes of files.
 pub fn routes() -> OpenApiRouter<Arc<Api>> {
@@ -147,11 +147,7 @@ async fn export(
 }
 
 /// A file of the links somebody sees.
-pub(crate) async fn download(
-    api: &Api,
-    caller: &Caller,
-    format: ExportFormat,
-) -> Result<Response, OpsError> {
+pub(crate) async fn download(api: &Api, caller: &Caller, format: ExportFormat) -> Result<Response, OpsError> {
     let clicks = api.clicks().await?;
     let mut export = Export::new(&api.ops, Some(clicks), &caller.by, &caller.workspace, format).await?;
     // What can go wrong goes wrong here mostly, while there is still an answer to give.

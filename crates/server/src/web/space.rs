@@ -132,7 +132,8 @@ fn refused_by(error: &ApiError) -> Problem {
 
 /// Fields that break a rule, as one sentence.
 fn in_words(errors: &FieldErrors) -> String {
-    let words: Vec<String> = errors.0.iter().map(|error| format!("{} {}", error.field, error.message)).collect();
+    let words: Vec<String> =
+        errors.0.iter().map(|error| format!("{} {}", error.field, error.message)).collect();
     words.join("; ")
 }
 

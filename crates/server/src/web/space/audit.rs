@@ -106,7 +106,11 @@ impl Asked {
     }
 
     /// The filter it means. People are known by their addresses; the log knows ids.
-    async fn filter(&self, store: &Store, workspace: &Workspace) -> Result<Result<AuditFilter, FieldErrors>, StoreError> {
+    async fn filter(
+        &self,
+        store: &Store,
+        workspace: &Workspace,
+    ) -> Result<Result<AuditFilter, FieldErrors>, StoreError> {
         let mut errors = FieldErrors::default();
         let mut filter = AuditFilter::default();
         let moment = |name: &str, text: &str| {
@@ -188,8 +192,13 @@ pub async fn show(
     page(&AuditPage { rows, older, ..empty })
 }
 
-async fn rows(store: &Store, workspace: &Workspace, entries: Vec<AuditEntry>) -> Result<Vec<Row>, StoreError> {
-    let mut ids: Vec<Id> = entries.iter().filter_map(|entry| Actor::stored(entry.actor.clone()).user()).collect();
+async fn rows(
+    store: &Store,
+    workspace: &Workspace,
+    entries: Vec<AuditEntry>,
+) -> Result<Vec<Row>, StoreError> {
+    let mut ids: Vec<Id> =
+        entries.iter().filter_map(|entry| Actor::stored(entry.actor.clone()).user()).collect();
     ids.sort_unstable_by_key(|id| id.as_i64());
     ids.dedup();
     let people = store.users_by_id(workspace.id, &ids).await?;

@@ -94,7 +94,10 @@ pub async fn take(State(web): State<Arc<Web>>, upload: Upload) -> Result<Respons
         problem.in_page(&shown, None)
     };
     if file.is_empty() {
-        return Err(again(Problem::saying(ErrorCode::ValidationFailed, "Choose a file, or paste its contents")));
+        return Err(again(Problem::saying(
+            ErrorCode::ValidationFailed,
+            "Choose a file, or paste its contents",
+        )));
     }
     let known = ImportFormat::ALL.iter().find(|(name, _)| *name == format).map(|(_, known)| *known);
     if known.is_none() && !format.is_empty() {
@@ -107,7 +110,9 @@ pub async fn take(State(web): State<Arc<Web>>, upload: Upload) -> Result<Respons
             tracing::error!(%error, "a file that was sent cannot be read");
             return Err(Problem::new(ErrorCode::Internal));
         }
-        Err(error) => return Err(again(Problem::saying(ErrorCode::ValidationFailed, upper(&error.to_string())))),
+        Err(error) => {
+            return Err(again(Problem::saying(ErrorCode::ValidationFailed, upper(&error.to_string()))));
+        }
     };
     let mode = if confirmed { Mode::Write } else { Mode::DryRun };
     let report = import_rows(&web.api, &caller, rows, mode, allow_http).await.map_err(refused)?;
@@ -121,6 +126,7 @@ pub async fn export(
 ) -> Result<Response, Problem> {
     let asked = visit.parameter("format").unwrap_or_default();
     let format = ExportFormat::ALL.iter().find(|(name, _)| *name == asked);
-    let (_, format) = format.ok_or_else(|| Problem::saying(ErrorCode::NotFound, "There is no such format"))?;
+    let (_, format) =
+        format.ok_or_else(|| Problem::saying(ErrorCode::NotFound, "There is no such format"))?;
     download(&web.api, &caller, *format).await.map_err(refused)
 }

@@ -61,7 +61,8 @@ struct KeysPage<'a> {
     errors: FieldErrors,
 }
 
-const DONE: [(&str, &str); 1] = [("revoked", "The key was revoked: no request is answered with it any more.")];
+const DONE: [(&str, &str); 1] =
+    [("revoked", "The key was revoked: no request is answered with it any more.")];
 
 /// How long a key may be made to live, in the form.
 const DAYS: [(&str, &str); 5] =
@@ -97,7 +98,10 @@ impl<'a> KeysPage<'a> {
             let owner = people.iter().find(|user| Some(user.id) == key.user);
             let status = key.status(now);
             Row {
-                owner: owner.map_or_else(|| "nobody (made by the operator)".to_owned(), |user| user.email.to_string()),
+                owner: owner.map_or_else(
+                    || "nobody (made by the operator)".to_owned(),
+                    |user| user.email.to_string(),
+                ),
                 status: match status {
                     KeyStatus::Active => "active",
                     KeyStatus::Expired => "expired",
@@ -141,9 +145,14 @@ pub async fn show(
 fn draft(form: &Form, caller: &Caller, now: Timestamp) -> Result<KeyDraft, FieldErrors> {
     let mut errors = FieldErrors::default();
     let name = errors.take(ApiKey::parse_name(form.get("name")));
-    let chosen: Vec<Scope> = Scope::ALL.into_iter().filter(|scope| !form.get(scope.name()).is_empty()).collect();
+    let chosen: Vec<Scope> =
+        Scope::ALL.into_iter().filter(|scope| !form.get(scope.name()).is_empty()).collect();
     if chosen.is_empty() {
-        errors.push(FieldError::new("scopes", FieldCode::Required, "are missing: a key must be good for something"));
+        errors.push(FieldError::new(
+            "scopes",
+            FieldCode::Required,
+            "are missing: a key must be good for something",
+        ));
     }
     let expires_at = match form.get("days") {
         "" => None,

@@ -30,7 +30,10 @@ const ROLES: [(Role, &str); 3] = [
 
 const DONE: [(&str, &str); 4] = [
     ("role", "The role was changed. It holds from the next request on."),
-    ("suspended", "The member was suspended: their sessions and keys open nothing until they are let in again."),
+    (
+        "suspended",
+        "The member was suspended: their sessions and keys open nothing until they are let in again.",
+    ),
     ("activated", "The member can sign in again."),
     ("deleted", "The account was deleted. Its address and name are forgotten, its keys are gone."),
 ];
@@ -142,7 +145,11 @@ fn is_self(caller: &Caller, user: &User) -> bool {
 
 /// How a member is called in a question.
 fn called(user: &User) -> String {
-    if user.full_name.is_empty() { user.email.to_string() } else { format!("{} ({})", user.full_name, user.email) }
+    if user.full_name.is_empty() {
+        user.email.to_string()
+    } else {
+        format!("{} ({})", user.full_name, user.email)
+    }
 }
 
 async fn apply(
@@ -167,12 +174,17 @@ pub async fn change_role(
 ) -> Result<Response, Problem> {
     let user = member(&web, &caller, &id).await?;
     let role = form.get("role").parse::<Role>();
-    let role = role.map_err(|error| Problem::saying(ErrorCode::ValidationFailed, format!("The role {}", error.message)))?;
+    let role = role.map_err(|error| {
+        Problem::saying(ErrorCode::ValidationFailed, format!("The role {}", error.message))
+    })?;
     if is_self(&caller, &user) && role < Role::Admin && !is_confirmed(&form) {
         return Confirm {
             signed: &signed,
             title: format!("Become {role} yourself?"),
-            words: vec!["You can no longer open this page then; only another admin can give the role back.".to_owned()],
+            words: vec![
+                "You can no longer open this page then; only another admin can give the role back."
+                    .to_owned(),
+            ],
             action: format!("/admin/members/{}/role", user.id),
             fields: vec![("role", role.to_string())],
             button: "Change my role",
@@ -180,7 +192,8 @@ pub async fn change_role(
         }
         .ask();
     }
-    apply(&web, &signed, &caller, &user, MemberPatch { role: Some(role), ..MemberPatch::default() }, "role").await
+    apply(&web, &signed, &caller, &user, MemberPatch { role: Some(role), ..MemberPatch::default() }, "role")
+        .await
 }
 
 /// Keeps a member out, once that was confirmed.
@@ -227,7 +240,9 @@ pub async fn activate(
 /// What becomes of somebody's links when they go.
 pub(in crate::web) fn links_after(visibility: Visibility) -> &'static str {
     match visibility {
-        Visibility::Owner => "In this workspace links are their owner's alone: they are deleted with the account, and stop answering.",
+        Visibility::Owner => {
+            "In this workspace links are their owner's alone: they are deleted with the account, and stop answering."
+        }
         Visibility::Workspace => "The links stay the workspace's and keep answering.",
     }
 }
@@ -254,7 +269,8 @@ pub async fn remove(
 
 fn ask_to_remove(signed: &Signed, caller: &Caller, user: &User) -> Result<Response, Problem> {
     let mut words = vec![
-        "The address and the name are forgotten, the keys are gone. This cannot be undone; suspending can.".to_owned(),
+        "The address and the name are forgotten, the keys are gone. This cannot be undone; suspending can."
+            .to_owned(),
         links_after(caller.workspace.policy.visibility).to_owned(),
     ];
     if is_self(caller, user) {

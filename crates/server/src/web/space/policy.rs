@@ -21,7 +21,10 @@ use crate::auth::session::Signed;
 use crate::ops::OpsError;
 
 const DONE: [(&str, &str); 3] = [
-    ("policy", "The policy was changed. It binds what is written from now on; links that are there keep answering."),
+    (
+        "policy",
+        "The policy was changed. It binds what is written from now on; links that are there keep answering.",
+    ),
     ("nothing", "Nothing was changed: the policy says this already."),
     ("name", "The name was changed."),
 ];
@@ -87,7 +90,9 @@ impl<'a> PolicyPage<'a> {
                 None => groups.push(Group { title: field.group, fields: vec![shown(field)] }),
             }
         }
-        let way = |(name, words, way): (&'static str, &'static str, SignIn)| (name, words, policy.sign_in.contains(&way));
+        let way = |(name, words, way): (&'static str, &'static str, SignIn)| {
+            (name, words, policy.sign_in.contains(&way))
+        };
         Self {
             signed,
             here: "/admin/policy",
@@ -166,7 +171,11 @@ fn meant(form: &Form, policy: &Policy) -> Result<Policy, FieldErrors> {
             changes.push((field.path.to_owned(), value.to_owned()));
         }
     }
-    let ways: Vec<SignIn> = SIGN_IN.into_iter().filter(|(name, _, _)| !form.get(name).is_empty()).map(|(_, _, way)| way).collect();
+    let ways: Vec<SignIn> = SIGN_IN
+        .into_iter()
+        .filter(|(name, _, _)| !form.get(name).is_empty())
+        .map(|(_, _, way)| way)
+        .collect();
     let same = ways.len() == begin.sign_in.len() && ways.iter().all(|way| begin.sign_in.contains(way));
     if !same {
         let text = serde_json::to_string(&ways).expect("ways are JSON");
@@ -184,10 +193,15 @@ fn differences(before: &Policy, after: &Policy) -> Vec<Difference> {
     };
     compare("Preset", before.preset.to_string(), after.preset.to_string());
     for field in &FIELDS {
-        compare(field.label, field.in_words(&value_of(before, field.path)), field.in_words(&value_of(after, field.path)));
+        compare(
+            field.label,
+            field.in_words(&value_of(before, field.path)),
+            field.in_words(&value_of(after, field.path)),
+        );
     }
     let ways = |policy: &Policy| {
-        let ways = SIGN_IN.into_iter().filter(|(_, _, way)| policy.sign_in.contains(way)).map(|(_, words, _)| words);
+        let ways =
+            SIGN_IN.into_iter().filter(|(_, _, way)| policy.sign_in.contains(way)).map(|(_, words, _)| words);
         ways.collect::<Vec<_>>().join(", ")
     };
     compare("Ways to sign in", ways(before), ways(after));

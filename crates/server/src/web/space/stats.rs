@@ -89,7 +89,9 @@ struct StatsPage<'a> {
 
 impl Asked {
     fn of(visit: &Visit) -> Self {
-        let text = |name: &str| visit.parameter(name).unwrap_or_default().trim().chars().take(64).collect::<String>();
+        let text = |name: &str| {
+            visit.parameter(name).unwrap_or_default().trim().chars().take(64).collect::<String>()
+        };
         let (from, to) = (text("from"), text("to"));
         let range = if from.is_empty() && to.is_empty() { text("range") } else { String::new() };
         let known = RANGES.iter().any(|(name, _, _)| *name == range);
@@ -112,13 +114,17 @@ impl Asked {
 
     fn question(&self, caller: &Caller, now: Timestamp) -> Result<Question, FieldErrors> {
         let mut errors = FieldErrors::default();
-        let unknown = || FieldError::new("tz", FieldCode::BadCharacters, "is no time zone; write it like Europe/Berlin");
+        let unknown = || {
+            FieldError::new("tz", FieldCode::BadCharacters, "is no time zone; write it like Europe/Berlin")
+        };
         let tz = match self.tz.as_str() {
             "" => Zone::UTC,
             name => errors.take(Zone::parse(name).ok_or_else(unknown)).unwrap_or(Zone::UTC),
         };
         let mut moment = |name: &str, text: &str| {
-            let read = |text| tz.moment(text).map_err(|error| FieldError::new(name, FieldCode::NotATime, error.to_string()));
+            let read = |text| {
+                tz.moment(text).map_err(|error| FieldError::new(name, FieldCode::NotATime, error.to_string()))
+            };
             (!text.is_empty()).then(|| errors.take(read(text))).flatten()
         };
         let (mut from, to) = (moment("from", &self.from), moment("to", &self.to));
@@ -227,6 +233,10 @@ fn bars(statistics: &Statistics) -> Vec<Bar> {
 
 fn shares(values: Vec<(String, u64)>) -> Vec<Share> {
     let most = values.iter().map(|(_, clicks)| *clicks).max().unwrap_or(0).max(1);
-    let share = |(name, clicks): (String, u64)| Share { name, clicks, percent: clicks.saturating_mul(100).div_ceil(most) };
+    let share = |(name, clicks): (String, u64)| Share {
+        name,
+        clicks,
+        percent: clicks.saturating_mul(100).div_ceil(most),
+    };
     values.into_iter().map(share).collect()
 }

@@ -66,8 +66,14 @@ async fn read(mut form: Multipart, signed: Signed, caller: Caller) -> Result<Upl
     if first.name() != Some("csrf") || !signed.has_shown(&word(first).await?) {
         return Err(not_meant());
     }
-    let mut upload =
-        Upload { signed, caller, file: Vec::new(), format: String::new(), allow_http: false, confirmed: false };
+    let mut upload = Upload {
+        signed,
+        caller,
+        file: Vec::new(),
+        format: String::new(),
+        allow_http: false,
+        confirmed: false,
+    };
     for _ in 0..MOST_FIELDS {
         let Some(field) = form.next_field().await.map_err(|error| broken(&error))? else { return Ok(upload) };
         match field.name().unwrap_or_default() {

@@ -56,7 +56,8 @@ pub(super) fn value_of(policy: &Policy, path: &str) -> String {
 }
 
 const YES_NO: &[(&str, &str)] = &[("true", "yes"), ("false", "no")];
-const UNUSABLE: &[(&str, &str)] = &[("404", "404, as if it had never been"), ("410", "410, saying that it is gone")];
+const UNUSABLE: &[(&str, &str)] =
+    &[("404", "404, as if it had never been"), ("410", "410, saying that it is gone")];
 const NUMBER: Kind = Kind::Number { empty: None };
 const LIMIT: Kind = Kind::Number { empty: Some("no limit") };
 
@@ -79,8 +80,20 @@ pub(super) const FIELDS: [Field; 23] = [
             ("A-Za-z0-9_-", "letters, digits, underscore, hyphen"),
         ]),
     },
-    Field { path: "code.min", group: CODES, label: "Shortest code", meaning: "Characters, at least 1.", kind: NUMBER },
-    Field { path: "code.max", group: CODES, label: "Longest code", meaning: "Characters, at most 64.", kind: NUMBER },
+    Field {
+        path: "code.min",
+        group: CODES,
+        label: "Shortest code",
+        meaning: "Characters, at least 1.",
+        kind: NUMBER,
+    },
+    Field {
+        path: "code.max",
+        group: CODES,
+        label: "Longest code",
+        meaning: "Characters, at most 64.",
+        kind: NUMBER,
+    },
     Field {
         path: "code.fold_case",
         group: CODES,
@@ -180,7 +193,10 @@ pub(super) const FIELDS: [Field; 23] = [
         group: GONE,
         label: "What happens to expired links",
         meaning: "Once a day.",
-        kind: Kind::Choice(&[("none", "they stay and can be extended"), ("daily", "they are purged; a tombstone stays")]),
+        kind: Kind::Choice(&[
+            ("none", "they stay and can be extended"),
+            ("daily", "they are purged; a tombstone stays"),
+        ]),
     },
     Field {
         path: "https_only",
