@@ -107,7 +107,7 @@ fn s20_what_a_file_says_is_text() {
     };
     let file = [
         row("fine", "https://example.com/"),
-        row(EVIL, "https://example.com/"),
+        row("\"><img src=x onerror=1>{{7*7}}", "https://example.com/"),
         row("bad", &format!("javascript:{EVIL}")),
     ]
     .join("\n");
