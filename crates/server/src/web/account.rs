@@ -13,12 +13,6 @@ use crate::auth::session::{Sessions, Signed};
 use crate::auth::sign_in::{Refused, takes_passwords};
 
 #[derive(Template)]
-#[template(path = "home.html")]
-struct HomePage<'a> {
-    signed: &'a Signed,
-}
-
-#[derive(Template)]
 #[template(path = "account.html")]
 struct AccountPage<'a> {
     signed: &'a Signed,
@@ -26,11 +20,6 @@ struct AccountPage<'a> {
     takes_passwords: bool,
     problem: Option<&'a str>,
     done: Option<&'a str>,
-}
-
-/// The first page.
-pub async fn home(SignedIn { signed, .. }: SignedIn) -> Result<Response, Problem> {
-    page(&HomePage { signed: &signed })
 }
 
 /// One's account.

@@ -22,3 +22,4 @@ mod support;
 #[path = "../../../../conformance/table.rs"]
 mod table;
 mod tls;
+mod web;
