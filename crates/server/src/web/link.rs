@@ -15,7 +15,7 @@ use rlinks_core::{Link, LinkState, Scope};
 use self::history::Change;
 use self::usage::Usage;
 use super::fields::Fields;
-use super::links::{state_of, without_scheme};
+use super::links::{date, state_of, without_scheme};
 use super::visit::{Doing, Looking, Visit};
 use super::{Problem, Web, page, see_other};
 use crate::api::caller::{Caller, LinksRead, LinksWrite};
@@ -32,6 +32,7 @@ struct LinkPage<'a> {
     /// The same without what goes without saying.
     shown: String,
     owner: String,
+    created_on: String,
     fields: &'a Fields,
     /// Mine and theirs, where somebody else has changed the link meanwhile.
     conflict: Vec<(&'static str, String, String)>,
@@ -205,6 +206,7 @@ impl Web {
             short_url,
             state: state_of(link, self.clock.now()),
             owner: owner.of(link.created_by.as_str()),
+            created_on: date(link.created_at),
             fields: again.fields.unwrap_or(shown),
             conflict: again.conflict,
             problem: again.problem,

@@ -42,6 +42,8 @@ pub struct Row {
     pub clicks: Option<String>,
     pub spark: Spark,
     pub created_at: Timestamp,
+    /// The day of it.
+    pub created_on: String,
 }
 
 /// The list, alone for whoever has the page around it already.
@@ -181,6 +183,7 @@ impl Web {
             clicks: clicks.map(number),
             spark: Spark::of(days),
             created_at: link.created_at,
+            created_on: date(link.created_at),
         }
     }
 
@@ -245,4 +248,9 @@ pub fn state_of(link: &Link, now: Timestamp) -> &'static str {
 /// A short URL as people say it.
 pub fn without_scheme(url: &str) -> &str {
     url.split_once("://").map_or(url, |(_, rest)| rest)
+}
+
+/// The day of a moment, by UTC.
+pub fn date(at: Timestamp) -> String {
+    at.to_string().chars().take("2026-01-29".len()).collect()
 }

@@ -19,10 +19,10 @@ use crate::auth::csrf::{FormToken, is_from_elsewhere};
 use crate::auth::session::{Sessions, Signed};
 use crate::auth::way::Way;
 
-/// The longest form of somebody who is not signed in.
+/// The longest form.
 const MOST_BYTES: usize = 16 * 1024;
-/// The longest form of somebody who is: the longest target and the longest notes, each letter written as three.
-const MOST_BYTES_SIGNED: usize = 384 * 1024;
+/// The longest form about links: the longest target and the longest notes, each byte written as three.
+const MOST_BYTES_OF_LINKS: usize = 384 * 1024;
 /// Fields in it.
 const MOST_FIELDS: usize = 256;
 
@@ -163,20 +163,25 @@ impl FromRequest<Arc<Web>> for Sent {
     type Rejection = Response;
 
     async fn from_request(request: Request, web: &Arc<Web>) -> Result<Self, Response> {
-        let (mut parts, body) = request.into_parts();
-        let visit = Visit::of(&mut parts).map_err(IntoResponse::into_response)?;
-        let signed = visit.signed(web).await.map_err(IntoResponse::into_response)?;
-        let Some(signed) = signed else {
-            let mut response = to_login(None);
-            response.headers_mut().append(http::header::SET_COOKIE, Sessions::no_cookie(&visit.way));
-            return Err(response);
-        };
-        let form = read(&visit, body, MOST_BYTES_SIGNED).await.map_err(IntoResponse::into_response)?;
-        if is_from_elsewhere(&visit.headers, &visit.way) || !signed.has_shown(form.get("csrf")) {
-            return Err(not_meant().into_response());
-        }
-        Ok(Self { visit, signed, form })
+        sent(request, web, MOST_BYTES).await
     }
+}
+
+/// Who is not signed in sends no long form: their cookie is looked at first.
+async fn sent(request: Request, web: &Web, most_bytes: usize) -> Result<Sent, Response> {
+    let (mut parts, body) = request.into_parts();
+    let visit = Visit::of(&mut parts).map_err(IntoResponse::into_response)?;
+    let signed = visit.signed(web).await.map_err(IntoResponse::into_response)?;
+    let Some(signed) = signed else {
+        let mut response = to_login(None);
+        response.headers_mut().append(http::header::SET_COOKIE, Sessions::no_cookie(&visit.way));
+        return Err(response);
+    };
+    let form = read(&visit, body, most_bytes).await.map_err(IntoResponse::into_response)?;
+    if is_from_elsewhere(&visit.headers, &visit.way) || !signed.has_shown(form.get("csrf")) {
+        return Err(not_meant().into_response());
+    }
+    Ok(Sent { visit, signed, form })
 }
 
 impl FromRequest<Arc<Web>> for Asked {
@@ -209,7 +214,7 @@ impl<N: Needs> FromRequest<Arc<Web>> for Doing<N> {
     type Rejection = Response;
 
     async fn from_request(request: Request, web: &Arc<Web>) -> Result<Self, Response> {
-        let Sent { visit, signed, form } = Sent::from_request(request, web).await?;
+        let Sent { visit, signed, form } = sent(request, web, MOST_BYTES_OF_LINKS).await?;
         let caller = allowed::<N>(&signed).map_err(IntoResponse::into_response)?;
         Ok(Self { visit, signed, caller, form, needs: PhantomData })
     }

@@ -23,7 +23,7 @@ fn with<'a>(version: &'a str, more: &[(&'a str, &'a str)]) -> Vec<(&'a str, &'a 
 
 #[test]
 fn everything_that_can_change_is_changed_by_one_form() {
-    let (house, mut ann) = home(Preset::Fabric);
+    let (house, mut ann) = home(Preset::Team);
     make(&mut ann, &[("target", "https://example.com/"), ("code", "link")]);
     let page = ann.get("/admin/links/link");
     let version = hidden(&page, "version");
@@ -78,7 +78,7 @@ fn everything_that_can_change_is_changed_by_one_form() {
 
 #[test]
 fn errors_stand_beside_their_fields() {
-    let (house, mut ann) = home(Preset::Fabric);
+    let (house, mut ann) = home(Preset::Team);
     make(&mut ann, &[("target", "https://example.com/"), ("code", "link")]);
     for (field, value) in [
         ("target", "ftp://example.com/"),
@@ -91,7 +91,7 @@ fn errors_stand_beside_their_fields() {
     ] {
         let refused =
             send(&mut ann, "/admin/links/link", &with("1", &[(field, value), ("notes", "Kept notes")]));
-        assert_eq!(refused.status, 422, "{field}: {refused:?}");
+        assert_eq!(refused.status, 400, "{field}: {refused:?}");
         assert!(refused.body.contains(&format!("id=\"{field}-wrong\"")), "{field} {value}: {refused:?}");
         assert!(refused.body.contains("Kept notes</textarea>"), "{refused:?}");
         let shown = value.replace('[', "&#91;").replace('{', "&#123;");
@@ -102,7 +102,7 @@ fn errors_stand_beside_their_fields() {
 
 #[test]
 fn who_was_slower_sees_both_and_decides() {
-    let (house, mut ann) = home(Preset::Fabric);
+    let (house, mut ann) = home(Preset::Team);
     make(&mut ann, &[("target", "https://example.com/"), ("code", "link")]);
     let version = hidden(&ann.get("/admin/links/link"), "version");
     assert_eq!(send(&mut ann, "/admin/links/link", &with(&version, &[("title", "Theirs")])).status, 303);
@@ -119,13 +119,13 @@ fn who_was_slower_sees_both_and_decides() {
 
 #[test]
 fn a_link_is_switched_deleted_and_brought_back() {
-    let (house, mut ann) = home(Preset::Fabric);
+    let (house, mut ann) = home(Preset::Team);
     make(&mut ann, &[("target", "https://example.com/"), ("code", "link")]);
     let path = "/admin/links/link/state";
     for (act, leads_to, visitor_gets) in [
-        ("disable", "/admin/links/link?done=disabled", 404),
+        ("disable", "/admin/links/link?done=disabled", 410),
         ("enable", "/admin/links/link?done=active", 302),
-        ("delete", "/admin?act=delete&done=1&undo=link", 410),
+        ("delete", "/admin?act=delete&done=1&undo=link", 404),
         ("restore", "/admin/links/link?done=active", 302),
     ] {
         let done = send(&mut ann, path, &[("act", act)]);
@@ -147,7 +147,7 @@ fn a_link_is_switched_deleted_and_brought_back() {
 
 #[test]
 fn history_tells_who_did_what_and_leads_back() {
-    let (house, mut ann) = home(Preset::Fabric);
+    let (house, mut ann) = home(Preset::Team);
     make(&mut ann, &[("target", "https://example.com/first"), ("code", "link"), ("title", "First")]);
     send(&mut ann, "/admin/links/link", &with("1", &[("target", "https://example.com/second")]));
     let page = ann.get("/admin/links/link");

@@ -1,14 +1,16 @@
 //! The list: new links, finding them again, and many at once.
 
-use rlinks_core::{Preset, Role};
+use rlinks_core::policy::Visibility;
+use rlinks_core::{Policy, Preset, Role};
 
 use super::{browser_of, codes, home, listed, make, send};
-use crate::api::house::preset;
+use crate::api::house::{House, preset};
+use crate::database::Place;
 use crate::sign_in::browser::{form, hidden};
 
 #[test]
 fn a_pasted_address_becomes_a_link_that_is_shown_to_be_copied() {
-    let (house, mut ann) = home(Preset::Fabric);
+    let (house, mut ann) = home(Preset::Team);
     let empty = ann.get("/admin");
     assert!(empty.body.contains("No links yet") && empty.body.contains("Paste a long address"), "{empty:?}");
     let made = make(&mut ann, &[("target", "https://example.com/a?b=c")]);
@@ -28,12 +30,12 @@ fn a_pasted_address_becomes_a_link_that_is_shown_to_be_copied() {
 
 #[test]
 fn what_is_wrong_stands_beside_its_field_and_nothing_typed_is_lost() {
-    let (_house, mut ann) = home(Preset::Fabric);
+    let (_house, mut ann) = home(Preset::Team);
     make(&mut ann, &[("target", "https://example.com/"), ("code", "taken")]);
     for (fields, status, message) in [
         (
             [("target", "no address"), ("code", "fine-code"), ("title", "Kept")],
-            422,
+            400,
             "id=\"target-wrong\">The target ",
         ),
         (
@@ -43,7 +45,7 @@ fn what_is_wrong_stands_beside_its_field_and_nothing_typed_is_lost() {
         ),
         (
             [("target", "https://example.com/"), ("code", "no code"), ("title", "Kept")],
-            422,
+            400,
             "id=\"code-wrong\">The code ",
         ),
     ] {
@@ -58,7 +60,7 @@ fn what_is_wrong_stands_beside_its_field_and_nothing_typed_is_lost() {
 
 #[test]
 fn links_are_found_filtered_sorted_and_paged() {
-    let (house, mut ann) = home(Preset::Fabric);
+    let (house, mut ann) = home(Preset::Team);
     for (code, title, tags) in
         [("alpha", "Spring sale", "shop,spring"), ("beta", "Spring walk", "out"), ("gamma", "", "shop")]
     {
@@ -109,7 +111,7 @@ fn links_are_found_filtered_sorted_and_paged() {
 
 #[test]
 fn many_links_are_changed_at_once_and_deletion_asks_and_can_be_undone() {
-    let (house, mut ann) = home(Preset::Fabric);
+    let (house, mut ann) = home(Preset::Team);
     for code in ["one", "two", "three"] {
         make(&mut ann, &[("target", "https://example.com/"), ("code", code)]);
         house.advance_ms(1000);
@@ -122,7 +124,7 @@ fn many_links_are_changed_at_once_and_deletion_asks_and_can_be_undone() {
     let page = ann.get(done.location().unwrap());
     assert!(page.body.contains("2 links were disabled. 1 could not be"), "{page:?}");
     listed(&mut ann, "?state=disabled&sort=code", &["one", "two"]);
-    assert_eq!(house.visit("/one").status, 404);
+    assert_eq!(house.visit("/one").status, 410);
     send(&mut ann, "/admin/links/bulk", &with(&[("act", "enable")]));
     assert_eq!(house.visit("/one").status, 302);
     send(&mut ann, "/admin/links/bulk", &with(&[("act", "tag"), ("new_tag", "Blue, green")]));
@@ -153,7 +155,7 @@ fn many_links_are_changed_at_once_and_deletion_asks_and_can_be_undone() {
         "{notice:?}"
     );
     assert_eq!(codes(&notice), ["three"]);
-    assert_eq!(house.visit("/two").status, 410);
+    assert_eq!(house.visit("/two").status, 404);
     send(&mut ann, "/admin/links/bulk", &[("act", "restore"), ("code.one", "on"), ("code.two", "on")]);
     listed(&mut ann, "?sort=code", &["one", "three", "two"]);
     assert_eq!(house.visit("/two").status, 302);
@@ -162,7 +164,7 @@ fn many_links_are_changed_at_once_and_deletion_asks_and_can_be_undone() {
 
 #[test]
 fn a_form_without_the_token_or_from_elsewhere_does_nothing() {
-    let (_house, mut ann) = home(Preset::Fabric);
+    let (_house, mut ann) = home(Preset::Team);
     make(&mut ann, &[("target", "https://example.com/"), ("code", "safe")]);
     for (path, fields) in [
         ("/admin/links", vec![("target", "https://evil.example/")]),
@@ -218,7 +220,9 @@ fn roles_see_what_they_may_do_and_can_do_no_more() {
 
 #[test]
 fn links_of_others_are_not_there() {
-    let (house, mut ann) = home(Preset::Platform);
+    let owners = Policy { visibility: Visibility::Owner, reuse: false, ..preset(Preset::Team) };
+    let house = House::at(Place::sqlite(), owners, |_| ());
+    let mut ann = browser_of(&house, &house.main, Role::Admin, "ann@example.com");
     let team = house.workspace("team", preset(Preset::Team), &["team.example"]);
     let mut eve = browser_of(&house, &team, Role::Admin, "eve@example.com");
     make(&mut eve, &[("target", "https://example.com/"), ("code", "elsewhere")]);
@@ -249,7 +253,7 @@ fn links_of_others_are_not_there() {
 
 #[test]
 fn light_and_dark_are_a_choice_that_stays() {
-    let (_house, mut ann) = home(Preset::Fabric);
+    let (_house, mut ann) = home(Preset::Team);
     assert_eq!(ann.get("/admin/theme.css").body, "");
     for (theme, style) in
         [("dark", ":root{color-scheme:dark}"), ("light", ":root{color-scheme:light}"), ("system", "")]
