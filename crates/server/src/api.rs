@@ -11,7 +11,7 @@ pub(crate) mod error;
 mod keyring;
 pub(crate) mod keys;
 mod limits;
-mod links;
+pub(crate) mod links;
 mod live;
 mod public;
 mod qr;
@@ -119,7 +119,7 @@ impl Api {
     }
 
     /// The serving threads know a change before its answer leaves.
-    fn learn(&self, link: &Link) {
+    pub fn learn(&self, link: &Link) {
         self.routes.learn(&RouteRecord::of(link));
     }
 
@@ -132,11 +132,11 @@ impl Api {
     }
 
     /// Hosts and policies as the serving threads know them.
-    fn directory(&self) -> Arc<Directory> {
+    pub(crate) fn directory(&self) -> Arc<Directory> {
         self.routes.directory.load_full()
     }
 
-    fn cursors(&self) -> &Cursors {
+    pub(crate) fn cursors(&self) -> &Cursors {
         &self.cursors
     }
 

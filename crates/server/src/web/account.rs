@@ -19,16 +19,9 @@ use crate::ops::OpsError;
 use crate::ops::people::MemberPatch;
 
 #[derive(Template)]
-#[template(path = "home.html")]
-struct HomePage<'a> {
-    signed: &'a Signed,
-}
-
-#[derive(Template)]
 #[template(path = "account.html")]
 struct AccountPage<'a> {
     signed: &'a Signed,
-    here: &'static str,
     sessions: Vec<Session>,
     takes_passwords: bool,
     full_name: &'a str,
@@ -45,7 +38,6 @@ impl<'a> AccountPage<'a> {
     async fn new(web: &Web, signed: &'a Signed) -> Result<Self, Problem> {
         Ok(Self {
             signed,
-            here: "/admin/account",
             sessions: web.store.sessions_of(signed.user.id, web.clock.now()).await?,
             takes_passwords: takes_passwords(&signed.workspace),
             full_name: &signed.user.full_name,
@@ -56,11 +48,6 @@ impl<'a> AccountPage<'a> {
             done: None,
         })
     }
-}
-
-/// The first page.
-pub async fn home(SignedIn { signed, .. }: SignedIn) -> Result<Response, Problem> {
-    page(&HomePage { signed: &signed })
 }
 
 /// What was done before somebody was led here.
@@ -118,7 +105,7 @@ pub async fn rename(State(web): State<Arc<Web>>, sent: Sent) -> Result<Response,
     let by = Caller::of_session(signed.clone()).by;
     let patch = MemberPatch { full_name: Some(full_name), ..MemberPatch::default() };
     let changed = web.api.ops.change_member(&by, &signed.user, &patch).await;
-    changed.map_err(super::space::refused)?;
+    changed?;
     Ok(see_other("/admin/account?done=name", None))
 }
 
@@ -150,7 +137,7 @@ pub async fn delete(State(web): State<Arc<Web>>, sent: Sent) -> Result<Response,
                 ErrorCode::Conflict,
                 "You are the last admin, and a workspace needs one: make somebody else admin first",
             ),
-            Err(error) => return Err(super::space::refused(error)),
+            Err(error) => return Err(error.into()),
         }
     } else {
         Problem::saying(ErrorCode::ValidationFailed, "This is not the e-mail address of this account")

@@ -2,7 +2,6 @@
 //!
 //! | to find | look in |
 //! |---|---|
-//! | who may look and act | `door` |
 //! | what asks once before it is done | [`Confirm`], used by all |
 //! | numbers | `stats` |
 //! | the audit log | `audit` |
@@ -12,7 +11,6 @@
 
 mod audit;
 mod domains;
-mod door;
 mod import;
 mod keys;
 mod members;
@@ -27,14 +25,13 @@ use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::response::Response;
 use axum::routing::{get, post};
-use rlinks_core::{FieldErrors, Role, Scope};
+use rlinks_core::FieldErrors;
 
 pub(super) use self::members::links_after;
 use super::visit::Visit;
 use super::{Problem, Web, page};
 use crate::api::error::ApiError;
 use crate::auth::session::Signed;
-use crate::ops::OpsError;
 
 /// The routes of the workspace.
 pub fn routes() -> Router<Arc<Web>> {
@@ -60,22 +57,6 @@ pub fn routes() -> Router<Arc<Web>> {
             get(import::show).post(import::take).layer(DefaultBodyLimit::max(upload::MOST_BODY_BYTES)),
         )
         .route("/admin/export", get(import::export))
-}
-
-/// Where the navigation of these pages leads somebody.
-pub fn places(signed: &Signed) -> Vec<(&'static str, &'static str)> {
-    let scopes = signed.user.role.scopes();
-    let all = [
-        ("/admin/stats", "Statistics", scopes.has(Scope::AnalyticsRead)),
-        ("/admin/import", "Import and export", scopes.has(Scope::LinksRead)),
-        ("/admin/keys", "Keys", signed.user.role >= Role::Member),
-        ("/admin/members", "Members", scopes.has(Scope::WorkspaceAdmin)),
-        ("/admin/domains", "Domains", scopes.has(Scope::WorkspaceAdmin)),
-        ("/admin/policy", "Policy", scopes.has(Scope::WorkspaceAdmin)),
-        ("/admin/audit", "Audit log", scopes.has(Scope::WorkspaceAdmin)),
-        ("/admin/account", "Account", true),
-    ];
-    all.into_iter().filter(|(_, _, may)| *may).map(|(path, name, _)| (path, name)).collect()
 }
 
 /// Asks once, before something is done that is not easily undone. The same form comes back with `confirmed`.
@@ -113,37 +94,13 @@ fn done<'a>(visit: &Visit, words: &[(&str, &'a str)]) -> Option<&'a str> {
     words.iter().find(|(name, _)| *name == done).map(|(_, said)| *said)
 }
 
-/// An operation's word, as a page says it.
-pub(super) fn refused(error: OpsError) -> Problem {
-    let shown = match &error {
-        OpsError::Invalid(fields) => Some(in_words(fields)),
-        _ => None,
-    };
-    let error = ApiError::from(error);
-    let (code, message) = error.parts();
-    Problem::saying(code, upper(&shown.unwrap_or_else(|| message.to_owned())))
-}
-
-/// The same of the API's.
+/// The API's word, as a page says it.
 fn refused_by(error: &ApiError) -> Problem {
     let (code, message) = error.parts();
     Problem::saying(code, message)
 }
 
-/// Fields that break a rule, as one sentence.
-fn in_words(errors: &FieldErrors) -> String {
-    let words: Vec<String> =
-        errors.0.iter().map(|error| format!("{} {}", error.field, error.message)).collect();
-    words.join("; ")
-}
-
 /// What is wrong with a field, for the line beside it.
 pub fn beside<'a>(errors: &'a FieldErrors, field: &str) -> Option<&'a str> {
     errors.0.iter().find(|error| error.field == field).map(|error| error.message.as_str())
-}
-
-/// A sentence begins with a capital letter.
-fn upper(text: &str) -> String {
-    let mut letters = text.chars();
-    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }

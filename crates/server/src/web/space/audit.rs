@@ -12,9 +12,9 @@ use rlinks_core::envelope::ErrorCode;
 use rlinks_core::{Actor, Email, FieldErrors, Id, User, Workspace};
 use rlinks_store::{AuditFilter, Store, StoreError};
 
+use super::super::visit::Looking;
 use super::super::visit::Visit;
 use super::super::{Problem, Web, page};
-use super::door::Looks;
 use crate::api::caller::WorkspaceAdmin;
 use crate::api::transfer::in_pages;
 use crate::auth::session::Signed;
@@ -68,7 +68,6 @@ struct Asked {
 #[template(path = "space/audit.html")]
 struct AuditPage<'a> {
     signed: &'a Signed,
-    here: &'static str,
     asked: Asked,
     errors: FieldErrors,
     rows: Vec<Row>,
@@ -150,7 +149,7 @@ impl Asked {
 /// The log, newest first.
 pub async fn show(
     State(web): State<Arc<Web>>,
-    Looks { visit, signed, .. }: Looks<WorkspaceAdmin>,
+    Looking { visit, signed, .. }: Looking<WorkspaceAdmin>,
 ) -> Result<Response, Problem> {
     let workspace = &signed.workspace;
     let head = head(&web.store, workspace).await?;
@@ -163,7 +162,6 @@ pub async fn show(
     };
     let empty = AuditPage {
         signed: &signed,
-        here: "/admin/audit",
         asked,
         errors: FieldErrors::default(),
         rows: Vec::new(),
@@ -255,7 +253,7 @@ async fn verify(store: &Store, workspace: &Workspace, head: &Head) -> Result<Cha
 /// The whole log as JSON lines, oldest first: what `rmax audit verify --file` takes.
 pub async fn export(
     State(web): State<Arc<Web>>,
-    Looks { signed, .. }: Looks<WorkspaceAdmin>,
+    Looking { signed, .. }: Looking<WorkspaceAdmin>,
 ) -> Result<Response, Problem> {
     let (store, workspace) = (web.store.clone(), signed.workspace.id);
     // What can go wrong goes wrong here mostly, while there is still an answer to give.

@@ -9,9 +9,9 @@ use rlinks_core::envelope::ErrorCode;
 use rlinks_core::{Domain, FieldErrors, Host};
 use rlinks_store::StoreError;
 
+use super::super::visit::{Doing, Looking};
 use super::super::{Problem, Web, page, see_other};
-use super::door::{Acts, Looks};
-use super::{Confirm, done, is_confirmed, refused};
+use super::{Confirm, done, is_confirmed};
 use crate::api::caller::WorkspaceAdmin;
 use crate::auth::session::Signed;
 use crate::ops::{OpsError, Thing};
@@ -26,7 +26,6 @@ const DONE: [(&str, &str); 3] = [
 #[template(path = "space/domains.html")]
 struct DomainsPage<'a> {
     signed: &'a Signed,
-    here: &'static str,
     done: Option<&'static str>,
     domains: Vec<Domain>,
     /// The name every workspace has below the base domain, where there is one.
@@ -43,7 +42,6 @@ impl<'a> DomainsPage<'a> {
         let naming = &web.api.ops.naming;
         Ok(Self {
             signed,
-            here: "/admin/domains",
             done: None,
             domains: all.into_iter().filter(|domain| domain.workspace == signed.workspace.id).collect(),
             always: naming.base_domain.as_ref().map(|base| format!("{}.{base}", signed.workspace.slug)),
@@ -57,7 +55,7 @@ impl<'a> DomainsPage<'a> {
 /// The domains, and the form for another.
 pub async fn show(
     State(web): State<Arc<Web>>,
-    Looks { visit, signed, .. }: Looks<WorkspaceAdmin>,
+    Looking { visit, signed, .. }: Looking<WorkspaceAdmin>,
 ) -> Result<Response, Problem> {
     let shown = DomainsPage::new(&web, &signed).await?;
     page(&DomainsPage { done: done(&visit, &DONE), ..shown })
@@ -66,7 +64,7 @@ pub async fn show(
 /// Adds a domain.
 pub async fn add(
     State(web): State<Arc<Web>>,
-    Acts { signed, caller, form, .. }: Acts<WorkspaceAdmin>,
+    Doing { signed, caller, form, .. }: Doing<WorkspaceAdmin>,
 ) -> Result<Response, Problem> {
     let added = match Host::parse(form.get("host").trim()) {
         Err(error) => Err(OpsError::from(error)),
@@ -89,26 +87,26 @@ pub async fn add(
             );
             (Problem::new(ErrorCode::Conflict), taken.into())
         }
-        Err(error) => return Err(refused(error)),
+        Err(error) => return Err(error.into()),
     };
     let shown = DomainsPage { host: form.get("host"), errors, ..DomainsPage::new(&web, &signed).await? };
     Err(problem.in_page(&shown, None))
 }
 
 fn host(text: &str) -> Result<Host, Problem> {
-    Host::parse(text).map_err(|_| refused(OpsError::NotFound(Thing::Domain(text.to_owned()))))
+    Host::parse(text).map_err(|_| Problem::from(OpsError::NotFound(Thing::Domain(text.to_owned()))))
 }
 
 /// Lets short links be written with a domain.
 pub async fn make_primary(
     State(web): State<Arc<Web>>,
     Path(name): Path<String>,
-    Acts { caller, .. }: Acts<WorkspaceAdmin>,
+    Doing { caller, .. }: Doing<WorkspaceAdmin>,
 ) -> Result<Response, Problem> {
     let host = host(&name)?;
     let (actor, now) = (&caller.by.actor, web.clock.now());
     let changed = web.store.set_primary_domain(caller.workspace.id, &host, actor, now).await;
-    changed.map_err(|error| refused(error.into()))?;
+    changed.map_err(OpsError::from)?;
     web.api.learn_directory().await?;
     Ok(see_other("/admin/domains?done=primary", None))
 }
@@ -117,12 +115,12 @@ pub async fn make_primary(
 pub async fn remove(
     State(web): State<Arc<Web>>,
     Path(name): Path<String>,
-    Acts { signed, caller, form, .. }: Acts<WorkspaceAdmin>,
+    Doing { signed, caller, form, .. }: Doing<WorkspaceAdmin>,
 ) -> Result<Response, Problem> {
     let host = host(&name)?;
     let known = web.store.domains().await?;
     if !known.iter().any(|domain| domain.host == host && domain.workspace == caller.workspace.id) {
-        return Err(refused(OpsError::NotFound(Thing::Domain(host.to_string()))));
+        return Err(Problem::from(OpsError::NotFound(Thing::Domain(host.to_string()))));
     }
     if !is_confirmed(&form) {
         return Confirm {
@@ -141,7 +139,7 @@ pub async fn remove(
     }
     let (actor, now) = (&caller.by.actor, web.clock.now());
     let removed = web.store.remove_domain(caller.workspace.id, &host, actor, now).await;
-    removed.map_err(|error| refused(error.into()))?;
+    removed.map_err(OpsError::from)?;
     web.api.learn_directory().await?;
     Ok(see_other("/admin/domains?done=removed", None))
 }

@@ -11,10 +11,9 @@ use base64::engine::general_purpose::STANDARD;
 use rlinks_core::Scope;
 use rlinks_core::envelope::ErrorCode;
 
-use super::super::{Problem, Web, page};
-use super::door::Looks;
+use super::super::visit::Looking;
+use super::super::{Problem, Web, page, sentence};
 use super::upload::Upload;
-use super::{refused, upper};
 use crate::api::caller::LinksRead;
 use crate::api::transfer::{download, import_rows};
 use crate::auth::session::Signed;
@@ -48,7 +47,6 @@ const EXPORTS: [(&str, &str, &str); 5] = [
 #[template(path = "space/import.html")]
 struct ImportPage<'a> {
     signed: &'a Signed,
-    here: &'static str,
     may_import: bool,
     format: &'a str,
     allow_http: bool,
@@ -59,7 +57,6 @@ struct ImportPage<'a> {
 #[template(path = "space/import_report.html")]
 struct ReportPage<'a> {
     signed: &'a Signed,
-    here: &'static str,
     report: &'a Report,
     allow_http: bool,
     /// The file itself, as long as it has not been imported.
@@ -67,16 +64,9 @@ struct ReportPage<'a> {
 }
 
 /// The form, and the files to take away.
-pub async fn show(Looks { signed, caller, .. }: Looks<LinksRead>) -> Result<Response, Problem> {
+pub async fn show(Looking { signed, caller, .. }: Looking<LinksRead>) -> Result<Response, Problem> {
     let may_import = caller.scopes.has(Scope::LinksWrite);
-    page(&ImportPage {
-        signed: &signed,
-        here: "/admin/import",
-        may_import,
-        format: "",
-        allow_http: false,
-        problem: None,
-    })
+    page(&ImportPage { signed: &signed, may_import, format: "", allow_http: false, problem: None })
 }
 
 /// A file: what importing it would do, and once that was seen, importing it.
@@ -85,7 +75,6 @@ pub async fn take(State(web): State<Arc<Web>>, upload: Upload) -> Result<Respons
     let again = |problem: Problem| {
         let shown = ImportPage {
             signed: &signed,
-            here: "/admin/import",
             may_import: true,
             format: &format,
             allow_http,
@@ -111,22 +100,22 @@ pub async fn take(State(web): State<Arc<Web>>, upload: Upload) -> Result<Respons
             return Err(Problem::new(ErrorCode::Internal));
         }
         Err(error) => {
-            return Err(again(Problem::saying(ErrorCode::ValidationFailed, upper(&error.to_string()))));
+            return Err(again(Problem::saying(ErrorCode::ValidationFailed, sentence(&error.to_string()))));
         }
     };
     let mode = if confirmed { Mode::Write } else { Mode::DryRun };
-    let report = import_rows(&web.api, &caller, rows, mode, allow_http).await.map_err(refused)?;
-    page(&ReportPage { signed: &signed, here: "/admin/import", report: &report, allow_http, content })
+    let report = import_rows(&web.api, &caller, rows, mode, allow_http).await?;
+    page(&ReportPage { signed: &signed, report: &report, allow_http, content })
 }
 
 /// Links as a file.
 pub async fn export(
     State(web): State<Arc<Web>>,
-    Looks { visit, caller, .. }: Looks<LinksRead>,
+    Looking { visit, caller, .. }: Looking<LinksRead>,
 ) -> Result<Response, Problem> {
     let asked = visit.parameter("format").unwrap_or_default();
     let format = ExportFormat::ALL.iter().find(|(name, _)| *name == asked);
     let (_, format) =
         format.ok_or_else(|| Problem::saying(ErrorCode::NotFound, "There is no such format"))?;
-    download(&web.api, &caller, *format).await.map_err(refused)
+    download(&web.api, &caller, *format).await.map_err(Problem::from)
 }

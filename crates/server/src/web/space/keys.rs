@@ -11,9 +11,9 @@ use rlinks_core::key::KeyStatus;
 use rlinks_core::{ApiKey, FieldCode, FieldError, FieldErrors, Id, Scope, Scopes, Timestamp};
 
 use super::super::visit::Form;
+use super::super::visit::{Doing, Looking};
 use super::super::{Problem, Web, page, see_other};
-use super::door::{Acts, Looks};
-use super::{Confirm, done, is_confirmed, refused, refused_by};
+use super::{Confirm, done, is_confirmed, refused_by};
 use crate::api::caller::{Anybody, Caller};
 use crate::api::keys::{keeps, kept};
 use crate::auth::session::Signed;
@@ -49,7 +49,6 @@ struct Choice {
 #[template(path = "space/keys.html")]
 struct KeysPage<'a> {
     signed: &'a Signed,
-    here: &'static str,
     done: Option<&'static str>,
     made: Option<Made>,
     rows: Vec<Row>,
@@ -118,7 +117,6 @@ impl<'a> KeysPage<'a> {
         };
         Ok(Self {
             signed,
-            here: "/admin/keys",
             done: None,
             made: None,
             rows: keys.into_iter().map(row).collect(),
@@ -134,7 +132,7 @@ impl<'a> KeysPage<'a> {
 /// The keys, and the form for another.
 pub async fn show(
     State(web): State<Arc<Web>>,
-    Looks { visit, signed, caller, .. }: Looks<Anybody>,
+    Looking { visit, signed, caller, .. }: Looking<Anybody>,
 ) -> Result<Response, Problem> {
     let before = visit.parameter("before").and_then(|text| text.parse().ok()).map(Id::from_i64);
     let shown = KeysPage::new(&web, &signed, &caller, before).await?;
@@ -175,7 +173,7 @@ fn draft(form: &Form, caller: &Caller, now: Timestamp) -> Result<KeyDraft, Field
 /// Makes a key, and shows it this once.
 pub async fn create(
     State(web): State<Arc<Web>>,
-    Acts { signed, caller, form, .. }: Acts<Anybody>,
+    Doing { signed, caller, form, .. }: Doing<Anybody>,
 ) -> Result<Response, Problem> {
     keeps(&caller).map_err(|error| refused_by(&error))?;
     let draft = match draft(&form, &caller, web.clock.now()) {
@@ -194,7 +192,7 @@ pub async fn create(
         return Err(Problem::saying(ErrorCode::Forbidden, message));
     }
     let made = web.api.ops.create_key(&caller.by, &caller.workspace, &draft).await;
-    let (key, secret) = made.map_err(refused)?;
+    let (key, secret) = made?;
     let made = Made { name: key.name, secret: secret.reveal().to_owned() };
     let shown = KeysPage::new(&web, &signed, &caller, None).await?;
     page(&KeysPage { made: Some(made), ..shown })
@@ -204,7 +202,7 @@ pub async fn create(
 pub async fn revoke(
     State(web): State<Arc<Web>>,
     Path(id): Path<String>,
-    Acts { signed, caller, form, .. }: Acts<Anybody>,
+    Doing { signed, caller, form, .. }: Doing<Anybody>,
 ) -> Result<Response, Problem> {
     let key = kept(&web.api, &caller, &id).await.map_err(|error| refused_by(&error))?;
     if !is_confirmed(&form) {
@@ -222,7 +220,7 @@ pub async fn revoke(
         }
         .ask();
     }
-    web.api.ops.revoke_key(&caller.by, &caller.workspace, key.id).await.map_err(refused)?;
+    web.api.ops.revoke_key(&caller.by, &caller.workspace, key.id).await?;
     Ok(see_other("/admin/keys?done=revoked", None))
 }
 
@@ -230,7 +228,7 @@ pub async fn revoke(
 pub async fn rotate(
     State(web): State<Arc<Web>>,
     Path(id): Path<String>,
-    Acts { signed, caller, form, .. }: Acts<Anybody>,
+    Doing { signed, caller, form, .. }: Doing<Anybody>,
 ) -> Result<Response, Problem> {
     let key = kept(&web.api, &caller, &id).await.map_err(|error| refused_by(&error))?;
     let own = key.user.is_some() && key.user == caller.member();
@@ -252,7 +250,7 @@ pub async fn rotate(
         }
         .ask();
     }
-    let (key, secret) = web.api.ops.rotate_key(&caller.by, &key).await.map_err(refused)?;
+    let (key, secret) = web.api.ops.rotate_key(&caller.by, &key).await?;
     let made = Made { name: key.name, secret: secret.reveal().to_owned() };
     let shown = KeysPage::new(&web, &signed, &caller, None).await?;
     page(&KeysPage { made: Some(made), ..shown })

@@ -10,9 +10,9 @@ use rlinks_core::policy::Visibility;
 use rlinks_core::{Email, FieldErrors, Id, Role, User, UserStatus};
 use rlinks_store::StoreError;
 
+use super::super::visit::{Doing, Looking};
 use super::super::{Problem, Web, page, see_other};
-use super::door::{Acts, Looks};
-use super::{Confirm, done, is_confirmed, refused};
+use super::{Confirm, done, is_confirmed};
 use crate::api::caller::{Caller, WorkspaceAdmin};
 use crate::auth::session::{Sessions, Signed};
 use crate::ops::people::{Invitation, MemberPatch};
@@ -42,7 +42,6 @@ const DONE: [(&str, &str); 4] = [
 #[template(path = "space/members.html")]
 struct MembersPage<'a> {
     signed: &'a Signed,
-    here: &'static str,
     done: Option<&'static str>,
     problem: Option<String>,
     /// Somebody who has just been invited.
@@ -64,7 +63,6 @@ impl<'a> MembersPage<'a> {
         let next = members.last().filter(|_| more).map(|user| user.id);
         Ok(Self {
             signed,
-            here: "/admin/members",
             done: None,
             problem: None,
             invited: None,
@@ -81,7 +79,7 @@ impl<'a> MembersPage<'a> {
 /// The members, and the form to invite another.
 pub async fn show(
     State(web): State<Arc<Web>>,
-    Looks { visit, signed, .. }: Looks<WorkspaceAdmin>,
+    Looking { visit, signed, .. }: Looking<WorkspaceAdmin>,
 ) -> Result<Response, Problem> {
     let after = visit.parameter("after").and_then(|text| text.parse().ok()).map(Id::from_i64);
     let shown = MembersPage::new(&web, &signed, after).await?;
@@ -94,7 +92,7 @@ async fn again(web: &Web, signed: &Signed, error: OpsError) -> Problem {
         OpsError::Store(StoreError::NameTaken(_)) => {
             Problem::saying(ErrorCode::Conflict, "A member has this e-mail address already")
         }
-        other => refused(other),
+        other => other.into(),
     };
     match MembersPage::new(web, signed, None).await {
         Ok(shown) if problem.code == ErrorCode::Conflict => {
@@ -108,7 +106,7 @@ async fn again(web: &Web, signed: &Signed, error: OpsError) -> Problem {
 /// Makes somebody a member, and shows the address to send them, this once.
 pub async fn invite(
     State(web): State<Arc<Web>>,
-    Acts { signed, caller, form, .. }: Acts<WorkspaceAdmin>,
+    Doing { signed, caller, form, .. }: Doing<WorkspaceAdmin>,
 ) -> Result<Response, Problem> {
     let mut errors = FieldErrors::default();
     let email = errors.take(Email::parse(form.get("email")));
@@ -133,9 +131,9 @@ pub async fn invite(
 /// A member by the id in the address, and by nothing else.
 async fn member(web: &Web, caller: &Caller, id: &str) -> Result<User, Problem> {
     if id.parse::<i64>().is_err() {
-        return Err(refused(OpsError::NotFound(Thing::User(id.to_owned()))));
+        return Err(Problem::from(OpsError::NotFound(Thing::User(id.to_owned()))));
     }
-    web.api.ops.member(&caller.workspace, id).await.map_err(refused)
+    web.api.ops.member(&caller.workspace, id).await.map_err(Problem::from)
 }
 
 /// Whether somebody is about to take from themselves what lets them be here.
@@ -170,7 +168,7 @@ async fn apply(
 pub async fn change_role(
     State(web): State<Arc<Web>>,
     Path(id): Path<String>,
-    Acts { signed, caller, form, .. }: Acts<WorkspaceAdmin>,
+    Doing { signed, caller, form, .. }: Doing<WorkspaceAdmin>,
 ) -> Result<Response, Problem> {
     let user = member(&web, &caller, &id).await?;
     let role = form.get("role").parse::<Role>();
@@ -200,7 +198,7 @@ pub async fn change_role(
 pub async fn suspend(
     State(web): State<Arc<Web>>,
     Path(id): Path<String>,
-    Acts { signed, caller, form, .. }: Acts<WorkspaceAdmin>,
+    Doing { signed, caller, form, .. }: Doing<WorkspaceAdmin>,
 ) -> Result<Response, Problem> {
     let user = member(&web, &caller, &id).await?;
     if !is_confirmed(&form) {
@@ -230,7 +228,7 @@ pub async fn suspend(
 pub async fn activate(
     State(web): State<Arc<Web>>,
     Path(id): Path<String>,
-    Acts { signed, caller, .. }: Acts<WorkspaceAdmin>,
+    Doing { signed, caller, .. }: Doing<WorkspaceAdmin>,
 ) -> Result<Response, Problem> {
     let user = member(&web, &caller, &id).await?;
     let patch = MemberPatch { status: Some(UserStatus::Active), ..MemberPatch::default() };
@@ -251,9 +249,9 @@ pub(in crate::web) fn links_after(visibility: Visibility) -> &'static str {
 pub async fn remove(
     State(web): State<Arc<Web>>,
     Path(id): Path<String>,
-    acts: Acts<WorkspaceAdmin>,
+    acts: Doing<WorkspaceAdmin>,
 ) -> Result<Response, Problem> {
-    let Acts { visit, signed, caller, form, .. } = acts;
+    let Doing { visit, signed, caller, form, .. } = acts;
     let user = member(&web, &caller, &id).await?;
     if !is_confirmed(&form) {
         return ask_to_remove(&signed, &caller, &user);

@@ -13,9 +13,9 @@ use rlinks_core::{FieldErrors, Policy, Preset, Workspace};
 
 use self::fields::{FIELDS, Field, Kind, SIGN_IN, value_of};
 use super::super::visit::Form;
+use super::super::visit::{Doing, Looking};
 use super::super::{Problem, Web, page, see_other};
-use super::door::{Acts, Looks};
-use super::{beside, done, is_confirmed, refused};
+use super::{beside, done, is_confirmed};
 use crate::api::caller::{Caller, WorkspaceAdmin};
 use crate::auth::session::Signed;
 use crate::ops::OpsError;
@@ -53,7 +53,6 @@ struct Difference {
 #[template(path = "space/policy.html")]
 struct PolicyPage<'a> {
     signed: &'a Signed,
-    here: &'static str,
     done: Option<&'static str>,
     /// The preset the form is filled from, and not the policy there is.
     from_preset: Option<Preset>,
@@ -70,7 +69,6 @@ struct PolicyPage<'a> {
 #[template(path = "space/policy_change.html")]
 struct ChangePage<'a> {
     signed: &'a Signed,
-    here: &'static str,
     /// The policy is another than when the form was filled in.
     moved: bool,
     /// Whoever saves this is signed in by a way it no longer has.
@@ -95,7 +93,6 @@ impl<'a> PolicyPage<'a> {
         };
         Self {
             signed,
-            here: "/admin/policy",
             done: None,
             from_preset: None,
             preset: signed.workspace.policy.preset,
@@ -147,7 +144,7 @@ const PRESETS: [(Preset, &str); 4] = [
 ];
 
 /// The policy as it is, or a form filled from a preset.
-pub async fn show(Looks { visit, signed, .. }: Looks<WorkspaceAdmin>) -> Result<Response, Problem> {
+pub async fn show(Looking { visit, signed, .. }: Looking<WorkspaceAdmin>) -> Result<Response, Problem> {
     let preset = visit.parameter("preset").and_then(|name| name.parse::<Preset>().ok());
     let policy = preset.map_or_else(|| signed.workspace.policy.clone(), Policy::preset);
     let shown = PolicyPage::new(&signed, &policy);
@@ -211,7 +208,7 @@ fn differences(before: &Policy, after: &Policy) -> Vec<Difference> {
 /// Shows what a change would change; once that was confirmed, makes it.
 pub async fn change(
     State(web): State<Arc<Web>>,
-    Acts { signed, caller, form, .. }: Acts<WorkspaceAdmin>,
+    Doing { signed, caller, form, .. }: Doing<WorkspaceAdmin>,
 ) -> Result<Response, Problem> {
     let seen = &signed.workspace;
     let next = match meant(&form, &seen.policy) {
@@ -244,7 +241,6 @@ pub async fn change(
     fields.push(("seen".to_owned(), version(seen)));
     page(&ChangePage {
         signed: &signed,
-        here: "/admin/policy",
         moved,
         locks_out: !next.sign_in.contains(&signed.session.how.way()),
         differences,
@@ -260,14 +256,14 @@ fn version(workspace: &Workspace) -> String {
 async fn save(web: &Web, caller: &Caller, next: Workspace, action: &str) -> Result<(), Problem> {
     let (actor, now) = (&caller.by.actor, web.clock.now());
     let saved = web.store.update_workspace(&caller.workspace, next, action, actor, now).await;
-    saved.map_err(|error| refused(OpsError::Store(error)))?;
+    saved.map_err(OpsError::Store)?;
     Ok(web.api.learn_directory().await?)
 }
 
 /// Gives the workspace another name.
 pub async fn rename(
     State(web): State<Arc<Web>>,
-    Acts { signed, caller, form, .. }: Acts<WorkspaceAdmin>,
+    Doing { signed, caller, form, .. }: Doing<WorkspaceAdmin>,
 ) -> Result<Response, Problem> {
     let name = match Workspace::parse_name(form.get("name")) {
         Ok(name) => name,

@@ -10,10 +10,9 @@ use rlinks_clicks::time::day_of;
 use rlinks_core::envelope::ErrorCode;
 use rlinks_core::{FieldCode, FieldError, FieldErrors, Timestamp};
 
-use super::super::visit::Visit;
+use super::super::chart::{Chart, Share, number, shares};
+use super::super::visit::{Looking, Visit};
 use super::super::{Problem, Web, page};
-use super::door::Looks;
-use super::refused;
 use crate::api::caller::{AnalyticsRead, Caller};
 use crate::api::stats::{WorkspaceStatistics, gather, workspace_subject};
 use crate::auth::session::Signed;
@@ -21,41 +20,9 @@ use crate::ops::sweep::kept;
 use crate::ops::{OpsError, Sees};
 
 const DAY_MS: i64 = 86_400_000;
-/// The chart's own measures.
-const WIDTH: u64 = 720;
-const HEIGHT: u64 = 160;
-
 /// Ranges to choose from: their name in the address, in words, and how many days they are.
 const RANGES: [(&str, &str, i64); 4] =
     [("7", "7 days", 7), ("30", "30 days", 30), ("90", "90 days", 90), ("365", "a year", 365)];
-
-/// One bar of the chart.
-struct Bar {
-    x: u64,
-    width: u64,
-    y: u64,
-    height: u64,
-    label: String,
-    clicks: u64,
-    visitors: u64,
-    bots: u64,
-}
-
-/// A row of a breakdown.
-struct Share {
-    name: String,
-    clicks: u64,
-    /// Of the longest bar.
-    percent: u64,
-}
-
-/// A breakdown.
-struct Part {
-    id: &'static str,
-    title: &'static str,
-    of: &'static str,
-    shares: Vec<Share>,
-}
 
 /// What the form says.
 struct Asked {
@@ -64,13 +31,16 @@ struct Asked {
     to: String,
     tz: String,
     bots: Bots,
+    /// What the script says of where they are; else UTC.
+    lives_in: Zone,
 }
 
 /// What was counted, ready to be drawn.
 struct Shown {
     found: WorkspaceStatistics,
-    bars: Vec<Bar>,
-    parts: Vec<Part>,
+    figures: [(&'static str, String); 3],
+    chart: Chart,
+    parts: Vec<(&'static str, Vec<Share>)>,
     top: Vec<Share>,
     missed: Vec<Share>,
 }
@@ -79,7 +49,6 @@ struct Shown {
 #[template(path = "space/stats.html")]
 struct StatsPage<'a> {
     signed: &'a Signed,
-    here: &'static str,
     asked: Asked,
     errors: FieldErrors,
     /// Only one's own links are counted.
@@ -96,7 +65,9 @@ impl Asked {
         let range = if from.is_empty() && to.is_empty() { text("range") } else { String::new() };
         let known = RANGES.iter().any(|(name, _, _)| *name == range);
         let range = if known || !(from.is_empty() && to.is_empty()) { range } else { "30".to_owned() };
-        Self { range, from, to, tz: text("tz"), bots: Bots::parse(&text("bots")).unwrap_or_default() }
+        let lives_in = visit.cookie("tz").and_then(|name| Zone::parse(&name.replace("%2F", "/")));
+        let bots = Bots::parse(&text("bots")).unwrap_or_default();
+        Self { range, from, to, tz: text("tz"), bots, lives_in: lives_in.unwrap_or_default() }
     }
 
     /// The address of the same question about another range.
@@ -118,7 +89,7 @@ impl Asked {
             FieldError::new("tz", FieldCode::BadCharacters, "is no time zone; write it like Europe/Berlin")
         };
         let tz = match self.tz.as_str() {
-            "" => Zone::UTC,
+            "" => self.lives_in.clone(),
             name => errors.take(Zone::parse(name).ok_or_else(unknown)).unwrap_or(Zone::UTC),
         };
         let mut moment = |name: &str, text: &str| {
@@ -156,13 +127,12 @@ impl Asked {
 /// The numbers of a range.
 pub async fn show(
     State(web): State<Arc<Web>>,
-    Looks { visit, signed, caller, .. }: Looks<AnalyticsRead>,
+    Looking { visit, signed, caller, .. }: Looking<AnalyticsRead>,
 ) -> Result<Response, Problem> {
     let asked = Asked::of(&visit);
     let question = asked.question(&caller, web.clock.now());
     let empty = StatsPage {
         signed: &signed,
-        here: "/admin/stats",
         asked,
         errors: FieldErrors::default(),
         is_own: caller.by.sees == Sees::Own,
@@ -172,7 +142,7 @@ pub async fn show(
         Ok(question) => match gather(&web.api, &caller, &question).await {
             Ok(found) => Ok(found),
             Err(StatsError::Question(error)) => Err(error.into()),
-            Err(StatsError::Store(error)) => return Err(refused(OpsError::Store(error))),
+            Err(StatsError::Store(error)) => return Err(Problem::from(OpsError::Store(error))),
         },
         Err(errors) => Err(errors),
     };
@@ -187,7 +157,6 @@ pub async fn show(
 
 impl Shown {
     fn new(found: WorkspaceStatistics) -> Self {
-        let of = |id, title, of, values: Vec<(String, u64)>| Part { id, title, of, shares: shares(values) };
         let statistics = &found.statistics;
         let plain = |values: &[rlinks_clicks::stats::Value]| {
             values.iter().map(|value| (value.value.clone(), value.clicks)).collect::<Vec<_>>()
@@ -196,47 +165,32 @@ impl Shown {
             (country.name.map_or_else(|| country.value.clone(), str::to_owned), country.clicks)
         });
         let parts = vec![
-            of("referrers", "Referrers", "Site", plain(&statistics.referrers)),
-            of("countries", "Countries", "Country", countries.collect()),
-            of("cities", "Cities", "City", plain(&statistics.cities)),
-            of("devices", "Devices", "Device", plain(&statistics.devices)),
-            of("browsers", "Browsers", "Browser", plain(&statistics.browsers)),
-            of("systems", "Systems", "System", plain(&statistics.systems)),
-            of("campaigns", "Campaigns", "Campaign", plain(&statistics.campaigns)),
+            ("Referrers", shares(plain(&statistics.referrers))),
+            ("Countries", shares(countries.collect())),
+            ("Cities", shares(plain(&statistics.cities))),
+            ("Devices", shares(plain(&statistics.devices))),
+            ("Browsers", shares(plain(&statistics.browsers))),
+            ("Systems", shares(plain(&statistics.systems))),
+            ("Campaigns", shares(plain(&statistics.campaigns))),
         ];
+        let total = &statistics.total;
+        let figures = [("Clicks", total.clicks), ("Visitors", total.visitors), ("Bots", total.bots)];
         let top = found.top_links.iter().map(|link| (link.code.clone(), link.clicks)).collect();
         let missed = found.misses.iter().map(|miss| (miss.code.clone(), miss.misses)).collect();
-        Self { bars: bars(statistics), parts, top: shares(top), missed: shares(missed), found }
+        Self {
+            figures: figures.map(|(name, value)| (name, number(value))),
+            chart: chart(statistics),
+            parts,
+            top: shares(top),
+            missed: shares(missed),
+            found,
+        }
     }
 }
 
-fn bars(statistics: &Statistics) -> Vec<Bar> {
-    let most = statistics.series.iter().map(|point| point.sum.clicks).max().unwrap_or(0).max(1);
-    let count = u64::try_from(statistics.series.len()).unwrap_or(1).max(1);
-    let bar = |(at, point): (u64, &rlinks_clicks::stats::Point)| {
-        let x = at * WIDTH / count;
-        let end = (at + 1) * WIDTH / count;
-        let height = point.sum.clicks.saturating_mul(HEIGHT).div_ceil(most).min(HEIGHT);
-        Bar {
-            x,
-            width: (end - x).saturating_sub(1).max(1),
-            y: HEIGHT - height,
-            height,
-            label: statistics.tz.label(statistics.interval, point.start),
-            clicks: point.sum.clicks,
-            visitors: point.sum.visitors,
-            bots: point.sum.bots,
-        }
-    };
-    (0..).zip(&statistics.series).map(bar).collect()
-}
-
-fn shares(values: Vec<(String, u64)>) -> Vec<Share> {
-    let most = values.iter().map(|(_, clicks)| *clicks).max().unwrap_or(0).max(1);
-    let share = |(name, clicks): (String, u64)| Share {
-        name,
-        clicks,
-        percent: clicks.saturating_mul(100).div_ceil(most),
-    };
-    values.into_iter().map(share).collect()
+fn chart(statistics: &Statistics) -> Chart {
+    Chart::of(statistics.series.iter().map(|point| {
+        let label = statistics.tz.label(statistics.interval, point.start);
+        (label, [point.sum.clicks, point.sum.visitors, point.sum.bots])
+    }))
 }

@@ -13,9 +13,8 @@ use base64::engine::general_purpose::STANDARD;
 use http::StatusCode;
 use rlinks_core::envelope::ErrorCode;
 
-use super::super::visit::{Visit, not_meant, to_login};
+use super::super::visit::{Visit, allowed, not_meant, to_login};
 use super::super::{Problem, Web};
-use super::door::admit;
 use crate::api::caller::{Caller, LinksWrite};
 use crate::auth::csrf::is_from_elsewhere;
 use crate::auth::session::Signed;
@@ -53,7 +52,7 @@ impl FromRequest<Arc<Web>> for Upload {
         if is_from_elsewhere(&visit.headers, &visit.way) {
             return Err(not_meant().into_response());
         }
-        let caller = admit::<LinksWrite>(&signed).map_err(Problem::into_response)?;
+        let caller = allowed::<LinksWrite>(&signed).map_err(Problem::into_response)?;
         let form = Multipart::from_request(Request::from_parts(parts, body), web).await;
         let form = form.map_err(|_| Problem::new(ErrorCode::UnsupportedMediaType).into_response())?;
         read(form, signed, caller).await.map_err(Problem::into_response)

@@ -11,6 +11,8 @@ const EVIL: &str = "\"><img src=x onerror=1>'</script><script>1</script><svg/onl
 
 #[track_caller]
 fn harmless(page: &str, what: &str) {
+    // One script, and it is ours.
+    let page = &page.replacen("<script src=\"/admin/app.js", "", 1).replacen("</script>", "", 1);
     for part in ["<img", "<svg/", "<script", "</script", "onerror=1>\"", "{{49}}", "\"javascript:"] {
         assert!(!page.contains(part), "{what}: {part} in {page}");
     }
@@ -136,7 +138,7 @@ fn s20_what_visitors_send_is_text() {
     );
     house.visit_with(&format!("/{query}"), lines);
     wait_until("the click is counted", || {
-        open(&mut ann, "/admin/stats").contains("<dt>Clicks</dt><dd>1</dd>")
+        open(&mut ann, "/admin/stats").contains("<dt>Clicks</dt><dd><strong>1</strong></dd>")
     });
     shows(&open(&mut ann, "/admin/stats"), "a campaign");
 }

@@ -21,26 +21,30 @@ fn clicks_are_counted_drawn_and_written_out() {
     assert_eq!(house.visit_with("/nowhere", PEOPLE).status, 404);
     let mut viewer = person(&house, Role::Viewer, "viewer@example.com");
     wait_until("clicks are counted", || {
-        open(&mut viewer, "/admin/stats").contains("<dt>Clicks</dt><dd>3</dd>")
+        open(&mut viewer, "/admin/stats").contains("<dt>Clicks</dt><dd><strong>3</strong></dd>")
     });
     wait_until("misses are counted", || {
-        open(&mut viewer, "/admin/stats").contains("<th scope=\"row\">nowhere</th>")
+        open(&mut viewer, "/admin/stats").contains("<span class=\"name\">nowhere</span>")
     });
     let page = open(&mut viewer, "/admin/stats?range=7");
-    assert!(page.contains("<svg class=\"chart\"") && page.contains("<title>2027-01-15: 3</title>"), "{page}");
+    assert!(
+        page.contains("<figure class=\"chart\">")
+            && page.contains("<title>2027-01-15: 3 clicks, 1 visitors</title>"),
+        "{page}"
+    );
     assert!(
         page.contains(
             "<th scope=\"row\">2027-01-15</th><td class=\"number\">3</td><td class=\"number\">1</td>"
         ),
         "{page}"
     );
-    assert!(page.contains("<th scope=\"row\">news.example</th>") && page.contains("Firefox"), "{page}");
+    assert!(page.contains("<span class=\"name\">news.example</span>") && page.contains("Firefox"), "{page}");
     assert!(page.contains("href=\"/admin/links/parity\""), "{page}");
-    assert_eq!(page.matches("<rect x=").count(), 7, "{page}");
+    assert_eq!(page.matches("<rect class=\"hit\"").count(), 7, "{page}");
     let year = open(&mut viewer, "/admin/stats?range=365&tz=Europe%2FBerlin");
     assert!(year.contains("days of Europe/Berlin") && year.contains("By week"), "{year}");
     let before = open(&mut viewer, "/admin/stats?from=2026-12-01&to=2027-01-01");
-    assert!(before.contains("<dt>Clicks</dt><dd>0</dd>"), "{before}");
+    assert!(before.contains("<dt>Clicks</dt><dd><strong>0</strong></dd>"), "{before}");
 }
 
 #[test]
