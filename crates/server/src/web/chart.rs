@@ -35,7 +35,7 @@ pub struct Chart {
     /// The visitors as points of a line.
     pub line: String,
     /// What the top of the drawing stands for.
-    pub most: u64,
+    most: u64,
     pub width: u64,
 }
 
@@ -76,6 +76,11 @@ impl Chart {
         Self { bars, line, most, width }
     }
 
+    /// What the top of the drawing stands for, as people read it.
+    pub fn top(&self) -> String {
+        number(self.most)
+    }
+
     /// The label of the first bar, of the one in the middle, and of the last.
     pub fn labels(&self) -> [&str; 3] {
         let at = |index: usize| self.bars.get(index).map_or("", |bar| bar.label.as_str());
@@ -87,7 +92,8 @@ impl Chart {
 /// How often something was, and how much of the most that is.
 pub struct Share {
     pub name: String,
-    pub clicks: u64,
+    /// How often.
+    pub shown: String,
     /// Of 100.
     pub width: u64,
 }
@@ -95,7 +101,7 @@ pub struct Share {
 /// The shares of some values, the most of which fills the whole width.
 pub fn shares(values: Vec<(String, u64)>) -> Vec<Share> {
     let most = values.iter().map(|(_, clicks)| *clicks).max().unwrap_or_default().max(1);
-    let share = |(name, clicks)| Share { name, clicks, width: scaled(clicks, most, 100) };
+    let share = |(name, clicks)| Share { name, shown: number(clicks), width: scaled(clicks, most, 100) };
     values.into_iter().map(share).collect()
 }
 
@@ -121,13 +127,16 @@ fn scaled(value: u64, most: u64, height: u64) -> u64 {
     u64::try_from(scaled).unwrap_or(height).clamp(1, height)
 }
 
-/// The next of 1, 2, 5, 10, 20, 50, ...: a top that people can halve.
+/// The next number that is round and can be halved.
 fn round_up(most: u64) -> u64 {
+    if let Some(top) = [4, 6, 8].into_iter().find(|top| *top >= most) {
+        return top;
+    }
     let mut unit: u64 = 1;
     loop {
-        for factor in [1, 2, 5] {
+        for factor in [10, 12, 16, 20, 24, 30, 40, 50, 60, 80] {
             let top = unit.saturating_mul(factor);
-            if top >= most.max(4) || top == u64::MAX {
+            if top >= most {
                 return top;
             }
         }
@@ -151,12 +160,15 @@ mod tests {
 
     #[test]
     fn a_top_is_a_round_number() {
-        assert_eq!([0, 5, 6, 11, 51, 500, u64::MAX].map(round_up), [5, 5, 10, 20, 100, 500, u64::MAX]);
+        assert_eq!(
+            [0, 5, 9, 11, 51, 500, 801, u64::MAX].map(round_up),
+            [4, 6, 10, 12, 60, 500, 1000, u64::MAX]
+        );
     }
 
     #[test]
     fn a_single_click_among_millions_is_seen() {
-        let chart = Chart::of([("a".to_owned(), [1, 0, 0]), ("b".to_owned(), [5_000_000, 9, 0])].into_iter());
+        let chart = Chart::of([("a".to_owned(), [1, 0, 0]), ("b".to_owned(), [6_000_000, 9, 0])].into_iter());
         let seen: Vec<_> = chart.bars.iter().map(|bar| (bar.y, bar.height)).collect();
         assert_eq!(seen, [(159, 1), (0, 160)]);
         assert_eq!(chart.line, "6,160 18,159 ");

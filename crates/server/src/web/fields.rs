@@ -45,6 +45,11 @@ impl Fields {
         }
     }
 
+    /// Only where to.
+    pub fn leading_to(target: String) -> Self {
+        Self { target, ..Self::default() }
+    }
+
     /// As a link is.
     pub fn of(link: &Link) -> Self {
         let metadata = match link.metadata.is_empty() {

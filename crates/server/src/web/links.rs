@@ -97,7 +97,9 @@ pub async fn show(State(web): State<Arc<Web>>, looking: Looking<LinksRead>) -> R
         return page(&ListPart { signed: &signed, list: &list });
     }
     let notice = web.notice(&caller, &visit).await?;
-    page(&LinksPage { signed: &signed, list: &list, fields: &Fields::default(), problem: None, notice })
+    // What a bookmark brings along stands in the field, and waits for Enter.
+    let fields = Fields::leading_to(visit.parameter("target").unwrap_or_default());
+    page(&LinksPage { signed: &signed, list: &list, fields: &fields, problem: None, notice })
 }
 
 /// Makes a link.

@@ -25,6 +25,9 @@ fn a_pasted_address_becomes_a_link_that_is_shown_to_be_copied() {
     );
     assert!(made.body.contains("https://example.org/page") && made.body.contains("A bare one"), "{made:?}");
     assert_eq!(house.visit("/bare").location(), Some("https://example.org/page"));
+    // A bookmark brings an address along; only Enter makes the link.
+    let brought = ann.get("/admin?target=https%3A%2F%2Fexample.com%2F%22%3E");
+    assert!(brought.body.contains("name=\"target\" value=\"https://example.com/&#34;&#62;\""), "{brought:?}");
     assert_eq!(house.actions().iter().filter(|action| *action == "link.create").count(), 2);
 }
 

@@ -1,16 +1,23 @@
 //! Statistics on the pages: a visitor comes, and the numbers say so.
 
-use rlinks_core::Preset;
+use rlinks_core::{Preset, Role};
 
-use super::{home, make};
+use super::{browser_of, make};
+use crate::api::house::{House, in_house, preset};
 use crate::client::wait_until;
+use crate::database::{Place, contract};
 
 const FIREFOX: &str =
     "User-Agent: Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 Firefox/128.0\r\n";
 
-#[test]
-fn clicks_are_on_the_list_and_on_the_page_of_the_link() {
-    let (house, mut ann) = home(Preset::Team);
+contract!(clicks_are_on_the_list_and_on_the_page_of_the_link);
+
+async fn clicks_are_on_the_list_and_on_the_page_of_the_link(place: Place) {
+    in_house(place, preset(Preset::Team), |house| numbers(&house)).await;
+}
+
+fn numbers(house: &House) {
+    let mut ann = browser_of(house, &house.main, Role::Admin, "ann@example.com");
     make(&mut ann, &[("target", "https://example.com/"), ("code", "busy")]);
     make(&mut ann, &[("target", "https://example.com/"), ("code", "calm")]);
     for number in 0..3 {
@@ -30,7 +37,7 @@ fn clicks_are_on_the_list_and_on_the_page_of_the_link() {
         "<span class=\"name\">spring</span>",
         "none before",
         "role=\"img\" aria-labelledby=\"chart-title chart-desc\"",
-        "3 clicks, 1 visitors</title>",
+        ": clicks 3, visitors 1</title>",
     ] {
         assert!(page.body.contains(shown), "{shown}: {page:?}");
     }
