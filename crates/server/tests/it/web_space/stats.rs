@@ -29,7 +29,7 @@ fn clicks_are_counted_drawn_and_written_out() {
     let page = open(&mut viewer, "/admin/stats?range=7");
     assert!(
         page.contains("<figure class=\"chart\">")
-            && page.contains("<title>2027-01-15: 3 clicks, 1 visitors</title>"),
+            && page.contains("<title>2027-01-15: clicks 3, visitors 1</title>"),
         "{page}"
     );
     assert!(
