@@ -183,12 +183,7 @@ impl Store {
     }
 
     /// A page of links that have words.
-    async fn search(
-        &self,
-        workspace: Id,
-        filter: &LinkFilter,
-        limit: i64,
-    ) -> Result<Vec<Link>, StoreError> {
+    async fn search(&self, workspace: Id, filter: &LinkFilter, limit: i64) -> Result<Vec<Link>, StoreError> {
         let first = |mut links: Vec<Link>| {
             links.truncate(usize::try_from(limit).unwrap_or_default());
             links
@@ -226,9 +221,7 @@ impl Store {
             links
         };
         if let Some(narrow) = self.narrow(workspace, &plain).await? {
-            return Ok(Search::All(among(
-                self.page(workspace, &plain, Begin::From(narrow), few).await?,
-            )));
+            return Ok(Search::All(among(self.page(workspace, &plain, Begin::From(narrow), few).await?)));
         }
         let sample = self.page(workspace, &plain, Begin::Order, SAMPLE.min(few)).await?;
         if !fills(SAMPLE.min(few), sample.len()) {

@@ -120,11 +120,7 @@ fn whole_months(days: &Range<i64>) -> Range<i64> {
 }
 
 /// What the days of months have counted: months without clicks are not among them.
-async fn stamps(
-    tx: &mut Tx,
-    subject: Subject,
-    months: Range<i64>,
-) -> Result<Vec<(i64, Stamp)>, StoreError> {
+async fn stamps(tx: &mut Tx, subject: Subject, months: Range<i64>) -> Result<Vec<(i64, Stamp)>, StoreError> {
     let (recomputed,): (i64,) = read_in!(tx, fetch_one, "select recomputed from ingest where id = 1")?;
     let list: Vec<(i64,)> =
         (first_day_of(months.start)..first_day_of(months.end)).map(|day| (day,)).collect();

@@ -80,7 +80,8 @@ impl Values {
 
     /// The values with the most clicks, then by name. What has no name follows them.
     pub(super) fn take_top(&mut self, dimension: usize, most: usize, bots: Bots) -> Vec<Value> {
-        let counted = |Pair(people, machines)| Some(bots.clicks(people, machines)).filter(|clicks| *clicks > 0);
+        let counted =
+            |Pair(people, machines)| Some(bots.clicks(people, machines)).filter(|clicks| *clicks > 0);
         let mut clicks = std::mem::take(&mut self.clicks[dimension]);
         let other = clicks.remove(OTHER).and_then(counted);
         let mut values: Vec<Value> = clicks

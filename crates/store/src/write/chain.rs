@@ -126,7 +126,11 @@ pub(crate) async fn lock_heads_and_id(
 ) -> Result<(BTreeMap<i64, LockedHead>, Option<Id>), StoreError> {
     macro_rules! with_id {
         ($lock:literal) => {
-            concat!(read_heads!("k.last_id", " join workers k on k.worker = $2"), " order by h.workspace_id", $lock)
+            concat!(
+                read_heads!("k.last_id", " join workers k on k.worker = $2"),
+                " order by h.workspace_id",
+                $lock
+            )
         };
     }
     let ids = lock(tx, workspaces).await?;
@@ -153,9 +157,7 @@ async fn lock(tx: &mut Tx, workspaces: impl IntoIterator<Item = i64>) -> Result<
 
 /// Where the chains end: the rows for [`update_heads`].
 pub(crate) fn ends(heads: &BTreeMap<i64, LockedHead>) -> String {
-    let row = |(workspace, head): (&i64, &LockedHead)| {
-        serde_json::json!({ "id": workspace, "seq": head.seq, "hash": head.hash, "ts": head.ts.ms(), "links": head.links })
-    };
+    let row = |(workspace, head): (&i64, &LockedHead)| serde_json::json!({ "id": workspace, "seq": head.seq, "hash": head.hash, "ts": head.ts.ms(), "links": head.links });
     json(&heads.iter().map(row).collect::<Vec<_>>())
 }
 

@@ -8,8 +8,8 @@ use rlinks_core::{Id, Link, Timestamp};
 
 use super::apply::State;
 use super::batches::{insert_audit, insert_tags, insert_words};
-use super::chain::{ends, lock_heads_and_id, update_heads};
 use super::brake::Brakes;
+use super::chain::{ends, lock_heads_and_id, update_heads};
 use super::once::Firsts;
 use super::{CodeChoice, Existing, LinkOp, LinkWrite, LockedHead, Written, batches};
 use crate::StoreError;
@@ -25,7 +25,14 @@ const DEADLINE: Duration = Duration::from_secs(15);
 /// Says how far a worker's ids go, and that it lives.
 macro_rules! update_worker {
     ($worker:literal, $last:literal, $until:literal) => {
-        concat!("update workers set last_id = ", $last, ", leased_until = ", $until, " where worker = ", $worker)
+        concat!(
+            "update workers set last_id = ",
+            $last,
+            ", leased_until = ",
+            $until,
+            " where worker = ",
+            $worker
+        )
     };
 }
 
@@ -106,12 +113,27 @@ async fn prepare(
 /// and back: each costs more than what it carries.
 async fn write_rest(tx: &mut Tx, state: &State, now: Timestamp) -> Result<(), StoreError> {
     const SQLITE: &str = concat!(
-        insert_tags!("$1"), "; ", insert_words!(Sqlite, "$2"), "; ", insert_audit!("$3"), "; ", update_heads!("$4"), "; ",
+        insert_tags!("$1"),
+        "; ",
+        insert_words!(Sqlite, "$2"),
+        "; ",
+        insert_audit!("$3"),
+        "; ",
+        update_heads!("$4"),
+        "; ",
         update_worker!("$5", "$6", "$7")
     );
     const POSTGRES: &str = concat!(
-        "with tags as (", insert_tags!("$1"), "), words as (", insert_words!(Postgres, "$2"), "), entries as (",
-        insert_audit!("$3"), "), ends as (", update_heads!("$4"), "), ids as (", update_worker!("$5", "$6", "$7"),
+        "with tags as (",
+        insert_tags!("$1"),
+        "), words as (",
+        insert_words!(Postgres, "$2"),
+        "), entries as (",
+        insert_audit!("$3"),
+        "), ends as (",
+        update_heads!("$4"),
+        "), ids as (",
+        update_worker!("$5", "$6", "$7"),
         ") select pg_notify('rlinks', '')"
     );
     let links: Vec<&Link> = state.changed.iter().map(|place| &state.links[place]).collect();
@@ -130,7 +152,6 @@ async fn write_rest(tx: &mut Tx, state: &State, now: Timestamp) -> Result<(), St
     )?;
     Ok(())
 }
-
 
 /// A row before a change.
 struct Before {

@@ -2,8 +2,8 @@
 
 use rlinks_core::audit::{AuditEntry, Head};
 use rlinks_core::{Link, LinkState, Policy, Preset};
-use rlinks_store::{AuditFilter, Store};
 use rlinks_store::write::CodeChoice;
+use rlinks_store::{AuditFilter, Store};
 
 use crate::place::{
     MAIN, Place, at, changed, code, contract, create, created, draft, host, in_state, make, max, workspace,
@@ -78,7 +78,10 @@ async fn the_log_is_read_through_a_filter_as_far_back_as_asked(place: Place) {
     assert_eq!(found(none(), (2, 6), 100).await, [5, 4, 3]);
     assert_eq!(found(none(), (2, 6), 2).await, [5, 4]);
     let action = |action: &str| AuditFilter { action: action.to_owned(), ..none() };
-    assert_eq!(found(action("link.disable"), whole, 100).await, seqs(&|entry| entry.action == "link.disable"));
+    assert_eq!(
+        found(action("link.disable"), whole, 100).await,
+        seqs(&|entry| entry.action == "link.disable")
+    );
     assert_eq!(found(action("link"), whole, 100).await, seqs(&|entry| entry.action.starts_with("link.")));
     for nothing in ["lin", "link.", "%", "link_create", "LINK", "' or 1=1 --"] {
         assert_eq!(found(action(nothing), whole, 100).await, [0_i64; 0], "{nothing}");

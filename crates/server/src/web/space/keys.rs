@@ -5,7 +5,6 @@ use std::sync::Arc;
 use askama::Template;
 use axum::extract::{Path, State};
 use axum::response::Response;
-use rlinks_core::draft::{TimeInput, expiry};
 use rlinks_core::envelope::ErrorCode;
 use rlinks_core::key::KeyStatus;
 use rlinks_core::{ApiKey, FieldCode, FieldError, FieldErrors, Id, Scope, Scopes, Timestamp};
@@ -19,6 +18,7 @@ use crate::api::keys::{keeps, kept};
 use crate::auth::session::Signed;
 use crate::ops::people::KeyDraft;
 
+const DAY_MS: i64 = 86_400_000;
 /// Keys on a page.
 const PAGE: usize = 50;
 
@@ -152,19 +152,15 @@ fn draft(form: &Form, caller: &Caller, now: Timestamp) -> Result<KeyDraft, Field
             "are missing: a key must be good for something",
         ));
     }
-    let expires_at = match form.get("days") {
+    let days = match form.get("days") {
         "" => None,
-        days => match days.parse::<i64>() {
-            Ok(days @ 1..=3650) => {
-                let end = TimeInput::Text(now.plus_ms(days * 86_400_000).to_string());
-                errors.take(expiry(&end, now))
-            }
-            _ => {
-                errors.push(FieldError::new("days", FieldCode::NotATime, "must be between 1 and 3650"));
-                None
-            }
-        },
+        text => {
+            let read = text.parse::<i64>().ok().filter(|days| (1..=3650).contains(days));
+            let wrong = || FieldError::new("days", FieldCode::NotATime, "must be between 1 and 3650");
+            errors.take(read.ok_or_else(wrong))
+        }
     };
+    let expires_at = days.map(|days| now.plus_ms(days * DAY_MS));
     errors.none()?;
     let user = caller.member();
     Ok(KeyDraft { name: name.unwrap_or_default(), scopes: Scopes::of(&chosen), user, expires_at })

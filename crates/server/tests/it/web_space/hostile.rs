@@ -1,5 +1,7 @@
 //! S20: what people and files say is shown as text, on every page of the workspace.
 
+use std::fmt::Write as _;
+
 use rlinks_core::{Preset, Role};
 
 use super::import::upload;
@@ -144,5 +146,8 @@ fn s20_what_visitors_send_is_text() {
 }
 
 fn url_encoded(text: &str) -> String {
-    text.bytes().map(|byte| format!("%{byte:02X}")).collect()
+    text.bytes().fold(String::new(), |mut out, byte| {
+        let _ = write!(out, "%{byte:02X}");
+        out
+    })
 }

@@ -30,7 +30,8 @@ fn fields(page: &str) -> Vec<(String, String)> {
 }
 
 fn set(fields: &mut [(String, String)], name: &str, value: &str) {
-    fields.iter_mut().find(|(known, _)| known == name).unwrap().1 = value.to_owned();
+    let field = fields.iter_mut().find(|(known, _)| known == name).unwrap();
+    value.clone_into(&mut field.1);
 }
 
 fn post(browser: &mut Browser, fields: &[(String, String)]) -> crate::client::Answer {

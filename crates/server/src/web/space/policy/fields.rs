@@ -282,7 +282,8 @@ mod tests {
         leaves("", &json, &mut all);
         all.retain(|path| path != "preset" && path != "sign_in");
         let mut shown: Vec<_> = FIELDS.iter().map(|field| field.path.to_owned()).collect();
-        (all.sort(), shown.sort());
+        all.sort();
+        shown.sort();
         assert_eq!(all, shown);
     }
 
