@@ -52,10 +52,8 @@ impl Fields {
 
     /// As a link is.
     pub fn of(link: &Link) -> Self {
-        let metadata = match link.metadata.is_empty() {
-            true => String::new(),
-            false => serde_json::to_string_pretty(&link.metadata).unwrap_or_default(),
-        };
+        let metadata = Some(&link.metadata).filter(|metadata| !metadata.is_empty());
+        let metadata = metadata.and_then(|metadata| serde_json::to_string_pretty(metadata).ok());
         Self {
             target: link.target.as_str().to_owned(),
             code: link.code.to_string(),
@@ -66,7 +64,7 @@ impl Fields {
             notes: link.notes.clone().unwrap_or_default().replace("\r\n", "\n"),
             https_only: link.https_only,
             no_loop: link.no_loop,
-            metadata,
+            metadata: metadata.unwrap_or_default(),
             errors: Vec::new(),
         }
     }

@@ -78,11 +78,16 @@ impl Asked {
         }
     }
 
+    /// The first moment of this moment's day.
+    fn midnight(&self, at: Timestamp) -> Option<Timestamp> {
+        self.zone.moment(&self.zone.label(Interval::Day, at)).ok()
+    }
+
     /// From when to when; where nothing is said, the question's own answer.
     fn range(&self, link: &Link, now: Timestamp) -> Result<(Option<Timestamp>, Option<Timestamp>), String> {
         let back = |ms: i64| Some(Timestamp::from_ms(now.ms() - ms));
-        let days =
-            |days: i64| self.zone.moment(&self.zone.label(Interval::Day, now.plus_ms(-days * DAY_MS))).ok();
+        // By way of noon, because a day has 23 hours now and then.
+        let days = |days: i64| self.midnight(self.midnight(now)?.plus_ms(DAY_MS / 2 - days * DAY_MS));
         Ok(match self.range {
             "24h" => (back(23 * HOUR_MS), Some(now.plus_ms(1))),
             "7d" => (days(6), None),
@@ -96,8 +101,9 @@ impl Asked {
                 let from = moment(&self.from).map_err(|error| format!("The first day {error}"))?;
                 let to = moment(&self.to).map_err(|error| format!("The last day {error}"))?;
                 // A last day is a whole day.
+                let next_day = |to: Timestamp| self.midnight(to.plus_ms(DAY_MS + DAY_MS / 2)).unwrap_or(to);
                 let is_day = self.to.as_deref().is_some_and(|text| text.trim().len() == "2026-01-29".len());
-                (from, to.map(|to| if is_day { to.plus_ms(DAY_MS) } else { to }))
+                (from, to.map(|to| if is_day { next_day(to) } else { to }))
             }
         })
     }
