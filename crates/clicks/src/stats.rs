@@ -10,6 +10,7 @@
 
 mod calendar;
 mod count;
+mod daily;
 mod months;
 mod recent;
 mod values;

@@ -4,20 +4,20 @@
 //! API's own description is made. `caller::door` stands before all of them.
 
 mod audit;
-mod caller;
+pub(crate) mod caller;
 mod cursor;
 mod docs;
-mod error;
+pub(crate) mod error;
 mod keyring;
-mod keys;
+pub(crate) mod keys;
 mod limits;
-mod links;
+pub(crate) mod links;
 mod live;
 mod public;
 mod qr;
 mod request;
-mod stats;
-mod transfer;
+pub(crate) mod stats;
+pub(crate) mod transfer;
 mod usage;
 mod users;
 mod workspace;
@@ -118,12 +118,12 @@ impl Api {
     }
 
     /// The serving threads know a change before its answer leaves.
-    fn learn(&self, link: &Link) {
+    pub fn learn(&self, link: &Link) {
         self.routes.learn(&RouteRecord::of(link));
     }
 
     /// The same for hosts and policies.
-    async fn learn_directory(&self) -> Result<(), StoreError> {
+    pub(crate) async fn learn_directory(&self) -> Result<(), StoreError> {
         let (workspaces, domains) = (self.ops.store.workspaces().await?, self.ops.store.domains().await?);
         let base = self.ops.naming.base_domain.as_ref();
         self.routes.directory.store(Arc::new(Directory::new(&workspaces, &domains, base)));
@@ -131,11 +131,11 @@ impl Api {
     }
 
     /// Hosts and policies as the serving threads know them.
-    fn directory(&self) -> Arc<Directory> {
+    pub(crate) fn directory(&self) -> Arc<Directory> {
         self.routes.directory.load_full()
     }
 
-    fn cursors(&self) -> &Cursors {
+    pub(crate) fn cursors(&self) -> &Cursors {
         &self.cursors
     }
 

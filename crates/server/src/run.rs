@@ -239,7 +239,7 @@ impl Server {
         let auth = Arc::new(control.block_on(auth(&config, &store, &clock))?);
         let api = Api::new(ops, Arc::clone(&auth), Arc::clone(&routes), Arc::clone(&clicks));
         let api = Arc::new(control.block_on(api));
-        let web = Web::new(Arc::clone(&auth), store.clone(), Arc::clone(&routes), clock.clone());
+        let web = Web::new(Arc::clone(&auth), Arc::clone(&api), Arc::clone(&routes));
         let web = Arc::new(web);
         let shared = Arc::new(Shared::new(
             routes,

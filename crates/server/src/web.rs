@@ -7,17 +7,29 @@
 //! | signing in and out | `login`; `oidc` with an OpenID provider |
 //! | the first admin, invitations | `setup`, `invite` |
 //! | oneself | `account` |
+//! | links: the list, new ones, many at once | `links`, `bulk` |
+//! | one link: changes, statistics, history | `link` |
+//! | what a form about a link says | `fields` |
+//! | drawings; style, script, light and dark | `chart`; `look` |
+//! | the workspace: statistics, log, keys, members, domains, policy, files | `space` |
 //!
 //! Templates are in `crates/server/templates`; what they show is escaped by itself. `finish` gives every answer its headers.
 
 mod account;
+mod bulk;
+mod chart;
+mod fields;
 mod invite;
+mod link;
+mod links;
 mod login;
+mod look;
 mod oidc;
 mod setup;
+mod space;
 mod visit;
 
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 use askama::Template;
 use axum::Router;
@@ -33,12 +45,12 @@ use http::header::{
 use http::{HeaderValue, Method, StatusCode};
 use rlinks_core::accept::wants_json;
 use rlinks_core::answer::ROBOTS;
-use rlinks_core::audit::hex;
 use rlinks_core::envelope::{self, ErrorCode};
 use rlinks_store::StoreError;
 use serde_json::Value;
-use sha2::{Digest as _, Sha256};
 
+use self::look::{script_address, style_address};
+use crate::api::Api;
 use crate::auth::Auth;
 use crate::auth::oidc::CALLBACK;
 use crate::auth::sign_in::Refused;
@@ -47,12 +59,13 @@ use crate::ops::OpsError;
 use crate::routes::Routes;
 
 /// Nothing is loaded from elsewhere, nothing inline runs, nobody frames it, and forms come back to us.
-const POLICY: &str = "default-src 'none'; style-src 'self'; img-src 'self' data:; script-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'";
-const STYLE: &str = include_str!("../templates/style.css");
+const POLICY: &str = "default-src 'none'; style-src 'self'; img-src 'self' data:; script-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'; connect-src 'self'";
 
 /// What the pages share.
 pub struct Web {
     auth: Arc<Auth>,
+    /// The operations, and what the API keeps beside them: limits hold for a person, whichever face they come to.
+    api: Arc<Api>,
     store: rlinks_store::Store,
     routes: Arc<Routes>,
     clock: Clock,
@@ -60,15 +73,16 @@ pub struct Web {
 
 impl Web {
     /// On the runtime the store was opened on.
-    pub fn new(auth: Arc<Auth>, store: rlinks_store::Store, routes: Arc<Routes>, clock: Clock) -> Self {
-        Self { auth, store, routes, clock }
+    pub fn new(auth: Arc<Auth>, api: Arc<Api>, routes: Arc<Routes>) -> Self {
+        let (store, clock) = (api.ops.store.clone(), api.ops.clock.clone());
+        Self { auth, api, store, routes, clock }
     }
 }
 
 /// The routes below `/admin`.
 pub fn router(web: &Arc<Web>) -> Router {
     Router::new()
-        .route("/admin", get(account::home))
+        .route("/admin", get(links::show))
         .route("/admin/", get(|| async { Redirect::permanent("/admin") }))
         .route("/admin/login", get(login::show).post(login::sign_in))
         .route("/admin/oidc/start", get(oidc::start))
@@ -78,24 +92,24 @@ pub fn router(web: &Arc<Web>) -> Router {
         .route("/admin/invite/{token}", get(invite::show).post(invite::accept))
         .route("/admin/account", get(account::show))
         .route("/admin/account/password", post(account::change_password))
+        .route("/admin/account/name", post(account::rename))
+        .route("/admin/account/sign-out-others", post(account::sign_out_others))
         .route("/admin/account/sign-out-everywhere", post(account::sign_out_everywhere))
-        .route("/admin/style.css", get(style))
+        .route("/admin/account/delete", post(account::delete))
+        .merge(space::routes())
+        .route("/admin/links", post(links::create))
+        .route("/admin/links/bulk", post(bulk::act))
+        .route("/admin/links/{code}", get(link::show).post(link::change))
+        .route("/admin/links/{code}/state", post(link::switch))
+        .route("/admin/links/{code}/rollback", post(link::roll_back))
+        .route("/admin/theme", post(look::choose_theme))
+        .route("/admin/style.css", get(look::style))
+        .route("/admin/theme.css", get(look::theme))
+        .route("/admin/app.js", get(look::script))
         .route("/admin/{*rest}", any(|| async { Problem::new(ErrorCode::NotFound) }))
         .method_not_allowed_fallback(wrong_method)
         .with_state(Arc::clone(web))
         .layer(from_fn_with_state(Arc::clone(web), finish))
-}
-
-/// Where the style is. It changes with its content, so that browsers may keep it.
-fn style_address() -> &'static str {
-    static ADDRESS: LazyLock<String> =
-        LazyLock::new(|| format!("/admin/style.css?v={}", &hex(&Sha256::digest(STYLE))[..8]));
-    &ADDRESS
-}
-
-async fn style() -> Response {
-    let headers = [(CONTENT_TYPE, "text/css; charset=utf-8"), (CACHE_CONTROL, "public, max-age=86400")];
-    (headers, STYLE).into_response()
 }
 
 async fn wrong_method(method: Method) -> Problem {
@@ -157,6 +171,30 @@ impl From<StoreError> for Problem {
         tracing::error!(%error, "a page could not be shown");
         Self::new(OpsError::Store(error).code())
     }
+}
+
+impl From<OpsError> for Problem {
+    fn from(error: OpsError) -> Self {
+        match error {
+            OpsError::Store(
+                error @ (StoreError::Unavailable(_)
+                | StoreError::Refused(_)
+                | StoreError::Unreadable(_)
+                | StoreError::Clicks(_)),
+            ) => error.into(),
+            OpsError::Store(StoreError::Braked { seconds, .. }) => Self {
+                retry_after: Some(seconds),
+                ..Self::saying(error.code(), sentence(&error.to_string()))
+            },
+            error => Self::saying(error.code(), sentence(&error.to_string())),
+        }
+    }
+}
+
+/// A message with a capital letter.
+fn sentence(message: &str) -> String {
+    let mut letters = message.chars();
+    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
 
 impl From<Refused> for Problem {

@@ -47,6 +47,7 @@ use rlinks_core::Timestamp;
 use rlinks_core::id::Worker;
 use tokio::sync::watch;
 
+pub use audit::AuditFilter;
 pub use error::StoreError;
 pub use health::Schema;
 pub use keys::{KeyHolder, NewKey};

@@ -85,7 +85,7 @@ impl Caller {
     }
 
     /// A member themselves may do what their role may.
-    fn of_session(signed: Signed) -> Self {
+    pub fn of_session(signed: Signed) -> Self {
         let Signed { user, workspace, session, .. } = signed;
         Self { session: Some(session), ..Self::of_member(user, workspace, Source::Web) }
     }

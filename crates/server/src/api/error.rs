@@ -52,6 +52,11 @@ impl ApiError {
     pub fn status(&self) -> u16 {
         self.code.status()
     }
+
+    /// What it is, and its words: a page says the same.
+    pub(crate) fn parts(&self) -> (ErrorCode, &str) {
+        (self.code, &self.message)
+    }
 }
 
 impl From<OpsError> for ApiError {

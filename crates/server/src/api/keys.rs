@@ -126,12 +126,23 @@ impl KeyView {
 }
 
 /// Whose keys somebody may look after.
-enum Keeps {
+pub(crate) enum Keeps {
     All,
     Own(Id),
 }
 
-fn keeps(caller: &Caller) -> Result<Keeps, ApiError> {
+impl Keeps {
+    /// The member whose keys these are, where not everybody's.
+    pub(crate) const fn owner(&self) -> Option<Id> {
+        match self {
+            Self::All => None,
+            Self::Own(user) => Some(*user),
+        }
+    }
+}
+
+/// Whose keys a caller may look after.
+pub(crate) fn keeps(caller: &Caller) -> Result<Keeps, ApiError> {
     if caller.scopes.has(Scope::WorkspaceAdmin) {
         return Ok(Keeps::All);
     }
@@ -147,7 +158,7 @@ fn keeps(caller: &Caller) -> Result<Keeps, ApiError> {
 }
 
 /// A key the caller may look after; another's is not there.
-async fn kept(api: &Api, caller: &Caller, id: &str) -> Result<ApiKey, ApiError> {
+pub(crate) async fn kept(api: &Api, caller: &Caller, id: &str) -> Result<ApiKey, ApiError> {
     let keeps = keeps(caller)?;
     let key = api.ops.key(&caller.workspace, id).await?;
     match keeps {
@@ -171,10 +182,7 @@ async fn list(
     let limit = params.number("limit", 1..=100).unwrap_or(50);
     let cursor = params.text("cursor");
     params.finish()?;
-    let user = match keeps {
-        Keeps::All => None,
-        Keeps::Own(user) => Some(user),
-    };
+    let user = keeps.owner();
     let context = format!("keys {} {user:?}", caller.workspace.id);
     let before = cursor.map(|text| api.open_cursor::<i64>(&context, &text)).transpose()?.map(Id::from_i64);
     let keys = api.ops.store.keys(caller.workspace.id, user, before, limit + 1).await?;

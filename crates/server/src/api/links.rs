@@ -11,7 +11,7 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 use rlinks_core::audit::AuditEntry;
 use rlinks_core::draft::Input;
 use rlinks_core::envelope::ErrorCode;
-use rlinks_core::{Code, FieldCode, FieldError, Link, LinkState, Target, Workspace};
+use rlinks_core::{Code, FieldCode, FieldError, FieldErrors, Link, LinkState, Target, Workspace};
 use rlinks_store::Order;
 use rlinks_store::write::Once;
 use serde::Serialize;
@@ -387,18 +387,44 @@ async fn make(
     body: &Map<String, Value>,
     once: Option<Once>,
 ) -> (Result<Done, ApiError>, Option<Standing>) {
+    let (made, standing) = make_link(api, caller, Input::from_json(&without_nulls(body)), once).await;
+    let made = made.map_err(|refused| match refused {
+        NotMade::TooMany { seconds } => ApiError::slow_down(seconds, TOO_MANY),
+        NotMade::Refused(error) => error.into(),
+    });
+    (made, standing)
+}
+
+/// What somebody is told who has made their links of this hour.
+pub const TOO_MANY: &str = "You have made your links of this hour";
+
+/// Why there is no new link.
+pub enum NotMade {
+    /// Their maker has made enough for now.
+    TooMany {
+        /// In so many seconds there may be another.
+        seconds: u32,
+    },
+    /// The word of [`ops`](crate::ops).
+    Refused(OpsError),
+}
+
+/// The same for every face: the limit holds for a person, wherever they come in.
+pub async fn make_link(
+    api: &Api,
+    caller: &Caller,
+    input: Result<Input, FieldErrors>,
+    once: Option<Once>,
+) -> (Result<Done, NotMade>, Option<Standing>) {
     let subject = Subject::Creations(caller.counted_as());
     let limit = caller.workspace.policy.limits.creations_per_hour;
     let taken = limit.map(|limit| api.limits.take(subject, limit, 1, monotonic_ms())).transpose();
     let standing = match taken {
         Ok(standing) => standing,
-        Err(left) => {
-            let refused = ApiError::slow_down(left.reset_seconds, "You have made your links of this hour");
-            return (Err(refused), Some(left));
-        }
+        Err(left) => return (Err(NotMade::TooMany { seconds: left.reset_seconds }), Some(left)),
     };
     let made = async {
-        let input = Input::from_json(&without_nulls(body))?;
+        let input = input?;
         let deleted = if input.recreate == Some(true) { Deleted::Recreate } else { Deleted::Refuse };
         api.ops.create(&caller.by, &caller.workspace, &input, deleted, once, Mode::Write).await
     };
@@ -410,7 +436,7 @@ async fn make(
     if let Ok(done) = &made {
         api.learn(&done.link);
     }
-    (made.map_err(ApiError::from), standing.filter(|_| counts))
+    (made.map_err(NotMade::Refused), standing.filter(|_| counts))
 }
 
 /// For a new link, null says as little as nothing.

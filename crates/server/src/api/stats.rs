@@ -16,7 +16,7 @@ use rlinks_clicks::events::Codes;
 use rlinks_clicks::export::jsonl;
 use rlinks_clicks::misses::Missed;
 use rlinks_clicks::roll::Subject;
-use rlinks_clicks::stats::{Bots, Interval, Question, Statistics, TOP_LINKS, Zone};
+use rlinks_clicks::stats::{Bots, Interval, Question, Statistics, StatsError, TOP_LINKS, Zone};
 use rlinks_clicks::time::day_of;
 use rlinks_core::{Actor, FieldCode, FieldError, Id, Policy, Scope, Timestamp};
 use serde::Serialize;
@@ -174,19 +174,19 @@ pub struct CountryView {
 pub struct WorkspaceStatistics {
     #[serde(flatten)]
     #[schema(value_type = StatisticsView)]
-    statistics: Statistics,
+    pub(crate) statistics: Statistics,
     /// The links clicked most, at most 20.
-    top_links: Vec<TopLink>,
+    pub(crate) top_links: Vec<TopLink>,
     /// The codes asked for in vain most often, at most 20.
     #[schema(value_type = Vec<MissView>)]
-    misses: Vec<Missed>,
+    pub(crate) misses: Vec<Missed>,
 }
 
 /// A link and its clicks.
 #[derive(Serialize, ToSchema)]
 pub struct TopLink {
-    code: String,
-    clicks: u64,
+    pub(crate) code: String,
+    pub(crate) clicks: u64,
 }
 
 /// A code nobody has, or that answers no more.
@@ -260,16 +260,31 @@ async fn of_workspace(
     caller: Allowed<AnalyticsRead>,
     params: Params,
 ) -> Result<Json<WorkspaceStatistics>, ApiError> {
-    let now = api.ops.clock.now();
+    let question =
+        question(params, workspace_subject(&caller), &caller.workspace.policy, api.ops.clock.now())?;
+    Ok(Json(gather(&api, &caller, &question).await?))
+}
+
+/// Whose clicks are a caller's workspace's: all, or their own links'.
+pub(crate) fn workspace_subject(caller: &Caller) -> Subject {
     let workspace = caller.workspace.id;
-    let own = owner(&caller);
-    let subject = own.map_or_else(|| Subject::workspace(workspace), |user| Subject::user(workspace, user));
-    let question = question(params, subject, &caller.workspace.policy, now)?;
+    owner(caller).map_or_else(|| Subject::workspace(workspace), |user| Subject::user(workspace, user))
+}
+
+/// The statistics of the workspace as a caller sees it; the dashboard shows the same.
+pub(crate) async fn gather(
+    api: &Api,
+    caller: &Caller,
+    question: &Question,
+) -> Result<WorkspaceStatistics, StatsError> {
+    let workspace = caller.workspace.id;
+    let own = owner(caller);
     let clicks = api.clicks().await?;
-    let statistics = clicks.statistics(&question, now).await?;
+    let statistics = clicks.statistics(question, api.ops.clock.now()).await?;
     let most = if own.is_some() { TOP_LINKS_OF_ALL } else { TOP_LINKS };
     let top = clicks.top_links(workspace, statistics.days.clone(), question.bots, most).await?;
-    let names = api.ops.store.link_names(&top.iter().map(|(link, _)| *link).collect::<Vec<_>>()).await?;
+    let names = api.ops.store.link_names(&top.iter().map(|(link, _)| *link).collect::<Vec<_>>()).await;
+    let names = names.map_err(StatsError::Store)?;
     let shown = |(link, clicks): (Id, u64)| {
         let name = names.iter().find(|name| name.id == link)?;
         (own.is_none() || name.owner == own).then(|| TopLink { code: name.code.clone(), clicks })
@@ -281,7 +296,7 @@ async fn of_workspace(
         None => clicks.misses(workspace, statistics.days.start, statistics.days.end, MOST_MISSES).await?,
         Some(_) => Vec::new(),
     };
-    Ok(Json(WorkspaceStatistics { statistics, top_links, misses }))
+    Ok(WorkspaceStatistics { statistics, top_links, misses })
 }
 
 /// The member whose links alone are there for the caller.

@@ -7,7 +7,7 @@ use axum::Json;
 use axum::body::Body;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use futures_util::stream;
+use futures_util::stream::{self, Stream, StreamExt as _};
 use http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
 use rlinks_core::{FieldCode, FieldError};
 use tokio::sync::mpsc;
@@ -21,10 +21,10 @@ use super::error::ApiError;
 use super::limits::Subject;
 use super::request::{File, Params};
 use crate::clock::monotonic_ms;
-use crate::ops::Mode;
 use crate::ops::transfer::{
     Admit, Existing, Export, ExportFormat, Import, ImportFormat, Keep, ReadError, Report, Rows,
 };
+use crate::ops::{Mode, OpsError};
 
 /// The routes of files.
 pub fn routes() -> OpenApiRouter<Arc<Api>> {
@@ -85,8 +85,19 @@ async fn import(
         }
         error => FieldError::new("format", FieldCode::BadCharacters, error.to_string()).into(),
     })?;
+    Ok(Json(import_rows(&api, &caller, rows, mode, allow_http).await?))
+}
+
+/// What somebody imports: as many links as they may make, and none that is there is changed.
+pub(crate) async fn import_rows(
+    api: &Api,
+    caller: &Caller,
+    rows: Rows,
+    mode: Mode,
+    allow_http: bool,
+) -> Result<Report, OpsError> {
     let limit = caller.workspace.policy.limits.creations_per_hour;
-    let creations = limit.map(|limit| Creations { api: &api, caller: &caller, limit });
+    let creations = limit.map(|limit| Creations { api, caller, limit });
     let import = Import {
         mode,
         existing: Existing::Leave,
@@ -97,7 +108,7 @@ async fn import(
         written: &|link| api.learn(link),
         progress: &|_| {},
     };
-    Ok(Json(api.ops.import(&caller.by, &caller.workspace, rows, &import).await?))
+    api.ops.import(&caller.by, &caller.workspace, rows, &import).await
 }
 
 /// The limit of links somebody makes in an hour.
@@ -132,21 +143,35 @@ async fn export(
 ) -> Result<Response, ApiError> {
     let format = params.word("format", &ExportFormat::ALL);
     params.finish()?;
-    let format = format.unwrap_or(ExportFormat::Jsonl);
+    Ok(download(&api, &caller, format.unwrap_or(ExportFormat::Jsonl)).await?)
+}
+
+/// A file of the links somebody sees.
+pub(crate) async fn download(api: &Api, caller: &Caller, format: ExportFormat) -> Result<Response, OpsError> {
     let clicks = api.clicks().await?;
     let mut export = Export::new(&api.ops, Some(clicks), &caller.by, &caller.workspace, format).await?;
     // What can go wrong goes wrong here mostly, while there is still an answer to give.
     let first = export.next().await?.unwrap_or_default();
-    // The body is read on a serving thread, which never touches the database; so the pages come from here, as they are taken.
+    let rest = stream::try_unfold(export, |mut export| async move {
+        Ok::<_, OpsError>(export.next().await?.map(|text| (text, export)))
+    });
+    let body = in_pages(first, rest);
+    let name = format!("attachment; filename=\"{}\"", format.file_name());
+    Ok(([(CONTENT_TYPE, format.media_type()), (CONTENT_DISPOSITION, &name)], body).into_response())
+}
+
+/// A body of pages that come as they are taken. It is read on a serving thread, which never touches the database; so they are made
+/// here.
+pub(crate) fn in_pages(
+    first: String,
+    rest: impl Stream<Item = Result<String, OpsError>> + Send + 'static,
+) -> Body {
     let (pages, taken) = mpsc::channel(1);
     tokio::spawn(async move {
-        loop {
-            let page = match export.next().await {
-                Ok(None) => return,
-                Ok(Some(text)) => Ok(text),
-                // An answer that breaks off is seen to be none.
-                Err(error) => Err(std::io::Error::other(error.to_string())),
-            };
+        let mut rest = std::pin::pin!(rest);
+        while let Some(page) = rest.next().await {
+            // An answer that breaks off is seen to be none.
+            let page = page.map_err(|error| std::io::Error::other(error.to_string()));
             let is_over = page.is_err();
             if pages.send(page).await.is_err() || is_over {
                 return;
@@ -154,7 +179,5 @@ async fn export(
         }
     });
     let rest = stream::unfold(taken, |mut taken| async { Some((taken.recv().await?, taken)) });
-    let body = Body::from_stream(stream::StreamExt::chain(stream::iter([Ok(first)]), rest));
-    let name = format!("attachment; filename=\"{}\"", format.file_name());
-    Ok(([(CONTENT_TYPE, format.media_type()), (CONTENT_DISPOSITION, &name)], body).into_response())
+    Body::from_stream(stream::iter([Ok(first)]).chain(rest))
 }

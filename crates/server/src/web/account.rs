@@ -1,36 +1,63 @@
-//! Oneself: who one is, where one is signed in, and one's password.
+//! Oneself: who one is, where one is signed in, one's password, and how one leaves.
 
 use std::sync::Arc;
 
 use askama::Template;
 use axum::extract::State;
 use axum::response::Response;
-use rlinks_store::Session;
+use rlinks_core::envelope::ErrorCode;
+use rlinks_core::{Email, User};
+use rlinks_store::{Session, StoreError};
 
-use super::visit::{Sent, SignedIn};
+use super::space::links_after;
+use super::visit::{Sent, SignedIn, Visit};
 use super::{Problem, Web, page, see_other};
+use crate::api::caller::Caller;
 use crate::auth::session::{Sessions, Signed};
 use crate::auth::sign_in::{Refused, takes_passwords};
-
-#[derive(Template)]
-#[template(path = "home.html")]
-struct HomePage<'a> {
-    signed: &'a Signed,
-}
+use crate::ops::OpsError;
+use crate::ops::people::MemberPatch;
 
 #[derive(Template)]
 #[template(path = "account.html")]
 struct AccountPage<'a> {
     signed: &'a Signed,
-    sessions: &'a [Session],
+    sessions: Vec<Session>,
     takes_passwords: bool,
+    full_name: &'a str,
+    /// What is wrong with the password, the name, the wish to leave.
     problem: Option<&'a str>,
-    done: Option<&'a str>,
+    name_problem: Option<&'a str>,
+    delete_problem: Option<&'a str>,
+    /// What becomes of one's links.
+    links_after: &'static str,
+    done: Option<&'static str>,
 }
 
-/// The first page.
-pub async fn home(SignedIn { signed, .. }: SignedIn) -> Result<Response, Problem> {
-    page(&HomePage { signed: &signed })
+impl<'a> AccountPage<'a> {
+    async fn new(web: &Web, signed: &'a Signed) -> Result<Self, Problem> {
+        Ok(Self {
+            signed,
+            sessions: web.store.sessions_of(signed.user.id, web.clock.now()).await?,
+            takes_passwords: takes_passwords(&signed.workspace),
+            full_name: &signed.user.full_name,
+            problem: None,
+            name_problem: None,
+            delete_problem: None,
+            links_after: links_after(signed.workspace.policy.visibility),
+            done: None,
+        })
+    }
+}
+
+/// What was done before somebody was led here.
+fn done(visit: &Visit) -> Option<&'static str> {
+    match visit.parameter("done").as_deref() {
+        Some("password") => Some("Your password was changed. Everywhere else you are signed out."),
+        Some("name") => Some("Your name was changed."),
+        Some("others") => Some("Everywhere else you are signed out."),
+        _ => None,
+    }
 }
 
 /// One's account.
@@ -38,16 +65,8 @@ pub async fn show(
     State(web): State<Arc<Web>>,
     SignedIn { visit, signed }: SignedIn,
 ) -> Result<Response, Problem> {
-    let sessions = web.store.sessions_of(signed.user.id, web.clock.now()).await?;
-    let changed = visit.parameter("done").as_deref() == Some("password");
-    let done = changed.then_some("Your password was changed. Everywhere else you are signed out.");
-    page(&AccountPage {
-        takes_passwords: takes_passwords(&signed.workspace),
-        signed: &signed,
-        sessions: &sessions,
-        problem: None,
-        done,
-    })
+    let shown = AccountPage::new(&web, &signed).await?;
+    page(&AccountPage { done: done(&visit), ..shown })
 }
 
 /// Changes one's password, and signs one out everywhere else.
@@ -66,19 +85,64 @@ pub async fn change_password(State(web): State<Arc<Web>>, sent: Sent) -> Result<
         }
         refused => refused.into(),
     };
-    let sessions = web.store.sessions_of(signed.user.id, web.clock.now()).await?;
-    let template = AccountPage {
-        takes_passwords: takes_passwords(&signed.workspace),
-        signed: &signed,
-        sessions: &sessions,
-        problem: Some(&problem.message),
-        done: None,
-    };
+    let shown = AccountPage::new(&web, &signed).await?;
+    let template = AccountPage { problem: Some(&problem.message), ..shown };
     Err(problem.clone().in_page(&template, None))
+}
+
+/// Changes one's name.
+pub async fn rename(State(web): State<Arc<Web>>, sent: Sent) -> Result<Response, Problem> {
+    let Sent { signed, form, .. } = sent;
+    let full_name = match User::parse_name(form.get("full_name")) {
+        Ok(name) => name,
+        Err(error) => {
+            let shown = AccountPage::new(&web, &signed).await?;
+            let wrong = Some(error.message.as_str());
+            let template = AccountPage { name_problem: wrong, full_name: form.get("full_name"), ..shown };
+            return Err(Problem::new(ErrorCode::ValidationFailed).in_page(&template, None));
+        }
+    };
+    let by = Caller::of_session(signed.clone()).by;
+    let patch = MemberPatch { full_name: Some(full_name), ..MemberPatch::default() };
+    let changed = web.api.ops.change_member(&by, &signed.user, &patch).await;
+    changed?;
+    Ok(see_other("/admin/account?done=name", None))
+}
+
+/// Ends every session one has but this one.
+pub async fn sign_out_others(State(web): State<Arc<Web>>, sent: Sent) -> Result<Response, Problem> {
+    let (signed, now) = (&sent.signed, web.clock.now());
+    let sessions = web.store.sessions_of(signed.user.id, now).await?;
+    for session in sessions.iter().filter(|session| session.hash != signed.session.hash) {
+        web.store.end_session(&signed.user, &session.hash, now).await?;
+    }
+    Ok(see_other("/admin/account?done=others", None))
 }
 
 /// Ends every session one has, this one too.
 pub async fn sign_out_everywhere(State(web): State<Arc<Web>>, sent: Sent) -> Result<Response, Problem> {
     web.auth.sign_out_everywhere(&sent.signed).await?;
     Ok(see_other("/admin/login", Some(Sessions::no_cookie(&sent.visit.way))))
+}
+
+/// Deletes one's own account, once its address was typed: nobody does that by mistake.
+pub async fn delete(State(web): State<Arc<Web>>, sent: Sent) -> Result<Response, Problem> {
+    let Sent { visit, signed, form } = sent;
+    let typed = Email::parse(form.get("email").trim()).is_ok_and(|email| email == signed.user.email);
+    let problem = if typed {
+        let by = Caller::of_session(signed.clone()).by;
+        match web.api.ops.remove_member(&by, &signed.workspace, &signed.user).await {
+            Ok(()) => return Ok(see_other("/admin/login", Some(Sessions::no_cookie(&visit.way)))),
+            Err(OpsError::Store(StoreError::LastAdmin)) => Problem::saying(
+                ErrorCode::Conflict,
+                "You are the last admin, and a workspace needs one: make somebody else admin first",
+            ),
+            Err(error) => return Err(error.into()),
+        }
+    } else {
+        Problem::saying(ErrorCode::ValidationFailed, "This is not the e-mail address of this account")
+    };
+    let shown = AccountPage::new(&web, &signed).await?;
+    let template = AccountPage { delete_problem: Some(&problem.message), ..shown };
+    Err(problem.clone().in_page(&template, None))
 }

@@ -1,25 +1,30 @@
 //! Who asks for a page, and that whoever sends a form meant to. A handler says in its signature which of these it needs.
 
 use std::collections::BTreeMap;
+use std::marker::PhantomData;
 use std::sync::Arc;
 
+use axum::body::Body;
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::response::{IntoResponse, Response};
-use http::header::CONTENT_TYPE;
+use http::header::{CONTENT_TYPE, COOKIE};
 use http::request::Parts;
 use http::{HeaderMap, Uri};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use rlinks_core::envelope::ErrorCode;
 
 use super::{Problem, Web, see_other};
+use crate::api::caller::{Caller, Needs};
 use crate::auth::csrf::{FormToken, is_from_elsewhere};
 use crate::auth::session::{Sessions, Signed};
 use crate::auth::way::Way;
 
 /// The longest form.
 const MOST_BYTES: usize = 16 * 1024;
+/// The longest form about links: the longest target and the longest notes, each byte written as three.
+const MOST_BYTES_OF_LINKS: usize = 384 * 1024;
 /// Fields in it.
-const MOST_FIELDS: usize = 64;
+const MOST_FIELDS: usize = 256;
 
 /// A request as every page sees it.
 pub struct Visit {
@@ -41,6 +46,23 @@ pub struct Sent {
     pub form: Form,
 }
 
+/// Somebody who is signed in and may see what the type says.
+pub struct Looking<N> {
+    pub visit: Visit,
+    pub signed: Signed,
+    pub caller: Caller,
+    needs: PhantomData<N>,
+}
+
+/// A form from somebody who may do what the type says, and meant it.
+pub struct Doing<N> {
+    pub visit: Visit,
+    pub signed: Signed,
+    pub caller: Caller,
+    pub form: Form,
+    needs: PhantomData<N>,
+}
+
 /// A form from somebody who is not signed in, to whom we gave it.
 pub struct Asked {
     pub visit: Visit,
@@ -54,6 +76,16 @@ impl Form {
     /// A field; empty where there is none.
     pub fn get(&self, name: &str) -> &str {
         self.0.get(name).map_or("", String::as_str)
+    }
+
+    /// Whether a box is ticked.
+    pub fn has(&self, name: &str) -> bool {
+        self.0.contains_key(name)
+    }
+
+    /// What follows this prefix in the names of fields: boxes that are ticked.
+    pub fn after<'a>(&'a self, prefix: &'a str) -> impl Iterator<Item = &'a str> {
+        self.0.keys().filter_map(move |name| name.strip_prefix(prefix))
     }
 }
 
@@ -70,6 +102,19 @@ impl Visit {
         pairs.find(|(given, _)| given == name).map(|(_, value)| value.into_owned())
     }
 
+    /// A cookie that is no secret: the first of its name.
+    pub fn cookie(&self, name: &str) -> Option<&str> {
+        let lines = self.headers.get_all(COOKIE).into_iter().filter_map(|line| line.to_str().ok());
+        let mut pairs = lines.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='));
+        pairs.find(|(given, _)| *given == name).map(|(_, value)| value)
+    }
+
+    /// Every parameter of this name.
+    pub fn parameters(&self, name: &str) -> Vec<String> {
+        let pairs = url::form_urlencoded::parse(self.uri.query().unwrap_or_default().as_bytes());
+        pairs.filter(|(given, _)| given == name).map(|(_, value)| value.into_owned()).collect()
+    }
+
     /// Nobody signs in where the whole network could read along.
     pub fn may_sign_in(&self) -> Result<(), Problem> {
         if self.way.is_allowed() {
@@ -82,13 +127,13 @@ impl Visit {
         ))
     }
 
-    fn of(parts: &mut Parts) -> Result<Self, Problem> {
+    pub(super) fn of(parts: &mut Parts) -> Result<Self, Problem> {
         let way = parts.extensions.get::<Arc<Way>>().cloned();
         let way = way.ok_or_else(|| Problem::new(ErrorCode::Internal))?;
         Ok(Self { way, headers: parts.headers.clone(), uri: parts.uri.clone() })
     }
 
-    async fn signed(&self, web: &Web) -> Result<Option<Signed>, Problem> {
+    pub(super) async fn signed(&self, web: &Web) -> Result<Option<Signed>, Problem> {
         Ok(web.auth.sessions.of(&self.headers, &self.way).await?)
     }
 }
@@ -118,25 +163,34 @@ impl FromRequest<Arc<Web>> for Sent {
     type Rejection = Response;
 
     async fn from_request(request: Request, web: &Arc<Web>) -> Result<Self, Response> {
-        let (visit, form) = read(request).await.map_err(IntoResponse::into_response)?;
-        let signed = visit.signed(web).await.map_err(IntoResponse::into_response)?;
-        let Some(signed) = signed else {
-            let mut response = to_login(None);
-            response.headers_mut().append(http::header::SET_COOKIE, Sessions::no_cookie(&visit.way));
-            return Err(response);
-        };
-        if is_from_elsewhere(&visit.headers, &visit.way) || !signed.has_shown(form.get("csrf")) {
-            return Err(not_meant().into_response());
-        }
-        Ok(Self { visit, signed, form })
+        sent(request, web, MOST_BYTES).await
     }
+}
+
+/// Who is not signed in sends no long form: their cookie is looked at first.
+async fn sent(request: Request, web: &Web, most_bytes: usize) -> Result<Sent, Response> {
+    let (mut parts, body) = request.into_parts();
+    let visit = Visit::of(&mut parts).map_err(IntoResponse::into_response)?;
+    let signed = visit.signed(web).await.map_err(IntoResponse::into_response)?;
+    let Some(signed) = signed else {
+        let mut response = to_login(None);
+        response.headers_mut().append(http::header::SET_COOKIE, Sessions::no_cookie(&visit.way));
+        return Err(response);
+    };
+    let form = read(&visit, body, most_bytes).await.map_err(IntoResponse::into_response)?;
+    if is_from_elsewhere(&visit.headers, &visit.way) || !signed.has_shown(form.get("csrf")) {
+        return Err(not_meant().into_response());
+    }
+    Ok(Sent { visit, signed, form })
 }
 
 impl FromRequest<Arc<Web>> for Asked {
     type Rejection = Problem;
 
     async fn from_request(request: Request, web: &Arc<Web>) -> Result<Self, Problem> {
-        let (visit, form) = read(request).await?;
+        let (mut parts, body) = request.into_parts();
+        let visit = Visit::of(&mut parts)?;
+        let form = read(&visit, body, MOST_BYTES).await?;
         visit.may_sign_in()?;
         let ours = web.auth.forms.is_ours(&visit.headers, &visit.way, form.get("csrf"));
         if is_from_elsewhere(&visit.headers, &visit.way) || !ours {
@@ -146,14 +200,46 @@ impl FromRequest<Arc<Web>> for Asked {
     }
 }
 
-fn not_meant() -> Problem {
+impl<N: Needs> FromRequestParts<Arc<Web>> for Looking<N> {
+    type Rejection = Response;
+
+    async fn from_request_parts(parts: &mut Parts, web: &Arc<Web>) -> Result<Self, Response> {
+        let SignedIn { visit, signed } = SignedIn::from_request_parts(parts, web).await?;
+        let caller = allowed::<N>(&signed).map_err(IntoResponse::into_response)?;
+        Ok(Self { visit, signed, caller, needs: PhantomData })
+    }
+}
+
+impl<N: Needs> FromRequest<Arc<Web>> for Doing<N> {
+    type Rejection = Response;
+
+    async fn from_request(request: Request, web: &Arc<Web>) -> Result<Self, Response> {
+        let Sent { visit, signed, form } = sent(request, web, MOST_BYTES_OF_LINKS).await?;
+        let caller = allowed::<N>(&signed).map_err(IntoResponse::into_response)?;
+        Ok(Self { visit, signed, caller, form, needs: PhantomData })
+    }
+}
+
+/// The same rules as for a program with this session.
+pub(super) fn allowed<N: Needs>(signed: &Signed) -> Result<Caller, Problem> {
+    let caller = Caller::of_session(signed.clone());
+    match N::SCOPE {
+        Some(scope) if !caller.scopes.has(scope) => Err(Problem::saying(
+            ErrorCode::Forbidden,
+            "Your role does not allow this. An admin can change it",
+        )),
+        _ => Ok(caller),
+    }
+}
+
+pub(super) fn not_meant() -> Problem {
     Problem::saying(
         ErrorCode::Forbidden,
         "This form did not come from a page of ours, or has grown old. Open the page again and repeat; cookies have to be allowed",
     )
 }
 
-fn to_login(next: Option<&str>) -> Response {
+pub(super) fn to_login(next: Option<&str>) -> Response {
     let next = next.filter(|next| *next != "/admin").map(|next| {
         let query: String = url::form_urlencoded::byte_serialize(next.as_bytes()).collect();
         format!("?next={query}")
@@ -162,15 +248,13 @@ fn to_login(next: Option<&str>) -> Response {
 }
 
 /// A form as browsers send it, and nothing else: what another site can make a browser send without asking must not look like one.
-async fn read(request: Request) -> Result<(Visit, Form), Problem> {
-    let (mut parts, body) = request.into_parts();
-    let visit = Visit::of(&mut parts)?;
+async fn read(visit: &Visit, body: Body, most_bytes: usize) -> Result<Form, Problem> {
     let kind = visit.headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     let kind = kind.split(';').next().unwrap_or_default().trim();
     if !kind.eq_ignore_ascii_case("application/x-www-form-urlencoded") {
         return Err(Problem::new(ErrorCode::UnsupportedMediaType));
     }
-    let bytes = match Limited::new(body, MOST_BYTES).collect().await {
+    let bytes = match Limited::new(body, most_bytes).collect().await {
         Ok(body) => body.to_bytes(),
         Err(error) if error.is::<LengthLimitError>() => return Err(Problem::new(ErrorCode::PayloadTooLarge)),
         Err(_) => return Err(Problem::new(ErrorCode::BadRequest)),
@@ -182,5 +266,5 @@ async fn read(request: Request) -> Result<(Visit, Form), Problem> {
             return Err(Problem::new(ErrorCode::BadRequest));
         }
     }
-    Ok((visit, Form(fields)))
+    Ok(Form(fields))
 }

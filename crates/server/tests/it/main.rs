@@ -22,3 +22,5 @@ mod support;
 #[path = "../../../../conformance/table.rs"]
 mod table;
 mod tls;
+mod web;
+mod web_space;

@@ -2,8 +2,8 @@
 
 use rlinks_core::audit::{AuditEntry, Head};
 use rlinks_core::{Link, LinkState, Policy, Preset};
-use rlinks_store::Store;
 use rlinks_store::write::CodeChoice;
+use rlinks_store::{AuditFilter, Store};
 
 use crate::place::{
     MAIN, Place, at, changed, code, contract, create, created, draft, host, in_state, make, max, workspace,
@@ -12,6 +12,7 @@ use crate::place::{
 contract!(
     an_entry_says_who_did_what_and_how_it_was,
     the_log_is_read_in_pages_from_both_ends,
+    the_log_is_read_through_a_filter_as_far_back_as_asked,
     chains_of_all_workspaces_verify_through_earlier_heads,
     long_chains_verify_page_by_page,
     row_49_an_edited_entry_is_named,
@@ -54,6 +55,47 @@ async fn the_log_is_read_in_pages_from_both_ends(place: Place) {
     assert_eq!(seqs(store.audit_before(MAIN, i64::MAX, 3).await.unwrap()), [10, 9, 8]);
     assert_eq!(seqs(store.audit_before(MAIN, 3, 4).await.unwrap()), [2, 1]);
     assert_eq!(seqs(store.audit_before(MAIN, 1, 4).await.unwrap()), [0_i64; 0]);
+}
+
+async fn the_log_is_read_through_a_filter_as_far_back_as_asked(place: Place) {
+    let store = place.open().await;
+    let other = workspace(&store, "other", Policy::preset(Preset::Fabric)).await;
+    for number in 1..6 {
+        let link = make(&store, &format!("c{number}"), "https://example.com/", number).await;
+        changed(store.write(in_state(&link, LinkState::Disabled, number + 10)).await);
+    }
+    let all = store.audit_before(MAIN, i64::MAX, 100).await.unwrap();
+    let found = async |filter: AuditFilter, between, limit| {
+        let entries = store.audit_filtered(MAIN, &filter, between, limit).await.unwrap();
+        entries.into_iter().map(|entry| entry.seq).collect::<Vec<_>>()
+    };
+    let whole = (0, i64::MAX);
+    let seqs = |wanted: &dyn Fn(&AuditEntry) -> bool| {
+        all.iter().filter(|entry| wanted(entry)).map(|entry| entry.seq).collect::<Vec<_>>()
+    };
+    let none = AuditFilter::default;
+    assert_eq!(found(none(), whole, 100).await, seqs(&|_| true));
+    assert_eq!(found(none(), (2, 6), 100).await, [5, 4, 3]);
+    assert_eq!(found(none(), (2, 6), 2).await, [5, 4]);
+    let action = |action: &str| AuditFilter { action: action.to_owned(), ..none() };
+    assert_eq!(
+        found(action("link.disable"), whole, 100).await,
+        seqs(&|entry| entry.action == "link.disable")
+    );
+    assert_eq!(found(action("link"), whole, 100).await, seqs(&|entry| entry.action.starts_with("link.")));
+    for nothing in ["lin", "link.", "%", "link_create", "LINK", "' or 1=1 --"] {
+        assert_eq!(found(action(nothing), whole, 100).await, [0_i64; 0], "{nothing}");
+    }
+    let subject = AuditFilter { subject: "link:c3".to_owned(), ..none() };
+    assert_eq!(found(subject, whole, 100).await, seqs(&|entry| entry.subject == "link:c3"));
+    let actor = |actor: &str| AuditFilter { actor: actor.to_owned(), ..none() };
+    assert_eq!(found(actor("max@rmax.to"), whole, 100).await, seqs(&|entry| entry.actor == "max@rmax.to"));
+    assert_eq!(found(actor("max"), whole, 100).await, [0_i64; 0]);
+    let during = AuditFilter { during: at(2)..at(4), ..action("link.create") };
+    let wanted = |entry: &AuditEntry| entry.action == "link.create" && (at(2)..at(4)).contains(&entry.ts);
+    assert_eq!(found(during, whole, 100).await, seqs(&wanted));
+    let theirs = store.audit_filtered(other.id, &action("link"), whole, 100).await.unwrap();
+    assert!(theirs.is_empty(), "{theirs:?}");
 }
 
 async fn chains_of_all_workspaces_verify_through_earlier_heads(place: Place) {

@@ -16,7 +16,7 @@
 //! | `write`, `link`, `links`, `links_by_id`, `route`, `routes`, `routes_after`, `count_links`, `link_at`, `links_leading_to` | `links`, `reuse`, `crowd` |
 //! | `list` | `list` |
 //! | `workspaces`, `workspace`, `create_workspace`, `update_workspace`, `domains`, `served`, `add_domain`, `remove_domain`, `set_primary_domain` | `directory` |
-//! | `history`, `audit_after`, `audit_before`, `heads`, `last_change`, `verify`, `links_beside_the_log`, `directory_beside_the_log` | `audit` |
+//! | `history`, `audit_after`, `audit_before`, `audit_filtered`, `heads`, `last_change`, `verify`, `links_beside_the_log`, `directory_beside_the_log` | `audit` |
 //! | `Feed::new`, `look`, `wait` | `feed` |
 //! | `backup`, `is_empty`, `restore`, `backup::verify` | `backup` |
 //! | `accounts_of`, `create_subject`, `sync_subject`, `link_subject` | `subjects` |

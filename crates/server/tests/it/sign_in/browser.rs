@@ -190,7 +190,13 @@ pub(crate) fn hidden(page: &Answer, name: &str) -> String {
 fn owes(answer: &Answer) {
     let policy = answer.header("content-security-policy");
     assert_eq!(policy.len(), 1, "{answer:?}");
-    for part in ["default-src 'none'", "frame-ancestors 'none'", "base-uri 'none'"] {
+    for part in [
+        "default-src 'none'",
+        "script-src 'self'",
+        "connect-src 'self'",
+        "frame-ancestors 'none'",
+        "base-uri 'none'",
+    ] {
         assert!(policy[0].contains(part), "{part}: {answer:?}");
     }
     assert!(!policy[0].contains("unsafe"), "{answer:?}");
@@ -203,11 +209,14 @@ fn owes(answer: &Answer) {
         assert_eq!(answer.header(name), [value], "{name}: {answer:?}");
     }
     assert_eq!(answer.header("x-request-id").len(), 1, "{answer:?}");
-    let is_style = answer.header("content-type").iter().any(|kind| kind.starts_with("text/css"));
-    if !is_style {
+    let is = |name: &str| answer.header("content-type").iter().any(|kind| kind.starts_with(name));
+    if !is("text/css") && !is("text/javascript") {
         assert_eq!(answer.header("cache-control"), ["no-store"], "{answer:?}");
+        // One script, and it is ours.
+        let ours = answer.body.matches("<script src=\"/admin/app.js?v=").count();
+        assert_eq!(answer.body.matches("<script").count(), ours, "{answer:?}");
+        assert!(!answer.body.contains(" style="), "{answer:?}");
     }
-    assert!(!answer.body.contains("<script") && !answer.body.contains(" style="), "{answer:?}");
     for cookie in answer.header("set-cookie") {
         assert!(
             cookie.contains("HttpOnly") && cookie.contains("Path=/") && cookie.contains("SameSite="),

@@ -1,0 +1,106 @@
+//! The workspace's pages. Each is a thin face of the same operations the API has, with the same rules about who may do what.
+//!
+//! | to find | look in |
+//! |---|---|
+//! | what asks once before it is done | [`Confirm`], used by all |
+//! | numbers | `stats` |
+//! | the audit log | `audit` |
+//! | keys, members, domains | `keys`, `members`, `domains` |
+//! | the policy and the workspace's name | `policy`; what its fields mean is in `policy::fields` |
+//! | files of links | `import`; how they come in is in `upload` |
+
+mod audit;
+mod domains;
+mod import;
+mod keys;
+mod members;
+mod policy;
+mod stats;
+mod upload;
+
+use std::sync::Arc;
+
+use askama::Template;
+use axum::Router;
+use axum::extract::DefaultBodyLimit;
+use axum::response::Response;
+use axum::routing::{get, post};
+use rlinks_core::FieldErrors;
+
+pub(super) use self::members::links_after;
+use super::visit::Visit;
+use super::{Problem, Web, page};
+use crate::api::error::ApiError;
+use crate::auth::session::Signed;
+
+/// The routes of the workspace.
+pub fn routes() -> Router<Arc<Web>> {
+    Router::new()
+        .route("/admin/stats", get(stats::show))
+        .route("/admin/audit", get(audit::show))
+        .route("/admin/audit/export", get(audit::export))
+        .route("/admin/keys", get(keys::show).post(keys::create))
+        .route("/admin/keys/{id}/revoke", post(keys::revoke))
+        .route("/admin/keys/{id}/rotate", post(keys::rotate))
+        .route("/admin/members", get(members::show).post(members::invite))
+        .route("/admin/members/{id}/role", post(members::change_role))
+        .route("/admin/members/{id}/suspend", post(members::suspend))
+        .route("/admin/members/{id}/activate", post(members::activate))
+        .route("/admin/members/{id}/delete", post(members::remove))
+        .route("/admin/domains", get(domains::show).post(domains::add))
+        .route("/admin/domains/{host}/primary", post(domains::make_primary))
+        .route("/admin/domains/{host}/remove", post(domains::remove))
+        .route("/admin/policy", get(policy::show).post(policy::change))
+        .route("/admin/workspace/name", post(policy::rename))
+        .route(
+            "/admin/import",
+            get(import::show).post(import::take).layer(DefaultBodyLimit::max(upload::MOST_BODY_BYTES)),
+        )
+        .route("/admin/export", get(import::export))
+}
+
+/// Asks once, before something is done that is not easily undone. The same form comes back with `confirmed`.
+#[derive(Template)]
+#[template(path = "space/confirm.html")]
+pub struct Confirm<'a> {
+    pub signed: &'a Signed,
+    pub title: String,
+    /// What it means, a paragraph each.
+    pub words: Vec<String>,
+    /// Where the form goes.
+    pub action: String,
+    /// What it says besides.
+    pub fields: Vec<(&'static str, String)>,
+    /// What the button says.
+    pub button: &'static str,
+    /// Where one goes who thinks better of it.
+    pub back: &'static str,
+}
+
+impl Confirm<'_> {
+    fn ask(&self) -> Result<Response, Problem> {
+        page(self)
+    }
+}
+
+/// What was asked for comes back with this once somebody has confirmed it.
+fn is_confirmed(form: &super::visit::Form) -> bool {
+    form.get("confirmed") == "yes"
+}
+
+/// What was done, in words: the page one is led to after a form says it.
+fn done<'a>(visit: &Visit, words: &[(&str, &'a str)]) -> Option<&'a str> {
+    let done = visit.parameter("done")?;
+    words.iter().find(|(name, _)| *name == done).map(|(_, said)| *said)
+}
+
+/// The API's word, as a page says it.
+fn refused_by(error: &ApiError) -> Problem {
+    let (code, message) = error.parts();
+    Problem::saying(code, message)
+}
+
+/// What is wrong with a field, for the line beside it.
+pub fn beside<'a>(errors: &'a FieldErrors, field: &str) -> Option<&'a str> {
+    errors.0.iter().find(|error| error.field == field).map(|error| error.message.as_str())
+}

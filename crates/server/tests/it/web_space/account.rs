@@ -1,0 +1,49 @@
+//! Oneself.
+
+use rlinks_core::{Preset, Role};
+
+use super::{house, open, person, send};
+use crate::sign_in::PASSWORD;
+use crate::sign_in::browser::signed_in;
+
+const PAGE: &str = "/admin/account";
+
+#[test]
+fn the_name_is_changed() {
+    let (_house, mut ann) = house(Preset::Fabric);
+    let done = send(&mut ann, PAGE, "/admin/account/name", &[("full_name", "Ann Other")]);
+    assert_eq!(done.location(), Some("/admin/account?done=name"), "{done:?}");
+    assert!(open(&mut ann, "/admin/account?done=name").contains("value=\"Ann Other\""));
+    let refused = send(&mut ann, PAGE, "/admin/account/name", &[("full_name", "a\nb")]);
+    assert!(refused.status == 400 && refused.body.contains("id=\"name-problem\""), "{refused:?}");
+}
+
+#[test]
+fn the_other_sessions_end_and_this_one_stays() {
+    let (house, mut ann) = house(Preset::Fabric);
+    let mut others =
+        [signed_in(house.address, "ann@example.com"), signed_in(house.address, "ann@example.com")];
+    let page = open(&mut ann, PAGE);
+    assert_eq!((page.matches("(this one)").count(), page.matches("<tr><td>").count()), (1, 3), "{page}");
+    let done = send(&mut ann, PAGE, "/admin/account/sign-out-others", &[]);
+    assert_eq!(done.location(), Some("/admin/account?done=others"), "{done:?}");
+    assert!(ann.is_signed_in() && !others[0].is_signed_in() && !others[1].is_signed_in());
+}
+
+#[test]
+fn an_account_is_deleted_once_its_address_was_typed() {
+    let (house, mut ann) = house(Preset::Fabric);
+    let mut bob = person(&house, Role::Viewer, "bob@example.com");
+    for typed in ["", "yes", "ann@example.com"] {
+        let refused = send(&mut bob, PAGE, "/admin/account/delete", &[("email", typed)]);
+        assert!(refused.status == 400 && refused.body.contains("id=\"delete-problem\""), "{refused:?}");
+    }
+    assert!(bob.is_signed_in());
+    let gone = send(&mut bob, PAGE, "/admin/account/delete", &[("email", "Bob@example.com")]);
+    assert_eq!(gone.location(), Some("/admin/login"), "{gone:?}");
+    assert!(!bob.is_signed_in() && bob.sign_in("bob@example.com", PASSWORD).status == 401);
+    // The last admin stays, and is told why.
+    let refused = send(&mut ann, PAGE, "/admin/account/delete", &[("email", "ann@example.com")]);
+    assert!(refused.status == 409 && refused.body.contains("You are the last admin"), "{refused:?}");
+    assert!(ann.is_signed_in());
+}

@@ -1,0 +1,56 @@
+//! Domains.
+
+use rlinks_core::Preset;
+
+use super::{house, open, send, send_twice};
+use crate::api::house::preset;
+use crate::client::ask;
+
+const PAGE: &str = "/admin/domains";
+
+#[test]
+fn a_domain_is_added_made_primary_and_removed() {
+    let (house, mut ann) = house(Preset::Fabric);
+    let admin = house.admin();
+    let link = serde_json::json!({"code": "parity", "target": "https://example.com/"});
+    admin.post("/links", &link).expect(201);
+    let visit = || {
+        let request = "GET /parity HTTP/1.1\r\nHost: go.example.com\r\nConnection: close\r\n\r\n";
+        ask(house.address, request.as_bytes()).status
+    };
+    assert_eq!(visit(), 404);
+    let added = send(&mut ann, PAGE, PAGE, &[("host", " Go.Example.com ")]);
+    assert_eq!(added.location(), Some("/admin/domains?done=added"), "{added:?}");
+    assert_eq!(visit(), 301, "before the answer");
+    let page = open(&mut ann, PAGE);
+    assert!(page.contains("<code>go.example.com</code>") && page.contains("CNAME"), "{page}");
+    let primary = send(&mut ann, PAGE, "/admin/domains/go.example.com/primary", &[]);
+    assert_eq!(primary.location(), Some("/admin/domains?done=primary"), "{primary:?}");
+    let link = admin.get("/links/parity").expect(200).json();
+    assert_eq!(link["short_url"], "https://go.example.com/parity");
+    let asked = send(&mut ann, PAGE, "/admin/domains/go.example.com/remove", &[]);
+    assert!(asked.body.contains("Remove go.example.com?"), "{asked:?}");
+    assert_eq!(visit(), 301);
+    let gone = send_twice(&mut ann, PAGE, "/admin/domains/go.example.com/remove", &[]);
+    assert_eq!(gone.location(), Some("/admin/domains?done=removed"), "{gone:?}");
+    assert_eq!(visit(), 404);
+}
+
+#[test]
+fn what_is_no_host_or_another_workspaces_is_refused_beside_the_field() {
+    let (house, mut ann) = house(Preset::Fabric);
+    house.workspace("other", preset(Preset::Fabric), &["other.example"]);
+    for (host, status) in [("https://go.example.com/x", 400), ("", 400), ("other.example", 409)] {
+        let refused = send(&mut ann, PAGE, PAGE, &[("host", host)]);
+        assert_eq!(refused.status, status, "{refused:?}");
+        assert!(refused.body.contains("id=\"host-problem\""), "{refused:?}");
+        assert!(refused.body.contains(&format!("name=\"host\" value=\"{host}\"")), "{refused:?}");
+    }
+    for path in [
+        "/admin/domains/unknown.example/primary",
+        "/admin/domains/unknown.example/remove",
+        "/admin/domains/%20/remove",
+    ] {
+        assert_eq!(send(&mut ann, PAGE, path, &[]).status, 404, "{path}");
+    }
+}
