@@ -9,7 +9,7 @@ use rlinks_core::{Id, Link, Timestamp};
 use super::apply::State;
 use super::batches::{insert_audit, insert_tags, insert_words};
 use super::brake::Brakes;
-use super::chain::{ends, lock_heads_and_id, update_heads};
+use super::chain::{ends, lock_heads, lock_heads_and_id, update_heads};
 use super::once::Firsts;
 use super::{CodeChoice, Existing, LinkOp, LinkWrite, LockedHead, Written, batches};
 use crate::StoreError;
@@ -89,10 +89,14 @@ async fn prepare(
 ) -> Result<(Option<Tx>, Results), Trouble> {
     let mut tx = pool.begin().await.map_err(Trouble::Everybody)?;
     let workspaces: BTreeSet<_> = writes.iter().map(|write| write.workspace.as_i64()).collect();
-    let (heads, ids) = lock_heads_and_id(&mut tx, workspaces, worker).await.map_err(Trouble::Workspace)?;
-    let ids = match ids {
-        Some(ids) => ids,
-        None => last_id(&mut tx, worker).await?,
+    let locked = lock_heads_and_id(&mut tx, workspaces.iter().copied(), worker).await;
+    let (heads, ids) = match locked.map_err(Trouble::Workspace)? {
+        (heads, Some(ids)) => (heads, ids),
+        // Nobody knows this worker, or the workspaces: one by one.
+        (_, None) => {
+            let heads = lock_heads(&mut tx, workspaces).await.map_err(Trouble::Workspace)?;
+            (heads, last_id(&mut tx, worker).await?)
+        }
     };
     let mut state = load(&mut tx, heads, ids, worker, writes).await?;
     let before: HashMap<Place, Before> =

@@ -99,7 +99,7 @@ fn nothing_comes_back_that_did_not_leave() {
         browser.get(&format!("/admin/oidc/callback?error=%3Cscript%3Ealert(1)%3C/script%3E&state={state}"));
     assert_eq!(answer.status, 403);
     assert!(
-        answer.body.contains("refused: scriptalert1script") && !answer.body.contains("<script"),
+        answer.body.contains("refused: scriptalert1script") && !answer.body.contains("alert("),
         "{answer:?}"
     );
 }
