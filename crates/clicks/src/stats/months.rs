@@ -98,9 +98,7 @@ impl Months {
         add(tx, subject, &single, &mut values).await?;
         Ok(values)
     }
-}
 
-impl Months {
     /// The values of a month: as remembered, or added up.
     async fn month(
         &self,

@@ -90,13 +90,12 @@ async fn prepare(
     let mut tx = pool.begin().await.map_err(Trouble::Everybody)?;
     let workspaces: BTreeSet<_> = writes.iter().map(|write| write.workspace.as_i64()).collect();
     let locked = lock_heads_and_id(&mut tx, workspaces.iter().copied(), worker).await;
-    let (heads, ids) = match locked.map_err(Trouble::Workspace)? {
-        (heads, Some(ids)) => (heads, ids),
+    let (heads, ids) = if let (heads, Some(ids)) = locked.map_err(Trouble::Workspace)? {
+        (heads, ids)
+    } else {
         // Nobody knows this worker, or the workspaces: one by one.
-        (_, None) => {
-            let heads = lock_heads(&mut tx, workspaces).await.map_err(Trouble::Workspace)?;
-            (heads, last_id(&mut tx, worker).await?)
-        }
+        let heads = lock_heads(&mut tx, workspaces).await.map_err(Trouble::Workspace)?;
+        (heads, last_id(&mut tx, worker).await?)
     };
     let mut state = load(&mut tx, heads, ids, worker, writes).await?;
     let before: HashMap<Place, Before> =
