@@ -90,7 +90,7 @@ fn sigint_drains_too_and_an_idle_server_ends_soon() {
     let mut server = serve(&place, "");
     // At once: who reads that it serves may signal it.
     server.signal(Signal::INT);
-    assert_eq!(server.ends_within(20_000).code(), Some(0), "{}", server.log());
+    assert_eq!(server.ends_within(5_000).code(), Some(0), "{}", server.log());
 }
 
 #[test]
@@ -101,7 +101,7 @@ fn row_1_killed_and_started_again_it_serves_at_once() {
         place.ok(&format!("links set go-{number} https://example.com/{number}"));
     }
     server.signal(Signal::KILL);
-    assert_eq!(server.ends_within(20_000).code(), None);
+    assert_eq!(server.ends_within(5_000).code(), None);
     let server = serve(&place, "");
     // The first request there is, without waiting for readiness.
     for number in 0..5 {
