@@ -2,7 +2,7 @@
 //!
 //! Storing is background work: its thread has a low priority, so that under full load redirects come first and clicks wait in the
 //! journal. They must not wait for ever either: when a quarter of the journal's budget is waiting, a second thread without that
-//! modesty helps.
+//! modesty helps. It also stores what is left when the server stops: that has a deadline, and the modest thread may get no time at all.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -210,13 +210,10 @@ impl Shared {
             self.watch(clicks.secrets_tended(&self.secrets, (self.now)()).await);
             let _ = ready.try_send(());
             let mut pauses = 0_u32;
-            loop {
+            while !self.is_stopping() {
                 let stored = self.step(&clicks).await;
                 if self.watch(stored).is_some_and(|stored| stored > 0) {
                     continue;
-                }
-                if self.is_stopping() {
-                    break;
                 }
                 pauses = pauses.wrapping_add(1);
                 if pauses.is_multiple_of(PAUSES_A_TEND) {
@@ -226,11 +223,24 @@ impl Shared {
                 let pause = if self.trouble.lock().is_some() { RETRY } else { PAUSE };
                 let _ = tokio::time::timeout(pause, self.wake.notified()).await;
             }
-            let tended = self.ingest.lock().await.tend(&clicks, (self.now)()).await;
-            self.watch(tended);
-            // The last connection to a file moves its log into it.
             clicks.close().await;
         });
+    }
+
+    /// Stores what is left at the end.
+    async fn finish(&self) {
+        let opened = Clicks::open(&self.location).await;
+        let Some(clicks) = self.watch(opened) else { return };
+        loop {
+            let stored = self.step(&clicks).await;
+            if self.watch(stored).is_none_or(|stored| stored == 0) {
+                break;
+            }
+        }
+        let tended = self.ingest.lock().await.tend(&clicks, (self.now)()).await;
+        self.watch(tended);
+        // The last connection to a file moves its log into it.
+        clicks.close().await;
     }
 
     async fn step(&self, clicks: &Clicks) -> Result<usize, StoreError> {
@@ -282,7 +292,7 @@ impl Shared {
         }
     }
 
-    /// Helps when too much waits.
+    /// Helps when too much waits, and at the end.
     fn help(&self) {
         let Some(runtime) = runtime() else { return };
         let budget = self.journal.budget_bytes();
@@ -301,5 +311,6 @@ impl Shared {
             }
             std::thread::park_timeout(HELP);
         }
+        runtime.block_on(self.finish());
     }
 }
