@@ -204,14 +204,14 @@ impl SafeBrowsing {
 
     /// Asks about some prefixes and remembers the answer. Why not is for people: it holds no address and no key.
     async fn ask(&self, prefixes: &[Prefix]) -> Result<HashMap<Prefix, Vec<(FullHash, Threat)>>, String> {
-        self.breaker.lock().may_ask(monotonic_ms())?;
+        let question = Question::begin(&self.breaker)?;
         self.asked.fetch_add(1, Ordering::Relaxed);
         let answer = tokio::time::timeout(DEADLINE, async {
             let _turn = self.room.acquire().await.map_err(|_| "the server is stopping".to_owned())?;
             self.fetch(prefixes).await
         });
         let answer = answer.await.unwrap_or_else(|_| Err("Safe Browsing did not answer in time".to_owned()));
-        self.breaker.lock().note(answer.as_ref().err(), monotonic_ms());
+        question.end(answer.as_ref().err());
         let response = answer?;
         let mut found: HashMap<Prefix, Vec<(FullHash, Threat)>> =
             prefixes.iter().map(|prefix| (*prefix, Vec::new())).collect();
@@ -305,17 +305,44 @@ impl Cache {
 /// Whether Google is worth asking.
 #[derive(Default)]
 struct Breaker {
+    /// In a row.
     failures: u32,
+    /// Questions without an answer yet.
+    open: u32,
     rests_until_ms: u64,
 }
 
+/// A question on its way. Dropping it unanswered says nothing about Google.
+struct Question<'a>(&'a Mutex<Breaker>);
+
+impl<'a> Question<'a> {
+    fn begin(breaker: &'a Mutex<Breaker>) -> Result<Self, String> {
+        breaker.lock().begin(monotonic_ms())?;
+        Ok(Self(breaker))
+    }
+
+    fn end(self, failure: Option<&String>) {
+        self.0.lock().note(failure, monotonic_ms());
+    }
+}
+
+impl Drop for Question<'_> {
+    fn drop(&mut self) {
+        self.0.lock().open -= 1;
+    }
+}
+
 impl Breaker {
-    fn may_ask(&self, now_ms: u64) -> Result<(), String> {
-        if now_ms < self.rests_until_ms {
+    /// Once there are failures, no more questions are open than it takes to know: so many asked at once cannot overshoot, and after
+    /// a rest one question finds out for all.
+    fn begin(&mut self, now_ms: u64) -> Result<(), String> {
+        let enough = self.failures > 0 && self.open > 0 && self.failures + self.open >= FAILURES;
+        if enough || now_ms < self.rests_until_ms {
             return Err(
                 "Safe Browsing could not be asked several times and is left alone for a while".to_owned()
             );
         }
+        self.open += 1;
         Ok(())
     }
 
@@ -324,7 +351,7 @@ impl Breaker {
             if self.failures >= FAILURES {
                 tracing::info!("Safe Browsing answers again");
             }
-            *self = Self::default();
+            (self.failures, self.rests_until_ms) = (0, 0);
             return;
         };
         self.failures = self.failures.saturating_add(1);
