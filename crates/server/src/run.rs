@@ -94,10 +94,19 @@ pub fn run(
     // Before anybody can know that we serve: who reads that line may send a signal at once.
     let signals = control.block_on(async { Signals::listen() })?;
     let server = Server::start(config, opened, clock, control)?;
-    if let Some(url) = server.offer_setup() {
-        announce(&url);
-    }
-    server.control.block_on(wait_for_the_end(&server, signals, reload));
+    server.control.block_on(async {
+        // Beside waiting: a store that is slow to answer must not make a signal wait.
+        let announced = async {
+            if let Some(url) = server.setup_address().await {
+                announce(&url);
+            }
+            std::future::pending().await
+        };
+        tokio::select! {
+            () = wait_for_the_end(&server, signals, reload) => {}
+            () = announced => {}
+        }
+    });
     server.stop();
     Ok(())
 }
@@ -345,6 +354,10 @@ impl Server {
     /// The address at which the first admin is made, where there is none yet and pages are served at all. Addresses given out before
     /// no longer work.
     pub fn offer_setup(&self) -> Option<String> {
+        self.control.block_on(self.setup_address())
+    }
+
+    async fn setup_address(&self) -> Option<String> {
         if self.control_address.is_none() && !self.config.serve_admin {
             return None;
         }
@@ -352,7 +365,7 @@ impl Server {
             None => self.config.naming.base_url(),
             Some(address) => format!("{}://{address}", if self.tls.is_some() { "https" } else { "http" }),
         };
-        match self.control.block_on(self.auth.offer_setup()) {
+        match self.auth.offer_setup().await {
             Ok(token) => token.map(|token| format!("{base}/admin/setup?token={token}")),
             Err(error) => {
                 tracing::error!(%error, "the first admin cannot be set up");
