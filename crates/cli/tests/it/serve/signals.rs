@@ -2,14 +2,17 @@
 
 use std::io::{ErrorKind, Write as _};
 use std::net::TcpStream;
+use std::path::Path;
 use std::time::Duration;
 
 use rlinks_server::clock::monotonic_ms;
 use rustix::process::Signal;
+use sqlx::sqlite::SqliteConnectOptions;
+use sqlx::{ConnectOptions as _, Connection as _};
 
 use super::served::{Served, serve};
 use crate::client::{Talk, get, wait_until};
-use crate::place::Place;
+use crate::place::{Place, block_on};
 
 /// A client that asks and asks and reads nothing, until neither side takes another byte.
 fn never_reads(server: &Served) -> TcpStream {
@@ -114,14 +117,33 @@ fn row_1_killed_and_started_again_it_serves_at_once() {
     place.ok("doctor");
 }
 
+/// Whether nobody else is in the middle of a write.
+fn can_be_written(file: &Path) -> bool {
+    block_on(async {
+        let options = SqliteConnectOptions::new().filename(file).busy_timeout(Duration::ZERO);
+        let Ok(mut connection) = options.connect().await else { return false };
+        let begun = sqlx::raw_sql("begin immediate; rollback").execute(&mut connection).await;
+        connection.close().await.unwrap();
+        begun.is_ok()
+    })
+}
+
 #[test]
 fn row_5_after_a_pause_it_serves_as_before() {
     let place = Place::new();
     place.ok("links set go https://example.com/");
     let server = serve(&place, "");
     wait_until("it is ready", || server.get("/ready").body.contains("\"ready\""));
-    server.signal(Signal::STOP);
-    wait_until("it is stopped", || server.state() == 'T');
+    // Between two of its writes: what is stopped inside one keeps everybody else from writing, and that is SQLite's to say.
+    wait_until("it is stopped while nobody writes", || {
+        server.signal(Signal::STOP);
+        wait_until("it is stopped", || server.state() == 'T');
+        let may_write = can_be_written(&place.path("rlinks-data/rlinks.db"));
+        if !may_write {
+            server.signal(Signal::CONT);
+        }
+        may_write
+    });
     place.ok("links set meanwhile https://example.com/meanwhile");
     // The pause itself: longer than the feed's last word counts.
     std::thread::sleep(Duration::from_millis(2_500));
