@@ -213,6 +213,7 @@ impl Config {
             public_scheme: self.public_scheme.clone(),
             public_url: self.public_url.clone(),
             listen: self.listen,
+            tls: self.tls.is_some(),
         }
     }
 

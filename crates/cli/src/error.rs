@@ -262,6 +262,7 @@ fn ways_out(error: &StoreError) -> Vec<String> {
         StoreError::CodeTaken { code, deleted: false } => {
             format!("`rmax links get {code}` shows it; `rmax links set {code} <url>` changes it")
         }
+        StoreError::TargetTaken(code) => format!("`rmax links get {code}` shows it"),
         StoreError::QuotaExceeded(_) => {
             "delete links that are no longer needed, or raise the limit with `rmax workspaces policy --set limits.live_links=<n>`".to_owned()
         }

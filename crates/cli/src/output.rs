@@ -35,6 +35,8 @@ pub(crate) enum Drawing {
 
 /// How often a line moves.
 const TICK: std::time::Duration = std::time::Duration::from_millis(120);
+/// Characters of a cell that are shown on a terminal.
+const WIDEST_CELL: usize = 64;
 const RED: &str = "\x1b[1;31m";
 const YELLOW: &str = "\x1b[1;33m";
 const CYAN: &str = "\x1b[1;36m";
@@ -86,10 +88,12 @@ impl Output {
         self.raw(&text)
     }
 
-    /// Aligned columns under their names. A column without any value is left out.
+    /// Aligned columns under their names. A column without any value is left out. On a terminal long cells are cut, or no line
+    /// would be one.
     pub(crate) fn table(self, names: &[&str], rows: &[Vec<String>]) -> Result<(), Failure> {
+        let most = if self.drawing == Drawing::Blocks { WIDEST_CELL } else { usize::MAX };
         let rows: Vec<Vec<Cow<'_, str>>> =
-            rows.iter().map(|row| row.iter().map(|cell| clean(cell)).collect()).collect();
+            rows.iter().map(|row| row.iter().map(|cell| cut(clean(cell), most)).collect()).collect();
         let used: Vec<usize> =
             (0..names.len()).filter(|&at| rows.iter().any(|row| !row[at].is_empty())).collect();
         let width = |at: usize| {
@@ -101,7 +105,9 @@ impl Output {
         for row in std::iter::once(&header).chain(&rows) {
             let mut line = String::new();
             for (&at, &width) in used.iter().zip(&widths) {
-                let _ = write!(line, "{:width$}  ", row[at]);
+                line.push_str(&row[at]);
+                // Not by a width of `write!`, which has a limit that targets go beyond.
+                line.extend(std::iter::repeat_n(' ', width - row[at].chars().count() + 2));
             }
             text.push_str(line.trim_end());
             text.push('\n');
@@ -283,6 +289,13 @@ pub(crate) fn clean(text: &str) -> Cow<'_, str> {
         }
     }
     Cow::Owned(clean)
+}
+
+fn cut(text: Cow<'_, str>, most: usize) -> Cow<'_, str> {
+    match text.char_indices().nth(most) {
+        None => text,
+        Some(_) => text.chars().take(most.saturating_sub(1)).chain(['…']).collect(),
+    }
 }
 
 /// Control characters, and those that turn the direction of what follows.

@@ -112,8 +112,16 @@ impl Seen {
         format!("{} -> {}", self.address(), self.link.target)
     }
 
-    /// Says that a link that was just written is one no visitor can reach.
-    pub(crate) fn warn_unreached(&self, output: Output) {
+    /// Says what somebody who has just written a link would want to know of it: no visitor can reach it, or its host has letters
+    /// that may look like others.
+    pub(crate) fn warn(&self, output: Output) {
+        let host = self.link.target.host();
+        if host.split('.').any(|label| label.starts_with("xn--")) {
+            output.warning(&format!(
+                "{host} is {}: see that these letters are the ones you mean",
+                url::quirks::domain_to_unicode(host)
+            ));
+        }
         if self.short_url.is_none() {
             let slug = &self.workspace;
             output.warning(&format!(

@@ -122,14 +122,17 @@ impl Geo {
         self.load()
     }
 
+    /// Reads the file, and says in the log what became of it: each state of it once.
     fn load(&mut self) -> Refresh {
         match read(&self.path) {
             Ok(tables) => {
+                tracing::info!(file = %self.path.display(), "the file of places was read");
                 self.tables = Some(tables);
                 self.error = None;
                 Refresh::Reloaded
             }
             Err(error) => {
+                tracing::warn!(%error, "clicks are counted without places, or with those known before");
                 self.error = Some(error);
                 Refresh::Failed
             }

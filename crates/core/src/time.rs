@@ -123,6 +123,12 @@ fn parse_without_zone(text: &str) -> Option<PrimitiveDateTime> {
         let utc = moment.to_offset(time::UtcOffset::UTC);
         return Some(utc.date().with_time(utc.time()));
     }
+    // Only with seconds does RFC 3339 take a zone; people leave them out all the same.
+    if let Some(minutes) = text.strip_suffix(['Z', 'z'])
+        && let Ok(moment) = PrimitiveDateTime::parse(minutes, MINUTES)
+    {
+        return Some(moment);
+    }
     [SECONDS, FRACTION, MINUTES].iter().find_map(|form| PrimitiveDateTime::parse(&text, form).ok())
 }
 

@@ -33,7 +33,7 @@ mod routes;
 pub mod run;
 mod shared;
 pub mod table;
-mod tls;
+pub mod tls;
 mod web;
 
 pub use clock::Clock;

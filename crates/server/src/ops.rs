@@ -87,6 +87,7 @@ impl OpsError {
             Self::Store(StoreError::CodeTaken { .. }) => ErrorCode::CodeTaken,
             Self::Store(
                 StoreError::Conflict
+                | StoreError::TargetTaken(_)
                 | StoreError::NameTaken(_)
                 | StoreError::OtherRequest
                 | StoreError::LastAdmin,

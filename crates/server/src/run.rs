@@ -363,7 +363,7 @@ impl Server {
         }
         let base = match self.control_address {
             None => self.config.naming.base_url(),
-            Some(address) => format!("{}://{address}", if self.tls.is_some() { "https" } else { "http" }),
+            Some(address) => self.config.naming.at(address),
         };
         match self.auth.offer_setup().await {
             Ok(token) => token.map(|token| format!("{base}/admin/setup?token={token}")),

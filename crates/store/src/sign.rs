@@ -15,7 +15,8 @@ use crate::StoreError;
 
 /// The log of signed heads, in the data folder.
 pub const HEADS_LOG: &str = "audit-heads.log";
-const KEY_FILE: &str = "audit-key";
+/// The key heads are signed with.
+pub const KEY_FILE: &str = "audit-key";
 
 /// The key this installation signs its heads with.
 pub struct Signer(Ed25519KeyPair);

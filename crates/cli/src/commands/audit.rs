@@ -145,7 +145,7 @@ async fn write_chains(
     if output.json {
         return output.object(&json!({ "file": args.file, "entries": entries, "heads": heads }));
     }
-    output.line(&wrote)
+    output.done(&wrote)
 }
 
 /// Writes one chain and gives its end, as written: a change made meanwhile is in both or in neither.

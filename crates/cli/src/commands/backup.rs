@@ -52,7 +52,7 @@ fn report(output: Output, file: &Path, counts: &Counts, done: &str) -> Result<()
             "audit": counts.audit,
         }));
     }
-    output.line(&counted(counts, done))
+    output.done(&counted(counts, done))
 }
 
 /// Verified before anything is touched, refused where it would replace something, and never beside a running server.

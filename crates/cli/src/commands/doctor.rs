@@ -4,13 +4,16 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use rlinks_clicks::Clicks;
+use rlinks_clicks::geo::Geo;
 use rlinks_clicks::journal::{self, Drops};
 use rlinks_clicks::open::were_kept;
 use rlinks_core::id::EPOCH_MS;
 use rlinks_core::{Slug, Timestamp};
 use rlinks_server::Clock;
 use rlinks_server::auth::oidc::issuer::Issuer;
-use rlinks_store::sign::{self, HEADS_LOG};
+use rlinks_server::ops::safety::blocklist::ListFile;
+use rlinks_server::tls::Tls;
+use rlinks_store::sign::{self, HEADS_LOG, KEY_FILE};
 use rlinks_store::{Location, Lost, Store, StoreError};
 use serde::Serialize;
 
@@ -70,6 +73,7 @@ pub(super) async fn run(config: Result<Config, Failure>, output: Output) -> Resu
             server(&mut findings, &config.data);
             store(&mut findings, &config, location).await;
             provider(&mut findings, &config).await;
+            files(&mut findings, &config).await;
         }
     }
     report(&findings, output)
@@ -229,6 +233,41 @@ async fn provider(findings: &mut Findings, config: &Config) {
     }
 }
 
+/// Whether the files the configuration names can be used.
+async fn files(findings: &mut Findings, config: &Config) {
+    if let Some(tls) = &config.tls {
+        match Tls::load(tls.clone()) {
+            Ok(_) => findings.ok("tls", "certificate and key can be used"),
+            Err(error) => {
+                findings.problem("tls", error.to_string(), "see `tls.cert` and `tls.key`; no server starts");
+            }
+        }
+    }
+    if let Some(path) = &config.safety.blocklist {
+        match ListFile::new(path.clone()).get().await {
+            Ok(list) => {
+                findings.ok("block list", format!("{} entries, {} bad lines", list.entries, list.bad.count))
+            }
+            Err(error) => {
+                let hint = "see `safety.blocklist_path`; no server starts, and no link is written";
+                findings.problem("block list", error, hint);
+            }
+        }
+    }
+    if let Some(path) = &config.geoip {
+        match Geo::open(path).error() {
+            None => findings.ok("places", format!("{} can be read", path.display())),
+            Some(error) => {
+                findings.problem(
+                    "places",
+                    error.to_string(),
+                    "see `geoip_path`; clicks are counted without places",
+                );
+            }
+        }
+    }
+}
+
 async fn look_inside(findings: &mut Findings, store: &Store, config: &Config) -> Result<(), Failure> {
     let schema = store.schema().await?;
     if schema.known == schema.applied {
@@ -307,6 +346,13 @@ fn heads_log(findings: &mut Findings, config: &Config) -> Vec<rlinks_core::audit
     match heads::read(&log) {
         Ok(read) if read.checkpoints.is_empty() && log.exists() => {
             findings.ok("heads", format!("{}: a cut-off end may not show", heads::nothing_in(&log)));
+            Vec::new()
+        }
+        // Both are made by the first change.
+        Ok(_) if !log.exists() && config.data.join(KEY_FILE).exists() => {
+            let hint =
+                "put the file back from a copy; without it nobody sees that the end of the log was cut off";
+            findings.problem("heads", format!("{} was there and is gone", log.display()), hint);
             Vec::new()
         }
         Ok(_) if !log.exists() => {

@@ -126,7 +126,7 @@ async fn create_stored(session: &Session, asked: KeyAsked) -> Result<NewKey, Fai
     };
     if let Some(user) = user.as_ref().filter(|user| !scopes.are_within(user.role.scopes())) {
         session.output.warning(&format!(
-            "{} is a {}, so this key can do no more than a {} can",
+            "{} is {}, so this key can do no more than a {} can",
             user.email, user.role, user.role
         ));
     }
@@ -226,8 +226,12 @@ async fn rotate(place: &Place, id: &str) -> Result<(), Failure> {
             (key, successor)
         }
     };
+    let expires_at = successor.view.expires_at;
     successor.show(place.output())?;
     let Key { id, prefix, .. } = &old;
     place.output().note(&format!("the old key {id} ({prefix}...) works for 24 hours more"));
+    if let Some(at) = expires_at {
+        place.output().note(&format!("as the old one would have, the new key ends at {at}"));
+    }
     Ok(())
 }

@@ -241,7 +241,7 @@ async fn set(place: &Place, args: &Set) -> Result<(), Failure> {
     report(place, &made, "updated").await?;
     match place {
         Place::Cloudflare(cloudflare) => cloudflare.warn_unguarded(),
-        Place::Store(_) | Place::Server(_) => made.seen.warn_unreached(place.output()),
+        Place::Store(_) | Place::Server(_) => made.seen.warn(place.output()),
     }
     Ok(())
 }
@@ -251,7 +251,16 @@ async fn report(place: &Place, made: &Made, changed: &str) -> Result<(), Failure
     if place.output().json {
         return place.output().object(&place.object(&made.seen).await);
     }
-    place.output().line(&format!("{} {}", word(made.outcome, changed), made.seen.arrow()))
+    place.output().done(&format!("{} {}", word(made.outcome, changed), made.seen.arrow()))?;
+    let link = &made.seen.link;
+    if let Some(at) =
+        link.expires_at.filter(|_| link.state == LinkState::Active && link.is_expired(place.now()))
+    {
+        place.output().warning(&format!(
+            "it expired at {at}, so no visitor is redirected; `--expires` and `--no-expiry` of `rmax links set` change that"
+        ));
+    }
+    Ok(())
 }
 
 fn word(outcome: Outcome, changed: &str) -> &str {

@@ -35,7 +35,7 @@ pub(super) async fn run(place: &Place, args: &Shorten) -> Result<(), Failure> {
         }
         Place::Server(remote) => remote.create(&input, Deleted::Refuse).await?,
     };
-    seen.warn_unreached(output);
+    seen.warn(output);
     if output.json {
         return output.object(&Shortened {
             link: place.object(&seen).await,

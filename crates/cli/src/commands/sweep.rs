@@ -80,7 +80,7 @@ fn report(session: &Session, swept: &Swept, mode: Mode) -> Result<(), Failure> {
     if output.json {
         output.object(&Shown { dry_run: mode == Mode::DryRun, swept })?;
     } else {
-        lines(swept, mode).iter().try_for_each(|line| output.line(line))?;
+        lines(swept, mode).iter().try_for_each(|line| output.done(line))?;
     }
     if !swept.is_incomplete() {
         return Ok(());

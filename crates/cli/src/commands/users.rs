@@ -124,7 +124,7 @@ async fn create(
     output.line(&invited.invite_url)?;
     let Member { email, role, .. } = &invited.user;
     output.note(&format!(
-        "{email} is a {role} of {workspace} now; the invitation works once, until {}",
+        "{email} is {role} of {workspace} now; the invitation works once, until {}",
         invited.invite_expires_at
     ));
     Ok(())

@@ -230,3 +230,17 @@ fn migrate_says_which_schema_there_is() {
     let schema = place.json("migrate status --json");
     assert_eq!(schema["known"], schema["applied"]);
 }
+
+#[test]
+fn files_that_cannot_be_used_are_told() {
+    let place = Place::new();
+    place.ok("links set go https://example.com/");
+    assert_eq!(problems(&place), [""; 0]);
+    place.write("rmax.toml", "geoip_path = \"none.mmdb\"\n[safety]\nblocklist_path = \"none.txt\"\n[tls]\ncert = \"none.pem\"\nkey = \"none.pem\"\n");
+    assert_eq!(problems(&place), ["tls", "block list", "places"]);
+    place.write("none.txt", "evil.example\n");
+    assert_eq!(problems(&place), ["tls", "places"]);
+    std::fs::remove_file(place.path("rmax.toml")).unwrap();
+    std::fs::remove_file(place.path("rlinks-data/audit-heads.log")).unwrap();
+    assert_eq!(problems(&place), ["heads"]);
+}

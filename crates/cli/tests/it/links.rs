@@ -494,3 +494,49 @@ fn a_reader_that_leaves_early_is_no_error() {
         std::process::Command::new("bash").arg("-c").arg(line).current_dir(place.path("")).output().unwrap();
     assert_eq!((ran.status.code(), String::from_utf8(ran.stderr).unwrap().as_str()), (Some(0), ""));
 }
+
+#[test]
+fn a_target_of_the_greatest_length_is_listed() {
+    let place = Place::new();
+    place.ok("workspaces create many --preset team");
+    let target = format!("https://a.example/{}", "x".repeat(65_536 - 18));
+    place.ok(&format!("--workspace many links set long {target}"));
+    let listed = place.ok("--workspace many links list");
+    assert!(listed.stdout.contains(&target), "where no terminal is, nothing is cut off");
+}
+
+#[test]
+fn links_of_our_own_never_lead_in_circles() {
+    let place = Place::new();
+    // Without a domain the address we listen on is ours.
+    place.fails(5, "links set one http://127.0.0.1:8080/one --no-https --allow-loop").says("in circles");
+    place.ok("links set one http://127.0.0.1:8080/two --no-https --allow-loop");
+    place.fails(5, "links set two http://127.0.0.1:8080/one --no-https --allow-loop").says("in circles");
+    place.ok("links set two http://127.0.0.2:8080/one --no-https --allow-loop");
+}
+
+#[test]
+fn what_one_would_want_to_know_of_a_new_link_is_said() {
+    let place = Place::new();
+    place.ok("links set over https://example.com/ --expires 2030-01-01T10:00Z");
+    assert_eq!(place.link("over")["rules"]["expires_at"], "2030-01-01T10:00:00Z");
+    place.tamper("update links set expires_at = 1577836800000");
+    let said = place.ok("links set over https://example.com/other");
+    said.says("it expired at 2020-01-01T00:00:00Z, so no visitor is redirected");
+    place.ok("links set alike https://g\u{43e}ogle.com/").says("xn--gogle-jye.com is g\u{43e}ogle.com");
+    let quiet = place.ok("-q links set plain https://example.com/");
+    assert_eq!((quiet.stdout.as_str(), quiet.stderr.as_str()), ("", ""));
+}
+
+#[test]
+fn another_link_for_the_same_page_is_named() {
+    let place = Place::new();
+    place.ok("workspaces create we --preset team");
+    let made = |url: &str| {
+        let url = place.ok(&format!("--workspace we shorten {url}")).stdout;
+        url.trim().rsplit('/').next().unwrap().to_owned()
+    };
+    let (one, two) = (made("https://example.com/1"), made("https://example.com/2"));
+    let refused = place.fails(4, &format!("--workspace we links set {two} https://example.com/1"));
+    refused.says(&format!("the link `{one}` leads there already"));
+}

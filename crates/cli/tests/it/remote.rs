@@ -328,7 +328,7 @@ fn members_are_invited_changed_and_deleted() {
     let both = Both::new();
     let invited = both.remote.ok("users create --email Ann@example.com --name Ann --role admin");
     assert!(invited.stdout.contains("/admin/invite/"), "{invited}");
-    invited.says("ann@example.com is a admin of main now");
+    invited.says("ann@example.com is admin of main now");
     both.remote.ok("users create --email bob@example.com --json");
     assert_snapshot!(both.remote.rmax("users role bob@example.com viewer"), @"
     exit 0

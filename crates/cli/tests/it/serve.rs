@@ -168,6 +168,8 @@ fn https_is_served_from_the_files_of_the_configuration() {
     socket.read_exact(&mut record).unwrap();
     // A handshake record of TLS 1.2 that holds a ServerHello.
     assert_eq!((record[0], record[1], record[5]), (22, 3, 2), "{record:?}");
+    let setup = format!("https://{}/admin/setup?token=", server.address);
+    wait_until("the first admin is made over TLS too", || server.says(&setup));
     server.stop();
 
     std::fs::remove_file(place.path("key.pem")).unwrap();

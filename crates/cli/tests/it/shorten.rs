@@ -97,7 +97,7 @@ fn a_short_url_is_built_from_what_is_configured() {
         assert_eq!(made.trim().rsplit_once('/').unwrap().0, url);
     };
     check(&Place::new(), "http://127.0.0.1:8080");
-    check(&Place::new().with("RMAX_LISTEN", "0.0.0.0:9000"), "http://0.0.0.0:9000");
+    check(&Place::new().with("RMAX_LISTEN", "0.0.0.0:9000"), "http://127.0.0.1:9000");
     check(&Place::new().with("RMAX_PUBLIC_URL", "https://go.example/"), "https://go.example");
     check(&Place::new().with("RMAX_BASE_DOMAIN", "links.example"), "https://main.links.example");
     let place = Place::new().with("RMAX_DOMAIN", "rmax.to").with("RMAX_PUBLIC_URL", "https://go.example/");
@@ -191,4 +191,30 @@ fn explain_walks_through_what_a_request_gets() {
     "#);
     assert_eq!(place.json("explain parity --json")["location"], "https://example.com/");
     place.fails(5, "explain parity --at sometime");
+}
+
+#[test]
+fn explain_knows_what_is_no_link() {
+    let place = Place::new();
+    let explained = |question: &str| {
+        let told = place.json(&format!("explain {question} --json"));
+        (told["status"].as_u64().unwrap(), told["location"].as_str().map(str::to_owned))
+    };
+    for (path, status) in [
+        ("/health", 200),
+        ("/favicon.ico", 204),
+        ("/admin/login", 200),
+        ("/api/docs", 200),
+        ("/api/v1/links", 401),
+    ] {
+        assert_eq!(explained(path), (status, None), "{path}");
+    }
+    assert_eq!(explained("/admin"), (303, Some("/admin/login".to_owned())));
+    assert_eq!(explained(&format!("/{}", "x".repeat(2100))).0, 414);
+    place.ok("links set go https://example.com/");
+    assert_eq!(explained("http://other.example/go").0, 301, "while there is no domain, every host is ours");
+    // A server would enter it before it serves.
+    place.write("rmax.toml", "domain = \"links.example\"\n");
+    assert_eq!(explained("http://other.example/go").0, 404);
+    assert_eq!(explained("/go"), (301, Some("https://example.com/".to_owned())));
 }

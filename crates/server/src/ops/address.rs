@@ -1,6 +1,6 @@
 //! How links are shown: with which host, and as which URL.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use rlinks_core::{Code, Domain, Host, Slug, Workspace};
 
@@ -17,6 +17,8 @@ pub struct Naming {
     pub public_url: Option<String>,
     /// And where we listen, when nobody said.
     pub listen: SocketAddr,
+    /// We speak TLS there ourselves.
+    pub tls: bool,
 }
 
 impl Naming {
@@ -45,7 +47,39 @@ impl Naming {
         match (&self.public_url, &self.domain) {
             (Some(url), _) => url.clone(),
             (None, Some(host)) => format!("{}://{host}", self.public_scheme),
-            (None, None) => format!("http://{}", self.listen),
+            (None, None) => self.at(self.listen),
+        }
+    }
+
+    /// How somebody on this machine reaches one of our listeners. One that takes every address is reached at this machine's own.
+    pub fn at(&self, mut listener: SocketAddr) -> String {
+        if listener.ip().is_unspecified() {
+            listener.set_ip(match listener.ip() {
+                IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+                IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+            });
+        }
+        format!("{}://{listener}", if self.tls { "https" } else { "http" })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Naming;
+
+    #[test]
+    fn a_listener_is_reached_where_somebody_can_go() {
+        for (listen, tls, url) in [
+            ("127.0.0.1:80", false, "http://127.0.0.1:80"),
+            ("0.0.0.0:443", true, "https://127.0.0.1:443"),
+            ("[::]:8080", false, "http://[::1]:8080"),
+            ("192.0.2.1:8080", false, "http://192.0.2.1:8080"),
+        ] {
+            let listen = listen.parse().unwrap();
+            let (domain, base_domain, public_url) = (None, None, None);
+            let naming =
+                Naming { domain, base_domain, public_scheme: "https".to_owned(), public_url, listen, tls };
+            assert_eq!(naming.base_url(), url);
         }
     }
 }

@@ -4,13 +4,14 @@ use rlinks_core::code::is_reserved;
 use rlinks_core::decide::{self, Step, Visitor};
 use rlinks_core::envelope::ErrorCode;
 use rlinks_core::host::HostBuffer;
-use rlinks_core::request::{Asked, asked};
+use rlinks_core::request::{Asked, LONGEST_PATH, asked};
 use rlinks_core::{
-    Code, Decision, FieldCode, FieldError, Slug, Timestamp, Workspace, decide as decide_request,
+    Code, Decision, Domain, FieldCode, FieldError, Slug, Timestamp, Workspace, decide as decide_request,
 };
 use serde::Serialize;
 
 use super::{By, Ops, OpsError, Thing};
+use crate::directory::Directory;
 
 /// An explanation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -54,12 +55,11 @@ impl Ops {
         told.address = format!("{host}{path}");
         if is_reserved(crate::redirect::first_segment(&path)) {
             told.say("path", "is the server's own, whatever the host".to_owned());
-            let known = crate::control::PATHS.contains(&path.as_str());
-            return Ok(if known {
-                told.shown("what the server says there")
-            } else {
-                told.refused(ErrorCode::NotFound)
-            });
+            return Ok(told.own_page(&path));
+        }
+        if path.len() > LONGEST_PATH {
+            told.say("path", format!("is longer than {LONGEST_PATH} bytes"));
+            return Ok(told.refused(ErrorCode::UriTooLong));
         }
         let Some(owner) = self.owner(host).await? else {
             told.say("host", format!("{host} belongs to no workspace here"));
@@ -143,7 +143,7 @@ impl Ops {
     /// is configured, any.
     async fn host_of(&self, slug: &Slug) -> Result<Option<String>, OpsError> {
         let workspace = self.workspace(slug).await?;
-        let domains = self.store.domains().await?;
+        let domains = self.domains_to_be(std::slice::from_ref(&workspace)).await?;
         let primary = domains.iter().find(|domain| domain.workspace == workspace.id && domain.primary);
         if let Some(domain) = primary {
             return Ok(Some(domain.host.to_string()));
@@ -175,12 +175,31 @@ impl Ops {
 
     /// The workspace a host names. While no domain is configured, `main` answers on every host.
     async fn owner(&self, host: &str) -> Result<Option<Workspace>, OpsError> {
-        let domains = self.store.domains().await?;
-        let workspaces = self.store.workspaces().await?;
-        let directory =
-            crate::directory::Directory::new(&workspaces, &domains, self.naming.base_domain.as_ref());
+        let (workspaces, directory) = self.directory().await?;
         let id = directory.workspace_of(host).map(|view| view.id);
         Ok(workspaces.into_iter().find(|workspace| Some(workspace.id) == id))
+    }
+
+    /// Every workspace, and which answers where.
+    pub(super) async fn directory(&self) -> Result<(Vec<Workspace>, Directory), OpsError> {
+        let workspaces = self.store.workspaces().await?;
+        let domains = self.domains_to_be(&workspaces).await?;
+        let directory = Directory::new(&workspaces, &domains, self.naming.base_domain.as_ref());
+        Ok((workspaces, directory))
+    }
+
+    /// Every domain; the one in the configuration counts before the first server has entered it.
+    async fn domains_to_be(&self, workspaces: &[Workspace]) -> Result<Vec<Domain>, OpsError> {
+        let mut domains = self.store.domains().await?;
+        let main = workspaces.iter().find(|workspace| workspace.slug.as_str() == Slug::MAIN);
+        if let (Some(host), Some(main)) = (&self.naming.domain, main)
+            && domains.iter().all(|domain| domain.host != *host)
+        {
+            let primary = !domains.iter().any(|domain| domain.workspace == main.id && domain.primary);
+            let created_at = self.clock.now();
+            domains.push(Domain { host: host.clone(), workspace: main.id, primary, created_at });
+        }
+        Ok(domains)
     }
 }
 
@@ -203,6 +222,25 @@ impl Told {
     fn shown(mut self, what: &str) -> Explanation {
         self.say("answer", format!("200, {what}"));
         self.ended(200, None, None)
+    }
+
+    /// What somebody gets who has not signed in and has no key.
+    fn own_page(mut self, path: &str) -> Explanation {
+        match path {
+            "/favicon.ico" => {
+                self.say("answer", "204, there is none".to_owned());
+                self.ended(204, None, None)
+            }
+            "/admin/login" => self.shown("where people sign in"),
+            "/api/docs" | "/api/openapi.json" => self.shown("the description of the API"),
+            path if crate::control::PATHS.contains(&path) => self.shown("what the server says there"),
+            path if path == "/admin" || path.starts_with("/admin/") => {
+                self.say("answer", "303 to /admin/login, for who has not signed in".to_owned());
+                self.ended(303, Some("/admin/login".to_owned()), None)
+            }
+            path if path.starts_with("/api/v1/") => self.refused(ErrorCode::Unauthenticated),
+            _ => self.refused(ErrorCode::NotFound),
+        }
     }
 
     fn ended(self, status: u16, location: Option<String>, error: Option<&'static str>) -> Explanation {

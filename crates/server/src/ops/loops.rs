@@ -1,7 +1,7 @@
 //! Cycles among our own links. `--allow-loop` lets a link lead to another of ours; it never lets visitors go in circles.
 
 use rlinks_core::request::{Asked, asked};
-use rlinks_core::{Code, Domains, FieldCode, FieldError, Id, Target, Workspace};
+use rlinks_core::{Code, Domains, FieldCode, FieldError, Target, Workspace};
 
 use super::{Ops, OpsError};
 
@@ -20,21 +20,11 @@ impl Ops {
         if !domains.serve(target.host()) {
             return Ok(());
         }
-        let workspaces = self.store.workspaces().await?;
-        let hosts = self.store.domains().await?;
+        let (workspaces, directory) = self.directory().await?;
         let owner = |host: &str| -> Option<&Workspace> {
-            let by_domain =
-                hosts.iter().find(|domain| domain.host.as_str() == host).map(|domain| domain.workspace);
-            let by_slug = || {
-                let slug =
-                    host.strip_suffix(self.naming.base_domain.as_ref()?.as_str())?.strip_suffix('.')?;
-                workspaces
-                    .iter()
-                    .find(|workspace| workspace.slug.as_str() == slug)
-                    .map(|workspace| workspace.id)
-            };
-            let id: Id = by_domain.or_else(by_slug)?;
-            workspaces.iter().find(|workspace| workspace.id == id)
+            // While no domain is configured `main` answers on every host, and only our own is ours.
+            let view = directory.workspace_of(host).filter(|_| domains.serve(host))?;
+            workspaces.iter().find(|workspace| workspace.id == view.id)
         };
         let mut target = target.clone();
         for _ in 0..DEEPEST {

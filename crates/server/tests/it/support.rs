@@ -68,6 +68,7 @@ impl Bench {
                 public_scheme: "https".to_owned(),
                 public_url: None,
                 listen: "127.0.0.1:0".parse().expect("an address"),
+                tls: false,
             },
             own_host: None,
             tls: None,

@@ -184,9 +184,10 @@ impl State {
         let normalized = self.normalized(&next);
         if normalized != self.normalized(&before)
             && let Some(normalized) = normalized
-            && self.by_target.get(&(workspace, normalized)).is_some_and(|code| code != next.code.as_str())
+            && let Some(other) =
+                self.by_target.get(&(workspace, normalized)).filter(|code| *code != next.code.as_str())
         {
-            return Err(StoreError::Conflict);
+            return Err(StoreError::TargetTaken(other.clone()));
         }
         self.check_brake(write, Some(&before), &next)?;
         Ok(Written::Changed(self.change(write, &before, next, action.name())))

@@ -92,7 +92,14 @@ fn runtime(threads: usize) -> Runtime {
 
 fn naming() -> Naming {
     let listen = "127.0.0.1:0".parse().unwrap();
-    Naming { domain: None, base_domain: None, public_scheme: "https".to_owned(), public_url: None, listen }
+    Naming {
+        domain: None,
+        base_domain: None,
+        public_scheme: "https".to_owned(),
+        public_url: None,
+        listen,
+        tls: false,
+    }
 }
 
 fn start(place: &Place, now_ms: &Arc<AtomicI64>, change: impl FnOnce(&mut Config)) -> Server {

@@ -62,6 +62,7 @@ pub(super) fn conflict_of(error: &StoreError) -> Option<String> {
         StoreError::CodeTaken { deleted: true, .. } => Some("the code is a deleted link's".to_owned()),
         StoreError::CodeTaken { .. } => Some("the code was taken meanwhile".to_owned()),
         StoreError::QuotaExceeded(limit) => Some(full(i64::from(*limit))),
+        StoreError::TargetTaken(_) => Some(error.to_string()),
         StoreError::Conflict => Some("somebody else changed the link meanwhile".to_owned()),
         _ => None,
     }
