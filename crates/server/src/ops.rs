@@ -4,6 +4,7 @@
 //! are values that each face maps in one place.
 
 mod address;
+mod domains;
 mod explain;
 pub mod list;
 mod loops;
@@ -19,8 +20,8 @@ use rlinks_core::draft::{Birth, Input};
 use rlinks_core::envelope::ErrorCode;
 use rlinks_core::policy::Generator;
 use rlinks_core::{
-    Actor, Code, Domain, Domains, FieldErrors, Host, Link, LinkDraft, LinkPatch, LinkState, Slug, Source,
-    Timestamp, Workspace, generate,
+    Actor, Code, FieldErrors, Host, Link, LinkDraft, LinkPatch, LinkState, Slug, Source, Timestamp,
+    Workspace, generate,
 };
 use rlinks_store::write::{Action, Brake, CodeChoice, Existing, LinkOp, LinkWrite, Once, Written};
 use rlinks_store::{Store, StoreError};
@@ -58,6 +59,14 @@ pub enum OpsError {
     /// Something this actor may not do.
     #[error("{0}")]
     Forbidden(&'static str),
+    /// A host that is not for whoever asks first.
+    #[error("`{host}` {why}")]
+    HostKept {
+        /// Which.
+        host: Host,
+        /// What it is kept for.
+        why: &'static str,
+    },
     /// A target that harms whoever follows it.
     #[error("the target is not safe: {0}")]
     Unsafe(safety::Reason),
@@ -85,7 +94,8 @@ impl OpsError {
             }
             Self::Store(StoreError::Braked { .. }) => ErrorCode::RateLimited,
             Self::Store(StoreError::CodeTaken { .. }) => ErrorCode::CodeTaken,
-            Self::Store(
+            Self::HostKept { .. }
+            | Self::Store(
                 StoreError::Conflict
                 | StoreError::NameTaken(_)
                 | StoreError::OtherRequest
@@ -321,20 +331,6 @@ impl Ops {
         Ok(None)
     }
 
-    /// Every host served.
-    pub async fn served(&self) -> Result<Domains, OpsError> {
-        let known = self.routes.as_ref().filter(|routes| routes.is_fresh() && routes.knows_hosts());
-        let host = |domain: &Domain| domain.host.clone();
-        let mut hosts: Vec<Host> = match known {
-            Some(routes) => routes.directory.load().domains().iter().map(host).collect(),
-            None => self.store.domains().await?.iter().map(host).collect(),
-        };
-        if hosts.is_empty() {
-            hosts.extend(self.own_host.clone());
-        }
-        Ok(Domains::new(hosts, self.naming.base_domain.as_ref()))
-    }
-
     /// Creates or updates: keeps what is not named, re-activates a disabled link, writes nothing when nothing would change.
     pub async fn set(
         &self,
@@ -372,7 +368,7 @@ impl Ops {
         mode: Mode,
     ) -> Result<Done, OpsError> {
         let now = self.clock.now();
-        let domains = self.served().await?;
+        let domains = self.served_to(workspace).await?;
         let mut patch = LinkPatch::parse(input, &workspace.policy, now)?;
         patch.state = Some(patch.state.unwrap_or(LinkState::Active));
         let next = patch.apply(link, &domains)?;
@@ -395,7 +391,7 @@ impl Ops {
         for _ in 0..CHANGE_TRIES {
             let link = self.link(by, workspace, code).await?;
             check_version(&link, versions)?;
-            let domains = self.served().await?;
+            let domains = self.served_to(workspace).await?;
             let next =
                 LinkPatch::parse(input, &workspace.policy, self.clock.now())?.apply(&link, &domains)?;
             if next.target != link.target {
@@ -452,7 +448,7 @@ impl Ops {
         once: Option<Once>,
         mode: Mode,
     ) -> Result<Done, OpsError> {
-        let domains = self.served().await?;
+        let domains = self.served_to(workspace).await?;
         for _ in 0..TRIES {
             let now = self.clock.now();
             let draft = LinkDraft::parse(input, &workspace.policy, &domains, now)?;

@@ -6,6 +6,7 @@
 mod answers;
 mod brake;
 pub(crate) mod caller;
+mod domains;
 pub(crate) mod house;
 pub(crate) mod keys;
 mod links;
