@@ -662,7 +662,7 @@ fn choose(
         });
         CodeChoice::Candidates(codes.take(CANDIDATES).flatten().collect())
     };
-    let existing = if workspace.policy.reuse {
+    let existing = if workspace.policy.reuses() {
         let sent =
             Box::new(LinkPatch::parse(&Input { code: None, ..input.clone() }, &workspace.policy, now)?);
         Existing::Reuse { normalized: draft.target.normalized(), sent }

@@ -160,8 +160,7 @@ async fn domains(
     Ok(Json(Page { data: mine.map(DomainView::from).collect(), next_cursor: None }))
 }
 
-/// Adds a host, or makes one that is there the primary one. One that another workspace has, or that is the operator's to give, is a
-/// conflict.
+/// Adds a host, or makes one that is there the primary one. One that another workspace has is a conflict.
 #[utoipa::path(post, path = "/api/v1/domains", tag = "domains", request_body = NewDomain,
     extensions(("x-scope" = json!("workspace:admin"))), 
     responses((status = 201, body = DomainView), (status = 200, body = DomainView, description = "There already")))]

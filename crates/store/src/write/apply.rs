@@ -245,7 +245,7 @@ impl State {
 
     /// The form by which two targets are one page, where the policy reuses generated links.
     pub(super) fn normalized(&self, link: &Link) -> Option<String> {
-        let reuse = self.heads.get(&link.workspace.as_i64()).is_some_and(|head| head.policy.reuse);
+        let reuse = self.heads.get(&link.workspace.as_i64()).is_some_and(|head| head.policy.reuses());
         (reuse && link.generated).then(|| link.target.normalized())
     }
 
