@@ -144,6 +144,8 @@ pub struct By {
     pub actor: Actor,
     /// Whose a new link becomes: the actor's, or, where a member's key acts, the member's.
     pub owner: Actor,
+    /// As whom they are counted: the owner, or, where a key is nobody's, whoever answers for it.
+    pub counted_as: Actor,
     /// Through what.
     pub source: Source,
     /// Which links are there for them.
@@ -162,7 +164,8 @@ pub enum Sees {
 impl By {
     /// The operator at the command line.
     pub fn operator(actor: Actor) -> Self {
-        Self { owner: actor.clone(), actor, source: Source::Cli, sees: Sees::All }
+        let (owner, counted_as) = (actor.clone(), actor.clone());
+        Self { actor, owner, counted_as, source: Source::Cli, sees: Sees::All }
     }
 
     /// Whether a link is there for them.
@@ -173,9 +176,10 @@ impl By {
     /// How many targets they may change in a minute, of `changes_per_minute` for everybody: members and keys are limited, the operator
     /// and the system are not.
     pub fn brake(&self, changes_per_minute: u32) -> Option<Brake> {
-        let is_limited = self.owner.user().is_some() || self.owner.key().is_some();
+        let principal = &self.counted_as;
+        let is_limited = principal.user().is_some() || principal.key().is_some();
         (is_limited && changes_per_minute > 0)
-            .then(|| Brake { principal: self.owner.clone(), changes_per_minute })
+            .then(|| Brake { principal: principal.clone(), changes_per_minute })
     }
 }
 

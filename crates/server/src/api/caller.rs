@@ -68,10 +68,10 @@ impl Caller {
         self.user.as_ref().map(|user| user.id)
     }
 
-    /// As whom creations are counted: the member, or the key that is nobody's.
+    /// As whom creations are counted: the member, or whoever answers for the key that is nobody's.
     pub fn counted_as(&self) -> Id {
-        let key = self.key.as_ref().map(|key| key.id);
-        self.member().or(key).unwrap_or(self.workspace.id)
+        let counted = &self.by.counted_as;
+        counted.user().or_else(|| counted.key()).unwrap_or(self.workspace.id)
     }
 
     fn of_key(holder: &KeyHolder) -> Self {
@@ -80,7 +80,13 @@ impl Caller {
         let scopes = role.map_or(key.scopes, |role| key.scopes.and(role.scopes()));
         let actor = Actor::of_key(key.id);
         let owner = user.as_ref().map_or_else(|| actor.clone(), |user| Actor::of_user(user.id));
-        let by = By { actor, owner, source: Source::Api, sees: sees(&workspace, role) };
+        let by = By {
+            actor,
+            owner,
+            counted_as: key.counted_as(),
+            source: Source::Api,
+            sees: sees(&workspace, role),
+        };
         Self { by, workspace, scopes, user, key: Some(key), session: None, token_until: None }
     }
 
@@ -99,7 +105,7 @@ impl Caller {
     fn of_member(user: User, workspace: Workspace, source: Source) -> Self {
         let actor = Actor::of_user(user.id);
         let sees = sees(&workspace, Some(user.role));
-        let by = By { owner: actor.clone(), actor, source, sees };
+        let by = By { owner: actor.clone(), counted_as: actor.clone(), actor, source, sees };
         let scopes = user.role.scopes();
         Self { by, workspace, scopes, user: Some(user), key: None, session: None, token_until: None }
     }

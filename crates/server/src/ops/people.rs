@@ -191,6 +191,7 @@ impl Ops {
         workspace: &Workspace,
         draft: &KeyDraft,
     ) -> Result<(ApiKey, Secret), OpsError> {
+        self.check_stopped(by, workspace.id).await?;
         for _ in 0..TRIES {
             let secret = fresh(Secret::new);
             let new = NewKey {
@@ -210,8 +211,17 @@ impl Ops {
         Err(StoreError::Conflict.into())
     }
 
+    /// Whom the brake has stopped makes no keys: those of others are not counted with theirs.
+    async fn check_stopped(&self, by: &By, workspace: Id) -> Result<(), OpsError> {
+        match by.brake(self.target_changes_per_minute) {
+            Some(brake) => Ok(self.store.check_stopped(workspace, &brake, self.clock.now()).await?),
+            None => Ok(()),
+        }
+    }
+
     /// Makes a successor of a key; the old one lives a day more.
     pub async fn rotate_key(&self, by: &By, seen: &ApiKey) -> Result<(ApiKey, Secret), OpsError> {
+        self.check_stopped(by, seen.workspace).await?;
         let now = self.clock.now();
         if seen.status(now) != key::KeyStatus::Active {
             let message = "is not good any more; make a new one";

@@ -232,8 +232,7 @@ impl State {
                 until
             }
         };
-        let seconds = u32::try_from(write.now.seconds_until(until)).unwrap_or(u32::MAX).saturating_add(1);
-        Err(StoreError::Braked { changes_per_minute: brake.changes_per_minute, seconds })
+        Err(brake::braked(brake, write.now, until))
     }
 
     fn change(&mut self, write: &LinkWrite, before: &Link, mut next: Link, action: &'static str) -> Link {
