@@ -608,12 +608,8 @@ impl Ops {
         if link.state != LinkState::Deleted {
             return Ok(Done::new(link, Outcome::Unchanged));
         }
-        let history = self.store.history(workspace.id, &link.code).await?;
-        let before = history
-            .iter()
-            .rev()
-            .find(|entry| entry.action == "link.delete")
-            .and_then(|entry| entry.before.as_ref());
+        let deletion = self.store.last_entry(workspace.id, &link.code, "link.delete").await?;
+        let before = deletion.and_then(|entry| entry.before);
         let before = before.and_then(|json| serde_json::from_str::<Link>(json.get()).ok());
         let state = before.map_or(LinkState::Active, |before| before.state);
         let next = Link { state, ..link.clone() };
