@@ -6,7 +6,7 @@ use rlinks_core::{
     Actor, ApiKey, Email, FieldCode, FieldError, Id, LinkState, Password, Role, Scopes, Timestamp, User,
     UserStatus, Workspace,
 };
-use rlinks_store::{LinkFilter, NewKey, NewUser, StoreError};
+use rlinks_store::{LinkFilter, NewKey, NewUser, RouteRecord, StoreError};
 
 use super::{By, Ops, OpsError, Thing};
 use crate::auth::password;
@@ -170,10 +170,13 @@ impl Ops {
                 return Ok(deleted);
             }
             let gone = super::sweep::delete(&self.store, links, actor, self.clock.now()).await?;
-            if gone == 0 {
+            if gone.is_empty() {
                 return Err(StoreError::Conflict.into());
             }
-            deleted += gone;
+            if let Some(routes) = &self.routes {
+                gone.iter().for_each(|link| routes.learn(&RouteRecord::of(link)));
+            }
+            deleted += gone.len() as u64;
         }
     }
 
