@@ -4,6 +4,7 @@
 //! are values that each face maps in one place.
 
 mod address;
+mod bulk;
 mod domains;
 mod explain;
 pub mod list;
@@ -20,7 +21,7 @@ use rlinks_core::draft::{Birth, Input};
 use rlinks_core::envelope::ErrorCode;
 use rlinks_core::policy::Generator;
 use rlinks_core::{
-    Actor, Code, FieldErrors, Host, Link, LinkDraft, LinkPatch, LinkState, Slug, Source, Timestamp,
+    Actor, Code, Domains, FieldErrors, Host, Link, LinkDraft, LinkPatch, LinkState, Slug, Source, Timestamp,
     Workspace, generate,
 };
 use rlinks_store::write::{Action, Brake, CodeChoice, Existing, LinkOp, LinkWrite, Once, Written};
@@ -190,6 +191,13 @@ pub enum Deleted {
     Refuse,
     /// Make the link anew.
     Recreate,
+}
+
+impl Deleted {
+    /// What was sent about it.
+    pub fn sent(input: &Input) -> Self {
+        if input.recreate == Some(true) { Self::Recreate } else { Self::Refuse }
+    }
 }
 
 /// Write, or only say what would be written.
@@ -454,41 +462,51 @@ impl Ops {
     ) -> Result<Done, OpsError> {
         let domains = self.served_to(workspace).await?;
         for _ in 0..TRIES {
-            let now = self.clock.now();
-            let draft = LinkDraft::parse(input, &workspace.policy, &domains, now)?;
-            if let Some(code) = &draft.code {
-                self.check_cycle(workspace, code, &draft.target, &domains).await?;
-                if deleted == Deleted::Recreate && by.sees == Sees::Own {
-                    self.check_owner(by, workspace, code).await?;
-                }
-            }
-            self.check_safety(&draft.target).await?;
-            let (code, existing) = choose(workspace, &draft, input, deleted, now)?;
+            let prepared = self.prepare(by, workspace, input, deleted, &domains).await?;
             if mode == Mode::DryRun {
-                return self.rehearse(by, workspace, &draft, code, &existing, now).await;
+                return self.rehearse(by, workspace, prepared).await;
             }
-            let op = LinkOp::Create { draft, code, source: by.source, existing };
-            let write = LinkWrite {
-                owner: by.owner.clone(),
-                once: once.clone(),
-                brake: by.brake(self.target_changes_per_minute),
-                ..LinkWrite::new(workspace.id, by.actor.clone(), now, op)
-            };
+            let write = LinkWrite { once: once.clone(), ..self.creation(by, workspace, prepared) };
+            let now = write.now;
             match self.store.write(write).await {
                 // Only a generated code can meet this: fresh candidates, another try.
                 Err(StoreError::Conflict) if input.code.is_none() => {}
-                result => {
-                    let mut done = Done::from(result?);
-                    if done.outcome == Outcome::Reused {
-                        let sent = Input { code: None, ..input.clone() };
-                        done.not_applied =
-                            LinkPatch::parse(&sent, &workspace.policy, now)?.not_in(&done.link);
-                    }
-                    return Ok(done);
-                }
+                written => return settle(workspace, input, written?, now),
             }
         }
         Err(StoreError::Conflict.into())
+    }
+
+    /// A new link as far as it can be told without writing it.
+    async fn prepare(
+        &self,
+        by: &By,
+        workspace: &Workspace,
+        input: &Input,
+        deleted: Deleted,
+        domains: &Domains,
+    ) -> Result<Prepared, OpsError> {
+        let now = self.clock.now();
+        let draft = LinkDraft::parse(input, &workspace.policy, domains, now)?;
+        if let Some(code) = &draft.code {
+            self.check_cycle(workspace, code, &draft.target, domains).await?;
+            if deleted == Deleted::Recreate && by.sees == Sees::Own {
+                self.check_owner(by, workspace, code).await?;
+            }
+        }
+        self.check_safety(&draft.target).await?;
+        let (code, existing) = choose(workspace, &draft, input, deleted, now)?;
+        Ok(Prepared { draft, code, existing, now })
+    }
+
+    fn creation(&self, by: &By, workspace: &Workspace, prepared: Prepared) -> LinkWrite {
+        let Prepared { draft, code, existing, now } = prepared;
+        let op = LinkOp::Create { draft, code, source: by.source, existing };
+        LinkWrite {
+            owner: by.owner.clone(),
+            brake: by.brake(self.target_changes_per_minute),
+            ..LinkWrite::new(workspace.id, by.actor.clone(), now, op)
+        }
     }
 
     /// Who sees only their own takes no code that was another's: with it they would see what it was.
@@ -521,15 +539,8 @@ impl Ops {
     }
 
     /// What a creation would give. A generated code is only an example: the next one is another.
-    async fn rehearse(
-        &self,
-        by: &By,
-        workspace: &Workspace,
-        draft: &LinkDraft,
-        code: CodeChoice,
-        existing: &Existing,
-        now: Timestamp,
-    ) -> Result<Done, OpsError> {
+    async fn rehearse(&self, by: &By, workspace: &Workspace, prepared: Prepared) -> Result<Done, OpsError> {
+        let Prepared { draft, code, existing, now } = prepared;
         let code = match code {
             CodeChoice::Chosen(code) => code,
             CodeChoice::Candidates(codes) => codes.into_iter().next().ok_or(StoreError::Conflict)?,
@@ -636,6 +647,23 @@ impl Ops {
         };
         Ok(self.store.write(write).await?.into())
     }
+}
+
+/// A new link that keeps all rules, and when that was seen.
+struct Prepared {
+    draft: LinkDraft,
+    code: CodeChoice,
+    existing: Existing,
+    now: Timestamp,
+}
+
+fn settle(workspace: &Workspace, input: &Input, written: Written, now: Timestamp) -> Result<Done, OpsError> {
+    let mut done = Done::from(written);
+    if done.outcome == Outcome::Reused {
+        let sent = Input { code: None, ..input.clone() };
+        done.not_applied = LinkPatch::parse(&sent, &workspace.policy, now)?.not_in(&done.link);
+    }
+    Ok(done)
 }
 
 fn check_version(link: &Link, versions: Option<&[i64]>) -> Result<(), OpsError> {

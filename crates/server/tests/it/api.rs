@@ -5,6 +5,7 @@
 
 mod answers;
 mod brake;
+mod bulk;
 pub(crate) mod caller;
 mod domains;
 pub(crate) mod house;
