@@ -17,7 +17,7 @@ mod once;
 mod outage;
 mod presets;
 mod safety;
-mod stats;
+pub(crate) mod stats;
 mod transfer;
 mod users;
 mod walk;
