@@ -174,7 +174,9 @@ impl Ops {
                 return Err(StoreError::Conflict.into());
             }
             if let Some(routes) = &self.routes {
-                gone.iter().for_each(|link| routes.learn(&RouteRecord::of(link)));
+                for link in &gone {
+                    routes.learn(&RouteRecord::of(link));
+                }
             }
             deleted += gone.len() as u64;
         }
