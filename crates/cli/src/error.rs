@@ -243,6 +243,7 @@ impl From<OpsError> for Failure {
             OpsError::Invalid(_)
             | OpsError::Stale(_)
             | OpsError::Forbidden(_)
+            | OpsError::HostKept { .. }
             | OpsError::Deleted(_)
             | OpsError::Unsafe(_)
             | OpsError::Unchecked(_) => Vec::new(),

@@ -2,7 +2,8 @@
 
 use std::collections::HashSet;
 use std::fmt;
-use std::net::Ipv6Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -62,6 +63,24 @@ impl Host {
     pub fn as_str(&self) -> &str {
         &self.0
     }
+
+    /// An address, or a name every machine has for itself: nobody's in DNS.
+    pub fn is_local(&self) -> bool {
+        let name = self.as_str();
+        name.starts_with('[')
+            || name.parse::<Ipv4Addr>().is_ok()
+            || name == "localhost"
+            || name.ends_with(".localhost")
+    }
+
+    /// What stands before `.{base}`.
+    pub fn below(&self, base: &Self) -> Option<&str> {
+        below(self.as_str(), base.as_str())
+    }
+}
+
+fn below<'a>(host: &'a str, base: &str) -> Option<&'a str> {
+    host.strip_suffix(base)?.strip_suffix('.')
 }
 
 impl fmt::Display for Host {
@@ -143,9 +162,15 @@ fn without_port(header: &[u8]) -> Option<&[u8]> {
         .then_some(&header[..colon])
 }
 
-/// Every host we serve, for the loop check.
+/// The hosts a link must not lead back to. Cheap to clone: what counts for every workspace is shared.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Domains {
+    common: Arc<Common>,
+    own: HashSet<String>,
+}
+
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Common {
     hosts: HashSet<String>,
     base: Option<String>,
 }
@@ -153,22 +178,26 @@ pub struct Domains {
 impl Domains {
     /// The configured domains, and the base domain under which every workspace has a name of its own.
     pub fn new(hosts: impl IntoIterator<Item = Host>, base: Option<&Host>) -> Self {
-        Self {
-            hosts: hosts.into_iter().map(|host| host.0).collect(),
-            base: base.map(|host| host.as_str().to_owned()),
-        }
+        let hosts = hosts.into_iter().map(|host| host.0).collect();
+        let base = base.map(|host| host.as_str().to_owned());
+        Self { common: Arc::new(Common { hosts, base }), own: HashSet::new() }
+    }
+
+    /// The same, and hosts that count for one workspace alone.
+    #[must_use]
+    pub fn with_own(&self, hosts: impl IntoIterator<Item = Host>) -> Self {
+        let own = hosts.into_iter().map(|host| host.0).collect();
+        Self { common: Arc::clone(&self.common), own }
     }
 
     /// Whether a normalised host is one of ours.
     pub fn serve(&self, host: &str) -> bool {
-        self.hosts.contains(host)
-            || self.base.as_deref().is_some_and(|base| {
-                host == base
-                    || host
-                        .strip_suffix(base)
-                        .and_then(|front| front.strip_suffix('.'))
-                        .is_some_and(|slug| !slug.contains('.'))
-            })
+        let Common { hosts, base } = &*self.common;
+        hosts.contains(host)
+            || self.own.contains(host)
+            || base
+                .as_deref()
+                .is_some_and(|base| host == base || below(host, base).is_some_and(|slug| !slug.contains('.')))
     }
 }
 
@@ -265,6 +294,24 @@ mod tests {
         }
         for theirs in ["example", "a.b.links.example", "xlinks.example", "www.rmax.to", ""] {
             assert!(!domains.serve(theirs), "{theirs}");
+        }
+    }
+
+    #[test]
+    fn a_host_of_one_workspace_counts_for_that_one() {
+        let all = Domains::new([Host::parse("rmax.to").unwrap()], None);
+        let one = all.with_own([Host::parse("go.example").unwrap()]);
+        assert!(one.serve("go.example") && one.serve("rmax.to"));
+        assert!(!all.serve("go.example"));
+    }
+
+    #[test]
+    fn addresses_and_localhost_are_local() {
+        for text in ["127.0.0.1", "203.0.113.9", "[::1]", "localhost", "LOCALHOST.", "a.localhost"] {
+            assert!(Host::parse(text).unwrap().is_local(), "{text}");
+        }
+        for text in ["rmax.to", "localhost.example", "notlocalhost", "1.2.3.4.example"] {
+            assert!(!Host::parse(text).unwrap().is_local(), "{text}");
         }
     }
 }

@@ -169,7 +169,7 @@ pub struct ApiKey {
     pub prefix: String,
     /// What it may do.
     pub scopes: Scopes,
-    /// Who made it.
+    /// Who answers for it: who made it, or, where a key did, whoever answers for that one.
     pub created_by: Actor,
     /// When.
     pub created_at: Timestamp,
@@ -196,6 +196,18 @@ pub enum KeyStatus {
 }
 
 impl ApiKey {
+    /// Who answers for a key that is nobody's, besides itself: the member or the key that made it. The operator's keys stand for
+    /// themselves.
+    pub fn answering(maker: &Actor) -> Option<Actor> {
+        (maker.user().is_some() || maker.key().is_some()).then(|| maker.clone())
+    }
+
+    /// As whom it is counted: its member, or whoever answers for it.
+    pub fn counted_as(&self) -> Actor {
+        let member = self.user.map(Actor::of_user);
+        member.or_else(|| Self::answering(&self.created_by)).unwrap_or_else(|| Actor::of_key(self.id))
+    }
+
     /// The longest name.
     pub const LONGEST_NAME: usize = 100;
 

@@ -411,6 +411,12 @@ impl Policy {
         begin.with_all(&fields)
     }
 
+    /// Whether the same target gets the link there is. Never where links are their owner's alone, whatever an old policy says: it would
+    /// be somebody else's.
+    pub fn reuses(&self) -> bool {
+        self.reuse && self.visibility != Visibility::Owner
+    }
+
     /// Whether the fields make sense together.
     pub fn check(&self, field: &str) -> Result<(), FieldError> {
         let refuse = |message: &str| Err(FieldError::new(field, FieldCode::BadCharacters, message));
@@ -428,6 +434,12 @@ impl Policy {
         }
         if self.reuse && self.generator != Generator::Hash {
             return refuse("reuse needs the generator hash");
+        }
+        if self.reuse && self.visibility == Visibility::Owner {
+            return refuse("reuse needs visibility workspace: it hands out the links of others");
+        }
+        if self.limits.requests_per_hour == Some(0) {
+            return refuse("limits.requests_per_hour must be at least 1, or null for as many as they like");
         }
         if self.cache.max_age > 31_536_000 {
             return refuse("cache.max_age must be at most one year, 31536000");
@@ -471,6 +483,9 @@ mod tests {
         assert_eq!((edge.preset, edge.cache.max_age, edge.limits.live_links), (Preset::Edge, 7, None));
         for bad in [
             r#"{"reuse":true}"#,
+            r#"{"reuse":true,"generator":"hash","code":{"fold_case":false},"visibility":"owner"}"#,
+            r#"{"preset":"team","visibility":"owner"}"#,
+            r#"{"preset":"team","limits":{"requests_per_hour":0}}"#,
             r#"{"nope":1}"#,
             r#"{"preset":1}"#,
             r#"{"preset":"x"}"#,

@@ -124,9 +124,8 @@ impl Api {
 
     /// The same for hosts and policies.
     pub(crate) async fn learn_directory(&self) -> Result<(), StoreError> {
-        let (workspaces, domains) = (self.ops.store.workspaces().await?, self.ops.store.domains().await?);
         let base = self.ops.naming.base_domain.as_ref();
-        self.routes.directory.store(Arc::new(Directory::new(&workspaces, &domains, base)));
+        self.routes.directory.store(Arc::new(Directory::read(&self.ops.store, base).await?));
         Ok(())
     }
 

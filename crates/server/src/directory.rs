@@ -1,12 +1,13 @@
 //! Which workspace answers on which host. Small, replaced whole when it changes, read by every redirect without a lock.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use http::HeaderValue;
 use rlinks_core::decide::CacheControl;
 use rlinks_core::policy::CacheScope;
 use rlinks_core::{Domain, Domains, Host, Id, Policy, Slug, Workspace};
+use rlinks_store::{Store, StoreError};
 
 /// A living workspace as a redirect sees it.
 #[derive(Clone, Debug)]
@@ -17,18 +18,20 @@ pub struct WorkspaceView {
     pub slug: Slug,
     /// Its rules.
     pub policy: Policy,
+    /// The hosts its links must not lead back to.
+    pub served: Domains,
     /// The `Cache-Control` of a redirect that no expiry cuts short, ready to be sent.
     cache: (CacheControl, HeaderValue),
 }
 
 impl WorkspaceView {
-    fn new(id: Id, slug: Slug, policy: Policy) -> Self {
+    fn new(id: Id, slug: Slug, policy: Policy, served: Domains) -> Self {
         let cache = match policy.cache.scope {
             CacheScope::Private => CacheControl::Private(policy.cache.max_age),
             CacheScope::Public => CacheControl::Public(policy.cache.max_age),
             CacheScope::NoStore => CacheControl::NoStore,
         };
-        Self { id, slug, policy, cache: (cache, header(cache)) }
+        Self { id, slug, policy, served, cache: (cache, header(cache)) }
     }
 
     /// A decision's `Cache-Control` as a header.
@@ -48,20 +51,42 @@ pub struct Directory {
     by_slug: HashMap<String, Arc<WorkspaceView>>,
     base: Option<String>,
     main: Option<Arc<WorkspaceView>>,
-    served: Domains,
     domains: Vec<Domain>,
     loaded: bool,
 }
 
 impl Directory {
-    /// From what the store holds.
+    /// What the store holds now.
+    pub async fn read(store: &Store, base: Option<&Host>) -> Result<Self, StoreError> {
+        // Who vouches is asked last: a host that came in between counts for its own workspace until the next look.
+        let (workspaces, domains) = (store.workspaces().await?, store.domains().await?);
+        let vouched = store.vouched_hosts().await?;
+        Ok(Self::of(&workspaces, &domains, &vouched, base))
+    }
+
+    /// Which host is whose, and nothing about loops.
     pub fn new(workspaces: &[Workspace], domains: &[Domain], base: Option<&Host>) -> Self {
+        Self::of(workspaces, domains, &HashSet::new(), base)
+    }
+
+    fn of(
+        workspaces: &[Workspace],
+        domains: &[Domain],
+        vouched: &HashSet<Host>,
+        base: Option<&Host>,
+    ) -> Self {
+        let common = Domains::new(vouched.iter().cloned(), base);
+        let mut own: HashMap<Id, Vec<Host>> = HashMap::new();
+        for domain in domains.iter().filter(|domain| !vouched.contains(&domain.host)) {
+            own.entry(domain.workspace).or_default().push(domain.host.clone());
+        }
         let living: HashMap<Id, Arc<WorkspaceView>> = workspaces
             .iter()
             .filter(|workspace| workspace.deleted_at.is_none())
             .map(|workspace| {
                 let Workspace { id, slug, policy, .. } = workspace;
-                (*id, Arc::new(WorkspaceView::new(*id, slug.clone(), policy.clone())))
+                let served = common.with_own(own.remove(id).unwrap_or_default());
+                (*id, Arc::new(WorkspaceView::new(*id, slug.clone(), policy.clone(), served)))
             })
             .collect();
         let view = |id: Id| living.get(&id).cloned();
@@ -75,7 +100,6 @@ impl Directory {
             by_slug,
             base: base.map(Host::to_string),
             main: main.and_then(|main| view(main.id)),
-            served: Domains::new(domains.iter().map(|domain| domain.host.clone()), base),
             domains: domains.to_vec(),
             loaded: true,
         }
@@ -88,7 +112,6 @@ impl Directory {
             by_slug: HashMap::new(),
             base: None,
             main: None,
-            served: Domains::default(),
             domains: Vec::new(),
             loaded: false,
         }
@@ -128,8 +151,8 @@ impl Directory {
         &self.domains
     }
 
-    /// Every host served, for the loop check.
-    pub fn served(&self) -> &Domains {
-        &self.served
+    /// The hosts that the links of a living workspace must not lead back to.
+    pub fn served_to(&self, slug: &Slug) -> Option<&Domains> {
+        self.by_slug.get(slug.as_str()).map(|view| &view.served)
     }
 }

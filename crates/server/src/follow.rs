@@ -65,8 +65,7 @@ async fn step(
         routes.people_changed();
     }
     if changes.directory || changes.everything {
-        let (workspaces, domains) = (store.workspaces().await?, store.domains().await?);
-        routes.directory.store(Arc::new(Directory::new(&workspaces, &domains, base_domain)));
+        routes.directory.store(Arc::new(Directory::read(store, base_domain).await?));
     }
     if changes.everything {
         return fill(store, routes).await;

@@ -4,6 +4,8 @@
 //! are values that each face maps in one place.
 
 mod address;
+mod bulk;
+mod domains;
 mod explain;
 pub mod list;
 mod loops;
@@ -19,8 +21,8 @@ use rlinks_core::draft::{Birth, Input};
 use rlinks_core::envelope::ErrorCode;
 use rlinks_core::policy::Generator;
 use rlinks_core::{
-    Actor, Code, Domain, Domains, FieldErrors, Host, Link, LinkDraft, LinkPatch, LinkState, Slug, Source,
-    Timestamp, Workspace, generate,
+    Actor, Code, Domains, FieldErrors, Host, Link, LinkDraft, LinkPatch, LinkState, Slug, Source, Timestamp,
+    Workspace, generate,
 };
 use rlinks_store::write::{Action, Brake, CodeChoice, Existing, LinkOp, LinkWrite, Once, Written};
 use rlinks_store::{Store, StoreError};
@@ -58,6 +60,14 @@ pub enum OpsError {
     /// Something this actor may not do.
     #[error("{0}")]
     Forbidden(&'static str),
+    /// A host that is not for whoever asks first.
+    #[error("`{host}` {why}")]
+    HostKept {
+        /// Which.
+        host: Host,
+        /// What it is kept for.
+        why: &'static str,
+    },
     /// A target that harms whoever follows it.
     #[error("the target is not safe: {0}")]
     Unsafe(safety::Reason),
@@ -85,7 +95,8 @@ impl OpsError {
             }
             Self::Store(StoreError::Braked { .. }) => ErrorCode::RateLimited,
             Self::Store(StoreError::CodeTaken { .. }) => ErrorCode::CodeTaken,
-            Self::Store(
+            Self::HostKept { .. }
+            | Self::Store(
                 StoreError::Conflict
                 | StoreError::TargetTaken(_)
                 | StoreError::NameTaken(_)
@@ -135,6 +146,8 @@ pub struct By {
     pub actor: Actor,
     /// Whose a new link becomes: the actor's, or, where a member's key acts, the member's.
     pub owner: Actor,
+    /// As whom they are counted: the owner, or, where a key is nobody's, whoever answers for it.
+    pub counted_as: Actor,
     /// Through what.
     pub source: Source,
     /// Which links are there for them.
@@ -153,7 +166,8 @@ pub enum Sees {
 impl By {
     /// The operator at the command line.
     pub fn operator(actor: Actor) -> Self {
-        Self { owner: actor.clone(), actor, source: Source::Cli, sees: Sees::All }
+        let (owner, counted_as) = (actor.clone(), actor.clone());
+        Self { actor, owner, counted_as, source: Source::Cli, sees: Sees::All }
     }
 
     /// Whether a link is there for them.
@@ -164,9 +178,10 @@ impl By {
     /// How many targets they may change in a minute, of `changes_per_minute` for everybody: members and keys are limited, the operator
     /// and the system are not.
     pub fn brake(&self, changes_per_minute: u32) -> Option<Brake> {
-        let is_limited = self.owner.user().is_some() || self.owner.key().is_some();
+        let principal = &self.counted_as;
+        let is_limited = principal.user().is_some() || principal.key().is_some();
         (is_limited && changes_per_minute > 0)
-            .then(|| Brake { principal: self.owner.clone(), changes_per_minute })
+            .then(|| Brake { principal: principal.clone(), changes_per_minute })
     }
 }
 
@@ -177,6 +192,13 @@ pub enum Deleted {
     Refuse,
     /// Make the link anew.
     Recreate,
+}
+
+impl Deleted {
+    /// What was sent about it.
+    pub fn sent(input: &Input) -> Self {
+        if input.recreate == Some(true) { Self::Recreate } else { Self::Refuse }
+    }
 }
 
 /// Write, or only say what would be written.
@@ -322,20 +344,6 @@ impl Ops {
         Ok(None)
     }
 
-    /// Every host served.
-    pub async fn served(&self) -> Result<Domains, OpsError> {
-        let known = self.routes.as_ref().filter(|routes| routes.is_fresh() && routes.knows_hosts());
-        let host = |domain: &Domain| domain.host.clone();
-        let mut hosts: Vec<Host> = match known {
-            Some(routes) => routes.directory.load().domains().iter().map(host).collect(),
-            None => self.store.domains().await?.iter().map(host).collect(),
-        };
-        if hosts.is_empty() {
-            hosts.extend(self.own_host.clone());
-        }
-        Ok(Domains::new(hosts, self.naming.base_domain.as_ref()))
-    }
-
     /// Creates or updates: keeps what is not named, re-activates a disabled link, writes nothing when nothing would change.
     pub async fn set(
         &self,
@@ -373,7 +381,7 @@ impl Ops {
         mode: Mode,
     ) -> Result<Done, OpsError> {
         let now = self.clock.now();
-        let domains = self.served().await?;
+        let domains = self.served_to(workspace).await?;
         let mut patch = LinkPatch::parse(input, &workspace.policy, now)?;
         patch.state = Some(patch.state.unwrap_or(LinkState::Active));
         let next = patch.apply(link, &domains)?;
@@ -396,7 +404,7 @@ impl Ops {
         for _ in 0..CHANGE_TRIES {
             let link = self.link(by, workspace, code).await?;
             check_version(&link, versions)?;
-            let domains = self.served().await?;
+            let domains = self.served_to(workspace).await?;
             let next =
                 LinkPatch::parse(input, &workspace.policy, self.clock.now())?.apply(&link, &domains)?;
             if next.target != link.target {
@@ -453,43 +461,53 @@ impl Ops {
         once: Option<Once>,
         mode: Mode,
     ) -> Result<Done, OpsError> {
-        let domains = self.served().await?;
+        let domains = self.served_to(workspace).await?;
         for _ in 0..TRIES {
-            let now = self.clock.now();
-            let draft = LinkDraft::parse(input, &workspace.policy, &domains, now)?;
-            if let Some(code) = &draft.code {
-                self.check_cycle(workspace, code, &draft.target, &domains).await?;
-                if deleted == Deleted::Recreate && by.sees == Sees::Own {
-                    self.check_owner(by, workspace, code).await?;
-                }
-            }
-            self.check_safety(&draft.target).await?;
-            let (code, existing) = choose(workspace, &draft, input, deleted, now)?;
+            let prepared = self.prepare(by, workspace, input, deleted, &domains).await?;
             if mode == Mode::DryRun {
-                return self.rehearse(by, workspace, &draft, code, &existing, now).await;
+                return self.rehearse(by, workspace, prepared).await;
             }
-            let op = LinkOp::Create { draft, code, source: by.source, existing };
-            let write = LinkWrite {
-                owner: by.owner.clone(),
-                once: once.clone(),
-                brake: by.brake(self.target_changes_per_minute),
-                ..LinkWrite::new(workspace.id, by.actor.clone(), now, op)
-            };
+            let write = LinkWrite { once: once.clone(), ..self.creation(by, workspace, prepared) };
+            let now = write.now;
             match self.store.write(write).await {
                 // Only a generated code can meet this: fresh candidates, another try.
                 Err(StoreError::Conflict) if input.code.is_none() => {}
-                result => {
-                    let mut done = Done::from(result?);
-                    if done.outcome == Outcome::Reused {
-                        let sent = Input { code: None, ..input.clone() };
-                        done.not_applied =
-                            LinkPatch::parse(&sent, &workspace.policy, now)?.not_in(&done.link);
-                    }
-                    return Ok(done);
-                }
+                written => return settle(workspace, input, written?, now),
             }
         }
         Err(StoreError::Conflict.into())
+    }
+
+    /// A new link as far as it can be told without writing it.
+    async fn prepare(
+        &self,
+        by: &By,
+        workspace: &Workspace,
+        input: &Input,
+        deleted: Deleted,
+        domains: &Domains,
+    ) -> Result<Prepared, OpsError> {
+        let now = self.clock.now();
+        let draft = LinkDraft::parse(input, &workspace.policy, domains, now)?;
+        if let Some(code) = &draft.code {
+            self.check_cycle(workspace, code, &draft.target, domains).await?;
+            if deleted == Deleted::Recreate && by.sees == Sees::Own {
+                self.check_owner(by, workspace, code).await?;
+            }
+        }
+        self.check_safety(&draft.target).await?;
+        let (code, existing) = choose(workspace, &draft, input, deleted, now)?;
+        Ok(Prepared { draft, code, existing, now })
+    }
+
+    fn creation(&self, by: &By, workspace: &Workspace, prepared: Prepared) -> LinkWrite {
+        let Prepared { draft, code, existing, now } = prepared;
+        let op = LinkOp::Create { draft, code, source: by.source, existing };
+        LinkWrite {
+            owner: by.owner.clone(),
+            brake: by.brake(self.target_changes_per_minute),
+            ..LinkWrite::new(workspace.id, by.actor.clone(), now, op)
+        }
     }
 
     /// Who sees only their own takes no code that was another's: with it they would see what it was.
@@ -522,15 +540,8 @@ impl Ops {
     }
 
     /// What a creation would give. A generated code is only an example: the next one is another.
-    async fn rehearse(
-        &self,
-        by: &By,
-        workspace: &Workspace,
-        draft: &LinkDraft,
-        code: CodeChoice,
-        existing: &Existing,
-        now: Timestamp,
-    ) -> Result<Done, OpsError> {
+    async fn rehearse(&self, by: &By, workspace: &Workspace, prepared: Prepared) -> Result<Done, OpsError> {
+        let Prepared { draft, code, existing, now } = prepared;
         let code = match code {
             CodeChoice::Chosen(code) => code,
             CodeChoice::Candidates(codes) => codes.into_iter().next().ok_or(StoreError::Conflict)?,
@@ -609,12 +620,8 @@ impl Ops {
         if link.state != LinkState::Deleted {
             return Ok(Done::new(link, Outcome::Unchanged));
         }
-        let history = self.store.history(workspace.id, &link.code).await?;
-        let before = history
-            .iter()
-            .rev()
-            .find(|entry| entry.action == "link.delete")
-            .and_then(|entry| entry.before.as_ref());
+        let deletion = self.store.last_entry(workspace.id, &link.code, "link.delete").await?;
+        let before = deletion.and_then(|entry| entry.before);
         let before = before.and_then(|json| serde_json::from_str::<Link>(json.get()).ok());
         let state = before.map_or(LinkState::Active, |before| before.state);
         let next = Link { state, ..link.clone() };
@@ -643,6 +650,23 @@ impl Ops {
     }
 }
 
+/// A new link that keeps all rules, and when that was seen.
+struct Prepared {
+    draft: LinkDraft,
+    code: CodeChoice,
+    existing: Existing,
+    now: Timestamp,
+}
+
+fn settle(workspace: &Workspace, input: &Input, written: Written, now: Timestamp) -> Result<Done, OpsError> {
+    let mut done = Done::from(written);
+    if done.outcome == Outcome::Reused {
+        let sent = Input { code: None, ..input.clone() };
+        done.not_applied = LinkPatch::parse(&sent, &workspace.policy, now)?.not_in(&done.link);
+    }
+    Ok(done)
+}
+
 fn check_version(link: &Link, versions: Option<&[i64]>) -> Result<(), OpsError> {
     match versions {
         Some(versions) if !versions.contains(&link.version) => Err(OpsError::Stale(link.version)),
@@ -667,7 +691,7 @@ fn choose(
         });
         CodeChoice::Candidates(codes.take(CANDIDATES).flatten().collect())
     };
-    let existing = if workspace.policy.reuse {
+    let existing = if workspace.policy.reuses() {
         let sent =
             Box::new(LinkPatch::parse(&Input { code: None, ..input.clone() }, &workspace.policy, now)?);
         Existing::Reuse { normalized: draft.target.normalized(), sent }

@@ -136,7 +136,7 @@ impl Visit {
         let shared = self.shared();
         let directory = shared.routes.directory.load();
         let Some(workspace) = directory.workspace_of(host) else { return Plainly::No };
-        let visitor = Visitor { host, domains: directory.served() };
+        let visitor = Visitor { host, domains: &workspace.served };
         let answer =
             |id: Id, route: Route<'_>| self.answer_plainly(request, workspace, &visitor, (id, route), out);
         match shared.routes.table.load().with(workspace.id, request.code, answer) {
@@ -158,7 +158,7 @@ impl Visit {
         let Some(view) = directory.workspace_of(host).filter(|view| view.id == workspace) else {
             return Plainly::No;
         };
-        let visitor = Visitor { host, domains: directory.served() };
+        let visitor = Visitor { host, domains: &view.served };
         self.answer_plainly(request, view, &visitor, (record.id, record.route()), out)
     }
 
@@ -256,7 +256,7 @@ impl Visit {
         let readable = matches!(*request.method(), Method::GET | Method::HEAD);
         let workspace = directory.workspace_of(host);
         if readable && let Some(workspace) = workspace {
-            let visitor = Visitor { host, domains: directory.served() };
+            let visitor = Visitor { host, domains: &workspace.served };
             let answer = |id: Id, route: Route<'_>| {
                 self.answer(request, workspace, &visitor, code, Some((id, route)), preview)
             };
@@ -388,8 +388,7 @@ impl Visit {
         {
             loaded = routes.load(workspace.id, &code.to_ascii_lowercase()).await;
         }
-        let directory = routes.directory.load_full();
-        let visitor = Visitor { host: &host, domains: directory.served() };
+        let visitor = Visitor { host: &host, domains: &workspace.served };
         match loaded {
             Loaded::Found(record) => {
                 self.answer(&request, &workspace, &visitor, &code, Some((record.id, record.route())), preview)

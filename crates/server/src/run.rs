@@ -221,11 +221,7 @@ impl Server {
         let tls = config.tls.clone().map(Tls::load).transpose()?.map(Arc::new);
         let routes = Arc::new(Routes::new(store.clone(), control.handle().clone(), config.cache_bytes));
         control.block_on(async {
-            let directory = Directory::new(
-                &store.workspaces().await?,
-                &store.domains().await?,
-                config.naming.base_domain.as_ref(),
-            );
+            let directory = Directory::read(&store, config.naming.base_domain.as_ref()).await?;
             routes.directory.store(Arc::new(directory));
             Ok::<_, StoreError>(())
         })?;

@@ -151,6 +151,24 @@ impl Store {
         rows.into_iter().map(AuditRow::entry).collect()
     }
 
+    /// The last time this was done to a link.
+    pub async fn last_entry(
+        &self,
+        workspace: Id,
+        code: &Code,
+        action: &str,
+    ) -> Result<Option<AuditEntry>, StoreError> {
+        const SQL: &str = concat!(
+            "select ",
+            audit_columns!(),
+            " where a.workspace_id = $1 and a.subject = $2 and a.action = $3 order by a.seq desc limit 1"
+        );
+        let subject = link_subject(code);
+        let row: Option<AuditRow> =
+            read!(&self.pool, fetch_optional, SQL, workspace.as_i64(), subject, action)?;
+        row.map(AuditRow::entry).transpose()
+    }
+
     /// The ends of all chains.
     pub async fn heads(&self) -> Result<Vec<(Id, Head)>, StoreError> {
         let rows: Vec<(i64, String, i64, String)> = read!(

@@ -374,7 +374,7 @@ async fn make<'a>(
         name: new.name,
         prefix: new.prefix,
         scopes: new.scopes,
-        created_by: actor.clone(),
+        created_by: answers(tx, actor).await?,
         created_at: now,
         expires_at: new.expires_at,
         revoked_at: None,
@@ -402,6 +402,19 @@ async fn make<'a>(
         after: Some(json(&AuditedKey::of(&key, &new.hash))),
     };
     Ok((key, entry))
+}
+
+/// Who answers for what an actor makes: of a key its member, or whoever answers for the key; of anybody else themselves. So however
+/// many keys make each other, all of them go back to one; who it was that time is in the log.
+async fn answers(tx: &mut Tx, actor: &Actor) -> Result<Actor, StoreError> {
+    let Some(key) = actor.key() else { return Ok(actor.clone()) };
+    let row: Option<(Option<i64>, String)> =
+        read_in!(tx, fetch_optional, "select user_id, created_by from api_keys where id = $1", key.as_i64())?;
+    Ok(match row {
+        Some((Some(user), _)) => Actor::of_user(Id::from_i64(user)),
+        Some((None, maker)) => ApiKey::answering(&Actor::stored(maker)).unwrap_or_else(|| actor.clone()),
+        None => actor.clone(),
+    })
 }
 
 pub(crate) async fn insert(tx: &mut Tx, key: &ApiKey, hash: &str) -> Result<u64, StoreError> {

@@ -1,6 +1,6 @@
 //! Workspaces and domains: few, and changed rarely, so each change is a transaction of its own.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use rlinks_core::id::EPOCH_MS;
 use rlinks_core::{Actor, Domain, Domains, Host, Id, Policy, Preset, Slug, Timestamp, Workspace};
@@ -201,9 +201,32 @@ impl Store {
         Ok(rows.into_iter().map(DomainRow::domain).collect())
     }
 
-    /// Every host served, for the loop check.
+    /// The hosts that count as ours for everybody: those of `main`, and those the operator gave to others. A host that a workspace gave
+    /// itself is only its own word. The log says whose act it was.
+    pub async fn vouched_hosts(&self) -> Result<HashSet<Host>, StoreError> {
+        let rows: Vec<(String, i64, String)> = read!(
+            &self.pool,
+            fetch_all,
+            "select d.host, d.workspace_id, a.actor from domains d
+             join audit a on a.workspace_id = d.workspace_id and a.subject = 'domain:' || d.host
+             where a.action = 'domain.add' order by a.seq"
+        )?;
+        // The last time it was added counts.
+        let mut vouched = HashSet::new();
+        for (host, workspace, actor) in rows {
+            let (host, actor) = (Host::stored(host), Actor::stored(actor));
+            if workspace == MAIN || (actor.user().is_none() && actor.key().is_none()) {
+                vouched.insert(host);
+            } else {
+                vouched.remove(&host);
+            }
+        }
+        Ok(vouched)
+    }
+
+    /// The hosts no link leads back to, whosever it is.
     pub async fn served(&self, base: Option<&Host>) -> Result<Domains, StoreError> {
-        Ok(Domains::new(self.domains().await?.into_iter().map(|domain| domain.host), base))
+        Ok(Domains::new(self.vouched_hosts().await?, base))
     }
 
     /// Adds a domain; the first of a workspace is its primary one. Adding one's own domain again changes nothing.

@@ -284,6 +284,24 @@ fn again(error: &StoreError) -> StoreError {
 }
 
 impl Store {
+    /// Makes several changes, each as if those before it were made already, and together with whoever else waits. What became of each,
+    /// in their order.
+    pub async fn write_in_order(&self, writes: Vec<LinkWrite>) -> Vec<Result<Written, StoreError>> {
+        let stopped = || StoreError::Unavailable("the writer has stopped".to_owned());
+        let mut waiting = Vec::with_capacity(writes.len());
+        for write in writes {
+            let (answer, result) = oneshot::channel();
+            // One that cannot be queued drops its answer, which says so below.
+            let _ = self.writer.0.send(Job { write, answer }).await;
+            waiting.push(result);
+        }
+        let mut results = Vec::with_capacity(waiting.len());
+        for result in waiting {
+            results.push(result.await.unwrap_or_else(|_| Err(stopped())));
+        }
+        results
+    }
+
     /// Makes one change and returns once it is on the disk, together with its audit entry.
     pub async fn write(&self, write: LinkWrite) -> Result<Written, StoreError> {
         let (answer, result) = oneshot::channel();

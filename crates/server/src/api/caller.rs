@@ -13,13 +13,13 @@ use rlinks_core::envelope::ErrorCode;
 use rlinks_core::key::{KeyStatus, Secret};
 use rlinks_core::policy::{SignIn, Visibility};
 use rlinks_core::{Actor, ApiKey, Id, Role, Scope, Scopes, Source, Timestamp, User, UserStatus, Workspace};
-use rlinks_store::{KeyHolder, Session};
+use rlinks_store::{KeyHolder, Session, StoreError};
 
 use super::Api;
 use super::error::ApiError;
 use super::limits::{Standing, Subject};
 use crate::auth::csrf::is_from_elsewhere;
-use crate::auth::oidc::provision::Refused;
+use crate::auth::oidc::provision::{Refused, is_open};
 use crate::auth::oidc::{Bearer, BearerError, Oidc};
 use crate::auth::session::Signed;
 use crate::auth::way::Way;
@@ -68,10 +68,10 @@ impl Caller {
         self.user.as_ref().map(|user| user.id)
     }
 
-    /// As whom creations are counted: the member, or the key that is nobody's.
+    /// As whom creations are counted: the member, or whoever answers for the key that is nobody's.
     pub fn counted_as(&self) -> Id {
-        let key = self.key.as_ref().map(|key| key.id);
-        self.member().or(key).unwrap_or(self.workspace.id)
+        let counted = &self.by.counted_as;
+        counted.user().or_else(|| counted.key()).unwrap_or(self.workspace.id)
     }
 
     fn of_key(holder: &KeyHolder) -> Self {
@@ -80,7 +80,13 @@ impl Caller {
         let scopes = role.map_or(key.scopes, |role| key.scopes.and(role.scopes()));
         let actor = Actor::of_key(key.id);
         let owner = user.as_ref().map_or_else(|| actor.clone(), |user| Actor::of_user(user.id));
-        let by = By { actor, owner, source: Source::Api, sees: sees(&workspace, role) };
+        let by = By {
+            actor,
+            owner,
+            counted_as: key.counted_as(),
+            source: Source::Api,
+            sees: sees(&workspace, role),
+        };
         Self { by, workspace, scopes, user, key: Some(key), session: None, token_until: None }
     }
 
@@ -99,7 +105,7 @@ impl Caller {
     fn of_member(user: User, workspace: Workspace, source: Source) -> Self {
         let actor = Actor::of_user(user.id);
         let sees = sees(&workspace, Some(user.role));
-        let by = By { owner: actor.clone(), actor, source, sees };
+        let by = By { owner: actor.clone(), counted_as: actor.clone(), actor, source, sees };
         let scopes = user.role.scopes();
         Self { by, workspace, scopes, user: Some(user), key: None, session: None, token_until: None }
     }
@@ -189,31 +195,37 @@ fn is_good(holder: &KeyHolder, now: Timestamp) -> bool {
         && holder.workspace.policy.sign_in.contains(&SignIn::Keys)
 }
 
-/// Whether somebody who stays for longer may still do this. While the store cannot be asked, they may.
-pub async fn may_stay(api: &Api, caller: &Caller, scope: Scope) -> bool {
-    if let Some(session) = &caller.session {
-        return match api.auth.sessions.still(session).await {
-            Ok(user) => user.is_some_and(|user| user.role.scopes().has(scope)),
-            Err(_) => true,
-        };
+/// Who somebody is now who stays for longer; nobody once they may no longer do this. While the store cannot be asked, they are who they
+/// were.
+pub async fn may_stay(api: &Api, caller: &Caller, scope: Scope) -> Option<Caller> {
+    let expired = caller.token_until.is_some_and(|until| until <= api.ops.clock.now());
+    let now = match as_of_now(api, caller).await {
+        _ if expired => None,
+        Ok(now) => now,
+        Err(_) => Some(caller.clone()),
+    };
+    now.filter(|now| now.scopes.has(scope))
+}
+
+/// The same credential looked at again.
+async fn as_of_now(api: &Api, caller: &Caller) -> Result<Option<Caller>, StoreError> {
+    if let Some(key) = &caller.key {
+        let holder = api.key_holder(&key.prefix).await?;
+        let holder = holder.filter(|holder| is_good(holder, api.ops.clock.now()));
+        return Ok(holder.map(|holder| Caller::of_key(&holder)));
     }
-    if let (Some(user), Some(until)) = (&caller.user, caller.token_until) {
-        return match api.ops.store.user(user.workspace, user.id).await {
-            _ if until <= api.ops.clock.now() => false,
-            Ok(user) => {
-                user.is_some_and(|user| user.status == UserStatus::Active && user.role.scopes().has(scope))
-            }
-            Err(_) => true,
-        };
-    }
-    let Some(key) = &caller.key else { return true };
-    match api.key_holder(&key.prefix).await {
-        Ok(Some(holder)) => {
-            is_good(&holder, api.ops.clock.now()) && Caller::of_key(&holder).scopes.has(scope)
-        }
-        Ok(None) => false,
-        Err(_) => true,
-    }
+    let Some(user) = &caller.user else { return Ok(Some(caller.clone())) };
+    let store = &api.ops.store;
+    let user = match &caller.session {
+        Some(session) => api.auth.sessions.still(session).await?,
+        None => store.user(user.workspace, user.id).await?,
+    };
+    let user = user.filter(|user| user.status == UserStatus::Active);
+    let workspace = store.workspace(&caller.workspace.slug).await?;
+    let is_open = |workspace: &Workspace| caller.session.is_some() || is_open(workspace);
+    let (Some(user), Some(workspace)) = (user, workspace.filter(is_open)) else { return Ok(None) };
+    let (session, token_until) = (caller.session.clone(), caller.token_until);
+    Ok(Some(Caller { session, token_until, ..Caller::of_member(user, workspace, caller.by.source) }))
 }
 
 /// Before every route: who calls, and whether they may call so often. After it: what is left to them.

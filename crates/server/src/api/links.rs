@@ -1,6 +1,5 @@
 //! Links.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
 use axum::Json;
@@ -17,7 +16,6 @@ use rlinks_store::write::Once;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
-use tokio::task::JoinSet;
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -425,7 +423,7 @@ pub async fn make_link(
     };
     let made = async {
         let input = input?;
-        let deleted = if input.recreate == Some(true) { Deleted::Recreate } else { Deleted::Refuse };
+        let deleted = Deleted::sent(&input);
         api.ops.create(&caller.by, &caller.workspace, &input, deleted, once, Mode::Write).await
     };
     let made: Result<Done, OpsError> = made.await;
@@ -544,31 +542,10 @@ async fn bulk(
         .filter_map(|text| Target::parse(text, rlinks_core::target::LONGEST).ok())
         .collect();
     api.ops.safety.check_all(&targets.iter().collect::<Vec<_>>()).await;
-    let mut results = Vec::with_capacity(items.len());
-    let mut waiting: Vec<(usize, Value)> = items.into_iter().enumerate().collect();
-    // Those that are made at the same time share a commit. Of several that ask for one code the first gets it, so the others
-    // come after it.
-    while !waiting.is_empty() {
-        let mut asked = HashSet::new();
-        let fresh = |(_, item): &(usize, Value)| {
-            item.get("code").and_then(Value::as_str).is_none_or(|code| asked.insert(code.to_lowercase()))
-        };
-        let (now, later): (Vec<_>, Vec<_>) = waiting.into_iter().partition(fresh);
-        waiting = later;
-        let mut making = JoinSet::new();
-        for (index, item) in now {
-            let (api, caller) = (Arc::clone(&api), Arc::clone(&caller.0));
-            making.spawn(async move { (index, make_item(&api, &caller, item).await) });
-        }
-        while let Some(made) = making.join_next().await {
-            let (index, made) = made.map_err(|_| ApiError::new(ErrorCode::Internal))?;
-            results.push((index, made));
-        }
-    }
-    results.sort_by_key(|(index, _)| *index);
+    let results = make_all(&api, &caller, &items).await;
     let directory = api.directory();
     let mut shown = Vec::with_capacity(results.len());
-    for (index, made) in results {
+    for (index, made) in results.into_iter().enumerate() {
         shown.push(match made {
             Ok(done) => {
                 let made = done.outcome == Outcome::Created;
@@ -591,11 +568,51 @@ async fn bulk(
     Ok(Json(BulkResults { results: shown }))
 }
 
-async fn make_item(api: &Api, caller: &Caller, item: Value) -> Result<Done, ApiError> {
+/// Creates links in their order within the limits of their maker. What does not count in the end makes room for those after it.
+async fn make_all(api: &Api, caller: &Caller, items: &[Value]) -> Vec<Result<Done, ApiError>> {
+    let subject = Subject::Creations(caller.counted_as());
+    let limit = caller.workspace.policy.limits.creations_per_hour;
+    let read = items.iter().map(item_input).collect::<Vec<_>>();
+    let inputs: Vec<Input> = read.iter().filter_map(|input| input.as_ref().ok().cloned()).collect();
+    let mut made: Vec<Result<Done, ApiError>> = Vec::with_capacity(inputs.len());
+    while made.len() < inputs.len() {
+        let left = &inputs[made.len()..];
+        let mut room = left.len();
+        if let Some(limit) = limit {
+            let mut refused = 0;
+            let mut take = || match api.limits.take(subject, limit, 1, monotonic_ms()) {
+                Ok(_) => true,
+                Err(standing) => {
+                    refused = standing.reset_seconds;
+                    false
+                }
+            };
+            room = left.iter().take_while(|_| take()).count();
+            if room == 0 {
+                made.extend(left.iter().map(|_| Err(ApiError::slow_down(refused, TOO_MANY))));
+                break;
+            }
+        }
+        for done in api.ops.create_in_order(&caller.by, &caller.workspace, &left[..room]).await {
+            if limit.is_some() && !done.as_ref().is_ok_and(|done| done.outcome == Outcome::Created) {
+                api.limits.give_back(subject, 1);
+            }
+            if let Ok(done) = &done {
+                api.learn(&done.link);
+            }
+            made.push(done.map_err(ApiError::from));
+        }
+    }
+    let mut made = made.into_iter();
+    let lost = || Err(ApiError::new(ErrorCode::Internal));
+    read.into_iter().map(|input| input.and_then(|_| made.next().unwrap_or_else(lost))).collect()
+}
+
+fn item_input(item: &Value) -> Result<Input, ApiError> {
     let Value::Object(body) = item else {
         return Err(FieldError::new("links", FieldCode::BadCharacters, "must be a list of objects").into());
     };
-    make(api, caller, &body, None).await.0
+    Ok(Input::from_json(&without_nulls(body))?)
 }
 
 /// Changes what is named and nothing else.

@@ -18,7 +18,7 @@ use rlinks_clicks::misses::Missed;
 use rlinks_clicks::roll::Subject;
 use rlinks_clicks::stats::{Bots, Interval, Question, Statistics, StatsError, TOP_LINKS, Zone};
 use rlinks_clicks::time::day_of;
-use rlinks_core::{Actor, FieldCode, FieldError, Id, Policy, Scope, Timestamp};
+use rlinks_core::{FieldCode, FieldError, Id, Policy, Scope, Timestamp};
 use serde::Serialize;
 use serde_json::{Value, json};
 use utoipa::{IntoParams, ToSchema};
@@ -462,9 +462,7 @@ async fn live(
     let heard = api.live.subscribe(caller.workspace.id).ok_or_else(|| {
         ApiError::slow_down(LISTEN_AGAIN_SECONDS, "Too many are listening already; try again later")
     })?;
-    let own = owner(&caller).map(Actor::of_user);
-    let listening =
-        Listening { api: Arc::clone(&api), caller: Arc::clone(&caller.0), look_ms: 0, own, heard };
+    let listening = Listening { api: Arc::clone(&api), caller: Caller::clone(&caller), look_ms: 0, heard };
     let events = stream::unfold(listening, |mut listening| async {
         let event = listening.next().await?;
         Some((Ok(event), listening))
@@ -474,22 +472,19 @@ async fn live(
 
 struct Listening {
     api: Arc<Api>,
-    caller: Arc<Caller>,
-    /// When their key is looked at again.
+    /// Who listens, as of the last look.
+    caller: Caller,
+    /// When their credential is looked at again.
     look_ms: u64,
-    /// Whose links alone are there for the listener.
-    own: Option<Actor>,
     heard: super::live::Subscription<Click>,
 }
 
 impl Listening {
-    /// The next event, until there are no more or the listener's key is good no longer.
+    /// The next event, until there are no more or the listener's credential is good no longer.
     async fn next(&mut self) -> Option<Event> {
         loop {
             if monotonic_ms() >= self.look_ms {
-                if !may_stay(&self.api, &self.caller, Scope::AnalyticsRead).await {
-                    return None;
-                }
+                self.caller = may_stay(&self.api, &self.caller, Scope::AnalyticsRead).await?;
                 self.look_ms = monotonic_ms() + LOOK_AGAIN_MS;
             }
             let waiting = Duration::from_millis(LOOK_AGAIN_MS);
@@ -507,8 +502,8 @@ impl Listening {
     }
 
     async fn is_theirs(&self, click: &Click) -> bool {
-        let Some(own) = &self.own else { return true };
+        let Some(own) = owner(&self.caller) else { return true };
         let names = self.api.ops.store.link_names(&[click.link]).await.unwrap_or_default();
-        names.first().is_some_and(|name| name.owner == own.user())
+        names.first().is_some_and(|name| name.owner == Some(own))
     }
 }

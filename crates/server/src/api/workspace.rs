@@ -181,13 +181,11 @@ async fn add_domain(
     };
     fields.finish()?;
     let missing = || ApiError::from(FieldError::new("host", FieldCode::Required, "is missing"));
-    let (host, now) = (host.ok_or_else(missing)?, api.ops.clock.now());
-    let (store, actor) = (&api.ops.store, &caller.by.actor);
-    let known = store.domains().await?;
-    let known = known.iter().any(|known| known.host == host && known.workspace == caller.workspace.id);
-    let mut domain = store.add_domain(caller.workspace.id, host.clone(), actor, now).await?;
+    let host = host.ok_or_else(missing)?;
+    let (mut domain, known) = api.ops.claim_domain(&caller.by, &caller.workspace, host.clone()).await?;
     if primary {
-        domain = store.set_primary_domain(caller.workspace.id, &host, actor, now).await?;
+        let (store, now) = (&api.ops.store, api.ops.clock.now());
+        domain = store.set_primary_domain(caller.workspace.id, &host, &caller.by.actor, now).await?;
     }
     api.learn_directory().await?;
     let status = if known { StatusCode::OK } else { StatusCode::CREATED };

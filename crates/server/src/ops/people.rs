@@ -6,7 +6,7 @@ use rlinks_core::{
     Actor, ApiKey, Email, FieldCode, FieldError, Id, LinkState, Password, Role, Scopes, Timestamp, User,
     UserStatus, Workspace,
 };
-use rlinks_store::{LinkFilter, NewKey, NewUser, StoreError};
+use rlinks_store::{LinkFilter, NewKey, NewUser, RouteRecord, StoreError};
 
 use super::{By, Ops, OpsError, Thing};
 use crate::auth::password;
@@ -170,10 +170,15 @@ impl Ops {
                 return Ok(deleted);
             }
             let gone = super::sweep::delete(&self.store, links, actor, self.clock.now()).await?;
-            if gone == 0 {
+            if gone.is_empty() {
                 return Err(StoreError::Conflict.into());
             }
-            deleted += gone;
+            if let Some(routes) = &self.routes {
+                for link in &gone {
+                    routes.learn(&RouteRecord::of(link));
+                }
+            }
+            deleted += gone.len() as u64;
         }
     }
 
@@ -191,6 +196,7 @@ impl Ops {
         workspace: &Workspace,
         draft: &KeyDraft,
     ) -> Result<(ApiKey, Secret), OpsError> {
+        self.check_stopped(by, workspace.id).await?;
         for _ in 0..TRIES {
             let secret = fresh(Secret::new);
             let new = NewKey {
@@ -210,8 +216,17 @@ impl Ops {
         Err(StoreError::Conflict.into())
     }
 
+    /// Whom the brake has stopped makes no keys: those of others are not counted with theirs.
+    async fn check_stopped(&self, by: &By, workspace: Id) -> Result<(), OpsError> {
+        match by.brake(self.target_changes_per_minute) {
+            Some(brake) => Ok(self.store.check_stopped(workspace, &brake, self.clock.now()).await?),
+            None => Ok(()),
+        }
+    }
+
     /// Makes a successor of a key; the old one lives a day more.
     pub async fn rotate_key(&self, by: &By, seen: &ApiKey) -> Result<(ApiKey, Secret), OpsError> {
+        self.check_stopped(by, seen.workspace).await?;
         let now = self.clock.now();
         if seen.status(now) != key::KeyStatus::Active {
             let message = "is not good any more; make a new one";

@@ -203,7 +203,7 @@ impl Sweep<'_> {
                     let left = self.store.list(workspace.id, &filter, PAGE).await?;
                     let some = match self.mode {
                         Mode::DryRun => left.len() as u64,
-                        Mode::Write => delete(self.store, left, &Actor::system(), now).await?,
+                        Mode::Write => delete(self.store, left, &Actor::system(), now).await?.len() as u64,
                     };
                     links += some;
                     if some < PAGE.unsigned_abs() || self.mode == Mode::DryRun {
@@ -243,7 +243,7 @@ impl Sweep<'_> {
             let (over, next) = self.store.expired_links(workspace.id, now, after, PAGE).await?;
             links += match self.mode {
                 Mode::DryRun => over.len() as u64,
-                Mode::Write => delete(self.store, over, &Actor::system(), now).await?,
+                Mode::Write => delete(self.store, over, &Actor::system(), now).await?.len() as u64,
             };
             after = next;
             if after.is_none() {
@@ -323,13 +323,13 @@ impl Sweep<'_> {
     }
 }
 
-/// Deletes some links together, so that they share a commit. Gives how many are deleted now.
+/// Deletes some links together, so that they share a commit. Gives those that are deleted now.
 pub(super) async fn delete(
     store: &Store,
     links: Vec<Link>,
     actor: &Actor,
     now: Timestamp,
-) -> Result<u64, StoreError> {
+) -> Result<Vec<Link>, StoreError> {
     let mut writing = JoinSet::new();
     for link in links {
         let workspace = link.workspace;
@@ -339,10 +339,10 @@ pub(super) async fn delete(
         let store = store.clone();
         writing.spawn(async move { store.write(write).await });
     }
-    let mut deleted = 0;
+    let mut deleted = Vec::new();
     while let Some(written) = writing.join_next().await {
         match written.map_err(|error| StoreError::Unavailable(error.to_string()))? {
-            Ok(Written::Changed(_)) => deleted += 1,
+            Ok(Written::Changed(link)) => deleted.push(link),
             // Somebody was faster: extended, it is not over any more; deleted, it is what we wanted.
             Ok(_) | Err(StoreError::Conflict | StoreError::NotFound(_)) => {}
             Err(error) => return Err(error),

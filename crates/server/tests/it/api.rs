@@ -5,7 +5,9 @@
 
 mod answers;
 mod brake;
+mod bulk;
 pub(crate) mod caller;
+mod domains;
 pub(crate) mod house;
 pub(crate) mod keys;
 mod links;
@@ -15,7 +17,7 @@ mod once;
 mod outage;
 mod presets;
 mod safety;
-mod stats;
+pub(crate) mod stats;
 mod transfer;
 mod users;
 mod walk;

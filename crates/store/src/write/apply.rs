@@ -233,8 +233,7 @@ impl State {
                 until
             }
         };
-        let seconds = u32::try_from(write.now.seconds_until(until)).unwrap_or(u32::MAX).saturating_add(1);
-        Err(StoreError::Braked { changes_per_minute: brake.changes_per_minute, seconds })
+        Err(brake::braked(brake, write.now, until))
     }
 
     fn change(&mut self, write: &LinkWrite, before: &Link, mut next: Link, action: &'static str) -> Link {
@@ -246,7 +245,7 @@ impl State {
 
     /// The form by which two targets are one page, where the policy reuses generated links.
     pub(super) fn normalized(&self, link: &Link) -> Option<String> {
-        let reuse = self.heads.get(&link.workspace.as_i64()).is_some_and(|head| head.policy.reuse);
+        let reuse = self.heads.get(&link.workspace.as_i64()).is_some_and(|head| head.policy.reuses());
         (reuse && link.generated).then(|| link.target.normalized())
     }
 

@@ -5,10 +5,10 @@
 
 use std::collections::BTreeMap;
 
-use rlinks_core::{Actor, Timestamp};
+use rlinks_core::{Actor, Id, Timestamp};
 
 use super::{LinkWrite, NewEntry};
-use crate::pool::{Tx, read_in, run_in};
+use crate::pool::{Tx, read, read_in, run_in};
 use crate::rows::json;
 use crate::{Store, StoreError};
 
@@ -20,7 +20,8 @@ const KEPT_MS: i64 = 24 * 3_600_000;
 /// Who is counted, and how many targets of existing links they may change in a minute.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Brake {
-    /// The member, or the key that is nobody's: a member's keys count together, or each new key would begin anew.
+    /// The member, or the key that is nobody's: a member's keys count together, and so do a key and those made with it, or each new
+    /// key would begin anew.
     pub principal: Actor,
     /// How many.
     pub changes_per_minute: u32,
@@ -136,6 +137,12 @@ fn place(write: &LinkWrite) -> Option<Place> {
     Some((write.workspace.as_i64(), brake.principal.as_str().to_owned()))
 }
 
+/// What somebody is told who is stopped.
+pub(super) fn braked(brake: &Brake, now: Timestamp, until: Timestamp) -> StoreError {
+    let seconds = u32::try_from(now.seconds_until(until)).unwrap_or(u32::MAX).saturating_add(1);
+    StoreError::Braked { changes_per_minute: brake.changes_per_minute, seconds }
+}
+
 /// What the log says of a stop. The subject is the brake and not the member or key, whose own entries say what they are.
 pub(super) fn entry<'a>(write: &'a LinkWrite, brake: &Brake, until: Timestamp) -> NewEntry<'a> {
     let after = serde_json::json!({
@@ -165,6 +172,26 @@ pub(super) fn with_reason(mut link: String, reason: Option<&str>) -> String {
 }
 
 impl Store {
+    /// Fails while somebody is stopped.
+    pub async fn check_stopped(
+        &self,
+        workspace: Id,
+        brake: &Brake,
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
+        let row: Option<(i64,)> = read!(
+            &self.pool,
+            fetch_optional,
+            "select stopped_until from brakes where workspace_id = $1 and principal = $2",
+            workspace.as_i64(),
+            brake.principal.as_str()
+        )?;
+        match row {
+            Some((until,)) if now.ms() < until => Err(braked(brake, now, Timestamp::from_ms(until))),
+            _ => Ok(()),
+        }
+    }
+
     /// Forgets counts nobody has added to for a day.
     pub async fn forget_brakes(&self, now: Timestamp) -> Result<u64, StoreError> {
         let mut tx = self.pool.begin().await?;

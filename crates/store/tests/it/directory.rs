@@ -1,6 +1,6 @@
 //! Workspaces and domains.
 
-use rlinks_core::{Domain, Id, Policy, Preset, Workspace};
+use rlinks_core::{Actor, Domain, Id, Policy, Preset, Workspace};
 use rlinks_store::StoreError;
 
 use crate::place::{MAIN, Place, assert_sound, at, contract, host, make, max, slug, workspace};
@@ -166,4 +166,18 @@ async fn every_host_served_is_known(place: Place) {
     assert!(served.serve("rmax.to") && served.serve("main.links.example"));
     assert!(!served.serve("example.com"));
     assert!(!store.served(None).await.unwrap().serve("main.links.example"));
+    // What a workspace says of itself counts for nobody else; what the operator says does, and `main` is the operator's.
+    let space = workspace(&store, "team", Policy::preset(Preset::Team)).await.id;
+    let key = Actor::of_key(Id::from_i64(7));
+    for (workspace, name, actor) in
+        [(MAIN, "go.example", &key), (space, "claimed.example", &key), (space, "given.example", &max())]
+    {
+        store.add_domain(workspace, host(name), actor, at(3)).await.unwrap();
+    }
+    let ours = ["rmax.to", "go.example", "given.example"].map(host);
+    assert_eq!(store.vouched_hosts().await.unwrap(), ours.into());
+    // The last word counts.
+    store.remove_domain(space, &host("given.example"), &key, at(4)).await.unwrap();
+    store.add_domain(space, host("given.example"), &key, at(5)).await.unwrap();
+    assert!(!store.served(None).await.unwrap().serve("given.example"));
 }

@@ -19,6 +19,7 @@ contract!(
     a_link_goes_through_its_states_and_is_counted,
     a_recreated_link_is_another_one_and_its_version_goes_on,
     only_a_deleted_link_is_recreated,
+    what_is_written_in_order_is_as_if_one_came_after_the_other,
     the_first_free_candidate_is_taken,
     an_id_as_a_code_steps_over_codes_that_spell_it,
     chosen_codes_differ_by_more_than_case_where_the_policy_says_so,
@@ -176,6 +177,9 @@ async fn a_link_goes_through_its_states_and_is_counted(place: Place) {
             "link.restore"
         ]
     );
+    let last = store.last_entry(MAIN, &link.code, "link.delete").await.unwrap().unwrap();
+    assert!(last.before.unwrap().get().contains("disabled"), "the second deletion");
+    assert!(store.last_entry(MAIN, &link.code, "link.recreate").await.unwrap().is_none());
     assert_eq!(store.last_change(MAIN).await.unwrap(), Some(at(8)));
     assert_sound(&store).await;
 }
@@ -220,6 +224,24 @@ async fn only_a_deleted_link_is_recreated(place: Place) {
     let fresh = created(store.write(recreate("fresh", "https://new.example/", 4)).await);
     assert_eq!(fresh.version, 1);
     assert_eq!(store.history(MAIN, &fresh.code).await.unwrap()[0].action, "link.create");
+}
+
+async fn what_is_written_in_order_is_as_if_one_came_after_the_other(place: Place) {
+    let store = place.open().await;
+    // More than one commit takes.
+    let writes = (0..600).map(|n| chosen(&format!("code-{}", n / 3), &format!("https://example.com/{n}"), 1));
+    let results = store.write_in_order(writes.collect()).await;
+    assert_eq!(results.len(), 600);
+    for (n, result) in results.into_iter().enumerate() {
+        match result {
+            Ok(Written::Created(link)) if n % 3 == 0 => {
+                assert_eq!(link.target.as_str(), format!("https://example.com/{n}"));
+            }
+            Err(StoreError::CodeTaken { deleted: false, .. }) if n % 3 > 0 => {}
+            other => panic!("{n}: {other:?}"),
+        }
+    }
+    assert_sound(&store).await;
 }
 
 async fn the_first_free_candidate_is_taken(place: Place) {

@@ -13,10 +13,10 @@
 //! | method | in |
 //! |---|---|
 //! | `open`, `dialect`, `close`, `ping`, `schema`, `integrity`, `quick_check` | `health` |
-//! | `write`, `link`, `links`, `links_by_id`, `route`, `routes`, `routes_after`, `count_links`, `link_at`, `links_leading_to` | `links`, `reuse`, `crowd` |
+//! | `write`, `write_in_order`, `link`, `links`, `links_by_id`, `route`, `routes`, `routes_after`, `count_links`, `link_at`, `links_leading_to` | `links`, `reuse`, `crowd` |
 //! | `list` | `list` |
-//! | `workspaces`, `workspace`, `create_workspace`, `update_workspace`, `domains`, `served`, `add_domain`, `remove_domain`, `set_primary_domain` | `directory` |
-//! | `history`, `audit_after`, `audit_before`, `audit_filtered`, `heads`, `last_change`, `verify`, `links_beside_the_log`, `directory_beside_the_log` | `audit` |
+//! | `workspaces`, `workspace`, `create_workspace`, `update_workspace`, `domains`, `served`, `vouched_hosts`, `add_domain`, `remove_domain`, `set_primary_domain` | `directory` |
+//! | `history`, `last_entry`, `audit_after`, `audit_before`, `audit_filtered`, `heads`, `last_change`, `verify`, `links_beside_the_log`, `directory_beside_the_log` | `audit` |
 //! | `Feed::new`, `look`, `wait` | `feed` |
 //! | `backup`, `is_empty`, `restore`, `backup::verify` | `backup` |
 //! | `accounts_of`, `create_subject`, `sync_subject`, `link_subject` | `subjects` |

@@ -68,10 +68,7 @@ pub async fn add(
 ) -> Result<Response, Problem> {
     let added = match Host::parse(form.get("host").trim()) {
         Err(error) => Err(OpsError::from(error)),
-        Ok(host) => {
-            let (actor, now) = (&caller.by.actor, web.clock.now());
-            web.store.add_domain(caller.workspace.id, host, actor, now).await.map_err(OpsError::from)
-        }
+        Ok(host) => web.api.ops.claim_domain(&caller.by, &caller.workspace, host).await,
     };
     let (problem, errors) = match added {
         Ok(_) => {
@@ -86,6 +83,10 @@ pub async fn add(
                 format!("{host} is another workspace's"),
             );
             (Problem::new(ErrorCode::Conflict), taken.into())
+        }
+        Err(OpsError::HostKept { why, .. }) => {
+            let kept = rlinks_core::FieldError::new("host", rlinks_core::FieldCode::Reserved, why);
+            (Problem::new(ErrorCode::Conflict), kept.into())
         }
         Err(error) => return Err(error.into()),
     };

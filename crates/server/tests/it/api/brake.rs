@@ -7,7 +7,7 @@ use rlinks_server::ops::{By, OpsError, Sees};
 use rlinks_store::StoreError;
 use serde_json::json;
 
-use super::caller::{Reply, at_once};
+use super::caller::{Caller, Reply, at_once};
 use super::house::{House, Person, in_house_with, owner, preset};
 use crate::database::{Place, contract};
 use crate::support::operator;
@@ -17,6 +17,7 @@ contract!(
     many_at_once_are_stopped_at_the_limit,
     all_nodes_count_together,
     making_links_anew_counts_too,
+    keys_that_make_keys_count_as_one,
 );
 
 const LIMIT: u32 = 5;
@@ -123,8 +124,13 @@ async fn all_nodes_count_together(place: Place) {
         // What another server on the same store would do for them.
         let there = Ops { target_changes_per_minute: LIMIT, ..house.ops.clone() };
         let user = rlinks_core::Actor::of_user(thief.user.as_ref().unwrap().id);
-        let theirs =
-            By { actor: user.clone(), owner: user, source: rlinks_core::Source::Web, sees: Sees::All };
+        let theirs = By {
+            actor: user.clone(),
+            owner: user.clone(),
+            counted_as: user,
+            source: rlinks_core::Source::Web,
+            sees: Sees::All,
+        };
         let change = |by: &By, number: usize| {
             let input = Input { target: Some("https://evil.example/".to_owned()), ..Input::default() };
             let code = format!("link-{number}");
@@ -159,6 +165,40 @@ async fn making_links_anew_counts_too(place: Place) {
         }
         anew(5).refused(429, "RATE_LIMITED");
         assert_eq!(stops(&house), 1);
+    })
+    .await;
+}
+
+async fn keys_that_make_keys_count_as_one(place: Place) {
+    in_house_with(place, preset(Preset::Fabric), limited, |house| {
+        links(&house, 20);
+        let made_by = |maker: &Person| {
+            let body = json!({"name": "another", "scopes": Scopes::ALL});
+            let made = maker.post("/keys", &body).expect(201).json();
+            let caller =
+                Caller { key: Some(made["key"].as_str().unwrap().to_owned()), ..maker.caller.clone() };
+            Person { caller, ..maker.clone() }
+        };
+        let thief = house.root();
+        let child = made_by(&thief);
+        let grandchild = made_by(&child);
+        for number in 0..2 {
+            point(&thief, number, "evil").expect(200);
+            point(&child, number + 2, "evil").expect(200);
+        }
+        point(&grandchild, 4, "evil").expect(200);
+        for person in [&thief, &child, &grandchild] {
+            point(person, 5, "evil").refused(429, "RATE_LIMITED");
+            // Nor do they make keys now, for themselves or for others.
+            let refused = person.post("/keys", &json!({"name": "one more"}));
+            refused.refused(429, "RATE_LIMITED");
+            assert!(refused.header("retry-after").is_some(), "{refused:?}");
+            person.post(&format!("/keys/{}/rotate", thief.key_id()), &json!({})).refused(429, "RATE_LIMITED");
+        }
+        assert_eq!(stops(&house), 1);
+        point(&house.root(), 5, "other").expect(200);
+        house.advance_ms(61_000);
+        point(&made_by(&grandchild), 5, "late").expect(200);
     })
     .await;
 }

@@ -369,3 +369,21 @@ fn fabric_refuses_upper_case_and_reads_it() {
         "{code}"
     );
 }
+
+/// The policy refuses the two together; a workspace that had them before hands out nothing of others.
+#[test]
+fn where_links_are_their_owners_alone_none_is_handed_out_or_revived() {
+    let policy =
+        Policy { visibility: rlinks_core::policy::Visibility::Owner, ..Policy::preset(Preset::Team) };
+    let house = House::at(Place::sqlite(), policy, |_| ());
+    let (ann, bob) = (house.member(), house.member());
+    let target = "https://example.com/private";
+    let anns = ann.post("/links", &json!({"target": target, "title": "Ann's"})).expect(201).json();
+    let at = format!("/links/{}", anns["code"].as_str().unwrap());
+    let bobs = shorten(&bob, target).expect(201).json();
+    assert_ne!((&bobs["code"], &bobs["title"]), (&anns["code"], &anns["title"]));
+    ann.patch(&at, &json!({"state": "disabled"})).expect(200);
+    bob.post("/links", &json!({"target": target, "title": "Bob's"})).expect(201);
+    let now = ann.get(&at).expect(200).json();
+    assert_eq!((&now["state"], &now["title"]), (&json!("disabled"), &json!("Ann's")));
+}

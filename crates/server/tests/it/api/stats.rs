@@ -139,10 +139,10 @@ fn clicks_as_csv_are_safe_in_a_spreadsheet() {
 }
 
 /// A listener to `/stats/live`.
-struct Listener(BufReader<TcpStream>);
+pub(crate) struct Listener(BufReader<TcpStream>);
 
 impl Listener {
-    fn new(caller: &Caller) -> Self {
+    pub(crate) fn new(caller: &Caller) -> Self {
         let asked = caller.ask("GET", "/stats/live");
         let mut socket = TcpStream::connect(caller.address).unwrap();
         socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
@@ -162,7 +162,7 @@ impl Listener {
     }
 
     /// The data of the next `event: click`; nothing when the stream ends.
-    fn click(&mut self) -> Option<Value> {
+    pub(crate) fn click(&mut self) -> Option<Value> {
         let mut is_click = false;
         loop {
             let line = self.line()?;
@@ -226,4 +226,36 @@ fn a_listener_whose_key_is_revoked_hears_no_more() {
     let mut listener = Listener::new(&reader);
     root.delete(&format!("/keys/{}", reader.key_id())).expect(204);
     assert_eq!(listener.click(), None, "the stream ends");
+}
+
+#[test]
+fn a_listener_who_is_no_admin_any_more_hears_their_own_alone() {
+    let house = House::new(Preset::Platform);
+    let (ann, bob, admin) = (house.admin(), house.member(), house.admin());
+    ann.post("/links", &json!({"code": "anns", "target": "https://example.com/"})).expect(201);
+    bob.post("/links", &json!({"code": "bobs", "target": "https://example.com/"})).expect(201);
+    let mut listener = Listener::new(&ann);
+    let code = |click: Option<Value>| click.unwrap()["code"].as_str().unwrap().to_owned();
+    let click_until = |listening: &std::thread::ScopedJoinHandle<'_, ()>| {
+        wait_until("the clicks are heard", || {
+            house.visit("/bobs");
+            house.visit("/anns");
+            listening.is_finished()
+        });
+    };
+    std::thread::scope(|scope| {
+        let listening = scope.spawn(|| while code(listener.click()) != "bobs" {});
+        click_until(&listening);
+    });
+    admin.patch(&format!("/users/{}", ann.user_id()), &json!({"role": "member"})).expect(200);
+    // Both links are clicked in turn; so many of one alone come only when the other is not heard of.
+    std::thread::scope(|scope| {
+        let listening = scope.spawn(|| {
+            let mut own = 0;
+            while own < 20 {
+                own = if code(listener.click()) == "anns" { own + 1 } else { 0 };
+            }
+        });
+        click_until(&listening);
+    });
 }

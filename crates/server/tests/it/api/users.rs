@@ -7,7 +7,12 @@ use super::house::{House, in_house, preset};
 use super::keys::files_with;
 use crate::database::{Place, contract};
 
-contract!(members_come_and_change_and_go, the_last_admin_stays, who_leaves_is_forgotten);
+contract!(
+    members_come_and_change_and_go,
+    the_last_admin_stays,
+    who_leaves_is_forgotten,
+    links_that_go_with_their_owner_go_at_once,
+);
 
 async fn members_come_and_change_and_go(place: Place) {
     in_house(place, preset(Preset::Fabric), |house| {
@@ -164,6 +169,25 @@ async fn who_leaves_is_forgotten(place: Place) {
         house.runtime.block_on(house.store().close());
         for personal in [email, name, "unforgettable"] {
             assert_eq!(files_with(house.place.folder(), personal), [""; 0], "{personal}");
+        }
+    })
+    .await;
+}
+
+async fn links_that_go_with_their_owner_go_at_once(place: Place) {
+    in_house(place, preset(Preset::Platform), |house| {
+        let admin = house.admin();
+        for round in 0..3 {
+            let (ann, bob) = (house.member(), house.member());
+            let links: Vec<_> = (0..20)
+                .map(|n| json!({"code": format!("link-{round}-{n}"), "target": "https://example.com/"}))
+                .collect();
+            ann.post("/links/bulk", &json!({"links": links[..10]})).expect(200);
+            bob.post("/links/bulk", &json!({"links": links[10..]})).expect(200);
+            admin.delete(&format!("/users/{}", ann.user_id())).expect(204);
+            bob.delete("/me").expect(204);
+            let status = |n: usize| house.visit(&format!("/link-{round}-{n}")).status;
+            assert_eq!((0..20).map(status).collect::<Vec<_>>(), [410; 20]);
         }
     })
     .await;

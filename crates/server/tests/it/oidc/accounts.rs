@@ -7,8 +7,10 @@ use super::issuer::{Signing, Stub};
 use super::{everybody, house, house_at, rule};
 use crate::api::caller::Caller;
 use crate::api::house::House;
+use crate::api::stats::Listener;
 use crate::client::wait_until;
 use crate::database::{Place, contract};
+use crate::support::operator;
 
 contract!(somebody_leaves_and_comes_back_as_somebody_new, an_address_alone_opens_nothing);
 
@@ -193,4 +195,25 @@ fn people_with_tokens_have_the_limits_of_keys() {
     house.advance_ms(1000);
     caller(&house, &key, &stub.claims("ann")).get("/me").refused(429, "RATE_LIMITED");
     caller(&house, &key, &stub.claims("bob")).get("/me").expect(200);
+}
+
+#[test]
+fn a_listener_with_a_token_goes_when_the_way_in_is_closed() {
+    let key = Signing::ec("ec");
+    let stub = Stub::with(&[key.public()]);
+    let closings: [fn(&mut rlinks_core::Workspace); 2] = [
+        |workspace| workspace.policy.sign_in = vec![rlinks_core::policy::SignIn::Keys],
+        |workspace| workspace.deleted_at = Some(workspace.updated_at),
+    ];
+    for close in closings {
+        let house = house_at(Place::sqlite(), Policy::preset(Preset::Team), &stub, everybody(Role::Member));
+        let mut listener = Listener::new(&caller(&house, &key, &stub.claims("ann")));
+        let mut next = house.main.clone();
+        close(&mut next);
+        house.runtime.block_on(async {
+            let (store, now) = (house.store(), house.now());
+            store.update_workspace(&house.main, next, "workspace.policy", &operator(), now).await.unwrap();
+        });
+        assert_eq!(listener.click(), None, "the stream ends");
+    }
 }
