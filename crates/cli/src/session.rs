@@ -12,6 +12,7 @@ use rlinks_core::audit::Head;
 use rlinks_core::route_object::{RouteObject, Stats};
 use rlinks_core::{Actor, Code, Link, Slug, Timestamp, Workspace};
 use rlinks_server::clock::random_bytes;
+use rlinks_server::directory::Directory;
 use rlinks_server::ops::safety::Safety;
 use rlinks_server::ops::{By, Done};
 use rlinks_server::{Clock, Ops};
@@ -260,8 +261,8 @@ impl Session {
 
     /// The address of a link, as people share it. None where no host leads to its workspace: any other would lead elsewhere.
     async fn short_url(&self, workspace: &Workspace, code: &Code) -> Result<Option<String>, Failure> {
-        let domains = self.store().domains().await?;
-        Ok(self.ops.naming.short_url(&domains, workspace, code))
+        let directory = Directory::read(self.store(), self.ops.naming.base_domain.as_ref()).await?;
+        Ok(self.ops.naming.short_url(&directory, workspace, code))
     }
 
     /// A link with its address. Its numbers are asked for where they are shown.
@@ -301,7 +302,7 @@ fn holds_anything(folder: &Path) -> bool {
 /// The living workspaces with links that no host leads to once any domain is configured.
 pub(crate) async fn unreached(store: &Store, config: &Config) -> Result<Vec<Slug>, StoreError> {
     let domains = store.domains().await?;
-    if config.base_domain.is_some() || (domains.is_empty() && config.domain.is_none()) {
+    if config.base_domain.is_some() || (store.vouched_hosts().await?.is_empty() && config.domain.is_none()) {
         return Ok(Vec::new());
     }
     let mut unreached = Vec::new();

@@ -52,6 +52,7 @@ pub struct Directory {
     base: Option<String>,
     main: Option<Arc<WorkspaceView>>,
     domains: Vec<Domain>,
+    is_open: bool,
     loaded: bool,
 }
 
@@ -64,12 +65,8 @@ impl Directory {
         Ok(Self::of(&workspaces, &domains, &vouched, base))
     }
 
-    /// Which host is whose, and nothing about loops.
-    pub fn new(workspaces: &[Workspace], domains: &[Domain], base: Option<&Host>) -> Self {
-        Self::of(workspaces, domains, &HashSet::new(), base)
-    }
-
-    fn of(
+    /// From what somebody knows. The hosts that are vouched for are those the operator stands behind, not a tenant alone.
+    pub fn of(
         workspaces: &[Workspace],
         domains: &[Domain],
         vouched: &HashSet<Host>,
@@ -101,6 +98,7 @@ impl Directory {
             base: base.map(Host::to_string),
             main: main.and_then(|main| view(main.id)),
             domains: domains.to_vec(),
+            is_open: vouched.is_empty(),
             loaded: true,
         }
     }
@@ -113,12 +111,13 @@ impl Directory {
             base: None,
             main: None,
             domains: Vec::new(),
+            is_open: false,
             loaded: false,
         }
     }
 
-    /// The workspace a normalised host names. While no domain is configured, `main` answers on every host; once one is, a host
-    /// nobody configured names none, and never another tenant's.
+    /// The workspace a normalised host names. While no domain is configured, `main` answers on every host nobody has; once one is, a
+    /// host nobody configured names none, and never another tenant's. What a tenant says of itself configures nothing for `main`.
     pub fn workspace_of(&self, host: &str) -> Option<&Arc<WorkspaceView>> {
         if let Some(view) = self.by_host.get(host) {
             return view.as_ref();
@@ -126,7 +125,7 @@ impl Directory {
         if let Some(slug) = self.below_base(host) {
             return self.by_slug.get(slug);
         }
-        if self.by_host.is_empty() { self.main.as_ref() } else { None }
+        if self.is_open { self.main.as_ref() } else { None }
     }
 
     /// The workspace that has this host to itself.
@@ -144,6 +143,11 @@ impl Directory {
     /// Whether it was ever loaded.
     pub const fn is_loaded(&self) -> bool {
         self.loaded
+    }
+
+    /// Whether `main` answers on every host nobody has.
+    pub const fn is_open(&self) -> bool {
+        self.is_open
     }
 
     /// Every domain, for showing short URLs.

@@ -100,7 +100,7 @@ pub fn run(
             if let Some(url) = server.setup_address().await {
                 announce(&url);
             }
-            std::future::pending().await
+            std::future::pending::<()>().await;
         };
         tokio::select! {
             () = wait_for_the_end(&server, signals, reload) => {}

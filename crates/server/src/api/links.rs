@@ -59,7 +59,7 @@ async fn view(api: &Api, workspace: &Workspace, link: &Link) -> Result<LinkView,
     let directory = api.directory();
     let subject = rlinks_clicks::roll::Subject::link(workspace.id, link.id);
     let totals = api.clicks().await?.totals(&[subject]).await?;
-    Ok(LinkView::new(api, workspace, directory.domains(), link, totals.get(&subject)))
+    Ok(LinkView::new(api, workspace, &directory, link, totals.get(&subject)))
 }
 
 fn etag(link: &Link) -> HeaderValue {
@@ -134,7 +134,7 @@ async fn list(
         crate::ops::list::list(&api.ops.store, api.clicks().await?, &caller.workspace, &query, now).await?;
     let directory = api.directory();
     let shown = |listed: &Listed| {
-        LinkView::new(&api, &caller.workspace, directory.domains(), &listed.link, listed.total.as_ref())
+        LinkView::new(&api, &caller.workspace, &directory, &listed.link, listed.total.as_ref())
     };
     Ok(Json(LinkPage {
         data: page.links.iter().map(shown).collect(),
@@ -323,7 +323,7 @@ async fn qr_code(
     let margin = params.number("margin", 0..=16).and_then(|margin| u32::try_from(margin).ok());
     params.finish()?;
     let link = api.ops.link(&caller.by, &caller.workspace, &code).await?;
-    let url = api.ops.naming.short_url(api.directory().domains(), &caller.workspace, &link.code);
+    let url = api.ops.naming.short_url(&api.directory(), &caller.workspace, &link.code);
     let url = url.ok_or_else(|| {
         ApiError::saying(
             ErrorCode::Conflict,
@@ -449,7 +449,7 @@ async fn created(api: &Api, caller: &Caller, done: &Done) -> Result<Response, Ap
     let link = &done.link;
     // Nobody has clicked what was just made.
     let shown = if done.outcome == Outcome::Created {
-        LinkView::new(api, &caller.workspace, api.directory().domains(), link, None)
+        LinkView::new(api, &caller.workspace, &api.directory(), link, None)
     } else {
         view(api, &caller.workspace, link).await?
     };
@@ -550,7 +550,7 @@ async fn bulk(
             Ok(done) => {
                 let made = done.outcome == Outcome::Created;
                 let link = if made {
-                    LinkView::new(&api, &caller.workspace, directory.domains(), &done.link, None)
+                    LinkView::new(&api, &caller.workspace, &directory, &done.link, None)
                 } else {
                     view(&api, &caller.workspace, &done.link).await?
                 };

@@ -4,6 +4,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use rlinks_core::{Code, Domain, Host, Slug, Workspace};
 
+use crate::directory::Directory;
+
 /// What the configuration says about addresses.
 #[derive(Clone, Debug)]
 pub struct Naming {
@@ -33,12 +35,12 @@ impl Naming {
     }
 
     /// The address of a link, as people share it. None where no host leads to its workspace: any other would lead elsewhere.
-    pub fn short_url(&self, domains: &[Domain], workspace: &Workspace, code: &Code) -> Option<String> {
-        if let Some(host) = self.host(domains, workspace) {
+    pub fn short_url(&self, directory: &Directory, workspace: &Workspace, code: &Code) -> Option<String> {
+        if let Some(host) = self.host(directory.domains(), workspace) {
             return Some(format!("{}://{host}/{code}", self.public_scheme));
         }
-        // While nobody has a domain, `main` answers on every host; the others on none.
-        let anywhere = workspace.slug.as_str() == Slug::MAIN && domains.is_empty() && self.domain.is_none();
+        // While there is no domain, `main` answers on every host; the others on none.
+        let anywhere = workspace.slug.as_str() == Slug::MAIN && directory.is_open() && self.domain.is_none();
         anywhere.then(|| format!("{}/{code}", self.base_url()))
     }
 

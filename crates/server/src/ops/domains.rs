@@ -17,7 +17,7 @@ impl Ops {
     ) -> Result<(Domain, bool), OpsError> {
         let there = self.store.domains().await?;
         let had = there.iter().any(|known| known.host == host && known.workspace == workspace.id);
-        if !had && let Some(why) = self.kept_from(workspace, &host, &there) {
+        if !had && let Some(why) = self.kept_from(workspace, &host) {
             return Err(OpsError::HostKept { host, why });
         }
         let added = self.store.add_domain(workspace.id, host, &by.actor, self.clock.now()).await?;
@@ -25,7 +25,7 @@ impl Ops {
     }
 
     /// Why a workspace cannot give itself a host. The operator can, at the command line.
-    fn kept_from(&self, workspace: &Workspace, host: &Host, there: &[Domain]) -> Option<&'static str> {
+    fn kept_from(&self, workspace: &Workspace, host: &Host) -> Option<&'static str> {
         let is_main = workspace.slug.as_str() == Slug::MAIN;
         if let Some(base) = &self.naming.base_domain {
             let slug = host.below(base);
@@ -43,10 +43,7 @@ impl Ops {
         if host.is_local() || ours.into_iter().flatten().any(|ours| ours == host) {
             return Some("is how this server itself is reached; only its operator gives it away");
         }
-        // Then every host is the host of `main`, and a link that answers there must not stop.
-        there.is_empty().then_some(
-            "cannot be had yet: while this installation has no domain, workspace main answers on every host; its operator adds the first one",
-        )
+        None
     }
 
     /// The hosts that links of a workspace must not lead back to.
@@ -54,7 +51,7 @@ impl Ops {
         let known = self.routes.as_ref().filter(|routes| routes.is_fresh() && routes.knows_hosts());
         if let Some(routes) = known {
             let directory = routes.directory.load();
-            if !directory.domains().is_empty()
+            if !directory.is_open()
                 && let Some(served) = directory.served_to(&workspace.slug)
             {
                 return Ok(served.clone());

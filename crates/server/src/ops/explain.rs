@@ -121,8 +121,7 @@ impl Ops {
             None => self.find(owner, code).await?,
             Some(then) => self.find_at(owner, code, then).await?,
         };
-        // The server itself knows no host of its own but the one it is asked on.
-        let served = self.store.served(self.naming.base_domain.as_ref()).await?;
+        let served = self.served_to(owner).await?;
         let visitor = Visitor { host, domains: &served };
         let route = link.as_ref().map(rlinks_core::Link::route);
         told.steps.extend(decide::explain(route, &owner.policy, &visitor, now));
@@ -151,7 +150,7 @@ impl Ops {
         if let Some(base) = &self.naming.base_domain {
             return Ok(Some(format!("{slug}.{base}")));
         }
-        let any = domains.is_empty() && slug.as_str() == Slug::MAIN;
+        let any = slug.as_str() == Slug::MAIN && self.store.vouched_hosts().await?.is_empty();
         Ok(any.then(|| self.own_host.as_ref().map_or("localhost".to_owned(), ToString::to_string)))
     }
 
@@ -184,7 +183,9 @@ impl Ops {
     pub(super) async fn directory(&self) -> Result<(Vec<Workspace>, Directory), OpsError> {
         let workspaces = self.store.workspaces().await?;
         let domains = self.domains_to_be(&workspaces).await?;
-        let directory = Directory::new(&workspaces, &domains, self.naming.base_domain.as_ref());
+        let mut vouched = self.store.vouched_hosts().await?;
+        vouched.extend(self.naming.domain.clone());
+        let directory = Directory::of(&workspaces, &domains, &vouched, self.naming.base_domain.as_ref());
         Ok((workspaces, directory))
     }
 

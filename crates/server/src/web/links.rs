@@ -191,7 +191,7 @@ impl Web {
 
     /// How a link is shared.
     pub(super) fn short_url(&self, caller: &Caller, code: &Code) -> Option<String> {
-        self.api.ops.naming.short_url(self.api.directory().domains(), &caller.workspace, code)
+        self.api.ops.naming.short_url(&self.api.directory(), &caller.workspace, code)
     }
 
     async fn notice(&self, caller: &Caller, visit: &Visit) -> Result<Notice, Problem> {

@@ -1,9 +1,7 @@
 //! What links look like to programs, and what programs may send.
 
 use rlinks_clicks::roll::Total;
-use rlinks_core::{
-    Actor, Code, Domain, Id, Link, LinkState, RedirectStatus, Source, Target, Timestamp, Workspace,
-};
+use rlinks_core::{Actor, Code, Id, Link, LinkState, RedirectStatus, Source, Target, Timestamp, Workspace};
 use serde::Serialize;
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
@@ -11,6 +9,7 @@ use utoipa::openapi::schema::Type;
 use utoipa::openapi::{ObjectBuilder, RefOr, Schema};
 
 use crate::api::Api;
+use crate::directory::Directory;
 
 /// A link.
 #[derive(Serialize, ToSchema)]
@@ -222,16 +221,16 @@ impl LinkView {
     pub fn new(
         api: &Api,
         workspace: &Workspace,
-        domains: &[Domain],
+        directory: &Directory,
         link: &Link,
         total: Option<&Total>,
     ) -> Self {
         Self {
             id: link.id,
             workspace: workspace.slug.to_string(),
-            domain: api.ops.naming.host(domains, workspace),
+            domain: api.ops.naming.host(directory.domains(), workspace),
             code: link.code.clone(),
-            short_url: api.ops.naming.short_url(domains, workspace, &link.code),
+            short_url: api.ops.naming.short_url(directory, workspace, &link.code),
             target: link.target.clone(),
             state: link.state,
             expired: link.is_expired(api.ops.clock.now()),

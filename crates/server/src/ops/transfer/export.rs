@@ -64,7 +64,7 @@ impl Export {
             ops: ops.clone(),
             clicks: clicks.filter(|_| !format.is_map()).cloned(),
             workspace: workspace.clone(),
-            domains: ops.served().await?,
+            domains: ops.served_to(workspace).await?,
             maker: (by.sees == Sees::Own).then(|| by.owner.clone()),
             format,
             printer: Printer::new(format, folds, by_case),

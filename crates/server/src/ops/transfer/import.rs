@@ -85,7 +85,7 @@ impl Ops {
             by,
             workspace,
             import,
-            domains: self.served().await?,
+            domains: self.served_to(workspace).await?,
             live: self.store.live_links(workspace.id, self.clock.now()).await?,
             seen: HashMap::new(),
             seen_ids: HashSet::new(),

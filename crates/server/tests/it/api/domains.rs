@@ -11,7 +11,7 @@ contract!(
     a_host_somebody_else_claims_is_no_loop,
     a_host_the_operator_gave_away_is_a_loop_for_everybody,
     names_below_the_base_domain_are_not_for_the_taking,
-    while_main_answers_everywhere_no_other_workspace_takes_a_host,
+    a_tenants_host_takes_none_from_main,
 );
 
 fn visit(house: &House, host: &str, path: &str) -> Answer {
@@ -105,22 +105,23 @@ async fn names_below_the_base_domain_are_not_for_the_taking(place: Place) {
     .await;
 }
 
-async fn while_main_answers_everywhere_no_other_workspace_takes_a_host(place: Place) {
+async fn a_tenants_host_takes_none_from_main(place: Place) {
     in_house(place, preset(Preset::Fabric), |house| {
         let other = house.workspace("other", preset(Preset::Team), &[]);
         let (main, tenant) = (house.admin(), house.person(&other, Role::Admin));
         main.post("/links", &json!({"code": "x", "target": "https://good.example/"})).expect(201);
+        tenant.post("/links", &json!({"code": "x", "target": "https://other.example/"})).expect(201);
         main.delete("/domains/rmax.to").expect(204);
         let ours = || ["links.company.example", "any.example"].map(|host| visit(&house, host, "/x").status);
         assert_eq!(ours(), [301, 301]);
-        for host in ["links.company.example", "tenant.example"] {
-            tenant.post("/domains", &json!({"host": host})).refused(409, "CONFLICT");
-        }
-        assert_eq!(ours(), [301, 301]);
-        // Once `main` has said where it answers, the rest is free.
+        tenant.post("/domains", &json!({"host": "tenant.example"})).expect(201);
+        assert_eq!(visit(&house, "tenant.example", "/x").header("location"), ["https://other.example/"]);
+        assert_eq!(ours(), [301, 301], "`main` answers wherever nobody else does");
+        let link = main.get("/links/x").expect(200).json();
+        assert!(link["short_url"].as_str().unwrap().starts_with("http://127.0.0.1:"), "{link:#}");
+        // Once `main` has said where it answers, it is nowhere else.
         main.post("/domains", &json!({"host": "links.company.example"})).expect(201);
         assert_eq!(ours(), [301, 404]);
-        tenant.post("/domains", &json!({"host": "tenant.example"})).expect(201);
     })
     .await;
 }
