@@ -410,7 +410,7 @@ fn csv_page(code: &Code, rows: &[Value], limit: usize, next_cursor: Option<&str>
         let next = format!("</api/v1/links/{link}/clicks?limit={limit}&cursor={query}>; rel=\"next\"");
         AppendHeaders([(LINK, next), (X_NEXT_CURSOR, cursor.to_owned())])
     });
-    (AppendHeaders(kind), next, csv(rows)).into_response()
+    (kind, next, csv(rows)).into_response()
 }
 
 /// The columns of a click in CSV.

@@ -208,6 +208,7 @@ fn every_row_left_out_is_named_wherever_it_stands() {
         row("half", "").trim_end_matches('}').to_owned(),
         format!("{}{}", row("one", ""), row("two", "")),
         row("twice", r#","code":"x""#),
+        r#"{"code":"nowhere"}"#.to_owned(),
     ];
     for (at, bad) in bad.iter().enumerate() {
         // First, last, and in the middle: it is refused alone.

@@ -17,32 +17,31 @@ const LISTS: [&str; 2] = ["links", "data"];
 
 /// What the beginning of a JSON text is.
 pub(super) fn recognise(head: &[u8], said: Option<ImportFormat>) -> Option<Container> {
+    let said = said.filter(may_be_json);
     let mut lines = head.split(|byte| matches!(byte, b'\n' | b'\r'));
     let line = lines.next().unwrap_or_default();
     let of =
         |record: &Record| said.filter(|said| may_be(*said, record)).or_else(|| formats::of_object(record));
-    if let Ok(record) = serde_json::from_slice::<Record>(line)
-        && !is_list_inside(line)
-    {
-        // A single object of a format that has no lines is a list of one.
-        return Some(Container::Lines(of(&record)?));
-    }
-    match first_record(head) {
-        // Several objects on one line are a bad line.
-        First::Whole(_, end) if end <= line.len() => {}
-        First::Listed(record) | First::Whole(record, _) => return Some(Container::Document(of(&record)?)),
-        // An empty list, or one whose first object is cut off: then somebody must say.
-        First::InList => return Some(Container::Document(said.filter(may_be_json)?)),
-        First::CutOff if line.len() < head.len() => {
-            return Some(Container::Document(said.filter(may_be_json)?));
+    let is_line = serde_json::from_slice::<Record>(line).is_ok() && !is_list_inside(line);
+    if !is_line {
+        match first_record(head) {
+            // Several objects on one line are a bad line.
+            First::Whole(_, end) if end <= line.len() => {}
+            First::Listed(record) | First::Whole(record, _) => {
+                return Some(Container::Document(of(&record).or(said)?));
+            }
+            // An empty list, or one whose first object is cut off: then somebody must say.
+            First::InList => return Some(Container::Document(said?)),
+            First::CutOff if line.len() < head.len() => return Some(Container::Document(said?)),
+            // A line longer than the beginning may be too long for a row, and the next one is read all the same.
+            First::CutOff | First::None => {}
         }
-        // A line longer than the beginning may be too long for a row, and the next one is read all the same.
-        First::CutOff | First::None => {}
     }
-    // The first line is broken. The next that is not says what they are, unless somebody did.
-    let mut whole = lines.filter_map(|line| serde_json::from_slice::<Record>(line).ok());
-    let format = whole.next().as_ref().and_then(of).or(said.filter(may_be_json));
-    Some(Container::Lines(format?))
+    // The first that is not broken says what they are, else somebody must. A single object of a format that has no lines is a list
+    // of one.
+    let mut known =
+        std::iter::once(line).chain(lines).filter_map(|line| of(&serde_json::from_slice(line).ok()?));
+    Some(Container::Lines(known.next().or(said)?))
 }
 
 /// Whether a format may be JSON at all.
