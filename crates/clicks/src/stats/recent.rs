@@ -16,7 +16,6 @@ use serde::{Deserialize, Serialize};
 use super::json;
 use crate::click::Click;
 use crate::events::{Codes, EventRow, event_columns};
-use crate::ingest::BATCH;
 use crate::look_up::look_up;
 use crate::open::Clicks;
 use crate::roll::Subject;
@@ -34,8 +33,8 @@ const MOST_LOOKS: usize = 64;
 const SHORT: i64 = 8;
 /// Numbers looked up in one query.
 const NUMBERS_AT_ONCE: usize = 512;
-/// How far beyond a page is looked for newer clicks: over the numbers of two batches,
-const AHEAD_NUMBERS: i64 = 2 * BATCH as i64;
+/// How far beyond a page is looked for newer clicks: over the numbers of two batches of ingest,
+const AHEAD_NUMBERS: i64 = 2 * 8192;
 /// and over so many clicks.
 const AHEAD_CLICKS: usize = 1024;
 

@@ -155,7 +155,11 @@ fn a_claim_that_only_userinfo_has_counts_too() {
     let (answer, mut bob) = sign_in(&house, both, "bob", &json!({"groups": ["staff"]}), Value::Null);
     assert_eq!((answer.status, stub.userinfo_asked()), (303, 0), "{answer:?}");
     assert_eq!(role(&mut bob), "member");
-    // About somebody else it says nothing.
+    // What is about nobody counts for nothing.
+    let (answer, mut dan) = sign_in(&house, both, "dan", &json!({}), json!({"groups": ["admins"]}));
+    assert_eq!(answer.status, 303, "{answer:?}");
+    assert_eq!(role(&mut dan), "member");
+    // What is about somebody else is refused.
     let (answer, _) = sign_in(&house, both, "eve", &json!({}), json!({"sub": "ann", "groups": ["admins"]}));
     assert_eq!(answer.status, 403, "{answer:?}");
     // And that one address is verified says nothing of another.

@@ -17,7 +17,7 @@ const LISTS: [&str; 2] = ["links", "data"];
 
 /// What the beginning of a JSON text is.
 pub(super) fn recognise(head: &[u8], said: Option<ImportFormat>) -> Option<Container> {
-    let said = said.filter(may_be_json);
+    let said = said.filter(|said| may_be_json(*said));
     let mut lines = head.split(|byte| matches!(byte, b'\n' | b'\r'));
     let line = lines.next().unwrap_or_default();
     let of =
@@ -45,7 +45,7 @@ pub(super) fn recognise(head: &[u8], said: Option<ImportFormat>) -> Option<Conta
 }
 
 /// Whether a format may be JSON at all.
-fn may_be_json(format: &ImportFormat) -> bool {
+const fn may_be_json(format: ImportFormat) -> bool {
     !matches!(format, ImportFormat::Csv | ImportFormat::Shlink | ImportFormat::Dub | ImportFormat::Yourls)
 }
 
