@@ -647,6 +647,11 @@ pub(crate) enum Users {
         #[arg(long)]
         password_stdin: bool,
     },
+    /// Invite a member once more and print the new one-time invitation; an earlier one no longer works
+    Invite {
+        /// Their e-mail address or id
+        user: String,
+    },
     /// List members
     List,
     /// Change what a member may do

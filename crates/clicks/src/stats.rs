@@ -26,6 +26,7 @@ use serde::{Deserialize, Serialize};
 pub use self::calendar::{Interval, Zone};
 use self::count::{Count, Counter, Scope};
 pub(crate) use self::months::Months;
+pub use self::recent::Place;
 pub use self::values::{CountryValue, Value};
 use crate::look_up::look_up;
 use crate::open::Clicks;

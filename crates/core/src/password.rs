@@ -20,7 +20,8 @@ impl Password {
     /// More bytes than 128 characters take, however they were composed: longer texts are not even looked at.
     const MOST_BYTES: usize = 2048;
 
-    /// 12 to 128 characters without control characters. The same letters composed in another way are the same password.
+    /// 12 to 128 characters without control characters, spaces around them not counted among the 12. The same letters composed in
+    /// another way are the same password.
     pub fn parse(text: &str) -> Result<Self, FieldError> {
         let refuse = |code, message: &str| Err(FieldError::new("password", code, message));
         if text.len() > Self::MOST_BYTES {
@@ -30,9 +31,14 @@ impl Password {
         if text.chars().any(char::is_control) {
             return refuse(FieldCode::ControlCharacter, "has control characters");
         }
+        // What surrounds it may be part of it, but nobody is kept out by spaces alone.
+        if !text.is_empty() && text.trim().chars().count() < Self::SHORTEST {
+            let message = "has fewer than 12 characters, without the spaces around it";
+            let message = if text.trim() == text { "has fewer than 12 characters" } else { message };
+            return refuse(FieldCode::TooShort, message);
+        }
         match text.chars().count() {
             0 => refuse(FieldCode::Required, "is empty"),
-            count if count < Self::SHORTEST => refuse(FieldCode::TooShort, "has fewer than 12 characters"),
             count if count > Self::LONGEST => refuse(FieldCode::TooLong, "has more than 128 characters"),
             _ => Ok(Self(text)),
         }
@@ -69,6 +75,10 @@ mod tests {
         let code = |text: &str| Password::parse(text).map_err(|error| error.code);
         assert_eq!(code(""), Err(FieldCode::Required));
         assert_eq!(code("elevenchars"), Err(FieldCode::TooShort));
+        for spaces in [" ".repeat(12), "\u{3000}".repeat(64), "   elevenchars   ".to_owned()] {
+            assert_eq!(code(&spaces), Err(FieldCode::TooShort), "{spaces:?}");
+        }
+        assert_ne!(Password::parse(" twelve chars ").unwrap(), Password::parse("twelve chars").unwrap());
         assert!(code("twelve chars").is_ok() && code(&"\u{1f511}".repeat(12)).is_ok());
         assert!(code(&"\u{1f511}".repeat(128)).is_ok());
         assert_eq!(code(&"x".repeat(129)), Err(FieldCode::TooLong));

@@ -8,7 +8,8 @@
 
   // Where the viewer lives, so that charts have their days.
   const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
-  if (zone) document.cookie = `tz=${encodeURIComponent(zone)}; Path=/admin; Max-Age=31536000; SameSite=Lax`;
+  const [prefix, secure] = location.protocol === 'https:' ? ['__Host-', '; Secure'] : ['', ''];
+  if (zone) document.cookie = `${prefix}tz=${encodeURIComponent(zone)}; Path=/; Max-Age=31536000; SameSite=Lax${secure}`;
 
   // Times in the viewer's zone; UTC stays in the title.
   const day = new Intl.DateTimeFormat(undefined, { year: 'numeric', month: 'short', day: 'numeric' });

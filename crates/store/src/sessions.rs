@@ -61,6 +61,8 @@ pub struct NewSession {
     pub network: String,
     /// Good up to and including this moment, unless it is used.
     pub expires_at: Timestamp,
+    /// The hash of the token their browser had: that session ends when this one begins.
+    pub instead_of: Option<String>,
 }
 
 /// A session, without its token.
@@ -189,15 +191,11 @@ impl Store {
         &self,
         user: &User,
         new: &NewSession,
-        instead_of: Option<&str>,
         now: Timestamp,
     ) -> Result<(), StoreError> {
         let mut tx = self.pool.begin().await?;
         let heads = lock_heads(&mut tx, [user.workspace.as_i64()]).await?;
         let there = may_sign_in(&mut tx, heads.get(&user.workspace.as_i64()), user, new.how).await?;
-        if let Some(old) = instead_of {
-            run_in!(&mut tx, "delete from sessions where hash = $1", old)?;
-        }
         let actor = Actor::of_user(there.id);
         let entry = begin(&mut tx, &there, new, &actor, now).await?;
         record_locked(&mut tx, heads, there.workspace, [entry], now).await?;
@@ -297,6 +295,9 @@ pub(crate) async fn begin<'a>(
     actor: &'a Actor,
     now: Timestamp,
 ) -> Result<NewEntry<'a>, StoreError> {
+    if let Some(old) = &new.instead_of {
+        run_in!(tx, "delete from sessions where hash = $1", old)?;
+    }
     insert(tx, user, new, now).await?;
     run_in!(tx, "update users set last_login_at = $2 where id = $1", user.id.as_i64(), now.ms())?;
     let after = json(&AuditedSignIn { user: user.audited(), how: new.how });

@@ -121,7 +121,6 @@ impl Store {
         user: &User,
         verified: &str,
         new: &NewSession,
-        instead_of: Option<&str>,
         attempt: &Attempt,
         now: Timestamp,
     ) -> Result<(), StoreError> {
@@ -132,9 +131,6 @@ impl Store {
         let there = may_sign_in(&mut tx, heads.get(&user.workspace.as_i64()), user, How::Password).await?;
         if password_hash(&mut tx, there.id).await?.as_deref() != Some(verified) {
             return Err(StoreError::Conflict);
-        }
-        if let Some(old) = instead_of {
-            run_in!(&mut tx, "delete from sessions where hash = $1", old)?;
         }
         let actor = Actor::of_user(there.id);
         let entry = begin(&mut tx, &there, new, &actor, now).await?;

@@ -254,7 +254,7 @@ impl Store {
         Ok(())
     }
 
-    /// Keeps the hash of a one-time invitation. An earlier one of the same member no longer works.
+    /// Keeps the hash of a new member's one-time invitation; that they were made is in the log already.
     pub async fn create_invite(
         &self,
         user: &User,
@@ -265,16 +265,35 @@ impl Store {
         let mut tx = self.pool.begin().await?;
         lock_heads(&mut tx, [user.workspace.as_i64()]).await?;
         locked(&mut tx, user).await?;
-        run_in!(&mut tx, "delete from invites where user_id = $1", user.id.as_i64())?;
-        run_in!(
-            &mut tx,
-            "insert into invites (hash, user_id, created_at, expires_at) values ($1, $2, $3, $4)",
-            hash,
-            user.id.as_i64(),
-            now.ms(),
-            expires_at.ms()
-        )?;
+        write_invite(&mut tx, user.id, hash, expires_at, now).await?;
         tx.commit().await
+    }
+
+    /// Invites a member once more. Earlier invitations of theirs no longer work; whatever else they sign in with still does.
+    pub async fn invite_again(
+        &self,
+        user: &User,
+        hash: &str,
+        expires_at: Timestamp,
+        actor: &Actor,
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
+        let mut tx = self.pool.begin().await?;
+        let heads = lock_heads(&mut tx, [user.workspace.as_i64()]).await?;
+        let there = locked(&mut tx, user).await?;
+        write_invite(&mut tx, there.id, hash, expires_at, now).await?;
+        let said = json(&there.audited());
+        let entry = NewEntry {
+            actor,
+            action: "user.invite",
+            subject: user_subject(there.id),
+            before: Some(said.clone()),
+            after: Some(said),
+        };
+        record_locked(&mut tx, heads, there.workspace, [entry], now).await?;
+        tx.commit().await?;
+        self.announce();
+        Ok(())
     }
 
     /// Forgets invitations whose time is over.
@@ -301,6 +320,26 @@ impl Store {
         )?;
         Ok(rows.into_iter().map(|(id,)| Id::from_i64(id)).collect())
     }
+}
+
+/// An earlier invitation of the same member no longer works.
+async fn write_invite(
+    tx: &mut Tx,
+    user: Id,
+    hash: &str,
+    expires_at: Timestamp,
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    run_in!(tx, "delete from invites where user_id = $1", user.as_i64())?;
+    run_in!(
+        tx,
+        "insert into invites (hash, user_id, created_at, expires_at) values ($1, $2, $3, $4)",
+        hash,
+        user.as_i64(),
+        now.ms(),
+        expires_at.ms()
+    )?;
+    Ok(())
 }
 
 /// A member as they are now, under the lock of their workspace's head; a conflict if that is not what the caller saw.

@@ -22,6 +22,7 @@ pub(super) async fn run(place: &Place, command: Users) -> Result<(), Failure> {
         Users::Create { email, name, role, password_stdin } => {
             create(place, &email, &name, &role, password_stdin.then_some(Asked::Stdin)).await
         }
+        Users::Invite { user } => invite_again(place, &user).await,
         Users::List => list(place).await,
         Users::Role { user, role } => {
             let patch = MemberPatch { role: Some(role.parse()?), ..MemberPatch::default() };
@@ -126,6 +127,38 @@ async fn create(
     output.note(&format!(
         "{email} is {role} of {workspace} now; the invitation works once, until {}",
         invited.invite_expires_at
+    ));
+    Ok(())
+}
+
+async fn invite_again(place: &Place, who: &str) -> Result<(), Failure> {
+    let session = match place {
+        Place::Store(session) => session,
+        Place::Cloudflare(_) => return Err(Failure::needs_store()),
+        Place::Server(_) => {
+            return Err(Failure::usage(
+                "members are invited once more where the store is, not through a server",
+            )
+            .hint("admins do it at /admin/members too"));
+        }
+    };
+    let workspace = session.workspace().await?;
+    let user = session.ops.member(&workspace, who).await?;
+    let by = session.by();
+    let change = async { Ok(session.ops.invite_again(&by, &user).await?) };
+    let invitation = session.change(change).await?;
+    let output = place.output();
+    if output.json {
+        return output.object(&json!(Invited {
+            user: user.into(),
+            invite_url: invitation.url,
+            invite_expires_at: invitation.expires_at,
+        }));
+    }
+    output.line(&invitation.url)?;
+    output.note(&format!(
+        "{} is invited once more; the invitation works once, until {}, and an earlier one no longer",
+        user.email, invitation.expires_at
     ));
     Ok(())
 }

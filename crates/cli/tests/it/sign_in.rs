@@ -96,12 +96,32 @@ fn a_member_with_a_password_signs_in_until_it_is_changed() {
 }
 
 #[test]
+fn a_member_is_invited_once_more() {
+    let place = Place::new();
+    let first = place.ok("users create --email ann@example.com").stdout;
+    let second = place.ok("users invite ann@example.com");
+    second.says("works once");
+    assert!(second.stdout.contains("/admin/invite/") && second.stdout != first, "{second}");
+    let invited = place.json("users invite ann@example.com --json");
+    assert!(invited["invite_url"].as_str().unwrap().contains("/admin/invite/"), "{invited}");
+    assert_eq!(invited["email"], "ann@example.com");
+    let log = place.json("audit list --json");
+    let actions = log.as_array().unwrap().iter().filter(|entry| entry["action"] == "user.invite").count();
+    assert_eq!(actions, 2, "{log}");
+    place.ok("users suspend ann@example.com");
+    place.fails(7, "users invite ann@example.com").says("let them in again first");
+    place.fails(3, "users invite nobody@example.com");
+}
+
+#[test]
 fn a_password_is_refused_with_the_reason() {
     let place = Place::new();
     place.ok("users create --email ann@example.com");
     for (text, why) in [
         ("", "is empty"),
         ("short\n", "has fewer than 12 characters"),
+        ("            \n", "has fewer than 12 characters"),
+        ("   eleven char   \n", "has fewer than 12 characters"),
         (&"x".repeat(129), "has more than 128 characters"),
         (&"x".repeat(1 << 20), "has more than 128 characters"),
         ("with a \0 nul byte", "has control characters"),

@@ -206,6 +206,8 @@ fn for_programs_it_is_the_statistics_body_and_what_was_ever_counted() {
         (&json!("2025-12-31T15:00:00Z"), &json!("2026-01-01T15:00:00Z"))
     );
     assert_eq!((total(&dated, "clicks"), &dated["hits"]), (0, &stats["hits"]));
+    let to_come = place.json(&format!("links stats {code} --json --from 9000-01-01 --to 9000-01-03"));
+    assert_eq!((total(&to_come, "clicks"), &to_come["hits"]), (0, &stats["hits"]));
 }
 
 #[test]

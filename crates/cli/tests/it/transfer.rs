@@ -158,6 +158,46 @@ fn nothing_that_is_there_is_overwritten_silently() {
 }
 
 #[test]
+fn overwriting_is_offered_only_where_it_helps() {
+    let place = Place::new();
+    place.write("twice.csv", "code,target\na,https://example.com/1\na,https://example.com/2\n");
+    let conflict = |line: &str| {
+        let ran = place.rmax(line);
+        assert_eq!(ran.code, Some(4), "{ran}");
+        ran
+    };
+    let twice = conflict("links import twice.csv");
+    assert!(!twice.stderr.contains("--overwrite"), "{twice}");
+    place.ok("workspaces policy --set limits.live_links=1");
+    place.write("one.csv", "code,target\nb,https://example.com/\n");
+    let full = conflict("links import one.csv");
+    for words in ["one.csv (csv), 1 row: 0 created", "has its 1 live links"] {
+        assert!(full.stdout.contains(words), "{full}");
+    }
+    assert!(!full.stderr.contains("--overwrite"), "{full}");
+    place.ok("links delete a --yes");
+    let dead = conflict("links import twice.csv --overwrite --yes");
+    assert!(!dead.stderr.contains("hint: `--overwrite`"), "{dead}");
+}
+
+#[test]
+fn a_dry_run_says_what_only_writing_shows() {
+    let place = Place::new();
+    place.write("rmax.toml", "domain = \"rmax.to\"\n");
+    place.ok("links set any https://example.com/");
+    let to = |code: &str, target: &str| {
+        format!("{{\"code\":\"{code}\",\"target\":\"https://rmax.to/{target}\",\"no_loop\":false}}\n")
+    };
+    place.write("links.jsonl", &format!("{}{}", to("a", "b"), to("b", "a")));
+    place
+        .ok("links import links.jsonl --dry-run")
+        .says("in circles with one another is seen only when they are written");
+    let real = place.rmax("links import links.jsonl");
+    assert_eq!(real.code, Some(5), "{real}");
+    assert!(real.stdout.contains("visitors would go in circles"), "{real}");
+}
+
+#[test]
 fn overwriting_is_shown_first_and_asked_for() {
     let place = Place::new();
     place.ok("links set there https://example.com/before --title Kept --tag a");

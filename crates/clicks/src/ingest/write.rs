@@ -27,11 +27,13 @@ pub(crate) async fn write(
     let mut tx = pool.begin().await?;
     let first = lock(&mut tx).await?;
     let producers = producers(&mut tx, ends).await?;
-    let events: Vec<&Event<'_>> = batch
+    let mut events: Vec<&Event<'_>> = batch
         .events
         .iter()
         .filter(|event| producers.get(&event.producer).is_some_and(|(_, upto)| event.sequence > *upto))
         .collect();
+    // The journals of several threads come one after the other: among those of one batch, the order of numbers is that of time.
+    events.sort_by_key(|event| event.ts);
     let agents = agents(&mut tx, batch).await?;
     let places = places(&mut tx, batch).await?;
     let numbered: Vec<(i64, &Event<'_>)> = (first..).zip(events).collect();

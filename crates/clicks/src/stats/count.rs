@@ -91,10 +91,10 @@ impl Scope {
         self.days.start.max(self.kept_from).min(self.days.end)..self.days.end
     }
 
-    /// The same without days to come.
+    /// The same without days to come; none where all of them are.
     pub(super) fn days_so_far(&self) -> Range<i64> {
         let Range { start, end } = self.days_with_values();
-        start..end.min(self.last + 1)
+        start..end.min(self.last + 1).max(start)
     }
 
     /// The months of which not all days are kept, and whose first day counts.

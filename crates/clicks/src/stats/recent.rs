@@ -3,10 +3,15 @@
 //! Events have no index but their number. The rollups know between which numbers the clicks of a day, and of its hours, lie, so
 //! these stretches are looked through from the last number down. Clicks that were stored late lie among newer ones: days are
 //! therefore taken in the order of their last numbers, and no number is passed before every day that may have it is known.
+//!
+//! Numbers follow time but for what was stored late. So a page reads some numbers on, and where an older number has a newer click the
+//! clicks up to there are one block, which is sorted and then given out page by page. What lies further apart than that (the
+//! clicks of a server that was away, say) stands where it was stored.
 
 use rlinks_core::Id;
 use rlinks_store::StoreError;
 use rlinks_store::pool::read;
+use serde::{Deserialize, Serialize};
 
 use super::json;
 use crate::click::Click;
@@ -14,6 +19,7 @@ use crate::events::{Codes, EventRow, event_columns};
 use crate::look_up::look_up;
 use crate::open::Clicks;
 use crate::roll::Subject;
+use crate::time::DAY_MS;
 
 /// Days looked up by one call.
 const MOST_DAYS: i64 = 512;
@@ -27,19 +33,65 @@ const MOST_LOOKS: usize = 64;
 const SHORT: i64 = 8;
 /// Numbers looked up in one query.
 const NUMBERS_AT_ONCE: usize = 512;
+/// How far beyond a page is looked for newer clicks: over the numbers of two batches of ingest,
+const AHEAD_NUMBERS: i64 = 2 * 8192;
+/// and over so many clicks.
+const AHEAD_CLICKS: usize = 1024;
+
+/// Where a page ended and the next begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Place {
+    /// Clicks with numbers from here on are dealt with.
+    below: i64,
+    /// The limit by which a block was begun below; none where no block is.
+    limit: Option<usize>,
+    /// So many of the block were given out.
+    given: usize,
+}
 
 impl Clicks {
-    /// The last clicks stored of a link, or of a workspace, with numbers below `before`; the newest first. Gives the number to go
-    /// on below while there may be more. A call does a bounded amount of work, so a page may hold fewer than `limit`, or none.
-    /// Clicks of days whose daily rollups are gone are not found.
+    /// The last clicks of a link, or of a workspace, after a place; the newest first. Gives the place to go on from while there may
+    /// be more. A call does a bounded amount of work, so a page may hold fewer than `limit`, or none. Clicks of days whose daily
+    /// rollups are gone are not found.
     pub async fn recent(
         &self,
         workspace: Id,
         link: Option<Id>,
-        before: Option<i64>,
+        after: Option<Place>,
         limit: usize,
         codes: &mut Codes,
-    ) -> Result<(Vec<Click>, Option<i64>), StoreError> {
+    ) -> Result<(Vec<Click>, Option<Place>), StoreError> {
+        let after = after.unwrap_or(Place { below: i64::MAX, limit: None, given: 0 });
+        // A block is read again as it was read when it began.
+        let least = after.limit.unwrap_or(limit);
+        let mut search = self.stored_last(workspace, link, after.below, least).await?;
+        if search.found.len() == least {
+            self.look_ahead(&mut search).await?;
+        }
+        search.cut(least);
+        // What is stored meanwhile is not part of a block.
+        let above = search.found.first().map_or(after.below, |first| first.n + 1);
+        let Search { below, found, .. } = &mut search;
+        found.sort_unstable_by_key(|row| std::cmp::Reverse((row.ts, row.n)));
+        let given = found.len().min(after.given.saturating_add(limit));
+        let next = if given < found.len() {
+            Some(Place { below: above, limit: Some(least), given })
+        } else {
+            let below = *below;
+            search.has_more().then_some(Place { below, limit: None, given: 0 })
+        };
+        let page = search.found.drain(after.given.min(given)..given).collect();
+        Ok((codes.name(page).await?, next))
+    }
+
+    /// The last clicks stored, with numbers below one, in the order of their numbers.
+    async fn stored_last(
+        &self,
+        workspace: Id,
+        link: Option<Id>,
+        below: i64,
+        limit: usize,
+    ) -> Result<Search, StoreError> {
         // Days before this one are on their way out.
         let frozen: Option<(i64,)> = read!(
             &self.pool,
@@ -47,14 +99,15 @@ impl Clicks {
             "select before_day from frozen where workspace_id = $1",
             workspace.as_i64()
         )?;
-        let mut search =
-            Search { workspace, link, limit, below: before.unwrap_or(i64::MAX), ..Search::default() };
+        let from_day = frozen.map_or(i64::MIN, |(day,)| day);
+        let from_ms = from_day.saturating_mul(DAY_MS);
+        let mut search = Search { workspace, link, limit, below, from_ms, ..Search::default() };
         let days: Vec<(i64, i64)> = read!(
             &self.pool,
             fetch_all,
             "select day, last_event from event_days where first_event < $1 and day >= $2 order by last_event desc, day limit $3",
             search.below,
-            frozen.map_or(i64::MIN, |(day,)| day),
+            from_day,
             MOST_DAYS + 1
         )?;
         // One more than may be looked up says how far down the others reach.
@@ -67,9 +120,18 @@ impl Clicks {
             self.look_above(&mut search, above).await?;
             (done, step) = (next, step * 2);
         }
-        let more = done < days.len() || search.stretches.iter().any(|stretch| stretch.first < search.below);
-        let next = more.then_some(search.below);
-        Ok((codes.name(search.found).await?, next))
+        search.days_left = done < days.len();
+        Ok(search)
+    }
+
+    /// Reads some numbers beyond what was wanted.
+    async fn look_ahead(&self, search: &mut Search) -> Result<(), StoreError> {
+        search.limit += AHEAD_CLICKS;
+        let last = search.below - 1;
+        let mut ahead = self.events_between(search, last.saturating_sub(AHEAD_NUMBERS), last).await?;
+        ahead.retain(|row| row.ts >= search.from_ms);
+        search.found.extend(ahead);
+        Ok(())
     }
 
     /// Where a subject's clicks of some days lie: by hour where hours are kept, else by day.
@@ -226,6 +288,10 @@ struct Search {
     passed: i64,
     looks: usize,
     found: Vec<EventRow>,
+    /// There are days that were not looked up.
+    days_left: bool,
+    /// Clicks before this are on their way out.
+    from_ms: i64,
 }
 
 impl Default for Search {
@@ -240,6 +306,8 @@ impl Default for Search {
             passed: 0,
             looks: 0,
             found: Vec::new(),
+            days_left: false,
+            from_ms: i64::MIN,
         }
     }
 }
@@ -294,6 +362,41 @@ impl Search {
         self.reached = below;
         self.looks += 1;
         Some(Look::Numbers(numbers))
+    }
+
+    /// Cuts what was found where nothing behind is newer than anything before, but not before so many. Where there is no such point
+    /// all of it stays.
+    fn cut(&mut self, least: usize) {
+        let found = &self.found;
+        let mut newest_behind: Vec<i64> = found
+            .iter()
+            .rev()
+            .scan(i64::MIN, |newest, row| {
+                *newest = row.ts.max(*newest);
+                Some(*newest)
+            })
+            .collect();
+        newest_behind.reverse();
+        let mut oldest = i64::MAX;
+        let mut end = found.len();
+        for (at, row) in found.iter().enumerate() {
+            if at >= least && oldest >= newest_behind[at] {
+                end = at;
+                break;
+            }
+            oldest = oldest.min(row.ts);
+        }
+        self.found.truncate(end);
+        if end >= least
+            && let Some(last) = self.found.last()
+        {
+            self.below = last.n;
+        }
+    }
+
+    /// Whether there may be more below.
+    fn has_more(&self) -> bool {
+        self.days_left || self.stretches.iter().any(|stretch| stretch.first < self.below)
     }
 
     /// Keeps what a look has found.

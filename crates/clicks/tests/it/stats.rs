@@ -34,6 +34,7 @@ contract!(
     the_busiest_links_are_those_of_the_range,
     totals_are_for_ever,
     the_newest_clicks_come_first_page_by_page,
+    clicks_of_several_threads_are_in_the_order_of_time,
     rare_clicks_among_many_are_found,
     what_has_no_name_is_counted_together,
 );
@@ -420,7 +421,7 @@ async fn a_link_nobody_clicked_has_a_series_of_nothing(place: Place) {
 }
 
 async fn ranges_that_make_no_sense_are_refused(place: Place) {
-    let desk = Desk::new(place).await;
+    let mut desk = Desk::new(place).await;
     let link = desk.link("a").await;
     let refused = |from, to| about(link, from, to);
     for question in [refused("2026-11-10", "2026-11-10"), refused("2026-11-11", "2026-11-10")] {
@@ -449,6 +450,18 @@ async fn ranges_that_make_no_sense_are_refused(place: Place) {
     let end = about(link, "9999-12-01", "9999-12-31T23:59:59.999Z");
     for tz in ["UTC", "Pacific/Kiritimati", "Etc/GMT+12"] {
         assert_eq!(desk.ask(&Question { tz: zone(tz), ..end.clone() }).await.total, Sum::default());
+    }
+    // Days to come have nothing, of a link that was clicked too.
+    desk.record(&[click(link, november(10, "10:00"), 1)]);
+    desk.store_all().await;
+    for (from, to) in
+        [("2026-11-18", "2026-11-20"), ("2030-01-01", "2030-02-01"), ("9999-12-01", "9999-12-31")]
+    {
+        for subject in [Subject::link(MAIN, link), Subject::workspace(MAIN)] {
+            let to_come = Question { subject, ..about(link, from, to) };
+            let answer = desk.ask(&to_come).await;
+            assert_eq!((answer.total, answer.devices), (Sum::default(), vec![]), "{from}");
+        }
     }
     assert_eq!(Zone::parse("Europe/Atlantis"), None);
     assert_eq!(Zone::parse("Etc/Unknown"), None);
@@ -713,21 +726,21 @@ impl Desk {
     async fn pages(&self, link: Option<Id>, limit: usize) -> (Vec<u64>, usize) {
         let mut codes = Codes::new(self.store.clone());
         let (mut visitors, mut before, mut pages) = (Vec::new(), None, 0);
-        let mut last = i64::MAX;
+        let mut last = (Timestamp::from_ms(i64::MAX), i64::MAX);
         loop {
             let (page, next) = self.clicks.recent(MAIN, link, before, limit, &mut codes).await.unwrap();
             assert!(page.len() <= limit);
             for click in &page {
-                assert!(click.n < last, "not the newest first");
+                assert!((click.ts, click.n) < last, "not the newest first");
                 assert!(!click.code.is_empty());
-                last = click.n;
+                last = (click.ts, click.n);
             }
             visitors.extend(page.iter().map(|click| click.visitor.unwrap()));
             pages += 1;
             if next.is_none() {
                 return (visitors, pages);
             }
-            assert!(next < before || before.is_none());
+            assert_ne!(next, before);
             before = next;
         }
     }
@@ -746,19 +759,19 @@ async fn the_newest_clicks_come_first_page_by_page(place: Place) {
         }
     }
     desk.store_all().await;
-    // These come late: the newest by number, the oldest by time.
+    // These come late: the newest by number, among the oldest by time.
     desk.record(&[
-        click(a, november(2, "03:00"), 100),
+        click(a, november(1, "03:00"), 100),
         click(a, moment("2025-01-01"), 101),
         click(b, moment("2025-01-01"), 102),
     ]);
     desk.store_all().await;
     let newest = |wanted: fn(u64) -> bool, late: &[u64]| -> Vec<u64> {
-        late.iter().copied().chain((0..60).rev().filter(|visitor| wanted(*visitor))).collect()
+        (0..60).rev().filter(|visitor| wanted(*visitor)).chain(late.iter().copied()).collect()
     };
-    let of_a = newest(|visitor| visitor % 3 != 0, &[101, 100]);
+    let of_a = newest(|visitor| visitor % 3 != 0, &[100, 101]);
     let of_b = newest(|visitor| visitor % 3 == 0, &[102]);
-    let all = newest(|_| true, &[102, 101, 100]);
+    let all = newest(|_| true, &[100, 102, 101]);
     for limit in [1, 7, 100] {
         let pages = |clicks: &[u64]| clicks.len().div_ceil(limit);
         assert_eq!(desk.pages(Some(a), limit).await, (of_a.clone(), pages(&of_a)));
@@ -773,6 +786,34 @@ async fn the_newest_clicks_come_first_page_by_page(place: Place) {
     let (page, _) = desk.clicks.recent(MAIN, Some(a), next, 10, &mut codes).await.unwrap();
     assert_eq!(page.iter().map(|click| click.visitor.unwrap()).collect::<Vec<_>>(), of_a[10..20]);
     assert_eq!(page[0].code, "a");
+    desk.close().await;
+}
+
+async fn clicks_of_several_threads_are_in_the_order_of_time(place: Place) {
+    let mut desk = Desk::new(place).await;
+    let link = desk.link("a").await;
+    let start = november(10, "10:00");
+    // One thread's clicks are stored before another's that came in between, within a batch and over several.
+    let mut stored: Vec<u64> = Vec::new();
+    for batch in 0..4_u64 {
+        for thread in [1, 0] {
+            let of_thread = (0..30).map(|n| batch * 55 + n * 2 + thread).filter(|n| !stored.contains(n));
+            let of_thread: Vec<u64> = of_thread.collect();
+            let clicks: Vec<_> =
+                of_thread.iter().map(|n| click(link, start.plus_ms(n.cast_signed()), *n)).collect();
+            desk.record(&clicks);
+            stored.extend(of_thread);
+            if batch % 2 == 0 {
+                desk.store_all().await;
+            }
+        }
+    }
+    desk.store_all().await;
+    stored.sort_unstable_by_key(|n| std::cmp::Reverse(*n));
+    for limit in [1, 10, 33, 100] {
+        let (visitors, _) = desk.pages(Some(link), limit).await;
+        assert_eq!(visitors, stored, "{limit}");
+    }
     desk.close().await;
 }
 

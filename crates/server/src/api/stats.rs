@@ -7,20 +7,21 @@ use std::time::Duration;
 use axum::Json;
 use axum::extract::State;
 use axum::response::sse::{Event, KeepAlive, Sse};
-use axum::response::{IntoResponse, Response};
+use axum::response::{AppendHeaders, IntoResponse, Response};
 use futures_util::stream::{self, Stream};
 use http::HeaderMap;
-use http::header::{ACCEPT, CONTENT_TYPE};
+use http::header::{ACCEPT, CONTENT_DISPOSITION, CONTENT_TYPE, HeaderName, LINK};
 use rlinks_clicks::Click;
 use rlinks_clicks::events::Codes;
 use rlinks_clicks::export::jsonl;
 use rlinks_clicks::misses::Missed;
 use rlinks_clicks::roll::Subject;
-use rlinks_clicks::stats::{Bots, Interval, Question, Statistics, StatsError, TOP_LINKS, Zone};
+use rlinks_clicks::stats::{Bots, Interval, Place, Question, Statistics, StatsError, TOP_LINKS, Zone};
 use rlinks_clicks::time::day_of;
 use rlinks_core::{FieldCode, FieldError, Id, Policy, Scope, Timestamp};
 use serde::Serialize;
 use serde_json::{Value, json};
+use url::form_urlencoded::byte_serialize;
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -34,6 +35,7 @@ use crate::clock::monotonic_ms;
 use crate::ops::Sees;
 use crate::ops::sweep::kept;
 
+const X_NEXT_CURSOR: HeaderName = HeaderName::from_static("x-next-cursor");
 /// How often a listener's key is looked at again.
 const LOOK_AGAIN_MS: u64 = 1000;
 const MOST_MISSES: i64 = 20;
@@ -360,7 +362,8 @@ fn click(click: &Click) -> Value {
     serde_json::to_value(jsonl::full(click)).expect("a click is JSON")
 }
 
-/// The latest clicks of a link, newest first; as CSV by `Accept: text/csv`.
+/// The latest clicks of a link, newest first; as CSV by `Accept: text/csv`, whose next page is named by `Link` (`rel="next"`) and its
+/// cursor by `X-Next-Cursor`.
 #[utoipa::path(get, path = "/api/v1/links/{code}/clicks", tag = "statistics",
     params(("code" = String, Path), ("limit" = Option<i64>, Query, minimum = 1, maximum = 100), ("cursor" = Option<String>, Query)),
     extensions(("x-scope" = json!("analytics:read"))),
@@ -377,15 +380,15 @@ async fn clicks(
     params.finish()?;
     let link = api.ops.any_link(&caller.by, &caller.workspace, &code).await?;
     let context = format!("clicks {} {}", caller.workspace.id, link.id);
-    let before = cursor.map(|text| api.open_cursor::<i64>(&context, &text)).transpose()?;
+    let after = cursor.map(|text| api.open_cursor::<Place>(&context, &text)).transpose()?;
     let mut codes = Codes::new(api.ops.store.clone());
     let limit = usize::try_from(limit).unwrap_or(100);
     let (found, next) =
-        api.clicks().await?.recent(caller.workspace.id, Some(link.id), before, limit, &mut codes).await?;
+        api.clicks().await?.recent(caller.workspace.id, Some(link.id), after, limit, &mut codes).await?;
     let next_cursor = next.map(|next| api.cursors().seal(&context, &next));
     let rows: Vec<Value> = found.iter().map(click).collect();
     if wants_csv(&headers) {
-        return Ok(([(CONTENT_TYPE, "text/csv; charset=utf-8")], csv(&rows)).into_response());
+        return Ok(csv_page(&link.code, &rows, limit, next_cursor.as_deref()));
     }
     Ok(Json(Page { data: rows, next_cursor }).into_response())
 }
@@ -393,6 +396,21 @@ async fn clicks(
 fn wants_csv(headers: &HeaderMap) -> bool {
     let accept = headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
     accept.split(',').any(|kind| kind.split(';').next().unwrap_or_default().trim() == "text/csv")
+}
+
+/// A page of CSV. Where the next one is stands in the head: CSV has no place for it.
+fn csv_page(code: &Code, rows: &[Value], limit: usize, next_cursor: Option<&str>) -> Response {
+    let kind = [
+        (CONTENT_TYPE, "text/csv; charset=utf-8".to_owned()),
+        (CONTENT_DISPOSITION, "attachment; filename=\"clicks.csv\"".to_owned()),
+    ];
+    let next = next_cursor.map(|cursor| {
+        let link: String = byte_serialize(code.as_str().as_bytes()).collect();
+        let query: String = byte_serialize(cursor.as_bytes()).collect();
+        let next = format!("</api/v1/links/{link}/clicks?limit={limit}&cursor={query}>; rel=\"next\"");
+        AppendHeaders([(LINK, next), (X_NEXT_CURSOR, cursor.to_owned())])
+    });
+    (kind, next, csv(rows)).into_response()
 }
 
 /// The columns of a click in CSV.

@@ -51,7 +51,7 @@ impl FormTokens {
             return FormToken { token: self.sign(known), cookie: None };
         }
         let fresh = random_token();
-        let cookie = format!("{name}={fresh}; Path=/; HttpOnly; SameSite=Strict{}", way.secure());
+        let cookie = format!("{name}={fresh}; Path=/; HttpOnly; SameSite=Lax{}", way.secure());
         let cookie = HeaderValue::from_str(&cookie).expect("a cookie of ours is plain text");
         FormToken { token: self.sign(&fresh), cookie: Some(cookie) }
     }

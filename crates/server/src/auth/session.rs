@@ -18,7 +18,7 @@ use super::way::Way;
 use crate::clock::{Clock, random_bytes};
 
 /// The cookie, but for its prefix.
-pub(super) const COOKIE_NAME: &str = "rlinks";
+const COOKIE_NAME: &str = "rlinks";
 /// A session nobody uses ends after this.
 const IDLE_MS: i64 = 14 * 24 * 3_600_000;
 /// And every session after this.
@@ -70,12 +70,11 @@ impl Sessions {
         headers: &HeaderMap,
     ) -> Result<Started, StoreError> {
         let (started, new) = self.draft(how, way, headers);
-        let old = token_of(headers, way).map(key::hash);
-        self.store.start_session(user, &new, old.as_deref(), self.clock.now()).await?;
+        self.store.start_session(user, &new, self.clock.now()).await?;
         Ok(started)
     }
 
-    /// A session that the store has yet to write, together with what it is begun for.
+    /// A session that the store has yet to write, together with what it is begun for. It takes the place of the one the browser had.
     pub(super) fn draft(&self, how: How, way: &Way, headers: &HeaderMap) -> (Started, NewSession) {
         let token = random_token();
         let agent = headers.get(USER_AGENT).and_then(|agent| agent.to_str().ok()).unwrap_or_default();
@@ -85,6 +84,7 @@ impl Sessions {
             agent: agent.chars().take(AGENT_CHARACTERS).collect(),
             network: way.network.clone(),
             expires_at: self.clock.now().plus_ms(IDLE_MS),
+            instead_of: token_of(headers, way).map(key::hash),
         };
         (Started { token }, new)
     }

@@ -12,7 +12,7 @@ use rlinks_store::{Attempt, How, Invited, Patience, StoreError};
 
 use super::Auth;
 use super::password::Busy;
-use super::session::{COOKIE_NAME, Signed, Started, cookie_of};
+use super::session::{Signed, Started};
 use super::way::Way;
 
 /// How often sign-ins may fail: ten times an account, a hundred times a network, in a quarter of an hour.
@@ -105,8 +105,7 @@ impl Auth {
         let found = known.filter(|(user, _)| matches && user.status == UserStatus::Active).zip(kept);
         let ((user, _), kept) = found.ok_or(Refused::Wrong)?;
         let (started, new) = self.sessions.draft(How::Password, way, headers);
-        let old = cookie_of(headers, &way.cookie_name(COOKIE_NAME)).map(key::hash);
-        match self.store.sign_in(&user, &kept, &new, old.as_deref(), &attempt, now).await {
+        match self.store.sign_in(&user, &kept, &new, &attempt, now).await {
             Ok(()) => Ok(started),
             Err(StoreError::Conflict | StoreError::NotFound(_)) => Err(Refused::Wrong),
             Err(error) => Err(error.into()),

@@ -82,11 +82,28 @@ impl Ops {
         let now = self.clock.now();
         let new = NewUser { workspace: workspace.id, email, full_name, role };
         let user = self.store.create_user(new, &by.actor, now).await?;
+        let (hash, invitation) = self.invitation(now);
+        self.store.create_invite(&user, &hash, invitation.expires_at, now).await?;
+        Ok((user, invitation))
+    }
+
+    /// Invites a member once more: their invitation is lost or over, or they want to sign in in another way. Until it is taken they
+    /// sign in as before.
+    pub async fn invite_again(&self, by: &By, user: &User) -> Result<Invitation, OpsError> {
+        if user.status != UserStatus::Active {
+            return Err(OpsError::Forbidden("a suspended member cannot be invited; let them in again first"));
+        }
+        let now = self.clock.now();
+        let (hash, invitation) = self.invitation(now);
+        self.store.invite_again(user, &hash, invitation.expires_at, &by.actor, now).await?;
+        Ok(invitation)
+    }
+
+    /// A new invitation, and the hash to keep of it.
+    fn invitation(&self, now: Timestamp) -> (String, Invitation) {
         let token = fresh(key::token);
-        let expires_at = now.plus_ms(INVITED_MS);
-        self.store.create_invite(&user, &key::hash(&token), expires_at, now).await?;
         let url = format!("{}/admin/invite/{token}", self.naming.base_url());
-        Ok((user, Invitation { url, expires_at }))
+        (key::hash(&token), Invitation { url, expires_at: now.plus_ms(INVITED_MS) })
     }
 
     /// Makes somebody a member who signs in with this password, without an invitation.

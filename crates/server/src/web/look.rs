@@ -18,6 +18,8 @@ const STYLE: &str =
 const SCRIPT: &str = include_str!("../../templates/app.js");
 /// A browser may keep what has its hash in its address.
 const KEPT: &str = "public, max-age=86400";
+/// The cookie of the choice, but for its prefix.
+const THEME: &str = "theme";
 const THEME_SECONDS: u32 = 365 * 24 * 3600;
 
 /// Where the style is. It changes with its content, so that browsers may keep it.
@@ -46,7 +48,7 @@ pub async fn script() -> Response {
 
 /// Light or dark, as somebody chose; nothing where they did not, and the system decides.
 pub async fn theme(visit: Visit) -> Response {
-    let style = match visit.cookie("theme") {
+    let style = match visit.cookie(&visit.way.cookie_name(THEME)) {
         Some("light") => ":root{color-scheme:light}",
         Some("dark") => ":root{color-scheme:dark}",
         _ => "",
@@ -61,6 +63,8 @@ pub async fn choose_theme(State(_): State<Arc<Web>>, sent: Sent) -> Response {
         _ => "",
     };
     let seconds = if theme.is_empty() { 0 } else { THEME_SECONDS };
-    let cookie = format!("theme={theme}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Lax");
+    let way = &sent.visit.way;
+    let (name, secure) = (way.cookie_name(THEME), way.secure());
+    let cookie = format!("{name}={theme}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Lax{secure}");
     see_other("/admin", HeaderValue::from_str(&cookie).ok())
 }

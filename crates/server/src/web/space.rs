@@ -43,6 +43,7 @@ pub fn routes() -> Router<Arc<Web>> {
         .route("/admin/keys/{id}/revoke", post(keys::revoke))
         .route("/admin/keys/{id}/rotate", post(keys::rotate))
         .route("/admin/members", get(members::show).post(members::invite))
+        .route("/admin/members/{id}/invite", post(members::invite_again))
         .route("/admin/members/{id}/role", post(members::change_role))
         .route("/admin/members/{id}/suspend", post(members::suspend))
         .route("/admin/members/{id}/activate", post(members::activate))

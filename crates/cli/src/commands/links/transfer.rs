@@ -198,14 +198,17 @@ fn show(output: Output, args: &args::Import, report: &Report) -> Result<(), Fail
     }
     let unnamed = (report.problems.len().saturating_sub(SHOWN)) as u64 + report.more;
     if unnamed > 0 {
-        output.note(&format!("and {unnamed} more rows; --json names up to 1000"));
+        output.note(&format!("and {} more; --json names up to 1000", rows(unnamed)));
+    }
+    for note in &report.notes {
+        output.note(note);
     }
     let would = if report.dry_run { "would be " } else { "" };
     output.line(&format!(
-        "{} ({}), {} rows: {would}{} created, {} updated, {} skipped, {} conflicting, {} refused",
+        "{} ({}), {}: {would}{} created, {} updated, {} skipped, {} conflicting, {} refused",
         args.file.display(),
         report.format,
-        report.rows,
+        rows(report.rows),
         report.created,
         report.updated,
         report.skipped,
@@ -252,8 +255,13 @@ fn ended(report: &Report) -> Result<(), Failure> {
         count => format!("{count} rows {more}, and were left out"),
     };
     if report.conflicting > 0 {
-        return Err(Failure::conflict(left_out(report.conflicting, "conflicts", "conflict"))
-            .hint("`--overwrite` changes links that are there to what the file says"));
+        let failure = Failure::conflict(left_out(report.conflicting, "conflicts", "conflict"));
+        // Other conflicts stay: an earlier row with the code, a full workspace, a deleted link. A server changes nothing that is there.
+        return Err(if report.may_overwrite > 0 {
+            failure.hint("`--overwrite` changes links that are there to what the file says")
+        } else {
+            failure
+        });
     }
     if report.refused > 0 {
         return Err(Failure::refused(left_out(report.refused, "breaks a rule", "break a rule")));
@@ -368,6 +376,10 @@ fn word<T: Copy>(field: &str, text: Option<&str>, words: &[(&str, T)]) -> Result
     let list = || words.iter().map(|(word, _)| *word).collect::<Vec<_>>().join(", ");
     let unknown = || FieldError::new(field, FieldCode::BadCharacters, format!("is none of {}", list()));
     Ok(Some(found.ok_or_else(unknown)?))
+}
+
+fn rows(count: u64) -> String {
+    if count == 1 { "1 row".to_owned() } else { format!("{count} rows") }
 }
 
 fn links(count: u64) -> String {

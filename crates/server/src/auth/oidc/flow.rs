@@ -203,7 +203,7 @@ impl Oidc {
         let granted = self.exchange(&doors, &code, &self.desk.derive("verifier", &trip.state)).await?;
         let nonce = self.desk.derive("nonce", &trip.state);
         let mut claims = self.believe_id(&granted.id_token, &nonce, now).await?;
-        if text(&claims, "email").is_none() {
+        if text(&claims, "email").is_none() || self.wants_more(&trip.wish.workspace, &claims) {
             self.ask_more(&doors, &granted, &mut claims).await?;
         }
         let identity = Identity::of(&self.settings.issuer, claims).ok_or(Refusal::Claim("sub"))?;
@@ -267,6 +267,12 @@ impl Oidc {
         })
     }
 
+    /// Whether a rule asks for a claim the ID token does not have.
+    fn wants_more(&self, workspace: &str, claims: &Claims) -> bool {
+        let rules = self.settings.provision.iter().filter(|rule| rule.workspace == workspace);
+        rules.filter_map(|rule| rule.claim.as_ref()).any(|claim| !claims.contains_key(&claim.name))
+    }
+
     /// What the ID token does not say, the provider says to whoever has the access token. About the same person, or not at all.
     async fn ask_more(
         &self,
@@ -276,12 +282,16 @@ impl Oidc {
     ) -> Result<(), FlowError> {
         let Some(url) = &doors.userinfo_endpoint else { return Ok(()) };
         let body = self.issuer.fetch.get(url, Some(&granted.access_token)).await?;
-        // Some sign it; those say enough in the ID token.
+        // Some sign it; those say enough in the ID token. What does not say whom it is about says nothing.
         let Ok(said) = serde_json::from_slice::<Claims>(&body) else { return Ok(()) };
-        if text(&said, "sub") != text(claims, "sub") {
-            return Err(Refusal::Claim("sub").into());
+        match text(&said, "sub") {
+            None => return Ok(()),
+            Some(subject) if Some(subject) != text(claims, "sub") => return Err(Refusal::Claim("sub").into()),
+            Some(_) => {}
         }
-        for (name, value) in said {
+        // That some address is verified says nothing about another one.
+        let another = claims.contains_key("email") && claims.get("email") != said.get("email");
+        for (name, value) in said.into_iter().filter(|(name, _)| !another || name != "email_verified") {
             claims.entry(name).or_insert(value);
         }
         Ok(())

@@ -15,6 +15,9 @@ use super::row::{Exact, Row, code_of_url};
 /// Fields of a link that say nothing an import could keep: they follow from the rest.
 const FOLLOWS: [&str; 4] = ["workspace", "domain", "shorturl", "expired"];
 
+/// The most further addresses of one link.
+const MOST_ADDRESSES: usize = 100;
+
 /// The format a record of JSON looks like.
 pub fn of_object(record: &Record) -> Option<ImportFormat> {
     let known = [
@@ -280,8 +283,11 @@ impl Taker {
 
     fn bitly(&mut self, more_codes: &mut Vec<String>) -> Row {
         let code = self.code("hash", "id").or_else(|| self.code("hash", "link"));
-        for url in self.list("custombitlinks", &[',']).unwrap_or_default() {
-            more_codes.extend(code_of_url(&url));
+        let more = self.list("custombitlinks", &[',']).unwrap_or_default();
+        if more.len() > MOST_ADDRESSES {
+            self.wrong::<()>("custom_bitlinks", &format!("has more than {MOST_ADDRESSES} addresses"));
+        } else {
+            more_codes.extend(more.iter().filter_map(|url| code_of_url(url)));
         }
         Row {
             input: Input {

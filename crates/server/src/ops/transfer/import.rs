@@ -92,6 +92,7 @@ impl Ops {
             hasher: RandomState::new(),
             ids: Vec::new(),
             admitted: 0,
+            leading_home: 0,
             report: Report {
                 format: rows.format.name().to_owned(),
                 dry_run: import.mode == Mode::DryRun,
@@ -112,6 +113,12 @@ impl Ops {
         work.chunk(waiting).await?;
         if let Some(admit) = import.admit.filter(|_| import.mode == Mode::DryRun) {
             admit.give_back(work.admitted);
+        }
+        if import.mode == Mode::DryRun && work.leading_home > 1 {
+            work.report.notes.push(format!(
+                "{} rows lead to links of this server; whether they lead in circles with one another is seen only when they are written",
+                work.leading_home
+            ));
         }
         Ok(work.report)
     }
@@ -150,6 +157,8 @@ struct Work<'a> {
     /// Set aside and not given out.
     ids: Vec<Id>,
     admitted: usize,
+    /// Rows that would lead to links of ours.
+    leading_home: u64,
     report: Report,
 }
 
@@ -188,8 +197,9 @@ impl Work<'_> {
 
     fn tell(&mut self, mut verdicts: Vec<Verdict>) {
         verdicts.sort_by_key(|verdict| verdict.row);
-        for Verdict { row, code, outcome, reason } in verdicts {
+        for Verdict { row, code, outcome, reason, may_overwrite } in verdicts {
             self.report.count(outcome);
+            self.report.may_overwrite += u64::from(may_overwrite);
             if matches!(outcome, Outcome::Conflicting | Outcome::Refused) {
                 self.report.name(Problem { row, code, outcome, reason });
             }
@@ -211,7 +221,10 @@ impl Work<'_> {
                     verdicts.push(refused(first.row, Some(code.to_string()), &errors));
                     candidates.remove(0);
                 }
-                checked => checked?,
+                checked => {
+                    checked?;
+                    self.leading_home += 1;
+                }
             }
         }
         self.refuse_repeated(&mut candidates, verdicts);
@@ -323,8 +336,14 @@ impl Work<'_> {
                 "the code is a deleted link's, and stays taken; restore that link first".to_owned(),
             );
         }
-        if self.import.existing == Existing::Leave || next.state == LinkState::Deleted {
-            return conflict(format!("another link is there: it differs in {}", differences(link, &next)));
+        let is_to_go = next.state == LinkState::Deleted;
+        if self.import.existing == Existing::Leave || is_to_go {
+            let reason = format!("another link is there: it differs in {}", differences(link, &next));
+            let verdict = candidate.verdict(Outcome::Conflicting, reason);
+            return Err(Verdict {
+                may_overwrite: !is_to_go && self.import.existing == Existing::Leave,
+                ..verdict
+            });
         }
         Ok(Step::Update { row: candidate.row, before: Box::new(link.clone()), after: Box::new(next) })
     }
@@ -382,7 +401,7 @@ impl Work<'_> {
         }
         let writes: Vec<LinkWrite> = steps.iter().map(|step| self.op(step, now)).collect();
         let results = self.ops.store.write_all(&writes).await;
-        let mut lost = Vec::new();
+        let (mut lost, mut late) = (Vec::new(), Vec::new());
         let (mut unmade, mut trouble) = (0, None);
         for (step, result) in steps.into_iter().zip(results) {
             if result.is_err() {
@@ -397,9 +416,10 @@ impl Work<'_> {
                         self.report.show(Update { before: *before, after });
                     }
                 }
-                Err(error) => match conflict_of(&error) {
-                    Some(reason) => verdicts.push(step.verdict(Outcome::Conflicting, reason)),
-                    None => trouble = Some(error),
+                Err(error) => match (conflict_of(&error), step, error) {
+                    (_, Step::Create(candidate), StoreError::CodeTaken { .. }) => late.push(*candidate),
+                    (Some(reason), step, _) => verdicts.push(step.verdict(Outcome::Conflicting, reason)),
+                    (None, _, error) => trouble = Some(error),
                 },
             }
         }
@@ -412,6 +432,17 @@ impl Work<'_> {
         }
         if let Some(clicks) = self.import.clicks {
             clicks.forget_imported(&lost).await.map_err(StoreError::of_clicks)?;
+        }
+        self.compare_late(late, verdicts).await
+    }
+
+    /// Rows whose codes were taken while they were on their way: by the same link, if the same file is imported twice at once.
+    async fn compare_late(&self, late: Vec<Candidate>, verdicts: &mut Vec<Verdict>) -> Result<(), OpsError> {
+        if late.is_empty() {
+            return Ok(());
+        }
+        for step in self.compare(late, verdicts).await? {
+            verdicts.push(step.verdict(Outcome::Conflicting, "the code was taken meanwhile"));
         }
         Ok(())
     }

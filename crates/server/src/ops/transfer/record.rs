@@ -1,5 +1,6 @@
 //! Named values, and taking them out as what they should be.
 
+use std::collections::HashSet;
 use std::fmt;
 
 use rlinks_core::{FieldCode, FieldError, FieldErrors, Timestamp};
@@ -7,6 +8,11 @@ use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, Visitor};
 use serde_json::{Map, Value};
 
 use super::row::code_of_url;
+
+/// The most values of one record: several times what any format has.
+pub(super) const MOST_VALUES: usize = 256;
+/// How deep metadata may be: as in a request, whose body is around it.
+const MOST_DEEP: usize = rlinks_core::strict::MOST_DEEP - 1;
 
 /// Named values.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -48,6 +54,32 @@ impl Record {
     }
 }
 
+/// A record of JSON whose values come one after the other.
+#[derive(Default)]
+pub(super) struct Gathered {
+    record: Record,
+    known: HashSet<String>,
+}
+
+impl Gathered {
+    /// The next value. A name that was there before is an error, and so are too many.
+    pub(super) fn add(&mut self, name: String, value: Value) -> Result<(), String> {
+        if self.record.values.len() >= MOST_VALUES {
+            return Err(format!("it has more than {MOST_VALUES} keys"));
+        }
+        if !self.known.insert(name.clone()) {
+            return Err(format!("the key `{name}` is there twice"));
+        }
+        self.record.values.push((plain(&name), name, value));
+        Ok(())
+    }
+
+    /// All of them.
+    pub(super) fn done(self) -> Record {
+        self.record
+    }
+}
+
 impl<'de> Deserialize<'de> for Record {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Reader;
@@ -59,14 +91,12 @@ impl<'de> Deserialize<'de> for Record {
             }
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Record, A::Error> {
-                let mut record = Record::default();
-                while let Some((name, value)) = map.next_entry::<String, Value>()? {
-                    if record.values.iter().any(|(_, known, _)| *known == name) {
-                        return Err(A::Error::custom(format!("the key `{name}` is there twice")));
-                    }
-                    record.values.push((plain(&name), name, value));
+                let mut record = Gathered::default();
+                while let Some(name) = map.next_key::<String>()? {
+                    let value = map.next_value()?;
+                    record.add(name, value).map_err(A::Error::custom)?;
                 }
-                Ok(record)
+                Ok(record.done())
             }
         }
         deserializer.deserialize_map(Reader)
@@ -176,10 +206,23 @@ impl Taker {
             _ => None,
         };
         let Some(object) = object else { return self.wrong(&name, "must be a JSON object") };
+        if object.values().any(|value| is_deeper(value, MOST_DEEP - 1)) {
+            let message = "has objects and lists nested too deep; a link's may be 63 deep";
+            return self.wrong(&name, message);
+        }
         if serde_json::to_string(&object).is_ok_and(|text| text.contains("\\u0000")) {
             return self.wrong(&name, "has NUL in a text");
         }
         Some(object)
+    }
+}
+
+/// Whether objects and lists are nested deeper than this.
+fn is_deeper(value: &Value, most: usize) -> bool {
+    match value {
+        Value::Array(list) => most == 0 || list.iter().any(|inner| is_deeper(inner, most - 1)),
+        Value::Object(object) => most == 0 || object.values().any(|inner| is_deeper(inner, most - 1)),
+        _ => false,
     }
 }
 

@@ -34,6 +34,12 @@ pub struct Report {
     /// Why the rest of the file was not read, where it was not.
     #[schema(required)]
     pub stopped: Option<String>,
+    /// What else to know about the rows.
+    #[serde(default)]
+    pub notes: Vec<String>,
+    /// Of the conflicting rows, those for which the link that is there would be changed, were that asked for.
+    #[serde(skip)]
+    pub may_overwrite: u64,
     /// The first 1,000 links that were changed, as they were and as they became.
     #[serde(skip)]
     pub updates: Vec<Update>,

@@ -68,7 +68,7 @@ impl Asked {
         let (from, to) = (named("from"), named("to"));
         let own = range.is_none() && (from.is_some() || to.is_some());
         // The script tells in which zone they live; it is no secret, and what is no zone is UTC.
-        let zone = visit.cookie("tz").map(|text| text.replace("%2F", "/"));
+        let zone = visit.cookie(&visit.way.cookie_name("tz")).map(|text| text.replace("%2F", "/"));
         Self {
             range: range.unwrap_or(if own { "" } else { "30d" }),
             from: from.filter(|_| own),

@@ -128,6 +128,37 @@ pub async fn invite(
     page(&MembersPage { invited: Some(invited), ..shown })
 }
 
+/// Invites a member once more, once that was confirmed.
+pub async fn invite_again(
+    State(web): State<Arc<Web>>,
+    Path(id): Path<String>,
+    Doing { signed, caller, form, .. }: Doing<WorkspaceAdmin>,
+) -> Result<Response, Problem> {
+    let user = member(&web, &caller, &id).await?;
+    if !is_confirmed(&form) {
+        return Confirm {
+            signed: &signed,
+            title: format!("Invite {} once more?", called(&user)),
+            words: vec![
+                "There will be a new address to send them. An earlier invitation no longer works.".to_owned(),
+                "Whoever opens it chooses how this account signs in from then on; its other sessions end when a password is chosen."
+                    .to_owned(),
+            ],
+            action: format!("/admin/members/{}/invite", user.id),
+            fields: Vec::new(),
+            button: "Invite once more",
+            back: "/admin/members",
+        }
+        .ask();
+    }
+    let invitation = match web.api.ops.invite_again(&caller.by, &user).await {
+        Ok(invitation) => invitation,
+        Err(error) => return Err(again(&web, &signed, error).await),
+    };
+    let shown = MembersPage::new(&web, &signed, None).await?;
+    page(&MembersPage { invited: Some((user, invitation)), ..shown })
+}
+
 /// A member by the id in the address, and by nothing else.
 async fn member(web: &Web, caller: &Caller, id: &str) -> Result<User, Problem> {
     if id.parse::<i64>().is_err() {

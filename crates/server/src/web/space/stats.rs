@@ -65,7 +65,9 @@ impl Asked {
         let range = if from.is_empty() && to.is_empty() { text("range") } else { String::new() };
         let known = RANGES.iter().any(|(name, _, _)| *name == range);
         let range = if known || !(from.is_empty() && to.is_empty()) { range } else { "30".to_owned() };
-        let lives_in = visit.cookie("tz").and_then(|name| Zone::parse(&name.replace("%2F", "/")));
+        let lives_in = visit
+            .cookie(&visit.way.cookie_name("tz"))
+            .and_then(|name| Zone::parse(&name.replace("%2F", "/")));
         let bots = Bots::parse(&text("bots")).unwrap_or_default();
         Self { range, from, to, tz: text("tz"), bots, lives_in: lives_in.unwrap_or_default() }
     }

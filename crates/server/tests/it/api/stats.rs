@@ -106,6 +106,14 @@ async fn clicks_arrive_in_the_numbers(place: Place) {
                 .json();
             assert_eq!(stats["interval"], interval);
         }
+        // Days to come have nothing, and a series of it.
+        for query in ["from=2030-01-01&to=2030-02-01", "from=9999-12-01&to=9999-12-31&tz=Asia/Tokyo"] {
+            for path in ["/links/busy/stats", "/stats"] {
+                let stats = viewer.get(&format!("{path}?{query}")).expect(200).json();
+                assert_eq!(stats["total"], json!({"clicks": 0, "visitors": 0, "bots": 0}), "{stats}");
+                assert!(stats["series"].as_array().unwrap().len() >= 30, "{stats}");
+            }
+        }
         // Deleted, the numbers stay.
         member.delete("/links/busy").expect(204);
         assert_eq!(viewer.get("/links/busy/stats").expect(200).json()["total"]["clicks"], 3);
@@ -127,6 +135,9 @@ fn clicks_as_csv_are_safe_in_a_spreadsheet() {
     });
     let csv = member.ask("GET", "/links/csv/clicks").header("Accept", "text/csv").send().expect(200);
     assert_eq!(csv.header("content-type"), Some("text/csv; charset=utf-8"));
+    assert_eq!(csv.header("content-disposition"), Some("attachment; filename=\"clicks.csv\""));
+    assert_eq!(csv.header("x-content-type-options"), Some("nosniff"));
+    assert_eq!((csv.header("link"), csv.header("x-next-cursor")), (None, None), "there is no next page");
     let lines: Vec<_> = csv.answer.body.split("\r\n").collect();
     assert!(lines[0].starts_with("key,ts,code,country,ua_hash,"), "{csv:?}");
     assert_eq!(lines.len(), 7, "a head, five clicks, and the last end of a line");
@@ -136,6 +147,22 @@ fn clicks_as_csv_are_safe_in_a_spreadsheet() {
         assert!(csv.answer.body.contains(safe), "{safe}: {csv:?}");
     }
     assert!(!csv.answer.body.contains(",\"=") && !csv.answer.body.contains(",="), "{csv:?}");
+
+    // The pages after each other are the whole.
+    let mut pages = vec![lines[0].to_owned()];
+    let mut path = "/links/csv/clicks?limit=2".to_owned();
+    loop {
+        let page = member.ask("GET", &path).header("Accept", "text/csv").send().expect(200);
+        pages.extend(
+            page.answer.body.split("\r\n").skip(1).filter(|line| !line.is_empty()).map(str::to_owned),
+        );
+        let Some(next) = page.header("link") else { break };
+        let address =
+            next.strip_prefix("</api/v1").and_then(|rest| rest.split_once(">; rel=\"next\"")).unwrap().0;
+        assert!(address.ends_with(page.header("x-next-cursor").unwrap()), "{next}");
+        path = address.to_owned();
+    }
+    assert_eq!(pages, lines[..6]);
 }
 
 /// A listener to `/stats/live`.

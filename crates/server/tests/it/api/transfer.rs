@@ -3,7 +3,7 @@
 use rlinks_core::Preset;
 use serde_json::{Value, json};
 
-use super::caller::{Caller, Reply};
+use super::caller::{Caller, Reply, at_once};
 use super::house::{House, in_house, preset};
 use crate::client::wait_until;
 use crate::database::{Place, contract};
@@ -12,6 +12,7 @@ contract!(
     a_file_is_imported_served_and_exported,
     a_dry_run_says_the_same_and_writes_nothing,
     platform_members_import_for_themselves_and_export_their_own,
+    the_same_file_twice_at_once_is_imported_once,
 );
 
 fn import(caller: &Caller, query: &str, kind: &str, file: impl Into<Vec<u8>>) -> Reply {
@@ -167,4 +168,140 @@ fn what_is_no_file_of_links_is_refused() {
     let report = import(&member, "", "text/csv", file).expect(200).json();
     assert_eq!(numbers(&report), [1, 0, 0, 0, 0]);
     assert!(report["stopped"].as_str().unwrap().contains("row 3"), "{report}");
+}
+
+async fn the_same_file_twice_at_once_is_imported_once(place: Place) {
+    in_house(place, preset(Preset::Fabric), |house| {
+        let member = house.member();
+        let rows: Vec<String> = (0..900).map(|n| format!("c{n},https://example.com/{n}")).collect();
+        let file = format!("code,target\n{}\n", rows.join("\n"));
+        let replies = at_once(4, |_| import(&member, "", "text/csv", file.as_str()));
+        let (mut created, mut skipped) = (0, 0);
+        for reply in replies {
+            let report = reply.expect(200).json();
+            let [made, updated, same, conflicting, refused] = numbers(&report);
+            assert_eq!([updated, conflicting, refused], [0, 0, 0], "{report:#}");
+            (created, skipped) = (created + made, skipped + same);
+        }
+        assert_eq!((created, skipped), (900, 3 * 900));
+    })
+    .await;
+}
+
+fn row(code: &str, more: &str) -> String {
+    format!(r#"{{"code":"{code}","target":"https://example.com/"{more}}}"#)
+}
+
+#[test]
+fn every_row_left_out_is_named_wherever_it_stands() {
+    let house = House::new(Preset::Fabric);
+    let member = house.member();
+    let deep = |code: &str, levels: usize| {
+        let more = format!(r#","metadata":{{"a":{}{}}}"#, "[".repeat(levels), "]".repeat(levels));
+        row(code, &more)
+    };
+    let long = row("long", &format!(r#","notes":"{}""#, "a".repeat(200_000)));
+    let bad = [
+        deep("deep", 5000),
+        deep("deep", 200),
+        long,
+        row("half", "").trim_end_matches('}').to_owned(),
+        format!("{}{}", row("one", ""), row("two", "")),
+        row("twice", r#","code":"x""#),
+        r#"{"code":"nowhere"}"#.to_owned(),
+    ];
+    for (at, bad) in bad.iter().enumerate() {
+        // First, last, and in the middle: it is refused alone.
+        let [a, b] = ["a", "b"].map(|name| row(&format!("{name}{at}"), ""));
+        for (file, number) in [
+            (format!("{bad}\n{a}\n{b}\n"), 1),
+            (format!("{a}\n{bad}\n{b}\n"), 2),
+            (format!("{a}\n{b}\n{bad}\n"), 3),
+        ] {
+            let report = import(&member, "?format=jsonl&dry_run=true", "application/x-ndjson", file)
+                .expect(200)
+                .json();
+            assert_eq!(numbers(&report), [2, 0, 0, 0, 1], "{report:#}");
+            let problem = &report["problems"][0];
+            assert_eq!((&problem["row"], &report["stopped"]), (&json!(number), &Value::Null), "{report:#}");
+            assert!(problem["reason"].as_str().unwrap().len() < 2000, "{report:#}");
+        }
+        // Alone it is named too.
+        let report = import(&member, "?format=jsonl", "application/x-ndjson", format!("{bad}\n"));
+        let report = report.expect(200).json();
+        let named = report["refused"] == 1 || report["stopped"].is_string();
+        assert!(named && report["created"] == 0, "{report:#}");
+    }
+    // An object over several lines is a row.
+    let pretty = "{\n \"code\": \"pretty\",\n \"target\": \"https://example.com/\"\n}\n";
+    let report = import(&member, "", "application/json", pretty).expect(200).json();
+    assert_eq!(numbers(&report), [1, 0, 0, 0, 0], "{report:#}");
+    let without = "{\n \"code\": \"without\"\n}\n";
+    let report = import(&member, "?format=jsonl", "application/json", without).expect(200).json();
+    assert_eq!(numbers(&report), [0, 0, 0, 0, 1], "{report:#}");
+    let listed = format!("{{\n\"data\": [\n{},\n{}\n]}}\n", row("l1", ""), row("l2", ""));
+    let report = import(&member, "", "application/json", listed).expect(200).json();
+    assert_eq!(numbers(&report), [2, 0, 0, 0, 0], "{report:#}");
+    let none = import(&member, "?format=jsonl", "application/json", "{\"data\": []}").expect(200).json();
+    assert_eq!((numbers(&none), &none["stopped"]), ([0; 5], &Value::Null));
+}
+
+#[test]
+fn s39_a_row_of_very_many_keys_is_refused_in_few_words() {
+    let house = House::new(Preset::Fabric);
+    let member = house.member();
+    let keys: Vec<String> = (0..12_500).map(|key| format!(r#""{key:04x}":0"#)).collect();
+    let many = row("many", &format!(",{}", keys.join(",")));
+    let long = row("long", &format!(r#","{}":0"#, "k".repeat(100_000)));
+    let file = format!("{}\n{}{long}\n", row("ok", ""), format!("{many}\n").repeat(100));
+    let report = import(&member, "", "application/x-ndjson", file).expect(200);
+    assert!(report.answer.body.len() < 100_000, "{}", report.answer.body.len());
+    let report = report.json();
+    assert_eq!(numbers(&report), [1, 0, 0, 0, 101]);
+    let reason = report["problems"][0]["reason"].as_str().unwrap();
+    assert!(reason.contains("more than 256 keys"), "{reason}");
+    // What a few hundred keys have to say is cut short as well.
+    let row = row("some", &format!(",{}", keys[..200].join(",")));
+    let report = import(&member, "?format=jsonl", "application/x-ndjson", row).expect(200).json();
+    let reason = report["problems"][0]["reason"].as_str().unwrap();
+    assert!(reason.contains("is no field of a link") && reason.chars().count() <= 1001, "{reason}");
+    let columns: Vec<String> = (0..5000).map(|n| format!("c{n}")).collect();
+    let wide = format!("Long URL,Short code,{}\nhttps://example.com/,wide\n", columns.join(","));
+    assert_eq!(import(&member, "", "text/csv", wide).fields(), ["format: bad_characters"]);
+}
+
+#[test]
+fn metadata_is_as_deep_as_a_request_allows() {
+    let house = House::new(Preset::Fabric);
+    let member = house.member();
+    for (levels, is_fine) in [(62, true), (63, false), (120, false)] {
+        let deep = format!(r#","metadata":{{"a":{}{}}}"#, "[".repeat(levels), "]".repeat(levels));
+        let report = import(&member, "", "application/x-ndjson", row(&format!("i{levels}"), &deep));
+        let report = report.expect(200).json();
+        assert_eq!(numbers(&report)[0], u64::from(is_fine), "{levels}: {report:#}");
+        let cell = deep.split_once(':').unwrap().1.replace('"', "\"\"");
+        let table = format!("code,target,metadata\nt{levels},https://example.com/,\"{cell}\"\n");
+        let report = import(&member, "", "text/csv", table).expect(200).json();
+        assert_eq!(numbers(&report)[0], u64::from(is_fine), "{levels}: {report:#}");
+        let body = row(&format!("p{levels}"), &deep).into_bytes();
+        let posted = member.ask("POST", "/links").body("application/json", body).send();
+        assert_eq!(posted.status(), if is_fine { 201 } else { 400 }, "{levels}");
+    }
+}
+
+#[test]
+fn a_dry_run_says_that_circles_are_seen_later() {
+    let house = House::at(Place::sqlite(), preset(Preset::Fabric), |_| ());
+    let admin = house.admin();
+    admin.post("/domains", &json!({"host": "go.example"})).expect(201);
+    let to = |code: &str, target: &str| {
+        format!(r#"{{"code":"{code}","target":"https://go.example/{target}","no_loop":false}}"#)
+    };
+    let file = format!("{}\n{}\n", to("a", "b"), to("b", "a"));
+    let dry = import(&admin, "?dry_run=true", "application/x-ndjson", file.as_str()).expect(200).json();
+    assert!(dry["notes"][0].as_str().unwrap().contains("circles"), "{dry:#}");
+    let report = import(&admin, "", "application/x-ndjson", file).expect(200).json();
+    assert_eq!((numbers(&report), &report["notes"]), ([1, 0, 0, 0, 1], &json!([])), "{report:#}");
+    let plain = import(&admin, "?dry_run=true", "application/x-ndjson", to("c", "a")).expect(200).json();
+    assert_eq!(plain["notes"], json!([]));
 }

@@ -1,9 +1,10 @@
 //! Leaving for the provider, as far as that needs no provider.
 
 use rlinks_core::{Policy, Preset, Role};
+use serde_json::{Value, json};
 
 use super::issuer::{Signing, Stub};
-use super::{everybody, settings};
+use super::{CLIENT, everybody, rule, settings};
 use crate::api::house::House;
 use crate::database::Place;
 use crate::sign_in::browser::Browser;
@@ -102,4 +103,70 @@ fn nothing_comes_back_that_did_not_leave() {
         answer.body.contains("refused: scriptalert1script") && !answer.body.contains("alert("),
         "{answer:?}"
     );
+}
+
+/// There and back again: the ID token has the usual claims and these.
+fn sign_in(
+    house: &House,
+    (stub, key): (&Stub, &Signing),
+    subject: &str,
+    more: &Value,
+    userinfo: Value,
+) -> (crate::client::Answer, Browser) {
+    let mut browser = browser(house);
+    let location = browser.get("/admin/oidc/start").location().unwrap().to_owned();
+    let said = |name: &str| super::provider::parameter(&location, name).unwrap();
+    let mut claims = stub.claims(subject);
+    claims["aud"] = json!(CLIENT);
+    claims["nonce"] = json!(said("nonce"));
+    for (name, value) in more.as_object().unwrap() {
+        claims[name] = value.clone();
+    }
+    claims.as_object_mut().unwrap().retain(|_, value| !value.is_null());
+    let header = json!({"alg": key.alg(), "kid": key.kid, "typ": "JWT"});
+    stub.grants(key.token_with(&header, &claims), userinfo);
+    let answer = browser.get(&format!("/admin/oidc/callback?code=x&state={}", said("state")));
+    (answer, browser)
+}
+
+#[test]
+fn a_claim_that_only_userinfo_has_counts_too() {
+    let key = Signing::ec("ec");
+    let stub = Stub::with(&[key.public()]);
+    let mut settings = settings(&stub.issuer, Vec::new());
+    settings.redirect_uri = Some("http://localhost/admin/oidc/callback".to_owned());
+    settings.provision = vec![
+        rule("main", Role::Admin, None, Some(("groups", "admins"))),
+        rule("main", Role::Member, Some("example.com"), None),
+    ];
+    let house =
+        House::at(Place::sqlite(), Policy::preset(Preset::Team), |config| config.oidc = Some(settings));
+    let role = |browser: &mut Browser| {
+        let me = browser.send("GET", "/api/v1/me", None);
+        let me: Value = serde_json::from_str(&me.body).unwrap();
+        me["user"]["role"].as_str().unwrap().to_owned()
+    };
+    let both = (&stub, &key);
+    let admins = json!({"sub": "ann", "groups": ["admins"]});
+    let (answer, mut ann) = sign_in(&house, both, "ann", &json!({}), admins);
+    assert_eq!((answer.status, stub.userinfo_asked()), (303, 1), "{answer:?}");
+    assert_eq!(role(&mut ann), "admin");
+    // Nobody asks for what the ID token says already.
+    let (answer, mut bob) = sign_in(&house, both, "bob", &json!({"groups": ["staff"]}), Value::Null);
+    assert_eq!((answer.status, stub.userinfo_asked()), (303, 0), "{answer:?}");
+    assert_eq!(role(&mut bob), "member");
+    // What is about nobody counts for nothing.
+    let (answer, mut dan) = sign_in(&house, both, "dan", &json!({}), json!({"groups": ["admins"]}));
+    assert_eq!(answer.status, 303, "{answer:?}");
+    assert_eq!(role(&mut dan), "member");
+    // What is about somebody else is refused.
+    let (answer, _) = sign_in(&house, both, "eve", &json!({}), json!({"sub": "ann", "groups": ["admins"]}));
+    assert_eq!(answer.status, 403, "{answer:?}");
+    // And that one address is verified says nothing of another.
+    let unverified = json!({"email": "boss@example.com", "email_verified": null});
+    let other =
+        json!({"sub": "carl", "groups": ["admins"], "email": "carl@evil.example", "email_verified": true});
+    let (answer, _) = sign_in(&house, both, "carl", &unverified, other);
+    assert_eq!(answer.status, 403, "{answer:?}");
+    assert!(answer.body.contains("verified"), "{answer:?}");
 }

@@ -1,6 +1,6 @@
 //! A stand-in for an issuer: its document, its keys, and whatever else it is told to answer; and tokens signed with its keys.
 
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -34,6 +34,16 @@ pub(crate) struct Stub {
     pub(crate) issuer: String,
     mood: Arc<Mutex<Mood>>,
     asked: Arc<AtomicU64>,
+    grant: Arc<Mutex<Grant>>,
+}
+
+/// What whoever brings a code gets.
+#[derive(Default)]
+pub(crate) struct Grant {
+    pub(crate) id_token: String,
+    pub(crate) userinfo: Value,
+    /// How often it was asked who somebody is.
+    pub(crate) userinfo_asked: u64,
 }
 
 impl Stub {
@@ -43,12 +53,13 @@ impl Stub {
         let issuer = format!("http://{}", listener.local_addr().unwrap());
         let mood = Arc::new(Mutex::new(Mood::Says(document(keys))));
         let asked = Arc::new(AtomicU64::new(0));
-        let stub = Self { issuer, mood, asked };
+        let stub = Self { issuer, mood, asked, grant: Arc::default() };
         let (issuer, mood, asked) = (stub.issuer.clone(), Arc::clone(&stub.mood), Arc::clone(&stub.asked));
+        let grant = Arc::clone(&stub.grant);
         std::thread::spawn(move || {
             for socket in listener.incoming().map_while(Result::ok) {
                 let mood = Arc::clone(&mood);
-                let _ = answer(socket, &issuer, &mood, &asked);
+                let _ = answer(socket, &issuer, &mood, &asked, &grant);
             }
         });
         stub
@@ -60,6 +71,16 @@ impl Stub {
 
     pub(crate) fn is(&self, mood: Mood) {
         *self.mood.lock() = mood;
+    }
+
+    /// Gives these to whoever brings a code.
+    pub(crate) fn grants(&self, id_token: String, userinfo: Value) {
+        *self.grant.lock() = Grant { id_token, userinfo, userinfo_asked: 0 };
+    }
+
+    /// How often it was asked who somebody is, since it last granted anything.
+    pub(crate) fn userinfo_asked(&self) -> u64 {
+        self.grant.lock().userinfo_asked
     }
 
     /// How often its keys were asked for.
@@ -81,24 +102,42 @@ fn document(keys: &[Value]) -> String {
     json!({ "keys": keys }).to_string()
 }
 
-fn answer(mut socket: TcpStream, issuer: &str, mood: &Mutex<Mood>, asked: &AtomicU64) -> std::io::Result<()> {
+fn answer(
+    mut socket: TcpStream,
+    issuer: &str,
+    mood: &Mutex<Mood>,
+    asked: &AtomicU64,
+    grant: &Mutex<Grant>,
+) -> std::io::Result<()> {
     let mut reader = BufReader::new(socket.try_clone()?);
     let mut first = String::new();
     reader.read_line(&mut first)?;
-    let mut line = first.clone();
+    let (mut line, mut length) = (first.clone(), 0);
     while !line.trim().is_empty() {
         line.clear();
         reader.read_line(&mut line)?;
+        if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
+            length = value.trim().parse().unwrap();
+        }
     }
+    reader.read_exact(&mut vec![0; length])?;
     let mood = if first.contains(" /keys ") {
         asked.fetch_add(1, Ordering::SeqCst);
         mood.lock().clone()
+    } else if first.contains(" /token ") {
+        let id_token = &grant.lock().id_token;
+        Mood::Says(json!({"access_token": "at", "token_type": "Bearer", "id_token": id_token}).to_string())
+    } else if first.contains(" /userinfo ") {
+        let mut grant = grant.lock();
+        grant.userinfo_asked += 1;
+        Mood::Says(grant.userinfo.to_string())
     } else {
         Mood::Says(
             json!({
                 "issuer": issuer,
                 "authorization_endpoint": format!("{issuer}/authorize"),
                 "token_endpoint": format!("{issuer}/token"),
+                "userinfo_endpoint": format!("{issuer}/userinfo"),
                 "jwks_uri": format!("{issuer}/keys"),
                 "code_challenge_methods_supported": ["S256"],
             })

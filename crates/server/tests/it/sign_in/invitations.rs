@@ -3,7 +3,7 @@
 use rlinks_core::{Email, Preset, Role};
 use rlinks_server::ops::By;
 
-use super::browser::{Browser, hidden};
+use super::browser::{Browser, hidden, signed_in};
 use super::{PASSWORD, ann};
 use crate::api::caller::{Reply, at_once};
 use crate::api::house::{House, in_house, preset};
@@ -11,7 +11,11 @@ use crate::client::Answer;
 use crate::database::{Place, contract};
 use crate::support::operator;
 
-contract!(an_invitation_works_once);
+contract!(
+    an_invitation_works_once,
+    an_invitation_ends_the_session_the_browser_had,
+    a_member_is_invited_once_more,
+);
 
 /// An invitation's path.
 fn invite(house: &House, workspace: &rlinks_core::Workspace, email: &str) -> String {
@@ -55,6 +59,54 @@ async fn an_invitation_works_once(place: Place) {
         assert_eq!(browser.get(&path).status, 404);
         let actions = house.actions();
         assert_eq!(actions.iter().filter(|action| *action == "auth.invitation_accepted").count(), 1);
+        let verified = house.runtime.block_on(house.store().verify(&[])).unwrap();
+        assert!(verified.is_ok(), "{verified:?}");
+    })
+    .await;
+}
+
+async fn an_invitation_ends_the_session_the_browser_had(place: Place) {
+    in_house(place, preset(Preset::Fabric), |house| {
+        ann(&house);
+        let path = invite(&house, &house.main, "bob@example.com");
+        let mut browser = signed_in(house.address, "ann@example.com");
+        let mut old = browser.clone();
+        let mut elsewhere = signed_in(house.address, "ann@example.com");
+        let page = browser.get(&path);
+        assert_eq!(accept(&mut browser, &path, &page, PASSWORD).status, 303);
+        assert!(browser.get("/admin").body.contains("bob@example.com"));
+        assert!(!old.is_signed_in(), "whoever signs in ends what the browser had");
+        assert!(elsewhere.is_signed_in(), "and nothing else");
+    })
+    .await;
+}
+
+async fn a_member_is_invited_once_more(place: Place) {
+    in_house(place, preset(Preset::Fabric), |house| {
+        ann(&house);
+        let lost = invite(&house, &house.main, "bob@example.com");
+        let by = By::operator(operator());
+        let again = || {
+            let bob = house.runtime.block_on(house.ops.member(&house.main, "bob@example.com")).unwrap();
+            house.runtime.block_on(house.ops.invite_again(&by, &bob))
+        };
+        let path = |url: &str| format!("/admin/invite/{}", url.rsplit('/').next().unwrap());
+        let second = path(&again().unwrap().url);
+        let mut browser = Browser::new(house.address);
+        assert_eq!(browser.get(&lost).status, 404, "the earlier one no longer works");
+        let page = browser.get(&second);
+        assert_eq!(accept(&mut browser, &second, &page, PASSWORD).status, 303);
+        // Somebody who has a password goes on with it until they take the invitation; then everything else ends.
+        let third = path(&again().unwrap().url);
+        assert!(browser.is_signed_in());
+        let mut other = Browser::new(house.address);
+        assert_eq!(other.sign_in("bob@example.com", PASSWORD).status, 303);
+        let mut new = Browser::new(house.address);
+        let page = new.get(&third);
+        assert_eq!(accept(&mut new, &third, &page, "another password, longer").status, 303);
+        assert!(new.is_signed_in() && !browser.is_signed_in() && !other.is_signed_in());
+        let actions = house.actions();
+        assert_eq!(actions.iter().filter(|action| *action == "user.invite").count(), 2, "{actions:?}");
         let verified = house.runtime.block_on(house.store().verify(&[])).unwrap();
         assert!(verified.is_ok(), "{verified:?}");
     })

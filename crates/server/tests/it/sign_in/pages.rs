@@ -122,8 +122,19 @@ fn behind_a_trusted_proxy_that_speaks_https_cookies_are_bound_to_it() {
         .with("X-Forwarded-For", "203.0.113.7")
         .with("Sec-Fetch-Site", "same-origin");
     browser.host = "rmax.to".to_owned();
+    let form = browser.get("/admin/login");
     let answer = browser.sign_in("ann@example.com", PASSWORD);
     assert_eq!(answer.status, 303, "{answer:?}");
+    let csrf = browser.token("/admin/account");
+    let dark = browser.post("/admin/theme", &[("csrf", &csrf), ("theme", "dark")]);
+    for (answer, name) in [(&form, "rlinks-form"), (&answer, "rlinks"), (&dark, "theme")] {
+        let [cookie] = answer.header("set-cookie")[..] else { panic!("{answer:?}") };
+        assert!(cookie.starts_with(&format!("__Host-{name}=")), "{cookie}");
+        for word in ["; Path=/", "; Secure", "; HttpOnly", "; SameSite=Lax"] {
+            assert!(cookie.contains(word), "{word}: {cookie}");
+        }
+    }
+    assert_eq!(browser.get("/admin/theme.css").body, ":root{color-scheme:dark}");
     let cookie = answer.header("set-cookie")[0];
     assert!(
         cookie.starts_with("__Host-rlinks=")

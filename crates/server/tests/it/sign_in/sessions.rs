@@ -198,11 +198,12 @@ fn one_member_has_so_many_sessions_and_no_more() {
         agent: String::new(),
         network: String::new(),
         expires_at: house.now().plus_ms(DAY_MS),
+        instead_of: None,
     };
     for number in 0..60 {
         house.advance_ms(1);
         let (new, now) = (new(number), house.now());
-        house.runtime.block_on(house.store().start_session(&user, &new, None, now)).unwrap();
+        house.runtime.block_on(house.store().start_session(&user, &new, now)).unwrap();
     }
     assert_eq!(rows(&house, "select count(*) from sessions"), 50);
     assert!(!first.is_signed_in(), "the oldest go");

@@ -53,6 +53,7 @@ fn numbers(house: &House) {
     let today = house.now().to_string()[..10].to_owned();
     assert_eq!(figures(&ann.get(&format!("/admin/links/busy?from={today}&to={today}")).body)[0], "3");
     assert_eq!(figures(&ann.get("/admin/links/busy?from=2020-01-01&to=2020-01-31").body)[0], "0");
+    assert_eq!(figures(&ann.get("/admin/links/busy?from=2040-01-01&to=2040-01-31").body)[0], "0");
     for wrong in ["?from=2020-02-01&to=2020-01-01", "?from=nonsense", "?to=nonsense"] {
         let page = ann.get(&format!("/admin/links/busy{wrong}"));
         assert!(page.status == 200 && page.body.contains("The last 30 days are shown instead"), "{wrong}");

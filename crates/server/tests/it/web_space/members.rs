@@ -37,6 +37,25 @@ fn somebody_is_invited_joins_and_gets_another_role() {
 }
 
 #[test]
+fn a_member_whose_invitation_is_lost_gets_another() {
+    let (house, mut ann) = house(Preset::Fabric);
+    let fields = [("email", "bob@example.com"), ("full_name", "Bob"), ("role", "viewer")];
+    let first = value(&send(&mut ann, PAGE, PAGE, &fields).body, "invitation");
+    let list = open(&mut ann, PAGE);
+    let id = list.split("bob@example.com").nth(1).unwrap().split("/admin/members/").nth(1).unwrap();
+    let again = format!("{PAGE}/{}/invite", id.split('/').next().unwrap());
+    let path = |url: &str| url[url.find("/admin/invite/").unwrap()..].to_owned();
+    let mut bob = Browser::new(house.address);
+    let asked = send(&mut ann, PAGE, &again, &[]);
+    assert!(asked.status == 200 && asked.body.contains("Invite once more"), "{asked:?}");
+    assert_eq!(bob.get(&path(&first)).status, 200, "nothing is done before it is confirmed");
+    let invited = send(&mut ann, PAGE, &again, &[("confirmed", "yes")]);
+    let second = value(&invited.body, "invitation");
+    assert_eq!((bob.get(&path(&first)).status, bob.get(&path(&second)).status), (404, 200));
+    assert!(house.actions().ends_with(&["user.invite".to_owned()]));
+}
+
+#[test]
 fn an_invitation_that_makes_no_sense_is_explained() {
     let (_house, mut ann) = house(Preset::Fabric);
     let fields = [("email", "not an address"), ("full_name", "Kept"), ("role", "admin")];

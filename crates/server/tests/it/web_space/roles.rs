@@ -25,6 +25,7 @@ const FORMS: &[(&str, [bool; 3])] = &[
     ("/admin/keys/1/revoke", [false, true, true]),
     ("/admin/keys/1/rotate", [false, true, true]),
     ("/admin/members", [false, false, true]),
+    ("/admin/members/1/invite", [false, false, true]),
     ("/admin/members/1/role", [false, false, true]),
     ("/admin/members/1/suspend", [false, false, true]),
     ("/admin/members/1/activate", [false, false, true]),
@@ -133,6 +134,7 @@ fn s26_ids_of_another_workspace_are_not_there() {
     let paths = [
         format!("/admin/keys/{key}/revoke"),
         format!("/admin/keys/{key}/rotate"),
+        format!("/admin/members/{user}/invite"),
         format!("/admin/members/{user}/suspend"),
         format!("/admin/members/{user}/activate"),
         format!("/admin/members/{user}/delete"),

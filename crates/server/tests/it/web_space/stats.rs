@@ -45,6 +45,8 @@ fn clicks_are_counted_drawn_and_written_out() {
     assert!(year.contains("days of Europe/Berlin") && year.contains("By week"), "{year}");
     let before = open(&mut viewer, "/admin/stats?from=2026-12-01&to=2027-01-01");
     assert!(before.contains("<dt>Clicks</dt><dd><strong>0</strong></dd>"), "{before}");
+    let after = open(&mut viewer, "/admin/stats?from=2030-12-01&to=2031-01-01");
+    assert!(after.contains("<dt>Clicks</dt><dd><strong>0</strong></dd>"), "{after}");
 }
 
 #[test]

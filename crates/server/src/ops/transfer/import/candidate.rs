@@ -137,7 +137,7 @@ impl Candidate {
 
     pub(super) fn verdict(&self, outcome: Outcome, reason: impl Into<String>) -> Verdict {
         let code = Some(shown(self.link.code.as_str()));
-        Verdict { row: self.row, code, outcome, reason: reason.into() }
+        Verdict { row: self.row, code, outcome, reason: reason.into(), may_overwrite: false }
     }
 
     /// The link that is there as it would become.

@@ -7,12 +7,17 @@ use rlinks_store::StoreError;
 use super::super::report::Outcome;
 use super::candidate::Candidate;
 
+/// As much of a reason as a report says.
+const REASON_LETTERS: usize = 1000;
+
 /// What became of a row, and why.
 pub(super) struct Verdict {
     pub(super) row: u64,
     pub(super) code: Option<String>,
     pub(super) outcome: Outcome,
     pub(super) reason: String,
+    /// What it conflicts with would be changed, were that asked for.
+    pub(super) may_overwrite: bool,
 }
 
 /// What is to be done about a row.
@@ -41,7 +46,13 @@ impl Step {
             Self::Create(candidate) => candidate.row,
             Self::Update { row, .. } => *row,
         };
-        Verdict { row, code: Some(self.link().code.to_string()), outcome, reason: reason.into() }
+        Verdict {
+            row,
+            code: Some(self.link().code.to_string()),
+            outcome,
+            reason: reason.into(),
+            may_overwrite: false,
+        }
     }
 
     pub(super) fn total(&self) -> Option<(Id, Total)> {
@@ -53,7 +64,12 @@ impl Step {
 }
 
 pub(super) fn refused(row: u64, code: Option<String>, errors: &FieldErrors) -> Verdict {
-    Verdict { row, code, outcome: Outcome::Refused, reason: errors.to_string() }
+    let mut reason = errors.to_string();
+    if let Some((end, _)) = reason.char_indices().nth(REASON_LETTERS) {
+        reason.truncate(end);
+        reason.push('…');
+    }
+    Verdict { row, code, outcome: Outcome::Refused, reason, may_overwrite: false }
 }
 
 /// What stands in a row's way, where it is no trouble of the store.

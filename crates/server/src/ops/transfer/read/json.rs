@@ -4,37 +4,49 @@ use std::fmt;
 use std::io::{BufRead as _, BufReader, Read};
 
 use rlinks_core::{FieldCode, FieldError};
-use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 
 use super::{Allowance, Bounded, Container, Desk, ROW_BYTES, ReadError, Stop, too_long};
 use crate::ops::transfer::ImportFormat;
 use crate::ops::transfer::formats;
-use crate::ops::transfer::record::Record;
+use crate::ops::transfer::record::{Gathered, Record};
 
 /// The names under which lists of links stand in the texts of others.
 const LISTS: [&str; 2] = ["links", "data"];
 
 /// What the beginning of a JSON text is.
 pub(super) fn recognise(head: &[u8], said: Option<ImportFormat>) -> Option<Container> {
-    let line = head.split(|byte| matches!(byte, b'\n' | b'\r')).next().unwrap_or_default();
-    if let Ok(record) = serde_json::from_slice::<Record>(line)
-        && !is_list_inside(line)
-    {
-        let format = said.filter(|said| may_be(*said, &record)).or_else(|| formats::of_object(&record));
-        // A single object of a format that has no lines is a list of one.
-        return Some(Container::Lines(format?));
-    }
-    let first = first_record(head);
-    let format = match (&first, said) {
-        (Some(record), Some(said)) if may_be(said, record) => Some(said),
-        (Some(record), _) => formats::of_object(record),
-        // An empty list, or one whose first object is cut off: then somebody must say.
-        (None, said) => {
-            said.filter(|said| !matches!(said, ImportFormat::Csv | ImportFormat::Shlink | ImportFormat::Dub))
+    let said = said.filter(|said| may_be_json(*said));
+    let mut lines = head.split(|byte| matches!(byte, b'\n' | b'\r'));
+    let line = lines.next().unwrap_or_default();
+    let of =
+        |record: &Record| said.filter(|said| may_be(*said, record)).or_else(|| formats::of_object(record));
+    let is_line = serde_json::from_slice::<Record>(line).is_ok() && !is_list_inside(line);
+    if !is_line {
+        match first_record(head) {
+            // Several objects on one line are a bad line.
+            First::Whole(_, end) if end <= line.len() => {}
+            First::Listed(record) | First::Whole(record, _) => {
+                return Some(Container::Document(of(&record).or(said)?));
+            }
+            // An empty list, or one whose first object is cut off: then somebody must say.
+            First::InList => return Some(Container::Document(said?)),
+            First::CutOff if line.len() < head.len() => return Some(Container::Document(said?)),
+            // A line longer than the beginning may be too long for a row, and the next one is read all the same.
+            First::CutOff | First::None => {}
         }
-    };
-    Some(Container::Document(format?))
+    }
+    // The first that is not broken says what they are, else somebody must. A single object of a format that has no lines is a list
+    // of one.
+    let mut known =
+        std::iter::once(line).chain(lines).filter_map(|line| of(&serde_json::from_slice(line).ok()?));
+    Some(Container::Lines(known.next().or(said)?))
+}
+
+/// Whether a format may be JSON at all.
+const fn may_be_json(format: ImportFormat) -> bool {
+    !matches!(format, ImportFormat::Csv | ImportFormat::Shlink | ImportFormat::Dub | ImportFormat::Yourls)
 }
 
 /// Whether records like this one may be of a format: each has names of its own that must be there.
@@ -50,17 +62,44 @@ fn is_list_inside(line: &[u8]) -> bool {
     LISTS.iter().any(|name| whole[*name].is_array())
 }
 
-/// The first object of a list, as far as the beginning of a text holds it.
-fn first_record(head: &[u8]) -> Option<Record> {
+/// The first record of a text, as far as its beginning holds it.
+enum First {
+    /// Of a list.
+    Listed(Record),
+    /// The text is one, up to this byte.
+    Whole(Record, usize),
+    /// There is a list, and none in it that could be read.
+    InList,
+    /// The text goes on beyond the beginning.
+    CutOff,
+    /// There is none that could be read.
+    None,
+}
+
+fn first_record(head: &[u8]) -> First {
     let mut first = None;
     let mut keep = |record: Record| {
         first = Some(record);
         false
     };
     let mut reader = serde_json::Deserializer::from_slice(head);
+    let mut is_listed = false;
     // It ends early, by an error of ours or because the beginning is no whole text.
-    let _ = Whole { each: &mut keep }.deserialize(&mut reader);
-    first
+    let read = Whole { each: &mut keep, is_listed: &mut is_listed, depth: 0 }.deserialize(&mut reader);
+    match (first, read) {
+        (Some(record), _) if is_listed => First::Listed(record),
+        (Some(record), _) => First::Whole(record, first_end(head)),
+        (None, _) if is_listed => First::InList,
+        (None, Err(error)) if error.is_eof() => First::CutOff,
+        (None, _) => First::None,
+    }
+}
+
+/// Where the first value of a text ends.
+fn first_end(text: &[u8]) -> usize {
+    let mut values = serde_json::Deserializer::from_slice(text).into_iter::<IgnoredAny>();
+    values.next();
+    values.byte_offset()
 }
 
 /// An object on each line. A line that is none is a bad row, and the next one is read all the same.
@@ -143,7 +182,9 @@ pub(super) fn document(file: Bounded<impl Read>, allowance: &Allowance, desk: &m
         }
     };
     let mut reader = serde_json::Deserializer::from_reader(file);
-    let read = Whole { each: &mut each }.deserialize(&mut reader).and_then(|()| reader.end());
+    let mut is_listed = false;
+    let whole = Whole { each: &mut each, is_listed: &mut is_listed, depth: 0 };
+    let read = whole.deserialize(&mut reader).and_then(|()| reader.end());
     match (stop, read) {
         (Some(stop), _) => Err(stop),
         (None, Ok(())) => Ok(()),
@@ -164,9 +205,12 @@ fn without_place(error: &serde_json::Error) -> String {
     format!("is no JSON object (column {}): {text}", error.column())
 }
 
-/// A text that is a list of records, or an object with such a list in it.
+/// A text that is a list of records, or an object with such a list in it; without one it is a record itself.
 struct Whole<'a> {
     each: &'a mut dyn FnMut(Record) -> bool,
+    is_listed: &'a mut bool,
+    /// Objects around this value.
+    depth: usize,
 }
 
 impl<'de> DeserializeSeed<'de> for Whole<'_> {
@@ -185,22 +229,30 @@ impl<'de> Visitor<'de> for Whole<'_> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
+        *self.is_listed = true;
         while let Some(record) = list.next_element()? {
             if !(self.each)(record) {
-                return Err(serde::de::Error::custom("enough"));
+                return Err(A::Error::custom("enough"));
             }
         }
         Ok(())
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        let mut itself = Gathered::default();
         while let Some(name) = map.next_key::<String>()? {
             if LISTS.contains(&name.as_str()) {
-                map.next_value_seed(Whole { each: &mut *self.each })?;
-            } else {
+                let (each, is_listed) = (&mut *self.each, &mut *self.is_listed);
+                map.next_value_seed(Whole { each, is_listed, depth: self.depth + 1 })?;
+            } else if *self.is_listed || self.depth > 0 {
                 map.next_value::<IgnoredAny>()?;
+            } else {
+                itself.add(name, map.next_value()?).map_err(A::Error::custom)?;
             }
         }
-        Ok(())
+        if *self.is_listed || self.depth > 0 || (self.each)(itself.done()) {
+            return Ok(());
+        }
+        Err(A::Error::custom("enough"))
     }
 }

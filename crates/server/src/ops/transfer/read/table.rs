@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::{Allowance, Bounded, Container, Desk, ReadError, Stop, too_long};
 use crate::ops::transfer::ImportFormat;
 use crate::ops::transfer::formats;
-use crate::ops::transfer::record::Record;
+use crate::ops::transfer::record::{MOST_VALUES, Record};
 use crate::ops::transfer::write::from_cell;
 
 /// What the beginning of a table is.
@@ -29,6 +29,9 @@ pub(super) fn recognise(head: &[u8], said: Option<ImportFormat>) -> Result<Optio
     let Some(columns) = columns(&header) else {
         return Err(ReadError::Format("its first line is not UTF-8; save it as UTF-8".to_owned()));
     };
+    if columns.len() > MOST_VALUES {
+        return Err(ReadError::Format(format!("its first line has more than {MOST_VALUES} columns")));
+    }
     let Some(format) = formats::of_header(&columns) else {
         return match said {
             None => Ok(None),
