@@ -134,7 +134,7 @@ export async function standsStill(page, what) {
 /** What is in the clipboard. */
 export const clipboard = (page) => page.evaluate(() => navigator.clipboard.readText());
 
-/** Runs a test in every look: wide and light, narrow and dark. */
+/** How pages are looked at: each width once, each theme once. */
 export const LOOKS = [
     { name: "1280 px, light", size: WIDE, scheme: "light" },
     { name: "320 px, dark", size: NARROW, scheme: "dark" },

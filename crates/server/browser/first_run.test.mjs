@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 
-import { LOOKS, arrive, fillSignIn, fits, launch } from "./browser.mjs";
+import { LOOKS, arrive, fillSignIn, fits, isAccessible, launch } from "./browser.mjs";
 import { ANN, PASSWORD, startHouse } from "./house.mjs";
 
 let browser;
@@ -20,6 +20,7 @@ for (const { name, ...look } of LOOKS) {
 
         await page.goto(setup);
         await fits(page, "set-up");
+        await isAccessible(page, "set-up");
         await page.getByLabel("E-mail address").fill(ANN);
         await page.getByLabel("Name").fill("Ann Example");
         await page.getByLabel("Password").fill("too short");
@@ -32,6 +33,7 @@ for (const { name, ...look } of LOOKS) {
         await page.getByRole("heading", { name: "No links yet" }).waitFor();
         assert.match(await page.locator(".empty").innerText(), /Paste a long address/);
         await fits(page, "no links yet");
+        await isAccessible(page, "no links yet");
 
         // Neither this browser nor another gets a second admin out of it.
         for (const person of [{ page }, await arrive(browser, house.address, look)]) {
