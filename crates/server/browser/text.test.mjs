@@ -94,7 +94,7 @@ test("what a member writes about links is text", async () => {
 
 test("what a visitor sends is text, also while it arrives live", async () => {
     const { page } = ann;
-    house.rmax(["workspaces", "policy", "main", "set", "user_agent=512"]);
+    house.rmax(["workspaces", "policy", "--set", "user_agent=512"]);
     house.rmax(["links", "set", "visited", "https://example.com/"]);
     await until(async () => (await house.visit("/visited", { "User-Agent": "curl/8.0" })).status === 301, "the link answers");
     await page.goto("/admin/links/visited?bots=include");
