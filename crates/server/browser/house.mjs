@@ -25,7 +25,7 @@ export async function startHouse({ admin = true, seed, settings = {} } = {}) {
     const folder = mkdtempSync(join(tmpdir(), "rlinks-browser-"));
     // Nothing of whoever runs this: a configuration file or a variable could name another store.
     const ours = Object.entries(process.env).filter(([name]) => !name.startsWith("RMAX_"));
-    const env = { ...Object.fromEntries(ours), RMAX_DATA: join(folder, "data"), XDG_CONFIG_HOME: join(folder, "config"), ...settings };
+    const env = { ...Object.fromEntries(ours), RMAX_DATA: join(folder, "data"), RMAX_IDENTITY: ANN, XDG_CONFIG_HOME: join(folder, "config"), ...settings };
     const run = (args, input = "") => execFileSync(rmax, args, { cwd: folder, env, input, encoding: "utf8", stdio: ["pipe", "pipe", "pipe"] });
     const addPerson = (email, name, role) => run(["users", "create", "--email", email, "--name", name, "--role", role, "--password-stdin"], PASSWORD);
     if (seed) run(["dev", "seed", ...seed]);

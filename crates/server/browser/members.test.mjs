@@ -2,8 +2,8 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 
-import { LOOKS, arrive, fits, launch, signIn } from "./browser.mjs";
-import { PASSWORD, startHouse } from "./house.mjs";
+import { LOOKS, arrive, clipboard, fits, launch, signIn } from "./browser.mjs";
+import { PASSWORD, startHouse, until } from "./house.mjs";
 
 let browser;
 before(async () => {
@@ -32,6 +32,8 @@ for (const { name, ...look } of LOOKS) {
             await ann.page.getByLabel("Role", { exact: true }).selectOption(role);
             await ann.page.getByRole("button", { name: "Invite" }).click();
             const invitation = await ann.page.getByLabel("Invitation").inputValue();
+            await ann.page.getByRole("button", { name: "Copy" }).click();
+            await until(async () => (await clipboard(ann.page)) === invitation, "the invitation is copied");
             await fits(ann.page, "an invitation");
 
             const { page, witness, leave } = await arrive(browser, house.address, look);

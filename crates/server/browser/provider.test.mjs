@@ -49,9 +49,9 @@ for (const script of [true, false]) {
         const { page, witness, leave } = await arrive(browser, HOME, { script });
         await page.goto("/admin");
         if (script) await isAccessible(page, "signing in");
+        witness.hasSeenNothing();
         await page.getByRole("button", { name: "Sign in with your organisation" }).click();
         await page.waitForURL((address) => address.origin === issuer);
-        witness.hasSeenNothing();
         // The provider's own pages: who one is, and whether we may know.
         await page.locator("[name=login]").fill(login);
         await page.locator("[name=password]").fill("any");

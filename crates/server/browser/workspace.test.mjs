@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 
-import { LOOKS, fillSignIn, fits, launch, signIn } from "./browser.mjs";
+import { LOOKS, clipboard, fillSignIn, fits, launch, signIn } from "./browser.mjs";
 import { ANN, PASSWORD, startHouse, until } from "./house.mjs";
 
 let browser;
@@ -30,6 +30,8 @@ for (const { name, ...look } of LOOKS) {
         await press(page, "Make the key");
 
         const key = await page.getByLabel("Key", { exact: true }).inputValue();
+        await page.getByRole("button", { name: "Copy" }).click();
+        await until(async () => (await clipboard(page)) === key, "the key is copied");
         await fits(page, "a new key");
         assert.equal((await house.api(key, "POST", "/links", { target: "https://example.com/", code: "by-key" })).status, 201);
         assert.equal((await house.api(key, "DELETE", "/links/by-key")).status, 403, "it may no more than it was given");
