@@ -40,7 +40,7 @@ export async function arrive(browser, address, { size = WIDE, scheme = "light", 
         permissions: ["clipboard-read", "clipboard-write"],
         ...more,
     });
-    context.setDefaultTimeout(20_000);
+    context.setDefaultTimeout(30_000);
     const witness = await watch(context, address);
     const page = await context.newPage();
     return { context, page, witness, leave: () => context.close() };
@@ -58,7 +58,13 @@ export async function signIn(browser, address, { email = ANN, password = PASSWOR
 export async function fillSignIn(page, email, password) {
     await page.getByLabel("E-mail address").fill(email);
     await page.getByLabel("Password").fill(password);
-    await page.getByRole("button", { name: "Sign in", exact: true }).click();
+    await press(page, "Sign in");
+}
+
+/** Sends a form by its button, and waits for the page that answers: what is looked for next must not be found on the one before. */
+export async function press(page, name) {
+    const button = page.getByRole("button", { name, exact: true }).first();
+    await Promise.all([page.waitForEvent("domcontentloaded"), button.click()]);
 }
 
 /** Notes what no page may do: run what is not ours, load from elsewhere, break a rule of its own policy, open a dialog, fail. */

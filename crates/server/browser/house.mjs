@@ -75,7 +75,7 @@ export async function startHouse({ admin = true, seed, settings = {} } = {}) {
 export const FIREFOX = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0";
 
 /** Waits until `look` gives something true. */
-export async function until(look, what, milliseconds = 20_000) {
+export async function until(look, what, milliseconds = 30_000) {
     const end = Date.now() + milliseconds;
     for (;;) {
         const found = await look();

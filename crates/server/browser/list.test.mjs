@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 
-import { LOOKS, clipboard, fits, launch, signIn } from "./browser.mjs";
+import { LOOKS, clipboard, fits, launch, press, signIn } from "./browser.mjs";
 import { startHouse, until } from "./house.mjs";
 
 let browser;
@@ -83,7 +83,7 @@ for (const { name, ...look } of LOOKS) {
         await tickAll();
         await fits(page, "ticked links");
         await page.getByLabel("Tag to add or remove").fill("together");
-        await page.getByRole("button", { name: "Add tag" }).click();
+        await press(page, "Add tag");
         await page.getByRole("status").first().waitFor();
         assert.equal(await page.locator(".tag", { hasText: "together" }).count(), 2);
 
@@ -103,7 +103,7 @@ for (const { name, ...look } of LOOKS) {
         await bulk.getByRole("button", { name: "Delete" }).click();
         await fits(page, "the question");
         await sure.getByRole("button", { name: "Delete" }).click();
-        await page.getByRole("button", { name: "Undo" }).click();
+        await press(page, "Undo");
         await open();
         await has(page, 2);
 
@@ -112,7 +112,7 @@ for (const { name, ...look } of LOOKS) {
         await open("deleted");
         await has(page, 1);
         await tickAll();
-        await page.getByRole("button", { name: "Restore" }).click();
+        await press(page, "Restore");
         await open();
         await has(page, 2);
         witness.hasSeenNothing();

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 
-import { LOOKS, arrive, clipboard, fits, launch, signIn } from "./browser.mjs";
+import { LOOKS, arrive, clipboard, fits, launch, press, signIn } from "./browser.mjs";
 import { PASSWORD, startHouse, until } from "./house.mjs";
 
 let browser;
@@ -30,7 +30,7 @@ for (const { name, ...look } of LOOKS) {
             await ann.page.goto("/admin/members");
             await ann.page.getByLabel("E-mail address").fill(email);
             await ann.page.getByLabel("Role", { exact: true }).selectOption(role);
-            await ann.page.getByRole("button", { name: "Invite" }).click();
+            await press(ann.page, "Invite");
             const invitation = await ann.page.getByLabel("Invitation").inputValue();
             await ann.page.getByRole("button", { name: "Copy" }).click();
             await until(async () => (await clipboard(ann.page)) === invitation, "the invitation is copied");
@@ -63,19 +63,19 @@ for (const { name, ...look } of LOOKS) {
         const member = await signIn(browser, house.address, { email: "member@example.com", ...look });
         await ann.page.goto("/admin/members");
         await ann.page.getByLabel("Role of member@example.com").selectOption("viewer");
-        await ann.page.getByRole("button", { name: "Change the role of member@example.com" }).click();
+        await press(ann.page, /^Change the role of member@example\.com/);
         await ann.page.getByRole("status").getByText("The role was changed").waitFor();
         await member.page.goto("/admin");
         assert.equal(await member.page.getByLabel("Where the new link leads").count(), 0);
-        await ann.page.getByRole("button", { name: "Suspend member@example.com" }).click();
+        await press(ann.page, "Suspend member@example.com");
         await fits(ann.page, "the question");
-        await ann.page.getByRole("button", { name: "Suspend", exact: true }).click();
+        await press(ann.page, "Suspend");
         await ann.page.getByRole("status").getByText("The member was suspended").waitFor();
         await member.page.goto("/admin");
         await member.page.getByRole("heading", { name: "Sign in" }).waitFor();
-        await ann.page.getByRole("button", { name: "Let in again member@example.com" }).click();
-        await ann.page.getByRole("button", { name: "Delete member@example.com" }).click();
-        await ann.page.getByRole("button", { name: "Delete the account" }).click();
+        await press(ann.page, "Let in again member@example.com");
+        await press(ann.page, "Delete member@example.com");
+        await press(ann.page, "Delete the account");
         await ann.page.getByRole("status").getByText("The account was deleted").waitFor();
         assert.equal(await ann.page.getByText("member@example.com").count(), 0);
         ann.witness.hasSeenNothing();

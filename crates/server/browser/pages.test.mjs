@@ -65,13 +65,14 @@ test("pages with an address, wide and narrow, light and dark", async (t) => {
     await leave();
 });
 
+const click = (page, name) => page.getByRole("button", { name }).first().click();
+
 /** Pages that are the answer to a form, and what opens over a page. */
-const press = (page, name) => page.getByRole("button", { name }).first().click();
 const ANSWERS = {
     "a new link": async (page) => {
         await page.goto("/admin");
         await page.getByLabel("Where the new link leads").fill("https://example.com/");
-        await press(page, "Shorten");
+        await click(page, "Shorten");
         await page.locator(".made").waitFor();
     },
     "a new link that is wrong": async (page) => {
@@ -79,7 +80,7 @@ const ANSWERS = {
         await page.getByLabel("Where the new link leads").fill("nonsense");
         await page.getByText("More options").click();
         await page.getByRole("textbox", { name: "Code" }).fill("???");
-        await press(page, "Shorten");
+        await click(page, "Shorten");
         await page.locator("#target-wrong").waitFor();
     },
     "ticked links": async (page) => {
@@ -99,7 +100,7 @@ const ANSWERS = {
     "the question before links are deleted": async (page) => {
         await page.goto("/admin");
         await page.locator("[data-row] .tick input").first().check();
-        await press(page, "Delete");
+        await click(page, "Delete");
         await page.getByRole("dialog", { name: "Delete these links?" }).waitFor();
     },
     "the menu": async (page) => {
@@ -109,41 +110,41 @@ const ANSWERS = {
     "a change that is wrong": async (page) => {
         await page.goto(`/admin/links/${code}`);
         await page.getByLabel("Target").fill("nonsense");
-        await press(page, "Save");
+        await click(page, "Save");
         await page.locator("#target-wrong").waitFor();
     },
     "a new key": async (page) => {
         await page.goto("/admin/keys");
         await page.getByLabel("Name").fill("another");
         await page.getByLabel("links:read").check();
-        await press(page, "Make the key");
+        await click(page, "Make the key");
         await page.locator("#secret").waitFor();
     },
     "the question before a key is revoked": async (page) => {
         await page.goto("/admin/keys");
-        await press(page, "Revoke blog");
+        await click(page, "Revoke blog");
         await page.getByRole("heading", { name: /^Revoke the key/ }).waitFor();
     },
     "an invitation": async (page) => {
         await page.goto("/admin/members");
         await page.getByLabel("E-mail address").fill(`${Date.now()}@example.com`);
-        await press(page, "Invite");
+        await click(page, "Invite");
         await page.locator("#invitation").waitFor();
     },
     "the question before a member is deleted": async (page) => {
         await page.goto("/admin/members");
-        await press(page, "Delete bob@example.com");
+        await click(page, "Delete bob@example.com");
         await page.getByRole("heading", { name: /^Delete the account of/ }).waitFor();
     },
     "a policy that would change": async (page) => {
         await page.goto("/admin/policy?preset=platform");
-        await press(page, "Show what would change");
+        await click(page, "Show what would change");
         await page.getByRole("heading", { name: "Change the policy?" }).waitFor();
     },
     "what an import would do": async (page) => {
         await page.goto("/admin/import");
         await page.getByLabel("or its contents").fill('{"code":"from-a-file","target":"https://example.com/"}\n{"code":"wrong","target":"nonsense"}');
-        await press(page, "Show what would be done");
+        await click(page, "Show what would be done");
         await page.getByRole("heading", { name: "Import these links?" }).waitFor();
     },
 };

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 
-import { arrive, launch, signIn } from "./browser.mjs";
+import { arrive, launch, press, signIn } from "./browser.mjs";
 import { FIREFOX, PASSWORD, startHouse, until } from "./house.mjs";
 
 const EVIL = [
@@ -117,10 +117,9 @@ test("what a visitor sends is text, also while it arrives live", async () => {
 
 test("what members, keys, files and the workspace are called is text", async () => {
     const { page } = ann;
-    const press = (name) => page.getByRole("button", { name }).first().click();
     await page.goto("/admin/account");
     await page.getByRole("textbox", { name: "Name" }).fill(ALL.slice(0, 250));
-    await press("Change the name");
+    await press(page, "Change the name");
     await page.getByRole("status").first().waitFor();
     await showsAsText(page, "the account");
     assert.match(await page.getByRole("region", { name: "Where you are signed in" }).innerText(), /data-evil/);
@@ -128,7 +127,7 @@ test("what members, keys, files and the workspace are called is text", async () 
     await page.goto("/admin/members");
     await page.getByLabel("E-mail address").fill("eve@example.com");
     await page.getByRole("textbox", { name: "Name" }).fill(EVIL[1]);
-    await press("Invite");
+    await press(page, "Invite");
     const invitation = await page.locator("#invitation").inputValue();
     await showsAsText(page, "an invitation");
     const eve = await arrive(browser, house.address);
@@ -144,7 +143,7 @@ test("what members, keys, files and the workspace are called is text", async () 
     await showsAsText(page, "members");
     for (const act of ["Suspend eve@example.com", "Delete eve@example.com"]) {
         await page.goto("/admin/members");
-        await press(act);
+        await press(page, act);
         await page.locator(".card").waitFor();
         await showsAsText(page, act);
     }
@@ -152,22 +151,22 @@ test("what members, keys, files and the workspace are called is text", async () 
     await page.goto("/admin/keys");
     await page.getByLabel("Name").fill(ALL.slice(0, 100));
     await page.getByLabel("links:read").check();
-    await press("Make the key");
+    await press(page, "Make the key");
     await page.locator("#secret").waitFor();
     await showsAsText(page, "a new key");
-    await press(/^Revoke/);
+    await press(page, /^Revoke/);
     await page.locator(".card").waitFor();
     await showsAsText(page, "the question");
 
     await page.goto("/admin/policy");
     await page.getByLabel("Name", { exact: true }).fill(ALL.slice(0, 250));
-    await press("Change the name");
+    await press(page, "Change the name");
     await page.getByRole("status").first().waitFor();
     await showsAsText(page, "the policy");
 
     await page.goto("/admin/domains");
     await page.getByLabel("Host").fill(EVIL[0]);
-    await press("Add");
+    await press(page, "Add");
     await page.getByText(/^The host /).waitFor();
     await showsAsText(page, "domains");
 
@@ -175,10 +174,10 @@ test("what members, keys, files and the workspace are called is text", async () 
     const rows = EVIL.map((evil, number) => ({ code: `file-${number}`, target: "https://example.com/", title: evil, notes: evil, tags: [evil.slice(0, 60)] }));
     rows.push({ code: ALL, target: "https://example.com/" }, { code: "file-bad", target: EVIL[4] });
     await page.getByLabel("or its contents").fill(rows.map((row) => JSON.stringify(row)).join("\n"));
-    await press("Show what would be done");
+    await press(page, "Show what would be done");
     await page.getByRole("heading", { name: "Import these links?" }).waitFor();
     await showsAsText(page, "what an import would do");
-    await press(/^Import \d+ links$/);
+    await press(page, /^Import \d+ links$/);
     await page.getByRole("heading", { name: "Imported" }).waitFor();
     await showsAsText(page, "what an import did");
 

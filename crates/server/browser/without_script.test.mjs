@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 
-import { LOOKS, fits, launch, signIn } from "./browser.mjs";
+import { LOOKS, fits, launch, press, signIn } from "./browser.mjs";
 import { startHouse, until } from "./house.mjs";
 
 let browser;
@@ -16,13 +16,12 @@ for (const { name, ...look } of LOOKS) {
         const house = await startHouse();
         t.after(house.stop);
         const { page, witness } = await signIn(browser, house.address, { script: false, ...look });
-        const press = (words) => page.getByRole("button", { name: words, exact: true }).click();
         await page.getByRole("heading", { name: "No links yet" }).waitFor();
 
         await page.getByLabel("Where the new link leads").fill("https://example.com/first");
         await page.getByText("More options").click();
         await page.getByRole("textbox", { name: "Code" }).fill("parity");
-        await press("Shorten");
+        await press(page, "Shorten");
         assert.equal(await page.locator(".made-url").getAttribute("href"), `${house.address}/parity`);
         assert.equal(await page.getByRole("button", { name: "Copy" }).count(), 0, "nothing is offered that cannot be done");
         await fits(page, "the list without a script");
@@ -30,36 +29,36 @@ for (const { name, ...look } of LOOKS) {
         await leadsTo("https://example.com/first");
 
         await page.getByLabel("Search").fill("first");
-        await press("Show");
+        await press(page, "Show");
         assert.equal(new URL(page.url()).searchParams.get("q"), "first");
         await page.locator(".short", { hasText: "/parity" }).click();
         await page.getByLabel("Target").fill("nonsense");
-        await press("Save");
+        await press(page, "Save");
         await page.locator("#target-wrong").waitFor();
         await page.getByLabel("Target").fill("https://example.com/second");
         await page.getByLabel("Expires").fill("2037-07-01T12:00:00");
-        await press("Save");
+        await press(page, "Save");
         await page.locator("time[datetime^='2037-07-01T12:00:00']").first().waitFor();
         await leadsTo("https://example.com/second");
         await fits(page, "a link without a script");
-        await press("Disable");
+        await press(page, "Disable");
         await page.locator("h1 .badge.disabled").waitFor();
-        await press("Enable");
+        await press(page, "Enable");
         await page.locator("h1 .badge.active").waitFor();
 
         // Many at once; the question is a page of its own.
         await page.goto("/admin");
         await page.getByLabel("Tick parity").check();
-        await press("Delete");
+        await press(page, "Delete");
         await page.getByRole("heading", { name: "Delete this link?" }).waitFor();
         await fits(page, "the question");
         assert.equal((await house.visit("/parity")).status, 301, "not yet");
-        await press("Delete");
+        await press(page, "Delete");
         await page.getByRole("button", { name: "Undo" }).waitFor();
         await until(async () => (await house.visit("/parity")).status !== 301, "deleted");
         await page.goto("/admin?state=deleted");
         await page.getByLabel("Tick parity").check();
-        await press("Restore");
+        await press(page, "Restore");
         await leadsTo("https://example.com/second");
         await page.goto("/admin/links/parity");
         await page.locator(".history li").last().getByRole("button", { name: "Make it this again" }).click();
@@ -72,26 +71,25 @@ test("a key, the colours and the way out need no script", async (t) => {
     const house = await startHouse();
     t.after(house.stop);
     const { page, witness } = await signIn(browser, house.address, { script: false });
-    const press = (words) => page.getByRole("button", { name: words }).click();
     await page.goto("/admin/keys");
     await page.getByLabel("Name").fill("blog");
     await page.getByLabel("links:read").check();
-    await press("Make the key");
+    await press(page, "Make the key");
     const key = await page.getByLabel("Key", { exact: true }).inputValue();
     assert.equal((await house.api(key, "GET", "/links")).status, 200);
     await page.goto("/admin/keys");
-    await press("Revoke blog");
-    await press("Revoke the key");
+    await press(page, "Revoke blog");
+    await press(page, "Revoke the key");
     await page.getByRole("row", { name: /blog/ }).getByText("revoked").waitFor();
     assert.equal((await house.api(key, "GET", "/links")).status, 401);
 
     const ground = () => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
     const light = await ground();
     await page.locator(".menu summary").click();
-    await press("Dark");
+    await press(page, "Dark");
     await until(async () => (await ground()) !== light, "dark");
     await page.locator(".menu summary").click();
-    await press("Sign out");
+    await press(page, "Sign out");
     await page.getByRole("heading", { name: "Sign in" }).waitFor();
     witness.hasSeenNothing();
 });

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 
-import { LOOKS, clipboard, fillSignIn, fits, launch, signIn } from "./browser.mjs";
+import { LOOKS, clipboard, fillSignIn, fits, launch, press, signIn } from "./browser.mjs";
 import { ANN, PASSWORD, startHouse, until } from "./house.mjs";
 
 let browser;
@@ -11,7 +11,6 @@ before(async () => {
 });
 after(() => browser.close());
 
-const press = (page, name) => page.getByRole("button", { name }).click();
 const isDone = (page, words) => page.getByRole("status").getByText(words).waitFor();
 
 for (const { name, ...look } of LOOKS) {
@@ -223,7 +222,7 @@ test("an account: another password and name, signed out elsewhere, everywhere, a
 
     await fillSignIn(there.page, bob.email, "another horse battery staple");
     await there.page.getByRole("heading", { name: "Account", exact: true }).waitFor();
-    await page.getByRole("button", { name: "Sign out everywhere", exact: true }).click();
+    await press(page, "Sign out everywhere");
     await page.getByRole("heading", { name: "Sign in" }).waitFor();
     await isOut(here);
     await isOut(there);
