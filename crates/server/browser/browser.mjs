@@ -106,17 +106,25 @@ async function watch(context, address) {
     };
 }
 
-/** Nothing sticks out to the side. What is wide scrolls inside of its own box. */
+/** Nothing sticks out to the side, and nothing is squeezed to a column of letters. What is wide scrolls inside of its own box. */
 export async function fits(page, what) {
-    const { width, wide, culprits } = await page.evaluate(() => {
+    const { width, wide, culprits, squeezed } = await page.evaluate(() => {
         const inner = document.documentElement.clientWidth;
         const sticksOut = (element) => element.getBoundingClientRect().right > inner + 1 && !element.closest(".scroll, .tabs, .sr");
+        const isSqueezed = (cell) => {
+            const inside = document.createRange();
+            inside.selectNodeContents(cell);
+            const { width, height } = inside.getBoundingClientRect();
+            return width < 48 && height > 90;
+        };
         return {
+            squeezed: [...document.querySelectorAll("th, td")].filter(isSqueezed).slice(0, 3).map((cell) => cell.textContent),
             width: document.scrollingElement.scrollWidth,
             wide: innerWidth,
             culprits: [...document.querySelectorAll("body *")].filter(sticksOut).slice(0, 3).map((element) => element.outerHTML.slice(0, 120)),
         };
     });
+    assert.deepEqual(squeezed, [], `${what} has columns of letters`);
     assert.ok(width <= wide, `${what} is ${width} wide in a window of ${wide}: ${culprits.join("\n")}`);
 }
 

@@ -253,6 +253,7 @@ test("what these tests look for they find", async () => {
     await spoil({ color: "#ccc", background: "#fff" });
     await assert.rejects(isAccessible(page, "pale"), /color-contrast/);
     await assert.rejects(standsStill(page, "moved"), /moved/);
+    await page.setViewportSize(NARROW);
     await spoil({ width: "3000px" });
     await assert.rejects(fits(page, "wide"), /wide is/);
     await leave();
