@@ -83,7 +83,7 @@ for (const { name, ...look } of LOOKS) {
 
         // The history says from what to what, and leads back to the beginning.
         const changes = page.locator(".history li");
-        assert.match(await changes.first().locator("time").getAttribute("title"), / UTC$/, "the viewer's time, with UTC behind it");
+        await until(async () => / UTC$/.test(await changes.first().locator("time").getAttribute("title")), "the viewer's time, with UTC behind it");
         assert.match(await changes.filter({ hasText: "https://example.com/changed" }).first().innerText(), /Ann Example/);
         await changes.last().getByRole("button", { name: "Make it this again" }).click();
         await until(async () => (await edit.getByLabel("Target").inputValue()) === TARGET, "the first version is back");

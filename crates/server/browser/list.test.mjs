@@ -88,10 +88,10 @@ for (const { name, ...look } of LOOKS) {
         assert.equal(await page.locator(".tag", { hasText: "together" }).count(), 2);
 
         await tickAll();
-        await page.getByRole("button", { name: "Disable", exact: true }).click();
+        await press(page, "Disable");
         await until(async () => (await page.locator(".badge.disabled").count()) === 2, "both are disabled");
         await tickAll();
-        await page.getByRole("button", { name: "Enable", exact: true }).click();
+        await press(page, "Enable");
         await until(async () => (await page.locator(".badge.active").count()) === 2, "both are active");
 
         await tickAll();
