@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 
-import { LOOKS, arrive, clipboard, fits, launch, signIn } from "./browser.mjs";
+import { LOOKS, arrive, clipboard, fits, launch, press, signIn } from "./browser.mjs";
 import { startHouse, until } from "./house.mjs";
 
 let browser;
@@ -57,7 +57,7 @@ for (const { name, ...look } of LOOKS) {
         const edit = page.locator("#edit");
         await edit.getByLabel("Target").fill("nonsense");
         await edit.getByLabel("Title").fill("Kept while something else is wrong");
-        await edit.getByRole("button", { name: "Save" }).click();
+        await press(page, "Save");
         await page.locator("#target-wrong").waitFor();
         assert.equal(await edit.getByLabel("Target").getAttribute("aria-invalid"), "true");
         assert.equal(await edit.getByLabel("Title").inputValue(), "Kept while something else is wrong");
@@ -66,7 +66,7 @@ for (const { name, ...look } of LOOKS) {
         await edit.getByLabel("Tags").fill("spring, print");
         // A time of the viewer's own zone, which is two hours ahead of UTC in summer.
         await edit.getByLabel("Expires").fill("2037-07-01T12:00:00");
-        await edit.getByRole("button", { name: "Save" }).click();
+        await press(page, "Save");
         await page.getByRole("status").getByText(/saved/i).waitFor();
         assert.equal(await edit.getByLabel("Expires").inputValue(), "2037-07-01T12:00");
         assert.equal(await page.locator(".head time[datetime^='2037-07-01T10:00:00']").count(), 1);
@@ -75,10 +75,10 @@ for (const { name, ...look } of LOOKS) {
         await leadsTo("https://example.com/changed");
 
         // Off and on again.
-        await edit.getByRole("button", { name: "Disable" }).click();
+        await press(page, "Disable");
         await page.locator("h1 .badge.disabled").waitFor();
         await until(async () => (await house.visit(path)).status === 404, "disabled");
-        await edit.getByRole("button", { name: "Enable" }).click();
+        await press(page, "Enable");
         await page.locator("h1 .badge.active").waitFor();
 
         // The history says from what to what, and leads back to the beginning.
@@ -90,12 +90,12 @@ for (const { name, ...look } of LOOKS) {
         await leadsTo(TARGET);
 
         // Deleted, and restored from its own page.
-        await edit.getByRole("button", { name: "Delete" }).click();
+        await press(page, "Delete");
         await page.getByText("This link is deleted").or(page.getByRole("button", { name: "Undo" })).first().waitFor();
         await until(async () => [404, 410].includes((await house.visit(path)).status), "deleted");
         await page.goto(`/admin/links${path}`);
         assert.equal(await badge(page), "deleted");
-        await page.getByRole("button", { name: "Restore" }).click();
+        await press(page, "Restore");
         await page.locator("h1 .badge.active").waitFor();
         await leadsTo(TARGET);
         witness.hasSeenNothing();
@@ -111,12 +111,12 @@ test("what is wrong with a new link stands beside its field, and nothing typed i
     await page.getByText("More options").click();
     await page.getByRole("textbox", { name: "Code" }).fill("taken");
     await page.getByLabel("Notes").fill("of some length");
-    await page.getByRole("button", { name: "Shorten" }).click();
+    await press(page, "Shorten");
     await page.locator("#code-wrong").waitFor();
     assert.equal(await page.getByLabel("Notes").inputValue(), "of some length");
     assert.equal(await page.evaluate(() => document.activeElement.id), "code");
     await page.getByRole("textbox", { name: "Code" }).fill("free");
-    await page.getByRole("button", { name: "Shorten" }).click();
+    await press(page, "Shorten");
     assert.equal(await made(page), `${house.address}/free`);
     witness.hasSeenNothing();
 });
@@ -150,10 +150,10 @@ test("who was slower sees both, and decides", async (t) => {
     await page.goto("/admin/links/parity");
     house.rmax(["links", "set", "parity", "https://example.com/faster"]);
     await page.locator("#edit").getByLabel("Target").fill("https://example.com/slower");
-    await page.locator("#edit").getByRole("button", { name: "Save" }).click();
+    await press(page, "Save");
     const differs = page.getByRole("table", { name: "What differs" });
     assert.match(await differs.innerText(), /slower[\s\S]*faster/);
-    await page.locator("#edit").getByRole("button", { name: "Save" }).click();
+    await press(page, "Save");
     await differs.waitFor({ state: "detached" });
     assert.equal(await page.locator("#edit").getByLabel("Target").inputValue(), "https://example.com/slower");
     witness.hasSeenNothing();
