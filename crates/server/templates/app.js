@@ -84,12 +84,13 @@
   };
 
   document.addEventListener('click', (event) => {
-    const target = event.target.closest('[data-copy], [data-qr], [data-tick-all]');
+    const target = event.target.closest('[data-copy], [data-copy-of], [data-qr], [data-tick-all]');
     if (!target) {
       all('details.menu[open]').forEach((menu) => menu.contains(event.target) || menu.removeAttribute('open'));
       return;
     }
     if (target.dataset.copy) copy(target.dataset.copy);
+    if (target.dataset.copyOf) copy(one(`#${target.dataset.copyOf}`).value);
     if (target.dataset.qr && showQr(target)) event.preventDefault();
     if (target.dataset.tickAll !== undefined) {
       all('tbody .tick input').forEach((box) => { box.checked = target.checked; });

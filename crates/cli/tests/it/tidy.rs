@@ -163,7 +163,7 @@ fn every_promise_has_its_test() {
         let test = test.rsplit("::").next().unwrap_or(test);
         match fs::read_to_string(root().join(path)) {
             Err(_) => faults.push(format!("PROMISES.md:{line}: there is no file {path}: correct `{span}`")),
-            // The Worker's tests run in workerd and are named by sentences.
+            // What runs in workerd or in a browser is named by sentences.
             Ok(source)
                 if Path::new(path).extension().is_some_and(|end| end == "mjs")
                     && source.contains(&format!("test(\"{test}\"")) => {}

@@ -212,8 +212,10 @@ fn change(now: u64, before: u64) -> String {
         return "none before".to_owned();
     }
     let (more, sign) = if now > before { (now - before, '+') } else { (before - now, '−') };
-    let percent = u128::from(more) * 100 / u128::from(before);
-    format!("{sign}{percent} % ({} before)", number(before))
+    match (u128::from(more) * 100 + u128::from(before) / 2) / u128::from(before) {
+        0 => format!("nearly as many ({} before)", number(before)),
+        percent => format!("{sign}{percent} % ({} before)", number(before)),
+    }
 }
 
 fn breakdowns(found: Statistics) -> Vec<(&'static str, Vec<Share>)> {
@@ -225,11 +227,12 @@ fn breakdowns(found: Statistics) -> Vec<(&'static str, Vec<Share>)> {
     vec![
         ("Referrers", plain(found.referrers)),
         ("Countries", shares(countries.collect())),
-        ("Cities", plain(found.cities)),
         ("Devices", plain(found.devices)),
         ("Browsers", plain(found.browsers)),
         ("Systems", plain(found.systems)),
         ("Campaigns", plain(found.campaigns)),
+        // Last, for few have a file that knows them.
+        ("Cities", plain(found.cities)),
     ]
 }
 

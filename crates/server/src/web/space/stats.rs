@@ -169,11 +169,12 @@ impl Shown {
         let parts = vec![
             ("Referrers", shares(plain(&statistics.referrers))),
             ("Countries", shares(countries.collect())),
-            ("Cities", shares(plain(&statistics.cities))),
             ("Devices", shares(plain(&statistics.devices))),
             ("Browsers", shares(plain(&statistics.browsers))),
             ("Systems", shares(plain(&statistics.systems))),
             ("Campaigns", shares(plain(&statistics.campaigns))),
+            // Last, for few have a file that knows them.
+            ("Cities", shares(plain(&statistics.cities))),
         ];
         let total = &statistics.total;
         let figures = [("Clicks", total.clicks), ("Visitors", total.visitors), ("Bots", total.bots)];

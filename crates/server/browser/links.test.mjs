@@ -1,0 +1,160 @@
+// A link's life, as a person lives it: made, copied, followed, changed, switched off, brought back.
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+
+import { LOOKS, arrive, clipboard, fits, launch, press, signIn } from "./browser.mjs";
+import { startHouse, until } from "./house.mjs";
+
+let browser;
+before(async () => {
+    browser = await launch();
+});
+after(() => browser.close());
+
+const TARGET = "https://example.com/a/rather/long/address?with=parameters";
+
+/** The short link that was just made, from the notice. */
+const made = (page) => page.locator(".made-url").getAttribute("href");
+const badge = (page) => page.locator("h1 .badge").innerText();
+
+for (const { name, ...look } of LOOKS) {
+    test(`a link is made, copied, followed, watched, changed, disabled and restored (${name})`, async (t) => {
+        const house = await startHouse();
+        t.after(house.stop);
+        const { page, witness } = await signIn(browser, house.address, look);
+
+        // Pasted, Enter, copied.
+        await page.evaluate((text) => navigator.clipboard.writeText(text), TARGET);
+        await page.getByLabel("Where the new link leads").focus();
+        await page.keyboard.press("ControlOrMeta+v");
+        await page.keyboard.press("Enter");
+        const short = await made(page);
+        assert.ok(short.startsWith(`${house.address}/`), short);
+        await page.getByText("Copied", { exact: true }).waitFor();
+        assert.equal(await clipboard(page), short);
+        await fits(page, "a new link");
+
+        // Its page is open and waits for clicks.
+        await page.getByRole("link", { name: "Details" }).click();
+        await page.getByText("Live", { exact: true }).waitFor();
+        await page.getByText("Nobody has followed this link yet").waitFor();
+        const visitor = await arrive(browser, house.address);
+        const redirect = visitor.page.waitForResponse(short);
+        // Where it leads cannot be reached from here; that it leads there is what counts.
+        await visitor.page.goto(short).catch(() => {});
+        assert.equal((await redirect).headers().location, TARGET);
+        const click = page.locator(".latest tr.new");
+        await click.waitFor();
+        assert.match(await click.innerText(), /Chrome/);
+        assert.equal(await page.getByText("Nobody has followed this link yet").count(), 0);
+        await until(async () => {
+            await page.reload();
+            return (await page.locator(".figures").innerText()).match(/Clicks\s+1\b/);
+        }, "the click is counted");
+        await fits(page, "a link's page");
+
+        // Changed, with what is wrong beside its field.
+        const edit = page.locator("#edit");
+        await edit.getByLabel("Target").fill("nonsense");
+        await edit.getByLabel("Title").fill("Kept while something else is wrong");
+        await press(page, "Save");
+        await page.locator("#target-wrong").waitFor();
+        assert.equal(await edit.getByLabel("Target").getAttribute("aria-invalid"), "true");
+        assert.equal(await edit.getByLabel("Title").inputValue(), "Kept while something else is wrong");
+        await fits(page, "a field error");
+        await edit.getByLabel("Target").fill("https://example.com/changed");
+        await edit.getByLabel("Tags").fill("spring, print");
+        // A time of the viewer's own zone, which is two hours ahead of UTC in summer.
+        await edit.getByLabel("Expires").fill("2037-07-01T12:00:00");
+        await press(page, "Save");
+        await page.getByRole("status").getByText(/saved/i).waitFor();
+        assert.equal(await edit.getByLabel("Expires").inputValue(), "2037-07-01T12:00");
+        assert.equal(await page.locator(".head time[datetime^='2037-07-01T10:00:00']").count(), 1);
+        const path = new URL(short).pathname;
+        const leadsTo = (target) => until(async () => (await house.visit(path)).headers.get("location") === target, `leads to ${target}`);
+        await leadsTo("https://example.com/changed");
+
+        // Off and on again.
+        await press(page, "Disable");
+        await page.locator("h1 .badge.disabled").waitFor();
+        await until(async () => (await house.visit(path)).status === 404, "disabled");
+        await press(page, "Enable");
+        await page.locator("h1 .badge.active").waitFor();
+
+        // The history says from what to what, and leads back to the beginning.
+        const changes = page.locator(".history li");
+        await until(async () => / UTC$/.test(await changes.first().locator("time").getAttribute("title")), "the viewer's time, with UTC behind it");
+        assert.match(await changes.filter({ hasText: "https://example.com/changed" }).first().innerText(), /Ann Example/);
+        await changes.last().getByRole("button", { name: "Make it this again" }).click();
+        await until(async () => (await edit.getByLabel("Target").inputValue()) === TARGET, "the first version is back");
+        await leadsTo(TARGET);
+
+        // Deleted, and restored from its own page.
+        await press(page, "Delete");
+        await page.getByText("This link is deleted").or(page.getByRole("button", { name: "Undo" })).first().waitFor();
+        await until(async () => [404, 410].includes((await house.visit(path)).status), "deleted");
+        await page.goto(`/admin/links${path}`);
+        assert.equal(await badge(page), "deleted");
+        await press(page, "Restore");
+        await page.locator("h1 .badge.active").waitFor();
+        await leadsTo(TARGET);
+        witness.hasSeenNothing();
+    });
+}
+
+test("what is wrong with a new link stands beside its field, and nothing typed is lost", async (t) => {
+    const house = await startHouse();
+    t.after(house.stop);
+    house.rmax(["links", "set", "taken", "https://example.com/"]);
+    const { page, witness } = await signIn(browser, house.address);
+    await page.getByLabel("Where the new link leads").fill(TARGET);
+    await page.getByText("More options").click();
+    await page.getByRole("textbox", { name: "Code" }).fill("taken");
+    await page.getByLabel("Notes").fill("of some length");
+    await press(page, "Shorten");
+    await page.locator("#code-wrong").waitFor();
+    assert.equal(await page.getByLabel("Notes").inputValue(), "of some length");
+    assert.equal(await page.evaluate(() => document.activeElement.id), "code");
+    await page.getByRole("textbox", { name: "Code" }).fill("free");
+    await press(page, "Shorten");
+    assert.equal(await made(page), `${house.address}/free`);
+    witness.hasSeenNothing();
+});
+
+test("a QR code is shown at once, and comes as SVG and PNG", async (t) => {
+    const house = await startHouse();
+    t.after(house.stop);
+    house.rmax(["links", "set", "parity", "https://example.com/"]);
+    const { page, witness } = await signIn(browser, house.address);
+    await page.getByRole("link", { name: /^QR code of/ }).click();
+    const image = page.getByRole("img", { name: /^QR code of .*\/parity$/ });
+    await until(() => image.evaluate((drawn) => drawn.complete && drawn.naturalWidth > 0), "the QR code is drawn");
+    await fits(page, "a QR code");
+    for (const [format, begins] of [["SVG", "<svg"], ["PNG", "\x89PNG"]]) {
+        const waiting = page.waitForEvent("download");
+        await page.locator("#qr").getByRole("link", { name: format }).click();
+        const stream = await (await waiting).createReadStream();
+        const first = await new Promise((done) => stream.once("data", done));
+        assert.ok(first.toString("latin1").includes(begins), format);
+    }
+    await page.keyboard.press("Escape");
+    assert.equal(await page.locator("#qr").isVisible(), false);
+    witness.hasSeenNothing();
+});
+
+test("who was slower sees both, and decides", async (t) => {
+    const house = await startHouse();
+    t.after(house.stop);
+    house.rmax(["links", "set", "parity", "https://example.com/"]);
+    const { page, witness } = await signIn(browser, house.address);
+    await page.goto("/admin/links/parity");
+    house.rmax(["links", "set", "parity", "https://example.com/faster"]);
+    await page.locator("#edit").getByLabel("Target").fill("https://example.com/slower");
+    await press(page, "Save");
+    const differs = page.getByRole("table", { name: "What differs" });
+    assert.match(await differs.innerText(), /slower[\s\S]*faster/);
+    await press(page, "Save");
+    await differs.waitFor({ state: "detached" });
+    assert.equal(await page.locator("#edit").getByLabel("Target").inputValue(), "https://example.com/slower");
+    witness.hasSeenNothing();
+});

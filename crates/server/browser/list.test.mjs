@@ -1,0 +1,157 @@
+// The list of links: searched while one types, filtered, sorted, paged, changed many at a time, and driven from the keyboard.
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+
+import { LOOKS, clipboard, fits, launch, press, signIn } from "./browser.mjs";
+import { startHouse, until } from "./house.mjs";
+
+let browser;
+let house;
+before(async () => {
+    [browser, house] = await Promise.all([launch(), startHouse({ seed: ["--links", "120", "--clicks", "500"] })]);
+});
+after(async () => {
+    await browser.close();
+    await house.stop();
+});
+
+const rows = (page) => page.locator("[data-row]");
+const count = async (page) => Number.parseInt(await page.locator(".count").innerText(), 10);
+const codes = (page) => page.locator("[data-row] .short").evaluateAll((links) => links.map((link) => link.pathname.split("/").pop()));
+/** The list has come anew once it has so many links. */
+const has = (page, number) => until(async () => (await rows(page).count()) && (await count(page)) === number, `${number} links in the list`);
+
+for (const { name, ...look } of LOOKS) {
+    test(`search follows what is typed, and the address follows the search (${name})`, async () => {
+        house.rmax(["links", "set", "needle", "https://example.com/haystack", "--title", "Where is the needle", "--tag", "sewing"]);
+        const { page, witness, leave } = await signIn(browser, house.address, look);
+        await has(page, 121);
+        await page.getByRole("searchbox", { name: "Search" }).pressSequentially("haysta");
+        await has(page, 1);
+        assert.deepEqual(await codes(page), ["needle"]);
+        assert.equal(new URL(page.url()).search, "?q=haysta");
+        await fits(page, "one link found");
+        await page.getByRole("searchbox", { name: "Search" }).pressSequentially("zzz");
+        await page.getByRole("heading", { name: "Nothing found" }).waitFor();
+        await page.getByRole("link", { name: "Show all links" }).click();
+        await has(page, 121);
+
+        // A tag leads to its links; a state to those that are in it.
+        await page.goto("/admin?q=needle");
+        await page.getByRole("link", { name: "sewing" }).click();
+        await until(() => new URL(page.url()).searchParams.get("tag") === "sewing", "the tag is in the address");
+        assert.deepEqual(await codes(page), ["needle"]);
+        house.rmax(["links", "disable", "needle"]);
+        await page.goto("/admin");
+        await page.getByLabel("State").selectOption({ label: "Disabled" });
+        await until(async () => (await codes(page)).includes("needle") && (await rows(page).count()) === (await page.locator(".badge.disabled").count()), "disabled links alone");
+        house.rmax(["links", "enable", "needle"]);
+        witness.hasSeenNothing();
+        await leave();
+    });
+}
+
+test("pages follow each other without a gap", async () => {
+    const { page, witness, leave } = await signIn(browser, house.address);
+    await page.getByLabel("Order").selectOption({ index: 1 });
+    await until(() => new URL(page.url()).searchParams.has("sort"), "the order is in the address");
+    const seen = [];
+    for (;;) {
+        seen.push(...(await codes(page)));
+        const next = page.getByRole("link", { name: "Next page" });
+        if (!(await next.count())) break;
+        const first = (await codes(page))[0];
+        await next.click();
+        await until(async () => (await codes(page))[0] !== first, "another page");
+    }
+    assert.equal(new Set(seen).size, seen.length);
+    assert.equal(seen.length, await count(page));
+    witness.hasSeenNothing();
+    await leave();
+});
+
+for (const { name, ...look } of LOOKS) {
+    test(`ticked links are tagged, disabled, deleted after one question, and brought back (${name})`, async () => {
+        for (const code of ["bulk-a", "bulk-b"]) house.rmax(["links", "set", code, "https://example.com/bulk"]);
+        const { page, witness, leave } = await signIn(browser, house.address, look);
+        const open = (state = "") => page.goto(`/admin?q=bulk&state=${state}`);
+        const tickAll = async () => {
+            for (const box of await page.locator("[data-row] .tick input").all()) await box.check();
+        };
+        await open();
+        assert.equal(await page.getByRole("group", { name: "With the links you tick" }).isVisible(), false, "out of the way until needed");
+        await tickAll();
+        await fits(page, "ticked links");
+        await page.getByLabel("Tag to add or remove").fill("together");
+        await press(page, "Add tag");
+        await page.getByRole("status").first().waitFor();
+        assert.equal(await page.locator(".tag", { hasText: "together" }).count(), 2);
+
+        await tickAll();
+        await press(page, "Disable");
+        await until(async () => (await page.locator(".badge.disabled").count()) === 2, "both are disabled");
+        await tickAll();
+        await press(page, "Enable");
+        await until(async () => (await page.locator(".badge.active").count()) === 2, "both are active");
+
+        await tickAll();
+        const bulk = page.getByRole("group", { name: "With the links you tick" });
+        const sure = page.getByRole("dialog", { name: "Delete these links?" });
+        await bulk.getByRole("button", { name: "Delete" }).click();
+        await sure.getByRole("button", { name: "Cancel" }).click();
+        assert.equal(await rows(page).count(), 2);
+        await bulk.getByRole("button", { name: "Delete" }).click();
+        await fits(page, "the question");
+        await sure.getByRole("button", { name: "Delete" }).click();
+        await press(page, "Undo");
+        await open();
+        await has(page, 2);
+
+        // A deleted link can also be found again, and restored, later.
+        house.rmax(["links", "delete", "bulk-a", "--yes"]);
+        await open("deleted");
+        await has(page, 1);
+        await tickAll();
+        await press(page, "Restore");
+        await open();
+        await has(page, 2);
+        witness.hasSeenNothing();
+        await leave();
+    });
+}
+
+test("everything is a key away", async () => {
+    const { page, witness, leave } = await signIn(browser, house.address);
+    const focused = () => page.evaluate(() => document.activeElement.id || document.activeElement.textContent);
+    await page.keyboard.press("c");
+    assert.equal(await focused(), "target");
+    await page.keyboard.press("Escape");
+    await page.keyboard.press("/");
+    assert.equal(await focused(), "q");
+    await page.keyboard.press("Escape");
+
+    const shown = await page.locator("[data-row] .short").allInnerTexts();
+    await page.keyboard.press("ArrowDown");
+    assert.equal(await focused(), shown[0]);
+    await page.keyboard.press("ArrowDown");
+    assert.equal(await focused(), shown[1]);
+    await page.keyboard.press("ArrowUp");
+    assert.equal(await focused(), shown[0]);
+    await page.keyboard.press("x");
+    assert.equal(await page.locator("[data-row] .tick input").first().isChecked(), true);
+    await page.keyboard.press("y");
+    await page.getByText("Copied", { exact: true }).waitFor();
+    assert.ok((await clipboard(page)).endsWith(shown[0]));
+
+    await page.keyboard.press("?");
+    await page.getByRole("dialog", { name: "Keys" }).waitFor();
+    await fits(page, "the keys");
+    await page.keyboard.press("Escape");
+    await page.keyboard.press("Enter");
+    await until(() => page.url().includes("/admin/links/"), "Enter opens the link");
+    // Letters in a field are letters.
+    await page.locator("#edit").getByLabel("Title").pressSequentially("c/?xy");
+    assert.match(await page.locator("#edit").getByLabel("Title").inputValue(), /c\/\?xy$/);
+    witness.hasSeenNothing();
+    await leave();
+});
