@@ -246,7 +246,8 @@ async fn files(findings: &mut Findings, config: &Config) {
     if let Some(path) = &config.safety.blocklist {
         match ListFile::new(path.clone()).get().await {
             Ok(list) => {
-                findings.ok("block list", format!("{} entries, {} bad lines", list.entries, list.bad.count))
+                let message = format!("{} entries, {} bad lines", list.entries, list.bad.count);
+                findings.ok("block list", message);
             }
             Err(error) => {
                 let hint = "see `safety.blocklist_path`; no server starts, and no link is written";

@@ -18,7 +18,7 @@ use rlinks_clicks::misses::Missed;
 use rlinks_clicks::roll::Subject;
 use rlinks_clicks::stats::{Bots, Interval, Place, Question, Statistics, StatsError, TOP_LINKS, Zone};
 use rlinks_clicks::time::day_of;
-use rlinks_core::{FieldCode, FieldError, Id, Policy, Scope, Timestamp};
+use rlinks_core::{Code, FieldCode, FieldError, Id, Policy, Scope, Timestamp};
 use serde::Serialize;
 use serde_json::{Value, json};
 use url::form_urlencoded::byte_serialize;
