@@ -73,6 +73,8 @@ struct Shared {
     now: Now,
     ingest: Mutex<Ingest>,
     stopping: AtomicBool,
+    /// What is left is stored before it ends.
+    finishing: AtomicBool,
     wake: Notify,
     trouble: Lock<Option<String>>,
 }
@@ -102,6 +104,7 @@ impl Recording {
             now,
             ingest: Mutex::new(ingest),
             stopping: AtomicBool::new(false),
+            finishing: AtomicBool::new(false),
             wake: Notify::new(),
             trouble: Lock::new(None),
         });
@@ -157,6 +160,7 @@ impl Recording {
 
     /// Stores what waits, for at most this long; what is left then is stored by the next start.
     pub fn stop(&self, at_most: Duration) {
+        self.shared.finishing.store(true, Ordering::Release);
         self.wake_to_stop();
         if self.ended.lock().recv_timeout(at_most) == Err(RecvTimeoutError::Timeout) {
             tracing::warn!("some clicks are left in the journal; the next start stores them");
@@ -311,6 +315,8 @@ impl Shared {
             }
             std::thread::park_timeout(HELP);
         }
-        runtime.block_on(self.finish());
+        if self.finishing.load(Ordering::Acquire) {
+            runtime.block_on(self.finish());
+        }
     }
 }

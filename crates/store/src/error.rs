@@ -30,7 +30,7 @@ pub enum StoreError {
     #[error("somebody else changed this at the same time; look again and repeat")]
     Conflict,
     /// Where one target has one link, another link has it.
-    #[error("the link `{0}` leads there already, and this workspace has one link for one target")]
+    #[error("the link `{0}` has this target already, and this workspace has one link for one target")]
     TargetTaken(String),
     /// The policy's limit of live links is reached.
     #[error("this workspace may have {0} links that are neither deleted nor expired, and has them")]

@@ -538,5 +538,5 @@ fn another_link_for_the_same_page_is_named() {
     };
     let (one, two) = (made("https://example.com/1"), made("https://example.com/2"));
     let refused = place.fails(4, &format!("--workspace we links set {two} https://example.com/1"));
-    refused.says(&format!("the link `{one}` leads there already"));
+    refused.says(&format!("the link `{one}` has this target already"));
 }

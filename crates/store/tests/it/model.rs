@@ -256,12 +256,9 @@ impl Model {
             return Ok(Written::Unchanged(before));
         }
         self.room_for(Some(&before), next)?;
-        if self
-            .page(next)
-            .and_then(|page| self.pages.get(&page))
-            .is_some_and(|code| code != next.code.as_str())
-        {
-            return Err(StoreError::Conflict);
+        let other = self.page(next).and_then(|page| self.pages.get(&page));
+        if let Some(code) = other.filter(|code| *code != next.code.as_str()) {
+            return Err(StoreError::TargetTaken(code.clone()));
         }
         let next = Link { version: before.version + 1, updated_at: self.moment(), ..next.clone() };
         self.put(next.clone(), action);

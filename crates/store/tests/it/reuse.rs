@@ -144,7 +144,7 @@ async fn a_retargeted_link_is_found_by_its_new_target_and_may_not_clash(place: P
         replace(Link { target: target(url), ..link.clone() }, Action::Update, ms)
     };
     let clash = store.write(to(&a, "https://b.example/?utm_medium=x", 3)).await.unwrap_err();
-    assert!(matches!(clash, StoreError::Conflict), "{clash:?}");
+    assert!(matches!(&clash, StoreError::TargetTaken(code) if *code == b.code.as_str()), "{clash:?}");
     let a = changed(store.write(to(&a, "https://c.example/", 4)).await);
     assert_eq!(store.write(plain(space, "https://c.example/", 5)).await.unwrap(), Written::Reused(a.clone()));
     let fresh = created(store.write(plain(space, "https://a.example/", 6)).await);
@@ -152,7 +152,7 @@ async fn a_retargeted_link_is_found_by_its_new_target_and_may_not_clash(place: P
     // A deleted link keeps its target.
     let b = changed(store.write(in_state(&b, LinkState::Deleted, 7)).await);
     let clash = store.write(to(&a, "https://b.example/", 8)).await.unwrap_err();
-    assert!(matches!(clash, StoreError::Conflict), "{clash:?}");
+    assert!(matches!(&clash, StoreError::TargetTaken(code) if *code == b.code.as_str()), "{clash:?}");
     // In one group: one leaves a target, another takes it.
     let (left, taken) = tokio::join!(
         store.write(to(&a, "https://d.example/", 9)),
@@ -193,7 +193,7 @@ async fn targets_of_any_length_are_told_apart(place: Place) {
         assert_eq!(store.write(plain(space, &url, 3)).await.unwrap(), Written::Reused(link.clone()));
         let clash = Link { target: target(&url), ..other };
         let error = store.write(replace(clash, Action::Update, 4)).await.unwrap_err();
-        assert!(matches!(error, StoreError::Conflict), "{error:?}");
+        assert!(matches!(&error, StoreError::TargetTaken(code) if *code == link.code.as_str()), "{error:?}");
         assert_eq!(store.link(space, &link.code).await.unwrap(), Some(link));
     }
     assert_eq!(store.count_links(space).await.unwrap(), 10);
@@ -252,9 +252,10 @@ async fn links_from_before_the_policy_reused_targets_can_be_changed(place: Place
     // To a page that has its link already none of them may be led.
     let elsewhere = created(store.write(plain(space.id, "https://else.example/", 6)).await);
     let one = store.link(space.id, &one.code).await.unwrap().unwrap();
+    let code = elsewhere.code.to_string();
     let error =
         store.write(replace(Link { target: elsewhere.target, ..one }, Action::Update, 7)).await.unwrap_err();
-    assert!(matches!(error, StoreError::Conflict), "{error:?}");
+    assert!(matches!(&error, StoreError::TargetTaken(other) if *other == code), "{error:?}");
     assert_sound(&store).await;
 }
 
