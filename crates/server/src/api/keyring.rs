@@ -40,17 +40,30 @@ impl Keyring {
 impl Api {
     /// A key by its prefix, with everything that decides what it may do.
     pub(super) async fn key_holder(&self, prefix: &str) -> Result<Option<Arc<KeyHolder>>, StoreError> {
-        // Before the store is asked: what changes meanwhile makes the answer old.
-        let moment = (self.ops.store.others_changed(), self.routes.people_changes());
-        if self.routes.confirmed_within(TRUSTED_MS)
-            && let Some(holder) = self.keyring.get(prefix, moment)
-        {
-            return Ok(Some(holder));
+        match self.remembered_key(prefix) {
+            Some(holder) => Ok(Some(holder)),
+            None => self.find_key(prefix).await,
         }
+    }
+
+    /// The same, if it is remembered.
+    pub(super) fn remembered_key(&self, prefix: &str) -> Option<Arc<KeyHolder>> {
+        let known = self.keyring.get(prefix, self.rights_changed())?;
+        self.routes.confirmed_within(TRUSTED_MS).then_some(known)
+    }
+
+    /// The same, as the store has it.
+    pub(super) async fn find_key(&self, prefix: &str) -> Result<Option<Arc<KeyHolder>>, StoreError> {
+        // Before the store is asked: what changes meanwhile makes the answer old.
+        let moment = self.rights_changed();
         let holder = self.ops.store.key_holder(prefix).await?.map(Arc::new);
         if let Some(holder) = &holder {
             self.keyring.put(prefix, moment, holder);
         }
         Ok(holder)
+    }
+
+    fn rights_changed(&self) -> Moment {
+        (self.ops.store.others_changed(), self.routes.people_changes())
     }
 }
