@@ -98,10 +98,11 @@ impl Store {
         after: Id,
         limit: i64,
     ) -> Result<(Vec<Link>, Vec<String>, Option<Id>), StoreError> {
+        // The plus keeps SQLite from finding the workspace by an index and sorting all of it for every page.
         const SQL: &str = concat!(
             "select ",
             link_columns!(),
-            " from links where workspace_id = $1 and id > $2 and (cast($3 as text) is null or created_by = $3)
+            " from links where +workspace_id = $1 and id > $2 and (cast($3 as text) is null or created_by = $3)
              order by id limit $4"
         );
         let maker = maker.map(Actor::as_str);
