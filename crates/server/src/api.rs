@@ -124,9 +124,7 @@ impl Api {
 
     /// The same for hosts and policies.
     pub(crate) async fn learn_directory(&self) -> Result<(), StoreError> {
-        let base = self.ops.naming.base_domain.as_ref();
-        self.routes.directory.store(Arc::new(Directory::read(&self.ops.store, base).await?));
-        Ok(())
+        self.routes.learn_directory(self.ops.naming.base_domain.as_ref()).await
     }
 
     /// Hosts and policies as the serving threads know them.

@@ -8,7 +8,6 @@ use rlinks_store::feed::{Changes, Feed};
 use rlinks_store::{Dialect, Store, StoreError};
 
 use crate::clock::monotonic_ms;
-use crate::directory::Directory;
 use crate::routes::Routes;
 
 /// How often a look is taken when nobody gives a hint.
@@ -65,7 +64,7 @@ async fn step(
         routes.people_changed();
     }
     if changes.directory || changes.everything {
-        routes.directory.store(Arc::new(Directory::read(store, base_domain).await?));
+        routes.learn_directory(base_domain).await?;
     }
     if changes.everything {
         return fill(store, routes).await;

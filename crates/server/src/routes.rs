@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
-use rlinks_core::Id;
+use rlinks_core::{Host, Id};
 use rlinks_store::{RouteRecord, Store, StoreError};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
@@ -44,6 +44,8 @@ type Waiters = Vec<oneshot::Sender<Loaded>>;
 pub struct Routes {
     /// Hosts and policies.
     pub directory: ArcSwap<Directory>,
+    /// Whoever reads the directory puts it in its place before the next one reads: else an older one could replace a newer.
+    reading: tokio::sync::Mutex<()>,
     /// The links.
     pub table: ArcSwap<Table>,
     absent: Absent,
@@ -64,6 +66,7 @@ impl Routes {
     pub fn new(store: Store, control: Handle, cache_bytes: usize) -> Self {
         Self {
             directory: ArcSwap::from_pointee(Directory::empty()),
+            reading: tokio::sync::Mutex::default(),
             table: ArcSwap::from_pointee(Table::new(cache_bytes)),
             absent: Absent::new(),
             filled: AtomicBool::new(false),
@@ -74,6 +77,13 @@ impl Routes {
             control,
             cache_bytes,
         }
+    }
+
+    /// Reads hosts and policies from the store.
+    pub async fn learn_directory(&self, base: Option<&Host>) -> Result<(), StoreError> {
+        let _turn = self.reading.lock().await;
+        self.directory.store(Arc::new(Directory::read(&self.store, base).await?));
+        Ok(())
     }
 
     /// An empty table of the configured size.

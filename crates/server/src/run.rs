@@ -22,7 +22,6 @@ use crate::auth::oidc::Oidc;
 use crate::auth::way::Entrance;
 use crate::clock::{Clock, monotonic_ms, random_bytes};
 use crate::config::{Config, Reload};
-use crate::directory::Directory;
 use crate::listen::{self, Phase, Threads};
 use crate::ops::Ops;
 use crate::ops::safety::Safety;
@@ -220,11 +219,7 @@ impl Server {
         let control_listener = config.control_listen.map(listen::bind).transpose()?;
         let tls = config.tls.clone().map(Tls::load).transpose()?.map(Arc::new);
         let routes = Arc::new(Routes::new(store.clone(), control.handle().clone(), config.cache_bytes));
-        control.block_on(async {
-            let directory = Directory::read(&store, config.naming.base_domain.as_ref()).await?;
-            routes.directory.store(Arc::new(directory));
-            Ok::<_, StoreError>(())
-        })?;
+        control.block_on(routes.learn_directory(config.naming.base_domain.as_ref()))?;
         let safety = Arc::new(Safety::new(&config.safety).map_err(ServeError::Safety)?);
         if let Some(list) = safety.list() {
             let read = control.block_on(list.get()).map_err(ServeError::Safety)?;
