@@ -183,10 +183,10 @@ impl Domains {
         Self { common: Arc::new(Common { hosts, base }), own: HashSet::new() }
     }
 
-    /// The same, and hosts that count for one workspace alone.
+    /// The same, and more hosts that count for one workspace alone.
     #[must_use]
     pub fn with_own(&self, hosts: impl IntoIterator<Item = Host>) -> Self {
-        let own = hosts.into_iter().map(|host| host.0).collect();
+        let own = self.own.iter().cloned().chain(hosts.into_iter().map(|host| host.0)).collect();
         Self { common: Arc::clone(&self.common), own }
     }
 

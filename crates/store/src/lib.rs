@@ -29,6 +29,8 @@ mod mend;
 pub mod open;
 mod past;
 mod people;
+#[cfg(test)]
+mod plan;
 pub mod pool;
 mod routes;
 mod rows;

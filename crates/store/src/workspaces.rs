@@ -103,6 +103,11 @@ pub(crate) fn no_workspace() -> StoreError {
     StoreError::NotFound("such workspace".to_owned())
 }
 
+/// Who added each host. A cross join is what SQLite does in the order it is written: it would rather read the whole log.
+const VOUCHED: &str = "select d.host, d.workspace_id, a.actor from domains d cross join audit a
+     where a.workspace_id = d.workspace_id and a.subject = 'domain:' || d.host and a.action = 'domain.add'
+     order by a.seq";
+
 impl Store {
     /// All workspaces, the deleted ones too, oldest first.
     pub async fn workspaces(&self) -> Result<Vec<Workspace>, StoreError> {
@@ -204,13 +209,7 @@ impl Store {
     /// The hosts that count as ours for everybody: those of `main`, and those the operator gave to others. A host that a workspace gave
     /// itself is only its own word. The log says whose act it was.
     pub async fn vouched_hosts(&self) -> Result<HashSet<Host>, StoreError> {
-        let rows: Vec<(String, i64, String)> = read!(
-            &self.pool,
-            fetch_all,
-            "select d.host, d.workspace_id, a.actor from domains d
-             join audit a on a.workspace_id = d.workspace_id and a.subject = 'domain:' || d.host
-             where a.action = 'domain.add' order by a.seq"
-        )?;
+        let rows: Vec<(String, i64, String)> = read!(&self.pool, fetch_all, VOUCHED)?;
         // The last time it was added counts.
         let mut vouched = HashSet::new();
         for (host, workspace, actor) in rows {
@@ -362,4 +361,20 @@ async fn domains_of(tx: &mut Tx, workspace: Id) -> Result<Vec<Domain>, StoreErro
         workspace.as_i64()
     )?;
     Ok(rows.into_iter().map(DomainRow::domain).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::VOUCHED;
+    use crate::plan::{plan, store};
+
+    #[tokio::test]
+    async fn who_added_a_host_is_looked_up_and_not_looked_for_in_the_whole_log() {
+        let folder = tempfile::tempdir().unwrap();
+        let plan = plan(&store(&folder).await, VOUCHED).await;
+        assert!(
+            plan.contains("SEARCH a USING INDEX audit_by_subject (workspace_id=? AND subject=?)"),
+            "{plan}"
+        );
+    }
 }

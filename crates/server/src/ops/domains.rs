@@ -51,10 +51,9 @@ impl Ops {
         let known = self.routes.as_ref().filter(|routes| routes.is_fresh() && routes.knows_hosts());
         if let Some(routes) = known {
             let directory = routes.directory.load();
-            if !directory.is_open()
-                && let Some(served) = directory.served_to(&workspace.slug)
-            {
-                return Ok(served.clone());
+            if let Some(served) = directory.served_to(&workspace.slug) {
+                let own = self.own_host.clone().filter(|_| directory.is_open());
+                return Ok(own.map_or_else(|| served.clone(), |host| served.with_own([host])));
             }
         }
         let domains = self.store.domains().await?;

@@ -265,25 +265,10 @@ pub(super) fn whole(words: &[String], dialect: Dialect) -> String {
 #[cfg(test)]
 mod tests {
     use rlinks_core::{Actor, Timestamp};
-    use sqlx::AssertSqlSafe;
 
     use super::*;
-    use crate::pool::read;
-    use crate::{Location, Lost, Options, Position, Store, StoreError};
-
-    /// What SQLite means to do.
-    async fn plan(store: &Store, sql: &str) -> Result<String, StoreError> {
-        let sql = AssertSqlSafe(format!("explain query plan {sql}"));
-        let rows: Vec<(i64, i64, i64, String)> = read!(&store.pool, fetch_all, sql)?;
-        Ok(rows.into_iter().map(|(_, _, _, detail)| detail).collect::<Vec<_>>().join("; "))
-    }
-
-    async fn store(folder: &tempfile::TempDir) -> Store {
-        let location = Location::Sqlite(folder.path().join("rlinks.db"));
-        let now = Timestamp::from_ms(1_800_000_000_000);
-        let holder = "test".to_owned();
-        Store::open(Options { location, worker: None, holder, now, lost: Lost::Refuse }).await.unwrap()
-    }
+    use crate::Position;
+    use crate::plan::{plan, store};
 
     fn filters() -> Vec<LinkFilter> {
         let at = Timestamp::from_ms(1);
@@ -317,7 +302,7 @@ mod tests {
                     for after in [None, Some(after.clone())] {
                         let filter = LinkFilter { sort, order, after, ..filter.clone() };
                         let sql = links(&filter, Begin::Order, Dialect::Sqlite);
-                        let plan = plan(&store, &sql).await.unwrap();
+                        let plan = plan(&store, &sql).await;
                         assert!(!plan.contains("B-TREE") && !plan.contains("SCAN"), "{plan}: {sql}");
                     }
                 }
@@ -333,14 +318,14 @@ mod tests {
             ),
             (Narrow::Maker, "USING COVERING INDEX links_by_maker (workspace_id=? AND created_by=?)"),
         ] {
-            let plan = plan(&store, &width(&LinkFilter::default(), narrow, Dialect::Sqlite)).await.unwrap();
+            let plan = plan(&store, &width(&LinkFilter::default(), narrow, Dialect::Sqlite)).await;
             assert!(plan.contains(by), "{plan}");
         }
         for states in
             [&[LinkState::Disabled][..], &[LinkState::Deleted], &[LinkState::Deleted, LinkState::Disabled]]
         {
             let filter = LinkFilter { states: states.to_vec(), ..LinkFilter::default() };
-            let plan = plan(&store, &width(&filter, Narrow::SetAside, Dialect::Sqlite)).await.unwrap();
+            let plan = plan(&store, &width(&filter, Narrow::SetAside, Dialect::Sqlite)).await;
             assert!(
                 plan.contains("USING COVERING INDEX links_set_aside (workspace_id=? AND state=?)"),
                 "{plan}"
@@ -348,7 +333,7 @@ mod tests {
         }
         for filter in filters() {
             let sql = links(&filter, Begin::From(Narrow::Words), Dialect::Sqlite);
-            let plan = plan(&store, &sql).await.unwrap();
+            let plan = plan(&store, &sql).await;
             assert!(plan.contains("SEARCH links USING INTEGER PRIMARY KEY (rowid=?)"), "{plan}");
         }
     }
