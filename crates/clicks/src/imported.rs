@@ -3,21 +3,22 @@
 //! It is kept in a table of its own and held by the totals. Recomputing moves totals by what days gained or lost, so it never
 //! touches this part of them. Setting the same number again changes nothing.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use rlinks_core::{Id, Timestamp};
 use rlinks_store::StoreError;
+use rlinks_store::pool::many::insert_rows;
 use rlinks_store::pool::{read_in, run_in};
 use serde_json::json;
 
 use crate::ingest::write::lock;
 use crate::open::Clicks;
-use crate::roll::Total;
+use crate::roll::{Kind, Total};
 
 impl Clicks {
     /// Says what links of a workspace had counted elsewhere, in the place of what was said before.
     pub async fn set_imported(&self, workspace: Id, links: &[(Id, Total)]) -> Result<(), StoreError> {
-        let links: HashMap<i64, &Total> = links.iter().map(|(link, total)| (link.as_i64(), total)).collect();
+        let links: BTreeMap<i64, &Total> = links.iter().map(|(link, total)| (link.as_i64(), total)).collect();
         if links.is_empty() {
             return Ok(());
         }
@@ -33,43 +34,48 @@ impl Clicks {
         )?;
         let before: HashMap<i64, (i64, i64)> =
             before.into_iter().map(|(link, clicks, bots)| (link, (clicks, bots))).collect();
-        let rows: Vec<_> = links
-            .iter()
-            .map(|(link, total)| {
-                let (clicks, bots) = before.get(link).copied().unwrap_or_default();
-                let [last_click, last_hit] =
-                    [total.last_click, total.last_hit].map(|at| at.map(Timestamp::ms));
-                let (more_clicks, more_bots) = (total.clicks - clicks, total.bots - bots);
-                json!([link, total.clicks, total.bots, last_click, last_hit, more_clicks, more_bots])
-            })
+        let ms = |at: Option<Timestamp>| at.map(Timestamp::ms);
+        let rows: Vec<(i64, &Total, (i64, i64))> = links
+            .into_iter()
+            .map(|(link, total)| (link, total, before.get(&link).copied().unwrap_or_default()))
             .collect();
-        let rows = json!(rows).to_string();
-        run_in!(
+        insert_rows!(
             &mut tx,
-            "insert into imported (link_id, workspace_id, clicks, bots, last_click, last_hit)
-             select cast(value ->> 0 as bigint), cast($1 as bigint), cast(value ->> 1 as bigint), cast(value ->> 2 as bigint),
-                    cast(value ->> 3 as bigint), cast(value ->> 4 as bigint)
-             from json_each($2) where true
-             on conflict (link_id) do update
+            "insert into imported (link_id, workspace_id, clicks, bots, last_click, last_hit)",
+            6,
+            "on conflict (link_id) do update
              set clicks = excluded.clicks, bots = excluded.bots, last_click = excluded.last_click, last_hit = excluded.last_hit",
-            workspace.as_i64(),
-            &rows
-        )?;
-        run_in!(
+            &rows,
+            |(link, total, _)| [
+                *link,
+                workspace.as_i64(),
+                total.clicks,
+                total.bots,
+                ms(total.last_click),
+                ms(total.last_hit),
+            ]
+        );
+        insert_rows!(
             &mut tx,
-            "insert into totals (kind, subject, workspace_id, clicks, bots, last_click, last_hit)
-             select 0, cast(value ->> 0 as bigint), cast($1 as bigint), cast(value ->> 5 as bigint), cast(value ->> 6 as bigint),
-                    cast(value ->> 3 as bigint), cast(value ->> 4 as bigint)
-             from json_each($2) where true
-             on conflict (kind, subject) do update
+            "insert into totals (kind, subject, workspace_id, clicks, bots, last_click, last_hit)",
+            7,
+            "on conflict (kind, subject) do update
              set clicks = totals.clicks + excluded.clicks, bots = totals.bots + excluded.bots,
                  last_click = case when totals.last_click is null or excluded.last_click > totals.last_click
                                    then excluded.last_click else totals.last_click end,
                  last_hit = case when totals.last_hit is null or excluded.last_hit > totals.last_hit
                                  then excluded.last_hit else totals.last_hit end",
-            workspace.as_i64(),
-            &rows
-        )?;
+            &rows,
+            |(link, total, (clicks, bots))| [
+                Kind::Link as i64,
+                *link,
+                workspace.as_i64(),
+                total.clicks - clicks,
+                total.bots - bots,
+                ms(total.last_click),
+                ms(total.last_hit),
+            ]
+        );
         tx.commit().await
     }
 

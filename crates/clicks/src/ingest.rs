@@ -5,7 +5,6 @@
 //! or not at all, and records up to the offset are not taken again.
 
 pub(crate) mod enrich;
-mod rows;
 pub(crate) mod write;
 
 use std::collections::HashMap;

@@ -183,6 +183,9 @@ async fn open_sqlite(path: &Path, tables: &Tables, lost: Lost) -> Result<Pool, S
         .await
         .map_err(|error| damaged(path, error))?;
     tables.sqlite.run(&writer).await.map_err(|error| migration(&error))?;
+    // What a statement would put back if it failed halfway is kept in memory, not in a file: half of what an import writes. Only
+    // after the migrations, which may sort more than memory holds.
+    sqlx::query("pragma temp_store = memory").execute(&writer).await?;
     let file = FileGuard::of(path)?;
     let readers = SqlitePoolOptions::new()
         .max_connections(READERS)

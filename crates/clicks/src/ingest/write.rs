@@ -4,11 +4,11 @@ use std::collections::{BTreeSet, HashMap};
 
 use rlinks_core::Timestamp;
 use rlinks_store::StoreError;
+use rlinks_store::pool::many::{insert_returning, insert_rows};
 use rlinks_store::pool::{Pool, Tx, read, read_in, run_in};
 use serde::Serialize;
 
 use super::enrich::{Enriched, Event};
-use super::rows::{insert_returning, insert_rows};
 use crate::journal::{Drops, Producer};
 use crate::look_up::look_up;
 use crate::roll::{Dimensions, Fact, Roll, Subject};

@@ -112,25 +112,15 @@ async fn prepare(
     Ok((Some(tx), results))
 }
 
-/// What goes with the links: their words and tags, the audit entries, where the chains end, and the last id. One way to the database
-/// and back: each costs more than what it carries.
+/// What goes with the links: their words and tags, the audit entries, where the chains end, and the last id. On PostgreSQL one way to
+/// the database and back: each costs more than what it carries.
 async fn write_rest(tx: &mut Tx, state: &State, now: Timestamp) -> Result<(), StoreError> {
-    const SQLITE: &str = concat!(
-        insert_tags!("$1"),
-        "; ",
-        insert_words!(Sqlite, "$2"),
-        "; ",
-        insert_audit!("$3"),
-        "; ",
-        update_heads!("$4"),
-        "; ",
-        update_worker!("$5", "$6", "$7")
-    );
+    const SQLITE: &str = concat!(update_heads!("$1"), "; ", update_worker!("$2", "$3", "$4"));
     const POSTGRES: &str = concat!(
         "with tags as (",
         insert_tags!("$1"),
         "), words as (",
-        insert_words!(Postgres, "$2"),
+        insert_words!("$2"),
         "), entries as (",
         insert_audit!("$3"),
         "), ends as (",
@@ -140,19 +130,29 @@ async fn write_rest(tx: &mut Tx, state: &State, now: Timestamp) -> Result<(), St
         ") select pg_notify('rlinks', '')"
     );
     let links: Vec<&Link> = state.changed.iter().map(|place| &state.links[place]).collect();
-    let entries = state.entries.iter().map(|(workspace, entry)| (*workspace, entry));
-    let sql = if tx.dialect() == Dialect::Sqlite { SQLITE } else { POSTGRES };
-    run_in!(
-        tx,
-        sql,
-        batches::tag_rows(&links),
-        batches::word_rows(&links),
-        batches::audit_rows(entries),
-        ends(&state.heads),
-        i64::from(state.worker.number()),
-        state.last_id.as_i64(),
-        now.plus_ms(LEASE_MS).ms()
-    )?;
+    let entries: Vec<_> = state.entries.iter().map(|(workspace, entry)| (*workspace, entry)).collect();
+    let (worker, last_id) = (i64::from(state.worker.number()), state.last_id.as_i64());
+    let leased_until = now.plus_ms(LEASE_MS).ms();
+    match tx.dialect() {
+        Dialect::Sqlite => {
+            batches::words(tx, &links).await?;
+            batches::audit(tx, &entries).await?;
+            run_in!(tx, SQLITE, ends(&state.heads), worker, last_id, leased_until)?;
+        }
+        Dialect::Postgres => {
+            run_in!(
+                tx,
+                POSTGRES,
+                batches::tag_rows(&links),
+                batches::word_rows(&links),
+                batches::audit_rows(entries),
+                ends(&state.heads),
+                worker,
+                last_id,
+                leased_until
+            )?;
+        }
+    }
     Ok(())
 }
 

@@ -1,11 +1,11 @@
-//! Many rows in one statement, as bound values. For SQLite this is several times as fast as reading them from one JSON text, and a
-//! batch of clicks is the one place where that counts. PostgreSQL takes each column as one array.
+//! Many rows in one statement, as bound values. For SQLite this is several times as fast as reading them from one JSON text, which it
+//! writes out anew for each column of a row. PostgreSQL takes each column as one array.
 
 /// Rows in one statement: few sizes, so that few statements are prepared.
 const SIZES: [usize; 4] = [256, 32, 8, 1];
 
 /// Cuts rows into pieces of those sizes.
-pub(super) fn pieces<T>(mut rows: &[T]) -> impl Iterator<Item = &[T]> {
+pub fn pieces<T>(mut rows: &[T]) -> impl Iterator<Item = &[T]> {
     std::iter::from_fn(move || {
         let size = SIZES.into_iter().find(|size| *size <= rows.len())?;
         let (piece, rest) = rows.split_at(size);
@@ -15,7 +15,7 @@ pub(super) fn pieces<T>(mut rows: &[T]) -> impl Iterator<Item = &[T]> {
 }
 
 /// `head values (?, ?), (?, ?) tail`. Not `$1`: SQLite takes that for a name, and looks names up one after the other.
-pub(super) fn values(head: &str, columns: usize, rows: usize, tail: &str) -> String {
+pub fn values(head: &str, columns: usize, rows: usize, tail: &str) -> String {
     let row = format!("({}?)", "?, ".repeat(columns - 1));
     let mut sql = String::with_capacity(head.len() + tail.len() + rows * (row.len() + 2) + 16);
     sql.push_str(head);
@@ -31,13 +31,13 @@ pub(super) fn values(head: &str, columns: usize, rows: usize, tail: &str) -> Str
 }
 
 /// `head select * from unnest($1, $2) tail`: PostgreSQL takes a column as one array.
-pub(super) fn unnest(head: &str, columns: usize, tail: &str) -> String {
+pub fn unnest(head: &str, columns: usize, tail: &str) -> String {
     let columns: Vec<String> = (1..=columns).map(|column| format!("${column}")).collect();
     format!("{head} select * from unnest({}) {tail}", columns.join(", "))
 }
 
 /// Polls a future once, so that what it asks of the database begins while something else is being made.
-pub(super) async fn begin<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
+pub async fn begin<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
     std::future::poll_fn(|context| {
         std::task::Poll::Ready(match std::pin::Pin::new(&mut *future).poll(context) {
             std::task::Poll::Ready(done) => Some(done),
@@ -48,55 +48,60 @@ pub(super) async fn begin<F: Future + Unpin>(future: &mut F) -> Option<F::Output
 }
 
 /// Inserts rows: `insert_rows!(tx, "insert into t (a, b)", 2, "on conflict do nothing", &rows, |row| [row.a, row.b])`. While
-/// SQLite works on one statement the next is put together.
+/// SQLite works on one statement the next is put together. Gives the number of rows it touched.
+#[macro_export]
 macro_rules! insert_rows {
     ($tx:expr, $head:expr, $columns:expr, $tail:expr, $rows:expr, |$row:pat_param| [$($value:expr),* $(,)?]) => {
         match &mut *$tx {
-            rlinks_store::pool::Tx::Sqlite(tx, _) => {
+            $crate::pool::Tx::Sqlite(tx, _) => {
                 macro_rules! make {
                     () => {
                         |rows| {
-                            let sql = $crate::ingest::rows::values($head, $columns, rows.len(), $tail);
+                            let sql = $crate::pool::many::values($head, $columns, rows.len(), $tail);
                             let mut query = sqlx::query(sqlx::AssertSqlSafe(sql));
                             for $row in rows { $(query = query.bind($value);)* }
                             query
                         }
                     };
                 }
-                let mut pieces = $crate::ingest::rows::pieces($rows);
+                let mut written = 0;
+                let mut pieces = $crate::pool::many::pieces($rows);
                 let mut next = pieces.next().map(make!());
                 while let Some(query) = next.take() {
                     let mut running = Box::pin(query.execute(&mut **tx));
-                    let done = $crate::ingest::rows::begin(&mut running).await;
+                    let done = $crate::pool::many::begin(&mut running).await;
                     next = pieces.next().map(make!());
-                    match done {
+                    let done = match done {
                         Some(done) => done?,
                         None => running.await?,
                     };
+                    written += done.rows_affected();
                 }
+                written
             }
-            rlinks_store::pool::Tx::Postgres(tx) => {
-                let sql = $crate::ingest::rows::unnest($head, $columns, $tail);
+            $crate::pool::Tx::Postgres(tx) => {
+                let sql = $crate::pool::many::unnest($head, $columns, $tail);
                 let query = sqlx::query(sqlx::AssertSqlSafe(sql));
                 $(
                     #[allow(unused_variables, reason = "a column is made of some part of its row")]
                     let query = query.bind($rows.iter().map(|$row| $value).collect::<Vec<_>>());
                 )*
-                query.execute(&mut **tx).await?;
+                query.execute(&mut **tx).await?.rows_affected()
             }
         }
     };
 }
 
 /// The same with `returning`: gives the rows that come back.
+#[macro_export]
 macro_rules! insert_returning {
     ($tx:expr, $type:ty, $head:expr, $columns:expr, $tail:expr, $rows:expr, |$row:pat_param| [$($value:expr),* $(,)?]) => {
         match &mut *$tx {
-            rlinks_store::pool::Tx::Sqlite(tx, _) => {
+            $crate::pool::Tx::Sqlite(tx, _) => {
                 macro_rules! make {
                     () => {
                         |rows| {
-                            let sql = $crate::ingest::rows::values($head, $columns, rows.len(), $tail);
+                            let sql = $crate::pool::many::values($head, $columns, rows.len(), $tail);
                             let mut query = sqlx::query_as::<_, $type>(sqlx::AssertSqlSafe(sql));
                             for $row in rows { $(query = query.bind($value);)* }
                             query
@@ -104,11 +109,11 @@ macro_rules! insert_returning {
                     };
                 }
                 let mut found: Vec<$type> = Vec::new();
-                let mut pieces = $crate::ingest::rows::pieces($rows);
+                let mut pieces = $crate::pool::many::pieces($rows);
                 let mut next = pieces.next().map(make!());
                 while let Some(query) = next.take() {
                     let mut running = Box::pin(query.fetch_all(&mut **tx));
-                    let done = $crate::ingest::rows::begin(&mut running).await;
+                    let done = $crate::pool::many::begin(&mut running).await;
                     next = pieces.next().map(make!());
                     found.extend(match done {
                         Some(done) => done?,
@@ -117,8 +122,8 @@ macro_rules! insert_returning {
                 }
                 found
             }
-            rlinks_store::pool::Tx::Postgres(tx) => {
-                let sql = $crate::ingest::rows::unnest($head, $columns, $tail);
+            $crate::pool::Tx::Postgres(tx) => {
+                let sql = $crate::pool::many::unnest($head, $columns, $tail);
                 let query = sqlx::query_as::<_, $type>(sqlx::AssertSqlSafe(sql));
                 $(
                     #[allow(unused_variables, reason = "a column is made of some part of its row")]
@@ -130,7 +135,7 @@ macro_rules! insert_returning {
     };
 }
 
-pub(super) use {insert_returning, insert_rows};
+pub use crate::{insert_returning, insert_rows};
 
 #[cfg(test)]
 mod tests {
