@@ -1,7 +1,8 @@
 //! Rows become links: checked against the policy, compared with what is there, and written many at a time.
 //!
 //! Nothing that is there is changed unless that was asked for. A row whose link is there already is skipped, so an import that was
-//! cut off goes on by being repeated. Clicks that were counted elsewhere are stored before their link: where it is, they are.
+//! cut off goes on by being repeated. Clicks that were counted elsewhere are stored before their link: where it is, they are. While
+//! some rows are being written, the next are read and compared.
 
 mod candidate;
 mod step;
@@ -13,6 +14,7 @@ use rlinks_clicks::Clicks;
 use rlinks_core::{Domains, Id, Link, LinkState, Source, Timestamp, Workspace};
 use rlinks_store::StoreError;
 use rlinks_store::write::{Action, LinkOp, LinkWrite, Written};
+use tokio::task::JoinHandle;
 
 use self::candidate::Candidate;
 use self::step::{Step, Verdict, conflict_of, differences, full, refused};
@@ -93,24 +95,16 @@ impl Ops {
             ids: Vec::new(),
             admitted: 0,
             leading_home: 0,
+            underway: None,
             report: Report {
                 format: rows.format.name().to_owned(),
                 dry_run: import.mode == Mode::DryRun,
                 ..Report::default()
             },
         };
-        let mut waiting = Vec::new();
-        while let Some(load) = rows.next().await {
-            match load {
-                Ok(items) => waiting.extend(items),
-                Err(error) => work.report.stopped = Some(error.to_string()),
-            }
-            while waiting.len() >= CHUNK {
-                let rest = waiting.split_off(CHUNK);
-                work.chunk(std::mem::replace(&mut waiting, rest)).await?;
-            }
-        }
-        work.chunk(waiting).await?;
+        let read = work.read(&mut rows).await;
+        // What is on its way is waited for, whatever became of the rest.
+        work.settle().await.and(read)?;
         if let Some(admit) = import.admit.filter(|_| import.mode == Mode::DryRun) {
             admit.give_back(work.admitted);
         }
@@ -159,7 +153,16 @@ struct Work<'a> {
     admitted: usize,
     /// Rows that would lead to links of ours.
     leading_home: u64,
+    /// What is being written.
+    underway: Option<Underway>,
     report: Report,
+}
+
+/// Rows on their way into the store.
+struct Underway {
+    /// What is known of the rows beside them already.
+    verdicts: Vec<Verdict>,
+    writing: JoinHandle<(Vec<Step>, Vec<Result<Written, StoreError>>)>,
 }
 
 fn halves(hash: u64) -> [u32; 2] {
@@ -167,17 +170,32 @@ fn halves(hash: u64) -> [u32; 2] {
 }
 
 impl Work<'_> {
+    async fn read(&mut self, rows: &mut Rows) -> Result<(), OpsError> {
+        let mut waiting = Vec::new();
+        while let Some(load) = rows.next().await {
+            match load {
+                Ok(items) => waiting.extend(items),
+                Err(error) => self.report.stopped = Some(error.to_string()),
+            }
+            while waiting.len() >= CHUNK {
+                let rest = waiting.split_off(CHUNK);
+                self.chunk(std::mem::replace(&mut waiting, rest)).await?;
+            }
+        }
+        self.chunk(waiting).await
+    }
+
     async fn chunk(&mut self, items: Vec<Item>) -> Result<(), OpsError> {
         let now = self.ops.clock.now();
-        let mut verdicts = Vec::new();
+        let mut refusals = Vec::new();
         let mut candidates = Vec::new();
         for item in items {
             match item {
-                Item::Bad { number, code, errors } => verdicts.push(refused(number, code, &errors)),
+                Item::Bad { number, code, errors } => refusals.push(refused(number, code, &errors)),
                 Item::Row(row) => {
                     match Candidate::of(&row, self.workspace, self.by, &self.domains, self.import, now) {
                         Ok(candidate) => candidates.push(candidate),
-                        Err(errors) => verdicts.push(refused(row.number, row.shown_code(), &errors)),
+                        Err(errors) => refusals.push(refused(row.number, row.shown_code(), &errors)),
                     }
                 }
             }
@@ -186,13 +204,13 @@ impl Work<'_> {
         let mut part = Vec::new();
         for candidate in candidates {
             if candidate.leads_home && !part.is_empty() {
-                self.part(std::mem::take(&mut part), now, &mut verdicts).await?;
+                let before = refusals.partition_point(|verdict| verdict.row < candidate.row);
+                let rest = refusals.split_off(before);
+                self.part(std::mem::take(&mut part), now, std::mem::replace(&mut refusals, rest)).await?;
             }
             part.push(candidate);
         }
-        self.part(part, now, &mut verdicts).await?;
-        self.tell(verdicts);
-        Ok(())
+        self.part(part, now, refusals).await
     }
 
     fn tell(&mut self, mut verdicts: Vec<Verdict>) {
@@ -207,14 +225,15 @@ impl Work<'_> {
         (self.import.progress)(&self.report);
     }
 
-    /// Candidates of which only the first may lead to a link of ours.
+    /// Candidates of which only the first may lead to a link of ours, and what is known of the rows beside them.
     async fn part(
         &mut self,
         mut candidates: Vec<Candidate>,
         now: Timestamp,
-        verdicts: &mut Vec<Verdict>,
+        mut verdicts: Vec<Verdict>,
     ) -> Result<(), OpsError> {
         if let Some(first) = candidates.first().filter(|first| first.leads_home) {
+            self.settle().await?;
             let (code, target) = (&first.link.code, &first.link.target);
             match self.ops.check_cycle(self.workspace, code, target, &self.domains).await {
                 Err(OpsError::Invalid(errors)) => {
@@ -227,8 +246,8 @@ impl Work<'_> {
                 }
             }
         }
-        self.refuse_repeated(&mut candidates, verdicts);
-        let mut steps = self.compare(candidates, verdicts).await?;
+        self.refuse_repeated(&mut candidates, &mut verdicts);
+        let mut steps = self.compare(candidates, &mut verdicts).await?;
         let links: Vec<&Link> = steps.iter().map(Step::link).collect();
         let unsafe_targets = self.ops.check_safety_of(&links).await?;
         let mut at = 0;
@@ -238,9 +257,12 @@ impl Work<'_> {
             verdicts.push(step.verdict(Outcome::Refused, reason.clone()));
             false
         });
-        self.admit(&mut steps, verdicts);
+        self.admit(&mut steps, &mut verdicts);
         match self.import.mode {
-            Mode::DryRun => self.rehearse(steps, now, verdicts),
+            Mode::DryRun => {
+                self.rehearse(steps, now, &mut verdicts);
+                self.tell(verdicts);
+            }
             Mode::Write => self.write(steps, now, verdicts).await?,
         }
         Ok(())
@@ -388,11 +410,12 @@ impl Work<'_> {
         }
     }
 
+    /// Begins to write rows, once those before them are written.
     async fn write(
         &mut self,
         mut steps: Vec<Step>,
         now: Timestamp,
-        verdicts: &mut Vec<Verdict>,
+        verdicts: Vec<Verdict>,
     ) -> Result<(), OpsError> {
         self.give_ids(&mut steps, now).await?;
         let totals: Vec<_> = steps.iter().filter_map(Step::total).collect();
@@ -400,7 +423,22 @@ impl Work<'_> {
             clicks.set_imported(self.workspace.id, &totals).await.map_err(StoreError::of_clicks)?;
         }
         let writes: Vec<LinkWrite> = steps.iter().map(|step| self.op(step, now)).collect();
-        let results = self.ops.store.write_all(&writes).await;
+        self.settle().await?;
+        let store = self.ops.store.clone();
+        let writing = tokio::spawn(async move {
+            let results = store.write_all(&writes).await;
+            (steps, results)
+        });
+        self.underway = Some(Underway { verdicts, writing });
+        Ok(())
+    }
+
+    /// Waits for what is being written, and says what became of it.
+    async fn settle(&mut self) -> Result<(), OpsError> {
+        let Some(Underway { mut verdicts, writing }) = self.underway.take() else { return Ok(()) };
+        let (steps, results) = writing
+            .await
+            .map_err(|error| StoreError::Unavailable(format!("writing was cut off: {error}")))?;
         let (mut lost, mut late) = (Vec::new(), Vec::new());
         let (mut unmade, mut trouble) = (0, None);
         for (step, result) in steps.into_iter().zip(results) {
@@ -433,7 +471,9 @@ impl Work<'_> {
         if let Some(clicks) = self.import.clicks {
             clicks.forget_imported(&lost).await.map_err(StoreError::of_clicks)?;
         }
-        self.compare_late(late, verdicts).await
+        self.compare_late(late, &mut verdicts).await?;
+        self.tell(verdicts);
+        Ok(())
     }
 
     /// Rows whose codes were taken while they were on their way: by the same link, if the same file is imported twice at once.
