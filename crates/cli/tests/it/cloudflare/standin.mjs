@@ -3,7 +3,7 @@
 // It prints the base address of the API on its first line and ends when its stdin does, so a test that dies leaves nothing behind.
 // RLINKS_TEST_MINIFLARE is the folder miniflare was installed into; TOKEN, ACCOUNT, ROUTES and HITS are what the API knows.
 // POST /control takes {"page": n, "faults": [...], "meanwhile": [...]}; GET /control gives what was asked so far:
-//   a fault answers `times` requests that match with a status, and a meanwhile puts or deletes a key after the request numbered
+//   a fault answers `times` requests that match with a status, once it has let `after` of them through, and a meanwhile puts or deletes a key after the request numbered
 //   `nth` that matches: somebody else's change.
 import http from "node:http";
 import { createRequire } from "node:module";
@@ -100,7 +100,8 @@ const operations = {
 
 async function answer(method, url, headers, body) {
     const line = `${method} ${decodeURIComponent(url.pathname)}`;
-    const fault = control.faults.find(({ match, times }) => times > 0 && new RegExp(match).test(line));
+    const matches = ({ match, times }) => times > 0 && new RegExp(match).test(line);
+    const fault = control.faults.find((fault) => matches(fault) && !(fault.after-- > 0));
     if (fault) {
         fault.times -= 1;
         if (fault.result) return found(fault.result);
