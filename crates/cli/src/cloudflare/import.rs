@@ -115,22 +115,25 @@ impl Unkept {
     }
 
     fn notes(self) -> Vec<String> {
-        let said = |count: u64, what: &str| {
+        let said = |count: u64, what: &str, why: &str| {
             let whose = if count == 1 { "1 link".to_owned() } else { format!("{count} links") };
-            (count > 0).then(|| format!("of {whose} {what}"))
+            (count > 0).then(|| format!("{what} ({whose}){why}"))
         };
         [
             said(
                 self.exact,
-                "id, version and source were left out: at Cloudflare a link is known by its code alone",
+                "ids, versions and sources are left out",
+                ": at Cloudflare a link is known by its code alone",
             ),
             said(
                 self.metadata,
-                "`notes` or `tags` among the metadata were left out: an object has its own notes and tags there",
+                "`notes` and `tags` inside of metadata are left out",
+                ": an object has the notes and tags of its link there",
             ),
             said(
                 self.total,
-                "what was counted elsewhere is in `stats`, until `rmax clicks publish-stats` counts the hits that are there",
+                "what was counted elsewhere is in `stats`",
+                ", until `rmax clicks publish-stats` counts the hits that are there",
             ),
         ]
         .into_iter()

@@ -83,12 +83,12 @@ const operations = {
         const { keys, type } = json();
         if (type !== "text") throw new Refusal(400, 10001, "this stand-in gives text only");
         const values = {};
-        for (const key of most(keys, 100)) values[key] = await namespace.get(aKey(key));
+        await Promise.all(most(keys, 100).map(async (key) => (values[key] = await namespace.get(aKey(key)))));
         return found({ values });
     },
     async "PUT bulk"({ namespace, json }) {
         const pairs = most(json(), 10_000);
-        for (const pair of pairs) await namespace.put(aKey(pair.key), pair.value, anEnd(pair));
+        await Promise.all(pairs.map((pair) => namespace.put(aKey(pair.key), pair.value, anEnd(pair))));
         return found({ successful_key_count: pairs.length, unsuccessful_keys: [] });
     },
     async "POST bulk/delete"({ namespace, json }) {
@@ -101,7 +101,7 @@ const operations = {
 async function answer(method, url, headers, body) {
     const line = `${method} ${decodeURIComponent(url.pathname)}`;
     const matches = ({ match, times }) => times > 0 && new RegExp(match).test(line);
-    const fault = control.faults.find((fault) => matches(fault) && !(fault.after-- > 0));
+    const fault = control.faults.find((fault) => matches(fault) && !((fault.after ??= 0) && fault.after--));
     if (fault) {
         fault.times -= 1;
         if (fault.result) return found(fault.result);

@@ -4,15 +4,16 @@ use insta::assert_snapshot;
 use serde_json::{Value, json};
 
 use super::{Edge, HITS, ROUTES};
-use crate::place::Place;
+use crate::place::{Place, Ran};
 use crate::transfer::fixture;
 
 /// An object with everything an object may have.
 fn object(code: &str, n: usize) -> Value {
+    let status = [301, 302, 307, 308][n % 4];
     json!({
         "v": 1, "code": code, "target": format!("https://example.com/{n}?a=$1&b={{x}}"),
         "status": if n % 7 == 3 { "disabled" } else { "active" },
-        "created_at": "2020-01-01T00:00:00Z", "updated_at": format!("2020-01-02T00:00:{:02}.5Z", n % 60),
+        "created_at": "2020-01-01T00:00:00Z", "updated_at": format!("2020-01-02T00:00:{:02}.500Z", n % 60),
         "created_by": if n % 2 == 0 { "max@rmax.ai" } else { "somebody else" },
         "meta": {
             "notes": if n % 5 == 0 { json!("=1+1, \"quoted\"") } else { Value::Null },
@@ -24,7 +25,7 @@ fn object(code: &str, n: usize) -> Value {
             "expires_at": if n % 11 == 0 { json!("2099-01-01T00:00:00Z") } else { Value::Null },
         },
         "stats": { "hits": n, "last_hit": if n == 0 { Value::Null } else { json!("2026-01-12T13:21:00Z") } },
-        "redirect_status": [301, 302, 307, 308][n % 4], "title": format!("Title {n}"),
+        "redirect_status": status, "title": format!("Title {n}"),
     })
 }
 
@@ -35,7 +36,17 @@ fn put_all(edge: &Edge, count: usize) {
             json!({ "key": format!("route:{code}"), "value": object(&code, n).to_string() })
         })
         .collect();
-    assert_eq!(edge.call("PUT", &format!("{ROUTES}/bulk"), &json!(pairs).to_string()).0, 200);
+    for some in pairs.chunks(200) {
+        assert_eq!(edge.call("PUT", &format!("{ROUTES}/bulk"), &json!(some).to_string()).0, 200);
+    }
+}
+
+/// Runs an import that leaves rows out: its report is on stdout all the same.
+#[track_caller]
+fn ends(edge: &Edge, code: i32, line: &str) -> Ran {
+    let ran = edge.place.rmax(&format!("--env edge {line}"));
+    assert_eq!(ran.code, Some(code), "{ran}");
+    ran
 }
 
 /// How often something was asked.
@@ -43,29 +54,25 @@ fn asked(edge: &Edge, method: &str, ending: &str) -> usize {
     edge.asked().iter().filter(|line| line.starts_with(method) && line.ends_with(ending)).count()
 }
 
-/// What lies in both namespaces.
-fn everything(edge: &Edge) -> Vec<(String, Value)> {
-    let of = |namespace: &'static str| {
-        edge.keys(namespace, "").into_iter().map(move |key| {
-            let value = edge.get(namespace, &key).unwrap();
-            (key, value)
-        })
-    };
-    of(ROUTES).chain(of(HITS)).collect()
+/// How often anything was written or deleted.
+fn changes(edge: &Edge) -> usize {
+    let is_read = |line: &&String| line.starts_with("GET") || line.ends_with("bulk/get");
+    edge.asked().iter().filter(|line| !is_read(line)).count()
 }
 
 #[test]
 fn an_exact_import_of_an_export_gives_the_same_export() {
     let edge = Edge::new();
-    put_all(&edge, 1203);
+    put_all(&edge, 603);
+    edge.control(&json!({ "page": 250 }));
     edge.ok("links export all.jsonl");
     edge.ok("links export all.csv");
-    // A page of keys has a thousand.
-    assert_eq!(asked(&edge, "GET", &format!("{ROUTES}/keys")), 2 * (2 + 1));
+    // Three pages of links, and one to count tombstones.
+    assert_eq!(asked(&edge, "GET", &format!("{ROUTES}/keys")), 2 * (3 + 1));
     let lines = edge.place.read("all.jsonl");
-    assert_eq!(lines.lines().count(), 1203);
-    let first: Value = serde_json::from_str(lines.lines().next().unwrap()).unwrap();
-    assert_snapshot!(first, @"");
+    assert_eq!(lines.lines().count(), 603);
+    assert_snapshot!(lines.lines().nth(15).unwrap(), @r#"{"code":"n0015","target":"https://example.com/15?a=$1&b={x}","state":"active","redirect_status":308,"https_only":true,"no_loop":true,"expires_at":null,"title":"Title 15","notes":"=1+1, \"quoted\"","tags":["a","b"],"metadata":{"owner":{"name":15}},"source":null,"created_by":"somebody else","created_at":"2020-01-01T00:00:00Z","updated_at":"2020-01-02T00:00:15.500Z","version":null,"clicks":15,"last_clicked_at":"2026-01-12T13:21:00Z","hits":15,"last_hit_at":"2026-01-12T13:21:00Z","id":null,"generated":false}"#);
+    assert_snapshot!(edge.place.read("all.csv").lines().nth(16).unwrap(), @r#"n0015,https://example.com/15?a=$1&b={x},active,308,true,true,,"Title 15","'=1+1, ""quoted""","a,b","{""owner"":{""name"":15}}",,"somebody else",2020-01-01T00:00:00Z,2020-01-02T00:00:15.500Z,,15,2026-01-12T13:21:00Z,15,2026-01-12T13:21:00Z,,false"#);
 
     for name in ["all.jsonl", "all.csv"] {
         let other = Edge::new();
@@ -73,10 +80,10 @@ fn an_exact_import_of_an_export_gives_the_same_export() {
         let report = other.json(&format!("links import {file} --exact --json"));
         assert_eq!(
             (&report["rows"], &report["created"], &report["dry_run"]),
-            (&json!(1203), &json!(1203), &json!(false))
+            (&json!(603), &json!(603), &json!(false))
         );
-        assert_eq!(asked(&other, "PUT", &format!("{ROUTES}/bulk")), 3);
-        assert_eq!(asked(&other, "PUT", &format!("{HITS}/bulk")), 3);
+        assert_eq!(asked(&other, "PUT", &format!("{ROUTES}/bulk")), 2);
+        assert_eq!(asked(&other, "PUT", &format!("{HITS}/bulk")), 2);
         other.ok("links export again.jsonl");
         other.ok("links export again.csv");
         assert_eq!(other.place.read("again.jsonl"), lines, "{name}");
@@ -84,9 +91,9 @@ fn an_exact_import_of_an_export_gives_the_same_export() {
         assert_eq!(other.get(ROUTES, "route:n0007"), edge.get(ROUTES, "route:n0007"));
         // Each link is in the log, once, and once more is no news.
         let again = other.json(&format!("links import {file} --exact --json"));
-        assert_eq!((&again["skipped"], &again["created"]), (&json!(1203), &json!(0)));
-        assert_eq!(other.json("audit list --limit 10000 --json").as_array().unwrap().len(), 1203);
-        assert_eq!(asked(&other, "PUT", "bulk"), 6);
+        assert_eq!((&again["skipped"], &again["created"]), (&json!(603), &json!(0)));
+        assert_eq!(other.json("audit list --limit 10000 --json").as_array().unwrap().len(), 603);
+        assert_eq!(asked(&other, "PUT", "bulk"), 4);
     }
 }
 
@@ -103,7 +110,7 @@ fn an_export_moves_into_a_store_and_back() {
     let file = store.path("store.jsonl").to_string_lossy().into_owned();
     let report = other.json(&format!("links import {file} --exact --json"));
     assert_eq!(report["created"], 40);
-    assert_snapshot!(report["notes"].to_string(), @"");
+    assert_snapshot!(report["notes"].to_string(), @r#"["ids, versions and sources are left out (40 links): at Cloudflare a link is known by its code alone","what was counted elsewhere is in `stats` (39 links), until `rmax clicks publish-stats` counts the hits that are there"]"#);
     other.ok("links export again.jsonl");
     assert_eq!(other.place.read("again.jsonl"), edge.place.read("all.jsonl"));
 }
@@ -114,8 +121,8 @@ fn without_exact_what_a_link_says_is_kept_and_who_made_it_is_not() {
     put_all(&edge, 30);
     edge.ok("links export all.jsonl");
     let other = Edge::new();
-    let file = edge.place.path("all.jsonl").to_string_lossy().into_owned();
-    other.ok(&format!("links import {file}"));
+    other.place.write("all.jsonl", &edge.place.read("all.jsonl"));
+    other.ok("links import all.jsonl");
     let (mut before, mut after) =
         (edge.get(ROUTES, "route:n0015").unwrap(), other.get(ROUTES, "route:n0015").unwrap());
     assert_eq!(
@@ -127,8 +134,25 @@ fn without_exact_what_a_link_says_is_kept_and_who_made_it_is_not() {
         object["updated_at"].take();
     }
     assert_eq!(after, before);
-    assert_snapshot!(other.ok("links history n0015"), @"");
-    assert_snapshot!(other.ok(&format!("links import {file}")), @"");
+    assert_snapshot!(other.ok("links history n0015"), @r#"
+    exit 0
+    --- stdout
+    <time>  max@rmax.ai  link.create
+        target: https://example.com/15?a=$1&b={x}
+        state: active
+        redirect_status: 308
+        https_only: true
+        no_loop: true
+        title: Title 15
+        notes: =1+1, "quoted"
+        tags: a, b
+        metadata: {"owner":{"name":15}}
+    "#);
+    assert_snapshot!(other.ok("links import all.jsonl"), @"
+    exit 0
+    --- stdout
+    all.jsonl (jsonl), 30 rows: 0 created, 0 updated, 30 skipped, 0 conflicting, 0 refused
+    ");
 }
 
 #[test]
@@ -151,14 +175,28 @@ fn nothing_that_is_there_is_overwritten_silently() {
          api,https://example.com/\nplain,http://example.com/\nhome,https://rmax.to/same\nnew,https://example.com/newer\n\
          new,https://example.com/new\n",
     );
-    let before: Vec<_> = [ROUTES, HITS].map(|namespace| edge.keys(namespace, "")).into();
-    let dry = edge.fails(4, "links import links.csv --dry-run");
-    assert_snapshot!(dry, @"");
-    let after: Vec<_> = [ROUTES, HITS].map(|namespace| edge.keys(namespace, "")).into();
-    assert_eq!(after, before);
-    assert_eq!(asked(&edge, "PUT", "bulk"), 0);
+    let before = changes(&edge);
+    let dry = ends(&edge, 4, "links import links.csv --dry-run");
+    assert_snapshot!(dry, @"
+    exit 4
+    --- stdout
+    row 3 (other): conflicting: another link is there: it differs in target
+    row 4 (dead): conflicting: the code is a deleted link's, and stays taken; restore that link first
+    row 5 (published): conflicting: the code is a deleted link's, and stays taken; restore that link first
+    row 6 (broken): conflicting: the object that has this code cannot be read: it is not a JSON object
+    row 8 (Bad): refused: code: may have lower-case letters, digits and hyphens only, not 'B'; try `bad`
+    row 9 (api): refused: code: `api` is a word the server keeps; choose another
+    row 10 (plain): refused: target: must be https; allow http with https_only off (--no-https)
+    row 11 (home): refused: target: leads back to rmax.to, a domain served here; allow it with no_loop off (--allow-loop)
+    row 12 (new): conflicting: an earlier row has its code and says something else
+    links.csv (csv), 12 rows: would be 1 created, 0 updated, 2 skipped, 5 conflicting, 4 refused
+    --- stderr
+    error: 5 rows conflict, and were left out
+    hint: `--overwrite` changes links that are there to what the file says
+    ");
+    assert_eq!(changes(&edge), before);
 
-    let told = edge.fails(4, "links import links.csv --json");
+    let told = ends(&edge, 4, "links import links.csv --json");
     let report: Value = serde_json::from_str(&told.stdout).unwrap();
     let counts = |report: &Value| {
         ["rows", "created", "updated", "skipped", "conflicting", "refused"].map(|name| report[name].clone())
@@ -170,8 +208,7 @@ fn nothing_that_is_there_is_overwritten_silently() {
     // The report has the shape it has on a store.
     let store = Place::new();
     store.write("one.csv", "code,target\nBad,https://example.com/\n");
-    let of_store: Value =
-        serde_json::from_str(&store.fails(5, "links import one.csv --json").stdout).unwrap();
+    let of_store: Value = serde_json::from_str(&store.rmax("links import one.csv --json").stdout).unwrap();
     let names = |value: &Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
     assert_eq!(names(&of_store), names(&report));
     assert_eq!(names(&of_store["problems"][0]), names(&report["problems"][0]));
@@ -193,7 +230,16 @@ fn overwriting_is_shown_first_and_asked_for() {
     );
     edge.fails(2, "links import a.csv --overwrite").says("--yes");
     assert_eq!(edge.get(ROUTES, "route:a").unwrap()["target"], object("a", 1)["target"]);
-    assert_snapshot!(edge.fails(4, "links import a.csv --overwrite --yes"), @"");
+    assert_snapshot!(ends(&edge, 4, "links import a.csv --overwrite --yes"), @"
+    exit 4
+    --- stdout
+    row 3 (dead): conflicting: the code is a deleted link's, and stays taken; restore that link first
+    a.csv (csv), 3 rows: 1 created, 1 updated, 0 skipped, 1 conflicting, 0 refused
+    --- stderr
+    a:
+        target: https://example.com/1?a=$1&b={x} -> https://example.com/new
+    error: 1 row conflicts, and was left out
+    ");
     let now = edge.get(ROUTES, "route:a").unwrap();
     let mut expected = object("a", 1);
     expected["target"] = json!("https://example.com/new");
@@ -201,7 +247,12 @@ fn overwriting_is_shown_first_and_asked_for() {
     expected["future"] = json!([1]);
     assert_eq!(now, expected);
     assert!(now["updated_at"].as_str() > Some("2026"));
-    assert_snapshot!(edge.ok("links history a"), @"");
+    assert_snapshot!(edge.ok("links history a"), @"
+    exit 0
+    --- stdout
+    <time>  max@rmax.ai  link.update
+        target: https://example.com/1?a=$1&b={x} -> https://example.com/new
+    ");
     assert_eq!(edge.keys(ROUTES, ""), ["route:a", "route:b", "tombstone:dead"]);
 }
 
@@ -217,10 +268,16 @@ fn a_deleted_link_of_a_file_leaves_a_tombstone() {
     assert_eq!(edge.keys(ROUTES, ""), ["tombstone:gone"]);
     edge.fails(4, "links set gone https://example.com/");
     assert_eq!(edge.json(&format!("links import {file} --json"))["skipped"], 1);
-    assert_snapshot!(edge.ok("links export"), @"");
+    assert_snapshot!(edge.ok("links export"), @"
+    exit 0
+    --- stderr
+    deleted links were left out (1); their codes stay taken at Cloudflare, and only there
+    wrote 0 links
+    ");
     edge.ok("links restore gone");
     assert_eq!(edge.json("links get gone")["meta"]["notes"], "n");
-    edge.fails(4, &format!("links import {file}")).says("it differs in state");
+    let ran = ends(&edge, 4, &format!("links import {file}"));
+    assert!(ran.stdout.contains("it differs in state"), "{ran}");
 }
 
 #[test]
@@ -231,8 +288,23 @@ fn what_an_object_has_no_place_for_is_said() {
         "{\"code\":\"a\",\"target\":\"https://example.com/\",\"metadata\":{\"tags\":1,\"x\":2},\"hits\":5,\"clicks\":3}\n\
          {\"code\":\"b\",\"target\":\"https://example.com/\",\"id\":\"7\",\"version\":3}\n",
     );
-    assert_snapshot!(edge.ok("links import a.jsonl --dry-run --exact"), @"");
-    assert_snapshot!(edge.ok("links import a.jsonl"), @"");
+    assert_snapshot!(edge.ok("links import a.jsonl --dry-run --exact"), @"
+    exit 0
+    --- stdout
+    a.jsonl (jsonl), 2 rows: would be 2 created, 0 updated, 0 skipped, 0 conflicting, 0 refused
+    --- stderr
+    ids, versions and sources are left out (1 link): at Cloudflare a link is known by its code alone
+    `notes` and `tags` inside of metadata are left out (1 link): an object has the notes and tags of its link there
+    what was counted elsewhere is in `stats` (1 link), until `rmax clicks publish-stats` counts the hits that are there
+    ");
+    assert_snapshot!(edge.ok("links import a.jsonl"), @"
+    exit 0
+    --- stdout
+    a.jsonl (jsonl), 2 rows: 2 created, 0 updated, 0 skipped, 0 conflicting, 0 refused
+    --- stderr
+    `notes` and `tags` inside of metadata are left out (1 link): an object has the notes and tags of its link there
+    what was counted elsewhere is in `stats` (1 link), until `rmax clicks publish-stats` counts the hits that are there
+    ");
     let a = edge.get(ROUTES, "route:a").unwrap();
     assert_eq!((&a["meta"], &a["stats"]["hits"]), (&json!({ "notes": null, "tags": [], "x": 2 }), &json!(5)));
     // The next time it is what is there.
@@ -249,9 +321,18 @@ fn circles_are_seen_among_what_is_there_and_among_the_rows() {
     let rows = [("one", "there"), ("two", "three"), ("three", "TWO"), ("four", "four"), ("five", "there")];
     let rows: String = rows.iter().map(|(code, to)| row(code, to)).collect();
     edge.place.write("rows.jsonl", &rows);
-    let dry = edge.fails(5, "links import rows.jsonl --dry-run");
-    assert_snapshot!(dry, @"");
-    edge.fails(5, "links import rows.jsonl");
+    let dry = ends(&edge, 5, "links import rows.jsonl --dry-run");
+    assert_snapshot!(dry, @"
+    exit 5
+    --- stdout
+    row 1 (one): refused: target: leads, through links of our own, back to this link: visitors would go in circles
+    row 3 (three): refused: target: leads, through links of our own, back to this link: visitors would go in circles
+    row 4 (four): refused: target: leads, through links of our own, back to this link: visitors would go in circles
+    rows.jsonl (jsonl), 5 rows: would be 2 created, 0 updated, 0 skipped, 0 conflicting, 3 refused
+    --- stderr
+    error: 3 rows break a rule, and were left out
+    ");
+    ends(&edge, 5, "links import rows.jsonl");
     assert_eq!(edge.keys(ROUTES, ""), ["route:five", "route:there", "route:two"]);
 }
 
@@ -298,8 +379,21 @@ fn every_format_leaves() {
     assert_eq!(edge.place.read("_redirects"), edge.ok("links export --format cloudflare").stdout);
     edge.ok("links export all.csv");
     assert_eq!(edge.place.read("all.csv").lines().count(), 28);
-    assert_snapshot!(edge.ok("links export all.jsonl --force"), @"");
-    assert_snapshot!(edge.ok("links export again.jsonl --json").stdout, @"");
+    assert_snapshot!(edge.ok("links export all.jsonl --force"), @"
+    exit 0
+    --- stdout
+    wrote 27 links to all.jsonl
+    --- stderr
+    warning: cannot be read, and were left out: route:newer; `wrangler kv key get` shows them as they are
+    deleted links were left out (1); their codes stay taken at Cloudflare, and only there
+    ");
+    assert_snapshot!(edge.ok("links export again.jsonl --json").stdout, @r#"
+    {
+      "file": "again.jsonl",
+      "format": "jsonl",
+      "links": 27
+    }
+    "#);
     edge.fails(4, "links export all.jsonl").says("--force");
     edge.fails(5, "links export --format parquet");
     edge.fails(2, "links export --workspace other");
@@ -308,9 +402,8 @@ fn every_format_leaves() {
 #[test]
 fn trouble_is_waited_out_and_an_import_that_was_cut_off_goes_on_by_being_repeated() {
     let edge = Edge::new();
-    let rows: String = (0..1100)
-        .map(|n| format!("{{\"code\":\"n{n}\",\"target\":\"https://example.com/{n}\"}}\n"))
-        .collect();
+    let rows: String =
+        (0..600).map(|n| format!("{{\"code\":\"n{n}\",\"target\":\"https://example.com/{n}\"}}\n")).collect();
     edge.place.write("rows.jsonl", &rows);
     let pause = json!({ "headers": { "retry-after": "0" } });
     edge.fault("bulk", 429, 3, &pause);
@@ -319,13 +412,19 @@ fn trouble_is_waited_out_and_an_import_that_was_cut_off_goes_on_by_being_repeate
     // The second bulk write is refused for good.
     let refuse = json!([{ "match": format!("PUT .*{ROUTES}/bulk$"), "status": 403, "times": 1, "after": 1 }]);
     edge.control(&json!({ "faults": refuse }));
-    assert_snapshot!(edge.fails(7, "links import rows.jsonl"), @"");
+    assert_snapshot!(edge.fails(7, "links import rows.jsonl"), @"
+    exit 7
+    --- stderr
+    error: the token in CLOUDFLARE_API_TOKEN may not write to Cloudflare's namespace 11111111111111111111111111111111 (links) (10001 injected)
+    hint: it needs the permission Account > Workers KV Storage > Edit for account acc; it may also be expired, revoked or mistyped
+    hint: what was imported until then is there; the same command goes on where it stopped
+    ");
     assert_eq!(edge.keys(ROUTES, "").len(), 500);
     let report = edge.json("links import rows.jsonl --json");
-    assert_eq!((&report["skipped"], &report["created"]), (&json!(500), &json!(600)));
+    assert_eq!((&report["skipped"], &report["created"]), (&json!(500), &json!(100)));
     edge.fault("GET .*/keys$", 429, 2, &pause);
     edge.ok("links export all.jsonl");
-    assert_eq!(edge.place.read("all.jsonl").lines().count(), 1100);
+    assert_eq!(edge.place.read("all.jsonl").lines().count(), 600);
     edge.fault("bulk/get", 429, 100, &json!({ "headers": { "retry-after": "3600" } }));
     edge.fails(6, "links export cut.jsonl");
     assert!(!edge.place.path("cut.jsonl").exists());

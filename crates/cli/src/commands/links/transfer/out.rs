@@ -104,8 +104,7 @@ async fn of_objects(
     let deleted = if is_map { 0 } else { cloudflare.count_deleted().await? };
     if deleted > 0 {
         notes.push(format!(
-            "{} that were deleted were left out; their codes stay taken at Cloudflare, and only there",
-            links(deleted)
+            "deleted links were left out ({deleted}); their codes stay taken at Cloudflare, and only there"
         ));
     }
     let mut out = Out::Cloudflare(Box::new(cloudflare.leaving(format)));
@@ -115,7 +114,7 @@ async fn of_objects(
         && !is_map
     {
         notes.push(format!(
-            "{} have fields that only their objects at Cloudflare have; these were left out",
+            "fields that only objects at Cloudflare have were left out ({})",
             links(leaving.with_more)
         ));
     }
