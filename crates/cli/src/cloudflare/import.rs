@@ -179,9 +179,16 @@ impl Work<'_> {
         let planned = self.compare(candidates, &mut verdicts).await?;
         let planned = self.refuse_circles(planned, &mut verdicts).await?;
         for Planned { step, .. } in &planned {
-            if let Step::Create(candidate) = step {
-                self.unkept.add(unkept.get(&candidate.row).copied().unwrap_or_default());
+            let row = match step {
+                Step::Create(candidate) => candidate.row,
+                Step::Update { row, .. } => *row,
+            };
+            let mut lost = unkept.get(&row).copied().unwrap_or_default();
+            if let Step::Update { .. } = step {
+                // A link that is there goes on counting.
+                lost.total = 0;
             }
+            self.unkept.add(lost);
         }
         if self.mode == Mode::Write {
             self.write(&planned, now).await?;

@@ -14,15 +14,15 @@ fn object(code: &str, n: usize) -> Value {
         "v": 1, "code": code, "target": format!("https://example.com/{n}?a=$1&b={{x}}"),
         "status": if n % 7 == 3 { "disabled" } else { "active" },
         "created_at": "2020-01-01T00:00:00Z", "updated_at": format!("2020-01-02T00:00:{:02}.500Z", n % 60),
-        "created_by": if n % 2 == 0 { "max@rmax.ai" } else { "somebody else" },
+        "created_by": if n.is_multiple_of(2) { "max@rmax.ai" } else { "somebody else" },
         "meta": {
-            "notes": if n % 5 == 0 { json!("=1+1, \"quoted\"") } else { Value::Null },
-            "tags": if n % 3 == 0 { json!(["a", "b"]) } else { json!([]) },
+            "notes": if n.is_multiple_of(5) { json!("=1+1, \"quoted\"") } else { Value::Null },
+            "tags": if n.is_multiple_of(3) { json!(["a", "b"]) } else { json!([]) },
             "owner": { "name": n },
         },
         "rules": {
-            "https_only": n % 4 != 0, "no_loop": n % 9 != 0,
-            "expires_at": if n % 11 == 0 { json!("2099-01-01T00:00:00Z") } else { Value::Null },
+            "https_only": !n.is_multiple_of(4), "no_loop": !n.is_multiple_of(9),
+            "expires_at": if n.is_multiple_of(11) { json!("2099-01-01T00:00:00Z") } else { Value::Null },
         },
         "stats": { "hits": n, "last_hit": if n == 0 { Value::Null } else { json!("2026-01-12T13:21:00Z") } },
         "redirect_status": status, "title": format!("Title {n}"),
@@ -309,6 +309,14 @@ fn what_an_object_has_no_place_for_is_said() {
     assert_eq!((&a["meta"], &a["stats"]["hits"]), (&json!({ "notes": null, "tags": [], "x": 2 }), &json!(5)));
     // The next time it is what is there.
     assert_eq!(edge.json("links import a.jsonl --json")["skipped"], 2);
+    // What is there goes on counting.
+    edge.place.write(
+        "b.jsonl",
+        "{\"code\":\"a\",\"target\":\"https://example.com/b\",\"metadata\":{\"notes\":\"n\"},\"hits\":9}\n",
+    );
+    assert_snapshot!(edge.json("links import b.jsonl --overwrite --yes --json"), @"");
+    let a = edge.get(ROUTES, "route:a").unwrap();
+    assert_eq!((&a["meta"], &a["stats"]["hits"]), (&json!({ "notes": null, "tags": [] }), &json!(5)));
 }
 
 #[test]
@@ -402,12 +410,12 @@ fn every_format_leaves() {
 #[test]
 fn trouble_is_waited_out_and_an_import_that_was_cut_off_goes_on_by_being_repeated() {
     let edge = Edge::new();
-    let rows: String =
-        (0..600).map(|n| format!("{{\"code\":\"n{n}\",\"target\":\"https://example.com/{n}\"}}\n")).collect();
-    edge.place.write("rows.jsonl", &rows);
+    let row = |n: usize| format!("{{\"code\":\"n{n}\",\"target\":\"https://example.com/{n}\"}}");
+    let rows: Vec<String> = (0..600).map(row).collect();
+    edge.place.write("rows.jsonl", &rows.join("\n"));
     let pause = json!({ "headers": { "retry-after": "0" } });
     edge.fault("bulk", 429, 3, &pause);
-    edge.place.write("few.jsonl", &rows.lines().take(10).map(|line| format!("{line}\n")).collect::<String>());
+    edge.place.write("few.jsonl", &rows[..10].join("\n"));
     assert_eq!(edge.json("links import few.jsonl --json")["created"], 10);
     // The second bulk write is refused for good.
     let refuse = json!([{ "match": format!("PUT .*{ROUTES}/bulk$"), "status": 403, "times": 1, "after": 1 }]);
