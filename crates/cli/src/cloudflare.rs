@@ -5,6 +5,7 @@
 //! | how it is asked, and what its errors mean | [`api`], [`access`], [`retry`], [`refusal`] |
 //! | what keys hold | [`object`] |
 //! | links: looked at and changed | [`links`], [`change`] |
+//! | links that come from files and leave as files | [`import`], [`export`] |
 //! | the log of changes | [`log`] |
 //! | hits: counted, and read | [`hits`] |
 //! | objects of older versions | [`migrate`] |
@@ -16,7 +17,9 @@
 mod access;
 mod api;
 mod change;
+pub(crate) mod export;
 pub(crate) mod hits;
+pub(crate) mod import;
 pub(crate) mod links;
 mod log;
 pub(crate) mod migrate;

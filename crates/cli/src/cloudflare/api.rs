@@ -58,6 +58,10 @@ pub(super) struct Namespace {
     pub(super) name: &'static str,
 }
 
+/// Where a page of keys begins; the first one where nothing is known yet.
+#[derive(Default)]
+pub(super) struct Cursor(String);
+
 /// A pair as the bulk endpoint takes it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Pair {
@@ -171,27 +175,37 @@ impl Api {
 
     /// The keys that begin so, in their order.
     pub(super) async fn keys(&self, namespace: &Namespace, prefix: &str) -> Result<Vec<String>, Failure> {
-        let (mut keys, mut cursor) = (Vec::new(), String::new());
-        loop {
-            let mut ask = self.ask(Method::GET, namespace, &["keys"]);
-            ask.url.query_pairs_mut().append_pair("prefix", prefix).append_pair("limit", &PAGE.to_string());
-            if !cursor.is_empty() {
-                ask.url.query_pairs_mut().append_pair("cursor", &cursor);
-            }
-            let page: Envelope<Vec<Key>> = self.read(&ask).await?;
-            keys.extend(page.result.unwrap_or_default().into_iter().map(|key| key.name));
+        let (mut keys, mut cursor) = (Vec::new(), Some(Cursor::default()));
+        while let Some(at) = cursor {
+            let (page, next) = self.page(namespace, prefix, at).await?;
+            keys.extend(page);
             if keys.len() > MOST_KEYS {
+                let about = self.ask(Method::GET, namespace, &[]).about;
                 return Err(Failure::failed(format!(
-                    "{} has more than {MOST_KEYS} keys that begin with {prefix}",
-                    ask.about
+                    "{about} has more than {MOST_KEYS} keys that begin with {prefix}"
                 )));
-            }
-            let next = page.result_info.and_then(|info| info.cursor).unwrap_or_default();
-            if next.is_empty() || next == cursor {
-                return Ok(keys);
             }
             cursor = next;
         }
+        Ok(keys)
+    }
+
+    /// A page of them, and where the next one begins.
+    pub(super) async fn page(
+        &self,
+        namespace: &Namespace,
+        prefix: &str,
+        Cursor(cursor): Cursor,
+    ) -> Result<(Vec<String>, Option<Cursor>), Failure> {
+        let mut ask = self.ask(Method::GET, namespace, &["keys"]);
+        ask.url.query_pairs_mut().append_pair("prefix", prefix).append_pair("limit", &PAGE.to_string());
+        if !cursor.is_empty() {
+            ask.url.query_pairs_mut().append_pair("cursor", &cursor);
+        }
+        let page: Envelope<Vec<Key>> = self.read(&ask).await?;
+        let keys = page.result.unwrap_or_default().into_iter().map(|key| key.name).collect();
+        let next = page.result_info.and_then(|info| info.cursor).unwrap_or_default();
+        Ok((keys, (!next.is_empty() && next != cursor).then_some(Cursor(next))))
     }
 
     /// The values of several keys; those that are gone are left out.
@@ -322,7 +336,7 @@ impl Api {
         true
     }
 
-    /// For a command that never ends: patience begins anew.
+    /// For a command that never ends, or goes on page by page: patience begins anew.
     pub(super) fn rest(&self) {
         self.waited.store(0, Ordering::Relaxed);
     }

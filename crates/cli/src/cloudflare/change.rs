@@ -1,5 +1,7 @@
 //! Changing links at Cloudflare: read, compute, read again and refuse if it moved, write, tell the log.
 
+use std::collections::HashMap;
+
 use rlinks_core::draft::{Birth, Input};
 use rlinks_core::request::{Asked, asked};
 use rlinks_core::route_object::Stats;
@@ -180,23 +182,41 @@ impl Cloudflare {
 
     /// Refuses a target that leads, through links of ours, back to where it started, or through too many of them.
     async fn refuse_circle(&self, code: &Code, target: &Target) -> Result<(), Failure> {
+        match self.circle(code, target, &HashMap::new()).await? {
+            Some(error) => Err(error.into()),
+            None => Ok(()),
+        }
+    }
+
+    /// What is wrong with a target that leads to links of ours. `planned` are the targets of codes in lower case that are being
+    /// written, and what is there may not tell of them yet.
+    pub(super) async fn circle(
+        &self,
+        code: &Code,
+        target: &Target,
+        planned: &HashMap<String, Target>,
+    ) -> Result<Option<FieldError>, Failure> {
         let mut target = target.clone();
         for _ in 0..DEEPEST {
             if !self.domains.serve(target.host()) {
-                return Ok(());
+                return Ok(None);
             }
-            let Some(next) = path_code(&target) else { return Ok(()) };
+            let Some(next) = path_code(&target) else { return Ok(None) };
             if next.folded() == code.folded() {
-                return Err(loops(
+                return Ok(Some(loops(
                     "leads, through links of our own, back to this link: visitors would go in circles",
-                ));
+                )));
+            }
+            if let Some(planned) = planned.get(&next.folded()) {
+                target = planned.clone();
+                continue;
             }
             match self.find(next.as_str()).await? {
                 Some(kept) => target = kept.link.target,
-                None => return Ok(()),
+                None => return Ok(None),
             }
         }
-        Err(loops("leads through more than ten links of our own"))
+        Ok(Some(loops("leads through more than ten links of our own")))
     }
 
     fn changed(&self, before: Option<Link>, link: Link, stats: Stats, outcome: Outcome) -> Changed {
@@ -205,7 +225,7 @@ impl Cloudflare {
 }
 
 /// When a change happens: always later than the one before, so that who looks at `updated_at` sees it.
-fn after(now: Timestamp, link: &Link) -> Timestamp {
+pub(super) fn after(now: Timestamp, link: &Link) -> Timestamp {
     if now > link.updated_at { now } else { link.updated_at.plus_ms(1) }
 }
 
@@ -227,6 +247,6 @@ fn path_code(target: &Target) -> Option<Code> {
     }
 }
 
-fn loops(message: &str) -> Failure {
-    FieldError::new("target", FieldCode::Loop, message).into()
+fn loops(message: &str) -> FieldError {
+    FieldError::new("target", FieldCode::Loop, message)
 }

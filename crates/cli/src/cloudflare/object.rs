@@ -98,6 +98,11 @@ impl Kept {
         self.v < CURRENT
     }
 
+    /// Whether it has fields no link has.
+    pub(super) fn has_more(&self) -> bool {
+        self.object.keys().any(|name| !OURS.contains(&name.as_str()))
+    }
+
     /// Its value after it became this link: what we do not know stays.
     pub(super) fn with(&self, link: &Link, stats: Stats) -> String {
         value_of(link, stats, &self.object)
@@ -202,6 +207,14 @@ pub(super) struct Tombstone {
 }
 
 impl Tombstone {
+    /// Of a link that comes as a deleted one. What it was before nobody says; brought back, it answers.
+    pub(super) fn born(link: &Link, stats: Stats, by: &Actor) -> Self {
+        let alive = Link { state: LinkState::Active, ..link.clone() };
+        let route = serde_json::from_str(&value(&alive, stats)).expect("we have just written an object");
+        let (code, deleted_at) = (link.code.clone(), link.updated_at);
+        Self { code, deleted_at, deleted_by: by.to_string(), route: Some(route) }
+    }
+
     /// Of a link that is being deleted.
     pub(super) fn of(kept: &Kept, by: &Actor, now: Timestamp) -> Self {
         let value = kept.with(&kept.link, kept.stats);

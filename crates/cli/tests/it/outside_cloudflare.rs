@@ -13,6 +13,7 @@ mod faults;
 mod hits;
 mod links;
 mod publish;
+mod transfer;
 
 /// Must never be seen anywhere.
 const TOKEN: &str = "canary-token-8d1f6c";

@@ -18,11 +18,11 @@ mod report;
 mod row;
 mod write;
 
-pub use self::export::{Export, Exported};
-pub use self::import::{Admit, Existing, Import, Keep};
-pub use self::read::{ReadError, Rows};
+pub use self::export::{Export, Exported, Pages};
+pub use self::import::{Admit, Candidate, Existing, Import, Judge, Keep, Rules, Step, Verdict};
+pub use self::read::{Item, ReadError, Rows};
 pub use self::report::{Outcome, Problem, Report, Update};
-pub use self::row::Row;
+pub use self::row::{Exact, Row};
 
 /// What a file to import is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,7 +126,7 @@ impl ExportFormat {
     }
 
     /// Whether it holds what answers now, for another server, rather than everything a link has.
-    const fn is_map(self) -> bool {
+    pub const fn is_map(self) -> bool {
         matches!(self, Self::Nginx | Self::Caddy | Self::Cloudflare)
     }
 }

@@ -1,22 +1,24 @@
-//! `rmax links import` and `export`.
+//! `rmax links import`; `export` has a file of its own.
+
+mod out;
 
 use std::fs::File;
-use std::io::{Read, Write as _};
+use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rlinks_core::{FieldCode, FieldError, Link};
 use rlinks_server::ops::Mode;
-use rlinks_server::ops::transfer::{
-    Existing, Export, ExportFormat, Exported, Import, ImportFormat, Keep, ReadError, Report, Rows,
-};
+use rlinks_server::ops::transfer::{Existing, Import, ImportFormat, Keep, ReadError, Report, Rows};
 use serde_json::{Value, json};
 
+pub(super) use self::out::export;
 use super::changes::changes;
 use crate::args;
+use crate::cloudflare::{self, Cloudflare};
 use crate::error::Failure;
-use crate::files::{NewFile, Overwrite, cannot_read, cannot_write};
+use crate::files::cannot_read;
 use crate::output::{Answer, Output, can_ask, confirm};
 use crate::place::Place;
 use crate::remote::Remote;
@@ -28,23 +30,43 @@ const SENT_BYTES: u64 = 16 * 1024 * 1024;
 const SHOWN: usize = 20;
 const STDIN: &str = "-";
 
-// ---- in ----
-
 pub(super) async fn import(place: &Place, args: &args::Import) -> Result<(), Failure> {
     let format = word("format", args.format.as_deref(), &ImportFormat::ALL)?;
     let report = match place {
-        Place::Store(session) => import_here(session, args, format).await?,
+        Place::Store(session) => {
+            let here = Here::Store(session);
+            match rehearse(here, args, format).await? {
+                Some(report) => report,
+                None => session.change(pass(here, args, format, Mode::Write)).await?,
+            }
+        }
+        Place::Cloudflare(cloudflare) => {
+            let here = Here::Cloudflare(cloudflare);
+            match rehearse(here, args, format).await? {
+                Some(report) => report,
+                None => pass(here, args, format, Mode::Write).await?,
+            }
+        }
         Place::Server(remote) => import_there(remote, args).await?,
-        Place::Cloudflare(_) => return Err(not_there()),
     };
     show(place.output(), args, &report)?;
     ended(&report)
 }
 
-/// Cloudflare holds route objects only.
-fn not_there() -> Failure {
-    Failure::needs_store()
-        .hint("import into a store and `rmax publish --to cloudflare`; `rmax links list --json` shows what is there")
+/// Where this process itself makes links of rows.
+#[derive(Clone, Copy)]
+enum Here<'a> {
+    Store(&'a Session),
+    Cloudflare(&'a Cloudflare),
+}
+
+impl Here<'_> {
+    const fn output(self) -> Output {
+        match self {
+            Self::Store(session) => session.output,
+            Self::Cloudflare(cloudflare) => cloudflare.output,
+        }
+    }
 }
 
 async fn import_there(remote: &Remote, args: &args::Import) -> Result<Report, Failure> {
@@ -66,23 +88,24 @@ async fn import_there(remote: &Remote, args: &args::Import) -> Result<Report, Fa
     remote.import(file, args.format.as_deref(), args.dry_run, args.no_https).await
 }
 
-async fn import_here(
-    session: &Session,
+/// A dry run, where that is all that was asked for. Who overwrites is shown one first.
+async fn rehearse(
+    here: Here<'_>,
     args: &args::Import,
     format: Option<ImportFormat>,
-) -> Result<Report, Failure> {
+) -> Result<Option<Report>, Failure> {
     if args.dry_run {
-        return pass(session, args, format, Mode::DryRun).await;
+        return pass(here, args, format, Mode::DryRun).await.map(Some);
     }
     if args.overwrite {
-        look_first(session, args, format).await?;
+        look_first(here, args, format).await?;
     }
-    session.change(pass(session, args, format, Mode::Write)).await
+    Ok(None)
 }
 
 /// Shows what would be changed, and asks.
 async fn look_first(
-    session: &Session,
+    here: Here<'_>,
     args: &args::Import,
     format: Option<ImportFormat>,
 ) -> Result<(), Failure> {
@@ -95,8 +118,8 @@ async fn look_first(
         return Err(Failure::usage("changing links that are there needs --yes where nobody can be asked")
             .hint("see what would change with --dry-run --overwrite"));
     }
-    let report = pass(session, args, format, Mode::DryRun).await?;
-    show_updates(session.output, &report);
+    let report = pass(here, args, format, Mode::DryRun).await?;
+    show_updates(here.output(), &report);
     if report.updated > 0 && !args.yes {
         let question =
             format!("Change {} that are there, and make {}?", links(report.updated), report.created);
@@ -109,36 +132,57 @@ async fn look_first(
 
 /// Reads the file once.
 async fn pass(
-    session: &Session,
+    here: Here<'_>,
     args: &args::Import,
     format: Option<ImportFormat>,
     mode: Mode,
 ) -> Result<Report, Failure> {
-    let workspace = session.workspace().await?;
     let (reader, bytes) = open(&args.file)?;
     let read = Arc::new(AtomicU64::new(0));
     let counted = Counted { inner: reader, read: Arc::clone(&read) };
     let rows = Rows::open(counted, format).await.map_err(|error| unread(args, error))?;
-    let clicks = match mode {
-        Mode::Write => Some(session.clicks().await?),
-        Mode::DryRun => None,
+    let bar = here.output().reading("importing", bytes);
+    let progress = |report: &Report| {
+        bar.say(format!("importing: {} rows", report.rows), read.load(Ordering::Relaxed));
     };
-    let bar = session.output.reading("importing", bytes);
-    let import = Import {
-        mode,
-        existing: if args.overwrite { Existing::Overwrite } else { Existing::Leave },
-        keep: if args.exact { Keep::Everything } else { Keep::Words },
-        allow_http: args.no_https,
-        clicks,
-        admit: None,
-        written: &|_| {},
-        progress: &|report| bar.say(format!("importing: {} rows", report.rows), read.load(Ordering::Relaxed)),
+    let existing = if args.overwrite { Existing::Overwrite } else { Existing::Leave };
+    let keep = if args.exact { Keep::Everything } else { Keep::Words };
+    let done = match here {
+        Here::Store(session) => {
+            let workspace = session.workspace().await?;
+            let clicks = match mode {
+                Mode::Write => Some(session.clicks().await?),
+                Mode::DryRun => None,
+            };
+            let import = Import {
+                mode,
+                existing,
+                keep,
+                allow_http: args.no_https,
+                clicks,
+                admit: None,
+                written: &|_| {},
+                progress: &progress,
+            };
+            session.ops.import(&session.by(), &workspace, rows, &import).await.map_err(Failure::from)
+        }
+        Here::Cloudflare(cloudflare) => {
+            let import = cloudflare::import::Import {
+                mode,
+                existing,
+                keep,
+                allow_http: args.no_https,
+                progress: &progress,
+            };
+            cloudflare.import(rows, &import).await
+        }
     };
-    let done = session.ops.import(&session.by(), &workspace, rows, &import).await;
     drop(bar);
-    done.map_err(|error| {
-        Failure::from(error)
-            .hint("what was imported until then is there; the same command goes on where it stopped")
+    done.map_err(|failure| match mode {
+        Mode::DryRun => failure,
+        Mode::Write => {
+            failure.hint("what was imported until then is there; the same command goes on where it stopped")
+        }
     })
 }
 
@@ -267,107 +311,6 @@ fn ended(report: &Report) -> Result<(), Failure> {
         return Err(Failure::refused(left_out(report.refused, "breaks a rule", "break a rule")));
     }
     Ok(())
-}
-
-// ---- out ----
-
-pub(super) async fn export(place: &Place, args: &args::ExportLinks) -> Result<(), Failure> {
-    let format = export_format(args)?;
-    if let Place::Cloudflare(_) = place {
-        return Err(not_there());
-    }
-    let mut file = NewFile::create(&args.file, Overwrite::forced(args.force))?;
-    let exported = match place {
-        Place::Store(session) => Some(export_here(session, format, &mut file).await?),
-        Place::Server(remote) => {
-            let done = remote.export(format.name(), &mut file).await;
-            if let Some(failure) = file.trouble().filter(|_| done.is_err()) {
-                return Err(failure);
-            }
-            done.map(|()| None)?
-        }
-        Place::Cloudflare(_) => return Err(not_there()),
-    };
-    let is_stdout = file.is_stdout();
-    file.finish()?;
-    let output = place.output();
-    if let Some(exported) = &exported {
-        warn(output, exported, format);
-    }
-    let wrote = exported
-        .as_ref()
-        .map_or("wrote the links".to_owned(), |exported| format!("wrote {}", links(exported.links)));
-    if is_stdout {
-        output.note(&wrote);
-        return Ok(());
-    }
-    if output.json {
-        let count = exported.as_ref().map(|exported| exported.links);
-        return output.object(&json!({ "file": args.file, "format": format.name(), "links": count }));
-    }
-    output.done(&format!("{wrote} to {}", args.file.display()))
-}
-
-async fn export_here(
-    session: &Session,
-    format: ExportFormat,
-    file: &mut NewFile,
-) -> Result<Exported, Failure> {
-    let workspace = session.workspace().await?;
-    let clicks = if session.has_clicks() { Some(session.clicks().await?) } else { None };
-    let mut export = Export::new(&session.ops, clicks, &session.by(), &workspace, format).await?;
-    let bar = (!file.is_stdout()).then(|| session.output.counter("exporting links", None));
-    let mut before = 0;
-    while let Some(text) = export.next().await? {
-        file.write_all(text.as_bytes()).map_err(|error| match file.trouble() {
-            // Who stops reading, as in `rmax links export | head`, has what they wanted.
-            Some(_) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-                cannot_write(Path::new("the export"), &error)
-            }
-            _ => error.into(),
-        })?;
-        if let Some(bar) = &bar {
-            bar.add(export.exported.links - before);
-        }
-        before = export.exported.links;
-    }
-    Ok(export.exported)
-}
-
-fn warn(output: Output, exported: &Exported, format: ExportFormat) {
-    if exported.silent > 0 {
-        output.note(&format!(
-            "{} that do not answer (disabled, expired, deleted) were left out",
-            links(exported.silent)
-        ));
-    }
-    if !exported.unfit.is_empty() {
-        let codes = exported.unfit.join(", ");
-        output.warning(&format!("too long for {}, and left out: {codes}", format.name()));
-    }
-    if !exported.unreadable.is_empty() {
-        output.warning(&format!(
-            "cannot be read, and were left out: {}; `rmax doctor` looks closer",
-            exported.unreadable.join(", ")
-        ));
-    }
-    if exported.too_many {
-        output.warning("Cloudflare takes 2000 lines at most");
-    }
-}
-
-/// As what: by its word, or by the name's ending.
-fn export_format(args: &args::ExportLinks) -> Result<ExportFormat, Failure> {
-    if let Some(format) = word("format", args.format.as_deref(), &ExportFormat::ALL)? {
-        return Ok(format);
-    }
-    let name = args.file.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    Ok(match name.rsplit_once('.').map_or(name, |(_, ending)| ending) {
-        "csv" => ExportFormat::Csv,
-        "_redirects" => ExportFormat::Cloudflare,
-        "caddy" | "Caddyfile" => ExportFormat::Caddy,
-        _ => ExportFormat::Jsonl,
-    })
 }
 
 fn word<T: Copy>(field: &str, text: Option<&str>, words: &[(&str, T)]) -> Result<Option<T>, Failure> {

@@ -3,7 +3,7 @@
 // It prints the base address of the API on its first line and ends when its stdin does, so a test that dies leaves nothing behind.
 // RLINKS_TEST_MINIFLARE is the folder miniflare was installed into; TOKEN, ACCOUNT, ROUTES and HITS are what the API knows.
 // POST /control takes {"page": n, "faults": [...], "meanwhile": [...]}; GET /control gives what was asked so far:
-//   a fault answers `times` requests that match with a status, and a meanwhile puts or deletes a key after the request numbered
+//   a fault answers `times` requests that match with a status, once it has let `after` of them through, and a meanwhile puts or deletes a key after the request numbered
 //   `nth` that matches: somebody else's change.
 import http from "node:http";
 import { createRequire } from "node:module";
@@ -58,6 +58,10 @@ const anEnd = ({ expiration_ttl: ttl }) => {
     return ttl === undefined ? {} : { expirationTtl: ttl };
 };
 
+async function someAtOnce(list, work) {
+    for (let from = 0; from < list.length; from += 20) await Promise.all(list.slice(from, from + 20).map(work));
+}
+
 const operations = {
     async "GET values"({ namespace, key }) {
         const value = await namespace.get(aKey(key), "arrayBuffer");
@@ -83,12 +87,12 @@ const operations = {
         const { keys, type } = json();
         if (type !== "text") throw new Refusal(400, 10001, "this stand-in gives text only");
         const values = {};
-        for (const key of most(keys, 100)) values[key] = await namespace.get(aKey(key));
+        await someAtOnce(most(keys, 100), async (key) => (values[key] = await namespace.get(aKey(key))));
         return found({ values });
     },
     async "PUT bulk"({ namespace, json }) {
         const pairs = most(json(), 10_000);
-        for (const pair of pairs) await namespace.put(aKey(pair.key), pair.value, anEnd(pair));
+        await someAtOnce(pairs, (pair) => namespace.put(aKey(pair.key), pair.value, anEnd(pair)));
         return found({ successful_key_count: pairs.length, unsuccessful_keys: [] });
     },
     async "POST bulk/delete"({ namespace, json }) {
@@ -100,7 +104,8 @@ const operations = {
 
 async function answer(method, url, headers, body) {
     const line = `${method} ${decodeURIComponent(url.pathname)}`;
-    const fault = control.faults.find(({ match, times }) => times > 0 && new RegExp(match).test(line));
+    const matches = ({ match, times }) => times > 0 && new RegExp(match).test(line);
+    const fault = control.faults.find((fault) => matches(fault) && !((fault.after ??= 0) && fault.after--));
     if (fault) {
         fault.times -= 1;
         if (fault.result) return found(fault.result);

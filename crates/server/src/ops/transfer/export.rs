@@ -3,7 +3,7 @@
 use rlinks_clicks::Clicks;
 use rlinks_clicks::roll::{Subject, Total};
 use rlinks_core::decide::{Decision, Visitor, decide};
-use rlinks_core::{Actor, Domains, Id, Link, Workspace};
+use rlinks_core::{Actor, Domains, Id, Link, Policy, Timestamp, Workspace};
 use rlinks_store::StoreError;
 
 use super::ExportFormat;
@@ -30,19 +30,67 @@ pub struct Exported {
     pub too_many: bool,
 }
 
-/// An export on its way.
+/// Links as the text of one format, wherever they come from.
+pub struct Pages {
+    format: ExportFormat,
+    policy: Policy,
+    domains: Domains,
+    printer: Printer,
+    /// So far.
+    pub exported: Exported,
+}
+
+impl Pages {
+    /// Of links that a policy and domains decide about. `by_case` are codes that differ by case alone, in lower case.
+    pub fn new(format: ExportFormat, policy: Policy, domains: Domains, by_case: Vec<String>) -> Self {
+        let printer = Printer::new(format, policy.code.fold_case, by_case);
+        Self { format, policy, domains, printer, exported: Exported::default() }
+    }
+
+    /// What stands before the links.
+    pub fn begin(&self, out: &mut String) {
+        self.printer.begin(out);
+    }
+
+    /// One link, unless the format has no place for it.
+    pub fn link(&mut self, link: &Link, total: &Total, now: Timestamp, out: &mut String) {
+        if self.format.is_map() && !self.answers(link, now) {
+            self.exported.silent += 1;
+            return;
+        }
+        match self.printer.link(link, total, out) {
+            Ok(()) => self.exported.links += 1,
+            Err(_) => name(&mut self.exported.unfit, [link.code.to_string()]),
+        }
+    }
+
+    /// Links nobody can read.
+    pub fn unreadable(&mut self, codes: impl IntoIterator<Item = String>) {
+        name(&mut self.exported.unreadable, codes);
+    }
+
+    /// What stands behind the links.
+    pub fn end(&mut self, out: &mut String) {
+        self.printer.end(out);
+        self.exported.too_many =
+            self.format == ExportFormat::Cloudflare && self.exported.links > CLOUDFLARE_LINES;
+    }
+
+    fn answers(&self, link: &Link, now: Timestamp) -> bool {
+        let visitor = Visitor { host: "", domains: &self.domains };
+        matches!(decide(Some(link.route()), &self.policy, &visitor, now), Decision::Redirect { .. })
+    }
+}
+
+/// An export of a store on its way.
 pub struct Export {
     ops: Ops,
     clicks: Option<Clicks>,
-    workspace: Workspace,
-    domains: Domains,
+    workspace: Id,
     maker: Option<Actor>,
-    format: ExportFormat,
-    printer: Printer,
     after: Option<Id>,
     begun: bool,
-    /// So far.
-    pub exported: Exported,
+    pages: Pages,
 }
 
 impl Export {
@@ -54,24 +102,26 @@ impl Export {
         workspace: &Workspace,
         format: ExportFormat,
     ) -> Result<Self, OpsError> {
-        let folds = workspace.policy.code.fold_case;
-        let by_case = if format == ExportFormat::Nginx && !folds {
+        let by_case = if format == ExportFormat::Nginx && !workspace.policy.code.fold_case {
             ops.store.codes_by_case(workspace.id, MOST_APART).await?
         } else {
             Vec::new()
         };
+        let domains = ops.served_to(workspace).await?;
         Ok(Self {
             ops: ops.clone(),
             clicks: clicks.filter(|_| !format.is_map()).cloned(),
-            workspace: workspace.clone(),
-            domains: ops.served_to(workspace).await?,
+            workspace: workspace.id,
             maker: (by.sees == Sees::Own).then(|| by.owner.clone()),
-            format,
-            printer: Printer::new(format, folds, by_case),
             after: Some(Id::from_i64(i64::MIN)),
             begun: false,
-            exported: Exported::default(),
+            pages: Pages::new(format, workspace.policy.clone(), domains, by_case),
         })
+    }
+
+    /// What was exported so far.
+    pub const fn exported(&self) -> &Exported {
+        &self.pages.exported
     }
 
     /// The next piece of text; nothing at the end.
@@ -79,11 +129,11 @@ impl Export {
         let Some(after) = self.after else { return Ok(None) };
         let mut out = String::new();
         if !std::mem::replace(&mut self.begun, true) {
-            self.printer.begin(&mut out);
+            self.pages.begin(&mut out);
         }
-        let page = self.ops.store.links_of(self.workspace.id, self.maker.as_ref(), after, PAGE).await?;
+        let page = self.ops.store.links_of(self.workspace, self.maker.as_ref(), after, PAGE).await?;
         let (links, unreadable, next) = page;
-        name(&mut self.exported.unreadable, unreadable);
+        self.pages.unreadable(unreadable);
         let totals = match &self.clicks {
             Some(clicks) => {
                 let subjects: Vec<Subject> =
@@ -92,34 +142,16 @@ impl Export {
             }
             None => std::collections::HashMap::new(),
         };
+        let now = self.ops.clock.now();
         for link in &links {
-            if self.format.is_map() && !self.answers(link) {
-                self.exported.silent += 1;
-                continue;
-            }
             let total = totals.get(&Subject::link(link.workspace, link.id)).copied().unwrap_or_default();
-            self.print(link, &total, &mut out);
+            self.pages.link(link, &total, now, &mut out);
         }
         self.after = next;
         if next.is_none() {
-            self.printer.end(&mut out);
-            self.exported.too_many =
-                self.format == ExportFormat::Cloudflare && self.exported.links > CLOUDFLARE_LINES;
+            self.pages.end(&mut out);
         }
         Ok(Some(out))
-    }
-
-    fn print(&mut self, link: &Link, total: &Total, out: &mut String) {
-        match self.printer.link(link, total, out) {
-            Ok(()) => self.exported.links += 1,
-            Err(_) => name(&mut self.exported.unfit, [link.code.to_string()]),
-        }
-    }
-
-    fn answers(&self, link: &Link) -> bool {
-        let visitor = Visitor { host: "", domains: &self.domains };
-        let decision = decide(Some(link.route()), &self.workspace.policy, &visitor, self.ops.clock.now());
-        matches!(decision, Decision::Redirect { .. })
     }
 }
 

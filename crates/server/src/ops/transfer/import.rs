@@ -5,21 +5,24 @@
 //! some rows are being written, the next are read and compared.
 
 mod candidate;
+mod judge;
 mod step;
 
-use std::collections::{HashMap, HashSet};
-use std::hash::{BuildHasher as _, RandomState};
+use std::collections::HashMap;
 
 use rlinks_clicks::Clicks;
-use rlinks_core::{Domains, Id, Link, LinkState, Source, Timestamp, Workspace};
+use rlinks_core::{Id, Link, LinkState, Source, Timestamp, Workspace};
 use rlinks_store::StoreError;
 use rlinks_store::write::{Action, LinkOp, LinkWrite, Written};
 use tokio::task::JoinHandle;
 
-use self::candidate::Candidate;
-use self::step::{Step, Verdict, conflict_of, differences, full, refused};
+pub use self::candidate::Candidate;
+pub use self::judge::{Judge, Rules};
+pub use self::step::{Step, Verdict};
+
+use self::step::{conflict_of, full};
 use super::read::{Item, Rows};
-use super::report::{Outcome, Problem, Report, Update};
+use super::report::{Outcome, Report, Update};
 use crate::ops::{By, Mode, Ops, OpsError};
 
 /// Rows that share a transaction. Others wait for it, so it is short.
@@ -82,25 +85,26 @@ impl Ops {
         mut rows: Rows,
         import: &Import<'_>,
     ) -> Result<Report, OpsError> {
+        let rules = Rules {
+            policy: workspace.policy.clone(),
+            workspace: workspace.id,
+            owner: by.owner.clone(),
+            domains: self.served_to(workspace).await?,
+            existing: import.existing,
+            keep: import.keep,
+            allow_http: import.allow_http,
+        };
         let mut work = Work {
             ops: self,
             by,
             workspace,
             import,
-            domains: self.served_to(workspace).await?,
             live: self.store.live_links(workspace.id, self.clock.now()).await?,
-            seen: HashMap::new(),
-            seen_ids: HashSet::new(),
-            hasher: RandomState::new(),
             ids: Vec::new(),
             admitted: 0,
             leading_home: 0,
             underway: None,
-            report: Report {
-                format: rows.format.name().to_owned(),
-                dry_run: import.mode == Mode::DryRun,
-                ..Report::default()
-            },
+            judge: Judge::new(rules, rows.format, import.mode),
         };
         let read = work.read(&mut rows).await;
         // What is on its way is waited for, whatever became of the rest.
@@ -109,12 +113,12 @@ impl Ops {
             admit.give_back(work.admitted);
         }
         if import.mode == Mode::DryRun && work.leading_home > 1 {
-            work.report.notes.push(format!(
+            work.judge.report.notes.push(format!(
                 "{} rows lead to links of this server; whether they lead in circles with one another is seen only when they are written",
                 work.leading_home
             ));
         }
-        Ok(work.report)
+        Ok(work.judge.report)
     }
 
     /// What is wrong with the targets of links, in their order: of those that would lead there.
@@ -141,13 +145,9 @@ struct Work<'a> {
     by: &'a By,
     workspace: &'a Workspace,
     import: &'a Import<'a>,
-    domains: Domains,
+    judge: Judge,
     /// Links that count against the limit, those a dry run would make included.
     live: i64,
-    /// Codes of this file and what their rows said, as hashes: twelve bytes a row.
-    seen: HashMap<[u32; 2], u32>,
-    seen_ids: HashSet<i64>,
-    hasher: RandomState,
     /// Set aside and not given out.
     ids: Vec<Id>,
     admitted: usize,
@@ -155,7 +155,6 @@ struct Work<'a> {
     leading_home: u64,
     /// What is being written.
     underway: Option<Underway>,
-    report: Report,
 }
 
 /// Rows on their way into the store.
@@ -165,17 +164,13 @@ struct Underway {
     writing: JoinHandle<(Vec<Step>, Vec<Result<Written, StoreError>>)>,
 }
 
-fn halves(hash: u64) -> [u32; 2] {
-    [hash >> 32, hash & u64::from(u32::MAX)].map(|half| u32::try_from(half).unwrap_or_default())
-}
-
 impl Work<'_> {
     async fn read(&mut self, rows: &mut Rows) -> Result<(), OpsError> {
         let mut waiting = Vec::new();
         while let Some(load) = rows.next().await {
             match load {
                 Ok(items) => waiting.extend(items),
-                Err(error) => self.report.stopped = Some(error.to_string()),
+                Err(error) => self.judge.report.stopped = Some(error.to_string()),
             }
             while waiting.len() >= CHUNK {
                 let rest = waiting.split_off(CHUNK);
@@ -191,13 +186,11 @@ impl Work<'_> {
         let mut candidates = Vec::new();
         for item in items {
             match item {
-                Item::Bad { number, code, errors } => refusals.push(refused(number, code, &errors)),
-                Item::Row(row) => {
-                    match Candidate::of(&row, self.workspace, self.by, &self.domains, self.import, now) {
-                        Ok(candidate) => candidates.push(candidate),
-                        Err(errors) => refusals.push(refused(row.number, row.shown_code(), &errors)),
-                    }
-                }
+                Item::Bad { number, code, errors } => refusals.push(Verdict::refused(number, code, &errors)),
+                Item::Row(row) => match self.judge.candidate(&row, now) {
+                    Ok(candidate) => candidates.push(candidate),
+                    Err(verdict) => refusals.push(verdict),
+                },
             }
         }
         // A link that leads to one of ours may close a circle with any link before it, so these are written first.
@@ -213,16 +206,9 @@ impl Work<'_> {
         self.part(part, now, refusals).await
     }
 
-    fn tell(&mut self, mut verdicts: Vec<Verdict>) {
-        verdicts.sort_by_key(|verdict| verdict.row);
-        for Verdict { row, code, outcome, reason, may_overwrite } in verdicts {
-            self.report.count(outcome);
-            self.report.may_overwrite += u64::from(may_overwrite);
-            if matches!(outcome, Outcome::Conflicting | Outcome::Refused) {
-                self.report.name(Problem { row, code, outcome, reason });
-            }
-        }
-        (self.import.progress)(&self.report);
+    fn tell(&mut self, verdicts: Vec<Verdict>) {
+        self.judge.tell(verdicts);
+        (self.import.progress)(&self.judge.report);
     }
 
     /// Candidates of which only the first may lead to a link of ours, and what is known of the rows beside them.
@@ -235,9 +221,9 @@ impl Work<'_> {
         if let Some(first) = candidates.first().filter(|first| first.leads_home) {
             self.settle().await?;
             let (code, target) = (&first.link.code, &first.link.target);
-            match self.ops.check_cycle(self.workspace, code, target, &self.domains).await {
+            match self.ops.check_cycle(self.workspace, code, target, &self.judge.rules.domains).await {
                 Err(OpsError::Invalid(errors)) => {
-                    verdicts.push(refused(first.row, Some(code.to_string()), &errors));
+                    verdicts.push(Verdict::refused(first.row, Some(code.to_string()), &errors));
                     candidates.remove(0);
                 }
                 checked => {
@@ -246,7 +232,7 @@ impl Work<'_> {
                 }
             }
         }
-        self.refuse_repeated(&mut candidates, &mut verdicts);
+        self.judge.refuse_repeated(&mut candidates, &mut verdicts);
         let mut steps = self.compare(candidates, &mut verdicts).await?;
         let links: Vec<&Link> = steps.iter().map(Step::link).collect();
         let unsafe_targets = self.ops.check_safety_of(&links).await?;
@@ -266,36 +252,6 @@ impl Work<'_> {
             Mode::Write => self.write(steps, now, verdicts).await?,
         }
         Ok(())
-    }
-
-    /// Of rows with one code the first counts; the others say the same, or something else.
-    fn refuse_repeated(&mut self, candidates: &mut Vec<Candidate>, verdicts: &mut Vec<Verdict>) {
-        let rules = &self.workspace.policy.code;
-        let folds = rules.unique_fold || rules.fold_case;
-        candidates.retain(|candidate| {
-            let code = &candidate.link.code;
-            let code = if folds { code.folded() } else { code.as_str().to_owned() };
-            let [code, said] = [self.hasher.hash_one(code), candidate.fingerprint(&self.hasher)].map(halves);
-            let said = said[0];
-            let repeated_id = candidate.id.is_some_and(|id| !self.seen_ids.insert(id.as_i64()));
-            let verdict = match self.seen.insert(code, said) {
-                None if !repeated_id => return true,
-                None => candidate.verdict(Outcome::Conflicting, "an earlier row has its id"),
-                Some(before) => {
-                    self.seen.insert(code, before);
-                    if before == said {
-                        candidate.verdict(Outcome::Skipped, "")
-                    } else {
-                        candidate.verdict(
-                            Outcome::Conflicting,
-                            "an earlier row has its code and says something else",
-                        )
-                    }
-                }
-            };
-            verdicts.push(verdict);
-            false
-        });
     }
 
     /// What is to be done, in view of what is there.
@@ -321,7 +277,8 @@ impl Work<'_> {
             let conflict = |reason: &str| candidate.verdict(Outcome::Conflicting, reason);
             match there.get(candidate.link.code.as_str()) {
                 Some(Err(_)) => verdicts.push(conflict("the link that has this code cannot be read")),
-                Some(Ok(link)) => match self.against(&candidate, link) {
+                Some(Ok(link)) if !self.by.can_see(link) => verdicts.push(conflict("the code is taken")),
+                Some(Ok(link)) => match self.judge.against(&candidate, link) {
                     Ok(step) => steps.push(step),
                     Err(verdict) => verdicts.push(verdict),
                 },
@@ -340,34 +297,6 @@ impl Work<'_> {
             }
         }
         Ok(steps)
-    }
-
-    /// A row against the link that has its code.
-    fn against(&self, candidate: &Candidate, link: &Link) -> Result<Step, Verdict> {
-        let conflict = |reason: String| Err(candidate.verdict(Outcome::Conflicting, reason));
-        if !self.by.can_see(link) {
-            return conflict("the code is taken".to_owned());
-        }
-        let next = candidate.over(link);
-        let comes_back = link.state == LinkState::Deleted && candidate.link.state != LinkState::Deleted;
-        if next == *link && !comes_back {
-            return Err(candidate.verdict(Outcome::Skipped, ""));
-        }
-        if link.state == LinkState::Deleted {
-            return conflict(
-                "the code is a deleted link's, and stays taken; restore that link first".to_owned(),
-            );
-        }
-        let is_to_go = next.state == LinkState::Deleted;
-        if self.import.existing == Existing::Leave || is_to_go {
-            let reason = format!("another link is there: it differs in {}", differences(link, &next));
-            let verdict = candidate.verdict(Outcome::Conflicting, reason);
-            return Err(Verdict {
-                may_overwrite: !is_to_go && self.import.existing == Existing::Leave,
-                ..verdict
-            });
-        }
-        Ok(Step::Update { row: candidate.row, before: Box::new(link.clone()), after: Box::new(next) })
     }
 
     /// Within the limit of creations, where there is one.
@@ -405,7 +334,7 @@ impl Work<'_> {
             self.live += more;
             verdicts.push(step.verdict(step.outcome(), ""));
             if let Step::Update { before, after, .. } = step {
-                self.report.show(Update { before: *before, after: *after });
+                self.judge.report.show(Update { before: *before, after: *after });
             }
         }
     }
@@ -451,7 +380,7 @@ impl Work<'_> {
                     (self.import.written)(written.link());
                     verdicts.push(step.verdict(step.outcome(), ""));
                     if let (Written::Changed(after), Step::Update { before, .. }) = (written, step) {
-                        self.report.show(Update { before: *before, after });
+                        self.judge.report.show(Update { before: *before, after });
                     }
                 }
                 Err(error) => match (conflict_of(&error), step, error) {

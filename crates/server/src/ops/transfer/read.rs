@@ -49,9 +49,18 @@ pub enum ReadError {
 }
 
 /// A row that was read, or what is wrong with it.
-pub(super) enum Item {
+pub enum Item {
+    /// A row.
     Row(Box<Row>),
-    Bad { number: u64, code: Option<String>, errors: FieldErrors },
+    /// What is wrong with one.
+    Bad {
+        /// Its place.
+        number: u64,
+        /// Its code, where it has one.
+        code: Option<String>,
+        /// Everything that is wrong.
+        errors: FieldErrors,
+    },
 }
 
 /// The rows of a file, as they are read.
@@ -92,7 +101,7 @@ impl Rows {
     }
 
     /// The next of them, in their order; nothing at the end.
-    pub(super) async fn next(&mut self) -> Option<Result<Vec<Item>, ReadError>> {
+    pub async fn next(&mut self) -> Option<Result<Vec<Item>, ReadError>> {
         self.loads.recv().await
     }
 }

@@ -105,7 +105,8 @@ impl Report {
         }
     }
 
-    pub(super) fn show(&mut self, update: Update) {
+    /// Names a link that was changed.
+    pub fn show(&mut self, update: Update) {
         if self.updates.len() < MOST_NAMED {
             self.updates.push(update);
         }

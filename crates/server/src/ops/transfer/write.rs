@@ -35,21 +35,23 @@ struct Line<'a> {
     notes: Option<&'a str>,
     tags: &'a [String],
     metadata: &'a Map<String, Value>,
-    source: Source,
+    source: Option<Source>,
     created_by: &'a Actor,
     created_at: Timestamp,
     updated_at: Timestamp,
-    version: i64,
+    version: Option<i64>,
     clicks: i64,
     last_clicked_at: Option<Timestamp>,
     hits: i64,
     last_hit_at: Option<Timestamp>,
-    id: Id,
+    id: Option<Id>,
     generated: bool,
 }
 
 impl<'a> Line<'a> {
     fn of(link: &'a Link, total: &Total) -> Self {
+        // An object at Cloudflare has no row: no id, and nobody counts its versions or knows how it came.
+        let has_row = link.id.as_i64() != 0;
         Self {
             code: &link.code,
             target: &link.target,
@@ -62,16 +64,16 @@ impl<'a> Line<'a> {
             notes: link.notes.as_deref(),
             tags: &link.tags,
             metadata: &link.metadata,
-            source: link.source,
+            source: has_row.then_some(link.source),
             created_by: &link.created_by,
             created_at: link.created_at,
             updated_at: link.updated_at,
-            version: link.version,
+            version: has_row.then_some(link.version),
             clicks: total.clicks,
             last_clicked_at: total.last_click,
             hits: total.clicks + total.bots,
             last_hit_at: total.last_hit,
-            id: link.id,
+            id: has_row.then_some(link.id),
             generated: link.generated,
         }
     }
@@ -219,16 +221,16 @@ fn csv_line(line: &Line<'_>, out: &mut String) {
         line.https_only,
         line.no_loop,
         time(line.expires_at),
-        line.source.name(),
+        line.source.map(Source::name).unwrap_or_default(),
         cell(line.created_by.as_str()),
         line.created_at,
         line.updated_at,
-        line.version,
+        line.version.map(|version| version.to_string()).unwrap_or_default(),
         line.clicks,
         time(line.last_clicked_at),
         line.hits,
         time(line.last_hit_at),
-        line.id,
+        line.id.map(|id| id.to_string()).unwrap_or_default(),
         line.generated,
     );
 }

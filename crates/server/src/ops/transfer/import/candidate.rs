@@ -5,12 +5,10 @@ use std::hash::{BuildHasher as _, Hash as _, Hasher as _, RandomState};
 use rlinks_clicks::roll::Total;
 use rlinks_core::draft::{Birth, Input};
 use rlinks_core::{
-    Actor, Code, Domains, FieldCode, FieldError, FieldErrors, Id, Link, LinkDraft, LinkState, Policy,
-    Timestamp, Workspace,
+    Actor, Code, FieldCode, FieldError, FieldErrors, Id, Link, LinkDraft, LinkState, Policy, Timestamp,
 };
 
-use super::{Import, Keep, Outcome, SOURCE, Verdict};
-use crate::ops::By;
+use super::{Keep, Outcome, Rules, SOURCE, Verdict};
 use crate::ops::transfer::row::{Exact, Row, shown};
 
 /// An id may be so much younger than our clock says: two clocks differ.
@@ -18,16 +16,20 @@ const LATEST_ID_MS: i64 = 24 * 3_600_000;
 /// The longest target any policy allows.
 const LONGEST_TARGET: u32 = 65_536;
 
-pub(super) struct Candidate {
-    pub(super) row: u64,
-    pub(super) link: Link,
+/// A link that may be made of a row.
+pub struct Candidate {
+    /// The row's place.
+    pub row: u64,
+    /// What it would be.
+    pub link: Link,
     /// The id it must have.
     pub(super) id: Option<Id>,
     /// When it last changed, where that is kept.
     pub(super) updated: Option<Timestamp>,
-    pub(super) total: Option<Total>,
+    /// What it had counted.
+    pub total: Option<Total>,
     /// Leads to a domain served here, and may.
-    pub(super) leads_home: bool,
+    pub leads_home: bool,
     said: Said,
     keep: Keep,
 }
@@ -47,35 +49,27 @@ struct Said {
 }
 
 impl Candidate {
-    pub(super) fn of(
-        row: &Row,
-        workspace: &Workspace,
-        by: &By,
-        domains: &Domains,
-        import: &Import<'_>,
-        now: Timestamp,
-    ) -> Result<Self, FieldErrors> {
+    pub(super) fn of(row: &Row, rules: &Rules, now: Timestamp) -> Result<Self, FieldErrors> {
+        let (policy, domains) = (&rules.policy, &rules.domains);
         let mut errors = FieldErrors::default();
         let mut input = row.input.clone();
         let is_http =
             |target: &str| target.get(..5).is_some_and(|scheme| scheme.eq_ignore_ascii_case("http:"));
-        if import.allow_http && input.https_only.is_none() && input.target.as_deref().is_some_and(is_http) {
+        if rules.allow_http && input.https_only.is_none() && input.target.as_deref().is_some_and(is_http) {
             input.https_only = Some(false);
         }
-        let code = errors.take(code_of(&input, &workspace.policy, import.keep));
-        let draft = match import.keep {
-            Keep::Words => {
-                LinkDraft::parse(&Input { code: None, ..input.clone() }, &workspace.policy, domains, now)
-            }
+        let code = errors.take(code_of(&input, policy, rules.keep));
+        let draft = match rules.keep {
+            Keep::Words => LinkDraft::parse(&Input { code: None, ..input.clone() }, policy, domains, now),
             Keep::Everything => {
-                let policy = Policy { max_target_bytes: LONGEST_TARGET, ..workspace.policy.clone() };
+                let lenient_policy = Policy { max_target_bytes: LONGEST_TARGET, ..policy.clone() };
                 let lenient =
                     Input { code: None, https_only: Some(false), no_loop: Some(false), ..input.clone() };
-                LinkDraft::parse(&lenient, &policy, domains, now)
+                LinkDraft::parse(&lenient, &lenient_policy, domains, now)
             }
         };
         let draft = draft.map_err(|more| errors.0.extend(more.0)).ok();
-        let exact = if import.keep == Keep::Everything { row.exact.clone() } else { Exact::default() };
+        let exact = if rules.keep == Keep::Everything { row.exact.clone() } else { Exact::default() };
         if let Some(id) = exact.id
             && (id.as_i64() <= 0 || id.made_at() > now.plus_ms(LATEST_ID_MS))
         {
@@ -99,15 +93,15 @@ impl Candidate {
         let (Some(draft), Some(code)) = (draft, code) else { return Err(FieldErrors::default()) };
         let mut link = draft.born(Birth {
             id: exact.id.unwrap_or(Id::from_i64(0)),
-            workspace: workspace.id,
+            workspace: rules.workspace,
             code,
             generated: exact.generated,
             source: exact.source.unwrap_or(SOURCE),
-            created_by: exact.created_by.map_or_else(|| by.owner.clone(), Actor::stored),
+            created_by: exact.created_by.map_or_else(|| rules.owner.clone(), Actor::stored),
             now,
             version: exact.version.unwrap_or(1),
         });
-        link.https_only = input.https_only.unwrap_or(workspace.policy.https_only);
+        link.https_only = input.https_only.unwrap_or(policy.https_only);
         link.no_loop = input.no_loop.unwrap_or(true);
         link.state = row.state.unwrap_or(LinkState::Active);
         link.expires_at = row.expires_at.flatten();
@@ -115,7 +109,7 @@ impl Candidate {
         link.updated_at = exact.updated_at.unwrap_or(now);
         Ok(Self {
             row: row.number,
-            leads_home: import.keep == Keep::Words && domains.serve(link.target.host()),
+            leads_home: rules.keep == Keep::Words && domains.serve(link.target.host()),
             id: exact.id,
             updated: exact.updated_at,
             total: row.total,
@@ -131,11 +125,12 @@ impl Candidate {
                 state: row.state.is_some(),
             },
             link,
-            keep: import.keep,
+            keep: rules.keep,
         })
     }
 
-    pub(super) fn verdict(&self, outcome: Outcome, reason: impl Into<String>) -> Verdict {
+    /// What becomes of it.
+    pub fn verdict(&self, outcome: Outcome, reason: impl Into<String>) -> Verdict {
         let code = Some(shown(self.link.code.as_str()));
         Verdict { row: self.row, code, outcome, reason: reason.into(), may_overwrite: false }
     }

@@ -11,37 +11,65 @@ use super::candidate::Candidate;
 const REASON_LETTERS: usize = 1000;
 
 /// What became of a row, and why.
-pub(super) struct Verdict {
-    pub(super) row: u64,
-    pub(super) code: Option<String>,
-    pub(super) outcome: Outcome,
-    pub(super) reason: String,
+pub struct Verdict {
+    /// The row's place.
+    pub row: u64,
+    /// Its code, where it has one.
+    pub code: Option<String>,
+    /// What became of it.
+    pub outcome: Outcome,
+    /// Why.
+    pub reason: String,
     /// What it conflicts with would be changed, were that asked for.
-    pub(super) may_overwrite: bool,
+    pub may_overwrite: bool,
+}
+
+impl Verdict {
+    /// Of a row that breaks a rule.
+    pub fn refused(row: u64, code: Option<String>, errors: &FieldErrors) -> Self {
+        let mut reason = errors.to_string();
+        if let Some((end, _)) = reason.char_indices().nth(REASON_LETTERS) {
+            reason.truncate(end);
+            reason.push('…');
+        }
+        Self { row, code, outcome: Outcome::Refused, reason, may_overwrite: false }
+    }
 }
 
 /// What is to be done about a row.
-pub(super) enum Step {
+pub enum Step {
+    /// A new link.
     Create(Box<Candidate>),
-    Update { row: u64, before: Box<Link>, after: Box<Link> },
+    /// Another one than is there.
+    Update {
+        /// The row's place.
+        row: u64,
+        /// As it is.
+        before: Box<Link>,
+        /// As it becomes.
+        after: Box<Link>,
+    },
 }
 
 impl Step {
-    pub(super) fn link(&self) -> &Link {
+    /// The link as it becomes.
+    pub fn link(&self) -> &Link {
         match self {
             Self::Create(candidate) => &candidate.link,
             Self::Update { after, .. } => after,
         }
     }
 
-    pub(super) fn outcome(&self) -> Outcome {
+    /// What becomes of the row when it is done.
+    pub fn outcome(&self) -> Outcome {
         match self {
             Self::Create(_) => Outcome::Created,
             Self::Update { .. } => Outcome::Updated,
         }
     }
 
-    pub(super) fn verdict(&self, outcome: Outcome, reason: impl Into<String>) -> Verdict {
+    /// What became of the row.
+    pub fn verdict(&self, outcome: Outcome, reason: impl Into<String>) -> Verdict {
         let row = match self {
             Self::Create(candidate) => candidate.row,
             Self::Update { row, .. } => *row,
@@ -61,15 +89,6 @@ impl Step {
             Self::Update { .. } => None,
         }
     }
-}
-
-pub(super) fn refused(row: u64, code: Option<String>, errors: &FieldErrors) -> Verdict {
-    let mut reason = errors.to_string();
-    if let Some((end, _)) = reason.char_indices().nth(REASON_LETTERS) {
-        reason.truncate(end);
-        reason.push('…');
-    }
-    Verdict { row, code, outcome: Outcome::Refused, reason, may_overwrite: false }
 }
 
 /// What stands in a row's way, where it is no trouble of the store.
