@@ -159,7 +159,7 @@ async fn list(place: &Place, all: bool) -> Result<(), Failure> {
         return output.object(&json!(domains));
     }
     if domains.is_empty() {
-        output.note("no domains: while no workspace has one, workspace main answers on every host");
+        output.note("no domains: workspace main answers on every host until it, or the operator, names one");
         return Ok(());
     }
     let row = |domain: &Hosted| {

@@ -237,7 +237,7 @@ fn domains_are_added_listed_chosen_and_removed() {
     assert_snapshot!(place.rmax("domains list"), @"
     exit 0
     --- stderr
-    no domains: while no workspace has one, workspace main answers on every host
+    no domains: workspace main answers on every host until it, or the operator, names one
     ");
     assert_snapshot!(place.rmax("domains add RMAX.to."), @"
     exit 0
