@@ -26,10 +26,10 @@ use crate::ops::list::{Listed, Position, list};
 use crate::ops::{OpsError, Outcome};
 
 /// How much of a target its row holds, and how much of that is seen. All of it is on the link's own page.
-const TARGET_HELD: usize = 300;
-const TARGET_SEEN: usize = 120;
+const TARGET_HELD: usize = 120;
+const TARGET_SEEN: usize = 80;
 /// The same of a title.
-const TITLE_SEEN: usize = 120;
+const TITLE_SEEN: usize = 80;
 /// Tags of a row; the others are counted.
 const TAGS_SEEN: usize = 5;
 /// Tags that are proposed.
