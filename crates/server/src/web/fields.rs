@@ -22,13 +22,18 @@ pub struct Fields {
     pub https_only: bool,
     pub no_loop: bool,
     pub metadata: String,
-    /// Of a link that is yet to be made: what the policy would not let it do.
-    pub allow_http: bool,
-    pub allow_loop: bool,
-    is_new: bool,
+    /// Of a link that is yet to be made.
+    allow: Option<Allow>,
     /// What is wrong has to do with one of the switches.
     switch: bool,
     errors: Vec<(String, String)>,
+}
+
+/// What a new link may do that the policy would not let it.
+#[derive(Clone, Copy, Debug, Default)]
+struct Allow {
+    http: bool,
+    own: bool,
 }
 
 impl Fields {
@@ -53,12 +58,8 @@ impl Fields {
 
     /// As it was sent, about a link that is yet to be made. What it may do is ticked; what it must, the policy says.
     pub fn sent_new(form: &Form) -> Self {
-        Self {
-            allow_http: form.has("allow_http"),
-            allow_loop: form.has("allow_loop"),
-            is_new: true,
-            ..Self::sent(form)
-        }
+        let allow = Allow { http: form.has("allow_http"), own: form.has("allow_loop") };
+        Self { allow: Some(allow), ..Self::sent(form) }
     }
 
     /// Only where to.
@@ -96,8 +97,8 @@ impl Fields {
             tags: named(&self.tags).map(|text| tags(&text)),
             expires_at: named(&self.expires_at).map(|text| Some(time(&text))),
             redirect_status: self.redirect_status.parse().ok(),
-            https_only: self.allow_http.then_some(false),
-            no_loop: self.allow_loop.then_some(false),
+            https_only: self.allows_http().then_some(false),
+            no_loop: self.allows_own().then_some(false),
             ..Input::default()
         }
     }
@@ -180,7 +181,7 @@ impl Fields {
 
     /// What is wrong, in the words of this form.
     fn words(&self, error: &FieldError) -> String {
-        match (error.code, self.is_new) {
+        match (error.code, self.allow.is_some()) {
             (FieldCode::HttpsRequired, true) => {
                 "is plain http. Tick “may lead to plain http” below to allow it".to_owned()
             }
@@ -211,7 +212,17 @@ impl Fields {
         ORDER.into_iter().find(|name| self.error(name).is_some()) == Some(field)
     }
 
-    /// Whether anything is.
+    /// Whether plain http was ticked.
+    pub fn allows_http(&self) -> bool {
+        self.allow.is_some_and(|allow| allow.http)
+    }
+
+    /// Whether domains served here were.
+    pub fn allows_own(&self) -> bool {
+        self.allow.is_some_and(|allow| allow.own)
+    }
+
+    /// Whether anything is wrong.
     pub fn is_wrong(&self) -> bool {
         !self.errors.is_empty()
     }
@@ -224,7 +235,7 @@ impl Fields {
     /// Whether something folded away is needed: it is wrong, or would help, or was chosen.
     pub fn is_open(&self) -> bool {
         let is_wrong = self.errors.iter().any(|(name, _)| name != "target");
-        is_wrong || self.switch || self.allow_http || self.allow_loop
+        is_wrong || self.switch || self.allows_http() || self.allows_own()
     }
 }
 
