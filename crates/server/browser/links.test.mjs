@@ -2,8 +2,8 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 
-import { LOOKS, arrive, clipboard, fits, launch, press, signIn } from "./browser.mjs";
-import { startHouse, until } from "./house.mjs";
+import { LOOKS, arrive, clipboard, fillSignIn, fits, launch, press, signIn } from "./browser.mjs";
+import { ANN, PASSWORD, startHouse, until } from "./house.mjs";
 
 let browser;
 before(async () => {
@@ -15,6 +15,11 @@ const TARGET = "https://example.com/a/rather/long/address?with=parameters";
 
 /** The short link that was just made, from the notice. */
 const made = (page) => page.locator(".made-url").getAttribute("href");
+/** What happened is where one looks, not somewhere above or below. */
+const isInSight = (page, what) => until(async () => {
+    const box = await what.boundingBox();
+    return box && box.y >= 0 && box.y + box.height <= page.viewportSize().height;
+}, "it is in sight");
 const badge = (page) => page.locator("h1 .badge").innerText();
 
 for (const { name, ...look } of LOOKS) {
@@ -34,8 +39,15 @@ for (const { name, ...look } of LOOKS) {
         assert.equal(await clipboard(page), short);
         await fits(page, "a new link");
 
+        // A reload neither says nor copies it again.
+        await page.evaluate(() => navigator.clipboard.writeText("something else"));
+        await page.reload();
+        await page.locator("#list").waitFor();
+        assert.equal(await page.locator(".made").count(), 0);
+        assert.equal(await clipboard(page), "something else");
+
         // Its page is open and waits for clicks.
-        await page.getByRole("link", { name: "Details" }).click();
+        await page.locator("[data-row] .short").first().click();
         await page.getByText("Live", { exact: true }).waitFor();
         await page.getByText("Nobody has followed this link yet").waitFor();
         const visitor = await arrive(browser, house.address);
@@ -61,13 +73,15 @@ for (const { name, ...look } of LOOKS) {
         await page.locator("#target-wrong").waitFor();
         assert.equal(await edit.getByLabel("Target").getAttribute("aria-invalid"), "true");
         assert.equal(await edit.getByLabel("Title").inputValue(), "Kept while something else is wrong");
+        await until(() => page.evaluate(() => document.activeElement.id === "target"), "the field that is wrong has the focus");
+        await isInSight(page, page.locator("#target-wrong"));
         await fits(page, "a field error");
         await edit.getByLabel("Target").fill("https://example.com/changed");
         await edit.getByLabel("Tags").fill("spring, print");
         // A time of the viewer's own zone, which is two hours ahead of UTC in summer.
         await edit.getByLabel("Expires").fill("2037-07-01T12:00:00");
         await press(page, "Save");
-        await page.getByRole("status").getByText(/saved/i).waitFor();
+        await isInSight(page, page.getByRole("status").getByText(/saved/i));
         assert.equal(await edit.getByLabel("Expires").inputValue(), "2037-07-01T12:00");
         assert.equal(await page.locator(".head time[datetime^='2037-07-01T10:00:00']").count(), 1);
         const path = new URL(short).pathname;
@@ -153,8 +167,41 @@ test("who was slower sees both, and decides", async (t) => {
     await press(page, "Save");
     const differs = page.getByRole("table", { name: "What differs" });
     assert.match(await differs.innerText(), /slower[\s\S]*faster/);
+    await isInSight(page, page.getByText("Somebody else has changed this link"));
     await press(page, "Save");
     await differs.waitFor({ state: "detached" });
     assert.equal(await page.locator("#edit").getByLabel("Target").inputValue(), "https://example.com/slower");
+    witness.hasSeenNothing();
+});
+
+test("without the clipboard of https a link is copied all the same", async (t) => {
+    const house = await startHouse();
+    t.after(house.stop);
+    house.rmax(["links", "set", "parity", "https://example.com/"]);
+    const { page, witness } = await signIn(browser, house.address);
+    await page.addInitScript(() => Object.defineProperty(navigator, "clipboard", { value: undefined }));
+    await page.goto("/admin");
+    await page.getByRole("button", { name: /^Copy / }).click();
+    await page.getByText("Copied", { exact: true }).waitFor();
+    await page.getByRole("searchbox", { name: "Search" }).focus();
+    await page.keyboard.press("ControlOrMeta+v");
+    assert.equal(await page.getByRole("searchbox", { name: "Search" }).inputValue(), `${house.address}/parity`);
+    // Pasted into the search, a short link finds itself.
+    await until(() => new URL(page.url()).searchParams.has("q"), "the search has happened");
+    assert.equal(await page.locator("[data-row]").count(), 1);
+    witness.hasSeenNothing();
+});
+
+test("whoever was signed out meanwhile is told so, and goes on where they were", async (t) => {
+    const house = await startHouse();
+    t.after(house.stop);
+    const { page, witness } = await signIn(browser, house.address);
+    house.rmax(["users", "sign-out", "ann@example.com"]);
+    await page.getByLabel("Where the new link leads").fill(TARGET);
+    await press(page, "Shorten");
+    await page.getByText("what you sent last was not saved").waitFor();
+    await fillSignIn(page, ANN, PASSWORD);
+    assert.equal(await page.getByLabel("Where the new link leads").inputValue(), TARGET);
+    await page.goto("/admin/login");
     witness.hasSeenNothing();
 });

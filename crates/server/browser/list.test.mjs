@@ -82,9 +82,14 @@ for (const { name, ...look } of LOOKS) {
         assert.equal(await page.getByRole("group", { name: "With the links you tick" }).isVisible(), false, "out of the way until needed");
         await tickAll();
         await fits(page, "ticked links");
+        await page.getByText("2 ticked", { exact: true }).waitFor();
+        await page.getByRole("button", { name: "Clear" }).click();
+        assert.equal(await page.locator(".tick input:checked").count(), 0);
+        await tickAll();
         await page.getByLabel("Tag to add or remove").fill("together");
-        await press(page, "Add tag");
-        await page.getByRole("status").first().waitFor();
+        // Enter in the field adds the tag, and does nothing else.
+        await Promise.all([page.waitForEvent("domcontentloaded"), page.keyboard.press("Enter")]);
+        await page.getByText("2 links were tagged.").waitFor();
         assert.equal(await page.locator(".tag", { hasText: "together" }).count(), 2);
 
         await tickAll();
@@ -96,7 +101,7 @@ for (const { name, ...look } of LOOKS) {
 
         await tickAll();
         const bulk = page.getByRole("group", { name: "With the links you tick" });
-        const sure = page.getByRole("dialog", { name: "Delete these links?" });
+        const sure = page.getByRole("dialog", { name: "Delete 2 links?" });
         await bulk.getByRole("button", { name: "Delete" }).click();
         await sure.getByRole("button", { name: "Cancel" }).click();
         assert.equal(await rows(page).count(), 2);
@@ -128,9 +133,12 @@ test("everything is a key away", async () => {
     await page.keyboard.press("Escape");
     await page.keyboard.press("/");
     assert.equal(await focused(), "q");
+    const shown = await page.locator("[data-row] .short").allInnerTexts();
+    await page.keyboard.press("ArrowDown");
+    assert.equal(await focused(), shown[0], "from the search into what it found");
+    await page.keyboard.press("/");
     await page.keyboard.press("Escape");
 
-    const shown = await page.locator("[data-row] .short").allInnerTexts();
     await page.keyboard.press("ArrowDown");
     assert.equal(await focused(), shown[0]);
     await page.keyboard.press("ArrowDown");
@@ -155,3 +163,51 @@ test("everything is a key away", async () => {
     witness.hasSeenNothing();
     await leave();
 });
+
+test("what was chosen is a step one can go back from", async () => {
+    const { page, witness, leave } = await signIn(browser, house.address);
+    const all = await count(page);
+    await page.getByLabel("State").selectOption({ label: "Deleted" });
+    await page.getByText("No link is deleted.").waitFor();
+    assert.equal(await page.locator("[data-found]").textContent(), "Nothing found");
+    await page.goBack();
+    await has(page, all);
+    assert.equal(await page.getByLabel("State").inputValue(), "");
+    assert.equal(await page.locator("[data-found]").textContent(), `${all} links`);
+    assert.equal(await page.locator("#list").getAttribute("aria-live"), null, "a screen reader hears the number, not every row");
+    witness.hasSeenNothing();
+    await leave();
+});
+
+test("without a connection the list stays", async () => {
+    const { context, page, witness, leave } = await signIn(browser, house.address);
+    const before = await codes(page);
+    await context.setOffline(true);
+    await page.getByRole("searchbox", { name: "Search" }).pressSequentially("x");
+    await page.getByText("No connection. Try again.").waitFor();
+    assert.deepEqual(await codes(page), before);
+    await context.setOffline(false);
+    assert.deepEqual(witness.seen.filter((seen) => !seen.includes("ERR_INTERNET_DISCONNECTED")), []);
+    await leave();
+});
+
+for (const { name, ...look } of LOOKS) {
+    test(`a long list of long links keeps its lines (${name})`, async (t) => {
+        const own = await startHouse();
+        t.after(own.stop);
+        const tags = Array.from({ length: 20 }, (_, number) => ["--tag", `a tag of some length ${number}`]).flat();
+        own.rmax(["links", "set", "long", `https://example.com/${"x".repeat(1900)}`, "--title", "t".repeat(300), ...tags]);
+        own.rmax(["links", "set", "turned", "https://example.com/", "--title", "\u202Eturned"]);
+        own.rmax(["links", "disable", "turned"]);
+        const { page, witness, leave } = await signIn(browser, own.address, look);
+        await fits(page, "long links");
+        const heights = await page.locator("[data-row]").evaluateAll((found) => found.map((row) => row.offsetHeight));
+        assert.ok(heights.every((height) => height < 330), `rows of ${heights} pixels`);
+        const badge = page.locator(".badge.disabled");
+        assert.ok((await badge.boundingBox()).height < 30, "a state is one word on one line");
+        // What turns the direction of text ends with its own title: the dots of the address after it stay where they are.
+        assert.equal(await page.locator(".title", { hasText: "turned" }).evaluate((title) => getComputedStyle(title).unicodeBidi), "isolate");
+        witness.hasSeenNothing();
+        await leave();
+    });
+}

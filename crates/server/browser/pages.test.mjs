@@ -101,7 +101,7 @@ const ANSWERS = {
         await page.goto("/admin");
         await page.locator("[data-row] .tick input").first().check();
         await click(page, "Delete");
-        await page.getByRole("dialog", { name: "Delete these links?" }).waitFor();
+        await page.getByRole("dialog", { name: /^Delete \d+ links?\?$/ }).waitFor();
     },
     "the menu": async (page) => {
         await page.goto("/admin");

@@ -49,6 +49,11 @@ for (const { name, ...look } of LOOKS) {
         // Many at once; the question is a page of its own.
         await page.goto("/admin");
         await page.getByLabel("Tick parity").check();
+        await page.getByLabel("Tag to add or remove").fill("spring");
+        await Promise.all([page.waitForEvent("domcontentloaded"), page.getByLabel("Tag to add or remove").press("Enter")]);
+        await page.getByText("1 link was tagged.").waitFor();
+        await page.locator(".tag", { hasText: "spring" }).waitFor();
+        await page.getByLabel("Tick parity").check();
         await press(page, "Delete");
         await page.getByRole("heading", { name: "Delete this link?" }).waitFor();
         await fits(page, "the question");
@@ -77,6 +82,10 @@ test("a key, the colours and the way out need no script", async (t) => {
     await press(page, "Make the key");
     const key = await page.getByLabel("Key", { exact: true }).inputValue();
     assert.equal((await house.api(key, "GET", "/links")).status, 200);
+    // A reload sends the form again, and makes no second key.
+    await page.reload();
+    await page.getByText("You have made the key “blog” since").waitFor();
+    assert.equal(await page.getByRole("row", { name: /blog/ }).count(), 1);
     await page.goto("/admin/keys");
     await press(page, "Revoke blog");
     await press(page, "Revoke the key");

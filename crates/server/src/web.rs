@@ -9,7 +9,7 @@
 //! | oneself | `account` |
 //! | links: the list, new ones, many at once | `links`, `bulk` |
 //! | one link: changes, statistics, history | `link` |
-//! | what a form about a link says | `fields` |
+//! | what a form about a link says; what the page after it says | `fields`; `notice` |
 //! | drawings; style, script, light and dark | `chart`; `look` |
 //! | the workspace: statistics, log, keys, members, domains, policy, files | `space` |
 //!
@@ -24,6 +24,7 @@ mod link;
 mod links;
 mod login;
 mod look;
+mod notice;
 mod oidc;
 mod setup;
 mod space;

@@ -50,13 +50,28 @@
     setTimeout(() => note.remove(), 2500);
   };
 
-  const copy = async (text, quietly) => {
-    try {
-      await navigator.clipboard.writeText(text);
-      toast('Copied');
-    } catch {
-      if (!quietly) toast('The browser does not let us copy. Mark the link and copy it yourself.');
-    }
+  // Over plain http there is no clipboard but the old one, which copies what is marked in a field.
+  const copyMarked = (text) => {
+    const held = document.activeElement;
+    const field = document.createElement('textarea');
+    field.className = 'sr';
+    field.readOnly = true;
+    field.value = text;
+    (one('dialog[open]') ?? document.body).append(field);
+    field.select();
+    let done = false;
+    try { done = document.execCommand('copy'); } catch { /* it is not done, then */ }
+    field.remove();
+    held?.focus?.({ preventScroll: true });
+    return done;
+  };
+  const copy = (text, quietly) => {
+    const say = (done) => {
+      if (done) toast('Copied');
+      else if (!quietly) toast('The browser does not let us copy. Mark the link and copy it yourself.');
+    };
+    if (!navigator.clipboard) say(copyMarked(text));
+    else navigator.clipboard.writeText(text).then(() => true, () => copyMarked(text)).then(say);
   };
   const fresh = one('[data-copy-now]');
   if (fresh) copy(fresh.dataset.copy, true);
@@ -84,7 +99,7 @@
   };
 
   document.addEventListener('click', (event) => {
-    const target = event.target.closest('[data-copy], [data-copy-of], [data-qr], [data-tick-all]');
+    const target = event.target.closest('[data-copy], [data-copy-of], [data-qr], [data-tick-all], [data-untick]');
     if (!target) {
       all('details.menu[open]').forEach((menu) => menu.contains(event.target) || menu.removeAttribute('open'));
       return;
@@ -94,8 +109,24 @@
     if (target.dataset.qr && showQr(target)) event.preventDefault();
     if (target.dataset.tickAll !== undefined) {
       all('tbody .tick input').forEach((box) => { box.checked = target.checked; });
+      tell();
+    }
+    if (target.dataset.untick !== undefined) {
+      all('.tick input').forEach((box) => { box.checked = false; });
+      tell();
+      one('[data-tick-all]')?.focus();
     }
   });
+
+  // How many links are ticked.
+  const ticked = () => all('tbody .tick input:checked').length;
+  const tell = () => {
+    const place = one('[data-ticked]');
+    if (place) place.textContent = `${ticked()} ticked`;
+  };
+  document.addEventListener('change', (event) => { if (event.target.closest('.tick')) tell(); });
+  // A browser that brings a page back brings its ticks along.
+  addEventListener('pageshow', tell);
 
   document.addEventListener('submit', async (event) => {
     const form = event.target;
@@ -113,9 +144,14 @@
       if (!one('.tick input:checked', form)) {
         event.preventDefault();
         toast('Tick the links first');
+      } else if (['tag', 'untag'].includes(event.submitter.value) && !form.elements.new_tag.value.trim()) {
+        event.preventDefault();
+        toast('Write the tag first');
+        form.elements.new_tag.focus();
       } else if (event.submitter.value === 'delete' && !form.elements.sure) {
         event.preventDefault();
         const dialog = one('#sure');
+        one('h2', dialog).textContent = ticked() === 1 ? 'Delete 1 link?' : `Delete ${ticked()} links?`;
         dialog.returnValue = '';
         dialog.showModal();
         dialog.addEventListener('close', () => {
@@ -134,23 +170,39 @@
   if (search) {
     let asked = 0;
     let waiting;
-    const look = async () => {
+    let shown = location.search;
+    const look = async (note) => {
       const number = ++asked;
       const query = new URLSearchParams([...new FormData(search)].filter(([, value]) => value));
       const part = new URLSearchParams(query);
       part.set('part', 'list');
       const answer = await fetch(`/admin?${part}`, { headers: { Accept: 'text/html' } }).catch(() => null);
       if (number !== asked) return;
-      if (!answer?.ok || answer.redirected) { search.submit(); return; }
+      if (!answer) { toast('No connection. Try again.'); return; }
+      if (!answer.ok || answer.redirected) { search.submit(); return; }
       const parsed = new DOMParser().parseFromString(await answer.text(), 'text/html');
       if (number !== asked) return;
       const list = one('#list');
       list.replaceChildren(...parsed.body.childNodes);
       localize(list);
-      history.replaceState(null, '', query.size ? `/admin?${query}` : '/admin');
+      one('[data-found]').textContent = one('.count, .empty h2', list)?.textContent ?? '';
+      note?.call(history, null, '', query.size ? `/admin?${query}` : '/admin');
+      shown = location.search;
     };
-    search.addEventListener('input', () => { clearTimeout(waiting); waiting = setTimeout(look, 150); });
-    search.addEventListener('submit', (event) => { event.preventDefault(); clearTimeout(waiting); look(); });
+    // What is chosen is a step one can go back from; letters are not.
+    search.addEventListener('input', (event) => {
+      const isChosen = event.target.localName === 'select';
+      clearTimeout(waiting);
+      waiting = setTimeout(look, isChosen ? 0 : 150, isChosen ? history.pushState : history.replaceState);
+    });
+    search.addEventListener('submit', (event) => { event.preventDefault(); clearTimeout(waiting); look(history.replaceState); });
+    addEventListener('popstate', () => {
+      if (location.search === shown) return;
+      const wanted = new URLSearchParams(location.search);
+      if (wanted.has('cursor')) { location.reload(); return; }
+      for (const field of search.elements) if (field.name) field.value = wanted.get(field.name) ?? '';
+      look();
+    });
   }
 
   // Keys.
@@ -167,6 +219,7 @@
     const typing = event.target.closest?.('input:not([type=checkbox]), textarea, select, [contenteditable]');
     if (typing) {
       if (event.key === 'Escape') event.target.blur();
+      if (event.key === 'ArrowDown' && event.target.type === 'search' && move(1)) event.preventDefault();
       return;
     }
     const row = document.activeElement?.closest?.('[data-row]');

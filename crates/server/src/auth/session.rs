@@ -127,6 +127,11 @@ impl Sessions {
         self.store.end_session(&signed.user, &signed.session.hash, self.clock.now()).await
     }
 
+    /// Whether a browser brings a session, be it over or not.
+    pub fn is_brought(headers: &HeaderMap, way: &Way) -> bool {
+        token_of(headers, way).is_some()
+    }
+
     /// The cookie that takes a session's token away from a browser.
     pub fn no_cookie(way: &Way) -> HeaderValue {
         cookie(way, "", 0)

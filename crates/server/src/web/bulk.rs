@@ -12,13 +12,15 @@ use rlinks_core::{LinkState, Scope};
 
 use super::links::Wanted;
 use super::visit::Doing;
-use super::{Problem, Web, page, see_other};
+use super::{Problem, Web, notice, page, see_other};
 use crate::api::caller::{Caller, LinksWrite};
 use crate::auth::session::Signed;
 use crate::ops::{Done, Mode, OpsError};
 
 /// Links changed by one form.
 const MOST: usize = 100;
+/// Codes the next page can bring back: those of any page of the list, and no more than a cookie holds.
+const MOST_BYTES_OF_UNDO: usize = 2800;
 /// Before the code, in the names of the boxes.
 const BOX: &str = "code.";
 
@@ -40,12 +42,19 @@ enum Act {
 
 /// Does it, or asks once whether to.
 pub async fn act(State(web): State<Arc<Web>>, doing: Doing<LinksWrite>) -> Result<Response, Problem> {
-    let Doing { signed, caller, form, .. } = doing;
+    let Doing { visit, signed, caller, form, .. } = doing;
     // Only what a list can be asked for goes back into an address.
     let back = Wanted::parse(form.get("back")).address();
     let codes: Vec<&str> = form.after(BOX).take(MOST).collect();
     let name = form.get("act");
-    if name == "delete" && !codes.is_empty() && form.get("sure") != "yes" {
+    let back_with = |what: &str| {
+        let to = if back.is_empty() { "/admin".to_owned() } else { format!("/admin?{back}") };
+        see_other(&to, notice::tell(&visit.way, &signed, what))
+    };
+    if codes.is_empty() {
+        return Ok(back_with("missing=links"));
+    }
+    if name == "delete" && form.get("sure") != "yes" {
         return page(&ConfirmPage { signed: &signed, codes: &codes, back: &back });
     }
     let act = match name {
@@ -57,6 +66,9 @@ pub async fn act(State(web): State<Arc<Web>>, doing: Doing<LinksWrite>) -> Resul
         "untag" => Act::Untag(super::fields::tags(form.get("new_tag"))),
         _ => return Err(Problem::saying(ErrorCode::BadRequest, "Choose what to do with the links")),
     };
+    if matches!(&act, Act::Tag(tags) | Act::Untag(tags) if tags.is_empty()) {
+        return Ok(back_with("missing=tag"));
+    }
     if matches!(act, Act::Switch(LinkState::Deleted)) && !caller.scopes.has(Scope::LinksDelete) {
         return Err(Problem::saying(ErrorCode::Forbidden, "Your role does not allow to delete links"));
     }
@@ -66,7 +78,7 @@ pub async fn act(State(web): State<Arc<Web>>, doing: Doing<LinksWrite>) -> Resul
             Ok(changed) => {
                 web.api.learn(&changed.link);
                 done += 1;
-                if changed.link.state == LinkState::Deleted {
+                if changed.link.state == LinkState::Deleted && undo.len() < MOST_BYTES_OF_UNDO {
                     let _ = write!(undo, "&undo={}", changed.link.code);
                 }
             }
@@ -78,8 +90,7 @@ pub async fn act(State(web): State<Arc<Web>>, doing: Doing<LinksWrite>) -> Resul
             }
         }
     }
-    let back = if back.is_empty() { back } else { format!("{back}&") };
-    Ok(see_other(&format!("/admin?{back}act={name}&done={done}&failed={failed}{undo}"), None))
+    Ok(back_with(&format!("act={name}&done={done}&failed={failed}{undo}")))
 }
 
 impl Act {

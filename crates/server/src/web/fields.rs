@@ -22,7 +22,18 @@ pub struct Fields {
     pub https_only: bool,
     pub no_loop: bool,
     pub metadata: String,
+    /// Of a link that is yet to be made.
+    allow: Option<Allow>,
+    /// What is wrong has to do with one of the switches.
+    switch: bool,
     errors: Vec<(String, String)>,
+}
+
+/// What a new link may do that the policy would not let it.
+#[derive(Clone, Copy, Debug, Default)]
+struct Allow {
+    http: bool,
+    own: bool,
 }
 
 impl Fields {
@@ -41,8 +52,14 @@ impl Fields {
             https_only: form.has("https_only"),
             no_loop: form.has("no_loop"),
             metadata: text("metadata"),
-            errors: Vec::new(),
+            ..Self::default()
         }
+    }
+
+    /// As it was sent, about a link that is yet to be made. What it may do is ticked; what it must, the policy says.
+    pub fn sent_new(form: &Form) -> Self {
+        let allow = Allow { http: form.has("allow_http"), own: form.has("allow_loop") };
+        Self { allow: Some(allow), ..Self::sent(form) }
     }
 
     /// Only where to.
@@ -65,7 +82,7 @@ impl Fields {
             https_only: link.https_only,
             no_loop: link.no_loop,
             metadata: metadata.unwrap_or_default(),
-            errors: Vec::new(),
+            ..Self::default()
         }
     }
 
@@ -80,6 +97,8 @@ impl Fields {
             tags: named(&self.tags).map(|text| tags(&text)),
             expires_at: named(&self.expires_at).map(|text| Some(time(&text))),
             redirect_status: self.redirect_status.parse().ok(),
+            https_only: self.allows_http().then_some(false),
+            no_loop: self.allows_own().then_some(false),
             ..Input::default()
         }
     }
@@ -136,11 +155,11 @@ impl Fields {
     pub fn blame(&mut self, error: OpsError) -> Option<OpsError> {
         match error {
             OpsError::Invalid(errors) => {
-                let message = |error: FieldError| {
-                    let message = sentence(&format!("{} {}", called(&error.field), error.message));
-                    (error.field, message)
-                };
-                self.errors.extend(errors.0.into_iter().map(message));
+                for error in errors.0 {
+                    self.switch |= matches!(error.code, FieldCode::HttpsRequired | FieldCode::Loop);
+                    let message = format!("{} {}", called(&error.field), self.words(&error));
+                    self.errors.push((error.field, sentence(&message)));
+                }
                 None
             }
             OpsError::Store(StoreError::CodeTaken { deleted, .. }) => {
@@ -160,14 +179,63 @@ impl Fields {
         }
     }
 
+    /// What is wrong, in the words of this form.
+    fn words(&self, error: &FieldError) -> String {
+        match (error.code, self.allow.is_some()) {
+            (FieldCode::HttpsRequired, true) => {
+                "is plain http. Tick “may lead to plain http” below to allow it".to_owned()
+            }
+            (FieldCode::HttpsRequired, false) => {
+                "is plain http. Untick “leads to https only” below to allow it".to_owned()
+            }
+            (FieldCode::Loop, is_new) => {
+                let what = error.message.split(';').next().unwrap_or_default();
+                let how = if is_new {
+                    "Tick “may lead to a domain served here” below"
+                } else {
+                    "Untick “never leads back to a domain served here” below"
+                };
+                format!("{what}. {how} to allow it")
+            }
+            // There are many notes and tags.
+            _ => match error.message.strip_prefix("has ") {
+                Some(rest) if ["notes", "tags"].contains(&error.field.as_str()) => format!("have {rest}"),
+                _ => error.message.clone(),
+            },
+        }
+    }
+
+    /// Whether this is the first field of the form with something wrong: the one to go to.
+    pub fn is_first_wrong(&self, field: &str) -> bool {
+        const ORDER: [&str; 8] =
+            ["target", "code", "title", "tags", "expires_at", "redirect_status", "notes", "metadata"];
+        ORDER.into_iter().find(|name| self.error(name).is_some()) == Some(field)
+    }
+
+    /// Whether plain http was ticked.
+    pub fn allows_http(&self) -> bool {
+        self.allow.is_some_and(|allow| allow.http)
+    }
+
+    /// Whether domains served here were.
+    pub fn allows_own(&self) -> bool {
+        self.allow.is_some_and(|allow| allow.own)
+    }
+
+    /// Whether anything is wrong.
+    pub fn is_wrong(&self) -> bool {
+        !self.errors.is_empty()
+    }
+
     /// What is wrong with a field.
     pub fn error(&self, field: &str) -> Option<&str> {
         self.errors.iter().find(|(name, _)| name == field).map(|(_, message)| message.as_str())
     }
 
-    /// Whether anything is wrong with what is folded away.
-    pub fn is_wrong_inside(&self) -> bool {
-        self.errors.iter().any(|(name, _)| name != "target")
+    /// Whether something folded away is needed: it is wrong, or would help, or was chosen.
+    pub fn is_open(&self) -> bool {
+        let is_wrong = self.errors.iter().any(|(name, _)| name != "target");
+        is_wrong || self.switch || self.allows_http() || self.allows_own()
     }
 }
 

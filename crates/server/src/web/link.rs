@@ -17,7 +17,7 @@ use self::usage::Usage;
 use super::fields::Fields;
 use super::links::{date, state_of, without_scheme};
 use super::visit::{Doing, Looking, Visit};
-use super::{Problem, Web, page, see_other};
+use super::{Problem, Web, notice, page, see_other};
 use crate::api::caller::{Caller, LinksRead, LinksWrite};
 use crate::auth::session::Signed;
 use crate::ops::{Done, Mode, OpsError};
@@ -38,6 +38,9 @@ struct LinkPage<'a> {
     conflict: Vec<(&'static str, String, String)>,
     problem: Option<&'a str>,
     done: Option<&'static str>,
+    /// Why the form below was not saved.
+    not_saved: Option<&'a str>,
+    saved: bool,
     usage: Usage,
     changes: Vec<Change>,
     may_write: bool,
@@ -50,6 +53,7 @@ struct Again<'a> {
     fields: Option<&'a Fields>,
     conflict: Vec<(&'static str, String, String)>,
     problem: Option<&'a str>,
+    not_saved: Option<&'a str>,
 }
 
 /// The page of a link, of a deleted one too.
@@ -82,7 +86,7 @@ pub async fn change(
         match made.await {
             Ok(done) => {
                 web.api.learn(&done.link);
-                return Ok(see_other(&format!("/admin/links/{}?done=saved", done.link.code), None));
+                return Ok(see_other(&format!("/admin/links/{}?done=saved#edit", done.link.code), None));
             }
             Err(error) => {
                 let code = error.code();
@@ -99,7 +103,7 @@ pub async fn change(
         Problem::saying(ErrorCode::PreconditionFailed, message)
     };
     let message = problem.message.clone();
-    let again = Again { problem: Some(&message), fields: Some(&fields), ..again };
+    let again = Again { not_saved: Some(&message), fields: Some(&fields), ..again };
     let template = web.link_page(&visit, &signed, &caller, &link, &shown, again).await?;
     Err(problem.in_page(&template, None))
 }
@@ -110,7 +114,7 @@ pub async fn switch(
     Path(code): Path<String>,
     doing: Doing<LinksWrite>,
 ) -> Result<Response, Problem> {
-    let Doing { caller, form, .. } = doing;
+    let Doing { visit, signed, caller, form, .. } = doing;
     let (ops, by, workspace) = (&web.api.ops, &caller.by, &caller.workspace);
     let to = |state| Input { state: Some(state), ..Input::default() };
     let done: Done = match form.get("act") {
@@ -126,7 +130,10 @@ pub async fn switch(
     web.api.learn(&done.link);
     let code = &done.link.code;
     let to = match done.link.state {
-        LinkState::Deleted => format!("/admin?act=delete&done=1&undo={code}"),
+        LinkState::Deleted => {
+            let what = format!("act=delete&done=1&undo={code}");
+            return Ok(see_other("/admin", notice::tell(&visit.way, &signed, &what)));
+        }
         LinkState::Active => format!("/admin/links/{code}?done=active"),
         LinkState::Disabled => format!("/admin/links/{code}?done=disabled"),
     };
@@ -190,9 +197,9 @@ impl Web {
         shown: &'a Fields,
         again: Again<'a>,
     ) -> Result<LinkPage<'a>, Problem> {
-        let done = match visit.parameter("done").as_deref() {
-            _ if again.problem.is_some() => None,
-            Some("saved") => Some("Saved. Visitors get it from now on."),
+        let is_new = again.problem.or(again.not_saved).is_none();
+        let said = visit.parameter("done").filter(|_| is_new);
+        let done = match said.as_deref() {
             Some("active") => Some("The link is active."),
             Some("disabled") => Some("The link is disabled. Visitors find nothing until you enable it."),
             Some("back") => Some("The link is what it was then."),
@@ -211,6 +218,8 @@ impl Web {
             conflict: again.conflict,
             problem: again.problem,
             done,
+            not_saved: again.not_saved,
+            saved: said.as_deref() == Some("saved"),
             usage: self.usage(visit, caller, link).await?,
             changes: history::changes(self, caller, link).await?,
             may_write: caller.scopes.has(Scope::LinksWrite) && link.state != LinkState::Deleted,

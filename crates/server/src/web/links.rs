@@ -2,12 +2,13 @@
 
 mod query;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use askama::Template;
 use axum::extract::State;
 use axum::response::Response;
+use http::header::SET_COOKIE;
 use rlinks_clicks::time::day_of;
 use rlinks_core::envelope::ErrorCode;
 use rlinks_core::{Code, Id, Link, LinkState, Scope, Timestamp};
@@ -16,16 +17,23 @@ use rlinks_store::StoreError;
 pub use self::query::{SORTS, STATES, Wanted};
 use super::chart::{Spark, number};
 use super::fields::Fields;
-use super::visit::{Doing, Looking, Visit};
-use super::{Problem, Web, page, see_other};
+use super::visit::{Doing, Looking};
+use super::{Problem, Web, notice, page, see_other};
 use crate::api::caller::{Caller, LinksRead, LinksWrite};
 use crate::api::links::{NotMade, TOO_MANY, make_link};
 use crate::auth::session::Signed;
 use crate::ops::list::{Listed, Position, list};
 use crate::ops::{OpsError, Outcome};
 
-/// Links whose deletion one notice can undo.
-const MOST_UNDONE: usize = 100;
+/// How much of a target its row holds, and how much of that is seen. All of it is on the link's own page.
+const TARGET_HELD: usize = 120;
+const TARGET_SEEN: usize = 80;
+/// The same of a title.
+const TITLE_SEEN: usize = 80;
+/// Tags of a row; the others are counted.
+const TAGS_SEEN: usize = 5;
+/// Tags that are proposed.
+const TAGS_KNOWN: usize = 30;
 
 /// A link of the list.
 pub struct Row {
@@ -35,8 +43,12 @@ pub struct Row {
     /// The same without what goes without saying.
     pub shown: String,
     pub target: String,
+    /// The beginning of it.
+    pub target_seen: String,
     pub title: Option<String>,
     pub tags: Vec<String>,
+    /// Tags there are besides.
+    pub more_tags: usize,
     pub state: &'static str,
     /// Nothing where clicks cannot be read.
     pub clicks: Option<String>,
@@ -70,11 +82,20 @@ struct List {
     wanted: Wanted,
     next: Option<String>,
     total: String,
+    /// Tags of these links, to choose from.
+    tags: Vec<String>,
     may_write: bool,
     may_delete: bool,
 }
 
-/// What has just been done, from the address that a form led to.
+impl List {
+    /// There is no link at all, so there is one thing to do.
+    fn is_blank(&self) -> bool {
+        self.rows.is_empty() && self.wanted.is_everything() && self.wanted.cursor.is_none()
+    }
+}
+
+/// What has just been done, as the form before has told.
 #[derive(Default)]
 struct Notice {
     made: Option<Made>,
@@ -96,16 +117,21 @@ pub async fn show(State(web): State<Arc<Web>>, looking: Looking<LinksRead>) -> R
     if visit.parameter("part").as_deref() == Some("list") {
         return page(&ListPart { signed: &signed, list: &list });
     }
-    let notice = web.notice(&caller, &visit).await?;
+    let told = notice::told(&visit, &signed);
+    let notice = web.notice(&caller, told.unwrap_or_default()).await?;
     // What a bookmark brings along stands in the field, and waits for Enter.
     let fields = Fields::leading_to(visit.parameter("target").unwrap_or_default());
-    page(&LinksPage { signed: &signed, list: &list, fields: &fields, problem: None, notice })
+    let mut shown =
+        page(&LinksPage { signed: &signed, list: &list, fields: &fields, problem: None, notice })?;
+    let over = told.and_then(|_| notice::forget(&visit.way));
+    shown.headers_mut().extend(over.map(|cookie| (SET_COOKIE, cookie)));
+    Ok(shown)
 }
 
 /// Makes a link.
 pub async fn create(State(web): State<Arc<Web>>, doing: Doing<LinksWrite>) -> Result<Response, Problem> {
-    let Doing { signed, caller, form, .. } = doing;
-    let mut fields = Fields::sent(&form);
+    let Doing { visit, signed, caller, form, .. } = doing;
+    let mut fields = Fields::sent_new(&form);
     let (made, _) = make_link(&web.api, &caller, Ok(fields.new_link()), None).await;
     let problem = match made {
         Ok(done) => {
@@ -114,7 +140,8 @@ pub async fn create(State(web): State<Arc<Web>>, doing: Doing<LinksWrite>) -> Re
                 Outcome::Revived => "&how=revived",
                 Outcome::Created | Outcome::Changed | Outcome::Unchanged => "",
             };
-            return Ok(see_other(&format!("/admin?made={}{how}", done.link.code), None));
+            let what = format!("made={}{how}", done.link.code);
+            return Ok(see_other("/admin", notice::tell(&visit.way, &signed, &what)));
         }
         Err(NotMade::TooMany { seconds }) => {
             Problem { retry_after: Some(seconds), ..Problem::saying(ErrorCode::RateLimited, TOO_MANY) }
@@ -145,7 +172,10 @@ impl Web {
         let context = wanted.context(caller);
         // A cursor of another list, or of long ago, begins at the beginning.
         let after = wanted.cursor.as_deref().and_then(|text| api.cursors().open::<Position>(&context, text));
-        let query = wanted.query(caller, after);
+        let mut query = wanted.query(caller, after);
+        if let Some(code) = self.pasted(caller, &wanted.search).await? {
+            (query.search, query.prefix) = (None, Some(code));
+        }
         let now = self.clock.now();
         let clicks = api.clicks().await?;
         let found = list(&self.store, clicks, &caller.workspace, &query, now).await?;
@@ -160,7 +190,9 @@ impl Web {
             let clicks = listed.total.map(|total| total.clicks.cast_unsigned());
             self.row(caller, &listed.link, clicks, days.get(&listed.link.id))
         };
+        let tags: BTreeSet<&String> = found.links.iter().flat_map(|listed| &listed.link.tags).collect();
         Ok(List {
+            tags: tags.into_iter().take(TAGS_KNOWN).cloned().collect(),
             rows: found.links.iter().map(row).collect(),
             next: found.next.map(|next| wanted.page(&api.cursors().seal(&context, &next))),
             total: number(found.total.cast_unsigned()),
@@ -178,9 +210,11 @@ impl Web {
             shown: shown.map_or_else(|| link.code.to_string(), str::to_owned),
             code: link.code.to_string(),
             short_url,
-            target: link.target.as_str().to_owned(),
-            title: link.title.clone(),
-            tags: link.tags.clone(),
+            target: cut(link.target.as_str(), TARGET_HELD),
+            target_seen: cut(link.target.as_str(), TARGET_SEEN),
+            title: link.title.as_deref().map(|title| cut(title, TITLE_SEEN)),
+            tags: link.tags.iter().take(TAGS_SEEN).cloned().collect(),
+            more_tags: link.tags.len().saturating_sub(TAGS_SEEN),
             state: state_of(link, self.clock.now()),
             clicks: clicks.map(number),
             spark: Spark::of(days),
@@ -194,10 +228,34 @@ impl Web {
         self.api.ops.naming.short_url(&self.api.directory(), &caller.workspace, code)
     }
 
-    async fn notice(&self, caller: &Caller, visit: &Visit) -> Result<Notice, Problem> {
+    /// The code of a link of ours, where somebody pasted its short URL into the search.
+    async fn pasted(&self, caller: &Caller, text: &str) -> Result<Option<String>, Problem> {
+        let Some((host, rest)) = without_scheme(text).split_once('/') else { return Ok(None) };
+        let Some(code) = Code::from_path(rest.trim_end_matches(['/', '+'])) else { return Ok(None) };
+        let shown = self.short_url(caller, &code);
+        let shown = shown.as_deref().and_then(|url| without_scheme(url).split_once('/'));
+        let directory = self.api.directory();
+        let own = directory.domains().iter().filter(|domain| domain.workspace == caller.workspace.id);
+        let mut own = own.map(|domain| domain.host.as_str()).chain(shown.map(|(host, _)| host));
+        if !own.any(|own| own.eq_ignore_ascii_case(host)) {
+            return Ok(None);
+        }
+        match self.api.ops.any_link(&caller.by, &caller.workspace, code.as_str()).await {
+            Ok(link) => Ok(Some(link.code.to_string())),
+            Err(OpsError::NotFound(_)) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    async fn notice(&self, caller: &Caller, told: &str) -> Result<Notice, Problem> {
         let mut notice = Notice::default();
-        if let Some(code) = visit.parameter("made") {
-            let words = match visit.parameter("how").as_deref() {
+        let values = |name: &'static str| {
+            let pairs = url::form_urlencoded::parse(told.as_bytes());
+            pairs.filter(move |(given, _)| given == name).map(|(_, value)| value.into_owned())
+        };
+        let value = |name| values(name).next();
+        if let Some(code) = value("made") {
+            let words = match value("how").as_deref() {
                 Some("reused") => "There was a link to this target already:",
                 Some("revived") => "There was a link to this target already. It is active again:",
                 _ => "Your new link:",
@@ -210,13 +268,16 @@ impl Web {
                 Err(error) => return Err(error.into()),
             }
         }
-        notice.undo = visit.parameters("undo");
-        notice.undo.retain(|code| Code::from_path(code).is_some());
-        notice.undo.truncate(MOST_UNDONE);
-        let count = |name: &str| visit.parameter(name).and_then(|text| text.parse::<u32>().ok()).unwrap_or(0);
+        notice.done = match value("missing").as_deref() {
+            Some("links") => Some("Nothing was done: tick the links first.".to_owned()),
+            Some("tag") => Some("Nothing was done: write the tag first.".to_owned()),
+            _ => None,
+        };
+        notice.undo = values("undo").collect();
+        let count = |name| value(name).and_then(|text| text.parse::<u32>().ok()).unwrap_or(0);
         let (done, failed) = (count("done"), count("failed"));
         if done + failed > 0 {
-            let words = match visit.parameter("act").as_deref() {
+            let words = match value("act").as_deref() {
                 Some("enable") => "enabled",
                 Some("disable") => "disabled",
                 Some("tag") => "tagged",
@@ -250,6 +311,14 @@ pub fn state_of(link: &Link, now: Timestamp) -> &'static str {
 /// A short URL as people say it.
 pub fn without_scheme(url: &str) -> &str {
     url.split_once("://").map_or(url, |(_, rest)| rest)
+}
+
+/// A text, or its beginning.
+pub fn cut(text: &str, characters: usize) -> String {
+    match text.char_indices().nth(characters) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
 }
 
 /// The day of a moment, by UTC.

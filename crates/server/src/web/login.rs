@@ -19,6 +19,9 @@ use crate::auth::sign_in::Credentials;
 /// The longest address somebody is led back to.
 const LONGEST_NEXT: usize = 512;
 
+const SIGNED_OUT: &str = "You were signed out. Sign in to go on.";
+const UNSAVED: &str = "You were signed out, so what you sent last was not saved. Sign in to go on.";
+
 #[derive(Template)]
 #[template(path = "login.html")]
 struct LoginPage<'a> {
@@ -28,6 +31,8 @@ struct LoginPage<'a> {
     workspace: Option<&'a str>,
     email: &'a str,
     problem: Option<&'a str>,
+    /// Why somebody is asked to sign in again.
+    ended: Option<&'static str>,
     /// Whether a password can be given here.
     passwords: bool,
     /// Whether an OpenID provider can be gone to.
@@ -45,6 +50,7 @@ impl<'a> LoginPage<'a> {
             workspace: host.is_none().then_some(name),
             email: "",
             problem: None,
+            ended: None,
             passwords: ways(SignIn::Password),
             oidc: web.auth.oidc.is_some() && ways(SignIn::Oidc),
         }
@@ -63,8 +69,19 @@ pub async fn show(State(web): State<Arc<Web>>, visit: Visit) -> Result<Response,
         Some(slug) => web.store.workspace(&slug).await?,
         None => None,
     };
-    let template = LoginPage::new(&web, &form.token, &next, host.as_ref(), Slug::MAIN);
+    let is_over = Sessions::is_brought(&visit.headers, &visit.way);
+    let template = LoginPage {
+        ended: match (visit.parameter("unsaved"), is_over) {
+            (Some(_), _) => Some(UNSAVED),
+            (None, true) => Some(SIGNED_OUT),
+            (None, false) => None,
+        },
+        ..LoginPage::new(&web, &form.token, &next, host.as_ref(), Slug::MAIN)
+    };
     let mut response = page(&template)?;
+    if is_over {
+        response.headers_mut().append(SET_COOKIE, Sessions::no_cookie(&visit.way));
+    }
     response.headers_mut().extend(form.cookie.map(|cookie| (SET_COOKIE, cookie)));
     Ok(response)
 }

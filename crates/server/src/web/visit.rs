@@ -109,12 +109,6 @@ impl Visit {
         pairs.find(|(given, _)| *given == name).map(|(_, value)| value)
     }
 
-    /// Every parameter of this name.
-    pub fn parameters(&self, name: &str) -> Vec<String> {
-        let pairs = url::form_urlencoded::parse(self.uri.query().unwrap_or_default().as_bytes());
-        pairs.filter(|(given, _)| given == name).map(|(_, value)| value.into_owned()).collect()
-    }
-
     /// Nobody signs in where the whole network could read along.
     pub fn may_sign_in(&self) -> Result<(), Problem> {
         if self.way.is_allowed() {
@@ -173,7 +167,7 @@ async fn sent(request: Request, web: &Web, most_bytes: usize) -> Result<Sent, Re
     let visit = Visit::of(&mut parts).map_err(IntoResponse::into_response)?;
     let signed = visit.signed(web).await.map_err(IntoResponse::into_response)?;
     let Some(signed) = signed else {
-        let mut response = to_login(None);
+        let mut response = signed_out(&visit, body).await;
         response.headers_mut().append(http::header::SET_COOKIE, Sessions::no_cookie(&visit.way));
         return Err(response);
     };
@@ -237,6 +231,25 @@ pub(super) fn not_meant() -> Problem {
         ErrorCode::Forbidden,
         "This form did not come from a page of ours, or has grown old. Open the page again and repeat; cookies have to be allowed",
     )
+}
+
+/// Somebody whose session is over sent a form. They are told that it was not saved, and led on to where they were once they have
+/// signed in again; the target of a new link comes along.
+async fn signed_out(visit: &Visit, body: Body) -> Response {
+    let encoded = |text: &str| url::form_urlencoded::byte_serialize(text.as_bytes()).collect::<String>();
+    let mut parts = visit.uri.path().trim_start_matches("/admin/").split('/');
+    let next = match (parts.next().unwrap_or_default(), parts.next()) {
+        _ if is_from_elsewhere(&visit.headers, &visit.way) => return to_login(None),
+        ("links", None) => match read(visit, body, MOST_BYTES).await {
+            Ok(form) => format!("/admin?target={}", encoded(form.get("target"))),
+            Err(_) => "/admin".to_owned(),
+        },
+        ("links", Some("bulk")) => "/admin".to_owned(),
+        ("links", Some(code)) => format!("/admin/links/{code}"),
+        (page @ ("account" | "keys" | "members" | "domains" | "policy"), _) => format!("/admin/{page}"),
+        _ => return to_login(None),
+    };
+    see_other(&format!("/admin/login?next={}&unsaved=1", encoded(&next)), None)
 }
 
 pub(super) fn to_login(next: Option<&str>) -> Response {

@@ -3,6 +3,7 @@
 
 mod link;
 mod links;
+mod manners;
 mod numbers;
 mod text;
 

@@ -7,6 +7,7 @@ use rlinks_core::{Actor, Id, Link, LinkState, Timestamp};
 use serde_json::{Map, Value};
 
 use crate::api::caller::Caller;
+use crate::web::links::cut;
 use crate::web::{Problem, Web};
 
 /// Changes shown.
@@ -135,8 +136,5 @@ fn text(value: Option<&Value>) -> String {
         Some(Value::Object(object)) if object.is_empty() => String::new(),
         Some(other) => other.to_string(),
     };
-    match text.char_indices().nth(LONGEST) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text,
-    }
+    cut(&text, LONGEST)
 }

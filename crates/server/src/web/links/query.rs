@@ -71,6 +71,18 @@ impl Wanted {
         self.search.is_empty() && self.tag.is_empty() && self.state.is_empty()
     }
 
+    /// What to say where there is none.
+    pub const fn nothing(&self) -> &'static str {
+        let only_state = self.search.is_empty() && self.tag.is_empty();
+        match self.state.as_bytes() {
+            b"active" if only_state => "No link is active.",
+            b"disabled" if only_state => "No link is disabled.",
+            b"expired" if only_state => "No link has expired.",
+            b"deleted" if only_state => "No link is deleted.",
+            _ => "No link matches.",
+        }
+    }
+
     /// The query of the first page of this list.
     pub fn address(&self) -> String {
         let mut query = url::form_urlencoded::Serializer::new(String::new());

@@ -54,6 +54,9 @@ struct KeysPage<'a> {
     rows: Vec<Row>,
     /// Where the next page begins.
     next: Option<Id>,
+    /// One's newest key: a form that knows an older one has been sent already.
+    newest: String,
+    problem: Option<String>,
     choices: Vec<Choice>,
     name: &'a str,
     days: &'a str,
@@ -90,6 +93,7 @@ impl<'a> KeysPage<'a> {
         let more = keys.len() > PAGE;
         keys.truncate(PAGE);
         let next = keys.last().filter(|_| more).map(|key| key.id);
+        let newest = newest(web, caller).await?.map(|key| key.id.to_string());
         let owners: Vec<Id> = keys.iter().filter_map(|key| key.user).collect();
         let people = web.store.users_by_id(caller.workspace.id, &owners).await?;
         let now = web.clock.now();
@@ -121,12 +125,19 @@ impl<'a> KeysPage<'a> {
             made: None,
             rows: keys.into_iter().map(row).collect(),
             next,
+            newest: newest.unwrap_or_default(),
+            problem: None,
             choices: caller.scopes.iter().map(choice).collect(),
             name: "",
             days: "90",
             errors: FieldErrors::default(),
         })
     }
+}
+
+/// The newest key of whoever asks.
+async fn newest(web: &Web, caller: &Caller) -> Result<Option<ApiKey>, Problem> {
+    Ok(web.store.keys(caller.workspace.id, caller.member(), None, 1).await?.pop())
 }
 
 /// The keys, and the form for another.
@@ -172,14 +183,30 @@ pub async fn create(
     Doing { signed, caller, form, .. }: Doing<Anybody>,
 ) -> Result<Response, Problem> {
     keeps(&caller).map_err(|error| refused_by(&error))?;
+    let again = async |errors: FieldErrors, problem: Option<String>| -> Result<KeysPage, Problem> {
+        let mut again = KeysPage::new(&web, &signed, &caller, None).await?;
+        for choice in &mut again.choices {
+            choice.chosen = !form.get(choice.name).is_empty();
+        }
+        Ok(KeysPage { name: form.get("name"), days: form.get("days"), errors, problem, ..again })
+    };
+    // A browser that is asked to reload the page of a new key sends its form again. It gets no second one.
+    if let Some(latest) = newest(&web, &caller).await?
+        && form.has("newest")
+        && form.get("newest") != latest.id.to_string()
+    {
+        let message = format!(
+            "You have made the key “{}” since this page was opened, so nothing was made now. It was shown once: \
+             if you did not copy it, revoke it below. To make another key, send the form again",
+            latest.name
+        );
+        let again = again(FieldErrors::default(), Some(message.clone())).await?;
+        return Err(Problem::saying(ErrorCode::Conflict, message).in_page(&again, None));
+    }
     let draft = match draft(&form, &caller, web.clock.now()) {
         Ok(draft) => draft,
         Err(errors) => {
-            let mut again = KeysPage::new(&web, &signed, &caller, None).await?;
-            for choice in &mut again.choices {
-                choice.chosen = !form.get(choice.name).is_empty();
-            }
-            let again = KeysPage { name: form.get("name"), days: form.get("days"), errors, ..again };
+            let again = again(errors, None).await?;
             return Err(Problem::new(ErrorCode::ValidationFailed).in_page(&again, None));
         }
     };

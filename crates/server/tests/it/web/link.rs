@@ -38,12 +38,13 @@ fn everything_that_can_change_is_changed_by_one_form() {
         ],
     );
     let saved = send(&mut ann, "/admin/links/link", &changed);
-    assert_eq!(saved.location(), Some("/admin/links/link?done=saved"), "{saved:?}");
+    assert_eq!(saved.location(), Some("/admin/links/link?done=saved#edit"), "{saved:?}");
     assert_eq!(
         (house.visit("/link").status, house.visit("/link").location()),
         (307, Some("https://example.org/new"))
     );
     let page = ann.get("/admin/links/link?done=saved");
+    assert!(page.body.split_once("id=\"edit-title\"").unwrap().1.contains("Saved."), "in sight: {page:?}");
     for shown in [
         "Saved.",
         "value=\"https://example.org/new\"",
@@ -88,12 +89,27 @@ fn errors_stand_beside_their_fields() {
         ("metadata", "{"),
         ("title", &"x".repeat(501)),
         ("tags", &"x".repeat(65)),
+        ("notes", &"x".repeat(10_001)),
     ] {
-        let refused =
-            send(&mut ann, "/admin/links/link", &with("1", &[(field, value), ("notes", "Kept notes")]));
+        let kept = [("title", "Kept title"), (field, value)];
+        let refused = send(
+            &mut ann,
+            "/admin/links/link",
+            &with("1", if field == "title" { &kept[1..] } else { &kept[..] }),
+        );
         assert_eq!(refused.status, 400, "{field}: {refused:?}");
         assert!(refused.body.contains(&format!("id=\"{field}-wrong\"")), "{field} {value}: {refused:?}");
-        assert!(refused.body.contains("Kept notes</textarea>"), "{refused:?}");
+        assert!(field == "title" || refused.body.contains("value=\"Kept title\""), "{refused:?}");
+        assert!(
+            !refused.body.contains("The notes has") && !refused.body.contains("The tags has"),
+            "{refused:?}"
+        );
+        // The page opens at the field, and what happened is said where the form is.
+        let card = refused.body.split_once("id=\"edit-title\"").unwrap().1;
+        assert!(card.contains("role=\"alert\">Nothing was saved yet"), "{card}");
+        assert_eq!(refused.body.matches(" autofocus").count(), 2, "with the dialog's: {refused:?}");
+        let input = card.split_once(&format!("id=\"{field}\"")).unwrap().1.split('>').next().unwrap();
+        assert!(input.contains(" autofocus"), "{field}: {input}");
         let shown = value.replace('[', "&#91;").replace('{', "&#123;");
         assert!(refused.body.contains(value) || refused.body.contains(&shown), "{value}: {refused:?}");
     }
@@ -110,6 +126,8 @@ fn who_was_slower_sees_both_and_decides() {
     assert_eq!(refused.status, 412, "{refused:?}");
     assert!(refused.body.contains("<th scope=\"row\">Title</th><td>Mine</td><td>Theirs</td>"), "{refused:?}");
     assert!(refused.body.contains("name=\"title\" value=\"Mine\""), "{refused:?}");
+    let card = refused.body.split_once("id=\"edit-title\"").unwrap().1;
+    assert!(card.contains("role=\"alert\" tabindex=\"-1\" autofocus>Somebody else has changed"), "{card}");
     // The form has the new version: whoever sends it again means it.
     let version = hidden(&refused, "version");
     assert_eq!(send(&mut ann, "/admin/links/link", &with(&version, &[("title", "Mine")])).status, 303);
@@ -125,13 +143,15 @@ fn a_link_is_switched_deleted_and_brought_back() {
     for (act, leads_to, visitor_gets) in [
         ("disable", "/admin/links/link?done=disabled", 410),
         ("enable", "/admin/links/link?done=active", 302),
-        ("delete", "/admin?act=delete&done=1&undo=link", 404),
+        ("delete", "/admin", 404),
         ("restore", "/admin/links/link?done=active", 302),
     ] {
         let done = send(&mut ann, path, &[("act", act)]);
         assert_eq!((done.status, done.location()), (303, Some(leads_to)), "{act}: {done:?}");
         assert_eq!(house.visit("/link").status, visitor_gets, "{act}");
-        assert_eq!(ann.get(leads_to).status, 200);
+        let page = ann.get(leads_to);
+        assert_eq!(page.status, 200);
+        assert_eq!(page.body.contains(">Undo</button>"), act == "delete", "{act}");
     }
     send(&mut ann, path, &[("act", "delete")]);
     listed(&mut ann, "", &[]);
@@ -152,8 +172,8 @@ fn history_tells_who_did_what_and_leads_back() {
     send(&mut ann, "/admin/links/link", &with("1", &[("target", "https://example.com/second")]));
     let page = ann.get("/admin/links/link");
     let history = page.body.split_once("id=\"history-title\"").unwrap().1;
-    assert!(history.contains("<strong>Ann Example</strong> changed it"), "{history}");
-    assert!(history.contains("<strong>Ann Example</strong> created it"), "{history}");
+    assert!(history.contains("<strong><bdi>Ann Example</bdi></strong> changed it"), "{history}");
+    assert!(history.contains("<strong><bdi>Ann Example</bdi></strong> created it"), "{history}");
     let (_, seq) = history.split_once("name=\"seq\" value=\"").unwrap();
     let seq = seq.split('"').next().unwrap();
     let back = send(&mut ann, "/admin/links/link/rollback", &[("seq", seq)]);

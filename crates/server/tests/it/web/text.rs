@@ -20,7 +20,7 @@ const EVIL: [&str; 8] = [
 /// Elements our templates have. Whatever else is on a page came out of a marker.
 const OURS: &str = "html head meta title link script body a header div details summary p form fieldset legend input button nav span h1 h2 h3 main \
     section label select option textarea table thead tbody tr th td time svg path dialog dl dt dd kbd strong ul ol li code rect g desc polyline \
-    figure caption del ins wbr";
+    figure caption del ins wbr bdi datalist";
 
 /// An element as a browser would make it: its name, and its attributes.
 type Element = (String, Vec<(String, String)>);

@@ -7,7 +7,7 @@ use crate::api::caller::Caller;
 use crate::api::house::House;
 use crate::api::keys::files_with;
 use crate::client::Answer;
-use crate::sign_in::browser::Browser;
+use crate::sign_in::browser::{Browser, hidden};
 
 const SCOPES: [(&str, &str); 2] = [("links:read", "on"), ("links:write", "on")];
 
@@ -42,6 +42,39 @@ fn a_key_is_shown_once_works_and_is_in_no_file() {
     assert!(page.contains("2027-02-14T"), "thirty days after the fifteenth of January: {page}");
     house.stop();
     assert_eq!(files_with(house.place.folder(), &secret[13..]), [""; 0]);
+}
+
+/// A browser that reloads the page of a new key sends its form once more.
+#[test]
+fn a_form_sent_twice_makes_one_key() {
+    let (house, mut ann) = house(Preset::Fabric);
+    let page = ann.get("/admin/keys");
+    let (csrf, newest) = (hidden(&page, "csrf"), hidden(&page, "newest"));
+    let fields =
+        [("csrf", csrf.as_str()), ("newest", &newest), ("name", "deploys"), SCOPES[0], ("days", "30")];
+    let made = ann.post("/admin/keys", &fields);
+    assert_eq!(made.status, 200, "{made:?}");
+    let before = house.actions().len();
+    let again = ann.post("/admin/keys", &fields);
+    assert_eq!(again.status, 409, "{again:?}");
+    assert!(
+        again.body.contains("You have made the key “deploys” since") && !again.body.contains("id=\"secret\"")
+    );
+    assert!(again.body.contains("value=\"deploys\""), "what was typed stays: {again:?}");
+    assert_eq!(house.actions().len(), before);
+    // Whoever means it sends the form that came back.
+    let newest = hidden(&again, "newest");
+    let fields =
+        [("csrf", csrf.as_str()), ("newest", &newest), ("name", "deploys"), SCOPES[0], ("days", "30")];
+    assert_eq!(ann.post("/admin/keys", &fields).status, 200);
+    // Keys of others are not in the way.
+    let mut bob = person(&house, Role::Member, "bob@example.com");
+    let page = bob.get("/admin/keys");
+    make(&mut ann, "of-ann", "");
+    let (csrf, newest) = (hidden(&page, "csrf"), hidden(&page, "newest"));
+    let fields =
+        [("csrf", csrf.as_str()), ("newest", &newest), ("name", "of-bob"), SCOPES[0], ("days", "30")];
+    assert_eq!(bob.post("/admin/keys", &fields).status, 200);
 }
 
 #[test]
