@@ -10,6 +10,7 @@
 //! | links: the list, new ones, many at once | `links`, `bulk` |
 //! | one link: changes, statistics, history | `link` |
 //! | what a form about a link says | `fields` |
+//! | numbers over a range, of a link and of the workspace | `numbers` |
 //! | drawings; style, script, light and dark | `chart`; `look` |
 //! | the workspace: statistics, log, keys, members, domains, policy, files | `space` |
 //!
@@ -24,6 +25,7 @@ mod link;
 mod links;
 mod login;
 mod look;
+mod numbers;
 mod oidc;
 mod setup;
 mod space;
