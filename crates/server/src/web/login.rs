@@ -32,6 +32,10 @@ struct LoginPage<'a> {
     passwords: bool,
     /// Whether an OpenID provider can be gone to.
     oidc: bool,
+    /// What was done before somebody was led here.
+    done: Option<&'static str>,
+    /// There is nobody yet who could sign in.
+    is_new: bool,
 }
 
 impl<'a> LoginPage<'a> {
@@ -47,6 +51,8 @@ impl<'a> LoginPage<'a> {
             problem: None,
             passwords: ways(SignIn::Password),
             oidc: web.auth.oidc.is_some() && ways(SignIn::Oidc),
+            done: None,
+            is_new: false,
         }
     }
 }
@@ -63,10 +69,23 @@ pub async fn show(State(web): State<Arc<Web>>, visit: Visit) -> Result<Response,
         Some(slug) => web.store.workspace(&slug).await?,
         None => None,
     };
-    let template = LoginPage::new(&web, &form.token, &next, host.as_ref(), Slug::MAIN);
+    let template = LoginPage {
+        done: done(&visit),
+        // Where the store is away the form is there all the same.
+        is_new: web.store.awaits_setup().await.unwrap_or(false),
+        ..LoginPage::new(&web, &form.token, &next, host.as_ref(), Slug::MAIN)
+    };
     let mut response = page(&template)?;
     response.headers_mut().extend(form.cookie.map(|cookie| (SET_COOKIE, cookie)));
     Ok(response)
+}
+
+fn done(visit: &Visit) -> Option<&'static str> {
+    match visit.parameter("done").as_deref() {
+        Some("everywhere") => Some("You are signed out everywhere."),
+        Some("deleted") => Some("Your account is deleted."),
+        _ => None,
+    }
 }
 
 /// Signs somebody in.
