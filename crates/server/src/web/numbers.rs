@@ -32,6 +32,8 @@ pub struct Numbers {
     pub zone: String,
     pub interval: &'static str,
     pub figures: Vec<Figure>,
+    /// What was counted elsewhere besides, of all time.
+    pub elsewhere: Option<String>,
     pub chart: Chart,
     pub breakdowns: Vec<(&'static str, Vec<Share>)>,
     /// What the breakdowns count, where that is not what the figures count.
@@ -122,7 +124,12 @@ impl Web {
         } else {
             None
         };
-        Ok((shown(asked, &found, before), found))
+        let elsewhere = match asked.range {
+            "all" => clicks.counted_elsewhere(subject).await?,
+            _ => (0, 0),
+        };
+        let numbers = shown(asked, &found, before);
+        Ok((Numbers { elsewhere: counted_elsewhere(found.bots, elsewhere), ..numbers }, found))
     }
 }
 
@@ -148,6 +155,7 @@ fn shown(asked: Asked, found: &Statistics, before: Option<Sum>) -> Numbers {
         zone: zone.name().to_owned(),
         interval: found.interval.as_str(),
         figures: figures(found.total, before),
+        elsewhere: None,
         chart: Chart::of(found.series.iter().map(point)),
         breakdowns: breakdowns(found),
         breakdowns_count: breakdowns_count(found),
@@ -175,6 +183,16 @@ fn figures(now: Sum, before: Option<Sum>) -> Vec<Figure> {
         figure("Visitors", |sum| sum.visitors),
         figure("Bots", |sum| sum.bots),
     ]
+}
+
+/// Clicks of which only a number came with the link are in its total, and on no day.
+fn counted_elsewhere(bots: Bots, (people, machines): (u64, u64)) -> Option<String> {
+    let count = match bots {
+        Bots::Exclude => people,
+        Bots::Include => people + machines,
+    };
+    let were = if count == 1 { "click was" } else { "clicks were" };
+    (count > 0).then(|| format!("{} more {were} counted before the link came here; on which days is not known.", number(count)))
 }
 
 /// In words that need no colour; none where there was nothing then and now.
@@ -224,5 +242,5 @@ fn breakdowns_count(found: &Statistics) -> Option<String> {
     let last = found.breakdown_to.unwrap_or(found.to).plus_ms(-1);
     let days = Zone::UTC.span(first, last);
     let word = if clicks == 1 { "click" } else { "clicks" };
-    Some(format!("These count whole UTC days, {days}: {} {word}.", number(clicks)))
+    Some(format!("The parts below count whole UTC days, {days}: {} {word}.", number(clicks)))
 }

@@ -100,6 +100,13 @@ fn older(house: &House) {
     assert!(page.body.contains("6 Dec 2026 to 15 Jan 2027, UTC."), "{page:?}");
     assert_eq!(clicks(&ann.get("/admin/stats?range=all").body), "3");
     assert_eq!(clicks(&ann.get("/admin/links/moved").body), "0");
+    // Of some clicks nothing but their number came along.
+    let file = "{\"code\":\"brought\",\"target\":\"https://example.com/\",\"clicks\":1200,\"hits\":1500}";
+    crate::api::transfer::import(&house.admin(), "?dry_run=false", "application/x-ndjson", file).expect(200);
+    let words = "more clicks were counted before the link came here";
+    assert!(ann.get("/admin/links/brought?range=all").body.contains(&format!("1,200 {words}")));
+    assert!(ann.get("/admin/links/brought?range=all&bots=include").body.contains(&format!("1,500 {words}")));
+    assert!(!ann.get("/admin/links/brought").body.contains(words));
 }
 
 #[test]
@@ -125,12 +132,12 @@ fn breakdowns_say_what_they_count_where_that_is_not_the_headline() {
         assert_eq!(house.visit_with("/busy", FIREFOX).status, 302);
     }
     wait_until("the clicks are counted", || clicks(&ann.get("/admin/links/busy").body) == "3");
-    assert!(!ann.get("/admin/links/busy").body.contains("These count"));
+    assert!(!ann.get("/admin/links/busy").body.contains("whole UTC days"));
     house.advance_ms(26 * 3_600_000);
     for path in ["/admin/links/busy", "/admin/stats"] {
         let page = ann.get(&format!("{path}?range=24h"));
         assert_eq!(clicks(&page.body), "0", "{page:?}");
-        let words = "These count whole UTC days, 15 Jan to 16 Jan 2027: 3 clicks.";
+        let words = "The parts below count whole UTC days, 15 Jan to 16 Jan 2027: 3 clicks.";
         assert!(page.body.contains(words), "{page:?}");
         assert!(page.body.contains("<span class=\"name\">Firefox</span><span class=\"number\">3</span>"), "{page:?}");
     }
