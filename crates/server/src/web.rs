@@ -117,7 +117,10 @@ pub fn router(web: &Arc<Web>) -> Router {
 }
 
 async fn no_page() -> Problem {
-    Problem::saying(ErrorCode::NotFound, "Look for a typing mistake in the address. What was here may be gone")
+    Problem::saying(
+        ErrorCode::NotFound,
+        "Look for a typing mistake in the address. What was here may be gone",
+    )
 }
 
 async fn wrong_method(method: Method) -> Problem {

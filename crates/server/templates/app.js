@@ -11,6 +11,9 @@
   const [prefix, secure] = location.protocol === 'https:' ? ['__Host-', '; Secure'] : ['', ''];
   if (zone) document.cookie = `${prefix}tz=${encodeURIComponent(zone)}; Path=/; Max-Age=31536000; SameSite=Lax${secure}`;
 
+  // A browser that is sent to a part of the page puts the cursor nowhere.
+  if (location.hash && document.activeElement === document.body) one('[autofocus]')?.focus();
+
   // Which colours are chosen, to those who do not see it; and the tab one is at, where not all have room.
   const tellTheme = () => {
     const scheme = getComputedStyle(root).colorScheme;

@@ -275,11 +275,7 @@ pub(crate) fn workspace_subject(caller: &Caller) -> Subject {
 }
 
 /// The statistics of the workspace as a caller sees it.
-async fn gather(
-    api: &Api,
-    caller: &Caller,
-    question: &Question,
-) -> Result<WorkspaceStatistics, StatsError> {
+async fn gather(api: &Api, caller: &Caller, question: &Question) -> Result<WorkspaceStatistics, StatsError> {
     let statistics = api.clicks().await?.statistics(question, api.ops.clock.now()).await?;
     let (top_links, misses) = foremost(api, caller, &statistics).await?;
     Ok(WorkspaceStatistics { statistics, top_links, misses })

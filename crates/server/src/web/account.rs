@@ -148,7 +148,9 @@ pub async fn delete(State(web): State<Arc<Web>>, sent: Sent) -> Result<Response,
     let problem = if typed {
         let by = Caller::of_session(signed.clone()).by;
         match web.api.ops.remove_member(&by, &signed.workspace, &signed.user).await {
-            Ok(()) => return Ok(see_other("/admin/login?done=deleted", Some(Sessions::no_cookie(&visit.way)))),
+            Ok(()) => {
+                return Ok(see_other("/admin/login?done=deleted", Some(Sessions::no_cookie(&visit.way))));
+            }
             Err(OpsError::Store(StoreError::LastAdmin)) => Problem::saying(
                 ErrorCode::Conflict,
                 "You are the last admin, and a workspace needs one: make somebody else admin first",

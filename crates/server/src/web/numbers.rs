@@ -9,7 +9,7 @@ use rlinks_clicks::time::{DAY_MS, HOUR_MS, day_of};
 use rlinks_core::{FieldCode, Timestamp};
 
 pub use self::range::RANGES;
-use self::range::{Asked, Wrong};
+use self::range::{Asked, Wrong, is_day};
 use super::chart::{Chart, Share, number, shares};
 use super::visit::Visit;
 use super::{Problem, Web};
@@ -92,7 +92,9 @@ impl Web {
         let plain = Question {
             tz: asked.zone.clone(),
             bots: asked.bots,
-            days_kept_from: kept(&caller.workspace.policy).daily_days.map(|days| day_of(now) - i64::from(days)),
+            days_kept_from: kept(&caller.workspace.policy)
+                .daily_days
+                .map(|days| day_of(now) - i64::from(days)),
             ..Question::about(subject)
         };
         // Clicks that were imported may be older than the link they were imported for.
@@ -142,12 +144,16 @@ fn shown(asked: Asked, found: &Statistics, before: Option<Sum>) -> Numbers {
         let label = zone.label(found.interval, point.start);
         (label, zone.short_label(found.interval, point.start), [clicks, visitors, bots])
     };
-    let day = |typed: Option<String>, at| typed.unwrap_or_else(|| zone.label(Interval::Day, at));
     let is_wrong = asked.wrong.is_some();
+    // What was typed stays in the form, as far as a field for a day can hold it.
+    let day = |typed: Option<String>, at| {
+        let typed = typed.filter(|text| is_wrong && is_day(text));
+        typed.unwrap_or_else(|| zone.label(Interval::Day, at))
+    };
     Numbers {
         range: if is_wrong { "" } else { asked.range },
-        from: day(asked.from.filter(|_| is_wrong), found.from),
-        to: day(asked.to.filter(|_| is_wrong), last),
+        from: day(asked.from, found.from),
+        to: day(asked.to, last),
         tz: asked.tz.unwrap_or_default(),
         bots: found.bots == Bots::Include,
         wrong: asked.wrong,
@@ -192,7 +198,12 @@ fn counted_elsewhere(bots: Bots, (people, machines): (u64, u64)) -> Option<Strin
         Bots::Include => people + machines,
     };
     let were = if count == 1 { "click was" } else { "clicks were" };
-    (count > 0).then(|| format!("{} more {were} counted before the link came here; on which days is not known.", number(count)))
+    (count > 0).then(|| {
+        format!(
+            "{} more {were} counted before the link came here; on which days is not known.",
+            number(count)
+        )
+    })
 }
 
 /// In words that need no colour; none where there was nothing then and now.
@@ -211,9 +222,8 @@ fn change(now: u64, before: u64) -> Option<String> {
 }
 
 fn breakdowns(found: &Statistics) -> Vec<(&'static str, Vec<Share>)> {
-    let plain = |values: &[Value]| {
-        shares(values.iter().map(|value| (value.value.clone(), value.clicks)).collect())
-    };
+    let plain =
+        |values: &[Value]| shares(values.iter().map(|value| (value.value.clone(), value.clicks)).collect());
     let country = |country: &rlinks_clicks::stats::CountryValue| {
         (country.name.map_or_else(|| country.value.clone(), str::to_owned), country.clicks)
     };

@@ -39,7 +39,8 @@ pub async fn show(State(web): State<Arc<Web>>, visit: Visit) -> Result<Response,
         return Err(Refused::Over.into());
     }
     let form = visit.form_token(&web);
-    let template = SetupPage { csrf: &form.token, token: &token, email: "", full_name: "", problem: None, field: "" };
+    let template =
+        SetupPage { csrf: &form.token, token: &token, email: "", full_name: "", problem: None, field: "" };
     let mut response = page(&template)?;
     response.headers_mut().extend(form.cookie.map(|cookie| (SET_COOKIE, cookie)));
     Ok(response)

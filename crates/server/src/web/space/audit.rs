@@ -199,7 +199,8 @@ async fn rows(
     let actor = |entry: &AuditEntry| Actor::stored(entry.actor.clone()).user();
     // A member is named in the same way, be it as who did something or as to whom it was done.
     let subject = |entry: &AuditEntry| Actor::stored(entry.subject.clone()).user();
-    let mut ids: Vec<Id> = entries.iter().flat_map(|entry| [actor(entry), subject(entry)]).flatten().collect();
+    let mut ids: Vec<Id> =
+        entries.iter().flat_map(|entry| [actor(entry), subject(entry)]).flatten().collect();
     ids.sort_unstable_by_key(|id| id.as_i64());
     ids.dedup();
     let people = store.users_by_id(workspace.id, &ids).await?;

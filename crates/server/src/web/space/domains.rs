@@ -75,7 +75,8 @@ pub async fn add(
     let added = match Host::parse(form.get("host").trim()) {
         Err(error) => Err(OpsError::from(error)),
         Ok(host) => {
-            let words = if is_confirmed(&form) { Vec::new() } else { costs(&web, &visit, &caller, &host).await? };
+            let words =
+                if is_confirmed(&form) { Vec::new() } else { costs(&web, &visit, &caller, &host).await? };
             if !words.is_empty() {
                 return Confirm {
                     signed: &signed,
@@ -126,12 +127,19 @@ async fn costs(web: &Web, visit: &Visit, caller: &Caller, host: &Host) -> Result
     if ops.answers_everywhere(&caller.workspace).await? {
         let seen = visit.headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
         let name = seen.rsplit_once(':').map_or(seen, |(name, _)| name);
-        let such = if name.is_empty() || name == host.as_str() { String::new() } else { format!(", such as {seen},") };
+        let such = if name.is_empty() || name == host.as_str() {
+            String::new()
+        } else {
+            format!(", such as {seen},")
+        };
         words.push(format!(
             "This is the first domain. Until now links answer at every address that leads to this server. From then on they answer at {host} \
              alone: short links with any other host{such} stop answering at once, wherever they were printed or sent."
         ));
-        words.push("To keep such a host, add it as a domain as well. Removing all domains brings back what is now.".to_owned());
+        words.push(
+            "To keep such a host, add it as a domain as well. Removing all domains brings back what is now."
+                .to_owned(),
+        );
     }
     let codes = ops.links_to(&caller.workspace, host).await?;
     if !codes.is_empty() {

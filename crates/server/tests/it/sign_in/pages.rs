@@ -49,7 +49,8 @@ fn who_is_signed_in_finds_the_way_on_from_a_page_that_is_not_there() {
     let house = House::new(Preset::Fabric);
     ann(&house);
     member(&house, &house.main, Role::Viewer, "viewer@example.com");
-    let (mut stranger, mut viewer) = (Browser::new(house.address), signed_in(house.address, "viewer@example.com"));
+    let (mut stranger, mut viewer) =
+        (Browser::new(house.address), signed_in(house.address, "viewer@example.com"));
     for (path, title, words) in [
         ("/admin/nothing/here", "There is no such page", "Look for a typing mistake in the address."),
         ("/admin/links/nothing", "There is no such page", "nothing"),
@@ -59,7 +60,10 @@ fn who_is_signed_in_finds_the_way_on_from_a_page_that_is_not_there() {
     ] {
         let page = viewer.get(path).body;
         assert!(page.contains(&format!("<h1>{title}</h1>")) && page.contains(words), "{path}: {page}");
-        assert!(page.contains("<nav class=\"tabs\"") && page.contains("<a href=\"/admin\">To your links</a>"), "{path}: {page}");
+        assert!(
+            page.contains("<nav class=\"tabs\"") && page.contains("<a href=\"/admin\">To your links</a>"),
+            "{path}: {page}"
+        );
         assert!(!page.contains("redirect code"), "{path}: {page}");
     }
     let page = stranger.get("/admin/nothing/here").body;

@@ -55,7 +55,10 @@ async fn s31_the_first_admin_is_made_once(place: Place) {
         assert!(refused.body.contains("12 characters"), "{refused:?}");
         // Beside its field, where the cursor is.
         let field = refused.body.split_once("id=\"password\"").unwrap().1.split_once("</p>").unwrap().0;
-        assert!(field.contains("autofocus>\n<p class=\"wrong\" role=\"alert\" id=\"problem\">"), "{refused:?}");
+        assert!(
+            field.contains("autofocus>\n<p class=\"wrong\" role=\"alert\" id=\"problem\">"),
+            "{refused:?}"
+        );
         assert_eq!(refused.body.matches("autofocus").count(), 1, "{refused:?}");
         let nobody = "Nobody can sign in yet.";
         assert!(browser.get("/admin/login").body.contains(nobody));

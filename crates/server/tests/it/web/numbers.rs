@@ -118,7 +118,10 @@ fn a_range_ends_with_today_where_days_begin_inside_of_an_hour() {
             let page = ann.get(&format!("{path}?range=7d&tz={zone}"));
             let span = format!("9 Jan to 15 Jan 2027, {}.", zone.replace("%2F", "/"));
             assert!(page.status == 200 && page.body.contains(&span), "{zone}: {page:?}");
-            assert!(page.body.contains("name=\"to\" type=\"date\" min=\"1970-01-01\" value=\"2027-01-15\""), "{page:?}");
+            assert!(
+                page.body.contains("name=\"to\" type=\"date\" min=\"1970-01-01\" value=\"2027-01-15\""),
+                "{page:?}"
+            );
             assert_eq!(page.body.matches("<rect class=\"hit\"").count(), 7, "{page:?}");
         }
     }
@@ -139,7 +142,10 @@ fn breakdowns_say_what_they_count_where_that_is_not_the_headline() {
         assert_eq!(clicks(&page.body), "0", "{page:?}");
         let words = "The parts below count whole UTC days, 15 Jan to 16 Jan 2027: 3 clicks.";
         assert!(page.body.contains(words), "{page:?}");
-        assert!(page.body.contains("<span class=\"name\">Firefox</span><span class=\"number\">3</span>"), "{page:?}");
+        assert!(
+            page.body.contains("<span class=\"name\">Firefox</span><span class=\"number\">3</span>"),
+            "{page:?}"
+        );
     }
 }
 

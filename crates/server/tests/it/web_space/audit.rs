@@ -98,7 +98,9 @@ fn a_long_log_has_pages_and_is_verified_when_asked() {
 fn a_change_is_shown_field_by_field_and_members_by_their_addresses() {
     let (house, mut ann) = house(Preset::Fabric);
     let admin = house.admin();
-    admin.post("/links", &json!({"code": "parity", "target": "https://example.com/", "tags": ["a"]})).expect(201);
+    admin
+        .post("/links", &json!({"code": "parity", "target": "https://example.com/", "tags": ["a"]}))
+        .expect(201);
     admin.patch("/links/parity", &json!({"target": "https://example.com/2"})).expect(200);
     admin.patch("/workspace", &json!({"policy": {"code": {"max": 40}}})).expect(200);
     let page = open(&mut ann, "/admin/audit?action=link.update");

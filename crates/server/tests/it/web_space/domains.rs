@@ -69,7 +69,10 @@ fn the_first_domain_is_asked_about_because_links_answer_nowhere_else_then() {
     let host = [("host", "go.example.com")];
     let asked = send(&mut ann, PAGE, PAGE, &host);
     assert!(asked.body.contains("<h1>Add go.example.com?</h1>"), "{asked:?}");
-    assert!(asked.body.contains("answer at go.example.com alone") && asked.body.contains("stop answering"), "{asked:?}");
+    assert!(
+        asked.body.contains("answer at go.example.com alone") && asked.body.contains("stop answering"),
+        "{asked:?}"
+    );
     assert_eq!([visit("here.example"), visit("go.example.com")], [301, 301], "nothing was done yet");
     let added = send_twice(&mut ann, PAGE, PAGE, &host);
     assert_eq!(added.location(), Some("/admin/domains?done=added"), "{added:?}");

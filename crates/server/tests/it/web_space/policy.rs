@@ -116,7 +116,10 @@ fn what_does_not_fit_is_said_beside_its_field() {
     let mut form = fields(&open(&mut ann, PAGE));
     form.retain(|(name, _)| !name.starts_with("sign_in"));
     let refused = post(&mut ann, &form);
-    assert!(refused.status == 400 && refused.body.contains("Choose at least one way to sign in."), "{refused:?}");
+    assert!(
+        refused.status == 400 && refused.body.contains("Choose at least one way to sign in."),
+        "{refused:?}"
+    );
     assert_eq!(policy(&house), Policy::preset(Preset::Fabric));
 }
 
