@@ -8,12 +8,12 @@ use std::collections::{BTreeMap, HashMap};
 use rlinks_core::{Id, Timestamp};
 use rlinks_store::StoreError;
 use rlinks_store::pool::many::insert_rows;
-use rlinks_store::pool::{read_in, run_in};
+use rlinks_store::pool::{read, read_in, run_in};
 use serde_json::json;
 
 use crate::ingest::write::lock;
 use crate::open::Clicks;
-use crate::roll::{Kind, Total};
+use crate::roll::{Kind, Subject, Total};
 
 impl Clicks {
     /// Says what links of a workspace had counted elsewhere, in the place of what was said before.
@@ -77,6 +77,22 @@ impl Clicks {
             ]
         );
         tx.commit().await
+    }
+
+    /// What a subject had counted elsewhere: clicks of people, and of bots. Only of links that is known.
+    pub async fn counted_elsewhere(&self, subject: Subject) -> Result<(u64, u64), StoreError> {
+        if subject.kind != Kind::Link {
+            return Ok((0, 0));
+        }
+        let row: Option<(i64, i64)> = read!(
+            &self.pool,
+            fetch_optional,
+            "select clicks, bots from imported where link_id = $1 and workspace_id = $2",
+            subject.id.as_i64(),
+            subject.workspace.as_i64()
+        )?;
+        let whole = |count: i64| u64::try_from(count).unwrap_or_default();
+        Ok(row.map_or((0, 0), |(clicks, bots)| (whole(clicks), whole(bots))))
     }
 
     /// Forgets what was said of links that did not come to be.

@@ -11,6 +11,7 @@
 mod calendar;
 mod count;
 mod daily;
+mod first;
 mod months;
 mod recent;
 mod values;
@@ -25,13 +26,14 @@ use serde::{Deserialize, Serialize};
 
 pub use self::calendar::{Interval, Zone};
 use self::count::{Count, Counter, Scope};
+use self::first::first_day;
 pub(crate) use self::months::Months;
 pub use self::recent::Place;
 pub use self::values::{CountryValue, Value};
 use crate::look_up::look_up;
 use crate::open::Clicks;
 use crate::roll::{Subject, Total};
-use crate::time::{DAY_MS, HOUR_MS, day_of, first_day_of};
+use crate::time::{DAY_MS, HOUR_MS, day_of};
 
 /// Points in a series.
 pub const MOST_POINTS: usize = 10_000;
@@ -138,6 +140,9 @@ pub struct Statistics {
     /// And until before this one, where it is not `to`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub breakdown_to: Option<Timestamp>,
+    /// What the days of the breakdowns count as a whole.
+    #[serde(skip)]
+    pub breakdown_total: Sum,
     /// Hosts people came from.
     pub referrers: Vec<Value>,
     /// Countries.
@@ -214,8 +219,12 @@ impl Clicks {
         let mut counter = Counter::new(&scope, *interval, &points);
         let mut tx = self.pool.snapshot().await?;
         let first = first_day(&mut tx, *subject).await?;
+        let (days, mut broken_down) = (scope.days_with_values(), Count::default());
         for (day, count) in days_of(&mut tx, *subject, since(first, scope.days_to_read())).await? {
             counter.add_day(day, count);
+            if days.contains(&day) {
+                broken_down.add(count);
+            }
         }
         if let Some(months) = scope.months_to_read() {
             for (month, count) in months_of(&mut tx, *subject, months).await? {
@@ -231,7 +240,6 @@ impl Clicks {
         tx.commit().await?;
 
         let (from, to) = (moment(scope.hours.start, HOUR_MS), moment(scope.hours.end, HOUR_MS));
-        let days = scope.days_with_values();
         let breakdown = [moment(days.start, DAY_MS), moment(days.end, DAY_MS)];
         let (total, counts) = counter.finish();
         let point = |(start, count): (i64, Count)| Point { start: moment(start, 1), sum: count.sum(*bots) };
@@ -249,6 +257,7 @@ impl Clicks {
             series: points.into_iter().zip(counts).map(point).collect(),
             breakdown_from: Some(breakdown[0]).filter(|start| *start != from),
             breakdown_to: Some(breakdown[1]).filter(|end| *end != to),
+            breakdown_total: broken_down.sum(*bots),
             // In the order of `DIMENSIONS`.
             referrers: values.take_top(0, TOP_VALUES, *bots),
             countries: values.take_top(1, TOP_VALUES, *bots).into_iter().map(CountryValue::from).collect(),
@@ -385,18 +394,6 @@ async fn days_of(tx: &mut Tx, subject: Subject, days: Range<i64>) -> Result<Vec<
         .into_iter()
         .map(|(day, people, bots, visitors)| (day, Count { people, bots, visitors }))
         .collect())
-}
-
-/// The first day of the month in which a subject was first clicked.
-async fn first_day(tx: &mut Tx, subject: Subject) -> Result<Option<i64>, StoreError> {
-    let (month,): (Option<i64>,) = read_in!(
-        tx,
-        fetch_one,
-        "select min(month) from months where kind = $1 and subject = $2",
-        subject.kind as i64,
-        subject.id.as_i64()
-    )?;
-    Ok(month.map(first_day_of))
 }
 
 /// The days of these on which there may be something: one by one they are looked up, and 1970 is far away.

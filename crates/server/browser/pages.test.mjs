@@ -41,7 +41,7 @@ const SIGNED_IN = {
     "deleted links": () => "/admin?state=deleted",
     "a link": () => `/admin/links/${code}?range=90d`,
     "a deleted link": () => "/admin/links/gone",
-    statistics: () => "/admin/stats?range=90",
+    statistics: () => "/admin/stats?range=90d",
     "a range that is wrong": () => "/admin/stats?from=never&to=2026-01-01",
     keys: () => "/admin/keys",
     "the log": () => "/admin/audit",

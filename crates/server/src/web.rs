@@ -10,6 +10,7 @@
 //! | links: the list, new ones, many at once | `links`, `bulk` |
 //! | one link: changes, statistics, history | `link` |
 //! | what a form about a link says; what the page after it says | `fields`; `notice` |
+//! | numbers over a range, of a link and of the workspace | `numbers` |
 //! | drawings; style, script, light and dark | `chart`; `look` |
 //! | the workspace: statistics, log, keys, members, domains, policy, files | `space` |
 //!
@@ -25,6 +26,7 @@ mod links;
 mod login;
 mod look;
 mod notice;
+mod numbers;
 mod oidc;
 mod setup;
 mod space;
@@ -51,9 +53,11 @@ use rlinks_store::StoreError;
 use serde_json::Value;
 
 use self::look::{script_address, style_address};
+use self::visit::Visit;
 use crate::api::Api;
 use crate::auth::Auth;
 use crate::auth::oidc::CALLBACK;
+use crate::auth::session::Signed;
 use crate::auth::sign_in::Refused;
 use crate::clock::Clock;
 use crate::ops::OpsError;
@@ -107,10 +111,17 @@ pub fn router(web: &Arc<Web>) -> Router {
         .route("/admin/style.css", get(look::style))
         .route("/admin/theme.css", get(look::theme))
         .route("/admin/app.js", get(look::script))
-        .route("/admin/{*rest}", any(|| async { Problem::new(ErrorCode::NotFound) }))
+        .route("/admin/{*rest}", any(no_page))
         .method_not_allowed_fallback(wrong_method)
         .with_state(Arc::clone(web))
         .layer(from_fn_with_state(Arc::clone(web), finish))
+}
+
+async fn no_page() -> Problem {
+    Problem::saying(
+        ErrorCode::NotFound,
+        "Look for a typing mistake in the address. What was here may be gone",
+    )
 }
 
 async fn wrong_method(method: Method) -> Problem {
@@ -244,11 +255,46 @@ impl IntoResponse for Problem {
     }
 }
 
+/// What is wrong, to somebody we do not know.
 #[derive(Template)]
 #[template(path = "problem.html")]
 struct ProblemPage<'a> {
-    status: u16,
+    title: &'a str,
     message: &'a str,
+}
+
+/// The same to somebody who is signed in, and can go on from there.
+#[derive(Template)]
+#[template(path = "problem_signed.html")]
+struct SignedProblemPage<'a> {
+    signed: &'a Signed,
+    title: &'a str,
+    message: &'a str,
+}
+
+/// The page of a problem.
+async fn problem_page(web: &Web, problem: &Problem, visit: Option<&Visit>) -> String {
+    if let Some(page) = &problem.page {
+        return page.clone();
+    }
+    let title = match problem.code {
+        ErrorCode::NotFound => "There is no such page",
+        ErrorCode::Forbidden => "This is not for you",
+        ErrorCode::MethodNotAllowed | ErrorCode::BadRequest => "This does not work here",
+        ErrorCode::KvUnavailable | ErrorCode::Internal => "Something is wrong on our side",
+        _ => "This was not done",
+    };
+    let message = &problem.message;
+    // A store that is away knows nobody; then it is the plain page.
+    let signed = match visit.filter(|_| problem.code != ErrorCode::KvUnavailable) {
+        Some(visit) => visit.signed(web).await.ok().flatten(),
+        None => None,
+    };
+    let page = match &signed {
+        Some(signed) => SignedProblemPage { signed, title, message }.render(),
+        None => ProblemPage { title, message }.render(),
+    };
+    page.unwrap_or_default()
 }
 
 /// What every answer says, and the words of those that are a problem.
@@ -257,15 +303,15 @@ async fn finish(State(web): State<Arc<Web>>, request: Request, next: Next) -> Re
         request.headers().get_all(ACCEPT).iter().filter_map(|line| line.to_str().ok()).collect();
     let accept = (!accept.is_empty()).then(|| accept.join(","));
     let as_json = wants_json(request.uri().path(), accept.as_deref());
-    let mut response = next.run(request).await;
+    let (mut parts, body) = request.into_parts();
+    let visit = Visit::of(&mut parts).ok();
+    let mut response = next.run(Request::from_parts(parts, body)).await;
     if let Some(problem) = response.extensions_mut().remove::<Arc<Problem>>() {
         let (kind, body) = if as_json {
             let envelope = envelope::json(problem.code, &problem.message, &Value::Null, web.clock.now());
             ("application/json", envelope)
         } else {
-            let plain = ProblemPage { status: problem.code.status(), message: &problem.message };
-            let page = problem.page.clone().or_else(|| plain.render().ok()).unwrap_or_default();
-            ("text/html; charset=utf-8", page)
+            ("text/html; charset=utf-8", problem_page(&web, &problem, visit.as_ref()).await)
         };
         // The routes have measured the empty body.
         response.headers_mut().remove(CONTENT_LENGTH);

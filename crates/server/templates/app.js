@@ -11,6 +11,20 @@
   const [prefix, secure] = location.protocol === 'https:' ? ['__Host-', '; Secure'] : ['', ''];
   if (zone) document.cookie = `${prefix}tz=${encodeURIComponent(zone)}; Path=/; Max-Age=31536000; SameSite=Lax${secure}`;
 
+  // A browser that is sent to a part of the page puts the cursor nowhere.
+  if (location.hash && document.activeElement === document.body) one('[autofocus]')?.focus();
+
+  // Which colours are chosen, to those who do not see it; and the tab one is at, where not all have room.
+  const tellTheme = () => {
+    const scheme = getComputedStyle(root).colorScheme;
+    all('.themes button').forEach((button) => {
+      button.setAttribute('aria-pressed', scheme === button.value || (scheme.includes(' ') && button.value === 'system'));
+    });
+  };
+  tellTheme();
+  const tab = one('.tabs [aria-current]');
+  if (tab) tab.parentElement.scrollLeft = tab.offsetLeft - (tab.parentElement.clientWidth - tab.offsetWidth) / 2;
+
   // Times in the viewer's zone; UTC stays in the title.
   const day = new Intl.DateTimeFormat(undefined, { year: 'numeric', month: 'short', day: 'numeric' });
   const moment = new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeStyle: 'medium' });
@@ -137,7 +151,7 @@
       const old = one('#theme');
       const style = old.cloneNode();
       style.href = `/admin/theme.css?${Date.now()}`;
-      style.addEventListener('load', () => old.remove());
+      style.addEventListener('load', () => { old.remove(); tellTheme(); });
       old.after(style);
     }
     if (form.dataset.bulk !== undefined && event.submitter) {
@@ -246,7 +260,9 @@
     const state = one('[data-live-state]');
     const source = new EventSource('/api/v1/stats/live');
     source.addEventListener('open', () => { state.textContent = 'Live'; });
-    source.addEventListener('error', () => { state.textContent = ''; });
+    source.addEventListener('error', () => {
+      state.textContent = source.readyState === EventSource.CLOSED ? 'Not live' : 'Not live, reconnecting…';
+    });
     source.addEventListener('click', (event) => {
       const click = JSON.parse(event.data);
       if (String(click.link_id) !== live.dataset.live) return;
@@ -259,10 +275,16 @@
       row.insertCell().append(time);
       const texts = [
         [click.country, click.referrer].filter(Boolean).join(' · '),
-        [click.device, click.browser, click.system].filter(Boolean).join(', '),
+        [!click.bot && click.device, click.browser, click.system].filter(Boolean).join(', '),
         [click.utm_source, click.utm_medium, click.utm_campaign].filter(Boolean).join(' / '),
       ];
       texts.forEach((text) => { row.insertCell().textContent = text; });
+      if (click.bot) {
+        const badge = document.createElement('span');
+        badge.className = 'badge';
+        badge.textContent = 'bot';
+        row.cells[2].append(' ', badge);
+      }
       localize(row);
       while (live.tBodies[0].rows.length > 50) live.tBodies[0].deleteRow(-1);
     });

@@ -254,6 +254,12 @@ impl Store {
         Ok(kept_setup(&mut view).await?.as_deref() == Some(hash) && !has_admin(&mut view).await?)
     }
 
+    /// Whether a set-up token was given out and nobody has used it: there is no admin yet.
+    pub async fn awaits_setup(&self) -> Result<bool, StoreError> {
+        let mut view = self.pool.snapshot().await?;
+        Ok(kept_setup(&mut view).await?.is_some() && !has_admin(&mut view).await?)
+    }
+
     /// Makes the first admin of the workspace `main` and signs them in. The token works once, and never where there is an admin: then
     /// it is not found.
     pub async fn set_up(

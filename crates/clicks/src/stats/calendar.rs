@@ -118,6 +118,28 @@ impl Zone {
         self.zoned(start).strftime(form).to_string()
     }
 
+    /// The same where there is little room. What the year is goes without saying, as far as it can.
+    pub fn short_label(&self, interval: Interval, start: Timestamp) -> String {
+        let form = match interval {
+            Interval::Hour => "%-d %b, %H:%M",
+            Interval::Day => "%-d %b",
+            Interval::Week => "%-d %b %Y",
+            Interval::Month => "%b %Y",
+        };
+        self.zoned(start).strftime(form).to_string()
+    }
+
+    /// From one day to another, both included, as people write it: `18 Oct to 16 Nov 2026`.
+    pub fn span(&self, first: Timestamp, last: Timestamp) -> String {
+        let (first, last) = (self.zoned(first), self.zoned(last));
+        let end = last.strftime("%-d %b %Y");
+        if first.date() == last.date() {
+            return end.to_string();
+        }
+        let form = if first.year() == last.year() { "%-d %b" } else { "%-d %b %Y" };
+        format!("{} to {end}", first.strftime(form))
+    }
+
     /// The first moment of the day after this moment's.
     pub(super) fn tomorrow(&self, now: Timestamp) -> Timestamp {
         let tomorrow = self.zoned(now).date().tomorrow().ok();

@@ -15,7 +15,7 @@ pub(super) struct Count {
 }
 
 impl Count {
-    fn add(&mut self, other: Self) {
+    pub(super) fn add(&mut self, other: Self) {
         self.people += other.people;
         self.bots += other.bots;
         self.visitors += other.visitors;

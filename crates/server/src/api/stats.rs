@@ -19,6 +19,7 @@ use rlinks_clicks::roll::Subject;
 use rlinks_clicks::stats::{Bots, Interval, Place, Question, Statistics, StatsError, TOP_LINKS, Zone};
 use rlinks_clicks::time::day_of;
 use rlinks_core::{Code, FieldCode, FieldError, Id, Policy, Scope, Timestamp};
+use rlinks_store::StoreError;
 use serde::Serialize;
 use serde_json::{Value, json};
 use url::form_urlencoded::byte_serialize;
@@ -273,20 +274,25 @@ pub(crate) fn workspace_subject(caller: &Caller) -> Subject {
     owner(caller).map_or_else(|| Subject::workspace(workspace), |user| Subject::user(workspace, user))
 }
 
-/// The statistics of the workspace as a caller sees it; the dashboard shows the same.
-pub(crate) async fn gather(
+/// The statistics of the workspace as a caller sees it.
+async fn gather(api: &Api, caller: &Caller, question: &Question) -> Result<WorkspaceStatistics, StatsError> {
+    let statistics = api.clicks().await?.statistics(question, api.ops.clock.now()).await?;
+    let (top_links, misses) = foremost(api, caller, &statistics).await?;
+    Ok(WorkspaceStatistics { statistics, top_links, misses })
+}
+
+/// The links clicked most, and the codes asked for in vain most often, on the days of some statistics; the dashboard shows the same.
+pub(crate) async fn foremost(
     api: &Api,
     caller: &Caller,
-    question: &Question,
-) -> Result<WorkspaceStatistics, StatsError> {
+    statistics: &Statistics,
+) -> Result<(Vec<TopLink>, Vec<Missed>), StoreError> {
     let workspace = caller.workspace.id;
     let own = owner(caller);
     let clicks = api.clicks().await?;
-    let statistics = clicks.statistics(question, api.ops.clock.now()).await?;
     let most = if own.is_some() { TOP_LINKS_OF_ALL } else { TOP_LINKS };
-    let top = clicks.top_links(workspace, statistics.days.clone(), question.bots, most).await?;
-    let names = api.ops.store.link_names(&top.iter().map(|(link, _)| *link).collect::<Vec<_>>()).await;
-    let names = names.map_err(StatsError::Store)?;
+    let top = clicks.top_links(workspace, statistics.days.clone(), statistics.bots, most).await?;
+    let names = api.ops.store.link_names(&top.iter().map(|(link, _)| *link).collect::<Vec<_>>()).await?;
     let shown = |(link, clicks): (Id, u64)| {
         let name = names.iter().find(|name| name.id == link)?;
         (own.is_none() || name.owner == own).then(|| TopLink { code: name.code.clone(), clicks })
@@ -298,7 +304,7 @@ pub(crate) async fn gather(
         None => clicks.misses(workspace, statistics.days.start, statistics.days.end, MOST_MISSES).await?,
         Some(_) => Vec::new(),
     };
-    Ok(WorkspaceStatistics { statistics, top_links, misses })
+    Ok((top_links, misses))
 }
 
 /// The member whose links alone are there for the caller.

@@ -3,9 +3,13 @@
 //! Nobody proves that a host is theirs, so a workspace's own word counts for that workspace alone: its links answer there, and for the
 //! others nothing changes. What the operator says (command line, configuration, workspace `main`) counts for everybody.
 
-use rlinks_core::{Domain, Domains, Host, Slug, Workspace};
+use rlinks_core::{Code, Domain, Domains, Host, LinkState, Slug, Workspace, search};
+use rlinks_store::LinkFilter;
 
 use super::{By, Ops, OpsError};
+
+/// So many links are looked at for those that lead to a host.
+const LOOKED_AT: i64 = 1000;
 
 impl Ops {
     /// Gives a workspace a host, at the word of somebody of that workspace. True says that it had it before.
@@ -44,6 +48,24 @@ impl Ops {
             return Some("is how this server itself is reached; only its operator gives it away");
         }
         None
+    }
+
+    /// Whether links of a workspace answer on every host nobody has, for as long as no domain is configured.
+    pub async fn answers_everywhere(&self, workspace: &Workspace) -> Result<bool, OpsError> {
+        Ok(workspace.slug.as_str() == Slug::MAIN && self.store.vouched_hosts().await?.is_empty())
+    }
+
+    /// Links of a workspace that lead to a host and must not lead back here: once it is the workspace's, they answer no more. There may
+    /// be more of them than are looked at.
+    pub async fn links_to(&self, workspace: &Workspace, host: &Host) -> Result<Vec<Code>, OpsError> {
+        let filter = LinkFilter {
+            words: search::query(host.as_str()),
+            states: vec![LinkState::Active],
+            ..LinkFilter::default()
+        };
+        let found = self.store.list(workspace.id, &filter, LOOKED_AT).await?;
+        let leads = found.into_iter().filter(|link| link.no_loop && link.target.host() == host.as_str());
+        Ok(leads.map(|link| link.code).collect())
     }
 
     /// The hosts that links of a workspace must not lead back to.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use askama::Template;
 use axum::extract::State;
 use axum::response::Response;
+use rlinks_clicks::agent::{self, Agent};
 use rlinks_core::envelope::ErrorCode;
 use rlinks_core::{Email, User};
 use rlinks_store::{Session, StoreError};
@@ -47,6 +48,21 @@ impl<'a> AccountPage<'a> {
             links_after: links_after(signed.workspace.policy.visibility),
             done: None,
         })
+    }
+}
+
+/// A browser by its name and its system, as far as it says so: `Firefox 140 on Linux`.
+fn browser(user_agent: &str) -> String {
+    let Agent { browser, browser_version, system, system_version, .. } = agent::read(user_agent);
+    let with = |name: Option<Box<str>>, version: Option<Box<str>>| match (name, version) {
+        (Some(name), Some(version)) => Some(format!("{name} {version}")),
+        (name, _) => name.map(String::from),
+    };
+    match (with(browser, browser_version), with(system, system_version)) {
+        (Some(browser), Some(system)) => format!("{browser} on {system}"),
+        (Some(one), None) | (None, Some(one)) => one,
+        (None, None) if user_agent.is_empty() => "unknown".to_owned(),
+        (None, None) => user_agent.to_owned(),
     }
 }
 
@@ -122,7 +138,7 @@ pub async fn sign_out_others(State(web): State<Arc<Web>>, sent: Sent) -> Result<
 /// Ends every session one has, this one too.
 pub async fn sign_out_everywhere(State(web): State<Arc<Web>>, sent: Sent) -> Result<Response, Problem> {
     web.auth.sign_out_everywhere(&sent.signed).await?;
-    Ok(see_other("/admin/login", Some(Sessions::no_cookie(&sent.visit.way))))
+    Ok(see_other("/admin/login?done=everywhere", Some(Sessions::no_cookie(&sent.visit.way))))
 }
 
 /// Deletes one's own account, once its address was typed: nobody does that by mistake.
@@ -132,7 +148,9 @@ pub async fn delete(State(web): State<Arc<Web>>, sent: Sent) -> Result<Response,
     let problem = if typed {
         let by = Caller::of_session(signed.clone()).by;
         match web.api.ops.remove_member(&by, &signed.workspace, &signed.user).await {
-            Ok(()) => return Ok(see_other("/admin/login", Some(Sessions::no_cookie(&visit.way)))),
+            Ok(()) => {
+                return Ok(see_other("/admin/login?done=deleted", Some(Sessions::no_cookie(&visit.way))));
+            }
             Err(OpsError::Store(StoreError::LastAdmin)) => Problem::saying(
                 ErrorCode::Conflict,
                 "You are the last admin, and a workspace needs one: make somebody else admin first",

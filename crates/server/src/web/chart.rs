@@ -42,6 +42,8 @@ pub struct Chart {
 /// One hour, day, week or month of it.
 pub struct Bar {
     pub label: String,
+    /// The same below the drawing.
+    short: String,
     pub clicks: u64,
     pub visitors: u64,
     pub bots: u64,
@@ -55,14 +57,14 @@ impl Chart {
     /// Of one bar with the gap beside it.
     pub const STEP: u64 = 12;
 
-    /// Of labels with clicks, visitors and bots, in their order.
-    pub fn of(points: impl Iterator<Item = (String, [u64; 3])>) -> Self {
+    /// Of labels, long and short, with clicks, visitors and bots, in their order.
+    pub fn of(points: impl Iterator<Item = (String, String, [u64; 3])>) -> Self {
         let points: Vec<_> = points.collect();
-        let most = points.iter().map(|(_, [clicks, visitors, _])| *clicks.max(visitors)).max();
+        let most = points.iter().map(|(_, _, [clicks, visitors, _])| *clicks.max(visitors)).max();
         let most = round_up(most.unwrap_or_default());
         let mut line = String::new();
         let mut bars = Vec::with_capacity(points.len());
-        for (x, (label, [clicks, visitors, bots])) in (0..).step_by(usize_of(Self::STEP)).zip(points) {
+        for (x, (label, short, [clicks, visitors, bots])) in (0..).step_by(usize_of(Self::STEP)).zip(points) {
             let height = scaled(clicks, most, Self::HEIGHT);
             let _ = write!(
                 line,
@@ -70,7 +72,7 @@ impl Chart {
                 x + Self::STEP / 2,
                 Self::HEIGHT - scaled(visitors, most, Self::HEIGHT)
             );
-            bars.push(Bar { label, clicks, visitors, bots, x, y: Self::HEIGHT - height, height });
+            bars.push(Bar { label, short, clicks, visitors, bots, x, y: Self::HEIGHT - height, height });
         }
         let width = u64::try_from(bars.len()).unwrap_or_default().max(1) * Self::STEP;
         Self { bars, line, most, width }
@@ -83,7 +85,7 @@ impl Chart {
 
     /// The label of the first bar, of the one in the middle, and of the last.
     pub fn labels(&self) -> [&str; 3] {
-        let at = |index: usize| self.bars.get(index).map_or("", |bar| bar.label.as_str());
+        let at = |index: usize| self.bars.get(index).map_or("", |bar| bar.short.as_str());
         let last = self.bars.len().saturating_sub(1);
         [at(0), if last > 1 { at(last / 2) } else { "" }, if last > 0 { at(last) } else { "" }]
     }
@@ -168,7 +170,8 @@ mod tests {
 
     #[test]
     fn a_single_click_among_millions_is_seen() {
-        let chart = Chart::of([("a".to_owned(), [1, 0, 0]), ("b".to_owned(), [6_000_000, 9, 0])].into_iter());
+        let point = |counts| ("2026-01-29".to_owned(), "29 Jan".to_owned(), counts);
+        let chart = Chart::of([point([1, 0, 0]), point([6_000_000, 9, 0])].into_iter());
         let seen: Vec<_> = chart.bars.iter().map(|bar| (bar.y, bar.height)).collect();
         assert_eq!(seen, [(159, 1), (0, 160)]);
         assert_eq!(chart.line, "6,160 18,159 ");

@@ -1,21 +1,23 @@
 //! One link: everything that can be changed about it, how it is used, and what became of it.
 
 mod history;
-mod usage;
+mod latest;
 
 use std::sync::Arc;
 
 use askama::Template;
 use axum::extract::{Path, State};
 use axum::response::Response;
+use rlinks_clicks::roll::Subject;
 use rlinks_core::draft::{Input, TimeInput};
 use rlinks_core::envelope::ErrorCode;
 use rlinks_core::{Link, LinkState, Scope};
 
 use self::history::Change;
-use self::usage::Usage;
+use self::latest::Latest;
 use super::fields::Fields;
 use super::links::{date, state_of, without_scheme};
+use super::numbers::Numbers;
 use super::visit::{Doing, Looking, Visit};
 use super::{Problem, Web, notice, page, see_other};
 use crate::api::caller::{Caller, LinksRead, LinksWrite};
@@ -41,7 +43,8 @@ struct LinkPage<'a> {
     /// Why the form below was not saved.
     not_saved: Option<&'a str>,
     saved: bool,
-    usage: Usage,
+    numbers: Numbers,
+    latest: Vec<Latest>,
     changes: Vec<Change>,
     may_write: bool,
     may_delete: bool,
@@ -207,6 +210,8 @@ impl Web {
         };
         let owner = history::names(self, caller, [link.created_by.as_str()].into_iter()).await?;
         let short_url = self.short_url(caller, &link.code);
+        let subject = Subject::link(caller.workspace.id, link.id);
+        let numbers = self.numbers(visit, caller, subject, link.created_at).await?;
         Ok(LinkPage {
             signed,
             shown: short_url.as_deref().map(without_scheme).unwrap_or_default().to_owned(),
@@ -220,7 +225,8 @@ impl Web {
             done,
             not_saved: again.not_saved,
             saved: said.as_deref() == Some("saved"),
-            usage: self.usage(visit, caller, link).await?,
+            numbers: numbers.0,
+            latest: self.latest_clicks(caller, link).await?,
             changes: history::changes(self, caller, link).await?,
             may_write: caller.scopes.has(Scope::LinksWrite) && link.state != LinkState::Deleted,
             may_delete: caller.scopes.has(Scope::LinksDelete) && link.state != LinkState::Deleted,

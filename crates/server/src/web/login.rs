@@ -37,6 +37,10 @@ struct LoginPage<'a> {
     passwords: bool,
     /// Whether an OpenID provider can be gone to.
     oidc: bool,
+    /// What was done before somebody was led here.
+    done: Option<&'static str>,
+    /// There is nobody yet who could sign in.
+    is_new: bool,
 }
 
 impl<'a> LoginPage<'a> {
@@ -53,6 +57,8 @@ impl<'a> LoginPage<'a> {
             ended: None,
             passwords: ways(SignIn::Password),
             oidc: web.auth.oidc.is_some() && ways(SignIn::Oidc),
+            done: None,
+            is_new: false,
         }
     }
 }
@@ -70,12 +76,17 @@ pub async fn show(State(web): State<Arc<Web>>, visit: Visit) -> Result<Response,
         None => None,
     };
     let is_over = Sessions::is_brought(&visit.headers, &visit.way);
+    let done = done(&visit);
     let template = LoginPage {
+        // Whoever signed out themselves knows.
         ended: match (visit.parameter("unsaved"), is_over) {
             (Some(_), _) => Some(UNSAVED),
-            (None, true) => Some(SIGNED_OUT),
-            (None, false) => None,
+            (None, true) if done.is_none() => Some(SIGNED_OUT),
+            (None, _) => None,
         },
+        done,
+        // Where the store is away the form is there all the same.
+        is_new: web.store.awaits_setup().await.unwrap_or(false),
         ..LoginPage::new(&web, &form.token, &next, host.as_ref(), Slug::MAIN)
     };
     let mut response = page(&template)?;
@@ -84,6 +95,14 @@ pub async fn show(State(web): State<Arc<Web>>, visit: Visit) -> Result<Response,
     }
     response.headers_mut().extend(form.cookie.map(|cookie| (SET_COOKIE, cookie)));
     Ok(response)
+}
+
+fn done(visit: &Visit) -> Option<&'static str> {
+    match visit.parameter("done").as_deref() {
+        Some("everywhere") => Some("You are signed out everywhere."),
+        Some("deleted") => Some("Your account is deleted."),
+        _ => None,
+    }
 }
 
 /// Signs somebody in.

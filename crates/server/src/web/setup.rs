@@ -20,6 +20,15 @@ struct SetupPage<'a> {
     email: &'a str,
     full_name: &'a str,
     problem: Option<&'a str>,
+    /// The field it is about, if it is about one.
+    field: &'a str,
+}
+
+impl SetupPage<'_> {
+    /// What is wrong with a field; without a name, what is wrong with none of them.
+    fn wrong(&self, field: &str) -> Option<&str> {
+        self.problem.filter(|_| self.field == field)
+    }
 }
 
 /// The form, for whoever has the token.
@@ -30,7 +39,8 @@ pub async fn show(State(web): State<Arc<Web>>, visit: Visit) -> Result<Response,
         return Err(Refused::Over.into());
     }
     let form = visit.form_token(&web);
-    let template = SetupPage { csrf: &form.token, token: &token, email: "", full_name: "", problem: None };
+    let template =
+        SetupPage { csrf: &form.token, token: &token, email: "", full_name: "", problem: None, field: "" };
     let mut response = page(&template)?;
     response.headers_mut().extend(form.cookie.map(|cookie| (SET_COOKIE, cookie)));
     Ok(response)
@@ -45,6 +55,10 @@ pub async fn set_up(State(web): State<Arc<Web>>, asked: Asked) -> Result<Respons
         Ok(started) => Ok(see_other("/admin", Some(started.cookie(&visit.way)))),
         Err(Refused::Over) => Err(Refused::Over.into()),
         Err(refused) => {
+            let field = match &refused {
+                Refused::Field(error) => error.field.clone(),
+                _ => String::new(),
+            };
             let problem = Problem::from(refused);
             let token = visit.form_token(&web);
             let template = SetupPage {
@@ -53,6 +67,7 @@ pub async fn set_up(State(web): State<Arc<Web>>, asked: Asked) -> Result<Respons
                 email,
                 full_name,
                 problem: Some(&problem.message),
+                field: &field,
             };
             Err(problem.clone().in_page(&template, token.cookie))
         }

@@ -26,6 +26,7 @@ use axum::extract::DefaultBodyLimit;
 use axum::response::Response;
 use axum::routing::{get, post};
 use rlinks_core::FieldErrors;
+use rlinks_core::envelope::ErrorCode;
 
 pub(super) use self::members::links_after;
 use super::visit::Visit;
@@ -95,10 +96,14 @@ fn done<'a>(visit: &Visit, words: &[(&str, &'a str)]) -> Option<&'a str> {
     words.iter().find(|(name, _)| *name == done).map(|(_, said)| *said)
 }
 
-/// The API's word, as a page says it.
+/// The API's word about keys, as a page says it.
 fn refused_by(error: &ApiError) -> Problem {
-    let (code, message) = error.parts();
-    Problem::saying(code, message)
+    match error.parts() {
+        (code @ ErrorCode::Forbidden, _) => {
+            Problem::saying(code, "Viewers have no keys. An admin can give you another role")
+        }
+        (code, message) => Problem::saying(code, message),
+    }
 }
 
 /// What is wrong with a field, for the line beside it.

@@ -18,7 +18,7 @@ mod outage;
 mod presets;
 mod safety;
 pub(crate) mod stats;
-mod transfer;
+pub(crate) mod transfer;
 mod users;
 mod walk;
 mod workspace;

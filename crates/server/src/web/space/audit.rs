@@ -1,5 +1,7 @@
 //! The audit log: what was done, by whom, from what to what; whether its chain holds; and all of it as a file.
 
+mod details;
+
 use std::sync::Arc;
 
 use askama::Template;
@@ -12,8 +14,8 @@ use rlinks_core::envelope::ErrorCode;
 use rlinks_core::{Actor, Email, FieldErrors, Id, User, Workspace};
 use rlinks_store::{AuditFilter, Store, StoreError};
 
-use super::super::visit::Looking;
-use super::super::visit::Visit;
+use self::details::{Field, fields};
+use super::super::visit::{Looking, Visit};
 use super::super::{Problem, Web, page};
 use crate::api::caller::WorkspaceAdmin;
 use crate::api::transfer::in_pages;
@@ -30,16 +32,15 @@ const STEP: i64 = 1000;
 const VERIFIED_UNASKED: i64 = 1000;
 /// And no more than this when somebody asks: the rest is for `rmax audit verify`.
 const VERIFIED_AT_MOST: i64 = 100_000;
-/// As much as is shown of how something was and became.
-const SHOWN: usize = 2000;
 
 /// An entry as the page shows it.
 struct Row {
     entry: AuditEntry,
     /// Who, by the name people know.
     who: String,
-    before: Option<String>,
-    after: Option<String>,
+    /// To whom, by their address, where it was done to a member.
+    whom: Option<String>,
+    fields: Vec<Field>,
 }
 
 /// What is known about the chain.
@@ -195,26 +196,22 @@ async fn rows(
     workspace: &Workspace,
     entries: Vec<AuditEntry>,
 ) -> Result<Vec<Row>, StoreError> {
+    let actor = |entry: &AuditEntry| Actor::stored(entry.actor.clone()).user();
+    // A member is named in the same way, be it as who did something or as to whom it was done.
+    let subject = |entry: &AuditEntry| Actor::stored(entry.subject.clone()).user();
     let mut ids: Vec<Id> =
-        entries.iter().filter_map(|entry| Actor::stored(entry.actor.clone()).user()).collect();
+        entries.iter().flat_map(|entry| [actor(entry), subject(entry)]).flatten().collect();
     ids.sort_unstable_by_key(|id| id.as_i64());
     ids.dedup();
     let people = store.users_by_id(workspace.id, &ids).await?;
-    let row = |entry: AuditEntry| {
-        let who = Actor::stored(entry.actor.clone()).user();
-        let who = people.iter().find(|user| Some(user.id) == who);
-        let shown = |side: &Option<Box<serde_json::value::RawValue>>| {
-            side.as_ref().map(|json| {
-                let text: String = json.get().chars().take(SHOWN).collect();
-                if text.len() < json.get().len() { format!("{text}…") } else { text }
-            })
-        };
-        Row {
-            who: who.map_or_else(|| entry.actor.clone(), |user: &User| user.email.to_string()),
-            before: shown(&entry.before),
-            after: shown(&entry.after),
-            entry,
-        }
+    let address = |id: Option<Id>| {
+        people.iter().find(|user| Some(user.id) == id).map(|user: &User| user.email.to_string())
+    };
+    let row = |entry: AuditEntry| Row {
+        who: address(actor(&entry)).unwrap_or_else(|| entry.actor.clone()),
+        whom: address(subject(&entry)),
+        fields: fields(entry.before.as_deref(), entry.after.as_deref()),
+        entry,
     };
     Ok(entries.into_iter().map(row).collect())
 }

@@ -5,18 +5,24 @@ use std::sync::Arc;
 use askama::Template;
 use axum::extract::{Path, State};
 use axum::response::Response;
+use http::header::HOST;
 use rlinks_core::envelope::ErrorCode;
 use rlinks_core::{Domain, FieldErrors, Host};
 use rlinks_store::StoreError;
 
-use super::super::visit::{Doing, Looking};
+use super::super::chart::number;
+use super::super::visit::{Doing, Looking, Visit};
 use super::super::{Problem, Web, page, see_other};
 use super::{Confirm, done, is_confirmed};
-use crate::api::caller::WorkspaceAdmin;
+use crate::api::caller::{Caller, WorkspaceAdmin};
 use crate::auth::session::Signed;
 use crate::ops::{OpsError, Thing};
 
-const DONE: [(&str, &str); 3] = [
+/// Links that are named in a question.
+const MOST_NAMED: usize = 5;
+
+const DONE: [(&str, &str); 4] = [
+    ("there", "This workspace has this domain already: nothing was changed."),
     ("added", "The domain was added. Links answer there as soon as DNS leads here."),
     ("primary", "Short links are written with this domain from now on. The others keep answering."),
     ("removed", "The domain was removed: it no longer answers."),
@@ -61,17 +67,34 @@ pub async fn show(
     page(&DomainsPage { done: done(&visit, &DONE), ..shown })
 }
 
-/// Adds a domain.
+/// Adds a domain; once that was confirmed, where links that answer now would not any more.
 pub async fn add(
     State(web): State<Arc<Web>>,
-    Doing { signed, caller, form, .. }: Doing<WorkspaceAdmin>,
+    Doing { visit, signed, caller, form, .. }: Doing<WorkspaceAdmin>,
 ) -> Result<Response, Problem> {
     let added = match Host::parse(form.get("host").trim()) {
         Err(error) => Err(OpsError::from(error)),
-        Ok(host) => web.api.ops.claim_domain(&caller.by, &caller.workspace, host).await,
+        Ok(host) => {
+            let words =
+                if is_confirmed(&form) { Vec::new() } else { costs(&web, &visit, &caller, &host).await? };
+            if !words.is_empty() {
+                return Confirm {
+                    signed: &signed,
+                    title: format!("Add {host}?"),
+                    words,
+                    action: "/admin/domains".to_owned(),
+                    fields: vec![("host", host.to_string())],
+                    button: "Add the domain",
+                    back: "/admin/domains",
+                }
+                .ask();
+            }
+            web.api.ops.claim_domain(&caller.by, &caller.workspace, host).await
+        }
     };
     let (problem, errors) = match added {
-        Ok(_) => {
+        Ok((_, true)) => return Ok(see_other("/admin/domains?done=there", None)),
+        Ok((_, false)) => {
             web.api.learn_directory().await?;
             return Ok(see_other("/admin/domains?done=added", None));
         }
@@ -92,6 +115,47 @@ pub async fn add(
     };
     let shown = DomainsPage { host: form.get("host"), errors, ..DomainsPage::new(&web, &signed).await? };
     Err(problem.in_page(&shown, None))
+}
+
+/// What stops answering once a domain is added, a paragraph each. Nothing where it is another's, or cannot be had: that is said anyway.
+async fn costs(web: &Web, visit: &Visit, caller: &Caller, host: &Host) -> Result<Vec<String>, Problem> {
+    let mut words = Vec::new();
+    if web.store.domains().await?.iter().any(|domain| domain.host == *host) {
+        return Ok(words);
+    }
+    let ops = &web.api.ops;
+    if ops.answers_everywhere(&caller.workspace).await? {
+        let seen = visit.headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
+        let name = seen.rsplit_once(':').map_or(seen, |(name, _)| name);
+        let such = if name.is_empty() || name == host.as_str() {
+            String::new()
+        } else {
+            format!(", such as {seen},")
+        };
+        words.push(format!(
+            "This is the first domain. Until now links answer at every address that leads to this server. From then on they answer at {host} \
+             alone: short links with any other host{such} stop answering at once, wherever they were printed or sent."
+        ));
+        words.push(
+            "To keep such a host, add it as a domain as well. Removing all domains brings back what is now."
+                .to_owned(),
+        );
+    }
+    let codes = ops.links_to(&caller.workspace, host).await?;
+    if !codes.is_empty() {
+        let (count, is_one) = (number(codes.len().try_into().unwrap_or(u64::MAX)), codes.len() == 1);
+        let mut named = codes.iter().take(MOST_NAMED).map(ToString::to_string).collect::<Vec<_>>().join(", ");
+        if codes.len() > MOST_NAMED {
+            named.push_str(" and others");
+        }
+        words.push(format!(
+            "{count} {} to {host} ({named}). A link must not lead back here, so {} until its target is changed, or until it may lead to \
+             a domain served here.",
+            if is_one { "link leads" } else { "links lead" },
+            if is_one { "visitors get an error" } else { "visitors of these get an error" },
+        ));
+    }
+    Ok(words)
 }
 
 fn host(text: &str) -> Result<Host, Problem> {

@@ -138,7 +138,11 @@ pub async fn invite_again(
     if !is_confirmed(&form) {
         return Confirm {
             signed: &signed,
-            title: format!("Invite {} once more?", called(&user)),
+            title: if user.last_login_at.is_some() {
+                format!("Reset the sign-in of {}?", called(&user))
+            } else {
+                format!("Invite {} once more?", called(&user))
+            },
             words: vec![
                 "There will be a new address to send them. An earlier invitation no longer works.".to_owned(),
                 "Whoever opens it chooses how this account signs in from then on; its other sessions end when a password is chosen."
@@ -146,7 +150,7 @@ pub async fn invite_again(
             ],
             action: format!("/admin/members/{}/invite", user.id),
             fields: Vec::new(),
-            button: "Invite once more",
+            button: if user.last_login_at.is_some() { "Reset sign-in" } else { "Invite once more" },
             back: "/admin/members",
         }
         .ask();
@@ -291,7 +295,7 @@ pub async fn remove(
         return Err(again(&web, &signed, error).await);
     }
     if is_self(&caller, &user) {
-        return Ok(see_other("/admin/login", Some(Sessions::no_cookie(&visit.way))));
+        return Ok(see_other("/admin/login?done=deleted", Some(Sessions::no_cookie(&visit.way))));
     }
     Ok(see_other("/admin/members?done=deleted", None))
 }

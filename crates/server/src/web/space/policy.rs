@@ -108,7 +108,8 @@ impl<'a> PolicyPage<'a> {
     fn again(mut self, form: &Form, errors: FieldErrors) -> Self {
         for shown in self.groups.iter_mut().flat_map(|group| &mut group.fields) {
             form.get(shown.field.path).clone_into(&mut shown.value);
-            shown.wrong = beside(&errors, shown.field.path).map(str::to_owned);
+            shown.wrong =
+                beside(&errors, shown.field.path).map(|said| shown.field.wrong(shown.value.trim(), said));
         }
         for (name, _, chosen) in &mut self.sign_in {
             *chosen = !form.get(name).is_empty();

@@ -15,7 +15,7 @@ contract!(
     the_same_file_twice_at_once_is_imported_once,
 );
 
-fn import(caller: &Caller, query: &str, kind: &str, file: impl Into<Vec<u8>>) -> Reply {
+pub(crate) fn import(caller: &Caller, query: &str, kind: &str, file: impl Into<Vec<u8>>) -> Reply {
     caller.ask("POST", &format!("/api/v1/import{query}")).body(kind, file.into()).send()
 }
 

@@ -45,6 +45,32 @@ fn s25_every_page_says_that_nobody_may_frame_it() {
 }
 
 #[test]
+fn who_is_signed_in_finds_the_way_on_from_a_page_that_is_not_there() {
+    let house = House::new(Preset::Fabric);
+    ann(&house);
+    member(&house, &house.main, Role::Viewer, "viewer@example.com");
+    let (mut stranger, mut viewer) =
+        (Browser::new(house.address), signed_in(house.address, "viewer@example.com"));
+    for (path, title, words) in [
+        ("/admin/nothing/here", "There is no such page", "Look for a typing mistake in the address."),
+        ("/admin/links/nothing", "There is no such page", "nothing"),
+        ("/admin/logout", "This does not work here", "GET"),
+        ("/admin/members", "This is not for you", "Your role does not allow this."),
+        ("/admin/keys", "This is not for you", "Viewers have no keys."),
+    ] {
+        let page = viewer.get(path).body;
+        assert!(page.contains(&format!("<h1>{title}</h1>")) && page.contains(words), "{path}: {page}");
+        assert!(
+            page.contains("<nav class=\"tabs\"") && page.contains("<a href=\"/admin\">To your links</a>"),
+            "{path}: {page}"
+        );
+        assert!(!page.contains("redirect code"), "{path}: {page}");
+    }
+    let page = stranger.get("/admin/nothing/here").body;
+    assert!(page.contains("<h1>There is no such page</h1>") && !page.contains("class=\"tabs\""), "{page}");
+}
+
+#[test]
 fn pages_are_not_for_the_public_listener_where_there_is_another() {
     let house = House::at(Place::sqlite(), preset(Preset::Fabric), |config| {
         config.control_listen = Some("127.0.0.1:0".parse().unwrap());

@@ -66,7 +66,7 @@ async fn s24_signing_out_everywhere_and_a_new_password_end_sessions_on_every_nod
         assert!(here.at(other.address).is_signed_in() && there.at(house.address).is_signed_in());
         let csrf = here.token("/admin/account");
         let out = here.post("/admin/account/sign-out-everywhere", &[("csrf", &csrf)]);
-        assert_eq!((out.status, out.location()), (303, Some("/admin/login")), "{out:?}");
+        assert_eq!((out.status, out.location()), (303, Some("/admin/login?done=everywhere")), "{out:?}");
         assert!(!there.is_signed_in() && !there.at(house.address).is_signed_in());
 
         let (mut here, mut there) =

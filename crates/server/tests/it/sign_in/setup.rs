@@ -53,11 +53,21 @@ async fn s31_the_first_admin_is_made_once(place: Place) {
         let refused = browser.post("/admin/setup", &short);
         assert_eq!(refused.status, 400);
         assert!(refused.body.contains("12 characters"), "{refused:?}");
+        // Beside its field, where the cursor is.
+        let field = refused.body.split_once("id=\"password\"").unwrap().1.split_once("</p>").unwrap().0;
+        assert!(
+            field.contains("autofocus>\n<p class=\"wrong\" role=\"alert\" id=\"problem\">"),
+            "{refused:?}"
+        );
+        assert_eq!(refused.body.matches("autofocus").count(), 1, "{refused:?}");
+        let nobody = "Nobody can sign in yet.";
+        assert!(browser.get("/admin/login").body.contains(nobody));
         let page = browser.get(&path);
         let done = set_up(&mut browser, &page, "First@Example.com");
         assert_eq!((done.status, done.location()), (303, Some("/admin")), "{done:?}");
         assert!(browser.is_signed_in());
         assert!(browser.get("/admin").body.contains("first@example.com"));
+        assert!(!Browser::new(house.address).get("/admin/login").body.contains(nobody));
         assert_eq!(browser.send("GET", "/api/v1/workspace", None).status, 200, "an admin of main");
 
         let mut late = Browser::new(house.address);

@@ -10,7 +10,10 @@ use crate::database::{Place, contract};
 const FIREFOX: &str =
     "User-Agent: Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 Firefox/128.0\r\n";
 
-contract!(clicks_are_on_the_list_and_on_the_page_of_the_link);
+contract!(
+    clicks_are_on_the_list_and_on_the_page_of_the_link,
+    clicks_older_than_their_link_are_among_all_time,
+);
 
 async fn clicks_are_on_the_list_and_on_the_page_of_the_link(place: Place) {
     in_house(place, preset(Preset::Team), |house| numbers(&house)).await;
@@ -35,7 +38,6 @@ fn numbers(house: &House) {
         "<span class=\"name\">news.example</span><span class=\"number\">3</span>",
         "<span class=\"name\">Firefox</span><span class=\"number\">3</span>",
         "<span class=\"name\">spring</span>",
-        "none before",
         "role=\"img\" aria-labelledby=\"chart-title chart-desc\"",
         ": clicks 3, visitors 1</title>",
     ] {
@@ -71,4 +73,91 @@ fn numbers(house: &House) {
     assert!(list.body.contains("<td class=\"number\">3<span"), "{list:?}");
     // What the script listens to takes the session.
     assert_eq!(ann.get("/api/v1/links/busy/qr?format=png").status, 200);
+}
+
+async fn clicks_older_than_their_link_are_among_all_time(place: Place) {
+    in_house(place, preset(Preset::Team), |house| older(&house)).await;
+}
+
+/// What a page says of its clicks.
+fn clicks(page: &str) -> &str {
+    let figure = page.split_once("<dt>Clicks</dt><dd><strong>").unwrap().1;
+    figure.split('<').next().unwrap()
+}
+
+fn older(house: &House) {
+    let mut ann = browser_of(house, &house.main, Role::Admin, "ann@example.com");
+    make(&mut ann, &[("target", "https://example.com/"), ("code", "moved")]);
+    // A link that was made anew while its clicks stayed, as after an import: the clock goes back and the visitors come.
+    house.advance_ms(-40 * 86_400_000);
+    for _ in 0..3 {
+        assert_eq!(house.visit_with("/moved", FIREFOX).status, 302);
+    }
+    house.advance_ms(40 * 86_400_000);
+    let all = "/admin/links/moved?range=all";
+    wait_until("the clicks are counted", || clicks(&ann.get(all).body) == "3");
+    let page = ann.get(all);
+    assert!(page.body.contains("6 Dec 2026 to 15 Jan 2027, UTC."), "{page:?}");
+    assert_eq!(clicks(&ann.get("/admin/stats?range=all").body), "3");
+    assert_eq!(clicks(&ann.get("/admin/links/moved").body), "0");
+    // Of some clicks nothing but their number came along.
+    let file = "{\"code\":\"brought\",\"target\":\"https://example.com/\",\"clicks\":1200,\"hits\":1500}";
+    crate::api::transfer::import(&house.admin(), "?dry_run=false", "application/x-ndjson", file).expect(200);
+    let words = "more clicks were counted before the link came here";
+    assert!(ann.get("/admin/links/brought?range=all").body.contains(&format!("1,200 {words}")));
+    assert!(ann.get("/admin/links/brought?range=all&bots=include").body.contains(&format!("1,500 {words}")));
+    assert!(!ann.get("/admin/links/brought").body.contains(words));
+}
+
+#[test]
+fn a_range_ends_with_today_where_days_begin_inside_of_an_hour() {
+    let (_house, mut ann) = super::home(Preset::Team);
+    make(&mut ann, &[("target", "https://example.com/"), ("code", "far")]);
+    for path in ["/admin/links/far", "/admin/stats"] {
+        for zone in ["Asia%2FKolkata", "Asia%2FKathmandu", "Australia%2FEucla"] {
+            let page = ann.get(&format!("{path}?range=7d&tz={zone}"));
+            let span = format!("9 Jan to 15 Jan 2027, {}.", zone.replace("%2F", "/"));
+            assert!(page.status == 200 && page.body.contains(&span), "{zone}: {page:?}");
+            assert!(
+                page.body.contains("name=\"to\" type=\"date\" min=\"1970-01-01\" value=\"2027-01-15\""),
+                "{page:?}"
+            );
+            assert_eq!(page.body.matches("<rect class=\"hit\"").count(), 7, "{page:?}");
+        }
+    }
+}
+
+#[test]
+fn breakdowns_say_what_they_count_where_that_is_not_the_headline() {
+    let (house, mut ann) = super::home(Preset::Team);
+    make(&mut ann, &[("target", "https://example.com/"), ("code", "busy")]);
+    for _ in 0..3 {
+        assert_eq!(house.visit_with("/busy", FIREFOX).status, 302);
+    }
+    wait_until("the clicks are counted", || clicks(&ann.get("/admin/links/busy").body) == "3");
+    assert!(!ann.get("/admin/links/busy").body.contains("whole UTC days"));
+    house.advance_ms(26 * 3_600_000);
+    for path in ["/admin/links/busy", "/admin/stats"] {
+        let page = ann.get(&format!("{path}?range=24h"));
+        assert_eq!(clicks(&page.body), "0", "{page:?}");
+        let words = "The parts below count whole UTC days, 15 Jan to 16 Jan 2027: 3 clicks.";
+        assert!(page.body.contains(words), "{page:?}");
+        assert!(
+            page.body.contains("<span class=\"name\">Firefox</span><span class=\"number\">3</span>"),
+            "{page:?}"
+        );
+    }
+}
+
+#[test]
+fn a_range_that_makes_no_sense_is_explained_in_plain_words() {
+    let (_house, mut ann) = super::home(Preset::Team);
+    make(&mut ann, &[("target", "https://example.com/"), ("code", "busy")]);
+    for (query, words) in [
+        ("from=2020-02-01&to=2020-01-01", "From must not be after To. The last 30 days are shown instead."),
+        ("from=1900-01-01", "Choose days since 1970. The last 30 days are shown instead."),
+    ] {
+        let page = ann.get(&format!("/admin/links/busy?{query}"));
+        assert!(page.body.contains(words), "{page:?}");
+    }
 }

@@ -34,16 +34,31 @@ fn the_other_sessions_end_and_this_one_stays() {
 fn an_account_is_deleted_once_its_address_was_typed() {
     let (house, mut ann) = house(Preset::Fabric);
     let mut bob = person(&house, Role::Viewer, "bob@example.com");
+    // A browser goes to where the cursor is, unless the address names another place.
+    let page = open(&mut bob, PAGE);
+    assert!(page.contains("action=\"/admin/account/delete\""), "{page}");
     for typed in ["", "yes", "ann@example.com"] {
         let refused = send(&mut bob, PAGE, "/admin/account/delete", &[("email", typed)]);
         assert!(refused.status == 400 && refused.body.contains("id=\"delete-problem\""), "{refused:?}");
+        assert!(refused.body.contains("aria-describedby=\"delete-problem\" autofocus"), "{refused:?}");
     }
     assert!(bob.is_signed_in());
     let gone = send(&mut bob, PAGE, "/admin/account/delete", &[("email", "Bob@example.com")]);
-    assert_eq!(gone.location(), Some("/admin/login"), "{gone:?}");
+    assert_eq!(gone.location(), Some("/admin/login?done=deleted"), "{gone:?}");
+    assert!(bob.get("/admin/login?done=deleted").body.contains("Your account is deleted."));
     assert!(!bob.is_signed_in() && bob.sign_in("bob@example.com", PASSWORD).status == 401);
     // The last admin stays, and is told why.
     let refused = send(&mut ann, PAGE, "/admin/account/delete", &[("email", "ann@example.com")]);
     assert!(refused.status == 409 && refused.body.contains("You are the last admin"), "{refused:?}");
     assert!(ann.is_signed_in());
+}
+
+#[test]
+fn a_session_is_named_by_its_browser() {
+    let (house, mut ann) = house(Preset::Fabric);
+    let agent = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0";
+    let mut fox = crate::sign_in::browser::Browser::new(house.address).with("User-Agent", agent);
+    assert_eq!(fox.sign_in("ann@example.com", PASSWORD).status, 303);
+    let page = open(&mut ann, PAGE);
+    assert!(page.contains(&format!("<span title=\"{agent}\">Firefox 140 on Linux</span>")), "{page}");
 }

@@ -95,6 +95,25 @@ fn a_long_log_has_pages_and_is_verified_when_asked() {
 }
 
 #[test]
+fn a_change_is_shown_field_by_field_and_members_by_their_addresses() {
+    let (house, mut ann) = house(Preset::Fabric);
+    let admin = house.admin();
+    admin
+        .post("/links", &json!({"code": "parity", "target": "https://example.com/", "tags": ["a"]}))
+        .expect(201);
+    admin.patch("/links/parity", &json!({"target": "https://example.com/2"})).expect(200);
+    admin.patch("/workspace", &json!({"policy": {"code": {"max": 40}}})).expect(200);
+    let page = open(&mut ann, "/admin/audit?action=link.update");
+    let target = "<dt>target</dt><dd><del>https://example.com/</del> <ins>https://example.com/2</ins></dd>";
+    assert!(page.contains(target) && !page.contains("<dt>tags</dt>"), "{page}");
+    assert!(page.contains("data-precise>") && !page.contains("{&#34;"), "{page}");
+    let page = open(&mut ann, "/admin/audit?action=workspace.policy");
+    assert!(page.contains("<dt>policy, code, max</dt><dd><del>64</del> <ins>40</ins></dd>"), "{page}");
+    let page = open(&mut ann, "/admin/audit?action=user.create");
+    assert!(page.contains("</code> ann@example.com</td>"), "{page}");
+}
+
+#[test]
 fn tampering_is_seen() {
     let (house, mut ann) = house(Preset::Fabric);
     house.runtime.block_on(async {

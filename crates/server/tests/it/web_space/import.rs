@@ -52,7 +52,7 @@ fn a_file_is_previewed_imported_and_exported() {
     let report = upload(&mut bob, &fields);
     assert_eq!(numbers(&report), ["1", "0", "1", "1"], "{report:?}");
     assert!(
-        report.body.contains("1 links were made") && !report.body.contains("name=\"content\""),
+        report.body.contains("1 link was made") && !report.body.contains("name=\"content\""),
         "{report:?}"
     );
     assert_eq!(house.visit("/one").status, 301, "before the answer");

@@ -102,6 +102,7 @@ fn s28_the_last_admin_is_told_why_not() {
     let (house, mut ann) = house(Preset::Fabric);
     let own = open(&mut ann, PAGE);
     assert!(own.contains("ann@example.com <strong>(you)</strong>"), "{own}");
+    assert!(!own.contains(">Suspend<"), "nobody is offered to suspend themselves: {own}");
     let id = own.split("/admin/members/").nth(1).unwrap().split('/').next().unwrap().to_owned();
     for (act, fields) in [("role", &[("role", "viewer")][..]), ("suspend", &[]), ("delete", &[])] {
         let refused = send_twice(&mut ann, PAGE, &format!("{PAGE}/{id}/{act}"), fields);
@@ -112,7 +113,7 @@ fn s28_the_last_admin_is_told_why_not() {
     // With another admin they may go, and are gone.
     person(&house, Role::Admin, "second@example.com");
     let gone = send_twice(&mut ann, PAGE, &format!("{PAGE}/{id}/delete"), &[]);
-    assert_eq!(gone.location(), Some("/admin/login"), "{gone:?}");
+    assert_eq!(gone.location(), Some("/admin/login?done=deleted"), "{gone:?}");
     assert!(!ann.is_signed_in());
 }
 

@@ -116,8 +116,40 @@ fn what_does_not_fit_is_said_beside_its_field() {
     let mut form = fields(&open(&mut ann, PAGE));
     form.retain(|(name, _)| !name.starts_with("sign_in"));
     let refused = post(&mut ann, &form);
-    assert!(refused.status == 400 && refused.body.contains("sign_in needs at least one"), "{refused:?}");
+    assert!(
+        refused.status == 400 && refused.body.contains("Choose at least one way to sign in."),
+        "{refused:?}"
+    );
     assert_eq!(policy(&house), Policy::preset(Preset::Fabric));
+}
+
+#[test]
+fn what_does_not_fit_is_said_in_words_for_people() {
+    let (_house, mut ann) = house(Preset::Fabric);
+    for (field, value, words) in [
+        ("code.min", "abc", "Write a whole number."),
+        ("code.min", "70", "the shortest is not longer than the longest."),
+        ("code.max", "0", "the shortest is not longer than the longest."),
+        ("code.max", "99999999999999999999", "This number is too large."),
+        ("code.alphabet", "A-Za-z0-9-", "only where codes are lower-case letters, digits, hyphen."),
+        ("generator", "random8", "only where a code is made of seven random lower-case characters."),
+        ("reuse", "true", "only where a code is made as a hash of the target."),
+        ("cache.max_age", "31536001", "which is a year."),
+        ("max_target_bytes", "3", "Choose a number between 16 and 65536."),
+        ("user_agent", "most of it", "Write hashed, or a whole number up to 512."),
+        ("retention_days", "some", "Write a whole number, or leave it empty."),
+        ("limits.requests_per_hour", "0", "Choose at least 1, or leave it empty for no limit."),
+        ("visibility", "nobody", "Choose one of these."),
+    ] {
+        let mut form = fields(&open(&mut ann, PAGE));
+        set(&mut form, field, value);
+        let refused = post(&mut ann, &form);
+        assert_eq!(refused.status, 400, "{field}: {refused:?}");
+        let wrong = refused.body.split(&format!("id=\"{field}-wrong\">")).nth(1).unwrap();
+        let wrong = wrong.split("</p>").next().unwrap();
+        assert!(wrong.ends_with(words), "{field}: {wrong}");
+        assert!(!wrong.contains('`') && !wrong.contains("&lt;") && !wrong.contains('_'), "{field}: {wrong}");
+    }
 }
 
 #[test]

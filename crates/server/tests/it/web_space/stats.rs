@@ -5,6 +5,7 @@ use serde_json::json;
 
 use super::{house, open, person};
 use crate::client::wait_until;
+use crate::sign_in::browser::signed_in;
 
 const PEOPLE: &str = "User-Agent: Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0\r\nReferer: https://news.example/a\r\n";
 
@@ -26,7 +27,7 @@ fn clicks_are_counted_drawn_and_written_out() {
     wait_until("misses are counted", || {
         open(&mut viewer, "/admin/stats").contains("<span class=\"name\">nowhere</span>")
     });
-    let page = open(&mut viewer, "/admin/stats?range=7");
+    let page = open(&mut viewer, "/admin/stats?range=7d");
     assert!(
         page.contains("<figure class=\"chart\">")
             && page.contains("<title>2027-01-15: clicks 3, visitors 1</title>"),
@@ -41,8 +42,12 @@ fn clicks_are_counted_drawn_and_written_out() {
     assert!(page.contains("<span class=\"name\">news.example</span>") && page.contains("Firefox"), "{page}");
     assert!(page.contains("href=\"/admin/links/parity\""), "{page}");
     assert_eq!(page.matches("<rect class=\"hit\"").count(), 7, "{page}");
-    let year = open(&mut viewer, "/admin/stats?range=365&tz=Europe%2FBerlin");
-    assert!(year.contains("days of Europe/Berlin") && year.contains("By week"), "{year}");
+    let year = open(&mut viewer, "/admin/stats?range=1y&tz=Europe%2FBerlin");
+    assert!(year.contains("2026 to 15 Jan 2027, Europe/Berlin") && year.contains("By week"), "{year}");
+    // The last day is a whole day, as on the page of a link.
+    let today = open(&mut viewer, "/admin/stats?from=2027-01-15&to=2027-01-15");
+    assert!(today.contains("<dt>Clicks</dt><dd><strong>3</strong>"), "{today}");
+    assert!(today.contains("15 Jan 2027, UTC.") && !today.contains("16 Jan"), "{today}");
     let before = open(&mut viewer, "/admin/stats?from=2026-12-01&to=2027-01-01");
     assert!(before.contains("<dt>Clicks</dt><dd><strong>0</strong></dd>"), "{before}");
     let after = open(&mut viewer, "/admin/stats?from=2030-12-01&to=2031-01-01");
@@ -50,16 +55,38 @@ fn clicks_are_counted_drawn_and_written_out() {
 }
 
 #[test]
-fn a_question_without_sense_is_explained_beside_its_field() {
+fn a_question_without_sense_is_explained_and_the_last_thirty_days_are_shown() {
     let (_house, mut ann) = house(Preset::Fabric);
-    for (query, field) in [
-        ("from=soon", "from"),
-        ("to=1999-13-01", "to"),
-        ("tz=Middle%2FEarth", "tz"),
-        ("from=2027-01-10&to=2027-01-01", "from"),
+    for (query, field, words) in [
+        ("from=soon", "from", "From is not a day; write it like 2026-01-31."),
+        ("to=1999-13-01", "to", "To is not a day; write it like 2026-01-31."),
+        ("tz=Middle%2FEarth", "tz", "There is no such time zone; write it like Europe/Berlin."),
+        ("from=2027-01-10&to=2027-01-01", "from", "From must not be after To."),
+        ("from=1900-01-01", "from", "Choose days since 1970."),
+        ("from=2030-01-01", "from", "From must not be after today."),
     ] {
         let refused = ann.get(&format!("/admin/stats?{query}"));
         assert_eq!(refused.status, 400, "{query}: {refused:?}");
-        assert!(refused.body.contains(&format!("id=\"{field}-problem\"")), "{query}: {refused:?}");
+        assert!(refused.body.contains(words), "{query}: {refused:?}");
+        let input = refused.body.split_once(&format!("<input id=\"{field}\"")).unwrap().1;
+        assert!(input.split('>').next().unwrap().contains("aria-invalid=\"true\""), "{query}: {refused:?}");
+        assert!(refused.body.contains("17 Dec 2026 to 15 Jan 2027, UTC."), "{query}: {refused:?}");
     }
+}
+
+#[test]
+fn a_period_is_compared_with_the_one_before() {
+    let (house, mut ann) = house(Preset::Fabric);
+    house.admin().post("/links", &json!({"code": "parity", "target": "https://example.com/"})).expect(201);
+    assert_eq!(house.visit_with("/parity", PEOPLE).status, 301);
+    let figure = "<dt>Clicks</dt><dd><strong>1</strong></dd>";
+    wait_until("the click is counted", || open(&mut ann, "/admin/stats").contains(figure));
+    house.advance_ms(2 * 86_400_000);
+    let mut ann = signed_in(house.address, "ann@example.com");
+    for _ in 0..2 {
+        assert_eq!(house.visit_with("/parity", PEOPLE).status, 301);
+    }
+    let today = "/admin/stats?from=2027-01-16&to=2027-01-17";
+    let figure = "<dt>Clicks</dt><dd><strong>2</strong><span class=\"muted\">+100 % (1 before)</span></dd>";
+    wait_until("the clicks are counted", || open(&mut ann, today).contains(figure));
 }

@@ -38,6 +38,48 @@ impl Field {
     }
 }
 
+/// The rules fields keep together: how a policy's own words about each begin, and the same for people who see no paths.
+const RULES: [(&str, &str); 8] = [
+    (
+        "code.min and code.max",
+        "The shortest code has at least 1 character, the longest at most 64, and the shortest is not longer than the longest",
+    ),
+    (
+        "code.fold_case needs the alphabet",
+        "Upper and lower case can be the same only where codes are lower-case letters, digits, hyphen",
+    ),
+    (
+        "code.fold_case needs the generator",
+        "Upper and lower case can be the same only where a code is made of seven random lower-case characters",
+    ),
+    ("max_target_bytes", "Choose a number between 16 and 65536"),
+    (
+        "reuse needs the generator",
+        "The same target can get the same code only where a code is made as a hash of the target",
+    ),
+    ("reuse needs visibility", "The same target can get the same code only where every member sees a link"),
+    ("limits.requests_per_hour", "Choose at least 1, or leave it empty for no limit"),
+    ("cache.max_age", "Choose at most 31536000 seconds, which is a year"),
+];
+
+impl Field {
+    /// What is wrong with a value of it, from what the policy says, without its paths and types.
+    pub(super) fn wrong(&self, value: &str, said: &str) -> String {
+        if let Some((_, words)) = RULES.iter().find(|(begins, _)| said.starts_with(begins)) {
+            return (*words).to_owned();
+        }
+        match &self.kind {
+            Kind::Number { .. } if value.bytes().all(|byte| byte.is_ascii_digit()) && !value.is_empty() => {
+                "This number is too large".to_owned()
+            }
+            Kind::Number { empty: Some(_) } => "Write a whole number, or leave it empty".to_owned(),
+            Kind::Number { empty: None } => "Write a whole number".to_owned(),
+            Kind::Text => "Write hashed, or a whole number up to 512".to_owned(),
+            Kind::Choice(_) => "Choose one of these".to_owned(),
+        }
+    }
+}
+
 /// The ways to sign in: the field, its words, and the way.
 pub(super) const SIGN_IN: [(&str, &str, SignIn); 3] = [
     ("sign_in.password", "a password kept here", SignIn::Password),
