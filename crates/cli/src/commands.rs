@@ -180,9 +180,10 @@ async fn in_session(
     done.map_err(|failure| session.explain_fresh(failure))
 }
 
-/// Runs a command to its end. One thread is enough: a command does one thing after the other.
+/// Runs a command to its end, on this thread and one beside it: an import reads on while it writes.
 fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
         .enable_all()
         .build()
         .map_err(|error| Failure::failed(format!("the command cannot be run: {error}")))?;

@@ -161,7 +161,7 @@ struct Work<'a> {
 struct Underway {
     /// What is known of the rows beside them already.
     verdicts: Vec<Verdict>,
-    writing: JoinHandle<(Vec<Step>, Vec<Result<Written, StoreError>>)>,
+    writing: JoinHandle<Vec<(Step, Result<Written, StoreError>)>>,
 }
 
 impl Work<'_> {
@@ -356,7 +356,7 @@ impl Work<'_> {
         let store = self.ops.store.clone();
         let writing = tokio::spawn(async move {
             let results = store.write_all(&writes).await;
-            (steps, results)
+            steps.into_iter().zip(results).collect()
         });
         self.underway = Some(Underway { verdicts, writing });
         Ok(())
@@ -365,12 +365,12 @@ impl Work<'_> {
     /// Waits for what is being written, and says what became of it.
     async fn settle(&mut self) -> Result<(), OpsError> {
         let Some(Underway { mut verdicts, writing }) = self.underway.take() else { return Ok(()) };
-        let (steps, results) = writing
+        let written = writing
             .await
             .map_err(|error| StoreError::Unavailable(format!("writing was cut off: {error}")))?;
         let (mut lost, mut late) = (Vec::new(), Vec::new());
         let (mut unmade, mut trouble) = (0, None);
-        for (step, result) in steps.into_iter().zip(results) {
+        for (step, result) in written {
             if result.is_err() {
                 lost.extend(step.total().map(|(id, _)| id));
                 unmade += usize::from(matches!(step, Step::Create(_)));
