@@ -49,7 +49,7 @@ try {
     });
     await shoot("links-narrow", "/admin?sort=clicks", { size: NARROW, height: 760 });
     await shoot("link", `${most}?range=30d`, { height: 1000 });
-    await shoot("statistics", "/admin/stats?range=90", { height: 900 });
+    await shoot("statistics", "/admin/stats?range=90d", { height: 900 });
     await shoot("policy", "/admin/policy", { prepare: scrollTo("section[aria-labelledby=preset-title]"), height: 680 });
     await shoot("keys", "/admin/keys", {
         height: 700,
