@@ -12,6 +12,7 @@ use rlinks_core::{Id, Link, Workspace};
 use rlinks_store::feed::Feed;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::hits::save;
 use crate::args::Publish;
@@ -228,12 +229,14 @@ impl Publisher<'_> {
     /// Publishes changes as they come, until somebody stops it.
     async fn watch(&self) -> Result<(), Failure> {
         let output = self.session.output;
+        // Listened to from the beginning: a signal that comes while something is being published is heeded after that.
+        let mut stop = Stop::listen()?;
         // Its first look tells of everything, and so of what changed since we have published.
         let mut feed = Feed::new(self.session.store());
         output.note("watching; stop with Ctrl-C");
         loop {
             tokio::select! {
-                () = stopped() => return Ok(()),
+                () = stop.asked() => return Ok(()),
                 () = feed.wait(LOOK_EVERY) => {}
             }
             self.cloudflare.rest();
@@ -255,7 +258,7 @@ impl Publisher<'_> {
             // The feed has told of these changes; the mark has not passed them, and the next look begins there.
             feed = Feed::new(self.session.store());
             tokio::select! {
-                () = stopped() => return Ok(()),
+                () = stop.asked() => return Ok(()),
                 () = tokio::time::sleep(AFTER_TROUBLE) => {}
             }
         }
@@ -263,12 +266,27 @@ impl Publisher<'_> {
 }
 
 /// Ctrl-C, or the signal a service manager sends.
-async fn stopped() {
-    use tokio::signal::unix::{SignalKind, signal};
-    let Ok(mut terminated) = signal(SignalKind::terminate()) else { return };
-    tokio::select! {
-        _ = tokio::signal::ctrl_c() => {}
-        _ = terminated.recv() => {}
+struct Stop {
+    interrupted: Signal,
+    terminated: Signal,
+}
+
+impl Stop {
+    fn listen() -> Result<Self, Failure> {
+        let listen = |kind| {
+            signal(kind).map_err(|error| Failure::failed(format!("signals cannot be listened to: {error}")))
+        };
+        Ok(Self {
+            interrupted: listen(SignalKind::interrupt())?,
+            terminated: listen(SignalKind::terminate())?,
+        })
+    }
+
+    async fn asked(&mut self) {
+        tokio::select! {
+            _ = self.interrupted.recv() => {}
+            _ = self.terminated.recv() => {}
+        }
     }
 }
 
