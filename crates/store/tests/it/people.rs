@@ -178,6 +178,8 @@ async fn a_key_is_found_with_everything_that_decides(place: Place) {
     assert_eq!((&holder.key, &holder.user, holder.workspace.id), (&made, &Some(ann), MAIN));
     assert!(secret(1).matches(&holder.hash) && !secret(2).matches(&holder.hash));
     assert!(store.key_holder(secret(2).prefix()).await.unwrap().is_none());
+    assert_eq!(store.key_hash(&made.prefix, "nobody").await.unwrap(), holder.hash);
+    assert_eq!(store.key_hash(secret(2).prefix(), "nobody").await.unwrap(), "nobody");
     let same = NewKey {
         workspace: MAIN,
         user: None,
