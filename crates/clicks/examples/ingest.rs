@@ -80,7 +80,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
                 country: Some([b'A' + (drawn % 7) as u8, b'A' + (drawn % 5) as u8]),
                 bot: false,
                 ua_hash: agent,
-                agent: AgentBytes::Text(AGENTS[usize::try_from(agent)?]),
+                agent: AgentBytes::Text(AGENTS[usize::try_from(agent)?].as_bytes()),
                 referrer: REFERRERS[usize::try_from(random(&mut state) % 6)?].as_bytes(),
                 utm_source: "",
                 utm_medium: "",

@@ -12,6 +12,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use rlinks_core::{Id, Timestamp};
+use rlinks_store::pool::Dialect;
 use rlinks_store::{Store, StoreError};
 use tokio::runtime::Handle;
 
@@ -23,8 +24,10 @@ use crate::misses::Misses;
 use crate::open::Clicks;
 use crate::record::Record;
 
-/// Records in one transaction: it must not hold the write lock for long.
+/// Records in one transaction: it must not hold the write lock for long, and what they add up to is held in memory.
 pub const BATCH: usize = 8192;
+/// On a server a larger one pays: what it costs is the way there, and rows of links that come again.
+const BATCH_OF_SERVER: usize = 4 * BATCH;
 /// Owners of links remembered; they never change.
 const MOST_OWNERS: usize = 100_000;
 
@@ -79,9 +82,13 @@ impl Ingest {
     /// Takes the next batch. Gives the number of records it held: 0 when nothing waits. After an error the same batch is tried
     /// again by the next call.
     pub async fn step(&mut self, clicks: &Clicks, now: Timestamp) -> Result<usize, StoreError> {
+        let most = match clicks.pool.dialect() {
+            Dialect::Sqlite => BATCH,
+            Dialect::Postgres => BATCH_OF_SERVER,
+        };
         let batch = match self.waiting.take() {
             Some(batch) => batch,
-            None => self.reader.read(BATCH).map_err(|error| journal_trouble(&error))?,
+            None => self.reader.read(most).map_err(|error| journal_trouble(&error))?,
         };
         if batch.is_empty() {
             self.reader.stored();

@@ -1,4 +1,7 @@
-//! The journal: every click is here, with one `write(2)`, before its redirect is answered. So `kill -9` loses none.
+//! The journal: every click is written here before its redirect is answered. So `kill -9` loses none.
+//!
+//! Clicks of requests that came together are written together, with one `write(2)`, and then answered: a serving thread notes those of
+//! all connections that have something to read, and whoever comes back first writes them all.
 //!
 //! Each serving thread appends to a segment of its own. A keeper thread does everything slow: syncing, rotating, deleting. A
 //! disk that is full or broken drops clicks and counts them; it never stops a redirect.
@@ -89,6 +92,9 @@ pub struct Lane {
     open: Mutex<Open>,
 }
 
+/// So much is written at once at most.
+const BATCH_BYTES: usize = 64 << 10;
+
 /// The segment being written.
 struct Open {
     /// Nothing while the disk refuses to make one.
@@ -96,9 +102,11 @@ struct Open {
     number: u64,
     /// What is whole: a write that failed half-way is written over.
     length: u64,
-    /// The last sequence given.
+    /// The last sequence written.
     sequence: u64,
-    frame: Vec<u8>,
+    /// Frames that are noted and not yet written, and how many.
+    batch: Vec<u8>,
+    noted: u64,
     /// A write failed: the keeper opens another segment.
     failed: bool,
 }
@@ -125,7 +133,15 @@ impl Journal {
     pub fn lane(self: &Arc<Self>) -> Arc<Lane> {
         let mut lanes = self.lanes.lock();
         let thread = u16::try_from(lanes.len()).unwrap_or(u16::MAX);
-        let open = Open { file: None, number: 0, length: 0, sequence: 0, frame: Vec::new(), failed: false };
+        let open = Open {
+            file: None,
+            number: 0,
+            length: 0,
+            sequence: 0,
+            batch: Vec::new(),
+            noted: 0,
+            failed: false,
+        };
         let lane = Arc::new(Lane { journal: Arc::clone(self), thread, open: Mutex::new(open) });
         // Before the keeper and the reader know of it: the keeper would make the same segment at the same time.
         lane.follow_up();
@@ -172,14 +188,39 @@ impl Journal {
 impl Lane {
     /// Appends one click. Whether it is in the journal; if not, it was counted as dropped.
     pub fn append(&self, record: &Record<'_>) -> bool {
+        self.note(record) && self.write()
+    }
+
+    /// Notes one click, to be written with others. Whether there is room for it; if not, it was counted as dropped.
+    pub fn note(&self, record: &Record<'_>) -> bool {
         let mut open = self.open.lock();
-        let kept =
-            !self.journal.full.load(Ordering::Relaxed) && open.append(record, self.journal.options.sync);
-        drop(open);
-        if !kept {
+        if self.journal.full.load(Ordering::Relaxed) || !open.note(record) {
             self.journal.dropped.fetch_add(1, Ordering::Relaxed);
+            return false;
         }
-        kept
+        if open.batch.len() >= BATCH_BYTES {
+            self.write_noted(&mut open);
+        }
+        true
+    }
+
+    /// Whether clicks are noted and not yet written.
+    pub fn has_noted(&self) -> bool {
+        self.open.lock().noted > 0
+    }
+
+    /// Writes what is noted. Whether all of it is in the journal; what is not was counted as dropped.
+    pub fn write(&self) -> bool {
+        self.write_noted(&mut self.open.lock())
+    }
+
+    fn write_noted(&self, open: &mut Open) -> bool {
+        let noted = open.noted;
+        let written = noted == 0 || open.write(self.journal.options.sync);
+        if !written {
+            self.journal.dropped.fetch_add(noted, Ordering::Relaxed);
+        }
+        written
     }
 
     /// Opens the next segment and goes on in it. Runs on the keeper's thread; the serving thread only ever waits for the moment
@@ -189,6 +230,7 @@ impl Lane {
         match create(&self.journal.folder, &self.journal.segment(self.thread, next)) {
             Ok(file) => {
                 let mut open = self.open.lock();
+                self.write_noted(&mut open);
                 // Written under the lock: until it is known where the last segment ends, nobody can say where this one begins.
                 if (&file).write_all(&head(open.sequence)).is_err() {
                     open.failed = true;
@@ -208,28 +250,36 @@ impl Lane {
 }
 
 impl Open {
-    fn append(&mut self, record: &Record<'_>, sync: Syncing) -> bool {
-        let Some(file) = &self.file else { return false };
-        self.frame.clear();
-        self.frame.resize(FRAME_BYTES, 0);
-        record.encode(&mut self.frame);
-        if !seal(&mut self.frame, self.sequence + 1) {
+    fn note(&mut self, record: &Record<'_>) -> bool {
+        let start = self.batch.len();
+        self.batch.resize(start + FRAME_BYTES, 0);
+        record.encode(&mut self.batch);
+        if self.file.is_none() || !seal(&mut self.batch[start..], self.sequence + self.noted + 1) {
+            self.batch.truncate(start);
             return false;
         }
-        let written = match (&**file).write(&self.frame) {
-            Ok(length) if length == self.frame.len() => sync != Syncing::Always || file.sync_data().is_ok(),
+        self.noted += 1;
+        true
+    }
+
+    fn write(&mut self, sync: Syncing) -> bool {
+        let Some(file) = &self.file else { return false };
+        let written = match (&**file).write(&self.batch) {
+            Ok(length) if length == self.batch.len() => sync != Syncing::Always || file.sync_data().is_ok(),
             Ok(_) | Err(_) => false,
         };
         if written {
-            self.sequence += 1;
-            self.length += self.frame.len() as u64;
-            return true;
+            self.sequence += self.noted;
+            self.length += self.batch.len() as u64;
+        } else {
+            // What is there of it goes; if even that fails, the reader finds its way past it.
+            let _ = file.set_len(self.length);
+            let _ = (&**file).seek(SeekFrom::Start(self.length));
+            self.failed = true;
         }
-        // What is there of it goes; if even that fails, the reader finds its way past it.
-        let _ = file.set_len(self.length);
-        let _ = (&**file).seek(SeekFrom::Start(self.length));
-        self.failed = true;
-        false
+        self.batch.clear();
+        self.noted = 0;
+        written
     }
 }
 

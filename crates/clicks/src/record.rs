@@ -47,8 +47,8 @@ pub struct Record<'a> {
 /// What is kept of a user agent: its text, or what was read from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AgentBytes<'a> {
-    /// The text as the policy cuts it; to be read later.
-    Text(&'a str),
+    /// The text as it came, cut as the policy says; to be read later, whatever bytes it has.
+    Text(&'a [u8]),
     /// Device, browser and system as [`encode_agent`](crate::agent::encode) wrote them.
     Read(&'a [u8]),
 }
@@ -62,7 +62,7 @@ impl<'a> Record<'a> {
     /// Appends the encoding. Texts are at most 64 KiB; the recorder cuts them far shorter.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let (read, agent) = match self.agent {
-            AgentBytes::Text(text) => (0, text.as_bytes()),
+            AgentBytes::Text(text) => (0, text),
             AgentBytes::Read(bytes) => (READ, bytes),
         };
         let flags = (u8::from(self.bot) * BOT)
@@ -118,11 +118,7 @@ impl<'a> Record<'a> {
             country: (flags & HAS_COUNTRY != 0).then_some([fixed[2], fixed[3]]),
             bot: flags & BOT != 0,
             ua_hash: number(36).cast_unsigned(),
-            agent: if flags & READ == 0 {
-                AgentBytes::Text(std::str::from_utf8(agent).map_err(|_| Unreadable)?)
-            } else {
-                AgentBytes::Read(agent)
-            },
+            agent: if flags & READ == 0 { AgentBytes::Text(agent) } else { AgentBytes::Read(agent) },
             referrer,
             utm_source: text()?,
             utm_medium: text()?,
@@ -145,7 +141,7 @@ mod tests {
             prefix: Option<i64>, country: Option<[u8; 2]>, bot: bool,
             text in ".{0,40}", agent in proptest::collection::vec(any::<u8>(), 0..40), read: bool,
         ) {
-            let kept = if read { AgentBytes::Read(&agent) } else { AgentBytes::Text(&text) };
+            let kept = if read { AgentBytes::Read(&agent) } else { AgentBytes::Text(&agent) };
             let record = Record {
                 ts: Timestamp::from_ms(ts), link: Id::from_i64(link), workspace: Id::from_i64(workspace),
                 visitor, prefix, country, bot, ua_hash, agent: kept,

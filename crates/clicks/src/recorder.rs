@@ -76,18 +76,19 @@ impl Recorder {
         Self { lane, secrets, local: Mutex::new(local) }
     }
 
-    /// Puts a click into the journal. Whatever goes wrong is counted and stops nothing.
-    pub fn record(&self, facts: &Facts<'_>) {
+    /// Notes a click for the journal. It is there, for whoever looks after `kill -9`, once [`write`](Self::write) is back, and before that
+    /// nobody may be answered. Whatever goes wrong is counted and stops nothing.
+    pub fn note(&self, facts: &Facts<'_>) {
         let raw = &facts.user_agent[..facts.user_agent.len().min(LONGEST_AGENT_BYTES)];
         let mut local = self.local.lock();
         local.look_up(&self.secrets, day_of(facts.now));
         let ua_hash = local.hash(raw);
         let visitor = visitor(&local.salt, facts.address, ua_hash);
-        let text: Cow<'_, str>;
+        let cut: Cow<'_, [u8]>;
         let (kept, bot) = match facts.keep {
             UserAgent::Cut(characters) => {
-                text = String::from_utf8_lossy(raw);
-                (AgentBytes::Text(cut(&text, characters)), facts.prefetch)
+                cut = cut_to(raw, characters);
+                (AgentBytes::Text(&cut), facts.prefetch)
             }
             UserAgent::Hashed => {
                 let read = local.memo.get_or_read(ua_hash, raw);
@@ -95,7 +96,7 @@ impl Recorder {
             }
         };
         let (referrer, utm) = (source::cut_referrer(facts.referrer), source::utm(facts.query));
-        self.lane.append(&Record {
+        self.lane.note(&Record {
             ts: facts.now,
             link: facts.link,
             workspace: facts.workspace,
@@ -110,6 +111,16 @@ impl Recorder {
             utm_medium: utm.medium.as_deref().unwrap_or_default(),
             utm_campaign: utm.campaign.as_deref().unwrap_or_default(),
         });
+    }
+
+    /// Whether clicks are noted and not yet written.
+    pub fn has_noted(&self) -> bool {
+        self.lane.has_noted()
+    }
+
+    /// Writes the clicks that are noted.
+    pub fn write(&self) {
+        self.lane.write();
     }
 }
 
@@ -134,7 +145,12 @@ impl Local {
     }
 }
 
-fn cut(text: &str, characters: u32) -> &str {
+fn cut_to(user_agent: &[u8], characters: u32) -> Cow<'_, [u8]> {
+    // A character is at least a byte, so there is nothing to cut, and nothing to read here.
+    if user_agent.len() <= characters as usize {
+        return Cow::Borrowed(user_agent);
+    }
+    let text = String::from_utf8_lossy(user_agent);
     let end = text.char_indices().nth(characters as usize).map_or(text.len(), |(at, _)| at);
-    &text[..end]
+    Cow::Owned(text.as_bytes()[..end].to_vec())
 }

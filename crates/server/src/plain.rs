@@ -42,6 +42,7 @@ pub async fn serve<S>(stream: &mut S, visit: &Visit, phase: &mut watch::Receiver
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
+    let _asking = visit.ask_on();
     let mut input = vec![0; INPUT_BYTES];
     let mut settings = visit.settings();
     let mut out = Plain::default();
@@ -88,6 +89,7 @@ where
             let (used, last) = request.as_ref().map_or((0, false), |request| (request.length, request.last));
             at += used;
             if out.bytes.len() > OUTPUT_BYTES || at == length || last || request.is_none() {
+                visit.write_clicks().await;
                 if stream.write_all(&out.bytes).await.is_err() {
                     return Ended::Closed;
                 }

@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 
 use arc_swap::{ArcSwap, Cache};
@@ -55,6 +55,17 @@ pub struct Door {
     misses: Mutex<Misses>,
     misses_counted: Arc<rlinks_clicks::misses::Misses>,
     recorder: Recorder,
+    /// Connections that ask plainly: their clicks are written together.
+    plain: AtomicUsize,
+}
+
+/// A connection that asks plainly, for as long as it does.
+pub struct Asking<'a>(&'a AtomicUsize);
+
+impl Drop for Asking<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// One connection's view of the door.
@@ -99,6 +110,7 @@ impl Door {
             shared,
             request_ids: AtomicU64::new(u64::from_le_bytes(random_bytes())),
             misses: Mutex::new(Misses::new()),
+            plain: AtomicUsize::new(0),
         }
     }
 
@@ -126,6 +138,12 @@ impl Visit {
 
     fn shared(&self) -> &Arc<Shared> {
         &self.door.shared
+    }
+
+    /// From here on it asks plainly.
+    pub fn ask_on(&self) -> Asking<'_> {
+        self.door.plain.fetch_add(1, Ordering::Relaxed);
+        Asking(&self.door.plain)
     }
 
     /// The whole answer to a plain request for a link that redirects, written to `out`. Nothing is written when it is not as
@@ -162,6 +180,17 @@ impl Visit {
         self.answer_plainly(request, view, &visitor, (record.id, record.route()), out)
     }
 
+    /// Puts the clicks of the answers made so far into the journal. Connections that have something to read have their turn before, so that
+    /// their clicks are written with the same `write(2)`; whoever comes back first writes them all.
+    pub async fn write_clicks(&self) {
+        if self.door.recorder.has_noted() {
+            if self.door.plain.load(Ordering::Relaxed) > 1 {
+                tokio::task::yield_now().await;
+            }
+            self.door.recorder.write();
+        }
+    }
+
     fn answer_plainly(
         &self,
         request: &PlainRequest<'_>,
@@ -174,7 +203,7 @@ impl Visit {
         match decide(Some(route), &workspace.policy, visitor, now) {
             Decision::Redirect { status, target, cache } => {
                 if !request.head {
-                    self.record(&request.click, request.settings, workspace, link, now);
+                    self.note(&request.click, request.settings, workspace, link, now);
                 }
                 let cache = workspace.cache_header(cache);
                 out.redirect(status, target, cache.as_bytes(), &self.door.request_id(), request.last, now);
@@ -184,8 +213,8 @@ impl Visit {
         }
     }
 
-    /// Puts a click into the journal.
-    fn record(
+    /// Notes a click for the journal.
+    fn note(
         &self,
         click: &Headers<'_>,
         settings: &Reloadable,
@@ -200,7 +229,7 @@ impl Visit {
             address = crate::client::address(peer, &click.forwarding(), &settings.trusted_proxies);
             country = click.country;
         }
-        self.door.recorder.record(&Facts {
+        self.door.recorder.note(&Facts {
             now,
             link,
             workspace: workspace.id,
@@ -325,7 +354,8 @@ impl Visit {
                 if let (&Method::GET, Some((id, _))) = (request.method(), link) {
                     let settings = self.shared().reloadable.load();
                     let headers = Headers::of(request, settings.country_header.as_ref());
-                    self.record(&headers, &settings, workspace, id, now);
+                    self.note(&headers, &settings, workspace, id, now);
+                    self.door.recorder.write();
                 }
                 redirect(status.code(), target, cache, workspace)
             }

@@ -84,14 +84,15 @@ pub(crate) fn enrich<'a>(
     for (producer, sequence, record) in records {
         let agent_text = match record.agent {
             AgentBytes::Text(text) => text,
-            AgentBytes::Read(_) => "",
+            AgentBytes::Read(_) => &[],
         };
         let agent = *agents.entry((record.ua_hash, agent_text)).or_insert_with(|| {
             let read = match record.agent {
-                AgentBytes::Text(text) => agent::decode(memo.get_or_read(record.ua_hash, text.as_bytes())),
+                AgentBytes::Text(text) => agent::decode(memo.get_or_read(record.ua_hash, text)),
                 AgentBytes::Read(bytes) => agent::decode(bytes),
             };
-            enriched.agents.push(((record.ua_hash, agent_text.to_owned()), read));
+            let text = String::from_utf8_lossy(agent_text).into_owned();
+            enriched.agents.push(((record.ua_hash, text), read));
             enriched.agents.len() - 1
         });
         let place = *by_network.entry((record.country, record.prefix)).or_insert_with(|| {

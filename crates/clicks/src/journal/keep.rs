@@ -75,6 +75,8 @@ fn keep(journal: &Journal) {
 }
 
 fn tend(lane: &Lane, seen: &mut Seen, sync: bool) {
+    // Whoever noted a click may have gone before writing it.
+    lane.write();
     let (file, number, length, failed) = {
         let open = lane.open.lock();
         (open.file.clone(), open.number, open.length, open.failed)

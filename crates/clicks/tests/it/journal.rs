@@ -447,6 +447,31 @@ fn a_segment_the_keeper_has_just_made_is_left_to_it() {
 }
 
 #[test]
+fn clicks_noted_together_are_written_together_and_not_before() {
+    let data = tempfile::tempdir().unwrap();
+    let journal = open(data.path(), 7);
+    let lane = journal.lane();
+    let mut reader = Reader::live(&journal);
+    for number in 0..3 {
+        assert!(lane.note(&record(number, "")));
+    }
+    assert!(lane.has_noted());
+    assert!(reader.read(MOST).unwrap().is_empty());
+    assert!(lane.write());
+    assert!(!lane.has_noted());
+    let sequences: Vec<u64> =
+        reader.read(MOST).unwrap().records.iter().map(|record| record.sequence).collect();
+    assert_eq!(sequences, [1, 2, 3]);
+    reader.stored();
+    // Whoever noted this one went away before writing it.
+    assert!(lane.note(&record(3, "")));
+    let keeper = Keeper::start(&journal).unwrap();
+    wait_until("the keeper has written it", || reader.read(MOST).unwrap().records.len() == 1);
+    drop(keeper);
+    assert_eq!(journal.dropped(), 0);
+}
+
+#[test]
 fn what_is_written_while_segments_change_is_read_once_and_in_order() {
     let data = tempfile::tempdir().unwrap();
     let journal = open_with(data.path(), 7, 1 << 20);
@@ -479,7 +504,11 @@ fn what_is_written_while_segments_change_is_read_once_and_in_order() {
                             break;
                         }
                         // A full journal drops: then there is nothing to do but to wait for the reader.
-                        kept += u64::from(lane.append(&record(number, referrer)));
+                        kept += u64::from(lane.note(&record(number, referrer)));
+                        // Segments change while some are noted and not written, too.
+                        if number % 3 == 2 {
+                            lane.write();
+                        }
                         // Some segments' worth between two looks of the keeper, and not the whole disk's.
                         if number % 8 == 7 {
                             std::thread::sleep(Duration::from_millis(1));

@@ -42,7 +42,11 @@ async fn two_weeks(desk: &mut Desk) -> Id {
     for day in 1..=13 {
         let noon = moment(&format!("2026-11-{day:02}T12:00:00Z"));
         let agent = format!("Unheard/{day}.0");
-        let of_day = Record { agent: AgentBytes::Text(&agent), ua_hash: 100 + day, ..click(link, noon, day) };
+        let of_day = Record {
+            agent: AgentBytes::Text(agent.as_bytes()),
+            ua_hash: 100 + day,
+            ..click(link, noon, day)
+        };
         desk.record(&[of_day, of_day, Record { workspace: OTHER, link: Id::from_i64(99), ..of_day }]);
     }
     desk.store_all_at(moment(NOW)).await;

@@ -110,7 +110,7 @@ impl Shelf {
                 bot: *bot,
                 ua_hash: 1,
                 agent: AgentBytes::Text(
-                    "Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 Firefox/128.0",
+                    b"Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 Firefox/128.0",
                 ),
                 referrer: b"",
                 utm_source: "",

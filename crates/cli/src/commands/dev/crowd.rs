@@ -259,7 +259,11 @@ impl<'a> Crowd<'a> {
             country: Some(person.country),
             bot: agent.hashed && agent::device_of(&agent.read) == Device::Bot,
             ua_hash: agent.hash,
-            agent: if agent.hashed { AgentBytes::Read(&agent.read) } else { AgentBytes::Text(&agent.text) },
+            agent: if agent.hashed {
+                AgentBytes::Read(&agent.read)
+            } else {
+                AgentBytes::Text(agent.text.as_bytes())
+            },
             referrer: source.referrer.as_bytes(),
             utm_source: source.utm_source,
             utm_medium: source.utm_medium,
@@ -607,6 +611,7 @@ mod tests {
                 record.encode(&mut bytes);
                 people.insert(record.visitor);
                 let AgentBytes::Text(agent) = record.agent else { panic!("the policy keeps the text") };
+                let agent = std::str::from_utf8(agent).unwrap();
                 let is_bot = || agent::read(agent).device == Device::Bot;
                 bots += usize::from(*agents.entry(agent.to_owned()).or_insert_with(is_bot));
                 direct += usize::from(record.referrer.is_empty() && record.utm_source.is_empty());
