@@ -3,7 +3,7 @@
 use rlinks_core::{Actor, Code, Host, Id, Link, Target, Timestamp};
 
 use crate::pool::read;
-use crate::rows::{LinkRow, fills, json, link_columns};
+use crate::rows::{LinkRow, fills, json, link_columns, links_among};
 use crate::{Store, StoreError, mend};
 
 /// Whose link it is and what it is called: for counting clicks, and for showing them.
@@ -67,14 +67,15 @@ impl Store {
         workspace: Id,
         codes: &[String],
     ) -> Result<Vec<(String, Result<Link, StoreError>)>, StoreError> {
-        const SQL: &str = concat!(
-            "select ",
+        let sql = links_among!(
+            self.pool.dialect(),
             link_columns!(),
-            " from links
-             where workspace_id = $1 and code in (select value ->> 'code' from json_each($2))"
+            "$2",
+            "workspace_id = $1 and ",
+            "code" = "value ->> 'code'"
         );
         let wanted: Vec<_> = codes.iter().map(|code| serde_json::json!({ "code": code })).collect();
-        let rows: Vec<LinkRow> = read!(&self.pool, fetch_all, SQL, workspace.as_i64(), json(&wanted))?;
+        let rows: Vec<LinkRow> = read!(&self.pool, fetch_all, sql, workspace.as_i64(), json(&wanted))?;
         let readings = mend::links(&self.pool, rows).await?;
         Ok(readings.into_iter().map(|reading| (reading.place.1, reading.link)).collect())
     }

@@ -3,7 +3,7 @@
 use rlinks_core::{Code, Id, Link, LinkState, RedirectStatus, Route, Target, Timestamp};
 
 use crate::pool::{Dialect, read};
-use crate::rows::json;
+use crate::rows::{json, links_among};
 use crate::{Store, StoreError};
 
 /// The part of a stored link a redirect depends on.
@@ -100,14 +100,15 @@ impl Store {
 
     /// Several routes at once, in no order; unreadable ones are left out and logged.
     pub async fn routes(&self, workspace: Id, codes: &[String]) -> Result<Vec<RouteRecord>, StoreError> {
-        const SQL: &str = concat!(
-            "select ",
+        let sql = links_among!(
+            self.pool.dialect(),
             route_columns!(),
-            " from links
-             where workspace_id = $1 and code in (select value ->> 'code' from json_each($2))"
+            "$2",
+            "workspace_id = $1 and ",
+            "code" = "value ->> 'code'"
         );
         let wanted: Vec<_> = codes.iter().map(|code| serde_json::json!({ "code": code })).collect();
-        let rows: Vec<Row> = read!(&self.pool, fetch_all, SQL, workspace.as_i64(), json(&wanted))?;
+        let rows: Vec<Row> = read!(&self.pool, fetch_all, sql, workspace.as_i64(), json(&wanted))?;
         Ok(readable(rows))
     }
 

@@ -17,6 +17,24 @@ macro_rules! link_columns {
 }
 pub(crate) use link_columns;
 
+/// A query for the links that have one of several keys, from a batch. SQLite looks each of them up in an index; PostgreSQL is told to, for
+/// until it has counted its tables it would rather read a whole workspace.
+macro_rules! links_among {
+    ($dialect:expr, $columns:expr, $batch:literal, $where:literal, $first:literal = $asked:literal $(, $column:literal = $value:literal)*) => {
+        match $dialect {
+            $crate::pool::Dialect::Sqlite => concat!(
+                "select ", $columns, " from links where ", $where, "(", $first $(, ", ", $column)*, ") in (select ", $asked
+                $(, ", ", $value)*, " from json_each(", $batch, "))"
+            ),
+            $crate::pool::Dialect::Postgres => concat!(
+                "select ", $columns, " from (select distinct value from json_each(", $batch, ")) as asked cross join lateral
+                 (select * from links where ", $where, $first, " = ", $asked $(, " and ", $column, " = ", $value)*, " offset 0) as links"
+            ),
+        }
+    };
+}
+pub(crate) use links_among;
+
 pub(crate) struct LinkRow {
     pub(crate) id: i64,
     pub(crate) workspace_id: i64,

@@ -1,13 +1,16 @@
-//! Set-based inserts, shared by the writer and by restoring a backup. On PostgreSQL those that go with the links take their rows as
-//! one JSON text each, so that the writer can put them into one statement: there each way to the database counts.
+//! Set-based inserts, shared by the writer and by restoring a backup.
 
 use rlinks_core::audit::AuditEntry;
 use rlinks_core::{Link, search};
 
+use sqlx::PgConnection;
+
+use super::chain::update_heads;
+use super::group::update_worker;
 use crate::StoreError;
+use crate::pool::Tx;
 use crate::pool::many::insert_rows;
-use crate::pool::{Dialect, Tx, run_in};
-use crate::rows::{LinkBatchRow, json};
+use crate::rows::LinkBatchRow;
 
 /// New links. A code or target that is there already leaves its row out, and the count says so.
 pub(crate) async fn links(tx: &mut Tx, rows: &[LinkBatchRow<'_>]) -> Result<u64, StoreError> {
@@ -47,80 +50,20 @@ pub(crate) async fn links(tx: &mut Tx, rows: &[LinkBatchRow<'_>]) -> Result<u64,
     ))
 }
 
-/// The statement that inserts audit entries, with its rows in this parameter.
-macro_rules! insert_audit {
-    ($rows:literal) => {
-        concat!(
-            "insert into audit (workspace_id, seq, ts, actor, action, subject, before, after, prev_hash, hash)
-             select cast(value ->> 'workspace_id' as bigint), cast(value ->> 'seq' as bigint), cast(value ->> 'ts' as bigint),
-                    value ->> 'actor', value ->> 'action', value ->> 'subject', value ->> 'before', value ->> 'after',
-                    value ->> 'prev_hash', value ->> 'hash'
-             from json_each(",
-            $rows,
-            ")"
-        )
-    };
-}
-
-/// The statement that inserts tags.
-macro_rules! insert_tags {
-    ($rows:literal) => {
-        concat!(
-            "insert into link_tags (workspace_id, tag, link_id)
-             select cast(value ->> 'workspace_id' as bigint), value ->> 'tag', cast(value ->> 'link_id' as bigint) from json_each(",
-            $rows,
-            ")"
-        )
-    };
-}
-
-/// The statement that inserts search words, for PostgreSQL: full text is where the two databases have nothing in common but the words.
+/// The statement that inserts search words on PostgreSQL: from two columns, ids and words.
 macro_rules! insert_words {
-    ($rows:literal) => {
+    ($columns:literal) => {
         concat!(
             "insert into link_search (rowid, words)
-             select cast(value ->> 'id' as bigint), array_to_tsvector(string_to_array(value ->> 'words', ' ')) from json_each(",
-            $rows,
-            ")"
+             select id, array_to_tsvector(string_to_array(words, ' ')) from unnest(",
+            $columns,
+            ") as new (id, words)"
         )
     };
-}
-pub(super) use {insert_audit, insert_tags, insert_words};
-
-/// Audit entries as rows.
-pub(super) fn audit_rows<'a>(entries: impl IntoIterator<Item = (i64, &'a AuditEntry)>) -> String {
-    let row = |(workspace, entry): (i64, &AuditEntry)| {
-        serde_json::json!({
-            "workspace_id": workspace, "seq": entry.seq, "ts": entry.ts.ms(), "actor": entry.actor, "action": entry.action,
-            "subject": entry.subject, "before": entry.before.as_ref().map(|side| side.get()),
-            "after": entry.after.as_ref().map(|side| side.get()), "prev_hash": entry.prev_hash, "hash": entry.hash,
-        })
-    };
-    json(&entries.into_iter().map(row).collect::<Vec<_>>())
-}
-
-/// Links' tags as rows.
-pub(super) fn tag_rows(links: &[&Link]) -> String {
-    let rows = links.iter().flat_map(|link| {
-        link.tags.iter().map(|tag| {
-            serde_json::json!({ "workspace_id": link.workspace.as_i64(), "tag": tag, "link_id": link.id.as_i64() })
-        })
-    });
-    json(&rows.collect::<Vec<_>>())
-}
-
-/// Links' search words as rows.
-pub(super) fn word_rows(links: &[&Link]) -> String {
-    let row = |link: &&Link| serde_json::json!({ "id": link.id.as_i64(), "words": search::of_link(link) });
-    json(&links.iter().map(row).collect::<Vec<_>>())
 }
 
 /// Sealed audit entries.
 pub(crate) async fn audit(tx: &mut Tx, entries: &[(i64, &AuditEntry)]) -> Result<(), StoreError> {
-    if tx.dialect() == Dialect::Postgres {
-        run_in!(tx, insert_audit!("$1"), audit_rows(entries.iter().copied()))?;
-        return Ok(());
-    }
     insert_rows!(
         tx,
         "insert into audit (workspace_id, seq, ts, actor, action, subject, before, after, prev_hash, hash)",
@@ -145,23 +88,80 @@ pub(crate) async fn audit(tx: &mut Tx, entries: &[(i64, &AuditEntry)]) -> Result
 
 /// The tags and search words of links.
 pub(crate) async fn words(tx: &mut Tx, links: &[&Link]) -> Result<(), StoreError> {
-    if tx.dialect() == Dialect::Postgres {
-        run_in!(tx, insert_tags!("$1"), tag_rows(links))?;
-        run_in!(tx, insert_words!("$1"), word_rows(links))?;
-        return Ok(());
-    }
-    let tags: Vec<(&Link, &str)> =
-        links.iter().flat_map(|link| link.tags.iter().map(|tag| (*link, tag.as_str()))).collect();
+    let tags = tags_of(links);
     insert_rows!(tx, "insert into link_tags (workspace_id, tag, link_id)", 3, "", &tags, |(link, tag)| [
         link.workspace.as_i64(),
         *tag,
         link.id.as_i64(),
     ]);
-    let words: Vec<(i64, String)> =
-        links.iter().map(|link| (link.id.as_i64(), search::of_link(link))).collect();
+    let words = words_of(links);
+    // Full text is where the two databases have nothing in common but the words.
+    if let Tx::Postgres(tx) = tx {
+        let (ids, words): (Vec<i64>, Vec<String>) = words.into_iter().unzip();
+        sqlx::query(insert_words!("$1, $2")).bind(ids).bind(words).execute(&mut **tx).await?;
+        return Ok(());
+    }
     insert_rows!(tx, "insert into link_search (rowid, words)", 2, "", &words, |(id, words)| [
         *id,
         words.as_str()
     ]);
+    Ok(())
+}
+
+fn tags_of<'a>(links: &[&'a Link]) -> Vec<(&'a Link, &'a str)> {
+    links.iter().flat_map(|link| link.tags.iter().map(|tag| (*link, tag.as_str()))).collect()
+}
+
+fn words_of(links: &[&Link]) -> Vec<(i64, String)> {
+    links.iter().map(|link| (link.id.as_i64(), search::of_link(link))).collect()
+}
+
+/// Everything that goes with new links, on PostgreSQL: one way to the database and back, for each costs more than what it carries.
+pub(super) async fn all_at_once(
+    tx: &mut PgConnection,
+    links: &[&Link],
+    entries: &[(i64, &AuditEntry)],
+    heads: String,
+    [worker, last_id, leased_until]: [i64; 3],
+) -> Result<(), StoreError> {
+    const SQL: &str = concat!(
+        "with tags as (insert into link_tags (workspace_id, tag, link_id) select * from unnest($1, $2, $3)), words as (",
+        insert_words!("$4, $5"),
+        "), entries as (
+            insert into audit (workspace_id, seq, ts, actor, action, subject, before, after, prev_hash, hash)
+            select * from unnest($6, $7, $8, $9, $10, $11, $12, $13, $14, $15)
+        ), ends as (",
+        update_heads!("$16"),
+        "), ids as (",
+        update_worker!("$17", "$18", "$19"),
+        ") select pg_notify('rlinks', '')"
+    );
+    fn column<R, V>(rows: &[R], value: impl Fn(&R) -> V) -> Vec<V> {
+        rows.iter().map(value).collect()
+    }
+    let tags = tags_of(links);
+    let (ids, words): (Vec<i64>, Vec<String>) = words_of(links).into_iter().unzip();
+    sqlx::query(SQL)
+        .bind(column(&tags, |(link, _)| link.workspace.as_i64()))
+        .bind(column(&tags, |(_, tag)| *tag))
+        .bind(column(&tags, |(link, _)| link.id.as_i64()))
+        .bind(ids)
+        .bind(words)
+        .bind(column(entries, |(workspace, _)| *workspace))
+        .bind(column(entries, |(_, entry)| entry.seq))
+        .bind(column(entries, |(_, entry)| entry.ts.ms()))
+        .bind(column(entries, |(_, entry)| entry.actor.as_str()))
+        .bind(column(entries, |(_, entry)| entry.action.as_str()))
+        .bind(column(entries, |(_, entry)| entry.subject.as_str()))
+        .bind(column(entries, |(_, entry)| entry.before.as_ref().map(|side| side.get())))
+        .bind(column(entries, |(_, entry)| entry.after.as_ref().map(|side| side.get())))
+        .bind(column(entries, |(_, entry)| entry.prev_hash.as_str()))
+        .bind(column(entries, |(_, entry)| entry.hash.as_str()))
+        .bind(heads)
+        .bind(worker)
+        .bind(last_id)
+        .bind(leased_until)
+        .execute(tx)
+        .await?;
     Ok(())
 }

@@ -7,7 +7,6 @@ use rlinks_core::id::{WORKERS, Worker};
 use rlinks_core::{Id, Link, Timestamp};
 
 use super::apply::State;
-use super::batches::{insert_audit, insert_tags, insert_words};
 use super::brake::Brakes;
 use super::chain::{ends, lock_heads, lock_heads_and_id, update_heads};
 use super::once::Firsts;
@@ -15,7 +14,7 @@ use super::{CodeChoice, Existing, LinkOp, LinkWrite, LockedHead, Written, batche
 use crate::StoreError;
 use crate::mend::{self, Place, Reading};
 use crate::pool::{Dialect, Pool, Tx, read_in, run_in};
-use crate::rows::{LinkBatchRow, LinkRow, json, link_columns};
+use crate::rows::{LinkBatchRow, LinkRow, json, link_columns, links_among};
 
 /// How long a worker id is ours without a word from us.
 const LEASE_MS: i64 = 60_000;
@@ -35,6 +34,7 @@ macro_rules! update_worker {
         )
     };
 }
+pub(super) use update_worker;
 
 /// Links neither deleted nor expired.
 pub(super) const LIVE: &str = "select count(*) from links
@@ -112,48 +112,25 @@ async fn prepare(
     Ok((Some(tx), results))
 }
 
-/// What goes with the links: their words and tags, the audit entries, where the chains end, and the last id. On PostgreSQL one way to
-/// the database and back: each costs more than what it carries.
+/// What goes with the links: their words and tags, the audit entries, where the chains end, and the last id.
 async fn write_rest(tx: &mut Tx, state: &State, now: Timestamp) -> Result<(), StoreError> {
     const SQLITE: &str = concat!(update_heads!("$1"), "; ", update_worker!("$2", "$3", "$4"));
-    const POSTGRES: &str = concat!(
-        "with tags as (",
-        insert_tags!("$1"),
-        "), words as (",
-        insert_words!("$2"),
-        "), entries as (",
-        insert_audit!("$3"),
-        "), ends as (",
-        update_heads!("$4"),
-        "), ids as (",
-        update_worker!("$5", "$6", "$7"),
-        ") select pg_notify('rlinks', '')"
-    );
     let links: Vec<&Link> = state.changed.iter().map(|place| &state.links[place]).collect();
     let entries: Vec<_> = state.entries.iter().map(|(workspace, entry)| (*workspace, entry)).collect();
     let (worker, last_id) = (i64::from(state.worker.number()), state.last_id.as_i64());
     let leased_until = now.plus_ms(LEASE_MS).ms();
-    match tx.dialect() {
-        Dialect::Sqlite => {
+    match tx {
+        Tx::Sqlite(..) => {
             batches::words(tx, &links).await?;
             batches::audit(tx, &entries).await?;
             run_in!(tx, SQLITE, ends(&state.heads), worker, last_id, leased_until)?;
+            Ok(())
         }
-        Dialect::Postgres => {
-            run_in!(
-                tx,
-                POSTGRES,
-                batches::tag_rows(&links),
-                batches::word_rows(&links),
-                batches::audit_rows(entries),
-                ends(&state.heads),
-                worker,
-                last_id,
-                leased_until
-            )?;
+        Tx::Postgres(tx) => {
+            let last = [worker, last_id, leased_until];
+            batches::all_at_once(tx, &links, &entries, ends(&state.heads), last).await
         }
     }
-    Ok(())
 }
 
 /// A row before a change.
@@ -245,11 +222,13 @@ pub(super) async fn set_last_id(
 }
 
 async fn load_links(tx: &mut Tx, state: &mut State, writes: &[LinkWrite]) -> Result<(), StoreError> {
-    const SQL: &str = concat!(
-        "select ",
+    let sql = links_among!(
+        tx.dialect(),
         link_columns!(),
-        " from links where (workspace_id, code) in
-         (select cast(value ->> 'workspace_id' as bigint), value ->> 'code' from json_each($1))"
+        "$1",
+        "",
+        "workspace_id" = "cast(value ->> 'workspace_id' as bigint)",
+        "code" = "value ->> 'code'"
     );
     let mut wanted = Vec::new();
     for write in writes {
@@ -282,7 +261,7 @@ async fn load_links(tx: &mut Tx, state: &mut State, writes: &[LinkWrite]) -> Res
     if wanted.is_empty() {
         return Ok(());
     }
-    let rows: Vec<LinkRow> = read_in!(tx, fetch_all, SQL, json(&wanted))?;
+    let rows: Vec<LinkRow> = read_in!(tx, fetch_all, sql, json(&wanted))?;
     for reading in mend::links_in(tx, rows).await? {
         take(state, reading)?;
     }
@@ -314,18 +293,25 @@ fn take(state: &mut State, reading: Reading) -> Result<(), StoreError> {
 /// The links that are found by their targets. Others may lead to the same page: they were made when the policy did not reuse
 /// targets.
 async fn load_targets(tx: &mut Tx, state: &mut State, writes: &[LinkWrite]) -> Result<(), StoreError> {
-    const SQLITE: &str = concat!(
-        "select ",
-        link_columns!(),
-        " from links where (workspace_id, target_normalized) in
-         (select cast(value ->> 'workspace_id' as bigint), value ->> 'normalized' from json_each($1))"
-    );
-    // PostgreSQL's index holds the hash of the target: see the migration.
-    const POSTGRES: &str = concat!(
-        "select ", link_columns!(), " from links where target_normalized is not null
-         and (workspace_id, target_hash(target_normalized)) in
-         (select cast(value ->> 'workspace_id' as bigint), target_hash(value ->> 'normalized') from json_each($1))"
-    );
+    let sql = match tx.dialect() {
+        Dialect::Sqlite => links_among!(
+            Dialect::Sqlite,
+            link_columns!(),
+            "$1",
+            "",
+            "workspace_id" = "cast(value ->> 'workspace_id' as bigint)",
+            "target_normalized" = "value ->> 'normalized'"
+        ),
+        // Its index holds the hash of the target: see the migration.
+        Dialect::Postgres => links_among!(
+            Dialect::Postgres,
+            link_columns!(),
+            "$1",
+            "target_normalized is not null and ",
+            "workspace_id" = "cast(value ->> 'workspace_id' as bigint)",
+            "target_hash(target_normalized)" = "target_hash(value ->> 'normalized')"
+        ),
+    };
     let mut wanted = Vec::new();
     for write in writes {
         let normalized = match &write.op {
@@ -343,7 +329,6 @@ async fn load_targets(tx: &mut Tx, state: &mut State, writes: &[LinkWrite]) -> R
     if wanted.is_empty() {
         return Ok(());
     }
-    let sql = if tx.dialect() == Dialect::Sqlite { SQLITE } else { POSTGRES };
     let rows: Vec<LinkRow> = read_in!(tx, fetch_all, sql, json(&wanted))?;
     for reading in mend::links_in(tx, rows).await? {
         if let Some(normalized) = reading.link.as_ref().ok().and_then(|link| state.normalized(link)) {
@@ -372,13 +357,15 @@ async fn load_folded(tx: &mut Tx, state: &mut State, writes: &[LinkWrite]) -> Re
     if wanted.is_empty() {
         return Ok(());
     }
-    let rows: Vec<(i64, String, String)> = read_in!(
-        tx,
-        fetch_all,
-        "select workspace_id, code_folded, code from links where not generated and (workspace_id, code_folded) in
-         (select cast(value ->> 'workspace_id' as bigint), value ->> 'code' from json_each($1))",
-        json(&wanted)
-    )?;
+    let sql = links_among!(
+        tx.dialect(),
+        "workspace_id, code_folded, code",
+        "$1",
+        "not generated and ",
+        "workspace_id" = "cast(value ->> 'workspace_id' as bigint)",
+        "code_folded" = "value ->> 'code'"
+    );
+    let rows: Vec<(i64, String, String)> = read_in!(tx, fetch_all, sql, json(&wanted))?;
     state.by_folded.extend(rows.into_iter().map(|(workspace, folded, code)| ((workspace, folded), code)));
     Ok(())
 }

@@ -10,7 +10,7 @@ use rlinks_core::{Id, Link, Timestamp};
 use super::apply::{State, taken};
 use super::{LinkWrite, Written, commit_many};
 use crate::pool::{read, read_in, run_in};
-use crate::rows::json;
+use crate::rows::{json, links_among};
 use crate::write::group::{last_id, set_last_id};
 use crate::{Store, StoreError};
 
@@ -108,14 +108,14 @@ impl Store {
         folded: &[String],
     ) -> Result<Vec<(String, String)>, StoreError> {
         let wanted: Vec<[&String; 1]> = folded.iter().map(|code| [code]).collect();
-        Ok(read!(
-            &self.pool,
-            fetch_all,
-            "select code_folded, code from links where not generated and workspace_id = $1
-             and code_folded in (select value ->> 0 from json_each($2))",
-            workspace.as_i64(),
-            json(&wanted)
-        )?)
+        let sql = links_among!(
+            self.pool.dialect(),
+            "code_folded, code",
+            "$2",
+            "not generated and workspace_id = $1 and ",
+            "code_folded" = "value ->> 0"
+        );
+        Ok(read!(&self.pool, fetch_all, sql, workspace.as_i64(), json(&wanted))?)
     }
 
     /// Codes of a workspace that differ from another one by case alone: at most `limit`, in lower case.
