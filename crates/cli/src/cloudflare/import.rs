@@ -56,19 +56,13 @@ impl Cloudflare {
             leading_home: HashMap::new(),
             unkept: Unkept::default(),
         };
-        let mut waiting = Vec::new();
-        while let Some(load) = rows.next().await {
-            match load {
-                Ok(items) => waiting.extend(items),
+        while let Some(items) = rows.next(CHUNK).await {
+            match items {
+                Ok(items) => work.chunk(items).await?,
                 Err(error) => work.judge.report.stopped = Some(error.to_string()),
             }
-            while waiting.len() >= CHUNK {
-                let rest = waiting.split_off(CHUNK);
-                work.chunk(std::mem::replace(&mut waiting, rest)).await?;
-                (import.progress)(&work.judge.report);
-            }
+            (import.progress)(&work.judge.report);
         }
-        work.chunk(waiting).await?;
         work.judge.report.notes.extend(work.unkept.notes());
         if work.judge.report.created + work.judge.report.updated > 0 {
             self.warn_unguarded();
