@@ -235,7 +235,7 @@ fn a_dry_run_is_refused_where_it_could_not_be_true() {
     assert_snapshot!(both.remote.rmax("links set first https://example.com/ --dry-run"), @"
     exit 2
     --- stderr
-    error: --dry-run works on a store only: a server checks a change by its own rules, and has no way to only try it
+    error: --dry-run does not work on a server: it checks a change by its own rules, and has no way to only try it
     hint: `rmax links get first` shows the link as it is
     ");
     assert_eq!(both.local.link("first")["target"], "https://example.com/first");
