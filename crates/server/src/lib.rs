@@ -8,7 +8,7 @@
 //! | what is no redirect | `control`; [`api`], `web` |
 //! | who somebody is | [`auth`] |
 //! | what can be done to links | [`ops`]; `daily` does some of it by itself |
-//! | the life of a server | [`run`](mod@run) |
+//! | the life of a server | [`run`](mod@run), [`stop`] |
 //!
 //! Serving threads touch memory only. Everything that may block runs on the control runtime, which owns the store.
 
@@ -32,6 +32,7 @@ mod redirect;
 mod routes;
 pub mod run;
 mod shared;
+pub mod stop;
 pub mod table;
 pub mod tls;
 mod web;

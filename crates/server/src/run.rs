@@ -27,6 +27,7 @@ use crate::ops::Ops;
 use crate::ops::safety::Safety;
 use crate::routes::Routes;
 use crate::shared::{Face, Pages, Shared};
+use crate::stop::Stop;
 use crate::tls::Tls;
 use crate::web::Web;
 
@@ -144,40 +145,26 @@ pub fn lock(data: &Path) -> Result<File, ServeError> {
 
 /// The signals a server answers to.
 struct Signals {
-    terminate: Signal,
-    interrupt: Signal,
+    stop: Stop,
     hang_up: Signal,
 }
 
 impl Signals {
     fn listen() -> std::io::Result<Self> {
-        Ok(Self {
-            terminate: signal(SignalKind::terminate())?,
-            interrupt: signal(SignalKind::interrupt())?,
-            hang_up: signal(SignalKind::hangup())?,
-        })
-    }
-
-    /// Somebody wants it to end.
-    async fn end(&mut self) {
-        tokio::select! {
-            _ = self.terminate.recv() => {}
-            _ = self.interrupt.recv() => {}
-        }
+        Ok(Self { stop: Stop::listen()?, hang_up: signal(SignalKind::hangup())? })
     }
 }
 
-async fn wait_for_the_end(server: &Server, mut signals: Signals, reload: Reload) {
+async fn wait_for_the_end(server: &Server, signals: Signals, reload: Reload) {
+    let Signals { mut stop, mut hang_up } = signals;
     loop {
-        let Signals { terminate, interrupt, hang_up } = &mut signals;
         tokio::select! {
-            _ = terminate.recv() => break,
-            _ = interrupt.recv() => break,
+            () = stop.asked() => break,
             _ = hang_up.recv() => server.reload(&reload),
         }
     }
     tokio::spawn(async move {
-        signals.end().await;
+        stop.asked().await;
         tracing::warn!("a second signal: stopping at once");
         std::process::exit(0);
     });

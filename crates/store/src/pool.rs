@@ -1,8 +1,9 @@
 //! The only file that knows how two databases are spoken to.
 //!
 //! Every query is written once, as text both SQLite and PostgreSQL accept: `$1` placeholders, `returning`,
-//! `on conflict`, and `json_each($1)` for a batch of keys or rows ([`many`] where rows are many). The macros run it on whichever database is open. A statement that
-//! must differ says so on the spot with [`Dialect`]. Crates that keep tables of their own beside the truth use the same macros.
+//! `on conflict`, and `json_each($1)` for a batch of keys or rows ([`many`] where rows are many). The macros run it on whichever
+//! database is open. A statement that must differ says so on the spot with [`Dialect`]. Crates that keep tables of their own beside
+//! the truth use the same macros.
 
 pub mod many;
 

@@ -2,7 +2,7 @@
 
 use rlinks_core::audit::AuditEntry;
 use rlinks_core::{Actor, Code, Domain, Host, Id, Link, RedirectStatus, Slug, Target, Timestamp, Workspace};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::value::RawValue;
 use sqlx::{ColumnIndex, Decode, FromRow, Row, Type};
 
@@ -116,8 +116,8 @@ impl LinkRest {
     }
 }
 
-/// A link on its way into a batch statement: one element of the JSON array both databases read with `json_each`.
-#[derive(Serialize, Deserialize)]
+/// A link on its way into a batch statement: as bound values where it is new, as one element of a JSON array where it changes.
+#[derive(Serialize)]
 pub(crate) struct LinkBatchRow<'a> {
     pub(crate) id: i64,
     pub(crate) workspace_id: i64,
@@ -141,7 +141,7 @@ pub(crate) struct LinkBatchRow<'a> {
     pub(crate) updated_at: i64,
     pub(crate) version: i64,
     /// The version a change was made against; a row with another one is left alone. Nothing means any: the row is broken.
-    pub(crate) base: Option<i64>,
+    base: Option<i64>,
 }
 
 impl<'a> LinkBatchRow<'a> {

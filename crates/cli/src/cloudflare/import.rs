@@ -25,7 +25,6 @@ use crate::error::Failure;
 const CHUNK: usize = 500;
 /// Rows that may lead to links of ours: they are remembered until the end, for circles among them.
 const MOST_LEADING_HOME: usize = 10_000;
-const DELETED: &str = "the code is a deleted link's, and stays taken; restore that link first";
 
 /// How to import.
 pub(crate) struct Import<'a> {
@@ -56,19 +55,13 @@ impl Cloudflare {
             leading_home: HashMap::new(),
             unkept: Unkept::default(),
         };
-        let mut waiting = Vec::new();
-        while let Some(load) = rows.next().await {
-            match load {
-                Ok(items) => waiting.extend(items),
+        while let Some(items) = rows.next(CHUNK).await {
+            match items {
+                Ok(items) => work.chunk(items).await?,
                 Err(error) => work.judge.report.stopped = Some(error.to_string()),
             }
-            while waiting.len() >= CHUNK {
-                let rest = waiting.split_off(CHUNK);
-                work.chunk(std::mem::replace(&mut waiting, rest)).await?;
-                (import.progress)(&work.judge.report);
-            }
+            (import.progress)(&work.judge.report);
         }
-        work.chunk(waiting).await?;
         work.judge.report.notes.extend(work.unkept.notes());
         if work.judge.report.created + work.judge.report.updated > 0 {
             self.warn_unguarded();
@@ -152,9 +145,10 @@ struct Work<'a> {
     unkept: Unkept,
 }
 
-/// What is to be done about a row, and what lies there.
+/// What is to be done about a row.
 struct Planned {
     step: Step,
+    /// The object that is changed, where one is.
     kept: Option<Kept>,
 }
 
@@ -179,11 +173,7 @@ impl Work<'_> {
         let planned = self.compare(candidates, &mut verdicts).await?;
         let planned = self.refuse_circles(planned, &mut verdicts).await?;
         for Planned { step, .. } in &planned {
-            let row = match step {
-                Step::Create(candidate) => candidate.row,
-                Step::Update { row, .. } => *row,
-            };
-            let mut lost = unkept.get(&row).copied().unwrap_or_default();
+            let mut lost = unkept.get(&step.row()).copied().unwrap_or_default();
             if let Step::Update { .. } = step {
                 // A link that is there goes on counting.
                 lost.total = 0;
@@ -241,16 +231,15 @@ impl Work<'_> {
 
     /// A deleted link's code stays taken. The same deleted link is there already.
     fn against_tombstone(&self, candidate: &Candidate, left: &str) -> Verdict {
-        let conflict = || candidate.verdict(Outcome::Conflicting, DELETED);
         let link = serde_json::from_str::<Tombstone>(left).ok().and_then(|tombstone| tombstone.link());
         match link {
             Some((link, _)) => match self.judge.against(candidate, &link) {
-                Ok(_) => conflict(),
+                Ok(_) => candidate.against_deleted(),
                 Err(verdict) => verdict,
             },
             // It does not say which link it was.
             None if candidate.link.state == LinkState::Deleted => candidate.verdict(Outcome::Skipped, ""),
-            None => conflict(),
+            None => candidate.against_deleted(),
         }
     }
 
@@ -291,8 +280,9 @@ impl Work<'_> {
         let cloudflare = self.cloudflare;
         let (mut pairs, mut entries) = (Vec::new(), Vec::new());
         for Planned { step, kept } in planned {
-            match (step, kept) {
-                (Step::Update { before, after: next, .. }, Some(kept)) => {
+            match step {
+                Step::Update { before, after: next, .. } => {
+                    let kept = kept.as_ref().expect("what is changed was read");
                     let now = after(now, before);
                     let next = Link { updated_at: now, ..(**next).clone() };
                     let key = route_key(&next.code);
@@ -300,13 +290,9 @@ impl Work<'_> {
                     let deed = Deed { action: "link.update", before: Some(before), after: &next };
                     entries.push(cloudflare.noted(&deed, now));
                 }
-                (step, _) => {
-                    let link = step.link();
-                    let total = match step {
-                        Step::Create(candidate) => candidate.total,
-                        Step::Update { .. } => None,
-                    };
-                    pairs.push(self.new_pair(link, stats(total)));
+                Step::Create(candidate) => {
+                    let link = &candidate.link;
+                    pairs.push(self.new_pair(link, stats(candidate.total)));
                     let deed = Deed { action: "link.create", before: None, after: link };
                     entries.push(cloudflare.noted(&deed, now));
                 }

@@ -224,7 +224,7 @@ async fn set(place: &Place, args: &Set) -> Result<(), Failure> {
         }
         Place::Server(_) if args.dry_run => {
             return Err(Failure::usage(
-                "--dry-run works on a store only: a server checks a change by its own rules, and has no way to only try it",
+                "--dry-run does not work on a server: it checks a change by its own rules, and has no way to only try it",
             )
             .hint(format!("`rmax links get {}` shows the link as it is", args.code)));
         }

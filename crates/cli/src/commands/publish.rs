@@ -9,10 +9,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use rlinks_core::{Id, Link, Workspace};
+use rlinks_server::stop::Stop;
 use rlinks_store::feed::Feed;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::hits::save;
 use crate::args::Publish;
@@ -230,7 +230,8 @@ impl Publisher<'_> {
     async fn watch(&self) -> Result<(), Failure> {
         let output = self.session.output;
         // Listened to from the beginning: a signal that comes while something is being published is heeded after that.
-        let mut stop = Stop::listen()?;
+        let mut stop = Stop::listen()
+            .map_err(|error| Failure::failed(format!("signals cannot be listened to: {error}")))?;
         // Its first look tells of everything, and so of what changed since we have published.
         let mut feed = Feed::new(self.session.store());
         output.note("watching; stop with Ctrl-C");
@@ -261,31 +262,6 @@ impl Publisher<'_> {
                 () = stop.asked() => return Ok(()),
                 () = tokio::time::sleep(AFTER_TROUBLE) => {}
             }
-        }
-    }
-}
-
-/// Ctrl-C, or the signal a service manager sends.
-struct Stop {
-    interrupted: Signal,
-    terminated: Signal,
-}
-
-impl Stop {
-    fn listen() -> Result<Self, Failure> {
-        let listen = |kind| {
-            signal(kind).map_err(|error| Failure::failed(format!("signals cannot be listened to: {error}")))
-        };
-        Ok(Self {
-            interrupted: listen(SignalKind::interrupt())?,
-            terminated: listen(SignalKind::terminate())?,
-        })
-    }
-
-    async fn asked(&mut self) {
-        tokio::select! {
-            _ = self.interrupted.recv() => {}
-            _ = self.terminated.recv() => {}
         }
     }
 }

@@ -17,13 +17,14 @@ use rlinks_server::clock::{monotonic_ms, random_bytes};
 use rustix::process::{Pid, Signal, kill_process};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
 use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _};
+use tempfile::NamedTempFile;
 
-use crate::client::wait_until;
+use crate::client::{is_so_within, wait_until};
 use crate::place::{Place, block_on};
 use crate::serve::served::{Served, address_in, run, serve};
 
 const CLIENTS: usize = 4;
-/// However slow the machine is, no round takes longer.
+/// However slow the machine is: a kill that has not come by then will not come.
 const ROUND_MS: u64 = 4_000;
 
 // ---- the ledger ----
@@ -156,13 +157,8 @@ fn count(place: &Place, sql: &str) -> i64 {
 /// Waits until so many clicks are stored. A long night of them takes its time.
 #[track_caller]
 fn wait_for_clicks(place: &Place, clicks: usize) {
-    for _ in 0..1200 {
-        if events(place) >= clicks {
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(50));
-    }
-    panic!("only {} of {clicks} clicks are stored", events(place));
+    let stored = is_so_within(60_000, || events(place) >= clicks);
+    assert!(stored, "only {} of {clicks} clicks are stored", events(place));
 }
 
 /// The clicks of a ledger that are stored, by name, with their identities. None is there twice, under any name.
@@ -282,11 +278,9 @@ fn row_1_killed_at_any_moment_under_load_no_answered_click_is_lost_or_counted_tw
     let (place, ledger, mut chance) = (place(), Ledger::default(), Chance::new("row 1"));
     for _ in 0..rounds() {
         let mut server = serve(&place, "--threads 2");
-        let (enough, pause_ms) =
-            (ledger.answers() + 1 + usize::try_from(chance.below(1500)).unwrap(), chance.below(250));
+        let enough = ledger.answers() + 1 + usize::try_from(chance.below(3000)).unwrap();
         ledger.while_asking(server.address, "", || {
             wait_until("enough is answered", || ledger.answers() >= enough);
-            std::thread::sleep(Duration::from_millis(pause_ms));
             server.signal(Signal::KILL);
             server.ends_within(10_000);
         });
@@ -316,18 +310,10 @@ fn row_2_killed_at_any_write_sync_or_removal_no_answered_click_is_lost_or_counte
         let wrapper =
             ["strace", "-f", "-qq", "-o", "/dev/null", "-e", &format!("trace={call}"), "-e", &inject];
         let mut server = Wrapped::new(&place, &wrapper.map(str::to_owned), "--threads 2");
-        let began_ms = monotonic_ms();
-        let over = |server: &mut Wrapped| server.served.has_ended() || monotonic_ms() - began_ms > ROUND_MS;
         // It may be over before anybody could ask.
-        while !over(&mut server) && !server.served.says("serving redirects on") {
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        is_so_within(ROUND_MS, || server.served.has_ended() || server.served.says("serving redirects on"));
         if let Some(address) = address_in(&server.served.log(), "serving redirects on") {
-            ledger.while_asking(address, "", || {
-                while !over(&mut server) {
-                    std::thread::sleep(Duration::from_millis(2));
-                }
-            });
+            ledger.while_asking(address, "", || is_so_within(ROUND_MS, || server.served.has_ended()));
         }
         injected += usize::from(server.served.has_ended());
         assert!(!server.served.says("panicked"), "{call} {number}: {}", server.served.log());
@@ -375,12 +361,7 @@ impl Drop for Wrapped {
             let _ = kill_process(child, Signal::KILL);
         }
         // It ends with what it started.
-        for _ in 0..500 {
-            if self.served.has_ended() {
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        is_so_within(5_000, || self.served.has_ended());
     }
 }
 
@@ -477,15 +458,21 @@ fn row_14_a_journal_that_may_not_grow_drops_counts_and_goes_on_when_the_database
 // ---- a bad disk ----
 
 /// `strace` on a running server, until it is dropped. Threads it is not told of are left alone.
-struct Fault(Child);
+struct Fault {
+    strace: Child,
+    /// What it says it has seen.
+    seen: NamedTempFile,
+}
 
 impl Fault {
     #[track_caller]
     fn on(pid: &str, flags: &[&str], calls: &str, fault: &str) -> Self {
-        let child = Command::new("strace")
+        let seen = NamedTempFile::new().unwrap();
+        let strace = Command::new("strace")
             .args(flags)
-            .args(["-qq", "-o", "/dev/null", "-e", &format!("trace={calls}")])
-            .args(["-e", &format!("inject={calls}:{fault}"), "-p", pid])
+            .args(["-qq", "-e", &format!("trace={calls}"), "-p", pid])
+            .args(["-e", &format!("inject={calls}:{fault}"), "-o"])
+            .arg(seen.path())
             .stdin(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
@@ -494,15 +481,20 @@ impl Fault {
             let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
             status.lines().any(|line| line.starts_with("TracerPid:") && line != "TracerPid:\t0")
         });
-        Self(child)
+        Self { strace, seen }
+    }
+
+    /// How many calls have taken their time.
+    fn delayed(&self) -> usize {
+        std::fs::read_to_string(self.seen.path()).unwrap().matches("(DELAYED)").count()
     }
 }
 
 impl Drop for Fault {
     fn drop(&mut self) {
         // It lets go of what it holds.
-        let _ = kill_process(Pid::from_child(&self.0), Signal::TERM);
-        let _ = self.0.wait();
+        let _ = kill_process(Pid::from_child(&self.strace), Signal::TERM);
+        let _ = self.strace.wait();
     }
 }
 
@@ -556,7 +548,9 @@ fn row_17_a_disk_that_takes_its_time_slows_no_redirect_and_costs_no_click() {
     let mut server = serve(&place, "--threads 2");
     wait_until("it is ready", || server.get("/ready").body.contains("\"ready\""));
     let fault = Fault::on(&keeper(&server), &[], "fdatasync", "delay_enter=300000");
-    ledger.while_asking(server.address, "", || std::thread::sleep(Duration::from_secs(4)));
+    ledger.while_asking(server.address, "", || {
+        wait_until("three syncs have taken their time", || fault.delayed() >= 3);
+    });
     drop(fault);
     let mut took_ms = ledger.took_ms.lock().unwrap().clone();
     took_ms.sort_unstable();

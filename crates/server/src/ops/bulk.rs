@@ -4,7 +4,8 @@ use rlinks_core::draft::Input;
 use rlinks_core::{Domains, Target, Workspace};
 use rlinks_store::StoreError;
 
-use super::{By, Deleted, Done, Mode, Ops, OpsError, settle};
+use super::create::settle;
+use super::{By, Deleted, Done, Mode, Ops, OpsError};
 
 impl Ops {
     /// Makes several links, each as if those before it were there already; what waits for the disk waits together.

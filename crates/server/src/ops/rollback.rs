@@ -12,8 +12,9 @@ use rlinks_store::StoreError;
 use rlinks_store::write::{Action, LinkOp, LinkWrite, Written};
 use tokio::task::JoinSet;
 
+use super::change::CHANGE_TRIES;
 use super::safety::Verdict;
-use super::{By, CHANGE_TRIES, Mode, Ops, OpsError};
+use super::{By, Mode, Ops, OpsError};
 
 /// Links put back by one commit or so.
 const PAGE: i64 = 256;

@@ -9,7 +9,7 @@ use rlinks_clicks::time::{DAY_MS, HOUR_MS, day_of};
 use rlinks_core::{FieldCode, Timestamp};
 
 pub use self::range::RANGES;
-use self::range::{Asked, Wrong, is_day};
+use self::range::{Asked, Span, Wrong, is_day};
 use super::chart::{Chart, Share, number, shares};
 use super::visit::Visit;
 use super::{Problem, Web};
@@ -99,7 +99,7 @@ impl Web {
         };
         // Clicks that were imported may be older than the link they were imported for.
         let begun = clicks.first_counted(&plain).await?.map_or(made, |first| first.min(made)).min(now);
-        let about = |(from, to): (Option<Timestamp>, Option<Timestamp>)| {
+        let about = |(from, to): Span| {
             let start = from.unwrap_or_else(|| now.plus_ms(-30 * DAY_MS));
             Question { from, to, interval: interval(start, to.unwrap_or(now)), ..plain.clone() }
         };

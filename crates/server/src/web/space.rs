@@ -26,12 +26,10 @@ use axum::extract::DefaultBodyLimit;
 use axum::response::Response;
 use axum::routing::{get, post};
 use rlinks_core::FieldErrors;
-use rlinks_core::envelope::ErrorCode;
 
 pub(super) use self::members::links_after;
 use super::visit::Visit;
 use super::{Problem, Web, page};
-use crate::api::error::ApiError;
 use crate::auth::session::Signed;
 
 /// The routes of the workspace.
@@ -94,16 +92,6 @@ fn is_confirmed(form: &super::visit::Form) -> bool {
 fn done<'a>(visit: &Visit, words: &[(&str, &'a str)]) -> Option<&'a str> {
     let done = visit.parameter("done")?;
     words.iter().find(|(name, _)| *name == done).map(|(_, said)| *said)
-}
-
-/// The API's word about keys, as a page says it.
-fn refused_by(error: &ApiError) -> Problem {
-    match error.parts() {
-        (code @ ErrorCode::Forbidden, _) => {
-            Problem::saying(code, "Viewers have no keys. An admin can give you another role")
-        }
-        (code, message) => Problem::saying(code, message),
-    }
 }
 
 /// What is wrong with a field, for the line beside it.

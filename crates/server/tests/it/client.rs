@@ -59,14 +59,20 @@ impl Answer {
 
 /// Waits for a condition; what takes ten seconds will not happen.
 #[track_caller]
-pub(crate) fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
-    for _ in 0..1000 {
+pub(crate) fn wait_until(what: &str, condition: impl FnMut() -> bool) {
+    assert!(is_so_within(10_000, condition), "waited in vain until {what}");
+}
+
+/// Waits for a condition, so long at most; whether it came.
+pub(crate) fn is_so_within(most_ms: u64, mut condition: impl FnMut() -> bool) -> bool {
+    // Pauses are counted rather than time: on a busy machine a look may take longer than what it looks for.
+    for _ in 0..most_ms / 10 {
         if condition() {
-            return;
+            return true;
         }
         std::thread::sleep(Duration::from_millis(10));
     }
-    panic!("waited in vain until {what}");
+    condition()
 }
 
 /// A connection on which several answers come.

@@ -5,7 +5,9 @@ use rlinks_store::Store;
 use rlinks_store::write::{Action, LinkOp, LinkWrite};
 
 use crate::client::wait_until;
-use crate::support::{Bench, MAIN, NOW, Running, create, furnish, open, operator};
+use crate::support::{
+    BIG, Bench, MAIN, NOW, Running, big_target, create, furnish, open, operator, serve_more_than_fits,
+};
 
 async fn change(store: &Store, code: &str, change: impl FnOnce(Link) -> Link) {
     let link = store.link(MAIN, &Code::from_path(code).unwrap()).await.unwrap().unwrap();
@@ -101,24 +103,9 @@ fn a_store_that_was_overwritten_leaves_known_links_and_makes_unknown_ones_503() 
 
 #[test]
 fn a_cache_too_small_for_all_links_asks_the_store_and_forgets_unknown_codes_when_they_are_created() {
-    let bench = Bench::new();
-    // 16 shards of two chunks hold about 2 MB; these are 3 MB.
-    let long = "x".repeat(1900);
-    bench.runtime.block_on(async {
-        let writes = (0..1600).map(|number| {
-            let (store, target) = (bench.store.clone(), format!("https://example.com/{long}/{number}"));
-            tokio::spawn(async move { create(&store, &format!("big-{number}"), &target).await })
-        });
-        for write in writes.collect::<Vec<_>>() {
-            write.await.unwrap();
-        }
-    });
-    let server = bench.serve(|config| config.cache_bytes = 1);
-    for number in (0..1600).step_by(97) {
-        assert_eq!(
-            location(&server, &format!("/big-{number}")),
-            Some(format!("https://example.com/{long}/{number}"))
-        );
+    let server = serve_more_than_fits();
+    for number in (0..BIG).step_by(97) {
+        assert_eq!(location(&server, &format!("/big-{number}")), Some(big_target(number)));
     }
     assert_eq!(server.get("/later").status, 404);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

@@ -11,7 +11,9 @@ use rlinks_store::Store;
 use rlinks_store::write::{Action, LinkOp, LinkWrite};
 
 use crate::client::{Answer, Talk, get};
-use crate::support::{Bench, MAIN, NOW, Running, create, furnish, operator};
+use crate::support::{
+    BIG, Bench, MAIN, NOW, Running, big_target, create, furnish, operator, serve_more_than_fits,
+};
 
 const OK: &str = "https://example.com/path?keep=1#part";
 const TWO: &str = "https://two.example/";
@@ -546,19 +548,7 @@ fn s9_forwarding_headers_of_a_peer_nobody_trusts_count_for_nothing() {
 
 #[test]
 fn row_44_a_stampede_for_one_link_the_table_does_not_hold_gets_one_answer() {
-    let bench = Bench::new();
-    // 16 shards of two chunks hold about 2 MB; these are 3 MB.
-    let long = "x".repeat(1900);
-    bench.runtime.block_on(async {
-        let writes = (0..1600).map(|number| {
-            let (store, target) = (bench.store.clone(), format!("https://example.com/{long}/{number}"));
-            tokio::spawn(async move { create(&store, &format!("big-{number}"), &target).await })
-        });
-        for write in writes.collect::<Vec<_>>() {
-            write.await.expect("a link");
-        }
-    });
-    let server = bench.serve(|config| config.cache_bytes = 1);
+    let server = serve_more_than_fits();
     let stampede = |path: &str| -> Vec<(u16, Option<String>)> {
         let mut crowd: Vec<Talk> = (0..200).map(|_| Talk::new(server.address)).collect();
         for talk in &mut crowd {
@@ -568,8 +558,8 @@ fn row_44_a_stampede_for_one_link_the_table_does_not_hold_gets_one_answer() {
         answers.map(|answer| (answer.status, answer.location().map(str::to_owned))).collect()
     };
     // Some of these are in the table and some are not: nobody can tell from the answers.
-    for number in (0..1600).step_by(400) {
-        let expected = (301, Some(format!("https://example.com/{long}/{number}")));
+    for number in (0..BIG).step_by(400) {
+        let expected = (301, Some(big_target(number)));
         assert!(stampede(&format!("/big-{number}")).iter().all(|answer| *answer == expected), "big-{number}");
     }
     for unknown in ["/unknown-1", "/unknown-2"] {

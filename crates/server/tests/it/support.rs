@@ -170,3 +170,26 @@ pub(crate) async fn create(store: &Store, code: &str, target: &str) -> Written {
     };
     store.write(LinkWrite::new(MAIN, operator(), NOW, op)).await.unwrap()
 }
+
+/// How many links [`serve_more_than_fits`] has: `big-0` and so on.
+pub(crate) const BIG: usize = 1600;
+
+/// A server with more links than its table holds: 16 shards of two chunks are about 2 MB, and these are 3 MB.
+pub(crate) fn serve_more_than_fits() -> Running {
+    let bench = Bench::new();
+    bench.runtime.block_on(async {
+        let writes = (0..BIG).map(|number| {
+            let store = bench.store.clone();
+            tokio::spawn(async move { create(&store, &format!("big-{number}"), &big_target(number)).await })
+        });
+        for write in writes.collect::<Vec<_>>() {
+            write.await.unwrap();
+        }
+    });
+    bench.serve(|config| config.cache_bytes = 1)
+}
+
+/// Where one of these leads.
+pub(crate) fn big_target(number: usize) -> String {
+    format!("https://example.com/{}/{number}", "x".repeat(1900))
+}

@@ -47,92 +47,74 @@ pub async fn begin<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
     .await
 }
 
-/// Inserts rows: `insert_rows!(tx, "insert into t (a, b)", 2, "on conflict do nothing", &rows, |row| [row.a, row.b])`. While
-/// SQLite works on one statement the next is put together. Gives the number of rows it touched.
+/// Inserts rows: `insert_rows!(tx, "insert into t (a, b)", 2, "on conflict do nothing", &rows, |row| [row.a, row.b])`. Gives the
+/// number of rows it touched.
 #[macro_export]
 macro_rules! insert_rows {
-    ($tx:expr, $head:expr, $columns:expr, $tail:expr, $rows:expr, |$row:pat_param| [$($value:expr),* $(,)?]) => {
-        match &mut *$tx {
-            $crate::pool::Tx::Sqlite(tx, _) => {
-                macro_rules! make {
-                    () => {
-                        |rows| {
-                            let sql = $crate::pool::many::values($head, $columns, rows.len(), $tail);
-                            let mut query = sqlx::query(sqlx::AssertSqlSafe(sql));
-                            for $row in rows { $(query = query.bind($value);)* }
-                            query
-                        }
-                    };
-                }
-                let mut written = 0;
-                let mut pieces = $crate::pool::many::pieces($rows);
-                let mut next = pieces.next().map(make!());
-                while let Some(query) = next.take() {
-                    let mut running = Box::pin(query.execute(&mut **tx));
-                    let done = $crate::pool::many::begin(&mut running).await;
-                    next = pieces.next().map(make!());
-                    let done = match done {
-                        Some(done) => done?,
-                        None => running.await?,
-                    };
-                    written += done.rows_affected();
-                }
-                written
-            }
-            $crate::pool::Tx::Postgres(tx) => {
-                let sql = $crate::pool::many::unnest($head, $columns, $tail);
-                let query = sqlx::query(sqlx::AssertSqlSafe(sql));
-                $(
-                    #[allow(unused_variables, reason = "a column is made of some part of its row")]
-                    let query = query.bind($rows.iter().map(|$row| $value).collect::<Vec<_>>());
-                )*
-                query.execute(&mut **tx).await?.rows_affected()
-            }
-        }
+    ($($insert:tt)*) => {
+        $crate::insert_many!(
+            sqlx::query, execute, u64, |written, done| written += done.rows_affected(); $($insert)*
+        )
     };
 }
 
-/// The same with `returning`: gives the rows that come back.
+/// The same with `returning`: gives the rows that come back, of the type named after `tx`.
 #[macro_export]
 macro_rules! insert_returning {
-    ($tx:expr, $type:ty, $head:expr, $columns:expr, $tail:expr, $rows:expr, |$row:pat_param| [$($value:expr),* $(,)?]) => {
+    ($tx:expr, $type:ty, $($insert:tt)*) => {
+        $crate::insert_many!(
+            sqlx::query_as::<_, $type>, fetch_all, Vec<$type>, |found, done| found.extend(done); $tx, $($insert)*
+        )
+    };
+}
+
+/// What both do: make statements, run them, and gather what each gives. While SQLite works on one statement the next is put together.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! insert_many {
+    (
+        $query:expr, $run:ident, $gathers:ty, |$gathered:ident, $done:ident| $gather:expr;
+        $tx:expr, $head:expr, $columns:expr, $tail:expr, $rows:expr, |$row:pat_param| [$($value:expr),* $(,)?]
+    ) => {{
+        let mut $gathered = <$gathers>::default();
         match &mut *$tx {
             $crate::pool::Tx::Sqlite(tx, _) => {
                 macro_rules! make {
                     () => {
                         |rows| {
                             let sql = $crate::pool::many::values($head, $columns, rows.len(), $tail);
-                            let mut query = sqlx::query_as::<_, $type>(sqlx::AssertSqlSafe(sql));
+                            let mut query = $query(sqlx::AssertSqlSafe(sql));
                             for $row in rows { $(query = query.bind($value);)* }
                             query
                         }
                     };
                 }
-                let mut found: Vec<$type> = Vec::new();
                 let mut pieces = $crate::pool::many::pieces($rows);
                 let mut next = pieces.next().map(make!());
                 while let Some(query) = next.take() {
-                    let mut running = Box::pin(query.fetch_all(&mut **tx));
+                    let mut running = Box::pin(query.$run(&mut **tx));
                     let done = $crate::pool::many::begin(&mut running).await;
                     next = pieces.next().map(make!());
-                    found.extend(match done {
+                    let $done = match done {
                         Some(done) => done?,
                         None => running.await?,
-                    });
+                    };
+                    $gather;
                 }
-                found
             }
             $crate::pool::Tx::Postgres(tx) => {
                 let sql = $crate::pool::many::unnest($head, $columns, $tail);
-                let query = sqlx::query_as::<_, $type>(sqlx::AssertSqlSafe(sql));
+                let query = $query(sqlx::AssertSqlSafe(sql));
                 $(
                     #[allow(unused_variables, reason = "a column is made of some part of its row")]
                     let query = query.bind($rows.iter().map(|$row| $value).collect::<Vec<_>>());
                 )*
-                query.fetch_all(&mut **tx).await?
+                let $done = query.$run(&mut **tx).await?;
+                $gather;
             }
         }
-    };
+        $gathered
+    }};
 }
 
 pub use crate::{insert_returning, insert_rows};

@@ -72,7 +72,7 @@ impl Here<'_> {
 async fn import_there(remote: &Remote, args: &args::Import) -> Result<Report, Failure> {
     for (given, flag) in [(args.overwrite, "--overwrite"), (args.exact, "--exact")] {
         if given {
-            return Err(Failure::usage(format!("{flag} works on a store only: a key may not do that")));
+            return Err(Failure::usage(format!("{flag} does not work on a server: a key may not do that")));
         }
     }
     let mut file = Vec::new();

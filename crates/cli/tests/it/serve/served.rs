@@ -5,10 +5,9 @@ use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, Command, ExitStatus};
 use std::sync::{Arc, Mutex};
 
-use rlinks_server::clock::monotonic_ms;
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::client::{Answer, ask, wait_until};
+use crate::client::{Answer, ask, is_so_within, wait_until};
 use crate::place::Place;
 
 /// A running server. Dropping it kills it.
@@ -106,14 +105,12 @@ impl Served {
     /// Waits for its end, so long at most.
     #[track_caller]
     pub(crate) fn ends_within(&mut self, most_ms: u64) -> ExitStatus {
-        let began = monotonic_ms();
-        loop {
-            if let Some(status) = self.child.try_wait().unwrap() {
-                return status;
-            }
-            assert!(monotonic_ms() - began < most_ms, "still running after {most_ms} ms:\n{}", self.log());
-            std::thread::sleep(std::time::Duration::from_millis(10));
-        }
+        assert!(
+            is_so_within(most_ms, || self.has_ended()),
+            "still running after {most_ms} ms:\n{}",
+            self.log()
+        );
+        self.child.wait().unwrap()
     }
 
     /// SIGTERM, and the end that belongs to it.

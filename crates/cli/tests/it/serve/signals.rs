@@ -14,6 +14,9 @@ use super::served::{Served, serve};
 use crate::client::{Talk, get, wait_until};
 use crate::place::{Place, block_on};
 
+/// For how long a server goes by what the feed has told it last.
+const FEED_COUNTS_MS: u64 = 2_000;
+
 /// A client that asks and asks and reads nothing, until neither side takes another byte.
 fn never_reads(server: &Served) -> TcpStream {
     let mut socket = TcpStream::connect(server.address).unwrap();
@@ -145,8 +148,8 @@ fn row_5_after_a_pause_it_serves_as_before() {
         may_write
     });
     place.ok("links set meanwhile https://example.com/meanwhile");
-    // The pause itself: longer than the feed's last word counts.
-    std::thread::sleep(Duration::from_millis(2_500));
+    let stopped_ms = monotonic_ms();
+    wait_until("the feed's last word counts no longer", || monotonic_ms() - stopped_ms > FEED_COUNTS_MS);
     server.signal(Signal::CONT);
     assert_eq!(server.status("/go"), 301, "the first request after the pause");
     assert_eq!(server.status("/unknown"), 404, "an unknown code is asked of the store, not refused");

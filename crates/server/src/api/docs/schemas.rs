@@ -5,10 +5,8 @@ use std::fmt::Write as _;
 use rlinks_core::page::escape;
 use serde_json::{Map, Value};
 
-use super::{
-    LONG_BYTES, MOST_DEEP, Page, REQUIRED, References, anchor, code, entries, first_example, inner_schemas,
-    list, plain, pretty, text,
-};
+use super::words::{REQUIRED, anchor, code, plain, pretty};
+use super::{LONG_BYTES, MOST_DEEP, Page, References, entries, first_example, list, text};
 
 impl<'a> Page<'a> {
     pub(super) fn schemas(&mut self) {
@@ -264,4 +262,11 @@ impl<'a> Page<'a> {
             _ => return None,
         })
     }
+}
+
+/// The schemas inside a schema that have no name: items of a list, further keys, alternatives.
+fn inner_schemas(schema: &Value) -> Vec<&Value> {
+    let one = ["items", "additionalProperties"].into_iter().filter_map(|key| schema.get(key));
+    let many = ["allOf", "oneOf", "anyOf"].into_iter().flat_map(|key| list(&schema[key]));
+    one.chain(many).filter(|inner| inner.is_object()).collect()
 }

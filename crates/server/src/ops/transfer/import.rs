@@ -166,18 +166,13 @@ struct Underway {
 
 impl Work<'_> {
     async fn read(&mut self, rows: &mut Rows) -> Result<(), OpsError> {
-        let mut waiting = Vec::new();
-        while let Some(load) = rows.next().await {
-            match load {
-                Ok(items) => waiting.extend(items),
+        while let Some(items) = rows.next(CHUNK).await {
+            match items {
+                Ok(items) => self.chunk(items).await?,
                 Err(error) => self.judge.report.stopped = Some(error.to_string()),
             }
-            while waiting.len() >= CHUNK {
-                let rest = waiting.split_off(CHUNK);
-                self.chunk(std::mem::replace(&mut waiting, rest)).await?;
-            }
         }
-        self.chunk(waiting).await
+        Ok(())
     }
 
     async fn chunk(&mut self, items: Vec<Item>) -> Result<(), OpsError> {

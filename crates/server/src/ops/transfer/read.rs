@@ -68,6 +68,8 @@ pub struct Rows {
     /// What the file is.
     pub format: ImportFormat,
     loads: mpsc::Receiver<Result<Vec<Item>, ReadError>>,
+    /// Of the loads that have come, what nobody has asked for yet.
+    waiting: Vec<Item>,
 }
 
 impl Rows {
@@ -97,12 +99,22 @@ impl Rows {
         });
         let stopped = || ReadError::Io(std::io::Error::other("the reader has stopped"));
         let format = open.await.map_err(|_| stopped())??;
-        Ok(Self { format, loads })
+        Ok(Self { format, loads, waiting: Vec::new() })
     }
 
-    /// The next of them, in their order; nothing at the end.
-    pub async fn next(&mut self) -> Option<Result<Vec<Item>, ReadError>> {
-        self.loads.recv().await
+    /// The next of them in their order, `count` at a time and the rest at the end; nothing after that. Where the file cannot be read to
+    /// its end, the rest comes after the error.
+    pub async fn next(&mut self, count: usize) -> Option<Result<Vec<Item>, ReadError>> {
+        while self.waiting.len() < count {
+            match self.loads.recv().await {
+                Some(Ok(load)) => self.waiting.extend(load),
+                Some(Err(error)) => return Some(Err(error)),
+                None => break,
+            }
+        }
+        let later = self.waiting.split_off(count.min(self.waiting.len()));
+        let items = std::mem::replace(&mut self.waiting, later);
+        (!items.is_empty()).then_some(Ok(items))
     }
 }
 

@@ -5,20 +5,20 @@ use std::sync::Arc;
 use askama::Template;
 use axum::extract::{Path, State};
 use axum::response::Response;
+use rlinks_clicks::time::DAY_MS;
 use rlinks_core::envelope::ErrorCode;
 use rlinks_core::key::KeyStatus;
 use rlinks_core::{ApiKey, FieldCode, FieldError, FieldErrors, Id, Scope, Scopes, Timestamp};
 
-use super::super::visit::Form;
-use super::super::visit::{Doing, Looking};
+use super::super::visit::{Doing, Form, Looking};
 use super::super::{Problem, Web, page, see_other};
-use super::{Confirm, done, is_confirmed, refused_by};
+use super::{Confirm, done, is_confirmed};
 use crate::api::caller::{Anybody, Caller};
+use crate::api::error::ApiError;
 use crate::api::keys::{keeps, kept};
 use crate::auth::session::Signed;
 use crate::ops::people::KeyDraft;
 
-const DAY_MS: i64 = 86_400_000;
 /// Keys on a page.
 const PAGE: usize = 50;
 
@@ -132,6 +132,16 @@ impl<'a> KeysPage<'a> {
             days: "90",
             errors: FieldErrors::default(),
         })
+    }
+}
+
+/// The API's word about keys, as a page says it.
+fn refused_by(error: &ApiError) -> Problem {
+    match error.parts() {
+        (code @ ErrorCode::Forbidden, _) => {
+            Problem::saying(code, "Viewers have no keys. An admin can give you another role")
+        }
+        (code, message) => Problem::saying(code, message),
     }
 }
 

@@ -29,7 +29,7 @@ pub struct Candidate {
     /// What it had counted.
     pub total: Option<Total>,
     /// Leads to a domain served here, and may.
-    pub leads_home: bool,
+    pub(super) leads_home: bool,
     said: Said,
     keep: Keep,
 }
@@ -127,6 +127,12 @@ impl Candidate {
             link,
             keep: rules.keep,
         })
+    }
+
+    /// What becomes of it where its code is a deleted link's.
+    pub fn against_deleted(&self) -> Verdict {
+        let reason = "the code is a deleted link's, and stays taken; restore that link first";
+        self.verdict(Outcome::Conflicting, reason)
     }
 
     /// What becomes of it.

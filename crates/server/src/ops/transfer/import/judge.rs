@@ -103,16 +103,13 @@ impl Judge {
 
     /// A row against the link that has its code.
     pub fn against(&self, candidate: &Candidate, link: &Link) -> Result<Step, Verdict> {
-        let conflict = |reason: String| Err(candidate.verdict(Outcome::Conflicting, reason));
         let next = candidate.over(link);
         let comes_back = link.state == LinkState::Deleted && candidate.link.state != LinkState::Deleted;
         if next == *link && !comes_back {
             return Err(candidate.verdict(Outcome::Skipped, ""));
         }
         if link.state == LinkState::Deleted {
-            return conflict(
-                "the code is a deleted link's, and stays taken; restore that link first".to_owned(),
-            );
+            return Err(candidate.against_deleted());
         }
         let is_to_go = next.state == LinkState::Deleted;
         if self.rules.existing == Existing::Leave || is_to_go {

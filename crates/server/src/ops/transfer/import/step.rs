@@ -52,6 +52,14 @@ pub enum Step {
 }
 
 impl Step {
+    /// The row's place.
+    pub fn row(&self) -> u64 {
+        match self {
+            Self::Create(candidate) => candidate.row,
+            Self::Update { row, .. } => *row,
+        }
+    }
+
     /// The link as it becomes.
     pub fn link(&self) -> &Link {
         match self {
@@ -70,12 +78,8 @@ impl Step {
 
     /// What became of the row.
     pub fn verdict(&self, outcome: Outcome, reason: impl Into<String>) -> Verdict {
-        let row = match self {
-            Self::Create(candidate) => candidate.row,
-            Self::Update { row, .. } => *row,
-        };
         Verdict {
-            row,
+            row: self.row(),
             code: Some(self.link().code.to_string()),
             outcome,
             reason: reason.into(),

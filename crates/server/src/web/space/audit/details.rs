@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use crate::web::links::cut;
+
 /// Fields that are shown of one entry.
 const MOST: usize = 60;
 /// Longer values are cut.
@@ -64,8 +66,5 @@ fn text(value: &Value) -> String {
         Value::Array(list) => list.iter().map(text).collect::<Vec<_>>().join(", "),
         other => other.to_string(),
     };
-    match text.char_indices().nth(LONGEST) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text,
-    }
+    cut(&text, LONGEST)
 }

@@ -1,0 +1,98 @@
+//! `rmax users` and `keys`.
+
+use clap::Subcommand;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Users {
+    /// Make somebody a member and print their one-time invitation, good for seven days
+    Create {
+        /// Their e-mail address
+        #[arg(long)]
+        email: String,
+        /// Their name
+        #[arg(long, default_value = "")]
+        name: String,
+        /// viewer, member or admin
+        #[arg(long, default_value = "member")]
+        role: String,
+        /// Read a password from stdin, instead of printing an invitation
+        #[arg(long)]
+        password_stdin: bool,
+    },
+    /// Invite a member once more and print the new one-time invitation; an earlier one no longer works
+    Invite {
+        /// Their e-mail address or id
+        user: String,
+    },
+    /// List members
+    List,
+    /// Change what a member may do
+    Role {
+        /// Their e-mail address or id
+        user: String,
+        /// viewer, member or admin
+        role: String,
+    },
+    /// Lock a member out; their links go on
+    Suspend {
+        /// Their e-mail address or id
+        user: String,
+    },
+    /// Let a suspended member in again
+    Activate {
+        /// Their e-mail address or id
+        user: String,
+    },
+    /// Give a member a password, asked for or from stdin; they are signed out everywhere
+    Password {
+        /// Their e-mail address or id
+        user: String,
+        /// Read it from stdin
+        #[arg(long)]
+        password_stdin: bool,
+    },
+    /// Sign a member out everywhere
+    SignOut {
+        /// Their e-mail address or id
+        user: String,
+    },
+    /// Delete an account: address and name are forgotten, keys are gone
+    Delete {
+        /// Their e-mail address or id
+        user: String,
+        /// Do not ask
+        #[arg(long)]
+        yes: bool,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Keys {
+    /// Make a key and print it, this once
+    Create {
+        /// What it is for
+        #[arg(long)]
+        name: String,
+        /// What it may do: links:read, links:write, links:delete, analytics:read, workspace:admin [default: links:read, links:write]
+        #[arg(long = "scope", value_name = "SCOPE", value_delimiter = ',')]
+        scopes: Vec<String>,
+        /// The member it belongs to: it can do no more than they can
+        #[arg(long, value_name = "EMAIL")]
+        user: Option<String>,
+        /// Good up to and including this time
+        #[arg(long, value_name = "TIME")]
+        expires: Option<String>,
+    },
+    /// List keys
+    List,
+    /// Take a key back, from the next request on
+    Revoke {
+        /// Its id
+        id: String,
+    },
+    /// Make a successor of a key; the old one lives 24 hours more
+    Rotate {
+        /// Its id
+        id: String,
+    },
+}
