@@ -13,7 +13,7 @@ use rlinks_core::{Actor, FieldCode, Id, Timestamp};
 use serde_json::json;
 
 use crate::database::{Place, contract};
-use crate::desk::{Desk, FIREFOX, GOOGLEBOT, IPHONE, MAIN, click, moment};
+use crate::desk::{Desk, GOOGLEBOT, IPHONE, MAIN, click, moment};
 use crate::recompute::{change, recompute_at};
 
 contract!(
