@@ -48,6 +48,7 @@ fn a_device_is_written_into_and_stays_a_device() {
     }
     place.fails(1, "backup /dev/full").says("/dev/full cannot be written: no storage space");
     place.fails(1, "audit export /dev/full").says("/dev/full cannot be written");
+    place.fails(1, "links export /dev/full --format csv").says("/dev/full cannot be written");
 }
 
 #[test]

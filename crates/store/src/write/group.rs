@@ -237,10 +237,11 @@ async fn load_links(tx: &mut Tx, state: &mut State, writes: &[LinkWrite]) -> Res
         };
         match &write.op {
             LinkOp::Create { code: CodeChoice::Chosen(code), .. } => want(code.as_str()),
-            // A drawn code is hardly ever taken, and a chosen one may spell an id to come, as rarely. In a group the insert leaves such
-            // a row out, and each member is repeated by itself; by itself it looks first.
+            // A drawn code is hardly ever taken, a chosen one may spell an id to come as rarely, and who imports has looked a moment
+            // ago. In a group the insert leaves such a row out, and each member is repeated by itself; by itself it looks first.
             LinkOp::Create { code: CodeChoice::Candidates(_), existing: Existing::Refuse, .. }
             | LinkOp::Create { code: CodeChoice::FromId, .. }
+            | LinkOp::Import { .. }
                 if writes.len() > 1 => {}
             LinkOp::Create { code: CodeChoice::Candidates(codes), .. } => {
                 for code in codes {

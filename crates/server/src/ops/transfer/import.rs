@@ -108,10 +108,11 @@ impl Ops {
         };
         let read = work.read(&mut rows).await;
         // What is on its way is waited for, whatever became of the rest.
-        work.settle().await.and(read)?;
-        if let Some(admit) = import.admit.filter(|_| import.mode == Mode::DryRun) {
+        let settled = work.settle().await;
+        if let Some(admit) = import.admit {
             admit.give_back(work.admitted);
         }
+        settled.and(read)?;
         if import.mode == Mode::DryRun && work.leading_home > 1 {
             work.judge.report.notes.push(format!(
                 "{} rows lead to links of this server; whether they lead in circles with one another is seen only when they are written",
@@ -150,6 +151,7 @@ struct Work<'a> {
     live: i64,
     /// Set aside and not given out.
     ids: Vec<Id>,
+    /// Creations that were admitted and are not on their way: in a dry run, all of them.
     admitted: usize,
     /// Rows that would lead to links of ours.
     leading_home: u64,
@@ -348,6 +350,7 @@ impl Work<'_> {
         }
         let writes: Vec<LinkWrite> = steps.iter().map(|step| self.op(step, now)).collect();
         self.settle().await?;
+        self.admitted = 0;
         let store = self.ops.store.clone();
         let writing = tokio::spawn(async move {
             let results = store.write_all(&writes).await;

@@ -1,7 +1,6 @@
 //! `rmax links export`.
 
 use std::io::Write as _;
-use std::path::Path;
 
 use rlinks_server::ops::transfer::{Export, ExportFormat, Exported};
 use serde_json::json;
@@ -11,7 +10,7 @@ use crate::args;
 use crate::cloudflare::Cloudflare;
 use crate::cloudflare::export::Leaving;
 use crate::error::Failure;
-use crate::files::{NewFile, Overwrite, cannot_write};
+use crate::files::{NewFile, Overwrite};
 use crate::output::Output;
 use crate::place::Place;
 use crate::session::Session;
@@ -127,9 +126,7 @@ async fn write(output: Output, out: &mut Out<'_>, file: &mut NewFile) -> Result<
     while let Some(text) = out.next().await? {
         file.write_all(text.as_bytes()).map_err(|error| match file.trouble() {
             // Who stops reading, as in `rmax links export | head`, has what they wanted.
-            Some(_) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-                cannot_write(Path::new("the export"), &error)
-            }
+            Some(trouble) if error.kind() != std::io::ErrorKind::BrokenPipe => trouble,
             _ => error.into(),
         })?;
         let links = out.exported().links;
