@@ -142,7 +142,9 @@ impl Ops {
     /// is configured, any.
     async fn host_of(&self, slug: &Slug) -> Result<Option<String>, OpsError> {
         let workspace = self.workspace(slug).await?;
-        let domains = self.domains_to_be(std::slice::from_ref(&workspace)).await?;
+        let mut domains = self.domains_to_be(std::slice::from_ref(&workspace)).await?;
+        let silent = self.store.silent_hosts().await?;
+        domains.retain(|domain| !silent.contains(&domain.host));
         let primary = domains.iter().find(|domain| domain.workspace == workspace.id && domain.primary);
         if let Some(domain) = primary {
             return Ok(Some(domain.host.to_string()));
@@ -185,7 +187,8 @@ impl Ops {
         let domains = self.domains_to_be(&workspaces).await?;
         let mut vouched = self.store.vouched_hosts().await?;
         vouched.extend(self.naming.domain.clone());
-        let directory = Directory::of(&workspaces, &domains, &vouched, self.naming.base_domain.as_ref());
+        let (silent, base) = (self.store.silent_hosts().await?, self.naming.base_domain.as_ref());
+        let directory = Directory::of(&workspaces, &domains, &vouched, &silent, base);
         Ok((workspaces, directory))
     }
 
