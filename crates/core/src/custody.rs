@@ -47,10 +47,11 @@ pub struct Custody {
 }
 
 /// Whether a host answers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Standing {
     /// It does.
+    #[default]
     Active,
     /// Not yet: it waits for its first proof.
     Unproven,
@@ -69,7 +70,7 @@ impl fmt::Display for Standing {
 }
 
 /// The DNS record that proves a host.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Proof {
     /// The name of the TXT record.
     pub name: String,

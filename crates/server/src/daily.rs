@@ -88,5 +88,16 @@ async fn look(
             "swept"
         );
     }
+    for why in &swept.unasked {
+        tracing::warn!("{why}");
+    }
+    for looked in &swept.domains {
+        let (host, workspace, changes) = (&looked.host, &looked.workspace, looked.changes.join("; "));
+        if looked.alarm {
+            tracing::warn!(%host, %workspace, "a domain needs somebody: {changes}");
+        } else {
+            tracing::info!(%host, %workspace, "a domain: {changes}");
+        }
+    }
     Ok(())
 }

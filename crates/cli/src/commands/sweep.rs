@@ -78,6 +78,7 @@ async fn job<'a>(
 
 fn report(session: &Session, swept: &Swept, mode: Mode) -> Result<(), Failure> {
     let output = session.output;
+    swept.unasked.iter().for_each(|why| output.warning(why));
     if output.json {
         output.object(&Shown { dry_run: mode == Mode::DryRun, swept })?;
     } else {

@@ -6,7 +6,8 @@ use rlinks_core::envelope::ErrorCode;
 use rlinks_core::host::HostBuffer;
 use rlinks_core::request::{Asked, LONGEST_PATH, asked};
 use rlinks_core::{
-    Code, Decision, Domain, FieldCode, FieldError, Slug, Timestamp, Workspace, decide as decide_request,
+    Code, Decision, Domain, FieldCode, FieldError, Host, Slug, Standing, Timestamp, Workspace,
+    decide as decide_request,
 };
 use serde::Serialize;
 
@@ -62,7 +63,7 @@ impl Ops {
             return Ok(told.refused(ErrorCode::UriTooLong));
         }
         let Some(owner) = self.owner(host).await? else {
-            told.say("host", format!("{host} belongs to no workspace here"));
+            told.say("host", self.unanswered(host).await?);
             return Ok(told.refused(ErrorCode::NotFound));
         };
         told.say("host", format!("{host} is answered by workspace {}", owner.slug));
@@ -75,6 +76,16 @@ impl Ops {
             Asked::Code(code) => self.explain_code(told, &owner, host, &code, at, false).await,
             Asked::Preview(code) => self.explain_code(told, &owner, host, &code, at, true).await,
         }
+    }
+
+    /// Why nobody answers on a host.
+    async fn unanswered(&self, host: &str) -> Result<String, OpsError> {
+        let held = self.store.held_domain(&Host::stored(host.to_owned())).await?;
+        Ok(match held.map(|held| held.custody.standing()) {
+            Some(Standing::Unproven) => format!("{host} waits for its proof by DNS"),
+            Some(Standing::Suspended) => format!("{host} answers no more, because its proof in DNS is gone"),
+            Some(Standing::Active) | None => format!("{host} belongs to no workspace here"),
+        })
     }
 
     /// The same for somebody of one workspace: what is not theirs is not there.

@@ -59,6 +59,8 @@ pub struct Swept {
     pub pruned: Dropped,
     /// Hosts of which something is new.
     pub domains: Vec<Looked>,
+    /// What could not be asked about hosts.
+    pub unasked: Vec<String>,
 }
 
 /// What went of one workspace.
@@ -153,7 +155,8 @@ impl Sweep<'_> {
         }
         let Self { store, custodian, workspaces, mode, .. } = *self;
         let round = Round { store, custodian, workspaces, only: None, registries: Registries::WhenDue, mode };
-        swept.domains = round.run(now).await?.told().cloned().collect();
+        let found = round.run(now).await?;
+        (swept.domains, swept.unasked) = (found.told().cloned().collect(), found.unasked());
         if self.mode == Mode::Write {
             self.store.forget_brakes(now).await?;
             while self.store.forget_first_answers(now, PAGE).await? > 0 {}

@@ -65,7 +65,9 @@ pub struct Looked {
     pub state: Option<Standing>,
     /// What changed, in words.
     pub changes: Vec<String>,
-    /// What somebody should do something about.
+    /// One of these changes is for somebody to do something about.
+    pub alarm: bool,
+    /// What somebody should do something about, new or not.
     pub concern: Option<String>,
 }
 
@@ -128,12 +130,12 @@ impl Round<'_> {
                 Mode::DryRun => Ok(()),
             };
             let why = "was not proven in 72 hours: it is free again".to_owned();
-            tracing::warn!(%host, workspace = %workspace.slug, "a host {why}");
             let looked = Looked {
                 host,
                 workspace: workspace.slug.clone(),
                 state: None,
                 changes: vec![why],
+                alarm: true,
                 concern: None,
             };
             return kept(lapsed, looked);
@@ -144,17 +146,14 @@ impl Round<'_> {
             Mode::DryRun => Ok(()),
         };
         let looked = Looked {
-            host: host.clone(),
+            host,
             workspace: workspace.slug.clone(),
             state: Some(next.standing()),
             changes: events.iter().map(ToString::to_string).collect(),
+            alarm: events.iter().any(Event::is_alarm),
             concern: next.concern(now),
         };
-        let looked = kept(written, looked)?;
-        if looked.is_some() {
-            events.iter().for_each(|event| say(&host, workspace, event));
-        }
-        Ok(looked)
+        kept(written, looked)
     }
 }
 
@@ -166,32 +165,23 @@ fn kept(written: Result<(), StoreError>, looked: Looked) -> Result<Option<Looked
     }
 }
 
-fn say(host: &Host, workspace: &Workspace, event: &Event) {
-    let workspace = &workspace.slug;
-    if event.is_alarm() {
-        tracing::warn!(%host, %workspace, action = event.action(), "a domain needs somebody: {event}");
-    } else {
-        tracing::info!(%host, %workspace, action = event.action(), "a domain: {event}");
-    }
-}
-
 impl Found {
     /// The first trouble of each kind stands for all.
     fn note(&mut self, troubles: Troubles) {
-        if let Some(why) = troubles.dns.filter(|_| self.dns_trouble.is_none()) {
-            tracing::warn!(
-                why,
-                "DNS could not be asked about every host; what is known of those stays as it is"
-            );
-            self.dns_trouble = Some(why);
-        }
-        if let Some(why) = troubles.registry.filter(|_| self.registry_trouble.is_none()) {
-            tracing::warn!(why, "a registry could not be asked; when registrations end is as it was known");
-            self.registry_trouble = Some(why);
-        }
+        self.dns_trouble = self.dns_trouble.take().or(troubles.dns);
+        self.registry_trouble = self.registry_trouble.take().or(troubles.registry);
     }
 
-    /// Those of which there is something to say.
+    /// What could not be asked, in words.
+    pub fn unasked(&self) -> Vec<String> {
+        let words = |about: &str, why: &String| {
+            format!("{about} could not be asked about every host, and what is known of those stays: {why}")
+        };
+        let troubles = [("DNS", &self.dns_trouble), ("a registry", &self.registry_trouble)];
+        troubles.into_iter().filter_map(|(about, why)| Some(words(about, why.as_ref()?))).collect()
+    }
+
+    /// Those of which there is something new to say.
     pub fn told(&self) -> impl Iterator<Item = &Looked> {
         self.domains.iter().filter(|looked| !looked.changes.is_empty())
     }

@@ -1,6 +1,6 @@
 //! Custody of hosts: proof by DNS, names that lead away, registrations that end.
 
-mod stand_in;
+pub(crate) mod stand_in;
 
 use std::sync::Arc;
 
