@@ -18,13 +18,13 @@ use crate::database::{Place, contract};
 use crate::support::operator;
 
 contract!(
-    a_host_answers_once_it_is_proven,
-    a_proof_that_is_gone_for_72_hours_ends_the_answers_until_it_is_back,
-    who_adds_a_host_anew_proves_it_anew,
-    a_claim_nobody_proves_ends_and_who_can_prove_it_has_it_at_once,
-    an_outage_suspends_nobody,
-    the_end_of_a_registration_is_told_three_times,
-    a_name_that_leads_away_is_told,
+    s36_a_host_answers_once_it_is_proven,
+    s36_a_proof_that_is_gone_for_72_hours_ends_the_answers_until_it_is_back,
+    s36_who_adds_a_host_anew_proves_it_anew,
+    s36_a_claim_nobody_proves_ends_and_who_can_prove_it_has_it_at_once,
+    s36_an_outage_suspends_nobody,
+    s36_the_end_of_a_registration_is_told_three_times,
+    s36_a_name_that_leads_away_is_told,
 );
 
 const HOUR_MS: i64 = 3_600_000;
@@ -130,7 +130,7 @@ fn told(house: &House, workspace: &Workspace) -> Vec<String> {
     })
 }
 
-async fn a_host_answers_once_it_is_proven(place: Place) {
+async fn s36_a_host_answers_once_it_is_proven(place: Place) {
     in_world(place, &World::new(), |house, world| {
         let (acme, admin) = tenant(&house, "acme");
         let domain = add(&admin, "go.acme.example");
@@ -167,7 +167,7 @@ async fn a_host_answers_once_it_is_proven(place: Place) {
     .await;
 }
 
-async fn a_proof_that_is_gone_for_72_hours_ends_the_answers_until_it_is_back(place: Place) {
+async fn s36_a_proof_that_is_gone_for_72_hours_ends_the_answers_until_it_is_back(place: Place) {
     in_world(place, &World::new(), |house, world| {
         let (acme, admin) = tenant(&house, "acme");
         let domain = add(&admin, "go.acme.example");
@@ -205,7 +205,7 @@ async fn a_proof_that_is_gone_for_72_hours_ends_the_answers_until_it_is_back(pla
     .await;
 }
 
-async fn who_adds_a_host_anew_proves_it_anew(place: Place) {
+async fn s36_who_adds_a_host_anew_proves_it_anew(place: Place) {
     in_world(place, &World::new(), |house, world| {
         let ((_, first), (_, second)) = (tenant(&house, "first"), tenant(&house, "second"));
         let host = "shared.example";
@@ -231,7 +231,7 @@ async fn who_adds_a_host_anew_proves_it_anew(place: Place) {
     .await;
 }
 
-async fn a_claim_nobody_proves_ends_and_who_can_prove_it_has_it_at_once(place: Place) {
+async fn s36_a_claim_nobody_proves_ends_and_who_can_prove_it_has_it_at_once(place: Place) {
     in_world(place, &World::new(), |house, world| {
         let ((squat, squatter), (owns, owner)) = (tenant(&house, "squatter"), tenant(&house, "owner"));
         add(&squatter, "forgotten.example");
@@ -270,7 +270,7 @@ async fn a_claim_nobody_proves_ends_and_who_can_prove_it_has_it_at_once(place: P
     .await;
 }
 
-async fn an_outage_suspends_nobody(place: Place) {
+async fn s36_an_outage_suspends_nobody(place: Place) {
     in_world(place, &World::new(), |house, world| {
         let (acme, admin) = tenant(&house, "acme");
         let domain = add(&admin, "go.acme.example");
@@ -307,7 +307,7 @@ async fn an_outage_suspends_nobody(place: Place) {
     .await;
 }
 
-async fn the_end_of_a_registration_is_told_three_times(place: Place) {
+async fn s36_the_end_of_a_registration_is_told_three_times(place: Place) {
     in_world(place, &World::new(), |house, world| {
         let main = house.admin();
         add(&main, "go.acme.example");
@@ -351,7 +351,7 @@ async fn the_end_of_a_registration_is_told_three_times(place: Place) {
     .await;
 }
 
-async fn a_name_that_leads_away_is_told(place: Place) {
+async fn s36_a_name_that_leads_away_is_told(place: Place) {
     let here = Destination::Name(Host::parse("edge.rmax.example").unwrap());
     let world = World::leading_to(vec![here, Destination::Address("198.51.100.4".parse().unwrap())]);
     in_world(place, &world, |house, world| {
