@@ -8,6 +8,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use crate::audit::hex;
 use crate::{Host, Timestamp, Workspace};
 
 const HOUR_MS: i64 = 3_600_000;
@@ -20,6 +21,9 @@ pub const ALARM_DAYS: [i64; 3] = [60, 30, 7];
 const REGISTRY_DAYS: i64 = 7;
 /// ...and every day when so many days or fewer are left, so that no alarm is late.
 const NEAR_DAYS: i64 = ALARM_DAYS[0] + REGISTRY_DAYS;
+
+/// What a proof shows of its hash: nobody finds another workspace with the same.
+const TOKEN_BYTES: usize = 20;
 
 /// What is known of a host beyond whose it is. The default is a host nobody has looked at, on the operator's word.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -89,7 +93,7 @@ impl Proof {
             workspace.slug,
             workspace.created_at.ms()
         ));
-        let token: String = hash.finalize().iter().take(20).map(|byte| format!("{byte:02x}")).collect();
+        let token = hex(&hash.finalize()[..TOKEN_BYTES]);
         Self { name: format!("_rlinks.{host}"), value: format!("rlinks={token}") }
     }
 }
@@ -215,7 +219,8 @@ impl Custody {
         {
             events.extend(next.prove(found, now));
         }
-        if let Some(points) = &seen.points {
+        // Where the name of a host leads that nobody has proven is nobody's business yet.
+        if let Some(points) = seen.points.as_ref().filter(|_| next.standing() != Standing::Unproven) {
             next.checked_at = Some(now);
             events.extend(next.point(points, now));
         }
@@ -371,6 +376,16 @@ mod tests {
         // Also without a fresh word of the registry: time goes on.
         let (custody, _) = custody.after(&Seen::default(), NOW.plus_ms(29 * DAY_MS));
         assert_eq!(custody.alarmed_days, Some(30));
+    }
+
+    #[test]
+    fn of_a_host_nobody_has_proven_only_the_proof_counts() {
+        let points = Some(Points::Away("nowhere".to_owned()));
+        let seen = Seen { points: points.clone(), ..proof(Found::Missing) };
+        let (waiting, events) = after(&Custody::waiting(), &seen, 0);
+        assert_eq!((waiting.points_away_since, waiting.checked_at, events), (None, Some(NOW), vec![]));
+        let (_, events) = after(&waiting, &Seen { points, ..proof(Found::There) }, 1);
+        assert_eq!(events, [Event::Verified, Event::PointsAway("nowhere".to_owned())]);
     }
 
     #[test]

@@ -107,7 +107,7 @@ fn answer(question: &[u8], table: &Table, over: &str) -> Vec<u8> {
     assert!(asked.has_flags(PacketFlag::RECURSION_DESIRED), "a stub asks for the whole way");
     let mut reply = Packet::new_reply(asked.id());
     reply.set_flags(PacketFlag::RECURSION_DESIRED | PacketFlag::RECURSION_AVAILABLE);
-    reply.questions = asked.questions.clone();
+    reply.questions.clone_from(&asked.questions);
     match table.manner {
         Manner::Garbage => return [&question[..2], b"\xff\xff nobody reads this"].concat(),
         Manner::ServFail => *reply.rcode_mut() = RCODE::ServerFailure,
