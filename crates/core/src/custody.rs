@@ -292,7 +292,8 @@ impl Custody {
         }
         if let Some(since) = self.missing_since {
             let left = (PATIENCE_MS - (now.ms() - since.ms())).max(0) / HOUR_MS;
-            return Some(format!("its proof is missing; it answers for {left} more hours"));
+            let hours = if left == 1 { "hour" } else { "hours" };
+            return Some(format!("its proof is missing; it answers for {left} more {hours}"));
         }
         if let Some(end) = self.expires_at.filter(|end| days(now, *end) <= ALARM_DAYS[0]) {
             return Some(Event::Expiring { days: days(now, end), on: date(end) }.to_string());
