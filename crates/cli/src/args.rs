@@ -215,6 +215,16 @@ pub(crate) enum Domains {
         /// Which
         host: String,
     },
+    /// Look for the proof of a host in DNS now
+    Verify {
+        /// Which
+        host: String,
+    },
+    /// Look after hosts now, in DNS and at their registries, in every workspace
+    Check {
+        /// Only this one
+        host: Option<String>,
+    },
 }
 
 #[derive(Debug, Subcommand)]

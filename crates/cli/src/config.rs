@@ -3,6 +3,7 @@
 //! [`layers`] collects what was given, [`Config::load`] gives it a meaning. A key nobody knows is an error with a suggestion, so
 //! that a slip of the pen never means a default.
 
+mod domain_checks;
 mod layers;
 mod oidc;
 
@@ -16,6 +17,7 @@ use rlinks_core::Host;
 use rlinks_core::id::Worker;
 use rlinks_server::auth::oidc::Settings as OidcSettings;
 use rlinks_server::ops::Naming;
+use rlinks_server::ops::custody;
 use rlinks_server::ops::safety::{self, WhenUnavailable, safe_browsing};
 use rlinks_server::{Reloadable, TlsFiles};
 use rlinks_store::Location;
@@ -80,6 +82,8 @@ pub(crate) struct Config {
     pub(crate) archive: Option<String>,
     /// Who is asked whether a target is safe.
     pub(crate) safety: safety::Options,
+    /// What is asked about hosts, and whether they must be proven.
+    pub(crate) domain_checks: custody::Options,
     /// How many targets of existing links one member or key may change in a minute.
     pub(crate) target_changes_per_minute: u32,
     /// Which id maker this process is.
@@ -179,6 +183,7 @@ impl Config {
             journal_sync: layers.parsed("journal_sync", syncing)?.unwrap_or_default(),
             archive: layers.parsed("retention.archive", |text| Ok(text.to_owned()))?,
             safety: safety(&mut layers)?,
+            domain_checks: domain_checks::options(&mut layers)?,
             target_changes_per_minute: u32::try_from(changes).unwrap_or(100),
             worker: layers
                 .number("worker_id", 0..=1023)?

@@ -244,6 +244,8 @@ impl From<OpsError> for Failure {
             | OpsError::Stale(_)
             | OpsError::Forbidden(_)
             | OpsError::HostKept { .. }
+            | OpsError::HostHeld { .. }
+            | OpsError::NotAsked(_)
             | OpsError::Deleted(_)
             | OpsError::Unsafe(_)
             | OpsError::Unchecked(_) => Vec::new(),
@@ -334,6 +336,7 @@ impl From<ServeError> for Failure {
             | ServeError::Tls(_)
             | ServeError::Oidc(_)
             | ServeError::Safety(_)
+            | ServeError::Custody(_)
             | ServeError::System(_) => Self::failed(error.to_string()),
         }
     }

@@ -13,6 +13,7 @@ use rlinks_core::route_object::{RouteObject, Stats};
 use rlinks_core::{Actor, Code, Link, Slug, Timestamp, Workspace};
 use rlinks_server::clock::random_bytes;
 use rlinks_server::directory::Directory;
+use rlinks_server::ops::custody::Custodian;
 use rlinks_server::ops::safety::Safety;
 use rlinks_server::ops::{By, Done};
 use rlinks_server::{Clock, Ops};
@@ -85,6 +86,7 @@ impl Session {
         fresh: bool,
     ) -> Result<Self, Failure> {
         let safety = Safety::new(&config.safety).map_err(Failure::usage)?;
+        let custodian = Custodian::new(&config.domain_checks).map_err(Failure::usage)?;
         let ops = Ops {
             store,
             naming: config.naming(),
@@ -92,6 +94,7 @@ impl Session {
             clock: Clock::system(),
             routes: None,
             safety: Arc::new(safety),
+            custodian: Arc::new(custodian),
             target_changes_per_minute: config.target_changes_per_minute,
         };
         Ok(Self { ops, config, output, environment, fresh, clicks: OnceCell::new() })

@@ -9,6 +9,7 @@
 //! | what a link may be | [`code`], [`target`], [`policy`], [`draft`] |
 //! | what is stored and shown | [`link`], [`route_object`], [`audit`] |
 //! | what a click may keep of a request | [`source`], [`network`] |
+//! | whose a host is, and whether that is proven | [`workspace`], [`custody`] |
 //! | people and keys | [`user`], [`password`], [`key`], [`actor`] |
 //! | bodies, read strictly | [`strict`] |
 //! | ids and codes | [`id`], [`base62`], [`generate`] |
@@ -19,6 +20,7 @@ pub mod answer;
 pub mod audit;
 pub mod base62;
 pub mod code;
+pub mod custody;
 pub mod decide;
 pub mod draft;
 pub mod envelope;
@@ -44,6 +46,7 @@ pub mod workspace;
 
 pub use actor::Actor;
 pub use code::Code;
+pub use custody::{Custody, Standing};
 pub use decide::{Decision, Route, Visitor, decide};
 pub use draft::{LinkDraft, LinkPatch};
 pub use field::{FieldCode, FieldError, FieldErrors};

@@ -9,7 +9,7 @@ use rlinks_clicks::journal::Syncing;
 use rlinks_core::Host;
 
 use crate::auth::oidc::Settings;
-use crate::ops::{Naming, safety};
+use crate::ops::{Naming, custody, safety};
 
 /// How to run.
 #[derive(Clone, Debug)]
@@ -46,6 +46,8 @@ pub struct Config {
     pub oidc: Option<Settings>,
     /// Who is asked whether a target is safe.
     pub safety: safety::Options,
+    /// What is asked about hosts, and whether they must be proven.
+    pub domain_checks: custody::Options,
     /// How many targets of existing links one member or key may change in a minute; 0 is as many as they like.
     pub target_changes_per_minute: u32,
     /// What a reload may change.

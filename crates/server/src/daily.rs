@@ -9,6 +9,7 @@ use tokio::sync::OnceCell;
 
 use crate::clock::Clock;
 use crate::config::Archive;
+use crate::ops::custody::Custodian;
 use crate::ops::safety::Safety;
 use crate::ops::sweep::{Sweep, archive};
 use crate::ops::{Mode, OpsError};
@@ -27,6 +28,7 @@ pub async fn jobs(
     clock: Clock,
     archive: Option<Archive>,
     safety: Arc<Safety>,
+    custodian: Arc<Custodian>,
     opened: Arc<OnceCell<Clicks>>,
 ) {
     let clicks = loop {
@@ -39,7 +41,7 @@ pub async fn jobs(
         }
     };
     loop {
-        let pause = match look(&store, clicks, &clock, archive.as_ref(), &safety).await {
+        let pause = match look(&store, clicks, &clock, archive.as_ref(), &safety, &custodian).await {
             Ok(()) => LOOK,
             Err(error) => {
                 tracing::warn!(%error, "a daily job could not be done and is tried again");
@@ -56,6 +58,7 @@ async fn look(
     clock: &Clock,
     to: Option<&Archive>,
     safety: &Safety,
+    custodian: &Arc<Custodian>,
 ) -> Result<(), OpsError> {
     let now = clock.now();
     clicks.make_partitions(now).await.map_err(StoreError::of_clicks)?;
@@ -71,8 +74,8 @@ async fn look(
         }
     };
     let workspaces = store.workspaces().await?;
-    let sweep =
-        Sweep { store, clicks, workspaces: &workspaces, archive: target.as_ref(), safety, mode: Mode::Write };
+    let (workspaces, archive, mode) = (&workspaces[..], target.as_ref(), Mode::Write);
+    let sweep = Sweep { store, clicks, workspaces, archive, safety, custodian, mode };
     let swept = sweep.run(now).await?;
     for workspace in &swept.workspaces {
         tracing::info!(
@@ -84,6 +87,17 @@ async fn look(
             kept_because = workspace.kept_because,
             "swept"
         );
+    }
+    for why in &swept.unasked {
+        tracing::warn!("{why}");
+    }
+    for looked in &swept.domains {
+        let (host, workspace, changes) = (&looked.host, &looked.workspace, looked.changes.join("; "));
+        if looked.alarm {
+            tracing::warn!(%host, %workspace, "a domain needs somebody: {changes}");
+        } else {
+            tracing::info!(%host, %workspace, "a domain: {changes}");
+        }
     }
     Ok(())
 }

@@ -61,20 +61,23 @@ impl Directory {
     pub async fn read(store: &Store, base: Option<&Host>) -> Result<Self, StoreError> {
         // Who vouches is asked last: a host that came in between counts for its own workspace until the next look.
         let (workspaces, domains) = (store.workspaces().await?, store.domains().await?);
-        let vouched = store.vouched_hosts().await?;
-        Ok(Self::of(&workspaces, &domains, &vouched, base))
+        let (vouched, silent) = (store.vouched_hosts().await?, store.silent_hosts().await?);
+        Ok(Self::of(&workspaces, &domains, &vouched, &silent, base))
     }
 
-    /// From what somebody knows. The hosts that are vouched for are those the operator stands behind, not a tenant alone.
+    /// From what somebody knows. The hosts that are vouched for are those the operator stands behind, not a tenant alone. The silent
+    /// ones are taken and answer nobody.
     pub fn of(
         workspaces: &[Workspace],
         domains: &[Domain],
         vouched: &HashSet<Host>,
+        silent: &HashSet<Host>,
         base: Option<&Host>,
     ) -> Self {
         let common = Domains::new(vouched.iter().cloned(), base);
         let mut own: HashMap<Id, Vec<Host>> = HashMap::new();
-        for domain in domains.iter().filter(|domain| !vouched.contains(&domain.host)) {
+        let answers = |domain: &&Domain| !silent.contains(&domain.host);
+        for domain in domains.iter().filter(answers).filter(|domain| !vouched.contains(&domain.host)) {
             own.entry(domain.workspace).or_default().push(domain.host.clone());
         }
         let living: HashMap<Id, Arc<WorkspaceView>> = workspaces
@@ -93,11 +96,14 @@ impl Directory {
             .collect();
         let main = workspaces.iter().find(|workspace| workspace.slug.as_str() == Slug::MAIN);
         Self {
-            by_host: domains.iter().map(|domain| (domain.host.to_string(), view(domain.workspace))).collect(),
+            by_host: domains
+                .iter()
+                .map(|domain| (domain.host.to_string(), view(domain.workspace).filter(|_| answers(&domain))))
+                .collect(),
             by_slug,
             base: base.map(Host::to_string),
             main: main.and_then(|main| view(main.id)),
-            domains: domains.to_vec(),
+            domains: domains.iter().filter(answers).cloned().collect(),
             is_open: vouched.is_empty(),
             loaded: true,
         }
@@ -150,7 +156,7 @@ impl Directory {
         self.is_open
     }
 
-    /// Every domain, for showing short URLs.
+    /// Every domain that answers, for showing short URLs.
     pub fn domains(&self) -> &[Domain] {
         &self.domains
     }

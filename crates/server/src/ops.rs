@@ -7,6 +7,7 @@ mod address;
 mod bulk;
 mod change;
 mod create;
+pub mod custody;
 mod domains;
 mod explain;
 pub mod list;
@@ -26,6 +27,7 @@ use rlinks_store::write::{Brake, Written};
 use rlinks_store::{Store, StoreError};
 
 pub use self::address::Naming;
+use self::custody::Custodian;
 pub use self::explain::Explanation;
 use self::safety::Safety;
 use crate::clock::Clock;
@@ -57,6 +59,17 @@ pub enum OpsError {
         /// What it is kept for.
         why: &'static str,
     },
+    /// A host that another workspace has claimed and not proven.
+    #[error("`{host}` is claimed by another workspace, which has not proven it: set the TXT record {} to `{}` and add it again", .proof.name, .proof.value)]
+    HostHeld {
+        /// Which.
+        host: Host,
+        /// What proves it for whoever asks.
+        proof: rlinks_core::custody::Proof,
+    },
+    /// DNS could not be asked, and why.
+    #[error("DNS cannot be asked now: {0}; try again later")]
+    NotAsked(String),
     /// A target that harms whoever follows it.
     #[error("the target is not safe: {0}")]
     Unsafe(safety::Reason),
@@ -79,12 +92,13 @@ impl OpsError {
                 ErrorCode::NotFound
             }
             Self::Unsafe(_) => ErrorCode::UnsafeTarget,
-            Self::Unchecked(_) | Self::Store(StoreError::Unavailable(_) | StoreError::Clicks(_)) => {
-                ErrorCode::KvUnavailable
-            }
+            Self::Unchecked(_)
+            | Self::NotAsked(_)
+            | Self::Store(StoreError::Unavailable(_) | StoreError::Clicks(_)) => ErrorCode::KvUnavailable,
             Self::Store(StoreError::Braked { .. }) => ErrorCode::RateLimited,
             Self::Store(StoreError::CodeTaken { .. }) => ErrorCode::CodeTaken,
             Self::HostKept { .. }
+            | Self::HostHeld { .. }
             | Self::Store(
                 StoreError::Conflict
                 | StoreError::TargetTaken(_)
@@ -261,6 +275,8 @@ pub struct Ops {
     pub routes: Option<Arc<Routes>>,
     /// Which targets are safe.
     pub safety: Arc<Safety>,
+    /// Who looks after hosts.
+    pub custodian: Arc<Custodian>,
     /// How many targets of existing links one member or key may change in a minute; 0 is as many as they like.
     pub target_changes_per_minute: u32,
 }

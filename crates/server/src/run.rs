@@ -24,6 +24,7 @@ use crate::clock::{Clock, monotonic_ms, random_bytes};
 use crate::config::{Config, Reload};
 use crate::listen::{self, Phase, Threads};
 use crate::ops::Ops;
+use crate::ops::custody::Custodian;
 use crate::ops::safety::Safety;
 use crate::routes::Routes;
 use crate::shared::{Face, Pages, Shared};
@@ -63,6 +64,9 @@ pub enum ServeError {
     /// Targets cannot be checked as configured.
     #[error("{0}")]
     Safety(String),
+    /// Hosts cannot be looked after as configured.
+    #[error("{0}")]
+    Custody(String),
     /// The store did not open.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -212,6 +216,7 @@ impl Server {
             let read = control.block_on(list.get()).map_err(ServeError::Safety)?;
             list.report(&read);
         }
+        let custodian = Custodian::new(&config.domain_checks).map_err(ServeError::Custody)?;
         let recording = record(&config, &store, &clock, control.handle())?;
         let ops = Ops {
             store: store.clone(),
@@ -220,6 +225,7 @@ impl Server {
             clock: clock.clone(),
             routes: Some(Arc::clone(&routes)),
             safety: Arc::clone(&safety),
+            custodian: Arc::new(custodian),
             target_changes_per_minute: config.target_changes_per_minute,
         };
         let clicks = Arc::default();
@@ -317,7 +323,8 @@ impl Server {
         }));
         let (clock, archive, clicks) =
             (self.clock.clone(), self.config.archive.clone(), Arc::clone(&self.clicks));
-        let jobs = crate::daily::jobs(self.store.clone(), clock, archive, Arc::clone(&self.safety), clicks);
+        let (safety, custodian) = (Arc::clone(&self.safety), Arc::clone(&self.api.ops.custodian));
+        let jobs = crate::daily::jobs(self.store.clone(), clock, archive, safety, custodian, clicks);
         self.followers.push(self.control.spawn(jobs));
         self.followers.push(self.control.spawn(Arc::clone(&self.api).work()));
         let auth = Arc::clone(&self.auth);

@@ -21,7 +21,7 @@ use crate::keys::AuditedKey;
 use crate::pool::{Dialect, Tx, read_in, run_in};
 use crate::rows::{AuditRow, DomainRow, LinkBatchRow, LinkRow, fills, json, link_columns};
 use crate::write::batches;
-use crate::{Store, StoreError, directory, keys, mend, people, users};
+use crate::{Store, StoreError, custody, directory, keys, mend, people, users};
 
 /// 2: with members and keys.
 const FORMAT: u32 = 2;
@@ -172,6 +172,7 @@ impl Store {
             run_in!(&mut tx, table)?;
         }
         let counts = load(&mut tx, path).await?;
+        custody::replay(&mut tx).await?;
         run_in!(
             &mut tx,
             "insert into workers (worker, last_id, holder, leased_until) values (0, 0, '', 0) on conflict do nothing"

@@ -2,14 +2,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use rlinks_core::{Domain, Workspace};
+use rlinks_core::{Custody, Domain, Standing, Workspace};
 
 use crate::audit::{domain_subject, workspace_subject};
+use crate::custody;
 use crate::keys::AuditedKey;
 use crate::people;
 use crate::pool::{Tx, read_in};
 use crate::rows::{DomainRow, WorkspaceRow};
 use crate::{Store, StoreError};
+
+/// What is known of hosts, by workspace and host.
+type Custodies = BTreeMap<(i64, String), Custody>;
 
 /// What a log says of workspaces and domains.
 #[derive(Default)]
@@ -82,6 +86,16 @@ pub(crate) async fn domain_rows(view: &mut Tx) -> Result<Vec<DomainRow>, StoreEr
     )?)
 }
 
+/// Hosts that answer, or do not, though the log says otherwise.
+fn answers_otherwise(logged: &Custodies, there: &Custodies) -> Vec<String> {
+    let standing = |known: &Custodies, place: &(i64, String)| {
+        known.get(place).map_or(Standing::Active, Custody::standing)
+    };
+    let places: BTreeSet<_> = logged.keys().chain(there.keys()).collect();
+    let others = places.into_iter().filter(|place| standing(logged, place) != standing(there, place));
+    others.map(|(_, host)| format!("domain {host}")).collect()
+}
+
 impl Store {
     /// Workspaces, domains, members and keys that are not what the audit log says, as `workspace main` and `domain evil.example`:
     /// somebody changed, added or removed them past it.
@@ -104,6 +118,8 @@ impl Store {
                 strangers.insert(format!("domain {}", domain.host));
             }
         }
+        let standings = (custody::logged(&mut view).await?, custody::rows(&mut view).await?);
+        strangers.extend(answers_otherwise(&standings.0, &standings.1));
         let mut people = people::logged(&mut view).await?;
         for row in people::user_rows(&mut view).await? {
             let Ok(user) = row.user.user() else { continue };

@@ -5,7 +5,7 @@
 //! | opening, migrations, what is refused | [`open`] |
 //! | how one text runs on two databases | [`pool`] |
 //! | reading links, lists, history | `links`, `list`; `routes` for the redirect path; `mend` for broken rows |
-//! | workspaces and domains | `workspaces`; `directory` for what the log says of them |
+//! | workspaces and domains | `workspaces`; `directory` for what the log says of them, `custody` for whether a host is proven |
 //! | people and their keys | `users`, `keys`; `sessions` for who is signed in, `sign_in` for how they get in, `subjects` for whom an OpenID provider knows |
 //! | changing anything | [`mod@write`]: one queue, groups that share a commit |
 //! | learning of changes | [`feed`] |
@@ -16,6 +16,7 @@
 
 pub mod audit;
 pub mod backup;
+mod custody;
 mod directory;
 mod error;
 pub mod feed;
@@ -50,6 +51,7 @@ use rlinks_core::id::Worker;
 use tokio::sync::watch;
 
 pub use audit::AuditFilter;
+pub use custody::Held;
 pub use error::StoreError;
 pub use health::Schema;
 pub use keys::{KeyHolder, NewKey};

@@ -241,28 +241,8 @@ impl Store {
         if heads.get(&workspace.as_i64()).is_none_or(|head| head.deleted) {
             return Err(no_workspace());
         }
-        let mine = domains_of(&mut tx, workspace).await?;
-        let primary = !mine.iter().any(|domain| domain.primary);
-        let domain = Domain { host, workspace, primary, created_at: now };
-        let written = run_in!(
-            &mut tx,
-            "insert into domains (host, workspace_id, is_primary, created_at) values ($1, $2, $3, $4) on conflict do nothing",
-            domain.host.as_str(),
-            workspace.as_i64(),
-            primary,
-            now.ms()
-        )?;
-        if written == 0 {
-            let known = mine.into_iter().find(|known| known.host == domain.host);
-            return known.ok_or_else(|| StoreError::NameTaken(domain.host.to_string()));
-        }
-        let entry = NewEntry {
-            actor,
-            action: "domain.add",
-            subject: domain_subject(&domain.host),
-            before: None,
-            after: Some(json(&domain)),
-        };
+        let (domain, added) = add_in(&mut tx, workspace, host, actor, now).await?;
+        let Some(entry) = added else { return Ok(domain) };
         record_locked(&mut tx, heads, workspace, [entry], now).await?;
         tx.commit().await?;
         self.announce();
@@ -279,36 +259,7 @@ impl Store {
     ) -> Result<(), StoreError> {
         let mut tx = self.pool.begin().await?;
         let heads = lock_heads(&mut tx, [workspace.as_i64()]).await?;
-        let mut mine = domains_of(&mut tx, workspace).await?;
-        let Some(at) = mine.iter().position(|domain| domain.host == *host) else {
-            return Err(StoreError::NotFound(format!("domain `{host}` in this workspace")));
-        };
-        let gone = mine.remove(at);
-        run_in!(
-            &mut tx,
-            "delete from domains where host = $1 and workspace_id = $2",
-            host.as_str(),
-            workspace.as_i64()
-        )?;
-        let mut entries = vec![NewEntry {
-            actor,
-            action: "domain.remove",
-            subject: domain_subject(host),
-            before: Some(json(&gone)),
-            after: None,
-        }];
-        if let Some(heir) =
-            mine.iter().min_by_key(|domain| (domain.created_at, domain.host.clone())).filter(|_| gone.primary)
-        {
-            run_in!(&mut tx, "update domains set is_primary = $2 where host = $1", heir.host.as_str(), true)?;
-            entries.push(NewEntry {
-                actor,
-                action: "domain.primary",
-                subject: domain_subject(&heir.host),
-                before: Some(json(heir)),
-                after: Some(json(&Domain { primary: true, ..heir.clone() })),
-            });
-        }
+        let entries = remove_in(&mut tx, workspace, host, actor).await?;
         record_locked(&mut tx, heads, workspace, entries, now).await?;
         tx.commit().await?;
         self.announce();
@@ -351,6 +302,80 @@ impl Store {
         self.announce();
         Ok(next)
     }
+}
+
+/// Adds a domain under the lock of its workspace's head, with the entry that says so; nothing to say where it was there.
+pub(crate) async fn add_in<'a>(
+    tx: &mut Tx,
+    workspace: Id,
+    host: Host,
+    actor: &'a Actor,
+    now: Timestamp,
+) -> Result<(Domain, Option<NewEntry<'a>>), StoreError> {
+    let mine = domains_of(tx, workspace).await?;
+    let primary = !mine.iter().any(|domain| domain.primary);
+    let domain = Domain { host, workspace, primary, created_at: now };
+    let written = run_in!(
+        tx,
+        "insert into domains (host, workspace_id, is_primary, created_at) values ($1, $2, $3, $4) on conflict do nothing",
+        domain.host.as_str(),
+        workspace.as_i64(),
+        primary,
+        now.ms()
+    )?;
+    if written == 0 {
+        let known = mine.into_iter().find(|known| known.host == domain.host);
+        let known = known.ok_or_else(|| StoreError::NameTaken(domain.host.to_string()))?;
+        return Ok((known, None));
+    }
+    let entry = NewEntry {
+        actor,
+        action: "domain.add",
+        subject: domain_subject(&domain.host),
+        before: None,
+        after: Some(json(&domain)),
+    };
+    Ok((domain, Some(entry)))
+}
+
+/// Removes a domain under the lock of its workspace's head, with the entries that say so.
+pub(crate) async fn remove_in<'a>(
+    tx: &mut Tx,
+    workspace: Id,
+    host: &Host,
+    actor: &'a Actor,
+) -> Result<Vec<NewEntry<'a>>, StoreError> {
+    let mut mine = domains_of(tx, workspace).await?;
+    let Some(at) = mine.iter().position(|domain| domain.host == *host) else {
+        return Err(StoreError::NotFound(format!("domain `{host}` in this workspace")));
+    };
+    let gone = mine.remove(at);
+    run_in!(
+        tx,
+        "delete from domains where host = $1 and workspace_id = $2",
+        host.as_str(),
+        workspace.as_i64()
+    )?;
+    let mut entries = vec![NewEntry {
+        actor,
+        action: "domain.remove",
+        subject: domain_subject(host),
+        before: Some(json(&gone)),
+        after: None,
+    }];
+    if let Some(heir) =
+        mine.iter().min_by_key(|domain| (domain.created_at, domain.host.clone())).filter(|_| gone.primary)
+    {
+        run_in!(tx, "update domains set is_primary = $2 where host = $1", heir.host.as_str(), true)?;
+        entries.push(NewEntry {
+            actor,
+            action: "domain.primary",
+            subject: domain_subject(&heir.host),
+            before: Some(json(heir)),
+            after: Some(json(&Domain { primary: true, ..heir.clone() })),
+        });
+    }
+    Ok(entries)
 }
 
 async fn domains_of(tx: &mut Tx, workspace: Id) -> Result<Vec<Domain>, StoreError> {

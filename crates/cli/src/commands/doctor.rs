@@ -8,7 +8,7 @@ use rlinks_clicks::geo::Geo;
 use rlinks_clicks::journal::{self, Drops};
 use rlinks_clicks::open::were_kept;
 use rlinks_core::id::EPOCH_MS;
-use rlinks_core::{Slug, Timestamp};
+use rlinks_core::{Slug, Standing, Timestamp};
 use rlinks_server::Clock;
 use rlinks_server::auth::oidc::issuer::Issuer;
 use rlinks_server::ops::safety::blocklist::ListFile;
@@ -314,8 +314,31 @@ async fn look_inside(findings: &mut Findings, store: &Store, config: &Config) ->
             &format!("`rmax domains add <host> --workspace {slug}` adds one"),
         );
     }
+    custody(findings, store, config).await?;
     if let Some(main) = store.workspace(&Slug::main()).await? {
         clock(findings, store.last_change(main.id).await?);
+    }
+    Ok(())
+}
+
+/// What was last seen of hosts. One that waits for its first proof is its workspace's business.
+async fn custody(findings: &mut Findings, store: &Store, config: &Config) -> Result<(), Failure> {
+    let held = store.held_domains().await?;
+    let now = Clock::system().now();
+    let mut all_is_well = true;
+    for known in held.iter().filter(|known| known.custody.standing() != Standing::Unproven) {
+        if let Some(concern) = known.custody.concern(now) {
+            let hint = "`rmax domains check` looks again";
+            findings.problem("custody", format!("{}: {concern}", known.domain.host), hint);
+            all_is_well = false;
+        }
+    }
+    let base = config.base_domain.as_ref().filter(|_| config.domain_checks.enabled);
+    if let Some(base) = base.filter(|base| held.iter().all(|known| known.domain.host != **base)) {
+        let message = format!("nobody looks after {base}, the base domain");
+        findings.ok("custody", format!("{message}; `rmax domains add {base}` gives it to workspace main"));
+    } else if config.domain_checks.enabled && all_is_well {
+        findings.ok("custody", "nothing is wrong with hosts that was seen");
     }
     Ok(())
 }

@@ -1,8 +1,12 @@
 //! `rmax domains`: the hosts a workspace answers on.
 
+mod custody;
+
 use std::collections::HashMap;
 
-use rlinks_core::{Domain, Host, Id, Timestamp};
+use rlinks_core::custody::Proof;
+use rlinks_core::{Domain, Host, Id, Standing, Timestamp, Workspace};
+use rlinks_store::Held;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -21,6 +25,8 @@ pub(super) async fn run(place: &Place, command: Domains) -> Result<(), Failure> 
         Domains::List { all } => list(place, all).await,
         Domains::Remove { host } => remove(place, &host).await,
         Domains::Primary { host } => primary(place, &host).await,
+        Domains::Verify { host } => custody::verify(place, &host).await,
+        Domains::Check { host } => custody::check(place, host.as_deref()).await,
     }
 }
 
@@ -33,21 +39,49 @@ pub(crate) struct Hosted {
     workspace: String,
     primary: bool,
     created_at: Timestamp,
+    /// A server of an earlier version knows of no proof.
+    #[serde(default)]
+    state: Standing,
+    proof: Option<Proof>,
+    expires_on: Option<String>,
+    checked_at: Option<Timestamp>,
+    concern: Option<String>,
 }
 
 impl Hosted {
-    fn of(domain: Domain, workspace: &str) -> Self {
+    fn of(held: Held, workspace: &Workspace, now: Timestamp) -> Self {
+        let Held { domain, custody } = held;
+        let proof = custody.needs_proof.then(|| Proof::of(workspace, &domain.host));
         let Domain { host, primary, created_at, .. } = domain;
-        Self { host, workspace: workspace.to_owned(), primary, created_at }
+        Self {
+            host,
+            workspace: workspace.slug.to_string(),
+            primary,
+            created_at,
+            state: custody.standing(),
+            proof,
+            expires_on: custody.expires_at.map(rlinks_core::custody::date),
+            checked_at: custody.checked_at,
+            concern: custody.concern(now),
+        }
     }
 
     fn show(&self, output: Output, done: &str) -> Result<(), Failure> {
         if output.json {
             return output.object(&json!(self));
         }
-        let Self { host, workspace, primary, .. } = self;
+        let Self { host, workspace, primary, state, .. } = self;
         let primary = if *primary { ", its primary domain" } else { "" };
-        output.line(&format!("{done} {host}: answered by workspace {workspace}{primary}"))
+        if *state == Standing::Active {
+            return output.line(&format!("{done} {host}: answered by workspace {workspace}{primary}"));
+        }
+        output.line(&format!(
+            "{done} {host}: of workspace {workspace}{primary}, {state}: it does not answer"
+        ))?;
+        if let Some(Proof { name, value }) = &self.proof {
+            output.hint(&format!("set the TXT record {name} to {value}, then `rmax domains verify {host}`"));
+        }
+        Ok(())
     }
 }
 
@@ -73,8 +107,8 @@ async fn add_stored(session: &Session, host: Host) -> Result<(), Failure> {
     let known = session.store().domains().await?;
     let no_domain = known.is_empty();
     let mine = |domain: &Domain| domain.host == host && domain.workspace == workspace.id;
-    if let Some(domain) = known.into_iter().find(mine) {
-        return Hosted::of(domain, workspace.slug.as_str()).show(session.output, "unchanged");
+    if known.iter().any(mine) {
+        return custody::trust(session, &workspace, &host).await;
     }
     let change = async {
         let taken = |failure: Failure| {
@@ -88,12 +122,18 @@ async fn add_stored(session: &Session, host: Host) -> Result<(), Failure> {
             session.store().add_domain(workspace.id, host.clone(), &session.actor(), session.now()).await;
         added.map_err(Failure::from).map_err(taken)
     };
-    let domain = session.change(change).await?;
-    Hosted::of(domain, workspace.slug.as_str()).show(session.output, "added")?;
+    session.change(change).await?;
+    shown(session, &workspace, &host).await?.show(session.output, "added")?;
     if no_domain && session.config.domain.is_none() {
         warn_of_the_first(session, &host).await?;
     }
     warn_of_loops(session, &host).await
+}
+
+/// A host of a workspace as it is now.
+async fn shown(session: &Session, workspace: &Workspace, host: &Host) -> Result<Hosted, Failure> {
+    let held = session.ops.held(workspace, host).await?;
+    Ok(Hosted::of(held, workspace, session.now()))
 }
 
 /// A link that led out of here leads back in once its host is ours.
@@ -164,22 +204,25 @@ async fn list(place: &Place, all: bool) -> Result<(), Failure> {
     }
     let row = |domain: &Hosted| {
         let primary = if domain.primary { "primary" } else { "" };
-        vec![domain.host.to_string(), domain.workspace.clone(), primary.to_owned()]
+        let expires_on = domain.expires_on.clone().unwrap_or_default();
+        let concern = domain.concern.clone().unwrap_or_default();
+        let (host, state) = (domain.host.to_string(), domain.state.to_string());
+        vec![host, domain.workspace.clone(), primary.to_owned(), state, expires_on, concern]
     };
     let rows: Vec<Vec<String>> = domains.iter().map(row).collect();
-    output.table(&["HOST", "WORKSPACE", "PRIMARY"], &rows)
+    output.table(&["HOST", "WORKSPACE", "PRIMARY", "STATE", "EXPIRES", "CONCERN"], &rows)
 }
 
 async fn list_stored(session: &Session, all: bool) -> Result<Vec<Hosted>, Failure> {
     let workspace = session.workspace().await?;
-    let slugs = slugs(session).await?;
-    let domains = session.store().domains().await?.into_iter();
-    let domains = domains.filter(|domain| all || domain.workspace == workspace.id);
-    let named = |domain: Domain| {
-        let slug = slugs.get(&domain.workspace).map(String::as_str).unwrap_or_default();
-        Hosted::of(domain, slug)
+    let (workspaces, now) = (session.store().workspaces().await?, session.now());
+    let domains = session.store().held_domains().await?.into_iter();
+    let domains = domains.filter(|held| all || held.domain.workspace == workspace.id);
+    let named = |held: Held| {
+        let whose = workspaces.iter().find(|known| known.id == held.domain.workspace)?;
+        Some(Hosted::of(held, whose, now))
     };
-    Ok(domains.map(named).collect())
+    Ok(domains.filter_map(named).collect())
 }
 
 async fn remove(place: &Place, host: &str) -> Result<(), Failure> {
@@ -219,7 +262,8 @@ async fn primary(place: &Place, host: &str) -> Result<(), Failure> {
             let (actor, now) = (session.actor(), session.now());
             let change =
                 async { Ok(session.store().set_primary_domain(workspace.id, &host, &actor, now).await?) };
-            Hosted::of(session.change(change).await?, workspace.slug.as_str())
+            session.change(change).await?;
+            shown(session, &workspace, &host).await?
         }
         Place::Server(remote) => {
             let workspace = remote.workspace().await?;

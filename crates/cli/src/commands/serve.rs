@@ -92,6 +92,7 @@ fn server_config(config: Config, environment: &Environment) -> rlinks_server::Co
         geoip: config.geoip,
         oidc: config.oidc,
         safety: config.safety,
+        domain_checks: config.domain_checks,
         target_changes_per_minute: config.target_changes_per_minute,
         archive: config.archive.map(|place| Archive { place, options: session::aws_variables(environment) }),
     }

@@ -71,12 +71,14 @@ async fn job<'a>(
         workspaces,
         archive,
         safety: &session.ops.safety,
+        custodian: &session.ops.custodian,
         mode,
     })
 }
 
 fn report(session: &Session, swept: &Swept, mode: Mode) -> Result<(), Failure> {
     let output = session.output;
+    swept.unasked.iter().for_each(|why| output.warning(why));
     if output.json {
         output.object(&Shown { dry_run: mode == Mode::DryRun, swept })?;
     } else {
@@ -124,6 +126,10 @@ fn lines(swept: &Swept, mode: Mode) -> Vec<String> {
         if rows > 0 {
             lines.push(format!("{} {would}dropped", counted(rows, what)));
         }
+    }
+    for looked in &swept.domains {
+        let (name, host) = (&looked.workspace, &looked.host);
+        lines.extend(looked.changes.iter().map(|change| format!("{name}: {host}: {change}")));
     }
     if lines.is_empty() && !swept.is_incomplete() {
         lines.push("nothing to do".to_owned());

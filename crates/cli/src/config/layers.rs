@@ -16,7 +16,7 @@ use crate::error::Failure;
 use crate::files::cannot_read;
 
 /// Every key there is, in the order they are shown.
-pub(super) const KEYS: [&str; 41] = [
+pub(super) const KEYS: [&str; 46] = [
     "domain",
     "base_domain",
     "public_scheme",
@@ -44,6 +44,11 @@ pub(super) const KEYS: [&str; 41] = [
     "safety.safe_browsing_key",
     "safety.safe_browsing_url",
     "safety.when_unavailable",
+    "domain_checks.enabled",
+    "domain_checks.proof",
+    "domain_checks.resolver",
+    "domain_checks.rdap",
+    "domain_checks.points_to",
     "brake.target_changes_per_minute",
     "worker_id",
     "tls.cert",
@@ -61,13 +66,15 @@ pub(super) const KEYS: [&str; 41] = [
 ];
 
 /// What is said where nothing was given and the default is the same everywhere.
-const DEFAULTS: [(&str, &str); 7] = [
+const DEFAULTS: [(&str, &str); 9] = [
     ("public_scheme", "https"),
     ("listen", "127.0.0.1:8080"),
     ("serve_admin", "true"),
     ("insecure_cookies", "false"),
     ("journal_sync", "interval"),
     ("safety.when_unavailable", "allow"),
+    ("domain_checks.enabled", "false"),
+    ("domain_checks.proof", "false"),
     ("log.format", "text"),
 ];
 

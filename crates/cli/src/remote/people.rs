@@ -101,6 +101,10 @@ impl Remote {
         self.request(Method::DELETE, &["domains", host.as_str()]).done().await
     }
 
+    pub(crate) async fn verify_domain(&self, host: &Host) -> Result<Hosted, Failure> {
+        self.request(Method::POST, &["domains", host.as_str(), "verify"]).read().await
+    }
+
     pub(crate) async fn set_primary_domain(&self, host: &Host) -> Result<Hosted, Failure> {
         let body = json!({ "primary": true });
         self.request(Method::PATCH, &["domains", host.as_str()]).body(&body).read().await

@@ -60,6 +60,12 @@ blocklist_path = "blocked.txt"
 safe_browsing_key = "secret"
 safe_browsing_url = "http://s/"
 when_unavailable = "refuse"
+[domain_checks]
+enabled = true
+proof = true
+resolver = "192.0.2.53"
+rdap = "http://r/"
+points_to = ["192.0.2.7"]
 [brake]
 target_changes_per_minute = 7
 [log]
@@ -98,6 +104,11 @@ cloudflare = { account_id = "a", routes = "r", hits = "h" }
     safety.safe_browsing_key = "***"         # rmax.toml
     safety.safe_browsing_url = "http://s/"   # rmax.toml
     safety.when_unavailable = "refuse"       # rmax.toml
+    domain_checks.enabled = true             # rmax.toml
+    domain_checks.proof = true               # rmax.toml
+    domain_checks.resolver = "192.0.2.53"    # rmax.toml
+    domain_checks.rdap = "http://r/"         # rmax.toml
+    domain_checks.points_to = ["192.0.2.7"]  # rmax.toml
     brake.target_changes_per_minute = 7      # rmax.toml
     worker_id = 7                            # rmax.toml
     tls.cert = "cert.pem"                    # rmax.toml
@@ -149,6 +160,8 @@ fn every_key_has_a_variable() {
     safety.blocklist_path = "b.txt"          # RMAX_SAFETY_BLOCKLIST_PATH
     safety.safe_browsing_key = "***"         # RMAX_SAFETY_SAFE_BROWSING_KEY
     safety.when_unavailable = "allow"        # default
+    domain_checks.enabled = false            # default
+    domain_checks.proof = false              # default
     brake.target_changes_per_minute = 0      # RMAX_BRAKE_TARGET_CHANGES_PER_MINUTE
     tls.cert = "c.pem"                       # RMAX_TLS_CERT
     tls.key = "k.pem"                        # RMAX_TLS_KEY
@@ -388,8 +401,8 @@ fn the_configured_domain_is_entered_by_whatever_changes_something() {
     assert_snapshot!(place.rmax("domains list"), @"
     exit 0
     --- stdout
-    HOST     WORKSPACE  PRIMARY
-    rmax.to  main       primary
+    HOST     WORKSPACE  PRIMARY  STATE
+    rmax.to  main       primary  active
     ");
     let changes = place.changes();
     place.ok("links set x https://example.com/");

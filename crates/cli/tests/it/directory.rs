@@ -260,9 +260,9 @@ fn domains_are_added_listed_chosen_and_removed() {
     assert_snapshot!(place.rmax("domains list"), @"
     exit 0
     --- stdout
-    HOST                   WORKSPACE  PRIMARY
-    rmax.to                main
-    xn--bcher-kva.example  main       primary
+    HOST                   WORKSPACE  PRIMARY  STATE
+    rmax.to                main                active
+    xn--bcher-kva.example  main       primary  active
     ");
     assert!(place.ok("shorten https://example.com/").stdout.starts_with("https://xn--bcher-kva.example/"));
     assert_snapshot!(place.rmax("domains remove xn--bcher-kva.example"), @"
@@ -291,9 +291,9 @@ fn a_domain_belongs_to_one_workspace() {
     assert_snapshot!(place.rmax("domains list --all"), @"
     exit 0
     --- stdout
-    HOST          WORKSPACE  PRIMARY
-    crew.example  crew       primary
-    rmax.to       main       primary
+    HOST          WORKSPACE  PRIMARY  STATE
+    crew.example  crew       primary  active
+    rmax.to       main       primary  active
     ");
     assert_eq!(place.json("domains list --json").as_array().unwrap().len(), 1);
     // Every domain served counts as ours.

@@ -15,6 +15,7 @@ mod clicks_private;
 mod client;
 mod config;
 mod crash;
+mod custody;
 mod directory;
 mod doctor;
 mod links;

@@ -70,6 +70,9 @@ impl From<OpsError> for ApiError {
             OpsError::Unsafe(reason) => {
                 Self { details: json!(reason), ..Self::saying(code, error.to_string()) }
             }
+            OpsError::HostHeld { proof, .. } => {
+                Self { details: json!({ "proof": proof }), ..Self::saying(code, error.to_string()) }
+            }
             OpsError::Store(StoreError::Braked { seconds, .. }) => {
                 Self::slow_down(*seconds, &error.to_string())
             }

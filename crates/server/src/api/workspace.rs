@@ -6,7 +6,9 @@ use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
-use rlinks_core::{Domain, FieldCode, FieldError, Host, Id, Policy, Timestamp, Workspace};
+use rlinks_core::custody::{self, Proof};
+use rlinks_core::{FieldCode, FieldError, Host, Id, Policy, Standing, Timestamp, Workspace};
+use rlinks_store::Held;
 use serde::Serialize;
 use serde_json::Value;
 use utoipa::ToSchema;
@@ -25,6 +27,7 @@ pub fn routes() -> OpenApiRouter<Arc<Api>> {
         .routes(routes!(show, change))
         .routes(routes!(domains, add_domain))
         .routes(routes!(change_domain, remove_domain))
+        .routes(routes!(verify_domain))
 }
 
 /// A workspace.
@@ -120,6 +123,29 @@ pub struct DomainView {
     primary: bool,
     #[schema(value_type = String, format = DateTime)]
     created_at: Timestamp,
+    /// Whether it answers: `active`, `unproven` while it waits for its proof, `suspended` when that was gone for 72 hours.
+    #[schema(value_type = String, example = "active")]
+    state: Standing,
+    /// The TXT record that proves it; nothing where none is asked for.
+    proof: Option<ProofView>,
+    /// The day its registration ends, where the registry says so.
+    #[schema(format = Date)]
+    expires_on: Option<String>,
+    /// When DNS last answered about it.
+    #[schema(value_type = Option<String>, format = DateTime)]
+    checked_at: Option<Timestamp>,
+    /// What somebody should do something about, in words.
+    concern: Option<String>,
+}
+
+/// A TXT record.
+#[derive(Serialize, ToSchema)]
+#[schema(as = DomainProof)]
+pub struct ProofView {
+    #[schema(example = "_rlinks.go.example.com")]
+    name: String,
+    #[schema(example = "rlinks=0123456789abcdef0123456789abcdef01234567")]
+    value: String,
 }
 
 /// A host to answer on.
@@ -140,10 +166,26 @@ pub struct DomainChange {
     primary: bool,
 }
 
-impl From<Domain> for DomainView {
-    fn from(domain: Domain) -> Self {
-        Self { host: domain.host, primary: domain.primary, created_at: domain.created_at }
+impl DomainView {
+    fn of(held: Held, workspace: &Workspace, now: Timestamp) -> Self {
+        let Held { domain, custody } = held;
+        let proof = custody.needs_proof.then(|| Proof::of(workspace, &domain.host));
+        Self {
+            state: custody.standing(),
+            proof: proof.map(|Proof { name, value }| ProofView { name, value }),
+            expires_on: custody.expires_at.map(custody::date),
+            checked_at: custody.checked_at,
+            concern: custody.concern(now),
+            host: domain.host,
+            primary: domain.primary,
+            created_at: domain.created_at,
+        }
     }
+}
+
+async fn domain_view(api: &Api, workspace: &Workspace, host: &Host) -> Result<DomainView, ApiError> {
+    let held = api.ops.held(workspace, host).await?;
+    Ok(DomainView::of(held, workspace, api.ops.clock.now()))
 }
 
 /// Lists the hosts the workspace answers on.
@@ -155,12 +197,16 @@ async fn domains(
     params: Params,
 ) -> Result<Json<Page<DomainView>>, ApiError> {
     params.finish()?;
-    let domains = api.ops.store.domains().await?;
-    let mine = domains.into_iter().filter(|domain| domain.workspace == caller.workspace.id);
-    Ok(Json(Page { data: mine.map(DomainView::from).collect(), next_cursor: None }))
+    let (workspace, now) = (&caller.workspace, api.ops.clock.now());
+    let domains = api.ops.store.held_domains().await?;
+    let mine = domains.into_iter().filter(|held| held.domain.workspace == workspace.id);
+    let data = mine.map(|held| DomainView::of(held, workspace, now)).collect();
+    Ok(Json(Page { data, next_cursor: None }))
 }
 
 /// Adds a host, or makes one that is there the primary one. One that another workspace has is a conflict.
+///
+/// Where the operator asks for proof, a new host is `unproven` and does not answer until `proof` is in DNS.
 #[utoipa::path(post, path = "/api/v1/domains", tag = "domains", request_body = NewDomain,
     extensions(("x-scope" = json!("workspace:admin"))), 
     responses((status = 201, body = DomainView), (status = 200, body = DomainView, description = "There already")))]
@@ -182,14 +228,14 @@ async fn add_domain(
     fields.finish()?;
     let missing = || ApiError::from(FieldError::new("host", FieldCode::Required, "is missing"));
     let host = host.ok_or_else(missing)?;
-    let (mut domain, known) = api.ops.claim_domain(&caller.by, &caller.workspace, host.clone()).await?;
+    let (_, known) = api.ops.claim_domain(&caller.by, &caller.workspace, host.clone()).await?;
     if primary {
         let (store, now) = (&api.ops.store, api.ops.clock.now());
-        domain = store.set_primary_domain(caller.workspace.id, &host, &caller.by.actor, now).await?;
+        store.set_primary_domain(caller.workspace.id, &host, &caller.by.actor, now).await?;
     }
     api.learn_directory().await?;
     let status = if known { StatusCode::OK } else { StatusCode::CREATED };
-    Ok((status, Json(DomainView::from(domain))).into_response())
+    Ok((status, Json(domain_view(&api, &caller.workspace, &host).await?)).into_response())
 }
 
 /// Makes a host the primary one: short URLs are written with it.
@@ -214,9 +260,24 @@ async fn change_domain(
     fields.finish()?;
     let parsed = Host::parse(&host).map_err(|_| OpsError::NotFound(Thing::Domain(host)))?;
     let (store, now) = (&api.ops.store, api.ops.clock.now());
-    let domain = store.set_primary_domain(caller.workspace.id, &parsed, &caller.by.actor, now).await?;
+    store.set_primary_domain(caller.workspace.id, &parsed, &caller.by.actor, now).await?;
     api.learn_directory().await?;
-    Ok(Json(DomainView::from(domain)))
+    Ok(Json(domain_view(&api, &caller.workspace, &parsed).await?))
+}
+
+/// Looks for a host in DNS at once: whether its proof is there, and where its name leads. With its proof it answers.
+#[utoipa::path(post, path = "/api/v1/domains/{host}/verify", tag = "domains", params(("host" = String, Path)),
+    extensions(("x-scope" = json!("workspace:admin"))), responses((status = 200, body = DomainView)))]
+async fn verify_domain(
+    State(api): State<Arc<Api>>,
+    caller: Allowed<WorkspaceAdmin>,
+    Segment(host): Segment,
+    _: NoParams,
+) -> Result<Json<DomainView>, ApiError> {
+    let parsed = Host::parse(&host).map_err(|_| OpsError::NotFound(Thing::Domain(host)))?;
+    let held = api.ops.verify_domain(&caller.by, &caller.workspace, &parsed).await?;
+    api.learn_directory().await?;
+    Ok(Json(DomainView::of(held, &caller.workspace, api.ops.clock.now())))
 }
 
 /// Removes a host: it no longer answers.

@@ -26,7 +26,10 @@ pub struct Naming {
 impl Naming {
     /// The host that short URLs of a workspace are written with.
     pub fn host(&self, domains: &[Domain], workspace: &Workspace) -> Option<String> {
-        let mine = domains.iter().find(|domain| domain.workspace == workspace.id && domain.primary);
+        let own = || domains.iter().filter(|domain| domain.workspace == workspace.id);
+        // The primary one does not answer while it waits for its proof: then the oldest of the others has to do.
+        let mine = own().find(|domain| domain.primary);
+        let mine = mine.or_else(|| own().min_by_key(|domain| domain.created_at));
         let is_main = workspace.slug.as_str() == Slug::MAIN;
         let configured =
             self.domain.as_ref().filter(|host| is_main && domains.iter().all(|domain| domain.host != **host));

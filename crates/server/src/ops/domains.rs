@@ -1,7 +1,8 @@
 //! Whose a host may become, and which hosts a link must not lead back to.
 //!
-//! Nobody proves that a host is theirs, so a workspace's own word counts for that workspace alone: its links answer there, and for the
-//! others nothing changes. What the operator says (command line, configuration, workspace `main`) counts for everybody.
+//! A workspace's own word counts for that workspace alone, and where [`super::custody`] asks for a proof only once there is one: its
+//! links answer there, and for the others nothing changes. What the operator says (command line, configuration, workspace `main`)
+//! counts for everybody.
 
 use rlinks_core::{Code, Domain, Domains, Host, LinkState, Slug, Workspace, search};
 use rlinks_store::LinkFilter;
@@ -24,7 +25,7 @@ impl Ops {
         if !had && let Some(why) = self.kept_from(workspace, &host) {
             return Err(OpsError::HostKept { host, why });
         }
-        let added = self.store.add_domain(workspace.id, host, &by.actor, self.clock.now()).await?;
+        let added = self.add_claimed(by, workspace, host).await?;
         Ok((added, had))
     }
 
@@ -80,7 +81,10 @@ impl Ops {
         }
         let domains = self.store.domains().await?;
         let common = self.served().await?;
-        let own = domains.into_iter().filter(|domain| domain.workspace == workspace.id);
+        let silent = self.store.silent_hosts().await?;
+        let own = domains
+            .into_iter()
+            .filter(|domain| domain.workspace == workspace.id && !silent.contains(&domain.host));
         Ok(common.with_own(own.map(|domain| domain.host)))
     }
 

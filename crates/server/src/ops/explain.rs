@@ -6,7 +6,8 @@ use rlinks_core::envelope::ErrorCode;
 use rlinks_core::host::HostBuffer;
 use rlinks_core::request::{Asked, LONGEST_PATH, asked};
 use rlinks_core::{
-    Code, Decision, Domain, FieldCode, FieldError, Slug, Timestamp, Workspace, decide as decide_request,
+    Code, Decision, Domain, FieldCode, FieldError, Host, Slug, Standing, Timestamp, Workspace,
+    decide as decide_request,
 };
 use serde::Serialize;
 
@@ -62,7 +63,7 @@ impl Ops {
             return Ok(told.refused(ErrorCode::UriTooLong));
         }
         let Some(owner) = self.owner(host).await? else {
-            told.say("host", format!("{host} belongs to no workspace here"));
+            told.say("host", self.unanswered(host).await?);
             return Ok(told.refused(ErrorCode::NotFound));
         };
         told.say("host", format!("{host} is answered by workspace {}", owner.slug));
@@ -75,6 +76,16 @@ impl Ops {
             Asked::Code(code) => self.explain_code(told, &owner, host, &code, at, false).await,
             Asked::Preview(code) => self.explain_code(told, &owner, host, &code, at, true).await,
         }
+    }
+
+    /// Why nobody answers on a host.
+    async fn unanswered(&self, host: &str) -> Result<String, OpsError> {
+        let held = self.store.held_domain(&Host::stored(host.to_owned())).await?;
+        Ok(match held.map(|held| held.custody.standing()) {
+            Some(Standing::Unproven) => format!("{host} waits for its proof by DNS"),
+            Some(Standing::Suspended) => format!("{host} answers no more, because its proof in DNS is gone"),
+            Some(Standing::Active) | None => format!("{host} belongs to no workspace here"),
+        })
     }
 
     /// The same for somebody of one workspace: what is not theirs is not there.
@@ -142,7 +153,9 @@ impl Ops {
     /// is configured, any.
     async fn host_of(&self, slug: &Slug) -> Result<Option<String>, OpsError> {
         let workspace = self.workspace(slug).await?;
-        let domains = self.domains_to_be(std::slice::from_ref(&workspace)).await?;
+        let mut domains = self.domains_to_be(std::slice::from_ref(&workspace)).await?;
+        let silent = self.store.silent_hosts().await?;
+        domains.retain(|domain| !silent.contains(&domain.host));
         let primary = domains.iter().find(|domain| domain.workspace == workspace.id && domain.primary);
         if let Some(domain) = primary {
             return Ok(Some(domain.host.to_string()));
@@ -185,7 +198,8 @@ impl Ops {
         let domains = self.domains_to_be(&workspaces).await?;
         let mut vouched = self.store.vouched_hosts().await?;
         vouched.extend(self.naming.domain.clone());
-        let directory = Directory::of(&workspaces, &domains, &vouched, self.naming.base_domain.as_ref());
+        let (silent, base) = (self.store.silent_hosts().await?, self.naming.base_domain.as_ref());
+        let directory = Directory::of(&workspaces, &domains, &vouched, &silent, base);
         Ok((workspaces, directory))
     }
 

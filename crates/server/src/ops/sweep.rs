@@ -1,8 +1,10 @@
 //! The daily job: expired links are purged where the policy says so, keys go 30 days after their end, and clicks when the policy keeps
-//! them no longer; links that lead somewhere unsafe are switched off.
+//! them no longer; links that lead somewhere unsafe are switched off; hosts are looked at.
 //!
 //! What is purged or pruned is decided here once, for the command line and for the server's own clock. Nothing of a workspace is
 //! pruned before what is about to go is in the archive, where there is one.
+
+use std::sync::Arc;
 
 use rlinks_clicks::Clicks;
 use rlinks_clicks::events::{Codes, EventFilter};
@@ -15,6 +17,8 @@ use rlinks_store::{LinkFilter, Store, StoreError};
 use serde::Serialize;
 use tokio::task::JoinSet;
 
+use super::custody::Custodian;
+use super::custody::round::{Looked, Registries, Round};
 use super::safety::recheck::{Recheck, UnsafeLink};
 use super::safety::{Reason, Safety};
 use super::{Mode, OpsError};
@@ -40,6 +44,8 @@ pub struct Sweep<'a> {
     pub archive: Option<&'a Target>,
     /// Which targets are safe.
     pub safety: &'a Safety,
+    /// Who looks after hosts.
+    pub custodian: &'a Arc<Custodian>,
     /// Do it, or only say what would be done.
     pub mode: Mode,
 }
@@ -51,6 +57,10 @@ pub struct Swept {
     pub workspaces: Vec<SweptWorkspace>,
     /// Of all workspaces together.
     pub pruned: Dropped,
+    /// Hosts of which something is new.
+    pub domains: Vec<Looked>,
+    /// What could not be asked about hosts.
+    pub unasked: Vec<String>,
 }
 
 /// What went of one workspace.
@@ -143,6 +153,10 @@ impl Sweep<'_> {
                 swept.of(&workspace.slug).disable(link);
             }
         }
+        let Self { store, custodian, workspaces, mode, .. } = *self;
+        let round = Round { store, custodian, workspaces, only: None, registries: Registries::WhenDue, mode };
+        let found = round.run(now).await?;
+        (swept.domains, swept.unasked) = (found.told().cloned().collect(), found.unasked());
         if self.mode == Mode::Write {
             self.store.forget_brakes(now).await?;
             while self.store.forget_first_answers(now, PAGE).await? > 0 {}

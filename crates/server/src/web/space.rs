@@ -50,6 +50,7 @@ pub fn routes() -> Router<Arc<Web>> {
         .route("/admin/domains", get(domains::show).post(domains::add))
         .route("/admin/domains/{host}/primary", post(domains::make_primary))
         .route("/admin/domains/{host}/remove", post(domains::remove))
+        .route("/admin/domains/{host}/verify", post(domains::verify))
         .route("/admin/policy", get(policy::show).post(policy::change))
         .route("/admin/workspace/name", post(policy::rename))
         .route(

@@ -7,6 +7,7 @@ mod answers;
 mod brake;
 mod bulk;
 pub(crate) mod caller;
+pub(crate) mod custody;
 mod domains;
 pub(crate) mod house;
 pub(crate) mod keys;

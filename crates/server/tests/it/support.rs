@@ -79,6 +79,7 @@ impl Bench {
             archive: None,
             oidc: None,
             safety: rlinks_server::ops::safety::Options::default(),
+            domain_checks: rlinks_server::ops::custody::Options::default(),
             target_changes_per_minute: 100,
             reloadable: Reloadable::default(),
         };

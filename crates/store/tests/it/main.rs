@@ -16,6 +16,7 @@
 //! | `write`, `write_in_order`, `link`, `links`, `links_by_id`, `route`, `routes`, `routes_after`, `count_links`, `link_at`, `links_leading_to` | `links`, `reuse`, `crowd` |
 //! | `list` | `list` |
 //! | `workspaces`, `workspace`, `create_workspace`, `update_workspace`, `domains`, `served`, `vouched_hosts`, `add_domain`, `remove_domain`, `set_primary_domain` | `directory` |
+//! | `claim_domain`, `held_domain`, `held_domains`, `silent_hosts`, `keep_custody`, `trust_domain`, `lapse_domain` | `custody` |
 //! | `history`, `last_entry`, `audit_after`, `audit_before`, `audit_filtered`, `heads`, `last_change`, `verify`, `links_beside_the_log`, `directory_beside_the_log` | `audit` |
 //! | `Feed::new`, `look`, `wait` | `feed` |
 //! | `backup`, `is_empty`, `restore`, `backup::verify` | `backup` |
@@ -31,6 +32,7 @@ mod audit;
 mod backup;
 mod crash;
 mod crowd;
+mod custody;
 mod database;
 mod directory;
 mod feed;

@@ -6,9 +6,10 @@ use askama::Template;
 use axum::extract::{Path, State};
 use axum::response::Response;
 use http::header::HOST;
+use rlinks_core::custody::{self, Proof};
 use rlinks_core::envelope::ErrorCode;
-use rlinks_core::{Domain, FieldErrors, Host};
-use rlinks_store::StoreError;
+use rlinks_core::{FieldErrors, Host, Standing, Timestamp, Workspace};
+use rlinks_store::{Held, StoreError};
 
 use super::super::chart::number;
 use super::super::visit::{Doing, Looking, Visit};
@@ -21,11 +22,15 @@ use crate::ops::{OpsError, Thing};
 /// Links that are named in a question.
 const MOST_NAMED: usize = 5;
 
-const DONE: [(&str, &str); 4] = [
+const DONE: [(&str, &str); 8] = [
     ("there", "This workspace has this domain already: nothing was changed."),
     ("added", "The domain was added. Links answer there as soon as DNS leads here."),
     ("primary", "Short links are written with this domain from now on. The others keep answering."),
     ("removed", "The domain was removed: it no longer answers."),
+    ("waiting", "The domain was added. It answers once its record is in DNS: set it, then check."),
+    ("proven", "DNS was asked. The domain answers."),
+    ("unproven", "DNS was asked, and the record is not there yet. DNS changes can take hours to be known."),
+    ("looked", "DNS was asked."),
 ];
 
 #[derive(Template)]
@@ -33,7 +38,9 @@ const DONE: [(&str, &str); 4] = [
 struct DomainsPage<'a> {
     signed: &'a Signed,
     done: Option<&'static str>,
-    domains: Vec<Domain>,
+    domains: Vec<Row>,
+    /// DNS can be asked.
+    asks: bool,
     /// The name every workspace has below the base domain, where there is one.
     always: Option<String>,
     /// Where this server says it is reached.
@@ -42,14 +49,47 @@ struct DomainsPage<'a> {
     errors: FieldErrors,
 }
 
+/// A domain as the page shows it.
+struct Row {
+    host: Host,
+    primary: bool,
+    created_at: Timestamp,
+    state: Standing,
+    /// The record that is missing.
+    missing: Option<Proof>,
+    expires_on: Option<String>,
+    checked_at: Option<Timestamp>,
+    concern: Option<String>,
+}
+
+impl Row {
+    fn of(held: Held, workspace: &Workspace, now: Timestamp) -> Self {
+        let Held { domain, custody } = held;
+        let is_missing =
+            custody.needs_proof && (custody.proven_at.is_none() || custody.missing_since.is_some());
+        Self {
+            missing: is_missing.then(|| Proof::of(workspace, &domain.host)),
+            state: custody.standing(),
+            expires_on: custody.expires_at.map(custody::date),
+            checked_at: custody.checked_at,
+            concern: custody.concern(now),
+            host: domain.host,
+            primary: domain.primary,
+            created_at: domain.created_at,
+        }
+    }
+}
+
 impl<'a> DomainsPage<'a> {
     async fn new(web: &Web, signed: &'a Signed) -> Result<Self, Problem> {
-        let all = web.store.domains().await?;
+        let (all, now) = (web.store.held_domains().await?, web.clock.now());
+        let mine = all.into_iter().filter(|held| held.domain.workspace == signed.workspace.id);
         let naming = &web.api.ops.naming;
         Ok(Self {
             signed,
             done: None,
-            domains: all.into_iter().filter(|domain| domain.workspace == signed.workspace.id).collect(),
+            domains: mine.map(|held| Row::of(held, &signed.workspace, now)).collect(),
+            asks: web.api.ops.custodian.is_on(),
             always: naming.base_domain.as_ref().map(|base| format!("{}.{base}", signed.workspace.slug)),
             reached: naming.base_url(),
             host: "",
@@ -94,9 +134,12 @@ pub async fn add(
     };
     let (problem, errors) = match added {
         Ok((_, true)) => return Ok(see_other("/admin/domains?done=there", None)),
-        Ok((_, false)) => {
+        Ok((domain, false)) => {
             web.api.learn_directory().await?;
-            return Ok(see_other("/admin/domains?done=added", None));
+            let held = web.api.ops.held(&caller.workspace, &domain.host).await?;
+            let is_active = held.custody.standing() == Standing::Active;
+            let done = if is_active { "added" } else { "waiting" };
+            return Ok(see_other(&format!("/admin/domains?done={done}"), None));
         }
         Err(OpsError::Invalid(errors)) => (Problem::new(ErrorCode::ValidationFailed), errors),
         Err(OpsError::Store(StoreError::NameTaken(host))) => {
@@ -106,6 +149,16 @@ pub async fn add(
                 format!("{host} is another workspace's"),
             );
             (Problem::new(ErrorCode::Conflict), taken.into())
+        }
+        Err(OpsError::HostHeld { proof: Proof { name, value }, .. }) => {
+            let held = rlinks_core::FieldError::new(
+                "host",
+                rlinks_core::FieldCode::Reserved,
+                format!(
+                    "is claimed by another workspace, which has not proven it: set the TXT record {name} to {value} and add it again"
+                ),
+            );
+            (Problem::new(ErrorCode::Conflict), held.into())
         }
         Err(OpsError::HostKept { why, .. }) => {
             let kept = rlinks_core::FieldError::new("host", rlinks_core::FieldCode::Reserved, why);
@@ -174,6 +227,23 @@ pub async fn make_primary(
     changed.map_err(OpsError::from)?;
     web.api.learn_directory().await?;
     Ok(see_other("/admin/domains?done=primary", None))
+}
+
+/// Looks for a domain in DNS at once.
+pub async fn verify(
+    State(web): State<Arc<Web>>,
+    Path(name): Path<String>,
+    Doing { caller, .. }: Doing<WorkspaceAdmin>,
+) -> Result<Response, Problem> {
+    let host = host(&name)?;
+    let held = web.api.ops.verify_domain(&caller.by, &caller.workspace, &host).await?;
+    web.api.learn_directory().await?;
+    let done = match (held.custody.needs_proof, held.custody.missing_since) {
+        (true, None) => "proven",
+        (true, Some(_)) => "unproven",
+        (false, _) => "looked",
+    };
+    Ok(see_other(&format!("/admin/domains?done={done}"), None))
 }
 
 /// Removes a domain, once that was confirmed.

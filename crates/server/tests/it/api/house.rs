@@ -122,6 +122,7 @@ fn start(place: &Place, now_ms: &Arc<AtomicI64>, change: impl FnOnce(&mut Config
         archive: None,
         oidc: None,
         safety: rlinks_server::ops::safety::Options::default(),
+        domain_checks: rlinks_server::ops::custody::Options::default(),
         target_changes_per_minute: 100,
         reloadable: Reloadable::default(),
     };
@@ -155,6 +156,7 @@ impl House {
             clock,
             routes: None,
             safety: Arc::default(),
+            custodian: Arc::default(),
             target_changes_per_minute: 100,
         };
         let main = runtime.block_on(ops.workspace(&Slug::parse("main").unwrap())).unwrap();

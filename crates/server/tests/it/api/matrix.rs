@@ -27,6 +27,7 @@ const EXPECTED: &[(&str, [u16; 6])] = &[
     ("domains_change_domain",   [403, 403, 200, 403, 404, 404]),
     ("domains_domains",         [403, 403, 200, 403, 200, 200]),
     ("domains_remove_domain",   [403, 403, 204, 403, 404, 404]),
+    ("domains_verify_domain",   [403, 403, 200, 403, 404, 404]),
     // A member keeps their own keys; the one in the path is another's.
     ("keys_create",             [403, 201, 201, 403, 201, 201]),
     ("keys_list",               [403, 200, 200, 403, 200, 200]),

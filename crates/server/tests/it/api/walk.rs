@@ -64,6 +64,7 @@ async fn every_operation_once(place: Place) {
             .expect(200);
         admin.post("/domains", &json!({"host": "walk.example"})).expect(201);
         admin.patch("/domains/walk.example", &json!({"primary": true})).expect(200);
+        admin.post("/domains/walk.example/verify", &json!({})).expect(200);
         admin.delete("/domains/walk.example").expect(204);
         second.delete("/me").expect(204);
         done.extend([
@@ -83,6 +84,7 @@ async fn every_operation_once(place: Place) {
             "domains_add_domain",
             "domains_change_domain",
             "domains_remove_domain",
+            "domains_verify_domain",
             "me_leave",
         ]);
         let described: BTreeSet<_> = rlinks_server::api::openapi()["paths"]

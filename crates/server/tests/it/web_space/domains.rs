@@ -1,10 +1,16 @@
 //! Domains.
 
-use rlinks_core::Preset;
+use rlinks_core::custody::Proof;
+use rlinks_core::{Host, Preset, Role};
+use rlinks_server::ops::custody::Options;
 
 use super::{house, open, send, send_twice};
-use crate::api::house::preset;
+use crate::api::custody::stand_in::{Dns, Manner};
+use crate::api::house::{House, preset};
 use crate::client::ask;
+use crate::database::Place;
+use crate::sign_in::browser::{Browser, signed_in};
+use crate::sign_in::{PASSWORD, ann, member};
 
 const PAGE: &str = "/admin/domains";
 
@@ -34,6 +40,53 @@ fn a_domain_is_added_made_primary_and_removed() {
     let gone = send_twice(&mut ann, PAGE, "/admin/domains/go.example.com/remove", &[]);
     assert_eq!(gone.location(), Some("/admin/domains?done=removed"), "{gone:?}");
     assert_eq!(visit(), 404);
+}
+
+#[test]
+fn a_domain_that_must_be_proven_says_how_and_is_checked_on_the_spot() {
+    let dns = Dns::new();
+    let options = Options { enabled: true, proof: true, resolver: Some(dns.address), ..Options::default() };
+    let place = Place::sqlite();
+    let house = House::at(place, preset(Preset::Fabric), move |config| config.domain_checks = options);
+    let crew = house.workspace("crew", preset(Preset::Team), &[]);
+    member(&house, &crew, Role::Admin, "eve@example.com");
+    let mut eve = Browser::new(house.address);
+    assert_eq!(eve.sign_in_to("crew", "eve@example.com", PASSWORD).status, 303);
+    let link = serde_json::json!({"code": "x", "target": "https://example.com/"});
+    house.person(&crew, Role::Admin).post("/links", &link).expect(201);
+    let visit = || {
+        let request = "GET /x HTTP/1.1\r\nHost: go.crew.example\r\nConnection: close\r\n\r\n";
+        ask(house.address, request.as_bytes()).status
+    };
+    let added = send(&mut eve, PAGE, PAGE, &[("host", "go.crew.example")]);
+    assert_eq!(added.location(), Some("/admin/domains?done=waiting"), "{added:?}");
+    let page = open(&mut eve, "/admin/domains?done=waiting");
+    assert!(page.contains("<strong>unproven</strong>") && page.contains("Check now"), "{page}");
+    let held = house.runtime.block_on(house.ops.held(&crew, &Host::parse("go.crew.example").unwrap()));
+    let proof = Proof::of(&crew, &held.unwrap().domain.host);
+    for field in [&proof.name, &proof.value] {
+        assert!(page.contains(&format!("value=\"{field}\" readonly")), "{page}");
+    }
+    let check = "/admin/domains/go.crew.example/verify";
+    let checked = send(&mut eve, PAGE, check, &[]);
+    assert_eq!(checked.location(), Some("/admin/domains?done=unproven"), "{checked:?}");
+    assert_eq!(visit(), 404);
+    dns.behave(Manner::ServFail);
+    let failed = send(&mut eve, PAGE, check, &[]);
+    assert_eq!(failed.status, 503, "{failed:?}");
+    assert!(failed.body.contains("DNS cannot be asked now"), "{failed:?}");
+    dns.behave(Manner::Well);
+    dns.say(&proof.name, "TXT", &[&proof.value]);
+    let checked = send(&mut eve, PAGE, check, &[]);
+    assert_eq!(checked.location(), Some("/admin/domains?done=proven"), "{checked:?}");
+    assert_eq!(visit(), 302);
+    let page = open(&mut eve, PAGE);
+    assert!(page.contains("<strong>active</strong>") && !page.contains(&proof.value), "{page}");
+    ann(&house);
+    let mut ann = signed_in(house.address, "ann@example.com");
+    assert_eq!(send(&mut ann, PAGE, check, &[]).status, 404);
+    let refused = send(&mut ann, PAGE, PAGE, &[("host", "go.crew.example")]);
+    assert_eq!(refused.status, 409, "{refused:?}");
 }
 
 #[test]

@@ -1,0 +1,45 @@
+//! What `domain_checks` says.
+
+use std::net::{IpAddr, SocketAddr};
+
+use rlinks_core::Host;
+use rlinks_server::ops::custody::{Destination, Options};
+
+use super::layers::Layers;
+use super::server_url;
+use crate::error::Failure;
+
+const PORT: u16 = 53;
+
+pub(super) fn options(layers: &mut Layers) -> Result<Options, Failure> {
+    let options = Options {
+        enabled: layers.switch("domain_checks.enabled")?.unwrap_or(false),
+        proof: layers.switch("domain_checks.proof")?.unwrap_or(false),
+        resolver: layers.parsed("domain_checks.resolver", resolver)?,
+        rdap: layers.parsed("domain_checks.rdap", |text| {
+            server_url(text).ok_or_else(|| "must be an address like https://rdap.org/".to_owned())
+        })?,
+        points_to: layers.list("domain_checks.points_to", destination)?,
+    };
+    if options.proof && !options.enabled {
+        return Err(Failure::usage(
+            "`domain_checks.proof` is on and `domain_checks.enabled` is not: nobody would look for a proof",
+        )
+        .hint("set `domain_checks.enabled = true` as well"));
+    }
+    Ok(options)
+}
+
+fn resolver(text: &str) -> Result<SocketAddr, String> {
+    let alone = || text.parse::<IpAddr>().map(|address| SocketAddr::new(address, PORT));
+    text.parse()
+        .or_else(|_| alone())
+        .map_err(|_| "must be an address, like 192.0.2.53 or 192.0.2.53:53".to_owned())
+}
+
+fn destination(text: &str) -> Result<Destination, String> {
+    if let Ok(address) = text.parse() {
+        return Ok(Destination::Address(address));
+    }
+    Host::parse(text).map(Destination::Name).map_err(|error| error.message)
+}
