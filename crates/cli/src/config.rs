@@ -72,6 +72,7 @@ pub(crate) struct Config {
     pub(crate) trusted_proxies: Vec<IpNet>,
     /// The header in which a trusted proxy names the visitor's country.
     pub(crate) country_header: Option<HeaderName>,
+    pub(crate) contact: Option<String>,
     /// A file of places.
     pub(crate) geoip: Option<PathBuf>,
     /// What the click journal may take on the disk.
@@ -178,6 +179,7 @@ impl Config {
             cache_bytes: usize::try_from(cache_mb).unwrap_or(usize::MAX).saturating_mul(1024 * 1024),
             trusted_proxies: layers.list("trusted_proxies", network)?,
             country_header: layers.parsed("country_header", header)?,
+            contact: layers.parsed("safety.contact", contact)?,
             geoip: layers.parsed("geoip_path", |text| Ok(PathBuf::from(text)))?,
             journal_bytes: u64::try_from(journal_mb).unwrap_or(1024) << 20,
             journal_sync: layers.parsed("journal_sync", syncing)?.unwrap_or_default(),
@@ -207,6 +209,7 @@ impl Config {
         Reloadable {
             trusted_proxies: self.trusted_proxies.clone(),
             country_header: self.country_header.clone(),
+            contact: self.contact.clone(),
         }
     }
 
@@ -238,8 +241,14 @@ impl Config {
     /// The settings that differ and that a running server cannot take over.
     pub(crate) fn needs_restart(&self, fresh: &Self) -> Vec<&'static str> {
         /// What a reload takes over, and what only commands read.
-        const FREE: [&str; 5] =
-            ["trusted_proxies", "country_header", "identity", "public_scheme", "public_url"];
+        const FREE: [&str; 6] = [
+            "trusted_proxies",
+            "country_header",
+            "safety.contact",
+            "identity",
+            "public_scheme",
+            "public_url",
+        ];
         fn value<'a>(config: &'a Config, key: &str) -> Option<&'a serde_json::Value> {
             config.shown.iter().find(|shown| shown.key == key).map(|shown| &shown.value)
         }
@@ -462,6 +471,17 @@ fn public_url(text: &str) -> Result<String, String> {
         }
         _ => Err("must be the beginning of a URL, like https://links.example.com".to_owned()),
     }
+}
+
+/// Whoever reads it goes there, so it is an address in one of the two forms that programs understand.
+fn contact(text: &str) -> Result<String, String> {
+    let url = url::Url::parse(text).ok().filter(|url| match url.scheme() {
+        "https" => url.has_host(),
+        "mailto" => url.path().contains('@'),
+        _ => false,
+    });
+    url.map(String::from)
+        .ok_or_else(|| "must be like mailto:abuse@example.com or https://example.com/abuse".to_owned())
 }
 
 fn address(text: &str) -> Result<SocketAddr, String> {

@@ -13,6 +13,12 @@ pub const ROBOTS: &str = "noindex";
 /// What `/robots.txt` says.
 pub const ROBOTS_TXT: &str = "User-agent: *\nDisallow: /\n";
 
+/// Where whoever found something wrong with a link looks for somebody to tell (RFC 9116).
+pub const SECURITY_TXT: &str = "/.well-known/security.txt";
+/// For so long what it says may be believed.
+const SECURITY_TXT_MS: i64 = 180 * DAY_MS;
+const DAY_MS: i64 = 86_400_000;
+
 /// A whole answer, but for the request's id, which the server adds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
@@ -35,6 +41,20 @@ impl Answer {
                 ("x-robots-tag", ROBOTS.to_owned()),
             ],
             body: String::new(),
+        }
+    }
+
+    /// Whom to tell that a link leads to something bad.
+    pub fn security_txt(contact: &str, now: Timestamp) -> Self {
+        let expires = Timestamp::from_ms(now.ms() - now.ms().rem_euclid(DAY_MS) + SECURITY_TXT_MS);
+        Self {
+            status: 200,
+            headers: vec![
+                ("content-type", "text/plain; charset=utf-8".to_owned()),
+                ("cache-control", "public, max-age=3600".to_owned()),
+                ("x-content-type-options", "nosniff".to_owned()),
+            ],
+            body: format!("Contact: {contact}\nExpires: {expires}\n"),
         }
     }
 

@@ -61,6 +61,8 @@ pub struct Reloadable {
     pub trusted_proxies: Vec<IpNet>,
     /// The header in which a trusted proxy names the visitor's country.
     pub country_header: Option<HeaderName>,
+    /// Whom to tell that a link leads to something bad.
+    pub contact: Option<String>,
 }
 
 /// A folder or an object store, and the `AWS_` variables to reach it by.

@@ -20,7 +20,7 @@ use hyper::body::Incoming;
 use parking_lot::Mutex;
 use rlinks_clicks::{Facts, Recorder};
 use rlinks_core::accept::wants_json;
-use rlinks_core::answer::{Answer, ROBOTS};
+use rlinks_core::answer::{Answer, ROBOTS, SECURITY_TXT};
 use rlinks_core::code::{is_code, is_reserved};
 use rlinks_core::decide::{Absence, CacheControl};
 use rlinks_core::envelope::ErrorCode;
@@ -268,7 +268,12 @@ impl Visit {
             Asked::Nothing if is_reserved(first_segment(path)) => Look::Control,
             Asked::Nothing => Look::Answer(match self.refuse(request, &directory, host) {
                 Some(refusal) => refusal,
-                None => self.miss(request, None),
+                None => match &self.shared().reloadable.load().contact {
+                    Some(contact) if path == SECURITY_TXT => {
+                        response(Answer::security_txt(contact, self.shared().clock.now()))
+                    }
+                    _ => self.miss(request, None),
+                },
             }),
         }
     }

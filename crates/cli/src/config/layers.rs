@@ -16,7 +16,7 @@ use crate::error::Failure;
 use crate::files::cannot_read;
 
 /// Every key there is, in the order they are shown.
-pub(super) const KEYS: [&str; 46] = [
+pub(super) const KEYS: [&str; 47] = [
     "domain",
     "base_domain",
     "public_scheme",
@@ -44,6 +44,7 @@ pub(super) const KEYS: [&str; 46] = [
     "safety.safe_browsing_key",
     "safety.safe_browsing_url",
     "safety.when_unavailable",
+    "safety.contact",
     "domain_checks.enabled",
     "domain_checks.proof",
     "domain_checks.resolver",

@@ -60,6 +60,7 @@ blocklist_path = "blocked.txt"
 safe_browsing_key = "secret"
 safe_browsing_url = "http://s/"
 when_unavailable = "refuse"
+contact = "mailto:a@b.example"
 [domain_checks]
 enabled = true
 proof = true
@@ -104,6 +105,7 @@ cloudflare = { account_id = "a", routes = "r", hits = "h" }
     safety.safe_browsing_key = "***"         # rmax.toml
     safety.safe_browsing_url = "http://s/"   # rmax.toml
     safety.when_unavailable = "refuse"       # rmax.toml
+    safety.contact = "mailto:a@b.example"    # rmax.toml
     domain_checks.enabled = true             # rmax.toml
     domain_checks.proof = true               # rmax.toml
     domain_checks.resolver = "192.0.2.53"    # rmax.toml
@@ -236,6 +238,7 @@ fn values_that_cannot_be_are_named() {
         ("log.level = \"loud\"", "rmax.toml: `log.level` must be error, warn"),
         ("public_scheme = \"ftp\"", "rmax.toml: `public_scheme` must be http or https"),
         ("public_url = \"go.example\"", "rmax.toml: `public_url` must be the beginning of a URL"),
+        ("safety.contact = \"abuse@go.example\"", "rmax.toml: `safety.contact` must be like mailto:"),
         ("tls.cert = \"c.pem\"", "`tls.cert` is set and `tls.key` is not"),
         ("store = \"mysql://root:hunter2@db/x\"", "rmax.toml: `store` must be sqlite:<path> or postgres://"),
         ("env = 1", "rmax.toml: `env` must be sections"),

@@ -1,5 +1,7 @@
 //! Unsafe targets at the command line: the operator is bound by the check like anybody else.
 
+use rustix::process::Signal;
+
 use crate::client::wait_until;
 use crate::place::Place;
 use crate::serve::served::serve;
@@ -78,4 +80,23 @@ fn a_server_says_which_lines_block_nothing_and_shows_no_key() {
         "{printed}"
     );
     place.with("RMAX_SAFETY_WHEN_UNAVAILABLE", "perhaps").fails(2, "links list").says("allow or refuse");
+}
+
+#[test]
+fn s35_every_host_says_whom_to_tell_about_a_bad_link() {
+    const PATH: &str = "/.well-known/security.txt";
+    let place = Place::new();
+    let server = serve(&place, "");
+    assert_eq!(server.status(PATH), 404);
+    place.write("rmax.toml", "[safety]\ncontact = \"mailto:abuse@go.example\"\n");
+    server.signal(Signal::HUP);
+    wait_until("it was read again", || server.status(PATH) == 200);
+    assert!(!server.says("restart"), "{}", server.log());
+    let answer = server.get(PATH);
+    let (contact, expires) = answer.body.split_once('\n').unwrap();
+    assert_eq!(contact, "Contact: mailto:abuse@go.example");
+    let expires = expires.strip_prefix("Expires: ").unwrap().trim_end();
+    assert!(rlinks_core::Timestamp::parse(expires).is_ok(), "{expires}");
+    assert_eq!(answer.header("content-type"), ["text/plain; charset=utf-8"]);
+    server.stop();
 }
