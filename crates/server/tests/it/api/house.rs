@@ -86,7 +86,7 @@ pub(crate) fn preset(preset: Preset) -> Policy {
     Policy::preset(preset)
 }
 
-fn runtime(threads: usize) -> Runtime {
+pub(crate) fn runtime(threads: usize) -> Runtime {
     tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build().unwrap()
 }
 
