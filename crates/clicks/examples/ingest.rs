@@ -9,15 +9,16 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use rlinks_clicks::ingest::most_records;
 use rlinks_clicks::journal::{Batch, Batched, Producer, Reader};
 use rlinks_clicks::misses::Misses;
 use rlinks_clicks::record::{AgentBytes, Record};
 use rlinks_clicks::{Clicks, Ingest};
 use rlinks_core::{Id, Timestamp};
+use rlinks_store::pool::Dialect;
 use rlinks_store::{Location, Lost, Options, Store};
 
 const START_MS: i64 = 1_794_000_000_000;
-const BATCH: u64 = rlinks_clicks::ingest::BATCH as u64;
 const AGENTS: [&str; 5] = [
     "Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 Firefox/128.0",
     "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/137.0.0.0 Safari/537.36",
@@ -49,6 +50,11 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let location = Location::parse(&arguments.next().ok_or("a store")?)?;
     let clicks_wanted: u64 = arguments.next().ok_or("a number of clicks")?.parse()?;
     let links: u64 = arguments.next().ok_or("a number of links")?.parse()?;
+    let dialect = match &location {
+        Location::Sqlite(_) => Dialect::Sqlite,
+        Location::Postgres(_) => Dialect::Postgres,
+    };
+    let most = most_records(dialect) as u64;
     let now = Timestamp::from_ms(START_MS + 40 * 86_400_000);
     let options =
         Options { location: location.clone(), worker: None, holder: "bench".into(), now, lost: Lost::Refuse };
@@ -63,7 +69,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut storing = std::time::Duration::ZERO;
     while sequence < clicks_wanted {
         let mut batch = Batch::default();
-        for _ in 0..BATCH.min(clicks_wanted - sequence) {
+        for _ in 0..most.min(clicks_wanted - sequence) {
             let drawn = random(&mut state);
             let link = match links {
                 0 => drawn % 100_000,

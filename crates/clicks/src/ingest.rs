@@ -28,6 +28,15 @@ use crate::record::Record;
 pub const BATCH: usize = 8192;
 /// On a server a larger one pays: what it costs is the way there, and rows of links that come again.
 const BATCH_OF_SERVER: usize = 4 * BATCH;
+
+/// Records in one transaction of this database at most.
+pub const fn most_records(dialect: Dialect) -> usize {
+    match dialect {
+        Dialect::Sqlite => BATCH,
+        Dialect::Postgres => BATCH_OF_SERVER,
+    }
+}
+
 /// Owners of links remembered; they never change.
 const MOST_OWNERS: usize = 100_000;
 
@@ -82,10 +91,7 @@ impl Ingest {
     /// Takes the next batch. Gives the number of records it held: 0 when nothing waits. After an error the same batch is tried
     /// again by the next call.
     pub async fn step(&mut self, clicks: &Clicks, now: Timestamp) -> Result<usize, StoreError> {
-        let most = match clicks.pool.dialect() {
-            Dialect::Sqlite => BATCH,
-            Dialect::Postgres => BATCH_OF_SERVER,
-        };
+        let most = most_records(clicks.pool.dialect());
         let batch = match self.waiting.take() {
             Some(batch) => batch,
             None => self.reader.read(most).map_err(|error| journal_trouble(&error))?,
