@@ -114,6 +114,18 @@ impl Store {
         actor: &Actor,
         now: Timestamp,
     ) -> Result<Domain, StoreError> {
+        self.add_with(workspace, host, actor, now, Standing::Unproven).await
+    }
+
+    /// Adds a domain that answers at once, or waits for its proof.
+    pub(crate) async fn add_with(
+        &self,
+        workspace: Id,
+        host: Host,
+        actor: &Actor,
+        now: Timestamp,
+        standing: Standing,
+    ) -> Result<Domain, StoreError> {
         let mut tx = self.pool.begin().await?;
         let heads = lock_heads(&mut tx, [workspace.as_i64()]).await?;
         if heads.get(&workspace.as_i64()).is_none_or(|head| head.deleted) {
@@ -121,9 +133,12 @@ impl Store {
         }
         let (domain, added) = add_in(&mut tx, workspace, host, actor, now).await?;
         let Some(added) = added else { return Ok(domain) };
-        write(&mut tx, &domain.host, &Custody::waiting()).await?;
-        let waits = told(&domain, actor, UNPROVEN, serde_json::json!({ "state": Standing::Unproven }));
-        record_locked(&mut tx, heads, workspace, [added, waits], now).await?;
+        let mut entries = vec![added];
+        if standing == Standing::Unproven {
+            write(&mut tx, &domain.host, &Custody::waiting()).await?;
+            entries.push(told(&domain, actor, UNPROVEN, serde_json::json!({ "state": standing })));
+        }
+        record_locked(&mut tx, heads, workspace, entries, now).await?;
         tx.commit().await?;
         self.announce();
         Ok(domain)

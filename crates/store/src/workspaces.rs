@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashSet};
 
 use rlinks_core::id::EPOCH_MS;
-use rlinks_core::{Actor, Domain, Domains, Host, Id, Policy, Preset, Slug, Timestamp, Workspace};
+use rlinks_core::{Actor, Domain, Domains, Host, Id, Policy, Preset, Slug, Standing, Timestamp, Workspace};
 
 use crate::audit::{domain_subject, workspace_subject};
 use crate::pool::{Pool, Tx, read, read_in, run_in};
@@ -236,17 +236,7 @@ impl Store {
         actor: &Actor,
         now: Timestamp,
     ) -> Result<Domain, StoreError> {
-        let mut tx = self.pool.begin().await?;
-        let heads = lock_heads(&mut tx, [workspace.as_i64()]).await?;
-        if heads.get(&workspace.as_i64()).is_none_or(|head| head.deleted) {
-            return Err(no_workspace());
-        }
-        let (domain, added) = add_in(&mut tx, workspace, host, actor, now).await?;
-        let Some(entry) = added else { return Ok(domain) };
-        record_locked(&mut tx, heads, workspace, [entry], now).await?;
-        tx.commit().await?;
-        self.announce();
-        Ok(domain)
+        self.add_with(workspace, host, actor, now, Standing::Active).await
     }
 
     /// Removes a domain. Where it was the primary one, the oldest of the rest takes its place.
