@@ -160,6 +160,11 @@ impl Journal {
         self.dropping.load(Ordering::Relaxed)
     }
 
+    /// The clicks written so far.
+    pub(crate) fn written(&self) -> u64 {
+        self.lanes.lock().iter().map(|lane| lane.open.lock().sequence).sum()
+    }
+
     /// What was dropped so far and by whom, for whoever stores it.
     pub(crate) fn drops(&self) -> Drops {
         Drops { boot: self.options.boot, clicks: self.dropped() }

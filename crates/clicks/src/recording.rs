@@ -1,8 +1,11 @@
 //! Recording in a running server: the journal and its keeper, and the threads that take clicks to the database.
 //!
-//! Storing is background work: its thread has a low priority, so that under full load redirects come first and clicks wait in the
-//! journal. They must not wait for ever either: when a quarter of the journal's budget is waiting, a second thread without that
-//! modesty helps. It also stores what is left when the server stops: that has a deadline, and the modest thread may get no time at all.
+//! Storing is background work: its thread has a low priority, and while redirects keep all processors busy it pauses, so that they come
+//! first and clicks wait in the journal. They must not wait for ever either: when a quarter of the journal's budget is waiting it pauses no
+//! more, and at half of it a second thread without that modesty helps. That one also stores what is left when the server stops: there is a
+//! deadline for it, and the modest thread may get no time at all.
+
+mod rush;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -15,7 +18,9 @@ use rlinks_core::Timestamp;
 use rlinks_store::{Location, Store, StoreError};
 use tokio::runtime::Handle;
 use tokio::sync::{Mutex, Notify};
+use tokio::time::Instant;
 
+use self::rush::Ticks;
 use crate::ingest::Ingest;
 use crate::journal::{self, Journal, Keeper, Reader};
 use crate::misses::Misses;
@@ -35,6 +40,11 @@ const SECRETS: Duration = Duration::from_secs(3);
 const NICE: i32 = 19;
 /// Between two looks at whether help is needed.
 const HELP: Duration = Duration::from_secs(1);
+/// In a rush, a batch is followed by a pause so many times as long as it took, and no longer than this: statistics lag, but they move.
+const RUSH_PAUSE: u32 = 8;
+const LONGEST_RUSH_PAUSE: Duration = Duration::from_secs(3);
+/// How long a look at the processors takes.
+const GLANCE: Duration = Duration::from_millis(100);
 
 /// Tells the time.
 pub type Now = Arc<dyn Fn() -> Timestamp + Send + Sync>;
@@ -215,8 +225,13 @@ impl Shared {
             let _ = ready.try_send(());
             let mut pauses = 0_u32;
             while !self.is_stopping() {
+                let (began, written) = (Instant::now(), self.journal.written());
                 let stored = self.step(&clicks).await;
-                if self.watch(stored).is_some_and(|stored| stored > 0) {
+                if let Some(stored @ 1..) = self.watch(stored) {
+                    // Only who cannot keep up gives way: for everybody else it would be a delay.
+                    if self.journal.written() - written > stored as u64 {
+                        self.give_way(began.elapsed() * RUSH_PAUSE).await;
+                    }
                     continue;
                 }
                 pauses = pauses.wrapping_add(1);
@@ -229,6 +244,21 @@ impl Shared {
             }
             clicks.close().await;
         });
+    }
+
+    /// Leaves the processors to redirects while there is a rush, and the journal has room for their clicks.
+    async fn give_way(&self, at_most: Duration) {
+        let until = Instant::now() + at_most.min(LONGEST_RUSH_PAUSE);
+        while Instant::now() < until && self.journal.waiting_bytes() < self.journal.budget_bytes() / 4 {
+            let before = Ticks::now();
+            if tokio::time::timeout(GLANCE, self.wake.notified()).await.is_ok() {
+                return;
+            }
+            let is_rush = before.zip(Ticks::now()).is_some_and(|(before, now)| now.show_rush_since(&before));
+            if !is_rush {
+                return;
+            }
+        }
     }
 
     /// Stores what is left at the end.
@@ -301,10 +331,10 @@ impl Shared {
         let Some(runtime) = runtime() else { return };
         let budget = self.journal.budget_bytes();
         while !self.is_stopping() {
-            if self.journal.waiting_bytes() > budget / 4 && self.trouble.lock().is_none() {
+            if self.journal.waiting_bytes() > budget / 2 && self.trouble.lock().is_none() {
                 runtime.block_on(async {
                     let Ok(clicks) = Clicks::open(&self.location).await else { return };
-                    while self.journal.waiting_bytes() > budget / 8 && !self.is_stopping() {
+                    while self.journal.waiting_bytes() > budget / 4 && !self.is_stopping() {
                         let stored = self.step(&clicks).await;
                         if self.watch(stored).is_none_or(|stored| stored == 0) {
                             break;

@@ -41,6 +41,8 @@ const OPENING: Duration = Duration::from_secs(10);
 const LOCK_PAUSE: Duration = Duration::from_millis(5);
 /// SQLite readers of one process.
 const READERS: u32 = 4;
+/// Rows that wait between a connection and whoever asked it.
+const ROWS_ON_THEIR_WAY: usize = 1024;
 /// PostgreSQL connections of one process.
 const CONNECTIONS: u32 = 8;
 const CONNECT: Duration = Duration::from_secs(3);
@@ -165,7 +167,9 @@ async fn open_sqlite(path: &Path, tables: &Tables, lost: Lost) -> Result<Pool, S
         .pragma("trusted_schema", "off")
         .pragma("cell_size_check", "on")
         .pragma("secure_delete", if tables.overwrite_deleted { "on" } else { "off" })
-        .statement_cache_capacity(256);
+        .statement_cache_capacity(256)
+        // Rows come from a thread of the connection's own: with few on their way, both wake each other for nearly every one.
+        .row_buffer_size(ROWS_ON_THEIR_WAY);
     let writer = SqlitePoolOptions::new()
         .max_connections(1)
         // After a commit the disk refused, SQLite has rolled back and sqlx still counts a transaction: it would refuse every

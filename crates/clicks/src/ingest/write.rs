@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::enrich::{Enriched, Event};
 use crate::journal::{Drops, Producer};
 use crate::look_up::look_up;
-use crate::roll::{Dimensions, Fact, Roll, Subject};
+use crate::roll::{Dimensions, Fact, Roll, Subject, Visit};
 use crate::time::day_of;
 
 /// Events added up in one go.
@@ -287,35 +287,38 @@ async fn insert_events(
     Ok(())
 }
 
+/// The hours of a day, a bit each; above them `fresh` says which visit of the batch a row is about.
+const HOURS: u32 = 24;
+
 /// Finds out which of a batch's visitors are new on their day, or in an hour of it, and counts them.
 async fn see(tx: &mut Tx, roll: &mut Roll) -> Result<(), StoreError> {
-    let visits: Vec<_> = roll.visits.iter().collect();
-    // Every right-hand side sees the row as it was.
+    let visits: Vec<(i64, Visit, u32)> =
+        (0..).zip(std::mem::take(&mut roll.visits)).map(|(place, (visit, hours))| (place, visit, hours)).collect();
+    // Every right-hand side sees the row as it was. Two numbers come back for a row, not its key: each is a copy on its way here.
     let seen = insert_returning!(
         tx,
-        (i64, i64, i64, i64, i64),
+        (i64, i64),
         "insert into seen (day, kind, subject, visitor, hours, fresh)",
         6,
         "on conflict (day, kind, subject, visitor) do update
-         set hours = seen.hours | excluded.hours, fresh = excluded.hours & ~seen.hours
+         set hours = seen.hours | excluded.hours, fresh = excluded.fresh & ~seen.hours
          where (seen.hours | excluded.hours) <> seen.hours
-         returning day, kind, subject, fresh, hours",
+         returning fresh, hours",
         &visits,
-        |(visit, hours)| [
+        |(place, visit, hours)| [
             visit.day,
             visit.subject.kind as i64,
             visit.subject.id.as_i64(),
             visit.visitor.cast_signed(),
-            i64::from(**hours),
-            i64::from(**hours),
+            i64::from(*hours),
+            place << HOURS | i64::from(*hours),
         ]
     );
-    let subjects: HashMap<(i64, i64), Subject> =
-        roll.totals.keys().map(|subject| ((subject.kind as i64, subject.id.as_i64()), *subject)).collect();
-    let bits = |hours: i64| u32::try_from(hours).unwrap_or_default();
-    for (day, kind, subject, fresh, hours) in seen {
-        if let Some(subject) = subjects.get(&(kind, subject)) {
-            roll.saw(day, *subject, bits(fresh), bits(hours));
+    let bits = |hours: i64| u32::try_from(hours & ((1 << HOURS) - 1)).unwrap_or_default();
+    for (fresh, hours) in seen {
+        let place = usize::try_from(fresh >> HOURS).unwrap_or(usize::MAX);
+        if let Some((_, visit, _)) = visits.get(place) {
+            roll.saw(visit.day, visit.subject, bits(fresh), bits(hours));
         }
     }
     Ok(())
