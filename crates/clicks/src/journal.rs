@@ -257,7 +257,7 @@ impl Lane {
 impl Open {
     fn note(&mut self, record: &Record<'_>) -> bool {
         let start = self.batch.len();
-        self.batch.resize(start + FRAME_BYTES, 0);
+        self.batch.extend_from_slice(&[0; FRAME_BYTES]);
         record.encode(&mut self.batch);
         if self.file.is_none() || !seal(&mut self.batch[start..], self.sequence + self.noted + 1) {
             self.batch.truncate(start);

@@ -69,7 +69,8 @@ impl<'a> Record<'a> {
             | (u8::from(self.prefix.is_some()) * HAS_PREFIX)
             | (u8::from(self.country.is_some()) * HAS_COUNTRY)
             | read;
-        let mut fixed = [0; 52];
+        let length_of = |text: &[u8]| u16::try_from(text.len()).unwrap_or(u16::MAX).to_le_bytes();
+        let mut fixed = [0; 54];
         fixed[0] = VERSION;
         fixed[1] = flags;
         fixed[2..4].copy_from_slice(&self.country.unwrap_or_default());
@@ -79,15 +80,19 @@ impl<'a> Record<'a> {
         fixed[28..36].copy_from_slice(&self.visitor.to_le_bytes());
         fixed[36..44].copy_from_slice(&self.ua_hash.to_le_bytes());
         fixed[44..52].copy_from_slice(&self.prefix.unwrap_or_default().to_le_bytes());
+        fixed[52..].copy_from_slice(&length_of(agent));
         out.extend_from_slice(&fixed);
-        for text in [
-            agent,
-            self.referrer,
-            self.utm_source.as_bytes(),
-            self.utm_medium.as_bytes(),
-            self.utm_campaign.as_bytes(),
-        ] {
-            out.extend_from_slice(&u16::try_from(text.len()).unwrap_or(u16::MAX).to_le_bytes());
+        out.extend_from_slice(agent);
+        out.extend_from_slice(&length_of(self.referrer));
+        out.extend_from_slice(self.referrer);
+        let campaign = [self.utm_source, self.utm_medium, self.utm_campaign].map(str::as_bytes);
+        // Most clicks belong to none, and every copy of nothing costs as much as one of something.
+        if campaign == [b""; 3] {
+            out.extend_from_slice(&[0; 6]);
+            return;
+        }
+        for text in campaign {
+            out.extend_from_slice(&length_of(text));
             out.extend_from_slice(text);
         }
     }

@@ -58,8 +58,17 @@ struct Local {
     salt: Secret,
     agent_key: Secret,
     memo: Memo,
-    /// The last user agent and its hash: one visitor, or one load test, often asks several times in a row.
-    last: (Vec<u8>, u64),
+    /// One visitor often asks several times in a row.
+    last: Last,
+}
+
+/// The last user agent.
+#[derive(Default)]
+struct Last {
+    text: Vec<u8>,
+    hash: u64,
+    /// What was read from it; empty until somebody wants to know.
+    read: Vec<u8>,
 }
 
 impl Recorder {
@@ -71,7 +80,7 @@ impl Recorder {
             salt: [0; 16],
             agent_key: [0; 16],
             memo: Memo::default(),
-            last: (Vec::new(), 0),
+            last: Last::default(),
         };
         Self { lane, secrets, local: Mutex::new(local) }
     }
@@ -91,7 +100,7 @@ impl Recorder {
                 (AgentBytes::Text(&cut), facts.prefetch)
             }
             UserAgent::Hashed => {
-                let read = local.memo.get_or_read(ua_hash, raw);
+                let read = local.read(raw);
                 (AgentBytes::Read(read), facts.prefetch || agent::device_of(read) == Device::Bot)
             }
         };
@@ -131,17 +140,26 @@ impl Local {
         if (self.day, self.epoch) != (day, epoch) {
             (self.day, self.epoch) = (day, epoch);
             (self.salt, self.agent_key) = (secrets.salt(day), secrets.agent_key());
-            self.last = (Vec::new(), hash_agent(&self.agent_key, &[]));
+            self.last = Last { hash: hash_agent(&self.agent_key, &[]), ..Last::default() };
         }
     }
 
     fn hash(&mut self, user_agent: &[u8]) -> u64 {
-        if self.last.0 != user_agent {
-            self.last.1 = hash_agent(&self.agent_key, user_agent);
-            self.last.0.clear();
-            self.last.0.extend_from_slice(user_agent);
+        if self.last.text != user_agent {
+            self.last.hash = hash_agent(&self.agent_key, user_agent);
+            self.last.read.clear();
+            self.last.text.clear();
+            self.last.text.extend_from_slice(user_agent);
         }
-        self.last.1
+        self.last.hash
+    }
+
+    /// What the user agent says that was hashed just now.
+    fn read(&mut self, user_agent: &[u8]) -> &[u8] {
+        if self.last.read.is_empty() {
+            self.last.read.extend_from_slice(self.memo.get_or_read(self.last.hash, user_agent));
+        }
+        &self.last.read
     }
 }
 

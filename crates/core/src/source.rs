@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 use std::str;
 
-use memchr::memchr2;
+use memchr::{memchr2, memchr3};
 use percent_encoding::percent_decode;
 use url::Url;
 
@@ -24,9 +24,12 @@ const SCHEMES: [&str; 3] = ["https://", "http://", "android-app://"];
 pub fn cut_referrer(header: &[u8]) -> Cow<'_, [u8]> {
     let window = &header[..header.len().min(LONGEST_REFERRER_BYTES + 1)];
     let page = &window[..memchr2(b'?', b'#', window).unwrap_or(window.len())];
-    let is_plain = page.starts_with(b"http") && page.len() <= LONGEST_REFERRER_BYTES;
-    if is_plain && memchr2(b'@', b'\\', page).is_none() {
-        return Cow::Borrowed(page);
+    let rest = page.strip_prefix(b"https://").or_else(|| page.strip_prefix(b"http://"));
+    if let Some(rest) = rest.filter(|_| page.len() <= LONGEST_REFERRER_BYTES) {
+        // Nearly every host ends with its path, or with the text, and nobody's name stands before it.
+        if memchr3(b'/', b'@', b'\\', rest).is_none_or(|end| rest[end] == b'/') {
+            return Cow::Borrowed(page);
+        }
     }
     match referrer(header) {
         Some(Cow::Borrowed(text)) => Cow::Borrowed(text.as_bytes()),
@@ -188,6 +191,10 @@ mod tests {
             "  https://news.example/ ",
             "https://news.example/\u{7f}",
             "https://\\evil@news.example/",
+            "https://news.example\\@other.example/",
+            "https://news.example/@someone?secret",
+            "http:///@news.example",
+            "https://pw@news.example",
             "",
         ] {
             let cut = cut_referrer(header.as_bytes());

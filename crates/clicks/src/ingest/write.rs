@@ -4,8 +4,8 @@ use std::collections::{BTreeSet, HashMap};
 
 use rlinks_core::Timestamp;
 use rlinks_store::StoreError;
-use rlinks_store::pool::many::{insert_returning, insert_rows};
-use rlinks_store::pool::{Pool, Tx, read, read_in, run_in};
+use rlinks_store::pool::many::{insert_rows, rows_returning};
+use rlinks_store::pool::{Dialect, Pool, Tx, read, read_in, run_in};
 use serde::Serialize;
 
 use super::enrich::{Enriched, Event};
@@ -292,10 +292,12 @@ const HOURS: u32 = 24;
 
 /// Finds out which of a batch's visitors are new on their day, or in an hour of it, and counts them.
 async fn see(tx: &mut Tx, roll: &mut Roll) -> Result<(), StoreError> {
-    let visits: Vec<(i64, Visit, u32)> =
-        (0..).zip(std::mem::take(&mut roll.visits)).map(|(place, (visit, hours))| (place, visit, hours)).collect();
+    let visits: Vec<(i64, Visit, u32)> = (0..)
+        .zip(std::mem::take(&mut roll.visits))
+        .map(|(place, (visit, hours))| (place, visit, hours))
+        .collect();
     // Every right-hand side sees the row as it was. Two numbers come back for a row, not its key: each is a copy on its way here.
-    let seen = insert_returning!(
+    let seen = rows_returning!(
         tx,
         (i64, i64),
         "insert into seen (day, kind, subject, visitor, hours, fresh)",
@@ -445,26 +447,44 @@ pub(crate) fn day_key((subject, day): &(Subject, i64)) -> (u8, i64, i64, i64) {
 /// The key of a day, and the text of its values.
 type ValuesRow = (u8, i64, i64, i64, String);
 
-/// A day's values are one JSON text, so they are read, added to and written back.
-async fn known_values(tx: &mut Tx, roll: &Roll) -> Result<HashMap<(i64, i64, i64, i64), String>, StoreError> {
-    let keys: Vec<_> = roll.days.keys().map(day_key).collect();
-    let sql = look_up!(
-        tx.dialect(),
-        "d.kind, d.workspace_id, d.day, d.subject, d.dimensions",
-        "day_values",
-        "d.kind = cast(asked.value ->> 0 as bigint) and d.workspace_id = cast(asked.value ->> 1 as bigint)
-         and d.day = cast(asked.value ->> 2 as bigint) and d.subject = cast(asked.value ->> 3 as bigint)"
+/// A day's values are one JSON text, so they are read, added to and written back. In the order of the days.
+async fn known_values(tx: &mut Tx, roll: &Roll) -> Result<Vec<Option<String>>, StoreError> {
+    // The days are gone through first, as `look_up!` says; their keys come as values, which is a tenth of a batch quicker than JSON.
+    let select = match tx.dialect() {
+        Dialect::Sqlite => {
+            ") select asked.place, d.dimensions from asked cross join day_values d
+               where d.kind = asked.kind and d.workspace_id = asked.workspace_id and d.day = asked.day and d.subject = asked.subject"
+        }
+        Dialect::Postgres => {
+            ") select asked.place, d.dimensions from asked cross join lateral (
+                 select v.dimensions from day_values v
+                 where v.kind = asked.kind and v.workspace_id = asked.workspace_id and v.day = asked.day and v.subject = asked.subject
+                 limit 1) as d"
+        }
+    };
+    let days: Vec<_> = (0_i64..).zip(roll.days.keys().map(day_key)).collect();
+    let found = rows_returning!(
+        tx,
+        (i64, String),
+        "with asked (place, kind, workspace_id, day, subject) as (",
+        5,
+        select,
+        &days,
+        |(place, (kind, workspace, day, subject))| [*place, i64::from(*kind), *workspace, *day, *subject]
     );
-    let known: Vec<(i64, i64, i64, i64, String)> = read_in!(tx, fetch_all, sql, json(&keys))?;
-    let keyed = |(kind, workspace, day, subject, dimensions)| ((kind, workspace, day, subject), dimensions);
-    Ok(known.into_iter().map(keyed).collect())
+    let mut known = vec![None; days.len()];
+    for (place, dimensions) in found {
+        if let Some(there) = usize::try_from(place).ok().and_then(|place| known.get_mut(place)) {
+            *there = Some(dimensions);
+        }
+    }
+    Ok(known)
 }
 
-async fn merge_values(roll: &Roll, mut known: HashMap<(i64, i64, i64, i64), String>) -> Vec<ValuesRow> {
+async fn merge_values(roll: &Roll, known: Vec<Option<String>>) -> Vec<ValuesRow> {
     let mut rows = Vec::with_capacity(roll.days.len());
-    for (key, gained) in &roll.days {
+    for ((key, gained), there) in roll.days.iter().zip(known) {
         let (kind, workspace, day, subject) = day_key(key);
-        let there = known.remove(&(kind.into(), workspace, day, subject));
         let mut dimensions: Dimensions = match there.map(|text| serde_json::from_str(&text)) {
             Some(Ok(dimensions)) => dimensions,
             Some(Err(error)) => {

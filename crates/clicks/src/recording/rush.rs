@@ -25,16 +25,16 @@ impl Ticks {
         let ours = spent.next()?.ok()? + spent.next()?.ok()?;
         // user, nice, system, idle, waiting for a disk, interrupts twice, stolen; guests, after them, are counted among the first.
         let line = machine.lines().next()?.strip_prefix("cpu ")?;
-        let kinds: Vec<u64> = line.split_ascii_whitespace().take(8).map_while(|kind| kind.parse().ok()).collect();
+        let kinds: Vec<u64> =
+            line.split_ascii_whitespace().take(8).map_while(|kind| kind.parse().ok()).collect();
         Some(Self { ours, idle: kinds.get(3)? + kinds.get(4)?, all: kinds.iter().sum() })
     }
 
     /// Whether there was a rush between an earlier look and this one, taken while nothing was done in the background: the
     /// processors were hardly ever idle, and much of what they did was ours.
     pub(super) fn show_rush_since(&self, before: &Self) -> bool {
-        let [ours, idle, all] =
-            [(self.ours, before.ours), (self.idle, before.idle), (self.all, before.all)]
-                .map(|(after, before)| after.saturating_sub(before));
+        let [ours, idle, all] = [(self.ours, before.ours), (self.idle, before.idle), (self.all, before.all)]
+            .map(|(after, before)| after.saturating_sub(before));
         idle * 8 < all && ours * 4 > all
     }
 }

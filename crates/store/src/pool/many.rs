@@ -52,17 +52,18 @@ pub async fn begin<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
 #[macro_export]
 macro_rules! insert_rows {
     ($($insert:tt)*) => {
-        $crate::insert_many!(
+        $crate::with_rows!(
             sqlx::query, execute, u64, |written, done| written += done.rows_affected(); $($insert)*
         )
     };
 }
 
-/// The same with `returning`: gives the rows that come back, of the type named after `tx`.
+/// The same for what gives rows back, of the type named after `tx`: an `insert` with `returning`, or `with asked (a, b) as (` and then
+/// `) select ...`, which looks many keys up.
 #[macro_export]
-macro_rules! insert_returning {
+macro_rules! rows_returning {
     ($tx:expr, $type:ty, $($insert:tt)*) => {
-        $crate::insert_many!(
+        $crate::with_rows!(
             sqlx::query_as::<_, $type>, fetch_all, Vec<$type>, |found, done| found.extend(done); $tx, $($insert)*
         )
     };
@@ -71,7 +72,7 @@ macro_rules! insert_returning {
 /// What both do: make statements, run them, and gather what each gives. While SQLite works on one statement the next is put together.
 #[doc(hidden)]
 #[macro_export]
-macro_rules! insert_many {
+macro_rules! with_rows {
     (
         $query:expr, $run:ident, $gathers:ty, |$gathered:ident, $done:ident| $gather:expr;
         $tx:expr, $head:expr, $columns:expr, $tail:expr, $rows:expr, |$row:pat_param| [$($value:expr),* $(,)?]
@@ -117,7 +118,7 @@ macro_rules! insert_many {
     }};
 }
 
-pub use crate::{insert_returning, insert_rows};
+pub use crate::{insert_rows, rows_returning};
 
 #[cfg(test)]
 mod tests {
