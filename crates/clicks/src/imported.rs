@@ -12,6 +12,7 @@ use rlinks_store::pool::{read, read_in, run_in};
 use serde_json::json;
 
 use crate::ingest::write::lock;
+use crate::look_up::look_up;
 use crate::open::Clicks;
 use crate::roll::{Kind, Subject, Total};
 
@@ -25,13 +26,13 @@ impl Clicks {
         let mut tx = self.pool.begin().await?;
         lock(&mut tx).await?;
         let ids = json!(links.keys().map(|link| [link]).collect::<Vec<_>>()).to_string();
-        let before: Vec<(i64, i64, i64)> = read_in!(
-            &mut tx,
-            fetch_all,
-            "select link_id, clicks, bots from imported
-             where link_id in (select cast(value ->> 0 as bigint) from json_each($1))",
-            &ids
-        )?;
+        let sql = look_up!(
+            tx.dialect(),
+            "d.link_id, d.clicks, d.bots",
+            "imported",
+            "d.link_id = cast(asked.value ->> 0 as bigint)"
+        );
+        let before: Vec<(i64, i64, i64)> = read_in!(&mut tx, fetch_all, sql, &ids)?;
         let before: HashMap<i64, (i64, i64)> =
             before.into_iter().map(|(link, clicks, bots)| (link, (clicks, bots))).collect();
         let ms = |at: Option<Timestamp>| at.map(Timestamp::ms);

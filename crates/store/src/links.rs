@@ -23,13 +23,14 @@ impl Store {
     /// What links are called, in no order; unknown ones are left out.
     pub async fn link_names(&self, links: &[Id]) -> Result<Vec<LinkName>, StoreError> {
         let ids: Vec<[i64; 1]> = links.iter().map(|link| [link.as_i64()]).collect();
-        let rows: Vec<(i64, i64, String, String)> = read!(
-            &self.pool,
-            fetch_all,
-            "select id, workspace_id, code, created_by from links
-             where id in (select cast(value ->> 0 as bigint) from json_each($1))",
-            json(&ids)
-        )?;
+        let sql = links_among!(
+            self.pool.dialect(),
+            "id, workspace_id, code, created_by",
+            "$1",
+            "",
+            "id" = "cast(value ->> 0 as bigint)"
+        );
+        let rows: Vec<(i64, i64, String, String)> = read!(&self.pool, fetch_all, sql, json(&ids))?;
         let name = |(id, workspace, code, created_by): (i64, i64, String, String)| LinkName {
             id: Id::from_i64(id),
             workspace: Id::from_i64(workspace),

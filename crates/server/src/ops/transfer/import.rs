@@ -27,8 +27,8 @@ use crate::ops::{By, Mode, Ops, OpsError};
 
 /// Rows that share a transaction. Others wait for it, so it is short.
 const CHUNK: usize = 500;
-/// Ids set aside at once.
-const IDS: usize = 4000;
+/// Ids set aside at once. Who sets some aside waits for what is being written, so it is done rarely; those nobody needs are never missed.
+const IDS: usize = 16_000;
 
 /// How to import.
 pub struct Import<'a> {
