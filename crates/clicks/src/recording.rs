@@ -21,7 +21,7 @@ use tokio::sync::{Mutex, Notify};
 use tokio::time::Instant;
 
 use self::rush::Ticks;
-use crate::ingest::Ingest;
+use crate::ingest::{Ingest, most_records};
 use crate::journal::{self, Journal, Keeper, Reader};
 use crate::misses::Misses;
 use crate::open::Clicks;
@@ -227,9 +227,9 @@ impl Shared {
             while !self.is_stopping() {
                 let (began, written) = (Instant::now(), self.journal.written());
                 let stored = self.step(&clicks).await;
-                if let Some(stored @ 1..) = self.watch(stored) {
+                if self.watch(stored).is_some_and(|stored| stored > 0) {
                     // Only who cannot keep up gives way: for everybody else it would be a delay.
-                    if self.journal.written() - written > stored as u64 {
+                    if self.journal.written() - written > most_records(clicks.pool.dialect()) as u64 {
                         self.give_way(began.elapsed() * RUSH_PAUSE).await;
                     }
                     continue;
