@@ -106,9 +106,22 @@ pub(crate) fn is_plausible(host: &str) -> bool {
             .all(|label| (1..=63).contains(&label.len()) && !label.starts_with('-') && !label.ends_with('-'))
 }
 
-fn is_name_byte(byte: u8) -> bool {
+const fn is_name_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_')
 }
+
+/// Each byte a name may have as a small letter, and 0 for all others: every request's host goes through here.
+const SMALL: [u8; 256] = {
+    let mut small = [0; 256];
+    let mut byte: u8 = 0;
+    while byte < 128 {
+        if is_name_byte(byte) {
+            small[byte as usize] = byte.to_ascii_lowercase();
+        }
+        byte += 1;
+    }
+    small
+};
 
 /// Room for the longest host on the stack of a request.
 pub type HostBuffer = [u8; LONGEST];
@@ -128,11 +141,12 @@ pub fn from_header<'a>(header: &[u8], buffer: &'a mut HostBuffer) -> Option<&'a 
     }
     let mut before = b'.';
     for (slot, &byte) in buffer.iter_mut().zip(name) {
-        if !is_name_byte(byte) || (byte == b'.' && before == b'.') {
+        let small = SMALL[usize::from(byte)];
+        if small == 0 || (small == b'.' && before == b'.') {
             return None;
         }
-        before = byte;
-        *slot = byte.to_ascii_lowercase();
+        before = small;
+        *slot = small;
     }
     std::str::from_utf8(&buffer[..name.len()]).ok()
 }
