@@ -505,8 +505,7 @@ async fn load_batch(tx: &mut Tx, batch: Vec<Line>, counts: &mut Counts) -> Resul
         if batches::links(tx, &rows).await? != links.len() as u64 {
             return Err(twice("a code"));
         }
-        let links: Vec<&Link> = links.iter().map(|(_, link)| link).collect();
-        batches::words(tx, &links, batches::words_of(&links)).await?;
+        batches::words(tx, &links.iter().map(|(_, link)| link).collect::<Vec<_>>()).await?;
     }
     if !audit.is_empty() {
         let entries: Vec<_> = audit.iter().map(|(id, entry)| (id.as_i64(), entry)).collect();

@@ -86,14 +86,15 @@ pub(crate) async fn audit(tx: &mut Tx, entries: &[(i64, &AuditEntry)]) -> Result
     Ok(())
 }
 
-/// The tags of links, and their [words](words_of).
-pub(crate) async fn words(tx: &mut Tx, links: &[&Link], words: Words) -> Result<(), StoreError> {
+/// The tags and search words of links.
+pub(crate) async fn words(tx: &mut Tx, links: &[&Link]) -> Result<(), StoreError> {
     let tags = tags_of(links);
     insert_rows!(tx, "insert into link_tags (workspace_id, tag, link_id)", 3, "", &tags, |(link, tag)| [
         link.workspace.as_i64(),
         *tag,
         link.id.as_i64(),
     ]);
+    let words = words_of(links);
     // Full text is where the two databases have nothing in common but the words.
     if let Tx::Postgres(tx) = tx {
         let (ids, words): (Vec<i64>, Vec<String>) = words.into_iter().unzip();
@@ -111,11 +112,7 @@ fn tags_of<'a>(links: &[&'a Link]) -> Vec<(&'a Link, &'a str)> {
     links.iter().flat_map(|link| link.tags.iter().map(|tag| (*link, tag.as_str()))).collect()
 }
 
-/// The ids of links, and the words they are found by.
-pub(crate) type Words = Vec<(i64, String)>;
-
-/// What links are found by. It takes a while, so it is best made while the database is busy with something else.
-pub(crate) fn words_of(links: &[&Link]) -> Words {
+fn words_of(links: &[&Link]) -> Vec<(i64, String)> {
     links.iter().map(|link| (link.id.as_i64(), search::of_link(link))).collect()
 }
 
@@ -123,7 +120,6 @@ pub(crate) fn words_of(links: &[&Link]) -> Words {
 pub(super) async fn all_at_once(
     tx: &mut PgConnection,
     links: &[&Link],
-    words: Words,
     entries: &[(i64, &AuditEntry)],
     heads: String,
     [worker, last_id, leased_until]: [i64; 3],
@@ -144,7 +140,7 @@ pub(super) async fn all_at_once(
         rows.iter().map(value).collect()
     }
     let tags = tags_of(links);
-    let (ids, words): (Vec<i64>, Vec<String>) = words.into_iter().unzip();
+    let (ids, words): (Vec<i64>, Vec<String>) = words_of(links).into_iter().unzip();
     sqlx::query(SQL)
         .bind(column(&tags, |(link, _)| link.workspace.as_i64()))
         .bind(column(&tags, |(_, tag)| *tag))

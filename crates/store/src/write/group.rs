@@ -7,7 +7,6 @@ use rlinks_core::id::{WORKERS, Worker};
 use rlinks_core::{Id, Link, Timestamp};
 
 use super::apply::State;
-use super::batches::Words;
 use super::brake::Brakes;
 use super::chain::{ends, lock_heads, lock_heads_and_id, update_heads};
 use super::once::Firsts;
@@ -108,37 +107,28 @@ async fn prepare(
     let now = writes.iter().map(|write| write.now).max().unwrap_or(Timestamp::from_ms(0));
     state.firsts.write(&mut tx).await?;
     state.brakes.write(&mut tx).await?;
-    let links: Vec<&Link> = state.changed.iter().map(|place| &state.links[place]).collect();
-    // While the database takes the links, their words are found here.
-    let (written, words) =
-        tokio::join!(write_links(&mut tx, &state, &before), async { batches::words_of(&links) });
-    written?;
-    write_rest(&mut tx, &state, &links, words, now).await?;
+    write_links(&mut tx, &state, &before).await?;
+    write_rest(&mut tx, &state, now).await?;
     Ok((Some(tx), results))
 }
 
 /// What goes with the links: their words and tags, the audit entries, where the chains end, and the last id.
-async fn write_rest(
-    tx: &mut Tx,
-    state: &State,
-    links: &[&Link],
-    words: Words,
-    now: Timestamp,
-) -> Result<(), StoreError> {
+async fn write_rest(tx: &mut Tx, state: &State, now: Timestamp) -> Result<(), StoreError> {
     const SQLITE: &str = concat!(update_heads!("$1"), "; ", update_worker!("$2", "$3", "$4"));
+    let links: Vec<&Link> = state.changed.iter().map(|place| &state.links[place]).collect();
     let entries: Vec<_> = state.entries.iter().map(|(workspace, entry)| (*workspace, entry)).collect();
     let (worker, last_id) = (i64::from(state.worker.number()), state.last_id.as_i64());
     let leased_until = now.plus_ms(LEASE_MS).ms();
     match tx {
         Tx::Sqlite(..) => {
-            batches::words(tx, links, words).await?;
+            batches::words(tx, &links).await?;
             batches::audit(tx, &entries).await?;
             run_in!(tx, SQLITE, ends(&state.heads), worker, last_id, leased_until)?;
             Ok(())
         }
         Tx::Postgres(tx) => {
             let last = [worker, last_id, leased_until];
-            batches::all_at_once(tx, links, words, &entries, ends(&state.heads), last).await
+            batches::all_at_once(tx, &links, &entries, ends(&state.heads), last).await
         }
     }
 }
