@@ -26,8 +26,9 @@ pub fn cut_referrer(header: &[u8]) -> Cow<'_, [u8]> {
     let page = &window[..memchr2(b'?', b'#', window).unwrap_or(window.len())];
     let rest = page.strip_prefix(b"https://").or_else(|| page.strip_prefix(b"http://"));
     if let Some(rest) = rest.filter(|_| page.len() <= LONGEST_REFERRER_BYTES) {
-        // Nearly every host ends with its path, or with the text, and nobody's name stands before it.
-        if memchr3(b'/', b'@', b'\\', rest).is_none_or(|end| rest[end] == b'/') {
+        // Nearly every host ends with its path, or with the text, and nobody's name stands before it. Where there is no host, what looks
+        // like a path may hold one.
+        if memchr3(b'/', b'@', b'\\', rest).is_none_or(|end| end > 0 && rest[end] == b'/') {
             return Cow::Borrowed(page);
         }
     }
@@ -194,6 +195,7 @@ mod tests {
             "https://news.example\\@other.example/",
             "https://news.example/@someone?secret",
             "http:///@news.example",
+            "https:///user:pw@news.example/",
             "https://pw@news.example",
             "",
         ] {
