@@ -24,8 +24,9 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 pub use self::brake::Brake;
 pub(crate) use self::chain::{LockedHead, NewEntry, append, lock_heads};
-use self::group::Trouble;
+use self::group::{Begun, Trouble};
 pub(crate) use self::group::{lease, next_id};
+pub use self::import::Prepared;
 use crate::pool::Pool;
 use crate::{Store, StoreError};
 
@@ -226,15 +227,20 @@ impl Writer {
 /// One commit for all; where that fails, each by itself, so that one member's trouble is not the others'.
 async fn commit_all(pool: &Pool, worker: Worker, jobs: Vec<Job>) {
     let (writes, answers): (Vec<_>, Vec<_>) = jobs.into_iter().map(|job| (job.write, job.answer)).unzip();
-    let results = commit_many(pool, worker, &writes).await;
+    let results = commit_many(pool, worker, &writes, None).await;
     for (answer, result) in answers.into_iter().zip(results) {
         // A caller that no longer waits has its change all the same; there is nobody to tell.
         let _ = answer.send(result);
     }
 }
 
-async fn commit_many(pool: &Pool, worker: Worker, writes: &[LinkWrite]) -> Vec<Result<Written, StoreError>> {
-    match group::commit(pool, worker, writes).await {
+async fn commit_many(
+    pool: &Pool,
+    worker: Worker,
+    writes: &[LinkWrite],
+    begun: Option<Begun>,
+) -> Vec<Result<Written, StoreError>> {
+    match group::commit(pool, worker, writes, begun).await {
         Ok(results) => results,
         Err(Trouble::Everybody(error)) => writes.iter().map(|_| Err(again(&error))).collect(),
         Err(Trouble::Workspace(error) | Trouble::Member(error)) if writes.len() == 1 => vec![Err(error)],
@@ -257,7 +263,7 @@ async fn commit_singly(
             results.push(Err(again(error)));
             continue;
         }
-        match group::commit(pool, worker, std::slice::from_ref(write)).await {
+        match group::commit(pool, worker, std::slice::from_ref(write), None).await {
             Ok(mut one) => results.push(one.pop().unwrap_or(Err(StoreError::Conflict))),
             Err(Trouble::Everybody(error)) => {
                 results.extend(writes[at..].iter().map(|_| Err(again(&error))));

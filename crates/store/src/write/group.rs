@@ -1,6 +1,6 @@
 //! One group of changes as one transaction: load, work out, write. The number of statements does not grow with the group.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::time::Duration;
 
 use rlinks_core::id::{WORKERS, Worker};
@@ -63,8 +63,19 @@ impl From<sqlx::Error> for Trouble {
     }
 }
 
-pub(super) async fn commit(pool: &Pool, worker: Worker, writes: &[LinkWrite]) -> Result<Results, Trouble> {
-    let (tx, results) = in_time(prepare(pool, worker, writes)).await?;
+/// A transaction that holds nothing anybody else may want, in which the words and tags of imported links stand already.
+pub(super) struct Begun {
+    pub(super) tx: Tx,
+    pub(super) worded: HashSet<i64>,
+}
+
+pub(super) async fn commit(
+    pool: &Pool,
+    worker: Worker,
+    writes: &[LinkWrite],
+    begun: Option<Begun>,
+) -> Result<Results, Trouble> {
+    let (tx, results) = in_time(prepare(pool, worker, writes, begun)).await?;
     if let Some(tx) = tx {
         in_time(async { tx.commit().await.map_err(Trouble::Everybody) }).await?;
     }
@@ -86,8 +97,12 @@ async fn prepare(
     pool: &Pool,
     worker: Worker,
     writes: &[LinkWrite],
+    begun: Option<Begun>,
 ) -> Result<(Option<Tx>, Results), Trouble> {
-    let mut tx = pool.begin().await.map_err(Trouble::Everybody)?;
+    let Begun { mut tx, worded } = match begun {
+        Some(begun) => begun,
+        None => Begun { tx: pool.begin().await.map_err(Trouble::Everybody)?, worded: HashSet::new() },
+    };
     let workspaces: BTreeSet<_> = writes.iter().map(|write| write.workspace.as_i64()).collect();
     let locked = lock_heads_and_id(&mut tx, workspaces.iter().copied(), worker).await;
     let (heads, ids) = if let (heads, Some(ids)) = locked.map_err(Trouble::Workspace)? {
@@ -108,14 +123,27 @@ async fn prepare(
     state.firsts.write(&mut tx).await?;
     state.brakes.write(&mut tx).await?;
     write_links(&mut tx, &state, &before).await?;
-    write_rest(&mut tx, &state, now).await?;
+    write_rest(&mut tx, &state, &worded, now).await?;
     Ok((Some(tx), results))
 }
 
-/// What goes with the links: their words and tags, the audit entries, where the chains end, and the last id.
-async fn write_rest(tx: &mut Tx, state: &State, now: Timestamp) -> Result<(), StoreError> {
+/// What goes with the links: their words and tags where they are not there yet, the audit entries, where the chains end, and the last id.
+async fn write_rest(
+    tx: &mut Tx,
+    state: &State,
+    worded: &HashSet<i64>,
+    now: Timestamp,
+) -> Result<(), StoreError> {
     const SQLITE: &str = concat!(update_heads!("$1"), "; ", update_worker!("$2", "$3", "$4"));
-    let links: Vec<&Link> = state.changed.iter().map(|place| &state.links[place]).collect();
+    let (there, links): (Vec<&Link>, Vec<&Link>) = state
+        .changed
+        .iter()
+        .map(|place| &state.links[place])
+        .partition(|link| worded.contains(&link.id.as_i64()));
+    if there.len() < worded.len() {
+        let written: HashSet<i64> = there.iter().map(|link| link.id.as_i64()).collect();
+        forget_words(tx, &worded.difference(&written).copied().collect::<Vec<_>>()).await?;
+    }
     let entries: Vec<_> = state.entries.iter().map(|(workspace, entry)| (*workspace, entry)).collect();
     let (worker, last_id) = (i64::from(state.worker.number()), state.last_id.as_i64());
     let leased_until = now.plus_ms(LEASE_MS).ms();

@@ -1,6 +1,8 @@
 //! Links that were made elsewhere: written as they were, with an entry in the log for each, many in one transaction.
 //!
-//! Ids are set aside before the links are written, so that whatever is kept beside a link (its clicks) can be there before it.
+//! Ids are set aside before the links are written, so that whatever is kept beside a link can be there before it: its clicks, and on
+//! PostgreSQL, where several connections write at once, its words and tags. These are half of the work, and nobody else can want them;
+//! done before the head is locked, they are done while other links are being written.
 
 use std::collections::BTreeMap;
 
@@ -8,8 +10,8 @@ use rlinks_core::id::Worker;
 use rlinks_core::{Id, Link, Timestamp};
 
 use super::apply::{State, taken};
-use super::{LinkWrite, Written, commit_many};
-use crate::pool::{read, read_in, run_in};
+use super::{Begun, LinkOp, LinkWrite, Written, batches, commit_many};
+use crate::pool::{Dialect, read, read_in, run_in};
 use crate::rows::{json, links_among};
 use crate::write::group::{last_id, set_last_id};
 use crate::{Store, StoreError};
@@ -44,13 +46,40 @@ impl State {
     }
 }
 
+/// Changes about to be made together, and what of them is written already where nobody sees it.
+pub struct Prepared {
+    writes: Vec<LinkWrite>,
+    begun: Option<Begun>,
+}
+
 impl Store {
-    /// Makes many changes in one transaction, as far as each can be made. A few hundred at a time: others wait meanwhile.
-    pub async fn write_all(&self, writes: &[LinkWrite]) -> Vec<Result<Written, StoreError>> {
+    /// Does what can be done of many changes while others are being made. Dropped, none of it ever was.
+    pub async fn prepare(&self, writes: Vec<LinkWrite>) -> Result<Prepared, StoreError> {
+        let imported: Vec<&Link> = writes
+            .iter()
+            .filter_map(|write| match &write.op {
+                LinkOp::Import { link, .. } => Some(&**link),
+                _ => None,
+            })
+            .collect();
+        // One connection writes to SQLite, and it is busy.
+        let begun = if self.pool.dialect() == Dialect::Sqlite || imported.is_empty() {
+            None
+        } else {
+            let mut tx = self.pool.begin().await?;
+            batches::words(&mut tx, &imported).await?;
+            Some(Begun { tx, worded: imported.iter().map(|link| link.id.as_i64()).collect() })
+        };
+        Ok(Prepared { writes, begun })
+    }
+
+    /// Makes prepared changes in one transaction, as far as each can be made. A few hundred at a time: others wait meanwhile.
+    pub async fn write_prepared(&self, prepared: Prepared) -> Vec<Result<Written, StoreError>> {
+        let Prepared { writes, begun } = prepared;
         if writes.is_empty() {
             return Vec::new();
         }
-        let results = commit_many(&self.pool, self.worker, writes).await;
+        let results = commit_many(&self.pool, self.worker, &writes, begun).await;
         self.committed.send_modify(|count| *count += 1);
         results
     }

@@ -345,15 +345,17 @@ impl Work<'_> {
     ) -> Result<(), OpsError> {
         self.give_ids(&mut steps, now).await?;
         let totals: Vec<_> = steps.iter().filter_map(Step::total).collect();
-        if let Some(clicks) = self.import.clicks {
-            clicks.set_imported(self.workspace.id, &totals).await.map_err(StoreError::of_clicks)?;
-        }
-        let writes: Vec<LinkWrite> = steps.iter().map(|step| self.op(step, now)).collect();
+        let store = self.ops.store.clone();
+        let counting = async {
+            let Some(clicks) = self.import.clicks else { return Ok(()) };
+            clicks.set_imported(self.workspace.id, &totals).await.map_err(StoreError::of_clicks)
+        };
+        let writes = steps.iter().map(|step| self.op(step, now)).collect();
+        let ((), prepared) = tokio::try_join!(counting, store.prepare(writes))?;
         self.settle().await?;
         self.admitted = 0;
-        let store = self.ops.store.clone();
         let writing = tokio::spawn(async move {
-            let results = store.write_all(&writes).await;
+            let results = store.write_prepared(prepared).await;
             steps.into_iter().zip(results).collect()
         });
         self.underway = Some(Underway { verdicts, writing });

@@ -1,0 +1,112 @@
+//! Links that were made elsewhere, many at a time: what goes with a link is there with it and never without it.
+
+use rlinks_core::draft::Birth;
+use rlinks_core::{Id, Link, Policy, Preset, Source};
+use rlinks_store::write::{LinkOp, LinkWrite, Written};
+use rlinks_store::{LinkFilter, Store, StoreError};
+
+use crate::place::{MAIN, Place, assert_sound, at, code, codes, contract, draft, make, max, workspace};
+
+contract!(
+    imported_links_are_found_by_their_words_and_tags,
+    what_is_refused_leaves_nothing_behind,
+    a_code_that_was_taken_meanwhile_is_refused_alone,
+    what_is_prepared_stands_in_nobodys_way_and_never_was_if_dropped,
+);
+
+/// Links called `texts`, each about itself and tagged `moved`, with ids set aside.
+async fn imports(store: &Store, workspace: Id, texts: &[&str]) -> Vec<LinkWrite> {
+    let ids = store.reserve_ids(texts.len(), at(1)).await.unwrap();
+    let write = |(text, id): (&&str, Id)| {
+        let mut wanted = draft(&format!("https://example.com/about-{text}"));
+        wanted.tags = vec!["moved".to_owned()];
+        let link = wanted.born(Birth {
+            id,
+            workspace,
+            code: code(text),
+            generated: false,
+            source: Source::Import,
+            created_by: max(),
+            now: at(1),
+            version: 1,
+        });
+        LinkWrite::new(workspace, max(), at(1), LinkOp::Import { link: Box::new(link), updated: None })
+    };
+    texts.iter().zip(ids).map(write).collect()
+}
+
+async fn import(store: &Store, writes: Vec<LinkWrite>) -> Vec<Result<Written, StoreError>> {
+    store.write_prepared(store.prepare(writes).await.unwrap()).await
+}
+
+/// As many rows of words and of tags as there are links, each of a link that is there.
+async fn assert_nothing_without_its_link(place: &Place, links: i64) {
+    for rows in ["link_search", "link_tags"] {
+        assert_eq!(place.count(&format!("select count(*) from {rows}")).await, links, "{rows}");
+    }
+    let strays = "select count(*) from link_tags where link_id not in (select id from links)";
+    assert_eq!(place.count(strays).await, 0);
+}
+
+async fn imported_links_are_found_by_their_words_and_tags(place: Place) {
+    let store = place.open().await;
+    let written = import(&store, imports(&store, MAIN, &["one", "two", "three"]).await).await;
+    let links: Vec<Link> = written.into_iter().map(|written| written.unwrap().link().clone()).collect();
+    assert_eq!(codes(&links), ["one", "two", "three"]);
+    let by_word = LinkFilter { words: rlinks_core::search::query("about two"), ..LinkFilter::default() };
+    assert_eq!(codes(&store.list(MAIN, &by_word, 10).await.unwrap()), ["two"]);
+    let by_tag = LinkFilter { tag: Some("moved".to_owned()), ..LinkFilter::default() };
+    assert_eq!(store.list(MAIN, &by_tag, 10).await.unwrap().len(), 3);
+    assert_nothing_without_its_link(&place, 3).await;
+    assert_sound(&store).await;
+}
+
+async fn what_is_refused_leaves_nothing_behind(place: Place) {
+    let store = place.open().await;
+    let mut policy = Policy::preset(Preset::Edge);
+    policy.limits.live_links = Some(2);
+    let space = workspace(&store, "edge", policy).await.id;
+    let written = import(&store, imports(&store, space, &["a", "b", "c", "d"]).await).await;
+    let outcome = |result: &Result<Written, StoreError>| match result {
+        Ok(_) => "written",
+        Err(StoreError::QuotaExceeded(2)) => "no room",
+        Err(other) => panic!("{other:?}"),
+    };
+    assert_eq!(written.iter().map(outcome).collect::<Vec<_>>(), ["written", "written", "no room", "no room"]);
+    assert_nothing_without_its_link(&place, 2).await;
+    let none = import(&store, imports(&store, space, &["e", "f"]).await).await;
+    assert_eq!(none.iter().map(outcome).collect::<Vec<_>>(), ["no room", "no room"]);
+    assert_nothing_without_its_link(&place, 2).await;
+    assert_sound(&store).await;
+}
+
+async fn a_code_that_was_taken_meanwhile_is_refused_alone(place: Place) {
+    let store = place.open().await;
+    let prepared = store.prepare(imports(&store, MAIN, &["one", "two", "three"]).await).await.unwrap();
+    make(&store, "two", "https://elsewhere.example/", 2).await;
+    let written = store.write_prepared(prepared).await;
+    assert!(matches!(&written[0], Ok(Written::Created(_))), "{:?}", written[0]);
+    assert!(
+        matches!(&written[1], Err(StoreError::CodeTaken { code, deleted: false }) if code == "two"),
+        "{:?}",
+        written[1]
+    );
+    assert!(matches!(&written[2], Ok(Written::Created(_))), "{:?}", written[2]);
+    assert_eq!(place.count("select count(*) from link_search").await, 3);
+    assert_eq!(place.count("select count(*) from link_tags").await, 2);
+    assert_sound(&store).await;
+}
+
+async fn what_is_prepared_stands_in_nobodys_way_and_never_was_if_dropped(place: Place) {
+    let store = place.open().await;
+    let first = store.prepare(imports(&store, MAIN, &["one"]).await).await.unwrap();
+    let second = store.prepare(imports(&store, MAIN, &["two"]).await).await.unwrap();
+    // Each is only prepared: neither the other nor anybody's change waits for it.
+    make(&store, "three", "https://example.com/", 2).await;
+    assert!(store.write_prepared(second).await.pop().unwrap().is_ok());
+    drop(first);
+    assert_eq!(store.count_links(MAIN).await.unwrap(), 2);
+    assert_eq!(place.count("select count(*) from link_search").await, 2);
+    assert_eq!(place.count("select count(*) from link_tags").await, 1);
+    assert_sound(&store).await;
+}
