@@ -17,6 +17,11 @@ use crate::open::Clicks;
 use crate::roll::{Kind, Subject, Total};
 
 impl Clicks {
+    /// After many links at once: makes sure that the database looks for their totals the quick way.
+    pub async fn take_stock(&self) {
+        self.pool.take_stock("analyze totals, imported").await;
+    }
+
     /// Says what links of a workspace had counted elsewhere, in the place of what was said before.
     pub async fn set_imported(&self, workspace: Id, links: &[(Id, Total)]) -> Result<(), StoreError> {
         let links: BTreeMap<i64, &Total> = links.iter().map(|(link, total)| (link.as_i64(), total)).collect();

@@ -181,6 +181,7 @@ impl Store {
             run_in!(&mut tx, "select pg_notify('rlinks', '')")?;
         }
         tx.commit().await?;
+        self.take_stock().await;
         self.announce();
         Ok(counts)
     }

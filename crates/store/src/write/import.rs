@@ -84,6 +84,11 @@ impl Store {
         results
     }
 
+    /// After many links at once: makes sure that the database looks for them the quick way.
+    pub async fn take_stock(&self) {
+        self.pool.take_stock("analyze links, link_tags, link_search, audit").await;
+    }
+
     /// Sets ids aside that nobody else gets.
     pub async fn reserve_ids(&self, count: usize, now: Timestamp) -> Result<Vec<Id>, StoreError> {
         let mut tx = self.pool.begin().await?;

@@ -5,7 +5,9 @@ use rlinks_core::{Id, Link, Policy, Preset, Source};
 use rlinks_store::write::{LinkOp, LinkWrite, Written};
 use rlinks_store::{LinkFilter, Store, StoreError};
 
-use crate::place::{MAIN, Place, assert_sound, at, code, codes, contract, draft, make, max, workspace};
+use crate::place::{
+    MAIN, Place, assert_sound, at, code, codes, contract, draft, make, max, on_postgres, workspace,
+};
 
 contract!(
     imported_links_are_found_by_their_words_and_tags,
@@ -109,4 +111,20 @@ async fn what_is_prepared_stands_in_nobodys_way_and_never_was_if_dropped(place: 
     assert_eq!(place.count("select count(*) from link_search").await, 2);
     assert_eq!(place.count("select count(*) from link_tags").await, 1);
     assert_sound(&store).await;
+}
+
+/// What a database has not counted it may look for by reading everything.
+#[tokio::test]
+async fn after_many_links_postgres_has_counted_them() {
+    on_postgres(|place| async move {
+        let store = place.open().await;
+        place.raw("alter table links set (autovacuum_enabled = off)").await;
+        let counted = "select cast(reltuples as bigint) from pg_class where relname = 'links'";
+        import(&store, imports(&store, MAIN, &["one", "two", "three"]).await).await;
+        assert_eq!(place.count(counted).await, -1, "nobody has yet");
+        store.take_stock().await;
+        assert_eq!(place.count(counted).await, 3);
+        store.close().await;
+    })
+    .await;
 }

@@ -14,7 +14,7 @@
 //! |---|---|
 //! | `open`, `dialect`, `close`, `ping`, `schema`, `integrity`, `quick_check` | `health` |
 //! | `write`, `write_in_order`, `link`, `links`, `links_by_id`, `route`, `routes`, `routes_after`, `count_links`, `link_at`, `links_leading_to` | `links`, `reuse`, `crowd` |
-//! | `prepare`, `write_prepared`, `reserve_ids` | `import` |
+//! | `prepare`, `write_prepared`, `reserve_ids`, `take_stock` | `import` |
 //! | `list` | `list` |
 //! | `workspaces`, `workspace`, `create_workspace`, `update_workspace`, `domains`, `served`, `vouched_hosts`, `add_domain`, `remove_domain`, `set_primary_domain` | `directory` |
 //! | `claim_domain`, `held_domain`, `held_domains`, `silent_hosts`, `keep_custody`, `trust_domain`, `lapse_domain` | `custody` |

@@ -29,6 +29,8 @@ use crate::ops::{By, Mode, Ops, OpsError};
 const CHUNK: usize = 500;
 /// Ids set aside at once. Who sets some aside waits for what is being written, so it is done rarely; those nobody needs are never missed.
 const IDS: usize = 16_000;
+/// So many new links change how a database should look for them.
+const MANY: u64 = 10_000;
 
 /// How to import.
 pub struct Import<'a> {
@@ -113,6 +115,12 @@ impl Ops {
             admit.give_back(work.admitted);
         }
         settled.and(read)?;
+        if import.mode == Mode::Write && work.judge.report.created >= MANY {
+            self.store.take_stock().await;
+            if let Some(clicks) = import.clicks {
+                clicks.take_stock().await;
+            }
+        }
         if import.mode == Mode::DryRun && work.leading_home > 1 {
             work.judge.report.notes.push(format!(
                 "{} rows lead to links of this server; whether they lead in circles with one another is seen only when they are written",
