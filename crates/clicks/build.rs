@@ -63,6 +63,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     fs::write(Path::new(&variable("OUT_DIR")?).join("agents.json"), serde_json::to_string(&tables)?)?;
 
     println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rerun-if-changed=migrations"); // a folder that a macro reads
     println!("cargo::rerun-if-changed={}", source.display());
     // Another version of ua-parser lies in another folder; the lock file is what says so.
     println!("cargo::rerun-if-changed={}", metadata.workspace_root.join("Cargo.lock").display());
