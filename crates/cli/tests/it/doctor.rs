@@ -50,7 +50,7 @@ fn all_is_well() {
     ok       data: rlinks-data is ours alone to write
     ok       server: none is running on this folder
     ok       store: sqlite:rlinks-data/rlinks.db opens
-    ok       schema: up to date (9)
+    ok       schema: up to date (10)
     ok       integrity: the database finds no damage
     ok       heads: 1 signed heads in rlinks-data/audit-heads.log
     ok       audit: 2 entries, none edited, removed or cut off
@@ -78,7 +78,7 @@ fn each_trouble_is_named() {
     ok       data: rlinks-data is ours alone to write
     ok       server: none is running on this folder
     ok       store: sqlite:rlinks-data/rlinks.db opens
-    ok       schema: up to date (9)
+    ok       schema: up to date (10)
     ok       integrity: the database finds no damage
     ok       heads: 2 signed heads in rlinks-data/audit-heads.log
     problem  audit: workspace main, entry 2: was edited: its hash does not match its contents
@@ -220,12 +220,12 @@ fn migrate_says_which_schema_there_is() {
     assert_snapshot!(place.rmax("migrate up"), @"
     exit 0
     --- stdout
-    the schema is up to date: 9
+    the schema is up to date: 10
     ");
     assert_snapshot!(place.rmax("migrate status"), @"
     exit 0
     --- stdout
-    schema 9; 9 applied, 0 waiting
+    schema 10; 10 applied, 0 waiting
     ");
     let schema = place.json("migrate status --json");
     assert_eq!(schema["known"], schema["applied"]);
