@@ -161,7 +161,7 @@ impl Journal {
     }
 
     /// The clicks written so far.
-    pub(crate) fn written(&self) -> u64 {
+    pub fn written(&self) -> u64 {
         self.lanes.lock().iter().map(|lane| lane.open.lock().sequence).sum()
     }
 

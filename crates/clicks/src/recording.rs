@@ -9,7 +9,7 @@ mod rush;
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Duration;
 
@@ -86,6 +86,7 @@ struct Shared {
     /// What is left is stored before it ends.
     finishing: AtomicBool,
     wake: Notify,
+    stored: AtomicU64,
     trouble: Lock<Option<String>>,
 }
 
@@ -116,6 +117,7 @@ impl Recording {
             stopping: AtomicBool::new(false),
             finishing: AtomicBool::new(false),
             wake: Notify::new(),
+            stored: AtomicU64::new(0),
             trouble: Lock::new(None),
         });
         let (ready, is_ready) = sync_channel(1);
@@ -153,6 +155,11 @@ impl Recording {
     /// The journal.
     pub fn journal(&self) -> &Arc<Journal> {
         &self.shared.journal
+    }
+
+    /// The clicks stored so far, those that others left included.
+    pub fn stored(&self) -> u64 {
+        self.shared.stored.load(Ordering::Relaxed)
     }
 
     /// Why clicks are not being stored, while they are not.
@@ -278,7 +285,9 @@ impl Shared {
     }
 
     async fn step(&self, clicks: &Clicks) -> Result<usize, StoreError> {
-        self.ingest.lock().await.step(clicks, (self.now)()).await
+        let stored = self.ingest.lock().await.step(clicks, (self.now)()).await?;
+        self.stored.fetch_add(stored as u64, Ordering::Relaxed);
+        Ok(stored)
     }
 
     /// Once a second; the secrets once a minute.

@@ -46,8 +46,9 @@ pub async fn handle(
 ) -> Response<AxumBody> {
     let mut request = request.map(AxumBody::new);
     request.extensions_mut().insert(axum::extract::ConnectInfo(peer));
+    request.extensions_mut().insert(face);
     // Who is signed in matters nowhere else.
-    if face == Face::Admin && matches!(first_segment(request.uri().path()), "api" | "admin") {
+    if face.has_pages() && matches!(first_segment(request.uri().path()), "api" | "admin") {
         let trusted = &shared.reloadable.load().trusted_proxies;
         let way = Way::of(&shared.entrance, trusted, peer, request.headers());
         request.extensions_mut().insert(Arc::new(way));
@@ -77,11 +78,13 @@ async fn ready(State(shared): State<Arc<Shared>>) -> impl IntoResponse {
     (status, no_store(Json(serde_json::json!({ "status": word, "reasons": reasons }))))
 }
 
-async fn not_found(State(shared): State<Arc<Shared>>, request: Request<AxumBody>) -> Response<AxumBody> {
+/// What is not there.
+pub async fn not_found(State(shared): State<Arc<Shared>>, request: Request<AxumBody>) -> Response<AxumBody> {
     redirect::error(&request, ErrorCode::NotFound, &shared).map(AxumBody::new)
 }
 
-async fn method_not_allowed(
+/// What cannot be done there.
+pub async fn method_not_allowed(
     State(shared): State<Arc<Shared>>,
     method: Method,
     request: Request<AxumBody>,
@@ -98,7 +101,7 @@ mod tests {
 
     #[test]
     fn every_first_segment_of_ours_is_a_reserved_word() {
-        for path in super::PATHS {
+        for path in super::PATHS.iter().chain(&["/metrics"]) {
             let segment = path.trim_start_matches('/').split('/').next().unwrap();
             assert!(
                 is_reserved(segment),

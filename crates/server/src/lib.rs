@@ -5,7 +5,7 @@
 //! | the hot path: look up, decide, record, respond | `redirect`; `plain` is its tight loop |
 //! | what it knows, and how it learns | `routes`, [`table`], [`directory`], `absent`, `follow` |
 //! | sockets, threads, limits | `listen`, `io`, `tls`, `client`, `misses` |
-//! | what is no redirect | `control`; [`api`], `web` |
+//! | what is no redirect | `control`, `metrics`; [`api`], `web` |
 //! | who somebody is | [`auth`] |
 //! | what can be done to links | [`ops`]; `daily` does some of it by itself |
 //! | the life of a server | [`run`](mod@run), [`stop`] |
@@ -25,6 +25,7 @@ pub mod directory;
 mod follow;
 mod io;
 mod listen;
+mod metrics;
 mod misses;
 pub mod ops;
 mod plain;

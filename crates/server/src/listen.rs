@@ -7,7 +7,6 @@ use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use hyper::server::conn::http1;
@@ -17,6 +16,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 
 use crate::io::Timed;
+use crate::metrics::Tally;
 use crate::plain::{self, Ended};
 use crate::redirect::{Door, Visit};
 use crate::run::ServeError;
@@ -93,12 +93,12 @@ struct Place {
     _permit: OwnedSemaphorePermit,
     of_address: Arc<Mutex<HashMap<IpAddr, usize>>>,
     address: IpAddr,
-    of_thread: Arc<AtomicUsize>,
+    of_thread: Arc<Tally>,
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.of_thread.fetch_sub(1, Ordering::Relaxed);
+        self.of_thread.closed();
         let mut counts = self.of_address.lock();
         if let Some(count) = counts.get_mut(&self.address) {
             *count -= 1;
@@ -111,7 +111,7 @@ impl Drop for Place {
 
 struct Thread {
     send: mpsc::UnboundedSender<Connection>,
-    connections: Arc<AtomicUsize>,
+    tally: Arc<Tally>,
 }
 
 /// The serving threads and what they are dealt.
@@ -132,12 +132,13 @@ impl Threads {
         for number in 0..count.max(1) {
             let (send, receive) = mpsc::unbounded_channel();
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-            let door = Arc::new(Door::new(Arc::clone(shared), face));
+            let tally = shared.tallies.add();
+            let door = Arc::new(Door::new(Arc::clone(shared), face, Arc::clone(&tally)));
             let (tls, phase) = (tls.cloned(), phase.clone());
             let serve = move || runtime.block_on(serve_thread(receive, door, tls, phase));
             // It ends by itself: when nobody can deal to it any more and its connections have ended.
             std::thread::Builder::new().name(format!("redirect-{number}")).spawn(serve)?;
-            threads.push(Thread { send, connections: Arc::default() });
+            threads.push(Thread { send, tally });
         }
         Ok(Self { threads })
     }
@@ -193,17 +194,15 @@ impl Threads {
             }
             *count += 1;
         }
-        let Some(thread) =
-            self.threads.iter().min_by_key(|thread| thread.connections.load(Ordering::Relaxed))
-        else {
+        let Some(thread) = self.threads.iter().min_by_key(|thread| thread.tally.connections()) else {
             return;
         };
-        thread.connections.fetch_add(1, Ordering::Relaxed);
+        thread.tally.opened();
         let place = Place {
             _permit: permit,
             of_address: Arc::clone(of_address),
             address,
-            of_thread: Arc::clone(&thread.connections),
+            of_thread: Arc::clone(&thread.tally),
         };
         // A thread that is gone takes nothing; the connection is closed with its place.
         let _ = thread.send.send(Connection { stream, peer, _place: place });
@@ -211,7 +210,7 @@ impl Threads {
 
     /// Whether every connection has ended.
     pub fn are_idle(&self) -> bool {
-        self.threads.iter().all(|thread| thread.connections.load(Ordering::Relaxed) == 0)
+        self.threads.iter().all(|thread| thread.tally.connections() == 0)
     }
 }
 

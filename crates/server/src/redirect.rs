@@ -35,6 +35,7 @@ use crate::client::{Forwarding, is_trusted};
 use crate::clock::{monotonic_ms, random_bytes};
 use crate::config::Reloadable;
 use crate::directory::{Directory, WorkspaceView};
+use crate::metrics::{Kind, Tally};
 use crate::misses::Misses;
 use crate::plain::{Plain, PlainRequest};
 use crate::routes::Loaded;
@@ -55,6 +56,7 @@ pub struct Door {
     misses: Mutex<Misses>,
     misses_counted: Arc<rlinks_clicks::misses::Misses>,
     recorder: Recorder,
+    tally: Arc<Tally>,
     /// Connections that ask plainly: their clicks are written together.
     plain: AtomicUsize,
 }
@@ -102,9 +104,10 @@ enum Look {
 
 impl Door {
     /// A door of its own for each serving thread: nothing in it is shared with another.
-    pub fn new(shared: Arc<Shared>, face: Face) -> Self {
+    pub fn new(shared: Arc<Shared>, face: Face, tally: Arc<Tally>) -> Self {
         Self {
             face,
+            tally,
             recorder: shared.recording.recorder(),
             misses_counted: shared.recording.misses(),
             shared,
@@ -207,6 +210,7 @@ impl Visit {
                 }
                 let cache = workspace.cache_header(cache);
                 out.redirect(status, target, cache.as_bytes(), &self.door.request_id(), request.last, now);
+                self.door.tally.answered(Kind::Link, status.code());
                 Plainly::Yes
             }
             _ => Plainly::No,
@@ -561,7 +565,7 @@ pub enum Answering {
     /// There.
     Now(Option<Response<Body>>),
     /// To wait for.
-    Later(Pin<Box<dyn Future<Output = Response<Body>> + Send>>, HeaderValue),
+    Later(Pin<Box<dyn Future<Output = Response<Body>> + Send>>, HeaderValue, Kind, Arc<Tally>),
 }
 
 impl Future for Answering {
@@ -570,8 +574,9 @@ impl Future for Answering {
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         match self.get_mut() {
             Self::Now(response) => Poll::Ready(Ok(response.take().expect("an answer is taken once"))),
-            Self::Later(waiting, id) => waiting.as_mut().poll(context).map(|mut response| {
+            Self::Later(waiting, id, kind, tally) => waiting.as_mut().poll(context).map(|mut response| {
                 response.headers_mut().insert(X_REQUEST_ID, id.clone());
+                tally.answered(*kind, response.status().as_u16());
                 Ok(response)
             }),
         }
@@ -591,12 +596,17 @@ impl hyper::service::Service<Request<Incoming>> for Visit {
         match look {
             Look::Answer(mut response) => {
                 response.headers_mut().insert(X_REQUEST_ID, id);
+                self.door.tally.answered(Kind::Link, response.status().as_u16());
                 Answering::Now(Some(response))
             }
             Look::Ask { workspace, host, code, preview } => {
-                Answering::Later(Box::pin(self.clone().ask(request, workspace, host, code, preview)), id)
+                let answer = self.clone().ask(request, workspace, host, code, preview);
+                Answering::Later(Box::pin(answer), id, Kind::Link, Arc::clone(&self.door.tally))
             }
-            Look::Control => Answering::Later(Box::pin(self.clone().control(request)), id),
+            Look::Control => {
+                let answer = self.clone().control(request);
+                Answering::Later(Box::pin(answer), id, Kind::Page, Arc::clone(&self.door.tally))
+            }
         }
     }
 }

@@ -5,6 +5,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use rlinks_clicks::Clicks;
@@ -243,6 +244,7 @@ impl Server {
                 everywhere: crate::control::router(),
                 api: crate::api::router(&api),
                 admin: crate::web::router(&web),
+                metrics: crate::metrics::router(&api, &auth),
             },
             recording,
             Entrance {
@@ -272,9 +274,9 @@ impl Server {
         server.follow();
         let (limit, threads) = (listen::connection_limit(), server.config.threads);
         let apart = control_listener.is_some() || !server.config.serve_admin;
-        server.listen(listener, if apart { Face::Public } else { Face::Admin }, threads, limit)?;
+        server.listen(listener, if apart { Face::Public } else { Face::Together }, threads, limit)?;
         if let Some(listener) = control_listener {
-            server.listen(listener, Face::Admin, 1, limit)?;
+            server.listen(listener, Face::Apart, 1, limit)?;
         }
         let scheme = if server.tls.is_some() { "https" } else { "http" };
         if let Some(address) = server.control_address {
@@ -366,7 +368,10 @@ impl Server {
                 self.shared.reloadable.store(Arc::new(fresh));
                 tracing::info!("the configuration was read again");
             }
-            Err(error) => tracing::error!(error, "the old configuration stays in force"),
+            Err(error) => {
+                self.shared.tallies.failed_reloads.fetch_add(1, Ordering::Relaxed);
+                tracing::error!(error, "the old configuration stays in force");
+            }
         }
         if let Some(tls) = &self.tls {
             tls.reload();

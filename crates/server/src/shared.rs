@@ -12,6 +12,7 @@ use tokio::runtime::Handle;
 use crate::auth::way::Entrance;
 use crate::clock::Clock;
 use crate::config::Reloadable;
+use crate::metrics::Tallies;
 use crate::redirect::first_segment;
 use crate::routes::Routes;
 
@@ -23,6 +24,8 @@ pub struct Pages {
     pub api: Router,
     /// What is below `/admin`, not for the public.
     pub admin: Router,
+    /// How the server does, not for the public.
+    pub metrics: Router<Arc<Shared>>,
 }
 
 /// Which of it a listener serves.
@@ -30,16 +33,26 @@ pub struct Pages {
 pub enum Face {
     /// Redirects and health only.
     Public,
-    /// The API too.
-    Admin,
+    /// Everything, for there is no other listener.
+    Together,
+    /// Everything, and only those it is for can reach it.
+    Apart,
+}
+
+impl Face {
+    /// Whether more than redirects and health are served.
+    pub fn has_pages(self) -> bool {
+        self != Self::Public
+    }
 }
 
 impl Pages {
     /// Which of it a request is for. Apart from each other, since giving a router its state takes as long as it has routes.
     pub fn of(shared: &Arc<Shared>, face: Face, path: &str) -> Router {
-        match (face, first_segment(path)) {
-            (Face::Admin, "api") => shared.pages.api.clone(),
-            (Face::Admin, "admin") => shared.pages.admin.clone(),
+        match first_segment(path) {
+            "api" if face.has_pages() => shared.pages.api.clone(),
+            "admin" if face.has_pages() => shared.pages.admin.clone(),
+            "metrics" if face.has_pages() => shared.pages.metrics.clone().with_state(Arc::clone(shared)),
             _ => shared.pages.everywhere.clone().with_state(Arc::clone(shared)),
         }
     }
@@ -61,6 +74,8 @@ pub struct Shared {
     pub recording: Recording,
     /// What is known of our own doors.
     pub entrance: Entrance,
+    /// What was done so far.
+    pub tallies: Tallies,
     draining: AtomicBool,
 }
 
@@ -83,6 +98,7 @@ impl Shared {
             pages,
             recording,
             entrance,
+            tallies: Tallies::default(),
             draining: AtomicBool::new(false),
         }
     }

@@ -205,6 +205,13 @@ fn is_good(holder: &KeyHolder, now: Timestamp) -> bool {
         && holder.workspace.policy.sign_in.contains(&SignIn::Keys)
 }
 
+impl Api {
+    /// Whether the key or token of a request allows something, for what is not below `/api`; and what to answer if not.
+    pub async fn credential_allows(&self, headers: &HeaderMap, scope: Scope) -> Result<(), ErrorCode> {
+        by_credential(self, headers).await.and_then(|caller| caller.need(scope)).map_err(|error| error.code())
+    }
+}
+
 /// Who somebody is now who stays for longer; nobody once they may no longer do this. While the store cannot be asked, they are who they
 /// were.
 pub async fn may_stay(api: &Api, caller: &Caller, scope: Scope) -> Option<Caller> {

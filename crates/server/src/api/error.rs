@@ -43,6 +43,11 @@ impl ApiError {
         Self { retry_after: Some(seconds), ..Self::saying(ErrorCode::RateLimited, message) }
     }
 
+    /// Which it is.
+    pub fn code(&self) -> ErrorCode {
+        self.code
+    }
+
     /// The error as one item of a bulk answer.
     pub fn item(&self) -> Value {
         json!({ "code": self.code.name(), "status": self.code.status(), "message": self.message, "details": self.details })

@@ -4,7 +4,7 @@ use utoipa::{OpenApi, ToSchema};
 
 /// Describes; nobody calls these.
 #[derive(OpenApi)]
-#[openapi(paths(redirect, preview, health, ready, description, docs))]
+#[openapi(paths(redirect, preview, health, ready, metrics, description, docs))]
 pub struct Public;
 
 /// Whether the process is there.
@@ -49,6 +49,13 @@ fn health() {}
     responses((status = 200, body = Readiness), (status = 503, body = Readiness, description = "Draining")))]
 #[expect(dead_code, reason = "describes")]
 fn ready() {}
+
+/// Says how the server does, for Prometheus. A key needs `workspace:admin`; this very machine and a listener of its own need none.
+#[utoipa::path(get, path = "/metrics", tag = "public",
+    responses((status = 200, content((String = "text/plain"))), (status = 401, description = "Somebody else, without a key"),
+        (status = 403, description = "The key does not allow it"), (status = 404, description = "Served on another listener")))]
+#[expect(dead_code, reason = "describes")]
+fn metrics() {}
 
 /// Describes the API: this document.
 #[utoipa::path(get, path = "/api/openapi.json", tag = "public", responses((status = 200, body = Object)))]

@@ -16,6 +16,7 @@ mod database;
 mod freshness;
 mod hostile;
 mod list;
+mod metrics;
 mod oidc;
 mod sign_in;
 mod support;
