@@ -80,7 +80,8 @@ pub(crate) enum Command {
     Clicks(Clicks),
     /// Copy a store's links to Cloudflare, where the Worker serves them
     Publish(Publish),
-    /// The daily job by hand: purge expired links where the policy says so, and apply retention, in every workspace
+    /// The daily job by hand, in every workspace: purge expired links where the policy says so, disable unsafe ones, finish deletions
+    /// of accounts, apply retention, look at domains
     Sweep(Sweep),
     /// Write links, people and the audit log into one file, also while serving
     ///

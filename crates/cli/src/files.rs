@@ -143,6 +143,15 @@ impl NewFile {
         self.trouble.map(|kind| cannot_write(&self.named, &kind.into()))
     }
 
+    /// Writes some of it.
+    pub(crate) fn put(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+        self.write_all(bytes).map_err(|error| match self.trouble() {
+            // Who stops reading, as in `rmax links export | head`, has what they wanted.
+            Some(trouble) if error.kind() != std::io::ErrorKind::BrokenPipe => trouble,
+            _ => error.into(),
+        })
+    }
+
     /// Puts it in its place.
     pub(crate) fn finish(mut self) -> Result<(), Failure> {
         let cannot = |error: std::io::Error| cannot_write(&self.named, &error);

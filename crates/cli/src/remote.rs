@@ -200,7 +200,12 @@ impl Remote {
         };
         let code = ErrorCode::from_name(&error.code).unwrap_or_else(|| by_status(answer.status));
         if let (ErrorCode::RateLimited, Some(seconds)) = (code, answer.retry_after) {
-            let message = format!("{}; try again in {seconds} seconds", error.message);
+            // Some messages say how long by themselves.
+            let message = if error.message.contains(" seconds") {
+                error.message
+            } else {
+                format!("{}; try again in {seconds} seconds", error.message)
+            };
             return Err(Failure::of_server(code, message, json!({ "retry_after": seconds })));
         }
         let failure = Failure::of_server(code, error.message, error.details);

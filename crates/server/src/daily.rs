@@ -1,4 +1,5 @@
-//! The jobs of a server that nobody starts: what is over is swept once a day, by one node.
+//! The jobs of a server that nobody starts: what a deletion left half-done is finished when the server starts, and what is over is swept
+//! once a day, by one node.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +12,7 @@ use crate::clock::Clock;
 use crate::config::Archive;
 use crate::ops::custody::Custodian;
 use crate::ops::safety::Safety;
-use crate::ops::sweep::{Sweep, archive};
+use crate::ops::sweep::{Sweep, archive, finish_deletions};
 use crate::ops::{Mode, OpsError};
 
 /// Between two looks at whether a job is due.
@@ -31,6 +32,10 @@ pub async fn jobs(
     custodian: Arc<Custodian>,
     opened: Arc<OnceCell<Clicks>>,
 ) {
+    while let Err(error) = finish(&store, &clock).await {
+        tracing::debug!(%error, "deletions that were cut off wait for the store");
+        tokio::time::sleep(RETRY).await;
+    }
     let clicks = loop {
         match opened.get_or_try_init(|| Clicks::open(store.location())).await {
             Ok(clicks) => break clicks,
@@ -50,6 +55,15 @@ pub async fn jobs(
         };
         tokio::time::sleep(pause).await;
     }
+}
+
+/// Whoever deleted their account meant their links too, and a process that ended meanwhile is no reason to wait until tomorrow.
+async fn finish(store: &Store, clock: &Clock) -> Result<(), OpsError> {
+    let workspaces = store.workspaces().await?;
+    for (workspace, links) in finish_deletions(store, &workspaces, Mode::Write, clock.now()).await? {
+        tracing::info!(%workspace, links, "links of deleted accounts were deleted");
+    }
+    Ok(())
 }
 
 async fn look(
@@ -81,12 +95,16 @@ async fn look(
         tracing::info!(
             workspace = %workspace.workspace,
             purged_links = workspace.purged_links,
+            left_links = workspace.left_links,
             purged_keys = workspace.purged_keys,
             disabled_links = workspace.disabled_links,
             pruned_clicks = workspace.pruned_clicks,
             kept_because = workspace.kept_because,
             "swept"
         );
+    }
+    if let Some(why) = &swept.unchecked {
+        tracing::error!(why, "links could not be checked");
     }
     for why in &swept.unasked {
         tracing::warn!("{why}");

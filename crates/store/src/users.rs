@@ -226,7 +226,8 @@ impl Store {
             email: Email::stored(placeholder.to_owned()),
             full_name: String::new(),
             status: UserStatus::Deleted,
-            updated_at: now,
+            // Never before a change of a link that was made before it, whatever the clocks say.
+            updated_at: heads.get(&seen.workspace.as_i64()).map_or(now, |head| head.moment(now)),
             last_login_at: None,
             last_sync_at: None,
             ..there
@@ -303,22 +304,22 @@ impl Store {
         tx.commit().await
     }
 
-    /// The next deleted members of workspaces, by id, for the job that finishes what a deletion began.
+    /// The next deleted members of a workspace, by id, and when they went: for whoever finishes what a deletion began.
     pub async fn deleted_users(
         &self,
         workspace: Id,
         after: Option<Id>,
         limit: i64,
-    ) -> Result<Vec<Id>, StoreError> {
-        let rows: Vec<(i64,)> = read!(
+    ) -> Result<Vec<(Id, Timestamp)>, StoreError> {
+        let rows: Vec<(i64, i64)> = read!(
             &self.pool,
             fetch_all,
-            "select id from users where workspace_id = $1 and id > $2 and status = 'deleted' order by id limit $3",
+            "select id, updated_at from users where workspace_id = $1 and id > $2 and status = 'deleted' order by id limit $3",
             workspace.as_i64(),
             after.map_or(i64::MIN, Id::as_i64),
             limit
         )?;
-        Ok(rows.into_iter().map(|(id,)| Id::from_i64(id)).collect())
+        Ok(rows.into_iter().map(|(id, gone)| (Id::from_i64(id), Timestamp::from_ms(gone))).collect())
     }
 }
 

@@ -2,8 +2,8 @@
 
 use rlinks_clicks::export::Target;
 use rlinks_core::Workspace;
-use rlinks_server::ops::Mode;
 use rlinks_server::ops::sweep::{self, Swept};
+use rlinks_server::ops::{Mode, OpsError};
 use serde::Serialize;
 
 use super::Scope;
@@ -84,6 +84,11 @@ fn report(session: &Session, swept: &Swept, mode: Mode) -> Result<(), Failure> {
     } else {
         lines(swept, mode).iter().try_for_each(|line| output.done(line))?;
     }
+    if let Some(why) = &swept.unchecked {
+        return Err(
+            Failure::from(OpsError::Unchecked(why.clone())).hint("the rest was done; mend it and repeat")
+        );
+    }
     if !swept.is_incomplete() {
         return Ok(());
     }
@@ -103,6 +108,10 @@ fn lines(swept: &Swept, mode: Mode) -> Vec<String> {
         let name = &workspace.workspace;
         if workspace.purged_links > 0 {
             lines.push(format!("{name}: {} {would}purged", counted(workspace.purged_links, "expired link")));
+        }
+        if workspace.left_links > 0 {
+            let left = counted(workspace.left_links, "link");
+            lines.push(format!("{name}: {left} of deleted accounts {would}deleted"));
         }
         if workspace.purged_keys > 0 {
             lines.push(format!("{name}: {} {would}purged", counted(workspace.purged_keys, "key")));

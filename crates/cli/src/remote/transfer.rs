@@ -1,7 +1,5 @@
 //! Links of a server as files.
 
-use std::io::Write;
-
 use http::Method;
 use http::header::AUTHORIZATION;
 use rlinks_core::envelope::ErrorCode;
@@ -10,6 +8,7 @@ use serde_json::Value;
 
 use super::{LONG_SECONDS, LONGEST_BODY, Remote, why};
 use crate::error::Failure;
+use crate::files::NewFile;
 
 impl Remote {
     /// Sends a file, which is read there.
@@ -34,7 +33,7 @@ impl Remote {
     }
 
     /// Fetches a file, piece by piece: it may be longer than anything else that is asked for.
-    pub(crate) async fn export(&self, format: &str, to: &mut impl Write) -> Result<(), Failure> {
+    pub(crate) async fn export(&self, format: &str, to: &mut NewFile) -> Result<(), Failure> {
         let request = self.get(&["export"]).query("format", format);
         let asked = self.client.get(request.url.clone()).header(AUTHORIZATION, self.key.clone());
         let asked = asked.timeout(std::time::Duration::from_secs(LONG_SECONDS));
@@ -43,8 +42,7 @@ impl Remote {
             // The same again, for what its error means. Where it goes well now, the answer is the file.
             let answer = request.send().await?;
             debug_assert!(answer.body.len() <= LONGEST_BODY);
-            to.write_all(&answer.body)?;
-            return Ok(());
+            return to.put(&answer.body);
         }
         loop {
             let chunk = response.chunk().await.map_err(|error| {
@@ -52,7 +50,7 @@ impl Remote {
                 Failure::of_server(ErrorCode::KvUnavailable, message, Value::Null)
             })?;
             let Some(chunk) = chunk else { return Ok(()) };
-            to.write_all(&chunk)?;
+            to.put(&chunk)?;
         }
     }
 }

@@ -33,6 +33,14 @@ fn a_blocked_target_is_exit_5_with_every_command() {
     place.fails(6, "links set new https://example.com/").says("absent.txt");
     place.ok("links list");
     place.fails(1, "serve --listen 127.0.0.1:0").says("absent.txt");
+    // The daily job does the rest, and does not say that all is well.
+    for flags in ["", "--dry-run"] {
+        let ran = place.fails(6, &format!("sweep {flags}"));
+        ran.says("absent.txt");
+        assert!(!ran.stdout.contains("nothing to do"), "{ran}");
+    }
+    let swept = place.rmax("sweep --json").json();
+    assert!(swept["unchecked"].as_str().unwrap().contains("absent.txt"), "{swept:#}");
 }
 
 #[test]

@@ -129,8 +129,8 @@ impl Ops {
         let mut after = None;
         loop {
             let users = self.store.deleted_users(workspace.id, after, PAGE).await?;
-            forgotten.extend(users.iter().map(|user| Actor::of_user(*user).as_str().to_owned()));
-            after = users.last().copied();
+            forgotten.extend(users.iter().map(|(user, _)| Actor::of_user(*user).as_str().to_owned()));
+            after = users.last().map(|(user, _)| *user);
             if after.is_none() {
                 return Ok(forgotten);
             }

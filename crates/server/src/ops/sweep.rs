@@ -11,9 +11,9 @@ use rlinks_clicks::events::{Codes, EventFilter};
 use rlinks_clicks::export::{ExportError, Format, Overwrite, Place, Target, Wanted};
 use rlinks_clicks::retention::{Kept, Prunable, PruneMode, Pruned};
 use rlinks_core::policy::{Sweep as Purging, Visibility};
-use rlinks_core::{Actor, Link, LinkState, Policy, Preset, Slug, Timestamp, Workspace};
+use rlinks_core::{Actor, Id, Link, LinkState, Policy, Preset, Slug, Timestamp, Workspace};
 use rlinks_store::write::{Action, LinkOp, LinkWrite, Written};
-use rlinks_store::{LinkFilter, Store, StoreError};
+use rlinks_store::{LinkFilter, Position, SortBy, Store, StoreError};
 use serde::Serialize;
 use tokio::task::JoinSet;
 
@@ -61,6 +61,8 @@ pub struct Swept {
     pub domains: Vec<Looked>,
     /// What could not be asked about hosts.
     pub unasked: Vec<String>,
+    /// Why targets were not checked, where they were not.
+    pub unchecked: Option<String>,
 }
 
 /// What went of one workspace.
@@ -68,8 +70,10 @@ pub struct Swept {
 pub struct SweptWorkspace {
     /// Which.
     pub workspace: Slug,
-    /// Links that were over, and those of accounts that were deleted where links are their owner's alone.
+    /// Links that were over.
     pub purged_links: u64,
+    /// Links that accounts left behind whose deletion was cut off, where links are their owner's alone.
+    pub left_links: u64,
     /// Keys that were over for 30 days.
     pub purged_keys: u64,
     /// Links that led somewhere unsafe and are switched off.
@@ -141,14 +145,26 @@ impl Sweep<'_> {
     pub async fn run(&self, now: Timestamp) -> Result<Swept, OpsError> {
         let purged = self.purge(now).await?;
         let keys = self.purge_keys(now).await?;
+        let left = finish_deletions(self.store, self.workspaces, self.mode, now).await?;
         let mut swept = self.prune(now, |_| ()).await?;
+        for (slug, links) in left {
+            swept.of(&slug).left_links = links;
+        }
         for (slug, links) in purged.into_iter().filter(|(_, links)| *links > 0) {
             swept.of(&slug).purged_links = links;
         }
         for (slug, keys) in keys.into_iter().filter(|(_, keys)| *keys > 0) {
             swept.of(&slug).purged_keys = keys;
         }
-        for link in self.recheck(now).await? {
+        let unsafe_links = match self.recheck(now).await {
+            // Who cannot be asked is asked tomorrow, and the rest of the job is done.
+            Err(OpsError::Unchecked(why)) => {
+                swept.unchecked = Some(why);
+                Vec::new()
+            }
+            found => found?,
+        };
+        for link in unsafe_links {
             if let Some(workspace) = self.workspaces.iter().find(|workspace| workspace.id == link.workspace) {
                 swept.of(&workspace.slug).disable(link);
             }
@@ -166,16 +182,10 @@ impl Sweep<'_> {
         Ok(swept)
     }
 
-    /// Switches off links that lead somewhere unsafe. Who cannot be asked is asked tomorrow, and the rest of the job is done.
+    /// Switches off links that lead somewhere unsafe.
     async fn recheck(&self, now: Timestamp) -> Result<Vec<UnsafeLink>, OpsError> {
         let Self { store, safety, workspaces, mode, .. } = *self;
-        match (Recheck { store, safety, workspaces, mode }).run(now).await {
-            Err(OpsError::Unchecked(why)) => {
-                tracing::error!(why, "links could not be checked");
-                Ok(Vec::new())
-            }
-            found => found,
-        }
+        Recheck { store, safety, workspaces, mode }.run(now).await
     }
 
     /// Drops keys that have been over for a while.
@@ -202,36 +212,6 @@ impl Sweep<'_> {
         Ok(purged)
     }
 
-    /// Deletes the links of accounts that were deleted, where a deletion was cut off half-way.
-    async fn purge_left(&self, workspace: &Workspace, now: Timestamp) -> Result<u64, OpsError> {
-        let (mut links, mut after) = (0, None);
-        loop {
-            let users = self.store.deleted_users(workspace.id, after, PAGE).await?;
-            for user in &users {
-                let filter = LinkFilter {
-                    states: vec![LinkState::Active, LinkState::Disabled],
-                    created_by: Some(Actor::of_user(*user)),
-                    ..LinkFilter::default()
-                };
-                loop {
-                    let left = self.store.list(workspace.id, &filter, PAGE).await?;
-                    let some = match self.mode {
-                        Mode::DryRun => left.len() as u64,
-                        Mode::Write => delete(self.store, left, &Actor::system(), now).await?.len() as u64,
-                    };
-                    links += some;
-                    if some < PAGE.unsigned_abs() || self.mode == Mode::DryRun {
-                        break;
-                    }
-                }
-            }
-            after = users.last().copied();
-            if users.len() < usize::try_from(PAGE).unwrap_or_default() {
-                return Ok(links);
-            }
-        }
-    }
-
     /// Deletes links that are over, where the policy says so. Their codes stay taken.
     pub async fn purge(&self, now: Timestamp) -> Result<Vec<(Slug, u64)>, OpsError> {
         let mut purged = Vec::new();
@@ -239,14 +219,9 @@ impl Sweep<'_> {
             if workspace.deleted_at.is_some() {
                 continue;
             }
-            let mut links = 0;
-            if workspace.policy.visibility == Visibility::Owner {
-                links += self.purge_left(workspace, now).await?;
-            }
             if workspace.policy.sweep == Purging::Daily {
-                links += self.purge_expired(workspace, now).await?;
+                purged.push((workspace.slug.clone(), self.purge_expired(workspace, now).await?));
             }
-            purged.push((workspace.slug.clone(), links));
         }
         Ok(purged)
     }
@@ -337,6 +312,63 @@ impl Sweep<'_> {
     }
 }
 
+/// Deletes the links of accounts that were deleted, where that was cut off half-way: of workspaces in which links are their owner's
+/// alone. A link that somebody changed after the account was gone is theirs to keep. Gives the workspaces in which something was left.
+pub async fn finish_deletions(
+    store: &Store,
+    workspaces: &[Workspace],
+    mode: Mode,
+    now: Timestamp,
+) -> Result<Vec<(Slug, u64)>, OpsError> {
+    let mut finished = Vec::new();
+    for workspace in workspaces {
+        if workspace.deleted_at.is_some() || workspace.policy.visibility != Visibility::Owner {
+            continue;
+        }
+        let (mut links, mut after) = (0, None);
+        loop {
+            let users = store.deleted_users(workspace.id, after, PAGE).await?;
+            for (user, gone) in &users {
+                links += finish_deletion(store, workspace, *user, *gone, mode, now).await?;
+            }
+            after = users.last().map(|(user, _)| *user);
+            if users.len() < usize::try_from(PAGE).unwrap_or_default() {
+                break;
+            }
+        }
+        if links > 0 {
+            finished.push((workspace.slug.clone(), links));
+        }
+    }
+    Ok(finished)
+}
+
+async fn finish_deletion(
+    store: &Store,
+    workspace: &Workspace,
+    user: Id,
+    gone: Timestamp,
+    mode: Mode,
+    now: Timestamp,
+) -> Result<u64, OpsError> {
+    let mut filter = LinkFilter {
+        states: vec![LinkState::Active, LinkState::Disabled],
+        created_by: Some(Actor::of_user(user)),
+        ..LinkFilter::default()
+    };
+    let mut links = 0;
+    loop {
+        let mut left = store.list(workspace.id, &filter, PAGE).await?;
+        let Some(last) = left.last() else { return Ok(links) };
+        filter.after = Some(Position::of(last, SortBy::CreatedAt));
+        left.retain(|link| link.updated_at <= gone);
+        links += match mode {
+            Mode::DryRun => left.len() as u64,
+            Mode::Write => delete(store, left, &Actor::system(), now).await?.len() as u64,
+        };
+    }
+}
+
 /// Deletes some links together, so that they share a commit. Gives those that are deleted now.
 pub(super) async fn delete(
     store: &Store,
@@ -366,9 +398,9 @@ pub(super) async fn delete(
 }
 
 impl Swept {
-    /// Whether clicks stayed that should have gone.
+    /// Whether something was not done: clicks stayed that should have gone, or targets were not checked.
     pub fn is_incomplete(&self) -> bool {
-        self.workspaces.iter().any(|workspace| workspace.kept_because.is_some())
+        self.unchecked.is_some() || self.workspaces.iter().any(|workspace| workspace.kept_because.is_some())
     }
 
     fn of(&mut self, slug: &Slug) -> &mut SweptWorkspace {
@@ -376,6 +408,7 @@ impl Swept {
             self.workspaces.push(SweptWorkspace {
                 workspace: slug.clone(),
                 purged_links: 0,
+                left_links: 0,
                 purged_keys: 0,
                 disabled_links: 0,
                 unsafe_links: Vec::new(),

@@ -225,6 +225,7 @@ fn show(output: Output, args: &args::Import, report: &Report) -> Result<(), Fail
         if args.overwrite {
             object["changes"] =
                 report.updates.iter().map(|update| changed(&update.before, &update.after)).collect();
+            object["more_changes"] = report.updated.saturating_sub(report.updates.len() as u64).into();
         }
         return output.object(&object);
     }
@@ -292,7 +293,7 @@ fn word_of(outcome: rlinks_server::ops::transfer::Outcome) -> String {
 /// How the command ends: rows that were not imported are no success.
 fn ended(report: &Report) -> Result<(), Failure> {
     if let Some(why) = &report.stopped {
-        return Err(Failure::failed(why.clone()));
+        return Err(Failure::refused(why.clone()));
     }
     let left_out = |count: u64, one: &str, more: &str| match count {
         1 => format!("1 row {one}, and was left out"),

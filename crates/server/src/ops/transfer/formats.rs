@@ -17,6 +17,8 @@ const FOLLOWS: [&str; 4] = ["workspace", "domain", "shorturl", "expired"];
 
 /// The most further addresses of one link.
 const MOST_ADDRESSES: usize = 100;
+/// The most clicks a link can have had elsewhere: more than anybody counts, and so few that no sum of them is too large for a database.
+const MOST_CLICKS: i64 = 1_000_000_000_000;
 
 /// The format a record of JSON looks like.
 pub fn of_object(record: &Record) -> Option<ImportFormat> {
@@ -319,6 +321,11 @@ impl Taker {
         let clicks = self.whole(name)?;
         if clicks < 0 {
             return self.wrong(name, "cannot be less than nothing");
+        }
+        if clicks > MOST_CLICKS {
+            let message = format!("is more than {MOST_CLICKS}, which no link has counted");
+            self.errors.push(FieldError::new(name, FieldCode::TooLong, message));
+            return None;
         }
         Some(Total { clicks, ..Total::default() })
     }

@@ -134,12 +134,13 @@ impl Taker {
         Some((name, text))
     }
 
-    /// A code, or the end of a short URL where it is missing or is one itself.
+    /// A code, or the path of a short URL where it is missing or is one itself. A code with a slash in it stays what it is: we have none
+    /// like it, and a part of it would be another address.
     pub(super) fn code(&mut self, name: &str, url: &str) -> Option<String> {
         let code = self.text(name);
         let url = self.text(url);
         match code {
-            Some(code) if code.contains('/') => code_of_url(&code).or(Some(code)),
+            Some(code) if code.contains("://") => code_of_url(&code).or(Some(code)),
             Some(code) => Some(code),
             None => url.and_then(|url| code_of_url(&url).or(Some(url).filter(|url| !url.contains('/')))),
         }
@@ -147,7 +148,15 @@ impl Taker {
 
     pub(super) fn whole(&mut self, name: &str) -> Option<i64> {
         let (name, text) = self.named_text(name)?;
-        match text.trim().parse() {
+        let text = text.trim();
+        // Spreadsheets write 1,234.
+        let by_thousands = |text: &str| {
+            let mut groups = text.split(',');
+            groups.next().is_some_and(|first| (1..=3).contains(&first.len()))
+                && groups.all(|group| group.len() == 3)
+        };
+        let digits = if by_thousands(text) { text.replace(',', "") } else { text.to_owned() };
+        match digits.parse() {
             Ok(number) => Some(number),
             Err(_) => self.wrong(&name, "is no whole number"),
         }

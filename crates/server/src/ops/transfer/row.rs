@@ -53,12 +53,12 @@ pub(super) fn shown(code: &str) -> String {
     code.chars().take(100).collect()
 }
 
-/// The code of a short URL: its last segment, decoded. The scheme may be missing.
+/// The code of a short URL: its whole path, decoded. The scheme may be missing.
 pub(super) fn code_of_url(url: &str) -> Option<String> {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
-    let path = rest.split(['?', '#']).next().unwrap_or_default();
-    let (_, last) = path.trim_end_matches('/').rsplit_once('/')?;
-    let code = percent_decode_str(last).decode_utf8().ok()?;
+    let address = rest.split(['?', '#']).next().unwrap_or_default();
+    let (_, path) = address.trim_end_matches('/').split_once('/')?;
+    let code = percent_decode_str(path).decode_utf8().ok()?;
     (!code.is_empty()).then(|| code.into_owned())
 }
 
@@ -67,11 +67,12 @@ mod tests {
     use super::code_of_url;
 
     #[test]
-    fn a_short_url_ends_in_its_code() {
+    fn the_path_of_a_short_url_is_its_code() {
         let codes = [
             ("https://dub.sh/abc", Some("abc")),
             ("dub.sh/abc", Some("abc")),
-            ("https://go.example/s/abc/?x=1#y", Some("abc")),
+            ("https://go.example/abc/?x=1#y", Some("abc")),
+            ("https://go.example/s/abc", Some("s/abc")),
             ("https://go.example/a%2Db", Some("a-b")),
             ("https://go.example/", None),
             ("https://go.example", None),

@@ -2,17 +2,22 @@
 
 use std::collections::BTreeSet;
 
-use rlinks_core::{Policy, Preset, Role, Scopes};
+use rlinks_core::{Code, Link, Policy, Preset, Role, Scopes};
+use rlinks_server::ops::Mode;
+use rlinks_server::ops::sweep::finish_deletions;
+use rlinks_store::write::{Action, LinkOp, LinkWrite};
 use serde_json::{Value, json};
 
 use super::caller::{Caller, Reply, at_once};
 use super::house::{House, in_house, preset};
 use crate::client::wait_until;
 use crate::database::{Place, contract};
+use crate::support::operator;
 
 contract!(
     platform_owners_do_not_know_of_each_others_links,
     an_account_that_is_deleted_takes_its_links_along,
+    a_deletion_that_was_cut_off_is_finished_when_a_server_starts,
     a_hundred_requests_to_shorten_one_target_get_one_link,
     the_quota_holds_under_fifty_creators,
     team_hands_the_same_link_back_and_revives_it,
@@ -20,6 +25,46 @@ contract!(
 
 fn shorten(caller: &Caller, target: &str) -> Reply {
     caller.post("/links", &json!({"target": target}))
+}
+
+async fn a_deletion_that_was_cut_off_is_finished_when_a_server_starts(place: Place) {
+    let mut policy = preset(Preset::Platform);
+    policy.limits.creations_per_hour = None;
+    in_house(place, policy, |mut house| {
+        let (ann, bob) = (house.member(), house.member());
+        let links: Vec<_> = (0..300)
+            .map(|number| json!({"code": format!("anns-{number}"), "target": "https://example.com/"}))
+            .collect();
+        ann.post("/links/bulk", &json!({"links": links})).expect(200);
+        bob.post("/links", &json!({"code": "bobs", "target": "https://example.com/"})).expect(201);
+        assert_eq!(house.visit("/anns-0").status, 302);
+        // As if the process had ended between the account and its links; of one of these somebody takes care.
+        house.stop();
+        let (store, by) = (house.store(), operator());
+        let user = ann.user.as_ref().unwrap();
+        let gone = store.delete_user(user, "deleted-somebody", &by, house.now());
+        house.runtime.block_on(gone).unwrap();
+        house.advance_ms(1_000);
+        let cared_for = async {
+            let link = store.link(house.main.id, &Code::from_path("anns-7").unwrap()).await.unwrap().unwrap();
+            let next = Box::new(Link { title: Some("kept".to_owned()), ..link });
+            let op = LinkOp::Replace { next, action: Action::Update };
+            store.write(LinkWrite::new(house.main.id, by.clone(), house.now(), op)).await.unwrap();
+        };
+        house.runtime.block_on(cared_for);
+        let left = |house: &House| {
+            let workspaces = [house.main.clone()];
+            let work = finish_deletions(house.store(), &workspaces, Mode::DryRun, house.now());
+            house.runtime.block_on(work).unwrap().first().map_or(0, |(_, links)| *links)
+        };
+        assert_eq!(left(&house), 299, "all of them, and not a page");
+        house.restart();
+        wait_until("it is finished", || left(&house) == 0);
+        for (code, status) in [("anns-0", 410), ("anns-299", 410), ("anns-7", 302), ("bobs", 302)] {
+            wait_until("the table has heard", || house.visit(&format!("/{code}")).status == status);
+        }
+    })
+    .await;
 }
 
 async fn platform_owners_do_not_know_of_each_others_links(place: Place) {

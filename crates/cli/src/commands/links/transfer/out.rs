@@ -1,7 +1,5 @@
 //! `rmax links export`.
 
-use std::io::Write as _;
-
 use rlinks_server::ops::transfer::{Export, ExportFormat, Exported};
 use serde_json::json;
 
@@ -33,11 +31,8 @@ pub(in crate::commands::links) async fn export(
             (Some(exported), notes)
         }
         Place::Server(remote) => {
-            let done = remote.export(format.name(), &mut file).await;
-            if let Some(failure) = file.trouble().filter(|_| done.is_err()) {
-                return Err(failure);
-            }
-            done.map(|()| (None, Vec::new()))?
+            remote.export(format.name(), &mut file).await?;
+            (None, Vec::new())
         }
     };
     let is_stdout = file.is_stdout();
@@ -124,11 +119,7 @@ async fn write(output: Output, out: &mut Out<'_>, file: &mut NewFile) -> Result<
     let bar = (!file.is_stdout()).then(|| output.counter("exporting links", None));
     let mut before = 0;
     while let Some(text) = out.next().await? {
-        file.write_all(text.as_bytes()).map_err(|error| match file.trouble() {
-            // Who stops reading, as in `rmax links export | head`, has what they wanted.
-            Some(trouble) if error.kind() != std::io::ErrorKind::BrokenPipe => trouble,
-            _ => error.into(),
-        })?;
+        file.put(text.as_bytes())?;
         let links = out.exported().links;
         if let Some(bar) = &bar {
             bar.add(links - before);
@@ -141,10 +132,10 @@ async fn write(output: Output, out: &mut Out<'_>, file: &mut NewFile) -> Result<
 fn warn(place: &Place, exported: &Exported, format: ExportFormat) {
     let output = place.output();
     if exported.silent > 0 {
-        output.note(&format!(
-            "{} that do not answer (disabled, expired, deleted) were left out",
-            links(exported.silent)
-        ));
+        output.note(&match exported.silent {
+            1 => "1 link that does not answer (disabled, expired, deleted) was left out".to_owned(),
+            silent => format!("{silent} links that do not answer (disabled, expired, deleted) were left out"),
+        });
     }
     if !exported.unfit.is_empty() {
         let codes = exported.unfit.join(", ");

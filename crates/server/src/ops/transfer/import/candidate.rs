@@ -3,6 +3,7 @@
 use std::hash::{BuildHasher as _, Hash as _, Hasher as _, RandomState};
 
 use rlinks_clicks::roll::Total;
+use rlinks_core::code::is_reserved;
 use rlinks_core::draft::{Birth, Input};
 use rlinks_core::{
     Actor, Code, FieldCode, FieldError, FieldErrors, Id, Link, LinkDraft, LinkState, Policy, Timestamp,
@@ -13,6 +14,8 @@ use crate::ops::transfer::row::{Exact, Row, shown};
 
 /// An id may be so much younger than our clock says: two clocks differ.
 const LATEST_ID_MS: i64 = 24 * 3_600_000;
+/// The most changes a link can have had: so few that it can go on being changed.
+const MOST_VERSIONS: i64 = 1_000_000_000_000;
 /// The longest target any policy allows.
 const LONGEST_TARGET: u32 = 65_536;
 
@@ -81,6 +84,10 @@ impl Candidate {
         }
         if exact.version.is_some_and(|version| version < 1) {
             errors.push(FieldError::new("version", FieldCode::TooShort, "must be 1 at least"));
+        }
+        if exact.version.is_some_and(|version| version > MOST_VERSIONS) {
+            let message = format!("must be {MOST_VERSIONS} at most");
+            errors.push(FieldError::new("version", FieldCode::TooLong, message));
         }
         if exact
             .created_by
@@ -203,7 +210,8 @@ fn code_of(input: &Input, policy: &Policy, keep: Keep) -> Result<Code, FieldErro
         ));
     };
     match (keep, Code::from_path(text)) {
-        (Keep::Everything, Some(code)) => Ok(code),
+        // A grammar binds new links only. What the server itself is reached by was never a link's.
+        (Keep::Everything, Some(code)) if !is_reserved(text) => Ok(code),
         _ => Code::parse(text, &policy.code),
     }
 }

@@ -3,9 +3,10 @@
 use std::io::{BufReader, Bytes, Read};
 use std::iter::Peekable;
 
+use rlinks_core::{FieldCode, FieldError};
 use serde_json::Value;
 
-use super::{Allowance, Bounded, Desk, Stop, too_long};
+use super::{Allowance, Bounded, Desk, ReadError, Stop, too_long};
 use crate::ops::transfer::record::Record;
 
 /// The columns of the table of links, where a dump does not name them.
@@ -20,14 +21,20 @@ pub(super) fn looks_like(head: &[u8]) -> bool {
 }
 
 pub(super) fn read(file: Bounded<impl Read>, allowance: &Allowance, desk: &mut Desk) -> Result<(), Stop> {
-    let mut scanner = Scanner { bytes: BufReader::new(file).bytes().peekable(), allowance, row: 0 };
+    let bytes = BufReader::new(file).bytes().peekable();
+    let mut scanner = Scanner { bytes, allowance, row: 0, garbled: false, columns: None };
     loop {
         allowance.renew();
         match scanner.token()? {
+            Token::End if scanner.columns.is_none() => {
+                let why = "it is a dump without a table of links, which YOURLS calls yourls_url";
+                return Err(ReadError::Format(why.to_owned()).into());
+            }
             Token::End => return Ok(()),
             Token::Word(word) if matches!(word.as_str(), "insert" | "replace") => {
                 scanner.insert(desk)?;
             }
+            Token::Word(word) if word == "create" => scanner.create()?,
             Token::Symbol(b';') => {}
             _ => scanner.skip_statement()?,
         }
@@ -49,6 +56,18 @@ struct Scanner<'a, R: Read> {
     allowance: &'a Allowance,
     /// Tuples read so far.
     row: u64,
+    /// A text since then was not UTF-8.
+    garbled: bool,
+    /// The columns of the table of links, once there is one.
+    columns: Option<Vec<String>>,
+}
+
+/// What stands in the place of a column's name where a table's other rules do.
+const RULES: [&str; 9] =
+    ["primary", "key", "unique", "index", "constraint", "fulltext", "spatial", "foreign", "check"];
+
+fn is_links(table: &str) -> bool {
+    table == "url" || table.ends_with("_url")
 }
 
 impl<R: Read> Scanner<'_, R> {
@@ -68,28 +87,60 @@ impl<R: Read> Scanner<'_, R> {
         self.bytes.peek().and_then(|byte| byte.as_ref().ok()).copied()
     }
 
-    /// One `insert`: of links, or of something else.
-    fn insert(&mut self, desk: &mut Desk) -> Result<(), Stop> {
-        let table = loop {
+    /// The name of the table a statement is about, after some words; nothing where there is none, or the statement is over.
+    fn table(&mut self, words: &[&str]) -> Result<Option<String>, Stop> {
+        loop {
             match self.token()? {
-                Token::Word(word)
-                    if matches!(word.as_str(), "into" | "ignore" | "low_priority" | "delayed") => {}
+                Token::Word(word) if words.contains(&word.as_str()) => {}
                 Token::Word(name) | Token::Text(name) => {
                     // `database`.`table`
                     if self.peek() == Some(b'.') {
                         self.byte()?;
                         continue;
                     }
-                    break name;
+                    return Ok(Some(name));
                 }
-                Token::Symbol(b';') | Token::End => return Ok(()),
-                Token::Symbol(_) => return self.skip_statement(),
+                Token::Symbol(b';') | Token::End => return Ok(None),
+                Token::Symbol(_) => {
+                    self.skip_statement()?;
+                    return Ok(None);
+                }
             }
-        };
-        if table != "url" && !table.ends_with("_url") {
+        }
+    }
+
+    /// One `create table`: of links, whose columns it names, or of something else.
+    fn create(&mut self) -> Result<(), Stop> {
+        let Some(table) = self.table(&["table", "temporary", "if", "not", "exists"])? else { return Ok(()) };
+        if is_links(&table) && self.token()? == Token::Symbol(b'(') {
+            let (mut columns, mut depth, mut begins) = (Vec::new(), 1, true);
+            while depth > 0 {
+                match self.token()? {
+                    Token::Word(name) if begins && !RULES.contains(&name.as_str()) => columns.push(name),
+                    Token::Symbol(b'(') => depth += 1,
+                    Token::Symbol(b')') => depth -= 1,
+                    Token::Symbol(b',') if depth == 1 => {
+                        begins = true;
+                        continue;
+                    }
+                    Token::End => return Err(self.broken("is a table without end")),
+                    _ => {}
+                }
+                begins = false;
+            }
+            self.columns = Some(columns);
+        }
+        self.skip_statement()
+    }
+
+    /// One `insert`: of links, or of something else.
+    fn insert(&mut self, desk: &mut Desk) -> Result<(), Stop> {
+        let Some(table) = self.table(&["into", "ignore", "low_priority", "delayed"])? else { return Ok(()) };
+        if !is_links(&table) {
             return self.skip_statement();
         }
-        let mut columns: Vec<String> = COLUMNS.map(str::to_owned).to_vec();
+        let known = self.columns.get_or_insert_with(|| COLUMNS.map(str::to_owned).to_vec());
+        let mut columns = known.clone();
         loop {
             match self.token()? {
                 Token::Symbol(b'(') => columns = self.names()?,
@@ -103,10 +154,16 @@ impl<R: Read> Scanner<'_, R> {
                 Token::Symbol(b'(') => {
                     let values = self.tuple()?;
                     self.row += 1;
-                    if values.len() != columns.len() {
-                        return Err(self.broken("has more or fewer values than columns"));
-                    }
-                    desk.take(self.row, Ok(Record::of(&columns, values)))?;
+                    let refuse = |code, why: &str| Err(FieldError::new("row", code, why).into());
+                    let record = if std::mem::take(&mut self.garbled) {
+                        refuse(FieldCode::BadCharacters, "is not UTF-8")
+                    } else if values.len() == columns.len() {
+                        Ok(Record::of(&columns, values))
+                    } else {
+                        let why = format!("has {} values for {} columns", values.len(), columns.len());
+                        refuse(FieldCode::TooLong, &why)
+                    };
+                    desk.take(self.row, record)?;
                 }
                 Token::Symbol(b',') => {}
                 Token::Symbol(b';') | Token::End => return Ok(()),
@@ -133,6 +190,8 @@ impl<R: Read> Scanner<'_, R> {
             match self.token()? {
                 Token::Text(text) => values.push(Value::String(text)),
                 Token::Word(word) if word == "null" => values.push(Value::Null),
+                // `_utf8mb4'text'`: what follows says it in the same letters.
+                Token::Word(word) if word.starts_with('_') && matches!(self.peek(), Some(b'\'' | b'"')) => {}
                 Token::Word(word) => values.push(Value::String(word)),
                 // No number of a link is below nothing.
                 Token::Symbol(b',' | b'-') => {}
@@ -156,9 +215,11 @@ impl<R: Read> Scanner<'_, R> {
                 b'`' => return Ok(Token::Word(self.quoted(byte)?)),
                 byte if byte.is_ascii_alphanumeric() || byte == b'_' => {
                     let mut word = vec![byte.to_ascii_lowercase()];
-                    while let Some(next) =
-                        self.peek().filter(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'$'))
-                    {
+                    // 1.5 is one number; a.b are two names.
+                    let point = if byte.is_ascii_digit() { b'.' } else { b'_' };
+                    let goes_on =
+                        |next: &u8| next.is_ascii_alphanumeric() || [b'_', b'$', point].contains(next);
+                    while let Some(next) = self.peek().filter(goes_on) {
                         self.byte()?;
                         word.push(next.to_ascii_lowercase());
                     }
@@ -196,7 +257,10 @@ impl<R: Read> Scanner<'_, R> {
                 byte => text.push(byte),
             }
         }
-        String::from_utf8(text).map_err(|_| self.broken("is not UTF-8"))
+        Ok(String::from_utf8(text).unwrap_or_else(|_| {
+            self.garbled = true;
+            String::new()
+        }))
     }
 
     fn skip_line(&mut self) -> Result<(), Stop> {
