@@ -80,8 +80,10 @@ pub(crate) enum Command {
     Clicks(Clicks),
     /// Copy a store's links to Cloudflare, where the Worker serves them
     Publish(Publish),
-    /// The daily job by hand, in every workspace: purge expired links where the policy says so, disable unsafe ones, finish deletions
-    /// of accounts, apply retention, look at domains
+    /// The daily job by hand: purge expired links where the policy says so, and apply retention, in every workspace
+    ///
+    /// It also disables links that lead somewhere unsafe, finishes deletions of accounts that were cut off, drops keys 30 days after
+    /// their end, and looks at domains. Exit code 6 where targets could not be checked.
     Sweep(Sweep),
     /// Write links, people and the audit log into one file, also while serving
     ///

@@ -419,3 +419,15 @@ fn the_log_can_be_read_from_both_ends() {
         assert_eq!(page(&query)["error"]["code"], "VALIDATION_FAILED", "{query}");
     }
 }
+
+#[test]
+fn an_export_nobody_reads_on_ends_quietly() {
+    let both = Both::new();
+    for place in [&both.local, &both.remote] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let ended = place.command("links export -").stdout(writer).output().unwrap();
+        let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+        assert!(ended.status.success() && said.is_empty(), "{}: {said}", ended.status);
+    }
+}
