@@ -200,3 +200,38 @@ fn a_workspace_is_put_back() {
     assert_eq!(place.link("gone")["target"], "https://example.com/other");
     place.ok("doctor");
 }
+
+#[test]
+fn a_file_imported_twice_at_once_is_imported_once() {
+    let source = Place::new();
+    let rows: String =
+        (0..3_000).map(|n| format!("c{n},https://example.com/{n},Page {n},\"a,b\",{}\n", n % 7)).collect();
+    source.write("plain.csv", &format!("code,target,title,tags,clicks\n{rows}"));
+    source.ok("links import plain.csv");
+    source.ok("links export exact.jsonl");
+    for (file, flags) in [("plain.csv", ""), ("exact.jsonl", "--exact")] {
+        let database = Database::create();
+        let place = database.place();
+        place.ok("links list");
+        let file = source.path(file).to_string_lossy().into_owned();
+        let line = format!("links import {file} {flags} --json");
+        let ran = place.together(&[line.clone(), line]);
+        let counted = |name: &str| -> u64 { ran.iter().map(|ran| ran.json()[name].as_u64().unwrap()).sum() };
+        assert!(ran.iter().all(|ran| ran.code == Some(0)), "{ran:#?}");
+        assert_eq!((counted("created"), counted("skipped")), (3_000, 3_000), "{ran:#?}");
+        place.ok("links export here.jsonl");
+        if flags == "--exact" {
+            assert!(place.read("here.jsonl") == source.read("exact.jsonl"), "every byte is as it was");
+        }
+        assert_eq!(
+            place.json("links list --search page --tag b --limit 9999 --json").as_array().unwrap().len(),
+            3_000
+        );
+        let clicks_in =
+            |line: &str| serde_json::from_str::<serde_json::Value>(line).unwrap()["clicks"].as_u64().unwrap();
+        let clicks: u64 = place.read("here.jsonl").lines().map(clicks_in).sum();
+        assert_eq!(clicks, (0..3_000_u64).map(|n| n % 7).sum::<u64>());
+        place.ok("audit verify");
+        place.ok("doctor");
+    }
+}

@@ -52,8 +52,16 @@ pub struct Prepared {
     begun: Option<Begun>,
 }
 
+impl From<Vec<LinkWrite>> for Prepared {
+    /// With nothing done yet.
+    fn from(writes: Vec<LinkWrite>) -> Self {
+        Self { writes, begun: None }
+    }
+}
+
 impl Store {
-    /// Does what can be done of many changes while others are being made. Dropped, none of it ever was.
+    /// Does what can be done of many changes while others are being made. Dropped, none of it ever was. The ids of imported links must
+    /// have been set aside: who brings an id along may not be alone with it, and would be waited for by whoever has the head.
     pub async fn prepare(&self, writes: Vec<LinkWrite>) -> Result<Prepared, StoreError> {
         let imported: Vec<&Link> = writes
             .iter()

@@ -2,7 +2,7 @@
 
 use rlinks_core::draft::Birth;
 use rlinks_core::{Id, Link, Policy, Preset, Source};
-use rlinks_store::write::{LinkOp, LinkWrite, Written};
+use rlinks_store::write::{LinkOp, LinkWrite, Prepared, Written};
 use rlinks_store::{LinkFilter, Store, StoreError};
 
 use crate::place::{
@@ -14,6 +14,7 @@ contract!(
     what_is_refused_leaves_nothing_behind,
     a_code_that_was_taken_meanwhile_is_refused_alone,
     what_is_prepared_stands_in_nobodys_way_and_never_was_if_dropped,
+    links_that_bring_their_ids_are_written_once_however_many_bring_them,
 );
 
 /// Links called `texts`, each about itself and tagged `moved`, with ids set aside.
@@ -110,6 +111,27 @@ async fn what_is_prepared_stands_in_nobodys_way_and_never_was_if_dropped(place: 
     assert_eq!(store.count_links(MAIN).await.unwrap(), 2);
     assert_eq!(place.count("select count(*) from link_search").await, 2);
     assert_eq!(place.count("select count(*) from link_tags").await, 1);
+    assert_sound(&store).await;
+}
+
+async fn links_that_bring_their_ids_are_written_once_however_many_bring_them(place: Place) {
+    let (store, other) = (place.open().await, place.open().await);
+    let texts: Vec<String> = (0..50).map(|number| format!("link-{number}")).collect();
+    let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+    let writes = imports(&store, MAIN, &texts).await;
+    let (one, two) = tokio::join!(
+        store.write_prepared(Prepared::from(writes.clone())),
+        other.write_prepared(Prepared::from(writes)),
+    );
+    for outcome in one.iter().zip(&two) {
+        let once = matches!(
+            outcome,
+            (Ok(Written::Created(_)), Err(StoreError::CodeTaken { .. }))
+                | (Err(StoreError::CodeTaken { .. }), Ok(Written::Created(_)))
+        );
+        assert!(once, "{outcome:?}");
+    }
+    assert_nothing_without_its_link(&place, 50).await;
     assert_sound(&store).await;
 }
 

@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use rlinks_clicks::Clicks;
 use rlinks_core::{Id, Link, LinkState, Source, Timestamp, Workspace};
 use rlinks_store::StoreError;
-use rlinks_store::write::{Action, LinkOp, LinkWrite, Written};
+use rlinks_store::write::{Action, LinkOp, LinkWrite, Prepared, Written};
 use tokio::task::JoinHandle;
 
 pub use self::candidate::Candidate;
@@ -358,8 +358,11 @@ impl Work<'_> {
             let Some(clicks) = self.import.clicks else { return Ok(()) };
             clicks.set_imported(self.workspace.id, &totals).await.map_err(StoreError::of_clicks)
         };
-        let writes = steps.iter().map(|step| self.op(step, now)).collect();
-        let ((), prepared) = tokio::try_join!(counting, store.prepare(writes))?;
+        let writes: Vec<LinkWrite> = steps.iter().map(|step| self.op(step, now)).collect();
+        let brings_ids = steps.iter().any(Step::brings_id);
+        let preparing =
+            async { if brings_ids { Ok(Prepared::from(writes)) } else { store.prepare(writes).await } };
+        let ((), prepared) = tokio::try_join!(counting, preparing)?;
         self.settle().await?;
         self.admitted = 0;
         let writing = tokio::spawn(async move {
@@ -405,7 +408,10 @@ impl Work<'_> {
             // Whether it was written may not be known: what was counted elsewhere stays, and hurts nobody.
             return Err(error.into());
         }
-        if let Some(clicks) = self.import.clicks {
+        if let Some(clicks) = self.import.clicks.filter(|_| !lost.is_empty()) {
+            // A link that brought its id may be there by another import, and what was counted elsewhere is that one's.
+            let there = self.ops.store.link_names(&lost).await?;
+            lost.retain(|id| there.iter().all(|name| name.id != *id));
             clicks.forget_imported(&lost).await.map_err(StoreError::of_clicks)?;
         }
         self.compare_late(late, &mut verdicts).await?;

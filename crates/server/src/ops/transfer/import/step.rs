@@ -68,6 +68,11 @@ impl Step {
         }
     }
 
+    /// Whether it makes a link whose id was not set aside for it.
+    pub(super) fn brings_id(&self) -> bool {
+        matches!(self, Self::Create(candidate) if candidate.id.is_some())
+    }
+
     /// What becomes of the row when it is done.
     pub fn outcome(&self) -> Outcome {
         match self {

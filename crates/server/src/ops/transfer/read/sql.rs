@@ -56,7 +56,7 @@ struct Scanner<'a, R: Read> {
     allowance: &'a Allowance,
     /// Tuples read so far.
     row: u64,
-    /// A text since then was not UTF-8.
+    /// A text of the last one was not UTF-8.
     garbled: bool,
     /// The columns of the table of links, once there is one.
     columns: Option<Vec<String>>,
@@ -152,10 +152,11 @@ impl<R: Read> Scanner<'_, R> {
             self.allowance.renew();
             match self.token()? {
                 Token::Symbol(b'(') => {
+                    self.garbled = false;
                     let values = self.tuple()?;
                     self.row += 1;
                     let refuse = |code, why: &str| Err(FieldError::new("row", code, why).into());
-                    let record = if std::mem::take(&mut self.garbled) {
+                    let record = if self.garbled {
                         refuse(FieldCode::BadCharacters, "is not UTF-8")
                     } else if values.len() == columns.len() {
                         Ok(Record::of(&columns, values))
