@@ -204,9 +204,9 @@ fn a_workspace_is_put_back() {
 #[test]
 fn a_file_imported_twice_at_once_is_imported_once() {
     let source = Place::new();
-    let rows: String =
-        (0..3_000).map(|n| format!("c{n},https://example.com/{n},Page {n},\"a,b\",{}\n", n % 7)).collect();
-    source.write("plain.csv", &format!("code,target,title,tags,clicks\n{rows}"));
+    let rows: Vec<String> =
+        (0..3_000).map(|n| format!("c{n},https://example.com/{n},Page {n},\"a,b\",{}", n % 7)).collect();
+    source.write("plain.csv", &format!("code,target,title,tags,clicks\n{}\n", rows.join("\n")));
     source.ok("links import plain.csv");
     source.ok("links export exact.jsonl");
     for (file, flags) in [("plain.csv", ""), ("exact.jsonl", "--exact")] {
