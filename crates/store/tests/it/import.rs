@@ -124,12 +124,12 @@ async fn links_that_bring_their_ids_are_written_once_however_many_bring_them(pla
         other.write_prepared(Prepared::from(writes)),
     );
     for outcome in one.iter().zip(&two) {
-        let once = matches!(
+        let written_once = matches!(
             outcome,
             (Ok(Written::Created(_)), Err(StoreError::CodeTaken { .. }))
                 | (Err(StoreError::CodeTaken { .. }), Ok(Written::Created(_)))
         );
-        assert!(once, "{outcome:?}");
+        assert!(written_once, "{outcome:?}");
     }
     assert_nothing_without_its_link(&place, 50).await;
     assert_sound(&store).await;
