@@ -93,6 +93,8 @@ async fn names_below_the_base_domain_are_not_for_the_taking(place: Place) {
         }
         let main = house.admin();
         main.post("/domains", &json!({"host": "victim.base.example"})).refused(409, "CONFLICT");
+        // The workspaces were made by another process, so it may take a moment.
+        wait_until("the server knows them", || visit(&house, "victim.base.example", "/x").status != 404);
         assert_eq!(visit(&house, "victim.base.example", "/x").header("location"), ["https://good.example/"]);
         evil.post("/domains", &json!({"host": "evil.base.example"})).expect(201);
         evil.post("/domains", &json!({"host": "evilbase.example"})).expect(201);
