@@ -33,6 +33,7 @@ use http::header::{
     CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, X_CONTENT_TYPE_OPTIONS,
 };
 use http::{HeaderValue, Method, StatusCode};
+use parking_lot::Mutex;
 use rlinks_clicks::events::{Codes, EventFilter};
 use rlinks_clicks::{Click, Clicks};
 use rlinks_core::audit::{from_hex, hex};
@@ -76,6 +77,8 @@ pub struct Api {
     limits: Limits,
     cursors: Cursors,
     live: Live<Click>,
+    /// The last click before somebody began to listen, until the first look for them.
+    listening_from: Mutex<Option<i64>>,
     usage: Usage,
     keyring: Keyring,
 }
@@ -107,6 +110,7 @@ impl Api {
             limits: Limits::new(),
             cursors,
             live: Live::new(),
+            listening_from: Mutex::default(),
             usage: Usage::default(),
             keyring: Keyring::default(),
         }
@@ -177,13 +181,24 @@ impl Api {
         loop {
             tokio::time::sleep(LIVE_LOOK).await;
             let workspaces = self.live.has_subscribers();
+            let from = self.listening_from.lock().take();
             if workspaces.is_empty() {
                 after = None;
                 continue;
             }
+            after = after.or(from);
             if let Err(error) = self.tell_since(&workspaces, &mut after).await {
                 tracing::debug!(%error, "listeners are not told of clicks");
             }
+        }
+    }
+
+    /// Somebody listens from here on: what is stored before the next look is for them too. Where the clicks cannot be asked, they hear
+    /// what comes after it.
+    async fn listen_on(&self) {
+        let last = async { self.clicks().await?.last_event().await };
+        if let Ok(last) = last.await {
+            self.listening_from.lock().get_or_insert(last);
         }
     }
 

@@ -486,6 +486,7 @@ async fn live(
     let heard = api.live.subscribe(caller.workspace.id).ok_or_else(|| {
         ApiError::slow_down(LISTEN_AGAIN_SECONDS, "Too many are listening already; try again later")
     })?;
+    api.listen_on().await;
     let listening = Listening { api: Arc::clone(&api), caller: Caller::clone(&caller), look_ms: 0, heard };
     let events = stream::unfold(listening, |mut listening| async {
         let event = listening.next().await?;

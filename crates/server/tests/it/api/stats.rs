@@ -286,3 +286,14 @@ fn a_listener_who_is_no_admin_any_more_hears_their_own_alone() {
         click_until(&listening);
     });
 }
+
+/// Whoever hears that the stream is open may click at once: what is stored before the first look is heard too.
+#[test]
+fn a_click_right_after_the_stream_opened_is_heard() {
+    let house = House::new(Preset::Fabric);
+    let reader = house.reader();
+    house.root().post("/links", &json!({"code": "go", "target": "https://example.com/"})).expect(201);
+    let mut listener = Listener::new(&reader);
+    assert_eq!(house.visit("/go").status, 301);
+    assert_eq!(listener.click().unwrap()["code"], "go");
+}
