@@ -168,7 +168,7 @@ impl Ops {
         Ok(())
     }
 
-    /// Deletes every link somebody has. The daily job finishes what is cut off half-way.
+    /// Deletes every link somebody has. What is cut off half-way is finished when a server starts, and by the daily job.
     pub async fn delete_links_of(
         &self,
         actor: &Actor,

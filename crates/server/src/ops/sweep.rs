@@ -1,5 +1,6 @@
 //! The daily job: expired links are purged where the policy says so, keys go 30 days after their end, and clicks when the policy keeps
-//! them no longer; links that lead somewhere unsafe are switched off; hosts are looked at.
+//! them no longer; links that lead somewhere unsafe are switched off; deletions of accounts that were cut off are finished; hosts are looked
+//! at.
 //!
 //! What is purged or pruned is decided here once, for the command line and for the server's own clock. Nothing of a workspace is
 //! pruned before what is about to go is in the archive, where there is one.

@@ -209,7 +209,7 @@ fn a_listener_hears_of_clicks_and_is_sent_away_when_the_server_drains() {
     bob.post("/links", &json!({"code": "bobs", "target": "https://example.com/"})).expect(201);
     let mut hears_all = Listener::new(&house.root());
     let mut hears_own = Listener::new(&ann);
-    // A listener hears from when the server has noticed them: so until it does, somebody clicks.
+    // Clicks of both, until each listener has heard what they may.
     let heard = std::thread::scope(|scope| {
         let listening = scope.spawn(|| {
             let first = hears_own.click().unwrap();
