@@ -18,6 +18,7 @@ mod crash;
 mod custody;
 mod directory;
 mod doctor;
+mod golden;
 mod links;
 mod oidc;
 mod outputs;

@@ -9,23 +9,26 @@ use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _};
 use crate::place::{Place, block_on};
 
 /// A place whose store is a database of its own, gone afterwards.
-struct Database {
+pub(crate) struct Database {
     name: String,
     place: Option<Place>,
 }
 
 impl Database {
-    fn create() -> Self {
+    pub(crate) fn create() -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let name = format!("rmax_test_{}_{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         run(&format!("drop database if exists {name} with (force)"));
         run(&format!("create database {name}"));
-        let server: PgConnectOptions = server_url().parse().unwrap();
-        let place = Place::new().with("RMAX_STORE", server.database(&name).to_url_lossy().as_str());
+        let place = Place::new().with("RMAX_STORE", &url_of(&name));
         Self { name, place: Some(place) }
     }
 
-    fn place(&self) -> &Place {
+    pub(crate) fn url(&self) -> String {
+        url_of(&self.name)
+    }
+
+    pub(crate) fn place(&self) -> &Place {
         self.place.as_ref().unwrap()
     }
 }
@@ -34,6 +37,11 @@ impl Drop for Database {
     fn drop(&mut self) {
         run(&format!("drop database if exists {} with (force)", self.name));
     }
+}
+
+fn url_of(database: &str) -> String {
+    let server: PgConnectOptions = server_url().parse().unwrap();
+    server.database(database).to_url_lossy().to_string()
 }
 
 fn run(sql: &str) {
