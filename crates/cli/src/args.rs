@@ -2,7 +2,7 @@
 
 mod clicks;
 mod links;
-mod people;
+pub(crate) mod members;
 
 use std::path::PathBuf;
 
@@ -11,7 +11,7 @@ use clap_complete::Shell;
 
 pub(crate) use self::clicks::{Clicks, ClicksExport, ImportHits, PublishStats};
 pub(crate) use self::links::{Explain, ExportLinks, Import, Links, List, Set, Shorten, Stats};
-pub(crate) use self::people::{Keys, Users};
+pub(crate) use crate::args::members::{Keys, Users};
 
 /// Short links that outlive every vendor: a redirect server and its command line.
 #[derive(Debug, Parser)]

@@ -6,17 +6,17 @@ mod clicks;
 mod dev;
 mod doctor;
 pub(crate) mod domains;
+pub(crate) mod edge_hits;
 pub(crate) mod explain;
-mod hits;
 pub(crate) mod keys;
 pub(crate) mod links;
+pub(crate) mod members;
 mod migrate;
 mod publish;
 mod serve;
 mod shorten;
 pub(crate) mod stats;
 mod sweep;
-pub(crate) mod users;
 mod workspaces;
 
 use clap::CommandFactory as _;
@@ -24,13 +24,13 @@ use rlinks_core::time::TimeError;
 use rlinks_core::{FieldCode, FieldError, Timestamp};
 
 use crate::args::{Args, Audit, Clicks, Command, Dev};
+use crate::backend::Place;
+use crate::backend::local_store::Session;
 use crate::config::{Backend, Config};
 use crate::environment::Environment;
 use crate::error::Failure;
 use crate::logging::{self, Usual};
 use crate::output::Output;
-use crate::place::Place;
-use crate::session::Session;
 
 /// Does what was typed.
 pub(crate) fn run(args: Args, environment: Environment, output: Output) -> Result<(), Failure> {
@@ -73,14 +73,16 @@ pub(crate) fn run(args: Args, environment: Environment, output: Output) -> Resul
             if args.place.is_none() {
                 config.location()?;
             }
-            let kept = hits::storage(args.from.as_deref(), &config, &global, &environment)?;
-            block_on(hits::import(config, environment, output, &kept, &args))
+            let kept =
+                crate::commands::edge_hits::storage(args.from.as_deref(), &config, &global, &environment)?;
+            block_on(crate::commands::edge_hits::import(config, environment, output, &kept, &args))
         }
         Command::Clicks(Clicks::PublishStats(args)) => {
             let config = Config::load(&global, None, &environment)?;
             logging::start(&config.log, &global, Usual::Command);
-            let kept = hits::storage(args.to.as_deref(), &config, &global, &environment)?;
-            block_on(hits::publish_stats(config, environment, output, &kept, &args))
+            let kept =
+                crate::commands::edge_hits::storage(args.to.as_deref(), &config, &global, &environment)?;
+            block_on(crate::commands::edge_hits::publish_stats(config, environment, output, &kept, &args))
         }
         command => {
             let config = Config::load(&global, None, &environment)?;
@@ -136,7 +138,7 @@ async fn at_place(
         Command::Shorten(args) => shorten::run(&place, &args).await,
         Command::Explain(args) => explain::run(&place, &args).await,
         Command::Domains(command) => domains::run(&place, command).await,
-        Command::Users(command) => users::run(&place, command).await,
+        Command::Users(command) => crate::commands::members::run(&place, command).await,
         Command::Keys(command) => keys::run(&place, command).await,
         Command::Audit(Audit::List { limit, before }) => audit::list(&place, limit, before).await,
         Command::Audit(Audit::Export(args)) => audit::export(&place, &args).await,

@@ -15,10 +15,9 @@ use ipnet::IpNet;
 use rlinks_clicks::journal::Syncing;
 use rlinks_core::Host;
 use rlinks_core::id::Worker;
+use rlinks_ops::Naming;
+use rlinks_ops::safety::{self, WhenUnavailable, safe_browsing};
 use rlinks_server::auth::oidc::Settings as OidcSettings;
-use rlinks_server::ops::Naming;
-use rlinks_server::ops::custody;
-use rlinks_server::ops::safety::{self, WhenUnavailable, safe_browsing};
 use rlinks_server::{Reloadable, TlsFiles};
 use rlinks_store::Location;
 use tracing::level_filters::LevelFilter;
@@ -84,7 +83,7 @@ pub(crate) struct Config {
     /// Who is asked whether a target is safe.
     pub(crate) safety: safety::Options,
     /// What is asked about hosts, and whether they must be proven.
-    pub(crate) domain_checks: custody::Options,
+    pub(crate) domain_checks: rlinks_ops::domain_checks::Options,
     /// How many targets of existing links one member or key may change in a minute.
     pub(crate) target_changes_per_minute: u32,
     /// Which id maker this process is.

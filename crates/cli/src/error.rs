@@ -4,11 +4,12 @@ use std::process::ExitCode;
 
 use rlinks_clicks::export::ExportError;
 use rlinks_clicks::stats::StatsError;
-use rlinks_core::envelope::{self, ErrorCode};
+use rlinks_core::error_code::{self, ErrorCode};
 use rlinks_core::{FieldError, FieldErrors};
-use rlinks_server::ops::{OpsError, Thing, safety};
-use rlinks_server::{Clock, ServeError};
+use rlinks_ops::{OpsError, Thing, safety};
+use rlinks_server::ServeError;
 use rlinks_store::StoreError;
+use rlinks_store::clock::Clock;
 use serde_json::{Value, json};
 
 use crate::environment::Environment;
@@ -169,7 +170,7 @@ impl Failure {
             Kind::Server(refusal) => (self.messages().join("; "), refusal.details.clone()),
             _ => (self.messages().join("; "), Value::Null),
         };
-        envelope::json(self.code(), &message, &details, Clock::system().now())
+        error_code::json(self.code(), &message, &details, Clock::system().now())
     }
 }
 

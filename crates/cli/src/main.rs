@@ -6,19 +6,16 @@
 #![expect(clippy::large_futures, reason = "a command runs one future, once, on the main stack")]
 
 mod args;
-mod cloudflare;
+mod backend;
+mod checkpoint_log;
 mod commands;
 mod config;
 mod environment;
 mod error;
 mod files;
-mod heads;
 mod identity;
 mod logging;
 mod output;
-mod place;
-mod remote;
-mod session;
 
 use std::process::ExitCode;
 

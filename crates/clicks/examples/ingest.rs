@@ -10,12 +10,12 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use rlinks_clicks::ingest::most_records;
+use rlinks_clicks::journal::entry::{AgentBytes, Record};
 use rlinks_clicks::journal::{Batch, Batched, Producer, Reader};
 use rlinks_clicks::misses::Misses;
-use rlinks_clicks::record::{AgentBytes, Record};
 use rlinks_clicks::{Clicks, Ingest};
 use rlinks_core::{Id, Timestamp};
-use rlinks_store::pool::Dialect;
+use rlinks_store::database::pool::Dialect;
 use rlinks_store::{Location, Lost, Options, Store};
 
 const START_MS: i64 = 1_794_000_000_000;

@@ -1,6 +1,6 @@
 //! A click: what is remembered of one redirect. Not how it was recorded, and not how it is counted.
 
-pub use rlinks_core::network::Prefix;
+pub use rlinks_core::click::ip_prefix::Prefix;
 use rlinks_core::{Id, Timestamp};
 use uuid::Uuid;
 

@@ -5,14 +5,14 @@ use std::ops::Range;
 
 use rlinks_core::{Id, Timestamp};
 use rlinks_store::StoreError;
-use rlinks_store::pool::{Dialect, read};
+use rlinks_store::database::pool::{Dialect, read};
 use sqlx::FromRow;
 
-use crate::agent::Device;
 use crate::click::{Click, Prefix, event_id};
+use crate::database::Clicks;
+use crate::enrich::user_agent::Device;
 use crate::ingest::write::drops_not_counted;
 use crate::journal::Drops;
-use crate::open::Clicks;
 
 /// An event as its tables hold it.
 #[derive(Clone, Debug, FromRow)]

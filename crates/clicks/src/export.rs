@@ -1,18 +1,18 @@
 //! Clicks leave: as JSON lines or Parquet, to a file or an object store.
 //!
-//! The writers ([`jsonl`], [`parquet`]) know nothing of places, the places ([`place`]) nothing of clicks. [`Export`] is one
+//! The writers ([`jsonl`], [`parquet`]) know nothing of destinations, the destinations ([`destination`]) nothing of clicks. [`Export`] is one
 //! output: it moves the bytes from a writer to an upload, batch by batch, so memory does not grow with the number of clicks.
 
 mod buffer;
-mod held;
+pub mod destination;
+pub(crate) mod job;
 pub mod jsonl;
 pub mod parquet;
-pub mod place;
-mod run;
+pub(crate) mod watermark_lock;
 
+pub use crate::export::destination::{Overwrite, Place, Target, Upload};
+pub use crate::export::job::{Exported, Wanted, watermark_name};
 use buffer::Buffer;
-pub use place::{Overwrite, Place, Target, Upload};
-pub use run::{Exported, Wanted, watermark_name};
 
 use crate::Click;
 

@@ -4,7 +4,6 @@
 //! how far each journal was read. That offset alone makes it exactly once: whatever happens, the batch is there with its offset
 //! or not at all, and records up to the offset are not taken again.
 
-pub(crate) mod enrich;
 pub(crate) mod write;
 
 use std::collections::HashMap;
@@ -12,17 +11,17 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use rlinks_core::{Id, Timestamp};
-use rlinks_store::pool::Dialect;
+use rlinks_store::database::pool::Dialect;
 use rlinks_store::{Store, StoreError};
 use tokio::runtime::Handle;
 
-use self::enrich::enrich;
-use crate::agent::Memo;
-use crate::geo::Geo;
+use crate::database::Clicks;
+use crate::enrich::enrich;
+use crate::enrich::geo::Geo;
+use crate::enrich::user_agent::Memo;
+use crate::journal::entry::Record;
 use crate::journal::{Batch, Journal, Producer, Reader};
 use crate::misses::Misses;
-use crate::open::Clicks;
-use crate::record::Record;
 
 /// Records in one transaction: it must not hold the write lock for long, and what they add up to is held in memory.
 pub const BATCH: usize = 8192;

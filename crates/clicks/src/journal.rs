@@ -10,10 +10,11 @@
 //! `length u16 | crc32c u32 | sequence u64 | payload`; all is little-endian, and a checksum covers all but itself. Sequences count
 //! up by one within a boot and thread, across its segments.
 
+pub(crate) mod drop_counter;
+pub mod entry;
 mod frame;
-mod keep;
-mod read;
-mod tally;
+pub(crate) mod maintenance;
+pub(crate) mod reader;
 
 use std::fs::{File, OpenOptions};
 use std::io::{Seek as _, SeekFrom, Write as _};
@@ -26,11 +27,11 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use self::frame::{FRAME_BYTES, HEAD_BYTES, head, seal};
-pub use self::keep::Keeper;
-pub use self::read::{Batch, Batched, Producer, Reader};
-pub(crate) use self::tally::remove as remove_tally;
-pub use self::tally::{Drops, drops_in};
-use crate::record::Record;
+pub(crate) use crate::journal::drop_counter::remove as remove_tally;
+pub use crate::journal::drop_counter::{Drops, drops_in};
+use crate::journal::entry::Record;
+pub use crate::journal::maintenance::Keeper;
+pub use crate::journal::reader::{Batch, Batched, Producer, Reader};
 
 /// The journal's folder inside the data folder.
 pub const FOLDER: &str = "journal";

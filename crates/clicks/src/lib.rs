@@ -2,47 +2,40 @@
 //!
 //! | to find | look in |
 //! |---|---|
-//! | what a serving thread does | [`recorder`], into [`journal`] |
-//! | the secrets behind visitors' keys | [`secrets`] |
-//! | from the journal to the database | [`ingest`]; what clicks add up to is [`roll`] |
-//! | from elsewhere to the database | [`import`] |
-//! | what can be known of a click | [`agent`], [`geo`], [`source`], [`country`] |
-//! | what is answered of them | [`stats`]; links in the order of their clicks are `by_clicks` |
-//! | counting anew, and what is kept how long | [`recompute`], [`retention`] |
-//! | codes nobody has | [`misses`] |
-//! | clicks that were counted elsewhere | `imported` |
-//! | where it is kept | [`open`] |
+//! | what a serving thread does for a click | [`recorder`], into [`journal`] |
+//! | the background threads that take it from there | [`pipeline`] |
+//! | from the journal to the database, exactly once | [`ingest`]; what is added to a click is [`enrich`] |
+//! | what clicks add up to | [`rollup`], [`recompute`] |
+//! | answers: numbers, rankings, latest clicks | [`stats`], [`events`] |
+//! | codes that no link has | [`misses`] |
+//! | clicks counted elsewhere | [`edge_hits`], `external_totals` |
+//! | what is kept how long, and the secrets behind visitors' keys | [`retention`], [`visitor_secrets`] |
+//! | clicks out of the database | [`export`] |
+//! | where it is kept | [`database`] |
 
-pub mod agent;
-mod by_clicks;
+mod bulk_lookup;
 pub mod click;
-pub mod country;
+pub mod database;
+pub mod edge_hits;
+pub mod enrich;
 pub mod events;
 pub mod export;
-pub mod geo;
-pub mod import;
-mod imported;
+mod external_totals;
 pub mod ingest;
 pub mod journal;
-mod look_up;
 pub mod misses;
-#[cfg(test)]
-mod mmdb;
-pub mod open;
+pub mod pipeline;
 pub mod recompute;
-pub mod record;
 pub mod recorder;
-pub mod recording;
 pub mod retention;
-pub mod roll;
-pub mod secrets;
+pub mod rollup;
 pub mod stats;
 pub mod time;
+pub mod visitor_secrets;
 
-pub use agent::Device;
 pub use click::{Click, Prefix};
+pub use database::Clicks;
+pub use enrich::user_agent::Device;
 pub use ingest::Ingest;
-pub use open::Clicks;
+pub use pipeline::Recording;
 pub use recorder::{Facts, Recorder};
-pub use recording::Recording;
-pub use rlinks_core::source;

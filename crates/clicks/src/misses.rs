@@ -5,11 +5,11 @@ use std::collections::HashMap;
 use parking_lot::Mutex;
 use rlinks_core::{Id, Timestamp};
 use rlinks_store::StoreError;
-use rlinks_store::pool::{read, read_in, run_in};
+use rlinks_store::database::pool::{read, read_in, run_in};
 use serde::Serialize;
 
-use crate::open::Clicks;
-use crate::roll::OTHER;
+use crate::database::Clicks;
+use crate::rollup::OTHER;
 use crate::time::day_of;
 
 /// Codes counted by name between two moments of storing.

@@ -7,21 +7,21 @@
 //!
 //! Not retention: which raw clicks are kept is decided in [`retention`](crate::retention).
 
+pub(crate) mod day;
 mod rows;
-mod sheet;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Bound::{Excluded, Included};
 
 use rlinks_core::{Id, Timestamp};
-use rlinks_store::pool::{Tx, read, read_in};
+use rlinks_store::database::pool::{Tx, read, read_in};
 use rlinks_store::{Store, StoreError};
 
 use self::rows::{Change, Group, replace, stored};
-use self::sheet::{Owners, Sheet};
+use crate::database::Clicks;
 use crate::ingest::write::{json, lock};
-use crate::open::Clicks;
-use crate::roll::Kind;
+use crate::recompute::day::{Owners, Sheet};
+use crate::rollup::Kind;
 use crate::time::{HOURLY_DAYS, day_of};
 
 /// Subjects compared by one look.

@@ -5,16 +5,16 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use rlinks_core::policy::UserAgent;
+use rlinks_core::workspace::policy::UserAgent;
 use rlinks_core::{Id, Timestamp};
 
-use crate::agent::{self, Device, Memo};
 use crate::click::Prefix;
+use crate::enrich::user_agent::{self, Device, Memo};
 use crate::journal::Lane;
-use crate::record::{AgentBytes, Record};
-use crate::secrets::{Secret, Secrets, hash_agent, visitor};
-use crate::source;
+use crate::journal::entry::{AgentBytes, Record};
 use crate::time::day_of;
+use crate::visitor_secrets::{Secret, Secrets, hash_agent, visitor};
+use rlinks_core::click::attribution;
 
 /// More of a user agent is not looked at.
 const LONGEST_AGENT_BYTES: usize = 512;
@@ -101,10 +101,10 @@ impl Recorder {
             }
             UserAgent::Hashed => {
                 let read = local.read(raw);
-                (AgentBytes::Read(read), facts.prefetch || agent::device_of(read) == Device::Bot)
+                (AgentBytes::Read(read), facts.prefetch || user_agent::device_of(read) == Device::Bot)
             }
         };
-        let (referrer, utm) = (source::cut_referrer(facts.referrer), source::utm(facts.query));
+        let (referrer, utm) = (attribution::cut_referrer(facts.referrer), attribution::utm(facts.query));
         self.lane.note(&Record {
             ts: facts.now,
             link: facts.link,

@@ -10,12 +10,12 @@ use std::ops::Range;
 
 use rlinks_core::{Id, Timestamp};
 use rlinks_store::StoreError;
-use rlinks_store::pool::{Dialect, Pool, read, run_in};
+use rlinks_store::database::pool::{Dialect, Pool, read, run_in};
 use sqlx::AssertSqlSafe;
 
+use crate::database::Clicks;
 use crate::ingest::write::{json, lock};
-use crate::open::Clicks;
-use crate::roll::Kind;
+use crate::rollup::Kind;
 use crate::time::{DAY_MS, HOURLY_DAYS, day_of, first_day_of, month_of};
 
 /// Numbers of events looked at and deleted in one go.

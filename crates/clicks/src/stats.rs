@@ -8,31 +8,32 @@
 //! A visitor counts once in each UTC day, because nobody can be recognised the day after. Of a part of a day the visitors are
 //! those whose first click of the day lies in it, and at least as many as in its busiest hour.
 
+pub(crate) mod breakdowns;
 mod calendar;
-mod count;
 mod daily;
-mod first;
-mod months;
+pub(crate) mod first_click;
+pub(crate) mod month_cache;
+pub(crate) mod range;
+pub(crate) mod ranking;
 mod recent;
-mod values;
 
 use std::collections::HashMap;
 use std::ops::Range;
 
 use rlinks_core::{FieldCode, FieldError, Id, Timestamp};
 use rlinks_store::StoreError;
-use rlinks_store::pool::{Tx, read, read_in};
+use rlinks_store::database::pool::{Tx, read, read_in};
 use serde::{Deserialize, Serialize};
 
 pub use self::calendar::{Interval, Zone};
-use self::count::{Count, Counter, Scope};
-use self::first::first_day;
-pub(crate) use self::months::Months;
 pub use self::recent::Place;
-pub use self::values::{CountryValue, Value};
-use crate::look_up::look_up;
-use crate::open::Clicks;
-use crate::roll::{Subject, Total};
+use crate::bulk_lookup::look_up;
+use crate::database::Clicks;
+use crate::rollup::{Subject, Total};
+pub use crate::stats::breakdowns::{CountryValue, Value};
+use crate::stats::first_click::first_day;
+pub(crate) use crate::stats::month_cache::Months;
+use crate::stats::range::{Count, Counter, Scope};
 use crate::time::{DAY_MS, HOUR_MS, day_of};
 
 /// Points in a series.

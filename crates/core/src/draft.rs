@@ -3,9 +3,11 @@
 //! [`Input`] is what was typed or sent; [`LinkDraft`] and [`LinkPatch`] are what it means. Only the fields that were sent are
 //! checked, so an expired link can still be renamed.
 
+pub mod code_generator;
+
 use serde_json::{Map, Value};
 
-use crate::field::{FieldCode, FieldError, FieldErrors};
+use crate::field_error::{FieldCode, FieldError, FieldErrors};
 use crate::time::TimeError;
 use crate::{Actor, Code, Domains, Id, Link, LinkState, Policy, RedirectStatus, Source, Target, Timestamp};
 

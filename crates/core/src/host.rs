@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::field::{FieldCode, FieldError};
+use crate::field_error::{FieldCode, FieldError};
 
 /// A host: lower case, punycode, no trailing dot, no port. IPv6 keeps its brackets.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

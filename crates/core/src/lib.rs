@@ -5,58 +5,45 @@
 //!
 //! | to find | look in |
 //! |---|---|
-//! | what a request gets | [`mod@decide`], [`answer`], [`request`] |
-//! | what a link may be | [`code`], [`target`], [`policy`], [`draft`] |
-//! | what is stored and shown | [`link`], [`route_object`], [`audit`] |
-//! | what a click may keep of a request | [`source`], [`network`] |
-//! | whose a host is, and whether that is proven | [`workspace`], [`custody`] |
-//! | people and keys | [`user`], [`password`], [`key`], [`actor`] |
-//! | bodies, read strictly | [`strict`] |
-//! | ids and codes | [`id`], [`base62`], [`generate`] |
+//! | what a request gets | [`redirect`]; the decision itself is [`mod@redirect::decide`] |
+//! | what a link is, and how KV holds it | [`link`] |
+//! | what a workspace allows, and whether its hosts are verified | [`workspace`] |
+//! | what somebody wants a link to become | [`draft`] |
+//! | users, roles, scopes and API keys | [`access`] |
+//! | what a click may keep of a request | [`click`] |
+//! | the audit log's hash chain | [`audit`] |
+//! | errors, as programs see them | [`error_code`], [`field_error`] |
+//! | JSON that cannot mean two things | [`strict_json`] |
+//! | ids, times and hosts | [`id`], [`base62`], [`time`], [`host`] |
 
-pub mod accept;
-pub mod actor;
-pub mod answer;
+pub mod access;
 pub mod audit;
 pub mod base62;
-pub mod code;
-pub mod custody;
-pub mod decide;
+pub mod click;
 pub mod draft;
-pub mod envelope;
-pub mod field;
-pub mod generate;
+pub mod error_code;
+pub mod field_error;
 pub mod host;
 pub mod id;
-pub mod key;
 pub mod link;
-pub mod network;
-pub mod page;
-pub mod password;
-pub mod policy;
-pub mod request;
-pub mod route_object;
-pub mod search;
-pub mod source;
-pub mod strict;
-pub mod target;
+pub mod redirect;
+pub mod strict_json;
 pub mod time;
-pub mod user;
 pub mod workspace;
 
-pub use actor::Actor;
-pub use code::Code;
-pub use custody::{Custody, Standing};
-pub use decide::{Decision, Route, Visitor, decide};
+pub use access::actor::Actor;
+pub use access::api_key::{ApiKey, Scope, Scopes};
+pub use access::password::Password;
+pub use access::user::{Email, Role, User, UserStatus};
 pub use draft::{LinkDraft, LinkPatch};
-pub use field::{FieldCode, FieldError, FieldErrors};
+pub use field_error::{FieldCode, FieldError, FieldErrors};
 pub use host::{Domains, Host};
 pub use id::Id;
-pub use key::{ApiKey, Scope, Scopes};
+pub use link::code::Code;
+pub use link::target::Target;
 pub use link::{Link, LinkState, RedirectStatus, Source};
-pub use password::Password;
-pub use policy::{Policy, Preset};
-pub use target::Target;
+pub use redirect::decide::{Decision, Route, Visitor, decide};
 pub use time::Timestamp;
-pub use user::{Email, Role, User, UserStatus};
+pub use workspace::domain_verification::{Custody, Standing};
+pub use workspace::policy::{Policy, Preset};
 pub use workspace::{Domain, Slug, Workspace};

@@ -1,5 +1,10 @@
 //! Links: a short address and where it leads.
 
+pub mod code;
+pub mod route_object;
+pub mod search;
+pub mod target;
+
 use std::fmt;
 use std::str::FromStr;
 

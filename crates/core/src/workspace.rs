@@ -1,10 +1,13 @@
 //! Workspaces and the hosts they answer on.
 
+pub mod domain_verification;
+pub mod policy;
+
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::field::{FieldCode, FieldError};
+use crate::field_error::{FieldCode, FieldError};
 use crate::{Host, Id, Policy, Timestamp};
 
 /// The name of a workspace: one DNS label, unique for ever.

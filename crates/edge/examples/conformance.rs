@@ -5,9 +5,9 @@ mod table;
 
 use std::collections::BTreeMap;
 
-use rlinks_core::link::{Link, LinkState, RedirectStatus, Source};
-use rlinks_core::route_object::{RouteObject, Stats};
-use rlinks_core::{Actor, Code, Id, Policy, Target, Timestamp, target};
+use rlinks_core::link::route_object::{RouteObject, Stats};
+use rlinks_core::link::{Link, LinkState, RedirectStatus, Source, target};
+use rlinks_core::{Actor, Code, Id, Policy, Target, Timestamp};
 use serde_json::{Map, Value, json};
 use table::{Form, On, Row, State};
 

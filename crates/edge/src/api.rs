@@ -1,21 +1,21 @@
 //! Profile `edge`: the API. The token first, then what was asked; D1 decides, and the caches are told before the answer leaves.
 
-use rlinks_core::answer::Answer;
 use rlinks_core::draft::Input;
-use rlinks_core::envelope::ErrorCode;
-use rlinks_core::{Code, Timestamp, strict};
+use rlinks_core::error_code::ErrorCode;
+use rlinks_core::redirect::response::Answer;
+use rlinks_core::{Code, Timestamp, strict_json};
 use serde::Serialize;
 use serde_json::{Value, json};
 use wasm_bindgen::JsValue;
 
-use crate::admin::{self, Call, LONGEST_BODY_BYTES, MOST_TRIES, Refusal, View};
-use crate::door;
-use crate::edge::{self, ask};
-use crate::entry::seconds;
-use crate::events::Visit;
+use crate::analytics::{self, Counted};
+use crate::api_request::{self, Call, LONGEST_BODY_BYTES, MOST_TRIES, Refusal, View};
+use crate::cached_link::seconds;
+use crate::d1_sql::{self, Row};
+use crate::handlers::Visit;
 use crate::platform::{self, Away};
-use crate::sql::{self, Row};
-use crate::visits::{self, Counted};
+use crate::profile::d1::{self, ask};
+use crate::routing;
 
 /// An outage is one answer, whatever was asked.
 impl From<Away> for Refusal {
@@ -63,30 +63,31 @@ async fn body(visit: &Visit<'_>, request: &JsValue) -> Result<Input, Refusal> {
         Ok(bytes) => bytes.ok_or(Refusal::Plain(ErrorCode::PayloadTooLarge))?,
         Err(_) => return Err(Refusal::Plain(ErrorCode::BadRequest)),
     };
-    let object = strict::parse_object(&bytes)
+    let object = strict_json::parse_object(&bytes)
         .map_err(|error| Refusal::Saying(ErrorCode::BadRequest, error.to_string()))?;
-    Ok(admin::input(&object)?)
+    Ok(api_request::input(&object)?)
 }
 
 async fn create(visit: &Visit<'_>, input: &Input) -> Result<Answer, Refusal> {
     let (settings, now) = (visit.settings, seconds(visit.now));
-    let draft = admin::draft(input, settings, visit.now)?;
+    let draft = api_request::draft(input, settings, visit.now)?;
     let limit = settings.policy.limits.live_links;
     for _ in 0..MOST_TRIES {
         let code = match &draft.code {
             Some(code) => code.clone(),
-            None => match admin::generated(&settings.policy, &platform::random()) {
+            None => match api_request::generated(&settings.policy, &platform::random()) {
                 Some(code) => code,
                 None => continue,
             },
         };
         let expires_at = draft.expires_at.map(seconds);
         let status = draft.redirect_status.code();
-        let insert = sql::insert(code.as_str(), draft.target.as_str(), status, expires_at, now, limit);
-        let why = [insert, sql::link(code.as_str()), sql::tombstone(code.as_str()), sql::count_live(now)];
+        let insert = d1_sql::insert(code.as_str(), draft.target.as_str(), status, expires_at, now, limit);
+        let why =
+            [insert, d1_sql::link(code.as_str()), d1_sql::tombstone(code.as_str()), d1_sql::count_live(now)];
         let rows = platform::d1(visit.env, &why).await?;
-        if let Some(row) = edge::row(rows.first())? {
-            edge::publish(visit, &row).await;
+        if let Some(row) = d1::row(rows.first())? {
+            d1::publish(visit, &row).await;
             let mut made = view(visit, 201, &row);
             made.headers.push(("location", format!("/api/v1/links/{code}")));
             return Ok(made);
@@ -110,36 +111,36 @@ async fn existing(visit: &Visit<'_>, code: &Code) -> Result<Row, Refusal> {
 
 async fn change(visit: &Visit<'_>, code: &Code, input: &Input) -> Result<Answer, Refusal> {
     let row = existing(visit, code).await?;
-    let next = admin::changed(&row, input, visit.settings, visit.now)?;
+    let next = api_request::changed(&row, input, visit.settings, visit.now)?;
     if next == row {
         return Ok(view(visit, 200, &row));
     }
-    let update = sql::update(&next, row.updated_at, seconds(visit.now));
+    let update = d1_sql::update(&next, row.updated_at, seconds(visit.now));
     let rows = platform::d1(visit.env, &[update]).await?;
-    let written = edge::row(rows.first())?.ok_or(Refusal::Plain(ErrorCode::Conflict))?;
-    edge::publish(visit, &written).await;
+    let written = d1::row(rows.first())?.ok_or(Refusal::Plain(ErrorCode::Conflict))?;
+    d1::publish(visit, &written).await;
     Ok(view(visit, 200, &written))
 }
 
 async fn delete(visit: &Visit<'_>, code: &Code) -> Result<Answer, Refusal> {
-    let rows = platform::d1(visit.env, &sql::delete(code.as_str(), seconds(visit.now))).await?;
+    let rows = platform::d1(visit.env, &d1_sql::delete(code.as_str(), seconds(visit.now))).await?;
     if rows.get(1).is_none_or(Vec::is_empty) {
         return Err(Refusal::Plain(ErrorCode::NotFound));
     }
-    let mut urls = edge::cache_urls(visit.settings, code.as_str());
-    urls.push(edge::cache_url(visit, code.as_str()));
-    edge::forget(visit.env, code.as_str(), &urls).await;
+    let mut urls = d1::cache_urls(visit.settings, code.as_str());
+    urls.push(d1::cache_url(visit, code.as_str()));
+    d1::forget(visit.env, code.as_str(), &urls).await;
     Ok(Answer { status: 204, headers: vec![("cache-control", "no-store".to_owned())], body: String::new() })
 }
 
 async fn list(visit: &Visit<'_>, limit: usize, after: Option<(i64, i64)>) -> Result<Answer, Refusal> {
     // One more than asked for says whether there is a next page.
-    let rows = platform::d1(visit.env, &[sql::list(after, limit + 1), sql::count()]).await?;
+    let rows = platform::d1(visit.env, &[d1_sql::list(after, limit + 1), d1_sql::count()]).await?;
     let links = rows.first().cloned().unwrap_or_default().into_iter().map(serde_json::from_value);
     let mut links: Vec<Row> = links.collect::<Result<_, _>>().map_err(|error| error.to_string())?;
     let more = links.len() > limit;
     links.truncate(limit);
-    let next_cursor = more.then(|| links.last().map(admin::cursor)).flatten();
+    let next_cursor = more.then(|| links.last().map(api_request::cursor)).flatten();
     let total = rows.get(1).and_then(|rows| rows.first()?.get("links")?.as_i64());
     let data: Vec<View> =
         links.iter().map(|row| View::of(row, visit.settings, visit.facts, visit.now)).collect();
@@ -151,7 +152,8 @@ async fn check(visit: &Visit<'_>, text: &str) -> Result<Answer, Refusal> {
         Err(error) => Some(error.message),
         Ok(code) => {
             let rows =
-                platform::d1(visit.env, &[sql::link(code.as_str()), sql::tombstone(code.as_str())]).await?;
+                platform::d1(visit.env, &[d1_sql::link(code.as_str()), d1_sql::tombstone(code.as_str())])
+                    .await?;
             let there = |place: usize| rows.get(place).is_some_and(|rows| !rows.is_empty());
             match (there(0), there(1)) {
                 (true, _) => Some("is taken".to_owned()),
@@ -167,10 +169,10 @@ async fn check(visit: &Visit<'_>, text: &str) -> Result<Answer, Refusal> {
 async fn stats(visit: &Visit<'_>, code: &Code) -> Result<Answer, Refusal> {
     let row = existing(visit, code).await?;
     let mut last: Vec<Option<Vec<Counted>>> = Vec::new();
-    for (name, query) in visits::questions(code, visit.now) {
+    for (name, query) in analytics::questions(code, visit.now) {
         let Some(api) = &visit.settings.analytics else { break };
         match platform::analytics(&api.url, &api.token, &query).await {
-            Ok(text) => last.push(visits::read(&text, "value", "clicks")),
+            Ok(text) => last.push(analytics::read(&text, "value", "clicks")),
             Err(away) => {
                 platform::complain(&format!("{name} of {code} cannot be counted: {away}"));
                 break;
@@ -189,7 +191,7 @@ async fn stats(visit: &Visit<'_>, code: &Code) -> Result<Answer, Refusal> {
         200,
         &json!({
             "code": row.slug, "clicks": row.visit_count, "complete": whole,
-            "from": day.plus_ms(-(visits::STATS_DAYS - 1) * 86_400_000), "to": visit.now.whole_seconds(),
+            "from": day.plus_ms(-(analytics::STATS_DAYS - 1) * 86_400_000), "to": visit.now.whole_seconds(),
             "interval": "day", "tz": "UTC",
             "total": { "clicks": total }, "series": series, "referrers": referrers, "countries": countries,
         }),
@@ -219,7 +221,7 @@ fn as_json(status: u16, body: &impl Serialize) -> Answer {
 
 fn refuse(visit: &Visit<'_>, refusal: Refusal) -> Answer {
     let saying = |code, message: &str, details: &Value| {
-        door::error_saying(visit.facts, code, message, details, visit.now)
+        routing::error_saying(visit.facts, code, message, details, visit.now)
     };
     match refusal {
         Refusal::Plain(code) => {
@@ -227,7 +229,7 @@ fn refuse(visit: &Visit<'_>, refusal: Refusal) -> Answer {
             if code == ErrorCode::MethodNotAllowed {
                 // The list of core's is that of redirects.
                 refused.headers.retain(|(name, _)| *name != "allow");
-                refused.headers.push(("allow", admin::allowed(&visit.facts.path).to_owned()));
+                refused.headers.push(("allow", api_request::allowed(&visit.facts.path).to_owned()));
             }
             refused
         }

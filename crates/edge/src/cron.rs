@@ -4,10 +4,11 @@
 use rlinks_core::Timestamp;
 use wasm_bindgen::JsValue;
 
-use crate::entry::seconds;
+use crate::cached_link::seconds;
 use crate::platform::{self, Away};
+use crate::profile::d1;
 use crate::settings::Settings;
-use crate::{edge, sql, visits};
+use crate::{analytics, d1_sql};
 
 /// One run.
 pub(crate) async fn run(settings: &Settings, env: &JsValue, now: Timestamp) {
@@ -21,9 +22,9 @@ pub(crate) async fn run(settings: &Settings, env: &JsValue, now: Timestamp) {
 
 /// One batch: a Worker may make a thousand calls, and each purged link costs a few. What is left is there tomorrow, and not served.
 async fn purge(settings: &Settings, env: &JsValue, now: Timestamp) -> Result<(), Away> {
-    let rows = platform::d1(env, &sql::purge(seconds(now))).await?;
+    let rows = platform::d1(env, &d1_sql::purge(seconds(now))).await?;
     for code in rows.get(1).into_iter().flatten().filter_map(|row| row.get("slug")?.as_str()) {
-        edge::forget(env, code, &edge::cache_urls(settings, code)).await;
+        d1::forget(env, code, &d1::cache_urls(settings, code)).await;
     }
     Ok(())
 }
@@ -32,13 +33,13 @@ async fn purge(settings: &Settings, env: &JsValue, now: Timestamp) -> Result<(),
 /// while the watermark stands where it was read: a run that is repeated, or meets another, adds nothing twice.
 async fn fold(settings: &Settings, env: &JsValue, now: Timestamp) -> Result<(), Away> {
     let Some(api) = &settings.analytics else { return Ok(()) };
-    let rows = platform::d1(env, &[sql::watermark()]).await?;
+    let rows = platform::d1(env, &[d1_sql::watermark()]).await?;
     let watermark = rows.first().and_then(|rows| rows.first()?.get("at")?.as_i64());
-    let Some((from, to)) = visits::window(watermark, now) else { return Ok(()) };
-    let text = platform::analytics(&api.url, &api.token, &visits::between(from, to)).await?;
+    let Some((from, to)) = analytics::window(watermark, now) else { return Ok(()) };
+    let text = platform::analytics(&api.url, &api.token, &analytics::between(from, to)).await?;
     let counted =
-        visits::read(&text, "slug", "visits").ok_or("the analytics API sent what nobody can read")?;
+        analytics::read(&text, "slug", "visits").ok_or("the analytics API sent what nobody can read")?;
     let visits: Vec<(String, i64)> = counted.into_iter().map(|one| (one.value, one.clicks)).collect();
-    platform::d1(env, &sql::fold(&visits, from, to)).await?;
+    platform::d1(env, &d1_sql::fold(&visits, from, to)).await?;
     Ok(())
 }

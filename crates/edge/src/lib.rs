@@ -5,30 +5,27 @@
 //!
 //! | to find | look in |
 //! |---|---|
-//! | what a request is and what it asks for | [`facts`], [`door`] |
+//! | what a request is and what it asks for | [`request`], [`routing`] |
 //! | what the operator set | [`settings`] |
-//! | what KV holds | [`hit`] for `fabric`, [`entry`] for `edge` |
-//! | the edge's own API, its tables and its statistics | [`admin`], [`sql`], [`visits`] |
-//! | the calls to Cloudflare, and who makes them | `events`, `platform`, `fabric`, `edge`, `api`, `cron` (WebAssembly) |
+//! | what KV holds | [`kv_objects`] for `fabric`, [`cached_link`] for `edge` |
+//! | the edge's own API, its tables and its statistics | [`api_request`], [`d1_sql`], [`analytics`] |
+//! | the calls to Cloudflare, and who makes them | `handlers`, `profile`, `api`, `cron`, `platform` (WebAssembly) |
 
-pub mod admin;
-pub mod door;
-pub mod entry;
-pub mod facts;
-pub mod hit;
-pub mod settings;
-pub mod sql;
-pub mod visits;
-
+pub mod analytics;
 #[cfg(target_arch = "wasm32")]
 mod api;
+pub mod api_request;
+pub mod cached_link;
 #[cfg(target_arch = "wasm32")]
 mod cron;
+pub mod d1_sql;
 #[cfg(target_arch = "wasm32")]
-mod edge;
-#[cfg(target_arch = "wasm32")]
-mod events;
-#[cfg(target_arch = "wasm32")]
-mod fabric;
+mod handlers;
+pub mod kv_objects;
 #[cfg(target_arch = "wasm32")]
 mod platform;
+#[cfg(target_arch = "wasm32")]
+mod profile;
+pub mod request;
+pub mod routing;
+pub mod settings;

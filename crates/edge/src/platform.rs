@@ -2,11 +2,11 @@
 
 use js_sys::{Array, Uint8Array};
 use rlinks_core::Timestamp;
-use rlinks_core::answer::Answer;
+use rlinks_core::redirect::response::Answer;
 use serde_json::Value;
 use wasm_bindgen::prelude::{JsCast as _, JsValue, wasm_bindgen};
 
-use crate::facts::Facts;
+use crate::request::Facts;
 use crate::settings::{BadSetting, NAMES, Settings};
 
 /// KV is asked for so long, where it is a cache.

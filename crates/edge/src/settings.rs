@@ -84,7 +84,7 @@ impl Settings {
         };
         let mut policy = Policy::preset(preset);
         if !value("RMAX_POLICY").is_empty() {
-            let changes = rlinks_core::strict::parse_object(value("RMAX_POLICY").as_bytes())
+            let changes = rlinks_core::strict_json::parse_object(value("RMAX_POLICY").as_bytes())
                 .map_err(|error| bad("RMAX_POLICY")(error.to_string()))?;
             policy = policy.merged(&changes).map_err(|error| bad("RMAX_POLICY")(error.to_string()))?;
         }

@@ -11,7 +11,7 @@ use divan::{Bencher, black_box};
 use rlinks_core::{
     Code, Domains, Host, Id, LinkState, Policy, Preset, RedirectStatus, Target, Timestamp, Visitor, decide,
 };
-use rlinks_server::table::Table;
+use rlinks_routes::route_table::Table;
 use rlinks_store::RouteRecord;
 
 const NOW: Timestamp = Timestamp::from_ms(1_800_000_000_000);

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use rlinks_clicks::Clicks;
 use rlinks_core::{Actor, LinkState, Slug, Timestamp, Workspace};
-use rlinks_server::ops::list::{ListQuery, Sort, list};
+use rlinks_ops::links::list::{ListQuery, Sort, list};
 use rlinks_store::{Location, Lost, Options, Order, Store};
 
 const ROUNDS: usize = 9;

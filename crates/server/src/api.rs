@@ -1,25 +1,23 @@
-//! The REST API: what programs see. A thin face of [`ops`](crate::ops).
+//! The REST API: what programs see. A thin face of [`ops`](rlinks_ops).
 //!
 //! Every route says in its signature which scope it needs (`caller`), and beside it what it takes and gives, from which the
 //! API's own description is made. `caller::door` stands before all of them.
 
 mod audit;
-pub(crate) mod caller;
+pub(crate) mod create_links;
 mod cursor;
-mod docs;
+pub(crate) mod docs_page;
 pub(crate) mod error;
-mod keyring;
+pub(crate) mod extract;
+pub(crate) mod import_export;
 pub(crate) mod keys;
-mod limits;
+pub(crate) mod link_shapes;
 pub(crate) mod links;
 mod live;
-mod public;
+pub(crate) mod members;
+pub(crate) mod openapi;
 mod qr;
-mod request;
-pub(crate) mod stats;
-pub(crate) mod transfer;
-mod usage;
-mod users;
+pub(crate) mod statistics;
 mod workspace;
 
 use std::sync::{Arc, LazyLock};
@@ -37,7 +35,7 @@ use parking_lot::Mutex;
 use rlinks_clicks::events::{Codes, EventFilter};
 use rlinks_clicks::{Click, Clicks};
 use rlinks_core::audit::{from_hex, hex};
-use rlinks_core::envelope::ErrorCode;
+use rlinks_core::error_code::ErrorCode;
 use rlinks_core::{FieldCode, FieldError, Link, Timestamp};
 use rlinks_store::{RouteRecord, StoreError};
 use serde::Serialize;
@@ -50,15 +48,15 @@ use utoipa_axum::router::OpenApiRouter;
 
 use self::cursor::Cursors;
 use self::error::ApiError;
-use self::keyring::Keyring;
-use self::limits::Limits;
 use self::live::Live;
-use self::usage::Usage;
 use crate::auth::Auth;
-use crate::clock::random_bytes;
-use crate::directory::Directory;
-use crate::ops::Ops;
-use crate::routes::Routes;
+use crate::auth::key_cache::Keyring;
+use crate::auth::key_usage::Usage;
+use rlinks_ops::Ops;
+use rlinks_ops::limits::Limits;
+use rlinks_routes::Routes;
+use rlinks_routes::host_directory::Directory;
+use rlinks_store::clock::random_bytes;
 
 /// The first segment of everything here.
 pub const PREFIX: &str = "/api";
@@ -71,16 +69,16 @@ const LIVE_SPAN: i64 = 5_000;
 pub struct Api {
     /// The operations.
     pub ops: Ops,
-    auth: Arc<Auth>,
-    routes: Arc<Routes>,
+    pub(crate) auth: Arc<Auth>,
+    pub(crate) routes: Arc<Routes>,
     clicks: Arc<OnceCell<Clicks>>,
-    limits: Limits,
+    pub(crate) limits: Limits,
     cursors: Cursors,
     live: Live<Click>,
     /// The last click before somebody began to listen, until the first look for them.
     listening_from: Mutex<Option<i64>>,
-    usage: Usage,
-    keyring: Keyring,
+    pub(crate) usage: Usage,
+    pub(crate) keyring: Keyring,
 }
 
 /// A page of a list.
@@ -247,10 +245,10 @@ fn described() -> OpenApiRouter<Arc<Api>> {
         .build();
     OpenApiRouter::with_openapi(OpenApiBuilder::new().info(info).build())
         .merge(links::routes())
-        .merge(transfer::routes())
-        .merge(stats::routes())
+        .merge(crate::api::import_export::routes())
+        .merge(crate::api::statistics::routes())
         .merge(keys::routes())
-        .merge(users::routes())
+        .merge(crate::api::members::routes())
         .merge(workspace::routes())
         .merge(audit::routes())
 }
@@ -259,8 +257,9 @@ fn described() -> OpenApiRouter<Arc<Api>> {
 pub fn openapi() -> &'static Value {
     static DESCRIPTION: LazyLock<Value> = LazyLock::new(|| {
         let (_, described) = described().split_for_parts();
-        let mut description = serde_json::to_value(described.merge_from(public::Public::openapi()))
-            .expect("a description is JSON");
+        let mut description =
+            serde_json::to_value(described.merge_from(crate::api::openapi::Public::openapi()))
+                .expect("a description is JSON");
         complete(&mut description);
         description
     });
@@ -354,7 +353,7 @@ pub fn router(api: &Arc<Api>) -> Router {
     let (v1, _) = described().split_for_parts();
     let v1 = v1
         .method_not_allowed_fallback(wrong_method)
-        .layer(from_fn_with_state(Arc::clone(api), caller::door))
+        .layer(from_fn_with_state(Arc::clone(api), crate::auth::authenticate::door))
         .with_state(Arc::clone(api));
     let pages = Router::new()
         .route("/api/openapi.json", axum::routing::get(description))
@@ -375,9 +374,12 @@ async fn browse() -> Response {
     static PAGE: LazyLock<(String, HeaderValue)> = LazyLock::new(|| {
         let policy = format!(
             "default-src 'none'; style-src {}; img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-            docs::style_source()
+            crate::api::docs_page::style_source()
         );
-        (docs::page(openapi()), HeaderValue::from_str(&policy).expect("a policy is a header value"))
+        (
+            crate::api::docs_page::page(openapi()),
+            HeaderValue::from_str(&policy).expect("a policy is a header value"),
+        )
     });
     let (page, policy) = &*PAGE;
     ([(CONTENT_SECURITY_POLICY, policy.clone())], axum::response::Html(page.as_str())).into_response()

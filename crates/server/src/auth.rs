@@ -12,13 +12,15 @@
 //!
 //! Everything is in the store and asked on every request, so what ends on one node has ended on all.
 
+pub(crate) mod authenticate;
+pub mod connection_info;
 pub mod csrf;
+pub(crate) mod key_cache;
+pub(crate) mod key_usage;
 pub mod oidc;
-pub mod password;
 pub mod session;
 pub mod setup;
 pub mod sign_in;
-pub mod way;
 
 use std::time::Duration;
 
@@ -28,9 +30,9 @@ use rlinks_store::Store;
 
 use self::csrf::FormTokens;
 use self::oidc::Oidc;
-use self::password::Passwords;
 use self::session::Sessions;
-use crate::clock::{Clock, random_bytes};
+use rlinks_ops::passwords::Passwords;
+use rlinks_store::clock::{Clock, random_bytes};
 
 /// How often what is over is forgotten.
 const FORGET: Duration = Duration::from_mins(5);

@@ -1,44 +1,24 @@
-//! The server: redirects, and the operations everything else is a face of.
+//! The server: redirects, the API, the dashboard, and the process around them.
 //!
 //! | to find | look in |
 //! |---|---|
-//! | the hot path: look up, decide, record, respond | `redirect`; `plain` is its tight loop |
-//! | what it knows, and how it learns | `routes`, [`table`], [`directory`], `absent`, `follow` |
-//! | sockets, threads, limits | `listen`, `io`, `tls`, `client`, `misses` |
-//! | what is no redirect | `control`, `metrics`; [`api`], `web` |
+//! | the hot path: look up, decide, record, respond | `redirect`; `redirect::fast_path` is its tight loop |
+//! | what the hot path knows, and how it learns | the crate `rlinks-routes` |
+//! | what is not a redirect | `control`; [`api`], `web` |
 //! | who somebody is | [`auth`] |
-//! | what can be done to links | [`ops`]; `daily` does some of it by itself |
-//! | the life of a server | [`run`](mod@run), [`stop`] |
+//! | what can be done to links | the crate `rlinks-ops`; `process::scheduler` does some of it by itself |
+//! | the life of a server | [`process`] |
 //!
 //! Serving threads touch memory only. Everything that may block runs on the control runtime, which owns the store.
 
-mod absent;
 pub mod api;
 pub mod auth;
-mod body;
-mod client;
-pub mod clock;
-pub mod config;
 mod control;
-mod daily;
-pub mod directory;
-mod follow;
-mod io;
-mod listen;
-mod metrics;
-mod misses;
-pub mod ops;
-mod plain;
-mod redirect;
-mod routes;
-pub mod run;
-mod shared;
-pub mod stop;
-pub mod table;
-pub mod tls;
+pub mod process;
+pub mod redirect;
 mod web;
 
-pub use clock::Clock;
-pub use config::{Archive, Config, Reload, Reloadable, TlsFiles};
-pub use ops::Ops;
-pub use run::{ServeError, Server, run};
+pub use crate::process::config::{Archive, Config, Reload, Reloadable, TlsFiles};
+pub use crate::process::server::{ServeError, Server, run};
+pub use rlinks_ops::Ops;
+pub use rlinks_store::clock::Clock;

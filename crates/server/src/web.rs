@@ -1,4 +1,4 @@
-//! The dashboard: what people see. A thin face of [`ops`](crate::ops) and [`auth`](crate::auth), rendered here, without a script it
+//! The dashboard: what people see. A thin face of [`ops`](rlinks_ops) and [`auth`](crate::auth), rendered here, without a script it
 //! could not do without.
 //!
 //! | to find | look in |
@@ -17,20 +17,13 @@
 //! Templates are in `crates/server/templates`; what they show is escaped by itself. `finish` gives every answer its headers.
 
 mod account;
-mod bulk;
-mod chart;
-mod fields;
-mod invite;
-mod link;
-mod links;
-mod login;
-mod look;
-mod notice;
-mod numbers;
-mod oidc;
-mod setup;
-mod space;
-mod visit;
+pub(crate) mod assets;
+pub(crate) mod extract;
+pub(crate) mod flash;
+pub(crate) mod links;
+pub(crate) mod sign_in;
+pub(crate) mod statistics;
+pub(crate) mod workspace;
 
 use std::sync::Arc;
 
@@ -46,22 +39,22 @@ use http::header::{
     REFERRER_POLICY, RETRY_AFTER, SET_COOKIE, VARY, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
 };
 use http::{HeaderValue, Method, StatusCode};
-use rlinks_core::accept::wants_json;
-use rlinks_core::answer::ROBOTS;
-use rlinks_core::envelope::{self, ErrorCode};
+use rlinks_core::error_code::{self, ErrorCode};
+use rlinks_core::redirect::negotiate::wants_json;
+use rlinks_core::redirect::response::ROBOTS;
 use rlinks_store::StoreError;
 use serde_json::Value;
 
-use self::look::{script_address, style_address};
-use self::visit::Visit;
 use crate::api::Api;
 use crate::auth::Auth;
 use crate::auth::oidc::CALLBACK;
 use crate::auth::session::Signed;
 use crate::auth::sign_in::Refused;
-use crate::clock::Clock;
-use crate::ops::OpsError;
-use crate::routes::Routes;
+use crate::web::assets::{script_address, style_address};
+use crate::web::extract::Visit;
+use rlinks_ops::OpsError;
+use rlinks_routes::Routes;
+use rlinks_store::clock::Clock;
 
 /// Nothing is loaded from elsewhere, nothing inline runs, nobody frames it, and forms come back to us.
 const POLICY: &str = "default-src 'none'; style-src 'self'; img-src 'self' data:; script-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'; connect-src 'self'";
@@ -87,30 +80,39 @@ impl Web {
 /// The routes below `/admin`.
 pub fn router(web: &Arc<Web>) -> Router {
     Router::new()
-        .route("/admin", get(links::show))
+        .route("/admin", get(crate::web::links::list::show))
         .route("/admin/", get(|| async { Redirect::permanent("/admin") }))
-        .route("/admin/login", get(login::show).post(login::sign_in))
-        .route("/admin/oidc/start", get(oidc::start))
-        .route(CALLBACK, get(oidc::callback))
-        .route("/admin/logout", post(login::sign_out))
-        .route("/admin/setup", get(setup::show).post(setup::set_up))
-        .route("/admin/invite/{token}", get(invite::show).post(invite::accept))
+        .route(
+            "/admin/login",
+            get(crate::web::sign_in::login::show).post(crate::web::sign_in::login::sign_in),
+        )
+        .route("/admin/oidc/start", get(crate::web::sign_in::oidc::start))
+        .route(CALLBACK, get(crate::web::sign_in::oidc::callback))
+        .route("/admin/logout", post(crate::web::sign_in::login::sign_out))
+        .route("/admin/setup", get(crate::web::sign_in::setup::show).post(crate::web::sign_in::setup::set_up))
+        .route(
+            "/admin/invite/{token}",
+            get(crate::web::sign_in::invitation::show).post(crate::web::sign_in::invitation::accept),
+        )
         .route("/admin/account", get(account::show))
         .route("/admin/account/password", post(account::change_password))
         .route("/admin/account/name", post(account::rename))
         .route("/admin/account/sign-out-others", post(account::sign_out_others))
         .route("/admin/account/sign-out-everywhere", post(account::sign_out_everywhere))
         .route("/admin/account/delete", post(account::delete))
-        .merge(space::routes())
-        .route("/admin/links", post(links::create))
-        .route("/admin/links/bulk", post(bulk::act))
-        .route("/admin/links/{code}", get(link::show).post(link::change))
-        .route("/admin/links/{code}/state", post(link::switch))
-        .route("/admin/links/{code}/rollback", post(link::roll_back))
-        .route("/admin/theme", post(look::choose_theme))
-        .route("/admin/style.css", get(look::style))
-        .route("/admin/theme.css", get(look::theme))
-        .route("/admin/app.js", get(look::script))
+        .merge(crate::web::workspace::routes())
+        .route("/admin/links", post(crate::web::links::list::create))
+        .route("/admin/links/bulk", post(crate::web::links::bulk::act))
+        .route(
+            "/admin/links/{code}",
+            get(crate::web::links::link::show).post(crate::web::links::link::change),
+        )
+        .route("/admin/links/{code}/state", post(crate::web::links::link::switch))
+        .route("/admin/links/{code}/rollback", post(crate::web::links::link::roll_back))
+        .route("/admin/theme", post(crate::web::assets::choose_theme))
+        .route("/admin/style.css", get(crate::web::assets::style))
+        .route("/admin/theme.css", get(crate::web::assets::theme))
+        .route("/admin/app.js", get(crate::web::assets::script))
         .route("/admin/{*rest}", any(no_page))
         .method_not_allowed_fallback(wrong_method)
         .with_state(Arc::clone(web))
@@ -308,7 +310,7 @@ async fn finish(State(web): State<Arc<Web>>, request: Request, next: Next) -> Re
     let mut response = next.run(Request::from_parts(parts, body)).await;
     if let Some(problem) = response.extensions_mut().remove::<Arc<Problem>>() {
         let (kind, body) = if as_json {
-            let envelope = envelope::json(problem.code, &problem.message, &Value::Null, web.clock.now());
+            let envelope = error_code::json(problem.code, &problem.message, &Value::Null, web.clock.now());
             ("application/json", envelope)
         } else {
             ("text/html; charset=utf-8", problem_page(&web, &problem, visit.as_ref()).await)

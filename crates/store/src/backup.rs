@@ -6,6 +6,8 @@
 //! one transaction. So a bad file changes nothing, and a crash leaves what was there.
 
 mod check;
+pub(crate) mod replay;
+pub(crate) mod replay_members;
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, BufWriter, Write};
@@ -17,11 +19,14 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use self::check::{Check, Tally};
-use crate::keys::AuditedKey;
-use crate::pool::{Dialect, Tx, read_in, run_in};
-use crate::rows::{AuditRow, DomainRow, LinkBatchRow, LinkRow, fills, json, link_columns};
-use crate::write::batches;
-use crate::{Store, StoreError, custody, directory, keys, mend, people, users};
+use crate::access::api_keys::{self, AuditedKey};
+use crate::access::members;
+use crate::database::pool::{Dialect, Tx, read_in, run_in};
+use crate::links::recover;
+use crate::links::rows::{AuditRow, DomainRow, LinkBatchRow, LinkRow, fills, json, link_columns};
+use crate::workspace::domains;
+use crate::write::insert;
+use crate::{Store, StoreError};
 
 /// 2: with members and keys.
 const FORMAT: u32 = 2;
@@ -172,7 +177,7 @@ impl Store {
             run_in!(&mut tx, table)?;
         }
         let counts = load(&mut tx, path).await?;
-        custody::replay(&mut tx).await?;
+        domains::replay(&mut tx).await?;
         run_in!(
             &mut tx,
             "insert into workers (worker, last_id, holder, leased_until) values (0, 0, '', 0) on conflict do nothing"
@@ -194,8 +199,8 @@ async fn write_directory<W: Write>(
     out: &mut Out<W>,
     counts: &mut Counts,
 ) -> Result<(), StoreError> {
-    let mut logged = directory::logged(view).await?;
-    for row in directory::workspace_rows(view).await? {
+    let mut logged = replay::logged(view).await?;
+    for row in replay::workspace_rows(view).await? {
         let (id, slug) = (row.id, row.slug.clone());
         let workspace = match (logged.workspaces.remove(&id), row.workspace()) {
             (Some(said), Ok(there)) if said == there => said,
@@ -211,7 +216,7 @@ async fn write_directory<W: Write>(
         counts.workspaces += 1;
         out.line(&Line::Workspace(workspace))?;
     }
-    let there: Vec<_> = directory::domain_rows(view).await?.into_iter().map(DomainRow::domain).collect();
+    let there: Vec<_> = replay::domain_rows(view).await?.into_iter().map(DomainRow::domain).collect();
     let mut said: Vec<_> = logged.domains.into_values().collect();
     said.sort_by(|a, b| a.host.as_str().cmp(b.host.as_str()));
     if there != said {
@@ -233,8 +238,8 @@ async fn write_people<W: Write>(
     tally: &mut Tally,
     now: Timestamp,
 ) -> Result<(), StoreError> {
-    let mut logged = people::logged(view).await?;
-    for row in people::user_rows(view).await? {
+    let mut logged = replay_members::logged(view).await?;
+    for row in replay_members::user_rows(view).await? {
         let (password_hash, oidc_issuer, oidc_subject) =
             (row.password_hash, row.oidc_issuer, row.oidc_subject);
         let user = row.user.user()?;
@@ -254,10 +259,10 @@ async fn write_people<W: Write>(
         tracing::warn!(id = %said.id, "the row of a member is gone; the backup has what the log says");
         counts.users += 1;
         tally.add_id(said.id);
-        let user = people::user_without_row(workspace, said, now);
+        let user = replay_members::user_without_row(workspace, said, now);
         out.line(&Line::User { password_hash: None, oidc_issuer: None, oidc_subject: None, user })?;
     }
-    for row in people::key_rows(view).await? {
+    for row in replay_members::key_rows(view).await? {
         let hash = row.hash.clone();
         let key = row.key();
         let Some(said) = logged.keys.remove(&(key.workspace.as_i64(), key.id.as_i64())) else {
@@ -275,7 +280,7 @@ async fn write_people<W: Write>(
         tracing::warn!(id = %said.id, "the row of a key is gone; the backup has what the log says");
         counts.keys += 1;
         tally.add_id(said.id);
-        let key = people::key_without_row(workspace, &said, now);
+        let key = replay_members::key_without_row(workspace, &said, now);
         out.line(&Line::Key { key, hash: said.hash })?;
     }
     Ok(())
@@ -331,7 +336,7 @@ async fn write_links<W: Write>(
         let rows: Vec<Row> = read_in!(view, fetch_all, SQL, after, PAGE)?;
         let full = fills(PAGE, rows.len());
         let places: Vec<_> = rows.iter().map(|row| (row.link.workspace_id, row.link.code.clone())).collect();
-        let mut logged = mend::logged_in(view, &places).await?;
+        let mut logged = recover::logged_in(view, &places).await?;
         for (row, place) in rows.into_iter().zip(places) {
             after = row.link.id;
             let Some(link) = logged.remove(&place) else {
@@ -352,9 +357,9 @@ async fn write_links<W: Write>(
             break;
         }
     }
-    let gone: Vec<(i64, String)> = read_in!(view, fetch_all, crate::health::LINKS_GONE, i64::MAX)?;
+    let gone: Vec<(i64, String)> = read_in!(view, fetch_all, crate::database::health::LINKS_GONE, i64::MAX)?;
     for places in gone.chunks(usize::try_from(PAGE).unwrap_or(1)) {
-        let mut logged: Vec<_> = mend::logged_in(view, places).await?.into_values().collect();
+        let mut logged: Vec<_> = recover::logged_in(view, places).await?.into_values().collect();
         logged.sort_by_key(|link| link.id);
         for link in logged {
             tracing::warn!(
@@ -456,7 +461,7 @@ async fn load_batch(tx: &mut Tx, batch: Vec<Line>, counts: &mut Counts) -> Resul
             }
             Line::User { password_hash, oidc_issuer, oidc_subject, user } => {
                 counts.users += 1;
-                if users::insert(tx, &user).await? == 0 {
+                if members::insert(tx, &user).await? == 0 {
                     return Err(twice(&format!("member {}", user.id)));
                 }
                 run_in!(
@@ -470,7 +475,7 @@ async fn load_batch(tx: &mut Tx, batch: Vec<Line>, counts: &mut Counts) -> Resul
             }
             Line::Key { hash, key } => {
                 counts.keys += 1;
-                if keys::insert(tx, &key, &hash).await? == 0 {
+                if api_keys::insert(tx, &key, &hash).await? == 0 {
                     return Err(twice(&format!("key {}", key.id)));
                 }
             }
@@ -503,14 +508,14 @@ async fn load_batch(tx: &mut Tx, batch: Vec<Line>, counts: &mut Counts) -> Resul
     if !links.is_empty() {
         let rows: Vec<_> =
             links.iter().map(|(normalized, link)| LinkBatchRow::of(link, normalized.clone(), None)).collect();
-        if batches::links(tx, &rows).await? != links.len() as u64 {
+        if insert::links(tx, &rows).await? != links.len() as u64 {
             return Err(twice("a code"));
         }
-        batches::words(tx, &links.iter().map(|(_, link)| link).collect::<Vec<_>>()).await?;
+        insert::words(tx, &links.iter().map(|(_, link)| link).collect::<Vec<_>>()).await?;
     }
     if !audit.is_empty() {
         let entries: Vec<_> = audit.iter().map(|(id, entry)| (id.as_i64(), entry)).collect();
-        batches::audit(tx, &entries).await?;
+        insert::audit(tx, &entries).await?;
     }
     Ok(())
 }

@@ -12,7 +12,7 @@ use sqlx::postgres::PgListener;
 use sqlx::sqlite::SqliteConnection;
 use tokio::sync::watch;
 
-use crate::pool::{Pool, read};
+use crate::database::pool::{Pool, read};
 use crate::{Store, StoreError};
 
 /// What changed since the last look.

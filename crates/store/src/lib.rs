@@ -2,45 +2,29 @@
 //!
 //! | to find | look in |
 //! |---|---|
-//! | opening, migrations, what is refused | [`open`] |
-//! | how one text runs on two databases | [`pool`] |
-//! | reading links, lists, history | `links`, `list`; `routes` for the redirect path; `mend` for broken rows |
-//! | workspaces and domains | `workspaces`; `directory` for what the log says of them, `custody` for whether a host is proven |
-//! | people and their keys | `users`, `keys`; `sessions` for who is signed in, `sign_in` for how they get in, `subjects` for whom an OpenID provider knows |
-//! | changing anything | [`mod@write`]: one queue, groups that share a commit |
-//! | learning of changes | [`feed`] |
-//! | audit, signed heads | [`audit`], [`sign`]; `past` for links as they were |
+//! | opening, migrations, one SQL text for two databases | [`database`] |
+//! | reading links, lists and history | `links` |
+//! | changing links | [`mod@write`]: one queue, groups that share a commit |
+//! | workspaces, domains and their verification | `workspace` |
+//! | members, API keys, sessions, sign-in | `access` |
+//! | the audit log and its signed checkpoints | [`audit`] |
+//! | what changed, for caches | [`feed`] |
+//! | leases and keys that several nodes share | `jobs` |
 //! | backup and restore | [`backup`] |
+//! | the time and random bytes | [`clock`] |
 //!
 //! No query filters by state or expiry: what a link answers is `decide`'s business. No expected outcome is a database error.
 
+mod access;
 pub mod audit;
 pub mod backup;
-mod custody;
-mod directory;
+pub mod clock;
+pub mod database;
 mod error;
 pub mod feed;
-mod file;
-mod health;
-mod installation;
-mod keys;
+mod jobs;
 mod links;
-mod list;
-mod mend;
-pub mod open;
-mod past;
-mod people;
-#[cfg(test)]
-mod plan;
-pub mod pool;
-mod routes;
-mod rows;
-mod sessions;
-pub mod sign;
-mod sign_in;
-mod subjects;
-mod users;
-mod workspaces;
+mod workspace;
 pub mod write;
 
 use std::sync::Arc;
@@ -50,25 +34,25 @@ use rlinks_core::Timestamp;
 use rlinks_core::id::Worker;
 use tokio::sync::watch;
 
-pub use audit::AuditFilter;
-pub use custody::Held;
+pub use access::api_keys::{KeyHolder, NewKey};
+pub use access::members::NewUser;
+pub use access::oidc_identities::{Profile, Subject};
+pub use access::sessions::{How, NewSession, Session, SessionHolder};
+pub use access::sign_in::{Attempt, Invited, Patience};
+pub use audit::log::AuditFilter;
+pub use database::health::Schema;
+pub use database::open::{Location, Lost, Options};
+pub use database::pool::Dialect;
 pub use error::StoreError;
-pub use health::Schema;
-pub use keys::{KeyHolder, NewKey};
-pub use links::LinkName;
 #[doc(hidden)]
-pub use list::Few;
-pub use list::{Expiry, LinkFilter, Order, Position, SortBy};
-pub use open::{Location, Lost, Options};
-pub use pool::Dialect;
-pub use routes::RouteRecord;
-pub use sessions::{How, NewSession, Session, SessionHolder};
-pub use sign_in::{Attempt, Invited, Patience};
-pub use subjects::{Profile, Subject};
-pub use users::NewUser;
+pub use links::list::Few;
+pub use links::list::{Expiry, LinkFilter, Order, Position, SortBy};
+pub use links::read::LinkName;
+pub use links::routes::RouteRecord;
+pub use workspace::domains::Held;
 
-use crate::pool::Pool;
-use crate::write::Writer;
+use crate::database::pool::Pool;
+use crate::write::queue::Writer;
 
 /// The truth. Cheap to clone; all clones share one writer.
 #[derive(Clone)]
@@ -90,8 +74,8 @@ impl Store {
         holder: &str,
         now: Timestamp,
     ) -> Result<Self, StoreError> {
-        workspaces::ensure_main(&pool, now).await?;
-        let worker = write::lease(&pool, worker, holder, now).await?;
+        crate::workspace::workspaces::ensure_main(&pool, now).await?;
+        let worker = crate::write::queue::lease(&pool, worker, holder, now).await?;
         let committed = Arc::new(watch::Sender::new(0));
         let writer = Writer::start(pool.clone(), worker, Arc::clone(&committed));
         let others = Arc::default();

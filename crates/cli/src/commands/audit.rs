@@ -7,19 +7,19 @@ use std::path::Path;
 
 use rlinks_core::audit::{AuditEntry, Fault, Head, Verifier};
 use rlinks_core::{Slug, Workspace};
-use rlinks_server::ops::Thing;
+use rlinks_ops::Thing;
 use rlinks_store::StoreError;
-use rlinks_store::sign::{self, Checkpoint, HEADS_LOG, Signer};
+use rlinks_store::audit::checkpoints::{self, Checkpoint, HEADS_LOG, Signer};
 use serde_json::json;
 
 use crate::args::{Export, Verify};
+use crate::backend::Place;
+use crate::backend::api_client::Remote;
+use crate::backend::local_store::Session;
+use crate::checkpoint_log;
 use crate::error::Failure;
 use crate::files::{NewFile, Overwrite, cannot_read, cannot_write, refuse_same};
-use crate::heads;
 use crate::output::Output;
-use crate::place::Place;
-use crate::remote::Remote;
-use crate::session::Session;
 
 /// Entries held in memory at a time.
 const PAGE: i64 = 1000;
@@ -202,7 +202,7 @@ pub(super) async fn verify(session: &Session, checkpoint: Option<&Path>) -> Resu
 /// The heads the log in the data folder recorded, or why it cannot be believed.
 fn recorded(session: &Session, checkpoint: Option<&Path>) -> Result<(Vec<Head>, Option<String>), Failure> {
     let place = session.config.data.join(HEADS_LOG);
-    let log = match heads::read(&place) {
+    let log = match checkpoint_log::read(&place) {
         Ok(log) => log,
         Err(StoreError::Refused(why)) => return Ok((Vec::new(), Some(why))),
         Err(error) => return Err(error.into()),
@@ -213,11 +213,11 @@ fn recorded(session: &Session, checkpoint: Option<&Path>) -> Result<(Vec<Head>, 
     if log.checkpoints.is_empty() && checkpoint.is_none() {
         session.output.note(&format!(
             "{}: without it and without --checkpoint a cut-off end may not show",
-            heads::nothing_in(&place)
+            checkpoint_log::nothing_in(&place)
         ));
     }
     warn_of_strangers(session, &place, &log.checkpoints)?;
-    Ok((sign::binding(&log.checkpoints), None))
+    Ok((checkpoints::binding(&log.checkpoints), None))
 }
 
 /// Verifies an export. No store is opened.
@@ -249,7 +249,7 @@ fn warn_of_strangers(session: &Session, place: &Path, checkpoints: &[Checkpoint]
 /// A checkpoint that cannot be read is a finding of its own, not trouble with the store.
 fn read_checkpoints(place: &Path) -> Result<Vec<Checkpoint>, Failure> {
     std::fs::metadata(place).map_err(|error| cannot_read(place, &error))?;
-    let checkpoints = sign::read_checkpoints(place)?;
+    let checkpoints = checkpoints::read_checkpoints(place)?;
     if checkpoints.is_empty() {
         return Err(Failure::failed(format!("{} holds no checkpoint", place.display()))
             .hint("`rmax audit export <file> --checkpoint <file>` writes one"));

@@ -4,19 +4,19 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use rlinks_core::audit::{GENESIS, Head};
+use rlinks_store::audit::checkpoints::{self, HEADS_LOG};
 use rlinks_store::backup::{self, Counts};
-use rlinks_store::sign::{self, HEADS_LOG};
 use rlinks_store::{Location, Lost, Store, StoreError};
 use serde_json::json;
 
 use crate::args::{Backup, Restore};
+use crate::backend::local_store::{self, Session};
+use crate::checkpoint_log;
 use crate::config::Config;
 use crate::environment::Environment;
 use crate::error::Failure;
 use crate::files::{NewFile, Overwrite, Served, cannot_read, keep_servers_away};
-use crate::heads;
 use crate::output::Output;
-use crate::session::{self, Session};
 
 pub(super) async fn run(session: &Session, args: &Backup) -> Result<(), Failure> {
     let mut file = NewFile::create(&args.file, Overwrite::forced(args.force))?;
@@ -63,7 +63,7 @@ pub(super) async fn restore(
     args: &Restore,
 ) -> Result<(), Failure> {
     config.location()?;
-    session::refuse_no_folder(&config.data)?;
+    local_store::refuse_no_folder(&config.data)?;
     std::fs::File::open(&args.file).map_err(|error| cannot_read(&args.file, &error))?;
     let progress = output.progress("restoring");
     backup::verify(&args.file)?;
@@ -102,7 +102,7 @@ async fn replace(session: &Session, file: &Path, overwrite: Overwrite) -> Result
 
 /// Opens what is there. A damaged or foreign file is put aside on request, never removed: somebody may still save something.
 async fn open(config: &Config, overwrite: Overwrite, output: Output) -> Result<Store, Failure> {
-    let options = || session::options(config, Lost::Replace);
+    let options = || local_store::options(config, Lost::Replace);
     match (Store::open(options()?).await, config.location()?) {
         (Err(StoreError::Refused(why)), Location::Sqlite(path)) if overwrite == Overwrite::Replace => {
             // What the store says ends in advice for somebody who does not restore already.
@@ -143,7 +143,7 @@ fn put_aside(path: &Path, now_ms: i64) -> Result<PathBuf, Failure> {
 async fn sign_restored(session: &Session) -> Result<(), StoreError> {
     let mut heads: Vec<Head> = session.store().heads().await?.into_iter().map(|(_, head)| head).collect();
     let log = session.config.data.join(HEADS_LOG);
-    let known = heads::read(&log)?;
+    let known = checkpoint_log::read(&log)?;
     let gone: BTreeSet<String> = known
         .checkpoints
         .into_iter()
@@ -151,5 +151,5 @@ async fn sign_restored(session: &Session) -> Result<(), StoreError> {
         .filter(|workspace| !heads.iter().any(|head| head.workspace == *workspace))
         .collect();
     heads.extend(gone.into_iter().map(|workspace| Head { workspace, seq: 0, hash: GENESIS.to_owned() }));
-    sign::append_heads(&session.config.data, &session.signer()?, &heads, session.now(), true)
+    checkpoints::append_heads(&session.config.data, &session.signer()?, &heads, session.now(), true)
 }

@@ -8,11 +8,11 @@ use rlinks_core::{FieldCode, FieldError, FieldErrors, Timestamp};
 use rlinks_store::StoreError;
 use serde_json::json;
 
-use super::sweep::counted;
-use super::{Scope, no_time, sweep};
+use super::sweep::{self, counted};
+use super::{Scope, no_time};
 use crate::args::{Clicks, ClicksExport};
+use crate::backend::local_store::Session;
 use crate::error::Failure;
-use crate::session::Session;
 
 /// Endings that say what is in a file, and by which word that is asked for here. Others say nothing.
 const ENDINGS: [(&str, Option<&str>); 9] = [

@@ -11,8 +11,8 @@ use rlinks_clicks::journal::{Batch, Batched, FOLDER, Producer, Reader};
 use rlinks_clicks::misses::Misses;
 use rlinks_core::draft::Input;
 use rlinks_core::{Code, Domains, Id, Link, LinkDraft, LinkState, Source, Workspace};
-use rlinks_server::clock::random_bytes;
-use rlinks_store::write::{CodeChoice, Existing, LinkOp, LinkWrite};
+use rlinks_store::clock::random_bytes;
+use rlinks_store::write::queue::{CodeChoice, Existing, LinkOp, LinkWrite};
 use rlinks_store::{LinkFilter, Position, StoreError};
 use serde_json::json;
 use tokio::task::JoinSet;
@@ -20,9 +20,9 @@ use tokio::task::JoinSet;
 use self::crowd::{Crowd, LinkIdea};
 use super::sweep::counted;
 use crate::args::SeedArgs;
+use crate::backend::local_store::Session;
 use crate::error::Failure;
 use crate::output::{Answer, can_ask, confirm};
-use crate::session::Session;
 
 /// The tag by which seeded links are known.
 const TAG: &str = "seeded";

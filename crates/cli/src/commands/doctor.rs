@@ -4,25 +4,25 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use rlinks_clicks::Clicks;
-use rlinks_clicks::geo::Geo;
+use rlinks_clicks::database::were_kept;
+use rlinks_clicks::enrich::geo::Geo;
 use rlinks_clicks::journal::{self, Drops};
-use rlinks_clicks::open::were_kept;
 use rlinks_core::id::EPOCH_MS;
 use rlinks_core::{Slug, Standing, Timestamp};
-use rlinks_server::Clock;
-use rlinks_server::auth::oidc::issuer::Issuer;
-use rlinks_server::ops::safety::blocklist::ListFile;
-use rlinks_server::tls::Tls;
-use rlinks_store::sign::{self, HEADS_LOG, KEY_FILE};
+use rlinks_ops::safety::blocklist::ListFile;
+use rlinks_server::auth::oidc::provider::Issuer;
+use rlinks_server::redirect::tls::Tls;
+use rlinks_store::audit::checkpoints::{self, HEADS_LOG, KEY_FILE};
+use rlinks_store::clock::Clock;
 use rlinks_store::{Location, Lost, Store, StoreError};
 use serde::Serialize;
 
+use crate::backend::local_store;
+use crate::checkpoint_log;
 use crate::config::Config;
 use crate::error::{Failure, one_line};
 use crate::files::{Served, served};
-use crate::heads;
 use crate::output::Output;
-use crate::session;
 
 /// A clock this far behind the last change was set back, or the change was made elsewhere by one that runs ahead.
 const AHEAD_MS: i64 = 60_000;
@@ -186,7 +186,7 @@ async fn store(findings: &mut Findings, config: &Config, location: &Location) {
         findings.ok("store", format!("{shown} is not there yet; the first command makes it"));
         return;
     }
-    let opened = async { Ok::<_, Failure>(Store::open(session::options(config, Lost::Refuse)?).await?) };
+    let opened = async { Ok::<_, Failure>(Store::open(local_store::options(config, Lost::Refuse)?).await?) };
     let store = match opened.await {
         Ok(store) => store,
         Err(failure) => {
@@ -307,7 +307,7 @@ async fn look_inside(findings: &mut Findings, store: &Store, config: &Config) ->
         let message = format!("changed past the audit log: {}", strangers.join(", "));
         findings.problem("directory", message, "`rmax audit list` shows what the log knows");
     }
-    for slug in session::unreached(store, config).await? {
+    for slug in local_store::unreached(store, config).await? {
         findings.problem(
             "domains",
             format!("workspace {slug} has links and no domain, so no host reaches them"),
@@ -367,9 +367,9 @@ async fn clicks(findings: &mut Findings, store: &Store, drops: &[Drops]) -> Resu
 /// The heads that were signed, as far as they can be believed.
 fn heads_log(findings: &mut Findings, config: &Config) -> Vec<rlinks_core::audit::Head> {
     let log = config.data.join(HEADS_LOG);
-    match heads::read(&log) {
+    match checkpoint_log::read(&log) {
         Ok(read) if read.checkpoints.is_empty() && log.exists() => {
-            findings.ok("heads", format!("{}: a cut-off end may not show", heads::nothing_in(&log)));
+            findings.ok("heads", format!("{}: a cut-off end may not show", checkpoint_log::nothing_in(&log)));
             Vec::new()
         }
         // Both are made by the first change.
@@ -388,7 +388,7 @@ fn heads_log(findings: &mut Findings, config: &Config) -> Vec<rlinks_core::audit
                 read.torn.iter().map(|line| format!("; line {line} is torn and was passed over")).collect();
             let heads = read.checkpoints.len();
             findings.ok("heads", format!("{heads} signed heads in {}{}", log.display(), torn.concat()));
-            sign::binding(&read.checkpoints)
+            checkpoints::binding(&read.checkpoints)
         }
         Err(error) => {
             let hint = "put the file back from a copy; what it says now cannot be believed";

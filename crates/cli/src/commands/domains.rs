@@ -1,20 +1,20 @@
 //! `rmax domains`: the hosts a workspace answers on.
 
-mod custody;
+pub(crate) mod checks;
 
 use std::collections::HashMap;
 
-use rlinks_core::custody::Proof;
+use rlinks_core::workspace::domain_verification::Proof;
 use rlinks_core::{Domain, Host, Id, Standing, Timestamp, Workspace};
 use rlinks_store::Held;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::args::Domains;
+use crate::backend::Place;
+use crate::backend::local_store::{Session, unreached};
 use crate::error::Failure;
 use crate::output::Output;
-use crate::place::Place;
-use crate::session::{Session, unreached};
 
 /// The most links a warning names.
 const NAMED: i64 = 10;
@@ -25,8 +25,8 @@ pub(super) async fn run(place: &Place, command: Domains) -> Result<(), Failure> 
         Domains::List { all } => list(place, all).await,
         Domains::Remove { host } => remove(place, &host).await,
         Domains::Primary { host } => primary(place, &host).await,
-        Domains::Verify { host } => custody::verify(place, &host).await,
-        Domains::Check { host } => custody::check(place, host.as_deref()).await,
+        Domains::Verify { host } => crate::commands::domains::checks::verify(place, &host).await,
+        Domains::Check { host } => crate::commands::domains::checks::check(place, host.as_deref()).await,
     }
 }
 
@@ -60,7 +60,7 @@ impl Hosted {
             created_at,
             state: custody.standing(),
             proof,
-            expires_on: custody.expires_at.map(rlinks_core::custody::date),
+            expires_on: custody.expires_at.map(rlinks_core::workspace::domain_verification::date),
             checked_at: custody.checked_at,
             concern: custody.concern(now),
         }
@@ -108,11 +108,11 @@ async fn add_stored(session: &Session, host: Host) -> Result<(), Failure> {
     let no_domain = known.is_empty();
     let mine = |domain: &Domain| domain.host == host && domain.workspace == workspace.id;
     if known.iter().any(mine) {
-        return custody::trust(session, &workspace, &host).await;
+        return crate::commands::domains::checks::trust(session, &workspace, &host).await;
     }
     let change = async {
         let taken = |failure: Failure| {
-            if failure.code() == rlinks_core::envelope::ErrorCode::Conflict {
+            if failure.code() == rlinks_core::error_code::ErrorCode::Conflict {
                 return failure
                     .hint("a host belongs to one workspace; `rmax domains list --all` shows whose it is");
             }

@@ -1,13 +1,13 @@
 //! `rmax explain`: what a request would get and why.
 
 use rlinks_core::Slug;
-use rlinks_server::ops::Explanation;
+use rlinks_ops::Explanation;
 use serde::{Deserialize, Serialize};
 
 use super::moment;
 use crate::args::Explain;
+use crate::backend::Place;
 use crate::error::Failure;
-use crate::place::Place;
 
 /// An explanation as it is shown, whoever gave it.
 #[derive(Serialize, Deserialize)]
@@ -27,8 +27,10 @@ struct Step {
 
 impl From<Explanation> for Explained {
     fn from(Explanation { address, steps, status, location, error }: Explanation) -> Self {
-        let step =
-            |known: rlinks_core::decide::Step| Step { step: known.step.to_owned(), result: known.result };
+        let step = |known: rlinks_core::redirect::decide::Step| Step {
+            step: known.step.to_owned(),
+            result: known.result,
+        };
         let steps = steps.into_iter().map(step).collect();
         Self { address, steps, status, location, error: error.map(str::to_owned) }
     }

@@ -1,17 +1,17 @@
 //! `rmax keys`: what programs sign in with.
 
+use rlinks_core::access::api_key::{KeyStatus, Secret};
 use rlinks_core::draft::{TimeInput, expiry};
-use rlinks_core::key::{KeyStatus, Secret};
 use rlinks_core::{ApiKey, FieldErrors, Id, Scope, Scopes, Timestamp};
-use rlinks_server::ops::people::KeyDraft;
+use rlinks_ops::members::KeyDraft;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::args::Keys;
+use crate::backend::Place;
+use crate::backend::local_store::Session;
 use crate::error::Failure;
 use crate::output::Output;
-use crate::place::Place;
-use crate::session::Session;
 
 /// Keys read at once.
 const PAGE: i64 = 500;

@@ -1,22 +1,24 @@
 //! `rmax links`: create, change, look at and remove links.
 
 use rlinks_core::draft::{Input, TimeInput};
-use rlinks_core::route_object::{RouteObject, Stats};
-use rlinks_core::{Domains, FieldCode, FieldError, Link, LinkState, Timestamp, search};
-use rlinks_server::ops::{Deleted, Mode, Outcome};
+use rlinks_core::link::route_object::{RouteObject, Stats};
+use rlinks_core::link::search;
+use rlinks_core::{Domains, FieldCode, FieldError, Link, LinkState, Timestamp};
+use rlinks_ops::{Deleted, Mode, Outcome};
 use rlinks_store::LinkFilter;
 use serde::Serialize;
 
 use crate::args::{Links, List, Set};
+use crate::backend::local_store::Session;
+use crate::backend::{Made, Place, Seen};
 use crate::commands::moment;
 use crate::error::Failure;
 use crate::output::{Answer, can_ask, confirm};
-use crate::place::{Made, Place, Seen};
-use crate::session::Session;
 
 pub(super) mod changes;
-mod objects;
-mod transfer;
+pub(crate) mod export;
+pub(crate) mod import;
+pub(crate) mod migrate;
 
 use self::changes::{Change, changes};
 
@@ -31,9 +33,9 @@ pub(super) async fn run(place: &Place, command: Links) -> Result<(), Failure> {
         Links::Delete { code, yes } => delete(place, &code, yes).await,
         Links::Stats(args) => super::stats::run(place, &args).await,
         Links::History { code } => history(place, &code).await,
-        Links::Import(args) => transfer::import(place, &args).await,
-        Links::Export(args) => transfer::export(place, &args).await,
-        Links::Migrate { dry_run } => objects::migrate(place, dry_run).await,
+        Links::Import(args) => crate::commands::links::import::import(place, &args).await,
+        Links::Export(args) => crate::commands::links::import::export(place, &args).await,
+        Links::Migrate { dry_run } => crate::commands::links::migrate::migrate(place, dry_run).await,
     }
 }
 

@@ -4,8 +4,8 @@
 use serde_json::json;
 
 use crate::args::Migrate;
+use crate::backend::local_store::Session;
 use crate::error::Failure;
-use crate::session::Session;
 
 pub(super) async fn run(session: &Session, command: &Migrate) -> Result<(), Failure> {
     let schema = session.store().schema().await?;

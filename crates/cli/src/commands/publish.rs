@@ -9,21 +9,21 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use rlinks_core::{Id, Link, Workspace};
-use rlinks_server::stop::Stop;
+use rlinks_server::process::signals::Stop;
 use rlinks_store::feed::Feed;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::hits::save;
 use crate::args::Publish;
-use crate::cloudflare::Cloudflare;
-use crate::cloudflare::publish::Difference;
+use crate::backend::cloudflare::Cloudflare;
+use crate::backend::cloudflare::publish::Difference;
+use crate::backend::local_store::Session;
+use crate::commands::edge_hits::save;
 use crate::config::{Config, KeyValues};
 use crate::environment::Environment;
 use crate::error::Failure;
 use crate::files::{cannot_read, cannot_write};
 use crate::output::Output;
-use crate::session::Session;
 
 /// Entries, or links, read at once.
 const PAGE: i64 = 1000;

@@ -2,17 +2,18 @@
 
 use std::io::Write as _;
 
-use rlinks_server::{Archive, Clock, Reload};
+use rlinks_server::{Archive, Reload};
 use rlinks_store::Lost;
+use rlinks_store::clock::Clock;
 use serde_json::{Map, Value, json};
 
 use crate::args::{Global, Serve};
+use crate::backend::local_store::{self, Session};
 use crate::config::{Config, LogFormat};
 use crate::environment::Environment;
 use crate::error::Failure;
 use crate::logging::{self, Usual};
 use crate::output::Output;
-use crate::session::{self, Session};
 
 pub(super) fn run(
     global: &Global,
@@ -26,7 +27,7 @@ pub(super) fn run(
     }
     config.location()?;
     logging::start(&config.log, global, Usual::Server);
-    session::refuse_no_folder(&config.data)?;
+    local_store::refuse_no_folder(&config.data)?;
     if config.domain.is_some() {
         super::block_on(enter_domain(config.clone(), environment.clone(), output))?;
     }
@@ -44,7 +45,7 @@ pub(super) fn run(
             Err(failure) => Err(failure.messages().join("; ")),
         })
     };
-    let options = session::options(&config, Lost::Refuse)?;
+    let options = local_store::options(&config, Lost::Refuse)?;
     let format = config.log.format;
     let announce = |url: &str| say_setup(url, format);
     rlinks_server::run(server_config(config, environment), options, Clock::system(), reload, announce)?;
@@ -94,7 +95,9 @@ fn server_config(config: Config, environment: &Environment) -> rlinks_server::Co
         safety: config.safety,
         domain_checks: config.domain_checks,
         target_changes_per_minute: config.target_changes_per_minute,
-        archive: config.archive.map(|place| Archive { place, options: session::aws_variables(environment) }),
+        archive: config
+            .archive
+            .map(|place| Archive { place, options: local_store::aws_variables(environment) }),
     }
 }
 

@@ -3,13 +3,13 @@
 use qrcode::QrCode;
 use qrcode::render::unicode::Dense1x2;
 use rlinks_core::draft::{Input, TimeInput};
-use rlinks_core::route_object::RouteObject;
-use rlinks_server::ops::{Deleted, Mode, Outcome};
+use rlinks_core::link::route_object::RouteObject;
+use rlinks_ops::{Deleted, Mode, Outcome};
 use serde::Serialize;
 
 use crate::args::Shorten;
+use crate::backend::{Made, Place};
 use crate::error::Failure;
-use crate::place::{Made, Place};
 
 /// A link as programs see it, and what became of the request.
 #[derive(Serialize)]

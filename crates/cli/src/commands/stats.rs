@@ -1,22 +1,22 @@
 //! `rmax links stats`: what a link's clicks add up to.
 
-use rlinks_clicks::roll::Subject;
+use rlinks_clicks::rollup::Subject;
 use rlinks_clicks::stats::{Bots, Interval, Point, Question, Statistics, Sum, Value, Zone};
 use rlinks_clicks::time::day_of;
-use rlinks_core::route_object::Stats as Totals;
+use rlinks_core::link::route_object::Stats as Totals;
 use rlinks_core::{Code, FieldCode, FieldError, FieldErrors, Policy, Timestamp};
-use rlinks_server::ops::sweep::kept;
+use rlinks_ops::sweep::kept;
 use rlinks_store::StoreError;
 use serde::Serialize;
 use serde_json::json;
 
 use super::no_time;
 use crate::args::Stats;
-use crate::cloudflare::Cloudflare;
+use crate::backend::Place;
+use crate::backend::cloudflare::Cloudflare;
+use crate::backend::local_store::Session;
 use crate::error::Failure;
 use crate::output::{Drawing, clean};
-use crate::place::Place;
-use crate::session::Session;
 
 /// The most characters a line of points or a bar takes.
 const SPARKLINE_CHARACTERS: usize = 60;

@@ -2,14 +2,14 @@
 
 use rlinks_clicks::export::Target;
 use rlinks_core::Workspace;
-use rlinks_server::ops::sweep::{self, Swept};
-use rlinks_server::ops::{Mode, OpsError};
+use rlinks_ops::sweep::{self, Swept};
+use rlinks_ops::{Mode, OpsError};
 use serde::Serialize;
 
 use super::Scope;
 use crate::args::Sweep;
+use crate::backend::local_store::Session;
 use crate::error::Failure;
-use crate::session::Session;
 
 /// What was done, as programs see it.
 #[derive(Serialize)]

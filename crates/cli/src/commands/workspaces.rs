@@ -3,13 +3,13 @@
 mod rollback;
 
 use rlinks_core::{Domain, FieldErrors, Policy, Preset, Slug, Workspace};
-use rlinks_server::ops::{Mode, Thing};
+use rlinks_ops::{Mode, Thing};
 use serde_json::Value;
 
 use crate::args::Workspaces;
+use crate::backend::local_store::Session;
 use crate::error::Failure;
 use crate::output::{Answer, can_ask, confirm};
-use crate::session::Session;
 
 pub(super) async fn run(session: &Session, command: Workspaces) -> Result<(), Failure> {
     match command {

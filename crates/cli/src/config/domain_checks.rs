@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use rlinks_core::Host;
-use rlinks_server::ops::custody::{Destination, Options};
+use rlinks_ops::domain_checks::{Destination, Options};
 
 use super::layers::Layers;
 use super::server_url;

@@ -13,7 +13,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use rlinks_server::clock::{monotonic_ms, random_bytes};
+use rlinks_store::clock::{monotonic_ms, random_bytes};
 use rustix::process::{Pid, Signal, kill_process};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
 use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _};

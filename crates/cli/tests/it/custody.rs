@@ -6,7 +6,7 @@ mod stand_in;
 
 use insta::assert_snapshot;
 use rlinks_core::Timestamp;
-use rlinks_server::Clock;
+use rlinks_store::clock::Clock;
 
 use self::stand_in::{Dns, Manner, Rdap};
 use crate::client::{ask, wait_until};

@@ -191,8 +191,8 @@ fn a_workspace_is_put_back() {
     let place = database.place();
     place.ok("links set changed https://example.com/1 --tag a");
     place.ok("links set gone https://example.com/gone");
-    let then = rlinks_server::Clock::system().now();
-    crate::client::wait_until("time goes on", || rlinks_server::Clock::system().now() > then);
+    let then = rlinks_store::clock::Clock::system().now();
+    crate::client::wait_until("time goes on", || rlinks_store::clock::Clock::system().now() > then);
     place.ok("links set changed https://example.com/2 --untag a");
     place.ok("links delete gone --yes");
     place.ok("links set gone https://example.com/other --recreate");

@@ -1,7 +1,7 @@
 //! A workspace put back as it was: after a stolen key, after a bad day, and back again.
 
 use rlinks_core::Timestamp;
-use rlinks_server::Clock;
+use rlinks_store::clock::Clock;
 use serde_json::{Value, json};
 
 use crate::client::{Answer, Talk, wait_until};

@@ -1,6 +1,6 @@
 //! Links and clicks that never were.
 
-use rlinks_server::Clock;
+use rlinks_store::clock::Clock;
 use serde_json::Value;
 
 use crate::place::Place;

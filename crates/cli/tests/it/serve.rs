@@ -9,8 +9,7 @@ use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
 
-use rlinks_server::Clock;
-use rlinks_server::clock::monotonic_ms;
+use rlinks_store::clock::{Clock, monotonic_ms};
 
 use self::served::{address_in, serve, start};
 use crate::client::{Talk, get, wait_until};

@@ -1,7 +1,7 @@
 //! The daily job by hand.
 
 use insta::assert_snapshot;
-use rlinks_server::Clock;
+use rlinks_store::clock::Clock;
 
 use crate::client::wait_until;
 use crate::place::Place;

@@ -4,14 +4,14 @@ use std::collections::{BTreeSet, HashMap};
 
 use rlinks_core::Timestamp;
 use rlinks_store::StoreError;
-use rlinks_store::pool::many::{insert_rows, rows_returning};
-use rlinks_store::pool::{Dialect, Pool, Tx, read, read_in, run_in};
+use rlinks_store::database::bulk::{insert_rows, rows_returning};
+use rlinks_store::database::pool::{Dialect, Pool, Tx, read, read_in, run_in};
 use serde::Serialize;
 
-use super::enrich::{Enriched, Event};
+use crate::bulk_lookup::look_up;
+use crate::enrich::{Enriched, Event};
 use crate::journal::{Drops, Producer};
-use crate::look_up::look_up;
-use crate::roll::{Dimensions, Fact, Roll, Subject, Visit};
+use crate::rollup::{Dimensions, Fact, Roll, Subject, Visit};
 use crate::time::day_of;
 
 /// Events added up in one go.
@@ -115,7 +115,7 @@ async fn add_up(numbered: &[(i64, &Event<'_>)], batch: &Enriched<'_>) -> Roll {
 fn fact<'a>(n: i64, event: &'a Event<'_>, batch: &'a Enriched<'_>) -> Fact<'a> {
     let (_, agent) = &batch.agents[event.agent];
     let place = &batch.places[event.place];
-    let device = if event.bot { crate::agent::Device::Bot } else { agent.device };
+    let device = if event.bot { crate::enrich::user_agent::Device::Bot } else { agent.device };
     Fact {
         n,
         ts: event.ts,

@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, HashMap};
 
 use rlinks_core::Id;
 use rlinks_store::StoreError;
-use rlinks_store::pool::{Tx, read_in, run_in};
+use rlinks_store::database::pool::{Tx, read_in, run_in};
 
 use crate::ingest::write::json;
-use crate::roll::{Kind, Subject};
+use crate::rollup::{Kind, Subject};
 use crate::time::month_of;
 
 /// Subjects of one kind and workspace on one day.

@@ -5,11 +5,11 @@ use std::ops::Range;
 
 use rlinks_core::Id;
 use rlinks_store::StoreError;
-use rlinks_store::pool::read;
+use rlinks_store::database::pool::read;
 
 use super::json;
-use crate::look_up::look_up;
-use crate::open::Clicks;
+use crate::bulk_lookup::look_up;
+use crate::database::Clicks;
 
 /// Links and days looked up by one question, at most.
 const MOST: usize = 10_000;

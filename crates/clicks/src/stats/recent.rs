@@ -10,15 +10,15 @@
 
 use rlinks_core::Id;
 use rlinks_store::StoreError;
-use rlinks_store::pool::read;
+use rlinks_store::database::pool::read;
 use serde::{Deserialize, Serialize};
 
 use super::json;
+use crate::bulk_lookup::look_up;
 use crate::click::Click;
+use crate::database::Clicks;
 use crate::events::{Codes, EventRow, event_columns};
-use crate::look_up::look_up;
-use crate::open::Clicks;
-use crate::roll::Subject;
+use crate::rollup::Subject;
 use crate::time::DAY_MS;
 
 /// Days looked up by one call.

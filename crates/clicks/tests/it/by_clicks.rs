@@ -1,7 +1,7 @@
 //! Links in the order of their clicks, and their totals.
 
 use rlinks_clicks::Clicks;
-use rlinks_clicks::roll::Subject;
+use rlinks_clicks::rollup::Subject;
 use rlinks_core::Id;
 use rlinks_store::Order;
 

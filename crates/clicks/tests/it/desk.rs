@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
+use rlinks_clicks::journal::entry::{AgentBytes, Record};
 use rlinks_clicks::journal::{Journal, Lane, Options, Reader, Syncing};
 use rlinks_clicks::misses::Misses;
-use rlinks_clicks::record::{AgentBytes, Record};
 use rlinks_clicks::{Clicks, Ingest};
 use rlinks_core::draft::Input;
 use rlinks_core::{Actor, Code, Domains, Id, LinkDraft, Policy, Preset, Source, Timestamp};
 use rlinks_store::Store;
-use rlinks_store::write::{CodeChoice, Existing, LinkOp, LinkWrite, Written};
+use rlinks_store::write::queue::{CodeChoice, Existing, LinkOp, LinkWrite, Written};
 
 use crate::database::{Place, at};
 
@@ -111,7 +111,7 @@ impl Desk {
 
     /// Counts in the clicks' database past the crate. On PostgreSQL the schema is named for the query.
     pub(crate) async fn count(&self, sql: &'static str) -> i64 {
-        use rlinks_store::pool::Pool;
+        use rlinks_store::database::pool::Pool;
         let row: (i64,) = match self.clicks.pool() {
             Pool::Sqlite { readers, .. } => sqlx::query_as(sql).fetch_one(readers).await.unwrap(),
             Pool::Postgres(pool) => sqlx::query_as(sql).fetch_one(pool).await.unwrap(),

@@ -8,7 +8,7 @@ use rlinks_clicks::export::{
     ExportError, Exported, Format, Overwrite, Place as Where, Wanted, watermark_name,
 };
 use rlinks_core::{Id, Timestamp};
-use rlinks_store::pool::{Pool, run_in};
+use rlinks_store::database::pool::{Pool, run_in};
 
 use crate::database::{Place, contract};
 use crate::desk::{Desk, MAIN, click, moment};

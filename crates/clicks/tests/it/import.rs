@@ -1,8 +1,8 @@
 //! Hits from elsewhere: each stored once, and added up like clicks of our own.
 
-use rlinks_clicks::import::{Hit, Imported, OfLink};
+use rlinks_clicks::edge_hits::{Hit, Imported, OfLink};
 use rlinks_core::Id;
-use rlinks_store::pool::run_in;
+use rlinks_store::database::pool::run_in;
 
 use crate::database::{Place, contract};
 use crate::desk::{Desk, MAIN, click, moment};

@@ -9,11 +9,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use proptest::prelude::*;
+use rlinks_clicks::journal::entry::Record;
 use rlinks_clicks::journal::{
     Batch, Drops, FOLDER, Journal, Keeper, Lane, Options, QUARANTINE, Reader, Syncing, drops_in,
 };
 use rlinks_clicks::misses::Misses;
-use rlinks_clicks::record::Record;
 use rlinks_clicks::{Clicks, Ingest};
 use rlinks_core::Id;
 use tempfile::TempDir;

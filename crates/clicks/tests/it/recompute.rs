@@ -1,11 +1,11 @@
 //! Counting anew: what is right stays, what is wrong becomes what the clicks say.
 
 use rlinks_clicks::Clicks;
+use rlinks_clicks::journal::entry::{AgentBytes, Record};
 use rlinks_clicks::recompute::Recomputed;
-use rlinks_clicks::record::{AgentBytes, Record};
-use rlinks_clicks::roll::{Subject, Total};
+use rlinks_clicks::rollup::{Subject, Total};
 use rlinks_core::{Actor, Id, Timestamp};
-use rlinks_store::pool::{Dialect, Pool};
+use rlinks_store::database::pool::{Dialect, Pool};
 use sqlx::AssertSqlSafe;
 
 use crate::database::{Place, contract};

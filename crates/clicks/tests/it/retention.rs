@@ -1,10 +1,10 @@
 //! What is kept how long: raw clicks go by whole days, and no total ever sinks.
 
 use rlinks_clicks::events::{Codes, EventFilter};
-use rlinks_clicks::record::{AgentBytes, Record};
+use rlinks_clicks::journal::entry::{AgentBytes, Record};
 use rlinks_clicks::retention::{Kept, PruneMode, Pruned};
 use rlinks_core::{Id, Timestamp};
-use rlinks_store::pool::Dialect;
+use rlinks_store::database::pool::Dialect;
 
 use crate::database::{Place, contract};
 use crate::desk::{Desk, IPHONE, MAIN, click, moment};

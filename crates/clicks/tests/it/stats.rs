@@ -5,8 +5,8 @@ mod raw;
 mod recent;
 
 use rlinks_clicks::events::Codes;
-use rlinks_clicks::record::{AgentBytes, Record};
-use rlinks_clicks::roll::Subject;
+use rlinks_clicks::journal::entry::{AgentBytes, Record};
+use rlinks_clicks::rollup::Subject;
 use rlinks_clicks::stats::{Bots, Interval, MOST_POINTS, Point, Question, Statistics, StatsError, Sum, Zone};
 use rlinks_clicks::time::{HOUR_MS, day_of};
 use rlinks_core::{Actor, FieldCode, Id, Timestamp};

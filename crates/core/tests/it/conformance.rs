@@ -3,14 +3,15 @@
 use std::collections::HashMap;
 use std::fmt::Write as _;
 
-use rlinks_core::accept::wants_json;
-use rlinks_core::answer::Answer;
-use rlinks_core::envelope::ErrorCode;
+use rlinks_core::error_code::ErrorCode;
 use rlinks_core::host::{self, from_header};
+use rlinks_core::link::target::{self, Target};
 use rlinks_core::link::{LinkState, RedirectStatus};
-use rlinks_core::request::{Asked, asked};
-use rlinks_core::target::{self, Target};
-use rlinks_core::{Decision, Domains, Host, Policy, Route, Timestamp, Visitor, decide, page};
+use rlinks_core::redirect::negotiate::wants_json;
+use rlinks_core::redirect::path::{Asked, asked};
+use rlinks_core::redirect::public_pages;
+use rlinks_core::redirect::response::Answer;
+use rlinks_core::{Decision, Domains, Host, Policy, Route, Timestamp, Visitor, decide};
 use serde_json::Value;
 
 use crate::table::{self, Form, Given, On, Row, State, When};
@@ -111,7 +112,7 @@ fn find(given: &Given, when: &When, path: &str) -> Result<Answer, ErrorCode> {
     }
     let asked = asked(path);
     let code = match &asked {
-        Asked::Root => return Ok(Answer::page(page::landing())),
+        Asked::Root => return Ok(Answer::page(public_pages::landing())),
         Asked::Code(code) | Asked::Preview(code) => code,
         Asked::Nothing => return Err(ErrorCode::NotFound),
     };
@@ -127,7 +128,7 @@ fn find(given: &Given, when: &When, path: &str) -> Result<Answer, ErrorCode> {
     match decide(route, &policy, &Visitor { host, domains: &domains }, NOW) {
         Decision::Redirect { status, target, cache } => Ok(match asked {
             Asked::Preview(_) => {
-                Answer::page(page::preview(code, target, route.expect("it redirects").target_host))
+                Answer::page(public_pages::preview(code, target, route.expect("it redirects").target_host))
             }
             _ => Answer::redirect(status, target, cache),
         }),

@@ -11,10 +11,10 @@ use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::caller::{Allowed, WorkspaceAdmin};
 use super::error::ApiError;
-use super::request::Params;
 use super::{Api, Page};
+use crate::api::extract::Params;
+use crate::auth::authenticate::{Allowed, WorkspaceAdmin};
 
 /// The routes of the log.
 pub fn routes() -> OpenApiRouter<Arc<Api>> {

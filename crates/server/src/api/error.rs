@@ -7,12 +7,12 @@ use axum::response::{IntoResponse, Response};
 use http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER, VARY, WWW_AUTHENTICATE};
 use http::{HeaderValue, StatusCode};
 use rlinks_clicks::stats::StatsError;
-use rlinks_core::envelope::{self, ErrorCode};
+use rlinks_core::error_code::{self, ErrorCode};
 use rlinks_core::{FieldError, FieldErrors, Timestamp};
 use rlinks_store::StoreError;
 use serde_json::{Value, json};
 
-use crate::ops::OpsError;
+use rlinks_ops::OpsError;
 
 /// When a store that is away may be back.
 const STORE_AWAY_SECONDS: u32 = 1;
@@ -124,7 +124,7 @@ pub fn write_envelope(response: &mut Response, now: Timestamp) {
     if let Some(error) = response.extensions_mut().remove::<Arc<ApiError>>() {
         // The routes have measured the empty body.
         response.headers_mut().remove(CONTENT_LENGTH);
-        *response.body_mut() = Body::from(envelope::json(error.code, &error.message, &error.details, now));
+        *response.body_mut() = Body::from(error_code::json(error.code, &error.message, &error.details, now));
     }
 }
 

@@ -6,9 +6,9 @@ use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
+use rlinks_core::access::api_key::{KeyStatus, Secret};
 use rlinks_core::draft::{TimeInput, expiry};
-use rlinks_core::envelope::ErrorCode;
-use rlinks_core::key::{KeyStatus, Secret};
+use rlinks_core::error_code::ErrorCode;
 use rlinks_core::{ApiKey, Email, FieldCode, FieldError, Id, Role, Scope, Scopes, Timestamp};
 use serde::Serialize;
 use serde_json::Value;
@@ -16,12 +16,12 @@ use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::caller::{Allowed, Anybody, Caller};
 use super::error::ApiError;
-use super::request::{Fields, NoParams, Object, Params, Segment};
 use super::{Api, Page};
-use crate::ops::people::KeyDraft;
-use crate::ops::{OpsError, Thing};
+use crate::api::extract::{Fields, NoParams, Object, Params, Segment};
+use crate::auth::authenticate::{Allowed, Anybody, Caller};
+use rlinks_ops::members::KeyDraft;
+use rlinks_ops::{OpsError, Thing};
 
 /// The routes of keys.
 pub fn routes() -> OpenApiRouter<Arc<Api>> {

@@ -9,7 +9,7 @@ use http::header::{ACCEPT, CONTENT_TYPE, ETAG};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use rlinks_core::audit::AuditEntry;
 use rlinks_core::draft::Input;
-use rlinks_core::envelope::ErrorCode;
+use rlinks_core::error_code::ErrorCode;
 use rlinks_core::{Code, FieldCode, FieldError, Link, LinkState, Workspace};
 use rlinks_store::Order;
 use serde::Serialize;
@@ -18,27 +18,24 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::audit::EntryView;
-use super::caller::{Allowed, Caller, LinksDelete, LinksRead, LinksWrite};
 use super::error::ApiError;
-use super::request::{NoParams, Object, Params, Segment, if_match};
 use super::{Api, Page, qr};
-use crate::ops::list::{ListQuery, Listed, Position, Sort};
-use crate::ops::{Explanation, Mode, Sees};
+use crate::api::extract::{NoParams, Object, Params, Segment, if_match};
+use crate::auth::authenticate::{Allowed, Caller, LinksDelete, LinksRead, LinksWrite};
+use rlinks_ops::links::list::{ListQuery, Listed, Position, Sort};
+use rlinks_ops::{Explanation, Mode, Sees};
 
-mod create;
-mod shapes;
-
-pub use self::create::{NotMade, TOO_MANY, make_link};
-pub use self::shapes::TimeInput;
-use self::shapes::{LinkChange, LinkView, OrderName, SortName, StateName};
+pub use crate::api::create_links::{NotMade, TOO_MANY, make_link};
+pub use crate::api::link_shapes::TimeInput;
+use crate::api::link_shapes::{LinkChange, LinkView, OrderName, SortName, StateName};
 
 const MOST_ENTRIES: i64 = 100;
 
 /// The routes of links.
 pub fn routes() -> OpenApiRouter<Arc<Api>> {
     OpenApiRouter::new()
-        .routes(routes!(list, create::create))
-        .routes(routes!(create::bulk))
+        .routes(routes!(list, crate::api::create_links::create))
+        .routes(routes!(crate::api::create_links::bulk))
         .routes(routes!(get, patch, delete))
         .routes(routes!(restore))
         .routes(routes!(history))
@@ -48,14 +45,14 @@ pub fn routes() -> OpenApiRouter<Arc<Api>> {
 }
 
 /// A link with its clicks. Clicks that cannot be read are an error: zero would be a lie.
-async fn view(api: &Api, workspace: &Workspace, link: &Link) -> Result<LinkView, ApiError> {
+pub(super) async fn view(api: &Api, workspace: &Workspace, link: &Link) -> Result<LinkView, ApiError> {
     let directory = api.directory();
-    let subject = rlinks_clicks::roll::Subject::link(workspace.id, link.id);
+    let subject = rlinks_clicks::rollup::Subject::link(workspace.id, link.id);
     let totals = api.clicks().await?.totals(&[subject]).await?;
     Ok(LinkView::new(api, workspace, &directory, link, totals.get(&subject)))
 }
 
-fn etag(link: &Link) -> HeaderValue {
+pub(super) fn etag(link: &Link) -> HeaderValue {
     HeaderValue::from_str(&format!("\"{}\"", link.version)).expect("a number is a header value")
 }
 
@@ -124,7 +121,8 @@ async fn list(
     let after = cursor.map(|text| api.open_cursor::<Position>(&context, &text)).transpose()?;
     let (query, now) = (ListQuery { after, ..query }, api.ops.clock.now());
     let page =
-        crate::ops::list::list(&api.ops.store, api.clicks().await?, &caller.workspace, &query, now).await?;
+        rlinks_ops::links::list::list(&api.ops.store, api.clicks().await?, &caller.workspace, &query, now)
+            .await?;
     let directory = api.directory();
     let shown = |listed: &Listed| {
         LinkView::new(&api, &caller.workspace, &directory, &listed.link, listed.total.as_ref())

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use std::ops::RangeInclusive;
 
 use qrcode::{Color, EcLevel, QrCode};
-use rlinks_core::page::escape;
+use rlinks_core::redirect::public_pages::escape;
 
 /// Widths and heights of a picture in pixels.
 pub const SIZES: RangeInclusive<u32> = 64..=2048;

@@ -6,7 +6,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
-use rlinks_core::custody::{self, Proof};
+use rlinks_core::workspace::domain_verification::{self, Proof};
 use rlinks_core::{FieldCode, FieldError, Host, Id, Policy, Standing, Timestamp, Workspace};
 use rlinks_store::Held;
 use serde::Serialize;
@@ -15,11 +15,11 @@ use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::caller::{Allowed, WorkspaceAdmin};
 use super::error::ApiError;
-use super::request::{Fields, NoParams, Object, Params, Segment};
 use super::{Api, Page};
-use crate::ops::{OpsError, Thing};
+use crate::api::extract::{Fields, NoParams, Object, Params, Segment};
+use crate::auth::authenticate::{Allowed, WorkspaceAdmin};
+use rlinks_ops::{OpsError, Thing};
 
 /// The routes of the workspace.
 pub fn routes() -> OpenApiRouter<Arc<Api>> {
@@ -173,7 +173,7 @@ impl DomainView {
         Self {
             state: custody.standing(),
             proof: proof.map(|Proof { name, value }| ProofView { name, value }),
-            expires_on: custody.expires_at.map(custody::date),
+            expires_on: custody.expires_at.map(domain_verification::date),
             checked_at: custody.checked_at,
             concern: custody.concern(now),
             host: domain.host,

@@ -9,7 +9,7 @@ use ring::hmac;
 use rlinks_core::audit::{from_hex, hex};
 
 use super::session::{cookie_of, random_token};
-use super::way::Way;
+use crate::auth::connection_info::Way;
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 /// The cookie of forms for people who are not signed in, but for its prefix.

@@ -9,11 +9,10 @@
 //!
 //! People are known by issuer and subject. Their address is what they are shown by, never what they are known by.
 
-pub mod discovery;
-pub mod fetch;
-pub mod flow;
-pub mod issuer;
 pub mod jwks;
+pub mod login;
+pub mod metadata;
+pub mod provider;
 pub mod provision;
 pub mod token;
 
@@ -25,13 +24,13 @@ use rlinks_core::audit::{from_hex, hex};
 use rlinks_core::{Slug, Timestamp, User, UserStatus, Workspace};
 use rlinks_store::Store;
 
-use self::fetch::FetchError;
-use self::flow::Desk;
-use self::issuer::{Issuer, NoKey};
 use self::provision::{Identity, Refused, Rule};
 use self::token::{Refusal, Token, Use};
-use crate::clock::{Clock, random_bytes};
-use crate::ops::Naming;
+use crate::auth::oidc::login::Desk;
+use crate::auth::oidc::provider::{Issuer, NoKey};
+use rlinks_ops::Naming;
+use rlinks_ops::outbound::FetchError;
+use rlinks_store::clock::{Clock, random_bytes};
 
 /// Where the provider sends people back to.
 pub const CALLBACK: &str = "/admin/oidc/callback";

@@ -9,13 +9,14 @@ use std::time::Duration;
 use http::header::{COOKIE, USER_AGENT};
 use http::{HeaderMap, HeaderValue};
 use ring::hmac;
+use rlinks_core::access::api_key;
 use rlinks_core::audit::hex;
-use rlinks_core::{Timestamp, User, UserStatus, Workspace, key};
+use rlinks_core::{Timestamp, User, UserStatus, Workspace};
 use rlinks_store::{How, NewSession, Session, SessionHolder, Store, StoreError};
 use subtle::ConstantTimeEq as _;
 
-use super::way::Way;
-use crate::clock::{Clock, random_bytes};
+use crate::auth::connection_info::Way;
+use rlinks_store::clock::{Clock, random_bytes};
 
 /// The cookie, but for its prefix.
 const COOKIE_NAME: &str = "rlinks";
@@ -79,12 +80,12 @@ impl Sessions {
         let token = random_token();
         let agent = headers.get(USER_AGENT).and_then(|agent| agent.to_str().ok()).unwrap_or_default();
         let new = NewSession {
-            hash: key::hash(&token),
+            hash: api_key::hash(&token),
             how,
             agent: agent.chars().take(AGENT_CHARACTERS).collect(),
             network: way.network.clone(),
             expires_at: self.clock.now().plus_ms(IDLE_MS),
-            instead_of: token_of(headers, way).map(key::hash),
+            instead_of: token_of(headers, way).map(api_key::hash),
         };
         (Started { token }, new)
     }
@@ -92,7 +93,7 @@ impl Sessions {
     /// Who a request says it is from, if that is somebody who is signed in and may be.
     pub async fn of(&self, headers: &HeaderMap, way: &Way) -> Result<Option<Signed>, StoreError> {
         let Some(token) = token_of(headers, way).filter(|_| way.is_allowed()) else { return Ok(None) };
-        let Some(holder) = self.store.session(&key::hash(token)).await? else { return Ok(None) };
+        let Some(holder) = self.store.session(&api_key::hash(token)).await? else { return Ok(None) };
         let now = self.clock.now();
         if !is_good(&holder, now) {
             return Ok(None);
@@ -181,7 +182,7 @@ impl Signed {
 /// A secret of 256 bits in letters and digits.
 pub(super) fn random_token() -> String {
     loop {
-        if let Some(token) = key::token(&random_bytes()) {
+        if let Some(token) = api_key::token(&random_bytes()) {
             return token;
         }
     }
@@ -209,5 +210,5 @@ pub(super) fn cookie_of<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a st
     let pairs = lines.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='));
     let mut values = pairs.filter(|(given, _)| *given == name).map(|(_, value)| value);
     let (Some(value), None) = (values.next(), values.next()) else { return None };
-    (value.len() == key::TOKEN && value.bytes().all(|byte| byte.is_ascii_alphanumeric())).then_some(value)
+    (value.len() == api_key::TOKEN && value.bytes().all(|byte| byte.is_ascii_alphanumeric())).then_some(value)
 }

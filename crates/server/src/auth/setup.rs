@@ -2,14 +2,15 @@
 //! another server starts.
 
 use http::HeaderMap;
-use rlinks_core::policy::SignIn;
-use rlinks_core::{Email, Password, Slug, User, key};
+use rlinks_core::access::api_key;
+use rlinks_core::workspace::policy::SignIn;
+use rlinks_core::{Email, Password, Slug, User};
 use rlinks_store::{How, StoreError};
 
 use super::Auth;
 use super::session::{Started, random_token};
 use super::sign_in::Refused;
-use super::way::Way;
+use crate::auth::connection_info::Way;
 
 /// What was typed into the set-up form.
 pub struct FirstAdmin<'a> {
@@ -29,12 +30,12 @@ impl Auth {
             return Ok(None);
         }
         let token = random_token();
-        Ok(self.store.offer_setup(&key::hash(&token)).await?.then_some(token))
+        Ok(self.store.offer_setup(&api_key::hash(&token)).await?.then_some(token))
     }
 
     /// Whether this token works.
     pub async fn is_setup(&self, token: &str) -> Result<bool, StoreError> {
-        self.store.is_setup(&key::hash(token)).await
+        self.store.is_setup(&api_key::hash(token)).await
     }
 
     /// Makes the first admin and signs them in. Of two at once one does.
@@ -54,7 +55,7 @@ impl Auth {
         let kept = self.passwords.turn().await?.hash(password).await?;
         let (started, new) = self.sessions.draft(How::Password, way, headers);
         let now = self.clock.now();
-        match self.store.set_up(&key::hash(token), email, full_name, &kept, &new, now).await {
+        match self.store.set_up(&api_key::hash(token), email, full_name, &kept, &new, now).await {
             Ok(_) => Ok(started),
             Err(StoreError::NotFound(_)) => Err(Refused::Over),
             Err(error) => Err(error.into()),

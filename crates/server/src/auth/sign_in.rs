@@ -5,15 +5,15 @@
 
 use http::HeaderMap;
 use ring::hmac;
+use rlinks_core::access::api_key;
 use rlinks_core::audit::hex;
-use rlinks_core::policy::SignIn;
-use rlinks_core::{Actor, Email, FieldError, Password, Timestamp, User, UserStatus, Workspace, key};
+use rlinks_core::{Actor, Email, FieldError, Password, Timestamp, User, UserStatus, Workspace};
 use rlinks_store::{Attempt, How, Invited, Patience, StoreError};
 
 use super::Auth;
-use super::password::Busy;
 use super::session::{Signed, Started};
-use super::way::Way;
+use crate::auth::connection_info::Way;
+use rlinks_ops::passwords::Busy;
 
 /// How often sign-ins may fail: ten times an account, a hundred times a network, in a quarter of an hour.
 pub const PATIENCE: Patience = Patience { of_account: 10, of_network: 100, window_ms: 15 * 60_000 };
@@ -64,11 +64,6 @@ pub struct Credentials<'a> {
     pub password: &'a str,
 }
 
-/// Whether a workspace lets people in by password.
-pub fn takes_passwords(workspace: &Workspace) -> bool {
-    workspace.policy.sign_in.contains(&SignIn::Password)
-}
-
 impl Auth {
     /// Signs somebody in by their password. `workspace` is the one they named, be there one or not.
     pub async fn sign_in(
@@ -79,7 +74,7 @@ impl Auth {
         headers: &HeaderMap,
     ) -> Result<Started, Refused> {
         let workspace = workspace.filter(|workspace| workspace.deleted_at.is_none());
-        if workspace.is_some_and(|workspace| !takes_passwords(workspace)) {
+        if workspace.is_some_and(|workspace| !workspace.policy.takes_passwords()) {
             return Err(Refused::NoPasswords);
         }
         // What cannot be a password or an address is tried all the same, with nothing.
@@ -114,7 +109,7 @@ impl Auth {
 
     /// Whom an invitation is for, while it is good.
     pub async fn invited(&self, token: &str) -> Result<Invited, Refused> {
-        let invited = self.store.invitation(&key::hash(token), self.clock.now()).await?;
+        let invited = self.store.invitation(&api_key::hash(token), self.clock.now()).await?;
         invited.ok_or(Refused::Over)
     }
 
@@ -128,7 +123,7 @@ impl Auth {
         headers: &HeaderMap,
     ) -> Result<Started, Refused> {
         let invited = self.invited(token).await?;
-        if !takes_passwords(&invited.workspace) {
+        if !invited.workspace.policy.takes_passwords() {
             return Err(Refused::NoPasswords);
         }
         let full_name = User::parse_name(full_name)?;
@@ -136,7 +131,7 @@ impl Auth {
         let kept = self.passwords.turn().await?.hash(password).await?;
         let (started, new) = self.sessions.draft(How::Password, way, headers);
         let now = self.clock.now();
-        let hash = key::hash(token);
+        let hash = api_key::hash(token);
         match self.store.accept_invitation(&hash, &invited.user, &full_name, &kept, &new, now).await {
             Ok(()) => Ok(started),
             Err(StoreError::NotFound(_)) => Err(Refused::Over),
@@ -153,7 +148,7 @@ impl Auth {
         way: &Way,
         headers: &HeaderMap,
     ) -> Result<Started, Refused> {
-        if !takes_passwords(&signed.workspace) {
+        if !signed.workspace.policy.takes_passwords() {
             return Err(Refused::NoPasswords);
         }
         let user = &signed.user;

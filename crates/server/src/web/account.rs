@@ -5,19 +5,19 @@ use std::sync::Arc;
 use askama::Template;
 use axum::extract::State;
 use axum::response::Response;
-use rlinks_clicks::agent::{self, Agent};
-use rlinks_core::envelope::ErrorCode;
+use rlinks_clicks::enrich::user_agent::{self, Agent};
+use rlinks_core::error_code::ErrorCode;
 use rlinks_core::{Email, User};
 use rlinks_store::{Session, StoreError};
 
-use super::space::links_after;
-use super::visit::{Sent, SignedIn, Visit};
 use super::{Problem, Web, page, see_other};
-use crate::api::caller::Caller;
+use crate::auth::authenticate::Caller;
 use crate::auth::session::{Sessions, Signed};
-use crate::auth::sign_in::{Refused, takes_passwords};
-use crate::ops::OpsError;
-use crate::ops::people::MemberPatch;
+use crate::auth::sign_in::Refused;
+use crate::web::extract::{Sent, SignedIn, Visit};
+use crate::web::workspace::links_after;
+use rlinks_ops::OpsError;
+use rlinks_ops::members::MemberPatch;
 
 #[derive(Template)]
 #[template(path = "account.html")]
@@ -40,7 +40,7 @@ impl<'a> AccountPage<'a> {
         Ok(Self {
             signed,
             sessions: web.store.sessions_of(signed.user.id, web.clock.now()).await?,
-            takes_passwords: takes_passwords(&signed.workspace),
+            takes_passwords: signed.workspace.policy.takes_passwords(),
             full_name: &signed.user.full_name,
             problem: None,
             name_problem: None,
@@ -53,7 +53,7 @@ impl<'a> AccountPage<'a> {
 
 /// A browser by its name and its system, as far as it says so: `Firefox 140 on Linux`.
 fn browser(user_agent: &str) -> String {
-    let Agent { browser, browser_version, system, system_version, .. } = agent::read(user_agent);
+    let Agent { browser, browser_version, system, system_version, .. } = user_agent::read(user_agent);
     let with = |name: Option<Box<str>>, version: Option<Box<str>>| match (name, version) {
         (Some(name), Some(version)) => Some(format!("{name} {version}")),
         (name, _) => name.map(String::from),

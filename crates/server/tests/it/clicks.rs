@@ -12,8 +12,8 @@ use rlinks_clicks::misses::Missed;
 use rlinks_clicks::time::day_of;
 use rlinks_clicks::{Clicks, Device};
 use rlinks_core::{Policy, Preset, Timestamp};
-use rlinks_server::clock::monotonic_ms;
-use rlinks_server::{Clock, Config};
+use rlinks_server::Config;
+use rlinks_store::clock::{Clock, monotonic_ms};
 use rlinks_store::{Location, Store};
 use tokio::runtime::Runtime;
 

@@ -6,9 +6,9 @@ use std::fmt::Write as _;
 use std::net::Shutdown;
 
 use rlinks_core::{Code, Link, LinkState, Policy, Preset, Target};
-use rlinks_server::clock::monotonic_ms;
 use rlinks_store::Store;
-use rlinks_store::write::{Action, LinkOp, LinkWrite};
+use rlinks_store::clock::monotonic_ms;
+use rlinks_store::write::queue::{Action, LinkOp, LinkWrite};
 
 use crate::client::{Answer, Talk, get};
 use crate::support::{

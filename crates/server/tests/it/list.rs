@@ -3,14 +3,14 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use rlinks_clicks::journal::entry::{AgentBytes, Record};
 use rlinks_clicks::journal::{Batch, Batched, Producer, Reader};
 use rlinks_clicks::misses::Misses;
-use rlinks_clicks::record::{AgentBytes, Record};
 use rlinks_clicks::{Clicks, Ingest};
 use rlinks_core::{Actor, Code, Id, Link, LinkState, Slug, Timestamp, Workspace};
-use rlinks_server::ops::OpsError;
-use rlinks_server::ops::list::{Bounds, ListQuery, Page, Position, Sort, list, list_within};
-use rlinks_store::write::{Action, CodeChoice, Existing, LinkOp, LinkWrite, Written};
+use rlinks_ops::OpsError;
+use rlinks_ops::links::list::{Bounds, ListQuery, Page, Position, Sort, list, list_within};
+use rlinks_store::write::queue::{Action, CodeChoice, Existing, LinkOp, LinkWrite, Written};
 use rlinks_store::{Location, Order, Store};
 use tempfile::TempDir;
 

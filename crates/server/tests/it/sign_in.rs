@@ -11,7 +11,7 @@ mod sessions;
 mod setup;
 
 use rlinks_core::{Email, Password, Role, User, Workspace};
-use rlinks_server::ops::By;
+use rlinks_ops::By;
 use rlinks_store::NewUser;
 
 use crate::api::house::House;

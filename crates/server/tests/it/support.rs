@@ -6,9 +6,10 @@ use rlinks_clicks::journal::Syncing;
 use rlinks_core::{
     Actor, Code, Host, Id, LinkDraft, Policy, RedirectStatus, Slug, Source, Target, Timestamp,
 };
-use rlinks_server::ops::Naming;
-use rlinks_server::{Clock, Config, Reloadable, ServeError, Server};
-use rlinks_store::write::{CodeChoice, Existing, LinkOp, LinkWrite, Written};
+use rlinks_ops::Naming;
+use rlinks_server::{Config, Reloadable, ServeError, Server};
+use rlinks_store::clock::Clock;
+use rlinks_store::write::queue::{CodeChoice, Existing, LinkOp, LinkWrite, Written};
 use rlinks_store::{Location, Lost, Options, Store};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
@@ -78,8 +79,8 @@ impl Bench {
             geoip: None,
             archive: None,
             oidc: None,
-            safety: rlinks_server::ops::safety::Options::default(),
-            domain_checks: rlinks_server::ops::custody::Options::default(),
+            safety: rlinks_ops::safety::Options::default(),
+            domain_checks: rlinks_ops::domain_checks::Options::default(),
             target_changes_per_minute: 100,
             reloadable: Reloadable::default(),
         };

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use rcgen::{CertifiedKey, KeyPair, generate_simple_self_signed};
 use rlinks_server::TlsFiles;
-use rlinks_server::clock::monotonic_ms;
+use rlinks_store::clock::monotonic_ms;
 use rustls::pki_types::CertificateDer;
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 

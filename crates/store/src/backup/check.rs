@@ -3,17 +3,17 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use rlinks_core::access::user::AuditedUser;
 use rlinks_core::audit::{AuditEntry, Head, Verifier};
 use rlinks_core::id::{Id, WORKERS};
-use rlinks_core::user::AuditedUser;
 use rlinks_core::{Domain, Link, LinkState, Timestamp, Workspace};
 use sha2::{Digest, Sha256};
 
 use super::{Counts, Line};
-use crate::directory::Directory;
-use crate::keys::AuditedKey;
-use crate::people::People;
-use crate::rows::json;
+use crate::access::api_keys::AuditedKey;
+use crate::backup::replay::Directory;
+use crate::backup::replay_members::People;
+use crate::links::rows::json;
 
 /// Enough of a hash that nobody finds a second text for it.
 type Short = [u8; 16];

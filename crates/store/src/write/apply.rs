@@ -3,17 +3,17 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use rlinks_core::audit::AuditEntry;
-use rlinks_core::draft::Birth;
+use rlinks_core::draft::{Birth, code_generator};
 use rlinks_core::id::Worker;
-use rlinks_core::{Code, Domains, Id, Link, LinkDraft, LinkPatch, LinkState, Source, Timestamp, generate};
+use rlinks_core::{Code, Domains, Id, Link, LinkDraft, LinkPatch, LinkState, Source, Timestamp};
 
-use super::brake::{self, Brakes, Pedal};
-use super::once::Firsts;
-use super::{Action, CodeChoice, Existing, LinkOp, LinkWrite, LockedHead, NewEntry, Written};
 use crate::StoreError;
-use crate::audit::link_subject;
-use crate::mend::Place;
-use crate::rows::json;
+use crate::audit::log::link_subject;
+use crate::links::recover::Place;
+use crate::links::rows::json;
+use crate::write::idempotency::Firsts;
+use crate::write::queue::{Action, CodeChoice, Existing, LinkOp, LinkWrite, LockedHead, NewEntry, Written};
+use crate::write::target_change_limit::{self, Brakes, Pedal};
 
 /// Everything a group may depend on, loaded under the locks of its workspaces.
 pub(super) struct State {
@@ -130,7 +130,7 @@ impl State {
                 // A chosen code may spell a Snowflake to come; the next id is free.
                 let mut id = first;
                 for _ in 0..16 {
-                    if let Some(code) = generate::from_id(id).filter(|code| at(code).is_none()) {
+                    if let Some(code) = code_generator::from_id(id).filter(|code| at(code).is_none()) {
                         return Ok((code, id, None));
                     }
                     id = Id::next(id, now, self.worker);
@@ -228,12 +228,12 @@ impl State {
             Pedal::Stops(until) => {
                 let workspace = write.workspace.as_i64();
                 let head = self.heads.get_mut(&workspace).expect("the workspace's head is locked");
-                let entry = head.push(brake::entry(write, brake, until), write.now);
+                let entry = head.push(target_change_limit::entry(write, brake, until), write.now);
                 self.entries.push((workspace, entry));
                 until
             }
         };
-        Err(brake::braked(brake, write.now, until))
+        Err(target_change_limit::braked(brake, write.now, until))
     }
 
     fn change(&mut self, write: &LinkWrite, before: &Link, mut next: Link, action: &'static str) -> Link {
@@ -297,7 +297,7 @@ impl State {
             action,
             subject: link_subject(&link.code),
             before: before.map(json),
-            after: Some(brake::with_reason(json(&link), write.reason.as_deref())),
+            after: Some(target_change_limit::with_reason(json(&link), write.reason.as_deref())),
         };
         let entry = head.push(entry, write.now);
         self.entries.push((workspace, entry));

@@ -7,14 +7,15 @@ use rlinks_core::id::{WORKERS, Worker};
 use rlinks_core::{Id, Link, Timestamp};
 
 use super::apply::State;
-use super::brake::Brakes;
-use super::chain::{ends, lock_heads, lock_heads_and_id, update_heads};
-use super::once::Firsts;
-use super::{CodeChoice, Existing, LinkOp, LinkWrite, LockedHead, Written, batches};
 use crate::StoreError;
-use crate::mend::{self, Place, Reading};
-use crate::pool::{Dialect, Pool, Tx, read_in, run_in};
-use crate::rows::{LinkBatchRow, LinkRow, json, link_columns, links_among};
+use crate::audit::chain::{ends, lock_heads, lock_heads_and_id, update_heads};
+use crate::database::pool::{Dialect, Pool, Tx, read_in, run_in};
+use crate::links::recover::{self, Place, Reading};
+use crate::links::rows::{LinkBatchRow, LinkRow, json, link_columns, links_among};
+use crate::write::idempotency::Firsts;
+use crate::write::insert;
+use crate::write::queue::{CodeChoice, Existing, LinkOp, LinkWrite, LockedHead, Written};
+use crate::write::target_change_limit::Brakes;
 
 /// How long a worker id is ours without a word from us.
 const LEASE_MS: i64 = 60_000;
@@ -41,7 +42,7 @@ pub(super) const LIVE: &str = "select count(*) from links
      where workspace_id = $1 and state <> 'deleted' and (expires_at is null or expires_at >= $2)";
 
 /// Why a group could not be written, by whom it concerns.
-pub(super) enum Trouble {
+pub(crate) enum Trouble {
     /// Everybody: there is no database to write to, or it did not say whether it wrote. Repeating would only wait again, or
     /// do twice what was done.
     Everybody(StoreError),
@@ -64,7 +65,7 @@ impl From<sqlx::Error> for Trouble {
 }
 
 /// A transaction that holds nothing anybody else may want, in which the words and tags of imported links stand already.
-pub(super) struct Begun {
+pub(crate) struct Begun {
     pub(super) tx: Tx,
     pub(super) worded: HashSet<i64>,
 }
@@ -149,14 +150,14 @@ async fn write_rest(
     let leased_until = now.plus_ms(LEASE_MS).ms();
     match tx {
         Tx::Sqlite(..) => {
-            batches::words(tx, &links).await?;
-            batches::audit(tx, &entries).await?;
+            insert::words(tx, &links).await?;
+            insert::audit(tx, &entries).await?;
             run_in!(tx, SQLITE, ends(&state.heads), worker, last_id, leased_until)?;
             Ok(())
         }
         Tx::Postgres(tx) => {
             let last = [worker, last_id, leased_until];
-            batches::all_at_once(tx, &links, &entries, ends(&state.heads), last).await
+            insert::all_at_once(tx, &links, &entries, ends(&state.heads), last).await
         }
     }
 }
@@ -291,7 +292,7 @@ async fn load_links(tx: &mut Tx, state: &mut State, writes: &[LinkWrite]) -> Res
         return Ok(());
     }
     let rows: Vec<LinkRow> = read_in!(tx, fetch_all, sql, json(&wanted))?;
-    for reading in mend::links_in(tx, rows).await? {
+    for reading in recover::links_in(tx, rows).await? {
         take(state, reading)?;
     }
     Ok(())
@@ -359,7 +360,7 @@ async fn load_targets(tx: &mut Tx, state: &mut State, writes: &[LinkWrite]) -> R
         return Ok(());
     }
     let rows: Vec<LinkRow> = read_in!(tx, fetch_all, sql, json(&wanted))?;
-    for reading in mend::links_in(tx, rows).await? {
+    for reading in recover::links_in(tx, rows).await? {
         if let Some(normalized) = reading.link.as_ref().ok().and_then(|link| state.normalized(link)) {
             state.by_target.insert((reading.place.0, normalized), reading.place.1.clone());
         }
@@ -427,7 +428,7 @@ async fn write_links(tx: &mut Tx, state: &State, before: &HashMap<Place, Before>
         }
     }
     let count = new.len() + changed.len();
-    let written = batches::links(tx, &new).await? + update_links(tx, &changed).await?;
+    let written = insert::links(tx, &new).await? + update_links(tx, &changed).await?;
     if written != count as u64 {
         // Somebody wrote past the head's lock. Whoever repeats this sees what they wrote.
         return Err(StoreError::Conflict);
@@ -497,8 +498,12 @@ pub(crate) async fn lease(
     };
     if let Some(worker) = fixed {
         let number = i64::from(worker.number());
-        let there: Option<(i64,)> =
-            crate::pool::read!(pool, fetch_optional, "select worker from workers where worker = $1", number)?;
+        let there: Option<(i64,)> = crate::database::pool::read!(
+            pool,
+            fetch_optional,
+            "select worker from workers where worker = $1",
+            number
+        )?;
         if there.is_none() {
             let mut tx = pool.begin().await?;
             run_in!(

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use rlinks_core::audit::hex;
 use rlinks_core::{LinkPatch, LinkState, Policy, Preset, Source, Workspace};
 use rlinks_store::backup::{Counts, verify};
-use rlinks_store::write::{CodeChoice, Existing, LinkOp, LinkWrite, Written};
+use rlinks_store::write::queue::{CodeChoice, Existing, LinkOp, LinkWrite, Written};
 use rlinks_store::{LinkFilter, Store, StoreError};
 use sha2::{Digest as _, Sha256};
 
@@ -111,8 +111,10 @@ async fn row_48_a_backup_restored_elsewhere_has_the_same_contents(place: Place) 
     assert_sound(&store).await;
     for store in [&store, &other] {
         let found = |filter: LinkFilter| async move { store.list(MAIN, &filter, 10).await.unwrap().len() };
-        let words =
-            |text: &str| LinkFilter { words: rlinks_core::search::query(text), ..LinkFilter::default() };
+        let words = |text: &str| LinkFilter {
+            words: rlinks_core::link::search::query(text),
+            ..LinkFilter::default()
+        };
         assert_eq!(found(words("漢字 quoted")).await, 1);
         assert_eq!(found(words("way")).await, 0);
         assert_eq!(found(LinkFilter { tag: Some("Ärger".to_owned()), ..LinkFilter::default() }).await, 1);

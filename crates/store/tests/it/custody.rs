@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use rlinks_core::custody::{Found, Points, Seen};
+use rlinks_core::workspace::domain_verification::{Found, Points, Seen};
 use rlinks_core::{Actor, Custody, Id, Policy, Preset, Standing, Timestamp};
 use rlinks_store::feed::{Changes, Feed};
 use rlinks_store::{Held, Store, StoreError};

@@ -5,8 +5,8 @@ use std::io::{Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
+use rlinks_store::audit::checkpoints::HEADS_LOG;
 use rlinks_store::feed::Feed;
-use rlinks_store::sign::HEADS_LOG;
 use rlinks_store::{Lost, Options, Store, StoreError};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
 use sqlx::{ConnectOptions as _, Connection as _};

@@ -2,7 +2,7 @@
 
 use rlinks_core::draft::Birth;
 use rlinks_core::{Id, Link, Policy, Preset, Source};
-use rlinks_store::write::{LinkOp, LinkWrite, Prepared, Written};
+use rlinks_store::write::queue::{LinkOp, LinkWrite, Prepared, Written};
 use rlinks_store::{LinkFilter, Store, StoreError};
 
 use crate::place::{
@@ -56,7 +56,8 @@ async fn imported_links_are_found_by_their_words_and_tags(place: Place) {
     let written = import(&store, imports(&store, MAIN, &["one", "two", "three"]).await).await;
     let links: Vec<Link> = written.into_iter().map(|written| written.unwrap().link().clone()).collect();
     assert_eq!(codes(&links), ["one", "two", "three"]);
-    let by_word = LinkFilter { words: rlinks_core::search::query("about two"), ..LinkFilter::default() };
+    let by_word =
+        LinkFilter { words: rlinks_core::link::search::query("about two"), ..LinkFilter::default() };
     assert_eq!(codes(&store.list(MAIN, &by_word, 10).await.unwrap()), ["two"]);
     let by_tag = LinkFilter { tag: Some("moved".to_owned()), ..LinkFilter::default() };
     assert_eq!(store.list(MAIN, &by_tag, 10).await.unwrap().len(), 3);

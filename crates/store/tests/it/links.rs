@@ -1,7 +1,8 @@
 //! Making and changing links.
 
-use rlinks_core::{Link, LinkState, Policy, Preset, RedirectStatus, Source, generate};
-use rlinks_store::write::{Action, CodeChoice, Existing, LinkOp, LinkWrite, Written};
+use rlinks_core::draft::code_generator;
+use rlinks_core::{Link, LinkState, Policy, Preset, RedirectStatus, Source};
+use rlinks_store::write::queue::{Action, CodeChoice, Existing, LinkOp, LinkWrite, Written};
 use rlinks_store::{Dialect, LinkFilter, StoreError};
 use serde_json::json;
 
@@ -195,7 +196,8 @@ async fn a_recreated_link_is_another_one_and_its_version_goes_on(place: Place) {
     assert_eq!((new.version, new.created_at, new.state), (3, at(3), LinkState::Active));
     assert_eq!((new.tags.len(), new.title.clone()), (0, None));
     let found = async |filter: LinkFilter| store.list(MAIN, &filter, 10).await.unwrap().len();
-    let words = |text: &str| LinkFilter { words: rlinks_core::search::query(text), ..LinkFilter::default() };
+    let words =
+        |text: &str| LinkFilter { words: rlinks_core::link::search::query(text), ..LinkFilter::default() };
     assert_eq!(found(words("oldtitle")).await, 0);
     assert_eq!(found(words("old.example")).await, 0);
     assert_eq!(found(words("new.example")).await, 1);
@@ -273,7 +275,8 @@ async fn an_id_as_a_code_steps_over_codes_that_spell_it(place: Place) {
     assert_eq!(first.code.as_str(), rlinks_core::base62::encode(first.id.as_u64()));
     assert!(first.generated);
     // Somebody chooses what the next two ids will spell, in a workspace of their own and in this one.
-    let spelt = |step: i64| generate::from_id(rlinks_core::Id::from_i64(first.id.as_i64() + step)).unwrap();
+    let spelt =
+        |step: i64| code_generator::from_id(rlinks_core::Id::from_i64(first.id.as_i64() + step)).unwrap();
     for step in [2, 3] {
         let alias = create(space, CodeChoice::Chosen(spelt(step)), draft("https://a.example/"), 1);
         created(store.write(alias).await);
@@ -282,7 +285,7 @@ async fn an_id_as_a_code_steps_over_codes_that_spell_it(place: Place) {
     assert_eq!(next.code.as_str(), rlinks_core::base62::encode(next.id.as_u64()));
     assert!(next.id > first.id && next.code != spelt(2) && next.code != spelt(3));
     // In a group too: each member falls back to looking ahead by itself.
-    let ahead = generate::from_id(rlinks_core::Id::from_i64(next.id.as_i64() + 2)).unwrap();
+    let ahead = code_generator::from_id(rlinks_core::Id::from_i64(next.id.as_i64() + 2)).unwrap();
     created(store.write(create(space, CodeChoice::Chosen(ahead), draft("https://a.example/"), 1)).await);
     let (a, b, c) =
         tokio::join!(store.write(from_id(100)), store.write(from_id(100)), store.write(from_id(100)));

@@ -5,10 +5,11 @@ use std::collections::{BTreeMap, HashMap};
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
+use rlinks_core::link::search;
 use rlinks_core::{
-    Code, Domain, Id, Link, LinkDraft, LinkPatch, LinkState, Policy, Preset, Slug, Source, Timestamp, search,
+    Code, Domain, Id, Link, LinkDraft, LinkPatch, LinkState, Policy, Preset, Slug, Source, Timestamp,
 };
-use rlinks_store::write::{Action, CodeChoice, Existing, LinkOp, LinkWrite, Written};
+use rlinks_store::write::queue::{Action, CodeChoice, Existing, LinkOp, LinkWrite, Written};
 use rlinks_store::{LinkFilter, Position, SortBy, Store, StoreError};
 use tokio::runtime::Runtime;
 

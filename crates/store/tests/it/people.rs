@@ -1,8 +1,8 @@
 //! Members, their keys, and answers that are given again.
 
-use rlinks_core::key::{RANDOM_BYTES, Secret};
+use rlinks_core::access::api_key::{RANDOM_BYTES, Secret};
 use rlinks_core::{Actor, ApiKey, Email, Id, Role, Scopes, User, UserStatus};
-use rlinks_store::write::{LinkWrite, ONCE_MS, Once, Written};
+use rlinks_store::write::queue::{LinkWrite, ONCE_MS, Once, Written};
 use rlinks_store::{NewKey, NewUser, Store, StoreError};
 
 use crate::place::{MAIN, Place, assert_sound, at, chosen, contract, created, max};

@@ -7,7 +7,7 @@ use rlinks_core::{
     Actor, Code, Domains, Host, Id, Link, LinkDraft, LinkState, Policy, Preset, Slug, Source, Target,
     Workspace,
 };
-use rlinks_store::write::{Action, CodeChoice, Existing, LinkOp, LinkWrite, Written};
+use rlinks_store::write::queue::{Action, CodeChoice, Existing, LinkOp, LinkWrite, Written};
 use rlinks_store::{Location, Store, StoreError};
 use sqlx::postgres::PgConnectOptions;
 use sqlx::sqlite::SqliteConnectOptions;
@@ -90,7 +90,7 @@ pub(crate) fn object(json: serde_json::Value) -> serde_json::Map<String, serde_j
 }
 
 pub(crate) fn target(text: &str) -> Target {
-    Target::parse(text, rlinks_core::target::LONGEST).unwrap()
+    Target::parse(text, rlinks_core::link::target::LONGEST).unwrap()
 }
 
 /// A draft of a link to `url` with nothing else said, under rules that refuse no URL.

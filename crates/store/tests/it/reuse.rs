@@ -1,7 +1,8 @@
 //! The same target gets the same generated code, where the policy says so.
 
-use rlinks_core::{Id, Link, LinkDraft, LinkPatch, LinkState, Policy, Preset, Slug, Source, generate};
-use rlinks_store::write::{Action, CodeChoice, Existing, LinkOp, LinkWrite, Written};
+use rlinks_core::draft::code_generator;
+use rlinks_core::{Id, Link, LinkDraft, LinkPatch, LinkState, Policy, Preset, Slug, Source};
+use rlinks_store::write::queue::{Action, CodeChoice, Existing, LinkOp, LinkWrite, Written};
 use rlinks_store::{Store, StoreError};
 
 use crate::place::{
@@ -30,7 +31,7 @@ async fn team(store: &Store) -> Id {
 fn shorten(space: Id, wanted: LinkDraft, sent: LinkPatch, ms: i64) -> LinkWrite {
     let normalized = wanted.target.normalized();
     let slug = Slug::parse("team").unwrap();
-    let codes = (0..8).filter_map(|salt| generate::from_target(&slug, &normalized, salt)).collect();
+    let codes = (0..8).filter_map(|salt| code_generator::from_target(&slug, &normalized, salt)).collect();
     let op = LinkOp::Create {
         draft: wanted,
         code: CodeChoice::Candidates(codes),
@@ -224,7 +225,7 @@ async fn a_clash_of_codes_goes_to_the_next_salt(place: Place) {
     let store = place.open().await;
     let space = team(&store).await;
     let slug = Slug::parse("team").unwrap();
-    let salted = |salt| generate::from_target(&slug, "https://example.com/", salt).unwrap();
+    let salted = |salt| code_generator::from_target(&slug, "https://example.com/", salt).unwrap();
     let squatter = create(space, CodeChoice::Chosen(salted(0)), draft("https://else.example/"), 1);
     created(store.write(squatter).await);
     let link = created(store.write(plain(space, "https://example.com/", 2)).await);

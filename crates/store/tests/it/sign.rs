@@ -4,7 +4,9 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 
 use rlinks_core::audit::Head;
-use rlinks_store::sign::{Checkpoint, HEADS_LOG, Signer, append_heads, binding, read_checkpoints};
+use rlinks_store::audit::checkpoints::{
+    Checkpoint, HEADS_LOG, Signer, append_heads, binding, read_checkpoints,
+};
 use rlinks_store::{Store, StoreError};
 
 use crate::place::{Place, at, make};

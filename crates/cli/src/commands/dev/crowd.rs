@@ -1,11 +1,11 @@
 //! People, bots and links that never were: who clicks what, when, from where and with what. Pure: a seed gives the same always.
 
 use rlinks_clicks::Prefix;
-use rlinks_clicks::agent::{self, Device};
-use rlinks_clicks::record::{AgentBytes, Record};
-use rlinks_clicks::secrets::hash_agent;
+use rlinks_clicks::enrich::user_agent::{self, Device};
+use rlinks_clicks::journal::entry::{AgentBytes, Record};
 use rlinks_clicks::time::{HOUR_MS, day_of};
-use rlinks_core::policy::UserAgent;
+use rlinks_clicks::visitor_secrets::hash_agent;
+use rlinks_core::workspace::policy::UserAgent;
 use rlinks_core::{Id, Timestamp, Workspace};
 
 /// Of a hundred clicks so many are bots'.
@@ -257,7 +257,7 @@ impl<'a> Crowd<'a> {
             visitor: mix(mix(self.seed ^ KEYS ^ day << 20) ^ person.number),
             prefix: Some(person.prefix),
             country: Some(person.country),
-            bot: agent.hashed && agent::device_of(&agent.read) == Device::Bot,
+            bot: agent.hashed && user_agent::device_of(&agent.read) == Device::Bot,
             ua_hash: agent.hash,
             agent: if agent.hashed {
                 AgentBytes::Read(&agent.read)
@@ -309,7 +309,7 @@ impl<'a> Crowd<'a> {
 
 impl Known {
     fn new(text: &str, key: &[u8; 16], keep: UserAgent) -> Self {
-        let read = agent::encode(&agent::read(text));
+        let read = user_agent::encode(&user_agent::read(text));
         let (text_kept, hashed) = match keep {
             UserAgent::Hashed => (String::new(), true),
             UserAgent::Cut(characters) => (text.chars().take(characters as usize).collect(), false),
@@ -612,7 +612,7 @@ mod tests {
                 people.insert(record.visitor);
                 let AgentBytes::Text(agent) = record.agent else { panic!("the policy keeps the text") };
                 let agent = std::str::from_utf8(agent).unwrap();
-                let is_bot = || agent::read(agent).device == Device::Bot;
+                let is_bot = || user_agent::read(agent).device == Device::Bot;
                 bots += usize::from(*agents.entry(agent.to_owned()).or_insert_with(is_bot));
                 direct += usize::from(record.referrer.is_empty() && record.utm_source.is_empty());
                 first += usize::from(record.link == links[0]);
@@ -631,11 +631,11 @@ mod tests {
     #[test]
     fn every_user_agent_is_read_as_what_it_is() {
         for (_, text) in people_agents() {
-            let read = agent::read(&text);
+            let read = user_agent::read(&text);
             assert!(!matches!(read.device, Device::Bot | Device::Unknown), "{text}: {:?}", read.device);
         }
         for (_, text) in bot_agents() {
-            assert_eq!(agent::read(&text).device, Device::Bot, "{text}");
+            assert_eq!(user_agent::read(&text).device, Device::Bot, "{text}");
         }
     }
 }

@@ -1,16 +1,16 @@
 //! `rmax workspaces rollback`: every link of a workspace as it was at a moment.
 
 use rlinks_core::{Link, Timestamp, Workspace};
-use rlinks_server::ops::Mode;
-use rlinks_server::ops::rollback::{Difference, RolledBack};
+use rlinks_ops::Mode;
+use rlinks_ops::links::rollback::{Difference, RolledBack};
 use serde::Serialize;
 
 use super::super::links::changes::{Change, changes};
 use super::super::no_time;
 use super::super::sweep::counted;
+use crate::backend::local_store::Session;
 use crate::error::Failure;
 use crate::output::{Answer, can_ask, confirm};
-use crate::session::Session;
 
 /// What was put back, as programs see it.
 #[derive(Serialize)]

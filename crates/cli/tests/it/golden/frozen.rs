@@ -5,7 +5,7 @@ use std::path::Path;
 
 use rlinks_clicks::journal::Syncing;
 use rlinks_core::Timestamp;
-use rlinks_server::ops::Naming;
+use rlinks_ops::Naming;
 use rlinks_server::{Clock, Config, Reloadable, Server};
 use rlinks_store::{Location, Lost, Options, Store};
 use serde_json::Value;
@@ -41,8 +41,8 @@ pub(super) fn serve_at(now: &str, store_url: &str, data: &Path) -> Server {
         geoip: None,
         archive: None,
         oidc: None,
-        safety: rlinks_server::ops::safety::Options::default(),
-        domain_checks: rlinks_server::ops::custody::Options::default(),
+        safety: rlinks_ops::safety::Options::default(),
+        domain_checks: rlinks_ops::domain_checks::Options::default(),
         target_changes_per_minute: 100,
         reloadable: Reloadable::default(),
     };

@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::time::Duration;
 
-use rlinks_server::clock::monotonic_ms;
+use rlinks_store::clock::monotonic_ms;
 use rustix::process::Signal;
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions as _, Connection as _};

@@ -1,6 +1,6 @@
 //! Hours, days, weeks and months: whose they are, where they begin, and how exactly they are known when they are old.
 
-use rlinks_clicks::roll::Subject;
+use rlinks_clicks::rollup::Subject;
 use rlinks_clicks::stats::{Interval, Question};
 use rlinks_clicks::time::{DAY_MS, HOURLY_DAYS, day_of};
 use rlinks_core::FieldCode;

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
-use rlinks_clicks::record::{AgentBytes, Record};
-use rlinks_clicks::roll::Subject;
+use rlinks_clicks::journal::entry::{AgentBytes, Record};
+use rlinks_clicks::rollup::Subject;
 use rlinks_clicks::stats::{Bots, Interval, Question, Statistics, Sum};
 use rlinks_clicks::time::{DAY_MS, HOUR_MS, HOURLY_DAYS, day_of};
 use rlinks_core::Timestamp;

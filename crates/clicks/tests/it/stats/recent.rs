@@ -1,7 +1,7 @@
 //! The clicks themselves, the newest first, page by page.
 
 use rlinks_clicks::events::Codes;
-use rlinks_clicks::record::Record;
+use rlinks_clicks::journal::entry::Record;
 use rlinks_clicks::time::HOUR_MS;
 use rlinks_core::{Id, Timestamp};
 
@@ -138,7 +138,7 @@ async fn rare_clicks_among_many_are_found(place: Place) {
 
 impl Desk {
     async fn forget_hours(&self) {
-        use rlinks_store::pool::Pool;
+        use rlinks_store::database::pool::Pool;
         let sql = "delete from hours";
         match self.clicks.pool() {
             Pool::Sqlite { writer, .. } => drop(sqlx::query(sql).execute(writer).await.unwrap()),

@@ -1,7 +1,7 @@
 //! Who may come in: somebody we know by issuer and subject, or somebody a rule of the configuration makes a member. An address alone
 //! opens nothing: anybody can tell some provider that an address is theirs.
 
-use rlinks_core::policy::SignIn;
+use rlinks_core::workspace::policy::SignIn;
 use rlinks_core::{Actor, Email, Role, User, UserStatus, Workspace};
 use rlinks_store::{NewUser, Profile, StoreError, Subject};
 use serde_json::Value;

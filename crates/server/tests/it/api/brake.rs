@@ -2,8 +2,7 @@
 
 use rlinks_core::draft::Input;
 use rlinks_core::{Preset, Role, Scopes};
-use rlinks_server::Ops;
-use rlinks_server::ops::{By, OpsError, Sees};
+use rlinks_ops::{By, Ops, OpsError, Sees};
 use rlinks_store::StoreError;
 use serde_json::json;
 

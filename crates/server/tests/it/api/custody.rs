@@ -5,10 +5,10 @@ pub(crate) mod stand_in;
 use std::sync::Arc;
 
 use rlinks_core::{Host, Preset, Role, Workspace};
+use rlinks_ops::domain_checks::run::{Found, Looked, Registries, Round};
+use rlinks_ops::domain_checks::{Custodian, Destination, Options};
+use rlinks_ops::{By, Mode};
 use rlinks_server::Config;
-use rlinks_server::ops::custody::round::{Found, Looked, Registries, Round};
-use rlinks_server::ops::custody::{Custodian, Destination, Options};
-use rlinks_server::ops::{By, Mode};
 use serde_json::{Value, json};
 
 use self::stand_in::{Dns, Manner, Rdap};

@@ -9,10 +9,11 @@ use rlinks_clicks::journal::Syncing;
 use rlinks_core::{
     Actor, ApiKey, Email, Policy, Preset, Role, Scope, Scopes, Slug, Timestamp, User, Workspace,
 };
-use rlinks_server::ops::people::KeyDraft;
-use rlinks_server::ops::{By, Naming};
-use rlinks_server::{Clock, Config, Ops, Reloadable, Server};
+use rlinks_ops::members::KeyDraft;
+use rlinks_ops::{By, Naming, Ops};
+use rlinks_server::{Config, Reloadable, Server};
 use rlinks_store::Store;
+use rlinks_store::clock::Clock;
 use tokio::runtime::Runtime;
 
 use super::caller::Caller;
@@ -121,8 +122,8 @@ fn start(place: &Place, now_ms: &Arc<AtomicI64>, change: impl FnOnce(&mut Config
         geoip: None,
         archive: None,
         oidc: None,
-        safety: rlinks_server::ops::safety::Options::default(),
-        domain_checks: rlinks_server::ops::custody::Options::default(),
+        safety: rlinks_ops::safety::Options::default(),
+        domain_checks: rlinks_ops::domain_checks::Options::default(),
         target_changes_per_minute: 100,
         reloadable: Reloadable::default(),
     };

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use rlinks_core::key::Secret;
+use rlinks_core::access::api_key::Secret;
 use rlinks_core::{Preset, Role, Scope, Scopes};
-use rlinks_server::ops::By;
+use rlinks_ops::By;
 use serde_json::{Value, json};
 
 use super::caller::{Caller, Reply};
@@ -338,7 +338,7 @@ fn a_key_of_a_workspace_that_takes_no_keys_is_none() {
     let house = House::at(Place::sqlite(), policy.clone(), |_| ());
     let member = house.member();
     member.get("/me").expect(200);
-    policy.sign_in.retain(|way| *way != rlinks_core::policy::SignIn::Keys);
+    policy.sign_in.retain(|way| *way != rlinks_core::workspace::policy::SignIn::Keys);
     house.workspace("main", policy, &[]);
     wait_until("the feed tells of it", || member.get("/me").status() == 401);
     member.get("/me").refused(401, "UNAUTHENTICATED");

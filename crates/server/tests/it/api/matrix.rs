@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use rlinks_core::code::is_reserved;
+use rlinks_core::link::code::is_reserved;
 use rlinks_core::{Host, Preset, Role, Scopes, Workspace};
 use serde_json::{Value, json};
 

@@ -2,7 +2,7 @@
 
 use rlinks_core::draft::Input;
 use rlinks_core::{Preset, Role};
-use rlinks_server::ops::{By, Deleted, Mode};
+use rlinks_ops::{By, Deleted, Mode};
 use rlinks_store::Location;
 use serde_json::json;
 use sqlx::postgres::{PgConnectOptions, PgConnection};

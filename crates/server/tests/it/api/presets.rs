@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 
 use rlinks_core::{Code, Link, Policy, Preset, Role, Scopes};
-use rlinks_server::ops::Mode;
-use rlinks_server::ops::sweep::finish_deletions;
-use rlinks_store::write::{Action, LinkOp, LinkWrite};
+use rlinks_ops::Mode;
+use rlinks_ops::sweep::finish_deletions;
+use rlinks_store::write::queue::{Action, LinkOp, LinkWrite};
 use serde_json::{Value, json};
 
 use super::caller::{Caller, Reply, at_once};
@@ -418,8 +418,10 @@ fn fabric_refuses_upper_case_and_reads_it() {
 /// The policy refuses the two together; a workspace that had them before hands out nothing of others.
 #[test]
 fn where_links_are_their_owners_alone_none_is_handed_out_or_revived() {
-    let policy =
-        Policy { visibility: rlinks_core::policy::Visibility::Owner, ..Policy::preset(Preset::Team) };
+    let policy = Policy {
+        visibility: rlinks_core::workspace::policy::Visibility::Owner,
+        ..Policy::preset(Preset::Team)
+    };
     let house = House::at(Place::sqlite(), policy, |_| ());
     let (ann, bob) = (house.member(), house.member());
     let target = "https://example.com/private";

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use rlinks_clicks::Clicks;
 use rlinks_core::{LinkState, Preset};
-use rlinks_server::ops::By;
-use rlinks_server::ops::safety::{Options, WhenUnavailable};
+use rlinks_ops::By;
+use rlinks_ops::safety::{Options, WhenUnavailable};
 use serde_json::{Value, json};
 
 use self::stand_in::{KEY, MALWARE, Manner, SOCIAL_ENGINEERING, StandIn};
@@ -130,7 +130,7 @@ async fn a_link_that_becomes_unsafe_is_switched_off_and_says_why(place: Place) {
             &house.main,
             "turned",
             LinkState::Active,
-            rlinks_server::ops::Mode::DryRun,
+            rlinks_ops::Mode::DryRun,
         ));
         assert!(enabled.is_ok(), "somebody without that list may rehearse it");
         member.patch("/links/off", &json!({"state": "active", "target": "https://example.com/"})).expect(200);

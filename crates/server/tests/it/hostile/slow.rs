@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
-use rlinks_server::clock::monotonic_ms;
+use rlinks_store::clock::monotonic_ms;
 
 use super::server;
 use crate::client::{Talk, get, is_so_within};

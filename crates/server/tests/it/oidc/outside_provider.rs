@@ -1,7 +1,7 @@
 //! The real provider, as `scripts/with-oidc` installs it. Without it these tests fail.
 
 use rlinks_core::{Policy, Preset, Role};
-use rlinks_server::Clock;
+use rlinks_store::clock::Clock;
 use serde_json::json;
 
 use super::provider::Provider;

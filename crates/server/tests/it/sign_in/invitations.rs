@@ -1,7 +1,7 @@
 //! One-time invitations.
 
 use rlinks_core::{Email, Preset, Role};
-use rlinks_server::ops::By;
+use rlinks_ops::By;
 
 use super::browser::{Browser, hidden, signed_in};
 use super::{PASSWORD, ann};

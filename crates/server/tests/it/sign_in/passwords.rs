@@ -1,7 +1,7 @@
 //! S30: passwords, however they come.
 
 use rlinks_core::{Password, Preset, Role};
-use rlinks_server::ops::By;
+use rlinks_ops::By;
 
 use super::browser::Browser;
 use super::{PASSWORD, ann, member};
@@ -19,7 +19,7 @@ fn s30_whoever_is_not_let_in_learns_nothing() {
     ann(&house);
     house.user_called(&house.main, Role::Member, "invited@example.com");
     let suspended = member(&house, &house.main, Role::Member, "suspended@example.com");
-    let patch = rlinks_server::ops::people::MemberPatch {
+    let patch = rlinks_ops::members::MemberPatch {
         status: Some(rlinks_core::UserStatus::Suspended),
         ..Default::default()
     };

@@ -1,8 +1,8 @@
 //! S24: sessions begin with a new token, end everywhere at once, and anonymous visitors leave none behind.
 
 use rlinks_core::{Preset, Role, UserStatus};
-use rlinks_server::ops::By;
-use rlinks_server::ops::people::MemberPatch;
+use rlinks_ops::By;
+use rlinks_ops::members::MemberPatch;
 use sqlx::Connection as _;
 
 use super::browser::{Browser, form, signed_in};

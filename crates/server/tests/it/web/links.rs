@@ -1,6 +1,6 @@
 //! The list: new links, finding them again, and many at once.
 
-use rlinks_core::policy::Visibility;
+use rlinks_core::workspace::policy::Visibility;
 use rlinks_core::{Policy, Preset, Role};
 
 use super::{browser_of, codes, home, listed, make, send};

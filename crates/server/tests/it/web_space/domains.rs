@@ -1,8 +1,8 @@
 //! Domains.
 
-use rlinks_core::custody::Proof;
+use rlinks_core::workspace::domain_verification::Proof;
 use rlinks_core::{Host, Preset, Role};
-use rlinks_server::ops::custody::Options;
+use rlinks_ops::domain_checks::Options;
 
 use super::{house, open, send, send_twice};
 use crate::api::custody::stand_in::{Dns, Manner};

@@ -12,7 +12,7 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use parking_lot::Mutex;
-use rlinks_server::ops::safety::safe_browsing;
+use rlinks_ops::safety::safe_browsing;
 use sha2::{Digest as _, Sha256};
 
 pub(crate) const MALWARE: u64 = 1;

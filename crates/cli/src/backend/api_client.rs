@@ -1,0 +1,470 @@
+//! A running server, asked through its REST API.
+//!
+//! This file is how it is asked: deadlines, what is tried again, what an answer may be, and what its errors mean here. What is asked is
+//! in [`links`] and [`members`]; both give the values a store would give, so that commands print them by the same code.
+//!
+//! The key goes to the configured address and nowhere else: no redirect is followed, and nothing here prints or logs a header.
+
+pub(crate) mod import_export;
+mod links;
+pub(crate) mod members;
+
+use std::time::Duration;
+
+use http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderName, IF_MATCH, LOCATION, RETRY_AFTER};
+use http::{HeaderValue, Method, StatusCode};
+use reqwest::redirect::Policy;
+use rlinks_core::audit::hex;
+use rlinks_core::error_code::ErrorCode;
+use rlinks_store::clock::random_bytes;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use url::{Host, Url};
+
+use crate::config::Config;
+use crate::environment::Environment;
+use crate::error::Failure;
+use crate::output::Output;
+
+const CONNECT_SECONDS: u64 = 5;
+const REQUEST_SECONDS: u64 = 30;
+/// For a whole file, in or out.
+const LONG_SECONDS: u64 = 600;
+/// Tries of a request that may be repeated.
+const TRIES: u32 = 3;
+/// Before the second try; before the third it is twice as long.
+const PAUSE: Duration = Duration::from_millis(200);
+/// Larger answers are not read.
+const LONGEST_BODY: usize = 32 * 1024 * 1024;
+/// Items of a list asked for at once: the most the API gives.
+const PAGE: usize = 100;
+/// Items of a list that are held here.
+const MOST_LISTED: usize = 100_000;
+const VARIABLE: &str = "RMAX_API_KEY";
+const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+
+/// A server and the key to it.
+pub(crate) struct Remote {
+    client: reqwest::Client,
+    server: Url,
+    key: HeaderValue,
+    pub(crate) output: Output,
+}
+
+/// Who we are there.
+#[derive(Deserialize)]
+struct Me {
+    workspace: String,
+}
+
+/// A page of a list.
+#[derive(Deserialize)]
+struct Page<T> {
+    data: Vec<T>,
+    next_cursor: Option<String>,
+}
+
+impl Remote {
+    /// Nothing is asked yet but, where a workspace was named, whether it is the key's.
+    pub(crate) async fn open(
+        server: &Url,
+        config: &Config,
+        environment: &Environment,
+        output: Output,
+    ) -> Result<Self, Failure> {
+        let key = key(environment, &config.env)?;
+        if server.scheme() == "http" && !is_loopback(server) {
+            output.warning(&format!(
+                "{server} is http: the key and all answers travel in the clear; use https"
+            ));
+        }
+        let client = client(server)?;
+        let remote = Self { client, server: server.clone(), key, output };
+        if config.workspace_named {
+            remote.refuse_other_workspace(&config.workspace).await?;
+        }
+        Ok(remote)
+    }
+
+    async fn refuse_other_workspace(&self, named: &str) -> Result<(), Failure> {
+        let actual = self.workspace().await?;
+        if actual == named {
+            return Ok(());
+        }
+        let message = format!("the key in {VARIABLE} is of workspace `{actual}`, not of `{named}`");
+        Err(Failure::of_server(ErrorCode::Forbidden, message, Value::Null).hint(
+            "on a server the key decides the workspace; leave --workspace out, or use a key of that one",
+        ))
+    }
+
+    /// The slug of the key's workspace.
+    pub(crate) async fn workspace(&self) -> Result<String, Failure> {
+        Ok(self.get(&["me"]).read::<Me>().await?.workspace)
+    }
+
+    // ---- asking ----
+
+    fn get(&self, path: &[&str]) -> Request<'_> {
+        self.request(Method::GET, path)
+    }
+
+    /// A path below the API. Its parts are escaped.
+    fn request(&self, method: Method, path: &[&str]) -> Request<'_> {
+        let mut url = self.server.clone();
+        url.path_segments_mut()
+            .expect("an http address has a path")
+            .pop_if_empty()
+            .extend(["api", "v1"])
+            .extend(path);
+        Request { remote: self, method, url, headers: Vec::new(), body: None, once: false, long: false }
+    }
+
+    /// The items of a list, `most` at most, page by page.
+    async fn list<T: DeserializeOwned>(
+        &self,
+        path: &[&str],
+        query: &[(&str, &str)],
+        most: usize,
+    ) -> Result<Vec<T>, Failure> {
+        let (mut items, mut cursor) = (Vec::new(), None::<String>);
+        while items.len() < most {
+            let limit = PAGE.min(most - items.len());
+            let mut request = self.get(path).query("limit", &limit.to_string());
+            for (name, value) in query {
+                request = request.query(name, value);
+            }
+            if let Some(cursor) = &cursor {
+                request = request.query("cursor", cursor);
+            }
+            let page: Page<T> = request.read().await?;
+            let is_empty = page.data.is_empty();
+            items.extend(page.data);
+            cursor = page.next_cursor;
+            if cursor.is_none() || is_empty {
+                break;
+            }
+        }
+        items.truncate(most);
+        Ok(items)
+    }
+
+    /// All items of a list that people look through.
+    async fn whole_list<T: DeserializeOwned>(&self, path: &[&str]) -> Result<Vec<T>, Failure> {
+        let items = self.list(path, &[], MOST_LISTED + 1).await?;
+        if items.len() > MOST_LISTED {
+            return Err(Failure::failed(format!("the server lists more than {MOST_LISTED} of them")));
+        }
+        Ok(items)
+    }
+
+    // ---- what an answer means ----
+
+    fn unreachable(&self, error: &reqwest::Error) -> Failure {
+        let message = format!("{} cannot be reached: {}", self.server, why(error));
+        Failure::of_server(ErrorCode::KvUnavailable, message, Value::Null)
+            .hint("is it running there, and is the address right? It is `server` of the environment, or RMAX_SERVER")
+    }
+
+    fn stranger(&self, answer: &Answer) -> Failure {
+        let kind = if answer.kind.is_empty() { "no content type" } else { &answer.kind };
+        Failure::failed(format!(
+            "{} does not answer like an rlinks server (status {}, {kind})",
+            self.server,
+            answer.status.as_u16()
+        ))
+        .hint("`server` must be where its API is: with `control_listen` that is another address than the links have")
+    }
+
+    /// The body of an answer that is one.
+    fn checked(&self, answer: Answer) -> Result<Answer, Failure> {
+        if answer.status.is_success() {
+            return Ok(answer);
+        }
+        if answer.status.is_redirection() {
+            return Err(Failure::failed(format!(
+                "{} answers with a redirect{}, which is not followed: the key goes nowhere but to the configured address",
+                self.server, answer.leads
+            ))
+            .hint("set `server` to the address the server really has"));
+        }
+        let Ok(Envelope { error }) = serde_json::from_slice::<Envelope>(&answer.body) else {
+            // A proxy speaks for a server that does not.
+            return Err(match answer.status.as_u16() {
+                status @ (429 | 502..=504) => {
+                    let message = format!("{} cannot answer now (status {status})", self.server);
+                    Failure::of_server(ErrorCode::KvUnavailable, message, Value::Null)
+                }
+                _ => self.stranger(&answer),
+            });
+        };
+        let code = ErrorCode::from_name(&error.code).unwrap_or_else(|| by_status(answer.status));
+        if let (ErrorCode::RateLimited, Some(seconds)) = (code, answer.retry_after) {
+            // Some messages say how long by themselves.
+            let message = if error.message.contains(" seconds") {
+                error.message
+            } else {
+                format!("{}; try again in {seconds} seconds", error.message)
+            };
+            return Err(Failure::of_server(code, message, json!({ "retry_after": seconds })));
+        }
+        let failure = Failure::of_server(code, error.message, error.details);
+        Err(match code {
+            ErrorCode::Unauthenticated => failure.hint(format!(
+                "the server does not accept the key in {VARIABLE}: it is another server's, or expired, revoked or mistyped"
+            )),
+            ErrorCode::Forbidden => failure.hint(
+                "`rmax keys create --scope <scopes>` makes a key that may do more, for whoever may do that",
+            ),
+            _ => failure,
+        })
+    }
+}
+
+/// One thing to ask.
+struct Request<'a> {
+    remote: &'a Remote,
+    method: Method,
+    url: Url,
+    headers: Vec<(HeaderName, HeaderValue)>,
+    body: Option<Vec<u8>>,
+    /// However often it is sent, it is done once.
+    once: bool,
+    /// It may take a while.
+    long: bool,
+}
+
+/// What came back.
+struct Answer {
+    status: StatusCode,
+    /// The content type.
+    kind: String,
+    /// Where a redirect leads, in words.
+    leads: String,
+    retry_after: Option<u64>,
+    body: Vec<u8>,
+}
+
+#[derive(Deserialize)]
+struct Envelope {
+    error: EnvelopeBody,
+}
+
+#[derive(Deserialize)]
+struct EnvelopeBody {
+    code: String,
+    message: String,
+    #[serde(default)]
+    details: Value,
+}
+
+/// Why there is no answer.
+enum Lost {
+    /// On the way.
+    Transport(reqwest::Error),
+    /// It is longer than anything we ask for.
+    TooLong,
+}
+
+impl Request<'_> {
+    fn query(mut self, name: &str, value: &str) -> Self {
+        self.url.query_pairs_mut().append_pair(name, value);
+        self
+    }
+
+    /// A file as it is.
+    fn file(mut self, file: Vec<u8>) -> Self {
+        self.body = Some(file);
+        self.headers.push((CONTENT_TYPE, HeaderValue::from_static("application/octet-stream")));
+        self.long = true;
+        self
+    }
+
+    fn body(mut self, body: &impl Serialize) -> Self {
+        self.body = Some(serde_json::to_vec(body).expect("what we send is JSON"));
+        self.headers.push((CONTENT_TYPE, HeaderValue::from_static("application/json")));
+        self
+    }
+
+    /// Only if this is still its version.
+    fn if_version(mut self, version: i64) -> Self {
+        let tag = HeaderValue::from_str(&format!("\"{version}\"")).expect("a number is a header value");
+        self.headers.push((IF_MATCH, tag));
+        self
+    }
+
+    /// Done once, however often it is sent.
+    fn once(mut self) -> Self {
+        let name = HeaderValue::from_str(&hex(&random_bytes::<16>())).expect("digits are a header value");
+        self.headers.push((IDEMPOTENCY_KEY, name));
+        self.once = true;
+        self
+    }
+
+    /// The answer, read.
+    async fn read<T: DeserializeOwned>(self) -> Result<T, Failure> {
+        let remote = self.remote;
+        let answer = self.send().await?;
+        serde_json::from_slice(&answer.body).map_err(|error| {
+            tracing::debug!(%error, "an answer cannot be read");
+            remote.stranger(&answer)
+        })
+    }
+
+    /// Done, with nothing to read.
+    async fn done(self) -> Result<(), Failure> {
+        let remote = self.remote;
+        let answer = self.send().await?;
+        if answer.status == StatusCode::NO_CONTENT { Ok(()) } else { Err(remote.stranger(&answer)) }
+    }
+
+    async fn send(self) -> Result<Answer, Failure> {
+        let mut tried = 1;
+        loop {
+            match self.try_once().await {
+                Ok(answer) if answer.status != StatusCode::SERVICE_UNAVAILABLE => {
+                    return self.remote.checked(answer);
+                }
+                Ok(answer) if tried >= TRIES || !self.may_be_repeated() => {
+                    return self.remote.checked(answer);
+                }
+                Err(Lost::TooLong) => {
+                    return Err(Failure::failed(format!(
+                        "{} answers with more than {} MiB",
+                        self.remote.server,
+                        LONGEST_BODY / 1024 / 1024
+                    )));
+                }
+                Err(Lost::Transport(error)) if tried >= TRIES || !self.may_follow(&error) => {
+                    return Err(self.remote.unreachable(&error));
+                }
+                Ok(_) | Err(_) => {}
+            }
+            tokio::time::sleep(PAUSE * tried).await;
+            tried += 1;
+        }
+    }
+
+    /// Whether doing it twice is the same as doing it once. A key or an invitation made twice would be two.
+    fn may_be_repeated(&self) -> bool {
+        self.method != Method::POST || self.once
+    }
+
+    /// Whether to try again after this. A request that never left can always follow; one whose answer got lost only where the
+    /// next answer would be the same.
+    fn may_follow(&self, error: &reqwest::Error) -> bool {
+        error.is_connect() || (!error.is_timeout() && (self.method == Method::GET || self.once))
+    }
+
+    async fn try_once(&self) -> Result<Answer, Lost> {
+        let mut request = self.remote.client.request(self.method.clone(), self.url.clone());
+        request = request.header(AUTHORIZATION, self.remote.key.clone());
+        for (name, value) in &self.headers {
+            request = request.header(name, value.clone());
+        }
+        if let Some(body) = &self.body {
+            request = request.body(body.clone());
+        }
+        if self.long {
+            request = request.timeout(Duration::from_secs(LONG_SECONDS));
+        }
+        let mut response = request.send().await.map_err(Lost::Transport)?;
+        let text = |name| response.headers().get(name).and_then(|value| value.to_str().ok());
+        let mut answer = Answer {
+            status: response.status(),
+            kind: text(CONTENT_TYPE).unwrap_or_default().to_owned(),
+            leads: text(LOCATION).and_then(|place| origin(&self.url, place)).unwrap_or_default(),
+            retry_after: text(RETRY_AFTER).and_then(|seconds| seconds.trim().parse().ok()),
+            body: Vec::new(),
+        };
+        while let Some(chunk) = response.chunk().await.map_err(Lost::Transport)? {
+            if answer.body.len() + chunk.len() > LONGEST_BODY {
+                return Err(Lost::TooLong);
+            }
+            answer.body.extend_from_slice(&chunk);
+        }
+        // The path alone: a query may hold an address somebody asks about.
+        tracing::debug!(method = %self.method, path = self.url.path(), status = answer.status.as_u16(), "asked the server");
+        Ok(answer)
+    }
+}
+
+/// The key, from the environment and from nowhere else. Whatever is wrong with it, it is not shown.
+fn key(environment: &Environment, env: &str) -> Result<HeaderValue, Failure> {
+    let Some(value) = environment.get(VARIABLE) else {
+        return Err(Failure::usage(format!(
+            "environment `{env}` points at a server, and {VARIABLE} with a key to it is not set"
+        ))
+        .hint("`rmax keys create --name <name>`, run where the store is, makes a key"));
+    };
+    let text = value.to_str().map(str::trim).filter(|text| text.bytes().all(|byte| byte.is_ascii_graphic()));
+    let header = text.and_then(|text| HeaderValue::from_str(&format!("Bearer {text}")).ok());
+    let mut header = header.ok_or_else(|| {
+        Failure::usage(format!("{VARIABLE} is no API key: it has characters that no key has"))
+    })?;
+    header.set_sensitive(true);
+    Ok(header)
+}
+
+/// A client with deadlines that follows no redirect.
+pub(crate) fn client(of: &Url) -> Result<reqwest::Client, Failure> {
+    // The client takes the process's TLS provider and panics without one. If one was chosen before, it stays.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let mut builder = reqwest::Client::builder()
+        .connect_timeout(Duration::from_secs(CONNECT_SECONDS))
+        .timeout(Duration::from_secs(REQUEST_SECONDS))
+        .redirect(Policy::none())
+        .user_agent(concat!("rmax/", env!("CARGO_PKG_VERSION")));
+    if is_loopback(of) {
+        // What does not leave this machine has no business with a proxy.
+        builder = builder.no_proxy();
+    }
+    builder.build().map_err(|error| Failure::failed(format!("no client can be made: {}", why(&error))))
+}
+
+/// Whether a server is on this machine.
+pub(crate) fn is_loopback(server: &Url) -> bool {
+    match server.host() {
+        Some(Host::Ipv4(address)) => address.is_loopback(),
+        Some(Host::Ipv6(address)) => address.is_loopback(),
+        Some(Host::Domain(name)) => name == "localhost",
+        None => false,
+    }
+}
+
+/// Where a redirect leads: the host is enough.
+fn origin(asked: &Url, place: &str) -> Option<String> {
+    let host = asked.join(place).ok()?.origin().ascii_serialization();
+    Some(format!(" to {host}"))
+}
+
+/// What an error of the client is about, in its innermost words: those around it only repeat the address.
+pub(crate) fn why(error: &reqwest::Error) -> String {
+    if error.is_timeout() {
+        return if error.is_connect() {
+            format!("no connection within {CONNECT_SECONDS} seconds")
+        } else {
+            format!("no whole answer within {REQUEST_SECONDS} seconds")
+        };
+    }
+    let mut inner: &dyn std::error::Error = error;
+    while let Some(source) = inner.source() {
+        inner = source;
+    }
+    inner.to_string()
+}
+
+/// An error of a server that is newer than this program.
+fn by_status(status: StatusCode) -> ErrorCode {
+    match status.as_u16() {
+        401 => ErrorCode::Unauthenticated,
+        403 => ErrorCode::Forbidden,
+        404 | 410 => ErrorCode::NotFound,
+        409 => ErrorCode::Conflict,
+        412 => ErrorCode::PreconditionFailed,
+        400 | 422 => ErrorCode::ValidationFailed,
+        429 => ErrorCode::RateLimited,
+        502..=504 => ErrorCode::KvUnavailable,
+        _ => ErrorCode::Internal,
+    }
+}

@@ -1,0 +1,124 @@
+//! Links and hits at Cloudflare, asked through Cloudflare's API.
+//!
+//! | to find | look in |
+//! |---|---|
+//! | how it is asked, and what its errors mean | [`client`], [`access`], [`retry`], [`errors`] |
+//! | what keys hold | [`objects`] |
+//! | links: looked at and changed | [`links`], [`change`] |
+//! | links that come from files and leave as files | [`import`], [`export`] |
+//! | the log of changes | [`audit`] |
+//! | hits: counted, and read | [`hits`] |
+//! | objects of older versions | [`migrate`] |
+//! | links of a store that are served from there | [`publish`] |
+//!
+//! Key-value storage has no compare-and-set. A change reads, computes, reads again and writes; whoever writes between the second
+//! reading and the writing is overwritten. That window is one request long, and there is no way to close it.
+
+mod access;
+pub(crate) mod audit;
+mod change;
+pub(crate) mod client;
+pub(crate) mod errors;
+pub(crate) mod export;
+pub(crate) mod hits;
+pub(crate) mod import;
+pub(crate) mod links;
+pub(crate) mod migrate;
+pub(crate) mod objects;
+pub(crate) mod publish;
+mod retry;
+
+use rlinks_core::{Actor, Code, Domains, Host, Policy, Preset, Slug, Timestamp};
+use rlinks_store::clock::Clock;
+
+use crate::backend::cloudflare::client::{Api, Namespace};
+use crate::config::{Config, KeyValues};
+use crate::environment::Environment;
+use crate::error::Failure;
+use crate::identity;
+use crate::output::Output;
+
+/// An account, its two namespaces and who acts there.
+pub(crate) struct Cloudflare {
+    api: Api,
+    /// `route:` and `tombstone:`.
+    routes: Namespace,
+    /// `hit:`.
+    hits: Namespace,
+    /// What the Worker's profile `fabric` lets a link be.
+    policy: Policy,
+    /// Every host that leads there.
+    domains: Domains,
+    /// The first of them, as short URLs have it.
+    domain: Option<Host>,
+    public_scheme: String,
+    actor: Actor,
+    pub(crate) output: Output,
+}
+
+impl Cloudflare {
+    /// Nothing is asked yet.
+    pub(crate) fn open(
+        kept: &KeyValues,
+        config: &Config,
+        environment: &Environment,
+        output: Output,
+    ) -> Result<Self, Failure> {
+        let namespace = |id: &String, name| Namespace { id: id.clone(), name };
+        Ok(Self {
+            api: Api::open(&kept.account_id, environment, &config.env, output)?,
+            routes: namespace(&kept.routes, "links"),
+            hits: namespace(&kept.hits, "hits"),
+            policy: Policy::preset(Preset::Fabric),
+            domains: Domains::new(config.domain.clone(), config.base_domain.as_ref()),
+            domain: config.domain.clone(),
+            public_scheme: config.public_scheme.clone(),
+            actor: identity::operator(config, environment),
+            output,
+        })
+    }
+
+    /// The same, for commands that are about what is there: it is one workspace, whatever its name elsewhere.
+    pub(crate) fn open_alone(
+        kept: &KeyValues,
+        config: &Config,
+        environment: &Environment,
+        output: Output,
+    ) -> Result<Self, Failure> {
+        if config.workspace_named && config.workspace != Slug::MAIN {
+            return Err(Failure::usage(format!(
+                "environment `{}` points at Cloudflare, where there are no workspaces; leave --workspace out",
+                config.env
+            )));
+        }
+        Self::open(kept, config, environment, output)
+    }
+
+    /// Says that a link that was just written may lead back to a domain nobody told us of.
+    pub(crate) fn warn_unguarded(&self) {
+        if self.domain.is_none() {
+            self.output.warning(
+                "no `domain` is configured, so a link that leads back to the Worker is not refused; set `domain` in rmax.toml, or RMAX_DOMAIN",
+            );
+        }
+    }
+
+    /// The namespace of hits, as watermarks know it.
+    pub(crate) fn hits_id(&self) -> &str {
+        &self.hits.id
+    }
+
+    /// The namespace of links, as watermarks know it.
+    pub(crate) fn routes_id(&self) -> &str {
+        &self.routes.id
+    }
+
+    /// The address of a link. None where no domain is configured.
+    fn short_url(&self, code: &Code) -> Option<String> {
+        self.domain.as_ref().map(|host| format!("{}://{host}/{code}", self.public_scheme))
+    }
+}
+
+fn now() -> Timestamp {
+    Clock::system().now()
+}

@@ -1,0 +1,47 @@
+//! Where the API is, and the token to it: from the environment and from nowhere else.
+
+use http::HeaderValue;
+use url::Url;
+
+use crate::backend::api_client::is_loopback;
+use crate::environment::Environment;
+use crate::error::Failure;
+
+pub(crate) const VARIABLE: &str = "CLOUDFLARE_API_TOKEN";
+/// Where the API is, if not at Cloudflare: for stand-ins. wrangler knows it by the same name.
+const BASE_VARIABLE: &str = "CLOUDFLARE_API_BASE_URL";
+const BASE: &str = "https://api.cloudflare.com/client/v4";
+
+/// The token, from the environment and from nowhere else. Whatever is wrong with it, it is not shown.
+pub(crate) fn token(environment: &Environment, env: &str) -> Result<(HeaderValue, String), Failure> {
+    let Some(value) = environment.get(VARIABLE) else {
+        return Err(Failure::usage(format!(
+            "environment `{env}` points at Cloudflare, and {VARIABLE} with a token to it is not set"
+        ))
+        .hint("Cloudflare's dashboard makes one under My Profile > API Tokens; it needs Account > Workers KV Storage > Edit"));
+    };
+    let text = value.to_str().map(str::trim).filter(|text| text.bytes().all(|byte| byte.is_ascii_graphic()));
+    let header = text.and_then(|text| HeaderValue::from_str(&format!("Bearer {text}")).ok());
+    let (Some(mut header), Some(text)) = (header, text) else {
+        return Err(Failure::usage(format!("{VARIABLE} is no token: it has characters that no token has")));
+    };
+    header.set_sensitive(true);
+    Ok((header, text.to_owned()))
+}
+
+/// Where the API is.
+pub(crate) fn base(environment: &Environment) -> Result<Url, Failure> {
+    let text = environment.text(BASE_VARIABLE).unwrap_or(BASE);
+    let url = Url::parse(text).ok().filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
+    let Some(url) =
+        url.filter(|url| url.username().is_empty() && url.query().is_none() && url.fragment().is_none())
+    else {
+        return Err(Failure::usage(format!("{BASE_VARIABLE} must be an address like {BASE}")));
+    };
+    if url.scheme() == "http" && !is_loopback(&url) {
+        return Err(Failure::usage(format!(
+            "{BASE_VARIABLE} is http: the token would travel in the clear; use https"
+        )));
+    }
+    Ok(url)
+}

@@ -1,0 +1,180 @@
+//! Looking at links at Cloudflare.
+
+use std::cmp::Reverse;
+
+use rlinks_core::link::route_object::{Stats, Unreadable};
+use rlinks_core::link::search;
+use rlinks_core::{Code, Link, LinkState, Slug, Timestamp};
+use rlinks_ops::{OpsError, Thing};
+
+use super::Cloudflare;
+use crate::backend::Seen;
+use crate::backend::cloudflare::objects::{Kept, ROUTE, TOMBSTONE, Tombstone, route_key, tombstone_key};
+use crate::commands::links::Wanted;
+use crate::error::Failure;
+
+/// Links held here at once: all must be read to know which are the newest.
+const MOST_LISTED: usize = 100_000;
+
+impl Cloudflare {
+    /// Links newest first; one more than wanted, to know whether there are more.
+    pub(crate) async fn links(&self, wanted: &Wanted<'_>) -> Result<Vec<(Link, Stats)>, Failure> {
+        let prefix = wanted.prefix.unwrap_or_default().to_ascii_lowercase();
+        let mut found = self.live(&prefix).await?;
+        if wanted.deleted {
+            found.extend(self.deleted(&prefix).await?);
+        }
+        let words = wanted.search.map(search::query).unwrap_or_default();
+        found.retain(|(link, _)| is_wanted(link, wanted, &words));
+        found.sort_by_key(|(link, _)| (Reverse(link.created_at), link.code.as_str().to_owned()));
+        found.truncate(wanted.limit.saturating_add(1));
+        Ok(found)
+    }
+
+    async fn live(&self, prefix: &str) -> Result<Vec<(Link, Stats)>, Failure> {
+        let keys = self.listed(ROUTE, prefix).await?;
+        let values = self.api.get_all(&self.routes, &keys).await?;
+        let mut found = Vec::with_capacity(values.len());
+        for key in &keys {
+            // A key that went meanwhile is gone.
+            let Some(value) = values.get(key) else { continue };
+            match read(key, value) {
+                Ok(kept) => found.push((kept.link, kept.stats)),
+                Err(why) => self.output.warning(&format!("{key} is left out: {why}")),
+            }
+        }
+        Ok(found)
+    }
+
+    async fn deleted(&self, prefix: &str) -> Result<Vec<(Link, Stats)>, Failure> {
+        let keys = self.listed(TOMBSTONE, prefix).await?;
+        let values = self.api.get_all(&self.routes, &keys).await?;
+        let tombstone = |key| serde_json::from_str::<Tombstone>(values.get(key)?).ok()?.link();
+        Ok(keys.iter().filter_map(tombstone).collect())
+    }
+
+    async fn listed(&self, kind: &str, prefix: &str) -> Result<Vec<String>, Failure> {
+        let keys = self.api.keys(&self.routes, &format!("{kind}{prefix}")).await?;
+        if keys.len() > MOST_LISTED {
+            return Err(Failure::failed(format!("there are more than {MOST_LISTED} of them"))
+                .hint("list a part of them with --prefix"));
+        }
+        Ok(keys)
+    }
+
+    /// A link that is not deleted, now or as it was.
+    pub(crate) async fn link(&self, code: &str, at: Option<Timestamp>) -> Result<Seen, Failure> {
+        match at {
+            None => {
+                let kept = self.kept(code).await?;
+                Ok(self.seen(kept.link, kept.stats))
+            }
+            Some(at) => self.link_at(code, at).await,
+        }
+    }
+
+    /// From the log of changes, which is all that knows of the past.
+    async fn link_at(&self, code: &str, at: Timestamp) -> Result<Seen, Failure> {
+        let entries = self.history(code).await?;
+        let last = entries.iter().rfind(|entry| entry.ts <= at);
+        let then = last.and_then(|entry| serde_json::from_str::<Link>(entry.after.as_ref()?.get()).ok());
+        let then = then.filter(|link| link.state != LinkState::Deleted);
+        let missing = || Failure::not_found(Thing::LinkAt(code.to_owned(), at));
+        Ok(self.seen(then.ok_or_else(missing)?, Stats::default()))
+    }
+
+    /// What a link has counted: what its object says, and that is as new as the last `publish-stats`. Of a deleted one too.
+    pub(crate) async fn stats(&self, code: &str) -> Result<(Code, Stats), Failure> {
+        if let Some(kept) = self.find(code).await? {
+            return Ok((kept.link.code, kept.stats));
+        }
+        for code in spellings(code) {
+            if let Some(kept) = self.tombstone(&code).await?.and_then(|tombstone| tombstone.kept()) {
+                return Ok((code, kept.stats));
+            }
+        }
+        Err(Failure::not_found(Thing::Link(code.to_owned())))
+    }
+
+    // ---- one key ----
+
+    /// A link that is not deleted, with all that lies there.
+    pub(crate) async fn kept(&self, code: &str) -> Result<Kept, Failure> {
+        if let Some(kept) = self.find(code).await? {
+            return Ok(kept);
+        }
+        for code in spellings(code) {
+            if self.tombstone(&code).await?.is_some() {
+                return Err(OpsError::Deleted(Thing::Link(code.to_string())).into());
+            }
+        }
+        Err(Failure::not_found(Thing::Link(code.to_owned())))
+    }
+
+    /// A link as the Worker finds it.
+    pub(crate) async fn find(&self, code: &str) -> Result<Option<Kept>, Failure> {
+        for code in spellings(code) {
+            if let Some(kept) = self.at(&code).await? {
+                return Ok(Some(kept));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The link under exactly this code.
+    pub(crate) async fn at(&self, code: &Code) -> Result<Option<Kept>, Failure> {
+        let value = self.api.get(&self.routes, &route_key(code)).await?;
+        value.map(|value| Kept::read(code, &value).map_err(|why| unreadable(code, why))).transpose()
+    }
+
+    /// What is left of a link that was deleted.
+    pub(crate) async fn tombstone(&self, code: &Code) -> Result<Option<Tombstone>, Failure> {
+        let Some(value) = self.api.get(&self.routes, &tombstone_key(code)).await? else { return Ok(None) };
+        let read = serde_json::from_slice(&value);
+        read.map(Some)
+            .map_err(|_| Failure::failed(format!("{} holds no tombstone of ours", tombstone_key(code))))
+    }
+
+    pub(crate) fn seen(&self, link: Link, stats: Stats) -> Seen {
+        let short_url = self.short_url(&link.code);
+        Seen { link, stats: Some(stats), short_url, workspace: Slug::MAIN.to_owned() }
+    }
+}
+
+/// The link a key holds.
+pub(crate) fn read(key: &str, value: &str) -> Result<Kept, Unreadable> {
+    let code = key.strip_prefix(ROUTE).and_then(Code::from_path).ok_or(Unreadable::Field("key"))?;
+    Kept::read(&code, value.as_bytes())
+}
+
+/// How a code may be written in its key: as typed, and as the Worker looks it up.
+pub(crate) fn spellings(code: &str) -> Vec<Code> {
+    let Some(typed) = Code::from_path(code) else { return Vec::new() };
+    let folded = Code::from_path(&typed.folded()).filter(|folded| *folded != typed);
+    std::iter::once(typed).chain(folded).collect()
+}
+
+/// An object that is there and cannot be read is no missing link.
+fn unreadable(code: &Code, why: Unreadable) -> Failure {
+    let failure = Failure::failed(format!("{} cannot be read: {why}", route_key(code)));
+    match why {
+        Unreadable::Version => failure.hint("a newer rmax may have written it: use that one"),
+        _ => failure.hint(format!(
+            "nobody is redirected by it; `wrangler kv key get {}` shows it as it is",
+            route_key(code)
+        )),
+    }
+}
+
+fn is_wanted(link: &Link, wanted: &Wanted<'_>, words: &[String]) -> bool {
+    let state = match link.state {
+        LinkState::Active => true,
+        LinkState::Disabled => wanted.disabled,
+        LinkState::Deleted => wanted.deleted,
+    };
+    let has_words = || {
+        let known = search::of_link(link);
+        words.iter().all(|word| known.split(' ').any(|known| known.starts_with(word.as_str())))
+    };
+    state && wanted.tag.is_none_or(|tag| link.tags.iter().any(|known| known == tag)) && has_words()
+}

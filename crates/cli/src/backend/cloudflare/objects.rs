@@ -1,0 +1,300 @@
+//! What the keys of a namespace hold: route objects and tombstones, and how they become links and links become them.
+//!
+//! Core reads an object, upgrades it and checks what routing depends on. Here the rest of it becomes a link as the other places
+//! give it, and a changed link becomes an object again that has lost nothing it had before.
+
+use std::collections::BTreeMap;
+
+use rlinks_core::link::route_object::{CURRENT, ReadRoute, RouteObject, Stats, Unreadable};
+use rlinks_core::{Actor, Code, Id, Link, LinkState, Source, Timestamp};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+/// How keys of links begin.
+pub(crate) const ROUTE: &str = "route:";
+/// How keys of deleted links begin.
+pub(crate) const TOMBSTONE: &str = "tombstone:";
+
+/// The fields of an object we write ourselves. All others are kept as they are.
+const OURS: [&str; 12] = [
+    "v",
+    "code",
+    "target",
+    "status",
+    "created_at",
+    "updated_at",
+    "created_by",
+    "meta",
+    "rules",
+    "stats",
+    "redirect_status",
+    "title",
+];
+
+pub(crate) fn route_key(code: &Code) -> String {
+    format!("{ROUTE}{code}")
+}
+
+pub(crate) fn tombstone_key(code: &Code) -> String {
+    format!("{TOMBSTONE}{code}")
+}
+
+/// A link as it lies in its namespace.
+#[derive(Clone, Debug)]
+pub(crate) struct Kept {
+    pub(crate) link: Link,
+    pub(crate) stats: Stats,
+    /// The version it was written in.
+    pub(crate) v: u64,
+    /// The whole object, upgraded.
+    object: Map<String, Value>,
+    /// What it was when it was read.
+    pub(crate) seen: Seen,
+}
+
+/// A value as it was seen, to know later whether somebody has changed it. Counting is no change.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Seen {
+    Nothing,
+    Object(Map<String, Value>),
+    /// Nothing we could have written.
+    Bytes(Vec<u8>),
+}
+
+impl Seen {
+    pub(crate) fn of(value: Option<&[u8]>) -> Self {
+        match value.map(|value| (value, serde_json::from_slice(value))) {
+            None => Self::Nothing,
+            Some((_, Ok(Value::Object(mut object)))) => {
+                object.remove("stats");
+                Self::Object(object)
+            }
+            Some((value, _)) => Self::Bytes(value.to_vec()),
+        }
+    }
+}
+
+impl Kept {
+    /// Reads the object of a code.
+    pub(crate) fn read(code: &Code, value: &[u8]) -> Result<Self, Unreadable> {
+        let read = ReadRoute::read(value)?;
+        // One link's object under another's key would be served as the other.
+        if read.code != *code {
+            return Err(Unreadable::Field("code"));
+        }
+        let link = link_of(&read);
+        let stats = read.rest.get("stats").and_then(|stats| Stats::deserialize(stats).ok());
+        Ok(Self {
+            link,
+            stats: stats.unwrap_or_default(),
+            v: read.v,
+            object: read.rest,
+            seen: Seen::of(Some(value)),
+        })
+    }
+
+    /// Whether it was written by an older version.
+    pub(crate) const fn is_old(&self) -> bool {
+        self.v < CURRENT
+    }
+
+    /// Whether it has fields no link has.
+    pub(crate) fn has_more(&self) -> bool {
+        self.object.keys().any(|name| !OURS.contains(&name.as_str()))
+    }
+
+    /// Its value after it became this link: what we do not know stays.
+    pub(crate) fn with(&self, link: &Link, stats: Stats) -> String {
+        value_of(link, stats, &self.object)
+    }
+}
+
+/// The value of a new link.
+pub(crate) fn value(link: &Link, stats: Stats) -> String {
+    value_of(link, stats, &Map::new())
+}
+
+/// An object with the fields we do not know behind our own.
+#[derive(Serialize)]
+struct Whole<'a> {
+    #[serde(flatten)]
+    ours: RouteObject,
+    #[serde(flatten)]
+    rest: BTreeMap<&'a str, &'a Value>,
+}
+
+fn value_of(link: &Link, stats: Stats, object: &Map<String, Value>) -> String {
+    let rest = object.iter().filter(|(name, _)| !OURS.contains(&name.as_str()));
+    let rest = rest.map(|(name, value)| (name.as_str(), value)).collect();
+    serde_json::to_string(&Whole { ours: RouteObject::of(link, stats), rest }).expect("an object is JSON")
+}
+
+/// The same object with other numbers and nothing else touched: not even its version. None where it has these numbers, or is no
+/// object.
+pub(crate) fn recounted(value: &str, stats: Stats) -> Option<String> {
+    /// An object in the order a person would write it.
+    struct Ordered<'a>(&'a Map<String, Value>);
+    impl Serialize for Ordered<'_> {
+        fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+            let ours = OURS.iter().filter_map(|name| self.0.get_key_value(*name));
+            let rest = self.0.iter().filter(|(name, _)| !OURS.contains(&name.as_str()));
+            serializer.collect_map(ours.chain(rest))
+        }
+    }
+    let Ok(Value::Object(mut object)) = serde_json::from_str(value) else { return None };
+    let stats = serde_json::to_value(stats).expect("two numbers are JSON");
+    if object.get("stats") == Some(&stats) {
+        return None;
+    }
+    object.insert("stats".to_owned(), stats);
+    Some(serde_json::to_string(&Ordered(&object)).expect("an object is JSON"))
+}
+
+/// Whether a published object is what its link says, numbers aside.
+pub(crate) fn is_published(link: &Link, value: Option<&String>) -> bool {
+    value.is_some_and(|there| {
+        Seen::of(Some(there.as_bytes()))
+            == Seen::of(Some(crate::backend::cloudflare::objects::value(link, Stats::default()).as_bytes()))
+    })
+}
+
+fn link_of(read: &ReadRoute) -> Link {
+    let text = |name: &str| read.rest.get(name).and_then(Value::as_str);
+    let time = |name| text(name).and_then(|text| Timestamp::parse(text).ok());
+    let updated_at = time("updated_at").or_else(|| time("created_at")).unwrap_or(Timestamp::from_ms(0));
+    let mut meta = match read.rest.get("meta") {
+        Some(Value::Object(meta)) => meta.clone(),
+        _ => Map::new(),
+    };
+    let notes = meta.remove("notes").and_then(|notes| notes.as_str().map(str::to_owned));
+    let mut tags: Vec<String> = match meta.remove("tags") {
+        Some(Value::Array(tags)) => tags.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
+        _ => Vec::new(),
+    };
+    tags.sort();
+    tags.dedup();
+    Link {
+        // Here links are known by their codes, and by when they were changed.
+        id: Id::from_i64(0),
+        workspace: Id::from_i64(0),
+        version: 0,
+        generated: false,
+        source: Source::Cli,
+        code: read.code.clone(),
+        target: read.target.clone(),
+        redirect_status: read.redirect_status,
+        state: read.state,
+        https_only: read.https_only,
+        no_loop: read.no_loop,
+        expires_at: read.expires_at,
+        title: text("title").map(str::to_owned),
+        notes: notes.filter(|notes| !notes.is_empty()),
+        tags,
+        metadata: meta,
+        created_by: Actor::stored(text("created_by").unwrap_or("unknown").to_owned()),
+        created_at: time("created_at").unwrap_or(updated_at),
+        updated_at,
+    }
+}
+
+/// What a deletion leaves: the code stays taken, and the link can be brought back.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Tombstone {
+    pub(crate) code: Code,
+    pub(crate) deleted_at: Timestamp,
+    pub(crate) deleted_by: String,
+    /// The object as it was. None where a store published the deletion: then the store has it.
+    pub(crate) route: Option<Map<String, Value>>,
+}
+
+impl Tombstone {
+    /// Of a link that comes as a deleted one. What it was before nobody says; brought back, it answers.
+    pub(crate) fn born(link: &Link, stats: Stats, by: &Actor) -> Self {
+        let alive = Link { state: LinkState::Active, ..link.clone() };
+        let route = serde_json::from_str(&value(&alive, stats)).expect("we have just written an object");
+        let (code, deleted_at) = (link.code.clone(), link.updated_at);
+        Self { code, deleted_at, deleted_by: by.to_string(), route: Some(route) }
+    }
+
+    /// Of a link that is being deleted.
+    pub(crate) fn of(kept: &Kept, by: &Actor, now: Timestamp) -> Self {
+        let value = kept.with(&kept.link, kept.stats);
+        let route = serde_json::from_str(&value).expect("we have just written an object");
+        Self { code: kept.link.code.clone(), deleted_at: now, deleted_by: by.to_string(), route: Some(route) }
+    }
+
+    pub(crate) fn value(&self) -> String {
+        serde_json::to_string(self).expect("a tombstone is JSON")
+    }
+
+    /// The link it was, as it was.
+    pub(crate) fn kept(&self) -> Option<Kept> {
+        let value = serde_json::to_vec(self.route.as_ref()?).ok()?;
+        Kept::read(&self.code, &value).ok()
+    }
+
+    /// The link as lists show it.
+    pub(crate) fn link(&self) -> Option<(Link, Stats)> {
+        let Kept { link, stats, .. } = self.kept()?;
+        Some((Link { state: LinkState::Deleted, updated_at: self.deleted_at, ..link }, stats))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use insta::assert_snapshot;
+
+    use super::*;
+
+    const SEED: &str = r#"{"v":1,"code":"parity","target":"https://paritybench.rmax.tech","status":"active","created_at":"2026-01-12T12:41:00Z","updated_at":"2026-01-12T12:41:00Z","created_by":"max@rmax.ai","meta":{"notes":"canonical","tags":["research","benchmark"],"owner":"x"},"rules":{"https_only":true,"no_loop":true,"expires_at":null},"stats":{"hits":12442,"last_hit":"2026-01-12T13:21:00Z"},"future":[1]}"#;
+    const V0: &str = r#"{"v":0,"code":"old","url":"https://example.com/old","enabled":false,"expires":1893456000,"note":"from before"}"#;
+
+    fn code(text: &str) -> Code {
+        Code::from_path(text).unwrap()
+    }
+
+    #[test]
+    fn what_is_read_is_written_back_whole() {
+        let kept = Kept::read(&code("parity"), SEED.as_bytes()).unwrap();
+        assert_eq!(kept.stats.hits, 12442);
+        assert_eq!(kept.link.tags, ["benchmark", "research"]);
+        assert_snapshot!(kept.with(&kept.link, kept.stats), @r#"{"v":1,"code":"parity","target":"https://paritybench.rmax.tech","status":"active","created_at":"2026-01-12T12:41:00Z","updated_at":"2026-01-12T12:41:00Z","created_by":"max@rmax.ai","meta":{"notes":"canonical","owner":"x","tags":["benchmark","research"]},"rules":{"https_only":true,"no_loop":true,"expires_at":null},"stats":{"hits":12442,"last_hit":"2026-01-12T13:21:00Z"},"future":[1]}"#);
+    }
+
+    #[test]
+    fn an_old_object_is_written_in_the_current_version() {
+        let kept = Kept::read(&code("old"), V0.as_bytes()).unwrap();
+        assert!(kept.is_old());
+        assert_snapshot!(kept.with(&kept.link, kept.stats), @r#"{"v":1,"code":"old","target":"https://example.com/old","status":"disabled","created_at":"1970-01-01T00:00:00Z","updated_at":"1970-01-01T00:00:00Z","created_by":"unknown","meta":{"notes":null,"tags":[]},"rules":{"https_only":true,"no_loop":true,"expires_at":"2030-01-01T00:00:00Z"},"stats":{"hits":0,"last_hit":null},"note":"from before"}"#);
+    }
+
+    #[test]
+    fn an_object_under_another_key_is_not_that_link() {
+        assert!(matches!(Kept::read(&code("other"), SEED.as_bytes()), Err(Unreadable::Field("code"))));
+    }
+
+    #[test]
+    fn counting_touches_nothing_else_and_is_no_change() {
+        let stats = Stats { hits: 3, last_hit: Some(Timestamp::from_ms(0)) };
+        let value = recounted(V0, stats).unwrap();
+        assert_snapshot!(value, @r#"{"v":0,"code":"old","stats":{"hits":3,"last_hit":"1970-01-01T00:00:00Z"},"enabled":false,"expires":1893456000,"note":"from before","url":"https://example.com/old"}"#);
+        assert_eq!(recounted(&value, stats), None);
+        assert_eq!(recounted("[]", stats), None);
+        assert_eq!(Seen::of(Some(value.as_bytes())), Seen::of(Some(V0.as_bytes())));
+        assert_ne!(Seen::of(Some(SEED.as_bytes())), Seen::of(Some(V0.as_bytes())));
+        assert_ne!(Seen::of(None), Seen::of(Some(b"")));
+    }
+
+    #[test]
+    fn a_tombstone_gives_the_link_back_as_it_was() {
+        let kept = Kept::read(&code("parity"), SEED.as_bytes()).unwrap();
+        let tombstone = Tombstone::of(&kept, &Actor::operator("max"), Timestamp::from_ms(5));
+        let read: Tombstone = serde_json::from_str(&tombstone.value()).unwrap();
+        let back = read.kept().unwrap();
+        assert_eq!((&back.link, back.stats), (&kept.link, kept.stats));
+        assert!(back.with(&back.link, back.stats).ends_with(r#","future":[1]}"#));
+        assert_eq!(read.link().unwrap().0.state, LinkState::Deleted);
+        let published = Tombstone { route: None, ..read };
+        assert!(published.kept().is_none() && published.link().is_none());
+    }
+}

@@ -1,0 +1,205 @@
+//! Links of a store, copied to where the Worker serves them. The store is the truth; numbers aside, what is there follows it.
+
+use std::collections::HashMap;
+
+use rlinks_core::link::route_object::Stats;
+use rlinks_core::{Link, LinkState};
+
+use super::links::read;
+use super::{Cloudflare, now};
+use crate::backend::cloudflare::client::Pair;
+use crate::backend::cloudflare::objects::{
+    ROUTE, TOMBSTONE, Tombstone, is_published, route_key, tombstone_key, value,
+};
+use crate::error::Failure;
+
+/// What has to be written and deleted.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Difference {
+    /// Codes whose object is missing or another.
+    pub(crate) changed: Vec<String>,
+    /// Codes that are deleted and have no tombstone, or still have an object.
+    pub(crate) deleted: Vec<String>,
+    /// Codes with an object and no link in the store.
+    pub(crate) strangers: Vec<String>,
+    puts: Vec<Pair>,
+    deletes: Vec<String>,
+}
+
+/// What lies there of some codes.
+pub(crate) struct There {
+    routes: HashMap<String, String>,
+    /// Keys alone: what a tombstone says is nobody's business.
+    tombstones: Vec<String>,
+}
+
+impl Difference {
+    pub(crate) fn is_none(&self) -> bool {
+        self.puts.is_empty() && self.deletes.is_empty()
+    }
+
+    /// A link as the store has it, whatever lies there.
+    pub(crate) fn add(&mut self, link: &Link, stats: Stats) {
+        if link.state == LinkState::Deleted {
+            self.deleted.push(link.code.to_string());
+            self.puts.push(tombstone(link));
+            self.deletes.push(route_key(&link.code));
+        } else {
+            self.changed.push(link.code.to_string());
+            self.puts.push(Pair { key: route_key(&link.code), value: value(link, stats) });
+            self.deletes.push(tombstone_key(&link.code));
+        }
+    }
+
+    /// A link as the store has it, where something else lies there. What was looked at is taken out of `there`.
+    pub(crate) fn compare(&mut self, link: &Link, stats: Stats, there: &mut There) {
+        let (route, tomb) = (route_key(&link.code), tombstone_key(&link.code));
+        let object = there.routes.remove(&route);
+        let has_tombstone = there.tombstones.binary_search(&tomb).is_ok();
+        match link.state {
+            LinkState::Deleted => {
+                if object.is_some() || !has_tombstone {
+                    self.deleted.push(link.code.to_string());
+                }
+                self.deletes.extend(object.map(|_| route));
+                self.puts.extend((!has_tombstone).then(|| tombstone(link)));
+            }
+            LinkState::Active | LinkState::Disabled => {
+                if has_tombstone || !is_published(link, object.as_ref()) {
+                    self.changed.push(link.code.to_string());
+                    self.puts.push(Pair { key: route, value: value(link, stats) });
+                }
+                self.deletes.extend(has_tombstone.then_some(tomb));
+            }
+        }
+    }
+
+    /// Objects nobody in the store knows. What can be read of them stays in a tombstone.
+    fn add_strangers(&mut self, there: There, cloudflare: &Cloudflare) {
+        let mut left: Vec<(String, String)> = there.routes.into_iter().collect();
+        left.sort_unstable();
+        for (key, value) in left {
+            let kept = read(&key, &value).ok();
+            let tombstone = kept.map(|kept| Tombstone::of(&kept, &cloudflare.actor, now()));
+            self.puts.extend(
+                tombstone
+                    .map(|tombstone| Pair { key: tombstone_key(&tombstone.code), value: tombstone.value() }),
+            );
+            self.strangers.push(key.strip_prefix(ROUTE).unwrap_or(&key).to_owned());
+            self.deletes.push(key);
+        }
+    }
+}
+
+fn tombstone(link: &Link) -> Pair {
+    let tombstone = Tombstone {
+        code: link.code.clone(),
+        deleted_at: link.updated_at,
+        deleted_by: "store".to_owned(),
+        route: None,
+    };
+    Pair { key: tombstone_key(&link.code), value: tombstone.value() }
+}
+
+impl Cloudflare {
+    /// All objects, and the keys of all tombstones.
+    pub(crate) async fn there(&self) -> Result<There, Failure> {
+        let keys = self.api.keys(&self.routes, ROUTE).await?;
+        let progress = self.output.counter("reading what is there", Some(keys.len() as u64));
+        let mut routes = HashMap::with_capacity(keys.len());
+        for some in keys.chunks(1000) {
+            routes.extend(self.api.get_all(&self.routes, some).await?);
+            progress.add(some.len() as u64);
+        }
+        let mut tombstones = self.api.keys(&self.routes, TOMBSTONE).await?;
+        tombstones.sort_unstable();
+        Ok(There { routes, tombstones })
+    }
+
+    /// What is left of `there` when every link was compared is nobody's.
+    pub(crate) fn strangers(&self, difference: &mut Difference, there: There) {
+        difference.add_strangers(there, self);
+    }
+
+    /// For a command that goes on for ever: what it waited for Cloudflare before does not count.
+    pub(crate) fn rest(&self) {
+        self.api.rest();
+    }
+
+    /// Makes it so. What is written comes before what is deleted: a link is never gone in between.
+    pub(crate) async fn apply(&self, difference: &Difference) -> Result<(), Failure> {
+        self.api.put_all(&self.routes, &difference.puts).await?;
+        self.api.delete_all(&self.routes, &difference.deletes).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rlinks_core::{Actor, Code, Id, RedirectStatus, Source, Target, Timestamp};
+
+    use super::*;
+
+    fn link(code: &str, state: LinkState) -> Link {
+        Link {
+            id: Id::from_i64(1),
+            workspace: Id::from_i64(1),
+            code: Code::from_path(code).unwrap(),
+            generated: false,
+            target: Target::parse("https://example.com/", 2048).unwrap(),
+            redirect_status: RedirectStatus::Found,
+            state,
+            https_only: true,
+            no_loop: true,
+            expires_at: None,
+            title: None,
+            notes: None,
+            tags: Vec::new(),
+            metadata: serde_json::Map::new(),
+            source: Source::Cli,
+            created_by: Actor::operator("max"),
+            created_at: Timestamp::from_ms(0),
+            updated_at: Timestamp::from_ms(0),
+            version: 1,
+        }
+    }
+
+    /// What `compare` would write and delete: keys alone.
+    fn differs(link: &Link, object: Option<&str>, tombstone: bool) -> (Vec<String>, Vec<String>) {
+        let key = route_key(&link.code);
+        let mut there = There {
+            routes: object.map(|object| (key, object.to_owned())).into_iter().collect(),
+            tombstones: tombstone.then(|| tombstone_key(&link.code)).into_iter().collect(),
+        };
+        let mut difference = Difference::default();
+        difference.compare(link, Stats::default(), &mut there);
+        assert!(there.routes.is_empty());
+        assert_eq!(difference.is_none(), difference.changed.is_empty() && difference.deleted.is_empty());
+        (difference.puts.into_iter().map(|pair| pair.key).collect(), difference.deletes)
+    }
+
+    #[test]
+    fn only_what_differs_is_written() {
+        let none: [&str; 0] = [];
+        let check = |link: &Link, object: Option<&str>, tombstone, puts: &[&str], deletes: &[&str]| {
+            let (put, deleted) = differs(link, object, tombstone);
+            assert_eq!(
+                (put.as_slice(), deleted.as_slice()),
+                (
+                    &puts.iter().map(|key| (*key).to_owned()).collect::<Vec<_>>()[..],
+                    &deletes.iter().map(|key| (*key).to_owned()).collect::<Vec<_>>()[..]
+                )
+            );
+        };
+        let live = link("a", LinkState::Active);
+        let same = value(&live, Stats { hits: 9, last_hit: None });
+        check(&live, Some(&same), false, &none, &none);
+        check(&live, None, false, &["route:a"], &none);
+        check(&live, Some("{"), false, &["route:a"], &none);
+        check(&live, Some(&same.replace("302", "307")), false, &["route:a"], &none);
+        check(&live, Some(&same), true, &["route:a"], &["tombstone:a"]);
+        let gone = link("a", LinkState::Deleted);
+        check(&gone, None, true, &none, &none);
+        check(&gone, None, false, &["tombstone:a"], &none);
+        check(&gone, Some(&same), true, &none, &["route:a"]);
+    }
+}

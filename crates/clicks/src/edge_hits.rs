@@ -1,0 +1,286 @@
+//! Clicks that were recorded elsewhere: the hits of the Worker at Cloudflare, each stored once, by its id.
+//!
+//! A hit knows less than a click of ours: no visitor's key, and of the user agent a hash alone. So imported clicks count as clicks
+//! of people on devices nobody knows, and add no visitors.
+
+use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
+use std::net::IpAddr;
+
+use rlinks_core::{Id, Timestamp};
+use rlinks_store::StoreError;
+use rlinks_store::database::pool::{read, read_in, run_in};
+use serde::Deserialize;
+use uuid::Uuid;
+
+use crate::bulk_lookup::look_up;
+use crate::click::{Click, Prefix};
+use crate::database::Clicks;
+use crate::enrich::geo::Place;
+use crate::enrich::user_agent::{self, Device};
+use crate::enrich::{Enriched, Event, key_of, known};
+use crate::ingest::write;
+use crate::journal::Producer;
+use crate::time::day_of;
+use rlinks_core::click::attribution;
+
+/// Hits in one transaction: it must not hold the write lock for long.
+pub const BATCH: usize = 4096;
+
+/// A hit as the Worker writes it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Hit {
+    /// Its name for ever.
+    pub id: Uuid,
+    /// When.
+    pub ts: Timestamp,
+    /// Of which code.
+    pub code: String,
+    /// Two capital letters.
+    pub country: Option<[u8; 2]>,
+    /// The hash of the user agent, by the Worker's key.
+    pub ua_hash: u64,
+    /// Without query.
+    pub referrer: Option<String>,
+    /// The visitor's network.
+    pub prefix: Option<Prefix>,
+}
+
+/// The value of a key `hit:{code}:{day}:{id}`.
+#[derive(Deserialize)]
+struct Value<'a> {
+    ts: Timestamp,
+    #[serde(default, borrow)]
+    country: Option<Cow<'a, str>>,
+    #[serde(default, borrow)]
+    ua_hash: Option<Cow<'a, str>>,
+    #[serde(default, borrow)]
+    referrer: Option<Cow<'a, str>>,
+    #[serde(default, borrow)]
+    ip_prefix: Option<Cow<'a, str>>,
+}
+
+impl Hit {
+    /// Reads a hit. The key says whose it is and what it is called, the value all the rest. Of what is malformed nothing is kept;
+    /// without a name or a moment it is no hit.
+    pub fn read(code: &str, id: &str, value: &str) -> Option<Self> {
+        let value: Value<'_> = serde_json::from_str(value).ok()?;
+        let referrer = value.referrer.as_deref().and_then(|text| attribution::referrer(text.as_bytes()));
+        Some(Self {
+            id: id.parse().ok()?,
+            ts: value.ts,
+            code: code.to_owned(),
+            country: value.country.as_deref().and_then(country),
+            ua_hash: value.ua_hash.as_deref().and_then(hash).unwrap_or_default(),
+            referrer: referrer.map(Cow::into_owned),
+            prefix: value.ip_prefix.as_deref().and_then(network),
+        })
+    }
+
+    /// The click it was, as exports write it.
+    pub fn click(&self) -> Click {
+        let country = self.country.as_ref().and_then(|letters| std::str::from_utf8(letters).ok());
+        Click {
+            n: 0,
+            id: self.id,
+            ts: self.ts,
+            link: Id::from_i64(0),
+            workspace: Id::from_i64(0),
+            code: self.code.clone(),
+            referrer: self.referrer.clone(),
+            user_agent: None,
+            ua_hash: Some(self.ua_hash).filter(|hash| *hash != 0),
+            ip_prefix: self.prefix,
+            country: country.map(str::to_owned),
+            city: None,
+            latitude: None,
+            longitude: None,
+            device: Device::Unknown,
+            browser: None,
+            browser_version: None,
+            system: None,
+            system_version: None,
+            utm_source: None,
+            utm_medium: None,
+            utm_campaign: None,
+            visitor: None,
+            bot: false,
+        }
+    }
+}
+
+/// Cloudflare writes XX for unknown and T1 for Tor, and neither is a country.
+fn country(text: &str) -> Option<[u8; 2]> {
+    let letters: [u8; 2] = text.as_bytes().try_into().ok()?;
+    let is_country = letters.iter().all(u8::is_ascii_alphabetic) && !text.eq_ignore_ascii_case("XX");
+    is_country.then(|| letters.map(|letter| letter.to_ascii_uppercase()))
+}
+
+/// The first 16 hexadecimal digits.
+fn hash(text: &str) -> Option<u64> {
+    let digits = text.get(..16.min(text.len()))?;
+    u64::from_str_radix(digits, 16).ok()
+}
+
+/// A network. Whatever is written, no more of it is kept than we would keep.
+fn network(text: &str) -> Option<Prefix> {
+    let address: IpAddr = text.split('/').next()?.parse().ok()?;
+    Some(Prefix::of(address))
+}
+
+/// A hit and the link it is of.
+#[derive(Clone, Debug)]
+pub struct OfLink<'a> {
+    /// The hit.
+    pub hit: &'a Hit,
+    /// Its link.
+    pub link: Id,
+    /// Who made that, where it is a user.
+    pub owner: Option<Id>,
+}
+
+/// What became of hits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Imported {
+    /// Stored and added up.
+    pub stored: u64,
+    /// There already.
+    pub known: u64,
+    /// Of days whose raw clicks are not kept any more: whether they were counted, nobody knows.
+    pub too_old: u64,
+}
+
+impl Clicks {
+    /// Stores hits of a workspace that are not there yet, and adds them up, in one transaction. At most [`BATCH`] at once.
+    pub async fn import(
+        &self,
+        workspace: Id,
+        hits: &[OfLink<'_>],
+        now: Timestamp,
+    ) -> Result<Imported, StoreError> {
+        let mut tx = self.pool.begin().await?;
+        let first = write::lock(&mut tx).await?;
+        let frozen: Option<(i64,)> = read_in!(
+            &mut tx,
+            fetch_optional,
+            "select before_day from frozen where workspace_id = $1",
+            workspace.as_i64()
+        )?;
+        let kept_from = frozen.map_or(i64::MIN, |(day,)| day);
+        let ids: Vec<[String; 1]> = hits.iter().map(|of| [of.hit.id.to_string()]).collect();
+        let sql = look_up!(tx.dialect(), "d.event_id", "events", "d.event_id = asked.value ->> 0");
+        let there: Vec<(String,)> = read_in!(&mut tx, fetch_all, sql, write::json(&ids))?;
+        let mut known: HashSet<String> = there.into_iter().map(|(id,)| id).collect();
+        let mut done = Imported::default();
+        let mut fresh = Vec::new();
+        for (of, [id]) in hits.iter().zip(ids) {
+            if day_of(of.hit.ts) < kept_from {
+                done.too_old += 1;
+            } else if known.insert(id) {
+                fresh.push(of);
+            } else {
+                done.known += 1;
+            }
+        }
+        done.stored = fresh.len() as u64;
+        if !fresh.is_empty() {
+            let batch = enriched(workspace, &fresh, now);
+            let ids: Vec<String> = fresh.iter().map(|of| of.hit.id.to_string()).collect();
+            write::write_imported(&mut tx, &batch, &ids, first).await?;
+        }
+        tx.commit().await?;
+        Ok(done)
+    }
+
+    /// Which of these ids are stored already.
+    pub async fn imported(&self, ids: &[String]) -> Result<HashSet<String>, StoreError> {
+        let asked: Vec<[&String; 1]> = ids.iter().map(|id| [id]).collect();
+        let sql = look_up!(self.pool.dialect(), "d.event_id", "events", "d.event_id = asked.value ->> 0");
+        let there: Vec<(String,)> = read!(&self.pool, fetch_all, sql, write::json(&asked))?;
+        Ok(there.into_iter().map(|(id,)| id).collect())
+    }
+
+    /// Remembers how far something has come; never back.
+    pub async fn advance(&self, name: &str, upto: i64, now: Timestamp) -> Result<(), StoreError> {
+        let mut tx = self.pool.begin().await?;
+        run_in!(
+            &mut tx,
+            "insert into exports (name, upto, updated_at) values ($1, $2, $3)
+             on conflict (name) do update set upto = excluded.upto, updated_at = excluded.updated_at
+             where excluded.upto > exports.upto",
+            name,
+            upto,
+            now.ms()
+        )?;
+        tx.commit().await
+    }
+}
+
+/// Hits as a batch, ready to be written.
+fn enriched<'a>(workspace: Id, hits: &[&'a OfLink<'a>], now: Timestamp) -> Enriched<'a> {
+    let mut enriched = Enriched::default();
+    let (mut agents, mut places) = (HashMap::new(), HashMap::new());
+    for of in hits {
+        let hit = of.hit;
+        let agent = *agents.entry(hit.ua_hash).or_insert_with(|| {
+            enriched.agents.push(((hit.ua_hash, String::new()), user_agent::decode(&[])));
+            enriched.agents.len() - 1
+        });
+        let place = *places.entry(hit.country).or_insert_with(|| {
+            let place = Place { country: hit.country, ..Place::default() };
+            enriched.places.push(known(key_of(&place), place));
+            enriched.places.len() - 1
+        });
+        enriched.events.push(Event {
+            producer: Producer { boot: 0, thread: 0 },
+            sequence: 0,
+            // A clock that runs ahead must not put clicks into days to come.
+            ts: hit.ts.min(now),
+            link: of.link,
+            workspace,
+            owner: of.owner,
+            bot: false,
+            visitor: None,
+            prefix: hit.prefix.map(Prefix::as_i64),
+            agent,
+            place,
+            referrer: hit.referrer.as_deref(),
+            host: hit.referrer.as_deref().and_then(attribution::referrer_host).map(Into::into),
+            utm_source: None,
+            utm_medium: None,
+            utm_campaign: None,
+        });
+    }
+    enriched
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ID: &str = "019c09bf-e495-7abc-bfff-fffe00000002";
+
+    #[test]
+    fn the_documents_hit_reads() {
+        let value = r#"{"ts":"2026-01-12T13:01:22Z","code":"parity","country":"NL","ua_hash":"e4c1","referrer":"https://twitter.com/a?q=secret","ip_prefix":"203.0.113.0/24"}"#;
+        let hit = Hit::read("parity", ID, value).unwrap();
+        assert_eq!((hit.id.to_string().as_str(), hit.ts.to_string().as_str()), (ID, "2026-01-12T13:01:22Z"));
+        assert_eq!((hit.country, hit.ua_hash), (Some(*b"NL"), 0xe4c1));
+        assert_eq!(hit.referrer.as_deref(), Some("https://twitter.com/a"));
+        assert_eq!(hit.prefix.unwrap().to_string(), "203.0.113.0/24");
+    }
+
+    #[test]
+    fn what_is_malformed_is_not_kept() {
+        let value = r#"{"ts":"2026-01-12T13:01:22Z","country":"T1","ua_hash":"zz","referrer":null,"ip_prefix":"2001:db8:1:2:3::4"}"#;
+        let hit = Hit::read("a", ID, value).unwrap();
+        assert_eq!((hit.country, hit.ua_hash, &hit.referrer), (None, 0, &None));
+        assert_eq!(hit.prefix.unwrap().to_string(), "2001:db8:1::/48");
+        assert_eq!(Hit::read("a", "no-id", value), None);
+        assert_eq!(Hit::read("a", ID, "{}"), None);
+        assert_eq!(Hit::read("a", ID, "[1]"), None);
+        assert_eq!(hash(&"f".repeat(64)), Some(u64::MAX));
+        assert_eq!(hash("äääääääääääääääää"), None);
+        assert_eq!(country("xx"), None);
+    }
+}

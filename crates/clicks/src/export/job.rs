@@ -1,0 +1,304 @@
+//! An export from beginning to end: which clicks, in which parts, and how far the next one may begin.
+
+use rlinks_core::{Id, Timestamp};
+use rlinks_store::StoreError;
+use rlinks_store::database::pool::{read, run_in};
+
+use super::{Export, ExportError, Format, Overwrite, Target};
+use crate::database::Clicks;
+use crate::events::{Codes, EventFilter};
+
+/// Numbers looked through at once.
+const SPAN: i64 = 10_000;
+/// Clicks in one part.
+const MOST_IN_PART: u64 = 1_000_000;
+
+/// What to export.
+pub struct Wanted<'a> {
+    /// Which clicks.
+    pub filter: EventFilter,
+    /// How they are written.
+    pub format: Format,
+    /// Whether what is there may be replaced.
+    pub overwrite: Overwrite,
+    /// Begin where the last export by this name ended, and remember where this one does.
+    pub watermark: Option<&'a str>,
+    /// How the names of parts begin.
+    pub stem: &'a str,
+    /// Only clicks up to this number.
+    pub upto: Option<i64>,
+}
+
+/// What was exported.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Exported {
+    /// How many clicks.
+    pub clicks: u64,
+    /// The names of the parts, where there are parts.
+    pub parts: Vec<String>,
+}
+
+impl Clicks {
+    /// Exports clicks in the order they were stored. Where the place takes parts, each is named after the number it begins with.
+    ///
+    /// A file is whole before the watermark passes it. An export that was cut off between the two finds a note that the file is its
+    /// own, writes it again and goes on; any other file that is there stays, unless it may be replaced. One export at a time goes by
+    /// a watermark.
+    pub async fn export(
+        &self,
+        codes: &mut Codes,
+        target: &Target,
+        wanted: &Wanted<'_>,
+        now: Timestamp,
+        mut progress: impl FnMut(u64),
+    ) -> Result<Exported, ExportError> {
+        let Some(name) = wanted.watermark else {
+            return self.export_from(codes, target, wanted, 0, now, &mut progress).await;
+        };
+        let held = self.hold_watermark(name).await?;
+        let done = match self.watermark(name).await {
+            Ok(after) => self.export_from(codes, target, wanted, after, now, &mut progress).await,
+            Err(error) => Err(error.of_clicks().into()),
+        };
+        held.release().await;
+        done
+    }
+
+    /// Exports the clicks after a number.
+    async fn export_from(
+        &self,
+        codes: &mut Codes,
+        target: &Target,
+        wanted: &Wanted<'_>,
+        mut after: i64,
+        now: Timestamp,
+        progress: &mut impl FnMut(u64),
+    ) -> Result<Exported, ExportError> {
+        let last =
+            self.last_event().await.map_err(StoreError::of_clicks)?.min(wanted.upto.unwrap_or(i64::MAX));
+        let mut done = Exported::default();
+        loop {
+            let name = target.takes_parts().then(|| part_name(wanted, after + 1));
+            let most = if name.is_some() { MOST_IN_PART } else { u64::MAX };
+            let note = wanted.watermark.zip(target.named(name.as_deref())).map(|(watermark, file)| Note {
+                name: format!("{}{file}", begun(watermark)),
+                after,
+                now,
+            });
+            let part = Part { name: name.as_deref(), note: note.as_ref(), after, last, most };
+            let (clicks, upto) = self.export_part(codes, target, wanted, &part, progress).await?;
+            done.clicks += clicks;
+            done.parts.extend(name.filter(|_| clicks > 0));
+            if let Some(name) = wanted.watermark {
+                self.move_watermark(name, after, upto, now).await?;
+            }
+            after = upto;
+            if after >= last {
+                return Ok(done);
+            }
+        }
+    }
+
+    /// One file. An empty part is not written; a single file is, even when it is empty.
+    async fn export_part(
+        &self,
+        codes: &mut Codes,
+        target: &Target,
+        wanted: &Wanted<'_>,
+        part: &Part<'_>,
+        progress: &mut impl FnMut(u64),
+    ) -> Result<(u64, i64), ExportError> {
+        let mut export = match part.name {
+            Some(_) => None,
+            None => Some(self.begin_file(target, wanted, part).await?),
+        };
+        let (mut written, mut after) = (0, part.after);
+        while after < part.last && written < part.most {
+            let span = SPAN.min(part.last - after);
+            let page = self.events_after(&wanted.filter, after, span, codes).await;
+            let (clicks, _) = match page {
+                Ok(page) => page,
+                Err(error) => {
+                    if let Some(export) = export {
+                        export.abandon().await;
+                    }
+                    return Err(error.into());
+                }
+            };
+            after += span;
+            if clicks.is_empty() {
+                continue;
+            }
+            if export.is_none() {
+                export = Some(self.begin_file(target, wanted, part).await?);
+            }
+            if let Some(export) = &mut export {
+                export.write(&clicks).await?;
+            }
+            written += clicks.len() as u64;
+            progress(clicks.len() as u64);
+        }
+        if let Some(export) = export {
+            self.finish_file(export, part).await?;
+        }
+        Ok((written, after))
+    }
+
+    async fn begin_file(
+        &self,
+        target: &Target,
+        wanted: &Wanted<'_>,
+        part: &Part<'_>,
+    ) -> Result<Export, ExportError> {
+        let is_ours = match part.note {
+            Some(note) => self.is_begun(&note.name).await.map_err(StoreError::of_clicks)?,
+            None => false,
+        };
+        let overwrite = if is_ours { Overwrite::Replace } else { wanted.overwrite };
+        Export::begin(target.begin(part.name, overwrite).await?, wanted.format)
+    }
+
+    /// Notes that the file is ours before it can be seen, so that whoever goes on after us knows.
+    async fn finish_file(&self, export: Export, part: &Part<'_>) -> Result<(), ExportError> {
+        let Some(note) = part.note else { return export.finish().await };
+        self.begin_note(note).await.map_err(StoreError::of_clicks)?;
+        let finished = export.finish().await;
+        if matches!(finished, Err(ExportError::Exists(_))) {
+            // Somebody else's after all.
+            self.forget_note(&note.name).await.map_err(StoreError::of_clicks)?;
+        }
+        finished
+    }
+
+    /// How far exports by a name have come.
+    pub async fn watermark(&self, name: &str) -> Result<i64, StoreError> {
+        let row: Option<(i64,)> =
+            read!(&self.pool, fetch_optional, "select upto from exports where name = $1", name)?;
+        Ok(row.map_or(0, |(upto,)| upto))
+    }
+
+    /// Moves a watermark that is still where it was found, and forgets which file was being written.
+    async fn move_watermark(
+        &self,
+        name: &str,
+        from: i64,
+        upto: i64,
+        now: Timestamp,
+    ) -> Result<(), ExportError> {
+        match self.try_move(name, from, upto, now).await.map_err(StoreError::of_clicks)? {
+            Moved::Yes => Ok(()),
+            Moved::BySomebodyElse => Err(ExportError::Busy),
+        }
+    }
+
+    async fn try_move(&self, name: &str, from: i64, upto: i64, now: Timestamp) -> Result<Moved, StoreError> {
+        let mut tx = self.pool.begin().await?;
+        let moved = run_in!(
+            &mut tx,
+            "insert into exports (name, upto, updated_at) values ($1, $2, $3)
+             on conflict (name) do update set upto = excluded.upto, updated_at = excluded.updated_at
+             where exports.upto = $4",
+            name,
+            upto,
+            now.ms(),
+            from
+        )?;
+        if moved == 0 {
+            return Ok(Moved::BySomebodyElse);
+        }
+        let notes = begun(name);
+        run_in!(
+            &mut tx,
+            "delete from exports where substr(name, 1, cast($2 as integer)) = $1",
+            notes.as_str(),
+            i64::try_from(notes.len()).unwrap_or_default()
+        )?;
+        tx.commit().await?;
+        Ok(Moved::Yes)
+    }
+
+    async fn is_begun(&self, note: &str) -> Result<bool, StoreError> {
+        let row: Option<(i64,)> =
+            read!(&self.pool, fetch_optional, "select upto from exports where name = $1", note)?;
+        Ok(row.is_some())
+    }
+
+    async fn begin_note(&self, note: &Note) -> Result<(), StoreError> {
+        let mut tx = self.pool.begin().await?;
+        run_in!(
+            &mut tx,
+            "insert into exports (name, upto, updated_at) values ($1, $2, $3) on conflict (name) do nothing",
+            note.name.as_str(),
+            note.after,
+            note.now.ms()
+        )?;
+        tx.commit().await
+    }
+
+    async fn forget_note(&self, note: &str) -> Result<(), StoreError> {
+        let mut tx = self.pool.begin().await?;
+        run_in!(&mut tx, "delete from exports where name = $1", note)?;
+        tx.commit().await
+    }
+
+    /// Takes a job that is due, by name: true for one caller in `every_ms`, on whichever node.
+    pub async fn take_job(&self, name: &str, every_ms: i64, now: Timestamp) -> Result<bool, StoreError> {
+        let mut tx = self.pool.begin().await?;
+        let taken = run_in!(
+            &mut tx,
+            "insert into exports (name, upto, updated_at) values ($1, 0, $2)
+             on conflict (name) do update set updated_at = excluded.updated_at where exports.updated_at <= $3",
+            format!("job:{name}"),
+            now.ms(),
+            now.ms() - every_ms
+        )?;
+        tx.commit().await?;
+        Ok(taken == 1)
+    }
+}
+
+/// The watermark of a workspace's clicks, or of one link's.
+pub fn watermark_name(workspace: Id, link: Option<Id>) -> String {
+    match link {
+        Some(link) => format!("export:{workspace}:{link}"),
+        None => format!("export:{workspace}"),
+    }
+}
+
+/// Whether a watermark was still where it had been found.
+enum Moved {
+    Yes,
+    BySomebodyElse,
+}
+
+/// One file of an export.
+struct Part<'a> {
+    name: Option<&'a str>,
+    note: Option<&'a Note>,
+    /// Clicks after this number,
+    after: i64,
+    /// up to this one,
+    last: i64,
+    /// and about so many at most.
+    most: u64,
+}
+
+/// A row that says that a file is written by a watermark and the watermark has not passed it yet.
+struct Note {
+    name: String,
+    after: i64,
+    now: Timestamp,
+}
+
+/// How the notes of a watermark begin.
+fn begun(watermark: &str) -> String {
+    format!("begun:{watermark}:")
+}
+
+fn part_name(wanted: &Wanted<'_>, first: i64) -> String {
+    let ending = match wanted.format {
+        Format::Lines(_) => "jsonl",
+        Format::Parquet => "parquet",
+    };
+    format!("{}-{first:012}.{ending}", wanted.stem)
+}

@@ -1,0 +1,168 @@
+//! A click as the journal holds it: what the policy keeps, and nothing more.
+//!
+//! The serving thread encodes it right into the frame it writes; ingest decodes it. The address itself is not among its
+//! fields: only the network's prefix and a keyed hash are.
+
+use rlinks_core::{Id, Timestamp};
+
+/// The version of the encoding.
+const VERSION: u8 = 1;
+const BOT: u8 = 1;
+const HAS_PREFIX: u8 = 2;
+const HAS_COUNTRY: u8 = 4;
+/// The user agent was read before the journal and only its hash and what was read are kept.
+const READ: u8 = 8;
+
+/// A record's fields, borrowed: to be written, or as they lie in a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Record<'a> {
+    /// When.
+    pub ts: Timestamp,
+    /// Which link.
+    pub link: Id,
+    /// Whose.
+    pub workspace: Id,
+    /// The visitor's key of this UTC day.
+    pub visitor: u64,
+    /// The network of the address, packed.
+    pub prefix: Option<i64>,
+    /// What a trusted proxy says about the country.
+    pub country: Option<[u8; 2]>,
+    /// No person: a robot, a preview, a prefetch.
+    pub bot: bool,
+    /// The keyed hash of the user agent.
+    pub ua_hash: u64,
+    /// The user agent.
+    pub agent: AgentBytes<'a>,
+    /// Where it came from, without query; not looked at any further yet.
+    pub referrer: &'a [u8],
+    /// The request's `utm_source`.
+    pub utm_source: &'a str,
+    /// The request's `utm_medium`.
+    pub utm_medium: &'a str,
+    /// The request's `utm_campaign`.
+    pub utm_campaign: &'a str,
+}
+
+/// What is kept of a user agent: its text, or what was read from it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AgentBytes<'a> {
+    /// The text as it came, cut as the policy says; to be read later, whatever bytes it has.
+    Text(&'a [u8]),
+    /// Device, browser and system as [`encode_agent`](crate::enrich::user_agent::encode) wrote them.
+    Read(&'a [u8]),
+}
+
+/// Why bytes are no record: written by a newer version, or not by us.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a journal record cannot be read")]
+pub struct Unreadable;
+
+impl<'a> Record<'a> {
+    /// Appends the encoding. Texts are at most 64 KiB; the recorder cuts them far shorter.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let (read, agent) = match self.agent {
+            AgentBytes::Text(text) => (0, text),
+            AgentBytes::Read(bytes) => (READ, bytes),
+        };
+        let flags = (u8::from(self.bot) * BOT)
+            | (u8::from(self.prefix.is_some()) * HAS_PREFIX)
+            | (u8::from(self.country.is_some()) * HAS_COUNTRY)
+            | read;
+        let length_of = |text: &[u8]| u16::try_from(text.len()).unwrap_or(u16::MAX).to_le_bytes();
+        let mut fixed = [0; 54];
+        fixed[0] = VERSION;
+        fixed[1] = flags;
+        fixed[2..4].copy_from_slice(&self.country.unwrap_or_default());
+        fixed[4..12].copy_from_slice(&self.ts.ms().to_le_bytes());
+        fixed[12..20].copy_from_slice(&self.link.as_i64().to_le_bytes());
+        fixed[20..28].copy_from_slice(&self.workspace.as_i64().to_le_bytes());
+        fixed[28..36].copy_from_slice(&self.visitor.to_le_bytes());
+        fixed[36..44].copy_from_slice(&self.ua_hash.to_le_bytes());
+        fixed[44..52].copy_from_slice(&self.prefix.unwrap_or_default().to_le_bytes());
+        fixed[52..].copy_from_slice(&length_of(agent));
+        out.extend_from_slice(&fixed);
+        out.extend_from_slice(agent);
+        out.extend_from_slice(&length_of(self.referrer));
+        out.extend_from_slice(self.referrer);
+        let campaign = [self.utm_source, self.utm_medium, self.utm_campaign].map(str::as_bytes);
+        // Most clicks belong to none, and every copy of nothing costs as much as one of something.
+        if campaign == [b""; 3] {
+            out.extend_from_slice(&[0; 6]);
+            return;
+        }
+        for text in campaign {
+            out.extend_from_slice(&length_of(text));
+            out.extend_from_slice(text);
+        }
+    }
+
+    /// Reads an encoding.
+    pub fn decode(bytes: &'a [u8]) -> Result<Self, Unreadable> {
+        let (fixed, mut rest) = bytes.split_first_chunk::<52>().ok_or(Unreadable)?;
+        if fixed[0] != VERSION {
+            return Err(Unreadable);
+        }
+        let number = |at: usize| i64::from_le_bytes(fixed[at..at + 8].try_into().unwrap_or_default());
+        let mut next = || {
+            let (length, after) = rest.split_first_chunk::<2>().ok_or(Unreadable)?;
+            let (text, after) =
+                after.split_at_checked(usize::from(u16::from_le_bytes(*length))).ok_or(Unreadable)?;
+            rest = after;
+            Ok(text)
+        };
+        let (agent, referrer) = (next()?, next()?);
+        let mut text = || std::str::from_utf8(next()?).map_err(|_| Unreadable);
+        let flags = fixed[1];
+        Ok(Self {
+            ts: Timestamp::from_ms(number(4)),
+            link: Id::from_i64(number(12)),
+            workspace: Id::from_i64(number(20)),
+            visitor: number(28).cast_unsigned(),
+            prefix: (flags & HAS_PREFIX != 0).then(|| number(44)),
+            country: (flags & HAS_COUNTRY != 0).then_some([fixed[2], fixed[3]]),
+            bot: flags & BOT != 0,
+            ua_hash: number(36).cast_unsigned(),
+            agent: if flags & READ == 0 { AgentBytes::Text(agent) } else { AgentBytes::Read(agent) },
+            referrer,
+            utm_source: text()?,
+            utm_medium: text()?,
+            utm_campaign: text()?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use rlinks_core::{Id, Timestamp};
+
+    use super::{AgentBytes, Record};
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read(
+            ts in 0_i64..4_000_000_000_000, link: i64, workspace: i64, visitor: u64, ua_hash: u64,
+            prefix: Option<i64>, country: Option<[u8; 2]>, bot: bool,
+            text in ".{0,40}", agent in proptest::collection::vec(any::<u8>(), 0..40), read: bool,
+        ) {
+            let kept = if read { AgentBytes::Read(&agent) } else { AgentBytes::Text(&agent) };
+            let record = Record {
+                ts: Timestamp::from_ms(ts), link: Id::from_i64(link), workspace: Id::from_i64(workspace),
+                visitor, prefix, country, bot, ua_hash, agent: kept,
+                referrer: text.as_bytes(), utm_source: "", utm_medium: "m", utm_campaign: &text,
+            };
+            let mut bytes = Vec::new();
+            record.encode(&mut bytes);
+            prop_assert_eq!(Record::decode(&bytes), Ok(record));
+            for cut in 0..bytes.len() {
+                prop_assert!(Record::decode(&bytes[..cut]).is_err());
+            }
+        }
+
+        #[test]
+        fn any_bytes_are_read_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let _ = Record::decode(&bytes);
+        }
+    }
+}

@@ -1,0 +1,378 @@
+//! API keys: what a program may do, and how a key is written, hashed and checked.
+//!
+//! A key is `rmx_` and eight random characters, by which it is found and shown, then `_` and 43 more: 256 random bits. Only
+//! its hash is kept.
+
+use std::fmt;
+use std::str::FromStr;
+
+use blake2::Blake2b;
+use blake2::digest::consts::U32;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use sha2::{Digest, Sha256};
+use subtle::ConstantTimeEq as _;
+
+use crate::audit::hex;
+use crate::field_error::{FieldCode, FieldError};
+use crate::{Actor, Id, Timestamp, base62};
+
+/// One thing a credential may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Scope {
+    /// See links, their history and QR codes.
+    LinksRead,
+    /// Make, change and restore links.
+    LinksWrite,
+    /// Delete links.
+    LinksDelete,
+    /// See statistics and clicks.
+    AnalyticsRead,
+    /// Members, keys, domains, policy and the audit log.
+    WorkspaceAdmin,
+}
+
+impl Scope {
+    /// All of them.
+    pub const ALL: [Self; 5] =
+        [Self::LinksRead, Self::LinksWrite, Self::LinksDelete, Self::AnalyticsRead, Self::WorkspaceAdmin];
+
+    /// Its name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::LinksRead => "links:read",
+            Self::LinksWrite => "links:write",
+            Self::LinksDelete => "links:delete",
+            Self::AnalyticsRead => "analytics:read",
+            Self::WorkspaceAdmin => "workspace:admin",
+        }
+    }
+
+    const fn bit(self) -> u8 {
+        1 << self as u8
+    }
+}
+
+impl FromStr for Scope {
+    type Err = FieldError;
+
+    fn from_str(text: &str) -> Result<Self, FieldError> {
+        Self::ALL.into_iter().find(|scope| scope.name() == text).ok_or_else(|| {
+            let names = Self::ALL.map(Self::name).join(", ");
+            FieldError::new("scopes", FieldCode::BadCharacters, format!("`{text}` is none of {names}"))
+        })
+    }
+}
+
+impl fmt::Display for Scope {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(self.name())
+    }
+}
+
+/// What a credential may do. In JSON a list of names.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Scopes(u8);
+
+impl Scopes {
+    /// Nothing.
+    pub const NONE: Self = Self(0);
+    /// Everything.
+    pub const ALL: Self = Self(0b1_1111);
+    /// What a key gets that names none.
+    pub const DEFAULT: Self = Self::of(&[Scope::LinksRead, Scope::LinksWrite]);
+
+    /// These.
+    pub const fn of(scopes: &[Scope]) -> Self {
+        let (mut bits, mut at) = (0, 0);
+        while at < scopes.len() {
+            bits |= scopes[at].bit();
+            at += 1;
+        }
+        Self(bits)
+    }
+
+    /// By their names; at least one.
+    pub fn parse<T: AsRef<str>>(names: &[T]) -> Result<Self, FieldError> {
+        if names.is_empty() {
+            return Err(FieldError::new(
+                "scopes",
+                FieldCode::Required,
+                "is empty; a key must be able to do something",
+            ));
+        }
+        names
+            .iter()
+            .try_fold(Self::NONE, |scopes, name| Ok(Self(scopes.0 | name.as_ref().parse::<Scope>()?.bit())))
+    }
+
+    /// Whether this one is among them.
+    pub const fn has(self, scope: Scope) -> bool {
+        self.0 & scope.bit() != 0
+    }
+
+    /// What both allow.
+    #[must_use]
+    pub const fn and(self, other: Self) -> Self {
+        Self(self.0 & other.0)
+    }
+
+    /// Whether all of these are among the other's.
+    pub const fn are_within(self, other: Self) -> bool {
+        self.0 & !other.0 == 0
+    }
+
+    /// Each of them, in a fixed order.
+    pub fn iter(self) -> impl Iterator<Item = Scope> {
+        Scope::ALL.into_iter().filter(move |scope| self.has(*scope))
+    }
+
+    /// Their names with commas between: how the store keeps them.
+    pub fn to_text(self) -> String {
+        self.iter().map(Scope::name).collect::<Vec<_>>().join(",")
+    }
+
+    /// As the store keeps them. A name of a later version is nothing we would allow.
+    pub fn stored(text: &str) -> Self {
+        Self(
+            text.split(',')
+                .filter_map(|name| name.parse::<Scope>().ok())
+                .fold(0, |bits, scope| bits | scope.bit()),
+        )
+    }
+}
+
+impl Serialize for Scopes {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.iter().map(Scope::name))
+    }
+}
+
+impl<'de> Deserialize<'de> for Scopes {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let names = Vec::<String>::deserialize(deserializer)?;
+        Self::parse(&names).map_err(serde::de::Error::custom)
+    }
+}
+
+/// A program's credential, without the secret.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ApiKey {
+    /// Its id.
+    pub id: Id,
+    /// Whose links it is for.
+    pub workspace: Id,
+    /// Who may do no less than it. A key the operator made may have nobody.
+    pub user: Option<Id>,
+    /// What it is for, in its owner's words.
+    pub name: String,
+    /// How it begins: enough to find it, useless without the rest.
+    pub prefix: String,
+    /// What it may do.
+    pub scopes: Scopes,
+    /// Who answers for it: who made it, or, where a key did, whoever answers for that one.
+    pub created_by: Actor,
+    /// When.
+    pub created_at: Timestamp,
+    /// Good up to and including this moment.
+    pub expires_at: Option<Timestamp>,
+    /// When it was revoked.
+    pub revoked_at: Option<Timestamp>,
+    /// When it was last used, to within some seconds.
+    pub last_used_at: Option<Timestamp>,
+    /// How many requests it made, to within some seconds.
+    pub usage_count: i64,
+}
+
+/// Whether a key is good.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum KeyStatus {
+    /// Good.
+    Active,
+    /// Past its time.
+    Expired,
+    /// Taken back.
+    Revoked,
+}
+
+impl ApiKey {
+    /// Who answers for a key that is nobody's, besides itself: the member or the key that made it. The operator's keys stand for
+    /// themselves.
+    pub fn answering(maker: &Actor) -> Option<Actor> {
+        (maker.user().is_some() || maker.key().is_some()).then(|| maker.clone())
+    }
+
+    /// As whom it is counted: its member, or whoever answers for it.
+    pub fn counted_as(&self) -> Actor {
+        let member = self.user.map(Actor::of_user);
+        member.or_else(|| Self::answering(&self.created_by)).unwrap_or_else(|| Actor::of_key(self.id))
+    }
+
+    /// The longest name.
+    pub const LONGEST_NAME: usize = 100;
+
+    /// Whether it is good at this moment.
+    pub fn status(&self, now: Timestamp) -> KeyStatus {
+        if self.revoked_at.is_some() {
+            KeyStatus::Revoked
+        } else if self.expires_at.is_some_and(|at| now > at) {
+            KeyStatus::Expired
+        } else {
+            KeyStatus::Active
+        }
+    }
+
+    /// A name: 1 to 100 characters on one line.
+    pub fn parse_name(text: &str) -> Result<String, FieldError> {
+        crate::access::user::one_line("name", text, Self::LONGEST_NAME)
+    }
+}
+
+const SCHEME: &str = "rmx_";
+const PREFIX_LETTERS: usize = 8;
+const SECRET_LETTERS: usize = 43;
+/// The length of a prefix: scheme and random characters.
+pub const PREFIX: usize = SCHEME.len() + PREFIX_LETTERS;
+/// The length of a whole key.
+pub const LENGTH: usize = PREFIX + 1 + SECRET_LETTERS;
+/// How many random bytes [`Secret::new`] wants: enough that running out is a matter of astronomy.
+pub const RANDOM_BYTES: usize = 128;
+
+/// A whole key: what its owner sees once, and a request carries. It cannot be printed by accident.
+#[derive(Clone)]
+pub struct Secret(String);
+
+impl Secret {
+    /// A new one of random bytes. Nothing when they run out: give fresh ones.
+    pub fn new(random: &[u8; RANDOM_BYTES]) -> Option<Self> {
+        let letters = letters(random, PREFIX_LETTERS + SECRET_LETTERS)?;
+        let (prefix, secret) = letters.split_at(PREFIX_LETTERS);
+        Some(Self(format!("{SCHEME}{prefix}_{secret}")))
+    }
+
+    /// A key as a request carries it, if it can be one.
+    pub fn parse(text: &str) -> Option<Self> {
+        let letters = text.strip_prefix(SCHEME).filter(|_| text.len() == LENGTH)?;
+        let word = |text: &str| text.bytes().all(|byte| byte.is_ascii_alphanumeric());
+        let (prefix, rest) = letters.split_at_checked(PREFIX_LETTERS)?;
+        let secret = rest.strip_prefix('_')?;
+        (word(prefix) && word(secret)).then(|| Self(text.to_owned()))
+    }
+
+    /// How it is found and shown.
+    pub fn prefix(&self) -> &str {
+        &self.0[..PREFIX]
+    }
+
+    /// What is kept of it.
+    pub fn hash(&self) -> String {
+        hash(&self.0)
+    }
+
+    /// Whether this hash is its own, in the same time whatever the answer.
+    pub fn matches(&self, kept: &str) -> bool {
+        let ours = match kept.split_once(':') {
+            Some(("sha256", _)) => format!("sha256:{}", hex(&Sha256::digest(self.0.as_bytes()))),
+            _ => self.hash(),
+        };
+        ours.as_bytes().ct_eq(kept.as_bytes()).into()
+    }
+
+    /// The text, to be shown once.
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}_...", self.prefix())
+    }
+}
+
+/// The hash by which a random secret is kept: `blake2b256:` and 64 digits. For secrets of full entropy, never for passwords.
+pub fn hash(secret: &str) -> String {
+    format!("blake2b256:{}", hex(&Blake2b::<U32>::digest(secret.as_bytes())))
+}
+
+/// The length of a [`token`].
+pub const TOKEN: usize = SECRET_LETTERS;
+
+/// A one-time secret of 256 bits: an invitation, a session.
+pub fn token(random: &[u8; RANDOM_BYTES]) -> Option<String> {
+    letters(random, TOKEN)
+}
+
+/// Letters of the base62 alphabet, each equally likely.
+fn letters(random: &[u8], length: usize) -> Option<String> {
+    let text: String = random
+        .iter()
+        .filter(|byte| **byte < 248)
+        .map(|byte| char::from(base62::ALPHABET[usize::from(byte % 62)]))
+        .take(length)
+        .collect();
+    (text.len() == length).then_some(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{LENGTH, RANDOM_BYTES, Scope, Scopes, Secret, token};
+
+    fn random() -> [u8; RANDOM_BYTES] {
+        std::array::from_fn(|at| u8::try_from(at * 7 % 256).unwrap())
+    }
+
+    #[test]
+    fn a_key_is_found_by_its_prefix_and_known_by_its_hash() {
+        let key = Secret::new(&random()).unwrap();
+        assert_eq!(key.reveal().len(), LENGTH);
+        assert_eq!(key.prefix(), "rmx_07elszGN");
+        assert_eq!(format!("{key:?}"), "rmx_07elszGN_...");
+        let read = Secret::parse(key.reveal()).unwrap();
+        assert!(read.matches(&key.hash()) && key.hash().starts_with("blake2b256:"));
+        let mut other = key.reveal().to_owned();
+        other.pop();
+        other.push(if key.reveal().ends_with('0') { '1' } else { '0' });
+        assert!(!Secret::parse(&other).unwrap().matches(&key.hash()));
+        assert!(!key.matches("") && !key.matches("sha256:") && !key.matches("blake2b256:"));
+    }
+
+    #[test]
+    fn blake2b_and_sha256_are_those_of_the_rfcs() {
+        // From `b2sum -l 256` and `sha256sum`.
+        let key = Secret("abc".to_owned());
+        assert_eq!(key.hash(), "blake2b256:bddd813c634239723171ef3fee98579b94964e3bb1cb3e427262c8c068d52319");
+        assert!(key.matches("sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"));
+    }
+
+    #[test]
+    fn what_cannot_be_a_key_is_none() {
+        let good = Secret::new(&random()).unwrap();
+        let text = good.reveal();
+        for bad in [
+            "",
+            "rmx_",
+            &text[1..],
+            &format!("{text}x"),
+            &text.replace('_', "-"),
+            &"ä".repeat(28),
+            &text.replace("rmx_0", "rmx_é"),
+        ] {
+            assert!(Secret::parse(bad).is_none(), "{bad}");
+        }
+        assert_eq!(token(&random()).unwrap().len(), 43);
+        assert_eq!(token(&[255; RANDOM_BYTES]), None);
+    }
+
+    #[test]
+    fn scopes_are_a_set() {
+        let two = Scopes::parse(&["links:write", "links:read", "links:read"]).unwrap();
+        assert_eq!(two, Scopes::DEFAULT);
+        assert_eq!(two.to_text(), "links:read,links:write");
+        assert_eq!(Scopes::stored("links:read,links:fly,links:write"), two);
+        assert!(two.are_within(Scopes::ALL) && !Scopes::ALL.are_within(two));
+        assert!(two.has(Scope::LinksRead) && !two.has(Scope::LinksDelete));
+        assert_eq!(serde_json::to_string(&two).unwrap(), r#"["links:read","links:write"]"#);
+        assert!(Scopes::parse::<&str>(&[]).is_err() && Scopes::parse(&["links"]).is_err());
+    }
+}

@@ -1,0 +1,270 @@
+//! People: members of a workspace, by e-mail address, with a role.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::access::api_key::{Scope, Scopes};
+use crate::field_error::{FieldCode, FieldError};
+use crate::{Id, Timestamp};
+
+/// An e-mail address, folded: `ADMIN@` and `admin@` are one person.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Email(String);
+
+impl Email {
+    const LONGEST: usize = 254;
+
+    /// Something, one `@`, and a host, without spaces; at most 254 bytes. Whether anybody reads mail there is not ours to know.
+    pub fn parse(text: &str) -> Result<Self, FieldError> {
+        let refuse = |code, message: &str| Err(FieldError::new("email", code, message));
+        let text = text.trim();
+        if text.is_empty() {
+            return refuse(FieldCode::Required, "is empty");
+        }
+        if text.len() > Self::LONGEST {
+            return refuse(FieldCode::TooLong, "has more than 254 bytes");
+        }
+        if text.chars().any(|letter| letter.is_control() || letter.is_whitespace()) {
+            return refuse(FieldCode::ControlCharacter, "has spaces or control characters");
+        }
+        let odd =
+            |letter: char| matches!(letter, '<' | '>' | '"' | '(' | ')' | ',' | ';' | ':' | '\\' | '[' | ']');
+        match text.split_once('@') {
+            Some((name, host))
+                if !name.is_empty()
+                    && !host.is_empty()
+                    && !host.contains('@')
+                    && !host.starts_with('.')
+                    && !host.ends_with('.')
+                    && !text.contains(odd) =>
+            {
+                Ok(Self(text.to_lowercase()))
+            }
+            _ => refuse(FieldCode::BadCharacters, "is no e-mail address; give one like `ann@example.com`"),
+        }
+    }
+
+    /// An address as the store keeps it: a placeholder where the account was deleted.
+    pub fn stored(text: String) -> Self {
+        Self(text)
+    }
+
+    /// The address.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Email {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(out)
+    }
+}
+
+/// What a member may do. Each may do what those before it may.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// Reads links and statistics.
+    Viewer,
+    /// Also makes, changes, deletes and restores links, and keeps own keys.
+    Member,
+    /// Everything.
+    Admin,
+}
+
+impl Role {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Viewer, Self::Member, Self::Admin];
+
+    /// Its name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Viewer => "viewer",
+            Self::Member => "member",
+            Self::Admin => "admin",
+        }
+    }
+
+    /// What it allows.
+    pub const fn scopes(self) -> Scopes {
+        match self {
+            Self::Viewer => Scopes::of(&[Scope::LinksRead, Scope::AnalyticsRead]),
+            Self::Member => {
+                Scopes::of(&[Scope::LinksRead, Scope::LinksWrite, Scope::LinksDelete, Scope::AnalyticsRead])
+            }
+            Self::Admin => Scopes::ALL,
+        }
+    }
+}
+
+impl FromStr for Role {
+    type Err = FieldError;
+
+    fn from_str(text: &str) -> Result<Self, FieldError> {
+        Self::ALL.into_iter().find(|role| role.name() == text).ok_or_else(|| {
+            FieldError::new("role", FieldCode::BadCharacters, "is none of viewer, member, admin")
+        })
+    }
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(self.name())
+    }
+}
+
+/// Whether an account can be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum UserStatus {
+    /// It can.
+    Active,
+    /// Locked out; their links go on.
+    Suspended,
+    /// Gone: e-mail address and name are placeholders.
+    Deleted,
+}
+
+impl UserStatus {
+    /// Its name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Active => "active",
+            Self::Suspended => "suspended",
+            Self::Deleted => "deleted",
+        }
+    }
+}
+
+impl FromStr for UserStatus {
+    type Err = FieldError;
+
+    fn from_str(text: &str) -> Result<Self, FieldError> {
+        [Self::Active, Self::Suspended, Self::Deleted]
+            .into_iter()
+            .find(|status| status.name() == text)
+            .ok_or_else(|| {
+                FieldError::new("status", FieldCode::BadCharacters, "is neither active nor suspended")
+            })
+    }
+}
+
+impl fmt::Display for UserStatus {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(self.name())
+    }
+}
+
+/// A member of a workspace.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct User {
+    /// Their id.
+    pub id: Id,
+    /// Where they are a member.
+    pub workspace: Id,
+    /// Their address.
+    pub email: Email,
+    /// Their name; may be empty.
+    pub full_name: String,
+    /// What they may do.
+    pub role: Role,
+    /// Whether they may do anything.
+    pub status: UserStatus,
+    /// When they were invited.
+    pub created_at: Timestamp,
+    /// When the account last changed.
+    pub updated_at: Timestamp,
+    /// When they last signed in.
+    pub last_login_at: Option<Timestamp>,
+    /// When an OpenID provider last told us their address and name.
+    pub last_sync_at: Option<Timestamp>,
+}
+
+impl User {
+    /// The longest name.
+    pub const LONGEST_NAME: usize = 255;
+
+    /// A name: up to 255 characters on one line; may be empty.
+    pub fn parse_name(text: &str) -> Result<String, FieldError> {
+        if text.trim().is_empty() {
+            return Ok(String::new());
+        }
+        one_line("full_name", text, Self::LONGEST_NAME)
+    }
+
+    /// What the audit log says of them: never who they are.
+    pub fn audited(&self) -> AuditedUser {
+        AuditedUser { id: self.id, role: self.role, status: self.status }
+    }
+}
+
+/// A user as the audit log has them: without address and name, so that a person can be forgotten.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AuditedUser {
+    /// Their id.
+    pub id: Id,
+    /// What they may do.
+    pub role: Role,
+    /// Whether they may do anything.
+    pub status: UserStatus,
+}
+
+/// Text of one line: not empty, at most so many characters, no control characters.
+pub(crate) fn one_line(field: &str, text: &str, longest: usize) -> Result<String, FieldError> {
+    let text = text.trim();
+    if text.is_empty() {
+        return Err(FieldError::new(field, FieldCode::Required, "is empty"));
+    }
+    if text.chars().count() > longest {
+        return Err(FieldError::new(
+            field,
+            FieldCode::TooLong,
+            format!("has more than {longest} characters"),
+        ));
+    }
+    if text.chars().any(char::is_control) {
+        return Err(FieldError::new(field, FieldCode::ControlCharacter, "has control characters"));
+    }
+    Ok(text.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Email, Role};
+    use crate::access::api_key::{Scope, Scopes};
+
+    #[test]
+    fn an_address_is_folded_and_plain() {
+        assert_eq!(Email::parse(" Ann@Example.COM ").unwrap().as_str(), "ann@example.com");
+        assert_eq!(Email::parse("Ärger@büro.example").unwrap().as_str(), "ärger@büro.example");
+        for bad in [
+            "",
+            "ann",
+            "@b",
+            "a@",
+            "a@b@c",
+            "a b@c",
+            "a@.b",
+            "a@b.",
+            "<a@b>",
+            "a@b\n",
+            &format!("{}@b", "a".repeat(260)),
+        ] {
+            // Space around is taken off, space inside is not.
+            assert!(Email::parse(bad).is_err() || bad.ends_with('\n'), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn each_role_may_do_what_those_before_it_may() {
+        assert!(Role::Viewer.scopes().are_within(Role::Member.scopes()));
+        assert!(Role::Member.scopes().are_within(Role::Admin.scopes()));
+        assert_eq!(Role::Admin.scopes(), Scopes::ALL);
+        assert!(!Role::Member.scopes().has(Scope::WorkspaceAdmin));
+        assert!(Role::Viewer < Role::Admin);
+    }
+}

@@ -1,0 +1,7 @@
+//! What a request gets: its path read, the link decided on, the response put together.
+
+pub mod decide;
+pub mod negotiate;
+pub mod path;
+pub mod public_pages;
+pub mod response;

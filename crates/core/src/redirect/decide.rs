@@ -1,0 +1,299 @@
+//! What a request gets: one pure function, the same natively and at the edge.
+//!
+//! Caches and queries never filter by state or expiry; they hand over what they have, and this decides on every request.
+
+use crate::host::Domains;
+use crate::workspace::policy::{CacheScope, Policy, Unusable};
+use crate::{LinkState, RedirectStatus, Timestamp};
+
+/// The part of a link a request depends on, borrowed from wherever it is kept: the route table, a [`crate::Link`], or a
+/// route object in KV.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Route<'a> {
+    /// What its owner made of it.
+    pub state: LinkState,
+    /// How it redirects.
+    pub redirect_status: RedirectStatus,
+    /// Leads to https only.
+    pub https_only: bool,
+    /// Never leads back to a domain we serve.
+    pub no_loop: bool,
+    /// Served up to and including this moment.
+    pub expires_at: Option<Timestamp>,
+    /// Where it leads.
+    pub target: &'a str,
+    /// The target's host, found when the link was loaded.
+    pub target_host: &'a str,
+}
+
+/// The facts of one request.
+#[derive(Clone, Copy, Debug)]
+pub struct Visitor<'a> {
+    /// The normalised host of the request, which counts as ours.
+    pub host: &'a str,
+    /// Every host we serve.
+    pub domains: &'a Domains,
+}
+
+/// What a request gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decision<'a> {
+    /// Go there.
+    Redirect {
+        /// With this status.
+        status: RedirectStatus,
+        /// To this URL.
+        target: &'a str,
+        /// Kept this long.
+        cache: CacheControl,
+    },
+    /// 404. Why is for logs and `explain`; the visitor is never told.
+    NotFound(Absence),
+    /// 410, where the policy tells why.
+    Gone(Ended),
+    /// 500: it would lead back to us.
+    Loop,
+}
+
+/// Why a request found nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Absence {
+    /// No such link.
+    Unknown,
+    /// It exists, but the policy hides why it does not answer.
+    Hidden(Ended),
+    /// `https_only`, and the target is not https: our own invariant is broken.
+    Insecure,
+    /// A stored object nobody can read: broken, or of a version to come.
+    Unreadable,
+}
+
+/// Why a link no longer answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// Past its expiry.
+    Expired,
+    /// Switched off.
+    Disabled,
+    /// Deleted.
+    Deleted,
+}
+
+/// The `Cache-Control` of a redirect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CacheControl {
+    /// `private, max-age=n`
+    Private(u32),
+    /// `public, max-age=n`
+    Public(u32),
+    /// `no-store`
+    NoStore,
+}
+
+impl std::fmt::Display for CacheControl {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Private(seconds) => write!(out, "private, max-age={seconds}"),
+            Self::Public(seconds) => write!(out, "public, max-age={seconds}"),
+            Self::NoStore => out.write_str("no-store"),
+        }
+    }
+}
+
+/// Decides, in this order: no link or deleted; disabled; expired; not https where it must be; a loop; else the redirect.
+pub fn decide<'a>(
+    route: Option<Route<'a>>,
+    policy: &Policy,
+    visitor: &Visitor<'_>,
+    now: Timestamp,
+) -> Decision<'a> {
+    let Some(route) = route else { return Decision::NotFound(Absence::Unknown) };
+    match route.state {
+        LinkState::Deleted => return ended(policy.answers.deleted, Ended::Deleted),
+        LinkState::Disabled => return ended(policy.answers.disabled, Ended::Disabled),
+        LinkState::Active => {}
+    }
+    if route.expires_at.is_some_and(|at| now > at) {
+        return ended(policy.answers.expired, Ended::Expired);
+    }
+    if route.https_only && !route.target.starts_with("https://") {
+        return Decision::NotFound(Absence::Insecure);
+    }
+    if route.no_loop && (route.target_host == visitor.host || visitor.domains.serve(route.target_host)) {
+        return Decision::Loop;
+    }
+    Decision::Redirect {
+        status: route.redirect_status,
+        target: route.target,
+        cache: cache_control(policy, route.expires_at, now),
+    }
+}
+
+fn ended<'a>(answer: Unusable, why: Ended) -> Decision<'a> {
+    match answer {
+        Unusable::NotFound => Decision::NotFound(Absence::Hidden(why)),
+        Unusable::Gone => Decision::Gone(why),
+    }
+}
+
+/// No cache keeps a redirect longer than the link lives.
+fn cache_control(policy: &Policy, expires_at: Option<Timestamp>, now: Timestamp) -> CacheControl {
+    let left = expires_at.map_or(u32::MAX, |at| u32::try_from(now.seconds_until(at)).unwrap_or(u32::MAX));
+    let seconds = policy.cache.max_age.min(left);
+    match policy.cache.scope {
+        CacheScope::Private => CacheControl::Private(seconds),
+        CacheScope::Public => CacheControl::Public(seconds),
+        CacheScope::NoStore => CacheControl::NoStore,
+    }
+}
+
+/// One step of an explanation.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct Step {
+    /// What was looked at.
+    pub step: &'static str,
+    /// What was found.
+    pub result: String,
+}
+
+/// The steps of [`decide`] in words, up to the one that settles it.
+pub fn explain(
+    route: Option<Route<'_>>,
+    policy: &Policy,
+    visitor: &Visitor<'_>,
+    now: Timestamp,
+) -> Vec<Step> {
+    let decision = decide(route, policy, visitor, now);
+    let mut steps = Vec::new();
+    let mut say = |step, result: String| steps.push(Step { step, result });
+    let Some(route) = route else {
+        say("link", "there is none with this code".to_owned());
+        return steps;
+    };
+    say("link", format!("leads to {}", route.target));
+    say("state", route.state.to_string());
+    if matches!(
+        decision,
+        Decision::Gone(Ended::Disabled | Ended::Deleted)
+            | Decision::NotFound(Absence::Hidden(Ended::Disabled | Ended::Deleted))
+    ) {
+        return steps;
+    }
+    say(
+        "expiry",
+        match route.expires_at {
+            None => "never".to_owned(),
+            Some(at) if now > at => format!("expired at {at}"),
+            Some(at) => format!("until {at}"),
+        },
+    );
+    if matches!(decision, Decision::Gone(_) | Decision::NotFound(Absence::Hidden(_))) {
+        return steps;
+    }
+    let secure = route.target.starts_with("https://");
+    say(
+        "https",
+        match (route.https_only, secure) {
+            (true, true) => "required, and it is https".to_owned(),
+            (true, false) => "required, and the target is not https: not served".to_owned(),
+            (false, _) => "not required".to_owned(),
+        },
+    );
+    if matches!(decision, Decision::NotFound(_)) {
+        return steps;
+    }
+    say(
+        "loop",
+        match (route.no_loop, decision) {
+            (false, _) => "allowed for this link".to_owned(),
+            (true, Decision::Loop) => format!("{} is a domain we serve: refused", route.target_host),
+            (true, _) => format!("{} is not ours", route.target_host),
+        },
+    );
+    steps
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Absence, CacheControl, Decision, Ended, Route, Visitor, decide, explain};
+    use crate::{Domains, Host, LinkState, Policy, Preset, RedirectStatus, Timestamp};
+
+    const NOW: Timestamp = Timestamp::from_ms(1_800_000_000_000);
+
+    fn route() -> Route<'static> {
+        Route {
+            state: LinkState::Active,
+            redirect_status: RedirectStatus::MovedPermanently,
+            https_only: true,
+            no_loop: true,
+            expires_at: None,
+            target: "https://example.com/",
+            target_host: "example.com",
+        }
+    }
+
+    fn ask(preset: Preset, route: Option<Route<'_>>) -> Decision<'_> {
+        let domains = Domains::new([Host::parse("rmax.to").unwrap()], None);
+        decide(route, &Policy::preset(preset), &Visitor { host: "other.example", domains: &domains }, NOW)
+    }
+
+    #[test]
+    fn served_at_the_instant_of_expiry_and_gone_after_it() {
+        let at = |ms| Some(Route { expires_at: Some(NOW.plus_ms(ms)), ..route() });
+        assert!(matches!(ask(Preset::Fabric, at(0)), Decision::Redirect { .. }));
+        assert_eq!(ask(Preset::Fabric, at(-1)), Decision::Gone(Ended::Expired));
+        assert_eq!(ask(Preset::Edge, at(-1)), Decision::NotFound(Absence::Hidden(Ended::Expired)));
+    }
+
+    #[test]
+    fn disabled_and_expired_is_the_disabled_answer() {
+        let both = Route { state: LinkState::Disabled, expires_at: Some(NOW.plus_ms(-1)), ..route() };
+        assert_eq!(ask(Preset::Fabric, Some(both)), Decision::NotFound(Absence::Hidden(Ended::Disabled)));
+        assert_eq!(ask(Preset::Platform, Some(both)), Decision::Gone(Ended::Disabled));
+    }
+
+    #[test]
+    fn a_broken_https_promise_comes_before_a_loop() {
+        let both = Route { target: "http://rmax.to/x", target_host: "rmax.to", ..route() };
+        assert_eq!(ask(Preset::Fabric, Some(both)), Decision::NotFound(Absence::Insecure));
+        assert_eq!(ask(Preset::Fabric, Some(Route { https_only: false, ..both })), Decision::Loop);
+    }
+
+    #[test]
+    fn the_requests_own_host_counts_as_ours() {
+        let home = Route { target: "https://other.example/x", target_host: "other.example", ..route() };
+        assert_eq!(ask(Preset::Fabric, Some(home)), Decision::Loop);
+        assert!(matches!(
+            ask(Preset::Fabric, Some(Route { no_loop: false, ..home })),
+            Decision::Redirect { .. }
+        ));
+    }
+
+    #[test]
+    fn max_age_never_outlives_the_link() {
+        let cache =
+            |preset, ms| match ask(preset, Some(Route { expires_at: Some(NOW.plus_ms(ms)), ..route() })) {
+                Decision::Redirect { cache, .. } => cache,
+                other => panic!("{other:?}"),
+            };
+        assert_eq!(cache(Preset::Edge, 10_999), CacheControl::Public(10));
+        assert_eq!(cache(Preset::Edge, 999), CacheControl::Public(0));
+        assert_eq!(cache(Preset::Edge, 10_000_000), CacheControl::Public(300));
+        assert_eq!(cache(Preset::Team, 10_000_000), CacheControl::NoStore);
+        assert_eq!(cache(Preset::Platform, 61_000), CacheControl::Private(60));
+    }
+
+    #[test]
+    fn an_explanation_ends_at_the_step_that_settles_it() {
+        let domains = Domains::default();
+        let policy = Policy::preset(Preset::Fabric);
+        let visitor = Visitor { host: "rmax.to", domains: &domains };
+        let last = |route| explain(route, &policy, &visitor, NOW).pop().map(|step| step.step);
+        assert_eq!(last(None), Some("link"));
+        assert_eq!(last(Some(Route { state: LinkState::Disabled, ..route() })), Some("state"));
+        assert_eq!(last(Some(Route { expires_at: Some(NOW.plus_ms(-1)), ..route() })), Some("expiry"));
+        assert_eq!(last(Some(Route { target: "http://a/", ..route() })), Some("https"));
+        assert_eq!(last(Some(Route { target_host: "rmax.to", ..route() })), Some("loop"));
+        assert_eq!(last(Some(route())), Some("loop"));
+    }
+}

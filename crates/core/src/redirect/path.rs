@@ -1,0 +1,101 @@
+//! What a path asks for. The rest of a request never influences where a link leads.
+
+use std::borrow::Cow;
+
+use crate::link::code::is_code;
+
+/// Paths longer than this are refused before anything is looked up.
+pub const LONGEST_PATH: usize = 2048;
+
+/// What a path asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Asked<'a> {
+    /// `/`
+    Root,
+    /// `/{code}`
+    Code(Cow<'a, str>),
+    /// `/{code}+`: where it leads, without going there.
+    Preview(Cow<'a, str>),
+    /// Nothing a link can answer: further segments, a trailing slash, characters no code has.
+    Nothing,
+}
+
+/// Reads a path. Escapes are decoded once; the query is not part of it.
+pub fn asked(path: &str) -> Asked<'_> {
+    let Some(rest) = path.strip_prefix('/') else { return Asked::Nothing };
+    if rest.is_empty() {
+        return Asked::Root;
+    }
+    let decoded = if rest.contains('%') {
+        match percent_encoding::percent_decode_str(rest).decode_utf8() {
+            Ok(text) => text,
+            Err(_) => return Asked::Nothing,
+        }
+    } else {
+        Cow::Borrowed(rest)
+    };
+    if is_code(&decoded) {
+        return Asked::Code(decoded);
+    }
+    match without_plus(decoded) {
+        Some(code) if is_code(&code) => Asked::Preview(code),
+        _ => Asked::Nothing,
+    }
+}
+
+/// What stands between the first two slashes.
+pub fn first_segment(path: &str) -> &str {
+    let path = path.strip_prefix('/').unwrap_or(path);
+    &path[..path.find('/').unwrap_or(path.len())]
+}
+
+fn without_plus(text: Cow<'_, str>) -> Option<Cow<'_, str>> {
+    match text {
+        Cow::Borrowed(text) => text.strip_suffix('+').map(Cow::Borrowed),
+        Cow::Owned(text) => text.strip_suffix('+').map(|code| Cow::Owned(code.to_owned())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Asked, asked};
+
+    #[test]
+    fn a_code_is_the_whole_path() {
+        assert_eq!(asked("/parity"), Asked::Code("parity".into()));
+        assert_eq!(asked("/%70arity"), Asked::Code("parity".into()));
+        assert_eq!(asked("/Parity_-9"), Asked::Code("Parity_-9".into()));
+        assert_eq!(asked("/parity+"), Asked::Preview("parity".into()));
+        assert_eq!(asked("/parity%2B"), Asked::Preview("parity".into()));
+        assert_eq!(asked("/"), Asked::Root);
+    }
+
+    #[test]
+    fn s1_and_s3_everything_else_is_nothing() {
+        for path in [
+            "",
+            "*",
+            "parity",
+            "/parity/",
+            "/a/b",
+            "//",
+            "//evil.example",
+            "/ok//evil.example",
+            "/ok/%2f%2fevil",
+            "/a%2fb",
+            "/a%0d%0aSet-Cookie:%20x=1",
+            "/a%00b",
+            "/%ff%fe",
+            "/%2570",
+            "/a b",
+            "/+",
+            "/a++",
+            "/ä",
+            "/a.json",
+            "/%",
+        ] {
+            assert_eq!(asked(path), Asked::Nothing, "{path}");
+        }
+        assert_eq!(asked(&format!("/{}", "a".repeat(65))), Asked::Nothing);
+    }
+}

@@ -1,0 +1,98 @@
+//! Answers: status, headers and body, the same from the native server and the Worker.
+
+use serde_json::Value;
+
+use crate::error_code::{self, ErrorCode};
+use crate::redirect::decide::CacheControl;
+use crate::redirect::public_pages;
+use crate::{RedirectStatus, Timestamp};
+
+/// `X-Robots-Tag` of every redirect and page: short links do not belong into search engines.
+pub const ROBOTS: &str = "noindex";
+
+/// What `/robots.txt` says.
+pub const ROBOTS_TXT: &str = "User-agent: *\nDisallow: /\n";
+
+/// Where whoever found something wrong with a link looks for somebody to tell (RFC 9116).
+pub const SECURITY_TXT: &str = "/.well-known/security.txt";
+/// For so long what it says may be believed.
+const SECURITY_TXT_MS: i64 = 180 * DAY_MS;
+const DAY_MS: i64 = 86_400_000;
+
+/// A whole answer, but for the request's id, which the server adds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// The HTTP status.
+    pub status: u16,
+    /// Header names in lower case.
+    pub headers: Vec<(&'static str, String)>,
+    /// The body; a HEAD request gets none.
+    pub body: String,
+}
+
+impl Answer {
+    /// A redirect.
+    pub fn redirect(status: RedirectStatus, target: &str, cache: CacheControl) -> Self {
+        Self {
+            status: status.code(),
+            headers: vec![
+                ("location", target.to_owned()),
+                ("cache-control", cache.to_string()),
+                ("x-robots-tag", ROBOTS.to_owned()),
+            ],
+            body: String::new(),
+        }
+    }
+
+    /// Whom to tell that a link leads to something bad.
+    pub fn security_txt(contact: &str, now: Timestamp) -> Self {
+        let expires = Timestamp::from_ms(now.ms() - now.ms().rem_euclid(DAY_MS) + SECURITY_TXT_MS);
+        Self {
+            status: 200,
+            headers: vec![
+                ("content-type", "text/plain; charset=utf-8".to_owned()),
+                ("cache-control", "public, max-age=3600".to_owned()),
+                ("x-content-type-options", "nosniff".to_owned()),
+            ],
+            body: format!("Contact: {contact}\nExpires: {expires}\n"),
+        }
+    }
+
+    /// An error as JSON or as a page. The page says the same in fewer words and never carries details.
+    pub fn error(code: ErrorCode, message: &str, details: &Value, as_json: bool, now: Timestamp) -> Self {
+        let mut headers = vec![("cache-control", "no-store".to_owned()), ("vary", "Accept".to_owned())];
+        if code == ErrorCode::MethodNotAllowed {
+            headers.push(("allow", "GET, HEAD".to_owned()));
+        }
+        if code == ErrorCode::KvUnavailable {
+            headers.push(("retry-after", "2".to_owned()));
+        }
+        let body = if as_json {
+            headers.push(("content-type", "application/json".to_owned()));
+            headers.push(("x-content-type-options", "nosniff".to_owned()));
+            error_code::json(code, message, details, now)
+        } else {
+            headers.extend(page_headers());
+            public_pages::error(code.status(), message)
+        };
+        Self { status: code.status(), headers, body }
+    }
+
+    /// A page that is no error.
+    pub fn page(body: String) -> Self {
+        let mut headers = vec![("cache-control", "no-store".to_owned())];
+        headers.extend(page_headers());
+        Self { status: 200, headers, body }
+    }
+}
+
+fn page_headers() -> [(&'static str, String); 6] {
+    [
+        ("content-type", "text/html; charset=utf-8".to_owned()),
+        ("content-security-policy", public_pages::CONTENT_SECURITY_POLICY.to_owned()),
+        ("x-content-type-options", "nosniff".to_owned()),
+        ("x-frame-options", "DENY".to_owned()),
+        ("referrer-policy", "no-referrer".to_owned()),
+        ("x-robots-tag", ROBOTS.to_owned()),
+    ]
+}

@@ -1,0 +1,542 @@
+//! Policies: what a workspace lets a link be, and how it answers. Four presets, each the rules of one source document.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::field_error::{FieldCode, FieldError, FieldErrors};
+use crate::link::RedirectStatus;
+use crate::link::code::{Alphabet, CodeRules, LONGEST};
+
+/// A named set of rules.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Preset {
+    /// A person's canonical domain. The default workspace's.
+    Fabric,
+    /// A small public shortener at the edge.
+    Edge,
+    /// Many owners who do not see each other's links.
+    Platform,
+    /// A team that shares links; the same target gets the same code.
+    Team,
+}
+
+impl Preset {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Fabric, Self::Edge, Self::Platform, Self::Team];
+
+    /// Its name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Fabric => "fabric",
+            Self::Edge => "edge",
+            Self::Platform => "platform",
+            Self::Team => "team",
+        }
+    }
+}
+
+impl FromStr for Preset {
+    type Err = FieldError;
+
+    fn from_str(text: &str) -> Result<Self, FieldError> {
+        Self::ALL.into_iter().find(|preset| preset.name() == text).ok_or_else(|| {
+            FieldError::new("preset", FieldCode::BadCharacters, "is none of fabric, edge, platform, team")
+        })
+    }
+}
+
+impl fmt::Display for Preset {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(self.name())
+    }
+}
+
+/// How a code is made when none is chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Generator {
+    /// Seven random characters of `[a-z0-9]`.
+    Random7,
+    /// Eight random characters of base62.
+    Random8,
+    /// The link's id in base62.
+    Snowflake,
+    /// A hash of workspace and normalized target: guessable by whoever knows the target, so never for secret links.
+    Hash,
+}
+
+/// Who may keep a redirect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CacheScope {
+    /// The visitor's browser.
+    Private,
+    /// Anyone on the way.
+    Public,
+    /// Nobody.
+    NoStore,
+}
+
+/// How long a redirect may be kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CacheRules {
+    /// By whom.
+    pub scope: CacheScope,
+    /// For how many seconds; never beyond the link's expiry.
+    pub max_age: u32,
+}
+
+/// What an unusable link answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unusable {
+    /// 404, as if it had never been.
+    NotFound,
+    /// 410, saying why.
+    Gone,
+}
+
+impl Serialize for Unusable {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_u16(match self {
+            Self::NotFound => 404,
+            Self::Gone => 410,
+        })
+    }
+}
+
+impl<'de> Deserialize<'de> for Unusable {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        match u16::deserialize(deserializer)? {
+            404 => Ok(Self::NotFound),
+            410 => Ok(Self::Gone),
+            other => Err(serde::de::Error::custom(format!("{other} is neither 404 nor 410"))),
+        }
+    }
+}
+
+/// What each kind of unusable link answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Answers {
+    /// Past its expiry.
+    pub expired: Unusable,
+    /// Switched off.
+    pub disabled: Unusable,
+    /// Deleted.
+    pub deleted: Unusable,
+}
+
+/// What a deletion leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Deletion {
+    /// A tombstone: the code is never given out again but by an explicit act.
+    Tombstone,
+    /// The link, marked deleted, with its statistics. In a workspace that reuses targets the same target revives it.
+    Soft,
+}
+
+/// What happens to expired links.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Sweep {
+    /// They stay and can be extended.
+    None,
+    /// The daily job purges them; a tombstone stays.
+    Daily,
+}
+
+/// Who sees a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Visibility {
+    /// Every member.
+    Workspace,
+    /// Its owner, and admins.
+    Owner,
+}
+
+/// A way to sign in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SignIn {
+    /// A password kept here.
+    Password,
+    /// An OpenID provider.
+    Oidc,
+    /// API keys.
+    Keys,
+}
+
+/// What a click keeps of the user agent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UserAgent {
+    /// A keyed hash.
+    Hashed,
+    /// Its first characters.
+    Cut(u32),
+}
+
+impl Serialize for UserAgent {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Hashed => serializer.serialize_str("hashed"),
+            Self::Cut(characters) => serializer.serialize_u32(*characters),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for UserAgent {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        match Value::deserialize(deserializer)? {
+            Value::String(text) if text == "hashed" => Ok(Self::Hashed),
+            Value::Number(number) if number.as_u64().is_some_and(|count| count <= 512) => {
+                Ok(Self::Cut(u32::try_from(number.as_u64().unwrap_or_default()).unwrap_or(512)))
+            }
+            _ => Err(serde::de::Error::custom("neither \"hashed\" nor a number of characters up to 512")),
+        }
+    }
+}
+
+/// How much there may be. Absent means no limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Limits {
+    /// Links neither deleted nor expired.
+    pub live_links: Option<u32>,
+    /// Creations by one user in an hour.
+    pub creations_per_hour: Option<u32>,
+    /// Requests with one key in an hour.
+    pub requests_per_hour: Option<u32>,
+}
+
+/// The rules of a workspace.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Policy {
+    /// The preset it was filled from.
+    pub preset: Preset,
+    /// What a new code may be.
+    pub code: CodeRules,
+    /// How a code is made when none is chosen.
+    pub generator: Generator,
+    /// The status of a link that names none.
+    pub redirect_status: RedirectStatus,
+    /// How long a redirect may be kept by browsers and proxies.
+    pub cache: CacheRules,
+    /// What unusable links answer.
+    pub answers: Answers,
+    /// What a deletion leaves.
+    pub delete: Deletion,
+    /// What happens to expired links.
+    pub sweep: Sweep,
+    /// The `https_only` of a link that does not say.
+    pub https_only: bool,
+    /// The longest target.
+    pub max_target_bytes: u32,
+    /// The same target gets the same generated code.
+    pub reuse: bool,
+    /// Who sees a link.
+    pub visibility: Visibility,
+    /// How people and programs sign in.
+    pub sign_in: Vec<SignIn>,
+    /// What a click keeps of the user agent.
+    pub user_agent: UserAgent,
+    /// For how many days raw clicks are kept; absent means for ever.
+    pub retention_days: Option<u32>,
+    /// How much there may be.
+    pub limits: Limits,
+}
+
+impl Policy {
+    /// Whether people may sign in by password.
+    pub fn takes_passwords(&self) -> bool {
+        self.sign_in.contains(&SignIn::Password)
+    }
+
+    /// The rules of a preset.
+    pub fn preset(preset: Preset) -> Self {
+        use Unusable::{Gone, NotFound};
+        let fabric = Self {
+            preset,
+            code: CodeRules {
+                alphabet: Alphabet::Lower,
+                min: 1,
+                max: 64,
+                fold_case: true,
+                unique_fold: false,
+            },
+            generator: Generator::Random7,
+            redirect_status: RedirectStatus::MovedPermanently,
+            cache: CacheRules { scope: CacheScope::Private, max_age: 0 },
+            answers: Answers { expired: Gone, disabled: NotFound, deleted: NotFound },
+            delete: Deletion::Tombstone,
+            sweep: Sweep::None,
+            https_only: true,
+            max_target_bytes: 2048,
+            reuse: false,
+            visibility: Visibility::Workspace,
+            sign_in: vec![SignIn::Password, SignIn::Oidc, SignIn::Keys],
+            user_agent: UserAgent::Hashed,
+            retention_days: None,
+            limits: Limits::default(),
+        };
+        match preset {
+            Preset::Fabric => fabric,
+            Preset::Edge => Self {
+                code: CodeRules {
+                    alphabet: Alphabet::Word,
+                    min: 1,
+                    max: 32,
+                    fold_case: false,
+                    unique_fold: false,
+                },
+                generator: Generator::Random8,
+                redirect_status: RedirectStatus::Found,
+                cache: CacheRules { scope: CacheScope::Public, max_age: 300 },
+                answers: Answers { expired: NotFound, disabled: NotFound, deleted: NotFound },
+                sweep: Sweep::Daily,
+                https_only: false,
+                sign_in: vec![SignIn::Password, SignIn::Keys],
+                user_agent: UserAgent::Cut(256),
+                retention_days: Some(90),
+                limits: Limits { live_links: Some(1000), ..Limits::default() },
+                ..fabric
+            },
+            Preset::Platform => Self {
+                code: CodeRules {
+                    alphabet: Alphabet::Letters,
+                    min: 3,
+                    max: 50,
+                    fold_case: false,
+                    unique_fold: true,
+                },
+                generator: Generator::Snowflake,
+                redirect_status: RedirectStatus::Found,
+                cache: CacheRules { scope: CacheScope::Private, max_age: 60 },
+                answers: Answers { expired: Gone, disabled: Gone, deleted: Gone },
+                delete: Deletion::Soft,
+                https_only: false,
+                visibility: Visibility::Owner,
+                sign_in: vec![SignIn::Oidc, SignIn::Keys],
+                user_agent: UserAgent::Cut(512),
+                retention_days: Some(5 * 365 + 1),
+                limits: Limits {
+                    creations_per_hour: Some(100),
+                    requests_per_hour: Some(1000),
+                    ..Limits::default()
+                },
+                ..fabric
+            },
+            Preset::Team => Self {
+                code: CodeRules {
+                    alphabet: Alphabet::Word,
+                    min: 1,
+                    max: 20,
+                    fold_case: false,
+                    unique_fold: false,
+                },
+                generator: Generator::Hash,
+                redirect_status: RedirectStatus::Found,
+                cache: CacheRules { scope: CacheScope::NoStore, max_age: 0 },
+                answers: Answers { expired: Gone, disabled: Gone, deleted: NotFound },
+                delete: Deletion::Soft,
+                https_only: false,
+                max_target_bytes: 65_536,
+                reuse: true,
+                user_agent: UserAgent::Cut(512),
+                retention_days: Some(396),
+                limits: Limits { requests_per_hour: Some(1000), ..Limits::default() },
+                ..fabric
+            },
+        }
+    }
+
+    /// This policy with one field changed: `key` is the path of a field (`cache.max_age`), `value` JSON or plain text.
+    pub fn with(&self, key: &str, value: &str) -> Result<Self, FieldError> {
+        let refuse = |message: String| FieldError::new(key, FieldCode::BadCharacters, message);
+        if key == "preset" {
+            return Err(refuse("fills the whole policy and is not set alone; use --preset".to_owned()));
+        }
+        let mut json = serde_json::to_value(self).expect("a policy is JSON");
+        let slot = key
+            .split('.')
+            .try_fold(&mut json, |at, step| at.get_mut(step))
+            .ok_or_else(|| FieldError::new(key, FieldCode::UnknownField, "is no field of a policy"))?;
+        *slot = serde_json::from_str(value).unwrap_or_else(|_| Value::String(value.to_owned()));
+        let policy: Self =
+            serde_json::from_value(json).map_err(|error| refuse(format!("cannot be `{value}`: {error}")))?;
+        policy.check(key)?;
+        Ok(policy)
+    }
+
+    /// This policy with several fields changed, in whatever order makes sense: each step must give a sound policy, and nobody
+    /// should have to find the order.
+    pub fn with_all(&self, fields: &[(String, String)]) -> Result<Self, FieldErrors> {
+        let mut policy = self.clone();
+        let mut waiting: Vec<&(String, String)> = fields.iter().collect();
+        while !waiting.is_empty() {
+            let mut errors = FieldErrors::default();
+            let before = waiting.len();
+            waiting.retain(|(key, value)| match policy.with(key, value) {
+                Ok(next) => {
+                    policy = next;
+                    false
+                }
+                Err(error) => {
+                    errors.push(error);
+                    true
+                }
+            });
+            if waiting.len() == before {
+                return Err(errors);
+            }
+        }
+        Ok(policy)
+    }
+
+    /// This policy with what a JSON object names changed. A `preset` is where the rest begins from.
+    pub fn merged(&self, changes: &Map<String, Value>) -> Result<Self, FieldErrors> {
+        let begin = match changes.get("preset") {
+            None => self.clone(),
+            Some(Value::String(name)) => Self::preset(name.parse()?),
+            Some(_) => {
+                return Err(FieldError::new("preset", FieldCode::BadCharacters, "must be a text").into());
+            }
+        };
+        let mut fields = Vec::new();
+        for (name, value) in changes.iter().filter(|(name, _)| *name != "preset") {
+            leaves(name, value, &mut fields);
+        }
+        begin.with_all(&fields)
+    }
+
+    /// Whether the same target gets the link there is. Never where links are their owner's alone, whatever an old policy says: it would
+    /// be somebody else's.
+    pub fn reuses(&self) -> bool {
+        self.reuse && self.visibility != Visibility::Owner
+    }
+
+    /// Whether the fields make sense together.
+    pub fn check(&self, field: &str) -> Result<(), FieldError> {
+        let refuse = |message: &str| Err(FieldError::new(field, FieldCode::BadCharacters, message));
+        if !(1..=LONGEST).contains(&self.code.max) || !(1..=self.code.max).contains(&self.code.min) {
+            return refuse("code.min and code.max must satisfy 1 <= min <= max <= 64");
+        }
+        if self.code.fold_case && self.code.alphabet != Alphabet::Lower {
+            return refuse("code.fold_case needs the alphabet a-z0-9-");
+        }
+        if self.code.fold_case && self.generator != Generator::Random7 {
+            return refuse("code.fold_case needs the generator random7: the others make upper case");
+        }
+        if !(16..=65_536).contains(&self.max_target_bytes) {
+            return refuse("max_target_bytes must be between 16 and 65536");
+        }
+        if self.reuse && self.generator != Generator::Hash {
+            return refuse("reuse needs the generator hash");
+        }
+        if self.reuse && self.visibility == Visibility::Owner {
+            return refuse("reuse needs visibility workspace: it hands out the links of others");
+        }
+        if self.limits.requests_per_hour == Some(0) {
+            return refuse("limits.requests_per_hour must be at least 1, or null for as many as they like");
+        }
+        if self.cache.max_age > 31_536_000 {
+            return refuse("cache.max_age must be at most one year, 31536000");
+        }
+        if self.sign_in.is_empty() {
+            return refuse("sign_in needs at least one of password, oidc, keys");
+        }
+        Ok(())
+    }
+}
+
+/// Every value that is no object, with its path.
+fn leaves(path: &str, value: &Value, found: &mut Vec<(String, String)>) {
+    match value {
+        Value::Object(fields) if !fields.is_empty() => {
+            for (name, value) in fields {
+                leaves(&format!("{path}.{name}"), value, found);
+            }
+        }
+        other => found.push((path.to_owned(), other.to_string())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Policy, Preset};
+
+    #[test]
+    fn many_fields_are_changed_in_whatever_order_makes_sense() {
+        let fabric = Policy::preset(Preset::Fabric);
+        let changes = |text: &str| serde_json::from_str(text).unwrap();
+        let team = fabric
+            .merged(&changes(
+                r#"{"reuse":true,"generator":"hash","code":{"fold_case":false},"limits":{"live_links":5}}"#,
+            ))
+            .unwrap();
+        assert!(team.reuse && !team.code.fold_case && team.limits.live_links == Some(5));
+        let edge = team
+            .merged(&changes(r#"{"preset":"edge","cache":{"max_age":7},"limits":{"live_links":null}}"#))
+            .unwrap();
+        assert_eq!((edge.preset, edge.cache.max_age, edge.limits.live_links), (Preset::Edge, 7, None));
+        for bad in [
+            r#"{"reuse":true}"#,
+            r#"{"reuse":true,"generator":"hash","code":{"fold_case":false},"visibility":"owner"}"#,
+            r#"{"preset":"team","visibility":"owner"}"#,
+            r#"{"preset":"team","limits":{"requests_per_hour":0}}"#,
+            r#"{"nope":1}"#,
+            r#"{"preset":1}"#,
+            r#"{"preset":"x"}"#,
+            r#"{"cache":{}}"#,
+            r#"{"cache":7}"#,
+        ] {
+            assert!(fabric.merged(&changes(bad)).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn every_preset_is_sound_and_survives_json() {
+        for preset in Preset::ALL {
+            let policy = Policy::preset(preset);
+            policy.check("policy").unwrap();
+            let json = serde_json::to_string(&policy).unwrap();
+            assert_eq!(serde_json::from_str::<Policy>(&json).unwrap(), policy);
+        }
+    }
+
+    #[test]
+    fn the_wire_form_of_a_policy() {
+        insta::assert_snapshot!(serde_json::to_string(&Policy::preset(Preset::Team)).unwrap(), @r#"{"preset":"team","code":{"alphabet":"A-Za-z0-9_-","min":1,"max":20,"fold_case":false,"unique_fold":false},"generator":"hash","redirect_status":302,"cache":{"scope":"no-store","max_age":0},"answers":{"expired":410,"disabled":410,"deleted":404},"delete":"soft","sweep":"none","https_only":false,"max_target_bytes":65536,"reuse":true,"visibility":"workspace","sign_in":["password","oidc","keys"],"user_agent":512,"retention_days":396,"limits":{"live_links":null,"creations_per_hour":null,"requests_per_hour":1000}}"#);
+    }
+
+    #[test]
+    fn one_field_can_be_changed_and_bad_values_are_refused() {
+        let policy = Policy::preset(Preset::Fabric);
+        assert_eq!(policy.with("cache.max_age", "60").unwrap().cache.max_age, 60);
+        assert_eq!(policy.with("answers.expired", "404").unwrap().answers.expired, super::Unusable::NotFound);
+        assert_eq!(policy.with("limits.live_links", "10").unwrap().limits.live_links, Some(10));
+        assert_eq!(policy.with("retention_days", "30").unwrap().retention_days, Some(30));
+        for (key, value) in [
+            ("nope", "1"),
+            ("preset", "team"),
+            ("cache", "1"),
+            ("cache.max_age", "-1"),
+            ("answers.expired", "200"),
+            ("code.max", "65"),
+            ("code.min", "0"),
+            ("max_target_bytes", "1"),
+            ("reuse", "true"),
+            ("cache.max_age.x", "1"),
+            ("generator", "hash"),
+        ] {
+            assert!(policy.with(key, value).is_err(), "{key}={value}");
+        }
+    }
+}

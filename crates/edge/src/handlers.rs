@@ -1,0 +1,79 @@
+//! The Worker's two events: a request, and the clock.
+
+use std::cell::OnceCell;
+use std::rc::Rc;
+
+use rlinks_core::Timestamp;
+use rlinks_core::error_code::ErrorCode;
+use rlinks_core::redirect::response::Answer;
+use wasm_bindgen::JsValue;
+use worker::worker_sys::web_sys;
+use worker::{Context, Env, ScheduleContext, ScheduledEvent, event};
+
+use crate::profile::{d1, kv};
+use crate::request::Facts;
+use crate::routing::{self, Look};
+use crate::settings::{Profile, Settings};
+use crate::{api, cron, platform};
+
+thread_local! {
+    /// Variables do not change while an isolate lives: a new value is a new deployment.
+    static SETTINGS: OnceCell<Rc<Settings>> = const { OnceCell::new() };
+}
+
+/// One request and where it is.
+pub(crate) struct Visit<'a> {
+    pub(crate) facts: &'a Facts,
+    pub(crate) settings: &'a Settings,
+    pub(crate) env: &'a JsValue,
+    pub(crate) context: &'a Context,
+    pub(crate) now: Timestamp,
+}
+
+impl Visit<'_> {
+    pub(crate) fn error(&self, code: ErrorCode) -> Answer {
+        routing::error(self.facts, code, self.now)
+    }
+}
+
+fn settings(env: &JsValue) -> Option<Rc<Settings>> {
+    SETTINGS.with(|cell| {
+        if let Some(known) = cell.get() {
+            return Some(Rc::clone(known));
+        }
+        match platform::settings(env) {
+            Ok(read) => Some(Rc::clone(cell.get_or_init(|| Rc::new(read)))),
+            Err(error) => {
+                platform::complain(&format!("nothing can be served: {error}"));
+                None
+            }
+        }
+    })
+}
+
+#[event(fetch)]
+async fn fetch(request: web_sys::Request, env: Env, context: Context) -> worker::Result<web_sys::Response> {
+    let (request, env): (JsValue, JsValue) = (request.into(), env.into());
+    let (facts, now) = (platform::facts(&request), platform::now());
+    let Some(settings) = settings(&env) else {
+        return Ok(platform::respond(&routing::error(&facts, ErrorCode::Internal, now), facts.is_head()));
+    };
+    let visit = Visit { facts: &facts, settings: &settings, env: &env, context: &context, now };
+    let answer = match (routing::look(&facts, &settings, now), settings.profile) {
+        (Look::Answer(answer), _) => answer,
+        (Look::Link { code, preview }, Profile::Fabric) => kv::answer(&visit, &code, preview).await,
+        (Look::Link { code, preview }, Profile::Edge) => d1::answer(&visit, &code, preview).await,
+        (Look::Api, _) => api::answer(&visit, &request).await,
+    };
+    Ok(platform::respond(&answer, facts.is_head()))
+}
+
+#[event(scheduled)]
+async fn scheduled(_event: ScheduledEvent, env: Env, _context: ScheduleContext) {
+    let env: JsValue = env.into();
+    if let Some(settings) = settings(&env)
+        && settings.profile == Profile::Edge
+    {
+        cron::run(&settings, &env, platform::now()).await;
+    }
+}

@@ -1,0 +1,90 @@
+//! Profile `fabric`: KV is the truth, and the Worker never writes it. The steps are those of the source document: the code, the
+//! object, absent or not active, expired, a loop, the hit behind the answer, the redirect.
+
+use rlinks_core::error_code::ErrorCode;
+use rlinks_core::link::route_object::ReadRoute;
+use rlinks_core::redirect::response::Answer;
+use rlinks_core::workspace::policy::Unusable;
+
+use crate::handlers::Visit;
+use crate::kv_objects;
+use crate::platform::{self, Away, Held};
+use crate::routing::{self, Click};
+
+enum Found {
+    Link(ReadRoute),
+    Nothing,
+    Deleted,
+    /// An object is there that is not served. The log says why.
+    Unreadable,
+}
+
+/// What the request for a link gets.
+pub(crate) async fn answer(visit: &Visit<'_>, code: &str, preview: bool) -> Answer {
+    let found = match find(visit, code).await {
+        Ok(found) => found,
+        Err(away) => {
+            platform::complain(&format!("KV cannot be read: {away}"));
+            return visit.error(ErrorCode::KvUnavailable);
+        }
+    };
+    let route = match &found {
+        Found::Link(route) => Some(route.route()),
+        Found::Deleted => return visit.error(ErrorCode::Deleted),
+        Found::Nothing | Found::Unreadable => None,
+    };
+    let (answer, click) = routing::respond(visit.facts, visit.settings, (code, preview), route, visit.now);
+    match (click, &found) {
+        (Click::Yes, Found::Link(route)) => {
+            let (key, value) = kv_objects::record(
+                &route.code,
+                visit.facts,
+                visit.settings.hash_key.as_ref(),
+                visit.now,
+                platform::random(),
+            );
+            platform::append_hit(visit.env, visit.context, &key, &value);
+        }
+        (Click::Insecure, _) => {
+            platform::complain(&format!("{code} must lead to https and does not: it is not served"));
+        }
+        _ => {}
+    }
+    answer
+}
+
+/// The object of a code, as it was asked for and then in lower case, where the policy folds.
+async fn find(visit: &Visit<'_>, code: &str) -> Result<Found, Away> {
+    let found = get(visit, code).await?;
+    let folds = visit.settings.policy.code.fold_case && code.bytes().any(|byte| byte.is_ascii_uppercase());
+    if folds && matches!(found, Found::Nothing) {
+        get(visit, &code.to_ascii_lowercase()).await
+    } else {
+        Ok(found)
+    }
+}
+
+async fn get(visit: &Visit<'_>, code: &str) -> Result<Found, Away> {
+    let json = match platform::route(visit.env, &kv_objects::route_key(code), kv_objects::KEPT_SECONDS)
+        .await?
+    {
+        Held::Text(json) => json,
+        Held::TooLarge => {
+            platform::complain(&format!("{code} is not served: its object is too large"));
+            return Ok(Found::Unreadable);
+        }
+        Held::Nothing if visit.settings.policy.answers.deleted == Unusable::Gone => {
+            let left = platform::route(visit.env, &kv_objects::tombstone_key(code), kv_objects::KEPT_SECONDS)
+                .await?;
+            return Ok(if left == Held::Nothing { Found::Nothing } else { Found::Deleted });
+        }
+        Held::Nothing => return Ok(Found::Nothing),
+    };
+    Ok(match kv_objects::read_route(code, &json) {
+        Ok(route) => Found::Link(route),
+        Err(why) => {
+            platform::complain(&format!("{code} is not served: {why}"));
+            Found::Unreadable
+        }
+    })
+}

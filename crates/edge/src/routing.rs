@@ -1,0 +1,201 @@
+//! Where a request goes, and what it gets: the walk of the native server, for one workspace and without a connection.
+
+use std::borrow::Cow;
+
+use rlinks_core::error_code::ErrorCode;
+use rlinks_core::host::{self, HostBuffer, from_header};
+use rlinks_core::link::code::is_reserved;
+use rlinks_core::redirect::decide::Absence;
+use rlinks_core::redirect::negotiate::wants_json;
+use rlinks_core::redirect::path::{Asked, LONGEST_PATH, asked, first_segment};
+use rlinks_core::redirect::public_pages;
+use rlinks_core::redirect::response::{Answer, ROBOTS_TXT};
+use rlinks_core::{Decision, Route, Timestamp, Visitor, decide};
+use serde_json::Value;
+
+use crate::request::Facts;
+use crate::settings::{Profile, Settings};
+
+/// What the first look at a request gave.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Look<'a> {
+    /// Everything there is to say.
+    Answer(Answer),
+    /// A link is asked for, or where it leads.
+    Link {
+        /// Never a reserved word: no key of ours is built from one.
+        code: Cow<'a, str>,
+        /// `/{code}+`
+        preview: bool,
+    },
+    /// The API's.
+    Api,
+}
+
+/// Where a request goes.
+pub fn look<'a>(facts: &'a Facts, settings: &Settings, now: Timestamp) -> Look<'a> {
+    let refuse = |code| Look::Answer(error(facts, code, now));
+    if facts.path.len() > LONGEST_PATH {
+        return refuse(ErrorCode::UriTooLong);
+    }
+    let mut buffer: HostBuffer = [0; host::LONGEST];
+    let Some(host) = from_header(facts.host.as_bytes(), &mut buffer) else {
+        return refuse(ErrorCode::BadRequest);
+    };
+    let asked = asked(&facts.path);
+    let word = match &asked {
+        Asked::Code(code) | Asked::Preview(code) => code,
+        Asked::Nothing => first_segment(&facts.path),
+        Asked::Root => "",
+    };
+    // Our own paths answer on every host; and a reserved word is never looked up, or `/__admin__` would reach the audit log.
+    if is_reserved(word) {
+        return own(facts, settings, now);
+    }
+    if !settings.serves(host) {
+        return refuse(ErrorCode::NotFound);
+    }
+    if !is_read(facts) {
+        return refuse(ErrorCode::MethodNotAllowed);
+    }
+    match asked {
+        Asked::Root => Look::Answer(Answer::page(public_pages::landing())),
+        Asked::Nothing => refuse(ErrorCode::NotFound),
+        Asked::Code(code) => Look::Link { code, preview: false },
+        Asked::Preview(code) => Look::Link { code, preview: true },
+    }
+}
+
+/// What a link's request gets, and whether it is a click.
+pub fn respond(
+    facts: &Facts,
+    settings: &Settings,
+    (code, preview): (&str, bool),
+    route: Option<Route<'_>>,
+    now: Timestamp,
+) -> (Answer, Click) {
+    let mut buffer: HostBuffer = [0; host::LONGEST];
+    let host = from_header(facts.host.as_bytes(), &mut buffer).unwrap_or_default();
+    let visitor = Visitor { host, domains: &settings.domains };
+    match decide(route, &settings.policy, &visitor, now) {
+        Decision::Redirect { target, .. } if preview => {
+            let host = route.map_or("", |route| route.target_host);
+            (Answer::page(public_pages::preview(code, target, host)), Click::No)
+        }
+        Decision::Redirect { status, target, cache } => {
+            let click = if facts.is_head() { Click::No } else { Click::Yes };
+            (Answer::redirect(status, target, cache), click)
+        }
+        decision => {
+            let code = ErrorCode::of(&decision).unwrap_or(ErrorCode::Internal);
+            let insecure = decision == Decision::NotFound(Absence::Insecure);
+            (error(facts, code, now), if insecure { Click::Insecure } else { Click::No })
+        }
+    }
+}
+
+/// Whether an answer is to be recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Click {
+    /// A redirect somebody followed.
+    Yes,
+    /// Nothing to record.
+    No,
+    /// Nothing to record, but our own promise is broken: a link that must lead to https does not.
+    Insecure,
+}
+
+/// An error as JSON or as a page, as the request prefers.
+pub fn error(facts: &Facts, code: ErrorCode, now: Timestamp) -> Answer {
+    error_saying(facts, code, code.message(), &Value::Null, now)
+}
+
+/// The same with better words.
+pub fn error_saying(
+    facts: &Facts,
+    code: ErrorCode,
+    message: &str,
+    details: &Value,
+    now: Timestamp,
+) -> Answer {
+    Answer::error(code, message, details, wants_json(&facts.path, facts.accept.as_deref()), now)
+}
+
+/// Paths that are ours on every host.
+fn own<'a>(facts: &'a Facts, settings: &Settings, now: Timestamp) -> Look<'a> {
+    let plain = |status, kind: &str, cache: &str, body: String| {
+        let mut headers = Vec::new();
+        for (name, value) in [("content-type", kind), ("cache-control", cache)] {
+            if !value.is_empty() {
+                headers.push((name, value.to_owned()));
+            }
+        }
+        Answer { status, headers, body }
+    };
+    let answer = match facts.path.as_str() {
+        "/health" => {
+            let body = concat!("{\"status\":\"ok\",\"version\":\"", env!("CARGO_PKG_VERSION"), "\"}");
+            plain(200, "application/json", "no-store", body.to_owned())
+        }
+        "/ready" => {
+            plain(200, "application/json", "no-store", r#"{"reasons":[],"status":"ready"}"#.to_owned())
+        }
+        "/robots.txt" => plain(200, "text/plain; charset=utf-8", "", ROBOTS_TXT.to_owned()),
+        "/favicon.ico" => plain(204, "", "public, max-age=86400", String::new()),
+        path if path.starts_with("/api/v1/") && settings.profile == Profile::Edge => return Look::Api,
+        _ => return Look::Answer(error(facts, ErrorCode::NotFound, now)),
+    };
+    Look::Answer(if is_read(facts) { answer } else { error(facts, ErrorCode::MethodNotAllowed, now) })
+}
+
+fn is_read(facts: &Facts) -> bool {
+    matches!(facts.method.as_str(), "GET" | "HEAD")
+}
+
+#[cfg(test)]
+mod tests {
+    use rlinks_core::Timestamp;
+
+    use super::{Look, look};
+    use crate::request::Facts;
+    use crate::settings::Settings;
+
+    const NOW: Timestamp = Timestamp::from_ms(1_800_000_000_000);
+
+    #[track_caller]
+    fn check(profile: &str, method: &str, url: &str, expected: &str) {
+        let facts = Facts::read(&format!("{method}\n{url}\napplication/json"));
+        let settings = Settings::read(&[profile, "", "rmax.to"]).unwrap();
+        let got = match look(&facts, &settings, NOW) {
+            Look::Answer(answer) => answer.status.to_string(),
+            Look::Link { code, preview } => format!("{code}{}", if preview { " preview" } else { "" }),
+            Look::Api => "api".to_owned(),
+        };
+        assert_eq!(got, expected, "{method} {url}");
+    }
+
+    #[test]
+    fn every_request_has_one_place_to_go() {
+        for profile in ["fabric", "edge"] {
+            check(profile, "GET", "https://rmax.to/parity", "parity");
+            check(profile, "HEAD", "https://RMAX.to./par%69ty+", "parity preview");
+            check(profile, "GET", "https://rmax.to/", "200");
+            check(profile, "GET", "https://stranger.example/parity", "404");
+            check(profile, "POST", "https://rmax.to/parity", "405");
+            check(profile, "GET", "https://rmax.to/a/b", "404");
+            check(profile, "GET", "https://stranger.example/health", "200");
+            check(profile, "POST", "https://rmax.to/health", "405");
+            check(profile, "GET", "https://rmax.to/favicon.ico", "204");
+            check(profile, "GET", "https://rmax.to/__admin__", "404");
+            check(profile, "GET", "https://rmax.to/Admin", "404");
+            check(profile, "GET", "https://rmax.to/api", "404");
+            check(profile, "GET", &format!("https://rmax.to/{}", "a".repeat(2048)), "414");
+        }
+    }
+
+    #[test]
+    fn only_the_edge_profile_has_an_api() {
+        check("fabric", "POST", "https://rmax.to/api/v1/links", "404");
+        check("edge", "POST", "https://rmax.to/api/v1/links", "api");
+    }
+}

@@ -1,0 +1,258 @@
+//! Who looks after hosts: whether their workspaces have proven them by DNS, where their names lead, and when their registrations end.
+//!
+//! One custodian for every face: the daily job and `rmax domains check` make a [`round`], the API and the dashboard look at one host.
+//! Nothing is asked of the network unless the operator said so. What a look means is decided in [`rlinks_core::workspace::domain_verification`].
+
+mod dns;
+pub mod rdap;
+pub mod run;
+
+use std::net::{IpAddr, SocketAddr};
+
+use rlinks_core::workspace::domain_verification::{Found, Points, Proof, Seen};
+use rlinks_core::{Actor, Domain, Host, Slug, Standing, Timestamp, Workspace};
+use rlinks_store::{Held, StoreError};
+use url::Url;
+
+use self::dns::{Kind, Resolver};
+use super::{By, Ops, OpsError, Thing};
+use crate::domain_checks::rdap::{Known, Registry};
+
+/// What stands before a host in the name of its proof.
+const PROOF_LABEL: usize = "_rlinks.".len();
+/// How often a look is taken again when somebody else was faster.
+const TRIES: usize = 4;
+
+/// What is configured.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Ask DNS and registries at all.
+    pub enabled: bool,
+    /// A host that a workspace gives itself must be proven.
+    pub proof: bool,
+    /// The resolver; the system's where there is none.
+    pub resolver: Option<SocketAddr>,
+    /// The RDAP service; [`registry::RDAP`] where there is none.
+    pub rdap: Option<Url>,
+    /// Where hosts should lead; anywhere, where there is nothing.
+    pub points_to: Vec<Destination>,
+}
+
+/// Where a host may lead.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Destination {
+    /// To an address.
+    Address(IpAddr),
+    /// To this name, or the addresses it has.
+    Name(Host),
+}
+
+/// Looks after hosts. By default it asks nobody.
+#[derive(Default)]
+pub struct Custodian(Option<Eyes>);
+
+struct Eyes {
+    resolver: Resolver,
+    registry: Registry,
+    proof: bool,
+    points_to: Vec<Destination>,
+}
+
+/// What could not be asked, for the log.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Troubles {
+    /// Of a resolver.
+    pub(crate) dns: Option<String>,
+    /// Of a registry.
+    pub(crate) registry: Option<String>,
+}
+
+impl Custodian {
+    /// Asks nobody yet.
+    pub fn new(options: &Options) -> Result<Self, String> {
+        if !options.enabled {
+            return Ok(Self(None));
+        }
+        let default = || Url::parse(crate::domain_checks::rdap::RDAP).expect("it is a URL");
+        Ok(Self(Some(Eyes {
+            resolver: options.resolver.map_or(Resolver::System, Resolver::At),
+            registry: Registry::new(&options.rdap.clone().unwrap_or_else(default))?,
+            proof: options.proof,
+            points_to: options.points_to.clone(),
+        })))
+    }
+
+    /// Whether anybody is asked.
+    pub const fn is_on(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// Whether a host that a workspace gives itself must be proven.
+    fn asks_for_proof(&self) -> bool {
+        self.0.as_ref().is_some_and(|eyes| eyes.proof)
+    }
+
+    /// Looks at a host in DNS, and at its registration where that is wanted. An address has neither.
+    async fn look(&self, held: &Held, proof: &Proof, registry: Option<&Known>) -> (Seen, Troubles) {
+        let (mut seen, mut troubles) = (Seen::default(), Troubles::default());
+        let Some(eyes) = self.0.as_ref().filter(|_| !held.domain.host.is_local()) else {
+            return (seen, troubles);
+        };
+        if held.custody.needs_proof {
+            match eyes.proof(proof).await {
+                Ok(found) => seen.proof = Some(found),
+                Err(why) => troubles.dns = Some(why),
+            }
+        }
+        match eyes.points(&held.domain.host).await {
+            Ok(points) => seen.points = Some(points),
+            Err(why) => troubles.dns = Some(why),
+        }
+        if let Some(known) = registry {
+            match eyes.registry.end(&held.domain.host, known).await {
+                Ok(end) => seen.registry = Some(end),
+                Err(why) => troubles.registry = Some(why),
+            }
+        }
+        (seen, troubles)
+    }
+}
+
+impl Eyes {
+    async fn proof(&self, proof: &Proof) -> Result<Found, String> {
+        let answer = self.resolver.ask(&proof.name, Kind::Text).await?;
+        let is_there = answer.texts.iter().any(|text| text.trim() == proof.value);
+        Ok(if is_there { Found::There } else { Found::Missing })
+    }
+
+    async fn points(&self, host: &Host) -> Result<Points, String> {
+        let (addresses, names) = self.addresses(host.as_str()).await?;
+        let Some(first) = addresses.first() else {
+            return Ok(Points::Away(match names.last() {
+                Some(name) => format!("its CNAME leads to {name}, which has no address"),
+                None => "its name has no address".to_owned(),
+            }));
+        };
+        if self.points_to.is_empty() {
+            return Ok(Points::Here);
+        }
+        for destination in &self.points_to {
+            let leads = match destination {
+                Destination::Address(address) => addresses.contains(address),
+                Destination::Name(name) if names.iter().any(|through| through == name.as_str()) => true,
+                Destination::Name(name) => {
+                    let (wanted, _) = self.addresses(name.as_str()).await?;
+                    wanted.iter().any(|address| addresses.contains(address))
+                }
+            };
+            if leads {
+                return Ok(Points::Here);
+            }
+        }
+        Ok(Points::Away(format!("its name leads to {first}, which is not here")))
+    }
+
+    /// The addresses of a name, and the names it leads through.
+    async fn addresses(&self, name: &str) -> Result<(Vec<IpAddr>, Vec<String>), String> {
+        let (mut addresses, mut names) = (Vec::new(), Vec::new());
+        for kind in [Kind::A, Kind::Aaaa] {
+            let answer = self.resolver.ask(name, kind).await?;
+            addresses.extend(answer.addresses);
+            if names.is_empty() {
+                names = answer.names;
+            }
+        }
+        Ok((addresses, names))
+    }
+}
+
+impl Ops {
+    /// Whether a workspace must prove a host it gives itself. What is below the base domain is the operator's already.
+    fn must_prove(&self, workspace: &Workspace, host: &Host) -> bool {
+        let is_below = self.naming.base_domain.as_ref().is_some_and(|base| host.below(base).is_some());
+        self.custodian.asks_for_proof() && workspace.slug.as_str() != Slug::MAIN && !is_below
+    }
+
+    /// Adds a host at the word of somebody of a workspace: one that must be proven waits for that. Where another workspace has claimed
+    /// it and cannot prove it, whoever can has it.
+    pub(crate) async fn add_claimed(
+        &self,
+        by: &By,
+        workspace: &Workspace,
+        host: Host,
+    ) -> Result<Domain, OpsError> {
+        let now = self.clock.now();
+        if !self.must_prove(workspace, &host) {
+            return Ok(self.store.add_domain(workspace.id, host, &by.actor, now).await?);
+        }
+        if host.as_str().len() + PROOF_LABEL > rlinks_core::host::LONGEST {
+            let why = "is too long for the name of the record that would prove it";
+            return Err(OpsError::HostKept { host, why });
+        }
+        match self.store.claim_domain(workspace.id, host.clone(), &by.actor, now).await {
+            Err(StoreError::NameTaken(name)) => {
+                let held = self.store.held_domain(&host).await?;
+                let idle = held.filter(|held| held.custody.standing() != Standing::Active);
+                let held = idle.ok_or(StoreError::NameTaken(name))?;
+                self.take_over(by, workspace, &held, now).await
+            }
+            claimed => Ok(claimed?),
+        }
+    }
+
+    /// A host that somebody else has and that does not answer goes to the workspace its DNS names.
+    async fn take_over(
+        &self,
+        by: &By,
+        workspace: &Workspace,
+        held: &Held,
+        now: Timestamp,
+    ) -> Result<Domain, OpsError> {
+        let host = &held.domain.host;
+        let proof = Proof::of(workspace, host);
+        let Some(eyes) = &self.custodian.0 else { return Err(OpsError::NotAsked(off())) };
+        if eyes.proof(&proof).await.map_err(OpsError::NotAsked)? == Found::Missing {
+            return Err(OpsError::HostHeld { host: host.clone(), proof });
+        }
+        self.store.lapse_domain(held, &Actor::system(), now).await?;
+        tracing::info!(%host, "a host went to the workspace that proved it");
+        let domain = self.store.claim_domain(workspace.id, host.clone(), &by.actor, now).await?;
+        self.verify_domain(by, workspace, host).await?;
+        Ok(domain)
+    }
+
+    /// A workspace's host and what is known of it.
+    pub async fn held(&self, workspace: &Workspace, host: &Host) -> Result<Held, OpsError> {
+        let held = self.store.held_domain(host).await?;
+        let mine = held.filter(|held| held.domain.workspace == workspace.id);
+        mine.ok_or_else(|| OpsError::NotFound(Thing::Domain(host.to_string())))
+    }
+
+    /// Looks at a host in DNS at once, and at nothing else.
+    pub async fn verify_domain(&self, by: &By, workspace: &Workspace, host: &Host) -> Result<Held, OpsError> {
+        for _ in 0..TRIES {
+            let held = self.held(workspace, host).await?;
+            if !self.custodian.is_on() {
+                // Who needs no proof has nothing to look for.
+                return if held.custody.needs_proof { Err(OpsError::NotAsked(off())) } else { Ok(held) };
+            }
+            let proof = Proof::of(workspace, host);
+            let (seen, troubles) = self.custodian.look(&held, &proof, None).await;
+            if let (Some(why), true) = (troubles.dns, seen.proof.is_none()) {
+                return Err(OpsError::NotAsked(why));
+            }
+            let now = self.clock.now();
+            let (custody, events) = held.custody.after(&seen, now);
+            match self.store.keep_custody(&held, &custody, &events, &by.actor, now).await {
+                Ok(()) => return Ok(Held { custody, ..held }),
+                Err(StoreError::Conflict) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(StoreError::Conflict.into())
+    }
+}
+
+fn off() -> String {
+    "this server asks no DNS (domain_checks.enabled)".to_owned()
+}

@@ -1,0 +1,167 @@
+//! When the registration of a name ends, asked by RDAP: of a service that knows which registry to ask, and of that registry.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use http::StatusCode;
+use http::header::ACCEPT;
+use parking_lot::Mutex;
+use reqwest::redirect::{Attempt, Policy};
+use rlinks_core::{Host, Timestamp};
+use serde::Deserialize;
+use url::Url;
+
+/// Leads every question to the registry that knows.
+pub const RDAP: &str = "https://rdap.org/";
+/// One question, redirects included, takes no longer.
+const DEADLINE: Duration = Duration::from_secs(10);
+const MOST_REDIRECTS: usize = 5;
+/// Longer answers are not read.
+const LONGEST_ANSWER: usize = 256 * 1024;
+/// Names asked for until one is registered: the host, what it is below, and so on.
+const MOST_NAMES: usize = 5;
+
+/// The client.
+pub(crate) struct Registry {
+    client: reqwest::Client,
+    service: Url,
+}
+
+/// What was learned in one round: hosts below one name ask once.
+pub(crate) type Known = Mutex<HashMap<String, Registered>>;
+
+/// What a registry says of a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Registered {
+    /// It is nobody's: perhaps what it is below is somebody's.
+    No,
+    /// It is somebody's, until then where that is said.
+    Until(Option<Timestamp>),
+}
+
+#[derive(Deserialize)]
+struct Answer {
+    #[serde(default)]
+    events: Vec<Event>,
+}
+
+#[derive(Deserialize)]
+struct Event {
+    #[serde(rename = "eventAction", default)]
+    action: String,
+    #[serde(rename = "eventDate", default)]
+    date: String,
+}
+
+impl Registry {
+    /// Asks nobody yet.
+    pub(crate) fn new(service: &Url) -> Result<Self, String> {
+        // The client takes the process's TLS provider and panics without one. If one was chosen before, it stays.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let is_here = is_here(service);
+        let mut builder = reqwest::Client::builder()
+            .timeout(DEADLINE)
+            .redirect(Policy::custom(move |attempt| follow(attempt, is_here)))
+            .user_agent(concat!("rmax/", env!("CARGO_PKG_VERSION")));
+        if is_here {
+            // What does not leave this machine has no business with a proxy.
+            builder = builder.no_proxy();
+        }
+        let client = builder.build().map_err(|error| format!("no client can be made: {error}"))?;
+        Ok(Self { client, service: service.clone() })
+    }
+
+    /// When the registration that a host belongs to ends; nothing where no registry says so.
+    pub(crate) async fn end(&self, host: &Host, known: &Known) -> Result<Option<Timestamp>, String> {
+        for name in names(host.as_str()) {
+            let remembered = known.lock().get(name).copied();
+            let registered = match remembered {
+                Some(registered) => registered,
+                None => self.ask(name).await?,
+            };
+            known.lock().insert(name.to_owned(), registered);
+            if let Registered::Until(end) = registered {
+                return Ok(end);
+            }
+        }
+        Ok(None)
+    }
+
+    async fn ask(&self, name: &str) -> Result<Registered, String> {
+        let question = self.service.join(&format!("domain/{name}"));
+        let question = question.map_err(|_| "domain_checks.rdap cannot be used".to_owned())?;
+        let away = |error: reqwest::Error| {
+            let why = if error.is_timeout() {
+                "did not answer in time"
+            } else if error.is_redirect() {
+                "leads where nobody should go"
+            } else {
+                "cannot be reached"
+            };
+            tracing::debug!(error = %error.without_url(), "the registry {why}");
+            format!("the registry {why}")
+        };
+        let request = self.client.get(question).header(ACCEPT, "application/rdap+json");
+        let mut response = request.send().await.map_err(away)?;
+        match response.status() {
+            StatusCode::OK => {}
+            StatusCode::NOT_FOUND | StatusCode::BAD_REQUEST | StatusCode::UNPROCESSABLE_ENTITY => {
+                return Ok(Registered::No);
+            }
+            status => return Err(format!("the registry answered {}", status.as_u16())),
+        }
+        let mut bytes = Vec::new();
+        while let Some(chunk) = response.chunk().await.map_err(away)? {
+            if bytes.len() + chunk.len() > LONGEST_ANSWER {
+                return Err("the registry answered too much".to_owned());
+            }
+            bytes.extend_from_slice(&chunk);
+        }
+        let unreadable = |_| "the registry answered something nobody can read".to_owned();
+        let answer: Answer = serde_json::from_slice(&bytes).map_err(unreadable)?;
+        let end = answer.events.iter().find(|event| event.action == "expiration");
+        Ok(Registered::Until(end.and_then(|event| Timestamp::parse(&event.date).ok())))
+    }
+}
+
+/// A service on this very machine, as a test has it: the one that may speak plain HTTP.
+fn is_here(url: &Url) -> bool {
+    matches!(url.host_str(), Some("localhost" | "127.0.0.1" | "[::1]"))
+}
+
+fn follow(attempt: Attempt<'_>, is_here: bool) -> reqwest::redirect::Action {
+    if attempt.previous().len() > MOST_REDIRECTS {
+        return attempt.error("too many redirects");
+    }
+    let url = attempt.url();
+    if url.scheme() == "https" || (is_here && crate::domain_checks::rdap::is_here(url)) {
+        attempt.follow()
+    } else {
+        attempt.error("a redirect away from https")
+    }
+}
+
+/// The names a host may be registered by, the longest first. One label alone is a registry, and nobody's registration.
+fn names(host: &str) -> Vec<&str> {
+    let mut names: Vec<&str> =
+        std::iter::successors(Some(host), |name| Some(name.split_once('.')?.1)).collect();
+    names.pop();
+    names.split_off(names.len().saturating_sub(MOST_NAMES))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::names;
+
+    #[test]
+    fn a_host_is_asked_for_by_its_own_name_and_those_it_is_below() {
+        assert_eq!(names("go.example.co.uk"), ["go.example.co.uk", "example.co.uk", "co.uk"]);
+        assert_eq!(names("example.com"), ["example.com"]);
+        assert_eq!(names("intranet"), [""; 0]);
+        let far = names("a.b.c.d.e.f.g.example.com");
+        assert_eq!(
+            (far.len(), far.first(), far.last()),
+            (5, Some(&"d.e.f.g.example.com"), Some(&"example.com"))
+        );
+    }
+}

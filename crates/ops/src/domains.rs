@@ -1,0 +1,100 @@
+//! Whose a host may become, and which hosts a link must not lead back to.
+//!
+//! A workspace's own word counts for that workspace alone, and where [`crate::domain_checks`] asks for a proof only once there is one: its
+//! links answer there, and for the others nothing changes. What the operator says (command line, configuration, workspace `main`)
+//! counts for everybody.
+
+use rlinks_core::link::search;
+use rlinks_core::{Code, Domain, Domains, Host, LinkState, Slug, Workspace};
+use rlinks_store::LinkFilter;
+
+use super::{By, Ops, OpsError};
+
+/// So many links are looked at for those that lead to a host.
+const LOOKED_AT: i64 = 1000;
+
+impl Ops {
+    /// Gives a workspace a host, at the word of somebody of that workspace. True says that it had it before.
+    pub async fn claim_domain(
+        &self,
+        by: &By,
+        workspace: &Workspace,
+        host: Host,
+    ) -> Result<(Domain, bool), OpsError> {
+        let there = self.store.domains().await?;
+        let had = there.iter().any(|known| known.host == host && known.workspace == workspace.id);
+        if !had && let Some(why) = self.kept_from(workspace, &host) {
+            return Err(OpsError::HostKept { host, why });
+        }
+        let added = self.add_claimed(by, workspace, host).await?;
+        Ok((added, had))
+    }
+
+    /// Why a workspace cannot give itself a host. The operator can, at the command line.
+    fn kept_from(&self, workspace: &Workspace, host: &Host) -> Option<&'static str> {
+        let is_main = workspace.slug.as_str() == Slug::MAIN;
+        if let Some(base) = &self.naming.base_domain {
+            let slug = host.below(base);
+            if slug == Some(workspace.slug.as_str()) {
+                return None;
+            }
+            if slug.is_some() || (host == base && !is_main) {
+                return Some("is kept: below the base domain every workspace has the host of its own name");
+            }
+        }
+        if is_main {
+            return None;
+        }
+        let ours = [&self.own_host, &self.naming.domain];
+        if host.is_local() || ours.into_iter().flatten().any(|ours| ours == host) {
+            return Some("is how this server itself is reached; only its operator gives it away");
+        }
+        None
+    }
+
+    /// Whether links of a workspace answer on every host nobody has, for as long as no domain is configured.
+    pub async fn answers_everywhere(&self, workspace: &Workspace) -> Result<bool, OpsError> {
+        Ok(workspace.slug.as_str() == Slug::MAIN && self.store.vouched_hosts().await?.is_empty())
+    }
+
+    /// Links of a workspace that lead to a host and must not lead back here: once it is the workspace's, they answer no more. There may
+    /// be more of them than are looked at.
+    pub async fn links_to(&self, workspace: &Workspace, host: &Host) -> Result<Vec<Code>, OpsError> {
+        let filter = LinkFilter {
+            words: search::query(host.as_str()),
+            states: vec![LinkState::Active],
+            ..LinkFilter::default()
+        };
+        let found = self.store.list(workspace.id, &filter, LOOKED_AT).await?;
+        let leads = found.into_iter().filter(|link| link.no_loop && link.target.host() == host.as_str());
+        Ok(leads.map(|link| link.code).collect())
+    }
+
+    /// The hosts that links of a workspace must not lead back to.
+    pub async fn served_to(&self, workspace: &Workspace) -> Result<Domains, OpsError> {
+        let known = self.routes.as_ref().filter(|routes| routes.is_fresh() && routes.knows_hosts());
+        if let Some(routes) = known {
+            let directory = routes.directory.load();
+            if let Some(served) = directory.served_to(&workspace.slug) {
+                let own = self.own_host.clone().filter(|_| directory.is_open());
+                return Ok(own.map_or_else(|| served.clone(), |host| served.with_own([host])));
+            }
+        }
+        let domains = self.store.domains().await?;
+        let common = self.served().await?;
+        let silent = self.store.silent_hosts().await?;
+        let own = domains
+            .into_iter()
+            .filter(|domain| domain.workspace == workspace.id && !silent.contains(&domain.host));
+        Ok(common.with_own(own.map(|domain| domain.host)))
+    }
+
+    /// Those no link must lead back to, whosever it is.
+    pub async fn served(&self) -> Result<Domains, OpsError> {
+        let mut hosts = self.store.vouched_hosts().await?;
+        if hosts.is_empty() {
+            hosts.extend(self.own_host.clone());
+        }
+        Ok(Domains::new(hosts, self.naming.base_domain.as_ref()))
+    }
+}

@@ -1,0 +1,141 @@
+//! What is to be done about a row, what became of it, and why.
+
+use rlinks_clicks::rollup::Total;
+use rlinks_core::{FieldErrors, Id, Link};
+use rlinks_store::StoreError;
+
+use super::candidate::Candidate;
+use crate::import::report::Outcome;
+
+/// As much of a reason as a report says.
+const REASON_LETTERS: usize = 1000;
+
+/// What became of a row, and why.
+pub struct Verdict {
+    /// The row's place.
+    pub row: u64,
+    /// Its code, where it has one.
+    pub code: Option<String>,
+    /// What became of it.
+    pub outcome: Outcome,
+    /// Why.
+    pub reason: String,
+    /// What it conflicts with would be changed, were that asked for.
+    pub may_overwrite: bool,
+}
+
+impl Verdict {
+    /// Of a row that breaks a rule.
+    pub fn refused(row: u64, code: Option<String>, errors: &FieldErrors) -> Self {
+        let mut reason = errors.to_string();
+        if let Some((end, _)) = reason.char_indices().nth(REASON_LETTERS) {
+            reason.truncate(end);
+            reason.push('…');
+        }
+        Self { row, code, outcome: Outcome::Refused, reason, may_overwrite: false }
+    }
+}
+
+/// What is to be done about a row.
+pub enum Step {
+    /// A new link.
+    Create(Box<Candidate>),
+    /// Another one than is there.
+    Update {
+        /// The row's place.
+        row: u64,
+        /// As it is.
+        before: Box<Link>,
+        /// As it becomes.
+        after: Box<Link>,
+    },
+}
+
+impl Step {
+    /// The row's place.
+    pub fn row(&self) -> u64 {
+        match self {
+            Self::Create(candidate) => candidate.row,
+            Self::Update { row, .. } => *row,
+        }
+    }
+
+    /// The link as it becomes.
+    pub fn link(&self) -> &Link {
+        match self {
+            Self::Create(candidate) => &candidate.link,
+            Self::Update { after, .. } => after,
+        }
+    }
+
+    /// Whether it makes a link whose id was not set aside for it.
+    pub(crate) fn brings_id(&self) -> bool {
+        matches!(self, Self::Create(candidate) if candidate.id.is_some())
+    }
+
+    /// What becomes of the row when it is done.
+    pub fn outcome(&self) -> Outcome {
+        match self {
+            Self::Create(_) => Outcome::Created,
+            Self::Update { .. } => Outcome::Updated,
+        }
+    }
+
+    /// What became of the row.
+    pub fn verdict(&self, outcome: Outcome, reason: impl Into<String>) -> Verdict {
+        Verdict {
+            row: self.row(),
+            code: Some(self.link().code.to_string()),
+            outcome,
+            reason: reason.into(),
+            may_overwrite: false,
+        }
+    }
+
+    pub(crate) fn total(&self) -> Option<(Id, Total)> {
+        match self {
+            Self::Create(candidate) => Some((candidate.link.id, candidate.total?)),
+            Self::Update { .. } => None,
+        }
+    }
+}
+
+/// What stands in a row's way, where it is no trouble of the store.
+pub(crate) fn conflict_of(error: &StoreError) -> Option<String> {
+    match error {
+        StoreError::CodeTaken { deleted: true, .. } => Some("the code is a deleted link's".to_owned()),
+        StoreError::CodeTaken { .. } => Some("the code was taken meanwhile".to_owned()),
+        StoreError::QuotaExceeded(limit) => Some(full(i64::from(*limit))),
+        StoreError::TargetTaken(_) => Some(error.to_string()),
+        StoreError::Conflict => Some("somebody else changed the link meanwhile".to_owned()),
+        _ => None,
+    }
+}
+
+pub(crate) fn full(limit: i64) -> String {
+    format!("the workspace has its {limit} live links")
+}
+
+/// The names of what two links differ in.
+pub(crate) fn differences(one: &Link, other: &Link) -> String {
+    let named = [
+        ("target", one.target != other.target),
+        ("state", one.state != other.state),
+        ("redirect_status", one.redirect_status != other.redirect_status),
+        ("expires_at", one.expires_at != other.expires_at),
+        ("title", one.title != other.title),
+        ("notes", one.notes != other.notes),
+        ("tags", one.tags != other.tags),
+        ("https_only", one.https_only != other.https_only),
+        ("no_loop", one.no_loop != other.no_loop),
+        ("metadata", one.metadata != other.metadata),
+        ("id", one.id != other.id),
+        ("created_by", one.created_by != other.created_by),
+        ("created_at", one.created_at != other.created_at),
+        ("updated_at", one.updated_at != other.updated_at),
+        ("version", one.version != other.version),
+        ("source", one.source != other.source),
+        ("generated", one.generated != other.generated),
+    ];
+    named.into_iter().filter(|(_, differs)| *differs).map(|(name, _)| name).collect::<Vec<_>>().join(", ")
+}

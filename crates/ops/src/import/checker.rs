@@ -1,0 +1,137 @@
+//! What can be said of rows without asking anybody, and of a row in view of the link that has its code. Where links go does not matter:
+//! a store, or key-value storage at Cloudflare.
+
+use std::collections::{HashMap, HashSet};
+use std::hash::{BuildHasher as _, RandomState};
+
+use rlinks_core::{Actor, Domains, Id, Link, LinkState, Policy, Timestamp};
+
+use super::candidate::Candidate;
+use crate::Mode;
+use crate::import::ImportFormat;
+use crate::import::action::{Step, Verdict, differences};
+use crate::import::report::{Outcome, Problem, Report};
+use crate::import::row::Row;
+use crate::import::run::{Existing, Keep};
+
+/// What rows are held against.
+#[derive(Clone, Debug)]
+pub struct Rules {
+    /// What a link may be.
+    pub policy: Policy,
+    /// Where links go.
+    pub workspace: Id,
+    /// Whose they become.
+    pub owner: Actor,
+    /// Every domain that is ours.
+    pub domains: Domains,
+    /// What to do where another link is there.
+    pub existing: Existing,
+    /// What a link keeps of what it was.
+    pub keep: Keep,
+    /// Let links that lead to http do so, where the file does not say otherwise.
+    pub allow_http: bool,
+}
+
+/// Rows of one file on their way, and what became of those before.
+pub struct Judge {
+    /// What they are held against.
+    pub rules: Rules,
+    /// So far.
+    pub report: Report,
+    /// Codes of this file and what their rows said, as hashes: twelve bytes a row.
+    seen: HashMap<[u32; 2], u32>,
+    seen_ids: HashSet<i64>,
+    hasher: RandomState,
+}
+
+fn halves(hash: u64) -> [u32; 2] {
+    [hash >> 32, hash & u64::from(u32::MAX)].map(|half| u32::try_from(half).unwrap_or_default())
+}
+
+impl Judge {
+    /// Of a file of which nothing was read yet.
+    pub fn new(rules: Rules, format: ImportFormat, mode: Mode) -> Self {
+        Self {
+            rules,
+            report: Report {
+                format: format.name().to_owned(),
+                dry_run: mode == Mode::DryRun,
+                ..Report::default()
+            },
+            seen: HashMap::new(),
+            seen_ids: HashSet::new(),
+            hasher: RandomState::new(),
+        }
+    }
+
+    /// A row as the link it would be.
+    pub fn candidate(&self, row: &Row, now: Timestamp) -> Result<Candidate, Verdict> {
+        Candidate::of(row, &self.rules, now)
+            .map_err(|errors| Verdict::refused(row.number, row.shown_code(), &errors))
+    }
+
+    /// Of rows with one code the first counts; the others say the same, or something else.
+    pub fn refuse_repeated(&mut self, candidates: &mut Vec<Candidate>, verdicts: &mut Vec<Verdict>) {
+        let rules = &self.rules.policy.code;
+        let folds = rules.unique_fold || rules.fold_case;
+        candidates.retain(|candidate| {
+            let code = &candidate.link.code;
+            let code = if folds { code.folded() } else { code.as_str().to_owned() };
+            let [code, said] = [self.hasher.hash_one(code), candidate.fingerprint(&self.hasher)].map(halves);
+            let said = said[0];
+            let repeated_id = candidate.id.is_some_and(|id| !self.seen_ids.insert(id.as_i64()));
+            let verdict = match self.seen.insert(code, said) {
+                None if !repeated_id => return true,
+                None => candidate.verdict(Outcome::Conflicting, "an earlier row has its id"),
+                Some(before) => {
+                    self.seen.insert(code, before);
+                    if before == said {
+                        candidate.verdict(Outcome::Skipped, "")
+                    } else {
+                        candidate.verdict(
+                            Outcome::Conflicting,
+                            "an earlier row has its code and says something else",
+                        )
+                    }
+                }
+            };
+            verdicts.push(verdict);
+            false
+        });
+    }
+
+    /// A row against the link that has its code.
+    pub fn against(&self, candidate: &Candidate, link: &Link) -> Result<Step, Verdict> {
+        let next = candidate.over(link);
+        let comes_back = link.state == LinkState::Deleted && candidate.link.state != LinkState::Deleted;
+        if next == *link && !comes_back {
+            return Err(candidate.verdict(Outcome::Skipped, ""));
+        }
+        if link.state == LinkState::Deleted {
+            return Err(candidate.against_deleted());
+        }
+        let is_to_go = next.state == LinkState::Deleted;
+        if self.rules.existing == Existing::Leave || is_to_go {
+            let reason = format!("another link is there: it differs in {}", differences(link, &next));
+            let verdict = candidate.verdict(Outcome::Conflicting, reason);
+            return Err(Verdict {
+                may_overwrite: !is_to_go && self.rules.existing == Existing::Leave,
+                ..verdict
+            });
+        }
+        Ok(Step::Update { row: candidate.row, before: Box::new(link.clone()), after: Box::new(next) })
+    }
+
+    /// Counts what became of rows, and names those that were left out.
+    pub fn tell(&mut self, mut verdicts: Vec<Verdict>) {
+        verdicts.sort_by_key(|verdict| verdict.row);
+        for Verdict { row, code, outcome, reason, may_overwrite } in verdicts {
+            self.report.count(outcome);
+            self.report.may_overwrite += u64::from(may_overwrite);
+            if matches!(outcome, Outcome::Conflicting | Outcome::Refused) {
+                self.report.name(Problem { row, code, outcome, reason });
+            }
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! What became of the rows of a file, in numbers and, where they were not imported, one by one.
+
+use rlinks_core::Link;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// The most rows a report names; the others are counted.
+const MOST_NAMED: usize = 1000;
+
+/// What an import did, or would do.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+pub struct Report {
+    /// What the file is: `jsonl`, `csv`, `shlink`, ...
+    #[schema(example = "jsonl")]
+    pub format: String,
+    /// Nothing was written.
+    pub dry_run: bool,
+    /// Rows that were read. The others are adding up to it.
+    pub rows: u64,
+    /// New links.
+    pub created: u64,
+    /// Links that were there and were changed, where that was asked for.
+    pub updated: u64,
+    /// The same link is there already.
+    pub skipped: u64,
+    /// Another link is there, or the row says something else than one before it.
+    pub conflicting: u64,
+    /// Rows that break a rule.
+    pub refused: u64,
+    /// The first 1,000 rows that conflict or were refused, in their order.
+    pub problems: Vec<Problem>,
+    /// How many more there are.
+    pub more: u64,
+    /// Why the rest of the file was not read, where it was not.
+    #[schema(required)]
+    pub stopped: Option<String>,
+    /// What else to know about the rows.
+    #[serde(default)]
+    pub notes: Vec<String>,
+    /// Of the conflicting rows, those for which the link that is there would be changed, were that asked for.
+    #[serde(skip)]
+    pub may_overwrite: u64,
+    /// The first 1,000 links that were changed, as they were and as they became.
+    #[serde(skip)]
+    pub updates: Vec<Update>,
+}
+
+/// A row that was not imported.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Problem {
+    /// The line of the file, or which of its list it is.
+    pub row: u64,
+    /// Its code, where it has one.
+    #[schema(required)]
+    pub code: Option<String>,
+    /// `conflicting` or `refused`.
+    pub outcome: Outcome,
+    /// Why.
+    pub reason: String,
+}
+
+/// A link that was there and was, or would be, changed.
+#[derive(Clone, Debug)]
+pub struct Update {
+    /// As it was.
+    pub before: Link,
+    /// As it became.
+    pub after: Link,
+}
+
+/// What became of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Outcome {
+    /// A new link.
+    Created,
+    /// A changed one.
+    Updated,
+    /// The same link is there.
+    Skipped,
+    /// Something else is there.
+    Conflicting,
+    /// It breaks a rule.
+    Refused,
+}
+
+impl Report {
+    pub(crate) fn count(&mut self, outcome: Outcome) {
+        let number = match outcome {
+            Outcome::Created => &mut self.created,
+            Outcome::Updated => &mut self.updated,
+            Outcome::Skipped => &mut self.skipped,
+            Outcome::Conflicting => &mut self.conflicting,
+            Outcome::Refused => &mut self.refused,
+        };
+        *number += 1;
+        self.rows += 1;
+    }
+
+    pub(crate) fn name(&mut self, problem: Problem) {
+        if self.problems.len() < MOST_NAMED {
+            self.problems.push(problem);
+        } else {
+            self.more += 1;
+        }
+    }
+
+    /// Names a link that was changed.
+    pub fn show(&mut self, update: Update) {
+        if self.updates.len() < MOST_NAMED {
+            self.updates.push(update);
+        }
+    }
+}

@@ -1,0 +1,385 @@
+//! Rate limits: a bucket of tokens for each subject, in memory, at most [`MOST_BUCKETS`] of them.
+//!
+//! A bucket holds an hour's tokens and fills up evenly. It is kept as what is missing from a full one, in units of which a
+//! token has as many as an hour has milliseconds: then a millisecond adds exactly `per_hour` units, and nothing is ever
+//! rounded away. A full bucket is the same as none, so forgetting it costs nobody anything.
+//!
+//! The buckets are this process's own: several servers on one store each count for themselves.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher as _, RandomState};
+
+use parking_lot::Mutex;
+use rlinks_core::Id;
+
+/// Subjects remembered at once.
+pub const MOST_BUCKETS: usize = 100_000;
+const SHARDS: usize = 16;
+const MOST_IN_SHARD: usize = MOST_BUCKETS / SHARDS;
+/// What a full shard forgets in one go, so that looking through it is paid for by that many newcomers.
+const FORGOTTEN_AT_ONCE: usize = MOST_IN_SHARD / 16;
+/// Milliseconds of an hour: with so many units in a token, a millisecond refills `per_hour` of them.
+const UNITS_PER_TOKEN: u64 = 3_600_000;
+
+/// Whose bucket, and for what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Subject {
+    /// Requests of a key.
+    Requests(Id),
+    /// Links made by a user, or by a key nobody owns.
+    Creations(Id),
+}
+
+/// How a subject stands after it asked; the `X-RateLimit-*` headers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Standing {
+    /// Tokens a full bucket has.
+    pub limit: u32,
+    /// Whole tokens left.
+    pub remaining: u32,
+    /// Seconds until the bucket is full; after a refusal, until what was asked for is there: `Retry-After`, at least 1.
+    pub reset_seconds: u32,
+}
+
+/// The buckets of everybody.
+pub struct Limits {
+    shards: [Mutex<HashMap<Subject, Bucket>>; SHARDS],
+    hasher: RandomState,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Limits {
+    /// Nobody has asked for anything yet.
+    pub fn new() -> Self {
+        Self { shards: std::array::from_fn(|_| Mutex::default()), hasher: RandomState::new() }
+    }
+
+    /// Takes all of `tokens` or none of them. Nothing is counted for who is refused; taking none only looks.
+    ///
+    /// `per_hour` may differ from call to call: what was used stays used, and the new limit holds at once. A caller who asks
+    /// for more than the limit is always refused, and told when the bucket is full.
+    pub fn take(
+        &self,
+        subject: Subject,
+        per_hour: u32,
+        tokens: u32,
+        now_ms: u64,
+    ) -> Result<Standing, Standing> {
+        let mut shard = self.shard(subject).lock();
+        let known = shard.get_mut(&subject);
+        let is_known = known.is_some();
+        let mut fresh = Bucket::full(per_hour, now_ms);
+        let bucket = known.unwrap_or(&mut fresh);
+        bucket.refill(per_hour, now_ms);
+        let answer = bucket.take(tokens);
+        if !is_known && fresh.missing > 0 {
+            make_room(&mut shard, now_ms);
+            shard.insert(subject, fresh);
+        }
+        answer
+    }
+
+    /// Puts tokens back that were taken for something that then did not count.
+    pub fn give_back(&self, subject: Subject, tokens: u32) {
+        if let Some(bucket) = self.shard(subject).lock().get_mut(&subject) {
+            bucket.missing = bucket.missing.saturating_sub(u64::from(tokens) * UNITS_PER_TOKEN);
+        }
+    }
+
+    fn shard(&self, subject: Subject) -> &Mutex<HashMap<Subject, Bucket>> {
+        let hash = self.hasher.hash_one(subject);
+        &self.shards[usize::try_from(hash % SHARDS as u64).unwrap_or(0)]
+    }
+}
+
+/// What one subject has used, as of `since_ms`.
+#[derive(Clone, Copy, Debug)]
+struct Bucket {
+    per_hour: u32,
+    /// Units that a full bucket has and this one has not; never more than a full one holds.
+    missing: u64,
+    since_ms: u64,
+}
+
+impl Bucket {
+    const fn full(per_hour: u32, now_ms: u64) -> Self {
+        Self { per_hour, missing: 0, since_ms: now_ms }
+    }
+
+    fn capacity(&self) -> u64 {
+        u64::from(self.per_hour) * UNITS_PER_TOKEN
+    }
+
+    /// The time that has passed counts at the rate that held; then the new limit holds.
+    fn refill(&mut self, per_hour: u32, now_ms: u64) {
+        self.missing = self.missing_at(now_ms);
+        // Threads read the clock before they wait for the lock, so a call may bring an earlier moment than the last one.
+        self.since_ms = self.since_ms.max(now_ms);
+        self.per_hour = per_hour;
+        self.missing = self.missing.min(self.capacity());
+    }
+
+    fn missing_at(&self, now_ms: u64) -> u64 {
+        let elapsed_ms = now_ms.saturating_sub(self.since_ms);
+        self.missing.saturating_sub(elapsed_ms.saturating_mul(u64::from(self.per_hour)))
+    }
+
+    fn take(&mut self, tokens: u32) -> Result<Standing, Standing> {
+        let there = self.capacity() - self.missing;
+        let wanted = u64::from(tokens) * UNITS_PER_TOKEN;
+        if wanted <= there {
+            self.missing += wanted;
+            return Ok(self.standing(self.seconds_to_refill(self.missing)));
+        }
+        let lacking = if tokens <= self.per_hour { wanted - there } else { self.missing };
+        Err(self.standing(self.seconds_to_refill(lacking).max(1)))
+    }
+
+    fn standing(&self, reset_seconds: u32) -> Standing {
+        let remaining = (self.capacity() - self.missing) / UNITS_PER_TOKEN;
+        Standing {
+            limit: self.per_hour,
+            remaining: u32::try_from(remaining).expect("no more than per_hour"),
+            reset_seconds,
+        }
+    }
+
+    /// Rounded up: who waits that long is not refused again. A limit of nothing never refills; its bucket is empty and full.
+    fn seconds_to_refill(&self, units: u64) -> u32 {
+        let ms = units.div_ceil(u64::from(self.per_hour).max(1));
+        u32::try_from(ms.div_ceil(1000)).expect("a bucket fills up within an hour")
+    }
+
+    fn full_in_ms(&self, now_ms: u64) -> u64 {
+        self.missing_at(now_ms).div_ceil(u64::from(self.per_hour).max(1))
+    }
+}
+
+/// Forgets full buckets when a shard is full; when too few are, those that would be full soonest, the longest unused first.
+/// So whoever has used most up is forgotten last, and nobody gains by filling the shard.
+fn make_room(shard: &mut HashMap<Subject, Bucket>, now_ms: u64) {
+    if shard.len() < MOST_IN_SHARD {
+        return;
+    }
+    shard.retain(|_, bucket| bucket.full_in_ms(now_ms) > 0);
+    let to_forget = (shard.len() + FORGOTTEN_AT_ONCE).saturating_sub(MOST_IN_SHARD);
+    if to_forget == 0 {
+        return;
+    }
+    let mut order: Vec<_> = shard
+        .iter()
+        .map(|(subject, bucket)| (bucket.full_in_ms(now_ms), bucket.since_ms, *subject))
+        .collect();
+    order.select_nth_unstable_by_key(to_forget - 1, |&(full_in_ms, since_ms, _)| (full_in_ms, since_ms));
+    for (_, _, subject) in &order[..to_forget] {
+        shard.remove(subject);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use proptest::prelude::*;
+
+    use super::{Limits, MOST_BUCKETS, Standing, Subject};
+    use crate::limits::{Bucket, FORGOTTEN_AT_ONCE, MOST_IN_SHARD, make_room};
+    use rlinks_core::Id;
+
+    const KEY: Subject = Subject::Requests(Id::from_i64(7));
+    const HOUR_MS: u64 = 3_600_000;
+
+    const fn standing(limit: u32, remaining: u32, reset_seconds: u32) -> Standing {
+        Standing { limit, remaining, reset_seconds }
+    }
+
+    #[test]
+    fn a_bucket_holds_an_hours_tokens_and_fills_up_evenly() {
+        let limits = Limits::new();
+        assert_eq!(limits.take(KEY, 60, 1, 5_000), Ok(standing(60, 59, 60)));
+        assert_eq!(limits.take(KEY, 60, 59, 5_000), Ok(standing(60, 0, 3600)));
+        assert_eq!(limits.take(KEY, 60, 1, 5_000), Err(standing(60, 0, 60)));
+        assert_eq!(limits.take(KEY, 60, 1, 64_999), Err(standing(60, 0, 1)));
+        assert_eq!(limits.take(KEY, 60, 1, 65_000), Ok(standing(60, 0, 3600)));
+        assert_eq!(limits.take(KEY, 60, 0, 65_000 + HOUR_MS), Ok(standing(60, 60, 0)));
+        assert_eq!(limits.take(KEY, 60, 60, u64::MAX), Ok(standing(60, 0, 3600)));
+        assert_eq!(limits.take(KEY, 60, 1, 0), Err(standing(60, 0, 60)), "an earlier moment refills nothing");
+    }
+
+    #[test]
+    fn subjects_do_not_share_a_bucket() {
+        let limits = Limits::new();
+        for subject in [KEY, Subject::Creations(Id::from_i64(7)), Subject::Requests(Id::from_i64(8))] {
+            assert!(limits.take(subject, 1, 1, 0).is_ok());
+            assert!(limits.take(subject, 1, 1, 0).is_err());
+        }
+    }
+
+    #[test]
+    fn a_changed_limit_holds_at_once() {
+        let limits = Limits::new();
+        limits.take(KEY, 100, 60, 0).unwrap();
+        assert_eq!(limits.take(KEY, 1000, 0, 0).unwrap().remaining, 940, "what was used stays used");
+        assert_eq!(limits.take(KEY, 70, 0, 0).unwrap().remaining, 10);
+        assert_eq!(limits.take(KEY, 50, 1, 0), Err(standing(50, 0, 72)));
+        assert_eq!(limits.take(KEY, 50, 1, 72_000), Ok(standing(50, 0, 3600)), "and no debt remains");
+        assert_eq!(limits.take(KEY, 0, 1, 72_000), Err(standing(0, 0, 1)));
+        assert_eq!(limits.take(KEY, u32::MAX, u32::MAX, 72_000), Ok(standing(u32::MAX, 0, 3600)));
+    }
+
+    #[test]
+    fn more_than_the_limit_is_never_there() {
+        let limits = Limits::new();
+        assert_eq!(limits.take(KEY, 10, 11, 0), Err(standing(10, 10, 1)));
+        limits.take(KEY, 10, 5, 0).unwrap();
+        assert_eq!(limits.take(KEY, 10, u32::MAX, 0), Err(standing(10, 5, 1800)));
+    }
+
+    #[test]
+    fn given_back_tokens_are_there_again_and_never_more_than_the_limit() {
+        let limits = Limits::new();
+        limits.give_back(KEY, 5);
+        limits.take(KEY, 10, 10, 0).unwrap();
+        limits.give_back(KEY, 3);
+        assert_eq!(limits.take(KEY, 10, 3, 0), Ok(standing(10, 0, 3600)));
+        limits.give_back(KEY, u32::MAX);
+        assert_eq!(limits.take(KEY, 10, 11, 0), Err(standing(10, 10, 1)));
+    }
+
+    #[test]
+    fn a_hundred_threads_get_a_hundred_tokens() {
+        let limits = Limits::new();
+        let granted = AtomicU32::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..100 {
+                scope.spawn(|| {
+                    for _ in 0..10 {
+                        granted.fetch_add(u32::from(limits.take(KEY, 100, 1, 0).is_ok()), Ordering::Relaxed);
+                    }
+                });
+            }
+        });
+        assert_eq!(granted.into_inner(), 100);
+    }
+
+    fn remembered(limits: &Limits) -> usize {
+        limits.shards.iter().map(|shard| shard.lock().len()).sum()
+    }
+
+    #[test]
+    fn memory_is_bounded_and_who_used_most_is_forgotten_last() {
+        let limits = Limits::new();
+        limits.take(KEY, 1000, 1000, 0).unwrap();
+        for id in 0..150_000 {
+            limits.take(Subject::Creations(Id::from_i64(id)), 1000, 1, 0).unwrap();
+        }
+        let full = remembered(&limits);
+        assert!(full <= MOST_BUCKETS && full > MOST_BUCKETS / 2, "{full}");
+        assert!(limits.take(KEY, 1000, 1, 0).is_err(), "the empty bucket is still known");
+
+        for id in 0..1000 {
+            limits.take(Subject::Requests(Id::from_i64(id)), 0, 1, 0).unwrap_err();
+            limits.take(Subject::Requests(Id::from_i64(1000 + id)), 10, 0, 0).unwrap();
+        }
+        assert!(remembered(&limits) <= full, "who took nothing needs no bucket");
+    }
+
+    #[test]
+    fn full_buckets_go_first_then_the_fullest_then_the_oldest() {
+        let bucket = |missing, since_ms| Bucket { per_hour: 1, missing, since_ms };
+        let id = |number: usize| Subject::Requests(Id::from_i64(i64::try_from(number).unwrap()));
+        let empty = bucket(HOUR_MS, 9);
+        let mut shard: std::collections::HashMap<_, _> = (0..MOST_IN_SHARD).map(|n| (id(n), empty)).collect();
+        for n in 0..FORGOTTEN_AT_ONCE - 2 {
+            shard.insert(id(n), bucket(HOUR_MS / 2, 9));
+        }
+        shard.insert(id(FORGOTTEN_AT_ONCE - 2), bucket(5, 4));
+        shard.insert(id(FORGOTTEN_AT_ONCE - 1), bucket(HOUR_MS - 1, 8));
+        make_room(&mut shard, 9);
+        assert_eq!(shard.len(), MOST_IN_SHARD - FORGOTTEN_AT_ONCE);
+        assert!((0..FORGOTTEN_AT_ONCE).all(|n| !shard.contains_key(&id(n))));
+
+        make_room(&mut shard, 9);
+        assert_eq!(shard.len(), MOST_IN_SHARD - FORGOTTEN_AT_ONCE, "there is room");
+    }
+
+    /// The same, as one would explain it: a tank that gains `per_hour` drops every millisecond.
+    struct Tank {
+        level: u64,
+        per_hour: u64,
+        now_ms: u64,
+    }
+
+    impl Tank {
+        fn wait_until(&mut self, now_ms: u64) {
+            while self.now_ms < now_ms {
+                self.level = (self.level + self.per_hour).min(self.per_hour * HOUR_MS);
+                self.now_ms += 1;
+            }
+        }
+    }
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Wait(u64),
+        Take(u32),
+        GiveBack(u32),
+    }
+
+    fn steps() -> impl Strategy<Value = Vec<Step>> {
+        let step = prop_oneof![
+            (0_u64..3_000).prop_map(Step::Wait),
+            (0_u32..40).prop_map(Step::Take),
+            (0_u32..5).prop_map(Step::GiveBack),
+        ];
+        proptest::collection::vec(step, 1..80)
+    }
+
+    proptest! {
+        #[test]
+        fn a_bucket_is_a_tank(per_hour in prop_oneof![0_u32..40, 1_000_u32..100_000], steps in steps()) {
+            let limits = Limits::new();
+            let mut tank = Tank { level: u64::from(per_hour) * HOUR_MS, per_hour: per_hour.into(), now_ms: 0 };
+            for step in steps {
+                match step {
+                    Step::Wait(ms) => tank.wait_until(tank.now_ms + ms),
+                    Step::GiveBack(tokens) => {
+                        limits.give_back(KEY, tokens);
+                        tank.level = (tank.level + u64::from(tokens) * HOUR_MS).min(tank.per_hour * HOUR_MS);
+                    }
+                    Step::Take(tokens) => {
+                        let expected = tank.level >= u64::from(tokens) * HOUR_MS;
+                        if expected {
+                            tank.level -= u64::from(tokens) * HOUR_MS;
+                        }
+                        let answer = limits.take(KEY, per_hour, tokens, tank.now_ms);
+                        prop_assert_eq!(answer.is_ok(), expected);
+                        let (Ok(standing) | Err(standing)) = answer;
+                        prop_assert_eq!(u64::from(standing.remaining), tank.level / HOUR_MS);
+                        prop_assert_eq!(standing.limit, per_hour);
+                    }
+                }
+            }
+        }
+
+        #[test]
+        fn who_waits_as_told_is_not_refused_again(per_hour in 1_u32.., used in 0_u32.., wanted in 1_u32.., now_ms in 0_u64..1 << 50) {
+            let (used, wanted) = (used % per_hour + 1, wanted % per_hour + 1);
+            let limits = Limits::new();
+            let after = limits.take(KEY, per_hour, used, now_ms).unwrap();
+            prop_assert!(after.reset_seconds <= 3600);
+            if let Err(refused) = limits.take(KEY, per_hour, wanted, now_ms) {
+                let retry_ms = now_ms + u64::from(refused.reset_seconds) * 1000;
+                if refused.reset_seconds > 1 {
+                    limits.take(KEY, per_hour, wanted, retry_ms - 1000).unwrap_err();
+                }
+                prop_assert!(limits.take(KEY, per_hour, wanted, retry_ms).is_ok());
+            }
+        }
+    }
+}

@@ -1,0 +1,283 @@
+//! What a request would get and why, step by step, without counting it.
+
+use rlinks_core::error_code::ErrorCode;
+use rlinks_core::host::HostBuffer;
+use rlinks_core::link::code::{OWN_PATHS, is_reserved};
+use rlinks_core::redirect::decide::{Step, Visitor, explain};
+use rlinks_core::redirect::path::{Asked, LONGEST_PATH, asked, first_segment};
+use rlinks_core::{
+    Code, Decision, Domain, FieldCode, FieldError, Host, Slug, Standing, Timestamp, Workspace, decide,
+};
+use serde::Serialize;
+
+use crate::{By, Ops, OpsError, Thing};
+use rlinks_routes::host_directory::Directory;
+
+/// An explanation.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Explanation {
+    /// The address that was looked at.
+    pub address: String,
+    /// What was found, in order.
+    pub steps: Vec<Step>,
+    /// The HTTP status a visitor would get.
+    pub status: u16,
+    /// Where they would be sent.
+    pub location: Option<String>,
+    /// The error they would get.
+    pub error: Option<&'static str>,
+}
+
+impl Ops {
+    /// Explains a short URL, a path or a bare code. A URL is answered by whichever workspace its host names; a path or code is
+    /// asked on the host of `workspace`. `at` asks how it was, or will be, at another moment.
+    pub async fn explain(
+        &self,
+        workspace: &Slug,
+        question: &str,
+        at: Option<Timestamp>,
+    ) -> Result<Explanation, OpsError> {
+        let (host, path) = split(question)?;
+        let mut told = Told { address: question.to_owned(), steps: Vec::new() };
+        let own = match host {
+            Some(host) => Some(host.to_owned()),
+            None => self.host_of(workspace).await?,
+        };
+        let Some(host) = own else {
+            told.say("host", format!("no domain reaches workspace {workspace}; `domains add` gives it one"));
+            return Ok(told.refused(ErrorCode::NotFound));
+        };
+        let mut buffer: HostBuffer = [0; rlinks_core::host::LONGEST];
+        let Some(host) = rlinks_core::host::from_header(host.as_bytes(), &mut buffer) else {
+            told.say("host", format!("`{host}` is no host"));
+            return Ok(told.refused(ErrorCode::BadRequest));
+        };
+        told.address = format!("{host}{path}");
+        if is_reserved(first_segment(&path)) {
+            told.say("path", "is the server's own, whatever the host".to_owned());
+            return Ok(told.own_page(&path));
+        }
+        if path.len() > LONGEST_PATH {
+            told.say("path", format!("is longer than {LONGEST_PATH} bytes"));
+            return Ok(told.refused(ErrorCode::UriTooLong));
+        }
+        let Some(owner) = self.owner(host).await? else {
+            told.say("host", self.unanswered(host).await?);
+            return Ok(told.refused(ErrorCode::NotFound));
+        };
+        told.say("host", format!("{host} is answered by workspace {}", owner.slug));
+        match asked(&path) {
+            Asked::Root => Ok(told.shown("the landing page")),
+            Asked::Nothing => {
+                told.say("path", format!("{path} is no path a link can have"));
+                Ok(told.refused(ErrorCode::NotFound))
+            }
+            Asked::Code(code) => self.explain_code(told, &owner, host, &code, at, false).await,
+            Asked::Preview(code) => self.explain_code(told, &owner, host, &code, at, true).await,
+        }
+    }
+
+    /// Why nobody answers on a host.
+    async fn unanswered(&self, host: &str) -> Result<String, OpsError> {
+        let held = self.store.held_domain(&Host::stored(host.to_owned())).await?;
+        Ok(match held.map(|held| held.custody.standing()) {
+            Some(Standing::Unproven) => format!("{host} waits for its proof by DNS"),
+            Some(Standing::Suspended) => format!("{host} answers no more, because its proof in DNS is gone"),
+            Some(Standing::Active) | None => format!("{host} belongs to no workspace here"),
+        })
+    }
+
+    /// The same for somebody of one workspace: what is not theirs is not there.
+    pub async fn explain_for(
+        &self,
+        by: &By,
+        workspace: &Workspace,
+        question: &str,
+        at: Option<Timestamp>,
+    ) -> Result<Explanation, OpsError> {
+        let unknown = || OpsError::NotFound(Thing::Link(question.to_owned()));
+        let (host, path) = split(question)?;
+        if let Some(host) = host {
+            let mut buffer: HostBuffer = [0; rlinks_core::host::LONGEST];
+            let host = rlinks_core::host::from_header(host.as_bytes(), &mut buffer);
+            let owner = match host {
+                Some(host) => self.owner(host).await?,
+                None => None,
+            };
+            if owner.is_some_and(|owner| owner.id != workspace.id) {
+                return Err(unknown());
+            }
+        }
+        if let Asked::Code(code) | Asked::Preview(code) = asked(&path)
+            && self.find(workspace, &code).await?.is_some_and(|link| !by.can_see(&link))
+        {
+            return Err(unknown());
+        }
+        self.explain(&workspace.slug, question, at).await
+    }
+
+    async fn explain_code(
+        &self,
+        mut told: Told,
+        owner: &Workspace,
+        host: &str,
+        code: &str,
+        at: Option<Timestamp>,
+        preview: bool,
+    ) -> Result<Explanation, OpsError> {
+        told.say("code", code.to_owned());
+        let now = at.unwrap_or_else(|| self.clock.now());
+        let link = match at.filter(|at| *at < self.clock.now()) {
+            None => self.find(owner, code).await?,
+            Some(then) => self.find_at(owner, code, then).await?,
+        };
+        let served = self.served_to(owner).await?;
+        let visitor = Visitor { host, domains: &served };
+        let route = link.as_ref().map(rlinks_core::Link::route);
+        told.steps.extend(explain(route, &owner.policy, &visitor, now));
+        let decision = decide(route, &owner.policy, &visitor, now);
+        Ok(match decision {
+            Decision::Redirect { target, .. } if preview => {
+                told.shown(&format!("a page that shows {target}"))
+            }
+            Decision::Redirect { status, target, cache } => {
+                told.say("answer", format!("{} to {target} ({cache})", status.code()));
+                told.ended(status.code(), Some(target.to_owned()), None)
+            }
+            _ => told.refused(ErrorCode::of(&decision).unwrap_or(ErrorCode::Internal)),
+        })
+    }
+
+    /// A host that names this workspace: its primary domain, its name below the base domain, or, for `main` while no domain
+    /// is configured, any.
+    async fn host_of(&self, slug: &Slug) -> Result<Option<String>, OpsError> {
+        let workspace = self.workspace(slug).await?;
+        let mut domains = self.domains_to_be(std::slice::from_ref(&workspace)).await?;
+        let silent = self.store.silent_hosts().await?;
+        domains.retain(|domain| !silent.contains(&domain.host));
+        let primary = domains.iter().find(|domain| domain.workspace == workspace.id && domain.primary);
+        if let Some(domain) = primary {
+            return Ok(Some(domain.host.to_string()));
+        }
+        if let Some(base) = &self.naming.base_domain {
+            return Ok(Some(format!("{slug}.{base}")));
+        }
+        let any = slug.as_str() == Slug::MAIN && self.store.vouched_hosts().await?.is_empty();
+        Ok(any.then(|| self.own_host.as_ref().map_or("localhost".to_owned(), ToString::to_string)))
+    }
+
+    async fn find_at(
+        &self,
+        workspace: &Workspace,
+        code: &str,
+        at: Timestamp,
+    ) -> Result<Option<rlinks_core::Link>, OpsError> {
+        let Some(exact) = Code::from_path(code) else { return Ok(None) };
+        if let Some(link) = self.store.link_at(workspace.id, &exact, at).await? {
+            return Ok(Some(link));
+        }
+        match Code::from_path(&exact.folded()) {
+            Some(folded) if workspace.policy.code.fold_case && folded != exact => {
+                Ok(self.store.link_at(workspace.id, &folded, at).await?)
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// The workspace a host names. While no domain is configured, `main` answers on every host.
+    async fn owner(&self, host: &str) -> Result<Option<Workspace>, OpsError> {
+        let (workspaces, directory) = self.directory().await?;
+        let id = directory.workspace_of(host).map(|view| view.id);
+        Ok(workspaces.into_iter().find(|workspace| Some(workspace.id) == id))
+    }
+
+    /// Every workspace, and which answers where.
+    pub(crate) async fn directory(&self) -> Result<(Vec<Workspace>, Directory), OpsError> {
+        let workspaces = self.store.workspaces().await?;
+        let domains = self.domains_to_be(&workspaces).await?;
+        let mut vouched = self.store.vouched_hosts().await?;
+        vouched.extend(self.naming.domain.clone());
+        let (silent, base) = (self.store.silent_hosts().await?, self.naming.base_domain.as_ref());
+        let directory = Directory::of(&workspaces, &domains, &vouched, &silent, base);
+        Ok((workspaces, directory))
+    }
+
+    /// Every domain; the one in the configuration counts before the first server has entered it.
+    async fn domains_to_be(&self, workspaces: &[Workspace]) -> Result<Vec<Domain>, OpsError> {
+        let mut domains = self.store.domains().await?;
+        let main = workspaces.iter().find(|workspace| workspace.slug.as_str() == Slug::MAIN);
+        if let (Some(host), Some(main)) = (&self.naming.domain, main)
+            && domains.iter().all(|domain| domain.host != *host)
+        {
+            let primary = !domains.iter().any(|domain| domain.workspace == main.id && domain.primary);
+            let created_at = self.clock.now();
+            domains.push(Domain { host: host.clone(), workspace: main.id, primary, created_at });
+        }
+        Ok(domains)
+    }
+}
+
+/// What was found so far.
+struct Told {
+    address: String,
+    steps: Vec<Step>,
+}
+
+impl Told {
+    fn say(&mut self, step: &'static str, result: String) {
+        self.steps.push(Step { step, result });
+    }
+
+    fn refused(mut self, code: ErrorCode) -> Explanation {
+        self.say("answer", format!("{} {}", code.status(), code.name()));
+        self.ended(code.status(), None, Some(code.name()))
+    }
+
+    fn shown(mut self, what: &str) -> Explanation {
+        self.say("answer", format!("200, {what}"));
+        self.ended(200, None, None)
+    }
+
+    /// What somebody gets who has not signed in and has no key.
+    fn own_page(mut self, path: &str) -> Explanation {
+        match path {
+            "/favicon.ico" => {
+                self.say("answer", "204, there is none".to_owned());
+                self.ended(204, None, None)
+            }
+            "/admin/login" => self.shown("where people sign in"),
+            "/api/docs" | "/api/openapi.json" => self.shown("the description of the API"),
+            path if OWN_PATHS.contains(&path) => self.shown("what the server says there"),
+            path if path == "/admin" || path.starts_with("/admin/") => {
+                self.say("answer", "303 to /admin/login, for who has not signed in".to_owned());
+                self.ended(303, Some("/admin/login".to_owned()), None)
+            }
+            path if path.starts_with("/api/v1/") => self.refused(ErrorCode::Unauthenticated),
+            _ => self.refused(ErrorCode::NotFound),
+        }
+    }
+
+    fn ended(self, status: u16, location: Option<String>, error: Option<&'static str>) -> Explanation {
+        Explanation { address: self.address, steps: self.steps, status, location, error }
+    }
+}
+
+/// Host and path of a URL, `host/code`, `/code` or `code`.
+fn split(question: &str) -> Result<(Option<&str>, String), OpsError> {
+    let path_only = |rest: &str| rest[..rest.find(['?', '#']).unwrap_or(rest.len())].to_owned();
+    let rest = match question.split_once("://") {
+        Some((scheme, rest)) if ["http", "https"].iter().any(|known| scheme.eq_ignore_ascii_case(known)) => {
+            rest
+        }
+        Some(_) => {
+            let message = "must begin with https:// or http://, or be a code";
+            return Err(OpsError::Invalid(FieldError::new("url", FieldCode::Scheme, message).into()));
+        }
+        None if question.starts_with('/') => return Ok((None, path_only(question))),
+        None if !question.contains('/') => return Ok((None, format!("/{}", path_only(question)))),
+        None => question,
+    };
+    let slash = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    let path = path_only(&rest[slash..]);
+    Ok((Some(&rest[..slash]), if path.is_empty() { "/".to_owned() } else { path }))
+}

@@ -1,0 +1,157 @@
+//! Hashing passwords: Argon2id, on threads that may block, never more at once than there are cores. Each takes 19 MiB, so that many at once
+//! would be a way to take all memory.
+
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use argon2::password_hash::phc::PasswordHash;
+use argon2::{Algorithm, Argon2, Params, PasswordHasher as _, PasswordVerifier as _, Version};
+use rlinks_core::Password;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use rlinks_store::clock::random_bytes;
+
+/// What OWASP asks for: 19 MiB, two passes, one lane.
+const MEMORY_KIB: u32 = 19 * 1024;
+const PASSES: u32 = 2;
+const LANES: u32 = 1;
+/// How long somebody waits for their turn.
+const WAIT: Duration = Duration::from_secs(5);
+/// How many wait.
+const WAITING: usize = 64;
+
+/// Turns at hashing.
+pub struct Passwords {
+    turns: Arc<Semaphore>,
+    waiting: Semaphore,
+}
+
+/// One turn; the next waits until it is over.
+pub struct Turn(OwnedSemaphorePermit);
+
+/// Too many want to hash at once. It passes.
+#[derive(Debug, thiserror::Error)]
+#[error("too many people are signing in at this moment; try again in a few seconds")]
+pub struct Busy;
+
+impl Default for Passwords {
+    /// As many turns as there are cores.
+    fn default() -> Self {
+        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        Self { turns: Arc::new(Semaphore::new(cores)), waiting: Semaphore::new(WAITING) }
+    }
+}
+
+impl Passwords {
+    /// Waits for a turn, for a while and among a few.
+    pub async fn turn(&self) -> Result<Turn, Busy> {
+        let _place = self.waiting.try_acquire().map_err(|_| Busy)?;
+        let turn = tokio::time::timeout(WAIT, Arc::clone(&self.turns).acquire_owned()).await;
+        turn.map_err(|_| Busy)?.map(Turn).map_err(|_| Busy)
+    }
+}
+
+impl Turn {
+    /// What is kept of a password.
+    pub async fn hash(self, password: Password) -> Result<String, Busy> {
+        self.run(move || hash(&password)).await
+    }
+
+    /// Whether this is the password of that hash. Where either is missing it takes as long, and the answer is no.
+    pub async fn matches(self, password: Option<Password>, kept: Option<String>) -> Result<bool, Busy> {
+        self.run(move || {
+            let (given, known) = (password.is_some(), kept.is_some());
+            // Made by whoever comes first, known or not.
+            let nobodys = &*NOBODYS;
+            let kept = kept.as_ref().unwrap_or(nobodys);
+            let bytes = password.as_ref().map_or(&b"nobody's"[..], Password::as_bytes);
+            let matches =
+                PasswordHash::new(kept).is_ok_and(|kept| argon2().verify_password(bytes, &kept).is_ok());
+            matches && given && known
+        })
+        .await
+    }
+
+    /// The turn lasts as long as the work does, also when nobody waits for its result any more.
+    async fn run<T: Send + 'static>(self, work: impl FnOnce() -> T + Send + 'static) -> Result<T, Busy> {
+        let Self(turn) = self;
+        let working = tokio::task::spawn_blocking(move || {
+            let done = work();
+            drop(turn);
+            done
+        });
+        working.await.map_err(|_| Busy)
+    }
+}
+
+/// A hash that is nobody's, for those who are not known.
+static NOBODYS: LazyLock<String> = LazyLock::new(|| hash_bytes(&random_bytes::<32>()));
+
+/// What is kept of a password: `$argon2id$v=19$...`. It takes a while; not for a thread that others wait for.
+pub fn hash(password: &Password) -> String {
+    hash_bytes(password.as_bytes())
+}
+
+fn hash_bytes(password: &[u8]) -> String {
+    let salt: [u8; 16] = random_bytes();
+    let hashed = argon2().hash_password_with_salt(password, &salt);
+    hashed.expect("salt and parameters are of the right size").to_string()
+}
+
+fn argon2() -> Argon2<'static> {
+    let params = Params::new(MEMORY_KIB, PASSES, LANES, None).expect("these are within the bounds");
+    Argon2::new(Algorithm::Argon2id, Version::V0x13, params)
+}
+
+#[cfg(test)]
+mod tests {
+    use rlinks_core::Password;
+
+    use super::{Passwords, hash};
+
+    #[tokio::test]
+    async fn a_password_is_known_by_its_hash_and_nothing_else_is() {
+        let passwords = Passwords::default();
+        let password = Password::parse("correct horse battery").unwrap();
+        let kept = hash(&password);
+        assert!(kept.starts_with("$argon2id$v=19$m=19456,t=2,p=1$"), "{kept}");
+        assert_ne!(kept, hash(&password), "each has a salt of its own");
+        let wrong = Password::parse("correct horse batterY").unwrap();
+        for (given, known, expected) in [
+            (Some(password.clone()), Some(kept.clone()), true),
+            (Some(wrong), Some(kept.clone()), false),
+            (Some(password.clone()), None, false),
+            (None, Some(kept), false),
+            (None, None, false),
+            (Some(password), Some("not a hash".to_owned()), false),
+        ] {
+            let matches = passwords.turn().await.unwrap().matches(given, known).await.unwrap();
+            assert_eq!(matches, expected);
+        }
+    }
+
+    #[tokio::test]
+    async fn only_so_many_wait() {
+        let passwords = Passwords::default();
+        let mut turns = Vec::new();
+        while let Ok(Ok(turn)) = tokio::time::timeout(std::time::Duration::ZERO, passwords.turn()).await {
+            turns.push(turn);
+        }
+        assert_eq!(turns.len(), std::thread::available_parallelism().unwrap().get());
+        let passwords = std::sync::Arc::new(passwords);
+        let waiting: Vec<_> = (0..super::WAITING)
+            .map(|_| {
+                let passwords = std::sync::Arc::clone(&passwords);
+                tokio::spawn(async move { passwords.turn().await.is_ok() })
+            })
+            .collect();
+        while passwords.waiting.available_permits() > 0 {
+            tokio::task::yield_now().await;
+        }
+        assert!(passwords.turn().await.is_err(), "one more is sent away at once");
+        drop(turns);
+        for one in waiting {
+            assert!(one.await.unwrap(), "those who waited get their turn");
+        }
+    }
+}

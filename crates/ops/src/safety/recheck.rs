@@ -1,0 +1,222 @@
+//! Links that lead somewhere that has become unsafe since: found once a day and after the block list was replaced, and switched off.
+//!
+//! A link is disabled, never deleted: its owner can have it back once the target is safe again, or with another target. The audit entry
+//! is the system's and says why.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rlinks_core::{Actor, Code, Id, Link, LinkState, Target, Timestamp, Workspace};
+use rlinks_store::write::queue::{Action, LinkOp, LinkWrite, Written};
+use rlinks_store::{Store, StoreError};
+use tokio::task::JoinSet;
+
+use super::{Reason, Safety, Verdict};
+use crate::{Mode, OpsError};
+use rlinks_store::clock::Clock;
+
+/// Links looked at together.
+const PAGE: i64 = 256;
+/// Questions to Google in one run. A large installation is gone through in several days rather than through its quota.
+const MOST_QUESTIONS: u64 = 2000;
+/// Where the next run goes on with asking Google.
+const BOOKMARK: &str = "safety.recheck";
+/// How often the file of the list is looked at.
+const LOOK: Duration = Duration::from_secs(2);
+
+/// A link that leads somewhere unsafe.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnsafeLink {
+    /// Whose.
+    pub workspace: Id,
+    /// Which.
+    pub code: Code,
+    /// Why.
+    pub reason: Reason,
+}
+
+/// A run about to be done.
+pub struct Recheck<'a> {
+    /// The truth.
+    pub store: &'a Store,
+    /// Who is asked.
+    pub safety: &'a Safety,
+    /// About these; deleted ones are left alone.
+    pub workspaces: &'a [Workspace],
+    /// Switch off, or only say what would be.
+    pub mode: Mode,
+}
+
+/// Who is asked about a page of links.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Asked {
+    /// The block list: it costs nothing, so every link is looked at in every run.
+    List,
+    /// Both, within a bound of questions.
+    Both,
+}
+
+impl Recheck<'_> {
+    /// Everything a run does. Gives what was, or would be, switched off.
+    pub async fn run(&self, now: Timestamp) -> Result<Vec<UnsafeLink>, OpsError> {
+        let mut found = self.run_list(now).await?;
+        let Some(google) = &self.safety.google else { return Ok(found) };
+        let began = google.asked();
+        let mut after = self.store.bookmark(BOOKMARK).await?.unwrap_or(FIRST);
+        loop {
+            let (page, next) = self.store.links_by_id(after, PAGE).await?;
+            let left = MOST_QUESTIONS.saturating_sub(google.asked() - began);
+            let links = self.leading(page, now);
+            let (some, all_known) = self.page(links, Asked::Both, left, now).await?;
+            found.extend(some);
+            // What could not be asked is where the next run begins.
+            if all_known {
+                after = next.unwrap_or(FIRST);
+            }
+            if self.mode == Mode::Write {
+                self.store.set_bookmark(BOOKMARK, after).await?;
+            }
+            if next.is_none() || !all_known {
+                break;
+            }
+        }
+        let mut seen = HashSet::new();
+        found.retain(|link| seen.insert((link.workspace.as_i64(), link.code.as_str().to_owned())));
+        Ok(found)
+    }
+
+    /// The part that asks the block list alone.
+    pub async fn run_list(&self, now: Timestamp) -> Result<Vec<UnsafeLink>, OpsError> {
+        let mut found = Vec::new();
+        if self.safety.list.is_none() {
+            return Ok(found);
+        }
+        let mut after = Some(FIRST);
+        while let Some(from) = after {
+            let (page, next) = self.store.links_by_id(from, PAGE).await?;
+            after = next;
+            found.extend(self.page(self.leading(page, now), Asked::List, 0, now).await?.0);
+        }
+        Ok(found)
+    }
+
+    /// The links of a page that lead anywhere.
+    fn leading(&self, page: Vec<Link>, now: Timestamp) -> Vec<Link> {
+        let ours = |link: &Link| {
+            self.workspaces.iter().any(|space| space.id == link.workspace && space.deleted_at.is_none())
+        };
+        let leads = |link: &Link| link.state == LinkState::Active && !link.is_expired(now);
+        page.into_iter().filter(|link| leads(link) && ours(link)).collect()
+    }
+
+    /// Asks about some links and switches off what is unsafe. Gives those, and whether something is known of all.
+    async fn page(
+        &self,
+        links: Vec<Link>,
+        asked: Asked,
+        questions: u64,
+        now: Timestamp,
+    ) -> Result<(Vec<UnsafeLink>, bool), OpsError> {
+        let targets: Vec<&Target> = links.iter().map(|link| &link.target).collect();
+        let verdicts = match asked {
+            Asked::List => self.safety.check_list(&targets).await,
+            Asked::Both => {
+                let most = usize::try_from(questions).unwrap_or(usize::MAX);
+                self.safety.check_within(&targets, most).await
+            }
+        };
+        let all_known = !verdicts.iter().any(|verdict| matches!(verdict, Verdict::Unknown(_)));
+        let mut bad = Vec::new();
+        for (link, verdict) in links.into_iter().zip(verdicts) {
+            match verdict {
+                Verdict::Unsafe(reason) => bad.push((link, reason)),
+                Verdict::NoList(why) => return Err(OpsError::Unchecked(why)),
+                Verdict::Safe | Verdict::Unknown(_) => {}
+            }
+        }
+        let found = match self.mode {
+            Mode::DryRun => bad.into_iter().map(|(link, reason)| named(&link, reason)).collect(),
+            Mode::Write => disable(self.store, bad, now).await?,
+        };
+        Ok((found, all_known))
+    }
+}
+
+/// Before every id.
+const FIRST: Id = Id::from_i64(0);
+
+fn named(link: &Link, reason: Reason) -> UnsafeLink {
+    UnsafeLink { workspace: link.workspace, code: link.code.clone(), reason }
+}
+
+/// Switches links off together, so that they share a commit. Gives those that are off now.
+async fn disable(
+    store: &Store,
+    links: Vec<(Link, Reason)>,
+    now: Timestamp,
+) -> Result<Vec<UnsafeLink>, StoreError> {
+    let mut writing = JoinSet::new();
+    for (link, reason) in links {
+        let found = named(&link, reason);
+        let workspace = link.workspace;
+        let next = Box::new(Link { state: LinkState::Disabled, ..link });
+        let op = LinkOp::Replace { next, action: Action::Disable };
+        let why = format!("unsafe target: {}", found.reason);
+        let write = LinkWrite { reason: Some(why), ..LinkWrite::new(workspace, Actor::system(), now, op) };
+        let store = store.clone();
+        writing.spawn(async move { (store.write(write).await, found) });
+    }
+    let mut disabled = Vec::new();
+    while let Some(written) = writing.join_next().await {
+        match written.map_err(|error| StoreError::Unavailable(error.to_string()))? {
+            (Ok(Written::Changed(_)), found) => {
+                let source = found.reason.source;
+                tracing::info!(workspace = %found.workspace, code = %found.code, ?source, "a link that leads somewhere unsafe was switched off");
+                disabled.push(found);
+            }
+            // Somebody was faster. The next run looks at what they made of it.
+            (Ok(_) | Err(StoreError::Conflict | StoreError::NotFound(_)), _) => {}
+            (Err(error), _) => return Err(error),
+        }
+    }
+    Ok(disabled)
+}
+
+impl Safety {
+    /// Looks after the block list until the task is dropped: reads the file again when it was replaced, and switches off links that are
+    /// on it then. Also at the beginning, for what was added to it while no server ran.
+    pub async fn watch(self: Arc<Self>, store: Store, clock: Clock) {
+        let Some(list) = self.list() else { return };
+        self.apply_list(&store, &clock).await;
+        loop {
+            tokio::time::sleep(LOOK).await;
+            if list.has_changed() {
+                self.reload(&store, &clock).await;
+            }
+        }
+    }
+
+    /// Reads the block list again. What cannot be read leaves the old one in force.
+    pub async fn reload(&self, store: &Store, clock: &Clock) {
+        let Some(list) = self.list() else { return };
+        match list.read().await {
+            Ok(fresh) => {
+                list.report(&fresh);
+                self.apply_list(store, clock).await;
+            }
+            Err(error) => tracing::error!(error, "the old block list stays in force"),
+        }
+    }
+
+    async fn apply_list(&self, store: &Store, clock: &Clock) {
+        let work = async {
+            let workspaces = store.workspaces().await?;
+            let recheck = Recheck { store, safety: self, workspaces: &workspaces, mode: Mode::Write };
+            recheck.run_list(clock.now()).await
+        };
+        if let Err(error) = work.await {
+            tracing::warn!(%error, "links on the block list are looked for again by the daily job");
+        }
+    }
+}

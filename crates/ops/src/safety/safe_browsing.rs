@@ -1,0 +1,423 @@
+//! Google Safe Browsing, version 5, without a list of its own: `hashes.search` by the first four bytes of hashes.
+//!
+//! Google sees four bytes of the hash of each spelling of a target and never the target. What it answers is kept as long as it says,
+//! also that nothing was found. Nothing is fetched from the target itself, and no redirect is followed. The key travels in a header, so
+//! that no log of addresses has it.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use http::header::{HeaderName, HeaderValue};
+use parking_lot::Mutex;
+use prost::Message;
+use reqwest::redirect::Policy;
+use rlinks_core::Target;
+use sha2::{Digest, Sha256};
+use tokio::sync::Semaphore;
+use url::Url;
+
+use super::canonical::Canonical;
+use rlinks_store::clock::monotonic_ms;
+
+/// Where Google is asked.
+pub const GOOGLE: &str = "https://safebrowsing.googleapis.com/";
+const KEY: HeaderName = HeaderName::from_static("x-goog-api-key");
+/// A question, waiting for its turn included, takes no longer.
+const DEADLINE: Duration = Duration::from_secs(2);
+/// Questions asked at the same time.
+const AT_ONCE: usize = 8;
+/// Prefixes in one question: Google allows 1,000, and an address must not become too long for what is in between.
+const PER_QUESTION: usize = 256;
+/// Longer answers are not read.
+const LONGEST_ANSWER: usize = 1 << 20;
+/// Google's own bound of how long an answer may be kept.
+const LONGEST_KEPT_MS: u64 = 24 * 3_600_000;
+/// Prefixes remembered; twice as many for a while.
+const REMEMBERED: usize = 1 << 16;
+/// So many failures in a row, and nobody is asked for a while.
+const FAILURES: u32 = 3;
+const REST_MS: u64 = 30_000;
+
+type Prefix = [u8; 4];
+type FullHash = [u8; 32];
+
+/// Where and with what Google is asked.
+#[derive(Clone)]
+pub struct Options {
+    /// The key of a project. A secret.
+    pub key: String,
+    /// [`GOOGLE`], or what stands in for it.
+    pub url: Url,
+}
+
+impl std::fmt::Debug for Options {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("Options").field("url", &self.url.as_str()).finish_non_exhaustive()
+    }
+}
+
+/// What a page is listed for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Threat {
+    /// Software that harms.
+    Malware,
+    /// Pages that pretend to be others.
+    SocialEngineering,
+    /// Software that deceives.
+    UnwantedSoftware,
+    /// Applications that harm.
+    HarmfulApplication,
+}
+
+impl Threat {
+    /// As people say it.
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::Malware => "malware",
+            Self::SocialEngineering => "social engineering (phishing)",
+            Self::UnwantedSoftware => "unwanted software",
+            Self::HarmfulApplication => "a potentially harmful application",
+        }
+    }
+
+    /// What a detail says, where it counts for a page that somebody visits. Details with a value we do not know are passed over, as
+    /// the protocol asks; so are trial entries and those for frames.
+    fn of(detail: &wire::Detail) -> Option<Self> {
+        if !detail.attributes.is_empty() {
+            return None;
+        }
+        match detail.threat_type {
+            1 => Some(Self::Malware),
+            2 => Some(Self::SocialEngineering),
+            3 => Some(Self::UnwantedSoftware),
+            4 => Some(Self::HarmfulApplication),
+            _ => None,
+        }
+    }
+}
+
+/// What is known of a target.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Finding {
+    /// No list has it.
+    Nothing,
+    /// A list has it.
+    Listed(Threat),
+    /// Nobody could be asked, and why.
+    Unknown(String),
+}
+
+/// The client.
+pub struct SafeBrowsing {
+    client: reqwest::Client,
+    question: Url,
+    key: HeaderValue,
+    room: Semaphore,
+    cache: Mutex<Cache>,
+    breaker: Mutex<Breaker>,
+    asked: AtomicU64,
+}
+
+impl SafeBrowsing {
+    /// Asks nobody yet.
+    pub fn new(options: &Options) -> Result<Self, String> {
+        let mut key = HeaderValue::from_str(&options.key)
+            .map_err(|_| "safety.safe_browsing_key has characters no key has".to_owned())?;
+        key.set_sensitive(true);
+        let question = options
+            .url
+            .join("v5/hashes:search")
+            .map_err(|_| "safety.safe_browsing_url cannot be used".to_owned())?;
+        // The client takes the process's TLS provider and panics without one. If one was chosen before, it stays.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let mut builder = reqwest::Client::builder()
+            .timeout(DEADLINE)
+            .redirect(Policy::none())
+            .user_agent(concat!("rmax/", env!("CARGO_PKG_VERSION")));
+        if matches!(question.host_str(), Some("localhost" | "127.0.0.1" | "[::1]")) {
+            // What does not leave this machine has no business with a proxy.
+            builder = builder.no_proxy();
+        }
+        let client = builder.build().map_err(|error| format!("no client can be made: {error}"))?;
+        Ok(Self {
+            client,
+            question,
+            key,
+            room: Semaphore::new(AT_ONCE),
+            cache: Mutex::default(),
+            breaker: Mutex::default(),
+            asked: AtomicU64::new(0),
+        })
+    }
+
+    /// What is known of some targets, in their order. Asks at most `most` questions, and of what would take more nothing is known.
+    pub async fn look_up(&self, targets: &[&Target], most: usize) -> Vec<Finding> {
+        let hashes: Vec<Vec<FullHash>> = targets.iter().map(|target| hashes(target)).collect();
+        let mut known: HashMap<Prefix, Vec<(FullHash, Threat)>> = HashMap::new();
+        let mut wanted: Vec<Prefix> = Vec::new();
+        {
+            let (mut seen, cache, now_ms) = (HashSet::new(), self.cache.lock(), monotonic_ms());
+            for prefix in hashes.iter().flatten().map(prefix_of).filter(|prefix| seen.insert(*prefix)) {
+                match cache.get(prefix, now_ms) {
+                    Some(found) => drop(known.insert(prefix, found)),
+                    None => wanted.push(prefix),
+                }
+            }
+        }
+        let mut trouble = None;
+        for (number, question) in wanted.chunks(PER_QUESTION).enumerate() {
+            if number == most {
+                trouble = Some("enough was asked for now".to_owned());
+                break;
+            }
+            match self.ask(question).await {
+                Ok(answers) => known.extend(answers),
+                Err(why) => {
+                    trouble = Some(why);
+                    break;
+                }
+            }
+        }
+        let finding = |hashes: &Vec<FullHash>| {
+            let listed = hashes.iter().find_map(|hash| {
+                let found = known.get(&prefix_of(hash))?;
+                found.iter().find(|(full, _)| full == hash).map(|(_, threat)| *threat)
+            });
+            match (listed, &trouble) {
+                (Some(threat), _) => Finding::Listed(threat),
+                (None, Some(why)) if hashes.iter().any(|hash| !known.contains_key(&prefix_of(hash))) => {
+                    Finding::Unknown(why.clone())
+                }
+                (None, _) => Finding::Nothing,
+            }
+        };
+        hashes.iter().map(finding).collect()
+    }
+
+    /// Questions that were asked since the start.
+    pub fn asked(&self) -> u64 {
+        self.asked.load(Ordering::Relaxed)
+    }
+
+    /// Asks about some prefixes and remembers the answer. Why not is for people: it holds no address and no key.
+    async fn ask(&self, prefixes: &[Prefix]) -> Result<HashMap<Prefix, Vec<(FullHash, Threat)>>, String> {
+        let question = Question::begin(&self.breaker)?;
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        let answer = tokio::time::timeout(DEADLINE, async {
+            let _turn = self.room.acquire().await.map_err(|_| "the server is stopping".to_owned())?;
+            self.fetch(prefixes).await
+        });
+        let answer = answer.await.unwrap_or_else(|_| Err("Safe Browsing did not answer in time".to_owned()));
+        question.end(answer.as_ref().err());
+        let response = answer?;
+        let mut found: HashMap<Prefix, Vec<(FullHash, Threat)>> =
+            prefixes.iter().map(|prefix| (*prefix, Vec::new())).collect();
+        for full in &response.full_hashes {
+            let Ok(hash) = FullHash::try_from(full.full_hash.as_slice()) else { continue };
+            let threat = full.details.iter().find_map(Threat::of);
+            if let (Some(threat), Some(list)) = (threat, found.get_mut(&prefix_of(&hash))) {
+                list.push((hash, threat));
+            }
+        }
+        let kept_ms = response.cache_duration.map_or(0, wire::Duration::ms).min(LONGEST_KEPT_MS);
+        if kept_ms > 0 {
+            let until_ms = monotonic_ms() + kept_ms;
+            let mut cache = self.cache.lock();
+            for (prefix, hashes) in &found {
+                cache.put(*prefix, Remembered { hashes: hashes.clone(), until_ms });
+            }
+        }
+        Ok(found)
+    }
+
+    async fn fetch(&self, prefixes: &[Prefix]) -> Result<wire::SearchHashesResponse, String> {
+        let mut question = self.question.clone();
+        {
+            let mut pairs = question.query_pairs_mut();
+            pairs.append_pair("alt", "proto");
+            for prefix in prefixes {
+                pairs.append_pair("hashPrefixes", &URL_SAFE_NO_PAD.encode(prefix));
+            }
+        }
+        let away = |error: reqwest::Error| {
+            let error = error.without_url();
+            let why = if error.is_timeout() { "did not answer in time" } else { "cannot be reached" };
+            tracing::debug!(%error, "Safe Browsing {why}");
+            format!("Safe Browsing {why}")
+        };
+        let mut response =
+            self.client.get(question).header(KEY, self.key.clone()).send().await.map_err(away)?;
+        if response.status() != http::StatusCode::OK {
+            return Err(format!("Safe Browsing answered {}", response.status().as_u16()));
+        }
+        let mut bytes = Vec::new();
+        while let Some(chunk) = response.chunk().await.map_err(away)? {
+            if bytes.len() + chunk.len() > LONGEST_ANSWER {
+                return Err("Safe Browsing answered too much".to_owned());
+            }
+            bytes.extend_from_slice(&chunk);
+        }
+        wire::SearchHashesResponse::decode(bytes.as_slice())
+            .map_err(|_| "Safe Browsing answered something nobody can read".to_owned())
+    }
+}
+
+fn hashes(target: &Target) -> Vec<FullHash> {
+    let expressions = Canonical::of(target).expressions();
+    expressions.iter().map(|expression| Sha256::digest(expression.as_bytes()).into()).collect()
+}
+
+fn prefix_of(hash: &FullHash) -> Prefix {
+    let [a, b, c, d, ..] = *hash;
+    [a, b, c, d]
+}
+
+#[derive(Clone)]
+struct Remembered {
+    hashes: Vec<(FullHash, Threat)>,
+    until_ms: u64,
+}
+
+/// Two halves: when the younger is full it becomes the older, and what was in the older is forgotten.
+#[derive(Default)]
+struct Cache {
+    young: HashMap<Prefix, Remembered>,
+    old: HashMap<Prefix, Remembered>,
+}
+
+impl Cache {
+    fn get(&self, prefix: Prefix, now_ms: u64) -> Option<Vec<(FullHash, Threat)>> {
+        let found = self.young.get(&prefix).or_else(|| self.old.get(&prefix))?;
+        (now_ms < found.until_ms).then(|| found.hashes.clone())
+    }
+
+    fn put(&mut self, prefix: Prefix, remembered: Remembered) {
+        if self.young.len() >= REMEMBERED {
+            self.old = std::mem::take(&mut self.young);
+        }
+        self.young.insert(prefix, remembered);
+    }
+}
+
+/// Whether Google is worth asking.
+#[derive(Default)]
+struct Breaker {
+    /// In a row.
+    failures: u32,
+    /// Questions without an answer yet.
+    open: u32,
+    rests_until_ms: u64,
+}
+
+/// A question on its way. Dropping it unanswered says nothing about Google.
+struct Question<'a>(&'a Mutex<Breaker>);
+
+impl<'a> Question<'a> {
+    fn begin(breaker: &'a Mutex<Breaker>) -> Result<Self, String> {
+        breaker.lock().begin(monotonic_ms())?;
+        Ok(Self(breaker))
+    }
+
+    fn end(self, failure: Option<&String>) {
+        self.0.lock().note(failure, monotonic_ms());
+    }
+}
+
+impl Drop for Question<'_> {
+    fn drop(&mut self) {
+        self.0.lock().open -= 1;
+    }
+}
+
+impl Breaker {
+    /// Once there are failures, no more questions are open than it takes to know: so many asked at once cannot overshoot, and after
+    /// a rest one question finds out for all.
+    fn begin(&mut self, now_ms: u64) -> Result<(), String> {
+        let enough = self.failures > 0 && self.open > 0 && self.failures + self.open >= FAILURES;
+        if enough || now_ms < self.rests_until_ms {
+            return Err(
+                "Safe Browsing could not be asked several times and is left alone for a while".to_owned()
+            );
+        }
+        self.open += 1;
+        Ok(())
+    }
+
+    fn note(&mut self, failure: Option<&String>, now_ms: u64) {
+        let Some(why) = failure else {
+            if self.failures >= FAILURES {
+                tracing::info!("Safe Browsing answers again");
+            }
+            (self.failures, self.rests_until_ms) = (0, 0);
+            return;
+        };
+        self.failures = self.failures.saturating_add(1);
+        if self.failures >= FAILURES {
+            if self.failures == FAILURES {
+                tracing::warn!(
+                    why,
+                    "Safe Browsing cannot be asked; `safety.when_unavailable` says what that means"
+                );
+            }
+            self.rests_until_ms = now_ms + REST_MS;
+        }
+    }
+}
+
+/// What travels. Numbers as in Google's `google.security.safebrowsing.v5`; fields nobody here reads are left out.
+pub mod wire {
+    /// The answer.
+    #[derive(Clone, PartialEq, prost::Message)]
+    pub struct SearchHashesResponse {
+        /// Every listed hash that begins with one of the prefixes.
+        #[prost(message, repeated, tag = "1")]
+        pub full_hashes: Vec<FullHash>,
+        /// How long the answer is good, for all prefixes that were asked for.
+        #[prost(message, optional, tag = "2")]
+        pub cache_duration: Option<Duration>,
+    }
+
+    /// A listed hash.
+    #[derive(Clone, PartialEq, prost::Message)]
+    pub struct FullHash {
+        /// SHA-256.
+        #[prost(bytes = "vec", tag = "1")]
+        pub full_hash: Vec<u8>,
+        /// What it is listed for.
+        #[prost(message, repeated, tag = "2")]
+        pub details: Vec<Detail>,
+    }
+
+    /// What a hash is listed for.
+    #[derive(Clone, PartialEq, prost::Message)]
+    pub struct Detail {
+        /// Numbers from 1; others are to be passed over.
+        #[prost(int32, tag = "1")]
+        pub threat_type: i32,
+        /// Limits of it.
+        #[prost(int32, repeated, tag = "2")]
+        pub attributes: Vec<i32>,
+    }
+
+    /// `google.protobuf.Duration`.
+    #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+    pub struct Duration {
+        /// Whole seconds.
+        #[prost(int64, tag = "1")]
+        pub seconds: i64,
+        /// And a part of one.
+        #[prost(int32, tag = "2")]
+        pub nanos: i32,
+    }
+
+    impl Duration {
+        /// In milliseconds; nothing where it is negative.
+        pub fn ms(self) -> u64 {
+            let whole = u64::try_from(self.seconds).unwrap_or_default().saturating_mul(1000);
+            whole.saturating_add(u64::try_from(self.nanos / 1_000_000).unwrap_or_default())
+        }
+    }
+}

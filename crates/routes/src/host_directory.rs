@@ -1,0 +1,168 @@
+//! Which workspace answers on which host. Small, replaced whole when it changes, read by every redirect without a lock.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use http::HeaderValue;
+use rlinks_core::redirect::decide::CacheControl;
+use rlinks_core::workspace::policy::CacheScope;
+use rlinks_core::{Domain, Domains, Host, Id, Policy, Slug, Workspace};
+use rlinks_store::{Store, StoreError};
+
+/// A living workspace as a redirect sees it.
+#[derive(Clone, Debug)]
+pub struct WorkspaceView {
+    /// Its id.
+    pub id: Id,
+    /// Its name in addresses.
+    pub slug: Slug,
+    /// Its rules.
+    pub policy: Policy,
+    /// The hosts its links must not lead back to.
+    pub served: Domains,
+    /// The `Cache-Control` of a redirect that no expiry cuts short, ready to be sent.
+    cache: (CacheControl, HeaderValue),
+}
+
+impl WorkspaceView {
+    fn new(id: Id, slug: Slug, policy: Policy, served: Domains) -> Self {
+        let cache = match policy.cache.scope {
+            CacheScope::Private => CacheControl::Private(policy.cache.max_age),
+            CacheScope::Public => CacheControl::Public(policy.cache.max_age),
+            CacheScope::NoStore => CacheControl::NoStore,
+        };
+        Self { id, slug, policy, served, cache: (cache, header(cache)) }
+    }
+
+    /// A decision's `Cache-Control` as a header.
+    pub fn cache_header(&self, cache: CacheControl) -> HeaderValue {
+        if cache == self.cache.0 { self.cache.1.clone() } else { header(cache) }
+    }
+}
+
+fn header(cache: CacheControl) -> HeaderValue {
+    HeaderValue::from_str(&cache.to_string()).expect("Cache-Control is plain text")
+}
+
+/// Hosts, workspaces and policies as of one moment.
+#[derive(Debug)]
+pub struct Directory {
+    by_host: HashMap<String, Option<Arc<WorkspaceView>>>,
+    by_slug: HashMap<String, Arc<WorkspaceView>>,
+    base: Option<String>,
+    main: Option<Arc<WorkspaceView>>,
+    domains: Vec<Domain>,
+    is_open: bool,
+    loaded: bool,
+}
+
+impl Directory {
+    /// What the store holds now.
+    pub async fn read(store: &Store, base: Option<&Host>) -> Result<Self, StoreError> {
+        // Who vouches is asked last: a host that came in between counts for its own workspace until the next look.
+        let (workspaces, domains) = (store.workspaces().await?, store.domains().await?);
+        let (vouched, silent) = (store.vouched_hosts().await?, store.silent_hosts().await?);
+        Ok(Self::of(&workspaces, &domains, &vouched, &silent, base))
+    }
+
+    /// From what somebody knows. The hosts that are vouched for are those the operator stands behind, not a tenant alone. The silent
+    /// ones are taken and answer nobody.
+    pub fn of(
+        workspaces: &[Workspace],
+        domains: &[Domain],
+        vouched: &HashSet<Host>,
+        silent: &HashSet<Host>,
+        base: Option<&Host>,
+    ) -> Self {
+        let common = Domains::new(vouched.iter().cloned(), base);
+        let mut own: HashMap<Id, Vec<Host>> = HashMap::new();
+        let answers = |domain: &&Domain| !silent.contains(&domain.host);
+        for domain in domains.iter().filter(answers).filter(|domain| !vouched.contains(&domain.host)) {
+            own.entry(domain.workspace).or_default().push(domain.host.clone());
+        }
+        let living: HashMap<Id, Arc<WorkspaceView>> = workspaces
+            .iter()
+            .filter(|workspace| workspace.deleted_at.is_none())
+            .map(|workspace| {
+                let Workspace { id, slug, policy, .. } = workspace;
+                let served = common.with_own(own.remove(id).unwrap_or_default());
+                (*id, Arc::new(WorkspaceView::new(*id, slug.clone(), policy.clone(), served)))
+            })
+            .collect();
+        let view = |id: Id| living.get(&id).cloned();
+        let by_slug = workspaces
+            .iter()
+            .filter_map(|workspace| Some((workspace.slug.to_string(), view(workspace.id)?)))
+            .collect();
+        let main = workspaces.iter().find(|workspace| workspace.slug.as_str() == Slug::MAIN);
+        Self {
+            by_host: domains
+                .iter()
+                .map(|domain| (domain.host.to_string(), view(domain.workspace).filter(|_| answers(&domain))))
+                .collect(),
+            by_slug,
+            base: base.map(Host::to_string),
+            main: main.and_then(|main| view(main.id)),
+            domains: domains.iter().filter(answers).cloned().collect(),
+            is_open: vouched.is_empty(),
+            loaded: true,
+        }
+    }
+
+    /// Nothing known yet: no host answers.
+    pub fn empty() -> Self {
+        Self {
+            by_host: HashMap::new(),
+            by_slug: HashMap::new(),
+            base: None,
+            main: None,
+            domains: Vec::new(),
+            is_open: false,
+            loaded: false,
+        }
+    }
+
+    /// The workspace a normalised host names. While no domain is configured, `main` answers on every host nobody has; once one is, a
+    /// host nobody configured names none, and never another tenant's. What a tenant says of itself configures nothing for `main`.
+    pub fn workspace_of(&self, host: &str) -> Option<&Arc<WorkspaceView>> {
+        if let Some(view) = self.by_host.get(host) {
+            return view.as_ref();
+        }
+        if let Some(slug) = self.below_base(host) {
+            return self.by_slug.get(slug);
+        }
+        if self.is_open { self.main.as_ref() } else { None }
+    }
+
+    /// The workspace that has this host to itself.
+    pub fn named_by(&self, host: &str) -> Option<&Arc<WorkspaceView>> {
+        match self.by_host.get(host) {
+            Some(view) => view.as_ref(),
+            None => self.by_slug.get(self.below_base(host)?),
+        }
+    }
+
+    fn below_base<'a>(&self, host: &'a str) -> Option<&'a str> {
+        host.strip_suffix(self.base.as_deref()?)?.strip_suffix('.')
+    }
+
+    /// Whether it was ever loaded.
+    pub const fn is_loaded(&self) -> bool {
+        self.loaded
+    }
+
+    /// Whether `main` answers on every host nobody has.
+    pub const fn is_open(&self) -> bool {
+        self.is_open
+    }
+
+    /// Every domain that answers, for showing short URLs.
+    pub fn domains(&self) -> &[Domain] {
+        &self.domains
+    }
+
+    /// The hosts that the links of a living workspace must not lead back to.
+    pub fn served_to(&self, slug: &Slug) -> Option<&Domains> {
+        self.by_slug.get(slug.as_str()).map(|view| &view.served)
+    }
+}

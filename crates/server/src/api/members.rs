@@ -1,0 +1,258 @@
+//! Members, and oneself.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use http::StatusCode;
+use rlinks_core::error_code::ErrorCode;
+use rlinks_core::{Email, FieldCode, FieldError, Id, Role, Scope, Scopes, Timestamp, User, UserStatus};
+use serde::Serialize;
+use utoipa::ToSchema;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::error::ApiError;
+use super::{Api, Page};
+use crate::api::extract::{Fields, NoParams, Object, Params, Segment};
+use crate::auth::authenticate::{Allowed, Anybody, WorkspaceAdmin};
+use rlinks_ops::members::MemberPatch;
+
+/// The routes of members.
+pub fn routes() -> OpenApiRouter<Arc<Api>> {
+    OpenApiRouter::new()
+        .routes(routes!(list, create))
+        .routes(routes!(change, remove))
+        .routes(routes!(me, leave))
+}
+
+/// A member.
+#[derive(Serialize, ToSchema)]
+#[schema(as = User)]
+pub struct UserView {
+    #[schema(value_type = String)]
+    id: Id,
+    #[schema(value_type = String)]
+    email: Email,
+    full_name: String,
+    #[schema(value_type = RoleName)]
+    role: Role,
+    #[schema(value_type = StatusName)]
+    status: UserStatus,
+    #[schema(value_type = String, format = DateTime)]
+    created_at: Timestamp,
+    #[schema(value_type = String, format = DateTime)]
+    updated_at: Timestamp,
+    #[schema(value_type = Option<String>, format = DateTime, required)]
+    last_login_at: Option<Timestamp>,
+    #[schema(value_type = Option<String>, format = DateTime, required)]
+    last_sync_at: Option<Timestamp>,
+}
+
+/// What a member may do.
+#[derive(ToSchema)]
+#[schema(as = Role, rename_all = "lowercase")]
+#[expect(dead_code, reason = "describes")]
+pub enum RoleName {
+    Viewer,
+    Member,
+    Admin,
+}
+
+/// Whether a member gets in.
+#[derive(ToSchema)]
+#[schema(as = UserStatus, rename_all = "lowercase")]
+#[expect(dead_code, reason = "describes")]
+pub enum StatusName {
+    Active,
+    Suspended,
+}
+
+/// A new member, and how they get in.
+#[derive(Serialize, ToSchema)]
+pub struct Invited {
+    #[serde(flatten)]
+    user: UserView,
+    /// Works once, for seven days.
+    invite_url: String,
+    #[schema(value_type = String, format = DateTime)]
+    invite_expires_at: Timestamp,
+}
+
+/// Somebody to become a member.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "describes what `create` reads")]
+pub struct NewUser {
+    #[schema(max_length = 254, example = "ann@example.com")]
+    email: String,
+    #[schema(max_length = 255)]
+    full_name: Option<String>,
+    /// Else `member`.
+    #[schema(value_type = Option<RoleName>)]
+    role: Option<String>,
+}
+
+/// What to change about a member.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "describes what `change` reads")]
+pub struct UserChange {
+    #[schema(max_length = 254)]
+    email: Option<String>,
+    #[schema(max_length = 255)]
+    full_name: Option<String>,
+    #[schema(value_type = Option<RoleName>)]
+    role: Option<String>,
+    #[schema(value_type = Option<StatusName>)]
+    status: Option<String>,
+}
+
+impl From<&User> for UserView {
+    fn from(user: &User) -> Self {
+        Self {
+            id: user.id,
+            email: user.email.clone(),
+            full_name: user.full_name.clone(),
+            role: user.role,
+            status: user.status,
+            created_at: user.created_at,
+            updated_at: user.updated_at,
+            last_login_at: user.last_login_at,
+            last_sync_at: user.last_sync_at,
+        }
+    }
+}
+
+/// Lists members, oldest first.
+#[utoipa::path(get, path = "/api/v1/users", tag = "users",
+    params(("limit" = Option<i64>, Query, minimum = 1, maximum = 100), ("cursor" = Option<String>, Query)),
+    extensions(("x-scope" = json!("workspace:admin"))), responses((status = 200, body = Page<UserView>)))]
+async fn list(
+    State(api): State<Arc<Api>>,
+    caller: Allowed<WorkspaceAdmin>,
+    mut params: Params,
+) -> Result<Json<Page<UserView>>, ApiError> {
+    let limit = params.number("limit", 1..=100).unwrap_or(50);
+    let cursor = params.text("cursor");
+    params.finish()?;
+    let context = format!("users {}", caller.workspace.id);
+    let after = cursor.map(|text| api.open_cursor::<i64>(&context, &text)).transpose()?.map(Id::from_i64);
+    let users = api.ops.store.users(caller.workspace.id, after, limit + 1).await?;
+    let page = api.page(&context, users, limit, |user| user.id.as_i64());
+    Ok(Json(page.map(|user| UserView::from(&user))))
+}
+
+/// Makes somebody a member and gives the invitation to send them.
+#[utoipa::path(post, path = "/api/v1/users", tag = "users", request_body = NewUser,
+    extensions(("x-scope" = json!("workspace:admin"))), responses((status = 201, body = Invited)))]
+async fn create(
+    State(api): State<Arc<Api>>,
+    caller: Allowed<WorkspaceAdmin>,
+    Object(body): Object,
+) -> Result<Response, ApiError> {
+    let mut fields = Fields::of(body);
+    let email = fields.required("email", Email::parse);
+    let full_name = fields.parsed("full_name", User::parse_name);
+    let role = fields.parsed("role", str::parse::<Role>);
+    fields.finish()?;
+    let missing = || ApiError::from(FieldError::new("email", FieldCode::Required, "is missing"));
+    let (email, role) = (email.ok_or_else(missing)?, role.unwrap_or(Role::Member));
+    let (user, invitation) =
+        api.ops.invite(&caller.by, &caller.workspace, email, full_name.unwrap_or_default(), role).await?;
+    let body = Invited {
+        user: UserView::from(&user),
+        invite_url: invitation.url,
+        invite_expires_at: invitation.expires_at,
+    };
+    Ok((StatusCode::CREATED, Json(body)).into_response())
+}
+
+/// Changes a member. The last admin stays one.
+#[utoipa::path(patch, path = "/api/v1/users/{id}", tag = "users", request_body = UserChange, params(("id" = String, Path)),
+    extensions(("x-scope" = json!("workspace:admin"))), responses((status = 200, body = UserView)))]
+async fn change(
+    State(api): State<Arc<Api>>,
+    caller: Allowed<WorkspaceAdmin>,
+    Segment(id): Segment,
+    Object(body): Object,
+) -> Result<Json<UserView>, ApiError> {
+    let mut fields = Fields::of(body);
+    let patch = MemberPatch {
+        email: fields.parsed("email", Email::parse),
+        full_name: fields.parsed("full_name", User::parse_name),
+        role: fields.parsed("role", str::parse::<Role>),
+        status: fields.parsed("status", |text| match text.parse::<UserStatus>()? {
+            UserStatus::Deleted => {
+                Err(FieldError::new("status", FieldCode::BadCharacters, "is neither active nor suspended"))
+            }
+            status => Ok(status),
+        }),
+    };
+    fields.finish()?;
+    let seen = api.ops.member(&caller.workspace, &id).await?;
+    Ok(Json(UserView::from(&api.ops.change_member(&caller.by, &seen, &patch).await?)))
+}
+
+/// Deletes an account: address and name are forgotten, keys are gone.
+#[utoipa::path(delete, path = "/api/v1/users/{id}", tag = "users", params(("id" = String, Path)),
+    extensions(("x-scope" = json!("workspace:admin"))), responses((status = 204)))]
+async fn remove(
+    State(api): State<Arc<Api>>,
+    caller: Allowed<WorkspaceAdmin>,
+    Segment(id): Segment,
+    _: NoParams,
+) -> Result<StatusCode, ApiError> {
+    let user = api.ops.member(&caller.workspace, &id).await?;
+    api.ops.remove_member(&caller.by, &caller.workspace, &user).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Who is calling.
+#[derive(Serialize, ToSchema)]
+pub struct Me {
+    /// The slug of the workspace.
+    workspace: String,
+    /// The member; none for a key the operator made.
+    #[schema(required)]
+    user: Option<UserView>,
+    /// The id of the key.
+    #[schema(value_type = Option<String>, required)]
+    key: Option<Id>,
+    /// What this credential may do.
+    #[schema(value_type = Vec<super::keys::ScopeName>)]
+    scopes: Scopes,
+}
+
+/// Says who is calling, and what they may do.
+#[utoipa::path(get, path = "/api/v1/me", tag = "me",
+    extensions(("x-scope" = json!("any"))), responses((status = 200, body = Me)))]
+async fn me(caller: Allowed<Anybody>, params: Params) -> Result<Json<Me>, ApiError> {
+    params.finish()?;
+    Ok(Json(Me {
+        workspace: caller.workspace.slug.to_string(),
+        user: caller.user.as_ref().map(UserView::from),
+        key: caller.key.as_ref().map(|key| key.id),
+        scopes: caller.scopes,
+    }))
+}
+
+/// Deletes one's own account. A key that may only read does not.
+#[utoipa::path(delete, path = "/api/v1/me", tag = "me",
+    extensions(("x-scope" = json!("any"))), responses((status = 204)))]
+async fn leave(
+    State(api): State<Arc<Api>>,
+    caller: Allowed<Anybody>,
+    _: NoParams,
+) -> Result<StatusCode, ApiError> {
+    let user = caller.user.as_ref().ok_or_else(|| {
+        ApiError::saying(ErrorCode::Forbidden, "This key belongs to no account that could be deleted")
+    })?;
+    if caller.key.as_ref().is_some_and(|key| !key.scopes.has(Scope::LinksWrite)) {
+        return Err(ApiError::saying(
+            ErrorCode::Forbidden,
+            "A key that may only read does not delete an account",
+        ));
+    }
+    api.ops.remove_member(&caller.by, &caller.workspace, user).await?;
+    Ok(StatusCode::NO_CONTENT)
+}

@@ -1,0 +1,538 @@
+//! Statistics and clicks.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::State;
+use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::{AppendHeaders, IntoResponse, Response};
+use futures_util::stream::{self, Stream};
+use http::HeaderMap;
+use http::header::{ACCEPT, CONTENT_DISPOSITION, CONTENT_TYPE, HeaderName, LINK};
+use rlinks_clicks::Click;
+use rlinks_clicks::events::Codes;
+use rlinks_clicks::export::jsonl;
+use rlinks_clicks::misses::Missed;
+use rlinks_clicks::rollup::Subject;
+use rlinks_clicks::stats::{Bots, Interval, Place, Question, Statistics, StatsError, TOP_LINKS, Zone};
+use rlinks_clicks::time::day_of;
+use rlinks_core::{Code, FieldCode, FieldError, Id, Policy, Scope, Timestamp};
+use rlinks_store::StoreError;
+use serde::Serialize;
+use serde_json::{Value, json};
+use url::form_urlencoded::byte_serialize;
+use utoipa::{IntoParams, ToSchema};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::error::ApiError;
+use super::live::Heard;
+use super::{Api, Page};
+use crate::api::extract::{Params, Segment};
+use crate::auth::authenticate::{Allowed, AnalyticsRead, Caller, may_stay};
+use rlinks_ops::Sees;
+use rlinks_ops::sweep::kept;
+use rlinks_store::clock::monotonic_ms;
+
+const X_NEXT_CURSOR: HeaderName = HeaderName::from_static("x-next-cursor");
+/// How often a listener's key is looked at again.
+const LOOK_AGAIN_MS: u64 = 1000;
+const MOST_MISSES: i64 = 20;
+/// How often a listener without news is spoken to. One that is gone is noticed by it, and its place is free: who has closed one half
+/// of a connection may still want to hear from the other.
+const ALIVE: Duration = Duration::from_secs(3);
+/// When whoever found no place to listen may ask again.
+const LISTEN_AGAIN_SECONDS: u32 = 10;
+/// Of these the busiest that are somebody's own are shown.
+const TOP_LINKS_OF_ALL: i64 = 1000;
+
+/// The routes of statistics.
+pub fn routes() -> OpenApiRouter<Arc<Api>> {
+    OpenApiRouter::new()
+        .routes(routes!(of_link))
+        .routes(routes!(of_workspace))
+        .routes(routes!(clicks))
+        .routes(routes!(live))
+}
+
+/// What to count.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Query)]
+#[expect(dead_code, reason = "describes what `question` reads")]
+struct StatsParams {
+    /// From this moment on: RFC 3339 or `YYYY-MM-DD`; else 30 days.
+    from: Option<String>,
+    /// Until before this moment; else the end of today.
+    to: Option<String>,
+    /// Else `day`. A week begins on Monday.
+    #[param(inline)]
+    interval: Option<IntervalName>,
+    /// A zone like `Europe/Berlin`; else UTC.
+    tz: Option<String>,
+    /// Else people's clicks alone.
+    #[param(inline)]
+    bots: Option<BotsName>,
+}
+
+/// How long a step of a series is.
+#[derive(ToSchema)]
+#[schema(rename_all = "lowercase")]
+#[expect(dead_code, reason = "describes")]
+enum IntervalName {
+    Hour,
+    Day,
+    Week,
+    Month,
+}
+
+/// Whether bots count.
+#[derive(ToSchema)]
+#[schema(rename_all = "lowercase")]
+#[expect(dead_code, reason = "describes")]
+enum BotsName {
+    Exclude,
+    Include,
+}
+
+/// What clicks add up to.
+#[derive(ToSchema)]
+#[schema(as = Statistics)]
+#[expect(dead_code, reason = "describes `rlinks_clicks::stats::Statistics`")]
+pub struct StatisticsView {
+    #[schema(format = DateTime)]
+    from: String,
+    #[schema(format = DateTime)]
+    to: String,
+    interval: String,
+    tz: String,
+    /// Before this moment whole UTC days are counted where they begin.
+    #[schema(format = DateTime)]
+    tz_exact_from: Option<String>,
+    /// The days of this zone begin inside of an hour, and are put together from whole hours.
+    tz_rounded: Option<bool>,
+    bots: String,
+    total: SumView,
+    series: Vec<PointView>,
+    /// Breakdowns are of whole UTC days: from this moment on, where it is not `from`.
+    #[schema(format = DateTime)]
+    breakdown_from: Option<String>,
+    #[schema(format = DateTime)]
+    breakdown_to: Option<String>,
+    referrers: Vec<ValueView>,
+    countries: Vec<CountryView>,
+    cities: Vec<ValueView>,
+    devices: Vec<ValueView>,
+    browsers: Vec<ValueView>,
+    systems: Vec<ValueView>,
+    campaigns: Vec<ValueView>,
+}
+
+/// Clicks, visitors and bots.
+#[derive(ToSchema)]
+#[schema(as = Sum)]
+#[expect(dead_code, reason = "describes")]
+pub struct SumView {
+    clicks: u64,
+    /// A person counts once in a UTC day.
+    visitors: u64,
+    bots: u64,
+}
+
+/// The same of one hour, day, week or month.
+#[derive(ToSchema)]
+#[schema(as = Point)]
+#[expect(dead_code, reason = "describes")]
+pub struct PointView {
+    #[schema(format = DateTime)]
+    start: String,
+    clicks: u64,
+    visitors: u64,
+    bots: u64,
+}
+
+/// Clicks with one value.
+#[derive(ToSchema)]
+#[schema(as = Value)]
+#[expect(dead_code, reason = "describes")]
+pub struct ValueView {
+    value: String,
+    clicks: u64,
+}
+
+/// Clicks from one country.
+#[derive(ToSchema)]
+#[schema(as = Country)]
+#[expect(dead_code, reason = "describes")]
+pub struct CountryView {
+    value: String,
+    #[schema(required)]
+    name: Option<String>,
+    clicks: u64,
+}
+
+/// The statistics of a workspace.
+#[derive(Serialize, ToSchema)]
+pub struct WorkspaceStatistics {
+    #[serde(flatten)]
+    #[schema(value_type = StatisticsView)]
+    pub(crate) statistics: Statistics,
+    /// The links clicked most, at most 20.
+    pub(crate) top_links: Vec<TopLink>,
+    /// The codes asked for in vain most often, at most 20.
+    #[schema(value_type = Vec<MissView>)]
+    pub(crate) misses: Vec<Missed>,
+}
+
+/// A link and its clicks.
+#[derive(Serialize, ToSchema)]
+pub struct TopLink {
+    pub(crate) code: String,
+    pub(crate) clicks: u64,
+}
+
+/// A code nobody has, or that answers no more.
+#[derive(ToSchema)]
+#[schema(as = Miss)]
+#[expect(dead_code, reason = "describes `Missed`")]
+pub struct MissView {
+    code: String,
+    misses: u64,
+}
+
+fn question(
+    mut params: Params,
+    subject: Subject,
+    policy: &Policy,
+    now: Timestamp,
+) -> Result<Question, ApiError> {
+    let bad = |name: &str, message: &str| FieldError::new(name, FieldCode::BadCharacters, message);
+    let interval = params.parsed("interval", |text| {
+        Interval::parse(text).ok_or_else(|| bad("interval", "is none of hour, day, week, month"))
+    });
+    let tz = params.parsed("tz", |text| {
+        Zone::parse(text).ok_or_else(|| bad("tz", "is no time zone; write it like Europe/Berlin"))
+    });
+    let tz = tz.unwrap_or_default();
+    let bots = params.parsed("bots", |text| {
+        Bots::parse(text).ok_or_else(|| bad("bots", "is neither exclude nor include"))
+    });
+    let mut moment = |name: &str| {
+        params.parsed(name, |text| match text.parse::<i64>() {
+            Ok(_) => crate::api::extract::time(name, text),
+            Err(_) => {
+                tz.moment(text).map_err(|error| FieldError::new(name, FieldCode::NotATime, error.to_string()))
+            }
+        })
+    };
+    let (from, to) = (moment("from"), moment("to"));
+    params.finish()?;
+    Ok(Question {
+        from,
+        to,
+        interval: interval.unwrap_or_default(),
+        tz,
+        bots: bots.unwrap_or_default(),
+        days_kept_from: kept(policy).daily_days.map(|days| day_of(now) - i64::from(days)),
+        ..Question::about(subject)
+    })
+}
+
+/// The statistics of a link, of a deleted one too.
+#[utoipa::path(get, path = "/api/v1/links/{code}/stats", tag = "statistics", params(("code" = String, Path), StatsParams),
+    extensions(("x-scope" = json!("analytics:read"))), responses((status = 200, body = StatisticsView)))]
+async fn of_link(
+    State(api): State<Arc<Api>>,
+    caller: Allowed<AnalyticsRead>,
+    Segment(code): Segment,
+    params: Params,
+) -> Result<Json<Statistics>, ApiError> {
+    let link = api.ops.any_link(&caller.by, &caller.workspace, &code).await?;
+    let now = api.ops.clock.now();
+    let subject = Subject::link(caller.workspace.id, link.id);
+    let question = question(params, subject, &caller.workspace.policy, now)?;
+    Ok(Json(api.clicks().await?.statistics(&question, now).await?))
+}
+
+/// The statistics of the workspace; where links are their owner's alone, of one's own.
+#[utoipa::path(get, path = "/api/v1/stats", tag = "statistics", params(StatsParams),
+    extensions(("x-scope" = json!("analytics:read"))), responses((status = 200, body = WorkspaceStatistics)))]
+async fn of_workspace(
+    State(api): State<Arc<Api>>,
+    caller: Allowed<AnalyticsRead>,
+    params: Params,
+) -> Result<Json<WorkspaceStatistics>, ApiError> {
+    let question =
+        question(params, workspace_subject(&caller), &caller.workspace.policy, api.ops.clock.now())?;
+    Ok(Json(gather(&api, &caller, &question).await?))
+}
+
+/// Whose clicks are a caller's workspace's: all, or their own links'.
+pub(crate) fn workspace_subject(caller: &Caller) -> Subject {
+    let workspace = caller.workspace.id;
+    owner(caller).map_or_else(|| Subject::workspace(workspace), |user| Subject::user(workspace, user))
+}
+
+/// The statistics of the workspace as a caller sees it.
+async fn gather(api: &Api, caller: &Caller, question: &Question) -> Result<WorkspaceStatistics, StatsError> {
+    let statistics = api.clicks().await?.statistics(question, api.ops.clock.now()).await?;
+    let (top_links, misses) = foremost(api, caller, &statistics).await?;
+    Ok(WorkspaceStatistics { statistics, top_links, misses })
+}
+
+/// The links clicked most, and the codes asked for in vain most often, on the days of some statistics; the dashboard shows the same.
+pub(crate) async fn foremost(
+    api: &Api,
+    caller: &Caller,
+    statistics: &Statistics,
+) -> Result<(Vec<TopLink>, Vec<Missed>), StoreError> {
+    let workspace = caller.workspace.id;
+    let own = owner(caller);
+    let clicks = api.clicks().await?;
+    let most = if own.is_some() { TOP_LINKS_OF_ALL } else { TOP_LINKS };
+    let top = clicks.top_links(workspace, statistics.days.clone(), statistics.bots, most).await?;
+    let names = api.ops.store.link_names(&top.iter().map(|(link, _)| *link).collect::<Vec<_>>()).await?;
+    let shown = |(link, clicks): (Id, u64)| {
+        let name = names.iter().find(|name| name.id == link)?;
+        (own.is_none() || name.owner == own).then(|| TopLink { code: name.code.clone(), clicks })
+    };
+    let top_links = top.into_iter().filter_map(shown).take(usize::try_from(TOP_LINKS).unwrap_or_default());
+    let top_links = top_links.collect();
+    // Nobody owns a code that leads nowhere.
+    let misses = match own {
+        None => clicks.misses(workspace, statistics.days.start, statistics.days.end, MOST_MISSES).await?,
+        Some(_) => Vec::new(),
+    };
+    Ok((top_links, misses))
+}
+
+/// The member whose links alone are there for the caller.
+fn owner(caller: &Caller) -> Option<Id> {
+    match caller.by.sees {
+        Sees::All => None,
+        Sees::Own => caller.member(),
+    }
+}
+
+/// One recorded redirect.
+#[derive(ToSchema)]
+#[schema(as = Click)]
+#[expect(dead_code, reason = "describes a line of the full form")]
+pub struct ClickView {
+    #[schema(example = "hit:parity:20260129:0197...")]
+    key: String,
+    #[schema(format = DateTime)]
+    ts: String,
+    code: String,
+    #[schema(required)]
+    country: Option<String>,
+    #[schema(required)]
+    ua_hash: Option<String>,
+    #[schema(required)]
+    referrer: Option<String>,
+    #[schema(required)]
+    ip_prefix: Option<String>,
+    id: String,
+    link_id: String,
+    workspace_id: String,
+    #[schema(required)]
+    user_agent: Option<String>,
+    #[schema(required)]
+    city: Option<String>,
+    #[schema(required)]
+    latitude: Option<f64>,
+    #[schema(required)]
+    longitude: Option<f64>,
+    device: String,
+    #[schema(required)]
+    browser: Option<String>,
+    #[schema(required)]
+    browser_version: Option<String>,
+    #[schema(required)]
+    system: Option<String>,
+    #[schema(required)]
+    system_version: Option<String>,
+    #[schema(required)]
+    utm_source: Option<String>,
+    #[schema(required)]
+    utm_medium: Option<String>,
+    #[schema(required)]
+    utm_campaign: Option<String>,
+    #[schema(required)]
+    visitor: Option<String>,
+    bot: bool,
+}
+
+fn click(click: &Click) -> Value {
+    serde_json::to_value(jsonl::full(click)).expect("a click is JSON")
+}
+
+/// The latest clicks of a link, newest first; as CSV by `Accept: text/csv`, whose next page is named by `Link` (`rel="next"`) and its
+/// cursor by `X-Next-Cursor`.
+#[utoipa::path(get, path = "/api/v1/links/{code}/clicks", tag = "statistics",
+    params(("code" = String, Path), ("limit" = Option<i64>, Query, minimum = 1, maximum = 100), ("cursor" = Option<String>, Query)),
+    extensions(("x-scope" = json!("analytics:read"))),
+    responses((status = 200, content((Page<ClickView> = "application/json"), (String = "text/csv")))))]
+async fn clicks(
+    State(api): State<Arc<Api>>,
+    caller: Allowed<AnalyticsRead>,
+    Segment(code): Segment,
+    headers: HeaderMap,
+    mut params: Params,
+) -> Result<Response, ApiError> {
+    let limit = params.number("limit", 1..=100).unwrap_or(100);
+    let cursor = params.text("cursor");
+    params.finish()?;
+    let link = api.ops.any_link(&caller.by, &caller.workspace, &code).await?;
+    let context = format!("clicks {} {}", caller.workspace.id, link.id);
+    let after = cursor.map(|text| api.open_cursor::<Place>(&context, &text)).transpose()?;
+    let mut codes = Codes::new(api.ops.store.clone());
+    let limit = usize::try_from(limit).unwrap_or(100);
+    let (found, next) =
+        api.clicks().await?.recent(caller.workspace.id, Some(link.id), after, limit, &mut codes).await?;
+    let next_cursor = next.map(|next| api.cursors().seal(&context, &next));
+    let rows: Vec<Value> = found.iter().map(click).collect();
+    if wants_csv(&headers) {
+        return Ok(csv_page(&link.code, &rows, limit, next_cursor.as_deref()));
+    }
+    Ok(Json(Page { data: rows, next_cursor }).into_response())
+}
+
+fn wants_csv(headers: &HeaderMap) -> bool {
+    let accept = headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    accept.split(',').any(|kind| kind.split(';').next().unwrap_or_default().trim() == "text/csv")
+}
+
+/// A page of CSV. Where the next one is stands in the head: CSV has no place for it.
+fn csv_page(code: &Code, rows: &[Value], limit: usize, next_cursor: Option<&str>) -> Response {
+    let kind = [
+        (CONTENT_TYPE, "text/csv; charset=utf-8".to_owned()),
+        (CONTENT_DISPOSITION, "attachment; filename=\"clicks.csv\"".to_owned()),
+    ];
+    let next = next_cursor.map(|cursor| {
+        let link: String = byte_serialize(code.as_str().as_bytes()).collect();
+        let query: String = byte_serialize(cursor.as_bytes()).collect();
+        let next = format!("</api/v1/links/{link}/clicks?limit={limit}&cursor={query}>; rel=\"next\"");
+        AppendHeaders([(LINK, next), (X_NEXT_CURSOR, cursor.to_owned())])
+    });
+    (kind, next, csv(rows)).into_response()
+}
+
+/// The columns of a click in CSV.
+const COLUMNS: [&str; 24] = [
+    "key",
+    "ts",
+    "code",
+    "country",
+    "ua_hash",
+    "referrer",
+    "ip_prefix",
+    "id",
+    "link_id",
+    "workspace_id",
+    "user_agent",
+    "city",
+    "latitude",
+    "longitude",
+    "device",
+    "browser",
+    "browser_version",
+    "system",
+    "system_version",
+    "utm_source",
+    "utm_medium",
+    "utm_campaign",
+    "visitor",
+    "bot",
+];
+
+/// Rows of RFC 4180. A text that a spreadsheet would take for a formula gets an apostrophe in front.
+fn csv(rows: &[Value]) -> String {
+    let mut text = COLUMNS.join(",");
+    text.push_str("\r\n");
+    for row in rows {
+        for (at, column) in COLUMNS.iter().enumerate() {
+            if at > 0 {
+                text.push(',');
+            }
+            match &row[column] {
+                Value::Null => {}
+                Value::String(value) => text.push_str(&cell(value)),
+                other => text.push_str(&other.to_string()),
+            }
+        }
+        text.push_str("\r\n");
+    }
+    text
+}
+
+fn cell(value: &str) -> String {
+    let formula = value.starts_with(['=', '+', '-', '@', '\t', '\r', '\0', '＝', '＋', '－', '＠']);
+    let value = if formula { format!("'{value}") } else { value.to_owned() };
+    format!("\"{}\"", value.replace('"', "\"\""))
+}
+
+/// Clicks as they happen: server-sent events, `event: click`.
+#[utoipa::path(get, path = "/api/v1/stats/live", tag = "statistics",
+    extensions(("x-scope" = json!("analytics:read"))),
+    responses((status = 200, content((String = "text/event-stream")), description = "Each event's data is a Click")))]
+async fn live(
+    State(api): State<Arc<Api>>,
+    caller: Allowed<AnalyticsRead>,
+    params: Params,
+) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, ApiError> {
+    params.finish()?;
+    let heard = api.live.subscribe(caller.workspace.id).ok_or_else(|| {
+        ApiError::slow_down(LISTEN_AGAIN_SECONDS, "Too many are listening already; try again later")
+    })?;
+    api.listen_on().await;
+    let listening = Listening { api: Arc::clone(&api), caller: Caller::clone(&caller), look_ms: 0, heard };
+    let events = stream::unfold(listening, |mut listening| async {
+        let event = listening.next().await?;
+        Some((Ok(event), listening))
+    });
+    Ok(Sse::new(events).keep_alive(KeepAlive::new().interval(ALIVE)))
+}
+
+struct Listening {
+    api: Arc<Api>,
+    /// Who listens, as of the last look.
+    caller: Caller,
+    /// When their credential is looked at again.
+    look_ms: u64,
+    heard: super::live::Subscription<Click>,
+}
+
+impl Listening {
+    /// The next event, until there are no more or the listener's credential is good no longer.
+    async fn next(&mut self) -> Option<Event> {
+        loop {
+            if monotonic_ms() >= self.look_ms {
+                self.caller = may_stay(&self.api, &self.caller, Scope::AnalyticsRead).await?;
+                self.look_ms = monotonic_ms() + LOOK_AGAIN_MS;
+            }
+            let waiting = Duration::from_millis(LOOK_AGAIN_MS);
+            let Ok(heard) = tokio::time::timeout(waiting, self.heard.next()).await else { continue };
+            match heard? {
+                Heard::Event(click) if self.is_theirs(&click).await => {
+                    return Some(
+                        Event::default()
+                            .event("click")
+                            .data(crate::api::statistics::click(&click).to_string()),
+                    );
+                }
+                Heard::Event(_) => {}
+                Heard::Lost(lost) => {
+                    return Some(Event::default().event("lost").data(json!({ "clicks": lost }).to_string()));
+                }
+            }
+        }
+    }
+
+    async fn is_theirs(&self, click: &Click) -> bool {
+        let Some(own) = owner(&self.caller) else { return true };
+        let names = self.api.ops.store.link_names(&[click.link]).await.unwrap_or_default();
+        names.first().is_some_and(|name| name.owner == Some(own))
+    }
+}

@@ -1,0 +1,204 @@
+//! How a request came: over what, from which network, and under which names we are known there. Decides which cookies it may have.
+
+use std::net::{IpAddr, SocketAddr};
+
+use http::HeaderMap;
+use http::header::{FORWARDED, HOST, HeaderName};
+use ipnet::IpNet;
+
+use crate::redirect::client_address::{self, Forwarding};
+
+const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+
+/// What is known of our own doors before anybody comes.
+#[derive(Clone, Debug, Default)]
+pub struct Entrance {
+    /// Our listeners speak TLS.
+    pub tls: bool,
+    /// Sign-in over plain HTTP is wanted, beyond this machine.
+    pub insecure_cookies: bool,
+    /// Where the configuration says that we are reached.
+    pub public_url: Option<String>,
+}
+
+/// Over what a request came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transport {
+    /// Encrypted, up to us or up to a proxy we trust.
+    Https,
+    /// In the clear, and never left this machine.
+    Loopback,
+    /// In the clear. Nobody signs in like this unless the operator said so.
+    Plain,
+}
+
+/// How a request came.
+#[derive(Clone, Debug)]
+pub struct Way {
+    /// Over what.
+    pub transport: Transport,
+    /// The network it came from, as text; never the address.
+    pub network: String,
+    /// Origins that are ours.
+    origins: Vec<String>,
+    insecure_cookies: bool,
+}
+
+impl Way {
+    /// Of a request. Only a proxy we trust may speak for somebody else.
+    pub fn of(entrance: &Entrance, trusted: &[IpNet], peer: SocketAddr, headers: &HeaderMap) -> Self {
+        let peer = peer.ip().to_canonical();
+        let address = client_address::address(peer, &Forwarding::of(headers), trusted);
+        let said = client_address::is_trusted(peer, trusted).then(|| forwarded_proto(headers)).flatten();
+        let host = headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
+        let host = host.trim().to_ascii_lowercase();
+        let https = said.map_or(entrance.tls, |scheme| scheme == Scheme::Https);
+        let transport = if https {
+            Transport::Https
+        } else if address.is_loopback() && is_loopback_name(&host) {
+            Transport::Loopback
+        } else {
+            Transport::Plain
+        };
+        let mut origins = vec![format!("{}://{host}", if https { "https" } else { "http" })];
+        origins.extend(entrance.public_url.as_deref().and_then(origin_of));
+        Self { transport, network: network(address), origins, insecure_cookies: entrance.insecure_cookies }
+    }
+
+    /// Whether anybody may sign in like this.
+    pub const fn is_allowed(&self) -> bool {
+        !matches!((self.transport, self.insecure_cookies), (Transport::Plain, false))
+    }
+
+    /// Whether this is an origin of ours.
+    pub fn is_own(&self, origin: &str) -> bool {
+        self.origins.iter().any(|own| own == origin)
+    }
+
+    /// The name of a cookie of ours. Over https no other site can set one with this prefix, and it never leaves in the clear.
+    pub fn cookie_name(&self, name: &str) -> String {
+        match self.transport {
+            Transport::Https => format!("__Host-{name}"),
+            Transport::Loopback | Transport::Plain => name.to_owned(),
+        }
+    }
+
+    /// The attribute that keeps a cookie off plain HTTP, where there is https.
+    pub const fn secure(&self) -> &'static str {
+        match self.transport {
+            Transport::Https => "; Secure",
+            Transport::Loopback | Transport::Plain => "",
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Scheme {
+    Http,
+    Https,
+}
+
+/// What the proxy next to us says that it was spoken to over: the last word of either header.
+fn forwarded_proto(headers: &HeaderMap) -> Option<Scheme> {
+    let last = |name: HeaderName| {
+        let line = headers.get_all(name).into_iter().next_back()?.to_str().ok()?;
+        line.rsplit(',').next().map(str::trim)
+    };
+    let proto = last(X_FORWARDED_PROTO).or_else(|| {
+        last(FORWARDED)?.split(';').find_map(|pair| {
+            let (name, value) = pair.split_once('=')?;
+            name.trim().eq_ignore_ascii_case("proto").then(|| value.trim().trim_matches('"'))
+        })
+    })?;
+    Some(if proto.eq_ignore_ascii_case("https") { Scheme::Https } else { Scheme::Http })
+}
+
+/// A Host that leads to this machine itself.
+fn is_loopback_name(host: &str) -> bool {
+    let name = match host.strip_prefix('[') {
+        Some(rest) => rest.split_once(']').map_or(rest, |(address, _)| address),
+        None => host.rsplit_once(':').map_or(host, |(name, _)| name),
+    };
+    name == "localhost"
+        || name.ends_with(".localhost")
+        || name.parse::<IpAddr>().is_ok_and(|address| address.to_canonical().is_loopback())
+}
+
+fn origin_of(url: &str) -> Option<String> {
+    let origin = url::Url::parse(url).ok()?.origin();
+    origin.is_tuple().then(|| origin.ascii_serialization())
+}
+
+fn network(address: IpAddr) -> String {
+    let bits = if address.is_ipv4() { 24 } else { 48 };
+    format!("{}/{bits}", client_address::network(address))
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderMap;
+
+    use super::{Entrance, Transport, Way};
+
+    fn way(tls: bool, peer: &str, lines: &[(&'static str, &str)]) -> Way {
+        let mut headers = HeaderMap::new();
+        for (name, value) in lines {
+            headers.append(*name, value.parse().unwrap());
+        }
+        let entrance = Entrance { tls, ..Entrance::default() };
+        Way::of(&entrance, &["10.0.0.0/8".parse().unwrap()], peer.parse().unwrap(), &headers)
+    }
+
+    #[track_caller]
+    fn check(tls: bool, peer: &str, lines: &[(&'static str, &str)], expected: Transport) {
+        assert_eq!(way(tls, peer, lines).transport, expected, "{peer} {lines:?}");
+    }
+
+    #[test]
+    fn https_is_our_own_or_a_trusted_proxys_word() {
+        check(true, "9.9.9.9:1", &[("host", "rmax.to")], Transport::Https);
+        check(false, "9.9.9.9:1", &[("host", "rmax.to")], Transport::Plain);
+        check(false, "9.9.9.9:1", &[("host", "rmax.to"), ("x-forwarded-proto", "https")], Transport::Plain);
+        check(false, "10.0.0.1:1", &[("host", "rmax.to"), ("x-forwarded-proto", "https")], Transport::Https);
+        check(
+            false,
+            "10.0.0.1:1",
+            &[("host", "rmax.to"), ("x-forwarded-proto", "https, http")],
+            Transport::Plain,
+        );
+        check(
+            false,
+            "10.0.0.1:1",
+            &[("host", "rmax.to"), ("forwarded", "for=1.2.3.4;proto=https")],
+            Transport::Https,
+        );
+        // A proxy that was spoken to in the clear and speaks TLS to us has still let the cookie out.
+        check(true, "10.0.0.1:1", &[("host", "rmax.to"), ("x-forwarded-proto", "http")], Transport::Plain);
+    }
+
+    #[test]
+    fn loopback_is_this_machine_under_its_own_name() {
+        for host in ["localhost", "localhost:8080", "127.0.0.1:8080", "[::1]:8080", "app.localhost"] {
+            check(false, "127.0.0.1:1", &[("host", host)], Transport::Loopback);
+            check(false, "9.9.9.9:1", &[("host", host)], Transport::Plain);
+        }
+        check(false, "127.0.0.1:1", &[("host", "rmax.to")], Transport::Plain);
+        check(false, "127.0.0.1:1", &[("host", "localhost.example.com")], Transport::Plain);
+    }
+
+    #[test]
+    fn cookies_and_networks() {
+        let https = way(true, "203.0.113.77:1", &[("host", "RMAX.to")]);
+        assert_eq!(
+            (https.cookie_name("rlinks").as_str(), https.network.as_str()),
+            ("__Host-rlinks", "203.0.113.0/24")
+        );
+        assert!(https.is_own("https://rmax.to") && !https.is_own("http://rmax.to") && !https.is_own("null"));
+        let plain = way(false, "[2001:db8:1:2::3]:1", &[("host", "rmax.to")]);
+        assert_eq!(
+            (plain.cookie_name("rlinks").as_str(), plain.network.as_str()),
+            ("rlinks", "2001:db8:1::/48")
+        );
+        assert!(!plain.is_allowed() && https.is_allowed());
+    }
+}

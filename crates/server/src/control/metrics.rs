@@ -1,0 +1,295 @@
+//! `/metrics`: what a server has done and how it stands, as Prometheus reads it.
+//!
+//! Serving threads count by themselves and write to no memory that another writes to; they are added up when somebody asks. Nothing
+//! is counted by link, host, workspace or path: labels are few and fixed, so that nobody's requests make the answer grow.
+
+use std::fmt::{Display, Write as _};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{ConnectInfo, Extension, Request, State};
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::get;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, FORWARDED, VIA};
+use http::{HeaderMap, StatusCode};
+use parking_lot::Mutex;
+use rlinks_core::Scope;
+
+use crate::api::Api;
+use crate::auth::Auth;
+use crate::auth::oidc::Oidc;
+use crate::control::router::{method_not_allowed, not_found};
+use crate::redirect::connection;
+use crate::redirect::context::{Face, Shared};
+
+/// Statuses are 100 to 599.
+const STATUSES: usize = 500;
+/// The text form of version 0.0.4, which every Prometheus reads.
+const TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
+/// In one second of a processor; Linux tells programs so whatever its own clock does.
+const TICKS: f64 = 100.0;
+/// Headers of proxies beside those with `x-forwarded-` before their names.
+const PROXIED: [&str; 4] = ["x-real-ip", "x-client-ip", "true-client-ip", "cf-connecting-ip"];
+
+/// What was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A link, or an address that might have been one.
+    Link,
+    /// Health, the API, the dashboard.
+    Page,
+}
+
+/// What one serving thread has done.
+pub struct Tally {
+    connections: AtomicUsize,
+    links: [AtomicU64; STATUSES],
+    pages: [AtomicU64; STATUSES],
+}
+
+impl Tally {
+    fn new() -> Self {
+        let zeros = || std::array::from_fn(|_| AtomicU64::new(0));
+        Self { connections: AtomicUsize::new(0), links: zeros(), pages: zeros() }
+    }
+
+    /// One more connection.
+    pub fn opened(&self) {
+        self.connections.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// One connection less.
+    pub fn closed(&self) {
+        self.connections.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Those that are open.
+    pub fn connections(&self) -> usize {
+        self.connections.load(Ordering::Relaxed)
+    }
+
+    /// One more answer.
+    pub fn answered(&self, kind: Kind, status: u16) {
+        if let Some(count) = self.answers(kind).get(usize::from(status).wrapping_sub(100)) {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn answers(&self, kind: Kind) -> &[AtomicU64; STATUSES] {
+        match kind {
+            Kind::Link => &self.links,
+            Kind::Page => &self.pages,
+        }
+    }
+}
+
+/// The tallies of all serving threads, and what is counted for all of them.
+#[derive(Default)]
+pub struct Tallies {
+    threads: Mutex<Vec<Arc<Tally>>>,
+    /// Configurations that could not be read again.
+    pub failed_reloads: AtomicU64,
+}
+
+impl Tallies {
+    /// One for another thread.
+    pub fn add(&self) -> Arc<Tally> {
+        let tally = Arc::new(Tally::new());
+        self.threads.lock().push(Arc::clone(&tally));
+        tally
+    }
+}
+
+/// The one route there is.
+pub fn router(api: &Arc<Api>, auth: &Arc<Auth>) -> Router<Arc<Shared>> {
+    Router::new()
+        .route("/metrics", get(metrics).fallback(method_not_allowed))
+        .fallback(not_found)
+        .layer(Extension(Arc::clone(api)))
+        .layer(Extension(Arc::clone(auth)))
+}
+
+/// Open on a listener of its own and to this very machine; elsewhere for keys that administer a workspace.
+async fn metrics(
+    State(shared): State<Arc<Shared>>,
+    Extension(api): Extension<Arc<Api>>,
+    Extension(auth): Extension<Arc<Auth>>,
+    Extension(face): Extension<Face>,
+    ConnectInfo(peer): ConnectInfo<std::net::SocketAddr>,
+    request: Request,
+) -> Response {
+    let is_operator = peer.ip().to_canonical().is_loopback() && !is_forwarded(request.headers());
+    if face != Face::Apart
+        && !is_operator
+        && let Err(code) = api.credential_allows(request.headers(), Scope::WorkspaceAdmin).await
+    {
+        return connection::error(&request, code, &shared).map(Body::new);
+    }
+    let key_fetches = auth.oidc.as_ref().map(Oidc::key_fetches);
+    let headers = [(CONTENT_TYPE, TEXT), (CACHE_CONTROL, "no-store")];
+    (StatusCode::OK, headers, render(&shared, key_fetches)).into_response()
+}
+
+/// Whether a proxy says that somebody else is asking.
+fn is_forwarded(headers: &HeaderMap) -> bool {
+    headers.contains_key(FORWARDED)
+        || headers.contains_key(VIA)
+        || headers
+            .keys()
+            .any(|name| name.as_str().starts_with("x-forwarded-") || PROXIED.contains(&name.as_str()))
+}
+
+/// Everything there is to say, in the order it is said.
+fn render(shared: &Shared, key_fetches: Option<u64>) -> String {
+    let mut page = Page(String::with_capacity(4096));
+    let (threads, recording, table) =
+        (shared.tallies.threads.lock().clone(), &shared.recording, shared.routes.table.load());
+    let journal = recording.journal();
+
+    page.gauge("rlinks_build_info", "The version that runs.");
+    page.sample("rlinks_build_info", &[("version", &env!("CARGO_PKG_VERSION"))], 1);
+
+    page.counter(
+        "rlinks_answers_total",
+        "Answers, by what was asked for (a link, or a page of ours) and status.",
+    );
+    for (kind, name) in [(Kind::Link, "link"), (Kind::Page, "page")] {
+        for index in 0..STATUSES {
+            let answers: u64 =
+                threads.iter().map(|tally| tally.answers(kind)[index].load(Ordering::Relaxed)).sum();
+            if answers > 0 {
+                page.sample("rlinks_answers_total", &[("kind", &name), ("status", &(index + 100))], answers);
+            }
+        }
+    }
+    page.gauge_of(
+        "rlinks_connections",
+        "Connections that are open.",
+        threads.iter().map(|tally| tally.connections()).sum::<usize>(),
+    );
+
+    page.counter_of("rlinks_clicks_recorded_total", "Clicks written to the journal.", journal.written());
+    page.counter_of(
+        "rlinks_clicks_stored_total",
+        "Clicks taken from the journal to their database.",
+        recording.stored(),
+    );
+    page.counter_of("rlinks_clicks_dropped_total", "Clicks that could not be recorded.", journal.dropped());
+    page.gauge_of("rlinks_journal_waiting_bytes", "What waits in the journal.", journal.waiting_bytes());
+    page.gauge_of(
+        "rlinks_journal_budget_bytes",
+        "What may wait before clicks are dropped.",
+        journal.budget_bytes(),
+    );
+
+    page.gauge(
+        "rlinks_part_up",
+        "Whether a part does its work: 0 while the links' or the clicks' database is away.",
+    );
+    let parts = [("store", shared.routes.is_fresh()), ("clicks", recording.worry().is_none())];
+    for (part, works) in parts {
+        page.sample("rlinks_part_up", &[("part", &part)], u8::from(works));
+    }
+    page.gauge_of("rlinks_draining", "1 while the server shuts down.", u8::from(shared.is_draining()));
+    page.gauge_of("rlinks_links_in_memory", "Links that are answered from memory.", table.links());
+    page.gauge_of("rlinks_links_memory_bytes", "The memory they take.", table.bytes());
+    page.gauge_of(
+        "rlinks_links_all_in_memory",
+        "1 while all links fit, so that no redirect asks the database.",
+        u8::from(shared.routes.is_complete()),
+    );
+
+    if let Some(fetches) = key_fetches {
+        page.counter_of(
+            "rlinks_oidc_key_fetches_total",
+            "How often the OpenID provider was asked for its keys.",
+            fetches,
+        );
+    }
+    let failed = shared.tallies.failed_reloads.load(Ordering::Relaxed);
+    page.counter_of(
+        "rlinks_failed_reloads_total",
+        "Configurations that could not be read again, so that the old one stayed.",
+        failed,
+    );
+    process(&mut page);
+    page.0
+}
+
+/// What every process says, under the names dashboards expect. Nothing where the system does not tell.
+fn process(page: &mut Page) {
+    let Some(usage) = Usage::now() else { return };
+    page.counter_of(
+        "process_cpu_seconds_total",
+        "Time of processors this process has used.",
+        usage.cpu_seconds,
+    );
+    page.gauge_of("process_resident_memory_bytes", "Memory this process has.", usage.resident_bytes);
+    page.gauge_of("process_threads", "Threads of this process.", usage.threads);
+    if let Ok(files) = std::fs::read_dir("/proc/self/fd") {
+        // Looking takes one itself.
+        page.gauge_of(
+            "process_open_fds",
+            "Files and connections this process has open.",
+            files.count().saturating_sub(1),
+        );
+    }
+}
+
+struct Usage {
+    cpu_seconds: f64,
+    resident_bytes: u64,
+    threads: u64,
+}
+
+impl Usage {
+    fn now() -> Option<Self> {
+        let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
+        // The name of a process may hold anything, blanks and brackets too.
+        let (_, fields) = stat.rsplit_once(')')?;
+        let fields: Vec<&str> = fields.split_ascii_whitespace().collect();
+        let field = |number: usize| fields.get(number - 3)?.parse::<u32>().ok();
+        Some(Self {
+            cpu_seconds: (f64::from(field(14)?) + f64::from(field(15)?)) / TICKS,
+            resident_bytes: u64::from(field(24)?) * rustix::param::page_size() as u64,
+            threads: u64::from(field(20)?),
+        })
+    }
+}
+
+/// A page in Prometheus' text form. Names, labels and values are ours, so nothing needs escaping.
+struct Page(String);
+
+impl Page {
+    fn family(&mut self, name: &str, kind: &str, help: &str) {
+        let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
+    }
+
+    fn counter(&mut self, name: &str, help: &str) {
+        self.family(name, "counter", help);
+    }
+
+    fn gauge(&mut self, name: &str, help: &str) {
+        self.family(name, "gauge", help);
+    }
+
+    fn counter_of(&mut self, name: &str, help: &str, value: impl Display) {
+        self.counter(name, help);
+        self.sample(name, &[], value);
+    }
+
+    fn gauge_of(&mut self, name: &str, help: &str, value: impl Display) {
+        self.gauge(name, help);
+        self.sample(name, &[], value);
+    }
+
+    fn sample(&mut self, name: &str, labels: &[(&str, &dyn Display)], value: impl Display) {
+        self.0.push_str(name);
+        for (place, (label, said)) in labels.iter().enumerate() {
+            let _ = write!(self.0, "{}{label}=\"{said}\"", if place == 0 { '{' } else { ',' });
+        }
+        let _ = writeln!(self.0, "{} {value}", if labels.is_empty() { "" } else { "}" });
+    }
+}

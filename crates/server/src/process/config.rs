@@ -1,0 +1,93 @@
+//! What a server is told. Where each value comes from (flags, variables, file, defaults) is the command line's business.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use http::HeaderName;
+use ipnet::IpNet;
+use rlinks_clicks::journal::Syncing;
+use rlinks_core::Host;
+
+use crate::auth::oidc::Settings;
+use rlinks_ops::{Naming, domain_checks, safety};
+
+/// How to run.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Where redirects are served.
+    pub listen: SocketAddr,
+    /// Where everything that is not for the public is served instead; the public listener then serves redirects and health only.
+    pub control_listen: Option<SocketAddr>,
+    /// Without it the public listener serves redirects and health only.
+    pub serve_admin: bool,
+    /// People may sign in over plain HTTP from other machines than this one.
+    pub insecure_cookies: bool,
+    /// Serving threads.
+    pub threads: usize,
+    /// What the route table may take of memory.
+    pub cache_bytes: usize,
+    /// How links are shown.
+    pub naming: Naming,
+    /// The host short URLs begin with where there is no domain.
+    pub own_host: Option<Host>,
+    /// Certificate and key; without them the listener speaks plain HTTP.
+    pub tls: Option<TlsFiles>,
+    /// The data folder: the lock of the one server, the log of signed audit heads, the click journal.
+    pub data: PathBuf,
+    /// What the click journal may take on the disk.
+    pub journal_bytes: u64,
+    /// When the click journal is synced.
+    pub journal_sync: Syncing,
+    /// A file of places in `MaxMind`'s format.
+    pub geoip: Option<PathBuf>,
+    /// Where raw clicks go before they are pruned.
+    pub archive: Option<Archive>,
+    /// The OpenID provider people may sign in with.
+    pub oidc: Option<Settings>,
+    /// Who is asked whether a target is safe.
+    pub safety: safety::Options,
+    /// What is asked about hosts, and whether they must be proven.
+    pub domain_checks: domain_checks::Options,
+    /// How many targets of existing links one member or key may change in a minute; 0 is as many as they like.
+    pub target_changes_per_minute: u32,
+    /// What a reload may change.
+    pub reloadable: Reloadable,
+}
+
+/// What SIGHUP may change without a restart.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reloadable {
+    /// Peers whose forwarding headers are believed.
+    pub trusted_proxies: Vec<IpNet>,
+    /// The header in which a trusted proxy names the visitor's country.
+    pub country_header: Option<HeaderName>,
+    /// Whom to tell that a link leads to something bad.
+    pub contact: Option<String>,
+}
+
+/// A folder or an object store, and the `AWS_` variables to reach it by.
+#[derive(Clone)]
+pub struct Archive {
+    /// As it was configured.
+    pub place: String,
+    /// The variables; they hold secrets.
+    pub options: Vec<(String, String)>,
+}
+
+impl std::fmt::Debug for Archive {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("Archive").field("place", &self.place).finish_non_exhaustive()
+    }
+}
+
+/// A certificate chain and its key, PEM files; read again when replaced.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsFiles {
+    /// The certificate chain.
+    pub cert: PathBuf,
+    /// The private key.
+    pub key: PathBuf,
+}
+
+/// Reads the configuration again, for SIGHUP. An error keeps what is in force.
+pub type Reload = Box<dyn Fn() -> Result<Reloadable, String> + Send + Sync>;

@@ -1,0 +1,121 @@
+//! The jobs of a server that nobody starts: what a deletion left half-done is finished when the server starts, and what is over is swept
+//! once a day, by one node.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rlinks_clicks::Clicks;
+use rlinks_store::{Store, StoreError};
+use tokio::sync::OnceCell;
+
+use crate::process::config::Archive;
+use rlinks_ops::domain_checks::Custodian;
+use rlinks_ops::safety::Safety;
+use rlinks_ops::sweep::{Sweep, archive, finish_deletions};
+use rlinks_ops::{Mode, OpsError};
+use rlinks_store::clock::Clock;
+
+/// Between two looks at whether a job is due.
+const LOOK: Duration = Duration::from_mins(10);
+/// After an error: the database is away, or the archive is.
+const RETRY: Duration = Duration::from_mins(1);
+/// A day, less the time between looks, so that it does not move through the day.
+const DAILY_MS: i64 = 23 * 3_600_000 + 50 * 60_000;
+
+/// Does what is due until the task is dropped. Trouble is logged and tried again; it stops nothing. `opened` is where whoever drops
+/// the task finds what is to be closed.
+pub async fn jobs(
+    store: Store,
+    clock: Clock,
+    archive: Option<Archive>,
+    safety: Arc<Safety>,
+    custodian: Arc<Custodian>,
+    opened: Arc<OnceCell<Clicks>>,
+) {
+    while let Err(error) = finish(&store, &clock).await {
+        tracing::debug!(%error, "deletions that were cut off wait for the store");
+        tokio::time::sleep(RETRY).await;
+    }
+    let clicks = loop {
+        match opened.get_or_try_init(|| Clicks::open(store.location())).await {
+            Ok(clicks) => break clicks,
+            Err(error) => {
+                tracing::debug!(%error, "the daily jobs wait for the clicks");
+                tokio::time::sleep(RETRY).await;
+            }
+        }
+    };
+    loop {
+        let pause = match look(&store, clicks, &clock, archive.as_ref(), &safety, &custodian).await {
+            Ok(()) => LOOK,
+            Err(error) => {
+                tracing::warn!(%error, "a daily job could not be done and is tried again");
+                RETRY
+            }
+        };
+        tokio::time::sleep(pause).await;
+    }
+}
+
+/// Whoever deleted their account meant their links too, and a process that ended meanwhile is no reason to wait until tomorrow.
+async fn finish(store: &Store, clock: &Clock) -> Result<(), OpsError> {
+    let workspaces = store.workspaces().await?;
+    for (workspace, links) in finish_deletions(store, &workspaces, Mode::Write, clock.now()).await? {
+        tracing::info!(%workspace, links, "links of deleted accounts were deleted");
+    }
+    Ok(())
+}
+
+async fn look(
+    store: &Store,
+    clicks: &Clicks,
+    clock: &Clock,
+    to: Option<&Archive>,
+    safety: &Safety,
+    custodian: &Arc<Custodian>,
+) -> Result<(), OpsError> {
+    let now = clock.now();
+    clicks.make_partitions(now).await.map_err(StoreError::of_clicks)?;
+    clicks.forget_seen(now).await.map_err(StoreError::of_clicks)?;
+    if !clicks.take_job("sweep", DAILY_MS, now).await.map_err(StoreError::of_clicks)? {
+        return Ok(());
+    }
+    let target = match to.map(|to| archive(&to.place, &to.options)).transpose() {
+        Ok(target) => target,
+        Err(error) => {
+            tracing::error!(%error, "retention.archive cannot be used, so nothing is swept");
+            return Ok(());
+        }
+    };
+    let workspaces = store.workspaces().await?;
+    let (workspaces, archive, mode) = (&workspaces[..], target.as_ref(), Mode::Write);
+    let sweep = Sweep { store, clicks, workspaces, archive, safety, custodian, mode };
+    let swept = sweep.run(now).await?;
+    for workspace in &swept.workspaces {
+        tracing::info!(
+            workspace = %workspace.workspace,
+            purged_links = workspace.purged_links,
+            left_links = workspace.left_links,
+            purged_keys = workspace.purged_keys,
+            disabled_links = workspace.disabled_links,
+            pruned_clicks = workspace.pruned_clicks,
+            kept_because = workspace.kept_because,
+            "swept"
+        );
+    }
+    if let Some(why) = &swept.unchecked {
+        tracing::error!(why, "links could not be checked");
+    }
+    for why in &swept.unasked {
+        tracing::warn!("{why}");
+    }
+    for looked in &swept.domains {
+        let (host, workspace, changes) = (&looked.host, &looked.workspace, looked.changes.join("; "));
+        if looked.alarm {
+            tracing::warn!(%host, %workspace, "a domain needs somebody: {changes}");
+        } else {
+            tracing::info!(%host, %workspace, "a domain: {changes}");
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,469 @@
+//! The life of a server: lock, open, listen, follow, drain.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::net::{SocketAddr, TcpListener};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use rlinks_clicks::Clicks;
+use rlinks_clicks::pipeline::{self, Recording};
+use rlinks_store::audit::checkpoints::{Signer, append_heads};
+use rlinks_store::{Options, Store, StoreError};
+use tokio::runtime::{Handle, Runtime};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::{OnceCell, watch};
+use tokio::task::JoinHandle;
+
+use crate::api::Api;
+use crate::auth::Auth;
+use crate::auth::connection_info::Entrance;
+use crate::auth::oidc::Oidc;
+use crate::process::config::{Config, Reload};
+use crate::process::signals::Stop;
+use crate::redirect::acceptor::{self, Phase, Threads};
+use crate::redirect::context::{Face, Pages, Shared};
+use crate::redirect::tls::Tls;
+use crate::web::Web;
+use rlinks_ops::Ops;
+use rlinks_ops::domain_checks::Custodian;
+use rlinks_ops::safety::Safety;
+use rlinks_routes::Routes;
+use rlinks_store::clock::{Clock, monotonic_ms, random_bytes};
+
+/// The lock of the one server on a data folder.
+pub const LOCK_FILE: &str = "serve.lock";
+/// How often, and how far apart, it is asked for before somebody else is said to have it.
+const LOCK_TRIES: u32 = 10;
+const LOCK_PAUSE: Duration = Duration::from_millis(100);
+/// Between `/ready` saying 503 and the listener closing, so that a balancer can see it.
+const NOTICE: Duration = Duration::from_millis(500);
+/// From then on, open connections have this long.
+const DRAIN: Duration = Duration::from_secs(8);
+/// And then the store.
+const CLOSE: Duration = Duration::from_secs(1);
+/// How often heads are signed and logged.
+const SIGN: Duration = Duration::from_mins(1);
+
+/// Why a server did not start or did not end well.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// Another server uses the data folder.
+    #[error("{0}")]
+    AlreadyRunning(String),
+    /// The address cannot be listened on.
+    #[error("{0}")]
+    Listen(String),
+    /// Certificate or key cannot be used.
+    #[error("{0}")]
+    Tls(String),
+    /// The OpenID provider cannot be used as it is configured.
+    #[error("the OpenID provider: {0}")]
+    Oidc(String),
+    /// Targets cannot be checked as configured.
+    #[error("{0}")]
+    Safety(String),
+    /// Hosts cannot be looked after as configured.
+    #[error("{0}")]
+    Custody(String),
+    /// The store did not open.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The operating system refused something.
+    #[error("{0}")]
+    System(#[from] std::io::Error),
+}
+
+/// Runs until SIGTERM or SIGINT, then drains. A second signal ends it at once.
+/// `announce` is given the address at which the first admin is made, where there is none yet.
+pub fn run(
+    config: Config,
+    store: Options,
+    clock: Clock,
+    reload: Reload,
+    announce: impl FnOnce(&str),
+) -> Result<(), ServeError> {
+    let _lock = lock(&config.data)?;
+    let control = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .thread_name("control")
+        .enable_all()
+        .build()?;
+    let opened = control.block_on(async {
+        let store = Store::open(store).await?;
+        store.quick_check().await?;
+        Ok::<_, StoreError>(store)
+    })?;
+    // Before anybody can know that we serve: who reads that line may send a signal at once.
+    let signals = control.block_on(async { Signals::listen() })?;
+    let server = Server::start(config, opened, clock, control)?;
+    server.control.block_on(async {
+        // Beside waiting: a store that is slow to answer must not make a signal wait.
+        let announced = async {
+            if let Some(url) = server.setup_address().await {
+                announce(&url);
+            }
+            std::future::pending::<()>().await;
+        };
+        tokio::select! {
+            () = wait_for_the_end(&server, signals, reload) => {}
+            () = announced => {}
+        }
+    });
+    server.stop();
+    Ok(())
+}
+
+/// Takes the data folder for one server. The lock goes with the process, however it ends.
+pub fn lock(data: &Path) -> Result<File, ServeError> {
+    let cannot = |error: std::io::Error| {
+        let message = format!("{}: {error}; choose a folder you may write with --data", data.display());
+        ServeError::System(std::io::Error::new(error.kind(), message))
+    };
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(data).map_err(cannot)?;
+    let file = OpenOptions::new()
+        .create(true)
+        .append(true)
+        .mode(0o600)
+        .open(data.join(LOCK_FILE))
+        .map_err(cannot)?;
+    // A command that stores what a dead server left has it for a moment.
+    let mut locked = file.try_lock();
+    for _ in 0..LOCK_TRIES {
+        if !matches!(locked, Err(TryLockError::WouldBlock)) {
+            break;
+        }
+        std::thread::sleep(LOCK_PAUSE);
+        locked = file.try_lock();
+    }
+    match locked {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(ServeError::AlreadyRunning(format!(
+            "another rmax serve is using {}; stop it, or choose another folder with --data",
+            data.display()
+        ))),
+        Err(TryLockError::Error(error)) => Err(cannot(error)),
+    }
+}
+
+/// The signals a server answers to.
+struct Signals {
+    stop: Stop,
+    hang_up: Signal,
+}
+
+impl Signals {
+    fn listen() -> std::io::Result<Self> {
+        Ok(Self { stop: Stop::listen()?, hang_up: signal(SignalKind::hangup())? })
+    }
+}
+
+async fn wait_for_the_end(server: &Server, signals: Signals, reload: Reload) {
+    let Signals { mut stop, mut hang_up } = signals;
+    loop {
+        tokio::select! {
+            () = stop.asked() => break,
+            _ = hang_up.recv() => server.reload(&reload),
+        }
+    }
+    tokio::spawn(async move {
+        stop.asked().await;
+        tracing::warn!("a second signal: stopping at once");
+        std::process::exit(0);
+    });
+}
+
+/// A running server.
+pub struct Server {
+    /// Where redirects are served: of use where the port was 0.
+    pub address: SocketAddr,
+    /// Where the rest is served, when that is apart.
+    pub control_address: Option<SocketAddr>,
+    shared: Arc<Shared>,
+    api: Arc<Api>,
+    auth: Arc<Auth>,
+    store: Store,
+    safety: Arc<Safety>,
+    tls: Option<Arc<Tls>>,
+    phase: watch::Sender<Phase>,
+    acceptors: Vec<JoinHandle<()>>,
+    followers: Vec<JoinHandle<()>>,
+    /// What the daily jobs have opened.
+    clicks: Arc<OnceCell<Clicks>>,
+    threads: Vec<Arc<Threads>>,
+    control: Runtime,
+    config: Config,
+    clock: Clock,
+}
+
+impl Server {
+    /// Listens and serves. `control` is the runtime the store was opened on.
+    pub fn start(
+        mut config: Config,
+        store: Store,
+        clock: Clock,
+        control: Runtime,
+    ) -> Result<Self, ServeError> {
+        let listener = acceptor::bind(config.listen)?;
+        config.naming.listen = listener.local_addr()?;
+        let control_listener = config.control_listen.map(acceptor::bind).transpose()?;
+        let tls = config.tls.clone().map(Tls::load).transpose()?.map(Arc::new);
+        let routes = Arc::new(Routes::new(store.clone(), control.handle().clone(), config.cache_bytes));
+        control.block_on(routes.learn_directory(config.naming.base_domain.as_ref()))?;
+        let safety = Arc::new(Safety::new(&config.safety).map_err(ServeError::Safety)?);
+        if let Some(list) = safety.list() {
+            let read = control.block_on(list.get()).map_err(ServeError::Safety)?;
+            list.report(&read);
+        }
+        let custodian = Custodian::new(&config.domain_checks).map_err(ServeError::Custody)?;
+        let recording = record(&config, &store, &clock, control.handle())?;
+        let ops = Ops {
+            store: store.clone(),
+            naming: config.naming.clone(),
+            own_host: config.own_host.clone(),
+            clock: clock.clone(),
+            routes: Some(Arc::clone(&routes)),
+            safety: Arc::clone(&safety),
+            custodian: Arc::new(custodian),
+            target_changes_per_minute: config.target_changes_per_minute,
+        };
+        let clicks = Arc::default();
+        let auth = Arc::new(control.block_on(auth(&config, &store, &clock))?);
+        let api = Api::new(ops, Arc::clone(&auth), Arc::clone(&routes), Arc::clone(&clicks));
+        let api = Arc::new(control.block_on(api));
+        let web = Web::new(Arc::clone(&auth), Arc::clone(&api), Arc::clone(&routes));
+        let web = Arc::new(web);
+        let shared = Arc::new(Shared::new(
+            routes,
+            clock.clone(),
+            config.reloadable.clone(),
+            control.handle().clone(),
+            Pages {
+                everywhere: crate::control::router::router(),
+                api: crate::api::router(&api),
+                admin: crate::web::router(&web),
+                metrics: crate::control::metrics::router(&api, &auth),
+            },
+            recording,
+            Entrance {
+                tls: tls.is_some(),
+                insecure_cookies: config.insecure_cookies,
+                public_url: config.naming.public_url.clone(),
+            },
+        ));
+        let mut server = Self {
+            address: listener.local_addr()?,
+            control_address: control_listener.as_ref().map(TcpListener::local_addr).transpose()?,
+            shared,
+            api,
+            auth,
+            store,
+            safety,
+            tls,
+            phase: watch::Sender::new(Phase::Running),
+            acceptors: Vec::new(),
+            followers: Vec::new(),
+            clicks,
+            threads: Vec::new(),
+            control,
+            config,
+            clock,
+        };
+        server.follow();
+        let (limit, threads) = (acceptor::connection_limit(), server.config.threads);
+        let apart = control_listener.is_some() || !server.config.serve_admin;
+        server.listen(listener, if apart { Face::Public } else { Face::Together }, threads, limit)?;
+        if let Some(listener) = control_listener {
+            server.listen(listener, Face::Apart, 1, limit)?;
+        }
+        let scheme = if server.tls.is_some() { "https" } else { "http" };
+        if let Some(address) = server.control_address {
+            tracing::info!("serving what is not for the public on {scheme}://{address}");
+        }
+        tracing::info!(threads, "serving redirects on {scheme}://{}", server.address);
+        Ok(server)
+    }
+
+    /// How often the OpenID provider's keys were asked for.
+    pub fn key_fetches(&self) -> u64 {
+        self.auth.oidc.as_ref().map_or(0, Oidc::key_fetches)
+    }
+
+    fn listen(
+        &mut self,
+        listener: TcpListener,
+        face: Face,
+        threads: usize,
+        limit: usize,
+    ) -> Result<(), ServeError> {
+        let (tls, phase) = (self.tls.as_ref(), self.phase.subscribe());
+        let threads = Arc::new(Threads::start(threads, &self.shared, face, tls, &phase)?);
+        let (dealing, shared, phase) =
+            (Arc::clone(&threads), Arc::clone(&self.shared), self.phase.subscribe());
+        self.acceptors.push(self.control.spawn(async move {
+            if let Err(error) = dealing.deal(listener, limit, &shared, phase).await {
+                tracing::error!(%error, "no more connections can be accepted");
+            }
+        }));
+        self.threads.push(threads);
+        Ok(())
+    }
+
+    fn follow(&mut self) {
+        let routes = Arc::clone(&self.shared.routes);
+        let following = rlinks_routes::feed_follower::follow(
+            self.store.clone(),
+            routes,
+            self.config.naming.base_domain.clone(),
+        );
+        self.followers.push(self.control.spawn(following));
+        let (store, data, clock) = (self.store.clone(), self.config.data.clone(), self.clock.clone());
+        self.followers.push(self.control.spawn(async move {
+            loop {
+                sign_heads(&store, &data, &clock).await;
+                tokio::time::sleep(SIGN).await;
+            }
+        }));
+        let (clock, archive, clicks) =
+            (self.clock.clone(), self.config.archive.clone(), Arc::clone(&self.clicks));
+        let (safety, custodian) = (Arc::clone(&self.safety), Arc::clone(&self.api.ops.custodian));
+        let jobs =
+            crate::process::scheduler::jobs(self.store.clone(), clock, archive, safety, custodian, clicks);
+        self.followers.push(self.control.spawn(jobs));
+        self.followers.push(self.control.spawn(Arc::clone(&self.api).work()));
+        let auth = Arc::clone(&self.auth);
+        self.followers.push(self.control.spawn(async move { auth.work().await }));
+        let watching = Arc::clone(&self.safety).watch(self.store.clone(), self.clock.clone());
+        self.followers.push(self.control.spawn(watching));
+        if let Some(tls) = &self.tls {
+            self.followers.push(self.control.spawn(Arc::clone(tls).watch()));
+        }
+    }
+
+    /// The address at which the first admin is made, where there is none yet and pages are served at all. Addresses given out before
+    /// no longer work.
+    pub fn offer_setup(&self) -> Option<String> {
+        self.control.block_on(self.setup_address())
+    }
+
+    async fn setup_address(&self) -> Option<String> {
+        if self.control_address.is_none() && !self.config.serve_admin {
+            return None;
+        }
+        let base = match self.control_address {
+            None => self.config.naming.base_url(),
+            Some(address) => self.config.naming.at(address),
+        };
+        match self.auth.offer_setup().await {
+            Ok(token) => token.map(|token| format!("{base}/admin/setup?token={token}")),
+            Err(error) => {
+                tracing::error!(%error, "the first admin cannot be set up");
+                None
+            }
+        }
+    }
+
+    /// What SIGHUP does: reads configuration, certificate and block list again; what is broken leaves the old in force.
+    pub fn reload(&self, reload: &Reload) {
+        match reload() {
+            Ok(fresh) => {
+                self.shared.reloadable.store(Arc::new(fresh));
+                tracing::info!("the configuration was read again");
+            }
+            Err(error) => {
+                self.shared.tallies.failed_reloads.fetch_add(1, Ordering::Relaxed);
+                tracing::error!(error, "the old configuration stays in force");
+            }
+        }
+        if let Some(tls) = &self.tls {
+            tls.reload();
+        }
+        let (safety, store, clock) = (Arc::clone(&self.safety), self.store.clone(), self.clock.clone());
+        self.control.spawn(async move { safety.reload(&store, &clock).await });
+    }
+
+    /// Drains and ends: readiness goes first, then the listener, then the connections, then their clicks, then everything.
+    pub fn stop(self) {
+        tracing::info!("draining");
+        let began_ms = monotonic_ms();
+        self.shared.drain();
+        self.control.block_on(async {
+            tokio::time::sleep(NOTICE).await;
+            self.phase.send_replace(Phase::Draining);
+            self.api.hush();
+            for acceptor in self.acceptors {
+                let _ = acceptor.await;
+            }
+            let all_ended = async {
+                while !self.threads.iter().all(|threads| threads.are_idle()) {
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                }
+            };
+            if tokio::time::timeout(DRAIN, all_ended).await.is_err() {
+                tracing::warn!("some connections did not end in time and are cut off");
+            }
+        });
+        // What is not stored in time is in the journal, and the next start stores it.
+        let gone = Duration::from_millis(monotonic_ms() - began_ms);
+        self.shared.recording.stop((NOTICE + DRAIN).saturating_sub(gone).max(CLOSE / 2));
+        self.control.block_on(async {
+            for follower in &self.followers {
+                follower.abort();
+            }
+            // A store that does not answer must not hold up the end.
+            let _ = tokio::time::timeout(CLOSE, async {
+                self.api.stop().await;
+                for follower in self.followers {
+                    let _ = follower.await;
+                }
+                if let Some(clicks) = self.clicks.get() {
+                    clicks.close().await;
+                }
+                sign_heads(&self.store, &self.config.data, &self.clock).await;
+                self.store.close().await;
+            })
+            .await;
+        });
+        tracing::info!("stopped");
+        self.control.shutdown_background();
+    }
+}
+
+/// Begins to record clicks.
+fn record(config: &Config, store: &Store, clock: &Clock, control: &Handle) -> Result<Recording, ServeError> {
+    let clock = clock.clone();
+    let options = pipeline::Options {
+        store: store.location().clone(),
+        data: config.data.clone(),
+        budget_bytes: config.journal_bytes,
+        sync: config.journal_sync,
+        geoip: config.geoip.clone(),
+        random: random_bytes,
+        now: Arc::new(move || clock.now()),
+    };
+    Ok(Recording::start(options, store.clone(), control.clone())?)
+}
+
+/// What signing in needs; with an OpenID provider, where one is configured.
+async fn auth(config: &Config, store: &Store, clock: &Clock) -> Result<Auth, ServeError> {
+    let mut oidc = None;
+    if let Some(settings) = config.oidc.clone() {
+        let made = Oidc::new(settings, store.clone(), clock.clone(), &config.naming).await;
+        oidc = Some(made.map_err(|error| ServeError::Oidc(error.to_string()))?);
+    }
+    Ok(Auth::new(store.clone(), clock.clone(), oidc).await)
+}
+
+/// Signs the heads that moved and appends them to the log. Trouble is logged; it stops nothing.
+async fn sign_heads(store: &Store, data: &Path, clock: &Clock) {
+    let sign = async {
+        let heads: Vec<_> = store.heads().await?.into_iter().map(|(_, head)| head).collect();
+        let signer = Signer::load(data, random_bytes())?;
+        append_heads(data, &signer, &heads, clock.now(), false)
+    };
+    if let Err(error) = sign.await {
+        tracing::warn!(%error, "the audit heads could not be signed");
+    }
+}

@@ -1,0 +1,70 @@
+//! How the pages look and move: one style, one script, and the choice between light and dark, which is a cookie that a small style of
+//! its own follows. So it works without the script and nothing flashes.
+
+use std::sync::{Arc, LazyLock};
+
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use http::HeaderValue;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use rlinks_core::audit::hex;
+use sha2::{Digest as _, Sha256};
+
+use super::{Web, see_other};
+use crate::web::extract::{Sent, Visit};
+
+const STYLE: &str =
+    concat!(include_str!("../../templates/style.css"), include_str!("../../templates/space.css"));
+const SCRIPT: &str = include_str!("../../templates/app.js");
+/// A browser may keep what has its hash in its address.
+const KEPT: &str = "public, max-age=86400";
+/// The cookie of the choice, but for its prefix.
+const THEME: &str = "theme";
+const THEME_SECONDS: u32 = 365 * 24 * 3600;
+
+/// Where the style is. It changes with its content, so that browsers may keep it.
+pub fn style_address() -> &'static str {
+    static ADDRESS: LazyLock<String> = LazyLock::new(|| address("style.css", STYLE));
+    &ADDRESS
+}
+
+/// Where the script is.
+pub fn script_address() -> &'static str {
+    static ADDRESS: LazyLock<String> = LazyLock::new(|| address("app.js", SCRIPT));
+    &ADDRESS
+}
+
+fn address(name: &str, content: &str) -> String {
+    format!("/admin/{name}?v={}", &hex(&Sha256::digest(content))[..8])
+}
+
+pub async fn style() -> Response {
+    ([(CONTENT_TYPE, "text/css; charset=utf-8"), (CACHE_CONTROL, KEPT)], STYLE).into_response()
+}
+
+pub async fn script() -> Response {
+    ([(CONTENT_TYPE, "text/javascript; charset=utf-8"), (CACHE_CONTROL, KEPT)], SCRIPT).into_response()
+}
+
+/// Light or dark, as somebody chose; nothing where they did not, and the system decides.
+pub async fn theme(visit: Visit) -> Response {
+    let style = match visit.cookie(&visit.way.cookie_name(THEME)) {
+        Some("light") => ":root{color-scheme:light}",
+        Some("dark") => ":root{color-scheme:dark}",
+        _ => "",
+    };
+    ([(CONTENT_TYPE, "text/css; charset=utf-8")], style).into_response()
+}
+
+/// Chooses.
+pub async fn choose_theme(State(_): State<Arc<Web>>, sent: Sent) -> Response {
+    let theme = match sent.form.get("theme") {
+        theme @ ("light" | "dark") => theme,
+        _ => "",
+    };
+    let seconds = if theme.is_empty() { 0 } else { THEME_SECONDS };
+    let way = &sent.visit.way;
+    let (name, secure) = (way.cookie_name(THEME), way.secure());
+    let cookie = format!("{name}={theme}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Lax{secure}");
+    see_other("/admin", HeaderValue::from_str(&cookie).ok())
+}

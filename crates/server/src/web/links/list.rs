@@ -1,0 +1,325 @@
+//! The first page: new links in one field, and the list of those there are.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use askama::Template;
+use axum::extract::State;
+use axum::response::Response;
+use http::header::SET_COOKIE;
+use rlinks_clicks::time::day_of;
+use rlinks_core::error_code::ErrorCode;
+use rlinks_core::{Code, Id, Link, LinkState, Scope, Timestamp};
+use rlinks_store::StoreError;
+
+use crate::api::links::{NotMade, TOO_MANY, make_link};
+use crate::auth::authenticate::{Caller, LinksRead, LinksWrite};
+use crate::auth::session::Signed;
+use crate::web::extract::{Doing, Looking};
+use crate::web::links::link_form::Fields;
+pub use crate::web::links::list_query::{SORTS, STATES, Wanted};
+use crate::web::statistics::chart::{Spark, number};
+use crate::web::{Problem, Web, flash, page, see_other};
+use rlinks_ops::links::list::{Listed, Position, list};
+use rlinks_ops::{OpsError, Outcome};
+
+/// How much of a target its row holds, and how much of that is seen. All of it is on the link's own page.
+const TARGET_HELD: usize = 120;
+const TARGET_SEEN: usize = 80;
+/// The same of a title.
+const TITLE_SEEN: usize = 80;
+/// Tags of a row; the others are counted.
+const TAGS_SEEN: usize = 5;
+/// Tags that are proposed.
+const TAGS_KNOWN: usize = 30;
+
+/// A link of the list.
+pub struct Row {
+    pub code: String,
+    /// As people share it; nothing where no host leads there.
+    pub short_url: Option<String>,
+    /// The same without what goes without saying.
+    pub shown: String,
+    pub target: String,
+    /// The beginning of it.
+    pub target_seen: String,
+    pub title: Option<String>,
+    pub tags: Vec<String>,
+    /// Tags there are besides.
+    pub more_tags: usize,
+    pub state: &'static str,
+    /// Nothing where clicks cannot be read.
+    pub clicks: Option<String>,
+    pub spark: Spark,
+    pub created_at: Timestamp,
+    /// The day of it.
+    pub created_on: String,
+}
+
+/// The list, alone for whoever has the page around it already.
+#[derive(Template)]
+#[template(path = "links_list.html")]
+struct ListPart<'a> {
+    signed: &'a Signed,
+    list: &'a List,
+}
+
+#[derive(Template)]
+#[template(path = "links.html")]
+struct LinksPage<'a> {
+    signed: &'a Signed,
+    list: &'a List,
+    fields: &'a Fields,
+    problem: Option<&'a str>,
+    notice: Notice,
+}
+
+/// What the list shows.
+struct List {
+    rows: Vec<Row>,
+    wanted: Wanted,
+    next: Option<String>,
+    total: String,
+    /// Tags of these links, to choose from.
+    tags: Vec<String>,
+    may_write: bool,
+    may_delete: bool,
+}
+
+impl List {
+    /// There is no link at all, so there is one thing to do.
+    fn is_blank(&self) -> bool {
+        self.rows.is_empty() && self.wanted.is_everything() && self.wanted.cursor.is_none()
+    }
+}
+
+/// What has just been done, as the form before has told.
+#[derive(Default)]
+struct Notice {
+    made: Option<Made>,
+    /// Codes that can be restored.
+    undo: Vec<String>,
+    done: Option<String>,
+}
+
+/// A link that was just made, or found.
+struct Made {
+    row: Row,
+    words: &'static str,
+}
+
+/// The first page.
+pub async fn show(State(web): State<Arc<Web>>, looking: Looking<LinksRead>) -> Result<Response, Problem> {
+    let Looking { visit, signed, caller, .. } = looking;
+    let list = web.list(&caller, Wanted::of(&visit)).await?;
+    if visit.parameter("part").as_deref() == Some("list") {
+        return page(&ListPart { signed: &signed, list: &list });
+    }
+    let told = flash::told(&visit, &signed);
+    let notice = web.notice(&caller, told.unwrap_or_default()).await?;
+    // What a bookmark brings along stands in the field, and waits for Enter.
+    let fields = Fields::leading_to(visit.parameter("target").unwrap_or_default());
+    let mut shown =
+        page(&LinksPage { signed: &signed, list: &list, fields: &fields, problem: None, notice })?;
+    let over = told.and_then(|_| flash::forget(&visit.way));
+    shown.headers_mut().extend(over.map(|cookie| (SET_COOKIE, cookie)));
+    Ok(shown)
+}
+
+/// Makes a link.
+pub async fn create(State(web): State<Arc<Web>>, doing: Doing<LinksWrite>) -> Result<Response, Problem> {
+    let Doing { visit, signed, caller, form, .. } = doing;
+    let mut fields = Fields::sent_new(&form);
+    let (made, _) = make_link(&web.api, &caller, Ok(fields.new_link()), None).await;
+    let problem = match made {
+        Ok(done) => {
+            let how = match done.outcome {
+                Outcome::Reused => "&how=reused",
+                Outcome::Revived => "&how=revived",
+                Outcome::Created | Outcome::Changed | Outcome::Unchanged => "",
+            };
+            let what = format!("made={}{how}", done.link.code);
+            return Ok(see_other("/admin", flash::tell(&visit.way, &signed, &what)));
+        }
+        Err(NotMade::TooMany { seconds }) => {
+            Problem { retry_after: Some(seconds), ..Problem::saying(ErrorCode::RateLimited, TOO_MANY) }
+        }
+        Err(NotMade::Refused(error)) => {
+            let code = error.code();
+            match fields.blame(error) {
+                None => Problem::saying(code, ""),
+                Some(error) => error.into(),
+            }
+        }
+    };
+    let list = web.list(&caller, Wanted::default()).await?;
+    let message = problem.message.clone();
+    let template = LinksPage {
+        signed: &signed,
+        list: &list,
+        fields: &fields,
+        problem: Some(message.as_str()).filter(|message| !message.is_empty()),
+        notice: Notice::default(),
+    };
+    Err(problem.in_page(&template, None))
+}
+
+impl Web {
+    async fn list(&self, caller: &Caller, wanted: Wanted) -> Result<List, Problem> {
+        let api = &self.api;
+        let context = wanted.context(caller);
+        // A cursor of another list, or of long ago, begins at the beginning.
+        let after = wanted.cursor.as_deref().and_then(|text| api.cursors().open::<Position>(&context, text));
+        let mut query = wanted.query(caller, after);
+        if let Some(code) = self.pasted(caller, &wanted.search).await? {
+            (query.search, query.prefix) = (None, Some(code));
+        }
+        let now = self.clock.now();
+        let clicks = api.clicks().await?;
+        let found = list(&self.store, clicks, &caller.workspace, &query, now).await?;
+        let ids: Vec<Id> = found.links.iter().map(|listed| listed.link.id).collect();
+        let today = day_of(now);
+        let days = clicks.daily(caller.workspace.id, &ids, today + 1 - Spark::DAYS..today + 1).await;
+        let days = days.unwrap_or_else(|error: StoreError| {
+            tracing::warn!(%error, "clicks cannot be read, so a list draws none");
+            HashMap::new()
+        });
+        let row = |listed: &Listed| {
+            let clicks = listed.total.map(|total| total.clicks.cast_unsigned());
+            self.row(caller, &listed.link, clicks, days.get(&listed.link.id))
+        };
+        let tags: BTreeSet<&String> = found.links.iter().flat_map(|listed| &listed.link.tags).collect();
+        Ok(List {
+            tags: tags.into_iter().take(TAGS_KNOWN).cloned().collect(),
+            rows: found.links.iter().map(row).collect(),
+            next: found.next.map(|next| wanted.page(&api.cursors().seal(&context, &next))),
+            total: number(found.total.cast_unsigned()),
+            may_write: caller.scopes.has(Scope::LinksWrite),
+            may_delete: caller.scopes.has(Scope::LinksDelete),
+            wanted,
+        })
+    }
+
+    /// A link as the list shows it.
+    fn row(&self, caller: &Caller, link: &Link, clicks: Option<u64>, days: Option<&Vec<u64>>) -> Row {
+        let short_url = self.short_url(caller, &link.code);
+        let shown = short_url.as_deref().map(without_scheme);
+        Row {
+            shown: shown.map_or_else(|| link.code.to_string(), str::to_owned),
+            code: link.code.to_string(),
+            short_url,
+            target: cut(link.target.as_str(), TARGET_HELD),
+            target_seen: cut(link.target.as_str(), TARGET_SEEN),
+            title: link.title.as_deref().map(|title| cut(title, TITLE_SEEN)),
+            tags: link.tags.iter().take(TAGS_SEEN).cloned().collect(),
+            more_tags: link.tags.len().saturating_sub(TAGS_SEEN),
+            state: state_of(link, self.clock.now()),
+            clicks: clicks.map(number),
+            spark: Spark::of(days),
+            created_at: link.created_at,
+            created_on: date(link.created_at),
+        }
+    }
+
+    /// How a link is shared.
+    pub(crate) fn short_url(&self, caller: &Caller, code: &Code) -> Option<String> {
+        self.api.ops.naming.short_url(&self.api.directory(), &caller.workspace, code)
+    }
+
+    /// The code of a link of ours, where somebody pasted its short URL into the search.
+    async fn pasted(&self, caller: &Caller, text: &str) -> Result<Option<String>, Problem> {
+        let Some((host, rest)) = without_scheme(text).split_once('/') else { return Ok(None) };
+        let Some(code) = Code::from_path(rest.trim_end_matches(['/', '+'])) else { return Ok(None) };
+        let shown = self.short_url(caller, &code);
+        let shown = shown.as_deref().and_then(|url| without_scheme(url).split_once('/'));
+        let directory = self.api.directory();
+        let own = directory.domains().iter().filter(|domain| domain.workspace == caller.workspace.id);
+        let mut own = own.map(|domain| domain.host.as_str()).chain(shown.map(|(host, _)| host));
+        if !own.any(|own| own.eq_ignore_ascii_case(host)) {
+            return Ok(None);
+        }
+        match self.api.ops.any_link(&caller.by, &caller.workspace, code.as_str()).await {
+            Ok(link) => Ok(Some(link.code.to_string())),
+            Err(OpsError::NotFound(_)) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    async fn notice(&self, caller: &Caller, told: &str) -> Result<Notice, Problem> {
+        let mut notice = Notice::default();
+        let values = |name: &'static str| {
+            let pairs = url::form_urlencoded::parse(told.as_bytes());
+            pairs.filter(move |(given, _)| given == name).map(|(_, value)| value.into_owned())
+        };
+        let value = |name| values(name).next();
+        if let Some(code) = value("made") {
+            let words = match value("how").as_deref() {
+                Some("reused") => "There was a link to this target already:",
+                Some("revived") => "There was a link to this target already. It is active again:",
+                _ => "Your new link:",
+            };
+            match self.api.ops.link(&caller.by, &caller.workspace, &code).await {
+                Ok(link) => {
+                    notice.made = Some(Made { row: self.row(caller, &link, None, None), words });
+                }
+                Err(OpsError::NotFound(_) | OpsError::Deleted(_)) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        notice.done = match value("missing").as_deref() {
+            Some("links") => Some("Nothing was done: tick the links first.".to_owned()),
+            Some("tag") => Some("Nothing was done: write the tag first.".to_owned()),
+            _ => None,
+        };
+        notice.undo = values("undo").collect();
+        let count = |name| value(name).and_then(|text| text.parse::<u32>().ok()).unwrap_or(0);
+        let (done, failed) = (count("done"), count("failed"));
+        if done + failed > 0 {
+            let words = match value("act").as_deref() {
+                Some("enable") => "enabled",
+                Some("disable") => "disabled",
+                Some("tag") => "tagged",
+                Some("untag") => "rid of the tag",
+                Some("restore") => "restored",
+                Some("delete") => "deleted",
+                _ => "changed",
+            };
+            let links = if done == 1 { "1 link was".to_owned() } else { format!("{done} links were") };
+            let left = match failed {
+                0 => String::new(),
+                1 => " 1 could not be: it has changed meanwhile, or a rule stands against it.".to_owned(),
+                more => {
+                    format!(" {more} could not be: they have changed meanwhile, or a rule stands against it.")
+                }
+            };
+            notice.done = Some(format!("{links} {words}.{left}"));
+        }
+        Ok(notice)
+    }
+}
+
+/// The state of a link in a word.
+pub fn state_of(link: &Link, now: Timestamp) -> &'static str {
+    match link.state {
+        LinkState::Active if link.is_expired(now) => "expired",
+        state => state.name(),
+    }
+}
+
+/// A short URL as people say it.
+pub fn without_scheme(url: &str) -> &str {
+    url.split_once("://").map_or(url, |(_, rest)| rest)
+}
+
+/// A text, or its beginning.
+pub fn cut(text: &str, characters: usize) -> String {
+    match text.char_indices().nth(characters) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+/// The day of a moment, by UTC.
+pub fn date(at: Timestamp) -> String {
+    at.to_string().chars().take("2026-01-29".len()).collect()
+}

@@ -1,0 +1,146 @@
+//! Which links somebody wants to see, as their browser's address says it. What makes no sense there is left out: it is no program
+//! that asks.
+
+use rlinks_core::LinkState;
+use rlinks_store::Order;
+
+use crate::auth::authenticate::Caller;
+use crate::web::extract::Visit;
+use rlinks_ops::Sees;
+use rlinks_ops::links::list::{ListQuery, Position, Sort};
+
+/// Links of a page.
+const PAGE: u16 = 30;
+
+/// States to choose from, each with its word.
+pub const STATES: [(&str, &str); 5] = [
+    ("", "Active and disabled"),
+    ("active", "Active"),
+    ("disabled", "Disabled"),
+    ("expired", "Expired"),
+    ("deleted", "Deleted"),
+];
+/// Orders to choose from.
+pub const SORTS: [(&str, &str); 5] = [
+    ("", "Newest first"),
+    ("oldest", "Oldest first"),
+    ("changed", "Last changed first"),
+    ("clicks", "Most clicks first"),
+    ("code", "By code"),
+];
+
+/// What the list is asked for.
+#[derive(Clone, Debug, Default)]
+pub struct Wanted {
+    pub search: String,
+    pub tag: String,
+    /// One of [`STATES`].
+    pub state: &'static str,
+    /// One of [`SORTS`].
+    pub sort: &'static str,
+    pub cursor: Option<String>,
+}
+
+impl Wanted {
+    /// As the address of the page says.
+    pub fn of(visit: &Visit) -> Self {
+        Self::parse(visit.uri.query().unwrap_or_default())
+    }
+
+    /// From a query.
+    pub fn parse(query: &str) -> Self {
+        let mut wanted = Self::default();
+        let known = |names: &[(&'static str, &str)], value: &str| {
+            names.iter().map(|(name, _)| *name).find(|name| *name == value).unwrap_or_default()
+        };
+        for (name, value) in url::form_urlencoded::parse(query.as_bytes()) {
+            match name.as_ref() {
+                "q" => value.trim().clone_into(&mut wanted.search),
+                "tag" => value.trim().clone_into(&mut wanted.tag),
+                "state" => wanted.state = known(&STATES, &value),
+                "sort" => wanted.sort = known(&SORTS, &value),
+                "cursor" => wanted.cursor = Some(value.into_owned()).filter(|text| !text.is_empty()),
+                _ => {}
+            }
+        }
+        wanted
+    }
+
+    /// Whether every link there is would be listed.
+    pub fn is_everything(&self) -> bool {
+        self.search.is_empty() && self.tag.is_empty() && self.state.is_empty()
+    }
+
+    /// What to say where there is none.
+    pub const fn nothing(&self) -> &'static str {
+        let only_state = self.search.is_empty() && self.tag.is_empty();
+        match self.state.as_bytes() {
+            b"active" if only_state => "No link is active.",
+            b"disabled" if only_state => "No link is disabled.",
+            b"expired" if only_state => "No link has expired.",
+            b"deleted" if only_state => "No link is deleted.",
+            _ => "No link matches.",
+        }
+    }
+
+    /// The query of the first page of this list.
+    pub fn address(&self) -> String {
+        let mut query = url::form_urlencoded::Serializer::new(String::new());
+        let pairs =
+            [("q", self.search.as_str()), ("tag", &self.tag), ("state", self.state), ("sort", self.sort)];
+        for (name, value) in pairs.into_iter().filter(|(_, value)| !value.is_empty()) {
+            query.append_pair(name, value);
+        }
+        query.finish()
+    }
+
+    /// The query of the page at a cursor.
+    pub fn page(&self, cursor: &str) -> String {
+        let mut query = self.address();
+        if !query.is_empty() {
+            query.push('&');
+        }
+        query.push_str("cursor=");
+        query.push_str(cursor);
+        query
+    }
+
+    /// The query of the list with one tag only.
+    pub fn with_tag(&self, tag: &str) -> String {
+        Self { tag: tag.to_owned(), cursor: None, ..self.clone() }.address()
+    }
+
+    /// What a cursor of this list is bound to.
+    pub fn context(&self, caller: &Caller) -> String {
+        format!("web links {} {} {}", caller.workspace.id, caller.by.owner, self.address())
+    }
+
+    /// The same for the operations.
+    pub fn query(&self, caller: &Caller, after: Option<Position>) -> ListQuery {
+        let named = |text: &String| Some(text.clone()).filter(|text| !text.is_empty());
+        let (sort, order) = match self.sort {
+            "oldest" => (Sort::CreatedAt, Order::Asc),
+            "changed" => (Sort::UpdatedAt, Order::Desc),
+            "clicks" => (Sort::Clicks, Order::Desc),
+            "code" => (Sort::Code, Order::Asc),
+            _ => (Sort::CreatedAt, Order::Desc),
+        };
+        ListQuery {
+            search: named(&self.search),
+            tag: named(&self.tag),
+            state: match self.state {
+                "active" => Some(LinkState::Active),
+                "disabled" => Some(LinkState::Disabled),
+                "deleted" => Some(LinkState::Deleted),
+                _ => None,
+            },
+            expired: (self.state == "expired").then_some(true),
+            created_by: (caller.by.sees == Sees::Own).then(|| caller.by.owner.clone()),
+            sort,
+            order,
+            limit: Some(PAGE),
+            after,
+            ..ListQuery::default()
+        }
+    }
+}

@@ -1,0 +1,254 @@
+//! Numbers over a range, of a link or of the workspace: what the address asks for, what was counted, how that compares with the time
+//! before, and where it comes from. `range` reads the address; what is drawn is in `chart`.
+
+use rlinks_clicks::rollup::Subject;
+use rlinks_clicks::stats::{Bots, Interval, Question, Statistics, StatsError, Sum, Value, Zone};
+use rlinks_clicks::time::{DAY_MS, HOUR_MS, day_of};
+use rlinks_core::{FieldCode, Timestamp};
+
+use super::chart::{Chart, Share, number, shares};
+use crate::auth::authenticate::Caller;
+use crate::web::extract::Visit;
+pub use crate::web::statistics::range::RANGES;
+use crate::web::statistics::range::{Asked, Span, Wrong, is_day};
+use crate::web::{Problem, Web};
+use rlinks_ops::sweep::kept;
+
+/// What a page shows.
+pub struct Numbers {
+    /// One of [`RANGES`], or nothing for one's own.
+    pub range: &'static str,
+    /// What the form says: days, and the zone where one was chosen.
+    pub from: String,
+    pub to: String,
+    pub tz: String,
+    pub bots: bool,
+    /// What is wrong with it, and in which field. The last 30 days are shown then.
+    pub wrong: Option<Wrong>,
+    /// The days in words, and whose they are.
+    pub span: String,
+    pub zone: String,
+    pub interval: &'static str,
+    pub figures: Vec<Figure>,
+    /// What was counted elsewhere besides, of all time.
+    pub elsewhere: Option<String>,
+    pub chart: Chart,
+    pub breakdowns: Vec<(&'static str, Vec<Share>)>,
+    /// What the breakdowns count, where that is not what the figures count.
+    pub breakdowns_count: Option<String>,
+}
+
+/// A number, and how it compares with the time before.
+pub struct Figure {
+    pub name: &'static str,
+    pub value: String,
+    pub change: Option<String>,
+}
+
+impl Numbers {
+    /// The address of the same question about another range.
+    pub fn with_range(&self, range: &str) -> String {
+        let mut query = url::form_urlencoded::Serializer::new(String::new());
+        query.append_pair("range", range);
+        if !self.tz.is_empty() {
+            query.append_pair("tz", &self.tz);
+        }
+        if self.bots {
+            query.append_pair("bots", Bots::Include.as_str());
+        }
+        format!("?{}#usage", query.finish())
+    }
+
+    /// Whether this field is the one that is wrong.
+    pub fn is_wrong(&self, field: &str) -> bool {
+        self.wrong.as_ref().is_some_and(|wrong| wrong.field == field)
+    }
+}
+
+/// Points that a drawing of this width can still show apart.
+const fn interval(from: Timestamp, to: Timestamp) -> Interval {
+    match (to.ms() - from.ms()) / DAY_MS {
+        ..=2 => Interval::Hour,
+        3..=120 => Interval::Day,
+        121..=900 => Interval::Week,
+        _ => Interval::Month,
+    }
+}
+
+impl Web {
+    /// The numbers of something that was made at some moment, and what they were taken from.
+    pub(crate) async fn numbers(
+        &self,
+        visit: &Visit,
+        caller: &Caller,
+        subject: Subject,
+        made: Timestamp,
+    ) -> Result<(Numbers, Statistics), Problem> {
+        let now = self.clock.now();
+        let mut asked = Asked::of(visit);
+        let clicks = self.api.clicks().await?;
+        let plain = Question {
+            tz: asked.zone.clone(),
+            bots: asked.bots,
+            days_kept_from: kept(&caller.workspace.policy)
+                .daily_days
+                .map(|days| day_of(now) - i64::from(days)),
+            ..Question::about(subject)
+        };
+        // Clicks that were imported may be older than the link they were imported for.
+        let begun = clicks.first_counted(&plain).await?.map_or(made, |first| first.min(made)).min(now);
+        let about = |(from, to): Span| {
+            let start = from.unwrap_or_else(|| now.plus_ms(-30 * DAY_MS));
+            Question { from, to, interval: interval(start, to.unwrap_or(now)), ..plain.clone() }
+        };
+        let found = match asked.span(begun, now) {
+            Some(span) => clicks.statistics(&about(span), now).await,
+            None => clicks.statistics(&plain, now).await,
+        };
+        let found = match found {
+            Err(StatsError::Question(error)) => {
+                let words = match error.code {
+                    FieldCode::TooShort => "From must not be after today",
+                    _ => "This range is too long",
+                };
+                asked.wrong = Some(Wrong::new("from", words));
+                clicks.statistics(&plain, now).await
+            }
+            found => found,
+        };
+        let found = found.map_err(no_answer)?;
+        let length = found.to.ms() - found.from.ms();
+        let before = if begun < found.from {
+            let earlier = (Some(found.from.plus_ms(-length)), Some(found.from));
+            Some(clicks.statistics(&about(earlier), now).await.map_err(no_answer)?.total)
+        } else {
+            None
+        };
+        let elsewhere = match asked.range {
+            "all" => clicks.counted_elsewhere(subject).await?,
+            _ => (0, 0),
+        };
+        let numbers = shown(asked, &found, before);
+        Ok((Numbers { elsewhere: counted_elsewhere(found.bots, elsewhere), ..numbers }, found))
+    }
+}
+
+fn shown(asked: Asked, found: &Statistics, before: Option<Sum>) -> Numbers {
+    let zone = &found.tz;
+    // An hour counts where it begins, and in some zones a day begins inside of one.
+    let last = found.to.plus_ms(-HOUR_MS).max(found.from);
+    let point = |point: &rlinks_clicks::stats::Point| {
+        let Sum { clicks, visitors, bots } = point.sum;
+        let label = zone.label(found.interval, point.start);
+        (label, zone.short_label(found.interval, point.start), [clicks, visitors, bots])
+    };
+    let is_wrong = asked.wrong.is_some();
+    // What was typed stays in the form, as far as a field for a day can hold it.
+    let day = |typed: Option<String>, at| {
+        let typed = typed.filter(|text| is_wrong && is_day(text));
+        typed.unwrap_or_else(|| zone.label(Interval::Day, at))
+    };
+    Numbers {
+        range: if is_wrong { "" } else { asked.range },
+        from: day(asked.from, found.from),
+        to: day(asked.to, last),
+        tz: asked.tz.unwrap_or_default(),
+        bots: found.bots == Bots::Include,
+        wrong: asked.wrong,
+        span: zone.span(found.from, last),
+        zone: zone.name().to_owned(),
+        interval: found.interval.as_str(),
+        figures: figures(found.total, before),
+        elsewhere: None,
+        chart: Chart::of(found.series.iter().map(point)),
+        breakdowns: breakdowns(found),
+        breakdowns_count: breakdowns_count(found),
+    }
+}
+
+fn no_answer(error: StatsError) -> Problem {
+    match error {
+        StatsError::Store(error) => error.into(),
+        StatsError::Question(field) => Problem::saying(
+            rlinks_core::error_code::ErrorCode::ValidationFailed,
+            format!("The range {}", field.message),
+        ),
+    }
+}
+
+fn figures(now: Sum, before: Option<Sum>) -> Vec<Figure> {
+    let figure = |name, of: fn(Sum) -> u64| Figure {
+        name,
+        value: number(of(now)),
+        change: before.and_then(|before| change(of(now), of(before))),
+    };
+    vec![
+        figure("Clicks", |sum| sum.clicks),
+        figure("Visitors", |sum| sum.visitors),
+        figure("Bots", |sum| sum.bots),
+    ]
+}
+
+/// Clicks of which only a number came with the link are in its total, and on no day.
+fn counted_elsewhere(bots: Bots, (people, machines): (u64, u64)) -> Option<String> {
+    let count = match bots {
+        Bots::Exclude => people,
+        Bots::Include => people + machines,
+    };
+    let were = if count == 1 { "click was" } else { "clicks were" };
+    (count > 0).then(|| {
+        format!(
+            "{} more {were} counted before the link came here; on which days is not known.",
+            number(count)
+        )
+    })
+}
+
+/// In words that need no colour; none where there was nothing then and now.
+fn change(now: u64, before: u64) -> Option<String> {
+    if before == now {
+        return (now > 0).then(|| "as many as before".to_owned());
+    }
+    if before == 0 {
+        return Some("none before".to_owned());
+    }
+    let (more, sign) = if now > before { (now - before, '+') } else { (before - now, '−') };
+    Some(match (u128::from(more) * 100 + u128::from(before) / 2) / u128::from(before) {
+        0 => format!("nearly as many ({} before)", number(before)),
+        percent => format!("{sign}{percent} % ({} before)", number(before)),
+    })
+}
+
+fn breakdowns(found: &Statistics) -> Vec<(&'static str, Vec<Share>)> {
+    let plain =
+        |values: &[Value]| shares(values.iter().map(|value| (value.value.clone(), value.clicks)).collect());
+    let country = |country: &rlinks_clicks::stats::CountryValue| {
+        (country.name.map_or_else(|| country.value.clone(), str::to_owned), country.clicks)
+    };
+    let mut all = vec![
+        ("Referrers", plain(&found.referrers)),
+        ("Countries", shares(found.countries.iter().map(country).collect())),
+        ("Devices", plain(&found.devices)),
+        ("Browsers", plain(&found.browsers)),
+        ("Systems", plain(&found.systems)),
+        ("Campaigns", plain(&found.campaigns)),
+    ];
+    // Few have a file that knows them.
+    if !found.cities.is_empty() {
+        all.push(("Cities", plain(&found.cities)));
+    }
+    all
+}
+
+/// Breakdowns are kept by whole UTC days, and a range may begin and end inside of one.
+fn breakdowns_count(found: &Statistics) -> Option<String> {
+    let clicks = found.breakdown_total.clicks;
+    if clicks == found.total.clicks {
+        return None;
+    }
+    let first = found.breakdown_from.unwrap_or(found.from);
+    let last = found.breakdown_to.unwrap_or(found.to).plus_ms(-1);
+    let days = Zone::UTC.span(first, last);
+    let word = if clicks == 1 { "click" } else { "clicks" };
+    Some(format!("The parts below count whole UTC days, {days}: {} {word}.", number(clicks)))
+}

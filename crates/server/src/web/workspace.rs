@@ -1,0 +1,105 @@
+//! The workspace's pages. Each is a thin face of the same operations the API has, with the same rules about who may do what.
+//!
+//! | to find | look in |
+//! |---|---|
+//! | what asks once before it is done | [`Confirm`], used by all |
+//! | numbers | `stats` |
+//! | the audit log | `audit` |
+//! | keys, members, domains | `keys`, `members`, `domains` |
+//! | the policy and the workspace's name | `policy`; what its fields mean is in `policy::fields` |
+//! | files of links | `import`; how they come in is in `upload` |
+
+pub(crate) mod api_keys;
+mod audit;
+pub(crate) mod audit_details;
+mod domains;
+mod import;
+mod members;
+mod policy;
+pub(crate) mod policy_fields;
+mod upload;
+
+use std::sync::Arc;
+
+use askama::Template;
+use axum::Router;
+use axum::extract::DefaultBodyLimit;
+use axum::response::Response;
+use axum::routing::{get, post};
+use rlinks_core::FieldErrors;
+
+pub(super) use self::members::links_after;
+use super::{Problem, Web, page};
+use crate::auth::session::Signed;
+use crate::web::extract::Visit;
+
+/// The routes of the workspace.
+pub fn routes() -> Router<Arc<Web>> {
+    Router::new()
+        .route("/admin/stats", get(crate::web::statistics::workspace::show))
+        .route("/admin/audit", get(audit::show))
+        .route("/admin/audit/export", get(audit::export))
+        .route(
+            "/admin/keys",
+            get(crate::web::workspace::api_keys::show).post(crate::web::workspace::api_keys::create),
+        )
+        .route("/admin/keys/{id}/revoke", post(crate::web::workspace::api_keys::revoke))
+        .route("/admin/keys/{id}/rotate", post(crate::web::workspace::api_keys::rotate))
+        .route("/admin/members", get(members::show).post(members::invite))
+        .route("/admin/members/{id}/invite", post(members::invite_again))
+        .route("/admin/members/{id}/role", post(members::change_role))
+        .route("/admin/members/{id}/suspend", post(members::suspend))
+        .route("/admin/members/{id}/activate", post(members::activate))
+        .route("/admin/members/{id}/delete", post(members::remove))
+        .route("/admin/domains", get(domains::show).post(domains::add))
+        .route("/admin/domains/{host}/primary", post(domains::make_primary))
+        .route("/admin/domains/{host}/remove", post(domains::remove))
+        .route("/admin/domains/{host}/verify", post(domains::verify))
+        .route("/admin/policy", get(policy::show).post(policy::change))
+        .route("/admin/workspace/name", post(policy::rename))
+        .route(
+            "/admin/import",
+            get(import::show).post(import::take).layer(DefaultBodyLimit::max(upload::MOST_BODY_BYTES)),
+        )
+        .route("/admin/export", get(import::export))
+}
+
+/// Asks once, before something is done that is not easily undone. The same form comes back with `confirmed`.
+#[derive(Template)]
+#[template(path = "space/confirm.html")]
+pub struct Confirm<'a> {
+    pub signed: &'a Signed,
+    pub title: String,
+    /// What it means, a paragraph each.
+    pub words: Vec<String>,
+    /// Where the form goes.
+    pub action: String,
+    /// What it says besides.
+    pub fields: Vec<(&'static str, String)>,
+    /// What the button says.
+    pub button: &'static str,
+    /// Where one goes who thinks better of it.
+    pub back: &'static str,
+}
+
+impl Confirm<'_> {
+    fn ask(&self) -> Result<Response, Problem> {
+        page(self)
+    }
+}
+
+/// What was asked for comes back with this once somebody has confirmed it.
+fn is_confirmed(form: &crate::web::extract::Form) -> bool {
+    form.get("confirmed") == "yes"
+}
+
+/// What was done, in words: the page one is led to after a form says it.
+fn done<'a>(visit: &Visit, words: &[(&str, &'a str)]) -> Option<&'a str> {
+    let done = visit.parameter("done")?;
+    words.iter().find(|(name, _)| *name == done).map(|(_, said)| *said)
+}
+
+/// What is wrong with a field, for the line beside it.
+pub fn beside<'a>(errors: &'a FieldErrors, field: &str) -> Option<&'a str> {
+    errors.0.iter().find(|error| error.field == field).map(|error| error.message.as_str())
+}

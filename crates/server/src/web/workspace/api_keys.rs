@@ -1,0 +1,290 @@
+//! Keys: everybody's own, and all of them to an admin.
+
+use std::sync::Arc;
+
+use askama::Template;
+use axum::extract::{Path, State};
+use axum::response::Response;
+use rlinks_clicks::time::DAY_MS;
+use rlinks_core::access::api_key::KeyStatus;
+use rlinks_core::error_code::ErrorCode;
+use rlinks_core::{ApiKey, FieldCode, FieldError, FieldErrors, Id, Scope, Scopes, Timestamp};
+
+use super::super::{Problem, Web, page, see_other};
+use super::{Confirm, done, is_confirmed};
+use crate::api::error::ApiError;
+use crate::api::keys::{keeps, kept};
+use crate::auth::authenticate::{Anybody, Caller};
+use crate::auth::session::Signed;
+use crate::web::extract::{Doing, Form, Looking};
+use rlinks_ops::members::KeyDraft;
+
+/// Keys on a page.
+const PAGE: usize = 50;
+
+/// A key as the page shows it.
+struct Row {
+    key: ApiKey,
+    /// Whose it is.
+    owner: String,
+    status: &'static str,
+    /// It can still be taken back or replaced.
+    is_good: bool,
+}
+
+/// A key that has just been made: this page is the only place it is ever in.
+struct Made {
+    name: String,
+    secret: String,
+}
+
+/// A scope somebody may give.
+struct Choice {
+    name: &'static str,
+    meaning: &'static str,
+    chosen: bool,
+}
+
+#[derive(Template)]
+#[template(path = "space/keys.html")]
+struct KeysPage<'a> {
+    signed: &'a Signed,
+    done: Option<&'static str>,
+    made: Option<Made>,
+    rows: Vec<Row>,
+    /// Where the next page begins.
+    next: Option<Id>,
+    /// One's newest key: a form that knows an older one has been sent already.
+    newest: String,
+    problem: Option<String>,
+    choices: Vec<Choice>,
+    name: &'a str,
+    days: &'a str,
+    errors: FieldErrors,
+}
+
+const DONE: [(&str, &str); 1] =
+    [("revoked", "The key was revoked: no request is answered with it any more.")];
+
+/// How long a key may be made to live, in the form.
+const DAYS: [(&str, &str); 5] =
+    [("", "for ever"), ("7", "7 days"), ("30", "30 days"), ("90", "90 days"), ("365", "a year")];
+
+const fn meaning(scope: Scope) -> &'static str {
+    match scope {
+        Scope::LinksRead => "see links, their history and QR codes",
+        Scope::LinksWrite => "make, change and restore links",
+        Scope::LinksDelete => "delete links",
+        Scope::AnalyticsRead => "see statistics and clicks",
+        Scope::WorkspaceAdmin => "members, keys, domains, policy and the audit log",
+    }
+}
+
+impl<'a> KeysPage<'a> {
+    async fn new(
+        web: &Web,
+        signed: &'a Signed,
+        caller: &Caller,
+        before: Option<Id>,
+    ) -> Result<Self, Problem> {
+        let keeps = keeps(caller).map_err(|error| refused_by(&error))?;
+        let limit = i64::try_from(PAGE).unwrap_or(i64::MAX) + 1;
+        let mut keys = web.store.keys(caller.workspace.id, keeps.owner(), before, limit).await?;
+        let more = keys.len() > PAGE;
+        keys.truncate(PAGE);
+        let next = keys.last().filter(|_| more).map(|key| key.id);
+        let newest = newest(web, caller).await?.map(|key| key.id.to_string());
+        let owners: Vec<Id> = keys.iter().filter_map(|key| key.user).collect();
+        let people = web.store.users_by_id(caller.workspace.id, &owners).await?;
+        let now = web.clock.now();
+        let row = |key: ApiKey| {
+            let owner = people.iter().find(|user| Some(user.id) == key.user);
+            let status = key.status(now);
+            Row {
+                owner: owner.map_or_else(
+                    || "nobody (made by the operator)".to_owned(),
+                    |user| user.email.to_string(),
+                ),
+                status: match status {
+                    KeyStatus::Active => "active",
+                    KeyStatus::Expired => "expired",
+                    KeyStatus::Revoked => "revoked",
+                },
+                is_good: status == KeyStatus::Active,
+                key,
+            }
+        };
+        let choice = |scope: Scope| Choice {
+            name: scope.name(),
+            meaning: meaning(scope),
+            chosen: Scopes::DEFAULT.has(scope),
+        };
+        Ok(Self {
+            signed,
+            done: None,
+            made: None,
+            rows: keys.into_iter().map(row).collect(),
+            next,
+            newest: newest.unwrap_or_default(),
+            problem: None,
+            choices: caller.scopes.iter().map(choice).collect(),
+            name: "",
+            days: "90",
+            errors: FieldErrors::default(),
+        })
+    }
+}
+
+/// The API's word about keys, as a page says it.
+fn refused_by(error: &ApiError) -> Problem {
+    match error.parts() {
+        (code @ ErrorCode::Forbidden, _) => {
+            Problem::saying(code, "Viewers have no keys. An admin can give you another role")
+        }
+        (code, message) => Problem::saying(code, message),
+    }
+}
+
+/// The newest key of whoever asks.
+async fn newest(web: &Web, caller: &Caller) -> Result<Option<ApiKey>, Problem> {
+    Ok(web.store.keys(caller.workspace.id, caller.member(), None, 1).await?.pop())
+}
+
+/// The keys, and the form for another.
+pub async fn show(
+    State(web): State<Arc<Web>>,
+    Looking { visit, signed, caller, .. }: Looking<Anybody>,
+) -> Result<Response, Problem> {
+    let before = visit.parameter("before").and_then(|text| text.parse().ok()).map(Id::from_i64);
+    let shown = KeysPage::new(&web, &signed, &caller, before).await?;
+    page(&KeysPage { done: done(&visit, &DONE), ..shown })
+}
+
+/// What the form says a key is to be.
+fn draft(form: &Form, caller: &Caller, now: Timestamp) -> Result<KeyDraft, FieldErrors> {
+    let mut errors = FieldErrors::default();
+    let name = errors.take(ApiKey::parse_name(form.get("name")));
+    let chosen: Vec<Scope> =
+        Scope::ALL.into_iter().filter(|scope| !form.get(scope.name()).is_empty()).collect();
+    if chosen.is_empty() {
+        errors.push(FieldError::new(
+            "scopes",
+            FieldCode::Required,
+            "are missing: a key must be good for something",
+        ));
+    }
+    let days = match form.get("days") {
+        "" => None,
+        text => {
+            let read = text.parse::<i64>().ok().filter(|days| (1..=3650).contains(days));
+            let wrong = || FieldError::new("days", FieldCode::NotATime, "must be between 1 and 3650");
+            errors.take(read.ok_or_else(wrong))
+        }
+    };
+    let expires_at = days.map(|days| now.plus_ms(days * DAY_MS));
+    errors.none()?;
+    let user = caller.member();
+    Ok(KeyDraft { name: name.unwrap_or_default(), scopes: Scopes::of(&chosen), user, expires_at })
+}
+
+/// Makes a key, and shows it this once.
+pub async fn create(
+    State(web): State<Arc<Web>>,
+    Doing { signed, caller, form, .. }: Doing<Anybody>,
+) -> Result<Response, Problem> {
+    keeps(&caller).map_err(|error| refused_by(&error))?;
+    let again = async |errors: FieldErrors, problem: Option<String>| -> Result<KeysPage, Problem> {
+        let mut again = KeysPage::new(&web, &signed, &caller, None).await?;
+        for choice in &mut again.choices {
+            choice.chosen = !form.get(choice.name).is_empty();
+        }
+        Ok(KeysPage { name: form.get("name"), days: form.get("days"), errors, problem, ..again })
+    };
+    // A browser that is asked to reload the page of a new key sends its form again. It gets no second one.
+    if let Some(latest) = newest(&web, &caller).await?
+        && form.has("newest")
+        && form.get("newest") != latest.id.to_string()
+    {
+        let message = format!(
+            "You have made the key “{}” since this page was opened, so nothing was made now. It was shown once: \
+             if you did not copy it, revoke it below. To make another key, send the form again",
+            latest.name
+        );
+        let again = again(FieldErrors::default(), Some(message.clone())).await?;
+        return Err(Problem::saying(ErrorCode::Conflict, message).in_page(&again, None));
+    }
+    let draft = match draft(&form, &caller, web.clock.now()) {
+        Ok(draft) => draft,
+        Err(errors) => {
+            let again = again(errors, None).await?;
+            return Err(Problem::new(ErrorCode::ValidationFailed).in_page(&again, None));
+        }
+    };
+    if !draft.scopes.are_within(caller.scopes) {
+        let message = "A key can be given no scope its maker does not have";
+        return Err(Problem::saying(ErrorCode::Forbidden, message));
+    }
+    let made = web.api.ops.create_key(&caller.by, &caller.workspace, &draft).await;
+    let (key, secret) = made?;
+    let made = Made { name: key.name, secret: secret.reveal().to_owned() };
+    let shown = KeysPage::new(&web, &signed, &caller, None).await?;
+    page(&KeysPage { made: Some(made), ..shown })
+}
+
+/// Takes a key back, once that was confirmed.
+pub async fn revoke(
+    State(web): State<Arc<Web>>,
+    Path(id): Path<String>,
+    Doing { signed, caller, form, .. }: Doing<Anybody>,
+) -> Result<Response, Problem> {
+    let key = kept(&web.api, &caller, &id).await.map_err(|error| refused_by(&error))?;
+    if !is_confirmed(&form) {
+        return Confirm {
+            signed: &signed,
+            title: format!("Revoke the key “{}”?", key.name),
+            words: vec![
+                format!("It begins with {}. From the next request on it opens nothing.", key.prefix),
+                "This cannot be undone; a program that still uses it needs another key.".to_owned(),
+            ],
+            action: format!("/admin/keys/{}/revoke", key.id),
+            fields: Vec::new(),
+            button: "Revoke the key",
+            back: "/admin/keys",
+        }
+        .ask();
+    }
+    web.api.ops.revoke_key(&caller.by, &caller.workspace, key.id).await?;
+    Ok(see_other("/admin/keys?done=revoked", None))
+}
+
+/// Makes a successor of a key, once that was confirmed, and shows it this once.
+pub async fn rotate(
+    State(web): State<Arc<Web>>,
+    Path(id): Path<String>,
+    Doing { signed, caller, form, .. }: Doing<Anybody>,
+) -> Result<Response, Problem> {
+    let key = kept(&web.api, &caller, &id).await.map_err(|error| refused_by(&error))?;
+    let own = key.user.is_some() && key.user == caller.member();
+    if !own && !key.scopes.are_within(caller.scopes) {
+        return Err(Problem::saying(ErrorCode::Forbidden, "This key may do more than you"));
+    }
+    if !is_confirmed(&form) {
+        return Confirm {
+            signed: &signed,
+            title: format!("Replace the key “{}”?", key.name),
+            words: vec![
+                format!("A new key with the same rights takes the place of {}.", key.prefix),
+                "The old one lives 24 hours more, so that programs can be given the new one.".to_owned(),
+            ],
+            action: format!("/admin/keys/{}/rotate", key.id),
+            fields: Vec::new(),
+            button: "Replace the key",
+            back: "/admin/keys",
+        }
+        .ask();
+    }
+    let (key, secret) = web.api.ops.rotate_key(&caller.by, &key).await?;
+    let made = Made { name: key.name, secret: secret.reveal().to_owned() };
+    let shown = KeysPage::new(&web, &signed, &caller, None).await?;
+    page(&KeysPage { made: Some(made), ..shown })
+}

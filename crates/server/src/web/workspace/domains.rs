@@ -1,0 +1,280 @@
+//! Domains: the hosts on which the workspace's links answer.
+
+use std::sync::Arc;
+
+use askama::Template;
+use axum::extract::{Path, State};
+use axum::response::Response;
+use http::header::HOST;
+use rlinks_core::error_code::ErrorCode;
+use rlinks_core::workspace::domain_verification::{self, Proof};
+use rlinks_core::{FieldErrors, Host, Standing, Timestamp, Workspace};
+use rlinks_store::{Held, StoreError};
+
+use super::super::{Problem, Web, page, see_other};
+use super::{Confirm, done, is_confirmed};
+use crate::auth::authenticate::{Caller, WorkspaceAdmin};
+use crate::auth::session::Signed;
+use crate::web::extract::{Doing, Looking, Visit};
+use crate::web::statistics::chart::number;
+use rlinks_ops::{OpsError, Thing};
+
+/// Links that are named in a question.
+const MOST_NAMED: usize = 5;
+
+const DONE: [(&str, &str); 8] = [
+    ("there", "This workspace has this domain already: nothing was changed."),
+    ("added", "The domain was added. Links answer there as soon as DNS leads here."),
+    ("primary", "Short links are written with this domain from now on. The others keep answering."),
+    ("removed", "The domain was removed: it no longer answers."),
+    ("waiting", "The domain was added. It answers once its record is in DNS: set it, then check."),
+    ("proven", "DNS was asked. The domain answers."),
+    ("unproven", "DNS was asked, and the record is not there yet. DNS changes can take hours to be known."),
+    ("looked", "DNS was asked."),
+];
+
+#[derive(Template)]
+#[template(path = "space/domains.html")]
+struct DomainsPage<'a> {
+    signed: &'a Signed,
+    done: Option<&'static str>,
+    domains: Vec<Row>,
+    /// DNS can be asked.
+    asks: bool,
+    /// The name every workspace has below the base domain, where there is one.
+    always: Option<String>,
+    /// Where this server says it is reached.
+    reached: String,
+    host: &'a str,
+    errors: FieldErrors,
+}
+
+/// A domain as the page shows it.
+struct Row {
+    host: Host,
+    primary: bool,
+    created_at: Timestamp,
+    state: Standing,
+    /// The record that is missing.
+    missing: Option<Proof>,
+    expires_on: Option<String>,
+    checked_at: Option<Timestamp>,
+    concern: Option<String>,
+}
+
+impl Row {
+    fn of(held: Held, workspace: &Workspace, now: Timestamp) -> Self {
+        let Held { domain, custody } = held;
+        let is_missing =
+            custody.needs_proof && (custody.proven_at.is_none() || custody.missing_since.is_some());
+        Self {
+            missing: is_missing.then(|| Proof::of(workspace, &domain.host)),
+            state: custody.standing(),
+            expires_on: custody.expires_at.map(domain_verification::date),
+            checked_at: custody.checked_at,
+            concern: custody.concern(now),
+            host: domain.host,
+            primary: domain.primary,
+            created_at: domain.created_at,
+        }
+    }
+}
+
+impl<'a> DomainsPage<'a> {
+    async fn new(web: &Web, signed: &'a Signed) -> Result<Self, Problem> {
+        let (all, now) = (web.store.held_domains().await?, web.clock.now());
+        let mine = all.into_iter().filter(|held| held.domain.workspace == signed.workspace.id);
+        let naming = &web.api.ops.naming;
+        Ok(Self {
+            signed,
+            done: None,
+            domains: mine.map(|held| Row::of(held, &signed.workspace, now)).collect(),
+            asks: web.api.ops.custodian.is_on(),
+            always: naming.base_domain.as_ref().map(|base| format!("{}.{base}", signed.workspace.slug)),
+            reached: naming.base_url(),
+            host: "",
+            errors: FieldErrors::default(),
+        })
+    }
+}
+
+/// The domains, and the form for another.
+pub async fn show(
+    State(web): State<Arc<Web>>,
+    Looking { visit, signed, .. }: Looking<WorkspaceAdmin>,
+) -> Result<Response, Problem> {
+    let shown = DomainsPage::new(&web, &signed).await?;
+    page(&DomainsPage { done: done(&visit, &DONE), ..shown })
+}
+
+/// Adds a domain; once that was confirmed, where links that answer now would not any more.
+pub async fn add(
+    State(web): State<Arc<Web>>,
+    Doing { visit, signed, caller, form, .. }: Doing<WorkspaceAdmin>,
+) -> Result<Response, Problem> {
+    let added = match Host::parse(form.get("host").trim()) {
+        Err(error) => Err(OpsError::from(error)),
+        Ok(host) => {
+            let words =
+                if is_confirmed(&form) { Vec::new() } else { costs(&web, &visit, &caller, &host).await? };
+            if !words.is_empty() {
+                return Confirm {
+                    signed: &signed,
+                    title: format!("Add {host}?"),
+                    words,
+                    action: "/admin/domains".to_owned(),
+                    fields: vec![("host", host.to_string())],
+                    button: "Add the domain",
+                    back: "/admin/domains",
+                }
+                .ask();
+            }
+            web.api.ops.claim_domain(&caller.by, &caller.workspace, host).await
+        }
+    };
+    let (problem, errors) = match added {
+        Ok((_, true)) => return Ok(see_other("/admin/domains?done=there", None)),
+        Ok((domain, false)) => {
+            web.api.learn_directory().await?;
+            let held = web.api.ops.held(&caller.workspace, &domain.host).await?;
+            let is_active = held.custody.standing() == Standing::Active;
+            let done = if is_active { "added" } else { "waiting" };
+            return Ok(see_other(&format!("/admin/domains?done={done}"), None));
+        }
+        Err(OpsError::Invalid(errors)) => (Problem::new(ErrorCode::ValidationFailed), errors),
+        Err(OpsError::Store(StoreError::NameTaken(host))) => {
+            let taken = rlinks_core::FieldError::new(
+                "host",
+                rlinks_core::FieldCode::BadCharacters,
+                format!("{host} is another workspace's"),
+            );
+            (Problem::new(ErrorCode::Conflict), taken.into())
+        }
+        Err(OpsError::HostHeld { proof: Proof { name, value }, .. }) => {
+            let held = rlinks_core::FieldError::new(
+                "host",
+                rlinks_core::FieldCode::Reserved,
+                format!(
+                    "is claimed by another workspace, which has not proven it: set the TXT record {name} to {value} and add it again"
+                ),
+            );
+            (Problem::new(ErrorCode::Conflict), held.into())
+        }
+        Err(OpsError::HostKept { why, .. }) => {
+            let kept = rlinks_core::FieldError::new("host", rlinks_core::FieldCode::Reserved, why);
+            (Problem::new(ErrorCode::Conflict), kept.into())
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let shown = DomainsPage { host: form.get("host"), errors, ..DomainsPage::new(&web, &signed).await? };
+    Err(problem.in_page(&shown, None))
+}
+
+/// What stops answering once a domain is added, a paragraph each. Nothing where it is another's, or cannot be had: that is said anyway.
+async fn costs(web: &Web, visit: &Visit, caller: &Caller, host: &Host) -> Result<Vec<String>, Problem> {
+    let mut words = Vec::new();
+    if web.store.domains().await?.iter().any(|domain| domain.host == *host) {
+        return Ok(words);
+    }
+    let ops = &web.api.ops;
+    if ops.answers_everywhere(&caller.workspace).await? {
+        let seen = visit.headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
+        let name = seen.rsplit_once(':').map_or(seen, |(name, _)| name);
+        let such = if name.is_empty() || name == host.as_str() {
+            String::new()
+        } else {
+            format!(", such as {seen},")
+        };
+        words.push(format!(
+            "This is the first domain. Until now links answer at every address that leads to this server. From then on they answer at {host} \
+             alone: short links with any other host{such} stop answering at once, wherever they were printed or sent."
+        ));
+        words.push(
+            "To keep such a host, add it as a domain as well. Removing all domains brings back what is now."
+                .to_owned(),
+        );
+    }
+    let codes = ops.links_to(&caller.workspace, host).await?;
+    if !codes.is_empty() {
+        let (count, is_one) = (number(codes.len().try_into().unwrap_or(u64::MAX)), codes.len() == 1);
+        let mut named = codes.iter().take(MOST_NAMED).map(ToString::to_string).collect::<Vec<_>>().join(", ");
+        if codes.len() > MOST_NAMED {
+            named.push_str(" and others");
+        }
+        words.push(format!(
+            "{count} {} to {host} ({named}). A link must not lead back here, so {} until its target is changed, or until it may lead to \
+             a domain served here.",
+            if is_one { "link leads" } else { "links lead" },
+            if is_one { "visitors get an error" } else { "visitors of these get an error" },
+        ));
+    }
+    Ok(words)
+}
+
+fn host(text: &str) -> Result<Host, Problem> {
+    Host::parse(text).map_err(|_| Problem::from(OpsError::NotFound(Thing::Domain(text.to_owned()))))
+}
+
+/// Lets short links be written with a domain.
+pub async fn make_primary(
+    State(web): State<Arc<Web>>,
+    Path(name): Path<String>,
+    Doing { caller, .. }: Doing<WorkspaceAdmin>,
+) -> Result<Response, Problem> {
+    let host = host(&name)?;
+    let (actor, now) = (&caller.by.actor, web.clock.now());
+    let changed = web.store.set_primary_domain(caller.workspace.id, &host, actor, now).await;
+    changed.map_err(OpsError::from)?;
+    web.api.learn_directory().await?;
+    Ok(see_other("/admin/domains?done=primary", None))
+}
+
+/// Looks for a domain in DNS at once.
+pub async fn verify(
+    State(web): State<Arc<Web>>,
+    Path(name): Path<String>,
+    Doing { caller, .. }: Doing<WorkspaceAdmin>,
+) -> Result<Response, Problem> {
+    let host = host(&name)?;
+    let held = web.api.ops.verify_domain(&caller.by, &caller.workspace, &host).await?;
+    web.api.learn_directory().await?;
+    let done = match (held.custody.needs_proof, held.custody.missing_since) {
+        (true, None) => "proven",
+        (true, Some(_)) => "unproven",
+        (false, _) => "looked",
+    };
+    Ok(see_other(&format!("/admin/domains?done={done}"), None))
+}
+
+/// Removes a domain, once that was confirmed.
+pub async fn remove(
+    State(web): State<Arc<Web>>,
+    Path(name): Path<String>,
+    Doing { signed, caller, form, .. }: Doing<WorkspaceAdmin>,
+) -> Result<Response, Problem> {
+    let host = host(&name)?;
+    let known = web.store.domains().await?;
+    if !known.iter().any(|domain| domain.host == host && domain.workspace == caller.workspace.id) {
+        return Err(Problem::from(OpsError::NotFound(Thing::Domain(host.to_string()))));
+    }
+    if !is_confirmed(&form) {
+        return Confirm {
+            signed: &signed,
+            title: format!("Remove {host}?"),
+            words: vec![
+                "Short links with this domain stop answering at once, wherever they were printed or sent.".to_owned(),
+                "The links themselves stay. You can add the domain again, unless another workspace takes it first.".to_owned(),
+            ],
+            action: format!("/admin/domains/{host}/remove"),
+            fields: Vec::new(),
+            button: "Remove the domain",
+            back: "/admin/domains",
+        }
+        .ask();
+    }
+    let (actor, now) = (&caller.by.actor, web.clock.now());
+    let removed = web.store.remove_domain(caller.workspace.id, &host, actor, now).await;
+    removed.map_err(OpsError::from)?;
+    web.api.learn_directory().await?;
+    Ok(see_other("/admin/domains?done=removed", None))
+}

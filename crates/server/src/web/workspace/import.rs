@@ -1,0 +1,121 @@
+//! Files of links: in, after a preview that says what would be done, and out.
+
+use std::io::Cursor;
+use std::sync::Arc;
+
+use askama::Template;
+use axum::extract::State;
+use axum::response::Response;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use rlinks_core::Scope;
+use rlinks_core::error_code::ErrorCode;
+
+use super::super::{Problem, Web, page, sentence};
+use super::upload::Upload;
+use crate::api::import_export::{download, import_rows};
+use crate::auth::authenticate::LinksRead;
+use crate::auth::session::Signed;
+use crate::web::extract::Looking;
+use rlinks_ops::Mode;
+use rlinks_ops::import::{ExportFormat, ImportFormat, Outcome, ReadError, Report, Rows};
+
+/// What a file may be, in words.
+const FORMATS: [(&str, &str); 10] = [
+    ("jsonl", "JSON lines of ours"),
+    ("csv", "CSV of ours"),
+    ("shlink", "Shlink, CSV"),
+    ("dub", "Dub, CSV"),
+    ("chhoto", "Chhoto URL, JSON"),
+    ("yourls", "YOURLS, SQL or CSV"),
+    ("kutt", "Kutt, JSON"),
+    ("sink", "Sink, JSON"),
+    ("golink", "golink, JSON lines"),
+    ("bitly", "Bitly, JSON"),
+];
+
+/// As what links leave, and what for.
+const EXPORTS: [(&str, &str, &str); 5] = [
+    ("jsonl", "JSON lines", "everything a link has; can be imported again"),
+    ("csv", "CSV", "the same for a spreadsheet; can be imported again"),
+    ("nginx", "nginx", "a map of what answers now"),
+    ("caddy", "Caddy", "lines for a Caddyfile, of what answers now"),
+    ("cloudflare", "Cloudflare", "a _redirects file of what answers now"),
+];
+
+#[derive(Template)]
+#[template(path = "space/import.html")]
+struct ImportPage<'a> {
+    signed: &'a Signed,
+    may_import: bool,
+    format: &'a str,
+    allow_http: bool,
+    problem: Option<String>,
+}
+
+#[derive(Template)]
+#[template(path = "space/import_report.html")]
+struct ReportPage<'a> {
+    signed: &'a Signed,
+    report: &'a Report,
+    allow_http: bool,
+    /// The file itself, as long as it has not been imported.
+    content: String,
+}
+
+/// The form, and the files to take away.
+pub async fn show(Looking { signed, caller, .. }: Looking<LinksRead>) -> Result<Response, Problem> {
+    let may_import = caller.scopes.has(Scope::LinksWrite);
+    page(&ImportPage { signed: &signed, may_import, format: "", allow_http: false, problem: None })
+}
+
+/// A file: what importing it would do, and once that was seen, importing it.
+pub async fn take(State(web): State<Arc<Web>>, upload: Upload) -> Result<Response, Problem> {
+    let Upload { signed, caller, file, format, allow_http, confirmed } = upload;
+    let again = |problem: Problem| {
+        let shown = ImportPage {
+            signed: &signed,
+            may_import: true,
+            format: &format,
+            allow_http,
+            problem: Some(problem.message.clone()),
+        };
+        problem.in_page(&shown, None)
+    };
+    if file.is_empty() {
+        return Err(again(Problem::saying(
+            ErrorCode::ValidationFailed,
+            "Choose a file, or paste its contents",
+        )));
+    }
+    let known = ImportFormat::ALL.iter().find(|(name, _)| *name == format).map(|(_, known)| *known);
+    if known.is_none() && !format.is_empty() {
+        return Err(again(Problem::saying(ErrorCode::ValidationFailed, "There is no such format")));
+    }
+    let content = if confirmed { String::new() } else { STANDARD.encode(&file) };
+    let rows = match Rows::open(Cursor::new(file), known).await {
+        Ok(rows) => rows,
+        Err(ReadError::Io(error)) => {
+            tracing::error!(%error, "a file that was sent cannot be read");
+            return Err(Problem::new(ErrorCode::Internal));
+        }
+        Err(error) => {
+            return Err(again(Problem::saying(ErrorCode::ValidationFailed, sentence(&error.to_string()))));
+        }
+    };
+    let mode = if confirmed { Mode::Write } else { Mode::DryRun };
+    let report = import_rows(&web.api, &caller, rows, mode, allow_http).await?;
+    page(&ReportPage { signed: &signed, report: &report, allow_http, content })
+}
+
+/// Links as a file.
+pub async fn export(
+    State(web): State<Arc<Web>>,
+    Looking { visit, caller, .. }: Looking<LinksRead>,
+) -> Result<Response, Problem> {
+    let asked = visit.parameter("format").unwrap_or_default();
+    let format = ExportFormat::ALL.iter().find(|(name, _)| *name == asked);
+    let (_, format) =
+        format.ok_or_else(|| Problem::saying(ErrorCode::NotFound, "There is no such format"))?;
+    download(&web.api, &caller, *format).await.map_err(Problem::from)
+}

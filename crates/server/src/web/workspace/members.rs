@@ -1,0 +1,322 @@
+//! Members: who is here, and what they may do.
+
+use std::sync::Arc;
+
+use askama::Template;
+use axum::extract::{Path, State};
+use axum::response::Response;
+use rlinks_core::error_code::ErrorCode;
+use rlinks_core::workspace::policy::Visibility;
+use rlinks_core::{Email, FieldErrors, Id, Role, User, UserStatus};
+use rlinks_store::StoreError;
+
+use super::super::{Problem, Web, page, see_other};
+use super::{Confirm, done, is_confirmed};
+use crate::auth::authenticate::{Caller, WorkspaceAdmin};
+use crate::auth::session::{Sessions, Signed};
+use crate::web::extract::{Doing, Looking};
+use rlinks_ops::members::{Invitation, MemberPatch};
+use rlinks_ops::{OpsError, Thing};
+
+/// Members on a page.
+const PAGE: usize = 50;
+
+/// What each role may do, in words.
+const ROLES: [(Role, &str); 3] = [
+    (Role::Viewer, "sees links and statistics"),
+    (Role::Member, "also makes, changes and deletes links, and keeps keys of their own"),
+    (Role::Admin, "may do everything, this page included"),
+];
+
+const DONE: [(&str, &str); 4] = [
+    ("role", "The role was changed. It holds from the next request on."),
+    (
+        "suspended",
+        "The member was suspended: their sessions and keys open nothing until they are let in again.",
+    ),
+    ("activated", "The member can sign in again."),
+    ("deleted", "The account was deleted. Its address and name are forgotten, its keys are gone."),
+];
+
+#[derive(Template)]
+#[template(path = "space/members.html")]
+struct MembersPage<'a> {
+    signed: &'a Signed,
+    done: Option<&'static str>,
+    problem: Option<String>,
+    /// Somebody who has just been invited.
+    invited: Option<(User, Invitation)>,
+    members: Vec<User>,
+    next: Option<Id>,
+    email: &'a str,
+    full_name: &'a str,
+    role: Role,
+    errors: FieldErrors,
+}
+
+impl<'a> MembersPage<'a> {
+    async fn new(web: &Web, signed: &'a Signed, after: Option<Id>) -> Result<Self, Problem> {
+        let limit = i64::try_from(PAGE).unwrap_or(i64::MAX) + 1;
+        let mut members = web.store.users(signed.workspace.id, after, limit).await?;
+        let more = members.len() > PAGE;
+        members.truncate(PAGE);
+        let next = members.last().filter(|_| more).map(|user| user.id);
+        Ok(Self {
+            signed,
+            done: None,
+            problem: None,
+            invited: None,
+            members,
+            next,
+            email: "",
+            full_name: "",
+            role: Role::Member,
+            errors: FieldErrors::default(),
+        })
+    }
+}
+
+/// The members, and the form to invite another.
+pub async fn show(
+    State(web): State<Arc<Web>>,
+    Looking { visit, signed, .. }: Looking<WorkspaceAdmin>,
+) -> Result<Response, Problem> {
+    let after = visit.parameter("after").and_then(|text| text.parse().ok()).map(Id::from_i64);
+    let shown = MembersPage::new(&web, &signed, after).await?;
+    page(&MembersPage { done: done(&visit, &DONE), ..shown })
+}
+
+/// The page once more, saying why something was not done.
+async fn again(web: &Web, signed: &Signed, error: OpsError) -> Problem {
+    let problem = match error {
+        OpsError::Store(StoreError::NameTaken(_)) => {
+            Problem::saying(ErrorCode::Conflict, "A member has this e-mail address already")
+        }
+        other => other.into(),
+    };
+    match MembersPage::new(web, signed, None).await {
+        Ok(shown) if problem.code == ErrorCode::Conflict => {
+            let shown = MembersPage { problem: Some(problem.message.clone()), ..shown };
+            problem.in_page(&shown, None)
+        }
+        _ => problem,
+    }
+}
+
+/// Makes somebody a member, and shows the address to send them, this once.
+pub async fn invite(
+    State(web): State<Arc<Web>>,
+    Doing { signed, caller, form, .. }: Doing<WorkspaceAdmin>,
+) -> Result<Response, Problem> {
+    let mut errors = FieldErrors::default();
+    let email = errors.take(Email::parse(form.get("email")));
+    let full_name = errors.take(User::parse_name(form.get("full_name")));
+    let role = errors.take(form.get("role").parse::<Role>());
+    let (Some(email), Some(full_name), Some(role)) = (email, full_name, role) else {
+        let shown = MembersPage::new(&web, &signed, None).await?;
+        let (email, full_name) = (form.get("email"), form.get("full_name"));
+        let role = role.unwrap_or(Role::Member);
+        let shown = MembersPage { email, full_name, role, errors, ..shown };
+        return Err(Problem::new(ErrorCode::ValidationFailed).in_page(&shown, None));
+    };
+    let invited = web.api.ops.invite(&caller.by, &caller.workspace, email, full_name, role).await;
+    let invited = match invited {
+        Ok(invited) => invited,
+        Err(error) => return Err(again(&web, &signed, error).await),
+    };
+    let shown = MembersPage::new(&web, &signed, None).await?;
+    page(&MembersPage { invited: Some(invited), ..shown })
+}
+
+/// Invites a member once more, once that was confirmed.
+pub async fn invite_again(
+    State(web): State<Arc<Web>>,
+    Path(id): Path<String>,
+    Doing { signed, caller, form, .. }: Doing<WorkspaceAdmin>,
+) -> Result<Response, Problem> {
+    let user = member(&web, &caller, &id).await?;
+    if !is_confirmed(&form) {
+        return Confirm {
+            signed: &signed,
+            title: if user.last_login_at.is_some() {
+                format!("Reset the sign-in of {}?", called(&user))
+            } else {
+                format!("Invite {} once more?", called(&user))
+            },
+            words: vec![
+                "There will be a new address to send them. An earlier invitation no longer works.".to_owned(),
+                "Whoever opens it chooses how this account signs in from then on; its other sessions end when a password is chosen."
+                    .to_owned(),
+            ],
+            action: format!("/admin/members/{}/invite", user.id),
+            fields: Vec::new(),
+            button: if user.last_login_at.is_some() { "Reset sign-in" } else { "Invite once more" },
+            back: "/admin/members",
+        }
+        .ask();
+    }
+    let invitation = match web.api.ops.invite_again(&caller.by, &user).await {
+        Ok(invitation) => invitation,
+        Err(error) => return Err(again(&web, &signed, error).await),
+    };
+    let shown = MembersPage::new(&web, &signed, None).await?;
+    page(&MembersPage { invited: Some((user, invitation)), ..shown })
+}
+
+/// A member by the id in the address, and by nothing else.
+async fn member(web: &Web, caller: &Caller, id: &str) -> Result<User, Problem> {
+    if id.parse::<i64>().is_err() {
+        return Err(Problem::from(OpsError::NotFound(Thing::User(id.to_owned()))));
+    }
+    web.api.ops.member(&caller.workspace, id).await.map_err(Problem::from)
+}
+
+/// Whether somebody is about to take from themselves what lets them be here.
+fn is_self(caller: &Caller, user: &User) -> bool {
+    caller.member() == Some(user.id)
+}
+
+/// How a member is called in a question.
+fn called(user: &User) -> String {
+    if user.full_name.is_empty() {
+        user.email.to_string()
+    } else {
+        format!("{} ({})", user.full_name, user.email)
+    }
+}
+
+async fn apply(
+    web: &Web,
+    signed: &Signed,
+    caller: &Caller,
+    seen: &User,
+    patch: MemberPatch,
+    said: &str,
+) -> Result<Response, Problem> {
+    match web.api.ops.change_member(&caller.by, seen, &patch).await {
+        Ok(_) => Ok(see_other(&format!("/admin/members?done={said}"), None)),
+        Err(error) => Err(again(web, signed, error).await),
+    }
+}
+
+/// Gives a member another role. Who takes it from themselves is asked.
+pub async fn change_role(
+    State(web): State<Arc<Web>>,
+    Path(id): Path<String>,
+    Doing { signed, caller, form, .. }: Doing<WorkspaceAdmin>,
+) -> Result<Response, Problem> {
+    let user = member(&web, &caller, &id).await?;
+    let role = form.get("role").parse::<Role>();
+    let role = role.map_err(|error| {
+        Problem::saying(ErrorCode::ValidationFailed, format!("The role {}", error.message))
+    })?;
+    if is_self(&caller, &user) && role < Role::Admin && !is_confirmed(&form) {
+        return Confirm {
+            signed: &signed,
+            title: format!("Become {role} yourself?"),
+            words: vec![
+                "You can no longer open this page then; only another admin can give the role back."
+                    .to_owned(),
+            ],
+            action: format!("/admin/members/{}/role", user.id),
+            fields: vec![("role", role.to_string())],
+            button: "Change my role",
+            back: "/admin/members",
+        }
+        .ask();
+    }
+    apply(&web, &signed, &caller, &user, MemberPatch { role: Some(role), ..MemberPatch::default() }, "role")
+        .await
+}
+
+/// Keeps a member out, once that was confirmed.
+pub async fn suspend(
+    State(web): State<Arc<Web>>,
+    Path(id): Path<String>,
+    Doing { signed, caller, form, .. }: Doing<WorkspaceAdmin>,
+) -> Result<Response, Problem> {
+    let user = member(&web, &caller, &id).await?;
+    if !is_confirmed(&form) {
+        let mut words = vec![
+            "Their sessions and keys open nothing from the next request on. Their links stay and keep answering.".to_owned(),
+            "You can let them in again at any time.".to_owned(),
+        ];
+        if is_self(&caller, &user) {
+            words.insert(0, "This is your own account: you would be signed out at once.".to_owned());
+        }
+        return Confirm {
+            signed: &signed,
+            title: format!("Suspend {}?", called(&user)),
+            words,
+            action: format!("/admin/members/{}/suspend", user.id),
+            fields: Vec::new(),
+            button: "Suspend",
+            back: "/admin/members",
+        }
+        .ask();
+    }
+    let patch = MemberPatch { status: Some(UserStatus::Suspended), ..MemberPatch::default() };
+    apply(&web, &signed, &caller, &user, patch, "suspended").await
+}
+
+/// Lets a member in again.
+pub async fn activate(
+    State(web): State<Arc<Web>>,
+    Path(id): Path<String>,
+    Doing { signed, caller, .. }: Doing<WorkspaceAdmin>,
+) -> Result<Response, Problem> {
+    let user = member(&web, &caller, &id).await?;
+    let patch = MemberPatch { status: Some(UserStatus::Active), ..MemberPatch::default() };
+    apply(&web, &signed, &caller, &user, patch, "activated").await
+}
+
+/// What becomes of somebody's links when they go.
+pub(crate) fn links_after(visibility: Visibility) -> &'static str {
+    match visibility {
+        Visibility::Owner => {
+            "In this workspace links are their owner's alone: they are deleted with the account, and stop answering."
+        }
+        Visibility::Workspace => "The links stay the workspace's and keep answering.",
+    }
+}
+
+/// Deletes an account, once that was confirmed.
+pub async fn remove(
+    State(web): State<Arc<Web>>,
+    Path(id): Path<String>,
+    acts: Doing<WorkspaceAdmin>,
+) -> Result<Response, Problem> {
+    let Doing { visit, signed, caller, form, .. } = acts;
+    let user = member(&web, &caller, &id).await?;
+    if !is_confirmed(&form) {
+        return ask_to_remove(&signed, &caller, &user);
+    }
+    if let Err(error) = web.api.ops.remove_member(&caller.by, &caller.workspace, &user).await {
+        return Err(again(&web, &signed, error).await);
+    }
+    if is_self(&caller, &user) {
+        return Ok(see_other("/admin/login?done=deleted", Some(Sessions::no_cookie(&visit.way))));
+    }
+    Ok(see_other("/admin/members?done=deleted", None))
+}
+
+fn ask_to_remove(signed: &Signed, caller: &Caller, user: &User) -> Result<Response, Problem> {
+    let mut words = vec![
+        "The address and the name are forgotten, the keys are gone. This cannot be undone; suspending can."
+            .to_owned(),
+        links_after(caller.workspace.policy.visibility).to_owned(),
+    ];
+    if is_self(caller, user) {
+        words.insert(0, "This is your own account: you would be signed out for good.".to_owned());
+    }
+    Confirm {
+        signed,
+        title: format!("Delete the account of {}?", called(user)),
+        words,
+        action: format!("/admin/members/{}/delete", user.id),
+        fields: Vec::new(),
+        button: "Delete the account",
+        back: "/admin/members",
+    }
+    .ask()
+}

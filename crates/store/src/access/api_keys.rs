@@ -1,0 +1,523 @@
+//! API keys. The store has their hashes only. A request finds a key by its prefix, with everything that decides what it may do,
+//! as it is now.
+
+use rlinks_core::{Actor, ApiKey, Id, Scopes, Timestamp, User, Workspace};
+use serde::{Deserialize, Serialize};
+
+use crate::access::members::UserRow;
+use crate::database::pool::{Tx, read, read_in, run_in};
+use crate::links::rows::{WorkspaceRow, json};
+use crate::workspace::workspaces::{no_workspace, record_locked};
+use crate::write::queue::{NewEntry, lock_heads, next_id};
+use crate::{Store, StoreError};
+
+/// A key about to be made.
+#[derive(Clone, Debug)]
+pub struct NewKey {
+    /// For which workspace.
+    pub workspace: Id,
+    /// Whose.
+    pub user: Option<Id>,
+    /// What it is for.
+    pub name: String,
+    /// How it begins.
+    pub prefix: String,
+    /// The hash of all of it.
+    pub hash: String,
+    /// What it may do.
+    pub scopes: Scopes,
+    /// Until when.
+    pub expires_at: Option<Timestamp>,
+}
+
+/// A key and everything that decides what it may do.
+#[derive(Clone, Debug)]
+pub struct KeyHolder {
+    /// The key.
+    pub key: ApiKey,
+    /// The hash a request's key must have.
+    pub hash: String,
+    /// Whose it is, where it is somebody's.
+    pub user: Option<User>,
+    /// The workspace, deleted or not.
+    pub workspace: Workspace,
+}
+
+/// A key as the audit log has it: without its name, which is its owner's words, and with its hash, so that a key put into the
+/// table past the log is found.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct AuditedKey {
+    pub(crate) id: Id,
+    pub(crate) user: Option<Id>,
+    pub(crate) prefix: String,
+    pub(crate) hash: String,
+    pub(crate) scopes: Scopes,
+    pub(crate) expires_at: Option<Timestamp>,
+    pub(crate) revoked_at: Option<Timestamp>,
+}
+
+impl AuditedKey {
+    pub(crate) fn of(key: &ApiKey, hash: &str) -> Self {
+        Self {
+            id: key.id,
+            user: key.user,
+            prefix: key.prefix.clone(),
+            hash: hash.to_owned(),
+            scopes: key.scopes,
+            expires_at: key.expires_at,
+            revoked_at: key.revoked_at,
+        }
+    }
+}
+
+/// The subject of entries about a key.
+pub fn key_subject(id: Id) -> String {
+    format!("key:{id}")
+}
+
+macro_rules! key_columns {
+    () => {
+        "id, workspace_id, user_id, name, prefix, hash, scopes, created_by, created_at, expires_at, revoked_at, last_used_at, usage_count"
+    };
+}
+
+#[derive(sqlx::FromRow)]
+pub(crate) struct KeyRow {
+    id: i64,
+    workspace_id: i64,
+    user_id: Option<i64>,
+    name: String,
+    prefix: String,
+    pub(crate) hash: String,
+    scopes: String,
+    created_by: String,
+    created_at: i64,
+    expires_at: Option<i64>,
+    revoked_at: Option<i64>,
+    last_used_at: Option<i64>,
+    usage_count: i64,
+}
+
+impl KeyRow {
+    pub(crate) fn key(self) -> ApiKey {
+        ApiKey {
+            id: Id::from_i64(self.id),
+            workspace: Id::from_i64(self.workspace_id),
+            user: self.user_id.map(Id::from_i64),
+            name: self.name,
+            prefix: self.prefix,
+            scopes: Scopes::stored(&self.scopes),
+            created_by: Actor::stored(self.created_by),
+            created_at: Timestamp::from_ms(self.created_at),
+            expires_at: self.expires_at.map(Timestamp::from_ms),
+            revoked_at: self.revoked_at.map(Timestamp::from_ms),
+            last_used_at: self.last_used_at.map(Timestamp::from_ms),
+            usage_count: self.usage_count,
+        }
+    }
+}
+
+/// A key, its workspace, and its member where it has one.
+#[derive(sqlx::FromRow)]
+struct HolderRow {
+    #[sqlx(flatten)]
+    key: KeyRow,
+    w_slug: String,
+    w_name: String,
+    w_policy: String,
+    w_created_at: i64,
+    w_updated_at: i64,
+    w_deleted_at: Option<i64>,
+    u_email: Option<String>,
+    u_full_name: Option<String>,
+    u_role: Option<String>,
+    u_status: Option<String>,
+    u_created_at: Option<i64>,
+    u_updated_at: Option<i64>,
+    u_last_login_at: Option<i64>,
+    u_last_sync_at: Option<i64>,
+}
+
+impl HolderRow {
+    fn holder(self) -> Result<KeyHolder, StoreError> {
+        let user = self.user();
+        // Without its member it would be nobody's, and could do more.
+        if self.key.user_id.is_some() && user.is_none() {
+            return Err(StoreError::Unreadable(format!("the member of key {}", self.key.id)));
+        }
+        let (hash, workspace_id) = (self.key.hash.clone(), self.key.workspace_id);
+        let workspace = WorkspaceRow {
+            id: workspace_id,
+            slug: self.w_slug,
+            name: self.w_name,
+            policy: self.w_policy,
+            created_at: self.w_created_at,
+            updated_at: self.w_updated_at,
+            deleted_at: self.w_deleted_at,
+        };
+        Ok(KeyHolder {
+            key: self.key.key(),
+            hash,
+            user: user.map(UserRow::user).transpose()?,
+            workspace: workspace.workspace()?,
+        })
+    }
+
+    fn user(&self) -> Option<UserRow> {
+        Some(UserRow {
+            id: self.key.user_id?,
+            workspace_id: self.key.workspace_id,
+            email: self.u_email.clone()?,
+            full_name: self.u_full_name.clone()?,
+            role: self.u_role.clone()?,
+            status: self.u_status.clone()?,
+            created_at: self.u_created_at?,
+            updated_at: self.u_updated_at?,
+            last_login_at: self.u_last_login_at,
+            last_sync_at: self.u_last_sync_at,
+        })
+    }
+}
+
+impl Store {
+    /// Makes a key. A prefix that is taken is a conflict: draw another.
+    pub async fn create_key(&self, new: NewKey, actor: &Actor, now: Timestamp) -> Result<ApiKey, StoreError> {
+        let mut tx = self.pool.begin().await?;
+        let mut heads = lock_heads(&mut tx, [new.workspace.as_i64()]).await?;
+        let head =
+            heads.get_mut(&new.workspace.as_i64()).filter(|head| !head.deleted).ok_or_else(no_workspace)?;
+        let now = head.moment(now);
+        let (key, entry) = make(&mut tx, self, new, actor, now).await?;
+        record_locked(&mut tx, heads, key.workspace, [entry], now).await?;
+        tx.commit().await?;
+        self.announce();
+        Ok(key)
+    }
+
+    /// A key by its prefix, with whoever it belongs to.
+    pub async fn key_holder(&self, prefix: &str) -> Result<Option<KeyHolder>, StoreError> {
+        // One question: a way to the database and back costs more than the rows.
+        const SQL: &str = "select k.id, k.workspace_id, k.user_id, k.name, k.prefix, k.hash, k.scopes, k.created_by, k.created_at,
+                k.expires_at, k.revoked_at, k.last_used_at, k.usage_count,
+                w.slug as w_slug, w.name as w_name, w.policy as w_policy, w.created_at as w_created_at, w.updated_at as w_updated_at,
+                w.deleted_at as w_deleted_at,
+                u.email as u_email, u.full_name as u_full_name, u.role as u_role, u.status as u_status,
+                u.created_at as u_created_at, u.updated_at as u_updated_at, u.last_login_at as u_last_login_at,
+                u.last_sync_at as u_last_sync_at
+             from api_keys k join workspaces w on w.id = k.workspace_id left join users u on u.id = k.user_id
+             where k.prefix = $1";
+        let row: Option<HolderRow> = read!(&self.pool, fetch_optional, SQL, prefix)?;
+        row.map(HolderRow::holder).transpose()
+    }
+
+    /// The hash of the key with a prefix, or what is given where nobody has it. One row either way: how long it takes must not tell.
+    pub async fn key_hash(&self, prefix: &str, otherwise: &str) -> Result<String, StoreError> {
+        let (hash,): (String,) = read!(
+            &self.pool,
+            fetch_one,
+            "select coalesce((select hash from api_keys where prefix = $1), cast($2 as text))",
+            prefix,
+            otherwise
+        )?;
+        Ok(hash)
+    }
+
+    /// A key of a workspace.
+    pub async fn key(&self, workspace: Id, id: Id) -> Result<Option<ApiKey>, StoreError> {
+        const SQL: &str =
+            concat!("select ", key_columns!(), " from api_keys where workspace_id = $1 and id = $2");
+        let row: Option<KeyRow> = read!(&self.pool, fetch_optional, SQL, workspace.as_i64(), id.as_i64())?;
+        Ok(row.map(KeyRow::key))
+    }
+
+    /// The next keys of a workspace, or of one of its members, newest first: at most `limit`, before `before`.
+    pub async fn keys(
+        &self,
+        workspace: Id,
+        user: Option<Id>,
+        before: Option<Id>,
+        limit: i64,
+    ) -> Result<Vec<ApiKey>, StoreError> {
+        const ALL: &str = concat!(
+            "select ",
+            key_columns!(),
+            " from api_keys where workspace_id = $1 and id < $2 order by id desc limit $3"
+        );
+        const OF_USER: &str = concat!(
+            "select ",
+            key_columns!(),
+            " from api_keys where workspace_id = $1 and id < $2 and user_id = $4 order by id desc limit $3"
+        );
+        let before = before.map_or(i64::MAX, Id::as_i64);
+        let rows: Vec<KeyRow> = match user {
+            None => read!(&self.pool, fetch_all, ALL, workspace.as_i64(), before, limit)?,
+            Some(user) => {
+                read!(&self.pool, fetch_all, OF_USER, workspace.as_i64(), before, limit, user.as_i64())?
+            }
+        };
+        Ok(rows.into_iter().map(KeyRow::key).collect())
+    }
+
+    /// Takes a key back. One that is revoked already stays as it is.
+    pub async fn revoke_key(
+        &self,
+        workspace: Id,
+        id: Id,
+        actor: &Actor,
+        now: Timestamp,
+    ) -> Result<ApiKey, StoreError> {
+        let mut tx = self.pool.begin().await?;
+        let heads = lock_heads(&mut tx, [workspace.as_i64()]).await?;
+        let (seen, hash) = locked(&mut tx, workspace, id).await?;
+        if seen.revoked_at.is_some() {
+            return Ok(seen);
+        }
+        let next = ApiKey { revoked_at: Some(now), ..seen.clone() };
+        let entry = changed(&mut tx, &seen, &next, &hash, "key.revoke", actor).await?;
+        record_locked(&mut tx, heads, workspace, [entry], now).await?;
+        tx.commit().await?;
+        self.announce();
+        Ok(next)
+    }
+
+    /// Makes a successor of a key with the same name, owner and scopes; the old one lives until `old_until` at most.
+    pub async fn rotate_key(
+        &self,
+        seen: &ApiKey,
+        (prefix, hash): (String, String),
+        old_until: Timestamp,
+        actor: &Actor,
+        now: Timestamp,
+    ) -> Result<ApiKey, StoreError> {
+        let mut tx = self.pool.begin().await?;
+        let heads = lock_heads(&mut tx, [seen.workspace.as_i64()]).await?;
+        let (there, old_hash) = locked(&mut tx, seen.workspace, seen.id).await?;
+        if there.revoked_at.is_some() || there.expires_at != seen.expires_at {
+            return Err(StoreError::Conflict);
+        }
+        let new = NewKey {
+            workspace: there.workspace,
+            user: there.user,
+            name: there.name.clone(),
+            prefix,
+            hash,
+            scopes: there.scopes,
+            expires_at: there.expires_at,
+        };
+        let (key, created) = make(&mut tx, self, new, actor, now).await?;
+        let until = there.expires_at.map_or(old_until, |at| at.min(old_until));
+        let next = ApiKey { expires_at: Some(until), ..there.clone() };
+        let retired = changed(&mut tx, &there, &next, &old_hash, "key.rotate", actor).await?;
+        record_locked(&mut tx, heads, key.workspace, [created, retired], now).await?;
+        tx.commit().await?;
+        self.announce();
+        Ok(key)
+    }
+
+    /// Adds what keys were used since the last time: how often, and when last. No change of a key, so nothing is audited.
+    pub async fn count_key_use(&self, uses: &[(Id, i64, Timestamp)]) -> Result<(), StoreError> {
+        let rows: Vec<(i64, i64, i64)> =
+            uses.iter().map(|(id, count, last)| (id.as_i64(), *count, last.ms())).collect();
+        let mut tx = self.pool.begin().await?;
+        run_in!(
+            &mut tx,
+            "update api_keys set usage_count = usage_count + n.uses,
+                 last_used_at = case when last_used_at is null or n.last > last_used_at then n.last else last_used_at end
+             from (select cast(value ->> 0 as bigint) as id, cast(value ->> 1 as bigint) as uses, cast(value ->> 2 as bigint) as last
+                   from json_each($1)) as n
+             where api_keys.id = n.id",
+            json(&rows)
+        )?;
+        tx.commit().await
+    }
+
+    /// Drops keys of a workspace that expired or were revoked before a moment: at most `limit`. Gives how many.
+    pub async fn purge_keys(
+        &self,
+        workspace: Id,
+        over_before: Timestamp,
+        limit: i64,
+        actor: &Actor,
+        now: Timestamp,
+    ) -> Result<u64, StoreError> {
+        const SQL: &str = concat!(
+            "select ",
+            key_columns!(),
+            " from api_keys where workspace_id = $1 and (expires_at < $2 or revoked_at < $2) order by id limit $3"
+        );
+        let mut tx = self.pool.begin().await?;
+        let heads = lock_heads(&mut tx, [workspace.as_i64()]).await?;
+        let rows: Vec<KeyRow> =
+            read_in!(&mut tx, fetch_all, SQL, workspace.as_i64(), over_before.ms(), limit)?;
+        let entries = delete(&mut tx, rows, "key.purge", actor).await?;
+        let purged = entries.len() as u64;
+        if purged > 0 {
+            record_locked(&mut tx, heads, workspace, entries, now).await?;
+            tx.commit().await?;
+            self.announce();
+        }
+        Ok(purged)
+    }
+
+    /// How many keys [`Store::purge_keys`] would drop.
+    pub async fn purgeable_keys(&self, workspace: Id, over_before: Timestamp) -> Result<u64, StoreError> {
+        let (keys,): (i64,) = read!(
+            &self.pool,
+            fetch_one,
+            "select count(*) from api_keys where workspace_id = $1 and (expires_at < $2 or revoked_at < $2)",
+            workspace.as_i64(),
+            over_before.ms()
+        )?;
+        Ok(keys.cast_unsigned())
+    }
+}
+
+async fn make<'a>(
+    tx: &mut Tx,
+    store: &Store,
+    new: NewKey,
+    actor: &'a Actor,
+    now: Timestamp,
+) -> Result<(ApiKey, NewEntry<'a>), StoreError> {
+    let key = ApiKey {
+        id: next_id(tx, store.worker, now).await?,
+        workspace: new.workspace,
+        user: new.user,
+        name: new.name,
+        prefix: new.prefix,
+        scopes: new.scopes,
+        created_by: answers(tx, actor).await?,
+        created_at: now,
+        expires_at: new.expires_at,
+        revoked_at: None,
+        last_used_at: None,
+        usage_count: 0,
+    };
+    if let Some(user) = key.user {
+        let living: Option<(i64,)> = read_in!(
+            tx,
+            fetch_optional,
+            "select id from users where workspace_id = $1 and id = $2 and status <> 'deleted'",
+            key.workspace.as_i64(),
+            user.as_i64()
+        )?;
+        living.ok_or_else(|| StoreError::NotFound(format!("user {user}")))?;
+    }
+    if insert(tx, &key, &new.hash).await? == 0 {
+        return Err(StoreError::Conflict);
+    }
+    let entry = NewEntry {
+        actor,
+        action: "key.create",
+        subject: key_subject(key.id),
+        before: None,
+        after: Some(json(&AuditedKey::of(&key, &new.hash))),
+    };
+    Ok((key, entry))
+}
+
+/// Who answers for what an actor makes: of a key its member, or whoever answers for the key; of anybody else themselves. So however
+/// many keys make each other, all of them go back to one; who it was that time is in the log.
+async fn answers(tx: &mut Tx, actor: &Actor) -> Result<Actor, StoreError> {
+    let Some(key) = actor.key() else { return Ok(actor.clone()) };
+    let row: Option<(Option<i64>, String)> =
+        read_in!(tx, fetch_optional, "select user_id, created_by from api_keys where id = $1", key.as_i64())?;
+    Ok(match row {
+        Some((Some(user), _)) => Actor::of_user(Id::from_i64(user)),
+        Some((None, maker)) => ApiKey::answering(&Actor::stored(maker)).unwrap_or_else(|| actor.clone()),
+        None => actor.clone(),
+    })
+}
+
+pub(crate) async fn insert(tx: &mut Tx, key: &ApiKey, hash: &str) -> Result<u64, StoreError> {
+    Ok(run_in!(
+        tx,
+        "insert into api_keys (id, workspace_id, user_id, name, prefix, hash, scopes, created_by, created_at, expires_at, revoked_at,
+                               last_used_at, usage_count)
+         values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
+         on conflict do nothing",
+        key.id.as_i64(),
+        key.workspace.as_i64(),
+        key.user.map(Id::as_i64),
+        &key.name,
+        &key.prefix,
+        hash,
+        key.scopes.to_text(),
+        key.created_by.as_str(),
+        key.created_at.ms(),
+        key.expires_at.map(Timestamp::ms),
+        key.revoked_at.map(Timestamp::ms),
+        key.last_used_at.map(Timestamp::ms),
+        key.usage_count
+    )?)
+}
+
+async fn locked(tx: &mut Tx, workspace: Id, id: Id) -> Result<(ApiKey, String), StoreError> {
+    const SQL: &str =
+        concat!("select ", key_columns!(), " from api_keys where workspace_id = $1 and id = $2");
+    let row: Option<KeyRow> = read_in!(tx, fetch_optional, SQL, workspace.as_i64(), id.as_i64())?;
+    let row = row.ok_or_else(|| StoreError::NotFound(format!("key {id}")))?;
+    let hash = row.hash.clone();
+    Ok((row.key(), hash))
+}
+
+async fn changed<'a>(
+    tx: &mut Tx,
+    seen: &ApiKey,
+    next: &ApiKey,
+    hash: &str,
+    action: &'a str,
+    actor: &'a Actor,
+) -> Result<NewEntry<'a>, StoreError> {
+    run_in!(
+        tx,
+        "update api_keys set expires_at = $2, revoked_at = $3 where id = $1",
+        next.id.as_i64(),
+        next.expires_at.map(Timestamp::ms),
+        next.revoked_at.map(Timestamp::ms)
+    )?;
+    Ok(NewEntry {
+        actor,
+        action,
+        subject: key_subject(next.id),
+        before: Some(json(&AuditedKey::of(seen, hash))),
+        after: Some(json(&AuditedKey::of(next, hash))),
+    })
+}
+
+/// Deletes the keys of somebody who leaves, and says so.
+pub(crate) async fn delete_of_user<'a>(
+    tx: &mut Tx,
+    user: Id,
+    actor: &'a Actor,
+) -> Result<Vec<NewEntry<'a>>, StoreError> {
+    const SQL: &str = concat!("select ", key_columns!(), " from api_keys where user_id = $1 order by id");
+    let rows: Vec<KeyRow> = read_in!(tx, fetch_all, SQL, user.as_i64())?;
+    delete(tx, rows, "key.delete", actor).await
+}
+
+async fn delete<'a>(
+    tx: &mut Tx,
+    rows: Vec<KeyRow>,
+    action: &'a str,
+    actor: &'a Actor,
+) -> Result<Vec<NewEntry<'a>>, StoreError> {
+    let ids: Vec<[i64; 1]> = rows.iter().map(|row| [row.id]).collect();
+    run_in!(
+        tx,
+        "delete from api_keys where id in (select cast(value ->> 0 as bigint) from json_each($1))",
+        json(&ids)
+    )?;
+    let entry = |row: KeyRow| {
+        let hash = row.hash.clone();
+        let key = row.key();
+        NewEntry {
+            actor,
+            action,
+            subject: key_subject(key.id),
+            before: Some(json(&AuditedKey::of(&key, &hash))),
+            after: None,
+        }
+    };
+    Ok(rows.into_iter().map(entry).collect())
+}

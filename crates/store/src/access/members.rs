@@ -1,0 +1,410 @@
+//! Members of workspaces. Each change is a transaction of its own under the workspace's head, with an audit entry that says
+//! what changed and never who it is.
+
+use rlinks_core::{Actor, Email, Id, Role, Timestamp, User, UserStatus};
+
+use crate::access::{api_keys, sessions};
+use crate::database::pool::{Tx, read, read_in, run_in};
+use crate::links::rows::json;
+use crate::workspace::workspaces::{no_workspace, record_locked};
+use crate::write::queue::{NewEntry, lock_heads, next_id};
+use crate::{Store, StoreError};
+
+/// Somebody about to become a member.
+#[derive(Clone, Debug)]
+pub struct NewUser {
+    /// Where.
+    pub workspace: Id,
+    /// Their address.
+    pub email: Email,
+    /// Their name; may be empty.
+    pub full_name: String,
+    /// What they may do.
+    pub role: Role,
+}
+
+impl NewUser {
+    pub(crate) fn becoming(self, id: Id, now: Timestamp) -> User {
+        User {
+            id,
+            workspace: self.workspace,
+            email: self.email,
+            full_name: self.full_name,
+            role: self.role,
+            status: UserStatus::Active,
+            created_at: now,
+            updated_at: now,
+            last_login_at: None,
+            last_sync_at: None,
+        }
+    }
+}
+
+/// The subject of entries about a user.
+pub fn user_subject(id: Id) -> String {
+    format!("user:{id}")
+}
+
+macro_rules! user_columns {
+    () => {
+        "id, workspace_id, email, full_name, role, status, created_at, updated_at, last_login_at, last_sync_at"
+    };
+}
+
+#[derive(sqlx::FromRow)]
+pub(crate) struct UserRow {
+    pub(crate) id: i64,
+    pub(crate) workspace_id: i64,
+    pub(crate) email: String,
+    pub(crate) full_name: String,
+    pub(crate) role: String,
+    pub(crate) status: String,
+    pub(crate) created_at: i64,
+    pub(crate) updated_at: i64,
+    pub(crate) last_login_at: Option<i64>,
+    pub(crate) last_sync_at: Option<i64>,
+}
+
+impl UserRow {
+    pub(crate) fn user(self) -> Result<User, StoreError> {
+        let broken = |error| StoreError::Unreadable(format!("the row of user {}: {error}", self.id));
+        Ok(User {
+            id: Id::from_i64(self.id),
+            workspace: Id::from_i64(self.workspace_id),
+            email: Email::stored(self.email),
+            full_name: self.full_name,
+            role: self.role.parse().map_err(broken)?,
+            status: self.status.parse().map_err(broken)?,
+            created_at: Timestamp::from_ms(self.created_at),
+            updated_at: Timestamp::from_ms(self.updated_at),
+            last_login_at: self.last_login_at.map(Timestamp::from_ms),
+            last_sync_at: self.last_sync_at.map(Timestamp::from_ms),
+        })
+    }
+}
+
+impl Store {
+    /// Makes somebody a member. An address that a living member has is taken; a deleted member's is not.
+    pub async fn create_user(&self, new: NewUser, actor: &Actor, now: Timestamp) -> Result<User, StoreError> {
+        let mut tx = self.pool.begin().await?;
+        let heads = lock_heads(&mut tx, [new.workspace.as_i64()]).await?;
+        if heads.get(&new.workspace.as_i64()).is_none_or(|head| head.deleted) {
+            return Err(no_workspace());
+        }
+        let id = next_id(&mut tx, self.worker, now).await?;
+        let user = new.becoming(id, now);
+        if insert(&mut tx, &user).await? == 0 {
+            return Err(StoreError::NameTaken(user.email.to_string()));
+        }
+        let entry = NewEntry {
+            actor,
+            action: "user.create",
+            subject: user_subject(user.id),
+            before: None,
+            after: Some(json(&user.audited())),
+        };
+        record_locked(&mut tx, heads, user.workspace, [entry], now).await?;
+        tx.commit().await?;
+        self.announce();
+        Ok(user)
+    }
+
+    /// A member of a workspace, deleted or not.
+    pub async fn user(&self, workspace: Id, id: Id) -> Result<Option<User>, StoreError> {
+        const SQL: &str =
+            concat!("select ", user_columns!(), " from users where workspace_id = $1 and id = $2");
+        let row: Option<UserRow> = read!(&self.pool, fetch_optional, SQL, workspace.as_i64(), id.as_i64())?;
+        row.map(UserRow::user).transpose()
+    }
+
+    /// A living member by their address.
+    pub async fn user_by_email(&self, workspace: Id, email: &Email) -> Result<Option<User>, StoreError> {
+        const SQL: &str = concat!(
+            "select ",
+            user_columns!(),
+            " from users where workspace_id = $1 and email = $2 and status <> 'deleted'"
+        );
+        let row: Option<UserRow> =
+            read!(&self.pool, fetch_optional, SQL, workspace.as_i64(), email.as_str())?;
+        row.map(UserRow::user).transpose()
+    }
+
+    /// The next living members of a workspace, oldest first: at most `limit`, after `after`.
+    pub async fn users(&self, workspace: Id, after: Option<Id>, limit: i64) -> Result<Vec<User>, StoreError> {
+        const SQL: &str = concat!(
+            "select ",
+            user_columns!(),
+            " from users where workspace_id = $1 and id > $2 and status <> 'deleted' order by id limit $3"
+        );
+        let after = after.map_or(i64::MIN, Id::as_i64);
+        let rows: Vec<UserRow> = read!(&self.pool, fetch_all, SQL, workspace.as_i64(), after, limit)?;
+        rows.into_iter().map(UserRow::user).collect()
+    }
+
+    /// Members by id, in no order; deleted ones too, unknown ones are left out. For showing who made what.
+    pub async fn users_by_id(&self, workspace: Id, ids: &[Id]) -> Result<Vec<User>, StoreError> {
+        const SQL: &str = concat!(
+            "select ",
+            user_columns!(),
+            " from users where workspace_id = $1 and id in (select cast(value ->> 0 as bigint) from json_each($2))"
+        );
+        let ids: Vec<[i64; 1]> = ids.iter().map(|id| [id.as_i64()]).collect();
+        let rows: Vec<UserRow> = read!(&self.pool, fetch_all, SQL, workspace.as_i64(), json(&ids))?;
+        rows.into_iter().map(UserRow::user).collect()
+    }
+
+    /// Changes address, name, role or status of a member. `seen` is the member as the caller read them; another state is a conflict.
+    /// The last active admin stays one.
+    pub async fn update_user(
+        &self,
+        seen: &User,
+        next: User,
+        action: &str,
+        actor: &Actor,
+        now: Timestamp,
+    ) -> Result<User, StoreError> {
+        let mut tx = self.pool.begin().await?;
+        let heads = lock_heads(&mut tx, [seen.workspace.as_i64()]).await?;
+        let there = locked(&mut tx, seen).await?;
+        let next = User {
+            id: seen.id,
+            workspace: seen.workspace,
+            created_at: seen.created_at,
+            updated_at: seen.updated_at,
+            last_login_at: there.last_login_at,
+            last_sync_at: there.last_sync_at,
+            ..next
+        };
+        if next == there {
+            return Ok(next);
+        }
+        keep_an_admin(&mut tx, seen, &next).await?;
+        let next = User { updated_at: now, ..next };
+        if next.email != seen.email {
+            let taken: Option<(i64,)> = read_in!(
+                &mut tx,
+                fetch_optional,
+                "select id from users where workspace_id = $1 and email = $2 and status <> 'deleted' and id <> $3",
+                next.workspace.as_i64(),
+                next.email.as_str(),
+                next.id.as_i64()
+            )?;
+            if taken.is_some() {
+                return Err(StoreError::NameTaken(next.email.to_string()));
+            }
+        }
+        write(&mut tx, &next).await?;
+        // Who is let in again signs in again.
+        if next.status != UserStatus::Active {
+            sessions::delete_of_user(&mut tx, next.id).await?;
+        }
+        let entry = NewEntry {
+            actor,
+            action,
+            subject: user_subject(next.id),
+            before: Some(json(&seen.audited())),
+            after: Some(json(&next.audited())),
+        };
+        record_locked(&mut tx, heads, next.workspace, [entry], now).await?;
+        tx.commit().await?;
+        self.announce();
+        Ok(next)
+    }
+
+    /// Deletes an account: keys, sessions and invitations go, address and name become `placeholder`. What they made stays, and clicks stay.
+    pub async fn delete_user(
+        &self,
+        seen: &User,
+        placeholder: &str,
+        actor: &Actor,
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
+        let mut tx = self.pool.begin().await?;
+        let heads = lock_heads(&mut tx, [seen.workspace.as_i64()]).await?;
+        let there = locked(&mut tx, seen).await?;
+        let gone = User {
+            email: Email::stored(placeholder.to_owned()),
+            full_name: String::new(),
+            status: UserStatus::Deleted,
+            // Never before a change of a link that was made before it, whatever the clocks say.
+            updated_at: heads.get(&seen.workspace.as_i64()).map_or(now, |head| head.moment(now)),
+            last_login_at: None,
+            last_sync_at: None,
+            ..there
+        };
+        keep_an_admin(&mut tx, seen, &gone).await?;
+        write(&mut tx, &gone).await?;
+        run_in!(
+            &mut tx,
+            "update users set password_hash = null, oidc_issuer = null, oidc_subject = null where id = $1",
+            gone.id.as_i64()
+        )?;
+        run_in!(&mut tx, "delete from invites where user_id = $1", gone.id.as_i64())?;
+        sessions::delete_of_user(&mut tx, gone.id).await?;
+        let mut entries = api_keys::delete_of_user(&mut tx, gone.id, actor).await?;
+        entries.push(NewEntry {
+            actor,
+            action: "user.delete",
+            subject: user_subject(gone.id),
+            before: Some(json(&seen.audited())),
+            after: Some(json(&gone.audited())),
+        });
+        record_locked(&mut tx, heads, gone.workspace, entries, now).await?;
+        tx.commit().await?;
+        self.announce();
+        Ok(())
+    }
+
+    /// Keeps the hash of a new member's one-time invitation; that they were made is in the log already.
+    pub async fn create_invite(
+        &self,
+        user: &User,
+        hash: &str,
+        expires_at: Timestamp,
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
+        let mut tx = self.pool.begin().await?;
+        lock_heads(&mut tx, [user.workspace.as_i64()]).await?;
+        locked(&mut tx, user).await?;
+        write_invite(&mut tx, user.id, hash, expires_at, now).await?;
+        tx.commit().await
+    }
+
+    /// Invites a member once more. Earlier invitations of theirs no longer work; whatever else they sign in with still does.
+    pub async fn invite_again(
+        &self,
+        user: &User,
+        hash: &str,
+        expires_at: Timestamp,
+        actor: &Actor,
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
+        let mut tx = self.pool.begin().await?;
+        let heads = lock_heads(&mut tx, [user.workspace.as_i64()]).await?;
+        let there = locked(&mut tx, user).await?;
+        write_invite(&mut tx, there.id, hash, expires_at, now).await?;
+        let said = json(&there.audited());
+        let entry = NewEntry {
+            actor,
+            action: "user.invite",
+            subject: user_subject(there.id),
+            before: Some(said.clone()),
+            after: Some(said),
+        };
+        record_locked(&mut tx, heads, there.workspace, [entry], now).await?;
+        tx.commit().await?;
+        self.announce();
+        Ok(())
+    }
+
+    /// Forgets invitations whose time is over.
+    pub async fn forget_invites(&self, now: Timestamp) -> Result<(), StoreError> {
+        let mut tx = self.pool.begin().await?;
+        run_in!(&mut tx, "delete from invites where expires_at < $1", now.ms())?;
+        tx.commit().await
+    }
+
+    /// The next deleted members of a workspace, by id, and when they went: for whoever finishes what a deletion began.
+    pub async fn deleted_users(
+        &self,
+        workspace: Id,
+        after: Option<Id>,
+        limit: i64,
+    ) -> Result<Vec<(Id, Timestamp)>, StoreError> {
+        let rows: Vec<(i64, i64)> = read!(
+            &self.pool,
+            fetch_all,
+            "select id, updated_at from users where workspace_id = $1 and id > $2 and status = 'deleted' order by id limit $3",
+            workspace.as_i64(),
+            after.map_or(i64::MIN, Id::as_i64),
+            limit
+        )?;
+        Ok(rows.into_iter().map(|(id, gone)| (Id::from_i64(id), Timestamp::from_ms(gone))).collect())
+    }
+}
+
+/// An earlier invitation of the same member no longer works.
+async fn write_invite(
+    tx: &mut Tx,
+    user: Id,
+    hash: &str,
+    expires_at: Timestamp,
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    run_in!(tx, "delete from invites where user_id = $1", user.as_i64())?;
+    run_in!(
+        tx,
+        "insert into invites (hash, user_id, created_at, expires_at) values ($1, $2, $3, $4)",
+        hash,
+        user.as_i64(),
+        now.ms(),
+        expires_at.ms()
+    )?;
+    Ok(())
+}
+
+/// A member as they are now, under the lock of their workspace's head; a conflict if that is not what the caller saw.
+async fn locked(tx: &mut Tx, seen: &User) -> Result<User, StoreError> {
+    const SQL: &str = concat!("select ", user_columns!(), " from users where workspace_id = $1 and id = $2");
+    let row: Option<UserRow> = read_in!(tx, fetch_optional, SQL, seen.workspace.as_i64(), seen.id.as_i64())?;
+    let there = row.map(UserRow::user).transpose()?;
+    let there = there.filter(|there| there.status != UserStatus::Deleted);
+    let there = there.ok_or_else(|| StoreError::NotFound(format!("user {}", seen.id)))?;
+    if there.updated_at == seen.updated_at && there.audited() == seen.audited() {
+        Ok(there)
+    } else {
+        Err(StoreError::Conflict)
+    }
+}
+
+/// Somebody must be able to let others in.
+async fn keep_an_admin(tx: &mut Tx, seen: &User, next: &User) -> Result<(), StoreError> {
+    let is_admin = |user: &User| user.role == Role::Admin && user.status == UserStatus::Active;
+    if !is_admin(seen) || is_admin(next) {
+        return Ok(());
+    }
+    let other: Option<(i64,)> = read_in!(
+        tx,
+        fetch_optional,
+        "select id from users where workspace_id = $1 and role = 'admin' and status = 'active' and id <> $2 limit 1",
+        seen.workspace.as_i64(),
+        seen.id.as_i64()
+    )?;
+    other.map(|_| ()).ok_or(StoreError::LastAdmin)
+}
+
+pub(crate) async fn insert(tx: &mut Tx, user: &User) -> Result<u64, StoreError> {
+    Ok(run_in!(
+        tx,
+        "insert into users (id, workspace_id, email, full_name, role, status, created_at, updated_at, last_login_at, last_sync_at)
+         values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+         on conflict do nothing",
+        user.id.as_i64(),
+        user.workspace.as_i64(),
+        user.email.as_str(),
+        &user.full_name,
+        user.role.name(),
+        user.status.name(),
+        user.created_at.ms(),
+        user.updated_at.ms(),
+        user.last_login_at.map(Timestamp::ms),
+        user.last_sync_at.map(Timestamp::ms)
+    )?)
+}
+
+async fn write(tx: &mut Tx, user: &User) -> Result<(), StoreError> {
+    run_in!(
+        tx,
+        "update users set email = $2, full_name = $3, role = $4, status = $5, updated_at = $6, last_login_at = $7, last_sync_at = $8
+         where id = $1",
+        user.id.as_i64(),
+        user.email.as_str(),
+        &user.full_name,
+        user.role.name(),
+        user.status.name(),
+        user.updated_at.ms(),
+        user.last_login_at.map(Timestamp::ms),
+        user.last_sync_at.map(Timestamp::ms)
+    )?;
+    Ok(())
+}

@@ -1,0 +1,370 @@
+//! Who is signed in where. The store has the hash of a session's token only, and a request finds it with everything that decides
+//! what it may do, as it is now: so whoever is signed out, suspended or deleted anywhere is refused everywhere from the next request on.
+
+use rlinks_core::access::user::AuditedUser;
+use rlinks_core::workspace::policy::SignIn;
+use rlinks_core::{Actor, Id, Timestamp, User, UserStatus, Workspace};
+use serde::Serialize;
+
+use crate::access::members::{UserRow, user_subject};
+use crate::database::pool::{Tx, read, read_in, run_in};
+use crate::links::rows::{WorkspaceRow, json};
+use crate::workspace::workspaces::{no_workspace, record_locked};
+use crate::write::queue::{LockedHead, NewEntry, lock_heads};
+use crate::{Store, StoreError};
+
+/// Sessions one member may have; the oldest go.
+const MOST: i64 = 50;
+
+/// How somebody signed in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum How {
+    /// With a password kept here.
+    Password,
+    /// Through an OpenID provider.
+    Oidc,
+}
+
+impl How {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Password => "password",
+            Self::Oidc => "oidc",
+        }
+    }
+
+    /// The way as a policy names it.
+    pub const fn way(self) -> SignIn {
+        match self {
+            Self::Password => SignIn::Password,
+            Self::Oidc => SignIn::Oidc,
+        }
+    }
+
+    /// What a later version may have written opens nothing here.
+    fn stored(name: &str) -> Option<Self> {
+        [Self::Password, Self::Oidc].into_iter().find(|how| how.name() == name)
+    }
+}
+
+/// A session about to begin.
+#[derive(Clone, Debug)]
+pub struct NewSession {
+    /// The hash of its token.
+    pub hash: String,
+    /// How they signed in.
+    pub how: How,
+    /// With what, cut short.
+    pub agent: String,
+    /// From which network; never an address.
+    pub network: String,
+    /// Good up to and including this moment, unless it is used.
+    pub expires_at: Timestamp,
+    /// The hash of the token their browser had: that session ends when this one begins.
+    pub instead_of: Option<String>,
+}
+
+/// A session, without its token.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Session {
+    /// The hash of its token.
+    pub hash: String,
+    /// How they signed in.
+    pub how: How,
+    /// When.
+    pub created_at: Timestamp,
+    /// When it was last used, to within a minute.
+    pub seen_at: Timestamp,
+    /// Good up to and including this moment.
+    pub expires_at: Timestamp,
+    /// With what.
+    pub agent: String,
+    /// From which network.
+    pub network: String,
+}
+
+/// A session and everything that decides what it may do.
+#[derive(Clone, Debug)]
+pub struct SessionHolder {
+    /// The session.
+    pub session: Session,
+    /// Whose it is, whatever became of them.
+    pub user: User,
+    /// Where, deleted or not.
+    pub workspace: Workspace,
+}
+
+#[derive(sqlx::FromRow)]
+struct SessionRow {
+    hash: String,
+    how: String,
+    s_created_at: i64,
+    seen_at: i64,
+    expires_at: i64,
+    agent: String,
+    network: String,
+}
+
+impl SessionRow {
+    fn session(self) -> Option<Session> {
+        Some(Session {
+            how: How::stored(&self.how)?,
+            hash: self.hash,
+            created_at: Timestamp::from_ms(self.s_created_at),
+            seen_at: Timestamp::from_ms(self.seen_at),
+            expires_at: Timestamp::from_ms(self.expires_at),
+            agent: self.agent,
+            network: self.network,
+        })
+    }
+}
+
+#[derive(sqlx::FromRow)]
+struct HolderRow {
+    #[sqlx(flatten)]
+    session: SessionRow,
+    #[sqlx(flatten)]
+    user: UserRow,
+    w_slug: String,
+    w_name: String,
+    w_policy: String,
+    w_created_at: i64,
+    w_updated_at: i64,
+    w_deleted_at: Option<i64>,
+}
+
+impl HolderRow {
+    fn holder(self) -> Result<Option<SessionHolder>, StoreError> {
+        let Some(session) = self.session.session() else { return Ok(None) };
+        let workspace = WorkspaceRow {
+            id: self.user.workspace_id,
+            slug: self.w_slug,
+            name: self.w_name,
+            policy: self.w_policy,
+            created_at: self.w_created_at,
+            updated_at: self.w_updated_at,
+            deleted_at: self.w_deleted_at,
+        };
+        Ok(Some(SessionHolder { session, user: self.user.user()?, workspace: workspace.workspace()? }))
+    }
+}
+
+/// What the log says of somebody who signed in: what it says of a member, and how.
+#[derive(Serialize)]
+struct AuditedSignIn {
+    #[serde(flatten)]
+    user: AuditedUser,
+    how: How,
+}
+
+impl Store {
+    /// A session by the hash of its token, with whoever it belongs to.
+    pub async fn session(&self, hash: &str) -> Result<Option<SessionHolder>, StoreError> {
+        const SQL: &str = "select s.hash, s.how, s.created_at as s_created_at, s.seen_at, s.expires_at, s.agent, s.network,
+                u.id, u.workspace_id, u.email, u.full_name, u.role, u.status, u.created_at, u.updated_at, u.last_login_at, u.last_sync_at,
+                w.slug as w_slug, w.name as w_name, w.policy as w_policy, w.created_at as w_created_at, w.updated_at as w_updated_at,
+                w.deleted_at as w_deleted_at
+             from sessions s join users u on u.id = s.user_id join workspaces w on w.id = u.workspace_id
+             where s.hash = $1";
+        let row: Option<HolderRow> = read!(&self.pool, fetch_optional, SQL, hash)?;
+        row.map_or(Ok(None), HolderRow::holder)
+    }
+
+    /// The sessions of a member that are not over, newest first.
+    pub async fn sessions_of(&self, user: Id, now: Timestamp) -> Result<Vec<Session>, StoreError> {
+        let rows: Vec<SessionRow> = read!(
+            &self.pool,
+            fetch_all,
+            "select hash, how, created_at as s_created_at, seen_at, expires_at, agent, network from sessions
+             where user_id = $1 and expires_at >= $2 order by created_at desc, hash limit $3",
+            user.as_i64(),
+            now.ms(),
+            MOST
+        )?;
+        Ok(rows.into_iter().filter_map(SessionRow::session).collect())
+    }
+
+    /// Begins a session of a member who has shown who they are, and ends the one their browser had. A member who cannot sign in any
+    /// more, or not in this way, is not found.
+    pub async fn start_session(
+        &self,
+        user: &User,
+        new: &NewSession,
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
+        let mut tx = self.pool.begin().await?;
+        let heads = lock_heads(&mut tx, [user.workspace.as_i64()]).await?;
+        let there = may_sign_in(&mut tx, heads.get(&user.workspace.as_i64()), user, new.how).await?;
+        let actor = Actor::of_user(there.id);
+        let entry = begin(&mut tx, &there, new, &actor, now).await?;
+        record_locked(&mut tx, heads, there.workspace, [entry], now).await?;
+        tx.commit().await?;
+        self.announce();
+        Ok(())
+    }
+
+    /// Notes that a session is used. One that has ended stays so.
+    pub async fn touch_session(
+        &self,
+        hash: &str,
+        seen_at: Timestamp,
+        expires_at: Timestamp,
+    ) -> Result<(), StoreError> {
+        let mut tx = self.pool.begin().await?;
+        run_in!(
+            &mut tx,
+            "update sessions set seen_at = $2, expires_at = $3 where hash = $1 and seen_at < $2",
+            hash,
+            seen_at.ms(),
+            expires_at.ms()
+        )?;
+        tx.commit().await
+    }
+
+    /// Ends one session. One that has ended already stays so, and nothing is written.
+    pub async fn end_session(&self, user: &User, hash: &str, now: Timestamp) -> Result<(), StoreError> {
+        let mut tx = self.pool.begin().await?;
+        let heads = lock_heads(&mut tx, [user.workspace.as_i64()]).await?;
+        let ended = run_in!(
+            &mut tx,
+            "delete from sessions where hash = $1 and user_id = $2",
+            hash,
+            user.id.as_i64()
+        )?;
+        if ended == 0 {
+            return Ok(());
+        }
+        let there = member(&mut tx, user.workspace, user.id).await?;
+        let actor = Actor::of_user(there.id);
+        let entry = entry(&there, &actor, "auth.sign_out");
+        record_locked(&mut tx, heads, there.workspace, [entry], now).await?;
+        tx.commit().await?;
+        self.announce();
+        Ok(())
+    }
+
+    /// Ends every session of a member, on every node from the next request on. Gives how many there were.
+    pub async fn end_sessions_of(
+        &self,
+        user: &User,
+        actor: &Actor,
+        now: Timestamp,
+    ) -> Result<u64, StoreError> {
+        let mut tx = self.pool.begin().await?;
+        let heads = lock_heads(&mut tx, [user.workspace.as_i64()]).await?;
+        let ended = delete_of_user(&mut tx, user.id).await?;
+        let there = member(&mut tx, user.workspace, user.id).await?;
+        let entry = entry(&there, actor, "auth.sign_out_everywhere");
+        record_locked(&mut tx, heads, there.workspace, [entry], now).await?;
+        tx.commit().await?;
+        self.announce();
+        Ok(ended)
+    }
+
+    /// Forgets sessions that are over.
+    pub async fn forget_sessions(&self, now: Timestamp) -> Result<u64, StoreError> {
+        let mut tx = self.pool.begin().await?;
+        let forgotten = run_in!(&mut tx, "delete from sessions where expires_at < $1", now.ms())?;
+        tx.commit().await?;
+        Ok(forgotten)
+    }
+}
+
+/// An entry about a member that changes nothing of what the log knows of them.
+pub(crate) fn entry<'a>(user: &User, actor: &'a Actor, action: &'a str) -> NewEntry<'a> {
+    NewEntry {
+        actor,
+        action,
+        subject: user_subject(user.id),
+        before: None,
+        after: Some(json(&user.audited())),
+    }
+}
+
+/// Ends every session of a member, inside a change of theirs.
+pub(crate) async fn delete_of_user(tx: &mut Tx, user: Id) -> Result<u64, StoreError> {
+    Ok(run_in!(tx, "delete from sessions where user_id = $1", user.as_i64())?)
+}
+
+/// Writes a session, drops the oldest where there are too many, and gives the entry for the log.
+pub(crate) async fn begin<'a>(
+    tx: &mut Tx,
+    user: &User,
+    new: &NewSession,
+    actor: &'a Actor,
+    now: Timestamp,
+) -> Result<NewEntry<'a>, StoreError> {
+    if let Some(old) = &new.instead_of {
+        run_in!(tx, "delete from sessions where hash = $1", old)?;
+    }
+    insert(tx, user, new, now).await?;
+    run_in!(tx, "update users set last_login_at = $2 where id = $1", user.id.as_i64(), now.ms())?;
+    let after = json(&AuditedSignIn { user: user.audited(), how: new.how });
+    Ok(NewEntry {
+        actor,
+        action: "auth.sign_in",
+        subject: user_subject(user.id),
+        before: None,
+        after: Some(after),
+    })
+}
+
+/// The row alone: for a session that goes on under another token.
+pub(crate) async fn insert(
+    tx: &mut Tx,
+    user: &User,
+    new: &NewSession,
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    run_in!(
+        tx,
+        "delete from sessions where hash in
+            (select hash from sessions where user_id = $1 order by created_at desc, hash limit 1000 offset $2)",
+        user.id.as_i64(),
+        MOST - 1
+    )?;
+    run_in!(
+        tx,
+        "insert into sessions (hash, user_id, workspace_id, how, created_at, seen_at, expires_at, agent, network)
+         values ($1, $2, $3, $4, $5, $5, $6, $7, $8)",
+        &new.hash,
+        user.id.as_i64(),
+        user.workspace.as_i64(),
+        new.how.name(),
+        now.ms(),
+        new.expires_at.ms(),
+        &new.agent,
+        &new.network
+    )?;
+    Ok(())
+}
+
+/// A member as they are now, under the lock of their workspace's head, if they may sign in in this way.
+pub(crate) async fn may_sign_in(
+    tx: &mut Tx,
+    head: Option<&LockedHead>,
+    user: &User,
+    how: How,
+) -> Result<User, StoreError> {
+    let head = head.filter(|head| !head.deleted).ok_or_else(no_workspace)?;
+    let there = member(tx, user.workspace, user.id).await?;
+    if there.status != UserStatus::Active || !head.policy.sign_in.contains(&how.way()) {
+        return Err(StoreError::NotFound(format!("user {}", user.id)));
+    }
+    Ok(there)
+}
+
+/// A member as they are now, whatever became of them.
+pub(crate) async fn member(tx: &mut Tx, workspace: Id, id: Id) -> Result<User, StoreError> {
+    let row: Option<UserRow> = read_in!(
+        tx,
+        fetch_optional,
+        "select id, workspace_id, email, full_name, role, status, created_at, updated_at, last_login_at, last_sync_at
+         from users where workspace_id = $1 and id = $2",
+        workspace.as_i64(),
+        id.as_i64()
+    )?;
+    let there = row.map(UserRow::user).transpose()?;
+    there.ok_or_else(|| StoreError::NotFound(format!("user {id}")))
+}

@@ -1,0 +1,421 @@
+//! Ways in: passwords, invitations, the set-up of the first admin, and how often one may fail. Each is one transaction with its
+//! entry in the log. Passwords come hashed; who hashes them, and what is hashed where nobody is known, is the caller's business.
+
+use rlinks_core::access::user::AuditedUser;
+use rlinks_core::{Actor, Email, Id, Role, Timestamp, User, UserStatus, Workspace};
+use serde::Serialize;
+
+use crate::access::members::{self, NewUser, user_subject};
+use crate::access::sessions::{How, NewSession, begin, delete_of_user, entry, insert, may_sign_in, member};
+use crate::backup::replay_members::WholeUserRow;
+use crate::database::pool::{Tx, read, read_in, run_in};
+use crate::links::rows::{WorkspaceRow, json};
+use crate::workspace::workspaces::{MAIN, no_workspace, record_locked};
+use crate::write::queue::{NewEntry, lock_heads, next_id};
+use crate::{Store, StoreError};
+
+/// Where the hash of the set-up token is kept.
+const SETUP: &str = "setup_token";
+
+/// How often sign-ins may fail before one has to wait.
+#[derive(Clone, Copy, Debug)]
+pub struct Patience {
+    /// Failures of one account.
+    pub of_account: i64,
+    /// Failures of one network.
+    pub of_network: i64,
+    /// Within this time; and for how long one waits then.
+    pub window_ms: i64,
+}
+
+/// An attempt to sign in, by keyed hashes of what was tried and from where.
+#[derive(Clone, Debug)]
+pub struct Attempt {
+    /// The account, be there one or not.
+    pub account: String,
+    /// The network.
+    pub network: String,
+    /// In which workspace, where there is such a one.
+    pub workspace: Option<Id>,
+    /// Whose account it is, where it is somebody's.
+    pub user: Option<Id>,
+}
+
+/// A workspace's invitation, before it is taken.
+#[derive(Clone, Debug)]
+pub struct Invited {
+    /// Who.
+    pub user: User,
+    /// To where.
+    pub workspace: Workspace,
+}
+
+impl Store {
+    /// A living member by their address, and the hash of their password.
+    pub async fn password_of(
+        &self,
+        workspace: Id,
+        email: &Email,
+    ) -> Result<Option<(User, Option<String>)>, StoreError> {
+        let row: Option<WholeUserRow> = read!(
+            &self.pool,
+            fetch_optional,
+            "select id, workspace_id, email, full_name, role, status, created_at, updated_at, last_login_at, last_sync_at,
+                    password_hash, oidc_issuer, oidc_subject
+             from users where workspace_id = $1 and email = $2 and status <> 'deleted'",
+            workspace.as_i64(),
+            email.as_str()
+        )?;
+        row.map(|row| Ok((row.user.user()?, row.password_hash))).transpose()
+    }
+
+    /// Counts an attempt before anything is tried, so that many at once are no more than many after each other. Gives until when one
+    /// has to wait, where that is so. Whoever gets in takes their attempt back.
+    pub async fn begin_attempt(
+        &self,
+        attempt: &Attempt,
+        patience: &Patience,
+        now: Timestamp,
+    ) -> Result<Option<Timestamp>, StoreError> {
+        // Who has to wait already is told so without a write.
+        let (until,): (Option<i64>,) = read!(
+            &self.pool,
+            fetch_one,
+            "select max(locked_until) from attempts where subject in ($1, $2) and locked_until >= $3",
+            &attempt.account,
+            &attempt.network,
+            now.ms()
+        )?;
+        if let Some(until) = until {
+            return Ok(Some(Timestamp::from_ms(until)));
+        }
+        let mut tx = self.pool.begin().await?;
+        let account = count(&mut tx, &attempt.account, patience.of_account, patience, now).await?;
+        let network = count(&mut tx, &attempt.network, patience.of_network, patience, now).await?;
+        // Only what happened to somebody, or to many, is an entry: whoever guesses at names must not be able to fill the log.
+        let until = account.until.max(network.until);
+        let locked = match attempt.user {
+            Some(user) if account.is_new => Some(Locked { user: Some(user), until }),
+            _ if network.is_new => Some(Locked { user: None, until }),
+            _ => None,
+        };
+        if let Some(locked) = locked {
+            let workspace = attempt.workspace.unwrap_or(Id::from_i64(MAIN));
+            locked.record(&mut tx, workspace, now).await?;
+        }
+        tx.commit().await?;
+        Ok(until)
+    }
+
+    /// Takes an attempt back: it was the owner of the account after all.
+    pub async fn forgive_attempt(&self, attempt: &Attempt, now: Timestamp) -> Result<(), StoreError> {
+        let mut tx = self.pool.begin().await?;
+        forgive(&mut tx, attempt, now).await?;
+        tx.commit().await
+    }
+
+    /// Lets a member in who gave the password of this hash: begins their session, ends the one their browser had, and takes their
+    /// attempt back. A password that was changed meanwhile is a conflict.
+    pub async fn sign_in(
+        &self,
+        user: &User,
+        verified: &str,
+        new: &NewSession,
+        attempt: &Attempt,
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
+        let mut tx = self.pool.begin().await?;
+        // Before the head: `begin_attempt` takes them in this order too.
+        forgive(&mut tx, attempt, now).await?;
+        let heads = lock_heads(&mut tx, [user.workspace.as_i64()]).await?;
+        let there = may_sign_in(&mut tx, heads.get(&user.workspace.as_i64()), user, How::Password).await?;
+        if password_hash(&mut tx, there.id).await?.as_deref() != Some(verified) {
+            return Err(StoreError::Conflict);
+        }
+        let actor = Actor::of_user(there.id);
+        let entry = begin(&mut tx, &there, new, &actor, now).await?;
+        record_locked(&mut tx, heads, there.workspace, [entry], now).await?;
+        tx.commit().await?;
+        self.announce();
+        Ok(())
+    }
+
+    /// Gives a member a password. Every session of theirs ends, and so does an invitation; `next` is the one they go on with. Where
+    /// they had to give the old password first, `verified` is its hash, and another one is a conflict.
+    pub async fn set_password(
+        &self,
+        user: &User,
+        hash: &str,
+        verified: Option<&str>,
+        next: Option<&NewSession>,
+        actor: &Actor,
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
+        let mut tx = self.pool.begin().await?;
+        let heads = lock_heads(&mut tx, [user.workspace.as_i64()]).await?;
+        let there = member(&mut tx, user.workspace, user.id).await?;
+        if there.status == UserStatus::Deleted {
+            return Err(StoreError::NotFound(format!("user {}", user.id)));
+        }
+        if verified.is_some() && password_hash(&mut tx, there.id).await?.as_deref() != verified {
+            return Err(StoreError::Conflict);
+        }
+        write_password(&mut tx, there.id, hash).await?;
+        if let Some(next) = next {
+            insert(&mut tx, &there, next, now).await?;
+        }
+        record_locked(&mut tx, heads, there.workspace, [entry(&there, actor, "user.password")], now).await?;
+        tx.commit().await?;
+        self.announce();
+        Ok(())
+    }
+
+    /// Whom an invitation is for, while it is good.
+    pub async fn invitation(&self, hash: &str, now: Timestamp) -> Result<Option<Invited>, StoreError> {
+        let row: Option<(i64, i64)> = read!(
+            &self.pool,
+            fetch_optional,
+            "select u.workspace_id, u.id from invites i join users u on u.id = i.user_id
+             where i.hash = $1 and i.expires_at >= $2 and u.status = 'active'",
+            hash,
+            now.ms()
+        )?;
+        let Some((workspace, user)) = row else { return Ok(None) };
+        let user = self.user(Id::from_i64(workspace), Id::from_i64(user)).await?;
+        let workspace: Option<WorkspaceRow> = read!(
+            &self.pool,
+            fetch_optional,
+            "select id, slug, name, policy, created_at, updated_at, deleted_at from workspaces where id = $1",
+            workspace
+        )?;
+        let workspace = workspace.map(WorkspaceRow::workspace).transpose()?;
+        let workspace = workspace.filter(|workspace| workspace.deleted_at.is_none());
+        Ok(user.zip(workspace).map(|(user, workspace)| Invited { user, workspace }))
+    }
+
+    /// Takes an invitation: the member has a name and a password from now on, and is signed in. It works once.
+    pub async fn accept_invitation(
+        &self,
+        hash: &str,
+        invited: &User,
+        full_name: &str,
+        password: &str,
+        new: &NewSession,
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
+        let mut tx = self.pool.begin().await?;
+        let heads = lock_heads(&mut tx, [invited.workspace.as_i64()]).await?;
+        let taken = run_in!(
+            &mut tx,
+            "delete from invites where hash = $1 and user_id = $2 and expires_at >= $3",
+            hash,
+            invited.id.as_i64(),
+            now.ms()
+        )?;
+        if taken == 0 {
+            return Err(StoreError::NotFound("such invitation".to_owned()));
+        }
+        let there =
+            may_sign_in(&mut tx, heads.get(&invited.workspace.as_i64()), invited, How::Password).await?;
+        write_password(&mut tx, there.id, password).await?;
+        run_in!(
+            &mut tx,
+            "update users set full_name = $2, updated_at = $3 where id = $1",
+            there.id.as_i64(),
+            full_name,
+            now.ms()
+        )?;
+        let actor = Actor::of_user(there.id);
+        let signed_in = begin(&mut tx, &there, new, &actor, now).await?;
+        let entries = [entry(&there, &actor, "auth.invitation_accepted"), signed_in];
+        record_locked(&mut tx, heads, there.workspace, entries, now).await?;
+        tx.commit().await?;
+        self.announce();
+        Ok(())
+    }
+
+    /// Keeps the hash of a new set-up token, if the workspace `main` has no admin; an earlier one no longer works. Where there is an
+    /// admin none is kept, and none works.
+    pub async fn offer_setup(&self, hash: &str) -> Result<bool, StoreError> {
+        let mut tx = self.pool.begin().await?;
+        lock_heads(&mut tx, [MAIN]).await?;
+        run_in!(&mut tx, "delete from installation where name = $1", SETUP)?;
+        let offered = !has_admin(&mut tx).await?;
+        if offered {
+            run_in!(&mut tx, "insert into installation (name, value) values ($1, $2)", SETUP, hash)?;
+        }
+        tx.commit().await?;
+        Ok(offered)
+    }
+
+    /// Whether this is the hash of the set-up token, and there is still no admin.
+    pub async fn is_setup(&self, hash: &str) -> Result<bool, StoreError> {
+        let mut view = self.pool.snapshot().await?;
+        Ok(kept_setup(&mut view).await?.as_deref() == Some(hash) && !has_admin(&mut view).await?)
+    }
+
+    /// Whether a set-up token was given out and nobody has used it: there is no admin yet.
+    pub async fn awaits_setup(&self) -> Result<bool, StoreError> {
+        let mut view = self.pool.snapshot().await?;
+        Ok(kept_setup(&mut view).await?.is_some() && !has_admin(&mut view).await?)
+    }
+
+    /// Makes the first admin of the workspace `main` and signs them in. The token works once, and never where there is an admin: then
+    /// it is not found.
+    pub async fn set_up(
+        &self,
+        hash: &str,
+        email: Email,
+        full_name: String,
+        password: &str,
+        new: &NewSession,
+        now: Timestamp,
+    ) -> Result<User, StoreError> {
+        let mut tx = self.pool.begin().await?;
+        let heads = lock_heads(&mut tx, [MAIN]).await?;
+        if heads.get(&MAIN).is_none_or(|head| head.deleted) {
+            return Err(no_workspace());
+        }
+        if kept_setup(&mut tx).await?.as_deref() != Some(hash) || has_admin(&mut tx).await? {
+            return Err(StoreError::NotFound("such set-up".to_owned()));
+        }
+        run_in!(&mut tx, "delete from installation where name = $1", SETUP)?;
+        let id = next_id(&mut tx, self.worker, now).await?;
+        let first = NewUser { workspace: Id::from_i64(MAIN), email, full_name, role: Role::Admin };
+        let user = first.becoming(id, now);
+        if members::insert(&mut tx, &user).await? == 0 {
+            return Err(StoreError::NameTaken(user.email.to_string()));
+        }
+        write_password(&mut tx, user.id, password).await?;
+        let actor = Actor::of_user(user.id);
+        let made = entry(&user, &actor, "auth.setup");
+        let signed_in = begin(&mut tx, &user, new, &actor, now).await?;
+        record_locked(&mut tx, heads, user.workspace, [made, signed_in], now).await?;
+        tx.commit().await?;
+        self.announce();
+        Ok(user)
+    }
+
+    /// Forgets attempts that count no longer.
+    pub async fn forget_attempts(&self, patience: &Patience, now: Timestamp) -> Result<u64, StoreError> {
+        let mut tx = self.pool.begin().await?;
+        let forgotten = run_in!(
+            &mut tx,
+            "delete from attempts where since < $1 and locked_until < $2",
+            now.plus_ms(-patience.window_ms).ms(),
+            now.ms()
+        )?;
+        tx.commit().await?;
+        Ok(forgotten)
+    }
+}
+
+/// Whether one has to wait, and whether that begins with this attempt.
+struct Counted {
+    until: Option<Timestamp>,
+    is_new: bool,
+}
+
+/// Somebody has to wait: whoever tries this account, or, where it is nobody's, whoever comes from this network.
+struct Locked {
+    user: Option<Id>,
+    until: Option<Timestamp>,
+}
+
+/// What the log says of it: what it says of a member anyway, and until when.
+#[derive(Serialize)]
+struct AuditedLock {
+    #[serde(flatten)]
+    user: Option<AuditedUser>,
+    locked: &'static str,
+    until: Option<Timestamp>,
+}
+
+impl Locked {
+    async fn record(self, tx: &mut Tx, workspace: Id, now: Timestamp) -> Result<(), StoreError> {
+        let heads = lock_heads(tx, [workspace.as_i64()]).await?;
+        let (subject, user, locked) = match self.user {
+            Some(id) => (user_subject(id), Some(member(tx, workspace, id).await?.audited()), "account"),
+            None => ("sign_in".to_owned(), None, "network"),
+        };
+        let after = Some(json(&AuditedLock { user, locked, until: self.until }));
+        let actor = Actor::system();
+        let entry = NewEntry { actor: &actor, action: "auth.locked", subject, before: None, after };
+        record_locked(tx, heads, workspace, [entry], now).await
+    }
+}
+
+async fn count(
+    tx: &mut Tx,
+    subject: &str,
+    most: i64,
+    patience: &Patience,
+    now: Timestamp,
+) -> Result<Counted, StoreError> {
+    // Failures are counted on while one waits, so that the attempt that locked is the one that made it `most + 1`.
+    const SQL: &str = "insert into attempts (subject, failures, since, locked_until) values ($1, 1, $2, 0)
+         on conflict (subject) do update set
+             failures = case when attempts.locked_until < $2 and (attempts.since <= $3 or attempts.locked_until > 0) then 1
+                             else attempts.failures + 1 end,
+             since = case when attempts.locked_until < $2 and (attempts.since <= $3 or attempts.locked_until > 0) then $2
+                          else attempts.since end,
+             locked_until = case when attempts.locked_until >= $2 then attempts.locked_until
+                                 when attempts.since <= $3 or attempts.locked_until > 0 then 0
+                                 when attempts.failures >= $4 then $5
+                                 else 0 end
+         returning failures, locked_until";
+    let (failures, until): (i64, i64) = read_in!(
+        tx,
+        fetch_one,
+        SQL,
+        subject,
+        now.ms(),
+        now.plus_ms(-patience.window_ms).ms(),
+        most,
+        now.plus_ms(patience.window_ms).ms()
+    )?;
+    let until = (until >= now.ms()).then(|| Timestamp::from_ms(until));
+    Ok(Counted { is_new: until.is_some() && failures == most + 1, until })
+}
+
+/// Takes back what [`Store::begin_attempt`] counted: all of the account's, for it was its owner after all, and one of the network's.
+async fn forgive(tx: &mut Tx, attempt: &Attempt, now: Timestamp) -> Result<(), StoreError> {
+    run_in!(tx, "delete from attempts where subject = $1", &attempt.account)?;
+    run_in!(
+        tx,
+        "update attempts set failures = failures - 1 where subject = $1 and failures > 0 and locked_until < $2",
+        &attempt.network,
+        now.ms()
+    )?;
+    Ok(())
+}
+
+async fn password_hash(tx: &mut Tx, user: Id) -> Result<Option<String>, StoreError> {
+    let row: Option<(Option<String>,)> =
+        read_in!(tx, fetch_optional, "select password_hash from users where id = $1", user.as_i64())?;
+    Ok(row.and_then(|(hash,)| hash))
+}
+
+/// A new password ends everything that was begun with another.
+async fn write_password(tx: &mut Tx, user: Id, hash: &str) -> Result<(), StoreError> {
+    run_in!(tx, "update users set password_hash = $2 where id = $1", user.as_i64(), hash)?;
+    run_in!(tx, "delete from invites where user_id = $1", user.as_i64())?;
+    delete_of_user(tx, user).await?;
+    Ok(())
+}
+
+async fn kept_setup(tx: &mut Tx) -> Result<Option<String>, StoreError> {
+    let row: Option<(String,)> =
+        read_in!(tx, fetch_optional, "select value from installation where name = $1", SETUP)?;
+    Ok(row.map(|(hash,)| hash))
+}
+
+async fn has_admin(tx: &mut Tx) -> Result<bool, StoreError> {
+    let row: Option<(i64,)> = read_in!(
+        tx,
+        fetch_optional,
+        "select id from users where workspace_id = $1 and role = 'admin' and status <> 'deleted' limit 1",
+        MAIN
+    )?;
+    Ok(row.is_some())
+}

@@ -1,0 +1,184 @@
+//! Signed heads. A chain alone does not show that its end was cut off, nor that all of it was written anew; a head that was
+//! signed and put elsewhere does.
+
+use std::fs::OpenOptions;
+use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use ring::signature::{ED25519, Ed25519KeyPair, KeyPair as _, UnparsedPublicKey};
+use rlinks_core::Timestamp;
+use rlinks_core::audit::{Head, from_hex, hex};
+use serde::{Deserialize, Serialize};
+
+use crate::StoreError;
+
+/// The log of signed heads, in the data folder.
+pub const HEADS_LOG: &str = "audit-heads.log";
+/// The key heads are signed with.
+pub const KEY_FILE: &str = "audit-key";
+
+/// The key this installation signs its heads with.
+pub struct Signer(Ed25519KeyPair);
+
+/// A head, signed: where a chain ended at some moment.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Checkpoint {
+    /// The end of the chain.
+    #[serde(flatten)]
+    pub head: Head,
+    /// When it was signed.
+    pub ts: Timestamp,
+    /// The public key.
+    pub key: String,
+    /// Over workspace, seq, hash and time.
+    pub signature: String,
+    /// The store was restored from a backup here: earlier heads no longer bind it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub restored: bool,
+}
+
+impl Signer {
+    /// The key in the data folder, made from `seed` where there is none yet.
+    pub fn load(folder: &Path, seed: [u8; 32]) -> Result<Self, StoreError> {
+        let path = folder.join(KEY_FILE);
+        let cannot =
+            |error: &dyn std::fmt::Display| StoreError::Unavailable(format!("{}: {error}", path.display()));
+        let text = match std::fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                std::fs::create_dir_all(folder).map_err(|error| cannot(&error))?;
+                match OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path) {
+                    Ok(mut file) => {
+                        file.write_all(hex(&seed).as_bytes())
+                            .and_then(|()| file.sync_all())
+                            .map_err(|error| cannot(&error))?;
+                        hex(&seed)
+                    }
+                    // Another process made it in between.
+                    Err(_) => std::fs::read_to_string(&path).map_err(|error| cannot(&error))?,
+                }
+            }
+            Err(error) => return Err(cannot(&error)),
+        };
+        let seed = from_hex(text.trim()).ok_or_else(|| cannot(&"is not a key"))?;
+        Ed25519KeyPair::from_seed_unchecked(&seed).map(Self).map_err(|_| cannot(&"is not a key"))
+    }
+
+    /// The public key, as checkpoints name it.
+    pub fn key(&self) -> String {
+        hex(self.0.public_key().as_ref())
+    }
+
+    /// Signs a head.
+    pub fn sign(&self, head: Head, ts: Timestamp, restored: bool) -> Checkpoint {
+        let signature = hex(self.0.sign(&signed_bytes(&head, ts, restored)).as_ref());
+        Checkpoint { head, ts, key: self.key(), signature, restored }
+    }
+}
+
+fn signed_bytes(head: &Head, ts: Timestamp, restored: bool) -> Vec<u8> {
+    let mut bytes = head.signed_bytes(ts);
+    if restored {
+        bytes.extend_from_slice(b"\nrestored");
+    }
+    bytes
+}
+
+impl Checkpoint {
+    /// Whether the signature is that of the key it names.
+    pub fn is_signed(&self) -> bool {
+        let (Some(key), Some(signature)) = (from_hex(&self.key), from_hex(&self.signature)) else {
+            return false;
+        };
+        UnparsedPublicKey::new(&ED25519, key)
+            .verify(&signed_bytes(&self.head, self.ts, self.restored), &signature)
+            .is_ok()
+    }
+}
+
+/// Checkpoints, one JSON object a line. A line that is none, or whose signature is wrong, is an error that names it.
+pub fn read_checkpoints(path: &Path) -> Result<Vec<Checkpoint>, StoreError> {
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| StoreError::Unavailable(format!("{}: {error}", path.display())))?;
+    text.lines()
+        .enumerate()
+        .filter(|(_, line)| !line.trim().is_empty())
+        .map(|(number, line)| {
+            let bad =
+                |what: &str| StoreError::Refused(format!("{}, line {}: {what}", path.display(), number + 1));
+            let checkpoint: Checkpoint = serde_json::from_str(line).map_err(|_| bad("is no checkpoint"))?;
+            if checkpoint.is_signed() {
+                Ok(checkpoint)
+            } else {
+                Err(bad("the signature is wrong: this checkpoint was edited"))
+            }
+        })
+        .collect()
+}
+
+/// The heads that bind the store now: those recorded at its last restore and after. A restore replaces the whole store, so it
+/// looses every head before it, also those of workspaces the backup did not have.
+pub fn binding(checkpoints: &[Checkpoint]) -> Vec<Head> {
+    let mut heads: Vec<Head> = Vec::new();
+    let mut restored_at = None;
+    for checkpoint in checkpoints {
+        if checkpoint.restored {
+            if restored_at.replace(checkpoint.ts) != Some(checkpoint.ts) {
+                heads.clear();
+            }
+            heads.retain(|head| head.workspace != checkpoint.head.workspace);
+        }
+        heads.push(checkpoint.head.clone());
+    }
+    heads
+}
+
+/// Appends to the log of heads in the data folder what is not its last word on a workspace already.
+pub fn append_heads(
+    folder: &Path,
+    signer: &Signer,
+    heads: &[Head],
+    now: Timestamp,
+    restored: bool,
+) -> Result<(), StoreError> {
+    let path = folder.join(HEADS_LOG);
+    let cannot = |error: std::io::Error| StoreError::Unavailable(format!("{}: {error}", path.display()));
+    let known = tail(&path);
+    let mut lines = String::new();
+    for head in heads {
+        let last = known
+            .lines()
+            .rev()
+            .filter_map(|line| serde_json::from_str::<Checkpoint>(line).ok())
+            .find(|known| known.head.workspace == head.workspace);
+        if restored || last.is_none_or(|last| last.head != *head) {
+            lines.push_str(&crate::links::rows::json(&signer.sign(head.clone(), now, restored)));
+            lines.push('\n');
+        }
+    }
+    if lines.is_empty() {
+        return Ok(());
+    }
+    // A power cut may have torn the last line; what follows must not become part of it.
+    if !known.is_empty() && !known.ends_with('\n') {
+        lines.insert(0, '\n');
+    }
+    // One write of whole lines: two processes appending at once do not mix.
+    let mut file = OpenOptions::new().create(true).append(true).mode(0o600).open(&path).map_err(cannot)?;
+    file.write_all(lines.as_bytes()).and_then(|()| file.sync_data()).map_err(cannot)
+}
+
+/// The end of the log, enough for the last word on every workspace in daily use: a missed one is only written again.
+fn tail(path: &Path) -> String {
+    const BYTES: u64 = 64 * 1024;
+    let read = || {
+        let mut file = std::fs::File::open(path)?;
+        let length = file.metadata()?.len();
+        file.seek(SeekFrom::Start(length.saturating_sub(BYTES)))?;
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes)?;
+        std::io::Result::Ok(String::from_utf8_lossy(&bytes).into_owned())
+    };
+    read().unwrap_or_default()
+}

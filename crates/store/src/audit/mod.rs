@@ -1,0 +1,5 @@
+//! The audit log: appended under a lock, read, verified, and signed at checkpoints.
+
+pub(crate) mod chain;
+pub mod checkpoints;
+pub mod log;

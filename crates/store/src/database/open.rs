@@ -1,0 +1,357 @@
+//! Opening: where the truth is, whether it is ours, and bringing its schema up to date.
+//!
+//! A store that was there and is gone is never replaced by an empty one.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rlinks_core::Timestamp;
+use rlinks_core::id::Worker;
+use sqlx::migrate::{MigrateError, Migrator};
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
+use sqlx::{ConnectOptions as _, Connection as _};
+
+use crate::database::file::FileGuard;
+use crate::database::pool::Pool;
+use crate::{Store, StoreError};
+
+static SQLITE: Migrator = sqlx::migrate!("migrations/sqlite");
+static POSTGRES: Migrator = sqlx::migrate!("migrations/postgres");
+
+/// The tables of the truth.
+const TRUTH: Tables = Tables {
+    sqlite: &SQLITE,
+    postgres: &POSTGRES,
+    schema: None,
+    application_id: 0x726c_6e6b,
+    trace: Some(crate::audit::checkpoints::HEADS_LOG),
+    lock: "open.lock",
+    writer_cache_kib: 8_000,
+    checkpoint_pages: 8_000,
+    overwrite_deleted: true,
+};
+
+/// How long a SQLite writer waits for another one.
+const BUSY: Duration = Duration::from_secs(5);
+/// How long whoever opens a file waits for another who does, and how often it looks.
+const OPENING: Duration = Duration::from_secs(10);
+const LOCK_PAUSE: Duration = Duration::from_millis(5);
+/// SQLite readers of one process.
+const READERS: u32 = 4;
+/// Rows that wait between a connection and whoever asked it.
+const ROWS_ON_THEIR_WAY: usize = 1024;
+/// PostgreSQL connections of one process.
+const CONNECTIONS: u32 = 8;
+const CONNECT: Duration = Duration::from_secs(3);
+
+/// Where the truth is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Location {
+    /// A file on this machine.
+    Sqlite(PathBuf),
+    /// A server, by its URL.
+    Postgres(String),
+}
+
+impl Location {
+    /// `sqlite:path/to/rlinks.db` or `postgres://...`.
+    pub fn parse(url: &str) -> Result<Self, StoreError> {
+        if url.starts_with("postgres://") || url.starts_with("postgresql://") {
+            return Ok(Self::Postgres(url.to_owned()));
+        }
+        match url.strip_prefix("sqlite:").map(|path| path.strip_prefix("//").unwrap_or(path)) {
+            Some(path) if !path.is_empty() => Ok(Self::Sqlite(PathBuf::from(path))),
+            _ => Err(StoreError::Refused(
+                "a store is sqlite:<path> or postgres://<user>@<host>/<database>".to_owned(),
+            )),
+        }
+    }
+}
+
+/// A set of tables that live together: the truth, or what a crate keeps beside it.
+#[derive(Clone, Copy)]
+pub struct Tables {
+    /// How they are made in a file.
+    pub sqlite: &'static Migrator,
+    /// How they are made on a server.
+    pub postgres: &'static Migrator,
+    /// The schema they have to themselves on a server.
+    pub schema: Option<&'static str>,
+    /// The mark of the file.
+    pub application_id: i64,
+    /// A file in the folder that is only there when these tables were.
+    pub trace: Option<&'static str>,
+    /// The lock of whoever opens a file of them: one that stands still must not keep others from other tables.
+    pub lock: &'static str,
+    /// What the connection that writes a file may keep of it in memory, in KiB.
+    pub writer_cache_kib: u32,
+    /// How many pages of a file's log are written before they are moved into the file.
+    pub checkpoint_pages: u32,
+    /// Whether what is deleted is overwritten in a file: a person who left must not be found in its gaps.
+    pub overwrite_deleted: bool,
+}
+
+/// Opens a set of tables, creating them where there have never been any.
+pub async fn open_tables(location: &Location, tables: &Tables, lost: Lost) -> Result<Pool, StoreError> {
+    match location {
+        Location::Sqlite(path) => open_sqlite(path, tables, lost).await,
+        Location::Postgres(url) => open_postgres(url, tables).await,
+    }
+}
+
+/// How to open.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Where the truth is.
+    pub location: Location,
+    /// The id maker this process is; leased when not given.
+    pub worker: Option<Worker>,
+    /// Who we are, in the list of leases.
+    pub holder: String,
+    /// When.
+    pub now: Timestamp,
+    /// What to do when there was a store and its file is gone.
+    pub lost: Lost,
+}
+
+/// What to do when there was a store and its file is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lost {
+    /// Say so. An empty store would hide the loss.
+    Refuse,
+    /// Begin anew: somebody is about to restore a backup.
+    Replace,
+}
+
+impl Store {
+    /// Opens the truth, creating it where there has never been one.
+    pub async fn open(options: Options) -> Result<Self, StoreError> {
+        let pool = open_tables(&options.location, &TRUTH, options.lost).await?;
+        Self::start(pool, options.location, options.worker, &options.holder, options.now).await
+    }
+}
+
+async fn open_sqlite(path: &Path, tables: &Tables, lost: Lost) -> Result<Pool, StoreError> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let cannot = |error: std::io::Error| StoreError::Unavailable(format!("{}: {error}", folder.display()));
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(cannot)?;
+    // Two processes opening a new folder at once must not both create the schema; the lock goes with the file handle.
+    let lock: File = OpenOptions::new()
+        .create(true)
+        .append(true)
+        .mode(0o600)
+        .open(folder.join(tables.lock))
+        .map_err(cannot)?;
+    let _lock = take(lock, path).await?;
+
+    // To SQLite a file of one byte is empty too.
+    let fresh = std::fs::metadata(path).map_or(true, |file| file.len() <= 1);
+    if fresh {
+        if lost == Lost::Refuse {
+            refuse_used_folder(path, folder, tables.trace)?;
+        }
+        OpenOptions::new().create(true).append(true).mode(0o600).open(path).map_err(cannot)?;
+    } else {
+        refuse_foreign(path, tables.application_id).await?;
+    }
+    let options = SqliteConnectOptions::new()
+        .filename(path)
+        .create_if_missing(false)
+        .busy_timeout(BUSY)
+        .journal_mode(SqliteJournalMode::Wal)
+        .synchronous(SqliteSynchronous::Full)
+        .foreign_keys(true)
+        .pragma("trusted_schema", "off")
+        .pragma("cell_size_check", "on")
+        .pragma("secure_delete", if tables.overwrite_deleted { "on" } else { "off" })
+        .statement_cache_capacity(256)
+        // Rows come from a thread of the connection's own: with few on their way, both wake each other for nearly every one.
+        .row_buffer_size(ROWS_ON_THEIR_WAY);
+    let writer = SqlitePoolOptions::new()
+        .max_connections(1)
+        // After a commit the disk refused, SQLite has rolled back and sqlx still counts a transaction: it would refuse every
+        // other one for ever. Another connection takes its place.
+        .before_acquire(|connection, _| Box::pin(async move { Ok(!connection.is_in_transaction()) }))
+        .acquire_timeout(BUSY)
+        .idle_timeout(None)
+        .max_lifetime(None)
+        .connect_with(
+            options
+                .clone()
+                .pragma("cache_size", format!("-{}", tables.writer_cache_kib))
+                .pragma("wal_autocheckpoint", tables.checkpoint_pages.to_string()),
+        )
+        .await
+        .map_err(|error| damaged(path, error))?;
+    tables.sqlite.run(&writer).await.map_err(|error| migration(&error))?;
+    // What a statement would put back if it failed halfway is kept in memory, not in a file: half of what an import writes. Only
+    // after the migrations, which may sort more than memory holds.
+    sqlx::query("pragma temp_store = memory").execute(&writer).await?;
+    let file = FileGuard::of(path)?;
+    let readers = SqlitePoolOptions::new()
+        .max_connections(READERS)
+        .acquire_timeout(Duration::from_secs(2))
+        .idle_timeout(None)
+        .max_lifetime(None)
+        .connect_with(options.pragma("query_only", "on"))
+        .await?;
+    Ok(Pool::Sqlite { writer, readers, file })
+}
+
+/// Waits for the lock, but not for ever: whoever has it may have been stopped.
+async fn take(lock: File, path: &Path) -> Result<File, StoreError> {
+    let mut waited = Duration::ZERO;
+    loop {
+        match lock.try_lock() {
+            Ok(()) => return Ok(lock),
+            Err(TryLockError::WouldBlock) if waited < OPENING => {
+                tokio::time::sleep(LOCK_PAUSE).await;
+                waited += LOCK_PAUSE;
+            }
+            Err(TryLockError::WouldBlock) => {
+                let what = "another process has been opening it for too long; look for one that hangs";
+                return Err(StoreError::Unavailable(format!("{}: {what}", path.display())));
+            }
+            Err(TryLockError::Error(error)) => {
+                return Err(StoreError::Unavailable(format!("{}: {error}", path.display())));
+            }
+        }
+    }
+}
+
+/// Looks before anything is written: setting the journal mode alone would change another program's file.
+async fn refuse_foreign(path: &Path, ours: i64) -> Result<(), StoreError> {
+    let damaged = |error| damaged(path, error);
+    let options = SqliteConnectOptions::new().filename(path).create_if_missing(false).busy_timeout(BUSY);
+    let mut connection = options.pragma("query_only", "on").connect().await.map_err(damaged)?;
+    let (application,): (i64,) =
+        sqlx::query_as("pragma application_id").fetch_one(&mut connection).await.map_err(damaged)?;
+    // The list of migrations is made before the first of them: a start that was killed in between leaves it alone.
+    let (tables,): (i64,) =
+        sqlx::query_as("select count(*) from sqlite_schema where tbl_name <> '_sqlx_migrations'")
+            .fetch_one(&mut connection)
+            .await
+            .map_err(damaged)?;
+    connection.close().await.map_err(damaged)?;
+    if application == ours || tables == 0 {
+        return Ok(());
+    }
+    Err(StoreError::Refused(format!("{} is another program's database; nothing was changed", path.display())))
+}
+
+/// A folder with an audit key or a log beside a missing database had one: somebody lost it, and an empty one would hide that.
+fn refuse_used_folder(path: &Path, folder: &Path, trace: Option<&str>) -> Result<(), StoreError> {
+    let mut wal = path.as_os_str().to_owned();
+    wal.push("-wal");
+    let mut used = trace.map(|trace| folder.join(trace)).into_iter().chain([PathBuf::from(wal)]);
+    match used.find(|file| std::fs::metadata(file).is_ok_and(|file| file.len() > 0)) {
+        None => Ok(()),
+        Some(trace) => Err(StoreError::Refused(format!(
+            "{} is missing or empty, but {} shows there was a store here; put the file back or run `rmax restore`. To begin anew, choose another folder with --data",
+            path.display(),
+            trace.display()
+        ))),
+    }
+}
+
+fn damaged(path: &Path, error: sqlx::Error) -> StoreError {
+    match &error {
+        sqlx::Error::Database(database) if matches!(database.code().as_deref(), Some("26" | "11")) => {
+            StoreError::Refused(format!(
+                "{} is not a readable database ({}); nothing was changed. Restore a backup, or choose another folder with --data",
+                path.display(),
+                database.message()
+            ))
+        }
+        _ => error.into(),
+    }
+}
+
+async fn open_postgres(url: &str, tables: &Tables) -> Result<Pool, StoreError> {
+    let options: PgConnectOptions = url
+        .parse()
+        .map_err(|error| StoreError::Refused(format!("the store's URL cannot be read: {error}")))?;
+    let mut options = options.application_name("rlinks").options([
+        ("statement_timeout", "10s"),
+        ("lock_timeout", "5s"),
+        ("idle_in_transaction_session_timeout", "30s"),
+    ]);
+    reach(&options).await?;
+    if let Some(schema) = tables.schema {
+        make_schema(&options, schema).await?;
+        options = options.options([("search_path", format!("{schema},public"))]);
+    }
+    let pool = PgPoolOptions::new()
+        .max_connections(CONNECTIONS)
+        .acquire_timeout(CONNECT)
+        .connect_with(options)
+        .await
+        .map_err(|error| StoreError::Unavailable(format!("PostgreSQL: {error}")))?;
+    tables.postgres.run(&pool).await.map_err(|error| migration(&error))?;
+    Ok(Pool::Postgres(pool))
+}
+
+/// Two processes that make it at once do not trip over each other: the loser looks again.
+async fn make_schema(options: &PgConnectOptions, schema: &'static str) -> Result<(), StoreError> {
+    let mut connection = options.connect().await?;
+    let sql = format!("create schema if not exists {schema}");
+    let made = sqlx::raw_sql(sqlx::AssertSqlSafe(sql.clone())).execute(&mut connection).await;
+    if made.is_err() {
+        sqlx::raw_sql(sqlx::AssertSqlSafe(sql)).execute(&mut connection).await?;
+    }
+    Ok(connection.close().await?)
+}
+
+/// Connects once, so that whatever keeps us out is said at once: a pool tries again until its time is up, and then says only that.
+async fn reach(options: &PgConnectOptions) -> Result<(), StoreError> {
+    let place = match options.get_socket() {
+        Some(socket) => socket.display().to_string(),
+        None => format!("{}:{}", options.get_host(), options.get_port()),
+    };
+    let cannot =
+        |what: &dyn std::fmt::Display| StoreError::Unavailable(format!("PostgreSQL at {place}: {what}"));
+    match tokio::time::timeout(CONNECT, options.connect()).await {
+        Ok(Ok(connection)) => connection.close().await.map_err(|error| cannot(&error)),
+        Ok(Err(sqlx::Error::Io(error))) if error.kind() == std::io::ErrorKind::ConnectionRefused => {
+            Err(cannot(&"connection refused"))
+        }
+        Ok(Err(sqlx::Error::Database(error))) => Err(cannot(&error.message())),
+        Ok(Err(error)) => Err(cannot(&error)),
+        Err(_) => Err(cannot(&format!("no answer within {} s", CONNECT.as_secs()))),
+    }
+}
+
+fn migration(error: &MigrateError) -> StoreError {
+    match error {
+        MigrateError::VersionMissing(version) | MigrateError::VersionNotPresent(version) => {
+            StoreError::Refused(format!(
+                "this store was written by a newer rmax (schema {version}); install that version or a later one. Nothing was changed"
+            ))
+        }
+        MigrateError::VersionMismatch(version) => StoreError::Refused(format!(
+            "the schema of this store (migration {version}) is not the one this program knows. Nothing was changed"
+        )),
+        MigrateError::Execute(error) => match error {
+            sqlx::Error::Database(database) if matches!(database.code().as_deref(), Some("26" | "11")) => {
+                StoreError::Refused(format!(
+                    "the database is damaged ({}); restore a backup",
+                    database.message()
+                ))
+            }
+            _ => StoreError::Unavailable(error.to_string()),
+        },
+        other => StoreError::Unavailable(other.to_string()),
+    }
+}
+
+/// The schema versions this program knows, and those the store has: for `rmax doctor` and `rmax migrate status`.
+pub(crate) fn known_migrations(pool: &Pool) -> Vec<i64> {
+    let migrator = match pool {
+        Pool::Sqlite { .. } => &SQLITE,
+        Pool::Postgres(_) => &POSTGRES,
+    };
+    migrator.iter().map(|migration| migration.version).collect()
+}

@@ -1,0 +1,44 @@
+//! What all nodes of an installation must agree on.
+
+use rlinks_core::Id;
+
+use crate::database::pool::{read, read_in, run_in};
+use crate::{Store, StoreError};
+
+impl Store {
+    /// The installation's value of this name; `fresh` becomes it where there is none. Nothing here opens anything: whoever reads
+    /// the database has what these values guard.
+    pub async fn agree_on(&self, name: &str, fresh: &str) -> Result<String, StoreError> {
+        let mut tx = self.pool.begin().await?;
+        run_in!(
+            &mut tx,
+            "insert into installation (name, value) values ($1, $2) on conflict do nothing",
+            name,
+            fresh
+        )?;
+        let (value,): (String,) =
+            read_in!(&mut tx, fetch_one, "select value from installation where name = $1", name)?;
+        tx.commit().await?;
+        Ok(value)
+    }
+
+    /// Where a job that is done in parts goes on; nothing where it begins.
+    pub async fn bookmark(&self, name: &str) -> Result<Option<Id>, StoreError> {
+        let row: Option<(String,)> =
+            read!(&self.pool, fetch_optional, "select value from installation where name = $1", name)?;
+        Ok(row.and_then(|(value,)| value.parse().ok()).map(Id::from_i64))
+    }
+
+    /// Remembers where a job that is done in parts goes on.
+    pub async fn set_bookmark(&self, name: &str, at: Id) -> Result<(), StoreError> {
+        let mut tx = self.pool.begin().await?;
+        run_in!(
+            &mut tx,
+            "insert into installation (name, value) values ($1, $2) on conflict (name) do update set value = excluded.value",
+            name,
+            at.to_string()
+        )?;
+        tx.commit().await?;
+        Ok(())
+    }
+}

@@ -1,0 +1,463 @@
+//! Lists of links: which, in which order, from where on.
+//!
+//! The one place where a statement is put together, and it is put together from static fragments only (see `sql`):
+//! `$1 is null or ...` would scan the table. A list is walked in its order by an index. Where a filter lets few links through,
+//! these are looked up and sorted instead: walking could pass by a million others to find them.
+
+use std::collections::BTreeSet;
+
+use rlinks_core::link::search;
+use rlinks_core::{Actor, Code, Id, Link, LinkState, Timestamp};
+use sqlx::postgres::PgRow;
+use sqlx::sqlite::SqliteRow;
+use sqlx::{AssertSqlSafe, FromRow};
+
+use crate::database::pool::read;
+use crate::links::list_sql::{Begin, Narrow};
+use crate::links::recover;
+use crate::links::rows::{LinkRow, fills, json};
+use crate::{Store, StoreError};
+
+/// So many links are looked through for words that many have, before all that have them are sorted.
+const LOOK_AHEAD: i64 = 4_096;
+/// A word that one link of so many has is not looked for along the list.
+const MANY: i64 = 5;
+/// So many links at either end of the list show which words are rare.
+const SAMPLE: i64 = 200;
+
+/// Which links to list, and how.
+#[derive(Clone, Debug, Default)]
+pub struct LinkFilter {
+    /// Codes that begin so.
+    pub prefix: Option<String>,
+    /// Links with this tag.
+    pub tag: Option<String>,
+    /// Links that have a word beginning with each of these (from `rlinks_core::link::search::query`).
+    pub words: Vec<String>,
+    /// In these states; empty means any.
+    pub states: Vec<LinkState>,
+    /// Only those that are over, or only the others.
+    pub expiry: Option<Expiry>,
+    /// Made at this moment or later.
+    pub created_after: Option<Timestamp>,
+    /// Made before this moment.
+    pub created_before: Option<Timestamp>,
+    /// Made by them.
+    pub created_by: Option<Actor>,
+    /// By what the list is sorted.
+    pub sort: SortBy,
+    /// Which end comes first.
+    pub order: Order,
+    /// Only after this place in the list. It must be one of the same sort.
+    pub after: Option<Position>,
+    /// What few links are. How a list is found depends on it, and never what is in it.
+    #[doc(hidden)]
+    pub few: Few,
+}
+
+/// So many links are looked up and sorted rather than looked for along the order.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug)]
+pub struct Few(pub i64);
+
+impl Default for Few {
+    fn default() -> Self {
+        Self(10_000)
+    }
+}
+
+/// Whether links are over, as seen from a moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expiry {
+    /// They were over by then.
+    Over(Timestamp),
+    /// They were not, or never will be.
+    Open(Timestamp),
+}
+
+/// What looking for words gave.
+enum Search {
+    /// Every link that matches, in order.
+    All(Vec<Link>),
+    /// Those of the first links that match. There may be more.
+    First(Vec<Link>),
+}
+
+/// Where matches are found when their order does not matter.
+enum Anywhere {
+    /// These are all.
+    All(Vec<Link>),
+    /// At one place after the other.
+    Begin(Vec<Begin>),
+}
+
+/// By what a list is sorted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SortBy {
+    /// When links were made; then by id.
+    #[default]
+    CreatedAt,
+    /// When they were last changed; then by id.
+    UpdatedAt,
+    /// Codes, by their bytes.
+    Code,
+}
+
+/// Which end comes first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Order {
+    /// The oldest, the least.
+    Asc,
+    /// The newest, the greatest.
+    #[default]
+    Desc,
+}
+
+/// A place in a list: that of a link, be it still there or not. Links that come and go elsewhere do not move it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Position {
+    /// By the time of making.
+    CreatedAt(Timestamp, Id),
+    /// By the time of the last change.
+    UpdatedAt(Timestamp, Id),
+    /// By code.
+    Code(Code),
+}
+
+impl Position {
+    /// Where a link is in a list.
+    pub fn of(link: &Link, sort: SortBy) -> Self {
+        match sort {
+            SortBy::CreatedAt => Self::CreatedAt(link.created_at, link.id),
+            SortBy::UpdatedAt => Self::UpdatedAt(link.updated_at, link.id),
+            SortBy::Code => Self::Code(link.code.clone()),
+        }
+    }
+
+    /// The sort it is a place in.
+    pub const fn sort(&self) -> SortBy {
+        match self {
+            Self::CreatedAt(..) => SortBy::CreatedAt,
+            Self::UpdatedAt(..) => SortBy::UpdatedAt,
+            Self::Code(_) => SortBy::Code,
+        }
+    }
+}
+
+impl LinkFilter {
+    /// No link is so, and not every database takes the question.
+    fn is_vain(&self) -> bool {
+        let prefix = self.prefix.as_deref().unwrap_or_default();
+        let no_code = !prefix.is_empty() && !rlinks_core::link::code::is_code(prefix);
+        no_code || self.tag.as_ref().is_some_and(|tag| tag.contains('\0'))
+    }
+
+    fn has_words(&self, link: &Link) -> bool {
+        search::has(link, &self.words)
+    }
+
+    fn without_words(&self) -> Self {
+        Self { words: Vec::new(), ..self.clone() }
+    }
+}
+
+impl Store {
+    /// Links of a workspace in their order. Those nobody can read, not even from the log, are passed over.
+    pub async fn list(
+        &self,
+        workspace: Id,
+        filter: &LinkFilter,
+        limit: i64,
+    ) -> Result<Vec<Link>, StoreError> {
+        if filter.after.as_ref().is_some_and(|after| after.sort() != filter.sort) {
+            return Err(StoreError::Refused("a place in a list of another order".to_owned()));
+        }
+        if filter.is_vain() {
+            return Ok(Vec::new());
+        }
+        if !filter.words.is_empty() {
+            return self.search(workspace, filter, limit).await;
+        }
+        let begin = self.narrow(workspace, filter).await?.map_or(Begin::Order, Begin::From);
+        self.page(workspace, filter, begin, limit).await
+    }
+
+    /// A page of links that have words.
+    async fn search(&self, workspace: Id, filter: &LinkFilter, limit: i64) -> Result<Vec<Link>, StoreError> {
+        let first = |mut links: Vec<Link>| {
+            links.truncate(usize::try_from(limit).unwrap_or_default());
+            links
+        };
+        match self.few_with_words(workspace, filter, limit).await? {
+            Search::All(links) => return Ok(first(links)),
+            Search::First(links) if fills(limit, links.len()) => return Ok(first(links)),
+            Search::First(_) => {}
+        }
+        // Many links have the words, so a page of them is found among the first, mostly.
+        let ahead = LOOK_AHEAD.min(filter.few.0);
+        let mut links = self.page(workspace, &filter.without_words(), Begin::Order, ahead).await?;
+        let all = !fills(ahead, links.len());
+        links.retain(|link| filter.has_words(link));
+        if all || fills(limit, links.len()) {
+            return Ok(first(links));
+        }
+        self.page(workspace, filter, Begin::From(Narrow::Words), limit).await
+    }
+
+    /// Looks for words where that can be done without asking the index for a word that many have: it would put all their links
+    /// together first. So where something else lets few links through, these are looked at; and where a word is rare at both ends of
+    /// the list, the index is asked for that one, and the links it knows are looked at for the others. With `enough` matches among
+    /// the first links it does not go on.
+    async fn few_with_words(
+        &self,
+        workspace: Id,
+        filter: &LinkFilter,
+        enough: i64,
+    ) -> Result<Search, StoreError> {
+        let Few(few) = filter.few;
+        let plain = filter.without_words();
+        let among = |mut links: Vec<Link>| {
+            links.retain(|link| filter.has_words(link));
+            links
+        };
+        if let Some(narrow) = self.narrow(workspace, &plain).await? {
+            return Ok(Search::All(among(self.page(workspace, &plain, Begin::From(narrow), few).await?)));
+        }
+        let sample = self.page(workspace, &plain, Begin::Order, SAMPLE.min(few)).await?;
+        if !fills(SAMPLE.min(few), sample.len()) {
+            return Ok(Search::All(among(sample)));
+        }
+        let matches = sample.iter().filter(|link| filter.has_words(link)).count();
+        if fills(enough, matches) {
+            return Ok(Search::First(among(sample)));
+        }
+        // What is common may have become so, or no longer be: the other end of the list has its say.
+        let order = if filter.order == Order::Asc { Order::Desc } else { Order::Asc };
+        let other_end = LinkFilter { order, after: None, ..plain.clone() };
+        let others = self.page(workspace, &other_end, Begin::Order, SAMPLE.min(few)).await?;
+        let mut rare = LinkFilter { words: Vec::new(), ..plain };
+        for word in &filter.words {
+            let one = LinkFilter { words: vec![word.clone()], ..rare.clone() };
+            let common = |links: &[Link]| {
+                links.iter().filter(|link| one.has_words(link)).count() * 20 >= links.len().max(1)
+            };
+            if !common(&sample)
+                && !common(&others)
+                && self.is_few(workspace, &one, Narrow::WholeWords).await?
+            {
+                rare.words.push(word.clone());
+            }
+        }
+        if !rare.words.is_empty() && self.is_few(workspace, &rare, Narrow::Words).await? {
+            let links = self.page(workspace, &rare, Begin::From(Narrow::Words), few).await?;
+            return Ok(Search::All(among(links)));
+        }
+        Ok(Search::First(among(sample)))
+    }
+
+    /// Those of these links that match, in no order. Where the list is sorted by something else than links know of.
+    pub async fn list_among(
+        &self,
+        workspace: Id,
+        filter: &LinkFilter,
+        links: &[Id],
+    ) -> Result<Vec<Link>, StoreError> {
+        if links.is_empty() || filter.is_vain() {
+            return Ok(Vec::new());
+        }
+        let plain = filter.without_words();
+        let sql = crate::links::list_sql::links(&plain, Begin::From(Narrow::Ids), self.dialect());
+        let rows: Vec<LinkRow> = self.ask(workspace, &plain, sql, i64::MAX, links).await?;
+        let mut found = recover::readable(recover::links(&self.pool, rows).await?);
+        found.retain(|link| filter.has_words(link));
+        Ok(found)
+    }
+
+    /// How many links match, in the whole list; those beyond `most` are not counted.
+    pub async fn count(&self, workspace: Id, filter: &LinkFilter, most: i64) -> Result<i64, StoreError> {
+        if filter.is_vain() {
+            return Ok(0);
+        }
+        let mut count = 0;
+        let begins = match self.begin_anywhere(workspace, filter).await? {
+            Anywhere::All(links) => return Ok(i64::try_from(links.len()).unwrap_or(most).min(most)),
+            Anywhere::Begin(begins) => begins,
+        };
+        for begin in &begins {
+            if *begin == Begin::From(Narrow::Words) && self.are_many(workspace, filter, most).await? {
+                return Ok(most);
+            }
+            let sql = crate::links::list_sql::count(filter, *begin, self.dialect());
+            let rows: Vec<(i64,)> = self.ask(workspace, filter, sql, most, &[]).await?;
+            count = rows.first().map_or(0, |(count,)| *count);
+            if count >= most {
+                break;
+            }
+        }
+        Ok(count)
+    }
+
+    /// Whether so many links have the words that they are found by looking at the first ones of the list: the index takes the longer
+    /// the more there are.
+    async fn are_many(&self, workspace: Id, filter: &LinkFilter, most: i64) -> Result<bool, StoreError> {
+        let mut plain = LinkFilter { after: None, ..filter.without_words() };
+        let (mut seen, mut found) = (0, 0);
+        while found < most {
+            let links = self.page(workspace, &plain, Begin::Order, LOOK_AHEAD.min(filter.few.0)).await?;
+            let Some(last) = links.last() else { return Ok(false) };
+            plain.after = Some(Position::of(last, filter.sort));
+            seen += links.len();
+            found += i64::try_from(links.iter().filter(|link| filter.has_words(link)).count()).unwrap_or(0);
+            // At this rate it would be a long walk.
+            if found.saturating_mul(MANY) < i64::try_from(seen).unwrap_or(i64::MAX) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// At most `most` of the links that match, and when they were made; in no order.
+    pub async fn matching_ids(
+        &self,
+        workspace: Id,
+        filter: &LinkFilter,
+        most: i64,
+    ) -> Result<Vec<(Id, Timestamp)>, StoreError> {
+        if filter.is_vain() {
+            return Ok(Vec::new());
+        }
+        let mut rows: Vec<(i64, i64)> = Vec::new();
+        let begins = match self.begin_anywhere(workspace, filter).await? {
+            Anywhere::All(links) => {
+                let some = links.iter().take(usize::try_from(most).unwrap_or(usize::MAX));
+                return Ok(some.map(|link| (link.id, link.created_at)).collect());
+            }
+            Anywhere::Begin(begins) => begins,
+        };
+        for begin in &begins {
+            rows = self
+                .ask(
+                    workspace,
+                    filter,
+                    crate::links::list_sql::ids(filter, *begin, self.dialect()),
+                    most,
+                    &[],
+                )
+                .await?;
+            if fills(most, rows.len()) {
+                break;
+            }
+        }
+        Ok(rows.into_iter().map(|(id, at)| (Id::from_i64(id), Timestamp::from_ms(at))).collect())
+    }
+
+    /// Where to begin when the order does not matter: at one place after the other until there are enough, each knowing of all
+    /// links that those before it know of, and the last of all that match.
+    async fn begin_anywhere(&self, workspace: Id, filter: &LinkFilter) -> Result<Anywhere, StoreError> {
+        if filter.words.is_empty() {
+            let begin = self.narrow(workspace, filter).await?.map_or(Begin::Anywhere, Begin::From);
+            return Ok(Anywhere::Begin(vec![begin]));
+        }
+        let whole_list = LinkFilter { after: None, ..filter.clone() };
+        Ok(match self.few_with_words(workspace, &whole_list, i64::MAX).await? {
+            Search::All(links) => Anywhere::All(links),
+            Search::First(_) => {
+                Anywhere::Begin(vec![Begin::From(Narrow::WholeWords), Begin::From(Narrow::Words)])
+            }
+        })
+    }
+
+    /// A part of the filter that lets few links through. It is counted in its own index, and no further than matters.
+    async fn narrow(&self, workspace: Id, filter: &LinkFilter) -> Result<Option<Narrow>, StoreError> {
+        for narrow in Narrow::parts_of(filter) {
+            if self.is_few(workspace, filter, narrow).await? {
+                return Ok(Some(narrow));
+            }
+        }
+        Ok(None)
+    }
+
+    async fn is_few(&self, workspace: Id, filter: &LinkFilter, narrow: Narrow) -> Result<bool, StoreError> {
+        let Few(few) = filter.few;
+        let sql = crate::links::list_sql::width(filter, narrow, self.dialect());
+        let rows: Vec<(i64,)> = self.ask(workspace, filter, sql, few + 1, &[]).await?;
+        Ok(rows.first().is_some_and(|(width,)| *width <= few))
+    }
+
+    async fn page(
+        &self,
+        workspace: Id,
+        filter: &LinkFilter,
+        begin: Begin,
+        limit: i64,
+    ) -> Result<Vec<Link>, StoreError> {
+        let sql = crate::links::list_sql::links(filter, begin, self.dialect());
+        let mut asked = limit;
+        loop {
+            let rows: Vec<LinkRow> = self.ask(workspace, filter, sql.clone(), asked, &[]).await?;
+            let (all, more) = (rows.len(), fills(asked, rows.len()));
+            let mut links = recover::readable(recover::links(&self.pool, rows).await?);
+            // A short page means the end of the list, so one that is short of a broken row is asked for again, longer.
+            if fills(limit, links.len()) || !more {
+                links.truncate(usize::try_from(limit).unwrap_or_default());
+                return Ok(links);
+            }
+            asked = limit + i64::try_from(all - links.len()).unwrap_or(limit);
+        }
+    }
+
+    /// Runs a statement of `sql` with what its numbers stand for.
+    async fn ask<R>(
+        &self,
+        workspace: Id,
+        filter: &LinkFilter,
+        sql: String,
+        limit: i64,
+        among: &[Id],
+    ) -> Result<Vec<R>, StoreError>
+    where
+        R: for<'r> FromRow<'r, SqliteRow> + for<'r> FromRow<'r, PgRow> + Send + Unpin,
+    {
+        let (after_ms, after_id, after_code) = match &filter.after {
+            None => (0, 0, ""),
+            Some(Position::CreatedAt(at, id) | Position::UpdatedAt(at, id)) => (at.ms(), id.as_i64(), ""),
+            Some(Position::Code(code)) => (0, 0, code.as_str()),
+        };
+        let prefix = filter.prefix.as_deref().unwrap_or_default();
+        let now = match filter.expiry {
+            Some(Expiry::Over(now) | Expiry::Open(now)) => now.ms(),
+            None => 0,
+        };
+        let among: BTreeSet<[i64; 1]> = among.iter().map(|id| [id.as_i64()]).collect();
+        Ok(read!(
+            &self.pool,
+            fetch_all,
+            AssertSqlSafe(sql.as_str()),
+            workspace.as_i64(),
+            limit,
+            after_ms,
+            after_id,
+            prefix,
+            after_prefix(prefix),
+            filter.tag.as_deref().unwrap_or_default(),
+            crate::links::list_sql::beginnings(&filter.words, self.dialect()),
+            after_code,
+            now,
+            filter.created_after.map_or(0, Timestamp::ms),
+            filter.created_before.map_or(i64::MAX, Timestamp::ms),
+            filter.created_by.as_ref().map_or("", Actor::as_str),
+            json(&among),
+            crate::links::list_sql::whole(&filter.words, self.dialect())
+        )?)
+    }
+}
+
+/// The least text greater than everything with this prefix.
+fn after_prefix(prefix: &str) -> String {
+    let mut bytes = prefix.as_bytes().to_vec();
+    if let Some(last) = bytes.last_mut() {
+        // Codes are ASCII below DEL, so the last byte has a successor.
+        *last += 1;
+    }
+    String::from_utf8(bytes).unwrap_or_default()
+}

@@ -1,0 +1,114 @@
+//! Links as they were: what the log says of them up to one of its entries. For putting a whole workspace back.
+//!
+//! A moment becomes the last entry that was made by then. Time in a chain never goes back, so from there on entries are told apart by
+//! their numbers, and two that fell into one millisecond are not mixed up.
+
+use std::collections::{BTreeMap, HashMap};
+
+use rlinks_core::{Actor, Id, Link, Timestamp};
+
+use crate::database::pool::read;
+use crate::links::rows::json;
+use crate::write::queue::{NewEntry, append, lock_heads};
+use crate::{Store, StoreError};
+
+impl Store {
+    /// The number of the last entry of a workspace's log at a moment; 0 before the first.
+    pub async fn entry_at(&self, workspace: Id, at: Timestamp) -> Result<i64, StoreError> {
+        let row: Option<(i64,)> = read!(
+            &self.pool,
+            fetch_optional,
+            "select seq from audit where workspace_id = $1 and ts <= $2 order by seq desc limit 1",
+            workspace.as_i64(),
+            at.ms()
+        )?;
+        Ok(row.map_or(0, |(seq,)| seq))
+    }
+
+    /// The codes of links that were changed after an entry, in their order: at most `limit`, after the code `after`.
+    pub async fn codes_changed_since(
+        &self,
+        workspace: Id,
+        entry: i64,
+        after: &str,
+        limit: i64,
+    ) -> Result<Vec<String>, StoreError> {
+        let rows: Vec<(String,)> = read!(
+            &self.pool,
+            fetch_all,
+            "select distinct subject from audit
+             where workspace_id = $1 and subject > $2 and subject < 'link;' and seq > $3 order by subject limit $4",
+            workspace.as_i64(),
+            format!("link:{after}"),
+            entry,
+            limit
+        )?;
+        Ok(rows
+            .into_iter()
+            .filter_map(|(subject,)| subject.strip_prefix("link:").map(str::to_owned))
+            .collect())
+    }
+
+    /// Links as they were at an entry, by code. Those that were not there yet are left out.
+    pub async fn links_at_entry(
+        &self,
+        workspace: Id,
+        entry: i64,
+        codes: &[String],
+    ) -> Result<HashMap<String, Link>, StoreError> {
+        let subjects: Vec<[String; 1]> = codes.iter().map(|code| [format!("link:{code}")]).collect();
+        let rows: Vec<(String, Option<String>)> = read!(
+            &self.pool,
+            fetch_all,
+            "select a.subject, a.after
+             from (select b.subject, max(b.seq) as seq from audit b
+                   where b.workspace_id = $1 and b.seq <= $2 and b.subject in (select value ->> 0 from json_each($3))
+                   group by b.subject) as newest
+             join audit a on a.workspace_id = $1 and a.seq = newest.seq",
+            workspace.as_i64(),
+            entry,
+            json(&subjects)
+        )?;
+        let mut links = HashMap::new();
+        for (subject, after) in rows {
+            let code = subject.strip_prefix("link:").unwrap_or(&subject);
+            let Some(after) = after else { continue };
+            let link = serde_json::from_str(&after)
+                .map_err(|error| StoreError::Unreadable(format!("the history of {code}: {error}")))?;
+            links.insert(code.to_owned(), link);
+        }
+        Ok(links)
+    }
+
+    /// Says in the log of a workspace that it is about to be put back, and to when. The entry is of a later moment than every entry
+    /// before it, and the last moment before it is given: going back to that undoes what follows.
+    pub async fn note_rollback(
+        &self,
+        workspace: Id,
+        to: Timestamp,
+        entry: i64,
+        actor: &Actor,
+        now: Timestamp,
+    ) -> Result<Timestamp, StoreError> {
+        let mut tx = self.pool.begin().await?;
+        let mut heads: BTreeMap<i64, _> = lock_heads(&mut tx, [workspace.as_i64()]).await?;
+        let head = heads
+            .get_mut(&workspace.as_i64())
+            .ok_or_else(|| StoreError::NotFound("such workspace".to_owned()))?;
+        let after = serde_json::json!({ "to": to, "entry": entry });
+        let note = NewEntry {
+            actor,
+            action: "workspace.rollback",
+            // Not the workspace itself: its own entries say what it is.
+            subject: format!("rollback:{}", head.slug),
+            before: None,
+            after: Some(after.to_string()),
+        };
+        let before = head.moment(Timestamp::from_ms(0));
+        let sealed = head.push(note, now.max(before.plus_ms(1)));
+        append(&mut tx, &heads, &[(workspace.as_i64(), sealed)]).await?;
+        tx.commit().await?;
+        self.announce();
+        Ok(before)
+    }
+}

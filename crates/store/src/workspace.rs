@@ -1,0 +1,4 @@
+//! Workspaces and their domains.
+
+pub(crate) mod domains;
+pub(crate) mod workspaces;
