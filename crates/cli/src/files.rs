@@ -5,7 +5,7 @@ use std::io::Write;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-use rlinks_server::process::server::LOCK_FILE;
+use rlinks_server::process::lock::LOCK_FILE;
 
 use crate::error::Failure;
 

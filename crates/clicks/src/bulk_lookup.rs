@@ -1,4 +1,6 @@
-//! Looking many keys up in one query, in the same order of work on both databases.
+//! Many keys or rows in one query, in the same order of work on both databases.
+
+use serde::Serialize;
 
 /// A query that looks each asked key up in a table, called `d`. The list is looked through first on both databases, each of its
 /// keys by the primary key: PostgreSQL takes any list for a thousand rows, and without the limit it may read the table instead.
@@ -31,3 +33,8 @@ macro_rules! look_up {
 }
 
 pub(crate) use look_up;
+
+/// Rows as the one parameter that `json_each` reads them from.
+pub(crate) fn json(rows: &impl Serialize) -> String {
+    serde_json::to_string(rows).expect("rows are numbers and text")
+}

@@ -2,9 +2,8 @@
 
 pub use rlinks_core::click::ip_prefix::Prefix;
 use rlinks_core::{Id, Timestamp};
+use serde::{Deserialize, Serialize};
 use uuid::Uuid;
-
-use crate::Device;
 
 /// One redirect as it is kept. What the workspace's policy did not want, or nobody could find out, is `None`.
 #[derive(Clone, Debug, PartialEq)]
@@ -59,6 +58,43 @@ pub struct Click {
     pub bot: bool,
 }
 
+/// The kind of device a click came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Device {
+    /// A computer on a desk or a lap.
+    Desktop,
+    /// A telephone.
+    Mobile,
+    /// A tablet.
+    Tablet,
+    /// A program: a crawler, a link preview, a monitor or a tool of the command line.
+    Bot,
+    /// Nothing was said, or nothing we understand.
+    Unknown,
+}
+
+impl Device {
+    /// Every kind of device.
+    pub const ALL: [Self; 5] = [Self::Desktop, Self::Mobile, Self::Tablet, Self::Bot, Self::Unknown];
+
+    /// The word for it in tables and JSON.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Desktop => "desktop",
+            Self::Mobile => "mobile",
+            Self::Tablet => "tablet",
+            Self::Bot => "bot",
+            Self::Unknown => "unknown",
+        }
+    }
+
+    /// The device that [`as_str`](Self::as_str) gives this word.
+    pub fn parse(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|device| device.as_str() == word)
+    }
+}
+
 /// The `UUIDv7` of a click: the moment, the low 12 bits of `thread`, then 30 bits of `boot` and the low 32 of `seq`.
 ///
 /// The bits are chosen and not random on purpose. `boot` tells processes apart, `thread` and `seq` the clicks of one, so
@@ -75,7 +111,7 @@ pub const fn event_id(ts: Timestamp, boot: u64, thread: u16, seq: u64) -> Uuid {
 mod tests {
     use rlinks_core::Timestamp;
 
-    use super::event_id;
+    use super::{Device, event_id};
 
     #[test]
     fn ids_are_uuids_of_version_7_whose_parts_can_be_read() {
@@ -85,5 +121,15 @@ mod tests {
         assert_eq!((id.get_version_num(), id.get_variant()), (7, uuid::Variant::RFC4122));
         assert!(event_id(at, 5, 0, 1) < event_id(at, 5, 0, 2));
         assert!(event_id(at, 5, 9, 9) < event_id(at.plus_ms(1), 5, 0, 0));
+    }
+
+    #[test]
+    fn devices_have_one_word_each() {
+        for device in Device::ALL {
+            assert_eq!(Device::parse(device.as_str()), Some(device));
+            assert_eq!(serde_json::to_value(device).unwrap(), device.as_str());
+        }
+        assert_eq!(Device::parse("Desktop"), None);
+        assert_eq!(Device::parse(""), None);
     }
 }

@@ -13,7 +13,7 @@ use rlinks_store::database::pool::Pool;
 use rlinks_store::{Location, Lost, StoreError};
 use sqlx::migrate::Migrator;
 
-use crate::stats::Months;
+use crate::month_cache::Months;
 use crate::visitor_secrets::Secrets;
 
 static SQLITE: Migrator = sqlx::migrate!("migrations/sqlite");

@@ -13,11 +13,11 @@ use rlinks_store::database::pool::{read, read_in, run_in};
 use serde::Deserialize;
 use uuid::Uuid;
 
-use crate::bulk_lookup::look_up;
-use crate::click::{Click, Prefix};
+use crate::bulk_lookup::{json, look_up};
+use crate::click::{Click, Device, Prefix};
 use crate::database::Clicks;
 use crate::enrich::geo::Place;
-use crate::enrich::user_agent::{self, Device};
+use crate::enrich::user_agent;
 use crate::enrich::{Enriched, Event, key_of, known};
 use crate::ingest::write;
 use crate::journal::Producer;
@@ -169,7 +169,7 @@ impl Clicks {
         let kept_from = frozen.map_or(i64::MIN, |(day,)| day);
         let ids: Vec<[String; 1]> = hits.iter().map(|of| [of.hit.id.to_string()]).collect();
         let sql = look_up!(tx.dialect(), "d.event_id", "events", "d.event_id = asked.value ->> 0");
-        let there: Vec<(String,)> = read_in!(&mut tx, fetch_all, sql, write::json(&ids))?;
+        let there: Vec<(String,)> = read_in!(&mut tx, fetch_all, sql, json(&ids))?;
         let mut known: HashSet<String> = there.into_iter().map(|(id,)| id).collect();
         let mut done = Imported::default();
         let mut fresh = Vec::new();
@@ -196,7 +196,7 @@ impl Clicks {
     pub async fn imported(&self, ids: &[String]) -> Result<HashSet<String>, StoreError> {
         let asked: Vec<[&String; 1]> = ids.iter().map(|id| [id]).collect();
         let sql = look_up!(self.pool.dialect(), "d.event_id", "events", "d.event_id = asked.value ->> 0");
-        let there: Vec<(String,)> = read!(&self.pool, fetch_all, sql, write::json(&asked))?;
+        let there: Vec<(String,)> = read!(&self.pool, fetch_all, sql, json(&asked))?;
         Ok(there.into_iter().map(|(id,)| id).collect())
     }
 

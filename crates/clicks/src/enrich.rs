@@ -12,9 +12,9 @@ use std::sync::Arc;
 
 use rlinks_core::{Id, Timestamp};
 
-use crate::click::Prefix;
+use crate::click::{Device, Prefix};
 use crate::enrich::geo::{Geo, Place};
-use crate::enrich::user_agent::{Agent, Device, Memo};
+use crate::enrich::user_agent::{Agent, Memo};
 use crate::journal::Producer;
 use crate::journal::entry::{AgentBytes, Record};
 use rlinks_core::click::attribution;

@@ -8,9 +8,8 @@ use rlinks_store::StoreError;
 use rlinks_store::database::pool::{Dialect, read};
 use sqlx::FromRow;
 
-use crate::click::{Click, Prefix, event_id};
+use crate::click::{Click, Device, Prefix, event_id};
 use crate::database::Clicks;
-use crate::enrich::user_agent::Device;
 use crate::ingest::write::drops_not_counted;
 use crate::journal::Drops;
 

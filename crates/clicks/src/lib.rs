@@ -6,7 +6,7 @@
 //! | the background threads that take it from there | [`pipeline`] |
 //! | from the journal to the database, exactly once | [`ingest`]; what is added to a click is [`enrich`] |
 //! | what clicks add up to | [`rollup`], [`recompute`] |
-//! | answers: numbers, rankings, latest clicks | [`stats`], [`events`] |
+//! | answers: numbers, rankings, latest clicks | [`stats`], [`events`]; what days add up to is `day_values`, remembered by `month_cache` |
 //! | codes that no link has | [`misses`] |
 //! | clicks counted elsewhere | [`edge_hits`], `external_totals` |
 //! | what is kept how long, and the secrets behind visitors' keys | [`retention`], [`visitor_secrets`] |
@@ -16,6 +16,7 @@
 mod bulk_lookup;
 pub mod click;
 pub mod database;
+mod day_values;
 pub mod edge_hits;
 pub mod enrich;
 pub mod events;
@@ -24,6 +25,7 @@ mod external_totals;
 pub mod ingest;
 pub mod journal;
 pub mod misses;
+mod month_cache;
 pub mod pipeline;
 pub mod recompute;
 pub mod recorder;
@@ -33,9 +35,8 @@ pub mod stats;
 pub mod time;
 pub mod visitor_secrets;
 
-pub use click::{Click, Prefix};
+pub use click::{Click, Device, Prefix};
 pub use database::Clicks;
-pub use enrich::user_agent::Device;
 pub use ingest::Ingest;
 pub use pipeline::Recording;
 pub use recorder::{Facts, Recorder};

@@ -18,8 +18,9 @@ use rlinks_store::database::pool::{Tx, read, read_in};
 use rlinks_store::{Store, StoreError};
 
 use self::rows::{Change, Group, replace, stored};
+use crate::bulk_lookup::json;
 use crate::database::Clicks;
-use crate::ingest::write::{json, lock};
+use crate::ingest::write::lock;
 use crate::recompute::day::{Owners, Sheet};
 use crate::rollup::Kind;
 use crate::time::{HOURLY_DAYS, day_of};

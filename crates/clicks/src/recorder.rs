@@ -8,8 +8,9 @@ use parking_lot::Mutex;
 use rlinks_core::workspace::policy::UserAgent;
 use rlinks_core::{Id, Timestamp};
 
+use crate::click::Device;
 use crate::click::Prefix;
-use crate::enrich::user_agent::{self, Device, Memo};
+use crate::enrich::user_agent::{self, Memo};
 use crate::journal::Lane;
 use crate::journal::entry::{AgentBytes, Record};
 use crate::time::day_of;

@@ -13,8 +13,9 @@ use rlinks_store::StoreError;
 use rlinks_store::database::pool::{Dialect, Pool, read, run_in};
 use sqlx::AssertSqlSafe;
 
+use crate::bulk_lookup::json;
 use crate::database::Clicks;
-use crate::ingest::write::{json, lock};
+use crate::ingest::write::lock;
 use crate::rollup::Kind;
 use crate::time::{DAY_MS, HOURLY_DAYS, day_of, first_day_of, month_of};
 

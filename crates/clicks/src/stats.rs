@@ -12,7 +12,6 @@ pub(crate) mod breakdowns;
 mod calendar;
 mod daily;
 pub(crate) mod first_click;
-pub(crate) mod month_cache;
 pub(crate) mod range;
 pub(crate) mod ranking;
 mod recent;
@@ -27,12 +26,12 @@ use serde::{Deserialize, Serialize};
 
 pub use self::calendar::{Interval, Zone};
 pub use self::recent::Place;
-use crate::bulk_lookup::look_up;
+use crate::bulk_lookup::{json, look_up};
 use crate::database::Clicks;
 use crate::rollup::{Subject, Total};
+use crate::stats::breakdowns::take_top;
 pub use crate::stats::breakdowns::{CountryValue, Value};
 use crate::stats::first_click::first_day;
-pub(crate) use crate::stats::month_cache::Months;
 use crate::stats::range::{Count, Counter, Scope};
 use crate::time::{DAY_MS, HOUR_MS, day_of};
 
@@ -260,13 +259,16 @@ impl Clicks {
             breakdown_to: Some(breakdown[1]).filter(|end| *end != to),
             breakdown_total: broken_down.sum(*bots),
             // In the order of `DIMENSIONS`.
-            referrers: values.take_top(0, TOP_VALUES, *bots),
-            countries: values.take_top(1, TOP_VALUES, *bots).into_iter().map(CountryValue::from).collect(),
-            cities: values.take_top(2, TOP_VALUES, *bots),
-            devices: values.take_top(3, TOP_VALUES, *bots),
-            browsers: values.take_top(4, TOP_BROWSERS, *bots),
-            systems: values.take_top(5, TOP_VALUES, *bots),
-            campaigns: values.take_top(6, TOP_VALUES, *bots),
+            referrers: take_top(&mut values, 0, TOP_VALUES, *bots),
+            countries: take_top(&mut values, 1, TOP_VALUES, *bots)
+                .into_iter()
+                .map(CountryValue::from)
+                .collect(),
+            cities: take_top(&mut values, 2, TOP_VALUES, *bots),
+            devices: take_top(&mut values, 3, TOP_VALUES, *bots),
+            browsers: take_top(&mut values, 4, TOP_BROWSERS, *bots),
+            systems: take_top(&mut values, 5, TOP_VALUES, *bots),
+            campaigns: take_top(&mut values, 6, TOP_VALUES, *bots),
             days,
         })
     }
@@ -434,8 +436,4 @@ async fn hours_in(tx: &mut Tx, subject: Subject, hours: Range<i64>) -> Result<Ve
 
 fn moment(units: i64, unit_ms: i64) -> Timestamp {
     Timestamp::from_ms(units.saturating_mul(unit_ms))
-}
-
-fn json(rows: &impl Serialize) -> String {
-    serde_json::to_string(rows).expect("rows are numbers")
 }

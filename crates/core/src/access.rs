@@ -3,4 +3,5 @@
 pub mod actor;
 pub mod api_key;
 pub mod password;
+pub mod scope;
 pub mod user;

@@ -8,6 +8,7 @@ use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 
 use crate::Timestamp;
+use crate::hex;
 
 /// The `prev_hash` of a chain's first entry.
 pub const GENESIS: &str = "0000000000000000000000000000000000000000000000000000000000000000";
@@ -64,26 +65,8 @@ impl AuditEntry {
             }
         }
         add(self.prev_hash.as_bytes());
-        hex(&hash.finalize())
+        hex::encode(&hash.finalize())
     }
-}
-
-/// Bytes as lower-case hexadecimal.
-pub fn hex(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    bytes
-        .iter()
-        .flat_map(|byte| [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]])
-        .map(char::from)
-        .collect()
-}
-
-/// Hexadecimal as bytes, or nothing.
-pub fn from_hex(text: &str) -> Option<Vec<u8>> {
-    if !text.len().is_multiple_of(2) || !text.is_ascii() {
-        return None;
-    }
-    (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).ok()).collect()
 }
 
 /// The end of a chain at some moment: what a checkpoint signs.

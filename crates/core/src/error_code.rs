@@ -4,7 +4,6 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::Timestamp;
-use crate::redirect::decide::{Decision, Ended};
 
 /// Every error a client can meet, with its HTTP status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -132,18 +131,6 @@ impl ErrorCode {
             Self::RateLimited => ("RATE_LIMITED", 429, "Too many requests; wait and repeat"),
             Self::HeadersTooLarge => ("HEADERS_TOO_LARGE", 431, "The headers are too large"),
             Self::Internal => ("INTERNAL", 500, "Something went wrong on our side"),
-        }
-    }
-
-    /// The error of a decision that is no redirect.
-    pub const fn of(decision: &Decision<'_>) -> Option<Self> {
-        match decision {
-            Decision::Redirect { .. } => None,
-            Decision::NotFound(_) => Some(Self::NotFound),
-            Decision::Gone(Ended::Expired) => Some(Self::Expired),
-            Decision::Gone(Ended::Disabled) => Some(Self::Disabled),
-            Decision::Gone(Ended::Deleted) => Some(Self::Deleted),
-            Decision::Loop => Some(Self::LoopDetected),
         }
     }
 }

@@ -2,6 +2,7 @@
 
 pub mod domain_verification;
 pub mod policy;
+pub mod presets;
 
 use std::fmt;
 

@@ -87,7 +87,7 @@ pub fn respond(
             (Answer::redirect(status, target, cache), click)
         }
         decision => {
-            let code = ErrorCode::of(&decision).unwrap_or(ErrorCode::Internal);
+            let code = decision.error_code().unwrap_or(ErrorCode::Internal);
             let insecure = decision == Decision::NotFound(Absence::Insecure);
             (error(facts, code, now), if insecure { Click::Insecure } else { Click::No })
         }

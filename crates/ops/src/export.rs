@@ -1,6 +1,7 @@
-//! Links leave, a page at a time: whoever takes them holds no more than one.
+//! Moving out: links leave, a page at a time, and whoever takes them holds no more than one. What each format looks like is in
+//! `format`.
 
-pub(crate) mod format;
+mod format;
 
 use rlinks_clicks::Clicks;
 use rlinks_clicks::rollup::{Subject, Total};
@@ -9,13 +10,68 @@ use rlinks_core::{Actor, Domains, Id, Link, Policy, Timestamp, Workspace};
 use rlinks_store::StoreError;
 
 use crate::export::format::{CLOUDFLARE_LINES, Printer};
-use crate::import::ExportFormat;
 use crate::{By, Ops, OpsError, Sees};
 
 /// Links read at once.
 const PAGE: i64 = 500;
 /// The most codes that differ by case alone and are told apart: a map of nginx must know them beforehand.
 const MOST_APART: i64 = 10_000;
+
+/// As what links leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExportFormat {
+    /// One REST link body on each line.
+    Jsonl,
+    /// The same fields as columns, safe to open in a spreadsheet.
+    Csv,
+    /// A `map` for nginx.
+    Nginx,
+    /// Lines of a Caddyfile.
+    Caddy,
+    /// Cloudflare's `_redirects`.
+    Cloudflare,
+}
+
+impl ExportFormat {
+    /// All of them, by name.
+    pub const ALL: [(&'static str, Self); 5] = [
+        ("jsonl", Self::Jsonl),
+        ("csv", Self::Csv),
+        ("nginx", Self::Nginx),
+        ("caddy", Self::Caddy),
+        ("cloudflare", Self::Cloudflare),
+    ];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        Self::ALL.iter().find(|(_, format)| *format == self).map_or("", |(name, _)| name)
+    }
+
+    /// What HTTP calls it.
+    pub const fn media_type(self) -> &'static str {
+        match self {
+            Self::Jsonl => "application/x-ndjson",
+            Self::Csv => "text/csv; charset=utf-8",
+            Self::Nginx | Self::Caddy | Self::Cloudflare => "text/plain; charset=utf-8",
+        }
+    }
+
+    /// What a file of it is called.
+    pub const fn file_name(self) -> &'static str {
+        match self {
+            Self::Jsonl => "links.jsonl",
+            Self::Csv => "links.csv",
+            Self::Nginx => "links.nginx.conf",
+            Self::Caddy => "links.caddy",
+            Self::Cloudflare => "_redirects",
+        }
+    }
+
+    /// Whether it holds what answers now, for another server, rather than everything a link has.
+    pub const fn is_map(self) -> bool {
+        matches!(self, Self::Nginx | Self::Caddy | Self::Cloudflare)
+    }
+}
 
 /// What was exported, and what was not.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -1,29 +1,35 @@
-//! Moving in and out: links from files of ours and of others, and links as files.
+//! Moving in: links from files of ours and of others.
 //!
 //! | to find | look in |
 //! |---|---|
-//! | what a file holds, whatever its format | `read`: containers (JSON, CSV, SQL) as records, one after the other |
+//! | what a file holds, whatever its format | `reader`: containers (JSON, CSV, SQL) as records, one after the other |
 //! | what a record of each format means | `formats`: a `record` becomes a [`Row`] |
-//! | what becomes of rows | `import`: checked, compared with what is there, written many at a time; `report` says so |
-//! | links on their way out | `export`, printed by `write` |
+//! | what rows are checked against | `rules` |
+//! | what becomes of rows | `run`: read, checked (`checker`), compared with what is there, and written many at a time |
+//! | the link a row would be, and what to do about it | `candidate`, `action` |
+//! | what became of the rows | `report` |
 //!
-//! Nothing here holds a whole file: rows flow through a bounded channel, and links leave a page at a time.
+//! Nothing here holds a whole file: rows flow through a bounded channel.
 
-pub(crate) mod action;
-pub(crate) mod candidate;
-pub(crate) mod checker;
+mod action;
+mod candidate;
+mod checker;
 mod formats;
-pub(crate) mod reader;
+mod reader;
 mod record;
 mod report;
 mod row;
-pub(crate) mod run;
+mod rules;
+mod run;
 
-pub use self::report::{Outcome, Problem, Report, Update};
+pub use self::action::Step;
+pub use self::candidate::Candidate;
+pub use self::checker::Judge;
+pub use self::reader::{Item, ReadError, Rows};
+pub use self::report::{Outcome, Problem, Report, Update, Verdict};
 pub use self::row::{Exact, Row};
-pub use crate::export::{Export, Exported, Pages};
-pub use crate::import::reader::{Item, ReadError, Rows};
-pub use crate::import::run::{Admit, Candidate, Existing, Import, Judge, Keep, Rules, Step, Verdict};
+pub use self::rules::{Existing, Keep, Rules};
+pub use self::run::{Admit, Import};
 
 /// What a file to import is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,61 +79,5 @@ impl ImportFormat {
     /// Whether it is one of ours, which says everything a link has.
     const fn is_ours(self) -> bool {
         matches!(self, Self::Jsonl | Self::Csv)
-    }
-}
-
-/// As what links leave.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ExportFormat {
-    /// One REST link body on each line.
-    Jsonl,
-    /// The same fields as columns, safe to open in a spreadsheet.
-    Csv,
-    /// A `map` for nginx.
-    Nginx,
-    /// Lines of a Caddyfile.
-    Caddy,
-    /// Cloudflare's `_redirects`.
-    Cloudflare,
-}
-
-impl ExportFormat {
-    /// All of them, by name.
-    pub const ALL: [(&'static str, Self); 5] = [
-        ("jsonl", Self::Jsonl),
-        ("csv", Self::Csv),
-        ("nginx", Self::Nginx),
-        ("caddy", Self::Caddy),
-        ("cloudflare", Self::Cloudflare),
-    ];
-
-    /// Its name.
-    pub fn name(self) -> &'static str {
-        Self::ALL.iter().find(|(_, format)| *format == self).map_or("", |(name, _)| name)
-    }
-
-    /// What HTTP calls it.
-    pub const fn media_type(self) -> &'static str {
-        match self {
-            Self::Jsonl => "application/x-ndjson",
-            Self::Csv => "text/csv; charset=utf-8",
-            Self::Nginx | Self::Caddy | Self::Cloudflare => "text/plain; charset=utf-8",
-        }
-    }
-
-    /// What a file of it is called.
-    pub const fn file_name(self) -> &'static str {
-        match self {
-            Self::Jsonl => "links.jsonl",
-            Self::Csv => "links.csv",
-            Self::Nginx => "links.nginx.conf",
-            Self::Caddy => "links.caddy",
-            Self::Cloudflare => "_redirects",
-        }
-    }
-
-    /// Whether it holds what answers now, for another server, rather than everything a link has.
-    pub const fn is_map(self) -> bool {
-        matches!(self, Self::Nginx | Self::Caddy | Self::Cloudflare)
     }
 }

@@ -3,9 +3,10 @@
 //! A new link's walk: parse against the policy, check, pick a code, let the store write link and audit entry together. Errors
 //! are values that each face maps in one place.
 
+mod csv;
 pub mod domain_checks;
 mod domains;
-mod export;
+pub mod export;
 pub mod import;
 pub mod limits;
 pub mod links;
@@ -21,7 +22,7 @@ use std::sync::Arc;
 use rlinks_core::draft::Input;
 use rlinks_core::error_code::ErrorCode;
 use rlinks_core::{Actor, Code, FieldErrors, Host, Link, LinkState, Slug, Source, Timestamp, Workspace};
-use rlinks_store::write::queue::{Brake, Written};
+use rlinks_store::write::{Brake, Written};
 use rlinks_store::{Store, StoreError};
 
 use self::safety::Safety;

@@ -13,7 +13,7 @@ use rlinks_clicks::export::{ExportError, Format, Overwrite, Place, Target, Wante
 use rlinks_clicks::retention::{Kept, Prunable, PruneMode, Pruned};
 use rlinks_core::workspace::policy::{Sweep as Purging, Visibility};
 use rlinks_core::{Actor, Id, Link, LinkState, Policy, Preset, Slug, Timestamp, Workspace};
-use rlinks_store::write::queue::{Action, LinkOp, LinkWrite, Written};
+use rlinks_store::write::{Action, LinkOp, LinkWrite, Written};
 use rlinks_store::{LinkFilter, Position, SortBy, Store, StoreError};
 use serde::Serialize;
 use tokio::task::JoinSet;

@@ -1,9 +1,10 @@
 //! The REST API: what programs see. A thin face of [`ops`](rlinks_ops).
 //!
-//! Every route says in its signature which scope it needs (`caller`), and beside it what it takes and gives, from which the
-//! API's own description is made. `caller::door` stands before all of them.
+//! Every route says in its signature which scope it needs (`auth::authorize`), and beside it what it takes and gives, from which the
+//! API's own description is made. `authentication` runs before all of them.
 
 mod audit;
+pub(crate) mod authentication;
 pub(crate) mod create_links;
 mod cursor;
 pub(crate) mod docs_page;
@@ -34,8 +35,8 @@ use http::{HeaderValue, Method, StatusCode};
 use parking_lot::Mutex;
 use rlinks_clicks::events::{Codes, EventFilter};
 use rlinks_clicks::{Click, Clicks};
-use rlinks_core::audit::{from_hex, hex};
 use rlinks_core::error_code::ErrorCode;
+use rlinks_core::hex;
 use rlinks_core::{FieldCode, FieldError, Link, Timestamp};
 use rlinks_store::{RouteRecord, StoreError};
 use serde::Serialize;
@@ -50,10 +51,7 @@ use self::cursor::Cursors;
 use self::error::ApiError;
 use self::live::Live;
 use crate::auth::Auth;
-use crate::auth::key_cache::Keyring;
-use crate::auth::key_usage::Usage;
 use rlinks_ops::Ops;
-use rlinks_ops::limits::Limits;
 use rlinks_routes::Routes;
 use rlinks_routes::host_directory::Directory;
 use rlinks_store::clock::random_bytes;
@@ -72,13 +70,10 @@ pub struct Api {
     pub(crate) auth: Arc<Auth>,
     pub(crate) routes: Arc<Routes>,
     clicks: Arc<OnceCell<Clicks>>,
-    pub(crate) limits: Limits,
     cursors: Cursors,
     live: Live<Click>,
     /// The last click before somebody began to listen, until the first look for them.
     listening_from: Mutex<Option<i64>>,
-    pub(crate) usage: Usage,
-    pub(crate) keyring: Keyring,
 }
 
 /// A page of a list.
@@ -100,18 +95,7 @@ impl Api {
     /// On the runtime the store was opened on. `clicks` are opened by whoever needs them first.
     pub async fn new(ops: Ops, auth: Arc<Auth>, routes: Arc<Routes>, clicks: Arc<OnceCell<Clicks>>) -> Self {
         let cursors = Cursors::new(cursor_key(&ops).await);
-        Self {
-            ops,
-            auth,
-            routes,
-            clicks,
-            limits: Limits::new(),
-            cursors,
-            live: Live::new(),
-            listening_from: Mutex::default(),
-            usage: Usage::default(),
-            keyring: Keyring::default(),
-        }
+        Self { ops, auth, routes, clicks, cursors, live: Live::new(), listening_from: Mutex::default() }
     }
 
     /// The clicks, opened when first asked for.
@@ -157,15 +141,9 @@ impl Api {
         Page { data: rows, next_cursor: last.map(|last| self.cursors.seal(context, &last)) }
     }
 
-    /// What the API does beside answering: writes how keys are used, and tells listeners of clicks. Until the task is dropped.
-    pub async fn work(self: Arc<Self>) {
-        tokio::join!(self.usage.keep_writing(&self.ops.store), self.tell());
-    }
-
-    /// Writes what is not written yet and sends listeners away.
-    pub async fn stop(&self) {
-        self.live.close();
-        self.usage.write(&self.ops.store).await;
+    /// Sends new clicks to whoever listens to the stream, until the task is dropped.
+    pub async fn run(self: Arc<Self>) {
+        self.tell().await;
     }
 
     /// Sends listeners away, so that their connections can end.
@@ -226,8 +204,8 @@ impl Api {
 /// The key of cursors: the same on every node, so that a page may come from another one than the page before.
 async fn cursor_key(ops: &Ops) -> [u8; 32] {
     let fresh: [u8; 32] = random_bytes();
-    let agreed = ops.store.agree_on("cursor_key", &hex(&fresh)).await;
-    match agreed.map(|text| from_hex(&text).and_then(|bytes| bytes.try_into().ok())) {
+    let agreed = ops.store.agree_on("cursor_key", &hex::encode(&fresh)).await;
+    match agreed.map(|text| hex::decode(&text).and_then(|bytes| bytes.try_into().ok())) {
         Ok(Some(key)) => key,
         Ok(None) => fresh,
         Err(error) => {
@@ -353,7 +331,7 @@ pub fn router(api: &Arc<Api>) -> Router {
     let (v1, _) = described().split_for_parts();
     let v1 = v1
         .method_not_allowed_fallback(wrong_method)
-        .layer(from_fn_with_state(Arc::clone(api), crate::auth::authenticate::door))
+        .layer(from_fn_with_state(Arc::clone(api), self::authentication::authenticate))
         .with_state(Arc::clone(api));
     let pages = Router::new()
         .route("/api/openapi.json", axum::routing::get(description))

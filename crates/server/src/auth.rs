@@ -1,20 +1,24 @@
-//! Signing in: who somebody is, and that a request is theirs.
+//! Authentication: who somebody is, that a request is theirs, and what they may do.
 //!
 //! | to find | look in |
 //! |---|---|
-//! | over what a request came, and which cookies that allows | `way` |
-//! | sessions: beginning, knowing, ending | `session` |
-//! | that a request was meant by whoever is signed in | `csrf` |
-//! | hashing, and how many hash at once | `password` |
-//! | signing in with a password, and how often one may fail | `sign_in` |
-//! | the first admin | `setup` |
-//! | an OpenID provider: signing in with it, and its access tokens | `oidc` |
+//! | the caller of a request: key, token or session | `authenticate` gives a `caller`; keys are cached in `key_cache` and counted in `key_usage` |
+//! | the scope a route needs | `authorize` |
+//! | how a request came to us, and which cookies that allows | [`connection_info`] |
+//! | sessions: start, look-up, end | [`session`] |
+//! | that a request was meant by whoever is signed in | [`csrf`] |
+//! | signing in with a password, and how often that may fail | [`sign_in`] |
+//! | the first admin | [`setup`] |
+//! | an OpenID provider: signing in with it, and its access tokens | [`oidc`] |
 //!
-//! Everything is in the store and asked on every request, so what ends on one node has ended on all.
+//! Everything is in the store and looked up on every request, so what ends on one node has ended on all.
 
 pub(crate) mod authenticate;
+pub(crate) mod authorize;
+pub(crate) mod caller;
 pub mod connection_info;
 pub mod csrf;
+pub(crate) mod error;
 pub(crate) mod key_cache;
 pub(crate) mod key_usage;
 pub mod oidc;
@@ -22,16 +26,21 @@ pub mod session;
 pub mod setup;
 pub mod sign_in;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use ring::hmac;
-use rlinks_core::audit::{from_hex, hex};
+use rlinks_core::hex;
 use rlinks_store::Store;
 
 use self::csrf::FormTokens;
+use self::key_cache::KeyCache;
+use self::key_usage::KeyUsage;
 use self::oidc::Oidc;
 use self::session::Sessions;
+use rlinks_ops::limits::Limits;
 use rlinks_ops::passwords::Passwords;
+use rlinks_routes::Routes;
 use rlinks_store::clock::{Clock, random_bytes};
 
 /// How often what is over is forgotten.
@@ -50,11 +59,15 @@ pub struct Auth {
     attempts: hmac::Key,
     /// The OpenID provider, where there is one.
     pub oidc: Option<Oidc>,
+    routes: Arc<Routes>,
+    key_cache: KeyCache,
+    pub(crate) key_usage: KeyUsage,
+    pub(crate) rate_limiter: Limits,
 }
 
 impl Auth {
     /// On the runtime the store was opened on.
-    pub async fn new(store: Store, clock: Clock, oidc: Option<Oidc>) -> Self {
+    pub async fn new(store: Store, clock: Clock, oidc: Option<Oidc>, routes: Arc<Routes>) -> Self {
         let key = form_key(&store).await;
         let derived = |purpose: &str| {
             let key = hmac::Key::new(hmac::HMAC_SHA256, &key);
@@ -66,19 +79,28 @@ impl Auth {
             passwords: Passwords::default(),
             attempts: derived("attempts"),
             oidc,
+            routes,
+            key_cache: KeyCache::default(),
+            key_usage: KeyUsage::default(),
+            rate_limiter: Limits::new(),
             store,
             clock,
         }
     }
 
-    /// Forgets sessions and attempts that are over, again and again, and keeps the provider's keys young. Until the task is dropped.
+    /// Purges old sessions and attempts, refreshes the provider's keys and writes how keys are used, until the task is dropped.
     pub async fn work(&self) {
         let provider = async {
             if let Some(oidc) = &self.oidc {
                 oidc.work().await;
             }
         };
-        tokio::join!(self.forget(), provider);
+        tokio::join!(self.forget(), provider, self.key_usage.run(&self.store));
+    }
+
+    /// Writes what was counted and is not in the store yet.
+    pub async fn stop(&self) {
+        self.key_usage.write(&self.store).await;
     }
 
     async fn forget(&self) {
@@ -99,8 +121,8 @@ impl Auth {
 /// The key of form tokens: the same on every node, so that a form may be sent to another one than it came from.
 async fn form_key(store: &Store) -> [u8; 32] {
     let fresh: [u8; 32] = random_bytes();
-    let agreed = store.agree_on("form_key", &hex(&fresh)).await;
-    match agreed.map(|text| from_hex(&text).and_then(|bytes| bytes.try_into().ok())) {
+    let agreed = store.agree_on("form_key", &hex::encode(&fresh)).await;
+    match agreed.map(|text| hex::decode(&text).and_then(|bytes| bytes.try_into().ok())) {
         Ok(Some(key)) => key,
         Ok(None) => fresh,
         Err(error) => {

@@ -15,10 +15,12 @@ pub mod api;
 pub mod auth;
 mod control;
 pub mod process;
-pub mod redirect;
+mod redirect;
 mod web;
 
 pub use crate::process::config::{Archive, Config, Reload, Reloadable, TlsFiles};
-pub use crate::process::server::{ServeError, Server, run};
+pub use crate::process::error::ServeError;
+pub use crate::process::server::{Server, run};
+pub use crate::redirect::tls::Tls;
 pub use rlinks_ops::Ops;
 pub use rlinks_store::clock::Clock;

@@ -2,20 +2,30 @@
 //!
 //! | to find | look in |
 //! |---|---|
-//! | accepting connections, and the threads that serve them | `acceptor` |
-//! | the tight loop for ordinary requests | `fast_path` |
-//! | every other request, by hyper | `connection`, `body` |
-//! | what the threads share | `context` |
-//! | whose address a proxy passes on | `client_address` |
+//! | accepting connections and dispatching them to threads | `acceptor`; slots and phases in `phase` |
+//! | the state of a serving thread, and of all of them | `thread`, `context`, `settings` |
+//! | the tight loop for ordinary requests | `fast_path`; what it reads is a `fast_request` |
+//! | every other request, by hyper | `connection` |
+//! | how redirects and errors are written | `response_writer`, `error_response`, `body` |
+//! | which headers a click needs, and whose address a proxy passes on | `click_headers`, `client_address` |
 //! | limits on guessing and on slow readers | `miss_limiter`, `write_timeout` |
-//! | certificates | [`tls`] |
+//! | what is counted | `counters` |
+//! | certificates | `tls` |
 
 pub(crate) mod acceptor;
 pub(crate) mod body;
+pub(crate) mod click_headers;
 pub(crate) mod client_address;
 pub(crate) mod connection;
 pub(crate) mod context;
+pub(crate) mod counters;
+pub(crate) mod error_response;
 pub(crate) mod fast_path;
+pub(crate) mod fast_request;
 pub(crate) mod miss_limiter;
-pub mod tls;
+pub(crate) mod phase;
+pub(crate) mod response_writer;
+pub(crate) mod settings;
+pub(crate) mod thread;
+pub(crate) mod tls;
 pub(crate) mod write_timeout;

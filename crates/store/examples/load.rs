@@ -6,7 +6,7 @@ use std::io::BufRead as _;
 use std::path::PathBuf;
 
 use rlinks_core::{Actor, Code, Id, LinkDraft, RedirectStatus, Source, Target, Timestamp};
-use rlinks_store::write::queue::{CodeChoice, Existing, LinkOp, LinkWrite};
+use rlinks_store::write::{CodeChoice, Existing, LinkOp, LinkWrite};
 use rlinks_store::{Location, Lost, Options, Store};
 
 const AT_ONCE: usize = 2048;

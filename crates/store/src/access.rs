@@ -5,3 +5,4 @@ pub(crate) mod members;
 pub(crate) mod oidc_identities;
 pub(crate) mod sessions;
 pub(crate) mod sign_in;
+pub(crate) mod user_rows;

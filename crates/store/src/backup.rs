@@ -6,25 +6,32 @@
 //! one transaction. So a bad file changes nothing, and a crash leaves what was there.
 
 mod check;
-pub(crate) mod replay;
-pub(crate) mod replay_members;
+mod replay;
+mod replay_links;
+mod replay_members;
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, BufWriter, Write};
 use std::path::Path;
 
-use rlinks_core::audit::{AuditEntry, Head, hex};
+use rlinks_core::audit::{AuditEntry, Head};
+use rlinks_core::hex;
 use rlinks_core::{ApiKey, Domain, Id, Link, Timestamp, User, Workspace};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use self::check::{Check, Tally};
 use crate::access::api_keys::{self, AuditedKey};
-use crate::access::members;
+use crate::access::user_rows;
+use crate::audit::chain;
+use crate::audit::log::AuditRow;
+use crate::database::json::json;
+use crate::database::paging::fills;
 use crate::database::pool::{Dialect, Tx, read_in, run_in};
 use crate::links::recover;
-use crate::links::rows::{AuditRow, DomainRow, LinkBatchRow, LinkRow, fills, json, link_columns};
+use crate::links::rows::{LinkBatchRow, LinkRow, link_columns};
 use crate::workspace::domains;
+use crate::workspace::domains::DomainRow;
 use crate::write::insert;
 use crate::{Store, StoreError};
 
@@ -137,7 +144,7 @@ impl Store {
         counts.links = write_links(&mut view, &mut out, &mut tally).await?;
         write_heads(&mut view, &mut out, tally).await?;
         counts.audit = write_audit(&mut view, &mut out).await?;
-        let end = Line::End { lines: out.lines, sha256: hex(&out.hash.clone().finalize()) };
+        let end = Line::End { lines: out.lines, sha256: hex::encode(&out.hash.clone().finalize()) };
         out.line(&end)?;
         out.to.flush().map_err(|error| cannot_write(&error))?;
         Ok(counts)
@@ -357,7 +364,7 @@ async fn write_links<W: Write>(
             break;
         }
     }
-    let gone: Vec<(i64, String)> = read_in!(view, fetch_all, crate::database::health::LINKS_GONE, i64::MAX)?;
+    let gone: Vec<(i64, String)> = read_in!(view, fetch_all, replay_links::LINKS_GONE, i64::MAX)?;
     for places in gone.chunks(usize::try_from(PAGE).unwrap_or(1)) {
         let mut logged: Vec<_> = recover::logged_in(view, places).await?.into_values().collect();
         logged.sort_by_key(|link| link.id);
@@ -461,7 +468,7 @@ async fn load_batch(tx: &mut Tx, batch: Vec<Line>, counts: &mut Counts) -> Resul
             }
             Line::User { password_hash, oidc_issuer, oidc_subject, user } => {
                 counts.users += 1;
-                if members::insert(tx, &user).await? == 0 {
+                if user_rows::insert(tx, &user).await? == 0 {
                     return Err(twice(&format!("member {}", user.id)));
                 }
                 run_in!(
@@ -515,7 +522,7 @@ async fn load_batch(tx: &mut Tx, batch: Vec<Line>, counts: &mut Counts) -> Resul
     }
     if !audit.is_empty() {
         let entries: Vec<_> = audit.iter().map(|(id, entry)| (id.as_i64(), entry)).collect();
-        insert::audit(tx, &entries).await?;
+        chain::insert(tx, &entries).await?;
     }
     Ok(())
 }
@@ -565,7 +572,7 @@ impl Lines {
             _ if self.count == 0 => return refuse("it has no header"),
             Line::End { lines, sha256 } => {
                 self.ended = true;
-                if *lines != self.count || *sha256 != hex(&self.hash.clone().finalize()) {
+                if *lines != self.count || *sha256 != hex::encode(&self.hash.clone().finalize()) {
                     return refuse("its contents are not those its last line names");
                 }
             }

@@ -1,9 +1,13 @@
-//! The database underneath: opening it, its migrations, and one SQL text for SQLite and PostgreSQL.
+//! The database underneath: opening it, its migrations, the ids it gives out, and one SQL text for SQLite and PostgreSQL.
 
 pub mod bulk;
 pub(crate) mod file;
 pub(crate) mod health;
+pub(crate) mod ids;
+pub(crate) mod json;
+pub(crate) mod migrations;
 pub mod open;
+pub(crate) mod paging;
 pub mod pool;
 #[cfg(test)]
 pub(crate) mod query_plan;

@@ -57,6 +57,11 @@ pub enum StoreError {
 }
 
 impl StoreError {
+    /// The workspace is not there, or deleted.
+    pub(crate) fn no_workspace() -> Self {
+        Self::NotFound("such workspace".to_owned())
+    }
+
     /// The same error where it was the clicks that were asked for: they and the links are reached in one way.
     #[must_use]
     pub fn of_clicks(self) -> Self {

@@ -2,16 +2,19 @@
 //!
 //! | to find | look in |
 //! |---|---|
-//! | opening, migrations, one SQL text for two databases | [`database`] |
+//! | opening, migrations, ids, one SQL text for two databases | [`database`] |
+//! | the audit log: its chains, and their signed checkpoints | [`audit`] |
 //! | reading links, lists and history | `links` |
-//! | changing links | [`mod@write`]: one queue, groups that share a commit |
 //! | workspaces, domains and their verification | `workspace` |
 //! | members, API keys, sessions, sign-in | `access` |
-//! | the audit log and its signed checkpoints | [`audit`] |
+//! | changing links | [`mod@write`]: one queue, groups that share a commit |
+//! | backup and restore, and rows that are not what the log says | [`backup`] |
 //! | what changed, for caches | [`feed`] |
 //! | leases and keys that several nodes share | `jobs` |
-//! | backup and restore | [`backup`] |
 //! | the time and random bytes | [`clock`] |
+//!
+//! A module uses only modules above it: `access` knows `workspace` and `audit`, `write` knows `links` and `audit`, and everything
+//! knows `database`.
 //!
 //! No query filters by state or expiry: what a link answers is `decide`'s business. No expected outcome is a database error.
 
@@ -40,13 +43,13 @@ pub use access::oidc_identities::{Profile, Subject};
 pub use access::sessions::{How, NewSession, Session, SessionHolder};
 pub use access::sign_in::{Attempt, Invited, Patience};
 pub use audit::log::AuditFilter;
-pub use database::health::Schema;
+pub use database::migrations::Schema;
 pub use database::open::{Location, Lost, Options};
 pub use database::pool::Dialect;
 pub use error::StoreError;
 #[doc(hidden)]
-pub use links::list::Few;
-pub use links::list::{Expiry, LinkFilter, Order, Position, SortBy};
+pub use links::list_filter::Few;
+pub use links::list_filter::{Expiry, LinkFilter, Order, Position, SortBy};
 pub use links::read::LinkName;
 pub use links::routes::RouteRecord;
 pub use workspace::domains::Held;
@@ -75,7 +78,7 @@ impl Store {
         now: Timestamp,
     ) -> Result<Self, StoreError> {
         crate::workspace::workspaces::ensure_main(&pool, now).await?;
-        let worker = crate::write::queue::lease(&pool, worker, holder, now).await?;
+        let worker = crate::database::ids::lease(&pool, worker, holder, now).await?;
         let committed = Arc::new(watch::Sender::new(0));
         let writer = Writer::start(pool.clone(), worker, Arc::clone(&committed));
         let others = Arc::default();

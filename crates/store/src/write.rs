@@ -5,5 +5,9 @@ pub(crate) mod bulk;
 pub(crate) mod group;
 pub(crate) mod idempotency;
 pub(crate) mod insert;
-pub mod queue;
+pub(crate) mod link_write;
+pub(crate) mod queue;
 pub(crate) mod target_change_limit;
+
+pub use bulk::Prepared;
+pub use link_write::{Action, Brake, CodeChoice, Existing, LinkOp, LinkWrite, ONCE_MS, Once, Written};

@@ -12,7 +12,7 @@ use rlinks_clicks::misses::Misses;
 use rlinks_core::draft::Input;
 use rlinks_core::{Code, Domains, Id, Link, LinkDraft, LinkState, Source, Workspace};
 use rlinks_store::clock::random_bytes;
-use rlinks_store::write::queue::{CodeChoice, Existing, LinkOp, LinkWrite};
+use rlinks_store::write::{CodeChoice, Existing, LinkOp, LinkWrite};
 use rlinks_store::{LinkFilter, Position, StoreError};
 use serde_json::json;
 use tokio::task::JoinSet;

@@ -11,7 +11,7 @@ use rlinks_core::id::EPOCH_MS;
 use rlinks_core::{Slug, Standing, Timestamp};
 use rlinks_ops::safety::blocklist::ListFile;
 use rlinks_server::auth::oidc::provider::Issuer;
-use rlinks_server::redirect::tls::Tls;
+use rlinks_server::Tls;
 use rlinks_store::audit::checkpoints::{self, HEADS_LOG, KEY_FILE};
 use rlinks_store::clock::Clock;
 use rlinks_store::{Location, Lost, Store, StoreError};

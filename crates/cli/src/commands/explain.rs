@@ -27,7 +27,7 @@ struct Step {
 
 impl From<Explanation> for Explained {
     fn from(Explanation { address, steps, status, location, error }: Explanation) -> Self {
-        let step = |known: rlinks_core::redirect::decide::Step| Step {
+        let step = |known: rlinks_core::redirect::explain::Step| Step {
             step: known.step.to_owned(),
             result: known.result,
         };

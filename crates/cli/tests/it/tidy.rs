@@ -1,9 +1,13 @@
 //! Rules of the repository that no compiler checks. Each test reads files, changes none, and says what to do.
 
+mod module_graph;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
+use self::module_graph::ModuleGraph;
 
 /// Which of our crates a crate may use: `cli -> server -> clicks -> store -> core <- edge`, anything to its
 /// right.
@@ -45,6 +49,25 @@ fn crates_depend_only_to_the_right() {
                 faults.push(format!(
                     "crates/{folder} depends on crates/{used}, against the arrows: move the shared code to the right"
                 ));
+            }
+        }
+    }
+    report(&faults);
+}
+
+#[test]
+fn modules_use_each_other_in_one_direction() {
+    let mut faults = Vec::new();
+    for name in crate_folders() {
+        let dependencies = ModuleGraph::read(&root().join("crates").join(&name).join("src")).dependencies();
+        for (parent, circle) in module_graph::cycles(&dependencies) {
+            let parent = [vec![name.clone()], parent].concat().join("::");
+            let names: Vec<&str> = circle.iter().map(String::as_str).collect();
+            faults.push(format!("in {parent}, {} use each other in a circle:", names.join(", ")));
+            for dependency in &dependencies {
+                if circle.contains(&dependency.from) && circle.contains(&dependency.to) && parent.ends_with(&dependency.parent.join("::")) {
+                    faults.push(format!("    {} -> {}  {}", dependency.from, dependency.to, dependency.because));
+                }
             }
         }
     }

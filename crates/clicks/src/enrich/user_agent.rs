@@ -9,8 +9,10 @@ use std::mem;
 use std::sync::OnceLock;
 
 use isbot::Bots;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use ua_parser::{os, user_agent};
+
+use crate::click::Device;
 
 /// No honest User-Agent is longer, and what follows would say nothing new.
 const LONGEST_USER_AGENT_BYTES: usize = 512;
@@ -19,43 +21,6 @@ const LONGEST_VERSION_BYTES: usize = 8;
 
 /// The most a [`Memo`] remembers, in both of its generations together.
 const MEMO_ENTRIES: usize = 4096;
-
-/// The kind of device a click came from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Device {
-    /// A computer on a desk or a lap.
-    Desktop,
-    /// A telephone.
-    Mobile,
-    /// A tablet.
-    Tablet,
-    /// A program: a crawler, a link preview, a monitor or a tool of the command line.
-    Bot,
-    /// Nothing was said, or nothing we understand.
-    Unknown,
-}
-
-impl Device {
-    /// Every kind of device.
-    pub const ALL: [Self; 5] = [Self::Desktop, Self::Mobile, Self::Tablet, Self::Bot, Self::Unknown];
-
-    /// The word for it in tables and JSON.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Desktop => "desktop",
-            Self::Mobile => "mobile",
-            Self::Tablet => "tablet",
-            Self::Bot => "bot",
-            Self::Unknown => "unknown",
-        }
-    }
-
-    /// The device that [`as_str`](Self::as_str) gives this word.
-    pub fn parse(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|device| device.as_str() == word)
-    }
-}
 
 /// What one User-Agent says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -617,16 +582,6 @@ mod tests {
         assert_eq!(read(&padded).browser, None);
         let boundary = format!("{}é", "x".repeat(LONGEST_USER_AGENT_BYTES - 1));
         assert_eq!(read(&boundary), read(&"x".repeat(LONGEST_USER_AGENT_BYTES - 1)));
-    }
-
-    #[test]
-    fn devices_have_one_word_each() {
-        for device in Device::ALL {
-            assert_eq!(Device::parse(device.as_str()), Some(device));
-            assert_eq!(serde_json::to_value(device).unwrap(), device.as_str());
-        }
-        assert_eq!(Device::parse("Desktop"), None);
-        assert_eq!(Device::parse(""), None);
     }
 
     #[test]

@@ -6,9 +6,8 @@ use rlinks_core::Timestamp;
 use rlinks_store::StoreError;
 use rlinks_store::database::bulk::{insert_rows, rows_returning};
 use rlinks_store::database::pool::{Dialect, Pool, Tx, read, read_in, run_in};
-use serde::Serialize;
 
-use crate::bulk_lookup::look_up;
+use crate::bulk_lookup::{json, look_up};
 use crate::enrich::{Enriched, Event};
 use crate::journal::{Drops, Producer};
 use crate::rollup::{Dimensions, Fact, Roll, Subject, Visit};
@@ -115,7 +114,7 @@ async fn add_up(numbered: &[(i64, &Event<'_>)], batch: &Enriched<'_>) -> Roll {
 fn fact<'a>(n: i64, event: &'a Event<'_>, batch: &'a Enriched<'_>) -> Fact<'a> {
     let (_, agent) = &batch.agents[event.agent];
     let place = &batch.places[event.place];
-    let device = if event.bot { crate::enrich::user_agent::Device::Bot } else { agent.device };
+    let device = if event.bot { crate::click::Device::Bot } else { agent.device };
     Fact {
         n,
         ts: event.ts,
@@ -134,10 +133,6 @@ fn fact<'a>(n: i64, event: &'a Event<'_>, batch: &'a Enriched<'_>) -> Fact<'a> {
             event.utm_campaign,
         ],
     }
-}
-
-pub(crate) fn json(rows: &impl Serialize) -> String {
-    serde_json::to_string(rows).expect("rows are numbers and text")
 }
 
 /// The producers' numbers and how far each was read before; the offset moves in the same breath.

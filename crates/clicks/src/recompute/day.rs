@@ -9,8 +9,8 @@ use sqlx::FromRow;
 
 use super::Scope;
 use super::rows::{Entry, Group, There};
-use crate::enrich::user_agent::Device;
-use crate::ingest::write::json;
+use crate::bulk_lookup::json;
+use crate::click::Device;
 use crate::rollup::{Dimensions, Fact, Roll, Subject, Total};
 use crate::time::DAY_MS;
 use rlinks_core::click::attribution::referrer_host;

@@ -6,7 +6,7 @@ use rlinks_core::Id;
 use rlinks_store::StoreError;
 use rlinks_store::database::pool::{Tx, read_in, run_in};
 
-use crate::ingest::write::json;
+use crate::bulk_lookup::json;
 use crate::rollup::{Kind, Subject};
 use crate::time::month_of;
 

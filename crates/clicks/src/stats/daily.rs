@@ -7,8 +7,7 @@ use rlinks_core::Id;
 use rlinks_store::StoreError;
 use rlinks_store::database::pool::read;
 
-use super::json;
-use crate::bulk_lookup::look_up;
+use crate::bulk_lookup::{json, look_up};
 use crate::database::Clicks;
 
 /// Links and days looked up by one question, at most.

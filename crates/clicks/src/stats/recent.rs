@@ -13,8 +13,7 @@ use rlinks_store::StoreError;
 use rlinks_store::database::pool::read;
 use serde::{Deserialize, Serialize};
 
-use super::json;
-use crate::bulk_lookup::look_up;
+use crate::bulk_lookup::{json, look_up};
 use crate::click::Click;
 use crate::database::Clicks;
 use crate::events::{Codes, EventRow, event_columns};

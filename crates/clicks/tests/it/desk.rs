@@ -9,7 +9,7 @@ use rlinks_clicks::{Clicks, Ingest};
 use rlinks_core::draft::Input;
 use rlinks_core::{Actor, Code, Domains, Id, LinkDraft, Policy, Preset, Source, Timestamp};
 use rlinks_store::Store;
-use rlinks_store::write::queue::{CodeChoice, Existing, LinkOp, LinkWrite, Written};
+use rlinks_store::write::{CodeChoice, Existing, LinkOp, LinkWrite, Written};
 
 use crate::database::{Place, at};
 

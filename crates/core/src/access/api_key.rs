@@ -4,155 +4,17 @@
 //! its hash is kept.
 
 use std::fmt;
-use std::str::FromStr;
 
 use blake2::Blake2b;
 use blake2::digest::consts::U32;
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq as _;
 
-use crate::audit::hex;
-use crate::field_error::{FieldCode, FieldError};
+use super::scope::Scopes;
+use crate::field_error::FieldError;
+use crate::hex;
 use crate::{Actor, Id, Timestamp, base62};
-
-/// One thing a credential may do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Scope {
-    /// See links, their history and QR codes.
-    LinksRead,
-    /// Make, change and restore links.
-    LinksWrite,
-    /// Delete links.
-    LinksDelete,
-    /// See statistics and clicks.
-    AnalyticsRead,
-    /// Members, keys, domains, policy and the audit log.
-    WorkspaceAdmin,
-}
-
-impl Scope {
-    /// All of them.
-    pub const ALL: [Self; 5] =
-        [Self::LinksRead, Self::LinksWrite, Self::LinksDelete, Self::AnalyticsRead, Self::WorkspaceAdmin];
-
-    /// Its name.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::LinksRead => "links:read",
-            Self::LinksWrite => "links:write",
-            Self::LinksDelete => "links:delete",
-            Self::AnalyticsRead => "analytics:read",
-            Self::WorkspaceAdmin => "workspace:admin",
-        }
-    }
-
-    const fn bit(self) -> u8 {
-        1 << self as u8
-    }
-}
-
-impl FromStr for Scope {
-    type Err = FieldError;
-
-    fn from_str(text: &str) -> Result<Self, FieldError> {
-        Self::ALL.into_iter().find(|scope| scope.name() == text).ok_or_else(|| {
-            let names = Self::ALL.map(Self::name).join(", ");
-            FieldError::new("scopes", FieldCode::BadCharacters, format!("`{text}` is none of {names}"))
-        })
-    }
-}
-
-impl fmt::Display for Scope {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(self.name())
-    }
-}
-
-/// What a credential may do. In JSON a list of names.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Scopes(u8);
-
-impl Scopes {
-    /// Nothing.
-    pub const NONE: Self = Self(0);
-    /// Everything.
-    pub const ALL: Self = Self(0b1_1111);
-    /// What a key gets that names none.
-    pub const DEFAULT: Self = Self::of(&[Scope::LinksRead, Scope::LinksWrite]);
-
-    /// These.
-    pub const fn of(scopes: &[Scope]) -> Self {
-        let (mut bits, mut at) = (0, 0);
-        while at < scopes.len() {
-            bits |= scopes[at].bit();
-            at += 1;
-        }
-        Self(bits)
-    }
-
-    /// By their names; at least one.
-    pub fn parse<T: AsRef<str>>(names: &[T]) -> Result<Self, FieldError> {
-        if names.is_empty() {
-            return Err(FieldError::new(
-                "scopes",
-                FieldCode::Required,
-                "is empty; a key must be able to do something",
-            ));
-        }
-        names
-            .iter()
-            .try_fold(Self::NONE, |scopes, name| Ok(Self(scopes.0 | name.as_ref().parse::<Scope>()?.bit())))
-    }
-
-    /// Whether this one is among them.
-    pub const fn has(self, scope: Scope) -> bool {
-        self.0 & scope.bit() != 0
-    }
-
-    /// What both allow.
-    #[must_use]
-    pub const fn and(self, other: Self) -> Self {
-        Self(self.0 & other.0)
-    }
-
-    /// Whether all of these are among the other's.
-    pub const fn are_within(self, other: Self) -> bool {
-        self.0 & !other.0 == 0
-    }
-
-    /// Each of them, in a fixed order.
-    pub fn iter(self) -> impl Iterator<Item = Scope> {
-        Scope::ALL.into_iter().filter(move |scope| self.has(*scope))
-    }
-
-    /// Their names with commas between: how the store keeps them.
-    pub fn to_text(self) -> String {
-        self.iter().map(Scope::name).collect::<Vec<_>>().join(",")
-    }
-
-    /// As the store keeps them. A name of a later version is nothing we would allow.
-    pub fn stored(text: &str) -> Self {
-        Self(
-            text.split(',')
-                .filter_map(|name| name.parse::<Scope>().ok())
-                .fold(0, |bits, scope| bits | scope.bit()),
-        )
-    }
-}
-
-impl Serialize for Scopes {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(self.iter().map(Scope::name))
-    }
-}
-
-impl<'de> Deserialize<'de> for Scopes {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let names = Vec::<String>::deserialize(deserializer)?;
-        Self::parse(&names).map_err(serde::de::Error::custom)
-    }
-}
 
 /// A program's credential, without the secret.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -224,7 +86,7 @@ impl ApiKey {
 
     /// A name: 1 to 100 characters on one line.
     pub fn parse_name(text: &str) -> Result<String, FieldError> {
-        crate::access::user::one_line("name", text, Self::LONGEST_NAME)
+        crate::text::one_line("name", text, Self::LONGEST_NAME)
     }
 }
 
@@ -272,7 +134,7 @@ impl Secret {
     /// Whether this hash is its own, in the same time whatever the answer.
     pub fn matches(&self, kept: &str) -> bool {
         let ours = match kept.split_once(':') {
-            Some(("sha256", _)) => format!("sha256:{}", hex(&Sha256::digest(self.0.as_bytes()))),
+            Some(("sha256", _)) => format!("sha256:{}", hex::encode(&Sha256::digest(self.0.as_bytes()))),
             _ => self.hash(),
         };
         ours.as_bytes().ct_eq(kept.as_bytes()).into()
@@ -292,7 +154,7 @@ impl fmt::Debug for Secret {
 
 /// The hash by which a random secret is kept: `blake2b256:` and 64 digits. For secrets of full entropy, never for passwords.
 pub fn hash(secret: &str) -> String {
-    format!("blake2b256:{}", hex(&Blake2b::<U32>::digest(secret.as_bytes())))
+    format!("blake2b256:{}", hex::encode(&Blake2b::<U32>::digest(secret.as_bytes())))
 }
 
 /// The length of a [`token`].
@@ -316,7 +178,7 @@ fn letters(random: &[u8], length: usize) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{LENGTH, RANDOM_BYTES, Scope, Scopes, Secret, token};
+    use super::{LENGTH, RANDOM_BYTES, Secret, token};
 
     fn random() -> [u8; RANDOM_BYTES] {
         std::array::from_fn(|at| u8::try_from(at * 7 % 256).unwrap())
@@ -362,17 +224,5 @@ mod tests {
         }
         assert_eq!(token(&random()).unwrap().len(), 43);
         assert_eq!(token(&[255; RANDOM_BYTES]), None);
-    }
-
-    #[test]
-    fn scopes_are_a_set() {
-        let two = Scopes::parse(&["links:write", "links:read", "links:read"]).unwrap();
-        assert_eq!(two, Scopes::DEFAULT);
-        assert_eq!(two.to_text(), "links:read,links:write");
-        assert_eq!(Scopes::stored("links:read,links:fly,links:write"), two);
-        assert!(two.are_within(Scopes::ALL) && !Scopes::ALL.are_within(two));
-        assert!(two.has(Scope::LinksRead) && !two.has(Scope::LinksDelete));
-        assert_eq!(serde_json::to_string(&two).unwrap(), r#"["links:read","links:write"]"#);
-        assert!(Scopes::parse::<&str>(&[]).is_err() && Scopes::parse(&["links"]).is_err());
     }
 }

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::access::api_key::{Scope, Scopes};
+use crate::access::scope::{Scope, Scopes};
 use crate::field_error::{FieldCode, FieldError};
 use crate::{Id, Timestamp};
 
@@ -193,7 +193,7 @@ impl User {
         if text.trim().is_empty() {
             return Ok(String::new());
         }
-        one_line("full_name", text, Self::LONGEST_NAME)
+        crate::text::one_line("full_name", text, Self::LONGEST_NAME)
     }
 
     /// What the audit log says of them: never who they are.
@@ -213,29 +213,10 @@ pub struct AuditedUser {
     pub status: UserStatus,
 }
 
-/// Text of one line: not empty, at most so many characters, no control characters.
-pub(crate) fn one_line(field: &str, text: &str, longest: usize) -> Result<String, FieldError> {
-    let text = text.trim();
-    if text.is_empty() {
-        return Err(FieldError::new(field, FieldCode::Required, "is empty"));
-    }
-    if text.chars().count() > longest {
-        return Err(FieldError::new(
-            field,
-            FieldCode::TooLong,
-            format!("has more than {longest} characters"),
-        ));
-    }
-    if text.chars().any(char::is_control) {
-        return Err(FieldError::new(field, FieldCode::ControlCharacter, "has control characters"));
-    }
-    Ok(text.to_owned())
-}
-
 #[cfg(test)]
 mod tests {
     use super::{Email, Role};
-    use crate::access::api_key::{Scope, Scopes};
+    use crate::access::scope::{Scope, Scopes};
 
     #[test]
     fn an_address_is_folded_and_plain() {

@@ -2,29 +2,10 @@
 //!
 //! Caches and queries never filter by state or expiry; they hand over what they have, and this decides on every request.
 
+use crate::error_code::ErrorCode;
 use crate::host::Domains;
 use crate::workspace::policy::{CacheScope, Policy, Unusable};
-use crate::{LinkState, RedirectStatus, Timestamp};
-
-/// The part of a link a request depends on, borrowed from wherever it is kept: the route table, a [`crate::Link`], or a
-/// route object in KV.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Route<'a> {
-    /// What its owner made of it.
-    pub state: LinkState,
-    /// How it redirects.
-    pub redirect_status: RedirectStatus,
-    /// Leads to https only.
-    pub https_only: bool,
-    /// Never leads back to a domain we serve.
-    pub no_loop: bool,
-    /// Served up to and including this moment.
-    pub expires_at: Option<Timestamp>,
-    /// Where it leads.
-    pub target: &'a str,
-    /// The target's host, found when the link was loaded.
-    pub target_host: &'a str,
-}
+use crate::{LinkState, RedirectStatus, Route, Timestamp};
 
 /// The facts of one request.
 #[derive(Clone, Copy, Debug)]
@@ -53,6 +34,20 @@ pub enum Decision<'a> {
     Gone(Ended),
     /// 500: it would lead back to us.
     Loop,
+}
+
+impl Decision<'_> {
+    /// The error it is answered with; nothing for a redirect.
+    pub const fn error_code(&self) -> Option<ErrorCode> {
+        match self {
+            Self::Redirect { .. } => None,
+            Self::NotFound(_) => Some(ErrorCode::NotFound),
+            Self::Gone(Ended::Expired) => Some(ErrorCode::Expired),
+            Self::Gone(Ended::Disabled) => Some(ErrorCode::Disabled),
+            Self::Gone(Ended::Deleted) => Some(ErrorCode::Deleted),
+            Self::Loop => Some(ErrorCode::LoopDetected),
+        }
+    }
 }
 
 /// Why a request found nothing.
@@ -147,75 +142,9 @@ fn cache_control(policy: &Policy, expires_at: Option<Timestamp>, now: Timestamp)
     }
 }
 
-/// One step of an explanation.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
-pub struct Step {
-    /// What was looked at.
-    pub step: &'static str,
-    /// What was found.
-    pub result: String,
-}
-
-/// The steps of [`decide`] in words, up to the one that settles it.
-pub fn explain(
-    route: Option<Route<'_>>,
-    policy: &Policy,
-    visitor: &Visitor<'_>,
-    now: Timestamp,
-) -> Vec<Step> {
-    let decision = decide(route, policy, visitor, now);
-    let mut steps = Vec::new();
-    let mut say = |step, result: String| steps.push(Step { step, result });
-    let Some(route) = route else {
-        say("link", "there is none with this code".to_owned());
-        return steps;
-    };
-    say("link", format!("leads to {}", route.target));
-    say("state", route.state.to_string());
-    if matches!(
-        decision,
-        Decision::Gone(Ended::Disabled | Ended::Deleted)
-            | Decision::NotFound(Absence::Hidden(Ended::Disabled | Ended::Deleted))
-    ) {
-        return steps;
-    }
-    say(
-        "expiry",
-        match route.expires_at {
-            None => "never".to_owned(),
-            Some(at) if now > at => format!("expired at {at}"),
-            Some(at) => format!("until {at}"),
-        },
-    );
-    if matches!(decision, Decision::Gone(_) | Decision::NotFound(Absence::Hidden(_))) {
-        return steps;
-    }
-    let secure = route.target.starts_with("https://");
-    say(
-        "https",
-        match (route.https_only, secure) {
-            (true, true) => "required, and it is https".to_owned(),
-            (true, false) => "required, and the target is not https: not served".to_owned(),
-            (false, _) => "not required".to_owned(),
-        },
-    );
-    if matches!(decision, Decision::NotFound(_)) {
-        return steps;
-    }
-    say(
-        "loop",
-        match (route.no_loop, decision) {
-            (false, _) => "allowed for this link".to_owned(),
-            (true, Decision::Loop) => format!("{} is a domain we serve: refused", route.target_host),
-            (true, _) => format!("{} is not ours", route.target_host),
-        },
-    );
-    steps
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{Absence, CacheControl, Decision, Ended, Route, Visitor, decide, explain};
+    use super::{Absence, CacheControl, Decision, Ended, Route, Visitor, decide};
     use crate::{Domains, Host, LinkState, Policy, Preset, RedirectStatus, Timestamp};
 
     const NOW: Timestamp = Timestamp::from_ms(1_800_000_000_000);
@@ -281,19 +210,5 @@ mod tests {
         assert_eq!(cache(Preset::Edge, 10_000_000), CacheControl::Public(300));
         assert_eq!(cache(Preset::Team, 10_000_000), CacheControl::NoStore);
         assert_eq!(cache(Preset::Platform, 61_000), CacheControl::Private(60));
-    }
-
-    #[test]
-    fn an_explanation_ends_at_the_step_that_settles_it() {
-        let domains = Domains::default();
-        let policy = Policy::preset(Preset::Fabric);
-        let visitor = Visitor { host: "rmax.to", domains: &domains };
-        let last = |route| explain(route, &policy, &visitor, NOW).pop().map(|step| step.step);
-        assert_eq!(last(None), Some("link"));
-        assert_eq!(last(Some(Route { state: LinkState::Disabled, ..route() })), Some("state"));
-        assert_eq!(last(Some(Route { expires_at: Some(NOW.plus_ms(-1)), ..route() })), Some("expiry"));
-        assert_eq!(last(Some(Route { target: "http://a/", ..route() })), Some("https"));
-        assert_eq!(last(Some(Route { target_host: "rmax.to", ..route() })), Some("loop"));
-        assert_eq!(last(Some(route())), Some("loop"));
     }
 }

@@ -8,7 +8,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::audit::hex;
+use crate::hex;
 use crate::{Host, Timestamp, Workspace};
 
 const HOUR_MS: i64 = 3_600_000;
@@ -93,7 +93,7 @@ impl Proof {
             workspace.slug,
             workspace.created_at.ms()
         ));
-        let token = hex(&hash.finalize()[..TOKEN_BYTES]);
+        let token = hex::encode(&hash.finalize()[..TOKEN_BYTES]);
         Self { name: format!("_rlinks.{host}"), value: format!("rlinks={token}") }
     }
 }

@@ -132,7 +132,7 @@ fn find(given: &Given, when: &When, path: &str) -> Result<Answer, ErrorCode> {
             }
             _ => Answer::redirect(status, target, cache),
         }),
-        other => Err(ErrorCode::of(&other).expect("no redirect is an error")),
+        other => Err(other.error_code().expect("no redirect is an error")),
     }
 }
 

@@ -9,7 +9,8 @@ use rlinks_core::{Actor, Code, Id, Link, LinkState, RedirectStatus, Source, Targ
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::import::ExportFormat;
+use super::ExportFormat;
+use crate::csv::cell;
 
 /// Columns of CSV, in the order of the fields of a line.
 const COLUMNS: &str = "code,target,state,redirect_status,https_only,no_loop,expires_at,title,notes,tags,metadata,source,created_by,created_at,updated_at,version,clicks,last_clicked_at,hits,last_hit_at,id,generated\r\n";
@@ -235,62 +236,9 @@ fn csv_line(line: &Line<'_>, out: &mut String) {
     );
 }
 
-/// Letters a spreadsheet takes a formula by.
-const FORMULA: [char; 11] = ['=', '+', '-', '@', '\t', '\r', '\0', '＝', '＋', '－', '＠'];
-
-/// Whether a text begins like a formula, perhaps behind apostrophes: those must come back too.
-fn is_formula(text: &str) -> bool {
-    text.trim_start_matches('\'').starts_with(FORMULA)
-}
-
-/// A cell of CSV, quoted where it must be. What a spreadsheet would take for a formula gets an apostrophe in front.
-fn cell(text: &str) -> String {
-    let apostrophe = if is_formula(text) { "'" } else { "" };
-    if apostrophe.is_empty() && !text.contains(['"', ',', '\n', '\r', ' ', ';', '\t']) {
-        return text.to_owned();
-    }
-    format!("\"{apostrophe}{}\"", text.replace('"', "\"\""))
-}
-
-/// The text of a cell of ours.
-pub(crate) fn from_cell(cell: &str) -> &str {
-    match cell.strip_prefix('\'') {
-        Some(text) if is_formula(text) => text,
-        _ => cell,
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{cell, from_cell, nginx_value};
-
-    #[test]
-    fn s21_no_cell_is_a_formula_and_every_text_comes_back() {
-        for text in [
-            "=1+1",
-            "+1",
-            "-1",
-            "@SUM(A1)",
-            "\t=1",
-            "\r=1",
-            "\0=1",
-            "＝1",
-            "'=1",
-            "''@x",
-            "=cmd|' /C calc'!A0",
-        ] {
-            let quoted = cell(text);
-            assert!(quoted.starts_with("\"'"), "{quoted}");
-            let inside = quoted[1..quoted.len() - 1].replace("\"\"", "\"");
-            assert_eq!(from_cell(&inside), text);
-        }
-        // What is quoted hides no formula, and plain words stay as they are.
-        assert_eq!(cell("\"=1"), "\"\"\"=1\"");
-        assert_eq!(
-            (cell("it's"), cell("'quoted'"), from_cell("'quoted'")),
-            ("it's".into(), "'quoted'".into(), "'quoted'")
-        );
-    }
+    use super::nginx_value;
 
     #[test]
     fn nothing_in_a_target_is_a_variable_of_nginx() {

@@ -1,40 +1,11 @@
-//! What is to be done about a row, what became of it, and why.
+//! What is to be done about a row: create a link or update one.
 
 use rlinks_clicks::rollup::Total;
-use rlinks_core::{FieldErrors, Id, Link};
+use rlinks_core::{Id, Link};
 use rlinks_store::StoreError;
 
 use super::candidate::Candidate;
-use crate::import::report::Outcome;
-
-/// As much of a reason as a report says.
-const REASON_LETTERS: usize = 1000;
-
-/// What became of a row, and why.
-pub struct Verdict {
-    /// The row's place.
-    pub row: u64,
-    /// Its code, where it has one.
-    pub code: Option<String>,
-    /// What became of it.
-    pub outcome: Outcome,
-    /// Why.
-    pub reason: String,
-    /// What it conflicts with would be changed, were that asked for.
-    pub may_overwrite: bool,
-}
-
-impl Verdict {
-    /// Of a row that breaks a rule.
-    pub fn refused(row: u64, code: Option<String>, errors: &FieldErrors) -> Self {
-        let mut reason = errors.to_string();
-        if let Some((end, _)) = reason.char_indices().nth(REASON_LETTERS) {
-            reason.truncate(end);
-            reason.push('…');
-        }
-        Self { row, code, outcome: Outcome::Refused, reason, may_overwrite: false }
-    }
-}
+use crate::import::report::{Outcome, Verdict};
 
 /// What is to be done about a row.
 pub enum Step {

@@ -10,9 +10,9 @@ use rlinks_core::{
     Timestamp,
 };
 
-use crate::import::report::Outcome;
+use crate::import::report::{Outcome, Verdict};
 use crate::import::row::{Exact, Row, shown};
-use crate::import::run::{Keep, Rules, Verdict};
+use crate::import::rules::{Keep, Rules};
 
 /// An id may be so much younger than our clock says: two clocks differ.
 const LATEST_ID_MS: i64 = 24 * 3_600_000;

@@ -4,34 +4,15 @@
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher as _, RandomState};
 
-use rlinks_core::{Actor, Domains, Id, Link, LinkState, Policy, Timestamp};
+use rlinks_core::{Link, LinkState, Timestamp};
 
+use super::ImportFormat;
+use super::action::{Step, differences};
 use super::candidate::Candidate;
+use super::report::{Outcome, Problem, Report, Verdict};
+use super::row::Row;
+use super::rules::{Existing, Rules};
 use crate::Mode;
-use crate::import::ImportFormat;
-use crate::import::action::{Step, Verdict, differences};
-use crate::import::report::{Outcome, Problem, Report};
-use crate::import::row::Row;
-use crate::import::run::{Existing, Keep};
-
-/// What rows are held against.
-#[derive(Clone, Debug)]
-pub struct Rules {
-    /// What a link may be.
-    pub policy: Policy,
-    /// Where links go.
-    pub workspace: Id,
-    /// Whose they become.
-    pub owner: Actor,
-    /// Every domain that is ours.
-    pub domains: Domains,
-    /// What to do where another link is there.
-    pub existing: Existing,
-    /// What a link keeps of what it was.
-    pub keep: Keep,
-    /// Let links that lead to http do so, where the file does not say otherwise.
-    pub allow_http: bool,
-}
 
 /// Rows of one file on their way, and what became of those before.
 pub struct Judge {

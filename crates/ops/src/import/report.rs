@@ -1,11 +1,13 @@
 //! What became of the rows of a file, in numbers and, where they were not imported, one by one.
 
-use rlinks_core::Link;
+use rlinks_core::{FieldErrors, Link};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 /// The most rows a report names; the others are counted.
 const MOST_NAMED: usize = 1000;
+/// As much of a reason as a report says.
+const REASON_LETTERS: usize = 1000;
 
 /// What an import did, or would do.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
@@ -82,6 +84,32 @@ pub enum Outcome {
     Conflicting,
     /// It breaks a rule.
     Refused,
+}
+
+/// What became of a row, and why.
+pub struct Verdict {
+    /// The row's place.
+    pub row: u64,
+    /// Its code, where it has one.
+    pub code: Option<String>,
+    /// What became of it.
+    pub outcome: Outcome,
+    /// Why.
+    pub reason: String,
+    /// What it conflicts with would be changed, were that asked for.
+    pub may_overwrite: bool,
+}
+
+impl Verdict {
+    /// Of a row that breaks a rule.
+    pub fn refused(row: u64, code: Option<String>, errors: &FieldErrors) -> Self {
+        let mut reason = errors.to_string();
+        if let Some((end, _)) = reason.char_indices().nth(REASON_LETTERS) {
+            reason.truncate(end);
+            reason.push('…');
+        }
+        Self { row, code, outcome: Outcome::Refused, reason, may_overwrite: false }
+    }
 }
 
 impl Report {

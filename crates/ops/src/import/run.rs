@@ -9,16 +9,15 @@ use std::collections::HashMap;
 use rlinks_clicks::Clicks;
 use rlinks_core::{Id, Link, LinkState, Timestamp, Workspace};
 use rlinks_store::StoreError;
-use rlinks_store::write::queue::{Action, LinkOp, LinkWrite, Prepared, Written};
+use rlinks_store::write::{Action, LinkOp, LinkWrite, Prepared, Written};
 use tokio::task::JoinHandle;
 
-pub use crate::import::action::{Step, Verdict};
-pub use crate::import::candidate::Candidate;
-pub use crate::import::checker::{Judge, Rules};
-
-use super::report::{Outcome, Report, Update};
-use crate::import::action::{conflict_of, full};
-use crate::import::reader::{Item, Rows};
+use super::action::{Step, conflict_of, full};
+use super::candidate::Candidate;
+use super::checker::Judge;
+use super::reader::{Item, Rows};
+use super::report::{Outcome, Report, Update, Verdict};
+use super::rules::{Existing, Keep, Rules};
 use crate::{By, Mode, Ops, OpsError};
 
 /// Rows that share a transaction. Others wait for it, so it is short.
@@ -54,24 +53,6 @@ pub trait Admit: Send + Sync {
     fn take(&self, wanted: usize) -> usize;
     /// So many of them were not made.
     fn give_back(&self, unused: usize);
-}
-
-/// What to do where another link has the code.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Existing {
-    /// Leave it, and say so.
-    Leave,
-    /// Change it to what the file says.
-    Overwrite,
-}
-
-/// What a link keeps of what it was.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Keep {
-    /// What it says. Its id, maker and version are new, and the rules for new links hold.
-    Words,
-    /// All of it: the operator brings back what was exported. What could be stored before can be stored again.
-    Everything,
 }
 
 impl Ops {

@@ -3,7 +3,7 @@
 use rlinks_core::draft::Input;
 use rlinks_core::{Code, Link, LinkPatch, LinkState, Workspace};
 use rlinks_store::StoreError;
-use rlinks_store::write::queue::{Action, LinkOp, LinkWrite};
+use rlinks_store::write::{Action, LinkOp, LinkWrite};
 
 use crate::{By, Deleted, Done, Mode, Ops, OpsError, Outcome};
 

@@ -4,7 +4,7 @@ use rlinks_core::draft::{Birth, Input, code_generator};
 use rlinks_core::workspace::policy::Generator;
 use rlinks_core::{Code, Domains, LinkDraft, LinkPatch, LinkState, Timestamp, Workspace};
 use rlinks_store::StoreError;
-use rlinks_store::write::queue::{CodeChoice, Existing, LinkOp, LinkWrite, Once, Written};
+use rlinks_store::write::{CodeChoice, Existing, LinkOp, LinkWrite, Once, Written};
 
 use crate::{By, Deleted, Done, Mode, Ops, OpsError, Outcome, Sees};
 use rlinks_store::clock::random_bytes;

@@ -3,7 +3,8 @@
 use rlinks_core::error_code::ErrorCode;
 use rlinks_core::host::HostBuffer;
 use rlinks_core::link::code::{OWN_PATHS, is_reserved};
-use rlinks_core::redirect::decide::{Step, Visitor, explain};
+use rlinks_core::redirect::decide::Visitor;
+use rlinks_core::redirect::explain::{Step, explain};
 use rlinks_core::redirect::path::{Asked, LONGEST_PATH, asked, first_segment};
 use rlinks_core::{
     Code, Decision, Domain, FieldCode, FieldError, Host, Slug, Standing, Timestamp, Workspace, decide,
@@ -144,7 +145,7 @@ impl Ops {
                 told.say("answer", format!("{} to {target} ({cache})", status.code()));
                 told.ended(status.code(), Some(target.to_owned()), None)
             }
-            _ => told.refused(ErrorCode::of(&decision).unwrap_or(ErrorCode::Internal)),
+            _ => told.refused(decision.error_code().unwrap_or(ErrorCode::Internal)),
         })
     }
 

@@ -9,7 +9,7 @@ use std::collections::{HashMap, HashSet};
 use rlinks_core::workspace::policy::Visibility;
 use rlinks_core::{Actor, FieldCode, FieldError, Link, LinkState, Target, Timestamp, Workspace};
 use rlinks_store::StoreError;
-use rlinks_store::write::queue::{Action, LinkOp, LinkWrite, Written};
+use rlinks_store::write::{Action, LinkOp, LinkWrite, Written};
 use tokio::task::JoinSet;
 
 use super::change::CHANGE_TRIES;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rlinks_core::{Actor, Code, Id, Link, LinkState, Target, Timestamp, Workspace};
-use rlinks_store::write::queue::{Action, LinkOp, LinkWrite, Written};
+use rlinks_store::write::{Action, LinkOp, LinkWrite, Written};
 use rlinks_store::{Store, StoreError};
 use tokio::task::JoinSet;
 

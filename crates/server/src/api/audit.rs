@@ -14,7 +14,7 @@ use utoipa_axum::routes;
 use super::error::ApiError;
 use super::{Api, Page};
 use crate::api::extract::Params;
-use crate::auth::authenticate::{Allowed, WorkspaceAdmin};
+use crate::auth::authorize::{Allowed, WorkspaceAdmin};
 
 /// The routes of the log.
 pub fn routes() -> OpenApiRouter<Arc<Api>> {

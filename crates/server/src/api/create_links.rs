@@ -10,7 +10,7 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 use rlinks_core::draft::Input;
 use rlinks_core::error_code::ErrorCode;
 use rlinks_core::{FieldCode, FieldError, FieldErrors, Target};
-use rlinks_store::write::queue::Once;
+use rlinks_store::write::Once;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
@@ -19,9 +19,9 @@ use utoipa::ToSchema;
 use crate::api::Api;
 use crate::api::error::ApiError;
 use crate::api::extract::{BulkObject, Object};
-use crate::api::link_shapes::{Created, LinkView, NewLink};
-use crate::api::links::{etag, view};
-use crate::auth::authenticate::{Allowed, Caller, LinksWrite};
+use crate::api::link_shapes::{Created, LinkView, NewLink, etag, view};
+use crate::auth::authorize::{Allowed, LinksWrite};
+use crate::auth::caller::Caller;
 use rlinks_ops::limits::{Standing, Subject};
 use rlinks_ops::{Deleted, Done, Mode, OpsError, Outcome};
 use rlinks_store::clock::monotonic_ms;
@@ -98,7 +98,7 @@ pub async fn make_link(
 ) -> (Result<Done, NotMade>, Option<Standing>) {
     let subject = Subject::Creations(caller.counted_as());
     let limit = caller.workspace.policy.limits.creations_per_hour;
-    let taken = limit.map(|limit| api.limits.take(subject, limit, 1, monotonic_ms())).transpose();
+    let taken = limit.map(|limit| api.auth.rate_limiter.take(subject, limit, 1, monotonic_ms())).transpose();
     let standing = match taken {
         Ok(standing) => standing,
         Err(left) => return (Err(NotMade::TooMany { seconds: left.reset_seconds }), Some(left)),
@@ -111,7 +111,7 @@ pub async fn make_link(
     let made: Result<Done, OpsError> = made.await;
     let counts = made.as_ref().is_ok_and(|done| done.outcome == Outcome::Created && !done.again);
     if let (Some(_), false) = (limit, counts) {
-        api.limits.give_back(subject, 1);
+        api.auth.rate_limiter.give_back(subject, 1);
     }
     if let Ok(done) = &made {
         api.learn(&done.link);
@@ -165,7 +165,7 @@ fn once(caller: &Caller, headers: &HeaderMap, body: &Map<String, Value>) -> Resu
     }
     // Objects are sorted by their keys, so the order in which fields are sent makes no difference.
     let text = serde_json::to_string(body).expect("what was JSON is JSON");
-    let request = rlinks_core::audit::hex(&Sha256::digest(text.as_bytes()));
+    let request = rlinks_core::hex::encode(&Sha256::digest(text.as_bytes()));
     Ok(Some(Once { by: caller.by.owner.clone(), key: key.to_owned(), request }))
 }
 
@@ -262,7 +262,7 @@ async fn make_all(api: &Api, caller: &Caller, items: &[Value]) -> Vec<Result<Don
         let mut room = left.len();
         if let Some(limit) = limit {
             let mut refused = 0;
-            let mut take = || match api.limits.take(subject, limit, 1, monotonic_ms()) {
+            let mut take = || match api.auth.rate_limiter.take(subject, limit, 1, monotonic_ms()) {
                 Ok(_) => true,
                 Err(standing) => {
                     refused = standing.reset_seconds;
@@ -277,7 +277,7 @@ async fn make_all(api: &Api, caller: &Caller, items: &[Value]) -> Vec<Result<Don
         }
         for done in api.ops.create_in_order(&caller.by, &caller.workspace, &left[..room]).await {
             if limit.is_some() && !done.as_ref().is_ok_and(|done| done.outcome == Outcome::Created) {
-                api.limits.give_back(subject, 1);
+                api.auth.rate_limiter.give_back(subject, 1);
             }
             if let Ok(done) = &done {
                 api.learn(&done.link);

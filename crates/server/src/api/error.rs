@@ -14,6 +14,8 @@ use serde_json::{Value, json};
 
 use rlinks_ops::OpsError;
 
+use crate::auth::error::AuthError;
+
 /// When a store that is away may be back.
 const STORE_AWAY_SECONDS: u32 = 1;
 
@@ -89,6 +91,25 @@ impl From<OpsError> for ApiError {
             }
             _ => Self::saying(code, error.to_string()),
         }
+    }
+}
+
+impl From<AuthError> for ApiError {
+    fn from(error: AuthError) -> Self {
+        let code = match error {
+            AuthError::Store(error) => return error.into(),
+            AuthError::Unauthenticated | AuthError::NoAccount(_) => ErrorCode::Unauthenticated,
+            AuthError::MissingScope(_) | AuthError::CrossSite => ErrorCode::Forbidden,
+            AuthError::BadRequest | AuthError::AmbiguousWorkspace(_) => ErrorCode::BadRequest,
+            AuthError::ProviderUnavailable(_) => ErrorCode::KvUnavailable,
+        };
+        Self::saying(code, error.to_string())
+    }
+}
+
+impl IntoResponse for AuthError {
+    fn into_response(self) -> Response {
+        ApiError::from(self).into_response()
     }
 }
 

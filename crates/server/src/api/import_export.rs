@@ -18,10 +18,10 @@ use utoipa_axum::routes;
 use super::Api;
 use super::error::ApiError;
 use crate::api::extract::{File, Params};
-use crate::auth::authenticate::{Allowed, Caller, LinksRead, LinksWrite};
-use rlinks_ops::import::{
-    Admit, Existing, Export, ExportFormat, Import, ImportFormat, Keep, ReadError, Report, Rows,
-};
+use crate::auth::authorize::{Allowed, LinksRead, LinksWrite};
+use crate::auth::caller::Caller;
+use rlinks_ops::export::{Export, ExportFormat};
+use rlinks_ops::import::{Admit, Existing, Import, ImportFormat, Keep, ReadError, Report, Rows};
 use rlinks_ops::limits::Subject;
 use rlinks_ops::{Mode, OpsError};
 use rlinks_store::clock::monotonic_ms;
@@ -121,12 +121,14 @@ struct Creations<'a> {
 impl Admit for Creations<'_> {
     fn take(&self, wanted: usize) -> usize {
         let (subject, now) = (Subject::Creations(self.caller.counted_as()), monotonic_ms());
-        (0..wanted).take_while(|_| self.api.limits.take(subject, self.limit, 1, now).is_ok()).count()
+        (0..wanted)
+            .take_while(|_| self.api.auth.rate_limiter.take(subject, self.limit, 1, now).is_ok())
+            .count()
     }
 
     fn give_back(&self, unused: usize) {
         let subject = Subject::Creations(self.caller.counted_as());
-        self.api.limits.give_back(subject, u32::try_from(unused).unwrap_or(u32::MAX));
+        self.api.auth.rate_limiter.give_back(subject, u32::try_from(unused).unwrap_or(u32::MAX));
     }
 }
 

@@ -19,7 +19,8 @@ use utoipa_axum::routes;
 use super::error::ApiError;
 use super::{Api, Page};
 use crate::api::extract::{Fields, NoParams, Object, Params, Segment};
-use crate::auth::authenticate::{Allowed, Anybody, Caller};
+use crate::auth::authorize::{Allowed, Anybody};
+use crate::auth::caller::Caller;
 use rlinks_ops::members::KeyDraft;
 use rlinks_ops::{OpsError, Thing};
 

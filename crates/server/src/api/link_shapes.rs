@@ -1,5 +1,6 @@
 //! What links look like to programs, and what programs may send.
 
+use http::HeaderValue;
 use rlinks_clicks::rollup::Total;
 use rlinks_core::{Actor, Code, Id, Link, LinkState, RedirectStatus, Source, Target, Timestamp, Workspace};
 use serde::Serialize;
@@ -8,6 +9,7 @@ use utoipa::ToSchema;
 use utoipa::openapi::schema::Type;
 use utoipa::openapi::{ObjectBuilder, RefOr, Schema};
 
+use super::error::ApiError;
 use crate::api::Api;
 use rlinks_routes::host_directory::Directory;
 
@@ -258,4 +260,16 @@ impl LinkView {
     pub fn when_made(self) -> Self {
         Self { expired: false, ..self }
     }
+}
+
+/// A link with its clicks. Clicks that cannot be read are an error: zero would be a lie.
+pub(super) async fn view(api: &Api, workspace: &Workspace, link: &Link) -> Result<LinkView, ApiError> {
+    let directory = api.directory();
+    let subject = rlinks_clicks::rollup::Subject::link(workspace.id, link.id);
+    let totals = api.clicks().await?.totals(&[subject]).await?;
+    Ok(LinkView::new(api, workspace, &directory, link, totals.get(&subject)))
+}
+
+pub(super) fn etag(link: &Link) -> HeaderValue {
+    HeaderValue::from_str(&format!("\"{}\"", link.version)).expect("a number is a header value")
 }

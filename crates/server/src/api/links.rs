@@ -6,11 +6,11 @@ use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::header::{ACCEPT, CONTENT_TYPE, ETAG};
-use http::{HeaderMap, HeaderValue, StatusCode};
+use http::{HeaderMap, StatusCode};
 use rlinks_core::audit::AuditEntry;
 use rlinks_core::draft::Input;
 use rlinks_core::error_code::ErrorCode;
-use rlinks_core::{Code, FieldCode, FieldError, Link, LinkState, Workspace};
+use rlinks_core::{Code, FieldCode, FieldError, Link, LinkState};
 use rlinks_store::Order;
 use serde::Serialize;
 use utoipa::{IntoParams, ToSchema};
@@ -21,13 +21,13 @@ use super::audit::EntryView;
 use super::error::ApiError;
 use super::{Api, Page, qr};
 use crate::api::extract::{NoParams, Object, Params, Segment, if_match};
-use crate::auth::authenticate::{Allowed, Caller, LinksDelete, LinksRead, LinksWrite};
+use crate::auth::authorize::{Allowed, LinksDelete, LinksRead, LinksWrite};
+use crate::auth::caller::Caller;
 use rlinks_ops::links::list::{ListQuery, Listed, Position, Sort};
 use rlinks_ops::{Explanation, Mode, Sees};
 
-pub use crate::api::create_links::{NotMade, TOO_MANY, make_link};
 pub use crate::api::link_shapes::TimeInput;
-use crate::api::link_shapes::{LinkChange, LinkView, OrderName, SortName, StateName};
+use crate::api::link_shapes::{LinkChange, LinkView, OrderName, SortName, StateName, etag, view};
 
 const MOST_ENTRIES: i64 = 100;
 
@@ -42,18 +42,6 @@ pub fn routes() -> OpenApiRouter<Arc<Api>> {
         .routes(routes!(qr_code))
         .routes(routes!(check))
         .routes(routes!(explain))
-}
-
-/// A link with its clicks. Clicks that cannot be read are an error: zero would be a lie.
-pub(super) async fn view(api: &Api, workspace: &Workspace, link: &Link) -> Result<LinkView, ApiError> {
-    let directory = api.directory();
-    let subject = rlinks_clicks::rollup::Subject::link(workspace.id, link.id);
-    let totals = api.clicks().await?.totals(&[subject]).await?;
-    Ok(LinkView::new(api, workspace, &directory, link, totals.get(&subject)))
-}
-
-pub(super) fn etag(link: &Link) -> HeaderValue {
-    HeaderValue::from_str(&format!("\"{}\"", link.version)).expect("a number is a header value")
 }
 
 async fn answer(api: &Api, caller: &Caller, link: &Link) -> Result<Response, ApiError> {

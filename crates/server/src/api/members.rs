@@ -16,7 +16,7 @@ use utoipa_axum::routes;
 use super::error::ApiError;
 use super::{Api, Page};
 use crate::api::extract::{Fields, NoParams, Object, Params, Segment};
-use crate::auth::authenticate::{Allowed, Anybody, WorkspaceAdmin};
+use crate::auth::authorize::{Allowed, Anybody, WorkspaceAdmin};
 use rlinks_ops::members::MemberPatch;
 
 /// The routes of members.

@@ -31,7 +31,8 @@ use super::error::ApiError;
 use super::live::Heard;
 use super::{Api, Page};
 use crate::api::extract::{Params, Segment};
-use crate::auth::authenticate::{Allowed, AnalyticsRead, Caller, may_stay};
+use crate::auth::authorize::{Allowed, AnalyticsRead};
+use crate::auth::caller::Caller;
 use rlinks_ops::Sees;
 use rlinks_ops::sweep::kept;
 use rlinks_store::clock::monotonic_ms;
@@ -509,7 +510,7 @@ impl Listening {
     async fn next(&mut self) -> Option<Event> {
         loop {
             if monotonic_ms() >= self.look_ms {
-                self.caller = may_stay(&self.api, &self.caller, Scope::AnalyticsRead).await?;
+                self.caller = self.api.auth.revalidate(&self.caller, Scope::AnalyticsRead).await?;
                 self.look_ms = monotonic_ms() + LOOK_AGAIN_MS;
             }
             let waiting = Duration::from_millis(LOOK_AGAIN_MS);

@@ -18,7 +18,7 @@ use utoipa_axum::routes;
 use super::error::ApiError;
 use super::{Api, Page};
 use crate::api::extract::{Fields, NoParams, Object, Params, Segment};
-use crate::auth::authenticate::{Allowed, WorkspaceAdmin};
+use crate::auth::authorize::{Allowed, WorkspaceAdmin};
 use rlinks_ops::{OpsError, Thing};
 
 /// The routes of the workspace.

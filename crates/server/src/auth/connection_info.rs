@@ -6,13 +6,13 @@ use http::HeaderMap;
 use http::header::{FORWARDED, HOST, HeaderName};
 use ipnet::IpNet;
 
-use crate::redirect::client_address::{self, Forwarding};
+use crate::redirect::client_address::{self, ForwardedHeaders};
 
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 
 /// What is known of our own doors before anybody comes.
 #[derive(Clone, Debug, Default)]
-pub struct Entrance {
+pub struct SiteOrigin {
     /// Our listeners speak TLS.
     pub tls: bool,
     /// Sign-in over plain HTTP is wanted, beyond this machine.
@@ -34,7 +34,7 @@ pub enum Transport {
 
 /// How a request came.
 #[derive(Clone, Debug)]
-pub struct Way {
+pub struct ConnectionInfo {
     /// Over what.
     pub transport: Transport,
     /// The network it came from, as text; never the address.
@@ -44,15 +44,15 @@ pub struct Way {
     insecure_cookies: bool,
 }
 
-impl Way {
+impl ConnectionInfo {
     /// Of a request. Only a proxy we trust may speak for somebody else.
-    pub fn of(entrance: &Entrance, trusted: &[IpNet], peer: SocketAddr, headers: &HeaderMap) -> Self {
+    pub fn from_request(site: &SiteOrigin, trusted: &[IpNet], peer: SocketAddr, headers: &HeaderMap) -> Self {
         let peer = peer.ip().to_canonical();
-        let address = client_address::address(peer, &Forwarding::of(headers), trusted);
+        let address = client_address::address(peer, &ForwardedHeaders::from_headers(headers), trusted);
         let said = client_address::is_trusted(peer, trusted).then(|| forwarded_proto(headers)).flatten();
         let host = headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
         let host = host.trim().to_ascii_lowercase();
-        let https = said.map_or(entrance.tls, |scheme| scheme == Scheme::Https);
+        let https = said.map_or(site.tls, |scheme| scheme == Scheme::Https);
         let transport = if https {
             Transport::Https
         } else if address.is_loopback() && is_loopback_name(&host) {
@@ -61,8 +61,8 @@ impl Way {
             Transport::Plain
         };
         let mut origins = vec![format!("{}://{host}", if https { "https" } else { "http" })];
-        origins.extend(entrance.public_url.as_deref().and_then(origin_of));
-        Self { transport, network: network(address), origins, insecure_cookies: entrance.insecure_cookies }
+        origins.extend(site.public_url.as_deref().and_then(origin_of));
+        Self { transport, network: network(address), origins, insecure_cookies: site.insecure_cookies }
     }
 
     /// Whether anybody may sign in like this.
@@ -138,15 +138,15 @@ fn network(address: IpAddr) -> String {
 mod tests {
     use http::HeaderMap;
 
-    use super::{Entrance, Transport, Way};
+    use super::{ConnectionInfo, SiteOrigin, Transport};
 
-    fn way(tls: bool, peer: &str, lines: &[(&'static str, &str)]) -> Way {
+    fn way(tls: bool, peer: &str, lines: &[(&'static str, &str)]) -> ConnectionInfo {
         let mut headers = HeaderMap::new();
         for (name, value) in lines {
             headers.append(*name, value.parse().unwrap());
         }
-        let entrance = Entrance { tls, ..Entrance::default() };
-        Way::of(&entrance, &["10.0.0.0/8".parse().unwrap()], peer.parse().unwrap(), &headers)
+        let site = SiteOrigin { tls, ..SiteOrigin::default() };
+        ConnectionInfo::from_request(&site, &["10.0.0.0/8".parse().unwrap()], peer.parse().unwrap(), &headers)
     }
 
     #[track_caller]

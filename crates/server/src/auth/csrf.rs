@@ -6,17 +6,17 @@
 use http::header::{HeaderName, ORIGIN};
 use http::{HeaderMap, HeaderValue};
 use ring::hmac;
-use rlinks_core::audit::{from_hex, hex};
+use rlinks_core::hex;
 
 use super::session::{cookie_of, random_token};
-use crate::auth::connection_info::Way;
+use crate::auth::connection_info::ConnectionInfo;
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 /// The cookie of forms for people who are not signed in, but for its prefix.
 const COOKIE_NAME: &str = "rlinks-form";
 
 /// Whether the browser lets on that another site is behind a request. Programs that say nothing are not stopped here.
-pub fn is_from_elsewhere(headers: &HeaderMap, way: &Way) -> bool {
+pub fn is_from_elsewhere(headers: &HeaderMap, way: &ConnectionInfo) -> bool {
     let mut sites = headers.get_all(SEC_FETCH_SITE).into_iter().peekable();
     if sites.peek().is_some() {
         return sites.any(|site| site != "same-origin" && site != "none");
@@ -45,7 +45,7 @@ impl FormTokens {
     }
 
     /// For a form about to be shown.
-    pub fn issue(&self, headers: &HeaderMap, way: &Way) -> FormToken {
+    pub fn issue(&self, headers: &HeaderMap, way: &ConnectionInfo) -> FormToken {
         let name = way.cookie_name(COOKIE_NAME);
         if let Some(known) = cookie_of(headers, &name) {
             return FormToken { token: self.sign(known), cookie: None };
@@ -57,12 +57,12 @@ impl FormTokens {
     }
 
     /// Whether a form that came back is one we gave to this browser.
-    pub fn is_ours(&self, headers: &HeaderMap, way: &Way, token: &str) -> bool {
+    pub fn is_ours(&self, headers: &HeaderMap, way: &ConnectionInfo, token: &str) -> bool {
         let Some(known) = cookie_of(headers, &way.cookie_name(COOKIE_NAME)) else { return false };
-        from_hex(token).is_some_and(|token| hmac::verify(&self.key, known.as_bytes(), &token).is_ok())
+        hex::decode(token).is_some_and(|token| hmac::verify(&self.key, known.as_bytes(), &token).is_ok())
     }
 
     fn sign(&self, cookie: &str) -> String {
-        hex(hmac::sign(&self.key, cookie.as_bytes()).as_ref())
+        hex::encode(hmac::sign(&self.key, cookie.as_bytes()).as_ref())
     }
 }

@@ -1,6 +1,6 @@
-//! Keys that were just looked up. A key is remembered for as long as nobody's rights have changed: this process counts its own
-//! changes, the feed tells of everybody else's. Without a fresh word of the feed every request asks the store. So a key that is
-//! revoked here is refused from the next request on, and one revoked elsewhere within a second.
+//! Keys that were just looked up. A key stays in the cache for as long as nobody's rights have changed: this process counts its own changes,
+//! and the feed reports everybody else's. While the feed is not fresh, every request asks the store. So a key that is revoked here is refused
+//! from the next request on, and one that is revoked elsewhere within a second.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,62 +8,62 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use rlinks_store::{KeyHolder, StoreError};
 
-use crate::api::Api;
+use super::Auth;
 
-/// How old the feed's last word may be.
-const TRUSTED_MS: u64 = 700;
-/// How many keys are remembered; then all are forgotten.
-const MOST: usize = 4096;
+/// How old the feed's last news may be.
+const MAX_FEED_AGE_MS: u64 = 700;
+/// With more keys than this the cache is emptied.
+const MAX_KEYS: usize = 4096;
 
 /// How often rights have changed: as this process counts, and as the feed does.
-type Moment = (u64, u64);
+type RightsVersion = (u64, u64);
 
-/// The keys.
+/// Keys by their prefix.
 #[derive(Default)]
-pub struct Keyring(Mutex<HashMap<String, (Moment, Arc<KeyHolder>)>>);
+pub struct KeyCache(Mutex<HashMap<String, (RightsVersion, Arc<KeyHolder>)>>);
 
-impl Keyring {
-    fn get(&self, prefix: &str, moment: Moment) -> Option<Arc<KeyHolder>> {
+impl KeyCache {
+    fn get(&self, prefix: &str, version: RightsVersion) -> Option<Arc<KeyHolder>> {
         let known = self.0.lock();
-        known.get(prefix).filter(|(then, _)| *then == moment).map(|(_, holder)| Arc::clone(holder))
+        known.get(prefix).filter(|(then, _)| *then == version).map(|(_, holder)| Arc::clone(holder))
     }
 
-    fn put(&self, prefix: &str, moment: Moment, holder: &Arc<KeyHolder>) {
+    fn put(&self, prefix: &str, version: RightsVersion, holder: &Arc<KeyHolder>) {
         let mut known = self.0.lock();
-        if known.len() >= MOST && !known.contains_key(prefix) {
+        if known.len() >= MAX_KEYS && !known.contains_key(prefix) {
             known.clear();
         }
-        known.insert(prefix.to_owned(), (moment, Arc::clone(holder)));
+        known.insert(prefix.to_owned(), (version, Arc::clone(holder)));
     }
 }
 
-impl Api {
+impl Auth {
     /// A key by its prefix, with everything that decides what it may do.
-    pub(crate) async fn key_holder(&self, prefix: &str) -> Result<Option<Arc<KeyHolder>>, StoreError> {
-        match self.remembered_key(prefix) {
+    pub async fn key_holder(&self, prefix: &str) -> Result<Option<Arc<KeyHolder>>, StoreError> {
+        match self.cached_key(prefix) {
             Some(holder) => Ok(Some(holder)),
-            None => self.find_key(prefix).await,
+            None => self.load_key(prefix).await,
         }
     }
 
-    /// The same, if it is remembered.
-    pub(crate) fn remembered_key(&self, prefix: &str) -> Option<Arc<KeyHolder>> {
-        let known = self.keyring.get(prefix, self.rights_changed())?;
-        self.routes.confirmed_within(TRUSTED_MS).then_some(known)
+    /// The same, if it is in the cache.
+    pub(super) fn cached_key(&self, prefix: &str) -> Option<Arc<KeyHolder>> {
+        let known = self.key_cache.get(prefix, self.rights_version())?;
+        self.routes.confirmed_within(MAX_FEED_AGE_MS).then_some(known)
     }
 
-    /// The same, as the store has it.
-    pub(crate) async fn find_key(&self, prefix: &str) -> Result<Option<Arc<KeyHolder>>, StoreError> {
-        // Before the store is asked: what changes meanwhile makes the answer old.
-        let moment = self.rights_changed();
-        let holder = self.ops.store.key_holder(prefix).await?.map(Arc::new);
+    /// The same, from the store.
+    pub(super) async fn load_key(&self, prefix: &str) -> Result<Option<Arc<KeyHolder>>, StoreError> {
+        // Taken before the store is asked: what changes meanwhile makes the answer old.
+        let version = self.rights_version();
+        let holder = self.store.key_holder(prefix).await?.map(Arc::new);
         if let Some(holder) = &holder {
-            self.keyring.put(prefix, moment, holder);
+            self.key_cache.put(prefix, version, holder);
         }
         Ok(holder)
     }
 
-    fn rights_changed(&self) -> Moment {
-        (self.ops.store.others_changed(), self.routes.people_changes())
+    fn rights_version(&self) -> RightsVersion {
+        (self.store.others_changed(), self.routes.people_changes())
     }
 }

@@ -1,5 +1,5 @@
-//! How often keys are used: counted in memory and written now and then, for a row that changes with every request would be the
-//! busiest of all.
+//! How often keys are used: counted in memory and written every few seconds, because a row that changed with every request would be the busiest
+//! of all.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -8,27 +8,26 @@ use parking_lot::Mutex;
 use rlinks_core::{Id, Timestamp};
 use rlinks_store::Store;
 
-/// Between two writings.
-const PAUSE: Duration = Duration::from_secs(5);
-/// Keys remembered while the store cannot be written.
-const MOST: usize = 100_000;
+const WRITE_INTERVAL: Duration = Duration::from_secs(5);
+/// Keys counted while the store cannot be written; uses of others are lost.
+const MAX_KEYS: usize = 100_000;
 
-/// Uses that are not written yet.
+/// Uses that are not in the store yet.
 #[derive(Default)]
-pub struct Usage(Mutex<HashMap<Id, (i64, Timestamp)>>);
+pub struct KeyUsage(Mutex<HashMap<Id, (i64, Timestamp)>>);
 
-impl Usage {
-    /// One more.
+impl KeyUsage {
+    /// Counts a use.
     pub fn count(&self, key: Id, now: Timestamp) {
         let mut waiting = self.0.lock();
-        if waiting.len() >= MOST && !waiting.contains_key(&key) {
+        if waiting.len() >= MAX_KEYS && !waiting.contains_key(&key) {
             return;
         }
         let uses = waiting.entry(key).or_insert((0, now));
         *uses = (uses.0 + 1, uses.1.max(now));
     }
 
-    /// Writes what is not written yet. What cannot be written waits.
+    /// Writes the uses counted so far. What cannot be written now is kept for the next time.
     pub async fn write(&self, store: &Store) {
         let waiting = std::mem::take(&mut *self.0.lock());
         if waiting.is_empty() {
@@ -45,10 +44,10 @@ impl Usage {
         }
     }
 
-    /// Writes now and then, until the task is dropped.
-    pub async fn keep_writing(&self, store: &Store) {
+    /// Writes every few seconds until the task is dropped.
+    pub async fn run(&self, store: &Store) {
         loop {
-            tokio::time::sleep(PAUSE).await;
+            tokio::time::sleep(WRITE_INTERVAL).await;
             self.write(store).await;
         }
     }

@@ -20,7 +20,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use rlinks_core::audit::{from_hex, hex};
+use rlinks_core::hex;
 use rlinks_core::{Slug, Timestamp, User, UserStatus, Workspace};
 use rlinks_store::Store;
 
@@ -270,8 +270,8 @@ impl Oidc {
 /// The key of trips to the provider: the same on every node, so that people may come back to another one.
 async fn desk_key(store: &Store) -> [u8; 32] {
     let fresh: [u8; 32] = random_bytes();
-    match store.agree_on("oidc_key", &hex(&fresh)).await {
-        Ok(text) => from_hex(&text).and_then(|bytes| bytes.try_into().ok()).unwrap_or(fresh),
+    match store.agree_on("oidc_key", &hex::encode(&fresh)).await {
+        Ok(text) => hex::decode(&text).and_then(|bytes| bytes.try_into().ok()).unwrap_or(fresh),
         Err(error) => {
             tracing::warn!(%error, "sign-ins by OpenID must come back to this very process");
             fresh

@@ -10,12 +10,12 @@ use http::header::{COOKIE, USER_AGENT};
 use http::{HeaderMap, HeaderValue};
 use ring::hmac;
 use rlinks_core::access::api_key;
-use rlinks_core::audit::hex;
+use rlinks_core::hex;
 use rlinks_core::{Timestamp, User, UserStatus, Workspace};
 use rlinks_store::{How, NewSession, Session, SessionHolder, Store, StoreError};
 use subtle::ConstantTimeEq as _;
 
-use crate::auth::connection_info::Way;
+use crate::auth::connection_info::ConnectionInfo;
 use rlinks_store::clock::{Clock, random_bytes};
 
 /// The cookie, but for its prefix.
@@ -67,7 +67,7 @@ impl Sessions {
         &self,
         user: &User,
         how: How,
-        way: &Way,
+        way: &ConnectionInfo,
         headers: &HeaderMap,
     ) -> Result<Started, StoreError> {
         let (started, new) = self.draft(how, way, headers);
@@ -76,7 +76,7 @@ impl Sessions {
     }
 
     /// A session that the store has yet to write, together with what it is begun for. It takes the place of the one the browser had.
-    pub(super) fn draft(&self, how: How, way: &Way, headers: &HeaderMap) -> (Started, NewSession) {
+    pub(super) fn draft(&self, how: How, way: &ConnectionInfo, headers: &HeaderMap) -> (Started, NewSession) {
         let token = random_token();
         let agent = headers.get(USER_AGENT).and_then(|agent| agent.to_str().ok()).unwrap_or_default();
         let new = NewSession {
@@ -91,7 +91,7 @@ impl Sessions {
     }
 
     /// Who a request says it is from, if that is somebody who is signed in and may be.
-    pub async fn of(&self, headers: &HeaderMap, way: &Way) -> Result<Option<Signed>, StoreError> {
+    pub async fn of(&self, headers: &HeaderMap, way: &ConnectionInfo) -> Result<Option<Signed>, StoreError> {
         let Some(token) = token_of(headers, way).filter(|_| way.is_allowed()) else { return Ok(None) };
         let Some(holder) = self.store.session(&api_key::hash(token)).await? else { return Ok(None) };
         let now = self.clock.now();
@@ -129,12 +129,12 @@ impl Sessions {
     }
 
     /// Whether a browser brings a session, be it over or not.
-    pub fn is_brought(headers: &HeaderMap, way: &Way) -> bool {
+    pub fn is_brought(headers: &HeaderMap, way: &ConnectionInfo) -> bool {
         token_of(headers, way).is_some()
     }
 
     /// The cookie that takes a session's token away from a browser.
-    pub fn no_cookie(way: &Way) -> HeaderValue {
+    pub fn no_cookie(way: &ConnectionInfo) -> HeaderValue {
         cookie(way, "", 0)
     }
 }
@@ -151,7 +151,7 @@ fn is_good(holder: &SessionHolder, now: Timestamp) -> bool {
 
 impl Started {
     /// The cookie that gives a browser the token.
-    pub fn cookie(&self, way: &Way) -> HeaderValue {
+    pub fn cookie(&self, way: &ConnectionInfo) -> HeaderValue {
         cookie(way, &self.token, WHOLE_MS / 1000)
     }
 
@@ -190,17 +190,17 @@ pub(super) fn random_token() -> String {
 
 /// Made of the token, so that it is another for each session and needs no place; it says nothing of the token.
 fn csrf(token: &str) -> String {
-    hex(hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, token.as_bytes()), b"csrf").as_ref())
+    hex::encode(hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, token.as_bytes()), b"csrf").as_ref())
 }
 
-fn cookie(way: &Way, token: &str, seconds: i64) -> HeaderValue {
+fn cookie(way: &ConnectionInfo, token: &str, seconds: i64) -> HeaderValue {
     let name = way.cookie_name(COOKIE_NAME);
     let secure = way.secure();
     let text = format!("{name}={token}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Lax{secure}");
     HeaderValue::from_str(&text).expect("a cookie of ours is plain text")
 }
 
-fn token_of<'a>(headers: &'a HeaderMap, way: &Way) -> Option<&'a str> {
+fn token_of<'a>(headers: &'a HeaderMap, way: &ConnectionInfo) -> Option<&'a str> {
     cookie_of(headers, &way.cookie_name(COOKIE_NAME))
 }
 

@@ -10,7 +10,7 @@ use rlinks_store::{How, StoreError};
 use super::Auth;
 use super::session::{Started, random_token};
 use super::sign_in::Refused;
-use crate::auth::connection_info::Way;
+use crate::auth::connection_info::ConnectionInfo;
 
 /// What was typed into the set-up form.
 pub struct FirstAdmin<'a> {
@@ -43,7 +43,7 @@ impl Auth {
         &self,
         token: &str,
         given: FirstAdmin<'_>,
-        way: &Way,
+        way: &ConnectionInfo,
         headers: &HeaderMap,
     ) -> Result<Started, Refused> {
         if !self.is_setup(token).await? {

@@ -6,13 +6,13 @@
 use http::HeaderMap;
 use ring::hmac;
 use rlinks_core::access::api_key;
-use rlinks_core::audit::hex;
+use rlinks_core::hex;
 use rlinks_core::{Actor, Email, FieldError, Password, Timestamp, User, UserStatus, Workspace};
 use rlinks_store::{Attempt, How, Invited, Patience, StoreError};
 
 use super::Auth;
 use super::session::{Signed, Started};
-use crate::auth::connection_info::Way;
+use crate::auth::connection_info::ConnectionInfo;
 use rlinks_ops::passwords::Busy;
 
 /// How often sign-ins may fail: ten times an account, a hundred times a network, in a quarter of an hour.
@@ -70,7 +70,7 @@ impl Auth {
         &self,
         (name, workspace): (&str, Option<&Workspace>),
         given: Credentials<'_>,
-        way: &Way,
+        way: &ConnectionInfo,
         headers: &HeaderMap,
     ) -> Result<Started, Refused> {
         let workspace = workspace.filter(|workspace| workspace.deleted_at.is_none());
@@ -119,7 +119,7 @@ impl Auth {
         token: &str,
         full_name: &str,
         password: &str,
-        way: &Way,
+        way: &ConnectionInfo,
         headers: &HeaderMap,
     ) -> Result<Started, Refused> {
         let invited = self.invited(token).await?;
@@ -145,7 +145,7 @@ impl Auth {
         signed: &Signed,
         old: &str,
         new: &str,
-        way: &Way,
+        way: &ConnectionInfo,
         headers: &HeaderMap,
     ) -> Result<Started, Refused> {
         if !signed.workspace.policy.takes_passwords() {
@@ -194,6 +194,6 @@ impl Auth {
             hash.update(&(part.len() as u64).to_be_bytes());
             hash.update(part.as_bytes());
         }
-        hex(&hash.sign().as_ref()[..16])
+        hex::encode(&hash.sign().as_ref()[..16])
     }
 }

@@ -5,7 +5,7 @@
 
 use std::fmt::{Display, Write as _};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 
 use axum::Router;
 use axum::body::Body;
@@ -14,18 +14,16 @@ use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, FORWARDED, VIA};
 use http::{HeaderMap, StatusCode};
-use parking_lot::Mutex;
 use rlinks_core::Scope;
 
-use crate::api::Api;
+use crate::api::error::ApiError;
 use crate::auth::Auth;
 use crate::auth::oidc::Oidc;
-use crate::control::router::{method_not_allowed, not_found};
-use crate::redirect::connection;
-use crate::redirect::context::{Face, Shared};
+use crate::control::health::{method_not_allowed, not_found};
+use crate::redirect::context::{ListenerRole, RedirectContext};
+use crate::redirect::counters::{RequestKind, STATUSES};
+use crate::redirect::error_response::error_response;
 
-/// Statuses are 100 to 599.
-const STATUSES: usize = 500;
 /// The text form of version 0.0.4, which every Prometheus reads.
 const TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
 /// In one second of a processor; Linux tells programs so whatever its own clock does.
@@ -33,103 +31,33 @@ const TICKS: f64 = 100.0;
 /// Headers of proxies beside those with `x-forwarded-` before their names.
 const PROXIED: [&str; 4] = ["x-real-ip", "x-client-ip", "true-client-ip", "cf-connecting-ip"];
 
-/// What was asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// A link, or an address that might have been one.
-    Link,
-    /// Health, the API, the dashboard.
-    Page,
-}
-
-/// What one serving thread has done.
-pub struct Tally {
-    connections: AtomicUsize,
-    links: [AtomicU64; STATUSES],
-    pages: [AtomicU64; STATUSES],
-}
-
-impl Tally {
-    fn new() -> Self {
-        let zeros = || std::array::from_fn(|_| AtomicU64::new(0));
-        Self { connections: AtomicUsize::new(0), links: zeros(), pages: zeros() }
-    }
-
-    /// One more connection.
-    pub fn opened(&self) {
-        self.connections.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// One connection less.
-    pub fn closed(&self) {
-        self.connections.fetch_sub(1, Ordering::Relaxed);
-    }
-
-    /// Those that are open.
-    pub fn connections(&self) -> usize {
-        self.connections.load(Ordering::Relaxed)
-    }
-
-    /// One more answer.
-    pub fn answered(&self, kind: Kind, status: u16) {
-        if let Some(count) = self.answers(kind).get(usize::from(status).wrapping_sub(100)) {
-            count.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-
-    fn answers(&self, kind: Kind) -> &[AtomicU64; STATUSES] {
-        match kind {
-            Kind::Link => &self.links,
-            Kind::Page => &self.pages,
-        }
-    }
-}
-
-/// The tallies of all serving threads, and what is counted for all of them.
-#[derive(Default)]
-pub struct Tallies {
-    threads: Mutex<Vec<Arc<Tally>>>,
-    /// Configurations that could not be read again.
-    pub failed_reloads: AtomicU64,
-}
-
-impl Tallies {
-    /// One for another thread.
-    pub fn add(&self) -> Arc<Tally> {
-        let tally = Arc::new(Tally::new());
-        self.threads.lock().push(Arc::clone(&tally));
-        tally
-    }
-}
-
 /// The one route there is.
-pub fn router(api: &Arc<Api>, auth: &Arc<Auth>) -> Router<Arc<Shared>> {
+pub fn routes(auth: &Arc<Auth>) -> Router<Arc<RedirectContext>> {
     Router::new()
         .route("/metrics", get(metrics).fallback(method_not_allowed))
         .fallback(not_found)
-        .layer(Extension(Arc::clone(api)))
         .layer(Extension(Arc::clone(auth)))
 }
 
 /// Open on a listener of its own and to this very machine; elsewhere for keys that administer a workspace.
 async fn metrics(
-    State(shared): State<Arc<Shared>>,
-    Extension(api): Extension<Arc<Api>>,
+    State(context): State<Arc<RedirectContext>>,
     Extension(auth): Extension<Arc<Auth>>,
-    Extension(face): Extension<Face>,
+    Extension(role): Extension<ListenerRole>,
     ConnectInfo(peer): ConnectInfo<std::net::SocketAddr>,
     request: Request,
 ) -> Response {
     let is_operator = peer.ip().to_canonical().is_loopback() && !is_forwarded(request.headers());
-    if face != Face::Apart
+    if role != ListenerRole::AdminOnly
         && !is_operator
-        && let Err(code) = api.credential_allows(request.headers(), Scope::WorkspaceAdmin).await
+        && let Err(error) = auth.credential_allows(request.headers(), Scope::WorkspaceAdmin).await
     {
-        return connection::error(&request, code, &shared).map(Body::new);
+        let code = ApiError::from(error).code();
+        return error_response(&request, code, context.clock.now()).map(Body::new);
     }
     let key_fetches = auth.oidc.as_ref().map(Oidc::key_fetches);
     let headers = [(CONTENT_TYPE, TEXT), (CACHE_CONTROL, "no-store")];
-    (StatusCode::OK, headers, render(&shared, key_fetches)).into_response()
+    (StatusCode::OK, headers, render(&context, key_fetches)).into_response()
 }
 
 /// Whether a proxy says that somebody else is asking.
@@ -142,10 +70,10 @@ fn is_forwarded(headers: &HeaderMap) -> bool {
 }
 
 /// Everything there is to say, in the order it is said.
-fn render(shared: &Shared, key_fetches: Option<u64>) -> String {
+fn render(context: &RedirectContext, key_fetches: Option<u64>) -> String {
     let mut page = Page(String::with_capacity(4096));
     let (threads, recording, table) =
-        (shared.tallies.threads.lock().clone(), &shared.recording, shared.routes.table.load());
+        (context.metrics.threads(), &context.recording, context.routes.table.load());
     let journal = recording.journal();
 
     page.gauge("rlinks_build_info", "The version that runs.");
@@ -155,10 +83,10 @@ fn render(shared: &Shared, key_fetches: Option<u64>) -> String {
         "rlinks_answers_total",
         "Answers, by what was asked for (a link, or a page of ours) and status.",
     );
-    for (kind, name) in [(Kind::Link, "link"), (Kind::Page, "page")] {
+    for (kind, name) in [(RequestKind::Link, "link"), (RequestKind::Control, "page")] {
         for index in 0..STATUSES {
             let answers: u64 =
-                threads.iter().map(|tally| tally.answers(kind)[index].load(Ordering::Relaxed)).sum();
+                threads.iter().map(|thread| thread.responses(kind)[index].load(Ordering::Relaxed)).sum();
             if answers > 0 {
                 page.sample("rlinks_answers_total", &[("kind", &name), ("status", &(index + 100))], answers);
             }
@@ -167,7 +95,7 @@ fn render(shared: &Shared, key_fetches: Option<u64>) -> String {
     page.gauge_of(
         "rlinks_connections",
         "Connections that are open.",
-        threads.iter().map(|tally| tally.connections()).sum::<usize>(),
+        threads.iter().map(|thread| thread.connections()).sum::<usize>(),
     );
 
     page.counter_of("rlinks_clicks_recorded_total", "Clicks written to the journal.", journal.written());
@@ -188,17 +116,17 @@ fn render(shared: &Shared, key_fetches: Option<u64>) -> String {
         "rlinks_part_up",
         "Whether a part does its work: 0 while the links' or the clicks' database is away.",
     );
-    let parts = [("store", shared.routes.is_fresh()), ("clicks", recording.worry().is_none())];
+    let parts = [("store", context.routes.is_fresh()), ("clicks", recording.worry().is_none())];
     for (part, works) in parts {
         page.sample("rlinks_part_up", &[("part", &part)], u8::from(works));
     }
-    page.gauge_of("rlinks_draining", "1 while the server shuts down.", u8::from(shared.is_draining()));
+    page.gauge_of("rlinks_draining", "1 while the server shuts down.", u8::from(context.is_draining()));
     page.gauge_of("rlinks_links_in_memory", "Links that are answered from memory.", table.links());
     page.gauge_of("rlinks_links_memory_bytes", "The memory they take.", table.bytes());
     page.gauge_of(
         "rlinks_links_all_in_memory",
         "1 while all links fit, so that no redirect asks the database.",
-        u8::from(shared.routes.is_complete()),
+        u8::from(context.routes.is_complete()),
     );
 
     if let Some(fetches) = key_fetches {
@@ -208,7 +136,7 @@ fn render(shared: &Shared, key_fetches: Option<u64>) -> String {
             fetches,
         );
     }
-    let failed = shared.tallies.failed_reloads.load(Ordering::Relaxed);
+    let failed = context.metrics.failed_reloads.load(Ordering::Relaxed);
     page.counter_of(
         "rlinks_failed_reloads_total",
         "Configurations that could not be read again, so that the old one stayed.",

@@ -3,12 +3,12 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use http::HeaderName;
-use ipnet::IpNet;
 use rlinks_clicks::journal::Syncing;
 use rlinks_core::Host;
 
 use crate::auth::oidc::Settings;
+pub use crate::redirect::settings::Reloadable;
+pub use crate::redirect::tls::TlsFiles;
 use rlinks_ops::{Naming, domain_checks, safety};
 
 /// How to run.
@@ -54,17 +54,6 @@ pub struct Config {
     pub reloadable: Reloadable,
 }
 
-/// What SIGHUP may change without a restart.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Reloadable {
-    /// Peers whose forwarding headers are believed.
-    pub trusted_proxies: Vec<IpNet>,
-    /// The header in which a trusted proxy names the visitor's country.
-    pub country_header: Option<HeaderName>,
-    /// Whom to tell that a link leads to something bad.
-    pub contact: Option<String>,
-}
-
 /// A folder or an object store, and the `AWS_` variables to reach it by.
 #[derive(Clone)]
 pub struct Archive {
@@ -78,15 +67,6 @@ impl std::fmt::Debug for Archive {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         out.debug_struct("Archive").field("place", &self.place).finish_non_exhaustive()
     }
-}
-
-/// A certificate chain and its key, PEM files; read again when replaced.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TlsFiles {
-    /// The certificate chain.
-    pub cert: PathBuf,
-    /// The private key.
-    pub key: PathBuf,
 }
 
 /// Reads the configuration again, for SIGHUP. An error keeps what is in force.

@@ -1,8 +1,6 @@
 //! The life of a server: lock, open, listen, follow, drain.
 
-use std::fs::{File, OpenOptions, TryLockError};
 use std::net::{SocketAddr, TcpListener};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -19,12 +17,16 @@ use tokio::task::JoinHandle;
 
 use crate::api::Api;
 use crate::auth::Auth;
-use crate::auth::connection_info::Entrance;
+use crate::auth::connection_info::SiteOrigin;
 use crate::auth::oidc::Oidc;
+use crate::control::router::ControlRouters;
 use crate::process::config::{Config, Reload};
+use crate::process::error::ServeError;
+use crate::process::lock::lock;
 use crate::process::signals::Stop;
-use crate::redirect::acceptor::{self, Phase, Threads};
-use crate::redirect::context::{Face, Pages, Shared};
+use crate::redirect::acceptor::{self, Threads};
+use crate::redirect::context::{ControlHandler, ListenerRole, RedirectContext};
+use crate::redirect::phase::Phase;
 use crate::redirect::tls::Tls;
 use crate::web::Web;
 use rlinks_ops::Ops;
@@ -33,11 +35,6 @@ use rlinks_ops::safety::Safety;
 use rlinks_routes::Routes;
 use rlinks_store::clock::{Clock, monotonic_ms, random_bytes};
 
-/// The lock of the one server on a data folder.
-pub const LOCK_FILE: &str = "serve.lock";
-/// How often, and how far apart, it is asked for before somebody else is said to have it.
-const LOCK_TRIES: u32 = 10;
-const LOCK_PAUSE: Duration = Duration::from_millis(100);
 /// Between `/ready` saying 503 and the listener closing, so that a balancer can see it.
 const NOTICE: Duration = Duration::from_millis(500);
 /// From then on, open connections have this long.
@@ -46,35 +43,6 @@ const DRAIN: Duration = Duration::from_secs(8);
 const CLOSE: Duration = Duration::from_secs(1);
 /// How often heads are signed and logged.
 const SIGN: Duration = Duration::from_mins(1);
-
-/// Why a server did not start or did not end well.
-#[derive(Debug, thiserror::Error)]
-pub enum ServeError {
-    /// Another server uses the data folder.
-    #[error("{0}")]
-    AlreadyRunning(String),
-    /// The address cannot be listened on.
-    #[error("{0}")]
-    Listen(String),
-    /// Certificate or key cannot be used.
-    #[error("{0}")]
-    Tls(String),
-    /// The OpenID provider cannot be used as it is configured.
-    #[error("the OpenID provider: {0}")]
-    Oidc(String),
-    /// Targets cannot be checked as configured.
-    #[error("{0}")]
-    Safety(String),
-    /// Hosts cannot be looked after as configured.
-    #[error("{0}")]
-    Custody(String),
-    /// The store did not open.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    /// The operating system refused something.
-    #[error("{0}")]
-    System(#[from] std::io::Error),
-}
 
 /// Runs until SIGTERM or SIGINT, then drains. A second signal ends it at once.
 /// `announce` is given the address at which the first admin is made, where there is none yet.
@@ -116,38 +84,6 @@ pub fn run(
     Ok(())
 }
 
-/// Takes the data folder for one server. The lock goes with the process, however it ends.
-pub fn lock(data: &Path) -> Result<File, ServeError> {
-    let cannot = |error: std::io::Error| {
-        let message = format!("{}: {error}; choose a folder you may write with --data", data.display());
-        ServeError::System(std::io::Error::new(error.kind(), message))
-    };
-    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(data).map_err(cannot)?;
-    let file = OpenOptions::new()
-        .create(true)
-        .append(true)
-        .mode(0o600)
-        .open(data.join(LOCK_FILE))
-        .map_err(cannot)?;
-    // A command that stores what a dead server left has it for a moment.
-    let mut locked = file.try_lock();
-    for _ in 0..LOCK_TRIES {
-        if !matches!(locked, Err(TryLockError::WouldBlock)) {
-            break;
-        }
-        std::thread::sleep(LOCK_PAUSE);
-        locked = file.try_lock();
-    }
-    match locked {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(ServeError::AlreadyRunning(format!(
-            "another rmax serve is using {}; stop it, or choose another folder with --data",
-            data.display()
-        ))),
-        Err(TryLockError::Error(error)) => Err(cannot(error)),
-    }
-}
-
 /// The signals a server answers to.
 struct Signals {
     stop: Stop,
@@ -181,7 +117,8 @@ pub struct Server {
     pub address: SocketAddr,
     /// Where the rest is served, when that is apart.
     pub control_address: Option<SocketAddr>,
-    shared: Arc<Shared>,
+    context: Arc<RedirectContext>,
+    control_plane: ControlHandler,
     api: Arc<Api>,
     auth: Arc<Auth>,
     store: Store,
@@ -206,10 +143,10 @@ impl Server {
         clock: Clock,
         control: Runtime,
     ) -> Result<Self, ServeError> {
-        let listener = acceptor::bind(config.listen)?;
+        let listener = bind(config.listen)?;
         config.naming.listen = listener.local_addr()?;
-        let control_listener = config.control_listen.map(acceptor::bind).transpose()?;
-        let tls = config.tls.clone().map(Tls::load).transpose()?.map(Arc::new);
+        let control_listener = config.control_listen.map(bind).transpose()?;
+        let tls = config.tls.clone().map(Tls::load).transpose().map_err(ServeError::Tls)?.map(Arc::new);
         let routes = Arc::new(Routes::new(store.clone(), control.handle().clone(), config.cache_bytes));
         control.block_on(routes.learn_directory(config.naming.base_domain.as_ref()))?;
         let safety = Arc::new(Safety::new(&config.safety).map_err(ServeError::Safety)?);
@@ -230,33 +167,35 @@ impl Server {
             target_changes_per_minute: config.target_changes_per_minute,
         };
         let clicks = Arc::default();
-        let auth = Arc::new(control.block_on(auth(&config, &store, &clock))?);
+        let auth = Arc::new(control.block_on(auth(&config, &store, &clock, &routes))?);
         let api = Api::new(ops, Arc::clone(&auth), Arc::clone(&routes), Arc::clone(&clicks));
         let api = Arc::new(control.block_on(api));
         let web = Web::new(Arc::clone(&auth), Arc::clone(&api), Arc::clone(&routes));
         let web = Arc::new(web);
-        let shared = Arc::new(Shared::new(
+        let context = Arc::new(RedirectContext::new(
             routes,
             clock.clone(),
             config.reloadable.clone(),
             control.handle().clone(),
-            Pages {
-                everywhere: crate::control::router::router(),
-                api: crate::api::router(&api),
-                admin: crate::web::router(&web),
-                metrics: crate::control::metrics::router(&api, &auth),
-            },
             recording,
-            Entrance {
-                tls: tls.is_some(),
-                insecure_cookies: config.insecure_cookies,
-                public_url: config.naming.public_url.clone(),
-            },
         ));
+        let routers = ControlRouters {
+            health: crate::control::health::routes(),
+            api: crate::api::router(&api),
+            admin: crate::web::router(&web),
+            metrics: crate::control::metrics::routes(&auth),
+        };
+        let site = SiteOrigin {
+            tls: tls.is_some(),
+            insecure_cookies: config.insecure_cookies,
+            public_url: config.naming.public_url.clone(),
+        };
+        let control_plane = crate::control::router::handler(Arc::clone(&context), site, routers);
         let mut server = Self {
             address: listener.local_addr()?,
             control_address: control_listener.as_ref().map(TcpListener::local_addr).transpose()?,
-            shared,
+            context,
+            control_plane,
             api,
             auth,
             store,
@@ -274,9 +213,14 @@ impl Server {
         server.follow();
         let (limit, threads) = (acceptor::connection_limit(), server.config.threads);
         let apart = control_listener.is_some() || !server.config.serve_admin;
-        server.listen(listener, if apart { Face::Public } else { Face::Together }, threads, limit)?;
+        server.listen(
+            listener,
+            if apart { ListenerRole::PublicOnly } else { ListenerRole::Combined },
+            threads,
+            limit,
+        )?;
         if let Some(listener) = control_listener {
-            server.listen(listener, Face::Apart, 1, limit)?;
+            server.listen(listener, ListenerRole::AdminOnly, 1, limit)?;
         }
         let scheme = if server.tls.is_some() { "https" } else { "http" };
         if let Some(address) = server.control_address {
@@ -294,16 +238,17 @@ impl Server {
     fn listen(
         &mut self,
         listener: TcpListener,
-        face: Face,
+        role: ListenerRole,
         threads: usize,
         limit: usize,
     ) -> Result<(), ServeError> {
         let (tls, phase) = (self.tls.as_ref(), self.phase.subscribe());
-        let threads = Arc::new(Threads::start(threads, &self.shared, face, tls, &phase)?);
-        let (dealing, shared, phase) =
-            (Arc::clone(&threads), Arc::clone(&self.shared), self.phase.subscribe());
+        let threads = Threads::start(threads, &self.context, role, &self.control_plane, tls, &phase)?;
+        let threads = Arc::new(threads);
+        let (accepting, context, phase) =
+            (Arc::clone(&threads), Arc::clone(&self.context), self.phase.subscribe());
         self.acceptors.push(self.control.spawn(async move {
-            if let Err(error) = dealing.deal(listener, limit, &shared, phase).await {
+            if let Err(error) = accepting.accept_loop(listener, limit, &context, phase).await {
                 tracing::error!(%error, "no more connections can be accepted");
             }
         }));
@@ -312,7 +257,7 @@ impl Server {
     }
 
     fn follow(&mut self) {
-        let routes = Arc::clone(&self.shared.routes);
+        let routes = Arc::clone(&self.context.routes);
         let following = rlinks_routes::feed_follower::follow(
             self.store.clone(),
             routes,
@@ -332,7 +277,7 @@ impl Server {
         let jobs =
             crate::process::scheduler::jobs(self.store.clone(), clock, archive, safety, custodian, clicks);
         self.followers.push(self.control.spawn(jobs));
-        self.followers.push(self.control.spawn(Arc::clone(&self.api).work()));
+        self.followers.push(self.control.spawn(Arc::clone(&self.api).run()));
         let auth = Arc::clone(&self.auth);
         self.followers.push(self.control.spawn(async move { auth.work().await }));
         let watching = Arc::clone(&self.safety).watch(self.store.clone(), self.clock.clone());
@@ -369,11 +314,11 @@ impl Server {
     pub fn reload(&self, reload: &Reload) {
         match reload() {
             Ok(fresh) => {
-                self.shared.reloadable.store(Arc::new(fresh));
+                self.context.reloadable.store(Arc::new(fresh));
                 tracing::info!("the configuration was read again");
             }
             Err(error) => {
-                self.shared.tallies.failed_reloads.fetch_add(1, Ordering::Relaxed);
+                self.context.metrics.failed_reloads.fetch_add(1, Ordering::Relaxed);
                 tracing::error!(error, "the old configuration stays in force");
             }
         }
@@ -388,7 +333,7 @@ impl Server {
     pub fn stop(self) {
         tracing::info!("draining");
         let began_ms = monotonic_ms();
-        self.shared.drain();
+        self.context.drain();
         self.control.block_on(async {
             tokio::time::sleep(NOTICE).await;
             self.phase.send_replace(Phase::Draining);
@@ -407,14 +352,14 @@ impl Server {
         });
         // What is not stored in time is in the journal, and the next start stores it.
         let gone = Duration::from_millis(monotonic_ms() - began_ms);
-        self.shared.recording.stop((NOTICE + DRAIN).saturating_sub(gone).max(CLOSE / 2));
+        self.context.recording.stop((NOTICE + DRAIN).saturating_sub(gone).max(CLOSE / 2));
         self.control.block_on(async {
             for follower in &self.followers {
                 follower.abort();
             }
             // A store that does not answer must not hold up the end.
             let _ = tokio::time::timeout(CLOSE, async {
-                self.api.stop().await;
+                self.auth.stop().await;
                 for follower in self.followers {
                     let _ = follower.await;
                 }
@@ -429,6 +374,10 @@ impl Server {
         tracing::info!("stopped");
         self.control.shutdown_background();
     }
+}
+
+fn bind(address: SocketAddr) -> Result<TcpListener, ServeError> {
+    acceptor::bind(address).map_err(|error| ServeError::Listen(error.to_string()))
 }
 
 /// Begins to record clicks.
@@ -447,13 +396,18 @@ fn record(config: &Config, store: &Store, clock: &Clock, control: &Handle) -> Re
 }
 
 /// What signing in needs; with an OpenID provider, where one is configured.
-async fn auth(config: &Config, store: &Store, clock: &Clock) -> Result<Auth, ServeError> {
+async fn auth(
+    config: &Config,
+    store: &Store,
+    clock: &Clock,
+    routes: &Arc<Routes>,
+) -> Result<Auth, ServeError> {
     let mut oidc = None;
     if let Some(settings) = config.oidc.clone() {
         let made = Oidc::new(settings, store.clone(), clock.clone(), &config.naming).await;
         oidc = Some(made.map_err(|error| ServeError::Oidc(error.to_string()))?);
     }
-    Ok(Auth::new(store.clone(), clock.clone(), oidc).await)
+    Ok(Auth::new(store.clone(), clock.clone(), oidc, Arc::clone(routes)).await)
 }
 
 /// Signs the heads that moved and appends them to the log. Trouble is logged; it stops nothing.

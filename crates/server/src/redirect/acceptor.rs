@@ -1,4 +1,4 @@
-//! Sockets: one acceptor deals connections to the serving threads, each a runtime of its own.
+//! Sockets: one acceptor dispatches connections to the serving threads, each with a runtime of its own.
 //!
 //! The listener is bound once and never shared through `SO_REUSEPORT`: a second server on the port is an error, not a silent
 //! partner. Connections go to the thread that has the fewest, so keep-alive connections are spread evenly.
@@ -10,46 +10,34 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::server::conn::http1;
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::rt::TokioTimer;
 use parking_lot::Mutex;
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 
-use crate::control::metrics::Tally;
-use crate::process::server::ServeError;
-use crate::redirect::connection::{Door, Visit};
-use crate::redirect::context::{Face, Shared};
-use crate::redirect::fast_path::{self, Ended};
-use crate::redirect::tls::Tls;
-use crate::redirect::write_timeout::Timed;
+use super::connection::Connection;
+use super::context::{ControlHandler, ListenerRole, RedirectContext};
+use super::counters::ThreadMetrics;
+use super::phase::{HEADER_READ_TIMEOUT, Phase};
+use super::thread::ServingThread;
+use super::tls::Tls;
+use super::write_timeout::WriteTimeout;
 
-/// How long a client may take to send the head of a request, and how long a connection may lie idle between two.
-pub const HEADER_READ: Duration = Duration::from_secs(5);
 /// How long a TLS handshake may take.
-const HANDSHAKE: Duration = Duration::from_secs(5);
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Room for a head whose path is long enough to be told so (414); everything beyond is cut off (431).
 const BUFFER_BYTES: usize = 72 * 1024;
-const MOST_HEADERS: usize = 64;
+const MAX_HEADERS: usize = 64;
 const BACKLOG: i32 = 4096;
 /// File descriptors kept for the store, logs and the journal.
 const RESERVED_FILES: u64 = 128;
-const MOST_CONNECTIONS: u64 = 50_000;
+const MAX_CONNECTIONS: u64 = 50_000;
 /// After an error of `accept`, mostly too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// Where a server is in its life.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Phase {
-    /// Serving.
-    Running,
-    /// No new connections; the open ones finish what they are doing.
-    Draining,
-}
-
 /// Listens where nobody else does.
-pub fn bind(address: SocketAddr) -> Result<TcpListener, ServeError> {
+pub fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     let failed = |error: io::Error| {
-        ServeError::Listen(match error.kind() {
+        let message = match error.kind() {
             io::ErrorKind::AddrInUse => format!(
                 "{address} is in use by another program; stop it, or choose another address with --listen"
             ),
@@ -57,7 +45,8 @@ pub fn bind(address: SocketAddr) -> Result<TcpListener, ServeError> {
                 format!("{address} may not be listened on by this user; choose a port above 1023")
             }
             _ => format!("{address} cannot be listened on: {error}"),
-        })
+        };
+        io::Error::new(error.kind(), message)
     };
     let open = || {
         let socket =
@@ -77,28 +66,28 @@ pub fn connection_limit() -> usize {
     let limit = getrlimit(Resource::Nofile);
     let raised = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
     let files = if raised.is_ok() { limit.maximum } else { limit.current };
-    let connections = files.unwrap_or(u64::MAX).saturating_sub(RESERVED_FILES).clamp(16, MOST_CONNECTIONS);
+    let connections = files.unwrap_or(u64::MAX).saturating_sub(RESERVED_FILES).clamp(16, MAX_CONNECTIONS);
     usize::try_from(connections).unwrap_or(usize::MAX)
 }
 
-struct Connection {
+struct AcceptedSocket {
     stream: TcpStream,
     peer: SocketAddr,
     /// Given back when the connection ends.
-    _place: Place,
+    _slot: ConnectionSlot,
 }
 
-/// A connection's place: among all, and among those of its address.
-struct Place {
+/// A connection's slot: among all connections, and among those of its address.
+struct ConnectionSlot {
     _permit: OwnedSemaphorePermit,
     of_address: Arc<Mutex<HashMap<IpAddr, usize>>>,
     address: IpAddr,
-    of_thread: Arc<Tally>,
+    metrics: Arc<ThreadMetrics>,
 }
 
-impl Drop for Place {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
-        self.of_thread.closed();
+        self.metrics.closed();
         let mut counts = self.of_address.lock();
         if let Some(count) = counts.get_mut(&self.address) {
             *count -= 1;
@@ -110,11 +99,11 @@ impl Drop for Place {
 }
 
 struct Thread {
-    send: mpsc::UnboundedSender<Connection>,
-    tally: Arc<Tally>,
+    send: mpsc::UnboundedSender<AcceptedSocket>,
+    metrics: Arc<ThreadMetrics>,
 }
 
-/// The serving threads and what they are dealt.
+/// The serving threads of a listener.
 pub struct Threads {
     threads: Vec<Thread>,
 }
@@ -123,8 +112,9 @@ impl Threads {
     /// Starts `count` serving threads.
     pub fn start(
         count: usize,
-        shared: &Arc<Shared>,
-        face: Face,
+        context: &Arc<RedirectContext>,
+        role: ListenerRole,
+        control: &ControlHandler,
         tls: Option<&Arc<Tls>>,
         phase: &watch::Receiver<Phase>,
     ) -> io::Result<Self> {
@@ -132,31 +122,32 @@ impl Threads {
         for number in 0..count.max(1) {
             let (send, receive) = mpsc::unbounded_channel();
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-            let tally = shared.tallies.add();
-            let door = Arc::new(Door::new(Arc::clone(shared), face, Arc::clone(&tally)));
+            let metrics = context.metrics.add_thread();
+            let (context, control) = (Arc::clone(context), Arc::clone(control));
+            let thread = Arc::new(ServingThread::new(context, role, control, Arc::clone(&metrics)));
             let (tls, phase) = (tls.cloned(), phase.clone());
-            let serve = move || runtime.block_on(serve_thread(receive, door, tls, phase));
-            // It ends by itself: when nobody can deal to it any more and its connections have ended.
+            let serve = move || runtime.block_on(serve_thread(receive, thread, tls, phase));
+            // It ends by itself once nothing can be dispatched to it and its connections have ended.
             std::thread::Builder::new().name(format!("redirect-{number}")).spawn(serve)?;
-            threads.push(Thread { send, tally });
+            threads.push(Thread { send, metrics });
         }
         Ok(Self { threads })
     }
 
     /// Accepts until the server drains, then closes the listener.
-    pub async fn deal(
+    pub async fn accept_loop(
         &self,
         listener: TcpListener,
         limit: usize,
-        shared: &Shared,
+        context: &RedirectContext,
         mut phase: watch::Receiver<Phase>,
     ) -> io::Result<()> {
         let listener = tokio::net::TcpListener::from_std(listener)?;
-        let places = Arc::new(Semaphore::new(limit));
+        let slots = Arc::new(Semaphore::new(limit));
         let of_address = Arc::new(Mutex::new(HashMap::new()));
         loop {
             let permit = tokio::select! {
-                permit = Arc::clone(&places).acquire_owned() => permit.map_err(io::Error::other)?,
+                permit = Arc::clone(&slots).acquire_owned() => permit.map_err(io::Error::other)?,
                 _ = phase.wait_for(|phase| *phase == Phase::Draining) => return Ok(()),
             };
             let accepted = tokio::select! {
@@ -164,7 +155,7 @@ impl Threads {
                 _ = phase.wait_for(|phase| *phase == Phase::Draining) => return Ok(()),
             };
             match accepted {
-                Ok((stream, peer)) => self.hand_over(stream, peer, permit, &of_address, limit, shared),
+                Ok((stream, peer)) => self.dispatch(stream, peer, permit, &of_address, limit, context),
                 Err(error) => {
                     tracing::warn!(%error, "a connection could not be accepted");
                     tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -173,44 +164,44 @@ impl Threads {
         }
     }
 
-    fn hand_over(
+    fn dispatch(
         &self,
         stream: TcpStream,
         peer: SocketAddr,
         permit: OwnedSemaphorePermit,
         of_address: &Arc<Mutex<HashMap<IpAddr, usize>>>,
         limit: usize,
-        shared: &Shared,
+        context: &RedirectContext,
     ) {
         let address = peer.ip().to_canonical();
         let is_proxy =
-            shared.reloadable.load().trusted_proxies.iter().any(|network| network.contains(&address));
+            context.reloadable.load().trusted_proxies.iter().any(|network| network.contains(&address));
         {
             let mut counts = of_address.lock();
             let count = counts.entry(address).or_default();
-            // One address must not hold every place; a trusted proxy holds them for others.
+            // One address must not hold every slot; a trusted proxy holds them for others.
             if *count >= limit / 2 && !is_proxy {
                 return;
             }
             *count += 1;
         }
-        let Some(thread) = self.threads.iter().min_by_key(|thread| thread.tally.connections()) else {
+        let Some(thread) = self.threads.iter().min_by_key(|thread| thread.metrics.connections()) else {
             return;
         };
-        thread.tally.opened();
-        let place = Place {
+        thread.metrics.opened();
+        let slot = ConnectionSlot {
             _permit: permit,
             of_address: Arc::clone(of_address),
             address,
-            of_thread: Arc::clone(&thread.tally),
+            metrics: Arc::clone(&thread.metrics),
         };
-        // A thread that is gone takes nothing; the connection is closed with its place.
-        let _ = thread.send.send(Connection { stream, peer, _place: place });
+        // A thread that is gone takes nothing; the connection is closed with its slot.
+        let _ = thread.send.send(AcceptedSocket { stream, peer, _slot: slot });
     }
 
     /// Whether every connection has ended.
     pub fn are_idle(&self) -> bool {
-        self.threads.iter().all(|thread| thread.tally.connections() == 0)
+        self.threads.iter().all(|thread| thread.metrics.connections() == 0)
     }
 }
 
@@ -222,26 +213,26 @@ async fn accept(listener: &tokio::net::TcpListener) -> io::Result<(TcpStream, So
 }
 
 async fn serve_thread(
-    mut connections: mpsc::UnboundedReceiver<Connection>,
-    door: Arc<Door>,
+    mut sockets: mpsc::UnboundedReceiver<AcceptedSocket>,
+    thread: Arc<ServingThread>,
     tls: Option<Arc<Tls>>,
     phase: watch::Receiver<Phase>,
 ) {
     let mut builder = http1::Builder::new();
     builder
         .timer(TokioTimer::new())
-        .header_read_timeout(HEADER_READ)
+        .header_read_timeout(HEADER_READ_TIMEOUT)
         .max_buf_size(BUFFER_BYTES)
-        .max_headers(MOST_HEADERS)
-        // Who has sent the request and closes the sending half still wants the answer.
+        .max_headers(MAX_HEADERS)
+        // A client that has sent its request and closed the sending half still wants the response.
         .half_close(true);
     let mut open = tokio::task::JoinSet::new();
-    while let Some(connection) = connections.recv().await {
+    while let Some(socket) = sockets.recv().await {
         while open.try_join_next().is_some() {}
         open.spawn(serve_connection(
-            connection,
+            socket,
             builder.clone(),
-            Arc::clone(&door),
+            Arc::clone(&thread),
             tls.clone(),
             phase.clone(),
         ));
@@ -250,43 +241,24 @@ async fn serve_thread(
 }
 
 async fn serve_connection(
-    connection: Connection,
+    socket: AcceptedSocket,
     builder: http1::Builder,
-    door: Arc<Door>,
+    thread: Arc<ServingThread>,
     tls: Option<Arc<Tls>>,
     phase: watch::Receiver<Phase>,
 ) {
-    let Connection { stream, peer, _place: _held } = connection;
-    let visit = Visit::new(door, peer);
+    let AcceptedSocket { stream, peer, _slot } = socket;
+    let connection = Connection::new(thread, peer);
     let Ok(stream) = tokio::net::TcpStream::from_std(stream) else { return };
     match tls {
-        None => serve_stream(stream, builder, visit, phase).await,
+        None => connection.serve(stream, builder, phase).await,
         Some(tls) => {
             let acceptor = tls.acceptor();
-            let handshake = tokio::time::timeout(HANDSHAKE, acceptor.accept(Timed::new(stream)));
+            let handshake =
+                tokio::time::timeout(HANDSHAKE_TIMEOUT, acceptor.accept(WriteTimeout::new(stream)));
             if let Ok(Ok(stream)) = handshake.await {
-                serve_stream(stream, builder, visit, phase).await;
+                connection.serve(stream, builder, phase).await;
             }
         }
     }
-}
-
-/// Plain requests in a tight loop; the first that is not plain takes the connection to hyper, with the bytes already read.
-async fn serve_stream<S>(stream: S, builder: http1::Builder, visit: Visit, mut phase: watch::Receiver<Phase>)
-where
-    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-{
-    let mut stream = Timed::new(stream);
-    match fast_path::serve(&mut stream, &visit, &mut phase).await {
-        Ended::Closed => return,
-        Ended::NotPlain(bytes) => stream.put_back(bytes),
-    }
-    let serving = builder.serve_connection(TokioIo::new(stream), visit);
-    tokio::pin!(serving);
-    tokio::select! {
-        // Whatever ends a connection ends it: the peer left, took too long, or spoke no HTTP. hyper has answered what it could.
-        _ = serving.as_mut() => return,
-        _ = phase.wait_for(|phase| *phase == Phase::Draining) => serving.as_mut().graceful_shutdown(),
-    }
-    let _ = serving.await;
 }

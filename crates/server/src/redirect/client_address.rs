@@ -7,18 +7,18 @@ use http::{HeaderMap, HeaderValue};
 use ipnet::IpNet;
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
-/// Longer chains are somebody's game.
-const MOST_HOPS: usize = 32;
+/// Longer chains are not read to their end.
+const MAX_HOPS: usize = 32;
 
-/// The client's address. Forwarding headers count only from a trusted peer, and an unreadable hop ends the walk at the last
+/// The client's address. ForwardedHeaders headers count only from a trusted peer, and an unreadable hop ends the walk at the last
 /// readable one.
-pub fn address(peer: IpAddr, forwarding: &Forwarding<'_>, trusted: &[IpNet]) -> IpAddr {
+pub fn address(peer: IpAddr, headers: &ForwardedHeaders<'_>, trusted: &[IpNet]) -> IpAddr {
     let peer = canonical(peer);
     if !is_trusted(peer, trusted) {
         return peer;
     }
     let mut last = peer;
-    for hop in forwarding.hops().into_iter().rev().take(MOST_HOPS) {
+    for hop in headers.hops().into_iter().rev().take(MAX_HOPS) {
         let Some(address) = hop else { return last };
         if !is_trusted(address, trusted) {
             return address;
@@ -54,16 +54,13 @@ fn canonical(address: IpAddr) -> IpAddr {
 
 /// The header lines proxies write, in the order they came.
 #[derive(Default)]
-pub struct Forwarding<'a> {
-    /// `X-Forwarded-For`.
+pub struct ForwardedHeaders<'a> {
     pub forwarded_for: Vec<&'a [u8]>,
-    /// `Forwarded`.
     pub forwarded: Vec<&'a [u8]>,
 }
 
-impl<'a> Forwarding<'a> {
-    /// Those of a request.
-    pub fn of(headers: &'a HeaderMap) -> Self {
+impl<'a> ForwardedHeaders<'a> {
+    pub fn from_headers(headers: &'a HeaderMap) -> Self {
         let lines = |name: HeaderName| headers.get_all(name).into_iter().map(HeaderValue::as_bytes).collect();
         Self { forwarded_for: lines(X_FORWARDED_FOR), forwarded: lines(FORWARDED) }
     }
@@ -107,7 +104,7 @@ mod tests {
 
     use http::HeaderMap;
 
-    use super::{Forwarding, address, network};
+    use super::{ForwardedHeaders, address, network};
 
     #[track_caller]
     fn check(peer: &str, lines: &[(&'static str, &str)], expected: &str) {
@@ -118,7 +115,7 @@ mod tests {
         let trusted =
             ["127.0.0.0/8".parse().unwrap(), "::1/128".parse().unwrap(), "10.0.0.0/8".parse().unwrap()];
         assert_eq!(
-            address(peer.parse().unwrap(), &Forwarding::of(&headers), &trusted),
+            address(peer.parse().unwrap(), &ForwardedHeaders::from_headers(&headers), &trusted),
             expected.parse::<IpAddr>().unwrap(),
             "{lines:?}"
         );

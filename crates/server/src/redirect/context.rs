@@ -1,104 +1,83 @@
-//! What all parts of a running server share.
+//! What the serving threads of a running server share.
 
+use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use std::sync::Arc;
-
 use arc_swap::ArcSwap;
-use axum::Router;
+use futures_util::future::BoxFuture;
+use http::{Request, Response};
+use hyper::body::Incoming;
 use rlinks_clicks::Recording;
-use tokio::runtime::Handle;
-
-use crate::auth::connection_info::Entrance;
-use crate::control::metrics::Tallies;
-use crate::process::config::Reloadable;
-use rlinks_core::redirect::path::first_segment;
 use rlinks_routes::Routes;
 use rlinks_store::clock::Clock;
+use tokio::runtime::Handle;
 
-/// What is served besides links, on which listener.
-pub struct Pages {
-    /// Health and the few files browsers ask for.
-    pub everywhere: Router<Arc<Shared>>,
-    /// What is below `/api`, not for the public.
-    pub api: Router,
-    /// What is below `/admin`, not for the public.
-    pub admin: Router,
-    /// How the server does, not for the public.
-    pub metrics: Router<Arc<Shared>>,
-}
+use super::counters::Metrics;
+use super::settings::Reloadable;
 
-/// Which of it a listener serves.
+/// What a listener serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Face {
+pub enum ListenerRole {
     /// Redirects and health only.
-    Public,
+    PublicOnly,
     /// Everything, for there is no other listener.
-    Together,
-    /// Everything, and only those it is for can reach it.
-    Apart,
+    Combined,
+    /// Everything, on a listener that only administrators can reach.
+    AdminOnly,
 }
 
-impl Face {
-    /// Whether more than redirects and health are served.
-    pub fn has_pages(self) -> bool {
-        self != Self::Public
+impl ListenerRole {
+    /// Whether the API, the dashboard and metrics are served too.
+    pub fn serves_control_plane(self) -> bool {
+        self != Self::PublicOnly
     }
 }
 
-impl Pages {
-    /// Which of it a request is for. Apart from each other, since giving a router its state takes as long as it has routes.
-    pub fn of(shared: &Arc<Shared>, face: Face, path: &str) -> Router {
-        match first_segment(path) {
-            "api" if face.has_pages() => shared.pages.api.clone(),
-            "admin" if face.has_pages() => shared.pages.admin.clone(),
-            "metrics" if face.has_pages() => shared.pages.metrics.clone().with_state(Arc::clone(shared)),
-            _ => shared.pages.everywhere.clone().with_state(Arc::clone(shared)),
-        }
-    }
+/// A request that is not a redirect, on its way to the control plane.
+pub struct ControlRequest {
+    /// The listener it came to.
+    pub role: ListenerRole,
+    /// The address it came from.
+    pub peer: SocketAddr,
+    pub request: Request<Incoming>,
 }
+
+/// Answers requests that are not redirects, on the control runtime. Handed in when threads start, so that nothing here depends on the control
+/// plane.
+pub type ControlHandler =
+    Arc<dyn Fn(ControlRequest) -> BoxFuture<'static, Response<axum::body::Body>> + Send + Sync>;
 
 /// Shared by the serving threads and the control runtime.
-pub struct Shared {
-    /// What the redirect path knows.
+pub struct RedirectContext {
+    /// What the redirect path knows of links and hosts.
     pub routes: Arc<Routes>,
-    /// What time it is.
     pub clock: Clock,
-    /// What SIGHUP may change.
     pub reloadable: ArcSwap<Reloadable>,
     /// Everything that may block runs here.
-    pub control: Handle,
-    /// What a listener serves besides links.
-    pub pages: Pages,
+    pub control_runtime: Handle,
     /// Where clicks go.
     pub recording: Recording,
-    /// What is known of our own doors.
-    pub entrance: Entrance,
-    /// What was done so far.
-    pub tallies: Tallies,
+    pub metrics: Metrics,
     draining: AtomicBool,
 }
 
-impl Shared {
-    /// Not draining.
+impl RedirectContext {
+    /// Not draining, with nothing counted yet.
     pub fn new(
         routes: Arc<Routes>,
         clock: Clock,
         reloadable: Reloadable,
-        control: Handle,
-        pages: Pages,
+        control_runtime: Handle,
         recording: Recording,
-        entrance: Entrance,
     ) -> Self {
         Self {
             routes,
             clock,
             reloadable: ArcSwap::from_pointee(reloadable),
-            control,
-            pages,
+            control_runtime,
             recording,
-            entrance,
-            tallies: Tallies::default(),
+            metrics: Metrics::default(),
             draining: AtomicBool::new(false),
         }
     }
@@ -108,7 +87,7 @@ impl Shared {
         self.draining.store(true, Ordering::Release);
     }
 
-    /// Whether the server is on its way out.
+    /// Whether the server is shutting down.
     pub fn is_draining(&self) -> bool {
         self.draining.load(Ordering::Acquire)
     }

@@ -5,14 +5,14 @@ use std::net::IpAddr;
 
 use crate::redirect::client_address::network;
 
-/// Misses a network may have at once.
+/// MissLimiter a network may have at once.
 const BURST: u32 = 2_000;
-/// Misses a network may have a second, for as long as it likes.
+/// MissLimiter a network may have a second, for as long as it likes.
 const PER_SECOND: u32 = 50;
 const SLOTS: usize = 1 << 12;
 
 /// One bucket of tokens a network; networks that share a slot take turns. One table a serving thread, so no lock.
-pub struct Misses {
+pub struct MissLimiter {
     slots: Box<[Slot]>,
     hasher: RandomState,
 }
@@ -24,7 +24,7 @@ struct Slot {
     since_ms: u64,
 }
 
-impl Misses {
+impl MissLimiter {
     /// Nobody has missed yet.
     pub fn new() -> Self {
         Self { slots: vec![Slot::default(); SLOTS].into(), hasher: RandomState::new() }
@@ -52,17 +52,17 @@ impl Misses {
 
 #[cfg(test)]
 mod tests {
-    use super::{BURST, Misses};
+    use super::{BURST, MissLimiter};
 
     #[test]
     fn s32_a_network_that_guesses_is_slowed_down_and_others_are_not() {
-        let mut misses = Misses::new();
+        let mut limiter = MissLimiter::new();
         let guesser = |last: u8| [203, 0, 113, last].into();
         let allowed =
-            (0..BURST * 2).filter(|number| misses.allow(guesser(number.to_le_bytes()[0]), 1000)).count();
+            (0..BURST * 2).filter(|number| limiter.allow(guesser(number.to_le_bytes()[0]), 1000)).count();
         assert_eq!(allowed, BURST as usize);
-        assert!(misses.allow([198, 51, 100, 1].into(), 1000));
-        assert!(misses.allow([127, 0, 0, 1].into(), 1000));
-        assert!(misses.allow(guesser(1), 1100), "after a while it may try again");
+        assert!(limiter.allow([198, 51, 100, 1].into(), 1000));
+        assert!(limiter.allow([127, 0, 0, 1].into(), 1000));
+        assert!(limiter.allow(guesser(1), 1100), "after a while it may try again");
     }
 }

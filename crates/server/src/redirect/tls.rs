@@ -1,6 +1,6 @@
 //! TLS from certificate files. HTTP/1.1 only: a smaller surface, and a proxy in front speaks the rest.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -10,11 +10,17 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::TlsAcceptor;
 
-use crate::process::config::TlsFiles;
-use crate::process::server::ServeError;
-
 /// How often the files are looked at.
 const LOOK: Duration = Duration::from_secs(2);
+
+/// A certificate chain and its key, PEM files; read again when replaced.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsFiles {
+    /// The certificate chain.
+    pub cert: PathBuf,
+    /// The private key.
+    pub key: PathBuf,
+}
 
 /// The certificate in force, replaced when the files are.
 pub struct Tls {
@@ -29,7 +35,7 @@ type State = (SystemTime, u64);
 
 impl Tls {
     /// Reads the files; what cannot be used is refused with the file's name.
-    pub fn load(files: TlsFiles) -> Result<Self, ServeError> {
+    pub fn load(files: TlsFiles) -> Result<Self, String> {
         let first = states(&files);
         let current = ArcSwap::from_pointee(read(&files)?);
         Ok(Self { files, current, first })
@@ -72,9 +78,8 @@ fn states(files: &TlsFiles) -> [Option<State>; 2] {
     })
 }
 
-fn read(files: &TlsFiles) -> Result<ServerConfig, ServeError> {
-    let bad =
-        |path: &Path, error: &dyn std::fmt::Display| ServeError::Tls(format!("{}: {error}", path.display()));
+fn read(files: &TlsFiles) -> Result<ServerConfig, String> {
+    let bad = |path: &Path, error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
     let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_file_iter(&files.cert)
         .and_then(Iterator::collect)
         .map_err(|error| bad(&files.cert, &format!("no certificate can be read ({error})")))?;

@@ -13,21 +13,21 @@ use tokio::time::Sleep;
 const WRITE: Duration = Duration::from_secs(8);
 
 /// Fails a write that makes no progress in time. Reading is timed by whoever reads. What was read already can be put back.
-pub struct Timed<S> {
+pub struct WriteTimeout<S> {
     socket: S,
     stuck: Option<Pin<Box<Sleep>>>,
-    put_back: Vec<u8>,
+    unread: Vec<u8>,
 }
 
-impl<S> Timed<S> {
+impl<S> WriteTimeout<S> {
     /// Around a socket.
     pub const fn new(socket: S) -> Self {
-        Self { socket, stuck: None, put_back: Vec::new() }
+        Self { socket, stuck: None, unread: Vec::new() }
     }
 
     /// The next read gives these bytes first.
-    pub fn put_back(&mut self, bytes: Vec<u8>) {
-        self.put_back = bytes;
+    pub fn unread(&mut self, bytes: Vec<u8>) {
+        self.unread = bytes;
     }
 
     /// Passes progress on and turns too long a wait into an error. The timer exists only while the peer does not read.
@@ -42,23 +42,23 @@ impl<S> Timed<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Timed<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for WriteTimeout<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        if !self.put_back.is_empty() {
-            let count = self.put_back.len().min(buffer.remaining());
-            buffer.put_slice(&self.put_back[..count]);
-            self.put_back.drain(..count);
+        if !self.unread.is_empty() {
+            let count = self.unread.len().min(buffer.remaining());
+            buffer.put_slice(&self.unread[..count]);
+            self.unread.drain(..count);
             return Poll::Ready(Ok(()));
         }
         Pin::new(&mut self.socket).poll_read(context, buffer)
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Timed<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for WriteTimeout<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,

@@ -11,7 +11,7 @@ use rlinks_core::{Email, User};
 use rlinks_store::{Session, StoreError};
 
 use super::{Problem, Web, page, see_other};
-use crate::auth::authenticate::Caller;
+use crate::auth::caller::Caller;
 use crate::auth::session::{Sessions, Signed};
 use crate::auth::sign_in::Refused;
 use crate::web::extract::{Sent, SignedIn, Visit};

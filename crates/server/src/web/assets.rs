@@ -7,7 +7,7 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::HeaderValue;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
-use rlinks_core::audit::hex;
+use rlinks_core::hex;
 use sha2::{Digest as _, Sha256};
 
 use super::{Web, see_other};
@@ -35,7 +35,7 @@ pub fn script_address() -> &'static str {
 }
 
 fn address(name: &str, content: &str) -> String {
-    format!("/admin/{name}?v={}", &hex(&Sha256::digest(content))[..8])
+    format!("/admin/{name}?v={}", &hex::encode(&Sha256::digest(content))[..8])
 }
 
 pub async fn style() -> Response {

@@ -14,8 +14,9 @@ use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use rlinks_core::error_code::ErrorCode;
 
 use super::{Problem, Web, see_other};
-use crate::auth::authenticate::{Caller, Needs};
-use crate::auth::connection_info::Way;
+use crate::auth::authorize::Needs;
+use crate::auth::caller::Caller;
+use crate::auth::connection_info::ConnectionInfo;
 use crate::auth::csrf::{FormToken, is_from_elsewhere};
 use crate::auth::session::{Sessions, Signed};
 
@@ -28,7 +29,7 @@ const MOST_FIELDS: usize = 256;
 
 /// A request as every page sees it.
 pub struct Visit {
-    pub way: Arc<Way>,
+    pub way: Arc<ConnectionInfo>,
     pub headers: HeaderMap,
     pub uri: Uri,
 }
@@ -122,7 +123,7 @@ impl Visit {
     }
 
     pub(super) fn of(parts: &mut Parts) -> Result<Self, Problem> {
-        let way = parts.extensions.get::<Arc<Way>>().cloned();
+        let way = parts.extensions.get::<Arc<ConnectionInfo>>().cloned();
         let way = way.ok_or_else(|| Problem::new(ErrorCode::Internal))?;
         Ok(Self { way, headers: parts.headers.clone(), uri: parts.uri.clone() })
     }

@@ -4,10 +4,10 @@
 
 use http::HeaderValue;
 use ring::hmac;
-use rlinks_core::audit::hex;
+use rlinks_core::hex;
 use subtle::ConstantTimeEq as _;
 
-use crate::auth::connection_info::Way;
+use crate::auth::connection_info::ConnectionInfo;
 use crate::auth::session::Signed;
 use crate::web::extract::Visit;
 
@@ -17,7 +17,7 @@ const COOKIE: &str = "notice";
 const SECONDS: u32 = 60;
 
 /// The cookie that tells the next page `what`: a query, of at most 3 kB, as browsers keep no longer cookies.
-pub fn tell(way: &Way, signed: &Signed, what: &str) -> Option<HeaderValue> {
+pub fn tell(way: &ConnectionInfo, signed: &Signed, what: &str) -> Option<HeaderValue> {
     cookie(way, &format!("{}.{what}", signature(signed, what)), SECONDS)
 }
 
@@ -29,11 +29,11 @@ pub fn told<'a>(visit: &'a Visit, signed: &Signed) -> Option<&'a str> {
 }
 
 /// The cookie that takes it away.
-pub fn forget(way: &Way) -> Option<HeaderValue> {
+pub fn forget(way: &ConnectionInfo) -> Option<HeaderValue> {
     cookie(way, "", 0)
 }
 
-fn cookie(way: &Way, value: &str, seconds: u32) -> Option<HeaderValue> {
+fn cookie(way: &ConnectionInfo, value: &str, seconds: u32) -> Option<HeaderValue> {
     let (name, secure) = (way.cookie_name(COOKIE), way.secure());
     let text = format!("{name}={value}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Lax{secure}");
     HeaderValue::from_str(&text).ok()
@@ -41,5 +41,5 @@ fn cookie(way: &Way, value: &str, seconds: u32) -> Option<HeaderValue> {
 
 fn signature(signed: &Signed, what: &str) -> String {
     let key = hmac::Key::new(hmac::HMAC_SHA256, signed.csrf().as_bytes());
-    hex(hmac::sign(&key, format!("notice {what}").as_bytes()).as_ref())
+    hex::encode(hmac::sign(&key, format!("notice {what}").as_bytes()).as_ref())
 }

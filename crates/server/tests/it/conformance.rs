@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use rlinks_core::link::target;
 use rlinks_core::{Code, Id, Link, LinkDraft, LinkState, Policy, RedirectStatus, Source, Target};
 use rlinks_store::Store;
-use rlinks_store::write::queue::{Action, CodeChoice, Existing, LinkOp, LinkWrite};
+use rlinks_store::write::{Action, CodeChoice, Existing, LinkOp, LinkWrite};
 
 use crate::client::Answer;
 use crate::support::{Bench, NOW, Running, furnish, operator};

@@ -2,7 +2,7 @@
 
 use rlinks_core::{Code, Link, LinkState, Policy, Preset, Target};
 use rlinks_store::Store;
-use rlinks_store::write::queue::{Action, LinkOp, LinkWrite};
+use rlinks_store::write::{Action, LinkOp, LinkWrite};
 
 use crate::client::wait_until;
 use crate::support::{

@@ -8,7 +8,7 @@ use std::net::Shutdown;
 use rlinks_core::{Code, Link, LinkState, Policy, Preset, Target};
 use rlinks_store::Store;
 use rlinks_store::clock::monotonic_ms;
-use rlinks_store::write::queue::{Action, LinkOp, LinkWrite};
+use rlinks_store::write::{Action, LinkOp, LinkWrite};
 
 use crate::client::{Answer, Talk, get};
 use crate::support::{

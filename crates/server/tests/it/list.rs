@@ -10,7 +10,7 @@ use rlinks_clicks::{Clicks, Ingest};
 use rlinks_core::{Actor, Code, Id, Link, LinkState, Slug, Timestamp, Workspace};
 use rlinks_ops::OpsError;
 use rlinks_ops::links::list::{Bounds, ListQuery, Page, Position, Sort, list, list_within};
-use rlinks_store::write::queue::{Action, CodeChoice, Existing, LinkOp, LinkWrite, Written};
+use rlinks_store::write::{Action, CodeChoice, Existing, LinkOp, LinkWrite, Written};
 use rlinks_store::{Location, Order, Store};
 use tempfile::TempDir;
 

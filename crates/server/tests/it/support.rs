@@ -9,7 +9,7 @@ use rlinks_core::{
 use rlinks_ops::Naming;
 use rlinks_server::{Config, Reloadable, ServeError, Server};
 use rlinks_store::clock::Clock;
-use rlinks_store::write::queue::{CodeChoice, Existing, LinkOp, LinkWrite, Written};
+use rlinks_store::write::{CodeChoice, Existing, LinkOp, LinkWrite, Written};
 use rlinks_store::{Location, Lost, Options, Store};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;

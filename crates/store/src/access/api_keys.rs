@@ -4,11 +4,12 @@
 use rlinks_core::{Actor, ApiKey, Id, Scopes, Timestamp, User, Workspace};
 use serde::{Deserialize, Serialize};
 
-use crate::access::members::UserRow;
+use crate::access::user_rows::UserRow;
+use crate::audit::chain::{NewEntry, lock_heads, record_locked};
+use crate::database::ids::next_id;
+use crate::database::json::json;
 use crate::database::pool::{Tx, read, read_in, run_in};
-use crate::links::rows::{WorkspaceRow, json};
-use crate::workspace::workspaces::{no_workspace, record_locked};
-use crate::write::queue::{NewEntry, lock_heads, next_id};
+use crate::workspace::workspaces::WorkspaceRow;
 use crate::{Store, StoreError};
 
 /// A key about to be made.
@@ -184,8 +185,10 @@ impl Store {
     pub async fn create_key(&self, new: NewKey, actor: &Actor, now: Timestamp) -> Result<ApiKey, StoreError> {
         let mut tx = self.pool.begin().await?;
         let mut heads = lock_heads(&mut tx, [new.workspace.as_i64()]).await?;
-        let head =
-            heads.get_mut(&new.workspace.as_i64()).filter(|head| !head.deleted).ok_or_else(no_workspace)?;
+        let head = heads
+            .get_mut(&new.workspace.as_i64())
+            .filter(|head| !head.deleted)
+            .ok_or_else(StoreError::no_workspace)?;
         let now = head.moment(now);
         let (key, entry) = make(&mut tx, self, new, actor, now).await?;
         record_locked(&mut tx, heads, key.workspace, [entry], now).await?;

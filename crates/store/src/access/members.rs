@@ -3,11 +3,12 @@
 
 use rlinks_core::{Actor, Email, Id, Role, Timestamp, User, UserStatus};
 
+use crate::access::user_rows::{UserRow, insert, user_columns, user_subject};
 use crate::access::{api_keys, sessions};
+use crate::audit::chain::{NewEntry, lock_heads, record_locked};
+use crate::database::ids::next_id;
+use crate::database::json::json;
 use crate::database::pool::{Tx, read, read_in, run_in};
-use crate::links::rows::json;
-use crate::workspace::workspaces::{no_workspace, record_locked};
-use crate::write::queue::{NewEntry, lock_heads, next_id};
 use crate::{Store, StoreError};
 
 /// Somebody about to become a member.
@@ -40,56 +41,13 @@ impl NewUser {
     }
 }
 
-/// The subject of entries about a user.
-pub fn user_subject(id: Id) -> String {
-    format!("user:{id}")
-}
-
-macro_rules! user_columns {
-    () => {
-        "id, workspace_id, email, full_name, role, status, created_at, updated_at, last_login_at, last_sync_at"
-    };
-}
-
-#[derive(sqlx::FromRow)]
-pub(crate) struct UserRow {
-    pub(crate) id: i64,
-    pub(crate) workspace_id: i64,
-    pub(crate) email: String,
-    pub(crate) full_name: String,
-    pub(crate) role: String,
-    pub(crate) status: String,
-    pub(crate) created_at: i64,
-    pub(crate) updated_at: i64,
-    pub(crate) last_login_at: Option<i64>,
-    pub(crate) last_sync_at: Option<i64>,
-}
-
-impl UserRow {
-    pub(crate) fn user(self) -> Result<User, StoreError> {
-        let broken = |error| StoreError::Unreadable(format!("the row of user {}: {error}", self.id));
-        Ok(User {
-            id: Id::from_i64(self.id),
-            workspace: Id::from_i64(self.workspace_id),
-            email: Email::stored(self.email),
-            full_name: self.full_name,
-            role: self.role.parse().map_err(broken)?,
-            status: self.status.parse().map_err(broken)?,
-            created_at: Timestamp::from_ms(self.created_at),
-            updated_at: Timestamp::from_ms(self.updated_at),
-            last_login_at: self.last_login_at.map(Timestamp::from_ms),
-            last_sync_at: self.last_sync_at.map(Timestamp::from_ms),
-        })
-    }
-}
-
 impl Store {
     /// Makes somebody a member. An address that a living member has is taken; a deleted member's is not.
     pub async fn create_user(&self, new: NewUser, actor: &Actor, now: Timestamp) -> Result<User, StoreError> {
         let mut tx = self.pool.begin().await?;
         let heads = lock_heads(&mut tx, [new.workspace.as_i64()]).await?;
         if heads.get(&new.workspace.as_i64()).is_none_or(|head| head.deleted) {
-            return Err(no_workspace());
+            return Err(StoreError::no_workspace());
         }
         let id = next_id(&mut tx, self.worker, now).await?;
         let user = new.becoming(id, now);
@@ -371,25 +329,6 @@ async fn keep_an_admin(tx: &mut Tx, seen: &User, next: &User) -> Result<(), Stor
         seen.id.as_i64()
     )?;
     other.map(|_| ()).ok_or(StoreError::LastAdmin)
-}
-
-pub(crate) async fn insert(tx: &mut Tx, user: &User) -> Result<u64, StoreError> {
-    Ok(run_in!(
-        tx,
-        "insert into users (id, workspace_id, email, full_name, role, status, created_at, updated_at, last_login_at, last_sync_at)
-         values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
-         on conflict do nothing",
-        user.id.as_i64(),
-        user.workspace.as_i64(),
-        user.email.as_str(),
-        &user.full_name,
-        user.role.name(),
-        user.status.name(),
-        user.created_at.ms(),
-        user.updated_at.ms(),
-        user.last_login_at.map(Timestamp::ms),
-        user.last_sync_at.map(Timestamp::ms)
-    )?)
 }
 
 async fn write(tx: &mut Tx, user: &User) -> Result<(), StoreError> {

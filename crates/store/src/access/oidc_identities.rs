@@ -3,12 +3,13 @@
 
 use rlinks_core::{Actor, Email, Id, Timestamp, User, UserStatus, Workspace};
 
-use crate::access::members::{UserRow, insert, user_subject};
-use crate::access::sessions::{delete_of_user, entry, member};
+use crate::access::sessions::{delete_of_user, entry};
+use crate::access::user_rows::{UserRow, insert, member, user_subject};
+use crate::audit::chain::{NewEntry, lock_heads, record_locked};
+use crate::database::ids::next_id;
+use crate::database::json::json;
 use crate::database::pool::{Tx, read, read_in, run_in};
-use crate::links::rows::{WorkspaceRow, json};
-use crate::workspace::workspaces::{no_workspace, record_locked};
-use crate::write::queue::{NewEntry, lock_heads, next_id};
+use crate::workspace::workspaces::WorkspaceRow;
 use crate::{NewUser, Store, StoreError};
 
 /// The most accounts of one person that are looked at.
@@ -89,7 +90,7 @@ impl Store {
         let mut tx = self.pool.begin().await?;
         let heads = lock_heads(&mut tx, [new.workspace.as_i64()]).await?;
         if heads.get(&new.workspace.as_i64()).is_none_or(|head| head.deleted) {
-            return Err(no_workspace());
+            return Err(StoreError::no_workspace());
         }
         if let Some(there) = find(&mut tx, new.workspace, who).await? {
             return Ok(there);

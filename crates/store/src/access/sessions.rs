@@ -6,11 +6,11 @@ use rlinks_core::workspace::policy::SignIn;
 use rlinks_core::{Actor, Id, Timestamp, User, UserStatus, Workspace};
 use serde::Serialize;
 
-use crate::access::members::{UserRow, user_subject};
-use crate::database::pool::{Tx, read, read_in, run_in};
-use crate::links::rows::{WorkspaceRow, json};
-use crate::workspace::workspaces::{no_workspace, record_locked};
-use crate::write::queue::{LockedHead, NewEntry, lock_heads};
+use crate::access::user_rows::{UserRow, member, user_subject};
+use crate::audit::chain::{LockedHead, NewEntry, lock_heads, record_locked};
+use crate::database::json::json;
+use crate::database::pool::{Tx, read, run_in};
+use crate::workspace::workspaces::WorkspaceRow;
 use crate::{Store, StoreError};
 
 /// Sessions one member may have; the oldest go.
@@ -347,24 +347,10 @@ pub(crate) async fn may_sign_in(
     user: &User,
     how: How,
 ) -> Result<User, StoreError> {
-    let head = head.filter(|head| !head.deleted).ok_or_else(no_workspace)?;
+    let head = head.filter(|head| !head.deleted).ok_or_else(StoreError::no_workspace)?;
     let there = member(tx, user.workspace, user.id).await?;
     if there.status != UserStatus::Active || !head.policy.sign_in.contains(&how.way()) {
         return Err(StoreError::NotFound(format!("user {}", user.id)));
     }
     Ok(there)
-}
-
-/// A member as they are now, whatever became of them.
-pub(crate) async fn member(tx: &mut Tx, workspace: Id, id: Id) -> Result<User, StoreError> {
-    let row: Option<UserRow> = read_in!(
-        tx,
-        fetch_optional,
-        "select id, workspace_id, email, full_name, role, status, created_at, updated_at, last_login_at, last_sync_at
-         from users where workspace_id = $1 and id = $2",
-        workspace.as_i64(),
-        id.as_i64()
-    )?;
-    let there = row.map(UserRow::user).transpose()?;
-    there.ok_or_else(|| StoreError::NotFound(format!("user {id}")))
 }

@@ -5,13 +5,14 @@ use rlinks_core::access::user::AuditedUser;
 use rlinks_core::{Actor, Email, Id, Role, Timestamp, User, UserStatus, Workspace};
 use serde::Serialize;
 
-use crate::access::members::{self, NewUser, user_subject};
-use crate::access::sessions::{How, NewSession, begin, delete_of_user, entry, insert, may_sign_in, member};
-use crate::backup::replay_members::WholeUserRow;
+use crate::access::members::NewUser;
+use crate::access::sessions::{How, NewSession, begin, delete_of_user, entry, insert, may_sign_in};
+use crate::access::user_rows::{self, WholeUserRow, member, user_subject};
+use crate::audit::chain::{NewEntry, lock_heads, record_locked};
+use crate::database::ids::next_id;
+use crate::database::json::json;
 use crate::database::pool::{Tx, read, read_in, run_in};
-use crate::links::rows::{WorkspaceRow, json};
-use crate::workspace::workspaces::{MAIN, no_workspace, record_locked};
-use crate::write::queue::{NewEntry, lock_heads, next_id};
+use crate::workspace::workspaces::{MAIN, WorkspaceRow};
 use crate::{Store, StoreError};
 
 /// Where the hash of the set-up token is kept.
@@ -274,7 +275,7 @@ impl Store {
         let mut tx = self.pool.begin().await?;
         let heads = lock_heads(&mut tx, [MAIN]).await?;
         if heads.get(&MAIN).is_none_or(|head| head.deleted) {
-            return Err(no_workspace());
+            return Err(StoreError::no_workspace());
         }
         if kept_setup(&mut tx).await?.as_deref() != Some(hash) || has_admin(&mut tx).await? {
             return Err(StoreError::NotFound("such set-up".to_owned()));
@@ -283,7 +284,7 @@ impl Store {
         let id = next_id(&mut tx, self.worker, now).await?;
         let first = NewUser { workspace: Id::from_i64(MAIN), email, full_name, role: Role::Admin };
         let user = first.becoming(id, now);
-        if members::insert(&mut tx, &user).await? == 0 {
+        if user_rows::insert(&mut tx, &user).await? == 0 {
             return Err(StoreError::NameTaken(user.email.to_string()));
         }
         write_password(&mut tx, user.id, password).await?;

@@ -8,9 +8,9 @@ use rlinks_core::{Actor, Id, Policy, Timestamp};
 use serde_json::value::RawValue;
 
 use crate::StoreError;
+use crate::database::bulk::insert_rows;
+use crate::database::json::json;
 use crate::database::pool::{Dialect, Tx, read_in, run_in};
-use crate::links::rows::json;
-use crate::write::insert;
 
 /// A workspace whose head row this transaction holds.
 pub(crate) struct LockedHead {
@@ -184,10 +184,48 @@ pub(crate) async fn append(
     entries: &[(i64, AuditEntry)],
 ) -> Result<(), StoreError> {
     let sealed: Vec<_> = entries.iter().map(|(workspace, entry)| (*workspace, entry)).collect();
-    insert::audit(tx, &sealed).await?;
+    insert(tx, &sealed).await?;
     run_in!(tx, update_heads!("$1"), ends(heads))?;
     if tx.dialect() == Dialect::Postgres {
         run_in!(tx, "select pg_notify('rlinks', '')")?;
     }
+    Ok(())
+}
+
+/// Chains entries of a workspace whose head is locked, and writes them.
+pub(crate) async fn record_locked<'a>(
+    tx: &mut Tx,
+    mut heads: BTreeMap<i64, LockedHead>,
+    workspace: Id,
+    entries: impl IntoIterator<Item = NewEntry<'a>>,
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    let head = heads.get_mut(&workspace.as_i64()).ok_or_else(StoreError::no_workspace)?;
+    let entries: Vec<_> =
+        entries.into_iter().map(|entry| (workspace.as_i64(), head.push(entry, now))).collect();
+    append(tx, &heads, &entries).await
+}
+
+/// Sealed audit entries.
+pub(crate) async fn insert(tx: &mut Tx, entries: &[(i64, &AuditEntry)]) -> Result<(), StoreError> {
+    insert_rows!(
+        tx,
+        "insert into audit (workspace_id, seq, ts, actor, action, subject, before, after, prev_hash, hash)",
+        10,
+        "",
+        entries,
+        |(workspace, entry)| [
+            *workspace,
+            entry.seq,
+            entry.ts.ms(),
+            entry.actor.as_str(),
+            entry.action.as_str(),
+            entry.subject.as_str(),
+            entry.before.as_ref().map(|side| side.get()),
+            entry.after.as_ref().map(|side| side.get()),
+            entry.prev_hash.as_str(),
+            entry.hash.as_str(),
+        ]
+    );
     Ok(())
 }

@@ -8,13 +8,14 @@ use std::path::Path;
 
 use ring::signature::{ED25519, Ed25519KeyPair, KeyPair as _, UnparsedPublicKey};
 use rlinks_core::Timestamp;
-use rlinks_core::audit::{Head, from_hex, hex};
+use rlinks_core::audit::Head;
+use rlinks_core::hex;
 use serde::{Deserialize, Serialize};
 
 use crate::StoreError;
+use crate::database::json::json;
+pub use crate::database::open::HEADS_LOG;
 
-/// The log of signed heads, in the data folder.
-pub const HEADS_LOG: &str = "audit-heads.log";
 /// The key heads are signed with.
 pub const KEY_FILE: &str = "audit-key";
 
@@ -50,10 +51,10 @@ impl Signer {
                 std::fs::create_dir_all(folder).map_err(|error| cannot(&error))?;
                 match OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path) {
                     Ok(mut file) => {
-                        file.write_all(hex(&seed).as_bytes())
+                        file.write_all(hex::encode(&seed).as_bytes())
                             .and_then(|()| file.sync_all())
                             .map_err(|error| cannot(&error))?;
-                        hex(&seed)
+                        hex::encode(&seed)
                     }
                     // Another process made it in between.
                     Err(_) => std::fs::read_to_string(&path).map_err(|error| cannot(&error))?,
@@ -61,18 +62,18 @@ impl Signer {
             }
             Err(error) => return Err(cannot(&error)),
         };
-        let seed = from_hex(text.trim()).ok_or_else(|| cannot(&"is not a key"))?;
+        let seed = hex::decode(text.trim()).ok_or_else(|| cannot(&"is not a key"))?;
         Ed25519KeyPair::from_seed_unchecked(&seed).map(Self).map_err(|_| cannot(&"is not a key"))
     }
 
     /// The public key, as checkpoints name it.
     pub fn key(&self) -> String {
-        hex(self.0.public_key().as_ref())
+        hex::encode(self.0.public_key().as_ref())
     }
 
     /// Signs a head.
     pub fn sign(&self, head: Head, ts: Timestamp, restored: bool) -> Checkpoint {
-        let signature = hex(self.0.sign(&signed_bytes(&head, ts, restored)).as_ref());
+        let signature = hex::encode(self.0.sign(&signed_bytes(&head, ts, restored)).as_ref());
         Checkpoint { head, ts, key: self.key(), signature, restored }
     }
 }
@@ -88,7 +89,7 @@ fn signed_bytes(head: &Head, ts: Timestamp, restored: bool) -> Vec<u8> {
 impl Checkpoint {
     /// Whether the signature is that of the key it names.
     pub fn is_signed(&self) -> bool {
-        let (Some(key), Some(signature)) = (from_hex(&self.key), from_hex(&self.signature)) else {
+        let (Some(key), Some(signature)) = (hex::decode(&self.key), hex::decode(&self.signature)) else {
             return false;
         };
         UnparsedPublicKey::new(&ED25519, key)
@@ -153,7 +154,7 @@ pub fn append_heads(
             .filter_map(|line| serde_json::from_str::<Checkpoint>(line).ok())
             .find(|known| known.head.workspace == head.workspace);
         if restored || last.is_none_or(|last| last.head != *head) {
-            lines.push_str(&crate::links::rows::json(&signer.sign(head.clone(), now, restored)));
+            lines.push_str(&json(&signer.sign(head.clone(), now, restored)));
             lines.push('\n');
         }
     }

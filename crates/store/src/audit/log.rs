@@ -2,9 +2,10 @@
 
 use rlinks_core::audit::{AuditEntry, Fault, Head, Verifier};
 use rlinks_core::{Code, Host, Id, Slug, Timestamp};
+use serde_json::value::RawValue;
 
+use crate::database::paging::fills;
 use crate::database::pool::{read, read_in};
-use crate::links::rows::{AuditRow, fills};
 use crate::{Store, StoreError};
 
 /// The subject of entries about a link.
@@ -50,6 +51,46 @@ macro_rules! audit_columns {
         "a.seq, a.ts, w.slug as workspace, a.actor, a.action, a.subject, a.before, a.after, a.prev_hash, a.hash
          from audit a join workspaces w on w.id = a.workspace_id"
     };
+}
+
+#[derive(sqlx::FromRow)]
+pub(crate) struct AuditRow {
+    seq: i64,
+    ts: i64,
+    workspace: String,
+    actor: String,
+    action: String,
+    subject: String,
+    before: Option<String>,
+    after: Option<String>,
+    prev_hash: String,
+    hash: String,
+}
+
+impl AuditRow {
+    pub(crate) fn entry(self) -> Result<AuditEntry, StoreError> {
+        let seq = self.seq;
+        // A side that is no longer JSON, or has space around it that reading would drop, was edited in the file: as a JSON text
+        // it keeps its bytes' difference, so the seal breaks and verification names the entry.
+        let raw = |text: String| match RawValue::from_string(text.clone()) {
+            Ok(json) if json.get() == text => Ok(json),
+            _ => serde_json::value::to_raw_value(&text),
+        };
+        let side = |side: Option<String>| side.map(raw).transpose();
+        let broken = |_| StoreError::Unreadable(format!("audit entry {seq}"));
+        Ok(AuditEntry {
+            seq: self.seq,
+            ts: Timestamp::from_ms(self.ts),
+            workspace: self.workspace,
+            actor: self.actor,
+            action: self.action,
+            subject: self.subject,
+            before: side(self.before).map_err(broken)?,
+            after: side(self.after).map_err(broken)?,
+            prev_hash: self.prev_hash,
+            hash: self.hash,
+        })
+    }
 }
 
 impl Store {

@@ -13,7 +13,7 @@ use super::{Counts, Line};
 use crate::access::api_keys::AuditedKey;
 use crate::backup::replay::Directory;
 use crate::backup::replay_members::People;
-use crate::links::rows::json;
+use crate::database::json::json;
 
 /// Enough of a hash that nobody finds a second text for it.
 type Short = [u8; 16];

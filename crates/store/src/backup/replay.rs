@@ -8,8 +8,9 @@ use crate::access::api_keys::AuditedKey;
 use crate::audit::log::{domain_subject, workspace_subject};
 use crate::backup::replay_members;
 use crate::database::pool::{Tx, read_in};
-use crate::links::rows::{DomainRow, WorkspaceRow};
 use crate::workspace::domains;
+use crate::workspace::domains::DomainRow;
+use crate::workspace::workspaces::WorkspaceRow;
 use crate::{Store, StoreError};
 
 /// What is known of hosts, by workspace and host.

@@ -7,7 +7,7 @@ use rlinks_core::{Actor, ApiKey, Email, Id, Timestamp, User};
 
 use crate::StoreError;
 use crate::access::api_keys::{AuditedKey, KeyRow, key_subject};
-use crate::access::members::{UserRow, user_subject};
+use crate::access::user_rows::{WholeUserRow, user_subject};
 use crate::database::pool::{Tx, read_in};
 
 /// What a log says of members and keys, by workspace and id.
@@ -50,16 +50,6 @@ pub(crate) async fn logged(view: &mut Tx) -> Result<People, StoreError> {
         people.push(workspace, &subject, after.as_deref());
     }
     Ok(people)
-}
-
-/// A member and how they sign in.
-#[derive(sqlx::FromRow)]
-pub(crate) struct WholeUserRow {
-    #[sqlx(flatten)]
-    pub(crate) user: UserRow,
-    pub(crate) password_hash: Option<String>,
-    pub(crate) oidc_issuer: Option<String>,
-    pub(crate) oidc_subject: Option<String>,
 }
 
 pub(crate) async fn user_rows(view: &mut Tx) -> Result<Vec<WholeUserRow>, StoreError> {

@@ -9,17 +9,18 @@ use std::time::Duration;
 
 use rlinks_core::Timestamp;
 use rlinks_core::id::Worker;
-use sqlx::migrate::{MigrateError, Migrator};
+use sqlx::migrate::Migrator;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
 use sqlx::{ConnectOptions as _, Connection as _};
 
 use crate::database::file::FileGuard;
+use crate::database::migrations::{self, POSTGRES, SQLITE};
 use crate::database::pool::Pool;
 use crate::{Store, StoreError};
 
-static SQLITE: Migrator = sqlx::migrate!("migrations/sqlite");
-static POSTGRES: Migrator = sqlx::migrate!("migrations/postgres");
+/// The log of signed heads, in the data folder.
+pub const HEADS_LOG: &str = "audit-heads.log";
 
 /// The tables of the truth.
 const TRUTH: Tables = Tables {
@@ -27,7 +28,7 @@ const TRUTH: Tables = Tables {
     postgres: &POSTGRES,
     schema: None,
     application_id: 0x726c_6e6b,
-    trace: Some(crate::audit::checkpoints::HEADS_LOG),
+    trace: Some(HEADS_LOG),
     lock: "open.lock",
     writer_cache_kib: 8_000,
     checkpoint_pages: 8_000,
@@ -186,7 +187,7 @@ async fn open_sqlite(path: &Path, tables: &Tables, lost: Lost) -> Result<Pool, S
         )
         .await
         .map_err(|error| damaged(path, error))?;
-    tables.sqlite.run(&writer).await.map_err(|error| migration(&error))?;
+    tables.sqlite.run(&writer).await.map_err(|error| migrations::refusal(&error))?;
     // What a statement would put back if it failed halfway is kept in memory, not in a file: half of what an import writes. Only
     // after the migrations, which may sort more than memory holds.
     sqlx::query("pragma temp_store = memory").execute(&writer).await?;
@@ -290,7 +291,7 @@ async fn open_postgres(url: &str, tables: &Tables) -> Result<Pool, StoreError> {
         .connect_with(options)
         .await
         .map_err(|error| StoreError::Unavailable(format!("PostgreSQL: {error}")))?;
-    tables.postgres.run(&pool).await.map_err(|error| migration(&error))?;
+    tables.postgres.run(&pool).await.map_err(|error| migrations::refusal(&error))?;
     Ok(Pool::Postgres(pool))
 }
 
@@ -322,36 +323,4 @@ async fn reach(options: &PgConnectOptions) -> Result<(), StoreError> {
         Ok(Err(error)) => Err(cannot(&error)),
         Err(_) => Err(cannot(&format!("no answer within {} s", CONNECT.as_secs()))),
     }
-}
-
-fn migration(error: &MigrateError) -> StoreError {
-    match error {
-        MigrateError::VersionMissing(version) | MigrateError::VersionNotPresent(version) => {
-            StoreError::Refused(format!(
-                "this store was written by a newer rmax (schema {version}); install that version or a later one. Nothing was changed"
-            ))
-        }
-        MigrateError::VersionMismatch(version) => StoreError::Refused(format!(
-            "the schema of this store (migration {version}) is not the one this program knows. Nothing was changed"
-        )),
-        MigrateError::Execute(error) => match error {
-            sqlx::Error::Database(database) if matches!(database.code().as_deref(), Some("26" | "11")) => {
-                StoreError::Refused(format!(
-                    "the database is damaged ({}); restore a backup",
-                    database.message()
-                ))
-            }
-            _ => StoreError::Unavailable(error.to_string()),
-        },
-        other => StoreError::Unavailable(other.to_string()),
-    }
-}
-
-/// The schema versions this program knows, and those the store has: for `rmax doctor` and `rmax migrate status`.
-pub(crate) fn known_migrations(pool: &Pool) -> Vec<i64> {
-    let migrator = match pool {
-        Pool::Sqlite { .. } => &SQLITE,
-        Pool::Postgres(_) => &POSTGRES,
-    };
-    migrator.iter().map(|migration| migration.version).collect()
 }

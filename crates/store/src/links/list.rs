@@ -1,21 +1,23 @@
-//! Lists of links: which, in which order, from where on.
+//! Lists of links, and how each is found.
 //!
-//! The one place where a statement is put together, and it is put together from static fragments only (see `sql`):
+//! The one place where a statement is put together, and it is put together from static fragments only (see `list_sql`):
 //! `$1 is null or ...` would scan the table. A list is walked in its order by an index. Where a filter lets few links through,
 //! these are looked up and sorted instead: walking could pass by a million others to find them.
 
 use std::collections::BTreeSet;
 
-use rlinks_core::link::search;
-use rlinks_core::{Actor, Code, Id, Link, LinkState, Timestamp};
+use rlinks_core::{Actor, Id, Link, Timestamp};
 use sqlx::postgres::PgRow;
 use sqlx::sqlite::SqliteRow;
 use sqlx::{AssertSqlSafe, FromRow};
 
+use crate::database::json::json;
+use crate::database::paging::fills;
 use crate::database::pool::read;
-use crate::links::list_sql::{Begin, Narrow};
+use crate::links::list_filter::{Expiry, Few, LinkFilter, Order, Position};
+use crate::links::list_sql::{self, Begin, Narrow};
 use crate::links::recover;
-use crate::links::rows::{LinkRow, fills, json};
+use crate::links::rows::LinkRow;
 use crate::{Store, StoreError};
 
 /// So many links are looked through for words that many have, before all that have them are sorted.
@@ -24,56 +26,6 @@ const LOOK_AHEAD: i64 = 4_096;
 const MANY: i64 = 5;
 /// So many links at either end of the list show which words are rare.
 const SAMPLE: i64 = 200;
-
-/// Which links to list, and how.
-#[derive(Clone, Debug, Default)]
-pub struct LinkFilter {
-    /// Codes that begin so.
-    pub prefix: Option<String>,
-    /// Links with this tag.
-    pub tag: Option<String>,
-    /// Links that have a word beginning with each of these (from `rlinks_core::link::search::query`).
-    pub words: Vec<String>,
-    /// In these states; empty means any.
-    pub states: Vec<LinkState>,
-    /// Only those that are over, or only the others.
-    pub expiry: Option<Expiry>,
-    /// Made at this moment or later.
-    pub created_after: Option<Timestamp>,
-    /// Made before this moment.
-    pub created_before: Option<Timestamp>,
-    /// Made by them.
-    pub created_by: Option<Actor>,
-    /// By what the list is sorted.
-    pub sort: SortBy,
-    /// Which end comes first.
-    pub order: Order,
-    /// Only after this place in the list. It must be one of the same sort.
-    pub after: Option<Position>,
-    /// What few links are. How a list is found depends on it, and never what is in it.
-    #[doc(hidden)]
-    pub few: Few,
-}
-
-/// So many links are looked up and sorted rather than looked for along the order.
-#[doc(hidden)]
-#[derive(Clone, Copy, Debug)]
-pub struct Few(pub i64);
-
-impl Default for Few {
-    fn default() -> Self {
-        Self(10_000)
-    }
-}
-
-/// Whether links are over, as seen from a moment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Expiry {
-    /// They were over by then.
-    Over(Timestamp),
-    /// They were not, or never will be.
-    Open(Timestamp),
-}
 
 /// What looking for words gave.
 enum Search {
@@ -89,76 +41,6 @@ enum Anywhere {
     All(Vec<Link>),
     /// At one place after the other.
     Begin(Vec<Begin>),
-}
-
-/// By what a list is sorted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum SortBy {
-    /// When links were made; then by id.
-    #[default]
-    CreatedAt,
-    /// When they were last changed; then by id.
-    UpdatedAt,
-    /// Codes, by their bytes.
-    Code,
-}
-
-/// Which end comes first.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Order {
-    /// The oldest, the least.
-    Asc,
-    /// The newest, the greatest.
-    #[default]
-    Desc,
-}
-
-/// A place in a list: that of a link, be it still there or not. Links that come and go elsewhere do not move it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Position {
-    /// By the time of making.
-    CreatedAt(Timestamp, Id),
-    /// By the time of the last change.
-    UpdatedAt(Timestamp, Id),
-    /// By code.
-    Code(Code),
-}
-
-impl Position {
-    /// Where a link is in a list.
-    pub fn of(link: &Link, sort: SortBy) -> Self {
-        match sort {
-            SortBy::CreatedAt => Self::CreatedAt(link.created_at, link.id),
-            SortBy::UpdatedAt => Self::UpdatedAt(link.updated_at, link.id),
-            SortBy::Code => Self::Code(link.code.clone()),
-        }
-    }
-
-    /// The sort it is a place in.
-    pub const fn sort(&self) -> SortBy {
-        match self {
-            Self::CreatedAt(..) => SortBy::CreatedAt,
-            Self::UpdatedAt(..) => SortBy::UpdatedAt,
-            Self::Code(_) => SortBy::Code,
-        }
-    }
-}
-
-impl LinkFilter {
-    /// No link is so, and not every database takes the question.
-    fn is_vain(&self) -> bool {
-        let prefix = self.prefix.as_deref().unwrap_or_default();
-        let no_code = !prefix.is_empty() && !rlinks_core::link::code::is_code(prefix);
-        no_code || self.tag.as_ref().is_some_and(|tag| tag.contains('\0'))
-    }
-
-    fn has_words(&self, link: &Link) -> bool {
-        search::has(link, &self.words)
-    }
-
-    fn without_words(&self) -> Self {
-        Self { words: Vec::new(), ..self.clone() }
-    }
 }
 
 impl Store {
@@ -266,7 +148,7 @@ impl Store {
             return Ok(Vec::new());
         }
         let plain = filter.without_words();
-        let sql = crate::links::list_sql::links(&plain, Begin::From(Narrow::Ids), self.dialect());
+        let sql = list_sql::links(&plain, Begin::From(Narrow::Ids), self.dialect());
         let rows: Vec<LinkRow> = self.ask(workspace, &plain, sql, i64::MAX, links).await?;
         let mut found = recover::readable(recover::links(&self.pool, rows).await?);
         found.retain(|link| filter.has_words(link));
@@ -287,7 +169,7 @@ impl Store {
             if *begin == Begin::From(Narrow::Words) && self.are_many(workspace, filter, most).await? {
                 return Ok(most);
             }
-            let sql = crate::links::list_sql::count(filter, *begin, self.dialect());
+            let sql = list_sql::count(filter, *begin, self.dialect());
             let rows: Vec<(i64,)> = self.ask(workspace, filter, sql, most, &[]).await?;
             count = rows.first().map_or(0, |(count,)| *count);
             if count >= most {
@@ -335,15 +217,8 @@ impl Store {
             Anywhere::Begin(begins) => begins,
         };
         for begin in &begins {
-            rows = self
-                .ask(
-                    workspace,
-                    filter,
-                    crate::links::list_sql::ids(filter, *begin, self.dialect()),
-                    most,
-                    &[],
-                )
-                .await?;
+            rows =
+                self.ask(workspace, filter, list_sql::ids(filter, *begin, self.dialect()), most, &[]).await?;
             if fills(most, rows.len()) {
                 break;
             }
@@ -379,7 +254,7 @@ impl Store {
 
     async fn is_few(&self, workspace: Id, filter: &LinkFilter, narrow: Narrow) -> Result<bool, StoreError> {
         let Few(few) = filter.few;
-        let sql = crate::links::list_sql::width(filter, narrow, self.dialect());
+        let sql = list_sql::width(filter, narrow, self.dialect());
         let rows: Vec<(i64,)> = self.ask(workspace, filter, sql, few + 1, &[]).await?;
         Ok(rows.first().is_some_and(|(width,)| *width <= few))
     }
@@ -391,7 +266,7 @@ impl Store {
         begin: Begin,
         limit: i64,
     ) -> Result<Vec<Link>, StoreError> {
-        let sql = crate::links::list_sql::links(filter, begin, self.dialect());
+        let sql = list_sql::links(filter, begin, self.dialect());
         let mut asked = limit;
         loop {
             let rows: Vec<LinkRow> = self.ask(workspace, filter, sql.clone(), asked, &[]).await?;
@@ -440,14 +315,14 @@ impl Store {
             prefix,
             after_prefix(prefix),
             filter.tag.as_deref().unwrap_or_default(),
-            crate::links::list_sql::beginnings(&filter.words, self.dialect()),
+            list_sql::beginnings(&filter.words, self.dialect()),
             after_code,
             now,
             filter.created_after.map_or(0, Timestamp::ms),
             filter.created_before.map_or(i64::MAX, Timestamp::ms),
             filter.created_by.as_ref().map_or("", Actor::as_str),
             json(&among),
-            crate::links::list_sql::whole(&filter.words, self.dialect())
+            list_sql::whole(&filter.words, self.dialect())
         )?)
     }
 }

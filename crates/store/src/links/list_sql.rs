@@ -14,7 +14,7 @@
 use rlinks_core::LinkState;
 
 use crate::database::pool::Dialect;
-use crate::links::list::{Expiry, LinkFilter, Order, SortBy};
+use crate::links::list_filter::{Expiry, LinkFilter, Order, SortBy};
 use crate::links::rows::link_columns;
 
 /// Where a statement begins to look.

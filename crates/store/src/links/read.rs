@@ -2,10 +2,17 @@
 
 use rlinks_core::{Actor, Code, Host, Id, Link, Target, Timestamp};
 
-use crate::database::pool::read;
+use crate::audit::log::link_subject;
+use crate::database::json::json;
+use crate::database::paging::fills;
+use crate::database::pool::{read, read_in};
 use crate::links::recover;
-use crate::links::rows::{LinkRow, fills, json, link_columns, links_among};
+use crate::links::rows::{LinkRow, link_columns, links_among};
 use crate::{Store, StoreError};
+
+/// Links neither deleted nor expired.
+pub(crate) const LIVE_LINKS: &str = "select count(*) from links
+     where workspace_id = $1 and state <> 'deleted' and (expires_at is null or expires_at >= $2)";
 
 /// Whose link it is and what it is called: for counting clicks, and for showing them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -136,7 +143,7 @@ impl Store {
              where workspace_id = $1 and subject = $2 and ts <= $3
              order by seq desc limit 1",
             workspace.as_i64(),
-            crate::audit::log::link_subject(code),
+            link_subject(code),
             at.ms()
         )?;
         let Some((Some(after),)) = row else { return Ok(None) };
@@ -226,5 +233,42 @@ impl Store {
             workspace.as_i64()
         )?;
         Ok(row.map_or(0, |(links,)| links))
+    }
+
+    /// Which of these codes in lower case a chosen code of the workspace has, and how that is written.
+    pub async fn codes_alike(
+        &self,
+        workspace: Id,
+        folded: &[String],
+    ) -> Result<Vec<(String, String)>, StoreError> {
+        let wanted: Vec<[&String; 1]> = folded.iter().map(|code| [code]).collect();
+        let sql = links_among!(
+            self.pool.dialect(),
+            "code_folded, code",
+            "$2",
+            "not generated and workspace_id = $1 and ",
+            "code_folded" = "value ->> 0"
+        );
+        Ok(read!(&self.pool, fetch_all, sql, workspace.as_i64(), json(&wanted))?)
+    }
+
+    /// Codes of a workspace that differ from another one by case alone: at most `limit`, in lower case.
+    pub async fn codes_by_case(&self, workspace: Id, limit: i64) -> Result<Vec<String>, StoreError> {
+        let rows: Vec<(String,)> = read!(
+            &self.pool,
+            fetch_all,
+            "select code_folded from links where workspace_id = $1 and state = 'active'
+             group by code_folded having count(*) > 1 order by code_folded limit $2",
+            workspace.as_i64(),
+            limit
+        )?;
+        Ok(rows.into_iter().map(|(code,)| code).collect())
+    }
+
+    /// How many links of a workspace count against its limit of live links.
+    pub async fn live_links(&self, workspace: Id, now: Timestamp) -> Result<i64, StoreError> {
+        let mut tx = self.pool.snapshot().await?;
+        let (live,): (i64,) = read_in!(&mut tx, fetch_one, LIVE_LINKS, workspace.as_i64(), now.ms())?;
+        Ok(live)
     }
 }

@@ -6,8 +6,9 @@ use std::collections::HashMap;
 use rlinks_core::Link;
 
 use crate::StoreError;
+use crate::database::json::json;
 use crate::database::pool::{Pool, Tx, read, read_in};
-use crate::links::rows::{LinkRow, json};
+use crate::links::rows::LinkRow;
 
 /// A link's place: workspace and code.
 pub(crate) type Place = (i64, String);

@@ -2,8 +2,9 @@
 
 use rlinks_core::{Code, Id, Link, LinkState, RedirectStatus, Route, Target, Timestamp};
 
+use crate::database::json::json;
 use crate::database::pool::{Dialect, read};
-use crate::links::rows::{json, links_among};
+use crate::links::rows::links_among;
 use crate::{Store, StoreError};
 
 /// The part of a stored link a redirect depends on.

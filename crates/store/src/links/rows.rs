@@ -1,12 +1,11 @@
 //! Rows as the databases hold them, and the values they stand for.
 
-use rlinks_core::audit::AuditEntry;
-use rlinks_core::{Actor, Code, Domain, Host, Id, Link, RedirectStatus, Slug, Target, Timestamp, Workspace};
+use rlinks_core::{Actor, Code, Id, Link, RedirectStatus, Target, Timestamp};
 use serde::Serialize;
-use serde_json::value::RawValue;
 use sqlx::{ColumnIndex, Decode, FromRow, Row, Type};
 
 use crate::StoreError;
+use crate::database::json::json;
 
 /// The columns of a link, in one place; `concat!` puts them into a statement.
 macro_rules! link_columns {
@@ -170,102 +169,5 @@ impl<'a> LinkBatchRow<'a> {
             version: link.version,
             base,
         }
-    }
-}
-
-/// Values of ours that are always JSON.
-pub(crate) fn json<T: Serialize + ?Sized>(value: &T) -> String {
-    serde_json::to_string(value).expect("our own values are JSON")
-}
-
-/// Whether so many rows are a whole page, and more may follow.
-pub(crate) fn fills(page: i64, rows: usize) -> bool {
-    i64::try_from(rows).is_ok_and(|rows| rows >= page)
-}
-
-#[derive(FromRow)]
-pub(crate) struct WorkspaceRow {
-    pub(crate) id: i64,
-    pub(crate) slug: String,
-    pub(crate) name: String,
-    pub(crate) policy: String,
-    pub(crate) created_at: i64,
-    pub(crate) updated_at: i64,
-    pub(crate) deleted_at: Option<i64>,
-}
-
-impl WorkspaceRow {
-    pub(crate) fn workspace(self) -> Result<Workspace, StoreError> {
-        let policy = serde_json::from_str(&self.policy).map_err(|error| {
-            StoreError::Unreadable(format!("the policy of workspace {}: {error}", self.slug))
-        })?;
-        Ok(Workspace {
-            id: Id::from_i64(self.id),
-            slug: Slug::stored(self.slug),
-            name: self.name,
-            policy,
-            created_at: Timestamp::from_ms(self.created_at),
-            updated_at: Timestamp::from_ms(self.updated_at),
-            deleted_at: self.deleted_at.map(Timestamp::from_ms),
-        })
-    }
-}
-
-#[derive(FromRow)]
-pub(crate) struct DomainRow {
-    host: String,
-    workspace_id: i64,
-    is_primary: bool,
-    created_at: i64,
-}
-
-impl DomainRow {
-    pub(crate) fn domain(self) -> Domain {
-        Domain {
-            host: Host::stored(self.host),
-            workspace: Id::from_i64(self.workspace_id),
-            primary: self.is_primary,
-            created_at: Timestamp::from_ms(self.created_at),
-        }
-    }
-}
-
-#[derive(FromRow)]
-pub(crate) struct AuditRow {
-    seq: i64,
-    ts: i64,
-    workspace: String,
-    actor: String,
-    action: String,
-    subject: String,
-    before: Option<String>,
-    after: Option<String>,
-    prev_hash: String,
-    hash: String,
-}
-
-impl AuditRow {
-    pub(crate) fn entry(self) -> Result<AuditEntry, StoreError> {
-        let seq = self.seq;
-        // A side that is no longer JSON, or has space around it that reading would drop, was edited in the file: as a JSON text
-        // it keeps its bytes' difference, so the seal breaks and verification names the entry.
-        let raw = |text: String| match RawValue::from_string(text.clone()) {
-            Ok(json) if json.get() == text => Ok(json),
-            _ => serde_json::value::to_raw_value(&text),
-        };
-        let side = |side: Option<String>| side.map(raw).transpose();
-        let broken = |_| StoreError::Unreadable(format!("audit entry {seq}"));
-        Ok(AuditEntry {
-            seq: self.seq,
-            ts: Timestamp::from_ms(self.ts),
-            workspace: self.workspace,
-            actor: self.actor,
-            action: self.action,
-            subject: self.subject,
-            before: side(self.before).map_err(broken)?,
-            after: side(self.after).map_err(broken)?,
-            prev_hash: self.prev_hash,
-            hash: self.hash,
-        })
     }
 }

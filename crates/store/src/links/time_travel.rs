@@ -7,9 +7,9 @@ use std::collections::{BTreeMap, HashMap};
 
 use rlinks_core::{Actor, Id, Link, Timestamp};
 
+use crate::audit::chain::{NewEntry, append, lock_heads};
+use crate::database::json::json;
 use crate::database::pool::read;
-use crate::links::rows::json;
-use crate::write::queue::{NewEntry, append, lock_heads};
 use crate::{Store, StoreError};
 
 impl Store {

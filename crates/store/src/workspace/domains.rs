@@ -1,4 +1,5 @@
-//! Custody of hosts: which must be proven, which answer, and what was last seen of them.
+//! Domains and custody of them: which must be proven, which answer, and what was last seen of them. They are few, and changed
+//! rarely, so each change is a transaction of its own.
 //!
 //! Whether a host answers is in the log too, entry by entry, so that a restored store and `rmax audit verify` know it. What was merely
 //! seen (when DNS was last asked, when a registration ends) is only here, and is found out again.
@@ -6,13 +7,13 @@
 use std::collections::{BTreeMap, HashSet};
 
 use rlinks_core::workspace::domain_verification::Event;
-use rlinks_core::{Actor, Custody, Domain, Host, Id, Standing, Timestamp};
+use rlinks_core::{Actor, Custody, Domain, Domains, Host, Id, Standing, Timestamp};
 
+use crate::audit::chain::{NewEntry, lock_heads, record_locked};
 use crate::audit::log::domain_subject;
+use crate::database::json::json;
 use crate::database::pool::{Tx, read, read_in, run_in};
-use crate::links::rows::json;
-use crate::workspace::workspaces::{add_in, no_workspace, record_locked, remove_in};
-use crate::write::queue::{NewEntry, lock_heads};
+use crate::workspace::workspaces::MAIN;
 use crate::{Store, StoreError};
 
 /// The action of a claim that waits for its proof, beside the entry that adds the host.
@@ -81,7 +82,128 @@ impl HeldRow {
     }
 }
 
+#[derive(sqlx::FromRow)]
+pub(crate) struct DomainRow {
+    host: String,
+    workspace_id: i64,
+    is_primary: bool,
+    created_at: i64,
+}
+
+impl DomainRow {
+    pub(crate) fn domain(self) -> Domain {
+        Domain {
+            host: Host::stored(self.host),
+            workspace: Id::from_i64(self.workspace_id),
+            primary: self.is_primary,
+            created_at: Timestamp::from_ms(self.created_at),
+        }
+    }
+}
+
+/// Who added each host. A cross join is what SQLite does in the order it is written: it would rather read the whole log.
+const VOUCHED: &str = "select d.host, d.workspace_id, a.actor from domains d cross join audit a
+     where a.workspace_id = d.workspace_id and a.subject = 'domain:' || d.host and a.action = 'domain.add'
+     order by a.seq";
+
 impl Store {
+    /// All domains, by host.
+    pub async fn domains(&self) -> Result<Vec<Domain>, StoreError> {
+        let rows: Vec<DomainRow> = read!(
+            &self.pool,
+            fetch_all,
+            "select host, workspace_id, is_primary, created_at from domains order by host"
+        )?;
+        Ok(rows.into_iter().map(DomainRow::domain).collect())
+    }
+
+    /// The hosts that count as ours for everybody: those of `main`, and those the operator gave to others. A host that a workspace gave
+    /// itself is only its own word. The log says whose act it was.
+    pub async fn vouched_hosts(&self) -> Result<HashSet<Host>, StoreError> {
+        let rows: Vec<(String, i64, String)> = read!(&self.pool, fetch_all, VOUCHED)?;
+        // The last time it was added counts.
+        let mut vouched = HashSet::new();
+        for (host, workspace, actor) in rows {
+            let (host, actor) = (Host::stored(host), Actor::stored(actor));
+            if workspace == MAIN || (actor.user().is_none() && actor.key().is_none()) {
+                vouched.insert(host);
+            } else {
+                vouched.remove(&host);
+            }
+        }
+        Ok(vouched)
+    }
+
+    /// The hosts no link leads back to, whosever it is.
+    pub async fn served(&self, base: Option<&Host>) -> Result<Domains, StoreError> {
+        Ok(Domains::new(self.vouched_hosts().await?, base))
+    }
+
+    /// Adds a domain; the first of a workspace is its primary one. Adding one's own domain again changes nothing.
+    pub async fn add_domain(
+        &self,
+        workspace: Id,
+        host: Host,
+        actor: &Actor,
+        now: Timestamp,
+    ) -> Result<Domain, StoreError> {
+        self.add_with(workspace, host, actor, now, Standing::Active).await
+    }
+
+    /// Removes a domain. Where it was the primary one, the oldest of the rest takes its place.
+    pub async fn remove_domain(
+        &self,
+        workspace: Id,
+        host: &Host,
+        actor: &Actor,
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
+        let mut tx = self.pool.begin().await?;
+        let heads = lock_heads(&mut tx, [workspace.as_i64()]).await?;
+        let entries = remove_in(&mut tx, workspace, host, actor).await?;
+        record_locked(&mut tx, heads, workspace, entries, now).await?;
+        tx.commit().await?;
+        self.announce();
+        Ok(())
+    }
+
+    /// Makes a domain the one short URLs are written with.
+    pub async fn set_primary_domain(
+        &self,
+        workspace: Id,
+        host: &Host,
+        actor: &Actor,
+        now: Timestamp,
+    ) -> Result<Domain, StoreError> {
+        let mut tx = self.pool.begin().await?;
+        let heads = lock_heads(&mut tx, [workspace.as_i64()]).await?;
+        let mine = domains_of(&mut tx, workspace).await?;
+        let Some(seen) = mine.into_iter().find(|domain| domain.host == *host) else {
+            return Err(StoreError::NotFound(format!("domain `{host}` in this workspace")));
+        };
+        if seen.primary {
+            return Ok(seen);
+        }
+        let next = Domain { primary: true, ..seen.clone() };
+        run_in!(
+            &mut tx,
+            "update domains set is_primary = (host = $2) where workspace_id = $1",
+            workspace.as_i64(),
+            host.as_str()
+        )?;
+        let entry = NewEntry {
+            actor,
+            action: "domain.primary",
+            subject: domain_subject(host),
+            before: Some(json(&seen)),
+            after: Some(json(&next)),
+        };
+        record_locked(&mut tx, heads, workspace, [entry], now).await?;
+        tx.commit().await?;
+        self.announce();
+        Ok(next)
+    }
+
     /// All domains and what is known of them, by host.
     pub async fn held_domains(&self) -> Result<Vec<Held>, StoreError> {
         const SQL: &str = concat!(held_columns!(), " order by d.host");
@@ -118,7 +240,7 @@ impl Store {
     }
 
     /// Adds a domain that answers at once, or waits for its proof.
-    pub(crate) async fn add_with(
+    async fn add_with(
         &self,
         workspace: Id,
         host: Host,
@@ -129,7 +251,7 @@ impl Store {
         let mut tx = self.pool.begin().await?;
         let heads = lock_heads(&mut tx, [workspace.as_i64()]).await?;
         if heads.get(&workspace.as_i64()).is_none_or(|head| head.deleted) {
-            return Err(no_workspace());
+            return Err(StoreError::no_workspace());
         }
         let (domain, added) = add_in(&mut tx, workspace, host, actor, now).await?;
         let Some(added) = added else { return Ok(domain) };
@@ -215,6 +337,90 @@ impl Store {
         self.announce();
         Ok(())
     }
+}
+
+/// Adds a domain under the lock of its workspace's head, with the entry that says so; nothing to say where it was there.
+async fn add_in<'a>(
+    tx: &mut Tx,
+    workspace: Id,
+    host: Host,
+    actor: &'a Actor,
+    now: Timestamp,
+) -> Result<(Domain, Option<NewEntry<'a>>), StoreError> {
+    let mine = domains_of(tx, workspace).await?;
+    let primary = !mine.iter().any(|domain| domain.primary);
+    let domain = Domain { host, workspace, primary, created_at: now };
+    let written = run_in!(
+        tx,
+        "insert into domains (host, workspace_id, is_primary, created_at) values ($1, $2, $3, $4) on conflict do nothing",
+        domain.host.as_str(),
+        workspace.as_i64(),
+        primary,
+        now.ms()
+    )?;
+    if written == 0 {
+        let known = mine.into_iter().find(|known| known.host == domain.host);
+        let known = known.ok_or_else(|| StoreError::NameTaken(domain.host.to_string()))?;
+        return Ok((known, None));
+    }
+    let entry = NewEntry {
+        actor,
+        action: "domain.add",
+        subject: domain_subject(&domain.host),
+        before: None,
+        after: Some(json(&domain)),
+    };
+    Ok((domain, Some(entry)))
+}
+
+/// Removes a domain under the lock of its workspace's head, with the entries that say so.
+async fn remove_in<'a>(
+    tx: &mut Tx,
+    workspace: Id,
+    host: &Host,
+    actor: &'a Actor,
+) -> Result<Vec<NewEntry<'a>>, StoreError> {
+    let mut mine = domains_of(tx, workspace).await?;
+    let Some(at) = mine.iter().position(|domain| domain.host == *host) else {
+        return Err(StoreError::NotFound(format!("domain `{host}` in this workspace")));
+    };
+    let gone = mine.remove(at);
+    run_in!(
+        tx,
+        "delete from domains where host = $1 and workspace_id = $2",
+        host.as_str(),
+        workspace.as_i64()
+    )?;
+    let mut entries = vec![NewEntry {
+        actor,
+        action: "domain.remove",
+        subject: domain_subject(host),
+        before: Some(json(&gone)),
+        after: None,
+    }];
+    if let Some(heir) =
+        mine.iter().min_by_key(|domain| (domain.created_at, domain.host.clone())).filter(|_| gone.primary)
+    {
+        run_in!(tx, "update domains set is_primary = $2 where host = $1", heir.host.as_str(), true)?;
+        entries.push(NewEntry {
+            actor,
+            action: "domain.primary",
+            subject: domain_subject(&heir.host),
+            before: Some(json(heir)),
+            after: Some(json(&Domain { primary: true, ..heir.clone() })),
+        });
+    }
+    Ok(entries)
+}
+
+async fn domains_of(tx: &mut Tx, workspace: Id) -> Result<Vec<Domain>, StoreError> {
+    let rows: Vec<DomainRow> = read_in!(
+        tx,
+        fetch_all,
+        "select host, workspace_id, is_primary, created_at from domains where workspace_id = $1 order by host",
+        workspace.as_i64()
+    )?;
+    Ok(rows.into_iter().map(DomainRow::domain).collect())
 }
 
 /// Nobody changed a host since it was read. Under the lock of its workspace's head.
@@ -316,4 +522,20 @@ pub(crate) async fn replay(tx: &mut Tx) -> Result<(), StoreError> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::VOUCHED;
+    use crate::database::query_plan::{plan, store};
+
+    #[tokio::test]
+    async fn who_added_a_host_is_looked_up_and_not_looked_for_in_the_whole_log() {
+        let folder = tempfile::tempdir().unwrap();
+        let plan = plan(&store(&folder).await, VOUCHED).await;
+        assert!(
+            plan.contains("SEARCH a USING INDEX audit_by_subject (workspace_id=? AND subject=?)"),
+            "{plan}"
+        );
+    }
 }

@@ -8,11 +8,12 @@ use rlinks_core::id::Worker;
 use rlinks_core::{Code, Domains, Id, Link, LinkDraft, LinkPatch, LinkState, Source, Timestamp};
 
 use crate::StoreError;
+use crate::audit::chain::{LockedHead, NewEntry};
 use crate::audit::log::link_subject;
+use crate::database::json::json;
 use crate::links::recover::Place;
-use crate::links::rows::json;
 use crate::write::idempotency::Firsts;
-use crate::write::queue::{Action, CodeChoice, Existing, LinkOp, LinkWrite, LockedHead, NewEntry, Written};
+use crate::write::link_write::{Action, CodeChoice, Existing, LinkOp, LinkWrite, Written};
 use crate::write::target_change_limit::{self, Brakes, Pedal};
 
 /// Everything a group may depend on, loaded under the locks of its workspaces.
@@ -193,6 +194,34 @@ impl State {
         Ok(Written::Changed(self.change(write, &before, next, action.name())))
     }
 
+    /// Writes a link as it was, where nobody has its code: not even a deleted one.
+    fn import(
+        &mut self,
+        write: &LinkWrite,
+        link: &Link,
+        updated: Option<Timestamp>,
+    ) -> Result<Written, StoreError> {
+        let workspace = write.workspace.as_i64();
+        if let Some(there) = self.links.get(&(workspace, link.code.as_str().to_owned())) {
+            return Err(taken(there.code.as_str(), there.state == LinkState::Deleted));
+        }
+        if !link.generated
+            && let Some(alike) = self.by_folded.get(&(workspace, link.code.folded()))
+        {
+            return Err(taken(alike, false));
+        }
+        let moment = self.heads[&workspace].moment(write.now);
+        let link = Link {
+            workspace: write.workspace,
+            updated_at: updated.unwrap_or(moment),
+            created_at: if updated.is_some() { link.created_at } else { link.created_at.min(moment) },
+            ..link.clone()
+        };
+        self.check_quota(write, None, &link)?;
+        self.put(write, None, link.clone(), "link.create");
+        Ok(Written::Created(link))
+    }
+
     /// Where another link is found by the page this one led to, this one leads there all the same and is not found by it.
     fn roll_back(&mut self, write: &LinkWrite, next: &Link, action: Action) -> Result<Written, StoreError> {
         let place = (write.workspace.as_i64(), next.code.as_str().to_owned());
@@ -297,7 +326,7 @@ impl State {
             action,
             subject: link_subject(&link.code),
             before: before.map(json),
-            after: Some(target_change_limit::with_reason(json(&link), write.reason.as_deref())),
+            after: Some(with_reason(json(&link), write.reason.as_deref())),
         };
         let entry = head.push(entry, write.now);
         self.entries.push((workspace, entry));
@@ -307,11 +336,23 @@ impl State {
     }
 }
 
+/// An entry's `after` with the reason of the change beside the fields of the link. Who reads links passes over it.
+fn with_reason(mut link: String, reason: Option<&str>) -> String {
+    if let Some(reason) = reason
+        && link.pop() == Some('}')
+    {
+        link.push_str(",\"reason\":");
+        link.push_str(&json(&reason));
+        link.push('}');
+    }
+    link
+}
+
 /// 1 where a link counts against the limit of live links.
 fn lives(link: &Link, now: Timestamp) -> i64 {
     i64::from(link.state != LinkState::Deleted && !link.is_expired(now))
 }
 
-pub(super) fn taken(code: &str, deleted: bool) -> StoreError {
+fn taken(code: &str, deleted: bool) -> StoreError {
     StoreError::CodeTaken { code: code.to_owned(), deleted }
 }

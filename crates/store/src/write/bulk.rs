@@ -4,48 +4,14 @@
 //! PostgreSQL, where several connections write at once, its words and tags. These are half of the work, and nobody else can want them;
 //! done before the head is locked, they are done while other links are being written.
 
-use std::collections::BTreeMap;
+use rlinks_core::Link;
 
-use rlinks_core::id::Worker;
-use rlinks_core::{Id, Link, Timestamp};
-
-use super::apply::{State, taken};
-use crate::database::pool::{Dialect, read, read_in, run_in};
-use crate::links::rows::{json, links_among};
-use crate::write::group::{last_id, set_last_id};
+use crate::database::pool::Dialect;
+use crate::write::group::Begun;
 use crate::write::insert;
-use crate::write::queue::{Begun, LinkOp, LinkWrite, Written, commit_many};
+use crate::write::link_write::{LinkOp, LinkWrite, Written};
+use crate::write::queue::commit_many;
 use crate::{Store, StoreError};
-
-impl State {
-    /// Writes a link as it was, where nobody has its code: not even a deleted one.
-    pub(super) fn import(
-        &mut self,
-        write: &LinkWrite,
-        link: &Link,
-        updated: Option<Timestamp>,
-    ) -> Result<Written, StoreError> {
-        let workspace = write.workspace.as_i64();
-        if let Some(there) = self.links.get(&(workspace, link.code.as_str().to_owned())) {
-            return Err(taken(there.code.as_str(), there.state == rlinks_core::LinkState::Deleted));
-        }
-        if !link.generated
-            && let Some(alike) = self.by_folded.get(&(workspace, link.code.folded()))
-        {
-            return Err(taken(alike, false));
-        }
-        let moment = self.heads[&workspace].moment(write.now);
-        let link = Link {
-            workspace: write.workspace,
-            updated_at: updated.unwrap_or(moment),
-            created_at: if updated.is_some() { link.created_at } else { link.created_at.min(moment) },
-            ..link.clone()
-        };
-        self.check_quota(write, None, &link)?;
-        self.put(write, None, link.clone(), "link.create");
-        Ok(Written::Created(link))
-    }
-}
 
 /// Changes about to be made together, and what of them is written already where nobody sees it.
 pub struct Prepared {
@@ -96,88 +62,5 @@ impl Store {
     /// After many links at once: makes sure that the database looks for them the quick way.
     pub async fn take_stock(&self) {
         self.pool.take_stock("analyze links, link_tags, link_search, audit").await;
-    }
-
-    /// Sets ids aside that nobody else gets.
-    pub async fn reserve_ids(&self, count: usize, now: Timestamp) -> Result<Vec<Id>, StoreError> {
-        let mut tx = self.pool.begin().await?;
-        let mut last = last_id(&mut tx, self.worker).await?;
-        let mut ids = Vec::with_capacity(count);
-        for _ in 0..count {
-            last = Id::next(last, now, self.worker);
-            ids.push(last);
-        }
-        set_last_id(&mut tx, self.worker, last, now).await?;
-        tx.commit().await?;
-        Ok(ids)
-    }
-
-    /// Makes sure that no id maker ever gives out one of these, which are about to be given to links.
-    pub async fn claim_ids(&self, ids: &[Id]) -> Result<(), StoreError> {
-        let mut last = BTreeMap::<u16, i64>::new();
-        for id in ids {
-            let known = last.entry(Worker::of(*id).number()).or_default();
-            *known = (*known).max(id.as_i64());
-        }
-        let rows: Vec<_> = last.into_iter().collect();
-        let behind: Option<(i64,)> = read!(
-            &self.pool,
-            fetch_optional,
-            "select cast(value ->> 0 as bigint) from json_each($1) as claimed
-             where not exists (select 1 from workers where worker = cast(claimed.value ->> 0 as bigint)
-                               and last_id >= cast(claimed.value ->> 1 as bigint)) limit 1",
-            json(&rows)
-        )?;
-        if behind.is_none() {
-            return Ok(());
-        }
-        let mut tx = self.pool.begin().await?;
-        run_in!(
-            &mut tx,
-            "insert into workers (worker, last_id, holder, leased_until)
-             select cast(value ->> 0 as bigint), cast(value ->> 1 as bigint), '', 0 from json_each($1) where true
-             order by cast(value ->> 0 as bigint)
-             on conflict (worker) do update
-             set last_id = case when excluded.last_id > workers.last_id then excluded.last_id else workers.last_id end",
-            json(&rows)
-        )?;
-        tx.commit().await
-    }
-
-    /// Which of these codes in lower case a chosen code of the workspace has, and how that is written.
-    pub async fn codes_alike(
-        &self,
-        workspace: Id,
-        folded: &[String],
-    ) -> Result<Vec<(String, String)>, StoreError> {
-        let wanted: Vec<[&String; 1]> = folded.iter().map(|code| [code]).collect();
-        let sql = links_among!(
-            self.pool.dialect(),
-            "code_folded, code",
-            "$2",
-            "not generated and workspace_id = $1 and ",
-            "code_folded" = "value ->> 0"
-        );
-        Ok(read!(&self.pool, fetch_all, sql, workspace.as_i64(), json(&wanted))?)
-    }
-
-    /// Codes of a workspace that differ from another one by case alone: at most `limit`, in lower case.
-    pub async fn codes_by_case(&self, workspace: Id, limit: i64) -> Result<Vec<String>, StoreError> {
-        let rows: Vec<(String,)> = read!(
-            &self.pool,
-            fetch_all,
-            "select code_folded from links where workspace_id = $1 and state = 'active'
-             group by code_folded having count(*) > 1 order by code_folded limit $2",
-            workspace.as_i64(),
-            limit
-        )?;
-        Ok(rows.into_iter().map(|(code,)| code).collect())
-    }
-
-    /// How many links of a workspace count against its limit of live links.
-    pub async fn live_links(&self, workspace: Id, now: Timestamp) -> Result<i64, StoreError> {
-        let mut tx = self.pool.snapshot().await?;
-        let (live,): (i64,) = read_in!(&mut tx, fetch_one, super::group::LIVE, workspace.as_i64(), now.ms())?;
-        Ok(live)
     }
 }

@@ -3,43 +3,25 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::time::Duration;
 
-use rlinks_core::id::{WORKERS, Worker};
+use rlinks_core::id::Worker;
 use rlinks_core::{Id, Link, Timestamp};
 
 use super::apply::State;
 use crate::StoreError;
-use crate::audit::chain::{ends, lock_heads, lock_heads_and_id, update_heads};
+use crate::audit::chain::{self, LockedHead, ends, lock_heads, lock_heads_and_id, update_heads};
+use crate::database::ids::{LEASE_MS, last_id, update_worker};
+use crate::database::json::json;
 use crate::database::pool::{Dialect, Pool, Tx, read_in, run_in};
+use crate::links::read::LIVE_LINKS;
 use crate::links::recover::{self, Place, Reading};
-use crate::links::rows::{LinkBatchRow, LinkRow, json, link_columns, links_among};
+use crate::links::rows::{LinkBatchRow, LinkRow, link_columns, links_among};
 use crate::write::idempotency::Firsts;
 use crate::write::insert;
-use crate::write::queue::{CodeChoice, Existing, LinkOp, LinkWrite, LockedHead, Written};
+use crate::write::link_write::{CodeChoice, Existing, LinkOp, LinkWrite, Written};
 use crate::write::target_change_limit::Brakes;
 
-/// How long a worker id is ours without a word from us.
-const LEASE_MS: i64 = 60_000;
 /// How long a group may take, and then its commit. Longer than what the database itself allows a statement.
 const DEADLINE: Duration = Duration::from_secs(15);
-
-/// Says how far a worker's ids go, and that it lives.
-macro_rules! update_worker {
-    ($worker:literal, $last:literal, $until:literal) => {
-        concat!(
-            "update workers set last_id = ",
-            $last,
-            ", leased_until = ",
-            $until,
-            " where worker = ",
-            $worker
-        )
-    };
-}
-pub(super) use update_worker;
-
-/// Links neither deleted nor expired.
-pub(super) const LIVE: &str = "select count(*) from links
-     where workspace_id = $1 and state <> 'deleted' and (expires_at is null or expires_at >= $2)";
 
 /// Why a group could not be written, by whom it concerns.
 pub(crate) enum Trouble {
@@ -151,7 +133,7 @@ async fn write_rest(
     match tx {
         Tx::Sqlite(..) => {
             insert::words(tx, &links).await?;
-            insert::audit(tx, &entries).await?;
+            chain::insert(tx, &entries).await?;
             run_in!(tx, SQLITE, ends(&state.heads), worker, last_id, leased_until)?;
             Ok(())
         }
@@ -205,49 +187,6 @@ async fn load(
     load_live(tx, &mut state, writes).await?;
     state.brakes = Brakes::load(tx, writes.iter().filter(|write| may_repoint(write, &state))).await?;
     Ok(state)
-}
-
-pub(super) async fn last_id(tx: &mut Tx, worker: Worker) -> Result<Id, StoreError> {
-    let sql = match tx.dialect() {
-        Dialect::Sqlite => "select last_id from workers where worker = $1",
-        Dialect::Postgres => "select last_id from workers where worker = $1 for update",
-    };
-    let row: Option<(i64,)> = read_in!(tx, fetch_optional, sql, i64::from(worker.number()))?;
-    if let Some((id,)) = row {
-        return Ok(Id::from_i64(id));
-    }
-    // A restored backup replaces the list of workers. One it does not know made none of its ids, so it begins anew.
-    run_in!(
-        tx,
-        "insert into workers (worker, last_id, holder, leased_until) values ($1, 0, '', 0) on conflict do nothing",
-        i64::from(worker.number())
-    )?;
-    let (id,): (i64,) = read_in!(tx, fetch_one, sql, i64::from(worker.number()))?;
-    Ok(Id::from_i64(id))
-}
-
-/// An id for something that is no link, in a transaction of its own that holds its workspace's head.
-pub(crate) async fn next_id(tx: &mut Tx, worker: Worker, now: Timestamp) -> Result<Id, StoreError> {
-    let id = Id::next(last_id(tx, worker).await?, now, worker);
-    set_last_id(tx, worker, id, now).await?;
-    Ok(id)
-}
-
-/// Remembers the last id given out.
-pub(super) async fn set_last_id(
-    tx: &mut Tx,
-    worker: Worker,
-    id: Id,
-    now: Timestamp,
-) -> Result<(), StoreError> {
-    run_in!(
-        tx,
-        update_worker!("$1", "$2", "$3"),
-        i64::from(worker.number()),
-        id.as_i64(),
-        now.plus_ms(LEASE_MS).ms()
-    )?;
-    Ok(())
 }
 
 async fn load_links(tx: &mut Tx, state: &mut State, writes: &[LinkWrite]) -> Result<(), StoreError> {
@@ -409,7 +348,7 @@ async fn load_live(tx: &mut Tx, state: &mut State, writes: &[LinkWrite]) -> Resu
         .map(|(id, _)| *id)
         .collect();
     for workspace in limited {
-        let (live,): (i64,) = read_in!(tx, fetch_one, LIVE, workspace, now.ms())?;
+        let (live,): (i64,) = read_in!(tx, fetch_one, LIVE_LINKS, workspace, now.ms())?;
         state.live.insert(workspace, live);
     }
     Ok(())
@@ -480,75 +419,4 @@ async fn forget_words(tx: &mut Tx, ids: &[i64]) -> Result<(), StoreError> {
         &ids
     )?;
     Ok(())
-}
-
-/// The id maker this process is. On SQLite all processes share one row and take turns in the write transaction; on PostgreSQL
-/// each leases a row of its own, so that they do not wait for each other. Either way the row's `last_id` makes ids unique.
-pub(crate) async fn lease(
-    pool: &Pool,
-    wanted: Option<Worker>,
-    holder: &str,
-    now: Timestamp,
-) -> Result<Worker, StoreError> {
-    let until = now.plus_ms(LEASE_MS).ms();
-    let fixed = match (pool, wanted) {
-        (_, Some(worker)) => Some(worker),
-        (Pool::Sqlite { .. }, None) => Worker::new(0),
-        (Pool::Postgres(_), None) => None,
-    };
-    if let Some(worker) = fixed {
-        let number = i64::from(worker.number());
-        let there: Option<(i64,)> = crate::database::pool::read!(
-            pool,
-            fetch_optional,
-            "select worker from workers where worker = $1",
-            number
-        )?;
-        if there.is_none() {
-            let mut tx = pool.begin().await?;
-            run_in!(
-                &mut tx,
-                "insert into workers (worker, last_id, holder, leased_until) values ($1, 0, $2, $3) on conflict do nothing",
-                number,
-                holder,
-                until
-            )?;
-            tx.commit().await?;
-        }
-        return Ok(worker);
-    }
-    for _ in 0..16 {
-        let mut tx = pool.begin().await?;
-        let freed: Option<(i64,)> = read_in!(
-            &mut tx,
-            fetch_optional,
-            "update workers set holder = $1, leased_until = $2
-             where worker = (select worker from workers where leased_until < $3 order by worker limit 1 for update skip locked)
-             returning worker",
-            holder,
-            until,
-            now.ms()
-        )?;
-        let row = match freed {
-            Some(row) => Some(row),
-            None => read_in!(
-                &mut tx,
-                fetch_optional,
-                "insert into workers (worker, last_id, holder, leased_until)
-                 select coalesce(max(worker), -1) + 1, 0, $1, $2 from workers
-                 having coalesce(max(worker), -1) + 1 < $3
-                 on conflict do nothing returning worker",
-                holder,
-                until,
-                i64::from(WORKERS)
-            )?,
-        };
-        tx.commit().await?;
-        if let Some(worker) =
-            row.and_then(|(worker,): (i64,)| u16::try_from(worker).ok()).and_then(Worker::new)
-        {
-            return Ok(worker);
-        }
-    }
-    Err(StoreError::Unavailable("all 1,024 worker ids are in use; set worker_id".to_owned()))
 }

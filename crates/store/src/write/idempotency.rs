@@ -5,9 +5,9 @@ use std::collections::HashMap;
 
 use rlinks_core::{Id, Link, Timestamp};
 
+use crate::database::json::json;
 use crate::database::pool::{Tx, read, read_in, run_in};
-use crate::links::rows::json;
-use crate::write::queue::{LinkWrite, ONCE_MS, Once, Written};
+use crate::write::link_write::{LinkWrite, ONCE_MS, Once, Written};
 use crate::{Store, StoreError};
 
 struct First {

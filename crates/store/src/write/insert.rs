@@ -6,10 +6,10 @@ use rlinks_core::link::search;
 
 use sqlx::PgConnection;
 
-use super::group::update_worker;
 use crate::StoreError;
 use crate::audit::chain::update_heads;
 use crate::database::bulk::insert_rows;
+use crate::database::ids::update_worker;
 use crate::database::pool::Tx;
 use crate::links::rows::LinkBatchRow;
 
@@ -61,30 +61,6 @@ macro_rules! insert_words {
             ") as new (id, words)"
         )
     };
-}
-
-/// Sealed audit entries.
-pub(crate) async fn audit(tx: &mut Tx, entries: &[(i64, &AuditEntry)]) -> Result<(), StoreError> {
-    insert_rows!(
-        tx,
-        "insert into audit (workspace_id, seq, ts, actor, action, subject, before, after, prev_hash, hash)",
-        10,
-        "",
-        entries,
-        |(workspace, entry)| [
-            *workspace,
-            entry.seq,
-            entry.ts.ms(),
-            entry.actor.as_str(),
-            entry.action.as_str(),
-            entry.subject.as_str(),
-            entry.before.as_ref().map(|side| side.get()),
-            entry.after.as_ref().map(|side| side.get()),
-            entry.prev_hash.as_str(),
-            entry.hash.as_str(),
-        ]
-    );
-    Ok(())
 }
 
 /// The tags and search words of links.

@@ -5,27 +5,18 @@
 
 use std::collections::BTreeMap;
 
-use rlinks_core::{Actor, Id, Timestamp};
+use rlinks_core::{Id, Timestamp};
 
+use crate::audit::chain::NewEntry;
+use crate::database::json::json;
 use crate::database::pool::{Tx, read, read_in, run_in};
-use crate::links::rows::json;
-use crate::write::queue::{LinkWrite, NewEntry};
+use crate::write::link_write::{Brake, LinkWrite};
 use crate::{Store, StoreError};
 
 /// What is counted together, and how long somebody is stopped.
 const MINUTE_MS: i64 = 60_000;
 /// Rows nobody has touched for so long say nothing any more.
 const KEPT_MS: i64 = 24 * 3_600_000;
-
-/// Who is counted, and how many targets of existing links they may change in a minute.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Brake {
-    /// The member, or the key that is nobody's: a member's keys count together, and so do a key and those made with it, or each new
-    /// key would begin anew.
-    pub principal: Actor,
-    /// How many.
-    pub changes_per_minute: u32,
-}
 
 /// What was counted for one principal.
 #[derive(Default)]
@@ -157,18 +148,6 @@ pub(super) fn entry<'a>(write: &'a LinkWrite, brake: &Brake, until: Timestamp) -
         before: None,
         after: Some(after.to_string()),
     }
-}
-
-/// An entry's `after` with the reason of the change beside the fields of the link. Who reads links passes over it.
-pub(super) fn with_reason(mut link: String, reason: Option<&str>) -> String {
-    if let Some(reason) = reason
-        && link.pop() == Some('}')
-    {
-        link.push_str(",\"reason\":");
-        link.push_str(&json(&reason));
-        link.push('}');
-    }
-    link
 }
 
 impl Store {

@@ -2,7 +2,7 @@
 
 use rlinks_core::audit::{AuditEntry, Head};
 use rlinks_core::{Link, LinkState, Policy, Preset};
-use rlinks_store::write::queue::CodeChoice;
+use rlinks_store::write::CodeChoice;
 use rlinks_store::{AuditFilter, Store};
 
 use crate::place::{

@@ -3,10 +3,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use rlinks_core::audit::hex;
+use rlinks_core::hex;
 use rlinks_core::{LinkPatch, LinkState, Policy, Preset, Source, Workspace};
 use rlinks_store::backup::{Counts, verify};
-use rlinks_store::write::queue::{CodeChoice, Existing, LinkOp, LinkWrite, Written};
+use rlinks_store::write::{CodeChoice, Existing, LinkOp, LinkWrite, Written};
 use rlinks_store::{LinkFilter, Store, StoreError};
 use sha2::{Digest as _, Sha256};
 
@@ -160,7 +160,7 @@ fn resealed(folder: &Path, name: &str, lines: &[String]) -> PathBuf {
         text.push_str(line);
         text.push('\n');
     }
-    let end = serde_json::json!({ "end": { "lines": lines.len(), "sha256": hex(&hash.finalize()) } });
+    let end = serde_json::json!({ "end": { "lines": lines.len(), "sha256": hex::encode(&hash.finalize()) } });
     let file = folder.join(name);
     fs::write(&file, format!("{text}{end}\n")).unwrap();
     file

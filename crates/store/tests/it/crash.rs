@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 
 use crate::place::{Place, at, chosen, code, create, draft, max, slug};
 use rlinks_core::{Id, Policy, Preset};
-use rlinks_store::write::queue::CodeChoice;
+use rlinks_store::write::CodeChoice;
 use rlinks_store::{Location, Lost, Options, Store};
 
 const WRITES: i64 = 1000;

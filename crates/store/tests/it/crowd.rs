@@ -1,7 +1,7 @@
 //! Many at once.
 
 use rlinks_core::{Link, LinkState, Policy, Preset};
-use rlinks_store::write::queue::{Action, CodeChoice, LinkWrite, Written};
+use rlinks_store::write::{Action, CodeChoice, LinkWrite, Written};
 use rlinks_store::{Location, Store, StoreError};
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{ConnectOptions as _, Connection as _};

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rlinks_core::{LinkState, Policy, Preset, Workspace};
 use rlinks_store::feed::{Changes, Feed};
-use rlinks_store::write::queue::CodeChoice;
+use rlinks_store::write::CodeChoice;
 use rlinks_store::{Location, Store};
 
 use crate::place::{
@@ -58,7 +58,7 @@ async fn everything_comes_first_and_then_exactly_what_changed(place: Place) {
     assert!(look(&mut feed).await.is_empty());
     // What changes nothing, or fails, is no change.
     let now = store.link(MAIN, &link.code).await.unwrap().unwrap();
-    store.write(replace(now, rlinks_store::write::queue::Action::Update, 6)).await.unwrap();
+    store.write(replace(now, rlinks_store::write::Action::Update, 6)).await.unwrap();
     store.write(crate::place::chosen("a", "https://example.com/", 7)).await.unwrap_err();
     assert!(look(&mut feed).await.is_empty());
     let space = workspace(&store, "team", Policy::preset(Preset::Team)).await.id;

@@ -2,7 +2,7 @@
 
 use rlinks_core::draft::Birth;
 use rlinks_core::{Id, Link, Policy, Preset, Source};
-use rlinks_store::write::queue::{LinkOp, LinkWrite, Prepared, Written};
+use rlinks_store::write::{LinkOp, LinkWrite, Prepared, Written};
 use rlinks_store::{LinkFilter, Store, StoreError};
 
 use crate::place::{

@@ -2,7 +2,7 @@
 
 use rlinks_core::draft::code_generator;
 use rlinks_core::{Link, LinkState, Policy, Preset, RedirectStatus, Source};
-use rlinks_store::write::queue::{Action, CodeChoice, Existing, LinkOp, LinkWrite, Written};
+use rlinks_store::write::{Action, CodeChoice, Existing, LinkOp, LinkWrite, Written};
 use rlinks_store::{Dialect, LinkFilter, StoreError};
 use serde_json::json;
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use rlinks_core::link::search;
 use rlinks_core::{Actor, Id, Link, LinkState, Policy, Preset};
-use rlinks_store::write::queue::{Action, CodeChoice, LinkWrite};
+use rlinks_store::write::{Action, CodeChoice, LinkWrite};
 use rlinks_store::{Expiry, Few, LinkFilter, Order, Position, SortBy, Store, StoreError};
 
 use crate::place::{

@@ -9,7 +9,7 @@ use rlinks_core::link::search;
 use rlinks_core::{
     Code, Domain, Id, Link, LinkDraft, LinkPatch, LinkState, Policy, Preset, Slug, Source, Timestamp,
 };
-use rlinks_store::write::queue::{Action, CodeChoice, Existing, LinkOp, LinkWrite, Written};
+use rlinks_store::write::{Action, CodeChoice, Existing, LinkOp, LinkWrite, Written};
 use rlinks_store::{LinkFilter, Position, SortBy, Store, StoreError};
 use tokio::runtime::Runtime;
 

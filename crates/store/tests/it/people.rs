@@ -2,7 +2,7 @@
 
 use rlinks_core::access::api_key::{RANDOM_BYTES, Secret};
 use rlinks_core::{Actor, ApiKey, Email, Id, Role, Scopes, User, UserStatus};
-use rlinks_store::write::queue::{LinkWrite, ONCE_MS, Once, Written};
+use rlinks_store::write::{LinkWrite, ONCE_MS, Once, Written};
 use rlinks_store::{NewKey, NewUser, Store, StoreError};
 
 use crate::place::{MAIN, Place, assert_sound, at, chosen, contract, created, max};

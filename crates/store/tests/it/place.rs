@@ -7,7 +7,7 @@ use rlinks_core::{
     Actor, Code, Domains, Host, Id, Link, LinkDraft, LinkState, Policy, Preset, Slug, Source, Target,
     Workspace,
 };
-use rlinks_store::write::queue::{Action, CodeChoice, Existing, LinkOp, LinkWrite, Written};
+use rlinks_store::write::{Action, CodeChoice, Existing, LinkOp, LinkWrite, Written};
 use rlinks_store::{Location, Store, StoreError};
 use sqlx::postgres::PgConnectOptions;
 use sqlx::sqlite::SqliteConnectOptions;

@@ -2,7 +2,7 @@
 
 use rlinks_core::draft::code_generator;
 use rlinks_core::{Id, Link, LinkDraft, LinkPatch, LinkState, Policy, Preset, Slug, Source};
-use rlinks_store::write::queue::{Action, CodeChoice, Existing, LinkOp, LinkWrite, Written};
+use rlinks_store::write::{Action, CodeChoice, Existing, LinkOp, LinkWrite, Written};
 use rlinks_store::{Store, StoreError};
 
 use crate::place::{

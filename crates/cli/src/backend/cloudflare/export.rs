@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use rlinks_clicks::rollup::Total;
 use rlinks_core::link::route_object::Stats;
-use rlinks_ops::import::{ExportFormat, Exported, Pages};
+use rlinks_ops::export::{ExportFormat, Exported, Pages};
 
 use super::links::read;
 use super::{Cloudflare, now};

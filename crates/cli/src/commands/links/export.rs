@@ -1,6 +1,6 @@
 //! `rmax links export`.
 
-use rlinks_ops::import::{Export, ExportFormat, Exported};
+use rlinks_ops::export::{Export, ExportFormat, Exported};
 use serde_json::json;
 
 use crate::args;

@@ -12,7 +12,7 @@ use rlinks_core::{FieldCode, FieldError, FieldErrors};
 use serde_json::Value;
 
 use super::{Allowance, Bounded, Container, Desk, ReadError, Stop, too_long};
-use crate::export::format::from_cell;
+use crate::csv::from_cell;
 use crate::import::record::{MOST_VALUES, Record, plain};
 use crate::import::{ImportFormat, formats};
 
@@ -55,7 +55,7 @@ pub(super) fn recognise(head: &[u8], said: Option<ImportFormat>) -> Result<Optio
         let name: String = name.chars().take(100).collect();
         return Err(ReadError::Format(format!("its column `{name}` is there twice; leave one of them out")));
     }
-    if let Some(name) = formats::unknown_column(&columns).filter(|_| format == ImportFormat::Csv) {
+    if let Some(name) = formats::ours::unknown_column(&columns).filter(|_| format == ImportFormat::Csv) {
         let name: String = name.chars().take(100).collect();
         return Err(ReadError::Format(format!(
             "its column `{name}` is no field of a link; leave it out, or name it as a field"

@@ -11,8 +11,9 @@ use ring::signature::{self, RsaPublicKeyComponents, UnparsedPublicKey, Verificat
 use serde::Deserialize;
 
 use super::Algorithm;
-use super::token::LONGEST_KID;
 
+/// Longer names of keys are not looked up.
+pub const LONGEST_KID: usize = 128;
 /// More keys than any issuer has.
 const MOST_KEYS: usize = 64;
 

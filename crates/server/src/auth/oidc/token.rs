@@ -11,12 +11,10 @@ use serde_json::{Map, Value};
 use subtle::ConstantTimeEq as _;
 
 use super::Algorithm;
-use super::jwks::Key;
+use super::jwks::{Key, LONGEST_KID};
 
 /// Longer text is no token of anybody we know.
 pub const LONGEST: usize = 8 * 1024;
-/// Longer names of keys are not looked up.
-pub const LONGEST_KID: usize = 128;
 /// The longest subject OpenID allows.
 const LONGEST_SUBJECT: usize = 255;
 /// Clocks may differ by this much.

@@ -10,7 +10,8 @@ use rlinks_core::draft::Input;
 use rlinks_core::error_code::ErrorCode;
 use rlinks_core::{LinkState, Scope};
 
-use crate::auth::authenticate::{Caller, LinksWrite};
+use crate::auth::authorize::LinksWrite;
+use crate::auth::caller::Caller;
 use crate::auth::session::Signed;
 use crate::web::extract::Doing;
 use crate::web::links::list::Wanted;

@@ -6,7 +6,7 @@ use rlinks_core::audit::AuditEntry;
 use rlinks_core::{Actor, Id, Link, LinkState, Timestamp};
 use serde_json::{Map, Value};
 
-use crate::auth::authenticate::Caller;
+use crate::auth::caller::Caller;
 use crate::web::links::list::cut;
 use crate::web::{Problem, Web};
 

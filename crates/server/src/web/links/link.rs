@@ -10,7 +10,8 @@ use rlinks_core::draft::{Input, TimeInput};
 use rlinks_core::error_code::ErrorCode;
 use rlinks_core::{Link, LinkState, Scope};
 
-use crate::auth::authenticate::{Caller, LinksRead, LinksWrite};
+use crate::auth::authorize::{LinksRead, LinksWrite};
+use crate::auth::caller::Caller;
 use crate::auth::session::Signed;
 use crate::web::extract::{Doing, Looking, Visit};
 use crate::web::links::history::Change;

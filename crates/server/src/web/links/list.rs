@@ -12,8 +12,9 @@ use rlinks_core::error_code::ErrorCode;
 use rlinks_core::{Code, Id, Link, LinkState, Scope, Timestamp};
 use rlinks_store::StoreError;
 
-use crate::api::links::{NotMade, TOO_MANY, make_link};
-use crate::auth::authenticate::{Caller, LinksRead, LinksWrite};
+use crate::api::create_links::{NotMade, TOO_MANY, make_link};
+use crate::auth::authorize::{LinksRead, LinksWrite};
+use crate::auth::caller::Caller;
 use crate::auth::session::Signed;
 use crate::web::extract::{Doing, Looking};
 use crate::web::links::link_form::Fields;

@@ -4,7 +4,7 @@
 use rlinks_core::LinkState;
 use rlinks_store::Order;
 
-use crate::auth::authenticate::Caller;
+use crate::auth::caller::Caller;
 use crate::web::extract::Visit;
 use rlinks_ops::Sees;
 use rlinks_ops::links::list::{ListQuery, Position, Sort};

@@ -4,7 +4,7 @@ use rlinks_clicks::Click;
 use rlinks_clicks::events::Codes;
 use rlinks_core::{Link, Timestamp};
 
-use crate::auth::authenticate::Caller;
+use crate::auth::caller::Caller;
 use crate::web::{Problem, Web};
 
 /// So many are shown.

@@ -14,7 +14,7 @@ use rlinks_store::How;
 use url::Url;
 
 use super::login::{named_by_host, next};
-use crate::auth::connection_info::Way;
+use crate::auth::connection_info::ConnectionInfo;
 use crate::auth::oidc::Oidc;
 use crate::auth::oidc::login::{Arrival, Callback, FlowError, GOOD_SECONDS, Wish};
 use crate::auth::oidc::provision::{Refused, is_open};
@@ -116,7 +116,7 @@ fn elsewhere(oidc: &Oidc, visit: &Visit) -> Option<String> {
     Some(url.into())
 }
 
-fn cookie(way: &Way, value: &str, seconds: i64) -> HeaderValue {
+fn cookie(way: &ConnectionInfo, value: &str, seconds: i64) -> HeaderValue {
     let name = way.cookie_name(COOKIE_NAME);
     let text = format!("{name}={value}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Lax{}", way.secure());
     HeaderValue::from_str(&text).expect("a cookie of ours is plain text")

@@ -7,7 +7,7 @@ use rlinks_clicks::time::{DAY_MS, HOUR_MS, day_of};
 use rlinks_core::{FieldCode, Timestamp};
 
 use super::chart::{Chart, Share, number, shares};
-use crate::auth::authenticate::Caller;
+use crate::auth::caller::Caller;
 use crate::web::extract::Visit;
 pub use crate::web::statistics::range::RANGES;
 use crate::web::statistics::range::{Asked, Span, Wrong, is_day};

@@ -9,7 +9,7 @@ use rlinks_core::error_code::ErrorCode;
 
 use super::super::{Problem, Web, page};
 use crate::api::statistics::{foremost, workspace_subject};
-use crate::auth::authenticate::AnalyticsRead;
+use crate::auth::authorize::AnalyticsRead;
 use crate::auth::session::Signed;
 use crate::web::extract::Looking;
 use crate::web::statistics::chart::{Share, shares};

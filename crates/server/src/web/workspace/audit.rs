@@ -14,7 +14,7 @@ use rlinks_store::{AuditFilter, Store, StoreError};
 
 use super::super::{Problem, Web, page};
 use crate::api::import_export::in_pages;
-use crate::auth::authenticate::WorkspaceAdmin;
+use crate::auth::authorize::WorkspaceAdmin;
 use crate::auth::session::Signed;
 use crate::web::extract::{Looking, Visit};
 use crate::web::workspace::audit_details::{Field, fields};

@@ -13,7 +13,8 @@ use rlinks_store::{Held, StoreError};
 
 use super::super::{Problem, Web, page, see_other};
 use super::{Confirm, done, is_confirmed};
-use crate::auth::authenticate::{Caller, WorkspaceAdmin};
+use crate::auth::authorize::WorkspaceAdmin;
+use crate::auth::caller::Caller;
 use crate::auth::session::Signed;
 use crate::web::extract::{Doing, Looking, Visit};
 use crate::web::statistics::chart::number;

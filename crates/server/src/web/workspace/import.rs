@@ -14,11 +14,12 @@ use rlinks_core::error_code::ErrorCode;
 use super::super::{Problem, Web, page, sentence};
 use super::upload::Upload;
 use crate::api::import_export::{download, import_rows};
-use crate::auth::authenticate::LinksRead;
+use crate::auth::authorize::LinksRead;
 use crate::auth::session::Signed;
 use crate::web::extract::Looking;
 use rlinks_ops::Mode;
-use rlinks_ops::import::{ExportFormat, ImportFormat, Outcome, ReadError, Report, Rows};
+use rlinks_ops::export::ExportFormat;
+use rlinks_ops::import::{ImportFormat, Outcome, ReadError, Report, Rows};
 
 /// What a file may be, in words.
 const FORMATS: [(&str, &str); 10] = [

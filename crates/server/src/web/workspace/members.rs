@@ -12,7 +12,8 @@ use rlinks_store::StoreError;
 
 use super::super::{Problem, Web, page, see_other};
 use super::{Confirm, done, is_confirmed};
-use crate::auth::authenticate::{Caller, WorkspaceAdmin};
+use crate::auth::authorize::WorkspaceAdmin;
+use crate::auth::caller::Caller;
 use crate::auth::session::{Sessions, Signed};
 use crate::web::extract::{Doing, Looking};
 use rlinks_ops::members::{Invitation, MemberPatch};

@@ -11,7 +11,8 @@ use rlinks_core::{FieldErrors, Policy, Preset, Workspace};
 
 use super::super::{Problem, Web, page, see_other};
 use super::{beside, done, is_confirmed};
-use crate::auth::authenticate::{Caller, WorkspaceAdmin};
+use crate::auth::authorize::WorkspaceAdmin;
+use crate::auth::caller::Caller;
 use crate::auth::session::Signed;
 use crate::web::extract::{Doing, Form, Looking};
 use crate::web::workspace::policy_fields::{FIELDS, Field, Kind, SIGN_IN, value_of};

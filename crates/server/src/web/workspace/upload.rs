@@ -14,7 +14,8 @@ use http::StatusCode;
 use rlinks_core::error_code::ErrorCode;
 
 use super::super::{Problem, Web};
-use crate::auth::authenticate::{Caller, LinksWrite};
+use crate::auth::authorize::LinksWrite;
+use crate::auth::caller::Caller;
 use crate::auth::csrf::is_from_elsewhere;
 use crate::auth::session::Signed;
 use crate::web::extract::{Visit, allowed, not_meant, to_login};

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use rlinks_core::{Code, Link, Policy, Preset, Role, Scopes};
 use rlinks_ops::Mode;
 use rlinks_ops::sweep::finish_deletions;
-use rlinks_store::write::queue::{Action, LinkOp, LinkWrite};
+use rlinks_store::write::{Action, LinkOp, LinkWrite};
 use serde_json::{Value, json};
 
 use super::caller::{Caller, Reply, at_once};

@@ -10,10 +10,9 @@ use parking_lot::Mutex;
 use rlinks_store::StoreError;
 use rlinks_store::database::pool::{Tx, read_in};
 
-use super::json;
-use crate::bulk_lookup::look_up;
+use crate::bulk_lookup::{json, look_up};
+use crate::day_values::Values;
 use crate::rollup::Subject;
-use crate::stats::breakdowns::Values;
 use crate::time::{first_day_of, month_of};
 
 /// Days whose values are held in memory at once.
@@ -77,7 +76,7 @@ pub(crate) struct Months(Arc<Mutex<Known>>);
 
 impl Months {
     /// The values of these days.
-    pub(super) async fn of(
+    pub(crate) async fn of(
         &self,
         tx: &mut Tx,
         subject: Subject,

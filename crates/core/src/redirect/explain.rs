@@ -1,0 +1,104 @@
+//! The steps of a decision, in words.
+
+use super::decide::{Absence, Decision, Ended, Visitor, decide};
+use crate::{Policy, Route, Timestamp};
+
+/// One step of an explanation.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct Step {
+    /// What was looked at.
+    pub step: &'static str,
+    /// What was found.
+    pub result: String,
+}
+
+/// The steps of [`decide`] in words, up to the one that settles it.
+pub fn explain(
+    route: Option<Route<'_>>,
+    policy: &Policy,
+    visitor: &Visitor<'_>,
+    now: Timestamp,
+) -> Vec<Step> {
+    let decision = decide(route, policy, visitor, now);
+    let mut steps = Vec::new();
+    let mut say = |step, result: String| steps.push(Step { step, result });
+    let Some(route) = route else {
+        say("link", "there is none with this code".to_owned());
+        return steps;
+    };
+    say("link", format!("leads to {}", route.target));
+    say("state", route.state.to_string());
+    if matches!(
+        decision,
+        Decision::Gone(Ended::Disabled | Ended::Deleted)
+            | Decision::NotFound(Absence::Hidden(Ended::Disabled | Ended::Deleted))
+    ) {
+        return steps;
+    }
+    say(
+        "expiry",
+        match route.expires_at {
+            None => "never".to_owned(),
+            Some(at) if now > at => format!("expired at {at}"),
+            Some(at) => format!("until {at}"),
+        },
+    );
+    if matches!(decision, Decision::Gone(_) | Decision::NotFound(Absence::Hidden(_))) {
+        return steps;
+    }
+    let secure = route.target.starts_with("https://");
+    say(
+        "https",
+        match (route.https_only, secure) {
+            (true, true) => "required, and it is https".to_owned(),
+            (true, false) => "required, and the target is not https: not served".to_owned(),
+            (false, _) => "not required".to_owned(),
+        },
+    );
+    if matches!(decision, Decision::NotFound(_)) {
+        return steps;
+    }
+    say(
+        "loop",
+        match (route.no_loop, decision) {
+            (false, _) => "allowed for this link".to_owned(),
+            (true, Decision::Loop) => format!("{} is a domain we serve: refused", route.target_host),
+            (true, _) => format!("{} is not ours", route.target_host),
+        },
+    );
+    steps
+}
+
+#[cfg(test)]
+mod tests {
+    use super::explain;
+    use crate::{Domains, LinkState, Policy, Preset, RedirectStatus, Route, Timestamp, Visitor};
+
+    const NOW: Timestamp = Timestamp::from_ms(1_800_000_000_000);
+
+    fn route() -> Route<'static> {
+        Route {
+            state: LinkState::Active,
+            redirect_status: RedirectStatus::MovedPermanently,
+            https_only: true,
+            no_loop: true,
+            expires_at: None,
+            target: "https://example.com/",
+            target_host: "example.com",
+        }
+    }
+
+    #[test]
+    fn an_explanation_ends_at_the_step_that_settles_it() {
+        let domains = Domains::default();
+        let policy = Policy::preset(Preset::Fabric);
+        let visitor = Visitor { host: "rmax.to", domains: &domains };
+        let last = |route| explain(route, &policy, &visitor, NOW).pop().map(|step| step.step);
+        assert_eq!(last(None), Some("link"));
+        assert_eq!(last(Some(Route { state: LinkState::Disabled, ..route() })), Some("state"));
+        assert_eq!(last(Some(Route { expires_at: Some(NOW.plus_ms(-1)), ..route() })), Some("expiry"));
+        assert_eq!(last(Some(Route { target: "http://a/", ..route() })), Some("https"));
+        assert_eq!(last(Some(Route { target_host: "rmax.to", ..route() })), Some("loop"));
+        assert_eq!(last(Some(route())), Some("loop"));
+    }
+}

@@ -1,0 +1,40 @@
+//! What the rows of an import are checked against.
+
+use rlinks_core::{Actor, Domains, Id, Policy};
+
+/// What rows are held against.
+#[derive(Clone, Debug)]
+pub struct Rules {
+    /// What a link may be.
+    pub policy: Policy,
+    /// Where links go.
+    pub workspace: Id,
+    /// Whose they become.
+    pub owner: Actor,
+    /// Every domain that is ours.
+    pub domains: Domains,
+    /// What to do where another link is there.
+    pub existing: Existing,
+    /// What a link keeps of what it was.
+    pub keep: Keep,
+    /// Let links that lead to http do so, where the file does not say otherwise.
+    pub allow_http: bool,
+}
+
+/// What to do where another link has the code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Existing {
+    /// Leave it, and say so.
+    Leave,
+    /// Change it to what the file says.
+    Overwrite,
+}
+
+/// What a link keeps of what it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keep {
+    /// What it says. Its id, maker and version are new, and the rules for new links hold.
+    Words,
+    /// All of it: the operator brings back what was exported. What could be stored before can be stored again.
+    Everything,
+}

@@ -1,0 +1,62 @@
+//! The middleware before every route of the API: who calls, and whether they have reached their rate limit.
+
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use http::HeaderValue;
+use http::header::HeaderName;
+use rlinks_ops::limits::{Standing, Subject};
+use rlinks_store::clock::monotonic_ms;
+
+use super::Api;
+use super::error::ApiError;
+
+/// Before every route: who calls, and whether they have reached their rate limit. After it: what is left of the limit.
+pub async fn authenticate(State(api): State<Arc<Api>>, request: Request, next: Next) -> Response {
+    let (mut parts, body) = request.into_parts();
+    let caller = match api.auth.authenticate(&parts).await {
+        Ok(caller) => caller,
+        Err(error) => return error.into_response(),
+    };
+    let limit = caller.workspace.policy.limits.requests_per_hour;
+    let mut standing = None;
+    if let Some(key) = &caller.key {
+        api.auth.key_usage.count(key.id, api.ops.clock.now());
+    }
+    // Keys are counted one by one; people once, in however many sessions.
+    let (counted, message) = match &caller.key {
+        Some(key) => (key.id, "This key has made its requests of this hour"),
+        None => (caller.counted_as(), "You have made your requests of this hour"),
+    };
+    if let Some(limit) = limit {
+        match api.auth.rate_limiter.take(Subject::Requests(counted), limit, 1, monotonic_ms()) {
+            Ok(left) => standing = Some(left),
+            Err(left) => {
+                let mut response = ApiError::slow_down(left.reset_seconds, message).into_response();
+                set_rate_limit_headers(&mut response, left);
+                return response;
+            }
+        }
+    }
+    parts.extensions.insert(Arc::new(caller));
+    let mut response = next.run(Request::from_parts(parts, body)).await;
+    // A creation has a limit of its own, and says so itself.
+    if let Some(standing) = response.extensions().get::<Standing>().copied().or(standing) {
+        set_rate_limit_headers(&mut response, standing);
+    }
+    response
+}
+
+/// The headers that say what is left of a limit.
+fn set_rate_limit_headers(response: &mut Response, standing: Standing) {
+    let values: [(&'static str, u64); 3] = [
+        ("x-ratelimit-limit", standing.limit.into()),
+        ("x-ratelimit-remaining", standing.remaining.into()),
+        ("x-ratelimit-reset", standing.reset_seconds.into()),
+    ];
+    for (name, value) in values {
+        response.headers_mut().insert(HeaderName::from_static(name), HeaderValue::from(value));
+    }
+}

@@ -1,0 +1,58 @@
+//! The request headers a click needs, whichever way the request is read.
+
+use http::{HeaderName, HeaderValue, Request};
+use rlinks_core::click::attribution::{country, is_prefetch};
+
+use super::client_address::ForwardedHeaders;
+
+/// What a click keeps, or is kept from, of a request's headers.
+#[derive(Default)]
+pub struct ClickHeaders<'a> {
+    /// `User-Agent`.
+    pub user_agent: &'a [u8],
+    /// `Referer`.
+    pub referrer: &'a [u8],
+    /// What follows the `?`.
+    pub query: &'a [u8],
+    /// The country, where the configured header names one.
+    pub country: Option<[u8; 2]>,
+    /// A browser that only looks ahead.
+    pub prefetch: bool,
+    /// `X-Forwarded-For`, where it is one line.
+    pub forwarded_for: Option<&'a [u8]>,
+    /// `Forwarded`, where it is one line.
+    pub forwarded: Option<&'a [u8]>,
+    /// Every line of them, where there may be more.
+    pub lines: Option<&'a http::HeaderMap>,
+}
+
+/// Headers by which browsers say that nobody has clicked yet.
+pub const PREFETCH_HEADERS: [&str; 4] = ["purpose", "sec-purpose", "x-purpose", "x-moz"];
+
+impl<'a> ClickHeaders<'a> {
+    /// The headers of a request that hyper has parsed.
+    pub fn from_request<B>(request: &'a Request<B>, country_header: Option<&HeaderName>) -> Self {
+        let headers = request.headers();
+        let value = |name: &str| headers.get(name).map_or(&[][..], HeaderValue::as_bytes);
+        Self {
+            user_agent: value("user-agent"),
+            referrer: value("referer"),
+            query: request.uri().query().unwrap_or_default().as_bytes(),
+            country: country_header.and_then(|name| country(value(name.as_str()))),
+            prefetch: PREFETCH_HEADERS.iter().any(|name| is_prefetch(value(name))),
+            lines: Some(headers),
+            ..Self::default()
+        }
+    }
+
+    /// What proxies say about whose request it is.
+    pub fn forwarding(&self) -> ForwardedHeaders<'a> {
+        match self.lines {
+            Some(headers) => ForwardedHeaders::from_headers(headers),
+            None => ForwardedHeaders {
+                forwarded_for: self.forwarded_for.into_iter().collect(),
+                forwarded: self.forwarded.into_iter().collect(),
+            },
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! The one shape of request the fast path reads: a whole `GET /code` or `HEAD /code` with ordinary headers, parsed where it lies.
+
+use std::mem::MaybeUninit;
+use std::net::SocketAddr;
+
+use http::HeaderName;
+use rlinks_core::click::attribution::{country, is_prefetch};
+use rlinks_core::link::code::is_code;
+
+use super::click_headers::{ClickHeaders, PREFETCH_HEADERS};
+use super::settings::Reloadable;
+
+const MAX_HEADERS: usize = 32;
+
+/// A request the fast path can answer, borrowed from the bytes it was read into.
+pub struct FastRequest<'a> {
+    /// How many bytes it takes.
+    pub length: usize,
+    /// The address it came from.
+    pub peer: SocketAddr,
+    /// Its one Host.
+    pub host: &'a [u8],
+    /// The code asked for.
+    pub code: &'a str,
+    /// The connection closes after it.
+    pub last: bool,
+    /// A HEAD request: not a click.
+    pub head: bool,
+    /// The headers a click needs.
+    pub click: ClickHeaders<'a>,
+    pub settings: &'a Reloadable,
+}
+
+impl<'a> FastRequest<'a> {
+    /// Reads the request at the start of `bytes`; nothing if it needs hyper.
+    pub fn parse(bytes: &'a [u8], peer: SocketAddr, settings: &'a Reloadable) -> Option<Self> {
+        let country_header = settings.country_header.as_ref().map(HeaderName::as_str);
+        let mut headers = [MaybeUninit::uninit(); MAX_HEADERS];
+        let mut request = httparse::Request::new(&mut []);
+        let Ok(httparse::Status::Complete(length)) = request.parse_with_uninit_headers(bytes, &mut headers)
+        else {
+            return None;
+        };
+        let head = match request.method {
+            Some("GET") => false,
+            Some("HEAD") => true,
+            _ => return None,
+        };
+        if request.version != Some(1) {
+            return None;
+        }
+        let path = request.path?.strip_prefix('/')?;
+        let (code, query) = path.split_once('?').unwrap_or((path, ""));
+        if !is_code(code) {
+            return None;
+        }
+        let mut click = ClickHeaders { query: query.as_bytes(), ..ClickHeaders::default() };
+        let (mut host, mut last) = (None, false);
+        for header in request.headers.iter() {
+            let is = |name: &str| header.name.eq_ignore_ascii_case(name);
+            match header.name.len() {
+                4 if is("host") => match host {
+                    None => host = Some(header.value),
+                    Some(_) => return None,
+                },
+                7 if is("referer") => click.referrer = header.value,
+                10 if is("user-agent") => click.user_agent = header.value,
+                10 if is("connection") => match header.value {
+                    b"keep-alive" => {}
+                    b"close" => last = true,
+                    _ => return None,
+                },
+                // What gives a request a body, or asks for anything but an answer.
+                6 if is("expect") => return None,
+                7 if is("upgrade") || is("trailer") => return None,
+                14 if is("content-length") => return None,
+                17 if is("transfer-encoding") => return None,
+                5 | 7 | 9 | 11 if PREFETCH_HEADERS.into_iter().any(is) => {
+                    click.prefetch |= is_prefetch(header.value)
+                }
+                // hyper's path reads two lines of them.
+                15 if is("x-forwarded-for") && click.forwarded_for.replace(header.value).is_some() => {
+                    return None;
+                }
+                9 if is("forwarded") && click.forwarded.replace(header.value).is_some() => return None,
+                _ => {}
+            }
+            if country_header.is_some_and(is) {
+                click.country = country(header.value);
+            }
+        }
+        Some(Self { length, peer, host: host?, code, last, head, click, settings })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+
+    use super::FastRequest;
+
+    #[track_caller]
+    fn check(request: &str, expected: Option<(&str, &str, bool)>) {
+        let settings = crate::redirect::settings::Reloadable::default();
+        let peer = SocketAddr::from(([127, 0, 0, 1], 1));
+        let got = FastRequest::parse(request.as_bytes(), peer, &settings);
+        let got =
+            got.map(|got| (std::str::from_utf8(got.host).unwrap().to_owned(), got.code.to_owned(), got.last));
+        assert_eq!(
+            got,
+            expected.map(|(host, code, last)| (host.to_owned(), code.to_owned(), last)),
+            "{request:?}"
+        );
+    }
+
+    #[test]
+    fn only_whole_ordinary_requests_for_a_code_are_read() {
+        check("GET /ok HTTP/1.1\r\nHost: a\r\n\r\n", Some(("a", "ok", false)));
+        check(
+            "HEAD /ok?x=1&y HTTP/1.1\r\nhost: a\r\nConnection: close\r\nTE: trailers\r\n\r\n",
+            Some(("a", "ok", true)),
+        );
+        check(
+            "GET /ok HTTP/1.1\r\nHost: a\r\nConnection: keep-alive\r\n\r\nGET /more",
+            Some(("a", "ok", false)),
+        );
+        for request in [
+            "GET /ok HTTP/1.1\r\nHost: a\r\n",
+            "GET /ok HTTP/1.0\r\nHost: a\r\n\r\n",
+            "POST /ok HTTP/1.1\r\nHost: a\r\n\r\n",
+            "GET /ok/ HTTP/1.1\r\nHost: a\r\n\r\n",
+            "GET /%6fk HTTP/1.1\r\nHost: a\r\n\r\n",
+            "GET /ok+ HTTP/1.1\r\nHost: a\r\n\r\n",
+            "GET http://a/ok HTTP/1.1\r\nHost: a\r\n\r\n",
+            "GET /ok HTTP/1.1\r\n\r\n",
+            "GET /ok HTTP/1.1\r\nHost: a\r\nHost: a\r\n\r\n",
+            "GET /ok HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n",
+            "GET /ok HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n",
+            "GET /ok HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\n\r\n",
+            "GET /ok HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n",
+            "GET /ok HTTP/1.1\r\nHost: a\r\nX: a\r\n b\r\n\r\n",
+            "\u{16}\u{3}\u{1} not http",
+        ] {
+            check(request, None);
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! The state of one serving thread. Nothing in it is shared with another serving thread.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use http::header::{HeaderName, HeaderValue};
+use parking_lot::Mutex;
+use rlinks_clicks::{Facts, Recorder};
+use rlinks_core::{Id, Timestamp};
+use rlinks_routes::host_directory::WorkspaceView;
+use rlinks_store::clock::random_bytes;
+
+use super::click_headers::ClickHeaders;
+use super::client_address::{self, is_trusted};
+use super::context::{ControlHandler, ListenerRole, RedirectContext};
+use super::counters::ThreadMetrics;
+use super::miss_limiter::MissLimiter;
+use super::settings::Reloadable;
+
+/// On every response.
+pub const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+const HEX_DIGITS: &[u8; 16] = b"0123456789abcdef";
+
+/// One serving thread.
+pub struct ServingThread {
+    pub context: Arc<RedirectContext>,
+    pub role: ListenerRole,
+    pub control: ControlHandler,
+    pub metrics: Arc<ThreadMetrics>,
+    pub miss_limiter: Mutex<MissLimiter>,
+    pub miss_counter: Arc<rlinks_clicks::misses::Misses>,
+    recorder: Recorder,
+    request_ids: AtomicU64,
+    /// Connections in the fast path: their clicks are written together.
+    fast_connections: AtomicUsize,
+}
+
+impl ServingThread {
+    pub fn new(
+        context: Arc<RedirectContext>,
+        role: ListenerRole,
+        control: ControlHandler,
+        metrics: Arc<ThreadMetrics>,
+    ) -> Self {
+        Self {
+            role,
+            control,
+            metrics,
+            miss_limiter: Mutex::new(MissLimiter::new()),
+            miss_counter: context.recording.misses(),
+            recorder: context.recording.recorder(),
+            context,
+            request_ids: AtomicU64::new(u64::from_le_bytes(random_bytes())),
+            fast_connections: AtomicUsize::new(0),
+        }
+    }
+
+    /// An id no other response has: the first is random, and each next one is an odd constant further on.
+    pub fn request_id(&self) -> [u8; 16] {
+        let id = self.request_ids.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
+        std::array::from_fn(|index| HEX_DIGITS[(id >> (60 - 4 * index) & 15) as usize])
+    }
+
+    /// The same as a header value.
+    pub fn request_id_header(&self) -> HeaderValue {
+        HeaderValue::from_bytes(&self.request_id()).expect("hexadecimal is a header value")
+    }
+
+    /// Counts a connection as one in the fast path until the guard is dropped.
+    pub fn enter_fast_path(&self) -> FastPathGuard<'_> {
+        self.fast_connections.fetch_add(1, Ordering::Relaxed);
+        FastPathGuard(&self.fast_connections)
+    }
+
+    /// Stages a click for the journal. It is safe once [`flush_clicks`](Self::flush_clicks) has returned.
+    pub fn stage_click(
+        &self,
+        peer: SocketAddr,
+        click: &ClickHeaders<'_>,
+        settings: &Reloadable,
+        workspace: &WorkspaceView,
+        link: Id,
+        now: Timestamp,
+    ) {
+        let peer = peer.ip().to_canonical();
+        let (mut address, mut country) = (peer, None);
+        // Only a proxy we trust may speak for somebody else.
+        if is_trusted(peer, &settings.trusted_proxies) {
+            address = client_address::address(peer, &click.forwarding(), &settings.trusted_proxies);
+            country = click.country;
+        }
+        self.recorder.note(&Facts {
+            now,
+            link,
+            workspace: workspace.id,
+            address,
+            user_agent: click.user_agent,
+            referrer: click.referrer,
+            query: click.query,
+            country,
+            prefetch: click.prefetch,
+            keep: workspace.policy.user_agent,
+        });
+    }
+
+    /// Writes the staged clicks into the journal.
+    pub fn flush_clicks(&self) {
+        self.recorder.write();
+    }
+
+    /// The same, but first every other connection in the fast path that has something to read has its turn, so that their clicks are written
+    /// with one `write(2)`. Whichever connection comes back first writes them all.
+    pub async fn flush_clicks_together(&self) {
+        if self.recorder.has_noted() {
+            if self.fast_connections.load(Ordering::Relaxed) > 1 {
+                tokio::task::yield_now().await;
+            }
+            self.recorder.write();
+        }
+    }
+}
+
+/// A connection in the fast path.
+pub struct FastPathGuard<'a>(&'a AtomicUsize);
+
+impl Drop for FastPathGuard<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
