@@ -6,8 +6,10 @@ use std::fs::OpenOptions;
 use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
 use rlinks_core::Timestamp;
+use rlinks_store::database::migrations::migrator;
 use rlinks_store::database::open::{Tables, open_tables};
 use rlinks_store::database::pool::Pool;
 use rlinks_store::{Location, Lost, StoreError};
@@ -16,8 +18,21 @@ use sqlx::migrate::Migrator;
 use crate::month_cache::Months;
 use crate::visitor_secrets::Secrets;
 
-static SQLITE: Migrator = sqlx::migrate!("migrations/sqlite");
-static POSTGRES: Migrator = sqlx::migrate!("migrations/postgres");
+/// The migrations of this crate, in order. Those that are here never change, because a store keeps a checksum of each.
+macro_rules! files {
+    ($folder:literal) => {
+        rlinks_store::migration_files!(
+            $folder,
+            "0001_clicks",
+            "0002_by_clicks",
+            "0003_imported",
+            "0004_recomputed"
+        )
+    };
+}
+
+static SQLITE: LazyLock<Migrator> = LazyLock::new(|| migrator(files!("../migrations/sqlite/")));
+static POSTGRES: LazyLock<Migrator> = LazyLock::new(|| migrator(files!("../migrations/postgres/")));
 
 const TABLES: Tables = Tables {
     sqlite: &SQLITE,

@@ -6,7 +6,7 @@ use std::ops::Range;
 use rlinks_core::{Id, Timestamp};
 use rlinks_store::StoreError;
 use rlinks_store::database::pool::{Dialect, read};
-use sqlx::FromRow;
+use rlinks_store::database::row::from_row;
 
 use crate::click::{Click, Device, Prefix, event_id};
 use crate::database::Clicks;
@@ -14,7 +14,7 @@ use crate::ingest::write::drops_not_counted;
 use crate::journal::Drops;
 
 /// An event as its tables hold it.
-#[derive(Clone, Debug, FromRow)]
+#[derive(Clone, Debug)]
 pub(crate) struct EventRow {
     pub(crate) n: i64,
     pub(crate) ts: i64,
@@ -43,6 +43,35 @@ pub(crate) struct EventRow {
     latitude: Option<f64>,
     longitude: Option<f64>,
 }
+
+from_row!(EventRow {
+    n,
+    ts,
+    link_id,
+    workspace_id,
+    boot,
+    thread,
+    seq,
+    event_id,
+    prefix,
+    visitor,
+    bot,
+    referrer,
+    utm_source,
+    utm_medium,
+    utm_campaign,
+    ua_hash,
+    user_agent,
+    device,
+    browser,
+    browser_version,
+    system,
+    system_version,
+    country,
+    city,
+    latitude,
+    longitude
+});
 
 /// What an [`EventRow`] is read from.
 macro_rules! event_columns {

@@ -22,6 +22,7 @@ use std::ops::Range;
 use rlinks_core::{FieldCode, FieldError, Id, Timestamp};
 use rlinks_store::StoreError;
 use rlinks_store::database::pool::{Tx, read, read_in};
+use rlinks_store::database::row::from_row;
 use serde::{Deserialize, Serialize};
 
 pub use self::calendar::{Interval, Zone};
@@ -352,7 +353,6 @@ fn hours_of(question: &Question, now: Timestamp) -> Result<Range<i64>, FieldErro
 }
 
 /// A row of `totals`.
-#[derive(sqlx::FromRow)]
 struct TotalRow {
     kind: i64,
     subject: i64,
@@ -363,8 +363,9 @@ struct TotalRow {
     last_hit: Option<i64>,
 }
 
+from_row!(TotalRow { kind, subject, workspace_id, clicks, bots, last_click, last_hit });
+
 /// A row of `hours`.
-#[derive(sqlx::FromRow)]
 struct HourRow {
     hour: i64,
     clicks: i64,
@@ -372,6 +373,8 @@ struct HourRow {
     visitors: i64,
     arrivals: i64,
 }
+
+from_row!(HourRow { hour, clicks, bots, visitors, arrivals });
 
 async fn days_of(tx: &mut Tx, subject: Subject, days: Range<i64>) -> Result<Vec<(i64, Count)>, StoreError> {
     let list: Vec<(i64,)> = days.map(|day| (day,)).collect();

@@ -28,6 +28,7 @@ use crate::audit::log::AuditRow;
 use crate::database::json::json;
 use crate::database::paging::fills;
 use crate::database::pool::{Dialect, Tx, read_in, run_in};
+use crate::database::row::from_row;
 use crate::links::recover;
 use crate::links::rows::{LinkBatchRow, LinkRow, link_columns};
 use crate::workspace::domains;
@@ -327,12 +328,12 @@ async fn write_links<W: Write>(
     out: &mut Out<W>,
     tally: &mut Tally,
 ) -> Result<u64, StoreError> {
-    #[derive(sqlx::FromRow)]
     struct Row {
-        #[sqlx(flatten)]
         link: LinkRow,
         target_normalized: Option<String>,
     }
+
+    from_row!(Row { target_normalized; link });
     const SQL: &str = concat!(
         "select ",
         link_columns!(),
@@ -382,12 +383,12 @@ async fn write_links<W: Write>(
 }
 
 async fn write_audit<W: Write>(view: &mut Tx, out: &mut Out<W>) -> Result<u64, StoreError> {
-    #[derive(sqlx::FromRow)]
     struct Row {
         workspace_id: i64,
-        #[sqlx(flatten)]
         entry: AuditRow,
     }
+
+    from_row!(Row { workspace_id; entry });
     const SQL: &str = "select a.workspace_id, a.seq, a.ts, w.slug as workspace, a.actor, a.action, a.subject, a.before, a.after, a.prev_hash, a.hash
         from audit a join workspaces w on w.id = a.workspace_id
         where (a.workspace_id, a.seq) > ($1, $2) order by a.workspace_id, a.seq limit $3";

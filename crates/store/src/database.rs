@@ -5,9 +5,10 @@ pub(crate) mod file;
 pub(crate) mod health;
 pub(crate) mod ids;
 pub(crate) mod json;
-pub(crate) mod migrations;
+pub mod migrations;
 pub mod open;
 pub(crate) mod paging;
 pub mod pool;
 #[cfg(test)]
 pub(crate) mod query_plan;
+pub mod row;

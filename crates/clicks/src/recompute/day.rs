@@ -4,8 +4,8 @@ use std::collections::{BTreeSet, HashMap};
 
 use rlinks_core::{Id, Timestamp};
 use rlinks_store::database::pool::{Tx, read_in};
+use rlinks_store::database::row::from_row;
 use rlinks_store::{Store, StoreError};
-use sqlx::FromRow;
 
 use super::Scope;
 use super::rows::{Entry, Group, There};
@@ -153,7 +153,6 @@ impl Sheet {
 }
 
 /// What counts of an event.
-#[derive(FromRow)]
 struct Row {
     n: i64,
     ts: i64,
@@ -169,6 +168,22 @@ struct Row {
     country: Option<String>,
     city: Option<String>,
 }
+
+from_row!(Row {
+    n,
+    ts,
+    link_id,
+    workspace_id,
+    visitor,
+    bot,
+    referrer,
+    utm_campaign,
+    device,
+    browser,
+    system,
+    country,
+    city
+});
 
 /// Who made which link; it never changes.
 pub(super) struct Owners<'a> {

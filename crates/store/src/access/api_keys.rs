@@ -9,6 +9,7 @@ use crate::audit::chain::{NewEntry, lock_heads, record_locked};
 use crate::database::ids::next_id;
 use crate::database::json::json;
 use crate::database::pool::{Tx, read, read_in, run_in};
+use crate::database::row::from_row;
 use crate::workspace::workspaces::WorkspaceRow;
 use crate::{Store, StoreError};
 
@@ -82,7 +83,6 @@ macro_rules! key_columns {
     };
 }
 
-#[derive(sqlx::FromRow)]
 pub(crate) struct KeyRow {
     id: i64,
     workspace_id: i64,
@@ -98,6 +98,22 @@ pub(crate) struct KeyRow {
     last_used_at: Option<i64>,
     usage_count: i64,
 }
+
+from_row!(KeyRow {
+    id,
+    workspace_id,
+    user_id,
+    name,
+    prefix,
+    hash,
+    scopes,
+    created_by,
+    created_at,
+    expires_at,
+    revoked_at,
+    last_used_at,
+    usage_count
+});
 
 impl KeyRow {
     pub(crate) fn key(self) -> ApiKey {
@@ -119,9 +135,7 @@ impl KeyRow {
 }
 
 /// A key, its workspace, and its member where it has one.
-#[derive(sqlx::FromRow)]
 struct HolderRow {
-    #[sqlx(flatten)]
     key: KeyRow,
     w_slug: String,
     w_name: String,
@@ -138,6 +152,8 @@ struct HolderRow {
     u_last_login_at: Option<i64>,
     u_last_sync_at: Option<i64>,
 }
+
+from_row!(HolderRow { w_slug, w_name, w_policy, w_created_at, w_updated_at, w_deleted_at, u_email, u_full_name, u_role, u_status, u_created_at, u_updated_at, u_last_login_at, u_last_sync_at; key });
 
 impl HolderRow {
     fn holder(self) -> Result<KeyHolder, StoreError> {

@@ -9,6 +9,7 @@ use crate::audit::chain::{NewEntry, lock_heads, record_locked};
 use crate::database::ids::next_id;
 use crate::database::json::json;
 use crate::database::pool::{Tx, read, read_in, run_in};
+use crate::database::row::from_row;
 use crate::workspace::workspaces::WorkspaceRow;
 use crate::{NewUser, Store, StoreError};
 
@@ -33,9 +34,7 @@ pub struct Profile {
     pub full_name: Option<String>,
 }
 
-#[derive(sqlx::FromRow)]
 struct AccountRow {
-    #[sqlx(flatten)]
     user: UserRow,
     w_slug: String,
     w_name: String,
@@ -44,6 +43,8 @@ struct AccountRow {
     w_updated_at: i64,
     w_deleted_at: Option<i64>,
 }
+
+from_row!(AccountRow { w_slug, w_name, w_policy, w_created_at, w_updated_at, w_deleted_at; user });
 
 impl AccountRow {
     fn account(self) -> Result<(User, Workspace), StoreError> {

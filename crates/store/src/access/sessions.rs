@@ -10,6 +10,7 @@ use crate::access::user_rows::{UserRow, member, user_subject};
 use crate::audit::chain::{LockedHead, NewEntry, lock_heads, record_locked};
 use crate::database::json::json;
 use crate::database::pool::{Tx, read, run_in};
+use crate::database::row::from_row;
 use crate::workspace::workspaces::WorkspaceRow;
 use crate::{Store, StoreError};
 
@@ -95,7 +96,6 @@ pub struct SessionHolder {
     pub workspace: Workspace,
 }
 
-#[derive(sqlx::FromRow)]
 struct SessionRow {
     hash: String,
     how: String,
@@ -105,6 +105,8 @@ struct SessionRow {
     agent: String,
     network: String,
 }
+
+from_row!(SessionRow { hash, how, s_created_at, seen_at, expires_at, agent, network });
 
 impl SessionRow {
     fn session(self) -> Option<Session> {
@@ -120,11 +122,8 @@ impl SessionRow {
     }
 }
 
-#[derive(sqlx::FromRow)]
 struct HolderRow {
-    #[sqlx(flatten)]
     session: SessionRow,
-    #[sqlx(flatten)]
     user: UserRow,
     w_slug: String,
     w_name: String,
@@ -133,6 +132,8 @@ struct HolderRow {
     w_updated_at: i64,
     w_deleted_at: Option<i64>,
 }
+
+from_row!(HolderRow { w_slug, w_name, w_policy, w_created_at, w_updated_at, w_deleted_at; session, user });
 
 impl HolderRow {
     fn holder(self) -> Result<Option<SessionHolder>, StoreError> {

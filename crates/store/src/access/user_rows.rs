@@ -4,6 +4,7 @@ use rlinks_core::{Email, Id, Timestamp, User};
 
 use crate::StoreError;
 use crate::database::pool::{Tx, read_in, run_in};
+use crate::database::row::from_row;
 
 /// The subject of entries about a user.
 pub fn user_subject(id: Id) -> String {
@@ -17,7 +18,6 @@ macro_rules! user_columns {
 }
 pub(super) use user_columns;
 
-#[derive(sqlx::FromRow)]
 pub(crate) struct UserRow {
     pub(crate) id: i64,
     pub(crate) workspace_id: i64,
@@ -30,6 +30,19 @@ pub(crate) struct UserRow {
     pub(crate) last_login_at: Option<i64>,
     pub(crate) last_sync_at: Option<i64>,
 }
+
+from_row!(UserRow {
+    id,
+    workspace_id,
+    email,
+    full_name,
+    role,
+    status,
+    created_at,
+    updated_at,
+    last_login_at,
+    last_sync_at
+});
 
 impl UserRow {
     pub(crate) fn user(self) -> Result<User, StoreError> {
@@ -50,14 +63,14 @@ impl UserRow {
 }
 
 /// A member and how they sign in.
-#[derive(sqlx::FromRow)]
 pub(crate) struct WholeUserRow {
-    #[sqlx(flatten)]
     pub(crate) user: UserRow,
     pub(crate) password_hash: Option<String>,
     pub(crate) oidc_issuer: Option<String>,
     pub(crate) oidc_subject: Option<String>,
 }
+
+from_row!(WholeUserRow { password_hash, oidc_issuer, oidc_subject; user });
 
 pub(crate) async fn insert(tx: &mut Tx, user: &User) -> Result<u64, StoreError> {
     Ok(run_in!(

@@ -11,6 +11,7 @@ use crate::StoreError;
 use crate::database::bulk::insert_rows;
 use crate::database::json::json;
 use crate::database::pool::{Dialect, Tx, read_in, run_in};
+use crate::database::row::from_row;
 
 /// A workspace whose head row this transaction holds.
 pub(crate) struct LockedHead {
@@ -36,7 +37,6 @@ macro_rules! read_heads {
     };
 }
 
-#[derive(sqlx::FromRow)]
 struct HeadRow {
     workspace_id: i64,
     slug: String,
@@ -48,6 +48,8 @@ struct HeadRow {
     links: i64,
     last_id: Option<i64>,
 }
+
+from_row!(HeadRow { workspace_id, slug, policy, deleted_at, seq, hash, ts, links, last_id });
 
 impl HeadRow {
     fn head(self) -> Result<(i64, LockedHead), StoreError> {

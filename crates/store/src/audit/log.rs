@@ -6,6 +6,7 @@ use serde_json::value::RawValue;
 
 use crate::database::paging::fills;
 use crate::database::pool::{read, read_in};
+use crate::database::row::from_row;
 use crate::{Store, StoreError};
 
 /// The subject of entries about a link.
@@ -53,7 +54,6 @@ macro_rules! audit_columns {
     };
 }
 
-#[derive(sqlx::FromRow)]
 pub(crate) struct AuditRow {
     seq: i64,
     ts: i64,
@@ -66,6 +66,8 @@ pub(crate) struct AuditRow {
     prev_hash: String,
     hash: String,
 }
+
+from_row!(AuditRow { seq, ts, workspace, actor, action, subject, before, after, prev_hash, hash });
 
 impl AuditRow {
     pub(crate) fn entry(self) -> Result<AuditEntry, StoreError> {

@@ -1,12 +1,57 @@
 //! Migrations: those this program knows, those the store has, and why some cannot be run.
 
-use sqlx::migrate::{MigrateError, Migrator};
+use std::borrow::Cow;
+use std::sync::LazyLock;
+
+use sqlx::SqlStr;
+use sqlx::migrate::{MigrateError, Migration, MigrationType, Migrator};
 
 use crate::database::pool::{Pool, read};
 use crate::{Store, StoreError};
 
-pub(super) static SQLITE: Migrator = sqlx::migrate!("migrations/sqlite");
-pub(super) static POSTGRES: Migrator = sqlx::migrate!("migrations/postgres");
+pub(super) static SQLITE: LazyLock<Migrator> = LazyLock::new(|| migrator(files!("../../migrations/sqlite/")));
+pub(super) static POSTGRES: LazyLock<Migrator> =
+    LazyLock::new(|| migrator(files!("../../migrations/postgres/")));
+
+/// The migrations of this crate, in order. A new one is added at the end; those that are here never change, because a store keeps a checksum
+/// of each.
+macro_rules! files {
+    ($folder:literal) => {
+        crate::migration_files!(
+            $folder,
+            "0001_foundation",
+            "0002_people",
+            "0003_sign_in",
+            "0004_oidc",
+            "0005_safety",
+            "0006_batches",
+            "0007_few_rows",
+            "0008_custody",
+            "0009_no_look_up_a_row",
+            "0010_newest_last"
+        )
+    };
+}
+use files;
+
+/// Names and texts of migrations in a folder.
+#[macro_export]
+macro_rules! migration_files {
+    ($folder:literal, $($name:literal),* $(,)?) => {
+        &[$(($name, include_str!(concat!($folder, $name, ".sql")))),*]
+    };
+}
+
+/// Migrations as sqlx runs them, recorded in `_sqlx_migrations` by the number before the first `_` and the words after it.
+pub fn migrator(files: &[(&'static str, &'static str)]) -> Migrator {
+    let migrations = files.iter().map(|(name, sql)| {
+        let (version, description) = name.split_once('_').expect("a migration is called NUMBER_WORDS");
+        let version = version.parse().expect("a migration begins with its number");
+        let description = Cow::Owned(description.replace('_', " "));
+        Migration::new(version, description, MigrationType::Simple, SqlStr::from_static(sql), false)
+    });
+    Migrator::with_migrations(migrations.collect())
+}
 
 /// The schema versions this program knows and those the store has.
 #[derive(Clone, Debug, PartialEq, Eq)]

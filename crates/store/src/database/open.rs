@@ -5,6 +5,7 @@
 use std::fs::{File, OpenOptions, TryLockError};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use rlinks_core::Timestamp;
@@ -76,9 +77,9 @@ impl Location {
 #[derive(Clone, Copy)]
 pub struct Tables {
     /// How they are made in a file.
-    pub sqlite: &'static Migrator,
+    pub sqlite: &'static LazyLock<Migrator>,
     /// How they are made on a server.
-    pub postgres: &'static Migrator,
+    pub postgres: &'static LazyLock<Migrator>,
     /// The schema they have to themselves on a server.
     pub schema: Option<&'static str>,
     /// The mark of the file.

@@ -6,6 +6,7 @@ use sqlx::{ColumnIndex, Decode, FromRow, Row, Type};
 
 use crate::StoreError;
 use crate::database::json::json;
+use crate::database::row::from_row;
 
 /// The columns of a link, in one place; `concat!` puts them into a statement.
 macro_rules! link_columns {
@@ -60,7 +61,6 @@ where
     }
 }
 
-#[derive(FromRow)]
 struct LinkRest {
     generated: bool,
     target: String,
@@ -79,6 +79,25 @@ struct LinkRest {
     updated_at: i64,
     version: i64,
 }
+
+from_row!(LinkRest {
+    generated,
+    target,
+    redirect_status,
+    state,
+    https_only,
+    no_loop,
+    expires_at,
+    title,
+    notes,
+    tags,
+    metadata,
+    source,
+    created_by,
+    created_at,
+    updated_at,
+    version
+});
 
 impl LinkRow {
     pub(crate) fn link(self) -> Result<Link, StoreError> {

@@ -13,6 +13,7 @@ use crate::audit::chain::{NewEntry, lock_heads, record_locked};
 use crate::audit::log::domain_subject;
 use crate::database::json::json;
 use crate::database::pool::{Tx, read, read_in, run_in};
+use crate::database::row::from_row;
 use crate::workspace::workspaces::MAIN;
 use crate::{Store, StoreError};
 
@@ -38,7 +39,6 @@ macro_rules! held_columns {
     };
 }
 
-#[derive(sqlx::FromRow)]
 struct HeldRow {
     host: String,
     workspace_id: i64,
@@ -55,6 +55,23 @@ struct HeldRow {
     checked_at: Option<i64>,
     note: Option<String>,
 }
+
+from_row!(HeldRow {
+    host,
+    workspace_id,
+    is_primary,
+    created_at,
+    needs_proof,
+    proven_at,
+    missing_since,
+    suspended_at,
+    points_away_since,
+    expires_at,
+    registry_checked_at,
+    alarmed_days,
+    checked_at,
+    note
+});
 
 impl HeldRow {
     fn held(self) -> Held {
@@ -82,13 +99,14 @@ impl HeldRow {
     }
 }
 
-#[derive(sqlx::FromRow)]
 pub(crate) struct DomainRow {
     host: String,
     workspace_id: i64,
     is_primary: bool,
     created_at: i64,
 }
+
+from_row!(DomainRow { host, workspace_id, is_primary, created_at });
 
 impl DomainRow {
     pub(crate) fn domain(self) -> Domain {

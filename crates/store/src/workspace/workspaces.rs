@@ -7,6 +7,7 @@ use crate::audit::chain::{NewEntry, lock_heads, record_locked};
 use crate::audit::log::workspace_subject;
 use crate::database::json::json;
 use crate::database::pool::{Pool, Tx, read, read_in, run_in};
+use crate::database::row::from_row;
 use crate::{Store, StoreError};
 
 /// The workspace every installation begins with.
@@ -84,7 +85,6 @@ async fn record(tx: &mut Tx, workspace: Id, entry: NewEntry<'_>, now: Timestamp)
     record_locked(tx, heads, workspace, [entry], now).await
 }
 
-#[derive(sqlx::FromRow)]
 pub(crate) struct WorkspaceRow {
     pub(crate) id: i64,
     pub(crate) slug: String,
@@ -94,6 +94,8 @@ pub(crate) struct WorkspaceRow {
     pub(crate) updated_at: i64,
     pub(crate) deleted_at: Option<i64>,
 }
+
+from_row!(WorkspaceRow { id, slug, name, policy, created_at, updated_at, deleted_at });
 
 impl WorkspaceRow {
     pub(crate) fn workspace(self) -> Result<Workspace, StoreError> {
