@@ -1,18 +1,30 @@
 //! Where a command does its work: on a store this process opens, on a running server, or at Cloudflare.
 //!
 //! A command asks a place for a value and prints the value. Only the asking differs.
+//!
+//! | to find | look in |
+//! |---|---|
+//! | a store this process opens | [`local_store`] |
+//! | a server, by its API | [`api_client`] |
+//! | keys and values at Cloudflare | [`cloudflare`] |
+//! | the values that all of them give | [`links`], [`explanation`], [`domains`], [`members`], [`keys`] |
 
 pub(crate) mod api_client;
 pub(crate) mod cloudflare;
+pub(crate) mod domains;
+pub(crate) mod explanation;
+pub(crate) mod keys;
+pub(crate) mod links;
 pub(crate) mod local_store;
+pub(crate) mod members;
 
-use rlinks_core::link::route_object::{RouteObject, Stats};
-use rlinks_core::{Link, Timestamp};
-use rlinks_ops::Outcome;
+use rlinks_core::Timestamp;
+use rlinks_core::link::route_object::RouteObject;
 use rlinks_store::clock::Clock;
 
 use crate::backend::api_client::Remote;
 use crate::backend::cloudflare::Cloudflare;
+use crate::backend::links::Seen;
 use crate::backend::local_store::Session;
 use crate::config::{Backend, Config};
 use crate::environment::Environment;
@@ -27,25 +39,6 @@ pub(crate) enum Place {
     Server(Remote),
     /// Keys and values at Cloudflare, which the Worker there serves.
     Cloudflare(Box<Cloudflare>),
-}
-
-/// A link, and what is known beside it.
-pub(crate) struct Seen {
-    pub(crate) link: Link,
-    /// What it has counted; a store is asked for that only where it is shown ([`Place::object`]).
-    pub(crate) stats: Option<Stats>,
-    /// How people share it; none where no host leads to its workspace.
-    pub(crate) short_url: Option<String>,
-    /// The slug of its workspace.
-    pub(crate) workspace: String,
-}
-
-/// What became of a link.
-pub(crate) struct Made {
-    pub(crate) seen: Seen,
-    pub(crate) outcome: Outcome,
-    /// What was asked for and a link that was handed back does not have.
-    pub(crate) not_applied: Vec<String>,
 }
 
 impl Place {
@@ -101,36 +94,6 @@ impl Place {
         match self {
             Self::Store(session) => session.explain_fresh(failure),
             Self::Server(_) | Self::Cloudflare(_) => failure,
-        }
-    }
-}
-
-impl Seen {
-    /// Its address, or the path where that is all there is.
-    pub(crate) fn address(&self) -> String {
-        self.short_url.clone().unwrap_or_else(|| format!("/{}", self.link.code))
-    }
-
-    /// The same with where it leads.
-    pub(crate) fn arrow(&self) -> String {
-        format!("{} -> {}", self.address(), self.link.target)
-    }
-
-    /// Says what somebody who has just written a link would want to know of it: no visitor can reach it, or its host has letters
-    /// that may look like others.
-    pub(crate) fn warn(&self, output: Output) {
-        let host = self.link.target.host();
-        if host.split('.').any(|label| label.starts_with("xn--")) {
-            output.warning(&format!(
-                "{host} is {}: see that these letters are the ones you mean",
-                url::quirks::domain_to_unicode(host)
-            ));
-        }
-        if self.short_url.is_none() {
-            let slug = &self.workspace;
-            output.warning(&format!(
-                "no domain reaches workspace {slug}, so no visitor reaches this link; `rmax domains add <host> --workspace {slug}` adds one"
-            ));
         }
     }
 }

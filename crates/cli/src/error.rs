@@ -12,9 +12,6 @@ use rlinks_store::StoreError;
 use rlinks_store::clock::Clock;
 use serde_json::{Value, json};
 
-use crate::environment::Environment;
-use crate::output::Output;
-
 /// Why a command did not do what was asked, and the ways out.
 #[derive(Debug)]
 pub(crate) struct Failure {
@@ -145,20 +142,20 @@ impl Failure {
         &self.hints
     }
 
-    /// Says it on stderr and gives the exit code.
-    pub(crate) fn report(&self, output: Output) -> ExitCode {
-        if matches!(self.kind, Kind::OutputClosed) {
+    /// Whether there is nothing to say: nobody reads what we write any more.
+    pub(crate) fn is_output_closed(&self) -> bool {
+        matches!(self.kind, Kind::OutputClosed)
+    }
+
+    pub(crate) fn exit_code(&self) -> ExitCode {
+        if self.is_output_closed() {
             return ExitCode::SUCCESS;
-        }
-        if output.json {
-            output.envelope(&self.envelope());
-        } else {
-            output.error(&self.messages(), &self.hints);
         }
         ExitCode::from(exit_code(self.code()))
     }
 
-    fn envelope(&self) -> String {
+    /// The error as the API would give it.
+    pub(crate) fn envelope(&self) -> String {
         let (message, details) = match &self.kind {
             Kind::Ops(OpsError::Invalid(fields)) => {
                 (ErrorCode::ValidationFailed.message().to_owned(), json!({ "fields": fields }))
@@ -193,23 +190,6 @@ const fn exit_code(code: ErrorCode) -> u8 {
         ErrorCode::Unauthenticated | ErrorCode::Forbidden => 7,
         _ => 1,
     }
-}
-
-/// What the parser of arguments could not read, or help and version, which it treats alike.
-pub(crate) fn exit_of_parser(problem: &clap::Error, environment: &Environment) -> ExitCode {
-    let wants_json = std::env::args_os().any(|arg| arg == "--json");
-    if !problem.use_stderr() || !wants_json {
-        let _ = problem.print();
-        return ExitCode::from(u8::try_from(problem.exit_code()).unwrap_or(2));
-    }
-    let text = problem.render().to_string();
-    let lines = text
-        .lines()
-        .map(str::trim)
-        .take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more information"));
-    let message = lines.filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ");
-    let message = message.strip_prefix("error: ").unwrap_or(&message);
-    Failure::usage(message).report(Output::json(environment))
 }
 
 impl From<OpsError> for Failure {

@@ -1,5 +1,5 @@
-//! `rmax`: the one binary. What was typed becomes [`args::Args`], what it means is in [`commands`], and how it ended is an exit
-//! code, mapped in [`error`].
+//! `rmax`: the one binary. What was typed becomes [`args::Args`], [`run`] opens the [`backend`] it needs, what it means is in
+//! [`commands`], and how it ended is an exit code, mapped in [`error`].
 //!
 //! Data goes to stdout, everything else to stderr.
 
@@ -16,6 +16,7 @@ mod files;
 mod identity;
 mod logging;
 mod output;
+mod run;
 
 use std::process::ExitCode;
 
@@ -23,17 +24,41 @@ use clap::Parser as _;
 
 use crate::args::Args;
 use crate::environment::Environment;
+use crate::error::Failure;
 use crate::output::Output;
 
 fn main() -> ExitCode {
     let environment = Environment::read();
     let args = match Args::try_parse() {
         Ok(args) => args,
-        Err(problem) => return error::exit_of_parser(&problem, &environment),
+        Err(problem) => return exit_of_parser(&problem, &environment),
     };
     let output = Output::new(&args.global, &environment);
-    match commands::run(args, environment, output) {
+    match run::run(args, environment, output) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => failure.report(output),
+        Err(failure) => report(&failure, output),
     }
+}
+
+/// Says on stderr why a command failed, and gives the exit code.
+fn report(failure: &Failure, output: Output) -> ExitCode {
+    output.failure(failure);
+    failure.exit_code()
+}
+
+/// What the parser of arguments could not read, or help and version, which it treats alike.
+fn exit_of_parser(problem: &clap::Error, environment: &Environment) -> ExitCode {
+    let wants_json = std::env::args_os().any(|arg| arg == "--json");
+    if !problem.use_stderr() || !wants_json {
+        let _ = problem.print();
+        return ExitCode::from(u8::try_from(problem.exit_code()).unwrap_or(2));
+    }
+    let text = problem.render().to_string();
+    let lines = text
+        .lines()
+        .map(str::trim)
+        .take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more information"));
+    let message = lines.filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ");
+    let message = message.strip_prefix("error: ").unwrap_or(&message);
+    report(&Failure::usage(message), Output::json(environment))
 }

@@ -183,19 +183,21 @@ impl Output {
         self.say(&self.label("warning:", YELLOW), text);
     }
 
-    /// Why a command did not do its work.
-    pub(crate) fn error(self, messages: &[String], hints: &[String]) {
-        for message in messages {
-            self.say(&self.label("error:", RED), message);
+    /// Why a command did not do its work, and the ways out.
+    pub(crate) fn failure(self, failure: &Failure) {
+        if failure.is_output_closed() {
+            return;
         }
-        for hint in hints {
+        if self.json {
+            to_stderr(&format!("{}\n", failure.envelope()));
+            return;
+        }
+        for message in failure.messages() {
+            self.say(&self.label("error:", RED), &message);
+        }
+        for hint in failure.hints() {
             self.say(&self.label("hint:", CYAN), hint);
         }
-    }
-
-    /// The same for programs.
-    pub(crate) fn envelope(self, json: &str) {
-        to_stderr(&format!("{json}\n"));
     }
 
     /// A line for people. Commands in it are about the workspace in use.
@@ -326,4 +328,9 @@ pub(crate) fn confirm(question: &str) -> Result<Answer, Failure> {
 /// Whether somebody is there to be asked.
 pub(crate) fn can_ask() -> bool {
     std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
+}
+
+/// `1 link`, `2 links`.
+pub(crate) fn counted(number: u64, what: &str) -> String {
+    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }

@@ -11,8 +11,8 @@ use wasm_bindgen::JsValue;
 use crate::analytics::{self, Counted};
 use crate::api_request::{self, Call, LONGEST_BODY_BYTES, MOST_TRIES, Refusal, View};
 use crate::cached_link::seconds;
+use crate::context::RequestContext;
 use crate::d1_sql::{self, Row};
-use crate::handlers::Visit;
 use crate::platform::{self, Away};
 use crate::profile::d1::{self, ask};
 use crate::routing;
@@ -26,36 +26,36 @@ impl From<Away> for Refusal {
 }
 
 /// What the API answers.
-pub(crate) async fn answer(visit: &Visit<'_>, request: &JsValue) -> Answer {
-    if !visit.settings.admits(&visit.facts.authorization) {
-        let mut refused = visit.error(ErrorCode::Unauthenticated);
+pub(crate) async fn answer(context: &RequestContext<'_>, request: &JsValue) -> Answer {
+    if !context.settings.admits(&context.facts.authorization) {
+        let mut refused = context.error(ErrorCode::Unauthenticated);
         refused.headers.push(("www-authenticate", "Bearer".to_owned()));
         return refused;
     }
-    let done = match Call::read(visit.facts) {
-        Ok(call) => run(visit, request, call).await,
+    let done = match Call::read(context.facts) {
+        Ok(call) => run(context, request, call).await,
         Err(refusal) => Err(refusal),
     };
-    done.unwrap_or_else(|refusal| refuse(visit, refusal))
+    done.unwrap_or_else(|refusal| refuse(context, refusal))
 }
 
-async fn run(visit: &Visit<'_>, request: &JsValue, call: Call) -> Result<Answer, Refusal> {
+async fn run(context: &RequestContext<'_>, request: &JsValue, call: Call) -> Result<Answer, Refusal> {
     match call {
-        Call::Create => create(visit, &body(visit, request).await?).await,
-        Call::List { limit, after } => list(visit, limit, after).await,
+        Call::Create => create(context, &body(context, request).await?).await,
+        Call::List { limit, after } => list(context, limit, after).await,
         Call::Get(code) => {
-            let row = existing(visit, &code).await?;
-            Ok(view(visit, 200, &row))
+            let row = existing(context, &code).await?;
+            Ok(view(context, 200, &row))
         }
-        Call::Change(code) => change(visit, &code, &body(visit, request).await?).await,
-        Call::Delete(code) => delete(visit, &code).await,
-        Call::Stats(code) => stats(visit, &code).await,
-        Call::Check(text) => check(visit, &text).await,
+        Call::Change(code) => change(context, &code, &body(context, request).await?).await,
+        Call::Delete(code) => delete(context, &code).await,
+        Call::Stats(code) => stats(context, &code).await,
+        Call::Check(text) => check(context, &text).await,
     }
 }
 
-async fn body(visit: &Visit<'_>, request: &JsValue) -> Result<Input, Refusal> {
-    let kind = visit.facts.content_type.split(';').next().unwrap_or_default().trim();
+async fn body(context: &RequestContext<'_>, request: &JsValue) -> Result<Input, Refusal> {
+    let kind = context.facts.content_type.split(';').next().unwrap_or_default().trim();
     if !kind.is_empty() && !kind.eq_ignore_ascii_case("application/json") {
         return Err(Refusal::Plain(ErrorCode::UnsupportedMediaType));
     }
@@ -68,9 +68,9 @@ async fn body(visit: &Visit<'_>, request: &JsValue) -> Result<Input, Refusal> {
     Ok(api_request::input(&object)?)
 }
 
-async fn create(visit: &Visit<'_>, input: &Input) -> Result<Answer, Refusal> {
-    let (settings, now) = (visit.settings, seconds(visit.now));
-    let draft = api_request::draft(input, settings, visit.now)?;
+async fn create(context: &RequestContext<'_>, input: &Input) -> Result<Answer, Refusal> {
+    let (settings, now) = (context.settings, seconds(context.now));
+    let draft = api_request::draft(input, settings, context.now)?;
     let limit = settings.policy.limits.live_links;
     for _ in 0..MOST_TRIES {
         let code = match &draft.code {
@@ -85,10 +85,10 @@ async fn create(visit: &Visit<'_>, input: &Input) -> Result<Answer, Refusal> {
         let insert = d1_sql::insert(code.as_str(), draft.target.as_str(), status, expires_at, now, limit);
         let why =
             [insert, d1_sql::link(code.as_str()), d1_sql::tombstone(code.as_str()), d1_sql::count_live(now)];
-        let rows = platform::d1(visit.env, &why).await?;
+        let rows = platform::d1(context.env, &why).await?;
         if let Some(row) = d1::row(rows.first())? {
-            d1::publish(visit, &row).await;
-            let mut made = view(visit, 201, &row);
+            d1::publish(context, &row).await;
+            let mut made = view(context, 201, &row);
             made.headers.push(("location", format!("/api/v1/links/{code}")));
             return Ok(made);
         }
@@ -105,37 +105,41 @@ async fn create(visit: &Visit<'_>, input: &Input) -> Result<Answer, Refusal> {
     Err(Refusal::Saying(ErrorCode::Conflict, "no free code was found; try again".to_owned()))
 }
 
-async fn existing(visit: &Visit<'_>, code: &Code) -> Result<Row, Refusal> {
-    ask(visit.env, code.as_str()).await?.ok_or(Refusal::Plain(ErrorCode::NotFound))
+async fn existing(context: &RequestContext<'_>, code: &Code) -> Result<Row, Refusal> {
+    ask(context.env, code.as_str()).await?.ok_or(Refusal::Plain(ErrorCode::NotFound))
 }
 
-async fn change(visit: &Visit<'_>, code: &Code, input: &Input) -> Result<Answer, Refusal> {
-    let row = existing(visit, code).await?;
-    let next = api_request::changed(&row, input, visit.settings, visit.now)?;
+async fn change(context: &RequestContext<'_>, code: &Code, input: &Input) -> Result<Answer, Refusal> {
+    let row = existing(context, code).await?;
+    let next = api_request::changed(&row, input, context.settings, context.now)?;
     if next == row {
-        return Ok(view(visit, 200, &row));
+        return Ok(view(context, 200, &row));
     }
-    let update = d1_sql::update(&next, row.updated_at, seconds(visit.now));
-    let rows = platform::d1(visit.env, &[update]).await?;
+    let update = d1_sql::update(&next, row.updated_at, seconds(context.now));
+    let rows = platform::d1(context.env, &[update]).await?;
     let written = d1::row(rows.first())?.ok_or(Refusal::Plain(ErrorCode::Conflict))?;
-    d1::publish(visit, &written).await;
-    Ok(view(visit, 200, &written))
+    d1::publish(context, &written).await;
+    Ok(view(context, 200, &written))
 }
 
-async fn delete(visit: &Visit<'_>, code: &Code) -> Result<Answer, Refusal> {
-    let rows = platform::d1(visit.env, &d1_sql::delete(code.as_str(), seconds(visit.now))).await?;
+async fn delete(context: &RequestContext<'_>, code: &Code) -> Result<Answer, Refusal> {
+    let rows = platform::d1(context.env, &d1_sql::delete(code.as_str(), seconds(context.now))).await?;
     if rows.get(1).is_none_or(Vec::is_empty) {
         return Err(Refusal::Plain(ErrorCode::NotFound));
     }
-    let mut urls = d1::cache_urls(visit.settings, code.as_str());
-    urls.push(d1::cache_url(visit, code.as_str()));
-    d1::forget(visit.env, code.as_str(), &urls).await;
+    let mut urls = d1::cache_urls(context.settings, code.as_str());
+    urls.push(d1::cache_url(context, code.as_str()));
+    d1::forget(context.env, code.as_str(), &urls).await;
     Ok(Answer { status: 204, headers: vec![("cache-control", "no-store".to_owned())], body: String::new() })
 }
 
-async fn list(visit: &Visit<'_>, limit: usize, after: Option<(i64, i64)>) -> Result<Answer, Refusal> {
+async fn list(
+    context: &RequestContext<'_>,
+    limit: usize,
+    after: Option<(i64, i64)>,
+) -> Result<Answer, Refusal> {
     // One more than asked for says whether there is a next page.
-    let rows = platform::d1(visit.env, &[d1_sql::list(after, limit + 1), d1_sql::count()]).await?;
+    let rows = platform::d1(context.env, &[d1_sql::list(after, limit + 1), d1_sql::count()]).await?;
     let links = rows.first().cloned().unwrap_or_default().into_iter().map(serde_json::from_value);
     let mut links: Vec<Row> = links.collect::<Result<_, _>>().map_err(|error| error.to_string())?;
     let more = links.len() > limit;
@@ -143,16 +147,16 @@ async fn list(visit: &Visit<'_>, limit: usize, after: Option<(i64, i64)>) -> Res
     let next_cursor = more.then(|| links.last().map(api_request::cursor)).flatten();
     let total = rows.get(1).and_then(|rows| rows.first()?.get("links")?.as_i64());
     let data: Vec<View> =
-        links.iter().map(|row| View::of(row, visit.settings, visit.facts, visit.now)).collect();
+        links.iter().map(|row| View::of(row, context.settings, context.facts, context.now)).collect();
     Ok(as_json(200, &json!({ "data": data, "next_cursor": next_cursor, "total": total })))
 }
 
-async fn check(visit: &Visit<'_>, text: &str) -> Result<Answer, Refusal> {
-    let reason = match Code::parse(text, &visit.settings.policy.code) {
+async fn check(context: &RequestContext<'_>, text: &str) -> Result<Answer, Refusal> {
+    let reason = match Code::parse(text, &context.settings.policy.code) {
         Err(error) => Some(error.message),
         Ok(code) => {
             let rows =
-                platform::d1(visit.env, &[d1_sql::link(code.as_str()), d1_sql::tombstone(code.as_str())])
+                platform::d1(context.env, &[d1_sql::link(code.as_str()), d1_sql::tombstone(code.as_str())])
                     .await?;
             let there = |place: usize| rows.get(place).is_some_and(|rows| !rows.is_empty());
             match (there(0), there(1)) {
@@ -166,11 +170,11 @@ async fn check(visit: &Visit<'_>, text: &str) -> Result<Answer, Refusal> {
 }
 
 /// All-time clicks from D1, and the last days from Analytics Engine where it can be asked.
-async fn stats(visit: &Visit<'_>, code: &Code) -> Result<Answer, Refusal> {
-    let row = existing(visit, code).await?;
+async fn stats(context: &RequestContext<'_>, code: &Code) -> Result<Answer, Refusal> {
+    let row = existing(context, code).await?;
     let mut last: Vec<Option<Vec<Counted>>> = Vec::new();
-    for (name, query) in analytics::questions(code, visit.now) {
-        let Some(api) = &visit.settings.analytics else { break };
+    for (name, query) in analytics::questions(code, context.now) {
+        let Some(api) = &context.settings.analytics else { break };
         match platform::analytics(&api.url, &api.token, &query).await {
             Ok(text) => last.push(analytics::read(&text, "value", "clicks")),
             Err(away) => {
@@ -186,12 +190,12 @@ async fn stats(visit: &Visit<'_>, code: &Code) -> Result<Answer, Refusal> {
     let total: i64 = series.iter().map(|day| day.clicks).sum();
     let series: Vec<Value> =
         series.iter().map(|day| json!({ "start": day_start(&day.value), "clicks": day.clicks })).collect();
-    let day = Timestamp::from_ms(visit.now.ms().div_euclid(86_400_000) * 86_400_000);
+    let day = Timestamp::from_ms(context.now.ms().div_euclid(86_400_000) * 86_400_000);
     Ok(as_json(
         200,
         &json!({
             "code": row.slug, "clicks": row.visit_count, "complete": whole,
-            "from": day.plus_ms(-(analytics::STATS_DAYS - 1) * 86_400_000), "to": visit.now.whole_seconds(),
+            "from": day.plus_ms(-(analytics::STATS_DAYS - 1) * 86_400_000), "to": context.now.whole_seconds(),
             "interval": "day", "tz": "UTC",
             "total": { "clicks": total }, "series": series, "referrers": referrers, "countries": countries,
         }),
@@ -203,8 +207,8 @@ fn day_start(text: &str) -> Value {
     Timestamp::parse(&text.replace(' ', "T")).map_or(Value::String(text.to_owned()), |at| json!(at))
 }
 
-fn view(visit: &Visit<'_>, status: u16, row: &Row) -> Answer {
-    as_json(status, &View::of(row, visit.settings, visit.facts, visit.now))
+fn view(context: &RequestContext<'_>, status: u16, row: &Row) -> Answer {
+    as_json(status, &View::of(row, context.settings, context.facts, context.now))
 }
 
 fn as_json(status: u16, body: &impl Serialize) -> Answer {
@@ -219,17 +223,17 @@ fn as_json(status: u16, body: &impl Serialize) -> Answer {
     }
 }
 
-fn refuse(visit: &Visit<'_>, refusal: Refusal) -> Answer {
+fn refuse(context: &RequestContext<'_>, refusal: Refusal) -> Answer {
     let saying = |code, message: &str, details: &Value| {
-        routing::error_saying(visit.facts, code, message, details, visit.now)
+        routing::error_saying(context.facts, code, message, details, context.now)
     };
     match refusal {
         Refusal::Plain(code) => {
-            let mut refused = visit.error(code);
+            let mut refused = context.error(code);
             if code == ErrorCode::MethodNotAllowed {
                 // The list of core's is that of redirects.
                 refused.headers.retain(|(name, _)| *name != "allow");
-                refused.headers.push(("allow", api_request::allowed(&visit.facts.path).to_owned()));
+                refused.headers.push(("allow", api_request::allowed(&context.facts.path).to_owned()));
             }
             refused
         }

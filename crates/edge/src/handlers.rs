@@ -3,15 +3,13 @@
 use std::cell::OnceCell;
 use std::rc::Rc;
 
-use rlinks_core::Timestamp;
 use rlinks_core::error_code::ErrorCode;
-use rlinks_core::redirect::response::Answer;
 use wasm_bindgen::JsValue;
 use worker::worker_sys::web_sys;
 use worker::{Context, Env, ScheduleContext, ScheduledEvent, event};
 
+use crate::context::RequestContext;
 use crate::profile::{d1, kv};
-use crate::request::Facts;
 use crate::routing::{self, Look};
 use crate::settings::{Profile, Settings};
 use crate::{api, cron, platform};
@@ -19,21 +17,6 @@ use crate::{api, cron, platform};
 thread_local! {
     /// Variables do not change while an isolate lives: a new value is a new deployment.
     static SETTINGS: OnceCell<Rc<Settings>> = const { OnceCell::new() };
-}
-
-/// One request and where it is.
-pub(crate) struct Visit<'a> {
-    pub(crate) facts: &'a Facts,
-    pub(crate) settings: &'a Settings,
-    pub(crate) env: &'a JsValue,
-    pub(crate) context: &'a Context,
-    pub(crate) now: Timestamp,
-}
-
-impl Visit<'_> {
-    pub(crate) fn error(&self, code: ErrorCode) -> Answer {
-        routing::error(self.facts, code, self.now)
-    }
 }
 
 fn settings(env: &JsValue) -> Option<Rc<Settings>> {
@@ -52,18 +35,19 @@ fn settings(env: &JsValue) -> Option<Rc<Settings>> {
 }
 
 #[event(fetch)]
-async fn fetch(request: web_sys::Request, env: Env, context: Context) -> worker::Result<web_sys::Response> {
+async fn fetch(request: web_sys::Request, env: Env, execution: Context) -> worker::Result<web_sys::Response> {
     let (request, env): (JsValue, JsValue) = (request.into(), env.into());
     let (facts, now) = (platform::facts(&request), platform::now());
     let Some(settings) = settings(&env) else {
         return Ok(platform::respond(&routing::error(&facts, ErrorCode::Internal, now), facts.is_head()));
     };
-    let visit = Visit { facts: &facts, settings: &settings, env: &env, context: &context, now };
+    let context =
+        RequestContext { facts: &facts, settings: &settings, env: &env, execution: &execution, now };
     let answer = match (routing::look(&facts, &settings, now), settings.profile) {
         (Look::Answer(answer), _) => answer,
-        (Look::Link { code, preview }, Profile::Fabric) => kv::answer(&visit, &code, preview).await,
-        (Look::Link { code, preview }, Profile::Edge) => d1::answer(&visit, &code, preview).await,
-        (Look::Api, _) => api::answer(&visit, &request).await,
+        (Look::Link { code, preview }, Profile::Fabric) => kv::answer(&context, &code, preview).await,
+        (Look::Link { code, preview }, Profile::Edge) => d1::answer(&context, &code, preview).await,
+        (Look::Api, _) => api::answer(&context, &request).await,
     };
     Ok(platform::respond(&answer, facts.is_head()))
 }

@@ -9,13 +9,15 @@
 //! | what the operator set | [`settings`] |
 //! | what KV holds | [`kv_objects`] for `fabric`, [`cached_link`] for `edge` |
 //! | the edge's own API, its tables and its statistics | [`api_request`], [`d1_sql`], [`analytics`] |
-//! | the calls to Cloudflare, and who makes them | `handlers`, `profile`, `api`, `cron`, `platform` (WebAssembly) |
+//! | the calls to Cloudflare, and who makes them | `handlers`, `api`, `cron`, `profile`, `context`, `platform` (WebAssembly) |
 
 pub mod analytics;
 #[cfg(target_arch = "wasm32")]
 mod api;
 pub mod api_request;
 pub mod cached_link;
+#[cfg(target_arch = "wasm32")]
+mod context;
 #[cfg(target_arch = "wasm32")]
 mod cron;
 pub mod d1_sql;

@@ -14,8 +14,8 @@ use std::time::Duration;
 use http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderName, IF_MATCH, LOCATION, RETRY_AFTER};
 use http::{HeaderValue, Method, StatusCode};
 use reqwest::redirect::Policy;
-use rlinks_core::hex;
 use rlinks_core::error_code::ErrorCode;
+use rlinks_core::hex;
 use rlinks_store::clock::random_bytes;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -295,7 +295,8 @@ impl Request<'_> {
 
     /// Done once, however often it is sent.
     fn once(mut self) -> Self {
-        let name = HeaderValue::from_str(&hex::encode(&random_bytes::<16>())).expect("digits are a header value");
+        let name =
+            HeaderValue::from_str(&hex::encode(&random_bytes::<16>())).expect("digits are a header value");
         self.headers.push((IDEMPOTENCY_KEY, name));
         self.once = true;
         self

@@ -2,7 +2,7 @@
 //!
 //! | to find | look in |
 //! |---|---|
-//! | how it is asked, and what its errors mean | [`client`], [`access`], [`retry`], [`errors`] |
+//! | how it is asked, and what its errors mean | [`client`], [`access`], [`request`], [`retry`], [`errors`] |
 //! | what keys hold | [`objects`] |
 //! | links: looked at and changed | [`links`], [`change`] |
 //! | links that come from files and leave as files | [`import`], [`export`] |
@@ -26,6 +26,7 @@ pub(crate) mod links;
 pub(crate) mod migrate;
 pub(crate) mod objects;
 pub(crate) mod publish;
+mod request;
 mod retry;
 
 use rlinks_core::{Actor, Code, Domains, Host, Policy, Preset, Slug, Timestamp};

@@ -20,7 +20,7 @@ use rlinks_store::clock::{Clock, random_bytes};
 use rlinks_store::{Location, Lost, Options, Store, StoreError};
 use tokio::sync::OnceCell;
 
-use crate::backend::{Made, Seen};
+use crate::backend::links::{Made, Seen};
 use crate::config::Config;
 use crate::environment::Environment;
 use crate::error::Failure;

@@ -26,7 +26,7 @@ const PAGE: i64 = 1000;
 /// No line of ours is longer.
 const LONGEST_LINE: u64 = 1024 * 1024;
 
-pub(super) async fn list(place: &Place, limit: i64, before: Option<i64>) -> Result<(), Failure> {
+pub(crate) async fn list(place: &Place, limit: i64, before: Option<i64>) -> Result<(), Failure> {
     let entries = match place {
         Place::Store(session) => {
             let workspace = session.workspace().await?;
@@ -85,7 +85,7 @@ impl Chain<'_> {
     }
 }
 
-pub(super) async fn export(place: &Place, args: &Export) -> Result<(), Failure> {
+pub(crate) async fn export(place: &Place, args: &Export) -> Result<(), Failure> {
     let (chains, signer) = match place {
         Place::Store(session) => {
             let workspaces =
@@ -178,7 +178,7 @@ struct Verdict {
     directory: Vec<String>,
 }
 
-pub(super) async fn verify(session: &Session, checkpoint: Option<&Path>) -> Result<(), Failure> {
+pub(crate) async fn verify(session: &Session, checkpoint: Option<&Path>) -> Result<(), Failure> {
     // Every chain is verified, whichever workspace is named; but a name nobody has is a slip.
     let slug = Slug::stored(session.config.workspace.clone());
     if session.store().workspace(&slug).await?.is_none() {
@@ -221,7 +221,7 @@ fn recorded(session: &Session, checkpoint: Option<&Path>) -> Result<(Vec<Head>, 
 }
 
 /// Verifies an export. No store is opened.
-pub(super) fn verify_export(output: Output, args: &Verify) -> Result<(), Failure> {
+pub(crate) fn verify_export(output: Output, args: &Verify) -> Result<(), Failure> {
     let place = args.file.as_deref().unwrap_or(Path::new(""));
     let mut marks = Vec::new();
     if let Some(place) = &args.checkpoint {

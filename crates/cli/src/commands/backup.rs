@@ -18,7 +18,7 @@ use crate::error::Failure;
 use crate::files::{NewFile, Overwrite, Served, cannot_read, keep_servers_away};
 use crate::output::Output;
 
-pub(super) async fn run(session: &Session, args: &Backup) -> Result<(), Failure> {
+pub(crate) async fn run(session: &Session, args: &Backup) -> Result<(), Failure> {
     let mut file = NewFile::create(&args.file, Overwrite::forced(args.force))?;
     let progress = session.output.progress("saving");
     let saved = session.store().backup(progress.count(&mut file), session.now()).await;
@@ -56,7 +56,7 @@ fn report(output: Output, file: &Path, counts: &Counts, done: &str) -> Result<()
 }
 
 /// Verified before anything is touched, refused where it would replace something, and never beside a running server.
-pub(super) async fn restore(
+pub(crate) async fn restore(
     config: Config,
     environment: Environment,
     output: Output,

@@ -8,11 +8,12 @@ use rlinks_core::{FieldCode, FieldError, FieldErrors, Timestamp};
 use rlinks_store::StoreError;
 use serde_json::json;
 
-use super::sweep::{self, counted};
+use super::sweep;
 use super::{Scope, no_time};
 use crate::args::{Clicks, ClicksExport};
 use crate::backend::local_store::Session;
 use crate::error::Failure;
+use crate::output::counted;
 
 /// Endings that say what is in a file, and by which word that is asked for here. Others say nothing.
 const ENDINGS: [(&str, Option<&str>); 9] = [
@@ -29,7 +30,7 @@ const ENDINGS: [(&str, Option<&str>); 9] = [
 /// Days over which misses are added up, today included.
 const MISSES_DAYS: i64 = 30;
 
-pub(super) async fn run(session: &Session, command: Clicks, scope: Scope) -> Result<(), Failure> {
+pub(crate) async fn run(session: &Session, command: Clicks, scope: Scope) -> Result<(), Failure> {
     match command {
         Clicks::Export(args) => export(session, &args).await,
         Clicks::Recompute => recompute(session, scope).await,

@@ -18,11 +18,10 @@ use serde_json::json;
 use tokio::task::JoinSet;
 
 use self::crowd::{Crowd, LinkIdea};
-use super::sweep::counted;
 use crate::args::SeedArgs;
 use crate::backend::local_store::Session;
 use crate::error::Failure;
-use crate::output::{Answer, can_ask, confirm};
+use crate::output::{Answer, can_ask, confirm, counted};
 
 /// The tag by which seeded links are known.
 const TAG: &str = "seeded";
@@ -31,7 +30,7 @@ const AT_ONCE: usize = 1024;
 /// Links looked at at once.
 const PAGE: i64 = 1000;
 
-pub(super) async fn seed(session: &Session, args: &SeedArgs) -> Result<(), Failure> {
+pub(crate) async fn seed(session: &Session, args: &SeedArgs) -> Result<(), Failure> {
     let workspace = session.workspace().await?;
     if !args.yes && has_links_of_its_own(session, &workspace).await? {
         let what = format!("workspace {} has links of its own", workspace.slug);

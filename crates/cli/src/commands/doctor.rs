@@ -10,8 +10,8 @@ use rlinks_clicks::journal::{self, Drops};
 use rlinks_core::id::EPOCH_MS;
 use rlinks_core::{Slug, Standing, Timestamp};
 use rlinks_ops::safety::blocklist::ListFile;
-use rlinks_server::auth::oidc::provider::Issuer;
 use rlinks_server::Tls;
+use rlinks_server::auth::oidc::provider::Issuer;
 use rlinks_store::audit::checkpoints::{self, HEADS_LOG, KEY_FILE};
 use rlinks_store::clock::Clock;
 use rlinks_store::{Location, Lost, Store, StoreError};
@@ -60,7 +60,7 @@ impl Findings {
     }
 }
 
-pub(super) async fn run(config: Result<Config, Failure>, output: Output) -> Result<(), Failure> {
+pub(crate) async fn run(config: Result<Config, Failure>, output: Output) -> Result<(), Failure> {
     let mut findings = Findings::default();
     match config {
         Err(failure) => findings.failure("config", &failure, "correct the configuration"),

@@ -5,13 +5,13 @@ pub(crate) mod checks;
 use std::collections::HashMap;
 
 use rlinks_core::workspace::domain_verification::Proof;
-use rlinks_core::{Domain, Host, Id, Standing, Timestamp, Workspace};
+use rlinks_core::{Domain, Host, Id, Standing, Workspace};
 use rlinks_store::Held;
-use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::args::Domains;
 use crate::backend::Place;
+use crate::backend::domains::Hosted;
 use crate::backend::local_store::{Session, unreached};
 use crate::error::Failure;
 use crate::output::Output;
@@ -19,7 +19,7 @@ use crate::output::Output;
 /// The most links a warning names.
 const NAMED: i64 = 10;
 
-pub(super) async fn run(place: &Place, command: Domains) -> Result<(), Failure> {
+pub(crate) async fn run(place: &Place, command: Domains) -> Result<(), Failure> {
     match command {
         Domains::Add { host } => add(place, &host).await,
         Domains::List { all } => list(place, all).await,
@@ -30,42 +30,7 @@ pub(super) async fn run(place: &Place, command: Domains) -> Result<(), Failure> 
     }
 }
 
-/// A host as it is shown.
-#[derive(Serialize, Deserialize)]
-pub(crate) struct Hosted {
-    host: Host,
-    /// A server does not repeat whose it is.
-    #[serde(default)]
-    workspace: String,
-    primary: bool,
-    created_at: Timestamp,
-    /// A server of an earlier version knows of no proof.
-    #[serde(default)]
-    state: Standing,
-    proof: Option<Proof>,
-    expires_on: Option<String>,
-    checked_at: Option<Timestamp>,
-    concern: Option<String>,
-}
-
 impl Hosted {
-    fn of(held: Held, workspace: &Workspace, now: Timestamp) -> Self {
-        let Held { domain, custody } = held;
-        let proof = custody.needs_proof.then(|| Proof::of(workspace, &domain.host));
-        let Domain { host, primary, created_at, .. } = domain;
-        Self {
-            host,
-            workspace: workspace.slug.to_string(),
-            primary,
-            created_at,
-            state: custody.standing(),
-            proof,
-            expires_on: custody.expires_at.map(rlinks_core::workspace::domain_verification::date),
-            checked_at: custody.checked_at,
-            concern: custody.concern(now),
-        }
-    }
-
     fn show(&self, output: Output, done: &str) -> Result<(), Failure> {
         if output.json {
             return output.object(&json!(self));

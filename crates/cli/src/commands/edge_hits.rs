@@ -13,7 +13,6 @@ use rlinks_store::StoreError;
 use rlinks_store::clock::Clock;
 use serde_json::{Value, json};
 
-use super::sweep::counted;
 use crate::args::{Global, ImportHits, PublishStats};
 use crate::backend::cloudflare::Cloudflare;
 use crate::backend::cloudflare::hits::{HitKey, Recounted};
@@ -22,7 +21,7 @@ use crate::config::{Backend, Config, KeyValues};
 use crate::environment::Environment;
 use crate::error::Failure;
 use crate::files::{NewFile, cannot_read, cannot_write};
-use crate::output::Output;
+use crate::output::{Output, counted};
 
 /// Days before the last one imported that are looked at again: a key may be seen late, and clocks differ.
 const OVERLAP_DAYS: i64 = 1;
@@ -34,7 +33,7 @@ const LOOKED_UP: usize = 500;
 const PAGE: i64 = 1000;
 
 /// Which storage a command is about: the one that was named, else the environment's own, else the only one there is.
-pub(super) fn storage(
+pub(crate) fn storage(
     named: Option<&str>,
     config: &Config,
     global: &Global,
@@ -46,7 +45,7 @@ pub(super) fn storage(
     }
 }
 
-pub(super) async fn import(
+pub(crate) async fn import(
     config: Config,
     environment: Environment,
     output: Output,
@@ -305,7 +304,7 @@ pub(super) fn save(path: &std::path::Path, value: &Value) -> Result<(), Failure>
 
 // ---- sums ----
 
-pub(super) async fn publish_stats(
+pub(crate) async fn publish_stats(
     config: Config,
     environment: Environment,
     output: Output,

@@ -1,14 +1,14 @@
 //! `rmax keys`: what programs sign in with.
 
-use rlinks_core::access::api_key::{KeyStatus, Secret};
+use rlinks_core::access::api_key::KeyStatus;
 use rlinks_core::draft::{TimeInput, expiry};
-use rlinks_core::{ApiKey, FieldErrors, Id, Scope, Scopes, Timestamp};
+use rlinks_core::{ApiKey, FieldErrors, Scope, Scopes, Timestamp};
 use rlinks_ops::members::KeyDraft;
-use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::args::Keys;
 use crate::backend::Place;
+use crate::backend::keys::{Key, KeyAsked, NewKey};
 use crate::backend::local_store::Session;
 use crate::error::Failure;
 use crate::output::Output;
@@ -16,7 +16,7 @@ use crate::output::Output;
 /// Keys read at once.
 const PAGE: i64 = 500;
 
-pub(super) async fn run(place: &Place, command: Keys) -> Result<(), Failure> {
+pub(crate) async fn run(place: &Place, command: Keys) -> Result<(), Failure> {
     match command {
         Keys::Create { name, scopes, user, expires } => create(place, &name, &scopes, user, expires).await,
         Keys::List => list(place).await,
@@ -25,60 +25,7 @@ pub(super) async fn run(place: &Place, command: Keys) -> Result<(), Failure> {
     }
 }
 
-/// A key as it is shown.
-#[derive(Clone, Serialize, Deserialize)]
-pub(crate) struct Key {
-    pub(crate) id: Id,
-    name: String,
-    prefix: String,
-    scopes: Scopes,
-    user: Option<Id>,
-    status: KeyStatus,
-    created_at: Timestamp,
-    expires_at: Option<Timestamp>,
-    last_used_at: Option<Timestamp>,
-    usage_count: i64,
-}
-
-/// A key with its secret, this once.
-#[derive(Deserialize)]
-pub(crate) struct NewKey {
-    #[serde(flatten)]
-    view: Key,
-    key: String,
-}
-
-/// What a new key is to be.
-pub(crate) struct KeyAsked {
-    pub(crate) name: String,
-    /// Else the usual ones.
-    pub(crate) scopes: Option<Scopes>,
-    pub(crate) user: Option<String>,
-    pub(crate) expires_at: Option<Timestamp>,
-}
-
-impl Key {
-    fn of(key: &ApiKey, now: Timestamp) -> Self {
-        Self {
-            id: key.id,
-            name: key.name.clone(),
-            prefix: key.prefix.clone(),
-            scopes: key.scopes,
-            user: key.user,
-            status: key.status(now),
-            created_at: key.created_at,
-            expires_at: key.expires_at,
-            last_used_at: key.last_used_at,
-            usage_count: key.usage_count,
-        }
-    }
-}
-
 impl NewKey {
-    fn of(key: &ApiKey, secret: &Secret, now: Timestamp) -> Self {
-        Self { view: Key::of(key, now), key: secret.reveal().to_owned() }
-    }
-
     /// The key, alone on stdout.
     fn show(&self, output: Output) -> Result<(), Failure> {
         if output.json {

@@ -9,8 +9,9 @@ use rlinks_store::LinkFilter;
 use serde::Serialize;
 
 use crate::args::{Links, List, Set};
+use crate::backend::Place;
+use crate::backend::links::{Made, Seen, Wanted};
 use crate::backend::local_store::Session;
-use crate::backend::{Made, Place, Seen};
 use crate::commands::moment;
 use crate::error::Failure;
 use crate::output::{Answer, can_ask, confirm};
@@ -22,7 +23,7 @@ pub(crate) mod migrate;
 
 use self::changes::{Change, changes};
 
-pub(super) async fn run(place: &Place, command: Links) -> Result<(), Failure> {
+pub(crate) async fn run(place: &Place, command: Links) -> Result<(), Failure> {
     match command {
         Links::List(args) => list(place, &args).await,
         Links::Get { code, at } => get(place, &code, at.as_deref()).await,
@@ -33,23 +34,13 @@ pub(super) async fn run(place: &Place, command: Links) -> Result<(), Failure> {
         Links::Delete { code, yes } => delete(place, &code, yes).await,
         Links::Stats(args) => super::stats::run(place, &args).await,
         Links::History { code } => history(place, &code).await,
-        Links::Import(args) => crate::commands::links::import::import(place, &args).await,
-        Links::Export(args) => crate::commands::links::import::export(place, &args).await,
-        Links::Migrate { dry_run } => crate::commands::links::migrate::migrate(place, dry_run).await,
+        Links::Import(args) => import::import(place, &args).await,
+        Links::Export(args) => export::export(place, &args).await,
+        Links::Migrate { dry_run } => migrate::migrate(place, dry_run).await,
     }
 }
 
 // ---- looking ----
-
-/// Which links are wanted.
-pub(crate) struct Wanted<'a> {
-    pub(crate) prefix: Option<&'a str>,
-    pub(crate) tag: Option<&'a str>,
-    pub(crate) search: Option<&'a str>,
-    pub(crate) disabled: bool,
-    pub(crate) deleted: bool,
-    pub(crate) limit: usize,
-}
 
 impl List {
     fn wanted(&self) -> Result<Wanted<'_>, Failure> {

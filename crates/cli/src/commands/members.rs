@@ -2,22 +2,22 @@
 
 mod password;
 
-use rlinks_core::{Email, FieldErrors, Id, Role, Timestamp, User, UserStatus};
+use rlinks_core::{Email, FieldErrors, Role, User, UserStatus};
 use rlinks_ops::members::MemberPatch;
-use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use self::password::Asked;
 use crate::args::Users;
 use crate::backend::Place;
 use crate::backend::local_store::Session;
+use crate::backend::members::{Invited, Member};
 use crate::error::Failure;
 use crate::output::{Answer, can_ask, confirm};
 
 /// Members read at once.
 const PAGE: i64 = 500;
 
-pub(super) async fn run(place: &Place, command: Users) -> Result<(), Failure> {
+pub(crate) async fn run(place: &Place, command: Users) -> Result<(), Failure> {
     match command {
         Users::Create { email, name, role, password_stdin } => {
             create(place, &email, &name, &role, password_stdin.then_some(Asked::Stdin)).await
@@ -42,45 +42,6 @@ pub(super) async fn run(place: &Place, command: Users) -> Result<(), Failure> {
         }
         Users::SignOut { user } => password::sign_out(place, &user).await,
         Users::Delete { user, yes } => delete(place, &user, yes).await,
-    }
-}
-
-/// A member as they are shown.
-#[derive(PartialEq, Serialize, Deserialize)]
-pub(crate) struct Member {
-    pub(crate) id: Id,
-    pub(crate) email: Email,
-    full_name: String,
-    role: Role,
-    status: UserStatus,
-    created_at: Timestamp,
-    updated_at: Timestamp,
-    last_login_at: Option<Timestamp>,
-    last_sync_at: Option<Timestamp>,
-}
-
-/// A new member, and how they get in.
-#[derive(Serialize, Deserialize)]
-pub(crate) struct Invited {
-    #[serde(flatten)]
-    user: Member,
-    invite_url: String,
-    invite_expires_at: Timestamp,
-}
-
-impl From<User> for Member {
-    fn from(user: User) -> Self {
-        Self {
-            id: user.id,
-            email: user.email,
-            full_name: user.full_name,
-            role: user.role,
-            status: user.status,
-            created_at: user.created_at,
-            updated_at: user.updated_at,
-            last_login_at: user.last_login_at,
-            last_sync_at: user.last_sync_at,
-        }
     }
 }
 

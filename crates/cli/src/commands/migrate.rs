@@ -7,7 +7,7 @@ use crate::args::Migrate;
 use crate::backend::local_store::Session;
 use crate::error::Failure;
 
-pub(super) async fn run(session: &Session, command: &Migrate) -> Result<(), Failure> {
+pub(crate) async fn run(session: &Session, command: &Migrate) -> Result<(), Failure> {
     let schema = session.store().schema().await?;
     if session.output.json {
         return session.output.object(&json!({ "known": schema.known, "applied": schema.applied }));

@@ -54,7 +54,7 @@ struct Publisher<'a> {
     _lock: Option<File>,
 }
 
-pub(super) async fn run(
+pub(crate) async fn run(
     config: Config,
     environment: Environment,
     output: Output,

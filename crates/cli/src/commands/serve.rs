@@ -15,7 +15,7 @@ use crate::error::Failure;
 use crate::logging::{self, Usual};
 use crate::output::Output;
 
-pub(super) fn run(
+pub(crate) fn run(
     global: &Global,
     args: &Serve,
     environment: &Environment,

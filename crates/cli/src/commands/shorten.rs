@@ -8,7 +8,8 @@ use rlinks_ops::{Deleted, Mode, Outcome};
 use serde::Serialize;
 
 use crate::args::Shorten;
-use crate::backend::{Made, Place};
+use crate::backend::Place;
+use crate::backend::links::Made;
 use crate::error::Failure;
 
 /// A link as programs see it, and what became of the request.
@@ -22,7 +23,7 @@ struct Shortened {
     not_applied: Vec<String>,
 }
 
-pub(super) async fn run(place: &Place, args: &Shorten) -> Result<(), Failure> {
+pub(crate) async fn run(place: &Place, args: &Shorten) -> Result<(), Failure> {
     let (input, output) = (args.input(), place.output());
     let Made { seen, outcome, not_applied } = match place {
         Place::Cloudflare(_) => return Err(Failure::needs_store()),

@@ -14,6 +14,7 @@ use super::no_time;
 use crate::args::Stats;
 use crate::backend::Place;
 use crate::backend::cloudflare::Cloudflare;
+use crate::backend::links::Counted;
 use crate::backend::local_store::Session;
 use crate::error::Failure;
 use crate::output::{Drawing, clean};
@@ -36,16 +37,6 @@ struct Shown<'a> {
     totals: Totals,
     #[serde(flatten)]
     statistics: &'a Statistics,
-}
-
-/// What a link's clicks add up to.
-pub(crate) struct Counted {
-    pub(crate) code: Code,
-    pub(crate) statistics: Statistics,
-    /// Every click there ever was.
-    pub(crate) totals: Totals,
-    /// The last one of a person.
-    pub(crate) last_click: Option<Timestamp>,
 }
 
 pub(super) async fn run(place: &Place, args: &Stats) -> Result<(), Failure> {

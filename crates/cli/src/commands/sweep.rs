@@ -10,6 +10,7 @@ use super::Scope;
 use crate::args::Sweep;
 use crate::backend::local_store::Session;
 use crate::error::Failure;
+use crate::output::counted;
 
 /// What was done, as programs see it.
 #[derive(Serialize)]
@@ -19,7 +20,7 @@ struct Shown<'a> {
     swept: &'a Swept,
 }
 
-pub(super) async fn run(session: &Session, args: &Sweep, scope: Scope) -> Result<(), Failure> {
+pub(crate) async fn run(session: &Session, args: &Sweep, scope: Scope) -> Result<(), Failure> {
     let (workspaces, archive, mode) = prepared(session, scope, args.dry_run).await?;
     let job = job(session, &workspaces, archive.as_ref(), mode).await?;
     let work = async { Ok(job.run(session.now()).await?) };
@@ -144,8 +145,4 @@ fn lines(swept: &Swept, mode: Mode) -> Vec<String> {
         lines.push("nothing to do".to_owned());
     }
     lines
-}
-
-pub(super) fn counted(number: u64, what: &str) -> String {
-    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }

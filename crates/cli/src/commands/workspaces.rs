@@ -11,7 +11,7 @@ use crate::backend::local_store::Session;
 use crate::error::Failure;
 use crate::output::{Answer, can_ask, confirm};
 
-pub(super) async fn run(session: &Session, command: Workspaces) -> Result<(), Failure> {
+pub(crate) async fn run(session: &Session, command: Workspaces) -> Result<(), Failure> {
     match command {
         Workspaces::Create { slug, preset, name } => create(session, &slug, &preset, name.as_deref()).await,
         Workspaces::List { show_deleted } => list(session, show_deleted).await,

@@ -58,6 +58,7 @@ pub enum Standing {
     #[default]
     Active,
     /// Not yet: it waits for its first proof.
+    #[serde(rename = "unproven")]
     Unproven,
     /// No more: its proof is gone.
     Suspended,

@@ -121,7 +121,7 @@ impl<'de> Deserialize<'de> for Unusable {
 
 /// What each kind of unusable link answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "struct Answers")]
 pub struct Answers {
     /// Past its expiry.
     pub expired: Unusable,
@@ -146,8 +146,10 @@ pub enum Deletion {
 #[serde(rename_all = "lowercase")]
 pub enum Sweep {
     /// They stay and can be extended.
+    #[serde(rename = "none")]
     None,
     /// The daily job purges them; a tombstone stays.
+    #[serde(rename = "daily")]
     Daily,
 }
 

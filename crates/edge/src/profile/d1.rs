@@ -14,8 +14,8 @@ use wasm_bindgen::JsValue;
 
 use crate::analytics;
 use crate::cached_link::{self, Absent, Entry, Known};
+use crate::context::RequestContext;
 use crate::d1_sql::{self, Row};
-use crate::handlers::Visit;
 use crate::platform::{self, Away, Held};
 use crate::routing::{self, Click};
 use crate::settings::Settings;
@@ -33,36 +33,37 @@ enum Found {
 }
 
 /// What the request for a link gets.
-pub(crate) async fn answer(visit: &Visit<'_>, code: &str, preview: bool) -> Answer {
+pub(crate) async fn answer(context: &RequestContext<'_>, code: &str, preview: bool) -> Answer {
     let mut code = code.to_owned();
-    let mut found = find(visit, &code).await;
+    let mut found = find(context, &code).await;
     if matches!(found, Found::Nothing)
-        && visit.settings.policy.code.fold_case
+        && context.settings.policy.code.fold_case
         && code.bytes().any(|byte| byte.is_ascii_uppercase())
     {
         code.make_ascii_lowercase();
-        found = find(visit, &code).await;
+        found = find(context, &code).await;
     }
     let route = match &found {
-        Found::Away => return visit.error(ErrorCode::KvUnavailable),
-        Found::Deleted => return visit.error(ErrorCode::Deleted),
-        Found::Link(known) => Some(known.route(visit.settings.policy.https_only)),
+        Found::Away => return context.error(ErrorCode::KvUnavailable),
+        Found::Deleted => return context.error(ErrorCode::Deleted),
+        Found::Link(known) => Some(known.route(context.settings.policy.https_only)),
         Found::Nothing => None,
     };
-    let (answer, click) = routing::respond(visit.facts, visit.settings, (&code, preview), route, visit.now);
+    let (answer, click) =
+        routing::respond(context.facts, context.settings, (&code, preview), route, context.now);
     if let (Click::Yes, Some(code)) = (click, Code::from_path(&code)) {
-        let characters = match visit.settings.policy.user_agent {
+        let characters = match context.settings.policy.user_agent {
             UserAgent::Cut(characters) => usize::try_from(characters).unwrap_or(usize::MAX),
             UserAgent::Hashed => 0,
         };
-        platform::write_point(visit.env, &analytics::point(&code, visit.facts, characters));
+        platform::write_point(context.env, &analytics::point(&code, context.facts, characters));
     }
     answer
 }
 
-async fn find(visit: &Visit<'_>, code: &str) -> Found {
-    let (env, now) = (visit.env, visit.now);
-    let url = cache_url(visit, code);
+async fn find(context: &RequestContext<'_>, code: &str) -> Found {
+    let (env, now) = (context.env, context.now);
+    let url = cache_url(context, code);
     let near = platform::near(&url).await.unwrap_or(Held::Nothing);
     if let Some(entry) = read(&near)
         && entry.is_fresh(cached_link::CACHE_SECONDS, now)
@@ -92,12 +93,12 @@ async fn find(visit: &Visit<'_>, code: &str) -> Found {
             let (json, life) = (entry.json(), entry.life_in_cache(now));
             // Its age goes along, or two caches in a row would believe it for longer than either may.
             if life > 0 && entry.is_fresh(cached_link::CACHE_SECONDS, now) {
-                visit.context.wait_until(async move { log(platform::put_near(&url, &json, life).await) });
+                context.execution.wait_until(async move { log(platform::put_near(&url, &json, life).await) });
             }
             return Found::Link(known);
         }
         (None, _) if matches!(&absent, Held::Text(json) if Absent::holds(json, now)) => {
-            return gone_or_nothing(visit, code).await;
+            return gone_or_nothing(context, code).await;
         }
         _ => {}
     }
@@ -107,7 +108,7 @@ async fn find(visit: &Visit<'_>, code: &str) -> Found {
             let entry = Entry::of(&row, now);
             let known = entry.known();
             let (env, code) = (env.clone(), code.to_owned());
-            visit.context.wait_until(async move { remember(&env, &code, &url, &entry, now).await });
+            context.execution.wait_until(async move { remember(&env, &code, &url, &entry, now).await });
             if let Some(known) = known {
                 return Found::Link(known);
             }
@@ -118,7 +119,7 @@ async fn find(visit: &Visit<'_>, code: &str) -> Found {
             let (env, key) = (env.clone(), cached_link::absent_key(code));
             let stale = entry.is_some().then(|| cached_link::key(code));
             if stale.is_some() || may_write_absence(now) {
-                visit.context.wait_until(async move {
+                context.execution.wait_until(async move {
                     if let Some(stale) = stale {
                         log(platform::uncache(&env, &stale).await);
                     }
@@ -126,7 +127,7 @@ async fn find(visit: &Visit<'_>, code: &str) -> Found {
                         .await);
                 });
             }
-            gone_or_nothing(visit, code).await
+            gone_or_nothing(context, code).await
         }
         Err(away) => {
             platform::complain(&format!("D1 cannot be read: {away}"));
@@ -142,11 +143,11 @@ async fn find(visit: &Visit<'_>, code: &str) -> Found {
 }
 
 /// Nobody has the code. Whether somebody had is asked only where the policy would tell.
-async fn gone_or_nothing(visit: &Visit<'_>, code: &str) -> Found {
-    if visit.settings.policy.answers.deleted == Unusable::NotFound {
+async fn gone_or_nothing(context: &RequestContext<'_>, code: &str) -> Found {
+    if context.settings.policy.answers.deleted == Unusable::NotFound {
         return Found::Nothing;
     }
-    match platform::d1(visit.env, &[d1_sql::tombstone(code)]).await {
+    match platform::d1(context.env, &[d1_sql::tombstone(code)]).await {
         Ok(rows) if rows.first().is_some_and(|rows| !rows.is_empty()) => Found::Deleted,
         Ok(_) => Found::Nothing,
         Err(_) => Found::Away,
@@ -169,17 +170,17 @@ async fn remember(env: &JsValue, code: &str, url: &str, entry: &Entry, now: Time
 }
 
 /// Tells the caches what a link has become: KV gets it, this data centre asks anew.
-pub(crate) async fn publish(visit: &Visit<'_>, row: &Row) {
-    let (entry, url) = (Entry::of(row, visit.now), cache_url(visit, &row.slug));
+pub(crate) async fn publish(context: &RequestContext<'_>, row: &Row) {
+    let (entry, url) = (Entry::of(row, context.now), cache_url(context, &row.slug));
     let (key, absent) = (cached_link::key(&row.slug), cached_link::absent_key(&row.slug));
-    let written = platform::cache(visit.env, &key, &entry.json(), entry.life_in_kv(visit.now)).await;
+    let written = platform::cache(context.env, &key, &entry.json(), entry.life_in_kv(context.now)).await;
     if let Err(away) = written {
         platform::complain(&format!("KV did not take a change: {away}"));
         // What it holds is the version before: better nothing.
-        log(platform::uncache(visit.env, &key).await);
+        log(platform::uncache(context.env, &key).await);
     }
-    log(platform::uncache(visit.env, &absent).await);
-    for url in cache_urls(visit.settings, &row.slug).into_iter().chain([url]) {
+    log(platform::uncache(context.env, &absent).await);
+    for url in cache_urls(context.settings, &row.slug).into_iter().chain([url]) {
         log(platform::drop_near(&url).await);
     }
 }
@@ -212,10 +213,10 @@ pub(crate) fn cache_urls(settings: &Settings, code: &str) -> Vec<String> {
     settings.hosts.iter().map(|host| cached_link::cache_url(host.as_str(), code)).collect()
 }
 
-pub(crate) fn cache_url(visit: &Visit<'_>, code: &str) -> String {
+pub(crate) fn cache_url(context: &RequestContext<'_>, code: &str) -> String {
     let mut buffer = [0; rlinks_core::host::LONGEST];
     let host =
-        rlinks_core::host::from_header(visit.facts.host.as_bytes(), &mut buffer).unwrap_or("localhost");
+        rlinks_core::host::from_header(context.facts.host.as_bytes(), &mut buffer).unwrap_or("localhost");
     cached_link::cache_url(host, code)
 }
 

@@ -6,7 +6,7 @@ use rlinks_core::link::route_object::ReadRoute;
 use rlinks_core::redirect::response::Answer;
 use rlinks_core::workspace::policy::Unusable;
 
-use crate::handlers::Visit;
+use crate::context::RequestContext;
 use crate::kv_objects;
 use crate::platform::{self, Away, Held};
 use crate::routing::{self, Click};
@@ -20,30 +20,31 @@ enum Found {
 }
 
 /// What the request for a link gets.
-pub(crate) async fn answer(visit: &Visit<'_>, code: &str, preview: bool) -> Answer {
-    let found = match find(visit, code).await {
+pub(crate) async fn answer(context: &RequestContext<'_>, code: &str, preview: bool) -> Answer {
+    let found = match find(context, code).await {
         Ok(found) => found,
         Err(away) => {
             platform::complain(&format!("KV cannot be read: {away}"));
-            return visit.error(ErrorCode::KvUnavailable);
+            return context.error(ErrorCode::KvUnavailable);
         }
     };
     let route = match &found {
         Found::Link(route) => Some(route.route()),
-        Found::Deleted => return visit.error(ErrorCode::Deleted),
+        Found::Deleted => return context.error(ErrorCode::Deleted),
         Found::Nothing | Found::Unreadable => None,
     };
-    let (answer, click) = routing::respond(visit.facts, visit.settings, (code, preview), route, visit.now);
+    let (answer, click) =
+        routing::respond(context.facts, context.settings, (code, preview), route, context.now);
     match (click, &found) {
         (Click::Yes, Found::Link(route)) => {
             let (key, value) = kv_objects::record(
                 &route.code,
-                visit.facts,
-                visit.settings.hash_key.as_ref(),
-                visit.now,
+                context.facts,
+                context.settings.hash_key.as_ref(),
+                context.now,
                 platform::random(),
             );
-            platform::append_hit(visit.env, visit.context, &key, &value);
+            platform::append_hit(context.env, context.execution, &key, &value);
         }
         (Click::Insecure, _) => {
             platform::complain(&format!("{code} must lead to https and does not: it is not served"));
@@ -54,32 +55,32 @@ pub(crate) async fn answer(visit: &Visit<'_>, code: &str, preview: bool) -> Answ
 }
 
 /// The object of a code, as it was asked for and then in lower case, where the policy folds.
-async fn find(visit: &Visit<'_>, code: &str) -> Result<Found, Away> {
-    let found = get(visit, code).await?;
-    let folds = visit.settings.policy.code.fold_case && code.bytes().any(|byte| byte.is_ascii_uppercase());
+async fn find(context: &RequestContext<'_>, code: &str) -> Result<Found, Away> {
+    let found = get(context, code).await?;
+    let folds = context.settings.policy.code.fold_case && code.bytes().any(|byte| byte.is_ascii_uppercase());
     if folds && matches!(found, Found::Nothing) {
-        get(visit, &code.to_ascii_lowercase()).await
+        get(context, &code.to_ascii_lowercase()).await
     } else {
         Ok(found)
     }
 }
 
-async fn get(visit: &Visit<'_>, code: &str) -> Result<Found, Away> {
-    let json = match platform::route(visit.env, &kv_objects::route_key(code), kv_objects::KEPT_SECONDS)
-        .await?
-    {
-        Held::Text(json) => json,
-        Held::TooLarge => {
-            platform::complain(&format!("{code} is not served: its object is too large"));
-            return Ok(Found::Unreadable);
-        }
-        Held::Nothing if visit.settings.policy.answers.deleted == Unusable::Gone => {
-            let left = platform::route(visit.env, &kv_objects::tombstone_key(code), kv_objects::KEPT_SECONDS)
-                .await?;
-            return Ok(if left == Held::Nothing { Found::Nothing } else { Found::Deleted });
-        }
-        Held::Nothing => return Ok(Found::Nothing),
-    };
+async fn get(context: &RequestContext<'_>, code: &str) -> Result<Found, Away> {
+    let json =
+        match platform::route(context.env, &kv_objects::route_key(code), kv_objects::KEPT_SECONDS).await? {
+            Held::Text(json) => json,
+            Held::TooLarge => {
+                platform::complain(&format!("{code} is not served: its object is too large"));
+                return Ok(Found::Unreadable);
+            }
+            Held::Nothing if context.settings.policy.answers.deleted == Unusable::Gone => {
+                let left =
+                    platform::route(context.env, &kv_objects::tombstone_key(code), kv_objects::KEPT_SECONDS)
+                        .await?;
+                return Ok(if left == Held::Nothing { Found::Nothing } else { Found::Deleted });
+            }
+            Held::Nothing => return Ok(Found::Nothing),
+        };
     Ok(match kv_objects::read_route(code, &json) {
         Ok(route) => Found::Link(route),
         Err(why) => {

@@ -125,7 +125,7 @@ pub enum OrderName {
 
 /// How a link came to be.
 #[derive(ToSchema)]
-#[schema(rename_all = "lowercase")]
+#[schema(as = LinkSource, rename_all = "lowercase")]
 #[expect(dead_code, reason = "describes")]
 pub enum Origin {
     Api,

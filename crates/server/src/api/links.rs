@@ -236,6 +236,7 @@ async fn check(
 
 /// What a request would get, and why.
 #[derive(ToSchema)]
+#[schema(as = Explanation)]
 #[expect(dead_code, reason = "describes `Explanation`")]
 pub struct ExplanationView {
     address: String,
@@ -250,6 +251,7 @@ pub struct ExplanationView {
 
 /// One step of it.
 #[derive(ToSchema)]
+#[schema(as = ExplainStep)]
 #[expect(dead_code, reason = "describes")]
 pub struct StepView {
     step: String,

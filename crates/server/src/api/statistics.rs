@@ -132,7 +132,7 @@ pub struct StatisticsView {
 
 /// Clicks, visitors and bots.
 #[derive(ToSchema)]
-#[schema(as = Sum)]
+#[schema(as = Totals)]
 #[expect(dead_code, reason = "describes")]
 pub struct SumView {
     clicks: u64,
@@ -241,7 +241,7 @@ fn question(
 }
 
 /// The statistics of a link, of a deleted one too.
-#[utoipa::path(get, path = "/api/v1/links/{code}/stats", tag = "statistics", params(("code" = String, Path), StatsParams),
+#[utoipa::path(get, path = "/api/v1/links/{code}/stats", operation_id = "of_link", tag = "statistics", params(("code" = String, Path), StatsParams),
     extensions(("x-scope" = json!("analytics:read"))), responses((status = 200, body = StatisticsView)))]
 async fn of_link(
     State(api): State<Arc<Api>>,
@@ -257,7 +257,7 @@ async fn of_link(
 }
 
 /// The statistics of the workspace; where links are their owner's alone, of one's own.
-#[utoipa::path(get, path = "/api/v1/stats", tag = "statistics", params(StatsParams),
+#[utoipa::path(get, path = "/api/v1/stats", operation_id = "of_workspace", tag = "statistics", params(StatsParams),
     extensions(("x-scope" = json!("analytics:read"))), responses((status = 200, body = WorkspaceStatistics)))]
 async fn of_workspace(
     State(api): State<Arc<Api>>,

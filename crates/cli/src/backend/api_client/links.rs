@@ -14,10 +14,8 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::{MOST_LISTED, Remote};
-use crate::backend::{Made, Seen};
-use crate::commands::explain::Explained;
-use crate::commands::links::Wanted;
-use crate::commands::stats::Counted;
+use crate::backend::explanation::Explained;
+use crate::backend::links::{Counted, Made, Seen, Wanted};
 use crate::error::Failure;
 
 /// How often a change is tried again when somebody else was faster.

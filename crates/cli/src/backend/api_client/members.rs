@@ -8,9 +8,9 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::Remote;
-use crate::commands::domains::Hosted;
-use crate::commands::keys::{Key, KeyAsked, NewKey};
-use crate::commands::members::{Invited, Member};
+use crate::backend::domains::Hosted;
+use crate::backend::keys::{Key, KeyAsked, NewKey};
+use crate::backend::members::{Invited, Member};
 use crate::error::Failure;
 
 impl Remote {

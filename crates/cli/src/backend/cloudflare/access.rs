@@ -1,4 +1,4 @@
-//! Where the API is, and the token to it: from the environment and from nowhere else.
+//! Where the API is, whose account is meant, and the token to it: from the environment and from nowhere else.
 
 use http::HeaderValue;
 use url::Url;
@@ -12,8 +12,25 @@ pub(crate) const VARIABLE: &str = "CLOUDFLARE_API_TOKEN";
 const BASE_VARIABLE: &str = "CLOUDFLARE_API_BASE_URL";
 const BASE: &str = "https://api.cloudflare.com/client/v4";
 
+/// An account and the way to it.
+pub(crate) struct Access {
+    pub(crate) base: Url,
+    pub(crate) account: String,
+    /// The token, as a request carries it.
+    pub(crate) header: HeaderValue,
+    /// The token, to mask it in messages.
+    pub(crate) token: String,
+}
+
+impl Access {
+    pub(crate) fn open(account: &str, environment: &Environment, env: &str) -> Result<Self, Failure> {
+        let (header, token) = token(environment, env)?;
+        Ok(Self { base: base(environment)?, account: account.to_owned(), header, token })
+    }
+}
+
 /// The token, from the environment and from nowhere else. Whatever is wrong with it, it is not shown.
-pub(crate) fn token(environment: &Environment, env: &str) -> Result<(HeaderValue, String), Failure> {
+fn token(environment: &Environment, env: &str) -> Result<(HeaderValue, String), Failure> {
     let Some(value) = environment.get(VARIABLE) else {
         return Err(Failure::usage(format!(
             "environment `{env}` points at Cloudflare, and {VARIABLE} with a token to it is not set"
@@ -30,7 +47,7 @@ pub(crate) fn token(environment: &Environment, env: &str) -> Result<(HeaderValue
 }
 
 /// Where the API is.
-pub(crate) fn base(environment: &Environment) -> Result<Url, Failure> {
+fn base(environment: &Environment) -> Result<Url, Failure> {
     let text = environment.text(BASE_VARIABLE).unwrap_or(BASE);
     let url = Url::parse(text).ok().filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
     let Some(url) =

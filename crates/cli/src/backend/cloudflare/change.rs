@@ -12,9 +12,9 @@ use rlinks_ops::{Deleted, Mode, Outcome, Thing};
 use rlinks_store::StoreError;
 
 use super::{Cloudflare, now};
-use crate::backend::Made;
 use crate::backend::cloudflare::audit::Deed;
 use crate::backend::cloudflare::objects::{Kept, Seen, Tombstone, route_key, tombstone_key, value};
+use crate::backend::links::Made;
 use crate::error::Failure;
 
 /// The most links of our own a visitor is led through.

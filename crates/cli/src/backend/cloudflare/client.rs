@@ -8,17 +8,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use http::header::{AUTHORIZATION, CONTENT_TYPE, RETRY_AFTER};
-use http::{HeaderValue, Method, StatusCode};
+use http::{Method, StatusCode};
 use rlinks_core::error_code::ErrorCode;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use url::Url;
 
-use super::access::{base, token};
+use super::access::Access;
+use super::errors::{NO_KEY, error_code, too_many};
+use super::request::{Answer, Ask, Envelope};
 use super::retry::{Trouble, pause};
 use crate::backend::api_client::{client, why};
-use crate::backend::cloudflare::errors::{NO_KEY, error_code, too_many};
 use crate::environment::Environment;
 use crate::error::Failure;
 use crate::output::Output;
@@ -41,10 +41,7 @@ const LONG_PAUSE: Duration = Duration::from_secs(2);
 /// An account of Cloudflare's and the token to it.
 pub(crate) struct Api {
     client: reqwest::Client,
-    pub(crate) base: Url,
-    pub(crate) account: String,
-    header: HeaderValue,
-    pub(crate) token: String,
+    access: Access,
     output: Output,
     /// How long this command has waited, in milliseconds.
     waited: AtomicU64,
@@ -67,44 +64,6 @@ pub(crate) struct Cursor(String);
 pub(crate) struct Pair {
     pub(crate) key: String,
     pub(crate) value: String,
-}
-
-/// One thing to ask.
-pub(crate) struct Ask {
-    pub(crate) method: Method,
-    pub(crate) url: Url,
-    body: Option<(&'static str, Vec<u8>)>,
-    /// The namespace it is about, for people.
-    pub(crate) about: String,
-}
-
-pub(crate) struct Answer {
-    pub(crate) status: StatusCode,
-    retry_after: Option<u64>,
-    pub(crate) body: Vec<u8>,
-}
-
-/// Cloudflare's envelope.
-#[derive(Deserialize)]
-pub(crate) struct Envelope<T> {
-    #[serde(default)]
-    pub(crate) errors: Vec<ApiError>,
-    result: Option<T>,
-    result_info: Option<ResultInfo>,
-}
-
-#[derive(Deserialize)]
-pub(crate) struct ApiError {
-    #[serde(default)]
-    pub(crate) code: i64,
-    #[serde(default)]
-    pub(crate) message: String,
-}
-
-#[derive(Deserialize)]
-struct ResultInfo {
-    #[serde(default)]
-    cursor: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -130,17 +89,8 @@ impl Api {
         env: &str,
         output: Output,
     ) -> Result<Self, Failure> {
-        let (header, token) = token(environment, env)?;
-        let base = base(environment)?;
-        Ok(Self {
-            client: client(&base)?,
-            base,
-            account: account.to_owned(),
-            header,
-            token,
-            output,
-            waited: AtomicU64::default(),
-        })
+        let access = Access::open(account, environment, env)?;
+        Ok(Self { client: client(&access.base)?, access, output, waited: AtomicU64::default() })
     }
 
     // ---- values ----
@@ -153,14 +103,14 @@ impl Api {
         if answer.status == StatusCode::NOT_FOUND && error_code(&answer.body) == Some(NO_KEY) {
             return Ok(None);
         }
-        Ok(Some(self.checked(&ask, answer)?.body))
+        Ok(Some(self.access.checked(&ask, answer)?.body))
     }
 
     pub(crate) async fn put(&self, namespace: &Namespace, key: &str, value: String) -> Result<(), Failure> {
         let mut ask = self.ask(Method::PUT, namespace, &["values", key]);
         ask.body = Some(("text/plain; charset=utf-8", value.into_bytes()));
         let answer = self.send(&ask).await?;
-        self.checked(&ask, answer).map(drop)
+        self.access.checked(&ask, answer).map(drop)
     }
 
     pub(crate) async fn delete(&self, namespace: &Namespace, key: &str) -> Result<(), Failure> {
@@ -170,7 +120,7 @@ impl Api {
         if answer.status == StatusCode::NOT_FOUND && error_code(&answer.body) == Some(NO_KEY) {
             return Ok(());
         }
-        self.checked(&ask, answer).map(drop)
+        self.access.checked(&ask, answer).map(drop)
     }
 
     /// The keys that begin so, in their order.
@@ -268,11 +218,11 @@ impl Api {
     // ---- asking ----
 
     fn ask(&self, method: Method, namespace: &Namespace, path: &[&str]) -> Ask {
-        let mut url = self.base.clone();
+        let mut url = self.access.base.clone();
         url.path_segments_mut()
             .expect("an http address has a path")
             .pop_if_empty()
-            .extend(["accounts", &self.account, "storage", "kv", "namespaces", &namespace.id])
+            .extend(["accounts", &self.access.account, "storage", "kv", "namespaces", &namespace.id])
             .extend(path);
         Ask {
             method,
@@ -284,10 +234,10 @@ impl Api {
 
     async fn read<T: DeserializeOwned>(&self, ask: &Ask) -> Result<Envelope<T>, Failure> {
         let answer = self.send(ask).await?;
-        let answer = self.checked(ask, answer)?;
+        let answer = self.access.checked(ask, answer)?;
         serde_json::from_slice(&answer.body).map_err(|error| {
             tracing::debug!(%error, "an answer cannot be read");
-            self.stranger(&answer)
+            self.access.stranger(&answer)
         })
     }
 
@@ -301,7 +251,8 @@ impl Api {
                     (Trouble::TooMany(answer.retry_after), too_many(answer.retry_after))
                 }
                 Ok(answer) if answer.status.is_server_error() => {
-                    let said = self.said(&answer.body).map(|said| format!(": {said}")).unwrap_or_default();
+                    let said =
+                        self.access.said(&answer.body).map(|said| format!(": {said}")).unwrap_or_default();
                     let status = answer.status.as_u16();
                     let message = format!("{} cannot answer now (status {status}{said})", ask.about);
                     (Trouble::Failing, Failure::of_server(ErrorCode::KvUnavailable, message, Value::Null))
@@ -312,7 +263,7 @@ impl Api {
                     return Err(Failure::failed(format!("{} answers with more than {most} MiB", ask.about)));
                 }
                 Err(Lost::Transport(error)) => {
-                    let host = self.base.host_str().unwrap_or_default();
+                    let host = self.access.base.host_str().unwrap_or_default();
                     let message = format!("Cloudflare's API at {host} cannot be reached: {}", why(&error));
                     (Trouble::Lost, Failure::of_server(ErrorCode::KvUnavailable, message, Value::Null))
                 }
@@ -343,7 +294,7 @@ impl Api {
 
     async fn try_once(&self, ask: &Ask) -> Result<Answer, Lost> {
         let mut request = self.client.request(ask.method.clone(), ask.url.clone());
-        request = request.header(AUTHORIZATION, self.header.clone());
+        request = request.header(AUTHORIZATION, self.access.header.clone());
         if let Some((kind, body)) = &ask.body {
             request = request.header(CONTENT_TYPE, *kind).body(body.clone());
         }
@@ -392,8 +343,10 @@ fn in_pieces(mut pairs: &[Pair]) -> impl Iterator<Item = &[Pair]> {
 
 #[cfg(test)]
 mod tests {
+    use http::HeaderValue;
+    use url::Url;
+
     use super::*;
-    use crate::backend::cloudflare::errors::writes;
 
     fn pair(bytes: usize) -> Pair {
         Pair { key: "k".to_owned(), value: "x".repeat(bytes) }
@@ -415,10 +368,12 @@ mod tests {
         let base = Url::parse("https://api.example/client/v4/").unwrap();
         let api = Api {
             client: client(&base).unwrap(),
-            base,
-            account: "acc".to_owned(),
-            header: HeaderValue::from_static("Bearer t"),
-            token: "secret".to_owned(),
+            access: Access {
+                base,
+                account: "acc".to_owned(),
+                header: HeaderValue::from_static("Bearer t"),
+                token: "secret".to_owned(),
+            },
             output: Output::json(&Environment::read()),
             waited: AtomicU64::default(),
         };
@@ -429,22 +384,8 @@ mod tests {
             "https://api.example/client/v4/accounts/acc/storage/kv/namespaces/ns/values/route:a%2Fb%3Fc%23d%25"
         );
         let body = br#"{"success":false,"errors":[{"code":10000,"message":"no secret here"}],"result":null}"#;
-        assert_eq!(api.said(body).unwrap(), "10000 no *** here");
+        assert_eq!(api.access.said(body).unwrap(), "10000 no *** here");
         assert_eq!(error_code(body), Some(10_000));
         assert_eq!(error_code(b"<html>"), None);
-    }
-
-    #[test]
-    fn reading_many_needs_no_right_to_write() {
-        let ask = |method, path: &str| Ask {
-            method,
-            url: Url::parse("https://a.example/").unwrap().join(path).unwrap(),
-            body: None,
-            about: String::new(),
-        };
-        assert!(!writes(&ask(Method::POST, "/ns/bulk/get")));
-        assert!(!writes(&ask(Method::GET, "/ns/values/x")));
-        assert!(writes(&ask(Method::POST, "/ns/bulk/delete")));
-        assert!(writes(&ask(Method::PUT, "/ns/values/x")));
     }
 }

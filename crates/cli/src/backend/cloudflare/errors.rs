@@ -1,12 +1,12 @@
 //! What Cloudflare's API means when it does not do what was asked.
 
-use http::{Method, StatusCode};
+use http::StatusCode;
 use rlinks_core::error_code::ErrorCode;
 use serde_json::{Value, json};
 
-use super::access::VARIABLE;
+use super::access::{Access, VARIABLE};
+use super::request::{Answer, Ask, Envelope};
 use super::retry::PATIENCE;
-use crate::backend::cloudflare::client::{Answer, Api, Ask, Envelope};
 use crate::error::Failure;
 
 /// "Key not found", among the API's errors.
@@ -18,7 +18,7 @@ const NO_ROUTE: [i64; 2] = [7_000, 7_003];
 /// What is said of a token that is none, with whatever status.
 const NO_TOKEN: [i64; 5] = [6_003, 6_111, 9_106, 9_109, 10_000];
 
-impl Api {
+impl Access {
     /// The answer, where it is one.
     pub(crate) fn checked(&self, ask: &Ask, answer: Answer) -> Result<Answer, Failure> {
         if answer.status.is_success() {
@@ -43,11 +43,11 @@ impl Api {
     }
 
     fn refused(&self, ask: &Ask, status: StatusCode, said: &str) -> Failure {
-        let may = if writes(ask) { "write to" } else { "read" };
+        let may = if ask.writes() { "write to" } else { "read" };
         let message = format!("the token in {VARIABLE} may not {may} {}{said}", ask.about);
         let code =
             if status == StatusCode::FORBIDDEN { ErrorCode::Forbidden } else { ErrorCode::Unauthenticated };
-        let permission = if writes(ask) { "Edit" } else { "Read (to change links: Edit)" };
+        let permission = if ask.writes() { "Edit" } else { "Read (to change links: Edit)" };
         Failure::of_server(code, message, Value::Null).hint(format!(
             "it needs the permission Account > Workers KV Storage > {permission} for account {}; it may also be expired, revoked or mistyped",
             self.account
@@ -70,11 +70,6 @@ impl Api {
         let message: String = error.message.replace(&self.token, "***").chars().take(LONGEST).collect();
         Some(format!("{} {message}", error.code).trim().to_owned())
     }
-}
-
-/// Whether the token needs to be one that may change things. Reading many values is a POST too.
-pub(crate) fn writes(ask: &Ask) -> bool {
-    ask.method != Method::GET && !ask.url.path().ends_with("/bulk/get")
 }
 
 pub(crate) fn too_many(retry_after: Option<u64>) -> Failure {

@@ -8,9 +8,8 @@ use rlinks_core::{Code, Link, LinkState, Slug, Timestamp};
 use rlinks_ops::{OpsError, Thing};
 
 use super::Cloudflare;
-use crate::backend::Seen;
 use crate::backend::cloudflare::objects::{Kept, ROUTE, TOMBSTONE, Tombstone, route_key, tombstone_key};
-use crate::commands::links::Wanted;
+use crate::backend::links::{Seen, Wanted};
 use crate::error::Failure;
 
 /// Links held here at once: all must be read to know which are the newest.

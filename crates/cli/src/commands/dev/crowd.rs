@@ -1,7 +1,7 @@
 //! People, bots and links that never were: who clicks what, when, from where and with what. Pure: a seed gives the same always.
 
-use rlinks_clicks::Prefix;
 use rlinks_clicks::Device;
+use rlinks_clicks::Prefix;
 use rlinks_clicks::enrich::user_agent;
 use rlinks_clicks::journal::entry::{AgentBytes, Record};
 use rlinks_clicks::time::{HOUR_MS, day_of};

@@ -8,10 +8,10 @@ use crate::backend::Place;
 use crate::backend::cloudflare::Cloudflare;
 use crate::backend::cloudflare::export::Leaving;
 use crate::backend::local_store::Session;
-use crate::commands::links::import::{links, word};
+use crate::commands::one_of;
 use crate::error::Failure;
 use crate::files::{NewFile, Overwrite};
-use crate::output::Output;
+use crate::output::{Output, counted};
 
 pub(crate) async fn export(place: &Place, args: &args::ExportLinks) -> Result<(), Failure> {
     let format = export_format(args)?;
@@ -40,9 +40,9 @@ pub(crate) async fn export(place: &Place, args: &args::ExportLinks) -> Result<()
     for note in notes {
         output.note(&note);
     }
-    let wrote = exported
-        .as_ref()
-        .map_or("wrote the links".to_owned(), |exported| format!("wrote {}", links(exported.links)));
+    let wrote = exported.as_ref().map_or("wrote the links".to_owned(), |exported| {
+        format!("wrote {}", counted(exported.links, "link"))
+    });
     if is_stdout {
         output.note(&wrote);
         return Ok(());
@@ -106,7 +106,7 @@ async fn of_objects(
     {
         notes.push(format!(
             "fields that only objects at Cloudflare have were left out ({})",
-            links(leaving.with_more)
+            counted(leaving.with_more, "link")
         ));
     }
     Ok((out.exported().clone(), notes))
@@ -155,7 +155,7 @@ fn warn(place: &Place, exported: &Exported, format: ExportFormat) {
 
 /// As what: by its word, or by the name's ending.
 fn export_format(args: &args::ExportLinks) -> Result<ExportFormat, Failure> {
-    if let Some(format) = word("format", args.format.as_deref(), &ExportFormat::ALL)? {
+    if let Some(format) = one_of("format", args.format.as_deref(), &ExportFormat::ALL)? {
         return Ok(format);
     }
     let name = args.file.file_name().and_then(|name| name.to_str()).unwrap_or_default();

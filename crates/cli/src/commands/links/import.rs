@@ -1,4 +1,4 @@
-//! `rmax links import`; `export` has a file of its own.
+//! `rmax links import`.
 
 use std::fs::File;
 use std::io::Read;
@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rlinks_core::{FieldCode, FieldError, Link};
+use rlinks_core::Link;
 use rlinks_ops::Mode;
 use rlinks_ops::import::{Existing, Import, ImportFormat, Keep, ReadError, Report, Rows};
 use serde_json::{Value, json};
@@ -17,10 +17,10 @@ use crate::backend::Place;
 use crate::backend::api_client::Remote;
 use crate::backend::cloudflare::{self, Cloudflare};
 use crate::backend::local_store::Session;
-pub(super) use crate::commands::links::export::export;
+use crate::commands::one_of;
 use crate::error::Failure;
 use crate::files::cannot_read;
-use crate::output::{Answer, Output, can_ask, confirm};
+use crate::output::{Answer, Output, can_ask, confirm, counted};
 
 /// The largest file a server takes.
 const SENT_BYTES: u64 = 16 * 1024 * 1024;
@@ -29,7 +29,7 @@ const SHOWN: usize = 20;
 const STDIN: &str = "-";
 
 pub(super) async fn import(place: &Place, args: &args::Import) -> Result<(), Failure> {
-    let format = word("format", args.format.as_deref(), &ImportFormat::ALL)?;
+    let format = one_of("format", args.format.as_deref(), &ImportFormat::ALL)?;
     let report = match place {
         Place::Store(session) => {
             let here = Here::Store(session);
@@ -119,8 +119,11 @@ async fn look_first(
     let report = pass(here, args, format, Mode::DryRun).await?;
     show_updates(here.output(), &report);
     if report.updated > 0 && !args.yes {
-        let question =
-            format!("Change {} that are there, and make {}?", links(report.updated), report.created);
+        let question = format!(
+            "Change {} that are there, and make {}?",
+            counted(report.updated, "link"),
+            report.created
+        );
         if confirm(&question)? == Answer::No {
             return Err(Failure::failed("nothing was imported"));
         }
@@ -241,7 +244,7 @@ fn show(output: Output, args: &args::Import, report: &Report) -> Result<(), Fail
     }
     let unnamed = (report.problems.len().saturating_sub(SHOWN)) as u64 + report.more;
     if unnamed > 0 {
-        output.note(&format!("and {} more; --json names up to 1000", rows(unnamed)));
+        output.note(&format!("and {} more; --json names up to 1000", counted(unnamed, "row")));
     }
     for note in &report.notes {
         output.note(note);
@@ -251,7 +254,7 @@ fn show(output: Output, args: &args::Import, report: &Report) -> Result<(), Fail
         "{} ({}), {}: {would}{} created, {} updated, {} skipped, {} conflicting, {} refused",
         args.file.display(),
         report.format,
-        rows(report.rows),
+        counted(report.rows, "row"),
         report.created,
         report.updated,
         report.skipped,
@@ -310,24 +313,4 @@ fn ended(report: &Report) -> Result<(), Failure> {
         return Err(Failure::refused(left_out(report.refused, "breaks a rule", "break a rule")));
     }
     Ok(())
-}
-
-pub(crate) fn word<T: Copy>(
-    field: &str,
-    text: Option<&str>,
-    words: &[(&str, T)],
-) -> Result<Option<T>, Failure> {
-    let Some(text) = text else { return Ok(None) };
-    let found = words.iter().find(|(word, _)| *word == text).map(|(_, value)| *value);
-    let list = || words.iter().map(|(word, _)| *word).collect::<Vec<_>>().join(", ");
-    let unknown = || FieldError::new(field, FieldCode::BadCharacters, format!("is none of {}", list()));
-    Ok(Some(found.ok_or_else(unknown)?))
-}
-
-fn rows(count: u64) -> String {
-    if count == 1 { "1 row".to_owned() } else { format!("{count} rows") }
-}
-
-pub(crate) fn links(count: u64) -> String {
-    if count == 1 { "1 link".to_owned() } else { format!("{count} links") }
 }

@@ -7,10 +7,9 @@ use serde::Serialize;
 
 use super::super::links::changes::{Change, changes};
 use super::super::no_time;
-use super::super::sweep::counted;
 use crate::backend::local_store::Session;
 use crate::error::Failure;
-use crate::output::{Answer, can_ask, confirm};
+use crate::output::{Answer, can_ask, confirm, counted};
 
 /// What was put back, as programs see it.
 #[derive(Serialize)]

@@ -3,9 +3,8 @@
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
-use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 pub(super) const ROUTES: &str = "11111111111111111111111111111111";
@@ -39,7 +38,7 @@ impl KeyValues {
 
     /// A namespace holds this object's fields and nothing else.
     pub(super) fn fill(&self, space: &str, values: &Value) {
-        let mut spaces = self.spaces.lock();
+        let mut spaces = self.spaces.lock().unwrap();
         spaces.values.retain(|(known, _), _| known != space);
         for (key, value) in values.as_object().unwrap() {
             spaces.values.insert((space.to_owned(), key.clone()), value.as_str().unwrap().to_owned());
@@ -48,7 +47,7 @@ impl KeyValues {
 
     /// Everything a namespace holds.
     pub(super) fn all(&self, space: &str) -> Value {
-        let spaces = self.spaces.lock();
+        let spaces = self.spaces.lock().unwrap();
         let of_space = spaces.values.iter().filter(|((known, _), _)| known == space);
         of_space
             .map(|((_, key), value)| (key.clone(), Value::from(value.as_str())))
@@ -58,7 +57,7 @@ impl KeyValues {
 
     /// How many requests came.
     pub(super) fn asked(&self) -> usize {
-        self.spaces.lock().asked
+        self.spaces.lock().unwrap().asked
     }
 }
 
@@ -80,7 +79,7 @@ fn answer(stream: TcpStream, spaces: &Mutex<Spaces>) {
     reader.read_exact(&mut body).unwrap();
     let mut words = line.split(' ');
     let (method, url) = (words.next().unwrap(), words.next().unwrap().replace("%3A", ":"));
-    let (status, text) = operate(&mut spaces.lock(), method, &url, &body);
+    let (status, text) = operate(&mut spaces.lock().unwrap(), method, &url, &body);
     let head = format!(
         "HTTP/1.1 {status} OK\r\nContent-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
         text.len()

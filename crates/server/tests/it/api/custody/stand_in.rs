@@ -3,10 +3,9 @@
 use std::collections::HashMap;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use parking_lot::Mutex;
 use simple_dns::rdata::{A, CNAME, RData, TXT};
 use simple_dns::{CLASS, Name, Packet, PacketFlag, QTYPE, RCODE, ResourceRecord, TYPE};
 
@@ -58,7 +57,7 @@ impl Dns {
         std::thread::spawn(move || {
             let mut buffer = [0; 1500];
             while let Ok((length, from)) = udp.recv_from(&mut buffer) {
-                let answer = answer(&buffer[..length], &shared.lock(), "udp");
+                let answer = answer(&buffer[..length], &shared.lock().unwrap(), "udp");
                 let _ = udp.send_to(&answer, from);
             }
         });
@@ -70,7 +69,7 @@ impl Dns {
                 let mut question = vec![0; usize::from(u16::from_be_bytes(length))];
                 stream.read_exact(&mut question).unwrap();
                 let answer = {
-                    let mut table = shared.lock();
+                    let mut table = shared.lock().unwrap();
                     table.by_tcp += 1;
                     answer(&question, &table, "tcp")
                 };
@@ -85,7 +84,7 @@ impl Dns {
     pub(crate) fn say(&self, name: &str, kind: &'static str, values: &[&str]) {
         let place = (name.to_owned(), kind);
         let values: Vec<String> = values.iter().map(|&value| value.to_owned()).collect();
-        let mut table = self.table.lock();
+        let mut table = self.table.lock().unwrap();
         if values.is_empty() {
             table.records.remove(&place);
         } else {
@@ -94,11 +93,11 @@ impl Dns {
     }
 
     pub(crate) fn behave(&self, manner: Manner) {
-        self.table.lock().manner = manner;
+        self.table.lock().unwrap().manner = manner;
     }
 
     pub(crate) fn asked_by_tcp(&self) -> usize {
-        self.table.lock().by_tcp
+        self.table.lock().unwrap().by_tcp
     }
 }
 
@@ -172,12 +171,12 @@ impl Rdap {
             for stream in listener.incoming().map_while(Result::ok) {
                 let path = path(&stream);
                 asked.fetch_add(1, Ordering::SeqCst);
-                let status = *status.lock();
+                let status = *status.lock().unwrap();
                 let answer = match (status, path.strip_prefix("/at-registry/domain/")) {
                     (Some(status), _) => head(status, "", ""),
                     // As a service for everybody does: it knows who knows.
                     (None, None) => head(302, &format!("Location: /at-registry{path}\r\n"), ""),
-                    (None, Some(name)) => match known.lock().get(name) {
+                    (None, Some(name)) => match known.lock().unwrap().get(name) {
                         None => head(404, "", ""),
                         Some(end) => head(200, "", &registration(name, end)),
                     },
@@ -193,11 +192,11 @@ impl Rdap {
     }
 
     pub(crate) fn register(&self, name: &str, until: &str) {
-        self.known.lock().insert(name.to_owned(), until.to_owned());
+        self.known.lock().unwrap().insert(name.to_owned(), until.to_owned());
     }
 
     pub(crate) fn behave(&self, status: Option<u16>) {
-        *self.status.lock() = status;
+        *self.status.lock().unwrap() = status;
     }
 
     pub(crate) fn asked(&self) -> usize {

@@ -1,4 +1,4 @@
-//! Lookup and decide, apart from sockets: `cargo bench -p rlinks-server`.
+//! Lookup and decide, apart from sockets: `cargo bench -p rlinks-routes`.
 #![expect(
     clippy::cast_possible_wrap,
     clippy::cast_precision_loss,

@@ -1,0 +1,31 @@
+//! What a request would get and why, whoever says so.
+
+use rlinks_ops::Explanation;
+use serde::{Deserialize, Serialize};
+
+/// An explanation as it is shown, whoever gave it.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Explained {
+    pub(crate) address: String,
+    pub(crate) steps: Vec<Step>,
+    pub(crate) status: u16,
+    pub(crate) location: Option<String>,
+    pub(crate) error: Option<String>,
+}
+
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Step {
+    pub(crate) step: String,
+    pub(crate) result: String,
+}
+
+impl From<Explanation> for Explained {
+    fn from(Explanation { address, steps, status, location, error }: Explanation) -> Self {
+        let step = |known: rlinks_core::redirect::explain::Step| Step {
+            step: known.step.to_owned(),
+            result: known.result,
+        };
+        let steps = steps.into_iter().map(step).collect();
+        Self { address, steps, status, location, error: error.map(str::to_owned) }
+    }
+}
