@@ -47,6 +47,11 @@ impl ModuleGraph {
         Self { modules }
     }
 
+    /// The modules the crate's root declares.
+    pub(super) fn top_modules(&self) -> BTreeSet<String> {
+        self.modules.keys().filter(|path| path.len() == 1).map(|path| path[0].clone()).collect()
+    }
+
     /// Every dependency between modules with the same parent.
     pub(super) fn dependencies(&self) -> Vec<Dependency> {
         let mut found = Vec::new();
@@ -188,9 +193,10 @@ fn literal_length(text: &str) -> Option<usize> {
 /// Without what only tests compile.
 fn without_tests(tokens: Vec<Token>) -> Vec<Token> {
     let is = |index: usize, words: &[&str]| {
-        words.iter().enumerate().all(|(offset, word)| {
-            tokens.get(index + offset).is_some_and(|token: &Token| token.text == *word)
-        })
+        words
+            .iter()
+            .enumerate()
+            .all(|(offset, word)| tokens.get(index + offset).is_some_and(|token: &Token| token.text == *word))
     };
     let mut kept = vec![true; tokens.len()];
     let mut index = 0;
