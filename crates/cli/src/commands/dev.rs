@@ -1,7 +1,7 @@
 //! `rmax dev seed`: links and clicks to look at and to measure with. Everything goes the way real ones go: links through the
 //! writer, clicks through ingest.
 
-mod crowd;
+mod traffic;
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use rlinks_store::{LinkFilter, Position, StoreError};
 use serde_json::json;
 use tokio::task::JoinSet;
 
-use self::crowd::{Crowd, LinkIdea};
+use self::traffic::{Crowd, LinkIdea};
 use crate::args::SeedArgs;
 use crate::backend::local_store::Session;
 use crate::error::Failure;
@@ -106,7 +106,7 @@ async fn make_links(session: &Session, workspace: &Workspace, args: &SeedArgs) -
     let mut next = 0;
     while next < args.links {
         let end = args.links.min(next.saturating_add(u32::try_from(AT_ONCE).unwrap_or(u32::MAX)));
-        let ideas = (next..end).map(|number| crowd::link_idea(args.seed, number));
+        let ideas = (next..end).map(|number| traffic::link_idea(args.seed, number));
         let ids = write_links(session, workspace, &served, ideas.collect(), &mut made.created).await?;
         made.links.extend(ids);
         progress.add(u64::from(end - next));
@@ -115,7 +115,7 @@ async fn make_links(session: &Session, workspace: &Workspace, args: &SeedArgs) -
     if made.links.is_empty() {
         return Err(Failure::failed("every code of this seed is another link's; choose another --seed"));
     }
-    crowd::shuffle(args.seed, &mut made.links);
+    traffic::shuffle(args.seed, &mut made.links);
     Ok(made)
 }
 
@@ -199,7 +199,7 @@ async fn make_clicks(
     let producer = Producer { boot: u64::from_le_bytes(random_bytes()), thread: 0 };
     let mut crowd = Crowd::new(args.seed, workspace, links);
     let mut batch = Batch::default();
-    for (sequence, ts) in (1..).zip(crowd::moments(args.seed, args.clicks, args.days, now)) {
+    for (sequence, ts) in (1..).zip(traffic::moments(args.seed, args.clicks, args.days, now)) {
         let start = batch.bytes.len();
         crowd.click(ts).encode(&mut batch.bytes);
         batch.records.push(Batched { producer, sequence, bytes: start..batch.bytes.len() });

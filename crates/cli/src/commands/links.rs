@@ -16,12 +16,12 @@ use crate::commands::moment;
 use crate::error::Failure;
 use crate::output::{Answer, can_ask, confirm};
 
-pub(super) mod changes;
+pub(super) mod diff;
 pub(crate) mod export;
 pub(crate) mod import;
 pub(crate) mod migrate;
 
-use self::changes::{Change, changes};
+use self::diff::{Change, changes};
 
 pub(crate) async fn run(place: &Place, command: Links) -> Result<(), Failure> {
     match command {

@@ -11,7 +11,7 @@ use rlinks_ops::Mode;
 use rlinks_ops::import::{Existing, Import, ImportFormat, Keep, ReadError, Report, Rows};
 use serde_json::{Value, json};
 
-use super::changes::changes;
+use super::diff::changes;
 use crate::args;
 use crate::backend::Place;
 use crate::backend::api_client::Remote;

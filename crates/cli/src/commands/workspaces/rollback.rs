@@ -5,7 +5,7 @@ use rlinks_ops::Mode;
 use rlinks_ops::links::rollback::{Difference, RolledBack};
 use serde::Serialize;
 
-use super::super::links::changes::{Change, changes};
+use super::super::links::diff::{Change, changes};
 use super::super::no_time;
 use crate::backend::local_store::Session;
 use crate::error::Failure;
