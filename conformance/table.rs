@@ -12,7 +12,7 @@ pub(crate) const DOMAIN: &str = "rmax.to";
 
 const HEADER: [&str; 5] = ["id", "given", "when", "then", "on"];
 const PRESETS: [&str; 4] = ["fabric", "edge", "platform", "team"];
-const FEWEST_ROWS: usize = 120;
+const MIN_ROWS: usize = 120;
 
 /// One request and its answer.
 #[derive(Clone, Debug)]
@@ -112,7 +112,7 @@ pub(crate) enum Form {
 pub(crate) fn rows() -> Vec<Row> {
     let rows = parse(include_str!("redirects.md")).unwrap_or_else(|error| panic!("redirects.md:{error}"));
     let native = rows.iter().filter(|row| row.on == On::Native).count();
-    assert!(rows.len() >= FEWEST_ROWS, "redirects.md has {} rows: some are not read", rows.len());
+    assert!(rows.len() >= MIN_ROWS, "redirects.md has {} rows: some are not read", rows.len());
     assert!(native * 10 <= rows.len(), "{native} of {} rows are native: more than a tenth", rows.len());
     rows
 }

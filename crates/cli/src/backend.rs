@@ -85,7 +85,7 @@ impl Place {
     pub(crate) async fn object(&self, seen: &Seen) -> RouteObject {
         match (self, seen.stats) {
             (Self::Store(session), None) => session.object(&seen.link).await,
-            (_, stats) => RouteObject::of(&seen.link, stats.unwrap_or_default()),
+            (_, stats) => RouteObject::from_link(&seen.link, stats.unwrap_or_default()),
         }
     }
 

@@ -33,7 +33,7 @@ pub(crate) fn read(place: &Path) -> Result<HeadsLog, StoreError> {
             continue;
         }
         let checkpoint: Checkpoint = serde_json::from_slice(line).map_err(|_| bad("is no checkpoint"))?;
-        if !checkpoint.is_signed() {
+        if !checkpoint.has_valid_signature() {
             return Err(bad("the signature is wrong: this checkpoint was edited"));
         }
         log.checkpoints.push(checkpoint);

@@ -14,11 +14,11 @@ use http::HeaderName;
 use ipnet::IpNet;
 use rlinks_clicks::journal::Syncing;
 use rlinks_core::Host;
-use rlinks_core::id::Worker;
+use rlinks_core::id::WorkerId;
 use rlinks_ops::Naming;
 use rlinks_ops::safety::{self, WhenUnavailable, safe_browsing};
-use rlinks_server::auth::oidc::Settings as OidcSettings;
-use rlinks_server::{Reloadable, TlsFiles};
+use rlinks_server::auth::oidc::OidcSettings;
+use rlinks_server::{ReloadableSettings, TlsFiles};
 use rlinks_store::Location;
 use tracing::level_filters::LevelFilter;
 use url::Url;
@@ -87,7 +87,7 @@ pub(crate) struct Config {
     /// How many targets of existing links one member or key may change in a minute.
     pub(crate) target_changes_per_minute: u32,
     /// Which id maker this process is.
-    pub(crate) worker: Option<Worker>,
+    pub(crate) worker: Option<WorkerId>,
     /// Certificate and key.
     pub(crate) tls: Option<TlsFiles>,
     /// The OpenID provider people may sign in with.
@@ -188,7 +188,7 @@ impl Config {
             target_changes_per_minute: u32::try_from(changes).unwrap_or(100),
             worker: layers
                 .number("worker_id", 0..=1023)?
-                .and_then(|number| Worker::new(u16::try_from(number).ok()?)),
+                .and_then(|number| WorkerId::new(u16::try_from(number).ok()?)),
             tls: tls(&mut layers)?,
             oidc: oidc::settings(&mut layers)?,
             log: Log {
@@ -204,8 +204,8 @@ impl Config {
     }
 
     /// What a running server may take over from a changed configuration.
-    pub(crate) fn reloadable(&self) -> Reloadable {
-        Reloadable {
+    pub(crate) fn reloadable(&self) -> ReloadableSettings {
+        ReloadableSettings {
             trusted_proxies: self.trusted_proxies.clone(),
             country_header: self.country_header.clone(),
             contact: self.contact.clone(),

@@ -167,7 +167,7 @@ impl Failure {
             Kind::Server(refusal) => (self.messages().join("; "), refusal.details.clone()),
             _ => (self.messages().join("; "), Value::Null),
         };
-        error_code::json(self.code(), &message, &details, Clock::system().now())
+        error_code::to_json(self.code(), &message, &details, Clock::system().now())
     }
 }
 
@@ -250,12 +250,12 @@ fn ways_out(error: &StoreError) -> Vec<String> {
         StoreError::QuotaExceeded(_) => {
             "delete links that are no longer needed, or raise the limit with `rmax workspaces policy --set limits.live_links=<n>`".to_owned()
         }
-        StoreError::Unavailable(_) | StoreError::Clicks(_) | StoreError::Unreadable(_) => "`rmax doctor` looks closer".to_owned(),
+        StoreError::Unavailable(_) | StoreError::ClicksUnavailable(_) | StoreError::Unreadable(_) => "`rmax doctor` looks closer".to_owned(),
         StoreError::NameTaken(_)
         | StoreError::Refused(_)
         | StoreError::Conflict
-        | StoreError::OtherRequest
-        | StoreError::Braked { .. }
+        | StoreError::IdempotencyKeyReused
+        | StoreError::RateLimited { .. }
         | StoreError::LastAdmin
         | StoreError::NotFound(_) => {
             return Vec::new();
@@ -317,7 +317,7 @@ impl From<ServeError> for Failure {
             | ServeError::Tls(_)
             | ServeError::Oidc(_)
             | ServeError::Safety(_)
-            | ServeError::Custody(_)
+            | ServeError::DomainChecks(_)
             | ServeError::System(_) => Self::failed(error.to_string()),
         }
     }

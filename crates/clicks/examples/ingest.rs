@@ -16,7 +16,7 @@ use rlinks_clicks::misses::Misses;
 use rlinks_clicks::{Clicks, Ingest};
 use rlinks_core::{Id, Timestamp};
 use rlinks_store::database::pool::Dialect;
-use rlinks_store::{Location, Lost, Options, Store};
+use rlinks_store::{Location, MissingStore, Store, StoreOptions};
 
 const START_MS: i64 = 1_794_000_000_000;
 const AGENTS: [&str; 5] = [
@@ -56,8 +56,13 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     let most = most_records(dialect) as u64;
     let now = Timestamp::from_ms(START_MS + 40 * 86_400_000);
-    let options =
-        Options { location: location.clone(), worker: None, holder: "bench".into(), now, lost: Lost::Refuse };
+    let options = StoreOptions {
+        location: location.clone(),
+        worker: None,
+        holder: "bench".into(),
+        now,
+        if_missing: MissingStore::Refuse,
+    };
     let store = Store::open(options).await?;
     let clicks = Clicks::open(&location).await?;
     let control = tokio::runtime::Handle::current();

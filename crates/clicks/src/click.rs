@@ -1,6 +1,6 @@
 //! A click: what is remembered of one redirect. Not how it was recorded, and not how it is counted.
 
-pub use rlinks_core::click::ip_prefix::Prefix;
+pub use rlinks_core::click::ip_prefix::IpPrefix;
 use rlinks_core::{Id, Timestamp};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -27,7 +27,7 @@ pub struct Click {
     /// The same as a number, shown as 16 hexadecimal digits.
     pub ua_hash: Option<u64>,
     /// The visitor's network, never the address.
-    pub ip_prefix: Option<Prefix>,
+    pub ip_prefix: Option<IpPrefix>,
     /// Two letters of ISO 3166.
     pub country: Option<String>,
     /// In English.

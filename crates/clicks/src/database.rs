@@ -10,9 +10,9 @@ use std::sync::LazyLock;
 
 use rlinks_core::Timestamp;
 use rlinks_store::database::migrations::migrator;
-use rlinks_store::database::open::{Tables, open_tables};
+use rlinks_store::database::open::{TableSet, open_tables};
 use rlinks_store::database::pool::Pool;
-use rlinks_store::{Location, Lost, StoreError};
+use rlinks_store::{Location, MissingStore, StoreError};
 use sqlx::migrate::Migrator;
 
 use crate::month_cache::Months;
@@ -34,13 +34,13 @@ macro_rules! files {
 static SQLITE: LazyLock<Migrator> = LazyLock::new(|| migrator(files!("../migrations/sqlite/")));
 static POSTGRES: LazyLock<Migrator> = LazyLock::new(|| migrator(files!("../migrations/postgres/")));
 
-const TABLES: Tables = Tables {
+const TABLES: TableSet = TableSet {
     sqlite: &SQLITE,
     postgres: &POSTGRES,
     schema: Some("clicks"),
     application_id: 0x726c_6e63,
-    trace: None,
-    lock: "clicks.lock",
+    marker_file: None,
+    lock_file: "clicks.lock",
     // A batch touches rows all over the day's part of six tables. More pages in memory, and a log that is moved into the
     // file rarely, are worth a third of the speed.
     writer_cache_kib: 8_000,
@@ -64,7 +64,8 @@ impl Clicks {
         if let Location::Sqlite(path) = &location {
             refuse_lost(path)?;
         }
-        let pool = open_tables(&location, &TABLES, Lost::Refuse).await.map_err(StoreError::of_clicks)?;
+        let pool =
+            open_tables(&location, &TABLES, MissingStore::Refuse).await.map_err(StoreError::for_clicks)?;
         if let Location::Sqlite(path) = &location {
             leave_mark(path);
         }

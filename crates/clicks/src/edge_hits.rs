@@ -14,7 +14,7 @@ use serde::Deserialize;
 use uuid::Uuid;
 
 use crate::bulk_lookup::{json, look_up};
-use crate::click::{Click, Device, Prefix};
+use crate::click::{Click, Device, IpPrefix};
 use crate::database::Clicks;
 use crate::enrich::geo::Place;
 use crate::enrich::user_agent;
@@ -43,7 +43,7 @@ pub struct Hit {
     /// Without query.
     pub referrer: Option<String>,
     /// The visitor's network.
-    pub prefix: Option<Prefix>,
+    pub prefix: Option<IpPrefix>,
 }
 
 /// The value of a key `hit:{code}:{day}:{id}`.
@@ -65,7 +65,8 @@ impl Hit {
     /// without a name or a moment it is no hit.
     pub fn read(code: &str, id: &str, value: &str) -> Option<Self> {
         let value: Value<'_> = serde_json::from_str(value).ok()?;
-        let referrer = value.referrer.as_deref().and_then(|text| attribution::referrer(text.as_bytes()));
+        let referrer =
+            value.referrer.as_deref().and_then(|text| attribution::parse_referrer(text.as_bytes()));
         Some(Self {
             id: id.parse().ok()?,
             ts: value.ts,
@@ -123,9 +124,9 @@ fn hash(text: &str) -> Option<u64> {
 }
 
 /// A network. Whatever is written, no more of it is kept than we would keep.
-fn network(text: &str) -> Option<Prefix> {
+fn network(text: &str) -> Option<IpPrefix> {
     let address: IpAddr = text.split('/').next()?.parse().ok()?;
-    Some(Prefix::of(address))
+    Some(IpPrefix::from_address(address))
 }
 
 /// A hit and the link it is of.
@@ -241,7 +242,7 @@ fn enriched<'a>(workspace: Id, hits: &[&'a OfLink<'a>], now: Timestamp) -> Enric
             owner: of.owner,
             bot: false,
             visitor: None,
-            prefix: hit.prefix.map(Prefix::as_i64),
+            prefix: hit.prefix.map(IpPrefix::as_i64),
             agent,
             place,
             referrer: hit.referrer.as_deref(),

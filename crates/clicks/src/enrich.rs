@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use rlinks_core::{Id, Timestamp};
 
-use crate::click::{Device, Prefix};
+use crate::click::{Device, IpPrefix};
 use crate::enrich::geo::{Geo, Place};
 use crate::enrich::user_agent::{Agent, Memo};
 use crate::journal::Producer;
@@ -111,7 +111,7 @@ pub(crate) fn enrich<'a>(
         });
         let (referrer, host) = hosts
             .entry(record.referrer)
-            .or_insert_with(|| match attribution::referrer(record.referrer) {
+            .or_insert_with(|| match attribution::parse_referrer(record.referrer) {
                 Some(Cow::Borrowed(text)) => (Some(text), attribution::referrer_host(text).map(Arc::from)),
                 // The recorder has taken names of users away, so nothing is left to take away here.
                 Some(Cow::Owned(_)) | None => (None, None),
@@ -143,7 +143,7 @@ pub(crate) fn enrich<'a>(
 
 /// What the proxy says, else what the table says of the network.
 fn place_of(record: &Record<'_>, geo: Option<&Geo>) -> Place {
-    let network = record.prefix.and_then(Prefix::from_i64).map(Prefix::address);
+    let network = record.prefix.and_then(IpPrefix::from_i64).map(IpPrefix::address);
     let found = match (geo, network) {
         (Some(geo), Some(network)) => geo.look_up(network),
         _ => Place::default(),

@@ -8,7 +8,7 @@ use rlinks_store::StoreError;
 use rlinks_store::database::pool::{Dialect, read};
 use rlinks_store::database::row::from_row;
 
-use crate::click::{Click, Device, Prefix, event_id};
+use crate::click::{Click, Device, IpPrefix, event_id};
 use crate::database::Clicks;
 use crate::ingest::write::drops_not_counted;
 use crate::journal::Drops;
@@ -104,7 +104,7 @@ impl EventRow {
             referrer: self.referrer,
             user_agent: Some(self.user_agent).filter(|text| !text.is_empty()),
             ua_hash: Some(self.ua_hash.cast_unsigned()),
-            ip_prefix: self.prefix.and_then(Prefix::from_i64),
+            ip_prefix: self.prefix.and_then(IpPrefix::from_i64),
             country: self.country,
             city: self.city,
             latitude: self.latitude,
@@ -148,9 +148,9 @@ impl Clicks {
         span: i64,
         codes: &mut Codes,
     ) -> Result<(Vec<Click>, Option<i64>), StoreError> {
-        let last = self.last_event().await.map_err(StoreError::of_clicks)?;
+        let last = self.last_event().await.map_err(StoreError::for_clicks)?;
         let upto = after.saturating_add(span).min(last);
-        let rows = self.rows_between(filter, after, upto).await.map_err(StoreError::of_clicks)?;
+        let rows = self.rows_between(filter, after, upto).await.map_err(StoreError::for_clicks)?;
         let clicks = codes.name(rows).await?;
         Ok((clicks, (upto < last).then_some(upto)))
     }

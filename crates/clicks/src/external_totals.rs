@@ -19,7 +19,7 @@ use crate::rollup::{Kind, Subject, Total};
 impl Clicks {
     /// After many links at once: makes sure that the database looks for their totals the quick way.
     pub async fn take_stock(&self) {
-        self.pool.take_stock("analyze totals, imported").await;
+        self.pool.analyze("analyze totals, imported").await;
     }
 
     /// Says what links of a workspace had counted elsewhere, in the place of what was said before. It lasts as soon as anything does

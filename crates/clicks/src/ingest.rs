@@ -152,7 +152,7 @@ impl Ingest {
         let enriched = enrich(&records, self.geo.as_ref(), &mut self.memo, &self.owners, now);
         let ends = ends(batch);
         let losses = [("torn", batch.torn), ("damaged", batch.damaged), ("unreadable", unreadable)];
-        write::write(&clicks.pool, &enriched, &ends, &losses).await.map_err(StoreError::of_clicks)
+        write::write(&clicks.pool, &enriched, &ends, &losses).await.map_err(StoreError::for_clicks)
     }
 
     async fn learn_owners(&mut self, links: impl Iterator<Item = Id>) -> Result<(), StoreError> {
@@ -178,7 +178,7 @@ impl Ingest {
 }
 
 fn journal_trouble(error: &std::io::Error) -> StoreError {
-    StoreError::Clicks(format!("the journal: {error}"))
+    StoreError::ClicksUnavailable(format!("the journal: {error}"))
 }
 
 /// The last sequence of each producer in a batch.

@@ -35,7 +35,7 @@ pub mod stats;
 pub mod time;
 pub mod visitor_secrets;
 
-pub use click::{Click, Device, Prefix};
+pub use click::{Click, Device, IpPrefix};
 pub use database::Clicks;
 pub use ingest::Ingest;
 pub use pipeline::Recording;

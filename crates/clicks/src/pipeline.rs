@@ -325,7 +325,7 @@ impl Shared {
                 Some(value)
             }
             Err(error) => {
-                let error = error.of_clicks();
+                let error = error.for_clicks();
                 if trouble.is_none() {
                     tracing::error!(%error, "clicks cannot be stored; the journal holds them");
                 }

@@ -5,11 +5,11 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use rlinks_core::workspace::policy::UserAgent;
+use rlinks_core::workspace::policy::UserAgentRetention;
 use rlinks_core::{Id, Timestamp};
 
 use crate::click::Device;
-use crate::click::Prefix;
+use crate::click::IpPrefix;
 use crate::enrich::user_agent::{self, Memo};
 use crate::journal::Lane;
 use crate::journal::entry::{AgentBytes, Record};
@@ -42,7 +42,7 @@ pub struct Facts<'a> {
     /// A browser that only looks ahead.
     pub prefetch: bool,
     /// What the policy keeps of the user agent.
-    pub keep: UserAgent,
+    pub keep: UserAgentRetention,
 }
 
 /// Records the clicks of one serving thread.
@@ -96,22 +96,23 @@ impl Recorder {
         let visitor = visitor(&local.salt, facts.address, ua_hash);
         let cut: Cow<'_, [u8]>;
         let (kept, bot) = match facts.keep {
-            UserAgent::Cut(characters) => {
+            UserAgentRetention::Truncated(characters) => {
                 cut = cut_to(raw, characters);
                 (AgentBytes::Text(&cut), facts.prefetch)
             }
-            UserAgent::Hashed => {
+            UserAgentRetention::Hashed => {
                 let read = local.read(raw);
                 (AgentBytes::Read(read), facts.prefetch || user_agent::device_of(read) == Device::Bot)
             }
         };
-        let (referrer, utm) = (attribution::cut_referrer(facts.referrer), attribution::utm(facts.query));
+        let (referrer, utm) =
+            (attribution::strip_referrer(facts.referrer), attribution::parse_utm(facts.query));
         self.lane.note(&Record {
             ts: facts.now,
             link: facts.link,
             workspace: facts.workspace,
             visitor,
-            prefix: Some(Prefix::of(facts.address).as_i64()),
+            prefix: Some(IpPrefix::from_address(facts.address).as_i64()),
             country: facts.country,
             bot,
             ua_hash,

@@ -197,7 +197,7 @@ pub enum StatsError {
 
 impl From<StoreError> for StatsError {
     fn from(error: StoreError) -> Self {
-        Self::Store(error.of_clicks())
+        Self::Store(error.for_clicks())
     }
 }
 

@@ -11,7 +11,7 @@ use crate::Timestamp;
 use crate::hex;
 
 /// The `prev_hash` of a chain's first entry.
-pub const GENESIS: &str = "0000000000000000000000000000000000000000000000000000000000000000";
+pub const GENESIS_HASH: &str = "0000000000000000000000000000000000000000000000000000000000000000";
 
 /// One change.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -42,7 +42,7 @@ pub struct AuditEntry {
 
 impl AuditEntry {
     /// The hash this entry should have.
-    pub fn seal(&self) -> String {
+    pub fn compute_hash(&self) -> String {
         let mut hash = Sha256::new();
         let mut add = |bytes: &[u8]| {
             hash.update((bytes.len() as u64).to_le_bytes());
@@ -90,7 +90,7 @@ impl Head {
 /// What is wrong with a chain, and where.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("workspace {workspace}, entry {seq}: {what}")]
-pub struct Fault {
+pub struct ChainError {
     /// Whose chain.
     pub workspace: String,
     /// The first bad entry.
@@ -103,7 +103,7 @@ pub struct Fault {
 #[derive(Clone, Debug)]
 pub struct Verifier {
     head: Head,
-    marks: Vec<Head>,
+    checkpoints: Vec<Head>,
 }
 
 impl Verifier {
@@ -111,27 +111,30 @@ impl Verifier {
     pub fn new(workspace: &str, mut marks: Vec<Head>) -> Self {
         marks.retain(|mark| mark.workspace == workspace && mark.seq > 0);
         marks.sort_by_key(|mark| std::cmp::Reverse(mark.seq));
-        Self { head: Head { workspace: workspace.to_owned(), seq: 0, hash: GENESIS.to_owned() }, marks }
+        Self {
+            head: Head { workspace: workspace.to_owned(), seq: 0, hash: GENESIS_HASH.to_owned() },
+            checkpoints: marks,
+        }
     }
 
     /// The next entry.
-    pub fn push(&mut self, entry: &AuditEntry) -> Result<(), Fault> {
+    pub fn push(&mut self, entry: &AuditEntry) -> Result<(), ChainError> {
         if entry.workspace != self.head.workspace {
-            return self.fault(entry.seq, "belongs to another workspace");
+            return self.fail(entry.seq, "belongs to another workspace");
         }
         if entry.seq != self.head.seq + 1 {
-            return self.fault(self.head.seq + 1, "is missing or out of order");
+            return self.fail(self.head.seq + 1, "is missing or out of order");
         }
         if entry.prev_hash != self.head.hash {
-            return self.fault(entry.seq, "does not follow the entry before it");
+            return self.fail(entry.seq, "does not follow the entry before it");
         }
-        if entry.seal() != entry.hash {
-            return self.fault(entry.seq, "was edited: its hash does not match its contents");
+        if entry.compute_hash() != entry.hash {
+            return self.fail(entry.seq, "was edited: its hash does not match its contents");
         }
-        while self.marks.last().is_some_and(|mark| mark.seq == entry.seq) {
-            let mark = self.marks.pop().expect("there is a last mark");
+        while self.checkpoints.last().is_some_and(|mark| mark.seq == entry.seq) {
+            let mark = self.checkpoints.pop().expect("there is a last mark");
             if mark.hash != entry.hash {
-                return self.fault(
+                return self.fail(
                     entry.seq,
                     "is not the entry an earlier checkpoint recorded: the log was rewritten",
                 );
@@ -143,36 +146,36 @@ impl Verifier {
     }
 
     /// The end: the chain must reach every mark, and the head the store claims.
-    pub fn finish(self, claimed: Option<&Head>) -> Result<Head, Fault> {
-        if let Some(mark) = self.marks.last() {
-            return self.fault(
+    pub fn finish(self, claimed: Option<&Head>) -> Result<Head, ChainError> {
+        if let Some(mark) = self.checkpoints.last() {
+            return self.fail(
                 mark.seq.min(self.head.seq + 1),
                 "is missing: an earlier checkpoint recorded it, so the end was cut off",
             );
         }
         if let Some(claimed) = claimed {
             if claimed.seq > self.head.seq {
-                return self.fault(self.head.seq + 1, "is missing: the end of the log was cut off");
+                return self.fail(self.head.seq + 1, "is missing: the end of the log was cut off");
             }
             if *claimed != self.head {
-                return self.fault(self.head.seq, "is not the head the store recorded");
+                return self.fail(self.head.seq, "is not the head the store recorded");
             }
         }
         Ok(self.head)
     }
 
-    fn fault<T>(&self, seq: i64, what: &'static str) -> Result<T, Fault> {
-        Err(Fault { workspace: self.head.workspace.clone(), seq, what })
+    fn fail<T>(&self, seq: i64, what: &'static str) -> Result<T, ChainError> {
+        Err(ChainError { workspace: self.head.workspace.clone(), seq, what })
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{AuditEntry, GENESIS, Head, Verifier};
+    use super::{AuditEntry, GENESIS_HASH, Head, Verifier};
     use crate::Timestamp;
 
     fn chain(length: i64) -> Vec<AuditEntry> {
-        let mut prev = GENESIS.to_owned();
+        let mut prev = GENESIS_HASH.to_owned();
         (1..=length)
             .map(|seq| {
                 let mut entry = AuditEntry {
@@ -187,7 +190,7 @@ mod tests {
                     prev_hash: prev.clone(),
                     hash: String::new(),
                 };
-                entry.hash = entry.seal();
+                entry.hash = entry.compute_hash();
                 prev.clone_from(&entry.hash);
                 entry
             })
@@ -232,7 +235,7 @@ mod tests {
         rehashed[4].actor = "mallory".to_owned();
         for at in 4..9 {
             rehashed[at].prev_hash = rehashed[at - 1].hash.clone();
-            rehashed[at].hash = rehashed[at].seal();
+            rehashed[at].hash = rehashed[at].compute_hash();
         }
         let forged = head(&rehashed[8]);
         assert_eq!(verify(&rehashed, vec![], Some(&forged)), Ok(9));
@@ -245,9 +248,9 @@ mod tests {
         entry.after = Some(
             serde_json::value::RawValue::from_string("{\"b\": 1,  \"a\":\"\\u00e4\"}".to_owned()).unwrap(),
         );
-        entry.hash = entry.seal();
+        entry.hash = entry.compute_hash();
         let back: AuditEntry = serde_json::from_str(&serde_json::to_string(&entry).unwrap()).unwrap();
-        assert_eq!(back.seal(), entry.hash);
+        assert_eq!(back.compute_hash(), entry.hash);
     }
 
     #[test]

@@ -9,13 +9,15 @@ use serde_json::{Map, Value};
 
 use crate::field_error::{FieldCode, FieldError, FieldErrors};
 use crate::time::TimeError;
-use crate::{Actor, Code, Domains, Id, Link, LinkState, Policy, RedirectStatus, Source, Target, Timestamp};
+use crate::{
+    Actor, Code, Id, Link, LinkSource, LinkState, Policy, RedirectStatus, ServedHosts, Target, Timestamp,
+};
 
-const LONGEST_TITLE: usize = 500;
-const LONGEST_NOTES: usize = 10_000;
-const MOST_TAGS: usize = 50;
-const LONGEST_TAG: usize = 64;
-const LONGEST_METADATA: usize = 16 * 1024;
+const MAX_TITLE_CHARS: usize = 500;
+const MAX_NOTES_CHARS: usize = 10_000;
+const MAX_TAGS: usize = 50;
+const MAX_TAG_CHARS: usize = 64;
+const MAX_METADATA_BYTES: usize = 16 * 1024;
 
 /// A time as sent: text, or Unix seconds.
 #[derive(Clone, Debug, PartialEq)]
@@ -70,11 +72,11 @@ impl Input {
             let clearable = || if value.is_null() { Ok(String::new()) } else { text() };
             let switch = || value.as_bool().ok_or_else(|| kind("true or false"));
             match name.as_str() {
-                "code" => input.code = if value.is_null() { None } else { errors.take(text()) },
-                "target" => input.target = errors.take(text()),
+                "code" => input.code = if value.is_null() { None } else { errors.ok_or_push(text()) },
+                "target" => input.target = errors.ok_or_push(text()),
                 "redirect_status" => {
                     let bad = || FieldError::new(name, FieldCode::BadStatus, "must be 301, 302, 307 or 308");
-                    input.redirect_status = errors.take(value.as_i64().ok_or_else(bad));
+                    input.redirect_status = errors.ok_or_push(value.as_i64().ok_or_else(bad));
                 }
                 "expires_at" => match value {
                     Value::Null => input.expires_at = Some(None),
@@ -86,26 +88,27 @@ impl Input {
                         TimeError::NotATime.to_string(),
                     )),
                 },
-                "title" => input.title = errors.take(clearable()),
-                "notes" => input.notes = errors.take(clearable()),
+                "title" => input.title = errors.ok_or_push(clearable()),
+                "notes" => input.notes = errors.ok_or_push(clearable()),
                 "tags" => {
                     let list = value
                         .as_array()
                         .and_then(|list| list.iter().map(|tag| tag.as_str().map(str::to_owned)).collect());
-                    input.tags = errors.take(list.ok_or_else(|| kind("a list of texts")));
+                    input.tags = errors.ok_or_push(list.ok_or_else(|| kind("a list of texts")));
                 }
-                "https_only" => input.https_only = errors.take(switch()),
-                "no_loop" => input.no_loop = errors.take(switch()),
-                "recreate" => input.recreate = errors.take(switch()),
+                "https_only" => input.https_only = errors.ok_or_push(switch()),
+                "no_loop" => input.no_loop = errors.ok_or_push(switch()),
+                "recreate" => input.recreate = errors.ok_or_push(switch()),
                 "metadata" => {
-                    input.metadata = errors.take(value.as_object().cloned().ok_or_else(|| kind("an object")));
+                    input.metadata =
+                        errors.ok_or_push(value.as_object().cloned().ok_or_else(|| kind("an object")));
                 }
                 "state" => {
                     let state = value
                         .as_str()
                         .and_then(|text| text.parse().ok())
                         .filter(|state| *state != LinkState::Deleted);
-                    input.state = errors.take(state.ok_or_else(|| kind("active or disabled")));
+                    input.state = errors.ok_or_push(state.ok_or_else(|| kind("active or disabled")));
                 }
                 "id" | "workspace" | "created_by" | "created_at" | "updated_at" | "version" | "source"
                 | "clicks" => {
@@ -118,7 +121,7 @@ impl Input {
                 _ => errors.push(FieldError::new(name, FieldCode::UnknownField, "is no field of a link")),
             }
         }
-        errors.none().map(|()| input)
+        errors.into_result().map(|()| input)
     }
 }
 
@@ -152,12 +155,12 @@ impl LinkDraft {
     pub fn parse(
         input: &Input,
         policy: &Policy,
-        domains: &Domains,
+        served_hosts: &ServedHosts,
         now: Timestamp,
     ) -> Result<Self, FieldErrors> {
         let mut errors = FieldErrors::default();
         let code = input.code.as_deref().map(|text| Code::parse(text, &policy.code));
-        let code = code.and_then(|parsed| errors.take(parsed));
+        let code = code.and_then(|parsed| errors.ok_or_push(parsed));
         if input.state.is_some() {
             errors.push(FieldError::new(
                 "state",
@@ -176,11 +179,11 @@ impl LinkDraft {
         let https_only = input.https_only.unwrap_or(policy.https_only);
         let no_loop = input.no_loop.unwrap_or(true);
         if let Some(target) = &patch.target {
-            check_together(target, https_only, no_loop, domains, &mut errors);
+            check_target_rules(target, https_only, no_loop, served_hosts, &mut errors);
         }
         let mut tags = Vec::new();
-        patch.change_tags(&mut tags, &mut errors);
-        errors.none()?;
+        patch.apply_tags(&mut tags, &mut errors);
+        errors.into_result()?;
         Ok(Self {
             code,
             target: patch.target.expect("without a target there was an error"),
@@ -198,7 +201,7 @@ impl LinkDraft {
 
 /// What a draft becomes a link with.
 #[derive(Clone, Debug)]
-pub struct Birth {
+pub struct LinkIdentity {
     /// Its id.
     pub id: Id,
     /// Whose it is.
@@ -208,23 +211,23 @@ pub struct Birth {
     /// Made by the generator rather than chosen.
     pub generated: bool,
     /// How it came to be.
-    pub source: Source,
+    pub source: LinkSource,
     /// Who made it.
     pub created_by: Actor,
     /// When.
-    pub now: Timestamp,
+    pub created_at: Timestamp,
     /// One, or the next of the deleted link whose code it takes.
     pub version: i64,
 }
 
 impl LinkDraft {
     /// The link this draft asks for.
-    pub fn born(&self, birth: Birth) -> Link {
+    pub fn to_link(&self, identity: LinkIdentity) -> Link {
         Link {
-            id: birth.id,
-            workspace: birth.workspace,
-            code: birth.code,
-            generated: birth.generated,
+            id: identity.id,
+            workspace: identity.workspace,
+            code: identity.code,
+            generated: identity.generated,
             target: self.target.clone(),
             redirect_status: self.redirect_status,
             state: LinkState::Active,
@@ -235,11 +238,11 @@ impl LinkDraft {
             notes: self.notes.clone(),
             tags: self.tags.clone(),
             metadata: self.metadata.clone(),
-            source: birth.source,
-            created_by: birth.created_by,
-            created_at: birth.now,
-            updated_at: birth.now,
-            version: birth.version,
+            source: identity.source,
+            created_by: identity.created_by,
+            created_at: identity.created_at,
+            updated_at: identity.created_at,
+            version: identity.version,
         }
     }
 }
@@ -285,44 +288,43 @@ impl LinkPatch {
                 "never changes; make a new link and disable this one",
             ));
         }
-        errors.none().map(|()| patch)
+        errors.into_result().map(|()| patch)
     }
 
     fn collect(input: &Input, policy: &Policy, now: Timestamp, errors: &mut FieldErrors) -> Self {
         let max_bytes = usize::try_from(policy.max_target_bytes).unwrap_or(usize::MAX);
         let target = input.target.as_deref().map(|text| Target::parse(text, max_bytes));
         Self {
-            target: target.and_then(|parsed| errors.take(parsed)),
+            target: target.and_then(|parsed| errors.ok_or_push(parsed)),
             redirect_status: input.redirect_status.and_then(|code| {
                 let bad = || {
                     FieldError::new("redirect_status", FieldCode::BadStatus, "must be 301, 302, 307 or 308")
                 };
-                errors.take(RedirectStatus::from_code(code).ok_or_else(bad))
+                errors.ok_or_push(RedirectStatus::from_code(code).ok_or_else(bad))
             }),
             expires_at: input.expires_at.as_ref().and_then(|time| match time {
                 None => Some(None),
-                Some(time) => errors.take(expiry(time, now)).map(Some),
+                Some(time) => errors.ok_or_push(parse_expiry(time, now)).map(Some),
             }),
             title: input
                 .title
                 .as_deref()
-                .and_then(|text| errors.take(free_text("title", text, LONGEST_TITLE, &[]))),
-            notes: input
-                .notes
-                .as_deref()
-                .and_then(|text| errors.take(free_text("notes", text, LONGEST_NOTES, &['\n', '\r', '\t']))),
-            tags: input.tags.as_ref().map(|list| tags(list, errors)),
-            add_tags: tags(&input.add_tags, errors),
+                .and_then(|text| errors.ok_or_push(parse_free_text("title", text, MAX_TITLE_CHARS, &[]))),
+            notes: input.notes.as_deref().and_then(|text| {
+                errors.ok_or_push(parse_free_text("notes", text, MAX_NOTES_CHARS, &['\n', '\r', '\t']))
+            }),
+            tags: input.tags.as_ref().map(|list| parse_tags(list, errors)),
+            add_tags: parse_tags(&input.add_tags, errors),
             remove_tags: input.remove_tags.iter().map(|tag| tag.trim().to_owned()).collect(),
             https_only: input.https_only,
             no_loop: input.no_loop,
-            metadata: input.metadata.as_ref().and_then(|object| errors.take(metadata(object))),
+            metadata: input.metadata.as_ref().and_then(|object| errors.ok_or_push(parse_metadata(object))),
             state: input.state,
         }
     }
 
     /// The names of what was sent and this link does not have.
-    pub fn not_in(&self, link: &Link) -> Vec<&'static str> {
+    pub fn unapplied(&self, link: &Link) -> Vec<&'static str> {
         let differs = |field: &Option<Option<String>>, there: &Option<String>| {
             field.as_ref().is_some_and(|sent| sent != there)
         };
@@ -344,7 +346,7 @@ impl LinkPatch {
     }
 
     /// The link as it would become. Its version and times are the writer's business; equal means nothing would change.
-    pub fn apply(&self, link: &Link, domains: &Domains) -> Result<Link, FieldErrors> {
+    pub fn apply(&self, link: &Link, served_hosts: &ServedHosts) -> Result<Link, FieldErrors> {
         let mut errors = FieldErrors::default();
         let mut next = link.clone();
         let set = self.clone();
@@ -357,16 +359,16 @@ impl LinkPatch {
         next.no_loop = set.no_loop.unwrap_or(next.no_loop);
         next.metadata = set.metadata.unwrap_or(next.metadata);
         next.state = set.state.unwrap_or(next.state);
-        self.change_tags(&mut next.tags, &mut errors);
+        self.apply_tags(&mut next.tags, &mut errors);
         if self.target.is_some() || self.https_only == Some(true) || self.no_loop == Some(true) {
             let https = next.https_only && (self.target.is_some() || self.https_only == Some(true));
             let no_loop = next.no_loop && (self.target.is_some() || self.no_loop == Some(true));
-            check_together(&next.target, https, no_loop, domains, &mut errors);
+            check_target_rules(&next.target, https, no_loop, served_hosts, &mut errors);
         }
-        errors.none().map(|()| next)
+        errors.into_result().map(|()| next)
     }
 
-    fn change_tags(&self, list: &mut Vec<String>, errors: &mut FieldErrors) {
+    fn apply_tags(&self, list: &mut Vec<String>, errors: &mut FieldErrors) {
         if let Some(whole) = &self.tags {
             list.clone_from(whole);
         }
@@ -374,21 +376,21 @@ impl LinkPatch {
         list.retain(|tag| !self.remove_tags.contains(tag));
         list.sort();
         list.dedup();
-        if list.len() > MOST_TAGS {
+        if list.len() > MAX_TAGS {
             errors.push(FieldError::new(
                 "tags",
                 FieldCode::TooLong,
-                format!("would be {}; a link has at most {MOST_TAGS}", list.len()),
+                format!("would be {}; a link has at most {MAX_TAGS}", list.len()),
             ));
         }
     }
 }
 
-fn check_together(
+fn check_target_rules(
     target: &Target,
     https_only: bool,
     no_loop: bool,
-    domains: &Domains,
+    served_hosts: &ServedHosts,
     errors: &mut FieldErrors,
 ) {
     if https_only && !target.is_https() {
@@ -398,7 +400,7 @@ fn check_together(
             "must be https; allow http with https_only off (--no-https)",
         ));
     }
-    if no_loop && domains.serve(target.host()) {
+    if no_loop && served_hosts.contains(target.host()) {
         let message = format!(
             "leads back to {}, a domain served here; allow it with no_loop off (--allow-loop)",
             target.host()
@@ -408,7 +410,7 @@ fn check_together(
 }
 
 /// A time to come until which something is good.
-pub fn expiry(time: &TimeInput, now: Timestamp) -> Result<Timestamp, FieldError> {
+pub fn parse_expiry(time: &TimeInput, now: Timestamp) -> Result<Timestamp, FieldError> {
     let parsed = match time {
         TimeInput::Text(text) => Timestamp::parse(text),
         TimeInput::Number(number) => match (number.as_i64(), number.as_f64()) {
@@ -432,7 +434,7 @@ pub fn expiry(time: &TimeInput, now: Timestamp) -> Result<Timestamp, FieldError>
     Ok(at)
 }
 
-fn free_text(
+fn parse_free_text(
     field: &str,
     text: &str,
     longest: usize,
@@ -451,13 +453,13 @@ fn free_text(
     Ok((!text.is_empty()).then(|| text.to_owned()))
 }
 
-fn tags(list: &[String], errors: &mut FieldErrors) -> Vec<String> {
+fn parse_tags(list: &[String], errors: &mut FieldErrors) -> Vec<String> {
     let parsed = list.iter().filter_map(|tag| {
         let tag = tag.trim();
         let refuse = |code, message: &str| Err(FieldError::new("tags", code, message));
-        errors.take(if tag.is_empty() {
+        errors.ok_or_push(if tag.is_empty() {
             refuse(FieldCode::Required, "has an empty tag")
-        } else if tag.chars().count() > LONGEST_TAG {
+        } else if tag.chars().count() > MAX_TAG_CHARS {
             refuse(FieldCode::TooLong, "has a tag of more than 64 characters")
         } else if tag.chars().any(char::is_control) {
             refuse(FieldCode::ControlCharacter, "has control characters")
@@ -470,7 +472,7 @@ fn tags(list: &[String], errors: &mut FieldErrors) -> Vec<String> {
     parsed.collect()
 }
 
-fn metadata(object: &Map<String, Value>) -> Result<Map<String, Value>, FieldError> {
+fn parse_metadata(object: &Map<String, Value>) -> Result<Map<String, Value>, FieldError> {
     let refuse = |code, message: &str| Err(FieldError::new("metadata", code, message));
     if ["notes", "tags"].iter().any(|name| object.contains_key(*name)) {
         return refuse(
@@ -479,7 +481,7 @@ fn metadata(object: &Map<String, Value>) -> Result<Map<String, Value>, FieldErro
         );
     }
     let json = serde_json::to_string(object).expect("a JSON object is JSON");
-    if json.len() > LONGEST_METADATA {
+    if json.len() > MAX_METADATA_BYTES {
         return refuse(FieldCode::TooLong, "has more than 16 KB");
     }
     if json.contains("\\u0000") {
@@ -493,12 +495,12 @@ mod tests {
     use serde_json::json;
 
     use super::{Input, LinkDraft, LinkPatch};
-    use crate::{Domains, FieldErrors, Host, Policy, Preset, Timestamp};
+    use crate::{FieldErrors, Host, Policy, Preset, ServedHosts, Timestamp};
 
     const NOW: Timestamp = Timestamp::from_ms(1_800_000_000_000);
 
-    fn domains() -> Domains {
-        Domains::new([Host::parse("rmax.to").unwrap()], None)
+    fn domains() -> ServedHosts {
+        ServedHosts::new([Host::parse("rmax.to").unwrap()], None)
     }
 
     fn draft(preset: Preset, body: &serde_json::Value) -> Result<LinkDraft, FieldErrors> {

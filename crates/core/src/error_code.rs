@@ -88,20 +88,20 @@ impl ErrorCode {
 
     /// The identifier programs compare.
     pub const fn name(self) -> &'static str {
-        self.row().0
+        self.spec().0
     }
 
     /// The HTTP status.
     pub const fn status(self) -> u16 {
-        self.row().1
+        self.spec().1
     }
 
     /// What it means, when there is nothing better to say.
     pub const fn message(self) -> &'static str {
-        self.row().2
+        self.spec().2
     }
 
-    const fn row(self) -> (&'static str, u16, &'static str) {
+    const fn spec(self) -> (&'static str, u16, &'static str) {
         match self {
             Self::NotFound => ("NOT_FOUND", 404, "Requested redirect code not found"),
             Self::Expired => ("EXPIRED", 410, "This link has expired"),
@@ -150,7 +150,7 @@ struct Body<'a> {
 }
 
 /// The JSON of an error: `{"error":{"code","status","message","details","ts"}}`.
-pub fn json(code: ErrorCode, message: &str, details: &Value, now: Timestamp) -> String {
+pub fn to_json(code: ErrorCode, message: &str, details: &Value, now: Timestamp) -> String {
     let body = Body { code: code.name(), status: code.status(), message, details, ts: now.whole_seconds() };
     serde_json::to_string(&Envelope { error: body }).expect("an envelope is JSON")
 }
@@ -174,7 +174,7 @@ mod tests {
     fn the_envelope_to_the_letter() {
         let now = Timestamp::parse("2026-01-29T12:34:56.789Z").unwrap();
         assert_eq!(
-            super::json(ErrorCode::NotFound, ErrorCode::NotFound.message(), &Value::Null, now),
+            super::to_json(ErrorCode::NotFound, ErrorCode::NotFound.message(), &Value::Null, now),
             r#"{"error":{"code":"NOT_FOUND","status":404,"message":"Requested redirect code not found","details":null,"ts":"2026-01-29T12:34:56Z"}}"#
         );
     }

@@ -82,7 +82,7 @@ impl FieldErrors {
     }
 
     /// Keeps the value, or the error and nothing.
-    pub fn take<T>(&mut self, parsed: Result<T, FieldError>) -> Option<T> {
+    pub fn ok_or_push<T>(&mut self, parsed: Result<T, FieldError>) -> Option<T> {
         match parsed {
             Ok(value) => Some(value),
             Err(error) => {
@@ -93,7 +93,7 @@ impl FieldErrors {
     }
 
     /// `Ok` when nothing was found.
-    pub fn none(self) -> Result<(), Self> {
+    pub fn into_result(self) -> Result<(), Self> {
         if self.0.is_empty() { Ok(()) } else { Err(self) }
     }
 }

@@ -15,7 +15,7 @@ use crate::field_error::{FieldCode, FieldError};
 pub struct Host(String);
 
 /// The longest host name DNS knows.
-pub const LONGEST: usize = 253;
+pub const MAX_HOST_BYTES: usize = 253;
 
 impl Host {
     /// A host as a person writes it.
@@ -55,7 +55,7 @@ impl Host {
     }
 
     /// A host as the store keeps it.
-    pub fn stored(text: String) -> Self {
+    pub fn from_stored(text: String) -> Self {
         Self(text)
     }
 
@@ -74,12 +74,12 @@ impl Host {
     }
 
     /// What stands before `.{base}`.
-    pub fn below(&self, base: &Self) -> Option<&str> {
-        below(self.as_str(), base.as_str())
+    pub fn subdomain_of(&self, base: &Self) -> Option<&str> {
+        subdomain_of(self.as_str(), base.as_str())
     }
 }
 
-fn below<'a>(host: &'a str, base: &str) -> Option<&'a str> {
+fn subdomain_of<'a>(host: &'a str, base: &str) -> Option<&'a str> {
     host.strip_suffix(base)?.strip_suffix('.')
 }
 
@@ -100,7 +100,7 @@ pub(crate) fn is_plausible(host: &str) -> bool {
         return true;
     }
     !host.is_empty()
-        && host.len() <= LONGEST
+        && host.len() <= MAX_HOST_BYTES
         && host
             .split('.')
             .all(|label| (1..=63).contains(&label.len()) && !label.starts_with('-') && !label.ends_with('-'))
@@ -111,7 +111,7 @@ const fn is_name_byte(byte: u8) -> bool {
 }
 
 /// Each byte a name may have as a small letter, and 0 for all others: every request's host goes through here.
-const SMALL: [u8; 256] = {
+const LOWERCASE_NAME_BYTES: [u8; 256] = {
     let mut small = [0; 256];
     let mut byte: u8 = 0;
     while byte < 128 {
@@ -124,7 +124,7 @@ const SMALL: [u8; 256] = {
 };
 
 /// Room for the longest host on the stack of a request.
-pub type HostBuffer = [u8; LONGEST];
+pub type HostBuffer = [u8; MAX_HOST_BYTES];
 
 /// A `Host` header as a normalised name, written into `buffer`: lower case, without port and trailing dot.
 ///
@@ -133,7 +133,7 @@ pub type HostBuffer = [u8; LONGEST];
 pub fn from_header<'a>(header: &[u8], buffer: &'a mut HostBuffer) -> Option<&'a str> {
     let name = without_port(header)?;
     let name = name.strip_suffix(b".").unwrap_or(name);
-    if name.is_empty() || name.len() > LONGEST {
+    if name.is_empty() || name.len() > MAX_HOST_BYTES {
         return None;
     }
     if name.starts_with(b"[") {
@@ -141,7 +141,7 @@ pub fn from_header<'a>(header: &[u8], buffer: &'a mut HostBuffer) -> Option<&'a 
     }
     let mut before = b'.';
     for (slot, &byte) in buffer.iter_mut().zip(name) {
-        let small = SMALL[usize::from(byte)];
+        let small = LOWERCASE_NAME_BYTES[usize::from(byte)];
         if small == 0 || (small == b'.' && before == b'.') {
             return None;
         }
@@ -178,50 +178,50 @@ fn without_port(header: &[u8]) -> Option<&[u8]> {
 
 /// The hosts a link must not lead back to. Cheap to clone: what counts for every workspace is shared.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Domains {
-    common: Arc<Common>,
-    own: HashSet<String>,
+pub struct ServedHosts {
+    shared: Arc<SharedHosts>,
+    workspace_hosts: HashSet<String>,
 }
 
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Common {
+struct SharedHosts {
     hosts: HashSet<String>,
     base: Option<String>,
 }
 
-impl Domains {
+impl ServedHosts {
     /// The configured domains, and the base domain under which every workspace has a name of its own.
     pub fn new(hosts: impl IntoIterator<Item = Host>, base: Option<&Host>) -> Self {
         let hosts = hosts.into_iter().map(|host| host.0).collect();
         let base = base.map(|host| host.as_str().to_owned());
-        Self { common: Arc::new(Common { hosts, base }), own: HashSet::new() }
+        Self { shared: Arc::new(SharedHosts { hosts, base }), workspace_hosts: HashSet::new() }
     }
 
     /// The same, and more hosts that count for one workspace alone.
     #[must_use]
-    pub fn with_own(&self, hosts: impl IntoIterator<Item = Host>) -> Self {
-        let own = self.own.iter().cloned().chain(hosts.into_iter().map(|host| host.0)).collect();
-        Self { common: Arc::clone(&self.common), own }
+    pub fn with_workspace_hosts(&self, hosts: impl IntoIterator<Item = Host>) -> Self {
+        let own = self.workspace_hosts.iter().cloned().chain(hosts.into_iter().map(|host| host.0)).collect();
+        Self { shared: Arc::clone(&self.shared), workspace_hosts: own }
     }
 
     /// Whether a normalised host is one of ours.
-    pub fn serve(&self, host: &str) -> bool {
-        let Common { hosts, base } = &*self.common;
+    pub fn contains(&self, host: &str) -> bool {
+        let SharedHosts { hosts, base } = &*self.shared;
         hosts.contains(host)
-            || self.own.contains(host)
-            || base
-                .as_deref()
-                .is_some_and(|base| host == base || below(host, base).is_some_and(|slug| !slug.contains('.')))
+            || self.workspace_hosts.contains(host)
+            || base.as_deref().is_some_and(|base| {
+                host == base || subdomain_of(host, base).is_some_and(|slug| !slug.contains('.'))
+            })
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Domains, Host, HostBuffer, from_header};
+    use super::{Host, HostBuffer, ServedHosts, from_header};
 
     #[track_caller]
     fn header(text: &str) -> Option<String> {
-        let mut buffer: HostBuffer = [0; super::LONGEST];
+        let mut buffer: HostBuffer = [0; super::MAX_HOST_BYTES];
         from_header(text.as_bytes(), &mut buffer).map(str::to_owned)
     }
 
@@ -302,21 +302,21 @@ mod tests {
     #[test]
     fn a_base_domain_serves_one_label_below_it() {
         let domains =
-            Domains::new([Host::parse("rmax.to").unwrap()], Some(&Host::parse("links.example").unwrap()));
+            ServedHosts::new([Host::parse("rmax.to").unwrap()], Some(&Host::parse("links.example").unwrap()));
         for ours in ["rmax.to", "links.example", "team.links.example"] {
-            assert!(domains.serve(ours), "{ours}");
+            assert!(domains.contains(ours), "{ours}");
         }
         for theirs in ["example", "a.b.links.example", "xlinks.example", "www.rmax.to", ""] {
-            assert!(!domains.serve(theirs), "{theirs}");
+            assert!(!domains.contains(theirs), "{theirs}");
         }
     }
 
     #[test]
     fn a_host_of_one_workspace_counts_for_that_one() {
-        let all = Domains::new([Host::parse("rmax.to").unwrap()], None);
-        let one = all.with_own([Host::parse("go.example").unwrap()]);
-        assert!(one.serve("go.example") && one.serve("rmax.to"));
-        assert!(!all.serve("go.example"));
+        let all = ServedHosts::new([Host::parse("rmax.to").unwrap()], None);
+        let one = all.with_workspace_hosts([Host::parse("go.example").unwrap()]);
+        assert!(one.contains("go.example") && one.contains("rmax.to"));
+        assert!(!all.contains("go.example"));
     }
 
     #[test]

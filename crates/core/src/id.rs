@@ -11,7 +11,7 @@ pub const EPOCH_MS: i64 = 1_704_067_200_000;
 const WORKER_BITS: u32 = 10;
 const SEQUENCE_BITS: u32 = 12;
 /// How many workers there can be.
-pub const WORKERS: u16 = 1 << WORKER_BITS;
+pub const MAX_WORKERS: u16 = 1 << WORKER_BITS;
 
 /// The id of a link, a workspace or a person.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -19,12 +19,12 @@ pub struct Id(i64);
 
 /// Which of the 1,024 id makers this process is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Worker(u16);
+pub struct WorkerId(u16);
 
-impl Worker {
+impl WorkerId {
     /// A worker between 0 and 1023, or nothing.
     pub fn new(number: u16) -> Option<Self> {
-        (number < WORKERS).then_some(Self(number))
+        (number < MAX_WORKERS).then_some(Self(number))
     }
 
     /// Its number.
@@ -33,7 +33,7 @@ impl Worker {
     }
 
     /// The worker that made an id.
-    pub const fn of(id: Id) -> Self {
+    pub const fn from_id(id: Id) -> Self {
         Self(((id.as_u64() >> SEQUENCE_BITS) & ((1 << WORKER_BITS) - 1)) as u16)
     }
 }
@@ -50,7 +50,7 @@ impl Id {
     }
 
     /// When it was made, as far as it is one of ours.
-    pub const fn made_at(self) -> Timestamp {
+    pub const fn created_at(self) -> Timestamp {
         Timestamp::from_ms((self.0 >> (WORKER_BITS + SEQUENCE_BITS)) + EPOCH_MS)
     }
 
@@ -65,7 +65,7 @@ impl Id {
     /// millisecond's sequence, and a full sequence borrows the next millisecond. So no id is ever given twice, and nobody
     /// waits.
     #[must_use]
-    pub const fn next(last: Self, now: Timestamp, worker: Worker) -> Self {
+    pub const fn next(last: Self, now: Timestamp, worker: WorkerId) -> Self {
         let now_ms = now.ms() - EPOCH_MS;
         let (last_ms, last_sequence) =
             (last.0 >> (WORKER_BITS + SEQUENCE_BITS), last.0 & ((1 << SEQUENCE_BITS) - 1));
@@ -103,22 +103,22 @@ impl<'de> Deserialize<'de> for Id {
 mod tests {
     use proptest::prelude::*;
 
-    use super::{EPOCH_MS, Id, Worker};
+    use super::{EPOCH_MS, Id, WorkerId};
     use crate::{Timestamp, base62};
 
     #[test]
     fn the_parts_are_where_the_format_says() {
-        let id = Id::next(Id::from_i64(0), Timestamp::from_ms(EPOCH_MS + 5), Worker::new(23).unwrap());
+        let id = Id::next(Id::from_i64(0), Timestamp::from_ms(EPOCH_MS + 5), WorkerId::new(23).unwrap());
         assert_eq!(id.as_i64(), 5 << 22 | 23 << 12);
-        assert_eq!((Worker::of(id).number(), id.made_at()), (23, Timestamp::from_ms(EPOCH_MS + 5)));
-        let next = Id::next(id, Timestamp::from_ms(EPOCH_MS + 5), Worker::new(23).unwrap());
+        assert_eq!((WorkerId::from_id(id).number(), id.created_at()), (23, Timestamp::from_ms(EPOCH_MS + 5)));
+        let next = Id::next(id, Timestamp::from_ms(EPOCH_MS + 5), WorkerId::new(23).unwrap());
         assert_eq!(next.as_i64(), id.as_i64() + 1);
     }
 
     #[test]
     fn codes_have_ten_characters_until_may_2030() {
         let code = |text| {
-            let id = Id::next(Id::from_i64(0), Timestamp::parse(text).unwrap(), Worker::new(0).unwrap());
+            let id = Id::next(Id::from_i64(0), Timestamp::parse(text).unwrap(), WorkerId::new(0).unwrap());
             base62::encode(id.as_u64()).len()
         };
         assert_eq!(code("2026-11-15T00:00:00Z"), 10);
@@ -128,13 +128,13 @@ mod tests {
 
     #[test]
     fn a_worker_out_of_range_is_refused() {
-        assert!(Worker::new(1023).is_some() && Worker::new(1024).is_none());
+        assert!(WorkerId::new(1023).is_some() && WorkerId::new(1024).is_none());
     }
 
     proptest! {
         #[test]
         fn ids_only_grow_whatever_the_clock_does(clock in proptest::collection::vec(0_i64..10_000, 1..200), worker in 0_u16..1024) {
-            let worker = Worker::new(worker).unwrap();
+            let worker = WorkerId::new(worker).unwrap();
             let mut last = Id::from_i64(0);
             for ms in clock {
                 let id = Id::next(last, Timestamp::from_ms(EPOCH_MS + ms), worker);
@@ -147,7 +147,7 @@ mod tests {
 
     #[test]
     fn a_full_sequence_borrows_the_next_millisecond() {
-        let worker = Worker::new(7).unwrap();
+        let worker = WorkerId::new(7).unwrap();
         let now = Timestamp::from_ms(EPOCH_MS + 1);
         let mut last = Id::from_i64(0);
         for _ in 0..5000 {

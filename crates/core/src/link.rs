@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 pub use self::route::Route;
-pub use self::state::{LinkState, RedirectStatus, Source};
+pub use self::state::{LinkSource, LinkState, RedirectStatus};
 use crate::{Actor, Code, Id, Target, Timestamp};
 
 /// A link. `code`, `id`, `created_at` and `created_by` never change. Its JSON is what audit entries hold, so every field
@@ -49,7 +49,7 @@ pub struct Link {
     #[serde(default)]
     pub metadata: Map<String, Value>,
     /// How it came to be.
-    pub source: Source,
+    pub source: LinkSource,
     /// Who made it.
     pub created_by: Actor,
     /// When it was made.

@@ -9,40 +9,40 @@ use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess,
 use serde_json::{Map, Number, Value};
 
 /// Objects and lists inside each other, the outermost included.
-pub const MOST_DEEP: usize = 64;
+pub const MAX_DEPTH: usize = 64;
 /// Values of all kinds, the outermost object included; keys do not count.
-pub const MOST_VALUES: usize = 100_000;
+pub const MAX_VALUES: usize = 100_000;
 /// As much of a key as an error repeats.
-const SHOWN_LETTERS: usize = 64;
+const MAX_SHOWN_KEY_CHARS: usize = 64;
 
 /// Why a body is not read. The message is for whoever sent it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct NotJson(String);
+pub struct StrictJsonError(String);
 
 /// The object a body holds.
-pub fn parse_object(bytes: &[u8]) -> Result<Map<String, Value>, NotJson> {
+pub fn parse_object(bytes: &[u8]) -> Result<Map<String, Value>, StrictJsonError> {
     let text = std::str::from_utf8(bytes).map_err(|error| not_utf8(bytes, error.valid_up_to()))?;
     if text.trim_ascii().is_empty() {
-        return Err(NotJson("the body is empty; send a JSON object".to_owned()));
+        return Err(StrictJsonError("the body is empty; send a JSON object".to_owned()));
     }
-    let mut values_left = MOST_VALUES;
+    let mut values_left = MAX_VALUES;
     let mut reader = serde_json::Deserializer::from_str(text);
     let value = Reader { depth: 0, values_left: &mut values_left }
         .deserialize(&mut reader)
         .and_then(|value| reader.end().map(|()| value))
-        .map_err(|error| NotJson(error.to_string()))?;
+        .map_err(|error| StrictJsonError(error.to_string()))?;
     match value {
         Value::Object(object) => Ok(object),
-        other => Err(NotJson(format!("the body must be a JSON object, not {}", kind(&other)))),
+        other => Err(StrictJsonError(format!("the body must be a JSON object, not {}", kind(&other)))),
     }
 }
 
-fn not_utf8(bytes: &[u8], valid_bytes: usize) -> NotJson {
+fn not_utf8(bytes: &[u8], valid_bytes: usize) -> StrictJsonError {
     let before = &bytes[..valid_bytes];
     let line_start = before.iter().rposition(|&byte| byte == b'\n').map_or(0, |newline| newline + 1);
     let line = before.split(|&byte| byte == b'\n').count();
-    NotJson(format!("the body is not UTF-8 at line {line} column {}", valid_bytes - line_start + 1))
+    StrictJsonError(format!("the body is not UTF-8 at line {line} column {}", valid_bytes - line_start + 1))
 }
 
 const fn kind(value: &Value) -> &'static str {
@@ -69,10 +69,10 @@ impl Reader<'_> {
     }
 
     fn check_depth<E: serde::de::Error>(&self) -> Result<(), E> {
-        if self.depth < MOST_DEEP {
+        if self.depth < MAX_DEPTH {
             return Ok(());
         }
-        Err(E::custom(format_args!("objects and lists are nested more than {MOST_DEEP} deep")))
+        Err(E::custom(format_args!("objects and lists are nested more than {MAX_DEPTH} deep")))
     }
 }
 
@@ -81,7 +81,7 @@ impl<'de> DeserializeSeed<'de> for Reader<'_> {
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
         let Some(left) = self.values_left.checked_sub(1) else {
-            return Err(D::Error::custom(format_args!("there are more than {MOST_VALUES} values")));
+            return Err(D::Error::custom(format_args!("there are more than {MAX_VALUES} values")));
         };
         *self.values_left = left;
         deserializer.deserialize_any(self)
@@ -143,11 +143,11 @@ impl<'de> Visitor<'de> for Reader<'_> {
             if key.contains('\0') {
                 return Err(A::Error::custom(format_args!(
                     "the key {} holds the character NUL",
-                    shown(&key)
+                    quoted_key(&key)
                 )));
             }
             if object.contains_key(&key) {
-                return Err(A::Error::custom(format_args!("the key {} is there twice", shown(&key))));
+                return Err(A::Error::custom(format_args!("the key {} is there twice", quoted_key(&key))));
             }
             let value = entries.next_value_seed(self.inner())?;
             object.insert(key, value);
@@ -157,8 +157,8 @@ impl<'de> Visitor<'de> for Reader<'_> {
 }
 
 /// A key in quotes, without control characters, and never longer than a line.
-fn shown(key: &str) -> String {
-    match key.char_indices().nth(SHOWN_LETTERS) {
+fn quoted_key(key: &str) -> String {
+    match key.char_indices().nth(MAX_SHOWN_KEY_CHARS) {
         Some((end, _)) => format!("{:?}...", &key[..end]),
         None => format!("{key:?}"),
     }
@@ -171,7 +171,7 @@ mod tests {
     use proptest::prelude::*;
     use serde_json::{Value, json};
 
-    use super::{MOST_DEEP, MOST_VALUES, parse_object};
+    use super::{MAX_DEPTH, MAX_VALUES, parse_object};
 
     #[track_caller]
     fn refused(body: impl AsRef<[u8]>, message: &str) {
@@ -227,8 +227,8 @@ mod tests {
     #[test]
     fn depth_has_a_bound() {
         let nested = |lists: usize| format!("{{\"a\":{}{}}}", "[".repeat(lists), "]".repeat(lists));
-        assert!(parse_object(nested(MOST_DEEP - 1).as_bytes()).is_ok());
-        let error = parse_object(nested(MOST_DEEP).as_bytes()).unwrap_err().to_string();
+        assert!(parse_object(nested(MAX_DEPTH - 1).as_bytes()).is_ok());
+        let error = parse_object(nested(MAX_DEPTH).as_bytes()).unwrap_err().to_string();
         assert!(
             error.starts_with("objects and lists are nested more than 64 deep at line 1 column"),
             "{error}"
@@ -241,8 +241,8 @@ mod tests {
     #[test]
     fn the_number_of_values_has_a_bound() {
         let list = |values: usize| format!("{{\"a\":[{}]}}", vec!["1"; values].join(","));
-        assert!(parse_object(list(MOST_VALUES - 2).as_bytes()).is_ok());
-        let error = parse_object(list(MOST_VALUES - 1).as_bytes()).unwrap_err().to_string();
+        assert!(parse_object(list(MAX_VALUES - 2).as_bytes()).is_ok());
+        let error = parse_object(list(MAX_VALUES - 1).as_bytes()).unwrap_err().to_string();
         assert!(error.starts_with("there are more than 100000 values"), "{error}");
     }
 

@@ -45,7 +45,7 @@ impl Slug {
     }
 
     /// A slug as the store keeps it.
-    pub fn stored(text: String) -> Self {
+    pub fn from_stored(text: String) -> Self {
         Self(text)
     }
 
@@ -82,7 +82,7 @@ pub struct Workspace {
 
 impl Workspace {
     /// The longest name.
-    pub const LONGEST_NAME: usize = 255;
+    pub const MAX_NAME_CHARS: usize = 255;
 
     /// A name for people: 1 to 255 characters on one line.
     pub fn parse_name(text: &str) -> Result<String, FieldError> {
@@ -90,7 +90,7 @@ impl Workspace {
         if text.is_empty() {
             return Err(FieldError::new("name", FieldCode::Required, "is empty"));
         }
-        if text.chars().count() > Self::LONGEST_NAME {
+        if text.chars().count() > Self::MAX_NAME_CHARS {
             return Err(FieldError::new("name", FieldCode::TooLong, "has more than 255 characters"));
         }
         if text.chars().any(char::is_control) {

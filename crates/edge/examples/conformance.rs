@@ -5,8 +5,8 @@ mod table;
 
 use std::collections::BTreeMap;
 
-use rlinks_core::link::route_object::{RouteObject, Stats};
-use rlinks_core::link::{Link, LinkState, RedirectStatus, Source, target};
+use rlinks_core::link::route_object::{ClickTotals, RouteObject};
+use rlinks_core::link::{Link, LinkSource, LinkState, RedirectStatus, target};
 use rlinks_core::{Actor, Code, Id, Policy, Target, Timestamp};
 use serde_json::{Map, Value, json};
 use table::{Form, On, Row, State};
@@ -22,7 +22,7 @@ fn main() {
 fn export(row: &Row) -> Value {
     let given = &row.given.main;
     let policy = given.overrides.iter().fold(preset(given), |policy, (key, value)| {
-        policy.with(key, value).unwrap_or_else(|error| panic!("{}: {error}", row.id))
+        policy.set_field(key, value).unwrap_or_else(|error| panic!("{}: {error}", row.id))
     });
     let links: Vec<(&table::Link, Link)> =
         given.links.iter().map(|link| (link, stored(link, &policy))).collect();
@@ -80,7 +80,7 @@ fn stored(link: &table::Link, policy: &Policy) -> Link {
         workspace: Id::from_i64(1),
         code: Code::from_path(&link.code).expect("a code"),
         generated: false,
-        target: Target::parse(&link.target, target::LONGEST).expect("a target"),
+        target: Target::parse(&link.target, target::MAX_TARGET_BYTES).expect("a target"),
         redirect_status: link.status.map_or(policy.redirect_status, |code| {
             RedirectStatus::from_code(code.into()).expect("a redirect status")
         }),
@@ -92,7 +92,7 @@ fn stored(link: &table::Link, policy: &Policy) -> Link {
         notes: None,
         tags: Vec::new(),
         metadata: Map::new(),
-        source: Source::Cli,
+        source: LinkSource::Cli,
         created_by: Actor::operator("table"),
         created_at: NOW,
         updated_at: NOW,
@@ -102,7 +102,7 @@ fn stored(link: &table::Link, policy: &Policy) -> Link {
 
 /// A key of `ROUTES` and its value: an object, or what a deletion leaves.
 fn kv(asked: &table::Link, link: &Link) -> (String, Value) {
-    let object = json!(RouteObject::of(link, Stats::default()));
+    let object = json!(RouteObject::from_link(link, ClickTotals::default()));
     match asked.state {
         State::Deleted => (format!("tombstone:{}", link.code), object),
         State::Active | State::Disabled => (format!("route:{}", link.code), object),

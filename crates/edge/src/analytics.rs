@@ -1,7 +1,7 @@
 //! Profile `edge`: clicks as Analytics Engine events, and what is asked of it. It samples when there is much to count, so counts
 //! are sums of `_sample_interval`, never numbers of rows.
 
-use rlinks_core::click::attribution::referrer;
+use rlinks_core::click::attribution::parse_referrer;
 use rlinks_core::{Code, Timestamp};
 use serde::Serialize;
 use serde_json::Value;
@@ -20,7 +20,7 @@ pub const STATS_DAYS: i64 = 30;
 
 /// One event: its index and its blobs, in lines.
 pub fn point(code: &Code, facts: &Facts, agent_characters: usize) -> String {
-    let referrer = referrer(facts.referrer.as_bytes());
+    let referrer = parse_referrer(facts.referrer.as_bytes());
     let agent: String = facts.user_agent.chars().take(agent_characters).collect();
     let or = |text: &str, unknown: &str| if text.is_empty() { unknown } else { text }.to_owned();
     [

@@ -2,7 +2,7 @@
 
 use rlinks_core::draft::Input;
 use rlinks_core::error_code::ErrorCode;
-use rlinks_core::redirect::response::Answer;
+use rlinks_core::redirect::response::HttpResponse;
 use rlinks_core::{Code, Timestamp, strict_json};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -26,7 +26,7 @@ impl From<Away> for Refusal {
 }
 
 /// What the API answers.
-pub(crate) async fn answer(context: &RequestContext<'_>, request: &JsValue) -> Answer {
+pub(crate) async fn answer(context: &RequestContext<'_>, request: &JsValue) -> HttpResponse {
     if !context.settings.admits(&context.facts.authorization) {
         let mut refused = context.error(ErrorCode::Unauthenticated);
         refused.headers.push(("www-authenticate", "Bearer".to_owned()));
@@ -39,7 +39,7 @@ pub(crate) async fn answer(context: &RequestContext<'_>, request: &JsValue) -> A
     done.unwrap_or_else(|refusal| refuse(context, refusal))
 }
 
-async fn run(context: &RequestContext<'_>, request: &JsValue, call: Call) -> Result<Answer, Refusal> {
+async fn run(context: &RequestContext<'_>, request: &JsValue, call: Call) -> Result<HttpResponse, Refusal> {
     match call {
         Call::Create => create(context, &body(context, request).await?).await,
         Call::List { limit, after } => list(context, limit, after).await,
@@ -68,7 +68,7 @@ async fn body(context: &RequestContext<'_>, request: &JsValue) -> Result<Input, 
     Ok(api_request::input(&object)?)
 }
 
-async fn create(context: &RequestContext<'_>, input: &Input) -> Result<Answer, Refusal> {
+async fn create(context: &RequestContext<'_>, input: &Input) -> Result<HttpResponse, Refusal> {
     let (settings, now) = (context.settings, seconds(context.now));
     let draft = api_request::draft(input, settings, context.now)?;
     let limit = settings.policy.limits.live_links;
@@ -109,7 +109,7 @@ async fn existing(context: &RequestContext<'_>, code: &Code) -> Result<Row, Refu
     ask(context.env, code.as_str()).await?.ok_or(Refusal::Plain(ErrorCode::NotFound))
 }
 
-async fn change(context: &RequestContext<'_>, code: &Code, input: &Input) -> Result<Answer, Refusal> {
+async fn change(context: &RequestContext<'_>, code: &Code, input: &Input) -> Result<HttpResponse, Refusal> {
     let row = existing(context, code).await?;
     let next = api_request::changed(&row, input, context.settings, context.now)?;
     if next == row {
@@ -122,7 +122,7 @@ async fn change(context: &RequestContext<'_>, code: &Code, input: &Input) -> Res
     Ok(view(context, 200, &written))
 }
 
-async fn delete(context: &RequestContext<'_>, code: &Code) -> Result<Answer, Refusal> {
+async fn delete(context: &RequestContext<'_>, code: &Code) -> Result<HttpResponse, Refusal> {
     let rows = platform::d1(context.env, &d1_sql::delete(code.as_str(), seconds(context.now))).await?;
     if rows.get(1).is_none_or(Vec::is_empty) {
         return Err(Refusal::Plain(ErrorCode::NotFound));
@@ -130,14 +130,18 @@ async fn delete(context: &RequestContext<'_>, code: &Code) -> Result<Answer, Ref
     let mut urls = d1::cache_urls(context.settings, code.as_str());
     urls.push(d1::cache_url(context, code.as_str()));
     d1::forget(context.env, code.as_str(), &urls).await;
-    Ok(Answer { status: 204, headers: vec![("cache-control", "no-store".to_owned())], body: String::new() })
+    Ok(HttpResponse {
+        status: 204,
+        headers: vec![("cache-control", "no-store".to_owned())],
+        body: String::new(),
+    })
 }
 
 async fn list(
     context: &RequestContext<'_>,
     limit: usize,
     after: Option<(i64, i64)>,
-) -> Result<Answer, Refusal> {
+) -> Result<HttpResponse, Refusal> {
     // One more than asked for says whether there is a next page.
     let rows = platform::d1(context.env, &[d1_sql::list(after, limit + 1), d1_sql::count()]).await?;
     let links = rows.first().cloned().unwrap_or_default().into_iter().map(serde_json::from_value);
@@ -151,7 +155,7 @@ async fn list(
     Ok(as_json(200, &json!({ "data": data, "next_cursor": next_cursor, "total": total })))
 }
 
-async fn check(context: &RequestContext<'_>, text: &str) -> Result<Answer, Refusal> {
+async fn check(context: &RequestContext<'_>, text: &str) -> Result<HttpResponse, Refusal> {
     let reason = match Code::parse(text, &context.settings.policy.code) {
         Err(error) => Some(error.message),
         Ok(code) => {
@@ -170,7 +174,7 @@ async fn check(context: &RequestContext<'_>, text: &str) -> Result<Answer, Refus
 }
 
 /// All-time clicks from D1, and the last days from Analytics Engine where it can be asked.
-async fn stats(context: &RequestContext<'_>, code: &Code) -> Result<Answer, Refusal> {
+async fn stats(context: &RequestContext<'_>, code: &Code) -> Result<HttpResponse, Refusal> {
     let row = existing(context, code).await?;
     let mut last: Vec<Option<Vec<Counted>>> = Vec::new();
     for (name, query) in analytics::questions(code, context.now) {
@@ -207,12 +211,12 @@ fn day_start(text: &str) -> Value {
     Timestamp::parse(&text.replace(' ', "T")).map_or(Value::String(text.to_owned()), |at| json!(at))
 }
 
-fn view(context: &RequestContext<'_>, status: u16, row: &Row) -> Answer {
+fn view(context: &RequestContext<'_>, status: u16, row: &Row) -> HttpResponse {
     as_json(status, &View::of(row, context.settings, context.facts, context.now))
 }
 
-fn as_json(status: u16, body: &impl Serialize) -> Answer {
-    Answer {
+fn as_json(status: u16, body: &impl Serialize) -> HttpResponse {
+    HttpResponse {
         status,
         headers: vec![
             ("content-type", "application/json".to_owned()),
@@ -223,7 +227,7 @@ fn as_json(status: u16, body: &impl Serialize) -> Answer {
     }
 }
 
-fn refuse(context: &RequestContext<'_>, refusal: Refusal) -> Answer {
+fn refuse(context: &RequestContext<'_>, refusal: Refusal) -> HttpResponse {
     let saying = |code, message: &str, details: &Value| {
         routing::error_saying(context.facts, code, message, details, context.now)
     };

@@ -1,6 +1,6 @@
 //! Profile `edge`: the API of its own. What was asked, what a body may say, and what a link looks like.
 
-use rlinks_core::draft::code_generator::{RANDOM_BYTES, random};
+use rlinks_core::draft::code_generator::{RANDOM_BYTES, random_code};
 use rlinks_core::draft::{Input, LinkDraft, LinkPatch};
 use rlinks_core::error_code::ErrorCode;
 use rlinks_core::workspace::policy::Generator;
@@ -159,7 +159,7 @@ pub fn input(body: &Map<String, Value>) -> Result<Input, FieldErrors> {
         errors.push(FieldError::new(name, FieldCode::UnknownField, "is no field of a link here"));
     }
     match Input::from_json(&ours) {
-        Ok(input) => errors.none().map(|()| input),
+        Ok(input) => errors.into_result().map(|()| input),
         Err(more) => {
             errors.0.extend(more.0);
             Err(errors)
@@ -175,8 +175,8 @@ pub fn draft(input: &Input, settings: &Settings, now: Timestamp) -> Result<LinkD
 /// A code nobody chose, from random bytes: eight characters of base62, or seven where the policy folds case.
 pub fn generated(policy: &Policy, bytes: &[u8; RANDOM_BYTES]) -> Option<Code> {
     match policy.generator {
-        Generator::Random7 => random(bytes, 36, 7),
-        Generator::Random8 | Generator::Snowflake | Generator::Hash => random(bytes, 62, 8),
+        Generator::Random7 => random_code(bytes, 36, 7),
+        Generator::Random8 | Generator::Snowflake | Generator::Hash => random_code(bytes, 62, 8),
     }
 }
 
@@ -189,11 +189,11 @@ pub fn changed(row: &Row, input: &Input, settings: &Settings, now: Timestamp) ->
         if settings.policy.https_only && !target.is_https() {
             errors.push(FieldError::new("target", FieldCode::HttpsRequired, "must be https"));
         }
-        if settings.domains.serve(target.host()) {
+        if settings.domains.contains(target.host()) {
             let message = format!("leads back to {}, a domain served here", target.host());
             errors.push(FieldError::new("target", FieldCode::Loop, message));
         }
-        errors.none()?;
+        errors.into_result()?;
         target.as_str().clone_into(&mut next.target);
     }
     if let Some(status) = patch.redirect_status {

@@ -92,7 +92,7 @@ impl Entry {
     /// The link, if the entry makes sense.
     pub fn known(&self) -> Option<Known> {
         Some(Known {
-            target: Target::found(&self.target)?,
+            target: Target::from_foreign(&self.target)?,
             redirect_status: RedirectStatus::from_code(self.status.into())?,
             expires_at: self.expires_at.map(|at| Timestamp::from_ms(at.saturating_mul(1000))),
         })

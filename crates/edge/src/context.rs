@@ -2,7 +2,7 @@
 
 use rlinks_core::Timestamp;
 use rlinks_core::error_code::ErrorCode;
-use rlinks_core::redirect::response::Answer;
+use rlinks_core::redirect::response::HttpResponse;
 use wasm_bindgen::JsValue;
 use worker::Context;
 
@@ -20,7 +20,7 @@ pub(crate) struct RequestContext<'a> {
 }
 
 impl RequestContext<'_> {
-    pub(crate) fn error(&self, code: ErrorCode) -> Answer {
+    pub(crate) fn error(&self, code: ErrorCode) -> HttpResponse {
         routing::error(self.facts, code, self.now)
     }
 }

@@ -3,9 +3,9 @@
 use std::hash::Hasher as _;
 use std::net::IpAddr;
 
-use rlinks_core::click::attribution::{country, referrer};
-use rlinks_core::click::ip_prefix::Prefix;
-use rlinks_core::link::route_object::{ReadRoute, Unreadable};
+use rlinks_core::click::attribution::{parse_country, parse_referrer};
+use rlinks_core::click::ip_prefix::IpPrefix;
+use rlinks_core::link::route_object::{ParsedRoute, RouteObjectError};
 use rlinks_core::{Code, Timestamp};
 use serde::Serialize;
 use siphasher::sip::SipHasher13;
@@ -32,9 +32,9 @@ pub fn tombstone_key(code: &str) -> String {
 }
 
 /// A route object under the key of `code`. One that says it is another's is broken.
-pub fn read_route(code: &str, json: &str) -> Result<ReadRoute, Unreadable> {
-    let route = ReadRoute::read(json.as_bytes())?;
-    if route.code.as_str() == code { Ok(route) } else { Err(Unreadable::Field("code")) }
+pub fn read_route(code: &str, json: &str) -> Result<ParsedRoute, RouteObjectError> {
+    let route = ParsedRoute::parse(json.as_bytes())?;
+    if route.code.as_str() == code { Ok(route) } else { Err(RouteObjectError::InvalidField("code")) }
 }
 
 #[derive(Serialize)]
@@ -44,7 +44,7 @@ struct Hit<'a> {
     country: Option<&'a str>,
     ua_hash: Option<String>,
     referrer: Option<&'a str>,
-    ip_prefix: Option<Prefix>,
+    ip_prefix: Option<IpPrefix>,
 }
 
 /// The key and the value that record one click. The visitor's address is reduced to its network here and goes no further.
@@ -62,14 +62,14 @@ pub fn record(
         hasher.write(agent);
         format!("{:016x}", hasher.finish())
     });
-    let referrer = referrer(facts.referrer.as_bytes());
+    let referrer = parse_referrer(facts.referrer.as_bytes());
     let hit = Hit {
         ts: now,
         code,
-        country: country(facts.country.as_bytes()).map(|_| facts.country.as_str()),
+        country: parse_country(facts.country.as_bytes()).map(|_| facts.country.as_str()),
         ua_hash,
         referrer: referrer.as_deref(),
-        ip_prefix: facts.address.parse::<IpAddr>().ok().map(Prefix::of),
+        ip_prefix: facts.address.parse::<IpAddr>().ok().map(IpPrefix::from_address),
     };
     let value = serde_json::to_string(&hit).expect("a hit is JSON");
     (format!("hit:{code}:{}:{}", now.day(), uuid(now, random)), value)
@@ -87,7 +87,7 @@ fn uuid(now: Timestamp, random: [u8; RANDOM_BYTES]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use rlinks_core::link::route_object::Unreadable;
+    use rlinks_core::link::route_object::RouteObjectError;
     use rlinks_core::{Code, Timestamp};
 
     use super::{read_route, record};
@@ -136,6 +136,6 @@ mod tests {
     fn an_object_under_anothers_key_is_broken() {
         let json = r#"{"v":1,"code":"a","target":"https://a.example/","status":"active"}"#;
         assert!(read_route("a", json).is_ok());
-        assert_eq!(read_route("b", json), Err(Unreadable::Field("code")));
+        assert_eq!(read_route("b", json), Err(RouteObjectError::InvalidField("code")));
     }
 }

@@ -2,7 +2,7 @@
 
 use js_sys::{Array, Uint8Array};
 use rlinks_core::Timestamp;
-use rlinks_core::redirect::response::Answer;
+use rlinks_core::redirect::response::HttpResponse;
 use serde_json::Value;
 use wasm_bindgen::prelude::{JsCast as _, JsValue, wasm_bindgen};
 
@@ -122,7 +122,7 @@ pub(crate) fn settings(env: &JsValue) -> Result<Settings, BadSetting> {
 }
 
 /// The answer as a `Response`.
-pub(crate) fn respond(answer: &Answer, is_head: bool) -> worker::worker_sys::web_sys::Response {
+pub(crate) fn respond(answer: &HttpResponse, is_head: bool) -> worker::worker_sys::web_sys::Response {
     let mut head = String::new();
     for (name, value) in &answer.headers {
         for part in [name, ":", value, "\n"] {

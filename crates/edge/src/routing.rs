@@ -5,11 +5,11 @@ use std::borrow::Cow;
 use rlinks_core::error_code::ErrorCode;
 use rlinks_core::host::{self, HostBuffer, from_header};
 use rlinks_core::link::code::is_reserved;
-use rlinks_core::redirect::decide::Absence;
+use rlinks_core::redirect::decide::NotFoundReason;
 use rlinks_core::redirect::negotiate::wants_json;
-use rlinks_core::redirect::path::{Asked, LONGEST_PATH, asked, first_segment};
+use rlinks_core::redirect::path::{MAX_PATH_BYTES, RequestPath, first_segment, parse_path};
 use rlinks_core::redirect::public_pages;
-use rlinks_core::redirect::response::{Answer, ROBOTS_TXT};
+use rlinks_core::redirect::response::{HttpResponse, ROBOTS_TXT};
 use rlinks_core::{Decision, Route, Timestamp, Visitor, decide};
 use serde_json::Value;
 
@@ -20,7 +20,7 @@ use crate::settings::{Profile, Settings};
 #[derive(Debug, PartialEq, Eq)]
 pub enum Look<'a> {
     /// Everything there is to say.
-    Answer(Answer),
+    Answer(HttpResponse),
     /// A link is asked for, or where it leads.
     Link {
         /// Never a reserved word: no key of ours is built from one.
@@ -35,18 +35,18 @@ pub enum Look<'a> {
 /// Where a request goes.
 pub fn look<'a>(facts: &'a Facts, settings: &Settings, now: Timestamp) -> Look<'a> {
     let refuse = |code| Look::Answer(error(facts, code, now));
-    if facts.path.len() > LONGEST_PATH {
+    if facts.path.len() > MAX_PATH_BYTES {
         return refuse(ErrorCode::UriTooLong);
     }
-    let mut buffer: HostBuffer = [0; host::LONGEST];
+    let mut buffer: HostBuffer = [0; host::MAX_HOST_BYTES];
     let Some(host) = from_header(facts.host.as_bytes(), &mut buffer) else {
         return refuse(ErrorCode::BadRequest);
     };
-    let asked = asked(&facts.path);
+    let asked = parse_path(&facts.path);
     let word = match &asked {
-        Asked::Code(code) | Asked::Preview(code) => code,
-        Asked::Nothing => first_segment(&facts.path),
-        Asked::Root => "",
+        RequestPath::Code(code) | RequestPath::Preview(code) => code,
+        RequestPath::NotALink => first_segment(&facts.path),
+        RequestPath::Root => "",
     };
     // Our own paths answer on every host; and a reserved word is never looked up, or `/__admin__` would reach the audit log.
     if is_reserved(word) {
@@ -59,10 +59,10 @@ pub fn look<'a>(facts: &'a Facts, settings: &Settings, now: Timestamp) -> Look<'
         return refuse(ErrorCode::MethodNotAllowed);
     }
     match asked {
-        Asked::Root => Look::Answer(Answer::page(public_pages::landing())),
-        Asked::Nothing => refuse(ErrorCode::NotFound),
-        Asked::Code(code) => Look::Link { code, preview: false },
-        Asked::Preview(code) => Look::Link { code, preview: true },
+        RequestPath::Root => Look::Answer(HttpResponse::page(public_pages::landing())),
+        RequestPath::NotALink => refuse(ErrorCode::NotFound),
+        RequestPath::Code(code) => Look::Link { code, preview: false },
+        RequestPath::Preview(code) => Look::Link { code, preview: true },
     }
 }
 
@@ -73,22 +73,22 @@ pub fn respond(
     (code, preview): (&str, bool),
     route: Option<Route<'_>>,
     now: Timestamp,
-) -> (Answer, Click) {
-    let mut buffer: HostBuffer = [0; host::LONGEST];
+) -> (HttpResponse, Click) {
+    let mut buffer: HostBuffer = [0; host::MAX_HOST_BYTES];
     let host = from_header(facts.host.as_bytes(), &mut buffer).unwrap_or_default();
-    let visitor = Visitor { host, domains: &settings.domains };
+    let visitor = Visitor { host, served_hosts: &settings.domains };
     match decide(route, &settings.policy, &visitor, now) {
         Decision::Redirect { target, .. } if preview => {
             let host = route.map_or("", |route| route.target_host);
-            (Answer::page(public_pages::preview(code, target, host)), Click::No)
+            (HttpResponse::page(public_pages::preview(code, target, host)), Click::No)
         }
         Decision::Redirect { status, target, cache } => {
             let click = if facts.is_head() { Click::No } else { Click::Yes };
-            (Answer::redirect(status, target, cache), click)
+            (HttpResponse::redirect(status, target, cache), click)
         }
         decision => {
             let code = decision.error_code().unwrap_or(ErrorCode::Internal);
-            let insecure = decision == Decision::NotFound(Absence::Insecure);
+            let insecure = decision == Decision::NotFound(NotFoundReason::Insecure);
             (error(facts, code, now), if insecure { Click::Insecure } else { Click::No })
         }
     }
@@ -106,7 +106,7 @@ pub enum Click {
 }
 
 /// An error as JSON or as a page, as the request prefers.
-pub fn error(facts: &Facts, code: ErrorCode, now: Timestamp) -> Answer {
+pub fn error(facts: &Facts, code: ErrorCode, now: Timestamp) -> HttpResponse {
     error_saying(facts, code, code.message(), &Value::Null, now)
 }
 
@@ -117,8 +117,8 @@ pub fn error_saying(
     message: &str,
     details: &Value,
     now: Timestamp,
-) -> Answer {
-    Answer::error(code, message, details, wants_json(&facts.path, facts.accept.as_deref()), now)
+) -> HttpResponse {
+    HttpResponse::error(code, message, details, wants_json(&facts.path, facts.accept.as_deref()), now)
 }
 
 /// Paths that are ours on every host.
@@ -130,7 +130,7 @@ fn own<'a>(facts: &'a Facts, settings: &Settings, now: Timestamp) -> Look<'a> {
                 headers.push((name, value.to_owned()));
             }
         }
-        Answer { status, headers, body }
+        HttpResponse { status, headers, body }
     };
     let answer = match facts.path.as_str() {
         "/health" => {

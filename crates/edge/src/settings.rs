@@ -1,6 +1,6 @@
 //! What the operator set: the Worker's variables and secrets.
 
-use rlinks_core::{Domains, Host, Policy, Preset};
+use rlinks_core::{Host, Policy, Preset, ServedHosts};
 use sha2::{Digest as _, Sha256};
 
 /// Names of the variables and secrets, in the order in which `platform.js` hands them over.
@@ -47,7 +47,7 @@ pub struct Settings {
     /// The hosts we serve; the first is the one short URLs are built with. None: every host.
     pub hosts: Vec<Host>,
     /// The same, to ask.
-    pub domains: Domains,
+    pub domains: ServedHosts,
     /// The hash of the token that opens the API. None: it stays closed.
     admin: Option<[u8; 32]>,
     /// The key under which user agents are hashed. None: their hashes are not kept.
@@ -86,7 +86,7 @@ impl Settings {
         if !value("RMAX_POLICY").is_empty() {
             let changes = rlinks_core::strict_json::parse_object(value("RMAX_POLICY").as_bytes())
                 .map_err(|error| bad("RMAX_POLICY")(error.to_string()))?;
-            policy = policy.merged(&changes).map_err(|error| bad("RMAX_POLICY")(error.to_string()))?;
+            policy = policy.merge_json(&changes).map_err(|error| bad("RMAX_POLICY")(error.to_string()))?;
         }
         let hosts = value("RMAX_DOMAIN").split(',').map(str::trim).filter(|text| !text.is_empty());
         let hosts: Vec<Host> = hosts
@@ -99,7 +99,7 @@ impl Settings {
         Ok(Self {
             profile,
             policy,
-            domains: Domains::new(hosts.iter().cloned(), None),
+            domains: ServedHosts::new(hosts.iter().cloned(), None),
             hosts,
             admin: secret("ADMIN_TOKEN").map(|token| Sha256::digest(token.as_bytes()).into()),
             hash_key: secret("HASH_KEY").map(|key| half(&Sha256::digest(key.as_bytes()).into())),
@@ -112,7 +112,7 @@ impl Settings {
 
     /// Whether we answer on this host, given normalised.
     pub fn serves(&self, host: &str) -> bool {
-        self.hosts.is_empty() || self.domains.serve(host)
+        self.hosts.is_empty() || self.domains.contains(host)
     }
 
     /// Whether an `Authorization` header opens the API. How long it takes says nothing about the token: hashes are compared.

@@ -9,9 +9,9 @@ pub mod run;
 
 use std::net::{IpAddr, SocketAddr};
 
-use rlinks_core::workspace::domain_verification::{Found, Points, Proof, Seen};
-use rlinks_core::{Actor, Domain, Host, Slug, Standing, Timestamp, Workspace};
-use rlinks_store::{Held, StoreError};
+use rlinks_core::workspace::domain_verification::{DomainCheck, PointsTo, RecordState, VerificationRecord};
+use rlinks_core::{Actor, Domain, DomainStatus, Host, Slug, Timestamp, Workspace};
+use rlinks_store::{DomainRecord, StoreError};
 use url::Url;
 
 use self::dns::{Kind, Resolver};
@@ -93,19 +93,24 @@ impl Custodian {
     }
 
     /// Looks at a host in DNS, and at its registration where that is wanted. An address has neither.
-    async fn look(&self, held: &Held, proof: &Proof, registry: Option<&Known>) -> (Seen, Troubles) {
-        let (mut seen, mut troubles) = (Seen::default(), Troubles::default());
+    async fn look(
+        &self,
+        held: &DomainRecord,
+        proof: &VerificationRecord,
+        registry: Option<&Known>,
+    ) -> (DomainCheck, Troubles) {
+        let (mut seen, mut troubles) = (DomainCheck::default(), Troubles::default());
         let Some(eyes) = self.0.as_ref().filter(|_| !held.domain.host.is_local()) else {
             return (seen, troubles);
         };
-        if held.custody.needs_proof {
+        if held.verification.needs_proof {
             match eyes.proof(proof).await {
-                Ok(found) => seen.proof = Some(found),
+                Ok(found) => seen.record = Some(found),
                 Err(why) => troubles.dns = Some(why),
             }
         }
         match eyes.points(&held.domain.host).await {
-            Ok(points) => seen.points = Some(points),
+            Ok(points) => seen.points_to = Some(points),
             Err(why) => troubles.dns = Some(why),
         }
         if let Some(known) = registry {
@@ -119,22 +124,22 @@ impl Custodian {
 }
 
 impl Eyes {
-    async fn proof(&self, proof: &Proof) -> Result<Found, String> {
+    async fn proof(&self, proof: &VerificationRecord) -> Result<RecordState, String> {
         let answer = self.resolver.ask(&proof.name, Kind::Text).await?;
         let is_there = answer.texts.iter().any(|text| text.trim() == proof.value);
-        Ok(if is_there { Found::There } else { Found::Missing })
+        Ok(if is_there { RecordState::Present } else { RecordState::Absent })
     }
 
-    async fn points(&self, host: &Host) -> Result<Points, String> {
+    async fn points(&self, host: &Host) -> Result<PointsTo, String> {
         let (addresses, names) = self.addresses(host.as_str()).await?;
         let Some(first) = addresses.first() else {
-            return Ok(Points::Away(match names.last() {
+            return Ok(PointsTo::Elsewhere(match names.last() {
                 Some(name) => format!("its CNAME leads to {name}, which has no address"),
                 None => "its name has no address".to_owned(),
             }));
         };
         if self.points_to.is_empty() {
-            return Ok(Points::Here);
+            return Ok(PointsTo::Us);
         }
         for destination in &self.points_to {
             let leads = match destination {
@@ -146,10 +151,10 @@ impl Eyes {
                 }
             };
             if leads {
-                return Ok(Points::Here);
+                return Ok(PointsTo::Us);
             }
         }
-        Ok(Points::Away(format!("its name leads to {first}, which is not here")))
+        Ok(PointsTo::Elsewhere(format!("its name leads to {first}, which is not here")))
     }
 
     /// The addresses of a name, and the names it leads through.
@@ -169,7 +174,7 @@ impl Eyes {
 impl Ops {
     /// Whether a workspace must prove a host it gives itself. What is below the base domain is the operator's already.
     fn must_prove(&self, workspace: &Workspace, host: &Host) -> bool {
-        let is_below = self.naming.base_domain.as_ref().is_some_and(|base| host.below(base).is_some());
+        let is_below = self.naming.base_domain.as_ref().is_some_and(|base| host.subdomain_of(base).is_some());
         self.custodian.asks_for_proof() && workspace.slug.as_str() != Slug::MAIN && !is_below
     }
 
@@ -185,14 +190,14 @@ impl Ops {
         if !self.must_prove(workspace, &host) {
             return Ok(self.store.add_domain(workspace.id, host, &by.actor, now).await?);
         }
-        if host.as_str().len() + PROOF_LABEL > rlinks_core::host::LONGEST {
+        if host.as_str().len() + PROOF_LABEL > rlinks_core::host::MAX_HOST_BYTES {
             let why = "is too long for the name of the record that would prove it";
             return Err(OpsError::HostKept { host, why });
         }
         match self.store.claim_domain(workspace.id, host.clone(), &by.actor, now).await {
             Err(StoreError::NameTaken(name)) => {
-                let held = self.store.held_domain(&host).await?;
-                let idle = held.filter(|held| held.custody.standing() != Standing::Active);
+                let held = self.store.domain_record(&host).await?;
+                let idle = held.filter(|held| held.verification.status() != DomainStatus::Active);
                 let held = idle.ok_or(StoreError::NameTaken(name))?;
                 self.take_over(by, workspace, &held, now).await
             }
@@ -205,16 +210,16 @@ impl Ops {
         &self,
         by: &By,
         workspace: &Workspace,
-        held: &Held,
+        held: &DomainRecord,
         now: Timestamp,
     ) -> Result<Domain, OpsError> {
         let host = &held.domain.host;
-        let proof = Proof::of(workspace, host);
+        let proof = VerificationRecord::new(workspace, host);
         let Some(eyes) = &self.custodian.0 else { return Err(OpsError::NotAsked(off())) };
-        if eyes.proof(&proof).await.map_err(OpsError::NotAsked)? == Found::Missing {
+        if eyes.proof(&proof).await.map_err(OpsError::NotAsked)? == RecordState::Absent {
             return Err(OpsError::HostHeld { host: host.clone(), proof });
         }
-        self.store.lapse_domain(held, &Actor::system(), now).await?;
+        self.store.release_domain(held, &Actor::system(), now).await?;
         tracing::info!(%host, "a host went to the workspace that proved it");
         let domain = self.store.claim_domain(workspace.id, host.clone(), &by.actor, now).await?;
         self.verify_domain(by, workspace, host).await?;
@@ -222,29 +227,34 @@ impl Ops {
     }
 
     /// A workspace's host and what is known of it.
-    pub async fn held(&self, workspace: &Workspace, host: &Host) -> Result<Held, OpsError> {
-        let held = self.store.held_domain(host).await?;
+    pub async fn held(&self, workspace: &Workspace, host: &Host) -> Result<DomainRecord, OpsError> {
+        let held = self.store.domain_record(host).await?;
         let mine = held.filter(|held| held.domain.workspace == workspace.id);
         mine.ok_or_else(|| OpsError::NotFound(Thing::Domain(host.to_string())))
     }
 
     /// Looks at a host in DNS at once, and at nothing else.
-    pub async fn verify_domain(&self, by: &By, workspace: &Workspace, host: &Host) -> Result<Held, OpsError> {
+    pub async fn verify_domain(
+        &self,
+        by: &By,
+        workspace: &Workspace,
+        host: &Host,
+    ) -> Result<DomainRecord, OpsError> {
         for _ in 0..TRIES {
             let held = self.held(workspace, host).await?;
             if !self.custodian.is_on() {
                 // Who needs no proof has nothing to look for.
-                return if held.custody.needs_proof { Err(OpsError::NotAsked(off())) } else { Ok(held) };
+                return if held.verification.needs_proof { Err(OpsError::NotAsked(off())) } else { Ok(held) };
             }
-            let proof = Proof::of(workspace, host);
+            let proof = VerificationRecord::new(workspace, host);
             let (seen, troubles) = self.custodian.look(&held, &proof, None).await;
-            if let (Some(why), true) = (troubles.dns, seen.proof.is_none()) {
+            if let (Some(why), true) = (troubles.dns, seen.record.is_none()) {
                 return Err(OpsError::NotAsked(why));
             }
             let now = self.clock.now();
-            let (custody, events) = held.custody.after(&seen, now);
-            match self.store.keep_custody(&held, &custody, &events, &by.actor, now).await {
-                Ok(()) => return Ok(Held { custody, ..held }),
+            let (verification, events) = held.verification.observe(&seen, now);
+            match self.store.record_domain_check(&held, &verification, &events, &by.actor, now).await {
+                Ok(()) => return Ok(DomainRecord { verification, ..held }),
                 Err(StoreError::Conflict) => {}
                 Err(error) => return Err(error.into()),
             }

@@ -5,7 +5,7 @@
 //! counts for everybody.
 
 use rlinks_core::link::search;
-use rlinks_core::{Code, Domain, Domains, Host, LinkState, Slug, Workspace};
+use rlinks_core::{Code, Domain, Host, LinkState, ServedHosts, Slug, Workspace};
 use rlinks_store::LinkFilter;
 
 use super::{By, Ops, OpsError};
@@ -34,7 +34,7 @@ impl Ops {
     fn kept_from(&self, workspace: &Workspace, host: &Host) -> Option<&'static str> {
         let is_main = workspace.slug.as_str() == Slug::MAIN;
         if let Some(base) = &self.naming.base_domain {
-            let slug = host.below(base);
+            let slug = host.subdomain_of(base);
             if slug == Some(workspace.slug.as_str()) {
                 return None;
             }
@@ -54,14 +54,14 @@ impl Ops {
 
     /// Whether links of a workspace answer on every host nobody has, for as long as no domain is configured.
     pub async fn answers_everywhere(&self, workspace: &Workspace) -> Result<bool, OpsError> {
-        Ok(workspace.slug.as_str() == Slug::MAIN && self.store.vouched_hosts().await?.is_empty())
+        Ok(workspace.slug.as_str() == Slug::MAIN && self.store.operator_hosts().await?.is_empty())
     }
 
     /// Links of a workspace that lead to a host and must not lead back here: once it is the workspace's, they answer no more. There may
     /// be more of them than are looked at.
     pub async fn links_to(&self, workspace: &Workspace, host: &Host) -> Result<Vec<Code>, OpsError> {
         let filter = LinkFilter {
-            words: search::query(host.as_str()),
+            words: search::parse_query(host.as_str()),
             states: vec![LinkState::Active],
             ..LinkFilter::default()
         };
@@ -71,30 +71,30 @@ impl Ops {
     }
 
     /// The hosts that links of a workspace must not lead back to.
-    pub async fn served_to(&self, workspace: &Workspace) -> Result<Domains, OpsError> {
-        let known = self.routes.as_ref().filter(|routes| routes.is_fresh() && routes.knows_hosts());
+    pub async fn served_to(&self, workspace: &Workspace) -> Result<ServedHosts, OpsError> {
+        let known = self.routes.as_ref().filter(|routes| routes.is_fresh() && routes.is_directory_loaded());
         if let Some(routes) = known {
             let directory = routes.directory.load();
-            if let Some(served) = directory.served_to(&workspace.slug) {
-                let own = self.own_host.clone().filter(|_| directory.is_open());
-                return Ok(own.map_or_else(|| served.clone(), |host| served.with_own([host])));
+            if let Some(served) = directory.served_hosts(&workspace.slug) {
+                let own = self.own_host.clone().filter(|_| directory.serves_any_host());
+                return Ok(own.map_or_else(|| served.clone(), |host| served.with_workspace_hosts([host])));
             }
         }
         let domains = self.store.domains().await?;
         let common = self.served().await?;
-        let silent = self.store.silent_hosts().await?;
+        let silent = self.store.unverified_hosts().await?;
         let own = domains
             .into_iter()
             .filter(|domain| domain.workspace == workspace.id && !silent.contains(&domain.host));
-        Ok(common.with_own(own.map(|domain| domain.host)))
+        Ok(common.with_workspace_hosts(own.map(|domain| domain.host)))
     }
 
     /// Those no link must lead back to, whosever it is.
-    pub async fn served(&self) -> Result<Domains, OpsError> {
-        let mut hosts = self.store.vouched_hosts().await?;
+    pub async fn served(&self) -> Result<ServedHosts, OpsError> {
+        let mut hosts = self.store.operator_hosts().await?;
         if hosts.is_empty() {
             hosts.extend(self.own_host.clone());
         }
-        Ok(Domains::new(hosts, self.naming.base_domain.as_ref()))
+        Ok(ServedHosts::new(hosts, self.naming.base_domain.as_ref()))
     }
 }

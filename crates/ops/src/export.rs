@@ -6,7 +6,7 @@ mod format;
 use rlinks_clicks::Clicks;
 use rlinks_clicks::rollup::{Subject, Total};
 use rlinks_core::redirect::decide::{Decision, Visitor, decide};
-use rlinks_core::{Actor, Domains, Id, Link, Policy, Timestamp, Workspace};
+use rlinks_core::{Actor, Id, Link, Policy, ServedHosts, Timestamp, Workspace};
 use rlinks_store::StoreError;
 
 use crate::export::format::{CLOUDFLARE_LINES, Printer};
@@ -92,7 +92,7 @@ pub struct Exported {
 pub struct Pages {
     format: ExportFormat,
     policy: Policy,
-    domains: Domains,
+    domains: ServedHosts,
     printer: Printer,
     /// So far.
     pub exported: Exported,
@@ -100,7 +100,7 @@ pub struct Pages {
 
 impl Pages {
     /// Of links that a policy and domains decide about. `by_case` are codes that differ by case alone, in lower case.
-    pub fn new(format: ExportFormat, policy: Policy, domains: Domains, by_case: Vec<String>) -> Self {
+    pub fn new(format: ExportFormat, policy: Policy, domains: ServedHosts, by_case: Vec<String>) -> Self {
         let printer = Printer::new(format, policy.code.fold_case, by_case);
         Self { format, policy, domains, printer, exported: Exported::default() }
     }
@@ -135,7 +135,7 @@ impl Pages {
     }
 
     fn answers(&self, link: &Link, now: Timestamp) -> bool {
-        let visitor = Visitor { host: "", domains: &self.domains };
+        let visitor = Visitor { host: "", served_hosts: &self.domains };
         matches!(decide(Some(link.route()), &self.policy, &visitor, now), Decision::Redirect { .. })
     }
 }
@@ -161,7 +161,7 @@ impl Export {
         format: ExportFormat,
     ) -> Result<Self, OpsError> {
         let by_case = if format == ExportFormat::Nginx && !workspace.policy.code.fold_case {
-            ops.store.codes_by_case(workspace.id, MOST_APART).await?
+            ops.store.case_collisions(workspace.id, MOST_APART).await?
         } else {
             Vec::new()
         };
@@ -189,14 +189,15 @@ impl Export {
         if !std::mem::replace(&mut self.begun, true) {
             self.pages.begin(&mut out);
         }
-        let page = self.ops.store.links_of(self.workspace, self.maker.as_ref(), after, PAGE).await?;
+        let page =
+            self.ops.store.links_in_workspace(self.workspace, self.maker.as_ref(), after, PAGE).await?;
         let (links, unreadable, next) = page;
         self.pages.unreadable(unreadable);
         let totals = match &self.clicks {
             Some(clicks) => {
                 let subjects: Vec<Subject> =
                     links.iter().map(|link| Subject::link(link.workspace, link.id)).collect();
-                clicks.totals(&subjects).await.map_err(StoreError::of_clicks)?
+                clicks.totals(&subjects).await.map_err(StoreError::for_clicks)?
             }
             None => std::collections::HashMap::new(),
         };

@@ -21,15 +21,15 @@ use std::sync::Arc;
 
 use rlinks_core::draft::Input;
 use rlinks_core::error_code::ErrorCode;
-use rlinks_core::{Actor, Code, FieldErrors, Host, Link, LinkState, Slug, Source, Timestamp, Workspace};
-use rlinks_store::write::{Brake, Written};
+use rlinks_core::{Actor, Code, FieldErrors, Host, Link, LinkSource, LinkState, Slug, Timestamp, Workspace};
+use rlinks_store::write::{TargetChangeLimit, Written};
 use rlinks_store::{Store, StoreError};
 
 use self::safety::Safety;
 use crate::domain_checks::Custodian;
 pub use crate::links::explain::Explanation;
 pub use crate::short_url::Naming;
-use rlinks_routes::Routes;
+use rlinks_routes::RouteCache;
 use rlinks_store::clock::Clock;
 
 /// Why something was not done.
@@ -64,7 +64,7 @@ pub enum OpsError {
         /// Which.
         host: Host,
         /// What proves it for whoever asks.
-        proof: rlinks_core::workspace::domain_verification::Proof,
+        proof: rlinks_core::workspace::domain_verification::VerificationRecord,
     },
     /// DNS could not be asked, and why.
     #[error("DNS cannot be asked now: {0}; try again later")]
@@ -93,8 +93,10 @@ impl OpsError {
             Self::Unsafe(_) => ErrorCode::UnsafeTarget,
             Self::Unchecked(_)
             | Self::NotAsked(_)
-            | Self::Store(StoreError::Unavailable(_) | StoreError::Clicks(_)) => ErrorCode::KvUnavailable,
-            Self::Store(StoreError::Braked { .. }) => ErrorCode::RateLimited,
+            | Self::Store(StoreError::Unavailable(_) | StoreError::ClicksUnavailable(_)) => {
+                ErrorCode::KvUnavailable
+            }
+            Self::Store(StoreError::RateLimited { .. }) => ErrorCode::RateLimited,
             Self::Store(StoreError::CodeTaken { .. }) => ErrorCode::CodeTaken,
             Self::HostKept { .. }
             | Self::HostHeld { .. }
@@ -102,7 +104,7 @@ impl OpsError {
                 StoreError::Conflict
                 | StoreError::TargetTaken(_)
                 | StoreError::NameTaken(_)
-                | StoreError::OtherRequest
+                | StoreError::IdempotencyKeyReused
                 | StoreError::LastAdmin,
             ) => ErrorCode::Conflict,
             Self::Store(StoreError::QuotaExceeded(_)) => ErrorCode::QuotaExceeded,
@@ -151,7 +153,7 @@ pub struct By {
     /// As whom they are counted: the owner, or, where a key is nobody's, whoever answers for it.
     pub counted_as: Actor,
     /// Through what.
-    pub source: Source,
+    pub source: LinkSource,
     /// Which links are there for them.
     pub sees: Sees,
 }
@@ -169,7 +171,7 @@ impl By {
     /// The operator at the command line.
     pub fn operator(actor: Actor) -> Self {
         let (owner, counted_as) = (actor.clone(), actor.clone());
-        Self { actor, owner, counted_as, source: Source::Cli, sees: Sees::All }
+        Self { actor, owner, counted_as, source: LinkSource::Cli, sees: Sees::All }
     }
 
     /// Whether a link is there for them.
@@ -179,11 +181,11 @@ impl By {
 
     /// How many targets they may change in a minute, of `changes_per_minute` for everybody: members and keys are limited, the operator
     /// and the system are not.
-    pub fn brake(&self, changes_per_minute: u32) -> Option<Brake> {
+    pub fn brake(&self, changes_per_minute: u32) -> Option<TargetChangeLimit> {
         let principal = &self.counted_as;
         let is_limited = principal.user().is_some() || principal.key().is_some();
         (is_limited && changes_per_minute > 0)
-            .then(|| Brake { principal: principal.clone(), changes_per_minute })
+            .then(|| TargetChangeLimit { principal: principal.clone(), changes_per_minute })
     }
 }
 
@@ -254,7 +256,7 @@ impl From<Written> for Done {
             Written::Unchanged(link) => Self::new(link, Outcome::Unchanged),
             Written::Reused(link) => Self::new(link, Outcome::Reused),
             Written::Revived(link) => Self::new(link, Outcome::Revived),
-            Written::Again(first) => Self { again: true, ..Self::from(*first) },
+            Written::Replayed(first) => Self { again: true, ..Self::from(*first) },
         }
     }
 }
@@ -271,7 +273,7 @@ pub struct Ops {
     /// What time it is.
     pub clock: Clock,
     /// What the serving threads know, in a server: hosts are read from there while it is fresh.
-    pub routes: Option<Arc<Routes>>,
+    pub routes: Option<Arc<RouteCache>>,
     /// Which targets are safe.
     pub safety: Arc<Safety>,
     /// Who looks after hosts.

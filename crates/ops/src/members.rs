@@ -1,6 +1,6 @@
 //! Members and their keys: what the command line, the API and the dashboard can do about them.
 
-use rlinks_core::access::api_key::{self, Secret};
+use rlinks_core::access::api_key::{self, ApiKeySecret};
 use rlinks_core::workspace::policy::Visibility;
 use rlinks_core::{
     Actor, ApiKey, Email, FieldCode, FieldError, Id, LinkState, Password, Role, Scopes, Timestamp, User,
@@ -94,15 +94,15 @@ impl Ops {
         }
         let now = self.clock.now();
         let (hash, invitation) = self.invitation(now);
-        self.store.invite_again(user, &hash, invitation.expires_at, &by.actor, now).await?;
+        self.store.renew_invite(user, &hash, invitation.expires_at, &by.actor, now).await?;
         Ok(invitation)
     }
 
     /// A new invitation, and the hash to keep of it.
     fn invitation(&self, now: Timestamp) -> (String, Invitation) {
-        let token = fresh(api_key::token);
+        let token = fresh(api_key::random_token);
         let url = format!("{}/admin/invite/{token}", self.naming.base_url());
-        (api_key::hash(&token), Invitation { url, expires_at: now.plus_ms(INVITED_MS) })
+        (api_key::hash_secret(&token), Invitation { url, expires_at: now.plus_ms(INVITED_MS) })
     }
 
     /// Makes somebody a member who signs in with this password, without an invitation.
@@ -159,7 +159,7 @@ impl Ops {
 
     /// Deletes an account. Where links are their owner's alone, they are deleted with it; elsewhere they stay the workspace's.
     pub async fn remove_member(&self, by: &By, workspace: &Workspace, user: &User) -> Result<(), OpsError> {
-        let placeholder = format!("deleted-{}", fresh(api_key::token).split_at(16).0);
+        let placeholder = format!("deleted-{}", fresh(api_key::random_token).split_at(16).0);
         self.store.delete_user(user, &placeholder, &by.actor, self.clock.now()).await?;
         if workspace.policy.visibility == Visibility::Owner {
             self.delete_links_of(&by.actor, workspace, user.id).await?;
@@ -176,7 +176,7 @@ impl Ops {
     ) -> Result<u64, OpsError> {
         let filter = LinkFilter {
             states: vec![LinkState::Active, LinkState::Disabled],
-            created_by: Some(Actor::of_user(user)),
+            created_by: Some(Actor::from_user(user)),
             ..LinkFilter::default()
         };
         let mut deleted = 0;
@@ -191,7 +191,7 @@ impl Ops {
             }
             if let Some(routes) = &self.routes {
                 for link in &gone {
-                    routes.learn(&RouteRecord::of(link));
+                    routes.insert(&RouteRecord::from_link(link));
                 }
             }
             deleted += gone.len() as u64;
@@ -211,10 +211,10 @@ impl Ops {
         by: &By,
         workspace: &Workspace,
         draft: &KeyDraft,
-    ) -> Result<(ApiKey, Secret), OpsError> {
+    ) -> Result<(ApiKey, ApiKeySecret), OpsError> {
         self.check_stopped(by, workspace.id).await?;
         for _ in 0..TRIES {
-            let secret = fresh(Secret::new);
+            let secret = fresh(ApiKeySecret::new);
             let new = NewKey {
                 workspace: workspace.id,
                 user: draft.user,
@@ -235,20 +235,22 @@ impl Ops {
     /// Whom the brake has stopped makes no keys: those of others are not counted with theirs.
     async fn check_stopped(&self, by: &By, workspace: Id) -> Result<(), OpsError> {
         match by.brake(self.target_changes_per_minute) {
-            Some(brake) => Ok(self.store.check_stopped(workspace, &brake, self.clock.now()).await?),
+            Some(brake) => {
+                Ok(self.store.check_target_change_limit(workspace, &brake, self.clock.now()).await?)
+            }
             None => Ok(()),
         }
     }
 
     /// Makes a successor of a key; the old one lives a day more.
-    pub async fn rotate_key(&self, by: &By, seen: &ApiKey) -> Result<(ApiKey, Secret), OpsError> {
+    pub async fn rotate_key(&self, by: &By, seen: &ApiKey) -> Result<(ApiKey, ApiKeySecret), OpsError> {
         self.check_stopped(by, seen.workspace).await?;
         let now = self.clock.now();
         if seen.status(now) != api_key::KeyStatus::Active {
             let message = "is not good any more; make a new one";
             return Err(FieldError::new("key", FieldCode::Past, message).into());
         }
-        let secret = fresh(Secret::new);
+        let secret = fresh(ApiKeySecret::new);
         let successor = (secret.prefix().to_owned(), secret.hash());
         let made = self.store.rotate_key(seen, successor, now.plus_ms(ROTATED_MS), &by.actor, now).await?;
         Ok((made, secret))
@@ -262,7 +264,7 @@ impl Ops {
 
 /// A password where none is taken would be one that never works.
 fn refuse_passwords(workspace: &Workspace) -> Result<(), OpsError> {
-    if workspace.policy.takes_passwords() {
+    if workspace.policy.allows_passwords() {
         return Ok(());
     }
     Err(OpsError::Forbidden(

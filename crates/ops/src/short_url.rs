@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use rlinks_core::{Code, Domain, Host, Slug, Workspace};
 
-use rlinks_routes::host_directory::Directory;
+use rlinks_routes::host_directory::HostDirectory;
 
 /// What the configuration says about addresses.
 #[derive(Clone, Debug)]
@@ -38,12 +38,13 @@ impl Naming {
     }
 
     /// The address of a link, as people share it. None where no host leads to its workspace: any other would lead elsewhere.
-    pub fn short_url(&self, directory: &Directory, workspace: &Workspace, code: &Code) -> Option<String> {
+    pub fn short_url(&self, directory: &HostDirectory, workspace: &Workspace, code: &Code) -> Option<String> {
         if let Some(host) = self.host(directory.domains(), workspace) {
             return Some(format!("{}://{host}/{code}", self.public_scheme));
         }
         // While there is no domain, `main` answers on every host; the others on none.
-        let anywhere = workspace.slug.as_str() == Slug::MAIN && directory.is_open() && self.domain.is_none();
+        let anywhere =
+            workspace.slug.as_str() == Slug::MAIN && directory.serves_any_host() && self.domain.is_none();
         anywhere.then(|| format!("{}/{code}", self.base_url()))
     }
 

@@ -11,10 +11,10 @@ use rlinks_clicks::Clicks;
 use rlinks_clicks::events::{Codes, EventFilter};
 use rlinks_clicks::export::{ExportError, Format, Overwrite, Place, Target, Wanted};
 use rlinks_clicks::retention::{Kept, Prunable, PruneMode, Pruned};
-use rlinks_core::workspace::policy::{Sweep as Purging, Visibility};
+use rlinks_core::workspace::policy::{ExpiredLinks as Purging, Visibility};
 use rlinks_core::{Actor, Id, Link, LinkState, Policy, Preset, Slug, Timestamp, Workspace};
 use rlinks_store::write::{Action, LinkOp, LinkWrite, Written};
-use rlinks_store::{LinkFilter, Position, SortBy, Store, StoreError};
+use rlinks_store::{LinkFilter, ListPosition, SortBy, Store, StoreError};
 use serde::Serialize;
 use tokio::task::JoinSet;
 
@@ -61,8 +61,10 @@ pub struct Swept {
     /// Hosts of which something is new.
     pub domains: Vec<Looked>,
     /// What could not be asked about hosts.
+    #[serde(rename = "unasked")]
     pub unasked: Vec<String>,
     /// Why targets were not checked, where they were not.
+    #[serde(rename = "unchecked")]
     pub unchecked: Option<String>,
 }
 
@@ -175,10 +177,10 @@ impl Sweep<'_> {
         let found = round.run(now).await?;
         (swept.domains, swept.unasked) = (found.told().cloned().collect(), found.unasked());
         if self.mode == Mode::Write {
-            self.store.forget_brakes(now).await?;
-            while self.store.forget_first_answers(now, PAGE).await? > 0 {}
-            self.store.forget_invites(now).await?;
-            self.store.forget_sessions(now).await?;
+            self.store.purge_target_change_counts(now).await?;
+            while self.store.purge_idempotency_keys(now, PAGE).await? > 0 {}
+            self.store.purge_invites(now).await?;
+            self.store.purge_sessions(now).await?;
         }
         Ok(swept)
     }
@@ -195,7 +197,7 @@ impl Sweep<'_> {
         let mut purged = Vec::new();
         for workspace in self.workspaces {
             let keys = match self.mode {
-                Mode::DryRun => self.store.purgeable_keys(workspace.id, before).await?,
+                Mode::DryRun => self.store.count_purgeable_keys(workspace.id, before).await?,
                 Mode::Write => {
                     let mut keys = 0;
                     loop {
@@ -220,7 +222,7 @@ impl Sweep<'_> {
             if workspace.deleted_at.is_some() {
                 continue;
             }
-            if workspace.policy.sweep == Purging::Daily {
+            if workspace.policy.sweep == Purging::PurgeDaily {
                 purged.push((workspace.slug.clone(), self.purge_expired(workspace, now).await?));
             }
         }
@@ -245,13 +247,13 @@ impl Sweep<'_> {
     /// Applies retention: to the archive first, then away.
     pub async fn prune(&self, now: Timestamp, mut progress: impl FnMut(u64)) -> Result<Swept, OpsError> {
         // Taken first: a click that turns up after it was looked for stays until the next time.
-        let upto = self.clicks.last_event().await.map_err(StoreError::of_clicks)?;
+        let upto = self.clicks.last_event().await.map_err(StoreError::for_clicks)?;
         let mut swept = Swept::default();
         let mut due = Vec::new();
         for workspace in self.workspaces {
             let kept = kept(&workspace.policy);
             if let Some(prunable) =
-                self.clicks.prunable(workspace.id, kept, upto, now).await.map_err(StoreError::of_clicks)?
+                self.clicks.prunable(workspace.id, kept, upto, now).await.map_err(StoreError::for_clicks)?
             {
                 let archived = match (self.archive, self.mode) {
                     (Some(target), Mode::Write) => {
@@ -274,7 +276,7 @@ impl Sweep<'_> {
             Mode::Write => PruneMode::Delete,
             Mode::DryRun => PruneMode::DryRun,
         };
-        swept.pruned = self.clicks.prune(&due, upto, now, mode).await.map_err(StoreError::of_clicks)?.into();
+        swept.pruned = self.clicks.prune(&due, upto, now, mode).await.map_err(StoreError::for_clicks)?.into();
         Ok(swept)
     }
 
@@ -354,14 +356,14 @@ async fn finish_deletion(
 ) -> Result<u64, OpsError> {
     let mut filter = LinkFilter {
         states: vec![LinkState::Active, LinkState::Disabled],
-        created_by: Some(Actor::of_user(user)),
+        created_by: Some(Actor::from_user(user)),
         ..LinkFilter::default()
     };
     let mut links = 0;
     loop {
         let mut left = store.list(workspace.id, &filter, PAGE).await?;
         let Some(last) = left.last() else { return Ok(links) };
-        filter.after = Some(Position::of(last, SortBy::CreatedAt));
+        filter.after = Some(ListPosition::from_link(last, SortBy::CreatedAt));
         left.retain(|link| link.updated_at <= gone);
         links += match mode {
             Mode::DryRun => left.len() as u64,

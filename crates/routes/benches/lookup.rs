@@ -9,9 +9,10 @@ use std::collections::HashMap;
 
 use divan::{Bencher, black_box};
 use rlinks_core::{
-    Code, Domains, Host, Id, LinkState, Policy, Preset, RedirectStatus, Target, Timestamp, Visitor, decide,
+    Code, Host, Id, LinkState, Policy, Preset, RedirectStatus, ServedHosts, Target, Timestamp, Visitor,
+    decide,
 };
-use rlinks_routes::route_table::Table;
+use rlinks_routes::route_table::RouteTable;
 use rlinks_store::RouteRecord;
 
 const NOW: Timestamp = Timestamp::from_ms(1_800_000_000_000);
@@ -26,7 +27,7 @@ fn record(number: usize) -> RouteRecord {
         id: Id::from_i64(number as i64 + 1),
         workspace: MAIN,
         code: Code::from_path(&format!("c{number:07}")).expect("a code"),
-        target: Target::stored(format!("https://example.com/landing/{number:052}")).expect("a target"),
+        target: Target::from_stored(format!("https://example.com/landing/{number:052}")).expect("a target"),
         redirect_status: RedirectStatus::MovedPermanently,
         state: LinkState::Active,
         https_only: true,
@@ -36,9 +37,9 @@ fn record(number: usize) -> RouteRecord {
     }
 }
 
-fn table(links: usize) -> Table {
-    let table = Table::new(2 << 30);
-    (0..links).for_each(|number| table.put(&record(number)));
+fn table(links: usize) -> RouteTable {
+    let table = RouteTable::new(2 << 30);
+    (0..links).for_each(|number| table.insert(&record(number)));
     let text: usize = 8 + 80;
     let beyond = table.bytes() as f64 / links as f64 - text as f64;
     eprintln!("{links} links: {} MB, {beyond:.1} bytes a link beyond code and target", table.bytes() >> 20);
@@ -68,8 +69,8 @@ fn measure(bencher: Bencher<'_, '_>, links: usize, mut look: impl FnMut(&str) ->
 #[divan::bench(args = [100_000, 1_000_000, 10_000_000])]
 fn lookup_and_decide(bencher: Bencher<'_, '_>, links: usize) {
     let policy = Policy::preset(Preset::Fabric);
-    let domains = Domains::new([Host::parse("rmax.to").expect("a host")], None);
-    let visitor = Visitor { host: "rmax.to", domains: &domains };
+    let domains = ServedHosts::new([Host::parse("rmax.to").expect("a host")], None);
+    let visitor = Visitor { host: "rmax.to", served_hosts: &domains };
     let table = table(links);
     measure(bencher, links, |code| {
         let found = table.with(MAIN, code, |_, route| match decide(Some(route), &policy, &visitor, NOW) {
@@ -103,8 +104,8 @@ fn lookup_of_unknown_codes(bencher: Bencher<'_, '_>, links: usize) {
 fn decide_alone(bencher: Bencher<'_, '_>) {
     let record = record(1);
     let policy = Policy::preset(Preset::Fabric);
-    let domains = Domains::new([Host::parse("rmax.to").expect("a host")], None);
-    let visitor = Visitor { host: "rmax.to", domains: &domains };
+    let domains = ServedHosts::new([Host::parse("rmax.to").expect("a host")], None);
+    let visitor = Visitor { host: "rmax.to", served_hosts: &domains };
     bencher.bench_local(|| {
         decide(black_box(Some(record.route())), &policy, &visitor, NOW) == rlinks_core::Decision::Loop
     });

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use http::HeaderValue;
 use rlinks_core::redirect::decide::CacheControl;
 use rlinks_core::workspace::policy::CacheScope;
-use rlinks_core::{Domain, Domains, Host, Id, Policy, Slug, Workspace};
+use rlinks_core::{Domain, Host, Id, Policy, ServedHosts, Slug, Workspace};
 use rlinks_store::{Store, StoreError};
 
 /// A living workspace as a redirect sees it.
 #[derive(Clone, Debug)]
-pub struct WorkspaceView {
+pub struct ServedWorkspace {
     /// Its id.
     pub id: Id,
     /// Its name in addresses.
@@ -19,19 +19,19 @@ pub struct WorkspaceView {
     /// Its rules.
     pub policy: Policy,
     /// The hosts its links must not lead back to.
-    pub served: Domains,
+    pub served_hosts: ServedHosts,
     /// The `Cache-Control` of a redirect that no expiry cuts short, ready to be sent.
     cache: (CacheControl, HeaderValue),
 }
 
-impl WorkspaceView {
-    fn new(id: Id, slug: Slug, policy: Policy, served: Domains) -> Self {
+impl ServedWorkspace {
+    fn new(id: Id, slug: Slug, policy: Policy, served: ServedHosts) -> Self {
         let cache = match policy.cache.scope {
             CacheScope::Private => CacheControl::Private(policy.cache.max_age),
             CacheScope::Public => CacheControl::Public(policy.cache.max_age),
             CacheScope::NoStore => CacheControl::NoStore,
         };
-        Self { id, slug, policy, served, cache: (cache, header(cache)) }
+        Self { id, slug, policy, served_hosts: served, cache: (cache, header(cache)) }
     }
 
     /// A decision's `Cache-Control` as a header.
@@ -46,47 +46,48 @@ fn header(cache: CacheControl) -> HeaderValue {
 
 /// Hosts, workspaces and policies as of one moment.
 #[derive(Debug)]
-pub struct Directory {
-    by_host: HashMap<String, Option<Arc<WorkspaceView>>>,
-    by_slug: HashMap<String, Arc<WorkspaceView>>,
+pub struct HostDirectory {
+    by_host: HashMap<String, Option<Arc<ServedWorkspace>>>,
+    by_slug: HashMap<String, Arc<ServedWorkspace>>,
     base: Option<String>,
-    main: Option<Arc<WorkspaceView>>,
+    main: Option<Arc<ServedWorkspace>>,
     domains: Vec<Domain>,
-    is_open: bool,
+    serves_any_host: bool,
     loaded: bool,
 }
 
-impl Directory {
+impl HostDirectory {
     /// What the store holds now.
-    pub async fn read(store: &Store, base: Option<&Host>) -> Result<Self, StoreError> {
+    pub async fn load(store: &Store, base: Option<&Host>) -> Result<Self, StoreError> {
         // Who vouches is asked last: a host that came in between counts for its own workspace until the next look.
         let (workspaces, domains) = (store.workspaces().await?, store.domains().await?);
-        let (vouched, silent) = (store.vouched_hosts().await?, store.silent_hosts().await?);
-        Ok(Self::of(&workspaces, &domains, &vouched, &silent, base))
+        let (operator_hosts, unverified_hosts) =
+            (store.operator_hosts().await?, store.unverified_hosts().await?);
+        Ok(Self::new(&workspaces, &domains, &operator_hosts, &unverified_hosts, base))
     }
 
     /// From what somebody knows. The hosts that are vouched for are those the operator stands behind, not a tenant alone. The silent
     /// ones are taken and answer nobody.
-    pub fn of(
+    pub fn new(
         workspaces: &[Workspace],
         domains: &[Domain],
-        vouched: &HashSet<Host>,
-        silent: &HashSet<Host>,
+        operator_hosts: &HashSet<Host>,
+        unverified_hosts: &HashSet<Host>,
         base: Option<&Host>,
     ) -> Self {
-        let common = Domains::new(vouched.iter().cloned(), base);
+        let common = ServedHosts::new(operator_hosts.iter().cloned(), base);
         let mut own: HashMap<Id, Vec<Host>> = HashMap::new();
-        let answers = |domain: &&Domain| !silent.contains(&domain.host);
-        for domain in domains.iter().filter(answers).filter(|domain| !vouched.contains(&domain.host)) {
+        let answers = |domain: &&Domain| !unverified_hosts.contains(&domain.host);
+        for domain in domains.iter().filter(answers).filter(|domain| !operator_hosts.contains(&domain.host)) {
             own.entry(domain.workspace).or_default().push(domain.host.clone());
         }
-        let living: HashMap<Id, Arc<WorkspaceView>> = workspaces
+        let living: HashMap<Id, Arc<ServedWorkspace>> = workspaces
             .iter()
             .filter(|workspace| workspace.deleted_at.is_none())
             .map(|workspace| {
                 let Workspace { id, slug, policy, .. } = workspace;
-                let served = common.with_own(own.remove(id).unwrap_or_default());
-                (*id, Arc::new(WorkspaceView::new(*id, slug.clone(), policy.clone(), served)))
+                let served = common.with_workspace_hosts(own.remove(id).unwrap_or_default());
+                (*id, Arc::new(ServedWorkspace::new(*id, slug.clone(), policy.clone(), served)))
             })
             .collect();
         let view = |id: Id| living.get(&id).cloned();
@@ -104,7 +105,7 @@ impl Directory {
             base: base.map(Host::to_string),
             main: main.and_then(|main| view(main.id)),
             domains: domains.iter().filter(answers).cloned().collect(),
-            is_open: vouched.is_empty(),
+            serves_any_host: operator_hosts.is_empty(),
             loaded: true,
         }
     }
@@ -117,32 +118,32 @@ impl Directory {
             base: None,
             main: None,
             domains: Vec::new(),
-            is_open: false,
+            serves_any_host: false,
             loaded: false,
         }
     }
 
     /// The workspace a normalised host names. While no domain is configured, `main` answers on every host nobody has; once one is, a
     /// host nobody configured names none, and never another tenant's. What a tenant says of itself configures nothing for `main`.
-    pub fn workspace_of(&self, host: &str) -> Option<&Arc<WorkspaceView>> {
+    pub fn workspace_of(&self, host: &str) -> Option<&Arc<ServedWorkspace>> {
         if let Some(view) = self.by_host.get(host) {
             return view.as_ref();
         }
-        if let Some(slug) = self.below_base(host) {
+        if let Some(slug) = self.base_subdomain(host) {
             return self.by_slug.get(slug);
         }
-        if self.is_open { self.main.as_ref() } else { None }
+        if self.serves_any_host { self.main.as_ref() } else { None }
     }
 
     /// The workspace that has this host to itself.
-    pub fn named_by(&self, host: &str) -> Option<&Arc<WorkspaceView>> {
+    pub fn dedicated_workspace(&self, host: &str) -> Option<&Arc<ServedWorkspace>> {
         match self.by_host.get(host) {
             Some(view) => view.as_ref(),
-            None => self.by_slug.get(self.below_base(host)?),
+            None => self.by_slug.get(self.base_subdomain(host)?),
         }
     }
 
-    fn below_base<'a>(&self, host: &'a str) -> Option<&'a str> {
+    fn base_subdomain<'a>(&self, host: &'a str) -> Option<&'a str> {
         host.strip_suffix(self.base.as_deref()?)?.strip_suffix('.')
     }
 
@@ -152,8 +153,8 @@ impl Directory {
     }
 
     /// Whether `main` answers on every host nobody has.
-    pub const fn is_open(&self) -> bool {
-        self.is_open
+    pub const fn serves_any_host(&self) -> bool {
+        self.serves_any_host
     }
 
     /// Every domain that answers, for showing short URLs.
@@ -162,7 +163,7 @@ impl Directory {
     }
 
     /// The hosts that the links of a living workspace must not lead back to.
-    pub fn served_to(&self, slug: &Slug) -> Option<&Domains> {
-        self.by_slug.get(slug.as_str()).map(|view| &view.served)
+    pub fn served_hosts(&self, slug: &Slug) -> Option<&ServedHosts> {
+        self.by_slug.get(slug.as_str()).map(|view| &view.served_hosts)
     }
 }

@@ -18,66 +18,66 @@ use rlinks_store::{RouteRecord, Store, StoreError};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
-use crate::host_directory::Directory;
-use crate::negative_cache::Absent;
-use crate::route_table::Table;
+use crate::host_directory::HostDirectory;
+use crate::negative_cache::NegativeCache;
+use crate::route_table::RouteTable;
 use rlinks_store::clock::monotonic_ms;
 
 /// How long the feed's last word counts.
 const FRESH_MS: u64 = 2_000;
 /// How long a request waits for the store.
-const LOAD: Duration = Duration::from_secs(2);
+const LOAD_TIMEOUT: Duration = Duration::from_secs(2);
 /// How many different codes may be asked of the store at once; more are turned away.
-const MOST_LOADS: usize = 1024;
+const MAX_CONCURRENT_LOADS: usize = 1024;
 
 /// What a load after a miss gave.
 #[derive(Clone, Debug)]
-pub enum Loaded {
+pub enum LoadOutcome {
     /// It is there.
     Found(Arc<RouteRecord>),
     /// There is no such link.
-    Absent,
+    NotFound,
     /// Somebody wrote what nobody can read: not served.
     Unreadable,
     /// The store could not be asked. Never means "absent".
     Unavailable,
 }
 
-type Waiters = Vec<oneshot::Sender<Loaded>>;
+type Waiters = Vec<oneshot::Sender<LoadOutcome>>;
 
 /// What the redirect path knows.
-pub struct Routes {
+pub struct RouteCache {
     /// Hosts and policies.
-    pub directory: ArcSwap<Directory>,
+    pub directory: ArcSwap<HostDirectory>,
     /// Whoever reads the directory puts it in its place before the next one reads: else an older one could replace a newer.
-    reading: tokio::sync::Mutex<()>,
+    directory_reload: tokio::sync::Mutex<()>,
     /// The links.
-    pub table: ArcSwap<Table>,
-    absent: Absent,
+    pub table: ArcSwap<RouteTable>,
+    negative_cache: NegativeCache,
     /// The table was filled with everything there is.
     filled: AtomicBool,
     /// When the feed last said that we are up to date; 0 is never.
     confirmed_ms: AtomicU64,
     /// How often the feed has told of members, keys or workspaces.
-    people_changed: AtomicU64,
-    flights: Mutex<HashMap<(Id, String), Waiters>>,
+    rights_version: AtomicU64,
+    loads: Mutex<HashMap<(Id, String), Waiters>>,
     store: Store,
     control: Handle,
     cache_bytes: usize,
 }
 
-impl Routes {
+impl RouteCache {
     /// Nothing known yet: every code is asked of the store. `control` is the runtime the store's connections belong to.
     pub fn new(store: Store, control: Handle, cache_bytes: usize) -> Self {
         Self {
-            directory: ArcSwap::from_pointee(Directory::empty()),
-            reading: tokio::sync::Mutex::default(),
-            table: ArcSwap::from_pointee(Table::new(cache_bytes)),
-            absent: Absent::new(),
+            directory: ArcSwap::from_pointee(HostDirectory::empty()),
+            directory_reload: tokio::sync::Mutex::default(),
+            table: ArcSwap::from_pointee(RouteTable::new(cache_bytes)),
+            negative_cache: NegativeCache::new(),
             filled: AtomicBool::new(false),
             confirmed_ms: AtomicU64::new(0),
-            people_changed: AtomicU64::new(0),
-            flights: Mutex::new(HashMap::new()),
+            rights_version: AtomicU64::new(0),
+            loads: Mutex::new(HashMap::new()),
             store,
             control,
             cache_bytes,
@@ -85,40 +85,40 @@ impl Routes {
     }
 
     /// Reads hosts and policies from the store.
-    pub async fn learn_directory(&self, base: Option<&Host>) -> Result<(), StoreError> {
-        let _turn = self.reading.lock().await;
-        self.directory.store(Arc::new(Directory::read(&self.store, base).await?));
+    pub async fn reload_directory(&self, base: Option<&Host>) -> Result<(), StoreError> {
+        let _turn = self.directory_reload.lock().await;
+        self.directory.store(Arc::new(HostDirectory::load(&self.store, base).await?));
         Ok(())
     }
 
     /// An empty table of the configured size.
-    pub fn fresh_table(&self) -> Table {
-        Table::new(self.cache_bytes)
+    pub fn new_table(&self) -> RouteTable {
+        RouteTable::new(self.cache_bytes)
     }
 
     /// A table that was filled with every link takes the old one's place.
-    pub fn replace_table(&self, table: Table) {
+    pub fn replace_table(&self, table: RouteTable) {
         self.table.store(Arc::new(table));
         self.filled.store(true, Ordering::Release);
     }
 
     /// The follower has seen that nothing was newer than what we know, at this moment.
-    pub fn confirm(&self, at_ms: u64) {
+    pub fn mark_fresh(&self, at_ms: u64) {
         self.confirmed_ms.store(at_ms.max(1), Ordering::Release);
     }
 
     /// The follower has seen that members, keys or workspaces changed.
-    pub fn people_changed(&self) {
-        self.people_changed.fetch_add(1, Ordering::AcqRel);
+    pub fn bump_rights_version(&self) {
+        self.rights_version.fetch_add(1, Ordering::AcqRel);
     }
 
     /// How often they did, as far as the feed has told.
-    pub fn people_changes(&self) -> u64 {
-        self.people_changed.load(Ordering::Acquire)
+    pub fn rights_version(&self) -> u64 {
+        self.rights_version.load(Ordering::Acquire)
     }
 
     /// The follower cannot see: from now on an unknown code is asked of the store.
-    pub fn distrust(&self) {
+    pub fn mark_stale(&self) {
         self.confirmed_ms.store(0, Ordering::Release);
     }
 
@@ -135,7 +135,7 @@ impl Routes {
     }
 
     /// Whether the directory was ever loaded.
-    pub fn knows_hosts(&self) -> bool {
+    pub fn is_directory_loaded(&self) -> bool {
         self.directory.load().is_loaded()
     }
 
@@ -145,66 +145,66 @@ impl Routes {
     }
 
     /// Learns one link.
-    pub fn learn(&self, record: &RouteRecord) {
-        self.table.load().put(record);
-        self.absent.remove(record.workspace, record.code.as_str());
+    pub fn insert(&self, record: &RouteRecord) {
+        self.table.load().insert(record);
+        self.negative_cache.remove(record.workspace, record.code.as_str());
     }
 
     /// Forgets one link.
-    pub fn forget(&self, workspace: Id, code: &str) {
+    pub fn remove(&self, workspace: Id, code: &str) {
         self.table.load().remove(workspace, code);
     }
 
     /// Asks the store, once for everybody who waits for the same code.
-    pub async fn load(self: &Arc<Self>, workspace: Id, code: &str) -> Loaded {
-        if self.is_fresh() && self.absent.contains(workspace, code, monotonic_ms()) {
-            return Loaded::Absent;
+    pub async fn load(self: &Arc<Self>, workspace: Id, code: &str) -> LoadOutcome {
+        if self.is_fresh() && self.negative_cache.contains(workspace, code, monotonic_ms()) {
+            return LoadOutcome::NotFound;
         }
         let (answer, waiting) = oneshot::channel();
         {
-            let mut flights = self.flights.lock();
+            let mut flights = self.loads.lock();
             let key = (workspace, code.to_owned());
             if let Some(waiters) = flights.get_mut(&key) {
                 waiters.push(answer);
-            } else if flights.len() >= MOST_LOADS {
-                return Loaded::Unavailable;
+            } else if flights.len() >= MAX_CONCURRENT_LOADS {
+                return LoadOutcome::Unavailable;
             } else {
                 flights.insert(key.clone(), vec![answer]);
-                self.control.spawn(Arc::clone(self).fly(key));
+                self.control.spawn(Arc::clone(self).run_load(key));
             }
         }
-        waiting.await.unwrap_or(Loaded::Unavailable)
+        waiting.await.unwrap_or(LoadOutcome::Unavailable)
     }
 
-    async fn fly(self: Arc<Self>, key: (Id, String)) {
+    async fn run_load(self: Arc<Self>, key: (Id, String)) {
         // On a task of its own: a panic in there must not leave everybody waiting for ever.
-        let loaded = tokio::spawn(Arc::clone(&self).ask(key.clone())).await;
-        let loaded = loaded.unwrap_or(Loaded::Unavailable);
-        for waiter in self.flights.lock().remove(&key).unwrap_or_default() {
+        let loaded = tokio::spawn(Arc::clone(&self).load_from_store(key.clone())).await;
+        let loaded = loaded.unwrap_or(LoadOutcome::Unavailable);
+        for waiter in self.loads.lock().remove(&key).unwrap_or_default() {
             // A visitor who left does not need the answer.
             let _ = waiter.send(loaded.clone());
         }
     }
 
-    async fn ask(self: Arc<Self>, key: (Id, String)) -> Loaded {
-        match tokio::time::timeout(LOAD, self.store.route(key.0, &key.1)).await {
+    async fn load_from_store(self: Arc<Self>, key: (Id, String)) -> LoadOutcome {
+        match tokio::time::timeout(LOAD_TIMEOUT, self.store.route(key.0, &key.1)).await {
             Ok(Ok(Some(record))) => {
-                self.learn(&record);
-                Loaded::Found(Arc::new(record))
+                self.insert(&record);
+                LoadOutcome::Found(Arc::new(record))
             }
             Ok(Ok(None)) => {
-                self.absent.insert(key.0, &key.1, monotonic_ms());
-                Loaded::Absent
+                self.negative_cache.insert(key.0, &key.1, monotonic_ms());
+                LoadOutcome::NotFound
             }
             Ok(Err(error @ StoreError::Unreadable(_))) => {
                 tracing::warn!(%error, "a link is not served");
-                Loaded::Unreadable
+                LoadOutcome::Unreadable
             }
             Ok(Err(error)) => {
                 tracing::debug!(%error, "a link could not be looked up");
-                Loaded::Unavailable
+                LoadOutcome::Unavailable
             }
-            Err(_) => Loaded::Unavailable,
+            Err(_) => LoadOutcome::Unavailable,
         }
     }
 }

@@ -7,12 +7,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rlinks_core::Id;
 
 /// How long an unknown code stays unknown without asking again.
-const KEPT_MS: u64 = 10_000;
-const SLOTS: usize = 1 << 17;
+const TTL_MS: u64 = 10_000;
+const SLOT_COUNT: usize = 1 << 17;
 
 /// A slot holds 40 bits of the code's hash and 24 bits of the moment (in 16 ms steps): one atomic word, no lock. The hash is
 /// keyed, so nobody outside can make two codes share a slot's word.
-pub struct Absent {
+pub struct NegativeCache {
     slots: Box<[AtomicU64]>,
     hasher: RandomState,
 }
@@ -20,40 +20,40 @@ pub struct Absent {
 const TICK_SHIFT: u32 = 4;
 const TICK_MASK: u64 = (1 << 24) - 1;
 
-impl Absent {
+impl NegativeCache {
     /// Nothing known.
     pub fn new() -> Self {
-        Self { slots: (0..SLOTS).map(|_| AtomicU64::new(0)).collect(), hasher: RandomState::new() }
+        Self { slots: (0..SLOT_COUNT).map(|_| AtomicU64::new(0)).collect(), hasher: RandomState::new() }
     }
 
     /// Remembers that there was no such link at `now_ms`.
     pub fn insert(&self, workspace: Id, code: &str, now_ms: u64) {
-        let (slot, tag) = self.place(workspace, code);
+        let (slot, tag) = self.slot_and_tag(workspace, code);
         slot.store(tag | tick(now_ms), Ordering::Relaxed);
     }
 
     /// Whether there was none a moment ago.
     pub fn contains(&self, workspace: Id, code: &str, now_ms: u64) -> bool {
-        let (slot, tag) = self.place(workspace, code);
+        let (slot, tag) = self.slot_and_tag(workspace, code);
         let word = slot.load(Ordering::Relaxed);
         let age = tick(now_ms).wrapping_sub(word & TICK_MASK) & TICK_MASK;
-        word & !TICK_MASK == tag && age <= KEPT_MS >> TICK_SHIFT
+        word & !TICK_MASK == tag && age <= TTL_MS >> TICK_SHIFT
     }
 
     /// Forgets a code: it has just been created.
     pub fn remove(&self, workspace: Id, code: &str) {
-        let (slot, tag) = self.place(workspace, code);
+        let (slot, tag) = self.slot_and_tag(workspace, code);
         if slot.load(Ordering::Relaxed) & !TICK_MASK == tag {
             slot.store(0, Ordering::Relaxed);
         }
     }
 
-    fn place(&self, workspace: Id, code: &str) -> (&AtomicU64, u64) {
+    fn slot_and_tag(&self, workspace: Id, code: &str) -> (&AtomicU64, u64) {
         let mut hasher = self.hasher.build_hasher();
         hasher.write_u64(workspace.as_u64());
         hasher.write(code.as_bytes());
         let hash = hasher.finish();
-        let slot = usize::try_from(hash & (SLOTS as u64 - 1)).unwrap_or_default();
+        let slot = usize::try_from(hash & (SLOT_COUNT as u64 - 1)).unwrap_or_default();
         // A tag of zero would look like an empty slot.
         (&self.slots[slot], (hash & !TICK_MASK) | 1 << 63)
     }
@@ -67,11 +67,11 @@ fn tick(now_ms: u64) -> u64 {
 mod tests {
     use rlinks_core::Id;
 
-    use super::Absent;
+    use super::NegativeCache;
 
     #[test]
     fn an_unknown_code_is_remembered_for_ten_seconds_and_forgotten_when_created() {
-        let absent = Absent::new();
+        let absent = NegativeCache::new();
         let (main, other) = (Id::from_i64(1), Id::from_i64(2));
         assert!(!absent.contains(main, "a", 5));
         absent.insert(main, "a", 1_000);
@@ -84,7 +84,7 @@ mod tests {
 
     #[test]
     fn the_moment_may_wrap() {
-        let absent = Absent::new();
+        let absent = NegativeCache::new();
         let wrap = 1 << 28;
         absent.insert(Id::from_i64(1), "a", wrap - 16);
         assert!(absent.contains(Id::from_i64(1), "a", wrap + 16));

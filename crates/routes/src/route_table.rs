@@ -16,17 +16,17 @@ use rlinks_core::{Id, LinkState, RedirectStatus, Route, Timestamp};
 use rlinks_store::RouteRecord;
 
 /// Writers lock one shard and leave the others to readers.
-const SHARDS: usize = 16;
+const SHARD_COUNT: usize = 16;
 /// A chunk is evicted whole, so it is small beside a shard's share of the memory. An entry that is larger has its own.
 const CHUNK_BYTES: usize = 64 * 1024;
 /// A shard is packed anew when more than half of it is dead, unless it is not worth the work.
-const WORTH_PACKING_BYTES: usize = 4 * CHUNK_BYTES;
+const MIN_COMPACTION_BYTES: usize = 4 * CHUNK_BYTES;
 
 /// The table.
-pub struct Table {
+pub struct RouteTable {
     shards: Box<[RwLock<Shard>]>,
     hasher: RandomState,
-    share_bytes: usize,
+    shard_budget_bytes: usize,
     evicted: AtomicBool,
     links: AtomicUsize,
 }
@@ -53,13 +53,13 @@ struct Entry<'a> {
     route: Route<'a>,
 }
 
-impl Table {
+impl RouteTable {
     /// An empty table that will not grow beyond this.
     pub fn new(budget_bytes: usize) -> Self {
         Self {
-            shards: (0..SHARDS).map(|_| RwLock::default()).collect(),
+            shards: (0..SHARD_COUNT).map(|_| RwLock::default()).collect(),
             hasher: RandomState::new(),
-            share_bytes: (budget_bytes / SHARDS).max(2 * CHUNK_BYTES),
+            shard_budget_bytes: (budget_bytes / SHARD_COUNT).max(2 * CHUNK_BYTES),
             evicted: AtomicBool::new(false),
             links: AtomicUsize::new(0),
         }
@@ -85,18 +85,18 @@ impl Table {
         let key = workspace.as_u64();
         let hash = self.hash(key, code);
         let shard = self.shard(hash).read();
-        let handle = *shard.index.find(hash, |handle| shard.is_at(*handle, key, code))?;
+        let handle = *shard.index.find(hash, |handle| shard.has_key(*handle, key, code))?;
         let entry = shard.entry(handle);
         Some(then(Id::from_i64(entry.id), entry.route))
     }
 
     /// Puts a link in, unless a newer version of it is there.
-    pub fn put(&self, record: &RouteRecord) {
+    pub fn insert(&self, record: &RouteRecord) {
         let key = record.workspace.as_u64();
         let code = record.code.as_str();
         let hash = self.hash(key, code);
         let mut shard = self.shard(hash).write();
-        if let Some(handle) = shard.index.find(hash, |handle| shard.is_at(*handle, key, code)).copied() {
+        if let Some(handle) = shard.index.find(hash, |handle| shard.has_key(*handle, key, code)).copied() {
             let known = shard.entry(handle);
             if known.version > version(record) {
                 return;
@@ -109,7 +109,7 @@ impl Table {
         let Shard { index, chunks, .. } = &mut *shard;
         index.insert_unique(hash, handle, |handle| self.hash_of(chunks, *handle));
         self.links.fetch_add(1, Ordering::Relaxed);
-        self.keep_within_share(&mut shard);
+        self.enforce_budget(&mut shard);
     }
 
     /// Takes a link out.
@@ -117,18 +117,18 @@ impl Table {
         let key = workspace.as_u64();
         let hash = self.hash(key, code);
         let mut shard = self.shard(hash).write();
-        if let Some(handle) = shard.index.find(hash, |handle| shard.is_at(*handle, key, code)).copied() {
+        if let Some(handle) = shard.index.find(hash, |handle| shard.has_key(*handle, key, code)).copied() {
             shard.dead_bytes += shard.entry(handle).length;
             shard.unlink(hash, handle);
             self.links.fetch_sub(1, Ordering::Relaxed);
         }
     }
 
-    fn keep_within_share(&self, shard: &mut Shard) {
-        if shard.dead_bytes > WORTH_PACKING_BYTES && shard.dead_bytes * 2 > shard.bytes {
-            self.pack(shard);
+    fn enforce_budget(&self, shard: &mut Shard) {
+        if shard.dead_bytes > MIN_COMPACTION_BYTES && shard.dead_bytes * 2 > shard.bytes {
+            self.compact(shard);
         }
-        while shard.total_bytes() > self.share_bytes && shard.order.len() > 1 {
+        while shard.total_bytes() > self.shard_budget_bytes && shard.order.len() > 1 {
             self.evict_oldest(shard);
         }
     }
@@ -138,7 +138,7 @@ impl Table {
         let chunk = std::mem::take(&mut shard.chunks[usize::from(slot)]);
         let mut at = 0;
         while at < chunk.len() {
-            let entry = Entry::read(&chunk[at..]);
+            let entry = Entry::decode(&chunk[at..]);
             let hash = self.hash(entry.workspace, entry.code);
             let handle = handle(slot, at);
             if shard.index.find(hash, |known| *known == handle).is_some() {
@@ -155,14 +155,14 @@ impl Table {
     }
 
     /// Copies what is alive into fresh chunks.
-    fn pack(&self, shard: &mut Shard) {
+    fn compact(&self, shard: &mut Shard) {
         let old = std::mem::take(shard);
         let mut index = HashTable::with_capacity(old.index.len());
         for slot in &old.order {
             let chunk = &old.chunks[usize::from(*slot)];
             let mut at = 0;
             while at < chunk.len() {
-                let entry = Entry::read(&chunk[at..]);
+                let entry = Entry::decode(&chunk[at..]);
                 let hash = self.hash(entry.workspace, entry.code);
                 let known = handle(*slot, at);
                 if old.index.find(hash, |handle| *handle == known).is_some() {
@@ -177,7 +177,7 @@ impl Table {
 
     fn shard(&self, hash: u64) -> &RwLock<Shard> {
         // The index uses the lowest and the highest bits; these are in between.
-        &self.shards[usize::try_from(hash >> 32).unwrap_or_default() % SHARDS]
+        &self.shards[usize::try_from(hash >> 32).unwrap_or_default() % SHARD_COUNT]
     }
 
     fn hash(&self, workspace: u64, code: &str) -> u64 {
@@ -188,27 +188,27 @@ impl Table {
     }
 
     fn hash_of(&self, chunks: &[Vec<u8>], handle: u32) -> u64 {
-        let entry = Entry::read(bytes_at(chunks, handle));
+        let entry = Entry::decode(bytes_at(chunks, handle));
         self.hash(entry.workspace, entry.code)
     }
 }
 
 impl Shard {
     fn entry(&self, handle: u32) -> Entry<'_> {
-        Entry::read(bytes_at(&self.chunks, handle))
+        Entry::decode(bytes_at(&self.chunks, handle))
     }
 
     /// Compares without reading the rest of the entry.
-    fn is_at(&self, handle: u32, workspace: u64, code: &str) -> bool {
+    fn has_key(&self, handle: u32, workspace: u64, code: &str) -> bool {
         let bytes = bytes_at(&self.chunks, handle);
         let mut at = 0;
-        read_number(bytes, &mut at);
-        if read_number(bytes, &mut at) != workspace {
+        read_varint(bytes, &mut at);
+        if read_varint(bytes, &mut at) != workspace {
             return false;
         }
-        read_number(bytes, &mut at);
+        read_varint(bytes, &mut at);
         let (flags, length) = (bytes[at], usize::from(bytes[at + 1]));
-        at += 3 + 8 + if flags & EXPIRES == 0 { 0 } else { 8 };
+        at += 3 + 8 + if flags & HAS_EXPIRY == 0 { 0 } else { 8 };
         length == code.len() && bytes[at..at + length] == *code.as_bytes()
     }
 
@@ -224,7 +224,7 @@ impl Shard {
 
     fn append(&mut self, record: &RouteRecord) -> u32 {
         let mut bytes = Vec::with_capacity(record.code.as_str().len() + record.target.as_str().len() + 48);
-        Entry::write(record, &mut bytes);
+        Entry::encode(record, &mut bytes);
         self.append_bytes(&bytes)
     }
 
@@ -269,15 +269,15 @@ fn version(record: &RouteRecord) -> u64 {
 
 const HTTPS_ONLY: u8 = 1 << 4;
 const NO_LOOP: u8 = 1 << 5;
-const EXPIRES: u8 = 1 << 6;
+const HAS_EXPIRY: u8 = 1 << 6;
 
 impl<'a> Entry<'a> {
     /// `length workspace version flags code_length host_length id [expires_at] code target`
-    fn write(record: &RouteRecord, out: &mut Vec<u8>) {
+    fn encode(record: &RouteRecord, out: &mut Vec<u8>) {
         let (code, target) = (record.code.as_str(), record.target.as_str());
         let mut body = Vec::with_capacity(48);
-        write_number(&mut body, record.workspace.as_u64());
-        write_number(&mut body, version(record));
+        write_varint(&mut body, record.workspace.as_u64());
+        write_varint(&mut body, version(record));
         let state = match record.state {
             LinkState::Active => 0,
             LinkState::Disabled => 1,
@@ -294,30 +294,30 @@ impl<'a> Entry<'a> {
             | status << 2
             | flag(record.https_only, HTTPS_ONLY)
             | flag(record.no_loop, NO_LOOP)
-            | flag(record.expires_at.is_some(), EXPIRES);
+            | flag(record.expires_at.is_some(), HAS_EXPIRY);
         let short = |length: usize| u8::try_from(length).expect("codes and hosts have fewer than 256 bytes");
         body.extend([flags, short(code.len()), short(record.target.host().len())]);
         body.extend(record.id.as_i64().to_le_bytes());
         if let Some(at) = record.expires_at {
             body.extend(at.ms().to_le_bytes());
         }
-        write_length(out, body.len() + code.len() + target.len());
+        write_varint_length(out, body.len() + code.len() + target.len());
         out.extend(body);
         out.extend(code.as_bytes());
         out.extend(target.as_bytes());
     }
 
-    fn read(bytes: &'a [u8]) -> Self {
+    fn decode(bytes: &'a [u8]) -> Self {
         let mut at = 0;
-        let rest = usize::try_from(read_number(bytes, &mut at)).expect("a length written by us");
+        let rest = usize::try_from(read_varint(bytes, &mut at)).expect("a length written by us");
         let length = at + rest;
-        let workspace = read_number(bytes, &mut at);
-        let version = read_number(bytes, &mut at);
+        let workspace = read_varint(bytes, &mut at);
+        let version = read_varint(bytes, &mut at);
         let (flags, code_length, host_length) =
             (bytes[at], usize::from(bytes[at + 1]), usize::from(bytes[at + 2]));
         at += 3;
         let id = read_i64(bytes, &mut at);
-        let expires_at = (flags & EXPIRES != 0).then(|| Timestamp::from_ms(read_i64(bytes, &mut at)));
+        let expires_at = (flags & HAS_EXPIRY != 0).then(|| Timestamp::from_ms(read_i64(bytes, &mut at)));
         let code = text(&bytes[at..at + code_length]);
         let target = text(&bytes[at + code_length..length]);
         // After `http://` or `https://`: a stored target begins with nothing else.
@@ -355,7 +355,7 @@ fn read_i64(bytes: &[u8], at: &mut usize) -> i64 {
 }
 
 /// Seven bits a byte, low ones first; the eighth says there is more.
-fn write_number(out: &mut Vec<u8>, mut number: u64) {
+fn write_varint(out: &mut Vec<u8>, mut number: u64) {
     while number > 0x7f {
         out.push(number.to_le_bytes()[0] | 0x80);
         number >>= 7;
@@ -363,11 +363,11 @@ fn write_number(out: &mut Vec<u8>, mut number: u64) {
     out.push(number.to_le_bytes()[0]);
 }
 
-fn write_length(out: &mut Vec<u8>, length: usize) {
-    write_number(out, length as u64);
+fn write_varint_length(out: &mut Vec<u8>, length: usize) {
+    write_varint(out, length as u64);
 }
 
-fn read_number(bytes: &[u8], at: &mut usize) -> u64 {
+fn read_varint(bytes: &[u8], at: &mut usize) -> u64 {
     let (mut number, mut shift) = (0_u64, 0);
     loop {
         let byte = bytes[*at];
@@ -387,7 +387,7 @@ mod tests {
     use rlinks_core::{Code, Id, LinkState, RedirectStatus, Target, Timestamp};
     use rlinks_store::RouteRecord;
 
-    use super::Table;
+    use super::RouteTable;
 
     fn record(workspace: i64, code: &str, target: &str, version: i64) -> RouteRecord {
         RouteRecord {
@@ -405,7 +405,7 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(table: &Table, record: &RouteRecord) {
+    fn check(table: &RouteTable, record: &RouteRecord) {
         let found = table.with(record.workspace, record.code.as_str(), |id, route| {
             assert_eq!((id, route), (record.id, record.route()));
         });
@@ -414,7 +414,7 @@ mod tests {
 
     #[test]
     fn what_is_put_in_comes_out_whole() {
-        let table = Table::new(64 << 20);
+        let table = RouteTable::new(64 << 20);
         let records = [
             record(1, "a", "https://example.com/", 1),
             record(1, &"z".repeat(64), "http://[::1]:8080/x?y#z", 2),
@@ -423,7 +423,7 @@ mod tests {
             record(7, "after-long", "https://example.com/after", 5),
         ];
         for record in &records {
-            table.put(record);
+            table.insert(record);
         }
         for record in &records {
             check(&table, record);
@@ -434,11 +434,11 @@ mod tests {
 
     #[test]
     fn a_slow_reader_does_not_overwrite_a_newer_version() {
-        let table = Table::new(1 << 20);
-        table.put(&record(1, "a", "https://new.example/", 5));
-        table.put(&record(1, "a", "https://old.example/", 4));
+        let table = RouteTable::new(1 << 20);
+        table.insert(&record(1, "a", "https://new.example/", 5));
+        table.insert(&record(1, "a", "https://old.example/", 4));
         check(&table, &record(1, "a", "https://new.example/", 5));
-        table.put(&record(1, "a", "https://newest.example/", 6));
+        table.insert(&record(1, "a", "https://newest.example/", 6));
         check(&table, &record(1, "a", "https://newest.example/", 6));
         assert_eq!(table.links(), 1);
         table.remove(Id::from_i64(1), "a");
@@ -447,9 +447,9 @@ mod tests {
 
     #[test]
     fn many_changes_do_not_grow_it() {
-        let table = Table::new(64 << 20);
+        let table = RouteTable::new(64 << 20);
         for version in 1..200_000 {
-            table.put(&record(
+            table.insert(&record(
                 1,
                 &format!("c{}", version % 100),
                 "https://example.com/some/longer/path/than/usual",
@@ -474,11 +474,11 @@ mod tests {
     #[test]
     fn beyond_its_budget_the_oldest_go_and_it_says_so() {
         let budget = 16 * 3 * 64 * 1024;
-        let table = Table::new(budget);
+        let table = RouteTable::new(budget);
         let mut put = HashMap::new();
         for number in 0..60_000 {
             let record = record(1, &format!("code-{number}"), "https://example.com/a/b/c/d/e/f/g/h/i/j/k", 1);
-            table.put(&record);
+            table.insert(&record);
             put.insert(number, record);
         }
         assert!(!table.holds_all());
@@ -494,13 +494,13 @@ mod tests {
 
     #[test]
     fn a_million_links_cost_few_bytes_each_beyond_their_text() {
-        let table = Table::new(512 << 20);
+        let table = RouteTable::new(512 << 20);
         let mut text = 0;
         for number in 0..200_000_i64 {
             let record =
                 record(1, &format!("{number:07}"), &format!("https://example.com/landing/{number:052}"), 1);
             text += record.code.as_str().len() + record.target.as_str().len();
-            table.put(&record);
+            table.insert(&record);
         }
         let beyond = (table.bytes() - text) / 200_000;
         assert!(beyond < 40, "{beyond} bytes a link beyond code and target");

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use rlinks_clicks::Clicks;
 use rlinks_core::{Actor, LinkState, Slug, Timestamp, Workspace};
 use rlinks_ops::links::list::{ListQuery, Sort, list};
-use rlinks_store::{Location, Lost, Options, Order, Store};
+use rlinks_store::{Location, MissingStore, Order, Store, StoreOptions};
 
 const ROUNDS: usize = 9;
 
@@ -17,12 +17,12 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let data = std::env::args().nth(1).ok_or("list DATA")?;
     let location = Location::Sqlite(PathBuf::from(data).join("rlinks.db"));
     let now = Timestamp::parse("2026-11-16")?;
-    let options = Options {
+    let options = StoreOptions {
         location: location.clone(),
         worker: None,
         holder: "list".to_owned(),
         now,
-        lost: Lost::Refuse,
+        if_missing: MissingStore::Refuse,
     };
     let store = Store::open(options).await?;
     let clicks = Clicks::open(&location).await?;

@@ -49,29 +49,29 @@ use utoipa_axum::router::OpenApiRouter;
 
 use self::cursor::Cursors;
 use self::error::ApiError;
-use self::live::Live;
+use self::live::LiveHub;
 use crate::auth::Auth;
 use rlinks_ops::Ops;
-use rlinks_routes::Routes;
-use rlinks_routes::host_directory::Directory;
+use rlinks_routes::RouteCache;
+use rlinks_routes::host_directory::HostDirectory;
 use rlinks_store::clock::random_bytes;
 
 /// The first segment of everything here.
-pub const PREFIX: &str = "/api";
+pub const PATH_PREFIX: &str = "/api";
 /// Between two looks for new clicks, while somebody listens.
-const LIVE_LOOK: Duration = Duration::from_millis(300);
+const LIVE_POLL_INTERVAL: Duration = Duration::from_millis(300);
 /// Numbers of clicks looked through at once.
-const LIVE_SPAN: i64 = 5_000;
+const MAX_CLICKS_PER_POLL: i64 = 5_000;
 
 /// What the routes share.
 pub struct Api {
     /// The operations.
     pub ops: Ops,
     pub(crate) auth: Arc<Auth>,
-    pub(crate) routes: Arc<Routes>,
+    pub(crate) routes: Arc<RouteCache>,
     clicks: Arc<OnceCell<Clicks>>,
     cursors: Cursors,
-    live: Live<Click>,
+    live: LiveHub<Click>,
     /// The last click before somebody began to listen, until the first look for them.
     listening_from: Mutex<Option<i64>>,
 }
@@ -93,9 +93,14 @@ impl<T> Page<T> {
 
 impl Api {
     /// On the runtime the store was opened on. `clicks` are opened by whoever needs them first.
-    pub async fn new(ops: Ops, auth: Arc<Auth>, routes: Arc<Routes>, clicks: Arc<OnceCell<Clicks>>) -> Self {
+    pub async fn new(
+        ops: Ops,
+        auth: Arc<Auth>,
+        routes: Arc<RouteCache>,
+        clicks: Arc<OnceCell<Clicks>>,
+    ) -> Self {
         let cursors = Cursors::new(cursor_key(&ops).await);
-        Self { ops, auth, routes, clicks, cursors, live: Live::new(), listening_from: Mutex::default() }
+        Self { ops, auth, routes, clicks, cursors, live: LiveHub::new(), listening_from: Mutex::default() }
     }
 
     /// The clicks, opened when first asked for.
@@ -104,17 +109,17 @@ impl Api {
     }
 
     /// The serving threads know a change before its answer leaves.
-    pub fn learn(&self, link: &Link) {
-        self.routes.learn(&RouteRecord::of(link));
+    pub fn update_route(&self, link: &Link) {
+        self.routes.insert(&RouteRecord::from_link(link));
     }
 
     /// The same for hosts and policies.
-    pub(crate) async fn learn_directory(&self) -> Result<(), StoreError> {
-        self.routes.learn_directory(self.ops.naming.base_domain.as_ref()).await
+    pub(crate) async fn reload_directory(&self) -> Result<(), StoreError> {
+        self.routes.reload_directory(self.ops.naming.base_domain.as_ref()).await
     }
 
     /// Hosts and policies as the serving threads know them.
-    pub(crate) fn directory(&self) -> Arc<Directory> {
+    pub(crate) fn directory(&self) -> Arc<HostDirectory> {
         self.routes.directory.load_full()
     }
 
@@ -143,27 +148,27 @@ impl Api {
 
     /// Sends new clicks to whoever listens to the stream, until the task is dropped.
     pub async fn run(self: Arc<Self>) {
-        self.tell().await;
+        self.publish_new_clicks().await;
     }
 
     /// Sends listeners away, so that their connections can end.
-    pub fn hush(&self) {
+    pub fn close_streams(&self) {
         self.live.close();
     }
 
     /// Tells listeners of clicks as they are stored, by whichever process. While nobody listens it does nothing.
-    async fn tell(&self) {
+    async fn publish_new_clicks(&self) {
         let mut after = None;
         loop {
-            tokio::time::sleep(LIVE_LOOK).await;
-            let workspaces = self.live.has_subscribers();
+            tokio::time::sleep(LIVE_POLL_INTERVAL).await;
+            let workspaces = self.live.subscribed_workspaces();
             let from = self.listening_from.lock().take();
             if workspaces.is_empty() {
                 after = None;
                 continue;
             }
             after = after.or(from);
-            if let Err(error) = self.tell_since(&workspaces, &mut after).await {
+            if let Err(error) = self.publish_since(&workspaces, &mut after).await {
                 tracing::debug!(%error, "listeners are not told of clicks");
             }
         }
@@ -171,14 +176,14 @@ impl Api {
 
     /// Somebody listens from here on: what is stored before the next look is for them too. Where the clicks cannot be asked, they hear
     /// what comes after it.
-    async fn listen_on(&self) {
+    async fn mark_listening(&self) {
         let last = async { self.clicks().await?.last_event().await };
         if let Ok(last) = last.await {
             self.listening_from.lock().get_or_insert(last);
         }
     }
 
-    async fn tell_since(
+    async fn publish_since(
         &self,
         workspaces: &[rlinks_core::Id],
         after: &mut Option<i64>,
@@ -187,12 +192,12 @@ impl Api {
         let last = clicks.last_event().await?;
         let Some(from) = after.replace(last).filter(|from| *from < last) else { return Ok(()) };
         // Who is further behind than this would hear of it from the number that was lost.
-        let from = from.max(last - LIVE_SPAN);
+        let from = from.max(last - MAX_CLICKS_PER_POLL);
         for workspace in workspaces {
             let during = Timestamp::from_ms(i64::MIN)..Timestamp::from_ms(i64::MAX);
             let filter = EventFilter { workspace: *workspace, link: None, during };
             let mut codes = Codes::new(self.ops.store.clone());
-            let (found, _) = clicks.events_after(&filter, from, LIVE_SPAN, &mut codes).await?;
+            let (found, _) = clicks.events_after(&filter, from, MAX_CLICKS_PER_POLL, &mut codes).await?;
             for click in found {
                 self.live.publish(*workspace, Arc::new(click));
             }
@@ -204,7 +209,7 @@ impl Api {
 /// The key of cursors: the same on every node, so that a page may come from another one than the page before.
 async fn cursor_key(ops: &Ops) -> [u8; 32] {
     let fresh: [u8; 32] = random_bytes();
-    let agreed = ops.store.agree_on("cursor_key", &hex::encode(&fresh)).await;
+    let agreed = ops.store.get_or_insert_setting("cursor_key", &hex::encode(&fresh)).await;
     match agreed.map(|text| hex::decode(&text).and_then(|bytes| bytes.try_into().ok())) {
         Ok(Some(key)) => key,
         Ok(None) => fresh,
@@ -215,7 +220,7 @@ async fn cursor_key(ops: &Ops) -> [u8; 32] {
     }
 }
 
-fn described() -> OpenApiRouter<Arc<Api>> {
+fn api_routes() -> OpenApiRouter<Arc<Api>> {
     let info = InfoBuilder::new()
         .title("rlinks")
         .version(env!("CARGO_PKG_VERSION"))
@@ -234,18 +239,18 @@ fn described() -> OpenApiRouter<Arc<Api>> {
 /// The API's own description, OpenAPI 3.1.
 pub fn openapi() -> &'static Value {
     static DESCRIPTION: LazyLock<Value> = LazyLock::new(|| {
-        let (_, described) = described().split_for_parts();
+        let (_, described) = api_routes().split_for_parts();
         let mut description =
-            serde_json::to_value(described.merge_from(crate::api::openapi::Public::openapi()))
+            serde_json::to_value(described.merge_from(crate::api::openapi::PublicRoutes::openapi()))
                 .expect("a description is JSON");
-        complete(&mut description);
+        add_common_schemas(&mut description);
         description
     });
     &DESCRIPTION
 }
 
 /// Bodies that are taken. A field none of them has is an error.
-const TAKEN: [&str; 9] = [
+const REQUEST_SCHEMAS: [&str; 9] = [
     "NewLink",
     "LinkChange",
     "Bulk",
@@ -258,7 +263,7 @@ const TAKEN: [&str; 9] = [
 ];
 
 /// What all routes have in common: the error, and the credential.
-fn complete(description: &mut Value) {
+fn add_common_schemas(description: &mut Value) {
     description["components"]["securitySchemes"] = json!({
         "bearer": { "type": "http", "scheme": "bearer", "description": "An API key, or an access token of the OpenID provider" },
         "session": {
@@ -285,7 +290,7 @@ fn complete(description: &mut Value) {
         "description": "An error",
         "content": { "application/json": { "schema": { "$ref": "#/components/schemas/Error" } } },
     });
-    for schema in TAKEN {
+    for schema in REQUEST_SCHEMAS {
         description["components"]["schemas"][schema]["additionalProperties"] = false.into();
     }
     let Some(paths) = description["paths"].as_object_mut() else { return };
@@ -299,13 +304,13 @@ fn complete(description: &mut Value) {
             let [tag, name] = [&operation["tags"][0], &operation["operationId"]]
                 .map(|name| name.as_str().unwrap_or_default());
             operation["operationId"] = format!("{tag}_{name}").into();
-            tidy(operation);
+            normalize_operation(operation);
         }
     }
 }
 
 /// What the macros leave open: every response has a description, and what comes in a query or a header is never null.
-fn tidy(operation: &mut Value) {
+fn normalize_operation(operation: &mut Value) {
     if let Some(responses) = operation["responses"].as_object_mut() {
         for (status, response) in responses {
             if response["description"].as_str().is_none_or(str::is_empty) {
@@ -328,27 +333,27 @@ fn tidy(operation: &mut Value) {
 
 /// The routes below `/api`.
 pub fn router(api: &Arc<Api>) -> Router {
-    let (v1, _) = described().split_for_parts();
+    let (v1, _) = api_routes().split_for_parts();
     let v1 = v1
         .method_not_allowed_fallback(wrong_method)
         .layer(from_fn_with_state(Arc::clone(api), self::authentication::authenticate))
         .with_state(Arc::clone(api));
     let pages = Router::new()
-        .route("/api/openapi.json", axum::routing::get(description))
-        .route("/api/docs", axum::routing::get(browse))
-        .route("/api", axum::routing::any(nothing_here))
-        .route("/api/", axum::routing::any(nothing_here))
-        .route("/api/{*rest}", axum::routing::any(nothing_here))
+        .route("/api/openapi.json", axum::routing::get(openapi_json))
+        .route("/api/docs", axum::routing::get(docs))
+        .route("/api", axum::routing::any(not_found))
+        .route("/api/", axum::routing::any(not_found))
+        .route("/api/{*rest}", axum::routing::any(not_found))
         .method_not_allowed_fallback(wrong_method);
-    Router::new().merge(v1).merge(pages).layer(from_fn_with_state(Arc::clone(api), headers))
+    Router::new().merge(v1).merge(pages).layer(from_fn_with_state(Arc::clone(api), add_common_headers))
 }
 
-async fn description() -> Response {
+async fn openapi_json() -> Response {
     static TEXT: LazyLock<String> = LazyLock::new(|| openapi().to_string());
     ([(CONTENT_TYPE, "application/json")], TEXT.as_str()).into_response()
 }
 
-async fn browse() -> Response {
+async fn docs() -> Response {
     static PAGE: LazyLock<(String, HeaderValue)> = LazyLock::new(|| {
         let policy = format!(
             "default-src 'none'; style-src {}; img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
@@ -364,15 +369,15 @@ async fn browse() -> Response {
 }
 
 async fn wrong_method(method: Method) -> ApiError {
-    ApiError::saying(ErrorCode::MethodNotAllowed, format!("This address does not answer to {method}"))
+    ApiError::with_message(ErrorCode::MethodNotAllowed, format!("This address does not answer to {method}"))
 }
 
-async fn nothing_here() -> ApiError {
+async fn not_found() -> ApiError {
     ApiError::new(ErrorCode::NotFound)
 }
 
 /// What every answer of the API says.
-async fn headers(State(api): State<Arc<Api>>, request: Request, next: Next) -> Response {
+async fn add_common_headers(State(api): State<Arc<Api>>, request: Request, next: Next) -> Response {
     let mut response = next.run(request).await;
     error::write_envelope(&mut response, api.ops.clock.now());
     let headers = response.headers_mut();

@@ -33,18 +33,18 @@ use ring::hmac;
 use rlinks_core::hex;
 use rlinks_store::Store;
 
-use self::csrf::FormTokens;
+use self::csrf::CsrfTokens;
 use self::key_cache::KeyCache;
 use self::key_usage::KeyUsage;
 use self::oidc::Oidc;
 use self::session::Sessions;
 use rlinks_ops::limits::Limits;
 use rlinks_ops::passwords::Passwords;
-use rlinks_routes::Routes;
+use rlinks_routes::RouteCache;
 use rlinks_store::clock::{Clock, random_bytes};
 
 /// How often what is over is forgotten.
-const FORGET: Duration = Duration::from_mins(5);
+const PURGE_INTERVAL: Duration = Duration::from_mins(5);
 
 /// What signing in needs.
 pub struct Auth {
@@ -53,13 +53,13 @@ pub struct Auth {
     /// Who is signed in.
     pub sessions: Sessions,
     /// Tokens of forms for people who are not signed in yet.
-    pub forms: FormTokens,
+    pub csrf_tokens: CsrfTokens,
     passwords: Passwords,
     /// Of what was typed into the sign-in form only a keyed hash is kept.
-    attempts: hmac::Key,
+    attempt_key: hmac::Key,
     /// The OpenID provider, where there is one.
     pub oidc: Option<Oidc>,
-    routes: Arc<Routes>,
+    routes: Arc<RouteCache>,
     key_cache: KeyCache,
     pub(crate) key_usage: KeyUsage,
     pub(crate) rate_limiter: Limits,
@@ -67,7 +67,7 @@ pub struct Auth {
 
 impl Auth {
     /// On the runtime the store was opened on.
-    pub async fn new(store: Store, clock: Clock, oidc: Option<Oidc>, routes: Arc<Routes>) -> Self {
+    pub async fn new(store: Store, clock: Clock, oidc: Option<Oidc>, routes: Arc<RouteCache>) -> Self {
         let key = form_key(&store).await;
         let derived = |purpose: &str| {
             let key = hmac::Key::new(hmac::HMAC_SHA256, &key);
@@ -75,9 +75,9 @@ impl Auth {
         };
         Self {
             sessions: Sessions::new(store.clone(), clock.clone()),
-            forms: FormTokens::new(derived("forms")),
+            csrf_tokens: CsrfTokens::new(derived("forms")),
             passwords: Passwords::default(),
-            attempts: derived("attempts"),
+            attempt_key: derived("attempts"),
             oidc,
             routes,
             key_cache: KeyCache::default(),
@@ -89,29 +89,29 @@ impl Auth {
     }
 
     /// Purges old sessions and attempts, refreshes the provider's keys and writes how keys are used, until the task is dropped.
-    pub async fn work(&self) {
+    pub async fn run(&self) {
         let provider = async {
             if let Some(oidc) = &self.oidc {
-                oidc.work().await;
+                oidc.run().await;
             }
         };
-        tokio::join!(self.forget(), provider, self.key_usage.run(&self.store));
+        tokio::join!(self.purge_expired(), provider, self.key_usage.run(&self.store));
     }
 
     /// Writes what was counted and is not in the store yet.
-    pub async fn stop(&self) {
+    pub async fn flush(&self) {
         self.key_usage.write(&self.store).await;
     }
 
-    async fn forget(&self) {
+    async fn purge_expired(&self) {
         loop {
-            tokio::time::sleep(FORGET).await;
+            tokio::time::sleep(PURGE_INTERVAL).await;
             let now = self.clock.now();
-            let forget = async {
-                self.store.forget_attempts(&sign_in::PATIENCE, now).await?;
-                self.store.forget_sessions(now).await
+            let purge = async {
+                self.store.purge_attempts(&sign_in::SIGN_IN_LIMITS, now).await?;
+                self.store.purge_sessions(now).await
             };
-            if let Err(error) = forget.await {
+            if let Err(error) = purge.await {
                 tracing::debug!(%error, "sessions that are over could not be forgotten");
             }
         }
@@ -121,7 +121,7 @@ impl Auth {
 /// The key of form tokens: the same on every node, so that a form may be sent to another one than it came from.
 async fn form_key(store: &Store) -> [u8; 32] {
     let fresh: [u8; 32] = random_bytes();
-    let agreed = store.agree_on("form_key", &hex::encode(&fresh)).await;
+    let agreed = store.get_or_insert_setting("form_key", &hex::encode(&fresh)).await;
     match agreed.map(|text| hex::decode(&text).and_then(|bytes| bytes.try_into().ok())) {
         Ok(Some(key)) => key,
         Ok(None) => fresh,

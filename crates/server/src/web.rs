@@ -41,23 +41,23 @@ use http::header::{
 use http::{HeaderValue, Method, StatusCode};
 use rlinks_core::error_code::{self, ErrorCode};
 use rlinks_core::redirect::negotiate::wants_json;
-use rlinks_core::redirect::response::ROBOTS;
+use rlinks_core::redirect::response::ROBOTS_TAG;
 use rlinks_store::StoreError;
 use serde_json::Value;
 
 use crate::api::Api;
 use crate::auth::Auth;
-use crate::auth::oidc::CALLBACK;
-use crate::auth::session::Signed;
-use crate::auth::sign_in::Refused;
-use crate::web::assets::{script_address, style_address};
-use crate::web::extract::Visit;
+use crate::auth::oidc::CALLBACK_PATH;
+use crate::auth::session::CurrentSession;
+use crate::auth::sign_in::SignInError;
+use crate::web::assets::{script_url, style_url};
+use crate::web::extract::WebRequest;
 use rlinks_ops::OpsError;
-use rlinks_routes::Routes;
+use rlinks_routes::RouteCache;
 use rlinks_store::clock::Clock;
 
 /// Nothing is loaded from elsewhere, nothing inline runs, nobody frames it, and forms come back to us.
-const POLICY: &str = "default-src 'none'; style-src 'self'; img-src 'self' data:; script-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'; connect-src 'self'";
+const CSP_HEADER_VALUE: &str = "default-src 'none'; style-src 'self'; img-src 'self' data:; script-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'; connect-src 'self'";
 
 /// What the pages share.
 pub struct Web {
@@ -65,13 +65,13 @@ pub struct Web {
     /// The operations, and what the API keeps beside them: limits hold for a person, whichever face they come to.
     api: Arc<Api>,
     store: rlinks_store::Store,
-    routes: Arc<Routes>,
+    routes: Arc<RouteCache>,
     clock: Clock,
 }
 
 impl Web {
     /// On the runtime the store was opened on.
-    pub fn new(auth: Arc<Auth>, api: Arc<Api>, routes: Arc<Routes>) -> Self {
+    pub fn new(auth: Arc<Auth>, api: Arc<Api>, routes: Arc<RouteCache>) -> Self {
         let (store, clock) = (api.ops.store.clone(), api.ops.clock.clone());
         Self { auth, api, store, routes, clock }
     }
@@ -87,7 +87,7 @@ pub fn router(web: &Arc<Web>) -> Router {
             get(crate::web::sign_in::login::show).post(crate::web::sign_in::login::sign_in),
         )
         .route("/admin/oidc/start", get(crate::web::sign_in::oidc::start))
-        .route(CALLBACK, get(crate::web::sign_in::oidc::callback))
+        .route(CALLBACK_PATH, get(crate::web::sign_in::oidc::callback))
         .route("/admin/logout", post(crate::web::sign_in::login::sign_out))
         .route("/admin/setup", get(crate::web::sign_in::setup::show).post(crate::web::sign_in::setup::set_up))
         .route(
@@ -102,41 +102,41 @@ pub fn router(web: &Arc<Web>) -> Router {
         .route("/admin/account/delete", post(account::delete))
         .merge(crate::web::workspace::routes())
         .route("/admin/links", post(crate::web::links::list::create))
-        .route("/admin/links/bulk", post(crate::web::links::bulk::act))
+        .route("/admin/links/bulk", post(crate::web::links::bulk::apply))
         .route(
             "/admin/links/{code}",
             get(crate::web::links::link::show).post(crate::web::links::link::change),
         )
-        .route("/admin/links/{code}/state", post(crate::web::links::link::switch))
+        .route("/admin/links/{code}/state", post(crate::web::links::link::change_state))
         .route("/admin/links/{code}/rollback", post(crate::web::links::link::roll_back))
         .route("/admin/theme", post(crate::web::assets::choose_theme))
         .route("/admin/style.css", get(crate::web::assets::style))
         .route("/admin/theme.css", get(crate::web::assets::theme))
         .route("/admin/app.js", get(crate::web::assets::script))
-        .route("/admin/{*rest}", any(no_page))
-        .method_not_allowed_fallback(wrong_method)
+        .route("/admin/{*rest}", any(page_not_found))
+        .method_not_allowed_fallback(method_not_allowed)
         .with_state(Arc::clone(web))
         .layer(from_fn_with_state(Arc::clone(web), finish))
 }
 
-async fn no_page() -> Problem {
-    Problem::saying(
+async fn page_not_found() -> PageError {
+    PageError::with_message(
         ErrorCode::NotFound,
         "Look for a typing mistake in the address. What was here may be gone",
     )
 }
 
-async fn wrong_method(method: Method) -> Problem {
-    Problem::saying(ErrorCode::MethodNotAllowed, format!("This address does not answer to {method}"))
+async fn method_not_allowed(method: Method) -> PageError {
+    PageError::with_message(ErrorCode::MethodNotAllowed, format!("This address does not answer to {method}"))
 }
 
 /// A page.
-fn page(template: &impl Template) -> Result<Response, Problem> {
+fn render_page(template: &impl Template) -> Result<Response, PageError> {
     match template.render() {
         Ok(text) => Ok(Html(text).into_response()),
         Err(error) => {
             tracing::error!(%error, "a page could not be made");
-            Err(Problem::new(ErrorCode::Internal))
+            Err(PageError::new(ErrorCode::Internal))
         }
     }
 }
@@ -152,7 +152,7 @@ fn see_other(path: &str, cookie: Option<HeaderValue>) -> Response {
 
 /// What somebody gets who does not get what they asked for: a page, or the envelope for a program that prefers JSON.
 #[derive(Clone, Debug)]
-pub struct Problem {
+pub struct PageError {
     code: ErrorCode,
     message: String,
     retry_after: Option<u32>,
@@ -161,92 +161,94 @@ pub struct Problem {
     cookie: Option<HeaderValue>,
 }
 
-impl Problem {
+impl PageError {
     /// With the usual words.
     fn new(code: ErrorCode) -> Self {
-        Self::saying(code, code.message())
+        Self::with_message(code, code.message())
     }
 
     /// With better words.
-    fn saying(code: ErrorCode, message: impl Into<String>) -> Self {
+    fn with_message(code: ErrorCode, message: impl Into<String>) -> Self {
         Self { code, message: message.into(), retry_after: None, page: None, cookie: None }
     }
 
     /// Shown in a form that can be filled in again, with the cookie that goes with it.
-    fn in_page(mut self, template: &impl Template, cookie: Option<HeaderValue>) -> Self {
+    fn rendered_in(mut self, template: &impl Template, cookie: Option<HeaderValue>) -> Self {
         self.page = template.render().ok();
         self.cookie = cookie;
         self
     }
 }
 
-impl From<StoreError> for Problem {
+impl From<StoreError> for PageError {
     fn from(error: StoreError) -> Self {
         tracing::error!(%error, "a page could not be shown");
         Self::new(OpsError::Store(error).code())
     }
 }
 
-impl From<OpsError> for Problem {
+impl From<OpsError> for PageError {
     fn from(error: OpsError) -> Self {
         match error {
             OpsError::Store(
                 error @ (StoreError::Unavailable(_)
                 | StoreError::Refused(_)
                 | StoreError::Unreadable(_)
-                | StoreError::Clicks(_)),
+                | StoreError::ClicksUnavailable(_)),
             ) => error.into(),
-            OpsError::Store(StoreError::Braked { seconds, .. }) => Self {
+            OpsError::Store(StoreError::RateLimited { seconds, .. }) => Self {
                 retry_after: Some(seconds),
-                ..Self::saying(error.code(), sentence(&error.to_string()))
+                ..Self::with_message(error.code(), capitalize(&error.to_string()))
             },
-            error => Self::saying(error.code(), sentence(&error.to_string())),
+            error => Self::with_message(error.code(), capitalize(&error.to_string())),
         }
     }
 }
 
 /// A message with a capital letter.
-fn sentence(message: &str) -> String {
+fn capitalize(message: &str) -> String {
     let mut letters = message.chars();
     letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
 
-impl From<Refused> for Problem {
-    fn from(refused: Refused) -> Self {
+impl From<SignInError> for PageError {
+    fn from(refused: SignInError) -> Self {
         let message = refused.to_string();
         match refused {
-            Refused::Wrong => Self::saying(ErrorCode::Unauthenticated, message),
-            Refused::Locked(_) => {
-                Self { retry_after: Some(15 * 60), ..Self::saying(ErrorCode::RateLimited, message) }
+            SignInError::InvalidCredentials => Self::with_message(ErrorCode::Unauthenticated, message),
+            SignInError::LockedOut(_) => {
+                Self { retry_after: Some(15 * 60), ..Self::with_message(ErrorCode::RateLimited, message) }
             }
-            Refused::Busy => Self { retry_after: Some(5), ..Self::saying(ErrorCode::RateLimited, message) },
-            Refused::NoPasswords => Self::saying(ErrorCode::Forbidden, message),
-            Refused::Over => Self::saying(ErrorCode::NotFound, message),
-            Refused::Field(field) => {
+            SignInError::Busy => {
+                Self { retry_after: Some(5), ..Self::with_message(ErrorCode::RateLimited, message) }
+            }
+            SignInError::PasswordsDisabled => Self::with_message(ErrorCode::Forbidden, message),
+            SignInError::LinkExpired => Self::with_message(ErrorCode::NotFound, message),
+            SignInError::Field(field) => {
                 let name = match field.field.as_str() {
                     "email" => "The e-mail address",
                     "full_name" => "The name",
                     "password" => "The password",
                     other => other,
                 };
-                Self::saying(ErrorCode::ValidationFailed, format!("{name} {}", field.message))
+                Self::with_message(ErrorCode::ValidationFailed, format!("{name} {}", field.message))
             }
-            Refused::Store(StoreError::NameTaken(_)) => {
-                Self::saying(ErrorCode::Conflict, "A member has this e-mail address already")
+            SignInError::Store(StoreError::NameTaken(_)) => {
+                Self::with_message(ErrorCode::Conflict, "A member has this e-mail address already")
             }
-            Refused::Store(error) => error.into(),
+            SignInError::Store(error) => error.into(),
         }
     }
 }
 
 /// Without its body, which [`finish`] writes.
-impl IntoResponse for Problem {
+impl IntoResponse for PageError {
     fn into_response(mut self) -> Response {
         let mut response = Response::new(Body::empty());
         *response.status_mut() =
             StatusCode::from_u16(self.code.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        let away = (self.code == ErrorCode::KvUnavailable).then_some(1);
-        if let Some(seconds) = self.retry_after.or(away) {
+        let unavailable = (self.code == ErrorCode::KvUnavailable).then_some(1);
+        if let Some(seconds) = self.retry_after.or(unavailable) {
             response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
         }
         if let Some(cookie) = self.cookie.take() {
@@ -259,23 +261,23 @@ impl IntoResponse for Problem {
 
 /// What is wrong, to somebody we do not know.
 #[derive(Template)]
-#[template(path = "problem.html")]
-struct ProblemPage<'a> {
+#[template(path = "errors/error.html")]
+struct ErrorPage<'a> {
     title: &'a str,
     message: &'a str,
 }
 
 /// The same to somebody who is signed in, and can go on from there.
 #[derive(Template)]
-#[template(path = "problem_signed.html")]
-struct SignedProblemPage<'a> {
-    signed: &'a Signed,
+#[template(path = "errors/error_signed_in.html")]
+struct SignedInErrorPage<'a> {
+    current: &'a CurrentSession,
     title: &'a str,
     message: &'a str,
 }
 
 /// The page of a problem.
-async fn problem_page(web: &Web, problem: &Problem, visit: Option<&Visit>) -> String {
+async fn render_error(web: &Web, problem: &PageError, request: Option<&WebRequest>) -> String {
     if let Some(page) = &problem.page {
         return page.clone();
     }
@@ -288,13 +290,13 @@ async fn problem_page(web: &Web, problem: &Problem, visit: Option<&Visit>) -> St
     };
     let message = &problem.message;
     // A store that is away knows nobody; then it is the plain page.
-    let signed = match visit.filter(|_| problem.code != ErrorCode::KvUnavailable) {
-        Some(visit) => visit.signed(web).await.ok().flatten(),
+    let current = match request.filter(|_| problem.code != ErrorCode::KvUnavailable) {
+        Some(request) => request.current_session(web).await.ok().flatten(),
         None => None,
     };
-    let page = match &signed {
-        Some(signed) => SignedProblemPage { signed, title, message }.render(),
-        None => ProblemPage { title, message }.render(),
+    let page = match &current {
+        Some(current) => SignedInErrorPage { current, title, message }.render(),
+        None => ErrorPage { title, message }.render(),
     };
     page.unwrap_or_default()
 }
@@ -306,14 +308,14 @@ async fn finish(State(web): State<Arc<Web>>, request: Request, next: Next) -> Re
     let accept = (!accept.is_empty()).then(|| accept.join(","));
     let as_json = wants_json(request.uri().path(), accept.as_deref());
     let (mut parts, body) = request.into_parts();
-    let visit = Visit::of(&mut parts).ok();
+    let request = WebRequest::from_parts(&mut parts).ok();
     let mut response = next.run(Request::from_parts(parts, body)).await;
-    if let Some(problem) = response.extensions_mut().remove::<Arc<Problem>>() {
+    if let Some(problem) = response.extensions_mut().remove::<Arc<PageError>>() {
         let (kind, body) = if as_json {
-            let envelope = error_code::json(problem.code, &problem.message, &Value::Null, web.clock.now());
+            let envelope = error_code::to_json(problem.code, &problem.message, &Value::Null, web.clock.now());
             ("application/json", envelope)
         } else {
-            ("text/html; charset=utf-8", problem_page(&web, &problem, visit.as_ref()).await)
+            ("text/html; charset=utf-8", render_error(&web, &problem, request.as_ref()).await)
         };
         // The routes have measured the empty body.
         response.headers_mut().remove(CONTENT_LENGTH);
@@ -324,12 +326,12 @@ async fn finish(State(web): State<Arc<Web>>, request: Request, next: Next) -> Re
     let headers = response.headers_mut();
     headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
     for (name, value) in [
-        (CONTENT_SECURITY_POLICY, POLICY),
+        (CONTENT_SECURITY_POLICY, CSP_HEADER_VALUE),
         (X_FRAME_OPTIONS, "DENY"),
         (X_CONTENT_TYPE_OPTIONS, "nosniff"),
         (REFERRER_POLICY, "no-referrer"),
         (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
-        (HeaderName::from_static("x-robots-tag"), ROBOTS),
+        (HeaderName::from_static("x-robots-tag"), ROBOTS_TAG),
     ] {
         headers.insert(name, HeaderValue::from_static(value));
     }

@@ -5,9 +5,9 @@
 use std::io::BufRead as _;
 use std::path::PathBuf;
 
-use rlinks_core::{Actor, Code, Id, LinkDraft, RedirectStatus, Source, Target, Timestamp};
-use rlinks_store::write::{CodeChoice, Existing, LinkOp, LinkWrite};
-use rlinks_store::{Location, Lost, Options, Store};
+use rlinks_core::{Actor, Code, Id, LinkDraft, LinkSource, RedirectStatus, Target, Timestamp};
+use rlinks_store::write::{CodeChoice, LinkOp, LinkWrite, OnConflict};
+use rlinks_store::{Location, MissingStore, Store, StoreOptions};
 
 const AT_ONCE: usize = 2048;
 
@@ -23,9 +23,14 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     } else {
         Location::Sqlite(PathBuf::from(data).join("rlinks.db"))
     };
-    let store =
-        Store::open(Options { location, worker: None, holder: "load".to_owned(), now, lost: Lost::Refuse })
-            .await?;
+    let store = Store::open(StoreOptions {
+        location,
+        worker: None,
+        holder: "load".to_owned(),
+        now,
+        if_missing: MissingStore::Refuse,
+    })
+    .await?;
     let mut writing = tokio::task::JoinSet::new();
     for (number, line) in std::io::BufReader::new(std::fs::File::open(links)?).lines().enumerate() {
         let line = line?;
@@ -46,8 +51,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         let op = LinkOp::Create {
             draft,
             code: CodeChoice::Chosen(code),
-            source: Source::Import,
-            existing: Existing::Refuse,
+            source: LinkSource::Import,
+            on_conflict: OnConflict::Refuse,
         };
         let now = now.plus_ms(i64::try_from(number)?);
         let write = LinkWrite::new(Id::from_i64(1), Actor::operator("bench"), now, op);

@@ -20,13 +20,13 @@ use rlinks_core::{ApiKey, Domain, Id, Link, Timestamp, User, Workspace};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use self::check::{Check, Tally};
+use self::check::{BackupCheck, LinkTotals};
 use crate::access::api_keys::{self, AuditedKey};
 use crate::access::user_rows;
 use crate::audit::chain;
 use crate::audit::log::AuditRow;
 use crate::database::json::json;
-use crate::database::paging::fills;
+use crate::database::paging::is_full_page;
 use crate::database::pool::{Dialect, Tx, read_in, run_in};
 use crate::database::row::from_row;
 use crate::links::recover;
@@ -37,14 +37,14 @@ use crate::write::insert;
 use crate::{Store, StoreError};
 
 /// 2: with members and keys.
-const FORMAT: u32 = 2;
-const PAGE: i64 = 1000;
+const FORMAT_VERSION: u32 = 2;
+const PAGE_SIZE: i64 = 1000;
 /// No line of ours is longer: a target of 64 KiB, notes, metadata, twice in an audit entry, escaped.
-const LONGEST_LINE: usize = 1024 * 1024;
+const MAX_LINE_BYTES: usize = 1024 * 1024;
 
 /// What a backup holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct BackupCounts {
     /// Workspaces.
     pub workspaces: u64,
     /// Domains.
@@ -108,14 +108,14 @@ enum Line {
 }
 
 /// A sink that counts and hashes what goes through.
-struct Out<W: Write> {
+struct BackupWriter<W: Write> {
     to: W,
     hash: Sha256,
     lines: u64,
 }
 
-impl<W: Write> Out<W> {
-    fn line(&mut self, line: &Line) -> Result<(), StoreError> {
+impl<W: Write> BackupWriter<W> {
+    fn write_line(&mut self, line: &Line) -> Result<(), StoreError> {
         let mut text = json(line);
         text.push('\n');
         self.hash.update(text.as_bytes());
@@ -130,23 +130,23 @@ fn cannot_write(error: &std::io::Error) -> StoreError {
 
 impl Store {
     /// Writes everything, as of one moment, while others go on working.
-    pub async fn backup(&self, to: impl Write + Send, now: Timestamp) -> Result<Counts, StoreError> {
+    pub async fn backup(&self, to: impl Write + Send, now: Timestamp) -> Result<BackupCounts, StoreError> {
         let mut view = self.pool.snapshot().await?;
-        let mut out = Out { to: BufWriter::new(to), hash: Sha256::new(), lines: 0 };
-        out.line(&Line::RlinksBackup {
-            format: FORMAT,
+        let mut out = BackupWriter { to: BufWriter::new(to), hash: Sha256::new(), lines: 0 };
+        out.write_line(&Line::RlinksBackup {
+            format: FORMAT_VERSION,
             created_at: now,
             version: env!("CARGO_PKG_VERSION").to_owned(),
         })?;
-        let mut counts = Counts::default();
-        write_directory(&mut view, &mut out, &mut counts).await?;
-        let mut tally = Tally::default();
-        write_people(&mut view, &mut out, &mut counts, &mut tally, now).await?;
-        counts.links = write_links(&mut view, &mut out, &mut tally).await?;
-        write_heads(&mut view, &mut out, tally).await?;
+        let mut counts = BackupCounts::default();
+        write_workspaces_and_domains(&mut view, &mut out, &mut counts).await?;
+        let mut totals = LinkTotals::default();
+        write_members_and_keys(&mut view, &mut out, &mut counts, &mut totals, now).await?;
+        counts.links = write_links(&mut view, &mut out, &mut totals).await?;
+        write_heads(&mut view, &mut out, totals).await?;
         counts.audit = write_audit(&mut view, &mut out).await?;
         let end = Line::End { lines: out.lines, sha256: hex::encode(&out.hash.clone().finalize()) };
-        out.line(&end)?;
+        out.write_line(&end)?;
         out.to.flush().map_err(|error| cannot_write(&error))?;
         Ok(counts)
     }
@@ -157,7 +157,7 @@ impl Store {
     }
 
     /// Replaces everything in this store by a verified backup, in one transaction.
-    pub async fn restore(&self, path: &Path) -> Result<Counts, StoreError> {
+    pub async fn restore(&self, path: &Path) -> Result<BackupCounts, StoreError> {
         verify(path)?;
         let mut tx = self.pool.begin().await?;
         if tx.dialect() == Dialect::Postgres {
@@ -194,20 +194,20 @@ impl Store {
             run_in!(&mut tx, "select pg_notify('rlinks', '')")?;
         }
         tx.commit().await?;
-        self.take_stock().await;
-        self.announce();
+        self.analyze().await;
+        self.notify_changed();
         Ok(counts)
     }
 }
 
 /// Workspaces and domains as the log says them; a row that says otherwise was changed past it, and a backup that did so would be
 /// refused by whoever restores it.
-async fn write_directory<W: Write>(
+async fn write_workspaces_and_domains<W: Write>(
     view: &mut Tx,
-    out: &mut Out<W>,
-    counts: &mut Counts,
+    out: &mut BackupWriter<W>,
+    counts: &mut BackupCounts,
 ) -> Result<(), StoreError> {
-    let mut logged = replay::logged(view).await?;
+    let mut logged = replay::from_log(view).await?;
     for row in replay::workspace_rows(view).await? {
         let (id, slug) = (row.id, row.slug.clone());
         let workspace = match (logged.workspaces.remove(&id), row.workspace()) {
@@ -222,7 +222,7 @@ async fn write_directory<W: Write>(
             (None, there) => there?,
         };
         counts.workspaces += 1;
-        out.line(&Line::Workspace(workspace))?;
+        out.write_line(&Line::Workspace(workspace))?;
     }
     let there: Vec<_> = replay::domain_rows(view).await?.into_iter().map(DomainRow::domain).collect();
     let mut said: Vec<_> = logged.domains.into_values().collect();
@@ -232,21 +232,21 @@ async fn write_directory<W: Write>(
     }
     for domain in said {
         counts.domains += 1;
-        out.line(&Line::Domain(domain))?;
+        out.write_line(&Line::Domain(domain))?;
     }
     Ok(())
 }
 
 /// Members and keys as the log says them, with what it does not say from their rows: addresses, names, how they sign in. Invitations
 /// are not in it: they work once, and a copy would work again.
-async fn write_people<W: Write>(
+async fn write_members_and_keys<W: Write>(
     view: &mut Tx,
-    out: &mut Out<W>,
-    counts: &mut Counts,
-    tally: &mut Tally,
+    out: &mut BackupWriter<W>,
+    counts: &mut BackupCounts,
+    totals: &mut LinkTotals,
     now: Timestamp,
 ) -> Result<(), StoreError> {
-    let mut logged = replay_members::logged(view).await?;
+    let mut logged = replay_members::from_log(view).await?;
     for row in replay_members::user_rows(view).await? {
         let (password_hash, oidc_issuer, oidc_subject) =
             (row.password_hash, row.oidc_issuer, row.oidc_subject);
@@ -260,15 +260,15 @@ async fn write_people<W: Write>(
         }
         let user = User { role: said.role, status: said.status, ..user };
         counts.users += 1;
-        tally.add_id(user.id);
-        out.line(&Line::User { password_hash, oidc_issuer, oidc_subject, user })?;
+        totals.add_id(user.id);
+        out.write_line(&Line::User { password_hash, oidc_issuer, oidc_subject, user })?;
     }
     for ((workspace, _), said) in std::mem::take(&mut logged.users) {
         tracing::warn!(id = %said.id, "the row of a member is gone; the backup has what the log says");
         counts.users += 1;
-        tally.add_id(said.id);
+        totals.add_id(said.id);
         let user = replay_members::user_without_row(workspace, said, now);
-        out.line(&Line::User { password_hash: None, oidc_issuer: None, oidc_subject: None, user })?;
+        out.write_line(&Line::User { password_hash: None, oidc_issuer: None, oidc_subject: None, user })?;
     }
     for row in replay_members::key_rows(view).await? {
         let hash = row.hash.clone();
@@ -277,47 +277,51 @@ async fn write_people<W: Write>(
             tracing::warn!(id = %key.id, "the log knows nothing of a key; the backup passes it over");
             continue;
         };
-        if said != AuditedKey::of(&key, &hash) {
+        if said != AuditedKey::from_key(&key, &hash) {
             tracing::warn!(id = %key.id, "a key was changed past the log; the backup has what the log says");
         }
         counts.keys += 1;
-        tally.add_id(key.id);
-        out.line(&Line::Key { key: said.correct(key), hash: said.hash })?;
+        totals.add_id(key.id);
+        out.write_line(&Line::Key { key: said.correct(key), hash: said.hash })?;
     }
     for ((workspace, _), said) in logged.keys {
         tracing::warn!(id = %said.id, "the row of a key is gone; the backup has what the log says");
         counts.keys += 1;
-        tally.add_id(said.id);
+        totals.add_id(said.id);
         let key = replay_members::key_without_row(workspace, &said, now);
-        out.line(&Line::Key { key, hash: said.hash })?;
+        out.write_line(&Line::Key { key, hash: said.hash })?;
     }
     Ok(())
 }
 
 /// The ends of the chains and the last ids. What they say of links is said anew from the links that were written.
-async fn write_heads<W: Write>(view: &mut Tx, out: &mut Out<W>, tally: Tally) -> Result<(), StoreError> {
+async fn write_heads<W: Write>(
+    view: &mut Tx,
+    out: &mut BackupWriter<W>,
+    totals: LinkTotals,
+) -> Result<(), StoreError> {
     let rows: Vec<(i64, String, i64, String, i64)> = read_in!(
         view,
         fetch_all,
         "select h.workspace_id, w.slug, h.seq, h.hash, h.ts from heads h join workspaces w on w.id = h.workspace_id order by h.workspace_id"
     )?;
     for (id, workspace, seq, hash, ts) in rows {
-        out.line(&Line::Head {
+        out.write_line(&Line::Head {
             workspace_id: Id::from_i64(id),
             ts: Timestamp::from_ms(ts),
-            links: tally.live.get(&id).copied().unwrap_or_default(),
+            links: totals.live.get(&id).copied().unwrap_or_default(),
             head: Head { workspace, seq, hash },
         })?;
     }
     let rows: Vec<(i64, i64)> =
         read_in!(view, fetch_all, "select worker, last_id from workers order by worker")?;
-    let mut last_ids = tally.greatest;
+    let mut last_ids = totals.greatest;
     for (worker, last_id) in rows {
         let last = last_ids.entry(worker).or_insert(Id::from_i64(last_id));
         *last = (*last).max(Id::from_i64(last_id));
     }
     for (worker, last_id) in last_ids {
-        out.line(&Line::Worker { worker, last_id })?;
+        out.write_line(&Line::Worker { worker, last_id })?;
     }
     Ok(())
 }
@@ -325,8 +329,8 @@ async fn write_heads<W: Write>(view: &mut Tx, out: &mut Out<W>, tally: Tally) ->
 /// Every link as the log says it: the rows that are so, those that are not, and those that are gone.
 async fn write_links<W: Write>(
     view: &mut Tx,
-    out: &mut Out<W>,
-    tally: &mut Tally,
+    out: &mut BackupWriter<W>,
+    totals: &mut LinkTotals,
 ) -> Result<u64, StoreError> {
     struct Row {
         link: LinkRow,
@@ -341,10 +345,10 @@ async fn write_links<W: Write>(
     );
     let (mut count, mut after) = (0, i64::MIN);
     loop {
-        let rows: Vec<Row> = read_in!(view, fetch_all, SQL, after, PAGE)?;
-        let full = fills(PAGE, rows.len());
+        let rows: Vec<Row> = read_in!(view, fetch_all, SQL, after, PAGE_SIZE)?;
+        let full = is_full_page(PAGE_SIZE, rows.len());
         let places: Vec<_> = rows.iter().map(|row| (row.link.workspace_id, row.link.code.clone())).collect();
-        let mut logged = recover::logged_in(view, &places).await?;
+        let mut logged = recover::from_log(view, &places).await?;
         for (row, place) in rows.into_iter().zip(places) {
             after = row.link.id;
             let Some(link) = logged.remove(&place) else {
@@ -358,16 +362,16 @@ async fn write_links<W: Write>(
                 );
             }
             count += 1;
-            tally.add(&link);
-            out.line(&Line::Link { target_normalized: row.target_normalized, link })?;
+            totals.add(&link);
+            out.write_line(&Line::Link { target_normalized: row.target_normalized, link })?;
         }
         if !full {
             break;
         }
     }
-    let gone: Vec<(i64, String)> = read_in!(view, fetch_all, replay_links::LINKS_GONE, i64::MAX)?;
-    for places in gone.chunks(usize::try_from(PAGE).unwrap_or(1)) {
-        let mut logged: Vec<_> = recover::logged_in(view, places).await?.into_values().collect();
+    let gone: Vec<(i64, String)> = read_in!(view, fetch_all, replay_links::MISSING_LINKS, i64::MAX)?;
+    for places in gone.chunks(usize::try_from(PAGE_SIZE).unwrap_or(1)) {
+        let mut logged: Vec<_> = recover::from_log(view, places).await?.into_values().collect();
         logged.sort_by_key(|link| link.id);
         for link in logged {
             tracing::warn!(
@@ -375,14 +379,14 @@ async fn write_links<W: Write>(
                 "the row of a link is gone; the backup has what the log says"
             );
             count += 1;
-            tally.add(&link);
-            out.line(&Line::Link { target_normalized: None, link })?;
+            totals.add(&link);
+            out.write_line(&Line::Link { target_normalized: None, link })?;
         }
     }
     Ok(count)
 }
 
-async fn write_audit<W: Write>(view: &mut Tx, out: &mut Out<W>) -> Result<u64, StoreError> {
+async fn write_audit<W: Write>(view: &mut Tx, out: &mut BackupWriter<W>) -> Result<u64, StoreError> {
     struct Row {
         workspace_id: i64,
         entry: AuditRow,
@@ -394,13 +398,13 @@ async fn write_audit<W: Write>(view: &mut Tx, out: &mut Out<W>) -> Result<u64, S
         where (a.workspace_id, a.seq) > ($1, $2) order by a.workspace_id, a.seq limit $3";
     let (mut count, mut after) = (0, (i64::MIN, 0));
     loop {
-        let rows: Vec<Row> = read_in!(view, fetch_all, SQL, after.0, after.1, PAGE)?;
-        let full = fills(PAGE, rows.len());
+        let rows: Vec<Row> = read_in!(view, fetch_all, SQL, after.0, after.1, PAGE_SIZE)?;
+        let full = is_full_page(PAGE_SIZE, rows.len());
         for row in rows {
             let entry = row.entry.entry()?;
             after = (row.workspace_id, entry.seq);
             count += 1;
-            out.line(&Line::Audit { workspace_id: Id::from_i64(row.workspace_id), entry })?;
+            out.write_line(&Line::Audit { workspace_id: Id::from_i64(row.workspace_id), entry })?;
         }
         if !full {
             return Ok(count);
@@ -410,26 +414,26 @@ async fn write_audit<W: Write>(view: &mut Tx, out: &mut Out<W>) -> Result<u64, S
 
 /// Reads a backup whole and checks everything that can be checked without a store: that it is all there, that its audit chains
 /// hold, and that everything else in it is what they say.
-pub fn verify(path: &Path) -> Result<Counts, StoreError> {
+pub fn verify(path: &Path) -> Result<BackupCounts, StoreError> {
     let refuse = |what: String| StoreError::Refused(format!("{what}; nothing was changed"));
-    let mut check = Check::default();
-    let mut lines = Lines::open(path)?;
+    let mut check = BackupCheck::default();
+    let mut lines = BackupReader::open(path)?;
     while let Some(line) = lines.next_line()? {
         check.push(line).map_err(refuse)?;
     }
     check.finish().map_err(refuse)
 }
 
-async fn load(tx: &mut Tx, path: &Path) -> Result<Counts, StoreError> {
+async fn load(tx: &mut Tx, path: &Path) -> Result<BackupCounts, StoreError> {
     // Reading is synchronous and loading is not, so lines wait in a batch until their turn.
-    let mut counts = Counts::default();
-    let mut reader = Lines::open(path)?;
+    let mut counts = BackupCounts::default();
+    let mut reader = BackupReader::open(path)?;
     let mut batch = Vec::new();
     loop {
         let line = reader.next_line()?;
         let done = line.is_none();
         batch.extend(line);
-        if done || fills(PAGE, batch.len()) {
+        if done || is_full_page(PAGE_SIZE, batch.len()) {
             load_batch(tx, std::mem::take(&mut batch), &mut counts).await?;
         }
         if done {
@@ -438,7 +442,7 @@ async fn load(tx: &mut Tx, path: &Path) -> Result<Counts, StoreError> {
     }
 }
 
-async fn load_batch(tx: &mut Tx, batch: Vec<Line>, counts: &mut Counts) -> Result<(), StoreError> {
+async fn load_batch(tx: &mut Tx, batch: Vec<Line>, counts: &mut BackupCounts) -> Result<(), StoreError> {
     let (mut links, mut audit) = (Vec::new(), Vec::new());
     for line in batch {
         match line {
@@ -470,7 +474,7 @@ async fn load_batch(tx: &mut Tx, batch: Vec<Line>, counts: &mut Counts) -> Resul
             Line::User { password_hash, oidc_issuer, oidc_subject, user } => {
                 counts.users += 1;
                 if user_rows::insert(tx, &user).await? == 0 {
-                    return Err(twice(&format!("member {}", user.id)));
+                    return Err(duplicate_error(&format!("member {}", user.id)));
                 }
                 run_in!(
                     tx,
@@ -484,7 +488,7 @@ async fn load_batch(tx: &mut Tx, batch: Vec<Line>, counts: &mut Counts) -> Resul
             Line::Key { hash, key } => {
                 counts.keys += 1;
                 if api_keys::insert(tx, &key, &hash).await? == 0 {
-                    return Err(twice(&format!("key {}", key.id)));
+                    return Err(duplicate_error(&format!("key {}", key.id)));
                 }
             }
             Line::Head { workspace_id, ts, links, head } => {
@@ -514,12 +518,14 @@ async fn load_batch(tx: &mut Tx, batch: Vec<Line>, counts: &mut Counts) -> Resul
     counts.links += links.len() as u64;
     counts.audit += audit.len() as u64;
     if !links.is_empty() {
-        let rows: Vec<_> =
-            links.iter().map(|(normalized, link)| LinkBatchRow::of(link, normalized.clone(), None)).collect();
+        let rows: Vec<_> = links
+            .iter()
+            .map(|(normalized, link)| LinkBatchRow::from_link(link, normalized.clone(), None))
+            .collect();
         if insert::links(tx, &rows).await? != links.len() as u64 {
-            return Err(twice("a code"));
+            return Err(duplicate_error("a code"));
         }
-        insert::words(tx, &links.iter().map(|(_, link)| link).collect::<Vec<_>>()).await?;
+        insert::tags_and_words(tx, &links.iter().map(|(_, link)| link).collect::<Vec<_>>()).await?;
     }
     if !audit.is_empty() {
         let entries: Vec<_> = audit.iter().map(|(id, entry)| (id.as_i64(), entry)).collect();
@@ -528,19 +534,19 @@ async fn load_batch(tx: &mut Tx, batch: Vec<Line>, counts: &mut Counts) -> Resul
     Ok(())
 }
 
-fn twice(what: &str) -> StoreError {
+fn duplicate_error(what: &str) -> StoreError {
     StoreError::Refused(format!("the backup holds {what} twice; nothing was changed"))
 }
 
 /// Reads a backup line by line, and at the end checks that it was all of it.
-struct Lines {
+struct BackupReader {
     from: BufReader<File>,
     hash: Sha256,
     count: u64,
     ended: bool,
 }
 
-impl Lines {
+impl BackupReader {
     fn open(path: &Path) -> Result<Self, StoreError> {
         let file = File::open(path)
             .map_err(|error| StoreError::Unavailable(format!("{}: {error}", path.display())))?;
@@ -552,7 +558,7 @@ impl Lines {
             Err(StoreError::Refused(format!("not a whole rlinks backup: {what}; nothing was changed")))
         };
         let mut text = Vec::new();
-        let mut limited = std::io::Read::take(&mut self.from, LONGEST_LINE as u64);
+        let mut limited = std::io::Read::take(&mut self.from, MAX_LINE_BYTES as u64);
         limited
             .read_until(b'\n', &mut text)
             .map_err(|error| StoreError::Unavailable(format!("the backup cannot be read: {error}")))?;
@@ -566,7 +572,7 @@ impl Lines {
             return refuse(&format!("line {} cannot be read", self.count + 1));
         };
         match &line {
-            Line::RlinksBackup { format, .. } if *format > FORMAT => {
+            Line::RlinksBackup { format, .. } if *format > FORMAT_VERSION => {
                 return refuse("it was written by a newer rmax");
             }
             Line::RlinksBackup { .. } if self.count == 0 => {}

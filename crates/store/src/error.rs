@@ -8,7 +8,7 @@ pub enum StoreError {
     Unavailable(String),
     /// The same of the clicks, which are kept apart from the links.
     #[error("the clicks cannot be reached: {0}")]
-    Clicks(String),
+    ClicksUnavailable(String),
     /// What was opened is not ours to use: corrupt, newer than this program, or another program's.
     #[error("{0}")]
     Refused(String),
@@ -39,7 +39,7 @@ pub enum StoreError {
     #[error(
         "you have changed the targets of {changes_per_minute} links within a minute, which is the most you may; wait {seconds} seconds"
     )]
-    Braked {
+    RateLimited {
         /// How many they may change.
         changes_per_minute: u32,
         /// For how long they are stopped.
@@ -47,7 +47,7 @@ pub enum StoreError {
     },
     /// An `Idempotency-Key` that belongs to another request.
     #[error("this Idempotency-Key was used for another request; use a new one for each request")]
-    OtherRequest,
+    IdempotencyKeyReused,
     /// A workspace needs somebody who can let others in.
     #[error("the last admin of a workspace cannot leave; make somebody else admin first")]
     LastAdmin,
@@ -64,9 +64,9 @@ impl StoreError {
 
     /// The same error where it was the clicks that were asked for: they and the links are reached in one way.
     #[must_use]
-    pub fn of_clicks(self) -> Self {
+    pub fn for_clicks(self) -> Self {
         match self {
-            Self::Unavailable(why) => Self::Clicks(why),
+            Self::Unavailable(why) => Self::ClicksUnavailable(why),
             other => other,
         }
     }

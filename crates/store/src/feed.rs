@@ -23,7 +23,7 @@ pub struct Changes {
     /// Workspaces or domains changed.
     pub directory: bool,
     /// Members, keys or workspaces changed: who may do what.
-    pub people: bool,
+    pub rights: bool,
     /// Links that changed, by workspace and code.
     pub links: Vec<(Id, Vec<String>)>,
 }
@@ -31,25 +31,25 @@ pub struct Changes {
 impl Changes {
     /// Nothing changed.
     pub fn is_empty(&self) -> bool {
-        !self.everything && !self.directory && !self.people && self.links.is_empty()
+        !self.everything && !self.directory && !self.rights && self.links.is_empty()
     }
 }
 
 /// More entries than this at once are not worth following one by one.
-const FARTHEST: i64 = 50_000;
+const MAX_CATCH_UP_ENTRIES: i64 = 50_000;
 
 /// What changed in one workspace.
 #[derive(Default)]
-struct Since {
+struct WorkspaceChanges {
     codes: BTreeSet<String>,
     directory: bool,
-    people: bool,
+    rights: bool,
 }
 
 /// Follows a store's changes.
 pub struct Feed {
     store: Store,
-    seen: HashMap<i64, (i64, String)>,
+    last_heads: HashMap<i64, (i64, String)>,
     committed: watch::Receiver<u64>,
     hint: Hint,
 }
@@ -72,51 +72,59 @@ impl Feed {
             Pool::Sqlite { .. } => Hint::Sqlite { connection: None, version: None },
             Pool::Postgres(_) => Hint::Postgres { listener: None },
         };
-        Self { store: store.clone(), seen: HashMap::new(), committed: store.committed.subscribe(), hint }
+        Self {
+            store: store.clone(),
+            last_heads: HashMap::new(),
+            committed: store.committed.subscribe(),
+            hint,
+        }
     }
 
     /// Looks. An `Ok` says that the follower is up to date as of this call.
-    pub async fn look(&mut self) -> Result<Changes, StoreError> {
+    pub async fn poll(&mut self) -> Result<Changes, StoreError> {
         self.store.pool.check()?;
         self.committed.mark_unchanged();
-        let looked = self.look_at_heads().await;
-        if looked.is_err() {
+        let changes = self.poll_heads().await;
+        if changes.is_err() {
             // The next look must not trust a hint that spoke of a time before the trouble.
             if let Hint::Sqlite { connection, version } = &mut self.hint {
                 (*connection, *version) = (None, None);
             }
         }
-        looked
+        changes
     }
 
-    async fn look_at_heads(&mut self) -> Result<Changes, StoreError> {
-        if !self.seen.is_empty() && self.nothing_happened().await? {
+    async fn poll_heads(&mut self) -> Result<Changes, StoreError> {
+        if !self.last_heads.is_empty() && self.is_unchanged().await? {
             return Ok(Changes::default());
         }
         let heads = self.store.heads().await?;
-        if self.seen.is_empty() {
+        if self.last_heads.is_empty() {
             self.remember(&heads);
             return Ok(Changes { everything: true, ..Changes::default() });
         }
         let mut changes = Changes::default();
         for (id, head) in &heads {
-            let (seq, hash) =
-                self.seen.get(&id.as_i64()).cloned().unwrap_or((0, rlinks_core::audit::GENESIS.to_owned()));
+            let (seq, hash) = self
+                .last_heads
+                .get(&id.as_i64())
+                .cloned()
+                .unwrap_or((0, rlinks_core::audit::GENESIS_HASH.to_owned()));
             if (seq, &hash) == (head.seq, &head.hash) {
                 continue;
             }
-            match self.since(*id, seq, &hash, head.seq).await? {
-                Some(since) => {
-                    changes.directory |= since.directory;
-                    changes.people |= since.people;
-                    if !since.codes.is_empty() {
-                        changes.links.push((*id, since.codes.into_iter().collect()));
+            match self.changes_since(*id, seq, &hash, head.seq).await? {
+                Some(found) => {
+                    changes.directory |= found.directory;
+                    changes.rights |= found.rights;
+                    if !found.codes.is_empty() {
+                        changes.links.push((*id, found.codes.into_iter().collect()));
                     }
                 }
                 None => changes.everything = true,
             }
         }
-        if self.seen.keys().any(|id| heads.iter().all(|(there, _)| there.as_i64() != *id)) {
+        if self.last_heads.keys().any(|id| heads.iter().all(|(there, _)| there.as_i64() != *id)) {
             changes.everything = true;
         }
         self.remember(&heads);
@@ -124,18 +132,19 @@ impl Feed {
     }
 
     fn remember(&mut self, heads: &[(Id, rlinks_core::audit::Head)]) {
-        self.seen = heads.iter().map(|(id, head)| (id.as_i64(), (head.seq, head.hash.clone()))).collect();
+        self.last_heads =
+            heads.iter().map(|(id, head)| (id.as_i64(), (head.seq, head.hash.clone()))).collect();
     }
 
     /// What changed in a workspace after `seq`. Nothing when the past is not the one we knew, or too much happened.
-    async fn since(
+    async fn changes_since(
         &self,
         workspace: Id,
         seq: i64,
         hash: &str,
         until: i64,
-    ) -> Result<Option<Since>, StoreError> {
-        if until < seq || until - seq > FARTHEST {
+    ) -> Result<Option<WorkspaceChanges>, StoreError> {
+        if until < seq || until - seq > MAX_CATCH_UP_ENTRIES {
             return Ok(None);
         }
         let rows: Vec<(i64, String, String)> = read!(
@@ -150,21 +159,21 @@ impl Feed {
         if seq > 0 && rows.next_if(|(at, known, _)| *at == seq && known == hash).is_none() {
             return Ok(None);
         }
-        let mut since = Since::default();
+        let mut changes = WorkspaceChanges::default();
         for (_, _, subject) in rows {
             if let Some(code) = subject.strip_prefix("link:") {
-                since.codes.insert(code.to_owned());
+                changes.codes.insert(code.to_owned());
                 continue;
             }
             let (workspace, domain) = (subject.starts_with("workspace:"), subject.starts_with("domain:"));
-            since.directory |= workspace || domain;
-            since.people |= !domain;
+            changes.directory |= workspace || domain;
+            changes.rights |= !domain;
         }
-        Ok(Some(since))
+        Ok(Some(changes))
     }
 
     /// On SQLite, whether no other connection has committed since the last look: one cheap question instead of a query.
-    async fn nothing_happened(&mut self) -> Result<bool, StoreError> {
+    async fn is_unchanged(&mut self) -> Result<bool, StoreError> {
         let Hint::Sqlite { connection, version } = &mut self.hint else { return Ok(false) };
         let Pool::Sqlite { readers, .. } = &self.store.pool else { return Ok(false) };
         let connection = match connection {

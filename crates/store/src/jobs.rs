@@ -8,7 +8,7 @@ use crate::{Store, StoreError};
 impl Store {
     /// The installation's value of this name; `fresh` becomes it where there is none. Nothing here opens anything: whoever reads
     /// the database has what these values guard.
-    pub async fn agree_on(&self, name: &str, fresh: &str) -> Result<String, StoreError> {
+    pub async fn get_or_insert_setting(&self, name: &str, fresh: &str) -> Result<String, StoreError> {
         let mut tx = self.pool.begin().await?;
         run_in!(
             &mut tx,
@@ -23,14 +23,14 @@ impl Store {
     }
 
     /// Where a job that is done in parts goes on; nothing where it begins.
-    pub async fn bookmark(&self, name: &str) -> Result<Option<Id>, StoreError> {
+    pub async fn job_cursor(&self, name: &str) -> Result<Option<Id>, StoreError> {
         let row: Option<(String,)> =
             read!(&self.pool, fetch_optional, "select value from installation where name = $1", name)?;
         Ok(row.and_then(|(value,)| value.parse().ok()).map(Id::from_i64))
     }
 
     /// Remembers where a job that is done in parts goes on.
-    pub async fn set_bookmark(&self, name: &str, at: Id) -> Result<(), StoreError> {
+    pub async fn set_job_cursor(&self, name: &str, at: Id) -> Result<(), StoreError> {
         let mut tx = self.pool.begin().await?;
         run_in!(
             &mut tx,

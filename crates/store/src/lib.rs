@@ -34,25 +34,25 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rlinks_core::Timestamp;
-use rlinks_core::id::Worker;
+use rlinks_core::id::WorkerId;
 use tokio::sync::watch;
 
-pub use access::api_keys::{KeyHolder, NewKey};
+pub use access::api_keys::{KeyWithOwner, NewKey};
 pub use access::members::NewUser;
-pub use access::oidc_identities::{Profile, Subject};
-pub use access::sessions::{How, NewSession, Session, SessionHolder};
-pub use access::sign_in::{Attempt, Invited, Patience};
+pub use access::oidc_identities::{OidcIdentity, OidcProfile};
+pub use access::sessions::{AuthMethod, NewSession, Session, SessionWithUser};
+pub use access::sign_in::{LockoutPolicy, PendingInvitation, SignInAttempt};
 pub use audit::log::AuditFilter;
 pub use database::migrations::Schema;
-pub use database::open::{Location, Lost, Options};
+pub use database::open::{Location, MissingStore, StoreOptions};
 pub use database::pool::Dialect;
 pub use error::StoreError;
 #[doc(hidden)]
-pub use links::list_filter::Few;
-pub use links::list_filter::{Expiry, LinkFilter, Order, Position, SortBy};
+pub use links::list_filter::SmallResult;
+pub use links::list_filter::{ExpiryFilter, LinkFilter, ListPosition, Order, SortBy};
 pub use links::read::LinkName;
 pub use links::routes::RouteRecord;
-pub use workspace::domains::Held;
+pub use workspace::domains::DomainRecord;
 
 use crate::database::pool::Pool;
 use crate::write::queue::Writer;
@@ -62,10 +62,10 @@ use crate::write::queue::Writer;
 pub struct Store {
     pool: Pool,
     writer: Writer,
-    worker: Worker,
+    worker: WorkerId,
     committed: Arc<watch::Sender<u64>>,
     /// How often this process changed anything but links.
-    others: Arc<AtomicU64>,
+    rights_version: Arc<AtomicU64>,
     location: Arc<Location>,
 }
 
@@ -73,28 +73,28 @@ impl Store {
     async fn start(
         pool: Pool,
         location: Location,
-        worker: Option<Worker>,
+        worker: Option<WorkerId>,
         holder: &str,
         now: Timestamp,
     ) -> Result<Self, StoreError> {
         crate::workspace::workspaces::ensure_main(&pool, now).await?;
-        let worker = crate::database::ids::lease(&pool, worker, holder, now).await?;
+        let worker = crate::database::ids::lease_worker_id(&pool, worker, holder, now).await?;
         let committed = Arc::new(watch::Sender::new(0));
         let writer = Writer::start(pool.clone(), worker, Arc::clone(&committed));
-        let others = Arc::default();
-        Ok(Self { pool, writer, worker, committed, others, location: Arc::new(location) })
+        let rights_version = Arc::default();
+        Ok(Self { pool, writer, worker, committed, rights_version, location: Arc::new(location) })
     }
 
     /// Something but links was changed: followers look, and whoever remembers who may do what asks again.
-    pub(crate) fn announce(&self) {
-        self.others.fetch_add(1, Ordering::AcqRel);
+    pub(crate) fn notify_changed(&self) {
+        self.rights_version.fetch_add(1, Ordering::AcqRel);
         self.committed.send_modify(|count| *count += 1);
     }
 
     /// How often this process has changed anything but links. What was read at one count is still so while the count is the same and
     /// the feed has told of nothing.
-    pub fn others_changed(&self) -> u64 {
-        self.others.load(Ordering::Acquire)
+    pub fn rights_version(&self) -> u64 {
+        self.rights_version.load(Ordering::Acquire)
     }
 
     /// Where it is. On PostgreSQL this holds the password.

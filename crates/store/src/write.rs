@@ -9,5 +9,8 @@ pub(crate) mod link_write;
 pub(crate) mod queue;
 pub(crate) mod target_change_limit;
 
-pub use bulk::Prepared;
-pub use link_write::{Action, Brake, CodeChoice, Existing, LinkOp, LinkWrite, ONCE_MS, Once, Written};
+pub use bulk::PreparedBatch;
+pub use link_write::{
+    Action, CodeChoice, IDEMPOTENCY_TTL_MS, IdempotencyKey, LinkOp, LinkWrite, OnConflict, TargetChangeLimit,
+    Written,
+};

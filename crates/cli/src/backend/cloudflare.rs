@@ -29,7 +29,7 @@ pub(crate) mod publish;
 mod request;
 mod retry;
 
-use rlinks_core::{Actor, Code, Domains, Host, Policy, Preset, Slug, Timestamp};
+use rlinks_core::{Actor, Code, Host, Policy, Preset, ServedHosts, Slug, Timestamp};
 use rlinks_store::clock::Clock;
 
 use crate::backend::cloudflare::client::{Api, Namespace};
@@ -49,7 +49,7 @@ pub(crate) struct Cloudflare {
     /// What the Worker's profile `fabric` lets a link be.
     policy: Policy,
     /// Every host that leads there.
-    domains: Domains,
+    domains: ServedHosts,
     /// The first of them, as short URLs have it.
     domain: Option<Host>,
     public_scheme: String,
@@ -71,7 +71,7 @@ impl Cloudflare {
             routes: namespace(&kept.routes, "links"),
             hits: namespace(&kept.hits, "hits"),
             policy: Policy::preset(Preset::Fabric),
-            domains: Domains::new(config.domain.clone(), config.base_domain.as_ref()),
+            domains: ServedHosts::new(config.domain.clone(), config.base_domain.as_ref()),
             domain: config.domain.clone(),
             public_scheme: config.public_scheme.clone(),
             actor: identity::operator(config, environment),

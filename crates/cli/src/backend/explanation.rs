@@ -21,7 +21,7 @@ pub(crate) struct Step {
 
 impl From<Explanation> for Explained {
     fn from(Explanation { address, steps, status, location, error }: Explanation) -> Self {
-        let step = |known: rlinks_core::redirect::explain::Step| Step {
+        let step = |known: rlinks_core::redirect::explain::ExplainStep| Step {
             step: known.step.to_owned(),
             result: known.result,
         };

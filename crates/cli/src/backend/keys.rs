@@ -1,6 +1,6 @@
 //! API keys, as a store has them and a server tells of them.
 
-use rlinks_core::access::api_key::{KeyStatus, Secret};
+use rlinks_core::access::api_key::{ApiKeySecret, KeyStatus};
 use rlinks_core::{ApiKey, Id, Scopes, Timestamp};
 use serde::{Deserialize, Serialize};
 
@@ -54,7 +54,7 @@ impl Key {
 }
 
 impl NewKey {
-    pub(crate) fn of(key: &ApiKey, secret: &Secret, now: Timestamp) -> Self {
+    pub(crate) fn of(key: &ApiKey, secret: &ApiKeySecret, now: Timestamp) -> Self {
         Self { view: Key::of(key, now), key: secret.reveal().to_owned() }
     }
 }

@@ -1,7 +1,7 @@
 //! Links, and what is asked and known about them, whoever keeps them.
 
 use rlinks_clicks::stats::Statistics;
-use rlinks_core::link::route_object::Stats;
+use rlinks_core::link::route_object::ClickTotals;
 use rlinks_core::{Code, Link, Timestamp};
 use rlinks_ops::Outcome;
 
@@ -21,7 +21,7 @@ pub(crate) struct Wanted<'a> {
 pub(crate) struct Seen {
     pub(crate) link: Link,
     /// What it has counted; a store is asked for that only where it is shown ([`Place::object`](super::Place::object)).
-    pub(crate) stats: Option<Stats>,
+    pub(crate) stats: Option<ClickTotals>,
     /// How people share it; none where no host leads to its workspace.
     pub(crate) short_url: Option<String>,
     /// The slug of its workspace.
@@ -71,7 +71,7 @@ pub(crate) struct Counted {
     pub(crate) code: Code,
     pub(crate) statistics: Statistics,
     /// Every click there ever was.
-    pub(crate) totals: Stats,
+    pub(crate) totals: ClickTotals,
     /// The last one of a person.
     pub(crate) last_click: Option<Timestamp>,
 }

@@ -9,15 +9,15 @@ use rlinks_clicks::misses::Misses;
 use rlinks_clicks::rollup::Subject;
 use rlinks_clicks::{Clicks, Ingest};
 use rlinks_core::audit::Head;
-use rlinks_core::link::route_object::{RouteObject, Stats};
+use rlinks_core::link::route_object::{ClickTotals, RouteObject};
 use rlinks_core::{Actor, Code, Link, Slug, Timestamp, Workspace};
 use rlinks_ops::domain_checks::Custodian;
 use rlinks_ops::safety::Safety;
-use rlinks_ops::{By, Done, Ops};
-use rlinks_routes::host_directory::Directory;
+use rlinks_ops::{By, Ops};
+use rlinks_routes::host_directory::HostDirectory;
 use rlinks_store::audit::checkpoints::{self, Signer};
 use rlinks_store::clock::{Clock, random_bytes};
-use rlinks_store::{Location, Lost, Options, Store, StoreError};
+use rlinks_store::{Location, MissingStore, Store, StoreError, StoreOptions};
 use tokio::sync::OnceCell;
 
 use crate::backend::links::{Made, Seen};
@@ -39,13 +39,13 @@ pub(crate) struct Session {
 }
 
 /// How to open the store a configuration names.
-pub(crate) fn options(config: &Config, lost: Lost) -> Result<Options, Failure> {
-    Ok(Options {
+pub(crate) fn options(config: &Config, if_missing: MissingStore) -> Result<StoreOptions, Failure> {
+    Ok(StoreOptions {
         location: config.location()?.clone(),
         worker: config.worker,
         holder: format!("{}:{}", identity::host(), std::process::id()),
         now: Clock::system().now(),
-        lost,
+        if_missing,
     })
 }
 
@@ -69,7 +69,7 @@ impl Session {
         environment: Environment,
         output: Output,
     ) -> Result<Self, Failure> {
-        let options = options(&config, Lost::Refuse)?;
+        let options = options(&config, MissingStore::Refuse)?;
         refuse_no_folder(&config.data)?;
         let fresh = matches!(&options.location, Location::Sqlite(path) if !path.exists());
         let store = Store::open(options).await?;
@@ -147,14 +147,14 @@ impl Session {
 
     /// What some links have counted for ever, in their order. The links themselves are what was asked for: clicks that cannot be
     /// read are a warning, and nothing is counted.
-    pub(crate) async fn stats(&self, links: &[&Link]) -> Vec<Stats> {
+    pub(crate) async fn stats(&self, links: &[&Link]) -> Vec<ClickTotals> {
         let counted = async {
             let clicks = self.clicks().await?;
             let subjects: Vec<Subject> =
                 links.iter().map(|link| Subject::link(link.workspace, link.id)).collect();
-            let totals = clicks.totals(&subjects).await.map_err(StoreError::of_clicks)?;
+            let totals = clicks.totals(&subjects).await.map_err(StoreError::for_clicks)?;
             let stats = |subject: &Subject| {
-                totals.get(subject).map_or_else(Stats::default, |total| Stats {
+                totals.get(subject).map_or_else(ClickTotals::default, |total| ClickTotals {
                     hits: (total.clicks + total.bots).cast_unsigned(),
                     last_hit: total.last_hit,
                 })
@@ -162,18 +162,18 @@ impl Session {
             Ok::<_, StoreError>(subjects.iter().map(stats).collect())
         };
         if links.is_empty() || !self.has_clicks() {
-            return vec![Stats::default(); links.len()];
+            return vec![ClickTotals::default(); links.len()];
         }
         counted.await.unwrap_or_else(|error| {
             self.output.warning(&format!("clicks cannot be read, so none are shown: {error}"));
-            vec![Stats::default(); links.len()]
+            vec![ClickTotals::default(); links.len()]
         })
     }
 
     /// A link as programs see it.
     pub(crate) async fn object(&self, link: &Link) -> RouteObject {
         let stats = self.stats(&[link]).await;
-        RouteObject::of(link, stats.first().copied().unwrap_or_default())
+        RouteObject::from_link(link, stats.first().copied().unwrap_or_default())
     }
 
     /// Whether anything was ever recorded here, as far as that can be known without making a database to look into.
@@ -211,7 +211,7 @@ impl Session {
 
     pub(crate) async fn workspace_named(&self, slug: &str) -> Result<Workspace, Failure> {
         // What is no slug names no workspace.
-        Ok(self.ops.workspace(&Slug::stored(slug.to_owned())).await?)
+        Ok(self.ops.workspace(&Slug::from_stored(slug.to_owned())).await?)
     }
 
     /// Does a change and what belongs to every change: the configured domain is entered first, the heads are signed after.
@@ -253,7 +253,7 @@ impl Session {
 
     async fn try_sign_heads(&self) -> Result<(), StoreError> {
         let heads: Vec<Head> = self.store().heads().await?.into_iter().map(|(_, head)| head).collect();
-        checkpoints::append_heads(&self.config.data, &self.signer()?, &heads, self.now(), false)
+        checkpoints::append_checkpoints(&self.config.data, &self.signer()?, &heads, self.now(), false)
     }
 
     /// The key of this installation.
@@ -263,7 +263,7 @@ impl Session {
 
     /// The address of a link, as people share it. None where no host leads to its workspace: any other would lead elsewhere.
     async fn short_url(&self, workspace: &Workspace, code: &Code) -> Result<Option<String>, Failure> {
-        let directory = Directory::read(self.store(), self.ops.naming.base_domain.as_ref()).await?;
+        let directory = HostDirectory::load(self.store(), self.ops.naming.base_domain.as_ref()).await?;
         Ok(self.ops.naming.short_url(&directory, workspace, code))
     }
 
@@ -274,7 +274,7 @@ impl Session {
     }
 
     /// What became of a link, with its address.
-    pub(crate) async fn made(&self, workspace: &Workspace, done: Done) -> Result<Made, Failure> {
+    pub(crate) async fn made(&self, workspace: &Workspace, done: rlinks_ops::Done) -> Result<Made, Failure> {
         Ok(Made {
             seen: self.seen(workspace, done.link).await?,
             outcome: done.outcome,
@@ -304,7 +304,7 @@ fn holds_anything(folder: &Path) -> bool {
 /// The living workspaces with links that no host leads to once any domain is configured.
 pub(crate) async fn unreached(store: &Store, config: &Config) -> Result<Vec<Slug>, StoreError> {
     let domains = store.domains().await?;
-    if config.base_domain.is_some() || (store.vouched_hosts().await?.is_empty() && config.domain.is_none()) {
+    if config.base_domain.is_some() || (store.operator_hosts().await?.is_empty() && config.domain.is_none()) {
         return Ok(Vec::new());
     }
     let mut unreached = Vec::new();

@@ -5,11 +5,11 @@ use std::fs::File;
 use std::io::{BufRead as _, BufReader, BufWriter, Read as _, Write as _};
 use std::path::Path;
 
-use rlinks_core::audit::{AuditEntry, Fault, Head, Verifier};
+use rlinks_core::audit::{AuditEntry, ChainError, Head, Verifier};
 use rlinks_core::{Slug, Workspace};
 use rlinks_ops::Thing;
 use rlinks_store::StoreError;
-use rlinks_store::audit::checkpoints::{self, Checkpoint, HEADS_LOG, Signer};
+use rlinks_store::audit::checkpoints::{self, CHECKPOINT_LOG_FILE, Checkpoint, Signer};
 use serde_json::json;
 
 use crate::args::{Export, Verify};
@@ -180,7 +180,7 @@ struct Verdict {
 
 pub(crate) async fn verify(session: &Session, checkpoint: Option<&Path>) -> Result<(), Failure> {
     // Every chain is verified, whichever workspace is named; but a name nobody has is a slip.
-    let slug = Slug::stored(session.config.workspace.clone());
+    let slug = Slug::from_stored(session.config.workspace.clone());
     if session.store().workspace(&slug).await?.is_none() {
         return Err(Failure::not_found(Thing::Workspace(slug.to_string())));
     }
@@ -194,14 +194,14 @@ pub(crate) async fn verify(session: &Session, checkpoint: Option<&Path>) -> Resu
     let chains = session.store().verify(&marks).await?.map_err(|fault| fault.to_string());
     drop(progress);
     let chains = chains.and_then(|heads| broken.map_or(Ok(heads), Err));
-    let strangers = session.store().links_beside_the_log().await?;
-    let directory = session.store().directory_beside_the_log().await?;
+    let strangers = session.store().links_differing_from_log().await?;
+    let directory = session.store().records_differing_from_log().await?;
     judge(session.output, &Verdict { chains, strangers, directory })
 }
 
 /// The heads the log in the data folder recorded, or why it cannot be believed.
 fn recorded(session: &Session, checkpoint: Option<&Path>) -> Result<(Vec<Head>, Option<String>), Failure> {
-    let place = session.config.data.join(HEADS_LOG);
+    let place = session.config.data.join(CHECKPOINT_LOG_FILE);
     let log = match checkpoint_log::read(&place) {
         Ok(log) => log,
         Err(StoreError::Refused(why)) => return Ok((Vec::new(), Some(why))),
@@ -217,7 +217,7 @@ fn recorded(session: &Session, checkpoint: Option<&Path>) -> Result<(Vec<Head>, 
         ));
     }
     warn_of_strangers(session, &place, &log.checkpoints)?;
-    Ok((checkpoints::binding(&log.checkpoints), None))
+    Ok((checkpoints::effective_heads(&log.checkpoints), None))
 }
 
 /// Verifies an export. No store is opened.
@@ -235,7 +235,7 @@ pub(crate) fn verify_export(output: Output, args: &Verify) -> Result<(), Failure
 
 /// A signature is as good as the key it names: one that is not ours may be anybody's.
 fn warn_of_strangers(session: &Session, place: &Path, checkpoints: &[Checkpoint]) -> Result<(), Failure> {
-    let ours = session.signer()?.key();
+    let ours = session.signer()?.public_key();
     if let Some(stranger) = checkpoints.iter().find(|checkpoint| checkpoint.key != ours) {
         session.output.warning(&format!(
             "{} is signed by another installation's key ({}...); trust it only if you know that key",
@@ -257,7 +257,7 @@ fn read_checkpoints(place: &Path) -> Result<Vec<Checkpoint>, Failure> {
     Ok(checkpoints)
 }
 
-fn walk_export(place: &Path, marks: &[Head]) -> Result<Result<Vec<Head>, Fault>, Failure> {
+fn walk_export(place: &Path, marks: &[Head]) -> Result<Result<Vec<Head>, ChainError>, Failure> {
     let file = File::open(place).map_err(|error| cannot_read(place, &error))?;
     let mut lines = BufReader::new(file);
     let mut chains: BTreeMap<String, Verifier> = BTreeMap::new();
@@ -282,7 +282,7 @@ fn walk_export(place: &Path, marks: &[Head]) -> Result<Result<Vec<Head>, Fault>,
     }
     if let Some(mark) = marks.iter().find(|mark| mark.seq > 0 && !chains.contains_key(&mark.workspace)) {
         let what = "is missing with its whole workspace, though the checkpoint recorded it";
-        return Ok(Err(Fault { workspace: mark.workspace.clone(), seq: 1, what }));
+        return Ok(Err(ChainError { workspace: mark.workspace.clone(), seq: 1, what }));
     }
     if chains.is_empty() {
         return Err(Failure::failed(format!("{} holds no audit entry", place.display())));

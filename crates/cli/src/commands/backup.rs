@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use rlinks_core::audit::{GENESIS, Head};
-use rlinks_store::audit::checkpoints::{self, HEADS_LOG};
-use rlinks_store::backup::{self, Counts};
-use rlinks_store::{Location, Lost, Store, StoreError};
+use rlinks_core::audit::{GENESIS_HASH, Head};
+use rlinks_store::audit::checkpoints::{self, CHECKPOINT_LOG_FILE};
+use rlinks_store::backup::{self, BackupCounts};
+use rlinks_store::{Location, MissingStore, Store, StoreError};
 use serde_json::json;
 
 use crate::args::{Backup, Restore};
@@ -33,14 +33,14 @@ pub(crate) async fn run(session: &Session, args: &Backup) -> Result<(), Failure>
     report(session.output, &args.file, &counts, "saved")
 }
 
-fn counted(counts: &Counts, done: &str) -> String {
+fn counted(counts: &BackupCounts, done: &str) -> String {
     format!(
         "{done}: workspaces {}, domains {}, members {}, keys {}, links {}, audit entries {}",
         counts.workspaces, counts.domains, counts.users, counts.keys, counts.links, counts.audit
     )
 }
 
-fn report(output: Output, file: &Path, counts: &Counts, done: &str) -> Result<(), Failure> {
+fn report(output: Output, file: &Path, counts: &BackupCounts, done: &str) -> Result<(), Failure> {
     if output.json {
         return output.object(&json!({
             "file": file,
@@ -85,7 +85,7 @@ pub(crate) async fn restore(
     report(output, &args.file, &done?, "restored")
 }
 
-async fn replace(session: &Session, file: &Path, overwrite: Overwrite) -> Result<Counts, Failure> {
+async fn replace(session: &Session, file: &Path, overwrite: Overwrite) -> Result<BackupCounts, Failure> {
     if overwrite == Overwrite::Refuse && !session.store().is_empty().await? {
         return Err(Failure::failed(format!(
             "{} is not empty; nothing was changed",
@@ -102,7 +102,7 @@ async fn replace(session: &Session, file: &Path, overwrite: Overwrite) -> Result
 
 /// Opens what is there. A damaged or foreign file is put aside on request, never removed: somebody may still save something.
 async fn open(config: &Config, overwrite: Overwrite, output: Output) -> Result<Store, Failure> {
-    let options = || local_store::options(config, Lost::Replace);
+    let options = || local_store::options(config, MissingStore::Recreate);
     match (Store::open(options()?).await, config.location()?) {
         (Err(StoreError::Refused(why)), Location::Sqlite(path)) if overwrite == Overwrite::Replace => {
             // What the store says ends in advice for somebody who does not restore already.
@@ -142,7 +142,7 @@ fn put_aside(path: &Path, now_ms: i64) -> Result<PathBuf, Failure> {
 /// not missed.
 async fn sign_restored(session: &Session) -> Result<(), StoreError> {
     let mut heads: Vec<Head> = session.store().heads().await?.into_iter().map(|(_, head)| head).collect();
-    let log = session.config.data.join(HEADS_LOG);
+    let log = session.config.data.join(CHECKPOINT_LOG_FILE);
     let known = checkpoint_log::read(&log)?;
     let gone: BTreeSet<String> = known
         .checkpoints
@@ -150,6 +150,6 @@ async fn sign_restored(session: &Session) -> Result<(), StoreError> {
         .map(|checkpoint| checkpoint.head.workspace)
         .filter(|workspace| !heads.iter().any(|head| head.workspace == *workspace))
         .collect();
-    heads.extend(gone.into_iter().map(|workspace| Head { workspace, seq: 0, hash: GENESIS.to_owned() }));
-    checkpoints::append_heads(&session.config.data, &session.signer()?, &heads, session.now(), true)
+    heads.extend(gone.into_iter().map(|workspace| Head { workspace, seq: 0, hash: GENESIS_HASH.to_owned() }));
+    checkpoints::append_checkpoints(&session.config.data, &session.signer()?, &heads, session.now(), true)
 }

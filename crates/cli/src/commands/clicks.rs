@@ -151,10 +151,10 @@ impl ClicksExport {
         let mut errors = FieldErrors::default();
         let mut moment = |field, text: Option<&str>, otherwise| {
             let parsed = text.map(|text| Timestamp::parse(text).map_err(|error| no_time(field, error)));
-            parsed.and_then(|parsed| errors.take(parsed)).unwrap_or(Timestamp::from_ms(otherwise))
+            parsed.and_then(|parsed| errors.ok_or_push(parsed)).unwrap_or(Timestamp::from_ms(otherwise))
         };
         let during = moment("from", self.from.as_deref(), 0)..moment("to", self.to.as_deref(), i64::MAX);
-        errors.none()?;
+        errors.into_result()?;
         if during.is_empty() {
             return Err(
                 FieldError::new("from", FieldCode::TooShort, "must be before the end of the range").into()
@@ -188,7 +188,7 @@ async fn recompute(session: &Session, scope: Scope) -> Result<(), Failure> {
         })
         .await;
     drop(bar);
-    let done = done.map_err(StoreError::of_clicks)?;
+    let done = done.map_err(StoreError::for_clicks)?;
     if session.output.json {
         return session.output.object(&json!({
             "days": done.days,
@@ -216,7 +216,7 @@ async fn misses(session: &Session, limit: i64) -> Result<(), Failure> {
     let missed = clicks
         .misses(workspace.id, tomorrow - MISSES_DAYS, tomorrow, limit)
         .await
-        .map_err(StoreError::of_clicks)?;
+        .map_err(StoreError::for_clicks)?;
     if session.output.json {
         return session.output.object(&missed);
     }

@@ -10,10 +10,10 @@ use rlinks_clicks::ingest::BATCH;
 use rlinks_clicks::journal::{Batch, Batched, FOLDER, Producer, Reader};
 use rlinks_clicks::misses::Misses;
 use rlinks_core::draft::Input;
-use rlinks_core::{Code, Domains, Id, Link, LinkDraft, LinkState, Source, Workspace};
+use rlinks_core::{Code, Id, Link, LinkDraft, LinkSource, LinkState, ServedHosts, Workspace};
 use rlinks_store::clock::random_bytes;
-use rlinks_store::write::{CodeChoice, Existing, LinkOp, LinkWrite};
-use rlinks_store::{LinkFilter, Position, StoreError};
+use rlinks_store::write::{CodeChoice, LinkOp, LinkWrite, OnConflict};
+use rlinks_store::{LinkFilter, ListPosition, StoreError};
 use serde_json::json;
 use tokio::task::JoinSet;
 
@@ -80,7 +80,7 @@ async fn has_links_of_its_own(session: &Session, workspace: &Workspace) -> Resul
         }
         match links.last() {
             Some(last) if i64::try_from(links.len()) == Ok(PAGE) => {
-                filter.after = Some(Position::of(last, filter.sort));
+                filter.after = Some(ListPosition::from_link(last, filter.sort));
             }
             _ => return Ok(false),
         }
@@ -124,7 +124,7 @@ async fn make_links(session: &Session, workspace: &Workspace, args: &SeedArgs) -
 async fn write_links(
     session: &Session,
     workspace: &Workspace,
-    served: &Domains,
+    served: &ServedHosts,
     ideas: Vec<LinkIdea>,
     created: &mut u64,
 ) -> Result<Vec<Id>, Failure> {
@@ -139,8 +139,8 @@ async fn write_links(
         let op = LinkOp::Create {
             draft,
             code: CodeChoice::Chosen(code),
-            source: Source::Cli,
-            existing: Existing::Refuse,
+            source: LinkSource::Cli,
+            on_conflict: OnConflict::Refuse,
         };
         let write = LinkWrite::new(workspace.id, actor.clone(), now, op);
         let store = session.store().clone();

@@ -8,13 +8,13 @@ use rlinks_clicks::database::were_kept;
 use rlinks_clicks::enrich::geo::Geo;
 use rlinks_clicks::journal::{self, Drops};
 use rlinks_core::id::EPOCH_MS;
-use rlinks_core::{Slug, Standing, Timestamp};
+use rlinks_core::{DomainStatus, Slug, Timestamp};
 use rlinks_ops::safety::blocklist::ListFile;
 use rlinks_server::Tls;
 use rlinks_server::auth::oidc::provider::Issuer;
-use rlinks_store::audit::checkpoints::{self, HEADS_LOG, KEY_FILE};
+use rlinks_store::audit::checkpoints::{self, CHECKPOINT_LOG_FILE, SIGNING_KEY_FILE};
 use rlinks_store::clock::Clock;
-use rlinks_store::{Location, Lost, Store, StoreError};
+use rlinks_store::{Location, MissingStore, Store, StoreError};
 use serde::Serialize;
 
 use crate::backend::local_store;
@@ -181,12 +181,13 @@ async fn store(findings: &mut Findings, config: &Config, location: &Location) {
     let shown = config.store_shown();
     if let Location::Sqlite(path) = location
         && !path.exists()
-        && !config.data.join(HEADS_LOG).exists()
+        && !config.data.join(CHECKPOINT_LOG_FILE).exists()
     {
         findings.ok("store", format!("{shown} is not there yet; the first command makes it"));
         return;
     }
-    let opened = async { Ok::<_, Failure>(Store::open(local_store::options(config, Lost::Refuse)?).await?) };
+    let opened =
+        async { Ok::<_, Failure>(Store::open(local_store::options(config, MissingStore::Refuse)?).await?) };
     let store = match opened.await {
         Ok(store) => store,
         Err(failure) => {
@@ -220,7 +221,8 @@ async fn store(findings: &mut Findings, config: &Config, location: &Location) {
 /// Whether the OpenID provider answers, and has keys we may use.
 async fn provider(findings: &mut Findings, config: &Config) {
     let Some(settings) = &config.oidc else { return };
-    let looked = async { Issuer::new(&settings.issuer, &settings.algorithms, Clock::system())?.look().await };
+    let looked =
+        async { Issuer::new(&settings.issuer, &settings.algorithms, Clock::system())?.probe().await };
     match looked.await {
         Ok(keys) => {
             findings.ok("oidc", format!("{} answers; {keys} of its keys can be used", settings.issuer));
@@ -277,7 +279,7 @@ async fn look_inside(findings: &mut Findings, store: &Store, config: &Config) ->
         let message = format!("applied {:?}, known {:?}", schema.applied, schema.known);
         findings.problem("schema", message, "run `rmax migrate up` with the newest rmax");
     }
-    let damage = store.integrity().await?;
+    let damage = store.integrity_check().await?;
     if damage.is_empty() {
         findings.ok("integrity", "the database finds no damage");
     } else {
@@ -295,14 +297,14 @@ async fn look_inside(findings: &mut Findings, store: &Store, config: &Config) ->
         }
         Err(fault) => findings.problem("audit", fault.to_string(), "compare with a backup or an export"),
     }
-    let strangers = store.links_beside_the_log().await?;
+    let strangers = store.links_differing_from_log().await?;
     if strangers.is_empty() {
         findings.ok("links", "every link is what the audit log says");
     } else {
         let message = format!("changed past the audit log: {}", strangers.join(", "));
         findings.problem("links", message, "`rmax links history <code>` shows what the log knows");
     }
-    let strangers = store.directory_beside_the_log().await?;
+    let strangers = store.records_differing_from_log().await?;
     if !strangers.is_empty() {
         let message = format!("changed past the audit log: {}", strangers.join(", "));
         findings.problem("directory", message, "`rmax audit list` shows what the log knows");
@@ -323,11 +325,11 @@ async fn look_inside(findings: &mut Findings, store: &Store, config: &Config) ->
 
 /// What was last seen of hosts. One that waits for its first proof is its workspace's business.
 async fn custody(findings: &mut Findings, store: &Store, config: &Config) -> Result<(), Failure> {
-    let held = store.held_domains().await?;
+    let held = store.domain_records().await?;
     let now = Clock::system().now();
     let mut all_is_well = true;
-    for known in held.iter().filter(|known| known.custody.standing() != Standing::Unproven) {
-        if let Some(concern) = known.custody.concern(now) {
+    for known in held.iter().filter(|known| known.verification.status() != DomainStatus::Unverified) {
+        if let Some(concern) = known.verification.warning(now) {
             let hint = "`rmax domains check` looks again";
             findings.problem("custody", format!("{}: {concern}", known.domain.host), hint);
             all_is_well = false;
@@ -355,7 +357,7 @@ async fn clicks(findings: &mut Findings, store: &Store, drops: &[Drops]) -> Resu
     }
     let clicks = Clicks::open(store.location()).await?;
     let looked = async { Ok((clicks.last_event().await?, clicks.losses_with(drops).await?)) };
-    let looked = looked.await.map_err(StoreError::of_clicks);
+    let looked = looked.await.map_err(StoreError::for_clicks);
     clicks.close().await;
     let (stored, losses) = looked?;
     let lost: Vec<String> = losses.iter().map(|(reason, clicks)| format!("{clicks} {reason}")).collect();
@@ -366,14 +368,14 @@ async fn clicks(findings: &mut Findings, store: &Store, drops: &[Drops]) -> Resu
 
 /// The heads that were signed, as far as they can be believed.
 fn heads_log(findings: &mut Findings, config: &Config) -> Vec<rlinks_core::audit::Head> {
-    let log = config.data.join(HEADS_LOG);
+    let log = config.data.join(CHECKPOINT_LOG_FILE);
     match checkpoint_log::read(&log) {
         Ok(read) if read.checkpoints.is_empty() && log.exists() => {
             findings.ok("heads", format!("{}: a cut-off end may not show", checkpoint_log::nothing_in(&log)));
             Vec::new()
         }
         // Both are made by the first change.
-        Ok(_) if !log.exists() && config.data.join(KEY_FILE).exists() => {
+        Ok(_) if !log.exists() && config.data.join(SIGNING_KEY_FILE).exists() => {
             let hint =
                 "put the file back from a copy; without it nobody sees that the end of the log was cut off";
             findings.problem("heads", format!("{} was there and is gone", log.display()), hint);
@@ -388,7 +390,7 @@ fn heads_log(findings: &mut Findings, config: &Config) -> Vec<rlinks_core::audit
                 read.torn.iter().map(|line| format!("; line {line} is torn and was passed over")).collect();
             let heads = read.checkpoints.len();
             findings.ok("heads", format!("{heads} signed heads in {}{}", log.display(), torn.concat()));
-            checkpoints::binding(&read.checkpoints)
+            checkpoints::effective_heads(&read.checkpoints)
         }
         Err(error) => {
             let hint = "put the file back from a copy; what it says now cannot be believed";

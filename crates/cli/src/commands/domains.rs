@@ -4,9 +4,9 @@ pub(crate) mod checks;
 
 use std::collections::HashMap;
 
-use rlinks_core::workspace::domain_verification::Proof;
-use rlinks_core::{Domain, Host, Id, Standing, Workspace};
-use rlinks_store::Held;
+use rlinks_core::workspace::domain_verification::VerificationRecord;
+use rlinks_core::{Domain, DomainStatus, Host, Id, Workspace};
+use rlinks_store::DomainRecord;
 use serde_json::json;
 
 use crate::args::Domains;
@@ -37,13 +37,13 @@ impl Hosted {
         }
         let Self { host, workspace, primary, state, .. } = self;
         let primary = if *primary { ", its primary domain" } else { "" };
-        if *state == Standing::Active {
+        if *state == DomainStatus::Active {
             return output.line(&format!("{done} {host}: answered by workspace {workspace}{primary}"));
         }
         output.line(&format!(
             "{done} {host}: of workspace {workspace}{primary}, {state}: it does not answer"
         ))?;
-        if let Some(Proof { name, value }) = &self.proof {
+        if let Some(VerificationRecord { name, value }) = &self.proof {
             output.hint(&format!("set the TXT record {name} to {value}, then `rmax domains verify {host}`"));
         }
         Ok(())
@@ -181,9 +181,9 @@ async fn list(place: &Place, all: bool) -> Result<(), Failure> {
 async fn list_stored(session: &Session, all: bool) -> Result<Vec<Hosted>, Failure> {
     let workspace = session.workspace().await?;
     let (workspaces, now) = (session.store().workspaces().await?, session.now());
-    let domains = session.store().held_domains().await?.into_iter();
+    let domains = session.store().domain_records().await?.into_iter();
     let domains = domains.filter(|held| all || held.domain.workspace == workspace.id);
-    let named = |held: Held| {
+    let named = |held: DomainRecord| {
         let whose = workspaces.iter().find(|known| known.id == held.domain.workspace)?;
         Some(Hosted::of(held, whose, now))
     };

@@ -7,7 +7,7 @@ use rlinks_clicks::edge_hits::{BATCH, Hit, Imported, OfLink};
 use rlinks_clicks::export::jsonl::Form;
 use rlinks_clicks::export::{Export, Format, Overwrite, Place};
 use rlinks_clicks::time::{DAY_MS, HOUR_MS, day_of};
-use rlinks_core::link::route_object::Stats;
+use rlinks_core::link::route_object::ClickTotals;
 use rlinks_core::{Id, Timestamp, Workspace};
 use rlinks_store::StoreError;
 use rlinks_store::clock::Clock;
@@ -77,7 +77,7 @@ async fn to_store(cloudflare: &Cloudflare, session: &Session) -> Result<(), Fail
     let workspace = session.workspace().await?;
     let clicks = session.clicks().await?;
     let name = format!("hits:{}:{}", workspace.id, cloudflare.hits_id());
-    let done_upto = clicks.watermark(&name).await.map_err(StoreError::of_clicks)?;
+    let done_upto = clicks.watermark(&name).await.map_err(StoreError::for_clicks)?;
     let mut keys = cloudflare.hit_keys().await?;
     // Nothing was imported yet where there is no watermark: no hit is from 1970.
     keys.retain(|key| key.day >= done_upto - OVERLAP_DAYS);
@@ -89,7 +89,7 @@ async fn to_store(cloudflare: &Cloudflare, session: &Session) -> Result<(), Fail
         // Keys are sorted by day: all days before that of the last one are done.
         if let Some(last) = some.last() {
             let upto = last.day.min(day_of(session.now()));
-            clicks.advance(&name, upto, session.now()).await.map_err(StoreError::of_clicks)?;
+            clicks.advance(&name, upto, session.now()).await.map_err(StoreError::for_clicks)?;
         }
         progress.add(some.len() as u64);
     }
@@ -125,7 +125,7 @@ async fn import_some(
     let clicks = session.clicks().await?;
     let ids: Vec<String> = keys.iter().map(|key| key.id.clone()).collect();
     // What is there already need not be read again.
-    let there = clicks.imported(&ids).await.map_err(StoreError::of_clicks)?;
+    let there = clicks.imported(&ids).await.map_err(StoreError::for_clicks)?;
     let mut wanted = Vec::new();
     for key in keys {
         if !links.contains_key(&key.code) {
@@ -143,7 +143,7 @@ async fn import_some(
         Some(OfLink { hit, link: *link, owner: *owner })
     });
     let hits: Vec<OfLink<'_>> = of_link.collect();
-    let done = clicks.import(workspace.id, &hits, session.now()).await.map_err(StoreError::of_clicks)?;
+    let done = clicks.import(workspace.id, &hits, session.now()).await.map_err(StoreError::for_clicks)?;
     sum.imported.stored += done.stored;
     sum.imported.known += done.known;
     sum.imported.too_old += done.too_old;
@@ -330,7 +330,7 @@ pub(crate) async fn publish_stats(
 }
 
 /// What the links of a store have counted; those without a click are left out.
-async fn sums_of(session: &Session) -> Result<BTreeMap<String, Stats>, Failure> {
+async fn sums_of(session: &Session) -> Result<BTreeMap<String, ClickTotals>, Failure> {
     let workspace = session.workspace().await?;
     let (mut sums, mut after) = (BTreeMap::new(), Id::from_i64(i64::MIN));
     loop {

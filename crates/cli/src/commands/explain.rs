@@ -13,7 +13,7 @@ pub(crate) async fn run(place: &Place, args: &Explain) -> Result<(), Failure> {
     let explained: Explained = match place {
         Place::Cloudflare(_) => return Err(Failure::needs_store()),
         Place::Store(session) => {
-            let workspace = Slug::stored(session.config.workspace.clone());
+            let workspace = Slug::from_stored(session.config.workspace.clone());
             session.ops.explain(&workspace, &args.question, at).await?.into()
         }
         Place::Server(remote) => remote.explain(&args.question, at).await?,

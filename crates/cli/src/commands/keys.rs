@@ -1,7 +1,7 @@
 //! `rmax keys`: what programs sign in with.
 
 use rlinks_core::access::api_key::KeyStatus;
-use rlinks_core::draft::{TimeInput, expiry};
+use rlinks_core::draft::{TimeInput, parse_expiry};
 use rlinks_core::{ApiKey, FieldErrors, Scope, Scopes, Timestamp};
 use rlinks_ops::members::KeyDraft;
 use serde_json::json;
@@ -48,9 +48,10 @@ async fn create(
     expires: Option<String>,
 ) -> Result<(), Failure> {
     let mut errors = FieldErrors::default();
-    let name = errors.take(ApiKey::parse_name(name));
-    let scopes = if scopes.is_empty() { None } else { errors.take(Scopes::parse(scopes)) };
-    let expires_at = expires.and_then(|text| errors.take(expiry(&TimeInput::Text(text), place.now())));
+    let name = errors.ok_or_push(ApiKey::parse_name(name));
+    let scopes = if scopes.is_empty() { None } else { errors.ok_or_push(Scopes::parse(scopes)) };
+    let expires_at =
+        expires.and_then(|text| errors.ok_or_push(parse_expiry(&TimeInput::Text(text), place.now())));
     let (Some(name), true) = (name, errors.0.is_empty()) else {
         return Err(errors.into());
     };
@@ -71,7 +72,7 @@ async fn create_stored(session: &Session, asked: KeyAsked) -> Result<NewKey, Fai
         Some(who) => Some(session.ops.member(&workspace, &who).await?),
         None => None,
     };
-    if let Some(user) = user.as_ref().filter(|user| !scopes.are_within(user.role.scopes())) {
+    if let Some(user) = user.as_ref().filter(|user| !scopes.is_subset(user.role.scopes())) {
         session.output.warning(&format!(
             "{} is {}, so this key can do no more than a {} can",
             user.email, user.role, user.role

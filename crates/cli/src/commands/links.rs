@@ -1,9 +1,9 @@
 //! `rmax links`: create, change, look at and remove links.
 
 use rlinks_core::draft::{Input, TimeInput};
-use rlinks_core::link::route_object::{RouteObject, Stats};
+use rlinks_core::link::route_object::{ClickTotals, RouteObject};
 use rlinks_core::link::search;
-use rlinks_core::{Domains, FieldCode, FieldError, Link, LinkState, Timestamp};
+use rlinks_core::{FieldCode, FieldError, Link, LinkState, ServedHosts, Timestamp};
 use rlinks_ops::{Deleted, Mode, Outcome};
 use rlinks_store::LinkFilter;
 use serde::Serialize;
@@ -44,7 +44,7 @@ pub(crate) async fn run(place: &Place, command: Links) -> Result<(), Failure> {
 
 impl List {
     fn wanted(&self) -> Result<Wanted<'_>, Failure> {
-        if self.search.as_deref().is_some_and(|text| search::query(text).is_empty()) {
+        if self.search.as_deref().is_some_and(|text| search::parse_query(text).is_empty()) {
             return Err(Failure::usage("`--search` has no word in it; give letters or digits to look for"));
         }
         let tag = self.tag.as_deref().map(str::trim);
@@ -72,7 +72,7 @@ async fn list(place: &Place, args: &List) -> Result<(), Failure> {
     let more = links.len() > wanted.limit;
     links.truncate(wanted.limit);
     if output.json {
-        let objects = links.iter().map(|(link, stats)| RouteObject::of(link, *stats));
+        let objects = links.iter().map(|(link, stats)| RouteObject::from_link(link, *stats));
         output.object(&objects.collect::<Vec<_>>())?;
     } else if links.is_empty() {
         output.note("no links");
@@ -88,7 +88,7 @@ async fn list(place: &Place, args: &List) -> Result<(), Failure> {
 }
 
 /// One more than asked for, to know whether there are more. Numbers are for programs alone.
-async fn find(session: &Session, wanted: &Wanted<'_>) -> Result<Vec<(Link, Stats)>, Failure> {
+async fn find(session: &Session, wanted: &Wanted<'_>) -> Result<Vec<(Link, ClickTotals)>, Failure> {
     let workspace = session.workspace().await?;
     let states = [
         (true, LinkState::Active),
@@ -99,7 +99,7 @@ async fn find(session: &Session, wanted: &Wanted<'_>) -> Result<Vec<(Link, Stats
     let filter = LinkFilter {
         prefix: wanted.prefix.map(|text| if fold { text.to_ascii_lowercase() } else { text.to_owned() }),
         tag: wanted.tag.map(str::to_owned),
-        words: wanted.search.map(search::query).unwrap_or_default(),
+        words: wanted.search.map(search::parse_query).unwrap_or_default(),
         states: states.into_iter().filter(|(wanted, _)| *wanted).map(|(_, state)| state).collect(),
         ..LinkFilter::default()
     };
@@ -108,7 +108,7 @@ async fn find(session: &Session, wanted: &Wanted<'_>) -> Result<Vec<(Link, Stats
     let counted = if session.output.json {
         session.stats(&links.iter().collect::<Vec<_>>()).await
     } else {
-        vec![Stats::default(); links.len()]
+        vec![ClickTotals::default(); links.len()]
     };
     Ok(links.into_iter().zip(counted).collect())
 }
@@ -312,8 +312,8 @@ async fn rehearsed(place: &Place, before: Option<&Link>, made: &Made) -> Result<
 
 /// A dry run does not enter the configured domain in the store, so the store's own check does not know it yet.
 fn refuse_loop_to_configured(session: &Session, link: &Link) -> Result<(), Failure> {
-    let configured = Domains::new(session.config.domain.clone(), session.config.base_domain.as_ref());
-    if link.no_loop && configured.serve(link.target.host()) {
+    let configured = ServedHosts::new(session.config.domain.clone(), session.config.base_domain.as_ref());
+    if link.no_loop && configured.contains(link.target.host()) {
         let message = format!(
             "leads back to {}, a domain served here; allow it with no_loop off (--allow-loop)",
             link.target.host()

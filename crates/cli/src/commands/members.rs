@@ -53,9 +53,9 @@ async fn create(
     password: Option<Asked>,
 ) -> Result<(), Failure> {
     let mut errors = FieldErrors::default();
-    let email = errors.take(Email::parse(email));
-    let name = errors.take(User::parse_name(name));
-    let role = errors.take(role.parse::<Role>());
+    let email = errors.ok_or_push(Email::parse(email));
+    let name = errors.ok_or_push(User::parse_name(name));
+    let role = errors.ok_or_push(role.parse::<Role>());
     let (Some(email), Some(name), Some(role)) = (email, name, role) else { return Err(errors.into()) };
     if let Some(asked) = password {
         return password::create(place, (email, name, role), asked).await;

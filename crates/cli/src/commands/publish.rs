@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use rlinks_core::{Id, Link, Workspace};
-use rlinks_server::process::signals::Stop;
+use rlinks_server::process::signals::StopSignals;
 use rlinks_store::feed::Feed;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -230,18 +230,18 @@ impl Publisher<'_> {
     async fn watch(&self) -> Result<(), Failure> {
         let output = self.session.output;
         // Listened to from the beginning: a signal that comes while something is being published is heeded after that.
-        let mut stop = Stop::listen()
+        let mut stop = StopSignals::listen()
             .map_err(|error| Failure::failed(format!("signals cannot be listened to: {error}")))?;
         // Its first look tells of everything, and so of what changed since we have published.
         let mut feed = Feed::new(self.session.store());
         output.note("watching; stop with Ctrl-C");
         loop {
             tokio::select! {
-                () = stop.asked() => return Ok(()),
+                () = stop.received() => return Ok(()),
                 () = feed.wait(LOOK_EVERY) => {}
             }
             self.cloudflare.rest();
-            let published = match feed.look().await {
+            let published = match feed.poll().await {
                 Ok(changes) if changes.is_empty() => continue,
                 Ok(_) => self.since_last().await,
                 Err(error) => Err(error.into()),
@@ -259,7 +259,7 @@ impl Publisher<'_> {
             // The feed has told of these changes; the mark has not passed them, and the next look begins there.
             feed = Feed::new(self.session.store());
             tokio::select! {
-                () = stop.asked() => return Ok(()),
+                () = stop.received() => return Ok(()),
                 () = tokio::time::sleep(AFTER_TROUBLE) => {}
             }
         }

@@ -3,7 +3,7 @@
 use std::io::Write as _;
 
 use rlinks_server::{Archive, Reload};
-use rlinks_store::Lost;
+use rlinks_store::MissingStore;
 use rlinks_store::clock::Clock;
 use serde_json::{Map, Value, json};
 
@@ -45,7 +45,7 @@ pub(crate) fn run(
             Err(failure) => Err(failure.messages().join("; ")),
         })
     };
-    let options = local_store::options(&config, Lost::Refuse)?;
+    let options = local_store::options(&config, MissingStore::Refuse)?;
     let format = config.log.format;
     let announce = |url: &str| say_setup(url, format);
     rlinks_server::run(server_config(config, environment), options, Clock::system(), reload, announce)?;
@@ -84,7 +84,7 @@ fn server_config(config: Config, environment: &Environment) -> rlinks_server::Co
         insecure_cookies: config.insecure_cookies,
         threads: config.threads,
         cache_bytes: config.cache_bytes,
-        naming: config.naming(),
+        short_urls: config.naming(),
         own_host: config.own_host(),
         tls: config.tls,
         data: config.data,
@@ -97,7 +97,7 @@ fn server_config(config: Config, environment: &Environment) -> rlinks_server::Co
         target_changes_per_minute: config.target_changes_per_minute,
         archive: config
             .archive
-            .map(|place| Archive { place, options: local_store::aws_variables(environment) }),
+            .map(|place| Archive { destination: place, options: local_store::aws_variables(environment) }),
     }
 }
 

@@ -3,7 +3,7 @@
 use rlinks_clicks::rollup::Subject;
 use rlinks_clicks::stats::{Bots, Interval, Point, Question, Statistics, Sum, Value, Zone};
 use rlinks_clicks::time::day_of;
-use rlinks_core::link::route_object::Stats as Totals;
+use rlinks_core::link::route_object::ClickTotals as Totals;
 use rlinks_core::{Code, FieldCode, FieldError, FieldErrors, Policy, Timestamp};
 use rlinks_ops::sweep::kept;
 use rlinks_store::StoreError;
@@ -90,7 +90,7 @@ async fn count(session: &Session, args: &Stats) -> Result<Counted, Failure> {
     let clicks = session.clicks().await?;
     let statistics = clicks.statistics(&question, now).await?;
     let totals = session.stats(&[&link]).await.first().copied().unwrap_or_default();
-    let subjects = clicks.totals(&[question.subject]).await.map_err(StoreError::of_clicks)?;
+    let subjects = clicks.totals(&[question.subject]).await.map_err(StoreError::for_clicks)?;
     let last_click = subjects.get(&question.subject).and_then(|total| total.last_click);
     Ok(Counted { code: link.code, statistics, totals, last_click })
 }
@@ -119,19 +119,19 @@ impl Stats {
     fn question(&self, subject: Subject, policy: &Policy, now: Timestamp) -> Result<Question, FieldErrors> {
         let mut errors = FieldErrors::default();
         let refused = |field, message: &str| FieldError::new(field, FieldCode::BadCharacters, message);
-        let interval = errors.take(
+        let interval = errors.ok_or_push(
             Interval::parse(&self.interval)
                 .ok_or_else(|| refused("interval", "is none of hour, day, week, month")),
         );
         let zone = Zone::parse(&self.tz)
             .ok_or_else(|| refused("tz", "is no time zone; write it like Europe/Berlin"));
-        let tz = errors.take(zone);
+        let tz = errors.ok_or_push(zone);
         let zone = tz.clone().unwrap_or_default();
         let mut moment = |field, text: Option<&str>| {
-            text.and_then(|text| errors.take(zone.moment(text).map_err(|error| no_time(field, error))))
+            text.and_then(|text| errors.ok_or_push(zone.moment(text).map_err(|error| no_time(field, error))))
         };
         let (from, to) = (moment("from", self.from.as_deref()), moment("to", self.to.as_deref()));
-        errors.none()?;
+        errors.into_result()?;
         Ok(Question {
             from,
             to,

@@ -30,9 +30,9 @@ pub(crate) async fn run(session: &Session, command: Workspaces) -> Result<(), Fa
 
 async fn create(session: &Session, slug: &str, preset: &str, name: Option<&str>) -> Result<(), Failure> {
     let mut errors = FieldErrors::default();
-    let parsed_slug = errors.take(Slug::parse(slug));
-    let preset = errors.take(preset.parse::<Preset>());
-    let name = errors.take(Workspace::parse_name(name.unwrap_or(slug)));
+    let parsed_slug = errors.ok_or_push(Slug::parse(slug));
+    let preset = errors.ok_or_push(preset.parse::<Preset>());
+    let name = errors.ok_or_push(Workspace::parse_name(name.unwrap_or(slug)));
     let (Some(slug), Some(preset), Some(name)) = (parsed_slug, preset, name) else {
         return Err(errors.into());
     };
@@ -78,7 +78,7 @@ async fn list(session: &Session, show_deleted: bool) -> Result<(), Failure> {
 }
 
 async fn show(session: &Session, slug: Option<&str>) -> Result<(), Failure> {
-    let slug = Slug::stored(slug.unwrap_or(&session.config.workspace).to_owned());
+    let slug = Slug::from_stored(slug.unwrap_or(&session.config.workspace).to_owned());
     // A deleted one can be looked at too.
     let Some(workspace) = session.store().workspace(&slug).await? else {
         return Err(Failure::not_found(Thing::Workspace(slug.to_string())));
@@ -164,7 +164,7 @@ fn with_fields(policy: &Policy, set: &[String]) -> Result<Policy, Failure> {
         };
         waiting.push((pair.0.to_owned(), pair.1.to_owned()));
     }
-    Ok(policy.with_all(&waiting)?)
+    Ok(policy.set_fields(&waiting)?)
 }
 
 async fn update(
@@ -203,7 +203,7 @@ async fn delete(session: &Session, slug: &str, yes: bool) -> Result<(), Failure>
 }
 
 async fn restore(session: &Session, slug: &str) -> Result<(), Failure> {
-    let found = session.store().workspace(&Slug::stored(slug.to_owned())).await?;
+    let found = session.store().workspace(&Slug::from_stored(slug.to_owned())).await?;
     let Some(seen) = found else {
         return Err(Failure::not_found(Thing::Workspace(slug.to_string())));
     };

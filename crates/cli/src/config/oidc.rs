@@ -3,8 +3,8 @@
 use std::net::IpAddr;
 
 use rlinks_core::{Host, Role, Slug};
-use rlinks_server::auth::oidc::provision::{ClaimRule, Rule};
-use rlinks_server::auth::oidc::{Algorithm, CALLBACK, ClientSecret, Settings};
+use rlinks_server::auth::oidc::provision::{ClaimRule, ProvisionRule};
+use rlinks_server::auth::oidc::{Algorithm, CALLBACK_PATH, ClientSecret, OidcSettings};
 use serde_json::{Map, Value};
 use url::Url;
 
@@ -25,7 +25,7 @@ const OTHERS: [&str; 7] = [
 ];
 
 /// The provider, where one is configured.
-pub(super) fn settings(layers: &mut Layers) -> Result<Option<Settings>, Failure> {
+pub(super) fn settings(layers: &mut Layers) -> Result<Option<OidcSettings>, Failure> {
     let Some(issuer) = layers.parsed("oidc.issuer", issuer)? else {
         return match OTHERS.into_iter().find(|key| layers.peek(key).is_some()) {
             None => Ok(None),
@@ -37,7 +37,7 @@ pub(super) fn settings(layers: &mut Layers) -> Result<Option<Settings>, Failure>
     };
     let mut algorithms = layers.list("oidc.algorithms", str::parse::<Algorithm>)?;
     if algorithms.is_empty() {
-        algorithms = Algorithm::USUAL.to_vec();
+        algorithms = Algorithm::DEFAULTS.to_vec();
     }
     let mut scopes = layers.list("oidc.scopes", one_word)?;
     if scopes.is_empty() {
@@ -46,7 +46,7 @@ pub(super) fn settings(layers: &mut Layers) -> Result<Option<Settings>, Failure>
     if !scopes.iter().any(|scope| scope == "openid") {
         scopes.insert(0, "openid".to_owned());
     }
-    Ok(Some(Settings {
+    Ok(Some(OidcSettings {
         issuer,
         client_id,
         client_secret: layers.secret("oidc.client_secret")?.map(ClientSecret::new),
@@ -75,11 +75,11 @@ fn issuer(text: &str) -> Result<String, String> {
 fn redirect_uri(text: &str) -> Result<String, String> {
     let url = Url::parse(text).ok().filter(|url| {
         matches!(url.scheme(), "http" | "https")
-            && url.path().ends_with(CALLBACK)
+            && url.path().ends_with(CALLBACK_PATH)
             && url.query().is_none()
             && url.fragment().is_none()
     });
-    url.map(|_| text.to_owned()).ok_or_else(|| format!("must be a URL that ends in {CALLBACK}"))
+    url.map(|_| text.to_owned()).ok_or_else(|| format!("must be a URL that ends in {CALLBACK_PATH}"))
 }
 
 fn is_near(url: &Url) -> bool {
@@ -97,7 +97,7 @@ fn one_word(text: &str) -> Result<String, String> {
     if is_word { Ok(text.to_owned()) } else { Err("must be one word of at most 255 characters".to_owned()) }
 }
 
-fn rule(table: &Map<String, Value>) -> Result<Rule, String> {
+fn rule(table: &Map<String, Value>) -> Result<ProvisionRule, String> {
     const KNOWN: [&str; 4] = ["workspace", "role", "email_domain", "claim"];
     if let Some(key) = table.keys().find(|key| !KNOWN.contains(&key.as_str())) {
         return Err(format!("has a rule with `{key}`; a rule has workspace, role, email_domain and claim"));
@@ -124,7 +124,7 @@ fn rule(table: &Map<String, Value>) -> Result<Rule, String> {
         }
         _ => Err("has a rule whose claim is not `name=value`".to_owned()),
     };
-    Ok(Rule {
+    Ok(ProvisionRule {
         workspace: workspace.to_string(),
         role,
         email_domain: text("email_domain")?.map(host).transpose()?,

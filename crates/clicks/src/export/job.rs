@@ -58,7 +58,7 @@ impl Clicks {
         let held = self.hold_watermark(name).await?;
         let done = match self.watermark(name).await {
             Ok(after) => self.export_from(codes, target, wanted, after, now, &mut progress).await,
-            Err(error) => Err(error.of_clicks().into()),
+            Err(error) => Err(error.for_clicks().into()),
         };
         held.release().await;
         done
@@ -75,7 +75,7 @@ impl Clicks {
         progress: &mut impl FnMut(u64),
     ) -> Result<Exported, ExportError> {
         let last =
-            self.last_event().await.map_err(StoreError::of_clicks)?.min(wanted.upto.unwrap_or(i64::MAX));
+            self.last_event().await.map_err(StoreError::for_clicks)?.min(wanted.upto.unwrap_or(i64::MAX));
         let mut done = Exported::default();
         loop {
             let name = target.takes_parts().then(|| part_name(wanted, after + 1));
@@ -151,7 +151,7 @@ impl Clicks {
         part: &Part<'_>,
     ) -> Result<Export, ExportError> {
         let is_ours = match part.note {
-            Some(note) => self.is_begun(&note.name).await.map_err(StoreError::of_clicks)?,
+            Some(note) => self.is_begun(&note.name).await.map_err(StoreError::for_clicks)?,
             None => false,
         };
         let overwrite = if is_ours { Overwrite::Replace } else { wanted.overwrite };
@@ -161,11 +161,11 @@ impl Clicks {
     /// Notes that the file is ours before it can be seen, so that whoever goes on after us knows.
     async fn finish_file(&self, export: Export, part: &Part<'_>) -> Result<(), ExportError> {
         let Some(note) = part.note else { return export.finish().await };
-        self.begin_note(note).await.map_err(StoreError::of_clicks)?;
+        self.begin_note(note).await.map_err(StoreError::for_clicks)?;
         let finished = export.finish().await;
         if matches!(finished, Err(ExportError::Exists(_))) {
             // Somebody else's after all.
-            self.forget_note(&note.name).await.map_err(StoreError::of_clicks)?;
+            self.forget_note(&note.name).await.map_err(StoreError::for_clicks)?;
         }
         finished
     }
@@ -185,7 +185,7 @@ impl Clicks {
         upto: i64,
         now: Timestamp,
     ) -> Result<(), ExportError> {
-        match self.try_move(name, from, upto, now).await.map_err(StoreError::of_clicks)? {
+        match self.try_move(name, from, upto, now).await.map_err(StoreError::for_clicks)? {
             Moved::Yes => Ok(()),
             Moved::BySomebodyElse => Err(ExportError::Busy),
         }

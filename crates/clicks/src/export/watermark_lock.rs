@@ -59,7 +59,7 @@ impl Held {
 }
 
 fn trouble(error: sqlx::Error) -> StoreError {
-    StoreError::from(error).of_clicks()
+    StoreError::from(error).for_clicks()
 }
 
 fn hold_file(database: &Path, name: &str) -> Result<HeldFile, ExportError> {

@@ -7,9 +7,9 @@ use rlinks_clicks::journal::{Journal, Lane, Options, Reader, Syncing};
 use rlinks_clicks::misses::Misses;
 use rlinks_clicks::{Clicks, Ingest};
 use rlinks_core::draft::Input;
-use rlinks_core::{Actor, Code, Domains, Id, LinkDraft, Policy, Preset, Source, Timestamp};
+use rlinks_core::{Actor, Code, Id, LinkDraft, LinkSource, Policy, Preset, ServedHosts, Timestamp};
 use rlinks_store::Store;
-use rlinks_store::write::{CodeChoice, Existing, LinkOp, LinkWrite, Written};
+use rlinks_store::write::{CodeChoice, LinkOp, LinkWrite, OnConflict, Written};
 
 use crate::database::{Place, at};
 
@@ -83,9 +83,9 @@ impl Desk {
     pub(crate) async fn link_by(&self, code: &str, actor: Actor) -> Id {
         let input = Input { target: Some("https://example.com/".to_owned()), ..Input::default() };
         let draft =
-            LinkDraft::parse(&input, &Policy::preset(Preset::Team), &Domains::default(), at(0)).unwrap();
+            LinkDraft::parse(&input, &Policy::preset(Preset::Team), &ServedHosts::default(), at(0)).unwrap();
         let code = CodeChoice::Chosen(Code::from_path(code).unwrap());
-        let op = LinkOp::Create { draft, code, source: Source::Cli, existing: Existing::Refuse };
+        let op = LinkOp::Create { draft, code, source: LinkSource::Cli, on_conflict: OnConflict::Refuse };
         match self.store.write(LinkWrite::new(MAIN, actor, at(0), op)).await {
             Ok(Written::Created(link)) => link.id,
             other => panic!("not created: {other:?}"),

@@ -88,8 +88,8 @@ pub(crate) async fn recompute_at(desk: &Desk, workspace: Option<Id>, now: Timest
 async fn busy_week(desk: &mut Desk) -> [Id; 3] {
     let links = [
         desk.link("a").await,
-        desk.link_by("b", Actor::stored("user:77".to_owned())).await,
-        desk.link_by("c", Actor::stored("user:78".to_owned())).await,
+        desk.link_by("b", Actor::from_stored("user:77".to_owned())).await,
+        desk.link_by("c", Actor::from_stored("user:78".to_owned())).await,
     ];
     let start = moment("2026-11-10T00:00:00Z");
     for day in 0..6 {
@@ -243,7 +243,7 @@ async fn hours_that_are_not_kept_do_not_come_back(place: Place) {
 async fn clicks_that_come_meanwhile_are_neither_lost_nor_doubled(place: Place) {
     let mut desk = Desk::new(place.clone()).await;
     busy_week(&mut desk).await;
-    let link = desk.link_by("d", Actor::stored("user:79".to_owned())).await;
+    let link = desk.link_by("d", Actor::from_stored("user:79".to_owned())).await;
     // Another process.
     let (store, clicks) = (place.open().await, Clicks::open(&place.location).await.unwrap());
     let stored_before = desk.count("select count(*) from events").await;

@@ -1,7 +1,7 @@
 //! Clicks to export: one that knows nothing, one that knows everything, and many.
 
 use rlinks_clicks::click::event_id;
-use rlinks_clicks::{Click, Device, Prefix};
+use rlinks_clicks::{Click, Device, IpPrefix};
 use rlinks_core::{Id, Timestamp};
 
 pub fn nothing_known() -> Click {
@@ -47,7 +47,7 @@ pub fn all_known() -> Click {
         referrer: some("https://example.com/\"quoted\"\n"),
         user_agent: some("Mozilla/5.0 (\u{1F98A})"),
         ua_hash: Some(0xAB),
-        ip_prefix: Some(Prefix::of("2001:db8:1:2::3".parse().unwrap())),
+        ip_prefix: Some(IpPrefix::from_address("2001:db8:1:2::3".parse().unwrap())),
         country: some("DE"),
         city: some("München"),
         latitude: Some(48.137_4),

@@ -358,7 +358,7 @@ async fn the_busiest_links_are_those_of_the_range(place: Place) {
 async fn totals_are_for_ever(place: Place) {
     let mut desk = Desk::new(place).await;
     let (link, quiet) = (desk.link("a").await, desk.link("b").await);
-    let owned = desk.link_by("c", Actor::stored("user:77".to_owned())).await;
+    let owned = desk.link_by("c", Actor::from_stored("user:77".to_owned())).await;
     desk.record(&[
         click(link, moment("2020-01-01"), 1),
         click(link, november(10, "10:00"), 1),

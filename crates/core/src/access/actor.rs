@@ -13,12 +13,13 @@ use crate::Id;
 #[serde(transparent)]
 pub struct Actor(String);
 
-const LONGEST: usize = 255;
+const MAX_OPERATOR_CHARS: usize = 255;
 
 impl Actor {
     /// The person at the terminal, by the identity they configured.
     pub fn operator(text: &str) -> Self {
-        let clean: String = text.trim().chars().filter(|letter| !letter.is_control()).take(LONGEST).collect();
+        let clean: String =
+            text.trim().chars().filter(|letter| !letter.is_control()).take(MAX_OPERATOR_CHARS).collect();
         if clean.is_empty() { Self("operator".to_owned()) } else { Self(clean) }
     }
 
@@ -28,17 +29,17 @@ impl Actor {
     }
 
     /// A member.
-    pub fn of_user(id: Id) -> Self {
+    pub fn from_user(id: Id) -> Self {
         Self(format!("user:{id}"))
     }
 
     /// A program.
-    pub fn of_key(id: Id) -> Self {
+    pub fn from_key(id: Id) -> Self {
         Self(format!("key:{id}"))
     }
 
     /// An actor as the store keeps it.
-    pub fn stored(text: String) -> Self {
+    pub fn from_stored(text: String) -> Self {
         Self(text)
     }
 

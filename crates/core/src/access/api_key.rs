@@ -60,18 +60,18 @@ pub enum KeyStatus {
 impl ApiKey {
     /// Who answers for a key that is nobody's, besides itself: the member or the key that made it. The operator's keys stand for
     /// themselves.
-    pub fn answering(maker: &Actor) -> Option<Actor> {
+    pub fn sponsor(maker: &Actor) -> Option<Actor> {
         (maker.user().is_some() || maker.key().is_some()).then(|| maker.clone())
     }
 
     /// As whom it is counted: its member, or whoever answers for it.
-    pub fn counted_as(&self) -> Actor {
-        let member = self.user.map(Actor::of_user);
-        member.or_else(|| Self::answering(&self.created_by)).unwrap_or_else(|| Actor::of_key(self.id))
+    pub fn principal(&self) -> Actor {
+        let member = self.user.map(Actor::from_user);
+        member.or_else(|| Self::sponsor(&self.created_by)).unwrap_or_else(|| Actor::from_key(self.id))
     }
 
     /// The longest name.
-    pub const LONGEST_NAME: usize = 100;
+    pub const MAX_NAME_CHARS: usize = 100;
 
     /// Whether it is good at this moment.
     pub fn status(&self, now: Timestamp) -> KeyStatus {
@@ -86,49 +86,49 @@ impl ApiKey {
 
     /// A name: 1 to 100 characters on one line.
     pub fn parse_name(text: &str) -> Result<String, FieldError> {
-        crate::text::one_line("name", text, Self::LONGEST_NAME)
+        crate::text::one_line("name", text, Self::MAX_NAME_CHARS)
     }
 }
 
-const SCHEME: &str = "rmx_";
-const PREFIX_LETTERS: usize = 8;
-const SECRET_LETTERS: usize = 43;
+const KEY_SCHEME: &str = "rmx_";
+const PREFIX_RANDOM_CHARS: usize = 8;
+const SECRET_CHARS: usize = 43;
 /// The length of a prefix: scheme and random characters.
-pub const PREFIX: usize = SCHEME.len() + PREFIX_LETTERS;
+pub const PREFIX_CHARS: usize = KEY_SCHEME.len() + PREFIX_RANDOM_CHARS;
 /// The length of a whole key.
-pub const LENGTH: usize = PREFIX + 1 + SECRET_LETTERS;
+pub const KEY_CHARS: usize = PREFIX_CHARS + 1 + SECRET_CHARS;
 /// How many random bytes [`Secret::new`] wants: enough that running out is a matter of astronomy.
 pub const RANDOM_BYTES: usize = 128;
 
 /// A whole key: what its owner sees once, and a request carries. It cannot be printed by accident.
 #[derive(Clone)]
-pub struct Secret(String);
+pub struct ApiKeySecret(String);
 
-impl Secret {
+impl ApiKeySecret {
     /// A new one of random bytes. Nothing when they run out: give fresh ones.
     pub fn new(random: &[u8; RANDOM_BYTES]) -> Option<Self> {
-        let letters = letters(random, PREFIX_LETTERS + SECRET_LETTERS)?;
-        let (prefix, secret) = letters.split_at(PREFIX_LETTERS);
-        Some(Self(format!("{SCHEME}{prefix}_{secret}")))
+        let letters = random_base62(random, PREFIX_RANDOM_CHARS + SECRET_CHARS)?;
+        let (prefix, secret) = letters.split_at(PREFIX_RANDOM_CHARS);
+        Some(Self(format!("{KEY_SCHEME}{prefix}_{secret}")))
     }
 
     /// A key as a request carries it, if it can be one.
     pub fn parse(text: &str) -> Option<Self> {
-        let letters = text.strip_prefix(SCHEME).filter(|_| text.len() == LENGTH)?;
+        let letters = text.strip_prefix(KEY_SCHEME).filter(|_| text.len() == KEY_CHARS)?;
         let word = |text: &str| text.bytes().all(|byte| byte.is_ascii_alphanumeric());
-        let (prefix, rest) = letters.split_at_checked(PREFIX_LETTERS)?;
+        let (prefix, rest) = letters.split_at_checked(PREFIX_RANDOM_CHARS)?;
         let secret = rest.strip_prefix('_')?;
         (word(prefix) && word(secret)).then(|| Self(text.to_owned()))
     }
 
     /// How it is found and shown.
     pub fn prefix(&self) -> &str {
-        &self.0[..PREFIX]
+        &self.0[..PREFIX_CHARS]
     }
 
     /// What is kept of it.
     pub fn hash(&self) -> String {
-        hash(&self.0)
+        hash_secret(&self.0)
     }
 
     /// Whether this hash is its own, in the same time whatever the answer.
@@ -146,27 +146,27 @@ impl Secret {
     }
 }
 
-impl fmt::Debug for Secret {
+impl fmt::Debug for ApiKeySecret {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "{}_...", self.prefix())
     }
 }
 
 /// The hash by which a random secret is kept: `blake2b256:` and 64 digits. For secrets of full entropy, never for passwords.
-pub fn hash(secret: &str) -> String {
+pub fn hash_secret(secret: &str) -> String {
     format!("blake2b256:{}", hex::encode(&Blake2b::<U32>::digest(secret.as_bytes())))
 }
 
 /// The length of a [`token`].
-pub const TOKEN: usize = SECRET_LETTERS;
+pub const TOKEN_CHARS: usize = SECRET_CHARS;
 
 /// A one-time secret of 256 bits: an invitation, a session.
-pub fn token(random: &[u8; RANDOM_BYTES]) -> Option<String> {
-    letters(random, TOKEN)
+pub fn random_token(random: &[u8; RANDOM_BYTES]) -> Option<String> {
+    random_base62(random, TOKEN_CHARS)
 }
 
 /// Letters of the base62 alphabet, each equally likely.
-fn letters(random: &[u8], length: usize) -> Option<String> {
+fn random_base62(random: &[u8], length: usize) -> Option<String> {
     let text: String = random
         .iter()
         .filter(|byte| **byte < 248)
@@ -178,7 +178,7 @@ fn letters(random: &[u8], length: usize) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{LENGTH, RANDOM_BYTES, Secret, token};
+    use super::{ApiKeySecret, KEY_CHARS, RANDOM_BYTES, random_token};
 
     fn random() -> [u8; RANDOM_BYTES] {
         std::array::from_fn(|at| u8::try_from(at * 7 % 256).unwrap())
@@ -186,30 +186,30 @@ mod tests {
 
     #[test]
     fn a_key_is_found_by_its_prefix_and_known_by_its_hash() {
-        let key = Secret::new(&random()).unwrap();
-        assert_eq!(key.reveal().len(), LENGTH);
+        let key = ApiKeySecret::new(&random()).unwrap();
+        assert_eq!(key.reveal().len(), KEY_CHARS);
         assert_eq!(key.prefix(), "rmx_07elszGN");
         assert_eq!(format!("{key:?}"), "rmx_07elszGN_...");
-        let read = Secret::parse(key.reveal()).unwrap();
+        let read = ApiKeySecret::parse(key.reveal()).unwrap();
         assert!(read.matches(&key.hash()) && key.hash().starts_with("blake2b256:"));
         let mut other = key.reveal().to_owned();
         other.pop();
         other.push(if key.reveal().ends_with('0') { '1' } else { '0' });
-        assert!(!Secret::parse(&other).unwrap().matches(&key.hash()));
+        assert!(!ApiKeySecret::parse(&other).unwrap().matches(&key.hash()));
         assert!(!key.matches("") && !key.matches("sha256:") && !key.matches("blake2b256:"));
     }
 
     #[test]
     fn blake2b_and_sha256_are_those_of_the_rfcs() {
         // From `b2sum -l 256` and `sha256sum`.
-        let key = Secret("abc".to_owned());
+        let key = ApiKeySecret("abc".to_owned());
         assert_eq!(key.hash(), "blake2b256:bddd813c634239723171ef3fee98579b94964e3bb1cb3e427262c8c068d52319");
         assert!(key.matches("sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"));
     }
 
     #[test]
     fn what_cannot_be_a_key_is_none() {
-        let good = Secret::new(&random()).unwrap();
+        let good = ApiKeySecret::new(&random()).unwrap();
         let text = good.reveal();
         for bad in [
             "",
@@ -220,9 +220,9 @@ mod tests {
             &"ä".repeat(28),
             &text.replace("rmx_0", "rmx_é"),
         ] {
-            assert!(Secret::parse(bad).is_none(), "{bad}");
+            assert!(ApiKeySecret::parse(bad).is_none(), "{bad}");
         }
-        assert_eq!(token(&random()).unwrap().len(), 43);
-        assert_eq!(token(&[255; RANDOM_BYTES]), None);
+        assert_eq!(random_token(&random()).unwrap().len(), 43);
+        assert_eq!(random_token(&[255; RANDOM_BYTES]), None);
     }
 }

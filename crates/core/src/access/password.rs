@@ -14,17 +14,17 @@ pub struct Password(String);
 
 impl Password {
     /// The fewest characters.
-    pub const SHORTEST: usize = 12;
+    pub const MIN_CHARS: usize = 12;
     /// The most characters.
-    pub const LONGEST: usize = 128;
+    pub const MAX_CHARS: usize = 128;
     /// More bytes than 128 characters take, however they were composed: longer texts are not even looked at.
-    const MOST_BYTES: usize = 2048;
+    const MAX_BYTES: usize = 2048;
 
     /// 12 to 128 characters without control characters, spaces around them not counted among the 12. The same letters composed in
     /// another way are the same password.
     pub fn parse(text: &str) -> Result<Self, FieldError> {
         let refuse = |code, message: &str| Err(FieldError::new("password", code, message));
-        if text.len() > Self::MOST_BYTES {
+        if text.len() > Self::MAX_BYTES {
             return refuse(FieldCode::TooLong, "has more than 128 characters");
         }
         let text: String = text.nfkc().collect();
@@ -32,14 +32,14 @@ impl Password {
             return refuse(FieldCode::ControlCharacter, "has control characters");
         }
         // What surrounds it may be part of it, but nobody is kept out by spaces alone.
-        if !text.is_empty() && text.trim().chars().count() < Self::SHORTEST {
+        if !text.is_empty() && text.trim().chars().count() < Self::MIN_CHARS {
             let message = "has fewer than 12 characters, without the spaces around it";
             let message = if text.trim() == text { "has fewer than 12 characters" } else { message };
             return refuse(FieldCode::TooShort, message);
         }
         match text.chars().count() {
             0 => refuse(FieldCode::Required, "is empty"),
-            count if count > Self::LONGEST => refuse(FieldCode::TooLong, "has more than 128 characters"),
+            count if count > Self::MAX_CHARS => refuse(FieldCode::TooLong, "has more than 128 characters"),
             _ => Ok(Self(text)),
         }
     }

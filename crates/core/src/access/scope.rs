@@ -70,10 +70,10 @@ impl Scopes {
     /// Everything.
     pub const ALL: Self = Self(0b1_1111);
     /// What a key gets that names none.
-    pub const DEFAULT: Self = Self::of(&[Scope::LinksRead, Scope::LinksWrite]);
+    pub const DEFAULT: Self = Self::new(&[Scope::LinksRead, Scope::LinksWrite]);
 
     /// These.
-    pub const fn of(scopes: &[Scope]) -> Self {
+    pub const fn new(scopes: &[Scope]) -> Self {
         let (mut bits, mut at) = (0, 0);
         while at < scopes.len() {
             bits |= scopes[at].bit();
@@ -97,24 +97,24 @@ impl Scopes {
     }
 
     /// Whether this one is among them.
-    pub const fn has(self, scope: Scope) -> bool {
+    pub const fn contains(self, scope: Scope) -> bool {
         self.0 & scope.bit() != 0
     }
 
     /// What both allow.
     #[must_use]
-    pub const fn and(self, other: Self) -> Self {
+    pub const fn intersection(self, other: Self) -> Self {
         Self(self.0 & other.0)
     }
 
     /// Whether all of these are among the other's.
-    pub const fn are_within(self, other: Self) -> bool {
+    pub const fn is_subset(self, other: Self) -> bool {
         self.0 & !other.0 == 0
     }
 
     /// Each of them, in a fixed order.
     pub fn iter(self) -> impl Iterator<Item = Scope> {
-        Scope::ALL.into_iter().filter(move |scope| self.has(*scope))
+        Scope::ALL.into_iter().filter(move |scope| self.contains(*scope))
     }
 
     /// Their names with commas between: how the store keeps them.
@@ -123,7 +123,7 @@ impl Scopes {
     }
 
     /// As the store keeps them. A name of a later version is nothing we would allow.
-    pub fn stored(text: &str) -> Self {
+    pub fn from_stored(text: &str) -> Self {
         Self(
             text.split(',')
                 .filter_map(|name| name.parse::<Scope>().ok())
@@ -154,9 +154,9 @@ mod tests {
         let two = Scopes::parse(&["links:write", "links:read", "links:read"]).unwrap();
         assert_eq!(two, Scopes::DEFAULT);
         assert_eq!(two.to_text(), "links:read,links:write");
-        assert_eq!(Scopes::stored("links:read,links:fly,links:write"), two);
-        assert!(two.are_within(Scopes::ALL) && !Scopes::ALL.are_within(two));
-        assert!(two.has(Scope::LinksRead) && !two.has(Scope::LinksDelete));
+        assert_eq!(Scopes::from_stored("links:read,links:fly,links:write"), two);
+        assert!(two.is_subset(Scopes::ALL) && !Scopes::ALL.is_subset(two));
+        assert!(two.contains(Scope::LinksRead) && !two.contains(Scope::LinksDelete));
         assert_eq!(serde_json::to_string(&two).unwrap(), r#"["links:read","links:write"]"#);
         assert!(Scopes::parse::<&str>(&[]).is_err() && Scopes::parse(&["links"]).is_err());
     }

@@ -15,7 +15,7 @@ use crate::{Id, Timestamp};
 pub struct Email(String);
 
 impl Email {
-    const LONGEST: usize = 254;
+    const MAX_BYTES: usize = 254;
 
     /// Something, one `@`, and a host, without spaces; at most 254 bytes. Whether anybody reads mail there is not ours to know.
     pub fn parse(text: &str) -> Result<Self, FieldError> {
@@ -24,7 +24,7 @@ impl Email {
         if text.is_empty() {
             return refuse(FieldCode::Required, "is empty");
         }
-        if text.len() > Self::LONGEST {
+        if text.len() > Self::MAX_BYTES {
             return refuse(FieldCode::TooLong, "has more than 254 bytes");
         }
         if text.chars().any(|letter| letter.is_control() || letter.is_whitespace()) {
@@ -48,7 +48,7 @@ impl Email {
     }
 
     /// An address as the store keeps it: a placeholder where the account was deleted.
-    pub fn stored(text: String) -> Self {
+    pub fn from_stored(text: String) -> Self {
         Self(text)
     }
 
@@ -92,9 +92,9 @@ impl Role {
     /// What it allows.
     pub const fn scopes(self) -> Scopes {
         match self {
-            Self::Viewer => Scopes::of(&[Scope::LinksRead, Scope::AnalyticsRead]),
+            Self::Viewer => Scopes::new(&[Scope::LinksRead, Scope::AnalyticsRead]),
             Self::Member => {
-                Scopes::of(&[Scope::LinksRead, Scope::LinksWrite, Scope::LinksDelete, Scope::AnalyticsRead])
+                Scopes::new(&[Scope::LinksRead, Scope::LinksWrite, Scope::LinksDelete, Scope::AnalyticsRead])
             }
             Self::Admin => Scopes::ALL,
         }
@@ -186,14 +186,14 @@ pub struct User {
 
 impl User {
     /// The longest name.
-    pub const LONGEST_NAME: usize = 255;
+    pub const MAX_NAME_CHARS: usize = 255;
 
     /// A name: up to 255 characters on one line; may be empty.
     pub fn parse_name(text: &str) -> Result<String, FieldError> {
         if text.trim().is_empty() {
             return Ok(String::new());
         }
-        crate::text::one_line("full_name", text, Self::LONGEST_NAME)
+        crate::text::one_line("full_name", text, Self::MAX_NAME_CHARS)
     }
 
     /// What the audit log says of them: never who they are.
@@ -242,10 +242,10 @@ mod tests {
 
     #[test]
     fn each_role_may_do_what_those_before_it_may() {
-        assert!(Role::Viewer.scopes().are_within(Role::Member.scopes()));
-        assert!(Role::Member.scopes().are_within(Role::Admin.scopes()));
+        assert!(Role::Viewer.scopes().is_subset(Role::Member.scopes()));
+        assert!(Role::Member.scopes().is_subset(Role::Admin.scopes()));
         assert_eq!(Role::Admin.scopes(), Scopes::ALL);
-        assert!(!Role::Member.scopes().has(Scope::WorkspaceAdmin));
+        assert!(!Role::Member.scopes().contains(Scope::WorkspaceAdmin));
         assert!(Role::Viewer < Role::Admin);
     }
 }

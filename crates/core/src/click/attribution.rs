@@ -10,29 +10,29 @@ use memchr::{memchr2, memchr3};
 use percent_encoding::percent_decode;
 use url::Url;
 
-const LONGEST_REFERRER_BYTES: usize = 512;
-const LONGEST_HOST_BYTES: usize = 253;
-const LONGEST_UTM_BYTES: usize = 128;
+const MAX_REFERRER_BYTES: usize = 512;
+const MAX_HOST_BYTES: usize = 253;
+const MAX_UTM_BYTES: usize = 128;
 /// An escape is three bytes for one, so what lies behind this does not reach the value.
-const LONGEST_ESCAPED_UTM_BYTES: usize = 4 * LONGEST_UTM_BYTES;
+const MAX_ESCAPED_UTM_BYTES: usize = 4 * MAX_UTM_BYTES;
 
 /// The last is how Android says which app opened a link.
-const SCHEMES: [&str; 3] = ["https://", "http://", "android-app://"];
+const REFERRER_SCHEMES: [&str; 3] = ["https://", "http://", "android-app://"];
 
 /// What may be written down of a Referer: not its query, its fragment or the name of a user, which may hold a secret or a person's
 /// words. Whether the rest is an address at all is looked at later, by [`referrer`], off the redirect path.
-pub fn cut_referrer(header: &[u8]) -> Cow<'_, [u8]> {
-    let window = &header[..header.len().min(LONGEST_REFERRER_BYTES + 1)];
+pub fn strip_referrer(header: &[u8]) -> Cow<'_, [u8]> {
+    let window = &header[..header.len().min(MAX_REFERRER_BYTES + 1)];
     let page = &window[..memchr2(b'?', b'#', window).unwrap_or(window.len())];
     let rest = page.strip_prefix(b"https://").or_else(|| page.strip_prefix(b"http://"));
-    if let Some(rest) = rest.filter(|_| page.len() <= LONGEST_REFERRER_BYTES) {
+    if let Some(rest) = rest.filter(|_| page.len() <= MAX_REFERRER_BYTES) {
         // Nearly every host ends with its path, or with the text, and nobody's name stands before it. Where there is no host, what looks
         // like a path may hold one.
         if memchr3(b'/', b'@', b'\\', rest).is_none_or(|end| end > 0 && rest[end] == b'/') {
             return Cow::Borrowed(page);
         }
     }
-    match referrer(header) {
+    match parse_referrer(header) {
         Some(Cow::Borrowed(text)) => Cow::Borrowed(text.as_bytes()),
         Some(Cow::Owned(text)) => Cow::Owned(text.into_bytes()),
         None => Cow::Borrowed(&[]),
@@ -42,13 +42,13 @@ pub fn cut_referrer(header: &[u8]) -> Cow<'_, [u8]> {
 /// What is kept of a Referer: the page, without its query, its fragment and the name of a user.
 ///
 /// Those three may hold a secret or a person's words, and no statistic needs them.
-pub fn referrer(header: &[u8]) -> Option<Cow<'_, str>> {
+pub fn parse_referrer(header: &[u8]) -> Option<Cow<'_, str>> {
     let header = header.trim_ascii();
-    let window = &header[..header.len().min(LONGEST_REFERRER_BYTES + 1)];
+    let window = &header[..header.len().min(MAX_REFERRER_BYTES + 1)];
     let end = window.iter().position(|byte| matches!(byte, b'?' | b'#')).unwrap_or(window.len());
-    let is_cut = end > LONGEST_REFERRER_BYTES;
+    let is_cut = end > MAX_REFERRER_BYTES;
     let text = if is_cut {
-        whole_characters(&window[..LONGEST_REFERRER_BYTES])?
+        whole_characters(&window[..MAX_REFERRER_BYTES])?
     } else {
         str::from_utf8(&window[..end]).ok()?
     };
@@ -56,7 +56,7 @@ pub fn referrer(header: &[u8]) -> Option<Cow<'_, str>> {
         return None;
     }
 
-    let scheme = SCHEMES.into_iter().find(|scheme| begins_with(text, scheme))?;
+    let scheme = REFERRER_SCHEMES.into_iter().find(|scheme| begins_with(text, scheme))?;
     let rest = &text[scheme.len()..];
     let authority = match rest.find(['/', '\\']) {
         Some(end) => &rest[..end],
@@ -76,7 +76,7 @@ pub fn referrer(header: &[u8]) -> Option<Cow<'_, str>> {
 
 /// The host of a referrer as it is counted: lower case, without port, `www.` and final dot.
 pub fn referrer_host(referrer: &str) -> Option<String> {
-    if referrer.len() > LONGEST_REFERRER_BYTES {
+    if referrer.len() > MAX_REFERRER_BYTES {
         return None;
     }
     let url = Url::parse(referrer).ok()?;
@@ -84,7 +84,7 @@ pub fn referrer_host(referrer: &str) -> Option<String> {
     let host = host.strip_suffix('.').unwrap_or(&host);
     // "www.com" is a host like any other.
     let host = host.strip_prefix("www.").filter(|rest| rest.contains('.')).unwrap_or(host);
-    (!host.is_empty() && host.len() <= LONGEST_HOST_BYTES).then(|| host.to_owned())
+    (!host.is_empty() && host.len() <= MAX_HOST_BYTES).then(|| host.to_owned())
 }
 
 /// The three parameters by which a link names its campaign.
@@ -99,7 +99,7 @@ pub struct Utm<'a> {
 }
 
 /// Reads the campaign from the query of a request; of a repeated parameter the first that says something counts.
-pub fn utm(query: &[u8]) -> Utm<'_> {
+pub fn parse_utm(query: &[u8]) -> Utm<'_> {
     let mut utm = Utm::default();
     // Almost no query has any, and this is most of the cost for the others.
     if !query.windows(4).any(|window| window == b"utm_") {
@@ -114,7 +114,7 @@ pub fn utm(query: &[u8]) -> Utm<'_> {
             _ => continue,
         };
         if field.is_none() {
-            *field = utm_value(&pair[equals + 1..]);
+            *field = parse_utm_value(&pair[equals + 1..]);
         }
     }
     utm
@@ -129,14 +129,14 @@ pub fn is_prefetch(purpose: &[u8]) -> bool {
 }
 
 /// Two letters, as capitals. Cloudflare writes XX for unknown and T1 for Tor, and neither is a country.
-pub fn country(value: &[u8]) -> Option<[u8; 2]> {
+pub fn parse_country(value: &[u8]) -> Option<[u8; 2]> {
     let letters: [u8; 2] = value.trim_ascii().to_ascii_uppercase().try_into().ok()?;
     (letters.iter().all(u8::is_ascii_uppercase) && letters != *b"XX").then_some(letters)
 }
 
 /// A value without escapes, control characters and blanks around it.
-fn utm_value(escaped: &[u8]) -> Option<Cow<'_, str>> {
-    let escaped = &escaped[..escaped.len().min(LONGEST_ESCAPED_UTM_BYTES)];
+fn parse_utm_value(escaped: &[u8]) -> Option<Cow<'_, str>> {
+    let escaped = &escaped[..escaped.len().min(MAX_ESCAPED_UTM_BYTES)];
     let spaced: Cow<'_, [u8]> = if escaped.contains(&b'+') {
         Cow::Owned(escaped.iter().map(|&byte| if byte == b'+' { b' ' } else { byte }).collect())
     } else {
@@ -160,7 +160,7 @@ fn utm_value(escaped: &[u8]) -> Option<Cow<'_, str>> {
 
 fn trimmed(text: &str) -> &str {
     let text = text.trim();
-    text[..text.floor_char_boundary(LONGEST_UTM_BYTES)].trim_end()
+    text[..text.floor_char_boundary(MAX_UTM_BYTES)].trim_end()
 }
 
 /// The text in bytes that may end in the middle of a character.
@@ -199,8 +199,8 @@ mod tests {
             "https://pw@news.example",
             "",
         ] {
-            let cut = cut_referrer(header.as_bytes());
-            assert_eq!(referrer(&cut), referrer(header.as_bytes()), "{header:?}");
+            let cut = strip_referrer(header.as_bytes());
+            assert_eq!(parse_referrer(&cut), parse_referrer(header.as_bytes()), "{header:?}");
             assert!(
                 !cut.windows(6).any(|window| window == b"secret")
                     && !cut.windows(2).any(|window| window == b"pw"),
@@ -208,7 +208,7 @@ mod tests {
             );
         }
         let long = format!("https://news.example/{}", "a".repeat(600));
-        assert_eq!(referrer(&cut_referrer(long.as_bytes())), referrer(long.as_bytes()));
+        assert_eq!(parse_referrer(&strip_referrer(long.as_bytes())), parse_referrer(long.as_bytes()));
     }
 
     #[test]
@@ -252,28 +252,28 @@ mod tests {
             (b"https://exam\r\nple.com/", None),
         ];
         for (header, expected) in table {
-            assert_eq!(referrer(header).as_deref(), expected, "{}", String::from_utf8_lossy(header));
+            assert_eq!(parse_referrer(header).as_deref(), expected, "{}", String::from_utf8_lossy(header));
         }
-        assert_eq!(referrer("https://example.com/\u{85}".as_bytes()), None);
-        assert!(matches!(referrer(b"https://example.com/page?q"), Some(Cow::Borrowed(_))));
+        assert_eq!(parse_referrer("https://example.com/\u{85}".as_bytes()), None);
+        assert!(matches!(parse_referrer(b"https://example.com/page?q"), Some(Cow::Borrowed(_))));
     }
 
     #[test]
     fn a_long_referrer_is_cut_but_never_within_its_host() {
         let long = format!("https://example.com/{}", "a".repeat(100_000));
-        assert_eq!(referrer(long.as_bytes()).as_deref(), Some(&long[..512]));
+        assert_eq!(parse_referrer(long.as_bytes()).as_deref(), Some(&long[..512]));
         let accented = format!("https://example.com/a{}", "é".repeat(5000));
-        assert_eq!(referrer(accented.as_bytes()).unwrap().len(), 511);
+        assert_eq!(parse_referrer(accented.as_bytes()).unwrap().len(), 511);
         let exact = format!("https://{}", "a".repeat(504));
-        assert_eq!(referrer(exact.as_bytes()).as_deref(), Some(&*exact));
-        assert_eq!(referrer(format!("{exact}?q").as_bytes()).as_deref(), Some(&*exact));
-        assert_eq!(referrer(format!("{exact}a").as_bytes()), None);
-        assert_eq!(referrer(format!("https://{}@example.com/", "a".repeat(600)).as_bytes()), None);
-        assert_eq!(referrer(&b"@".repeat(100_000)), None);
-        assert_eq!(referrer(&b"\xC3".repeat(100_000)), None);
+        assert_eq!(parse_referrer(exact.as_bytes()).as_deref(), Some(&*exact));
+        assert_eq!(parse_referrer(format!("{exact}?q").as_bytes()).as_deref(), Some(&*exact));
+        assert_eq!(parse_referrer(format!("{exact}a").as_bytes()), None);
+        assert_eq!(parse_referrer(format!("https://{}@example.com/", "a".repeat(600)).as_bytes()), None);
+        assert_eq!(parse_referrer(&b"@".repeat(100_000)), None);
+        assert_eq!(parse_referrer(&b"\xC3".repeat(100_000)), None);
         // A character that is broken anywhere else is no accident of the limit.
-        assert_eq!(referrer(&[b"https://example.com/\xC3", &[b'a'; 600][..]].concat()), None);
-        assert_eq!(referrer(b"https://example.com/\xC3?q"), None);
+        assert_eq!(parse_referrer(&[b"https://example.com/\xC3", &[b'a'; 600][..]].concat()), None);
+        assert_eq!(parse_referrer(b"https://example.com/\xC3?q"), None);
     }
 
     #[test]
@@ -342,16 +342,16 @@ mod tests {
             (b"utm_source=<b>", "<b> - -"),
         ];
         for (query, expected) in table {
-            let Utm { source, medium, campaign } = utm(query);
+            let Utm { source, medium, campaign } = parse_utm(query);
             let line = [source.as_ref(), medium.as_ref(), campaign.as_ref()].map(text).join(" ");
             assert_eq!(line, expected, "{}", String::from_utf8_lossy(query));
         }
-        assert!(matches!(utm(b"utm_source=news").source, Some(Cow::Borrowed("news"))));
+        assert!(matches!(parse_utm(b"utm_source=news").source, Some(Cow::Borrowed("news"))));
     }
 
     #[test]
     fn a_campaign_is_short_whatever_the_query() {
-        let source = |query: &[u8]| utm(query).source.map(Cow::into_owned);
+        let source = |query: &[u8]| parse_utm(query).source.map(Cow::into_owned);
         let long = format!("utm_source={}", "a".repeat(100_000));
         assert_eq!(source(long.as_bytes()).unwrap(), "a".repeat(128));
         let escaped = format!("utm_source=a{}", "%C3%A9".repeat(10_000));
@@ -359,7 +359,7 @@ mod tests {
         let blanks = format!("utm_source={}b", "a".repeat(120) + &"+".repeat(100));
         assert_eq!(source(blanks.as_bytes()).unwrap(), "a".repeat(120));
         assert_eq!(source(&[b"utm_source=".as_slice(), &[0xFF; 10_000]].concat()).unwrap().len(), 126);
-        assert_eq!(utm(&b"&".repeat(100_000)), Utm::default());
+        assert_eq!(parse_utm(&b"&".repeat(100_000)), Utm::default());
         assert_eq!(source(&b"utm_source&".repeat(10_000)), None);
         assert_eq!(source(&b"%".repeat(100_000)), None);
     }

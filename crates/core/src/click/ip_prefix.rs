@@ -7,7 +7,7 @@ use serde::{Serialize, Serializer};
 
 /// A visitor's network: coarse enough to be nobody's, fine enough to tell offices and abuse apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Prefix {
+pub enum IpPrefix {
     /// The first 24 bits of an `IPv4` address.
     V4([u8; 3]),
     /// The first 48 bits of an `IPv6` address.
@@ -18,9 +18,9 @@ pub enum Prefix {
 const V6_MARK: i64 = 1 << 48;
 
 #[expect(clippy::many_single_char_names, reason = "the bytes of an address have no names")]
-impl Prefix {
+impl IpPrefix {
     /// The network of an address. An `IPv4` address that came through an `IPv6` socket is still `IPv4`.
-    pub const fn of(address: IpAddr) -> Self {
+    pub const fn from_address(address: IpAddr) -> Self {
         match address.to_canonical() {
             IpAddr::V4(address) => {
                 let [a, b, c, _] = address.octets();
@@ -63,7 +63,7 @@ impl Prefix {
     }
 }
 
-impl fmt::Display for Prefix {
+impl fmt::Display for IpPrefix {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let bits = match self {
             Self::V4(_) => 24,
@@ -73,7 +73,7 @@ impl fmt::Display for Prefix {
     }
 }
 
-impl Serialize for Prefix {
+impl Serialize for IpPrefix {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
     }
@@ -81,15 +81,15 @@ impl Serialize for Prefix {
 
 #[cfg(test)]
 mod tests {
-    use super::Prefix;
+    use super::IpPrefix;
 
     #[track_caller]
     fn check(address: &str, shown: &str, packed: i64) {
-        let prefix = Prefix::of(address.parse().unwrap());
+        let prefix = IpPrefix::from_address(address.parse().unwrap());
         assert_eq!(prefix.to_string(), shown);
         assert_eq!(prefix.as_i64(), packed, "{packed:#x} {:#x}", prefix.as_i64());
-        assert_eq!(Prefix::from_i64(packed), Some(prefix));
-        assert_eq!(Prefix::of(prefix.address()), prefix);
+        assert_eq!(IpPrefix::from_i64(packed), Some(prefix));
+        assert_eq!(IpPrefix::from_address(prefix.address()), prefix);
     }
 
     #[test]
@@ -106,7 +106,7 @@ mod tests {
     #[test]
     fn a_number_no_prefix_has_is_nothing() {
         for packed in [-1, 1 << 24, 0xFFFF_FFFF_FFFF, 0x2_0000_0000_0000, i64::MAX, i64::MIN] {
-            assert_eq!(Prefix::from_i64(packed), None, "{packed:#x}");
+            assert_eq!(IpPrefix::from_i64(packed), None, "{packed:#x}");
         }
     }
 }

@@ -9,13 +9,13 @@ use crate::{Code, Id, Slug, base62};
 pub const RANDOM_BYTES: usize = 64;
 
 /// The version of [`from_target`]. A change of its recipe is a new number: published codes never move.
-pub const DETERMINISTIC: u32 = 1;
+pub const DETERMINISTIC_VERSION: u32 = 1;
 
 /// A random code of `length` characters over the first `letters` of the base62 alphabet (36: no upper case).
 ///
 /// Bytes beyond the last whole multiple of the alphabet are passed over, so every code is equally likely. Nothing when the
 /// bytes run out or spell a reserved word: give fresh ones.
-pub fn random(bytes: &[u8], letters: u8, length: usize) -> Option<Code> {
+pub fn random_code(bytes: &[u8], letters: u8, length: usize) -> Option<Code> {
     let fair = 256 / u16::from(letters) * u16::from(letters);
     let text: String = bytes
         .iter()
@@ -55,21 +55,21 @@ pub fn from_target(workspace: &Slug, normalized: &str, salt: u32) -> Option<Code
 mod tests {
     use proptest::prelude::*;
 
-    use super::{from_target, random};
+    use super::{from_target, random_code};
     use crate::Slug;
 
     #[test]
     fn random_codes_come_from_the_given_bytes_alone() {
-        assert_eq!(random(&[0, 1, 10, 35, 36, 251, 252, 255, 5], 36, 7).unwrap().as_str(), "01az0z5");
-        assert_eq!(random(&[61, 62, 247, 248, 36, 0, 0, 0, 0, 0], 62, 8).unwrap().as_str(), "Z0ZA0000");
-        assert_eq!(random(&[255; 64], 36, 7), None);
-        assert_eq!(random(&[0; 6], 36, 7), None);
+        assert_eq!(random_code(&[0, 1, 10, 35, 36, 251, 252, 255, 5], 36, 7).unwrap().as_str(), "01az0z5");
+        assert_eq!(random_code(&[61, 62, 247, 248, 36, 0, 0, 0, 0, 0], 62, 8).unwrap().as_str(), "Z0ZA0000");
+        assert_eq!(random_code(&[255; 64], 36, 7), None);
+        assert_eq!(random_code(&[0; 6], 36, 7), None);
     }
 
     #[test]
     fn a_random_code_is_no_reserved_word() {
         let support: Vec<u8> = b"support".iter().map(|letter| letter - b'a' + 10).collect();
-        assert_eq!(random(&support, 36, 7), None);
+        assert_eq!(random_code(&support, 36, 7), None);
     }
 
     #[test]

@@ -15,11 +15,11 @@ use crate::field_error::{FieldCode, FieldError};
 pub struct Code(String);
 
 /// No code is longer, under any policy.
-pub const LONGEST: usize = 64;
+pub const MAX_CODE_CHARS: usize = 64;
 
 /// Words no code may be, in any spelling of case: every list of the source documents, every first path segment the server
 /// has, and the words its next routes will use.
-pub const RESERVED: &[&str] = &[
+pub const RESERVED_WORDS: &[&str] = &[
     "__admin__",
     "admin",
     "api",
@@ -52,7 +52,7 @@ pub const RESERVED: &[&str] = &[
 
 /// What every host serves of its own beside links, the API and the dashboard. Each first segment is a reserved word: a test
 /// walks them.
-pub const OWN_PATHS: [&str; 4] = ["/health", "/ready", "/robots.txt", "/favicon.ico"];
+pub const SERVER_PATHS: [&str; 4] = ["/health", "/ready", "/robots.txt", "/favicon.ico"];
 
 /// Which characters a policy lets a new code have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -69,7 +69,7 @@ pub enum Alphabet {
 }
 
 impl Alphabet {
-    fn has(self, byte: u8) -> bool {
+    fn contains(self, byte: u8) -> bool {
         match byte {
             b'a'..=b'z' | b'0'..=b'9' | b'-' => true,
             b'A'..=b'Z' => self != Self::Lower,
@@ -78,7 +78,7 @@ impl Alphabet {
         }
     }
 
-    fn in_words(self) -> &'static str {
+    fn describe(self) -> &'static str {
         match self {
             Self::Lower => "lower-case letters, digits and hyphens",
             Self::Letters => "letters, digits and hyphens",
@@ -121,16 +121,16 @@ impl Code {
             );
         }
         if let Some(letter) =
-            text.chars().find(|letter| !u8::try_from(*letter).is_ok_and(|byte| rules.alphabet.has(byte)))
+            text.chars().find(|letter| !u8::try_from(*letter).is_ok_and(|byte| rules.alphabet.contains(byte)))
         {
             let lower = text.to_ascii_lowercase();
-            let way_out = if letter.is_ascii_uppercase() && lower.bytes().all(|byte| rules.alphabet.has(byte))
-            {
-                format!("; try `{lower}`")
-            } else {
-                String::new()
-            };
-            let allowed = rules.alphabet.in_words();
+            let way_out =
+                if letter.is_ascii_uppercase() && lower.bytes().all(|byte| rules.alphabet.contains(byte)) {
+                    format!("; try `{lower}`")
+                } else {
+                    String::new()
+                };
+            let allowed = rules.alphabet.describe();
             return refuse(
                 FieldCode::BadCharacters,
                 format!("may have {allowed} only, not {letter:?}{way_out}"),
@@ -160,12 +160,12 @@ impl Code {
 
 /// Whether a text can ever have been a code.
 pub fn is_code(text: &str) -> bool {
-    !text.is_empty() && text.len() <= LONGEST && text.bytes().all(|byte| Alphabet::Word.has(byte))
+    !text.is_empty() && text.len() <= MAX_CODE_CHARS && text.bytes().all(|byte| Alphabet::Word.contains(byte))
 }
 
 /// Whether a word is the server's own, in any case.
 pub fn is_reserved(text: &str) -> bool {
-    RESERVED.iter().any(|word| word.eq_ignore_ascii_case(text))
+    RESERVED_WORDS.iter().any(|word| word.eq_ignore_ascii_case(text))
 }
 
 impl fmt::Display for Code {

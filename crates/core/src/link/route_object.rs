@@ -9,14 +9,14 @@ use serde_json::{Map, Value};
 use crate::{Code, Link, LinkState, RedirectStatus, Route, Target, Timestamp};
 
 /// The version we write.
-pub const CURRENT: u64 = 1;
+pub const CURRENT_VERSION: u64 = 1;
 
 /// Larger objects are not read.
-pub const LONGEST_BYTES: usize = 256 * 1024;
+pub const MAX_OBJECT_BYTES: usize = 256 * 1024;
 
 /// Derived numbers. Never used to decide anything.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Stats {
+pub struct ClickTotals {
     /// Every recorded click.
     pub hits: u64,
     /// The last of them.
@@ -42,7 +42,7 @@ pub struct RouteObject {
     created_by: String,
     meta: Map<String, Value>,
     rules: Rules,
-    stats: Stats,
+    stats: ClickTotals,
     #[serde(skip_serializing_if = "Option::is_none")]
     redirect_status: Option<RedirectStatus>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -51,12 +51,12 @@ pub struct RouteObject {
 
 impl RouteObject {
     /// A link as a route object, with the numbers joined in.
-    pub fn of(link: &Link, stats: Stats) -> Self {
+    pub fn from_link(link: &Link, stats: ClickTotals) -> Self {
         let mut meta = link.metadata.clone();
         meta.insert("notes".to_owned(), link.notes.clone().map_or(Value::Null, Value::String));
         meta.insert("tags".to_owned(), link.tags.iter().cloned().map(Value::String).collect());
         Self {
-            v: CURRENT,
+            v: CURRENT_VERSION,
             code: link.code.clone(),
             target: link.target.clone(),
             status: link.state,
@@ -75,7 +75,7 @@ impl RouteObject {
 
 /// A route object as read: what routing depends on is checked, the rest is kept where it makes sense.
 #[derive(Clone, Debug, PartialEq)]
-pub struct ReadRoute {
+pub struct ParsedRoute {
     /// The version it was written in.
     pub v: u64,
     /// Its path.
@@ -98,7 +98,7 @@ pub struct ReadRoute {
 
 /// Why an object is not served. It answers 404 and is logged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Unreadable {
+pub enum RouteObjectError {
     /// Not JSON, or not an object.
     #[error("it is not a JSON object")]
     NotJson,
@@ -107,56 +107,60 @@ pub enum Unreadable {
     TooLarge,
     /// No version, or one of ours to come.
     #[error("its version is missing or newer than this program")]
-    Version,
+    UnsupportedVersion,
     /// A field routing depends on is missing or broken.
     #[error("its {0} is missing or broken")]
-    Field(&'static str),
+    InvalidField(&'static str),
 }
 
-impl ReadRoute {
+impl ParsedRoute {
     /// Reads an object of any version up to ours.
-    pub fn read(json: &[u8]) -> Result<Self, Unreadable> {
-        if json.len() > LONGEST_BYTES {
-            return Err(Unreadable::TooLarge);
+    pub fn parse(json: &[u8]) -> Result<Self, RouteObjectError> {
+        if json.len() > MAX_OBJECT_BYTES {
+            return Err(RouteObjectError::TooLarge);
         }
         let Ok(Value::Object(mut object)) = serde_json::from_slice(json) else {
-            return Err(Unreadable::NotJson);
+            return Err(RouteObjectError::NotJson);
         };
-        let v =
-            object.get("v").and_then(Value::as_u64).filter(|v| *v <= CURRENT).ok_or(Unreadable::Version)?;
+        let v = object
+            .get("v")
+            .and_then(Value::as_u64)
+            .filter(|v| *v <= CURRENT_VERSION)
+            .ok_or(RouteObjectError::UnsupportedVersion)?;
         upgrade(&mut object, v);
-        let text =
-            |name: &'static str| object.get(name).and_then(Value::as_str).ok_or(Unreadable::Field(name));
-        let code = Code::from_path(text("code")?).ok_or(Unreadable::Field("code"))?;
-        let target = Target::found(text("target")?).ok_or(Unreadable::Field("target"))?;
+        let text = |name: &'static str| {
+            object.get(name).and_then(Value::as_str).ok_or(RouteObjectError::InvalidField(name))
+        };
+        let code = Code::from_path(text("code")?).ok_or(RouteObjectError::InvalidField("code"))?;
+        let target = Target::from_foreign(text("target")?).ok_or(RouteObjectError::InvalidField("target"))?;
         let state = match text("status")? {
             "active" => LinkState::Active,
             "disabled" => LinkState::Disabled,
-            _ => return Err(Unreadable::Field("status")),
+            _ => return Err(RouteObjectError::InvalidField("status")),
         };
         let rules = match object.get("rules") {
             None => &Map::new(),
             Some(Value::Object(rules)) => rules,
-            Some(_) => return Err(Unreadable::Field("rules")),
+            Some(_) => return Err(RouteObjectError::InvalidField("rules")),
         };
         let switch = |name| match rules.get(name) {
             None => Ok(true),
             Some(Value::Bool(on)) => Ok(*on),
-            Some(_) => Err(Unreadable::Field("rules")),
+            Some(_) => Err(RouteObjectError::InvalidField("rules")),
         };
         let expires_at = match rules.get("expires_at") {
             None | Some(Value::Null) => None,
             Some(Value::String(text)) => {
-                Some(Timestamp::parse(text).map_err(|_| Unreadable::Field("rules"))?)
+                Some(Timestamp::parse(text).map_err(|_| RouteObjectError::InvalidField("rules"))?)
             }
-            Some(_) => return Err(Unreadable::Field("rules")),
+            Some(_) => return Err(RouteObjectError::InvalidField("rules")),
         };
         let redirect_status = match object.get("redirect_status") {
             None => RedirectStatus::MovedPermanently,
             Some(status) => status
                 .as_i64()
                 .and_then(RedirectStatus::from_code)
-                .ok_or(Unreadable::Field("redirect_status"))?,
+                .ok_or(RouteObjectError::InvalidField("redirect_status"))?,
         };
         let (https_only, no_loop) = (switch("https_only")?, switch("no_loop")?);
         Ok(Self { v, code, target, state, redirect_status, https_only, no_loop, expires_at, rest: object })
@@ -178,17 +182,17 @@ impl ReadRoute {
 
 /// Brings an object to [`CURRENT`], one version at a time.
 fn upgrade(object: &mut Map<String, Value>, from: u64) {
-    for version in from..CURRENT {
+    for version in from..CURRENT_VERSION {
         if version == 0 {
-            from_v0(object);
+            upgrade_from_v0(object);
         }
     }
-    object.insert("v".to_owned(), CURRENT.into());
+    object.insert("v".to_owned(), CURRENT_VERSION.into());
 }
 
 /// Version 0 was never released. It was flat: `url`, `enabled`, `expires` in Unix seconds. It stands here so that the way
 /// from an old shape to the current one is a tested way before it is needed.
-fn from_v0(object: &mut Map<String, Value>) {
+fn upgrade_from_v0(object: &mut Map<String, Value>) {
     if let Some(url) = object.remove("url") {
         object.insert("target".to_owned(), url);
     }
@@ -207,15 +211,15 @@ fn from_v0(object: &mut Map<String, Value>) {
 
 #[cfg(test)]
 mod tests {
-    use super::{ReadRoute, RouteObject, Stats, Unreadable};
-    use crate::{Actor, Code, Id, Link, LinkState, RedirectStatus, Source, Target, Timestamp};
+    use super::{ClickTotals, ParsedRoute, RouteObject, RouteObjectError};
+    use crate::{Actor, Code, Id, Link, LinkSource, LinkState, RedirectStatus, Target, Timestamp};
 
     const SEED: &str = include_str!("../../tests/it/fixtures/route-v1.json");
     const V0: &str = include_str!("../../tests/it/fixtures/route-v0.json");
 
     #[test]
     fn the_documents_example_reads() {
-        let route = ReadRoute::read(SEED.as_bytes()).unwrap();
+        let route = ParsedRoute::parse(SEED.as_bytes()).unwrap();
         assert_eq!(route.code.as_str(), "parity");
         assert_eq!(route.target.as_str(), "https://paritybench.rmax.tech");
         assert_eq!(route.target.host(), "paritybench.rmax.tech");
@@ -229,7 +233,7 @@ mod tests {
     fn a_host_is_the_one_browsers_would_go_to() {
         let host = |target: &str| {
             let json = format!(r#"{{"v":1,"code":"a","target":"{target}","status":"active"}}"#);
-            ReadRoute::read(json.as_bytes()).unwrap().target.host().to_owned()
+            ParsedRoute::parse(json.as_bytes()).unwrap().target.host().to_owned()
         };
         assert_eq!(host("https://127.1/x"), "127.0.0.1");
         assert_eq!(host("https://RMAX.to./x"), "rmax.to");
@@ -237,7 +241,7 @@ mod tests {
 
     #[test]
     fn version_0_is_upgraded_in_memory() {
-        let route = ReadRoute::read(V0.as_bytes()).unwrap();
+        let route = ParsedRoute::parse(V0.as_bytes()).unwrap();
         assert_eq!(route.v, 0);
         assert_eq!(route.target.as_str(), "https://example.com/old");
         assert_eq!(route.state, LinkState::Disabled);
@@ -248,51 +252,66 @@ mod tests {
     #[test]
     fn unknown_fields_are_ignored_and_unused_ones_may_be_anything() {
         let json = r#"{"v":1,"code":"a","target":"https://example.com/","status":"active","created_at":5,"meta":"x","stats":null,"__proto__":{"v":9},"future":[1]}"#;
-        assert!(ReadRoute::read(json.as_bytes()).is_ok());
+        assert!(ParsedRoute::parse(json.as_bytes()).is_ok());
     }
 
     #[test]
     fn what_routing_depends_on_must_be_whole() {
         let check = |json: &str, expected| {
-            assert_eq!(ReadRoute::read(json.as_bytes()).unwrap_err(), expected, "{json}");
+            assert_eq!(ParsedRoute::parse(json.as_bytes()).unwrap_err(), expected, "{json}");
         };
-        check("", Unreadable::NotJson);
-        check("[]", Unreadable::NotJson);
-        check("{\"v\":1", Unreadable::NotJson);
-        check("{}", Unreadable::Version);
-        check(r#"{"v":2,"code":"a","target":"https://a/","status":"active"}"#, Unreadable::Version);
-        check(r#"{"v":-1}"#, Unreadable::Version);
-        check(r#"{"v":"1"}"#, Unreadable::Version);
-        check(r#"{"v":1,"target":"https://a/","status":"active"}"#, Unreadable::Field("code"));
-        check(r#"{"v":1,"code":"a/b","target":"https://a/","status":"active"}"#, Unreadable::Field("code"));
-        check(r#"{"v":1,"code":"a","status":"active"}"#, Unreadable::Field("target"));
-        check(r#"{"v":1,"code":"a","target":"javascript:1","status":"active"}"#, Unreadable::Field("target"));
+        check("", RouteObjectError::NotJson);
+        check("[]", RouteObjectError::NotJson);
+        check("{\"v\":1", RouteObjectError::NotJson);
+        check("{}", RouteObjectError::UnsupportedVersion);
+        check(
+            r#"{"v":2,"code":"a","target":"https://a/","status":"active"}"#,
+            RouteObjectError::UnsupportedVersion,
+        );
+        check(r#"{"v":-1}"#, RouteObjectError::UnsupportedVersion);
+        check(r#"{"v":"1"}"#, RouteObjectError::UnsupportedVersion);
+        check(r#"{"v":1,"target":"https://a/","status":"active"}"#, RouteObjectError::InvalidField("code"));
+        check(
+            r#"{"v":1,"code":"a/b","target":"https://a/","status":"active"}"#,
+            RouteObjectError::InvalidField("code"),
+        );
+        check(r#"{"v":1,"code":"a","status":"active"}"#, RouteObjectError::InvalidField("target"));
+        check(
+            r#"{"v":1,"code":"a","target":"javascript:1","status":"active"}"#,
+            RouteObjectError::InvalidField("target"),
+        );
         check(
             r#"{"v":1,"code":"a","target":"https://a%2eb/","status":"active"}"#,
-            Unreadable::Field("target"),
+            RouteObjectError::InvalidField("target"),
         );
         check(
             r#"{"v":1,"code":"a","target":"https://a:99999/","status":"active"}"#,
-            Unreadable::Field("target"),
+            RouteObjectError::InvalidField("target"),
         );
-        check(r#"{"v":1,"code":"a","target":"https://a/","status":"paused"}"#, Unreadable::Field("status"));
+        check(
+            r#"{"v":1,"code":"a","target":"https://a/","status":"paused"}"#,
+            RouteObjectError::InvalidField("status"),
+        );
         check(
             r#"{"v":1,"code":"a","target":"https://a/","status":"active","rules":[]}"#,
-            Unreadable::Field("rules"),
+            RouteObjectError::InvalidField("rules"),
         );
         check(
             r#"{"v":1,"code":"a","target":"https://a/","status":"active","rules":{"no_loop":"no"}}"#,
-            Unreadable::Field("rules"),
+            RouteObjectError::InvalidField("rules"),
         );
         check(
             r#"{"v":1,"code":"a","target":"https://a/","status":"active","rules":{"expires_at":"soon"}}"#,
-            Unreadable::Field("rules"),
+            RouteObjectError::InvalidField("rules"),
         );
         check(
             r#"{"v":1,"code":"a","target":"https://a/","status":"active","redirect_status":200}"#,
-            Unreadable::Field("redirect_status"),
+            RouteObjectError::InvalidField("redirect_status"),
         );
-        check(&format!("{{\"v\":1,\"x\":\"{}\"}}", "x".repeat(super::LONGEST_BYTES)), Unreadable::TooLarge);
+        check(
+            &format!("{{\"v\":1,\"x\":\"{}\"}}", "x".repeat(super::MAX_OBJECT_BYTES)),
+            RouteObjectError::TooLarge,
+        );
     }
 
     #[test]
@@ -313,18 +332,18 @@ mod tests {
             notes: Some("canonical parity benchmark".to_owned()),
             tags: vec!["benchmark".to_owned(), "research".to_owned()],
             metadata: serde_json::json!({"owner": "x"}).as_object().unwrap().clone(),
-            source: Source::Cli,
+            source: LinkSource::Cli,
             created_by: Actor::operator("max@rmax.ai"),
             created_at: at,
             updated_at: at,
             version: 1,
         };
-        let json = serde_json::to_string(&RouteObject::of(&link, Stats::default())).unwrap();
+        let json = serde_json::to_string(&RouteObject::from_link(&link, ClickTotals::default())).unwrap();
         insta::assert_snapshot!(json, @r#"{"v":1,"code":"parity","target":"https://paritybench.rmax.tech/","status":"active","created_at":"2026-01-12T12:41:00Z","updated_at":"2026-01-12T12:41:00Z","created_by":"max@rmax.ai","meta":{"notes":"canonical parity benchmark","owner":"x","tags":["benchmark","research"]},"rules":{"https_only":true,"no_loop":true,"expires_at":null},"stats":{"hits":0,"last_hit":null}}"#);
-        let read = ReadRoute::read(json.as_bytes()).unwrap();
+        let read = ParsedRoute::parse(json.as_bytes()).unwrap();
         assert_eq!(read.route(), link.route());
         let later = Link { redirect_status: RedirectStatus::Found, title: Some("T".to_owned()), ..link };
-        let json = serde_json::to_value(RouteObject::of(&later, Stats::default())).unwrap();
+        let json = serde_json::to_value(RouteObject::from_link(&later, ClickTotals::default())).unwrap();
         assert_eq!((&json["redirect_status"], &json["title"]), (&302.into(), &"T".into()));
     }
 }

@@ -5,9 +5,9 @@ use std::fmt::Write as _;
 use crate::Link;
 
 /// The most words kept of one link.
-const MOST: usize = 256;
+const MAX_WORDS: usize = 256;
 /// The longest part of a word that counts.
-const LONGEST: usize = 40;
+const MAX_WORD_CHARS: usize = 40;
 
 /// The words of a text: lower case, split at everything that is neither letter nor digit, so a host is several words.
 ///
@@ -16,7 +16,7 @@ const LONGEST: usize = 40;
 pub fn words(text: &str) -> impl Iterator<Item = String> + '_ {
     text.split(|letter: char| !letter.is_alphanumeric()).filter(|word| !word.is_empty()).map(|word| {
         let mut plain = String::with_capacity(word.len());
-        for letter in word.chars().take(LONGEST).flat_map(char::to_lowercase) {
+        for letter in word.chars().take(MAX_WORD_CHARS).flat_map(char::to_lowercase) {
             if letter == 'z' {
                 plain.push_str("zz");
             } else if letter.is_ascii_alphanumeric() {
@@ -37,10 +37,10 @@ fn texts(link: &Link) -> impl Iterator<Item = &str> {
 }
 
 /// Whether a link has a word beginning with each of these: what both databases say of the words they were given.
-pub fn has(link: &Link, beginnings: &[String]) -> bool {
+pub fn matches(link: &Link, beginnings: &[String]) -> bool {
     let begins = |own: &str, word: &String| own.starts_with(word.as_str());
-    if texts(link).map(str::len).sum::<usize>() >= MOST {
-        let own = of_link(link);
+    if texts(link).map(str::len).sum::<usize>() >= MAX_WORDS {
+        let own = index_text(link);
         return beginnings.iter().all(|word| own.split(' ').any(|own| begins(own, word)));
     }
     // So short a text has no more words than are kept.
@@ -54,11 +54,11 @@ pub fn has(link: &Link, beginnings: &[String]) -> bool {
 }
 
 /// Everything a link is found by: code, title, tags, target, notes, each word once.
-pub fn of_link(link: &Link) -> String {
+pub fn index_text(link: &Link) -> String {
     let mut seen = std::collections::BTreeSet::new();
     for word in texts(link).flat_map(words) {
         seen.insert(word);
-        if seen.len() >= MOST {
+        if seen.len() >= MAX_WORDS {
             break;
         }
     }
@@ -66,7 +66,7 @@ pub fn of_link(link: &Link) -> String {
 }
 
 /// The words somebody looks for: at most eight; each must be the beginning of one of the link's words.
-pub fn query(text: &str) -> Vec<String> {
+pub fn parse_query(text: &str) -> Vec<String> {
     words(text).take(8).collect()
 }
 

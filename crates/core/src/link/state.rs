@@ -95,7 +95,7 @@ impl<'de> Deserialize<'de> for RedirectStatus {
 /// How a link came to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Source {
+pub enum LinkSource {
     /// The REST API.
     Api,
     /// The dashboard.
@@ -106,7 +106,7 @@ pub enum Source {
     Import,
 }
 
-impl Source {
+impl LinkSource {
     /// Its name in JSON and tables.
     pub const fn name(self) -> &'static str {
         match self {
@@ -118,7 +118,7 @@ impl Source {
     }
 }
 
-impl FromStr for Source {
+impl FromStr for LinkSource {
     type Err = ();
 
     fn from_str(text: &str) -> Result<Self, ()> {

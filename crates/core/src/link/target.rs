@@ -19,16 +19,16 @@ pub struct Target {
 }
 
 /// Whatever a policy says, no longer text is looked at.
-pub const LONGEST: usize = 65_536;
+pub const MAX_TARGET_BYTES: usize = 65_536;
 
 /// The version of [`Target::normalized`]. A change of its rules is a new number, never a silent one.
-pub const NORMALIZATION: u32 = 1;
+pub const NORMALIZATION_VERSION: u32 = 1;
 
 impl Target {
     /// A target as a person or program gives it.
     pub fn parse(text: &str, max_bytes: usize) -> Result<Self, FieldError> {
         let refuse = |code, message: String| Err(FieldError::new("target", code, message));
-        let max_bytes = max_bytes.min(LONGEST);
+        let max_bytes = max_bytes.min(MAX_TARGET_BYTES);
         if text.is_empty() {
             return refuse(
                 FieldCode::Required,
@@ -83,18 +83,18 @@ impl Target {
         if text.len() > max_bytes {
             return refuse(FieldCode::TooLong, format!("has more than {max_bytes} bytes once written out"));
         }
-        Self::stored(text).ok_or_else(|| {
+        Self::from_stored(text).ok_or_else(|| {
             FieldError::new("target", FieldCode::BadCharacters, "has characters a URL cannot carry")
         })
     }
 
     /// A target as the store or a route object holds it. Nothing when it could not have been written by us.
-    pub fn stored(text: String) -> Option<Self> {
+    pub fn from_stored(text: String) -> Option<Self> {
         let rest = after_scheme(&text)?;
         let start = text.len() - rest.len();
         let authority = &rest[..rest.find(['/', '?', '#']).unwrap_or(rest.len())];
         if authority.contains('@')
-            || text.len() > LONGEST
+            || text.len() > MAX_TARGET_BYTES
             || !text.bytes().all(|byte| byte.is_ascii_graphic())
         {
             return None;
@@ -115,9 +115,9 @@ impl Target {
 
     /// A target from where others than us may have written, such as KV: checked like a new one, and kept to the letter where that
     /// changes nothing about its host.
-    pub fn found(text: &str) -> Option<Self> {
-        let parsed = Self::parse(text, LONGEST).ok()?;
-        Self::stored(text.to_owned()).filter(|kept| kept.host() == parsed.host()).or(Some(parsed))
+    pub fn from_foreign(text: &str) -> Option<Self> {
+        let parsed = Self::parse(text, MAX_TARGET_BYTES).ok()?;
+        Self::from_stored(text.to_owned()).filter(|kept| kept.host() == parsed.host()).or(Some(parsed))
     }
 
     /// The URL, as sent in `Location`.
@@ -225,7 +225,7 @@ impl Serialize for Target {
 
 impl<'de> Deserialize<'de> for Target {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Self::stored(String::deserialize(deserializer)?)
+        Self::from_stored(String::deserialize(deserializer)?)
             .ok_or_else(|| serde::de::Error::custom("not a target"))
     }
 }
@@ -391,7 +391,7 @@ mod tests {
         #[test]
         fn normalizing_twice_changes_nothing(path in "[a-zA-Z/?&=#_.%0-9]{0,40}") {
             if let Ok(target) = Target::parse(&format!("https://example.com/{path}"), 2048) {
-                let once = Target::stored(target.normalized()).unwrap();
+                let once = Target::from_stored(target.normalized()).unwrap();
                 // One trailing slash is dropped, so a path of slashes shrinks by one each time; all else is settled.
                 if !target.normalized().split(['?', '#']).next().unwrap_or_default().ends_with('/') {
                     prop_assert_eq!(once.normalized(), target.normalized());

@@ -3,8 +3,8 @@
 //! Caches and queries never filter by state or expiry; they hand over what they have, and this decides on every request.
 
 use crate::error_code::ErrorCode;
-use crate::host::Domains;
-use crate::workspace::policy::{CacheScope, Policy, Unusable};
+use crate::host::ServedHosts;
+use crate::workspace::policy::{CacheScope, InactiveResponse, Policy};
 use crate::{LinkState, RedirectStatus, Route, Timestamp};
 
 /// The facts of one request.
@@ -13,7 +13,7 @@ pub struct Visitor<'a> {
     /// The normalised host of the request, which counts as ours.
     pub host: &'a str,
     /// Every host we serve.
-    pub domains: &'a Domains,
+    pub served_hosts: &'a ServedHosts,
 }
 
 /// What a request gets.
@@ -29,9 +29,9 @@ pub enum Decision<'a> {
         cache: CacheControl,
     },
     /// 404. Why is for logs and `explain`; the visitor is never told.
-    NotFound(Absence),
+    NotFound(NotFoundReason),
     /// 410, where the policy tells why.
-    Gone(Ended),
+    Gone(InactiveReason),
     /// 500: it would lead back to us.
     Loop,
 }
@@ -42,9 +42,9 @@ impl Decision<'_> {
         match self {
             Self::Redirect { .. } => None,
             Self::NotFound(_) => Some(ErrorCode::NotFound),
-            Self::Gone(Ended::Expired) => Some(ErrorCode::Expired),
-            Self::Gone(Ended::Disabled) => Some(ErrorCode::Disabled),
-            Self::Gone(Ended::Deleted) => Some(ErrorCode::Deleted),
+            Self::Gone(InactiveReason::Expired) => Some(ErrorCode::Expired),
+            Self::Gone(InactiveReason::Disabled) => Some(ErrorCode::Disabled),
+            Self::Gone(InactiveReason::Deleted) => Some(ErrorCode::Deleted),
             Self::Loop => Some(ErrorCode::LoopDetected),
         }
     }
@@ -52,11 +52,11 @@ impl Decision<'_> {
 
 /// Why a request found nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Absence {
+pub enum NotFoundReason {
     /// No such link.
     Unknown,
     /// It exists, but the policy hides why it does not answer.
-    Hidden(Ended),
+    Concealed(InactiveReason),
     /// `https_only`, and the target is not https: our own invariant is broken.
     Insecure,
     /// A stored object nobody can read: broken, or of a version to come.
@@ -65,7 +65,7 @@ pub enum Absence {
 
 /// Why a link no longer answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
+pub enum InactiveReason {
     /// Past its expiry.
     Expired,
     /// Switched off.
@@ -102,19 +102,21 @@ pub fn decide<'a>(
     visitor: &Visitor<'_>,
     now: Timestamp,
 ) -> Decision<'a> {
-    let Some(route) = route else { return Decision::NotFound(Absence::Unknown) };
+    let Some(route) = route else { return Decision::NotFound(NotFoundReason::Unknown) };
     match route.state {
-        LinkState::Deleted => return ended(policy.answers.deleted, Ended::Deleted),
-        LinkState::Disabled => return ended(policy.answers.disabled, Ended::Disabled),
+        LinkState::Deleted => return inactive(policy.answers.deleted, InactiveReason::Deleted),
+        LinkState::Disabled => return inactive(policy.answers.disabled, InactiveReason::Disabled),
         LinkState::Active => {}
     }
     if route.expires_at.is_some_and(|at| now > at) {
-        return ended(policy.answers.expired, Ended::Expired);
+        return inactive(policy.answers.expired, InactiveReason::Expired);
     }
     if route.https_only && !route.target.starts_with("https://") {
-        return Decision::NotFound(Absence::Insecure);
+        return Decision::NotFound(NotFoundReason::Insecure);
     }
-    if route.no_loop && (route.target_host == visitor.host || visitor.domains.serve(route.target_host)) {
+    if route.no_loop
+        && (route.target_host == visitor.host || visitor.served_hosts.contains(route.target_host))
+    {
         return Decision::Loop;
     }
     Decision::Redirect {
@@ -124,10 +126,10 @@ pub fn decide<'a>(
     }
 }
 
-fn ended<'a>(answer: Unusable, why: Ended) -> Decision<'a> {
+fn inactive<'a>(answer: InactiveResponse, why: InactiveReason) -> Decision<'a> {
     match answer {
-        Unusable::NotFound => Decision::NotFound(Absence::Hidden(why)),
-        Unusable::Gone => Decision::Gone(why),
+        InactiveResponse::NotFound => Decision::NotFound(NotFoundReason::Concealed(why)),
+        InactiveResponse::Gone => Decision::Gone(why),
     }
 }
 
@@ -144,8 +146,8 @@ fn cache_control(policy: &Policy, expires_at: Option<Timestamp>, now: Timestamp)
 
 #[cfg(test)]
 mod tests {
-    use super::{Absence, CacheControl, Decision, Ended, Route, Visitor, decide};
-    use crate::{Domains, Host, LinkState, Policy, Preset, RedirectStatus, Timestamp};
+    use super::{CacheControl, Decision, InactiveReason, NotFoundReason, Route, Visitor, decide};
+    use crate::{Host, LinkState, Policy, Preset, RedirectStatus, ServedHosts, Timestamp};
 
     const NOW: Timestamp = Timestamp::from_ms(1_800_000_000_000);
 
@@ -162,29 +164,40 @@ mod tests {
     }
 
     fn ask(preset: Preset, route: Option<Route<'_>>) -> Decision<'_> {
-        let domains = Domains::new([Host::parse("rmax.to").unwrap()], None);
-        decide(route, &Policy::preset(preset), &Visitor { host: "other.example", domains: &domains }, NOW)
+        let domains = ServedHosts::new([Host::parse("rmax.to").unwrap()], None);
+        decide(
+            route,
+            &Policy::preset(preset),
+            &Visitor { host: "other.example", served_hosts: &domains },
+            NOW,
+        )
     }
 
     #[test]
     fn served_at_the_instant_of_expiry_and_gone_after_it() {
         let at = |ms| Some(Route { expires_at: Some(NOW.plus_ms(ms)), ..route() });
         assert!(matches!(ask(Preset::Fabric, at(0)), Decision::Redirect { .. }));
-        assert_eq!(ask(Preset::Fabric, at(-1)), Decision::Gone(Ended::Expired));
-        assert_eq!(ask(Preset::Edge, at(-1)), Decision::NotFound(Absence::Hidden(Ended::Expired)));
+        assert_eq!(ask(Preset::Fabric, at(-1)), Decision::Gone(InactiveReason::Expired));
+        assert_eq!(
+            ask(Preset::Edge, at(-1)),
+            Decision::NotFound(NotFoundReason::Concealed(InactiveReason::Expired))
+        );
     }
 
     #[test]
     fn disabled_and_expired_is_the_disabled_answer() {
         let both = Route { state: LinkState::Disabled, expires_at: Some(NOW.plus_ms(-1)), ..route() };
-        assert_eq!(ask(Preset::Fabric, Some(both)), Decision::NotFound(Absence::Hidden(Ended::Disabled)));
-        assert_eq!(ask(Preset::Platform, Some(both)), Decision::Gone(Ended::Disabled));
+        assert_eq!(
+            ask(Preset::Fabric, Some(both)),
+            Decision::NotFound(NotFoundReason::Concealed(InactiveReason::Disabled))
+        );
+        assert_eq!(ask(Preset::Platform, Some(both)), Decision::Gone(InactiveReason::Disabled));
     }
 
     #[test]
     fn a_broken_https_promise_comes_before_a_loop() {
         let both = Route { target: "http://rmax.to/x", target_host: "rmax.to", ..route() };
-        assert_eq!(ask(Preset::Fabric, Some(both)), Decision::NotFound(Absence::Insecure));
+        assert_eq!(ask(Preset::Fabric, Some(both)), Decision::NotFound(NotFoundReason::Insecure));
         assert_eq!(ask(Preset::Fabric, Some(Route { https_only: false, ..both })), Decision::Loop);
     }
 

@@ -1,11 +1,11 @@
 //! The steps of a decision, in words.
 
-use super::decide::{Absence, Decision, Ended, Visitor, decide};
+use super::decide::{Decision, InactiveReason, NotFoundReason, Visitor, decide};
 use crate::{Policy, Route, Timestamp};
 
 /// One step of an explanation.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
-pub struct Step {
+pub struct ExplainStep {
     /// What was looked at.
     pub step: &'static str,
     /// What was found.
@@ -18,24 +18,26 @@ pub fn explain(
     policy: &Policy,
     visitor: &Visitor<'_>,
     now: Timestamp,
-) -> Vec<Step> {
+) -> Vec<ExplainStep> {
     let decision = decide(route, policy, visitor, now);
     let mut steps = Vec::new();
-    let mut say = |step, result: String| steps.push(Step { step, result });
+    let mut push = |step, result: String| steps.push(ExplainStep { step, result });
     let Some(route) = route else {
-        say("link", "there is none with this code".to_owned());
+        push("link", "there is none with this code".to_owned());
         return steps;
     };
-    say("link", format!("leads to {}", route.target));
-    say("state", route.state.to_string());
+    push("link", format!("leads to {}", route.target));
+    push("state", route.state.to_string());
     if matches!(
         decision,
-        Decision::Gone(Ended::Disabled | Ended::Deleted)
-            | Decision::NotFound(Absence::Hidden(Ended::Disabled | Ended::Deleted))
+        Decision::Gone(InactiveReason::Disabled | InactiveReason::Deleted)
+            | Decision::NotFound(NotFoundReason::Concealed(
+                InactiveReason::Disabled | InactiveReason::Deleted
+            ))
     ) {
         return steps;
     }
-    say(
+    push(
         "expiry",
         match route.expires_at {
             None => "never".to_owned(),
@@ -43,11 +45,11 @@ pub fn explain(
             Some(at) => format!("until {at}"),
         },
     );
-    if matches!(decision, Decision::Gone(_) | Decision::NotFound(Absence::Hidden(_))) {
+    if matches!(decision, Decision::Gone(_) | Decision::NotFound(NotFoundReason::Concealed(_))) {
         return steps;
     }
     let secure = route.target.starts_with("https://");
-    say(
+    push(
         "https",
         match (route.https_only, secure) {
             (true, true) => "required, and it is https".to_owned(),
@@ -58,7 +60,7 @@ pub fn explain(
     if matches!(decision, Decision::NotFound(_)) {
         return steps;
     }
-    say(
+    push(
         "loop",
         match (route.no_loop, decision) {
             (false, _) => "allowed for this link".to_owned(),
@@ -72,7 +74,7 @@ pub fn explain(
 #[cfg(test)]
 mod tests {
     use super::explain;
-    use crate::{Domains, LinkState, Policy, Preset, RedirectStatus, Route, Timestamp, Visitor};
+    use crate::{LinkState, Policy, Preset, RedirectStatus, Route, ServedHosts, Timestamp, Visitor};
 
     const NOW: Timestamp = Timestamp::from_ms(1_800_000_000_000);
 
@@ -90,9 +92,9 @@ mod tests {
 
     #[test]
     fn an_explanation_ends_at_the_step_that_settles_it() {
-        let domains = Domains::default();
+        let domains = ServedHosts::default();
         let policy = Policy::preset(Preset::Fabric);
-        let visitor = Visitor { host: "rmax.to", domains: &domains };
+        let visitor = Visitor { host: "rmax.to", served_hosts: &domains };
         let last = |route| explain(route, &policy, &visitor, NOW).pop().map(|step| step.step);
         assert_eq!(last(None), Some("link"));
         assert_eq!(last(Some(Route { state: LinkState::Disabled, ..route() })), Some("state"));

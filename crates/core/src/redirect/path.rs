@@ -5,11 +5,11 @@ use std::borrow::Cow;
 use crate::link::code::is_code;
 
 /// Paths longer than this are refused before anything is looked up.
-pub const LONGEST_PATH: usize = 2048;
+pub const MAX_PATH_BYTES: usize = 2048;
 
 /// What a path asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Asked<'a> {
+pub enum RequestPath<'a> {
     /// `/`
     Root,
     /// `/{code}`
@@ -17,29 +17,29 @@ pub enum Asked<'a> {
     /// `/{code}+`: where it leads, without going there.
     Preview(Cow<'a, str>),
     /// Nothing a link can answer: further segments, a trailing slash, characters no code has.
-    Nothing,
+    NotALink,
 }
 
 /// Reads a path. Escapes are decoded once; the query is not part of it.
-pub fn asked(path: &str) -> Asked<'_> {
-    let Some(rest) = path.strip_prefix('/') else { return Asked::Nothing };
+pub fn parse_path(path: &str) -> RequestPath<'_> {
+    let Some(rest) = path.strip_prefix('/') else { return RequestPath::NotALink };
     if rest.is_empty() {
-        return Asked::Root;
+        return RequestPath::Root;
     }
     let decoded = if rest.contains('%') {
         match percent_encoding::percent_decode_str(rest).decode_utf8() {
             Ok(text) => text,
-            Err(_) => return Asked::Nothing,
+            Err(_) => return RequestPath::NotALink,
         }
     } else {
         Cow::Borrowed(rest)
     };
     if is_code(&decoded) {
-        return Asked::Code(decoded);
+        return RequestPath::Code(decoded);
     }
     match without_plus(decoded) {
-        Some(code) if is_code(&code) => Asked::Preview(code),
-        _ => Asked::Nothing,
+        Some(code) if is_code(&code) => RequestPath::Preview(code),
+        _ => RequestPath::NotALink,
     }
 }
 
@@ -58,16 +58,16 @@ fn without_plus(text: Cow<'_, str>) -> Option<Cow<'_, str>> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Asked, asked};
+    use super::{RequestPath, parse_path};
 
     #[test]
     fn a_code_is_the_whole_path() {
-        assert_eq!(asked("/parity"), Asked::Code("parity".into()));
-        assert_eq!(asked("/%70arity"), Asked::Code("parity".into()));
-        assert_eq!(asked("/Parity_-9"), Asked::Code("Parity_-9".into()));
-        assert_eq!(asked("/parity+"), Asked::Preview("parity".into()));
-        assert_eq!(asked("/parity%2B"), Asked::Preview("parity".into()));
-        assert_eq!(asked("/"), Asked::Root);
+        assert_eq!(parse_path("/parity"), RequestPath::Code("parity".into()));
+        assert_eq!(parse_path("/%70arity"), RequestPath::Code("parity".into()));
+        assert_eq!(parse_path("/Parity_-9"), RequestPath::Code("Parity_-9".into()));
+        assert_eq!(parse_path("/parity+"), RequestPath::Preview("parity".into()));
+        assert_eq!(parse_path("/parity%2B"), RequestPath::Preview("parity".into()));
+        assert_eq!(parse_path("/"), RequestPath::Root);
     }
 
     #[test]
@@ -94,8 +94,8 @@ mod tests {
             "/a.json",
             "/%",
         ] {
-            assert_eq!(asked(path), Asked::Nothing, "{path}");
+            assert_eq!(parse_path(path), RequestPath::NotALink, "{path}");
         }
-        assert_eq!(asked(&format!("/{}", "a".repeat(65))), Asked::Nothing);
+        assert_eq!(parse_path(&format!("/{}", "a".repeat(65))), RequestPath::NotALink);
     }
 }

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 /// The style of every public page. Its hash stands in [`CONTENT_SECURITY_POLICY`]; a test keeps the two together.
-const STYLE: &str = "html{color-scheme:light dark}body{font:16px/1.5 system-ui,sans-serif;max-width:34rem;margin:18vh auto 0;padding:0 1.5rem}h1{font-size:1.5rem;margin:0 0 .5rem}p{margin:.5rem 0}.s{opacity:.65}code{font:.95em ui-monospace,monospace;overflow-wrap:anywhere}";
+const PAGE_STYLE: &str = "html{color-scheme:light dark}body{font:16px/1.5 system-ui,sans-serif;max-width:34rem;margin:18vh auto 0;padding:0 1.5rem}h1{font-size:1.5rem;margin:0 0 .5rem}p{margin:.5rem 0}.s{opacity:.65}code{font:.95em ui-monospace,monospace;overflow-wrap:anywhere}";
 
 /// Nothing may be loaded, run, framed or sent from a public page; its own style is allowed by hash.
 pub const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; style-src 'sha256-IlZDSCbF1IjzzndDvH2cPMegcf9wOkNNB4aiZB9/hzA='; form-action 'none'; frame-ancestors 'none'; base-uri 'none'";
@@ -37,7 +37,7 @@ pub fn preview(code: &str, target: &str, host: &str) -> String {
 
 fn page(title: &str, body: &str) -> String {
     format!(
-        "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width,initial-scale=1\"><meta name=\"robots\" content=\"noindex\"><title>{title}</title><style>{STYLE}</style></head><body><main>{body}</main></body></html>\n"
+        "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width,initial-scale=1\"><meta name=\"robots\" content=\"noindex\"><title>{title}</title><style>{PAGE_STYLE}</style></head><body><main>{body}</main></body></html>\n"
     )
 }
 
@@ -66,7 +66,7 @@ mod tests {
 
     #[test]
     fn the_style_is_the_one_the_policy_names() {
-        let digest = Sha256::digest(super::STYLE.as_bytes());
+        let digest = Sha256::digest(super::PAGE_STYLE.as_bytes());
         let expected = format!("'sha256-{}'", base64(&digest));
         assert!(super::CONTENT_SECURITY_POLICY.contains(&expected), "style-src must be {expected}");
     }

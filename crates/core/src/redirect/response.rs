@@ -8,20 +8,20 @@ use crate::redirect::public_pages;
 use crate::{RedirectStatus, Timestamp};
 
 /// `X-Robots-Tag` of every redirect and page: short links do not belong into search engines.
-pub const ROBOTS: &str = "noindex";
+pub const ROBOTS_TAG: &str = "noindex";
 
 /// What `/robots.txt` says.
 pub const ROBOTS_TXT: &str = "User-agent: *\nDisallow: /\n";
 
 /// Where whoever found something wrong with a link looks for somebody to tell (RFC 9116).
-pub const SECURITY_TXT: &str = "/.well-known/security.txt";
+pub const SECURITY_TXT_PATH: &str = "/.well-known/security.txt";
 /// For so long what it says may be believed.
-const SECURITY_TXT_MS: i64 = 180 * DAY_MS;
+const SECURITY_TXT_VALIDITY_MS: i64 = 180 * DAY_MS;
 const DAY_MS: i64 = 86_400_000;
 
 /// A whole answer, but for the request's id, which the server adds.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Answer {
+pub struct HttpResponse {
     /// The HTTP status.
     pub status: u16,
     /// Header names in lower case.
@@ -30,7 +30,7 @@ pub struct Answer {
     pub body: String,
 }
 
-impl Answer {
+impl HttpResponse {
     /// A redirect.
     pub fn redirect(status: RedirectStatus, target: &str, cache: CacheControl) -> Self {
         Self {
@@ -38,7 +38,7 @@ impl Answer {
             headers: vec![
                 ("location", target.to_owned()),
                 ("cache-control", cache.to_string()),
-                ("x-robots-tag", ROBOTS.to_owned()),
+                ("x-robots-tag", ROBOTS_TAG.to_owned()),
             ],
             body: String::new(),
         }
@@ -46,7 +46,7 @@ impl Answer {
 
     /// Whom to tell that a link leads to something bad.
     pub fn security_txt(contact: &str, now: Timestamp) -> Self {
-        let expires = Timestamp::from_ms(now.ms() - now.ms().rem_euclid(DAY_MS) + SECURITY_TXT_MS);
+        let expires = Timestamp::from_ms(now.ms() - now.ms().rem_euclid(DAY_MS) + SECURITY_TXT_VALIDITY_MS);
         Self {
             status: 200,
             headers: vec![
@@ -70,7 +70,7 @@ impl Answer {
         let body = if as_json {
             headers.push(("content-type", "application/json".to_owned()));
             headers.push(("x-content-type-options", "nosniff".to_owned()));
-            error_code::json(code, message, details, now)
+            error_code::to_json(code, message, details, now)
         } else {
             headers.extend(page_headers());
             public_pages::error(code.status(), message)
@@ -93,6 +93,6 @@ fn page_headers() -> [(&'static str, String); 6] {
         ("x-content-type-options", "nosniff".to_owned()),
         ("x-frame-options", "DENY".to_owned()),
         ("referrer-policy", "no-referrer".to_owned()),
-        ("x-robots-tag", ROBOTS.to_owned()),
+        ("x-robots-tag", ROBOTS_TAG.to_owned()),
     ]
 }

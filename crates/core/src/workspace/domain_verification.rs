@@ -14,20 +14,20 @@ use crate::{Host, Timestamp, Workspace};
 const HOUR_MS: i64 = 3_600_000;
 const DAY_MS: i64 = 24 * HOUR_MS;
 /// For so long a claim waits for its first proof, and a proof may be missing before its host answers no more.
-pub const PATIENCE_MS: i64 = 72 * HOUR_MS;
+pub const GRACE_PERIOD_MS: i64 = 72 * HOUR_MS;
 /// So many days before a registration ends somebody is told, once each.
-pub const ALARM_DAYS: [i64; 3] = [60, 30, 7];
+pub const EXPIRY_WARNING_DAYS: [i64; 3] = [60, 30, 7];
 /// Registries are asked once in so many days...
-const REGISTRY_DAYS: i64 = 7;
+const REGISTRY_CHECK_DAYS: i64 = 7;
 /// ...and every day when so many days or fewer are left, so that no alarm is late.
-const NEAR_DAYS: i64 = ALARM_DAYS[0] + REGISTRY_DAYS;
+const DAILY_CHECK_DAYS: i64 = EXPIRY_WARNING_DAYS[0] + REGISTRY_CHECK_DAYS;
 
 /// What a proof shows of its hash: nobody finds another workspace with the same.
 const TOKEN_BYTES: usize = 20;
 
 /// What is known of a host beyond whose it is. The default is a host nobody has looked at, on the operator's word.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Custody {
+pub struct DomainVerification {
     /// It answers only once it is proven.
     pub needs_proof: bool,
     /// When the proof was last seen.
@@ -53,22 +53,22 @@ pub struct Custody {
 /// Whether a host answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Standing {
+pub enum DomainStatus {
     /// It does.
     #[default]
     Active,
     /// Not yet: it waits for its first proof.
     #[serde(rename = "unproven")]
-    Unproven,
+    Unverified,
     /// No more: its proof is gone.
     Suspended,
 }
 
-impl fmt::Display for Standing {
+impl fmt::Display for DomainStatus {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(match self {
             Self::Active => "active",
-            Self::Unproven => "unproven",
+            Self::Unverified => "unproven",
             Self::Suspended => "suspended",
         })
     }
@@ -76,17 +76,17 @@ impl fmt::Display for Standing {
 
 /// The DNS record that proves a host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Proof {
+pub struct VerificationRecord {
     /// The name of the TXT record.
     pub name: String,
     /// Its value.
     pub value: String,
 }
 
-impl Proof {
+impl VerificationRecord {
     /// The record by which a workspace proves a host. Whoever may write a host's DNS names the workspace with it, so it need not be a
     /// secret, and it is the same for ever: after a restore too, and when the host comes back to the same workspace.
-    pub fn of(workspace: &Workspace, host: &Host) -> Self {
+    pub fn new(workspace: &Workspace, host: &Host) -> Self {
         let mut hash = Sha256::new();
         hash.update(format!(
             "rlinks domain proof\n{}\n{}\n{}\n{host}",
@@ -101,36 +101,36 @@ impl Proof {
 
 /// What a look found out. Nothing stands for what could not be asked, or was not.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Seen {
+pub struct DomainCheck {
     /// Whether the record is there.
-    pub proof: Option<Found>,
+    pub record: Option<RecordState>,
     /// Where the name leads.
-    pub points: Option<Points>,
+    pub points_to: Option<PointsTo>,
     /// When the registration ends, where the registry says so.
     pub registry: Option<Option<Timestamp>>,
 }
 
 /// Whether something is in DNS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Found {
+pub enum RecordState {
     /// It is.
-    There,
+    Present,
     /// DNS says that it is not.
-    Missing,
+    Absent,
 }
 
 /// Where a name leads.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Points {
+pub enum PointsTo {
     /// Where it should.
-    Here,
+    Us,
     /// Nowhere or elsewhere, in words.
-    Away(String),
+    Elsewhere(String),
 }
 
 /// What a look changed, each an entry in the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Event {
+pub enum DomainEvent {
     /// Proven for the first time: it answers from now on.
     Verified,
     /// Without proof for too long: it answers no more.
@@ -150,7 +150,7 @@ pub enum Event {
     PointsHere,
 }
 
-impl Event {
+impl DomainEvent {
     /// The action in the log.
     pub const fn action(&self) -> &'static str {
         match self {
@@ -164,12 +164,12 @@ impl Event {
     }
 
     /// Whether somebody should do something about it.
-    pub const fn is_alarm(&self) -> bool {
+    pub const fn is_warning(&self) -> bool {
         matches!(self, Self::Suspended | Self::Expiring { .. } | Self::PointsAway(_))
     }
 }
 
-impl fmt::Display for Event {
+impl fmt::Display for DomainEvent {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Verified => out.write_str("proven by DNS: it answers"),
@@ -184,234 +184,251 @@ impl fmt::Display for Event {
     }
 }
 
-impl Custody {
+impl DomainVerification {
     /// One that answers only once it is proven.
-    pub fn waiting() -> Self {
+    pub fn unverified() -> Self {
         Self { needs_proof: true, ..Self::default() }
     }
 
     /// Whether it answers.
-    pub const fn standing(&self) -> Standing {
+    pub const fn status(&self) -> DomainStatus {
         match (self.needs_proof, self.proven_at, self.suspended_at) {
-            (_, _, Some(_)) => Standing::Suspended,
-            (true, None, None) => Standing::Unproven,
-            _ => Standing::Active,
+            (_, _, Some(_)) => DomainStatus::Suspended,
+            (true, None, None) => DomainStatus::Unverified,
+            _ => DomainStatus::Active,
         }
     }
 
     /// Whether the registry is to be asked again.
     pub fn is_registry_due(&self, now: Timestamp) -> bool {
-        let near = self.expires_at.is_some_and(|end| days(now, end) <= NEAR_DAYS);
-        near || self.registry_checked_at.is_none_or(|then| days(then, now) >= REGISTRY_DAYS)
+        let near = self.expires_at.is_some_and(|end| days_between(now, end) <= DAILY_CHECK_DAYS);
+        near || self.registry_checked_at.is_none_or(|then| days_between(then, now) >= REGISTRY_CHECK_DAYS)
     }
 
     /// Whether a claim that was never proven is over. Only a look that saw no proof ends one.
-    pub fn lapses(&self, seen: &Seen, created_at: Timestamp, now: Timestamp) -> bool {
-        self.standing() == Standing::Unproven
-            && seen.proof == Some(Found::Missing)
-            && now.ms() - created_at.ms() >= PATIENCE_MS
+    pub fn claim_expired(&self, check: &DomainCheck, created_at: Timestamp, now: Timestamp) -> bool {
+        self.status() == DomainStatus::Unverified
+            && check.record == Some(RecordState::Absent)
+            && now.ms() - created_at.ms() >= GRACE_PERIOD_MS
     }
 
     /// What is known after a look, and what that changed.
-    pub fn after(&self, seen: &Seen, now: Timestamp) -> (Self, Vec<Event>) {
+    pub fn observe(&self, check: &DomainCheck, now: Timestamp) -> (Self, Vec<DomainEvent>) {
         let (mut next, mut events) = (self.clone(), Vec::new());
         if self.needs_proof
-            && let Some(found) = seen.proof
+            && let Some(found) = check.record
         {
-            events.extend(next.prove(found, now));
+            events.extend(next.observe_record(found, now));
         }
         // Where the name of a host leads that nobody has proven is nobody's business yet.
-        if let Some(points) = seen.points.as_ref().filter(|_| next.standing() != Standing::Unproven) {
+        if let Some(points) = check.points_to.as_ref().filter(|_| next.status() != DomainStatus::Unverified) {
             next.checked_at = Some(now);
-            events.extend(next.point(points, now));
+            events.extend(next.observe_address(points, now));
         }
-        if let Some(end) = seen.registry {
+        if let Some(end) = check.registry {
             next.registry_checked_at = Some(now);
             next.expires_at = end;
         }
-        events.extend(next.alarm(now));
+        events.extend(next.expiry_warning(now));
         (next, events)
     }
 
-    fn prove(&mut self, found: Found, now: Timestamp) -> Option<Event> {
+    fn observe_record(&mut self, found: RecordState, now: Timestamp) -> Option<DomainEvent> {
         self.checked_at = Some(now);
-        let before = self.standing();
+        let before = self.status();
         match found {
-            Found::There => {
+            RecordState::Present => {
                 (self.proven_at, self.missing_since, self.suspended_at) = (Some(now), None, None);
                 match before {
-                    Standing::Active => None,
-                    Standing::Unproven => Some(Event::Verified),
-                    Standing::Suspended => Some(Event::Resumed),
+                    DomainStatus::Active => None,
+                    DomainStatus::Unverified => Some(DomainEvent::Verified),
+                    DomainStatus::Suspended => Some(DomainEvent::Resumed),
                 }
             }
-            Found::Missing => {
+            RecordState::Absent => {
                 let since = *self.missing_since.get_or_insert(now);
-                let over = before == Standing::Active && now.ms() - since.ms() >= PATIENCE_MS;
+                let over = before == DomainStatus::Active && now.ms() - since.ms() >= GRACE_PERIOD_MS;
                 over.then(|| {
                     self.suspended_at = Some(now);
-                    Event::Suspended
+                    DomainEvent::Suspended
                 })
             }
         }
     }
 
-    fn point(&mut self, points: &Points, now: Timestamp) -> Option<Event> {
+    fn observe_address(&mut self, points: &PointsTo, now: Timestamp) -> Option<DomainEvent> {
         match (points, self.points_away_since) {
-            (Points::Here, None) => None,
-            (Points::Here, Some(_)) => {
+            (PointsTo::Us, None) => None,
+            (PointsTo::Us, Some(_)) => {
                 (self.points_away_since, self.note) = (None, None);
-                Some(Event::PointsHere)
+                Some(DomainEvent::PointsHere)
             }
-            (Points::Away(why), since) => {
+            (PointsTo::Elsewhere(why), since) => {
                 self.points_away_since = since.or(Some(now));
                 self.note = Some(why.clone());
-                since.is_none().then(|| Event::PointsAway(why.clone()))
+                since.is_none().then(|| DomainEvent::PointsAway(why.clone()))
             }
         }
     }
 
     /// Tells once of each mark that is passed. A registration that was renewed can be told of again.
-    fn alarm(&mut self, now: Timestamp) -> Option<Event> {
+    fn expiry_warning(&mut self, now: Timestamp) -> Option<DomainEvent> {
         let Some(end) = self.expires_at else {
             self.alarmed_days = None;
             return None;
         };
-        let left = days(now, end);
-        let passed = ALARM_DAYS.into_iter().filter(|mark| left <= *mark).min();
+        let left = days_between(now, end);
+        let passed = EXPIRY_WARNING_DAYS.into_iter().filter(|mark| left <= *mark).min();
         let is_new = passed.is_some_and(|mark| self.alarmed_days.is_none_or(|told| mark < told));
         self.alarmed_days = passed;
-        is_new.then(|| Event::Expiring { days: left, on: date(end) })
+        is_new.then(|| DomainEvent::Expiring { days: left, on: utc_date(end) })
     }
 
     /// What somebody should do something about, in words; nothing where all is well.
-    pub fn concern(&self, now: Timestamp) -> Option<String> {
-        match self.standing() {
-            Standing::Unproven => return Some("waits for its proof by DNS".to_owned()),
-            Standing::Suspended => return Some(Event::Suspended.to_string()),
-            Standing::Active => {}
+    pub fn warning(&self, now: Timestamp) -> Option<String> {
+        match self.status() {
+            DomainStatus::Unverified => return Some("waits for its proof by DNS".to_owned()),
+            DomainStatus::Suspended => return Some(DomainEvent::Suspended.to_string()),
+            DomainStatus::Active => {}
         }
         if let Some(since) = self.missing_since {
-            let left = (PATIENCE_MS - (now.ms() - since.ms())).max(0) / HOUR_MS;
+            let left = (GRACE_PERIOD_MS - (now.ms() - since.ms())).max(0) / HOUR_MS;
             let hours = if left == 1 { "hour" } else { "hours" };
             return Some(format!("its proof is missing; it answers for {left} more {hours}"));
         }
-        if let Some(end) = self.expires_at.filter(|end| days(now, *end) <= ALARM_DAYS[0]) {
-            return Some(Event::Expiring { days: days(now, end), on: date(end) }.to_string());
+        if let Some(end) = self.expires_at.filter(|end| days_between(now, *end) <= EXPIRY_WARNING_DAYS[0]) {
+            return Some(
+                DomainEvent::Expiring { days: days_between(now, end), on: utc_date(end) }.to_string(),
+            );
         }
         self.points_away_since.and(self.note.clone())
     }
 }
 
 /// The UTC day of a moment, as people write it.
-pub fn date(at: Timestamp) -> String {
+pub fn utc_date(at: Timestamp) -> String {
     at.to_string().chars().take("2027-01-31".len()).collect()
 }
 
 /// Whole days from one moment to another.
-const fn days(from: Timestamp, to: Timestamp) -> i64 {
+const fn days_between(from: Timestamp, to: Timestamp) -> i64 {
     (to.ms() - from.ms()).div_euclid(DAY_MS)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Custody, DAY_MS, Event, Found, HOUR_MS, Points, Seen, Standing};
+    use super::{
+        DAY_MS, DomainCheck, DomainEvent, DomainStatus, DomainVerification, HOUR_MS, PointsTo, RecordState,
+    };
     use crate::Timestamp;
 
     const NOW: Timestamp = Timestamp::from_ms(1_800_000_000_000);
 
-    fn proof(found: Found) -> Seen {
-        Seen { proof: Some(found), ..Seen::default() }
+    fn proof(found: RecordState) -> DomainCheck {
+        DomainCheck { record: Some(found), ..DomainCheck::default() }
     }
 
-    fn after(custody: &Custody, seen: &Seen, hours: i64) -> (Custody, Vec<Event>) {
-        custody.after(seen, NOW.plus_ms(hours * HOUR_MS))
+    fn after(
+        custody: &DomainVerification,
+        seen: &DomainCheck,
+        hours: i64,
+    ) -> (DomainVerification, Vec<DomainEvent>) {
+        custody.observe(seen, NOW.plus_ms(hours * HOUR_MS))
     }
 
     #[test]
     fn a_proof_that_stays_away_for_72_hours_ends_the_answers_and_one_that_returns_brings_them_back() {
-        let (proven, events) = after(&Custody::waiting(), &proof(Found::There), 0);
-        assert_eq!((proven.standing(), events), (Standing::Active, vec![Event::Verified]));
-        let (missing, events) = after(&proven, &proof(Found::Missing), 24);
-        assert_eq!((missing.standing(), events), (Standing::Active, vec![]));
-        let (still, _) = after(&missing, &proof(Found::Missing), 24 + 71);
-        assert_eq!(still.standing(), Standing::Active);
-        let (back, events) = after(&still, &proof(Found::There), 24 + 71);
+        let (proven, events) = after(&DomainVerification::unverified(), &proof(RecordState::Present), 0);
+        assert_eq!((proven.status(), events), (DomainStatus::Active, vec![DomainEvent::Verified]));
+        let (missing, events) = after(&proven, &proof(RecordState::Absent), 24);
+        assert_eq!((missing.status(), events), (DomainStatus::Active, vec![]));
+        let (still, _) = after(&missing, &proof(RecordState::Absent), 24 + 71);
+        assert_eq!(still.status(), DomainStatus::Active);
+        let (back, events) = after(&still, &proof(RecordState::Present), 24 + 71);
         assert_eq!((back.missing_since, events), (None, vec![]));
-        let (gone, events) = after(&still, &proof(Found::Missing), 24 + 73);
-        assert_eq!((gone.standing(), events), (Standing::Suspended, vec![Event::Suspended]));
-        assert_eq!(after(&gone, &proof(Found::Missing), 24 + 99).1, []);
-        let (back, events) = after(&gone, &proof(Found::There), 24 + 99);
-        assert_eq!((back.standing(), events), (Standing::Active, vec![Event::Resumed]));
+        let (gone, events) = after(&still, &proof(RecordState::Absent), 24 + 73);
+        assert_eq!((gone.status(), events), (DomainStatus::Suspended, vec![DomainEvent::Suspended]));
+        assert_eq!(after(&gone, &proof(RecordState::Absent), 24 + 99).1, []);
+        let (back, events) = after(&gone, &proof(RecordState::Present), 24 + 99);
+        assert_eq!((back.status(), events), (DomainStatus::Active, vec![DomainEvent::Resumed]));
     }
 
     #[test]
     fn what_could_not_be_asked_changes_nothing() {
-        let (proven, _) = after(&Custody::waiting(), &proof(Found::There), 0);
-        let (missing, _) = after(&proven, &proof(Found::Missing), 1);
+        let (proven, _) = after(&DomainVerification::unverified(), &proof(RecordState::Present), 0);
+        let (missing, _) = after(&proven, &proof(RecordState::Absent), 1);
         for hours in [2, 100, 100_000] {
-            assert_eq!(after(&missing, &Seen::default(), hours), (missing.clone(), vec![]));
-            assert!(!Custody::waiting().lapses(&Seen::default(), NOW, NOW.plus_ms(hours * HOUR_MS)));
+            assert_eq!(after(&missing, &DomainCheck::default(), hours), (missing.clone(), vec![]));
+            assert!(!DomainVerification::unverified().claim_expired(
+                &DomainCheck::default(),
+                NOW,
+                NOW.plus_ms(hours * HOUR_MS)
+            ));
         }
     }
 
     #[test]
     fn a_host_on_the_operators_word_is_never_suspended() {
-        let (next, events) = after(&Custody::default(), &proof(Found::Missing), 100);
-        assert_eq!((next, events), (Custody::default(), vec![]));
+        let (next, events) = after(&DomainVerification::default(), &proof(RecordState::Absent), 100);
+        assert_eq!((next, events), (DomainVerification::default(), vec![]));
     }
 
     #[test]
     fn each_mark_before_the_end_of_a_registration_is_told_once_and_again_after_a_renewal() {
-        let mut custody = Custody::default();
+        let mut custody = DomainVerification::default();
         let mut told = Vec::new();
         for left in [90, 61, 60, 59, 31, 29, 8, 6, 5, -1, 364, 59] {
             let end = NOW.plus_ms(left * DAY_MS);
-            let (next, events) = custody.after(&Seen { registry: Some(Some(end)), ..Seen::default() }, NOW);
+            let (next, events) =
+                custody.observe(&DomainCheck { registry: Some(Some(end)), ..DomainCheck::default() }, NOW);
             custody = next;
             told.extend(events.iter().map(|event| match event {
-                Event::Expiring { days, .. } => *days,
+                DomainEvent::Expiring { days, .. } => *days,
                 other => panic!("{other:?}"),
             }));
         }
         assert_eq!(told, [60, 29, 6, 59]);
         // Also without a fresh word of the registry: time goes on.
-        let (custody, _) = custody.after(&Seen::default(), NOW.plus_ms(29 * DAY_MS));
+        let (custody, _) = custody.observe(&DomainCheck::default(), NOW.plus_ms(29 * DAY_MS));
         assert_eq!(custody.alarmed_days, Some(30));
     }
 
     #[test]
     fn of_a_host_nobody_has_proven_only_the_proof_counts() {
-        let points = Some(Points::Away("nowhere".to_owned()));
-        let seen = Seen { points: points.clone(), ..proof(Found::Missing) };
-        let (waiting, events) = after(&Custody::waiting(), &seen, 0);
+        let points = Some(PointsTo::Elsewhere("nowhere".to_owned()));
+        let seen = DomainCheck { points_to: points.clone(), ..proof(RecordState::Absent) };
+        let (waiting, events) = after(&DomainVerification::unverified(), &seen, 0);
         assert_eq!((waiting.points_away_since, waiting.checked_at, events), (None, Some(NOW), vec![]));
-        let (_, events) = after(&waiting, &Seen { points, ..proof(Found::There) }, 1);
-        assert_eq!(events, [Event::Verified, Event::PointsAway("nowhere".to_owned())]);
+        let (_, events) =
+            after(&waiting, &DomainCheck { points_to: points, ..proof(RecordState::Present) }, 1);
+        assert_eq!(events, [DomainEvent::Verified, DomainEvent::PointsAway("nowhere".to_owned())]);
     }
 
     #[test]
     fn a_name_that_leads_away_is_told_once() {
-        let away = |why: &str| Seen { points: Some(Points::Away(why.to_owned())), ..Seen::default() };
-        let (first, events) = after(&Custody::default(), &away("nowhere"), 0);
-        assert_eq!(events, [Event::PointsAway("nowhere".to_owned())]);
+        let away = |why: &str| DomainCheck {
+            points_to: Some(PointsTo::Elsewhere(why.to_owned())),
+            ..DomainCheck::default()
+        };
+        let (first, events) = after(&DomainVerification::default(), &away("nowhere"), 0);
+        assert_eq!(events, [DomainEvent::PointsAway("nowhere".to_owned())]);
         let (second, events) = after(&first, &away("elsewhere"), 24);
         assert_eq!((second.note.as_deref(), events), (Some("elsewhere"), vec![]));
         assert_eq!(second.points_away_since, Some(NOW));
-        let here = Seen { points: Some(Points::Here), ..Seen::default() };
+        let here = DomainCheck { points_to: Some(PointsTo::Us), ..DomainCheck::default() };
         let (back, events) = after(&second, &here, 48);
-        assert_eq!((back.points_away_since, back.note, events), (None, None, vec![Event::PointsHere]));
+        assert_eq!((back.points_away_since, back.note, events), (None, None, vec![DomainEvent::PointsHere]));
     }
 
     #[test]
     fn a_registry_is_asked_weekly_and_near_the_end_daily() {
-        let asked = |left: i64| Custody {
+        let asked = |left: i64| DomainVerification {
             registry_checked_at: Some(NOW),
             expires_at: Some(NOW.plus_ms(left * DAY_MS)),
-            ..Custody::default()
+            ..DomainVerification::default()
         };
         let due = |left, days: i64| asked(left).is_registry_due(NOW.plus_ms(days * DAY_MS));
-        assert!(Custody::default().is_registry_due(NOW));
+        assert!(DomainVerification::default().is_registry_due(NOW));
         assert_eq!(
             [due(300, 1), due(300, 6), due(300, 7), due(68, 1), due(60, 1)],
             [false, false, true, true, true]

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use crate::field_error::{FieldCode, FieldError, FieldErrors};
 use crate::link::RedirectStatus;
-use crate::link::code::{Alphabet, CodeRules, LONGEST};
+use crate::link::code::{Alphabet, CodeRules, MAX_CODE_CHARS};
 
 /// A named set of rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -93,14 +93,14 @@ pub struct CacheRules {
 
 /// What an unusable link answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unusable {
+pub enum InactiveResponse {
     /// 404, as if it had never been.
     NotFound,
     /// 410, saying why.
     Gone,
 }
 
-impl Serialize for Unusable {
+impl Serialize for InactiveResponse {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_u16(match self {
             Self::NotFound => 404,
@@ -109,7 +109,7 @@ impl Serialize for Unusable {
     }
 }
 
-impl<'de> Deserialize<'de> for Unusable {
+impl<'de> Deserialize<'de> for InactiveResponse {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         match u16::deserialize(deserializer)? {
             404 => Ok(Self::NotFound),
@@ -122,13 +122,13 @@ impl<'de> Deserialize<'de> for Unusable {
 /// What each kind of unusable link answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, expecting = "struct Answers")]
-pub struct Answers {
+pub struct InactiveResponses {
     /// Past its expiry.
-    pub expired: Unusable,
+    pub expired: InactiveResponse,
     /// Switched off.
-    pub disabled: Unusable,
+    pub disabled: InactiveResponse,
     /// Deleted.
-    pub deleted: Unusable,
+    pub deleted: InactiveResponse,
 }
 
 /// What a deletion leaves.
@@ -144,13 +144,13 @@ pub enum Deletion {
 /// What happens to expired links.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Sweep {
+pub enum ExpiredLinks {
     /// They stay and can be extended.
     #[serde(rename = "none")]
-    None,
+    Keep,
     /// The daily job purges them; a tombstone stays.
     #[serde(rename = "daily")]
-    Daily,
+    PurgeDaily,
 }
 
 /// Who sees a link.
@@ -166,7 +166,7 @@ pub enum Visibility {
 /// A way to sign in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum SignIn {
+pub enum SignInMethod {
     /// A password kept here.
     Password,
     /// An OpenID provider.
@@ -177,28 +177,28 @@ pub enum SignIn {
 
 /// What a click keeps of the user agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum UserAgent {
+pub enum UserAgentRetention {
     /// A keyed hash.
     Hashed,
     /// Its first characters.
-    Cut(u32),
+    Truncated(u32),
 }
 
-impl Serialize for UserAgent {
+impl Serialize for UserAgentRetention {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
             Self::Hashed => serializer.serialize_str("hashed"),
-            Self::Cut(characters) => serializer.serialize_u32(*characters),
+            Self::Truncated(characters) => serializer.serialize_u32(*characters),
         }
     }
 }
 
-impl<'de> Deserialize<'de> for UserAgent {
+impl<'de> Deserialize<'de> for UserAgentRetention {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         match Value::deserialize(deserializer)? {
             Value::String(text) if text == "hashed" => Ok(Self::Hashed),
             Value::Number(number) if number.as_u64().is_some_and(|count| count <= 512) => {
-                Ok(Self::Cut(u32::try_from(number.as_u64().unwrap_or_default()).unwrap_or(512)))
+                Ok(Self::Truncated(u32::try_from(number.as_u64().unwrap_or_default()).unwrap_or(512)))
             }
             _ => Err(serde::de::Error::custom("neither \"hashed\" nor a number of characters up to 512")),
         }
@@ -232,11 +232,11 @@ pub struct Policy {
     /// How long a redirect may be kept by browsers and proxies.
     pub cache: CacheRules,
     /// What unusable links answer.
-    pub answers: Answers,
+    pub answers: InactiveResponses,
     /// What a deletion leaves.
     pub delete: Deletion,
     /// What happens to expired links.
-    pub sweep: Sweep,
+    pub sweep: ExpiredLinks,
     /// The `https_only` of a link that does not say.
     pub https_only: bool,
     /// The longest target.
@@ -246,9 +246,9 @@ pub struct Policy {
     /// Who sees a link.
     pub visibility: Visibility,
     /// How people and programs sign in.
-    pub sign_in: Vec<SignIn>,
+    pub sign_in: Vec<SignInMethod>,
     /// What a click keeps of the user agent.
-    pub user_agent: UserAgent,
+    pub user_agent: UserAgentRetention,
     /// For how many days raw clicks are kept; absent means for ever.
     pub retention_days: Option<u32>,
     /// How much there may be.
@@ -257,12 +257,12 @@ pub struct Policy {
 
 impl Policy {
     /// Whether people may sign in by password.
-    pub fn takes_passwords(&self) -> bool {
-        self.sign_in.contains(&SignIn::Password)
+    pub fn allows_passwords(&self) -> bool {
+        self.sign_in.contains(&SignInMethod::Password)
     }
 
     /// This policy with one field changed: `key` is the path of a field (`cache.max_age`), `value` JSON or plain text.
-    pub fn with(&self, key: &str, value: &str) -> Result<Self, FieldError> {
+    pub fn set_field(&self, key: &str, value: &str) -> Result<Self, FieldError> {
         let refuse = |message: String| FieldError::new(key, FieldCode::BadCharacters, message);
         if key == "preset" {
             return Err(refuse("fills the whole policy and is not set alone; use --preset".to_owned()));
@@ -281,13 +281,13 @@ impl Policy {
 
     /// This policy with several fields changed, in whatever order makes sense: each step must give a sound policy, and nobody
     /// should have to find the order.
-    pub fn with_all(&self, fields: &[(String, String)]) -> Result<Self, FieldErrors> {
+    pub fn set_fields(&self, fields: &[(String, String)]) -> Result<Self, FieldErrors> {
         let mut policy = self.clone();
         let mut waiting: Vec<&(String, String)> = fields.iter().collect();
         while !waiting.is_empty() {
             let mut errors = FieldErrors::default();
             let before = waiting.len();
-            waiting.retain(|(key, value)| match policy.with(key, value) {
+            waiting.retain(|(key, value)| match policy.set_field(key, value) {
                 Ok(next) => {
                     policy = next;
                     false
@@ -305,7 +305,7 @@ impl Policy {
     }
 
     /// This policy with what a JSON object names changed. A `preset` is where the rest begins from.
-    pub fn merged(&self, changes: &Map<String, Value>) -> Result<Self, FieldErrors> {
+    pub fn merge_json(&self, changes: &Map<String, Value>) -> Result<Self, FieldErrors> {
         let begin = match changes.get("preset") {
             None => self.clone(),
             Some(Value::String(name)) => Self::preset(name.parse()?),
@@ -315,21 +315,21 @@ impl Policy {
         };
         let mut fields = Vec::new();
         for (name, value) in changes.iter().filter(|(name, _)| *name != "preset") {
-            leaves(name, value, &mut fields);
+            collect_leaves(name, value, &mut fields);
         }
-        begin.with_all(&fields)
+        begin.set_fields(&fields)
     }
 
     /// Whether the same target gets the link there is. Never where links are their owner's alone, whatever an old policy says: it would
     /// be somebody else's.
-    pub fn reuses(&self) -> bool {
+    pub fn reuses_links(&self) -> bool {
         self.reuse && self.visibility != Visibility::Owner
     }
 
     /// Whether the fields make sense together.
     pub fn check(&self, field: &str) -> Result<(), FieldError> {
         let refuse = |message: &str| Err(FieldError::new(field, FieldCode::BadCharacters, message));
-        if !(1..=LONGEST).contains(&self.code.max) || !(1..=self.code.max).contains(&self.code.min) {
+        if !(1..=MAX_CODE_CHARS).contains(&self.code.max) || !(1..=self.code.max).contains(&self.code.min) {
             return refuse("code.min and code.max must satisfy 1 <= min <= max <= 64");
         }
         if self.code.fold_case && self.code.alphabet != Alphabet::Lower {
@@ -361,11 +361,11 @@ impl Policy {
 }
 
 /// Every value that is no object, with its path.
-fn leaves(path: &str, value: &Value, found: &mut Vec<(String, String)>) {
+fn collect_leaves(path: &str, value: &Value, found: &mut Vec<(String, String)>) {
     match value {
         Value::Object(fields) if !fields.is_empty() => {
             for (name, value) in fields {
-                leaves(&format!("{path}.{name}"), value, found);
+                collect_leaves(&format!("{path}.{name}"), value, found);
             }
         }
         other => found.push((path.to_owned(), other.to_string())),
@@ -381,13 +381,13 @@ mod tests {
         let fabric = Policy::preset(Preset::Fabric);
         let changes = |text: &str| serde_json::from_str(text).unwrap();
         let team = fabric
-            .merged(&changes(
+            .merge_json(&changes(
                 r#"{"reuse":true,"generator":"hash","code":{"fold_case":false},"limits":{"live_links":5}}"#,
             ))
             .unwrap();
         assert!(team.reuse && !team.code.fold_case && team.limits.live_links == Some(5));
         let edge = team
-            .merged(&changes(r#"{"preset":"edge","cache":{"max_age":7},"limits":{"live_links":null}}"#))
+            .merge_json(&changes(r#"{"preset":"edge","cache":{"max_age":7},"limits":{"live_links":null}}"#))
             .unwrap();
         assert_eq!((edge.preset, edge.cache.max_age, edge.limits.live_links), (Preset::Edge, 7, None));
         for bad in [
@@ -401,7 +401,7 @@ mod tests {
             r#"{"cache":{}}"#,
             r#"{"cache":7}"#,
         ] {
-            assert!(fabric.merged(&changes(bad)).is_err(), "{bad}");
+            assert!(fabric.merge_json(&changes(bad)).is_err(), "{bad}");
         }
     }
 
@@ -423,10 +423,13 @@ mod tests {
     #[test]
     fn one_field_can_be_changed_and_bad_values_are_refused() {
         let policy = Policy::preset(Preset::Fabric);
-        assert_eq!(policy.with("cache.max_age", "60").unwrap().cache.max_age, 60);
-        assert_eq!(policy.with("answers.expired", "404").unwrap().answers.expired, super::Unusable::NotFound);
-        assert_eq!(policy.with("limits.live_links", "10").unwrap().limits.live_links, Some(10));
-        assert_eq!(policy.with("retention_days", "30").unwrap().retention_days, Some(30));
+        assert_eq!(policy.set_field("cache.max_age", "60").unwrap().cache.max_age, 60);
+        assert_eq!(
+            policy.set_field("answers.expired", "404").unwrap().answers.expired,
+            super::InactiveResponse::NotFound
+        );
+        assert_eq!(policy.set_field("limits.live_links", "10").unwrap().limits.live_links, Some(10));
+        assert_eq!(policy.set_field("retention_days", "30").unwrap().retention_days, Some(30));
         for (key, value) in [
             ("nope", "1"),
             ("preset", "team"),
@@ -440,7 +443,7 @@ mod tests {
             ("cache.max_age.x", "1"),
             ("generator", "hash"),
         ] {
-            assert!(policy.with(key, value).is_err(), "{key}={value}");
+            assert!(policy.set_field(key, value).is_err(), "{key}={value}");
         }
     }
 }

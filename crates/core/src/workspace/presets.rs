@@ -1,8 +1,8 @@
 //! The four presets: the rules of one source document each.
 
 use super::policy::{
-    Answers, CacheRules, CacheScope, Deletion, Generator, Limits, Policy, Preset, SignIn, Sweep, Unusable,
-    UserAgent, Visibility,
+    CacheRules, CacheScope, Deletion, ExpiredLinks, Generator, InactiveResponse, InactiveResponses, Limits,
+    Policy, Preset, SignInMethod, UserAgentRetention, Visibility,
 };
 use crate::RedirectStatus;
 use crate::link::code::{Alphabet, CodeRules};
@@ -10,7 +10,7 @@ use crate::link::code::{Alphabet, CodeRules};
 impl Policy {
     /// The rules of a preset.
     pub fn preset(preset: Preset) -> Self {
-        use Unusable::{Gone, NotFound};
+        use InactiveResponse::{Gone, NotFound};
         let fabric = Self {
             preset,
             code: CodeRules {
@@ -23,15 +23,15 @@ impl Policy {
             generator: Generator::Random7,
             redirect_status: RedirectStatus::MovedPermanently,
             cache: CacheRules { scope: CacheScope::Private, max_age: 0 },
-            answers: Answers { expired: Gone, disabled: NotFound, deleted: NotFound },
+            answers: InactiveResponses { expired: Gone, disabled: NotFound, deleted: NotFound },
             delete: Deletion::Tombstone,
-            sweep: Sweep::None,
+            sweep: ExpiredLinks::Keep,
             https_only: true,
             max_target_bytes: 2048,
             reuse: false,
             visibility: Visibility::Workspace,
-            sign_in: vec![SignIn::Password, SignIn::Oidc, SignIn::Keys],
-            user_agent: UserAgent::Hashed,
+            sign_in: vec![SignInMethod::Password, SignInMethod::Oidc, SignInMethod::Keys],
+            user_agent: UserAgentRetention::Hashed,
             retention_days: None,
             limits: Limits::default(),
         };
@@ -48,11 +48,11 @@ impl Policy {
                 generator: Generator::Random8,
                 redirect_status: RedirectStatus::Found,
                 cache: CacheRules { scope: CacheScope::Public, max_age: 300 },
-                answers: Answers { expired: NotFound, disabled: NotFound, deleted: NotFound },
-                sweep: Sweep::Daily,
+                answers: InactiveResponses { expired: NotFound, disabled: NotFound, deleted: NotFound },
+                sweep: ExpiredLinks::PurgeDaily,
                 https_only: false,
-                sign_in: vec![SignIn::Password, SignIn::Keys],
-                user_agent: UserAgent::Cut(256),
+                sign_in: vec![SignInMethod::Password, SignInMethod::Keys],
+                user_agent: UserAgentRetention::Truncated(256),
                 retention_days: Some(90),
                 limits: Limits { live_links: Some(1000), ..Limits::default() },
                 ..fabric
@@ -68,12 +68,12 @@ impl Policy {
                 generator: Generator::Snowflake,
                 redirect_status: RedirectStatus::Found,
                 cache: CacheRules { scope: CacheScope::Private, max_age: 60 },
-                answers: Answers { expired: Gone, disabled: Gone, deleted: Gone },
+                answers: InactiveResponses { expired: Gone, disabled: Gone, deleted: Gone },
                 delete: Deletion::Soft,
                 https_only: false,
                 visibility: Visibility::Owner,
-                sign_in: vec![SignIn::Oidc, SignIn::Keys],
-                user_agent: UserAgent::Cut(512),
+                sign_in: vec![SignInMethod::Oidc, SignInMethod::Keys],
+                user_agent: UserAgentRetention::Truncated(512),
                 retention_days: Some(5 * 365 + 1),
                 limits: Limits {
                     creations_per_hour: Some(100),
@@ -93,12 +93,12 @@ impl Policy {
                 generator: Generator::Hash,
                 redirect_status: RedirectStatus::Found,
                 cache: CacheRules { scope: CacheScope::NoStore, max_age: 0 },
-                answers: Answers { expired: Gone, disabled: Gone, deleted: NotFound },
+                answers: InactiveResponses { expired: Gone, disabled: Gone, deleted: NotFound },
                 delete: Deletion::Soft,
                 https_only: false,
                 max_target_bytes: 65_536,
                 reuse: true,
-                user_agent: UserAgent::Cut(512),
+                user_agent: UserAgentRetention::Truncated(512),
                 retention_days: Some(396),
                 limits: Limits { requests_per_hour: Some(1000), ..Limits::default() },
                 ..fabric

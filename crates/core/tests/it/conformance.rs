@@ -8,10 +8,10 @@ use rlinks_core::host::{self, from_header};
 use rlinks_core::link::target::{self, Target};
 use rlinks_core::link::{LinkState, RedirectStatus};
 use rlinks_core::redirect::negotiate::wants_json;
-use rlinks_core::redirect::path::{Asked, asked};
+use rlinks_core::redirect::path::{RequestPath, parse_path};
 use rlinks_core::redirect::public_pages;
-use rlinks_core::redirect::response::Answer;
-use rlinks_core::{Decision, Domains, Host, Policy, Route, Timestamp, Visitor, decide};
+use rlinks_core::redirect::response::HttpResponse;
+use rlinks_core::{Decision, Host, Policy, Route, ServedHosts, Timestamp, Visitor, decide};
 use serde_json::Value;
 
 use crate::table::{self, Form, Given, On, Row, State, When};
@@ -30,7 +30,7 @@ fn every_row_holds() {
         let mut wrong = differences(row, &answer);
         if row.when.method == "GET" {
             let head = walk(&row.given, &When { method: "HEAD".to_owned(), ..row.when.clone() });
-            if head != (Answer { body: String::new(), ..answer.clone() }) {
+            if head != (HttpResponse { body: String::new(), ..answer.clone() }) {
                 wrong.push(format!("HEAD gets something else: {} {:?}", head.status, head.headers));
             }
         }
@@ -83,7 +83,7 @@ fn a_row_that_cannot_be_read_is_an_error() {
 }
 
 /// Look up, decide, respond.
-fn walk(given: &Given, when: &When) -> Answer {
+fn walk(given: &Given, when: &When) -> HttpResponse {
     let path = when.target.split(['?', '#']).next().unwrap_or_default();
     // Several lines of one header are one list.
     let accept: Vec<&str> = when
@@ -93,7 +93,7 @@ fn walk(given: &Given, when: &When) -> Answer {
         .map(|(_, value)| value.as_str())
         .collect();
     let as_json = wants_json(path, (!accept.is_empty()).then(|| accept.join(", ")).as_deref());
-    let error = |code: ErrorCode| Answer::error(code, code.message(), &Value::Null, as_json, NOW);
+    let error = |code: ErrorCode| HttpResponse::error(code, code.message(), &Value::Null, as_json, NOW);
     let mut answer = find(given, when, path).unwrap_or_else(error);
     if when.method == "HEAD" {
         answer.body.clear();
@@ -101,36 +101,38 @@ fn walk(given: &Given, when: &When) -> Answer {
     answer
 }
 
-fn find(given: &Given, when: &When, path: &str) -> Result<Answer, ErrorCode> {
+fn find(given: &Given, when: &When, path: &str) -> Result<HttpResponse, ErrorCode> {
     let [host] = when.hosts.as_slice() else { return Err(ErrorCode::BadRequest) };
-    let mut buffer = [0; host::LONGEST];
+    let mut buffer = [0; host::MAX_HOST_BYTES];
     let host = from_header(host.as_bytes(), &mut buffer).ok_or(ErrorCode::BadRequest)?;
-    let domains = Domains::new(all_domains(given), None);
+    let domains = ServedHosts::new(all_domains(given), None);
     let workspace = serving(given, host).ok_or(ErrorCode::NotFound)?;
     if !matches!(when.method.as_str(), "GET" | "HEAD") {
         return Err(ErrorCode::MethodNotAllowed);
     }
-    let asked = asked(path);
+    let asked = parse_path(path);
     let code = match &asked {
-        Asked::Root => return Ok(Answer::page(public_pages::landing())),
-        Asked::Code(code) | Asked::Preview(code) => code,
-        Asked::Nothing => return Err(ErrorCode::NotFound),
+        RequestPath::Root => return Ok(HttpResponse::page(public_pages::landing())),
+        RequestPath::Code(code) | RequestPath::Preview(code) => code,
+        RequestPath::NotALink => return Err(ErrorCode::NotFound),
     };
     let policy = policy(workspace);
     let link = |code: &str| workspace.links.iter().find(|link| link.code == code);
     let link =
         link(code).or_else(|| if policy.code.fold_case { link(&code.to_ascii_lowercase()) } else { None });
     let target = link.map(|link| {
-        Target::parse(&link.target, target::LONGEST)
+        Target::parse(&link.target, target::MAX_TARGET_BYTES)
             .unwrap_or_else(|error| panic!("{}: {error}", link.target))
     });
     let route = link.zip(target.as_ref()).map(|(link, target)| route(link, target, &policy));
-    match decide(route, &policy, &Visitor { host, domains: &domains }, NOW) {
+    match decide(route, &policy, &Visitor { host, served_hosts: &domains }, NOW) {
         Decision::Redirect { status, target, cache } => Ok(match asked {
-            Asked::Preview(_) => {
-                Answer::page(public_pages::preview(code, target, route.expect("it redirects").target_host))
-            }
-            _ => Answer::redirect(status, target, cache),
+            RequestPath::Preview(_) => HttpResponse::page(public_pages::preview(
+                code,
+                target,
+                route.expect("it redirects").target_host,
+            )),
+            _ => HttpResponse::redirect(status, target, cache),
         }),
         other => Err(other.error_code().expect("no redirect is an error")),
     }
@@ -159,7 +161,7 @@ fn parse_host(domain: &str) -> Host {
 fn policy(workspace: &table::Workspace) -> Policy {
     let preset = workspace.preset.parse().unwrap_or_else(|error| panic!("{error}"));
     workspace.overrides.iter().fold(Policy::preset(preset), |policy, (key, value)| {
-        policy.with(key, value).unwrap_or_else(|error| panic!("{error}"))
+        policy.set_field(key, value).unwrap_or_else(|error| panic!("{error}"))
     })
 }
 
@@ -182,7 +184,7 @@ fn route<'a>(link: &table::Link, target: &'a Target, policy: &Policy) -> Route<'
 }
 
 /// Everything in which an answer is not what the row says.
-fn differences(row: &Row, answer: &Answer) -> Vec<String> {
+fn differences(row: &Row, answer: &HttpResponse) -> Vec<String> {
     let (then, mut wrong) = (&row.then, Vec::new());
     if answer.status != then.status {
         wrong.push(format!("status: want {}, got {}", then.status, answer.status));
@@ -217,7 +219,7 @@ fn differences(row: &Row, answer: &Answer) -> Vec<String> {
     wrong
 }
 
-fn header<'a>(answer: &'a Answer, name: &str) -> Vec<&'a str> {
+fn header<'a>(answer: &'a HttpResponse, name: &str) -> Vec<&'a str> {
     answer.headers.iter().filter(|(key, _)| *key == name).map(|(_, value)| value.as_str()).collect()
 }
 

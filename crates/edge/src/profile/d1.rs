@@ -6,8 +6,8 @@
 use std::cell::Cell;
 
 use rlinks_core::error_code::ErrorCode;
-use rlinks_core::redirect::response::Answer;
-use rlinks_core::workspace::policy::{Unusable, UserAgent};
+use rlinks_core::redirect::response::HttpResponse;
+use rlinks_core::workspace::policy::{InactiveResponse, UserAgentRetention};
 use rlinks_core::{Code, Timestamp};
 use serde_json::Value;
 use wasm_bindgen::JsValue;
@@ -33,7 +33,7 @@ enum Found {
 }
 
 /// What the request for a link gets.
-pub(crate) async fn answer(context: &RequestContext<'_>, code: &str, preview: bool) -> Answer {
+pub(crate) async fn answer(context: &RequestContext<'_>, code: &str, preview: bool) -> HttpResponse {
     let mut code = code.to_owned();
     let mut found = find(context, &code).await;
     if matches!(found, Found::Nothing)
@@ -53,8 +53,8 @@ pub(crate) async fn answer(context: &RequestContext<'_>, code: &str, preview: bo
         routing::respond(context.facts, context.settings, (&code, preview), route, context.now);
     if let (Click::Yes, Some(code)) = (click, Code::from_path(&code)) {
         let characters = match context.settings.policy.user_agent {
-            UserAgent::Cut(characters) => usize::try_from(characters).unwrap_or(usize::MAX),
-            UserAgent::Hashed => 0,
+            UserAgentRetention::Truncated(characters) => usize::try_from(characters).unwrap_or(usize::MAX),
+            UserAgentRetention::Hashed => 0,
         };
         platform::write_point(context.env, &analytics::point(&code, context.facts, characters));
     }
@@ -144,7 +144,7 @@ async fn find(context: &RequestContext<'_>, code: &str) -> Found {
 
 /// Nobody has the code. Whether somebody had is asked only where the policy would tell.
 async fn gone_or_nothing(context: &RequestContext<'_>, code: &str) -> Found {
-    if context.settings.policy.answers.deleted == Unusable::NotFound {
+    if context.settings.policy.answers.deleted == InactiveResponse::NotFound {
         return Found::Nothing;
     }
     match platform::d1(context.env, &[d1_sql::tombstone(code)]).await {
@@ -214,7 +214,7 @@ pub(crate) fn cache_urls(settings: &Settings, code: &str) -> Vec<String> {
 }
 
 pub(crate) fn cache_url(context: &RequestContext<'_>, code: &str) -> String {
-    let mut buffer = [0; rlinks_core::host::LONGEST];
+    let mut buffer = [0; rlinks_core::host::MAX_HOST_BYTES];
     let host =
         rlinks_core::host::from_header(context.facts.host.as_bytes(), &mut buffer).unwrap_or("localhost");
     cached_link::cache_url(host, code)

@@ -2,9 +2,9 @@
 //! object, absent or not active, expired, a loop, the hit behind the answer, the redirect.
 
 use rlinks_core::error_code::ErrorCode;
-use rlinks_core::link::route_object::ReadRoute;
-use rlinks_core::redirect::response::Answer;
-use rlinks_core::workspace::policy::Unusable;
+use rlinks_core::link::route_object::ParsedRoute;
+use rlinks_core::redirect::response::HttpResponse;
+use rlinks_core::workspace::policy::InactiveResponse;
 
 use crate::context::RequestContext;
 use crate::kv_objects;
@@ -12,7 +12,7 @@ use crate::platform::{self, Away, Held};
 use crate::routing::{self, Click};
 
 enum Found {
-    Link(ReadRoute),
+    Link(ParsedRoute),
     Nothing,
     Deleted,
     /// An object is there that is not served. The log says why.
@@ -20,7 +20,7 @@ enum Found {
 }
 
 /// What the request for a link gets.
-pub(crate) async fn answer(context: &RequestContext<'_>, code: &str, preview: bool) -> Answer {
+pub(crate) async fn answer(context: &RequestContext<'_>, code: &str, preview: bool) -> HttpResponse {
     let found = match find(context, code).await {
         Ok(found) => found,
         Err(away) => {
@@ -73,7 +73,7 @@ async fn get(context: &RequestContext<'_>, code: &str) -> Result<Found, Away> {
                 platform::complain(&format!("{code} is not served: its object is too large"));
                 return Ok(Found::Unreadable);
             }
-            Held::Nothing if context.settings.policy.answers.deleted == Unusable::Gone => {
+            Held::Nothing if context.settings.policy.answers.deleted == InactiveResponse::Gone => {
                 let left =
                     platform::route(context.env, &kv_objects::tombstone_key(code), kv_objects::KEPT_SECONDS)
                         .await?;

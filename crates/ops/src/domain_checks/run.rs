@@ -3,13 +3,13 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use rlinks_core::workspace::domain_verification::{Event, Proof};
-use rlinks_core::{Actor, Host, Id, Slug, Standing, Timestamp, Workspace};
-use rlinks_store::{Held, Store, StoreError};
+use rlinks_core::workspace::domain_verification::{DomainEvent, VerificationRecord};
+use rlinks_core::{Actor, DomainStatus, Host, Id, Slug, Timestamp, Workspace};
+use rlinks_store::{DomainRecord, Store, StoreError};
 use serde::Serialize;
 use tokio::task::JoinSet;
 
-use super::{Custodian, Seen, Troubles};
+use super::{Custodian, DomainCheck, Troubles};
 use crate::domain_checks::rdap::Known;
 use crate::{Mode, OpsError};
 
@@ -49,8 +49,10 @@ pub struct Found {
     /// Every host that was looked at.
     pub domains: Vec<Looked>,
     /// Why DNS could not be asked, where it could not.
+    #[serde(rename = "dns_trouble")]
     pub dns_trouble: Option<String>,
     /// Why a registry could not be asked, where it could not.
+    #[serde(rename = "registry_trouble")]
     pub registry_trouble: Option<String>,
 }
 
@@ -62,7 +64,7 @@ pub struct Looked {
     /// Whose.
     pub workspace: Slug,
     /// Whether it answers now; nothing where its claim is over.
-    pub state: Option<Standing>,
+    pub state: Option<DomainStatus>,
     /// What changed, in words.
     pub changes: Vec<String>,
     /// One of these changes is for somebody to do something about.
@@ -80,20 +82,20 @@ impl Round<'_> {
         }
         let workspaces: HashMap<Id, &Workspace> =
             self.workspaces.iter().map(|workspace| (workspace.id, workspace)).collect();
-        let mut hosts = self.store.held_domains().await?;
+        let mut hosts = self.store.domain_records().await?;
         hosts.retain(|held| {
             let is_wanted = self.only.is_none_or(|only| held.domain.host == *only);
             is_wanted && workspaces.get(&held.domain.workspace).is_some_and(|it| it.deleted_at.is_none())
         });
         // Whoever waited longest is first, so that nobody is always the one who comes too late.
-        hosts.sort_by_key(|held| held.custody.checked_at);
+        hosts.sort_by_key(|held| held.verification.checked_at);
         let (known, mut refusals) = (Arc::<Known>::default(), 0);
         for some in hosts.chunks(AT_ONCE) {
             let mut looking = JoinSet::new();
             for held in some {
                 let Some(workspace) = workspaces.get(&held.domain.workspace) else { continue };
-                let proof = Proof::of(workspace, &held.domain.host);
-                let is_due = self.registries == Registries::Now || held.custody.is_registry_due(now);
+                let proof = VerificationRecord::new(workspace, &held.domain.host);
+                let is_due = self.registries == Registries::Now || held.verification.is_registry_due(now);
                 let known = (is_due && refusals < MOST_REFUSALS).then(|| Arc::clone(&known));
                 let (custodian, held) = (Arc::clone(self.custodian), held.clone());
                 looking.spawn(async move {
@@ -118,15 +120,15 @@ impl Round<'_> {
     async fn keep(
         &self,
         workspace: &Workspace,
-        held: Held,
-        seen: &Seen,
+        held: DomainRecord,
+        seen: &DomainCheck,
         now: Timestamp,
     ) -> Result<Option<Looked>, OpsError> {
         let host = held.domain.host.clone();
         let actor = Actor::system();
-        if held.custody.lapses(seen, held.domain.created_at, now) {
+        if held.verification.claim_expired(seen, held.domain.created_at, now) {
             let lapsed = match self.mode {
-                Mode::Write => self.store.lapse_domain(&held, &actor, now).await,
+                Mode::Write => self.store.release_domain(&held, &actor, now).await,
                 Mode::DryRun => Ok(()),
             };
             let why = "was not proven in 72 hours: it is free again".to_owned();
@@ -140,18 +142,18 @@ impl Round<'_> {
             };
             return kept(lapsed, looked);
         }
-        let (next, events) = held.custody.after(seen, now);
+        let (next, events) = held.verification.observe(seen, now);
         let written = match self.mode {
-            Mode::Write => self.store.keep_custody(&held, &next, &events, &actor, now).await,
+            Mode::Write => self.store.record_domain_check(&held, &next, &events, &actor, now).await,
             Mode::DryRun => Ok(()),
         };
         let looked = Looked {
             host,
             workspace: workspace.slug.clone(),
-            state: Some(next.standing()),
+            state: Some(next.status()),
             changes: events.iter().map(ToString::to_string).collect(),
-            alarm: events.iter().any(Event::is_alarm),
-            concern: next.concern(now),
+            alarm: events.iter().any(DomainEvent::is_warning),
+            concern: next.warning(now),
         };
         kept(written, looked)
     }

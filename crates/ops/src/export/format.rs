@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::fmt::Write as _;
 
 use rlinks_clicks::rollup::Total;
-use rlinks_core::{Actor, Code, Id, Link, LinkState, RedirectStatus, Source, Target, Timestamp};
+use rlinks_core::{Actor, Code, Id, Link, LinkSource, LinkState, RedirectStatus, Target, Timestamp};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
@@ -36,7 +36,7 @@ struct Line<'a> {
     notes: Option<&'a str>,
     tags: &'a [String],
     metadata: &'a Map<String, Value>,
-    source: Option<Source>,
+    source: Option<LinkSource>,
     created_by: &'a Actor,
     created_at: Timestamp,
     updated_at: Timestamp,
@@ -222,7 +222,7 @@ fn csv_line(line: &Line<'_>, out: &mut String) {
         line.https_only,
         line.no_loop,
         time(line.expires_at),
-        line.source.map(Source::name).unwrap_or_default(),
+        line.source.map(LinkSource::name).unwrap_or_default(),
         cell(line.created_by.as_str()),
         line.created_at,
         line.updated_at,

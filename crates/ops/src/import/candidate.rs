@@ -3,10 +3,10 @@
 use std::hash::{BuildHasher as _, Hash as _, Hasher as _, RandomState};
 
 use rlinks_clicks::rollup::Total;
-use rlinks_core::draft::{Birth, Input};
+use rlinks_core::draft::{Input, LinkIdentity};
 use rlinks_core::link::code::is_reserved;
 use rlinks_core::{
-    Actor, Code, FieldCode, FieldError, FieldErrors, Id, Link, LinkDraft, LinkState, Policy, Source,
+    Actor, Code, FieldCode, FieldError, FieldErrors, Id, Link, LinkDraft, LinkSource, LinkState, Policy,
     Timestamp,
 };
 
@@ -63,7 +63,7 @@ impl Candidate {
         if rules.allow_http && input.https_only.is_none() && input.target.as_deref().is_some_and(is_http) {
             input.https_only = Some(false);
         }
-        let code = errors.take(code_of(&input, policy, rules.keep));
+        let code = errors.ok_or_push(code_of(&input, policy, rules.keep));
         let draft = match rules.keep {
             Keep::Words => LinkDraft::parse(&Input { code: None, ..input.clone() }, policy, domains, now),
             Keep::Everything => {
@@ -76,7 +76,7 @@ impl Candidate {
         let draft = draft.map_err(|more| errors.0.extend(more.0)).ok();
         let exact = if rules.keep == Keep::Everything { row.exact.clone() } else { Exact::default() };
         if let Some(id) = exact.id
-            && (id.as_i64() <= 0 || id.made_at() > now.plus_ms(LATEST_ID_MS))
+            && (id.as_i64() <= 0 || id.created_at() > now.plus_ms(LATEST_ID_MS))
         {
             errors.push(FieldError::new(
                 "id",
@@ -98,16 +98,16 @@ impl Candidate {
         {
             errors.push(FieldError::new("created_by", FieldCode::BadCharacters, "is nobody's name here"));
         }
-        errors.none()?;
+        errors.into_result()?;
         let (Some(draft), Some(code)) = (draft, code) else { return Err(FieldErrors::default()) };
-        let mut link = draft.born(Birth {
+        let mut link = draft.to_link(LinkIdentity {
             id: exact.id.unwrap_or(Id::from_i64(0)),
             workspace: rules.workspace,
             code,
             generated: exact.generated,
-            source: exact.source.unwrap_or(Source::Import),
-            created_by: exact.created_by.map_or_else(|| rules.owner.clone(), Actor::stored),
-            now,
+            source: exact.source.unwrap_or(LinkSource::Import),
+            created_by: exact.created_by.map_or_else(|| rules.owner.clone(), Actor::from_stored),
+            created_at: now,
             version: exact.version.unwrap_or(1),
         });
         link.https_only = input.https_only.unwrap_or(policy.https_only);
@@ -118,7 +118,7 @@ impl Candidate {
         link.updated_at = exact.updated_at.unwrap_or(now);
         Ok(Self {
             row: row.number,
-            leads_home: rules.keep == Keep::Words && domains.serve(link.target.host()),
+            leads_home: rules.keep == Keep::Words && domains.contains(link.target.host()),
             id: exact.id,
             updated: exact.updated_at,
             total: row.total,

@@ -85,7 +85,7 @@ pub fn rows(
             rows.push(alike);
         }
     }
-    match taker.errors.none() {
+    match taker.errors.into_result() {
         Ok(()) => Ok(rows),
         Err(errors) => Err((rows.swap_remove(0).shown_code(), errors)),
     }

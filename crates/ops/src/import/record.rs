@@ -12,7 +12,7 @@ use super::row::code_of_url;
 /// The most values of one record: several times what any format has.
 pub(crate) const MOST_VALUES: usize = 256;
 /// How deep metadata may be: as in a request, whose body is around it.
-const MOST_DEEP: usize = rlinks_core::strict_json::MOST_DEEP - 1;
+const MOST_DEEP: usize = rlinks_core::strict_json::MAX_DEPTH - 1;
 
 /// Named values.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -187,7 +187,7 @@ impl Taker {
                 colon.and_then(|text| Timestamp::parse(&text).ok()).ok_or(error)
             }),
         };
-        self.errors.take(parsed.map_err(|error| {
+        self.errors.ok_or_push(parsed.map_err(|error| {
             let code = match error {
                 rlinks_core::time::TimeError::Milliseconds => FieldCode::Milliseconds,
                 _ => FieldCode::NotATime,

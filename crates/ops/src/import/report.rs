@@ -11,6 +11,7 @@ const REASON_LETTERS: usize = 1000;
 
 /// What an import did, or would do.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[schema(as = Report)]
 pub struct Report {
     /// What the file is: `jsonl`, `csv`, `shlink`, ...
     #[schema(example = "jsonl")]
@@ -49,6 +50,7 @@ pub struct Report {
 
 /// A row that was not imported.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[schema(as = Problem)]
 pub struct Problem {
     /// The line of the file, or which of its list it is.
     pub row: u64,
@@ -73,6 +75,7 @@ pub struct Update {
 /// What became of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
+#[schema(as = Outcome)]
 pub enum Outcome {
     /// A new link.
     Created,

@@ -3,7 +3,7 @@
 use percent_encoding::percent_decode_str;
 use rlinks_clicks::rollup::Total;
 use rlinks_core::draft::Input;
-use rlinks_core::{Id, LinkState, Source, Timestamp};
+use rlinks_core::{Id, LinkSource, LinkState, Timestamp};
 
 /// One link of a file. What the file does not say is nothing.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -36,7 +36,7 @@ pub struct Exact {
     /// When it last changed.
     pub updated_at: Option<Timestamp>,
     /// How it came to be.
-    pub source: Option<Source>,
+    pub source: Option<LinkSource>,
     /// Its code was generated.
     pub generated: bool,
 }

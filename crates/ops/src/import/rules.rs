@@ -1,6 +1,6 @@
 //! What the rows of an import are checked against.
 
-use rlinks_core::{Actor, Domains, Id, Policy};
+use rlinks_core::{Actor, Id, Policy, ServedHosts};
 
 /// What rows are held against.
 #[derive(Clone, Debug)]
@@ -12,7 +12,7 @@ pub struct Rules {
     /// Whose they become.
     pub owner: Actor,
     /// Every domain that is ours.
-    pub domains: Domains,
+    pub domains: ServedHosts,
     /// What to do where another link is there.
     pub existing: Existing,
     /// What a link keeps of what it was.

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use rlinks_clicks::Clicks;
 use rlinks_core::{Id, Link, LinkState, Timestamp, Workspace};
 use rlinks_store::StoreError;
-use rlinks_store::write::{Action, LinkOp, LinkWrite, Prepared, Written};
+use rlinks_store::write::{Action, LinkOp, LinkWrite, PreparedBatch, Written};
 use tokio::task::JoinHandle;
 
 use super::action::{Step, conflict_of, full};
@@ -78,7 +78,7 @@ impl Ops {
             by,
             workspace,
             import,
-            live: self.store.live_links(workspace.id, self.clock.now()).await?,
+            live: self.store.count_live_links(workspace.id, self.clock.now()).await?,
             ids: Vec::new(),
             admitted: 0,
             leading_home: 0,
@@ -93,7 +93,7 @@ impl Ops {
         }
         settled.and(read)?;
         if import.mode == Mode::Write && work.judge.report.created >= MANY {
-            self.store.take_stock().await;
+            self.store.analyze().await;
             if let Some(clicks) = import.clicks {
                 clicks.take_stock().await;
             }
@@ -250,7 +250,7 @@ impl Work<'_> {
         if self.workspace.policy.code.unique_fold {
             let folded: Vec<String> =
                 candidates.iter().map(|candidate| candidate.link.code.folded()).collect();
-            alike.extend(store.codes_alike(self.workspace.id, &folded).await?);
+            alike.extend(store.codes_folding_to(self.workspace.id, &folded).await?);
         }
         let ids: Vec<Id> = candidates.iter().filter_map(|candidate| candidate.id).collect();
         let known_ids = if ids.is_empty() { Vec::new() } else { store.link_names(&ids).await? };
@@ -333,12 +333,12 @@ impl Work<'_> {
         let store = self.ops.store.clone();
         let counting = async {
             let Some(clicks) = self.import.clicks else { return Ok(()) };
-            clicks.set_imported(self.workspace.id, &totals).await.map_err(StoreError::of_clicks)
+            clicks.set_imported(self.workspace.id, &totals).await.map_err(StoreError::for_clicks)
         };
         let writes: Vec<LinkWrite> = steps.iter().map(|step| self.op(step, now)).collect();
         let brings_ids = steps.iter().any(Step::brings_id);
         let preparing =
-            async { if brings_ids { Ok(Prepared::from(writes)) } else { store.prepare(writes).await } };
+            async { if brings_ids { Ok(PreparedBatch::from(writes)) } else { store.prepare(writes).await } };
         let ((), prepared) = tokio::try_join!(counting, preparing)?;
         self.settle().await?;
         self.admitted = 0;
@@ -389,7 +389,7 @@ impl Work<'_> {
             // A link that brought its id may be there by another import, and what was counted elsewhere is that one's.
             let there = self.ops.store.link_names(&lost).await?;
             lost.retain(|id| there.iter().all(|name| name.id != *id));
-            clicks.forget_imported(&lost).await.map_err(StoreError::of_clicks)?;
+            clicks.forget_imported(&lost).await.map_err(StoreError::for_clicks)?;
         }
         self.compare_late(late, &mut verdicts).await?;
         self.tell(verdicts);
@@ -436,7 +436,7 @@ impl Work<'_> {
             Step::Update { after, .. } => LinkOp::Replace { next: after.clone(), action: Action::Update },
         };
         let write = LinkWrite::new(self.workspace.id, self.by.actor.clone(), now, op);
-        let brake = self.by.brake(self.ops.target_changes_per_minute);
-        LinkWrite { owner: self.by.owner.clone(), brake, ..write }
+        let target_change_limit = self.by.brake(self.ops.target_changes_per_minute);
+        LinkWrite { owner: self.by.owner.clone(), target_change_limit, ..write }
     }
 }

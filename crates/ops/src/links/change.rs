@@ -171,7 +171,7 @@ impl Ops {
         }
         let op = LinkOp::Replace { next: Box::new(next), action };
         let write = LinkWrite {
-            brake: by.brake(self.target_changes_per_minute),
+            target_change_limit: by.brake(self.target_changes_per_minute),
             ..LinkWrite::new(seen.workspace, by.actor.clone(), self.clock.now(), op)
         };
         Ok(self.store.write(write).await?.into())

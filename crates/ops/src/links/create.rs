@@ -1,10 +1,10 @@
 //! A new link: parsed against the policy, checked, given a code, and written once however often it is asked for.
 
-use rlinks_core::draft::{Birth, Input, code_generator};
+use rlinks_core::draft::{Input, LinkIdentity, code_generator};
 use rlinks_core::workspace::policy::Generator;
-use rlinks_core::{Code, Domains, LinkDraft, LinkPatch, LinkState, Timestamp, Workspace};
+use rlinks_core::{Code, LinkDraft, LinkPatch, LinkState, ServedHosts, Timestamp, Workspace};
 use rlinks_store::StoreError;
-use rlinks_store::write::{CodeChoice, Existing, LinkOp, LinkWrite, Once, Written};
+use rlinks_store::write::{CodeChoice, IdempotencyKey, LinkOp, LinkWrite, OnConflict, Written};
 
 use crate::{By, Deleted, Done, Mode, Ops, OpsError, Outcome, Sees};
 use rlinks_store::clock::random_bytes;
@@ -25,7 +25,7 @@ impl Ops {
         workspace: &Workspace,
         input: &Input,
         deleted: Deleted,
-        once: Option<Once>,
+        once: Option<IdempotencyKey>,
         mode: Mode,
     ) -> Result<Done, OpsError> {
         let domains = self.served_to(workspace).await?;
@@ -34,7 +34,7 @@ impl Ops {
             if mode == Mode::DryRun {
                 return self.rehearse(by, workspace, prepared).await;
             }
-            let write = LinkWrite { once: once.clone(), ..self.creation(by, workspace, prepared) };
+            let write = LinkWrite { idempotency_key: once.clone(), ..self.creation(by, workspace, prepared) };
             let now = write.now;
             match self.store.write(write).await {
                 // Only a generated code can meet this: fresh candidates, another try.
@@ -52,7 +52,7 @@ impl Ops {
         workspace: &Workspace,
         input: &Input,
         deleted: Deleted,
-        domains: &Domains,
+        domains: &ServedHosts,
     ) -> Result<Prepared, OpsError> {
         let now = self.clock.now();
         let draft = LinkDraft::parse(input, &workspace.policy, domains, now)?;
@@ -69,10 +69,10 @@ impl Ops {
 
     pub(crate) fn creation(&self, by: &By, workspace: &Workspace, prepared: Prepared) -> LinkWrite {
         let Prepared { draft, code, existing, now } = prepared;
-        let op = LinkOp::Create { draft, code, source: by.source, existing };
+        let op = LinkOp::Create { draft, code, source: by.source, on_conflict: existing };
         LinkWrite {
             owner: by.owner.clone(),
-            brake: by.brake(self.target_changes_per_minute),
+            target_change_limit: by.brake(self.target_changes_per_minute),
             ..LinkWrite::new(workspace.id, by.actor.clone(), now, op)
         }
     }
@@ -94,14 +94,14 @@ impl Ops {
         &self,
         workspace: &Workspace,
         body: &serde_json::Map<String, serde_json::Value>,
-        once: &Once,
+        once: &IdempotencyKey,
     ) -> Result<Option<Done>, OpsError> {
-        let first = self.store.first_answer(workspace.id, once, self.clock.now()).await?;
+        let first = self.store.replay(workspace.id, once, self.clock.now()).await?;
         let Some(mut done) = first.map(Done::from) else { return Ok(None) };
         if done.outcome == Outcome::Reused {
             let sent = Input { code: None, ..Input::from_json(body)? };
             let sent = LinkPatch::parse(&sent, &workspace.policy, Timestamp::from_ms(0));
-            done.not_applied = sent.map(|sent| sent.not_in(&done.link)).unwrap_or_default();
+            done.not_applied = sent.map(|sent| sent.unapplied(&done.link)).unwrap_or_default();
         }
         Ok(Some(done))
     }
@@ -116,17 +116,17 @@ impl Ops {
                 let id = rlinks_core::Id::next(
                     rlinks_core::Id::from_i64(0),
                     now,
-                    rlinks_core::id::Worker::new(0).expect("0 is a worker"),
+                    rlinks_core::id::WorkerId::new(0).expect("0 is a worker"),
                 );
                 code_generator::from_id(id).ok_or(StoreError::Conflict)?
             }
         };
         let there = self.store.link(workspace.id, &code).await?;
         let version = match &there {
-            Some(link) if matches!(existing, Existing::Recreate) && link.state == LinkState::Deleted => {
+            Some(link) if matches!(existing, OnConflict::Recreate) && link.state == LinkState::Deleted => {
                 link.version + 1
             }
-            Some(link) if matches!(existing, Existing::Reuse { .. }) => {
+            Some(link) if matches!(existing, OnConflict::Reuse { .. }) => {
                 let outcome = if link.state == LinkState::Active && !link.is_expired(now) {
                     Outcome::Reused
                 } else {
@@ -143,14 +143,14 @@ impl Ops {
             }
             None => 1,
         };
-        let link = draft.born(Birth {
+        let link = draft.to_link(LinkIdentity {
             id: rlinks_core::Id::from_i64(0),
             workspace: workspace.id,
             code,
             generated: draft.code.is_none(),
             source: by.source,
             created_by: by.owner.clone(),
-            now,
+            created_at: now,
             version,
         });
         Ok(Done::new(link, Outcome::Created))
@@ -161,7 +161,7 @@ impl Ops {
 pub(crate) struct Prepared {
     draft: LinkDraft,
     code: CodeChoice,
-    existing: Existing,
+    existing: OnConflict,
     pub(crate) now: Timestamp,
 }
 
@@ -175,7 +175,7 @@ pub(crate) fn settle(
     let mut done = Done::from(written);
     if done.outcome == Outcome::Reused {
         let sent = Input { code: None, ..input.clone() };
-        done.not_applied = LinkPatch::parse(&sent, &workspace.policy, now)?.not_in(&done.link);
+        done.not_applied = LinkPatch::parse(&sent, &workspace.policy, now)?.unapplied(&done.link);
     }
     Ok(done)
 }
@@ -186,23 +186,23 @@ fn choose(
     input: &Input,
     deleted: Deleted,
     now: Timestamp,
-) -> Result<(CodeChoice, Existing), OpsError> {
+) -> Result<(CodeChoice, OnConflict), OpsError> {
     if let Some(code) = &draft.code {
-        let existing = if deleted == Deleted::Recreate { Existing::Recreate } else { Existing::Refuse };
+        let existing = if deleted == Deleted::Recreate { OnConflict::Recreate } else { OnConflict::Refuse };
         return Ok((CodeChoice::Chosen(code.clone()), existing));
     }
     let random = |letters, length| {
         let codes = std::iter::repeat_with(|| {
-            code_generator::random(&random_bytes::<{ code_generator::RANDOM_BYTES }>(), letters, length)
+            code_generator::random_code(&random_bytes::<{ code_generator::RANDOM_BYTES }>(), letters, length)
         });
         CodeChoice::Candidates(codes.take(CANDIDATES).flatten().collect())
     };
-    let existing = if workspace.policy.reuses() {
+    let existing = if workspace.policy.reuses_links() {
         let sent =
             Box::new(LinkPatch::parse(&Input { code: None, ..input.clone() }, &workspace.policy, now)?);
-        Existing::Reuse { normalized: draft.target.normalized(), sent }
+        OnConflict::Reuse { normalized: draft.target.normalized(), sent }
     } else {
-        Existing::Refuse
+        OnConflict::Refuse
     };
     let code = match workspace.policy.generator {
         Generator::Random7 => random(36, 7),

@@ -1,7 +1,7 @@
 //! Many new links at once, as if they came one after the other.
 
 use rlinks_core::draft::Input;
-use rlinks_core::{Domains, Target, Workspace};
+use rlinks_core::{ServedHosts, Target, Workspace};
 use rlinks_store::StoreError;
 
 use super::create::settle;
@@ -40,7 +40,7 @@ impl Ops {
         by: &By,
         workspace: &Workspace,
         inputs: &[Input],
-        domains: &Domains,
+        domains: &ServedHosts,
     ) -> Vec<Result<Done, OpsError>> {
         let mut writes = Vec::with_capacity(inputs.len());
         let mut checked = Vec::with_capacity(inputs.len());
@@ -75,7 +75,8 @@ impl Ops {
     }
 }
 
-fn leads_to_us(input: &Input, domains: &Domains) -> bool {
-    let target = input.target.as_deref().map(|text| Target::parse(text, rlinks_core::link::target::LONGEST));
-    target.is_some_and(|target| target.is_ok_and(|target| domains.serve(target.host())))
+fn leads_to_us(input: &Input, domains: &ServedHosts) -> bool {
+    let target =
+        input.target.as_deref().map(|text| Target::parse(text, rlinks_core::link::target::MAX_TARGET_BYTES));
+    target.is_some_and(|target| target.is_ok_and(|target| domains.contains(target.host())))
 }

@@ -1,7 +1,7 @@
 //! Cycles among our own links. `--allow-loop` lets a link lead to another of ours; it never lets visitors go in circles.
 
-use rlinks_core::redirect::path::{Asked, asked};
-use rlinks_core::{Code, Domains, FieldCode, FieldError, Target, Workspace};
+use rlinks_core::redirect::path::{RequestPath, parse_path};
+use rlinks_core::{Code, FieldCode, FieldError, ServedHosts, Target, Workspace};
 
 use crate::{Ops, OpsError};
 
@@ -15,15 +15,15 @@ impl Ops {
         workspace: &Workspace,
         code: &Code,
         target: &Target,
-        domains: &Domains,
+        domains: &ServedHosts,
     ) -> Result<(), OpsError> {
-        if !domains.serve(target.host()) {
+        if !domains.contains(target.host()) {
             return Ok(());
         }
         let (workspaces, directory) = self.directory().await?;
         let owner = |host: &str| -> Option<&Workspace> {
             // While no domain is configured `main` answers on every host, and only our own is ours.
-            let view = directory.workspace_of(host).filter(|_| domains.serve(host))?;
+            let view = directory.workspace_of(host).filter(|_| domains.contains(host))?;
             workspaces.iter().find(|workspace| workspace.id == view.id)
         };
         let mut target = target.clone();
@@ -53,8 +53,8 @@ fn path_code(target: &Target) -> Option<String> {
     let after_host = &url[target.host_range().1..];
     let path = &after_host[after_host.find('/')?..];
     let path = &path[..path.find(['?', '#']).unwrap_or(path.len())];
-    match asked(path) {
-        Asked::Code(code) => Some(code.into_owned()),
+    match parse_path(path) {
+        RequestPath::Code(code) => Some(code.into_owned()),
         _ => None,
     }
 }

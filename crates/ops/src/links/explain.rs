@@ -2,17 +2,17 @@
 
 use rlinks_core::error_code::ErrorCode;
 use rlinks_core::host::HostBuffer;
-use rlinks_core::link::code::{OWN_PATHS, is_reserved};
+use rlinks_core::link::code::{SERVER_PATHS, is_reserved};
 use rlinks_core::redirect::decide::Visitor;
-use rlinks_core::redirect::explain::{Step, explain};
-use rlinks_core::redirect::path::{Asked, LONGEST_PATH, asked, first_segment};
+use rlinks_core::redirect::explain::{ExplainStep, explain};
+use rlinks_core::redirect::path::{MAX_PATH_BYTES, RequestPath, first_segment, parse_path};
 use rlinks_core::{
-    Code, Decision, Domain, FieldCode, FieldError, Host, Slug, Standing, Timestamp, Workspace, decide,
+    Code, Decision, Domain, DomainStatus, FieldCode, FieldError, Host, Slug, Timestamp, Workspace, decide,
 };
 use serde::Serialize;
 
 use crate::{By, Ops, OpsError, Thing};
-use rlinks_routes::host_directory::Directory;
+use rlinks_routes::host_directory::HostDirectory;
 
 /// An explanation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -20,7 +20,7 @@ pub struct Explanation {
     /// The address that was looked at.
     pub address: String,
     /// What was found, in order.
-    pub steps: Vec<Step>,
+    pub steps: Vec<ExplainStep>,
     /// The HTTP status a visitor would get.
     pub status: u16,
     /// Where they would be sent.
@@ -48,7 +48,7 @@ impl Ops {
             told.say("host", format!("no domain reaches workspace {workspace}; `domains add` gives it one"));
             return Ok(told.refused(ErrorCode::NotFound));
         };
-        let mut buffer: HostBuffer = [0; rlinks_core::host::LONGEST];
+        let mut buffer: HostBuffer = [0; rlinks_core::host::MAX_HOST_BYTES];
         let Some(host) = rlinks_core::host::from_header(host.as_bytes(), &mut buffer) else {
             told.say("host", format!("`{host}` is no host"));
             return Ok(told.refused(ErrorCode::BadRequest));
@@ -58,8 +58,8 @@ impl Ops {
             told.say("path", "is the server's own, whatever the host".to_owned());
             return Ok(told.own_page(&path));
         }
-        if path.len() > LONGEST_PATH {
-            told.say("path", format!("is longer than {LONGEST_PATH} bytes"));
+        if path.len() > MAX_PATH_BYTES {
+            told.say("path", format!("is longer than {MAX_PATH_BYTES} bytes"));
             return Ok(told.refused(ErrorCode::UriTooLong));
         }
         let Some(owner) = self.owner(host).await? else {
@@ -67,24 +67,26 @@ impl Ops {
             return Ok(told.refused(ErrorCode::NotFound));
         };
         told.say("host", format!("{host} is answered by workspace {}", owner.slug));
-        match asked(&path) {
-            Asked::Root => Ok(told.shown("the landing page")),
-            Asked::Nothing => {
+        match parse_path(&path) {
+            RequestPath::Root => Ok(told.shown("the landing page")),
+            RequestPath::NotALink => {
                 told.say("path", format!("{path} is no path a link can have"));
                 Ok(told.refused(ErrorCode::NotFound))
             }
-            Asked::Code(code) => self.explain_code(told, &owner, host, &code, at, false).await,
-            Asked::Preview(code) => self.explain_code(told, &owner, host, &code, at, true).await,
+            RequestPath::Code(code) => self.explain_code(told, &owner, host, &code, at, false).await,
+            RequestPath::Preview(code) => self.explain_code(told, &owner, host, &code, at, true).await,
         }
     }
 
     /// Why nobody answers on a host.
     async fn unanswered(&self, host: &str) -> Result<String, OpsError> {
-        let held = self.store.held_domain(&Host::stored(host.to_owned())).await?;
-        Ok(match held.map(|held| held.custody.standing()) {
-            Some(Standing::Unproven) => format!("{host} waits for its proof by DNS"),
-            Some(Standing::Suspended) => format!("{host} answers no more, because its proof in DNS is gone"),
-            Some(Standing::Active) | None => format!("{host} belongs to no workspace here"),
+        let held = self.store.domain_record(&Host::from_stored(host.to_owned())).await?;
+        Ok(match held.map(|held| held.verification.status()) {
+            Some(DomainStatus::Unverified) => format!("{host} waits for its proof by DNS"),
+            Some(DomainStatus::Suspended) => {
+                format!("{host} answers no more, because its proof in DNS is gone")
+            }
+            Some(DomainStatus::Active) | None => format!("{host} belongs to no workspace here"),
         })
     }
 
@@ -99,7 +101,7 @@ impl Ops {
         let unknown = || OpsError::NotFound(Thing::Link(question.to_owned()));
         let (host, path) = split(question)?;
         if let Some(host) = host {
-            let mut buffer: HostBuffer = [0; rlinks_core::host::LONGEST];
+            let mut buffer: HostBuffer = [0; rlinks_core::host::MAX_HOST_BYTES];
             let host = rlinks_core::host::from_header(host.as_bytes(), &mut buffer);
             let owner = match host {
                 Some(host) => self.owner(host).await?,
@@ -109,7 +111,7 @@ impl Ops {
                 return Err(unknown());
             }
         }
-        if let Asked::Code(code) | Asked::Preview(code) = asked(&path)
+        if let RequestPath::Code(code) | RequestPath::Preview(code) = parse_path(&path)
             && self.find(workspace, &code).await?.is_some_and(|link| !by.can_see(&link))
         {
             return Err(unknown());
@@ -133,7 +135,7 @@ impl Ops {
             Some(then) => self.find_at(owner, code, then).await?,
         };
         let served = self.served_to(owner).await?;
-        let visitor = Visitor { host, domains: &served };
+        let visitor = Visitor { host, served_hosts: &served };
         let route = link.as_ref().map(rlinks_core::Link::route);
         told.steps.extend(explain(route, &owner.policy, &visitor, now));
         let decision = decide(route, &owner.policy, &visitor, now);
@@ -154,7 +156,7 @@ impl Ops {
     async fn host_of(&self, slug: &Slug) -> Result<Option<String>, OpsError> {
         let workspace = self.workspace(slug).await?;
         let mut domains = self.domains_to_be(std::slice::from_ref(&workspace)).await?;
-        let silent = self.store.silent_hosts().await?;
+        let silent = self.store.unverified_hosts().await?;
         domains.retain(|domain| !silent.contains(&domain.host));
         let primary = domains.iter().find(|domain| domain.workspace == workspace.id && domain.primary);
         if let Some(domain) = primary {
@@ -163,7 +165,7 @@ impl Ops {
         if let Some(base) = &self.naming.base_domain {
             return Ok(Some(format!("{slug}.{base}")));
         }
-        let any = slug.as_str() == Slug::MAIN && self.store.vouched_hosts().await?.is_empty();
+        let any = slug.as_str() == Slug::MAIN && self.store.operator_hosts().await?.is_empty();
         Ok(any.then(|| self.own_host.as_ref().map_or("localhost".to_owned(), ToString::to_string)))
     }
 
@@ -193,13 +195,13 @@ impl Ops {
     }
 
     /// Every workspace, and which answers where.
-    pub(crate) async fn directory(&self) -> Result<(Vec<Workspace>, Directory), OpsError> {
+    pub(crate) async fn directory(&self) -> Result<(Vec<Workspace>, HostDirectory), OpsError> {
         let workspaces = self.store.workspaces().await?;
         let domains = self.domains_to_be(&workspaces).await?;
-        let mut vouched = self.store.vouched_hosts().await?;
+        let mut vouched = self.store.operator_hosts().await?;
         vouched.extend(self.naming.domain.clone());
-        let (silent, base) = (self.store.silent_hosts().await?, self.naming.base_domain.as_ref());
-        let directory = Directory::of(&workspaces, &domains, &vouched, &silent, base);
+        let (silent, base) = (self.store.unverified_hosts().await?, self.naming.base_domain.as_ref());
+        let directory = HostDirectory::new(&workspaces, &domains, &vouched, &silent, base);
         Ok((workspaces, directory))
     }
 
@@ -221,12 +223,12 @@ impl Ops {
 /// What was found so far.
 struct Told {
     address: String,
-    steps: Vec<Step>,
+    steps: Vec<ExplainStep>,
 }
 
 impl Told {
     fn say(&mut self, step: &'static str, result: String) {
-        self.steps.push(Step { step, result });
+        self.steps.push(ExplainStep { step, result });
     }
 
     fn refused(mut self, code: ErrorCode) -> Explanation {
@@ -248,7 +250,7 @@ impl Told {
             }
             "/admin/login" => self.shown("where people sign in"),
             "/api/docs" | "/api/openapi.json" => self.shown("the description of the API"),
-            path if OWN_PATHS.contains(&path) => self.shown("what the server says there"),
+            path if SERVER_PATHS.contains(&path) => self.shown("what the server says there"),
             path if path == "/admin" || path.starts_with("/admin/") => {
                 self.say("answer", "303 to /admin/login, for who has not signed in".to_owned());
                 self.ended(303, Some("/admin/login".to_owned()), None)

@@ -14,7 +14,7 @@ use rlinks_core::link::search;
 use rlinks_core::{
     Actor, Code, FieldCode, FieldError, FieldErrors, Id, Link, LinkState, Timestamp, Workspace,
 };
-use rlinks_store::{Expiry, LinkFilter, Order, SortBy, Store, StoreError};
+use rlinks_store::{ExpiryFilter, LinkFilter, Order, SortBy, Store, StoreError};
 use serde::{Deserialize, Serialize};
 
 use crate::OpsError;
@@ -120,8 +120,8 @@ impl Position {
         }
     }
 
-    fn stored(&self) -> Option<rlinks_store::Position> {
-        use rlinks_store::Position as Stored;
+    fn stored(&self) -> Option<rlinks_store::ListPosition> {
+        use rlinks_store::ListPosition as Stored;
         match self {
             Self::CreatedAt(ms, id) => Some(Stored::CreatedAt(Timestamp::from_ms(*ms), Id::from_i64(*id))),
             Self::UpdatedAt(ms, id) => Some(Stored::UpdatedAt(Timestamp::from_ms(*ms), Id::from_i64(*id))),
@@ -131,9 +131,9 @@ impl Position {
     }
 }
 
-impl From<rlinks_store::Position> for Position {
-    fn from(position: rlinks_store::Position) -> Self {
-        use rlinks_store::Position as Stored;
+impl From<rlinks_store::ListPosition> for Position {
+    fn from(position: rlinks_store::ListPosition) -> Self {
+        use rlinks_store::ListPosition as Stored;
         match position {
             Stored::CreatedAt(at, id) => Self::CreatedAt(at.ms(), id.as_i64()),
             Stored::UpdatedAt(at, id) => Self::UpdatedAt(at.ms(), id.as_i64()),
@@ -216,7 +216,7 @@ pub async fn list_within(
 
 /// What the store is asked. Nothing where no link can match.
 fn filter(workspace: &Workspace, query: &ListQuery, now: Timestamp) -> Option<LinkFilter> {
-    let words = query.search.as_deref().map(search::query).unwrap_or_default();
+    let words = query.search.as_deref().map(search::parse_query).unwrap_or_default();
     if query.search.is_some() && words.is_empty() {
         return None;
     }
@@ -230,7 +230,9 @@ fn filter(workspace: &Workspace, query: &ListQuery, now: Timestamp) -> Option<Li
             Some(state) => vec![state],
             None => vec![LinkState::Active, LinkState::Disabled],
         },
-        expiry: query.expired.map(|over| if over { Expiry::Over(now) } else { Expiry::Open(now) }),
+        expiry: query
+            .expired
+            .map(|over| if over { ExpiryFilter::Expired(now) } else { ExpiryFilter::Current(now) }),
         created_after: query.created_after,
         created_before: query.created_before,
         created_by: query.created_by.clone(),
@@ -293,7 +295,7 @@ impl Lister<'_> {
         let more = links.len() > limit;
         links.truncate(limit);
         let next = links.last().filter(|_| more);
-        let next = next.map(|link| rlinks_store::Position::of(link, self.filter.sort).into());
+        let next = next.map(|link| rlinks_store::ListPosition::from_link(link, self.filter.sort).into());
         let total = self.total().await?;
         let mut totals = match self.totals(links.iter().map(|link| link.id)).await {
             Ok(totals) => Some(totals),
@@ -422,7 +424,7 @@ impl Lister<'_> {
         found: &mut Vec<(Place, Listed)>,
     ) -> Result<bool, OpsError> {
         let made = |(_, (ms, id)): Place| {
-            rlinks_store::Position::CreatedAt(Timestamp::from_ms(ms), Id::from_i64(id))
+            rlinks_store::ListPosition::CreatedAt(Timestamp::from_ms(ms), Id::from_i64(id))
         };
         let filter = LinkFilter { after: at.map(made), ..self.filter.clone() };
         let links = self.store.list(self.workspace, &filter, self.bounds.step).await?;

@@ -129,7 +129,7 @@ impl Ops {
         let mut after = None;
         loop {
             let users = self.store.deleted_users(workspace.id, after, PAGE).await?;
-            forgotten.extend(users.iter().map(|(user, _)| Actor::of_user(*user).as_str().to_owned()));
+            forgotten.extend(users.iter().map(|(user, _)| Actor::from_user(*user).as_str().to_owned()));
             after = users.last().map(|(user, _)| *user);
             if after.is_none() {
                 return Ok(forgotten);
@@ -165,7 +165,7 @@ impl Ops {
             if done.undo.is_none() {
                 let noted = self
                     .store
-                    .note_rollback(workspace.id, goal.to, goal.entry, &by.actor, self.clock.now())
+                    .record_rollback(workspace.id, goal.to, goal.entry, &by.actor, self.clock.now())
                     .await?;
                 done.undo = Some(noted);
             }

@@ -199,7 +199,7 @@ fn host(text: &str) -> Result<String, String> {
             && bytes[bytes.len() - 1] != b'-'
             && !label.starts_with("xn--")
     };
-    let is_plain = text.len() <= rlinks_core::host::LONGEST
+    let is_plain = text.len() <= rlinks_core::host::MAX_HOST_BYTES
         && text.split('.').all(label)
         && text.rsplit('.').next().is_some_and(|last| {
             last.bytes().any(|byte| byte.is_ascii_alphabetic()) && !last.starts_with("0x")

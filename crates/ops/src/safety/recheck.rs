@@ -63,7 +63,7 @@ impl Recheck<'_> {
         let mut found = self.run_list(now).await?;
         let Some(google) = &self.safety.google else { return Ok(found) };
         let began = google.asked();
-        let mut after = self.store.bookmark(BOOKMARK).await?.unwrap_or(FIRST);
+        let mut after = self.store.job_cursor(BOOKMARK).await?.unwrap_or(FIRST);
         loop {
             let (page, next) = self.store.links_by_id(after, PAGE).await?;
             let left = MOST_QUESTIONS.saturating_sub(google.asked() - began);
@@ -75,7 +75,7 @@ impl Recheck<'_> {
                 after = next.unwrap_or(FIRST);
             }
             if self.mode == Mode::Write {
-                self.store.set_bookmark(BOOKMARK, after).await?;
+                self.store.set_job_cursor(BOOKMARK, after).await?;
             }
             if next.is_none() || !all_known {
                 break;

@@ -14,7 +14,7 @@ use utoipa_axum::routes;
 use super::error::ApiError;
 use super::{Api, Page};
 use crate::api::extract::Params;
-use crate::auth::authorize::{Allowed, WorkspaceAdmin};
+use crate::auth::authorize::{Authorized, WorkspaceAdmin};
 
 /// The routes of the log.
 pub fn routes() -> OpenApiRouter<Arc<Api>> {
@@ -51,7 +51,7 @@ pub struct EntryView {
     extensions(("x-scope" = json!("workspace:admin"))), responses((status = 200, body = Page<EntryView>)))]
 async fn list(
     State(api): State<Arc<Api>>,
-    caller: Allowed<WorkspaceAdmin>,
+    caller: Authorized<WorkspaceAdmin>,
     mut params: Params,
 ) -> Result<Json<Page<AuditEntry>>, ApiError> {
     let limit = params.number("limit", 1..=100).unwrap_or(50);
@@ -59,7 +59,11 @@ async fn list(
     let before = params.number("before", 0..=i64::MAX);
     let after = params.number("after", 0..=i64::MAX);
     if before.is_some() && after.is_some() {
-        params.refuse(FieldError::new("after", FieldCode::BadCharacters, "and `before` exclude each other"));
+        params.push_error(FieldError::new(
+            "after",
+            FieldCode::BadCharacters,
+            "and `before` exclude each other",
+        ));
     }
     params.finish()?;
     let workspace = caller.workspace.id;

@@ -21,20 +21,20 @@ pub async fn authenticate(State(api): State<Arc<Api>>, request: Request, next: N
         Err(error) => return error.into_response(),
     };
     let limit = caller.workspace.policy.limits.requests_per_hour;
-    let mut standing = None;
+    let mut rate_limit = None;
     if let Some(key) = &caller.key {
         api.auth.key_usage.count(key.id, api.ops.clock.now());
     }
     // Keys are counted one by one; people once, in however many sessions.
     let (counted, message) = match &caller.key {
         Some(key) => (key.id, "This key has made its requests of this hour"),
-        None => (caller.counted_as(), "You have made your requests of this hour"),
+        None => (caller.principal_id(), "You have made your requests of this hour"),
     };
     if let Some(limit) = limit {
         match api.auth.rate_limiter.take(Subject::Requests(counted), limit, 1, monotonic_ms()) {
-            Ok(left) => standing = Some(left),
+            Ok(left) => rate_limit = Some(left),
             Err(left) => {
-                let mut response = ApiError::slow_down(left.reset_seconds, message).into_response();
+                let mut response = ApiError::rate_limited(left.reset_seconds, message).into_response();
                 set_rate_limit_headers(&mut response, left);
                 return response;
             }
@@ -43,18 +43,18 @@ pub async fn authenticate(State(api): State<Arc<Api>>, request: Request, next: N
     parts.extensions.insert(Arc::new(caller));
     let mut response = next.run(Request::from_parts(parts, body)).await;
     // A creation has a limit of its own, and says so itself.
-    if let Some(standing) = response.extensions().get::<Standing>().copied().or(standing) {
-        set_rate_limit_headers(&mut response, standing);
+    if let Some(rate_limit) = response.extensions().get::<Standing>().copied().or(rate_limit) {
+        set_rate_limit_headers(&mut response, rate_limit);
     }
     response
 }
 
 /// The headers that say what is left of a limit.
-fn set_rate_limit_headers(response: &mut Response, standing: Standing) {
+fn set_rate_limit_headers(response: &mut Response, rate_limit: Standing) {
     let values: [(&'static str, u64); 3] = [
-        ("x-ratelimit-limit", standing.limit.into()),
-        ("x-ratelimit-remaining", standing.remaining.into()),
-        ("x-ratelimit-reset", standing.reset_seconds.into()),
+        ("x-ratelimit-limit", rate_limit.limit.into()),
+        ("x-ratelimit-remaining", rate_limit.remaining.into()),
+        ("x-ratelimit-reset", rate_limit.reset_seconds.into()),
     ];
     for (name, value) in values {
         response.headers_mut().insert(HeaderName::from_static(name), HeaderValue::from(value));

@@ -10,7 +10,7 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 use rlinks_core::draft::Input;
 use rlinks_core::error_code::ErrorCode;
 use rlinks_core::{FieldCode, FieldError, FieldErrors, Target};
-use rlinks_store::write::Once;
+use rlinks_store::write::IdempotencyKey;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
@@ -18,9 +18,9 @@ use utoipa::ToSchema;
 
 use crate::api::Api;
 use crate::api::error::ApiError;
-use crate::api::extract::{BulkObject, Object};
-use crate::api::link_shapes::{Created, LinkView, NewLink, etag, view};
-use crate::auth::authorize::{Allowed, LinksWrite};
+use crate::api::extract::{BulkJsonObject, JsonObject};
+use crate::api::link_shapes::{CreatedLink, LinkView, NewLink, etag, view};
+use crate::auth::authorize::{Authorized, LinksWrite};
 use crate::auth::caller::Caller;
 use rlinks_ops::limits::{Standing, Subject};
 use rlinks_ops::{Deleted, Done, Mode, OpsError, Outcome};
@@ -28,85 +28,86 @@ use rlinks_store::clock::monotonic_ms;
 
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 const IDEMPOTENCY_REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
-const LONGEST_KEY: usize = 255;
-const MOST_AT_ONCE: usize = 1000;
+const MAX_IDEMPOTENCY_KEY_CHARS: usize = 255;
+const MAX_BULK_LINKS: usize = 1000;
 
 /// Makes a link, under a chosen or a generated code.
 #[utoipa::path(post, path = "/api/v1/links", tag = "links", request_body = NewLink,
     params(("Idempotency-Key" = Option<String>, Header, description = "Repeat a request with the same key and it is done once; 24 hours")),
     extensions(("x-scope" = json!("links:write"))),
-    responses((status = 201, body = Created, headers(("Location" = String), ("ETag" = String))),
-        (status = 200, body = Created, description = "There already: handed back, or revived")))]
+    responses((status = 201, body = CreatedLink, headers(("Location" = String), ("ETag" = String))),
+        (status = 200, body = CreatedLink, description = "There already: handed back, or revived")))]
 pub(crate) async fn create(
     State(api): State<Arc<Api>>,
-    caller: Allowed<LinksWrite>,
+    caller: Authorized<LinksWrite>,
     headers: HeaderMap,
-    Object(body): Object,
+    JsonObject(body): JsonObject,
 ) -> Result<Response, ApiError> {
-    let once = once(&caller, &headers, &body)?;
-    if let Some(once) = &once
-        && let Some(done) = api.ops.answered(&caller.workspace, &without_nulls(&body), once).await?
+    let idempotency = idempotency_key(&caller, &headers, &body)?;
+    if let Some(idempotency) = &idempotency
+        && let Some(done) = api.ops.answered(&caller.workspace, &without_nulls(&body), idempotency).await?
     {
-        return created(&api, &caller, &done).await;
+        return created_response(&api, &caller, &done).await;
     }
-    let (made, standing) = make(&api, &caller, &body, once).await;
+    let (made, rate_limit) = create_within_limit(&api, &caller, &body, idempotency).await;
     let mut response = match made {
-        Ok(done) => created(&api, &caller, &done).await?,
+        Ok(done) => created_response(&api, &caller, &done).await?,
         Err(error) => error.into_response(),
     };
-    if let Some(standing) = standing {
-        response.extensions_mut().insert(standing);
+    if let Some(rate_limit) = rate_limit {
+        response.extensions_mut().insert(rate_limit);
     }
     Ok(response)
 }
 
 /// Creates one link within the limits of its maker.
-async fn make(
+async fn create_within_limit(
     api: &Api,
     caller: &Caller,
     body: &Map<String, Value>,
-    once: Option<Once>,
+    idempotency: Option<IdempotencyKey>,
 ) -> (Result<Done, ApiError>, Option<Standing>) {
-    let (made, standing) = make_link(api, caller, Input::from_json(&without_nulls(body)), once).await;
+    let (made, rate_limit) =
+        create_link(api, caller, Input::from_json(&without_nulls(body)), idempotency).await;
     let made = made.map_err(|refused| match refused {
-        NotMade::TooMany { seconds } => ApiError::slow_down(seconds, TOO_MANY),
-        NotMade::Refused(error) => error.into(),
+        CreateLinkError::RateLimited { seconds } => ApiError::rate_limited(seconds, CREATION_LIMIT_MESSAGE),
+        CreateLinkError::Ops(error) => error.into(),
     });
-    (made, standing)
+    (made, rate_limit)
 }
 
 /// What somebody is told who has made their links of this hour.
-pub const TOO_MANY: &str = "You have made your links of this hour";
+pub const CREATION_LIMIT_MESSAGE: &str = "You have made your links of this hour";
 
 /// Why there is no new link.
-pub enum NotMade {
+pub enum CreateLinkError {
     /// Their maker has made enough for now.
-    TooMany {
+    RateLimited {
         /// In so many seconds there may be another.
         seconds: u32,
     },
     /// The word of [`ops`](rlinks_ops).
-    Refused(OpsError),
+    Ops(OpsError),
 }
 
 /// The same for every face: the limit holds for a person, wherever they come in.
-pub async fn make_link(
+pub async fn create_link(
     api: &Api,
     caller: &Caller,
     input: Result<Input, FieldErrors>,
-    once: Option<Once>,
-) -> (Result<Done, NotMade>, Option<Standing>) {
-    let subject = Subject::Creations(caller.counted_as());
+    idempotency: Option<IdempotencyKey>,
+) -> (Result<Done, CreateLinkError>, Option<Standing>) {
+    let subject = Subject::Creations(caller.principal_id());
     let limit = caller.workspace.policy.limits.creations_per_hour;
     let taken = limit.map(|limit| api.auth.rate_limiter.take(subject, limit, 1, monotonic_ms())).transpose();
-    let standing = match taken {
-        Ok(standing) => standing,
-        Err(left) => return (Err(NotMade::TooMany { seconds: left.reset_seconds }), Some(left)),
+    let rate_limit = match taken {
+        Ok(rate_limit) => rate_limit,
+        Err(left) => return (Err(CreateLinkError::RateLimited { seconds: left.reset_seconds }), Some(left)),
     };
     let made = async {
         let input = input?;
         let deleted = Deleted::sent(&input);
-        api.ops.create(&caller.by, &caller.workspace, &input, deleted, once, Mode::Write).await
+        api.ops.create(&caller.by, &caller.workspace, &input, deleted, idempotency, Mode::Write).await
     };
     let made: Result<Done, OpsError> = made.await;
     let counts = made.as_ref().is_ok_and(|done| done.outcome == Outcome::Created && !done.again);
@@ -114,9 +115,9 @@ pub async fn make_link(
         api.auth.rate_limiter.give_back(subject, 1);
     }
     if let Ok(done) = &made {
-        api.learn(&done.link);
+        api.update_route(&done.link);
     }
-    (made.map_err(NotMade::Refused), standing.filter(|_| counts))
+    (made.map_err(CreateLinkError::Ops), rate_limit.filter(|_| counts))
 }
 
 /// For a new link, null says as little as nothing.
@@ -127,7 +128,7 @@ fn without_nulls(body: &Map<String, Value>) -> Map<String, Value> {
     body
 }
 
-async fn created(api: &Api, caller: &Caller, done: &Done) -> Result<Response, ApiError> {
+async fn created_response(api: &Api, caller: &Caller, done: &Done) -> Result<Response, ApiError> {
     let link = &done.link;
     // Nobody has clicked what was just made.
     let shown = if done.outcome == Outcome::Created {
@@ -135,9 +136,9 @@ async fn created(api: &Api, caller: &Caller, done: &Done) -> Result<Response, Ap
     } else {
         view(api, &caller.workspace, link).await?
     };
-    let body = Json(Created {
+    let body = Json(CreatedLink {
         // It was not when it was made or handed back, and a repeated answer says what the first one said.
-        link: shown.when_made(),
+        link: shown.at_creation(),
         reused: matches!(done.outcome, Outcome::Reused | Outcome::Revived),
         revived: done.outcome == Outcome::Revived,
         not_applied: done.not_applied.clone(),
@@ -145,9 +146,9 @@ async fn created(api: &Api, caller: &Caller, done: &Done) -> Result<Response, Ap
     let status = if done.outcome == Outcome::Created { StatusCode::CREATED } else { StatusCode::OK };
     let mut response = (status, [(ETAG, etag(link))], body).into_response();
     if status == StatusCode::CREATED {
-        let place = format!("/api/v1/links/{}", link.code);
-        let place = HeaderValue::from_str(&place).expect("a code is a header value");
-        response.headers_mut().insert(LOCATION, place);
+        let location = format!("/api/v1/links/{}", link.code);
+        let location = HeaderValue::from_str(&location).expect("a code is a header value");
+        response.headers_mut().insert(LOCATION, location);
     }
     if done.again {
         response.headers_mut().insert(IDEMPOTENCY_REPLAYED, HeaderValue::from_static("true"));
@@ -156,17 +157,21 @@ async fn created(api: &Api, caller: &Caller, done: &Done) -> Result<Response, Ap
 }
 
 /// What makes a repeated request the same request.
-fn once(caller: &Caller, headers: &HeaderMap, body: &Map<String, Value>) -> Result<Option<Once>, ApiError> {
+fn idempotency_key(
+    caller: &Caller,
+    headers: &HeaderMap,
+    body: &Map<String, Value>,
+) -> Result<Option<IdempotencyKey>, ApiError> {
     let Some(value) = headers.get(IDEMPOTENCY_KEY) else { return Ok(None) };
     let key = value.to_str().unwrap_or_default().trim();
-    if key.is_empty() || key.len() > LONGEST_KEY {
+    if key.is_empty() || key.len() > MAX_IDEMPOTENCY_KEY_CHARS {
         let message = "must have 1 to 255 characters of ASCII";
         return Err(FieldError::new("Idempotency-Key", FieldCode::BadCharacters, message).into());
     }
     // Objects are sorted by their keys, so the order in which fields are sent makes no difference.
     let text = serde_json::to_string(body).expect("what was JSON is JSON");
     let request = rlinks_core::hex::encode(&Sha256::digest(text.as_bytes()));
-    Ok(Some(Once { by: caller.by.owner.clone(), key: key.to_owned(), request }))
+    Ok(Some(IdempotencyKey { owner: caller.by.owner.clone(), key: key.to_owned(), request }))
 }
 
 /// Many links.
@@ -190,7 +195,7 @@ pub struct BulkResult {
     /// 201, 200 for one that was there, or the status of its error.
     status: u16,
     #[serde(skip_serializing_if = "Option::is_none")]
-    link: Option<Created>,
+    link: Option<CreatedLink>,
     /// Code, status, message and details.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
@@ -202,8 +207,8 @@ pub struct BulkResult {
     extensions(("x-scope" = json!("links:write"))), responses((status = 200, body = BulkResults)))]
 pub(crate) async fn bulk(
     State(api): State<Arc<Api>>,
-    caller: Allowed<LinksWrite>,
-    BulkObject(mut body): BulkObject,
+    caller: Authorized<LinksWrite>,
+    BulkJsonObject(mut body): BulkJsonObject,
 ) -> Result<Json<BulkResults>, ApiError> {
     let refuse = |code, message: &str| ApiError::from(FieldError::new("links", code, message));
     let items = match body.remove("links") {
@@ -214,17 +219,17 @@ pub(crate) async fn bulk(
     if let Some(name) = body.keys().next() {
         return Err(FieldError::new(name, FieldCode::UnknownField, "is no field of this").into());
     }
-    if items.len() > MOST_AT_ONCE {
+    if items.len() > MAX_BULK_LINKS {
         return Err(refuse(FieldCode::TooLong, "has more than 1000 links"));
     }
     // Asked about together, their targets are known when each is made.
     let targets: Vec<Target> = items
         .iter()
         .filter_map(|item| item.get("target")?.as_str())
-        .filter_map(|text| Target::parse(text, rlinks_core::link::target::LONGEST).ok())
+        .filter_map(|text| Target::parse(text, rlinks_core::link::target::MAX_TARGET_BYTES).ok())
         .collect();
     api.ops.safety.check_all(&targets.iter().collect::<Vec<_>>()).await;
-    let results = make_all(&api, &caller, &items).await;
+    let results = create_all(&api, &caller, &items).await;
     let directory = api.directory();
     let mut shown = Vec::with_capacity(results.len());
     for (index, made) in results.into_iter().enumerate() {
@@ -236,7 +241,7 @@ pub(crate) async fn bulk(
                 } else {
                     view(&api, &caller.workspace, &done.link).await?
                 };
-                let link = Created {
+                let link = CreatedLink {
                     link,
                     reused: !made,
                     revived: done.outcome == Outcome::Revived,
@@ -251,36 +256,38 @@ pub(crate) async fn bulk(
 }
 
 /// Creates links in their order within the limits of their maker. What does not count in the end makes room for those after it.
-async fn make_all(api: &Api, caller: &Caller, items: &[Value]) -> Vec<Result<Done, ApiError>> {
-    let subject = Subject::Creations(caller.counted_as());
+async fn create_all(api: &Api, caller: &Caller, items: &[Value]) -> Vec<Result<Done, ApiError>> {
+    let subject = Subject::Creations(caller.principal_id());
     let limit = caller.workspace.policy.limits.creations_per_hour;
-    let read = items.iter().map(item_input).collect::<Vec<_>>();
+    let read = items.iter().map(parse_item).collect::<Vec<_>>();
     let inputs: Vec<Input> = read.iter().filter_map(|input| input.as_ref().ok().cloned()).collect();
     let mut made: Vec<Result<Done, ApiError>> = Vec::with_capacity(inputs.len());
     while made.len() < inputs.len() {
         let left = &inputs[made.len()..];
-        let mut room = left.len();
+        let mut permitted = left.len();
         if let Some(limit) = limit {
             let mut refused = 0;
             let mut take = || match api.auth.rate_limiter.take(subject, limit, 1, monotonic_ms()) {
                 Ok(_) => true,
-                Err(standing) => {
-                    refused = standing.reset_seconds;
+                Err(rate_limit) => {
+                    refused = rate_limit.reset_seconds;
                     false
                 }
             };
-            room = left.iter().take_while(|_| take()).count();
-            if room == 0 {
-                made.extend(left.iter().map(|_| Err(ApiError::slow_down(refused, TOO_MANY))));
+            permitted = left.iter().take_while(|_| take()).count();
+            if permitted == 0 {
+                made.extend(
+                    left.iter().map(|_| Err(ApiError::rate_limited(refused, CREATION_LIMIT_MESSAGE))),
+                );
                 break;
             }
         }
-        for done in api.ops.create_in_order(&caller.by, &caller.workspace, &left[..room]).await {
+        for done in api.ops.create_in_order(&caller.by, &caller.workspace, &left[..permitted]).await {
             if limit.is_some() && !done.as_ref().is_ok_and(|done| done.outcome == Outcome::Created) {
                 api.auth.rate_limiter.give_back(subject, 1);
             }
             if let Ok(done) = &done {
-                api.learn(&done.link);
+                api.update_route(&done.link);
             }
             made.push(done.map_err(ApiError::from));
         }
@@ -290,7 +297,7 @@ async fn make_all(api: &Api, caller: &Caller, items: &[Value]) -> Vec<Result<Don
     read.into_iter().map(|input| input.and_then(|_| made.next().unwrap_or_else(lost))).collect()
 }
 
-fn item_input(item: &Value) -> Result<Input, ApiError> {
+fn parse_item(item: &Value) -> Result<Input, ApiError> {
     let Value::Object(body) = item else {
         return Err(FieldError::new("links", FieldCode::BadCharacters, "must be a list of objects").into());
     };

@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 use subtle::ConstantTimeEq as _;
 
 /// Longer text is no cursor of ours.
-pub const MOST_BYTES: usize = 1024;
+pub const MAX_CURSOR_BYTES: usize = 1024;
 /// Half of the signature: still 128 bits to guess, and URLs stay short.
 const TAG_BYTES: usize = 16;
 
@@ -32,13 +32,13 @@ impl Cursors {
         let tag = self.tag(context, &bytes);
         bytes.extend_from_slice(&tag);
         let text = URL_SAFE_NO_PAD.encode(&bytes);
-        debug_assert!(text.len() <= MOST_BYTES, "this position is too long for a cursor");
+        debug_assert!(text.len() <= MAX_CURSOR_BYTES, "this position is too long for a cursor");
         text
     }
 
     /// The position, if this text is a cursor we made for this context.
     pub fn open<T: DeserializeOwned>(&self, context: &str, text: &str) -> Option<T> {
-        if text.len() > MOST_BYTES {
+        if text.len() > MAX_CURSOR_BYTES {
             return None;
         }
         let bytes = URL_SAFE_NO_PAD.decode(text).ok()?;
@@ -66,10 +66,10 @@ mod tests {
     use base64::engine::general_purpose::URL_SAFE_NO_PAD;
     use serde::{Deserialize, Serialize};
 
-    use super::{Cursors, MOST_BYTES};
+    use super::{Cursors, MAX_CURSOR_BYTES};
 
     #[derive(Debug, PartialEq, Serialize, Deserialize)]
-    struct Position {
+    struct SamplePosition {
         code: String,
         clicks: u64,
     }
@@ -80,13 +80,13 @@ mod tests {
         Cursors::new([7; 32])
     }
 
-    fn position() -> Position {
-        Position { code: "grüße".to_owned(), clicks: 9 }
+    fn position() -> SamplePosition {
+        SamplePosition { code: "grüße".to_owned(), clicks: 9 }
     }
 
     #[track_caller]
     fn refused(context: &str, text: &str) {
-        assert_eq!(cursors().open::<Position>(context, text), None, "{text}");
+        assert_eq!(cursors().open::<SamplePosition>(context, text), None, "{text}");
     }
 
     #[test]
@@ -105,7 +105,7 @@ mod tests {
         for context in ["", "7 links sort=code", "8 links sort=clicks", "7 links sort=clicks "] {
             refused(context, &text);
         }
-        assert_eq!(Cursors::new([8; 32]).open::<Position>(CONTEXT, &text), None);
+        assert_eq!(Cursors::new([8; 32]).open::<SamplePosition>(CONTEXT, &text), None);
         assert_eq!(cursors().open::<u64>(CONTEXT, &text), None, "a position of another kind");
     }
 
@@ -146,7 +146,8 @@ mod tests {
         for more in ["A", "AA", "=", "==", "\n", " "] {
             refused(CONTEXT, &format!("{text}{more}"));
         }
-        for nonsense in ["", "!", "%00", "äöü", "AAAA", &"A".repeat(MOST_BYTES), &"A".repeat(1 << 20)] {
+        for nonsense in ["", "!", "%00", "äöü", "AAAA", &"A".repeat(MAX_CURSOR_BYTES), &"A".repeat(1 << 20)]
+        {
             refused(CONTEXT, nonsense);
         }
     }
@@ -155,7 +156,7 @@ mod tests {
     fn the_longest_position_opens() {
         let code = "x".repeat(750);
         let text = cursors().seal(CONTEXT, &code);
-        assert!(text.len() <= MOST_BYTES);
+        assert!(text.len() <= MAX_CURSOR_BYTES);
         assert_eq!(cursors().open(CONTEXT, &text), Some(code));
     }
 }

@@ -17,7 +17,7 @@ use rlinks_ops::OpsError;
 use crate::auth::error::AuthError;
 
 /// When a store that is away may be back.
-const STORE_AWAY_SECONDS: u32 = 1;
+const STORE_RETRY_SECONDS: u32 = 1;
 
 /// What a request gets that does not get what it asked for.
 #[derive(Debug)]
@@ -32,17 +32,17 @@ pub struct ApiError {
 impl ApiError {
     /// With the usual words.
     pub fn new(code: ErrorCode) -> Self {
-        Self::saying(code, code.message())
+        Self::with_message(code, code.message())
     }
 
     /// With better words.
-    pub fn saying(code: ErrorCode, message: impl Into<String>) -> Self {
+    pub fn with_message(code: ErrorCode, message: impl Into<String>) -> Self {
         Self { code, message: message.into(), details: Value::Null, retry_after: None }
     }
 
     /// Too many requests.
-    pub fn slow_down(seconds: u32, message: &str) -> Self {
-        Self { retry_after: Some(seconds), ..Self::saying(ErrorCode::RateLimited, message) }
+    pub fn rate_limited(seconds: u32, message: &str) -> Self {
+        Self { retry_after: Some(seconds), ..Self::with_message(ErrorCode::RateLimited, message) }
     }
 
     /// Which it is.
@@ -72,16 +72,16 @@ impl From<OpsError> for ApiError {
         match &error {
             OpsError::Invalid(fields) => Self { details: json!({ "fields": fields }), ..Self::new(code) },
             OpsError::Store(StoreError::CodeTaken { deleted, .. }) => {
-                Self { details: json!({ "deleted": deleted }), ..Self::saying(code, error.to_string()) }
+                Self { details: json!({ "deleted": deleted }), ..Self::with_message(code, error.to_string()) }
             }
             OpsError::Unsafe(reason) => {
-                Self { details: json!(reason), ..Self::saying(code, error.to_string()) }
+                Self { details: json!(reason), ..Self::with_message(code, error.to_string()) }
             }
             OpsError::HostHeld { proof, .. } => {
-                Self { details: json!({ "proof": proof }), ..Self::saying(code, error.to_string()) }
+                Self { details: json!({ "proof": proof }), ..Self::with_message(code, error.to_string()) }
             }
-            OpsError::Store(StoreError::Braked { seconds, .. }) => {
-                Self::slow_down(*seconds, &error.to_string())
+            OpsError::Store(StoreError::RateLimited { seconds, .. }) => {
+                Self::rate_limited(*seconds, &error.to_string())
             }
             OpsError::Store(
                 StoreError::Unavailable(_) | StoreError::Refused(_) | StoreError::Unreadable(_),
@@ -89,7 +89,7 @@ impl From<OpsError> for ApiError {
                 tracing::error!(%error, "a request could not be answered");
                 Self::new(code)
             }
-            _ => Self::saying(code, error.to_string()),
+            _ => Self::with_message(code, error.to_string()),
         }
     }
 }
@@ -103,7 +103,7 @@ impl From<AuthError> for ApiError {
             AuthError::BadRequest | AuthError::AmbiguousWorkspace(_) => ErrorCode::BadRequest,
             AuthError::ProviderUnavailable(_) => ErrorCode::KvUnavailable,
         };
-        Self::saying(code, error.to_string())
+        Self::with_message(code, error.to_string())
     }
 }
 
@@ -145,7 +145,8 @@ pub fn write_envelope(response: &mut Response, now: Timestamp) {
     if let Some(error) = response.extensions_mut().remove::<Arc<ApiError>>() {
         // The routes have measured the empty body.
         response.headers_mut().remove(CONTENT_LENGTH);
-        *response.body_mut() = Body::from(error_code::json(error.code, &error.message, &error.details, now));
+        *response.body_mut() =
+            Body::from(error_code::to_json(error.code, &error.message, &error.details, now));
     }
 }
 
@@ -159,8 +160,8 @@ impl IntoResponse for ApiError {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
         headers.insert(VARY, HeaderValue::from_static("Accept"));
-        let away = (self.code == ErrorCode::KvUnavailable).then_some(STORE_AWAY_SECONDS);
-        if let Some(seconds) = self.retry_after.or(away) {
+        let unavailable = (self.code == ErrorCode::KvUnavailable).then_some(STORE_RETRY_SECONDS);
+        if let Some(seconds) = self.retry_after.or(unavailable) {
             headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
         }
         if self.code == ErrorCode::Unauthenticated {

@@ -12,23 +12,23 @@ use serde_json::{Map, Value};
 use super::error::ApiError;
 
 /// A body of most routes.
-const BODY_BYTES: usize = 1024 * 1024;
+const MAX_BODY_BYTES: usize = 1024 * 1024;
 /// A body of many links.
-pub const BULK_BYTES: usize = 16 * 1024 * 1024;
+pub const MAX_BULK_BODY_BYTES: usize = 16 * 1024 * 1024;
 /// Query parameters of one request.
-const MOST_PARAMETERS: usize = 64;
+const MAX_PARAMETERS: usize = 64;
 
 /// The one name in the path of a route. What is no text is nobody's name.
-pub struct Segment(pub String);
+pub struct PathName(pub String);
 
-impl<S: Send + Sync> FromRequestParts<S> for Segment {
+impl<S: Send + Sync> FromRequestParts<S> for PathName {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
         match Path::<String>::from_request_parts(parts, state).await {
             Ok(Path(text)) => Ok(Self(text)),
             Err(_) => {
-                Err(ApiError::saying(ErrorCode::NotFound, "The path is not UTF-8, so nothing is there"))
+                Err(ApiError::with_message(ErrorCode::NotFound, "The path is not UTF-8, so nothing is there"))
             }
         }
     }
@@ -41,7 +41,7 @@ impl<S: Sync> FromRequestParts<S> for NoParams {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
-        Params::of(parts.uri.query())?.finish().map(|()| Self)
+        Params::parse(parts.uri.query())?.finish().map(|()| Self)
     }
 }
 
@@ -55,28 +55,28 @@ impl<S: Sync> FromRequestParts<S> for Params {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
-        Self::of(parts.uri.query())
+        Self::parse(parts.uri.query())
     }
 }
 
 impl Params {
-    fn of(query: Option<&str>) -> Result<Self, ApiError> {
+    fn parse(query: Option<&str>) -> Result<Self, ApiError> {
         let query = query.unwrap_or_default().as_bytes();
         let values: Vec<(String, String)> =
-            url::form_urlencoded::parse(query).into_owned().take(MOST_PARAMETERS + 1).collect();
-        if values.len() > MOST_PARAMETERS {
-            return Err(ApiError::saying(
+            url::form_urlencoded::parse(query).into_owned().take(MAX_PARAMETERS + 1).collect();
+        if values.len() > MAX_PARAMETERS {
+            return Err(ApiError::with_message(
                 ErrorCode::BadRequest,
-                format!("There are more than {MOST_PARAMETERS} query parameters"),
+                format!("There are more than {MAX_PARAMETERS} query parameters"),
             ));
         }
         Ok(Self { values, errors: FieldErrors::default() })
     }
 
     /// What makes a list the same list: everything that was asked for but the place in it.
-    pub fn identity(&self, of: &str, place: &str) -> String {
+    pub fn identity(&self, of: &str, cursor_name: &str) -> String {
         let mut asked: Vec<_> =
-            self.values.iter().filter(|(name, _)| name != place && name != "limit").collect();
+            self.values.iter().filter(|(name, _)| name != cursor_name && name != "limit").collect();
         asked.sort();
         format!("{of} {asked:?}")
     }
@@ -100,11 +100,11 @@ impl Params {
     pub fn parsed<T>(&mut self, name: &str, read: impl FnOnce(&str) -> Result<T, FieldError>) -> Option<T> {
         let text = self.text(name)?;
         let read = read(&text).map_err(|error| FieldError { field: name.to_owned(), ..error });
-        self.errors.take(read)
+        self.errors.ok_or_push(read)
     }
 
     /// One of some words.
-    pub fn word<T: Copy>(&mut self, name: &str, words: &[(&str, T)]) -> Option<T> {
+    pub fn one_of<T: Copy>(&mut self, name: &str, words: &[(&str, T)]) -> Option<T> {
         self.parsed(name, |text| {
             let found = words.iter().find(|(word, _)| *word == text).map(|(_, value)| *value);
             found.ok_or_else(|| {
@@ -115,8 +115,8 @@ impl Params {
     }
 
     /// `true` or `false`.
-    pub fn switch(&mut self, name: &str) -> Option<bool> {
-        self.word(name, &[("true", true), ("false", false)])
+    pub fn boolean(&mut self, name: &str) -> Option<bool> {
+        self.one_of(name, &[("true", true), ("false", false)])
     }
 
     /// A whole number of a range.
@@ -139,7 +139,7 @@ impl Params {
     }
 
     /// An error somebody else found.
-    pub fn refuse(&mut self, error: FieldError) {
+    pub fn push_error(&mut self, error: FieldError) {
         self.errors.push(error);
     }
 
@@ -153,7 +153,7 @@ impl Params {
                 "is no parameter of this route",
             ));
         }
-        Ok(self.errors.none()?)
+        Ok(self.errors.into_result()?)
     }
 }
 
@@ -173,60 +173,63 @@ pub fn time(name: &str, text: &str) -> Result<Timestamp, FieldError> {
 }
 
 /// A JSON object.
-pub struct Object(pub Map<String, Value>);
+pub struct JsonObject(pub Map<String, Value>);
 
-impl<S: Send + Sync> FromRequest<S> for Object {
+impl<S: Send + Sync> FromRequest<S> for JsonObject {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, _: &S) -> Result<Self, ApiError> {
-        Ok(Self(object(request, BODY_BYTES).await?))
+        Ok(Self(read_json_object(request, MAX_BODY_BYTES).await?))
     }
 }
 
 /// A larger one.
-pub struct BulkObject(pub Map<String, Value>);
+pub struct BulkJsonObject(pub Map<String, Value>);
 
-impl<S: Send + Sync> FromRequest<S> for BulkObject {
+impl<S: Send + Sync> FromRequest<S> for BulkJsonObject {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, _: &S) -> Result<Self, ApiError> {
-        Ok(Self(object(request, BULK_BYTES).await?))
+        Ok(Self(read_json_object(request, MAX_BULK_BODY_BYTES).await?))
     }
 }
 
-async fn object(request: Request, most: usize) -> Result<Map<String, Value>, ApiError> {
+async fn read_json_object(request: Request, max_bytes: usize) -> Result<Map<String, Value>, ApiError> {
     debug_assert!(*request.method() != Method::GET);
-    Params::of(request.uri().query())?.finish()?;
+    Params::parse(request.uri().query())?.finish()?;
     if !is_json(request.headers()) {
-        return Err(ApiError::saying(
+        return Err(ApiError::with_message(
             ErrorCode::UnsupportedMediaType,
             "Send JSON, with `Content-Type: application/json`",
         ));
     }
-    let bytes = whole(request, most).await?;
+    let bytes = read_body(request, max_bytes).await?;
     strict_json::parse_object(&bytes)
-        .map_err(|error| ApiError::saying(ErrorCode::BadRequest, error.to_string()))
+        .map_err(|error| ApiError::with_message(ErrorCode::BadRequest, error.to_string()))
 }
 
 /// A body of at most so many bytes.
-async fn whole(request: Request, most: usize) -> Result<Bytes, ApiError> {
+async fn read_body(request: Request, max_bytes: usize) -> Result<Bytes, ApiError> {
     let too_large = || {
-        ApiError::saying(ErrorCode::PayloadTooLarge, format!("The body has more than {} KiB", most / 1024))
+        ApiError::with_message(
+            ErrorCode::PayloadTooLarge,
+            format!("The body has more than {} KiB", max_bytes / 1024),
+        )
     };
     let announced = request.headers().get(http::header::CONTENT_LENGTH);
     let announced = announced.and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
-    if announced.is_some_and(|length| length > most) {
+    if announced.is_some_and(|length| length > max_bytes) {
         return Err(too_large());
     }
-    match axum::body::to_bytes(request.into_body(), most).await {
+    match axum::body::to_bytes(request.into_body(), max_bytes).await {
         Ok(bytes) => Ok(bytes),
         Err(error) if is_too_long(&error) => Err(too_large()),
-        Err(_) => Err(ApiError::saying(ErrorCode::BadRequest, "The body did not arrive whole")),
+        Err(_) => Err(ApiError::with_message(ErrorCode::BadRequest, "The body did not arrive whole")),
     }
 }
 
 /// A file of links, of whichever kind.
-pub struct File(pub Bytes);
+pub struct UploadedFile(pub Bytes);
 
 /// What files of links are sent as.
 const FILE_TYPES: [&str; 8] = [
@@ -240,7 +243,7 @@ const FILE_TYPES: [&str; 8] = [
     "application/octet-stream",
 ];
 
-impl<S: Send + Sync> FromRequest<S> for File {
+impl<S: Send + Sync> FromRequest<S> for UploadedFile {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, _: &S) -> Result<Self, ApiError> {
@@ -249,9 +252,9 @@ impl<S: Send + Sync> FromRequest<S> for File {
         let kind = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
         if !FILE_TYPES.contains(&kind.as_str()) {
             let message = "Send the file itself, with `Content-Type: application/octet-stream` or what it is";
-            return Err(ApiError::saying(ErrorCode::UnsupportedMediaType, message));
+            return Err(ApiError::with_message(ErrorCode::UnsupportedMediaType, message));
         }
-        Ok(Self(whole(request, BULK_BYTES).await?))
+        Ok(Self(read_body(request, MAX_BULK_BODY_BYTES).await?))
     }
 }
 
@@ -299,7 +302,7 @@ pub struct Fields {
 
 impl Fields {
     /// Of a body.
-    pub fn of(object: Map<String, Value>) -> Self {
+    pub fn new(object: Map<String, Value>) -> Self {
         Self { object, errors: FieldErrors::default() }
     }
 
@@ -307,9 +310,9 @@ impl Fields {
     pub fn parsed<T>(&mut self, name: &str, read: impl FnOnce(&str) -> Result<T, FieldError>) -> Option<T> {
         match self.object.remove(name)? {
             Value::Null => None,
-            Value::String(text) => {
-                self.errors.take(read(&text).map_err(|error| FieldError { field: name.to_owned(), ..error }))
-            }
+            Value::String(text) => self
+                .errors
+                .ok_or_push(read(&text).map_err(|error| FieldError { field: name.to_owned(), ..error })),
             _ => self.wrong(name, "must be a text"),
         }
     }
@@ -347,7 +350,7 @@ impl Fields {
 
     /// Keeps the value, or the error.
     pub fn take<T>(&mut self, read: Result<T, FieldError>) -> Option<T> {
-        self.errors.take(read)
+        self.errors.ok_or_push(read)
     }
 
     fn wrong<T>(&mut self, name: &str, message: &str) -> Option<T> {
@@ -367,6 +370,6 @@ impl Fields {
             };
             self.errors.push(FieldError::new(&name.chars().take(100).collect::<String>(), code, message));
         }
-        Ok(self.errors.none()?)
+        Ok(self.errors.into_result()?)
     }
 }

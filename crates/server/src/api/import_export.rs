@@ -17,8 +17,8 @@ use utoipa_axum::routes;
 
 use super::Api;
 use super::error::ApiError;
-use crate::api::extract::{File, Params};
-use crate::auth::authorize::{Allowed, LinksRead, LinksWrite};
+use crate::api::extract::{Params, UploadedFile};
+use crate::auth::authorize::{Authorized, LinksRead, LinksWrite};
 use crate::auth::caller::Caller;
 use rlinks_ops::export::{Export, ExportFormat};
 use rlinks_ops::import::{Admit, Existing, Import, ImportFormat, Keep, ReadError, Report, Rows};
@@ -35,7 +35,7 @@ pub fn routes() -> OpenApiRouter<Arc<Api>> {
 #[derive(ToSchema)]
 #[schema(rename_all = "lowercase")]
 #[expect(dead_code, reason = "describes")]
-enum InName {
+enum ImportFormatName {
     Jsonl,
     Csv,
     Shlink,
@@ -52,7 +52,7 @@ enum InName {
 #[derive(ToSchema)]
 #[schema(rename_all = "lowercase")]
 #[expect(dead_code, reason = "describes")]
-enum OutName {
+enum ExportFormatName {
     Jsonl,
     Csv,
     Nginx,
@@ -62,7 +62,7 @@ enum OutName {
 
 /// Imports the links of a file of at most 16 MiB: of ours, or of another shortener. Nothing that is there is changed.
 #[utoipa::path(post, path = "/api/v1/import", tag = "links",
-    params(("format" = inline(Option<InName>), Query, description = "Else it is recognised by its contents"),
+    params(("format" = inline(Option<ImportFormatName>), Query, description = "Else it is recognised by its contents"),
         ("dry_run" = Option<bool>, Query, description = "Only say what would be done"),
         ("https_only" = Option<bool>, Query, description = "`false`: let links lead to http, where the file does not say otherwise")),
     request_body(content((String = "application/x-ndjson"), (String = "text/csv"), (String = "application/json"),
@@ -70,13 +70,13 @@ enum OutName {
     extensions(("x-scope" = json!("links:write"))), responses((status = 200, body = Report)))]
 async fn import(
     State(api): State<Arc<Api>>,
-    caller: Allowed<LinksWrite>,
+    caller: Authorized<LinksWrite>,
     mut params: Params,
-    File(file): File,
+    UploadedFile(file): UploadedFile,
 ) -> Result<Json<Report>, ApiError> {
-    let format = params.word("format", &ImportFormat::ALL);
-    let mode = if params.switch("dry_run") == Some(true) { Mode::DryRun } else { Mode::Write };
-    let allow_http = params.switch("https_only") == Some(false);
+    let format = params.one_of("format", &ImportFormat::ALL);
+    let mode = if params.boolean("dry_run") == Some(true) { Mode::DryRun } else { Mode::Write };
+    let allow_http = params.boolean("https_only") == Some(false);
     params.finish()?;
     let rows = Rows::open(Cursor::new(file), format).await.map_err(|error| match error {
         ReadError::Io(error) => {
@@ -105,7 +105,7 @@ pub(crate) async fn import_rows(
         allow_http,
         clicks: Some(api.clicks().await?),
         admit: creations.as_ref().map(|creations| creations as &dyn Admit),
-        written: &|link| api.learn(link),
+        written: &|link| api.update_route(link),
         progress: &|_| {},
     };
     api.ops.import(&caller.by, &caller.workspace, rows, &import).await
@@ -120,14 +120,14 @@ struct Creations<'a> {
 
 impl Admit for Creations<'_> {
     fn take(&self, wanted: usize) -> usize {
-        let (subject, now) = (Subject::Creations(self.caller.counted_as()), monotonic_ms());
+        let (subject, now) = (Subject::Creations(self.caller.principal_id()), monotonic_ms());
         (0..wanted)
             .take_while(|_| self.api.auth.rate_limiter.take(subject, self.limit, 1, now).is_ok())
             .count()
     }
 
     fn give_back(&self, unused: usize) {
-        let subject = Subject::Creations(self.caller.counted_as());
+        let subject = Subject::Creations(self.caller.principal_id());
         self.api.auth.rate_limiter.give_back(subject, u32::try_from(unused).unwrap_or(u32::MAX));
     }
 }
@@ -135,15 +135,15 @@ impl Admit for Creations<'_> {
 /// Exports links as a file: all, or in workspaces where members see only their own, those. The maps for other servers hold what
 /// answers now.
 #[utoipa::path(get, path = "/api/v1/export", tag = "links",
-    params(("format" = inline(Option<OutName>), Query, description = "Else `jsonl`")),
+    params(("format" = inline(Option<ExportFormatName>), Query, description = "Else `jsonl`")),
     extensions(("x-scope" = json!("links:read"))),
     responses((status = 200, content((String = "application/x-ndjson"), (String = "text/csv"), (String = "text/plain")))))]
 async fn export(
     State(api): State<Arc<Api>>,
-    caller: Allowed<LinksRead>,
+    caller: Authorized<LinksRead>,
     mut params: Params,
 ) -> Result<Response, ApiError> {
-    let format = params.word("format", &ExportFormat::ALL);
+    let format = params.one_of("format", &ExportFormat::ALL);
     params.finish()?;
     Ok(download(&api, &caller, format.unwrap_or(ExportFormat::Jsonl)).await?)
 }
@@ -157,14 +157,14 @@ pub(crate) async fn download(api: &Api, caller: &Caller, format: ExportFormat) -
     let rest = stream::try_unfold(export, |mut export| async move {
         Ok::<_, OpsError>(export.next().await?.map(|text| (text, export)))
     });
-    let body = in_pages(first, rest);
+    let body = stream_body(first, rest);
     let name = format!("attachment; filename=\"{}\"", format.file_name());
     Ok(([(CONTENT_TYPE, format.media_type()), (CONTENT_DISPOSITION, &name)], body).into_response())
 }
 
 /// A body of pages that come as they are taken. It is read on a serving thread, which never touches the database; so they are made
 /// here.
-pub(crate) fn in_pages(
+pub(crate) fn stream_body(
     first: String,
     rest: impl Stream<Item = Result<String, OpsError>> + Send + 'static,
 ) -> Body {

@@ -6,8 +6,8 @@ use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
-use rlinks_core::access::api_key::{KeyStatus, Secret};
-use rlinks_core::draft::{TimeInput, expiry};
+use rlinks_core::access::api_key::{ApiKeySecret, KeyStatus};
+use rlinks_core::draft::{TimeInput, parse_expiry};
 use rlinks_core::error_code::ErrorCode;
 use rlinks_core::{ApiKey, Email, FieldCode, FieldError, Id, Role, Scope, Scopes, Timestamp};
 use serde::Serialize;
@@ -18,8 +18,8 @@ use utoipa_axum::routes;
 
 use super::error::ApiError;
 use super::{Api, Page};
-use crate::api::extract::{Fields, NoParams, Object, Params, Segment};
-use crate::auth::authorize::{Allowed, Anybody};
+use crate::api::extract::{Fields, JsonObject, NoParams, Params, PathName};
+use crate::auth::authorize::{AnyScope, Authorized};
 use crate::auth::caller::Caller;
 use rlinks_ops::members::KeyDraft;
 use rlinks_ops::{OpsError, Thing};
@@ -127,12 +127,12 @@ impl KeyView {
 }
 
 /// Whose keys somebody may look after.
-pub(crate) enum Keeps {
+pub(crate) enum KeyAccess {
     All,
     Own(Id),
 }
 
-impl Keeps {
+impl KeyAccess {
     /// The member whose keys these are, where not everybody's.
     pub(crate) const fn owner(&self) -> Option<Id> {
         match self {
@@ -143,15 +143,15 @@ impl Keeps {
 }
 
 /// Whose keys a caller may look after.
-pub(crate) fn keeps(caller: &Caller) -> Result<Keeps, ApiError> {
-    if caller.scopes.has(Scope::WorkspaceAdmin) {
-        return Ok(Keeps::All);
+pub(crate) fn key_access(caller: &Caller) -> Result<KeyAccess, ApiError> {
+    if caller.scopes.contains(Scope::WorkspaceAdmin) {
+        return Ok(KeyAccess::All);
     }
     match &caller.user {
-        Some(user) if user.role >= Role::Member && caller.scopes.has(Scope::LinksWrite) => {
-            Ok(Keeps::Own(user.id))
+        Some(user) if user.role >= Role::Member && caller.scopes.contains(Scope::LinksWrite) => {
+            Ok(KeyAccess::Own(user.id))
         }
-        _ => Err(ApiError::saying(
+        _ => Err(ApiError::with_message(
             ErrorCode::Forbidden,
             "Keys are kept by admins, and by members their own, with a credential that may write",
         )),
@@ -159,11 +159,11 @@ pub(crate) fn keeps(caller: &Caller) -> Result<Keeps, ApiError> {
 }
 
 /// A key the caller may look after; another's is not there.
-pub(crate) async fn kept(api: &Api, caller: &Caller, id: &str) -> Result<ApiKey, ApiError> {
-    let keeps = keeps(caller)?;
+pub(crate) async fn accessible_key(api: &Api, caller: &Caller, id: &str) -> Result<ApiKey, ApiError> {
+    let access = key_access(caller)?;
     let key = api.ops.key(&caller.workspace, id).await?;
-    match keeps {
-        Keeps::Own(user) if key.user != Some(user) => {
+    match access {
+        KeyAccess::Own(user) if key.user != Some(user) => {
             Err(OpsError::NotFound(Thing::Key(id.to_owned())).into())
         }
         _ => Ok(key),
@@ -176,14 +176,14 @@ pub(crate) async fn kept(api: &Api, caller: &Caller, id: &str) -> Result<ApiKey,
     extensions(("x-scope" = json!("workspace:admin or own"))), responses((status = 200, body = Page<KeyView>)))]
 async fn list(
     State(api): State<Arc<Api>>,
-    caller: Allowed<Anybody>,
+    caller: Authorized<AnyScope>,
     mut params: Params,
 ) -> Result<Json<Page<KeyView>>, ApiError> {
-    let keeps = keeps(&caller)?;
+    let access = key_access(&caller)?;
     let limit = params.number("limit", 1..=100).unwrap_or(50);
     let cursor = params.text("cursor");
     params.finish()?;
-    let user = keeps.owner();
+    let user = access.owner();
     let context = format!("keys {} {user:?}", caller.workspace.id);
     let before = cursor.map(|text| api.open_cursor::<i64>(&context, &text)).transpose()?.map(Id::from_i64);
     let keys = api.ops.store.keys(caller.workspace.id, user, before, limit + 1).await?;
@@ -197,35 +197,37 @@ async fn list(
     extensions(("x-scope" = json!("workspace:admin or own"))), responses((status = 201, body = NewKeyView)))]
 async fn create(
     State(api): State<Arc<Api>>,
-    caller: Allowed<Anybody>,
-    Object(body): Object,
+    caller: Authorized<AnyScope>,
+    JsonObject(body): JsonObject,
 ) -> Result<Response, ApiError> {
-    let keeps = keeps(&caller)?;
-    let mut fields = Fields::of(body);
+    let access = key_access(&caller)?;
+    let mut fields = Fields::new(body);
     let name = fields.required("name", ApiKey::parse_name);
     let scopes = fields.texts("scopes");
     let scopes = scopes.and_then(|names| fields.take(Scopes::parse(&names)));
     let user = fields.parsed("user", |text| Ok(text.to_owned()));
     let expires_at = match fields.value("expires_at") {
         None | Some(Value::Null) => None,
-        Some(Value::String(text)) => fields.take(expiry(&TimeInput::Text(text), api.ops.clock.now())),
-        Some(Value::Number(number)) => fields.take(expiry(&TimeInput::Number(number), api.ops.clock.now())),
+        Some(Value::String(text)) => fields.take(parse_expiry(&TimeInput::Text(text), api.ops.clock.now())),
+        Some(Value::Number(number)) => {
+            fields.take(parse_expiry(&TimeInput::Number(number), api.ops.clock.now()))
+        }
         Some(_) => fields.take(Err(FieldError::new("expires_at", FieldCode::NotATime, "is not a time"))),
     };
     fields.finish()?;
-    let user = match (&keeps, user) {
-        (Keeps::All, Some(who)) => Some(api.ops.member(&caller.workspace, &who).await?.id),
-        (Keeps::Own(own), Some(who)) if is_self(&caller, &who) => Some(*own),
-        (Keeps::Own(_), Some(_)) => {
-            return Err(ApiError::saying(ErrorCode::Forbidden, "Only an admin makes keys for others"));
+    let user = match (&access, user) {
+        (KeyAccess::All, Some(who)) => Some(api.ops.member(&caller.workspace, &who).await?.id),
+        (KeyAccess::Own(own), Some(who)) if is_self(&caller, &who) => Some(*own),
+        (KeyAccess::Own(_), Some(_)) => {
+            return Err(ApiError::with_message(ErrorCode::Forbidden, "Only an admin makes keys for others"));
         }
         (_, None) => caller.member(),
     };
     let draft = KeyDraft {
         name: name.unwrap_or_default(),
-        scopes: scopes.unwrap_or_else(|| Scopes::DEFAULT.and(caller.scopes)),
+        scopes: scopes.unwrap_or_else(|| Scopes::DEFAULT.intersection(caller.scopes)),
         user,
-        expires_at: within(&caller, expires_at)?,
+        expires_at: cap_expiry(&caller, expires_at)?,
     };
     if draft.scopes == Scopes::NONE {
         let message =
@@ -233,14 +235,14 @@ async fn create(
         return Err(FieldError::new("scopes", FieldCode::Required, message).into());
     }
     // A key makes no key that may do more, or lives longer, than itself.
-    if !draft.scopes.are_within(caller.scopes) {
-        return Err(ApiError::saying(
+    if !draft.scopes.is_subset(caller.scopes) {
+        return Err(ApiError::with_message(
             ErrorCode::Forbidden,
             "A key can be given no scope its maker does not have",
         ));
     }
     let (key, secret) = api.ops.create_key(&caller.by, &caller.workspace, &draft).await?;
-    Ok(shown(&api, &key, &secret))
+    Ok(created_response(&api, &key, &secret))
 }
 
 /// Whether a caller names themselves.
@@ -251,7 +253,7 @@ fn is_self(caller: &Caller, who: &str) -> bool {
 }
 
 /// The end of a key made by this caller: no later than that of the key they call with.
-fn within(caller: &Caller, wanted: Option<Timestamp>) -> Result<Option<Timestamp>, ApiError> {
+fn cap_expiry(caller: &Caller, wanted: Option<Timestamp>) -> Result<Option<Timestamp>, ApiError> {
     let own = caller.key.as_ref().and_then(|key| key.expires_at);
     match (own, wanted) {
         (Some(own), Some(wanted)) if wanted > own => {
@@ -262,7 +264,7 @@ fn within(caller: &Caller, wanted: Option<Timestamp>) -> Result<Option<Timestamp
     }
 }
 
-fn shown(api: &Api, key: &ApiKey, secret: &Secret) -> Response {
+fn created_response(api: &Api, key: &ApiKey, secret: &ApiKeySecret) -> Response {
     let view = KeyView::new(key, api.ops.clock.now());
     (StatusCode::CREATED, Json(NewKeyView { view, key: secret.reveal().to_owned() })).into_response()
 }
@@ -272,11 +274,11 @@ fn shown(api: &Api, key: &ApiKey, secret: &Secret) -> Response {
     extensions(("x-scope" = json!("workspace:admin or own"))), responses((status = 204)))]
 async fn revoke(
     State(api): State<Arc<Api>>,
-    caller: Allowed<Anybody>,
-    Segment(id): Segment,
+    caller: Authorized<AnyScope>,
+    PathName(id): PathName,
     _: NoParams,
 ) -> Result<StatusCode, ApiError> {
-    let key = kept(&api, &caller, &id).await?;
+    let key = accessible_key(&api, &caller, &id).await?;
     api.ops.revoke_key(&caller.by, &caller.workspace, key.id).await?;
     Ok(StatusCode::NO_CONTENT)
 }
@@ -286,23 +288,23 @@ async fn revoke(
     extensions(("x-scope" = json!("workspace:admin or own"))), responses((status = 201, body = NewKeyView)))]
 async fn rotate(
     State(api): State<Arc<Api>>,
-    caller: Allowed<Anybody>,
-    Segment(id): Segment,
+    caller: Authorized<AnyScope>,
+    PathName(id): PathName,
     _: NoParams,
 ) -> Result<Response, ApiError> {
-    let key = kept(&api, &caller, &id).await?;
+    let key = accessible_key(&api, &caller, &id).await?;
     // One's own key is bound by one's role as the key one calls with is.
     let own = caller.key.as_ref().filter(|own| own.user.is_some() && own.user == key.user);
-    if !key.scopes.are_within(own.map_or(caller.scopes, |own| own.scopes)) {
-        return Err(ApiError::saying(ErrorCode::Forbidden, "This key may do more than you"));
+    if !key.scopes.is_subset(own.map_or(caller.scopes, |own| own.scopes)) {
+        return Err(ApiError::with_message(ErrorCode::Forbidden, "This key may do more than you"));
     }
     let until = caller.key.as_ref().and_then(|key| key.expires_at);
     if until.is_some_and(|until| key.expires_at.is_none_or(|end| end > until)) {
-        return Err(ApiError::saying(
+        return Err(ApiError::with_message(
             ErrorCode::Forbidden,
             "This key lives longer than the one you call with",
         ));
     }
     let (key, secret) = api.ops.rotate_key(&caller.by, &key).await?;
-    Ok(shown(&api, &key, &secret))
+    Ok(created_response(&api, &key, &secret))
 }

@@ -2,7 +2,9 @@
 
 use http::HeaderValue;
 use rlinks_clicks::rollup::Total;
-use rlinks_core::{Actor, Code, Id, Link, LinkState, RedirectStatus, Source, Target, Timestamp, Workspace};
+use rlinks_core::{
+    Actor, Code, Id, Link, LinkSource, LinkState, RedirectStatus, Target, Timestamp, Workspace,
+};
 use serde::Serialize;
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
@@ -11,7 +13,7 @@ use utoipa::openapi::{ObjectBuilder, RefOr, Schema};
 
 use super::error::ApiError;
 use crate::api::Api;
-use rlinks_routes::host_directory::Directory;
+use rlinks_routes::host_directory::HostDirectory;
 
 /// A link.
 #[derive(Serialize, ToSchema)]
@@ -47,8 +49,8 @@ pub struct LinkView {
     tags: Vec<String>,
     #[schema(value_type = Object)]
     metadata: Map<String, Value>,
-    #[schema(value_type = Origin)]
-    source: Source,
+    #[schema(value_type = LinkSourceName)]
+    source: LinkSource,
     /// `user:<id>`, `key:<id>`, or the operator's own text.
     #[schema(value_type = String)]
     created_by: Actor,
@@ -98,7 +100,7 @@ impl ToSchema for StatusCodeName {
 #[derive(ToSchema)]
 #[schema(rename_all = "lowercase")]
 #[expect(dead_code, reason = "describes")]
-pub enum Switch {
+pub enum StateChange {
     Active,
     Disabled,
 }
@@ -127,7 +129,7 @@ pub enum OrderName {
 #[derive(ToSchema)]
 #[schema(as = LinkSource, rename_all = "lowercase")]
 #[expect(dead_code, reason = "describes")]
-pub enum Origin {
+pub enum LinkSourceName {
     Api,
     Web,
     Cli,
@@ -136,7 +138,7 @@ pub enum Origin {
 
 /// A link that was made, or found.
 #[derive(Serialize, ToSchema)]
-pub struct Created {
+pub struct CreatedLink {
     #[serde(flatten)]
     pub link: LinkView,
     /// A link to the same target was there and is handed back.
@@ -204,7 +206,7 @@ pub struct LinkChange {
     no_loop: Option<bool>,
     #[schema(value_type = Option<Object>, nullable = false)]
     metadata: Option<Value>,
-    #[schema(value_type = Option<Switch>, nullable = false)]
+    #[schema(value_type = Option<StateChange>, nullable = false)]
     state: Option<String>,
 }
 
@@ -223,7 +225,7 @@ impl LinkView {
     pub fn new(
         api: &Api,
         workspace: &Workspace,
-        directory: &Directory,
+        directory: &HostDirectory,
         link: &Link,
         total: Option<&Total>,
     ) -> Self {
@@ -257,7 +259,7 @@ impl LinkView {
     }
 
     /// As it was when it was made, or made again: not expired, whenever that is told.
-    pub fn when_made(self) -> Self {
+    pub fn at_creation(self) -> Self {
         Self { expired: false, ..self }
     }
 }

@@ -20,8 +20,8 @@ use utoipa_axum::routes;
 use super::audit::EntryView;
 use super::error::ApiError;
 use super::{Api, Page, qr};
-use crate::api::extract::{NoParams, Object, Params, Segment, if_match};
-use crate::auth::authorize::{Allowed, LinksDelete, LinksRead, LinksWrite};
+use crate::api::extract::{JsonObject, NoParams, Params, PathName, if_match};
+use crate::auth::authorize::{Authorized, LinksDelete, LinksRead, LinksWrite};
 use crate::auth::caller::Caller;
 use rlinks_ops::links::list::{ListQuery, Listed, Position, Sort};
 use rlinks_ops::{Explanation, Mode, Sees};
@@ -29,7 +29,7 @@ use rlinks_ops::{Explanation, Mode, Sees};
 pub use crate::api::link_shapes::TimeInput;
 use crate::api::link_shapes::{LinkChange, LinkView, OrderName, SortName, StateName, etag, view};
 
-const MOST_ENTRIES: i64 = 100;
+const MAX_HISTORY_ENTRIES: i64 = 100;
 
 /// The routes of links.
 pub fn routes() -> OpenApiRouter<Arc<Api>> {
@@ -44,7 +44,7 @@ pub fn routes() -> OpenApiRouter<Arc<Api>> {
         .routes(routes!(explain))
 }
 
-async fn answer(api: &Api, caller: &Caller, link: &Link) -> Result<Response, ApiError> {
+async fn link_response(api: &Api, caller: &Caller, link: &Link) -> Result<Response, ApiError> {
     let body = Json(view(api, &caller.workspace, link).await?);
     Ok(([(ETAG, etag(link))], body).into_response())
 }
@@ -99,7 +99,7 @@ pub struct LinkPage {
     extensions(("x-scope" = json!("links:read"))), responses((status = 200, body = LinkPage)))]
 async fn list(
     State(api): State<Arc<Api>>,
-    caller: Allowed<LinksRead>,
+    caller: Authorized<LinksRead>,
     mut params: Params,
 ) -> Result<Json<LinkPage>, ApiError> {
     // A cursor is of one list: the same workspace, owner, filter and order.
@@ -133,7 +133,7 @@ fn list_query(caller: &Caller, mut params: Params) -> Result<ListQuery, ApiError
             FieldError::new("state", FieldCode::BadCharacters, "is none of active, disabled, deleted")
         })
     });
-    let expired = params.switch("expired");
+    let expired = params.boolean("expired");
     let (created_after, created_before) = (params.time("created_after"), params.time("created_before"));
     let sort = params.parsed("sort", |text| {
         Sort::parse(text).ok_or_else(|| {
@@ -144,7 +144,7 @@ fn list_query(caller: &Caller, mut params: Params) -> Result<ListQuery, ApiError
             )
         })
     });
-    let order = params.word("order", &[("asc", Order::Asc), ("desc", Order::Desc)]);
+    let order = params.one_of("order", &[("asc", Order::Asc), ("desc", Order::Desc)]);
     let limit = params.number("limit", 1..=100).and_then(|limit| u16::try_from(limit).ok());
     params.finish()?;
     let sort = sort.unwrap_or_default();
@@ -171,8 +171,8 @@ fn list_query(caller: &Caller, mut params: Params) -> Result<ListQuery, ApiError
     extensions(("x-scope" = json!("links:read"))), responses((status = 200, body = LinkView, headers(("ETag" = String)))))]
 async fn get(
     State(api): State<Arc<Api>>,
-    caller: Allowed<LinksRead>,
-    Segment(code): Segment,
+    caller: Authorized<LinksRead>,
+    PathName(code): PathName,
     mut params: Params,
 ) -> Result<Response, ApiError> {
     let at = params.time("at");
@@ -181,7 +181,7 @@ async fn get(
         None => api.ops.link(&caller.by, &caller.workspace, &code).await?,
         Some(at) => api.ops.link_at(&caller.by, &caller.workspace, &code, at).await?,
     };
-    answer(&api, &caller, &link).await
+    link_response(&api, &caller, &link).await
 }
 
 /// Every change of a link, newest first; of a deleted one too.
@@ -190,11 +190,11 @@ async fn get(
     extensions(("x-scope" = json!("links:read"))), responses((status = 200, body = Page<EntryView>)))]
 async fn history(
     State(api): State<Arc<Api>>,
-    caller: Allowed<LinksRead>,
-    Segment(code): Segment,
+    caller: Authorized<LinksRead>,
+    PathName(code): PathName,
     mut params: Params,
 ) -> Result<Json<Page<AuditEntry>>, ApiError> {
-    let limit = params.number("limit", 1..=MOST_ENTRIES).unwrap_or(50);
+    let limit = params.number("limit", 1..=MAX_HISTORY_ENTRIES).unwrap_or(50);
     let cursor = params.text("cursor");
     params.finish()?;
     let link = api.ops.any_link(&caller.by, &caller.workspace, &code).await?;
@@ -218,8 +218,8 @@ pub struct Availability {
     extensions(("x-scope" = json!("links:read"))), responses((status = 200, body = Availability)))]
 async fn check(
     State(api): State<Arc<Api>>,
-    caller: Allowed<LinksRead>,
-    Segment(code): Segment,
+    caller: Authorized<LinksRead>,
+    PathName(code): PathName,
     params: Params,
 ) -> Result<Json<Availability>, ApiError> {
     params.finish()?;
@@ -240,8 +240,8 @@ async fn check(
 #[expect(dead_code, reason = "describes `Explanation`")]
 pub struct ExplanationView {
     address: String,
-    #[schema(value_type = Vec<StepView>)]
-    steps: Vec<StepView>,
+    #[schema(value_type = Vec<ExplainStepView>)]
+    steps: Vec<ExplainStepView>,
     status: u16,
     #[schema(required)]
     location: Option<String>,
@@ -253,7 +253,7 @@ pub struct ExplanationView {
 #[derive(ToSchema)]
 #[schema(as = ExplainStep)]
 #[expect(dead_code, reason = "describes")]
-pub struct StepView {
+pub struct ExplainStepView {
     step: String,
     result: String,
 }
@@ -264,13 +264,13 @@ pub struct StepView {
     extensions(("x-scope" = json!("links:read"))), responses((status = 200, body = ExplanationView)))]
 async fn explain(
     State(api): State<Arc<Api>>,
-    caller: Allowed<LinksRead>,
+    caller: Authorized<LinksRead>,
     mut params: Params,
 ) -> Result<Json<Explanation>, ApiError> {
     let url = params.text("url").filter(|text| !text.is_empty());
     let at = params.time("at");
     if url.is_none() {
-        params.refuse(FieldError::new("url", FieldCode::Required, "is missing"));
+        params.push_error(FieldError::new("url", FieldCode::Required, "is missing"));
     }
     params.finish()?;
     let url = url.unwrap_or_default();
@@ -281,37 +281,38 @@ async fn explain(
 #[derive(ToSchema)]
 #[schema(rename_all = "lowercase")]
 #[expect(dead_code, reason = "describes")]
-enum Drawing {
+enum QrFormat {
     Svg,
     Png,
 }
 
 /// The short URL of a link as a QR code: SVG, or PNG by `Accept` or `format`.
 #[utoipa::path(get, path = "/api/v1/links/{code}/qr", tag = "links",
-    params(("code" = String, Path), ("format" = inline(Option<Drawing>), Query),
+    params(("code" = String, Path), ("format" = inline(Option<QrFormat>), Query),
         ("size" = Option<i64>, Query, minimum = 64, maximum = 2048), ("margin" = Option<i64>, Query, minimum = 0, maximum = 16)),
     extensions(("x-scope" = json!("links:read"))),
     responses((status = 200, content((String = "image/svg+xml"), (Vec<u8> = "image/png")))))]
 async fn qr_code(
     State(api): State<Arc<Api>>,
-    caller: Allowed<LinksRead>,
-    Segment(code): Segment,
+    caller: Authorized<LinksRead>,
+    PathName(code): PathName,
     headers: HeaderMap,
     mut params: Params,
 ) -> Result<Response, ApiError> {
-    let format = params.word("format", &[("svg", false), ("png", true)]);
+    let format = params.one_of("format", &[("svg", false), ("png", true)]);
     let size = params.number("size", 64..=2048).and_then(|size| u32::try_from(size).ok());
     let margin = params.number("margin", 0..=16).and_then(|margin| u32::try_from(margin).ok());
     params.finish()?;
     let link = api.ops.link(&caller.by, &caller.workspace, &code).await?;
     let url = api.ops.naming.short_url(&api.directory(), &caller.workspace, &link.code);
     let url = url.ok_or_else(|| {
-        ApiError::saying(
+        ApiError::with_message(
             ErrorCode::Conflict,
             "No domain reaches this workspace, so this link has no short URL",
         )
     })?;
-    let (size, margin) = (size.unwrap_or(qr::DEFAULT_SIZE), margin.unwrap_or(qr::DEFAULT_MARGIN));
+    let (size, margin) =
+        (size.unwrap_or(qr::DEFAULT_SIZE_PIXELS), margin.unwrap_or(qr::DEFAULT_MARGIN_SQUARES));
     let drawn = if format.unwrap_or_else(|| prefers_png(&headers)) {
         qr::png(&url, size, margin).map(|png| ([(CONTENT_TYPE, "image/png")], png).into_response())
     } else {
@@ -336,10 +337,10 @@ fn prefers_png(headers: &HeaderMap) -> bool {
     extensions(("x-scope" = json!("links:write"))), responses((status = 200, body = LinkView, headers(("ETag" = String)))))]
 async fn patch(
     State(api): State<Arc<Api>>,
-    caller: Allowed<LinksWrite>,
-    Segment(code): Segment,
+    caller: Authorized<LinksWrite>,
+    PathName(code): PathName,
     headers: HeaderMap,
-    Object(body): Object,
+    JsonObject(body): JsonObject,
 ) -> Result<Response, ApiError> {
     let mut input = Input::from_json(&body)?;
     if input.recreate.take().is_some() {
@@ -347,8 +348,8 @@ async fn patch(
     }
     let versions = if_match(&headers)?;
     let done = api.ops.patch(&caller.by, &caller.workspace, &code, &input, versions.as_deref()).await?;
-    api.learn(&done.link);
-    answer(&api, &caller, &done.link).await
+    api.update_route(&done.link);
+    link_response(&api, &caller, &done.link).await
 }
 
 /// Deletes a link. Its code stays taken.
@@ -357,14 +358,14 @@ async fn patch(
     extensions(("x-scope" = json!("links:delete"))), responses((status = 204)))]
 async fn delete(
     State(api): State<Arc<Api>>,
-    caller: Allowed<LinksDelete>,
-    Segment(code): Segment,
+    caller: Authorized<LinksDelete>,
+    PathName(code): PathName,
     _: NoParams,
     headers: HeaderMap,
 ) -> Result<StatusCode, ApiError> {
     let versions = if_match(&headers)?;
     let done = api.ops.delete(&caller.by, &caller.workspace, &code, versions.as_deref()).await?;
-    api.learn(&done.link);
+    api.update_route(&done.link);
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -373,11 +374,11 @@ async fn delete(
     extensions(("x-scope" = json!("links:write"))), responses((status = 200, body = LinkView, headers(("ETag" = String)))))]
 async fn restore(
     State(api): State<Arc<Api>>,
-    caller: Allowed<LinksWrite>,
-    Segment(code): Segment,
+    caller: Authorized<LinksWrite>,
+    PathName(code): PathName,
     _: NoParams,
 ) -> Result<Response, ApiError> {
     let done = api.ops.restore(&caller.by, &caller.workspace, &code, Mode::Write).await?;
-    api.learn(&done.link);
-    answer(&api, &caller, &done.link).await
+    api.update_route(&done.link);
+    link_response(&api, &caller, &done.link).await
 }

@@ -1,6 +1,6 @@
 //! Clicks as they happen: whoever publishes never waits, and whoever listens slowly loses the oldest and learns how many.
 //!
-//! A workspace somebody listens to has one ring of [`MOST_BEHIND`] events that all its listeners read; others have nothing.
+//! A workspace somebody listens to has one ring of [`MAX_BUFFERED_EVENTS`] events that all its listeners read; others have nothing.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,24 +11,24 @@ use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 
 /// Subscriptions of one workspace.
-pub const MOST_IN_WORKSPACE: usize = 64;
+pub const MAX_SUBSCRIPTIONS_PER_WORKSPACE: usize = 64;
 /// Subscriptions in all.
-pub const MOST_IN_ALL: usize = 1024;
+pub const MAX_SUBSCRIPTIONS: usize = 1024;
 /// Events kept for a subscriber that has not read them yet.
-pub const MOST_BEHIND: usize = 256;
+pub const MAX_BUFFERED_EVENTS: usize = 256;
 
 /// Where events come in and subscribers hang on.
-pub struct Live<T> {
-    hub: Arc<Mutex<Hub<T>>>,
+pub struct LiveHub<T> {
+    hub: Arc<Mutex<HubState<T>>>,
 }
 
-struct Hub<T> {
-    rooms: HashMap<Id, Room<T>>,
+struct HubState<T> {
+    channels: HashMap<Id, Channel<T>>,
     subscriptions: usize,
     is_closed: bool,
 }
 
-struct Room<T> {
+struct Channel<T> {
     sender: broadcast::Sender<Arc<T>>,
     subscriptions: usize,
 }
@@ -37,28 +37,28 @@ struct Room<T> {
 pub struct Subscription<T> {
     workspace: Id,
     events: broadcast::Receiver<Arc<T>>,
-    hub: Arc<Mutex<Hub<T>>>,
+    hub: Arc<Mutex<HubState<T>>>,
 }
 
 /// What a listener hears.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Heard<T> {
+pub enum LiveEvent<T> {
     /// The next event.
-    Event(Arc<T>),
+    Published(Arc<T>),
     /// So many events were published and are gone: the listener was too slow.
     Lost(u64),
 }
 
-impl<T> Default for Live<T> {
+impl<T> Default for LiveHub<T> {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl<T> Live<T> {
+impl<T> LiveHub<T> {
     /// Nobody listens yet.
     pub fn new() -> Self {
-        let hub = Hub { rooms: HashMap::new(), subscriptions: 0, is_closed: false };
+        let hub = HubState { channels: HashMap::new(), subscriptions: 0, is_closed: false };
         Self { hub: Arc::new(Mutex::new(hub)) }
     }
 
@@ -66,31 +66,31 @@ impl<T> Live<T> {
     pub fn subscribe(&self, workspace: Id) -> Option<Subscription<T>> {
         let mut guard = self.hub.lock();
         let hub = &mut *guard;
-        if hub.is_closed || hub.subscriptions >= MOST_IN_ALL {
+        if hub.is_closed || hub.subscriptions >= MAX_SUBSCRIPTIONS {
             return None;
         }
-        let room = hub
-            .rooms
-            .entry(workspace)
-            .or_insert_with(|| Room { sender: broadcast::Sender::new(MOST_BEHIND), subscriptions: 0 });
-        if room.subscriptions >= MOST_IN_WORKSPACE {
+        let channel = hub.channels.entry(workspace).or_insert_with(|| Channel {
+            sender: broadcast::Sender::new(MAX_BUFFERED_EVENTS),
+            subscriptions: 0,
+        });
+        if channel.subscriptions >= MAX_SUBSCRIPTIONS_PER_WORKSPACE {
             return None;
         }
-        room.subscriptions += 1;
+        channel.subscriptions += 1;
         hub.subscriptions += 1;
-        Some(Subscription { workspace, events: room.sender.subscribe(), hub: Arc::clone(&self.hub) })
+        Some(Subscription { workspace, events: channel.sender.subscribe(), hub: Arc::clone(&self.hub) })
     }
 
     /// The workspaces somebody listens to: nobody else's events need to be made at all.
-    pub fn has_subscribers(&self) -> Vec<Id> {
-        self.hub.lock().rooms.keys().copied().collect()
+    pub fn subscribed_workspaces(&self) -> Vec<Id> {
+        self.hub.lock().channels.keys().copied().collect()
     }
 
     /// Tells everybody who listens to this workspace. Waits for nobody; without listeners the event is gone.
     pub fn publish(&self, workspace: Id, event: Arc<T>) {
-        if let Some(room) = self.hub.lock().rooms.get(&workspace) {
+        if let Some(channel) = self.hub.lock().channels.get(&workspace) {
             // An error says that the last listener is just leaving.
-            let _ = room.sender.send(event);
+            let _ = channel.sender.send(event);
         }
     }
 
@@ -98,16 +98,16 @@ impl<T> Live<T> {
     pub fn close(&self) {
         let mut hub = self.hub.lock();
         hub.is_closed = true;
-        hub.rooms.clear();
+        hub.channels.clear();
     }
 }
 
 impl<T> Subscription<T> {
     /// Waits for what comes next; nothing after the hub was closed. May be dropped while waiting without losing an event.
-    pub async fn next(&mut self) -> Option<Heard<T>> {
+    pub async fn next(&mut self) -> Option<LiveEvent<T>> {
         match self.events.recv().await {
-            Ok(event) => Some(Heard::Event(event)),
-            Err(RecvError::Lagged(events)) => Some(Heard::Lost(events)),
+            Ok(event) => Some(LiveEvent::Published(event)),
+            Err(RecvError::Lagged(events)) => Some(LiveEvent::Lost(events)),
             Err(RecvError::Closed) => None,
         }
     }
@@ -117,10 +117,10 @@ impl<T> Drop for Subscription<T> {
     fn drop(&mut self) {
         let mut hub = self.hub.lock();
         hub.subscriptions -= 1;
-        if let Some(room) = hub.rooms.get_mut(&self.workspace) {
-            room.subscriptions -= 1;
-            if room.subscriptions == 0 {
-                hub.rooms.remove(&self.workspace);
+        if let Some(channel) = hub.channels.get_mut(&self.workspace) {
+            channel.subscriptions -= 1;
+            if channel.subscriptions == 0 {
+                hub.channels.remove(&self.workspace);
             }
         }
     }
@@ -132,18 +132,20 @@ mod tests {
 
     use rlinks_core::Id;
 
-    use super::{Heard, Live, MOST_BEHIND, MOST_IN_ALL, MOST_IN_WORKSPACE};
+    use super::{
+        LiveEvent, LiveHub, MAX_BUFFERED_EVENTS, MAX_SUBSCRIPTIONS, MAX_SUBSCRIPTIONS_PER_WORKSPACE,
+    };
 
     const OURS: Id = Id::from_i64(1);
     const THEIRS: Id = Id::from_i64(2);
 
-    fn event(number: u64) -> Heard<u64> {
-        Heard::Event(Arc::new(number))
+    fn event(number: u64) -> LiveEvent<u64> {
+        LiveEvent::Published(Arc::new(number))
     }
 
     #[tokio::test]
     async fn everybody_hears_their_own_workspace_from_when_they_came() {
-        let live = Live::new();
+        let live = LiveHub::new();
         live.publish(OURS, Arc::new(0));
         let mut first = live.subscribe(OURS).unwrap();
         let mut other = live.subscribe(THEIRS).unwrap();
@@ -158,15 +160,15 @@ mod tests {
 
     #[tokio::test]
     async fn who_is_too_slow_loses_the_oldest_and_learns_how_many() {
-        let live = Live::new();
+        let live = LiveHub::new();
         let mut slow = live.subscribe(OURS).unwrap();
         let mut quick = live.subscribe(OURS).unwrap();
-        let behind = MOST_BEHIND as u64;
+        let behind = MAX_BUFFERED_EVENTS as u64;
         for number in 0..behind + 10 {
             live.publish(OURS, Arc::new(number));
             assert_eq!(quick.next().await, Some(event(number)));
         }
-        assert_eq!(slow.next().await, Some(Heard::Lost(10)));
+        assert_eq!(slow.next().await, Some(LiveEvent::Lost(10)));
         for number in 10..behind + 10 {
             assert_eq!(slow.next().await, Some(event(number)));
         }
@@ -176,7 +178,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_event_wakes_who_waits() {
-        let live = Arc::new(Live::new());
+        let live = Arc::new(LiveHub::new());
         let mut waiting = live.subscribe(OURS).unwrap();
         let heard = tokio::spawn(async move { waiting.next().await });
         tokio::task::yield_now().await;
@@ -186,38 +188,39 @@ mod tests {
 
     #[test]
     fn places_are_limited_and_come_back() {
-        let live = Live::<()>::new();
-        let mut places: Vec<_> = (0..MOST_IN_WORKSPACE).map(|_| live.subscribe(OURS).unwrap()).collect();
+        let live = LiveHub::<()>::new();
+        let mut places: Vec<_> =
+            (0..MAX_SUBSCRIPTIONS_PER_WORKSPACE).map(|_| live.subscribe(OURS).unwrap()).collect();
         assert!(live.subscribe(OURS).is_none());
         assert!(live.subscribe(THEIRS).is_some(), "others still have places");
         places.pop();
         places.push(live.subscribe(OURS).unwrap());
         assert!(live.subscribe(OURS).is_none());
 
-        for number in places.len()..MOST_IN_ALL {
+        for number in places.len()..MAX_SUBSCRIPTIONS {
             places.push(live.subscribe(Id::from_i64(i64::try_from(number).unwrap())).unwrap());
         }
         assert!(live.subscribe(THEIRS).is_none(), "all places are taken");
-        assert!(!live.has_subscribers().contains(&THEIRS), "a refused listener leaves nothing behind");
+        assert!(!live.subscribed_workspaces().contains(&THEIRS), "a refused listener leaves nothing behind");
         places.clear();
-        assert!(live.has_subscribers().is_empty());
+        assert!(live.subscribed_workspaces().is_empty());
         assert!(live.subscribe(THEIRS).is_some());
     }
 
     #[test]
     fn workspaces_are_known_while_somebody_listens() {
-        let live = Live::<()>::new();
+        let live = LiveHub::<()>::new();
         let (first, second) = (live.subscribe(OURS).unwrap(), live.subscribe(OURS).unwrap());
-        assert_eq!(live.has_subscribers(), [OURS]);
+        assert_eq!(live.subscribed_workspaces(), [OURS]);
         drop(first);
-        assert_eq!(live.has_subscribers(), [OURS]);
+        assert_eq!(live.subscribed_workspaces(), [OURS]);
         drop(second);
-        assert!(live.has_subscribers().is_empty());
+        assert!(live.subscribed_workspaces().is_empty());
     }
 
     #[tokio::test]
     async fn a_closed_hub_ends_its_subscriptions() {
-        let live = Live::new();
+        let live = LiveHub::new();
         let mut listener = live.subscribe(OURS).unwrap();
         live.publish(OURS, Arc::new(1));
         live.close();
@@ -225,6 +228,6 @@ mod tests {
         assert_eq!((listener.next().await, listener.next().await), (Some(event(1)), None));
         assert!(live.subscribe(OURS).is_none());
         drop(listener);
-        assert!(live.has_subscribers().is_empty());
+        assert!(live.subscribed_workspaces().is_empty());
     }
 }

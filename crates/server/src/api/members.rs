@@ -15,8 +15,8 @@ use utoipa_axum::routes;
 
 use super::error::ApiError;
 use super::{Api, Page};
-use crate::api::extract::{Fields, NoParams, Object, Params, Segment};
-use crate::auth::authorize::{Allowed, Anybody, WorkspaceAdmin};
+use crate::api::extract::{Fields, JsonObject, NoParams, Params, PathName};
+use crate::auth::authorize::{AnyScope, Authorized, WorkspaceAdmin};
 use rlinks_ops::members::MemberPatch;
 
 /// The routes of members.
@@ -71,7 +71,7 @@ pub enum StatusName {
 
 /// A new member, and how they get in.
 #[derive(Serialize, ToSchema)]
-pub struct Invited {
+pub struct Invitation {
     #[serde(flatten)]
     user: UserView,
     /// Works once, for seven days.
@@ -129,7 +129,7 @@ impl From<&User> for UserView {
     extensions(("x-scope" = json!("workspace:admin"))), responses((status = 200, body = Page<UserView>)))]
 async fn list(
     State(api): State<Arc<Api>>,
-    caller: Allowed<WorkspaceAdmin>,
+    caller: Authorized<WorkspaceAdmin>,
     mut params: Params,
 ) -> Result<Json<Page<UserView>>, ApiError> {
     let limit = params.number("limit", 1..=100).unwrap_or(50);
@@ -144,13 +144,13 @@ async fn list(
 
 /// Makes somebody a member and gives the invitation to send them.
 #[utoipa::path(post, path = "/api/v1/users", tag = "users", request_body = NewUser,
-    extensions(("x-scope" = json!("workspace:admin"))), responses((status = 201, body = Invited)))]
+    extensions(("x-scope" = json!("workspace:admin"))), responses((status = 201, body = Invitation)))]
 async fn create(
     State(api): State<Arc<Api>>,
-    caller: Allowed<WorkspaceAdmin>,
-    Object(body): Object,
+    caller: Authorized<WorkspaceAdmin>,
+    JsonObject(body): JsonObject,
 ) -> Result<Response, ApiError> {
-    let mut fields = Fields::of(body);
+    let mut fields = Fields::new(body);
     let email = fields.required("email", Email::parse);
     let full_name = fields.parsed("full_name", User::parse_name);
     let role = fields.parsed("role", str::parse::<Role>);
@@ -159,7 +159,7 @@ async fn create(
     let (email, role) = (email.ok_or_else(missing)?, role.unwrap_or(Role::Member));
     let (user, invitation) =
         api.ops.invite(&caller.by, &caller.workspace, email, full_name.unwrap_or_default(), role).await?;
-    let body = Invited {
+    let body = Invitation {
         user: UserView::from(&user),
         invite_url: invitation.url,
         invite_expires_at: invitation.expires_at,
@@ -172,11 +172,11 @@ async fn create(
     extensions(("x-scope" = json!("workspace:admin"))), responses((status = 200, body = UserView)))]
 async fn change(
     State(api): State<Arc<Api>>,
-    caller: Allowed<WorkspaceAdmin>,
-    Segment(id): Segment,
-    Object(body): Object,
+    caller: Authorized<WorkspaceAdmin>,
+    PathName(id): PathName,
+    JsonObject(body): JsonObject,
 ) -> Result<Json<UserView>, ApiError> {
-    let mut fields = Fields::of(body);
+    let mut fields = Fields::new(body);
     let patch = MemberPatch {
         email: fields.parsed("email", Email::parse),
         full_name: fields.parsed("full_name", User::parse_name),
@@ -198,8 +198,8 @@ async fn change(
     extensions(("x-scope" = json!("workspace:admin"))), responses((status = 204)))]
 async fn remove(
     State(api): State<Arc<Api>>,
-    caller: Allowed<WorkspaceAdmin>,
-    Segment(id): Segment,
+    caller: Authorized<WorkspaceAdmin>,
+    PathName(id): PathName,
     _: NoParams,
 ) -> Result<StatusCode, ApiError> {
     let user = api.ops.member(&caller.workspace, &id).await?;
@@ -226,7 +226,7 @@ pub struct Me {
 /// Says who is calling, and what they may do.
 #[utoipa::path(get, path = "/api/v1/me", tag = "me",
     extensions(("x-scope" = json!("any"))), responses((status = 200, body = Me)))]
-async fn me(caller: Allowed<Anybody>, params: Params) -> Result<Json<Me>, ApiError> {
+async fn me(caller: Authorized<AnyScope>, params: Params) -> Result<Json<Me>, ApiError> {
     params.finish()?;
     Ok(Json(Me {
         workspace: caller.workspace.slug.to_string(),
@@ -241,14 +241,14 @@ async fn me(caller: Allowed<Anybody>, params: Params) -> Result<Json<Me>, ApiErr
     extensions(("x-scope" = json!("any"))), responses((status = 204)))]
 async fn leave(
     State(api): State<Arc<Api>>,
-    caller: Allowed<Anybody>,
+    caller: Authorized<AnyScope>,
     _: NoParams,
 ) -> Result<StatusCode, ApiError> {
     let user = caller.user.as_ref().ok_or_else(|| {
-        ApiError::saying(ErrorCode::Forbidden, "This key belongs to no account that could be deleted")
+        ApiError::with_message(ErrorCode::Forbidden, "This key belongs to no account that could be deleted")
     })?;
-    if caller.key.as_ref().is_some_and(|key| !key.scopes.has(Scope::LinksWrite)) {
-        return Err(ApiError::saying(
+    if caller.key.as_ref().is_some_and(|key| !key.scopes.contains(Scope::LinksWrite)) {
+        return Err(ApiError::with_message(
             ErrorCode::Forbidden,
             "A key that may only read does not delete an account",
         ));

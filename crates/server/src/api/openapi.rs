@@ -5,7 +5,7 @@ use utoipa::{OpenApi, ToSchema};
 /// Describes; nobody calls these.
 #[derive(OpenApi)]
 #[openapi(paths(redirect, preview, health, ready, metrics, description, docs))]
-pub struct Public;
+pub struct PublicRoutes;
 
 /// Whether the process is there.
 #[derive(ToSchema)]

@@ -10,22 +10,22 @@ use qrcode::{Color, EcLevel, QrCode};
 use rlinks_core::redirect::public_pages::escape;
 
 /// Widths and heights of a picture in pixels.
-pub const SIZES: RangeInclusive<u32> = 64..=2048;
+pub const SIZE_RANGE_PIXELS: RangeInclusive<u32> = 64..=2048;
 /// The size when none is named.
-pub const DEFAULT_SIZE: u32 = 256;
+pub const DEFAULT_SIZE_PIXELS: u32 = 256;
 /// Empty squares around the code.
-pub const MARGINS: RangeInclusive<u32> = 0..=16;
+pub const MARGIN_RANGE_SQUARES: RangeInclusive<u32> = 0..=16;
 /// The margin when none is named; readers are promised four.
-pub const DEFAULT_MARGIN: u32 = 4;
+pub const DEFAULT_MARGIN_SQUARES: u32 = 4;
 
 /// Why there is no picture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum QrError {
     /// A size nobody draws.
-    #[error("size must be between {} and {} pixels", SIZES.start(), SIZES.end())]
+    #[error("size must be between {} and {} pixels", SIZE_RANGE_PIXELS.start(), SIZE_RANGE_PIXELS.end())]
     Size,
     /// A margin nobody draws.
-    #[error("margin must be between {} and {} squares", MARGINS.start(), MARGINS.end())]
+    #[error("margin must be between {} and {} squares", MARGIN_RANGE_SQUARES.start(), MARGIN_RANGE_SQUARES.end())]
     Margin,
     /// More text than the largest code of level M holds.
     #[error("this text is too long for a QR code")]
@@ -40,7 +40,7 @@ pub enum QrError {
 
 /// The code of a text as an SVG document. Black on white whatever is around it: a dark page would make it unreadable.
 pub fn svg(text: &str, size: u32, margin: u32) -> Result<String, QrError> {
-    let squares = Squares::of(text, size, margin)?;
+    let squares = Squares::encode(text, size, margin)?;
     let (label, across) = (escape(&legible(text)), squares.across());
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{size}\" height=\"{size}\" viewBox=\"0 0 {across} {across}\" \
@@ -58,7 +58,7 @@ pub fn svg(text: &str, size: u32, margin: u32) -> Result<String, QrError> {
 
 /// The code of a text as a PNG of one bit a pixel.
 pub fn png(text: &str, size: u32, margin: u32) -> Result<Vec<u8>, QrError> {
-    let squares = Squares::of(text, size, margin)?;
+    let squares = Squares::encode(text, size, margin)?;
     let scale = size / squares.across();
     if scale == 0 {
         return Err(QrError::TooSmall { at_least: squares.across() });
@@ -107,11 +107,11 @@ struct Squares {
 }
 
 impl Squares {
-    fn of(text: &str, size: u32, margin: u32) -> Result<Self, QrError> {
-        if !SIZES.contains(&size) {
+    fn encode(text: &str, size: u32, margin: u32) -> Result<Self, QrError> {
+        if !SIZE_RANGE_PIXELS.contains(&size) {
             return Err(QrError::Size);
         }
-        if !MARGINS.contains(&margin) {
+        if !MARGIN_RANGE_SQUARES.contains(&margin) {
             return Err(QrError::Margin);
         }
         let code =
@@ -139,7 +139,7 @@ impl Squares {
 
 #[cfg(test)]
 mod tests {
-    use super::{DEFAULT_MARGIN, DEFAULT_SIZE, QrError};
+    use super::{DEFAULT_MARGIN_SQUARES, DEFAULT_SIZE_PIXELS, QrError};
 
     const SHORT: &str = "https://rmax.to/grüße?<&>\"'";
 
@@ -165,7 +165,7 @@ mod tests {
             content
         }
 
-        fn of_png(file: &[u8]) -> Self {
+        fn from_png(file: &[u8]) -> Self {
             let mut reader = png::Decoder::new(std::io::Cursor::new(file)).read_info().unwrap();
             let (width, height, row_bytes) =
                 (reader.info().width as usize, reader.info().height, reader.info().raw_row_length() - 1);
@@ -180,7 +180,7 @@ mod tests {
         }
 
         /// Draws the path as a browser would, four pixels a square.
-        fn of_svg(svg: &str) -> Self {
+        fn from_svg(svg: &str) -> Self {
             let attribute =
                 |name: &str| svg.split_once(&format!(" {name}=\"")).unwrap().1.split_once('"').unwrap().0;
             let across: usize = attribute("viewBox").rsplit_once(' ').unwrap().1.parse().unwrap();
@@ -201,7 +201,7 @@ mod tests {
 
     #[track_caller]
     fn check(text: &str, size: u32, margin: u32) {
-        let picture = Picture::of_png(&super::png(text, size, margin).unwrap());
+        let picture = Picture::from_png(&super::png(text, size, margin).unwrap());
         assert_eq!(picture.width, size as usize);
         assert_eq!(picture.read(), text, "{size} {margin}");
     }
@@ -209,10 +209,11 @@ mod tests {
     #[test]
     fn a_reader_reads_what_was_written() {
         for text in [SHORT, "https://go.example.com/a1B2c3D4e5", "1", &"https://".repeat(25)] {
-            for (size, margin) in [(DEFAULT_SIZE, DEFAULT_MARGIN), (64, 1), (97, 0), (500, 16)] {
+            for (size, margin) in [(DEFAULT_SIZE_PIXELS, DEFAULT_MARGIN_SQUARES), (64, 1), (97, 0), (500, 16)]
+            {
                 check(text, size, margin);
             }
-            assert_eq!(Picture::of_svg(&super::svg(text, 64, 4).unwrap()).read(), text);
+            assert_eq!(Picture::from_svg(&super::svg(text, 64, 4).unwrap()).read(), text);
         }
         check(SHORT, 2048, 4);
     }
@@ -222,7 +223,7 @@ mod tests {
         let text: String = (0_u32..2000).map(|n| char::from_u32(0x61 + n * 7 % 26).unwrap()).collect();
         check(&text, 400, 4);
         check(&text, 1000, 4);
-        assert_eq!(Picture::of_svg(&super::svg(&text, 64, 4).unwrap()).read(), text);
+        assert_eq!(Picture::from_svg(&super::svg(&text, 64, 4).unwrap()).read(), text);
     }
 
     #[test]
@@ -253,7 +254,7 @@ mod tests {
 
     #[test]
     fn a_square_is_whole_pixels_and_the_code_is_in_the_middle() {
-        let picture = Picture::of_png(&super::png("x", 256, 4).unwrap());
+        let picture = Picture::from_png(&super::png("x", 256, 4).unwrap());
         let dark: Vec<usize> =
             (0..256).filter(|x| (0..256).any(|y| picture.grey[y * 256 + x] == 0)).collect();
         let (first, last) = (dark[0], dark[dark.len() - 1]);

@@ -28,10 +28,10 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::error::ApiError;
-use super::live::Heard;
+use super::live::LiveEvent;
 use super::{Api, Page};
-use crate::api::extract::{Params, Segment};
-use crate::auth::authorize::{Allowed, AnalyticsRead};
+use crate::api::extract::{Params, PathName};
+use crate::auth::authorize::{AnalyticsRead, Authorized};
 use crate::auth::caller::Caller;
 use rlinks_ops::Sees;
 use rlinks_ops::sweep::kept;
@@ -39,21 +39,21 @@ use rlinks_store::clock::monotonic_ms;
 
 const X_NEXT_CURSOR: HeaderName = HeaderName::from_static("x-next-cursor");
 /// How often a listener's key is looked at again.
-const LOOK_AGAIN_MS: u64 = 1000;
-const MOST_MISSES: i64 = 20;
+const REVALIDATE_INTERVAL_MS: u64 = 1000;
+const MAX_MISSES: i64 = 20;
 /// How often a listener without news is spoken to. One that is gone is noticed by it, and its place is free: who has closed one half
 /// of a connection may still want to hear from the other.
-const ALIVE: Duration = Duration::from_secs(3);
+const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(3);
 /// When whoever found no place to listen may ask again.
-const LISTEN_AGAIN_SECONDS: u32 = 10;
+const STREAM_RETRY_SECONDS: u32 = 10;
 /// Of these the busiest that are somebody's own are shown.
-const TOP_LINKS_OF_ALL: i64 = 1000;
+const MAX_RANKED_LINKS: i64 = 1000;
 
 /// The routes of statistics.
 pub fn routes() -> OpenApiRouter<Arc<Api>> {
     OpenApiRouter::new()
-        .routes(routes!(of_link))
-        .routes(routes!(of_workspace))
+        .routes(routes!(link_stats))
+        .routes(routes!(workspace_stats))
         .routes(routes!(clicks))
         .routes(routes!(live))
 }
@@ -114,7 +114,7 @@ pub struct StatisticsView {
     /// The days of this zone begin inside of an hour, and are put together from whole hours.
     tz_rounded: Option<bool>,
     bots: String,
-    total: SumView,
+    total: TotalsView,
     series: Vec<PointView>,
     /// Breakdowns are of whole UTC days: from this moment on, where it is not `from`.
     #[schema(format = DateTime)]
@@ -134,7 +134,7 @@ pub struct StatisticsView {
 #[derive(ToSchema)]
 #[schema(as = Totals)]
 #[expect(dead_code, reason = "describes")]
-pub struct SumView {
+pub struct TotalsView {
     clicks: u64,
     /// A person counts once in a UTC day.
     visitors: u64,
@@ -202,7 +202,7 @@ pub struct MissView {
     misses: u64,
 }
 
-fn question(
+fn stats_query(
     mut params: Params,
     subject: Subject,
     policy: &Policy,
@@ -243,30 +243,30 @@ fn question(
 /// The statistics of a link, of a deleted one too.
 #[utoipa::path(get, path = "/api/v1/links/{code}/stats", operation_id = "of_link", tag = "statistics", params(("code" = String, Path), StatsParams),
     extensions(("x-scope" = json!("analytics:read"))), responses((status = 200, body = StatisticsView)))]
-async fn of_link(
+async fn link_stats(
     State(api): State<Arc<Api>>,
-    caller: Allowed<AnalyticsRead>,
-    Segment(code): Segment,
+    caller: Authorized<AnalyticsRead>,
+    PathName(code): PathName,
     params: Params,
 ) -> Result<Json<Statistics>, ApiError> {
     let link = api.ops.any_link(&caller.by, &caller.workspace, &code).await?;
     let now = api.ops.clock.now();
     let subject = Subject::link(caller.workspace.id, link.id);
-    let question = question(params, subject, &caller.workspace.policy, now)?;
-    Ok(Json(api.clicks().await?.statistics(&question, now).await?))
+    let query = stats_query(params, subject, &caller.workspace.policy, now)?;
+    Ok(Json(api.clicks().await?.statistics(&query, now).await?))
 }
 
 /// The statistics of the workspace; where links are their owner's alone, of one's own.
 #[utoipa::path(get, path = "/api/v1/stats", operation_id = "of_workspace", tag = "statistics", params(StatsParams),
     extensions(("x-scope" = json!("analytics:read"))), responses((status = 200, body = WorkspaceStatistics)))]
-async fn of_workspace(
+async fn workspace_stats(
     State(api): State<Arc<Api>>,
-    caller: Allowed<AnalyticsRead>,
+    caller: Authorized<AnalyticsRead>,
     params: Params,
 ) -> Result<Json<WorkspaceStatistics>, ApiError> {
-    let question =
-        question(params, workspace_subject(&caller), &caller.workspace.policy, api.ops.clock.now())?;
-    Ok(Json(gather(&api, &caller, &question).await?))
+    let query =
+        stats_query(params, workspace_subject(&caller), &caller.workspace.policy, api.ops.clock.now())?;
+    Ok(Json(collect_workspace_stats(&api, &caller, &query).await?))
 }
 
 /// Whose clicks are a caller's workspace's: all, or their own links'.
@@ -276,14 +276,18 @@ pub(crate) fn workspace_subject(caller: &Caller) -> Subject {
 }
 
 /// The statistics of the workspace as a caller sees it.
-async fn gather(api: &Api, caller: &Caller, question: &Question) -> Result<WorkspaceStatistics, StatsError> {
-    let statistics = api.clicks().await?.statistics(question, api.ops.clock.now()).await?;
-    let (top_links, misses) = foremost(api, caller, &statistics).await?;
+async fn collect_workspace_stats(
+    api: &Api,
+    caller: &Caller,
+    query: &Question,
+) -> Result<WorkspaceStatistics, StatsError> {
+    let statistics = api.clicks().await?.statistics(query, api.ops.clock.now()).await?;
+    let (top_links, misses) = top_links_and_misses(api, caller, &statistics).await?;
     Ok(WorkspaceStatistics { statistics, top_links, misses })
 }
 
 /// The links clicked most, and the codes asked for in vain most often, on the days of some statistics; the dashboard shows the same.
-pub(crate) async fn foremost(
+pub(crate) async fn top_links_and_misses(
     api: &Api,
     caller: &Caller,
     statistics: &Statistics,
@@ -291,7 +295,7 @@ pub(crate) async fn foremost(
     let workspace = caller.workspace.id;
     let own = owner(caller);
     let clicks = api.clicks().await?;
-    let most = if own.is_some() { TOP_LINKS_OF_ALL } else { TOP_LINKS };
+    let most = if own.is_some() { MAX_RANKED_LINKS } else { TOP_LINKS };
     let top = clicks.top_links(workspace, statistics.days.clone(), statistics.bots, most).await?;
     let names = api.ops.store.link_names(&top.iter().map(|(link, _)| *link).collect::<Vec<_>>()).await?;
     let shown = |(link, clicks): (Id, u64)| {
@@ -302,7 +306,7 @@ pub(crate) async fn foremost(
     let top_links = top_links.collect();
     // Nobody owns a code that leads nowhere.
     let misses = match own {
-        None => clicks.misses(workspace, statistics.days.start, statistics.days.end, MOST_MISSES).await?,
+        None => clicks.misses(workspace, statistics.days.start, statistics.days.end, MAX_MISSES).await?,
         Some(_) => Vec::new(),
     };
     Ok((top_links, misses))
@@ -377,8 +381,8 @@ fn click(click: &Click) -> Value {
     responses((status = 200, content((Page<ClickView> = "application/json"), (String = "text/csv")))))]
 async fn clicks(
     State(api): State<Arc<Api>>,
-    caller: Allowed<AnalyticsRead>,
-    Segment(code): Segment,
+    caller: Authorized<AnalyticsRead>,
+    PathName(code): PathName,
     headers: HeaderMap,
     mut params: Params,
 ) -> Result<Response, ApiError> {
@@ -421,7 +425,7 @@ fn csv_page(code: &Code, rows: &[Value], limit: usize, next_cursor: Option<&str>
 }
 
 /// The columns of a click in CSV.
-const COLUMNS: [&str; 24] = [
+const CSV_COLUMNS: [&str; 24] = [
     "key",
     "ts",
     "code",
@@ -450,16 +454,16 @@ const COLUMNS: [&str; 24] = [
 
 /// Rows of RFC 4180. A text that a spreadsheet would take for a formula gets an apostrophe in front.
 fn csv(rows: &[Value]) -> String {
-    let mut text = COLUMNS.join(",");
+    let mut text = CSV_COLUMNS.join(",");
     text.push_str("\r\n");
     for row in rows {
-        for (at, column) in COLUMNS.iter().enumerate() {
+        for (at, column) in CSV_COLUMNS.iter().enumerate() {
             if at > 0 {
                 text.push(',');
             }
             match &row[column] {
                 Value::Null => {}
-                Value::String(value) => text.push_str(&cell(value)),
+                Value::String(value) => text.push_str(&csv_cell(value)),
                 other => text.push_str(&other.to_string()),
             }
         }
@@ -468,7 +472,7 @@ fn csv(rows: &[Value]) -> String {
     text
 }
 
-fn cell(value: &str) -> String {
+fn csv_cell(value: &str) -> String {
     let formula = value.starts_with(['=', '+', '-', '@', '\t', '\r', '\0', '＝', '＋', '－', '＠']);
     let value = if formula { format!("'{value}") } else { value.to_owned() };
     format!("\"{}\"", value.replace('"', "\"\""))
@@ -480,58 +484,63 @@ fn cell(value: &str) -> String {
     responses((status = 200, content((String = "text/event-stream")), description = "Each event's data is a Click")))]
 async fn live(
     State(api): State<Arc<Api>>,
-    caller: Allowed<AnalyticsRead>,
+    caller: Authorized<AnalyticsRead>,
     params: Params,
 ) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, ApiError> {
     params.finish()?;
-    let heard = api.live.subscribe(caller.workspace.id).ok_or_else(|| {
-        ApiError::slow_down(LISTEN_AGAIN_SECONDS, "Too many are listening already; try again later")
+    let subscription = api.live.subscribe(caller.workspace.id).ok_or_else(|| {
+        ApiError::rate_limited(STREAM_RETRY_SECONDS, "Too many are listening already; try again later")
     })?;
-    api.listen_on().await;
-    let listening = Listening { api: Arc::clone(&api), caller: Caller::clone(&caller), look_ms: 0, heard };
-    let events = stream::unfold(listening, |mut listening| async {
-        let event = listening.next().await?;
-        Some((Ok(event), listening))
+    api.mark_listening().await;
+    let live_stream = LiveStream {
+        api: Arc::clone(&api),
+        caller: Caller::clone(&caller),
+        revalidate_at_ms: 0,
+        subscription,
+    };
+    let events = stream::unfold(live_stream, |mut live_stream| async {
+        let event = live_stream.next().await?;
+        Some((Ok(event), live_stream))
     });
-    Ok(Sse::new(events).keep_alive(KeepAlive::new().interval(ALIVE)))
+    Ok(Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE_INTERVAL)))
 }
 
-struct Listening {
+struct LiveStream {
     api: Arc<Api>,
     /// Who listens, as of the last look.
     caller: Caller,
     /// When their credential is looked at again.
-    look_ms: u64,
-    heard: super::live::Subscription<Click>,
+    revalidate_at_ms: u64,
+    subscription: super::live::Subscription<Click>,
 }
 
-impl Listening {
+impl LiveStream {
     /// The next event, until there are no more or the listener's credential is good no longer.
     async fn next(&mut self) -> Option<Event> {
         loop {
-            if monotonic_ms() >= self.look_ms {
+            if monotonic_ms() >= self.revalidate_at_ms {
                 self.caller = self.api.auth.revalidate(&self.caller, Scope::AnalyticsRead).await?;
-                self.look_ms = monotonic_ms() + LOOK_AGAIN_MS;
+                self.revalidate_at_ms = monotonic_ms() + REVALIDATE_INTERVAL_MS;
             }
-            let waiting = Duration::from_millis(LOOK_AGAIN_MS);
-            let Ok(heard) = tokio::time::timeout(waiting, self.heard.next()).await else { continue };
-            match heard? {
-                Heard::Event(click) if self.is_theirs(&click).await => {
+            let waiting = Duration::from_millis(REVALIDATE_INTERVAL_MS);
+            let Ok(event) = tokio::time::timeout(waiting, self.subscription.next()).await else { continue };
+            match event? {
+                LiveEvent::Published(click) if self.is_visible(&click).await => {
                     return Some(
                         Event::default()
                             .event("click")
                             .data(crate::api::statistics::click(&click).to_string()),
                     );
                 }
-                Heard::Event(_) => {}
-                Heard::Lost(lost) => {
+                LiveEvent::Published(_) => {}
+                LiveEvent::Lost(lost) => {
                     return Some(Event::default().event("lost").data(json!({ "clicks": lost }).to_string()));
                 }
             }
         }
     }
 
-    async fn is_theirs(&self, click: &Click) -> bool {
+    async fn is_visible(&self, click: &Click) -> bool {
         let Some(own) = owner(&self.caller) else { return true };
         let names = self.api.ops.store.link_names(&[click.link]).await.unwrap_or_default();
         names.first().is_some_and(|name| name.owner == Some(own))

@@ -6,9 +6,9 @@ use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
-use rlinks_core::workspace::domain_verification::{self, Proof};
-use rlinks_core::{FieldCode, FieldError, Host, Id, Policy, Standing, Timestamp, Workspace};
-use rlinks_store::Held;
+use rlinks_core::workspace::domain_verification::{self, VerificationRecord};
+use rlinks_core::{DomainStatus, FieldCode, FieldError, Host, Id, Policy, Timestamp, Workspace};
+use rlinks_store::DomainRecord;
 use serde::Serialize;
 use serde_json::Value;
 use utoipa::ToSchema;
@@ -17,8 +17,8 @@ use utoipa_axum::routes;
 
 use super::error::ApiError;
 use super::{Api, Page};
-use crate::api::extract::{Fields, NoParams, Object, Params, Segment};
-use crate::auth::authorize::{Allowed, WorkspaceAdmin};
+use crate::api::extract::{Fields, JsonObject, NoParams, Params, PathName};
+use crate::auth::authorize::{Authorized, WorkspaceAdmin};
 use rlinks_ops::{OpsError, Thing};
 
 /// The routes of the workspace.
@@ -77,7 +77,7 @@ async fn view(api: &Api, workspace: &Workspace) -> Result<WorkspaceView, ApiErro
     extensions(("x-scope" = json!("workspace:admin"))), responses((status = 200, body = WorkspaceView)))]
 async fn show(
     State(api): State<Arc<Api>>,
-    caller: Allowed<WorkspaceAdmin>,
+    caller: Authorized<WorkspaceAdmin>,
     params: Params,
 ) -> Result<Json<WorkspaceView>, ApiError> {
     params.finish()?;
@@ -89,15 +89,15 @@ async fn show(
     extensions(("x-scope" = json!("workspace:admin"))), responses((status = 200, body = WorkspaceView)))]
 async fn change(
     State(api): State<Arc<Api>>,
-    caller: Allowed<WorkspaceAdmin>,
-    Object(body): Object,
+    caller: Authorized<WorkspaceAdmin>,
+    JsonObject(body): JsonObject,
 ) -> Result<Json<WorkspaceView>, ApiError> {
     let seen = &caller.workspace;
-    let mut fields = Fields::of(body);
+    let mut fields = Fields::new(body);
     let name = fields.parsed("name", Workspace::parse_name);
     let policy = match fields.value("policy") {
         None | Some(Value::Null) => None,
-        Some(Value::Object(changes)) => Some(seen.policy.merged(&changes)?),
+        Some(Value::Object(changes)) => Some(seen.policy.merge_json(&changes)?),
         Some(_) => fields.take(Err(FieldError::new("policy", FieldCode::BadCharacters, "must be an object"))),
     };
     fields.finish()?;
@@ -109,7 +109,7 @@ async fn change(
     let action = if next.policy == seen.policy { "workspace.update" } else { "workspace.policy" };
     let now = api.ops.clock.now();
     let workspace = api.ops.store.update_workspace(seen, next, action, &caller.by.actor, now).await?;
-    api.learn_directory().await?;
+    api.reload_directory().await?;
     Ok(Json(view(&api, &workspace).await?))
 }
 
@@ -125,7 +125,7 @@ pub struct DomainView {
     created_at: Timestamp,
     /// Whether it answers: `active`, `unproven` while it waits for its proof, `suspended` when that was gone for 72 hours.
     #[schema(value_type = String, example = "active")]
-    state: Standing,
+    state: DomainStatus,
     /// The TXT record that proves it; nothing where none is asked for.
     proof: Option<ProofView>,
     /// The day its registration ends, where the registry says so.
@@ -167,15 +167,15 @@ pub struct DomainChange {
 }
 
 impl DomainView {
-    fn of(held: Held, workspace: &Workspace, now: Timestamp) -> Self {
-        let Held { domain, custody } = held;
-        let proof = custody.needs_proof.then(|| Proof::of(workspace, &domain.host));
+    fn from_record(record: DomainRecord, workspace: &Workspace, now: Timestamp) -> Self {
+        let DomainRecord { domain, verification } = record;
+        let proof = verification.needs_proof.then(|| VerificationRecord::new(workspace, &domain.host));
         Self {
-            state: custody.standing(),
-            proof: proof.map(|Proof { name, value }| ProofView { name, value }),
-            expires_on: custody.expires_at.map(domain_verification::date),
-            checked_at: custody.checked_at,
-            concern: custody.concern(now),
+            state: verification.status(),
+            proof: proof.map(|VerificationRecord { name, value }| ProofView { name, value }),
+            expires_on: verification.expires_at.map(domain_verification::utc_date),
+            checked_at: verification.checked_at,
+            concern: verification.warning(now),
             host: domain.host,
             primary: domain.primary,
             created_at: domain.created_at,
@@ -184,8 +184,8 @@ impl DomainView {
 }
 
 async fn domain_view(api: &Api, workspace: &Workspace, host: &Host) -> Result<DomainView, ApiError> {
-    let held = api.ops.held(workspace, host).await?;
-    Ok(DomainView::of(held, workspace, api.ops.clock.now()))
+    let record = api.ops.held(workspace, host).await?;
+    Ok(DomainView::from_record(record, workspace, api.ops.clock.now()))
 }
 
 /// Lists the hosts the workspace answers on.
@@ -193,14 +193,14 @@ async fn domain_view(api: &Api, workspace: &Workspace, host: &Host) -> Result<Do
     extensions(("x-scope" = json!("workspace:admin"))), responses((status = 200, body = Page<DomainView>)))]
 async fn domains(
     State(api): State<Arc<Api>>,
-    caller: Allowed<WorkspaceAdmin>,
+    caller: Authorized<WorkspaceAdmin>,
     params: Params,
 ) -> Result<Json<Page<DomainView>>, ApiError> {
     params.finish()?;
     let (workspace, now) = (&caller.workspace, api.ops.clock.now());
-    let domains = api.ops.store.held_domains().await?;
-    let mine = domains.into_iter().filter(|held| held.domain.workspace == workspace.id);
-    let data = mine.map(|held| DomainView::of(held, workspace, now)).collect();
+    let domains = api.ops.store.domain_records().await?;
+    let mine = domains.into_iter().filter(|record| record.domain.workspace == workspace.id);
+    let data = mine.map(|record| DomainView::from_record(record, workspace, now)).collect();
     Ok(Json(Page { data, next_cursor: None }))
 }
 
@@ -212,10 +212,10 @@ async fn domains(
     responses((status = 201, body = DomainView), (status = 200, body = DomainView, description = "There already")))]
 async fn add_domain(
     State(api): State<Arc<Api>>,
-    caller: Allowed<WorkspaceAdmin>,
-    Object(body): Object,
+    caller: Authorized<WorkspaceAdmin>,
+    JsonObject(body): JsonObject,
 ) -> Result<Response, ApiError> {
-    let mut fields = Fields::of(body);
+    let mut fields = Fields::new(body);
     let host = fields.required("host", Host::parse);
     let primary = match fields.value("primary") {
         None | Some(Value::Null) => false,
@@ -233,7 +233,7 @@ async fn add_domain(
         let (store, now) = (&api.ops.store, api.ops.clock.now());
         store.set_primary_domain(caller.workspace.id, &host, &caller.by.actor, now).await?;
     }
-    api.learn_directory().await?;
+    api.reload_directory().await?;
     let status = if known { StatusCode::OK } else { StatusCode::CREATED };
     Ok((status, Json(domain_view(&api, &caller.workspace, &host).await?)).into_response())
 }
@@ -243,12 +243,12 @@ async fn add_domain(
     extensions(("x-scope" = json!("workspace:admin"))), responses((status = 200, body = DomainView)))]
 async fn change_domain(
     State(api): State<Arc<Api>>,
-    caller: Allowed<WorkspaceAdmin>,
-    Segment(host): Segment,
+    caller: Authorized<WorkspaceAdmin>,
+    PathName(host): PathName,
     _: NoParams,
-    Object(body): Object,
+    JsonObject(body): JsonObject,
 ) -> Result<Json<DomainView>, ApiError> {
-    let mut fields = Fields::of(body);
+    let mut fields = Fields::new(body);
     let refused = match fields.value("primary") {
         Some(Value::Bool(true)) => None,
         None => Some((FieldCode::Required, "is missing")),
@@ -261,7 +261,7 @@ async fn change_domain(
     let parsed = Host::parse(&host).map_err(|_| OpsError::NotFound(Thing::Domain(host)))?;
     let (store, now) = (&api.ops.store, api.ops.clock.now());
     store.set_primary_domain(caller.workspace.id, &parsed, &caller.by.actor, now).await?;
-    api.learn_directory().await?;
+    api.reload_directory().await?;
     Ok(Json(domain_view(&api, &caller.workspace, &parsed).await?))
 }
 
@@ -270,14 +270,14 @@ async fn change_domain(
     extensions(("x-scope" = json!("workspace:admin"))), responses((status = 200, body = DomainView)))]
 async fn verify_domain(
     State(api): State<Arc<Api>>,
-    caller: Allowed<WorkspaceAdmin>,
-    Segment(host): Segment,
+    caller: Authorized<WorkspaceAdmin>,
+    PathName(host): PathName,
     _: NoParams,
 ) -> Result<Json<DomainView>, ApiError> {
     let parsed = Host::parse(&host).map_err(|_| OpsError::NotFound(Thing::Domain(host)))?;
-    let held = api.ops.verify_domain(&caller.by, &caller.workspace, &parsed).await?;
-    api.learn_directory().await?;
-    Ok(Json(DomainView::of(held, &caller.workspace, api.ops.clock.now())))
+    let record = api.ops.verify_domain(&caller.by, &caller.workspace, &parsed).await?;
+    api.reload_directory().await?;
+    Ok(Json(DomainView::from_record(record, &caller.workspace, api.ops.clock.now())))
 }
 
 /// Removes a host: it no longer answers.
@@ -285,14 +285,14 @@ async fn verify_domain(
     extensions(("x-scope" = json!("workspace:admin"))), responses((status = 204)))]
 async fn remove_domain(
     State(api): State<Arc<Api>>,
-    caller: Allowed<WorkspaceAdmin>,
-    Segment(host): Segment,
+    caller: Authorized<WorkspaceAdmin>,
+    PathName(host): PathName,
     _: NoParams,
 ) -> Result<StatusCode, ApiError> {
     let unknown = || OpsError::NotFound(Thing::Domain(host.clone()));
     let parsed = Host::parse(&host).map_err(|_| unknown())?;
     let now = api.ops.clock.now();
     api.ops.store.remove_domain(caller.workspace.id, &parsed, &caller.by.actor, now).await?;
-    api.learn_directory().await?;
+    api.reload_directory().await?;
     Ok(StatusCode::NO_CONTENT)
 }

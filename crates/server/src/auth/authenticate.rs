@@ -5,17 +5,17 @@ use std::sync::Arc;
 use http::header::{AUTHORIZATION, HeaderName};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue};
-use rlinks_core::access::api_key::{KeyStatus, Secret};
-use rlinks_core::workspace::policy::SignIn;
+use rlinks_core::access::api_key::{ApiKeySecret, KeyStatus};
+use rlinks_core::workspace::policy::SignInMethod;
 use rlinks_core::{Scope, Timestamp, UserStatus, Workspace};
-use rlinks_store::{KeyHolder, StoreError};
+use rlinks_store::{KeyWithOwner, StoreError};
 
 use super::Auth;
 use super::caller::Caller;
 use super::connection_info::ConnectionInfo;
-use super::csrf::is_from_elsewhere;
+use super::csrf::is_cross_site;
 use super::error::AuthError;
-use super::oidc::provision::{Refused, is_open};
+use super::oidc::provision::{ProvisionError, allows_oidc};
 use super::oidc::{BearerError, Oidc};
 
 /// Longer keys are refused unread.
@@ -31,32 +31,32 @@ impl Auth {
     /// Who calls. If a request has an `Authorization` header, that counts and its cookies don't.
     pub async fn authenticate(&self, request: &Parts) -> Result<Caller, AuthError> {
         if request.headers.contains_key(AUTHORIZATION) {
-            return self.by_credential(&request.headers).await;
+            return self.authenticate_credential(&request.headers).await;
         }
-        self.by_session(request).await
+        self.authenticate_session(request).await
     }
 
     /// Whether the key or token of a request allows something, for what is not below `/api`.
     pub async fn credential_allows(&self, headers: &HeaderMap, scope: Scope) -> Result<(), AuthError> {
-        self.by_credential(headers).await?.need(scope)
+        self.authenticate_credential(headers).await?.require_scope(scope)
     }
 
     /// A session of the dashboard. A change must show that it was meant.
-    async fn by_session(&self, request: &Parts) -> Result<Caller, AuthError> {
-        let info = request.extensions.get::<Arc<ConnectionInfo>>().ok_or(AuthError::Unauthenticated)?;
+    async fn authenticate_session(&self, request: &Parts) -> Result<Caller, AuthError> {
+        let connection = request.extensions.get::<Arc<ConnectionInfo>>().ok_or(AuthError::Unauthenticated)?;
         let headers = &request.headers;
-        let signed = self.sessions.of(headers, info).await?.ok_or(AuthError::Unauthenticated)?;
+        let current = self.sessions.current(headers, connection).await?.ok_or(AuthError::Unauthenticated)?;
         if !request.method.is_safe() {
             let shown = headers.get(X_CSRF_TOKEN).and_then(|token| token.to_str().ok());
-            if is_from_elsewhere(headers, info) || !shown.is_some_and(|token| signed.has_shown(token)) {
+            if is_cross_site(headers, connection) || !shown.is_some_and(|token| current.csrf_matches(token)) {
                 return Err(AuthError::CrossSite);
             }
         }
-        Ok(Caller::of_session(signed))
+        Ok(Caller::from_session(current))
     }
 
     /// A key, or an access token of the OpenID provider.
-    async fn by_credential(&self, headers: &HeaderMap) -> Result<Caller, AuthError> {
+    async fn authenticate_credential(&self, headers: &HeaderMap) -> Result<Caller, AuthError> {
         let mut values = headers.get_all(AUTHORIZATION).iter();
         let (Some(value), None) = (values.next(), values.next()) else {
             return Err(AuthError::Unauthenticated);
@@ -68,13 +68,13 @@ impl Auth {
         }
         // No key has a dot, and every token has two.
         if let Some(oidc) = self.oidc.as_ref().filter(|_| token.contains('.')) {
-            return by_token(oidc, token.trim(), headers).await;
+            return authenticate_token(oidc, token.trim(), headers).await;
         }
         if text.len() > MAX_KEY_BYTES {
             return Err(AuthError::Unauthenticated);
         }
-        let secret = Secret::parse(token.trim()).ok_or(AuthError::Unauthenticated)?;
-        let right = |holder: Option<Arc<KeyHolder>>| {
+        let secret = ApiKeySecret::parse(token.trim()).ok_or(AuthError::Unauthenticated)?;
+        let right = |holder: Option<Arc<KeyWithOwner>>| {
             let matches = secret.matches(holder.as_ref().map_or(DUMMY_KEY_HASH, |holder| &holder.hash));
             holder.filter(|_| matches)
         };
@@ -90,7 +90,7 @@ impl Auth {
         if !is_usable(&holder, self.clock.now()) {
             return Err(AuthError::Unauthenticated);
         }
-        Ok(Caller::of_key(&holder))
+        Ok(Caller::from_key(&holder))
     }
 
     /// The caller of a long request as they are now; nobody once they may no longer do this. While the store cannot be read, they are who they
@@ -102,7 +102,7 @@ impl Auth {
             Ok(now) => now,
             Err(_) => Some(caller.clone()),
         };
-        now.filter(|now| now.scopes.has(scope))
+        now.filter(|now| now.scopes.contains(scope))
     }
 
     /// The same credential, looked up again.
@@ -110,43 +110,43 @@ impl Auth {
         if let Some(key) = &caller.key {
             let holder = self.key_holder(&key.prefix).await?;
             let holder = holder.filter(|holder| is_usable(holder, self.clock.now()));
-            return Ok(holder.map(|holder| Caller::of_key(&holder)));
+            return Ok(holder.map(|holder| Caller::from_key(&holder)));
         }
         let Some(user) = &caller.user else { return Ok(Some(caller.clone())) };
         let user = match &caller.session {
-            Some(session) => self.sessions.still(session).await?,
+            Some(session) => self.sessions.reload(session).await?,
             None => self.store.user(user.workspace, user.id).await?,
         };
         let user = user.filter(|user| user.status == UserStatus::Active);
         let workspace = self.store.workspace(&caller.workspace.slug).await?;
-        let is_open = |workspace: &Workspace| caller.session.is_some() || is_open(workspace);
+        let is_open = |workspace: &Workspace| caller.session.is_some() || allows_oidc(workspace);
         let (Some(user), Some(workspace)) = (user, workspace.filter(is_open)) else { return Ok(None) };
         let (session, token_until) = (caller.session.clone(), caller.token_until);
-        Ok(Some(Caller { session, token_until, ..Caller::of_member(user, workspace, caller.by.source) }))
+        Ok(Some(Caller { session, token_until, ..Caller::from_member(user, workspace, caller.by.source) }))
     }
 }
 
-async fn by_token(oidc: &Oidc, token: &str, headers: &HeaderMap) -> Result<Caller, AuthError> {
+async fn authenticate_token(oidc: &Oidc, token: &str, headers: &HeaderMap) -> Result<Caller, AuthError> {
     let named = headers.get(X_WORKSPACE).map(HeaderValue::to_str).transpose();
     let named = named.map_err(|_| AuthError::BadRequest)?;
-    oidc.bearer(token, named).await.map(Caller::of_bearer).map_err(|error| match error {
+    oidc.authenticate(token, named).await.map(Caller::from_bearer).map_err(|error| match error {
         BearerError::Token(refusal) => {
             tracing::debug!(%refusal, "an access token was refused");
             AuthError::Unauthenticated
         }
-        BearerError::Away => AuthError::ProviderUnavailable(error.to_string()),
-        BearerError::Refused(Refused::Store(error)) => error.into(),
+        BearerError::ProviderUnavailable => AuthError::ProviderUnavailable(error.to_string()),
+        BearerError::Provision(ProvisionError::Store(error)) => error.into(),
         // It is certain whose token this is, so they may know why it opens nothing.
-        BearerError::Refused(_) => AuthError::NoAccount(error.to_string()),
-        BearerError::Whose(_) => AuthError::AmbiguousWorkspace(error.to_string()),
+        BearerError::Provision(_) => AuthError::NoAccount(error.to_string()),
+        BearerError::AccountAmbiguous(_) => AuthError::AmbiguousWorkspace(error.to_string()),
     })
 }
 
 /// Whether a key still opens anything.
-fn is_usable(holder: &KeyHolder, now: Timestamp) -> bool {
+fn is_usable(holder: &KeyWithOwner, now: Timestamp) -> bool {
     let locked_out = holder.user.as_ref().is_some_and(|user| user.status != UserStatus::Active);
     holder.key.status(now) == KeyStatus::Active
         && !locked_out
         && holder.workspace.deleted_at.is_none()
-        && holder.workspace.policy.sign_in.contains(&SignIn::Keys)
+        && holder.workspace.policy.sign_in.contains(&SignInMethod::Keys)
 }

@@ -11,21 +11,21 @@ use super::caller::Caller;
 use super::error::AuthError;
 
 /// A scope as a type, so that a route's signature names what it needs.
-pub trait Needs: Send + Sync {
+pub trait RequiredScope: Send + Sync {
     /// Which.
     const SCOPE: Option<Scope>;
 }
 
-macro_rules! needs {
+macro_rules! required_scopes {
     ($($(#[$doc:meta])* $name:ident => $scope:expr;)*) => {
         $($(#[$doc])* pub struct $name;
-        impl Needs for $name {
+        impl RequiredScope for $name {
             const SCOPE: Option<Scope> = $scope;
         })*
     };
 }
 
-needs! {
+required_scopes! {
     /// `links:read`
     LinksRead => Some(Scope::LinksRead);
     /// `links:write`
@@ -37,13 +37,13 @@ needs! {
     /// `workspace:admin`
     WorkspaceAdmin => Some(Scope::WorkspaceAdmin);
     /// Any credential will do.
-    Anybody => None;
+    AnyScope => None;
 }
 
 /// A caller who may do what the type says.
-pub struct Allowed<N>(pub Arc<Caller>, PhantomData<N>);
+pub struct Authorized<N>(pub Arc<Caller>, PhantomData<N>);
 
-impl<N> std::ops::Deref for Allowed<N> {
+impl<N> std::ops::Deref for Authorized<N> {
     type Target = Caller;
 
     fn deref(&self) -> &Caller {
@@ -51,14 +51,14 @@ impl<N> std::ops::Deref for Allowed<N> {
     }
 }
 
-impl<N: Needs, S: Sync> FromRequestParts<S> for Allowed<N> {
+impl<N: RequiredScope, S: Sync> FromRequestParts<S> for Authorized<N> {
     type Rejection = AuthError;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, AuthError> {
         let caller = parts.extensions.get::<Arc<Caller>>().cloned();
         let caller = caller.ok_or_else(|| AuthError::Unauthenticated)?;
         if let Some(scope) = N::SCOPE {
-            caller.need(scope)?;
+            caller.require_scope(scope)?;
         }
         Ok(Self(caller, PhantomData))
     }

@@ -1,13 +1,13 @@
 //! Who calls, in which workspace, and what they may do.
 
 use rlinks_core::workspace::policy::Visibility;
-use rlinks_core::{Actor, ApiKey, Id, Role, Scope, Scopes, Source, Timestamp, User, Workspace};
+use rlinks_core::{Actor, ApiKey, Id, LinkSource, Role, Scope, Scopes, Timestamp, User, Workspace};
 use rlinks_ops::{By, Sees};
-use rlinks_store::{KeyHolder, Session};
+use rlinks_store::{KeyWithOwner, Session};
 
 use super::error::AuthError;
 use super::oidc::Bearer;
-use super::session::Signed;
+use super::session::CurrentSession;
 
 /// Who calls.
 #[derive(Clone, Debug)]
@@ -30,8 +30,8 @@ pub struct Caller {
 
 impl Caller {
     /// Whether they may do this.
-    pub fn need(&self, scope: Scope) -> Result<(), AuthError> {
-        if self.scopes.has(scope) {
+    pub fn require_scope(&self, scope: Scope) -> Result<(), AuthError> {
+        if self.scopes.contains(scope) {
             return Ok(());
         }
         Err(AuthError::MissingScope(scope))
@@ -43,42 +43,42 @@ impl Caller {
     }
 
     /// As whom creations are counted: the member, or whoever answers for the key that is nobody's.
-    pub fn counted_as(&self) -> Id {
+    pub fn principal_id(&self) -> Id {
         let counted = &self.by.counted_as;
         counted.user().or_else(|| counted.key()).unwrap_or(self.workspace.id)
     }
 
-    pub(super) fn of_key(holder: &KeyHolder) -> Self {
-        let KeyHolder { key, user, workspace, .. } = holder.clone();
+    pub(super) fn from_key(holder: &KeyWithOwner) -> Self {
+        let KeyWithOwner { key, user, workspace, .. } = holder.clone();
         let role = user.as_ref().map(|user| user.role);
-        let scopes = role.map_or(key.scopes, |role| key.scopes.and(role.scopes()));
-        let actor = Actor::of_key(key.id);
-        let owner = user.as_ref().map_or_else(|| actor.clone(), |user| Actor::of_user(user.id));
+        let scopes = role.map_or(key.scopes, |role| key.scopes.intersection(role.scopes()));
+        let actor = Actor::from_key(key.id);
+        let owner = user.as_ref().map_or_else(|| actor.clone(), |user| Actor::from_user(user.id));
         let by = By {
             actor,
             owner,
-            counted_as: key.counted_as(),
-            source: Source::Api,
-            sees: sees(&workspace, role),
+            counted_as: key.principal(),
+            source: LinkSource::Api,
+            sees: visibility_for(&workspace, role),
         };
         Self { by, workspace, scopes, user, key: Some(key), session: None, token_until: None }
     }
 
     /// A member themselves may do what their role may.
-    pub fn of_session(signed: Signed) -> Self {
-        let Signed { user, workspace, session, .. } = signed;
-        Self { session: Some(session), ..Self::of_member(user, workspace, Source::Web) }
+    pub fn from_session(current: CurrentSession) -> Self {
+        let CurrentSession { user, workspace, session, .. } = current;
+        Self { session: Some(session), ..Self::from_member(user, workspace, LinkSource::Web) }
     }
 
     /// The same with an access token.
-    pub(super) fn of_bearer(bearer: Bearer) -> Self {
+    pub(super) fn from_bearer(bearer: Bearer) -> Self {
         let Bearer { user, workspace, until } = bearer;
-        Self { token_until: Some(until), ..Self::of_member(user, workspace, Source::Api) }
+        Self { token_until: Some(until), ..Self::from_member(user, workspace, LinkSource::Api) }
     }
 
-    pub(super) fn of_member(user: User, workspace: Workspace, source: Source) -> Self {
-        let actor = Actor::of_user(user.id);
-        let sees = sees(&workspace, Some(user.role));
+    pub(super) fn from_member(user: User, workspace: Workspace, source: LinkSource) -> Self {
+        let actor = Actor::from_user(user.id);
+        let sees = visibility_for(&workspace, Some(user.role));
         let by = By { owner: actor.clone(), counted_as: actor.clone(), actor, source, sees };
         let scopes = user.role.scopes();
         Self { by, workspace, scopes, user: Some(user), key: None, session: None, token_until: None }
@@ -86,7 +86,7 @@ impl Caller {
 }
 
 /// Where links are their owner's alone, only an admin sees those of others.
-fn sees(workspace: &Workspace, role: Option<Role>) -> Sees {
+fn visibility_for(workspace: &Workspace, role: Option<Role>) -> Sees {
     let own = workspace.policy.visibility == Visibility::Owner && role.is_some_and(|role| role < Role::Admin);
     if own { Sees::Own } else { Sees::All }
 }

@@ -66,12 +66,12 @@ impl ConnectionInfo {
     }
 
     /// Whether anybody may sign in like this.
-    pub const fn is_allowed(&self) -> bool {
+    pub const fn allows_sign_in(&self) -> bool {
         !matches!((self.transport, self.insecure_cookies), (Transport::Plain, false))
     }
 
     /// Whether this is an origin of ours.
-    pub fn is_own(&self, origin: &str) -> bool {
+    pub fn is_own_origin(&self, origin: &str) -> bool {
         self.origins.iter().any(|own| own == origin)
     }
 
@@ -84,7 +84,7 @@ impl ConnectionInfo {
     }
 
     /// The attribute that keeps a cookie off plain HTTP, where there is https.
-    pub const fn secure(&self) -> &'static str {
+    pub const fn secure_attribute(&self) -> &'static str {
         match self.transport {
             Transport::Https => "; Secure",
             Transport::Loopback | Transport::Plain => "",
@@ -140,7 +140,7 @@ mod tests {
 
     use super::{ConnectionInfo, SiteOrigin, Transport};
 
-    fn way(tls: bool, peer: &str, lines: &[(&'static str, &str)]) -> ConnectionInfo {
+    fn connection(tls: bool, peer: &str, lines: &[(&'static str, &str)]) -> ConnectionInfo {
         let mut headers = HeaderMap::new();
         for (name, value) in lines {
             headers.append(*name, value.parse().unwrap());
@@ -151,7 +151,7 @@ mod tests {
 
     #[track_caller]
     fn check(tls: bool, peer: &str, lines: &[(&'static str, &str)], expected: Transport) {
-        assert_eq!(way(tls, peer, lines).transport, expected, "{peer} {lines:?}");
+        assert_eq!(connection(tls, peer, lines).transport, expected, "{peer} {lines:?}");
     }
 
     #[test]
@@ -188,17 +188,21 @@ mod tests {
 
     #[test]
     fn cookies_and_networks() {
-        let https = way(true, "203.0.113.77:1", &[("host", "RMAX.to")]);
+        let https = connection(true, "203.0.113.77:1", &[("host", "RMAX.to")]);
         assert_eq!(
             (https.cookie_name("rlinks").as_str(), https.network.as_str()),
             ("__Host-rlinks", "203.0.113.0/24")
         );
-        assert!(https.is_own("https://rmax.to") && !https.is_own("http://rmax.to") && !https.is_own("null"));
-        let plain = way(false, "[2001:db8:1:2::3]:1", &[("host", "rmax.to")]);
+        assert!(
+            https.is_own_origin("https://rmax.to")
+                && !https.is_own_origin("http://rmax.to")
+                && !https.is_own_origin("null")
+        );
+        let plain = connection(false, "[2001:db8:1:2::3]:1", &[("host", "rmax.to")]);
         assert_eq!(
             (plain.cookie_name("rlinks").as_str(), plain.network.as_str()),
             ("rlinks", "2001:db8:1::/48")
         );
-        assert!(!plain.is_allowed() && https.is_allowed());
+        assert!(!plain.allows_sign_in() && https.allows_sign_in());
     }
 }

@@ -8,7 +8,7 @@ use http::{HeaderMap, HeaderValue};
 use ring::hmac;
 use rlinks_core::hex;
 
-use super::session::{cookie_of, random_token};
+use super::session::{random_token, token_cookie};
 use crate::auth::connection_info::ConnectionInfo;
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
@@ -16,49 +16,53 @@ const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const COOKIE_NAME: &str = "rlinks-form";
 
 /// Whether the browser lets on that another site is behind a request. Programs that say nothing are not stopped here.
-pub fn is_from_elsewhere(headers: &HeaderMap, way: &ConnectionInfo) -> bool {
+pub fn is_cross_site(headers: &HeaderMap, connection: &ConnectionInfo) -> bool {
     let mut sites = headers.get_all(SEC_FETCH_SITE).into_iter().peekable();
     if sites.peek().is_some() {
         return sites.any(|site| site != "same-origin" && site != "none");
     }
-    headers.get_all(ORIGIN).into_iter().any(|origin| !origin.to_str().is_ok_and(|origin| way.is_own(origin)))
+    headers
+        .get_all(ORIGIN)
+        .into_iter()
+        .any(|origin| !origin.to_str().is_ok_and(|origin| connection.is_own_origin(origin)))
 }
 
 /// Tokens of forms for people who are not signed in: the form has the signature of what the cookie has. Nothing is kept here for
 /// them, so a million visitors leave nothing behind.
-pub struct FormTokens {
+pub struct CsrfTokens {
     key: hmac::Key,
 }
 
 /// What a form needs: the token in it, and the cookie where the browser has none yet.
-pub struct FormToken {
+pub struct CsrfToken {
     /// For the form.
     pub token: String,
     /// For the browser.
     pub cookie: Option<HeaderValue>,
 }
 
-impl FormTokens {
+impl CsrfTokens {
     /// Tokens of this key. Servers that share one know each other's.
     pub(super) fn new(key: hmac::Key) -> Self {
         Self { key }
     }
 
     /// For a form about to be shown.
-    pub fn issue(&self, headers: &HeaderMap, way: &ConnectionInfo) -> FormToken {
-        let name = way.cookie_name(COOKIE_NAME);
-        if let Some(known) = cookie_of(headers, &name) {
-            return FormToken { token: self.sign(known), cookie: None };
+    pub fn issue(&self, headers: &HeaderMap, connection: &ConnectionInfo) -> CsrfToken {
+        let name = connection.cookie_name(COOKIE_NAME);
+        if let Some(known) = token_cookie(headers, &name) {
+            return CsrfToken { token: self.sign(known), cookie: None };
         }
         let fresh = random_token();
-        let cookie = format!("{name}={fresh}; Path=/; HttpOnly; SameSite=Lax{}", way.secure());
+        let cookie =
+            format!("{name}={fresh}; Path=/; HttpOnly; SameSite=Lax{}", connection.secure_attribute());
         let cookie = HeaderValue::from_str(&cookie).expect("a cookie of ours is plain text");
-        FormToken { token: self.sign(&fresh), cookie: Some(cookie) }
+        CsrfToken { token: self.sign(&fresh), cookie: Some(cookie) }
     }
 
     /// Whether a form that came back is one we gave to this browser.
-    pub fn is_ours(&self, headers: &HeaderMap, way: &ConnectionInfo, token: &str) -> bool {
-        let Some(known) = cookie_of(headers, &way.cookie_name(COOKIE_NAME)) else { return false };
+    pub fn is_valid(&self, headers: &HeaderMap, connection: &ConnectionInfo, token: &str) -> bool {
+        let Some(known) = token_cookie(headers, &connection.cookie_name(COOKIE_NAME)) else { return false };
         hex::decode(token).is_some_and(|token| hmac::verify(&self.key, known.as_bytes(), &token).is_ok())
     }
 

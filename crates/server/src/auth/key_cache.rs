@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use rlinks_store::{KeyHolder, StoreError};
+use rlinks_store::{KeyWithOwner, StoreError};
 
 use super::Auth;
 
@@ -20,15 +20,15 @@ type RightsVersion = (u64, u64);
 
 /// Keys by their prefix.
 #[derive(Default)]
-pub struct KeyCache(Mutex<HashMap<String, (RightsVersion, Arc<KeyHolder>)>>);
+pub struct KeyCache(Mutex<HashMap<String, (RightsVersion, Arc<KeyWithOwner>)>>);
 
 impl KeyCache {
-    fn get(&self, prefix: &str, version: RightsVersion) -> Option<Arc<KeyHolder>> {
+    fn get(&self, prefix: &str, version: RightsVersion) -> Option<Arc<KeyWithOwner>> {
         let known = self.0.lock();
         known.get(prefix).filter(|(then, _)| *then == version).map(|(_, holder)| Arc::clone(holder))
     }
 
-    fn put(&self, prefix: &str, version: RightsVersion, holder: &Arc<KeyHolder>) {
+    fn put(&self, prefix: &str, version: RightsVersion, holder: &Arc<KeyWithOwner>) {
         let mut known = self.0.lock();
         if known.len() >= MAX_KEYS && !known.contains_key(prefix) {
             known.clear();
@@ -39,7 +39,7 @@ impl KeyCache {
 
 impl Auth {
     /// A key by its prefix, with everything that decides what it may do.
-    pub async fn key_holder(&self, prefix: &str) -> Result<Option<Arc<KeyHolder>>, StoreError> {
+    pub async fn key_holder(&self, prefix: &str) -> Result<Option<Arc<KeyWithOwner>>, StoreError> {
         match self.cached_key(prefix) {
             Some(holder) => Ok(Some(holder)),
             None => self.load_key(prefix).await,
@@ -47,16 +47,16 @@ impl Auth {
     }
 
     /// The same, if it is in the cache.
-    pub(super) fn cached_key(&self, prefix: &str) -> Option<Arc<KeyHolder>> {
+    pub(super) fn cached_key(&self, prefix: &str) -> Option<Arc<KeyWithOwner>> {
         let known = self.key_cache.get(prefix, self.rights_version())?;
         self.routes.confirmed_within(MAX_FEED_AGE_MS).then_some(known)
     }
 
     /// The same, from the store.
-    pub(super) async fn load_key(&self, prefix: &str) -> Result<Option<Arc<KeyHolder>>, StoreError> {
+    pub(super) async fn load_key(&self, prefix: &str) -> Result<Option<Arc<KeyWithOwner>>, StoreError> {
         // Taken before the store is asked: what changes meanwhile makes the answer old.
         let version = self.rights_version();
-        let holder = self.store.key_holder(prefix).await?.map(Arc::new);
+        let holder = self.store.key_with_owner(prefix).await?.map(Arc::new);
         if let Some(holder) = &holder {
             self.key_cache.put(prefix, version, holder);
         }
@@ -64,6 +64,6 @@ impl Auth {
     }
 
     fn rights_version(&self) -> RightsVersion {
-        (self.store.others_changed(), self.routes.people_changes())
+        (self.store.rights_version(), self.routes.rights_version())
     }
 }

@@ -24,16 +24,16 @@ use rlinks_core::hex;
 use rlinks_core::{Slug, Timestamp, User, UserStatus, Workspace};
 use rlinks_store::Store;
 
-use self::provision::{Identity, Refused, Rule};
-use self::token::{Refusal, Token, Use};
-use crate::auth::oidc::login::Desk;
-use crate::auth::oidc::provider::{Issuer, NoKey};
+use self::provision::{Identity, ProvisionError, ProvisionRule};
+use self::token::{Token, TokenError, TokenUse};
+use crate::auth::oidc::login::LoginStates;
+use crate::auth::oidc::provider::{Issuer, KeyError};
 use rlinks_ops::Naming;
 use rlinks_ops::outbound::FetchError;
 use rlinks_store::clock::{Clock, random_bytes};
 
 /// Where the provider sends people back to.
-pub const CALLBACK: &str = "/admin/oidc/callback";
+pub const CALLBACK_PATH: &str = "/admin/oidc/callback";
 
 /// An algorithm of signatures. There is none with a shared secret, and none that is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,8 +60,8 @@ pub enum Algorithm {
 
 impl Algorithm {
     /// Those allowed where nothing is said.
-    pub const USUAL: [Self; 2] = [Self::Rs256, Self::Es256];
-    const NAMED: [(Self, &'static str); 9] = [
+    pub const DEFAULTS: [Self; 2] = [Self::Rs256, Self::Es256];
+    const NAMES: [(Self, &'static str); 9] = [
         (Self::Rs256, "RS256"),
         (Self::Rs384, "RS384"),
         (Self::Rs512, "RS512"),
@@ -74,8 +74,8 @@ impl Algorithm {
     ];
 
     /// By its name, to the letter.
-    pub fn named(name: &str) -> Option<Self> {
-        Self::NAMED.into_iter().find(|(_, known)| *known == name).map(|(algorithm, _)| algorithm)
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::NAMES.into_iter().find(|(_, known)| *known == name).map(|(algorithm, _)| algorithm)
     }
 
     /// Whether a key of this kind can be for it.
@@ -93,7 +93,7 @@ impl FromStr for Algorithm {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        Self::named(text).ok_or_else(|| {
+        Self::from_name(text).ok_or_else(|| {
             "must be some of RS256, RS384, RS512, PS256, PS384, PS512, ES256, ES384, EdDSA".to_owned()
         })
     }
@@ -122,7 +122,7 @@ impl fmt::Debug for ClientSecret {
 
 /// What is configured.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Settings {
+pub struct OidcSettings {
     /// The provider, by the name it calls itself.
     pub issuer: String,
     /// Who we are to it.
@@ -135,10 +135,10 @@ pub struct Settings {
     pub algorithms: Vec<Algorithm>,
     /// What is asked for when people sign in.
     pub scopes: Vec<String>,
-    /// Where it sends them back to, where that is not our address and [`CALLBACK`].
+    /// Where it sends them back to, where that is not our address and [`CALLBACK_PATH`].
     pub redirect_uri: Option<String>,
     /// Who becomes a member.
-    pub provision: Vec<Rule>,
+    pub provision: Vec<ProvisionRule>,
 }
 
 /// Why a token opens nothing.
@@ -146,16 +146,16 @@ pub struct Settings {
 pub enum BearerError {
     /// It is not to be believed.
     #[error(transparent)]
-    Token(#[from] Refusal),
+    Token(#[from] TokenError),
     /// We cannot know: the issuer's keys are not to be had.
     #[error("The sign-in provider cannot be reached, so tokens cannot be checked")]
-    Away,
+    ProviderUnavailable,
     /// Whose it is has no account, or several.
     #[error("{0}")]
-    Whose(&'static str),
+    AccountAmbiguous(&'static str),
     /// Whose it is does not come in.
     #[error(transparent)]
-    Refused(#[from] Refused),
+    Provision(#[from] ProvisionError),
 }
 
 /// Somebody with a token.
@@ -173,25 +173,25 @@ pub struct Bearer {
 pub struct Oidc {
     store: Store,
     clock: Clock,
-    settings: Settings,
+    settings: OidcSettings,
     redirect_uri: String,
     issuer: Arc<Issuer>,
-    desk: Desk,
+    login_states: LoginStates,
 }
 
 impl Oidc {
     /// Nothing is asked of the provider yet.
     pub async fn new(
-        settings: Settings,
+        settings: OidcSettings,
         store: Store,
         clock: Clock,
         naming: &Naming,
     ) -> Result<Self, FetchError> {
         let issuer = Arc::new(Issuer::new(&settings.issuer, &settings.algorithms, clock.clone())?);
         let redirect_uri = settings.redirect_uri.clone();
-        let redirect_uri = redirect_uri.unwrap_or_else(|| format!("{}{CALLBACK}", naming.base_url()));
-        let desk = Desk::new(&desk_key(&store).await, &settings.issuer);
-        Ok(Self { store, clock, settings, redirect_uri, issuer, desk })
+        let redirect_uri = redirect_uri.unwrap_or_else(|| format!("{}{CALLBACK_PATH}", naming.base_url()));
+        let login_states = LoginStates::new(&login_state_key(&store).await, &settings.issuer);
+        Ok(Self { store, clock, settings, redirect_uri, issuer, login_states })
     }
 
     /// Where the provider sends people back to.
@@ -205,44 +205,49 @@ impl Oidc {
     }
 
     /// Keeps what is known of the issuer young. Until the task is dropped.
-    pub async fn work(&self) {
-        self.issuer.keep_fresh().await;
+    pub async fn run(&self) {
+        self.issuer.run().await;
     }
 
     /// Who has this access token, in the workspace they name or the only one they have.
-    pub async fn bearer(&self, text: &str, named: Option<&str>) -> Result<Bearer, BearerError> {
+    pub async fn authenticate(&self, text: &str, named: Option<&str>) -> Result<Bearer, BearerError> {
         // Where nobody said for whom tokens must be, none is for us.
-        let audience = self.settings.audience.as_deref().ok_or(Refusal::Claim("aud"))?;
+        let audience = self.settings.audience.as_deref().ok_or(TokenError::Claim("aud"))?;
         let token = Token::parse(text)?;
         let key = match self.issuer.key(token.kid()?).await {
             Ok(key) => key,
-            Err(NoKey::Unknown) => return Err(Refusal::UnknownKey.into()),
-            Err(NoKey::Away) => return Err(BearerError::Away),
+            Err(KeyError::Unknown) => return Err(TokenError::UnknownKey.into()),
+            Err(KeyError::Unavailable) => return Err(BearerError::ProviderUnavailable),
         };
-        let access = Use::Access { audience, client_id: &self.settings.client_id };
+        let access = TokenUse::Access { audience, client_id: &self.settings.client_id };
         let claims = token.verify(&key, &self.settings.issuer, access, self.clock.now())?;
-        let until = token::ends_at(&claims).ok_or(Refusal::Claim("exp"))?;
-        let identity = Identity::of(&self.settings.issuer, claims).ok_or(Refusal::Claim("sub"))?;
-        let (user, workspace) = self.home(&identity, named).await?;
+        let until = token::expires_at(&claims).ok_or(TokenError::Claim("exp"))?;
+        let identity =
+            Identity::from_claims(&self.settings.issuer, claims).ok_or(TokenError::Claim("sub"))?;
+        let (user, workspace) = self.account_for(&identity, named).await?;
         Ok(Bearer { user, workspace, until })
     }
 
     /// The account a token is about.
-    async fn home(&self, identity: &Identity, named: Option<&str>) -> Result<(User, Workspace), BearerError> {
+    async fn account_for(
+        &self,
+        identity: &Identity,
+        named: Option<&str>,
+    ) -> Result<(User, Workspace), BearerError> {
         const SEVERAL: &str = "This token's owner has several workspaces; name one in the header X-Workspace";
-        let accounts = self.store.accounts_of(&identity.who).await.map_err(Refused::Store)?;
+        let accounts = self.store.accounts_of(&identity.subject).await.map_err(ProvisionError::Store)?;
         let is_named = |workspace: &Workspace| named.is_none_or(|slug| workspace.slug.as_str() == slug);
         let mut open: Vec<_> = accounts
             .into_iter()
-            .filter(|(_, workspace)| provision::is_open(workspace) && is_named(workspace))
+            .filter(|(_, workspace)| provision::allows_oidc(workspace) && is_named(workspace))
             .collect();
         if open.len() > 1 {
-            return Err(BearerError::Whose(SEVERAL));
+            return Err(BearerError::AccountAmbiguous(SEVERAL));
         }
         if let Some((user, workspace)) = open.pop() {
             return match user.status {
                 UserStatus::Active => Ok((user, workspace)),
-                _ => Err(Refused::Suspended.into()),
+                _ => Err(ProvisionError::AccountSuspended.into()),
             };
         }
         let rules = &self.settings.provision;
@@ -254,23 +259,23 @@ impl Oidc {
         slugs.sort_unstable();
         slugs.dedup();
         match slugs.as_slice() {
-            [] => Err(Refused::NoRule.into()),
+            [] => Err(ProvisionError::NoMatchingRule.into()),
             [slug] => {
-                let slug = Slug::parse(slug).map_err(|_| Refused::Workspace)?;
-                let workspace = self.store.workspace(&slug).await.map_err(Refused::Store)?;
-                let workspace = workspace.ok_or(Refused::Workspace)?;
-                let user = self.account(&workspace, identity).await?;
+                let slug = Slug::parse(slug).map_err(|_| ProvisionError::WorkspaceUnavailable)?;
+                let workspace = self.store.workspace(&slug).await.map_err(ProvisionError::Store)?;
+                let workspace = workspace.ok_or(ProvisionError::WorkspaceUnavailable)?;
+                let user = self.find_or_create_account(&workspace, identity).await?;
                 Ok((user, workspace))
             }
-            _ => Err(BearerError::Whose(SEVERAL)),
+            _ => Err(BearerError::AccountAmbiguous(SEVERAL)),
         }
     }
 }
 
 /// The key of trips to the provider: the same on every node, so that people may come back to another one.
-async fn desk_key(store: &Store) -> [u8; 32] {
+async fn login_state_key(store: &Store) -> [u8; 32] {
     let fresh: [u8; 32] = random_bytes();
-    match store.agree_on("oidc_key", &hex::encode(&fresh)).await {
+    match store.get_or_insert_setting("oidc_key", &hex::encode(&fresh)).await {
         Ok(text) => hex::decode(&text).and_then(|bytes| bytes.try_into().ok()).unwrap_or(fresh),
         Err(error) => {
             tracing::warn!(%error, "sign-ins by OpenID must come back to this very process");

@@ -12,7 +12,7 @@ use ring::hmac;
 use rlinks_core::access::api_key;
 use rlinks_core::hex;
 use rlinks_core::{Timestamp, User, UserStatus, Workspace};
-use rlinks_store::{How, NewSession, Session, SessionHolder, Store, StoreError};
+use rlinks_store::{AuthMethod, NewSession, Session, SessionWithUser, Store, StoreError};
 use subtle::ConstantTimeEq as _;
 
 use crate::auth::connection_info::ConnectionInfo;
@@ -21,15 +21,15 @@ use rlinks_store::clock::{Clock, random_bytes};
 /// The cookie, but for its prefix.
 const COOKIE_NAME: &str = "rlinks";
 /// A session nobody uses ends after this.
-const IDLE_MS: i64 = 14 * 24 * 3_600_000;
+const IDLE_TIMEOUT_MS: i64 = 14 * 24 * 3_600_000;
 /// And every session after this.
-const WHOLE_MS: i64 = 90 * 24 * 3_600_000;
+const MAX_SESSION_AGE_MS: i64 = 90 * 24 * 3_600_000;
 /// So often it is noted that a session is used.
-const NOTE_MS: i64 = 60_000;
+const TOUCH_INTERVAL_MS: i64 = 60_000;
 /// How long a request waits for that.
-const NOTING: Duration = Duration::from_secs(1);
+const TOUCH_TIMEOUT: Duration = Duration::from_secs(1);
 /// What is kept of a user agent.
-const AGENT_CHARACTERS: usize = 256;
+const MAX_USER_AGENT_CHARS: usize = 256;
 
 /// Who is signed in.
 #[derive(Clone)]
@@ -39,13 +39,13 @@ pub struct Sessions {
 }
 
 /// A session that has just begun. Its token is in here and in the cookie, and nowhere else.
-pub struct Started {
+pub struct StartedSession {
     token: String,
 }
 
 /// Somebody who is signed in.
 #[derive(Clone, Debug)]
-pub struct Signed {
+pub struct CurrentSession {
     /// Who.
     pub user: User,
     /// Where.
@@ -66,57 +66,68 @@ impl Sessions {
     pub async fn start(
         &self,
         user: &User,
-        how: How,
-        way: &ConnectionInfo,
+        how: AuthMethod,
+        connection: &ConnectionInfo,
         headers: &HeaderMap,
-    ) -> Result<Started, StoreError> {
-        let (started, new) = self.draft(how, way, headers);
+    ) -> Result<StartedSession, StoreError> {
+        let (started, new) = self.draft(how, connection, headers);
         self.store.start_session(user, &new, self.clock.now()).await?;
         Ok(started)
     }
 
     /// A session that the store has yet to write, together with what it is begun for. It takes the place of the one the browser had.
-    pub(super) fn draft(&self, how: How, way: &ConnectionInfo, headers: &HeaderMap) -> (Started, NewSession) {
+    pub(super) fn draft(
+        &self,
+        how: AuthMethod,
+        connection: &ConnectionInfo,
+        headers: &HeaderMap,
+    ) -> (StartedSession, NewSession) {
         let token = random_token();
         let agent = headers.get(USER_AGENT).and_then(|agent| agent.to_str().ok()).unwrap_or_default();
         let new = NewSession {
-            hash: api_key::hash(&token),
+            hash: api_key::hash_secret(&token),
             how,
-            agent: agent.chars().take(AGENT_CHARACTERS).collect(),
-            network: way.network.clone(),
-            expires_at: self.clock.now().plus_ms(IDLE_MS),
-            instead_of: token_of(headers, way).map(api_key::hash),
+            agent: agent.chars().take(MAX_USER_AGENT_CHARS).collect(),
+            network: connection.network.clone(),
+            expires_at: self.clock.now().plus_ms(IDLE_TIMEOUT_MS),
+            replaces: session_token(headers, connection).map(api_key::hash_secret),
         };
-        (Started { token }, new)
+        (StartedSession { token }, new)
     }
 
     /// Who a request says it is from, if that is somebody who is signed in and may be.
-    pub async fn of(&self, headers: &HeaderMap, way: &ConnectionInfo) -> Result<Option<Signed>, StoreError> {
-        let Some(token) = token_of(headers, way).filter(|_| way.is_allowed()) else { return Ok(None) };
-        let Some(holder) = self.store.session(&api_key::hash(token)).await? else { return Ok(None) };
+    pub async fn current(
+        &self,
+        headers: &HeaderMap,
+        connection: &ConnectionInfo,
+    ) -> Result<Option<CurrentSession>, StoreError> {
+        let Some(token) = session_token(headers, connection).filter(|_| connection.allows_sign_in()) else {
+            return Ok(None);
+        };
+        let Some(holder) = self.store.session(&api_key::hash_secret(token)).await? else { return Ok(None) };
         let now = self.clock.now();
-        if !is_good(&holder, now) {
+        if !is_usable(&holder, now) {
             return Ok(None);
         }
-        self.note(&holder.session, now).await;
-        let SessionHolder { session, user, workspace } = holder;
-        Ok(Some(Signed { user, workspace, session, csrf: csrf(token) }))
+        self.touch(&holder.session, now).await;
+        let SessionWithUser { session, user, workspace } = holder;
+        Ok(Some(CurrentSession { user, workspace, session, csrf: csrf(token) }))
     }
 
     /// Whether somebody who stays for longer is still signed in; who they are now.
-    pub async fn still(&self, session: &Session) -> Result<Option<User>, StoreError> {
+    pub async fn reload(&self, session: &Session) -> Result<Option<User>, StoreError> {
         let holder = self.store.session(&session.hash).await?;
-        Ok(holder.filter(|holder| is_good(holder, self.clock.now())).map(|holder| holder.user))
+        Ok(holder.filter(|holder| is_usable(holder, self.clock.now())).map(|holder| holder.user))
     }
 
     /// Notes that it is used, now and then. What cannot be noted is no reason to turn anybody away.
-    async fn note(&self, session: &Session, now: Timestamp) {
-        if now.ms() - session.seen_at.ms() < NOTE_MS {
+    async fn touch(&self, session: &Session, now: Timestamp) {
+        if now.ms() - session.seen_at.ms() < TOUCH_INTERVAL_MS {
             return;
         }
-        let ends = session.created_at.plus_ms(WHOLE_MS);
-        let noting = self.store.touch_session(&session.hash, now, now.plus_ms(IDLE_MS).min(ends));
-        match tokio::time::timeout(NOTING, noting).await {
+        let ends = session.created_at.plus_ms(MAX_SESSION_AGE_MS);
+        let write = self.store.touch_session(&session.hash, now, now.plus_ms(IDLE_TIMEOUT_MS).min(ends));
+        match tokio::time::timeout(TOUCH_TIMEOUT, write).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => tracing::debug!(%error, "that a session is used could not be noted"),
             Err(_) => tracing::debug!("that a session is used could not be noted in time"),
@@ -124,35 +135,35 @@ impl Sessions {
     }
 
     /// Ends this session.
-    pub async fn end(&self, signed: &Signed) -> Result<(), StoreError> {
-        self.store.end_session(&signed.user, &signed.session.hash, self.clock.now()).await
+    pub async fn end(&self, current: &CurrentSession) -> Result<(), StoreError> {
+        self.store.end_session(&current.user, &current.session.hash, self.clock.now()).await
     }
 
     /// Whether a browser brings a session, be it over or not.
-    pub fn is_brought(headers: &HeaderMap, way: &ConnectionInfo) -> bool {
-        token_of(headers, way).is_some()
+    pub fn has_cookie(headers: &HeaderMap, connection: &ConnectionInfo) -> bool {
+        session_token(headers, connection).is_some()
     }
 
     /// The cookie that takes a session's token away from a browser.
-    pub fn no_cookie(way: &ConnectionInfo) -> HeaderValue {
-        cookie(way, "", 0)
+    pub fn clear_cookie(connection: &ConnectionInfo) -> HeaderValue {
+        cookie(connection, "", 0)
     }
 }
 
 /// Whether a session still opens anything.
-fn is_good(holder: &SessionHolder, now: Timestamp) -> bool {
-    let SessionHolder { session, user, workspace } = holder;
+fn is_usable(holder: &SessionWithUser, now: Timestamp) -> bool {
+    let SessionWithUser { session, user, workspace } = holder;
     session.expires_at >= now
-        && session.created_at.plus_ms(WHOLE_MS) >= now
+        && session.created_at.plus_ms(MAX_SESSION_AGE_MS) >= now
         && user.status == UserStatus::Active
         && workspace.deleted_at.is_none()
-        && workspace.policy.sign_in.contains(&session.how.way())
+        && workspace.policy.sign_in.contains(&session.how.sign_in_method())
 }
 
-impl Started {
+impl StartedSession {
     /// The cookie that gives a browser the token.
-    pub fn cookie(&self, way: &ConnectionInfo) -> HeaderValue {
-        cookie(way, &self.token, WHOLE_MS / 1000)
+    pub fn cookie(&self, connection: &ConnectionInfo) -> HeaderValue {
+        cookie(connection, &self.token, MAX_SESSION_AGE_MS / 1000)
     }
 
     /// What forms and programs of this session have to show.
@@ -161,20 +172,20 @@ impl Started {
     }
 }
 
-impl fmt::Debug for Started {
+impl fmt::Debug for StartedSession {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str("Started(...)")
     }
 }
 
-impl Signed {
+impl CurrentSession {
     /// What forms and programs of this session have to show.
     pub fn csrf(&self) -> &str {
         &self.csrf
     }
 
     /// Whether they have shown it, in the same time whatever the answer.
-    pub fn has_shown(&self, token: &str) -> bool {
+    pub fn csrf_matches(&self, token: &str) -> bool {
         self.csrf.as_bytes().ct_eq(token.as_bytes()).into()
     }
 }
@@ -182,7 +193,7 @@ impl Signed {
 /// A secret of 256 bits in letters and digits.
 pub(super) fn random_token() -> String {
     loop {
-        if let Some(token) = api_key::token(&random_bytes()) {
+        if let Some(token) = api_key::random_token(&random_bytes()) {
             return token;
         }
     }
@@ -193,22 +204,23 @@ fn csrf(token: &str) -> String {
     hex::encode(hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, token.as_bytes()), b"csrf").as_ref())
 }
 
-fn cookie(way: &ConnectionInfo, token: &str, seconds: i64) -> HeaderValue {
-    let name = way.cookie_name(COOKIE_NAME);
-    let secure = way.secure();
+fn cookie(connection: &ConnectionInfo, token: &str, seconds: i64) -> HeaderValue {
+    let name = connection.cookie_name(COOKIE_NAME);
+    let secure = connection.secure_attribute();
     let text = format!("{name}={token}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Lax{secure}");
     HeaderValue::from_str(&text).expect("a cookie of ours is plain text")
 }
 
-fn token_of<'a>(headers: &'a HeaderMap, way: &ConnectionInfo) -> Option<&'a str> {
-    cookie_of(headers, &way.cookie_name(COOKIE_NAME))
+fn session_token<'a>(headers: &'a HeaderMap, connection: &ConnectionInfo) -> Option<&'a str> {
+    token_cookie(headers, &connection.cookie_name(COOKIE_NAME))
 }
 
 /// The one cookie of this name, if its value can be a token of ours. Two are none: one of them is somebody else's.
-pub(super) fn cookie_of<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+pub(super) fn token_cookie<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     let lines = headers.get_all(COOKIE).into_iter().filter_map(|line| line.to_str().ok());
     let pairs = lines.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='));
     let mut values = pairs.filter(|(given, _)| *given == name).map(|(_, value)| value);
     let (Some(value), None) = (values.next(), values.next()) else { return None };
-    (value.len() == api_key::TOKEN && value.bytes().all(|byte| byte.is_ascii_alphanumeric())).then_some(value)
+    (value.len() == api_key::TOKEN_CHARS && value.bytes().all(|byte| byte.is_ascii_alphanumeric()))
+        .then_some(value)
 }

@@ -3,13 +3,13 @@
 
 use http::HeaderMap;
 use rlinks_core::access::api_key;
-use rlinks_core::workspace::policy::SignIn;
+use rlinks_core::workspace::policy::SignInMethod;
 use rlinks_core::{Email, Password, Slug, User};
-use rlinks_store::{How, StoreError};
+use rlinks_store::{AuthMethod, StoreError};
 
 use super::Auth;
-use super::session::{Started, random_token};
-use super::sign_in::Refused;
+use super::session::{StartedSession, random_token};
+use super::sign_in::SignInError;
 use crate::auth::connection_info::ConnectionInfo;
 
 /// What was typed into the set-up form.
@@ -24,40 +24,44 @@ pub struct FirstAdmin<'a> {
 
 impl Auth {
     /// A token for the first admin, where there is none and passwords are taken. Earlier ones no longer work.
-    pub async fn offer_setup(&self) -> Result<Option<String>, StoreError> {
+    pub async fn create_setup_token(&self) -> Result<Option<String>, StoreError> {
         let main = self.store.workspace(&Slug::main()).await?;
-        if !main.is_some_and(|main| main.policy.sign_in.contains(&SignIn::Password)) {
+        if !main.is_some_and(|main| main.policy.sign_in.contains(&SignInMethod::Password)) {
             return Ok(None);
         }
         let token = random_token();
-        Ok(self.store.offer_setup(&api_key::hash(&token)).await?.then_some(token))
+        Ok(self.store.create_setup_token(&api_key::hash_secret(&token)).await?.then_some(token))
     }
 
     /// Whether this token works.
-    pub async fn is_setup(&self, token: &str) -> Result<bool, StoreError> {
-        self.store.is_setup(&api_key::hash(token)).await
+    pub async fn setup_token_valid(&self, token: &str) -> Result<bool, StoreError> {
+        self.store.setup_token_valid(&api_key::hash_secret(token)).await
     }
 
     /// Makes the first admin and signs them in. Of two at once one does.
-    pub async fn set_up(
+    pub async fn complete_setup(
         &self,
         token: &str,
         given: FirstAdmin<'_>,
-        way: &ConnectionInfo,
+        connection: &ConnectionInfo,
         headers: &HeaderMap,
-    ) -> Result<Started, Refused> {
-        if !self.is_setup(token).await? {
-            return Err(Refused::Over);
+    ) -> Result<StartedSession, SignInError> {
+        if !self.setup_token_valid(token).await? {
+            return Err(SignInError::LinkExpired);
         }
         let email = Email::parse(given.email)?;
         let full_name = User::parse_name(given.full_name)?;
         let password = Password::parse(given.password)?;
         let kept = self.passwords.turn().await?.hash(password).await?;
-        let (started, new) = self.sessions.draft(How::Password, way, headers);
+        let (started, new) = self.sessions.draft(AuthMethod::Password, connection, headers);
         let now = self.clock.now();
-        match self.store.set_up(&api_key::hash(token), email, full_name, &kept, &new, now).await {
+        match self
+            .store
+            .complete_setup(&api_key::hash_secret(token), email, full_name, &kept, &new, now)
+            .await
+        {
             Ok(_) => Ok(started),
-            Err(StoreError::NotFound(_)) => Err(Refused::Over),
+            Err(StoreError::NotFound(_)) => Err(SignInError::LinkExpired),
             Err(error) => Err(error.into()),
         }
     }

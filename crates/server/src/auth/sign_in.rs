@@ -8,31 +8,32 @@ use ring::hmac;
 use rlinks_core::access::api_key;
 use rlinks_core::hex;
 use rlinks_core::{Actor, Email, FieldError, Password, Timestamp, User, UserStatus, Workspace};
-use rlinks_store::{Attempt, How, Invited, Patience, StoreError};
+use rlinks_store::{AuthMethod, LockoutPolicy, PendingInvitation, SignInAttempt, StoreError};
 
 use super::Auth;
-use super::session::{Signed, Started};
+use super::session::{CurrentSession, StartedSession};
 use crate::auth::connection_info::ConnectionInfo;
 use rlinks_ops::passwords::Busy;
 
 /// How often sign-ins may fail: ten times an account, a hundred times a network, in a quarter of an hour.
-pub const PATIENCE: Patience = Patience { of_account: 10, of_network: 100, window_ms: 15 * 60_000 };
+pub const SIGN_IN_LIMITS: LockoutPolicy =
+    LockoutPolicy { max_account_failures: 10, max_network_failures: 100, window_ms: 15 * 60_000 };
 
 /// Why nobody was signed in.
 #[derive(Debug, thiserror::Error)]
-pub enum Refused {
+pub enum SignInError {
     /// Address, password or workspace: which of them is not said.
     #[error("E-mail address or password is wrong, or the account cannot be used")]
-    Wrong,
+    InvalidCredentials,
     /// Too many failures, of this account or from this network.
     #[error("Too many sign-ins have failed. Wait 15 minutes and try again")]
-    Locked(Timestamp),
+    LockedOut(Timestamp),
     /// The workspace does not let people in by password.
     #[error("This workspace does not accept passwords: its members sign in through their identity provider")]
-    NoPasswords,
+    PasswordsDisabled,
     /// An invitation or a set-up that is over, taken, or never was.
     #[error("This link has been used, or its time is over")]
-    Over,
+    LinkExpired,
     /// A field breaks a rule.
     #[error("{0}")]
     Field(FieldError),
@@ -44,13 +45,13 @@ pub enum Refused {
     Store(#[from] StoreError),
 }
 
-impl From<FieldError> for Refused {
+impl From<FieldError> for SignInError {
     fn from(error: FieldError) -> Self {
         Self::Field(error)
     }
 }
 
-impl From<Busy> for Refused {
+impl From<Busy> for SignInError {
     fn from(_: Busy) -> Self {
         Self::Busy
     }
@@ -70,71 +71,71 @@ impl Auth {
         &self,
         (name, workspace): (&str, Option<&Workspace>),
         given: Credentials<'_>,
-        way: &ConnectionInfo,
+        connection: &ConnectionInfo,
         headers: &HeaderMap,
-    ) -> Result<Started, Refused> {
+    ) -> Result<StartedSession, SignInError> {
         let workspace = workspace.filter(|workspace| workspace.deleted_at.is_none());
-        if workspace.is_some_and(|workspace| !workspace.policy.takes_passwords()) {
-            return Err(Refused::NoPasswords);
+        if workspace.is_some_and(|workspace| !workspace.policy.allows_passwords()) {
+            return Err(SignInError::PasswordsDisabled);
         }
         // What cannot be a password or an address is tried all the same, with nothing.
         let (email, password) = (Email::parse(given.email).ok(), Password::parse(given.password).ok());
-        let turn = self.passwords.turn().await?;
+        let permit = self.passwords.turn().await?;
         let known = match (workspace, &email) {
-            (Some(workspace), Some(email)) => self.store.password_of(workspace.id, email).await?,
+            (Some(workspace), Some(email)) => self.store.user_with_password_hash(workspace.id, email).await?,
             _ => None,
         };
         let account = email.as_ref().map_or("", Email::as_str);
-        let attempt = Attempt {
-            account: self.subject(&["account", name, account]),
-            network: self.subject(&["network", &way.network]),
+        let attempt = SignInAttempt {
+            account: self.attempt_hash(&["account", name, account]),
+            network: self.attempt_hash(&["network", &connection.network]),
             workspace: workspace.map(|workspace| workspace.id),
             user: known.as_ref().map(|(user, _)| user.id),
         };
         let now = self.clock.now();
-        if let Some(until) = self.store.begin_attempt(&attempt, &PATIENCE, now).await? {
-            return Err(Refused::Locked(until));
+        if let Some(until) = self.store.begin_attempt(&attempt, &SIGN_IN_LIMITS, now).await? {
+            return Err(SignInError::LockedOut(until));
         }
         let kept = known.as_ref().and_then(|(_, kept)| kept.clone());
-        let matches = turn.matches(password, kept.clone()).await?;
+        let matches = permit.matches(password, kept.clone()).await?;
         let found = known.filter(|(user, _)| matches && user.status == UserStatus::Active).zip(kept);
-        let ((user, _), kept) = found.ok_or(Refused::Wrong)?;
-        let (started, new) = self.sessions.draft(How::Password, way, headers);
+        let ((user, _), kept) = found.ok_or(SignInError::InvalidCredentials)?;
+        let (started, new) = self.sessions.draft(AuthMethod::Password, connection, headers);
         match self.store.sign_in(&user, &kept, &new, &attempt, now).await {
             Ok(()) => Ok(started),
-            Err(StoreError::Conflict | StoreError::NotFound(_)) => Err(Refused::Wrong),
+            Err(StoreError::Conflict | StoreError::NotFound(_)) => Err(SignInError::InvalidCredentials),
             Err(error) => Err(error.into()),
         }
     }
 
     /// Whom an invitation is for, while it is good.
-    pub async fn invited(&self, token: &str) -> Result<Invited, Refused> {
-        let invited = self.store.invitation(&api_key::hash(token), self.clock.now()).await?;
-        invited.ok_or(Refused::Over)
+    pub async fn invitation(&self, token: &str) -> Result<PendingInvitation, SignInError> {
+        let invited = self.store.invitation(&api_key::hash_secret(token), self.clock.now()).await?;
+        invited.ok_or(SignInError::LinkExpired)
     }
 
     /// Takes an invitation: gives a member their name and password, and signs them in.
-    pub async fn accept(
+    pub async fn accept_invitation(
         &self,
         token: &str,
         full_name: &str,
         password: &str,
-        way: &ConnectionInfo,
+        connection: &ConnectionInfo,
         headers: &HeaderMap,
-    ) -> Result<Started, Refused> {
-        let invited = self.invited(token).await?;
-        if !invited.workspace.policy.takes_passwords() {
-            return Err(Refused::NoPasswords);
+    ) -> Result<StartedSession, SignInError> {
+        let invited = self.invitation(token).await?;
+        if !invited.workspace.policy.allows_passwords() {
+            return Err(SignInError::PasswordsDisabled);
         }
         let full_name = User::parse_name(full_name)?;
         let password = Password::parse(password)?;
         let kept = self.passwords.turn().await?.hash(password).await?;
-        let (started, new) = self.sessions.draft(How::Password, way, headers);
+        let (started, new) = self.sessions.draft(AuthMethod::Password, connection, headers);
         let now = self.clock.now();
-        let hash = api_key::hash(token);
+        let hash = api_key::hash_secret(token);
         match self.store.accept_invitation(&hash, &invited.user, &full_name, &kept, &new, now).await {
             Ok(()) => Ok(started),
-            Err(StoreError::NotFound(_)) => Err(Refused::Over),
+            Err(StoreError::NotFound(_)) => Err(SignInError::LinkExpired),
             Err(error) => Err(error.into()),
         }
     }
@@ -142,54 +143,55 @@ impl Auth {
     /// Changes somebody's own password. All their sessions end; they go on in a new one.
     pub async fn change_password(
         &self,
-        signed: &Signed,
+        current: &CurrentSession,
         old: &str,
         new: &str,
-        way: &ConnectionInfo,
+        connection: &ConnectionInfo,
         headers: &HeaderMap,
-    ) -> Result<Started, Refused> {
-        if !signed.workspace.policy.takes_passwords() {
-            return Err(Refused::NoPasswords);
+    ) -> Result<StartedSession, SignInError> {
+        if !current.workspace.policy.allows_passwords() {
+            return Err(SignInError::PasswordsDisabled);
         }
-        let user = &signed.user;
+        let user = &current.user;
         let new = Password::parse(new)?;
-        let attempt = Attempt {
-            account: self.subject(&["account", signed.workspace.slug.as_str(), user.email.as_str()]),
-            network: self.subject(&["network", &way.network]),
+        let attempt = SignInAttempt {
+            account: self.attempt_hash(&["account", current.workspace.slug.as_str(), user.email.as_str()]),
+            network: self.attempt_hash(&["network", &connection.network]),
             workspace: Some(user.workspace),
             user: Some(user.id),
         };
-        let turn = self.passwords.turn().await?;
+        let permit = self.passwords.turn().await?;
         let now = self.clock.now();
-        if let Some(until) = self.store.begin_attempt(&attempt, &PATIENCE, now).await? {
-            return Err(Refused::Locked(until));
+        if let Some(until) = self.store.begin_attempt(&attempt, &SIGN_IN_LIMITS, now).await? {
+            return Err(SignInError::LockedOut(until));
         }
-        let kept = self.store.password_of(user.workspace, &user.email).await?.and_then(|(_, kept)| kept);
-        if !turn.matches(Password::parse(old).ok(), kept.clone()).await? {
-            return Err(Refused::Wrong);
+        let kept =
+            self.store.user_with_password_hash(user.workspace, &user.email).await?.and_then(|(_, kept)| kept);
+        if !permit.matches(Password::parse(old).ok(), kept.clone()).await? {
+            return Err(SignInError::InvalidCredentials);
         }
         let hash = self.passwords.turn().await?.hash(new).await?;
-        let (started, next) = self.sessions.draft(signed.session.how, way, headers);
-        let actor = Actor::of_user(user.id);
+        let (started, next) = self.sessions.draft(current.session.how, connection, headers);
+        let actor = Actor::from_user(user.id);
         match self.store.set_password(user, &hash, kept.as_deref(), Some(&next), &actor, now).await {
             Ok(()) => {
-                self.store.forgive_attempt(&attempt, now).await?;
+                self.store.clear_failures(&attempt, now).await?;
                 Ok(started)
             }
-            Err(StoreError::Conflict) => Err(Refused::Wrong),
+            Err(StoreError::Conflict) => Err(SignInError::InvalidCredentials),
             Err(error) => Err(error.into()),
         }
     }
 
     /// Ends every session somebody has.
-    pub async fn sign_out_everywhere(&self, signed: &Signed) -> Result<u64, StoreError> {
-        let actor = Actor::of_user(signed.user.id);
-        self.store.end_sessions_of(&signed.user, &actor, self.clock.now()).await
+    pub async fn sign_out_everywhere(&self, current: &CurrentSession) -> Result<u64, StoreError> {
+        let actor = Actor::from_user(current.user.id);
+        self.store.end_sessions_of(&current.user, &actor, self.clock.now()).await
     }
 
     /// Of what was tried only this is kept. Each part goes in with its length before it.
-    fn subject(&self, parts: &[&str]) -> String {
-        let mut hash = hmac::Context::with_key(&self.attempts);
+    fn attempt_hash(&self, parts: &[&str]) -> String {
+        let mut hash = hmac::Context::with_key(&self.attempt_key);
         for part in parts {
             hash.update(&(part.len() as u64).to_be_bytes());
             hash.update(part.as_bytes());

@@ -10,7 +10,7 @@ use axum::response::IntoResponse;
 use axum::routing::{MethodRouter, get};
 use axum::{Json, Router};
 use rlinks_core::error_code::ErrorCode;
-use rlinks_core::link::code::OWN_PATHS;
+use rlinks_core::link::code::SERVER_PATHS;
 use rlinks_core::redirect::response::ROBOTS_TXT;
 
 use crate::redirect::context::RedirectContext;
@@ -25,7 +25,7 @@ pub fn routes() -> Router<Arc<RedirectContext>> {
     let favicon = get(|| async { (StatusCode::NO_CONTENT, [(CACHE_CONTROL, "public, max-age=86400")]) });
     let handlers: [MethodRouter<Arc<RedirectContext>>; 4] = [health, get(ready), robots, favicon];
     let mut router = Router::new().fallback(not_found);
-    for (path, handler) in OWN_PATHS.iter().zip(handlers) {
+    for (path, handler) in SERVER_PATHS.iter().zip(handlers) {
         router = router.route(path, handler.fallback(method_not_allowed));
     }
     router
@@ -43,7 +43,7 @@ async fn ready(State(context): State<Arc<RedirectContext>>) -> impl IntoResponse
     let (status, word, reasons) = if context.is_draining() {
         (StatusCode::SERVICE_UNAVAILABLE, "draining", vec!["the server is shutting down"])
     } else {
-        let reasons: Vec<&str> = store.into_iter().chain(context.recording.worry()).collect();
+        let reasons: Vec<&str> = store.into_iter().chain(context.click_pipeline.worry()).collect();
         (StatusCode::OK, if reasons.is_empty() { "ready" } else { "degraded" }, reasons)
     };
     (status, no_store(Json(serde_json::json!({ "status": word, "reasons": reasons }))))
@@ -72,11 +72,11 @@ pub async fn method_not_allowed(
 
 #[cfg(test)]
 mod tests {
-    use rlinks_core::link::code::{OWN_PATHS, is_reserved};
+    use rlinks_core::link::code::{SERVER_PATHS, is_reserved};
 
     #[test]
     fn every_first_segment_of_ours_is_a_reserved_word() {
-        for path in OWN_PATHS.iter().chain(&["/metrics"]) {
+        for path in SERVER_PATHS.iter().chain(&["/metrics"]) {
             let segment = path.trim_start_matches('/').split('/').next().unwrap();
             assert!(
                 is_reserved(segment),

@@ -21,15 +21,15 @@ use crate::auth::Auth;
 use crate::auth::oidc::Oidc;
 use crate::control::health::{method_not_allowed, not_found};
 use crate::redirect::context::{ListenerRole, RedirectContext};
-use crate::redirect::counters::{RequestKind, STATUSES};
+use crate::redirect::counters::{RequestKind, STATUS_COUNT};
 use crate::redirect::error_response::error_response;
 
 /// The text form of version 0.0.4, which every Prometheus reads.
-const TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
+const PROMETHEUS_CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 /// In one second of a processor; Linux tells programs so whatever its own clock does.
-const TICKS: f64 = 100.0;
+const CPU_TICKS_PER_SECOND: f64 = 100.0;
 /// Headers of proxies beside those with `x-forwarded-` before their names.
-const PROXIED: [&str; 4] = ["x-real-ip", "x-client-ip", "true-client-ip", "cf-connecting-ip"];
+const PROXY_HEADERS: [&str; 4] = ["x-real-ip", "x-client-ip", "true-client-ip", "cf-connecting-ip"];
 
 /// The one route there is.
 pub fn routes(auth: &Arc<Auth>) -> Router<Arc<RedirectContext>> {
@@ -56,7 +56,7 @@ async fn metrics(
         return error_response(&request, code, context.clock.now()).map(Body::new);
     }
     let key_fetches = auth.oidc.as_ref().map(Oidc::key_fetches);
-    let headers = [(CONTENT_TYPE, TEXT), (CACHE_CONTROL, "no-store")];
+    let headers = [(CONTENT_TYPE, PROMETHEUS_CONTENT_TYPE), (CACHE_CONTROL, "no-store")];
     (StatusCode::OK, headers, render(&context, key_fetches)).into_response()
 }
 
@@ -66,15 +66,15 @@ fn is_forwarded(headers: &HeaderMap) -> bool {
         || headers.contains_key(VIA)
         || headers
             .keys()
-            .any(|name| name.as_str().starts_with("x-forwarded-") || PROXIED.contains(&name.as_str()))
+            .any(|name| name.as_str().starts_with("x-forwarded-") || PROXY_HEADERS.contains(&name.as_str()))
 }
 
 /// Everything there is to say, in the order it is said.
 fn render(context: &RedirectContext, key_fetches: Option<u64>) -> String {
-    let mut page = Page(String::with_capacity(4096));
-    let (threads, recording, table) =
-        (context.metrics.threads(), &context.recording, context.routes.table.load());
-    let journal = recording.journal();
+    let mut page = PrometheusText(String::with_capacity(4096));
+    let (threads, click_pipeline, table) =
+        (context.metrics.threads(), &context.click_pipeline, context.routes.table.load());
+    let journal = click_pipeline.journal();
 
     page.gauge("rlinks_build_info", "The version that runs.");
     page.sample("rlinks_build_info", &[("version", &env!("CARGO_PKG_VERSION"))], 1);
@@ -84,7 +84,7 @@ fn render(context: &RedirectContext, key_fetches: Option<u64>) -> String {
         "Answers, by what was asked for (a link, or a page of ours) and status.",
     );
     for (kind, name) in [(RequestKind::Link, "link"), (RequestKind::Control, "page")] {
-        for index in 0..STATUSES {
+        for index in 0..STATUS_COUNT {
             let answers: u64 =
                 threads.iter().map(|thread| thread.responses(kind)[index].load(Ordering::Relaxed)).sum();
             if answers > 0 {
@@ -92,21 +92,25 @@ fn render(context: &RedirectContext, key_fetches: Option<u64>) -> String {
             }
         }
     }
-    page.gauge_of(
+    page.gauge_value(
         "rlinks_connections",
         "Connections that are open.",
         threads.iter().map(|thread| thread.connections()).sum::<usize>(),
     );
 
-    page.counter_of("rlinks_clicks_recorded_total", "Clicks written to the journal.", journal.written());
-    page.counter_of(
+    page.counter_value("rlinks_clicks_recorded_total", "Clicks written to the journal.", journal.written());
+    page.counter_value(
         "rlinks_clicks_stored_total",
         "Clicks taken from the journal to their database.",
-        recording.stored(),
+        click_pipeline.stored(),
     );
-    page.counter_of("rlinks_clicks_dropped_total", "Clicks that could not be recorded.", journal.dropped());
-    page.gauge_of("rlinks_journal_waiting_bytes", "What waits in the journal.", journal.waiting_bytes());
-    page.gauge_of(
+    page.counter_value(
+        "rlinks_clicks_dropped_total",
+        "Clicks that could not be recorded.",
+        journal.dropped(),
+    );
+    page.gauge_value("rlinks_journal_waiting_bytes", "What waits in the journal.", journal.waiting_bytes());
+    page.gauge_value(
         "rlinks_journal_budget_bytes",
         "What may wait before clicks are dropped.",
         journal.budget_bytes(),
@@ -116,49 +120,49 @@ fn render(context: &RedirectContext, key_fetches: Option<u64>) -> String {
         "rlinks_part_up",
         "Whether a part does its work: 0 while the links' or the clicks' database is away.",
     );
-    let parts = [("store", context.routes.is_fresh()), ("clicks", recording.worry().is_none())];
+    let parts = [("store", context.routes.is_fresh()), ("clicks", click_pipeline.worry().is_none())];
     for (part, works) in parts {
         page.sample("rlinks_part_up", &[("part", &part)], u8::from(works));
     }
-    page.gauge_of("rlinks_draining", "1 while the server shuts down.", u8::from(context.is_draining()));
-    page.gauge_of("rlinks_links_in_memory", "Links that are answered from memory.", table.links());
-    page.gauge_of("rlinks_links_memory_bytes", "The memory they take.", table.bytes());
-    page.gauge_of(
+    page.gauge_value("rlinks_draining", "1 while the server shuts down.", u8::from(context.is_draining()));
+    page.gauge_value("rlinks_links_in_memory", "Links that are answered from memory.", table.links());
+    page.gauge_value("rlinks_links_memory_bytes", "The memory they take.", table.bytes());
+    page.gauge_value(
         "rlinks_links_all_in_memory",
         "1 while all links fit, so that no redirect asks the database.",
         u8::from(context.routes.is_complete()),
     );
 
     if let Some(fetches) = key_fetches {
-        page.counter_of(
+        page.counter_value(
             "rlinks_oidc_key_fetches_total",
             "How often the OpenID provider was asked for its keys.",
             fetches,
         );
     }
     let failed = context.metrics.failed_reloads.load(Ordering::Relaxed);
-    page.counter_of(
+    page.counter_value(
         "rlinks_failed_reloads_total",
         "Configurations that could not be read again, so that the old one stayed.",
         failed,
     );
-    process(&mut page);
+    add_process_metrics(&mut page);
     page.0
 }
 
 /// What every process says, under the names dashboards expect. Nothing where the system does not tell.
-fn process(page: &mut Page) {
-    let Some(usage) = Usage::now() else { return };
-    page.counter_of(
+fn add_process_metrics(page: &mut PrometheusText) {
+    let Some(usage) = ProcessUsage::read() else { return };
+    page.counter_value(
         "process_cpu_seconds_total",
         "Time of processors this process has used.",
         usage.cpu_seconds,
     );
-    page.gauge_of("process_resident_memory_bytes", "Memory this process has.", usage.resident_bytes);
-    page.gauge_of("process_threads", "Threads of this process.", usage.threads);
+    page.gauge_value("process_resident_memory_bytes", "Memory this process has.", usage.resident_bytes);
+    page.gauge_value("process_threads", "Threads of this process.", usage.threads);
     if let Ok(files) = std::fs::read_dir("/proc/self/fd") {
         // Looking takes one itself.
-        page.gauge_of(
+        page.gauge_value(
             "process_open_fds",
             "Files and connections this process has open.",
             files.count().saturating_sub(1),
@@ -166,21 +170,21 @@ fn process(page: &mut Page) {
     }
 }
 
-struct Usage {
+struct ProcessUsage {
     cpu_seconds: f64,
     resident_bytes: u64,
     threads: u64,
 }
 
-impl Usage {
-    fn now() -> Option<Self> {
+impl ProcessUsage {
+    fn read() -> Option<Self> {
         let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
         // The name of a process may hold anything, blanks and brackets too.
         let (_, fields) = stat.rsplit_once(')')?;
         let fields: Vec<&str> = fields.split_ascii_whitespace().collect();
         let field = |number: usize| fields.get(number - 3)?.parse::<u32>().ok();
         Some(Self {
-            cpu_seconds: (f64::from(field(14)?) + f64::from(field(15)?)) / TICKS,
+            cpu_seconds: (f64::from(field(14)?) + f64::from(field(15)?)) / CPU_TICKS_PER_SECOND,
             resident_bytes: u64::from(field(24)?) * rustix::param::page_size() as u64,
             threads: u64::from(field(20)?),
         })
@@ -188,9 +192,9 @@ impl Usage {
 }
 
 /// A page in Prometheus' text form. Names, labels and values are ours, so nothing needs escaping.
-struct Page(String);
+struct PrometheusText(String);
 
-impl Page {
+impl PrometheusText {
     fn family(&mut self, name: &str, kind: &str, help: &str) {
         let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
     }
@@ -203,12 +207,12 @@ impl Page {
         self.family(name, "gauge", help);
     }
 
-    fn counter_of(&mut self, name: &str, help: &str, value: impl Display) {
+    fn counter_value(&mut self, name: &str, help: &str, value: impl Display) {
         self.counter(name, help);
         self.sample(name, &[], value);
     }
 
-    fn gauge_of(&mut self, name: &str, help: &str, value: impl Display) {
+    fn gauge_value(&mut self, name: &str, help: &str, value: impl Display) {
         self.gauge(name, help);
         self.sample(name, &[], value);
     }

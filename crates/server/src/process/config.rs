@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use rlinks_clicks::journal::Syncing;
 use rlinks_core::Host;
 
-use crate::auth::oidc::Settings;
-pub use crate::redirect::settings::Reloadable;
+use crate::auth::oidc::OidcSettings;
+pub use crate::redirect::settings::ReloadableSettings;
 pub use crate::redirect::tls::TlsFiles;
 use rlinks_ops::{Naming, domain_checks, safety};
 
@@ -27,7 +27,7 @@ pub struct Config {
     /// What the route table may take of memory.
     pub cache_bytes: usize,
     /// How links are shown.
-    pub naming: Naming,
+    pub short_urls: Naming,
     /// The host short URLs begin with where there is no domain.
     pub own_host: Option<Host>,
     /// Certificate and key; without them the listener speaks plain HTTP.
@@ -43,7 +43,7 @@ pub struct Config {
     /// Where raw clicks go before they are pruned.
     pub archive: Option<Archive>,
     /// The OpenID provider people may sign in with.
-    pub oidc: Option<Settings>,
+    pub oidc: Option<OidcSettings>,
     /// Who is asked whether a target is safe.
     pub safety: safety::Options,
     /// What is asked about hosts, and whether they must be proven.
@@ -51,23 +51,23 @@ pub struct Config {
     /// How many targets of existing links one member or key may change in a minute; 0 is as many as they like.
     pub target_changes_per_minute: u32,
     /// What a reload may change.
-    pub reloadable: Reloadable,
+    pub reloadable: ReloadableSettings,
 }
 
 /// A folder or an object store, and the `AWS_` variables to reach it by.
 #[derive(Clone)]
 pub struct Archive {
     /// As it was configured.
-    pub place: String,
+    pub destination: String,
     /// The variables; they hold secrets.
     pub options: Vec<(String, String)>,
 }
 
 impl std::fmt::Debug for Archive {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        out.debug_struct("Archive").field("place", &self.place).finish_non_exhaustive()
+        out.debug_struct("Archive").field("place", &self.destination).finish_non_exhaustive()
     }
 }
 
 /// Reads the configuration again, for SIGHUP. An error keeps what is in force.
-pub type Reload = Box<dyn Fn() -> Result<Reloadable, String> + Send + Sync>;
+pub type Reload = Box<dyn Fn() -> Result<ReloadableSettings, String> + Send + Sync>;

@@ -22,7 +22,7 @@ pub enum ServeError {
     Safety(String),
     /// Hosts cannot be looked after as configured.
     #[error("{0}")]
-    Custody(String),
+    DomainChecks(String),
     /// The store did not open.
     #[error(transparent)]
     Store(#[from] StoreError),

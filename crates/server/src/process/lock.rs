@@ -11,9 +11,9 @@ use super::error::ServeError;
 pub const LOCK_FILE: &str = "serve.lock";
 
 /// How often, and how far apart, it is asked for before somebody else is said to have it.
-const LOCK_TRIES: u32 = 10;
+const LOCK_ATTEMPTS: u32 = 10;
 
-const LOCK_PAUSE: Duration = Duration::from_millis(100);
+const LOCK_RETRY_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Takes the data folder for one server. The lock goes with the process, however it ends.
 pub fn lock(data: &Path) -> Result<File, ServeError> {
@@ -30,11 +30,11 @@ pub fn lock(data: &Path) -> Result<File, ServeError> {
         .map_err(cannot)?;
     // A command that stores what a dead server left has it for a moment.
     let mut locked = file.try_lock();
-    for _ in 0..LOCK_TRIES {
+    for _ in 0..LOCK_ATTEMPTS {
         if !matches!(locked, Err(TryLockError::WouldBlock)) {
             break;
         }
-        std::thread::sleep(LOCK_PAUSE);
+        std::thread::sleep(LOCK_RETRY_INTERVAL);
         locked = file.try_lock();
     }
     match locked {

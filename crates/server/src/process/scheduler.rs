@@ -16,41 +16,41 @@ use rlinks_ops::{Mode, OpsError};
 use rlinks_store::clock::Clock;
 
 /// Between two looks at whether a job is due.
-const LOOK: Duration = Duration::from_mins(10);
+const TICK_INTERVAL: Duration = Duration::from_mins(10);
 /// After an error: the database is away, or the archive is.
-const RETRY: Duration = Duration::from_mins(1);
+const RETRY_INTERVAL: Duration = Duration::from_mins(1);
 /// A day, less the time between looks, so that it does not move through the day.
 const DAILY_MS: i64 = 23 * 3_600_000 + 50 * 60_000;
 
 /// Does what is due until the task is dropped. Trouble is logged and tried again; it stops nothing. `opened` is where whoever drops
 /// the task finds what is to be closed.
-pub async fn jobs(
+pub async fn run(
     store: Store,
     clock: Clock,
     archive: Option<Archive>,
     safety: Arc<Safety>,
-    custodian: Arc<Custodian>,
+    domain_checker: Arc<Custodian>,
     opened: Arc<OnceCell<Clicks>>,
 ) {
-    while let Err(error) = finish(&store, &clock).await {
+    while let Err(error) = finish_interrupted_deletions(&store, &clock).await {
         tracing::debug!(%error, "deletions that were cut off wait for the store");
-        tokio::time::sleep(RETRY).await;
+        tokio::time::sleep(RETRY_INTERVAL).await;
     }
     let clicks = loop {
         match opened.get_or_try_init(|| Clicks::open(store.location())).await {
             Ok(clicks) => break clicks,
             Err(error) => {
                 tracing::debug!(%error, "the daily jobs wait for the clicks");
-                tokio::time::sleep(RETRY).await;
+                tokio::time::sleep(RETRY_INTERVAL).await;
             }
         }
     };
     loop {
-        let pause = match look(&store, clicks, &clock, archive.as_ref(), &safety, &custodian).await {
-            Ok(()) => LOOK,
+        let pause = match tick(&store, clicks, &clock, archive.as_ref(), &safety, &domain_checker).await {
+            Ok(()) => TICK_INTERVAL,
             Err(error) => {
                 tracing::warn!(%error, "a daily job could not be done and is tried again");
-                RETRY
+                RETRY_INTERVAL
             }
         };
         tokio::time::sleep(pause).await;
@@ -58,7 +58,7 @@ pub async fn jobs(
 }
 
 /// Whoever deleted their account meant their links too, and a process that ended meanwhile is no reason to wait until tomorrow.
-async fn finish(store: &Store, clock: &Clock) -> Result<(), OpsError> {
+async fn finish_interrupted_deletions(store: &Store, clock: &Clock) -> Result<(), OpsError> {
     let workspaces = store.workspaces().await?;
     for (workspace, links) in finish_deletions(store, &workspaces, Mode::Write, clock.now()).await? {
         tracing::info!(%workspace, links, "links of deleted accounts were deleted");
@@ -66,7 +66,7 @@ async fn finish(store: &Store, clock: &Clock) -> Result<(), OpsError> {
     Ok(())
 }
 
-async fn look(
+async fn tick(
     store: &Store,
     clicks: &Clicks,
     clock: &Clock,
@@ -75,12 +75,12 @@ async fn look(
     custodian: &Arc<Custodian>,
 ) -> Result<(), OpsError> {
     let now = clock.now();
-    clicks.make_partitions(now).await.map_err(StoreError::of_clicks)?;
-    clicks.forget_seen(now).await.map_err(StoreError::of_clicks)?;
-    if !clicks.take_job("sweep", DAILY_MS, now).await.map_err(StoreError::of_clicks)? {
+    clicks.make_partitions(now).await.map_err(StoreError::for_clicks)?;
+    clicks.forget_seen(now).await.map_err(StoreError::for_clicks)?;
+    if !clicks.take_job("sweep", DAILY_MS, now).await.map_err(StoreError::for_clicks)? {
         return Ok(());
     }
-    let target = match to.map(|to| archive(&to.place, &to.options)).transpose() {
+    let target = match to.map(|to| archive(&to.destination, &to.options)).transpose() {
         Ok(target) => target,
         Err(error) => {
             tracing::error!(%error, "retention.archive cannot be used, so nothing is swept");

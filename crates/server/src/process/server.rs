@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use rlinks_clicks::Clicks;
 use rlinks_clicks::pipeline::{self, Recording};
-use rlinks_store::audit::checkpoints::{Signer, append_heads};
-use rlinks_store::{Options, Store, StoreError};
+use rlinks_store::audit::checkpoints::{Signer, append_checkpoints};
+use rlinks_store::{Store, StoreError, StoreOptions};
 use tokio::runtime::{Handle, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{OnceCell, watch};
@@ -23,8 +23,8 @@ use crate::control::router::ControlRouters;
 use crate::process::config::{Config, Reload};
 use crate::process::error::ServeError;
 use crate::process::lock::lock;
-use crate::process::signals::Stop;
-use crate::redirect::acceptor::{self, Threads};
+use crate::process::signals::StopSignals;
+use crate::redirect::acceptor::{self, ServingThreads};
 use crate::redirect::context::{ControlHandler, ListenerRole, RedirectContext};
 use crate::redirect::phase::Phase;
 use crate::redirect::tls::Tls;
@@ -32,23 +32,23 @@ use crate::web::Web;
 use rlinks_ops::Ops;
 use rlinks_ops::domain_checks::Custodian;
 use rlinks_ops::safety::Safety;
-use rlinks_routes::Routes;
+use rlinks_routes::RouteCache;
 use rlinks_store::clock::{Clock, monotonic_ms, random_bytes};
 
 /// Between `/ready` saying 503 and the listener closing, so that a balancer can see it.
-const NOTICE: Duration = Duration::from_millis(500);
+const UNREADY_DELAY: Duration = Duration::from_millis(500);
 /// From then on, open connections have this long.
-const DRAIN: Duration = Duration::from_secs(8);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(8);
 /// And then the store.
-const CLOSE: Duration = Duration::from_secs(1);
+const STORE_CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 /// How often heads are signed and logged.
-const SIGN: Duration = Duration::from_mins(1);
+const CHECKPOINT_INTERVAL: Duration = Duration::from_mins(1);
 
 /// Runs until SIGTERM or SIGINT, then drains. A second signal ends it at once.
 /// `announce` is given the address at which the first admin is made, where there is none yet.
 pub fn run(
     config: Config,
-    store: Options,
+    store: StoreOptions,
     clock: Clock,
     reload: Reload,
     announce: impl FnOnce(&str),
@@ -70,13 +70,13 @@ pub fn run(
     server.control.block_on(async {
         // Beside waiting: a store that is slow to answer must not make a signal wait.
         let announced = async {
-            if let Some(url) = server.setup_address().await {
+            if let Some(url) = server.setup_url().await {
                 announce(&url);
             }
             std::future::pending::<()>().await;
         };
         tokio::select! {
-            () = wait_for_the_end(&server, signals, reload) => {}
+            () = wait_for_shutdown(&server, signals, reload) => {}
             () = announced => {}
         }
     });
@@ -86,26 +86,26 @@ pub fn run(
 
 /// The signals a server answers to.
 struct Signals {
-    stop: Stop,
+    stop: StopSignals,
     hang_up: Signal,
 }
 
 impl Signals {
     fn listen() -> std::io::Result<Self> {
-        Ok(Self { stop: Stop::listen()?, hang_up: signal(SignalKind::hangup())? })
+        Ok(Self { stop: StopSignals::listen()?, hang_up: signal(SignalKind::hangup())? })
     }
 }
 
-async fn wait_for_the_end(server: &Server, signals: Signals, reload: Reload) {
+async fn wait_for_shutdown(server: &Server, signals: Signals, reload: Reload) {
     let Signals { mut stop, mut hang_up } = signals;
     loop {
         tokio::select! {
-            () = stop.asked() => break,
+            () = stop.received() => break,
             _ = hang_up.recv() => server.reload(&reload),
         }
     }
     tokio::spawn(async move {
-        stop.asked().await;
+        stop.received().await;
         tracing::warn!("a second signal: stopping at once");
         std::process::exit(0);
     });
@@ -126,10 +126,10 @@ pub struct Server {
     tls: Option<Arc<Tls>>,
     phase: watch::Sender<Phase>,
     acceptors: Vec<JoinHandle<()>>,
-    followers: Vec<JoinHandle<()>>,
+    background_tasks: Vec<JoinHandle<()>>,
     /// What the daily jobs have opened.
     clicks: Arc<OnceCell<Clicks>>,
-    threads: Vec<Arc<Threads>>,
+    threads: Vec<Arc<ServingThreads>>,
     control: Runtime,
     config: Config,
     clock: Clock,
@@ -144,30 +144,30 @@ impl Server {
         control: Runtime,
     ) -> Result<Self, ServeError> {
         let listener = bind(config.listen)?;
-        config.naming.listen = listener.local_addr()?;
+        config.short_urls.listen = listener.local_addr()?;
         let control_listener = config.control_listen.map(bind).transpose()?;
         let tls = config.tls.clone().map(Tls::load).transpose().map_err(ServeError::Tls)?.map(Arc::new);
-        let routes = Arc::new(Routes::new(store.clone(), control.handle().clone(), config.cache_bytes));
-        control.block_on(routes.learn_directory(config.naming.base_domain.as_ref()))?;
+        let routes = Arc::new(RouteCache::new(store.clone(), control.handle().clone(), config.cache_bytes));
+        control.block_on(routes.reload_directory(config.short_urls.base_domain.as_ref()))?;
         let safety = Arc::new(Safety::new(&config.safety).map_err(ServeError::Safety)?);
         if let Some(list) = safety.list() {
             let read = control.block_on(list.get()).map_err(ServeError::Safety)?;
             list.report(&read);
         }
-        let custodian = Custodian::new(&config.domain_checks).map_err(ServeError::Custody)?;
-        let recording = record(&config, &store, &clock, control.handle())?;
+        let domain_checker = Custodian::new(&config.domain_checks).map_err(ServeError::DomainChecks)?;
+        let recording = start_click_pipeline(&config, &store, &clock, control.handle())?;
         let ops = Ops {
             store: store.clone(),
-            naming: config.naming.clone(),
+            naming: config.short_urls.clone(),
             own_host: config.own_host.clone(),
             clock: clock.clone(),
             routes: Some(Arc::clone(&routes)),
             safety: Arc::clone(&safety),
-            custodian: Arc::new(custodian),
+            custodian: Arc::new(domain_checker),
             target_changes_per_minute: config.target_changes_per_minute,
         };
         let clicks = Arc::default();
-        let auth = Arc::new(control.block_on(auth(&config, &store, &clock, &routes))?);
+        let auth = Arc::new(control.block_on(build_auth(&config, &store, &clock, &routes))?);
         let api = Api::new(ops, Arc::clone(&auth), Arc::clone(&routes), Arc::clone(&clicks));
         let api = Arc::new(control.block_on(api));
         let web = Web::new(Arc::clone(&auth), Arc::clone(&api), Arc::clone(&routes));
@@ -188,7 +188,7 @@ impl Server {
         let site = SiteOrigin {
             tls: tls.is_some(),
             insecure_cookies: config.insecure_cookies,
-            public_url: config.naming.public_url.clone(),
+            public_url: config.short_urls.public_url.clone(),
         };
         let control_plane = crate::control::router::handler(Arc::clone(&context), site, routers);
         let mut server = Self {
@@ -203,14 +203,14 @@ impl Server {
             tls,
             phase: watch::Sender::new(Phase::Running),
             acceptors: Vec::new(),
-            followers: Vec::new(),
+            background_tasks: Vec::new(),
             clicks,
             threads: Vec::new(),
             control,
             config,
             clock,
         };
-        server.follow();
+        server.start_background_tasks();
         let (limit, threads) = (acceptor::connection_limit(), server.config.threads);
         let apart = control_listener.is_some() || !server.config.serve_admin;
         server.listen(
@@ -243,7 +243,7 @@ impl Server {
         limit: usize,
     ) -> Result<(), ServeError> {
         let (tls, phase) = (self.tls.as_ref(), self.phase.subscribe());
-        let threads = Threads::start(threads, &self.context, role, &self.control_plane, tls, &phase)?;
+        let threads = ServingThreads::start(threads, &self.context, role, &self.control_plane, tls, &phase)?;
         let threads = Arc::new(threads);
         let (accepting, context, phase) =
             (Arc::clone(&threads), Arc::clone(&self.context), self.phase.subscribe());
@@ -256,52 +256,58 @@ impl Server {
         Ok(())
     }
 
-    fn follow(&mut self) {
+    fn start_background_tasks(&mut self) {
         let routes = Arc::clone(&self.context.routes);
         let following = rlinks_routes::feed_follower::follow(
             self.store.clone(),
             routes,
-            self.config.naming.base_domain.clone(),
+            self.config.short_urls.base_domain.clone(),
         );
-        self.followers.push(self.control.spawn(following));
+        self.background_tasks.push(self.control.spawn(following));
         let (store, data, clock) = (self.store.clone(), self.config.data.clone(), self.clock.clone());
-        self.followers.push(self.control.spawn(async move {
+        self.background_tasks.push(self.control.spawn(async move {
             loop {
-                sign_heads(&store, &data, &clock).await;
-                tokio::time::sleep(SIGN).await;
+                write_checkpoint(&store, &data, &clock).await;
+                tokio::time::sleep(CHECKPOINT_INTERVAL).await;
             }
         }));
         let (clock, archive, clicks) =
             (self.clock.clone(), self.config.archive.clone(), Arc::clone(&self.clicks));
-        let (safety, custodian) = (Arc::clone(&self.safety), Arc::clone(&self.api.ops.custodian));
-        let jobs =
-            crate::process::scheduler::jobs(self.store.clone(), clock, archive, safety, custodian, clicks);
-        self.followers.push(self.control.spawn(jobs));
-        self.followers.push(self.control.spawn(Arc::clone(&self.api).run()));
+        let (safety, domain_checker) = (Arc::clone(&self.safety), Arc::clone(&self.api.ops.custodian));
+        let jobs = crate::process::scheduler::run(
+            self.store.clone(),
+            clock,
+            archive,
+            safety,
+            domain_checker,
+            clicks,
+        );
+        self.background_tasks.push(self.control.spawn(jobs));
+        self.background_tasks.push(self.control.spawn(Arc::clone(&self.api).run()));
         let auth = Arc::clone(&self.auth);
-        self.followers.push(self.control.spawn(async move { auth.work().await }));
+        self.background_tasks.push(self.control.spawn(async move { auth.run().await }));
         let watching = Arc::clone(&self.safety).watch(self.store.clone(), self.clock.clone());
-        self.followers.push(self.control.spawn(watching));
+        self.background_tasks.push(self.control.spawn(watching));
         if let Some(tls) = &self.tls {
-            self.followers.push(self.control.spawn(Arc::clone(tls).watch()));
+            self.background_tasks.push(self.control.spawn(Arc::clone(tls).watch_files()));
         }
     }
 
     /// The address at which the first admin is made, where there is none yet and pages are served at all. Addresses given out before
     /// no longer work.
-    pub fn offer_setup(&self) -> Option<String> {
-        self.control.block_on(self.setup_address())
+    pub fn create_setup_url(&self) -> Option<String> {
+        self.control.block_on(self.setup_url())
     }
 
-    async fn setup_address(&self) -> Option<String> {
+    async fn setup_url(&self) -> Option<String> {
         if self.control_address.is_none() && !self.config.serve_admin {
             return None;
         }
         let base = match self.control_address {
-            None => self.config.naming.base_url(),
-            Some(address) => self.config.naming.at(address),
+            None => self.config.short_urls.base_url(),
+            Some(address) => self.config.short_urls.at(address),
         };
-        match self.auth.offer_setup().await {
+        match self.auth.create_setup_token().await {
             Ok(token) => token.map(|token| format!("{base}/admin/setup?token={token}")),
             Err(error) => {
                 tracing::error!(%error, "the first admin cannot be set up");
@@ -335,9 +341,9 @@ impl Server {
         let began_ms = monotonic_ms();
         self.context.drain();
         self.control.block_on(async {
-            tokio::time::sleep(NOTICE).await;
+            tokio::time::sleep(UNREADY_DELAY).await;
             self.phase.send_replace(Phase::Draining);
-            self.api.hush();
+            self.api.close_streams();
             for acceptor in self.acceptors {
                 let _ = acceptor.await;
             }
@@ -346,27 +352,29 @@ impl Server {
                     tokio::time::sleep(Duration::from_millis(20)).await;
                 }
             };
-            if tokio::time::timeout(DRAIN, all_ended).await.is_err() {
+            if tokio::time::timeout(DRAIN_TIMEOUT, all_ended).await.is_err() {
                 tracing::warn!("some connections did not end in time and are cut off");
             }
         });
         // What is not stored in time is in the journal, and the next start stores it.
         let gone = Duration::from_millis(monotonic_ms() - began_ms);
-        self.context.recording.stop((NOTICE + DRAIN).saturating_sub(gone).max(CLOSE / 2));
+        self.context
+            .click_pipeline
+            .stop((UNREADY_DELAY + DRAIN_TIMEOUT).saturating_sub(gone).max(STORE_CLOSE_TIMEOUT / 2));
         self.control.block_on(async {
-            for follower in &self.followers {
+            for follower in &self.background_tasks {
                 follower.abort();
             }
             // A store that does not answer must not hold up the end.
-            let _ = tokio::time::timeout(CLOSE, async {
-                self.auth.stop().await;
-                for follower in self.followers {
+            let _ = tokio::time::timeout(STORE_CLOSE_TIMEOUT, async {
+                self.auth.flush().await;
+                for follower in self.background_tasks {
                     let _ = follower.await;
                 }
                 if let Some(clicks) = self.clicks.get() {
                     clicks.close().await;
                 }
-                sign_heads(&self.store, &self.config.data, &self.clock).await;
+                write_checkpoint(&self.store, &self.config.data, &self.clock).await;
                 self.store.close().await;
             })
             .await;
@@ -381,7 +389,12 @@ fn bind(address: SocketAddr) -> Result<TcpListener, ServeError> {
 }
 
 /// Begins to record clicks.
-fn record(config: &Config, store: &Store, clock: &Clock, control: &Handle) -> Result<Recording, ServeError> {
+fn start_click_pipeline(
+    config: &Config,
+    store: &Store,
+    clock: &Clock,
+    control: &Handle,
+) -> Result<Recording, ServeError> {
     let clock = clock.clone();
     let options = pipeline::Options {
         store: store.location().clone(),
@@ -396,26 +409,26 @@ fn record(config: &Config, store: &Store, clock: &Clock, control: &Handle) -> Re
 }
 
 /// What signing in needs; with an OpenID provider, where one is configured.
-async fn auth(
+async fn build_auth(
     config: &Config,
     store: &Store,
     clock: &Clock,
-    routes: &Arc<Routes>,
+    routes: &Arc<RouteCache>,
 ) -> Result<Auth, ServeError> {
     let mut oidc = None;
     if let Some(settings) = config.oidc.clone() {
-        let made = Oidc::new(settings, store.clone(), clock.clone(), &config.naming).await;
+        let made = Oidc::new(settings, store.clone(), clock.clone(), &config.short_urls).await;
         oidc = Some(made.map_err(|error| ServeError::Oidc(error.to_string()))?);
     }
     Ok(Auth::new(store.clone(), clock.clone(), oidc, Arc::clone(routes)).await)
 }
 
 /// Signs the heads that moved and appends them to the log. Trouble is logged; it stops nothing.
-async fn sign_heads(store: &Store, data: &Path, clock: &Clock) {
+async fn write_checkpoint(store: &Store, data: &Path, clock: &Clock) {
     let sign = async {
         let heads: Vec<_> = store.heads().await?.into_iter().map(|(_, head)| head).collect();
         let signer = Signer::load(data, random_bytes())?;
-        append_heads(data, &signer, &heads, clock.now(), false)
+        append_checkpoints(data, &signer, &heads, clock.now(), false)
     };
     if let Err(error) = sign.await {
         tracing::warn!(%error, "the audit heads could not be signed");

@@ -3,19 +3,19 @@
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// Listens to them. One that comes while nobody waits for it is not lost.
-pub struct Stop {
+pub struct StopSignals {
     interrupt: Signal,
     terminate: Signal,
 }
 
-impl Stop {
+impl StopSignals {
     /// From now on they no longer end the process by themselves.
     pub fn listen() -> std::io::Result<Self> {
         Ok(Self { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
     }
 
     /// Waits until somebody wants it to end.
-    pub async fn asked(&mut self) {
+    pub async fn received(&mut self) {
         tokio::select! {
             _ = self.interrupt.recv() => {}
             _ = self.terminate.recv() => {}

@@ -27,7 +27,7 @@ const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Room for a head whose path is long enough to be told so (414); everything beyond is cut off (431).
 const BUFFER_BYTES: usize = 72 * 1024;
 const MAX_HEADERS: usize = 64;
-const BACKLOG: i32 = 4096;
+const LISTEN_BACKLOG: i32 = 4096;
 /// File descriptors kept for the store, logs and the journal.
 const RESERVED_FILES: u64 = 128;
 const MAX_CONNECTIONS: u64 = 50_000;
@@ -54,7 +54,7 @@ pub fn bind(address: SocketAddr) -> io::Result<TcpListener> {
         socket.set_reuse_address(true)?;
         socket.set_nonblocking(true)?;
         socket.bind(&address.into())?;
-        socket.listen(BACKLOG)?;
+        socket.listen(LISTEN_BACKLOG)?;
         Ok(TcpListener::from(socket))
     };
     open().map_err(failed)
@@ -80,15 +80,15 @@ struct AcceptedSocket {
 /// A connection's slot: among all connections, and among those of its address.
 struct ConnectionSlot {
     _permit: OwnedSemaphorePermit,
-    of_address: Arc<Mutex<HashMap<IpAddr, usize>>>,
+    connections_by_address: Arc<Mutex<HashMap<IpAddr, usize>>>,
     address: IpAddr,
     metrics: Arc<ThreadMetrics>,
 }
 
 impl Drop for ConnectionSlot {
     fn drop(&mut self) {
-        self.metrics.closed();
-        let mut counts = self.of_address.lock();
+        self.metrics.connection_closed();
+        let mut counts = self.connections_by_address.lock();
         if let Some(count) = counts.get_mut(&self.address) {
             *count -= 1;
             if *count == 0 {
@@ -98,17 +98,17 @@ impl Drop for ConnectionSlot {
     }
 }
 
-struct Thread {
+struct ThreadHandle {
     send: mpsc::UnboundedSender<AcceptedSocket>,
     metrics: Arc<ThreadMetrics>,
 }
 
 /// The serving threads of a listener.
-pub struct Threads {
-    threads: Vec<Thread>,
+pub struct ServingThreads {
+    threads: Vec<ThreadHandle>,
 }
 
-impl Threads {
+impl ServingThreads {
     /// Starts `count` serving threads.
     pub fn start(
         count: usize,
@@ -129,7 +129,7 @@ impl Threads {
             let serve = move || runtime.block_on(serve_thread(receive, thread, tls, phase));
             // It ends by itself once nothing can be dispatched to it and its connections have ended.
             std::thread::Builder::new().name(format!("redirect-{number}")).spawn(serve)?;
-            threads.push(Thread { send, metrics });
+            threads.push(ThreadHandle { send, metrics });
         }
         Ok(Self { threads })
     }
@@ -144,7 +144,7 @@ impl Threads {
     ) -> io::Result<()> {
         let listener = tokio::net::TcpListener::from_std(listener)?;
         let slots = Arc::new(Semaphore::new(limit));
-        let of_address = Arc::new(Mutex::new(HashMap::new()));
+        let connections_by_address = Arc::new(Mutex::new(HashMap::new()));
         loop {
             let permit = tokio::select! {
                 permit = Arc::clone(&slots).acquire_owned() => permit.map_err(io::Error::other)?,
@@ -155,7 +155,9 @@ impl Threads {
                 _ = phase.wait_for(|phase| *phase == Phase::Draining) => return Ok(()),
             };
             match accepted {
-                Ok((stream, peer)) => self.dispatch(stream, peer, permit, &of_address, limit, context),
+                Ok((stream, peer)) => {
+                    self.dispatch(stream, peer, permit, &connections_by_address, limit, context)
+                }
                 Err(error) => {
                     tracing::warn!(%error, "a connection could not be accepted");
                     tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -169,7 +171,7 @@ impl Threads {
         stream: TcpStream,
         peer: SocketAddr,
         permit: OwnedSemaphorePermit,
-        of_address: &Arc<Mutex<HashMap<IpAddr, usize>>>,
+        connections_by_address: &Arc<Mutex<HashMap<IpAddr, usize>>>,
         limit: usize,
         context: &RedirectContext,
     ) {
@@ -177,7 +179,7 @@ impl Threads {
         let is_proxy =
             context.reloadable.load().trusted_proxies.iter().any(|network| network.contains(&address));
         {
-            let mut counts = of_address.lock();
+            let mut counts = connections_by_address.lock();
             let count = counts.entry(address).or_default();
             // One address must not hold every slot; a trusted proxy holds them for others.
             if *count >= limit / 2 && !is_proxy {
@@ -188,10 +190,10 @@ impl Threads {
         let Some(thread) = self.threads.iter().min_by_key(|thread| thread.metrics.connections()) else {
             return;
         };
-        thread.metrics.opened();
+        thread.metrics.connection_opened();
         let slot = ConnectionSlot {
             _permit: permit,
-            of_address: Arc::clone(of_address),
+            connections_by_address: Arc::clone(connections_by_address),
             address,
             metrics: Arc::clone(&thread.metrics),
         };

@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Response, StatusCode};
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
-use rlinks_core::redirect::response::Answer;
+use rlinks_core::redirect::response::HttpResponse;
 
 /// A body.
 pub enum Body {
@@ -53,7 +53,7 @@ impl HttpBody for Body {
 }
 
 /// An answer of core's as an HTTP response.
-pub fn response(answer: Answer) -> Response<Body> {
+pub fn into_response(answer: HttpResponse) -> Response<Body> {
     let mut response = Response::new(Body::Whole(Some(answer.body.into())));
     *response.status_mut() = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     for (name, value) in answer.headers {

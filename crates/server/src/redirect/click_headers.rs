@@ -1,7 +1,7 @@
 //! The request headers a click needs, whichever way the request is read.
 
 use http::{HeaderName, HeaderValue, Request};
-use rlinks_core::click::attribution::{country, is_prefetch};
+use rlinks_core::click::attribution::{is_prefetch, parse_country};
 
 use super::client_address::ForwardedHeaders;
 
@@ -23,7 +23,7 @@ pub struct ClickHeaders<'a> {
     /// `Forwarded`, where it is one line.
     pub forwarded: Option<&'a [u8]>,
     /// Every line of them, where there may be more.
-    pub lines: Option<&'a http::HeaderMap>,
+    pub all_headers: Option<&'a http::HeaderMap>,
 }
 
 /// Headers by which browsers say that nobody has clicked yet.
@@ -38,16 +38,16 @@ impl<'a> ClickHeaders<'a> {
             user_agent: value("user-agent"),
             referrer: value("referer"),
             query: request.uri().query().unwrap_or_default().as_bytes(),
-            country: country_header.and_then(|name| country(value(name.as_str()))),
+            country: country_header.and_then(|name| parse_country(value(name.as_str()))),
             prefetch: PREFETCH_HEADERS.iter().any(|name| is_prefetch(value(name))),
-            lines: Some(headers),
+            all_headers: Some(headers),
             ..Self::default()
         }
     }
 
     /// What proxies say about whose request it is.
-    pub fn forwarding(&self) -> ForwardedHeaders<'a> {
-        match self.lines {
+    pub fn forwarded_headers(&self) -> ForwardedHeaders<'a> {
+        match self.all_headers {
             Some(headers) => ForwardedHeaders::from_headers(headers),
             None => ForwardedHeaders {
                 forwarded_for: self.forwarded_for.into_iter().collect(),

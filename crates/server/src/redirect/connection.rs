@@ -17,27 +17,27 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper_util::rt::TokioIo;
 use rlinks_core::error_code::ErrorCode;
-use rlinks_core::host::{HostBuffer, LONGEST, from_header};
+use rlinks_core::host::{HostBuffer, MAX_HOST_BYTES, from_header};
 use rlinks_core::link::code::{is_code, is_reserved};
-use rlinks_core::redirect::decide::Absence;
+use rlinks_core::redirect::decide::NotFoundReason;
 use rlinks_core::redirect::negotiate::wants_json;
-use rlinks_core::redirect::path::{Asked, LONGEST_PATH, asked, first_segment};
+use rlinks_core::redirect::path::{MAX_PATH_BYTES, RequestPath, first_segment, parse_path};
 use rlinks_core::redirect::public_pages;
-use rlinks_core::redirect::response::{Answer, SECURITY_TXT};
+use rlinks_core::redirect::response::{HttpResponse, SECURITY_TXT_PATH};
 use rlinks_core::{Decision, Id, Route, Visitor, decide};
-use rlinks_routes::Loaded;
-use rlinks_routes::host_directory::{Directory, WorkspaceView};
+use rlinks_routes::LoadOutcome;
+use rlinks_routes::host_directory::{HostDirectory, ServedWorkspace};
 use rlinks_store::clock::monotonic_ms;
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
 
-use super::body::{Body, response};
+use super::body::{Body, into_response};
 use super::click_headers::ClickHeaders;
 use super::client_address::{self, ForwardedHeaders};
 use super::context::{ControlRequest, RedirectContext};
 use super::counters::{RequestKind, ThreadMetrics};
-use super::error_response::{accept_of, error_response};
+use super::error_response::{accept_header, error_response};
 use super::fast_path::{self, Exit};
 use super::phase::Phase;
 use super::response_writer::redirect;
@@ -59,7 +59,7 @@ enum Resolution {
     Respond(Response<Body>),
     /// The table does not know; the store might.
     Load {
-        workspace: Arc<WorkspaceView>,
+        workspace: Arc<ServedWorkspace>,
         host: String,
         code: String,
         preview: bool,
@@ -100,7 +100,7 @@ impl Connection {
 
     fn resolve(&self, request: &Request<Incoming>) -> Resolution {
         let path = request.uri().path();
-        if path.len() > LONGEST_PATH {
+        if path.len() > MAX_PATH_BYTES {
             return Resolution::Respond(self.error(request, ErrorCode::UriTooLong));
         }
         if request.headers().iter().map(|(name, value)| name.as_str().len() + value.len()).sum::<usize>()
@@ -108,25 +108,27 @@ impl Connection {
         {
             return Resolution::Respond(self.error(request, ErrorCode::HeadersTooLarge));
         }
-        let mut buffer: HostBuffer = [0; LONGEST];
-        let Some(host) = host_of(request, &mut buffer) else {
+        let mut buffer: HostBuffer = [0; MAX_HOST_BYTES];
+        let Some(host) = request_host(request, &mut buffer) else {
             return Resolution::Respond(self.error(request, ErrorCode::BadRequest));
         };
         let directory = self.context().routes.directory.load();
-        match asked(path) {
-            Asked::Code(code) => self.resolve_link(request, &directory, host, &code, false),
-            Asked::Preview(code) => self.resolve_link(request, &directory, host, &code, true),
-            Asked::Root => Resolution::Respond(match self.check_host_and_method(request, &directory, host) {
-                Some(refusal) => refusal,
-                None => response(Answer::page(public_pages::landing())),
-            }),
-            Asked::Nothing if is_reserved(first_segment(path)) => Resolution::ControlPlane,
-            Asked::Nothing => {
+        match parse_path(path) {
+            RequestPath::Code(code) => self.resolve_link(request, &directory, host, &code, false),
+            RequestPath::Preview(code) => self.resolve_link(request, &directory, host, &code, true),
+            RequestPath::Root => {
+                Resolution::Respond(match self.check_host_and_method(request, &directory, host) {
+                    Some(refusal) => refusal,
+                    None => into_response(HttpResponse::page(public_pages::landing())),
+                })
+            }
+            RequestPath::NotALink if is_reserved(first_segment(path)) => Resolution::ControlPlane,
+            RequestPath::NotALink => {
                 Resolution::Respond(match self.check_host_and_method(request, &directory, host) {
                     Some(refusal) => refusal,
                     None => match &self.context().reloadable.load().contact {
-                        Some(contact) if path == SECURITY_TXT => {
-                            response(Answer::security_txt(contact, self.context().clock.now()))
+                        Some(contact) if path == SECURITY_TXT_PATH => {
+                            into_response(HttpResponse::security_txt(contact, self.context().clock.now()))
                         }
                         _ => self.not_found(request, None),
                     },
@@ -139,7 +141,7 @@ impl Connection {
     fn resolve_link(
         &self,
         request: &Request<Incoming>,
-        directory: &Directory,
+        directory: &HostDirectory,
         host: &str,
         code: &str,
         preview: bool,
@@ -147,7 +149,7 @@ impl Connection {
         let readable = matches!(*request.method(), Method::GET | Method::HEAD);
         let workspace = directory.workspace_of(host);
         if readable && let Some(workspace) = workspace {
-            let visitor = Visitor { host, domains: &workspace.served };
+            let visitor = Visitor { host, served_hosts: &workspace.served_hosts };
             let answer = |id: Id, route: Route<'_>| {
                 self.respond(request, workspace, &visitor, code, Some((id, route)), preview)
             };
@@ -185,12 +187,12 @@ impl Connection {
     fn check_host_and_method(
         &self,
         request: &Request<Incoming>,
-        directory: &Directory,
+        directory: &HostDirectory,
         host: &str,
     ) -> Option<Response<Body>> {
         if directory.workspace_of(host).is_none() {
             // Until the directory is loaded no host is known, and that is no reason to say that a link does not exist.
-            let known = self.context().routes.knows_hosts();
+            let known = self.context().routes.is_directory_loaded();
             return Some(
                 self.error(request, if known { ErrorCode::NotFound } else { ErrorCode::KvUnavailable }),
             );
@@ -202,7 +204,7 @@ impl Connection {
     fn respond(
         &self,
         request: &Request<Incoming>,
-        workspace: &WorkspaceView,
+        workspace: &ServedWorkspace,
         visitor: &Visitor<'_>,
         code: &str,
         link: Option<(Id, Route<'_>)>,
@@ -212,7 +214,7 @@ impl Connection {
         match decide(link.map(|(_, route)| route), &workspace.policy, visitor, now) {
             Decision::Redirect { target, .. } if preview => {
                 let host = link.map_or("", |(_, route)| route.target_host);
-                response(Answer::page(public_pages::preview(code, target, host)))
+                into_response(HttpResponse::page(public_pages::preview(code, target, host)))
             }
             Decision::Redirect { status, target, cache } => {
                 if let (&Method::GET, Some((id, _))) = (request.method(), link) {
@@ -224,7 +226,7 @@ impl Connection {
                 redirect(status.code(), target, cache, workspace)
             }
             Decision::NotFound(why) => {
-                if let (Absence::Insecure, Some((id, _))) = (why, link) {
+                if let (NotFoundReason::Insecure, Some((id, _))) = (why, link) {
                     tracing::warn!(link = %id, "a link that must lead to https does not, and is not served");
                 }
                 // Counted whatever the reason, or who is slowed down could tell hidden links from unknown ones.
@@ -239,7 +241,7 @@ impl Connection {
         }
     }
 
-    fn count_miss(&self, request: &Request<Incoming>, workspace: &WorkspaceView, code: &str) {
+    fn count_miss(&self, request: &Request<Incoming>, workspace: &ServedWorkspace, code: &str) {
         if request.method() == Method::GET && is_code(code) {
             self.thread.miss_counter.count(workspace.id, code);
         }
@@ -249,7 +251,7 @@ impl Connection {
     fn not_found(
         &self,
         request: &Request<Incoming>,
-        missed: Option<(&WorkspaceView, &str)>,
+        missed: Option<(&ServedWorkspace, &str)>,
     ) -> Response<Body> {
         if let Some((workspace, code)) = missed {
             self.count_miss(request, workspace, code);
@@ -273,22 +275,22 @@ impl Connection {
     async fn load_and_respond(
         self,
         request: Request<Incoming>,
-        workspace: Arc<WorkspaceView>,
+        workspace: Arc<ServedWorkspace>,
         host: String,
         code: String,
         preview: bool,
     ) -> Response<Body> {
         let routes = &self.context().routes;
         let mut loaded = routes.load(workspace.id, &code).await;
-        if matches!(loaded, Loaded::Absent)
+        if matches!(loaded, LoadOutcome::NotFound)
             && workspace.policy.code.fold_case
             && code.bytes().any(|byte| byte.is_ascii_uppercase())
         {
             loaded = routes.load(workspace.id, &code.to_ascii_lowercase()).await;
         }
-        let visitor = Visitor { host: &host, domains: &workspace.served };
+        let visitor = Visitor { host: &host, served_hosts: &workspace.served_hosts };
         match loaded {
-            Loaded::Found(record) => self.respond(
+            LoadOutcome::Found(record) => self.respond(
                 &request,
                 &workspace,
                 &visitor,
@@ -296,21 +298,21 @@ impl Connection {
                 Some((record.id, record.route())),
                 preview,
             ),
-            Loaded::Absent => self.not_found(&request, Some((&workspace, &code))),
-            Loaded::Unreadable => self.error(&request, ErrorCode::NotFound),
-            Loaded::Unavailable => self.error(&request, ErrorCode::KvUnavailable),
+            LoadOutcome::NotFound => self.not_found(&request, Some((&workspace, &code))),
+            LoadOutcome::Unreadable => self.error(&request, ErrorCode::NotFound),
+            LoadOutcome::Unavailable => self.error(&request, ErrorCode::KvUnavailable),
         }
     }
 
     /// Everything that is no link, on the runtime that may block. A panic there is one answer 500.
     async fn forward_to_control(self, request: Request<Incoming>) -> Response<Body> {
         let context = Arc::clone(self.context());
-        let (path, accept) = (request.uri().path().to_owned(), accept_of(&request));
+        let (path, accept) = (request.uri().path().to_owned(), accept_header(&request));
         let request = ControlRequest { role: self.thread.role, peer: self.peer, request };
         let handled = context.control_runtime.spawn((self.thread.control)(request));
         match handled.await {
             Ok(handled) => handled.map(Body::Streamed),
-            Err(_) => response(Answer::error(
+            Err(_) => into_response(HttpResponse::error(
                 ErrorCode::Internal,
                 ErrorCode::Internal.message(),
                 &Value::Null,
@@ -323,12 +325,12 @@ impl Connection {
 
 /// The one host of a request, normalised. Nothing when there is none, more than one, one that is no host, or when the request
 /// line names another.
-fn host_of<'a>(request: &Request<Incoming>, buffer: &'a mut HostBuffer) -> Option<&'a str> {
+fn request_host<'a>(request: &Request<Incoming>, buffer: &'a mut HostBuffer) -> Option<&'a str> {
     let mut hosts = request.headers().get_all(HOST).iter();
     let (Some(header), None) = (hosts.next(), hosts.next()) else { return None };
     let host = from_header(header.as_bytes(), buffer)?;
     if let Some(authority) = request.uri().authority() {
-        let mut other: HostBuffer = [0; LONGEST];
+        let mut other: HostBuffer = [0; MAX_HOST_BYTES];
         if from_header(authority.as_str().as_bytes(), &mut other)? != host {
             return None;
         }
@@ -356,7 +358,7 @@ impl Future for ResponseFuture {
             Self::Pending(waiting, id, kind, metrics) => {
                 waiting.as_mut().poll(context).map(|mut response| {
                     response.headers_mut().insert(X_REQUEST_ID, id.clone());
-                    metrics.responded(*kind, response.status().as_u16());
+                    metrics.count_response(*kind, response.status().as_u16());
                     Ok(response)
                 })
             }
@@ -378,7 +380,7 @@ impl hyper::service::Service<Request<Incoming>> for Connection {
         match resolution {
             Resolution::Respond(mut response) => {
                 response.headers_mut().insert(X_REQUEST_ID, id);
-                self.thread.metrics.responded(RequestKind::Link, response.status().as_u16());
+                self.thread.metrics.count_response(RequestKind::Link, response.status().as_u16());
                 ResponseFuture::Ready(Some(response))
             }
             Resolution::Load { workspace, host, code, preview } => {

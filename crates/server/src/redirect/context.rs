@@ -9,12 +9,12 @@ use futures_util::future::BoxFuture;
 use http::{Request, Response};
 use hyper::body::Incoming;
 use rlinks_clicks::Recording;
-use rlinks_routes::Routes;
+use rlinks_routes::RouteCache;
 use rlinks_store::clock::Clock;
 use tokio::runtime::Handle;
 
 use super::counters::Metrics;
-use super::settings::Reloadable;
+use super::settings::ReloadableSettings;
 
 /// What a listener serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,13 +51,13 @@ pub type ControlHandler =
 /// Shared by the serving threads and the control runtime.
 pub struct RedirectContext {
     /// What the redirect path knows of links and hosts.
-    pub routes: Arc<Routes>,
+    pub routes: Arc<RouteCache>,
     pub clock: Clock,
-    pub reloadable: ArcSwap<Reloadable>,
+    pub reloadable: ArcSwap<ReloadableSettings>,
     /// Everything that may block runs here.
     pub control_runtime: Handle,
     /// Where clicks go.
-    pub recording: Recording,
+    pub click_pipeline: Recording,
     pub metrics: Metrics,
     draining: AtomicBool,
 }
@@ -65,9 +65,9 @@ pub struct RedirectContext {
 impl RedirectContext {
     /// Not draining, with nothing counted yet.
     pub fn new(
-        routes: Arc<Routes>,
+        routes: Arc<RouteCache>,
         clock: Clock,
-        reloadable: Reloadable,
+        reloadable: ReloadableSettings,
         control_runtime: Handle,
         recording: Recording,
     ) -> Self {
@@ -76,7 +76,7 @@ impl RedirectContext {
             clock,
             reloadable: ArcSwap::from_pointee(reloadable),
             control_runtime,
-            recording,
+            click_pipeline: recording,
             metrics: Metrics::default(),
             draining: AtomicBool::new(false),
         }

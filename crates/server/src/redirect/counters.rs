@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use parking_lot::Mutex;
 
 /// Statuses are 100 to 599.
-pub const STATUSES: usize = 500;
+pub const STATUS_COUNT: usize = 500;
 
 /// What was asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,8 +20,8 @@ pub enum RequestKind {
 /// What one serving thread has done.
 pub struct ThreadMetrics {
     connections: AtomicUsize,
-    links: [AtomicU64; STATUSES],
-    control: [AtomicU64; STATUSES],
+    links: [AtomicU64; STATUS_COUNT],
+    control: [AtomicU64; STATUS_COUNT],
 }
 
 impl ThreadMetrics {
@@ -31,12 +31,12 @@ impl ThreadMetrics {
     }
 
     /// Counts a connection that was opened.
-    pub fn opened(&self) {
+    pub fn connection_opened(&self) {
         self.connections.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Counts a connection that was closed.
-    pub fn closed(&self) {
+    pub fn connection_closed(&self) {
         self.connections.fetch_sub(1, Ordering::Relaxed);
     }
 
@@ -46,14 +46,14 @@ impl ThreadMetrics {
     }
 
     /// Counts a response.
-    pub fn responded(&self, kind: RequestKind, status: u16) {
+    pub fn count_response(&self, kind: RequestKind, status: u16) {
         if let Some(count) = self.responses(kind).get(usize::from(status).wrapping_sub(100)) {
             count.fetch_add(1, Ordering::Relaxed);
         }
     }
 
     /// Responses by status, from 100 on.
-    pub fn responses(&self, kind: RequestKind) -> &[AtomicU64; STATUSES] {
+    pub fn responses(&self, kind: RequestKind) -> &[AtomicU64; STATUS_COUNT] {
         match kind {
             RequestKind::Link => &self.links,
             RequestKind::Control => &self.control,

@@ -12,11 +12,11 @@ use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 
 use arc_swap::Cache;
-use rlinks_core::host::{HostBuffer, LONGEST, from_header};
+use rlinks_core::host::{HostBuffer, MAX_HOST_BYTES, from_header};
 use rlinks_core::link::code::is_reserved;
 use rlinks_core::{Decision, Id, Route, Visitor, decide};
-use rlinks_routes::Loaded;
-use rlinks_routes::host_directory::WorkspaceView;
+use rlinks_routes::LoadOutcome;
+use rlinks_routes::host_directory::ServedWorkspace;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 use tokio::sync::watch;
 
@@ -148,12 +148,12 @@ fn try_safely(thread: &ServingThread, request: &FastRequest<'_>, out: &mut Respo
 impl ServingThread {
     /// Answers from the route table if the link redirects; otherwise writes nothing.
     fn try_fast_redirect(&self, request: &FastRequest<'_>, out: &mut ResponseBuffer) -> FastPath {
-        let mut buffer: HostBuffer = [0; LONGEST];
+        let mut buffer: HostBuffer = [0; MAX_HOST_BYTES];
         let Some(host) = from_header(request.host, &mut buffer) else { return FastPath::FallBack };
         let routes = &self.context.routes;
         let directory = routes.directory.load();
         let Some(workspace) = directory.workspace_of(host) else { return FastPath::FallBack };
-        let visitor = Visitor { host, domains: &workspace.served };
+        let visitor = Visitor { host, served_hosts: &workspace.served_hosts };
         let redirect =
             |id: Id, route: Route<'_>| self.write_redirect(request, workspace, &visitor, (id, route), out);
         match routes.table.load().with(workspace.id, request.code, redirect) {
@@ -172,23 +172,23 @@ impl ServingThread {
         out: &mut ResponseBuffer,
     ) -> FastPath {
         let routes = &self.context.routes;
-        let Loaded::Found(record) = routes.load(workspace, request.code).await else {
+        let LoadOutcome::Found(record) = routes.load(workspace, request.code).await else {
             return FastPath::FallBack;
         };
-        let mut buffer: HostBuffer = [0; LONGEST];
+        let mut buffer: HostBuffer = [0; MAX_HOST_BYTES];
         let Some(host) = from_header(request.host, &mut buffer) else { return FastPath::FallBack };
         let directory = routes.directory.load_full();
         let Some(view) = directory.workspace_of(host).filter(|view| view.id == workspace) else {
             return FastPath::FallBack;
         };
-        let visitor = Visitor { host, domains: &view.served };
+        let visitor = Visitor { host, served_hosts: &view.served_hosts };
         self.write_redirect(request, view, &visitor, (record.id, record.route()), out)
     }
 
     fn write_redirect(
         &self,
         request: &FastRequest<'_>,
-        workspace: &WorkspaceView,
+        workspace: &ServedWorkspace,
         visitor: &Visitor<'_>,
         (link, route): (Id, Route<'_>),
         out: &mut ResponseBuffer,
@@ -201,7 +201,7 @@ impl ServingThread {
                 }
                 let cache = workspace.cache_header(cache);
                 out.redirect(status, target, cache.as_bytes(), &self.request_id(), request.last, now);
-                self.metrics.responded(RequestKind::Link, status.code());
+                self.metrics.count_response(RequestKind::Link, status.code());
                 FastPath::Answered
             }
             _ => FastPath::FallBack,

@@ -4,11 +4,11 @@ use std::mem::MaybeUninit;
 use std::net::SocketAddr;
 
 use http::HeaderName;
-use rlinks_core::click::attribution::{country, is_prefetch};
+use rlinks_core::click::attribution::{is_prefetch, parse_country};
 use rlinks_core::link::code::is_code;
 
 use super::click_headers::{ClickHeaders, PREFETCH_HEADERS};
-use super::settings::Reloadable;
+use super::settings::ReloadableSettings;
 
 const MAX_HEADERS: usize = 32;
 
@@ -28,12 +28,12 @@ pub struct FastRequest<'a> {
     pub head: bool,
     /// The headers a click needs.
     pub click: ClickHeaders<'a>,
-    pub settings: &'a Reloadable,
+    pub settings: &'a ReloadableSettings,
 }
 
 impl<'a> FastRequest<'a> {
     /// Reads the request at the start of `bytes`; nothing if it needs hyper.
-    pub fn parse(bytes: &'a [u8], peer: SocketAddr, settings: &'a Reloadable) -> Option<Self> {
+    pub fn parse(bytes: &'a [u8], peer: SocketAddr, settings: &'a ReloadableSettings) -> Option<Self> {
         let country_header = settings.country_header.as_ref().map(HeaderName::as_str);
         let mut headers = [MaybeUninit::uninit(); MAX_HEADERS];
         let mut request = httparse::Request::new(&mut []);
@@ -86,7 +86,7 @@ impl<'a> FastRequest<'a> {
                 _ => {}
             }
             if country_header.is_some_and(is) {
-                click.country = country(header.value);
+                click.country = parse_country(header.value);
             }
         }
         Some(Self { length, peer, host: host?, code, last, head, click, settings })
@@ -101,7 +101,7 @@ mod tests {
 
     #[track_caller]
     fn check(request: &str, expected: Option<(&str, &str, bool)>) {
-        let settings = crate::redirect::settings::Reloadable::default();
+        let settings = crate::redirect::settings::ReloadableSettings::default();
         let peer = SocketAddr::from(([127, 0, 0, 1], 1));
         let got = FastRequest::parse(request.as_bytes(), peer, &settings);
         let got =

@@ -6,10 +6,10 @@ use std::net::IpAddr;
 use crate::redirect::client_address::network;
 
 /// MissLimiter a network may have at once.
-const BURST: u32 = 2_000;
+const MAX_BURST_MISSES: u32 = 2_000;
 /// MissLimiter a network may have a second, for as long as it likes.
-const PER_SECOND: u32 = 50;
-const SLOTS: usize = 1 << 12;
+const MAX_MISSES_PER_SECOND: u32 = 50;
+const SLOT_COUNT: usize = 1 << 12;
 
 /// One bucket of tokens a network; networks that share a slot take turns. One table a serving thread, so no lock.
 pub struct MissLimiter {
@@ -27,7 +27,7 @@ struct Slot {
 impl MissLimiter {
     /// Nobody has missed yet.
     pub fn new() -> Self {
-        Self { slots: vec![Slot::default(); SLOTS].into(), hasher: RandomState::new() }
+        Self { slots: vec![Slot::default(); SLOT_COUNT].into(), hasher: RandomState::new() }
     }
 
     /// Counts a miss. Whether it is still within bounds; this machine itself always is.
@@ -36,31 +36,32 @@ impl MissLimiter {
             return true;
         }
         let hash = self.hasher.hash_one(network(address));
-        let slot = &mut self.slots[usize::try_from(hash).unwrap_or(usize::MAX) % SLOTS];
+        let slot = &mut self.slots[usize::try_from(hash).unwrap_or(usize::MAX) % SLOT_COUNT];
         if slot.network != hash {
             *slot = Slot { network: hash, missed: 0, since_ms: now_ms };
         }
-        let forgiven = (now_ms - slot.since_ms) * u64::from(PER_SECOND) / 1000;
+        let forgiven = (now_ms - slot.since_ms) * u64::from(MAX_MISSES_PER_SECOND) / 1000;
         if forgiven > 0 {
             slot.missed = slot.missed.saturating_sub(u32::try_from(forgiven).unwrap_or(u32::MAX));
             slot.since_ms = now_ms;
         }
-        slot.missed += u32::from(slot.missed <= BURST);
-        slot.missed <= BURST
+        slot.missed += u32::from(slot.missed <= MAX_BURST_MISSES);
+        slot.missed <= MAX_BURST_MISSES
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{BURST, MissLimiter};
+    use super::{MAX_BURST_MISSES, MissLimiter};
 
     #[test]
     fn s32_a_network_that_guesses_is_slowed_down_and_others_are_not() {
         let mut limiter = MissLimiter::new();
         let guesser = |last: u8| [203, 0, 113, last].into();
-        let allowed =
-            (0..BURST * 2).filter(|number| limiter.allow(guesser(number.to_le_bytes()[0]), 1000)).count();
-        assert_eq!(allowed, BURST as usize);
+        let allowed = (0..MAX_BURST_MISSES * 2)
+            .filter(|number| limiter.allow(guesser(number.to_le_bytes()[0]), 1000))
+            .count();
+        assert_eq!(allowed, MAX_BURST_MISSES as usize);
         assert!(limiter.allow([198, 51, 100, 1].into(), 1000));
         assert!(limiter.allow([127, 0, 0, 1].into(), 1000));
         assert!(limiter.allow(guesser(1), 1100), "after a while it may try again");

@@ -6,9 +6,9 @@ use bytes::Bytes;
 use http::header::{CACHE_CONTROL, HeaderName, HeaderValue, LOCATION};
 use http::{Response, StatusCode};
 use rlinks_core::redirect::decide::CacheControl;
-use rlinks_core::redirect::response::ROBOTS;
+use rlinks_core::redirect::response::ROBOTS_TAG;
 use rlinks_core::{RedirectStatus, Timestamp};
-use rlinks_routes::host_directory::WorkspaceView;
+use rlinks_routes::host_directory::ServedWorkspace;
 
 use super::body::Body;
 
@@ -70,7 +70,12 @@ impl ResponseBuffer {
 }
 
 /// A redirect for hyper to send.
-pub fn redirect(status: u16, target: &str, cache: CacheControl, workspace: &WorkspaceView) -> Response<Body> {
+pub fn redirect(
+    status: u16,
+    target: &str,
+    cache: CacheControl,
+    workspace: &ServedWorkspace,
+) -> Response<Body> {
     let mut response = Response::new(Body::empty());
     *response.status_mut() = StatusCode::from_u16(status).expect("301, 302, 307 or 308");
     let headers = response.headers_mut();
@@ -78,6 +83,6 @@ pub fn redirect(status: u16, target: &str, cache: CacheControl, workspace: &Work
     let location = HeaderValue::from_maybe_shared(Bytes::copy_from_slice(target.as_bytes()));
     headers.insert(LOCATION, location.expect("a target is plain ASCII"));
     headers.insert(CACHE_CONTROL, workspace.cache_header(cache));
-    headers.insert(X_ROBOTS_TAG, HeaderValue::from_static(ROBOTS));
+    headers.insert(X_ROBOTS_TAG, HeaderValue::from_static(ROBOTS_TAG));
     response
 }

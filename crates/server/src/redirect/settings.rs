@@ -5,7 +5,7 @@ use ipnet::IpNet;
 
 /// What SIGHUP may change without a restart.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Reloadable {
+pub struct ReloadableSettings {
     /// Peers whose forwarding headers are believed.
     pub trusted_proxies: Vec<IpNet>,
     /// The header in which a trusted proxy names the visitor's country.

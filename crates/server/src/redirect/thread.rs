@@ -8,7 +8,7 @@ use http::header::{HeaderName, HeaderValue};
 use parking_lot::Mutex;
 use rlinks_clicks::{Facts, Recorder};
 use rlinks_core::{Id, Timestamp};
-use rlinks_routes::host_directory::WorkspaceView;
+use rlinks_routes::host_directory::ServedWorkspace;
 use rlinks_store::clock::random_bytes;
 
 use super::click_headers::ClickHeaders;
@@ -16,7 +16,7 @@ use super::client_address::{self, is_trusted};
 use super::context::{ControlHandler, ListenerRole, RedirectContext};
 use super::counters::ThreadMetrics;
 use super::miss_limiter::MissLimiter;
-use super::settings::Reloadable;
+use super::settings::ReloadableSettings;
 
 /// On every response.
 pub const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -48,8 +48,8 @@ impl ServingThread {
             control,
             metrics,
             miss_limiter: Mutex::new(MissLimiter::new()),
-            miss_counter: context.recording.misses(),
-            recorder: context.recording.recorder(),
+            miss_counter: context.click_pipeline.misses(),
+            recorder: context.click_pipeline.recorder(),
             context,
             request_ids: AtomicU64::new(u64::from_le_bytes(random_bytes())),
             fast_connections: AtomicUsize::new(0),
@@ -78,8 +78,8 @@ impl ServingThread {
         &self,
         peer: SocketAddr,
         click: &ClickHeaders<'_>,
-        settings: &Reloadable,
-        workspace: &WorkspaceView,
+        settings: &ReloadableSettings,
+        workspace: &ServedWorkspace,
         link: Id,
         now: Timestamp,
     ) {
@@ -87,7 +87,7 @@ impl ServingThread {
         let (mut address, mut country) = (peer, None);
         // Only a proxy we trust may speak for somebody else.
         if is_trusted(peer, &settings.trusted_proxies) {
-            address = client_address::address(peer, &click.forwarding(), &settings.trusted_proxies);
+            address = client_address::address(peer, &click.forwarded_headers(), &settings.trusted_proxies);
             country = click.country;
         }
         self.recorder.note(&Facts {

@@ -11,7 +11,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::TlsAcceptor;
 
 /// How often the files are looked at.
-const LOOK: Duration = Duration::from_secs(2);
+const POLL_INTERVAL: Duration = Duration::from_secs(2);
 
 /// A certificate chain and its key, PEM files; read again when replaced.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,16 +27,16 @@ pub struct Tls {
     files: TlsFiles,
     current: ArcSwap<ServerConfig>,
     /// The files as they were when they were first read.
-    first: [Option<State>; 2],
+    first: [Option<FileState>; 2],
 }
 
 /// What changes when a file does. The length too: two writes may fall into one tick of the clock.
-type State = (SystemTime, u64);
+type FileState = (SystemTime, u64);
 
 impl Tls {
     /// Reads the files; what cannot be used is refused with the file's name.
     pub fn load(files: TlsFiles) -> Result<Self, String> {
-        let first = states(&files);
+        let first = file_states(&files);
         let current = ArcSwap::from_pointee(read(&files)?);
         Ok(Self { files, current, first })
     }
@@ -58,11 +58,11 @@ impl Tls {
     }
 
     /// Watches the files until the task is dropped.
-    pub async fn watch(self: Arc<Self>) {
+    pub async fn watch_files(self: Arc<Self>) {
         let mut seen = self.first;
         loop {
-            tokio::time::sleep(LOOK).await;
-            let now = states(&self.files);
+            tokio::time::sleep(POLL_INTERVAL).await;
+            let now = file_states(&self.files);
             if now != seen {
                 seen = now;
                 self.reload();
@@ -71,7 +71,7 @@ impl Tls {
     }
 }
 
-fn states(files: &TlsFiles) -> [Option<State>; 2] {
+fn file_states(files: &TlsFiles) -> [Option<FileState>; 2] {
     [&files.cert, &files.key].map(|path| {
         let file = std::fs::metadata(path).ok()?;
         Some((file.modified().ok()?, file.len()))

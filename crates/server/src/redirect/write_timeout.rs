@@ -10,7 +10,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
 
 /// How long a peer may let an answer lie.
-const WRITE: Duration = Duration::from_secs(8);
+const WRITE_TIMEOUT: Duration = Duration::from_secs(8);
 
 /// Fails a write that makes no progress in time. Reading is timed by whoever reads. What was read already can be put back.
 pub struct WriteTimeout<S> {
@@ -31,12 +31,16 @@ impl<S> WriteTimeout<S> {
     }
 
     /// Passes progress on and turns too long a wait into an error. The timer exists only while the peer does not read.
-    fn watch<T>(&mut self, polled: Poll<io::Result<T>>, context: &mut Context<'_>) -> Poll<io::Result<T>> {
+    fn check_progress<T>(
+        &mut self,
+        polled: Poll<io::Result<T>>,
+        context: &mut Context<'_>,
+    ) -> Poll<io::Result<T>> {
         if polled.is_ready() {
             self.stuck = None;
             return polled;
         }
-        let timer = self.stuck.get_or_insert_with(|| Box::pin(tokio::time::sleep(WRITE)));
+        let timer = self.stuck.get_or_insert_with(|| Box::pin(tokio::time::sleep(WRITE_TIMEOUT)));
         ready!(timer.as_mut().poll(context));
         Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
     }
@@ -65,7 +69,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for WriteTimeout<S> {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let polled = Pin::new(&mut self.socket).poll_write(context, bytes);
-        self.watch(polled, context)
+        self.check_progress(polled, context)
     }
 
     fn poll_write_vectored(
@@ -74,7 +78,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for WriteTimeout<S> {
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let polled = Pin::new(&mut self.socket).poll_write_vectored(context, slices);
-        self.watch(polled, context)
+        self.check_progress(polled, context)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -83,11 +87,11 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for WriteTimeout<S> {
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let polled = Pin::new(&mut self.socket).poll_flush(context);
-        self.watch(polled, context)
+        self.check_progress(polled, context)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let polled = Pin::new(&mut self.socket).poll_shutdown(context);
-        self.watch(polled, context)
+        self.check_progress(polled, context)
     }
 }

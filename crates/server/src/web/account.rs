@@ -10,19 +10,19 @@ use rlinks_core::error_code::ErrorCode;
 use rlinks_core::{Email, User};
 use rlinks_store::{Session, StoreError};
 
-use super::{Problem, Web, page, see_other};
+use super::{PageError, Web, render_page, see_other};
 use crate::auth::caller::Caller;
-use crate::auth::session::{Sessions, Signed};
-use crate::auth::sign_in::Refused;
-use crate::web::extract::{Sent, SignedIn, Visit};
-use crate::web::workspace::links_after;
+use crate::auth::session::{CurrentSession, Sessions};
+use crate::auth::sign_in::SignInError;
+use crate::web::extract::{SessionForm, SessionPage, WebRequest};
+use crate::web::workspace::links_after_removal;
 use rlinks_ops::OpsError;
 use rlinks_ops::members::MemberPatch;
 
 #[derive(Template)]
 #[template(path = "account.html")]
 struct AccountPage<'a> {
-    signed: &'a Signed,
+    current: &'a CurrentSession,
     sessions: Vec<Session>,
     takes_passwords: bool,
     full_name: &'a str,
@@ -31,28 +31,28 @@ struct AccountPage<'a> {
     name_problem: Option<&'a str>,
     delete_problem: Option<&'a str>,
     /// What becomes of one's links.
-    links_after: &'static str,
+    links_after_removal: &'static str,
     done: Option<&'static str>,
 }
 
 impl<'a> AccountPage<'a> {
-    async fn new(web: &Web, signed: &'a Signed) -> Result<Self, Problem> {
+    async fn new(web: &Web, current: &'a CurrentSession) -> Result<Self, PageError> {
         Ok(Self {
-            signed,
-            sessions: web.store.sessions_of(signed.user.id, web.clock.now()).await?,
-            takes_passwords: signed.workspace.policy.takes_passwords(),
-            full_name: &signed.user.full_name,
+            current,
+            sessions: web.store.sessions_of(current.user.id, web.clock.now()).await?,
+            takes_passwords: current.workspace.policy.allows_passwords(),
+            full_name: &current.user.full_name,
             problem: None,
             name_problem: None,
             delete_problem: None,
-            links_after: links_after(signed.workspace.policy.visibility),
+            links_after_removal: links_after_removal(current.workspace.policy.visibility),
             done: None,
         })
     }
 }
 
 /// A browser by its name and its system, as far as it says so: `Firefox 140 on Linux`.
-fn browser(user_agent: &str) -> String {
+fn browser_label(user_agent: &str) -> String {
     let Agent { browser, browser_version, system, system_version, .. } = user_agent::read(user_agent);
     let with = |name: Option<Box<str>>, version: Option<Box<str>>| match (name, version) {
         (Some(name), Some(version)) => Some(format!("{name} {version}")),
@@ -67,8 +67,8 @@ fn browser(user_agent: &str) -> String {
 }
 
 /// What was done before somebody was led here.
-fn done(visit: &Visit) -> Option<&'static str> {
-    match visit.parameter("done").as_deref() {
+fn flash_text(request: &WebRequest) -> Option<&'static str> {
+    match request.query_param("done").as_deref() {
         Some("password") => Some("Your password was changed. Everywhere else you are signed out."),
         Some("name") => Some("Your name was changed."),
         Some("others") => Some("Everywhere else you are signed out."),
@@ -79,88 +79,104 @@ fn done(visit: &Visit) -> Option<&'static str> {
 /// One's account.
 pub async fn show(
     State(web): State<Arc<Web>>,
-    SignedIn { visit, signed }: SignedIn,
-) -> Result<Response, Problem> {
-    let shown = AccountPage::new(&web, &signed).await?;
-    page(&AccountPage { done: done(&visit), ..shown })
+    SessionPage { request, current }: SessionPage,
+) -> Result<Response, PageError> {
+    let shown = AccountPage::new(&web, &current).await?;
+    render_page(&AccountPage { done: flash_text(&request), ..shown })
 }
 
 /// Changes one's password, and signs one out everywhere else.
-pub async fn change_password(State(web): State<Arc<Web>>, sent: Sent) -> Result<Response, Problem> {
-    let Sent { visit, signed, form } = sent;
+pub async fn change_password(
+    State(web): State<Arc<Web>>,
+    submitted: SessionForm,
+) -> Result<Response, PageError> {
+    let SessionForm { request, current, form } = submitted;
     let (old, new) = (form.get("old_password"), form.get("password"));
-    let refused = match web.auth.change_password(&signed, old, new, &visit.way, &visit.headers).await {
+    let refused = match web
+        .auth
+        .change_password(&current, old, new, &request.connection, &request.headers)
+        .await
+    {
         Ok(started) => {
-            return Ok(see_other("/admin/account?done=password", Some(started.cookie(&visit.way))));
+            return Ok(see_other("/admin/account?done=password", Some(started.cookie(&request.connection))));
         }
         Err(refused) => refused,
     };
     let problem = match refused {
-        Refused::Wrong => {
-            Problem { message: "The current password is not this one".to_owned(), ..refused.into() }
+        SignInError::InvalidCredentials => {
+            PageError { message: "The current password is not this one".to_owned(), ..refused.into() }
         }
         refused => refused.into(),
     };
-    let shown = AccountPage::new(&web, &signed).await?;
+    let shown = AccountPage::new(&web, &current).await?;
     let template = AccountPage { problem: Some(&problem.message), ..shown };
-    Err(problem.clone().in_page(&template, None))
+    Err(problem.clone().rendered_in(&template, None))
 }
 
 /// Changes one's name.
-pub async fn rename(State(web): State<Arc<Web>>, sent: Sent) -> Result<Response, Problem> {
-    let Sent { signed, form, .. } = sent;
+pub async fn rename(State(web): State<Arc<Web>>, submitted: SessionForm) -> Result<Response, PageError> {
+    let SessionForm { current, form, .. } = submitted;
     let full_name = match User::parse_name(form.get("full_name")) {
         Ok(name) => name,
         Err(error) => {
-            let shown = AccountPage::new(&web, &signed).await?;
+            let shown = AccountPage::new(&web, &current).await?;
             let wrong = Some(error.message.as_str());
             let template = AccountPage { name_problem: wrong, full_name: form.get("full_name"), ..shown };
-            return Err(Problem::new(ErrorCode::ValidationFailed).in_page(&template, None));
+            return Err(PageError::new(ErrorCode::ValidationFailed).rendered_in(&template, None));
         }
     };
-    let by = Caller::of_session(signed.clone()).by;
+    let by = Caller::from_session(current.clone()).by;
     let patch = MemberPatch { full_name: Some(full_name), ..MemberPatch::default() };
-    let changed = web.api.ops.change_member(&by, &signed.user, &patch).await;
+    let changed = web.api.ops.change_member(&by, &current.user, &patch).await;
     changed?;
     Ok(see_other("/admin/account?done=name", None))
 }
 
 /// Ends every session one has but this one.
-pub async fn sign_out_others(State(web): State<Arc<Web>>, sent: Sent) -> Result<Response, Problem> {
-    let (signed, now) = (&sent.signed, web.clock.now());
-    let sessions = web.store.sessions_of(signed.user.id, now).await?;
-    for session in sessions.iter().filter(|session| session.hash != signed.session.hash) {
-        web.store.end_session(&signed.user, &session.hash, now).await?;
+pub async fn sign_out_others(
+    State(web): State<Arc<Web>>,
+    submitted: SessionForm,
+) -> Result<Response, PageError> {
+    let (current, now) = (&submitted.current, web.clock.now());
+    let sessions = web.store.sessions_of(current.user.id, now).await?;
+    for session in sessions.iter().filter(|session| session.hash != current.session.hash) {
+        web.store.end_session(&current.user, &session.hash, now).await?;
     }
     Ok(see_other("/admin/account?done=others", None))
 }
 
 /// Ends every session one has, this one too.
-pub async fn sign_out_everywhere(State(web): State<Arc<Web>>, sent: Sent) -> Result<Response, Problem> {
-    web.auth.sign_out_everywhere(&sent.signed).await?;
-    Ok(see_other("/admin/login?done=everywhere", Some(Sessions::no_cookie(&sent.visit.way))))
+pub async fn sign_out_everywhere(
+    State(web): State<Arc<Web>>,
+    submitted: SessionForm,
+) -> Result<Response, PageError> {
+    web.auth.sign_out_everywhere(&submitted.current).await?;
+    Ok(see_other("/admin/login?done=everywhere", Some(Sessions::clear_cookie(&submitted.request.connection))))
 }
 
 /// Deletes one's own account, once its address was typed: nobody does that by mistake.
-pub async fn delete(State(web): State<Arc<Web>>, sent: Sent) -> Result<Response, Problem> {
-    let Sent { visit, signed, form } = sent;
-    let typed = Email::parse(form.get("email").trim()).is_ok_and(|email| email == signed.user.email);
+pub async fn delete(State(web): State<Arc<Web>>, submitted: SessionForm) -> Result<Response, PageError> {
+    let SessionForm { request, current, form } = submitted;
+    let typed = Email::parse(form.get("email").trim()).is_ok_and(|email| email == current.user.email);
     let problem = if typed {
-        let by = Caller::of_session(signed.clone()).by;
-        match web.api.ops.remove_member(&by, &signed.workspace, &signed.user).await {
+        let by = Caller::from_session(current.clone()).by;
+        match web.api.ops.remove_member(&by, &current.workspace, &current.user).await {
             Ok(()) => {
-                return Ok(see_other("/admin/login?done=deleted", Some(Sessions::no_cookie(&visit.way))));
+                return Ok(see_other(
+                    "/admin/login?done=deleted",
+                    Some(Sessions::clear_cookie(&request.connection)),
+                ));
             }
-            Err(OpsError::Store(StoreError::LastAdmin)) => Problem::saying(
+            Err(OpsError::Store(StoreError::LastAdmin)) => PageError::with_message(
                 ErrorCode::Conflict,
                 "You are the last admin, and a workspace needs one: make somebody else admin first",
             ),
             Err(error) => return Err(error.into()),
         }
     } else {
-        Problem::saying(ErrorCode::ValidationFailed, "This is not the e-mail address of this account")
+        PageError::with_message(ErrorCode::ValidationFailed, "This is not the e-mail address of this account")
     };
-    let shown = AccountPage::new(&web, &signed).await?;
+    let shown = AccountPage::new(&web, &current).await?;
     let template = AccountPage { delete_problem: Some(&problem.message), ..shown };
-    Err(problem.clone().in_page(&template, None))
+    Err(problem.clone().rendered_in(&template, None))
 }

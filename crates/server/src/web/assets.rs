@@ -11,44 +11,46 @@ use rlinks_core::hex;
 use sha2::{Digest as _, Sha256};
 
 use super::{Web, see_other};
-use crate::web::extract::{Sent, Visit};
+use crate::web::extract::{SessionForm, WebRequest};
 
-const STYLE: &str =
-    concat!(include_str!("../../templates/style.css"), include_str!("../../templates/space.css"));
-const SCRIPT: &str = include_str!("../../templates/app.js");
+const STYLE_CSS: &str =
+    concat!(include_str!("../../templates/style.css"), include_str!("../../templates/workspace.css"));
+const APP_JS: &str = include_str!("../../templates/app.js");
 /// A browser may keep what has its hash in its address.
-const KEPT: &str = "public, max-age=86400";
+const ASSET_CACHE_CONTROL: &str = "public, max-age=86400";
 /// The cookie of the choice, but for its prefix.
-const THEME: &str = "theme";
-const THEME_SECONDS: u32 = 365 * 24 * 3600;
+const THEME_COOKIE_NAME: &str = "theme";
+const THEME_COOKIE_SECONDS: u32 = 365 * 24 * 3600;
 
 /// Where the style is. It changes with its content, so that browsers may keep it.
-pub fn style_address() -> &'static str {
-    static ADDRESS: LazyLock<String> = LazyLock::new(|| address("style.css", STYLE));
-    &ADDRESS
+pub fn style_url() -> &'static str {
+    static URL: LazyLock<String> = LazyLock::new(|| versioned_url("style.css", STYLE_CSS));
+    &URL
 }
 
 /// Where the script is.
-pub fn script_address() -> &'static str {
-    static ADDRESS: LazyLock<String> = LazyLock::new(|| address("app.js", SCRIPT));
-    &ADDRESS
+pub fn script_url() -> &'static str {
+    static URL: LazyLock<String> = LazyLock::new(|| versioned_url("app.js", APP_JS));
+    &URL
 }
 
-fn address(name: &str, content: &str) -> String {
+fn versioned_url(name: &str, content: &str) -> String {
     format!("/admin/{name}?v={}", &hex::encode(&Sha256::digest(content))[..8])
 }
 
 pub async fn style() -> Response {
-    ([(CONTENT_TYPE, "text/css; charset=utf-8"), (CACHE_CONTROL, KEPT)], STYLE).into_response()
+    ([(CONTENT_TYPE, "text/css; charset=utf-8"), (CACHE_CONTROL, ASSET_CACHE_CONTROL)], STYLE_CSS)
+        .into_response()
 }
 
 pub async fn script() -> Response {
-    ([(CONTENT_TYPE, "text/javascript; charset=utf-8"), (CACHE_CONTROL, KEPT)], SCRIPT).into_response()
+    ([(CONTENT_TYPE, "text/javascript; charset=utf-8"), (CACHE_CONTROL, ASSET_CACHE_CONTROL)], APP_JS)
+        .into_response()
 }
 
 /// Light or dark, as somebody chose; nothing where they did not, and the system decides.
-pub async fn theme(visit: Visit) -> Response {
-    let style = match visit.cookie(&visit.way.cookie_name(THEME)) {
+pub async fn theme(request: WebRequest) -> Response {
+    let style = match request.cookie(&request.connection.cookie_name(THEME_COOKIE_NAME)) {
         Some("light") => ":root{color-scheme:light}",
         Some("dark") => ":root{color-scheme:dark}",
         _ => "",
@@ -57,14 +59,14 @@ pub async fn theme(visit: Visit) -> Response {
 }
 
 /// Chooses.
-pub async fn choose_theme(State(_): State<Arc<Web>>, sent: Sent) -> Response {
-    let theme = match sent.form.get("theme") {
+pub async fn choose_theme(State(_): State<Arc<Web>>, submitted: SessionForm) -> Response {
+    let theme = match submitted.form.get("theme") {
         theme @ ("light" | "dark") => theme,
         _ => "",
     };
-    let seconds = if theme.is_empty() { 0 } else { THEME_SECONDS };
-    let way = &sent.visit.way;
-    let (name, secure) = (way.cookie_name(THEME), way.secure());
+    let seconds = if theme.is_empty() { 0 } else { THEME_COOKIE_SECONDS };
+    let connection = &submitted.request.connection;
+    let (name, secure) = (connection.cookie_name(THEME_COOKIE_NAME), connection.secure_attribute());
     let cookie = format!("{name}={theme}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Lax{secure}");
     see_other("/admin", HeaderValue::from_str(&cookie).ok())
 }

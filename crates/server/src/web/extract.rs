@@ -13,60 +13,60 @@ use http::{HeaderMap, Uri};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use rlinks_core::error_code::ErrorCode;
 
-use super::{Problem, Web, see_other};
-use crate::auth::authorize::Needs;
+use super::{PageError, Web, see_other};
+use crate::auth::authorize::RequiredScope;
 use crate::auth::caller::Caller;
 use crate::auth::connection_info::ConnectionInfo;
-use crate::auth::csrf::{FormToken, is_from_elsewhere};
-use crate::auth::session::{Sessions, Signed};
+use crate::auth::csrf::{CsrfToken, is_cross_site};
+use crate::auth::session::{CurrentSession, Sessions};
 
 /// The longest form.
-const MOST_BYTES: usize = 16 * 1024;
+const MAX_FORM_BYTES: usize = 16 * 1024;
 /// The longest form about links: the longest target and the longest notes, each byte written as three.
-const MOST_BYTES_OF_LINKS: usize = 384 * 1024;
+const MAX_LINK_FORM_BYTES: usize = 384 * 1024;
 /// Fields in it.
-const MOST_FIELDS: usize = 256;
+const MAX_FORM_FIELDS: usize = 256;
 
 /// A request as every page sees it.
-pub struct Visit {
-    pub way: Arc<ConnectionInfo>,
+pub struct WebRequest {
+    pub connection: Arc<ConnectionInfo>,
     pub headers: HeaderMap,
     pub uri: Uri,
 }
 
 /// Somebody who is signed in.
-pub struct SignedIn {
-    pub visit: Visit,
-    pub signed: Signed,
+pub struct SessionPage {
+    pub request: WebRequest,
+    pub current: CurrentSession,
 }
 
 /// A form from somebody who is signed in, and meant it.
-pub struct Sent {
-    pub visit: Visit,
-    pub signed: Signed,
+pub struct SessionForm {
+    pub request: WebRequest,
+    pub current: CurrentSession,
     pub form: Form,
 }
 
 /// Somebody who is signed in and may see what the type says.
-pub struct Looking<N> {
-    pub visit: Visit,
-    pub signed: Signed,
+pub struct AuthorizedPage<S> {
+    pub request: WebRequest,
+    pub current: CurrentSession,
     pub caller: Caller,
-    needs: PhantomData<N>,
+    scope: PhantomData<S>,
 }
 
 /// A form from somebody who may do what the type says, and meant it.
-pub struct Doing<N> {
-    pub visit: Visit,
-    pub signed: Signed,
+pub struct AuthorizedForm<S> {
+    pub request: WebRequest,
+    pub current: CurrentSession,
     pub caller: Caller,
     pub form: Form,
-    needs: PhantomData<N>,
+    scope: PhantomData<S>,
 }
 
 /// A form from somebody who is not signed in, to whom we gave it.
-pub struct Asked {
-    pub visit: Visit,
+pub struct AnonymousForm {
+    pub request: WebRequest,
     pub form: Form,
 }
 
@@ -85,19 +85,19 @@ impl Form {
     }
 
     /// What follows this prefix in the names of fields: boxes that are ticked.
-    pub fn after<'a>(&'a self, prefix: &'a str) -> impl Iterator<Item = &'a str> {
+    pub fn names_after<'a>(&'a self, prefix: &'a str) -> impl Iterator<Item = &'a str> {
         self.0.keys().filter_map(move |name| name.strip_prefix(prefix))
     }
 }
 
-impl Visit {
+impl WebRequest {
     /// What a form for somebody who is not signed in needs.
-    pub fn form_token(&self, web: &Web) -> FormToken {
-        web.auth.forms.issue(&self.headers, &self.way)
+    pub fn csrf_token(&self, web: &Web) -> CsrfToken {
+        web.auth.csrf_tokens.issue(&self.headers, &self.connection)
     }
 
     /// A parameter of the query; the first of its name.
-    pub fn parameter(&self, name: &str) -> Option<String> {
+    pub fn query_param(&self, name: &str) -> Option<String> {
         let query = self.uri.query()?;
         let mut pairs = url::form_urlencoded::parse(query.as_bytes());
         pairs.find(|(given, _)| given == name).map(|(_, value)| value.into_owned())
@@ -111,115 +111,116 @@ impl Visit {
     }
 
     /// Nobody signs in where the whole network could read along.
-    pub fn may_sign_in(&self) -> Result<(), Problem> {
-        if self.way.is_allowed() {
+    pub fn ensure_sign_in_allowed(&self) -> Result<(), PageError> {
+        if self.connection.allows_sign_in() {
             return Ok(());
         }
-        Err(Problem::saying(
+        Err(PageError::with_message(
             ErrorCode::Forbidden,
             "This page came over plain HTTP, where others could read your password. Use https, or http://localhost on the machine itself. \
              The operator can allow this with insecure_cookies",
         ))
     }
 
-    pub(super) fn of(parts: &mut Parts) -> Result<Self, Problem> {
-        let way = parts.extensions.get::<Arc<ConnectionInfo>>().cloned();
-        let way = way.ok_or_else(|| Problem::new(ErrorCode::Internal))?;
-        Ok(Self { way, headers: parts.headers.clone(), uri: parts.uri.clone() })
+    pub(super) fn from_parts(parts: &mut Parts) -> Result<Self, PageError> {
+        let connection = parts.extensions.get::<Arc<ConnectionInfo>>().cloned();
+        let connection = connection.ok_or_else(|| PageError::new(ErrorCode::Internal))?;
+        Ok(Self { connection, headers: parts.headers.clone(), uri: parts.uri.clone() })
     }
 
-    pub(super) async fn signed(&self, web: &Web) -> Result<Option<Signed>, Problem> {
-        Ok(web.auth.sessions.of(&self.headers, &self.way).await?)
+    pub(super) async fn current_session(&self, web: &Web) -> Result<Option<CurrentSession>, PageError> {
+        Ok(web.auth.sessions.current(&self.headers, &self.connection).await?)
     }
 }
 
-impl FromRequestParts<Arc<Web>> for Visit {
-    type Rejection = Problem;
+impl FromRequestParts<Arc<Web>> for WebRequest {
+    type Rejection = PageError;
 
-    async fn from_request_parts(parts: &mut Parts, _: &Arc<Web>) -> Result<Self, Problem> {
-        Self::of(parts)
+    async fn from_request_parts(parts: &mut Parts, _: &Arc<Web>) -> Result<Self, PageError> {
+        Self::from_parts(parts)
     }
 }
 
 /// Whoever is not signed in is led to where they can be, and back.
-impl FromRequestParts<Arc<Web>> for SignedIn {
+impl FromRequestParts<Arc<Web>> for SessionPage {
     type Rejection = Response;
 
     async fn from_request_parts(parts: &mut Parts, web: &Arc<Web>) -> Result<Self, Response> {
-        let visit = Visit::of(parts).map_err(IntoResponse::into_response)?;
-        match visit.signed(web).await.map_err(IntoResponse::into_response)? {
-            Some(signed) => Ok(Self { visit, signed }),
-            None => Err(to_login(visit.uri.path_and_query().map(http::uri::PathAndQuery::as_str))),
+        let request = WebRequest::from_parts(parts).map_err(IntoResponse::into_response)?;
+        match request.current_session(web).await.map_err(IntoResponse::into_response)? {
+            Some(current) => Ok(Self { request, current }),
+            None => Err(redirect_to_login(request.uri.path_and_query().map(http::uri::PathAndQuery::as_str))),
         }
     }
 }
 
-impl FromRequest<Arc<Web>> for Sent {
+impl FromRequest<Arc<Web>> for SessionForm {
     type Rejection = Response;
 
     async fn from_request(request: Request, web: &Arc<Web>) -> Result<Self, Response> {
-        sent(request, web, MOST_BYTES).await
+        read_session_form(request, web, MAX_FORM_BYTES).await
     }
 }
 
 /// Who is not signed in sends no long form: their cookie is looked at first.
-async fn sent(request: Request, web: &Web, most_bytes: usize) -> Result<Sent, Response> {
+async fn read_session_form(request: Request, web: &Web, max_bytes: usize) -> Result<SessionForm, Response> {
     let (mut parts, body) = request.into_parts();
-    let visit = Visit::of(&mut parts).map_err(IntoResponse::into_response)?;
-    let signed = visit.signed(web).await.map_err(IntoResponse::into_response)?;
-    let Some(signed) = signed else {
-        let mut response = signed_out(&visit, body).await;
-        response.headers_mut().append(http::header::SET_COOKIE, Sessions::no_cookie(&visit.way));
+    let request = WebRequest::from_parts(&mut parts).map_err(IntoResponse::into_response)?;
+    let current = request.current_session(web).await.map_err(IntoResponse::into_response)?;
+    let Some(current) = current else {
+        let mut response = redirect_after_expired_session(&request, body).await;
+        response.headers_mut().append(http::header::SET_COOKIE, Sessions::clear_cookie(&request.connection));
         return Err(response);
     };
-    let form = read(&visit, body, most_bytes).await.map_err(IntoResponse::into_response)?;
-    if is_from_elsewhere(&visit.headers, &visit.way) || !signed.has_shown(form.get("csrf")) {
-        return Err(not_meant().into_response());
+    let form = read_form(&request, body, max_bytes).await.map_err(IntoResponse::into_response)?;
+    if is_cross_site(&request.headers, &request.connection) || !current.csrf_matches(form.get("csrf")) {
+        return Err(csrf_failed().into_response());
     }
-    Ok(Sent { visit, signed, form })
+    Ok(SessionForm { request, current, form })
 }
 
-impl FromRequest<Arc<Web>> for Asked {
-    type Rejection = Problem;
+impl FromRequest<Arc<Web>> for AnonymousForm {
+    type Rejection = PageError;
 
-    async fn from_request(request: Request, web: &Arc<Web>) -> Result<Self, Problem> {
+    async fn from_request(request: Request, web: &Arc<Web>) -> Result<Self, PageError> {
         let (mut parts, body) = request.into_parts();
-        let visit = Visit::of(&mut parts)?;
-        let form = read(&visit, body, MOST_BYTES).await?;
-        visit.may_sign_in()?;
-        let ours = web.auth.forms.is_ours(&visit.headers, &visit.way, form.get("csrf"));
-        if is_from_elsewhere(&visit.headers, &visit.way) || !ours {
-            return Err(not_meant());
+        let request = WebRequest::from_parts(&mut parts)?;
+        let form = read_form(&request, body, MAX_FORM_BYTES).await?;
+        request.ensure_sign_in_allowed()?;
+        let ours = web.auth.csrf_tokens.is_valid(&request.headers, &request.connection, form.get("csrf"));
+        if is_cross_site(&request.headers, &request.connection) || !ours {
+            return Err(csrf_failed());
         }
-        Ok(Self { visit, form })
+        Ok(Self { request, form })
     }
 }
 
-impl<N: Needs> FromRequestParts<Arc<Web>> for Looking<N> {
+impl<S: RequiredScope> FromRequestParts<Arc<Web>> for AuthorizedPage<S> {
     type Rejection = Response;
 
     async fn from_request_parts(parts: &mut Parts, web: &Arc<Web>) -> Result<Self, Response> {
-        let SignedIn { visit, signed } = SignedIn::from_request_parts(parts, web).await?;
-        let caller = allowed::<N>(&signed).map_err(IntoResponse::into_response)?;
-        Ok(Self { visit, signed, caller, needs: PhantomData })
+        let SessionPage { request, current } = SessionPage::from_request_parts(parts, web).await?;
+        let caller = authorize::<S>(&current).map_err(IntoResponse::into_response)?;
+        Ok(Self { request, current, caller, scope: PhantomData })
     }
 }
 
-impl<N: Needs> FromRequest<Arc<Web>> for Doing<N> {
+impl<S: RequiredScope> FromRequest<Arc<Web>> for AuthorizedForm<S> {
     type Rejection = Response;
 
     async fn from_request(request: Request, web: &Arc<Web>) -> Result<Self, Response> {
-        let Sent { visit, signed, form } = sent(request, web, MOST_BYTES_OF_LINKS).await?;
-        let caller = allowed::<N>(&signed).map_err(IntoResponse::into_response)?;
-        Ok(Self { visit, signed, caller, form, needs: PhantomData })
+        let SessionForm { request, current, form } =
+            read_session_form(request, web, MAX_LINK_FORM_BYTES).await?;
+        let caller = authorize::<S>(&current).map_err(IntoResponse::into_response)?;
+        Ok(Self { request, current, caller, form, scope: PhantomData })
     }
 }
 
 /// The same rules as for a program with this session.
-pub(super) fn allowed<N: Needs>(signed: &Signed) -> Result<Caller, Problem> {
-    let caller = Caller::of_session(signed.clone());
-    match N::SCOPE {
-        Some(scope) if !caller.scopes.has(scope) => Err(Problem::saying(
+pub(super) fn authorize<S: RequiredScope>(current: &CurrentSession) -> Result<Caller, PageError> {
+    let caller = Caller::from_session(current.clone());
+    match S::SCOPE {
+        Some(scope) if !caller.scopes.contains(scope) => Err(PageError::with_message(
             ErrorCode::Forbidden,
             "Your role does not allow this. An admin can change it",
         )),
@@ -227,8 +228,8 @@ pub(super) fn allowed<N: Needs>(signed: &Signed) -> Result<Caller, Problem> {
     }
 }
 
-pub(super) fn not_meant() -> Problem {
-    Problem::saying(
+pub(super) fn csrf_failed() -> PageError {
+    PageError::with_message(
         ErrorCode::Forbidden,
         "This form did not come from a page of ours, or has grown old. Open the page again and repeat; cookies have to be allowed",
     )
@@ -236,24 +237,24 @@ pub(super) fn not_meant() -> Problem {
 
 /// Somebody whose session is over sent a form. They are told that it was not saved, and led on to where they were once they have
 /// signed in again; the target of a new link comes along.
-async fn signed_out(visit: &Visit, body: Body) -> Response {
+async fn redirect_after_expired_session(request: &WebRequest, body: Body) -> Response {
     let encoded = |text: &str| url::form_urlencoded::byte_serialize(text.as_bytes()).collect::<String>();
-    let mut parts = visit.uri.path().trim_start_matches("/admin/").split('/');
+    let mut parts = request.uri.path().trim_start_matches("/admin/").split('/');
     let next = match (parts.next().unwrap_or_default(), parts.next()) {
-        _ if is_from_elsewhere(&visit.headers, &visit.way) => return to_login(None),
-        ("links", None) => match read(visit, body, MOST_BYTES).await {
+        _ if is_cross_site(&request.headers, &request.connection) => return redirect_to_login(None),
+        ("links", None) => match read_form(request, body, MAX_FORM_BYTES).await {
             Ok(form) => format!("/admin?target={}", encoded(form.get("target"))),
             Err(_) => "/admin".to_owned(),
         },
         ("links", Some("bulk")) => "/admin".to_owned(),
         ("links", Some(code)) => format!("/admin/links/{code}"),
         (page @ ("account" | "keys" | "members" | "domains" | "policy"), _) => format!("/admin/{page}"),
-        _ => return to_login(None),
+        _ => return redirect_to_login(None),
     };
     see_other(&format!("/admin/login?next={}&unsaved=1", encoded(&next)), None)
 }
 
-pub(super) fn to_login(next: Option<&str>) -> Response {
+pub(super) fn redirect_to_login(next: Option<&str>) -> Response {
     let next = next.filter(|next| *next != "/admin").map(|next| {
         let query: String = url::form_urlencoded::byte_serialize(next.as_bytes()).collect();
         format!("?next={query}")
@@ -262,22 +263,24 @@ pub(super) fn to_login(next: Option<&str>) -> Response {
 }
 
 /// A form as browsers send it, and nothing else: what another site can make a browser send without asking must not look like one.
-async fn read(visit: &Visit, body: Body, most_bytes: usize) -> Result<Form, Problem> {
-    let kind = visit.headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+async fn read_form(request: &WebRequest, body: Body, max_bytes: usize) -> Result<Form, PageError> {
+    let kind = request.headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     let kind = kind.split(';').next().unwrap_or_default().trim();
     if !kind.eq_ignore_ascii_case("application/x-www-form-urlencoded") {
-        return Err(Problem::new(ErrorCode::UnsupportedMediaType));
+        return Err(PageError::new(ErrorCode::UnsupportedMediaType));
     }
-    let bytes = match Limited::new(body, most_bytes).collect().await {
+    let bytes = match Limited::new(body, max_bytes).collect().await {
         Ok(body) => body.to_bytes(),
-        Err(error) if error.is::<LengthLimitError>() => return Err(Problem::new(ErrorCode::PayloadTooLarge)),
-        Err(_) => return Err(Problem::new(ErrorCode::BadRequest)),
+        Err(error) if error.is::<LengthLimitError>() => {
+            return Err(PageError::new(ErrorCode::PayloadTooLarge));
+        }
+        Err(_) => return Err(PageError::new(ErrorCode::BadRequest)),
     };
     let mut fields = BTreeMap::new();
     for (name, value) in url::form_urlencoded::parse(&bytes) {
         let twice = fields.insert(name.into_owned(), value.into_owned()).is_some();
-        if twice || fields.len() > MOST_FIELDS {
-            return Err(Problem::new(ErrorCode::BadRequest));
+        if twice || fields.len() > MAX_FORM_FIELDS {
+            return Err(PageError::new(ErrorCode::BadRequest));
         }
     }
     Ok(Form(fields))

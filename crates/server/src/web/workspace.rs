@@ -2,7 +2,7 @@
 //!
 //! | to find | look in |
 //! |---|---|
-//! | what asks once before it is done | [`Confirm`], used by all |
+//! | what asks once before it is done | [`ConfirmPage`], used by all |
 //! | numbers | `stats` |
 //! | the audit log | `audit` |
 //! | keys, members, domains | `keys`, `members`, `domains` |
@@ -28,10 +28,10 @@ use axum::response::Response;
 use axum::routing::{get, post};
 use rlinks_core::FieldErrors;
 
-pub(super) use self::members::links_after;
-use super::{Problem, Web, page};
-use crate::auth::session::Signed;
-use crate::web::extract::Visit;
+pub(super) use self::members::links_after_removal;
+use super::{PageError, Web, render_page};
+use crate::auth::session::CurrentSession;
+use crate::web::extract::WebRequest;
 
 /// The routes of the workspace.
 pub fn routes() -> Router<Arc<Web>> {
@@ -59,16 +59,18 @@ pub fn routes() -> Router<Arc<Web>> {
         .route("/admin/workspace/name", post(policy::rename))
         .route(
             "/admin/import",
-            get(import::show).post(import::take).layer(DefaultBodyLimit::max(upload::MOST_BODY_BYTES)),
+            get(import::show)
+                .post(import::preview_or_import)
+                .layer(DefaultBodyLimit::max(upload::MAX_BODY_BYTES)),
         )
         .route("/admin/export", get(import::export))
 }
 
 /// Asks once, before something is done that is not easily undone. The same form comes back with `confirmed`.
 #[derive(Template)]
-#[template(path = "space/confirm.html")]
-pub struct Confirm<'a> {
-    pub signed: &'a Signed,
+#[template(path = "workspace/confirm.html")]
+pub struct ConfirmPage<'a> {
+    pub current: &'a CurrentSession,
     pub title: String,
     /// What it means, a paragraph each.
     pub words: Vec<String>,
@@ -82,9 +84,9 @@ pub struct Confirm<'a> {
     pub back: &'static str,
 }
 
-impl Confirm<'_> {
-    fn ask(&self) -> Result<Response, Problem> {
-        page(self)
+impl ConfirmPage<'_> {
+    fn respond(&self) -> Result<Response, PageError> {
+        render_page(self)
     }
 }
 
@@ -94,12 +96,12 @@ fn is_confirmed(form: &crate::web::extract::Form) -> bool {
 }
 
 /// What was done, in words: the page one is led to after a form says it.
-fn done<'a>(visit: &Visit, words: &[(&str, &'a str)]) -> Option<&'a str> {
-    let done = visit.parameter("done")?;
+fn flash_text<'a>(request: &WebRequest, words: &[(&str, &'a str)]) -> Option<&'a str> {
+    let done = request.query_param("done")?;
     words.iter().find(|(name, _)| *name == done).map(|(_, said)| *said)
 }
 
 /// What is wrong with a field, for the line beside it.
-pub fn beside<'a>(errors: &'a FieldErrors, field: &str) -> Option<&'a str> {
+pub fn field_error<'a>(errors: &'a FieldErrors, field: &str) -> Option<&'a str> {
     errors.0.iter().find(|error| error.field == field).map(|error| error.message.as_str())
 }

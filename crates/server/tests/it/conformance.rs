@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use rlinks_core::link::target;
-use rlinks_core::{Code, Id, Link, LinkDraft, LinkState, Policy, RedirectStatus, Source, Target};
+use rlinks_core::{Code, Id, Link, LinkDraft, LinkSource, LinkState, Policy, RedirectStatus, Target};
 use rlinks_store::Store;
-use rlinks_store::write::{Action, CodeChoice, Existing, LinkOp, LinkWrite};
+use rlinks_store::write::{Action, CodeChoice, LinkOp, LinkWrite, OnConflict};
 
 use crate::client::Answer;
 use crate::support::{Bench, NOW, Running, furnish, operator};
@@ -75,7 +75,7 @@ fn policy(workspace: &table::Workspace) -> Policy {
     workspace
         .overrides
         .iter()
-        .fold(preset, |policy, (key, value)| policy.with(key, value).expect("a policy field"))
+        .fold(preset, |policy, (key, value)| policy.set_field(key, value).expect("a policy field"))
 }
 
 /// Writes links as they stand in the table, also what no interface lets anyone write, such as an expiry in the past.
@@ -84,7 +84,7 @@ async fn put_links(store: &Store, workspace: Id, given: &table::Workspace) {
     for link in &given.links {
         let draft = LinkDraft {
             code: Code::from_path(&link.code),
-            target: Target::parse(&link.target, target::LONGEST).expect("a target"),
+            target: Target::parse(&link.target, target::MAX_TARGET_BYTES).expect("a target"),
             redirect_status: link.status.map_or(policy.redirect_status, |code| {
                 RedirectStatus::from_code(code.into()).expect("a status")
             }),
@@ -97,7 +97,7 @@ async fn put_links(store: &Store, workspace: Id, given: &table::Workspace) {
             metadata: serde_json::Map::new(),
         };
         let code = CodeChoice::Chosen(Code::from_path(&link.code).expect("a code"));
-        let op = LinkOp::Create { draft, code, source: Source::Cli, existing: Existing::Refuse };
+        let op = LinkOp::Create { draft, code, source: LinkSource::Cli, on_conflict: OnConflict::Refuse };
         let made = store.write(LinkWrite::new(workspace, operator(), NOW, op)).await.expect("a link");
         let state = match link.state {
             State::Active => continue,

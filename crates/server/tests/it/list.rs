@@ -10,7 +10,7 @@ use rlinks_clicks::{Clicks, Ingest};
 use rlinks_core::{Actor, Code, Id, Link, LinkState, Slug, Timestamp, Workspace};
 use rlinks_ops::OpsError;
 use rlinks_ops::links::list::{Bounds, ListQuery, Page, Position, Sort, list, list_within};
-use rlinks_store::write::{Action, CodeChoice, Existing, LinkOp, LinkWrite, Written};
+use rlinks_store::write::{Action, CodeChoice, LinkOp, LinkWrite, OnConflict, Written};
 use rlinks_store::{Location, Order, Store};
 use tempfile::TempDir;
 
@@ -32,7 +32,7 @@ struct Shelf {
 }
 
 fn member() -> Actor {
-    Actor::of_user(Id::from_i64(7))
+    Actor::from_user(Id::from_i64(7))
 }
 
 impl Shelf {
@@ -77,8 +77,9 @@ impl Shelf {
             no_loop: false,
             metadata: serde_json::Map::new(),
         };
-        let source = rlinks_core::Source::Cli;
-        let op = LinkOp::Create { draft, code: CodeChoice::Chosen(code), source, existing: Existing::Refuse };
+        let source = rlinks_core::LinkSource::Cli;
+        let op =
+            LinkOp::Create { draft, code: CodeChoice::Chosen(code), source, on_conflict: OnConflict::Refuse };
         let actor = if number.is_multiple_of(5) { member() } else { operator() };
         // Two in a millisecond.
         let now = NOW.plus_ms(i64::try_from(number / 2).unwrap());

@@ -120,7 +120,7 @@ fn on_a_shared_listener_it_is_for_this_machine_and_for_admins() {
     assert_eq!(page.header("content-type"), ["text/plain; version=0.0.4; charset=utf-8"]);
     assert_eq!(page.header("cache-control"), ["no-store"]);
     let (root, member, reader) = (house.root(), house.member(), house.reader());
-    let admins = house.key(&house.main, None, Scopes::of(&[Scope::WorkspaceAdmin]));
+    let admins = house.key(&house.main, None, Scopes::new(&[Scope::WorkspaceAdmin]));
     for said in [
         "X-Forwarded-For: 203.0.113.9",
         "Forwarded: for=203.0.113.9",

@@ -11,8 +11,8 @@ mod provider;
 mod tokens;
 
 use rlinks_core::{Policy, Preset, Role};
-use rlinks_server::auth::oidc::provision::{ClaimRule, Rule};
-use rlinks_server::auth::oidc::{Algorithm, Settings};
+use rlinks_server::auth::oidc::provision::{ClaimRule, ProvisionRule};
+use rlinks_server::auth::oidc::{Algorithm, OidcSettings};
 
 use self::issuer::Stub;
 use crate::api::house::House;
@@ -21,13 +21,13 @@ use crate::database::Place;
 pub(crate) const CLIENT: &str = "rlinks-web";
 pub(crate) const AUDIENCE: &str = "rlinks-api";
 
-pub(crate) fn settings(issuer: &str, provision: Vec<Rule>) -> Settings {
-    Settings {
+pub(crate) fn settings(issuer: &str, provision: Vec<ProvisionRule>) -> OidcSettings {
+    OidcSettings {
         issuer: issuer.to_owned(),
         client_id: CLIENT.to_owned(),
         client_secret: None,
         audience: Some(AUDIENCE.to_owned()),
-        algorithms: Algorithm::USUAL.to_vec(),
+        algorithms: Algorithm::DEFAULTS.to_vec(),
         scopes: ["openid", "email", "profile"].map(str::to_owned).to_vec(),
         redirect_uri: None,
         provision,
@@ -35,12 +35,17 @@ pub(crate) fn settings(issuer: &str, provision: Vec<Rule>) -> Settings {
 }
 
 /// Everybody becomes a member of `main`.
-pub(crate) fn everybody(role: Role) -> Vec<Rule> {
+pub(crate) fn everybody(role: Role) -> Vec<ProvisionRule> {
     vec![rule("main", role, None, None)]
 }
 
-pub(crate) fn rule(workspace: &str, role: Role, domain: Option<&str>, claim: Option<(&str, &str)>) -> Rule {
-    Rule {
+pub(crate) fn rule(
+    workspace: &str,
+    role: Role,
+    domain: Option<&str>,
+    claim: Option<(&str, &str)>,
+) -> ProvisionRule {
+    ProvisionRule {
         workspace: workspace.to_owned(),
         role,
         email_domain: domain.map(str::to_owned),
@@ -49,11 +54,11 @@ pub(crate) fn rule(workspace: &str, role: Role, domain: Option<&str>, claim: Opt
 }
 
 /// A house that trusts a stub.
-pub(crate) fn house(stub: &Stub, rules: Vec<Rule>) -> House {
+pub(crate) fn house(stub: &Stub, rules: Vec<ProvisionRule>) -> House {
     house_at(Place::sqlite(), Policy::preset(Preset::Platform), stub, rules)
 }
 
-pub(crate) fn house_at(place: Place, policy: Policy, stub: &Stub, rules: Vec<Rule>) -> House {
+pub(crate) fn house_at(place: Place, policy: Policy, stub: &Stub, rules: Vec<ProvisionRule>) -> House {
     let settings = settings(&stub.issuer, rules);
     House::at(place, policy, |config| config.oidc = Some(settings))
 }

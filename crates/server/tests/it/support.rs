@@ -4,13 +4,13 @@ use std::net::SocketAddr;
 
 use rlinks_clicks::journal::Syncing;
 use rlinks_core::{
-    Actor, Code, Host, Id, LinkDraft, Policy, RedirectStatus, Slug, Source, Target, Timestamp,
+    Actor, Code, Host, Id, LinkDraft, LinkSource, Policy, RedirectStatus, Slug, Target, Timestamp,
 };
 use rlinks_ops::Naming;
-use rlinks_server::{Config, Reloadable, ServeError, Server};
+use rlinks_server::{Config, ReloadableSettings, ServeError, Server};
 use rlinks_store::clock::Clock;
-use rlinks_store::write::{CodeChoice, Existing, LinkOp, LinkWrite, Written};
-use rlinks_store::{Location, Lost, Options, Store};
+use rlinks_store::write::{CodeChoice, LinkOp, LinkWrite, OnConflict, Written};
+use rlinks_store::{Location, MissingStore, Store, StoreOptions};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
@@ -63,7 +63,7 @@ impl Bench {
             insecure_cookies: false,
             threads: 1,
             cache_bytes: 16 << 20,
-            naming: Naming {
+            short_urls: Naming {
                 domain: None,
                 base_domain: None,
                 public_scheme: "https".to_owned(),
@@ -82,7 +82,7 @@ impl Bench {
             safety: rlinks_ops::safety::Options::default(),
             domain_checks: rlinks_ops::domain_checks::Options::default(),
             target_changes_per_minute: 100,
-            reloadable: Reloadable::default(),
+            reloadable: ReloadableSettings::default(),
         };
         change(&mut config);
         let server = Server::start(config, self.store, clock, self.runtime)?;
@@ -91,12 +91,12 @@ impl Bench {
 }
 
 pub(crate) async fn open(folder: &TempDir) -> Store {
-    let options = Options {
+    let options = StoreOptions {
         location: Location::Sqlite(folder.path().join("rlinks.db")),
         worker: None,
         holder: "test".to_owned(),
         now: NOW,
-        lost: Lost::Refuse,
+        if_missing: MissingStore::Refuse,
     };
     Store::open(options).await.expect("the store opens")
 }
@@ -167,8 +167,8 @@ pub(crate) async fn create(store: &Store, code: &str, target: &str) -> Written {
     let op = LinkOp::Create {
         draft,
         code: CodeChoice::Chosen(Code::from_path(code).unwrap()),
-        source: Source::Cli,
-        existing: Existing::Refuse,
+        source: LinkSource::Cli,
+        on_conflict: OnConflict::Refuse,
     };
     store.write(LinkWrite::new(MAIN, operator(), NOW, op)).await.unwrap()
 }

@@ -34,7 +34,7 @@ pub struct NewKey {
 
 /// A key and everything that decides what it may do.
 #[derive(Clone, Debug)]
-pub struct KeyHolder {
+pub struct KeyWithOwner {
     /// The key.
     pub key: ApiKey,
     /// The hash a request's key must have.
@@ -59,7 +59,7 @@ pub(crate) struct AuditedKey {
 }
 
 impl AuditedKey {
-    pub(crate) fn of(key: &ApiKey, hash: &str) -> Self {
+    pub(crate) fn from_key(key: &ApiKey, hash: &str) -> Self {
         Self {
             id: key.id,
             user: key.user,
@@ -123,8 +123,8 @@ impl KeyRow {
             user: self.user_id.map(Id::from_i64),
             name: self.name,
             prefix: self.prefix,
-            scopes: Scopes::stored(&self.scopes),
-            created_by: Actor::stored(self.created_by),
+            scopes: Scopes::from_stored(&self.scopes),
+            created_by: Actor::from_stored(self.created_by),
             created_at: Timestamp::from_ms(self.created_at),
             expires_at: self.expires_at.map(Timestamp::from_ms),
             revoked_at: self.revoked_at.map(Timestamp::from_ms),
@@ -135,7 +135,7 @@ impl KeyRow {
 }
 
 /// A key, its workspace, and its member where it has one.
-struct HolderRow {
+struct KeyWithOwnerRow {
     key: KeyRow,
     w_slug: String,
     w_name: String,
@@ -153,10 +153,10 @@ struct HolderRow {
     u_last_sync_at: Option<i64>,
 }
 
-from_row!(HolderRow { w_slug, w_name, w_policy, w_created_at, w_updated_at, w_deleted_at, u_email, u_full_name, u_role, u_status, u_created_at, u_updated_at, u_last_login_at, u_last_sync_at; key });
+from_row!(KeyWithOwnerRow { w_slug, w_name, w_policy, w_created_at, w_updated_at, w_deleted_at, u_email, u_full_name, u_role, u_status, u_created_at, u_updated_at, u_last_login_at, u_last_sync_at; key });
 
-impl HolderRow {
-    fn holder(self) -> Result<KeyHolder, StoreError> {
+impl KeyWithOwnerRow {
+    fn key_with_owner(self) -> Result<KeyWithOwner, StoreError> {
         let user = self.user();
         // Without its member it would be nobody's, and could do more.
         if self.key.user_id.is_some() && user.is_none() {
@@ -172,7 +172,7 @@ impl HolderRow {
             updated_at: self.w_updated_at,
             deleted_at: self.w_deleted_at,
         };
-        Ok(KeyHolder {
+        Ok(KeyWithOwner {
             key: self.key.key(),
             hash,
             user: user.map(UserRow::user).transpose()?,
@@ -205,16 +205,16 @@ impl Store {
             .get_mut(&new.workspace.as_i64())
             .filter(|head| !head.deleted)
             .ok_or_else(StoreError::no_workspace)?;
-        let now = head.moment(now);
-        let (key, entry) = make(&mut tx, self, new, actor, now).await?;
+        let now = head.next_timestamp(now);
+        let (key, entry) = create(&mut tx, self, new, actor, now).await?;
         record_locked(&mut tx, heads, key.workspace, [entry], now).await?;
         tx.commit().await?;
-        self.announce();
+        self.notify_changed();
         Ok(key)
     }
 
     /// A key by its prefix, with whoever it belongs to.
-    pub async fn key_holder(&self, prefix: &str) -> Result<Option<KeyHolder>, StoreError> {
+    pub async fn key_with_owner(&self, prefix: &str) -> Result<Option<KeyWithOwner>, StoreError> {
         // One question: a way to the database and back costs more than the rows.
         const SQL: &str = "select k.id, k.workspace_id, k.user_id, k.name, k.prefix, k.hash, k.scopes, k.created_by, k.created_at,
                 k.expires_at, k.revoked_at, k.last_used_at, k.usage_count,
@@ -225,18 +225,18 @@ impl Store {
                 u.last_sync_at as u_last_sync_at
              from api_keys k join workspaces w on w.id = k.workspace_id left join users u on u.id = k.user_id
              where k.prefix = $1";
-        let row: Option<HolderRow> = read!(&self.pool, fetch_optional, SQL, prefix)?;
-        row.map(HolderRow::holder).transpose()
+        let row: Option<KeyWithOwnerRow> = read!(&self.pool, fetch_optional, SQL, prefix)?;
+        row.map(KeyWithOwnerRow::key_with_owner).transpose()
     }
 
     /// The hash of the key with a prefix, or what is given where nobody has it. One row either way: how long it takes must not tell.
-    pub async fn key_hash(&self, prefix: &str, otherwise: &str) -> Result<String, StoreError> {
+    pub async fn key_hash(&self, prefix: &str, fallback: &str) -> Result<String, StoreError> {
         let (hash,): (String,) = read!(
             &self.pool,
             fetch_one,
             "select coalesce((select hash from api_keys where prefix = $1), cast($2 as text))",
             prefix,
-            otherwise
+            fallback
         )?;
         Ok(hash)
     }
@@ -287,15 +287,15 @@ impl Store {
     ) -> Result<ApiKey, StoreError> {
         let mut tx = self.pool.begin().await?;
         let heads = lock_heads(&mut tx, [workspace.as_i64()]).await?;
-        let (seen, hash) = locked(&mut tx, workspace, id).await?;
+        let (seen, hash) = load_key(&mut tx, workspace, id).await?;
         if seen.revoked_at.is_some() {
             return Ok(seen);
         }
         let next = ApiKey { revoked_at: Some(now), ..seen.clone() };
-        let entry = changed(&mut tx, &seen, &next, &hash, "key.revoke", actor).await?;
+        let entry = update(&mut tx, &seen, &next, &hash, "key.revoke", actor).await?;
         record_locked(&mut tx, heads, workspace, [entry], now).await?;
         tx.commit().await?;
-        self.announce();
+        self.notify_changed();
         Ok(next)
     }
 
@@ -310,7 +310,7 @@ impl Store {
     ) -> Result<ApiKey, StoreError> {
         let mut tx = self.pool.begin().await?;
         let heads = lock_heads(&mut tx, [seen.workspace.as_i64()]).await?;
-        let (there, old_hash) = locked(&mut tx, seen.workspace, seen.id).await?;
+        let (there, old_hash) = load_key(&mut tx, seen.workspace, seen.id).await?;
         if there.revoked_at.is_some() || there.expires_at != seen.expires_at {
             return Err(StoreError::Conflict);
         }
@@ -323,13 +323,13 @@ impl Store {
             scopes: there.scopes,
             expires_at: there.expires_at,
         };
-        let (key, created) = make(&mut tx, self, new, actor, now).await?;
+        let (key, created) = create(&mut tx, self, new, actor, now).await?;
         let until = there.expires_at.map_or(old_until, |at| at.min(old_until));
         let next = ApiKey { expires_at: Some(until), ..there.clone() };
-        let retired = changed(&mut tx, &there, &next, &old_hash, "key.rotate", actor).await?;
+        let retired = update(&mut tx, &there, &next, &old_hash, "key.rotate", actor).await?;
         record_locked(&mut tx, heads, key.workspace, [created, retired], now).await?;
         tx.commit().await?;
-        self.announce();
+        self.notify_changed();
         Ok(key)
     }
 
@@ -373,13 +373,17 @@ impl Store {
         if purged > 0 {
             record_locked(&mut tx, heads, workspace, entries, now).await?;
             tx.commit().await?;
-            self.announce();
+            self.notify_changed();
         }
         Ok(purged)
     }
 
     /// How many keys [`Store::purge_keys`] would drop.
-    pub async fn purgeable_keys(&self, workspace: Id, over_before: Timestamp) -> Result<u64, StoreError> {
+    pub async fn count_purgeable_keys(
+        &self,
+        workspace: Id,
+        over_before: Timestamp,
+    ) -> Result<u64, StoreError> {
         let (keys,): (i64,) = read!(
             &self.pool,
             fetch_one,
@@ -391,7 +395,7 @@ impl Store {
     }
 }
 
-async fn make<'a>(
+async fn create<'a>(
     tx: &mut Tx,
     store: &Store,
     new: NewKey,
@@ -405,7 +409,7 @@ async fn make<'a>(
         name: new.name,
         prefix: new.prefix,
         scopes: new.scopes,
-        created_by: answers(tx, actor).await?,
+        created_by: sponsor_of(tx, actor).await?,
         created_at: now,
         expires_at: new.expires_at,
         revoked_at: None,
@@ -430,20 +434,20 @@ async fn make<'a>(
         action: "key.create",
         subject: key_subject(key.id),
         before: None,
-        after: Some(json(&AuditedKey::of(&key, &new.hash))),
+        after: Some(json(&AuditedKey::from_key(&key, &new.hash))),
     };
     Ok((key, entry))
 }
 
 /// Who answers for what an actor makes: of a key its member, or whoever answers for the key; of anybody else themselves. So however
 /// many keys make each other, all of them go back to one; who it was that time is in the log.
-async fn answers(tx: &mut Tx, actor: &Actor) -> Result<Actor, StoreError> {
+async fn sponsor_of(tx: &mut Tx, actor: &Actor) -> Result<Actor, StoreError> {
     let Some(key) = actor.key() else { return Ok(actor.clone()) };
     let row: Option<(Option<i64>, String)> =
         read_in!(tx, fetch_optional, "select user_id, created_by from api_keys where id = $1", key.as_i64())?;
     Ok(match row {
-        Some((Some(user), _)) => Actor::of_user(Id::from_i64(user)),
-        Some((None, maker)) => ApiKey::answering(&Actor::stored(maker)).unwrap_or_else(|| actor.clone()),
+        Some((Some(user), _)) => Actor::from_user(Id::from_i64(user)),
+        Some((None, maker)) => ApiKey::sponsor(&Actor::from_stored(maker)).unwrap_or_else(|| actor.clone()),
         None => actor.clone(),
     })
 }
@@ -471,7 +475,7 @@ pub(crate) async fn insert(tx: &mut Tx, key: &ApiKey, hash: &str) -> Result<u64,
     )?)
 }
 
-async fn locked(tx: &mut Tx, workspace: Id, id: Id) -> Result<(ApiKey, String), StoreError> {
+async fn load_key(tx: &mut Tx, workspace: Id, id: Id) -> Result<(ApiKey, String), StoreError> {
     const SQL: &str =
         concat!("select ", key_columns!(), " from api_keys where workspace_id = $1 and id = $2");
     let row: Option<KeyRow> = read_in!(tx, fetch_optional, SQL, workspace.as_i64(), id.as_i64())?;
@@ -480,7 +484,7 @@ async fn locked(tx: &mut Tx, workspace: Id, id: Id) -> Result<(ApiKey, String), 
     Ok((row.key(), hash))
 }
 
-async fn changed<'a>(
+async fn update<'a>(
     tx: &mut Tx,
     seen: &ApiKey,
     next: &ApiKey,
@@ -499,13 +503,13 @@ async fn changed<'a>(
         actor,
         action,
         subject: key_subject(next.id),
-        before: Some(json(&AuditedKey::of(seen, hash))),
-        after: Some(json(&AuditedKey::of(next, hash))),
+        before: Some(json(&AuditedKey::from_key(seen, hash))),
+        after: Some(json(&AuditedKey::from_key(next, hash))),
     })
 }
 
 /// Deletes the keys of somebody who leaves, and says so.
-pub(crate) async fn delete_of_user<'a>(
+pub(crate) async fn delete_user_keys<'a>(
     tx: &mut Tx,
     user: Id,
     actor: &'a Actor,
@@ -534,7 +538,7 @@ async fn delete<'a>(
             actor,
             action,
             subject: key_subject(key.id),
-            before: Some(json(&AuditedKey::of(&key, &hash))),
+            before: Some(json(&AuditedKey::from_key(&key, &hash))),
             after: None,
         }
     };

@@ -25,7 +25,7 @@ pub struct NewUser {
 }
 
 impl NewUser {
-    pub(crate) fn becoming(self, id: Id, now: Timestamp) -> User {
+    pub(crate) fn into_user(self, id: Id, now: Timestamp) -> User {
         User {
             id,
             workspace: self.workspace,
@@ -50,7 +50,7 @@ impl Store {
             return Err(StoreError::no_workspace());
         }
         let id = next_id(&mut tx, self.worker, now).await?;
-        let user = new.becoming(id, now);
+        let user = new.into_user(id, now);
         if insert(&mut tx, &user).await? == 0 {
             return Err(StoreError::NameTaken(user.email.to_string()));
         }
@@ -63,7 +63,7 @@ impl Store {
         };
         record_locked(&mut tx, heads, user.workspace, [entry], now).await?;
         tx.commit().await?;
-        self.announce();
+        self.notify_changed();
         Ok(user)
     }
 
@@ -123,7 +123,7 @@ impl Store {
     ) -> Result<User, StoreError> {
         let mut tx = self.pool.begin().await?;
         let heads = lock_heads(&mut tx, [seen.workspace.as_i64()]).await?;
-        let there = locked(&mut tx, seen).await?;
+        let there = load_unchanged(&mut tx, seen).await?;
         let next = User {
             id: seen.id,
             workspace: seen.workspace,
@@ -136,7 +136,7 @@ impl Store {
         if next == there {
             return Ok(next);
         }
-        keep_an_admin(&mut tx, seen, &next).await?;
+        ensure_admin_remains(&mut tx, seen, &next).await?;
         let next = User { updated_at: now, ..next };
         if next.email != seen.email {
             let taken: Option<(i64,)> = read_in!(
@@ -154,7 +154,7 @@ impl Store {
         write(&mut tx, &next).await?;
         // Who is let in again signs in again.
         if next.status != UserStatus::Active {
-            sessions::delete_of_user(&mut tx, next.id).await?;
+            sessions::delete_user_sessions(&mut tx, next.id).await?;
         }
         let entry = NewEntry {
             actor,
@@ -165,7 +165,7 @@ impl Store {
         };
         record_locked(&mut tx, heads, next.workspace, [entry], now).await?;
         tx.commit().await?;
-        self.announce();
+        self.notify_changed();
         Ok(next)
     }
 
@@ -179,18 +179,18 @@ impl Store {
     ) -> Result<(), StoreError> {
         let mut tx = self.pool.begin().await?;
         let heads = lock_heads(&mut tx, [seen.workspace.as_i64()]).await?;
-        let there = locked(&mut tx, seen).await?;
+        let there = load_unchanged(&mut tx, seen).await?;
         let gone = User {
-            email: Email::stored(placeholder.to_owned()),
+            email: Email::from_stored(placeholder.to_owned()),
             full_name: String::new(),
             status: UserStatus::Deleted,
             // Never before a change of a link that was made before it, whatever the clocks say.
-            updated_at: heads.get(&seen.workspace.as_i64()).map_or(now, |head| head.moment(now)),
+            updated_at: heads.get(&seen.workspace.as_i64()).map_or(now, |head| head.next_timestamp(now)),
             last_login_at: None,
             last_sync_at: None,
             ..there
         };
-        keep_an_admin(&mut tx, seen, &gone).await?;
+        ensure_admin_remains(&mut tx, seen, &gone).await?;
         write(&mut tx, &gone).await?;
         run_in!(
             &mut tx,
@@ -198,8 +198,8 @@ impl Store {
             gone.id.as_i64()
         )?;
         run_in!(&mut tx, "delete from invites where user_id = $1", gone.id.as_i64())?;
-        sessions::delete_of_user(&mut tx, gone.id).await?;
-        let mut entries = api_keys::delete_of_user(&mut tx, gone.id, actor).await?;
+        sessions::delete_user_sessions(&mut tx, gone.id).await?;
+        let mut entries = api_keys::delete_user_keys(&mut tx, gone.id, actor).await?;
         entries.push(NewEntry {
             actor,
             action: "user.delete",
@@ -209,7 +209,7 @@ impl Store {
         });
         record_locked(&mut tx, heads, gone.workspace, entries, now).await?;
         tx.commit().await?;
-        self.announce();
+        self.notify_changed();
         Ok(())
     }
 
@@ -223,13 +223,13 @@ impl Store {
     ) -> Result<(), StoreError> {
         let mut tx = self.pool.begin().await?;
         lock_heads(&mut tx, [user.workspace.as_i64()]).await?;
-        locked(&mut tx, user).await?;
+        load_unchanged(&mut tx, user).await?;
         write_invite(&mut tx, user.id, hash, expires_at, now).await?;
         tx.commit().await
     }
 
     /// Invites a member once more. Earlier invitations of theirs no longer work; whatever else they sign in with still does.
-    pub async fn invite_again(
+    pub async fn renew_invite(
         &self,
         user: &User,
         hash: &str,
@@ -239,7 +239,7 @@ impl Store {
     ) -> Result<(), StoreError> {
         let mut tx = self.pool.begin().await?;
         let heads = lock_heads(&mut tx, [user.workspace.as_i64()]).await?;
-        let there = locked(&mut tx, user).await?;
+        let there = load_unchanged(&mut tx, user).await?;
         write_invite(&mut tx, there.id, hash, expires_at, now).await?;
         let said = json(&there.audited());
         let entry = NewEntry {
@@ -251,12 +251,12 @@ impl Store {
         };
         record_locked(&mut tx, heads, there.workspace, [entry], now).await?;
         tx.commit().await?;
-        self.announce();
+        self.notify_changed();
         Ok(())
     }
 
     /// Forgets invitations whose time is over.
-    pub async fn forget_invites(&self, now: Timestamp) -> Result<(), StoreError> {
+    pub async fn purge_invites(&self, now: Timestamp) -> Result<(), StoreError> {
         let mut tx = self.pool.begin().await?;
         run_in!(&mut tx, "delete from invites where expires_at < $1", now.ms())?;
         tx.commit().await
@@ -302,7 +302,7 @@ async fn write_invite(
 }
 
 /// A member as they are now, under the lock of their workspace's head; a conflict if that is not what the caller saw.
-async fn locked(tx: &mut Tx, seen: &User) -> Result<User, StoreError> {
+async fn load_unchanged(tx: &mut Tx, seen: &User) -> Result<User, StoreError> {
     const SQL: &str = concat!("select ", user_columns!(), " from users where workspace_id = $1 and id = $2");
     let row: Option<UserRow> = read_in!(tx, fetch_optional, SQL, seen.workspace.as_i64(), seen.id.as_i64())?;
     let there = row.map(UserRow::user).transpose()?;
@@ -316,7 +316,7 @@ async fn locked(tx: &mut Tx, seen: &User) -> Result<User, StoreError> {
 }
 
 /// Somebody must be able to let others in.
-async fn keep_an_admin(tx: &mut Tx, seen: &User, next: &User) -> Result<(), StoreError> {
+async fn ensure_admin_remains(tx: &mut Tx, seen: &User, next: &User) -> Result<(), StoreError> {
     let is_admin = |user: &User| user.role == Role::Admin && user.status == UserStatus::Active;
     if !is_admin(seen) || is_admin(next) {
         return Ok(());

@@ -3,7 +3,7 @@
 
 use rlinks_core::{Actor, Email, Id, Timestamp, User, UserStatus, Workspace};
 
-use crate::access::sessions::{delete_of_user, entry};
+use crate::access::sessions::{delete_user_sessions, user_entry};
 use crate::access::user_rows::{UserRow, insert, member, user_subject};
 use crate::audit::chain::{NewEntry, lock_heads, record_locked};
 use crate::database::ids::next_id;
@@ -14,11 +14,11 @@ use crate::workspace::workspaces::WorkspaceRow;
 use crate::{NewUser, Store, StoreError};
 
 /// The most accounts of one person that are looked at.
-const MOST_ACCOUNTS: i64 = 100;
+const MAX_ACCOUNTS: i64 = 100;
 
 /// Who somebody is to an OpenID provider.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Subject {
+pub struct OidcIdentity {
     /// The provider.
     pub issuer: String,
     /// What it calls them; never given to anybody else.
@@ -27,7 +27,7 @@ pub struct Subject {
 
 /// What a provider says of somebody, where it says it.
 #[derive(Clone, Debug, Default)]
-pub struct Profile {
+pub struct OidcProfile {
     /// Their address, if the provider knows it to be theirs.
     pub email: Option<Email>,
     /// Their name.
@@ -63,7 +63,7 @@ impl AccountRow {
 
 impl Store {
     /// Every account somebody has, with its workspace, the suspended and those of deleted workspaces too; oldest first.
-    pub async fn accounts_of(&self, who: &Subject) -> Result<Vec<(User, Workspace)>, StoreError> {
+    pub async fn accounts_of(&self, identity: &OidcIdentity) -> Result<Vec<(User, Workspace)>, StoreError> {
         let rows: Vec<AccountRow> = read!(
             &self.pool,
             fetch_all,
@@ -72,19 +72,19 @@ impl Store {
                     w.updated_at as w_updated_at, w.deleted_at as w_deleted_at
              from users u join workspaces w on w.id = u.workspace_id
              where u.oidc_issuer = $1 and u.oidc_subject = $2 order by u.id limit $3",
-            &who.issuer,
-            &who.subject,
-            MOST_ACCOUNTS
+            &identity.issuer,
+            &identity.subject,
+            MAX_ACCOUNTS
         )?;
         rows.into_iter().map(AccountRow::account).collect()
     }
 
     /// Makes somebody a member who comes from a provider. An address that a living member has is taken: nobody becomes that
     /// member by having their address. Somebody who is there already, perhaps since a moment ago, stays as they are.
-    pub async fn create_subject(
+    pub async fn create_oidc_user(
         &self,
         new: NewUser,
-        who: &Subject,
+        identity: &OidcIdentity,
         actor: &Actor,
         now: Timestamp,
     ) -> Result<User, StoreError> {
@@ -93,7 +93,7 @@ impl Store {
         if heads.get(&new.workspace.as_i64()).is_none_or(|head| head.deleted) {
             return Err(StoreError::no_workspace());
         }
-        if let Some(there) = find(&mut tx, new.workspace, who).await? {
+        if let Some(there) = find_user(&mut tx, new.workspace, identity).await? {
             return Ok(there);
         }
         let user = User {
@@ -111,7 +111,7 @@ impl Store {
         if insert(&mut tx, &user).await? == 0 {
             return Err(StoreError::NameTaken(user.email.to_string()));
         }
-        link(&mut tx, user.id, who).await?;
+        set_identity(&mut tx, user.id, identity).await?;
         let entry = NewEntry {
             actor,
             action: "user.create",
@@ -121,17 +121,17 @@ impl Store {
         };
         record_locked(&mut tx, heads, user.workspace, [entry], now).await?;
         tx.commit().await?;
-        self.announce();
+        self.notify_changed();
         Ok(user)
     }
 
     /// Takes an invitation: from now on the member it is for is this person to the provider. It works once. Somebody who is another
     /// member already is a conflict.
-    pub async fn link_subject(
+    pub async fn link_oidc_identity(
         &self,
         workspace: Id,
         hash: &str,
-        who: &Subject,
+        identity: &OidcIdentity,
         now: Timestamp,
     ) -> Result<User, StoreError> {
         let mut tx = self.pool.begin().await?;
@@ -147,36 +147,36 @@ impl Store {
         )?;
         let (id,) = row.ok_or_else(|| StoreError::NotFound("such invitation".to_owned()))?;
         let user = member(&mut tx, workspace, Id::from_i64(id)).await?;
-        if find(&mut tx, workspace, who).await?.is_some_and(|there| there.id != user.id) {
+        if find_user(&mut tx, workspace, identity).await?.is_some_and(|there| there.id != user.id) {
             return Err(StoreError::Conflict);
         }
         run_in!(&mut tx, "delete from invites where user_id = $1", user.id.as_i64())?;
         // Whoever they were before, to this provider or another, is signed out.
-        delete_of_user(&mut tx, user.id).await?;
-        link(&mut tx, user.id, who).await?;
-        let actor = Actor::of_user(user.id);
-        let entry = entry(&user, &actor, "auth.invitation_accepted");
+        delete_user_sessions(&mut tx, user.id).await?;
+        set_identity(&mut tx, user.id, identity).await?;
+        let actor = Actor::from_user(user.id);
+        let entry = user_entry(&user, &actor, "auth.invitation_accepted");
         record_locked(&mut tx, heads, workspace, [entry], now).await?;
         tx.commit().await?;
-        self.announce();
+        self.notify_changed();
         Ok(user)
     }
 
     /// What the provider says of somebody who comes in replaces what we knew. An address that another member has stays with that
     /// member. Only a change is an entry in the log; that they came is the session's.
-    pub async fn sync_subject(
+    pub async fn sync_oidc_profile(
         &self,
         workspace: Id,
-        who: &Subject,
-        profile: &Profile,
+        identity: &OidcIdentity,
+        profile: &OidcProfile,
         now: Timestamp,
     ) -> Result<User, StoreError> {
         let mut tx = self.pool.begin().await?;
         let heads = lock_heads(&mut tx, [workspace.as_i64()]).await?;
-        let there = find(&mut tx, workspace, who).await?;
+        let there = find_user(&mut tx, workspace, identity).await?;
         let there = there.ok_or_else(|| StoreError::NotFound("such account".to_owned()))?;
         let email = match &profile.email {
-            Some(email) if *email != there.email && is_free(&mut tx, workspace, email).await? => {
+            Some(email) if *email != there.email && is_email_free(&mut tx, workspace, email).await? => {
                 email.clone()
             }
             _ => there.email.clone(),
@@ -195,41 +195,41 @@ impl Store {
             now.ms()
         )?;
         if !is_same {
-            let actor = Actor::of_user(user.id);
-            record_locked(&mut tx, heads, workspace, [entry(&user, &actor, "user.update")], now).await?;
+            let actor = Actor::from_user(user.id);
+            record_locked(&mut tx, heads, workspace, [user_entry(&user, &actor, "user.update")], now).await?;
         }
         tx.commit().await?;
-        self.announce();
+        self.notify_changed();
         Ok(user)
     }
 }
 
 /// A member by who they are to a provider, under the lock of their workspace's head.
-async fn find(tx: &mut Tx, workspace: Id, who: &Subject) -> Result<Option<User>, StoreError> {
+async fn find_user(tx: &mut Tx, workspace: Id, identity: &OidcIdentity) -> Result<Option<User>, StoreError> {
     let row: Option<UserRow> = read_in!(
         tx,
         fetch_optional,
         "select id, workspace_id, email, full_name, role, status, created_at, updated_at, last_login_at, last_sync_at
          from users where workspace_id = $1 and oidc_issuer = $2 and oidc_subject = $3",
         workspace.as_i64(),
-        &who.issuer,
-        &who.subject
+        &identity.issuer,
+        &identity.subject
     )?;
     row.map(UserRow::user).transpose()
 }
 
-async fn link(tx: &mut Tx, user: Id, who: &Subject) -> Result<(), StoreError> {
+async fn set_identity(tx: &mut Tx, user: Id, identity: &OidcIdentity) -> Result<(), StoreError> {
     run_in!(
         tx,
         "update users set oidc_issuer = $2, oidc_subject = $3 where id = $1",
         user.as_i64(),
-        &who.issuer,
-        &who.subject
+        &identity.issuer,
+        &identity.subject
     )?;
     Ok(())
 }
 
-async fn is_free(tx: &mut Tx, workspace: Id, email: &Email) -> Result<bool, StoreError> {
+async fn is_email_free(tx: &mut Tx, workspace: Id, email: &Email) -> Result<bool, StoreError> {
     let taken: Option<(i64,)> = read_in!(
         tx,
         fetch_optional,

@@ -2,7 +2,7 @@
 //! what it may do, as it is now: so whoever is signed out, suspended or deleted anywhere is refused everywhere from the next request on.
 
 use rlinks_core::access::user::AuditedUser;
-use rlinks_core::workspace::policy::SignIn;
+use rlinks_core::workspace::policy::SignInMethod;
 use rlinks_core::{Actor, Id, Timestamp, User, UserStatus, Workspace};
 use serde::Serialize;
 
@@ -15,19 +15,19 @@ use crate::workspace::workspaces::WorkspaceRow;
 use crate::{Store, StoreError};
 
 /// Sessions one member may have; the oldest go.
-const MOST: i64 = 50;
+const MAX_SESSIONS_PER_USER: i64 = 50;
 
 /// How somebody signed in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum How {
+pub enum AuthMethod {
     /// With a password kept here.
     Password,
     /// Through an OpenID provider.
     Oidc,
 }
 
-impl How {
+impl AuthMethod {
     const fn name(self) -> &'static str {
         match self {
             Self::Password => "password",
@@ -36,15 +36,15 @@ impl How {
     }
 
     /// The way as a policy names it.
-    pub const fn way(self) -> SignIn {
+    pub const fn sign_in_method(self) -> SignInMethod {
         match self {
-            Self::Password => SignIn::Password,
-            Self::Oidc => SignIn::Oidc,
+            Self::Password => SignInMethod::Password,
+            Self::Oidc => SignInMethod::Oidc,
         }
     }
 
     /// What a later version may have written opens nothing here.
-    fn stored(name: &str) -> Option<Self> {
+    fn from_stored(name: &str) -> Option<Self> {
         [Self::Password, Self::Oidc].into_iter().find(|how| how.name() == name)
     }
 }
@@ -55,7 +55,7 @@ pub struct NewSession {
     /// The hash of its token.
     pub hash: String,
     /// How they signed in.
-    pub how: How,
+    pub how: AuthMethod,
     /// With what, cut short.
     pub agent: String,
     /// From which network; never an address.
@@ -63,7 +63,7 @@ pub struct NewSession {
     /// Good up to and including this moment, unless it is used.
     pub expires_at: Timestamp,
     /// The hash of the token their browser had: that session ends when this one begins.
-    pub instead_of: Option<String>,
+    pub replaces: Option<String>,
 }
 
 /// A session, without its token.
@@ -72,7 +72,7 @@ pub struct Session {
     /// The hash of its token.
     pub hash: String,
     /// How they signed in.
-    pub how: How,
+    pub how: AuthMethod,
     /// When.
     pub created_at: Timestamp,
     /// When it was last used, to within a minute.
@@ -87,7 +87,7 @@ pub struct Session {
 
 /// A session and everything that decides what it may do.
 #[derive(Clone, Debug)]
-pub struct SessionHolder {
+pub struct SessionWithUser {
     /// The session.
     pub session: Session,
     /// Whose it is, whatever became of them.
@@ -111,7 +111,7 @@ from_row!(SessionRow { hash, how, s_created_at, seen_at, expires_at, agent, netw
 impl SessionRow {
     fn session(self) -> Option<Session> {
         Some(Session {
-            how: How::stored(&self.how)?,
+            how: AuthMethod::from_stored(&self.how)?,
             hash: self.hash,
             created_at: Timestamp::from_ms(self.s_created_at),
             seen_at: Timestamp::from_ms(self.seen_at),
@@ -122,7 +122,7 @@ impl SessionRow {
     }
 }
 
-struct HolderRow {
+struct SessionWithUserRow {
     session: SessionRow,
     user: UserRow,
     w_slug: String,
@@ -133,10 +133,10 @@ struct HolderRow {
     w_deleted_at: Option<i64>,
 }
 
-from_row!(HolderRow { w_slug, w_name, w_policy, w_created_at, w_updated_at, w_deleted_at; session, user });
+from_row!(SessionWithUserRow { w_slug, w_name, w_policy, w_created_at, w_updated_at, w_deleted_at; session, user });
 
-impl HolderRow {
-    fn holder(self) -> Result<Option<SessionHolder>, StoreError> {
+impl SessionWithUserRow {
+    fn session_with_user(self) -> Result<Option<SessionWithUser>, StoreError> {
         let Some(session) = self.session.session() else { return Ok(None) };
         let workspace = WorkspaceRow {
             id: self.user.workspace_id,
@@ -147,7 +147,7 @@ impl HolderRow {
             updated_at: self.w_updated_at,
             deleted_at: self.w_deleted_at,
         };
-        Ok(Some(SessionHolder { session, user: self.user.user()?, workspace: workspace.workspace()? }))
+        Ok(Some(SessionWithUser { session, user: self.user.user()?, workspace: workspace.workspace()? }))
     }
 }
 
@@ -156,20 +156,20 @@ impl HolderRow {
 struct AuditedSignIn {
     #[serde(flatten)]
     user: AuditedUser,
-    how: How,
+    how: AuthMethod,
 }
 
 impl Store {
     /// A session by the hash of its token, with whoever it belongs to.
-    pub async fn session(&self, hash: &str) -> Result<Option<SessionHolder>, StoreError> {
+    pub async fn session(&self, hash: &str) -> Result<Option<SessionWithUser>, StoreError> {
         const SQL: &str = "select s.hash, s.how, s.created_at as s_created_at, s.seen_at, s.expires_at, s.agent, s.network,
                 u.id, u.workspace_id, u.email, u.full_name, u.role, u.status, u.created_at, u.updated_at, u.last_login_at, u.last_sync_at,
                 w.slug as w_slug, w.name as w_name, w.policy as w_policy, w.created_at as w_created_at, w.updated_at as w_updated_at,
                 w.deleted_at as w_deleted_at
              from sessions s join users u on u.id = s.user_id join workspaces w on w.id = u.workspace_id
              where s.hash = $1";
-        let row: Option<HolderRow> = read!(&self.pool, fetch_optional, SQL, hash)?;
-        row.map_or(Ok(None), HolderRow::holder)
+        let row: Option<SessionWithUserRow> = read!(&self.pool, fetch_optional, SQL, hash)?;
+        row.map_or(Ok(None), SessionWithUserRow::session_with_user)
     }
 
     /// The sessions of a member that are not over, newest first.
@@ -181,7 +181,7 @@ impl Store {
              where user_id = $1 and expires_at >= $2 order by created_at desc, hash limit $3",
             user.as_i64(),
             now.ms(),
-            MOST
+            MAX_SESSIONS_PER_USER
         )?;
         Ok(rows.into_iter().filter_map(SessionRow::session).collect())
     }
@@ -196,12 +196,12 @@ impl Store {
     ) -> Result<(), StoreError> {
         let mut tx = self.pool.begin().await?;
         let heads = lock_heads(&mut tx, [user.workspace.as_i64()]).await?;
-        let there = may_sign_in(&mut tx, heads.get(&user.workspace.as_i64()), user, new.how).await?;
-        let actor = Actor::of_user(there.id);
-        let entry = begin(&mut tx, &there, new, &actor, now).await?;
+        let there = ensure_may_sign_in(&mut tx, heads.get(&user.workspace.as_i64()), user, new.how).await?;
+        let actor = Actor::from_user(there.id);
+        let entry = begin_session(&mut tx, &there, new, &actor, now).await?;
         record_locked(&mut tx, heads, there.workspace, [entry], now).await?;
         tx.commit().await?;
-        self.announce();
+        self.notify_changed();
         Ok(())
     }
 
@@ -237,11 +237,11 @@ impl Store {
             return Ok(());
         }
         let there = member(&mut tx, user.workspace, user.id).await?;
-        let actor = Actor::of_user(there.id);
-        let entry = entry(&there, &actor, "auth.sign_out");
+        let actor = Actor::from_user(there.id);
+        let entry = user_entry(&there, &actor, "auth.sign_out");
         record_locked(&mut tx, heads, there.workspace, [entry], now).await?;
         tx.commit().await?;
-        self.announce();
+        self.notify_changed();
         Ok(())
     }
 
@@ -254,26 +254,26 @@ impl Store {
     ) -> Result<u64, StoreError> {
         let mut tx = self.pool.begin().await?;
         let heads = lock_heads(&mut tx, [user.workspace.as_i64()]).await?;
-        let ended = delete_of_user(&mut tx, user.id).await?;
+        let ended = delete_user_sessions(&mut tx, user.id).await?;
         let there = member(&mut tx, user.workspace, user.id).await?;
-        let entry = entry(&there, actor, "auth.sign_out_everywhere");
+        let entry = user_entry(&there, actor, "auth.sign_out_everywhere");
         record_locked(&mut tx, heads, there.workspace, [entry], now).await?;
         tx.commit().await?;
-        self.announce();
+        self.notify_changed();
         Ok(ended)
     }
 
     /// Forgets sessions that are over.
-    pub async fn forget_sessions(&self, now: Timestamp) -> Result<u64, StoreError> {
+    pub async fn purge_sessions(&self, now: Timestamp) -> Result<u64, StoreError> {
         let mut tx = self.pool.begin().await?;
-        let forgotten = run_in!(&mut tx, "delete from sessions where expires_at < $1", now.ms())?;
+        let purged = run_in!(&mut tx, "delete from sessions where expires_at < $1", now.ms())?;
         tx.commit().await?;
-        Ok(forgotten)
+        Ok(purged)
     }
 }
 
 /// An entry about a member that changes nothing of what the log knows of them.
-pub(crate) fn entry<'a>(user: &User, actor: &'a Actor, action: &'a str) -> NewEntry<'a> {
+pub(crate) fn user_entry<'a>(user: &User, actor: &'a Actor, action: &'a str) -> NewEntry<'a> {
     NewEntry {
         actor,
         action,
@@ -284,22 +284,22 @@ pub(crate) fn entry<'a>(user: &User, actor: &'a Actor, action: &'a str) -> NewEn
 }
 
 /// Ends every session of a member, inside a change of theirs.
-pub(crate) async fn delete_of_user(tx: &mut Tx, user: Id) -> Result<u64, StoreError> {
+pub(crate) async fn delete_user_sessions(tx: &mut Tx, user: Id) -> Result<u64, StoreError> {
     Ok(run_in!(tx, "delete from sessions where user_id = $1", user.as_i64())?)
 }
 
 /// Writes a session, drops the oldest where there are too many, and gives the entry for the log.
-pub(crate) async fn begin<'a>(
+pub(crate) async fn begin_session<'a>(
     tx: &mut Tx,
     user: &User,
     new: &NewSession,
     actor: &'a Actor,
     now: Timestamp,
 ) -> Result<NewEntry<'a>, StoreError> {
-    if let Some(old) = &new.instead_of {
+    if let Some(old) = &new.replaces {
         run_in!(tx, "delete from sessions where hash = $1", old)?;
     }
-    insert(tx, user, new, now).await?;
+    insert_session(tx, user, new, now).await?;
     run_in!(tx, "update users set last_login_at = $2 where id = $1", user.id.as_i64(), now.ms())?;
     let after = json(&AuditedSignIn { user: user.audited(), how: new.how });
     Ok(NewEntry {
@@ -312,7 +312,7 @@ pub(crate) async fn begin<'a>(
 }
 
 /// The row alone: for a session that goes on under another token.
-pub(crate) async fn insert(
+pub(crate) async fn insert_session(
     tx: &mut Tx,
     user: &User,
     new: &NewSession,
@@ -323,7 +323,7 @@ pub(crate) async fn insert(
         "delete from sessions where hash in
             (select hash from sessions where user_id = $1 order by created_at desc, hash limit 1000 offset $2)",
         user.id.as_i64(),
-        MOST - 1
+        MAX_SESSIONS_PER_USER - 1
     )?;
     run_in!(
         tx,
@@ -342,15 +342,15 @@ pub(crate) async fn insert(
 }
 
 /// A member as they are now, under the lock of their workspace's head, if they may sign in in this way.
-pub(crate) async fn may_sign_in(
+pub(crate) async fn ensure_may_sign_in(
     tx: &mut Tx,
     head: Option<&LockedHead>,
     user: &User,
-    how: How,
+    how: AuthMethod,
 ) -> Result<User, StoreError> {
     let head = head.filter(|head| !head.deleted).ok_or_else(StoreError::no_workspace)?;
     let there = member(tx, user.workspace, user.id).await?;
-    if there.status != UserStatus::Active || !head.policy.sign_in.contains(&how.way()) {
+    if there.status != UserStatus::Active || !head.policy.sign_in.contains(&how.sign_in_method()) {
         return Err(StoreError::NotFound(format!("user {}", user.id)));
     }
     Ok(there)

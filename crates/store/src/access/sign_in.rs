@@ -6,32 +6,35 @@ use rlinks_core::{Actor, Email, Id, Role, Timestamp, User, UserStatus, Workspace
 use serde::Serialize;
 
 use crate::access::members::NewUser;
-use crate::access::sessions::{How, NewSession, begin, delete_of_user, entry, insert, may_sign_in};
-use crate::access::user_rows::{self, WholeUserRow, member, user_subject};
+use crate::access::sessions::{
+    AuthMethod, NewSession, begin_session, delete_user_sessions, ensure_may_sign_in, insert_session,
+    user_entry,
+};
+use crate::access::user_rows::{self, UserCredentialsRow, member, user_subject};
 use crate::audit::chain::{NewEntry, lock_heads, record_locked};
 use crate::database::ids::next_id;
 use crate::database::json::json;
 use crate::database::pool::{Tx, read, read_in, run_in};
-use crate::workspace::workspaces::{MAIN, WorkspaceRow};
+use crate::workspace::workspaces::{MAIN_WORKSPACE_ID, WorkspaceRow};
 use crate::{Store, StoreError};
 
 /// Where the hash of the set-up token is kept.
-const SETUP: &str = "setup_token";
+const SETUP_TOKEN_SETTING: &str = "setup_token";
 
 /// How often sign-ins may fail before one has to wait.
 #[derive(Clone, Copy, Debug)]
-pub struct Patience {
+pub struct LockoutPolicy {
     /// Failures of one account.
-    pub of_account: i64,
+    pub max_account_failures: i64,
     /// Failures of one network.
-    pub of_network: i64,
+    pub max_network_failures: i64,
     /// Within this time; and for how long one waits then.
     pub window_ms: i64,
 }
 
 /// An attempt to sign in, by keyed hashes of what was tried and from where.
 #[derive(Clone, Debug)]
-pub struct Attempt {
+pub struct SignInAttempt {
     /// The account, be there one or not.
     pub account: String,
     /// The network.
@@ -44,7 +47,7 @@ pub struct Attempt {
 
 /// A workspace's invitation, before it is taken.
 #[derive(Clone, Debug)]
-pub struct Invited {
+pub struct PendingInvitation {
     /// Who.
     pub user: User,
     /// To where.
@@ -53,12 +56,12 @@ pub struct Invited {
 
 impl Store {
     /// A living member by their address, and the hash of their password.
-    pub async fn password_of(
+    pub async fn user_with_password_hash(
         &self,
         workspace: Id,
         email: &Email,
     ) -> Result<Option<(User, Option<String>)>, StoreError> {
-        let row: Option<WholeUserRow> = read!(
+        let row: Option<UserCredentialsRow> = read!(
             &self.pool,
             fetch_optional,
             "select id, workspace_id, email, full_name, role, status, created_at, updated_at, last_login_at, last_sync_at,
@@ -74,8 +77,8 @@ impl Store {
     /// has to wait, where that is so. Whoever gets in takes their attempt back.
     pub async fn begin_attempt(
         &self,
-        attempt: &Attempt,
-        patience: &Patience,
+        attempt: &SignInAttempt,
+        policy: &LockoutPolicy,
         now: Timestamp,
     ) -> Result<Option<Timestamp>, StoreError> {
         // Who has to wait already is told so without a write.
@@ -91,17 +94,19 @@ impl Store {
             return Ok(Some(Timestamp::from_ms(until)));
         }
         let mut tx = self.pool.begin().await?;
-        let account = count(&mut tx, &attempt.account, patience.of_account, patience, now).await?;
-        let network = count(&mut tx, &attempt.network, patience.of_network, patience, now).await?;
+        let account =
+            count_failure(&mut tx, &attempt.account, policy.max_account_failures, policy, now).await?;
+        let network =
+            count_failure(&mut tx, &attempt.network, policy.max_network_failures, policy, now).await?;
         // Only what happened to somebody, or to many, is an entry: whoever guesses at names must not be able to fill the log.
         let until = account.until.max(network.until);
         let locked = match attempt.user {
-            Some(user) if account.is_new => Some(Locked { user: Some(user), until }),
-            _ if network.is_new => Some(Locked { user: None, until }),
+            Some(user) if account.is_new => Some(Lockout { user: Some(user), until }),
+            _ if network.is_new => Some(Lockout { user: None, until }),
             _ => None,
         };
         if let Some(locked) = locked {
-            let workspace = attempt.workspace.unwrap_or(Id::from_i64(MAIN));
+            let workspace = attempt.workspace.unwrap_or(Id::from_i64(MAIN_WORKSPACE_ID));
             locked.record(&mut tx, workspace, now).await?;
         }
         tx.commit().await?;
@@ -109,9 +114,9 @@ impl Store {
     }
 
     /// Takes an attempt back: it was the owner of the account after all.
-    pub async fn forgive_attempt(&self, attempt: &Attempt, now: Timestamp) -> Result<(), StoreError> {
+    pub async fn clear_failures(&self, attempt: &SignInAttempt, now: Timestamp) -> Result<(), StoreError> {
         let mut tx = self.pool.begin().await?;
-        forgive(&mut tx, attempt, now).await?;
+        delete_failures(&mut tx, attempt, now).await?;
         tx.commit().await
     }
 
@@ -122,22 +127,24 @@ impl Store {
         user: &User,
         verified: &str,
         new: &NewSession,
-        attempt: &Attempt,
+        attempt: &SignInAttempt,
         now: Timestamp,
     ) -> Result<(), StoreError> {
         let mut tx = self.pool.begin().await?;
         // Before the head: `begin_attempt` takes them in this order too.
-        forgive(&mut tx, attempt, now).await?;
+        delete_failures(&mut tx, attempt, now).await?;
         let heads = lock_heads(&mut tx, [user.workspace.as_i64()]).await?;
-        let there = may_sign_in(&mut tx, heads.get(&user.workspace.as_i64()), user, How::Password).await?;
+        let there =
+            ensure_may_sign_in(&mut tx, heads.get(&user.workspace.as_i64()), user, AuthMethod::Password)
+                .await?;
         if password_hash(&mut tx, there.id).await?.as_deref() != Some(verified) {
             return Err(StoreError::Conflict);
         }
-        let actor = Actor::of_user(there.id);
-        let entry = begin(&mut tx, &there, new, &actor, now).await?;
+        let actor = Actor::from_user(there.id);
+        let entry = begin_session(&mut tx, &there, new, &actor, now).await?;
         record_locked(&mut tx, heads, there.workspace, [entry], now).await?;
         tx.commit().await?;
-        self.announce();
+        self.notify_changed();
         Ok(())
     }
 
@@ -163,16 +170,21 @@ impl Store {
         }
         write_password(&mut tx, there.id, hash).await?;
         if let Some(next) = next {
-            insert(&mut tx, &there, next, now).await?;
+            insert_session(&mut tx, &there, next, now).await?;
         }
-        record_locked(&mut tx, heads, there.workspace, [entry(&there, actor, "user.password")], now).await?;
+        record_locked(&mut tx, heads, there.workspace, [user_entry(&there, actor, "user.password")], now)
+            .await?;
         tx.commit().await?;
-        self.announce();
+        self.notify_changed();
         Ok(())
     }
 
     /// Whom an invitation is for, while it is good.
-    pub async fn invitation(&self, hash: &str, now: Timestamp) -> Result<Option<Invited>, StoreError> {
+    pub async fn invitation(
+        &self,
+        hash: &str,
+        now: Timestamp,
+    ) -> Result<Option<PendingInvitation>, StoreError> {
         let row: Option<(i64, i64)> = read!(
             &self.pool,
             fetch_optional,
@@ -191,7 +203,7 @@ impl Store {
         )?;
         let workspace = workspace.map(WorkspaceRow::workspace).transpose()?;
         let workspace = workspace.filter(|workspace| workspace.deleted_at.is_none());
-        Ok(user.zip(workspace).map(|(user, workspace)| Invited { user, workspace }))
+        Ok(user.zip(workspace).map(|(user, workspace)| PendingInvitation { user, workspace }))
     }
 
     /// Takes an invitation: the member has a name and a password from now on, and is signed in. It works once.
@@ -216,8 +228,13 @@ impl Store {
         if taken == 0 {
             return Err(StoreError::NotFound("such invitation".to_owned()));
         }
-        let there =
-            may_sign_in(&mut tx, heads.get(&invited.workspace.as_i64()), invited, How::Password).await?;
+        let there = ensure_may_sign_in(
+            &mut tx,
+            heads.get(&invited.workspace.as_i64()),
+            invited,
+            AuthMethod::Password,
+        )
+        .await?;
         write_password(&mut tx, there.id, password).await?;
         run_in!(
             &mut tx,
@@ -226,44 +243,49 @@ impl Store {
             full_name,
             now.ms()
         )?;
-        let actor = Actor::of_user(there.id);
-        let signed_in = begin(&mut tx, &there, new, &actor, now).await?;
-        let entries = [entry(&there, &actor, "auth.invitation_accepted"), signed_in];
+        let actor = Actor::from_user(there.id);
+        let signed_in = begin_session(&mut tx, &there, new, &actor, now).await?;
+        let entries = [user_entry(&there, &actor, "auth.invitation_accepted"), signed_in];
         record_locked(&mut tx, heads, there.workspace, entries, now).await?;
         tx.commit().await?;
-        self.announce();
+        self.notify_changed();
         Ok(())
     }
 
     /// Keeps the hash of a new set-up token, if the workspace `main` has no admin; an earlier one no longer works. Where there is an
     /// admin none is kept, and none works.
-    pub async fn offer_setup(&self, hash: &str) -> Result<bool, StoreError> {
+    pub async fn create_setup_token(&self, hash: &str) -> Result<bool, StoreError> {
         let mut tx = self.pool.begin().await?;
-        lock_heads(&mut tx, [MAIN]).await?;
-        run_in!(&mut tx, "delete from installation where name = $1", SETUP)?;
+        lock_heads(&mut tx, [MAIN_WORKSPACE_ID]).await?;
+        run_in!(&mut tx, "delete from installation where name = $1", SETUP_TOKEN_SETTING)?;
         let offered = !has_admin(&mut tx).await?;
         if offered {
-            run_in!(&mut tx, "insert into installation (name, value) values ($1, $2)", SETUP, hash)?;
+            run_in!(
+                &mut tx,
+                "insert into installation (name, value) values ($1, $2)",
+                SETUP_TOKEN_SETTING,
+                hash
+            )?;
         }
         tx.commit().await?;
         Ok(offered)
     }
 
     /// Whether this is the hash of the set-up token, and there is still no admin.
-    pub async fn is_setup(&self, hash: &str) -> Result<bool, StoreError> {
+    pub async fn setup_token_valid(&self, hash: &str) -> Result<bool, StoreError> {
         let mut view = self.pool.snapshot().await?;
-        Ok(kept_setup(&mut view).await?.as_deref() == Some(hash) && !has_admin(&mut view).await?)
+        Ok(setup_token_hash(&mut view).await?.as_deref() == Some(hash) && !has_admin(&mut view).await?)
     }
 
     /// Whether a set-up token was given out and nobody has used it: there is no admin yet.
-    pub async fn awaits_setup(&self) -> Result<bool, StoreError> {
+    pub async fn setup_pending(&self) -> Result<bool, StoreError> {
         let mut view = self.pool.snapshot().await?;
-        Ok(kept_setup(&mut view).await?.is_some() && !has_admin(&mut view).await?)
+        Ok(setup_token_hash(&mut view).await?.is_some() && !has_admin(&mut view).await?)
     }
 
     /// Makes the first admin of the workspace `main` and signs them in. The token works once, and never where there is an admin: then
     /// it is not found.
-    pub async fn set_up(
+    pub async fn complete_setup(
         &self,
         hash: &str,
         email: Email,
@@ -273,87 +295,88 @@ impl Store {
         now: Timestamp,
     ) -> Result<User, StoreError> {
         let mut tx = self.pool.begin().await?;
-        let heads = lock_heads(&mut tx, [MAIN]).await?;
-        if heads.get(&MAIN).is_none_or(|head| head.deleted) {
+        let heads = lock_heads(&mut tx, [MAIN_WORKSPACE_ID]).await?;
+        if heads.get(&MAIN_WORKSPACE_ID).is_none_or(|head| head.deleted) {
             return Err(StoreError::no_workspace());
         }
-        if kept_setup(&mut tx).await?.as_deref() != Some(hash) || has_admin(&mut tx).await? {
+        if setup_token_hash(&mut tx).await?.as_deref() != Some(hash) || has_admin(&mut tx).await? {
             return Err(StoreError::NotFound("such set-up".to_owned()));
         }
-        run_in!(&mut tx, "delete from installation where name = $1", SETUP)?;
+        run_in!(&mut tx, "delete from installation where name = $1", SETUP_TOKEN_SETTING)?;
         let id = next_id(&mut tx, self.worker, now).await?;
-        let first = NewUser { workspace: Id::from_i64(MAIN), email, full_name, role: Role::Admin };
-        let user = first.becoming(id, now);
+        let first =
+            NewUser { workspace: Id::from_i64(MAIN_WORKSPACE_ID), email, full_name, role: Role::Admin };
+        let user = first.into_user(id, now);
         if user_rows::insert(&mut tx, &user).await? == 0 {
             return Err(StoreError::NameTaken(user.email.to_string()));
         }
         write_password(&mut tx, user.id, password).await?;
-        let actor = Actor::of_user(user.id);
-        let made = entry(&user, &actor, "auth.setup");
-        let signed_in = begin(&mut tx, &user, new, &actor, now).await?;
+        let actor = Actor::from_user(user.id);
+        let made = user_entry(&user, &actor, "auth.setup");
+        let signed_in = begin_session(&mut tx, &user, new, &actor, now).await?;
         record_locked(&mut tx, heads, user.workspace, [made, signed_in], now).await?;
         tx.commit().await?;
-        self.announce();
+        self.notify_changed();
         Ok(user)
     }
 
     /// Forgets attempts that count no longer.
-    pub async fn forget_attempts(&self, patience: &Patience, now: Timestamp) -> Result<u64, StoreError> {
+    pub async fn purge_attempts(&self, policy: &LockoutPolicy, now: Timestamp) -> Result<u64, StoreError> {
         let mut tx = self.pool.begin().await?;
-        let forgotten = run_in!(
+        let purged = run_in!(
             &mut tx,
             "delete from attempts where since < $1 and locked_until < $2",
-            now.plus_ms(-patience.window_ms).ms(),
+            now.plus_ms(-policy.window_ms).ms(),
             now.ms()
         )?;
         tx.commit().await?;
-        Ok(forgotten)
+        Ok(purged)
     }
 }
 
 /// Whether one has to wait, and whether that begins with this attempt.
-struct Counted {
+struct FailureCount {
     until: Option<Timestamp>,
     is_new: bool,
 }
 
 /// Somebody has to wait: whoever tries this account, or, where it is nobody's, whoever comes from this network.
-struct Locked {
+struct Lockout {
     user: Option<Id>,
     until: Option<Timestamp>,
 }
 
 /// What the log says of it: what it says of a member anyway, and until when.
 #[derive(Serialize)]
-struct AuditedLock {
+struct AuditedLockout {
     #[serde(flatten)]
     user: Option<AuditedUser>,
     locked: &'static str,
     until: Option<Timestamp>,
 }
 
-impl Locked {
+impl Lockout {
     async fn record(self, tx: &mut Tx, workspace: Id, now: Timestamp) -> Result<(), StoreError> {
         let heads = lock_heads(tx, [workspace.as_i64()]).await?;
         let (subject, user, locked) = match self.user {
             Some(id) => (user_subject(id), Some(member(tx, workspace, id).await?.audited()), "account"),
             None => ("sign_in".to_owned(), None, "network"),
         };
-        let after = Some(json(&AuditedLock { user, locked, until: self.until }));
+        let after = Some(json(&AuditedLockout { user, locked, until: self.until }));
         let actor = Actor::system();
         let entry = NewEntry { actor: &actor, action: "auth.locked", subject, before: None, after };
         record_locked(tx, heads, workspace, [entry], now).await
     }
 }
 
-async fn count(
+async fn count_failure(
     tx: &mut Tx,
     subject: &str,
-    most: i64,
-    patience: &Patience,
+    max_failures: i64,
+    policy: &LockoutPolicy,
     now: Timestamp,
-) -> Result<Counted, StoreError> {
-    // Failures are counted on while one waits, so that the attempt that locked is the one that made it `most + 1`.
+) -> Result<FailureCount, StoreError> {
+    // Failures are counted on while one waits, so that the attempt that locked is the one that made it `max_failures + 1`.
     const SQL: &str = "insert into attempts (subject, failures, since, locked_until) values ($1, 1, $2, 0)
          on conflict (subject) do update set
              failures = case when attempts.locked_until < $2 and (attempts.since <= $3 or attempts.locked_until > 0) then 1
@@ -371,16 +394,16 @@ async fn count(
         SQL,
         subject,
         now.ms(),
-        now.plus_ms(-patience.window_ms).ms(),
-        most,
-        now.plus_ms(patience.window_ms).ms()
+        now.plus_ms(-policy.window_ms).ms(),
+        max_failures,
+        now.plus_ms(policy.window_ms).ms()
     )?;
     let until = (until >= now.ms()).then(|| Timestamp::from_ms(until));
-    Ok(Counted { is_new: until.is_some() && failures == most + 1, until })
+    Ok(FailureCount { is_new: until.is_some() && failures == max_failures + 1, until })
 }
 
 /// Takes back what [`Store::begin_attempt`] counted: all of the account's, for it was its owner after all, and one of the network's.
-async fn forgive(tx: &mut Tx, attempt: &Attempt, now: Timestamp) -> Result<(), StoreError> {
+async fn delete_failures(tx: &mut Tx, attempt: &SignInAttempt, now: Timestamp) -> Result<(), StoreError> {
     run_in!(tx, "delete from attempts where subject = $1", &attempt.account)?;
     run_in!(
         tx,
@@ -401,13 +424,13 @@ async fn password_hash(tx: &mut Tx, user: Id) -> Result<Option<String>, StoreErr
 async fn write_password(tx: &mut Tx, user: Id, hash: &str) -> Result<(), StoreError> {
     run_in!(tx, "update users set password_hash = $2 where id = $1", user.as_i64(), hash)?;
     run_in!(tx, "delete from invites where user_id = $1", user.as_i64())?;
-    delete_of_user(tx, user).await?;
+    delete_user_sessions(tx, user).await?;
     Ok(())
 }
 
-async fn kept_setup(tx: &mut Tx) -> Result<Option<String>, StoreError> {
+async fn setup_token_hash(tx: &mut Tx) -> Result<Option<String>, StoreError> {
     let row: Option<(String,)> =
-        read_in!(tx, fetch_optional, "select value from installation where name = $1", SETUP)?;
+        read_in!(tx, fetch_optional, "select value from installation where name = $1", SETUP_TOKEN_SETTING)?;
     Ok(row.map(|(hash,)| hash))
 }
 
@@ -416,7 +439,7 @@ async fn has_admin(tx: &mut Tx) -> Result<bool, StoreError> {
         tx,
         fetch_optional,
         "select id from users where workspace_id = $1 and role = 'admin' and status <> 'deleted' limit 1",
-        MAIN
+        MAIN_WORKSPACE_ID
     )?;
     Ok(row.is_some())
 }

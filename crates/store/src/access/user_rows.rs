@@ -50,7 +50,7 @@ impl UserRow {
         Ok(User {
             id: Id::from_i64(self.id),
             workspace: Id::from_i64(self.workspace_id),
-            email: Email::stored(self.email),
+            email: Email::from_stored(self.email),
             full_name: self.full_name,
             role: self.role.parse().map_err(broken)?,
             status: self.status.parse().map_err(broken)?,
@@ -63,14 +63,14 @@ impl UserRow {
 }
 
 /// A member and how they sign in.
-pub(crate) struct WholeUserRow {
+pub(crate) struct UserCredentialsRow {
     pub(crate) user: UserRow,
     pub(crate) password_hash: Option<String>,
     pub(crate) oidc_issuer: Option<String>,
     pub(crate) oidc_subject: Option<String>,
 }
 
-from_row!(WholeUserRow { password_hash, oidc_issuer, oidc_subject; user });
+from_row!(UserCredentialsRow { password_hash, oidc_issuer, oidc_subject; user });
 
 pub(crate) async fn insert(tx: &mut Tx, user: &User) -> Result<u64, StoreError> {
     Ok(run_in!(

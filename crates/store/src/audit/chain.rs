@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use rlinks_core::audit::AuditEntry;
-use rlinks_core::id::Worker;
+use rlinks_core::id::WorkerId;
 use rlinks_core::{Actor, Id, Policy, Timestamp};
 use serde_json::value::RawValue;
 
@@ -80,7 +80,7 @@ pub(crate) struct NewEntry<'a> {
 
 impl LockedHead {
     /// The moment of the next entry. Time in a chain never goes back, whatever the clock does.
-    pub(crate) fn moment(&self, now: Timestamp) -> Timestamp {
+    pub(crate) fn next_timestamp(&self, now: Timestamp) -> Timestamp {
         now.max(self.ts)
     }
 
@@ -91,7 +91,7 @@ impl LockedHead {
         };
         let mut sealed = AuditEntry {
             seq: self.seq + 1,
-            ts: self.moment(now),
+            ts: self.next_timestamp(now),
             workspace: self.slug.clone(),
             actor: entry.actor.to_string(),
             action: entry.action.to_owned(),
@@ -101,7 +101,7 @@ impl LockedHead {
             prev_hash: self.hash.clone(),
             hash: String::new(),
         };
-        sealed.hash = sealed.seal();
+        sealed.hash = sealed.compute_hash();
         self.seq = sealed.seq;
         self.ts = sealed.ts;
         self.hash.clone_from(&sealed.hash);
@@ -115,7 +115,7 @@ pub(crate) async fn lock_heads(
     workspaces: impl IntoIterator<Item = i64>,
 ) -> Result<BTreeMap<i64, LockedHead>, StoreError> {
     const SQL: &str = concat!(read_heads!("null"), " order by h.workspace_id");
-    let ids = lock(tx, workspaces).await?;
+    let ids = lock_head_rows(tx, workspaces).await?;
     let rows: Vec<HeadRow> = read_in!(tx, fetch_all, SQL, &ids)?;
     rows.into_iter().map(HeadRow::head).collect()
 }
@@ -124,7 +124,7 @@ pub(crate) async fn lock_heads(
 pub(crate) async fn lock_heads_and_id(
     tx: &mut Tx,
     workspaces: impl IntoIterator<Item = i64>,
-    worker: Worker,
+    worker: WorkerId,
 ) -> Result<(BTreeMap<i64, LockedHead>, Option<Id>), StoreError> {
     macro_rules! with_id {
         ($lock:literal) => {
@@ -135,7 +135,7 @@ pub(crate) async fn lock_heads_and_id(
             )
         };
     }
-    let ids = lock(tx, workspaces).await?;
+    let ids = lock_head_rows(tx, workspaces).await?;
     let sql = match tx.dialect() {
         Dialect::Sqlite => with_id!(""),
         Dialect::Postgres => with_id!(" for update of k"),
@@ -147,7 +147,10 @@ pub(crate) async fn lock_heads_and_id(
 
 /// SQLite knows no row locks and needs none: the transaction holds the one write lock. On PostgreSQL the lock is a statement of its
 /// own: one that had to wait for it gives the head as it is now, but whatever it is joined with as it was before.
-async fn lock(tx: &mut Tx, workspaces: impl IntoIterator<Item = i64>) -> Result<String, StoreError> {
+async fn lock_head_rows(
+    tx: &mut Tx,
+    workspaces: impl IntoIterator<Item = i64>,
+) -> Result<String, StoreError> {
     const LOCK: &str = "select workspace_id from heads
         where workspace_id in (select cast(value ->> 'id' as bigint) from json_each($1)) order by workspace_id for update";
     let ids = json(&workspaces.into_iter().map(|id| serde_json::json!({ "id": id })).collect::<Vec<_>>());
@@ -158,7 +161,7 @@ async fn lock(tx: &mut Tx, workspaces: impl IntoIterator<Item = i64>) -> Result<
 }
 
 /// Where the chains end: the rows for [`update_heads`].
-pub(crate) fn ends(heads: &BTreeMap<i64, LockedHead>) -> String {
+pub(crate) fn head_updates(heads: &BTreeMap<i64, LockedHead>) -> String {
     let row = |(workspace, head): (&i64, &LockedHead)| serde_json::json!({ "id": workspace, "seq": head.seq, "hash": head.hash, "ts": head.ts.ms(), "links": head.links });
     json(&heads.iter().map(row).collect::<Vec<_>>())
 }
@@ -187,7 +190,7 @@ pub(crate) async fn append(
 ) -> Result<(), StoreError> {
     let sealed: Vec<_> = entries.iter().map(|(workspace, entry)| (*workspace, entry)).collect();
     insert(tx, &sealed).await?;
-    run_in!(tx, update_heads!("$1"), ends(heads))?;
+    run_in!(tx, update_heads!("$1"), head_updates(heads))?;
     if tx.dialect() == Dialect::Postgres {
         run_in!(tx, "select pg_notify('rlinks', '')")?;
     }

@@ -14,10 +14,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::StoreError;
 use crate::database::json::json;
-pub use crate::database::open::HEADS_LOG;
+pub use crate::database::open::CHECKPOINT_LOG_FILE;
 
 /// The key heads are signed with.
-pub const KEY_FILE: &str = "audit-key";
+pub const SIGNING_KEY_FILE: &str = "audit-key";
 
 /// The key this installation signs its heads with.
 pub struct Signer(Ed25519KeyPair);
@@ -42,7 +42,7 @@ pub struct Checkpoint {
 impl Signer {
     /// The key in the data folder, made from `seed` where there is none yet.
     pub fn load(folder: &Path, seed: [u8; 32]) -> Result<Self, StoreError> {
-        let path = folder.join(KEY_FILE);
+        let path = folder.join(SIGNING_KEY_FILE);
         let cannot =
             |error: &dyn std::fmt::Display| StoreError::Unavailable(format!("{}: {error}", path.display()));
         let text = match std::fs::read_to_string(&path) {
@@ -67,14 +67,14 @@ impl Signer {
     }
 
     /// The public key, as checkpoints name it.
-    pub fn key(&self) -> String {
+    pub fn public_key(&self) -> String {
         hex::encode(self.0.public_key().as_ref())
     }
 
     /// Signs a head.
     pub fn sign(&self, head: Head, ts: Timestamp, restored: bool) -> Checkpoint {
         let signature = hex::encode(self.0.sign(&signed_bytes(&head, ts, restored)).as_ref());
-        Checkpoint { head, ts, key: self.key(), signature, restored }
+        Checkpoint { head, ts, key: self.public_key(), signature, restored }
     }
 }
 
@@ -88,7 +88,7 @@ fn signed_bytes(head: &Head, ts: Timestamp, restored: bool) -> Vec<u8> {
 
 impl Checkpoint {
     /// Whether the signature is that of the key it names.
-    pub fn is_signed(&self) -> bool {
+    pub fn has_valid_signature(&self) -> bool {
         let (Some(key), Some(signature)) = (hex::decode(&self.key), hex::decode(&self.signature)) else {
             return false;
         };
@@ -109,7 +109,7 @@ pub fn read_checkpoints(path: &Path) -> Result<Vec<Checkpoint>, StoreError> {
             let bad =
                 |what: &str| StoreError::Refused(format!("{}, line {}: {what}", path.display(), number + 1));
             let checkpoint: Checkpoint = serde_json::from_str(line).map_err(|_| bad("is no checkpoint"))?;
-            if checkpoint.is_signed() {
+            if checkpoint.has_valid_signature() {
                 Ok(checkpoint)
             } else {
                 Err(bad("the signature is wrong: this checkpoint was edited"))
@@ -120,7 +120,7 @@ pub fn read_checkpoints(path: &Path) -> Result<Vec<Checkpoint>, StoreError> {
 
 /// The heads that bind the store now: those recorded at its last restore and after. A restore replaces the whole store, so it
 /// looses every head before it, also those of workspaces the backup did not have.
-pub fn binding(checkpoints: &[Checkpoint]) -> Vec<Head> {
+pub fn effective_heads(checkpoints: &[Checkpoint]) -> Vec<Head> {
     let mut heads: Vec<Head> = Vec::new();
     let mut restored_at = None;
     for checkpoint in checkpoints {
@@ -136,16 +136,16 @@ pub fn binding(checkpoints: &[Checkpoint]) -> Vec<Head> {
 }
 
 /// Appends to the log of heads in the data folder what is not its last word on a workspace already.
-pub fn append_heads(
+pub fn append_checkpoints(
     folder: &Path,
     signer: &Signer,
     heads: &[Head],
     now: Timestamp,
     restored: bool,
 ) -> Result<(), StoreError> {
-    let path = folder.join(HEADS_LOG);
+    let path = folder.join(CHECKPOINT_LOG_FILE);
     let cannot = |error: std::io::Error| StoreError::Unavailable(format!("{}: {error}", path.display()));
-    let known = tail(&path);
+    let known = read_tail(&path);
     let mut lines = String::new();
     for head in heads {
         let last = known
@@ -171,12 +171,12 @@ pub fn append_heads(
 }
 
 /// The end of the log, enough for the last word on every workspace in daily use: a missed one is only written again.
-fn tail(path: &Path) -> String {
-    const BYTES: u64 = 64 * 1024;
+fn read_tail(path: &Path) -> String {
+    const MAX_TAIL_BYTES: u64 = 64 * 1024;
     let read = || {
         let mut file = std::fs::File::open(path)?;
         let length = file.metadata()?.len();
-        file.seek(SeekFrom::Start(length.saturating_sub(BYTES)))?;
+        file.seek(SeekFrom::Start(length.saturating_sub(MAX_TAIL_BYTES)))?;
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes)?;
         std::io::Result::Ok(String::from_utf8_lossy(&bytes).into_owned())

@@ -1,10 +1,10 @@
 //! Reading the audit log and verifying its chains.
 
-use rlinks_core::audit::{AuditEntry, Fault, Head, Verifier};
+use rlinks_core::audit::{AuditEntry, ChainError, Head, Verifier};
 use rlinks_core::{Code, Host, Id, Slug, Timestamp};
 use serde_json::value::RawValue;
 
-use crate::database::paging::fills;
+use crate::database::paging::is_full_page;
 use crate::database::pool::{read, read_in};
 use crate::database::row::from_row;
 use crate::{Store, StoreError};
@@ -45,7 +45,7 @@ impl Default for AuditFilter {
 }
 
 /// How many entries are held in memory at a time while verifying.
-const PAGE: i64 = 2000;
+const PAGE_SIZE: i64 = 2000;
 
 macro_rules! audit_columns {
     () => {
@@ -227,7 +227,7 @@ impl Store {
 
     /// Walks every chain of the store as of one moment. `marks` are heads recorded earlier: each chain must pass through its own.
     /// The outer error is the store's; the inner one names the first bad entry.
-    pub async fn verify(&self, marks: &[Head]) -> Result<Result<Vec<Head>, Fault>, StoreError> {
+    pub async fn verify(&self, checkpoints: &[Head]) -> Result<Result<Vec<Head>, ChainError>, StoreError> {
         const SQL: &str = concat!(
             "select ",
             audit_columns!(),
@@ -243,15 +243,15 @@ impl Store {
         let mut verified = Vec::new();
         for (id, workspace, seq, hash) in heads {
             let claimed = Head { workspace, seq, hash };
-            let mut walk = Verifier::new(&claimed.workspace, marks.to_vec());
+            let mut verifier = Verifier::new(&claimed.workspace, checkpoints.to_vec());
             let mut after = i64::MIN;
             loop {
-                let rows: Vec<AuditRow> = read_in!(&mut view, fetch_all, SQL, id, after, PAGE)?;
-                let full = fills(PAGE, rows.len());
+                let rows: Vec<AuditRow> = read_in!(&mut view, fetch_all, SQL, id, after, PAGE_SIZE)?;
+                let full = is_full_page(PAGE_SIZE, rows.len());
                 for row in rows {
                     let entry = row.entry()?;
                     after = entry.seq;
-                    if let Err(fault) = walk.push(&entry) {
+                    if let Err(fault) = verifier.push(&entry) {
                         return Ok(Err(fault));
                     }
                 }
@@ -259,18 +259,17 @@ impl Store {
                     break;
                 }
             }
-            match walk.finish(Some(&claimed)) {
+            match verifier.finish(Some(&claimed)) {
                 Ok(head) => verified.push(head),
                 Err(fault) => return Ok(Err(fault)),
             }
         }
         // A workspace a checkpoint knows and the store does not is a chain cut off whole.
-        if let Some(mark) = marks
-            .iter()
-            .find(|mark| mark.seq > 0 && !verified.iter().any(|head| head.workspace == mark.workspace))
-        {
+        if let Some(checkpoint) = checkpoints.iter().find(|checkpoint| {
+            checkpoint.seq > 0 && !verified.iter().any(|head| head.workspace == checkpoint.workspace)
+        }) {
             let what = "is missing with its whole workspace, though an earlier checkpoint recorded it";
-            return Ok(Err(Fault { workspace: mark.workspace.clone(), seq: 1, what }));
+            return Ok(Err(ChainError { workspace: checkpoint.workspace.clone(), seq: 1, what }));
         }
         Ok(Ok(verified))
     }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use rlinks_core::{Custody, Domain, Standing, Workspace};
+use rlinks_core::{Domain, DomainStatus, DomainVerification, Workspace};
 
 use crate::access::api_keys::AuditedKey;
 use crate::audit::log::{domain_subject, workspace_subject};
@@ -14,18 +14,18 @@ use crate::workspace::workspaces::WorkspaceRow;
 use crate::{Store, StoreError};
 
 /// What is known of hosts, by workspace and host.
-type Custodies = BTreeMap<(i64, String), Custody>;
+type Verifications = BTreeMap<(i64, String), DomainVerification>;
 
 /// What a log says of workspaces and domains.
 #[derive(Default)]
-pub(crate) struct Directory {
+pub(crate) struct LoggedDirectory {
     /// By id. One whose last entry cannot be read is not here.
     pub(crate) workspaces: BTreeMap<i64, Workspace>,
     /// By workspace and host.
     pub(crate) domains: BTreeMap<(i64, String), Domain>,
 }
 
-impl Directory {
+impl LoggedDirectory {
     /// The next entry of a workspace's chain. Entries about other things change nothing.
     pub(crate) fn push(&mut self, workspace: i64, subject: &str, after: Option<&str>) {
         if subject.starts_with("workspace:") {
@@ -56,7 +56,7 @@ impl Directory {
 }
 
 /// The log's directory as of the moment of `view`.
-pub(crate) async fn logged(view: &mut Tx) -> Result<Directory, StoreError> {
+pub(crate) async fn from_log(view: &mut Tx) -> Result<LoggedDirectory, StoreError> {
     let rows: Vec<(i64, String, Option<String>)> = read_in!(
         view,
         fetch_all,
@@ -64,7 +64,7 @@ pub(crate) async fn logged(view: &mut Tx) -> Result<Directory, StoreError> {
          where subject >= 'workspace:' and subject < 'workspace;' or subject >= 'domain:' and subject < 'domain;'
          order by workspace_id, seq"
     )?;
-    let mut directory = Directory::default();
+    let mut directory = LoggedDirectory::default();
     for (workspace, subject, after) in rows {
         directory.push(workspace, &subject, after.as_deref());
     }
@@ -88,60 +88,60 @@ pub(crate) async fn domain_rows(view: &mut Tx) -> Result<Vec<DomainRow>, StoreEr
 }
 
 /// Hosts that answer, or do not, though the log says otherwise.
-fn answers_otherwise(logged: &Custodies, there: &Custodies) -> Vec<String> {
-    let standing = |known: &Custodies, place: &(i64, String)| {
-        known.get(place).map_or(Standing::Active, Custody::standing)
+fn hosts_differing_from_log(logged: &Verifications, there: &Verifications) -> Vec<String> {
+    let status = |known: &Verifications, place: &(i64, String)| {
+        known.get(place).map_or(DomainStatus::Active, DomainVerification::status)
     };
     let places: BTreeSet<_> = logged.keys().chain(there.keys()).collect();
-    let others = places.into_iter().filter(|place| standing(logged, place) != standing(there, place));
+    let others = places.into_iter().filter(|place| status(logged, place) != status(there, place));
     others.map(|(_, host)| format!("domain {host}")).collect()
 }
 
 impl Store {
     /// Workspaces, domains, members and keys that are not what the audit log says, as `workspace main` and `domain evil.example`:
     /// somebody changed, added or removed them past it.
-    pub async fn directory_beside_the_log(&self) -> Result<Vec<String>, StoreError> {
+    pub async fn records_differing_from_log(&self) -> Result<Vec<String>, StoreError> {
         let mut view = self.pool.snapshot().await?;
-        let mut logged = logged(&mut view).await?;
-        let mut strangers = BTreeSet::new();
+        let mut logged = from_log(&mut view).await?;
+        let mut differing = BTreeSet::new();
         for row in workspace_rows(&mut view).await? {
             let (id, slug) = (row.id, row.slug.clone());
             // A row nobody can read was not written by us either.
             let said = logged.workspaces.remove(&id);
             if said.is_none() || said != row.workspace().ok() {
-                strangers.insert(format!("workspace {slug}"));
+                differing.insert(format!("workspace {slug}"));
             }
         }
         for row in domain_rows(&mut view).await? {
             let domain = row.domain();
             let place = (domain.workspace.as_i64(), domain.host.to_string());
             if logged.domains.remove(&place).as_ref() != Some(&domain) {
-                strangers.insert(format!("domain {}", domain.host));
+                differing.insert(format!("domain {}", domain.host));
             }
         }
-        let standings = (domains::logged(&mut view).await?, domains::rows(&mut view).await?);
-        strangers.extend(answers_otherwise(&standings.0, &standings.1));
-        let mut people = replay_members::logged(&mut view).await?;
+        let verifications = (domains::from_log(&mut view).await?, domains::verifications(&mut view).await?);
+        differing.extend(hosts_differing_from_log(&verifications.0, &verifications.1));
+        let mut people = replay_members::from_log(&mut view).await?;
         for row in replay_members::user_rows(&mut view).await? {
             let Ok(user) = row.user.user() else { continue };
             let place = (user.workspace.as_i64(), user.id.as_i64());
             if people.users.remove(&place) != Some(user.audited()) {
-                strangers.insert(format!("user {}", user.id));
+                differing.insert(format!("user {}", user.id));
             }
         }
         for row in replay_members::key_rows(&mut view).await? {
             let hash = row.hash.clone();
             let key = row.key();
             let place = (key.workspace.as_i64(), key.id.as_i64());
-            if people.keys.remove(&place) != Some(AuditedKey::of(&key, &hash)) {
-                strangers.insert(format!("key {}", key.id));
+            if people.keys.remove(&place) != Some(AuditedKey::from_key(&key, &hash)) {
+                differing.insert(format!("key {}", key.id));
             }
         }
-        strangers.extend(people.users.keys().map(|(_, id)| format!("user {id}")));
-        strangers.extend(people.keys.keys().map(|(_, id)| format!("key {id}")));
+        differing.extend(people.users.keys().map(|(_, id)| format!("user {id}")));
+        differing.extend(people.keys.keys().map(|(_, id)| format!("key {id}")));
         // What is left has no row.
-        strangers.extend(logged.workspaces.values().map(|gone| format!("workspace {}", gone.slug)));
-        strangers.extend(logged.domains.values().map(|gone| format!("domain {}", gone.host)));
-        Ok(strangers.into_iter().collect())
+        differing.extend(logged.workspaces.values().map(|gone| format!("workspace {}", gone.slug)));
+        differing.extend(logged.domains.values().map(|gone| format!("domain {}", gone.host)));
+        Ok(differing.into_iter().collect())
     }
 }

@@ -7,17 +7,17 @@ use rlinks_core::{Actor, ApiKey, Email, Id, Timestamp, User};
 
 use crate::StoreError;
 use crate::access::api_keys::{AuditedKey, KeyRow, key_subject};
-use crate::access::user_rows::{WholeUserRow, user_subject};
+use crate::access::user_rows::{UserCredentialsRow, user_subject};
 use crate::database::pool::{Tx, read_in};
 
 /// What a log says of members and keys, by workspace and id.
 #[derive(Default)]
-pub(crate) struct People {
+pub(crate) struct LoggedMembers {
     pub(crate) users: BTreeMap<(i64, i64), AuditedUser>,
     pub(crate) keys: BTreeMap<(i64, i64), AuditedKey>,
 }
 
-impl People {
+impl LoggedMembers {
     /// The next entry of a workspace's chain. Entries about other things change nothing.
     pub(crate) fn push(&mut self, workspace: i64, subject: &str, after: Option<&str>) {
         if let Some(id) = subject.strip_prefix("user:").and_then(|id| id.parse().ok()) {
@@ -37,7 +37,7 @@ impl People {
 }
 
 /// The log's people as of the moment of `view`.
-pub(crate) async fn logged(view: &mut Tx) -> Result<People, StoreError> {
+pub(crate) async fn from_log(view: &mut Tx) -> Result<LoggedMembers, StoreError> {
     let rows: Vec<(i64, String, Option<String>)> = read_in!(
         view,
         fetch_all,
@@ -45,14 +45,14 @@ pub(crate) async fn logged(view: &mut Tx) -> Result<People, StoreError> {
          where subject >= 'key:' and subject < 'key;' or subject >= 'user:' and subject < 'user;'
          order by workspace_id, seq"
     )?;
-    let mut people = People::default();
+    let mut people = LoggedMembers::default();
     for (workspace, subject, after) in rows {
         people.push(workspace, &subject, after.as_deref());
     }
     Ok(people)
 }
 
-pub(crate) async fn user_rows(view: &mut Tx) -> Result<Vec<WholeUserRow>, StoreError> {
+pub(crate) async fn user_rows(view: &mut Tx) -> Result<Vec<UserCredentialsRow>, StoreError> {
     Ok(read_in!(
         view,
         fetch_all,
@@ -77,7 +77,7 @@ pub(crate) fn user_without_row(workspace: i64, said: AuditedUser, now: Timestamp
     User {
         id: said.id,
         workspace: Id::from_i64(workspace),
-        email: Email::stored(format!("lost-{}", said.id)),
+        email: Email::from_stored(format!("lost-{}", said.id)),
         full_name: String::new(),
         role: said.role,
         status: said.status,

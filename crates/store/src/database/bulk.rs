@@ -2,15 +2,15 @@
 //! writes out anew for each column of a row. PostgreSQL takes each column as one array.
 
 /// Rows in one statement: few sizes, so that few statements are prepared.
-const SIZES: [usize; 4] = [256, 32, 8, 1];
+const CHUNK_ROWS: [usize; 4] = [256, 32, 8, 1];
 
 /// Cuts rows into pieces of those sizes.
-pub fn pieces<T>(mut rows: &[T]) -> impl Iterator<Item = &[T]> {
+pub fn chunks<T>(mut rows: &[T]) -> impl Iterator<Item = &[T]> {
     std::iter::from_fn(move || {
-        let size = SIZES.into_iter().find(|size| *size <= rows.len())?;
-        let (piece, rest) = rows.split_at(size);
+        let size = CHUNK_ROWS.into_iter().find(|size| *size <= rows.len())?;
+        let (chunk, rest) = rows.split_at(size);
         rows = rest;
-        Some(piece)
+        Some(chunk)
     })
 }
 
@@ -37,7 +37,7 @@ pub fn unnest(head: &str, columns: usize, tail: &str) -> String {
 }
 
 /// Polls a future once, so that what it asks of the database begins while something else is being made.
-pub async fn begin<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
+pub async fn poll_once<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
     std::future::poll_fn(|context| {
         std::task::Poll::Ready(match std::pin::Pin::new(&mut *future).poll(context) {
             std::task::Poll::Ready(done) => Some(done),
@@ -90,12 +90,12 @@ macro_rules! with_rows {
                         }
                     };
                 }
-                let mut pieces = $crate::database::bulk::pieces($rows);
-                let mut next = pieces.next().map(make!());
+                let mut chunks = $crate::database::bulk::chunks($rows);
+                let mut next = chunks.next().map(make!());
                 while let Some(query) = next.take() {
                     let mut running = Box::pin(query.$run(&mut **tx));
-                    let done = $crate::database::bulk::begin(&mut running).await;
-                    next = pieces.next().map(make!());
+                    let done = $crate::database::bulk::poll_once(&mut running).await;
+                    next = chunks.next().map(make!());
                     let $done = match done {
                         Some(done) => done?,
                         None => running.await?,
@@ -122,14 +122,14 @@ pub use crate::{insert_rows, rows_returning};
 
 #[cfg(test)]
 mod tests {
-    use super::{pieces, unnest, values};
+    use super::{chunks, unnest, values};
 
     #[test]
     fn rows_are_cut_into_few_sizes_and_none_is_lost() {
         let rows: Vec<usize> = (0..1234).collect();
-        let sizes: Vec<usize> = pieces(&rows).map(<[usize]>::len).collect();
+        let sizes: Vec<usize> = chunks(&rows).map(<[usize]>::len).collect();
         assert_eq!(sizes, [256, 256, 256, 256, 32, 32, 32, 32, 32, 32, 8, 8, 1, 1]);
-        assert_eq!(pieces(&rows).flatten().copied().collect::<Vec<_>>(), rows);
+        assert_eq!(chunks(&rows).flatten().copied().collect::<Vec<_>>(), rows);
         let (head, tail) = ("insert into t (a, b)", "on conflict do nothing");
         assert_eq!(
             values(head, 2, 2, tail),

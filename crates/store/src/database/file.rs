@@ -17,39 +17,39 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::StoreError;
 
-const MAGIC: &[u8; 16] = b"SQLite format 3\0";
+const SQLITE_MAGIC: &[u8; 16] = b"SQLite format 3\0";
 
 /// Remembers which file was opened.
 #[derive(Clone, Debug)]
-pub struct FileGuard(Arc<Seen>);
+pub struct FileGuard(Arc<OpenedFile>);
 
 #[derive(Debug)]
-struct Seen {
+struct OpenedFile {
     path: PathBuf,
-    identity: Identity,
+    identity: FileIdentity,
     file: Arc<File>,
 }
 
 /// Device and inode. An open handle keeps the number from being given to another file.
-type Identity = (u64, u64);
+type FileIdentity = (u64, u64);
 
 /// Every file ever guarded by this process, for as long as it lives.
-static OPENED: Mutex<Option<HashMap<Identity, Arc<File>>>> = Mutex::new(None);
+static OPENED_FILES: Mutex<Option<HashMap<FileIdentity, Arc<File>>>> = Mutex::new(None);
 
 impl FileGuard {
-    pub(crate) fn of(path: &Path) -> Result<Self, StoreError> {
-        let seen = std::fs::metadata(path).map_err(|error| gone(path, &error))?;
-        let identity = (seen.dev(), seen.ino());
-        let mut opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(crate) fn open(path: &Path) -> Result<Self, StoreError> {
+        let metadata = std::fs::metadata(path).map_err(|error| cannot_read(path, &error))?;
+        let identity = (metadata.dev(), metadata.ino());
+        let mut opened = OPENED_FILES.lock().unwrap_or_else(PoisonError::into_inner);
         let opened = opened.get_or_insert_default();
         let file = match opened.entry(identity) {
             Entry::Occupied(known) => Arc::clone(known.get()),
             Entry::Vacant(new) => {
-                let file = File::open(path).map_err(|error| gone(path, &error))?;
+                let file = File::open(path).map_err(|error| cannot_read(path, &error))?;
                 Arc::clone(new.insert(Arc::new(file)))
             }
         };
-        Ok(Self(Arc::new(Seen { path: path.to_owned(), identity, file })))
+        Ok(Self(Arc::new(OpenedFile { path: path.to_owned(), identity, file })))
     }
 
     /// Where it was opened.
@@ -59,7 +59,7 @@ impl FileGuard {
 
     pub(crate) fn check(&self) -> Result<(), StoreError> {
         let path = &self.0.path;
-        let now = std::fs::metadata(path).map_err(|error| gone(path, &error))?;
+        let now = std::fs::metadata(path).map_err(|error| cannot_read(path, &error))?;
         if (now.dev(), now.ino()) != self.0.identity {
             return Err(StoreError::Unavailable(format!(
                 "{} was replaced by another file while open; restart to use it",
@@ -68,12 +68,12 @@ impl FileGuard {
         }
         let mut magic = [0; 16];
         match self.0.file.read_exact_at(&mut magic, 0) {
-            Ok(()) if &magic == MAGIC => Ok(()),
+            Ok(()) if &magic == SQLITE_MAGIC => Ok(()),
             _ => Err(StoreError::Unavailable(format!("{} was overwritten while open", path.display()))),
         }
     }
 }
 
-fn gone(path: &Path, error: &std::io::Error) -> StoreError {
+fn cannot_read(path: &Path, error: &std::io::Error) -> StoreError {
     StoreError::Unavailable(format!("{} cannot be read: {error}", path.display()))
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use rlinks_core::id::{WORKERS, Worker};
+use rlinks_core::id::{MAX_WORKERS, WorkerId};
 use rlinks_core::{Id, Timestamp};
 
 use crate::database::json::json;
@@ -29,16 +29,16 @@ pub(crate) use update_worker;
 
 /// The id maker this process is. On SQLite all processes share one row and take turns in the write transaction; on PostgreSQL
 /// each leases a row of its own, so that they do not wait for each other. Either way the row's `last_id` makes ids unique.
-pub(crate) async fn lease(
+pub(crate) async fn lease_worker_id(
     pool: &Pool,
-    wanted: Option<Worker>,
+    wanted: Option<WorkerId>,
     holder: &str,
     now: Timestamp,
-) -> Result<Worker, StoreError> {
+) -> Result<WorkerId, StoreError> {
     let until = now.plus_ms(LEASE_MS).ms();
     let fixed = match (pool, wanted) {
         (_, Some(worker)) => Some(worker),
-        (Pool::Sqlite { .. }, None) => Worker::new(0),
+        (Pool::Sqlite { .. }, None) => WorkerId::new(0),
         (Pool::Postgres(_), None) => None,
     };
     if let Some(worker) = fixed {
@@ -81,12 +81,12 @@ pub(crate) async fn lease(
                  on conflict do nothing returning worker",
                 holder,
                 until,
-                i64::from(WORKERS)
+                i64::from(MAX_WORKERS)
             )?,
         };
         tx.commit().await?;
         if let Some(worker) =
-            row.and_then(|(worker,): (i64,)| u16::try_from(worker).ok()).and_then(Worker::new)
+            row.and_then(|(worker,): (i64,)| u16::try_from(worker).ok()).and_then(WorkerId::new)
         {
             return Ok(worker);
         }
@@ -94,7 +94,7 @@ pub(crate) async fn lease(
     Err(StoreError::Unavailable("all 1,024 worker ids are in use; set worker_id".to_owned()))
 }
 
-pub(crate) async fn last_id(tx: &mut Tx, worker: Worker) -> Result<Id, StoreError> {
+pub(crate) async fn last_id(tx: &mut Tx, worker: WorkerId) -> Result<Id, StoreError> {
     let sql = match tx.dialect() {
         Dialect::Sqlite => "select last_id from workers where worker = $1",
         Dialect::Postgres => "select last_id from workers where worker = $1 for update",
@@ -114,14 +114,14 @@ pub(crate) async fn last_id(tx: &mut Tx, worker: Worker) -> Result<Id, StoreErro
 }
 
 /// An id for something that is no link, in a transaction of its own that holds its workspace's head.
-pub(crate) async fn next_id(tx: &mut Tx, worker: Worker, now: Timestamp) -> Result<Id, StoreError> {
+pub(crate) async fn next_id(tx: &mut Tx, worker: WorkerId, now: Timestamp) -> Result<Id, StoreError> {
     let id = Id::next(last_id(tx, worker).await?, now, worker);
     set_last_id(tx, worker, id, now).await?;
     Ok(id)
 }
 
 /// Remembers the last id given out.
-async fn set_last_id(tx: &mut Tx, worker: Worker, id: Id, now: Timestamp) -> Result<(), StoreError> {
+async fn set_last_id(tx: &mut Tx, worker: WorkerId, id: Id, now: Timestamp) -> Result<(), StoreError> {
     run_in!(
         tx,
         update_worker!("$1", "$2", "$3"),
@@ -151,7 +151,7 @@ impl Store {
     pub async fn claim_ids(&self, ids: &[Id]) -> Result<(), StoreError> {
         let mut last = BTreeMap::<u16, i64>::new();
         for id in ids {
-            let known = last.entry(Worker::of(*id).number()).or_default();
+            let known = last.entry(WorkerId::from_id(*id).number()).or_default();
             *known = (*known).max(id.as_i64());
         }
         let rows: Vec<_> = last.into_iter().collect();

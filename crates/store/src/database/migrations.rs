@@ -9,8 +9,9 @@ use sqlx::migrate::{MigrateError, Migration, MigrationType, Migrator};
 use crate::database::pool::{Pool, read};
 use crate::{Store, StoreError};
 
-pub(super) static SQLITE: LazyLock<Migrator> = LazyLock::new(|| migrator(files!("../../migrations/sqlite/")));
-pub(super) static POSTGRES: LazyLock<Migrator> =
+pub(super) static SQLITE_MIGRATIONS: LazyLock<Migrator> =
+    LazyLock::new(|| migrator(files!("../../migrations/sqlite/")));
+pub(super) static POSTGRES_MIGRATIONS: LazyLock<Migrator> =
     LazyLock::new(|| migrator(files!("../../migrations/postgres/")));
 
 /// The migrations of this crate, in order. A new one is added at the end; those that are here never change, because a store keeps a checksum
@@ -76,14 +77,14 @@ impl Store {
 
 fn known_migrations(pool: &Pool) -> Vec<i64> {
     let migrator = match pool {
-        Pool::Sqlite { .. } => &SQLITE,
-        Pool::Postgres(_) => &POSTGRES,
+        Pool::Sqlite { .. } => &SQLITE_MIGRATIONS,
+        Pool::Postgres(_) => &POSTGRES_MIGRATIONS,
     };
     migrator.iter().map(|migration| migration.version).collect()
 }
 
 /// Why migrations could not be run, for whoever opened the store.
-pub(super) fn refusal(error: &MigrateError) -> StoreError {
+pub(super) fn migration_error(error: &MigrateError) -> StoreError {
     match error {
         MigrateError::VersionMissing(version) | MigrateError::VersionNotPresent(version) => {
             StoreError::Refused(format!(

@@ -9,45 +9,45 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use rlinks_core::Timestamp;
-use rlinks_core::id::Worker;
+use rlinks_core::id::WorkerId;
 use sqlx::migrate::Migrator;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
 use sqlx::{ConnectOptions as _, Connection as _};
 
 use crate::database::file::FileGuard;
-use crate::database::migrations::{self, POSTGRES, SQLITE};
+use crate::database::migrations::{self, POSTGRES_MIGRATIONS, SQLITE_MIGRATIONS};
 use crate::database::pool::Pool;
 use crate::{Store, StoreError};
 
 /// The log of signed heads, in the data folder.
-pub const HEADS_LOG: &str = "audit-heads.log";
+pub const CHECKPOINT_LOG_FILE: &str = "audit-heads.log";
 
 /// The tables of the truth.
-const TRUTH: Tables = Tables {
-    sqlite: &SQLITE,
-    postgres: &POSTGRES,
+const MAIN_TABLES: TableSet = TableSet {
+    sqlite: &SQLITE_MIGRATIONS,
+    postgres: &POSTGRES_MIGRATIONS,
     schema: None,
     application_id: 0x726c_6e6b,
-    trace: Some(HEADS_LOG),
-    lock: "open.lock",
+    marker_file: Some(CHECKPOINT_LOG_FILE),
+    lock_file: "open.lock",
     writer_cache_kib: 8_000,
     checkpoint_pages: 8_000,
     overwrite_deleted: true,
 };
 
 /// How long a SQLite writer waits for another one.
-const BUSY: Duration = Duration::from_secs(5);
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long whoever opens a file waits for another who does, and how often it looks.
-const OPENING: Duration = Duration::from_secs(10);
-const LOCK_PAUSE: Duration = Duration::from_millis(5);
+const OPEN_LOCK_TIMEOUT: Duration = Duration::from_secs(10);
+const LOCK_RETRY_INTERVAL: Duration = Duration::from_millis(5);
 /// SQLite readers of one process.
-const READERS: u32 = 4;
+const MAX_READERS: u32 = 4;
 /// Rows that wait between a connection and whoever asked it.
-const ROWS_ON_THEIR_WAY: usize = 1024;
+const ROW_BUFFER_SIZE: usize = 1024;
 /// PostgreSQL connections of one process.
-const CONNECTIONS: u32 = 8;
-const CONNECT: Duration = Duration::from_secs(3);
+const MAX_CONNECTIONS: u32 = 8;
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Where the truth is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,7 +75,7 @@ impl Location {
 
 /// A set of tables that live together: the truth, or what a crate keeps beside it.
 #[derive(Clone, Copy)]
-pub struct Tables {
+pub struct TableSet {
     /// How they are made in a file.
     pub sqlite: &'static LazyLock<Migrator>,
     /// How they are made on a server.
@@ -85,9 +85,9 @@ pub struct Tables {
     /// The mark of the file.
     pub application_id: i64,
     /// A file in the folder that is only there when these tables were.
-    pub trace: Option<&'static str>,
+    pub marker_file: Option<&'static str>,
     /// The lock of whoever opens a file of them: one that stands still must not keep others from other tables.
-    pub lock: &'static str,
+    pub lock_file: &'static str,
     /// What the connection that writes a file may keep of it in memory, in KiB.
     pub writer_cache_kib: u32,
     /// How many pages of a file's log are written before they are moved into the file.
@@ -97,46 +97,50 @@ pub struct Tables {
 }
 
 /// Opens a set of tables, creating them where there have never been any.
-pub async fn open_tables(location: &Location, tables: &Tables, lost: Lost) -> Result<Pool, StoreError> {
+pub async fn open_tables(
+    location: &Location,
+    tables: &TableSet,
+    if_missing: MissingStore,
+) -> Result<Pool, StoreError> {
     match location {
-        Location::Sqlite(path) => open_sqlite(path, tables, lost).await,
+        Location::Sqlite(path) => open_sqlite(path, tables, if_missing).await,
         Location::Postgres(url) => open_postgres(url, tables).await,
     }
 }
 
 /// How to open.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct StoreOptions {
     /// Where the truth is.
     pub location: Location,
     /// The id maker this process is; leased when not given.
-    pub worker: Option<Worker>,
+    pub worker: Option<WorkerId>,
     /// Who we are, in the list of leases.
     pub holder: String,
     /// When.
     pub now: Timestamp,
     /// What to do when there was a store and its file is gone.
-    pub lost: Lost,
+    pub if_missing: MissingStore,
 }
 
 /// What to do when there was a store and its file is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lost {
+pub enum MissingStore {
     /// Say so. An empty store would hide the loss.
     Refuse,
     /// Begin anew: somebody is about to restore a backup.
-    Replace,
+    Recreate,
 }
 
 impl Store {
     /// Opens the truth, creating it where there has never been one.
-    pub async fn open(options: Options) -> Result<Self, StoreError> {
-        let pool = open_tables(&options.location, &TRUTH, options.lost).await?;
+    pub async fn open(options: StoreOptions) -> Result<Self, StoreError> {
+        let pool = open_tables(&options.location, &MAIN_TABLES, options.if_missing).await?;
         Self::start(pool, options.location, options.worker, &options.holder, options.now).await
     }
 }
 
-async fn open_sqlite(path: &Path, tables: &Tables, lost: Lost) -> Result<Pool, StoreError> {
+async fn open_sqlite(path: &Path, tables: &TableSet, if_missing: MissingStore) -> Result<Pool, StoreError> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let cannot = |error: std::io::Error| StoreError::Unavailable(format!("{}: {error}", folder.display()));
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(cannot)?;
@@ -145,15 +149,15 @@ async fn open_sqlite(path: &Path, tables: &Tables, lost: Lost) -> Result<Pool, S
         .create(true)
         .append(true)
         .mode(0o600)
-        .open(folder.join(tables.lock))
+        .open(folder.join(tables.lock_file))
         .map_err(cannot)?;
-    let _lock = take(lock, path).await?;
+    let _lock = acquire_lock(lock, path).await?;
 
     // To SQLite a file of one byte is empty too.
     let fresh = std::fs::metadata(path).map_or(true, |file| file.len() <= 1);
     if fresh {
-        if lost == Lost::Refuse {
-            refuse_used_folder(path, folder, tables.trace)?;
+        if if_missing == MissingStore::Refuse {
+            refuse_used_folder(path, folder, tables.marker_file)?;
         }
         OpenOptions::new().create(true).append(true).mode(0o600).open(path).map_err(cannot)?;
     } else {
@@ -162,7 +166,7 @@ async fn open_sqlite(path: &Path, tables: &Tables, lost: Lost) -> Result<Pool, S
     let options = SqliteConnectOptions::new()
         .filename(path)
         .create_if_missing(false)
-        .busy_timeout(BUSY)
+        .busy_timeout(BUSY_TIMEOUT)
         .journal_mode(SqliteJournalMode::Wal)
         .synchronous(SqliteSynchronous::Full)
         .foreign_keys(true)
@@ -171,13 +175,13 @@ async fn open_sqlite(path: &Path, tables: &Tables, lost: Lost) -> Result<Pool, S
         .pragma("secure_delete", if tables.overwrite_deleted { "on" } else { "off" })
         .statement_cache_capacity(256)
         // Rows come from a thread of the connection's own: with few on their way, both wake each other for nearly every one.
-        .row_buffer_size(ROWS_ON_THEIR_WAY);
+        .row_buffer_size(ROW_BUFFER_SIZE);
     let writer = SqlitePoolOptions::new()
         .max_connections(1)
         // After a commit the disk refused, SQLite has rolled back and sqlx still counts a transaction: it would refuse every
         // other one for ever. Another connection takes its place.
         .before_acquire(|connection, _| Box::pin(async move { Ok(!connection.is_in_transaction()) }))
-        .acquire_timeout(BUSY)
+        .acquire_timeout(BUSY_TIMEOUT)
         .idle_timeout(None)
         .max_lifetime(None)
         .connect_with(
@@ -188,13 +192,13 @@ async fn open_sqlite(path: &Path, tables: &Tables, lost: Lost) -> Result<Pool, S
         )
         .await
         .map_err(|error| damaged(path, error))?;
-    tables.sqlite.run(&writer).await.map_err(|error| migrations::refusal(&error))?;
+    tables.sqlite.run(&writer).await.map_err(|error| migrations::migration_error(&error))?;
     // What a statement would put back if it failed halfway is kept in memory, not in a file: half of what an import writes. Only
     // after the migrations, which may sort more than memory holds.
     sqlx::query("pragma temp_store = memory").execute(&writer).await?;
-    let file = FileGuard::of(path)?;
+    let file = FileGuard::open(path)?;
     let readers = SqlitePoolOptions::new()
-        .max_connections(READERS)
+        .max_connections(MAX_READERS)
         .acquire_timeout(Duration::from_secs(2))
         .idle_timeout(None)
         .max_lifetime(None)
@@ -204,14 +208,14 @@ async fn open_sqlite(path: &Path, tables: &Tables, lost: Lost) -> Result<Pool, S
 }
 
 /// Waits for the lock, but not for ever: whoever has it may have been stopped.
-async fn take(lock: File, path: &Path) -> Result<File, StoreError> {
+async fn acquire_lock(lock: File, path: &Path) -> Result<File, StoreError> {
     let mut waited = Duration::ZERO;
     loop {
         match lock.try_lock() {
             Ok(()) => return Ok(lock),
-            Err(TryLockError::WouldBlock) if waited < OPENING => {
-                tokio::time::sleep(LOCK_PAUSE).await;
-                waited += LOCK_PAUSE;
+            Err(TryLockError::WouldBlock) if waited < OPEN_LOCK_TIMEOUT => {
+                tokio::time::sleep(LOCK_RETRY_INTERVAL).await;
+                waited += LOCK_RETRY_INTERVAL;
             }
             Err(TryLockError::WouldBlock) => {
                 let what = "another process has been opening it for too long; look for one that hangs";
@@ -227,7 +231,8 @@ async fn take(lock: File, path: &Path) -> Result<File, StoreError> {
 /// Looks before anything is written: setting the journal mode alone would change another program's file.
 async fn refuse_foreign(path: &Path, ours: i64) -> Result<(), StoreError> {
     let damaged = |error| damaged(path, error);
-    let options = SqliteConnectOptions::new().filename(path).create_if_missing(false).busy_timeout(BUSY);
+    let options =
+        SqliteConnectOptions::new().filename(path).create_if_missing(false).busy_timeout(BUSY_TIMEOUT);
     let mut connection = options.pragma("query_only", "on").connect().await.map_err(damaged)?;
     let (application,): (i64,) =
         sqlx::query_as("pragma application_id").fetch_one(&mut connection).await.map_err(damaged)?;
@@ -272,7 +277,7 @@ fn damaged(path: &Path, error: sqlx::Error) -> StoreError {
     }
 }
 
-async fn open_postgres(url: &str, tables: &Tables) -> Result<Pool, StoreError> {
+async fn open_postgres(url: &str, tables: &TableSet) -> Result<Pool, StoreError> {
     let options: PgConnectOptions = url
         .parse()
         .map_err(|error| StoreError::Refused(format!("the store's URL cannot be read: {error}")))?;
@@ -281,23 +286,23 @@ async fn open_postgres(url: &str, tables: &Tables) -> Result<Pool, StoreError> {
         ("lock_timeout", "5s"),
         ("idle_in_transaction_session_timeout", "30s"),
     ]);
-    reach(&options).await?;
+    test_connection(&options).await?;
     if let Some(schema) = tables.schema {
-        make_schema(&options, schema).await?;
+        create_schema(&options, schema).await?;
         options = options.options([("search_path", format!("{schema},public"))]);
     }
     let pool = PgPoolOptions::new()
-        .max_connections(CONNECTIONS)
-        .acquire_timeout(CONNECT)
+        .max_connections(MAX_CONNECTIONS)
+        .acquire_timeout(CONNECT_TIMEOUT)
         .connect_with(options)
         .await
         .map_err(|error| StoreError::Unavailable(format!("PostgreSQL: {error}")))?;
-    tables.postgres.run(&pool).await.map_err(|error| migrations::refusal(&error))?;
+    tables.postgres.run(&pool).await.map_err(|error| migrations::migration_error(&error))?;
     Ok(Pool::Postgres(pool))
 }
 
 /// Two processes that make it at once do not trip over each other: the loser looks again.
-async fn make_schema(options: &PgConnectOptions, schema: &'static str) -> Result<(), StoreError> {
+async fn create_schema(options: &PgConnectOptions, schema: &'static str) -> Result<(), StoreError> {
     let mut connection = options.connect().await?;
     let sql = format!("create schema if not exists {schema}");
     let made = sqlx::raw_sql(sqlx::AssertSqlSafe(sql.clone())).execute(&mut connection).await;
@@ -308,20 +313,20 @@ async fn make_schema(options: &PgConnectOptions, schema: &'static str) -> Result
 }
 
 /// Connects once, so that whatever keeps us out is said at once: a pool tries again until its time is up, and then says only that.
-async fn reach(options: &PgConnectOptions) -> Result<(), StoreError> {
-    let place = match options.get_socket() {
+async fn test_connection(options: &PgConnectOptions) -> Result<(), StoreError> {
+    let server = match options.get_socket() {
         Some(socket) => socket.display().to_string(),
         None => format!("{}:{}", options.get_host(), options.get_port()),
     };
     let cannot =
-        |what: &dyn std::fmt::Display| StoreError::Unavailable(format!("PostgreSQL at {place}: {what}"));
-    match tokio::time::timeout(CONNECT, options.connect()).await {
+        |what: &dyn std::fmt::Display| StoreError::Unavailable(format!("PostgreSQL at {server}: {what}"));
+    match tokio::time::timeout(CONNECT_TIMEOUT, options.connect()).await {
         Ok(Ok(connection)) => connection.close().await.map_err(|error| cannot(&error)),
         Ok(Err(sqlx::Error::Io(error))) if error.kind() == std::io::ErrorKind::ConnectionRefused => {
             Err(cannot(&"connection refused"))
         }
         Ok(Err(sqlx::Error::Database(error))) => Err(cannot(&error.message())),
         Ok(Err(error)) => Err(cannot(&error)),
-        Err(_) => Err(cannot(&format!("no answer within {} s", CONNECT.as_secs()))),
+        Err(_) => Err(cannot(&format!("no answer within {} s", CONNECT_TIMEOUT.as_secs()))),
     }
 }

@@ -89,9 +89,9 @@ impl Pool {
 impl Pool {
     /// After many rows at once: lets PostgreSQL count tables by `analyze ...`. Until it has, which by itself may take it a minute, it
     /// rather reads and sorts a whole table than look into an index. Only speed depends on it, so trouble is not the caller's.
-    pub async fn take_stock(&self, analyze: &'static str) {
+    pub async fn analyze(&self, statement: &'static str) {
         if let Self::Postgres(pool) = self
-            && let Err(error) = sqlx::query(analyze).execute(pool).await
+            && let Err(error) = sqlx::query(statement).execute(pool).await
         {
             tracing::debug!(%error, "tables that grew were not counted");
         }

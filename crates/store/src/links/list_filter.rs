@@ -15,7 +15,7 @@ pub struct LinkFilter {
     /// In these states; empty means any.
     pub states: Vec<LinkState>,
     /// Only those that are over, or only the others.
-    pub expiry: Option<Expiry>,
+    pub expiry: Option<ExpiryFilter>,
     /// Made at this moment or later.
     pub created_after: Option<Timestamp>,
     /// Made before this moment.
@@ -27,18 +27,18 @@ pub struct LinkFilter {
     /// Which end comes first.
     pub order: Order,
     /// Only after this place in the list. It must be one of the same sort.
-    pub after: Option<Position>,
+    pub after: Option<ListPosition>,
     /// What few links are. How a list is found depends on it, and never what is in it.
     #[doc(hidden)]
-    pub few: Few,
+    pub small_result: SmallResult,
 }
 
 /// So many links are looked up and sorted rather than looked for along the order.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
-pub struct Few(pub i64);
+pub struct SmallResult(pub i64);
 
-impl Default for Few {
+impl Default for SmallResult {
     fn default() -> Self {
         Self(10_000)
     }
@@ -46,11 +46,11 @@ impl Default for Few {
 
 /// Whether links are over, as seen from a moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Expiry {
+pub enum ExpiryFilter {
     /// They were over by then.
-    Over(Timestamp),
+    Expired(Timestamp),
     /// They were not, or never will be.
-    Open(Timestamp),
+    Current(Timestamp),
 }
 
 /// By what a list is sorted.
@@ -77,7 +77,7 @@ pub enum Order {
 
 /// A place in a list: that of a link, be it still there or not. Links that come and go elsewhere do not move it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Position {
+pub enum ListPosition {
     /// By the time of making.
     CreatedAt(Timestamp, Id),
     /// By the time of the last change.
@@ -86,9 +86,9 @@ pub enum Position {
     Code(Code),
 }
 
-impl Position {
+impl ListPosition {
     /// Where a link is in a list.
-    pub fn of(link: &Link, sort: SortBy) -> Self {
+    pub fn from_link(link: &Link, sort: SortBy) -> Self {
         match sort {
             SortBy::CreatedAt => Self::CreatedAt(link.created_at, link.id),
             SortBy::UpdatedAt => Self::UpdatedAt(link.updated_at, link.id),
@@ -108,14 +108,14 @@ impl Position {
 
 impl LinkFilter {
     /// No link is so, and not every database takes the question.
-    pub(super) fn is_vain(&self) -> bool {
+    pub(super) fn matches_nothing(&self) -> bool {
         let prefix = self.prefix.as_deref().unwrap_or_default();
         let no_code = !prefix.is_empty() && !rlinks_core::link::code::is_code(prefix);
         no_code || self.tag.as_ref().is_some_and(|tag| tag.contains('\0'))
     }
 
     pub(super) fn has_words(&self, link: &Link) -> bool {
-        search::has(link, &self.words)
+        search::matches(link, &self.words)
     }
 
     pub(super) fn without_words(&self) -> Self {

@@ -14,50 +14,50 @@
 use rlinks_core::LinkState;
 
 use crate::database::pool::Dialect;
-use crate::links::list_filter::{Expiry, LinkFilter, Order, SortBy};
+use crate::links::list_filter::{ExpiryFilter, LinkFilter, Order, SortBy};
 use crate::links::rows::link_columns;
 
 /// Where a statement begins to look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Begin {
+pub(crate) enum ScanFrom {
     /// Along the order of the list.
-    Order,
+    ListOrder,
     /// Wherever the database likes.
     Anywhere,
     /// At the links that pass one part of the filter.
-    From(Narrow),
+    Index(IndexFilter),
 }
 
 /// A part of a filter whose links an index knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Narrow {
+pub(crate) enum IndexFilter {
     Words,
-    /// Fewer than [`Narrow::Words`], and found without putting the links of all words together that begin so.
+    /// Fewer than [`IndexFilter::Words`], and found without putting the links of all words together that begin so.
     WholeWords,
-    SetAside,
+    InactiveState,
     Tag,
     Prefix,
-    Over,
-    Made,
-    Maker,
+    Expired,
+    CreatedAt,
+    CreatedBy,
     Ids,
 }
 
-impl Narrow {
+impl IndexFilter {
     /// The parts a filter has, but for what its order's index knows as well.
-    pub(crate) fn parts_of(filter: &LinkFilter) -> impl Iterator<Item = Self> {
+    pub(crate) fn candidates(filter: &LinkFilter) -> impl Iterator<Item = Self> {
         let sort = filter.sort;
-        let made = filter.created_after.is_some() || filter.created_before.is_some();
+        let has_created_range = filter.created_after.is_some() || filter.created_before.is_some();
         [
-            (Self::SetAside, set_aside(&filter.states).is_some()),
+            (Self::InactiveState, inactive_links(&filter.states).is_some()),
             (Self::Tag, filter.tag.is_some()),
             (Self::Prefix, has_prefix(filter) && sort != SortBy::Code),
-            (Self::Over, matches!(filter.expiry, Some(Expiry::Over(_)))),
-            (Self::Made, made && sort != SortBy::CreatedAt),
-            (Self::Maker, filter.created_by.is_some() && sort != SortBy::CreatedAt),
+            (Self::Expired, matches!(filter.expiry, Some(ExpiryFilter::Expired(_)))),
+            (Self::CreatedAt, has_created_range && sort != SortBy::CreatedAt),
+            (Self::CreatedBy, filter.created_by.is_some() && sort != SortBy::CreatedAt),
         ]
         .into_iter()
-        .filter_map(|(narrow, present)| present.then_some(narrow))
+        .filter_map(|(index, present)| present.then_some(index))
     }
 
     /// Its links, each as `chosen`.
@@ -75,27 +75,31 @@ impl Narrow {
             (Self::WholeWords, Dialect::Postgres) => {
                 "select rowid as chosen from link_search where words @@ $15::tsquery"
             }
-            (Self::SetAside, _) => set_aside(&filter.states).unwrap_or(SET_ASIDE),
+            (Self::InactiveState, _) => inactive_links(&filter.states).unwrap_or(INACTIVE_LINKS),
             (Self::Tag, _) => "select link_id as chosen from link_tags where workspace_id = $1 and tag = $7",
             (Self::Prefix, _) => {
                 "select id as chosen from links where workspace_id = $1 and code >= $5 and code < $6"
             }
-            (Self::Over, _) => "select id as chosen from links where workspace_id = $1 and expires_at < $10",
-            (Self::Made, _) => {
+            (Self::Expired, _) => {
+                "select id as chosen from links where workspace_id = $1 and expires_at < $10"
+            }
+            (Self::CreatedAt, _) => {
                 "select id as chosen from links where workspace_id = $1 and created_at >= $11 and created_at < $12"
             }
-            (Self::Maker, _) => "select id as chosen from links where workspace_id = $1 and created_by = $13",
+            (Self::CreatedBy, _) => {
+                "select id as chosen from links where workspace_id = $1 and created_by = $13"
+            }
             (Self::Ids, _) => "select cast(value ->> 0 as bigint) as chosen from json_each($14)",
         }
     }
 }
 
-/// A page of links; of [`Narrow::Ids`] all of them.
-pub(crate) fn links(filter: &LinkFilter, begin: Begin, dialect: Dialect) -> String {
+/// A page of links; of [`IndexFilter::Ids`] all of them.
+pub(crate) fn links(filter: &LinkFilter, scan: ScanFrom, dialect: Dialect) -> String {
     let mut sql = String::from(concat!("select ", link_columns!()));
-    push_from(&mut sql, filter, begin, dialect);
-    push_filter(&mut sql, filter, begin, dialect);
-    if begin != Begin::From(Narrow::Ids) {
+    push_from(&mut sql, filter, scan, dialect);
+    push_filter(&mut sql, filter, scan, dialect);
+    if scan != ScanFrom::Index(IndexFilter::Ids) {
         sql.push_str(after(filter));
         sql.push_str(match (filter.sort, filter.order) {
             (SortBy::CreatedAt, Order::Asc) => " order by created_at, id",
@@ -111,43 +115,43 @@ pub(crate) fn links(filter: &LinkFilter, begin: Begin, dialect: Dialect) -> Stri
 }
 
 /// How many links match.
-pub(crate) fn count(filter: &LinkFilter, begin: Begin, dialect: Dialect) -> String {
+pub(crate) fn count(filter: &LinkFilter, scan: ScanFrom, dialect: Dialect) -> String {
     let mut sql = String::from("select count(*) from (select 1 as one");
-    push_from(&mut sql, filter, begin, dialect);
-    push_filter(&mut sql, filter, begin, dialect);
+    push_from(&mut sql, filter, scan, dialect);
+    push_filter(&mut sql, filter, scan, dialect);
     sql.push_str(" limit $2) as matches");
     sql
 }
 
 /// Their ids, and when they were made. Whoever edits a file may have put a text there.
-pub(crate) fn ids(filter: &LinkFilter, begin: Begin, dialect: Dialect) -> String {
+pub(crate) fn ids(filter: &LinkFilter, scan: ScanFrom, dialect: Dialect) -> String {
     let mut sql = String::from("select links.id, cast(created_at as bigint)");
-    push_from(&mut sql, filter, begin, dialect);
-    push_filter(&mut sql, filter, begin, dialect);
+    push_from(&mut sql, filter, scan, dialect);
+    push_filter(&mut sql, filter, scan, dialect);
     sql.push_str(" limit $2");
     sql
 }
 
 /// How many links pass a part of a filter.
-pub(crate) fn width(filter: &LinkFilter, narrow: Narrow, dialect: Dialect) -> String {
-    ["select count(*) from (", narrow.links(filter, dialect), " limit $2) as few"].concat()
+pub(crate) fn count_indexed(filter: &LinkFilter, index: IndexFilter, dialect: Dialect) -> String {
+    ["select count(*) from (", index.links(filter, dialect), " limit $2) as few"].concat()
 }
 
-fn push_from(sql: &mut String, filter: &LinkFilter, begin: Begin, dialect: Dialect) {
-    match (begin, dialect) {
+fn push_from(sql: &mut String, filter: &LinkFilter, scan: ScanFrom, dialect: Dialect) {
+    match (scan, dialect) {
         // SQLite has no statistics to choose by, and would rather sort a million links by another index.
-        (Begin::Order, Dialect::Sqlite) => sql.push_str(match (filter.sort, &filter.created_by) {
+        (ScanFrom::ListOrder, Dialect::Sqlite) => sql.push_str(match (filter.sort, &filter.created_by) {
             (SortBy::CreatedAt, None) => " from links indexed by links_newest where",
             (SortBy::CreatedAt, Some(_)) => " from links indexed by links_by_maker where",
             (SortBy::UpdatedAt, _) => " from links indexed by links_last_changed where",
             (SortBy::Code, _) => " from links indexed by links_by_code where",
         }),
-        (Begin::Order | Begin::Anywhere, _) => sql.push_str(" from links where"),
+        (ScanFrom::ListOrder | ScanFrom::Anywhere, _) => sql.push_str(" from links where"),
         // A cross join is what SQLite does in the order it is written.
-        (Begin::From(narrow), _) => sql.push_str(
+        (ScanFrom::Index(index), _) => sql.push_str(
             &[
                 " from (",
-                narrow.links(filter, dialect),
+                index.links(filter, dialect),
                 ") as few cross join links where links.id = few.chosen and",
             ]
             .concat(),
@@ -156,8 +160,8 @@ fn push_from(sql: &mut String, filter: &LinkFilter, begin: Begin, dialect: Diale
     sql.push_str(" links.workspace_id = $1");
 }
 
-fn push_filter(sql: &mut String, filter: &LinkFilter, begin: Begin, dialect: Dialect) {
-    sql.push_str(match states(&filter.states) {
+fn push_filter(sql: &mut String, filter: &LinkFilter, scan: ScanFrom, dialect: Dialect) {
+    sql.push_str(match state_bits(&filter.states) {
         0b001 => " and state = 'active'",
         0b010 => " and state = 'disabled'",
         0b011 => " and state in ('active', 'disabled')",
@@ -168,8 +172,8 @@ fn push_filter(sql: &mut String, filter: &LinkFilter, begin: Begin, dialect: Dia
     });
     sql.push_str(match filter.expiry {
         None => "",
-        Some(Expiry::Over(_)) => " and expires_at < $10",
-        Some(Expiry::Open(_)) => " and (expires_at is null or expires_at >= $10)",
+        Some(ExpiryFilter::Expired(_)) => " and expires_at < $10",
+        Some(ExpiryFilter::Current(_)) => " and (expires_at is null or expires_at >= $10)",
     });
     if filter.created_after.is_some() {
         sql.push_str(" and created_at >= $11");
@@ -183,13 +187,13 @@ fn push_filter(sql: &mut String, filter: &LinkFilter, begin: Begin, dialect: Dia
     if has_prefix(filter) {
         sql.push_str(" and code >= $5 and code < $6");
     }
-    if filter.tag.is_some() && begin != Begin::From(Narrow::Tag) {
+    if filter.tag.is_some() && scan != ScanFrom::Index(IndexFilter::Tag) {
         sql.push_str(
             " and exists (select 1 from link_tags t
               where t.workspace_id = $1 and t.tag = $7 and t.link_id = links.id)",
         );
     }
-    let has_words = matches!(begin, Begin::From(Narrow::Words | Narrow::WholeWords));
+    let has_words = matches!(scan, ScanFrom::Index(IndexFilter::Words | IndexFilter::WholeWords));
     if !filter.words.is_empty() && !has_words {
         sql.push_str(match dialect {
             Dialect::Sqlite => " and links.id in (select rowid from link_search where link_search match $8)",
@@ -216,12 +220,12 @@ fn has_prefix(filter: &LinkFilter) -> bool {
     filter.prefix.as_deref().is_some_and(|prefix| !prefix.is_empty())
 }
 
-const SET_ASIDE: &str = "select id as chosen from links
+const INACTIVE_LINKS: &str = "select id as chosen from links
      where workspace_id = $1 and state <> 'active' and state in ('disabled', 'deleted')";
 
 /// Links in these states, where no active ones are among them. An index knows those; it must be told so.
-fn set_aside(of: &[LinkState]) -> Option<&'static str> {
-    match states(of) {
+fn inactive_links(of: &[LinkState]) -> Option<&'static str> {
+    match state_bits(of) {
         0b010 => Some(
             "select id as chosen from links
              where workspace_id = $1 and state <> 'active' and state = 'disabled'",
@@ -230,12 +234,12 @@ fn set_aside(of: &[LinkState]) -> Option<&'static str> {
             "select id as chosen from links
              where workspace_id = $1 and state <> 'active' and state = 'deleted'",
         ),
-        0b110 => Some(SET_ASIDE),
+        0b110 => Some(INACTIVE_LINKS),
         _ => None,
     }
 }
 
-fn states(states: &[LinkState]) -> u8 {
+fn state_bits(states: &[LinkState]) -> u8 {
     states.iter().fold(0, |bits, state| {
         bits | match state {
             LinkState::Active => 0b001,
@@ -246,7 +250,7 @@ fn states(states: &[LinkState]) -> u8 {
 }
 
 /// The beginnings of words, as one text. They are `[a-z0-9]+`, so they need no quoting in either language.
-pub(crate) fn beginnings(words: &[String], dialect: Dialect) -> String {
+pub(crate) fn prefix_words_query(words: &[String], dialect: Dialect) -> String {
     let (suffix, and) = match dialect {
         Dialect::Sqlite => ("*", " "),
         Dialect::Postgres => (":*", " & "),
@@ -255,7 +259,7 @@ pub(crate) fn beginnings(words: &[String], dialect: Dialect) -> String {
 }
 
 /// Whole words, as one text.
-pub(crate) fn whole(words: &[String], dialect: Dialect) -> String {
+pub(crate) fn whole_words_query(words: &[String], dialect: Dialect) -> String {
     words.join(match dialect {
         Dialect::Sqlite => " ",
         Dialect::Postgres => " & ",
@@ -267,8 +271,8 @@ mod tests {
     use rlinks_core::{Actor, Timestamp};
 
     use super::*;
-    use crate::Position;
-    use crate::database::query_plan::{plan, store};
+    use crate::ListPosition;
+    use crate::database::query_plan::{empty_store, query_plan};
 
     fn filters() -> Vec<LinkFilter> {
         let at = Timestamp::from_ms(1);
@@ -278,8 +282,8 @@ mod tests {
             LinkFilter { states: vec![LinkState::Active, LinkState::Disabled], ..plain.clone() },
             LinkFilter { prefix: Some("a".to_owned()), ..plain.clone() },
             LinkFilter { tag: Some("a".to_owned()), ..plain.clone() },
-            LinkFilter { expiry: Some(Expiry::Over(at)), ..plain.clone() },
-            LinkFilter { expiry: Some(Expiry::Open(at)), ..plain.clone() },
+            LinkFilter { expiry: Some(ExpiryFilter::Expired(at)), ..plain.clone() },
+            LinkFilter { expiry: Some(ExpiryFilter::Current(at)), ..plain.clone() },
             LinkFilter { created_after: Some(at), created_before: Some(at), ..plain.clone() },
             LinkFilter { created_by: Some(Actor::system()), ..plain },
         ]
@@ -288,52 +292,58 @@ mod tests {
     #[tokio::test]
     async fn no_order_is_sorted_and_no_part_of_a_filter_is_looked_for_in_the_table() {
         let folder = tempfile::tempdir().unwrap();
-        let store = store(&folder).await;
+        let store = empty_store(&folder).await;
         let id = rlinks_core::Id::from_i64(1);
         let code = rlinks_core::Code::from_path("a").unwrap();
         let at = Timestamp::from_ms(1);
         for filter in filters() {
             for (sort, after) in [
-                (SortBy::CreatedAt, Position::CreatedAt(at, id)),
-                (SortBy::UpdatedAt, Position::UpdatedAt(at, id)),
-                (SortBy::Code, Position::Code(code.clone())),
+                (SortBy::CreatedAt, ListPosition::CreatedAt(at, id)),
+                (SortBy::UpdatedAt, ListPosition::UpdatedAt(at, id)),
+                (SortBy::Code, ListPosition::Code(code.clone())),
             ] {
                 for order in [Order::Asc, Order::Desc] {
                     for after in [None, Some(after.clone())] {
                         let filter = LinkFilter { sort, order, after, ..filter.clone() };
-                        let sql = links(&filter, Begin::Order, Dialect::Sqlite);
-                        let plan = plan(&store, &sql).await;
+                        let sql = links(&filter, ScanFrom::ListOrder, Dialect::Sqlite);
+                        let plan = query_plan(&store, &sql).await;
                         assert!(!plan.contains("B-TREE") && !plan.contains("SCAN"), "{plan}: {sql}");
                     }
                 }
             }
         }
         for (narrow, by) in [
-            (Narrow::Tag, "link_tags USING PRIMARY KEY (workspace_id=? AND tag=?)"),
-            (Narrow::Prefix, "USING COVERING INDEX links_by_code (workspace_id=? AND code>? AND code<?)"),
-            (Narrow::Over, "USING COVERING INDEX links_by_expiry (workspace_id=? AND expires_at"),
+            (IndexFilter::Tag, "link_tags USING PRIMARY KEY (workspace_id=? AND tag=?)"),
             (
-                Narrow::Made,
+                IndexFilter::Prefix,
+                "USING COVERING INDEX links_by_code (workspace_id=? AND code>? AND code<?)",
+            ),
+            (IndexFilter::Expired, "USING COVERING INDEX links_by_expiry (workspace_id=? AND expires_at"),
+            (
+                IndexFilter::CreatedAt,
                 "USING COVERING INDEX links_newest (workspace_id=? AND created_at>? AND created_at<?)",
             ),
-            (Narrow::Maker, "USING COVERING INDEX links_by_maker (workspace_id=? AND created_by=?)"),
+            (IndexFilter::CreatedBy, "USING COVERING INDEX links_by_maker (workspace_id=? AND created_by=?)"),
         ] {
-            let plan = plan(&store, &width(&LinkFilter::default(), narrow, Dialect::Sqlite)).await;
+            let plan =
+                query_plan(&store, &count_indexed(&LinkFilter::default(), narrow, Dialect::Sqlite)).await;
             assert!(plan.contains(by), "{plan}");
         }
         for states in
             [&[LinkState::Disabled][..], &[LinkState::Deleted], &[LinkState::Deleted, LinkState::Disabled]]
         {
             let filter = LinkFilter { states: states.to_vec(), ..LinkFilter::default() };
-            let plan = plan(&store, &width(&filter, Narrow::SetAside, Dialect::Sqlite)).await;
+            let plan =
+                query_plan(&store, &count_indexed(&filter, IndexFilter::InactiveState, Dialect::Sqlite))
+                    .await;
             assert!(
                 plan.contains("USING COVERING INDEX links_set_aside (workspace_id=? AND state=?)"),
                 "{plan}"
             );
         }
         for filter in filters() {
-            let sql = links(&filter, Begin::From(Narrow::Words), Dialect::Sqlite);
-            let plan = plan(&store, &sql).await;
+            let sql = links(&filter, ScanFrom::Index(IndexFilter::Words), Dialect::Sqlite);
+            let plan = query_plan(&store, &sql).await;
             assert!(plan.contains("SEARCH links USING INTEGER PRIMARY KEY (rowid=?)"), "{plan}");
         }
     }

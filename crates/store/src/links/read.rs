@@ -4,14 +4,14 @@ use rlinks_core::{Actor, Code, Host, Id, Link, Target, Timestamp};
 
 use crate::audit::log::link_subject;
 use crate::database::json::json;
-use crate::database::paging::fills;
+use crate::database::paging::is_full_page;
 use crate::database::pool::{read, read_in};
 use crate::links::recover;
 use crate::links::rows::{LinkRow, link_columns, links_among};
 use crate::{Store, StoreError};
 
 /// Links neither deleted nor expired.
-pub(crate) const LIVE_LINKS: &str = "select count(*) from links
+pub(crate) const COUNT_LIVE_LINKS: &str = "select count(*) from links
      where workspace_id = $1 and state <> 'deleted' and (expires_at is null or expires_at >= $2)";
 
 /// Whose link it is and what it is called: for counting clicks, and for showing them.
@@ -43,7 +43,7 @@ impl Store {
             id: Id::from_i64(id),
             workspace: Id::from_i64(workspace),
             code,
-            owner: Actor::stored(created_by).user(),
+            owner: Actor::from_stored(created_by).user(),
         };
         Ok(rows.into_iter().map(name).collect())
     }
@@ -86,7 +86,7 @@ impl Store {
         let wanted: Vec<_> = codes.iter().map(|code| serde_json::json!({ "code": code })).collect();
         let rows: Vec<LinkRow> = read!(&self.pool, fetch_all, sql, workspace.as_i64(), json(&wanted))?;
         let readings = recover::links(&self.pool, rows).await?;
-        Ok(readings.into_iter().map(|reading| (reading.place.1, reading.link)).collect())
+        Ok(readings.into_iter().map(|reading| (reading.key.1, reading.link)).collect())
     }
 
     /// The next links of all workspaces by id, for filling a cache: at most `limit`, after `after`. Those nobody can
@@ -95,13 +95,13 @@ impl Store {
         const SQL: &str =
             concat!("select ", link_columns!(), " from links where id > $1 order by id limit $2");
         let rows: Vec<LinkRow> = read!(&self.pool, fetch_all, SQL, after.as_i64(), limit)?;
-        let last = rows.last().map(|row| Id::from_i64(row.id)).filter(|_| fills(limit, rows.len()));
+        let last = rows.last().map(|row| Id::from_i64(row.id)).filter(|_| is_full_page(limit, rows.len()));
         Ok((recover::readable(recover::links(&self.pool, rows).await?), last))
     }
 
     /// The next links of a workspace by id, whatever their state: at most `limit`, after `after`, all or one maker's. Gives the codes
     /// of those nobody can read, not even from the log, and the id to go on from, while there is more.
-    pub async fn links_of(
+    pub async fn links_in_workspace(
         &self,
         workspace: Id,
         maker: Option<&Actor>,
@@ -118,12 +118,12 @@ impl Store {
         let maker = maker.map(Actor::as_str);
         let rows: Vec<LinkRow> =
             read!(&self.pool, fetch_all, SQL, workspace.as_i64(), after.as_i64(), maker, limit)?;
-        let last = rows.last().map(|row| Id::from_i64(row.id)).filter(|_| fills(limit, rows.len()));
+        let last = rows.last().map(|row| Id::from_i64(row.id)).filter(|_| is_full_page(limit, rows.len()));
         let (mut links, mut unreadable) = (Vec::with_capacity(rows.len()), Vec::new());
         for reading in recover::links(&self.pool, rows).await? {
             match reading.link {
                 Ok(link) => links.push(link),
-                Err(_) => unreadable.push(reading.place.1),
+                Err(_) => unreadable.push(reading.key.1),
             }
         }
         Ok((links, unreadable, last))
@@ -155,10 +155,10 @@ impl Store {
     /// Links that are not deleted and lead to this host, as workspace and code, of all workspaces by id: at most `limit`. It
     /// reads the whole table, for the rare moment in which a domain is added.
     pub async fn links_leading_to(&self, host: &Host, limit: i64) -> Result<Vec<(Id, Code)>, StoreError> {
-        const PAGE: i64 = 1000;
+        const PAGE_SIZE: i64 = 1000;
         let begins = |scheme: &str| format!("{scheme}://{}%", host.as_str().replace('_', "!_"));
         let (mut found, mut after) = (Vec::new(), i64::MIN);
-        while !fills(limit, found.len()) {
+        while !is_full_page(limit, found.len()) {
             let rows: Vec<(i64, i64, String, String)> = read!(
                 &self.pool,
                 fetch_all,
@@ -168,13 +168,13 @@ impl Store {
                 after,
                 begins("http"),
                 begins("https"),
-                PAGE
+                PAGE_SIZE
             )?;
-            let more = fills(PAGE, rows.len());
+            let more = is_full_page(PAGE_SIZE, rows.len());
             for (id, workspace, code, target) in rows {
                 after = id;
                 // The pattern also finds hosts that only begin so.
-                let leads = Target::stored(target).is_some_and(|target| target.host() == host.as_str());
+                let leads = Target::from_stored(target).is_some_and(|target| target.host() == host.as_str());
                 found.extend(
                     Code::from_path(&code).filter(|_| leads).map(|code| (Id::from_i64(workspace), code)),
                 );
@@ -202,7 +202,7 @@ impl Store {
             " from links where id in (select cast(value ->> 0 as bigint) from json_each($1))"
         );
         let (after_time, after_id) = after.map_or((-1, 0), |(at, id)| (at.ms(), id.as_i64()));
-        let over: Vec<(i64, i64)> = read!(
+        let expired: Vec<(i64, i64)> = read!(
             &self.pool,
             fetch_all,
             "select id, cast(expires_at as bigint) from links
@@ -214,9 +214,9 @@ impl Store {
             after_id,
             limit
         )?;
-        let last = over.last().filter(|_| fills(limit, over.len()));
+        let last = expired.last().filter(|_| is_full_page(limit, expired.len()));
         let last = last.map(|(id, at)| (Timestamp::from_ms(*at), Id::from_i64(*id)));
-        let ids: Vec<[i64; 1]> = over.iter().map(|(id, _)| [*id]).collect();
+        let ids: Vec<[i64; 1]> = expired.iter().map(|(id, _)| [*id]).collect();
         let rows: Vec<LinkRow> = read!(&self.pool, fetch_all, SQL, json(&ids))?;
         let mut links = recover::readable(recover::links(&self.pool, rows).await?);
         // A broken row is what the log says, and that may be another moment.
@@ -236,7 +236,7 @@ impl Store {
     }
 
     /// Which of these codes in lower case a chosen code of the workspace has, and how that is written.
-    pub async fn codes_alike(
+    pub async fn codes_folding_to(
         &self,
         workspace: Id,
         folded: &[String],
@@ -253,7 +253,7 @@ impl Store {
     }
 
     /// Codes of a workspace that differ from another one by case alone: at most `limit`, in lower case.
-    pub async fn codes_by_case(&self, workspace: Id, limit: i64) -> Result<Vec<String>, StoreError> {
+    pub async fn case_collisions(&self, workspace: Id, limit: i64) -> Result<Vec<String>, StoreError> {
         let rows: Vec<(String,)> = read!(
             &self.pool,
             fetch_all,
@@ -266,9 +266,9 @@ impl Store {
     }
 
     /// How many links of a workspace count against its limit of live links.
-    pub async fn live_links(&self, workspace: Id, now: Timestamp) -> Result<i64, StoreError> {
+    pub async fn count_live_links(&self, workspace: Id, now: Timestamp) -> Result<i64, StoreError> {
         let mut tx = self.pool.snapshot().await?;
-        let (live,): (i64,) = read_in!(&mut tx, fetch_one, LIVE_LINKS, workspace.as_i64(), now.ms())?;
+        let (live,): (i64,) = read_in!(&mut tx, fetch_one, COUNT_LIVE_LINKS, workspace.as_i64(), now.ms())?;
         Ok(live)
     }
 }

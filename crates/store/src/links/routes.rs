@@ -34,7 +34,7 @@ pub struct RouteRecord {
 
 impl RouteRecord {
     /// Of a link that was just written.
-    pub fn of(link: &Link) -> Self {
+    pub fn from_link(link: &Link) -> Self {
         Self {
             id: link.id,
             workspace: link.workspace,
@@ -71,14 +71,14 @@ macro_rules! route_columns {
 
 type Row = (i64, i64, String, String, i64, String, bool, bool, Option<i64>, i64);
 
-fn record(row: Row) -> Result<RouteRecord, StoreError> {
+fn parse_row(row: Row) -> Result<RouteRecord, StoreError> {
     let (id, workspace, code, target, redirect_status, state, https_only, no_loop, expires_at, version) = row;
     let read = || {
         Some(RouteRecord {
             id: Id::from_i64(id),
             workspace: Id::from_i64(workspace),
             code: Code::from_path(&code)?,
-            target: Target::stored(target)?,
+            target: Target::from_stored(target)?,
             redirect_status: RedirectStatus::from_code(redirect_status)?,
             state: state.parse().ok()?,
             https_only,
@@ -96,7 +96,7 @@ impl Store {
         const SQL: &str =
             concat!("select ", route_columns!(), " from links where workspace_id = $1 and code = $2");
         let row: Option<Row> = read!(&self.pool, fetch_optional, SQL, workspace.as_i64(), code)?;
-        row.map(record).transpose()
+        row.map(parse_row).transpose()
     }
 
     /// Several routes at once, in no order; unreadable ones are left out and logged.
@@ -147,7 +147,7 @@ impl Store {
 }
 
 fn readable(rows: Vec<Row>) -> Vec<RouteRecord> {
-    let keep = |row| match record(row) {
+    let keep = |row| match parse_row(row) {
         Ok(record) => Some(record),
         Err(error) => {
             tracing::warn!(%error, "a link is not served");

@@ -115,7 +115,7 @@ impl LinkRest {
             workspace: Id::from_i64(workspace),
             code: Code::from_path(code)?,
             generated: self.generated,
-            target: Target::stored(self.target)?,
+            target: Target::from_stored(self.target)?,
             redirect_status: RedirectStatus::from_code(self.redirect_status)?,
             state: self.state.parse().ok()?,
             https_only: self.https_only,
@@ -126,7 +126,7 @@ impl LinkRest {
             tags: serde_json::from_str(&self.tags).ok()?,
             metadata: serde_json::from_str(&self.metadata).ok()?,
             source: self.source.parse().ok()?,
-            created_by: Actor::stored(self.created_by),
+            created_by: Actor::from_stored(self.created_by),
             created_at: Timestamp::from_ms(self.created_at),
             updated_at: Timestamp::from_ms(self.updated_at),
             version: self.version,
@@ -163,7 +163,7 @@ pub(crate) struct LinkBatchRow<'a> {
 }
 
 impl<'a> LinkBatchRow<'a> {
-    pub(crate) fn of(link: &'a Link, normalized: Option<String>, base: Option<i64>) -> Self {
+    pub(crate) fn from_link(link: &'a Link, normalized: Option<String>, base: Option<i64>) -> Self {
         Self {
             id: link.id.as_i64(),
             workspace_id: link.workspace.as_i64(),

@@ -82,7 +82,7 @@ impl Store {
 
     /// Says in the log of a workspace that it is about to be put back, and to when. The entry is of a later moment than every entry
     /// before it, and the last moment before it is given: going back to that undoes what follows.
-    pub async fn note_rollback(
+    pub async fn record_rollback(
         &self,
         workspace: Id,
         to: Timestamp,
@@ -104,11 +104,11 @@ impl Store {
             before: None,
             after: Some(after.to_string()),
         };
-        let before = head.moment(Timestamp::from_ms(0));
+        let before = head.next_timestamp(Timestamp::from_ms(0));
         let sealed = head.push(note, now.max(before.plus_ms(1)));
         append(&mut tx, &heads, &[(workspace.as_i64(), sealed)]).await?;
         tx.commit().await?;
-        self.announce();
+        self.notify_changed();
         Ok(before)
     }
 }

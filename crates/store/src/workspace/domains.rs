@@ -6,32 +6,32 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use rlinks_core::workspace::domain_verification::Event;
-use rlinks_core::{Actor, Custody, Domain, Domains, Host, Id, Standing, Timestamp};
+use rlinks_core::workspace::domain_verification::DomainEvent;
+use rlinks_core::{Actor, Domain, DomainStatus, DomainVerification, Host, Id, ServedHosts, Timestamp};
 
 use crate::audit::chain::{NewEntry, lock_heads, record_locked};
 use crate::audit::log::domain_subject;
 use crate::database::json::json;
 use crate::database::pool::{Tx, read, read_in, run_in};
 use crate::database::row::from_row;
-use crate::workspace::workspaces::MAIN;
+use crate::workspace::workspaces::MAIN_WORKSPACE_ID;
 use crate::{Store, StoreError};
 
 /// The action of a claim that waits for its proof, beside the entry that adds the host.
-const UNPROVEN: &str = "domain.unproven";
+const UNVERIFIED_ACTION: &str = "domain.unproven";
 /// The action of the operator who needs no proof of a host.
-const TRUST: &str = "domain.trust";
+const TRUST_ACTION: &str = "domain.trust";
 
 /// A host, and what is known of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Held {
+pub struct DomainRecord {
     /// Whose it is.
     pub domain: Domain,
     /// Whether it answers, and what was seen of it.
-    pub custody: Custody,
+    pub verification: DomainVerification,
 }
 
-macro_rules! held_columns {
+macro_rules! domain_record_columns {
     () => {
         "select d.host, d.workspace_id, d.is_primary, d.created_at, c.needs_proof, c.proven_at, c.missing_since, c.suspended_at,
                 c.points_away_since, c.expires_at, c.registry_checked_at, c.alarmed_days, c.checked_at, c.note
@@ -39,7 +39,7 @@ macro_rules! held_columns {
     };
 }
 
-struct HeldRow {
+struct DomainRecordRow {
     host: String,
     workspace_id: i64,
     is_primary: bool,
@@ -56,7 +56,7 @@ struct HeldRow {
     note: Option<String>,
 }
 
-from_row!(HeldRow {
+from_row!(DomainRecordRow {
     host,
     workspace_id,
     is_primary,
@@ -73,17 +73,17 @@ from_row!(HeldRow {
     note
 });
 
-impl HeldRow {
-    fn held(self) -> Held {
+impl DomainRecordRow {
+    fn record(self) -> DomainRecord {
         let at = |ms: Option<i64>| ms.map(Timestamp::from_ms);
-        Held {
+        DomainRecord {
             domain: Domain {
-                host: Host::stored(self.host),
+                host: Host::from_stored(self.host),
                 workspace: Id::from_i64(self.workspace_id),
                 primary: self.is_primary,
                 created_at: Timestamp::from_ms(self.created_at),
             },
-            custody: Custody {
+            verification: DomainVerification {
                 needs_proof: self.needs_proof.unwrap_or_default(),
                 proven_at: at(self.proven_at),
                 missing_since: at(self.missing_since),
@@ -111,7 +111,7 @@ from_row!(DomainRow { host, workspace_id, is_primary, created_at });
 impl DomainRow {
     pub(crate) fn domain(self) -> Domain {
         Domain {
-            host: Host::stored(self.host),
+            host: Host::from_stored(self.host),
             workspace: Id::from_i64(self.workspace_id),
             primary: self.is_primary,
             created_at: Timestamp::from_ms(self.created_at),
@@ -120,7 +120,7 @@ impl DomainRow {
 }
 
 /// Who added each host. A cross join is what SQLite does in the order it is written: it would rather read the whole log.
-const VOUCHED: &str = "select d.host, d.workspace_id, a.actor from domains d cross join audit a
+const SELECT_HOST_ADDERS: &str = "select d.host, d.workspace_id, a.actor from domains d cross join audit a
      where a.workspace_id = d.workspace_id and a.subject = 'domain:' || d.host and a.action = 'domain.add'
      order by a.seq";
 
@@ -137,24 +137,24 @@ impl Store {
 
     /// The hosts that count as ours for everybody: those of `main`, and those the operator gave to others. A host that a workspace gave
     /// itself is only its own word. The log says whose act it was.
-    pub async fn vouched_hosts(&self) -> Result<HashSet<Host>, StoreError> {
-        let rows: Vec<(String, i64, String)> = read!(&self.pool, fetch_all, VOUCHED)?;
+    pub async fn operator_hosts(&self) -> Result<HashSet<Host>, StoreError> {
+        let rows: Vec<(String, i64, String)> = read!(&self.pool, fetch_all, SELECT_HOST_ADDERS)?;
         // The last time it was added counts.
-        let mut vouched = HashSet::new();
+        let mut hosts = HashSet::new();
         for (host, workspace, actor) in rows {
-            let (host, actor) = (Host::stored(host), Actor::stored(actor));
-            if workspace == MAIN || (actor.user().is_none() && actor.key().is_none()) {
-                vouched.insert(host);
+            let (host, actor) = (Host::from_stored(host), Actor::from_stored(actor));
+            if workspace == MAIN_WORKSPACE_ID || (actor.user().is_none() && actor.key().is_none()) {
+                hosts.insert(host);
             } else {
-                vouched.remove(&host);
+                hosts.remove(&host);
             }
         }
-        Ok(vouched)
+        Ok(hosts)
     }
 
     /// The hosts no link leads back to, whosever it is.
-    pub async fn served(&self, base: Option<&Host>) -> Result<Domains, StoreError> {
-        Ok(Domains::new(self.vouched_hosts().await?, base))
+    pub async fn served_hosts(&self, base: Option<&Host>) -> Result<ServedHosts, StoreError> {
+        Ok(ServedHosts::new(self.operator_hosts().await?, base))
     }
 
     /// Adds a domain; the first of a workspace is its primary one. Adding one's own domain again changes nothing.
@@ -165,7 +165,7 @@ impl Store {
         actor: &Actor,
         now: Timestamp,
     ) -> Result<Domain, StoreError> {
-        self.add_with(workspace, host, actor, now, Standing::Active).await
+        self.add_domain_with_status(workspace, host, actor, now, DomainStatus::Active).await
     }
 
     /// Removes a domain. Where it was the primary one, the oldest of the rest takes its place.
@@ -178,10 +178,10 @@ impl Store {
     ) -> Result<(), StoreError> {
         let mut tx = self.pool.begin().await?;
         let heads = lock_heads(&mut tx, [workspace.as_i64()]).await?;
-        let entries = remove_in(&mut tx, workspace, host, actor).await?;
+        let entries = delete_domain(&mut tx, workspace, host, actor).await?;
         record_locked(&mut tx, heads, workspace, entries, now).await?;
         tx.commit().await?;
-        self.announce();
+        self.notify_changed();
         Ok(())
     }
 
@@ -218,32 +218,32 @@ impl Store {
         };
         record_locked(&mut tx, heads, workspace, [entry], now).await?;
         tx.commit().await?;
-        self.announce();
+        self.notify_changed();
         Ok(next)
     }
 
     /// All domains and what is known of them, by host.
-    pub async fn held_domains(&self) -> Result<Vec<Held>, StoreError> {
-        const SQL: &str = concat!(held_columns!(), " order by d.host");
-        let rows: Vec<HeldRow> = read!(&self.pool, fetch_all, SQL)?;
-        Ok(rows.into_iter().map(HeldRow::held).collect())
+    pub async fn domain_records(&self) -> Result<Vec<DomainRecord>, StoreError> {
+        const SQL: &str = concat!(domain_record_columns!(), " order by d.host");
+        let rows: Vec<DomainRecordRow> = read!(&self.pool, fetch_all, SQL)?;
+        Ok(rows.into_iter().map(DomainRecordRow::record).collect())
     }
 
     /// One of them.
-    pub async fn held_domain(&self, host: &Host) -> Result<Option<Held>, StoreError> {
-        const SQL: &str = concat!(held_columns!(), " where d.host = $1");
-        let row: Option<HeldRow> = read!(&self.pool, fetch_optional, SQL, host.as_str())?;
-        Ok(row.map(HeldRow::held))
+    pub async fn domain_record(&self, host: &Host) -> Result<Option<DomainRecord>, StoreError> {
+        const SQL: &str = concat!(domain_record_columns!(), " where d.host = $1");
+        let row: Option<DomainRecordRow> = read!(&self.pool, fetch_optional, SQL, host.as_str())?;
+        Ok(row.map(DomainRecordRow::record))
     }
 
     /// The hosts that are taken and do not answer: they wait for their proof, or it is gone.
-    pub async fn silent_hosts(&self) -> Result<HashSet<Host>, StoreError> {
+    pub async fn unverified_hosts(&self) -> Result<HashSet<Host>, StoreError> {
         let rows: Vec<(String,)> = read!(
             &self.pool,
             fetch_all,
             "select host from custody where suspended_at is not null or (needs_proof and proven_at is null)"
         )?;
-        Ok(rows.into_iter().map(|(host,)| Host::stored(host)).collect())
+        Ok(rows.into_iter().map(|(host,)| Host::from_stored(host)).collect())
     }
 
     /// Adds a domain that answers only once it is proven. One's own is given back as it is.
@@ -254,111 +254,131 @@ impl Store {
         actor: &Actor,
         now: Timestamp,
     ) -> Result<Domain, StoreError> {
-        self.add_with(workspace, host, actor, now, Standing::Unproven).await
+        self.add_domain_with_status(workspace, host, actor, now, DomainStatus::Unverified).await
     }
 
     /// Adds a domain that answers at once, or waits for its proof.
-    async fn add_with(
+    async fn add_domain_with_status(
         &self,
         workspace: Id,
         host: Host,
         actor: &Actor,
         now: Timestamp,
-        standing: Standing,
+        status: DomainStatus,
     ) -> Result<Domain, StoreError> {
         let mut tx = self.pool.begin().await?;
         let heads = lock_heads(&mut tx, [workspace.as_i64()]).await?;
         if heads.get(&workspace.as_i64()).is_none_or(|head| head.deleted) {
             return Err(StoreError::no_workspace());
         }
-        let (domain, added) = add_in(&mut tx, workspace, host, actor, now).await?;
+        let (domain, added) = insert_domain(&mut tx, workspace, host, actor, now).await?;
         let Some(added) = added else { return Ok(domain) };
         let mut entries = vec![added];
-        if standing == Standing::Unproven {
-            write(&mut tx, &domain.host, &Custody::waiting()).await?;
-            entries.push(told(&domain, actor, UNPROVEN, serde_json::json!({ "state": standing })));
+        if status == DomainStatus::Unverified {
+            write_verification(&mut tx, &domain.host, &DomainVerification::unverified()).await?;
+            entries.push(domain_entry(
+                &domain,
+                actor,
+                UNVERIFIED_ACTION,
+                serde_json::json!({ "state": status }),
+            ));
         }
         record_locked(&mut tx, heads, workspace, entries, now).await?;
         tx.commit().await?;
-        self.announce();
+        self.notify_changed();
         Ok(domain)
     }
 
     /// What a look found out becomes what is known, and each of its events an entry. A host that is no longer as it was `seen` is a
     /// conflict.
-    pub async fn keep_custody(
+    pub async fn record_domain_check(
         &self,
-        seen: &Held,
-        next: &Custody,
-        events: &[Event],
+        seen: &DomainRecord,
+        next: &DomainVerification,
+        events: &[DomainEvent],
         actor: &Actor,
         now: Timestamp,
     ) -> Result<(), StoreError> {
-        if *next == seen.custody {
+        if *next == seen.verification {
             return Ok(());
         }
         let workspace = seen.domain.workspace;
         let mut tx = self.pool.begin().await?;
         let heads = lock_heads(&mut tx, [workspace.as_i64()]).await?;
-        still(&mut tx, seen).await?;
-        write(&mut tx, &seen.domain.host, next).await?;
-        let entry = |event: &Event| {
+        ensure_unchanged(&mut tx, seen).await?;
+        write_verification(&mut tx, &seen.domain.host, next).await?;
+        let entry = |event: &DomainEvent| {
             let mut why = serde_json::json!({ "reason": event.to_string() });
-            if let Event::Expiring { days, .. } = event {
+            if let DomainEvent::Expiring { days, .. } = event {
                 why["days"] = (*days).into();
             }
-            told(&seen.domain, actor, event.action(), why)
+            domain_entry(&seen.domain, actor, event.action(), why)
         };
         let entries: Vec<_> = events.iter().map(entry).collect();
-        let is_told = !entries.is_empty();
-        if is_told {
+        let has_entries = !entries.is_empty();
+        if has_entries {
             record_locked(&mut tx, heads, workspace, entries, now).await?;
         }
         tx.commit().await?;
-        if is_told {
-            self.announce();
+        if has_entries {
+            self.notify_changed();
         }
         Ok(())
     }
 
     /// The operator stands behind a host that waits for its proof, or lost it: it answers, and none is asked for.
-    pub async fn trust_domain(&self, seen: &Held, actor: &Actor, now: Timestamp) -> Result<(), StoreError> {
+    pub async fn trust_domain(
+        &self,
+        seen: &DomainRecord,
+        actor: &Actor,
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
         let workspace = seen.domain.workspace;
         let mut tx = self.pool.begin().await?;
         let heads = lock_heads(&mut tx, [workspace.as_i64()]).await?;
-        still(&mut tx, seen).await?;
-        let next = Custody {
+        ensure_unchanged(&mut tx, seen).await?;
+        let next = DomainVerification {
             needs_proof: false,
             proven_at: None,
             missing_since: None,
             suspended_at: None,
-            ..seen.custody.clone()
+            ..seen.verification.clone()
         };
-        write(&mut tx, &seen.domain.host, &next).await?;
-        let entry = told(&seen.domain, actor, TRUST, serde_json::json!({ "state": Standing::Active }));
+        write_verification(&mut tx, &seen.domain.host, &next).await?;
+        let entry = domain_entry(
+            &seen.domain,
+            actor,
+            TRUST_ACTION,
+            serde_json::json!({ "state": DomainStatus::Active }),
+        );
         record_locked(&mut tx, heads, workspace, [entry], now).await?;
         tx.commit().await?;
-        self.announce();
+        self.notify_changed();
         Ok(())
     }
 
     /// Removes a host that does not answer, because its claim is over or somebody else proved it. One that is no longer as it was
     /// `seen` is a conflict.
-    pub async fn lapse_domain(&self, seen: &Held, actor: &Actor, now: Timestamp) -> Result<(), StoreError> {
+    pub async fn release_domain(
+        &self,
+        seen: &DomainRecord,
+        actor: &Actor,
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
         let workspace = seen.domain.workspace;
         let mut tx = self.pool.begin().await?;
         let heads = lock_heads(&mut tx, [workspace.as_i64()]).await?;
-        still(&mut tx, seen).await?;
-        let entries = remove_in(&mut tx, workspace, &seen.domain.host, actor).await?;
+        ensure_unchanged(&mut tx, seen).await?;
+        let entries = delete_domain(&mut tx, workspace, &seen.domain.host, actor).await?;
         record_locked(&mut tx, heads, workspace, entries, now).await?;
         tx.commit().await?;
-        self.announce();
+        self.notify_changed();
         Ok(())
     }
 }
 
 /// Adds a domain under the lock of its workspace's head, with the entry that says so; nothing to say where it was there.
-async fn add_in<'a>(
+async fn insert_domain<'a>(
     tx: &mut Tx,
     workspace: Id,
     host: Host,
@@ -392,7 +412,7 @@ async fn add_in<'a>(
 }
 
 /// Removes a domain under the lock of its workspace's head, with the entries that say so.
-async fn remove_in<'a>(
+async fn delete_domain<'a>(
     tx: &mut Tx,
     workspace: Id,
     host: &Host,
@@ -416,16 +436,16 @@ async fn remove_in<'a>(
         before: Some(json(&gone)),
         after: None,
     }];
-    if let Some(heir) =
+    if let Some(successor) =
         mine.iter().min_by_key(|domain| (domain.created_at, domain.host.clone())).filter(|_| gone.primary)
     {
-        run_in!(tx, "update domains set is_primary = $2 where host = $1", heir.host.as_str(), true)?;
+        run_in!(tx, "update domains set is_primary = $2 where host = $1", successor.host.as_str(), true)?;
         entries.push(NewEntry {
             actor,
             action: "domain.primary",
-            subject: domain_subject(&heir.host),
-            before: Some(json(heir)),
-            after: Some(json(&Domain { primary: true, ..heir.clone() })),
+            subject: domain_subject(&successor.host),
+            before: Some(json(successor)),
+            after: Some(json(&Domain { primary: true, ..successor.clone() })),
         });
     }
     Ok(entries)
@@ -442,14 +462,19 @@ async fn domains_of(tx: &mut Tx, workspace: Id) -> Result<Vec<Domain>, StoreErro
 }
 
 /// Nobody changed a host since it was read. Under the lock of its workspace's head.
-async fn still(tx: &mut Tx, seen: &Held) -> Result<(), StoreError> {
-    const SQL: &str = concat!(held_columns!(), " where d.host = $1");
-    let row: Option<HeldRow> = read_in!(tx, fetch_optional, SQL, seen.domain.host.as_str())?;
-    if row.map(HeldRow::held).as_ref() == Some(seen) { Ok(()) } else { Err(StoreError::Conflict) }
+async fn ensure_unchanged(tx: &mut Tx, seen: &DomainRecord) -> Result<(), StoreError> {
+    const SQL: &str = concat!(domain_record_columns!(), " where d.host = $1");
+    let row: Option<DomainRecordRow> = read_in!(tx, fetch_optional, SQL, seen.domain.host.as_str())?;
+    if row.map(DomainRecordRow::record).as_ref() == Some(seen) { Ok(()) } else { Err(StoreError::Conflict) }
 }
 
 /// An entry about a domain that stays what it is: the log's directory reads the domain, people read the rest.
-fn told<'a>(domain: &Domain, actor: &'a Actor, action: &'a str, why: serde_json::Value) -> NewEntry<'a> {
+fn domain_entry<'a>(
+    domain: &Domain,
+    actor: &'a Actor,
+    action: &'a str,
+    why: serde_json::Value,
+) -> NewEntry<'a> {
     let mut after = serde_json::to_value(domain).unwrap_or_default();
     if let (Some(after), serde_json::Value::Object(why)) = (after.as_object_mut(), why) {
         after.extend(why);
@@ -463,7 +488,11 @@ fn told<'a>(domain: &Domain, actor: &'a Actor, action: &'a str, why: serde_json:
     }
 }
 
-async fn write(tx: &mut Tx, host: &Host, custody: &Custody) -> Result<(), StoreError> {
+async fn write_verification(
+    tx: &mut Tx,
+    host: &Host,
+    verification: &DomainVerification,
+) -> Result<(), StoreError> {
     let ms = |at: Option<Timestamp>| at.map(Timestamp::ms);
     run_in!(
         tx,
@@ -476,16 +505,16 @@ async fn write(tx: &mut Tx, host: &Host, custody: &Custody) -> Result<(), StoreE
              registry_checked_at = excluded.registry_checked_at, alarmed_days = excluded.alarmed_days,
              checked_at = excluded.checked_at, note = excluded.note",
         host.as_str(),
-        custody.needs_proof,
-        ms(custody.proven_at),
-        ms(custody.missing_since),
-        ms(custody.suspended_at),
-        ms(custody.points_away_since),
-        ms(custody.expires_at),
-        ms(custody.registry_checked_at),
-        custody.alarmed_days,
-        ms(custody.checked_at),
-        custody.note.as_deref()
+        verification.needs_proof,
+        ms(verification.proven_at),
+        ms(verification.missing_since),
+        ms(verification.suspended_at),
+        ms(verification.points_away_since),
+        ms(verification.expires_at),
+        ms(verification.registry_checked_at),
+        verification.alarmed_days,
+        ms(verification.checked_at),
+        verification.note.as_deref()
     )?;
     Ok(())
 }
@@ -493,7 +522,9 @@ async fn write(tx: &mut Tx, host: &Host, custody: &Custody) -> Result<(), StoreE
 // ---- what the log says ----
 
 /// Whether hosts answer, as the log says it: by workspace and host. One on the operator's word is not in it.
-pub(crate) async fn logged(view: &mut Tx) -> Result<BTreeMap<(i64, String), Custody>, StoreError> {
+pub(crate) async fn from_log(
+    view: &mut Tx,
+) -> Result<BTreeMap<(i64, String), DomainVerification>, StoreError> {
     let rows: Vec<(i64, String, String, i64)> = read_in!(
         view,
         fetch_all,
@@ -505,14 +536,14 @@ pub(crate) async fn logged(view: &mut Tx) -> Result<BTreeMap<(i64, String), Cust
         let Some(host) = subject.strip_prefix("domain:") else { continue };
         let (place, at) = ((workspace, host.to_owned()), Timestamp::from_ms(ts));
         match action.as_str() {
-            UNPROVEN => drop(logged.insert(place, Custody::waiting())),
-            "domain.add" | "domain.remove" | TRUST => drop(logged.remove(&place)),
+            UNVERIFIED_ACTION => drop(logged.insert(place, DomainVerification::unverified())),
+            "domain.add" | "domain.remove" | TRUST_ACTION => drop(logged.remove(&place)),
             "domain.verify" | "domain.resume" => {
-                let proven = Custody { proven_at: Some(at), ..Custody::waiting() };
+                let proven = DomainVerification { proven_at: Some(at), ..DomainVerification::unverified() };
                 logged.insert(place, proven);
             }
             "domain.suspend" => {
-                let mut gone = logged.remove(&place).unwrap_or_else(Custody::waiting);
+                let mut gone = logged.remove(&place).unwrap_or_else(DomainVerification::unverified);
                 (gone.missing_since, gone.suspended_at) = (Some(at), Some(at));
                 logged.insert(place, gone);
             }
@@ -523,20 +554,22 @@ pub(crate) async fn logged(view: &mut Tx) -> Result<BTreeMap<(i64, String), Cust
 }
 
 /// Hosts that need a proof, or do not answer, by workspace and host.
-pub(crate) async fn rows(view: &mut Tx) -> Result<BTreeMap<(i64, String), Custody>, StoreError> {
-    const SQL: &str = concat!(held_columns!(), " where c.needs_proof or c.suspended_at is not null");
-    let rows: Vec<HeldRow> = read_in!(view, fetch_all, SQL)?;
-    let place = |held: &Held| (held.domain.workspace.as_i64(), held.domain.host.to_string());
-    Ok(rows.into_iter().map(HeldRow::held).map(|held| (place(&held), held.custody)).collect())
+pub(crate) async fn verifications(
+    view: &mut Tx,
+) -> Result<BTreeMap<(i64, String), DomainVerification>, StoreError> {
+    const SQL: &str = concat!(domain_record_columns!(), " where c.needs_proof or c.suspended_at is not null");
+    let rows: Vec<DomainRecordRow> = read_in!(view, fetch_all, SQL)?;
+    let place = |record: &DomainRecord| (record.domain.workspace.as_i64(), record.domain.host.to_string());
+    Ok(rows.into_iter().map(DomainRecordRow::record).map(|held| (place(&held), held.verification)).collect())
 }
 
 /// Puts back what the log says of hosts that are there, after a restore: none answers that did not.
 pub(crate) async fn replay(tx: &mut Tx) -> Result<(), StoreError> {
     let there: Vec<(i64, String)> = read_in!(tx, fetch_all, "select workspace_id, host from domains")?;
     let there: HashSet<(i64, String)> = there.into_iter().collect();
-    for (place, custody) in logged(tx).await? {
+    for (place, verification) in from_log(tx).await? {
         if there.contains(&place) {
-            write(tx, &Host::stored(place.1), &custody).await?;
+            write_verification(tx, &Host::from_stored(place.1), &verification).await?;
         }
     }
     Ok(())
@@ -544,13 +577,13 @@ pub(crate) async fn replay(tx: &mut Tx) -> Result<(), StoreError> {
 
 #[cfg(test)]
 mod tests {
-    use super::VOUCHED;
-    use crate::database::query_plan::{plan, store};
+    use super::SELECT_HOST_ADDERS;
+    use crate::database::query_plan::{empty_store, query_plan};
 
     #[tokio::test]
     async fn who_added_a_host_is_looked_up_and_not_looked_for_in_the_whole_log() {
         let folder = tempfile::tempdir().unwrap();
-        let plan = plan(&store(&folder).await, VOUCHED).await;
+        let plan = query_plan(&empty_store(&folder).await, SELECT_HOST_ADDERS).await;
         assert!(
             plan.contains("SEARCH a USING INDEX audit_by_subject (workspace_id=? AND subject=?)"),
             "{plan}"

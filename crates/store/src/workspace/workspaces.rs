@@ -11,7 +11,7 @@ use crate::database::row::from_row;
 use crate::{Store, StoreError};
 
 /// The workspace every installation begins with.
-pub(crate) const MAIN: i64 = 1;
+pub(crate) const MAIN_WORKSPACE_ID: i64 = 1;
 
 macro_rules! workspace_columns {
     () => {
@@ -21,12 +21,13 @@ macro_rules! workspace_columns {
 
 /// Makes the workspace `main` where there is none.
 pub(crate) async fn ensure_main(pool: &Pool, now: Timestamp) -> Result<(), StoreError> {
-    let there: Option<(i64,)> = read!(pool, fetch_optional, "select id from workspaces where id = $1", MAIN)?;
+    let there: Option<(i64,)> =
+        read!(pool, fetch_optional, "select id from workspaces where id = $1", MAIN_WORKSPACE_ID)?;
     if there.is_some() {
         return Ok(());
     }
     let main = Workspace {
-        id: Id::from_i64(MAIN),
+        id: Id::from_i64(MAIN_WORKSPACE_ID),
         slug: Slug::main(),
         name: "Main".to_owned(),
         policy: Policy::preset(Preset::Fabric),
@@ -66,7 +67,7 @@ async fn insert(
         tx,
         "insert into heads (workspace_id, seq, hash, ts, links) values ($1, 0, $2, 0, 0)",
         workspace.id.as_i64(),
-        rlinks_core::audit::GENESIS
+        rlinks_core::audit::GENESIS_HASH
     )?;
     let entry = NewEntry {
         actor,
@@ -104,7 +105,7 @@ impl WorkspaceRow {
         })?;
         Ok(Workspace {
             id: Id::from_i64(self.id),
-            slug: Slug::stored(self.slug),
+            slug: Slug::from_stored(self.slug),
             name: self.name,
             policy,
             created_at: Timestamp::from_ms(self.created_at),
@@ -140,7 +141,7 @@ impl Store {
     ) -> Result<Workspace, StoreError> {
         let mut tx = self.pool.begin().await?;
         // Workspaces are few, and made one after the other under the first one's lock: so their ids need no maker.
-        lock_heads(&mut tx, [MAIN]).await?;
+        lock_heads(&mut tx, [MAIN_WORKSPACE_ID]).await?;
         let (newest,): (i64,) = read_in!(&mut tx, fetch_one, "select max(id) from workspaces")?;
         let id = Id::from_i64((newest + 1).max((now.ms() - EPOCH_MS) << 22));
         let workspace =
@@ -149,7 +150,7 @@ impl Store {
             return Err(StoreError::NameTaken(workspace.slug.to_string()));
         }
         tx.commit().await?;
-        self.announce();
+        self.notify_changed();
         Ok(workspace)
     }
 
@@ -198,7 +199,7 @@ impl Store {
         };
         record_locked(&mut tx, heads, next.id, [entry], now).await?;
         tx.commit().await?;
-        self.announce();
+        self.notify_changed();
         Ok(next)
     }
 }

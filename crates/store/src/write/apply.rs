@@ -3,63 +3,63 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use rlinks_core::audit::AuditEntry;
-use rlinks_core::draft::{Birth, code_generator};
-use rlinks_core::id::Worker;
-use rlinks_core::{Code, Domains, Id, Link, LinkDraft, LinkPatch, LinkState, Source, Timestamp};
+use rlinks_core::draft::{LinkIdentity, code_generator};
+use rlinks_core::id::WorkerId;
+use rlinks_core::{Code, Id, Link, LinkDraft, LinkPatch, LinkSource, LinkState, ServedHosts, Timestamp};
 
 use crate::StoreError;
 use crate::audit::chain::{LockedHead, NewEntry};
 use crate::audit::log::link_subject;
 use crate::database::json::json;
-use crate::links::recover::Place;
-use crate::write::idempotency::Firsts;
-use crate::write::link_write::{Action, CodeChoice, Existing, LinkOp, LinkWrite, Written};
-use crate::write::target_change_limit::{self, Brakes, Pedal};
+use crate::links::recover::LinkKey;
+use crate::write::idempotency::StoredResults;
+use crate::write::link_write::{Action, CodeChoice, LinkOp, LinkWrite, OnConflict, Written};
+use crate::write::target_change_limit::{self, LimitDecision, TargetChangeCounts};
 
 /// Everything a group may depend on, loaded under the locks of its workspaces.
-pub(super) struct State {
+pub(super) struct GroupState {
     pub(super) heads: BTreeMap<i64, LockedHead>,
-    pub(super) links: HashMap<Place, Link>,
+    pub(super) links: HashMap<LinkKey, Link>,
     /// Links read from the log because their row is broken, with the row's id. Any change of one writes the row anew.
-    pub(super) mended: HashMap<Place, i64>,
+    pub(super) broken_rows: HashMap<LinkKey, i64>,
     /// The one generated link that is found by a normalized target, where the policy reuses them.
-    pub(super) by_target: HashMap<Place, String>,
+    pub(super) by_target: HashMap<LinkKey, String>,
     /// Chosen codes in lower case, where the policy compares without case.
-    pub(super) by_folded: HashMap<Place, String>,
+    pub(super) by_folded: HashMap<LinkKey, String>,
     /// Links neither deleted nor expired, where the policy limits them.
     pub(super) live: HashMap<i64, i64>,
     pub(super) last_id: Id,
-    pub(super) worker: Worker,
-    pub(super) changed: BTreeSet<Place>,
+    pub(super) worker: WorkerId,
+    pub(super) changed: BTreeSet<LinkKey>,
     pub(super) entries: Vec<(i64, AuditEntry)>,
     /// First answers to requests that may come again.
-    pub(super) firsts: Firsts,
+    pub(super) stored_results: StoredResults,
     /// How many targets were changed lately, by whom.
-    pub(super) brakes: Brakes,
+    pub(super) target_changes: TargetChangeCounts,
 }
 
-impl State {
+impl GroupState {
     /// One change: all of it, or an error and nothing.
     pub(super) fn apply(&mut self, write: &LinkWrite) -> Result<Written, StoreError> {
         let workspace = write.workspace.as_i64();
         if self.heads.get(&workspace).is_none_or(|head| head.deleted) {
             return Err(StoreError::NotFound("such workspace".to_owned()));
         }
-        if let Some(once) = &write.once
-            && let Some(first) = self.firsts.get(workspace, once)
+        if let Some(key) = &write.idempotency_key
+            && let Some(replayed) = self.stored_results.get(workspace, key)
         {
-            return first;
+            return replayed;
         }
         let written = match &write.op {
-            LinkOp::Create { draft, code, source, existing } => {
-                self.create(write, draft, code, *source, existing)?
+            LinkOp::Create { draft, code, source, on_conflict } => {
+                self.create(write, draft, code, *source, on_conflict)?
             }
             LinkOp::Replace { next, action } => self.replace(write, next, *action)?,
             LinkOp::Import { link, updated } => self.import(write, link, *updated)?,
             LinkOp::RollBack { next, action } => self.roll_back(write, next, *action)?,
         };
-        if let Some(once) = &write.once {
-            self.firsts.put(workspace, once, &written, write.now);
+        if let Some(key) = &write.idempotency_key {
+            self.stored_results.put(workspace, key, &written, write.now);
         }
         Ok(written)
     }
@@ -69,32 +69,32 @@ impl State {
         write: &LinkWrite,
         draft: &LinkDraft,
         choice: &CodeChoice,
-        source: Source,
-        existing: &Existing,
+        source: LinkSource,
+        on_conflict: &OnConflict,
     ) -> Result<Written, StoreError> {
         let workspace = write.workspace.as_i64();
-        if let Existing::Reuse { normalized, sent } = existing
+        if let OnConflict::Reuse { normalized, sent } = on_conflict
             && let Some(code) = self.by_target.get(&(workspace, normalized.clone()))
             && let Some(link) = self.links.get(&(workspace, code.clone())).cloned()
         {
             return self.reuse(write, link, sent);
         }
-        let now = self.heads[&workspace].moment(write.now);
+        let now = self.heads[&workspace].next_timestamp(write.now);
         let id = Id::next(self.last_id, write.now, self.worker);
         let (code, id, before) =
-            self.choose(workspace, choice, id, write.now, matches!(existing, Existing::Recreate))?;
-        let link = draft.born(Birth {
+            self.choose_code(workspace, choice, id, write.now, matches!(on_conflict, OnConflict::Recreate))?;
+        let link = draft.to_link(LinkIdentity {
             id,
             workspace: write.workspace,
             code,
             generated: !matches!(choice, CodeChoice::Chosen(_)),
             source,
             created_by: write.owner.clone(),
-            now,
+            created_at: now,
             version: before.as_ref().map_or(1, |before| before.version + 1),
         });
         self.check_quota(write, before.as_ref(), &link)?;
-        self.check_brake(write, before.as_ref(), &link)?;
+        self.check_target_change_limit(write, before.as_ref(), &link)?;
         let action = if before.is_some() { "link.recreate" } else { "link.create" };
         self.last_id = id;
         self.put(write, before.as_ref(), link.clone(), action);
@@ -102,7 +102,7 @@ impl State {
     }
 
     /// The code, the id, and the deleted link that makes room.
-    fn choose(
+    fn choose_code(
         &self,
         workspace: i64,
         choice: &CodeChoice,
@@ -116,9 +116,9 @@ impl State {
                 Some(there) if there.state == LinkState::Deleted && recreate => {
                     Ok((code.clone(), first, Some(there.clone())))
                 }
-                Some(there) => Err(taken(code.as_str(), there.state == LinkState::Deleted)),
+                Some(there) => Err(code_taken(code.as_str(), there.state == LinkState::Deleted)),
                 None => match self.by_folded.get(&(workspace, code.folded())) {
-                    Some(alike) => Err(taken(alike, false)),
+                    Some(alike) => Err(code_taken(alike, false)),
                     None => Ok((code.clone(), first, None)),
                 },
             },
@@ -144,12 +144,13 @@ impl State {
     fn reuse(&mut self, write: &LinkWrite, link: Link, sent: &LinkPatch) -> Result<Written, StoreError> {
         if link.state == LinkState::Active && !link.is_expired(write.now) {
             // A broken row is not served, so handing it back needs it written anew.
-            let broken = self.mended.contains_key(&(write.workspace.as_i64(), link.code.as_str().to_owned()));
+            let broken =
+                self.broken_rows.contains_key(&(write.workspace.as_i64(), link.code.as_str().to_owned()));
             let link = if broken { self.change(write, &link, link.clone(), "link.update") } else { link };
             return Ok(Written::Reused(link));
         }
         // The draft was checked already; what can still fail is too many tags, and then the old ones stay.
-        let mut next = sent.apply(&link, &Domains::default()).unwrap_or_else(|_| link.clone());
+        let mut next = sent.apply(&link, &ServedHosts::default()).unwrap_or_else(|_| link.clone());
         next.state = LinkState::Active;
         next.expires_at = sent.expires_at.flatten();
         self.check_quota(write, Some(&link), &next)?;
@@ -178,7 +179,7 @@ impl State {
             updated_at: before.updated_at,
             ..next.clone()
         };
-        if next == before && !self.mended.contains_key(&place) {
+        if next == before && !self.broken_rows.contains_key(&place) {
             return Ok(Written::Unchanged(before));
         }
         self.check_quota(write, Some(&before), &next)?;
@@ -190,7 +191,7 @@ impl State {
         {
             return Err(StoreError::TargetTaken(other.clone()));
         }
-        self.check_brake(write, Some(&before), &next)?;
+        self.check_target_change_limit(write, Some(&before), &next)?;
         Ok(Written::Changed(self.change(write, &before, next, action.name())))
     }
 
@@ -203,14 +204,14 @@ impl State {
     ) -> Result<Written, StoreError> {
         let workspace = write.workspace.as_i64();
         if let Some(there) = self.links.get(&(workspace, link.code.as_str().to_owned())) {
-            return Err(taken(there.code.as_str(), there.state == LinkState::Deleted));
+            return Err(code_taken(there.code.as_str(), there.state == LinkState::Deleted));
         }
         if !link.generated
             && let Some(alike) = self.by_folded.get(&(workspace, link.code.folded()))
         {
-            return Err(taken(alike, false));
+            return Err(code_taken(alike, false));
         }
-        let moment = self.heads[&workspace].moment(write.now);
+        let moment = self.heads[&workspace].next_timestamp(write.now);
         let link = Link {
             workspace: write.workspace,
             updated_at: updated.unwrap_or(moment),
@@ -234,52 +235,53 @@ impl State {
             return Err(StoreError::Conflict);
         }
         let next = Link { updated_at: before.updated_at, ..next.clone() };
-        if next == before && !self.mended.contains_key(&place) {
+        if next == before && !self.broken_rows.contains_key(&place) {
             return Ok(Written::Unchanged(before));
         }
         Ok(Written::Changed(self.change(write, &before, next, action.name())))
     }
 
     /// Changing the target of a link that is there counts, whatever it is called; a stop goes into the log once.
-    fn check_brake(
+    fn check_target_change_limit(
         &mut self,
         write: &LinkWrite,
         before: Option<&Link>,
         next: &Link,
     ) -> Result<(), StoreError> {
-        let Some(brake) = &write.brake else { return Ok(()) };
+        let Some(limit) = &write.target_change_limit else { return Ok(()) };
         if before.is_none_or(|before| before.target == next.target) {
             return Ok(());
         }
-        let until = match self.brakes.press(write) {
-            Pedal::Free => return Ok(()),
-            Pedal::Stopped(until) => until,
-            Pedal::Stops(until) => {
+        let until = match self.target_changes.count(write) {
+            LimitDecision::Allowed => return Ok(()),
+            LimitDecision::Blocked(until) => until,
+            LimitDecision::Reached(until) => {
                 let workspace = write.workspace.as_i64();
                 let head = self.heads.get_mut(&workspace).expect("the workspace's head is locked");
-                let entry = head.push(target_change_limit::entry(write, brake, until), write.now);
+                let entry =
+                    head.push(target_change_limit::limit_reached_entry(write, limit, until), write.now);
                 self.entries.push((workspace, entry));
                 until
             }
         };
-        Err(target_change_limit::braked(brake, write.now, until))
+        Err(target_change_limit::rate_limited(limit, write.now, until))
     }
 
     fn change(&mut self, write: &LinkWrite, before: &Link, mut next: Link, action: &'static str) -> Link {
         next.version = before.version + 1;
-        next.updated_at = self.heads[&write.workspace.as_i64()].moment(write.now);
+        next.updated_at = self.heads[&write.workspace.as_i64()].next_timestamp(write.now);
         self.put(write, Some(before), next.clone(), action);
         next
     }
 
     /// The form by which two targets are one page, where the policy reuses generated links.
     pub(super) fn normalized(&self, link: &Link) -> Option<String> {
-        let reuse = self.heads.get(&link.workspace.as_i64()).is_some_and(|head| head.policy.reuses());
+        let reuse = self.heads.get(&link.workspace.as_i64()).is_some_and(|head| head.policy.reuses_links());
         (reuse && link.generated).then(|| link.target.normalized())
     }
 
     /// What a link is found by for reuse: one link for a page, and not those that were there before the policy reused targets.
-    pub(super) fn found_by(&self, link: &Link) -> Option<String> {
+    pub(super) fn reuse_key(&self, link: &Link) -> Option<String> {
         let place = (link.workspace.as_i64(), self.normalized(link)?);
         self.by_target.get(&place).is_some_and(|code| code == link.code.as_str()).then_some(place.1)
     }
@@ -292,7 +294,7 @@ impl State {
         next: &Link,
     ) -> Result<(), StoreError> {
         let workspace = write.workspace.as_i64();
-        let more = lives(next, write.now) - before.map_or(0, |before| lives(before, write.now));
+        let more = live_count(next, write.now) - before.map_or(0, |before| live_count(before, write.now));
         match self.heads[&workspace].policy.limits.live_links {
             Some(limit)
                 if more > 0
@@ -307,7 +309,7 @@ impl State {
     pub(super) fn put(&mut self, write: &LinkWrite, before: Option<&Link>, link: Link, action: &'static str) {
         let workspace = write.workspace.as_i64();
         let place = (workspace, link.code.as_str().to_owned());
-        if let Some(normalized) = before.and_then(|before| self.found_by(before)) {
+        if let Some(normalized) = before.and_then(|before| self.reuse_key(before)) {
             self.by_target.remove(&(workspace, normalized));
         }
         if let Some(normalized) = self.normalized(&link) {
@@ -318,7 +320,7 @@ impl State {
         }
         let counts = |link: &Link| i64::from(link.state != LinkState::Deleted);
         *self.live.entry(workspace).or_default() +=
-            lives(&link, write.now) - before.map_or(0, |before| lives(before, write.now));
+            live_count(&link, write.now) - before.map_or(0, |before| live_count(before, write.now));
         let head = self.heads.get_mut(&workspace).expect("the workspace's head is locked");
         head.links += counts(&link) - before.map_or(0, counts);
         let entry = NewEntry {
@@ -330,7 +332,7 @@ impl State {
         };
         let entry = head.push(entry, write.now);
         self.entries.push((workspace, entry));
-        self.mended.remove(&place);
+        self.broken_rows.remove(&place);
         self.changed.insert(place.clone());
         self.links.insert(place, link);
     }
@@ -349,10 +351,10 @@ fn with_reason(mut link: String, reason: Option<&str>) -> String {
 }
 
 /// 1 where a link counts against the limit of live links.
-fn lives(link: &Link, now: Timestamp) -> i64 {
+fn live_count(link: &Link, now: Timestamp) -> i64 {
     i64::from(link.state != LinkState::Deleted && !link.is_expired(now))
 }
 
-fn taken(code: &str, deleted: bool) -> StoreError {
+fn code_taken(code: &str, deleted: bool) -> StoreError {
     StoreError::CodeTaken { code: code.to_owned(), deleted }
 }

@@ -7,29 +7,29 @@
 use rlinks_core::Link;
 
 use crate::database::pool::Dialect;
-use crate::write::group::Begun;
+use crate::write::group::PreparedTx;
 use crate::write::insert;
 use crate::write::link_write::{LinkOp, LinkWrite, Written};
 use crate::write::queue::commit_many;
 use crate::{Store, StoreError};
 
 /// Changes about to be made together, and what of them is written already where nobody sees it.
-pub struct Prepared {
+pub struct PreparedBatch {
     writes: Vec<LinkWrite>,
-    begun: Option<Begun>,
+    prepared_tx: Option<PreparedTx>,
 }
 
-impl From<Vec<LinkWrite>> for Prepared {
+impl From<Vec<LinkWrite>> for PreparedBatch {
     /// With nothing done yet.
     fn from(writes: Vec<LinkWrite>) -> Self {
-        Self { writes, begun: None }
+        Self { writes, prepared_tx: None }
     }
 }
 
 impl Store {
     /// Does what can be done of many changes while others are being made. Dropped, none of it ever was. The ids of imported links must
     /// have been set aside: who brings an id along may not be alone with it, and would be waited for by whoever has the head.
-    pub async fn prepare(&self, writes: Vec<LinkWrite>) -> Result<Prepared, StoreError> {
+    pub async fn prepare(&self, writes: Vec<LinkWrite>) -> Result<PreparedBatch, StoreError> {
         let imported: Vec<&Link> = writes
             .iter()
             .filter_map(|write| match &write.op {
@@ -38,29 +38,29 @@ impl Store {
             })
             .collect();
         // One connection writes to SQLite, and it is busy.
-        let begun = if self.pool.dialect() == Dialect::Sqlite || imported.is_empty() {
+        let prepared_tx = if self.pool.dialect() == Dialect::Sqlite || imported.is_empty() {
             None
         } else {
             let mut tx = self.pool.begin().await?;
-            insert::words(&mut tx, &imported).await?;
-            Some(Begun { tx, worded: imported.iter().map(|link| link.id.as_i64()).collect() })
+            insert::tags_and_words(&mut tx, &imported).await?;
+            Some(PreparedTx { tx, indexed_links: imported.iter().map(|link| link.id.as_i64()).collect() })
         };
-        Ok(Prepared { writes, begun })
+        Ok(PreparedBatch { writes, prepared_tx })
     }
 
     /// Makes prepared changes in one transaction, as far as each can be made. A few hundred at a time: others wait meanwhile.
-    pub async fn write_prepared(&self, prepared: Prepared) -> Vec<Result<Written, StoreError>> {
-        let Prepared { writes, begun } = prepared;
+    pub async fn write_prepared(&self, prepared: PreparedBatch) -> Vec<Result<Written, StoreError>> {
+        let PreparedBatch { writes, prepared_tx } = prepared;
         if writes.is_empty() {
             return Vec::new();
         }
-        let results = commit_many(&self.pool, self.worker, &writes, begun).await;
+        let results = commit_many(&self.pool, self.worker, &writes, prepared_tx).await;
         self.committed.send_modify(|count| *count += 1);
         results
     }
 
     /// After many links at once: makes sure that the database looks for them the quick way.
-    pub async fn take_stock(&self) {
-        self.pool.take_stock("analyze links, link_tags, link_search, audit").await;
+    pub async fn analyze(&self) {
+        self.pool.analyze("analyze links, link_tags, link_search, audit").await;
     }
 }

@@ -3,73 +3,73 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::time::Duration;
 
-use rlinks_core::id::Worker;
+use rlinks_core::id::WorkerId;
 use rlinks_core::{Id, Link, Timestamp};
 
-use super::apply::State;
+use super::apply::GroupState;
 use crate::StoreError;
-use crate::audit::chain::{self, LockedHead, ends, lock_heads, lock_heads_and_id, update_heads};
+use crate::audit::chain::{self, LockedHead, head_updates, lock_heads, lock_heads_and_id, update_heads};
 use crate::database::ids::{LEASE_MS, last_id, update_worker};
 use crate::database::json::json;
 use crate::database::pool::{Dialect, Pool, Tx, read_in, run_in};
-use crate::links::read::LIVE_LINKS;
-use crate::links::recover::{self, Place, Reading};
+use crate::links::read::COUNT_LIVE_LINKS;
+use crate::links::recover::{self, LinkKey, RecoveredRow};
 use crate::links::rows::{LinkBatchRow, LinkRow, link_columns, links_among};
-use crate::write::idempotency::Firsts;
+use crate::write::idempotency::StoredResults;
 use crate::write::insert;
-use crate::write::link_write::{CodeChoice, Existing, LinkOp, LinkWrite, Written};
-use crate::write::target_change_limit::Brakes;
+use crate::write::link_write::{CodeChoice, LinkOp, LinkWrite, OnConflict, Written};
+use crate::write::target_change_limit::TargetChangeCounts;
 
 /// How long a group may take, and then its commit. Longer than what the database itself allows a statement.
-const DEADLINE: Duration = Duration::from_secs(15);
+const COMMIT_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Why a group could not be written, by whom it concerns.
-pub(crate) enum Trouble {
+pub(crate) enum CommitError {
     /// Everybody: there is no database to write to, or it did not say whether it wrote. Repeating would only wait again, or
     /// do twice what was done.
-    Everybody(StoreError),
+    Database(StoreError),
     /// Whoever writes to the same workspace: its head stayed locked.
     Workspace(StoreError),
     /// Perhaps a single member.
-    Member(StoreError),
+    Write(StoreError),
 }
 
-impl From<StoreError> for Trouble {
+impl From<StoreError> for CommitError {
     fn from(error: StoreError) -> Self {
-        Self::Member(error)
+        Self::Write(error)
     }
 }
 
-impl From<sqlx::Error> for Trouble {
+impl From<sqlx::Error> for CommitError {
     fn from(error: sqlx::Error) -> Self {
-        Self::Member(error.into())
+        Self::Write(error.into())
     }
 }
 
 /// A transaction that holds nothing anybody else may want, in which the words and tags of imported links stand already.
-pub(crate) struct Begun {
+pub(crate) struct PreparedTx {
     pub(super) tx: Tx,
-    pub(super) worded: HashSet<i64>,
+    pub(super) indexed_links: HashSet<i64>,
 }
 
 pub(super) async fn commit(
     pool: &Pool,
-    worker: Worker,
+    worker: WorkerId,
     writes: &[LinkWrite],
-    begun: Option<Begun>,
-) -> Result<Results, Trouble> {
-    let (tx, results) = in_time(prepare(pool, worker, writes, begun)).await?;
+    prepared_tx: Option<PreparedTx>,
+) -> Result<Results, CommitError> {
+    let (tx, results) = with_timeout(prepare(pool, worker, writes, prepared_tx)).await?;
     if let Some(tx) = tx {
-        in_time(async { tx.commit().await.map_err(Trouble::Everybody) }).await?;
+        with_timeout(async { tx.commit().await.map_err(CommitError::Database) }).await?;
     }
     Ok(results)
 }
 
 /// A server that went away without a word never answers, and its own time limits went with it.
-async fn in_time<T>(work: impl Future<Output = Result<T, Trouble>>) -> Result<T, Trouble> {
-    tokio::time::timeout(DEADLINE, work).await.unwrap_or_else(|_| {
-        let what = format!("the database did not answer within {} s", DEADLINE.as_secs());
-        Err(Trouble::Everybody(StoreError::Unavailable(what)))
+async fn with_timeout<T>(work: impl Future<Output = Result<T, CommitError>>) -> Result<T, CommitError> {
+    tokio::time::timeout(COMMIT_TIMEOUT, work).await.unwrap_or_else(|_| {
+        let what = format!("the database did not answer within {} s", COMMIT_TIMEOUT.as_secs());
+        Err(CommitError::Database(StoreError::Unavailable(what)))
     })
 }
 
@@ -78,43 +78,49 @@ type Results = Vec<Result<Written, StoreError>>;
 /// Everything up to the commit. No transaction where there is nothing to commit.
 async fn prepare(
     pool: &Pool,
-    worker: Worker,
+    worker: WorkerId,
     writes: &[LinkWrite],
-    begun: Option<Begun>,
-) -> Result<(Option<Tx>, Results), Trouble> {
-    let Begun { mut tx, worded } = match begun {
-        Some(begun) => begun,
-        None => Begun { tx: pool.begin().await.map_err(Trouble::Everybody)?, worded: HashSet::new() },
+    prepared_tx: Option<PreparedTx>,
+) -> Result<(Option<Tx>, Results), CommitError> {
+    let PreparedTx { mut tx, indexed_links } = match prepared_tx {
+        Some(prepared_tx) => prepared_tx,
+        None => PreparedTx {
+            tx: pool.begin().await.map_err(CommitError::Database)?,
+            indexed_links: HashSet::new(),
+        },
     };
     let workspaces: BTreeSet<_> = writes.iter().map(|write| write.workspace.as_i64()).collect();
     let locked = lock_heads_and_id(&mut tx, workspaces.iter().copied(), worker).await;
-    let (heads, ids) = if let (heads, Some(ids)) = locked.map_err(Trouble::Workspace)? {
+    let (heads, ids) = if let (heads, Some(ids)) = locked.map_err(CommitError::Workspace)? {
         (heads, ids)
     } else {
         // Nobody knows this worker, or the workspaces: one by one.
-        let heads = lock_heads(&mut tx, workspaces).await.map_err(Trouble::Workspace)?;
+        let heads = lock_heads(&mut tx, workspaces).await.map_err(CommitError::Workspace)?;
         (heads, last_id(&mut tx, worker).await?)
     };
     let mut state = load(&mut tx, heads, ids, worker, writes).await?;
-    let before: HashMap<Place, Before> =
-        state.links.iter().map(|(place, link)| (place.clone(), Before::of(place, link, &state))).collect();
+    let before: HashMap<LinkKey, PreviousRow> = state
+        .links
+        .iter()
+        .map(|(place, link)| (place.clone(), PreviousRow::new(place, link, &state)))
+        .collect();
     let results = writes.iter().map(|write| state.apply(write)).collect();
-    if state.changed.is_empty() && state.firsts.is_empty() && state.entries.is_empty() {
+    if state.changed.is_empty() && state.stored_results.is_empty() && state.entries.is_empty() {
         return Ok((None, results));
     }
     let now = writes.iter().map(|write| write.now).max().unwrap_or(Timestamp::from_ms(0));
-    state.firsts.write(&mut tx).await?;
-    state.brakes.write(&mut tx).await?;
+    state.stored_results.write(&mut tx).await?;
+    state.target_changes.write(&mut tx).await?;
     write_links(&mut tx, &state, &before).await?;
-    write_rest(&mut tx, &state, &worded, now).await?;
+    write_words_entries_and_heads(&mut tx, &state, &indexed_links, now).await?;
     Ok((Some(tx), results))
 }
 
 /// What goes with the links: their words and tags where they are not there yet, the audit entries, where the chains end, and the last id.
-async fn write_rest(
+async fn write_words_entries_and_heads(
     tx: &mut Tx,
-    state: &State,
-    worded: &HashSet<i64>,
+    state: &GroupState,
+    indexed_links: &HashSet<i64>,
     now: Timestamp,
 ) -> Result<(), StoreError> {
     const SQLITE: &str = concat!(update_heads!("$1"), "; ", update_worker!("$2", "$3", "$4"));
@@ -122,38 +128,38 @@ async fn write_rest(
         .changed
         .iter()
         .map(|place| &state.links[place])
-        .partition(|link| worded.contains(&link.id.as_i64()));
-    if there.len() < worded.len() {
+        .partition(|link| indexed_links.contains(&link.id.as_i64()));
+    if there.len() < indexed_links.len() {
         let written: HashSet<i64> = there.iter().map(|link| link.id.as_i64()).collect();
-        forget_words(tx, &worded.difference(&written).copied().collect::<Vec<_>>()).await?;
+        delete_tags_and_words(tx, &indexed_links.difference(&written).copied().collect::<Vec<_>>()).await?;
     }
     let entries: Vec<_> = state.entries.iter().map(|(workspace, entry)| (*workspace, entry)).collect();
     let (worker, last_id) = (i64::from(state.worker.number()), state.last_id.as_i64());
     let leased_until = now.plus_ms(LEASE_MS).ms();
     match tx {
         Tx::Sqlite(..) => {
-            insert::words(tx, &links).await?;
+            insert::tags_and_words(tx, &links).await?;
             chain::insert(tx, &entries).await?;
-            run_in!(tx, SQLITE, ends(&state.heads), worker, last_id, leased_until)?;
+            run_in!(tx, SQLITE, head_updates(&state.heads), worker, last_id, leased_until)?;
             Ok(())
         }
         Tx::Postgres(tx) => {
             let last = [worker, last_id, leased_until];
-            insert::all_at_once(tx, &links, &entries, ends(&state.heads), last).await
+            insert::in_one_statement(tx, &links, &entries, head_updates(&state.heads), last).await
         }
     }
 }
 
 /// A row before a change.
-struct Before {
+struct PreviousRow {
     /// Its version; nothing where the row is broken, so that whatever it holds is written over.
     version: Option<i64>,
     id: i64,
 }
 
-impl Before {
-    fn of(place: &Place, link: &Link, state: &State) -> Self {
-        match state.mended.get(place) {
+impl PreviousRow {
+    fn new(key: &LinkKey, link: &Link, state: &GroupState) -> Self {
+        match state.broken_rows.get(key) {
             Some(id) => Self { version: None, id: *id },
             None => Self { version: Some(link.version), id: link.id.as_i64() },
         }
@@ -164,13 +170,13 @@ async fn load(
     tx: &mut Tx,
     heads: BTreeMap<i64, LockedHead>,
     last_id: Id,
-    worker: Worker,
+    worker: WorkerId,
     writes: &[LinkWrite],
-) -> Result<State, StoreError> {
-    let mut state = State {
+) -> Result<GroupState, StoreError> {
+    let mut state = GroupState {
         heads,
         links: HashMap::new(),
-        mended: HashMap::new(),
+        broken_rows: HashMap::new(),
         by_target: HashMap::new(),
         by_folded: HashMap::new(),
         live: HashMap::new(),
@@ -178,18 +184,19 @@ async fn load(
         worker,
         changed: BTreeSet::new(),
         entries: Vec::new(),
-        firsts: Firsts::load(tx, writes).await?,
-        brakes: Brakes::default(),
+        stored_results: StoredResults::load(tx, writes).await?,
+        target_changes: TargetChangeCounts::default(),
     };
     load_links(tx, &mut state, writes).await?;
     load_targets(tx, &mut state, writes).await?;
     load_folded(tx, &mut state, writes).await?;
     load_live(tx, &mut state, writes).await?;
-    state.brakes = Brakes::load(tx, writes.iter().filter(|write| may_repoint(write, &state))).await?;
+    state.target_changes =
+        TargetChangeCounts::load(tx, writes.iter().filter(|write| may_change_target(write, &state))).await?;
     Ok(state)
 }
 
-async fn load_links(tx: &mut Tx, state: &mut State, writes: &[LinkWrite]) -> Result<(), StoreError> {
+async fn load_links(tx: &mut Tx, state: &mut GroupState, writes: &[LinkWrite]) -> Result<(), StoreError> {
     let sql = links_among!(
         tx.dialect(),
         link_columns!(),
@@ -207,7 +214,7 @@ async fn load_links(tx: &mut Tx, state: &mut State, writes: &[LinkWrite]) -> Res
             LinkOp::Create { code: CodeChoice::Chosen(code), .. } => want(code.as_str()),
             // A drawn code is hardly ever taken, a chosen one may spell an id to come as rarely, and who imports has looked a moment
             // ago. In a group the insert leaves such a row out, and each member is repeated by itself; by itself it looks first.
-            LinkOp::Create { code: CodeChoice::Candidates(_), existing: Existing::Refuse, .. }
+            LinkOp::Create { code: CodeChoice::Candidates(_), on_conflict: OnConflict::Refuse, .. }
             | LinkOp::Create { code: CodeChoice::FromId, .. }
             | LinkOp::Import { .. }
                 if writes.len() > 1 => {}
@@ -232,15 +239,15 @@ async fn load_links(tx: &mut Tx, state: &mut State, writes: &[LinkWrite]) -> Res
     }
     let rows: Vec<LinkRow> = read_in!(tx, fetch_all, sql, json(&wanted))?;
     for reading in recover::links_in(tx, rows).await? {
-        take(state, reading)?;
+        add_recovered(state, reading)?;
     }
     Ok(())
 }
 
 /// Whether a change may give a link that is there another target. Most changes do not, and cost no question.
-fn may_repoint(write: &LinkWrite, state: &State) -> bool {
+fn may_change_target(write: &LinkWrite, state: &GroupState) -> bool {
     match &write.op {
-        LinkOp::Create { existing, .. } => matches!(existing, Existing::Recreate),
+        LinkOp::Create { on_conflict, .. } => matches!(on_conflict, OnConflict::Recreate),
         LinkOp::Replace { next, .. } => state
             .links
             .get(&(write.workspace.as_i64(), next.code.as_str().to_owned()))
@@ -250,18 +257,18 @@ fn may_repoint(write: &LinkWrite, state: &State) -> bool {
 }
 
 /// Takes a loaded link into the state.
-fn take(state: &mut State, reading: Reading) -> Result<(), StoreError> {
+fn add_recovered(state: &mut GroupState, reading: RecoveredRow) -> Result<(), StoreError> {
     let link = reading.link?;
-    if reading.mended {
-        state.mended.insert(reading.place.clone(), reading.row_id);
+    if reading.from_log {
+        state.broken_rows.insert(reading.key.clone(), reading.row_id);
     }
-    state.links.insert(reading.place, link);
+    state.links.insert(reading.key, link);
     Ok(())
 }
 
 /// The links that are found by their targets. Others may lead to the same page: they were made when the policy did not reuse
 /// targets.
-async fn load_targets(tx: &mut Tx, state: &mut State, writes: &[LinkWrite]) -> Result<(), StoreError> {
+async fn load_targets(tx: &mut Tx, state: &mut GroupState, writes: &[LinkWrite]) -> Result<(), StoreError> {
     let sql = match tx.dialect() {
         Dialect::Sqlite => links_among!(
             Dialect::Sqlite,
@@ -284,7 +291,9 @@ async fn load_targets(tx: &mut Tx, state: &mut State, writes: &[LinkWrite]) -> R
     let mut wanted = Vec::new();
     for write in writes {
         let normalized = match &write.op {
-            LinkOp::Create { existing: Existing::Reuse { normalized, .. }, .. } => Some(normalized.clone()),
+            LinkOp::Create { on_conflict: OnConflict::Reuse { normalized, .. }, .. } => {
+                Some(normalized.clone())
+            }
             LinkOp::Replace { next, .. } | LinkOp::RollBack { next, .. } => state.normalized(next),
             LinkOp::Import { link, .. } => state.normalized(link),
             LinkOp::Create { .. } => None,
@@ -301,14 +310,14 @@ async fn load_targets(tx: &mut Tx, state: &mut State, writes: &[LinkWrite]) -> R
     let rows: Vec<LinkRow> = read_in!(tx, fetch_all, sql, json(&wanted))?;
     for reading in recover::links_in(tx, rows).await? {
         if let Some(normalized) = reading.link.as_ref().ok().and_then(|link| state.normalized(link)) {
-            state.by_target.insert((reading.place.0, normalized), reading.place.1.clone());
+            state.by_target.insert((reading.key.0, normalized), reading.key.1.clone());
         }
-        take(state, reading)?;
+        add_recovered(state, reading)?;
     }
     Ok(())
 }
 
-async fn load_folded(tx: &mut Tx, state: &mut State, writes: &[LinkWrite]) -> Result<(), StoreError> {
+async fn load_folded(tx: &mut Tx, state: &mut GroupState, writes: &[LinkWrite]) -> Result<(), StoreError> {
     let folds = |write: &LinkWrite| {
         state.heads.get(&write.workspace.as_i64()).is_some_and(|head| head.policy.code.unique_fold)
     };
@@ -339,7 +348,7 @@ async fn load_folded(tx: &mut Tx, state: &mut State, writes: &[LinkWrite]) -> Re
     Ok(())
 }
 
-async fn load_live(tx: &mut Tx, state: &mut State, writes: &[LinkWrite]) -> Result<(), StoreError> {
+async fn load_live(tx: &mut Tx, state: &mut GroupState, writes: &[LinkWrite]) -> Result<(), StoreError> {
     let now = writes.iter().map(|write| write.now).max().unwrap_or(Timestamp::from_ms(0));
     let limited: Vec<i64> = state
         .heads
@@ -348,20 +357,24 @@ async fn load_live(tx: &mut Tx, state: &mut State, writes: &[LinkWrite]) -> Resu
         .map(|(id, _)| *id)
         .collect();
     for workspace in limited {
-        let (live,): (i64,) = read_in!(tx, fetch_one, LIVE_LINKS, workspace, now.ms())?;
+        let (live,): (i64,) = read_in!(tx, fetch_one, COUNT_LIVE_LINKS, workspace, now.ms())?;
         state.live.insert(workspace, live);
     }
     Ok(())
 }
 
-async fn write_links(tx: &mut Tx, state: &State, before: &HashMap<Place, Before>) -> Result<(), StoreError> {
+async fn write_links(
+    tx: &mut Tx,
+    state: &GroupState,
+    before: &HashMap<LinkKey, PreviousRow>,
+) -> Result<(), StoreError> {
     let (mut new, mut changed, mut old_ids) = (Vec::new(), Vec::new(), Vec::new());
     for place in &state.changed {
         let link = &state.links[place];
         match before.get(place) {
-            None => new.push(LinkBatchRow::of(link, state.found_by(link), None)),
+            None => new.push(LinkBatchRow::from_link(link, state.reuse_key(link), None)),
             Some(before) => {
-                changed.push(LinkBatchRow::of(link, state.found_by(link), before.version));
+                changed.push(LinkBatchRow::from_link(link, state.reuse_key(link), before.version));
                 old_ids.push(before.id);
             }
         }
@@ -372,7 +385,7 @@ async fn write_links(tx: &mut Tx, state: &State, before: &HashMap<Place, Before>
         // Somebody wrote past the head's lock. Whoever repeats this sees what they wrote.
         return Err(StoreError::Conflict);
     }
-    forget_words(tx, &old_ids).await
+    delete_tags_and_words(tx, &old_ids).await
 }
 
 async fn update_links(tx: &mut Tx, rows: &[LinkBatchRow<'_>]) -> Result<u64, StoreError> {
@@ -403,7 +416,7 @@ async fn update_links(tx: &mut Tx, rows: &[LinkBatchRow<'_>]) -> Result<u64, Sto
     )?)
 }
 
-async fn forget_words(tx: &mut Tx, ids: &[i64]) -> Result<(), StoreError> {
+async fn delete_tags_and_words(tx: &mut Tx, ids: &[i64]) -> Result<(), StoreError> {
     if ids.is_empty() {
         return Ok(());
     }

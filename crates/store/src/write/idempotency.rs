@@ -7,10 +7,10 @@ use rlinks_core::{Id, Link, Timestamp};
 
 use crate::database::json::json;
 use crate::database::pool::{Tx, read, read_in, run_in};
-use crate::write::link_write::{LinkWrite, ONCE_MS, Once, Written};
+use crate::write::link_write::{IDEMPOTENCY_TTL_MS, IdempotencyKey, LinkWrite, Written};
 use crate::{Store, StoreError};
 
-struct First {
+struct StoredResult {
     request: String,
     written: Written,
     created_at: i64,
@@ -18,7 +18,7 @@ struct First {
     fresh: bool,
 }
 
-fn written(outcome: &str, link: &str) -> Result<Written, StoreError> {
+fn parse_outcome(outcome: &str, link: &str) -> Result<Written, StoreError> {
     let link: Link = serde_json::from_str(link)
         .map_err(|error| StoreError::Unreadable(format!("a first answer: {error}")))?;
     Ok(match outcome {
@@ -29,22 +29,22 @@ fn written(outcome: &str, link: &str) -> Result<Written, StoreError> {
 }
 
 /// Workspace, who chose the key, and the key.
-type Place = (i64, String, String);
+type IdempotencyScope = (i64, String, String);
 
 /// The first answers a group needs or makes.
 #[derive(Default)]
-pub(super) struct Firsts(HashMap<Place, First>);
+pub(super) struct StoredResults(HashMap<IdempotencyScope, StoredResult>);
 
-fn place(workspace: i64, once: &Once) -> Place {
-    (workspace, once.by.as_str().to_owned(), once.key.clone())
+fn scope(workspace: i64, key: &IdempotencyKey) -> IdempotencyScope {
+    (workspace, key.owner.as_str().to_owned(), key.key.clone())
 }
 
-impl Firsts {
+impl StoredResults {
     pub(super) async fn load(tx: &mut Tx, writes: &[LinkWrite]) -> Result<Self, StoreError> {
         type Row = (i64, String, String, String, String, String, i64);
-        let wanted: Vec<Place> = writes
+        let wanted: Vec<IdempotencyScope> = writes
             .iter()
-            .filter_map(|write| Some(place(write.workspace.as_i64(), write.once.as_ref()?)))
+            .filter_map(|write| Some(scope(write.workspace.as_i64(), write.idempotency_key.as_ref()?)))
             .collect();
         let Some(now) = writes.iter().map(|write| write.now).max().filter(|_| !wanted.is_empty()) else {
             return Ok(Self::default());
@@ -56,34 +56,35 @@ impl Firsts {
              where created_at > $2 and (workspace_id, owner, key) in
                    (select cast(value ->> 0 as bigint), value ->> 1, value ->> 2 from json_each($1))",
             json(&wanted),
-            now.plus_ms(-ONCE_MS).ms()
+            now.plus_ms(-IDEMPOTENCY_TTL_MS).ms()
         )?;
-        let mut firsts = HashMap::new();
+        let mut results = HashMap::new();
         for (workspace, owner, key, request, outcome, link, created_at) in rows {
-            let written = written(&outcome, &link)?;
-            firsts.insert((workspace, owner, key), First { request, written, created_at, fresh: false });
+            let written = parse_outcome(&outcome, &link)?;
+            results
+                .insert((workspace, owner, key), StoredResult { request, written, created_at, fresh: false });
         }
-        Ok(Self(firsts))
+        Ok(Self(results))
     }
 
     /// The first answer to this request, or that the key was another's.
-    pub(super) fn get(&self, workspace: i64, once: &Once) -> Option<Result<Written, StoreError>> {
-        let first = self.0.get(&place(workspace, once))?;
-        Some(if first.request == once.request {
-            Ok(Written::Again(Box::new(first.written.clone())))
+    pub(super) fn get(&self, workspace: i64, key: &IdempotencyKey) -> Option<Result<Written, StoreError>> {
+        let first = self.0.get(&scope(workspace, key))?;
+        Some(if first.request == key.request {
+            Ok(Written::Replayed(Box::new(first.written.clone())))
         } else {
-            Err(StoreError::OtherRequest)
+            Err(StoreError::IdempotencyKeyReused)
         })
     }
 
-    pub(super) fn put(&mut self, workspace: i64, once: &Once, written: &Written, now: Timestamp) {
-        let first = First {
-            request: once.request.clone(),
+    pub(super) fn put(&mut self, workspace: i64, key: &IdempotencyKey, written: &Written, now: Timestamp) {
+        let first = StoredResult {
+            request: key.request.clone(),
             written: written.clone(),
             created_at: now.ms(),
             fresh: true,
         };
-        self.0.insert(place(workspace, once), first);
+        self.0.insert(scope(workspace, key), first);
     }
 
     /// Whether there is nothing to write.
@@ -95,7 +96,7 @@ impl Firsts {
         if self.is_empty() {
             return Ok(());
         }
-        let row = |((workspace, owner, key), first): (&Place, &First)| {
+        let row = |((workspace, owner, key), first): (&IdempotencyScope, &StoredResult)| {
             let outcome = match first.written {
                 Written::Created(_) => "created",
                 Written::Revived(_) => "revived",
@@ -129,10 +130,10 @@ impl Firsts {
 
 impl Store {
     /// The first answer to a request that came before, if it did; an error where its key was another request's.
-    pub async fn first_answer(
+    pub async fn replay(
         &self,
         workspace: Id,
-        once: &Once,
+        key: &IdempotencyKey,
         now: Timestamp,
     ) -> Result<Option<Written>, StoreError> {
         let row: Option<(String, String, String)> = read!(
@@ -141,28 +142,30 @@ impl Store {
             "select request, outcome, link from idempotency
              where workspace_id = $1 and owner = $2 and key = $3 and created_at > $4",
             workspace.as_i64(),
-            once.by.as_str(),
-            &once.key,
-            now.plus_ms(-ONCE_MS).ms()
+            key.owner.as_str(),
+            &key.key,
+            now.plus_ms(-IDEMPOTENCY_TTL_MS).ms()
         )?;
         match row {
-            Some((request, _, _)) if request != once.request => Err(StoreError::OtherRequest),
-            Some((_, outcome, link)) => Ok(Some(Written::Again(Box::new(written(&outcome, &link)?)))),
+            Some((request, _, _)) if request != key.request => Err(StoreError::IdempotencyKeyReused),
+            Some((_, outcome, link)) => {
+                Ok(Some(Written::Replayed(Box::new(parse_outcome(&outcome, &link)?))))
+            }
             None => Ok(None),
         }
     }
 
     /// Forgets first answers whose time is over: at most `limit`. Gives how many.
-    pub async fn forget_first_answers(&self, now: Timestamp, limit: i64) -> Result<u64, StoreError> {
+    pub async fn purge_idempotency_keys(&self, now: Timestamp, limit: i64) -> Result<u64, StoreError> {
         let mut tx = self.pool.begin().await?;
-        let forgotten = run_in!(
+        let purged = run_in!(
             &mut tx,
             "delete from idempotency where (workspace_id, owner, key) in
              (select workspace_id, owner, key from idempotency where created_at <= $1 order by created_at limit $2)",
-            now.plus_ms(-ONCE_MS).ms(),
+            now.plus_ms(-IDEMPOTENCY_TTL_MS).ms(),
             limit
         )?;
         tx.commit().await?;
-        Ok(forgotten)
+        Ok(purged)
     }
 }

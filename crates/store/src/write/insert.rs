@@ -64,7 +64,7 @@ macro_rules! insert_words {
 }
 
 /// The tags and search words of links.
-pub(crate) async fn words(tx: &mut Tx, links: &[&Link]) -> Result<(), StoreError> {
+pub(crate) async fn tags_and_words(tx: &mut Tx, links: &[&Link]) -> Result<(), StoreError> {
     let tags = tags_of(links);
     insert_rows!(tx, "insert into link_tags (workspace_id, tag, link_id)", 3, "", &tags, |(link, tag)| [
         link.workspace.as_i64(),
@@ -90,11 +90,11 @@ fn tags_of<'a>(links: &[&'a Link]) -> Vec<(&'a Link, &'a str)> {
 }
 
 fn words_of(links: &[&Link]) -> Vec<(i64, String)> {
-    links.iter().map(|link| (link.id.as_i64(), search::of_link(link))).collect()
+    links.iter().map(|link| (link.id.as_i64(), search::index_text(link))).collect()
 }
 
 /// Everything that goes with new links, on PostgreSQL: one way to the database and back, for each costs more than what it carries.
-pub(super) async fn all_at_once(
+pub(super) async fn in_one_statement(
     tx: &mut PgConnection,
     links: &[&Link],
     entries: &[(i64, &AuditEntry)],

@@ -1,6 +1,6 @@
 //! One change of one link: what is asked for, and what becomes of it.
 
-use rlinks_core::{Actor, Code, Id, Link, LinkDraft, LinkPatch, Source, Timestamp};
+use rlinks_core::{Actor, Code, Id, Link, LinkDraft, LinkPatch, LinkSource, Timestamp};
 
 /// One change of one link.
 #[derive(Clone, Debug)]
@@ -16,9 +16,9 @@ pub struct LinkWrite {
     /// What.
     pub op: LinkOp,
     /// Once only, however often it is asked for.
-    pub once: Option<Once>,
+    pub idempotency_key: Option<IdempotencyKey>,
     /// How many targets they may change, where that is limited.
-    pub brake: Option<Brake>,
+    pub target_change_limit: Option<TargetChangeLimit>,
     /// Why, in words for the audit entry: `reason` beside the fields of the link as it became.
     pub reason: Option<String>,
 }
@@ -26,15 +26,24 @@ pub struct LinkWrite {
 impl LinkWrite {
     /// A change by somebody whose a new link becomes, as often as it is asked for.
     pub fn new(workspace: Id, actor: Actor, now: Timestamp, op: LinkOp) -> Self {
-        Self { workspace, owner: actor.clone(), actor, now, op, once: None, brake: None, reason: None }
+        Self {
+            workspace,
+            owner: actor.clone(),
+            actor,
+            now,
+            op,
+            idempotency_key: None,
+            target_change_limit: None,
+            reason: None,
+        }
     }
 }
 
 /// A request that may come again: the first answer is kept with the link, and given again.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Once {
+pub struct IdempotencyKey {
     /// Who chose the key: two programs may choose the same one.
-    pub by: Actor,
+    pub owner: Actor,
     /// The key they chose.
     pub key: String,
     /// What was asked for, as a hash. The same key with another request is refused.
@@ -42,11 +51,11 @@ pub struct Once {
 }
 
 /// For how long a first answer is kept.
-pub const ONCE_MS: i64 = 24 * 3_600_000;
+pub const IDEMPOTENCY_TTL_MS: i64 = 24 * 3_600_000;
 
 /// Who is counted, and how many targets of existing links they may change in a minute.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Brake {
+pub struct TargetChangeLimit {
     /// The member, or the key that is nobody's: a member's keys count together, and so do a key and those made with it, or each new
     /// key would begin anew.
     pub principal: Actor,
@@ -65,9 +74,9 @@ pub enum LinkOp {
         /// Under which code.
         code: CodeChoice,
         /// How it came.
-        source: Source,
+        source: LinkSource,
         /// What to do about what is there.
-        existing: Existing,
+        on_conflict: OnConflict,
     },
     /// Make a link what `next` says. `next.version` is the version the caller saw; another one is a conflict.
     Replace {
@@ -106,7 +115,7 @@ pub enum CodeChoice {
 
 /// What to do when what is asked for is there already.
 #[derive(Clone, Debug)]
-pub enum Existing {
+pub enum OnConflict {
     /// A taken code is refused.
     Refuse,
     /// A deleted link under this code makes room for a new one.
@@ -161,7 +170,7 @@ pub enum Written {
     /// There already, and brought back to life.
     Revived(Link),
     /// Asked for before: what became of it then. Nothing was written.
-    Again(Box<Written>),
+    Replayed(Box<Written>),
 }
 
 impl Written {
@@ -173,7 +182,7 @@ impl Written {
             | Self::Unchanged(link)
             | Self::Reused(link)
             | Self::Revived(link) => link,
-            Self::Again(first) => first.link(),
+            Self::Replayed(first) => first.link(),
         }
     }
 }

@@ -11,34 +11,34 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use rlinks_core::Id;
-use rlinks_core::id::Worker;
+use rlinks_core::id::WorkerId;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::database::pool::Pool;
-use crate::write::group::{self, Begun, Trouble};
+use crate::write::group::{self, CommitError, PreparedTx};
 use crate::write::link_write::{LinkWrite, Written};
 use crate::{Store, StoreError};
 
 /// How many changes may wait. More wait outside, in their callers.
-const QUEUE: usize = 4096;
+const QUEUE_CAPACITY: usize = 4096;
 /// The most changes in one commit: bounds how long a transaction lasts.
-const GROUP: usize = 256;
+const MAX_GROUP_WRITES: usize = 256;
 
-struct Job {
+struct QueuedWrite {
     write: LinkWrite,
     answer: oneshot::Sender<Result<Written, StoreError>>,
 }
 
 /// The end of the queue everybody writes to.
 #[derive(Clone)]
-pub(crate) struct Writer(mpsc::Sender<Job>);
+pub(crate) struct Writer(mpsc::Sender<QueuedWrite>);
 
 impl Writer {
-    pub(crate) fn start(pool: Pool, worker: Worker, committed: Arc<watch::Sender<u64>>) -> Self {
-        let (send, mut queue) = mpsc::channel::<Job>(QUEUE);
+    pub(crate) fn start(pool: Pool, worker: WorkerId, committed: Arc<watch::Sender<u64>>) -> Self {
+        let (send, mut queue) = mpsc::channel::<QueuedWrite>(QUEUE_CAPACITY);
         tokio::spawn(async move {
-            let mut jobs = Vec::with_capacity(GROUP);
-            while queue.recv_many(&mut jobs, GROUP).await > 0 {
+            let mut jobs = Vec::with_capacity(MAX_GROUP_WRITES);
+            while queue.recv_many(&mut jobs, MAX_GROUP_WRITES).await > 0 {
                 commit_all(&pool, worker, std::mem::take(&mut jobs)).await;
                 committed.send_modify(|count| *count += 1);
             }
@@ -48,7 +48,7 @@ impl Writer {
 }
 
 /// One commit for all; where that fails, each by itself, so that one member's trouble is not the others'.
-async fn commit_all(pool: &Pool, worker: Worker, jobs: Vec<Job>) {
+async fn commit_all(pool: &Pool, worker: WorkerId, jobs: Vec<QueuedWrite>) {
     let (writes, answers): (Vec<_>, Vec<_>) = jobs.into_iter().map(|job| (job.write, job.answer)).unzip();
     let results = commit_many(pool, worker, &writes, None).await;
     for (answer, result) in answers.into_iter().zip(results) {
@@ -59,51 +59,53 @@ async fn commit_all(pool: &Pool, worker: Worker, jobs: Vec<Job>) {
 
 pub(crate) async fn commit_many(
     pool: &Pool,
-    worker: Worker,
+    worker: WorkerId,
     writes: &[LinkWrite],
-    begun: Option<Begun>,
+    prepared_tx: Option<PreparedTx>,
 ) -> Vec<Result<Written, StoreError>> {
-    match group::commit(pool, worker, writes, begun).await {
+    match group::commit(pool, worker, writes, prepared_tx).await {
         Ok(results) => results,
-        Err(Trouble::Everybody(error)) => writes.iter().map(|_| Err(again(&error))).collect(),
-        Err(Trouble::Workspace(error) | Trouble::Member(error)) if writes.len() == 1 => vec![Err(error)],
-        Err(Trouble::Workspace(error) | Trouble::Member(error)) => {
+        Err(CommitError::Database(error)) => writes.iter().map(|_| Err(clone_error(&error))).collect(),
+        Err(CommitError::Workspace(error) | CommitError::Write(error)) if writes.len() == 1 => {
+            vec![Err(error)]
+        }
+        Err(CommitError::Workspace(error) | CommitError::Write(error)) => {
             tracing::debug!(%error, members = writes.len(), "a group of changes is repeated one by one");
-            commit_singly(pool, worker, writes).await
+            commit_one_by_one(pool, worker, writes).await
         }
     }
 }
 
-async fn commit_singly(
+async fn commit_one_by_one(
     pool: &Pool,
-    worker: Worker,
+    worker: WorkerId,
     writes: &[LinkWrite],
 ) -> Vec<Result<Written, StoreError>> {
     let mut results = Vec::with_capacity(writes.len());
     let mut stuck: HashMap<Id, StoreError> = HashMap::new();
     for (at, write) in writes.iter().enumerate() {
         if let Some(error) = stuck.get(&write.workspace) {
-            results.push(Err(again(error)));
+            results.push(Err(clone_error(error)));
             continue;
         }
         match group::commit(pool, worker, std::slice::from_ref(write), None).await {
             Ok(mut one) => results.push(one.pop().unwrap_or(Err(StoreError::Conflict))),
-            Err(Trouble::Everybody(error)) => {
-                results.extend(writes[at..].iter().map(|_| Err(again(&error))));
+            Err(CommitError::Database(error)) => {
+                results.extend(writes[at..].iter().map(|_| Err(clone_error(&error))));
                 break;
             }
-            Err(Trouble::Workspace(error)) => {
-                results.push(Err(again(&error)));
+            Err(CommitError::Workspace(error)) => {
+                results.push(Err(clone_error(&error)));
                 stuck.insert(write.workspace, error);
             }
-            Err(Trouble::Member(error)) => results.push(Err(error)),
+            Err(CommitError::Write(error)) => results.push(Err(error)),
         }
     }
     results
 }
 
 /// The same trouble, told to one more.
-fn again(error: &StoreError) -> StoreError {
+fn clone_error(error: &StoreError) -> StoreError {
     match error {
         StoreError::Refused(what) => StoreError::Refused(what.clone()),
         StoreError::Unreadable(what) => StoreError::Unreadable(what.clone()),
@@ -121,7 +123,7 @@ impl Store {
         for write in writes {
             let (answer, result) = oneshot::channel();
             // One that cannot be queued drops its answer, which says so below.
-            let _ = self.writer.0.send(Job { write, answer }).await;
+            let _ = self.writer.0.send(QueuedWrite { write, answer }).await;
             waiting.push(result);
         }
         let mut results = Vec::with_capacity(waiting.len());
@@ -135,7 +137,7 @@ impl Store {
     pub async fn write(&self, write: LinkWrite) -> Result<Written, StoreError> {
         let (answer, result) = oneshot::channel();
         let stopped = || StoreError::Unavailable("the writer has stopped".to_owned());
-        self.writer.0.send(Job { write, answer }).await.map_err(|_| stopped())?;
+        self.writer.0.send(QueuedWrite { write, answer }).await.map_err(|_| stopped())?;
         result.await.map_err(|_| stopped())?
     }
 }

@@ -10,17 +10,17 @@ use rlinks_core::{Id, Timestamp};
 use crate::audit::chain::NewEntry;
 use crate::database::json::json;
 use crate::database::pool::{Tx, read, read_in, run_in};
-use crate::write::link_write::{Brake, LinkWrite};
+use crate::write::link_write::{LinkWrite, TargetChangeLimit};
 use crate::{Store, StoreError};
 
 /// What is counted together, and how long somebody is stopped.
-const MINUTE_MS: i64 = 60_000;
+const WINDOW_MS: i64 = 60_000;
 /// Rows nobody has touched for so long say nothing any more.
-const KEPT_MS: i64 = 24 * 3_600_000;
+const COUNT_RETENTION_MS: i64 = 24 * 3_600_000;
 
 /// What was counted for one principal.
 #[derive(Default)]
-struct Count {
+struct ChangeCount {
     /// Changes by the second they were made in.
     recent: BTreeMap<i64, u32>,
     stopped_until: i64,
@@ -29,23 +29,23 @@ struct Count {
 }
 
 /// Workspace and principal.
-type Place = (i64, String);
+type PrincipalKey = (i64, String);
 
 /// The counts a group needs.
 #[derive(Default)]
-pub(super) struct Brakes(BTreeMap<Place, Count>);
+pub(super) struct TargetChangeCounts(BTreeMap<PrincipalKey, ChangeCount>);
 
 /// Whether a change may be made.
-pub(super) enum Pedal {
+pub(super) enum LimitDecision {
     /// It may, and is counted.
-    Free,
+    Allowed,
     /// It may not, and this is where it stops: worth an entry in the log.
-    Stops(Timestamp),
+    Reached(Timestamp),
     /// It may not; the stop is in the log already.
-    Stopped(Timestamp),
+    Blocked(Timestamp),
 }
 
-impl Brakes {
+impl TargetChangeCounts {
     /// Loads the counts of those whose changes are limited.
     pub(super) async fn load<'a>(
         tx: &mut Tx,
@@ -54,14 +54,14 @@ impl Brakes {
         type Row = (i64, String, String, i64, i64);
         let mut counts = BTreeMap::new();
         for write in writes {
-            if let Some(place) = place(write) {
-                counts.entry(place).or_insert_with(Count::default);
+            if let Some(key) = principal_key(write) {
+                counts.entry(key).or_insert_with(ChangeCount::default);
             }
         }
         if counts.is_empty() {
             return Ok(Self::default());
         }
-        let wanted: Vec<&Place> = counts.keys().collect();
+        let wanted: Vec<&PrincipalKey> = counts.keys().collect();
         let rows: Vec<Row> = read_in!(
             tx,
             fetch_all,
@@ -74,35 +74,40 @@ impl Brakes {
             // A text nobody can read counts nothing: the brake must never keep anybody from working for ever.
             let recent: Vec<(i64, u32)> = serde_json::from_str(&recent).unwrap_or_default();
             let recent = recent.into_iter().collect();
-            counts.insert((workspace, principal), Count { recent, stopped_until, updated_at, dirty: false });
+            counts.insert(
+                (workspace, principal),
+                ChangeCount { recent, stopped_until, updated_at, dirty: false },
+            );
         }
         Ok(Self(counts))
     }
 
     /// Counts one more change of a target, if it may be made.
-    pub(super) fn press(&mut self, write: &LinkWrite) -> Pedal {
-        let (Some(brake), Some(place)) = (&write.brake, place(write)) else { return Pedal::Free };
-        let count = self.0.entry(place).or_default();
+    pub(super) fn count(&mut self, write: &LinkWrite) -> LimitDecision {
+        let (Some(limit), Some(key)) = (&write.target_change_limit, principal_key(write)) else {
+            return LimitDecision::Allowed;
+        };
+        let count = self.0.entry(key).or_default();
         // Clocks of two nodes differ a little; a count never goes back in time.
-        let now = write.now.ms().max(count.updated_at.min(write.now.ms() + MINUTE_MS));
+        let now = write.now.ms().max(count.updated_at.min(write.now.ms() + WINDOW_MS));
         if now < count.stopped_until {
-            return Pedal::Stopped(Timestamp::from_ms(count.stopped_until));
+            return LimitDecision::Blocked(Timestamp::from_ms(count.stopped_until));
         }
-        count.recent = count.recent.split_off(&((now - MINUTE_MS) / 1000));
+        count.recent = count.recent.split_off(&((now - WINDOW_MS) / 1000));
         count.updated_at = now;
         count.dirty = true;
-        if count.recent.values().sum::<u32>() >= brake.changes_per_minute {
+        if count.recent.values().sum::<u32>() >= limit.changes_per_minute {
             // When the stop is over, so is the minute that was counted.
             count.recent.clear();
-            count.stopped_until = now + MINUTE_MS;
-            return Pedal::Stops(Timestamp::from_ms(count.stopped_until));
+            count.stopped_until = now + WINDOW_MS;
+            return LimitDecision::Reached(Timestamp::from_ms(count.stopped_until));
         }
         *count.recent.entry(now / 1000).or_default() += 1;
-        Pedal::Free
+        LimitDecision::Allowed
     }
 
     pub(super) async fn write(&self, tx: &mut Tx) -> Result<(), StoreError> {
-        let row = |((workspace, principal), count): (&Place, &Count)| {
+        let row = |((workspace, principal), count): (&PrincipalKey, &ChangeCount)| {
             let recent: Vec<(&i64, &u32)> = count.recent.iter().collect();
             serde_json::json!([workspace, principal, json(&recent), count.stopped_until, count.updated_at])
         };
@@ -123,28 +128,32 @@ impl Brakes {
     }
 }
 
-fn place(write: &LinkWrite) -> Option<Place> {
-    let brake = write.brake.as_ref()?;
-    Some((write.workspace.as_i64(), brake.principal.as_str().to_owned()))
+fn principal_key(write: &LinkWrite) -> Option<PrincipalKey> {
+    let limit = write.target_change_limit.as_ref()?;
+    Some((write.workspace.as_i64(), limit.principal.as_str().to_owned()))
 }
 
 /// What somebody is told who is stopped.
-pub(super) fn braked(brake: &Brake, now: Timestamp, until: Timestamp) -> StoreError {
+pub(super) fn rate_limited(limit: &TargetChangeLimit, now: Timestamp, until: Timestamp) -> StoreError {
     let seconds = u32::try_from(now.seconds_until(until)).unwrap_or(u32::MAX).saturating_add(1);
-    StoreError::Braked { changes_per_minute: brake.changes_per_minute, seconds }
+    StoreError::RateLimited { changes_per_minute: limit.changes_per_minute, seconds }
 }
 
 /// What the log says of a stop. The subject is the brake and not the member or key, whose own entries say what they are.
-pub(super) fn entry<'a>(write: &'a LinkWrite, brake: &Brake, until: Timestamp) -> NewEntry<'a> {
+pub(super) fn limit_reached_entry<'a>(
+    write: &'a LinkWrite,
+    limit: &TargetChangeLimit,
+    until: Timestamp,
+) -> NewEntry<'a> {
     let after = serde_json::json!({
-        "principal": brake.principal,
-        "target_changes_per_minute": brake.changes_per_minute,
+        "principal": limit.principal,
+        "target_changes_per_minute": limit.changes_per_minute,
         "stopped_until": until,
     });
     NewEntry {
         actor: &write.actor,
         action: "auth.brake",
-        subject: format!("brake:{}", brake.principal),
+        subject: format!("brake:{}", limit.principal),
         before: None,
         after: Some(after.to_string()),
     }
@@ -152,10 +161,10 @@ pub(super) fn entry<'a>(write: &'a LinkWrite, brake: &Brake, until: Timestamp) -
 
 impl Store {
     /// Fails while somebody is stopped.
-    pub async fn check_stopped(
+    pub async fn check_target_change_limit(
         &self,
         workspace: Id,
-        brake: &Brake,
+        limit: &TargetChangeLimit,
         now: Timestamp,
     ) -> Result<(), StoreError> {
         let row: Option<(i64,)> = read!(
@@ -163,20 +172,23 @@ impl Store {
             fetch_optional,
             "select stopped_until from brakes where workspace_id = $1 and principal = $2",
             workspace.as_i64(),
-            brake.principal.as_str()
+            limit.principal.as_str()
         )?;
         match row {
-            Some((until,)) if now.ms() < until => Err(braked(brake, now, Timestamp::from_ms(until))),
+            Some((until,)) if now.ms() < until => Err(rate_limited(limit, now, Timestamp::from_ms(until))),
             _ => Ok(()),
         }
     }
 
     /// Forgets counts nobody has added to for a day.
-    pub async fn forget_brakes(&self, now: Timestamp) -> Result<u64, StoreError> {
+    pub async fn purge_target_change_counts(&self, now: Timestamp) -> Result<u64, StoreError> {
         let mut tx = self.pool.begin().await?;
-        let forgotten =
-            run_in!(&mut tx, "delete from brakes where updated_at < $1", now.plus_ms(-KEPT_MS).ms())?;
+        let purged = run_in!(
+            &mut tx,
+            "delete from brakes where updated_at < $1",
+            now.plus_ms(-COUNT_RETENTION_MS).ms()
+        )?;
         tx.commit().await?;
-        Ok(forgotten)
+        Ok(purged)
     }
 }

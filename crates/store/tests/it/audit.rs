@@ -133,7 +133,7 @@ async fn long_chains_verify_page_by_page(place: Place) {
         one.await.unwrap();
     }
     assert_eq!(store.verify(&[]).await.unwrap().unwrap()[0].seq, 2101);
-    assert!(store.links_beside_the_log().await.unwrap().is_empty());
+    assert!(store.links_differing_from_log().await.unwrap().is_empty());
     place.raw("update audit set actor = 'mallory' where seq = 2050").await;
     assert_eq!(store.verify(&[]).await.unwrap().unwrap_err().seq, 2050);
 }
@@ -151,7 +151,7 @@ async fn nine(place: &Place) -> (Store, Vec<Head>) {
 }
 
 #[track_caller]
-fn named(verified: Result<Vec<Head>, rlinks_core::audit::Fault>, seq: i64) {
+fn named(verified: Result<Vec<Head>, rlinks_core::audit::ChainError>, seq: i64) {
     let fault = verified.expect_err("the log was tampered with");
     assert_eq!((fault.workspace.as_str(), fault.seq), ("main", seq), "{fault}");
 }
@@ -222,7 +222,7 @@ async fn row_49_a_log_written_anew_does_not_pass_an_earlier_head(place: Place) {
     for at in 4..entries.len() {
         let before = entries[at - 1].hash.clone();
         entries[at].prev_hash = before;
-        entries[at].hash = entries[at].seal();
+        entries[at].hash = entries[at].compute_hash();
         let AuditEntry { seq, actor, prev_hash, hash, .. } = &entries[at];
         place.raw(&format!("update audit set actor = '{actor}', prev_hash = '{prev_hash}', hash = '{hash}' where workspace_id = 1 and seq = {seq}")).await;
     }
@@ -249,13 +249,13 @@ async fn row_49_an_edited_or_missing_head_is_named(place: Place) {
 
 async fn a_row_changed_past_the_log_is_named(place: Place) {
     let (store, _) = nine(&place).await;
-    assert!(store.links_beside_the_log().await.unwrap().is_empty());
+    assert!(store.links_differing_from_log().await.unwrap().is_empty());
     place.raw("update links set target = 'https://evil.example/' where code = 'c3'").await;
     place.raw("update links set version = 7 where code = 'c4'").await;
     place.raw("delete from links where code = 'c5'").await;
     place.raw("update links set code = 'stranger' where code = 'c6'").await;
     place.raw("update links set target = 'javascript:alert(1)' where code = 'c7'").await;
-    let mut strangers = store.links_beside_the_log().await.unwrap();
+    let mut strangers = store.links_differing_from_log().await.unwrap();
     strangers.sort();
     assert_eq!(strangers, ["c3", "c4", "c5", "c6", "c7", "stranger"]);
     store.verify(&[]).await.unwrap().expect("the log itself is whole");
@@ -271,7 +271,7 @@ async fn a_directory_changed_past_the_log_is_named(place: Place) {
     }
     store.set_primary_domain(MAIN, &host("two.example"), &max(), at(2)).await.unwrap();
     store.remove_domain(MAIN, &host("two.example"), &max(), at(3)).await.unwrap();
-    let named = async || store.directory_beside_the_log().await.unwrap();
+    let named = async || store.records_differing_from_log().await.unwrap();
     assert_eq!(named().await, Vec::<String>::new());
     for (edit, back, expected) in [
         (

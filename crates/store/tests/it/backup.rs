@@ -4,9 +4,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use rlinks_core::hex;
-use rlinks_core::{LinkPatch, LinkState, Policy, Preset, Source, Workspace};
-use rlinks_store::backup::{Counts, verify};
-use rlinks_store::write::{CodeChoice, Existing, LinkOp, LinkWrite, Written};
+use rlinks_core::{LinkPatch, LinkSource, LinkState, Policy, Preset, Workspace};
+use rlinks_store::backup::{BackupCounts, verify};
+use rlinks_store::write::{CodeChoice, LinkOp, LinkWrite, OnConflict, Written};
 use rlinks_store::{LinkFilter, Store, StoreError};
 use sha2::{Digest as _, Sha256};
 
@@ -58,13 +58,13 @@ async fn fill(store: &Store) {
 fn shorten(space: rlinks_core::Id, url: &str, ms: i64) -> LinkWrite {
     let draft = draft(url);
     let existing =
-        Existing::Reuse { normalized: draft.target.normalized(), sent: Box::new(LinkPatch::default()) };
+        OnConflict::Reuse { normalized: draft.target.normalized(), sent: Box::new(LinkPatch::default()) };
     let choice = CodeChoice::Candidates(vec![code("generated")]);
-    let op = LinkOp::Create { draft, code: choice, source: Source::Api, existing };
+    let op = LinkOp::Create { draft, code: choice, source: LinkSource::Api, on_conflict: existing };
     LinkWrite::new(space, max(), at(ms), op)
 }
 
-async fn backup(store: &Store, file: &Path) -> Counts {
+async fn backup(store: &Store, file: &Path) -> BackupCounts {
     store.backup(fs::File::create(file).unwrap(), at(99)).await.unwrap()
 }
 
@@ -86,12 +86,12 @@ async fn row_48_a_backup_restored_elsewhere_has_the_same_contents(place: Place) 
         (place.folder().join("first"), place.folder().join("second"), place.folder().join("third"));
     let before = contents(&store, &first).await;
     let counts = verify(&first).unwrap();
-    let expected = Counts {
+    let expected = BackupCounts {
         workspaces: 3,
         domains: 3,
         links: 4,
         audit: before.len() as u64 - 3 - 3 - 3 - 4,
-        ..Counts::default()
+        ..BackupCounts::default()
     };
     assert_eq!(counts, expected);
 
@@ -112,7 +112,7 @@ async fn row_48_a_backup_restored_elsewhere_has_the_same_contents(place: Place) 
     for store in [&store, &other] {
         let found = |filter: LinkFilter| async move { store.list(MAIN, &filter, 10).await.unwrap().len() };
         let words = |text: &str| LinkFilter {
-            words: rlinks_core::link::search::query(text),
+            words: rlinks_core::link::search::parse_query(text),
             ..LinkFilter::default()
         };
         assert_eq!(found(words("漢字 quoted")).await, 1);
@@ -425,7 +425,7 @@ async fn large_backups_are_read_and_written_in_pages(place: Place) {
     let before = contents(&store, &file).await;
     assert_eq!(
         verify(&file).unwrap(),
-        Counts { workspaces: 1, links: 2500, audit: 2501, ..Counts::default() }
+        BackupCounts { workspaces: 1, links: 2500, audit: 2501, ..BackupCounts::default() }
     );
     store.restore(&file).await.unwrap();
     assert_eq!(contents(&store, &file).await, before);

@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use crate::place::{Place, at, chosen, code, create, draft, max, slug};
 use rlinks_core::{Id, Policy, Preset};
 use rlinks_store::write::CodeChoice;
-use rlinks_store::{Location, Lost, Options, Store};
+use rlinks_store::{Location, MissingStore, Store, StoreOptions};
 
 const WRITES: i64 = 1000;
 /// The process is killed before it has said more.
@@ -21,12 +21,12 @@ const ENOUGH: usize = 1000;
 async fn the_process_that_is_killed() {
     let Some(file) = variable("RLINKS_CRASH_FILE") else { return };
     let round = variable("RLINKS_CRASH_ROUND").unwrap();
-    let options = Options {
+    let options = StoreOptions {
         location: Location::Sqlite(file.into()),
         worker: None,
         holder: "crash".to_owned(),
         now: at(0),
-        lost: Lost::Refuse,
+        if_missing: MissingStore::Refuse,
     };
     let store = Store::open(options).await.unwrap();
     let other = store.workspace(&slug("other")).await.unwrap().unwrap().id;
@@ -63,7 +63,7 @@ async fn sigkill_during_a_thousand_concurrent_writes_loses_no_acknowledged_one()
 async fn kill_and_look(rounds: Range<usize>) {
     let place = Place::sqlite();
     let store = place.open().await;
-    let policy = Policy::preset(Preset::Edge).with("limits.live_links", "null").unwrap();
+    let policy = Policy::preset(Preset::Edge).set_field("limits.live_links", "null").unwrap();
     let other =
         store.create_workspace(slug("other"), "Other".to_owned(), policy, &max(), at(0)).await.unwrap().id;
     store.close().await;
@@ -78,9 +78,9 @@ async fn kill_and_look(rounds: Range<usize>) {
             }
             assert!(found, "round {round}: {name} was acknowledged and is lost");
         }
-        assert_eq!(store.integrity().await.unwrap(), Vec::<String>::new());
+        assert_eq!(store.integrity_check().await.unwrap(), Vec::<String>::new());
         store.verify(&[]).await.unwrap().unwrap();
-        assert_eq!(store.links_beside_the_log().await.unwrap(), Vec::<String>::new());
+        assert_eq!(store.links_differing_from_log().await.unwrap(), Vec::<String>::new());
         store.close().await;
     }
 }

@@ -2,10 +2,10 @@
 
 use std::fs;
 
-use rlinks_core::workspace::domain_verification::{Found, Points, Seen};
-use rlinks_core::{Actor, Custody, Id, Policy, Preset, Standing, Timestamp};
+use rlinks_core::workspace::domain_verification::{DomainCheck, PointsTo, RecordState};
+use rlinks_core::{Actor, DomainStatus, DomainVerification, Id, Policy, Preset, Timestamp};
 use rlinks_store::feed::{Changes, Feed};
-use rlinks_store::{Held, Store, StoreError};
+use rlinks_store::{DomainRecord, Store, StoreError};
 
 use crate::place::{MAIN, Place, assert_sound, at, contract, host, max, workspace};
 
@@ -27,28 +27,28 @@ async fn team(store: &Store) -> Id {
     workspace(store, "team", Policy::preset(Preset::Team)).await.id
 }
 
-async fn held(store: &Store, name: &str) -> Held {
-    store.held_domain(&host(name)).await.unwrap().unwrap()
+async fn held(store: &Store, name: &str) -> DomainRecord {
+    store.domain_record(&host(name)).await.unwrap().unwrap()
 }
 
 /// Looks, as the daily job would.
-async fn look(store: &Store, name: &str, found: Found, now: Timestamp) -> Standing {
+async fn look(store: &Store, name: &str, found: RecordState, now: Timestamp) -> DomainStatus {
     let held = held(store, name).await;
-    let seen = Seen {
-        proof: Some(found),
-        points: Some(Points::Away("nowhere".to_owned())),
+    let seen = DomainCheck {
+        record: Some(found),
+        points_to: Some(PointsTo::Elsewhere("nowhere".to_owned())),
         registry: Some(Some(now)),
     };
-    let (next, events) = held.custody.after(&seen, now);
-    store.keep_custody(&held, &next, &events, &Actor::system(), now).await.unwrap();
+    let (next, events) = held.verification.observe(&seen, now);
+    store.record_domain_check(&held, &next, &events, &Actor::system(), now).await.unwrap();
     let again = self::held(store, name).await;
-    assert_eq!((again.custody, again.domain), (next.clone(), held.domain), "all of it is kept");
-    next.standing()
+    assert_eq!((again.verification, again.domain), (next.clone(), held.domain), "all of it is kept");
+    next.status()
 }
 
 async fn silent(store: &Store) -> Vec<String> {
     let mut silent: Vec<_> =
-        store.silent_hosts().await.unwrap().into_iter().map(|it| it.to_string()).collect();
+        store.unverified_hosts().await.unwrap().into_iter().map(|it| it.to_string()).collect();
     silent.sort();
     silent
 }
@@ -69,23 +69,23 @@ async fn a_claim_is_silent_until_it_is_proven(place: Place) {
     assert_eq!((again, store.heads().await.unwrap()), (claimed, heads), "one's own again changes nothing");
     store.add_domain(MAIN, host("two.example"), &max(), hours(0)).await.unwrap();
     assert_eq!(silent(&store).await, ["one.example"]);
-    assert_eq!(held(&store, "two.example").await.custody, Custody::default());
+    assert_eq!(held(&store, "two.example").await.verification, DomainVerification::default());
     let taken = store.claim_domain(MAIN, host("one.example"), &max(), hours(1)).await;
     assert!(matches!(taken, Err(StoreError::NameTaken(_))), "{taken:?}");
     let nobody = store.claim_domain(Id::from_i64(4711), host("x.example"), &max(), hours(1)).await;
     assert!(matches!(nobody, Err(StoreError::NotFound(_))), "{nobody:?}");
     let mut feed = Feed::new(&store);
-    feed.look().await.unwrap();
-    assert_eq!(look(&store, "one.example", Found::There, hours(1)).await, Standing::Active);
+    feed.poll().await.unwrap();
+    assert_eq!(look(&store, "one.example", RecordState::Present, hours(1)).await, DomainStatus::Active);
     assert_eq!(silent(&store).await, [""; 0]);
     let directory = Changes { directory: true, ..Changes::default() };
-    assert_eq!(feed.look().await.unwrap(), directory, "servers learn of it");
-    look(&store, "one.example", Found::Missing, hours(2)).await;
-    assert_eq!(feed.look().await.unwrap(), Changes::default(), "nothing changed for anybody");
-    assert_eq!(look(&store, "one.example", Found::Missing, hours(75)).await, Standing::Suspended);
-    assert_eq!(feed.look().await.unwrap(), directory);
+    assert_eq!(feed.poll().await.unwrap(), directory, "servers learn of it");
+    look(&store, "one.example", RecordState::Absent, hours(2)).await;
+    assert_eq!(feed.poll().await.unwrap(), Changes::default(), "nothing changed for anybody");
+    assert_eq!(look(&store, "one.example", RecordState::Absent, hours(75)).await, DomainStatus::Suspended);
+    assert_eq!(feed.poll().await.unwrap(), directory);
     assert_eq!(silent(&store).await, ["one.example"]);
-    look(&store, "one.example", Found::There, hours(76)).await;
+    look(&store, "one.example", RecordState::Present, hours(76)).await;
     assert_eq!(
         actions(&store, space).await,
         [
@@ -98,8 +98,8 @@ async fn a_claim_is_silent_until_it_is_proven(place: Place) {
             "domain.resume"
         ]
     );
-    assert_eq!(store.held_domains().await.unwrap().len(), 2);
-    assert_eq!(store.directory_beside_the_log().await.unwrap(), [""; 0]);
+    assert_eq!(store.domain_records().await.unwrap().len(), 2);
+    assert_eq!(store.records_differing_from_log().await.unwrap(), [""; 0]);
     assert_sound(&store).await;
 }
 
@@ -108,12 +108,12 @@ async fn what_changed_meanwhile_is_a_conflict(place: Place) {
     let space = team(&store).await;
     store.claim_domain(space, host("one.example"), &max(), hours(0)).await.unwrap();
     let before = held(&store, "one.example").await;
-    look(&store, "one.example", Found::There, hours(1)).await;
+    look(&store, "one.example", RecordState::Present, hours(1)).await;
     let heads = store.heads().await.unwrap();
-    let proven = Custody { proven_at: Some(hours(9)), ..before.custody.clone() };
+    let proven = DomainVerification { proven_at: Some(hours(9)), ..before.verification.clone() };
     for outcome in [
-        store.keep_custody(&before, &proven, &[], &max(), hours(9)).await,
-        store.lapse_domain(&before, &max(), hours(9)).await,
+        store.record_domain_check(&before, &proven, &[], &max(), hours(9)).await,
+        store.release_domain(&before, &max(), hours(9)).await,
         store.trust_domain(&before, &max(), hours(9)).await,
     ] {
         assert!(matches!(outcome, Err(StoreError::Conflict)), "{outcome:?}");
@@ -121,7 +121,7 @@ async fn what_changed_meanwhile_is_a_conflict(place: Place) {
     assert_eq!(store.heads().await.unwrap(), heads);
     let now = held(&store, "one.example").await;
     store.remove_domain(space, &host("one.example"), &max(), hours(10)).await.unwrap();
-    let gone = store.keep_custody(&now, &proven, &[], &max(), hours(11)).await;
+    let gone = store.record_domain_check(&now, &proven, &[], &max(), hours(11)).await;
     assert!(matches!(gone, Err(StoreError::Conflict)), "{gone:?}");
     assert_sound(&store).await;
 }
@@ -130,20 +130,20 @@ async fn a_host_that_comes_back_begins_anew(place: Place) {
     let store = place.open().await;
     let space = team(&store).await;
     store.claim_domain(space, host("one.example"), &max(), hours(0)).await.unwrap();
-    look(&store, "one.example", Found::There, hours(1)).await;
+    look(&store, "one.example", RecordState::Present, hours(1)).await;
     store.remove_domain(space, &host("one.example"), &max(), hours(2)).await.unwrap();
-    assert_eq!(store.held_domain(&host("one.example")).await.unwrap(), None);
+    assert_eq!(store.domain_record(&host("one.example")).await.unwrap(), None);
     store.claim_domain(space, host("one.example"), &max(), hours(3)).await.unwrap();
-    assert_eq!(held(&store, "one.example").await.custody, Custody::waiting());
+    assert_eq!(held(&store, "one.example").await.verification, DomainVerification::unverified());
     // The operator's word is enough, and a claim that is over leaves nothing.
     store.trust_domain(&held(&store, "one.example").await, &max(), hours(4)).await.unwrap();
-    assert_eq!(held(&store, "one.example").await.custody, Custody::default());
+    assert_eq!(held(&store, "one.example").await.verification, DomainVerification::default());
     store.claim_domain(space, host("two.example"), &max(), hours(3)).await.unwrap();
     let waiting = held(&store, "two.example").await;
-    store.lapse_domain(&waiting, &Actor::system(), hours(99)).await.unwrap();
+    store.release_domain(&waiting, &Actor::system(), hours(99)).await.unwrap();
     store.add_domain(MAIN, host("two.example"), &max(), hours(100)).await.unwrap();
     assert_eq!(silent(&store).await, [""; 0]);
-    assert_eq!(store.directory_beside_the_log().await.unwrap(), [""; 0]);
+    assert_eq!(store.records_differing_from_log().await.unwrap(), [""; 0]);
     assert_sound(&store).await;
 }
 
@@ -151,7 +151,7 @@ async fn who_answers_past_the_log_is_named(place: Place) {
     let store = place.open().await;
     let space = team(&store).await;
     store.claim_domain(space, host("one.example"), &max(), hours(0)).await.unwrap();
-    let named = async || store.directory_beside_the_log().await.unwrap();
+    let named = async || store.records_differing_from_log().await.unwrap();
     assert_eq!(named().await, [""; 0]);
     for (edit, back) in [
         ("update custody set proven_at = 1", "update custody set proven_at = null"),
@@ -174,28 +174,30 @@ async fn a_restored_store_lets_nobody_answer_who_did_not(place: Place) {
         store.claim_domain(space, host(name), &max(), hours(0)).await.unwrap();
     }
     for name in ["gone.example", "proven.example"] {
-        look(&store, name, Found::There, hours(1)).await;
+        look(&store, name, RecordState::Present, hours(1)).await;
     }
-    look(&store, "gone.example", Found::Missing, hours(2)).await;
-    look(&store, "gone.example", Found::Missing, hours(75)).await;
+    look(&store, "gone.example", RecordState::Absent, hours(2)).await;
+    look(&store, "gone.example", RecordState::Absent, hours(75)).await;
     store.trust_domain(&held(&store, "trusted.example").await, &max(), hours(76)).await.unwrap();
     store.remove_domain(space, &host("left.example"), &max(), hours(76)).await.unwrap();
     let file = place.folder().join("backup.jsonl");
     store.backup(fs::File::create(&file).unwrap(), hours(77)).await.unwrap();
-    let there = |all: Vec<Held>| -> Vec<_> {
-        let pair = |held: Held| (held.domain.host, held.custody.needs_proof, held.custody.standing());
+    let there = |all: Vec<DomainRecord>| -> Vec<_> {
+        let pair = |held: DomainRecord| {
+            (held.domain.host, held.verification.needs_proof, held.verification.status())
+        };
         all.into_iter().map(pair).collect()
     };
-    let before = there(store.held_domains().await.unwrap());
+    let before = there(store.domain_records().await.unwrap());
     // Elsewhere, and over what has become of it here.
     store.trust_domain(&held(&store, "waits.example").await, &max(), hours(78)).await.unwrap();
     let other = Place::sqlite();
     for store in [store, other.open().await] {
         store.restore(&file).await.unwrap();
-        assert_eq!(there(store.held_domains().await.unwrap()), before);
+        assert_eq!(there(store.domain_records().await.unwrap()), before);
         assert_eq!(silent(&store).await, ["gone.example", "waits.example"]);
-        assert_eq!(store.directory_beside_the_log().await.unwrap(), [""; 0]);
+        assert_eq!(store.records_differing_from_log().await.unwrap(), [""; 0]);
         assert_sound(&store).await;
-        assert_eq!(look(&store, "gone.example", Found::There, hours(79)).await, Standing::Active);
+        assert_eq!(look(&store, "gone.example", RecordState::Present, hours(79)).await, DomainStatus::Active);
     }
 }

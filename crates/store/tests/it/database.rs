@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use rlinks_core::Timestamp;
-use rlinks_store::{Location, Lost, Options, Store};
+use rlinks_store::{Location, MissingStore, Store, StoreOptions};
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _};
 use tempfile::TempDir;
@@ -63,13 +63,13 @@ impl Place {
         self.folder.path()
     }
 
-    pub(crate) fn options(&self) -> Options {
-        Options {
+    pub(crate) fn options(&self) -> StoreOptions {
+        StoreOptions {
             location: self.location.clone(),
             worker: None,
             holder: "test".to_owned(),
             now: at(0),
-            lost: Lost::Refuse,
+            if_missing: MissingStore::Refuse,
         }
     }
 

@@ -162,22 +162,22 @@ async fn every_host_served_is_known(place: Place) {
     let store = place.open().await;
     make(&store, "parity", "https://example.com/", 1).await;
     store.add_domain(MAIN, host("rmax.to"), &max(), at(2)).await.unwrap();
-    let served = store.served(Some(&host("links.example"))).await.unwrap();
-    assert!(served.serve("rmax.to") && served.serve("main.links.example"));
-    assert!(!served.serve("example.com"));
-    assert!(!store.served(None).await.unwrap().serve("main.links.example"));
+    let served = store.served_hosts(Some(&host("links.example"))).await.unwrap();
+    assert!(served.contains("rmax.to") && served.contains("main.links.example"));
+    assert!(!served.contains("example.com"));
+    assert!(!store.served_hosts(None).await.unwrap().contains("main.links.example"));
     // What a workspace says of itself counts for nobody else; what the operator says does, and `main` is the operator's.
     let space = workspace(&store, "team", Policy::preset(Preset::Team)).await.id;
-    let key = Actor::of_key(Id::from_i64(7));
+    let key = Actor::from_key(Id::from_i64(7));
     for (workspace, name, actor) in
         [(MAIN, "go.example", &key), (space, "claimed.example", &key), (space, "given.example", &max())]
     {
         store.add_domain(workspace, host(name), actor, at(3)).await.unwrap();
     }
     let ours = ["rmax.to", "go.example", "given.example"].map(host);
-    assert_eq!(store.vouched_hosts().await.unwrap(), ours.into());
+    assert_eq!(store.operator_hosts().await.unwrap(), ours.into());
     // The last word counts.
     store.remove_domain(space, &host("given.example"), &key, at(4)).await.unwrap();
     store.add_domain(space, host("given.example"), &key, at(5)).await.unwrap();
-    assert!(!store.served(None).await.unwrap().serve("given.example"));
+    assert!(!store.served_hosts(None).await.unwrap().contains("given.example"));
 }

@@ -26,7 +26,7 @@ contract!(
 );
 
 async fn look(feed: &mut Feed) -> Changes {
-    feed.look().await.unwrap()
+    feed.poll().await.unwrap()
 }
 
 fn only(codes: &[&str]) -> Changes {
@@ -79,7 +79,7 @@ async fn changes_of_the_directory_are_told_apart_from_those_of_links(place: Plac
     let mut feed = following(&store).await;
     let directory = Changes { directory: true, ..Changes::default() };
     let space = workspace(&store, "team", Policy::preset(Preset::Team)).await;
-    assert_eq!(look(&mut feed).await, Changes { directory: true, people: true, ..Changes::default() });
+    assert_eq!(look(&mut feed).await, Changes { directory: true, rights: true, ..Changes::default() });
     store.add_domain(MAIN, host("one.example"), &max(), at(1)).await.unwrap();
     assert_eq!(look(&mut feed).await, directory);
     store.add_domain(MAIN, host("two.example"), &max(), at(1)).await.unwrap();
@@ -89,7 +89,7 @@ async fn changes_of_the_directory_are_told_apart_from_those_of_links(place: Plac
     let next = Workspace { policy: Policy::preset(Preset::Edge), ..space.clone() };
     store.update_workspace(&space, next, "workspace.update", &max(), at(3)).await.unwrap();
     make(&store, "parity", "https://example.com/", 4).await;
-    assert_eq!(look(&mut feed).await, Changes { directory: true, people: true, ..only(&["parity"]) });
+    assert_eq!(look(&mut feed).await, Changes { directory: true, rights: true, ..only(&["parity"]) });
 }
 
 async fn changes_of_another_process_are_seen(place: Place) {
@@ -201,7 +201,7 @@ async fn waiting_ends_when_another_process_changes_something(place: Place) {
                 FOR_EVER
             })
             .await;
-            let changes = feed.look().await.unwrap();
+            let changes = feed.poll().await.unwrap();
             if !changes.is_empty() {
                 return changes;
             }
@@ -225,7 +225,7 @@ async fn an_outage_is_an_error_and_nothing_is_missed(place: Place) {
     let mut feed = following(&store).await;
     make(&store, "one", "https://example.com/", 1).await;
     place.raw("alter table heads rename to away").await;
-    feed.look().await.unwrap_err();
+    feed.poll().await.unwrap_err();
     place.raw("alter table away rename to heads").await;
     assert_eq!(look(&mut feed).await, only(&["one"]));
 }

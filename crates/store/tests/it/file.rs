@@ -5,9 +5,9 @@ use std::io::{Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-use rlinks_store::audit::checkpoints::HEADS_LOG;
+use rlinks_store::audit::checkpoints::CHECKPOINT_LOG_FILE;
 use rlinks_store::feed::Feed;
-use rlinks_store::{Lost, Options, Store, StoreError};
+use rlinks_store::{MissingStore, Store, StoreError, StoreOptions};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
 use sqlx::{ConnectOptions as _, Connection as _};
 
@@ -86,7 +86,7 @@ async fn a_lost_database_is_not_replaced_by_an_empty_one() {
     let place = Place::sqlite();
     let folder = place.file().parent().unwrap().to_owned();
     fs::create_dir_all(&folder).unwrap();
-    fs::write(folder.join(HEADS_LOG), "{}\n").unwrap();
+    fs::write(folder.join(CHECKPOINT_LOG_FILE), "{}\n").unwrap();
     let message = refused(Store::open(place.options()).await);
     assert!(message.contains("rmax restore"), "{message}");
     assert!(!place.file().exists());
@@ -95,7 +95,7 @@ async fn a_lost_database_is_not_replaced_by_an_empty_one() {
     refused(Store::open(place.options()).await);
     assert_eq!(fs::read(place.file()).unwrap(), b"");
     // Whoever restores a backup says so.
-    Store::open(Options { lost: Lost::Replace, ..place.options() }).await.unwrap();
+    Store::open(StoreOptions { if_missing: MissingStore::Recreate, ..place.options() }).await.unwrap();
 }
 
 #[tokio::test]
@@ -104,18 +104,18 @@ async fn row_20_a_file_moved_away_is_an_outage_and_back_again_is_not() {
     let store = place.open().await;
     let link = make(&store, "parity", "https://example.com/", 1).await;
     let mut feed = Feed::new(&store);
-    feed.look().await.unwrap();
+    feed.poll().await.unwrap();
     let away = place.folder().join("elsewhere.db");
     fs::rename(place.file(), &away).unwrap();
     unavailable(&store.link(MAIN, &code("parity")).await);
     unavailable(&store.write(chosen("other", "https://example.com/", 2)).await);
     unavailable(&store.backup(Vec::new(), at(2)).await);
     unavailable(&store.verify(&[]).await);
-    unavailable(&feed.look().await);
+    unavailable(&feed.poll().await);
     fs::rename(&away, place.file()).unwrap();
     assert_eq!(store.link(MAIN, &code("parity")).await.unwrap(), Some(link));
     make(&store, "other", "https://example.com/", 3).await;
-    assert_eq!(feed.look().await.unwrap().links, [(MAIN, vec!["other".to_owned()])]);
+    assert_eq!(feed.poll().await.unwrap().links, [(MAIN, vec!["other".to_owned()])]);
     assert_sound(&store).await;
 }
 
@@ -167,7 +167,7 @@ async fn row_20_a_damaged_page_is_found() {
         Err(StoreError::Refused(_)) => {}
         Ok(store) => {
             assert!(matches!(store.quick_check().await, Err(StoreError::Refused(_))));
-            assert!(!matches!(store.integrity().await, Ok(faults) if faults.is_empty()));
+            assert!(!matches!(store.integrity_check().await, Ok(faults) if faults.is_empty()));
         }
         Err(other) => panic!("{other:?}"),
     }

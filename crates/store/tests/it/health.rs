@@ -1,7 +1,7 @@
 //! Opening, and whether the store is sound.
 
-use rlinks_core::id::Worker;
-use rlinks_store::{Dialect, LinkFilter, Location, Options, Store, StoreError};
+use rlinks_core::id::WorkerId;
+use rlinks_store::{Dialect, LinkFilter, Location, Store, StoreError, StoreOptions};
 
 use crate::place::{MAIN, Place, at, chosen, code, contract, make};
 
@@ -24,7 +24,7 @@ async fn a_new_store_has_the_workspace_main_and_nothing_else(place: Place) {
     assert_eq!(store.dialect(), expected);
     store.ping().await.unwrap();
     store.quick_check().await.unwrap();
-    assert!(store.integrity().await.unwrap().is_empty());
+    assert!(store.integrity_check().await.unwrap().is_empty());
     let schema = store.schema().await.unwrap();
     assert_eq!(schema.known, schema.applied);
     assert!(!schema.known.is_empty());
@@ -72,10 +72,10 @@ async fn many_stores_open_a_new_place_at_once(place: Place) {
 }
 
 async fn a_given_worker_stands_in_the_ids(place: Place) {
-    let store = Store::open(Options { worker: Worker::new(23), ..place.options() }).await.unwrap();
+    let store = Store::open(StoreOptions { worker: WorkerId::new(23), ..place.options() }).await.unwrap();
     let link = make(&store, "parity", "https://example.com/", 1).await;
     assert_eq!(link.id.as_i64() >> 12 & 1023, 23);
-    let other = Store::open(Options { worker: Worker::new(23), ..place.options() }).await.unwrap();
+    let other = Store::open(StoreOptions { worker: WorkerId::new(23), ..place.options() }).await.unwrap();
     let next = make(&other, "next", "https://example.com/", 1).await;
     assert!(next.id > link.id, "two processes told to be one worker still share its last id");
 }
@@ -87,7 +87,7 @@ async fn a_schema_newer_than_this_program_is_refused(place: Place) {
     place
         .raw("insert into _sqlx_migrations (version, description, success, checksum, execution_time) values (9999, 'later', true, '', 0)")
         .await;
-    match Store::open(Options { now: at(9), ..place.options() }).await {
+    match Store::open(StoreOptions { now: at(9), ..place.options() }).await {
         Err(StoreError::Refused(message)) => assert!(message.contains("9999"), "{message}"),
         other => panic!("{:?}", other.map(|_| ())),
     }
@@ -103,7 +103,7 @@ async fn a_check_after_searches_and_changes_finds_no_damage_that_is_not_there(pl
         assert_eq!(i64::try_from(found.len()).unwrap(), number);
         make(&other, &format!("c{number}"), "https://example.com/", number).await;
         store.quick_check().await.unwrap();
-        assert_eq!(store.integrity().await.unwrap(), Vec::<String>::new());
+        assert_eq!(store.integrity_check().await.unwrap(), Vec::<String>::new());
     }
 }
 
@@ -112,7 +112,7 @@ async fn a_server_that_refuses_is_named_at_once_and_its_password_is_not() {
     // Nobody listens on a port that was just given back.
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let location = Location::Postgres(format!("postgres://max:secret@127.0.0.1:{port}/rlinks"));
-    let opening = Store::open(Options { location, ..Place::sqlite().options() });
+    let opening = Store::open(StoreOptions { location, ..Place::sqlite().options() });
     let opened = tokio::time::timeout(std::time::Duration::from_secs(2), opening).await.expect("at once");
     match opened {
         Err(StoreError::Unavailable(what)) => {

@@ -1,8 +1,8 @@
 //! Links that were made elsewhere, many at a time: what goes with a link is there with it and never without it.
 
-use rlinks_core::draft::Birth;
-use rlinks_core::{Id, Link, Policy, Preset, Source};
-use rlinks_store::write::{LinkOp, LinkWrite, Prepared, Written};
+use rlinks_core::draft::LinkIdentity;
+use rlinks_core::{Id, Link, LinkSource, Policy, Preset};
+use rlinks_store::write::{LinkOp, LinkWrite, PreparedBatch, Written};
 use rlinks_store::{LinkFilter, Store, StoreError};
 
 use crate::place::{
@@ -23,14 +23,14 @@ async fn imports(store: &Store, workspace: Id, texts: &[&str]) -> Vec<LinkWrite>
     let write = |(text, id): (&&str, Id)| {
         let mut wanted = draft(&format!("https://example.com/about-{text}"));
         wanted.tags = vec!["moved".to_owned()];
-        let link = wanted.born(Birth {
+        let link = wanted.to_link(LinkIdentity {
             id,
             workspace,
             code: code(text),
             generated: false,
-            source: Source::Import,
+            source: LinkSource::Import,
             created_by: max(),
-            now: at(1),
+            created_at: at(1),
             version: 1,
         });
         LinkWrite::new(workspace, max(), at(1), LinkOp::Import { link: Box::new(link), updated: None })
@@ -57,7 +57,7 @@ async fn imported_links_are_found_by_their_words_and_tags(place: Place) {
     let links: Vec<Link> = written.into_iter().map(|written| written.unwrap().link().clone()).collect();
     assert_eq!(codes(&links), ["one", "two", "three"]);
     let by_word =
-        LinkFilter { words: rlinks_core::link::search::query("about two"), ..LinkFilter::default() };
+        LinkFilter { words: rlinks_core::link::search::parse_query("about two"), ..LinkFilter::default() };
     assert_eq!(codes(&store.list(MAIN, &by_word, 10).await.unwrap()), ["two"]);
     let by_tag = LinkFilter { tag: Some("moved".to_owned()), ..LinkFilter::default() };
     assert_eq!(store.list(MAIN, &by_tag, 10).await.unwrap().len(), 3);
@@ -121,8 +121,8 @@ async fn links_that_bring_their_ids_are_written_once_however_many_bring_them(pla
     let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
     let writes = imports(&store, MAIN, &texts).await;
     let (one, two) = tokio::join!(
-        store.write_prepared(Prepared::from(writes.clone())),
-        other.write_prepared(Prepared::from(writes)),
+        store.write_prepared(PreparedBatch::from(writes.clone())),
+        other.write_prepared(PreparedBatch::from(writes)),
     );
     for outcome in one.iter().zip(&two) {
         let written_once = matches!(
@@ -145,7 +145,7 @@ async fn after_many_links_postgres_has_counted_them() {
         let counted = "select cast(reltuples as bigint) from pg_class where relname = 'links'";
         import(&store, imports(&store, MAIN, &["one", "two", "three"]).await).await;
         assert_eq!(place.count(counted).await, -1, "nobody has yet");
-        store.take_stock().await;
+        store.analyze().await;
         assert_eq!(place.count(counted).await, 3);
         store.close().await;
     })

@@ -1,8 +1,8 @@
 //! Making and changing links.
 
 use rlinks_core::draft::code_generator;
-use rlinks_core::{Link, LinkState, Policy, Preset, RedirectStatus, Source};
-use rlinks_store::write::{Action, CodeChoice, Existing, LinkOp, LinkWrite, Written};
+use rlinks_core::{Link, LinkSource, LinkState, Policy, Preset, RedirectStatus};
+use rlinks_store::write::{Action, CodeChoice, LinkOp, LinkWrite, OnConflict, Written};
 use rlinks_store::{Dialect, LinkFilter, StoreError};
 use serde_json::json;
 
@@ -55,14 +55,14 @@ async fn a_link_is_stored_with_everything_it_has(place: Place) {
         LinkOp::Create {
             draft: wanted.clone(),
             code: CodeChoice::Chosen(code("Everything_-1")),
-            source: Source::Import,
-            existing: Existing::Refuse,
+            source: LinkSource::Import,
+            on_conflict: OnConflict::Refuse,
         },
     );
     let link = created(store.write(write).await);
     assert_eq!(store.link(MAIN, &code("Everything_-1")).await.unwrap().as_ref(), Some(&link));
     assert_eq!((link.version, link.generated, link.state), (1, false, LinkState::Active));
-    assert_eq!((link.created_at, link.updated_at, link.source), (at(5), at(5), Source::Import));
+    assert_eq!((link.created_at, link.updated_at, link.source), (at(5), at(5), LinkSource::Import));
     assert_eq!((link.target.clone(), link.redirect_status), (wanted.target, wanted.redirect_status));
     assert_eq!((link.title.clone(), link.notes.clone()), (wanted.title, wanted.notes));
     assert_eq!((link.tags.clone(), link.metadata.clone()), (wanted.tags, wanted.metadata));
@@ -129,7 +129,7 @@ async fn what_never_changes_does_not_change(place: Place) {
     let forged = Link {
         id: rlinks_core::Id::from_i64(7),
         generated: true,
-        source: Source::Web,
+        source: LinkSource::Web,
         created_by: rlinks_core::Actor::operator("mallory"),
         created_at: at(900),
         updated_at: at(901),
@@ -196,8 +196,10 @@ async fn a_recreated_link_is_another_one_and_its_version_goes_on(place: Place) {
     assert_eq!((new.version, new.created_at, new.state), (3, at(3), LinkState::Active));
     assert_eq!((new.tags.len(), new.title.clone()), (0, None));
     let found = async |filter: LinkFilter| store.list(MAIN, &filter, 10).await.unwrap().len();
-    let words =
-        |text: &str| LinkFilter { words: rlinks_core::link::search::query(text), ..LinkFilter::default() };
+    let words = |text: &str| LinkFilter {
+        words: rlinks_core::link::search::parse_query(text),
+        ..LinkFilter::default()
+    };
     assert_eq!(found(words("oldtitle")).await, 0);
     assert_eq!(found(words("old.example")).await, 0);
     assert_eq!(found(words("new.example")).await, 1);
@@ -442,7 +444,7 @@ async fn a_row_nobody_can_read_is_an_error_and_hides_no_other(place: Place) {
     assert!(matches!(broken, Err(StoreError::Unreadable(_))), "{broken:?}");
     let saved = store.backup(std::io::sink(), at(9)).await.unwrap();
     assert_eq!(saved.links, 2);
-    assert_eq!(store.links_beside_the_log().await.unwrap(), ["bad"]);
+    assert_eq!(store.links_differing_from_log().await.unwrap(), ["bad"]);
 }
 
 async fn a_broken_row_is_what_the_log_says_and_any_change_mends_it(place: Place) {
@@ -462,7 +464,7 @@ async fn a_broken_row_is_what_the_log_says_and_any_change_mends_it(place: Place)
     for (round, edit) in edits.into_iter().enumerate() {
         let ms = 10 + 10 * i64::try_from(round).unwrap();
         place.raw(&format!("update links set {edit} where code = 'bad'")).await;
-        assert_eq!(store.links_beside_the_log().await.unwrap(), ["bad"], "{edit}");
+        assert_eq!(store.links_differing_from_log().await.unwrap(), ["bad"], "{edit}");
         assert_eq!(store.link(MAIN, &bad.code).await.unwrap().as_ref(), Some(&bad), "{edit}");
         let found = store.links(MAIN, &["bad".to_owned()]).await.unwrap();
         assert_eq!(found[0].1.as_ref().unwrap(), &bad);
@@ -515,7 +517,8 @@ async fn links_that_lead_to_a_host_are_found(place: Place) {
     let team = create(space, CodeChoice::Chosen(code("theirs")), draft("https://rmax.to/"), 4);
     created(store.write(team).await);
     let found = async |name: &str, limit| {
-        let found = store.links_leading_to(&rlinks_core::Host::stored(name.to_owned()), limit).await.unwrap();
+        let found =
+            store.links_leading_to(&rlinks_core::Host::from_stored(name.to_owned()), limit).await.unwrap();
         found.into_iter().map(|(space, code)| (space, code.to_string())).collect::<Vec<_>>()
     };
     let main = |text: &str| (MAIN, text.to_owned());

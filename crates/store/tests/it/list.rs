@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use rlinks_core::link::search;
 use rlinks_core::{Actor, Id, Link, LinkState, Policy, Preset};
 use rlinks_store::write::{Action, CodeChoice, LinkWrite};
-use rlinks_store::{Expiry, Few, LinkFilter, Order, Position, SortBy, Store, StoreError};
+use rlinks_store::{ExpiryFilter, LinkFilter, ListPosition, Order, SmallResult, SortBy, Store, StoreError};
 
 use crate::place::{
     MAIN, Place, at, changed, code, codes, contract, create, created, draft, in_state, make, max, replace,
@@ -31,7 +31,7 @@ async fn list(store: &Store, filter: &LinkFilter) -> Vec<Link> {
 }
 
 async fn search(store: &Store, text: &str) -> Vec<String> {
-    let filter = LinkFilter { words: search::query(text), ..LinkFilter::default() };
+    let filter = LinkFilter { words: search::parse_query(text), ..LinkFilter::default() };
     let mut found: Vec<_> =
         list(store, &filter).await.into_iter().map(|link| link.code.to_string()).collect();
     found.sort();
@@ -58,7 +58,7 @@ async fn the_newest_come_first_and_pages_are_stable(place: Place) {
         loop {
             let page = store.list(MAIN, &filter, size).await.unwrap();
             let Some(last) = page.last() else { break };
-            filter.after = Some(Position::of(last, SortBy::CreatedAt));
+            filter.after = Some(ListPosition::from_link(last, SortBy::CreatedAt));
             assert!(i64::try_from(page.len()).unwrap() <= size);
             read.extend(page);
         }
@@ -68,7 +68,7 @@ async fn the_newest_come_first_and_pages_are_stable(place: Place) {
     let first = store.list(MAIN, &LinkFilter::default(), 10).await.unwrap();
     make(&store, "newest", "https://example.com/", 100).await;
     changed(store.write(in_state(&whole[12], LinkState::Disabled, 101)).await);
-    let after = first.last().map(|link| Position::of(link, SortBy::CreatedAt));
+    let after = first.last().map(|link| ListPosition::from_link(link, SortBy::CreatedAt));
     let second = store.list(MAIN, &LinkFilter { after, ..LinkFilter::default() }, 10).await.unwrap();
     assert_eq!(codes(&second), codes(&whole[10..20]));
 }
@@ -99,11 +99,11 @@ async fn filters_and_their_combinations_give_what_each_of_them_gives(place: Plac
         for tag in [None, Some("red"), Some("blue"), Some("green")] {
             for words in ["", "host1", "host2 page", "host9"] {
                 for bits in 0..8_u8 {
-                    for after in [None, Some(Position::of(middle, SortBy::CreatedAt))] {
+                    for after in [None, Some(ListPosition::from_link(middle, SortBy::CreatedAt))] {
                         let filter = LinkFilter {
                             prefix: prefix.map(str::to_owned),
                             tag: tag.map(str::to_owned),
-                            words: search::query(words),
+                            words: search::parse_query(words),
                             states: (0..3)
                                 .filter(|bit| bits & 1 << bit != 0)
                                 .map(|bit| states[bit])
@@ -125,21 +125,21 @@ async fn filters_and_their_combinations_give_what_each_of_them_gives(place: Plac
 
 /// What a filter says, without a database.
 pub(crate) fn fits(link: &Link, filter: &LinkFilter) -> bool {
-    let own = search::of_link(link);
+    let own = search::index_text(link);
     let own: BTreeSet<_> = own.split(' ').collect();
     filter.prefix.as_deref().is_none_or(|prefix| link.code.as_str().starts_with(prefix))
         && filter.tag.as_ref().is_none_or(|tag| link.tags.contains(tag))
         && filter.words.iter().all(|word| own.iter().any(|own| own.starts_with(word.as_str())))
         && (filter.states.is_empty() || filter.states.contains(&link.state))
         && filter.expiry.is_none_or(|expiry| match expiry {
-            Expiry::Over(now) => link.is_expired(now),
-            Expiry::Open(now) => !link.is_expired(now),
+            ExpiryFilter::Expired(now) => link.is_expired(now),
+            ExpiryFilter::Current(now) => !link.is_expired(now),
         })
         && filter.created_after.is_none_or(|after| link.created_at >= after)
         && filter.created_before.is_none_or(|before| link.created_at < before)
         && filter.created_by.as_ref().is_none_or(|maker| link.created_by == *maker)
         && filter.after.as_ref().is_none_or(|after| {
-            let here = Position::of(link, filter.sort);
+            let here = ListPosition::from_link(link, filter.sort);
             match filter.order {
                 Order::Asc => key(&here) > key(after),
                 Order::Desc => key(&here) < key(after),
@@ -148,10 +148,10 @@ pub(crate) fn fits(link: &Link, filter: &LinkFilter) -> bool {
 }
 
 /// What a place is compared by.
-fn key(position: &Position) -> (i64, i64, &str) {
+fn key(position: &ListPosition) -> (i64, i64, &str) {
     match position {
-        Position::CreatedAt(at, id) | Position::UpdatedAt(at, id) => (at.ms(), id.as_i64(), ""),
-        Position::Code(code) => (0, 0, code.as_str()),
+        ListPosition::CreatedAt(at, id) | ListPosition::UpdatedAt(at, id) => (at.ms(), id.as_i64(), ""),
+        ListPosition::Code(code) => (0, 0, code.as_str()),
     }
 }
 
@@ -162,7 +162,7 @@ const ORDERS: [Order; 2] = [Order::Asc, Order::Desc];
 fn expected<'a>(links: impl IntoIterator<Item = &'a Link>, filter: &LinkFilter) -> Vec<&'a Link> {
     let mut links: Vec<_> = links.into_iter().filter(|link| fits(link, filter)).collect();
     links.sort_by(|one, other| {
-        let [one, other] = [one, other].map(|link| Position::of(link, filter.sort));
+        let [one, other] = [one, other].map(|link| ListPosition::from_link(link, filter.sort));
         match filter.order {
             Order::Asc => key(&one).cmp(&key(&other)),
             Order::Desc => key(&other).cmp(&key(&one)),
@@ -193,7 +193,7 @@ async fn every_order_is_paged_without_gap_or_repetition_while_links_come(place: 
             let (mut read, mut next) = (Vec::new(), filter.clone());
             loop {
                 let page = store.list(MAIN, &next, 10).await.unwrap();
-                next.after = page.last().map(|last| Position::of(last, sort));
+                next.after = page.last().map(|last| ListPosition::from_link(last, sort));
                 assert!(page.iter().all(|link| fits(link, &filter)));
                 let last = page.len() < 10;
                 read.extend(page);
@@ -220,7 +220,7 @@ async fn every_order_is_paged_without_gap_or_repetition_while_links_come(place: 
 
 async fn times_makers_and_orders_combine_however_the_list_is_found(place: Place) {
     let store = place.open().await;
-    let makers = [Actor::of_user(Id::from_i64(7)), Actor::of_key(Id::from_i64(7))];
+    let makers = [Actor::from_user(Id::from_i64(7)), Actor::from_key(Id::from_i64(7))];
     let mut links = Vec::new();
     for number in 0..40_usize {
         let mut wanted = draft(&format!("https://host{}.example/", number % 2));
@@ -264,7 +264,7 @@ async fn times_makers_and_orders_combine_however_the_list_is_found(place: Place)
         found.len()
     };
     let mut filters = Vec::new();
-    for expiry in [None, Some(Expiry::Over(at(501))), Some(Expiry::Open(at(501)))] {
+    for expiry in [None, Some(ExpiryFilter::Expired(at(501))), Some(ExpiryFilter::Current(at(501)))] {
         for (after, before) in
             [(None, None), (Some(at(5)), None), (None, Some(at(5))), (Some(at(5)), Some(at(15)))]
         {
@@ -275,7 +275,7 @@ async fn times_makers_and_orders_combine_however_the_list_is_found(place: Place)
                     filters.push(LinkFilter {
                         prefix: prefix.map(str::to_owned),
                         tag: tag.map(str::to_owned),
-                        words: search::query(words),
+                        words: search::parse_query(words),
                         expiry,
                         created_after: after,
                         created_before: before,
@@ -292,12 +292,19 @@ async fn times_makers_and_orders_combine_however_the_list_is_found(place: Place)
         for (turn, order) in ORDERS.into_iter().enumerate() {
             let both = vec![LinkState::Active, LinkState::Disabled];
             let states = [vec![], vec![LinkState::Active], vec![LinkState::Disabled], both];
-            let after = ((number / 3 + turn) % 2 == 0).then(|| Position::of(&links[number % 40], sort));
-            for few in [Few(0), Few(2), Few(20), Few::default()] {
+            let after =
+                ((number / 3 + turn) % 2 == 0).then(|| ListPosition::from_link(&links[number % 40], sort));
+            for few in [SmallResult(0), SmallResult(2), SmallResult(20), SmallResult::default()] {
                 let states = states[(number + turn) % 4].clone();
-                compared +=
-                    check(LinkFilter { sort, order, after: after.clone(), states, few, ..filter.clone() })
-                        .await;
+                compared += check(LinkFilter {
+                    sort,
+                    order,
+                    after: after.clone(),
+                    states,
+                    small_result: few,
+                    ..filter.clone()
+                })
+                .await;
             }
         }
     }
@@ -313,8 +320,8 @@ async fn hostile_filters_find_what_is_so_called_and_break_nothing(place: Place) 
             LinkFilter { tag: Some(text.to_owned()), ..LinkFilter::default() },
             LinkFilter { created_by: Some(Actor::operator(text)), ..LinkFilter::default() },
         ] {
-            for few in [Few(0), Few(2), Few(20), Few::default()] {
-                let filter = LinkFilter { few, ..filter.clone() };
+            for few in [SmallResult(0), SmallResult(2), SmallResult(20), SmallResult::default()] {
+                let filter = LinkFilter { small_result: few, ..filter.clone() };
                 assert!(list(&store, &filter).await.is_empty(), "{filter:?}");
                 assert_eq!(store.count(MAIN, &filter, 10).await.unwrap(), 0, "{filter:?}");
                 assert!(store.matching_ids(MAIN, &filter, 10).await.unwrap().is_empty(), "{filter:?}");
@@ -322,7 +329,7 @@ async fn hostile_filters_find_what_is_so_called_and_break_nothing(place: Place) 
             }
         }
         // What has no word is no filter: whoever asks refuses it before.
-        let words = LinkFilter { words: search::query(text), ..LinkFilter::default() };
+        let words = LinkFilter { words: search::parse_query(text), ..LinkFilter::default() };
         let found = usize::from(words.words.is_empty() || text.starts_with("parity"));
         assert_eq!(list(&store, &words).await.len(), found, "{text}");
         assert_eq!(store.count(MAIN, &words, 10).await.unwrap(), i64::try_from(found).unwrap(), "{text}");
@@ -334,7 +341,8 @@ async fn a_place_in_another_order_is_refused(place: Place) {
     let store = place.open().await;
     let link = make(&store, "parity", "https://example.com/", 1).await;
     for (sort, other) in SORTS.into_iter().zip(SORTS.into_iter().cycle().skip(1)) {
-        let filter = LinkFilter { sort, after: Some(Position::of(&link, other)), ..LinkFilter::default() };
+        let filter =
+            LinkFilter { sort, after: Some(ListPosition::from_link(&link, other)), ..LinkFilter::default() };
         let refused = store.list(MAIN, &filter, 10).await;
         assert!(matches!(refused, Err(StoreError::Refused(_))), "{refused:?}");
     }

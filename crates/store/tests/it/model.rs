@@ -7,10 +7,10 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use rlinks_core::link::search;
 use rlinks_core::{
-    Code, Domain, Id, Link, LinkDraft, LinkPatch, LinkState, Policy, Preset, Slug, Source, Timestamp,
+    Code, Domain, Id, Link, LinkDraft, LinkPatch, LinkSource, LinkState, Policy, Preset, Slug, Timestamp,
 };
-use rlinks_store::write::{Action, CodeChoice, Existing, LinkOp, LinkWrite, Written};
-use rlinks_store::{LinkFilter, Position, SortBy, Store, StoreError};
+use rlinks_store::write::{Action, CodeChoice, LinkOp, LinkWrite, OnConflict, Written};
+use rlinks_store::{LinkFilter, ListPosition, SortBy, Store, StoreError};
 use tokio::runtime::Runtime;
 
 use crate::list::fits;
@@ -220,7 +220,7 @@ impl Model {
             notes: None,
             tags: draft.tags.clone(),
             metadata: serde_json::Map::new(),
-            source: Source::Cli,
+            source: LinkSource::Cli,
             created_by: max(),
             created_at: self.last.max(self.now),
             updated_at: self.last.max(self.now),
@@ -295,12 +295,12 @@ impl Run<'_> {
         store.write(LinkWrite::new(self.model.space, max(), self.model.now, op)).await
     }
 
-    async fn new_link(&mut self, store: &Store, draft: LinkDraft, choice: CodeChoice, existing: Existing) {
+    async fn new_link(&mut self, store: &Store, draft: LinkDraft, choice: CodeChoice, existing: OnConflict) {
         let op = LinkOp::Create {
             draft: draft.clone(),
             code: choice.clone(),
-            source: Source::Cli,
-            existing: existing.clone(),
+            source: LinkSource::Cli,
+            on_conflict: existing.clone(),
         };
         let got = self.write(store, op).await;
         let id = got.as_ref().map_or(Id::from_i64(0), |written| written.link().id);
@@ -308,9 +308,9 @@ impl Run<'_> {
             assert!(self.model.links.values().all(|link| link.id != id), "an id was given twice");
         }
         let expected = match existing {
-            Existing::Reuse { .. } => self.model.shorten(&draft, &choice, id),
-            Existing::Recreate => self.model.create(&draft, &choice, true, id),
-            Existing::Refuse => self.model.create(&draft, &choice, false, id),
+            OnConflict::Reuse { .. } => self.model.shorten(&draft, &choice, id),
+            OnConflict::Recreate => self.model.create(&draft, &choice, true, id),
+            OnConflict::Refuse => self.model.create(&draft, &choice, false, id),
         };
         same(&got, &expected);
     }
@@ -353,17 +353,17 @@ impl Run<'_> {
         match step {
             Step::Clock(ms) => self.model.now = self.model.now.plus_ms(ms),
             Step::Create { code: number, content, recreate } => {
-                let existing = if recreate { Existing::Recreate } else { Existing::Refuse };
+                let existing = if recreate { OnConflict::Recreate } else { OnConflict::Refuse };
                 self.new_link(store, self.draft(&content), CodeChoice::Chosen(code(CODES[number])), existing)
                     .await;
             }
             Step::Pick { codes, content } if !self.model.policy.reuse => {
-                self.new_link(store, self.draft(&content), pick(&codes), Existing::Refuse).await;
+                self.new_link(store, self.draft(&content), pick(&codes), OnConflict::Refuse).await;
             }
             Step::Pick { codes, content } | Step::Shorten { codes, content } => {
                 let draft = self.draft(&content);
                 let normalized = draft.target.normalized();
-                let existing = Existing::Reuse { normalized, sent: Box::new(LinkPatch::default()) };
+                let existing = OnConflict::Reuse { normalized, sent: Box::new(LinkPatch::default()) };
                 self.new_link(store, draft, pick(&codes), existing).await;
             }
             Step::Edit { code, content, age } => {
@@ -389,7 +389,7 @@ impl Run<'_> {
                 let filter = LinkFilter {
                     prefix: prefix.map(|number| CODES[number][..1].to_owned()),
                     tag: tag.map(|number| ["red", "blue"][number].to_owned()),
-                    words: search::query(TITLES[title]),
+                    words: search::parse_query(TITLES[title]),
                     states: [LinkState::Active, LinkState::Disabled, LinkState::Deleted]
                         .into_iter()
                         .enumerate()
@@ -398,7 +398,7 @@ impl Run<'_> {
                         .collect(),
                     after: after
                         .and_then(|number| self.model.links.get(CODES[number]))
-                        .map(|link| Position::of(link, SortBy::CreatedAt)),
+                        .map(|link| ListPosition::from_link(link, SortBy::CreatedAt)),
                     ..LinkFilter::default()
                 };
                 self.list(store, &filter, limit).await;

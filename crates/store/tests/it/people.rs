@@ -1,8 +1,8 @@
 //! Members, their keys, and answers that are given again.
 
-use rlinks_core::access::api_key::{RANDOM_BYTES, Secret};
+use rlinks_core::access::api_key::{ApiKeySecret, RANDOM_BYTES};
 use rlinks_core::{Actor, ApiKey, Email, Id, Role, Scopes, User, UserStatus};
-use rlinks_store::write::{LinkWrite, ONCE_MS, Once, Written};
+use rlinks_store::write::{IDEMPOTENCY_TTL_MS, IdempotencyKey, LinkWrite, Written};
 use rlinks_store::{NewKey, NewUser, Store, StoreError};
 
 use crate::place::{MAIN, Place, assert_sound, at, chosen, contract, created, max};
@@ -33,10 +33,10 @@ async fn user(store: &Store, address: &str, role: Role, ms: i64) -> User {
     store.create_user(new, &max(), at(ms)).await.unwrap()
 }
 
-fn secret(seed: u8) -> Secret {
+fn secret(seed: u8) -> ApiKeySecret {
     let bytes: [u8; RANDOM_BYTES] =
         std::array::from_fn(|place| u8::try_from(place).unwrap().wrapping_mul(7).wrapping_add(seed));
-    Secret::new(&bytes).unwrap()
+    ApiKeySecret::new(&bytes).unwrap()
 }
 
 async fn key(store: &Store, seed: u8, owner: Option<&User>, ms: i64) -> ApiKey {
@@ -127,7 +127,7 @@ async fn a_deleted_account_is_forgotten_and_its_keys_are_gone(place: Place) {
     store.create_invite(&ann, "blake2b256:aa", at(1000), at(4)).await.unwrap();
     store.delete_user(&ann, "deleted-x", &max(), at(5)).await.unwrap();
     assert!(store.key(MAIN, made.id).await.unwrap().is_none());
-    assert!(store.key_holder(&made.prefix).await.unwrap().is_none());
+    assert!(store.key_with_owner(&made.prefix).await.unwrap().is_none());
     let gone = store.user(MAIN, ann.id).await.unwrap().unwrap();
     assert_eq!(
         (gone.email.as_str(), gone.full_name.as_str(), gone.status),
@@ -175,10 +175,10 @@ async fn a_key_is_found_with_everything_that_decides(place: Place) {
     let store = place.open().await;
     let ann = user(&store, "ann@example.com", Role::Viewer, 1).await;
     let made = key(&store, 1, Some(&ann), 2).await;
-    let holder = store.key_holder(&made.prefix).await.unwrap().unwrap();
+    let holder = store.key_with_owner(&made.prefix).await.unwrap().unwrap();
     assert_eq!((&holder.key, &holder.user, holder.workspace.id), (&made, &Some(ann), MAIN));
     assert!(secret(1).matches(&holder.hash) && !secret(2).matches(&holder.hash));
-    assert!(store.key_holder(secret(2).prefix()).await.unwrap().is_none());
+    assert!(store.key_with_owner(secret(2).prefix()).await.unwrap().is_none());
     assert_eq!(store.key_hash(&made.prefix, "nobody").await.unwrap(), holder.hash);
     assert_eq!(store.key_hash(secret(2).prefix(), "nobody").await.unwrap(), "nobody");
     let same = NewKey {
@@ -199,9 +199,9 @@ async fn a_key_is_found_with_everything_that_decides(place: Place) {
 async fn a_revoked_key_is_revoked_for_everybody(place: Place) {
     let (store, other) = (place.open().await, place.open().await);
     let made = key(&store, 1, None, 1).await;
-    assert!(other.key_holder(&made.prefix).await.unwrap().unwrap().key.revoked_at.is_none());
+    assert!(other.key_with_owner(&made.prefix).await.unwrap().unwrap().key.revoked_at.is_none());
     store.revoke_key(MAIN, made.id, &max(), at(2)).await.unwrap();
-    assert_eq!(other.key_holder(&made.prefix).await.unwrap().unwrap().key.revoked_at, Some(at(2)));
+    assert_eq!(other.key_with_owner(&made.prefix).await.unwrap().unwrap().key.revoked_at, Some(at(2)));
     let again = other.revoke_key(MAIN, made.id, &max(), at(3)).await.unwrap();
     assert_eq!(again.revoked_at, Some(at(2)), "once is enough");
 }
@@ -228,8 +228,8 @@ async fn keys_are_counted_in_batches_and_purged_when_over(place: Place) {
     let used = store.key(MAIN, one.id).await.unwrap().unwrap();
     assert_eq!((used.usage_count, used.last_used_at), (5, Some(at(10))));
     store.revoke_key(MAIN, one.id, &max(), at(20)).await.unwrap();
-    assert_eq!(store.purgeable_keys(MAIN, at(20)).await.unwrap(), 0);
-    assert_eq!(store.purgeable_keys(MAIN, at(21)).await.unwrap(), 1);
+    assert_eq!(store.count_purgeable_keys(MAIN, at(20)).await.unwrap(), 0);
+    assert_eq!(store.count_purgeable_keys(MAIN, at(21)).await.unwrap(), 1);
     assert_eq!(store.purge_keys(MAIN, at(21), 10, &Actor::system(), at(22)).await.unwrap(), 1);
     assert_eq!(store.purge_keys(MAIN, at(21), 10, &Actor::system(), at(23)).await.unwrap(), 0);
     assert_eq!(store.keys(MAIN, None, None, 10).await.unwrap().len(), 1);
@@ -246,16 +246,26 @@ async fn a_key_of_another_workspace_is_not_there(place: Place) {
 }
 
 fn once(write: LinkWrite, key: &str, request: &str) -> LinkWrite {
-    LinkWrite { once: Some(Once { by: max(), key: key.to_owned(), request: request.to_owned() }), ..write }
+    LinkWrite {
+        idempotency_key: Some(IdempotencyKey {
+            owner: max(),
+            key: key.to_owned(),
+            request: request.to_owned(),
+        }),
+        ..write
+    }
 }
 
 async fn a_repeated_request_makes_one_link(place: Place) {
     let (store, other) = (place.open().await, place.open().await);
     let ask = |ms| once(chosen("one", "https://example.com/", ms), "k", "r");
     let made = created(store.write(ask(1)).await);
-    assert_eq!(other.write(ask(2)).await.unwrap(), Written::Again(Box::new(Written::Created(made.clone()))));
+    assert_eq!(
+        other.write(ask(2)).await.unwrap(),
+        Written::Replayed(Box::new(Written::Created(made.clone())))
+    );
     let another = store.write(once(chosen("two", "https://example.com/", 3), "k", "s")).await;
-    assert!(matches!(another, Err(StoreError::OtherRequest)));
+    assert!(matches!(another, Err(StoreError::IdempotencyKeyReused)));
     // A request that failed is no first answer.
     assert!(store.write(once(chosen("one", "https://example.com/", 4), "l", "r")).await.is_err());
     created(store.write(once(chosen("three", "https://example.com/", 5), "l", "r")).await);
@@ -266,9 +276,10 @@ async fn a_repeated_request_makes_one_link(place: Place) {
     assert_eq!(fresh, 1);
     assert!(all.iter().all(|written| written.link() == all[0].link()));
     // A day later the key is free again.
-    let later = store.write(once(chosen("five", "https://example.com/", ONCE_MS + 10), "k", "t")).await;
+    let later =
+        store.write(once(chosen("five", "https://example.com/", IDEMPOTENCY_TTL_MS + 10), "k", "t")).await;
     created(later);
-    assert_eq!(store.forget_first_answers(at(ONCE_MS + 10), 100).await.unwrap(), 2);
+    assert_eq!(store.purge_idempotency_keys(at(IDEMPOTENCY_TTL_MS + 10), 100).await.unwrap(), 2);
     assert_sound(&store).await;
 }
 
@@ -293,14 +304,14 @@ async fn people_survive_a_backup_and_strangers_do_not(place: Place) {
     let store = place.open().await;
     let ann = user(&store, "ann@example.com", Role::Admin, 1).await;
     let mine = key(&store, 1, Some(&ann), 2).await;
-    assert_eq!(store.directory_beside_the_log().await.unwrap(), [""; 0]);
+    assert_eq!(store.records_differing_from_log().await.unwrap(), [""; 0]);
     // Somebody writes past the log: a role, and a key of their own.
     place.raw(&format!("update users set role = 'viewer' where id = {}", ann.id)).await;
     place
         .raw("insert into api_keys (id, workspace_id, name, prefix, hash, scopes, created_by, created_at, usage_count)
               values (7, 1, 'evil', 'rmx_evilevil', 'x', 'workspace:admin', 'system', 0, 0)")
         .await;
-    let strangers = store.directory_beside_the_log().await.unwrap();
+    let strangers = store.records_differing_from_log().await.unwrap();
     assert_eq!(strangers, ["key 7".to_owned(), format!("user {}", ann.id)]);
     let file = place.folder().join("people.backup");
     let counts = store.backup(std::fs::File::create(&file).unwrap(), at(3)).await.unwrap();
@@ -310,7 +321,7 @@ async fn people_survive_a_backup_and_strangers_do_not(place: Place) {
     copy.restore(&file).await.unwrap();
     assert_eq!(copy.user(MAIN, ann.id).await.unwrap().unwrap(), ann, "as the log says");
     assert_eq!(copy.key(MAIN, mine.id).await.unwrap().unwrap(), mine);
-    assert!(copy.key_holder("rmx_evilevil").await.unwrap().is_none());
+    assert!(copy.key_with_owner("rmx_evilevil").await.unwrap().is_none());
     assert_sound(&copy).await;
     // A file in which a role was edited is refused.
     let text = std::fs::read_to_string(&file).unwrap();
@@ -319,6 +330,6 @@ async fn people_survive_a_backup_and_strangers_do_not(place: Place) {
 
 async fn nodes_agree_on_a_value(place: Place) {
     let (store, other) = (place.open().await, place.open().await);
-    assert_eq!(store.agree_on("x", "1").await.unwrap(), "1");
-    assert_eq!(other.agree_on("x", "2").await.unwrap(), "1");
+    assert_eq!(store.get_or_insert_setting("x", "1").await.unwrap(), "1");
+    assert_eq!(other.get_or_insert_setting("x", "2").await.unwrap(), "1");
 }

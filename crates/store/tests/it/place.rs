@@ -4,10 +4,10 @@ use std::path::PathBuf;
 
 use rlinks_core::draft::Input;
 use rlinks_core::{
-    Actor, Code, Domains, Host, Id, Link, LinkDraft, LinkState, Policy, Preset, Slug, Source, Target,
+    Actor, Code, Host, Id, Link, LinkDraft, LinkSource, LinkState, Policy, Preset, ServedHosts, Slug, Target,
     Workspace,
 };
-use rlinks_store::write::{Action, CodeChoice, Existing, LinkOp, LinkWrite, Written};
+use rlinks_store::write::{Action, CodeChoice, LinkOp, LinkWrite, OnConflict, Written};
 use rlinks_store::{Location, Store, StoreError};
 use sqlx::postgres::PgConnectOptions;
 use sqlx::sqlite::SqliteConnectOptions;
@@ -90,18 +90,18 @@ pub(crate) fn object(json: serde_json::Value) -> serde_json::Map<String, serde_j
 }
 
 pub(crate) fn target(text: &str) -> Target {
-    Target::parse(text, rlinks_core::link::target::LONGEST).unwrap()
+    Target::parse(text, rlinks_core::link::target::MAX_TARGET_BYTES).unwrap()
 }
 
 /// A draft of a link to `url` with nothing else said, under rules that refuse no URL.
 pub(crate) fn draft(url: &str) -> LinkDraft {
     let policy = Policy::preset(Preset::Team);
     let input = Input { target: Some(url.to_owned()), ..Input::default() };
-    LinkDraft::parse(&input, &policy, &Domains::default(), at(0)).unwrap()
+    LinkDraft::parse(&input, &policy, &ServedHosts::default(), at(0)).unwrap()
 }
 
 pub(crate) fn create(workspace: Id, choice: CodeChoice, draft: LinkDraft, ms: i64) -> LinkWrite {
-    let op = LinkOp::Create { draft, code: choice, source: Source::Cli, existing: Existing::Refuse };
+    let op = LinkOp::Create { draft, code: choice, source: LinkSource::Cli, on_conflict: OnConflict::Refuse };
     LinkWrite::new(workspace, max(), at(ms), op)
 }
 
@@ -114,8 +114,8 @@ pub(crate) fn recreate(text: &str, url: &str, ms: i64) -> LinkWrite {
     let op = LinkOp::Create {
         draft: draft(url),
         code: CodeChoice::Chosen(code(text)),
-        source: Source::Cli,
-        existing: Existing::Recreate,
+        source: LinkSource::Cli,
+        on_conflict: OnConflict::Recreate,
     };
     LinkWrite::new(MAIN, max(), at(ms), op)
 }
@@ -164,9 +164,9 @@ pub(crate) async fn workspace(store: &Store, name: &str, policy: Policy) -> Work
 /// Every chain must hold, and every row must be what its log says.
 pub(crate) async fn assert_sound(store: &Store) {
     store.verify(&[]).await.unwrap().unwrap();
-    assert_eq!(store.links_beside_the_log().await.unwrap(), Vec::<String>::new());
-    assert_eq!(store.directory_beside_the_log().await.unwrap(), Vec::<String>::new());
-    assert_eq!(store.integrity().await.unwrap(), Vec::<String>::new());
+    assert_eq!(store.links_differing_from_log().await.unwrap(), Vec::<String>::new());
+    assert_eq!(store.records_differing_from_log().await.unwrap(), Vec::<String>::new());
+    assert_eq!(store.integrity_check().await.unwrap(), Vec::<String>::new());
 }
 
 pub(crate) fn codes(links: &[Link]) -> Vec<&str> {

@@ -1,8 +1,8 @@
 //! The same target gets the same generated code, where the policy says so.
 
 use rlinks_core::draft::code_generator;
-use rlinks_core::{Id, Link, LinkDraft, LinkPatch, LinkState, Policy, Preset, Slug, Source};
-use rlinks_store::write::{Action, CodeChoice, Existing, LinkOp, LinkWrite, Written};
+use rlinks_core::{Id, Link, LinkDraft, LinkPatch, LinkSource, LinkState, Policy, Preset, Slug};
+use rlinks_store::write::{Action, CodeChoice, LinkOp, LinkWrite, OnConflict, Written};
 use rlinks_store::{Store, StoreError};
 
 use crate::place::{
@@ -35,8 +35,8 @@ fn shorten(space: Id, wanted: LinkDraft, sent: LinkPatch, ms: i64) -> LinkWrite 
     let op = LinkOp::Create {
         draft: wanted,
         code: CodeChoice::Candidates(codes),
-        source: Source::Api,
-        existing: Existing::Reuse { normalized, sent: Box::new(sent) },
+        source: LinkSource::Api,
+        on_conflict: OnConflict::Reuse { normalized, sent: Box::new(sent) },
     };
     LinkWrite::new(space, max(), at(ms), op)
 }
@@ -165,8 +165,8 @@ async fn a_retargeted_link_is_found_by_its_new_target_and_may_not_clash(place: P
     let op = LinkOp::Create {
         draft: draft("https://b.example/"),
         code: CodeChoice::Chosen(b.code.clone()),
-        source: Source::Cli,
-        existing: Existing::Recreate,
+        source: LinkSource::Cli,
+        on_conflict: OnConflict::Recreate,
     };
     let own = created(store.write(LinkWrite::new(space, max(), at(10), op)).await);
     let made = created(store.write(plain(space, "https://b.example/", 11)).await);

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 
 use rlinks_core::audit::Head;
 use rlinks_store::audit::checkpoints::{
-    Checkpoint, HEADS_LOG, Signer, append_heads, binding, read_checkpoints,
+    CHECKPOINT_LOG_FILE, Checkpoint, Signer, append_checkpoints, effective_heads, read_checkpoints,
 };
 use rlinks_store::{Store, StoreError};
 
@@ -19,8 +19,12 @@ fn head(workspace: &str, seq: i64) -> Head {
 fn the_key_is_made_once_and_nobody_else_may_read_it() {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("data");
-    let key = Signer::load(&data, [7; 32]).unwrap().key();
-    assert_eq!(Signer::load(&data, [8; 32]).unwrap().key(), key, "the seed counts the first time only");
+    let key = Signer::load(&data, [7; 32]).unwrap().public_key();
+    assert_eq!(
+        Signer::load(&data, [8; 32]).unwrap().public_key(),
+        key,
+        "the seed counts the first time only"
+    );
     let mode = fs::metadata(data.join("audit-key")).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
     for garbage in ["", "zz", "00", &"0".repeat(63)] {
@@ -34,7 +38,7 @@ fn a_changed_checkpoint_is_no_longer_signed() {
     let folder = tempfile::tempdir().unwrap();
     let signer = Signer::load(folder.path(), [7; 32]).unwrap();
     let good = signer.sign(head("main", 5), at(1), false);
-    assert!(good.is_signed());
+    assert!(good.has_valid_signature());
     let text = serde_json::to_string(&good).unwrap();
     assert_eq!(serde_json::from_str::<Checkpoint>(&text).unwrap(), good);
     let other = tempfile::tempdir().unwrap();
@@ -44,12 +48,12 @@ fn a_changed_checkpoint_is_no_longer_signed() {
         Checkpoint { head: head("team", 5), ..good.clone() },
         Checkpoint { ts: at(2), ..good.clone() },
         Checkpoint { restored: true, ..good.clone() },
-        Checkpoint { key: stranger.key(), ..good.clone() },
+        Checkpoint { key: stranger.public_key(), ..good.clone() },
         Checkpoint { key: String::new(), ..good.clone() },
         Checkpoint { signature: stranger.sign(head("main", 5), at(1), false).signature, ..good.clone() },
         Checkpoint { signature: "xyz".to_owned(), ..good.clone() },
     ] {
-        assert!(!forged.is_signed(), "{forged:?}");
+        assert!(!forged.has_valid_signature(), "{forged:?}");
     }
 }
 
@@ -57,8 +61,9 @@ fn a_changed_checkpoint_is_no_longer_signed() {
 fn only_what_changed_is_appended() {
     let folder = tempfile::tempdir().unwrap();
     let signer = Signer::load(folder.path(), [7; 32]).unwrap();
-    let append = |heads: &[Head], ms| append_heads(folder.path(), &signer, heads, at(ms), false).unwrap();
-    let log = folder.path().join(HEADS_LOG);
+    let append =
+        |heads: &[Head], ms| append_checkpoints(folder.path(), &signer, heads, at(ms), false).unwrap();
+    let log = folder.path().join(CHECKPOINT_LOG_FILE);
     append(&[], 0);
     assert!(!log.exists(), "nothing to say, no file");
     append(&[head("main", 1), head("team", 1)], 1);
@@ -77,9 +82,9 @@ fn a_log_that_was_edited_names_the_line() {
     let folder = tempfile::tempdir().unwrap();
     let signer = Signer::load(folder.path(), [7; 32]).unwrap();
     for seq in 1..=3 {
-        append_heads(folder.path(), &signer, &[head("main", seq)], at(seq), false).unwrap();
+        append_checkpoints(folder.path(), &signer, &[head("main", seq)], at(seq), false).unwrap();
     }
-    let log = folder.path().join(HEADS_LOG);
+    let log = folder.path().join(CHECKPOINT_LOG_FILE);
     let text = fs::read_to_string(&log).unwrap();
     for bad in [text.replacen("\"seq\":2", "\"seq\":9", 1), text.replacen("\n{", "\nx{", 1)] {
         fs::write(&log, bad).unwrap();
@@ -95,15 +100,15 @@ fn a_log_that_was_edited_names_the_line() {
 fn a_line_torn_by_a_power_cut_tears_no_other() {
     let folder = tempfile::tempdir().unwrap();
     let signer = Signer::load(folder.path(), [7; 32]).unwrap();
-    append_heads(folder.path(), &signer, &[head("main", 1)], at(1), false).unwrap();
-    append_heads(folder.path(), &signer, &[head("main", 2)], at(2), false).unwrap();
-    let log = folder.path().join(HEADS_LOG);
+    append_checkpoints(folder.path(), &signer, &[head("main", 1)], at(1), false).unwrap();
+    append_checkpoints(folder.path(), &signer, &[head("main", 2)], at(2), false).unwrap();
+    let log = folder.path().join(CHECKPOINT_LOG_FILE);
     let length = fs::metadata(&log).unwrap().len();
     fs::OpenOptions::new().write(true).open(&log).unwrap().set_len(length - 20).unwrap();
-    append_heads(folder.path(), &signer, &[head("main", 2)], at(3), false).unwrap();
+    append_checkpoints(folder.path(), &signer, &[head("main", 2)], at(3), false).unwrap();
     let text = fs::read_to_string(&log).unwrap();
     let last: Checkpoint = serde_json::from_str(text.lines().last().unwrap()).unwrap();
-    assert!(last.is_signed() && last.head.seq == 2, "{text}");
+    assert!(last.has_valid_signature() && last.head.seq == 2, "{text}");
 }
 
 #[test]
@@ -111,8 +116,8 @@ fn a_restore_looses_every_head_before_it() {
     let folder = tempfile::tempdir().unwrap();
     let signer = Signer::load(folder.path(), [7; 32]).unwrap();
     let append = |heads: &[Head], ms, restored| {
-        append_heads(folder.path(), &signer, heads, at(ms), restored).unwrap();
-        binding(&read_checkpoints(&folder.path().join(HEADS_LOG)).unwrap())
+        append_checkpoints(folder.path(), &signer, heads, at(ms), restored).unwrap();
+        effective_heads(&read_checkpoints(&folder.path().join(CHECKPOINT_LOG_FILE)).unwrap())
     };
     append(&[head("main", 5), head("team", 5), head("late", 1)], 1, false);
     assert_eq!(append(&[head("main", 8)], 2, false).len(), 4);
@@ -130,9 +135,9 @@ async fn row_49_the_log_of_heads_shows_an_end_that_was_cut_off_and_a_restore_exp
     let signer = Signer::load(&data, [7; 32]).unwrap();
     let record = async |store: &Store, ms, restored| {
         let heads: Vec<_> = store.heads().await.unwrap().into_iter().map(|(_, head)| head).collect();
-        append_heads(&data, &signer, &heads, at(ms), restored).unwrap();
+        append_checkpoints(&data, &signer, &heads, at(ms), restored).unwrap();
     };
-    let marks = || binding(&read_checkpoints(&data.join(HEADS_LOG)).unwrap());
+    let marks = || effective_heads(&read_checkpoints(&data.join(CHECKPOINT_LOG_FILE)).unwrap());
     make(&store, "one", "https://example.com/", 1).await;
     record(&store, 1, false).await;
     let file = place.folder().join("backup");

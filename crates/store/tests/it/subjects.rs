@@ -1,7 +1,7 @@
 //! Members as an OpenID provider knows them.
 
 use rlinks_core::{Email, Preset, Role, Slug, User, UserStatus};
-use rlinks_store::{NewUser, Profile, Store, StoreError, Subject};
+use rlinks_store::{NewUser, OidcIdentity, OidcProfile, Store, StoreError};
 
 use crate::place::{MAIN, Place, assert_sound, at, contract, max};
 
@@ -18,8 +18,8 @@ fn email(text: &str) -> Email {
     Email::parse(text).unwrap()
 }
 
-fn who(subject: &str) -> Subject {
-    Subject { issuer: "https://login.example.com".to_owned(), subject: subject.to_owned() }
+fn who(subject: &str) -> OidcIdentity {
+    OidcIdentity { issuer: "https://login.example.com".to_owned(), subject: subject.to_owned() }
 }
 
 fn new(address: &str) -> NewUser {
@@ -27,7 +27,7 @@ fn new(address: &str) -> NewUser {
 }
 
 async fn join(store: &Store, subject: &str, address: &str, ms: i64) -> User {
-    store.create_subject(new(address), &who(subject), &max(), at(ms)).await.unwrap()
+    store.create_oidc_user(new(address), &who(subject), &max(), at(ms)).await.unwrap()
 }
 
 async fn ids_of(store: &Store, subject: &str) -> Vec<i64> {
@@ -41,18 +41,18 @@ async fn a_subject_is_one_member_of_each_workspace(place: Place) {
     assert_eq!((ann.status, ann.last_sync_at), (UserStatus::Active, Some(at(1))));
     // Whoever is there stays as they are, whatever is said of them now.
     assert_eq!(join(&store, "ann", "other@example.com", 2).await, ann);
-    let taken = store.create_subject(new("ANN@example.com"), &who("mallory"), &max(), at(3)).await;
+    let taken = store.create_oidc_user(new("ANN@example.com"), &who("mallory"), &max(), at(3)).await;
     assert!(matches!(taken, Err(StoreError::NameTaken(_))));
     assert_eq!(ids_of(&store, "mallory").await, [0; 0]);
     let policy = rlinks_core::Policy::preset(Preset::Team);
     let second = Slug::parse("second").unwrap();
     let second = store.create_workspace(second, "Second".to_owned(), policy, &max(), at(4)).await.unwrap();
     let there = NewUser { workspace: second.id, ..new("ann@example.com") };
-    let there = store.create_subject(there, &who("ann"), &max(), at(5)).await.unwrap();
+    let there = store.create_oidc_user(there, &who("ann"), &max(), at(5)).await.unwrap();
     let accounts = store.accounts_of(&who("ann")).await.unwrap();
     let found: Vec<_> = accounts.iter().map(|(user, home)| (user.id, home.slug.as_str())).collect();
     assert_eq!(found, [(ann.id, "main"), (there.id, "second")]);
-    let other = Subject { issuer: "https://elsewhere.example".to_owned(), ..who("ann") };
+    let other = OidcIdentity { issuer: "https://elsewhere.example".to_owned(), ..who("ann") };
     assert!(store.accounts_of(&other).await.unwrap().is_empty());
     assert_sound(&store).await;
 }
@@ -62,7 +62,7 @@ async fn who_is_deleted_comes_back_as_somebody_new(place: Place) {
     let ann = join(&store, "ann", "ann@example.com", 1).await;
     store.delete_user(&ann, "deleted-x", &max(), at(2)).await.unwrap();
     assert_eq!(ids_of(&store, "ann").await, [0; 0]);
-    let gone = store.sync_subject(MAIN, &who("ann"), &Profile::default(), at(3)).await;
+    let gone = store.sync_oidc_profile(MAIN, &who("ann"), &OidcProfile::default(), at(3)).await;
     assert!(matches!(gone, Err(StoreError::NotFound(_))));
     let again = join(&store, "ann", "ann@example.com", 4).await;
     assert_ne!(again.id, ann.id);
@@ -85,15 +85,15 @@ async fn a_provider_says_who_somebody_is_and_takes_nobodys_address(place: Place)
     store.create_user(new("boss@example.com"), &max(), at(2)).await.unwrap();
     let head = store.heads().await.unwrap();
     // Nothing new: only when it was said.
-    let same = Profile { email: Some(ann.email.clone()), full_name: Some("Ann".to_owned()) };
-    let synced = store.sync_subject(MAIN, &who("ann"), &same, at(3)).await.unwrap();
+    let same = OidcProfile { email: Some(ann.email.clone()), full_name: Some("Ann".to_owned()) };
+    let synced = store.sync_oidc_profile(MAIN, &who("ann"), &same, at(3)).await.unwrap();
     assert_eq!(synced, User { last_sync_at: Some(at(3)), ..ann.clone() });
     assert_eq!(store.heads().await.unwrap(), head);
-    let taken = Profile { email: Some(email("boss@example.com")), full_name: None };
-    let synced = store.sync_subject(MAIN, &who("ann"), &taken, at(4)).await.unwrap();
+    let taken = OidcProfile { email: Some(email("boss@example.com")), full_name: None };
+    let synced = store.sync_oidc_profile(MAIN, &who("ann"), &taken, at(4)).await.unwrap();
     assert_eq!((synced.email.as_str(), synced.full_name.as_str()), ("ann@example.com", "Ann"));
-    let fresh = Profile { email: Some(email("ann@new.example")), full_name: Some("Ann New".to_owned()) };
-    let synced = store.sync_subject(MAIN, &who("ann"), &fresh, at(5)).await.unwrap();
+    let fresh = OidcProfile { email: Some(email("ann@new.example")), full_name: Some("Ann New".to_owned()) };
+    let synced = store.sync_oidc_profile(MAIN, &who("ann"), &fresh, at(5)).await.unwrap();
     assert_eq!(store.user(MAIN, ann.id).await.unwrap(), Some(synced.clone()));
     assert_eq!((synced.email.as_str(), synced.updated_at), ("ann@new.example", at(5)));
     let last = store.audit_before(MAIN, i64::MAX, 1).await.unwrap().remove(0);
@@ -108,16 +108,16 @@ async fn an_invitation_links_once(place: Place) {
     store.create_invite(&invited, "hash", at(1000), at(2)).await.unwrap();
     let other = join(&store, "ann", "ann@example.com", 3).await;
     for (hash, subject, ms) in [("another", "carol", 4), ("hash", "carol", 1001)] {
-        let refused = store.link_subject(MAIN, hash, &who(subject), at(ms)).await;
+        let refused = store.link_oidc_identity(MAIN, hash, &who(subject), at(ms)).await;
         assert!(matches!(refused, Err(StoreError::NotFound(_))), "{hash} {ms}");
     }
-    let refused = store.link_subject(MAIN, "hash", &who("ann"), at(5)).await;
+    let refused = store.link_oidc_identity(MAIN, "hash", &who("ann"), at(5)).await;
     assert!(matches!(refused, Err(StoreError::Conflict)));
-    let linked = store.link_subject(MAIN, "hash", &who("carol"), at(1000)).await.unwrap();
+    let linked = store.link_oidc_identity(MAIN, "hash", &who("carol"), at(1000)).await.unwrap();
     assert_eq!(linked.id, invited.id);
     assert_eq!(ids_of(&store, "carol").await, [invited.id.as_i64()]);
     assert_eq!(ids_of(&store, "ann").await, [other.id.as_i64()]);
-    assert!(store.link_subject(MAIN, "hash", &who("dora"), at(1000)).await.is_err());
+    assert!(store.link_oidc_identity(MAIN, "hash", &who("dora"), at(1000)).await.is_err());
     assert_sound(&store).await;
 }
 

@@ -6,8 +6,8 @@ use http::Method;
 use rlinks_core::audit::AuditEntry;
 use rlinks_core::draft::{Input, TimeInput};
 use rlinks_core::error_code::ErrorCode;
-use rlinks_core::link::route_object::Stats;
-use rlinks_core::{Actor, Code, Id, Link, LinkState, RedirectStatus, Source, Target, Timestamp};
+use rlinks_core::link::route_object::ClickTotals;
+use rlinks_core::{Actor, Code, Id, Link, LinkSource, LinkState, RedirectStatus, Target, Timestamp};
 use rlinks_ops::{Deleted, OpsError, Outcome, Thing};
 use rlinks_store::StoreError;
 use serde::Deserialize;
@@ -38,7 +38,7 @@ struct WireLink {
     notes: Option<String>,
     tags: Vec<String>,
     metadata: Map<String, Value>,
-    source: Source,
+    source: LinkSource,
     created_by: Actor,
     created_at: Timestamp,
     updated_at: Timestamp,
@@ -84,7 +84,7 @@ impl From<WireLink> for Seen {
         };
         Self {
             link,
-            stats: Some(Stats { hits: wire.hits, last_hit: wire.last_hit_at }),
+            stats: Some(ClickTotals { hits: wire.hits, last_hit: wire.last_hit_at }),
             short_url: wire.short_url,
             workspace: wire.workspace,
         }
@@ -95,7 +95,7 @@ impl From<WireLink> for Seen {
 
 impl Remote {
     /// Links newest first; one more than wanted, to know whether there are more.
-    pub(crate) async fn links(&self, wanted: &Wanted<'_>) -> Result<Vec<(Link, Stats)>, Failure> {
+    pub(crate) async fn links(&self, wanted: &Wanted<'_>) -> Result<Vec<(Link, ClickTotals)>, Failure> {
         // Without a state the API lists what is active or disabled. What it does not list together is put together here.
         let states: &[Option<&str>] = match (wanted.disabled, wanted.deleted) {
             (false, false) => &[Some("active")],
@@ -178,7 +178,7 @@ impl Remote {
         let link = self.any_link(code).await?;
         Ok(Counted {
             code: link.code,
-            totals: Stats { hits: link.hits, last_hit: link.last_hit_at },
+            totals: ClickTotals { hits: link.hits, last_hit: link.last_hit_at },
             last_click: link.last_clicked_at,
             statistics,
         })

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 
 use rlinks_clicks::click::event_id;
-use rlinks_core::audit::{AuditEntry, GENESIS};
+use rlinks_core::audit::{AuditEntry, GENESIS_HASH};
 use rlinks_core::{Code, Link, Slug, Timestamp};
 use rlinks_store::audit::log::link_subject;
 use rlinks_store::clock::random_bytes;
@@ -101,7 +101,7 @@ impl Cloudflare {
 /// Entries in the order of their keys, numbered and sealed, and how many could not be read.
 fn chained(keys: &[String], values: &mut HashMap<String, String>) -> (Vec<AuditEntry>, usize) {
     let (mut entries, mut unread) = (Vec::with_capacity(keys.len()), 0);
-    let mut prev_hash = GENESIS.to_owned();
+    let mut prev_hash = GENESIS_HASH.to_owned();
     for key in keys {
         let noted = values.remove(key).and_then(|value| serde_json::from_str::<Noted>(&value).ok());
         let Some(noted) = noted else {
@@ -120,7 +120,7 @@ fn chained(keys: &[String], values: &mut HashMap<String, String>) -> (Vec<AuditE
             prev_hash: prev_hash.clone(),
             hash: String::new(),
         };
-        entry.hash = entry.seal();
+        entry.hash = entry.compute_hash();
         prev_hash.clone_from(&entry.hash);
         entries.push(entry);
     }

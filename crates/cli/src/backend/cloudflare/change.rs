@@ -2,11 +2,11 @@
 
 use std::collections::HashMap;
 
-use rlinks_core::draft::{Birth, Input};
-use rlinks_core::link::route_object::Stats;
-use rlinks_core::redirect::path::{Asked, asked};
+use rlinks_core::draft::{Input, LinkIdentity};
+use rlinks_core::link::route_object::ClickTotals;
+use rlinks_core::redirect::path::{RequestPath, parse_path};
 use rlinks_core::{
-    Code, FieldCode, FieldError, Id, Link, LinkDraft, LinkPatch, LinkState, Source, Target, Timestamp,
+    Code, FieldCode, FieldError, Id, Link, LinkDraft, LinkPatch, LinkSource, LinkState, Target, Timestamp,
 };
 use rlinks_ops::{Deleted, Mode, Outcome, Thing};
 use rlinks_store::StoreError;
@@ -74,14 +74,14 @@ impl Cloudflare {
         if tombstone.is_some() && deleted == Deleted::Refuse {
             return Err(StoreError::CodeTaken { code: code.to_string(), deleted: true }.into());
         }
-        let link = draft.born(Birth {
+        let link = draft.to_link(LinkIdentity {
             id: Id::from_i64(0),
             workspace: Id::from_i64(0),
             code: code.clone(),
             generated: false,
-            source: Source::Cli,
+            source: LinkSource::Cli,
             created_by: self.actor.clone(),
-            now,
+            created_at: now,
             version: 0,
         });
         if mode == Mode::Write {
@@ -90,14 +90,14 @@ impl Cloudflare {
             if tombstone_now != tombstone {
                 return Err(moved(&code));
             }
-            self.api.put(&self.routes, &route_key(&code), value(&link, Stats::default())).await?;
+            self.api.put(&self.routes, &route_key(&code), value(&link, ClickTotals::default())).await?;
             if tombstone.is_some() {
                 self.api.delete(&self.routes, &tombstone_key(&code)).await?;
             }
             let action = if tombstone.is_some() { "link.recreate" } else { "link.create" };
             self.note(&Deed { action, before: None, after: &link }, now).await?;
         }
-        Ok(self.changed(None, link, Stats::default(), Outcome::Created))
+        Ok(self.changed(None, link, ClickTotals::default(), Outcome::Created))
     }
 
     /// Switches a link off or on again.
@@ -198,7 +198,7 @@ impl Cloudflare {
     ) -> Result<Option<FieldError>, Failure> {
         let mut target = target.clone();
         for _ in 0..DEEPEST {
-            if !self.domains.serve(target.host()) {
+            if !self.domains.contains(target.host()) {
                 return Ok(None);
             }
             let Some(next) = path_code(&target) else { return Ok(None) };
@@ -219,7 +219,7 @@ impl Cloudflare {
         Ok(Some(loops("leads through more than ten links of our own")))
     }
 
-    fn changed(&self, before: Option<Link>, link: Link, stats: Stats, outcome: Outcome) -> Changed {
+    fn changed(&self, before: Option<Link>, link: Link, stats: ClickTotals, outcome: Outcome) -> Changed {
         Changed { before, made: Made { seen: self.seen(link, stats), outcome, not_applied: Vec::new() } }
     }
 }
@@ -241,8 +241,8 @@ fn path_code(target: &Target) -> Option<Code> {
     let after_host = &target.as_str()[target.host_range().1..];
     let path = &after_host[after_host.find('/')?..];
     let path = &path[..path.find(['?', '#']).unwrap_or(path.len())];
-    match asked(path) {
-        Asked::Code(code) => Code::from_path(&code),
+    match parse_path(path) {
+        RequestPath::Code(code) => Code::from_path(&code),
         _ => None,
     }
 }

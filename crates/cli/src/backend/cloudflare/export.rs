@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use rlinks_clicks::rollup::Total;
-use rlinks_core::link::route_object::Stats;
+use rlinks_core::link::route_object::ClickTotals;
 use rlinks_ops::export::{ExportFormat, Exported, Pages};
 
 use super::links::read;
@@ -122,7 +122,7 @@ impl Leaving<'_> {
 }
 
 /// An object does not tell people from bots: what it has counted are clicks, as where hits are imported.
-fn total(stats: Stats) -> Total {
+fn total(stats: ClickTotals) -> Total {
     let clicks = i64::try_from(stats.hits).unwrap_or(i64::MAX);
     Total { clicks, bots: 0, last_click: stats.last_hit, last_hit: stats.last_hit }
 }

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 use rlinks_clicks::edge_hits::Hit;
 use rlinks_clicks::time::day_of;
 use rlinks_core::link::code::is_code;
-use rlinks_core::link::route_object::Stats;
+use rlinks_core::link::route_object::ClickTotals;
 use rlinks_core::{Code, Timestamp};
 use serde::Deserialize;
 
@@ -92,9 +92,9 @@ impl Cloudflare {
     }
 
     /// What all hits add up to, by code.
-    pub(crate) async fn count_hits(&self) -> Result<BTreeMap<String, Stats>, Failure> {
+    pub(crate) async fn count_hits(&self) -> Result<BTreeMap<String, ClickTotals>, Failure> {
         let keys = self.hit_keys().await?;
-        let mut counted: BTreeMap<String, Stats> = BTreeMap::new();
+        let mut counted: BTreeMap<String, ClickTotals> = BTreeMap::new();
         for HitKey { code, .. } in &keys {
             counted.entry(code.clone()).or_default().hits += 1;
         }
@@ -113,7 +113,7 @@ impl Cloudflare {
     /// Writes numbers into the objects of these codes, and touches nothing else of them. Each is read right before it is written.
     pub(crate) async fn publish_stats(
         &self,
-        counted: &BTreeMap<String, Stats>,
+        counted: &BTreeMap<String, ClickTotals>,
     ) -> Result<Recounted, Failure> {
         let codes: Vec<Code> = counted.keys().filter_map(|code| Code::from_path(code)).collect();
         let progress = self.output.counter("writing numbers", Some(codes.len() as u64));

@@ -7,8 +7,8 @@
 use std::collections::HashMap;
 
 use rlinks_clicks::rollup::Total;
-use rlinks_core::link::route_object::Stats;
-use rlinks_core::{FieldCode, FieldError, FieldErrors, Id, Link, LinkState, Source, Target, Timestamp};
+use rlinks_core::link::route_object::ClickTotals;
+use rlinks_core::{FieldCode, FieldError, FieldErrors, Id, Link, LinkSource, LinkState, Target, Timestamp};
 use rlinks_ops::Mode;
 use rlinks_ops::import::{
     Candidate, Exact, Existing, Item, Judge, Keep, Outcome, Report, Row, Rows, Rules, Step, Update, Verdict,
@@ -253,7 +253,7 @@ impl Work<'_> {
         for plan in planned {
             let Link { code, target, .. } = plan.step.link();
             // Who brings back what was exported is trusted, as on a store.
-            if self.judge.rules.keep == Keep::Everything || !self.cloudflare.domains.serve(target.host()) {
+            if self.judge.rules.keep == Keep::Everything || !self.cloudflare.domains.contains(target.host()) {
                 fine.push(plan);
                 continue;
             }
@@ -307,7 +307,7 @@ impl Work<'_> {
         })
     }
 
-    fn new_pair(&self, link: &Link, stats: Stats) -> Pair {
+    fn new_pair(&self, link: &Link, stats: ClickTotals) -> Pair {
         if link.state == LinkState::Deleted {
             let tombstone = Tombstone::born(link, stats, &self.cloudflare.actor);
             Pair { key: tombstone_key(&link.code), value: tombstone.value() }
@@ -319,13 +319,13 @@ impl Work<'_> {
 
 /// The link as it will be read from its object.
 fn as_object(mut candidate: Candidate) -> Candidate {
-    candidate.link = Link { version: 0, source: Source::Cli, ..candidate.link };
+    candidate.link = Link { version: 0, source: LinkSource::Cli, ..candidate.link };
     candidate
 }
 
-fn stats(total: Option<Total>) -> Stats {
+fn stats(total: Option<Total>) -> ClickTotals {
     let Total { clicks, bots, last_click, last_hit } = total.unwrap_or_default();
-    Stats {
+    ClickTotals {
         hits: u64::try_from(clicks.saturating_add(bots)).unwrap_or_default(),
         last_hit: last_hit.or(last_click),
     }

@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use rlinks_core::link::route_object::{Stats, Unreadable};
+use rlinks_core::link::route_object::{ClickTotals, RouteObjectError};
 use rlinks_core::link::search;
 use rlinks_core::{Code, Link, LinkState, Slug, Timestamp};
 use rlinks_ops::{OpsError, Thing};
@@ -17,20 +17,20 @@ const MOST_LISTED: usize = 100_000;
 
 impl Cloudflare {
     /// Links newest first; one more than wanted, to know whether there are more.
-    pub(crate) async fn links(&self, wanted: &Wanted<'_>) -> Result<Vec<(Link, Stats)>, Failure> {
+    pub(crate) async fn links(&self, wanted: &Wanted<'_>) -> Result<Vec<(Link, ClickTotals)>, Failure> {
         let prefix = wanted.prefix.unwrap_or_default().to_ascii_lowercase();
         let mut found = self.live(&prefix).await?;
         if wanted.deleted {
             found.extend(self.deleted(&prefix).await?);
         }
-        let words = wanted.search.map(search::query).unwrap_or_default();
+        let words = wanted.search.map(search::parse_query).unwrap_or_default();
         found.retain(|(link, _)| is_wanted(link, wanted, &words));
         found.sort_by_key(|(link, _)| (Reverse(link.created_at), link.code.as_str().to_owned()));
         found.truncate(wanted.limit.saturating_add(1));
         Ok(found)
     }
 
-    async fn live(&self, prefix: &str) -> Result<Vec<(Link, Stats)>, Failure> {
+    async fn live(&self, prefix: &str) -> Result<Vec<(Link, ClickTotals)>, Failure> {
         let keys = self.listed(ROUTE, prefix).await?;
         let values = self.api.get_all(&self.routes, &keys).await?;
         let mut found = Vec::with_capacity(values.len());
@@ -45,7 +45,7 @@ impl Cloudflare {
         Ok(found)
     }
 
-    async fn deleted(&self, prefix: &str) -> Result<Vec<(Link, Stats)>, Failure> {
+    async fn deleted(&self, prefix: &str) -> Result<Vec<(Link, ClickTotals)>, Failure> {
         let keys = self.listed(TOMBSTONE, prefix).await?;
         let values = self.api.get_all(&self.routes, &keys).await?;
         let tombstone = |key| serde_json::from_str::<Tombstone>(values.get(key)?).ok()?.link();
@@ -79,11 +79,11 @@ impl Cloudflare {
         let then = last.and_then(|entry| serde_json::from_str::<Link>(entry.after.as_ref()?.get()).ok());
         let then = then.filter(|link| link.state != LinkState::Deleted);
         let missing = || Failure::not_found(Thing::LinkAt(code.to_owned(), at));
-        Ok(self.seen(then.ok_or_else(missing)?, Stats::default()))
+        Ok(self.seen(then.ok_or_else(missing)?, ClickTotals::default()))
     }
 
     /// What a link has counted: what its object says, and that is as new as the last `publish-stats`. Of a deleted one too.
-    pub(crate) async fn stats(&self, code: &str) -> Result<(Code, Stats), Failure> {
+    pub(crate) async fn stats(&self, code: &str) -> Result<(Code, ClickTotals), Failure> {
         if let Some(kept) = self.find(code).await? {
             return Ok((kept.link.code, kept.stats));
         }
@@ -134,15 +134,16 @@ impl Cloudflare {
             .map_err(|_| Failure::failed(format!("{} holds no tombstone of ours", tombstone_key(code))))
     }
 
-    pub(crate) fn seen(&self, link: Link, stats: Stats) -> Seen {
+    pub(crate) fn seen(&self, link: Link, stats: ClickTotals) -> Seen {
         let short_url = self.short_url(&link.code);
         Seen { link, stats: Some(stats), short_url, workspace: Slug::MAIN.to_owned() }
     }
 }
 
 /// The link a key holds.
-pub(crate) fn read(key: &str, value: &str) -> Result<Kept, Unreadable> {
-    let code = key.strip_prefix(ROUTE).and_then(Code::from_path).ok_or(Unreadable::Field("key"))?;
+pub(crate) fn read(key: &str, value: &str) -> Result<Kept, RouteObjectError> {
+    let code =
+        key.strip_prefix(ROUTE).and_then(Code::from_path).ok_or(RouteObjectError::InvalidField("key"))?;
     Kept::read(&code, value.as_bytes())
 }
 
@@ -154,10 +155,12 @@ pub(crate) fn spellings(code: &str) -> Vec<Code> {
 }
 
 /// An object that is there and cannot be read is no missing link.
-fn unreadable(code: &Code, why: Unreadable) -> Failure {
+fn unreadable(code: &Code, why: RouteObjectError) -> Failure {
     let failure = Failure::failed(format!("{} cannot be read: {why}", route_key(code)));
     match why {
-        Unreadable::Version => failure.hint("a newer rmax may have written it: use that one"),
+        RouteObjectError::UnsupportedVersion => {
+            failure.hint("a newer rmax may have written it: use that one")
+        }
         _ => failure.hint(format!(
             "nobody is redirected by it; `wrangler kv key get {}` shows it as it is",
             route_key(code)
@@ -172,7 +175,7 @@ fn is_wanted(link: &Link, wanted: &Wanted<'_>, words: &[String]) -> bool {
         LinkState::Deleted => wanted.deleted,
     };
     let has_words = || {
-        let known = search::of_link(link);
+        let known = search::index_text(link);
         words.iter().all(|word| known.split(' ').any(|known| known.starts_with(word.as_str())))
     };
     state && wanted.tag.is_none_or(|tag| link.tags.iter().any(|known| known == tag)) && has_words()

@@ -3,7 +3,7 @@
 //! Nobody needs it to be served: readers upgrade what they read. It is for the day on which an old shape shall be gone.
 
 use rlinks_core::Link;
-use rlinks_core::link::route_object::Unreadable;
+use rlinks_core::link::route_object::RouteObjectError;
 use rlinks_ops::Mode;
 use serde::Serialize;
 
@@ -85,6 +85,6 @@ impl Cloudflare {
     }
 }
 
-fn unread(key: &str, why: Unreadable) -> Unread {
+fn unread(key: &str, why: RouteObjectError) -> Unread {
     Unread { key: key.to_owned(), why: why.to_string() }
 }

@@ -5,8 +5,10 @@
 
 use std::collections::BTreeMap;
 
-use rlinks_core::link::route_object::{CURRENT, ReadRoute, RouteObject, Stats, Unreadable};
-use rlinks_core::{Actor, Code, Id, Link, LinkState, Source, Timestamp};
+use rlinks_core::link::route_object::{
+    CURRENT_VERSION, ClickTotals, ParsedRoute, RouteObject, RouteObjectError,
+};
+use rlinks_core::{Actor, Code, Id, Link, LinkSource, LinkState, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -43,7 +45,7 @@ pub(crate) fn tombstone_key(code: &Code) -> String {
 #[derive(Clone, Debug)]
 pub(crate) struct Kept {
     pub(crate) link: Link,
-    pub(crate) stats: Stats,
+    pub(crate) stats: ClickTotals,
     /// The version it was written in.
     pub(crate) v: u64,
     /// The whole object, upgraded.
@@ -76,14 +78,14 @@ impl Seen {
 
 impl Kept {
     /// Reads the object of a code.
-    pub(crate) fn read(code: &Code, value: &[u8]) -> Result<Self, Unreadable> {
-        let read = ReadRoute::read(value)?;
+    pub(crate) fn read(code: &Code, value: &[u8]) -> Result<Self, RouteObjectError> {
+        let read = ParsedRoute::parse(value)?;
         // One link's object under another's key would be served as the other.
         if read.code != *code {
-            return Err(Unreadable::Field("code"));
+            return Err(RouteObjectError::InvalidField("code"));
         }
         let link = link_of(&read);
-        let stats = read.rest.get("stats").and_then(|stats| Stats::deserialize(stats).ok());
+        let stats = read.rest.get("stats").and_then(|stats| ClickTotals::deserialize(stats).ok());
         Ok(Self {
             link,
             stats: stats.unwrap_or_default(),
@@ -95,7 +97,7 @@ impl Kept {
 
     /// Whether it was written by an older version.
     pub(crate) const fn is_old(&self) -> bool {
-        self.v < CURRENT
+        self.v < CURRENT_VERSION
     }
 
     /// Whether it has fields no link has.
@@ -104,13 +106,13 @@ impl Kept {
     }
 
     /// Its value after it became this link: what we do not know stays.
-    pub(crate) fn with(&self, link: &Link, stats: Stats) -> String {
+    pub(crate) fn with(&self, link: &Link, stats: ClickTotals) -> String {
         value_of(link, stats, &self.object)
     }
 }
 
 /// The value of a new link.
-pub(crate) fn value(link: &Link, stats: Stats) -> String {
+pub(crate) fn value(link: &Link, stats: ClickTotals) -> String {
     value_of(link, stats, &Map::new())
 }
 
@@ -123,15 +125,16 @@ struct Whole<'a> {
     rest: BTreeMap<&'a str, &'a Value>,
 }
 
-fn value_of(link: &Link, stats: Stats, object: &Map<String, Value>) -> String {
+fn value_of(link: &Link, stats: ClickTotals, object: &Map<String, Value>) -> String {
     let rest = object.iter().filter(|(name, _)| !OURS.contains(&name.as_str()));
     let rest = rest.map(|(name, value)| (name.as_str(), value)).collect();
-    serde_json::to_string(&Whole { ours: RouteObject::of(link, stats), rest }).expect("an object is JSON")
+    serde_json::to_string(&Whole { ours: RouteObject::from_link(link, stats), rest })
+        .expect("an object is JSON")
 }
 
 /// The same object with other numbers and nothing else touched: not even its version. None where it has these numbers, or is no
 /// object.
-pub(crate) fn recounted(value: &str, stats: Stats) -> Option<String> {
+pub(crate) fn recounted(value: &str, stats: ClickTotals) -> Option<String> {
     /// An object in the order a person would write it.
     struct Ordered<'a>(&'a Map<String, Value>);
     impl Serialize for Ordered<'_> {
@@ -154,11 +157,13 @@ pub(crate) fn recounted(value: &str, stats: Stats) -> Option<String> {
 pub(crate) fn is_published(link: &Link, value: Option<&String>) -> bool {
     value.is_some_and(|there| {
         Seen::of(Some(there.as_bytes()))
-            == Seen::of(Some(crate::backend::cloudflare::objects::value(link, Stats::default()).as_bytes()))
+            == Seen::of(Some(
+                crate::backend::cloudflare::objects::value(link, ClickTotals::default()).as_bytes(),
+            ))
     })
 }
 
-fn link_of(read: &ReadRoute) -> Link {
+fn link_of(read: &ParsedRoute) -> Link {
     let text = |name: &str| read.rest.get(name).and_then(Value::as_str);
     let time = |name| text(name).and_then(|text| Timestamp::parse(text).ok());
     let updated_at = time("updated_at").or_else(|| time("created_at")).unwrap_or(Timestamp::from_ms(0));
@@ -179,7 +184,7 @@ fn link_of(read: &ReadRoute) -> Link {
         workspace: Id::from_i64(0),
         version: 0,
         generated: false,
-        source: Source::Cli,
+        source: LinkSource::Cli,
         code: read.code.clone(),
         target: read.target.clone(),
         redirect_status: read.redirect_status,
@@ -191,7 +196,7 @@ fn link_of(read: &ReadRoute) -> Link {
         notes: notes.filter(|notes| !notes.is_empty()),
         tags,
         metadata: meta,
-        created_by: Actor::stored(text("created_by").unwrap_or("unknown").to_owned()),
+        created_by: Actor::from_stored(text("created_by").unwrap_or("unknown").to_owned()),
         created_at: time("created_at").unwrap_or(updated_at),
         updated_at,
     }
@@ -209,7 +214,7 @@ pub(crate) struct Tombstone {
 
 impl Tombstone {
     /// Of a link that comes as a deleted one. What it was before nobody says; brought back, it answers.
-    pub(crate) fn born(link: &Link, stats: Stats, by: &Actor) -> Self {
+    pub(crate) fn born(link: &Link, stats: ClickTotals, by: &Actor) -> Self {
         let alive = Link { state: LinkState::Active, ..link.clone() };
         let route = serde_json::from_str(&value(&alive, stats)).expect("we have just written an object");
         let (code, deleted_at) = (link.code.clone(), link.updated_at);
@@ -234,7 +239,7 @@ impl Tombstone {
     }
 
     /// The link as lists show it.
-    pub(crate) fn link(&self) -> Option<(Link, Stats)> {
+    pub(crate) fn link(&self) -> Option<(Link, ClickTotals)> {
         let Kept { link, stats, .. } = self.kept()?;
         Some((Link { state: LinkState::Deleted, updated_at: self.deleted_at, ..link }, stats))
     }
@@ -270,12 +275,15 @@ mod tests {
 
     #[test]
     fn an_object_under_another_key_is_not_that_link() {
-        assert!(matches!(Kept::read(&code("other"), SEED.as_bytes()), Err(Unreadable::Field("code"))));
+        assert!(matches!(
+            Kept::read(&code("other"), SEED.as_bytes()),
+            Err(RouteObjectError::InvalidField("code"))
+        ));
     }
 
     #[test]
     fn counting_touches_nothing_else_and_is_no_change() {
-        let stats = Stats { hits: 3, last_hit: Some(Timestamp::from_ms(0)) };
+        let stats = ClickTotals { hits: 3, last_hit: Some(Timestamp::from_ms(0)) };
         let value = recounted(V0, stats).unwrap();
         assert_snapshot!(value, @r#"{"v":0,"code":"old","stats":{"hits":3,"last_hit":"1970-01-01T00:00:00Z"},"enabled":false,"expires":1893456000,"note":"from before","url":"https://example.com/old"}"#);
         assert_eq!(recounted(&value, stats), None);

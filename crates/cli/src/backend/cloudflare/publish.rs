@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use rlinks_core::link::route_object::Stats;
+use rlinks_core::link::route_object::ClickTotals;
 use rlinks_core::{Link, LinkState};
 
 use super::links::read;
@@ -39,7 +39,7 @@ impl Difference {
     }
 
     /// A link as the store has it, whatever lies there.
-    pub(crate) fn add(&mut self, link: &Link, stats: Stats) {
+    pub(crate) fn add(&mut self, link: &Link, stats: ClickTotals) {
         if link.state == LinkState::Deleted {
             self.deleted.push(link.code.to_string());
             self.puts.push(tombstone(link));
@@ -52,7 +52,7 @@ impl Difference {
     }
 
     /// A link as the store has it, where something else lies there. What was looked at is taken out of `there`.
-    pub(crate) fn compare(&mut self, link: &Link, stats: Stats, there: &mut There) {
+    pub(crate) fn compare(&mut self, link: &Link, stats: ClickTotals, there: &mut There) {
         let (route, tomb) = (route_key(&link.code), tombstone_key(&link.code));
         let object = there.routes.remove(&route);
         let has_tombstone = there.tombstones.binary_search(&tomb).is_ok();
@@ -135,7 +135,7 @@ impl Cloudflare {
 
 #[cfg(test)]
 mod tests {
-    use rlinks_core::{Actor, Code, Id, RedirectStatus, Source, Target, Timestamp};
+    use rlinks_core::{Actor, Code, Id, LinkSource, RedirectStatus, Target, Timestamp};
 
     use super::*;
 
@@ -155,7 +155,7 @@ mod tests {
             notes: None,
             tags: Vec::new(),
             metadata: serde_json::Map::new(),
-            source: Source::Cli,
+            source: LinkSource::Cli,
             created_by: Actor::operator("max"),
             created_at: Timestamp::from_ms(0),
             updated_at: Timestamp::from_ms(0),
@@ -171,7 +171,7 @@ mod tests {
             tombstones: tombstone.then(|| tombstone_key(&link.code)).into_iter().collect(),
         };
         let mut difference = Difference::default();
-        difference.compare(link, Stats::default(), &mut there);
+        difference.compare(link, ClickTotals::default(), &mut there);
         assert!(there.routes.is_empty());
         assert_eq!(difference.is_none(), difference.changed.is_empty() && difference.deleted.is_empty());
         (difference.puts.into_iter().map(|pair| pair.key).collect(), difference.deletes)
@@ -191,7 +191,7 @@ mod tests {
             );
         };
         let live = link("a", LinkState::Active);
-        let same = value(&live, Stats { hits: 9, last_hit: None });
+        let same = value(&live, ClickTotals { hits: 9, last_hit: None });
         check(&live, Some(&same), false, &none, &none);
         check(&live, None, false, &["route:a"], &none);
         check(&live, Some("{"), false, &["route:a"], &none);

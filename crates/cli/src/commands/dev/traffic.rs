@@ -1,12 +1,12 @@
 //! People, bots and links that never were: who clicks what, when, from where and with what. Pure: a seed gives the same always.
 
 use rlinks_clicks::Device;
-use rlinks_clicks::Prefix;
+use rlinks_clicks::IpPrefix;
 use rlinks_clicks::enrich::user_agent;
 use rlinks_clicks::journal::entry::{AgentBytes, Record};
 use rlinks_clicks::time::{HOUR_MS, day_of};
 use rlinks_clicks::visitor_secrets::hash_agent;
-use rlinks_core::workspace::policy::UserAgent;
+use rlinks_core::workspace::policy::UserAgentRetention;
 use rlinks_core::{Id, Timestamp, Workspace};
 
 /// Of a hundred clicks so many are bots'.
@@ -295,9 +295,9 @@ impl<'a> Crowd<'a> {
         let country = **self.dice.weighted(&COUNTRIES);
         let bits = self.dice.next().to_le_bytes();
         let prefix = if self.dice.percent(IPV6) {
-            Prefix::V6([0x2A, bits[0] & 0x0F, bits[1], bits[2], bits[3], bits[4]])
+            IpPrefix::V6([0x2A, bits[0] & 0x0F, bits[1], bits[2], bits[3], bits[4]])
         } else {
-            Prefix::V4([*self.dice.one_of(&NETWORKS), bits[0], bits[1]])
+            IpPrefix::V4([*self.dice.one_of(&NETWORKS), bits[0], bits[1]])
         };
         Person { number: self.people, agent, country, prefix: prefix.as_i64(), link: self.link() }
     }
@@ -309,11 +309,13 @@ impl<'a> Crowd<'a> {
 }
 
 impl Known {
-    fn new(text: &str, key: &[u8; 16], keep: UserAgent) -> Self {
+    fn new(text: &str, key: &[u8; 16], keep: UserAgentRetention) -> Self {
         let read = user_agent::encode(&user_agent::read(text));
         let (text_kept, hashed) = match keep {
-            UserAgent::Hashed => (String::new(), true),
-            UserAgent::Cut(characters) => (text.chars().take(characters as usize).collect(), false),
+            UserAgentRetention::Hashed => (String::new(), true),
+            UserAgentRetention::Truncated(characters) => {
+                (text.chars().take(characters as usize).collect(), false)
+            }
         };
         Self { hash: hash_agent(key, text.as_bytes()), text: text_kept, read, hashed }
     }

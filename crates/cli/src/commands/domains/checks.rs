@@ -1,6 +1,6 @@
 //! `rmax domains verify` and `check`: what DNS and registries say of hosts.
 
-use rlinks_core::{Host, Standing, Workspace};
+use rlinks_core::{DomainStatus, Host, Workspace};
 use rlinks_ops::domain_checks::run::{Found, Registries, Round};
 use rlinks_ops::{By, Mode};
 
@@ -31,7 +31,7 @@ pub(super) async fn verify(place: &Place, host: &str) -> Result<(), Failure> {
 /// The operator's word for a host that is there: whether it waits for its proof or lost it, it answers.
 pub(super) async fn trust(session: &Session, workspace: &Workspace, host: &Host) -> Result<(), Failure> {
     let held = session.ops.held(workspace, host).await?;
-    if held.custody.standing() == Standing::Active {
+    if held.verification.status() == DomainStatus::Active {
         return Hosted::of(held, workspace, session.now()).show(session.output, "unchanged");
     }
     let (actor, now) = (session.actor(), session.now());

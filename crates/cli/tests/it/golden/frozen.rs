@@ -6,8 +6,8 @@ use std::path::Path;
 use rlinks_clicks::journal::Syncing;
 use rlinks_core::Timestamp;
 use rlinks_ops::Naming;
-use rlinks_server::{Clock, Config, Reloadable, Server};
-use rlinks_store::{Location, Lost, Options, Store};
+use rlinks_server::{Clock, Config, ReloadableSettings, Server};
+use rlinks_store::{Location, MissingStore, Store, StoreOptions};
 use serde_json::Value;
 
 use super::{expected, first_difference, settled, store, strings};
@@ -32,7 +32,7 @@ pub(super) fn serve_at(now: &str, store_url: &str, data: &Path) -> Server {
         insecure_cookies: false,
         threads: 1,
         cache_bytes: 16 << 20,
-        naming,
+        short_urls: naming,
         own_host: None,
         tls: None,
         data: data.to_owned(),
@@ -44,10 +44,16 @@ pub(super) fn serve_at(now: &str, store_url: &str, data: &Path) -> Server {
         safety: rlinks_ops::safety::Options::default(),
         domain_checks: rlinks_ops::domain_checks::Options::default(),
         target_changes_per_minute: 100,
-        reloadable: Reloadable::default(),
+        reloadable: ReloadableSettings::default(),
     };
     let location = Location::parse(store_url).unwrap();
-    let options = Options { location, worker: None, holder: "golden".to_owned(), now, lost: Lost::Refuse };
+    let options = StoreOptions {
+        location,
+        worker: None,
+        holder: "golden".to_owned(),
+        now,
+        if_missing: MissingStore::Refuse,
+    };
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let opened = runtime.block_on(Store::open(options)).unwrap();
     let server = Server::start(config, opened, Clock::new(move || now), runtime).unwrap();

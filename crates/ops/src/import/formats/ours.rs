@@ -65,7 +65,7 @@ pub(super) fn row(taker: &mut Taker, format: ImportFormat) -> Row {
             updated_at: taker.time("updatedat"),
             source: taker.text("source").and_then(|text| {
                 let unknown = || wrong("source", "must be api, web, cli or import");
-                taker.errors.take(text.parse().map_err(|()| unknown()))
+                taker.errors.ok_or_push(text.parse().map_err(|()| unknown()))
             }),
             generated: taker.switch("generated").unwrap_or_default(),
         },
@@ -89,7 +89,7 @@ pub(super) fn row(taker: &mut Taker, format: ImportFormat) -> Row {
 
 fn state(taker: &mut Taker) -> Option<LinkState> {
     let (name, text) = taker.named_text("state")?;
-    taker.errors.take(text.parse().map_err(|()| wrong(&name, "must be active, disabled or deleted")))
+    taker.errors.ok_or_push(text.parse().map_err(|()| wrong(&name, "must be active, disabled or deleted")))
 }
 
 /// People's clicks, and all: the rest are bots.

@@ -13,19 +13,19 @@ use serde::Deserialize;
 use super::Algorithm;
 
 /// Longer names of keys are not looked up.
-pub const LONGEST_KID: usize = 128;
+pub const MAX_KID_BYTES: usize = 128;
 /// More keys than any issuer has.
-const MOST_KEYS: usize = 64;
+const MAX_KEYS: usize = 64;
 
 /// A key of the issuer, with the one algorithm it is for.
 #[derive(Debug)]
 pub struct Key {
     algorithm: Algorithm,
-    public: Public,
+    public: PublicKey,
 }
 
 #[derive(Debug)]
-enum Public {
+enum PublicKey {
     Rsa { n: Vec<u8>, e: Vec<u8> },
     Point(Vec<u8>),
 }
@@ -59,9 +59,9 @@ impl Key {
     }
 
     /// Whether this signature of these bytes is its own. RSA keys of less than 2,048 bits have signed nothing.
-    pub fn has_signed(&self, message: &[u8], signed: &[u8]) -> bool {
+    pub fn verifies(&self, message: &[u8], signed: &[u8]) -> bool {
         match &self.public {
-            Public::Rsa { n, e } => {
+            PublicKey::Rsa { n, e } => {
                 let parameters = match self.algorithm {
                     Algorithm::Rs256 => &signature::RSA_PKCS1_2048_8192_SHA256,
                     Algorithm::Rs384 => &signature::RSA_PKCS1_2048_8192_SHA384,
@@ -73,7 +73,7 @@ impl Key {
                 };
                 RsaPublicKeyComponents { n, e }.verify(parameters, message, signed).is_ok()
             }
-            Public::Point(point) => {
+            PublicKey::Point(point) => {
                 let algorithm: &'static dyn VerificationAlgorithm = match self.algorithm {
                     Algorithm::Es256 => &signature::ECDSA_P256_SHA256_FIXED,
                     Algorithm::Es384 => &signature::ECDSA_P384_SHA384_FIXED,
@@ -87,9 +87,9 @@ impl Key {
 }
 
 /// The keys of a document that may be used with the allowed algorithms, or why the document is refused.
-pub fn read(document: &[u8], allowed: &[Algorithm]) -> Result<Keys, &'static str> {
+pub fn parse(document: &[u8], allowed: &[Algorithm]) -> Result<Keys, &'static str> {
     let Document { keys } = serde_json::from_slice(document).map_err(|_| "it is not a document of keys")?;
-    if keys.len() > MOST_KEYS {
+    if keys.len() > MAX_KEYS {
         return Err("it has too many keys");
     }
     let mut usable = Keys::new();
@@ -109,24 +109,24 @@ pub fn read(document: &[u8], allowed: &[Algorithm]) -> Result<Keys, &'static str
 impl Entry {
     /// The key, if it has a name, is for signatures, and an allowed algorithm fits it.
     fn key(self, allowed: &[Algorithm]) -> Option<(String, Key)> {
-        let kid = self.kid.filter(|kid| !kid.is_empty() && kid.len() <= LONGEST_KID)?;
+        let kid = self.kid.filter(|kid| !kid.is_empty() && kid.len() <= MAX_KID_BYTES)?;
         if self.used_for.as_deref() != Some("sig") {
             return None;
         }
         let curve = self.crv.as_deref();
         let mut fitting = allowed.iter().copied().filter(|algorithm| algorithm.fits(&self.kty, curve));
         let algorithm = match &self.alg {
-            Some(name) => fitting.find(|algorithm| Algorithm::named(name) == Some(*algorithm)),
+            Some(name) => fitting.find(|algorithm| Algorithm::from_name(name) == Some(*algorithm)),
             None => fitting.next(),
         }?;
         let bytes = |text: Option<String>| URL_SAFE_NO_PAD.decode(text?).ok();
         let public = match self.kty.as_str() {
-            "RSA" => Public::Rsa { n: bytes(self.n)?, e: bytes(self.e)? },
+            "RSA" => PublicKey::Rsa { n: bytes(self.n)?, e: bytes(self.e)? },
             "EC" => {
                 let (x, y) = (bytes(self.x)?, bytes(self.y)?);
-                Public::Point([&[4], x.as_slice(), y.as_slice()].concat())
+                PublicKey::Point([&[4], x.as_slice(), y.as_slice()].concat())
             }
-            _ => Public::Point(bytes(self.x)?),
+            _ => PublicKey::Point(bytes(self.x)?),
         };
         Some((kid, Key { algorithm, public }))
     }

@@ -17,47 +17,47 @@ use serde_json::Value;
 use url::form_urlencoded;
 
 use super::provision::Identity;
-use super::token::{Claims, Refusal, Token, Use, text};
-use super::{Oidc, Settings};
-use crate::auth::oidc::metadata::Discovery;
-use crate::auth::oidc::provider::NoKey;
+use super::token::{Claims, Token, TokenError, TokenUse, text_claim};
+use super::{Oidc, OidcSettings};
+use crate::auth::oidc::metadata::ProviderMetadata;
+use crate::auth::oidc::provider::KeyError;
 use rlinks_ops::outbound::FetchError;
 
 /// How long somebody may be away at the provider.
-pub const GOOD_SECONDS: i64 = 600;
+pub const LOGIN_TIMEOUT_SECONDS: i64 = 600;
 /// Longer answers of the provider are not looked at.
-const LONGEST_PARAMETER: usize = 4096;
+const MAX_PARAMETER_BYTES: usize = 4096;
 /// States that were used and whose time is not over. Beyond that the provider's word is left: it takes a code once.
-const MOST_USED: usize = 4096;
+const MAX_USED_STATES: usize = 4096;
 
 /// Why nobody was signed in. The words are for whoever tried.
 #[derive(Debug, thiserror::Error)]
-pub enum FlowError {
+pub enum LoginError {
     /// The browser did not begin here, or too long ago, or was here already.
     #[error(
         "This sign-in was not begun in this browser, has been used, or took longer than ten minutes; please begin again"
     )]
-    State,
+    InvalidState,
     /// Another provider than ours sent them.
     #[error("The answer came from another sign-in provider than the one that was asked; please begin again")]
-    Issuer,
+    WrongIssuer,
     /// The provider refused.
     #[error("The sign-in provider refused: {0}")]
     Denied(String),
     /// The provider did not take our code.
     #[error("The sign-in provider did not confirm the sign-in; please begin again")]
-    Code,
+    CodeRejected,
     /// What the provider gave is not to be believed.
     #[error("The sign-in provider gave a token that cannot be believed; the server's log says why")]
-    Token(#[from] Refusal),
+    Token(#[from] TokenError),
     /// The provider is away.
     #[error("The sign-in provider cannot be reached; please try again in a minute")]
-    Away(#[from] FetchError),
+    ProviderUnavailable(#[from] FetchError),
 }
 
 /// What somebody wants who signs in.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Wish {
+pub struct LoginRequest {
     /// The workspace they want to go to, by its slug.
     pub workspace: String,
     /// The page of ours they want to see.
@@ -68,10 +68,10 @@ pub struct Wish {
 
 /// Somebody who leaves for the provider.
 #[derive(Debug)]
-pub struct Departure {
+pub struct AuthorizationRedirect {
     /// Where to.
     pub location: String,
-    /// What their browser keeps meanwhile, for [`GOOD_SECONDS`].
+    /// What their browser keeps meanwhile, for [`LOGIN_TIMEOUT_SECONDS`].
     pub cookie: String,
 }
 
@@ -98,29 +98,29 @@ impl Callback {
 
 /// Somebody who came back.
 #[derive(Debug)]
-pub struct Arrival {
+pub struct CompletedLogin {
     /// Who the provider says it is.
     pub identity: Identity,
     /// What they want.
-    pub wish: Wish,
+    pub request: LoginRequest,
 }
 
 /// What the cookie says.
 #[derive(Serialize, Deserialize)]
-struct Trip {
+struct LoginState {
     state: String,
     until: i64,
     #[serde(flatten)]
-    wish: Wish,
+    request: LoginRequest,
 }
 
 /// Signs trips, and knows which are over.
-pub struct Desk {
+pub struct LoginStates {
     key: hmac::Key,
     used: Mutex<VecDeque<(String, i64)>>,
 }
 
-impl Desk {
+impl LoginStates {
     /// A desk of this key, for one issuer. Servers that share the key know each other's trips.
     pub fn new(key: &[u8; 32], issuer: &str) -> Self {
         let key = hmac::Key::new(hmac::HMAC_SHA256, key);
@@ -132,41 +132,45 @@ impl Desk {
         URL_SAFE_NO_PAD.encode(hmac::sign(&self.key, format!("{what}:{text}").as_bytes()))
     }
 
-    fn seal(&self, trip: &Trip) -> String {
-        let text = URL_SAFE_NO_PAD.encode(serde_json::to_vec(trip).expect("a trip is JSON"));
+    fn seal(&self, login: &LoginState) -> String {
+        let text = URL_SAFE_NO_PAD.encode(serde_json::to_vec(login).expect("a trip is JSON"));
         format!("{text}.{}", self.derive("trip", &text))
     }
 
-    fn open(&self, cookie: &str, now: Timestamp) -> Option<Trip> {
+    fn open(&self, cookie: &str, now: Timestamp) -> Option<LoginState> {
         let (text, tag) = cookie.split_once('.')?;
         let tag = URL_SAFE_NO_PAD.decode(tag).ok()?;
         hmac::verify(&self.key, format!("trip:{text}").as_bytes(), &tag).ok()?;
-        let trip: Trip = serde_json::from_slice(&URL_SAFE_NO_PAD.decode(text).ok()?).ok()?;
-        (now.ms() <= trip.until).then_some(trip)
+        let login: LoginState = serde_json::from_slice(&URL_SAFE_NO_PAD.decode(text).ok()?).ok()?;
+        (now.ms() <= login.until).then_some(login)
     }
 
     /// Whether this is the first time a state comes back.
-    fn take(&self, trip: &Trip, now: Timestamp) -> bool {
+    fn consume(&self, login: &LoginState, now: Timestamp) -> bool {
         let mut used = self.used.lock();
-        while used.front().is_some_and(|(_, until)| *until < now.ms()) || used.len() >= MOST_USED {
+        while used.front().is_some_and(|(_, until)| *until < now.ms()) || used.len() >= MAX_USED_STATES {
             used.pop_front();
         }
-        if used.iter().any(|(state, _)| *state == trip.state) {
+        if used.iter().any(|(state, _)| *state == login.state) {
             return false;
         }
-        used.push_back((trip.state.clone(), trip.until));
+        used.push_back((login.state.clone(), login.until));
         true
     }
 }
 
 impl Oidc {
     /// Sends somebody to the provider. `random` is 32 random bytes.
-    pub async fn begin(&self, wish: Wish, random: [u8; 32]) -> Result<Departure, FlowError> {
-        let doors = self.issuer.doors().await?;
+    pub async fn begin_login(
+        &self,
+        request: LoginRequest,
+        random: [u8; 32],
+    ) -> Result<AuthorizationRedirect, LoginError> {
+        let metadata = self.issuer.metadata().await?;
         let state = URL_SAFE_NO_PAD.encode(random);
-        let verifier = self.desk.derive("verifier", &state);
+        let verifier = self.login_states.derive("verifier", &state);
         let challenge = URL_SAFE_NO_PAD.encode(digest::digest(&digest::SHA256, verifier.as_bytes()));
-        let mut location = doors.authorization_endpoint.clone();
+        let mut location = metadata.authorization_endpoint.clone();
         location
             .query_pairs_mut()
             .append_pair("response_type", "code")
@@ -174,46 +178,59 @@ impl Oidc {
             .append_pair("redirect_uri", &self.redirect_uri)
             .append_pair("scope", &self.settings.scopes.join(" "))
             .append_pair("state", &state)
-            .append_pair("nonce", &self.desk.derive("nonce", &state))
+            .append_pair("nonce", &self.login_states.derive("nonce", &state))
             .append_pair("code_challenge", &challenge)
             .append_pair("code_challenge_method", "S256");
-        let until = self.clock.now().ms().saturating_add(GOOD_SECONDS * 1000);
-        let cookie = self.desk.seal(&Trip { state, until, wish });
-        Ok(Departure { location: location.into(), cookie })
+        let until = self.clock.now().ms().saturating_add(LOGIN_TIMEOUT_SECONDS * 1000);
+        let cookie = self.login_states.seal(&LoginState { state, until, request });
+        Ok(AuthorizationRedirect { location: location.into(), cookie })
     }
 
-    /// Takes somebody back. `cookie` is what [`Self::begin`] gave their browser.
-    pub async fn finish(&self, callback: Callback, cookie: Option<&str>) -> Result<Arrival, FlowError> {
+    /// Takes somebody back. `cookie` is what [`Self::begin_login`] gave their browser.
+    pub async fn finish_login(
+        &self,
+        callback: Callback,
+        cookie: Option<&str>,
+    ) -> Result<CompletedLogin, LoginError> {
         let now = self.clock.now();
-        let trip = cookie.and_then(|cookie| self.desk.open(cookie, now)).ok_or(FlowError::State)?;
+        let login =
+            cookie.and_then(|cookie| self.login_states.open(cookie, now)).ok_or(LoginError::InvalidState)?;
         // First of all: whatever else is wrong, this state has come back.
-        if callback.state.as_ref() != Some(&trip.state) || !self.desk.take(&trip, now) {
-            return Err(FlowError::State);
+        if callback.state.as_ref() != Some(&login.state) || !self.login_states.consume(&login, now) {
+            return Err(LoginError::InvalidState);
         }
-        let doors = self.issuer.doors().await?;
+        let metadata = self.issuer.metadata().await?;
         match &callback.iss {
-            Some(issuer) if *issuer != self.settings.issuer => return Err(FlowError::Issuer),
-            None if doors.names_itself => return Err(FlowError::Issuer),
+            Some(issuer) if *issuer != self.settings.issuer => return Err(LoginError::WrongIssuer),
+            None if metadata.sends_issuer => return Err(LoginError::WrongIssuer),
             _ => {}
         }
         if let Some(error) = callback.error {
-            return Err(FlowError::Denied(plain(&error)));
+            return Err(LoginError::Denied(sanitize_error_code(&error)));
         }
-        let code = callback.code.filter(|code| code.len() <= LONGEST_PARAMETER).ok_or(FlowError::Code)?;
-        let granted = self.exchange(&doors, &code, &self.desk.derive("verifier", &trip.state)).await?;
-        let nonce = self.desk.derive("nonce", &trip.state);
-        let mut claims = self.believe_id(&granted.id_token, &nonce, now).await?;
-        if text(&claims, "email").is_none() || self.wants_more(&trip.wish.workspace, &claims) {
-            self.ask_more(&doors, &granted, &mut claims).await?;
+        let code =
+            callback.code.filter(|code| code.len() <= MAX_PARAMETER_BYTES).ok_or(LoginError::CodeRejected)?;
+        let granted =
+            self.exchange_code(&metadata, &code, &self.login_states.derive("verifier", &login.state)).await?;
+        let nonce = self.login_states.derive("nonce", &login.state);
+        let mut claims = self.verify_id_token(&granted.id_token, &nonce, now).await?;
+        if text_claim(&claims, "email").is_none() || self.needs_userinfo(&login.request.workspace, &claims) {
+            self.fetch_userinfo(&metadata, &granted, &mut claims).await?;
         }
-        let identity = Identity::of(&self.settings.issuer, claims).ok_or(Refusal::Claim("sub"))?;
-        Ok(Arrival { identity, wish: trip.wish })
+        let identity =
+            Identity::from_claims(&self.settings.issuer, claims).ok_or(TokenError::Claim("sub"))?;
+        Ok(CompletedLogin { identity, request: login.request })
     }
 
     /// Turns a code into tokens.
-    async fn exchange(&self, doors: &Discovery, code: &str, verifier: &str) -> Result<Granted, FlowError> {
-        let (form, authorization) = self.request(doors, code, verifier);
-        let sent = self.issuer.fetch.post(&doors.token_endpoint, form, authorization.as_deref());
+    async fn exchange_code(
+        &self,
+        metadata: &ProviderMetadata,
+        code: &str,
+        verifier: &str,
+    ) -> Result<TokenResponse, LoginError> {
+        let (form, authorization) = self.token_request(metadata, code, verifier);
+        let sent = self.issuer.client.post(&metadata.token_endpoint, form, authorization.as_deref());
         let (status, body) = sent.await?;
         if status == StatusCode::OK
             && let Ok(granted) = serde_json::from_slice(&body)
@@ -221,14 +238,27 @@ impl Oidc {
             return Ok(granted);
         }
         let said: Option<Value> = serde_json::from_slice(&body).ok();
-        let said = said.as_ref().and_then(|said| said["error"].as_str()).map(plain).unwrap_or_default();
+        let said = said
+            .as_ref()
+            .and_then(|said| said["error"].as_str())
+            .map(sanitize_error_code)
+            .unwrap_or_default();
         tracing::warn!(%status, error = said, "the OpenID provider did not take a code");
-        Err(if status.is_server_error() { FetchError::Status(status).into() } else { FlowError::Code })
+        Err(if status.is_server_error() {
+            FetchError::Status(status).into()
+        } else {
+            LoginError::CodeRejected
+        })
     }
 
     /// The form that asks for tokens, and how we say who we are: by the secret, where we have one, and by PKCE always.
-    fn request(&self, doors: &Discovery, code: &str, verifier: &str) -> (String, Option<String>) {
-        let Settings { client_id, client_secret, .. } = &self.settings;
+    fn token_request(
+        &self,
+        metadata: &ProviderMetadata,
+        code: &str,
+        verifier: &str,
+    ) -> (String, Option<String>) {
+        let OidcSettings { client_id, client_secret, .. } = &self.settings;
         let mut form = form_urlencoded::Serializer::new(String::new());
         form.append_pair("grant_type", "authorization_code")
             .append_pair("code", code)
@@ -237,7 +267,7 @@ impl Oidc {
         let Some(secret) = client_secret else {
             return (form.append_pair("client_id", client_id).finish(), None);
         };
-        if doors.secret_in_form {
+        if metadata.secret_in_form {
             form.append_pair("client_id", client_id).append_pair("client_secret", secret.reveal());
             return (form.finish(), None);
         }
@@ -246,47 +276,49 @@ impl Oidc {
         (form.finish(), Some(format!("Basic {}", STANDARD.encode(pair))))
     }
 
-    async fn believe_id(&self, token: &str, nonce: &str, now: Timestamp) -> Result<Claims, FlowError> {
-        let believed = async {
+    async fn verify_id_token(&self, token: &str, nonce: &str, now: Timestamp) -> Result<Claims, LoginError> {
+        let verified = async {
             let token = Token::parse(token)?;
             let key = self.issuer.key(token.kid()?).await;
             let key = match key {
                 Ok(key) => key,
-                Err(NoKey::Unknown) => return Err(Refusal::UnknownKey.into()),
-                Err(NoKey::Away) => {
+                Err(KeyError::Unknown) => return Err(TokenError::UnknownKey.into()),
+                Err(KeyError::Unavailable) => {
                     return Err(FetchError::Unreachable("its keys are not known".to_owned()).into());
                 }
             };
-            let used = Use::Id { client_id: &self.settings.client_id, nonce };
-            Ok::<_, FlowError>(token.verify(&key, &self.settings.issuer, used, now)?)
+            let used = TokenUse::Id { client_id: &self.settings.client_id, nonce };
+            Ok::<_, LoginError>(token.verify(&key, &self.settings.issuer, used, now)?)
         };
-        believed.await.inspect_err(|error| {
-            if let FlowError::Token(refusal) = error {
+        verified.await.inspect_err(|error| {
+            if let LoginError::Token(refusal) = error {
                 tracing::warn!(%refusal, "an ID token was not believed");
             }
         })
     }
 
     /// Whether a rule asks for a claim the ID token does not have.
-    fn wants_more(&self, workspace: &str, claims: &Claims) -> bool {
+    fn needs_userinfo(&self, workspace: &str, claims: &Claims) -> bool {
         let rules = self.settings.provision.iter().filter(|rule| rule.workspace == workspace);
         rules.filter_map(|rule| rule.claim.as_ref()).any(|claim| !claims.contains_key(&claim.name))
     }
 
     /// What the ID token does not say, the provider says to whoever has the access token. About the same person, or not at all.
-    async fn ask_more(
+    async fn fetch_userinfo(
         &self,
-        doors: &Discovery,
-        granted: &Granted,
+        metadata: &ProviderMetadata,
+        granted: &TokenResponse,
         claims: &mut Claims,
-    ) -> Result<(), FlowError> {
-        let Some(url) = &doors.userinfo_endpoint else { return Ok(()) };
-        let body = self.issuer.fetch.get(url, Some(&granted.access_token)).await?;
+    ) -> Result<(), LoginError> {
+        let Some(url) = &metadata.userinfo_endpoint else { return Ok(()) };
+        let body = self.issuer.client.get(url, Some(&granted.access_token)).await?;
         // Some sign it; those say enough in the ID token. What does not say whom it is about says nothing.
         let Ok(said) = serde_json::from_slice::<Claims>(&body) else { return Ok(()) };
-        match text(&said, "sub") {
+        match text_claim(&said, "sub") {
             None => return Ok(()),
-            Some(subject) if Some(subject) != text(claims, "sub") => return Err(Refusal::Claim("sub").into()),
+            Some(subject) if Some(subject) != text_claim(claims, "sub") => {
+                return Err(TokenError::Claim("sub").into());
+            }
             Some(_) => {}
         }
         // That some address is verified says nothing about another one.
@@ -300,12 +332,12 @@ impl Oidc {
 
 /// What a code becomes.
 #[derive(Deserialize)]
-struct Granted {
+struct TokenResponse {
     id_token: String,
     access_token: String,
 }
 
 /// A provider's error word, and nothing that is more than a word.
-fn plain(error: &str) -> String {
+fn sanitize_error_code(error: &str) -> String {
     error.chars().filter(|letter| letter.is_ascii_alphanumeric() || *letter == '_').take(64).collect()
 }

@@ -7,7 +7,7 @@ use rlinks_ops::outbound::{Fetch, FetchError};
 
 /// Where the issuer's doors are.
 #[derive(Clone, Debug)]
-pub struct Discovery {
+pub struct ProviderMetadata {
     /// Where people sign in.
     pub authorization_endpoint: Url,
     /// Where codes become tokens.
@@ -17,7 +17,7 @@ pub struct Discovery {
     /// Where the keys are.
     pub jwks_uri: Url,
     /// It says who it is when it sends people back.
-    pub names_itself: bool,
+    pub sends_issuer: bool,
     /// It takes our secret in the form only.
     pub secret_in_form: bool,
 }
@@ -36,9 +36,9 @@ struct Document {
 }
 
 /// Asks the issuer. What calls itself otherwise is another issuer.
-pub async fn discover(fetch: &Fetch, issuer: &str) -> Result<Discovery, FetchError> {
+pub async fn discover(client: &Fetch, issuer: &str) -> Result<ProviderMetadata, FetchError> {
     let url = format!("{}/.well-known/openid-configuration", issuer.trim_end_matches('/'));
-    let body = fetch.get(&fetch.address(&url)?, None).await?;
+    let body = client.get(&client.address(&url)?, None).await?;
     let said: Document = serde_json::from_slice(&body)
         .map_err(|_| FetchError::Odd("it does not describe itself as OpenID says"))?;
     if said.issuer != issuer {
@@ -52,12 +52,12 @@ pub async fn discover(fetch: &Fetch, issuer: &str) -> Result<Discovery, FetchErr
         let methods = said.token_endpoint_auth_methods_supported.as_ref();
         methods.map(|methods| methods.iter().any(|name| name == wanted))
     };
-    Ok(Discovery {
-        authorization_endpoint: fetch.address(&said.authorization_endpoint)?,
-        token_endpoint: fetch.address(&said.token_endpoint)?,
-        userinfo_endpoint: said.userinfo_endpoint.as_deref().map(|url| fetch.address(url)).transpose()?,
-        jwks_uri: fetch.address(&said.jwks_uri)?,
-        names_itself: said.authorization_response_iss_parameter_supported,
+    Ok(ProviderMetadata {
+        authorization_endpoint: client.address(&said.authorization_endpoint)?,
+        token_endpoint: client.address(&said.token_endpoint)?,
+        userinfo_endpoint: said.userinfo_endpoint.as_deref().map(|url| client.address(url)).transpose()?,
+        jwks_uri: client.address(&said.jwks_uri)?,
+        sends_issuer: said.authorization_response_iss_parameter_supported,
         // Where it does not say, the header is the rule.
         secret_in_form: has("client_secret_basic") == Some(false) && has("client_secret_post") == Some(true),
     })

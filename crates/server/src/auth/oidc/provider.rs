@@ -15,36 +15,36 @@ use url::Url;
 
 use super::Algorithm;
 use super::jwks::{self, Key, Keys};
-use super::token::Refusal;
-use crate::auth::oidc::metadata::{Discovery, discover};
+use super::token::TokenError;
+use crate::auth::oidc::metadata::{ProviderMetadata, discover};
 use rlinks_ops::outbound::{Fetch, FetchError};
 use rlinks_store::clock::Clock;
 
 /// Between two times the issuer is asked, whatever for.
-const PAUSE_MS: i64 = 30_000;
+const MIN_FETCH_INTERVAL_MS: i64 = 30_000;
 /// Keys older than this are asked for anew, while they go on being used.
-const FRESH_MS: i64 = 10 * 60_000;
+const KEY_REFRESH_INTERVAL_MS: i64 = 10 * 60_000;
 /// Doors change less often than keys.
-const DOORS_FRESH_MS: i64 = 3_600_000;
+const METADATA_REFRESH_INTERVAL_MS: i64 = 3_600_000;
 /// What an issuer said this long ago is not believed any more.
-const GOOD_MS: i64 = 24 * 3_600_000;
+const MAX_CACHE_AGE_MS: i64 = 24 * 3_600_000;
 /// Names of keys the issuer does not have, and how long each is remembered.
-const MOST_UNKNOWN: usize = 128;
-const UNKNOWN_MS: i64 = 5 * 60_000;
+const MAX_UNKNOWN_KIDS: usize = 128;
+const UNKNOWN_KID_TTL_MS: i64 = 5 * 60_000;
 /// Between two looks whether keys are due.
-const LOOK: Duration = Duration::from_mins(1);
+const CHECK_INTERVAL: Duration = Duration::from_mins(1);
 
 /// Why a token's key is not there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NoKey {
+pub enum KeyError {
     /// The issuer has no such key.
     Unknown,
     /// We know no keys at all, and the issuer does not answer.
-    Away,
+    Unavailable,
 }
 
-impl From<Refusal> for NoKey {
-    fn from(_: Refusal) -> Self {
+impl From<TokenError> for KeyError {
+    fn from(_: TokenError) -> Self {
         Self::Unknown
     }
 }
@@ -54,21 +54,21 @@ pub struct Issuer {
     name: String,
     algorithms: Vec<Algorithm>,
     /// How it is asked.
-    pub fetch: Fetch,
+    pub client: Fetch,
     clock: Clock,
-    known: RwLock<Known>,
+    cache: RwLock<ProviderCache>,
     /// Whoever holds it is asking; the others wait for the answer.
-    asking: tokio::sync::Mutex<()>,
+    refresh_lock: tokio::sync::Mutex<()>,
     fetches: AtomicU64,
 }
 
 #[derive(Default)]
-struct Known {
-    doors: Option<(Arc<Discovery>, Timestamp)>,
+struct ProviderCache {
+    metadata: Option<(Arc<ProviderMetadata>, Timestamp)>,
     keys: Option<(Arc<Keys>, Timestamp)>,
     tried_at: Option<Timestamp>,
     unknown: VecDeque<(String, Timestamp)>,
-    trouble: Option<String>,
+    last_error: Option<String>,
 }
 
 impl Issuer {
@@ -78,17 +78,17 @@ impl Issuer {
         Ok(Self {
             name: name.to_owned(),
             algorithms: algorithms.to_vec(),
-            fetch: Fetch::new(&url)?,
+            client: Fetch::new(&url)?,
             clock,
-            known: RwLock::default(),
-            asking: tokio::sync::Mutex::default(),
+            cache: RwLock::default(),
+            refresh_lock: tokio::sync::Mutex::default(),
             fetches: AtomicU64::new(0),
         })
     }
 
     /// Asks once, for whoever wants to know whether it can be used: how many of its keys can.
-    pub async fn look(&self) -> Result<usize, FetchError> {
-        Ok(self.ask_for_keys(self.clock.now()).await?.len())
+    pub async fn probe(&self) -> Result<usize, FetchError> {
+        Ok(self.fetch_keys(self.clock.now()).await?.len())
     }
 
     /// How often its keys were asked for.
@@ -97,78 +97,81 @@ impl Issuer {
     }
 
     /// Keeps the keys young. Until the task is dropped.
-    pub async fn keep_fresh(&self) {
+    pub async fn run(&self) {
         loop {
-            self.renew().await;
-            tokio::time::sleep(LOOK).await;
+            self.refresh_if_due().await;
+            tokio::time::sleep(CHECK_INTERVAL).await;
         }
     }
 
     /// Asks for keys that are due.
-    async fn renew(&self) {
+    async fn refresh_if_due(&self) {
         if self.is_due() {
-            let _one_at_a_time = self.asking.lock().await;
+            let _one_at_a_time = self.refresh_lock.lock().await;
             if self.is_due() {
-                self.ask().await;
+                self.refresh().await;
             }
         }
     }
 
     fn is_due(&self) -> bool {
         let now = self.clock.now();
-        let known = self.known.read();
-        known.keys.as_ref().is_none_or(|(_, at)| !is_within(now, *at, FRESH_MS)) && known.may_ask(now)
+        let known = self.cache.read();
+        known.keys.as_ref().is_none_or(|(_, at)| !is_within(now, *at, KEY_REFRESH_INTERVAL_MS))
+            && known.may_fetch(now)
     }
 
     /// Where its doors are.
-    pub async fn doors(&self) -> Result<Arc<Discovery>, FetchError> {
+    pub async fn metadata(&self) -> Result<Arc<ProviderMetadata>, FetchError> {
         for _ in 0..2 {
-            if let Some(doors) = self.known.read().doors(self.clock.now()) {
-                return Ok(doors);
+            if let Some(metadata) = self.cache.read().metadata(self.clock.now()) {
+                return Ok(metadata);
             }
-            let _one_at_a_time = self.asking.lock().await;
-            let known = self.known.read().doors(self.clock.now());
-            if known.is_none() && self.known.read().may_ask(self.clock.now()) {
-                self.ask().await;
+            let _one_at_a_time = self.refresh_lock.lock().await;
+            let known = self.cache.read().metadata(self.clock.now());
+            if known.is_none() && self.cache.read().may_fetch(self.clock.now()) {
+                self.refresh().await;
             }
         }
-        let trouble = self.known.read().trouble.clone();
+        let trouble = self.cache.read().last_error.clone();
         Err(FetchError::Unreachable(trouble.unwrap_or_else(|| "it did not answer a moment ago".to_owned())))
     }
 
     /// The key of this name.
-    pub async fn key(self: &Arc<Self>, kid: &str) -> Result<Arc<Key>, NoKey> {
-        let found = self.known.read().find(kid, self.clock.now());
-        if self.is_due() && !matches!(found, Found::Nothing) {
+    pub async fn key(self: &Arc<Self>, kid: &str) -> Result<Arc<Key>, KeyError> {
+        let found = self.cache.read().find(kid, self.clock.now());
+        if self.is_due() && !matches!(found, KeyLookup::NoKeySet) {
             let issuer = Arc::clone(self);
-            tokio::spawn(async move { issuer.renew().await });
+            tokio::spawn(async move { issuer.refresh_if_due().await });
         }
         match found {
-            Found::Key(key) => return Ok(key),
-            Found::Refused => return Err(NoKey::Unknown),
-            Found::Other if !self.known.read().may_ask(self.clock.now()) => return Err(NoKey::Unknown),
-            Found::Other | Found::Nothing => {}
+            KeyLookup::Found(key) => return Ok(key),
+            KeyLookup::KnownMissing => return Err(KeyError::Unknown),
+            KeyLookup::NotInKeySet if !self.cache.read().may_fetch(self.clock.now()) => {
+                return Err(KeyError::Unknown);
+            }
+            KeyLookup::NotInKeySet | KeyLookup::NoKeySet => {}
         }
-        let _one_at_a_time = self.asking.lock().await;
+        let _one_at_a_time = self.refresh_lock.lock().await;
         // Somebody else may have asked while we waited.
         let now = self.clock.now();
-        let found = self.known.read().find(kid, now);
+        let found = self.cache.read().find(kid, now);
         match found {
-            Found::Key(key) => Ok(key),
-            Found::Refused => Err(NoKey::Unknown),
-            Found::Other if !self.known.read().may_ask(now) => Err(NoKey::Unknown),
-            Found::Nothing if !self.known.read().may_ask(now) => Err(NoKey::Away),
-            Found::Other | Found::Nothing => {
-                let has_answered = self.ask().await;
-                let mut known = self.known.write();
+            KeyLookup::Found(key) => Ok(key),
+            KeyLookup::KnownMissing => Err(KeyError::Unknown),
+            KeyLookup::NotInKeySet if !self.cache.read().may_fetch(now) => Err(KeyError::Unknown),
+            KeyLookup::NoKeySet if !self.cache.read().may_fetch(now) => Err(KeyError::Unavailable),
+            KeyLookup::NotInKeySet | KeyLookup::NoKeySet => {
+                let has_answered = self.refresh().await;
+                let mut known = self.cache.write();
                 match known.find(kid, now) {
-                    Found::Key(key) => Ok(key),
-                    Found::Nothing => Err(NoKey::Away),
-                    Found::Other | Found::Refused => {
+                    KeyLookup::Found(key) => Ok(key),
+                    KeyLookup::NoKeySet => Err(KeyError::Unavailable),
+                    KeyLookup::NotInKeySet | KeyLookup::KnownMissing => {
                         if has_answered {
                             known.remember_unknown(kid, now);
                         }
-                        Err(NoKey::Unknown)
+                        Err(KeyError::Unknown)
                     }
                 }
             }
@@ -176,78 +179,83 @@ impl Issuer {
     }
 
     /// Asks for what is due, under the lock. Says whether there are new keys.
-    async fn ask(&self) -> bool {
+    async fn refresh(&self) -> bool {
         let now = self.clock.now();
-        self.known.write().tried_at = Some(now);
-        let trouble = match self.ask_for_keys(now).await {
+        self.cache.write().tried_at = Some(now);
+        let trouble = match self.fetch_keys(now).await {
             Ok(keys) => {
-                let mut known = self.known.write();
+                let mut known = self.cache.write();
                 known.keys = Some((Arc::new(keys), now));
                 known.unknown.clear();
-                known.trouble = None;
+                known.last_error = None;
                 return true;
             }
             Err(error) => error.to_string(),
         };
         tracing::warn!(issuer = self.name, trouble, "the OpenID provider was asked for its keys in vain");
-        self.known.write().trouble = Some(trouble);
+        self.cache.write().last_error = Some(trouble);
         false
     }
 
-    async fn ask_for_keys(&self, now: Timestamp) -> Result<Keys, FetchError> {
-        let old = self.known.read().doors.clone();
-        let doors = match old {
-            Some((doors, at)) if is_within(now, at, DOORS_FRESH_MS) => doors,
-            old => match discover(&self.fetch, &self.name).await {
+    async fn fetch_keys(&self, now: Timestamp) -> Result<Keys, FetchError> {
+        let old = self.cache.read().metadata.clone();
+        let metadata = match old {
+            Some((metadata, at)) if is_within(now, at, METADATA_REFRESH_INTERVAL_MS) => metadata,
+            old => match discover(&self.client, &self.name).await {
                 Ok(fresh) => {
                     let fresh = Arc::new(fresh);
-                    self.known.write().doors = Some((Arc::clone(&fresh), now));
+                    self.cache.write().metadata = Some((Arc::clone(&fresh), now));
                     fresh
                 }
                 // The keys may be where they were.
-                Err(error) => old.map(|(doors, _)| doors).ok_or(error)?,
+                Err(error) => old.map(|(metadata, _)| metadata).ok_or(error)?,
             },
         };
         self.fetches.fetch_add(1, Ordering::Relaxed);
-        let body = self.fetch.get(&doors.jwks_uri, None).await?;
-        jwks::read(&body, &self.algorithms).map_err(FetchError::Odd)
+        let body = self.client.get(&metadata.jwks_uri, None).await?;
+        jwks::parse(&body, &self.algorithms).map_err(FetchError::Odd)
     }
 }
 
 /// What a name of a key leads to.
-enum Found {
-    Key(Arc<Key>),
+enum KeyLookup {
+    Found(Arc<Key>),
     /// There are keys, and this one is not among them.
-    Other,
+    NotInKeySet,
     /// The same, and the issuer was asked for it.
-    Refused,
+    KnownMissing,
     /// There are no keys that may be used.
-    Nothing,
+    NoKeySet,
 }
 
-impl Known {
-    fn doors(&self, now: Timestamp) -> Option<Arc<Discovery>> {
-        self.doors.as_ref().filter(|(_, at)| is_within(now, *at, GOOD_MS)).map(|(doors, _)| Arc::clone(doors))
+impl ProviderCache {
+    fn metadata(&self, now: Timestamp) -> Option<Arc<ProviderMetadata>> {
+        self.metadata
+            .as_ref()
+            .filter(|(_, at)| is_within(now, *at, MAX_CACHE_AGE_MS))
+            .map(|(metadata, _)| Arc::clone(metadata))
     }
 
-    fn find(&self, kid: &str, now: Timestamp) -> Found {
-        let Some((keys, _)) = self.keys.as_ref().filter(|(_, at)| is_within(now, *at, GOOD_MS)) else {
-            return Found::Nothing;
+    fn find(&self, kid: &str, now: Timestamp) -> KeyLookup {
+        let Some((keys, _)) = self.keys.as_ref().filter(|(_, at)| is_within(now, *at, MAX_CACHE_AGE_MS))
+        else {
+            return KeyLookup::NoKeySet;
         };
         if let Some(key) = keys.get(kid) {
-            return Found::Key(Arc::clone(key));
+            return KeyLookup::Found(Arc::clone(key));
         }
-        let is_refused = self.unknown.iter().any(|(name, at)| name == kid && is_within(now, *at, UNKNOWN_MS));
-        if is_refused { Found::Refused } else { Found::Other }
+        let is_refused =
+            self.unknown.iter().any(|(name, at)| name == kid && is_within(now, *at, UNKNOWN_KID_TTL_MS));
+        if is_refused { KeyLookup::KnownMissing } else { KeyLookup::NotInKeySet }
     }
 
     /// Whether the last time was long enough ago.
-    fn may_ask(&self, now: Timestamp) -> bool {
-        self.tried_at.is_none_or(|at| !is_within(now, at, PAUSE_MS))
+    fn may_fetch(&self, now: Timestamp) -> bool {
+        self.tried_at.is_none_or(|at| !is_within(now, at, MIN_FETCH_INTERVAL_MS))
     }
 
     fn remember_unknown(&mut self, kid: &str, now: Timestamp) {
-        if self.unknown.len() >= MOST_UNKNOWN {
+        if self.unknown.len() >= MAX_UNKNOWN_KIDS {
             self.unknown.pop_front();
         }
         self.unknown.push_back((kid.to_owned(), now));

@@ -1,17 +1,17 @@
 //! Who may come in: somebody we know by issuer and subject, or somebody a rule of the configuration makes a member. An address alone
 //! opens nothing: anybody can tell some provider that an address is theirs.
 
-use rlinks_core::workspace::policy::SignIn;
+use rlinks_core::workspace::policy::SignInMethod;
 use rlinks_core::{Actor, Email, Role, User, UserStatus, Workspace};
-use rlinks_store::{NewUser, Profile, StoreError, Subject};
+use rlinks_store::{NewUser, OidcIdentity, OidcProfile, StoreError};
 use serde_json::Value;
 
 use super::Oidc;
-use super::token::{Claims, text};
+use super::token::{Claims, text_claim};
 
 /// Makes those it fits members of a workspace.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Rule {
+pub struct ProvisionRule {
     /// Of which, by its slug.
     pub workspace: String,
     /// As what.
@@ -35,29 +35,29 @@ pub struct ClaimRule {
 #[derive(Clone, Debug)]
 pub struct Identity {
     /// Who they are to it.
-    pub who: Subject,
+    pub subject: OidcIdentity,
     /// What it says of them.
-    pub profile: Profile,
+    pub profile: OidcProfile,
     claims: Claims,
 }
 
 /// Why somebody does not come in. The words are for them.
 #[derive(Debug, thiserror::Error)]
-pub enum Refused {
+pub enum ProvisionError {
     /// The workspace is gone or was never there, or its policy has no OpenID sign-in.
     #[error("This workspace does not let people sign in this way")]
-    Workspace,
+    WorkspaceUnavailable,
     /// An admin has locked them out.
     #[error("This account is suspended; an admin of the workspace can activate it again")]
-    Suspended,
+    AccountSuspended,
     /// No rule makes them a member.
     #[error("There is no account for you in this workspace; ask one of its admins to let you in")]
-    NoRule,
+    NoMatchingRule,
     /// A rule would, but an account needs an address.
     #[error(
         "Your sign-in provider does not say that your e-mail address is verified, and an account needs one that is"
     )]
-    NoEmail,
+    NoVerifiedEmail,
     /// Somebody else's account has the address, or their own of another way to sign in.
     #[error(
         "A member of this workspace already has your e-mail address, and is not linked to this way to sign in; an admin can send that \
@@ -66,10 +66,10 @@ pub enum Refused {
     EmailTaken,
     /// The invitation was used, or is too old.
     #[error("This invitation is no longer good; ask for another")]
-    Invitation,
+    InvitationExpired,
     /// They are a member already, as somebody else than the invitation is for.
     #[error("You are a member of this workspace already; the invitation is for another account")]
-    Member,
+    AlreadyMember,
     /// The store could not be asked.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -77,21 +77,23 @@ pub enum Refused {
 
 impl Identity {
     /// From the claims of a token we believe.
-    pub fn of(issuer: &str, claims: Claims) -> Option<Self> {
-        let who = Subject { issuer: issuer.to_owned(), subject: text(&claims, "sub")?.to_owned() };
+    pub fn from_claims(issuer: &str, claims: Claims) -> Option<Self> {
+        let subject =
+            OidcIdentity { issuer: issuer.to_owned(), subject: text_claim(&claims, "sub")?.to_owned() };
         let is_verified = match claims.get("email_verified") {
             Some(Value::Bool(is_verified)) => *is_verified,
             Some(Value::String(word)) => word == "true",
             _ => false,
         };
-        let email = text(&claims, "email").filter(|_| is_verified).and_then(|email| Email::parse(email).ok());
-        let name = text(&claims, "name").or_else(|| text(&claims, "preferred_username"));
+        let email =
+            text_claim(&claims, "email").filter(|_| is_verified).and_then(|email| Email::parse(email).ok());
+        let name = text_claim(&claims, "name").or_else(|| text_claim(&claims, "preferred_username"));
         let full_name = name.and_then(|name| User::parse_name(name).ok()).filter(|name| !name.is_empty());
-        Some(Self { who, profile: Profile { email, full_name }, claims })
+        Some(Self { subject, profile: OidcProfile { email, full_name }, claims })
     }
 }
 
-impl Rule {
+impl ProvisionRule {
     /// Whether it is about somebody.
     pub fn fits(&self, identity: &Identity) -> bool {
         let has_domain = self.email_domain.as_deref().is_none_or(|wanted| {
@@ -123,68 +125,76 @@ impl ClaimRule {
 }
 
 /// Whether people may sign in to a workspace this way.
-pub fn is_open(workspace: &Workspace) -> bool {
-    workspace.deleted_at.is_none() && workspace.policy.sign_in.contains(&SignIn::Oidc)
+pub fn allows_oidc(workspace: &Workspace) -> bool {
+    workspace.deleted_at.is_none() && workspace.policy.sign_in.contains(&SignInMethod::Oidc)
 }
 
 impl Oidc {
     /// Lets somebody into a workspace who came back from the provider, and learns what it says of them.
-    pub async fn admit(&self, workspace: &Workspace, identity: &Identity) -> Result<User, Refused> {
-        self.account(workspace, identity).await?;
+    pub async fn sign_in(&self, workspace: &Workspace, identity: &Identity) -> Result<User, ProvisionError> {
+        self.find_or_create_account(workspace, identity).await?;
         let now = self.clock.now();
-        Ok(self.store.sync_subject(workspace.id, &identity.who, &identity.profile, now).await?)
+        Ok(self.store.sync_oidc_profile(workspace.id, &identity.subject, &identity.profile, now).await?)
     }
 
     /// Makes somebody the member an invitation is for. Whoever has it was trusted with it, so their address does not matter.
-    pub async fn accept(
+    pub async fn accept_invitation(
         &self,
         workspace: &Workspace,
         identity: &Identity,
         invitation: &str,
-    ) -> Result<User, Refused> {
-        if !is_open(workspace) {
-            return Err(Refused::Workspace);
+    ) -> Result<User, ProvisionError> {
+        if !allows_oidc(workspace) {
+            return Err(ProvisionError::WorkspaceUnavailable);
         }
         let now = self.clock.now();
-        let joined = self.store.link_subject(workspace.id, invitation, &identity.who, now).await;
+        let joined = self.store.link_oidc_identity(workspace.id, invitation, &identity.subject, now).await;
         match joined {
-            Ok(_) => self.admit(workspace, identity).await,
-            Err(StoreError::NotFound(_)) => Err(Refused::Invitation),
-            Err(StoreError::Conflict) => Err(Refused::Member),
+            Ok(_) => self.sign_in(workspace, identity).await,
+            Err(StoreError::NotFound(_)) => Err(ProvisionError::InvitationExpired),
+            Err(StoreError::Conflict) => Err(ProvisionError::AlreadyMember),
             Err(error) => Err(error.into()),
         }
     }
 
     /// Somebody's account in a workspace, made by the first rule that fits where there is none.
-    pub(super) async fn account(&self, workspace: &Workspace, identity: &Identity) -> Result<User, Refused> {
-        if !is_open(workspace) {
-            return Err(Refused::Workspace);
+    pub(super) async fn find_or_create_account(
+        &self,
+        workspace: &Workspace,
+        identity: &Identity,
+    ) -> Result<User, ProvisionError> {
+        if !allows_oidc(workspace) {
+            return Err(ProvisionError::WorkspaceUnavailable);
         }
-        let accounts = self.store.accounts_of(&identity.who).await?;
+        let accounts = self.store.accounts_of(&identity.subject).await?;
         let user = match accounts.into_iter().find(|(_, home)| home.id == workspace.id) {
             Some((user, _)) => user,
-            None => self.provision(workspace, identity).await?,
+            None => self.create_account(workspace, identity).await?,
         };
         match user.status {
             UserStatus::Active => Ok(user),
-            UserStatus::Suspended => Err(Refused::Suspended),
-            UserStatus::Deleted => Err(Refused::NoRule),
+            UserStatus::Suspended => Err(ProvisionError::AccountSuspended),
+            UserStatus::Deleted => Err(ProvisionError::NoMatchingRule),
         }
     }
 
-    async fn provision(&self, workspace: &Workspace, identity: &Identity) -> Result<User, Refused> {
+    async fn create_account(
+        &self,
+        workspace: &Workspace,
+        identity: &Identity,
+    ) -> Result<User, ProvisionError> {
         let rules = self.settings.provision.iter();
         let mut rules = rules.filter(|rule| rule.workspace == workspace.slug.as_str());
-        let rule = rules.find(|rule| rule.fits(identity)).ok_or(Refused::NoRule)?;
+        let rule = rules.find(|rule| rule.fits(identity)).ok_or(ProvisionError::NoMatchingRule)?;
         let new = NewUser {
             workspace: workspace.id,
-            email: identity.profile.email.clone().ok_or(Refused::NoEmail)?,
+            email: identity.profile.email.clone().ok_or(ProvisionError::NoVerifiedEmail)?,
             full_name: identity.profile.full_name.clone().unwrap_or_default(),
             role: rule.role,
         };
         let now = self.clock.now();
-        match self.store.create_subject(new, &identity.who, &Actor::system(), now).await {
-            Err(StoreError::NameTaken(_)) => Err(Refused::EmailTaken),
+        match self.store.create_oidc_user(new, &identity.subject, &Actor::system(), now).await {
+            Err(StoreError::NameTaken(_)) => Err(ProvisionError::EmailTaken),
             made => Ok(made?),
         }
     }

@@ -12,74 +12,82 @@ use rlinks_core::{LinkState, Scope};
 
 use crate::auth::authorize::LinksWrite;
 use crate::auth::caller::Caller;
-use crate::auth::session::Signed;
-use crate::web::extract::Doing;
-use crate::web::links::list::Wanted;
-use crate::web::{Problem, Web, flash, page, see_other};
+use crate::auth::session::CurrentSession;
+use crate::web::extract::AuthorizedForm;
+use crate::web::links::list::ListPageQuery;
+use crate::web::{PageError, Web, flash, render_page, see_other};
 use rlinks_ops::{Done, Mode, OpsError};
 
 /// Links changed by one form.
-const MOST: usize = 100;
+const MAX_BULK_LINKS: usize = 100;
 /// Codes the next page can bring back: those of any page of the list, and no more than a cookie holds.
-const MOST_BYTES_OF_UNDO: usize = 2800;
+const MAX_UNDO_BYTES: usize = 2800;
 /// Before the code, in the names of the boxes.
-const BOX: &str = "code.";
+const CODE_FIELD_PREFIX: &str = "code.";
 
 #[derive(Template)]
-#[template(path = "confirm.html")]
-struct ConfirmPage<'a> {
-    signed: &'a Signed,
+#[template(path = "links/confirm_delete.html")]
+struct ConfirmDeletePage<'a> {
+    current: &'a CurrentSession,
     codes: &'a [&'a str],
     back: &'a str,
 }
 
 /// What is to be done to each.
-enum Act {
-    Switch(LinkState),
+enum BulkAction {
+    SetState(LinkState),
     Tag(Vec<String>),
     Untag(Vec<String>),
     Restore,
 }
 
 /// Does it, or asks once whether to.
-pub async fn act(State(web): State<Arc<Web>>, doing: Doing<LinksWrite>) -> Result<Response, Problem> {
-    let Doing { visit, signed, caller, form, .. } = doing;
+pub async fn apply(
+    State(web): State<Arc<Web>>,
+    submitted: AuthorizedForm<LinksWrite>,
+) -> Result<Response, PageError> {
+    let AuthorizedForm { request, current, caller, form, .. } = submitted;
     // Only what a list can be asked for goes back into an address.
-    let back = Wanted::parse(form.get("back")).address();
-    let codes: Vec<&str> = form.after(BOX).take(MOST).collect();
+    let back = ListPageQuery::parse(form.get("back")).query_string();
+    let codes: Vec<&str> = form.names_after(CODE_FIELD_PREFIX).take(MAX_BULK_LINKS).collect();
     let name = form.get("act");
     let back_with = |what: &str| {
         let to = if back.is_empty() { "/admin".to_owned() } else { format!("/admin?{back}") };
-        see_other(&to, flash::tell(&visit.way, &signed, what))
+        see_other(&to, flash::set(&request.connection, &current, what))
     };
     if codes.is_empty() {
         return Ok(back_with("missing=links"));
     }
     if name == "delete" && form.get("sure") != "yes" {
-        return page(&ConfirmPage { signed: &signed, codes: &codes, back: &back });
+        return render_page(&ConfirmDeletePage { current: &current, codes: &codes, back: &back });
     }
-    let act = match name {
-        "enable" => Act::Switch(LinkState::Active),
-        "disable" => Act::Switch(LinkState::Disabled),
-        "delete" => Act::Switch(LinkState::Deleted),
-        "restore" => Act::Restore,
-        "tag" => Act::Tag(crate::web::links::link_form::tags(form.get("new_tag"))),
-        "untag" => Act::Untag(crate::web::links::link_form::tags(form.get("new_tag"))),
-        _ => return Err(Problem::saying(ErrorCode::BadRequest, "Choose what to do with the links")),
+    let action = match name {
+        "enable" => BulkAction::SetState(LinkState::Active),
+        "disable" => BulkAction::SetState(LinkState::Disabled),
+        "delete" => BulkAction::SetState(LinkState::Deleted),
+        "restore" => BulkAction::Restore,
+        "tag" => BulkAction::Tag(crate::web::links::link_form::split_tags(form.get("new_tag"))),
+        "untag" => BulkAction::Untag(crate::web::links::link_form::split_tags(form.get("new_tag"))),
+        _ => return Err(PageError::with_message(ErrorCode::BadRequest, "Choose what to do with the links")),
     };
-    if matches!(&act, Act::Tag(tags) | Act::Untag(tags) if tags.is_empty()) {
+    if matches!(&action, BulkAction::Tag(tags) | BulkAction::Untag(tags) if tags.is_empty()) {
         return Ok(back_with("missing=tag"));
     }
-    if matches!(act, Act::Switch(LinkState::Deleted)) && !caller.scopes.has(Scope::LinksDelete) {
-        return Err(Problem::saying(ErrorCode::Forbidden, "Your role does not allow to delete links"));
+    if matches!(action, BulkAction::SetState(LinkState::Deleted))
+        && !caller.scopes.contains(Scope::LinksDelete)
+    {
+        return Err(PageError::with_message(
+            ErrorCode::Forbidden,
+            "Your role does not allow to delete links",
+        ));
     }
     let (mut done, mut failed, mut undo) = (0_u32, 0_u32, String::new());
     for code in codes {
-        match act.on(&web, &caller, code).await {
+        match action.apply_to(&web, &caller, code).await {
             Ok(changed) => {
-                web.api.learn(&changed.link);
+                web.api.update_route(&changed.link);
                 done += 1;
-                if changed.link.state == LinkState::Deleted && undo.len() < MOST_BYTES_OF_UNDO {
+                if changed.link.state == LinkState::Deleted && undo.len() < MAX_UNDO_BYTES {
                     let _ = write!(undo, "&undo={}", changed.link.code);
                 }
             }
@@ -94,12 +102,12 @@ pub async fn act(State(web): State<Arc<Web>>, doing: Doing<LinksWrite>) -> Resul
     Ok(back_with(&format!("act={name}&done={done}&failed={failed}{undo}")))
 }
 
-impl Act {
-    async fn on(&self, web: &Web, caller: &Caller, code: &str) -> Result<Done, OpsError> {
+impl BulkAction {
+    async fn apply_to(&self, web: &Web, caller: &Caller, code: &str) -> Result<Done, OpsError> {
         let (ops, by, workspace) = (&web.api.ops, &caller.by, &caller.workspace);
         let tags = match self {
-            Self::Switch(LinkState::Deleted) => return ops.delete(by, workspace, code, None).await,
-            Self::Switch(state) => Input { state: Some(*state), ..Input::default() },
+            Self::SetState(LinkState::Deleted) => return ops.delete(by, workspace, code, None).await,
+            Self::SetState(state) => Input { state: Some(*state), ..Input::default() },
             Self::Restore => return ops.restore(by, workspace, code, Mode::Write).await,
             Self::Tag(tags) => Input { add_tags: tags.clone(), ..Input::default() },
             Self::Untag(tags) => Input { remove_tags: tags.clone(), ..Input::default() },

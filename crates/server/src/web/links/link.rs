@@ -12,25 +12,25 @@ use rlinks_core::{Link, LinkState, Scope};
 
 use crate::auth::authorize::{LinksRead, LinksWrite};
 use crate::auth::caller::Caller;
-use crate::auth::session::Signed;
-use crate::web::extract::{Doing, Looking, Visit};
-use crate::web::links::history::Change;
+use crate::auth::session::CurrentSession;
+use crate::web::extract::{AuthorizedForm, AuthorizedPage, WebRequest};
+use crate::web::links::history::HistoryEntry;
 use crate::web::links::link_form::Fields;
-use crate::web::links::list::{date, state_of, without_scheme};
-use crate::web::links::recent_clicks::Latest;
-use crate::web::statistics::panel::Numbers;
-use crate::web::{Problem, Web, flash, page, see_other};
+use crate::web::links::list::{state_label, utc_date, without_scheme};
+use crate::web::links::recent_clicks::RecentClick;
+use crate::web::statistics::panel::StatsPanel;
+use crate::web::{PageError, Web, flash, render_page, see_other};
 use rlinks_ops::{Done, Mode, OpsError};
 
 #[derive(Template)]
-#[template(path = "link.html")]
+#[template(path = "links/link.html")]
 struct LinkPage<'a> {
-    signed: &'a Signed,
+    current: &'a CurrentSession,
     link: &'a Link,
     state: &'static str,
     short_url: Option<String>,
     /// The same without what goes without saying.
-    shown: String,
+    display_url: String,
     owner: String,
     created_on: String,
     fields: &'a Fields,
@@ -41,16 +41,16 @@ struct LinkPage<'a> {
     /// Why the form below was not saved.
     not_saved: Option<&'a str>,
     saved: bool,
-    numbers: Numbers,
-    latest: Vec<Latest>,
-    changes: Vec<Change>,
+    stats: StatsPanel,
+    recent_clicks: Vec<RecentClick>,
+    changes: Vec<HistoryEntry>,
     may_write: bool,
     may_delete: bool,
 }
 
 /// What a form did not do, for the page that shows it again.
 #[derive(Default)]
-struct Again<'a> {
+struct Resubmit<'a> {
     fields: Option<&'a Fields>,
     conflict: Vec<(&'static str, String, String)>,
     problem: Option<&'a str>,
@@ -61,24 +61,27 @@ struct Again<'a> {
 pub async fn show(
     State(web): State<Arc<Web>>,
     Path(code): Path<String>,
-    looking: Looking<LinksRead>,
-) -> Result<Response, Problem> {
-    let Looking { visit, signed, caller, .. } = looking;
+    authorized: AuthorizedPage<LinksRead>,
+) -> Result<Response, PageError> {
+    let AuthorizedPage { request, current, caller, .. } = authorized;
     let link = web.api.ops.any_link(&caller.by, &caller.workspace, &code).await?;
-    page(&web.link_page(&visit, &signed, &caller, &link, &Fields::of(&link), Again::default()).await?)
+    render_page(
+        &web.link_page(&request, &current, &caller, &link, &Fields::from_link(&link), Resubmit::default())
+            .await?,
+    )
 }
 
 /// Changes what a form says about a link, if nobody else was faster.
 pub async fn change(
     State(web): State<Arc<Web>>,
     Path(code): Path<String>,
-    doing: Doing<LinksWrite>,
-) -> Result<Response, Problem> {
-    let Doing { visit, signed, caller, form, .. } = doing;
+    submitted: AuthorizedForm<LinksWrite>,
+) -> Result<Response, PageError> {
+    let AuthorizedForm { request, current, caller, form, .. } = submitted;
     let link = web.api.ops.link(&caller.by, &caller.workspace, &code).await?;
-    let (mut fields, shown) = (Fields::sent(&form), Fields::of(&link));
+    let (mut fields, shown) = (Fields::from_form(&form), Fields::from_link(&link));
     let version: i64 = form.get("version").parse().unwrap_or_default();
-    let mut again = Again::default();
+    let mut resubmit = Resubmit::default();
     let problem = if version == link.version {
         let made = async {
             let input = fields.change(&shown)?;
@@ -86,54 +89,61 @@ pub async fn change(
         };
         match made.await {
             Ok(done) => {
-                web.api.learn(&done.link);
+                web.api.update_route(&done.link);
                 return Ok(see_other(&format!("/admin/links/{}?done=saved#edit", done.link.code), None));
             }
             Err(error) => {
                 let code = error.code();
-                match fields.blame(error) {
-                    None => Problem::saying(code, "Nothing was saved yet: look at what is marked below"),
+                match fields.attach_errors(error) {
+                    None => {
+                        PageError::with_message(code, "Nothing was saved yet: look at what is marked below")
+                    }
                     Some(error) => error.into(),
                 }
             }
         }
     } else {
-        again.conflict = fields.differences(&shown);
+        resubmit.conflict = fields.diff(&shown);
         let message = "Somebody else has changed this link while you were at it, so nothing was saved. \
                        Compare, then save again to put yours in force";
-        Problem::saying(ErrorCode::PreconditionFailed, message)
+        PageError::with_message(ErrorCode::PreconditionFailed, message)
     };
     let message = problem.message.clone();
-    let again = Again { not_saved: Some(&message), fields: Some(&fields), ..again };
-    let template = web.link_page(&visit, &signed, &caller, &link, &shown, again).await?;
-    Err(problem.in_page(&template, None))
+    let resubmit = Resubmit { not_saved: Some(&message), fields: Some(&fields), ..resubmit };
+    let template = web.link_page(&request, &current, &caller, &link, &shown, resubmit).await?;
+    Err(problem.rendered_in(&template, None))
 }
 
 /// Switches a link off or on, deletes it, or brings it back.
-pub async fn switch(
+pub async fn change_state(
     State(web): State<Arc<Web>>,
     Path(code): Path<String>,
-    doing: Doing<LinksWrite>,
-) -> Result<Response, Problem> {
-    let Doing { visit, signed, caller, form, .. } = doing;
+    submitted: AuthorizedForm<LinksWrite>,
+) -> Result<Response, PageError> {
+    let AuthorizedForm { request, current, caller, form, .. } = submitted;
     let (ops, by, workspace) = (&web.api.ops, &caller.by, &caller.workspace);
     let to = |state| Input { state: Some(state), ..Input::default() };
     let done: Done = match form.get("act") {
         "enable" => ops.patch(by, workspace, &code, &to(LinkState::Active), None).await?,
         "disable" => ops.patch(by, workspace, &code, &to(LinkState::Disabled), None).await?,
         "restore" => ops.restore(by, workspace, &code, Mode::Write).await?,
-        "delete" if caller.scopes.has(Scope::LinksDelete) => ops.delete(by, workspace, &code, None).await?,
-        "delete" => {
-            return Err(Problem::saying(ErrorCode::Forbidden, "Your role does not allow to delete links"));
+        "delete" if caller.scopes.contains(Scope::LinksDelete) => {
+            ops.delete(by, workspace, &code, None).await?
         }
-        _ => return Err(Problem::new(ErrorCode::BadRequest)),
+        "delete" => {
+            return Err(PageError::with_message(
+                ErrorCode::Forbidden,
+                "Your role does not allow to delete links",
+            ));
+        }
+        _ => return Err(PageError::new(ErrorCode::BadRequest)),
     };
-    web.api.learn(&done.link);
+    web.api.update_route(&done.link);
     let code = &done.link.code;
     let to = match done.link.state {
         LinkState::Deleted => {
             let what = format!("act=delete&done=1&undo={code}");
-            return Ok(see_other("/admin", flash::tell(&visit.way, &signed, &what)));
+            return Ok(see_other("/admin", flash::set(&request.connection, &current, &what)));
         }
         LinkState::Active => format!("/admin/links/{code}?done=active"),
         LinkState::Disabled => format!("/admin/links/{code}?done=disabled"),
@@ -145,14 +155,15 @@ pub async fn switch(
 pub async fn roll_back(
     State(web): State<Arc<Web>>,
     Path(code): Path<String>,
-    doing: Doing<LinksWrite>,
-) -> Result<Response, Problem> {
-    let Doing { visit, signed, caller, form, .. } = doing;
+    submitted: AuthorizedForm<LinksWrite>,
+) -> Result<Response, PageError> {
+    let AuthorizedForm { request, current, caller, form, .. } = submitted;
     let link = web.api.ops.link(&caller.by, &caller.workspace, &code).await?;
-    let seq: i64 = form.get("seq").parse().map_err(|_| Problem::new(ErrorCode::BadRequest))?;
-    let then = crate::web::links::history::version(&web, &caller, &link, seq).await?;
-    let then =
-        then.ok_or_else(|| Problem::saying(ErrorCode::NotFound, "There is no such version of this link"))?;
+    let seq: i64 = form.get("seq").parse().map_err(|_| PageError::new(ErrorCode::BadRequest))?;
+    let then = crate::web::links::history::link_at_entry(&web, &caller, &link, seq).await?;
+    let then = then.ok_or_else(|| {
+        PageError::with_message(ErrorCode::NotFound, "There is no such version of this link")
+    })?;
     let input = Input {
         target: Some(then.target.as_str().to_owned()).filter(|_| then.target != link.target),
         redirect_status: Some(then.redirect_status.code().into()),
@@ -169,37 +180,37 @@ pub async fn roll_back(
     };
     let error = match web.api.ops.patch(&caller.by, &caller.workspace, &code, &input, None).await {
         Ok(done) => {
-            web.api.learn(&done.link);
+            web.api.update_route(&done.link);
             return Ok(see_other(&format!("/admin/links/{}?done=back", done.link.code), None));
         }
         Err(error) => error,
     };
     let problem = match error {
-        OpsError::Invalid(errors) => Problem::saying(
+        OpsError::Invalid(errors) => PageError::with_message(
             ErrorCode::ValidationFailed,
             format!("This version cannot be put back as it was: {errors}"),
         ),
         error => error.into(),
     };
     let message = problem.message.clone();
-    let again = Again { problem: Some(&message), ..Again::default() };
-    let shown = Fields::of(&link);
-    let template = web.link_page(&visit, &signed, &caller, &link, &shown, again).await?;
-    Err(problem.in_page(&template, None))
+    let resubmit = Resubmit { problem: Some(&message), ..Resubmit::default() };
+    let shown = Fields::from_link(&link);
+    let template = web.link_page(&request, &current, &caller, &link, &shown, resubmit).await?;
+    Err(problem.rendered_in(&template, None))
 }
 
 impl Web {
     async fn link_page<'a>(
         &self,
-        visit: &Visit,
-        signed: &'a Signed,
+        request: &WebRequest,
+        current: &'a CurrentSession,
         caller: &Caller,
         link: &'a Link,
         shown: &'a Fields,
-        again: Again<'a>,
-    ) -> Result<LinkPage<'a>, Problem> {
-        let is_new = again.problem.or(again.not_saved).is_none();
-        let said = visit.parameter("done").filter(|_| is_new);
+        resubmit: Resubmit<'a>,
+    ) -> Result<LinkPage<'a>, PageError> {
+        let is_new = resubmit.problem.or(resubmit.not_saved).is_none();
+        let said = request.query_param("done").filter(|_| is_new);
         let done = match said.as_deref() {
             Some("active") => Some("The link is active."),
             Some("disabled") => Some("The link is disabled. Visitors find nothing until you enable it."),
@@ -207,28 +218,29 @@ impl Web {
             _ => None,
         };
         let owner =
-            crate::web::links::history::names(self, caller, [link.created_by.as_str()].into_iter()).await?;
+            crate::web::links::history::load_names(self, caller, [link.created_by.as_str()].into_iter())
+                .await?;
         let short_url = self.short_url(caller, &link.code);
         let subject = Subject::link(caller.workspace.id, link.id);
-        let numbers = self.numbers(visit, caller, subject, link.created_at).await?;
+        let stats = self.stats_panel(request, caller, subject, link.created_at).await?;
         Ok(LinkPage {
-            signed,
-            shown: short_url.as_deref().map(without_scheme).unwrap_or_default().to_owned(),
+            current,
+            display_url: short_url.as_deref().map(without_scheme).unwrap_or_default().to_owned(),
             short_url,
-            state: state_of(link, self.clock.now()),
-            owner: owner.of(link.created_by.as_str()),
-            created_on: date(link.created_at),
-            fields: again.fields.unwrap_or(shown),
-            conflict: again.conflict,
-            problem: again.problem,
+            state: state_label(link, self.clock.now()),
+            owner: owner.display_name(link.created_by.as_str()),
+            created_on: utc_date(link.created_at),
+            fields: resubmit.fields.unwrap_or(shown),
+            conflict: resubmit.conflict,
+            problem: resubmit.problem,
             done,
-            not_saved: again.not_saved,
+            not_saved: resubmit.not_saved,
             saved: said.as_deref() == Some("saved"),
-            numbers: numbers.0,
-            latest: self.latest_clicks(caller, link).await?,
-            changes: crate::web::links::history::changes(self, caller, link).await?,
-            may_write: caller.scopes.has(Scope::LinksWrite) && link.state != LinkState::Deleted,
-            may_delete: caller.scopes.has(Scope::LinksDelete) && link.state != LinkState::Deleted,
+            stats: stats.0,
+            recent_clicks: self.recent_clicks(caller, link).await?,
+            changes: crate::web::links::history::load_history(self, caller, link).await?,
+            may_write: caller.scopes.contains(Scope::LinksWrite) && link.state != LinkState::Deleted,
+            may_delete: caller.scopes.contains(Scope::LinksDelete) && link.state != LinkState::Deleted,
             link,
         })
     }

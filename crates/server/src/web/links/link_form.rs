@@ -5,8 +5,8 @@ use rlinks_core::{FieldCode, FieldError, FieldErrors, Link, Timestamp};
 use rlinks_store::StoreError;
 use serde_json::Value;
 
+use crate::web::capitalize;
 use crate::web::extract::Form;
-use crate::web::sentence;
 use rlinks_ops::OpsError;
 
 /// A form about a link as somebody sees it.
@@ -38,7 +38,7 @@ struct Allow {
 
 impl Fields {
     /// As it was sent.
-    pub fn sent(form: &Form) -> Self {
+    pub fn from_form(form: &Form) -> Self {
         let text = |name: &str| form.get(name).trim().to_owned();
         Self {
             target: text("target"),
@@ -57,18 +57,18 @@ impl Fields {
     }
 
     /// As it was sent, about a link that is yet to be made. What it may do is ticked; what it must, the policy says.
-    pub fn sent_new(form: &Form) -> Self {
+    pub fn from_new_link_form(form: &Form) -> Self {
         let allow = Allow { http: form.has("allow_http"), own: form.has("allow_loop") };
-        Self { allow: Some(allow), ..Self::sent(form) }
+        Self { allow: Some(allow), ..Self::from_form(form) }
     }
 
     /// Only where to.
-    pub fn leading_to(target: String) -> Self {
+    pub fn with_target(target: String) -> Self {
         Self { target, ..Self::default() }
     }
 
     /// As a link is.
-    pub fn of(link: &Link) -> Self {
+    pub fn from_link(link: &Link) -> Self {
         let metadata = Some(&link.metadata).filter(|metadata| !metadata.is_empty());
         let metadata = metadata.and_then(|metadata| serde_json::to_string_pretty(metadata).ok());
         Self {
@@ -76,7 +76,7 @@ impl Fields {
             code: link.code.to_string(),
             title: link.title.clone().unwrap_or_default(),
             tags: link.tags.join(", "),
-            expires_at: link.expires_at.map(typed).unwrap_or_default(),
+            expires_at: link.expires_at.map(to_input_value).unwrap_or_default(),
             redirect_status: link.redirect_status.code().to_string(),
             notes: link.notes.clone().unwrap_or_default().replace("\r\n", "\n"),
             https_only: link.https_only,
@@ -94,11 +94,11 @@ impl Fields {
             code: named(&self.code),
             title: named(&self.title),
             notes: named(&self.notes),
-            tags: named(&self.tags).map(|text| tags(&text)),
-            expires_at: named(&self.expires_at).map(|text| Some(time(&text))),
+            tags: named(&self.tags).map(|text| split_tags(&text)),
+            expires_at: named(&self.expires_at).map(|text| Some(from_input_value(&text))),
             redirect_status: self.redirect_status.parse().ok(),
             https_only: self.allows_http().then_some(false),
-            no_loop: self.allows_own().then_some(false),
+            no_loop: self.allows_own_domains().then_some(false),
             ..Input::default()
         }
     }
@@ -122,9 +122,9 @@ impl Fields {
             target: differs(&self.target, &shown.target),
             title: differs(&self.title, &shown.title),
             notes: differs(&self.notes, &shown.notes),
-            tags: differs(&self.tags, &shown.tags).map(|text| tags(&text)),
+            tags: differs(&self.tags, &shown.tags).map(|text| split_tags(&text)),
             expires_at: differs(&self.expires_at, &shown.expires_at)
-                .map(|text| Some(text).filter(|text| !text.is_empty()).map(|text| time(&text))),
+                .map(|text| Some(text).filter(|text| !text.is_empty()).map(|text| from_input_value(&text))),
             redirect_status: differs(&self.redirect_status, &shown.redirect_status)
                 .map(|text| text.parse().unwrap_or_default()),
             https_only: Some(self.https_only).filter(|mine| *mine != shown.https_only),
@@ -135,7 +135,7 @@ impl Fields {
     }
 
     /// Where this form and another differ: the name, this one's value and the other's.
-    pub fn differences(&self, other: &Self) -> Vec<(&'static str, String, String)> {
+    pub fn diff(&self, other: &Self) -> Vec<(&'static str, String, String)> {
         let switch = |on: bool| if on { "yes" } else { "no" }.to_owned();
         let pairs = [
             ("Target", self.target.clone(), other.target.clone()),
@@ -152,13 +152,13 @@ impl Fields {
     }
 
     /// Puts an error beside its fields. Gives back one that belongs to none.
-    pub fn blame(&mut self, error: OpsError) -> Option<OpsError> {
+    pub fn attach_errors(&mut self, error: OpsError) -> Option<OpsError> {
         match error {
             OpsError::Invalid(errors) => {
                 for error in errors.0 {
                     self.switch |= matches!(error.code, FieldCode::HttpsRequired | FieldCode::Loop);
-                    let message = format!("{} {}", called(&error.field), self.words(&error));
-                    self.errors.push((error.field, sentence(&message)));
+                    let message = format!("{} {}", field_label(&error.field), self.error_message(&error));
+                    self.errors.push((error.field, capitalize(&message)));
                 }
                 None
             }
@@ -172,7 +172,7 @@ impl Fields {
                 None
             }
             OpsError::Unsafe(_) => {
-                self.errors.push(("target".to_owned(), sentence(&error.to_string())));
+                self.errors.push(("target".to_owned(), capitalize(&error.to_string())));
                 None
             }
             error => Some(error),
@@ -180,7 +180,7 @@ impl Fields {
     }
 
     /// What is wrong, in the words of this form.
-    fn words(&self, error: &FieldError) -> String {
+    fn error_message(&self, error: &FieldError) -> String {
         match (error.code, self.allow.is_some()) {
             (FieldCode::HttpsRequired, true) => {
                 "is plain http. Tick “may lead to plain http” below to allow it".to_owned()
@@ -206,7 +206,7 @@ impl Fields {
     }
 
     /// Whether this is the first field of the form with something wrong: the one to go to.
-    pub fn is_first_wrong(&self, field: &str) -> bool {
+    pub fn is_first_error(&self, field: &str) -> bool {
         const ORDER: [&str; 8] =
             ["target", "code", "title", "tags", "expires_at", "redirect_status", "notes", "metadata"];
         ORDER.into_iter().find(|name| self.error(name).is_some()) == Some(field)
@@ -218,12 +218,12 @@ impl Fields {
     }
 
     /// Whether domains served here were.
-    pub fn allows_own(&self) -> bool {
+    pub fn allows_own_domains(&self) -> bool {
         self.allow.is_some_and(|allow| allow.own)
     }
 
     /// Whether anything is wrong.
-    pub fn is_wrong(&self) -> bool {
+    pub fn has_errors(&self) -> bool {
         !self.errors.is_empty()
     }
 
@@ -235,12 +235,12 @@ impl Fields {
     /// Whether something folded away is needed: it is wrong, or would help, or was chosen.
     pub fn is_open(&self) -> bool {
         let is_wrong = self.errors.iter().any(|(name, _)| name != "target");
-        is_wrong || self.switch || self.allows_http() || self.allows_own()
+        is_wrong || self.switch || self.allows_http() || self.allows_own_domains()
     }
 }
 
 /// A field as people call it.
-fn called(field: &str) -> String {
+fn field_label(field: &str) -> String {
     match field {
         "expires_at" => "the expiry".to_owned(),
         "redirect_status" => "the redirect".to_owned(),
@@ -256,17 +256,17 @@ fn with_scheme(target: &str) -> String {
 }
 
 /// Tags between commas.
-pub fn tags(text: &str) -> Vec<String> {
+pub fn split_tags(text: &str) -> Vec<String> {
     text.split(',').map(|tag| tag.trim().to_owned()).filter(|tag| !tag.is_empty()).collect()
 }
 
 /// A time as a browser's field shows it: UTC, without saying so, to the second.
-fn typed(at: Timestamp) -> String {
+fn to_input_value(at: Timestamp) -> String {
     at.to_string().chars().take("2026-01-29T12:00:00".len()).collect()
 }
 
 /// And as it sends it: the seconds are left out where they are none.
-fn time(text: &str) -> TimeInput {
+fn from_input_value(text: &str) -> TimeInput {
     let is_short = text.len() == "2026-01-29T12:00".len() && text.as_bytes().get(10) == Some(&b'T');
     TimeInput::Text(if is_short { format!("{text}:00") } else { text.to_owned() })
 }

@@ -12,27 +12,27 @@ use rlinks_core::error_code::ErrorCode;
 use rlinks_core::{Code, Id, Link, LinkState, Scope, Timestamp};
 use rlinks_store::StoreError;
 
-use crate::api::create_links::{NotMade, TOO_MANY, make_link};
+use crate::api::create_links::{CREATION_LIMIT_MESSAGE, CreateLinkError, create_link};
 use crate::auth::authorize::{LinksRead, LinksWrite};
 use crate::auth::caller::Caller;
-use crate::auth::session::Signed;
-use crate::web::extract::{Doing, Looking};
+use crate::auth::session::CurrentSession;
+use crate::web::extract::{AuthorizedForm, AuthorizedPage};
 use crate::web::links::link_form::Fields;
-pub use crate::web::links::list_query::{SORTS, STATES, Wanted};
-use crate::web::statistics::chart::{Spark, number};
-use crate::web::{Problem, Web, flash, page, see_other};
+pub use crate::web::links::list_query::{ListPageQuery, SORT_OPTIONS, STATE_OPTIONS};
+use crate::web::statistics::chart::{Sparkline, format_number};
+use crate::web::{PageError, Web, flash, render_page, see_other};
 use rlinks_ops::links::list::{Listed, Position, list};
 use rlinks_ops::{OpsError, Outcome};
 
 /// How much of a target its row holds, and how much of that is seen. All of it is on the link's own page.
-const TARGET_HELD: usize = 120;
-const TARGET_SEEN: usize = 80;
+const MAX_TARGET_TOOLTIP_CHARS: usize = 120;
+const MAX_TARGET_CHARS: usize = 80;
 /// The same of a title.
-const TITLE_SEEN: usize = 80;
+const MAX_TITLE_CHARS: usize = 80;
 /// Tags of a row; the others are counted.
-const TAGS_SEEN: usize = 5;
+const MAX_ROW_TAGS: usize = 5;
 /// Tags that are proposed.
-const TAGS_KNOWN: usize = 30;
+const MAX_SUGGESTED_TAGS: usize = 30;
 
 /// A link of the list.
 pub struct Row {
@@ -40,10 +40,10 @@ pub struct Row {
     /// As people share it; nothing where no host leads there.
     pub short_url: Option<String>,
     /// The same without what goes without saying.
-    pub shown: String,
+    pub display_url: String,
     pub target: String,
     /// The beginning of it.
-    pub target_seen: String,
+    pub short_target: String,
     pub title: Option<String>,
     pub tags: Vec<String>,
     /// Tags there are besides.
@@ -51,7 +51,7 @@ pub struct Row {
     pub state: &'static str,
     /// Nothing where clicks cannot be read.
     pub clicks: Option<String>,
-    pub spark: Spark,
+    pub spark: Sparkline,
     pub created_at: Timestamp,
     /// The day of it.
     pub created_on: String,
@@ -59,16 +59,16 @@ pub struct Row {
 
 /// The list, alone for whoever has the page around it already.
 #[derive(Template)]
-#[template(path = "links_list.html")]
+#[template(path = "links/list_part.html")]
 struct ListPart<'a> {
-    signed: &'a Signed,
+    current: &'a CurrentSession,
     list: &'a List,
 }
 
 #[derive(Template)]
-#[template(path = "links.html")]
+#[template(path = "links/list.html")]
 struct LinksPage<'a> {
-    signed: &'a Signed,
+    current: &'a CurrentSession,
     list: &'a List,
     fields: &'a Fields,
     problem: Option<&'a str>,
@@ -78,7 +78,7 @@ struct LinksPage<'a> {
 /// What the list shows.
 struct List {
     rows: Vec<Row>,
-    wanted: Wanted,
+    query: ListPageQuery,
     next: Option<String>,
     total: String,
     /// Tags of these links, to choose from.
@@ -90,48 +90,54 @@ struct List {
 impl List {
     /// There is no link at all, so there is one thing to do.
     fn is_blank(&self) -> bool {
-        self.rows.is_empty() && self.wanted.is_everything() && self.wanted.cursor.is_none()
+        self.rows.is_empty() && self.query.is_unfiltered() && self.query.cursor.is_none()
     }
 }
 
 /// What has just been done, as the form before has told.
 #[derive(Default)]
 struct Notice {
-    made: Option<Made>,
+    made: Option<NewLinkNotice>,
     /// Codes that can be restored.
     undo: Vec<String>,
     done: Option<String>,
 }
 
 /// A link that was just made, or found.
-struct Made {
+struct NewLinkNotice {
     row: Row,
     words: &'static str,
 }
 
 /// The first page.
-pub async fn show(State(web): State<Arc<Web>>, looking: Looking<LinksRead>) -> Result<Response, Problem> {
-    let Looking { visit, signed, caller, .. } = looking;
-    let list = web.list(&caller, Wanted::of(&visit)).await?;
-    if visit.parameter("part").as_deref() == Some("list") {
-        return page(&ListPart { signed: &signed, list: &list });
+pub async fn show(
+    State(web): State<Arc<Web>>,
+    authorized: AuthorizedPage<LinksRead>,
+) -> Result<Response, PageError> {
+    let AuthorizedPage { request, current, caller, .. } = authorized;
+    let list = web.list(&caller, ListPageQuery::from_request(&request)).await?;
+    if request.query_param("part").as_deref() == Some("list") {
+        return render_page(&ListPart { current: &current, list: &list });
     }
-    let told = flash::told(&visit, &signed);
-    let notice = web.notice(&caller, told.unwrap_or_default()).await?;
+    let message = flash::read(&request, &current);
+    let notice = web.build_notice(&caller, message.unwrap_or_default()).await?;
     // What a bookmark brings along stands in the field, and waits for Enter.
-    let fields = Fields::leading_to(visit.parameter("target").unwrap_or_default());
+    let fields = Fields::with_target(request.query_param("target").unwrap_or_default());
     let mut shown =
-        page(&LinksPage { signed: &signed, list: &list, fields: &fields, problem: None, notice })?;
-    let over = told.and_then(|_| flash::forget(&visit.way));
-    shown.headers_mut().extend(over.map(|cookie| (SET_COOKIE, cookie)));
+        render_page(&LinksPage { current: &current, list: &list, fields: &fields, problem: None, notice })?;
+    let cleared = message.and_then(|_| flash::clear(&request.connection));
+    shown.headers_mut().extend(cleared.map(|cookie| (SET_COOKIE, cookie)));
     Ok(shown)
 }
 
 /// Makes a link.
-pub async fn create(State(web): State<Arc<Web>>, doing: Doing<LinksWrite>) -> Result<Response, Problem> {
-    let Doing { visit, signed, caller, form, .. } = doing;
-    let mut fields = Fields::sent_new(&form);
-    let (made, _) = make_link(&web.api, &caller, Ok(fields.new_link()), None).await;
+pub async fn create(
+    State(web): State<Arc<Web>>,
+    submitted: AuthorizedForm<LinksWrite>,
+) -> Result<Response, PageError> {
+    let AuthorizedForm { request, current, caller, form, .. } = submitted;
+    let mut fields = Fields::from_new_link_form(&form);
+    let (made, _) = create_link(&web.api, &caller, Ok(fields.new_link()), None).await;
     let problem = match made {
         Ok(done) => {
             let how = match done.outcome {
@@ -140,39 +146,41 @@ pub async fn create(State(web): State<Arc<Web>>, doing: Doing<LinksWrite>) -> Re
                 Outcome::Created | Outcome::Changed | Outcome::Unchanged => "",
             };
             let what = format!("made={}{how}", done.link.code);
-            return Ok(see_other("/admin", flash::tell(&visit.way, &signed, &what)));
+            return Ok(see_other("/admin", flash::set(&request.connection, &current, &what)));
         }
-        Err(NotMade::TooMany { seconds }) => {
-            Problem { retry_after: Some(seconds), ..Problem::saying(ErrorCode::RateLimited, TOO_MANY) }
-        }
-        Err(NotMade::Refused(error)) => {
+        Err(CreateLinkError::RateLimited { seconds }) => PageError {
+            retry_after: Some(seconds),
+            ..PageError::with_message(ErrorCode::RateLimited, CREATION_LIMIT_MESSAGE)
+        },
+        Err(CreateLinkError::Ops(error)) => {
             let code = error.code();
-            match fields.blame(error) {
-                None => Problem::saying(code, ""),
+            match fields.attach_errors(error) {
+                None => PageError::with_message(code, ""),
                 Some(error) => error.into(),
             }
         }
     };
-    let list = web.list(&caller, Wanted::default()).await?;
+    let list = web.list(&caller, ListPageQuery::default()).await?;
     let message = problem.message.clone();
     let template = LinksPage {
-        signed: &signed,
+        current: &current,
         list: &list,
         fields: &fields,
         problem: Some(message.as_str()).filter(|message| !message.is_empty()),
         notice: Notice::default(),
     };
-    Err(problem.in_page(&template, None))
+    Err(problem.rendered_in(&template, None))
 }
 
 impl Web {
-    async fn list(&self, caller: &Caller, wanted: Wanted) -> Result<List, Problem> {
+    async fn list(&self, caller: &Caller, page_query: ListPageQuery) -> Result<List, PageError> {
         let api = &self.api;
-        let context = wanted.context(caller);
+        let context = page_query.cursor_context(caller);
         // A cursor of another list, or of long ago, begins at the beginning.
-        let after = wanted.cursor.as_deref().and_then(|text| api.cursors().open::<Position>(&context, text));
-        let mut query = wanted.query(caller, after);
-        if let Some(code) = self.pasted(caller, &wanted.search).await? {
+        let after =
+            page_query.cursor.as_deref().and_then(|text| api.cursors().open::<Position>(&context, text));
+        let mut query = page_query.to_list_query(caller, after);
+        if let Some(code) = self.code_from_short_url(caller, &page_query.search).await? {
             (query.search, query.prefix) = (None, Some(code));
         }
         let now = self.clock.now();
@@ -180,7 +188,7 @@ impl Web {
         let found = list(&self.store, clicks, &caller.workspace, &query, now).await?;
         let ids: Vec<Id> = found.links.iter().map(|listed| listed.link.id).collect();
         let today = day_of(now);
-        let days = clicks.daily(caller.workspace.id, &ids, today + 1 - Spark::DAYS..today + 1).await;
+        let days = clicks.daily(caller.workspace.id, &ids, today + 1 - Sparkline::DAYS..today + 1).await;
         let days = days.unwrap_or_else(|error: StoreError| {
             tracing::warn!(%error, "clicks cannot be read, so a list draws none");
             HashMap::new()
@@ -191,13 +199,13 @@ impl Web {
         };
         let tags: BTreeSet<&String> = found.links.iter().flat_map(|listed| &listed.link.tags).collect();
         Ok(List {
-            tags: tags.into_iter().take(TAGS_KNOWN).cloned().collect(),
+            tags: tags.into_iter().take(MAX_SUGGESTED_TAGS).cloned().collect(),
             rows: found.links.iter().map(row).collect(),
-            next: found.next.map(|next| wanted.page(&api.cursors().seal(&context, &next))),
-            total: number(found.total.cast_unsigned()),
-            may_write: caller.scopes.has(Scope::LinksWrite),
-            may_delete: caller.scopes.has(Scope::LinksDelete),
-            wanted,
+            next: found.next.map(|next| page_query.query_string_at(&api.cursors().seal(&context, &next))),
+            total: format_number(found.total.cast_unsigned()),
+            may_write: caller.scopes.contains(Scope::LinksWrite),
+            may_delete: caller.scopes.contains(Scope::LinksDelete),
+            query: page_query,
         })
     }
 
@@ -206,19 +214,19 @@ impl Web {
         let short_url = self.short_url(caller, &link.code);
         let shown = short_url.as_deref().map(without_scheme);
         Row {
-            shown: shown.map_or_else(|| link.code.to_string(), str::to_owned),
+            display_url: shown.map_or_else(|| link.code.to_string(), str::to_owned),
             code: link.code.to_string(),
             short_url,
-            target: cut(link.target.as_str(), TARGET_HELD),
-            target_seen: cut(link.target.as_str(), TARGET_SEEN),
-            title: link.title.as_deref().map(|title| cut(title, TITLE_SEEN)),
-            tags: link.tags.iter().take(TAGS_SEEN).cloned().collect(),
-            more_tags: link.tags.len().saturating_sub(TAGS_SEEN),
-            state: state_of(link, self.clock.now()),
-            clicks: clicks.map(number),
-            spark: Spark::of(days),
+            target: truncate(link.target.as_str(), MAX_TARGET_TOOLTIP_CHARS),
+            short_target: truncate(link.target.as_str(), MAX_TARGET_CHARS),
+            title: link.title.as_deref().map(|title| truncate(title, MAX_TITLE_CHARS)),
+            tags: link.tags.iter().take(MAX_ROW_TAGS).cloned().collect(),
+            more_tags: link.tags.len().saturating_sub(MAX_ROW_TAGS),
+            state: state_label(link, self.clock.now()),
+            clicks: clicks.map(format_number),
+            spark: Sparkline::from_days(days),
             created_at: link.created_at,
-            created_on: date(link.created_at),
+            created_on: utc_date(link.created_at),
         }
     }
 
@@ -228,7 +236,7 @@ impl Web {
     }
 
     /// The code of a link of ours, where somebody pasted its short URL into the search.
-    async fn pasted(&self, caller: &Caller, text: &str) -> Result<Option<String>, Problem> {
+    async fn code_from_short_url(&self, caller: &Caller, text: &str) -> Result<Option<String>, PageError> {
         let Some((host, rest)) = without_scheme(text).split_once('/') else { return Ok(None) };
         let Some(code) = Code::from_path(rest.trim_end_matches(['/', '+'])) else { return Ok(None) };
         let shown = self.short_url(caller, &code);
@@ -246,10 +254,10 @@ impl Web {
         }
     }
 
-    async fn notice(&self, caller: &Caller, told: &str) -> Result<Notice, Problem> {
+    async fn build_notice(&self, caller: &Caller, message: &str) -> Result<Notice, PageError> {
         let mut notice = Notice::default();
         let values = |name: &'static str| {
-            let pairs = url::form_urlencoded::parse(told.as_bytes());
+            let pairs = url::form_urlencoded::parse(message.as_bytes());
             pairs.filter(move |(given, _)| given == name).map(|(_, value)| value.into_owned())
         };
         let value = |name| values(name).next();
@@ -261,7 +269,7 @@ impl Web {
             };
             match self.api.ops.link(&caller.by, &caller.workspace, &code).await {
                 Ok(link) => {
-                    notice.made = Some(Made { row: self.row(caller, &link, None, None), words });
+                    notice.made = Some(NewLinkNotice { row: self.row(caller, &link, None, None), words });
                 }
                 Err(OpsError::NotFound(_) | OpsError::Deleted(_)) => {}
                 Err(error) => return Err(error.into()),
@@ -300,7 +308,7 @@ impl Web {
 }
 
 /// The state of a link in a word.
-pub fn state_of(link: &Link, now: Timestamp) -> &'static str {
+pub fn state_label(link: &Link, now: Timestamp) -> &'static str {
     match link.state {
         LinkState::Active if link.is_expired(now) => "expired",
         state => state.name(),
@@ -313,7 +321,7 @@ pub fn without_scheme(url: &str) -> &str {
 }
 
 /// A text, or its beginning.
-pub fn cut(text: &str, characters: usize) -> String {
+pub fn truncate(text: &str, characters: usize) -> String {
     match text.char_indices().nth(characters) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_owned(),
@@ -321,6 +329,6 @@ pub fn cut(text: &str, characters: usize) -> String {
 }
 
 /// The day of a moment, by UTC.
-pub fn date(at: Timestamp) -> String {
+pub fn utc_date(at: Timestamp) -> String {
     at.to_string().chars().take("2026-01-29".len()).collect()
 }

@@ -5,15 +5,15 @@ use rlinks_core::LinkState;
 use rlinks_store::Order;
 
 use crate::auth::caller::Caller;
-use crate::web::extract::Visit;
+use crate::web::extract::WebRequest;
 use rlinks_ops::Sees;
 use rlinks_ops::links::list::{ListQuery, Position, Sort};
 
 /// Links of a page.
-const PAGE: u16 = 30;
+const PAGE_SIZE: u16 = 30;
 
 /// States to choose from, each with its word.
-pub const STATES: [(&str, &str); 5] = [
+pub const STATE_OPTIONS: [(&str, &str); 5] = [
     ("", "Active and disabled"),
     ("active", "Active"),
     ("disabled", "Disabled"),
@@ -21,7 +21,7 @@ pub const STATES: [(&str, &str); 5] = [
     ("deleted", "Deleted"),
 ];
 /// Orders to choose from.
-pub const SORTS: [(&str, &str); 5] = [
+pub const SORT_OPTIONS: [(&str, &str); 5] = [
     ("", "Newest first"),
     ("oldest", "Oldest first"),
     ("changed", "Last changed first"),
@@ -31,48 +31,48 @@ pub const SORTS: [(&str, &str); 5] = [
 
 /// What the list is asked for.
 #[derive(Clone, Debug, Default)]
-pub struct Wanted {
+pub struct ListPageQuery {
     pub search: String,
     pub tag: String,
-    /// One of [`STATES`].
+    /// One of [`STATE_OPTIONS`].
     pub state: &'static str,
-    /// One of [`SORTS`].
+    /// One of [`SORT_OPTIONS`].
     pub sort: &'static str,
     pub cursor: Option<String>,
 }
 
-impl Wanted {
+impl ListPageQuery {
     /// As the address of the page says.
-    pub fn of(visit: &Visit) -> Self {
-        Self::parse(visit.uri.query().unwrap_or_default())
+    pub fn from_request(request: &WebRequest) -> Self {
+        Self::parse(request.uri.query().unwrap_or_default())
     }
 
     /// From a query.
     pub fn parse(query: &str) -> Self {
-        let mut wanted = Self::default();
+        let mut parsed = Self::default();
         let known = |names: &[(&'static str, &str)], value: &str| {
             names.iter().map(|(name, _)| *name).find(|name| *name == value).unwrap_or_default()
         };
         for (name, value) in url::form_urlencoded::parse(query.as_bytes()) {
             match name.as_ref() {
-                "q" => value.trim().clone_into(&mut wanted.search),
-                "tag" => value.trim().clone_into(&mut wanted.tag),
-                "state" => wanted.state = known(&STATES, &value),
-                "sort" => wanted.sort = known(&SORTS, &value),
-                "cursor" => wanted.cursor = Some(value.into_owned()).filter(|text| !text.is_empty()),
+                "q" => value.trim().clone_into(&mut parsed.search),
+                "tag" => value.trim().clone_into(&mut parsed.tag),
+                "state" => parsed.state = known(&STATE_OPTIONS, &value),
+                "sort" => parsed.sort = known(&SORT_OPTIONS, &value),
+                "cursor" => parsed.cursor = Some(value.into_owned()).filter(|text| !text.is_empty()),
                 _ => {}
             }
         }
-        wanted
+        parsed
     }
 
     /// Whether every link there is would be listed.
-    pub fn is_everything(&self) -> bool {
+    pub fn is_unfiltered(&self) -> bool {
         self.search.is_empty() && self.tag.is_empty() && self.state.is_empty()
     }
 
     /// What to say where there is none.
-    pub const fn nothing(&self) -> &'static str {
+    pub const fn empty_text(&self) -> &'static str {
         let only_state = self.search.is_empty() && self.tag.is_empty();
         match self.state.as_bytes() {
             b"active" if only_state => "No link is active.",
@@ -84,7 +84,7 @@ impl Wanted {
     }
 
     /// The query of the first page of this list.
-    pub fn address(&self) -> String {
+    pub fn query_string(&self) -> String {
         let mut query = url::form_urlencoded::Serializer::new(String::new());
         let pairs =
             [("q", self.search.as_str()), ("tag", &self.tag), ("state", self.state), ("sort", self.sort)];
@@ -95,8 +95,8 @@ impl Wanted {
     }
 
     /// The query of the page at a cursor.
-    pub fn page(&self, cursor: &str) -> String {
-        let mut query = self.address();
+    pub fn query_string_at(&self, cursor: &str) -> String {
+        let mut query = self.query_string();
         if !query.is_empty() {
             query.push('&');
         }
@@ -107,16 +107,16 @@ impl Wanted {
 
     /// The query of the list with one tag only.
     pub fn with_tag(&self, tag: &str) -> String {
-        Self { tag: tag.to_owned(), cursor: None, ..self.clone() }.address()
+        Self { tag: tag.to_owned(), cursor: None, ..self.clone() }.query_string()
     }
 
     /// What a cursor of this list is bound to.
-    pub fn context(&self, caller: &Caller) -> String {
-        format!("web links {} {} {}", caller.workspace.id, caller.by.owner, self.address())
+    pub fn cursor_context(&self, caller: &Caller) -> String {
+        format!("web links {} {} {}", caller.workspace.id, caller.by.owner, self.query_string())
     }
 
     /// The same for the operations.
-    pub fn query(&self, caller: &Caller, after: Option<Position>) -> ListQuery {
+    pub fn to_list_query(&self, caller: &Caller, after: Option<Position>) -> ListQuery {
         let named = |text: &String| Some(text.clone()).filter(|text| !text.is_empty());
         let (sort, order) = match self.sort {
             "oldest" => (Sort::CreatedAt, Order::Asc),
@@ -138,7 +138,7 @@ impl Wanted {
             created_by: (caller.by.sees == Sees::Own).then(|| caller.by.owner.clone()),
             sort,
             order,
-            limit: Some(PAGE),
+            limit: Some(PAGE_SIZE),
             after,
             ..ListQuery::default()
         }

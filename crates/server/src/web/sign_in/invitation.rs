@@ -6,18 +6,18 @@ use askama::Template;
 use axum::extract::{Path, State};
 use axum::response::Response;
 use http::header::SET_COOKIE;
-use rlinks_store::Invited;
+use rlinks_store::PendingInvitation;
 
-use crate::auth::oidc::provision::is_open;
-use crate::auth::sign_in::Refused;
-use crate::web::extract::{Asked, Visit};
-use crate::web::{Problem, Web, page, see_other};
+use crate::auth::oidc::provision::allows_oidc;
+use crate::auth::sign_in::SignInError;
+use crate::web::extract::{AnonymousForm, WebRequest};
+use crate::web::{PageError, Web, render_page, see_other};
 
 #[derive(Template)]
-#[template(path = "invite.html")]
-struct InvitePage<'a> {
+#[template(path = "sign_in/invitation.html")]
+struct InvitationPage<'a> {
     csrf: &'a str,
-    invited: &'a Invited,
+    invited: &'a PendingInvitation,
     full_name: &'a str,
     problem: Option<&'a str>,
     /// Whether a password can be chosen.
@@ -26,15 +26,15 @@ struct InvitePage<'a> {
     oidc: Option<&'a str>,
 }
 
-impl<'a> InvitePage<'a> {
-    fn new(web: &Web, token: &'a str, invited: &'a Invited, csrf: &'a str) -> Self {
+impl<'a> InvitationPage<'a> {
+    fn new(web: &Web, token: &'a str, invited: &'a PendingInvitation, csrf: &'a str) -> Self {
         Self {
             csrf,
             invited,
             full_name: &invited.user.full_name,
             problem: None,
-            passwords: invited.workspace.policy.takes_passwords(),
-            oidc: (web.auth.oidc.is_some() && is_open(&invited.workspace)).then_some(token),
+            passwords: invited.workspace.policy.allows_passwords(),
+            oidc: (web.auth.oidc.is_some() && allows_oidc(&invited.workspace)).then_some(token),
         }
     }
 }
@@ -43,17 +43,17 @@ impl<'a> InvitePage<'a> {
 pub async fn show(
     State(web): State<Arc<Web>>,
     Path(token): Path<String>,
-    visit: Visit,
-) -> Result<Response, Problem> {
-    visit.may_sign_in()?;
-    let invited = web.auth.invited(&token).await?;
-    let form = visit.form_token(&web);
-    let template = InvitePage::new(&web, &token, &invited, &form.token);
+    request: WebRequest,
+) -> Result<Response, PageError> {
+    request.ensure_sign_in_allowed()?;
+    let invited = web.auth.invitation(&token).await?;
+    let csrf = request.csrf_token(&web);
+    let template = InvitationPage::new(&web, &token, &invited, &csrf.token);
     if !template.passwords && template.oidc.is_none() {
-        return Err(Refused::NoPasswords.into());
+        return Err(SignInError::PasswordsDisabled.into());
     }
-    let mut response = page(&template)?;
-    response.headers_mut().extend(form.cookie.map(|cookie| (SET_COOKIE, cookie)));
+    let mut response = render_page(&template)?;
+    response.headers_mut().extend(csrf.cookie.map(|cookie| (SET_COOKIE, cookie)));
     Ok(response)
 }
 
@@ -61,22 +61,23 @@ pub async fn show(
 pub async fn accept(
     State(web): State<Arc<Web>>,
     Path(token): Path<String>,
-    asked: Asked,
-) -> Result<Response, Problem> {
-    let Asked { visit, form } = asked;
+    submitted: AnonymousForm,
+) -> Result<Response, PageError> {
+    let AnonymousForm { request, form } = submitted;
     let (full_name, password) = (form.get("full_name"), form.get("password"));
-    match web.auth.accept(&token, full_name, password, &visit.way, &visit.headers).await {
-        Ok(started) => Ok(see_other("/admin", Some(started.cookie(&visit.way)))),
-        Err(refused @ Refused::Field(_)) => {
-            let invited = web.auth.invited(&token).await?;
-            let problem = Problem::from(refused);
-            let again = visit.form_token(&web);
-            let template = InvitePage {
+    match web.auth.accept_invitation(&token, full_name, password, &request.connection, &request.headers).await
+    {
+        Ok(started) => Ok(see_other("/admin", Some(started.cookie(&request.connection)))),
+        Err(refused @ SignInError::Field(_)) => {
+            let invited = web.auth.invitation(&token).await?;
+            let problem = PageError::from(refused);
+            let csrf = request.csrf_token(&web);
+            let template = InvitationPage {
                 full_name,
                 problem: Some(&problem.message),
-                ..InvitePage::new(&web, &token, &invited, &again.token)
+                ..InvitationPage::new(&web, &token, &invited, &csrf.token)
             };
-            Err(problem.clone().in_page(&template, again.cookie))
+            Err(problem.clone().rendered_in(&template, csrf.cookie))
         }
         Err(refused) => Err(refused.into()),
     }

@@ -10,151 +10,165 @@ use http::{HeaderMap, HeaderValue};
 use rlinks_core::access::api_key;
 use rlinks_core::error_code::ErrorCode;
 use rlinks_core::{Slug, User, Workspace};
-use rlinks_store::How;
+use rlinks_store::AuthMethod;
 use url::Url;
 
-use super::login::{named_by_host, next};
+use super::login::{safe_next_path, slug_from_host};
 use crate::auth::connection_info::ConnectionInfo;
 use crate::auth::oidc::Oidc;
-use crate::auth::oidc::login::{Arrival, Callback, FlowError, GOOD_SECONDS, Wish};
-use crate::auth::oidc::provision::{Refused, is_open};
-use crate::web::extract::Visit;
-use crate::web::{Problem, Web, page, see_other};
+use crate::auth::oidc::login::{Callback, CompletedLogin, LOGIN_TIMEOUT_SECONDS, LoginError, LoginRequest};
+use crate::auth::oidc::provision::{ProvisionError, allows_oidc};
+use crate::web::extract::WebRequest;
+use crate::web::{PageError, Web, render_page, see_other};
 use rlinks_store::clock::random_bytes;
 
 /// What somebody's browser keeps while they are at the provider, but for its prefix.
 const COOKIE_NAME: &str = "rlinks-oidc";
 /// Longer ones are not ours.
-const LONGEST_COOKIE: usize = 2048;
+const MAX_COOKIE_BYTES: usize = 2048;
 
 #[derive(Template)]
-#[template(path = "leave.html")]
-struct LeavePage<'a> {
+#[template(path = "sign_in/oidc_redirect.html")]
+struct OidcRedirectPage<'a> {
     location: &'a str,
 }
 
 /// Sends somebody to the provider.
-pub async fn start(State(web): State<Arc<Web>>, visit: Visit) -> Result<Response, Problem> {
-    visit.may_sign_in()?;
+pub async fn start(State(web): State<Arc<Web>>, request: WebRequest) -> Result<Response, PageError> {
+    request.ensure_sign_in_allowed()?;
     let oidc = provider(&web)?;
-    if let Some(location) = elsewhere(oidc, &visit) {
+    if let Some(location) = url_on_redirect_host(oidc, &request) {
         return Ok(see_other(&location, None));
     }
-    let invitation = visit.parameter("invitation");
+    let invitation = request.query_param("invitation");
     let workspace = match &invitation {
-        Some(token) => Some(web.auth.invited(token).await?.workspace),
-        None => wanted(&web, &visit).await?,
+        Some(token) => Some(web.auth.invitation(token).await?.workspace),
+        None => requested_workspace(&web, &request).await?,
     };
-    let workspace = workspace.filter(is_open).ok_or(Refused::Workspace)?;
-    let wish = Wish {
+    let workspace = workspace.filter(allows_oidc).ok_or(ProvisionError::WorkspaceUnavailable)?;
+    let login_request = LoginRequest {
         workspace: workspace.slug.to_string(),
-        next: next(visit.parameter("next").as_deref()).to_owned(),
-        invitation: invitation.map(|token| api_key::hash(&token)),
+        next: safe_next_path(request.query_param("next").as_deref()).to_owned(),
+        invitation: invitation.map(|token| api_key::hash_secret(&token)),
     };
-    let departure = oidc.begin(wish, random_bytes()).await?;
-    let cookie = cookie(&visit.way, &departure.cookie, GOOD_SECONDS);
+    let redirect = oidc.begin_login(login_request, random_bytes()).await?;
+    let cookie = cookie(&request.connection, &redirect.cookie, LOGIN_TIMEOUT_SECONDS);
     // A form of ours may lead to our own pages only, so somebody who sent one takes one more step by themselves.
-    if visit.parameter("via").as_deref() == Some("form") {
-        let mut response = page(&LeavePage { location: &departure.location })?;
+    if request.query_param("via").as_deref() == Some("form") {
+        let mut response = render_page(&OidcRedirectPage { location: &redirect.location })?;
         response.headers_mut().append(SET_COOKIE, cookie);
         return Ok(response);
     }
-    Ok(see_other(&departure.location, Some(cookie)))
+    Ok(see_other(&redirect.location, Some(cookie)))
 }
 
 /// The workspace somebody wants to go to: the Host's, or the one they name.
-async fn wanted(web: &Web, visit: &Visit) -> Result<Option<Workspace>, Problem> {
-    let named = visit.parameter("workspace").unwrap_or_else(|| Slug::MAIN.to_owned());
-    match named_by_host(web, &visit.headers).or_else(|| Slug::parse(named.trim()).ok()) {
+async fn requested_workspace(web: &Web, request: &WebRequest) -> Result<Option<Workspace>, PageError> {
+    let named = request.query_param("workspace").unwrap_or_else(|| Slug::MAIN.to_owned());
+    match slug_from_host(web, &request.headers).or_else(|| Slug::parse(named.trim()).ok()) {
         Some(slug) => Ok(web.store.workspace(&slug).await?),
         None => Ok(None),
     }
 }
 
 /// Takes somebody back who was at the provider.
-pub async fn callback(State(web): State<Arc<Web>>, visit: Visit) -> Result<Response, Problem> {
-    visit.may_sign_in()?;
+pub async fn callback(State(web): State<Arc<Web>>, request: WebRequest) -> Result<Response, PageError> {
+    request.ensure_sign_in_allowed()?;
     let oidc = provider(&web)?;
     // Whatever comes of it, this trip is over.
-    let over = cookie(&visit.way, "", 0);
-    let arrived = arrive(&web, oidc, &visit).await;
-    let (started, next) = arrived.map_err(|problem| Problem { cookie: Some(over.clone()), ..problem })?;
+    let cleared = cookie(&request.connection, "", 0);
+    let completed = complete_login(&web, oidc, &request).await;
+    let (started, next) =
+        completed.map_err(|problem| PageError { cookie: Some(cleared.clone()), ..problem })?;
     let mut response = see_other(&next, Some(started));
-    response.headers_mut().append(SET_COOKIE, over);
+    response.headers_mut().append(SET_COOKIE, cleared);
     Ok(response)
 }
 
 /// The cookie of the session that begins, and where it begins.
-async fn arrive(web: &Web, oidc: &Oidc, visit: &Visit) -> Result<(HeaderValue, String), Problem> {
-    let kept = kept(&visit.headers, &visit.way.cookie_name(COOKIE_NAME));
-    let callback = Callback::parse(visit.uri.query().unwrap_or_default());
-    let Arrival { identity, wish } = oidc.finish(callback, kept).await?;
-    let slug = Slug::parse(&wish.workspace).map_err(|_| Refused::Workspace)?;
-    let workspace: Workspace = web.store.workspace(&slug).await?.ok_or(Refused::Workspace)?;
-    let user: User = match &wish.invitation {
-        Some(hash) => oidc.accept(&workspace, &identity, hash).await?,
-        None => oidc.admit(&workspace, &identity).await?,
+async fn complete_login(
+    web: &Web,
+    oidc: &Oidc,
+    request: &WebRequest,
+) -> Result<(HeaderValue, String), PageError> {
+    let cookie = single_cookie(&request.headers, &request.connection.cookie_name(COOKIE_NAME));
+    let callback = Callback::parse(request.uri.query().unwrap_or_default());
+    let CompletedLogin { identity, request: login_request } = oidc.finish_login(callback, cookie).await?;
+    let slug = Slug::parse(&login_request.workspace).map_err(|_| ProvisionError::WorkspaceUnavailable)?;
+    let workspace: Workspace =
+        web.store.workspace(&slug).await?.ok_or(ProvisionError::WorkspaceUnavailable)?;
+    let user: User = match &login_request.invitation {
+        Some(hash) => oidc.accept_invitation(&workspace, &identity, hash).await?,
+        None => oidc.sign_in(&workspace, &identity).await?,
     };
-    let started = web.auth.sessions.start(&user, How::Oidc, &visit.way, &visit.headers).await?;
-    Ok((started.cookie(&visit.way), wish.next))
+    let started =
+        web.auth.sessions.start(&user, AuthMethod::Oidc, &request.connection, &request.headers).await?;
+    Ok((started.cookie(&request.connection), login_request.next))
 }
 
-fn provider(web: &Web) -> Result<&Oidc, Problem> {
-    web.auth.oidc.as_ref().ok_or_else(|| Problem::new(ErrorCode::NotFound))
+fn provider(web: &Web) -> Result<&Oidc, PageError> {
+    web.auth.oidc.as_ref().ok_or_else(|| PageError::new(ErrorCode::NotFound))
 }
 
 /// The same page where the provider sends people back to, if that is another host than this: a cookie of this one would not be there.
-fn elsewhere(oidc: &Oidc, visit: &Visit) -> Option<String> {
+fn url_on_redirect_host(oidc: &Oidc, request: &WebRequest) -> Option<String> {
     let mut url = Url::parse(oidc.redirect_uri()).ok()?;
     // Once: who comes from there and is still elsewhere is behind a proxy that says so.
-    if visit.way.is_own(&url.origin().ascii_serialization()) || visit.parameter("moved").is_some() {
+    if request.connection.is_own_origin(&url.origin().ascii_serialization())
+        || request.query_param("moved").is_some()
+    {
         return None;
     }
-    url.set_path(visit.uri.path());
-    url.set_query(visit.uri.query());
+    url.set_path(request.uri.path());
+    url.set_query(request.uri.query());
     url.query_pairs_mut().append_pair("moved", "1");
     Some(url.into())
 }
 
-fn cookie(way: &ConnectionInfo, value: &str, seconds: i64) -> HeaderValue {
-    let name = way.cookie_name(COOKIE_NAME);
-    let text = format!("{name}={value}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Lax{}", way.secure());
+fn cookie(connection: &ConnectionInfo, value: &str, seconds: i64) -> HeaderValue {
+    let name = connection.cookie_name(COOKIE_NAME);
+    let text = format!(
+        "{name}={value}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Lax{}",
+        connection.secure_attribute()
+    );
     HeaderValue::from_str(&text).expect("a cookie of ours is plain text")
 }
 
 /// The one cookie of this name. Two are none: one of them is somebody else's.
-fn kept<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+fn single_cookie<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     let lines = headers.get_all(COOKIE).into_iter().filter_map(|line| line.to_str().ok());
     let pairs = lines.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='));
     let mut values = pairs.filter(|(given, _)| *given == name).map(|(_, value)| value);
     let (Some(value), None) = (values.next(), values.next()) else { return None };
-    (value.len() <= LONGEST_COOKIE).then_some(value)
+    (value.len() <= MAX_COOKIE_BYTES).then_some(value)
 }
 
-impl From<FlowError> for Problem {
-    fn from(error: FlowError) -> Self {
+impl From<LoginError> for PageError {
+    fn from(error: LoginError) -> Self {
         let code = match &error {
-            FlowError::State
-            | FlowError::Issuer
-            | FlowError::Denied(_)
-            | FlowError::Code
-            | FlowError::Token(_) => ErrorCode::Forbidden,
-            FlowError::Away(reason) => {
+            LoginError::InvalidState
+            | LoginError::WrongIssuer
+            | LoginError::Denied(_)
+            | LoginError::CodeRejected
+            | LoginError::Token(_) => ErrorCode::Forbidden,
+            LoginError::ProviderUnavailable(reason) => {
                 tracing::warn!(%reason, "somebody could not sign in with the OpenID provider");
                 ErrorCode::KvUnavailable
             }
         };
-        Self::saying(code, error.to_string())
+        Self::with_message(code, error.to_string())
     }
 }
 
-impl From<Refused> for Problem {
-    fn from(refused: Refused) -> Self {
+impl From<ProvisionError> for PageError {
+    fn from(refused: ProvisionError) -> Self {
         match refused {
-            Refused::Store(error) => error.into(),
-            Refused::EmailTaken | Refused::Member => Self::saying(ErrorCode::Conflict, refused.to_string()),
-            Refused::Invitation => Self::saying(ErrorCode::NotFound, refused.to_string()),
-            _ => Self::saying(ErrorCode::Forbidden, refused.to_string()),
+            ProvisionError::Store(error) => error.into(),
+            ProvisionError::EmailTaken | ProvisionError::AlreadyMember => {
+                Self::with_message(ErrorCode::Conflict, refused.to_string())
+            }
+            ProvisionError::InvitationExpired => Self::with_message(ErrorCode::NotFound, refused.to_string()),
+            _ => Self::with_message(ErrorCode::Forbidden, refused.to_string()),
         }
     }
 }

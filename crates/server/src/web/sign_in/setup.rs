@@ -8,12 +8,12 @@ use axum::response::Response;
 use http::header::SET_COOKIE;
 
 use crate::auth::setup::FirstAdmin;
-use crate::auth::sign_in::Refused;
-use crate::web::extract::{Asked, Visit};
-use crate::web::{Problem, Web, page, see_other};
+use crate::auth::sign_in::SignInError;
+use crate::web::extract::{AnonymousForm, WebRequest};
+use crate::web::{PageError, Web, render_page, see_other};
 
 #[derive(Template)]
-#[template(path = "setup.html")]
+#[template(path = "sign_in/setup.html")]
 struct SetupPage<'a> {
     csrf: &'a str,
     token: &'a str,
@@ -26,50 +26,50 @@ struct SetupPage<'a> {
 
 impl SetupPage<'_> {
     /// What is wrong with a field; without a name, what is wrong with none of them.
-    fn wrong(&self, field: &str) -> Option<&str> {
+    fn error(&self, field: &str) -> Option<&str> {
         self.problem.filter(|_| self.field == field)
     }
 }
 
 /// The form, for whoever has the token.
-pub async fn show(State(web): State<Arc<Web>>, visit: Visit) -> Result<Response, Problem> {
-    visit.may_sign_in()?;
-    let token = visit.parameter("token").unwrap_or_default();
-    if !web.auth.is_setup(&token).await? {
-        return Err(Refused::Over.into());
+pub async fn show(State(web): State<Arc<Web>>, request: WebRequest) -> Result<Response, PageError> {
+    request.ensure_sign_in_allowed()?;
+    let token = request.query_param("token").unwrap_or_default();
+    if !web.auth.setup_token_valid(&token).await? {
+        return Err(SignInError::LinkExpired.into());
     }
-    let form = visit.form_token(&web);
+    let csrf = request.csrf_token(&web);
     let template =
-        SetupPage { csrf: &form.token, token: &token, email: "", full_name: "", problem: None, field: "" };
-    let mut response = page(&template)?;
-    response.headers_mut().extend(form.cookie.map(|cookie| (SET_COOKIE, cookie)));
+        SetupPage { csrf: &csrf.token, token: &token, email: "", full_name: "", problem: None, field: "" };
+    let mut response = render_page(&template)?;
+    response.headers_mut().extend(csrf.cookie.map(|cookie| (SET_COOKIE, cookie)));
     Ok(response)
 }
 
 /// Makes the first admin.
-pub async fn set_up(State(web): State<Arc<Web>>, asked: Asked) -> Result<Response, Problem> {
-    let Asked { visit, form } = asked;
+pub async fn set_up(State(web): State<Arc<Web>>, submitted: AnonymousForm) -> Result<Response, PageError> {
+    let AnonymousForm { request, form } = submitted;
     let (email, full_name) = (form.get("email"), form.get("full_name"));
     let given = FirstAdmin { email, full_name, password: form.get("password") };
-    match web.auth.set_up(form.get("token"), given, &visit.way, &visit.headers).await {
-        Ok(started) => Ok(see_other("/admin", Some(started.cookie(&visit.way)))),
-        Err(Refused::Over) => Err(Refused::Over.into()),
+    match web.auth.complete_setup(form.get("token"), given, &request.connection, &request.headers).await {
+        Ok(started) => Ok(see_other("/admin", Some(started.cookie(&request.connection)))),
+        Err(SignInError::LinkExpired) => Err(SignInError::LinkExpired.into()),
         Err(refused) => {
             let field = match &refused {
-                Refused::Field(error) => error.field.clone(),
+                SignInError::Field(error) => error.field.clone(),
                 _ => String::new(),
             };
-            let problem = Problem::from(refused);
-            let token = visit.form_token(&web);
+            let problem = PageError::from(refused);
+            let csrf = request.csrf_token(&web);
             let template = SetupPage {
-                csrf: &token.token,
+                csrf: &csrf.token,
                 token: form.get("token"),
                 email,
                 full_name,
                 problem: Some(&problem.message),
                 field: &field,
             };
-            Err(problem.clone().in_page(&template, token.cookie))
+            Err(problem.clone().rendered_in(&template, csrf.cookie))
         }
     }
 }

@@ -3,19 +3,19 @@
 use std::fmt::Write as _;
 
 /// Seven days beside a link.
-pub struct Spark {
-    /// The bars as one path, 68 wide and [`Spark::HEIGHT`] high.
+pub struct Sparkline {
+    /// The bars as one path, 68 wide and [`Sparkline::HEIGHT`] high.
     pub path: String,
     /// The same in words: `0, 2, 1, ...`.
     pub words: String,
 }
 
-impl Spark {
+impl Sparkline {
     pub const DAYS: i64 = 7;
     pub const HEIGHT: u64 = 20;
 
     /// Of the days in their order; as many nothings where a link was never clicked.
-    pub fn of(days: Option<&Vec<u64>>) -> Self {
+    pub fn from_days(days: Option<&Vec<u64>>) -> Self {
         let nothing = vec![0; 7];
         let days = days.unwrap_or(&nothing);
         let most = days.iter().copied().max().unwrap_or_default().max(1);
@@ -58,7 +58,7 @@ impl Chart {
     pub const STEP: u64 = 12;
 
     /// Of labels, long and short, with clicks, visitors and bots, in their order.
-    pub fn of(points: impl Iterator<Item = (String, String, [u64; 3])>) -> Self {
+    pub fn from_points(points: impl Iterator<Item = (String, String, [u64; 3])>) -> Self {
         let points: Vec<_> = points.collect();
         let most = points.iter().map(|(_, _, [clicks, visitors, _])| *clicks.max(visitors)).max();
         let most = round_up(most.unwrap_or_default());
@@ -80,7 +80,7 @@ impl Chart {
 
     /// What the top of the drawing stands for, as people read it.
     pub fn top(&self) -> String {
-        number(self.most)
+        format_number(self.most)
     }
 
     /// The label of the first bar, of the one in the middle, and of the last.
@@ -95,7 +95,7 @@ impl Chart {
 pub struct Share {
     pub name: String,
     /// How often.
-    pub shown: String,
+    pub count: String,
     /// Of 100.
     pub width: u64,
 }
@@ -103,12 +103,13 @@ pub struct Share {
 /// The shares of some values, the most of which fills the whole width.
 pub fn shares(values: Vec<(String, u64)>) -> Vec<Share> {
     let most = values.iter().map(|(_, clicks)| *clicks).max().unwrap_or_default().max(1);
-    let share = |(name, clicks)| Share { name, shown: number(clicks), width: scaled(clicks, most, 100) };
+    let share =
+        |(name, clicks)| Share { name, count: format_number(clicks), width: scaled(clicks, most, 100) };
     values.into_iter().map(share).collect()
 }
 
 /// A number as people read it: 1,234,567.
-pub fn number(value: u64) -> String {
+pub fn format_number(value: u64) -> String {
     let digits = value.to_string();
     let mut out = String::with_capacity(digits.len() + digits.len() / 3);
     for (index, digit) in digits.chars().enumerate() {
@@ -152,11 +153,11 @@ fn usize_of(value: u64) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::{Chart, Spark, number, round_up};
+    use super::{Chart, Sparkline, format_number, round_up};
 
     #[test]
     fn numbers_are_grouped() {
-        let shown = [0, 999, 1000, 1_234_567].map(number);
+        let shown = [0, 999, 1000, 1_234_567].map(format_number);
         assert_eq!(shown, ["0", "999", "1,000", "1,234,567"]);
     }
 
@@ -171,12 +172,12 @@ mod tests {
     #[test]
     fn a_single_click_among_millions_is_seen() {
         let point = |counts| ("2026-01-29".to_owned(), "29 Jan".to_owned(), counts);
-        let chart = Chart::of([point([1, 0, 0]), point([6_000_000, 9, 0])].into_iter());
+        let chart = Chart::from_points([point([1, 0, 0]), point([6_000_000, 9, 0])].into_iter());
         let seen: Vec<_> = chart.bars.iter().map(|bar| (bar.y, bar.height)).collect();
         assert_eq!(seen, [(159, 1), (0, 160)]);
         assert_eq!(chart.line, "6,160 18,159 ");
-        let spark = Spark::of(Some(&vec![0, 0, 0, 0, 0, 1, 2]));
+        let spark = Sparkline::from_days(Some(&vec![0, 0, 0, 0, 0, 1, 2]));
         assert!(spark.path.ends_with("M50 20v-10h8v10zM60 20v-20h8v20z"), "{}", spark.path);
-        assert_eq!(Spark::of(None).words, "0, 0, 0, 0, 0, 0, 0");
+        assert_eq!(Sparkline::from_days(None).words, "0, 0, 0, 0, 0, 0, 0");
     }
 }

@@ -6,17 +6,17 @@ use rlinks_clicks::stats::{Bots, Interval, Question, Statistics, StatsError, Sum
 use rlinks_clicks::time::{DAY_MS, HOUR_MS, day_of};
 use rlinks_core::{FieldCode, Timestamp};
 
-use super::chart::{Chart, Share, number, shares};
+use super::chart::{Chart, Share, format_number, shares};
 use crate::auth::caller::Caller;
-use crate::web::extract::Visit;
-pub use crate::web::statistics::range::RANGES;
-use crate::web::statistics::range::{Asked, Span, Wrong, is_day};
-use crate::web::{Problem, Web};
+use crate::web::extract::WebRequest;
+pub use crate::web::statistics::range::RANGE_OPTIONS;
+use crate::web::statistics::range::{RangeError, RangeQuery, TimeSpan, is_day};
+use crate::web::{PageError, Web};
 use rlinks_ops::sweep::kept;
 
 /// What a page shows.
-pub struct Numbers {
-    /// One of [`RANGES`], or nothing for one's own.
+pub struct StatsPanel {
+    /// One of [`RANGE_OPTIONS`], or nothing for one's own.
     pub range: &'static str,
     /// What the form says: days, and the zone where one was chosen.
     pub from: String,
@@ -24,28 +24,28 @@ pub struct Numbers {
     pub tz: String,
     pub bots: bool,
     /// What is wrong with it, and in which field. The last 30 days are shown then.
-    pub wrong: Option<Wrong>,
+    pub error: Option<RangeError>,
     /// The days in words, and whose they are.
     pub span: String,
     pub zone: String,
     pub interval: &'static str,
-    pub figures: Vec<Figure>,
+    pub metrics: Vec<Metric>,
     /// What was counted elsewhere besides, of all time.
-    pub elsewhere: Option<String>,
+    pub external_clicks: Option<String>,
     pub chart: Chart,
     pub breakdowns: Vec<(&'static str, Vec<Share>)>,
     /// What the breakdowns count, where that is not what the figures count.
-    pub breakdowns_count: Option<String>,
+    pub breakdowns_note: Option<String>,
 }
 
 /// A number, and how it compares with the time before.
-pub struct Figure {
+pub struct Metric {
     pub name: &'static str,
     pub value: String,
     pub change: Option<String>,
 }
 
-impl Numbers {
+impl StatsPanel {
     /// The address of the same question about another range.
     pub fn with_range(&self, range: &str) -> String {
         let mut query = url::form_urlencoded::Serializer::new(String::new());
@@ -60,8 +60,8 @@ impl Numbers {
     }
 
     /// Whether this field is the one that is wrong.
-    pub fn is_wrong(&self, field: &str) -> bool {
-        self.wrong.as_ref().is_some_and(|wrong| wrong.field == field)
+    pub fn has_error(&self, field: &str) -> bool {
+        self.error.as_ref().is_some_and(|error| error.field == field)
     }
 }
 
@@ -77,33 +77,34 @@ const fn interval(from: Timestamp, to: Timestamp) -> Interval {
 
 impl Web {
     /// The numbers of something that was made at some moment, and what they were taken from.
-    pub(crate) async fn numbers(
+    pub(crate) async fn stats_panel(
         &self,
-        visit: &Visit,
+        request: &WebRequest,
         caller: &Caller,
         subject: Subject,
-        made: Timestamp,
-    ) -> Result<(Numbers, Statistics), Problem> {
+        created_at: Timestamp,
+    ) -> Result<(StatsPanel, Statistics), PageError> {
         let now = self.clock.now();
-        let mut asked = Asked::of(visit);
+        let mut query = RangeQuery::from_request(request);
         let clicks = self.api.clicks().await?;
-        let plain = Question {
-            tz: asked.zone.clone(),
-            bots: asked.bots,
+        let base = Question {
+            tz: query.zone.clone(),
+            bots: query.bots,
             days_kept_from: kept(&caller.workspace.policy)
                 .daily_days
                 .map(|days| day_of(now) - i64::from(days)),
             ..Question::about(subject)
         };
         // Clicks that were imported may be older than the link they were imported for.
-        let begun = clicks.first_counted(&plain).await?.map_or(made, |first| first.min(made)).min(now);
-        let about = |(from, to): Span| {
+        let counted_from =
+            clicks.first_counted(&base).await?.map_or(created_at, |first| first.min(created_at)).min(now);
+        let about = |(from, to): TimeSpan| {
             let start = from.unwrap_or_else(|| now.plus_ms(-30 * DAY_MS));
-            Question { from, to, interval: interval(start, to.unwrap_or(now)), ..plain.clone() }
+            Question { from, to, interval: interval(start, to.unwrap_or(now)), ..base.clone() }
         };
-        let found = match asked.span(begun, now) {
+        let found = match query.span(counted_from, now) {
             Some(span) => clicks.statistics(&about(span), now).await,
-            None => clicks.statistics(&plain, now).await,
+            None => clicks.statistics(&base, now).await,
         };
         let found = match found {
             Err(StatsError::Question(error)) => {
@@ -111,29 +112,29 @@ impl Web {
                     FieldCode::TooShort => "From must not be after today",
                     _ => "This range is too long",
                 };
-                asked.wrong = Some(Wrong::new("from", words));
-                clicks.statistics(&plain, now).await
+                query.error = Some(RangeError::new("from", words));
+                clicks.statistics(&base, now).await
             }
             found => found,
         };
-        let found = found.map_err(no_answer)?;
+        let found = found.map_err(stats_error)?;
         let length = found.to.ms() - found.from.ms();
-        let before = if begun < found.from {
+        let before = if counted_from < found.from {
             let earlier = (Some(found.from.plus_ms(-length)), Some(found.from));
-            Some(clicks.statistics(&about(earlier), now).await.map_err(no_answer)?.total)
+            Some(clicks.statistics(&about(earlier), now).await.map_err(stats_error)?.total)
         } else {
             None
         };
-        let elsewhere = match asked.range {
+        let elsewhere = match query.range {
             "all" => clicks.counted_elsewhere(subject).await?,
             _ => (0, 0),
         };
-        let numbers = shown(asked, &found, before);
-        Ok((Numbers { elsewhere: counted_elsewhere(found.bots, elsewhere), ..numbers }, found))
+        let panel = build_panel(query, &found, before);
+        Ok((StatsPanel { external_clicks: external_clicks_text(found.bots, elsewhere), ..panel }, found))
     }
 }
 
-fn shown(asked: Asked, found: &Statistics, before: Option<Sum>) -> Numbers {
+fn build_panel(query: RangeQuery, found: &Statistics, before: Option<Sum>) -> StatsPanel {
     let zone = &found.tz;
     // An hour counts where it begins, and in some zones a day begins inside of one.
     let last = found.to.plus_ms(-HOUR_MS).max(found.from);
@@ -142,55 +143,55 @@ fn shown(asked: Asked, found: &Statistics, before: Option<Sum>) -> Numbers {
         let label = zone.label(found.interval, point.start);
         (label, zone.short_label(found.interval, point.start), [clicks, visitors, bots])
     };
-    let is_wrong = asked.wrong.is_some();
+    let is_wrong = query.error.is_some();
     // What was typed stays in the form, as far as a field for a day can hold it.
     let day = |typed: Option<String>, at| {
         let typed = typed.filter(|text| is_wrong && is_day(text));
         typed.unwrap_or_else(|| zone.label(Interval::Day, at))
     };
-    Numbers {
-        range: if is_wrong { "" } else { asked.range },
-        from: day(asked.from, found.from),
-        to: day(asked.to, last),
-        tz: asked.tz.unwrap_or_default(),
+    StatsPanel {
+        range: if is_wrong { "" } else { query.range },
+        from: day(query.from, found.from),
+        to: day(query.to, last),
+        tz: query.tz.unwrap_or_default(),
         bots: found.bots == Bots::Include,
-        wrong: asked.wrong,
+        error: query.error,
         span: zone.span(found.from, last),
         zone: zone.name().to_owned(),
         interval: found.interval.as_str(),
-        figures: figures(found.total, before),
-        elsewhere: None,
-        chart: Chart::of(found.series.iter().map(point)),
+        metrics: metrics(found.total, before),
+        external_clicks: None,
+        chart: Chart::from_points(found.series.iter().map(point)),
         breakdowns: breakdowns(found),
-        breakdowns_count: breakdowns_count(found),
+        breakdowns_note: breakdowns_note(found),
     }
 }
 
-fn no_answer(error: StatsError) -> Problem {
+fn stats_error(error: StatsError) -> PageError {
     match error {
         StatsError::Store(error) => error.into(),
-        StatsError::Question(field) => Problem::saying(
+        StatsError::Question(field) => PageError::with_message(
             rlinks_core::error_code::ErrorCode::ValidationFailed,
             format!("The range {}", field.message),
         ),
     }
 }
 
-fn figures(now: Sum, before: Option<Sum>) -> Vec<Figure> {
-    let figure = |name, of: fn(Sum) -> u64| Figure {
+fn metrics(now: Sum, before: Option<Sum>) -> Vec<Metric> {
+    let metric = |name, of: fn(Sum) -> u64| Metric {
         name,
-        value: number(of(now)),
-        change: before.and_then(|before| change(of(now), of(before))),
+        value: format_number(of(now)),
+        change: before.and_then(|before| change_text(of(now), of(before))),
     };
     vec![
-        figure("Clicks", |sum| sum.clicks),
-        figure("Visitors", |sum| sum.visitors),
-        figure("Bots", |sum| sum.bots),
+        metric("Clicks", |sum| sum.clicks),
+        metric("Visitors", |sum| sum.visitors),
+        metric("Bots", |sum| sum.bots),
     ]
 }
 
 /// Clicks of which only a number came with the link are in its total, and on no day.
-fn counted_elsewhere(bots: Bots, (people, machines): (u64, u64)) -> Option<String> {
+fn external_clicks_text(bots: Bots, (people, machines): (u64, u64)) -> Option<String> {
     let count = match bots {
         Bots::Exclude => people,
         Bots::Include => people + machines,
@@ -199,13 +200,13 @@ fn counted_elsewhere(bots: Bots, (people, machines): (u64, u64)) -> Option<Strin
     (count > 0).then(|| {
         format!(
             "{} more {were} counted before the link came here; on which days is not known.",
-            number(count)
+            format_number(count)
         )
     })
 }
 
 /// In words that need no colour; none where there was nothing then and now.
-fn change(now: u64, before: u64) -> Option<String> {
+fn change_text(now: u64, before: u64) -> Option<String> {
     if before == now {
         return (now > 0).then(|| "as many as before".to_owned());
     }
@@ -214,8 +215,8 @@ fn change(now: u64, before: u64) -> Option<String> {
     }
     let (more, sign) = if now > before { (now - before, '+') } else { (before - now, '−') };
     Some(match (u128::from(more) * 100 + u128::from(before) / 2) / u128::from(before) {
-        0 => format!("nearly as many ({} before)", number(before)),
-        percent => format!("{sign}{percent} % ({} before)", number(before)),
+        0 => format!("nearly as many ({} before)", format_number(before)),
+        percent => format!("{sign}{percent} % ({} before)", format_number(before)),
     })
 }
 
@@ -241,7 +242,7 @@ fn breakdowns(found: &Statistics) -> Vec<(&'static str, Vec<Share>)> {
 }
 
 /// Breakdowns are kept by whole UTC days, and a range may begin and end inside of one.
-fn breakdowns_count(found: &Statistics) -> Option<String> {
+fn breakdowns_note(found: &Statistics) -> Option<String> {
     let clicks = found.breakdown_total.clicks;
     if clicks == found.total.clicks {
         return None;
@@ -250,5 +251,5 @@ fn breakdowns_count(found: &Statistics) -> Option<String> {
     let last = found.breakdown_to.unwrap_or(found.to).plus_ms(-1);
     let days = Zone::UTC.span(first, last);
     let word = if clicks == 1 { "click" } else { "clicks" };
-    Some(format!("The parts below count whole UTC days, {days}: {} {word}.", number(clicks)))
+    Some(format!("The parts below count whole UTC days, {days}: {} {word}.", format_number(clicks)))
 }

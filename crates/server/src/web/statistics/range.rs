@@ -4,10 +4,10 @@ use rlinks_clicks::stats::{Bots, Interval, Zone};
 use rlinks_clicks::time::{DAY_MS, HOUR_MS};
 use rlinks_core::Timestamp;
 
-use crate::web::extract::Visit;
+use crate::web::extract::WebRequest;
 
 /// Ranges to choose from: their name in the address, and in words.
-pub const RANGES: [(&str, &str); 6] = [
+pub const RANGE_OPTIONS: [(&str, &str); 6] = [
     ("24h", "24 hours"),
     ("7d", "7 days"),
     ("30d", "30 days"),
@@ -15,28 +15,28 @@ pub const RANGES: [(&str, &str); 6] = [
     ("1y", "A year"),
     ("all", "All time"),
 ];
-const DEFAULT: &str = "30d";
+const DEFAULT_RANGE: &str = "30d";
 /// No field of the form is longer.
-const LONGEST: usize = 64;
+const MAX_FIELD_CHARS: usize = 64;
 
 /// What is wrong, and in which field.
-pub struct Wrong {
+pub struct RangeError {
     pub field: &'static str,
-    pub words: String,
+    pub message: String,
 }
 
-impl Wrong {
+impl RangeError {
     pub(crate) fn new(field: &'static str, words: impl Into<String>) -> Self {
-        Self { field, words: words.into() }
+        Self { field, message: words.into() }
     }
 }
 
 /// From when to when. What is not said is for the question to choose.
-pub(crate) type Span = (Option<Timestamp>, Option<Timestamp>);
+pub(crate) type TimeSpan = (Option<Timestamp>, Option<Timestamp>);
 
 /// What the address says.
-pub(crate) struct Asked {
-    /// One of [`RANGES`], or nothing for one's own.
+pub(crate) struct RangeQuery {
+    /// One of [`RANGE_OPTIONS`], or nothing for one's own.
     pub(crate) range: &'static str,
     pub(crate) from: Option<String>,
     pub(crate) to: Option<String>,
@@ -44,39 +44,40 @@ pub(crate) struct Asked {
     pub(crate) tz: Option<String>,
     pub(crate) zone: Zone,
     pub(crate) bots: Bots,
-    pub(crate) wrong: Option<Wrong>,
+    pub(crate) error: Option<RangeError>,
 }
 
-impl Asked {
-    pub(crate) fn of(visit: &Visit) -> Self {
+impl RangeQuery {
+    pub(crate) fn from_request(request: &WebRequest) -> Self {
         let named = |name: &str| {
-            let text: String = visit.parameter(name)?.trim().chars().take(LONGEST).collect();
+            let text: String = request.query_param(name)?.trim().chars().take(MAX_FIELD_CHARS).collect();
             Some(text).filter(|text| !text.is_empty())
         };
         let range = named("range");
-        let range = RANGES.iter().map(|(name, _)| *name).find(|name| Some(*name) == range.as_deref());
+        let range = RANGE_OPTIONS.iter().map(|(name, _)| *name).find(|name| Some(*name) == range.as_deref());
         let (from, to) = (named("from"), named("to"));
-        let own = range.is_none() && (from.is_some() || to.is_some());
+        let custom = range.is_none() && (from.is_some() || to.is_some());
         // The script tells in which zone they live; it is no secret, and what is no zone is UTC.
-        let lives_in = visit.cookie(&visit.way.cookie_name("tz")).map(|text| text.replace("%2F", "/"));
-        let lives_in = lives_in.and_then(|name| Zone::parse(&name)).unwrap_or_default();
+        let browser_zone =
+            request.cookie(&request.connection.cookie_name("tz")).map(|text| text.replace("%2F", "/"));
+        let browser_zone = browser_zone.and_then(|name| Zone::parse(&name)).unwrap_or_default();
         let tz = named("tz");
-        let (zone, wrong) = match tz.as_deref().map(Zone::parse) {
-            None => (lives_in, None),
+        let (zone, error) = match tz.as_deref().map(Zone::parse) {
+            None => (browser_zone, None),
             Some(Some(zone)) => (zone, None),
             Some(None) => {
                 let words = "There is no such time zone; write it like Europe/Berlin";
-                (lives_in, Some(Wrong::new("tz", words)))
+                (browser_zone, Some(RangeError::new("tz", words)))
             }
         };
         Self {
-            range: range.unwrap_or(if own { "" } else { DEFAULT }),
-            from: from.filter(|_| own),
-            to: to.filter(|_| own),
+            range: range.unwrap_or(if custom { "" } else { DEFAULT_RANGE }),
+            from: from.filter(|_| custom),
+            to: to.filter(|_| custom),
             tz,
             zone,
             bots: if named("bots").as_deref() == Some("include") { Bots::Include } else { Bots::Exclude },
-            wrong,
+            error,
         }
     }
 
@@ -86,8 +87,8 @@ impl Asked {
     }
 
     /// From when to when; nothing where something is wrong, which is said.
-    pub(crate) fn span(&mut self, begun: Timestamp, now: Timestamp) -> Option<Span> {
-        if self.wrong.is_some() {
+    pub(crate) fn span(&mut self, begun: Timestamp, now: Timestamp) -> Option<TimeSpan> {
+        if self.error.is_some() {
             return None;
         }
         let back = |ms: i64| Some(now.plus_ms(-ms));
@@ -100,10 +101,10 @@ impl Asked {
             "90d" => (days(89), None),
             "1y" => (days(364), None),
             "all" => (Some(begun), None),
-            _ => match self.own() {
+            _ => match self.custom_span() {
                 Ok(span) => span,
-                Err(wrong) => {
-                    self.wrong = Some(wrong);
+                Err(error) => {
+                    self.error = Some(error);
                     return None;
                 }
             },
@@ -111,17 +112,17 @@ impl Asked {
     }
 
     /// Their own range. The last day is a whole day.
-    fn own(&self) -> Result<Span, Wrong> {
+    fn custom_span(&self) -> Result<TimeSpan, RangeError> {
         let moment = |field, name: &str, text: &Option<String>| {
             let Some(text) = text else { return Ok(None) };
-            self.zone.moment(text).map(Some).map_err(|_| Wrong::new(field, no_day(name, text)))
+            self.zone.moment(text).map(Some).map_err(|_| RangeError::new(field, invalid_day_text(name, text)))
         };
         let from = moment("from", "From", &self.from)?;
         let to = moment("to", "To", &self.to)?;
         let next_day = |to: Timestamp| self.midnight(to.plus_ms(DAY_MS + DAY_MS / 2)).unwrap_or(to);
         let to = to.map(|to| if self.to.as_deref().is_some_and(is_day) { next_day(to) } else { to });
         match (from, to) {
-            (Some(from), Some(to)) if from >= to => Err(Wrong::new("from", "From must not be after To")),
+            (Some(from), Some(to)) if from >= to => Err(RangeError::new("from", "From must not be after To")),
             span => Ok(span),
         }
     }
@@ -134,7 +135,7 @@ pub(crate) fn is_day(text: &str) -> bool {
     text.len() == "2026-01-29".len() && text.bytes().enumerate().all(digits)
 }
 
-fn no_day(name: &str, text: &str) -> String {
+fn invalid_day_text(name: &str, text: &str) -> String {
     if is_day(text) && text < "1970" {
         return "Choose days since 1970".to_owned();
     }

@@ -7,25 +7,25 @@ use axum::extract::State;
 use axum::response::Response;
 use rlinks_core::error_code::ErrorCode;
 
-use super::super::{Problem, Web, page};
-use crate::api::statistics::{foremost, workspace_subject};
+use super::super::{PageError, Web, render_page};
+use crate::api::statistics::{top_links_and_misses, workspace_subject};
 use crate::auth::authorize::AnalyticsRead;
-use crate::auth::session::Signed;
-use crate::web::extract::Looking;
+use crate::auth::session::CurrentSession;
+use crate::web::extract::AuthorizedPage;
 use crate::web::statistics::chart::{Share, shares};
-use crate::web::statistics::panel::Numbers;
+use crate::web::statistics::panel::StatsPanel;
 use rlinks_ops::Sees;
 
 /// The busiest links, and the codes asked for in vain, that are shown.
-const SHOWN: usize = 10;
+const MAX_TOP_ENTRIES: usize = 10;
 
 #[derive(Template)]
-#[template(path = "space/stats.html")]
+#[template(path = "statistics/workspace.html")]
 struct StatsPage<'a> {
-    signed: &'a Signed,
+    current: &'a CurrentSession,
     /// Only one's own links are counted.
     is_own: bool,
-    numbers: Numbers,
+    stats: StatsPanel,
     top: Vec<Share>,
     missed: Vec<Share>,
 }
@@ -33,24 +33,24 @@ struct StatsPage<'a> {
 /// The numbers of a range.
 pub async fn show(
     State(web): State<Arc<Web>>,
-    Looking { visit, signed, caller, .. }: Looking<AnalyticsRead>,
-) -> Result<Response, Problem> {
+    AuthorizedPage { request, current, caller, .. }: AuthorizedPage<AnalyticsRead>,
+) -> Result<Response, PageError> {
     let is_own = caller.by.sees == Sees::Own;
-    let made = if is_own { signed.user.created_at } else { signed.workspace.created_at };
-    let (numbers, found) = web.numbers(&visit, &caller, workspace_subject(&caller), made).await?;
-    let (top, missed) = foremost(&web.api, &caller, &found).await?;
-    let top = top.into_iter().map(|link| (link.code, link.clicks)).take(SHOWN);
-    let missed = missed.into_iter().map(|miss| (miss.code, miss.misses)).take(SHOWN);
-    let is_wrong = numbers.wrong.is_some();
+    let created_at = if is_own { current.user.created_at } else { current.workspace.created_at };
+    let (stats, found) = web.stats_panel(&request, &caller, workspace_subject(&caller), created_at).await?;
+    let (top, missed) = top_links_and_misses(&web.api, &caller, &found).await?;
+    let top = top.into_iter().map(|link| (link.code, link.clicks)).take(MAX_TOP_ENTRIES);
+    let missed = missed.into_iter().map(|miss| (miss.code, miss.misses)).take(MAX_TOP_ENTRIES);
+    let is_wrong = stats.error.is_some();
     let shown = StatsPage {
-        signed: &signed,
+        current: &current,
         is_own,
-        numbers,
+        stats,
         top: shares(top.collect()),
         missed: shares(missed.collect()),
     };
     if is_wrong {
-        return Err(Problem::new(ErrorCode::ValidationFailed).in_page(&shown, None));
+        return Err(PageError::new(ErrorCode::ValidationFailed).rendered_in(&shown, None));
     }
-    page(&shown)
+    render_page(&shown)
 }

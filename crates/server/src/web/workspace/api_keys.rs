@@ -10,18 +10,18 @@ use rlinks_core::access::api_key::KeyStatus;
 use rlinks_core::error_code::ErrorCode;
 use rlinks_core::{ApiKey, FieldCode, FieldError, FieldErrors, Id, Scope, Scopes, Timestamp};
 
-use super::super::{Problem, Web, page, see_other};
-use super::{Confirm, done, is_confirmed};
+use super::super::{PageError, Web, render_page, see_other};
+use super::{ConfirmPage, flash_text, is_confirmed};
 use crate::api::error::ApiError;
-use crate::api::keys::{keeps, kept};
-use crate::auth::authorize::Anybody;
+use crate::api::keys::{accessible_key, key_access};
+use crate::auth::authorize::AnyScope;
 use crate::auth::caller::Caller;
-use crate::auth::session::Signed;
-use crate::web::extract::{Doing, Form, Looking};
+use crate::auth::session::CurrentSession;
+use crate::web::extract::{AuthorizedForm, AuthorizedPage, Form};
 use rlinks_ops::members::KeyDraft;
 
 /// Keys on a page.
-const PAGE: usize = 50;
+const PAGE_SIZE: usize = 50;
 
 /// A key as the page shows it.
 struct Row {
@@ -30,45 +30,45 @@ struct Row {
     owner: String,
     status: &'static str,
     /// It can still be taken back or replaced.
-    is_good: bool,
+    is_usable: bool,
 }
 
 /// A key that has just been made: this page is the only place it is ever in.
-struct Made {
+struct NewKey {
     name: String,
     secret: String,
 }
 
 /// A scope somebody may give.
-struct Choice {
+struct ScopeOption {
     name: &'static str,
     meaning: &'static str,
     chosen: bool,
 }
 
 #[derive(Template)]
-#[template(path = "space/keys.html")]
+#[template(path = "workspace/api_keys.html")]
 struct KeysPage<'a> {
-    signed: &'a Signed,
+    current: &'a CurrentSession,
     done: Option<&'static str>,
-    made: Option<Made>,
+    made: Option<NewKey>,
     rows: Vec<Row>,
     /// Where the next page begins.
     next: Option<Id>,
     /// One's newest key: a form that knows an older one has been sent already.
     newest: String,
     problem: Option<String>,
-    choices: Vec<Choice>,
+    choices: Vec<ScopeOption>,
     name: &'a str,
     days: &'a str,
     errors: FieldErrors,
 }
 
-const DONE: [(&str, &str); 1] =
+const FLASH_TEXTS: [(&str, &str); 1] =
     [("revoked", "The key was revoked: no request is answered with it any more.")];
 
 /// How long a key may be made to live, in the form.
-const DAYS: [(&str, &str); 5] =
+const EXPIRY_OPTIONS: [(&str, &str); 5] =
     [("", "for ever"), ("7", "7 days"), ("30", "30 days"), ("90", "90 days"), ("365", "a year")];
 
 const fn meaning(scope: Scope) -> &'static str {
@@ -84,17 +84,17 @@ const fn meaning(scope: Scope) -> &'static str {
 impl<'a> KeysPage<'a> {
     async fn new(
         web: &Web,
-        signed: &'a Signed,
+        current: &'a CurrentSession,
         caller: &Caller,
         before: Option<Id>,
-    ) -> Result<Self, Problem> {
-        let keeps = keeps(caller).map_err(|error| refused_by(&error))?;
-        let limit = i64::try_from(PAGE).unwrap_or(i64::MAX) + 1;
-        let mut keys = web.store.keys(caller.workspace.id, keeps.owner(), before, limit).await?;
-        let more = keys.len() > PAGE;
-        keys.truncate(PAGE);
+    ) -> Result<Self, PageError> {
+        let access = key_access(caller).map_err(|error| key_page_error(&error))?;
+        let limit = i64::try_from(PAGE_SIZE).unwrap_or(i64::MAX) + 1;
+        let mut keys = web.store.keys(caller.workspace.id, access.owner(), before, limit).await?;
+        let more = keys.len() > PAGE_SIZE;
+        keys.truncate(PAGE_SIZE);
         let next = keys.last().filter(|_| more).map(|key| key.id);
-        let newest = newest(web, caller).await?.map(|key| key.id.to_string());
+        let newest = newest_key(web, caller).await?.map(|key| key.id.to_string());
         let owners: Vec<Id> = keys.iter().filter_map(|key| key.user).collect();
         let people = web.store.users_by_id(caller.workspace.id, &owners).await?;
         let now = web.clock.now();
@@ -111,17 +111,17 @@ impl<'a> KeysPage<'a> {
                     KeyStatus::Expired => "expired",
                     KeyStatus::Revoked => "revoked",
                 },
-                is_good: status == KeyStatus::Active,
+                is_usable: status == KeyStatus::Active,
                 key,
             }
         };
-        let choice = |scope: Scope| Choice {
+        let choice = |scope: Scope| ScopeOption {
             name: scope.name(),
             meaning: meaning(scope),
-            chosen: Scopes::DEFAULT.has(scope),
+            chosen: Scopes::DEFAULT.contains(scope),
         };
         Ok(Self {
-            signed,
+            current,
             done: None,
             made: None,
             rows: keys.into_iter().map(row).collect(),
@@ -137,34 +137,34 @@ impl<'a> KeysPage<'a> {
 }
 
 /// The API's word about keys, as a page says it.
-fn refused_by(error: &ApiError) -> Problem {
+fn key_page_error(error: &ApiError) -> PageError {
     match error.parts() {
         (code @ ErrorCode::Forbidden, _) => {
-            Problem::saying(code, "Viewers have no keys. An admin can give you another role")
+            PageError::with_message(code, "Viewers have no keys. An admin can give you another role")
         }
-        (code, message) => Problem::saying(code, message),
+        (code, message) => PageError::with_message(code, message),
     }
 }
 
 /// The newest key of whoever asks.
-async fn newest(web: &Web, caller: &Caller) -> Result<Option<ApiKey>, Problem> {
+async fn newest_key(web: &Web, caller: &Caller) -> Result<Option<ApiKey>, PageError> {
     Ok(web.store.keys(caller.workspace.id, caller.member(), None, 1).await?.pop())
 }
 
 /// The keys, and the form for another.
 pub async fn show(
     State(web): State<Arc<Web>>,
-    Looking { visit, signed, caller, .. }: Looking<Anybody>,
-) -> Result<Response, Problem> {
-    let before = visit.parameter("before").and_then(|text| text.parse().ok()).map(Id::from_i64);
-    let shown = KeysPage::new(&web, &signed, &caller, before).await?;
-    page(&KeysPage { done: done(&visit, &DONE), ..shown })
+    AuthorizedPage { request, current, caller, .. }: AuthorizedPage<AnyScope>,
+) -> Result<Response, PageError> {
+    let before = request.query_param("before").and_then(|text| text.parse().ok()).map(Id::from_i64);
+    let shown = KeysPage::new(&web, &current, &caller, before).await?;
+    render_page(&KeysPage { done: flash_text(&request, &FLASH_TEXTS), ..shown })
 }
 
 /// What the form says a key is to be.
-fn draft(form: &Form, caller: &Caller, now: Timestamp) -> Result<KeyDraft, FieldErrors> {
+fn draft_from_form(form: &Form, caller: &Caller, now: Timestamp) -> Result<KeyDraft, FieldErrors> {
     let mut errors = FieldErrors::default();
-    let name = errors.take(ApiKey::parse_name(form.get("name")));
+    let name = errors.ok_or_push(ApiKey::parse_name(form.get("name")));
     let chosen: Vec<Scope> =
         Scope::ALL.into_iter().filter(|scope| !form.get(scope.name()).is_empty()).collect();
     if chosen.is_empty() {
@@ -179,30 +179,30 @@ fn draft(form: &Form, caller: &Caller, now: Timestamp) -> Result<KeyDraft, Field
         text => {
             let read = text.parse::<i64>().ok().filter(|days| (1..=3650).contains(days));
             let wrong = || FieldError::new("days", FieldCode::NotATime, "must be between 1 and 3650");
-            errors.take(read.ok_or_else(wrong))
+            errors.ok_or_push(read.ok_or_else(wrong))
         }
     };
     let expires_at = days.map(|days| now.plus_ms(days * DAY_MS));
-    errors.none()?;
+    errors.into_result()?;
     let user = caller.member();
-    Ok(KeyDraft { name: name.unwrap_or_default(), scopes: Scopes::of(&chosen), user, expires_at })
+    Ok(KeyDraft { name: name.unwrap_or_default(), scopes: Scopes::new(&chosen), user, expires_at })
 }
 
 /// Makes a key, and shows it this once.
 pub async fn create(
     State(web): State<Arc<Web>>,
-    Doing { signed, caller, form, .. }: Doing<Anybody>,
-) -> Result<Response, Problem> {
-    keeps(&caller).map_err(|error| refused_by(&error))?;
-    let again = async |errors: FieldErrors, problem: Option<String>| -> Result<KeysPage, Problem> {
-        let mut again = KeysPage::new(&web, &signed, &caller, None).await?;
+    AuthorizedForm { current, caller, form, .. }: AuthorizedForm<AnyScope>,
+) -> Result<Response, PageError> {
+    key_access(&caller).map_err(|error| key_page_error(&error))?;
+    let again = async |errors: FieldErrors, problem: Option<String>| -> Result<KeysPage, PageError> {
+        let mut again = KeysPage::new(&web, &current, &caller, None).await?;
         for choice in &mut again.choices {
             choice.chosen = !form.get(choice.name).is_empty();
         }
         Ok(KeysPage { name: form.get("name"), days: form.get("days"), errors, problem, ..again })
     };
     // A browser that is asked to reload the page of a new key sends its form again. It gets no second one.
-    if let Some(latest) = newest(&web, &caller).await?
+    if let Some(latest) = newest_key(&web, &caller).await?
         && form.has("newest")
         && form.get("newest") != latest.id.to_string()
     {
@@ -212,36 +212,36 @@ pub async fn create(
             latest.name
         );
         let again = again(FieldErrors::default(), Some(message.clone())).await?;
-        return Err(Problem::saying(ErrorCode::Conflict, message).in_page(&again, None));
+        return Err(PageError::with_message(ErrorCode::Conflict, message).rendered_in(&again, None));
     }
-    let draft = match draft(&form, &caller, web.clock.now()) {
+    let draft = match draft_from_form(&form, &caller, web.clock.now()) {
         Ok(draft) => draft,
         Err(errors) => {
             let again = again(errors, None).await?;
-            return Err(Problem::new(ErrorCode::ValidationFailed).in_page(&again, None));
+            return Err(PageError::new(ErrorCode::ValidationFailed).rendered_in(&again, None));
         }
     };
-    if !draft.scopes.are_within(caller.scopes) {
+    if !draft.scopes.is_subset(caller.scopes) {
         let message = "A key can be given no scope its maker does not have";
-        return Err(Problem::saying(ErrorCode::Forbidden, message));
+        return Err(PageError::with_message(ErrorCode::Forbidden, message));
     }
     let made = web.api.ops.create_key(&caller.by, &caller.workspace, &draft).await;
     let (key, secret) = made?;
-    let made = Made { name: key.name, secret: secret.reveal().to_owned() };
-    let shown = KeysPage::new(&web, &signed, &caller, None).await?;
-    page(&KeysPage { made: Some(made), ..shown })
+    let made = NewKey { name: key.name, secret: secret.reveal().to_owned() };
+    let shown = KeysPage::new(&web, &current, &caller, None).await?;
+    render_page(&KeysPage { made: Some(made), ..shown })
 }
 
 /// Takes a key back, once that was confirmed.
 pub async fn revoke(
     State(web): State<Arc<Web>>,
     Path(id): Path<String>,
-    Doing { signed, caller, form, .. }: Doing<Anybody>,
-) -> Result<Response, Problem> {
-    let key = kept(&web.api, &caller, &id).await.map_err(|error| refused_by(&error))?;
+    AuthorizedForm { current, caller, form, .. }: AuthorizedForm<AnyScope>,
+) -> Result<Response, PageError> {
+    let key = accessible_key(&web.api, &caller, &id).await.map_err(|error| key_page_error(&error))?;
     if !is_confirmed(&form) {
-        return Confirm {
-            signed: &signed,
+        return ConfirmPage {
+            current: &current,
             title: format!("Revoke the key “{}”?", key.name),
             words: vec![
                 format!("It begins with {}. From the next request on it opens nothing.", key.prefix),
@@ -252,7 +252,7 @@ pub async fn revoke(
             button: "Revoke the key",
             back: "/admin/keys",
         }
-        .ask();
+        .respond();
     }
     web.api.ops.revoke_key(&caller.by, &caller.workspace, key.id).await?;
     Ok(see_other("/admin/keys?done=revoked", None))
@@ -262,16 +262,16 @@ pub async fn revoke(
 pub async fn rotate(
     State(web): State<Arc<Web>>,
     Path(id): Path<String>,
-    Doing { signed, caller, form, .. }: Doing<Anybody>,
-) -> Result<Response, Problem> {
-    let key = kept(&web.api, &caller, &id).await.map_err(|error| refused_by(&error))?;
+    AuthorizedForm { current, caller, form, .. }: AuthorizedForm<AnyScope>,
+) -> Result<Response, PageError> {
+    let key = accessible_key(&web.api, &caller, &id).await.map_err(|error| key_page_error(&error))?;
     let own = key.user.is_some() && key.user == caller.member();
-    if !own && !key.scopes.are_within(caller.scopes) {
-        return Err(Problem::saying(ErrorCode::Forbidden, "This key may do more than you"));
+    if !own && !key.scopes.is_subset(caller.scopes) {
+        return Err(PageError::with_message(ErrorCode::Forbidden, "This key may do more than you"));
     }
     if !is_confirmed(&form) {
-        return Confirm {
-            signed: &signed,
+        return ConfirmPage {
+            current: &current,
             title: format!("Replace the key “{}”?", key.name),
             words: vec![
                 format!("A new key with the same rights takes the place of {}.", key.prefix),
@@ -282,10 +282,10 @@ pub async fn rotate(
             button: "Replace the key",
             back: "/admin/keys",
         }
-        .ask();
+        .respond();
     }
     let (key, secret) = web.api.ops.rotate_key(&caller.by, &key).await?;
-    let made = Made { name: key.name, secret: secret.reveal().to_owned() };
-    let shown = KeysPage::new(&web, &signed, &caller, None).await?;
-    page(&KeysPage { made: Some(made), ..shown })
+    let made = NewKey { name: key.name, secret: secret.reveal().to_owned() };
+    let shown = KeysPage::new(&web, &current, &caller, None).await?;
+    render_page(&KeysPage { made: Some(made), ..shown })
 }

@@ -7,55 +7,55 @@ use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
 use futures_util::stream;
 use http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
-use rlinks_core::audit::{AuditEntry, Fault, Head, Verifier};
+use rlinks_core::audit::{AuditEntry, ChainError, Head, Verifier};
 use rlinks_core::error_code::ErrorCode;
 use rlinks_core::{Actor, Email, FieldErrors, Id, User, Workspace};
 use rlinks_store::{AuditFilter, Store, StoreError};
 
-use super::super::{Problem, Web, page};
-use crate::api::import_export::in_pages;
+use super::super::{PageError, Web, render_page};
+use crate::api::import_export::stream_body;
 use crate::auth::authorize::WorkspaceAdmin;
-use crate::auth::session::Signed;
-use crate::web::extract::{Looking, Visit};
-use crate::web::workspace::audit_details::{Field, fields};
+use crate::auth::session::CurrentSession;
+use crate::web::extract::{AuthorizedPage, WebRequest};
+use crate::web::workspace::audit_details::{FieldDiff, diff};
 use rlinks_ops::OpsError;
 
 /// Entries on a page.
-const PAGE: usize = 50;
+const PAGE_SIZE: usize = 50;
 /// Entries looked through for one page: a filter that finds little must not walk a whole log. The next page goes on from there.
-const LOOKED_THROUGH: i64 = 20_000;
+const MAX_SCANNED_ENTRIES: i64 = 20_000;
 /// Entries held at once while verifying and exporting.
-const STEP: i64 = 1000;
+const BATCH_SIZE: i64 = 1000;
 /// A log this short is verified whenever it is looked at.
-const VERIFIED_UNASKED: i64 = 1000;
+const MAX_AUTO_VERIFIED_ENTRIES: i64 = 1000;
 /// And no more than this when somebody asks: the rest is for `rmax audit verify`.
-const VERIFIED_AT_MOST: i64 = 100_000;
+const MAX_VERIFIED_ENTRIES: i64 = 100_000;
 
 /// An entry as the page shows it.
 struct Row {
     entry: AuditEntry,
     /// Who, by the name people know.
-    who: String,
+    actor: String,
     /// To whom, by their address, where it was done to a member.
-    whom: Option<String>,
-    fields: Vec<Field>,
+    subject_email: Option<String>,
+    fields: Vec<FieldDiff>,
 }
 
 /// What is known about the chain.
-enum Chain {
+enum ChainStatus {
     /// It was too long to look at unasked.
-    Unchecked,
+    NotVerified,
     /// It holds, to its end.
-    Whole(i64),
+    Intact(i64),
     /// It holds so far; there is more.
-    Part(i64),
+    PartlyVerified(i64),
     /// It does not.
-    Broken(Fault),
+    Broken(ChainError),
 }
 
 /// What the form of the filter says.
 #[derive(Default)]
-struct Asked {
+struct AuditQuery {
     actor: String,
     action: String,
     subject: String,
@@ -64,22 +64,22 @@ struct Asked {
 }
 
 #[derive(Template)]
-#[template(path = "space/audit.html")]
+#[template(path = "workspace/audit.html")]
 struct AuditPage<'a> {
-    signed: &'a Signed,
-    asked: Asked,
+    current: &'a CurrentSession,
+    query: AuditQuery,
     errors: FieldErrors,
     rows: Vec<Row>,
     /// The address of older entries.
     older: Option<String>,
     /// Entries there are in all.
     length: i64,
-    chain: Chain,
+    chain: ChainStatus,
 }
 
-impl Asked {
-    fn of(visit: &Visit) -> Self {
-        let text = |name| visit.parameter(name).unwrap_or_default().trim().chars().take(300).collect();
+impl AuditQuery {
+    fn from_request(request: &WebRequest) -> Self {
+        let text = |name| request.query_param(name).unwrap_or_default().trim().chars().take(300).collect();
         Self {
             actor: text("actor"),
             action: text("action"),
@@ -117,25 +117,26 @@ impl Asked {
             })
         };
         if !self.from.is_empty() {
-            filter.during.start = errors.take(moment("from", &self.from)).unwrap_or(filter.during.start);
+            filter.during.start =
+                errors.ok_or_push(moment("from", &self.from)).unwrap_or(filter.during.start);
         }
         if !self.to.is_empty() {
-            filter.during.end = errors.take(moment("to", &self.to)).unwrap_or(filter.during.end);
+            filter.during.end = errors.ok_or_push(moment("to", &self.to)).unwrap_or(filter.during.end);
         }
         filter.action.clone_from(&self.action);
         filter.subject.clone_from(&self.subject);
         filter.actor = match Email::parse(&self.actor) {
             Ok(email) => match store.user_by_email(workspace.id, &email).await? {
-                Some(user) => Actor::of_user(user.id).as_str().to_owned(),
+                Some(user) => Actor::from_user(user.id).as_str().to_owned(),
                 None => self.actor.clone(),
             },
             Err(_) => self.actor.clone(),
         };
-        Ok(errors.none().map(|()| filter))
+        Ok(errors.into_result().map(|()| filter))
     }
 
     /// The address of the page that goes on before an entry.
-    fn before(&self, seq: i64) -> String {
+    fn older_url(&self, seq: i64) -> String {
         let mut query = url::form_urlencoded::Serializer::new(String::new());
         for (name, value) in self.pairs().iter().filter(|(_, value)| !value.is_empty()) {
             query.append_pair(name, value);
@@ -148,20 +149,20 @@ impl Asked {
 /// The log, newest first.
 pub async fn show(
     State(web): State<Arc<Web>>,
-    Looking { visit, signed, .. }: Looking<WorkspaceAdmin>,
-) -> Result<Response, Problem> {
-    let workspace = &signed.workspace;
+    AuthorizedPage { request, current, .. }: AuthorizedPage<WorkspaceAdmin>,
+) -> Result<Response, PageError> {
+    let workspace = &current.workspace;
     let head = head(&web.store, workspace).await?;
-    let asked = Asked::of(&visit);
-    let filter = asked.filter(&web.store, workspace).await?;
-    let chain = if head.seq <= VERIFIED_UNASKED || visit.parameter("verify").is_some() {
+    let query = AuditQuery::from_request(&request);
+    let filter = query.filter(&web.store, workspace).await?;
+    let chain = if head.seq <= MAX_AUTO_VERIFIED_ENTRIES || request.query_param("verify").is_some() {
         verify(&web.store, workspace, &head).await?
     } else {
-        Chain::Unchecked
+        ChainStatus::NotVerified
     };
     let empty = AuditPage {
-        signed: &signed,
-        asked,
+        current: &current,
+        query,
         errors: FieldErrors::default(),
         rows: Vec::new(),
         older: None,
@@ -172,21 +173,22 @@ pub async fn show(
         Ok(filter) => filter,
         Err(errors) => {
             let shown = AuditPage { errors, ..empty };
-            return Err(Problem::new(ErrorCode::ValidationFailed).in_page(&shown, None));
+            return Err(PageError::new(ErrorCode::ValidationFailed).rendered_in(&shown, None));
         }
     };
-    let before = visit.parameter("before").and_then(|text| text.parse::<i64>().ok());
+    let before = request.query_param("before").and_then(|text| text.parse::<i64>().ok());
     let before = before.unwrap_or(i64::MAX).clamp(0, head.seq.saturating_add(1));
-    let after = before.saturating_sub(LOOKED_THROUGH + 1).max(0);
-    let limit = i64::try_from(PAGE).unwrap_or(i64::MAX) + 1;
+    let after = before.saturating_sub(MAX_SCANNED_ENTRIES + 1).max(0);
+    let limit = i64::try_from(PAGE_SIZE).unwrap_or(i64::MAX) + 1;
     let mut entries = web.store.audit_filtered(workspace.id, &filter, (after, before), limit).await?;
-    let more = entries.len() > PAGE;
-    entries.truncate(PAGE);
+    let more = entries.len() > PAGE_SIZE;
+    entries.truncate(PAGE_SIZE);
     // A page that is not full has looked through all it may, and the next one goes on there.
-    let go_on = if more { entries.last().map(|entry| entry.seq) } else { (after > 0).then_some(after + 1) };
-    let older = go_on.map(|seq| empty.asked.before(seq));
+    let older_before =
+        if more { entries.last().map(|entry| entry.seq) } else { (after > 0).then_some(after + 1) };
+    let older = older_before.map(|seq| empty.query.older_url(seq));
     let rows = rows(&web.store, workspace, entries).await?;
-    page(&AuditPage { rows, older, ..empty })
+    render_page(&AuditPage { rows, older, ..empty })
 }
 
 async fn rows(
@@ -194,9 +196,9 @@ async fn rows(
     workspace: &Workspace,
     entries: Vec<AuditEntry>,
 ) -> Result<Vec<Row>, StoreError> {
-    let actor = |entry: &AuditEntry| Actor::stored(entry.actor.clone()).user();
+    let actor = |entry: &AuditEntry| Actor::from_stored(entry.actor.clone()).user();
     // A member is named in the same way, be it as who did something or as to whom it was done.
-    let subject = |entry: &AuditEntry| Actor::stored(entry.subject.clone()).user();
+    let subject = |entry: &AuditEntry| Actor::from_stored(entry.subject.clone()).user();
     let mut ids: Vec<Id> =
         entries.iter().flat_map(|entry| [actor(entry), subject(entry)]).flatten().collect();
     ids.sort_unstable_by_key(|id| id.as_i64());
@@ -206,9 +208,9 @@ async fn rows(
         people.iter().find(|user| Some(user.id) == id).map(|user: &User| user.email.to_string())
     };
     let row = |entry: AuditEntry| Row {
-        who: address(actor(&entry)).unwrap_or_else(|| entry.actor.clone()),
-        whom: address(subject(&entry)),
-        fields: fields(entry.before.as_deref(), entry.after.as_deref()),
+        actor: address(actor(&entry)).unwrap_or_else(|| entry.actor.clone()),
+        subject_email: address(subject(&entry)),
+        fields: diff(entry.before.as_deref(), entry.after.as_deref()),
         entry,
     };
     Ok(entries.into_iter().map(row).collect())
@@ -222,46 +224,46 @@ async fn head(store: &Store, workspace: &Workspace) -> Result<Head, StoreError> 
 }
 
 /// Walks the chain from its beginning to the end that was recorded, or as far as is looked at here.
-async fn verify(store: &Store, workspace: &Workspace, head: &Head) -> Result<Chain, StoreError> {
-    let end = head.seq.min(VERIFIED_AT_MOST);
+async fn verify(store: &Store, workspace: &Workspace, head: &Head) -> Result<ChainStatus, StoreError> {
+    let end = head.seq.min(MAX_VERIFIED_ENTRIES);
     let mut walk = Verifier::new(&head.workspace, Vec::new());
     let mut at = 0;
     while at < end {
         // What was written after the head was read is not part of this walk.
-        let entries = store.audit_after(workspace.id, at, STEP.min(end - at)).await?;
+        let entries = store.audit_after(workspace.id, at, BATCH_SIZE.min(end - at)).await?;
         let Some(last) = entries.last().map(|entry| entry.seq) else { break };
         for entry in entries.iter().filter(|entry| entry.seq <= end) {
             if let Err(fault) = walk.push(entry) {
-                return Ok(Chain::Broken(fault));
+                return Ok(ChainStatus::Broken(fault));
             }
         }
         at = last;
     }
     let claimed = (end == head.seq).then_some(head);
     Ok(match walk.finish(claimed) {
-        Ok(head) if claimed.is_some() => Chain::Whole(head.seq),
-        Ok(head) => Chain::Part(head.seq),
-        Err(fault) => Chain::Broken(fault),
+        Ok(head) if claimed.is_some() => ChainStatus::Intact(head.seq),
+        Ok(head) => ChainStatus::PartlyVerified(head.seq),
+        Err(fault) => ChainStatus::Broken(fault),
     })
 }
 
 /// The whole log as JSON lines, oldest first: what `rmax audit verify --file` takes.
 pub async fn export(
     State(web): State<Arc<Web>>,
-    Looking { signed, .. }: Looking<WorkspaceAdmin>,
-) -> Result<Response, Problem> {
-    let (store, workspace) = (web.store.clone(), signed.workspace.id);
+    AuthorizedPage { current, .. }: AuthorizedPage<WorkspaceAdmin>,
+) -> Result<Response, PageError> {
+    let (store, workspace) = (web.store.clone(), current.workspace.id);
     // What can go wrong goes wrong here mostly, while there is still an answer to give.
-    let first = store.audit_after(workspace, i64::MIN, STEP).await?;
+    let first = store.audit_after(workspace, i64::MIN, BATCH_SIZE).await?;
     let after = first.last().map(|entry| entry.seq);
     let rest = stream::try_unfold((store, after), move |(store, after)| async move {
         let Some(after) = after else { return Ok::<_, OpsError>(None) };
-        let entries = store.audit_after(workspace, after, STEP).await?;
+        let entries = store.audit_after(workspace, after, BATCH_SIZE).await?;
         let next = entries.last().map(|entry| entry.seq);
         Ok(next.map(|_| (lines(&entries), (store, next))))
     });
-    let body = in_pages(lines(&first), rest);
-    let name = format!("attachment; filename=\"audit-{}.jsonl\"", signed.workspace.slug);
+    let body = stream_body(lines(&first), rest);
+    let name = format!("attachment; filename=\"audit-{}.jsonl\"", current.workspace.slug);
     Ok(([(CONTENT_TYPE, "application/x-ndjson"), (CONTENT_DISPOSITION, &name)], body).into_response())
 }
 

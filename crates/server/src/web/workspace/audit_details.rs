@@ -5,33 +5,33 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::web::links::list::cut;
+use crate::web::links::list::truncate;
 
 /// Fields that are shown of one entry.
-const MOST: usize = 60;
+const MAX_FIELDS: usize = 60;
 /// Longer values are cut.
-const LONGEST: usize = 300;
+const MAX_VALUE_CHARS: usize = 300;
 
 /// A field: how it was, and how it became. Empty is nothing.
-pub(crate) struct Field {
+pub(crate) struct FieldDiff {
     pub(crate) name: String,
     pub(crate) before: String,
     pub(crate) after: String,
 }
 
 /// What differs. Of something new that is everything, of something gone too.
-pub(crate) fn fields(before: Option<&RawValue>, after: Option<&RawValue>) -> Vec<Field> {
+pub(crate) fn diff(before: Option<&RawValue>, after: Option<&RawValue>) -> Vec<FieldDiff> {
     let (mut before, after) = (leaves(before), leaves(after));
-    let mut found: Vec<Field> = Vec::new();
+    let mut found: Vec<FieldDiff> = Vec::new();
     for (name, after) in after {
         let before = before.remove(&name).unwrap_or_default();
         if before != after {
-            found.push(Field { name, before, after });
+            found.push(FieldDiff { name, before, after });
         }
     }
-    let gone = before.into_iter().map(|(name, before)| Field { name, before, after: String::new() });
+    let gone = before.into_iter().map(|(name, before)| FieldDiff { name, before, after: String::new() });
     found.extend(gone.filter(|field| !field.before.is_empty()));
-    found.truncate(MOST);
+    found.truncate(MAX_FIELDS);
     found
 }
 
@@ -52,19 +52,19 @@ fn collect(path: String, value: &Value, found: &mut BTreeMap<String, String>) {
             }
         }
         value => {
-            found.insert(path, text(value));
+            found.insert(path, display_value(value));
         }
     }
 }
 
 /// A value as people read it.
-fn text(value: &Value) -> String {
+fn display_value(value: &Value) -> String {
     let text = match value {
         Value::Null => String::new(),
         Value::String(text) => text.clone(),
         Value::Bool(on) => if *on { "yes" } else { "no" }.to_owned(),
-        Value::Array(list) => list.iter().map(text).collect::<Vec<_>>().join(", "),
+        Value::Array(list) => list.iter().map(display_value).collect::<Vec<_>>().join(", "),
         other => other.to_string(),
     };
-    cut(&text, LONGEST)
+    truncate(&text, MAX_VALUE_CHARS)
 }

@@ -7,23 +7,23 @@ use axum::extract::{Path, State};
 use axum::response::Response;
 use http::header::HOST;
 use rlinks_core::error_code::ErrorCode;
-use rlinks_core::workspace::domain_verification::{self, Proof};
-use rlinks_core::{FieldErrors, Host, Standing, Timestamp, Workspace};
-use rlinks_store::{Held, StoreError};
+use rlinks_core::workspace::domain_verification::{self, VerificationRecord};
+use rlinks_core::{DomainStatus, FieldErrors, Host, Timestamp, Workspace};
+use rlinks_store::{DomainRecord, StoreError};
 
-use super::super::{Problem, Web, page, see_other};
-use super::{Confirm, done, is_confirmed};
+use super::super::{PageError, Web, render_page, see_other};
+use super::{ConfirmPage, flash_text, is_confirmed};
 use crate::auth::authorize::WorkspaceAdmin;
 use crate::auth::caller::Caller;
-use crate::auth::session::Signed;
-use crate::web::extract::{Doing, Looking, Visit};
-use crate::web::statistics::chart::number;
+use crate::auth::session::CurrentSession;
+use crate::web::extract::{AuthorizedForm, AuthorizedPage, WebRequest};
+use crate::web::statistics::chart::format_number;
 use rlinks_ops::{OpsError, Thing};
 
 /// Links that are named in a question.
-const MOST_NAMED: usize = 5;
+const MAX_NAMED_LINKS: usize = 5;
 
-const DONE: [(&str, &str); 8] = [
+const FLASH_TEXTS: [(&str, &str); 8] = [
     ("there", "This workspace has this domain already: nothing was changed."),
     ("added", "The domain was added. Links answer there as soon as DNS leads here."),
     ("primary", "Short links are written with this domain from now on. The others keep answering."),
@@ -35,17 +35,17 @@ const DONE: [(&str, &str); 8] = [
 ];
 
 #[derive(Template)]
-#[template(path = "space/domains.html")]
+#[template(path = "workspace/domains.html")]
 struct DomainsPage<'a> {
-    signed: &'a Signed,
+    current: &'a CurrentSession,
     done: Option<&'static str>,
     domains: Vec<Row>,
     /// DNS can be asked.
-    asks: bool,
+    checks_enabled: bool,
     /// The name every workspace has below the base domain, where there is one.
-    always: Option<String>,
+    default_host: Option<String>,
     /// Where this server says it is reached.
-    reached: String,
+    public_url: String,
     host: &'a str,
     errors: FieldErrors,
 }
@@ -55,25 +55,25 @@ struct Row {
     host: Host,
     primary: bool,
     created_at: Timestamp,
-    state: Standing,
+    state: DomainStatus,
     /// The record that is missing.
-    missing: Option<Proof>,
+    missing: Option<VerificationRecord>,
     expires_on: Option<String>,
     checked_at: Option<Timestamp>,
-    concern: Option<String>,
+    warning: Option<String>,
 }
 
 impl Row {
-    fn of(held: Held, workspace: &Workspace, now: Timestamp) -> Self {
-        let Held { domain, custody } = held;
-        let is_missing =
-            custody.needs_proof && (custody.proven_at.is_none() || custody.missing_since.is_some());
+    fn from_record(record: DomainRecord, workspace: &Workspace, now: Timestamp) -> Self {
+        let DomainRecord { domain, verification } = record;
+        let is_missing = verification.needs_proof
+            && (verification.proven_at.is_none() || verification.missing_since.is_some());
         Self {
-            missing: is_missing.then(|| Proof::of(workspace, &domain.host)),
-            state: custody.standing(),
-            expires_on: custody.expires_at.map(domain_verification::date),
-            checked_at: custody.checked_at,
-            concern: custody.concern(now),
+            missing: is_missing.then(|| VerificationRecord::new(workspace, &domain.host)),
+            state: verification.status(),
+            expires_on: verification.expires_at.map(domain_verification::utc_date),
+            checked_at: verification.checked_at,
+            warning: verification.warning(now),
             host: domain.host,
             primary: domain.primary,
             created_at: domain.created_at,
@@ -82,17 +82,20 @@ impl Row {
 }
 
 impl<'a> DomainsPage<'a> {
-    async fn new(web: &Web, signed: &'a Signed) -> Result<Self, Problem> {
-        let (all, now) = (web.store.held_domains().await?, web.clock.now());
-        let mine = all.into_iter().filter(|held| held.domain.workspace == signed.workspace.id);
+    async fn new(web: &Web, current: &'a CurrentSession) -> Result<Self, PageError> {
+        let (all, now) = (web.store.domain_records().await?, web.clock.now());
+        let mine = all.into_iter().filter(|record| record.domain.workspace == current.workspace.id);
         let naming = &web.api.ops.naming;
         Ok(Self {
-            signed,
+            current,
             done: None,
-            domains: mine.map(|held| Row::of(held, &signed.workspace, now)).collect(),
-            asks: web.api.ops.custodian.is_on(),
-            always: naming.base_domain.as_ref().map(|base| format!("{}.{base}", signed.workspace.slug)),
-            reached: naming.base_url(),
+            domains: mine.map(|record| Row::from_record(record, &current.workspace, now)).collect(),
+            checks_enabled: web.api.ops.custodian.is_on(),
+            default_host: naming
+                .base_domain
+                .as_ref()
+                .map(|base| format!("{}.{base}", current.workspace.slug)),
+            public_url: naming.base_url(),
             host: "",
             errors: FieldErrors::default(),
         })
@@ -102,25 +105,28 @@ impl<'a> DomainsPage<'a> {
 /// The domains, and the form for another.
 pub async fn show(
     State(web): State<Arc<Web>>,
-    Looking { visit, signed, .. }: Looking<WorkspaceAdmin>,
-) -> Result<Response, Problem> {
-    let shown = DomainsPage::new(&web, &signed).await?;
-    page(&DomainsPage { done: done(&visit, &DONE), ..shown })
+    AuthorizedPage { request, current, .. }: AuthorizedPage<WorkspaceAdmin>,
+) -> Result<Response, PageError> {
+    let shown = DomainsPage::new(&web, &current).await?;
+    render_page(&DomainsPage { done: flash_text(&request, &FLASH_TEXTS), ..shown })
 }
 
 /// Adds a domain; once that was confirmed, where links that answer now would not any more.
 pub async fn add(
     State(web): State<Arc<Web>>,
-    Doing { visit, signed, caller, form, .. }: Doing<WorkspaceAdmin>,
-) -> Result<Response, Problem> {
+    AuthorizedForm { request, current, caller, form, .. }: AuthorizedForm<WorkspaceAdmin>,
+) -> Result<Response, PageError> {
     let added = match Host::parse(form.get("host").trim()) {
         Err(error) => Err(OpsError::from(error)),
         Ok(host) => {
-            let words =
-                if is_confirmed(&form) { Vec::new() } else { costs(&web, &visit, &caller, &host).await? };
+            let words = if is_confirmed(&form) {
+                Vec::new()
+            } else {
+                domain_impact(&web, &request, &caller, &host).await?
+            };
             if !words.is_empty() {
-                return Confirm {
-                    signed: &signed,
+                return ConfirmPage {
+                    current: &current,
                     title: format!("Add {host}?"),
                     words,
                     action: "/admin/domains".to_owned(),
@@ -128,7 +134,7 @@ pub async fn add(
                     button: "Add the domain",
                     back: "/admin/domains",
                 }
-                .ask();
+                .respond();
             }
             web.api.ops.claim_domain(&caller.by, &caller.workspace, host).await
         }
@@ -136,22 +142,22 @@ pub async fn add(
     let (problem, errors) = match added {
         Ok((_, true)) => return Ok(see_other("/admin/domains?done=there", None)),
         Ok((domain, false)) => {
-            web.api.learn_directory().await?;
-            let held = web.api.ops.held(&caller.workspace, &domain.host).await?;
-            let is_active = held.custody.standing() == Standing::Active;
+            web.api.reload_directory().await?;
+            let record = web.api.ops.held(&caller.workspace, &domain.host).await?;
+            let is_active = record.verification.status() == DomainStatus::Active;
             let done = if is_active { "added" } else { "waiting" };
             return Ok(see_other(&format!("/admin/domains?done={done}"), None));
         }
-        Err(OpsError::Invalid(errors)) => (Problem::new(ErrorCode::ValidationFailed), errors),
+        Err(OpsError::Invalid(errors)) => (PageError::new(ErrorCode::ValidationFailed), errors),
         Err(OpsError::Store(StoreError::NameTaken(host))) => {
             let taken = rlinks_core::FieldError::new(
                 "host",
                 rlinks_core::FieldCode::BadCharacters,
                 format!("{host} is another workspace's"),
             );
-            (Problem::new(ErrorCode::Conflict), taken.into())
+            (PageError::new(ErrorCode::Conflict), taken.into())
         }
-        Err(OpsError::HostHeld { proof: Proof { name, value }, .. }) => {
+        Err(OpsError::HostHeld { proof: VerificationRecord { name, value }, .. }) => {
             let held = rlinks_core::FieldError::new(
                 "host",
                 rlinks_core::FieldCode::Reserved,
@@ -159,27 +165,32 @@ pub async fn add(
                     "is claimed by another workspace, which has not proven it: set the TXT record {name} to {value} and add it again"
                 ),
             );
-            (Problem::new(ErrorCode::Conflict), held.into())
+            (PageError::new(ErrorCode::Conflict), held.into())
         }
         Err(OpsError::HostKept { why, .. }) => {
             let kept = rlinks_core::FieldError::new("host", rlinks_core::FieldCode::Reserved, why);
-            (Problem::new(ErrorCode::Conflict), kept.into())
+            (PageError::new(ErrorCode::Conflict), kept.into())
         }
         Err(error) => return Err(error.into()),
     };
-    let shown = DomainsPage { host: form.get("host"), errors, ..DomainsPage::new(&web, &signed).await? };
-    Err(problem.in_page(&shown, None))
+    let shown = DomainsPage { host: form.get("host"), errors, ..DomainsPage::new(&web, &current).await? };
+    Err(problem.rendered_in(&shown, None))
 }
 
 /// What stops answering once a domain is added, a paragraph each. Nothing where it is another's, or cannot be had: that is said anyway.
-async fn costs(web: &Web, visit: &Visit, caller: &Caller, host: &Host) -> Result<Vec<String>, Problem> {
+async fn domain_impact(
+    web: &Web,
+    request: &WebRequest,
+    caller: &Caller,
+    host: &Host,
+) -> Result<Vec<String>, PageError> {
     let mut words = Vec::new();
     if web.store.domains().await?.iter().any(|domain| domain.host == *host) {
         return Ok(words);
     }
     let ops = &web.api.ops;
     if ops.answers_everywhere(&caller.workspace).await? {
-        let seen = visit.headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
+        let seen = request.headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
         let name = seen.rsplit_once(':').map_or(seen, |(name, _)| name);
         let such = if name.is_empty() || name == host.as_str() {
             String::new()
@@ -197,9 +208,10 @@ async fn costs(web: &Web, visit: &Visit, caller: &Caller, host: &Host) -> Result
     }
     let codes = ops.links_to(&caller.workspace, host).await?;
     if !codes.is_empty() {
-        let (count, is_one) = (number(codes.len().try_into().unwrap_or(u64::MAX)), codes.len() == 1);
-        let mut named = codes.iter().take(MOST_NAMED).map(ToString::to_string).collect::<Vec<_>>().join(", ");
-        if codes.len() > MOST_NAMED {
+        let (count, is_one) = (format_number(codes.len().try_into().unwrap_or(u64::MAX)), codes.len() == 1);
+        let mut named =
+            codes.iter().take(MAX_NAMED_LINKS).map(ToString::to_string).collect::<Vec<_>>().join(", ");
+        if codes.len() > MAX_NAMED_LINKS {
             named.push_str(" and others");
         }
         words.push(format!(
@@ -212,21 +224,21 @@ async fn costs(web: &Web, visit: &Visit, caller: &Caller, host: &Host) -> Result
     Ok(words)
 }
 
-fn host(text: &str) -> Result<Host, Problem> {
-    Host::parse(text).map_err(|_| Problem::from(OpsError::NotFound(Thing::Domain(text.to_owned()))))
+fn parse_host(text: &str) -> Result<Host, PageError> {
+    Host::parse(text).map_err(|_| PageError::from(OpsError::NotFound(Thing::Domain(text.to_owned()))))
 }
 
 /// Lets short links be written with a domain.
 pub async fn make_primary(
     State(web): State<Arc<Web>>,
     Path(name): Path<String>,
-    Doing { caller, .. }: Doing<WorkspaceAdmin>,
-) -> Result<Response, Problem> {
-    let host = host(&name)?;
+    AuthorizedForm { caller, .. }: AuthorizedForm<WorkspaceAdmin>,
+) -> Result<Response, PageError> {
+    let host = parse_host(&name)?;
     let (actor, now) = (&caller.by.actor, web.clock.now());
     let changed = web.store.set_primary_domain(caller.workspace.id, &host, actor, now).await;
     changed.map_err(OpsError::from)?;
-    web.api.learn_directory().await?;
+    web.api.reload_directory().await?;
     Ok(see_other("/admin/domains?done=primary", None))
 }
 
@@ -234,12 +246,12 @@ pub async fn make_primary(
 pub async fn verify(
     State(web): State<Arc<Web>>,
     Path(name): Path<String>,
-    Doing { caller, .. }: Doing<WorkspaceAdmin>,
-) -> Result<Response, Problem> {
-    let host = host(&name)?;
-    let held = web.api.ops.verify_domain(&caller.by, &caller.workspace, &host).await?;
-    web.api.learn_directory().await?;
-    let done = match (held.custody.needs_proof, held.custody.missing_since) {
+    AuthorizedForm { caller, .. }: AuthorizedForm<WorkspaceAdmin>,
+) -> Result<Response, PageError> {
+    let host = parse_host(&name)?;
+    let record = web.api.ops.verify_domain(&caller.by, &caller.workspace, &host).await?;
+    web.api.reload_directory().await?;
+    let done = match (record.verification.needs_proof, record.verification.missing_since) {
         (true, None) => "proven",
         (true, Some(_)) => "unproven",
         (false, _) => "looked",
@@ -251,16 +263,16 @@ pub async fn verify(
 pub async fn remove(
     State(web): State<Arc<Web>>,
     Path(name): Path<String>,
-    Doing { signed, caller, form, .. }: Doing<WorkspaceAdmin>,
-) -> Result<Response, Problem> {
-    let host = host(&name)?;
+    AuthorizedForm { current, caller, form, .. }: AuthorizedForm<WorkspaceAdmin>,
+) -> Result<Response, PageError> {
+    let host = parse_host(&name)?;
     let known = web.store.domains().await?;
     if !known.iter().any(|domain| domain.host == host && domain.workspace == caller.workspace.id) {
-        return Err(Problem::from(OpsError::NotFound(Thing::Domain(host.to_string()))));
+        return Err(PageError::from(OpsError::NotFound(Thing::Domain(host.to_string()))));
     }
     if !is_confirmed(&form) {
-        return Confirm {
-            signed: &signed,
+        return ConfirmPage {
+            current: &current,
             title: format!("Remove {host}?"),
             words: vec![
                 "Short links with this domain stop answering at once, wherever they were printed or sent.".to_owned(),
@@ -271,11 +283,11 @@ pub async fn remove(
             button: "Remove the domain",
             back: "/admin/domains",
         }
-        .ask();
+        .respond();
     }
     let (actor, now) = (&caller.by.actor, web.clock.now());
     let removed = web.store.remove_domain(caller.workspace.id, &host, actor, now).await;
     removed.map_err(OpsError::from)?;
-    web.api.learn_directory().await?;
+    web.api.reload_directory().await?;
     Ok(see_other("/admin/domains?done=removed", None))
 }

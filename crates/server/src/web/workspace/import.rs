@@ -11,18 +11,18 @@ use base64::engine::general_purpose::STANDARD;
 use rlinks_core::Scope;
 use rlinks_core::error_code::ErrorCode;
 
-use super::super::{Problem, Web, page, sentence};
+use super::super::{PageError, Web, capitalize, render_page};
 use super::upload::Upload;
 use crate::api::import_export::{download, import_rows};
 use crate::auth::authorize::LinksRead;
-use crate::auth::session::Signed;
-use crate::web::extract::Looking;
+use crate::auth::session::CurrentSession;
+use crate::web::extract::AuthorizedPage;
 use rlinks_ops::Mode;
 use rlinks_ops::export::ExportFormat;
 use rlinks_ops::import::{ImportFormat, Outcome, ReadError, Report, Rows};
 
 /// What a file may be, in words.
-const FORMATS: [(&str, &str); 10] = [
+const IMPORT_FORMATS: [(&str, &str); 10] = [
     ("jsonl", "JSON lines of ours"),
     ("csv", "CSV of ours"),
     ("shlink", "Shlink, CSV"),
@@ -36,7 +36,7 @@ const FORMATS: [(&str, &str); 10] = [
 ];
 
 /// As what links leave, and what for.
-const EXPORTS: [(&str, &str, &str); 5] = [
+const EXPORT_FORMATS: [(&str, &str, &str); 5] = [
     ("jsonl", "JSON lines", "everything a link has; can be imported again"),
     ("csv", "CSV", "the same for a spreadsheet; can be imported again"),
     ("nginx", "nginx", "a map of what answers now"),
@@ -45,9 +45,9 @@ const EXPORTS: [(&str, &str, &str); 5] = [
 ];
 
 #[derive(Template)]
-#[template(path = "space/import.html")]
+#[template(path = "workspace/import.html")]
 struct ImportPage<'a> {
-    signed: &'a Signed,
+    current: &'a CurrentSession,
     may_import: bool,
     format: &'a str,
     allow_http: bool,
@@ -55,9 +55,9 @@ struct ImportPage<'a> {
 }
 
 #[derive(Template)]
-#[template(path = "space/import_report.html")]
+#[template(path = "workspace/import_report.html")]
 struct ReportPage<'a> {
-    signed: &'a Signed,
+    current: &'a CurrentSession,
     report: &'a Report,
     allow_http: bool,
     /// The file itself, as long as it has not been imported.
@@ -65,58 +65,63 @@ struct ReportPage<'a> {
 }
 
 /// The form, and the files to take away.
-pub async fn show(Looking { signed, caller, .. }: Looking<LinksRead>) -> Result<Response, Problem> {
-    let may_import = caller.scopes.has(Scope::LinksWrite);
-    page(&ImportPage { signed: &signed, may_import, format: "", allow_http: false, problem: None })
+pub async fn show(
+    AuthorizedPage { current, caller, .. }: AuthorizedPage<LinksRead>,
+) -> Result<Response, PageError> {
+    let may_import = caller.scopes.contains(Scope::LinksWrite);
+    render_page(&ImportPage { current: &current, may_import, format: "", allow_http: false, problem: None })
 }
 
 /// A file: what importing it would do, and once that was seen, importing it.
-pub async fn take(State(web): State<Arc<Web>>, upload: Upload) -> Result<Response, Problem> {
-    let Upload { signed, caller, file, format, allow_http, confirmed } = upload;
-    let again = |problem: Problem| {
+pub async fn preview_or_import(State(web): State<Arc<Web>>, upload: Upload) -> Result<Response, PageError> {
+    let Upload { current, caller, file, format, allow_http, confirmed } = upload;
+    let again = |problem: PageError| {
         let shown = ImportPage {
-            signed: &signed,
+            current: &current,
             may_import: true,
             format: &format,
             allow_http,
             problem: Some(problem.message.clone()),
         };
-        problem.in_page(&shown, None)
+        problem.rendered_in(&shown, None)
     };
     if file.is_empty() {
-        return Err(again(Problem::saying(
+        return Err(again(PageError::with_message(
             ErrorCode::ValidationFailed,
             "Choose a file, or paste its contents",
         )));
     }
     let known = ImportFormat::ALL.iter().find(|(name, _)| *name == format).map(|(_, known)| *known);
     if known.is_none() && !format.is_empty() {
-        return Err(again(Problem::saying(ErrorCode::ValidationFailed, "There is no such format")));
+        return Err(again(PageError::with_message(ErrorCode::ValidationFailed, "There is no such format")));
     }
     let content = if confirmed { String::new() } else { STANDARD.encode(&file) };
     let rows = match Rows::open(Cursor::new(file), known).await {
         Ok(rows) => rows,
         Err(ReadError::Io(error)) => {
             tracing::error!(%error, "a file that was sent cannot be read");
-            return Err(Problem::new(ErrorCode::Internal));
+            return Err(PageError::new(ErrorCode::Internal));
         }
         Err(error) => {
-            return Err(again(Problem::saying(ErrorCode::ValidationFailed, sentence(&error.to_string()))));
+            return Err(again(PageError::with_message(
+                ErrorCode::ValidationFailed,
+                capitalize(&error.to_string()),
+            )));
         }
     };
     let mode = if confirmed { Mode::Write } else { Mode::DryRun };
     let report = import_rows(&web.api, &caller, rows, mode, allow_http).await?;
-    page(&ReportPage { signed: &signed, report: &report, allow_http, content })
+    render_page(&ReportPage { current: &current, report: &report, allow_http, content })
 }
 
 /// Links as a file.
 pub async fn export(
     State(web): State<Arc<Web>>,
-    Looking { visit, caller, .. }: Looking<LinksRead>,
-) -> Result<Response, Problem> {
-    let asked = visit.parameter("format").unwrap_or_default();
-    let format = ExportFormat::ALL.iter().find(|(name, _)| *name == asked);
+    AuthorizedPage { request, caller, .. }: AuthorizedPage<LinksRead>,
+) -> Result<Response, PageError> {
+    let requested = request.query_param("format").unwrap_or_default();
+    let format = ExportFormat::ALL.iter().find(|(name, _)| *name == requested);
     let (_, format) =
-        format.ok_or_else(|| Problem::saying(ErrorCode::NotFound, "There is no such format"))?;
-    download(&web.api, &caller, *format).await.map_err(Problem::from)
+        format.ok_or_else(|| PageError::with_message(ErrorCode::NotFound, "There is no such format"))?;
+    download(&web.api, &caller, *format).await.map_err(PageError::from)
 }

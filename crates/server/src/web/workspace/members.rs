@@ -10,26 +10,26 @@ use rlinks_core::workspace::policy::Visibility;
 use rlinks_core::{Email, FieldErrors, Id, Role, User, UserStatus};
 use rlinks_store::StoreError;
 
-use super::super::{Problem, Web, page, see_other};
-use super::{Confirm, done, is_confirmed};
+use super::super::{PageError, Web, render_page, see_other};
+use super::{ConfirmPage, flash_text, is_confirmed};
 use crate::auth::authorize::WorkspaceAdmin;
 use crate::auth::caller::Caller;
-use crate::auth::session::{Sessions, Signed};
-use crate::web::extract::{Doing, Looking};
+use crate::auth::session::{CurrentSession, Sessions};
+use crate::web::extract::{AuthorizedForm, AuthorizedPage};
 use rlinks_ops::members::{Invitation, MemberPatch};
 use rlinks_ops::{OpsError, Thing};
 
 /// Members on a page.
-const PAGE: usize = 50;
+const PAGE_SIZE: usize = 50;
 
 /// What each role may do, in words.
-const ROLES: [(Role, &str); 3] = [
+const ROLE_OPTIONS: [(Role, &str); 3] = [
     (Role::Viewer, "sees links and statistics"),
     (Role::Member, "also makes, changes and deletes links, and keeps keys of their own"),
     (Role::Admin, "may do everything, this page included"),
 ];
 
-const DONE: [(&str, &str); 4] = [
+const FLASH_TEXTS: [(&str, &str); 4] = [
     ("role", "The role was changed. It holds from the next request on."),
     (
         "suspended",
@@ -40,9 +40,9 @@ const DONE: [(&str, &str); 4] = [
 ];
 
 #[derive(Template)]
-#[template(path = "space/members.html")]
+#[template(path = "workspace/members.html")]
 struct MembersPage<'a> {
-    signed: &'a Signed,
+    current: &'a CurrentSession,
     done: Option<&'static str>,
     problem: Option<String>,
     /// Somebody who has just been invited.
@@ -56,14 +56,14 @@ struct MembersPage<'a> {
 }
 
 impl<'a> MembersPage<'a> {
-    async fn new(web: &Web, signed: &'a Signed, after: Option<Id>) -> Result<Self, Problem> {
-        let limit = i64::try_from(PAGE).unwrap_or(i64::MAX) + 1;
-        let mut members = web.store.users(signed.workspace.id, after, limit).await?;
-        let more = members.len() > PAGE;
-        members.truncate(PAGE);
+    async fn new(web: &Web, current: &'a CurrentSession, after: Option<Id>) -> Result<Self, PageError> {
+        let limit = i64::try_from(PAGE_SIZE).unwrap_or(i64::MAX) + 1;
+        let mut members = web.store.users(current.workspace.id, after, limit).await?;
+        let more = members.len() > PAGE_SIZE;
+        members.truncate(PAGE_SIZE);
         let next = members.last().filter(|_| more).map(|user| user.id);
         Ok(Self {
-            signed,
+            current,
             done: None,
             problem: None,
             invited: None,
@@ -80,25 +80,25 @@ impl<'a> MembersPage<'a> {
 /// The members, and the form to invite another.
 pub async fn show(
     State(web): State<Arc<Web>>,
-    Looking { visit, signed, .. }: Looking<WorkspaceAdmin>,
-) -> Result<Response, Problem> {
-    let after = visit.parameter("after").and_then(|text| text.parse().ok()).map(Id::from_i64);
-    let shown = MembersPage::new(&web, &signed, after).await?;
-    page(&MembersPage { done: done(&visit, &DONE), ..shown })
+    AuthorizedPage { request, current, .. }: AuthorizedPage<WorkspaceAdmin>,
+) -> Result<Response, PageError> {
+    let after = request.query_param("after").and_then(|text| text.parse().ok()).map(Id::from_i64);
+    let shown = MembersPage::new(&web, &current, after).await?;
+    render_page(&MembersPage { done: flash_text(&request, &FLASH_TEXTS), ..shown })
 }
 
 /// The page once more, saying why something was not done.
-async fn again(web: &Web, signed: &Signed, error: OpsError) -> Problem {
+async fn members_page_error(web: &Web, current: &CurrentSession, error: OpsError) -> PageError {
     let problem = match error {
         OpsError::Store(StoreError::NameTaken(_)) => {
-            Problem::saying(ErrorCode::Conflict, "A member has this e-mail address already")
+            PageError::with_message(ErrorCode::Conflict, "A member has this e-mail address already")
         }
         other => other.into(),
     };
-    match MembersPage::new(web, signed, None).await {
+    match MembersPage::new(web, current, None).await {
         Ok(shown) if problem.code == ErrorCode::Conflict => {
             let shown = MembersPage { problem: Some(problem.message.clone()), ..shown };
-            problem.in_page(&shown, None)
+            problem.rendered_in(&shown, None)
         }
         _ => problem,
     }
@@ -107,42 +107,42 @@ async fn again(web: &Web, signed: &Signed, error: OpsError) -> Problem {
 /// Makes somebody a member, and shows the address to send them, this once.
 pub async fn invite(
     State(web): State<Arc<Web>>,
-    Doing { signed, caller, form, .. }: Doing<WorkspaceAdmin>,
-) -> Result<Response, Problem> {
+    AuthorizedForm { current, caller, form, .. }: AuthorizedForm<WorkspaceAdmin>,
+) -> Result<Response, PageError> {
     let mut errors = FieldErrors::default();
-    let email = errors.take(Email::parse(form.get("email")));
-    let full_name = errors.take(User::parse_name(form.get("full_name")));
-    let role = errors.take(form.get("role").parse::<Role>());
+    let email = errors.ok_or_push(Email::parse(form.get("email")));
+    let full_name = errors.ok_or_push(User::parse_name(form.get("full_name")));
+    let role = errors.ok_or_push(form.get("role").parse::<Role>());
     let (Some(email), Some(full_name), Some(role)) = (email, full_name, role) else {
-        let shown = MembersPage::new(&web, &signed, None).await?;
+        let shown = MembersPage::new(&web, &current, None).await?;
         let (email, full_name) = (form.get("email"), form.get("full_name"));
         let role = role.unwrap_or(Role::Member);
         let shown = MembersPage { email, full_name, role, errors, ..shown };
-        return Err(Problem::new(ErrorCode::ValidationFailed).in_page(&shown, None));
+        return Err(PageError::new(ErrorCode::ValidationFailed).rendered_in(&shown, None));
     };
     let invited = web.api.ops.invite(&caller.by, &caller.workspace, email, full_name, role).await;
     let invited = match invited {
         Ok(invited) => invited,
-        Err(error) => return Err(again(&web, &signed, error).await),
+        Err(error) => return Err(members_page_error(&web, &current, error).await),
     };
-    let shown = MembersPage::new(&web, &signed, None).await?;
-    page(&MembersPage { invited: Some(invited), ..shown })
+    let shown = MembersPage::new(&web, &current, None).await?;
+    render_page(&MembersPage { invited: Some(invited), ..shown })
 }
 
 /// Invites a member once more, once that was confirmed.
 pub async fn invite_again(
     State(web): State<Arc<Web>>,
     Path(id): Path<String>,
-    Doing { signed, caller, form, .. }: Doing<WorkspaceAdmin>,
-) -> Result<Response, Problem> {
-    let user = member(&web, &caller, &id).await?;
+    AuthorizedForm { current, caller, form, .. }: AuthorizedForm<WorkspaceAdmin>,
+) -> Result<Response, PageError> {
+    let user = find_member(&web, &caller, &id).await?;
     if !is_confirmed(&form) {
-        return Confirm {
-            signed: &signed,
+        return ConfirmPage {
+            current: &current,
             title: if user.last_login_at.is_some() {
-                format!("Reset the sign-in of {}?", called(&user))
+                format!("Reset the sign-in of {}?", display_name(&user))
             } else {
-                format!("Invite {} once more?", called(&user))
+                format!("Invite {} once more?", display_name(&user))
             },
             words: vec![
                 "There will be a new address to send them. An earlier invitation no longer works.".to_owned(),
@@ -154,22 +154,22 @@ pub async fn invite_again(
             button: if user.last_login_at.is_some() { "Reset sign-in" } else { "Invite once more" },
             back: "/admin/members",
         }
-        .ask();
+        .respond();
     }
     let invitation = match web.api.ops.invite_again(&caller.by, &user).await {
         Ok(invitation) => invitation,
-        Err(error) => return Err(again(&web, &signed, error).await),
+        Err(error) => return Err(members_page_error(&web, &current, error).await),
     };
-    let shown = MembersPage::new(&web, &signed, None).await?;
-    page(&MembersPage { invited: Some((user, invitation)), ..shown })
+    let shown = MembersPage::new(&web, &current, None).await?;
+    render_page(&MembersPage { invited: Some((user, invitation)), ..shown })
 }
 
 /// A member by the id in the address, and by nothing else.
-async fn member(web: &Web, caller: &Caller, id: &str) -> Result<User, Problem> {
+async fn find_member(web: &Web, caller: &Caller, id: &str) -> Result<User, PageError> {
     if id.parse::<i64>().is_err() {
-        return Err(Problem::from(OpsError::NotFound(Thing::User(id.to_owned()))));
+        return Err(PageError::from(OpsError::NotFound(Thing::User(id.to_owned()))));
     }
-    web.api.ops.member(&caller.workspace, id).await.map_err(Problem::from)
+    web.api.ops.member(&caller.workspace, id).await.map_err(PageError::from)
 }
 
 /// Whether somebody is about to take from themselves what lets them be here.
@@ -178,7 +178,7 @@ fn is_self(caller: &Caller, user: &User) -> bool {
 }
 
 /// How a member is called in a question.
-fn called(user: &User) -> String {
+fn display_name(user: &User) -> String {
     if user.full_name.is_empty() {
         user.email.to_string()
     } else {
@@ -188,15 +188,15 @@ fn called(user: &User) -> String {
 
 async fn apply(
     web: &Web,
-    signed: &Signed,
+    current: &CurrentSession,
     caller: &Caller,
     seen: &User,
     patch: MemberPatch,
     said: &str,
-) -> Result<Response, Problem> {
+) -> Result<Response, PageError> {
     match web.api.ops.change_member(&caller.by, seen, &patch).await {
         Ok(_) => Ok(see_other(&format!("/admin/members?done={said}"), None)),
-        Err(error) => Err(again(web, signed, error).await),
+        Err(error) => Err(members_page_error(web, current, error).await),
     }
 }
 
@@ -204,16 +204,16 @@ async fn apply(
 pub async fn change_role(
     State(web): State<Arc<Web>>,
     Path(id): Path<String>,
-    Doing { signed, caller, form, .. }: Doing<WorkspaceAdmin>,
-) -> Result<Response, Problem> {
-    let user = member(&web, &caller, &id).await?;
+    AuthorizedForm { current, caller, form, .. }: AuthorizedForm<WorkspaceAdmin>,
+) -> Result<Response, PageError> {
+    let user = find_member(&web, &caller, &id).await?;
     let role = form.get("role").parse::<Role>();
     let role = role.map_err(|error| {
-        Problem::saying(ErrorCode::ValidationFailed, format!("The role {}", error.message))
+        PageError::with_message(ErrorCode::ValidationFailed, format!("The role {}", error.message))
     })?;
     if is_self(&caller, &user) && role < Role::Admin && !is_confirmed(&form) {
-        return Confirm {
-            signed: &signed,
+        return ConfirmPage {
+            current: &current,
             title: format!("Become {role} yourself?"),
             words: vec![
                 "You can no longer open this page then; only another admin can give the role back."
@@ -224,9 +224,9 @@ pub async fn change_role(
             button: "Change my role",
             back: "/admin/members",
         }
-        .ask();
+        .respond();
     }
-    apply(&web, &signed, &caller, &user, MemberPatch { role: Some(role), ..MemberPatch::default() }, "role")
+    apply(&web, &current, &caller, &user, MemberPatch { role: Some(role), ..MemberPatch::default() }, "role")
         .await
 }
 
@@ -234,9 +234,9 @@ pub async fn change_role(
 pub async fn suspend(
     State(web): State<Arc<Web>>,
     Path(id): Path<String>,
-    Doing { signed, caller, form, .. }: Doing<WorkspaceAdmin>,
-) -> Result<Response, Problem> {
-    let user = member(&web, &caller, &id).await?;
+    AuthorizedForm { current, caller, form, .. }: AuthorizedForm<WorkspaceAdmin>,
+) -> Result<Response, PageError> {
+    let user = find_member(&web, &caller, &id).await?;
     if !is_confirmed(&form) {
         let mut words = vec![
             "Their sessions and keys open nothing from the next request on. Their links stay and keep answering.".to_owned(),
@@ -245,34 +245,34 @@ pub async fn suspend(
         if is_self(&caller, &user) {
             words.insert(0, "This is your own account: you would be signed out at once.".to_owned());
         }
-        return Confirm {
-            signed: &signed,
-            title: format!("Suspend {}?", called(&user)),
+        return ConfirmPage {
+            current: &current,
+            title: format!("Suspend {}?", display_name(&user)),
             words,
             action: format!("/admin/members/{}/suspend", user.id),
             fields: Vec::new(),
             button: "Suspend",
             back: "/admin/members",
         }
-        .ask();
+        .respond();
     }
     let patch = MemberPatch { status: Some(UserStatus::Suspended), ..MemberPatch::default() };
-    apply(&web, &signed, &caller, &user, patch, "suspended").await
+    apply(&web, &current, &caller, &user, patch, "suspended").await
 }
 
 /// Lets a member in again.
 pub async fn activate(
     State(web): State<Arc<Web>>,
     Path(id): Path<String>,
-    Doing { signed, caller, .. }: Doing<WorkspaceAdmin>,
-) -> Result<Response, Problem> {
-    let user = member(&web, &caller, &id).await?;
+    AuthorizedForm { current, caller, .. }: AuthorizedForm<WorkspaceAdmin>,
+) -> Result<Response, PageError> {
+    let user = find_member(&web, &caller, &id).await?;
     let patch = MemberPatch { status: Some(UserStatus::Active), ..MemberPatch::default() };
-    apply(&web, &signed, &caller, &user, patch, "activated").await
+    apply(&web, &current, &caller, &user, patch, "activated").await
 }
 
 /// What becomes of somebody's links when they go.
-pub(crate) fn links_after(visibility: Visibility) -> &'static str {
+pub(crate) fn links_after_removal(visibility: Visibility) -> &'static str {
     match visibility {
         Visibility::Owner => {
             "In this workspace links are their owner's alone: they are deleted with the account, and stop answering."
@@ -285,39 +285,39 @@ pub(crate) fn links_after(visibility: Visibility) -> &'static str {
 pub async fn remove(
     State(web): State<Arc<Web>>,
     Path(id): Path<String>,
-    acts: Doing<WorkspaceAdmin>,
-) -> Result<Response, Problem> {
-    let Doing { visit, signed, caller, form, .. } = acts;
-    let user = member(&web, &caller, &id).await?;
+    submitted: AuthorizedForm<WorkspaceAdmin>,
+) -> Result<Response, PageError> {
+    let AuthorizedForm { request, current, caller, form, .. } = submitted;
+    let user = find_member(&web, &caller, &id).await?;
     if !is_confirmed(&form) {
-        return ask_to_remove(&signed, &caller, &user);
+        return confirm_removal(&current, &caller, &user);
     }
     if let Err(error) = web.api.ops.remove_member(&caller.by, &caller.workspace, &user).await {
-        return Err(again(&web, &signed, error).await);
+        return Err(members_page_error(&web, &current, error).await);
     }
     if is_self(&caller, &user) {
-        return Ok(see_other("/admin/login?done=deleted", Some(Sessions::no_cookie(&visit.way))));
+        return Ok(see_other("/admin/login?done=deleted", Some(Sessions::clear_cookie(&request.connection))));
     }
     Ok(see_other("/admin/members?done=deleted", None))
 }
 
-fn ask_to_remove(signed: &Signed, caller: &Caller, user: &User) -> Result<Response, Problem> {
+fn confirm_removal(current: &CurrentSession, caller: &Caller, user: &User) -> Result<Response, PageError> {
     let mut words = vec![
         "The address and the name are forgotten, the keys are gone. This cannot be undone; suspending can."
             .to_owned(),
-        links_after(caller.workspace.policy.visibility).to_owned(),
+        links_after_removal(caller.workspace.policy.visibility).to_owned(),
     ];
     if is_self(caller, user) {
         words.insert(0, "This is your own account: you would be signed out for good.".to_owned());
     }
-    Confirm {
-        signed,
-        title: format!("Delete the account of {}?", called(user)),
+    ConfirmPage {
+        current,
+        title: format!("Delete the account of {}?", display_name(user)),
         words,
         action: format!("/admin/members/{}/delete", user.id),
         fields: Vec::new(),
         button: "Delete the account",
         back: "/admin/members",
     }
-    .ask()
+    .respond()
 }

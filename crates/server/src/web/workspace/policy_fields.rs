@@ -1,22 +1,22 @@
 //! The fields of a policy, as people change them: what each is called, what it means, and what it may be.
 
 use rlinks_core::Policy;
-use rlinks_core::workspace::policy::SignIn;
+use rlinks_core::workspace::policy::SignInMethod;
 use serde_json::Value;
 
 /// One field.
-pub(crate) struct Field {
+pub(crate) struct PolicyField {
     /// Its path, as the command line and the API have it.
     pub(crate) path: &'static str,
     pub(crate) group: &'static str,
     pub(crate) label: &'static str,
     /// What it means.
     pub(crate) meaning: &'static str,
-    pub(crate) kind: Kind,
+    pub(crate) kind: FieldKind,
 }
 
 /// What a field may be.
-pub(crate) enum Kind {
+pub(crate) enum FieldKind {
     /// One of these: the value, and its words.
     Choice(&'static [(&'static str, &'static str)]),
     /// A number. `empty` is what no number means, where there may be none.
@@ -25,21 +25,21 @@ pub(crate) enum Kind {
     Text,
 }
 
-impl Field {
+impl PolicyField {
     /// A value of it, as people read it.
     pub(crate) fn in_words(&self, value: &str) -> String {
         match &self.kind {
-            Kind::Choice(choices) => {
+            FieldKind::Choice(choices) => {
                 choices.iter().find(|(name, _)| *name == value).map_or(value, |(_, words)| words).to_owned()
             }
-            Kind::Number { empty: Some(words) } if value.is_empty() => (*words).to_owned(),
-            Kind::Number { .. } | Kind::Text => value.to_owned(),
+            FieldKind::Number { empty: Some(words) } if value.is_empty() => (*words).to_owned(),
+            FieldKind::Number { .. } | FieldKind::Text => value.to_owned(),
         }
     }
 }
 
 /// The rules fields keep together: how a policy's own words about each begin, and the same for people who see no paths.
-const RULES: [(&str, &str); 8] = [
+const RULE_MESSAGES: [(&str, &str); 8] = [
     (
         "code.min and code.max",
         "The shortest code has at least 1 character, the longest at most 64, and the shortest is not longer than the longest",
@@ -62,29 +62,31 @@ const RULES: [(&str, &str); 8] = [
     ("cache.max_age", "Choose at most 31536000 seconds, which is a year"),
 ];
 
-impl Field {
+impl PolicyField {
     /// What is wrong with a value of it, from what the policy says, without its paths and types.
-    pub(crate) fn wrong(&self, value: &str, said: &str) -> String {
-        if let Some((_, words)) = RULES.iter().find(|(begins, _)| said.starts_with(begins)) {
+    pub(crate) fn error_message(&self, value: &str, said: &str) -> String {
+        if let Some((_, words)) = RULE_MESSAGES.iter().find(|(begins, _)| said.starts_with(begins)) {
             return (*words).to_owned();
         }
         match &self.kind {
-            Kind::Number { .. } if value.bytes().all(|byte| byte.is_ascii_digit()) && !value.is_empty() => {
+            FieldKind::Number { .. }
+                if value.bytes().all(|byte| byte.is_ascii_digit()) && !value.is_empty() =>
+            {
                 "This number is too large".to_owned()
             }
-            Kind::Number { empty: Some(_) } => "Write a whole number, or leave it empty".to_owned(),
-            Kind::Number { empty: None } => "Write a whole number".to_owned(),
-            Kind::Text => "Write hashed, or a whole number up to 512".to_owned(),
-            Kind::Choice(_) => "Choose one of these".to_owned(),
+            FieldKind::Number { empty: Some(_) } => "Write a whole number, or leave it empty".to_owned(),
+            FieldKind::Number { empty: None } => "Write a whole number".to_owned(),
+            FieldKind::Text => "Write hashed, or a whole number up to 512".to_owned(),
+            FieldKind::Choice(_) => "Choose one of these".to_owned(),
         }
     }
 }
 
 /// The ways to sign in: the field, its words, and the way.
-pub(crate) const SIGN_IN: [(&str, &str, SignIn); 3] = [
-    ("sign_in.password", "a password kept here", SignIn::Password),
-    ("sign_in.oidc", "an OpenID provider", SignIn::Oidc),
-    ("sign_in.keys", "API keys, for programs", SignIn::Keys),
+pub(crate) const SIGN_IN_METHODS: [(&str, &str, SignInMethod); 3] = [
+    ("sign_in.password", "a password kept here", SignInMethod::Password),
+    ("sign_in.oidc", "an OpenID provider", SignInMethod::Oidc),
+    ("sign_in.keys", "API keys, for programs", SignInMethod::Keys),
 ];
 
 /// A field's value as a form has it: without quotes, and empty where there is none.
@@ -98,203 +100,203 @@ pub(crate) fn value_of(policy: &Policy, path: &str) -> String {
 }
 
 const YES_NO: &[(&str, &str)] = &[("true", "yes"), ("false", "no")];
-const UNUSABLE: &[(&str, &str)] =
+const INACTIVE_RESPONSES: &[(&str, &str)] =
     &[("404", "404, as if it had never been"), ("410", "410, saying that it is gone")];
-const NUMBER: Kind = Kind::Number { empty: None };
-const LIMIT: Kind = Kind::Number { empty: Some("no limit") };
+const REQUIRED_NUMBER: FieldKind = FieldKind::Number { empty: None };
+const OPTIONAL_LIMIT: FieldKind = FieldKind::Number { empty: Some("no limit") };
 
-const CODES: &str = "Codes";
-const REDIRECTS: &str = "Redirects";
-const GONE: &str = "Links that do not answer";
-const TARGETS: &str = "Targets";
-const PRIVACY: &str = "Who sees what, and for how long";
-const LIMITS: &str = "Limits";
+const CODES_GROUP: &str = "Codes";
+const REDIRECTS_GROUP: &str = "Redirects";
+const INACTIVE_LINKS_GROUP: &str = "Links that do not answer";
+const TARGETS_GROUP: &str = "Targets";
+const PRIVACY_GROUP: &str = "Who sees what, and for how long";
+const LIMITS_GROUP: &str = "Limits";
 
-pub(crate) const FIELDS: [Field; 23] = [
-    Field {
+pub(crate) const POLICY_FIELDS: [PolicyField; 23] = [
+    PolicyField {
         path: "code.alphabet",
-        group: CODES,
+        group: CODES_GROUP,
         label: "Characters of a new code",
         meaning: "Codes that were given out before keep answering, whatever they are made of.",
-        kind: Kind::Choice(&[
+        kind: FieldKind::Choice(&[
             ("a-z0-9-", "lower-case letters, digits, hyphen"),
             ("A-Za-z0-9-", "letters, digits, hyphen"),
             ("A-Za-z0-9_-", "letters, digits, underscore, hyphen"),
         ]),
     },
-    Field {
+    PolicyField {
         path: "code.min",
-        group: CODES,
+        group: CODES_GROUP,
         label: "Shortest code",
         meaning: "Characters, at least 1.",
-        kind: NUMBER,
+        kind: REQUIRED_NUMBER,
     },
-    Field {
+    PolicyField {
         path: "code.max",
-        group: CODES,
+        group: CODES_GROUP,
         label: "Longest code",
         meaning: "Characters, at most 64.",
-        kind: NUMBER,
+        kind: REQUIRED_NUMBER,
     },
-    Field {
+    PolicyField {
         path: "code.fold_case",
-        group: CODES,
+        group: CODES_GROUP,
         label: "Upper and lower case are the same",
         meaning: "A visitor who types /Parity gets /parity. Needs lower-case codes and the generator of seven characters.",
-        kind: Kind::Choice(YES_NO),
+        kind: FieldKind::Choice(YES_NO),
     },
-    Field {
+    PolicyField {
         path: "code.unique_fold",
-        group: CODES,
+        group: CODES_GROUP,
         label: "Refuse codes that differ by case alone",
         meaning: "With /Sale taken, nobody gets /sale.",
-        kind: Kind::Choice(YES_NO),
+        kind: FieldKind::Choice(YES_NO),
     },
-    Field {
+    PolicyField {
         path: "generator",
-        group: CODES,
+        group: CODES_GROUP,
         label: "How a code is made when none is chosen",
         meaning: "A hash is the same for the same target, so whoever knows the target can guess it.",
-        kind: Kind::Choice(&[
+        kind: FieldKind::Choice(&[
             ("random7", "seven random lower-case characters"),
             ("random8", "eight random characters"),
             ("snowflake", "the link’s number, written short"),
             ("hash", "a hash of the target"),
         ]),
     },
-    Field {
+    PolicyField {
         path: "reuse",
-        group: CODES,
+        group: CODES_GROUP,
         label: "The same target gets the same code",
         meaning: "Who shortens what was shortened before gets the link that is there. Needs the generator hash.",
-        kind: Kind::Choice(YES_NO),
+        kind: FieldKind::Choice(YES_NO),
     },
-    Field {
+    PolicyField {
         path: "redirect_status",
-        group: REDIRECTS,
+        group: REDIRECTS_GROUP,
         label: "Status of a redirect",
         meaning: "For links that do not choose one themselves.",
-        kind: Kind::Choice(&[
+        kind: FieldKind::Choice(&[
             ("301", "301, permanent"),
             ("302", "302, temporary"),
             ("307", "307, temporary, the method stays"),
             ("308", "308, permanent, the method stays"),
         ]),
     },
-    Field {
+    PolicyField {
         path: "cache.scope",
-        group: REDIRECTS,
+        group: REDIRECTS_GROUP,
         label: "Who may keep a redirect",
         meaning: "What is kept is not asked for again: it is faster, is not counted, and changes are seen late.",
-        kind: Kind::Choice(&[
+        kind: FieldKind::Choice(&[
             ("private", "the visitor’s browser"),
             ("public", "anybody on the way, proxies too"),
             ("no-store", "nobody"),
         ]),
     },
-    Field {
+    PolicyField {
         path: "cache.max_age",
-        group: REDIRECTS,
+        group: REDIRECTS_GROUP,
         label: "For how many seconds",
         meaning: "Never beyond a link’s expiry. 0: it is asked for every time.",
-        kind: NUMBER,
+        kind: REQUIRED_NUMBER,
     },
-    Field {
+    PolicyField {
         path: "answers.expired",
-        group: GONE,
+        group: INACTIVE_LINKS_GROUP,
         label: "An expired link answers",
         meaning: "Past its time.",
-        kind: Kind::Choice(UNUSABLE),
+        kind: FieldKind::Choice(INACTIVE_RESPONSES),
     },
-    Field {
+    PolicyField {
         path: "answers.disabled",
-        group: GONE,
+        group: INACTIVE_LINKS_GROUP,
         label: "A disabled link answers",
         meaning: "Switched off by somebody. 410 would confirm that it existed.",
-        kind: Kind::Choice(UNUSABLE),
+        kind: FieldKind::Choice(INACTIVE_RESPONSES),
     },
-    Field {
+    PolicyField {
         path: "answers.deleted",
-        group: GONE,
+        group: INACTIVE_LINKS_GROUP,
         label: "A deleted link answers",
         meaning: "Its code stays taken in any case.",
-        kind: Kind::Choice(UNUSABLE),
+        kind: FieldKind::Choice(INACTIVE_RESPONSES),
     },
-    Field {
+    PolicyField {
         path: "delete",
-        group: GONE,
+        group: INACTIVE_LINKS_GROUP,
         label: "What a deletion leaves",
         meaning: "Either way it can be restored.",
-        kind: Kind::Choice(&[
+        kind: FieldKind::Choice(&[
             ("tombstone", "a tombstone: its code is given out again only on purpose"),
             ("soft", "the link, marked deleted, with its statistics"),
         ]),
     },
-    Field {
+    PolicyField {
         path: "sweep",
-        group: GONE,
+        group: INACTIVE_LINKS_GROUP,
         label: "What happens to expired links",
         meaning: "Once a day.",
-        kind: Kind::Choice(&[
+        kind: FieldKind::Choice(&[
             ("none", "they stay and can be extended"),
             ("daily", "they are purged; a tombstone stays"),
         ]),
     },
-    Field {
+    PolicyField {
         path: "https_only",
-        group: TARGETS,
+        group: TARGETS_GROUP,
         label: "Targets must be https",
         meaning: "For links that do not say otherwise themselves.",
-        kind: Kind::Choice(YES_NO),
+        kind: FieldKind::Choice(YES_NO),
     },
-    Field {
+    PolicyField {
         path: "max_target_bytes",
-        group: TARGETS,
+        group: TARGETS_GROUP,
         label: "Longest target",
         meaning: "Bytes, between 16 and 65536.",
-        kind: NUMBER,
+        kind: REQUIRED_NUMBER,
     },
-    Field {
+    PolicyField {
         path: "visibility",
-        group: PRIVACY,
+        group: PRIVACY_GROUP,
         label: "Who sees a link",
         meaning: "Admins see all links in any case. Where links are their owner’s alone, they are deleted with the account.",
-        kind: Kind::Choice(&[("workspace", "every member"), ("owner", "its owner, and admins")]),
+        kind: FieldKind::Choice(&[("workspace", "every member"), ("owner", "its owner, and admins")]),
     },
-    Field {
+    PolicyField {
         path: "user_agent",
-        group: PRIVACY,
+        group: PRIVACY_GROUP,
         label: "What a click keeps of the user agent",
         meaning: "The word hashed, or how many of its first characters, up to 512. No address of a visitor is ever kept.",
-        kind: Kind::Text,
+        kind: FieldKind::Text,
     },
-    Field {
+    PolicyField {
         path: "retention_days",
-        group: PRIVACY,
+        group: PRIVACY_GROUP,
         label: "For how many days single clicks are kept",
         meaning: "Empty: for ever. The sums of days and months stay longer.",
-        kind: Kind::Number { empty: Some("for ever") },
+        kind: FieldKind::Number { empty: Some("for ever") },
     },
-    Field {
+    PolicyField {
         path: "limits.live_links",
-        group: LIMITS,
+        group: LIMITS_GROUP,
         label: "Links that are neither deleted nor expired",
         meaning: "Of the whole workspace. Empty: no limit.",
-        kind: LIMIT,
+        kind: OPTIONAL_LIMIT,
     },
-    Field {
+    PolicyField {
         path: "limits.creations_per_hour",
-        group: LIMITS,
+        group: LIMITS_GROUP,
         label: "Links one person makes in an hour",
         meaning: "Empty: no limit.",
-        kind: LIMIT,
+        kind: OPTIONAL_LIMIT,
     },
-    Field {
+    PolicyField {
         path: "limits.requests_per_hour",
-        group: LIMITS,
+        group: LIMITS_GROUP,
         label: "Requests of one key in an hour",
         meaning: "Empty: no limit.",
-        kind: LIMIT,
+        kind: OPTIONAL_LIMIT,
     },
 ];
 
@@ -303,7 +305,7 @@ mod tests {
     use rlinks_core::{Policy, Preset};
     use serde_json::Value;
 
-    use super::{FIELDS, Kind, value_of};
+    use super::{FieldKind, POLICY_FIELDS, value_of};
 
     fn leaves(path: &str, value: &Value, found: &mut Vec<String>) {
         match value {
@@ -323,7 +325,7 @@ mod tests {
         let mut all = Vec::new();
         leaves("", &json, &mut all);
         all.retain(|path| path != "preset" && path != "sign_in");
-        let mut shown: Vec<_> = FIELDS.iter().map(|field| field.path.to_owned()).collect();
+        let mut shown: Vec<_> = POLICY_FIELDS.iter().map(|field| field.path.to_owned()).collect();
         all.sort();
         shown.sort();
         assert_eq!(all, shown);
@@ -333,13 +335,13 @@ mod tests {
     fn every_choice_is_one_the_policy_takes_and_every_preset_is_among_them() {
         for preset in Preset::ALL {
             let policy = Policy::preset(preset);
-            for field in &FIELDS {
-                let Kind::Choice(choices) = &field.kind else { continue };
+            for field in &POLICY_FIELDS {
+                let FieldKind::Choice(choices) = &field.kind else { continue };
                 let value = value_of(&policy, field.path);
                 assert!(choices.iter().any(|(name, _)| *name == value), "{} is {value}", field.path);
                 for (name, _) in *choices {
                     // Some need another field changed first, and say so; none is unknown.
-                    if let Err(error) = policy.with(field.path, name) {
+                    if let Err(error) = policy.set_field(field.path, name) {
                         assert!(!error.message.contains("cannot be"), "{error:?}");
                     }
                 }

@@ -13,25 +13,25 @@ use base64::engine::general_purpose::STANDARD;
 use http::StatusCode;
 use rlinks_core::error_code::ErrorCode;
 
-use super::super::{Problem, Web};
+use super::super::{PageError, Web};
 use crate::auth::authorize::LinksWrite;
 use crate::auth::caller::Caller;
-use crate::auth::csrf::is_from_elsewhere;
-use crate::auth::session::Signed;
-use crate::web::extract::{Visit, allowed, not_meant, to_login};
+use crate::auth::csrf::is_cross_site;
+use crate::auth::session::CurrentSession;
+use crate::web::extract::{WebRequest, authorize, csrf_failed, redirect_to_login};
 
 /// The largest file.
-pub const MOST_FILE_BYTES: usize = 16 * 1024 * 1024;
+pub const MAX_FILE_BYTES: usize = 16 * 1024 * 1024;
 /// The largest form: such a file as base64, and some words.
-pub const MOST_BODY_BYTES: usize = MOST_FILE_BYTES.div_ceil(3) * 4 + 64 * 1024;
+pub const MAX_BODY_BYTES: usize = MAX_FILE_BYTES.div_ceil(3) * 4 + 64 * 1024;
 /// The longest of the other fields.
-const MOST_WORD_BYTES: usize = 1024;
+const MAX_TEXT_FIELD_BYTES: usize = 1024;
 /// Fields in the form.
-const MOST_FIELDS: usize = 16;
+const MAX_FORM_FIELDS: usize = 16;
 
 /// A file, and what is to be done with it.
 pub struct Upload {
-    pub signed: Signed,
+    pub current: CurrentSession,
     pub caller: Caller,
     pub file: Vec<u8>,
     /// What it is; empty: to be recognised.
@@ -47,65 +47,71 @@ impl FromRequest<Arc<Web>> for Upload {
 
     async fn from_request(request: Request, web: &Arc<Web>) -> Result<Self, Response> {
         let (mut parts, body) = request.into_parts();
-        let visit = Visit::of(&mut parts).map_err(Problem::into_response)?;
-        let signed = visit.signed(web).await.map_err(Problem::into_response)?;
-        let signed = signed.ok_or_else(|| to_login(None))?;
-        if is_from_elsewhere(&visit.headers, &visit.way) {
-            return Err(not_meant().into_response());
+        let request = WebRequest::from_parts(&mut parts).map_err(PageError::into_response)?;
+        let current = request.current_session(web).await.map_err(PageError::into_response)?;
+        let current = current.ok_or_else(|| redirect_to_login(None))?;
+        if is_cross_site(&request.headers, &request.connection) {
+            return Err(csrf_failed().into_response());
         }
-        let caller = allowed::<LinksWrite>(&signed).map_err(Problem::into_response)?;
+        let caller = authorize::<LinksWrite>(&current).map_err(PageError::into_response)?;
         let form = Multipart::from_request(Request::from_parts(parts, body), web).await;
-        let form = form.map_err(|_| Problem::new(ErrorCode::UnsupportedMediaType).into_response())?;
-        read(form, signed, caller).await.map_err(Problem::into_response)
+        let form = form.map_err(|_| PageError::new(ErrorCode::UnsupportedMediaType).into_response())?;
+        read_upload(form, current, caller).await.map_err(PageError::into_response)
     }
 }
 
 /// Reads the form. The token comes first: nothing of what follows is read for somebody who did not mean it.
-async fn read(mut form: Multipart, signed: Signed, caller: Caller) -> Result<Upload, Problem> {
-    let first = form.next_field().await.map_err(|error| broken(&error))?.ok_or_else(not_meant)?;
-    if first.name() != Some("csrf") || !signed.has_shown(&word(first).await?) {
-        return Err(not_meant());
+async fn read_upload(
+    mut form: Multipart,
+    current: CurrentSession,
+    caller: Caller,
+) -> Result<Upload, PageError> {
+    let first = form.next_field().await.map_err(|error| multipart_error(&error))?.ok_or_else(csrf_failed)?;
+    if first.name() != Some("csrf") || !current.csrf_matches(&read_text(first).await?) {
+        return Err(csrf_failed());
     }
     let mut upload = Upload {
-        signed,
+        current,
         caller,
         file: Vec::new(),
         format: String::new(),
         allow_http: false,
         confirmed: false,
     };
-    for _ in 0..MOST_FIELDS {
-        let Some(field) = form.next_field().await.map_err(|error| broken(&error))? else { return Ok(upload) };
+    for _ in 0..MAX_FORM_FIELDS {
+        let Some(field) = form.next_field().await.map_err(|error| multipart_error(&error))? else {
+            return Ok(upload);
+        };
         match field.name().unwrap_or_default() {
             "file" | "text" => {
-                let bytes = whole(field, MOST_FILE_BYTES).await?;
+                let bytes = read_bytes(field, MAX_FILE_BYTES).await?;
                 // Who leaves one of the two empty means the other.
                 if !bytes.is_empty() {
                     upload.file = bytes;
                 }
             }
             "content" => {
-                let bytes = whole(field, MOST_BODY_BYTES).await?;
-                upload.file = STANDARD.decode(bytes).map_err(|_| Problem::new(ErrorCode::BadRequest))?;
+                let bytes = read_bytes(field, MAX_BODY_BYTES).await?;
+                upload.file = STANDARD.decode(bytes).map_err(|_| PageError::new(ErrorCode::BadRequest))?;
             }
-            "format" => upload.format = word(field).await?,
-            "allow_http" => upload.allow_http = !word(field).await?.is_empty(),
-            "confirmed" => upload.confirmed = word(field).await? == "yes",
-            _ => return Err(Problem::new(ErrorCode::BadRequest)),
+            "format" => upload.format = read_text(field).await?,
+            "allow_http" => upload.allow_http = !read_text(field).await?.is_empty(),
+            "confirmed" => upload.confirmed = read_text(field).await? == "yes",
+            _ => return Err(PageError::new(ErrorCode::BadRequest)),
         }
     }
-    Err(Problem::new(ErrorCode::BadRequest))
+    Err(PageError::new(ErrorCode::BadRequest))
 }
 
-async fn word(field: Field<'_>) -> Result<String, Problem> {
-    let bytes = whole(field, MOST_WORD_BYTES).await?;
-    String::from_utf8(bytes).map_err(|_| Problem::new(ErrorCode::BadRequest))
+async fn read_text(field: Field<'_>) -> Result<String, PageError> {
+    let bytes = read_bytes(field, MAX_TEXT_FIELD_BYTES).await?;
+    String::from_utf8(bytes).map_err(|_| PageError::new(ErrorCode::BadRequest))
 }
 
-async fn whole(mut field: Field<'_>, most: usize) -> Result<Vec<u8>, Problem> {
+async fn read_bytes(mut field: Field<'_>, max_bytes: usize) -> Result<Vec<u8>, PageError> {
     let mut bytes = Vec::new();
-    while let Some(chunk) = field.chunk().await.map_err(|error| broken(&error))? {
-        if bytes.len() + chunk.len() > most {
+    while let Some(chunk) = field.chunk().await.map_err(|error| multipart_error(&error))? {
+        if bytes.len() + chunk.len() > max_bytes {
             return Err(too_large());
         }
         bytes.extend_from_slice(&chunk);
@@ -113,16 +119,16 @@ async fn whole(mut field: Field<'_>, most: usize) -> Result<Vec<u8>, Problem> {
     Ok(bytes)
 }
 
-fn too_large() -> Problem {
-    Problem::saying(
+fn too_large() -> PageError {
+    PageError::with_message(
         ErrorCode::PayloadTooLarge,
         "The file has more than 16 MiB. Import it in parts, or at the command line: rmax links import",
     )
 }
 
-fn broken(error: &MultipartError) -> Problem {
+fn multipart_error(error: &MultipartError) -> PageError {
     if error.status() == StatusCode::PAYLOAD_TOO_LARGE {
         return too_large();
     }
-    Problem::saying(ErrorCode::BadRequest, "The form did not arrive whole")
+    PageError::with_message(ErrorCode::BadRequest, "The form did not arrive whole")
 }

@@ -122,12 +122,12 @@ async fn all_nodes_count_together(place: Place) {
         }
         // What another server on the same store would do for them.
         let there = Ops { target_changes_per_minute: LIMIT, ..house.ops.clone() };
-        let user = rlinks_core::Actor::of_user(thief.user.as_ref().unwrap().id);
+        let user = rlinks_core::Actor::from_user(thief.user.as_ref().unwrap().id);
         let theirs = By {
             actor: user.clone(),
             owner: user.clone(),
             counted_as: user,
-            source: rlinks_core::Source::Web,
+            source: rlinks_core::LinkSource::Web,
             sees: Sees::All,
         };
         let change = |by: &By, number: usize| {
@@ -138,7 +138,7 @@ async fn all_nodes_count_together(place: Place) {
         change(&theirs, 3).unwrap();
         change(&theirs, 4).unwrap();
         let refused = change(&theirs, 5);
-        assert!(matches!(refused, Err(OpsError::Store(StoreError::Braked { .. }))), "{refused:?}");
+        assert!(matches!(refused, Err(OpsError::Store(StoreError::RateLimited { .. }))), "{refused:?}");
         point(&thief, 6, "evil").refused(429, "RATE_LIMITED");
         assert_eq!(stops(&house), 1);
         // The operator is not stopped.

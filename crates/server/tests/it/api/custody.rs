@@ -82,8 +82,8 @@ async fn in_world(place: Place, world: &Arc<World>, test: impl FnOnce(House, &Wo
     world.dns.say("rmax.to", "A", &["198.51.100.4"]);
     let run = move |house: House| {
         let host = Host::parse("rmax.to").unwrap();
-        let looked = || house.runtime.block_on(house.store().held_domain(&host)).unwrap().unwrap();
-        wait_until("the daily job has looked", || looked().custody.registry_checked_at.is_some());
+        let looked = || house.runtime.block_on(house.store().domain_record(&host)).unwrap().unwrap();
+        wait_until("the daily job has looked", || looked().verification.registry_checked_at.is_some());
         test(house, &world);
     };
     in_house_with(place, preset(Preset::Fabric), change, run).await;
@@ -123,7 +123,7 @@ fn told(house: &House, workspace: &Workspace) -> Vec<String> {
         let store = house.store();
         let mut entries = store.audit_before(workspace.id, i64::MAX, 1000).await.unwrap();
         entries.reverse();
-        let strangers = store.directory_beside_the_log().await.unwrap();
+        let strangers = store.records_differing_from_log().await.unwrap();
         assert_eq!(strangers, [""; 0]);
         store.verify(&[]).await.unwrap().unwrap();
         entries.into_iter().map(|entry| entry.action).filter(|action| action.starts_with("domain.")).collect()

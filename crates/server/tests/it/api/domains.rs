@@ -59,7 +59,7 @@ async fn a_host_the_operator_gave_away_is_a_loop_for_everybody(place: Place) {
         tenant.delete("/domains/given.example").expect(204);
         tenant.post("/domains", &json!({"host": "given.example"})).expect(201);
         main.post("/links", &there).expect(201);
-        let vouched = house.runtime.block_on(house.store().vouched_hosts()).unwrap();
+        let vouched = house.runtime.block_on(house.store().operator_hosts()).unwrap();
         assert_eq!(vouched, [Host::parse("rmax.to").unwrap()].into());
     })
     .await;
@@ -67,8 +67,8 @@ async fn a_host_the_operator_gave_away_is_a_loop_for_everybody(place: Place) {
 
 async fn names_below_the_base_domain_are_not_for_the_taking(place: Place) {
     let base = |config: &mut rlinks_server::Config| {
-        config.naming.base_domain = Host::parse("base.example").ok();
-        config.naming.domain = Host::parse("configured.example").ok();
+        config.short_urls.base_domain = Host::parse("base.example").ok();
+        config.short_urls.domain = Host::parse("configured.example").ok();
         config.own_host = Host::parse("dashboard.example").ok();
     };
     in_house_with(place, preset(Preset::Fabric), base, |house| {

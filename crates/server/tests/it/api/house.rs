@@ -11,7 +11,7 @@ use rlinks_core::{
 };
 use rlinks_ops::members::KeyDraft;
 use rlinks_ops::{By, Naming, Ops};
-use rlinks_server::{Config, Reloadable, Server};
+use rlinks_server::{Config, ReloadableSettings, Server};
 use rlinks_store::Store;
 use rlinks_store::clock::Clock;
 use tokio::runtime::Runtime;
@@ -113,7 +113,7 @@ fn start(place: &Place, now_ms: &Arc<AtomicI64>, change: impl FnOnce(&mut Config
         insecure_cookies: false,
         threads: 1,
         cache_bytes: 16 << 20,
-        naming: naming(),
+        short_urls: naming(),
         own_host: None,
         tls: None,
         data: place.folder().join("data"),
@@ -125,7 +125,7 @@ fn start(place: &Place, now_ms: &Arc<AtomicI64>, change: impl FnOnce(&mut Config
         safety: rlinks_ops::safety::Options::default(),
         domain_checks: rlinks_ops::domain_checks::Options::default(),
         target_changes_per_minute: 100,
-        reloadable: Reloadable::default(),
+        reloadable: ReloadableSettings::default(),
     };
     change(&mut config);
     let now_ms = Arc::clone(now_ms);
@@ -312,7 +312,7 @@ impl House {
 
     /// A key that is nobody's and may look.
     pub(crate) fn reader(&self) -> Person {
-        self.key(&self.main, None, Scopes::of(&[Scope::LinksRead, Scope::AnalyticsRead]))
+        self.key(&self.main, None, Scopes::new(&[Scope::LinksRead, Scope::AnalyticsRead]))
     }
 
     /// The actions in the log of `main`, oldest first.
@@ -327,6 +327,6 @@ impl House {
 
 /// Who owns what somebody makes.
 pub(crate) fn owner(person: &Person) -> String {
-    let user = person.user.as_ref().map(|user| Actor::of_user(user.id));
-    user.unwrap_or_else(|| Actor::of_key(person.key.id)).as_str().to_owned()
+    let user = person.user.as_ref().map(|user| Actor::from_user(user.id));
+    user.unwrap_or_else(|| Actor::from_key(person.key.id)).as_str().to_owned()
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use rlinks_core::access::api_key::Secret;
+use rlinks_core::access::api_key::ApiKeySecret;
 use rlinks_core::{Preset, Role, Scope, Scopes};
 use rlinks_ops::By;
 use serde_json::{Value, json};
@@ -49,7 +49,7 @@ async fn a_key_is_shown_once_and_dies_when_it_is_revoked(place: Place) {
         let body = json!({"name": "Deploys", "scopes": ["links:read", "links:write"], "expires_at": "2099-01-01"});
         let made = member.post("/keys", &body).expect(201).json();
         let (id, key) = (made["id"].as_str().unwrap(), made["key"].as_str().unwrap());
-        assert!(Secret::parse(key).is_some_and(|secret| secret.prefix() == made["prefix"]), "{made}");
+        assert!(ApiKeySecret::parse(key).is_some_and(|secret| secret.prefix() == made["prefix"]), "{made}");
         let expected = json!({
             "name": "Deploys", "scopes": ["links:read", "links:write"], "user": member.user_id(), "status": "active",
             "expires_at": "2099-01-01T00:00:00Z", "last_used_at": null, "usage_count": 0,
@@ -191,7 +191,7 @@ fn scopes_only_narrow() {
     assert_eq!(theirs.get("/me").expect(200).json()["scopes"], json!(["links:read"]));
     theirs.get("/users").refused(403, "FORBIDDEN");
     // And a key whose maker may do nothing that keys may do by default can do something or is not made.
-    let only_admin = house.key(&house.main, admin.user.as_ref(), Scopes::of(&[Scope::WorkspaceAdmin]));
+    let only_admin = house.key(&house.main, admin.user.as_ref(), Scopes::new(&[Scope::WorkspaceAdmin]));
     assert_eq!(make(&only_admin, &json!({"name": "nothing"})).fields(), ["scopes: required"]);
     make(&only_admin, &json!({"name": "x", "scopes": ["links:read"]})).refused(403, "FORBIDDEN");
     // A key of another is not rotated by who may do less.
@@ -338,7 +338,7 @@ fn a_key_of_a_workspace_that_takes_no_keys_is_none() {
     let house = House::at(Place::sqlite(), policy.clone(), |_| ());
     let member = house.member();
     member.get("/me").expect(200);
-    policy.sign_in.retain(|way| *way != rlinks_core::workspace::policy::SignIn::Keys);
+    policy.sign_in.retain(|way| *way != rlinks_core::workspace::policy::SignInMethod::Keys);
     house.workspace("main", policy, &[]);
     wait_until("the feed tells of it", || member.get("/me").status() == 401);
     member.get("/me").refused(401, "UNAUTHENTICATED");

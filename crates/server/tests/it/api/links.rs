@@ -513,7 +513,7 @@ fn a_short_url_is_drawn_as_svg_or_png() {
 #[test]
 fn a_missing_scope_is_said_before_a_missing_object() {
     let house = House::new(Preset::Fabric);
-    let none = house.key(&house.main, None, Scopes::of(&[Scope::LinksDelete]));
+    let none = house.key(&house.main, None, Scopes::new(&[Scope::LinksDelete]));
     none.get("/links/nothing").refused(403, "FORBIDDEN");
     none.get("/links?sort=nonsense").refused(403, "FORBIDDEN");
     none.post("/links", &json!({"what": 1})).refused(403, "FORBIDDEN");

@@ -202,7 +202,7 @@ fn a_listener_with_a_token_goes_when_the_way_in_is_closed() {
     let key = Signing::ec("ec");
     let stub = Stub::with(&[key.public()]);
     let closings: [fn(&mut rlinks_core::Workspace); 2] = [
-        |workspace| workspace.policy.sign_in = vec![rlinks_core::workspace::policy::SignIn::Keys],
+        |workspace| workspace.policy.sign_in = vec![rlinks_core::workspace::policy::SignInMethod::Keys],
         |workspace| workspace.deleted_at = Some(workspace.updated_at),
     ];
     for close in closings {

@@ -1,7 +1,7 @@
 //! S14 and seed 003's account rules: a browser goes to the real provider and comes back.
 
 use rlinks_core::{Policy, Preset, Role};
-use rlinks_server::auth::oidc::{ClientSecret, Settings};
+use rlinks_server::auth::oidc::{ClientSecret, OidcSettings};
 use rlinks_store::clock::Clock;
 use serde_json::{Value, json};
 
@@ -15,7 +15,12 @@ use crate::sign_in::browser::Browser;
 const SECRET: &str = "the-secret-of-the-web-client";
 
 /// A house that trusts the provider, and whose clock shows the provider's time.
-fn house_at(place: Place, provider: &Provider, preset: Preset, change: impl FnOnce(&mut Settings)) -> House {
+fn house_at(
+    place: Place,
+    provider: &Provider,
+    preset: Preset,
+    change: impl FnOnce(&mut OidcSettings),
+) -> House {
     let mut settings = settings(&provider.issuer, everybody(Role::Member));
     settings.redirect_uri = Some(REDIRECT.to_owned());
     settings.client_secret = Some(ClientSecret::new(SECRET.to_owned()));

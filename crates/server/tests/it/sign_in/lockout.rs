@@ -50,9 +50,9 @@ async fn s30_an_account_is_locked_on_every_node(place: Place) {
             assert_eq!(sign_in(house.address, "ann@example.com", WRONG).status, 401);
         }
         assert_eq!(sign_in(house.address, "ann@example.com", PASSWORD).status, 303);
-        let patience = rlinks_server::auth::sign_in::PATIENCE;
+        let patience = rlinks_server::auth::sign_in::SIGN_IN_LIMITS;
         house.advance_ms(2 * WINDOW_MS + 1);
-        let forget = house.store().forget_attempts(&patience, house.now());
+        let forget = house.store().purge_attempts(&patience, house.now());
         assert!(house.runtime.block_on(forget).unwrap() >= 2);
         let verified = house.runtime.block_on(house.store().verify(&[])).unwrap();
         assert!(verified.is_ok(), "{verified:?}");
@@ -63,8 +63,8 @@ async fn s30_an_account_is_locked_on_every_node(place: Place) {
 async fn s30_a_network_is_locked(place: Place) {
     in_house(place, preset(Preset::Fabric), |house| {
         ann(&house);
-        let patience = rlinks_server::auth::sign_in::PATIENCE;
-        let attempt = |number: usize| rlinks_store::Attempt {
+        let patience = rlinks_server::auth::sign_in::SIGN_IN_LIMITS;
+        let attempt = |number: usize| rlinks_store::SignInAttempt {
             account: format!("account {number}"),
             network: "network".to_owned(),
             workspace: Some(house.main.id),

@@ -183,7 +183,7 @@ fn a_session_ends_when_nobody_uses_it_and_after_90_days_in_any_case() {
         house.advance_ms(DAY_MS);
     }
     assert!(!used.is_signed_in(), "90 days were enough");
-    house.runtime.block_on(house.store().forget_sessions(house.now())).unwrap();
+    house.runtime.block_on(house.store().purge_sessions(house.now())).unwrap();
     assert_eq!(rows(&house, "select count(*) from sessions"), 0);
 }
 
@@ -194,11 +194,11 @@ fn one_member_has_so_many_sessions_and_no_more() {
     let mut first = signed_in(house.address, "ann@example.com");
     let new = |number: u32| rlinks_store::NewSession {
         hash: format!("blake2b256:{number}"),
-        how: rlinks_store::How::Password,
+        how: rlinks_store::AuthMethod::Password,
         agent: String::new(),
         network: String::new(),
         expires_at: house.now().plus_ms(DAY_MS),
-        instead_of: None,
+        replaces: None,
     };
     for number in 0..60 {
         house.advance_ms(1);

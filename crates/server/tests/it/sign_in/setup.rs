@@ -32,9 +32,9 @@ fn set_up(browser: &mut Browser, page: &Answer, email: &str) -> Answer {
 
 async fn s31_the_first_admin_is_made_once(place: Place) {
     in_house(place, preset(Preset::Fabric), |mut house| {
-        let voided = path(&house.server().offer_setup().expect("there is no admin"));
+        let voided = path(&house.server().create_setup_url().expect("there is no admin"));
         house.restart();
-        let url = house.server().offer_setup().expect("there is no admin");
+        let url = house.server().create_setup_url().expect("there is no admin");
         assert!(url.starts_with(&format!("http://{}/admin/setup?token=", house.address)), "{url}");
         let path = path(&url);
         let mut browser = Browser::new(house.address);
@@ -74,9 +74,9 @@ async fn s31_the_first_admin_is_made_once(place: Place) {
         assert_eq!(late.get(&path).status, 404);
         late.get("/admin/login");
         assert_eq!(set_up(&mut browser.clone(), &page, "second@example.com").status, 404);
-        assert_eq!(house.server().offer_setup(), None, "there is one now");
+        assert_eq!(house.server().create_setup_url(), None, "there is one now");
         house.restart();
-        assert_eq!(house.server().offer_setup(), None);
+        assert_eq!(house.server().create_setup_url(), None);
         let actions: Vec<_> =
             house.actions().into_iter().filter(|action| action.starts_with("auth.")).collect();
         assert_eq!(actions, ["auth.setup", "auth.sign_in"]);
@@ -88,7 +88,7 @@ async fn s31_the_first_admin_is_made_once(place: Place) {
 
 async fn s31_of_two_at_once_one_is_the_first_admin(place: Place) {
     in_house(place, preset(Preset::Fabric), |house| {
-        let path = path(&house.server().offer_setup().unwrap());
+        let path = path(&house.server().create_setup_url().unwrap());
         let other = house.second(|_| ());
         let addresses = [house.address, other.address];
         let replies = at_once(6, |number| {
@@ -115,7 +115,7 @@ async fn s31_of_two_at_once_one_is_the_first_admin(place: Place) {
 #[test]
 fn s31_an_admin_however_made_ends_the_set_up() {
     let house = House::new(Preset::Fabric);
-    let path = path(&house.server().offer_setup().unwrap());
+    let path = path(&house.server().create_setup_url().unwrap());
     let mut browser = Browser::new(house.address);
     let page = browser.get(&path);
     ann(&house);
@@ -126,7 +126,7 @@ fn s31_an_admin_however_made_ends_the_set_up() {
 #[test]
 fn s31_a_store_that_is_gone_is_not_an_empty_one() {
     let house = House::new(Preset::Fabric);
-    let path = path(&house.server().offer_setup().unwrap());
+    let path = path(&house.server().create_setup_url().unwrap());
     let mut browser = Browser::new(house.address);
     let page = browser.get(&path);
     let rlinks_store::Location::Sqlite(database) = &house.place.location else { panic!("SQLite") };
@@ -142,7 +142,7 @@ fn s31_a_store_that_is_gone_is_not_an_empty_one() {
 #[test]
 fn where_passwords_are_refused_there_is_no_set_up() {
     let house = House::new(Preset::Platform);
-    assert_eq!(house.server().offer_setup(), None);
+    assert_eq!(house.server().create_setup_url(), None);
     let apart = house.second(|config| config.serve_admin = false);
-    assert_eq!(apart.offer_setup(), None);
+    assert_eq!(apart.create_setup_url(), None);
 }

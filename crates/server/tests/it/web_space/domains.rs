@@ -1,6 +1,6 @@
 //! Domains.
 
-use rlinks_core::workspace::domain_verification::Proof;
+use rlinks_core::workspace::domain_verification::VerificationRecord;
 use rlinks_core::{Host, Preset, Role};
 use rlinks_ops::domain_checks::Options;
 
@@ -63,7 +63,7 @@ fn a_domain_that_must_be_proven_says_how_and_is_checked_on_the_spot() {
     let page = open(&mut eve, "/admin/domains?done=waiting");
     assert!(page.contains("<strong>unproven</strong>") && page.contains("Check now"), "{page}");
     let held = house.runtime.block_on(house.ops.held(&crew, &Host::parse("go.crew.example").unwrap()));
-    let proof = Proof::of(&crew, &held.unwrap().domain.host);
+    let proof = VerificationRecord::new(&crew, &held.unwrap().domain.host);
     for field in [&proof.name, &proof.value] {
         assert!(page.contains(&format!("value=\"{field}\" readonly")), "{page}");
     }

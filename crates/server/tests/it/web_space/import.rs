@@ -145,7 +145,7 @@ fn a_viewer_takes_files_away_and_brings_none() {
 #[test]
 fn the_rules_of_the_api_hold_here_too() {
     let mut policy = crate::api::house::preset(Preset::Platform);
-    policy.sign_in.push(rlinks_core::workspace::policy::SignIn::Password);
+    policy.sign_in.push(rlinks_core::workspace::policy::SignInMethod::Password);
     policy.limits.creations_per_hour = Some(2);
     let house = crate::api::house::House::at(crate::database::Place::sqlite(), policy, |_| ());
     let mut bob = person(&house, Role::Member, "bob@example.com");
