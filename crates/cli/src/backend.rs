@@ -22,77 +22,79 @@ use rlinks_core::Timestamp;
 use rlinks_core::link::route_object::RouteObject;
 use rlinks_store::clock::Clock;
 
-use crate::backend::api_client::Remote;
+use crate::backend::api_client::ApiClient;
 use crate::backend::cloudflare::Cloudflare;
-use crate::backend::links::Seen;
-use crate::backend::local_store::Session;
-use crate::config::{Backend, Config};
+use crate::backend::links::LinkDetails;
+use crate::backend::local_store::LocalStore;
+use crate::config::{BackendConfig, Config};
 use crate::environment::Environment;
-use crate::error::Failure;
+use crate::error::CliError;
 use crate::output::Output;
 
 /// What is asked.
-pub(crate) enum Place {
+pub(crate) enum Backend {
     /// A store of our own.
-    Store(Box<Session>),
+    Store(Box<LocalStore>),
     /// Somebody else's, through their server.
-    Server(Remote),
+    Server(ApiClient),
     /// Keys and values at Cloudflare, which the Worker there serves.
     Cloudflare(Box<Cloudflare>),
 }
 
-impl Place {
+impl Backend {
     pub(crate) async fn open(
         config: Config,
         environment: Environment,
         output: Output,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, CliError> {
         Ok(match &config.backend {
-            Backend::Server(server) => {
-                Self::Server(Remote::open(server, &config, &environment, output).await?)
+            BackendConfig::Server(server) => {
+                Self::Server(ApiClient::open(server, &config, &environment, output).await?)
             }
-            Backend::Cloudflare(kept) => {
-                Self::Cloudflare(Box::new(Cloudflare::open_alone(kept, &config, &environment, output)?))
+            BackendConfig::Cloudflare(namespaces) => Self::Cloudflare(Box::new(
+                Cloudflare::open_without_workspace(namespaces, &config, &environment, output)?,
+            )),
+            BackendConfig::Store(_) => {
+                Self::Store(Box::new(LocalStore::open(config, environment, output).await?))
             }
-            Backend::Store(_) => Self::Store(Box::new(Session::open(config, environment, output).await?)),
         })
     }
 
     /// Waits until everything that was opened is closed.
     pub(crate) async fn close(&self) {
         match self {
-            Self::Store(session) => session.close().await,
+            Self::Store(local) => local.close().await,
             Self::Server(_) | Self::Cloudflare(_) => {}
         }
     }
 
     pub(crate) fn output(&self) -> Output {
         match self {
-            Self::Store(session) => session.output,
-            Self::Server(remote) => remote.output,
+            Self::Store(local) => local.output,
+            Self::Server(client) => client.output,
             Self::Cloudflare(cloudflare) => cloudflare.output,
         }
     }
 
     pub(crate) fn now(&self) -> Timestamp {
         match self {
-            Self::Store(session) => session.now(),
+            Self::Store(local) => local.now(),
             Self::Server(_) | Self::Cloudflare(_) => Clock::system().now(),
         }
     }
 
     /// A link as programs see it.
-    pub(crate) async fn object(&self, seen: &Seen) -> RouteObject {
+    pub(crate) async fn route_object(&self, seen: &LinkDetails) -> RouteObject {
         match (self, seen.stats) {
-            (Self::Store(session), None) => session.object(&seen.link).await,
+            (Self::Store(local), None) => local.object(&seen.link).await,
             (_, stats) => RouteObject::from_link(&seen.link, stats.unwrap_or_default()),
         }
     }
 
     /// Adds what helps somebody who looks in the wrong place.
-    pub(crate) fn explain_fresh(&self, failure: Failure) -> Failure {
+    pub(crate) fn hint_new_store(&self, failure: CliError) -> CliError {
         match self {
-            Self::Store(session) => session.explain_fresh(failure),
+            Self::Store(local) => local.hint_new_store(failure),
             Self::Server(_) | Self::Cloudflare(_) => failure,
         }
     }

@@ -7,29 +7,29 @@ use rlinks_store::audit::checkpoints::Checkpoint;
 
 /// What the log says.
 #[derive(Debug, Default)]
-pub(crate) struct HeadsLog {
+pub(crate) struct CheckpointLog {
     /// Its heads, each with the right signature.
     pub(crate) checkpoints: Vec<Checkpoint>,
     /// The numbers of lines that are no JSON at all.
-    pub(crate) torn: Vec<usize>,
+    pub(crate) torn_lines: Vec<usize>,
 }
 
 /// Reads the log; one that is not there is empty. A torn line is passed over, because writing goes on after it. A line that is
 /// whole and not what we signed was edited, and is refused.
-pub(crate) fn read(place: &Path) -> Result<HeadsLog, StoreError> {
-    let bytes = match std::fs::read(place) {
+pub(crate) fn read(path: &Path) -> Result<CheckpointLog, StoreError> {
+    let bytes = match std::fs::read(path) {
         Ok(bytes) => bytes,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(HeadsLog::default()),
-        Err(error) => return Err(StoreError::Unavailable(format!("{}: {error}", place.display()))),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(CheckpointLog::default()),
+        Err(error) => return Err(StoreError::Unavailable(format!("{}: {error}", path.display()))),
     };
-    let mut log = HeadsLog::default();
+    let mut log = CheckpointLog::default();
     for (number, line) in (1..).zip(bytes.split(|byte| *byte == b'\n')) {
         if line.trim_ascii().is_empty() {
             continue;
         }
-        let bad = |what: &str| StoreError::Refused(format!("{}, line {number}: {what}", place.display()));
+        let bad = |what: &str| StoreError::Refused(format!("{}, line {number}: {what}", path.display()));
         if serde_json::from_slice::<serde::de::IgnoredAny>(line).is_err() {
-            log.torn.push(number);
+            log.torn_lines.push(number);
             continue;
         }
         let checkpoint: Checkpoint = serde_json::from_slice(line).map_err(|_| bad("is no checkpoint"))?;
@@ -42,10 +42,10 @@ pub(crate) fn read(place: &Path) -> Result<HeadsLog, StoreError> {
 }
 
 /// How to say that it holds no head.
-pub(crate) fn nothing_in(place: &Path) -> String {
-    if place.exists() {
-        format!("{} holds no signed head", place.display())
+pub(crate) fn describe_empty(path: &Path) -> String {
+    if path.exists() {
+        format!("{} holds no signed head", path.display())
     } else {
-        format!("there is no {} yet", place.display())
+        format!("there is no {} yet", path.display())
     }
 }

@@ -22,32 +22,32 @@ pub(crate) mod workspaces;
 use rlinks_core::time::TimeError;
 use rlinks_core::{FieldCode, FieldError, Timestamp};
 
-use crate::error::Failure;
+use crate::error::CliError;
 
 /// What an operator's job is about: every workspace, unless somebody typed the name of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Scope {
+pub(crate) enum WorkspaceSelection {
     All,
     Named,
 }
 
 /// Runs a command to its end, on this thread and one beside it: an import reads on while it writes.
-pub(crate) fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+pub(crate) fn block_on<T>(work: impl Future<Output = Result<T, CliError>>) -> Result<T, CliError> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
         .enable_all()
         .build()
-        .map_err(|error| Failure::failed(format!("the command cannot be run: {error}")))?;
+        .map_err(|error| CliError::failed(format!("the command cannot be run: {error}")))?;
     runtime.block_on(work)
 }
 
 /// A moment somebody asks about.
-fn moment(at: Option<&str>) -> Result<Option<Timestamp>, FieldError> {
-    at.map(|text| Timestamp::parse(text).map_err(|error| no_time("at", error))).transpose()
+fn parse_time(at: Option<&str>) -> Result<Option<Timestamp>, FieldError> {
+    at.map(|text| Timestamp::parse(text).map_err(|error| time_error("at", error))).transpose()
 }
 
 /// What was typed for a field is no time.
-fn no_time(field: &str, error: TimeError) -> FieldError {
+fn time_error(field: &str, error: TimeError) -> FieldError {
     let code = match error {
         TimeError::Milliseconds => FieldCode::Milliseconds,
         TimeError::NotATime | TimeError::Fraction => FieldCode::NotATime,
@@ -56,7 +56,7 @@ fn no_time(field: &str, error: TimeError) -> FieldError {
 }
 
 /// What was typed for a field, among the words it can be.
-fn one_of<T: Copy>(field: &str, text: Option<&str>, words: &[(&str, T)]) -> Result<Option<T>, Failure> {
+fn one_of<T: Copy>(field: &str, text: Option<&str>, words: &[(&str, T)]) -> Result<Option<T>, CliError> {
     let Some(text) = text else { return Ok(None) };
     let found = words.iter().find(|(word, _)| *word == text).map(|(_, value)| *value);
     let list = || words.iter().map(|(word, _)| *word).collect::<Vec<_>>().join(", ");

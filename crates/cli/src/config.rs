@@ -12,10 +12,10 @@ use std::path::{Path, PathBuf};
 
 use http::HeaderName;
 use ipnet::IpNet;
-use rlinks_clicks::journal::Syncing;
+use rlinks_clicks::journal::SyncPolicy;
 use rlinks_core::Host;
 use rlinks_core::id::WorkerId;
-use rlinks_ops::Naming;
+use rlinks_ops::ShortUrls;
 use rlinks_ops::safety::{self, WhenUnavailable, safe_browsing};
 use rlinks_server::auth::oidc::OidcSettings;
 use rlinks_server::{ReloadableSettings, TlsFiles};
@@ -23,12 +23,12 @@ use rlinks_store::Location;
 use tracing::level_filters::LevelFilter;
 use url::Url;
 
-use self::layers::{Given, Layers, Origin};
+use self::layers::{Layers, Origin, Setting};
 use crate::args::{Global, Serve};
 use crate::environment::Environment;
-use crate::error::Failure;
+use crate::error::CliError;
 
-const PRODUCTION: &str = "production";
+const PRODUCTION_ENV: &str = "production";
 
 /// What is in force.
 #[derive(Clone, Debug)]
@@ -38,7 +38,7 @@ pub(crate) struct Config {
     /// The file that was read.
     pub(crate) file: Option<PathBuf>,
     /// What the command line talks to.
-    pub(crate) backend: Backend,
+    pub(crate) backend: BackendConfig,
     /// Keys, locks and logs; on SQLite the store too.
     pub(crate) data: PathBuf,
     /// The workspace commands are about.
@@ -77,13 +77,13 @@ pub(crate) struct Config {
     /// What the click journal may take on the disk.
     pub(crate) journal_bytes: u64,
     /// When it is synced.
-    pub(crate) journal_sync: Syncing,
+    pub(crate) journal_sync: SyncPolicy,
     /// Where raw clicks go before they are pruned.
     pub(crate) archive: Option<String>,
     /// Who is asked whether a target is safe.
-    pub(crate) safety: safety::Options,
+    pub(crate) safety: safety::SafetyConfig,
     /// What is asked about hosts, and whether they must be proven.
-    pub(crate) domain_checks: rlinks_ops::domain_checks::Options,
+    pub(crate) domain_checks: rlinks_ops::domain_checks::DomainCheckConfig,
     /// How many targets of existing links one member or key may change in a minute.
     pub(crate) target_changes_per_minute: u32,
     /// Which id maker this process is.
@@ -95,23 +95,23 @@ pub(crate) struct Config {
     /// How to log.
     pub(crate) log: Log,
     /// Every value and where it came from.
-    pub(crate) shown: Vec<Shown>,
+    pub(crate) effective: Vec<EffectiveSetting>,
 }
 
 /// What the command line talks to: an outside system.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Backend {
+pub(crate) enum BackendConfig {
     /// A store this process opens itself.
     Store(Location),
     /// A running server, by its REST API.
     Server(Url),
     /// Cloudflare's key-value storage, by Cloudflare's API.
-    Cloudflare(KeyValues),
+    Cloudflare(KvNamespaces),
 }
 
 /// Where links and hits are kept at Cloudflare. The token is no part of it: it is read where it is used.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct KeyValues {
+pub(crate) struct KvNamespaces {
     pub(crate) account_id: String,
     /// The namespace of `route:` and `tombstone:`.
     pub(crate) routes: String,
@@ -137,7 +137,7 @@ pub(crate) enum LogFormat {
 
 /// One value in force, without its secrets.
 #[derive(Clone, Debug)]
-pub(crate) struct Shown {
+pub(crate) struct EffectiveSetting {
     pub(crate) key: &'static str,
     pub(crate) value: serde_json::Value,
     pub(crate) from: String,
@@ -149,7 +149,7 @@ impl Config {
         global: &Global,
         serve: Option<&Serve>,
         environment: &Environment,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, CliError> {
         let mut layers = Layers::collect(global, serve, environment)?;
         let data = data_folder(&mut layers)?;
         let backend = backend(&mut layers, &data)?;
@@ -170,8 +170,8 @@ impl Config {
             identity: layers.parsed("identity", |text| Ok(text.to_owned()))?,
             listen: layers.parsed("listen", address)?.unwrap_or(SocketAddr::from(([127, 0, 0, 1], 8080))),
             control_listen: layers.parsed("control_listen", address)?,
-            serve_admin: layers.switch("serve_admin")?.unwrap_or(true),
-            insecure_cookies: layers.switch("insecure_cookies")?.unwrap_or(false),
+            serve_admin: layers.boolean("serve_admin")?.unwrap_or(true),
+            insecure_cookies: layers.boolean("insecure_cookies")?.unwrap_or(false),
             threads: layers
                 .number("threads", 1..=1024)?
                 .map_or(threads, |n| usize::try_from(n).unwrap_or(threads)),
@@ -199,7 +199,7 @@ impl Config {
             file: layers.file.clone(),
             workspace: layers.workspace.clone().unwrap_or_else(|| rlinks_core::Slug::MAIN.to_owned()),
             workspace_named: layers.workspace.is_some(),
-            shown: layers.into_shown(threads),
+            effective: layers.into_effective(threads),
         })
     }
 
@@ -213,8 +213,8 @@ impl Config {
     }
 
     /// How links are shown.
-    pub(crate) fn naming(&self) -> Naming {
-        Naming {
+    pub(crate) fn short_urls(&self) -> ShortUrls {
+        ShortUrls {
             domain: self.domain.clone(),
             base_domain: self.base_domain.clone(),
             public_scheme: self.public_scheme.clone(),
@@ -238,9 +238,9 @@ impl Config {
     }
 
     /// The settings that differ and that a running server cannot take over.
-    pub(crate) fn needs_restart(&self, fresh: &Self) -> Vec<&'static str> {
+    pub(crate) fn changes_needing_restart(&self, fresh: &Self) -> Vec<&'static str> {
         /// What a reload takes over, and what only commands read.
-        const FREE: [&str; 6] = [
+        const NO_RESTART_KEYS: [&str; 6] = [
             "trusted_proxies",
             "country_header",
             "safety.contact",
@@ -249,11 +249,11 @@ impl Config {
             "public_url",
         ];
         fn value<'a>(config: &'a Config, key: &str) -> Option<&'a serde_json::Value> {
-            config.shown.iter().find(|shown| shown.key == key).map(|shown| &shown.value)
+            config.effective.iter().find(|shown| shown.key == key).map(|shown| &shown.value)
         }
-        let mut keys: Vec<&'static str> = layers::KEYS
+        let mut keys: Vec<&'static str> = layers::CONFIG_KEYS
             .into_iter()
-            .filter(|key| !FREE.contains(key) && value(self, key) != value(fresh, key))
+            .filter(|key| !NO_RESTART_KEYS.contains(key) && value(self, key) != value(fresh, key))
             .collect();
         // A password that changed is not shown.
         if self.backend != fresh.backend && !keys.contains(&"store") {
@@ -266,15 +266,15 @@ impl Config {
     }
 
     /// The store, where the environment points at one. Much can be done nowhere else.
-    pub(crate) fn location(&self) -> Result<&Location, Failure> {
+    pub(crate) fn location(&self) -> Result<&Location, CliError> {
         match &self.backend {
-            Backend::Store(location) => Ok(location),
-            Backend::Server(server) => Err(Failure::usage(format!(
+            BackendConfig::Store(location) => Ok(location),
+            BackendConfig::Server(server) => Err(CliError::usage(format!(
                 "this needs the store itself, and environment `{}` points at a server ({server})",
                 self.env
             ))
             .hint("run it where the store is, or choose with --env an environment of rmax.toml that has a `store` (or set RMAX_STORE)")),
-            Backend::Cloudflare(_) => Err(Failure::usage(format!(
+            BackendConfig::Cloudflare(_) => Err(CliError::usage(format!(
                 "this needs the store itself, and environment `{}` points at Cloudflare, where `rmax links` and `rmax audit` work",
                 self.env
             ))
@@ -288,51 +288,51 @@ impl Config {
         global: &Global,
         environment: &Environment,
         name: &str,
-    ) -> Result<KeyValues, Failure> {
+    ) -> Result<KvNamespaces, CliError> {
         let layers = Layers::collect(&Global { env: None, ..global.clone() }, None, environment)?;
-        let known = layers.at_cloudflare();
+        let known = layers.cloudflare_environments();
         let name = match (name, known) {
             (name, known) if known.iter().any(|known| known == name) => name.to_owned(),
             ("cloudflare", [only]) => only.clone(),
             ("cloudflare", []) => {
-                return Err(Failure::usage("no environment of rmax.toml points at Cloudflare").hint(
+                return Err(CliError::usage("no environment of rmax.toml points at Cloudflare").hint(
                     "add a section [env.cloudflare] with cloudflare = { account_id = \"...\", routes = \"...\", hits = \"...\" }",
                 ));
             }
             (name, known) => {
-                return Err(Failure::usage(format!(
+                return Err(CliError::usage(format!(
                     "`{name}` is no environment that points at Cloudflare; there is {}",
                     if known.is_empty() { "none".to_owned() } else { known.join(", ") }
                 )));
             }
         };
         let named = Global { env: Some(name), ..global.clone() };
-        key_values(&mut Layers::collect(&named, None, environment)?)
+        kv_namespaces(&mut Layers::collect(&named, None, environment)?)
     }
 
     /// Where the store is, without its password.
     pub(crate) fn store_shown(&self) -> String {
         match &self.backend {
-            Backend::Store(Location::Sqlite(path)) => format!("sqlite:{}", path.display()),
-            Backend::Store(Location::Postgres(url)) => masked(url),
-            Backend::Server(server) => server.to_string(),
-            Backend::Cloudflare(kept) => format!("Cloudflare's namespace {}", kept.routes),
+            BackendConfig::Store(Location::Sqlite(path)) => format!("sqlite:{}", path.display()),
+            BackendConfig::Store(Location::Postgres(url)) => mask_password(url),
+            BackendConfig::Server(server) => server.to_string(),
+            BackendConfig::Cloudflare(namespaces) => format!("Cloudflare's namespace {}", namespaces.routes),
         }
     }
 }
 
 /// The folder named; else that of a named SQLite store; else the default, for each environment its own.
-fn data_folder(layers: &mut Layers) -> Result<PathBuf, Failure> {
+fn data_folder(layers: &mut Layers) -> Result<PathBuf, CliError> {
     if let Some(named) = layers.parsed("data", |text| Ok(PathBuf::from(text)))? {
         return Ok(named);
     }
-    let store = layers.peek("store").and_then(|given| Location::parse(&given.text()?).ok());
+    let store = layers.get("store").and_then(|setting| Location::parse(&setting.text()?).ok());
     let folder = match (store, layers.env.as_str()) {
         (Some(Location::Sqlite(path)), _) => match path.parent() {
             Some(folder) if !folder.as_os_str().is_empty() => folder.to_owned(),
             _ => PathBuf::from("."),
         },
-        (_, PRODUCTION) => PathBuf::from("rlinks-data"),
+        (_, PRODUCTION_ENV) => PathBuf::from("rlinks-data"),
         // Two stores must not share one log of signed heads.
         (_, env) => Path::new("rlinks-data").join(env),
     };
@@ -341,56 +341,57 @@ fn data_folder(layers: &mut Layers) -> Result<PathBuf, Failure> {
 }
 
 /// The one place that knows what an environment can point at.
-fn backend(layers: &mut Layers, data: &Path) -> Result<Backend, Failure> {
-    let named = layers.highest(&[
+fn backend(layers: &mut Layers, data: &Path) -> Result<BackendConfig, CliError> {
+    let named = layers.winning(&[
         "store",
         "server",
         "cloudflare.account_id",
         "cloudflare.routes",
         "cloudflare.hits",
     ])?;
-    let Some((key, given)) = named else { return Ok(local(layers, data)) };
+    let Some((key, setting)) = named else { return Ok(local_backend(layers, data)) };
     match key {
         "store" => {}
-        "server" => return server(layers, &given),
-        _ => return Ok(Backend::Cloudflare(key_values(layers)?)),
+        "server" => return server_backend(layers, &setting),
+        _ => return Ok(BackendConfig::Cloudflare(kv_namespaces(layers)?)),
     }
-    let location = given.text().and_then(|text| Location::parse(&text).ok()).ok_or_else(|| {
-        given.wrong("store", "must be sqlite:<path> or postgres://<user>@<host>/<database>")
+    let location = setting.text().and_then(|text| Location::parse(&text).ok()).ok_or_else(|| {
+        setting.invalid("store", "must be sqlite:<path> or postgres://<user>@<host>/<database>")
     })?;
     // A folder named later than a SQLite file moves the store too: `--data elsewhere` must never write to the file's store.
-    let data_is_later = layers.peek("data").is_some_and(|data| data.origin.level() > given.origin.level());
+    let data_is_later =
+        layers.get("data").is_some_and(|data| data.origin.precedence() > setting.origin.precedence());
     if data_is_later && matches!(location, Location::Sqlite(_)) {
-        return Ok(local(layers, data));
+        return Ok(local_backend(layers, data));
     }
-    layers.show("store", masked(&given.text().unwrap_or_default()).into(), &given.origin);
-    Ok(Backend::Store(location))
+    layers.show("store", mask_password(&setting.text().unwrap_or_default()).into(), &setting.origin);
+    Ok(BackendConfig::Store(location))
 }
 
 /// The embedded store of a data folder.
-fn local(layers: &mut Layers, data: &Path) -> Backend {
+fn local_backend(layers: &mut Layers, data: &Path) -> BackendConfig {
     let path = data.join("rlinks.db");
     layers.show_default("store", format!("sqlite:{}", path.display()));
-    Backend::Store(Location::Sqlite(path))
+    BackendConfig::Store(Location::Sqlite(path))
 }
 
 /// A running server. What it answers with is its own, so a folder of data has no meaning beside it.
-fn server(layers: &mut Layers, given: &Given) -> Result<Backend, Failure> {
-    let url = given.text().and_then(|text| server_url(&text)).ok_or_else(|| {
-        given.wrong(
+fn server_backend(layers: &mut Layers, setting: &Setting) -> Result<BackendConfig, CliError> {
+    let url = setting.text().and_then(|text| server_url(&text)).ok_or_else(|| {
+        setting.invalid(
             "server",
             "must be the address of a server, like https://links.example.com, without user, query or fragment",
         )
     })?;
-    if layers.peek("data").is_some_and(|data| matches!(data.origin, Origin::Flag(_))) {
-        return Err(Failure::usage(format!(
+    if layers.get("data").is_some_and(|data| matches!(data.origin, Origin::Flag(_))) {
+        return Err(CliError::usage(format!(
             "--data names a folder, and environment `{}` points at a server ({url})",
             layers.env
         ))
         .hint("leave --data out, or choose an environment that has a `store` with --env"));
     }
-    layers.show("server", url.as_str().into(), &given.origin);
-    Ok(Backend::Server(url))
+    layers.show("server", url.as_str().into(), &setting.origin);
+    Ok(BackendConfig::Server(url))
 }
 
 /// An address below which the API is, ending in a slash.
@@ -410,40 +411,41 @@ fn server_url(text: &str) -> Option<Url> {
 }
 
 /// Cloudflare's storage: all three names are needed.
-fn key_values(layers: &mut Layers) -> Result<KeyValues, Failure> {
+fn kv_namespaces(layers: &mut Layers) -> Result<KvNamespaces, CliError> {
     let mut part = |key: &'static str| {
         let named = layers.parsed(key, namespace)?;
         named.ok_or_else(|| {
-            Failure::usage(format!("environment `{}` points at Cloudflare and does not say `{key}`", layers.env))
+            CliError::usage(format!("environment `{}` points at Cloudflare and does not say `{key}`", layers.env))
                 .hint("cloudflare = { account_id = \"...\", routes = \"<namespace id>\", hits = \"<namespace id>\" }")
         })
     };
     let (account_id, routes, hits) =
         (part("cloudflare.account_id")?, part("cloudflare.routes")?, part("cloudflare.hits")?);
-    Ok(KeyValues { account_id, routes, hits })
+    Ok(KvNamespaces { account_id, routes, hits })
 }
 
-fn tls(layers: &mut Layers) -> Result<Option<TlsFiles>, Failure> {
+fn tls(layers: &mut Layers) -> Result<Option<TlsFiles>, CliError> {
     let path = |text: &str| Ok(PathBuf::from(text));
     match (layers.parsed("tls.cert", path)?, layers.parsed("tls.key", path)?) {
         (Some(cert), Some(key)) => Ok(Some(TlsFiles { cert, key })),
         (None, None) => Ok(None),
-        (Some(_), None) => Err(Failure::usage("`tls.cert` is set and `tls.key` is not; TLS needs both")),
-        (None, Some(_)) => Err(Failure::usage("`tls.key` is set and `tls.cert` is not; TLS needs both")),
+        (Some(_), None) => Err(CliError::usage("`tls.cert` is set and `tls.key` is not; TLS needs both")),
+        (None, Some(_)) => Err(CliError::usage("`tls.key` is set and `tls.cert` is not; TLS needs both")),
     }
 }
 
 /// Who is asked whether a target is safe.
-fn safety(layers: &mut Layers) -> Result<safety::Options, Failure> {
+fn safety(layers: &mut Layers) -> Result<safety::SafetyConfig, CliError> {
     let url = layers.parsed("safety.safe_browsing_url", |text| {
         server_url(text)
             .ok_or_else(|| "must be an address like https://safebrowsing.googleapis.com/".to_owned())
     })?;
-    let google = || Url::parse(safe_browsing::GOOGLE).expect("it is a URL");
+    let google = || Url::parse(safe_browsing::GOOGLE_API_URL).expect("it is a URL");
     let key = layers.secret("safety.safe_browsing_key")?;
-    Ok(safety::Options {
+    Ok(safety::SafetyConfig {
         blocklist: layers.parsed("safety.blocklist_path", |text| Ok(PathBuf::from(text)))?,
-        safe_browsing: key.map(|key| safe_browsing::Options { key, url: url.unwrap_or_else(google) }),
+        safe_browsing: key
+            .map(|key| safe_browsing::SafeBrowsingConfig { key, url: url.unwrap_or_else(google) }),
         when_unavailable: layers.parsed("safety.when_unavailable", when_unavailable)?.unwrap_or_default(),
     })
 }
@@ -496,11 +498,11 @@ fn header(text: &str) -> Result<HeaderName, String> {
     text.parse().map_err(|_| "must be the name of a header, like CF-IPCountry".to_owned())
 }
 
-fn syncing(text: &str) -> Result<Syncing, String> {
+fn syncing(text: &str) -> Result<SyncPolicy, String> {
     match text {
-        "always" => Ok(Syncing::Always),
-        "interval" => Ok(Syncing::Interval),
-        "off" => Ok(Syncing::Off),
+        "always" => Ok(SyncPolicy::EveryWrite),
+        "interval" => Ok(SyncPolicy::EverySecond),
+        "off" => Ok(SyncPolicy::Never),
         _ => Err("must be always, interval or off".to_owned()),
     }
 }
@@ -543,7 +545,7 @@ fn log_level(text: &str) -> Result<LevelFilter, String> {
 }
 
 /// A URL whose password, if any, is not shown.
-pub(crate) fn masked(text: &str) -> String {
+pub(crate) fn mask_password(text: &str) -> String {
     if !text.contains("://") {
         return text.to_owned();
     }

@@ -6,7 +6,7 @@ use rlinks_clicks::export::ExportError;
 use rlinks_clicks::stats::StatsError;
 use rlinks_core::error_code::{self, ErrorCode};
 use rlinks_core::{FieldError, FieldErrors};
-use rlinks_ops::{OpsError, Thing, safety};
+use rlinks_ops::{OpsError, Resource, safety};
 use rlinks_server::ServeError;
 use rlinks_store::StoreError;
 use rlinks_store::clock::Clock;
@@ -14,13 +14,13 @@ use serde_json::{Value, json};
 
 /// Why a command did not do what was asked, and the ways out.
 #[derive(Debug)]
-pub(crate) struct Failure {
-    kind: Kind,
+pub(crate) struct CliError {
+    kind: ErrorKind,
     hints: Vec<String>,
 }
 
 #[derive(Debug)]
-enum Kind {
+enum ErrorKind {
     /// Typed or configured wrongly.
     Usage(String),
     /// Not done, or something found that should not be.
@@ -30,37 +30,37 @@ enum Kind {
     /// The operation's own word.
     Ops(OpsError),
     /// The word of a server, or about one.
-    Server(Refusal),
+    Server(ServerError),
     /// Nobody reads our output any more, as in `rmax links list | head`.
     OutputClosed,
 }
 
 /// What a server said, as its envelope has it.
 #[derive(Debug)]
-struct Refusal {
+struct ServerError {
     code: ErrorCode,
     message: String,
     details: Value,
 }
 
-impl Failure {
+impl CliError {
     pub(crate) fn usage(message: impl Into<String>) -> Self {
-        Self { kind: Kind::Usage(message.into()), hints: Vec::new() }
+        Self { kind: ErrorKind::Usage(message.into()), hints: Vec::new() }
     }
 
     pub(crate) fn failed(message: impl Into<String>) -> Self {
-        Self { kind: Kind::Failed(message.into()), hints: Vec::new() }
+        Self { kind: ErrorKind::Failed(message.into()), hints: Vec::new() }
     }
 
     pub(crate) fn conflict(message: impl Into<String>) -> Self {
-        Self { kind: Kind::Conflict(message.into()), hints: Vec::new() }
+        Self { kind: ErrorKind::Conflict(message.into()), hints: Vec::new() }
     }
 
     /// Values that break a rule, of which more was said already.
-    pub(crate) fn refused(message: impl Into<String>) -> Self {
+    pub(crate) fn invalid(message: impl Into<String>) -> Self {
         let refusal =
-            Refusal { code: ErrorCode::ValidationFailed, message: message.into(), details: Value::Null };
-        Self { kind: Kind::Server(refusal), hints: Vec::new() }
+            ServerError { code: ErrorCode::ValidationFailed, message: message.into(), details: Value::Null };
+        Self { kind: ErrorKind::Server(refusal), hints: Vec::new() }
     }
 
     /// For what has no meaning at Cloudflare.
@@ -69,25 +69,28 @@ impl Failure {
             .hint("choose with --env an environment of rmax.toml that has a `store` or a `server`")
     }
 
-    pub(crate) fn not_found(what: Thing) -> Self {
+    pub(crate) fn not_found(what: Resource) -> Self {
         OpsError::NotFound(what).into()
     }
 
     /// What a server said. Fields that break a rule read as if they had been found here.
-    pub(crate) fn of_server(code: ErrorCode, message: impl Into<String>, details: Value) -> Self {
+    pub(crate) fn from_server(code: ErrorCode, message: impl Into<String>, details: Value) -> Self {
         if code == ErrorCode::ValidationFailed
             && let Some(fields) = details.get("fields")
             && let Ok(fields) = serde_json::from_value::<FieldErrors>(fields.clone())
         {
             return fields.into();
         }
-        Self { kind: Kind::Server(Refusal { code, message: message.into(), details }), hints: Vec::new() }
+        Self {
+            kind: ErrorKind::Server(ServerError { code, message: message.into(), details }),
+            hints: Vec::new(),
+        }
     }
 
     /// The same as an error of our own, which knows its ways out, where that is what the server said.
     #[must_use]
-    pub(crate) fn known_as(self, candidates: impl IntoIterator<Item = OpsError>) -> Self {
-        let Kind::Server(refusal) = &self.kind else { return self };
+    pub(crate) fn into_local_error(self, candidates: impl IntoIterator<Item = OpsError>) -> Self {
+        let ErrorKind::Server(refusal) = &self.kind else { return self };
         let known = candidates
             .into_iter()
             .find(|error| error.code() == refusal.code && error.to_string() == refusal.message);
@@ -97,7 +100,7 @@ impl Failure {
     /// A detail the server gave.
     pub(crate) fn detail(&self, name: &str) -> Option<&Value> {
         match &self.kind {
-            Kind::Server(refusal) => refusal.details.get(name),
+            ErrorKind::Server(refusal) => refusal.details.get(name),
             _ => None,
         }
     }
@@ -112,28 +115,30 @@ impl Failure {
     /// The error as programs know it.
     pub(crate) fn code(&self) -> ErrorCode {
         match &self.kind {
-            Kind::Usage(_) => ErrorCode::BadRequest,
-            Kind::Failed(_) | Kind::OutputClosed => ErrorCode::Internal,
-            Kind::Conflict(_) => ErrorCode::Conflict,
-            Kind::Ops(error) => error.code(),
-            Kind::Server(refusal) => refusal.code,
+            ErrorKind::Usage(_) => ErrorCode::BadRequest,
+            ErrorKind::Failed(_) | ErrorKind::OutputClosed => ErrorCode::Internal,
+            ErrorKind::Conflict(_) => ErrorCode::Conflict,
+            ErrorKind::Ops(error) => error.code(),
+            ErrorKind::Server(refusal) => refusal.code,
         }
     }
 
     /// Whether it may be over by itself.
-    pub(crate) fn is_passing(&self) -> bool {
+    pub(crate) fn is_transient(&self) -> bool {
         matches!(self.code(), ErrorCode::KvUnavailable | ErrorCode::RateLimited)
     }
 
     /// What happened, a line for each.
     pub(crate) fn messages(&self) -> Vec<String> {
         match &self.kind {
-            Kind::Usage(message) | Kind::Failed(message) | Kind::Conflict(message) => vec![message.clone()],
-            Kind::Ops(OpsError::Invalid(fields)) => fields.0.iter().map(FieldError::to_string).collect(),
+            ErrorKind::Usage(message) | ErrorKind::Failed(message) | ErrorKind::Conflict(message) => {
+                vec![message.clone()]
+            }
+            ErrorKind::Ops(OpsError::Invalid(fields)) => fields.0.iter().map(FieldError::to_string).collect(),
             // SQLite tells of damage in several lines.
-            Kind::Ops(error) => vec![one_line(&error.to_string())],
-            Kind::Server(refusal) => vec![one_line(&refusal.message)],
-            Kind::OutputClosed => Vec::new(),
+            ErrorKind::Ops(error) => vec![one_line(&error.to_string())],
+            ErrorKind::Server(refusal) => vec![one_line(&refusal.message)],
+            ErrorKind::OutputClosed => Vec::new(),
         }
     }
 
@@ -144,7 +149,7 @@ impl Failure {
 
     /// Whether there is nothing to say: nobody reads what we write any more.
     pub(crate) fn is_output_closed(&self) -> bool {
-        matches!(self.kind, Kind::OutputClosed)
+        matches!(self.kind, ErrorKind::OutputClosed)
     }
 
     pub(crate) fn exit_code(&self) -> ExitCode {
@@ -157,14 +162,14 @@ impl Failure {
     /// The error as the API would give it.
     pub(crate) fn envelope(&self) -> String {
         let (message, details) = match &self.kind {
-            Kind::Ops(OpsError::Invalid(fields)) => {
+            ErrorKind::Ops(OpsError::Invalid(fields)) => {
                 (ErrorCode::ValidationFailed.message().to_owned(), json!({ "fields": fields }))
             }
-            Kind::Ops(OpsError::Store(StoreError::CodeTaken { deleted: true, .. })) => {
+            ErrorKind::Ops(OpsError::Store(StoreError::CodeTaken { deleted: true, .. })) => {
                 (self.messages().join("; "), json!({ "deleted": true }))
             }
-            Kind::Ops(OpsError::Unsafe(reason)) => (self.messages().join("; "), json!(reason)),
-            Kind::Server(refusal) => (self.messages().join("; "), refusal.details.clone()),
+            ErrorKind::Ops(OpsError::Unsafe(reason)) => (self.messages().join("; "), json!(reason)),
+            ErrorKind::Server(refusal) => (self.messages().join("; "), refusal.details.clone()),
             _ => (self.messages().join("; "), Value::Null),
         };
         error_code::to_json(self.code(), &message, &details, Clock::system().now())
@@ -192,50 +197,52 @@ const fn exit_code(code: ErrorCode) -> u8 {
     }
 }
 
-impl From<OpsError> for Failure {
+impl From<OpsError> for CliError {
     fn from(error: OpsError) -> Self {
         let hints = match &error {
-            OpsError::Store(error) => ways_out(error),
-            OpsError::Deleted(Thing::Workspace(slug)) => {
+            OpsError::Store(error) => hints_for(error),
+            OpsError::Deleted(Resource::Workspace(slug)) => {
                 vec![format!("`rmax workspaces restore {slug}` brings it back")]
             }
-            OpsError::Deleted(Thing::Link(code) | Thing::LinkAt(code, _)) => {
+            OpsError::Deleted(Resource::Link(code) | Resource::LinkAt(code, _)) => {
                 vec![format!("`rmax links restore {code}` brings it back")]
             }
-            OpsError::NotFound(Thing::Workspace(_)) => {
+            OpsError::NotFound(Resource::Workspace(_)) => {
                 vec!["`rmax workspaces list` shows the ones there are".to_owned()]
             }
-            OpsError::NotFound(Thing::Link(_)) => {
+            OpsError::NotFound(Resource::Link(_)) => {
                 vec!["`rmax links list` shows the ones there are; `rmax links set` makes one".to_owned()]
             }
-            OpsError::NotFound(Thing::LinkAt(code, _)) => {
+            OpsError::NotFound(Resource::LinkAt(code, _)) => {
                 vec![format!("`rmax links history {code}` shows when it was made")]
             }
-            OpsError::NotFound(Thing::User(_)) => {
+            OpsError::NotFound(Resource::User(_)) => {
                 vec!["`rmax users list` shows the ones there are".to_owned()]
             }
-            OpsError::NotFound(Thing::Key(_)) => vec!["`rmax keys list` shows the ones there are".to_owned()],
-            OpsError::NotFound(Thing::Domain(_)) => {
+            OpsError::NotFound(Resource::Key(_)) => {
+                vec!["`rmax keys list` shows the ones there are".to_owned()]
+            }
+            OpsError::NotFound(Resource::Domain(_)) => {
                 vec!["`rmax domains list` shows the ones there are".to_owned()]
             }
-            OpsError::Unsafe(reason) if reason.source == safety::Source::Blocklist => {
+            OpsError::Unsafe(reason) if reason.source == safety::ThreatSource::Blocklist => {
                 vec!["the list is the file that `safety.blocklist_path` names".to_owned()]
             }
             OpsError::Invalid(_)
-            | OpsError::Stale(_)
+            | OpsError::VersionMismatch(_)
             | OpsError::Forbidden(_)
-            | OpsError::HostKept { .. }
-            | OpsError::HostHeld { .. }
-            | OpsError::NotAsked(_)
+            | OpsError::HostReserved { .. }
+            | OpsError::HostClaimed { .. }
+            | OpsError::DnsUnavailable(_)
             | OpsError::Deleted(_)
             | OpsError::Unsafe(_)
-            | OpsError::Unchecked(_) => Vec::new(),
+            | OpsError::SafetyUnavailable(_) => Vec::new(),
         };
-        Self { kind: Kind::Ops(error), hints }
+        Self { kind: ErrorKind::Ops(error), hints }
     }
 }
 
-fn ways_out(error: &StoreError) -> Vec<String> {
+fn hints_for(error: &StoreError) -> Vec<String> {
     let hint = match error {
         StoreError::CodeTaken { code, deleted: true } => {
             return vec![
@@ -264,27 +271,27 @@ fn ways_out(error: &StoreError) -> Vec<String> {
     vec![hint]
 }
 
-impl From<StoreError> for Failure {
+impl From<StoreError> for CliError {
     fn from(error: StoreError) -> Self {
         OpsError::Store(error).into()
     }
 }
 
 /// What a question about clicks gets.
-impl From<StatsError> for Failure {
+impl From<StatsError> for CliError {
     fn from(error: StatsError) -> Self {
         match error {
-            StatsError::Question(field) => field.into(),
+            StatsError::InvalidQuery(field) => field.into(),
             StatsError::Store(error) => error.into(),
         }
     }
 }
 
 /// What became of clicks on their way out.
-impl From<ExportError> for Failure {
+impl From<ExportError> for CliError {
     fn from(error: ExportError) -> Self {
         match error {
-            ExportError::Place(why) => Self::usage(why),
+            ExportError::InvalidDestination(why) => Self::usage(why),
             ExportError::Exists(_) => {
                 Self::conflict(error.to_string()).hint("choose another name, or replace it with --force")
             }
@@ -295,19 +302,19 @@ impl From<ExportError> for Failure {
     }
 }
 
-impl From<FieldErrors> for Failure {
+impl From<FieldErrors> for CliError {
     fn from(errors: FieldErrors) -> Self {
         OpsError::Invalid(errors).into()
     }
 }
 
-impl From<FieldError> for Failure {
+impl From<FieldError> for CliError {
     fn from(error: FieldError) -> Self {
         FieldErrors::from(error).into()
     }
 }
 
-impl From<ServeError> for Failure {
+impl From<ServeError> for CliError {
     fn from(error: ServeError) -> Self {
         match error {
             ServeError::Store(error) => error.into(),
@@ -324,10 +331,10 @@ impl From<ServeError> for Failure {
 }
 
 /// Writing to stdout.
-impl From<std::io::Error> for Failure {
+impl From<std::io::Error> for CliError {
     fn from(error: std::io::Error) -> Self {
         if error.kind() == std::io::ErrorKind::BrokenPipe {
-            return Self { kind: Kind::OutputClosed, hints: Vec::new() };
+            return Self { kind: ErrorKind::OutputClosed, hints: Vec::new() };
         }
         Self::failed(format!("the output cannot be written: {error}"))
     }

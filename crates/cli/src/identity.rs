@@ -17,11 +17,11 @@ pub(crate) fn operator(config: &Config, environment: &Environment) -> Actor {
 fn user_at_host(environment: &Environment) -> String {
     let named = environment.text("USER").or_else(|| environment.text("LOGNAME")).map(str::to_owned);
     let user = named.or_else(|| first_line("id", &["-un"])).unwrap_or_else(|| "operator".to_owned());
-    format!("{user}@{}", host())
+    format!("{user}@{}", hostname())
 }
 
 /// This machine's name.
-pub(crate) fn host() -> String {
+pub(crate) fn hostname() -> String {
     gethostname::gethostname().to_string_lossy().into_owned()
 }
 

@@ -13,7 +13,7 @@ use crate::output::clean;
 
 /// What is logged when nobody says otherwise.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Usual {
+pub(crate) enum DefaultLevel {
     /// A server tells what it does.
     Server,
     /// A command only what may be wrong.
@@ -21,10 +21,10 @@ pub(crate) enum Usual {
 }
 
 /// Starts logging for the life of the process.
-pub(crate) fn start(log: &Log, global: &Global, usual: Usual) {
+pub(crate) fn start(log: &Log, global: &Global, usual: DefaultLevel) {
     let usual = match usual {
-        Usual::Server => LevelFilter::INFO,
-        Usual::Command => LevelFilter::WARN,
+        DefaultLevel::Server => LevelFilter::INFO,
+        DefaultLevel::Command => LevelFilter::WARN,
     };
     let level = match (global.quiet, global.verbose) {
         (true, _) => LevelFilter::ERROR,
@@ -42,7 +42,7 @@ pub(crate) fn start(log: &Log, global: &Global, usual: Usual) {
         // A statement that took long, with all of its text, helps nobody who did not write it.
         .with_target("sqlx::query", LevelFilter::ERROR)
         .with_targets(ours);
-    let lines = tracing_subscriber::fmt::layer().with_ansi(false).with_writer(|| Lines);
+    let lines = tracing_subscriber::fmt::layer().with_ansi(false).with_writer(|| EscapingWriter);
     let registry = tracing_subscriber::registry().with(targets);
     // A second start, as in a reload, finds the first in force.
     let _ = match log.format {
@@ -52,9 +52,9 @@ pub(crate) fn start(log: &Log, global: &Global, usual: Usual) {
 }
 
 /// Stderr, with every control character of an event escaped but the line break at its end.
-struct Lines;
+struct EscapingWriter;
 
-impl Write for Lines {
+impl Write for EscapingWriter {
     fn write(&mut self, event: &[u8]) -> std::io::Result<usize> {
         let text = String::from_utf8_lossy(event);
         let mut line = clean(text.trim_end_matches('\n')).into_owned();

@@ -24,14 +24,14 @@ use clap::Parser as _;
 
 use crate::args::Args;
 use crate::environment::Environment;
-use crate::error::Failure;
+use crate::error::CliError;
 use crate::output::Output;
 
 fn main() -> ExitCode {
     let environment = Environment::read();
     let args = match Args::try_parse() {
         Ok(args) => args,
-        Err(problem) => return exit_of_parser(&problem, &environment),
+        Err(problem) => return report_parse_error(&problem, &environment),
     };
     let output = Output::new(&args.global, &environment);
     match run::run(args, environment, output) {
@@ -41,13 +41,13 @@ fn main() -> ExitCode {
 }
 
 /// Says on stderr why a command failed, and gives the exit code.
-fn report(failure: &Failure, output: Output) -> ExitCode {
-    output.failure(failure);
+fn report(failure: &CliError, output: Output) -> ExitCode {
+    output.error(failure);
     failure.exit_code()
 }
 
 /// What the parser of arguments could not read, or help and version, which it treats alike.
-fn exit_of_parser(problem: &clap::Error, environment: &Environment) -> ExitCode {
+fn report_parse_error(problem: &clap::Error, environment: &Environment) -> ExitCode {
     let wants_json = std::env::args_os().any(|arg| arg == "--json");
     if !problem.use_stderr() || !wants_json {
         let _ = problem.print();
@@ -60,5 +60,5 @@ fn exit_of_parser(problem: &clap::Error, environment: &Environment) -> ExitCode 
         .take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more information"));
     let message = lines.filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ");
     let message = message.strip_prefix("error: ").unwrap_or(&message);
-    report(&Failure::usage(message), Output::json(environment))
+    report(&CliError::usage(message), Output::json(environment))
 }

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::args::Global;
 use crate::environment::Environment;
-use crate::error::Failure;
+use crate::error::CliError;
 
 /// What the person or program at the other end wants to see.
 #[derive(Clone, Copy, Debug)]
@@ -19,14 +19,14 @@ pub(crate) struct Output {
     pub(crate) json: bool,
     quiet: bool,
     colour: bool,
-    drawing: Drawing,
+    chart_style: ChartStyle,
     /// The workspace in use, where it is not the one commands are about anyway.
     workspace: Option<&'static str>,
 }
 
 /// How numbers are shown to people.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Drawing {
+pub(crate) enum ChartStyle {
     /// Somebody looks at a terminal: with block characters beside them.
     Blocks,
     /// Text alone.
@@ -34,13 +34,13 @@ pub(crate) enum Drawing {
 }
 
 /// How often a line moves.
-const TICK: std::time::Duration = std::time::Duration::from_millis(120);
+const TICK_INTERVAL: std::time::Duration = std::time::Duration::from_millis(120);
 /// Characters of a cell that are shown on a terminal.
-const WIDEST_CELL: usize = 64;
-const RED: &str = "\x1b[1;31m";
-const YELLOW: &str = "\x1b[1;33m";
-const CYAN: &str = "\x1b[1;36m";
-const PLAIN: &str = "\x1b[0m";
+const MAX_CELL_CHARS: usize = 64;
+const ANSI_RED: &str = "\x1b[1;31m";
+const ANSI_YELLOW: &str = "\x1b[1;33m";
+const ANSI_CYAN: &str = "\x1b[1;36m";
+const ANSI_RESET: &str = "\x1b[0m";
 
 #[expect(clippy::unused_self, reason = "every way out of the program reads alike: output.line, output.hint")]
 impl Output {
@@ -57,24 +57,24 @@ impl Output {
         let dumb = environment.text("TERM") == Some("dumb");
         let colour = !dumb && environment.get("NO_COLOR").is_none() && std::io::stderr().is_terminal();
         let somebody_looks = !dumb && std::io::stdout().is_terminal();
-        let drawing = if somebody_looks { Drawing::Blocks } else { Drawing::Plain };
-        Self { json: true, quiet: false, colour, drawing, workspace: None }
+        let drawing = if somebody_looks { ChartStyle::Blocks } else { ChartStyle::Plain };
+        Self { json: true, quiet: false, colour, chart_style: drawing, workspace: None }
     }
 
     /// A line of data.
-    pub(crate) fn line(self, text: &str) -> Result<(), Failure> {
+    pub(crate) fn line(self, text: &str) -> Result<(), CliError> {
         let mut out = std::io::stdout().lock();
         writeln!(out, "{}", clean(text))?;
         Ok(())
     }
 
     /// What was done, where that is no data.
-    pub(crate) fn done(self, text: &str) -> Result<(), Failure> {
+    pub(crate) fn done(self, text: &str) -> Result<(), CliError> {
         if self.quiet { Ok(()) } else { self.line(text) }
     }
 
     /// Text of our own making, as it is.
-    pub(crate) fn raw(self, text: &[u8]) -> Result<(), Failure> {
+    pub(crate) fn raw(self, text: &[u8]) -> Result<(), CliError> {
         let mut out = std::io::stdout().lock();
         out.write_all(text)?;
         out.flush()?;
@@ -82,7 +82,7 @@ impl Output {
     }
 
     /// Data for programs.
-    pub(crate) fn object(self, value: &impl Serialize) -> Result<(), Failure> {
+    pub(crate) fn object(self, value: &impl Serialize) -> Result<(), CliError> {
         let mut text = serde_json::to_vec_pretty(value).expect("our own shapes are JSON");
         text.push(b'\n');
         self.raw(&text)
@@ -90,10 +90,10 @@ impl Output {
 
     /// Aligned columns under their names. A column without any value is left out. On a terminal long cells are cut, or no line
     /// would be one.
-    pub(crate) fn table(self, names: &[&str], rows: &[Vec<String>]) -> Result<(), Failure> {
-        let most = if self.drawing == Drawing::Blocks { WIDEST_CELL } else { usize::MAX };
+    pub(crate) fn table(self, names: &[&str], rows: &[Vec<String>]) -> Result<(), CliError> {
+        let most = if self.chart_style == ChartStyle::Blocks { MAX_CELL_CHARS } else { usize::MAX };
         let rows: Vec<Vec<Cow<'_, str>>> =
-            rows.iter().map(|row| row.iter().map(|cell| cut(clean(cell), most)).collect()).collect();
+            rows.iter().map(|row| row.iter().map(|cell| truncate(clean(cell), most)).collect()).collect();
         let used: Vec<usize> =
             (0..names.len()).filter(|&at| rows.iter().any(|row| !row[at].is_empty())).collect();
         let width = |at: usize| {
@@ -118,7 +118,7 @@ impl Output {
     /// Something worth knowing that is no data.
     pub(crate) fn note(self, text: &str) {
         if !self.quiet {
-            self.say("", text);
+            self.print_message("", text);
         }
     }
 
@@ -128,7 +128,7 @@ impl Output {
         let style = ProgressStyle::with_template("{spinner} {msg} {bytes} {elapsed}");
         bar.set_style(style.expect("the template is a template"));
         bar.set_message(what);
-        bar.enable_steady_tick(TICK);
+        bar.enable_steady_tick(TICK_INTERVAL);
         Progress(bar)
     }
 
@@ -145,7 +145,7 @@ impl Output {
         };
         bar.set_style(ProgressStyle::with_template(template).expect("the template is a template"));
         bar.set_message(what);
-        bar.enable_steady_tick(TICK);
+        bar.enable_steady_tick(TICK_INTERVAL);
         Progress(bar)
     }
 
@@ -162,29 +162,29 @@ impl Output {
         };
         bar.set_style(ProgressStyle::with_template(template).expect("the template is a template"));
         bar.set_message(what);
-        bar.enable_steady_tick(TICK);
+        bar.enable_steady_tick(TICK_INTERVAL);
         Progress(bar)
     }
 
     /// Whether drawings are welcome on stdout.
-    pub(crate) fn drawing(self) -> Drawing {
-        self.drawing
+    pub(crate) fn chart_style(self) -> ChartStyle {
+        self.chart_style
     }
 
     /// A way on.
     pub(crate) fn hint(self, text: &str) {
         if !self.quiet {
-            self.say(&self.label("hint:", CYAN), text);
+            self.print_message(&self.label("hint:", ANSI_CYAN), text);
         }
     }
 
     /// Something that may matter though the command did its work.
     pub(crate) fn warning(self, text: &str) {
-        self.say(&self.label("warning:", YELLOW), text);
+        self.print_message(&self.label("warning:", ANSI_YELLOW), text);
     }
 
     /// Why a command did not do its work, and the ways out.
-    pub(crate) fn failure(self, failure: &Failure) {
+    pub(crate) fn error(self, failure: &CliError) {
         if failure.is_output_closed() {
             return;
         }
@@ -193,20 +193,20 @@ impl Output {
             return;
         }
         for message in failure.messages() {
-            self.say(&self.label("error:", RED), &message);
+            self.print_message(&self.label("error:", ANSI_RED), &message);
         }
         for hint in failure.hints() {
-            self.say(&self.label("hint:", CYAN), hint);
+            self.print_message(&self.label("hint:", ANSI_CYAN), hint);
         }
     }
 
     /// A line for people. Commands in it are about the workspace in use.
-    fn say(self, label: &str, text: &str) {
-        to_stderr(&format!("{label}{}\n", clean(&in_workspace(text, self.workspace))));
+    fn print_message(self, label: &str, text: &str) {
+        to_stderr(&format!("{label}{}\n", clean(&with_workspace_flag(text, self.workspace))));
     }
 
     fn label(self, word: &str, colour: &str) -> String {
-        if self.colour { format!("{colour}{word}{PLAIN} ") } else { format!("{word} ") }
+        if self.colour { format!("{colour}{word}{ANSI_RESET} ") } else { format!("{word} ") }
     }
 }
 
@@ -216,7 +216,7 @@ fn to_stderr(text: &str) {
 }
 
 /// The text with `--workspace` added to each command in it that would be about another workspace without.
-fn in_workspace<'a>(text: &'a str, workspace: Option<&str>) -> Cow<'a, str> {
+fn with_workspace_flag<'a>(text: &'a str, workspace: Option<&str>) -> Cow<'a, str> {
     let Some(workspace) = workspace else { return Cow::Borrowed(text) };
     let concerned = |command: &str| {
         [
@@ -249,7 +249,7 @@ pub(crate) struct Progress(ProgressBar);
 
 impl Progress {
     /// Counts what is written.
-    pub(crate) fn count<W: std::io::Write>(&self, to: W) -> impl std::io::Write + use<W> {
+    pub(crate) fn wrap_writer<W: std::io::Write>(&self, to: W) -> impl std::io::Write + use<W> {
         self.0.wrap_write(to)
     }
 
@@ -259,7 +259,7 @@ impl Progress {
     }
 
     /// So far, in words and bytes.
-    pub(crate) fn say(&self, what: String, bytes: u64) {
+    pub(crate) fn set_message(&self, what: String, bytes: u64) {
         self.0.set_message(what);
         self.0.set_position(bytes);
     }
@@ -293,7 +293,7 @@ pub(crate) fn clean(text: &str) -> Cow<'_, str> {
     Cow::Owned(clean)
 }
 
-fn cut(text: Cow<'_, str>, most: usize) -> Cow<'_, str> {
+fn truncate(text: Cow<'_, str>, most: usize) -> Cow<'_, str> {
     match text.char_indices().nth(most) {
         None => text,
         Some(_) => text.chars().take(most.saturating_sub(1)).chain(['…']).collect(),
@@ -308,29 +308,29 @@ fn is_unsafe(letter: char) -> bool {
 
 /// What to do with somebody who was asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Answer {
-    Yes,
-    No,
+pub(crate) enum Confirmation {
+    Confirmed,
+    Declined,
 }
 
 /// Asks on a terminal. Elsewhere nobody can answer, so the flag must say it.
-pub(crate) fn confirm(question: &str) -> Result<Answer, Failure> {
+pub(crate) fn confirm(question: &str) -> Result<Confirmation, CliError> {
     to_stderr(&format!("{} [y/N] ", clean(question)));
     let mut answer = String::new();
     std::io::stdin()
         .lock()
         .read_line(&mut answer)
-        .map_err(|error| Failure::failed(format!("the answer cannot be read: {error}")))?;
+        .map_err(|error| CliError::failed(format!("the answer cannot be read: {error}")))?;
     let yes = matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes");
-    Ok(if yes { Answer::Yes } else { Answer::No })
+    Ok(if yes { Confirmation::Confirmed } else { Confirmation::Declined })
 }
 
 /// Whether somebody is there to be asked.
-pub(crate) fn can_ask() -> bool {
+pub(crate) fn is_interactive() -> bool {
     std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
 }
 
 /// `1 link`, `2 links`.
-pub(crate) fn counted(number: u64, what: &str) -> String {
+pub(crate) fn pluralize(number: u64, what: &str) -> String {
     format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }

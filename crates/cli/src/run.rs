@@ -3,20 +3,20 @@
 use clap::CommandFactory as _;
 
 use crate::args::{Args, Audit, Clicks, Command, Dev};
-use crate::backend::Place;
-use crate::backend::local_store::Session;
+use crate::backend::Backend;
+use crate::backend::local_store::LocalStore;
 use crate::commands::{
-    Scope, audit, backup, block_on, clicks, dev, doctor, domains, edge_hits, explain, keys, links, members,
-    migrate, publish, serve, shorten, sweep, workspaces,
+    WorkspaceSelection, audit, backup, block_on, clicks, dev, doctor, domains, edge_hits, explain, keys,
+    links, members, migrate, publish, serve, shorten, sweep, workspaces,
 };
-use crate::config::{Backend, Config};
+use crate::config::{BackendConfig, Config};
 use crate::environment::Environment;
-use crate::error::Failure;
-use crate::logging::{self, Usual};
+use crate::error::CliError;
+use crate::logging::{self, DefaultLevel};
 use crate::output::Output;
 
 /// Does what was typed.
-pub(crate) fn run(args: Args, environment: Environment, output: Output) -> Result<(), Failure> {
+pub(crate) fn run(args: Args, environment: Environment, output: Output) -> Result<(), CliError> {
     let Args { global, command } = args;
     match command {
         Command::Completions { shell } => {
@@ -35,54 +35,55 @@ pub(crate) fn run(args: Args, environment: Environment, output: Output) -> Resul
             logging::start(
                 &config.as_ref().map(|config| config.log.clone()).unwrap_or_default(),
                 &global,
-                Usual::Command,
+                DefaultLevel::Command,
             );
             block_on(doctor::run(config, output))
         }
         Command::Restore(args) => {
             let config = Config::load(&global, None, &environment)?;
-            logging::start(&config.log, &global, Usual::Command);
+            logging::start(&config.log, &global, DefaultLevel::Command);
             block_on(backup::restore(config, environment, output, &args))
         }
         Command::Publish(args) => {
             let config = Config::load(&global, None, &environment)?;
-            logging::start(&config.log, &global, Usual::Command);
-            let kept = Config::cloudflare(&global, &environment, &args.to)?;
-            block_on(publish::run(config, environment, output, &kept, &args))
+            logging::start(&config.log, &global, DefaultLevel::Command);
+            let namespaces = Config::cloudflare(&global, &environment, &args.to)?;
+            block_on(publish::run(config, environment, output, &namespaces, &args))
         }
         Command::Clicks(Clicks::ImportHits(args)) => {
             let config = Config::load(&global, None, &environment)?;
-            logging::start(&config.log, &global, Usual::Command);
+            logging::start(&config.log, &global, DefaultLevel::Command);
             if args.place.is_none() {
                 config.location()?;
             }
-            let kept = edge_hits::storage(args.from.as_deref(), &config, &global, &environment)?;
-            block_on(edge_hits::import(config, environment, output, &kept, &args))
+            let namespaces = edge_hits::kv_namespaces(args.from.as_deref(), &config, &global, &environment)?;
+            block_on(edge_hits::import(config, environment, output, &namespaces, &args))
         }
         Command::Clicks(Clicks::PublishStats(args)) => {
             let config = Config::load(&global, None, &environment)?;
-            logging::start(&config.log, &global, Usual::Command);
-            let kept = edge_hits::storage(args.to.as_deref(), &config, &global, &environment)?;
-            block_on(edge_hits::publish_stats(config, environment, output, &kept, &args))
+            logging::start(&config.log, &global, DefaultLevel::Command);
+            let namespaces = edge_hits::kv_namespaces(args.to.as_deref(), &config, &global, &environment)?;
+            block_on(edge_hits::publish_stats(config, environment, output, &namespaces, &args))
         }
         command => {
             let config = Config::load(&global, None, &environment)?;
-            logging::start(&config.log, &global, Usual::Command);
-            if matches!(config.backend, Backend::Cloudflare(_)) && !at_cloudflare(&command) {
+            logging::start(&config.log, &global, DefaultLevel::Command);
+            if matches!(config.backend, BackendConfig::Cloudflare(_)) && !works_on_cloudflare(&command) {
                 config.location()?;
             }
-            let scope = if global.workspace.is_some() { Scope::Named } else { Scope::All };
-            if on_either(&command) {
-                return block_on(at_place(config, environment, output, command));
+            let scope =
+                if global.workspace.is_some() { WorkspaceSelection::Named } else { WorkspaceSelection::All };
+            if works_on_server(&command) {
+                return block_on(run_on_backend(config, environment, output, command));
             }
             config.location()?;
-            block_on(in_session(config, environment, output, scope, command))
+            block_on(run_on_store(config, environment, output, scope, command))
         }
     }
 }
 
 /// Whether a command works on a server as well as on a store.
-const fn on_either(command: &Command) -> bool {
+const fn works_on_server(command: &Command) -> bool {
     matches!(
         command,
         Command::Links(_)
@@ -96,48 +97,48 @@ const fn on_either(command: &Command) -> bool {
 }
 
 /// Whether a command works at Cloudflare.
-const fn at_cloudflare(command: &Command) -> bool {
+const fn works_on_cloudflare(command: &Command) -> bool {
     matches!(command, Command::Links(_) | Command::Audit(Audit::List { .. } | Audit::Export(_)))
 }
 
-async fn at_place(
+async fn run_on_backend(
     config: Config,
     environment: Environment,
     output: Output,
     command: Command,
-) -> Result<(), Failure> {
-    let place = Place::open(config, environment, output).await?;
+) -> Result<(), CliError> {
+    let backend = Backend::open(config, environment, output).await?;
     let done = match command {
-        Command::Links(command) => links::run(&place, command).await,
-        Command::Shorten(args) => shorten::run(&place, &args).await,
-        Command::Explain(args) => explain::run(&place, &args).await,
-        Command::Domains(command) => domains::run(&place, command).await,
-        Command::Users(command) => members::run(&place, command).await,
-        Command::Keys(command) => keys::run(&place, command).await,
-        Command::Audit(Audit::List { limit, before }) => audit::list(&place, limit, before).await,
-        Command::Audit(Audit::Export(args)) => audit::export(&place, &args).await,
+        Command::Links(command) => links::run(&backend, command).await,
+        Command::Shorten(args) => shorten::run(&backend, &args).await,
+        Command::Explain(args) => explain::run(&backend, &args).await,
+        Command::Domains(command) => domains::run(&backend, command).await,
+        Command::Users(command) => members::run(&backend, command).await,
+        Command::Keys(command) => keys::run(&backend, command).await,
+        Command::Audit(Audit::List { limit, before }) => audit::list(&backend, limit, before).await,
+        Command::Audit(Audit::Export(args)) => audit::export(&backend, &args).await,
         _ => unreachable!("`on_either` lets only those above through"),
     };
-    place.close().await;
-    done.map_err(|failure| place.explain_fresh(failure))
+    backend.close().await;
+    done.map_err(|failure| backend.hint_new_store(failure))
 }
 
-async fn in_session(
+async fn run_on_store(
     config: Config,
     environment: Environment,
     output: Output,
-    scope: Scope,
+    scope: WorkspaceSelection,
     command: Command,
-) -> Result<(), Failure> {
-    let session = Session::open(config, environment, output).await?;
+) -> Result<(), CliError> {
+    let local = LocalStore::open(config, environment, output).await?;
     let done = match command {
-        Command::Workspaces(command) => workspaces::run(&session, command).await,
-        Command::Audit(Audit::Verify(args)) => audit::verify(&session, args.checkpoint.as_deref()).await,
-        Command::Clicks(command) => clicks::run(&session, command, scope).await,
-        Command::Sweep(args) => sweep::run(&session, &args, scope).await,
-        Command::Dev(Dev::Seed(args)) => dev::seed(&session, &args).await,
-        Command::Backup(args) => backup::run(&session, &args).await,
-        Command::Migrate(command) => migrate::run(&session, &command).await,
+        Command::Workspaces(command) => workspaces::run(&local, command).await,
+        Command::Audit(Audit::Verify(args)) => audit::verify(&local, args.checkpoint.as_deref()).await,
+        Command::Clicks(command) => clicks::run(&local, command, scope).await,
+        Command::Sweep(args) => sweep::run(&local, &args, scope).await,
+        Command::Dev(Dev::Seed(args)) => dev::seed(&local, &args).await,
+        Command::Backup(args) => backup::run(&local, &args).await,
+        Command::Migrate(command) => migrate::run(&local, &command).await,
         Command::Serve(_)
         | Command::Publish(_)
         | Command::Restore(_)
@@ -152,6 +153,6 @@ async fn in_session(
         | Command::Keys(_)
         | Command::Audit(Audit::List { .. } | Audit::Export(_)) => unreachable!("these work on either"),
     };
-    session.close().await;
-    done.map_err(|failure| session.explain_fresh(failure))
+    local.close().await;
+    done.map_err(|failure| local.hint_new_store(failure))
 }

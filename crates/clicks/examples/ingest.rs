@@ -9,11 +9,11 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use rlinks_clicks::ingest::most_records;
-use rlinks_clicks::journal::entry::{AgentBytes, Record};
-use rlinks_clicks::journal::{Batch, Batched, Producer, Reader};
-use rlinks_clicks::misses::Misses;
-use rlinks_clicks::{Clicks, Ingest};
+use rlinks_clicks::ingest::max_batch_entries;
+use rlinks_clicks::journal::entry::{JournalEntry, UserAgentBytes};
+use rlinks_clicks::journal::{Batch, EntryRef, Producer, Reader};
+use rlinks_clicks::misses::MissCounter;
+use rlinks_clicks::{ClickStore, Ingest};
 use rlinks_core::{Id, Timestamp};
 use rlinks_store::database::pool::Dialect;
 use rlinks_store::{Location, MissingStore, Store, StoreOptions};
@@ -54,7 +54,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         Location::Sqlite(_) => Dialect::Sqlite,
         Location::Postgres(_) => Dialect::Postgres,
     };
-    let most = most_records(dialect) as u64;
+    let most = max_batch_entries(dialect) as u64;
     let now = Timestamp::from_ms(START_MS + 40 * 86_400_000);
     let options = StoreOptions {
         location: location.clone(),
@@ -64,10 +64,11 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         if_missing: MissingStore::Refuse,
     };
     let store = Store::open(options).await?;
-    let clicks = Clicks::open(&location).await?;
+    let clicks = ClickStore::open(&location).await?;
     let control = tokio::runtime::Handle::current();
     let folder = std::env::temp_dir().join("no journal here");
-    let mut ingest = Ingest::new(store, control, Reader::left_in(&folder), None, Arc::new(Misses::default()));
+    let mut ingest =
+        Ingest::new(store, control, Reader::abandoned(&folder), None, Arc::new(MissCounter::default()));
     let (mut state, mut sequence) = (7, 0);
     let producer = Producer { boot: random(&mut state) ^ u64::from(std::process::id()) << 32, thread: 0 };
     let began = Instant::now();
@@ -82,7 +83,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
                 _ => (drawn % links).min(random(&mut state) % links).min(random(&mut state) % links),
             };
             let agent = random(&mut state) % 5;
-            let record = Record {
+            let record = JournalEntry {
                 ts: Timestamp::from_ms(START_MS + i64::try_from(sequence * 2_592)?),
                 link: Id::from_i64(380_000_000_000_000_000 + i64::try_from(link)?),
                 workspace: Id::from_i64(1),
@@ -91,7 +92,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
                 country: Some([b'A' + (drawn % 7) as u8, b'A' + (drawn % 5) as u8]),
                 bot: false,
                 ua_hash: agent,
-                agent: AgentBytes::Text(AGENTS[usize::try_from(agent)?].as_bytes()),
+                agent: UserAgentBytes::Raw(AGENTS[usize::try_from(agent)?].as_bytes()),
                 referrer: REFERRERS[usize::try_from(random(&mut state) % 6)?].as_bytes(),
                 utm_source: "",
                 utm_medium: "",
@@ -101,10 +102,10 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             let start = batch.bytes.len();
             record.encode(&mut batch.bytes);
             let bytes = start..batch.bytes.len();
-            batch.records.push(Batched { producer, sequence, bytes });
+            batch.entries.push(EntryRef { producer, sequence, bytes });
         }
         let from = Instant::now();
-        ingest.take(&clicks, &batch, now).await?;
+        ingest.ingest_batch(&clicks, &batch, now).await?;
         storing += from.elapsed();
     }
     let per_second =

@@ -16,7 +16,7 @@ use rlinks_store::{Location, MissingStore, StoreError};
 use sqlx::migrate::Migrator;
 
 use crate::month_cache::Months;
-use crate::visitor_secrets::Secrets;
+use crate::visitor_secrets::VisitorSecrets;
 
 /// The migrations of this crate, in order. Those that are here never change, because a store keeps a checksum of each.
 macro_rules! files {
@@ -31,12 +31,12 @@ macro_rules! files {
     };
 }
 
-static SQLITE: LazyLock<Migrator> = LazyLock::new(|| migrator(files!("../migrations/sqlite/")));
-static POSTGRES: LazyLock<Migrator> = LazyLock::new(|| migrator(files!("../migrations/postgres/")));
+static SQLITE_MIGRATOR: LazyLock<Migrator> = LazyLock::new(|| migrator(files!("../migrations/sqlite/")));
+static POSTGRES_MIGRATOR: LazyLock<Migrator> = LazyLock::new(|| migrator(files!("../migrations/postgres/")));
 
-const TABLES: TableSet = TableSet {
-    sqlite: &SQLITE,
-    postgres: &POSTGRES,
+const CLICK_TABLES: TableSet = TableSet {
+    sqlite: &SQLITE_MIGRATOR,
+    postgres: &POSTGRES_MIGRATOR,
     schema: Some("clicks"),
     application_id: 0x726c_6e63,
     marker_file: None,
@@ -51,30 +51,31 @@ const TABLES: TableSet = TableSet {
 
 /// Clicks at rest. Cheap to clone.
 #[derive(Clone)]
-pub struct Clicks {
+pub struct ClickStore {
     pub(crate) pool: Pool,
     pub(crate) months: Months,
 }
 
-impl Clicks {
+impl ClickStore {
     /// Opens the clicks that belong to a store, which must have been opened before. Clicks that were here and are gone are not
     /// replaced by none: that would hide the loss.
     pub async fn open(store: &Location) -> Result<Self, StoreError> {
-        let location = beside(store);
+        let location = click_location(store);
         if let Location::Sqlite(path) = &location {
-            refuse_lost(path)?;
+            check_not_lost(path)?;
         }
-        let pool =
-            open_tables(&location, &TABLES, MissingStore::Refuse).await.map_err(StoreError::for_clicks)?;
+        let pool = open_tables(&location, &CLICK_TABLES, MissingStore::Refuse)
+            .await
+            .map_err(StoreError::for_clicks)?;
         if let Location::Sqlite(path) = &location {
-            leave_mark(path);
+            write_marker(path);
         }
         Ok(Self { pool, months: Months::default() })
     }
 
     /// Prepares the secrets of counting and destroys those that are over.
-    pub async fn secrets_tended(&self, secrets: &Secrets, now: Timestamp) -> Result<(), StoreError> {
-        secrets.tend(&self.pool, now).await
+    pub async fn maintain_secrets(&self, secrets: &VisitorSecrets, now: Timestamp) -> Result<(), StoreError> {
+        secrets.maintain(&self.pool, now).await
     }
 
     /// The database, for tests that look past the crate.
@@ -89,23 +90,23 @@ impl Clicks {
 }
 
 /// Where the clicks of a store are: `clicks.db` beside `rlinks.db`, `x.clicks.db` beside `x.db`.
-pub fn beside(store: &Location) -> Location {
+pub fn click_location(store: &Location) -> Location {
     match store {
-        Location::Sqlite(path) => Location::Sqlite(file_beside(path)),
+        Location::Sqlite(path) => Location::Sqlite(click_file(path)),
         Location::Postgres(url) => Location::Postgres(url.clone()),
     }
 }
 
 /// Whether clicks were ever kept for a store, as far as that can be known without opening them.
-pub fn were_kept(store: &Location) -> bool {
-    match beside(store) {
-        Location::Sqlite(path) => path.exists() || mark_of(&path).exists(),
+pub fn clicks_exist(store: &Location) -> bool {
+    match click_location(store) {
+        Location::Sqlite(path) => path.exists() || marker_path(&path).exists(),
         Location::Postgres(_) => true,
     }
 }
 
 /// The file that says that there is one with clicks beside it: `clicks.db.made`. It is there from the first time these were opened.
-fn mark_of(path: &Path) -> PathBuf {
+fn marker_path(path: &Path) -> PathBuf {
     with_ending(path, ".made")
 }
 
@@ -116,12 +117,12 @@ fn with_ending(path: &Path, ending: &str) -> PathBuf {
 }
 
 /// A missing file beside its mark, or beside a log of its own, was lost.
-fn refuse_lost(path: &Path) -> Result<(), StoreError> {
+fn check_not_lost(path: &Path) -> Result<(), StoreError> {
     // To SQLite a file of one byte is empty too.
     if std::fs::metadata(path).is_ok_and(|file| file.len() > 1) {
         return Ok(());
     }
-    let traces = [mark_of(path), with_ending(path, "-wal")];
+    let traces = [marker_path(path), with_ending(path, "-wal")];
     let is_used = |file: &&PathBuf| std::fs::metadata(file).is_ok_and(|file| file.len() > 0);
     match traces.iter().find(is_used) {
         None => Ok(()),
@@ -135,8 +136,8 @@ fn refuse_lost(path: &Path) -> Result<(), StoreError> {
 }
 
 /// Without its mark a lost file is not missed, and that is all.
-fn leave_mark(path: &Path) {
-    let mark = mark_of(path);
+fn write_marker(path: &Path) {
+    let mark = marker_path(path);
     if mark.exists() {
         return;
     }
@@ -150,7 +151,7 @@ fn leave_mark(path: &Path) {
     }
 }
 
-fn file_beside(path: &Path) -> PathBuf {
+fn click_file(path: &Path) -> PathBuf {
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
     if stem == "rlinks" {
         path.with_file_name("clicks.db")

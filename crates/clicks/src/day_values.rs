@@ -8,12 +8,12 @@ use rlinks_store::StoreError;
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 
-use crate::rollup::{DIMENSIONS, Pair};
+use crate::rollup::{DIMENSIONS, PeopleAndBots};
 
 /// Clicks by value for each of [`DIMENSIONS`], over many days. As many as the days have: each has a bound of its own.
 #[derive(Default)]
 pub(crate) struct Values {
-    clicks: [HashMap<String, Pair>; DIMENSIONS.len()],
+    clicks: [HashMap<String, PeopleAndBots>; DIMENSIONS.len()],
 }
 
 impl Values {
@@ -44,7 +44,7 @@ impl Values {
     }
 
     /// Takes the clicks by value of one of [`DIMENSIONS`], and leaves none.
-    pub(crate) fn take(&mut self, dimension: usize) -> HashMap<String, Pair> {
+    pub(crate) fn take(&mut self, dimension: usize) -> HashMap<String, PeopleAndBots> {
         std::mem::take(&mut self.clicks[dimension])
     }
 }
@@ -76,7 +76,7 @@ impl<'de> Visitor<'de> for AllSeed<'_> {
     }
 }
 
-struct OneSeed<'a>(&'a mut HashMap<String, Pair>);
+struct OneSeed<'a>(&'a mut HashMap<String, PeopleAndBots>);
 
 impl<'de> DeserializeSeed<'de> for OneSeed<'_> {
     type Value = ();
@@ -98,7 +98,7 @@ impl<'de> Visitor<'de> for OneSeed<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut values: A) -> Result<(), A::Error> {
-        while let Some((Name(name), pair)) = values.next_entry::<Name<'de>, Pair>()? {
+        while let Some((Name(name), pair)) = values.next_entry::<Name<'de>, PeopleAndBots>()? {
             match self.0.get_mut(&*name) {
                 Some(known) => known.add(pair),
                 None => {

@@ -15,17 +15,17 @@ use uuid::Uuid;
 
 use crate::bulk_lookup::{json, look_up};
 use crate::click::{Click, Device, IpPrefix};
-use crate::database::Clicks;
-use crate::enrich::geo::Place;
+use crate::database::ClickStore;
+use crate::enrich::geo::GeoLocation;
 use crate::enrich::user_agent;
-use crate::enrich::{Enriched, Event, key_of, known};
+use crate::enrich::{EnrichedBatch, Event, location_key, named_location};
 use crate::ingest::write;
 use crate::journal::Producer;
 use crate::time::day_of;
 use rlinks_core::click::attribution;
 
 /// Hits in one transaction: it must not hold the write lock for long.
-pub const BATCH: usize = 4096;
+pub const MAX_HITS_PER_BATCH: usize = 4096;
 
 /// A hit as the Worker writes it.
 #[derive(Clone, Debug, PartialEq)]
@@ -48,7 +48,7 @@ pub struct Hit {
 
 /// The value of a key `hit:{code}:{day}:{id}`.
 #[derive(Deserialize)]
-struct Value<'a> {
+struct HitValue<'a> {
     ts: Timestamp,
     #[serde(default, borrow)]
     country: Option<Cow<'a, str>>,
@@ -63,18 +63,18 @@ struct Value<'a> {
 impl Hit {
     /// Reads a hit. The key says whose it is and what it is called, the value all the rest. Of what is malformed nothing is kept;
     /// without a name or a moment it is no hit.
-    pub fn read(code: &str, id: &str, value: &str) -> Option<Self> {
-        let value: Value<'_> = serde_json::from_str(value).ok()?;
+    pub fn parse(code: &str, id: &str, value: &str) -> Option<Self> {
+        let value: HitValue<'_> = serde_json::from_str(value).ok()?;
         let referrer =
             value.referrer.as_deref().and_then(|text| attribution::parse_referrer(text.as_bytes()));
         Some(Self {
             id: id.parse().ok()?,
             ts: value.ts,
             code: code.to_owned(),
-            country: value.country.as_deref().and_then(country),
-            ua_hash: value.ua_hash.as_deref().and_then(hash).unwrap_or_default(),
+            country: value.country.as_deref().and_then(parse_country),
+            ua_hash: value.ua_hash.as_deref().and_then(parse_hash).unwrap_or_default(),
             referrer: referrer.map(Cow::into_owned),
-            prefix: value.ip_prefix.as_deref().and_then(network),
+            prefix: value.ip_prefix.as_deref().and_then(parse_network),
         })
     }
 
@@ -111,27 +111,27 @@ impl Hit {
 }
 
 /// Cloudflare writes XX for unknown and T1 for Tor, and neither is a country.
-fn country(text: &str) -> Option<[u8; 2]> {
+fn parse_country(text: &str) -> Option<[u8; 2]> {
     let letters: [u8; 2] = text.as_bytes().try_into().ok()?;
     let is_country = letters.iter().all(u8::is_ascii_alphabetic) && !text.eq_ignore_ascii_case("XX");
     is_country.then(|| letters.map(|letter| letter.to_ascii_uppercase()))
 }
 
 /// The first 16 hexadecimal digits.
-fn hash(text: &str) -> Option<u64> {
+fn parse_hash(text: &str) -> Option<u64> {
     let digits = text.get(..16.min(text.len()))?;
     u64::from_str_radix(digits, 16).ok()
 }
 
 /// A network. Whatever is written, no more of it is kept than we would keep.
-fn network(text: &str) -> Option<IpPrefix> {
+fn parse_network(text: &str) -> Option<IpPrefix> {
     let address: IpAddr = text.split('/').next()?.parse().ok()?;
     Some(IpPrefix::from_address(address))
 }
 
 /// A hit and the link it is of.
 #[derive(Clone, Debug)]
-pub struct OfLink<'a> {
+pub struct LinkedHit<'a> {
     /// The hit.
     pub hit: &'a Hit,
     /// Its link.
@@ -142,23 +142,23 @@ pub struct OfLink<'a> {
 
 /// What became of hits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Imported {
+pub struct HitImportReport {
     /// Stored and added up.
     pub stored: u64,
     /// There already.
-    pub known: u64,
+    pub already_stored: u64,
     /// Of days whose raw clicks are not kept any more: whether they were counted, nobody knows.
     pub too_old: u64,
 }
 
-impl Clicks {
-    /// Stores hits of a workspace that are not there yet, and adds them up, in one transaction. At most [`BATCH`] at once.
-    pub async fn import(
+impl ClickStore {
+    /// Stores hits of a workspace that are not there yet, and adds them up, in one transaction. At most [`MAX_HITS_PER_BATCH`] at once.
+    pub async fn import_hits(
         &self,
         workspace: Id,
-        hits: &[OfLink<'_>],
+        hits: &[LinkedHit<'_>],
         now: Timestamp,
-    ) -> Result<Imported, StoreError> {
+    ) -> Result<HitImportReport, StoreError> {
         let mut tx = self.pool.begin().await?;
         let first = write::lock(&mut tx).await?;
         let frozen: Option<(i64,)> = read_in!(
@@ -172,7 +172,7 @@ impl Clicks {
         let sql = look_up!(tx.dialect(), "d.event_id", "events", "d.event_id = asked.value ->> 0");
         let there: Vec<(String,)> = read_in!(&mut tx, fetch_all, sql, json(&ids))?;
         let mut known: HashSet<String> = there.into_iter().map(|(id,)| id).collect();
-        let mut done = Imported::default();
+        let mut done = HitImportReport::default();
         let mut fresh = Vec::new();
         for (of, [id]) in hits.iter().zip(ids) {
             if day_of(of.hit.ts) < kept_from {
@@ -180,12 +180,12 @@ impl Clicks {
             } else if known.insert(id) {
                 fresh.push(of);
             } else {
-                done.known += 1;
+                done.already_stored += 1;
             }
         }
         done.stored = fresh.len() as u64;
         if !fresh.is_empty() {
-            let batch = enriched(workspace, &fresh, now);
+            let batch = enrich_hits(workspace, &fresh, now);
             let ids: Vec<String> = fresh.iter().map(|of| of.hit.id.to_string()).collect();
             write::write_imported(&mut tx, &batch, &ids, first).await?;
         }
@@ -194,7 +194,7 @@ impl Clicks {
     }
 
     /// Which of these ids are stored already.
-    pub async fn imported(&self, ids: &[String]) -> Result<HashSet<String>, StoreError> {
+    pub async fn stored_event_ids(&self, ids: &[String]) -> Result<HashSet<String>, StoreError> {
         let asked: Vec<[&String; 1]> = ids.iter().map(|id| [id]).collect();
         let sql = look_up!(self.pool.dialect(), "d.event_id", "events", "d.event_id = asked.value ->> 0");
         let there: Vec<(String,)> = read!(&self.pool, fetch_all, sql, json(&asked))?;
@@ -202,7 +202,7 @@ impl Clicks {
     }
 
     /// Remembers how far something has come; never back.
-    pub async fn advance(&self, name: &str, upto: i64, now: Timestamp) -> Result<(), StoreError> {
+    pub async fn advance_watermark(&self, name: &str, upto: i64, now: Timestamp) -> Result<(), StoreError> {
         let mut tx = self.pool.begin().await?;
         run_in!(
             &mut tx,
@@ -218,8 +218,8 @@ impl Clicks {
 }
 
 /// Hits as a batch, ready to be written.
-fn enriched<'a>(workspace: Id, hits: &[&'a OfLink<'a>], now: Timestamp) -> Enriched<'a> {
-    let mut enriched = Enriched::default();
+fn enrich_hits<'a>(workspace: Id, hits: &[&'a LinkedHit<'a>], now: Timestamp) -> EnrichedBatch<'a> {
+    let mut enriched = EnrichedBatch::default();
     let (mut agents, mut places) = (HashMap::new(), HashMap::new());
     for of in hits {
         let hit = of.hit;
@@ -228,8 +228,8 @@ fn enriched<'a>(workspace: Id, hits: &[&'a OfLink<'a>], now: Timestamp) -> Enric
             enriched.agents.len() - 1
         });
         let place = *places.entry(hit.country).or_insert_with(|| {
-            let place = Place { country: hit.country, ..Place::default() };
-            enriched.places.push(known(key_of(&place), place));
+            let place = GeoLocation { country: hit.country, ..GeoLocation::default() };
+            enriched.places.push(named_location(location_key(&place), place));
             enriched.places.len() - 1
         });
         enriched.events.push(Event {
@@ -264,7 +264,7 @@ mod tests {
     #[test]
     fn the_documents_hit_reads() {
         let value = r#"{"ts":"2026-01-12T13:01:22Z","code":"parity","country":"NL","ua_hash":"e4c1","referrer":"https://twitter.com/a?q=secret","ip_prefix":"203.0.113.0/24"}"#;
-        let hit = Hit::read("parity", ID, value).unwrap();
+        let hit = Hit::parse("parity", ID, value).unwrap();
         assert_eq!((hit.id.to_string().as_str(), hit.ts.to_string().as_str()), (ID, "2026-01-12T13:01:22Z"));
         assert_eq!((hit.country, hit.ua_hash), (Some(*b"NL"), 0xe4c1));
         assert_eq!(hit.referrer.as_deref(), Some("https://twitter.com/a"));
@@ -274,14 +274,14 @@ mod tests {
     #[test]
     fn what_is_malformed_is_not_kept() {
         let value = r#"{"ts":"2026-01-12T13:01:22Z","country":"T1","ua_hash":"zz","referrer":null,"ip_prefix":"2001:db8:1:2:3::4"}"#;
-        let hit = Hit::read("a", ID, value).unwrap();
+        let hit = Hit::parse("a", ID, value).unwrap();
         assert_eq!((hit.country, hit.ua_hash, &hit.referrer), (None, 0, &None));
         assert_eq!(hit.prefix.unwrap().to_string(), "2001:db8:1::/48");
-        assert_eq!(Hit::read("a", "no-id", value), None);
-        assert_eq!(Hit::read("a", ID, "{}"), None);
-        assert_eq!(Hit::read("a", ID, "[1]"), None);
-        assert_eq!(hash(&"f".repeat(64)), Some(u64::MAX));
-        assert_eq!(hash("äääääääääääääääää"), None);
-        assert_eq!(country("xx"), None);
+        assert_eq!(Hit::parse("a", "no-id", value), None);
+        assert_eq!(Hit::parse("a", ID, "{}"), None);
+        assert_eq!(Hit::parse("a", ID, "[1]"), None);
+        assert_eq!(parse_hash(&"f".repeat(64)), Some(u64::MAX));
+        assert_eq!(parse_hash("äääääääääääääääää"), None);
+        assert_eq!(parse_country("xx"), None);
     }
 }

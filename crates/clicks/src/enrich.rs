@@ -13,40 +13,40 @@ use std::sync::Arc;
 use rlinks_core::{Id, Timestamp};
 
 use crate::click::{Device, IpPrefix};
-use crate::enrich::geo::{Geo, Place};
-use crate::enrich::user_agent::{Agent, Memo};
+use crate::enrich::geo::{Geo, GeoLocation};
+use crate::enrich::user_agent::{ParsedUserAgent, UserAgentCache};
 use crate::journal::Producer;
-use crate::journal::entry::{AgentBytes, Record};
+use crate::journal::entry::{JournalEntry, UserAgentBytes};
 use rlinks_core::click::attribution;
 
 /// A batch, ready to be written.
 #[derive(Debug, Default)]
-pub(crate) struct Enriched<'a> {
+pub(crate) struct EnrichedBatch<'a> {
     pub(crate) events: Vec<Event<'a>>,
     /// User agents, each once.
-    pub(crate) agents: Vec<(AgentKey, Agent)>,
+    pub(crate) agents: Vec<(UserAgentKey, ParsedUserAgent)>,
     /// Places, each once.
-    pub(crate) places: Vec<KnownPlace>,
+    pub(crate) places: Vec<NamedLocation>,
 }
 
 /// A place, and what it is called.
 #[derive(Debug)]
-pub(crate) struct KnownPlace {
+pub(crate) struct NamedLocation {
     /// What tells places apart.
     pub(crate) key: String,
-    pub(crate) place: Place,
+    pub(crate) place: GeoLocation,
     /// `Paris, FR`: there are several of most names.
     pub(crate) city: Option<String>,
 }
 
-impl KnownPlace {
+impl NamedLocation {
     pub(crate) fn country(&self) -> Option<&str> {
         self.place.country.as_ref().and_then(|country| std::str::from_utf8(country).ok())
     }
 }
 
 /// What tells user agents apart: the hash, and the text where it is kept.
-pub(crate) type AgentKey = (u64, String);
+pub(crate) type UserAgentKey = (u64, String);
 
 /// A click.
 #[derive(Clone, Debug)]
@@ -72,40 +72,42 @@ pub(crate) struct Event<'a> {
     pub(crate) utm_campaign: Option<&'a str>,
 }
 
-fn text(text: &str) -> Option<&str> {
+fn non_empty(text: &str) -> Option<&str> {
     (!text.is_empty()).then_some(text)
 }
 
 pub(crate) fn enrich<'a>(
-    records: &[(Producer, u64, Record<'a>)],
+    records: &[(Producer, u64, JournalEntry<'a>)],
     geo: Option<&Geo>,
-    memo: &mut Memo,
+    user_agents: &mut UserAgentCache,
     owners: &HashMap<Id, Option<Id>>,
     now: Timestamp,
-) -> Enriched<'a> {
-    let mut enriched = Enriched::default();
+) -> EnrichedBatch<'a> {
+    let mut enriched = EnrichedBatch::default();
     let (mut agents, mut places) = (HashMap::new(), HashMap::new());
     let (mut by_network, mut hosts) =
         (HashMap::new(), HashMap::<&[u8], (Option<&str>, Option<Arc<str>>)>::new());
     for (producer, sequence, record) in records {
         let agent_text = match record.agent {
-            AgentBytes::Text(text) => text,
-            AgentBytes::Read(_) => &[],
+            UserAgentBytes::Raw(text) => text,
+            UserAgentBytes::Parsed(_) => &[],
         };
         let agent = *agents.entry((record.ua_hash, agent_text)).or_insert_with(|| {
             let read = match record.agent {
-                AgentBytes::Text(text) => user_agent::decode(memo.get_or_read(record.ua_hash, text)),
-                AgentBytes::Read(bytes) => user_agent::decode(bytes),
+                UserAgentBytes::Raw(text) => {
+                    user_agent::decode(user_agents.get_or_parse(record.ua_hash, text))
+                }
+                UserAgentBytes::Parsed(bytes) => user_agent::decode(bytes),
             };
             let text = String::from_utf8_lossy(agent_text).into_owned();
             enriched.agents.push(((record.ua_hash, text), read));
             enriched.agents.len() - 1
         });
         let place = *by_network.entry((record.country, record.prefix)).or_insert_with(|| {
-            let place = place_of(record, geo);
-            let key = key_of(&place);
+            let place = location_of(record, geo);
+            let key = location_key(&place);
             *places.entry(key.clone()).or_insert_with(|| {
-                enriched.places.push(known(key, place));
+                enriched.places.push(named_location(key, place));
                 enriched.places.len() - 1
             })
         });
@@ -133,32 +135,32 @@ pub(crate) fn enrich<'a>(
             place,
             referrer,
             host,
-            utm_source: text(record.utm_source),
-            utm_medium: text(record.utm_medium),
-            utm_campaign: text(record.utm_campaign),
+            utm_source: non_empty(record.utm_source),
+            utm_medium: non_empty(record.utm_medium),
+            utm_campaign: non_empty(record.utm_campaign),
         });
     }
     enriched
 }
 
 /// What the proxy says, else what the table says of the network.
-fn place_of(record: &Record<'_>, geo: Option<&Geo>) -> Place {
+fn location_of(record: &JournalEntry<'_>, geo: Option<&Geo>) -> GeoLocation {
     let network = record.prefix.and_then(IpPrefix::from_i64).map(IpPrefix::address);
     let found = match (geo, network) {
         (Some(geo), Some(network)) => geo.look_up(network),
-        _ => Place::default(),
+        _ => GeoLocation::default(),
     };
     match record.country {
         // A city of another country is none.
         Some(country) if found.country != Some(country) => {
-            Place { country: Some(country), ..Place::default() }
+            GeoLocation { country: Some(country), ..GeoLocation::default() }
         }
         _ => found,
     }
 }
 
-pub(crate) fn known(key: String, place: Place) -> KnownPlace {
-    let mut known = KnownPlace { key, place, city: None };
+pub(crate) fn named_location(key: String, place: GeoLocation) -> NamedLocation {
+    let mut known = NamedLocation { key, place, city: None };
     known.city = known.place.city.as_ref().map(|city| match known.country() {
         Some(country) => format!("{city}, {country}"),
         None => city.clone(),
@@ -166,7 +168,7 @@ pub(crate) fn known(key: String, place: Place) -> KnownPlace {
     known
 }
 
-pub(crate) fn key_of(place: &Place) -> String {
+pub(crate) fn location_key(place: &GeoLocation) -> String {
     let country =
         place.country.as_ref().and_then(|country| std::str::from_utf8(country).ok()).unwrap_or_default();
     let city = place.city.as_deref().unwrap_or_default();

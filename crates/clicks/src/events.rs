@@ -9,9 +9,9 @@ use rlinks_store::database::pool::{Dialect, read};
 use rlinks_store::database::row::from_row;
 
 use crate::click::{Click, Device, IpPrefix, event_id};
-use crate::database::Clicks;
+use crate::database::ClickStore;
 use crate::ingest::write::drops_not_counted;
-use crate::journal::Drops;
+use crate::journal::DroppedClicks;
 
 /// An event as its tables hold it.
 #[derive(Clone, Debug)]
@@ -138,7 +138,7 @@ pub struct EventFilter {
     pub during: Range<Timestamp>,
 }
 
-impl Clicks {
+impl ClickStore {
     /// The next raw clicks by number after `after`, looked for among `span` numbers. Gives the number to go on from while there
     /// may be more. Numbers are given in the order of commits, so nothing turns up behind a number once passed.
     pub async fn events_after(
@@ -193,7 +193,7 @@ impl Clicks {
     }
 
     /// The same with what journals have dropped and nobody has stored yet.
-    pub async fn losses_with(&self, drops: &[Drops]) -> Result<Vec<(String, i64)>, StoreError> {
+    pub async fn losses_with(&self, drops: &[DroppedClicks]) -> Result<Vec<(String, i64)>, StoreError> {
         let mut losses = self.losses().await?;
         let more = drops_not_counted(&self.pool, drops).await?.cast_signed();
         match losses.iter_mut().find(|(reason, _)| reason == "dropped") {

@@ -10,8 +10,8 @@ pub mod jsonl;
 pub mod parquet;
 pub(crate) mod watermark_lock;
 
-pub use crate::export::destination::{Overwrite, Place, Target, Upload};
-pub use crate::export::job::{Exported, Wanted, watermark_name};
+pub use crate::export::destination::{Destination, OpenDestination, Overwrite, Upload};
+pub use crate::export::job::{ExportReport, ExportRequest, watermark_name};
 use buffer::Buffer;
 
 use crate::Click;
@@ -30,7 +30,7 @@ pub enum Format {
 pub enum ExportError {
     /// What was typed is no place, or not one for this: type something else.
     #[error("{0}")]
-    Place(String),
+    InvalidDestination(String),
     /// Something is there already: choose another name, or replace it.
     #[error("{0} exists already; nothing was written")]
     Exists(String),
@@ -71,7 +71,7 @@ impl Export {
             Format::Lines(form) => Writer::Lines(jsonl::Writer::new(made.clone(), form)),
             Format::Parquet if upload.is_stdout() => {
                 let why = "Parquet cannot go to stdout; name a file, or choose JSON lines";
-                return Err(ExportError::Place(why.to_owned()));
+                return Err(ExportError::InvalidDestination(why.to_owned()));
             }
             Format::Parquet => Writer::Parquet(Box::new(parquet::Writer::new(made.clone())?)),
         };

@@ -12,19 +12,19 @@ use rlinks_store::database::pool::{Dialect, read, read_in, run_in};
 use serde_json::json;
 
 use crate::bulk_lookup::look_up;
-use crate::database::Clicks;
+use crate::database::ClickStore;
 use crate::ingest::write::lock;
-use crate::rollup::{Kind, Subject, Total};
+use crate::rollup::{RollupSubject, SubjectKind, Total};
 
-impl Clicks {
+impl ClickStore {
     /// After many links at once: makes sure that the database looks for their totals the quick way.
-    pub async fn take_stock(&self) {
+    pub async fn analyze(&self) {
         self.pool.analyze("analyze totals, imported").await;
     }
 
     /// Says what links of a workspace had counted elsewhere, in the place of what was said before. It lasts as soon as anything does
     /// that is stored after it, which is the links themselves.
-    pub async fn set_imported(&self, workspace: Id, links: &[(Id, Total)]) -> Result<(), StoreError> {
+    pub async fn set_external_totals(&self, workspace: Id, links: &[(Id, Total)]) -> Result<(), StoreError> {
         let links: BTreeMap<i64, &Total> = links.iter().map(|(link, total)| (link.as_i64(), total)).collect();
         if links.is_empty() {
             return Ok(());
@@ -79,7 +79,7 @@ impl Clicks {
                                  then excluded.last_hit else totals.last_hit end",
             &rows,
             |(link, total, (clicks, bots))| [
-                Kind::Link as i64,
+                SubjectKind::Link as i64,
                 *link,
                 workspace.as_i64(),
                 total.clicks - clicks,
@@ -92,8 +92,8 @@ impl Clicks {
     }
 
     /// What a subject had counted elsewhere: clicks of people, and of bots. Only of links that is known.
-    pub async fn counted_elsewhere(&self, subject: Subject) -> Result<(u64, u64), StoreError> {
-        if subject.kind != Kind::Link {
+    pub async fn external_total(&self, subject: RollupSubject) -> Result<(u64, u64), StoreError> {
+        if subject.kind != SubjectKind::Link {
             return Ok((0, 0));
         }
         let row: Option<(i64, i64)> = read!(
@@ -108,7 +108,7 @@ impl Clicks {
     }
 
     /// Forgets what was said of links that did not come to be.
-    pub async fn forget_imported(&self, links: &[Id]) -> Result<(), StoreError> {
+    pub async fn remove_external_totals(&self, links: &[Id]) -> Result<(), StoreError> {
         if links.is_empty() {
             return Ok(());
         }

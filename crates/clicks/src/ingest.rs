@@ -15,29 +15,29 @@ use rlinks_store::database::pool::Dialect;
 use rlinks_store::{Store, StoreError};
 use tokio::runtime::Handle;
 
-use crate::database::Clicks;
+use crate::database::ClickStore;
 use crate::enrich::enrich;
 use crate::enrich::geo::Geo;
-use crate::enrich::user_agent::Memo;
-use crate::journal::entry::Record;
+use crate::enrich::user_agent::UserAgentCache;
+use crate::journal::entry::JournalEntry;
 use crate::journal::{Batch, Journal, Producer, Reader};
-use crate::misses::Misses;
+use crate::misses::MissCounter;
 
 /// Records in one transaction: it must not hold the write lock for long, and what they add up to is held in memory.
-pub const BATCH: usize = 8192;
+pub const MAX_BATCH_ENTRIES: usize = 8192;
 /// On a server a larger one pays: what it costs is the way there, and rows of links that come again.
-const BATCH_OF_SERVER: usize = 4 * BATCH;
+const MAX_POSTGRES_BATCH_ENTRIES: usize = 4 * MAX_BATCH_ENTRIES;
 
 /// Records in one transaction of this database at most.
-pub const fn most_records(dialect: Dialect) -> usize {
+pub const fn max_batch_entries(dialect: Dialect) -> usize {
     match dialect {
-        Dialect::Sqlite => BATCH,
-        Dialect::Postgres => BATCH_OF_SERVER,
+        Dialect::Sqlite => MAX_BATCH_ENTRIES,
+        Dialect::Postgres => MAX_POSTGRES_BATCH_ENTRIES,
     }
 }
 
 /// Owners of links remembered; they never change.
-const MOST_OWNERS: usize = 100_000;
+const MAX_CACHED_OWNERS: usize = 100_000;
 
 /// Takes clicks from journals to the database.
 pub struct Ingest {
@@ -46,15 +46,15 @@ pub struct Ingest {
     control: Handle,
     reader: Reader,
     geo: Option<Geo>,
-    memo: Memo,
+    user_agents: UserAgentCache,
     owners: HashMap<Id, Option<Id>>,
-    misses: Arc<Misses>,
+    misses: Arc<MissCounter>,
     /// The journal whose drops are counted, and how many of them are.
     dropped: Option<(Arc<Journal>, u64)>,
     /// What processes that are gone have dropped is stored.
-    left_is_stored: bool,
+    abandoned_drops_stored: bool,
     /// Read and not stored yet: the database was away.
-    waiting: Option<Batch>,
+    pending_batch: Option<Batch>,
 }
 
 impl Ingest {
@@ -64,52 +64,56 @@ impl Ingest {
         control: Handle,
         reader: Reader,
         geoip: Option<PathBuf>,
-        misses: Arc<Misses>,
+        misses: Arc<MissCounter>,
     ) -> Self {
         Self {
             store,
             control,
             reader,
             geo: geoip.map(Geo::open),
-            memo: Memo::default(),
+            user_agents: UserAgentCache::default(),
             owners: HashMap::new(),
             misses,
             dropped: None,
-            left_is_stored: false,
-            waiting: None,
+            abandoned_drops_stored: false,
+            pending_batch: None,
         }
     }
 
     /// Also stores how many clicks this journal had to drop.
     #[must_use]
-    pub fn counting_drops(mut self, journal: &Arc<Journal>) -> Self {
+    pub fn with_drop_counting(mut self, journal: &Arc<Journal>) -> Self {
         self.dropped = Some((Arc::clone(journal), 0));
         self
     }
 
     /// Takes the next batch. Gives the number of records it held: 0 when nothing waits. After an error the same batch is tried
     /// again by the next call.
-    pub async fn step(&mut self, clicks: &Clicks, now: Timestamp) -> Result<usize, StoreError> {
-        let most = most_records(clicks.pool.dialect());
-        let batch = match self.waiting.take() {
+    pub async fn ingest_next_batch(
+        &mut self,
+        clicks: &ClickStore,
+        now: Timestamp,
+    ) -> Result<usize, StoreError> {
+        let most = max_batch_entries(clicks.pool.dialect());
+        let batch = match self.pending_batch.take() {
             Some(batch) => batch,
-            None => self.reader.read(most).map_err(|error| journal_trouble(&error))?,
+            None => self.reader.read(most).map_err(|error| journal_error(&error))?,
         };
         if batch.is_empty() {
-            self.reader.stored();
+            self.reader.commit();
             return Ok(0);
         }
-        let records = batch.records.len();
-        if let Err(error) = self.take(clicks, &batch, now).await {
-            self.waiting = Some(batch);
+        let records = batch.entries.len();
+        if let Err(error) = self.ingest_batch(clicks, &batch, now).await {
+            self.pending_batch = Some(batch);
             return Err(error);
         }
-        self.reader.stored();
+        self.reader.commit();
         Ok(records)
     }
 
     /// What does not come with a batch: codes nobody has, and a replaced table of places.
-    pub async fn tend(&mut self, clicks: &Clicks, now: Timestamp) -> Result<(), StoreError> {
+    pub async fn maintain(&mut self, clicks: &ClickStore, now: Timestamp) -> Result<(), StoreError> {
         if let Some(geo) = &mut self.geo {
             geo.refresh();
         }
@@ -118,46 +122,51 @@ impl Ingest {
     }
 
     /// Counts what was dropped, here and by processes that are gone, each click once.
-    pub async fn store_drops(&mut self, clicks: &Clicks) -> Result<(), StoreError> {
-        if !self.left_is_stored {
-            let left = self.reader.drops_left().map_err(|error| journal_trouble(&error))?;
+    pub async fn store_drops(&mut self, clicks: &ClickStore) -> Result<(), StoreError> {
+        if !self.abandoned_drops_stored {
+            let left = self.reader.abandoned_drops().map_err(|error| journal_error(&error))?;
             if !left.is_empty() {
                 write::add_drops(&clicks.pool, &left).await?;
-                self.reader.drops_stored(&left);
+                self.reader.remove_drop_counters(&left);
             }
-            self.left_is_stored = true;
+            self.abandoned_drops_stored = true;
         }
         if let Some((journal, known)) = &mut self.dropped {
             let drops = journal.drops();
             if drops.clicks > *known {
                 write::add_drops(&clicks.pool, &[drops]).await?;
                 *known = drops.clicks;
-                journal.drops_are_stored(*known);
+                journal.mark_drops_stored(*known);
             }
         }
         Ok(())
     }
 
     /// Stores records that come from elsewhere than the reader, as one transaction.
-    pub async fn take(&mut self, clicks: &Clicks, batch: &Batch, now: Timestamp) -> Result<(), StoreError> {
+    pub async fn ingest_batch(
+        &mut self,
+        clicks: &ClickStore,
+        batch: &Batch,
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
         let mut unreadable = 0;
-        let mut records = Vec::with_capacity(batch.records.len());
-        for at in &batch.records {
-            match Record::decode(&batch.bytes[at.bytes.clone()]) {
+        let mut records = Vec::with_capacity(batch.entries.len());
+        for at in &batch.entries {
+            match JournalEntry::decode(&batch.bytes[at.bytes.clone()]) {
                 Ok(record) => records.push((at.producer, at.sequence, record)),
                 Err(_) => unreadable += 1,
             }
         }
-        self.learn_owners(records.iter().map(|(_, _, record)| record.link)).await?;
-        let enriched = enrich(&records, self.geo.as_ref(), &mut self.memo, &self.owners, now);
-        let ends = ends(batch);
+        self.load_owners(records.iter().map(|(_, _, record)| record.link)).await?;
+        let enriched = enrich(&records, self.geo.as_ref(), &mut self.user_agents, &self.owners, now);
+        let ends = last_sequences(batch);
         let losses = [("torn", batch.torn), ("damaged", batch.damaged), ("unreadable", unreadable)];
         write::write(&clicks.pool, &enriched, &ends, &losses).await.map_err(StoreError::for_clicks)
     }
 
-    async fn learn_owners(&mut self, links: impl Iterator<Item = Id>) -> Result<(), StoreError> {
+    async fn load_owners(&mut self, links: impl Iterator<Item = Id>) -> Result<(), StoreError> {
         // Before it is asked what is unknown: what is forgotten later would have no owner.
-        if self.owners.len() > MOST_OWNERS {
+        if self.owners.len() > MAX_CACHED_OWNERS {
             self.owners.clear();
         }
         let mut unknown: Vec<Id> = links.filter(|link| !self.owners.contains_key(link)).collect();
@@ -177,14 +186,14 @@ impl Ingest {
     }
 }
 
-fn journal_trouble(error: &std::io::Error) -> StoreError {
+fn journal_error(error: &std::io::Error) -> StoreError {
     StoreError::ClicksUnavailable(format!("the journal: {error}"))
 }
 
 /// The last sequence of each producer in a batch.
-fn ends(batch: &Batch) -> Vec<(Producer, u64)> {
+fn last_sequences(batch: &Batch) -> Vec<(Producer, u64)> {
     let mut ends: Vec<(Producer, u64)> = Vec::new();
-    for record in &batch.records {
+    for record in &batch.entries {
         match ends.iter_mut().find(|(producer, _)| *producer == record.producer) {
             Some((_, end)) => *end = (*end).max(record.sequence),
             None => ends.push((record.producer, record.sequence)),

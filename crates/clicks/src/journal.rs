@@ -26,45 +26,45 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use self::frame::{FRAME_BYTES, HEAD_BYTES, head, seal};
-pub(crate) use crate::journal::drop_counter::remove as remove_tally;
-pub use crate::journal::drop_counter::{Drops, drops_in};
-use crate::journal::entry::Record;
-pub use crate::journal::maintenance::Keeper;
-pub use crate::journal::reader::{Batch, Batched, Producer, Reader};
+use self::frame::{FRAME_HEAD_BYTES, SEGMENT_HEAD_BYTES, segment_head, write_frame_head};
+pub(crate) use crate::journal::drop_counter::remove_counter;
+pub use crate::journal::drop_counter::{DroppedClicks, read_drop_counters};
+use crate::journal::entry::JournalEntry;
+pub use crate::journal::maintenance::JournalMaintenance;
+pub use crate::journal::reader::{Batch, EntryRef, Producer, Reader};
 
 /// The journal's folder inside the data folder.
-pub const FOLDER: &str = "journal";
+pub const JOURNAL_FOLDER: &str = "journal";
 /// Segments with unreadable parts are kept here for whoever wants to look.
-pub const QUARANTINE: &str = "quarantine";
+pub const QUARANTINE_FOLDER: &str = "quarantine";
 /// A segment that has grown to this is followed by a new one.
-const SEGMENT_BYTES: u64 = 8 << 20;
+const MAX_SEGMENT_BYTES: u64 = 8 << 20;
 /// With a small budget it may be as small as this.
-const LEAST_SEGMENT_BYTES: u64 = 64 << 10;
+const MIN_SEGMENT_BYTES: u64 = 64 << 10;
 /// And so is one this old.
-const SEGMENT_AGE: Duration = Duration::from_secs(10);
+const MAX_SEGMENT_AGE: Duration = Duration::from_secs(10);
 
 /// When what was written reaches the disk itself, for power cuts; the process may be killed at any time in any case.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Syncing {
+pub enum SyncPolicy {
     /// Before each answer: slow, and for those who must.
-    Always,
+    EveryWrite,
     /// Every second.
     #[default]
-    Interval,
+    EverySecond,
     /// When the system sees fit.
-    Off,
+    Never,
 }
 
 /// How a journal is kept.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct JournalOptions {
     /// The data folder.
     pub data: PathBuf,
     /// What all segments together may take; beyond it clicks are dropped and counted.
     pub budget_bytes: u64,
     /// When to sync.
-    pub sync: Syncing,
+    pub sync: SyncPolicy,
     /// A random number no other start has.
     pub boot: u64,
 }
@@ -72,12 +72,12 @@ pub struct Options {
 /// The journal of one process.
 pub struct Journal {
     folder: PathBuf,
-    options: Options,
-    lanes: Mutex<Vec<Arc<Lane>>>,
+    options: JournalOptions,
+    writers: Mutex<Vec<Arc<SegmentWriter>>>,
     /// No room: the budget is used up.
     full: AtomicBool,
     /// Bytes in segments that are not consumed, as last counted.
-    waiting_bytes: AtomicU64,
+    pending_bytes: AtomicU64,
     dropped: AtomicU64,
     /// How many of the dropped are counted in the database.
     drops_stored: AtomicU64,
@@ -87,17 +87,17 @@ pub struct Journal {
 }
 
 /// What one serving thread appends to.
-pub struct Lane {
+pub struct SegmentWriter {
     journal: Arc<Journal>,
     thread: u16,
-    open: Mutex<Open>,
+    open: Mutex<OpenSegment>,
 }
 
 /// So much is written at once at most.
-const BATCH_BYTES: usize = 64 << 10;
+const MAX_BATCH_BYTES: usize = 64 << 10;
 
 /// The segment being written.
-struct Open {
+struct OpenSegment {
     /// Nothing while the disk refuses to make one.
     file: Option<Arc<File>>,
     number: u64,
@@ -107,22 +107,22 @@ struct Open {
     sequence: u64,
     /// Frames that are noted and not yet written, and how many.
     batch: Vec<u8>,
-    noted: u64,
+    staged: u64,
     /// A write failed: the keeper opens another segment.
     failed: bool,
 }
 
 impl Journal {
     /// Begins a journal beside those that earlier processes left.
-    pub fn open(options: Options) -> std::io::Result<Arc<Self>> {
-        let folder = options.data.join(FOLDER);
+    pub fn open(options: JournalOptions) -> std::io::Result<Arc<Self>> {
+        let folder = options.data.join(JOURNAL_FOLDER);
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
         Ok(Arc::new(Self {
             folder,
             options,
-            lanes: Mutex::default(),
+            writers: Mutex::default(),
             full: AtomicBool::new(false),
-            waiting_bytes: AtomicU64::new(0),
+            pending_bytes: AtomicU64::new(0),
             dropped: AtomicU64::new(0),
             drops_stored: AtomicU64::new(0),
             dropping: AtomicBool::new(false),
@@ -131,24 +131,24 @@ impl Journal {
     }
 
     /// The lane of another serving thread. A disk that refuses its first segment is the keeper's to deal with.
-    pub fn lane(self: &Arc<Self>) -> Arc<Lane> {
-        let mut lanes = self.lanes.lock();
-        let thread = u16::try_from(lanes.len()).unwrap_or(u16::MAX);
-        let open = Open {
+    pub fn new_writer(self: &Arc<Self>) -> Arc<SegmentWriter> {
+        let mut writers = self.writers.lock();
+        let thread = u16::try_from(writers.len()).unwrap_or(u16::MAX);
+        let open = OpenSegment {
             file: None,
             number: 0,
             length: 0,
             sequence: 0,
             batch: Vec::new(),
-            noted: 0,
+            staged: 0,
             failed: false,
         };
-        let lane = Arc::new(Lane { journal: Arc::clone(self), thread, open: Mutex::new(open) });
+        let writer = Arc::new(SegmentWriter { journal: Arc::clone(self), thread, open: Mutex::new(open) });
         // Before the keeper and the reader know of it: the keeper would make the same segment at the same time.
-        lane.follow_up();
-        lanes.push(Arc::clone(&lane));
-        drop(lanes);
-        lane
+        writer.rotate();
+        writers.push(Arc::clone(&writer));
+        drop(writers);
+        writer
     }
 
     /// The clicks dropped so far.
@@ -163,22 +163,22 @@ impl Journal {
 
     /// The clicks written so far.
     pub fn written(&self) -> u64 {
-        self.lanes.lock().iter().map(|lane| lane.open.lock().sequence).sum()
+        self.writers.lock().iter().map(|lane| lane.open.lock().sequence).sum()
     }
 
     /// What was dropped so far and by whom, for whoever stores it.
-    pub(crate) fn drops(&self) -> Drops {
-        Drops { boot: self.options.boot, clicks: self.dropped() }
+    pub(crate) fn drops(&self) -> DroppedClicks {
+        DroppedClicks { boot: self.options.boot, clicks: self.dropped() }
     }
 
     /// So many of the dropped are counted in the database.
-    pub(crate) fn drops_are_stored(&self, clicks: u64) {
+    pub(crate) fn mark_drops_stored(&self, clicks: u64) {
         self.drops_stored.store(clicks, Ordering::Relaxed);
     }
 
     /// The bytes that wait to be stored, as last counted.
-    pub fn waiting_bytes(&self) -> u64 {
-        self.waiting_bytes.load(Ordering::Relaxed)
+    pub fn pending_bytes(&self) -> u64 {
+        self.pending_bytes.load(Ordering::Relaxed)
     }
 
     /// What all segments together may take.
@@ -191,38 +191,38 @@ impl Journal {
     }
 }
 
-impl Lane {
+impl SegmentWriter {
     /// Appends one click. Whether it is in the journal; if not, it was counted as dropped.
-    pub fn append(&self, record: &Record<'_>) -> bool {
-        self.note(record) && self.write()
+    pub fn append(&self, record: &JournalEntry<'_>) -> bool {
+        self.stage(record) && self.flush()
     }
 
     /// Notes one click, to be written with others. Whether there is room for it; if not, it was counted as dropped.
-    pub fn note(&self, record: &Record<'_>) -> bool {
+    pub fn stage(&self, record: &JournalEntry<'_>) -> bool {
         let mut open = self.open.lock();
-        if self.journal.full.load(Ordering::Relaxed) || !open.note(record) {
+        if self.journal.full.load(Ordering::Relaxed) || !open.stage(record) {
             self.journal.dropped.fetch_add(1, Ordering::Relaxed);
             return false;
         }
-        if open.batch.len() >= BATCH_BYTES {
-            self.write_noted(&mut open);
+        if open.batch.len() >= MAX_BATCH_BYTES {
+            self.flush_staged(&mut open);
         }
         true
     }
 
     /// Whether clicks are noted and not yet written.
-    pub fn has_noted(&self) -> bool {
-        self.open.lock().noted > 0
+    pub fn has_staged(&self) -> bool {
+        self.open.lock().staged > 0
     }
 
     /// Writes what is noted. Whether all of it is in the journal; what is not was counted as dropped.
-    pub fn write(&self) -> bool {
-        self.write_noted(&mut self.open.lock())
+    pub fn flush(&self) -> bool {
+        self.flush_staged(&mut self.open.lock())
     }
 
-    fn write_noted(&self, open: &mut Open) -> bool {
-        let noted = open.noted;
-        let written = noted == 0 || open.write(self.journal.options.sync);
+    fn flush_staged(&self, open: &mut OpenSegment) -> bool {
+        let noted = open.staged;
+        let written = noted == 0 || open.flush(self.journal.options.sync);
         if !written {
             self.journal.dropped.fetch_add(noted, Ordering::Relaxed);
         }
@@ -231,19 +231,19 @@ impl Lane {
 
     /// Opens the next segment and goes on in it. Runs on the keeper's thread; the serving thread only ever waits for the moment
     /// in which one file takes the place of another. Gives the file that was left.
-    fn follow_up(&self) -> Option<Arc<File>> {
+    fn rotate(&self) -> Option<Arc<File>> {
         let next = self.open.lock().number + 1;
-        match create(&self.journal.folder, &self.journal.segment(self.thread, next)) {
+        match create_segment(&self.journal.folder, &self.journal.segment(self.thread, next)) {
             Ok(file) => {
                 let mut open = self.open.lock();
-                self.write_noted(&mut open);
+                self.flush_staged(&mut open);
                 // Written under the lock: until it is known where the last segment ends, nobody can say where this one begins.
-                if (&file).write_all(&head(open.sequence)).is_err() {
+                if (&file).write_all(&segment_head(open.sequence)).is_err() {
                     open.failed = true;
                     return None;
                 }
                 open.number = next;
-                open.length = HEAD_BYTES as u64;
+                open.length = SEGMENT_HEAD_BYTES as u64;
                 open.failed = false;
                 open.file.replace(Arc::new(file))
             }
@@ -255,27 +255,30 @@ impl Lane {
     }
 }
 
-impl Open {
-    fn note(&mut self, record: &Record<'_>) -> bool {
+impl OpenSegment {
+    fn stage(&mut self, record: &JournalEntry<'_>) -> bool {
         let start = self.batch.len();
-        self.batch.extend_from_slice(&[0; FRAME_BYTES]);
+        self.batch.extend_from_slice(&[0; FRAME_HEAD_BYTES]);
         record.encode(&mut self.batch);
-        if self.file.is_none() || !seal(&mut self.batch[start..], self.sequence + self.noted + 1) {
+        if self.file.is_none() || !write_frame_head(&mut self.batch[start..], self.sequence + self.staged + 1)
+        {
             self.batch.truncate(start);
             return false;
         }
-        self.noted += 1;
+        self.staged += 1;
         true
     }
 
-    fn write(&mut self, sync: Syncing) -> bool {
+    fn flush(&mut self, sync: SyncPolicy) -> bool {
         let Some(file) = &self.file else { return false };
         let written = match (&**file).write(&self.batch) {
-            Ok(length) if length == self.batch.len() => sync != Syncing::Always || file.sync_data().is_ok(),
+            Ok(length) if length == self.batch.len() => {
+                sync != SyncPolicy::EveryWrite || file.sync_data().is_ok()
+            }
             Ok(_) | Err(_) => false,
         };
         if written {
-            self.sequence += self.noted;
+            self.sequence += self.staged;
             self.length += self.batch.len() as u64;
         } else {
             // What is there of it goes; if even that fails, the reader finds its way past it.
@@ -284,13 +287,13 @@ impl Open {
             self.failed = true;
         }
         self.batch.clear();
-        self.noted = 0;
+        self.staged = 0;
         written
     }
 }
 
 /// What all files of a journal take; what cannot be looked at takes nothing.
-pub fn bytes_in(folder: &Path) -> u64 {
+pub fn folder_bytes(folder: &Path) -> u64 {
     let Ok(files) = std::fs::read_dir(folder) else { return 0 };
     files
         .filter_map(|file| file.ok()?.metadata().ok())
@@ -299,7 +302,7 @@ pub fn bytes_in(folder: &Path) -> u64 {
         .sum()
 }
 
-fn create(folder: &Path, path: &Path) -> std::io::Result<File> {
+fn create_segment(folder: &Path, path: &Path) -> std::io::Result<File> {
     // One that is there is what a failed attempt left: nothing was written to it.
     let file = OpenOptions::new().create(true).write(true).truncate(true).mode(0o600).open(path)?;
     // A folder that is not synced may forget the file in a power cut, and with it everything synced into it.

@@ -36,7 +36,7 @@ pub mod time;
 pub mod visitor_secrets;
 
 pub use click::{Click, Device, IpPrefix};
-pub use database::Clicks;
+pub use database::ClickStore;
 pub use ingest::Ingest;
-pub use pipeline::Recording;
-pub use recorder::{Facts, Recorder};
+pub use pipeline::ClickPipeline;
+pub use recorder::{ClickContext, Recorder};

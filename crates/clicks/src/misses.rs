@@ -8,47 +8,47 @@ use rlinks_store::StoreError;
 use rlinks_store::database::pool::{read, read_in, run_in};
 use serde::Serialize;
 
-use crate::database::Clicks;
-use crate::rollup::OTHER;
+use crate::database::ClickStore;
+use crate::rollup::OTHER_VALUE;
 use crate::time::day_of;
 
 /// Codes counted by name between two moments of storing.
-const MOST_WAITING: usize = 4096;
+const MAX_PENDING_CODES: usize = 4096;
 /// Codes of a workspace and day that keep their names when more than twice as many have come.
-const MOST_KEPT: i64 = 500;
+const MAX_NAMED_CODES_PER_DAY: i64 = 500;
 /// How long they are kept.
-const KEPT_DAYS: i64 = 90;
+const MISS_RETENTION_DAYS: i64 = 90;
 
 /// Misses that are counted and not stored yet.
 #[derive(Default)]
-pub struct Misses(Mutex<HashMap<(Id, String), u64>>);
+pub struct MissCounter(Mutex<HashMap<(Id, String), u64>>);
 
 /// A code nobody has.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Missed {
+pub struct MissedCode {
     /// What was asked for.
     pub code: String,
     /// How often.
     pub misses: u64,
 }
 
-impl Misses {
+impl MissCounter {
     /// Counts a request for a code a workspace does not have.
     pub fn count(&self, workspace: Id, code: &str) {
         let mut waiting = self.0.lock();
         let known = waiting.len();
-        let code = if known < MOST_WAITING || waiting.contains_key(&(workspace, code.to_owned())) {
+        let code = if known < MAX_PENDING_CODES || waiting.contains_key(&(workspace, code.to_owned())) {
             code
         } else {
-            OTHER
+            OTHER_VALUE
         };
         *waiting.entry((workspace, code.to_owned())).or_default() += 1;
     }
 }
 
-impl Clicks {
+impl ClickStore {
     /// Stores the misses that wait.
-    pub async fn add_misses(&self, misses: &Misses, now: Timestamp) -> Result<(), StoreError> {
+    pub async fn add_misses(&self, misses: &MissCounter, now: Timestamp) -> Result<(), StoreError> {
         let waiting = std::mem::take(&mut *misses.0.lock());
         if waiting.is_empty() {
             return Ok(());
@@ -89,7 +89,7 @@ impl Clicks {
                 workspace,
                 day
             )?;
-            if codes <= 2 * MOST_KEPT {
+            if codes <= 2 * MAX_NAMED_CODES_PER_DAY {
                 continue;
             }
             // The rest loses its name and keeps its number.
@@ -102,12 +102,12 @@ impl Clicks {
                  returning code, misses",
                 workspace,
                 day,
-                MOST_KEPT
+                MAX_NAMED_CODES_PER_DAY
             )?;
             let sum = rare.iter().map(|(_, misses)| misses.cast_unsigned()).sum();
-            run_in!(&mut tx, ADD, json(&[(workspace, day, OTHER, sum)]))?;
+            run_in!(&mut tx, ADD, json(&[(workspace, day, OTHER_VALUE, sum)]))?;
         }
-        run_in!(&mut tx, "delete from misses where day < $1", day - KEPT_DAYS)?;
+        run_in!(&mut tx, "delete from misses where day < $1", day - MISS_RETENTION_DAYS)?;
         tx.commit().await
     }
 
@@ -118,7 +118,7 @@ impl Clicks {
         from_day: i64,
         to_day: i64,
         limit: i64,
-    ) -> Result<Vec<Missed>, StoreError> {
+    ) -> Result<Vec<MissedCode>, StoreError> {
         let rows: Vec<(String, i64)> = read!(
             &self.pool,
             fetch_all,
@@ -129,6 +129,9 @@ impl Clicks {
             to_day,
             limit
         )?;
-        Ok(rows.into_iter().map(|(code, misses)| Missed { code, misses: misses.cast_unsigned() }).collect())
+        Ok(rows
+            .into_iter()
+            .map(|(code, misses)| MissedCode { code, misses: misses.cast_unsigned() })
+            .collect())
     }
 }

@@ -12,7 +12,7 @@ use rlinks_store::database::pool::{Tx, read_in};
 
 use crate::bulk_lookup::{json, look_up};
 use crate::day_values::Values;
-use crate::rollup::Subject;
+use crate::rollup::RollupSubject;
 use crate::time::{first_day_of, month_of};
 
 /// Days whose values are held in memory at once.
@@ -38,21 +38,21 @@ struct Month {
 
 #[derive(Default)]
 struct Known {
-    months: HashMap<(Subject, i64), Month>,
+    months: HashMap<(RollupSubject, i64), Month>,
     names: usize,
     /// How often anything was asked: what was asked longest ago is forgotten first.
     asked: u64,
 }
 
 impl Known {
-    fn get(&mut self, subject: Subject, number: i64, stamp: &Stamp) -> Option<Arc<Values>> {
+    fn get(&mut self, subject: RollupSubject, number: i64, stamp: &Stamp) -> Option<Arc<Values>> {
         self.asked += 1;
         let month = self.months.get_mut(&(subject, number)).filter(|month| month.stamp == *stamp)?;
         month.asked = self.asked;
         Some(Arc::clone(&month.values))
     }
 
-    fn put(&mut self, subject: Subject, number: i64, stamp: Stamp, values: Arc<Values>) {
+    fn put(&mut self, subject: RollupSubject, number: i64, stamp: Stamp, values: Arc<Values>) {
         self.forget((subject, number));
         self.names += values.len();
         self.months.insert((subject, number), Month { stamp, values, asked: self.asked });
@@ -63,7 +63,7 @@ impl Known {
         }
     }
 
-    fn forget(&mut self, key: (Subject, i64)) {
+    fn forget(&mut self, key: (RollupSubject, i64)) {
         if let Some(month) = self.months.remove(&key) {
             self.names -= month.values.len();
         }
@@ -79,7 +79,7 @@ impl Months {
     pub(crate) async fn of(
         &self,
         tx: &mut Tx,
-        subject: Subject,
+        subject: RollupSubject,
         days: Range<i64>,
     ) -> Result<Values, StoreError> {
         let mut values = Values::default();
@@ -102,7 +102,7 @@ impl Months {
     async fn month(
         &self,
         tx: &mut Tx,
-        subject: Subject,
+        subject: RollupSubject,
         month: i64,
         stamp: Stamp,
     ) -> Result<Arc<Values>, StoreError> {
@@ -126,7 +126,11 @@ fn whole_months(days: &Range<i64>) -> Range<i64> {
 }
 
 /// What the days of months have counted: months without clicks are not among them.
-async fn stamps(tx: &mut Tx, subject: Subject, months: Range<i64>) -> Result<Vec<(i64, Stamp)>, StoreError> {
+async fn stamps(
+    tx: &mut Tx,
+    subject: RollupSubject,
+    months: Range<i64>,
+) -> Result<Vec<(i64, Stamp)>, StoreError> {
     let (recomputed,): (i64,) = read_in!(tx, fetch_one, "select recomputed from ingest where id = 1")?;
     let list: Vec<(i64,)> =
         (first_day_of(months.start)..first_day_of(months.end)).map(|day| (day,)).collect();
@@ -151,7 +155,12 @@ async fn stamps(tx: &mut Tx, subject: Subject, months: Range<i64>) -> Result<Vec
 }
 
 /// Adds the values of single days.
-async fn add(tx: &mut Tx, subject: Subject, days: &[i64], values: &mut Values) -> Result<(), StoreError> {
+async fn add(
+    tx: &mut Tx,
+    subject: RollupSubject,
+    days: &[i64],
+    values: &mut Values,
+) -> Result<(), StoreError> {
     let sql = look_up!(
         tx.dialect(),
         "d.dimensions",

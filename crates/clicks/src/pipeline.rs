@@ -20,37 +20,37 @@ use tokio::runtime::Handle;
 use tokio::sync::{Mutex, Notify};
 use tokio::time::Instant;
 
-use crate::database::Clicks;
-use crate::ingest::{Ingest, most_records};
-use crate::journal::{self, Journal, Keeper, Reader};
-use crate::misses::Misses;
-use crate::pipeline::cpu_load::Ticks;
+use crate::database::ClickStore;
+use crate::ingest::{Ingest, max_batch_entries};
+use crate::journal::{self, Journal, JournalMaintenance, Reader};
+use crate::misses::MissCounter;
+use crate::pipeline::cpu_load::CpuTimes;
 use crate::recorder::Recorder;
-use crate::visitor_secrets::{Random, Secrets};
+use crate::visitor_secrets::{RandomFn, VisitorSecrets};
 
 /// How long clicks wait for company.
-const PAUSE: Duration = Duration::from_millis(200);
+const INGEST_INTERVAL: Duration = Duration::from_millis(200);
 /// After an error.
-const RETRY: Duration = Duration::from_secs(1);
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 /// Pauses between two looks at what does not come with clicks.
-const PAUSES_A_TEND: u32 = 5;
+const INTERVALS_PER_MAINTENANCE: u32 = 5;
 /// How long a start waits for the secrets other nodes may know.
-const SECRETS: Duration = Duration::from_secs(3);
+const SECRETS_TIMEOUT: Duration = Duration::from_secs(3);
 /// The lowest priority there is: what nobody else wants of the processors, and a hundredth of their time when everybody does.
-const NICE: i32 = 19;
+const BACKGROUND_NICENESS: i32 = 19;
 /// Between two looks at whether help is needed.
-const HELP: Duration = Duration::from_secs(1);
+const CATCH_UP_INTERVAL: Duration = Duration::from_secs(1);
 /// In a rush, a batch is followed by a pause so many times as long as it took, and no longer than this: statistics lag, but they move.
-const RUSH_PAUSE: u32 = 8;
-const LONGEST_RUSH_PAUSE: Duration = Duration::from_secs(3);
+const SATURATED_PAUSE_FACTOR: u32 = 8;
+const MAX_SATURATED_PAUSE: Duration = Duration::from_secs(3);
 /// How long a look at the processors takes.
-const GLANCE: Duration = Duration::from_millis(100);
+const CPU_SAMPLE_TIME: Duration = Duration::from_millis(100);
 
 /// Tells the time.
-pub type Now = Arc<dyn Fn() -> Timestamp + Send + Sync>;
+pub type NowFn = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
 /// How clicks are recorded.
-pub struct Options {
+pub struct PipelineOptions {
     /// The store they belong to.
     pub store: Location,
     /// The data folder: journal and secrets.
@@ -58,56 +58,56 @@ pub struct Options {
     /// What the journal may take on the disk.
     pub budget_bytes: u64,
     /// When the journal is synced.
-    pub sync: journal::Syncing,
+    pub sync: journal::SyncPolicy,
     /// A file of places.
     pub geoip: Option<PathBuf>,
     /// Where randomness comes from.
-    pub random: Random,
+    pub random: RandomFn,
     /// What time it is.
-    pub now: Now,
+    pub now: NowFn,
 }
 
 /// Clicks being recorded. Dropping it stops at once and leaves the rest in the journal; [`stop`](Self::stop) stores it first.
-pub struct Recording {
-    shared: Arc<Shared>,
+pub struct ClickPipeline {
+    shared: Arc<PipelineState>,
     ended: Lock<Receiver<()>>,
-    helping: std::thread::Thread,
-    keeper: Lock<Option<Keeper>>,
+    catch_up_thread: std::thread::Thread,
+    maintenance: Lock<Option<JournalMaintenance>>,
 }
 
-struct Shared {
+struct PipelineState {
     location: Location,
     journal: Arc<Journal>,
-    secrets: Arc<Secrets>,
-    misses: Arc<Misses>,
-    now: Now,
+    secrets: Arc<VisitorSecrets>,
+    misses: Arc<MissCounter>,
+    now: NowFn,
     ingest: Mutex<Ingest>,
     stopping: AtomicBool,
     /// What is left is stored before it ends.
     finishing: AtomicBool,
     wake: Notify,
     stored: AtomicU64,
-    trouble: Lock<Option<String>>,
+    last_error: Lock<Option<String>>,
 }
 
-impl Recording {
+impl ClickPipeline {
     /// Starts recording. `control` is the runtime `store` was opened on. A database of clicks that cannot be opened does not
     /// keep anybody from recording: the journal holds the clicks until it can.
-    pub fn start(options: Options, store: Store, control: Handle) -> std::io::Result<Self> {
+    pub fn start(options: PipelineOptions, store: Store, control: Handle) -> std::io::Result<Self> {
         let now = options.now;
         let boot = u64::from_le_bytes(*(options.random)().first_chunk().unwrap_or(&[0; 8]));
-        let secrets = Secrets::open(&options.store, &options.data, options.random, now())?;
-        let journal = Journal::open(journal::Options {
+        let secrets = VisitorSecrets::open(&options.store, &options.data, options.random, now())?;
+        let journal = Journal::open(journal::JournalOptions {
             data: options.data,
             budget_bytes: options.budget_bytes,
             sync: options.sync,
             boot,
         })?;
-        let keeper = Keeper::start(&journal)?;
-        let misses = Arc::new(Misses::default());
+        let maintenance = JournalMaintenance::start(&journal)?;
+        let misses = Arc::new(MissCounter::default());
         let ingest = Ingest::new(store, control, Reader::live(&journal), options.geoip, Arc::clone(&misses))
-            .counting_drops(&journal);
-        let shared = Arc::new(Shared {
+            .with_drop_counting(&journal);
+        let shared = Arc::new(PipelineState {
             location: options.store,
             journal,
             secrets,
@@ -118,7 +118,7 @@ impl Recording {
             finishing: AtomicBool::new(false),
             wake: Notify::new(),
             stored: AtomicU64::new(0),
-            trouble: Lock::new(None),
+            last_error: Lock::new(None),
         });
         let (ready, is_ready) = sync_channel(1);
         // Nothing is sent: it is over when both have dropped their ends.
@@ -126,29 +126,34 @@ impl Recording {
         let help_end = end.clone();
         let storing = Arc::clone(&shared);
         std::thread::Builder::new().name("clicks".to_owned()).spawn(move || {
-            step_back();
+            lower_priority();
             storing.run(&ready);
             drop(end);
         })?;
         let helped = Arc::clone(&shared);
         let helping = std::thread::Builder::new().name("clicks-help".to_owned()).spawn(move || {
-            helped.help();
+            helped.catch_up();
             drop(help_end);
         })?;
         if matches!(shared.location, Location::Postgres(_)) {
-            let _ = is_ready.recv_timeout(SECRETS);
+            let _ = is_ready.recv_timeout(SECRETS_TIMEOUT);
         }
         let helping = helping.thread().clone();
-        Ok(Self { shared, ended: Lock::new(ended), helping, keeper: Lock::new(Some(keeper)) })
+        Ok(Self {
+            shared,
+            ended: Lock::new(ended),
+            catch_up_thread: helping,
+            maintenance: Lock::new(Some(maintenance)),
+        })
     }
 
     /// A recorder for another serving thread.
     pub fn recorder(&self) -> Recorder {
-        Recorder::new(self.shared.journal.lane(), Arc::clone(&self.shared.secrets))
+        Recorder::new(self.shared.journal.new_writer(), Arc::clone(&self.shared.secrets))
     }
 
     /// Where codes nobody has are counted.
-    pub fn misses(&self) -> Arc<Misses> {
+    pub fn misses(&self) -> Arc<MissCounter> {
         Arc::clone(&self.shared.misses)
     }
 
@@ -163,46 +168,48 @@ impl Recording {
     }
 
     /// Why clicks are not being stored, while they are not.
-    pub fn trouble(&self) -> Option<String> {
-        self.shared.trouble.lock().clone()
+    pub fn last_error(&self) -> Option<String> {
+        self.shared.last_error.lock().clone()
     }
 
     /// What is wrong with recording, for whoever watches the server: clicks are dropped, or wait for their database.
-    pub fn worry(&self) -> Option<&'static str> {
+    pub fn degraded_reason(&self) -> Option<&'static str> {
         if self.shared.journal.is_dropping() {
             return Some("clicks are not being recorded; redirects go on (the log says why)");
         }
-        self.trouble().map(|_| "clicks cannot be stored; the journal holds them (the log says why)")
+        self.last_error().map(|_| "clicks cannot be stored; the journal holds them (the log says why)")
     }
 
     /// Stores what waits, for at most this long; what is left then is stored by the next start.
     pub fn stop(&self, at_most: Duration) {
         self.shared.finishing.store(true, Ordering::Release);
-        self.wake_to_stop();
+        self.signal_stop();
         if self.ended.lock().recv_timeout(at_most) == Err(RecvTimeoutError::Timeout) {
             tracing::warn!("some clicks are left in the journal; the next start stores them");
         }
-        drop(self.keeper.lock().take());
+        drop(self.maintenance.lock().take());
     }
 }
 
-impl Recording {
-    fn wake_to_stop(&self) {
+impl ClickPipeline {
+    fn signal_stop(&self) {
         self.shared.stopping.store(true, Ordering::Release);
         self.shared.wake.notify_one();
-        self.helping.unpark();
+        self.catch_up_thread.unpark();
     }
 }
 
-impl Drop for Recording {
+impl Drop for ClickPipeline {
     fn drop(&mut self) {
-        self.wake_to_stop();
+        self.signal_stop();
     }
 }
 
 /// Lowers the priority of this thread, and of those it starts.
-fn step_back() {
-    if let Err(error) = rustix::process::setpriority_process(Some(rustix::thread::gettid()), NICE) {
+fn lower_priority() {
+    if let Err(error) =
+        rustix::process::setpriority_process(Some(rustix::thread::gettid()), BACKGROUND_NICENESS)
+    {
         tracing::debug!(%error, "clicks are stored at the usual priority");
     }
 }
@@ -217,7 +224,7 @@ fn runtime() -> Option<tokio::runtime::Runtime> {
     }
 }
 
-impl Shared {
+impl PipelineState {
     fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::Acquire)
     }
@@ -225,28 +232,28 @@ impl Shared {
     fn run(&self, ready: &SyncSender<()>) {
         let Some(runtime) = runtime() else { return };
         // The tables of user agents are loaded here, and not by the first redirect.
-        crate::enrich::user_agent::read("warm");
+        crate::enrich::user_agent::parse("warm");
         runtime.block_on(async {
             let Some(clicks) = self.open().await else { return };
-            self.watch(clicks.secrets_tended(&self.secrets, (self.now)()).await);
+            self.track_error(clicks.maintain_secrets(&self.secrets, (self.now)()).await);
             let _ = ready.try_send(());
             let mut pauses = 0_u32;
             while !self.is_stopping() {
                 let (began, written) = (Instant::now(), self.journal.written());
-                let stored = self.step(&clicks).await;
-                if self.watch(stored).is_some_and(|stored| stored > 0) {
+                let stored = self.ingest_next_batch(&clicks).await;
+                if self.track_error(stored).is_some_and(|stored| stored > 0) {
                     // Only who cannot keep up gives way: for everybody else it would be a delay.
-                    if self.journal.written() - written > most_records(clicks.pool.dialect()) as u64 {
-                        self.give_way(began.elapsed() * RUSH_PAUSE).await;
+                    if self.journal.written() - written > max_batch_entries(clicks.pool.dialect()) as u64 {
+                        self.yield_to_redirects(began.elapsed() * SATURATED_PAUSE_FACTOR).await;
                     }
                     continue;
                 }
                 pauses = pauses.wrapping_add(1);
-                if pauses.is_multiple_of(PAUSES_A_TEND) {
-                    let tended = self.tend(&clicks, pauses / PAUSES_A_TEND).await;
-                    self.watch(tended);
+                if pauses.is_multiple_of(INTERVALS_PER_MAINTENANCE) {
+                    let tended = self.maintain(&clicks, pauses / INTERVALS_PER_MAINTENANCE).await;
+                    self.track_error(tended);
                 }
-                let pause = if self.trouble.lock().is_some() { RETRY } else { PAUSE };
+                let pause = if self.last_error.lock().is_some() { RETRY_INTERVAL } else { INGEST_INTERVAL };
                 let _ = tokio::time::timeout(pause, self.wake.notified()).await;
             }
             clicks.close().await;
@@ -254,108 +261,109 @@ impl Shared {
     }
 
     /// Leaves the processors to redirects while there is a rush, and the journal has room for their clicks.
-    async fn give_way(&self, at_most: Duration) {
-        let until = Instant::now() + at_most.min(LONGEST_RUSH_PAUSE);
-        while Instant::now() < until && self.journal.waiting_bytes() < self.journal.budget_bytes() / 4 {
-            let before = Ticks::now();
-            if tokio::time::timeout(GLANCE, self.wake.notified()).await.is_ok() {
+    async fn yield_to_redirects(&self, at_most: Duration) {
+        let until = Instant::now() + at_most.min(MAX_SATURATED_PAUSE);
+        while Instant::now() < until && self.journal.pending_bytes() < self.journal.budget_bytes() / 4 {
+            let before = CpuTimes::now();
+            if tokio::time::timeout(CPU_SAMPLE_TIME, self.wake.notified()).await.is_ok() {
                 return;
             }
-            let is_rush = before.zip(Ticks::now()).is_some_and(|(before, now)| now.show_rush_since(&before));
-            if !is_rush {
+            let is_saturated =
+                before.zip(CpuTimes::now()).is_some_and(|(before, now)| now.saturated_since(&before));
+            if !is_saturated {
                 return;
             }
         }
     }
 
     /// Stores what is left at the end.
-    async fn finish(&self) {
-        let opened = Clicks::open(&self.location).await;
-        let Some(clicks) = self.watch(opened) else { return };
+    async fn drain(&self) {
+        let opened = ClickStore::open(&self.location).await;
+        let Some(clicks) = self.track_error(opened) else { return };
         loop {
-            let stored = self.step(&clicks).await;
-            if self.watch(stored).is_none_or(|stored| stored == 0) {
+            let stored = self.ingest_next_batch(&clicks).await;
+            if self.track_error(stored).is_none_or(|stored| stored == 0) {
                 break;
             }
         }
-        let tended = self.ingest.lock().await.tend(&clicks, (self.now)()).await;
-        self.watch(tended);
+        let tended = self.ingest.lock().await.maintain(&clicks, (self.now)()).await;
+        self.track_error(tended);
         // The last connection to a file moves its log into it.
         clicks.close().await;
     }
 
-    async fn step(&self, clicks: &Clicks) -> Result<usize, StoreError> {
-        let stored = self.ingest.lock().await.step(clicks, (self.now)()).await?;
+    async fn ingest_next_batch(&self, clicks: &ClickStore) -> Result<usize, StoreError> {
+        let stored = self.ingest.lock().await.ingest_next_batch(clicks, (self.now)()).await?;
         self.stored.fetch_add(stored as u64, Ordering::Relaxed);
         Ok(stored)
     }
 
     /// Once a second; the secrets once a minute.
-    async fn tend(&self, clicks: &Clicks, seconds: u32) -> Result<(), StoreError> {
+    async fn maintain(&self, clicks: &ClickStore, seconds: u32) -> Result<(), StoreError> {
         let now = (self.now)();
-        self.ingest.lock().await.tend(clicks, now).await?;
+        self.ingest.lock().await.maintain(clicks, now).await?;
         if seconds.is_multiple_of(60) {
-            clicks.secrets_tended(&self.secrets, now).await?;
+            clicks.maintain_secrets(&self.secrets, now).await?;
         }
         Ok(())
     }
 
     /// Opens the clicks, however long it takes.
-    async fn open(&self) -> Option<Clicks> {
+    async fn open(&self) -> Option<ClickStore> {
         loop {
-            let opened = Clicks::open(&self.location).await;
-            match self.watch(opened) {
+            let opened = ClickStore::open(&self.location).await;
+            match self.track_error(opened) {
                 Some(clicks) => return Some(clicks),
                 None if self.is_stopping() => return None,
                 None => {
-                    let _ = tokio::time::timeout(RETRY, self.wake.notified()).await;
+                    let _ = tokio::time::timeout(RETRY_INTERVAL, self.wake.notified()).await;
                 }
             }
         }
     }
 
     /// Logs trouble when it begins and when it ends.
-    fn watch<T>(&self, outcome: Result<T, StoreError>) -> Option<T> {
-        let mut trouble = self.trouble.lock();
+    fn track_error<T>(&self, outcome: Result<T, StoreError>) -> Option<T> {
+        let mut last_error = self.last_error.lock();
         match outcome {
             Ok(value) => {
-                if trouble.take().is_some() {
+                if last_error.take().is_some() {
                     tracing::info!("clicks are stored again");
                 }
                 Some(value)
             }
             Err(error) => {
                 let error = error.for_clicks();
-                if trouble.is_none() {
+                if last_error.is_none() {
                     tracing::error!(%error, "clicks cannot be stored; the journal holds them");
                 }
-                *trouble = Some(error.to_string());
+                *last_error = Some(error.to_string());
                 None
             }
         }
     }
 
     /// Helps when too much waits, and at the end.
-    fn help(&self) {
+    fn catch_up(&self) {
         let Some(runtime) = runtime() else { return };
         let budget = self.journal.budget_bytes();
         while !self.is_stopping() {
-            if self.journal.waiting_bytes() > budget / 2 && self.trouble.lock().is_none() {
+            if self.journal.pending_bytes() > budget / 2 && self.last_error.lock().is_none() {
                 runtime.block_on(async {
-                    let Ok(clicks) = Clicks::open(&self.location).await else { return };
-                    while self.journal.waiting_bytes() > budget / 4 && !self.is_stopping() {
-                        let stored = self.step(&clicks).await;
-                        if self.watch(stored).is_none_or(|stored| stored == 0) {
+                    let Ok(clicks) = ClickStore::open(&self.location).await else { return };
+                    while self.journal.pending_bytes() > budget / 4 && !self.is_stopping() {
+                        let stored = self.ingest_next_batch(&clicks).await;
+                        if self.track_error(stored).is_none_or(|stored| stored == 0) {
                             break;
                         }
                     }
                     clicks.close().await;
                 });
             }
-            std::thread::park_timeout(HELP);
+            std::thread::park_timeout(CATCH_UP_INTERVAL);
         }
         if self.finishing.load(Ordering::Acquire) {
-            runtime.block_on(self.finish());
+            runtime.block_on(self.drain());
         }
     }
 }

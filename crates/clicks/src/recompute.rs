@@ -19,17 +19,17 @@ use rlinks_store::{Store, StoreError};
 
 use self::rows::{Change, Group, replace, stored};
 use crate::bulk_lookup::json;
-use crate::database::Clicks;
+use crate::database::ClickStore;
 use crate::ingest::write::lock;
 use crate::recompute::day::{Owners, Sheet};
-use crate::rollup::Kind;
+use crate::rollup::SubjectKind;
 use crate::time::{HOURLY_DAYS, day_of};
 
 /// Subjects compared by one look.
 const PAGE: usize = 1000;
 /// Subjects whose rows are replaced in one transaction.
 const CHUNK: usize = 200;
-const KINDS: [Kind; 3] = [Kind::Link, Kind::Workspace, Kind::User];
+const KINDS: [SubjectKind; 3] = [SubjectKind::Link, SubjectKind::Workspace, SubjectKind::User];
 
 /// What was found and done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -53,7 +53,7 @@ pub struct Progress {
     pub days: u64,
 }
 
-impl Clicks {
+impl ClickStore {
     /// Makes the rollups of a workspace, or of all, what its raw clicks say. Must run where `store` was opened: owners of
     /// links come from there.
     pub async fn recompute(

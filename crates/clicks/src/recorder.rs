@@ -10,19 +10,19 @@ use rlinks_core::{Id, Timestamp};
 
 use crate::click::Device;
 use crate::click::IpPrefix;
-use crate::enrich::user_agent::{self, Memo};
-use crate::journal::Lane;
-use crate::journal::entry::{AgentBytes, Record};
+use crate::enrich::user_agent::{self, UserAgentCache};
+use crate::journal::SegmentWriter;
+use crate::journal::entry::{JournalEntry, UserAgentBytes};
 use crate::time::day_of;
-use crate::visitor_secrets::{Secret, Secrets, hash_agent, visitor};
+use crate::visitor_secrets::{HashKey, VisitorSecrets, hash_user_agent, visitor_key};
 use rlinks_core::click::attribution;
 
 /// More of a user agent is not looked at.
-const LONGEST_AGENT_BYTES: usize = 512;
+const MAX_USER_AGENT_BYTES: usize = 512;
 
 /// The facts of one redirect, as the request brings them.
 #[derive(Clone, Copy, Debug)]
-pub struct Facts<'a> {
+pub struct ClickContext<'a> {
     /// When.
     pub now: Timestamp,
     /// Which link.
@@ -42,78 +42,78 @@ pub struct Facts<'a> {
     /// A browser that only looks ahead.
     pub prefetch: bool,
     /// What the policy keeps of the user agent.
-    pub keep: UserAgentRetention,
+    pub user_agent_retention: UserAgentRetention,
 }
 
 /// Records the clicks of one serving thread.
 pub struct Recorder {
-    lane: Arc<Lane>,
-    secrets: Arc<Secrets>,
-    local: Mutex<Local>,
+    writer: Arc<SegmentWriter>,
+    secrets: Arc<VisitorSecrets>,
+    cache: Mutex<ThreadCache>,
 }
 
 /// What the thread remembers, so that it asks nobody.
-struct Local {
+struct ThreadCache {
     epoch: u64,
     day: i64,
-    salt: Secret,
-    agent_key: Secret,
-    memo: Memo,
+    salt: HashKey,
+    agent_key: HashKey,
+    user_agents: UserAgentCache,
     /// One visitor often asks several times in a row.
-    last: Last,
+    last: LastUserAgent,
 }
 
 /// The last user agent.
 #[derive(Default)]
-struct Last {
+struct LastUserAgent {
     text: Vec<u8>,
     hash: u64,
     /// What was read from it; empty until somebody wants to know.
-    read: Vec<u8>,
+    parsed: Vec<u8>,
 }
 
 impl Recorder {
     /// A recorder that writes to a lane of its own.
-    pub fn new(lane: Arc<Lane>, secrets: Arc<Secrets>) -> Self {
-        let local = Local {
+    pub fn new(writer: Arc<SegmentWriter>, secrets: Arc<VisitorSecrets>) -> Self {
+        let cache = ThreadCache {
             epoch: 0,
             day: i64::MIN,
             salt: [0; 16],
             agent_key: [0; 16],
-            memo: Memo::default(),
-            last: Last::default(),
+            user_agents: UserAgentCache::default(),
+            last: LastUserAgent::default(),
         };
-        Self { lane, secrets, local: Mutex::new(local) }
+        Self { writer, secrets, cache: Mutex::new(cache) }
     }
 
-    /// Notes a click for the journal. It is there, for whoever looks after `kill -9`, once [`write`](Self::write) is back, and before that
+    /// Notes a click for the journal. It is there, for whoever looks after `kill -9`, once [`flush`](Self::flush) is back, and before that
     /// nobody may be answered. Whatever goes wrong is counted and stops nothing.
-    pub fn note(&self, facts: &Facts<'_>) {
-        let raw = &facts.user_agent[..facts.user_agent.len().min(LONGEST_AGENT_BYTES)];
-        let mut local = self.local.lock();
-        local.look_up(&self.secrets, day_of(facts.now));
-        let ua_hash = local.hash(raw);
-        let visitor = visitor(&local.salt, facts.address, ua_hash);
+    pub fn stage(&self, context: &ClickContext<'_>) {
+        let raw = &context.user_agent[..context.user_agent.len().min(MAX_USER_AGENT_BYTES)];
+        let mut cache = self.cache.lock();
+        cache.refresh(&self.secrets, day_of(context.now));
+        let ua_hash = cache.hash(raw);
+        let visitor = visitor_key(&cache.salt, context.address, ua_hash);
         let cut: Cow<'_, [u8]>;
-        let (kept, bot) = match facts.keep {
+        let (kept, bot) = match context.user_agent_retention {
             UserAgentRetention::Truncated(characters) => {
-                cut = cut_to(raw, characters);
-                (AgentBytes::Text(&cut), facts.prefetch)
+                cut = truncate_to(raw, characters);
+                (UserAgentBytes::Raw(&cut), context.prefetch)
             }
             UserAgentRetention::Hashed => {
-                let read = local.read(raw);
-                (AgentBytes::Read(read), facts.prefetch || user_agent::device_of(read) == Device::Bot)
+                let read = cache.parsed(raw);
+                (UserAgentBytes::Parsed(read), context.prefetch || user_agent::device_of(read) == Device::Bot)
             }
         };
         let (referrer, utm) =
-            (attribution::strip_referrer(facts.referrer), attribution::parse_utm(facts.query));
-        self.lane.note(&Record {
-            ts: facts.now,
-            link: facts.link,
-            workspace: facts.workspace,
+            (attribution::strip_referrer(context.referrer), attribution::parse_utm(context.query));
+        self.writer.stage(&JournalEntry {
+            ts: context.now,
+            link: context.link,
+            workspace: context.workspace,
             visitor,
-            prefix: Some(IpPrefix::from_address(facts.address).as_i64()),
-            country: facts.country,
+            prefix: Some(IpPrefix::from_address(context.address).as_i64()),
+            country: context.country,
             bot,
             ua_hash,
             agent: kept,
@@ -125,31 +125,32 @@ impl Recorder {
     }
 
     /// Whether clicks are noted and not yet written.
-    pub fn has_noted(&self) -> bool {
-        self.lane.has_noted()
+    pub fn has_staged(&self) -> bool {
+        self.writer.has_staged()
     }
 
     /// Writes the clicks that are noted.
-    pub fn write(&self) {
-        self.lane.write();
+    pub fn flush(&self) {
+        self.writer.flush();
     }
 }
 
-impl Local {
+impl ThreadCache {
     /// Asks for the secrets when the day, or somebody's mind, has changed.
-    fn look_up(&mut self, secrets: &Secrets, day: i64) {
+    fn refresh(&mut self, secrets: &VisitorSecrets, day: i64) {
         let epoch = secrets.epoch();
         if (self.day, self.epoch) != (day, epoch) {
             (self.day, self.epoch) = (day, epoch);
             (self.salt, self.agent_key) = (secrets.salt(day), secrets.agent_key());
-            self.last = Last { hash: hash_agent(&self.agent_key, &[]), ..Last::default() };
+            self.last =
+                LastUserAgent { hash: hash_user_agent(&self.agent_key, &[]), ..LastUserAgent::default() };
         }
     }
 
     fn hash(&mut self, user_agent: &[u8]) -> u64 {
         if self.last.text != user_agent {
-            self.last.hash = hash_agent(&self.agent_key, user_agent);
-            self.last.read.clear();
+            self.last.hash = hash_user_agent(&self.agent_key, user_agent);
+            self.last.parsed.clear();
             self.last.text.clear();
             self.last.text.extend_from_slice(user_agent);
         }
@@ -157,15 +158,15 @@ impl Local {
     }
 
     /// What the user agent says that was hashed just now.
-    fn read(&mut self, user_agent: &[u8]) -> &[u8] {
-        if self.last.read.is_empty() {
-            self.last.read.extend_from_slice(self.memo.get_or_read(self.last.hash, user_agent));
+    fn parsed(&mut self, user_agent: &[u8]) -> &[u8] {
+        if self.last.parsed.is_empty() {
+            self.last.parsed.extend_from_slice(self.user_agents.get_or_parse(self.last.hash, user_agent));
         }
-        &self.last.read
+        &self.last.parsed
     }
 }
 
-fn cut_to(user_agent: &[u8], characters: u32) -> Cow<'_, [u8]> {
+fn truncate_to(user_agent: &[u8], characters: u32) -> Cow<'_, [u8]> {
     // A character is at least a byte, so there is nothing to cut, and nothing to read here.
     if user_agent.len() <= characters as usize {
         return Cow::Borrowed(user_agent);

@@ -14,9 +14,9 @@ use rlinks_store::database::pool::{Dialect, Pool, read, run_in};
 use sqlx::AssertSqlSafe;
 
 use crate::bulk_lookup::json;
-use crate::database::Clicks;
+use crate::database::ClickStore;
 use crate::ingest::write::lock;
-use crate::rollup::Kind;
+use crate::rollup::SubjectKind;
 use crate::time::{DAY_MS, HOURLY_DAYS, day_of, first_day_of, month_of};
 
 /// Numbers of events looked at and deleted in one go.
@@ -90,7 +90,7 @@ pub struct Pruned {
     pub partitions: u64,
 }
 
-impl Clicks {
+impl ClickStore {
     /// The raw clicks of a workspace that [`prune`](Self::prune) with the same number would delete, for whoever wants to export
     /// them before; nothing when there are none.
     pub async fn prunable(
@@ -302,7 +302,7 @@ impl Clicks {
         const COUNT: &str = "select count(*) from days where kind = $1 and workspace_id = $2 and day < $3";
         let workspace = workspace.as_i64();
         let mut days = 0;
-        for kind in [Kind::Link as i64, Kind::Workspace as i64, Kind::User as i64] {
+        for kind in [SubjectKind::Link as i64, SubjectKind::Workspace as i64, SubjectKind::User as i64] {
             if mode == PruneMode::DryRun {
                 let (there,): (i64,) = read!(&self.pool, fetch_one, COUNT, kind, workspace, before)?;
                 days += there.cast_unsigned();

@@ -12,13 +12,13 @@ use serde::{Deserialize, Serialize};
 use crate::time::{day_of, hour_of, month_of};
 
 /// Values of one dimension, subject and day that are counted by name.
-pub const MOST_VALUES: usize = 500;
+pub const MAX_NAMED_VALUES: usize = 500;
 /// What is counted of the rest.
-pub const OTHER: &str = "(other)";
+pub const OTHER_VALUE: &str = "(other)";
 
 /// What is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Kind {
+pub enum SubjectKind {
     /// A link's clicks.
     Link = 0,
     /// A workspace's.
@@ -29,39 +29,39 @@ pub enum Kind {
 
 /// Whose clicks are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Subject {
+pub struct RollupSubject {
     /// What it is.
-    pub kind: Kind,
+    pub kind: SubjectKind,
     /// Whose it is.
     pub workspace: Id,
     /// Which.
     pub id: Id,
 }
 
-impl Subject {
+impl RollupSubject {
     /// A link of a workspace.
     pub const fn link(workspace: Id, id: Id) -> Self {
-        Self { kind: Kind::Link, workspace, id }
+        Self { kind: SubjectKind::Link, workspace, id }
     }
 
     /// A workspace.
     pub const fn workspace(id: Id) -> Self {
-        Self { kind: Kind::Workspace, workspace: id, id }
+        Self { kind: SubjectKind::Workspace, workspace: id, id }
     }
 
     /// A user of a workspace.
     pub const fn user(workspace: Id, id: Id) -> Self {
-        Self { kind: Kind::User, workspace, id }
+        Self { kind: SubjectKind::User, workspace, id }
     }
 }
 
-/// The dimensions clicks are broken down by, in the order of [`Fact::values`].
+/// The dimensions clicks are broken down by, in the order of [`CountedClick::values`].
 pub const DIMENSIONS: [&str; 7] =
     ["referrers", "countries", "cities", "devices", "browsers", "systems", "campaigns"];
 
 /// Clicks of people and of bots.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Pair(
+pub struct PeopleAndBots(
     /// People's.
     pub u64,
     /// Bots'.
@@ -70,23 +70,23 @@ pub struct Pair(
 
 /// Clicks by value, for each of [`DIMENSIONS`]; bounded.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Dimensions(pub [BTreeMap<String, Pair>; 7]);
+pub struct Dimensions(pub [BTreeMap<String, PeopleAndBots>; 7]);
 
 impl Dimensions {
-    /// Adds to a value; beyond [`MOST_VALUES`] a new value is [`OTHER`].
-    pub fn add(&mut self, dimension: usize, value: &str, add: Pair) {
+    /// Adds to a value; beyond [`MAX_NAMED_VALUES`] a new value is [`OTHER_VALUE`].
+    pub fn add(&mut self, dimension: usize, value: &str, add: PeopleAndBots) {
         let values = &mut self.0[dimension];
         if let Some(known) = values.get_mut(value) {
             known.add(add);
             return;
         }
-        let named = values.len() - usize::from(values.contains_key(OTHER));
-        let name = if named < MOST_VALUES { value } else { OTHER };
+        let named = values.len() - usize::from(values.contains_key(OTHER_VALUE));
+        let name = if named < MAX_NAMED_VALUES { value } else { OTHER_VALUE };
         values.entry(name.to_owned()).or_default().add(add);
     }
 }
 
-impl Pair {
+impl PeopleAndBots {
     pub(crate) fn add(&mut self, other: Self) {
         self.0 += other.0;
         self.1 += other.1;
@@ -95,7 +95,7 @@ impl Pair {
 
 /// One click, as far as counting is concerned.
 #[derive(Clone, Copy, Debug)]
-pub struct Fact<'a> {
+pub struct CountedClick<'a> {
     /// Its number.
     pub n: i64,
     /// When.
@@ -116,18 +116,18 @@ pub struct Fact<'a> {
 
 /// A visitor of a subject on a day.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Visit {
+pub struct DailyVisitor {
     /// The UTC day.
     pub day: i64,
     /// Of whom.
-    pub subject: Subject,
+    pub subject: RollupSubject,
     /// By whom.
     pub visitor: u64,
 }
 
 /// What an hour gains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Hour {
+pub struct HourDelta {
     /// People's clicks.
     pub clicks: i64,
     /// Bots' clicks.
@@ -144,7 +144,7 @@ pub struct Hour {
 
 /// What a day gains.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Day {
+pub struct DayDelta {
     /// People's clicks.
     pub clicks: i64,
     /// Bots' clicks.
@@ -156,22 +156,22 @@ pub struct Day {
     /// The highest.
     pub last: i64,
     /// Values in the order they first came.
-    values: Values,
+    values: DayValues,
 }
 
 /// A day's values. Most days of most links have few, and few are found by looking through them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Values {
-    list: Vec<(u8, u32, Arc<str>, Pair)>,
+struct DayValues {
+    list: Vec<(u8, u32, Arc<str>, PeopleAndBots)>,
     places: HashMap<(u8, u32), usize>,
 }
 
 /// More than this are found by their place.
-const FEW: usize = 24;
+const MAX_LINEAR_VALUES: usize = 24;
 
-impl Values {
-    fn add(&mut self, dimension: u8, name: u32, value: &Arc<str>, add: Pair) {
-        let is_it = |(d, n, ..): &(u8, u32, Arc<str>, Pair)| (*d, *n) == (dimension, name);
+impl DayValues {
+    fn add(&mut self, dimension: u8, name: u32, value: &Arc<str>, add: PeopleAndBots) {
+        let is_it = |(d, n, ..): &(u8, u32, Arc<str>, PeopleAndBots)| (*d, *n) == (dimension, name);
         let known = if self.places.is_empty() {
             self.list.iter().position(is_it)
         } else {
@@ -182,7 +182,7 @@ impl Values {
             return;
         }
         self.list.push((dimension, name, Arc::clone(value), add));
-        if self.list.len() > FEW {
+        if self.list.len() > MAX_LINEAR_VALUES {
             // The first time, those before it too.
             let from = if self.places.is_empty() { 0 } else { self.list.len() - 1 };
             let placed = self.list.iter().enumerate().skip(from);
@@ -204,15 +204,16 @@ pub struct Total {
     pub last_hit: Option<Timestamp>,
 }
 
-const NO_HOUR: Hour = Hour { clicks: 0, bots: 0, visitors: 0, arrivals: 0, first: i64::MAX, last: 0 };
+const EMPTY_HOUR: HourDelta =
+    HourDelta { clicks: 0, bots: 0, visitors: 0, arrivals: 0, first: i64::MAX, last: 0 };
 
-impl Default for Day {
+impl Default for DayDelta {
     fn default() -> Self {
-        Self { clicks: 0, bots: 0, visitors: 0, first: i64::MAX, last: 0, values: Values::default() }
+        Self { clicks: 0, bots: 0, visitors: 0, first: i64::MAX, last: 0, values: DayValues::default() }
     }
 }
 
-impl Day {
+impl DayDelta {
     /// Adds its values to those that are there.
     pub fn add_values_to(&self, dimensions: &mut Dimensions) {
         for (dimension, _, value, add) in &self.values.list {
@@ -223,42 +224,42 @@ impl Day {
 
 /// What a set of clicks adds.
 #[derive(Debug, Default)]
-pub struct Roll {
+pub struct RollupDelta {
     /// By subject and hour.
-    pub hours: BTreeMap<(Subject, i64), Hour>,
+    pub hours: BTreeMap<(RollupSubject, i64), HourDelta>,
     /// By subject and day.
-    pub days: BTreeMap<(Subject, i64), Day>,
+    pub days: BTreeMap<(RollupSubject, i64), DayDelta>,
     /// By subject.
-    pub totals: BTreeMap<Subject, Total>,
+    pub totals: BTreeMap<RollupSubject, Total>,
     /// Who came, and in which hours of the day: a bit each.
-    pub visits: BTreeMap<Visit, u32>,
+    pub daily_visitors: BTreeMap<DailyVisitor, u32>,
     /// Every value once, and its number.
     names: HashMap<Arc<str>, u32>,
 }
 
-impl Roll {
+impl RollupDelta {
     /// Adds a click. Clicks must come in the order of their numbers: the first 500 values of a day are those that have names.
-    pub fn add(&mut self, fact: &Fact<'_>) {
-        let names = fact.values.map(|value| value.map(|value| self.name(value)));
+    pub fn add(&mut self, click: &CountedClick<'_>) {
+        let names = click.values.map(|value| value.map(|value| self.intern(value)));
         let subjects = [
-            Some(Subject::link(fact.workspace, fact.link)),
-            Some(Subject::workspace(fact.workspace)),
-            fact.owner.map(|owner| Subject::user(fact.workspace, owner)),
+            Some(RollupSubject::link(click.workspace, click.link)),
+            Some(RollupSubject::workspace(click.workspace)),
+            click.owner.map(|owner| RollupSubject::user(click.workspace, owner)),
         ];
-        let (hour, day) = (hour_of(fact.ts), day_of(fact.ts));
-        let (people, bots) = if fact.bot { (0, 1) } else { (1, 0) };
+        let (hour, day) = (hour_of(click.ts), day_of(click.ts));
+        let (people, bots) = if click.bot { (0, 1) } else { (1, 0) };
         for subject in subjects.into_iter().flatten() {
-            let of_hour = self.hours.entry((subject, hour)).or_insert(NO_HOUR);
+            let of_hour = self.hours.entry((subject, hour)).or_insert(EMPTY_HOUR);
             of_hour.clicks += people;
             of_hour.bots += bots;
-            of_hour.first = of_hour.first.min(fact.n);
-            of_hour.last = of_hour.last.max(fact.n);
+            of_hour.first = of_hour.first.min(click.n);
+            of_hour.last = of_hour.last.max(click.n);
             let of_day = self.days.entry((subject, day)).or_default();
             of_day.clicks += people;
             of_day.bots += bots;
-            of_day.first = of_day.first.min(fact.n);
-            of_day.last = of_day.last.max(fact.n);
-            let add = if fact.bot { Pair(0, 1) } else { Pair(1, 0) };
+            of_day.first = of_day.first.min(click.n);
+            of_day.last = of_day.last.max(click.n);
+            let add = if click.bot { PeopleAndBots(0, 1) } else { PeopleAndBots(1, 0) };
             for (dimension, value) in (0..).zip(&names) {
                 if let Some((name, value)) = value {
                     of_day.values.add(dimension, *name, value, add);
@@ -267,18 +268,19 @@ impl Roll {
             let total = self.totals.entry(subject).or_default();
             total.clicks += people;
             total.bots += bots;
-            total.last_hit = total.last_hit.max(Some(fact.ts));
-            if !fact.bot {
-                total.last_click = total.last_click.max(Some(fact.ts));
+            total.last_hit = total.last_hit.max(Some(click.ts));
+            if !click.bot {
+                total.last_click = total.last_click.max(Some(click.ts));
             }
-            if let Some(visitor) = fact.visitor.filter(|_| !fact.bot) {
-                *self.visits.entry(Visit { day, subject, visitor }).or_default() |= 1 << hour.rem_euclid(24);
+            if let Some(visitor) = click.visitor.filter(|_| !click.bot) {
+                *self.daily_visitors.entry(DailyVisitor { day, subject, visitor }).or_default() |=
+                    1 << hour.rem_euclid(24);
             }
         }
     }
 
     /// Counts a visitor of whom `fresh` hours of the day are new and `hours` are known now.
-    pub fn saw(&mut self, day: i64, subject: Subject, fresh: u32, hours: u32) {
+    pub fn count_visitor(&mut self, day: i64, subject: RollupSubject, fresh: u32, hours: u32) {
         let before = hours & !fresh;
         for bit in (0..24).filter(|bit| fresh & 1 << bit != 0) {
             self.hour(subject, day, bit).visitors += 1;
@@ -293,12 +295,12 @@ impl Roll {
         }
     }
 
-    fn hour(&mut self, subject: Subject, day: i64, bit: u32) -> &mut Hour {
-        self.hours.entry((subject, day * 24 + i64::from(bit))).or_insert(NO_HOUR)
+    fn hour(&mut self, subject: RollupSubject, day: i64, bit: u32) -> &mut HourDelta {
+        self.hours.entry((subject, day * 24 + i64::from(bit))).or_insert(EMPTY_HOUR)
     }
 
     /// What months gain, from the days.
-    pub fn months(&self) -> BTreeMap<(Subject, i64), (i64, i64, i64)> {
+    pub fn months(&self) -> BTreeMap<(RollupSubject, i64), (i64, i64, i64)> {
         let mut months = BTreeMap::<_, (i64, i64, i64)>::new();
         for ((subject, day), gained) in &self.days {
             let month = months.entry((*subject, month_of(*day))).or_default();
@@ -309,7 +311,7 @@ impl Roll {
         months
     }
 
-    fn name(&mut self, value: &str) -> (u32, Arc<str>) {
+    fn intern(&mut self, value: &str) -> (u32, Arc<str>) {
         if let Some((value, name)) = self.names.get_key_value(value) {
             return (*name, Arc::clone(value));
         }

@@ -28,8 +28,8 @@ use serde::{Deserialize, Serialize};
 pub use self::calendar::{Interval, Zone};
 pub use self::recent::Place;
 use crate::bulk_lookup::{json, look_up};
-use crate::database::Clicks;
-use crate::rollup::{Subject, Total};
+use crate::database::ClickStore;
+use crate::rollup::{RollupSubject, Total};
 use crate::stats::breakdowns::take_top;
 pub use crate::stats::breakdowns::{CountryValue, Value};
 use crate::stats::first_click::first_day;
@@ -37,13 +37,13 @@ use crate::stats::range::{Count, Counter, Scope};
 use crate::time::{DAY_MS, HOUR_MS, day_of};
 
 /// Points in a series.
-pub const MOST_POINTS: usize = 10_000;
+pub const MAX_POINTS: usize = 10_000;
 /// Links among the busiest.
-pub const TOP_LINKS: i64 = 20;
+pub const MAX_TOP_LINKS: i64 = 20;
 
-const DEFAULT_DAYS: i64 = 30;
-const TOP_VALUES: usize = 10;
-const TOP_BROWSERS: usize = 5;
+const DEFAULT_RANGE_DAYS: i64 = 30;
+const MAX_TOP_VALUES: usize = 10;
+const MAX_TOP_BROWSERS: usize = 5;
 
 /// Whether bots' clicks are among the clicks. They are counted apart in any case, and are never visitors.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -80,9 +80,9 @@ impl Bots {
 
 /// What somebody wants to know.
 #[derive(Clone, Debug)]
-pub struct Question {
+pub struct StatsQuery {
     /// Whose clicks.
-    pub subject: Subject,
+    pub subject: RollupSubject,
     /// From this moment on; else 30 days before the end.
     pub from: Option<Timestamp>,
     /// Until before this moment; else the end of today in the zone.
@@ -97,9 +97,9 @@ pub struct Question {
     pub days_kept_from: Option<i64>,
 }
 
-impl Question {
+impl StatsQuery {
     /// The last 30 days of a subject, day by day in UTC, without bots.
-    pub const fn about(subject: Subject) -> Self {
+    pub const fn for_subject(subject: RollupSubject) -> Self {
         Self {
             subject,
             from: None,
@@ -132,7 +132,7 @@ pub struct Statistics {
     /// What counts as a click.
     pub bots: Bots,
     /// Over the whole range.
-    pub total: Sum,
+    pub total: Totals,
     /// Point by point, without gaps.
     pub series: Vec<Point>,
     /// Breakdowns are of whole UTC days: from this moment on, where it is not `from`.
@@ -143,7 +143,7 @@ pub struct Statistics {
     pub breakdown_to: Option<Timestamp>,
     /// What the days of the breakdowns count as a whole.
     #[serde(skip)]
-    pub breakdown_total: Sum,
+    pub breakdown_total: Totals,
     /// Hosts people came from.
     pub referrers: Vec<Value>,
     /// Countries.
@@ -158,14 +158,14 @@ pub struct Statistics {
     pub systems: Vec<Value>,
     /// Campaigns.
     pub campaigns: Vec<Value>,
-    /// The UTC days of the breakdowns, for [`Clicks::top_links`] and [`Clicks::misses`].
+    /// The UTC days of the breakdowns, for [`ClickStore::top_links`] and [`ClickStore::misses`].
     #[serde(skip)]
     pub days: Range<i64>,
 }
 
 /// What was counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Sum {
+pub struct Totals {
     /// Clicks: people's, or all.
     pub clicks: u64,
     /// People, each once in a UTC day.
@@ -181,7 +181,7 @@ pub struct Point {
     pub start: Timestamp,
     /// What was counted of it.
     #[serde(flatten)]
-    pub sum: Sum,
+    pub totals: Totals,
 }
 
 /// Why there is no answer.
@@ -189,7 +189,7 @@ pub struct Point {
 pub enum StatsError {
     /// The question makes no sense.
     #[error("{0}")]
-    Question(FieldError),
+    InvalidQuery(FieldError),
     /// The database did not answer.
     #[error(transparent)]
     Store(StoreError),
@@ -203,18 +203,18 @@ impl From<StoreError> for StatsError {
 
 impl From<FieldError> for StatsError {
     fn from(error: FieldError) -> Self {
-        Self::Question(error)
+        Self::InvalidQuery(error)
     }
 }
 
-impl Clicks {
+impl ClickStore {
     /// Answers a question, from one state of the database.
-    pub async fn statistics(&self, question: &Question, now: Timestamp) -> Result<Statistics, StatsError> {
-        let Question { subject, interval, tz, bots, .. } = question;
-        let scope = Scope::of(hours_of(question, now)?, day_of(now), question.days_kept_from);
-        let points = tz.points(*interval, &scope.hours, MOST_POINTS).ok_or_else(|| {
+    pub async fn statistics(&self, query: &StatsQuery, now: Timestamp) -> Result<Statistics, StatsError> {
+        let StatsQuery { subject, interval, tz, bots, .. } = query;
+        let scope = Scope::of(hours_of(query, now)?, day_of(now), query.days_kept_from);
+        let points = tz.points(*interval, &scope.hours, MAX_POINTS).ok_or_else(|| {
             let message =
-                format!("gives more than {MOST_POINTS} points; choose a longer one or a shorter range");
+                format!("gives more than {MAX_POINTS} points; choose a longer one or a shorter range");
             FieldError::new("interval", FieldCode::TooLong, message)
         })?;
         let mut counter = Counter::new(&scope, *interval, &points);
@@ -243,7 +243,8 @@ impl Clicks {
         let (from, to) = (moment(scope.hours.start, HOUR_MS), moment(scope.hours.end, HOUR_MS));
         let breakdown = [moment(days.start, DAY_MS), moment(days.end, DAY_MS)];
         let (total, counts) = counter.finish();
-        let point = |(start, count): (i64, Count)| Point { start: moment(start, 1), sum: count.sum(*bots) };
+        let point =
+            |(start, count): (i64, Count)| Point { start: moment(start, 1), totals: count.sum(*bots) };
         let shifted = *interval == Interval::Hour || !tz.is_utc();
         Ok(Statistics {
             from,
@@ -260,22 +261,25 @@ impl Clicks {
             breakdown_to: Some(breakdown[1]).filter(|end| *end != to),
             breakdown_total: broken_down.sum(*bots),
             // In the order of `DIMENSIONS`.
-            referrers: take_top(&mut values, 0, TOP_VALUES, *bots),
-            countries: take_top(&mut values, 1, TOP_VALUES, *bots)
+            referrers: take_top(&mut values, 0, MAX_TOP_VALUES, *bots),
+            countries: take_top(&mut values, 1, MAX_TOP_VALUES, *bots)
                 .into_iter()
                 .map(CountryValue::from)
                 .collect(),
-            cities: take_top(&mut values, 2, TOP_VALUES, *bots),
-            devices: take_top(&mut values, 3, TOP_VALUES, *bots),
-            browsers: take_top(&mut values, 4, TOP_BROWSERS, *bots),
-            systems: take_top(&mut values, 5, TOP_VALUES, *bots),
-            campaigns: take_top(&mut values, 6, TOP_VALUES, *bots),
+            cities: take_top(&mut values, 2, MAX_TOP_VALUES, *bots),
+            devices: take_top(&mut values, 3, MAX_TOP_VALUES, *bots),
+            browsers: take_top(&mut values, 4, MAX_TOP_BROWSERS, *bots),
+            systems: take_top(&mut values, 5, MAX_TOP_VALUES, *bots),
+            campaigns: take_top(&mut values, 6, MAX_TOP_VALUES, *bots),
             days,
         })
     }
 
     /// What each subject has counted for ever. One that was never clicked is not among them.
-    pub async fn totals(&self, subjects: &[Subject]) -> Result<HashMap<Subject, Total>, StoreError> {
+    pub async fn totals(
+        &self,
+        subjects: &[RollupSubject],
+    ) -> Result<HashMap<RollupSubject, Total>, StoreError> {
         let keys: Vec<_> = subjects
             .iter()
             .map(|subject| (subject.kind as u8, subject.id.as_i64(), subject.workspace.as_i64()))
@@ -290,7 +294,7 @@ impl Clicks {
         let rows: Vec<TotalRow> = read!(&self.pool, fetch_all, sql, json(&keys))?;
         let by_key: HashMap<(i64, i64, i64), TotalRow> =
             rows.into_iter().map(|row| ((row.kind, row.subject, row.workspace_id), row)).collect();
-        let total = |(key, subject): (&(u8, i64, i64), &Subject)| {
+        let total = |(key, subject): (&(u8, i64, i64), &RollupSubject)| {
             let row = by_key.get(&(key.0.into(), key.1, key.2))?;
             let [last_click, last_hit] = [row.last_click, row.last_hit].map(|ms| ms.map(Timestamp::from_ms));
             Some((*subject, Total { clicks: row.clicks, bots: row.bots, last_click, last_hit }))
@@ -324,19 +328,19 @@ impl Clicks {
 }
 
 /// The whole hours a question is about.
-fn hours_of(question: &Question, now: Timestamp) -> Result<Range<i64>, FieldError> {
-    let tz = &question.tz;
-    let (from, to, named) = match (question.from, question.to) {
+fn hours_of(query: &StatsQuery, now: Timestamp) -> Result<Range<i64>, FieldError> {
+    let tz = &query.tz;
+    let (from, to, named) = match (query.from, query.to) {
         (Some(from), Some(to)) => (from, to, "from"),
         (Some(from), None) => (from, tz.tomorrow(now), "from"),
         (None, to) => {
             let to = to.unwrap_or_else(|| tz.tomorrow(now));
-            (tz.plus_days(to, -DEFAULT_DAYS), to, "to")
+            (tz.plus_days(to, -DEFAULT_RANGE_DAYS), to, "to")
         }
     };
     if from >= to {
         let message = match named {
-            "from" if question.to.is_none() => {
+            "from" if query.to.is_none() => {
                 "is after today, and the range ends with today unless `to` is given"
             }
             "from" => "must be before the end of the range",
@@ -376,7 +380,11 @@ struct HourRow {
 
 from_row!(HourRow { hour, clicks, bots, visitors, arrivals });
 
-async fn days_of(tx: &mut Tx, subject: Subject, days: Range<i64>) -> Result<Vec<(i64, Count)>, StoreError> {
+async fn days_of(
+    tx: &mut Tx,
+    subject: RollupSubject,
+    days: Range<i64>,
+) -> Result<Vec<(i64, Count)>, StoreError> {
     let list: Vec<(i64,)> = days.map(|day| (day,)).collect();
     if list.is_empty() {
         return Ok(Vec::new());
@@ -409,7 +417,7 @@ fn since(first: Option<i64>, days: Range<i64>) -> Range<i64> {
 
 async fn months_of(
     tx: &mut Tx,
-    subject: Subject,
+    subject: RollupSubject,
     months: Range<i64>,
 ) -> Result<Vec<(i64, Count)>, StoreError> {
     let rows: Vec<(i64, i64, i64, i64)> = read_in!(
@@ -425,7 +433,11 @@ async fn months_of(
     Ok(rows.into_iter().map(count).collect())
 }
 
-async fn hours_in(tx: &mut Tx, subject: Subject, hours: Range<i64>) -> Result<Vec<HourRow>, StoreError> {
+async fn hours_in(
+    tx: &mut Tx,
+    subject: RollupSubject,
+    hours: Range<i64>,
+) -> Result<Vec<HourRow>, StoreError> {
     Ok(read_in!(
         tx,
         fetch_all,

@@ -26,19 +26,19 @@ use siphasher::sip::SipHasher13;
 use crate::time::{DAY_MS, HOUR_MS, day_of};
 
 /// Sixteen bytes nobody else knows.
-pub type Secret = [u8; 16];
+pub type HashKey = [u8; 16];
 /// Draws randomness; the process decides where from.
-pub type Random = fn() -> Secret;
+pub type RandomFn = fn() -> HashKey;
 
 const KEY_FILE: &str = "click-key";
 /// A salt outlives its day by this much, for clicks whose clock was behind.
-const GRACE_MS: i64 = HOUR_MS;
+const SALT_GRACE_MS: i64 = HOUR_MS;
 
 /// The secrets in force.
-pub struct Secrets {
+pub struct VisitorSecrets {
     folder: Option<PathBuf>,
-    random: Random,
-    agents: Mutex<Option<Secret>>,
+    random: RandomFn,
+    user_agent_key: Mutex<Option<HashKey>>,
     salts: Mutex<BTreeMap<i64, Salt>>,
     /// Counts changes of mind, so that threads know when to ask again.
     epoch: AtomicU64,
@@ -46,27 +46,27 @@ pub struct Secrets {
 
 #[derive(Clone, Copy)]
 struct Salt {
-    secret: Secret,
-    kept: bool,
+    secret: HashKey,
+    is_stored: bool,
 }
 
-impl Secrets {
-    /// The secrets of an installation whose store is there. With PostgreSQL they come with the first [`tend`](Self::tend).
+impl VisitorSecrets {
+    /// The secrets of an installation whose store is there. With PostgreSQL they come with the first [`maintain`](Self::maintain).
     pub fn open(
         location: &Location,
         data: &Path,
-        random: Random,
+        random: RandomFn,
         now: Timestamp,
     ) -> std::io::Result<Arc<Self>> {
         let folder = matches!(location, Location::Sqlite(_)).then(|| data.to_owned());
         let secrets = Self {
             folder,
             random,
-            agents: Mutex::default(),
+            user_agent_key: Mutex::default(),
             salts: Mutex::default(),
             epoch: AtomicU64::new(0),
         };
-        secrets.tend_folder(now)?;
+        secrets.maintain_files(now)?;
         Ok(Arc::new(secrets))
     }
 
@@ -76,65 +76,67 @@ impl Secrets {
     }
 
     /// The key of the hashes of user agents: the same for ever on one installation.
-    pub fn agent_key(&self) -> Secret {
-        *self.agents.lock().get_or_insert_with(self.random)
+    pub fn agent_key(&self) -> HashKey {
+        *self.user_agent_key.lock().get_or_insert_with(self.random)
     }
 
     /// The salt of a day.
-    pub fn salt(&self, day: i64) -> Secret {
-        let make = || Salt { secret: (self.random)(), kept: false };
+    pub fn salt(&self, day: i64) -> HashKey {
+        let make = || Salt { secret: (self.random)(), is_stored: false };
         self.salts.lock().entry(day).or_insert_with(make).secret
     }
 
     /// Prepares today and tomorrow, keeps what is not kept, and destroys what is over. `pool` is the clicks' database.
-    pub async fn tend(&self, pool: &Pool, now: Timestamp) -> Result<(), StoreError> {
+    pub async fn maintain(&self, pool: &Pool, now: Timestamp) -> Result<(), StoreError> {
         match pool {
             Pool::Sqlite { .. } => self
-                .tend_folder(now)
+                .maintain_files(now)
                 .map_err(|error| StoreError::Unavailable(format!("the secrets of clicks: {error}"))),
-            Pool::Postgres(_) => self.tend_rows(pool, now).await,
+            Pool::Postgres(_) => self.maintain_rows(pool, now).await,
         }
     }
 
     /// The days that need a salt, and those whose salt must go.
-    fn days(&self, now: Timestamp) -> (Vec<i64>, Vec<i64>) {
+    fn salt_days(&self, now: Timestamp) -> (Vec<i64>, Vec<i64>) {
         let today = day_of(now);
-        let first = day_of(now.plus_ms(-GRACE_MS));
+        let first = day_of(now.plus_ms(-SALT_GRACE_MS));
         let mut wanted: Vec<i64> = (first..=today + 1).collect();
         let salts = self.salts.lock();
-        wanted.extend(salts.iter().filter(|(day, salt)| **day >= first && !salt.kept).map(|(day, _)| *day));
+        wanted.extend(
+            salts.iter().filter(|(day, salt)| **day >= first && !salt.is_stored).map(|(day, _)| *day),
+        );
         let over = salts.keys().copied().filter(|day| *day < first).collect();
         (wanted, over)
     }
 
-    fn adopt(&self, day: i64, secret: Secret) {
-        let known = self.salts.lock().insert(day, Salt { secret, kept: true });
+    fn adopt(&self, day: i64, secret: HashKey) {
+        let known = self.salts.lock().insert(day, Salt { secret, is_stored: true });
         if known.is_some_and(|known| known.secret != secret) {
             self.epoch.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    fn tend_folder(&self, now: Timestamp) -> std::io::Result<()> {
+    fn maintain_files(&self, now: Timestamp) -> std::io::Result<()> {
         let Some(folder) = &self.folder else { return Ok(()) };
         std::fs::create_dir_all(folder)?;
-        if self.agents.lock().is_none() {
-            let key = keep(&folder.join(KEY_FILE), (self.random)())?;
-            *self.agents.lock() = Some(key);
+        if self.user_agent_key.lock().is_none() {
+            let key = write_once(&folder.join(KEY_FILE), (self.random)())?;
+            *self.user_agent_key.lock() = Some(key);
         }
-        let (wanted, over) = self.days(now);
+        let (wanted, over) = self.salt_days(now);
         for day in wanted {
             let known = self.salts.lock().get(&day).copied();
-            if known.is_none_or(|salt| !salt.kept) {
+            if known.is_none_or(|salt| !salt.is_stored) {
                 let secret = known.map_or_else(self.random, |salt| salt.secret);
-                self.adopt(day, keep(&folder.join(file_name(day)), secret)?);
+                self.adopt(day, write_once(&folder.join(file_name(day)), secret)?);
             }
         }
         self.salts.lock().retain(|day, _| !over.contains(day));
         destroy_files(folder, now)
     }
 
-    async fn tend_rows(&self, pool: &Pool, now: Timestamp) -> Result<(), StoreError> {
-        let (wanted, over) = self.days(now);
+    async fn maintain_rows(&self, pool: &Pool, now: Timestamp) -> Result<(), StoreError> {
+        let (wanted, over) = self.salt_days(now);
         let mut tx = pool.begin().await?;
         let key = self.agent_key();
         run_in!(
@@ -150,7 +152,7 @@ impl Secrets {
                 hex(self.salt(day))
             )?;
         }
-        run_in!(&mut tx, "delete from salts where day < $1", day_of(now.plus_ms(-GRACE_MS)))?;
+        run_in!(&mut tx, "delete from salts where day < $1", day_of(now.plus_ms(-SALT_GRACE_MS)))?;
         tx.commit().await?;
         // Another node may have been first; its word counts.
         let rows: Vec<(i64, String)> = read!(pool, fetch_all, "select day, salt from salts")?;
@@ -162,7 +164,7 @@ impl Secrets {
         let row: Option<(String,)> =
             read!(pool, fetch_optional, "select value from keys where name = 'agents'")?;
         if let Some(key) = row.and_then(|(key,)| unhex(&key)) {
-            let known = self.agents.lock().replace(key);
+            let known = self.user_agent_key.lock().replace(key);
             if known.is_some_and(|known| known != key) {
                 self.epoch.fetch_add(1, Ordering::Relaxed);
             }
@@ -173,14 +175,14 @@ impl Secrets {
 }
 
 /// The keyed hash of a user agent.
-pub fn hash_agent(key: &Secret, user_agent: &[u8]) -> u64 {
+pub fn hash_user_agent(key: &HashKey, user_agent: &[u8]) -> u64 {
     let mut hasher = SipHasher13::new_with_key(key);
     hasher.write(user_agent);
     hasher.finish()
 }
 
 /// The key of a visitor under a day's salt.
-pub fn visitor(salt: &Secret, address: std::net::IpAddr, ua_hash: u64) -> u64 {
+pub fn visitor_key(salt: &HashKey, address: std::net::IpAddr, ua_hash: u64) -> u64 {
     let mut hasher = SipHasher13::new_with_key(salt);
     let agent = ua_hash.to_le_bytes();
     match address {
@@ -202,7 +204,7 @@ pub fn visitor(salt: &Secret, address: std::net::IpAddr, ua_hash: u64) -> u64 {
 
 /// Destroys the salts of days that are over, also those an earlier process left.
 fn destroy_files(folder: &Path, now: Timestamp) -> std::io::Result<()> {
-    let first = file_name(day_of(now.plus_ms(-GRACE_MS)));
+    let first = file_name(day_of(now.plus_ms(-SALT_GRACE_MS)));
     // Also what a process that was killed while it kept one left beside it.
     let is_over =
         |name: &str| name.starts_with("salt-") && name.get(..first.len()).is_some_and(|day| *day < *first);
@@ -220,7 +222,7 @@ fn file_name(day: i64) -> String {
 }
 
 /// Writes a secret where there is none yet, whole or not at all, and gives the one that is there.
-fn keep(path: &Path, secret: Secret) -> std::io::Result<Secret> {
+fn write_once(path: &Path, secret: HashKey) -> std::io::Result<HashKey> {
     if let Some(there) = read_file(path)? {
         return Ok(there);
     }
@@ -237,7 +239,7 @@ fn keep(path: &Path, secret: Secret) -> std::io::Result<Secret> {
     }
 }
 
-fn read_file(path: &Path) -> std::io::Result<Option<Secret>> {
+fn read_file(path: &Path) -> std::io::Result<Option<HashKey>> {
     match std::fs::read_to_string(path) {
         Ok(text) => unhex(text.trim()).map(Some).ok_or_else(|| {
             std::io::Error::new(ErrorKind::InvalidData, format!("{} is not a key of ours", path.display()))
@@ -247,11 +249,11 @@ fn read_file(path: &Path) -> std::io::Result<Option<Secret>> {
     }
 }
 
-fn hex(secret: Secret) -> String {
+fn hex(secret: HashKey) -> String {
     format!("{:032x}", u128::from_be_bytes(secret))
 }
 
-fn unhex(text: &str) -> Option<Secret> {
+fn unhex(text: &str) -> Option<HashKey> {
     (text.len() == 32).then(|| u128::from_str_radix(text, 16).ok()).flatten().map(u128::to_be_bytes)
 }
 
@@ -260,14 +262,14 @@ mod tests {
     use rlinks_core::Timestamp;
     use rlinks_store::Location;
 
-    use super::{Secrets, visitor};
+    use super::{VisitorSecrets, visitor_key};
     use crate::time::day_of;
 
     fn at(text: &str) -> Timestamp {
         Timestamp::parse(text).unwrap()
     }
 
-    fn counting() -> super::Secret {
+    fn counting() -> super::HashKey {
         use std::sync::atomic::{AtomicU8, Ordering};
         static NEXT: AtomicU8 = AtomicU8::new(1);
         [NEXT.fetch_add(1, Ordering::Relaxed); 16]
@@ -277,7 +279,7 @@ mod tests {
     fn a_salt_survives_a_restart_and_is_gone_an_hour_after_its_day() {
         let folder = tempfile::tempdir().unwrap();
         let location = Location::Sqlite(folder.path().join("rlinks.db"));
-        let open = |now| Secrets::open(&location, folder.path(), counting, now).unwrap();
+        let open = |now| VisitorSecrets::open(&location, folder.path(), counting, now).unwrap();
         let noon = at("2026-11-16T12:00:00Z");
         let today = day_of(noon);
         let first = open(noon);
@@ -302,9 +304,9 @@ mod tests {
     fn a_visitor_is_one_key_a_day() {
         let (one, two) = ([1; 16], [2; 16]);
         let address = "203.0.113.7".parse().unwrap();
-        assert_eq!(visitor(&one, address, 5), visitor(&one, address, 5));
-        assert_ne!(visitor(&one, address, 5), visitor(&two, address, 5));
-        assert_ne!(visitor(&one, address, 5), visitor(&one, address, 6));
-        assert_ne!(visitor(&one, address, 5), visitor(&one, "203.0.113.8".parse().unwrap(), 5));
+        assert_eq!(visitor_key(&one, address, 5), visitor_key(&one, address, 5));
+        assert_ne!(visitor_key(&one, address, 5), visitor_key(&two, address, 5));
+        assert_ne!(visitor_key(&one, address, 5), visitor_key(&one, address, 6));
+        assert_ne!(visitor_key(&one, address, 5), visitor_key(&one, "203.0.113.8".parse().unwrap(), 5));
     }
 }

@@ -8,74 +8,78 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use wasm_bindgen::JsValue;
 
-use crate::analytics::{self, Counted};
-use crate::api_request::{self, Call, LONGEST_BODY_BYTES, MOST_TRIES, Refusal, View};
+use crate::analytics::{self, ValueCount};
+use crate::api_request::{self, ApiCall, ApiError, LinkResponse, MAX_BODY_BYTES, MAX_CODE_ATTEMPTS};
 use crate::cached_link::seconds;
 use crate::context::RequestContext;
 use crate::d1_sql::{self, Row};
-use crate::platform::{self, Away};
-use crate::profile::d1::{self, ask};
+use crate::platform::{self, PlatformError};
+use crate::profile::d1::{self, load_row};
 use crate::routing;
 
 /// An outage is one answer, whatever was asked.
-impl From<Away> for Refusal {
-    fn from(away: Away) -> Self {
-        platform::complain(&format!("the API cannot reach D1: {away}"));
-        Self::Plain(ErrorCode::KvUnavailable)
+impl From<PlatformError> for ApiError {
+    fn from(error: PlatformError) -> Self {
+        platform::log_error(&format!("the API cannot reach D1: {error}"));
+        Self::Code(ErrorCode::KvUnavailable)
     }
 }
 
 /// What the API answers.
-pub(crate) async fn answer(context: &RequestContext<'_>, request: &JsValue) -> HttpResponse {
-    if !context.settings.admits(&context.facts.authorization) {
+pub(crate) async fn handle(context: &RequestContext<'_>, request: &JsValue) -> HttpResponse {
+    if !context.settings.admits(&context.request.authorization) {
         let mut refused = context.error(ErrorCode::Unauthenticated);
         refused.headers.push(("www-authenticate", "Bearer".to_owned()));
         return refused;
     }
-    let done = match Call::read(context.facts) {
+    let done = match ApiCall::parse(context.request) {
         Ok(call) => run(context, request, call).await,
-        Err(refusal) => Err(refusal),
+        Err(error) => Err(error),
     };
-    done.unwrap_or_else(|refusal| refuse(context, refusal))
+    done.unwrap_or_else(|error| error_response(context, error))
 }
 
-async fn run(context: &RequestContext<'_>, request: &JsValue, call: Call) -> Result<HttpResponse, Refusal> {
+async fn run(
+    context: &RequestContext<'_>,
+    request: &JsValue,
+    call: ApiCall,
+) -> Result<HttpResponse, ApiError> {
     match call {
-        Call::Create => create(context, &body(context, request).await?).await,
-        Call::List { limit, after } => list(context, limit, after).await,
-        Call::Get(code) => {
+        ApiCall::Create => create(context, &body(context, request).await?).await,
+        ApiCall::List { limit, after } => list(context, limit, after).await,
+        ApiCall::Get(code) => {
             let row = existing(context, &code).await?;
-            Ok(view(context, 200, &row))
+            Ok(link_response(context, 200, &row))
         }
-        Call::Change(code) => change(context, &code, &body(context, request).await?).await,
-        Call::Delete(code) => delete(context, &code).await,
-        Call::Stats(code) => stats(context, &code).await,
-        Call::Check(text) => check(context, &text).await,
+        ApiCall::Change(code) => change(context, &code, &body(context, request).await?).await,
+        ApiCall::Delete(code) => delete(context, &code).await,
+        ApiCall::Stats(code) => stats(context, &code).await,
+        ApiCall::Check(text) => check(context, &text).await,
     }
 }
 
-async fn body(context: &RequestContext<'_>, request: &JsValue) -> Result<Input, Refusal> {
-    let kind = context.facts.content_type.split(';').next().unwrap_or_default().trim();
+async fn body(context: &RequestContext<'_>, request: &JsValue) -> Result<Input, ApiError> {
+    let kind = context.request.content_type.split(';').next().unwrap_or_default().trim();
     if !kind.is_empty() && !kind.eq_ignore_ascii_case("application/json") {
-        return Err(Refusal::Plain(ErrorCode::UnsupportedMediaType));
+        return Err(ApiError::Code(ErrorCode::UnsupportedMediaType));
     }
-    let bytes = match platform::body(request, LONGEST_BODY_BYTES).await {
-        Ok(bytes) => bytes.ok_or(Refusal::Plain(ErrorCode::PayloadTooLarge))?,
-        Err(_) => return Err(Refusal::Plain(ErrorCode::BadRequest)),
+    let bytes = match platform::body(request, MAX_BODY_BYTES).await {
+        Ok(bytes) => bytes.ok_or(ApiError::Code(ErrorCode::PayloadTooLarge))?,
+        Err(_) => return Err(ApiError::Code(ErrorCode::BadRequest)),
     };
     let object = strict_json::parse_object(&bytes)
-        .map_err(|error| Refusal::Saying(ErrorCode::BadRequest, error.to_string()))?;
-    Ok(api_request::input(&object)?)
+        .map_err(|error| ApiError::Message(ErrorCode::BadRequest, error.to_string()))?;
+    Ok(api_request::parse_body(&object)?)
 }
 
-async fn create(context: &RequestContext<'_>, input: &Input) -> Result<HttpResponse, Refusal> {
+async fn create(context: &RequestContext<'_>, input: &Input) -> Result<HttpResponse, ApiError> {
     let (settings, now) = (context.settings, seconds(context.now));
-    let draft = api_request::draft(input, settings, context.now)?;
+    let draft = api_request::parse_draft(input, settings, context.now)?;
     let limit = settings.policy.limits.live_links;
-    for _ in 0..MOST_TRIES {
+    for _ in 0..MAX_CODE_ATTEMPTS {
         let code = match &draft.code {
             Some(code) => code.clone(),
-            None => match api_request::generated(&settings.policy, &platform::random()) {
+            None => match api_request::generate_code(&settings.policy, &platform::random()) {
                 Some(code) => code,
                 None => continue,
             },
@@ -86,50 +90,50 @@ async fn create(context: &RequestContext<'_>, input: &Input) -> Result<HttpRespo
         let why =
             [insert, d1_sql::link(code.as_str()), d1_sql::tombstone(code.as_str()), d1_sql::count_live(now)];
         let rows = platform::d1(context.env, &why).await?;
-        if let Some(row) = d1::row(rows.first())? {
-            d1::publish(context, &row).await;
-            let mut made = view(context, 201, &row);
+        if let Some(row) = d1::first_row(rows.first())? {
+            d1::update_caches(context, &row).await;
+            let mut made = link_response(context, 201, &row);
             made.headers.push(("location", format!("/api/v1/links/{code}")));
             return Ok(made);
         }
-        let there = |place: usize| rows.get(place).is_some_and(|rows| !rows.is_empty());
+        let there = |index: usize| rows.get(index).is_some_and(|rows| !rows.is_empty());
         match (there(1), there(2)) {
             (taken, deleted) if taken || deleted => {
                 if draft.code.is_some() {
-                    return Err(Refusal::Taken { deleted: !taken });
+                    return Err(ApiError::CodeTaken { deleted: !taken });
                 }
             }
-            _ => return Err(Refusal::Plain(ErrorCode::QuotaExceeded)),
+            _ => return Err(ApiError::Code(ErrorCode::QuotaExceeded)),
         }
     }
-    Err(Refusal::Saying(ErrorCode::Conflict, "no free code was found; try again".to_owned()))
+    Err(ApiError::Message(ErrorCode::Conflict, "no free code was found; try again".to_owned()))
 }
 
-async fn existing(context: &RequestContext<'_>, code: &Code) -> Result<Row, Refusal> {
-    ask(context.env, code.as_str()).await?.ok_or(Refusal::Plain(ErrorCode::NotFound))
+async fn existing(context: &RequestContext<'_>, code: &Code) -> Result<Row, ApiError> {
+    load_row(context.env, code.as_str()).await?.ok_or(ApiError::Code(ErrorCode::NotFound))
 }
 
-async fn change(context: &RequestContext<'_>, code: &Code, input: &Input) -> Result<HttpResponse, Refusal> {
+async fn change(context: &RequestContext<'_>, code: &Code, input: &Input) -> Result<HttpResponse, ApiError> {
     let row = existing(context, code).await?;
-    let next = api_request::changed(&row, input, context.settings, context.now)?;
+    let next = api_request::apply_patch(&row, input, context.settings, context.now)?;
     if next == row {
-        return Ok(view(context, 200, &row));
+        return Ok(link_response(context, 200, &row));
     }
     let update = d1_sql::update(&next, row.updated_at, seconds(context.now));
     let rows = platform::d1(context.env, &[update]).await?;
-    let written = d1::row(rows.first())?.ok_or(Refusal::Plain(ErrorCode::Conflict))?;
-    d1::publish(context, &written).await;
-    Ok(view(context, 200, &written))
+    let written = d1::first_row(rows.first())?.ok_or(ApiError::Code(ErrorCode::Conflict))?;
+    d1::update_caches(context, &written).await;
+    Ok(link_response(context, 200, &written))
 }
 
-async fn delete(context: &RequestContext<'_>, code: &Code) -> Result<HttpResponse, Refusal> {
+async fn delete(context: &RequestContext<'_>, code: &Code) -> Result<HttpResponse, ApiError> {
     let rows = platform::d1(context.env, &d1_sql::delete(code.as_str(), seconds(context.now))).await?;
     if rows.get(1).is_none_or(Vec::is_empty) {
-        return Err(Refusal::Plain(ErrorCode::NotFound));
+        return Err(ApiError::Code(ErrorCode::NotFound));
     }
     let mut urls = d1::cache_urls(context.settings, code.as_str());
     urls.push(d1::cache_url(context, code.as_str()));
-    d1::forget(context.env, code.as_str(), &urls).await;
+    d1::purge_caches(context.env, code.as_str(), &urls).await;
     Ok(HttpResponse {
         status: 204,
         headers: vec![("cache-control", "no-store".to_owned())],
@@ -141,28 +145,30 @@ async fn list(
     context: &RequestContext<'_>,
     limit: usize,
     after: Option<(i64, i64)>,
-) -> Result<HttpResponse, Refusal> {
+) -> Result<HttpResponse, ApiError> {
     // One more than asked for says whether there is a next page.
     let rows = platform::d1(context.env, &[d1_sql::list(after, limit + 1), d1_sql::count()]).await?;
     let links = rows.first().cloned().unwrap_or_default().into_iter().map(serde_json::from_value);
     let mut links: Vec<Row> = links.collect::<Result<_, _>>().map_err(|error| error.to_string())?;
     let more = links.len() > limit;
     links.truncate(limit);
-    let next_cursor = more.then(|| links.last().map(api_request::cursor)).flatten();
+    let next_cursor = more.then(|| links.last().map(api_request::next_cursor)).flatten();
     let total = rows.get(1).and_then(|rows| rows.first()?.get("links")?.as_i64());
-    let data: Vec<View> =
-        links.iter().map(|row| View::of(row, context.settings, context.facts, context.now)).collect();
-    Ok(as_json(200, &json!({ "data": data, "next_cursor": next_cursor, "total": total })))
+    let data: Vec<LinkResponse> = links
+        .iter()
+        .map(|row| LinkResponse::from_row(row, context.settings, context.request, context.now))
+        .collect();
+    Ok(json_response(200, &json!({ "data": data, "next_cursor": next_cursor, "total": total })))
 }
 
-async fn check(context: &RequestContext<'_>, text: &str) -> Result<HttpResponse, Refusal> {
+async fn check(context: &RequestContext<'_>, text: &str) -> Result<HttpResponse, ApiError> {
     let reason = match Code::parse(text, &context.settings.policy.code) {
         Err(error) => Some(error.message),
         Ok(code) => {
             let rows =
                 platform::d1(context.env, &[d1_sql::link(code.as_str()), d1_sql::tombstone(code.as_str())])
                     .await?;
-            let there = |place: usize| rows.get(place).is_some_and(|rows| !rows.is_empty());
+            let there = |index: usize| rows.get(index).is_some_and(|rows| !rows.is_empty());
             match (there(0), there(1)) {
                 (true, _) => Some("is taken".to_owned()),
                 (_, true) => Some("was a link's that is deleted; its code is not given out again".to_owned()),
@@ -170,19 +176,19 @@ async fn check(context: &RequestContext<'_>, text: &str) -> Result<HttpResponse,
             }
         }
     };
-    Ok(as_json(200, &json!({ "available": reason.is_none(), "reason": reason })))
+    Ok(json_response(200, &json!({ "available": reason.is_none(), "reason": reason })))
 }
 
 /// All-time clicks from D1, and the last days from Analytics Engine where it can be asked.
-async fn stats(context: &RequestContext<'_>, code: &Code) -> Result<HttpResponse, Refusal> {
+async fn stats(context: &RequestContext<'_>, code: &Code) -> Result<HttpResponse, ApiError> {
     let row = existing(context, code).await?;
-    let mut last: Vec<Option<Vec<Counted>>> = Vec::new();
-    for (name, query) in analytics::questions(code, context.now) {
+    let mut last: Vec<Option<Vec<ValueCount>>> = Vec::new();
+    for (name, query) in analytics::stats_queries(code, context.now) {
         let Some(api) = &context.settings.analytics else { break };
         match platform::analytics(&api.url, &api.token, &query).await {
-            Ok(text) => last.push(analytics::read(&text, "value", "clicks")),
-            Err(away) => {
-                platform::complain(&format!("{name} of {code} cannot be counted: {away}"));
+            Ok(text) => last.push(analytics::parse_rows(&text, "value", "clicks")),
+            Err(error) => {
+                platform::log_error(&format!("{name} of {code} cannot be counted: {error}"));
                 break;
             }
         }
@@ -195,7 +201,7 @@ async fn stats(context: &RequestContext<'_>, code: &Code) -> Result<HttpResponse
     let series: Vec<Value> =
         series.iter().map(|day| json!({ "start": day_start(&day.value), "clicks": day.clicks })).collect();
     let day = Timestamp::from_ms(context.now.ms().div_euclid(86_400_000) * 86_400_000);
-    Ok(as_json(
+    Ok(json_response(
         200,
         &json!({
             "code": row.slug, "clicks": row.visit_count, "complete": whole,
@@ -211,11 +217,11 @@ fn day_start(text: &str) -> Value {
     Timestamp::parse(&text.replace(' ', "T")).map_or(Value::String(text.to_owned()), |at| json!(at))
 }
 
-fn view(context: &RequestContext<'_>, status: u16, row: &Row) -> HttpResponse {
-    as_json(status, &View::of(row, context.settings, context.facts, context.now))
+fn link_response(context: &RequestContext<'_>, status: u16, row: &Row) -> HttpResponse {
+    json_response(status, &LinkResponse::from_row(row, context.settings, context.request, context.now))
 }
 
-fn as_json(status: u16, body: &impl Serialize) -> HttpResponse {
+fn json_response(status: u16, body: &impl Serialize) -> HttpResponse {
     HttpResponse {
         status,
         headers: vec![
@@ -227,32 +233,34 @@ fn as_json(status: u16, body: &impl Serialize) -> HttpResponse {
     }
 }
 
-fn refuse(context: &RequestContext<'_>, refusal: Refusal) -> HttpResponse {
-    let saying = |code, message: &str, details: &Value| {
-        routing::error_saying(context.facts, code, message, details, context.now)
+fn error_response(context: &RequestContext<'_>, error: ApiError) -> HttpResponse {
+    let with_message = |code, message: &str, details: &Value| {
+        routing::error_with_message(context.request, code, message, details, context.now)
     };
-    match refusal {
-        Refusal::Plain(code) => {
+    match error {
+        ApiError::Code(code) => {
             let mut refused = context.error(code);
             if code == ErrorCode::MethodNotAllowed {
                 // The list of core's is that of redirects.
                 refused.headers.retain(|(name, _)| *name != "allow");
-                refused.headers.push(("allow", api_request::allowed(&context.facts.path).to_owned()));
+                refused
+                    .headers
+                    .push(("allow", api_request::allowed_methods(&context.request.path).to_owned()));
             }
             refused
         }
-        Refusal::Saying(code, message) => saying(code, &message, &Value::Null),
-        Refusal::Taken { deleted } => {
+        ApiError::Message(code, message) => with_message(code, &message, &Value::Null),
+        ApiError::CodeTaken { deleted } => {
             let message = if deleted {
                 "This code was a deleted link's and is not given out again"
             } else {
                 ErrorCode::CodeTaken.message()
             };
-            saying(ErrorCode::CodeTaken, message, &json!({ "deleted": deleted }))
+            with_message(ErrorCode::CodeTaken, message, &json!({ "deleted": deleted }))
         }
-        Refusal::Fields(errors) => {
+        ApiError::InvalidFields(errors) => {
             let code = ErrorCode::ValidationFailed;
-            saying(code, code.message(), &json!({ "fields": errors }))
+            with_message(code, code.message(), &json!({ "fields": errors }))
         }
     }
 }

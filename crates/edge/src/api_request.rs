@@ -10,20 +10,20 @@ use serde_json::{Map, Value};
 
 use crate::cached_link::seconds;
 use crate::d1_sql::Row;
-use crate::request::Facts;
+use crate::request::EdgeRequest;
 use crate::settings::Settings;
 
 /// Larger bodies are refused.
-pub const LONGEST_BODY_BYTES: u32 = 64 * 1024;
+pub const MAX_BODY_BYTES: u32 = 64 * 1024;
 /// Random codes tried before giving up.
-pub const MOST_TRIES: usize = 5;
+pub const MAX_CODE_ATTEMPTS: usize = 5;
 
-const FIELDS: [&str; 4] = ["target", "code", "redirect_status", "expires_at"];
-const PATH: &str = "/api/v1/";
+const LINK_FIELDS: [&str; 4] = ["target", "code", "redirect_status", "expires_at"];
+const API_PREFIX: &str = "/api/v1/";
 
 /// What was asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Call {
+pub enum ApiCall {
     /// `POST /links`
     Create,
     /// `GET /links`
@@ -47,56 +47,56 @@ pub enum Call {
 
 /// Why a request gets something else.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub enum ApiError {
     /// A code of the list, with its usual words.
-    Plain(ErrorCode),
+    Code(ErrorCode),
     /// With better words.
-    Saying(ErrorCode, String),
+    Message(ErrorCode, String),
     /// The code is another's, or was once.
-    Taken {
+    CodeTaken {
         /// Its link is gone, and the code stays taken.
         deleted: bool,
     },
     /// Fields that break a rule.
-    Fields(FieldErrors),
+    InvalidFields(FieldErrors),
 }
 
-impl From<FieldErrors> for Refusal {
+impl From<FieldErrors> for ApiError {
     fn from(errors: FieldErrors) -> Self {
-        Self::Fields(errors)
+        Self::InvalidFields(errors)
     }
 }
 
-impl Call {
+impl ApiCall {
     /// Reads a request for `/api/v1/...`.
-    pub fn read(facts: &Facts) -> Result<Self, Refusal> {
-        let absent = || Refusal::Plain(ErrorCode::NotFound);
-        let rest = facts.path.strip_prefix(PATH).ok_or_else(absent)?;
+    pub fn parse(request: &EdgeRequest) -> Result<Self, ApiError> {
+        let absent = || ApiError::Code(ErrorCode::NotFound);
+        let rest = request.path.strip_prefix(API_PREFIX).ok_or_else(absent)?;
         let segments: Vec<&str> = rest.split('/').collect();
-        let read = matches!(facts.method.as_str(), "GET" | "HEAD");
-        let call = match (segments.as_slice(), facts.method.as_str()) {
+        let read = matches!(request.method.as_str(), "GET" | "HEAD");
+        let call = match (segments.as_slice(), request.method.as_str()) {
             (["links"], "POST") => Self::Create,
-            (["links"], _) if read => return list(&facts.query),
+            (["links"], _) if read => return parse_list(&request.query),
             (["links", code], method) => {
                 let code = Code::from_path(code).ok_or_else(absent)?;
                 match method {
                     "PATCH" => Self::Change(code),
                     "DELETE" => Self::Delete(code),
                     _ if read => Self::Get(code),
-                    _ => return Err(Refusal::Plain(ErrorCode::MethodNotAllowed)),
+                    _ => return Err(ApiError::Code(ErrorCode::MethodNotAllowed)),
                 }
             }
             (["links", code, "stats"], _) if read => Self::Stats(Code::from_path(code).ok_or_else(absent)?),
             (["check", text], _) if read && !text.is_empty() => Self::Check((*text).to_owned()),
             (["links"] | ["links", _, "stats"], _) => {
-                return Err(Refusal::Plain(ErrorCode::MethodNotAllowed));
+                return Err(ApiError::Code(ErrorCode::MethodNotAllowed));
             }
             (["check", text], _) if !text.is_empty() => {
-                return Err(Refusal::Plain(ErrorCode::MethodNotAllowed));
+                return Err(ApiError::Code(ErrorCode::MethodNotAllowed));
             }
             _ => return Err(absent()),
         };
-        if let Some((name, _)) = url::form_urlencoded::parse(facts.query.as_bytes()).next() {
+        if let Some((name, _)) = url::form_urlencoded::parse(request.query.as_bytes()).next() {
             return Err(unknown_parameter(&name));
         }
         Ok(call)
@@ -104,8 +104,8 @@ impl Call {
 }
 
 /// The methods an address of the API has.
-pub fn allowed(path: &str) -> &'static str {
-    let segments: Vec<&str> = path.strip_prefix(PATH).unwrap_or_default().split('/').collect();
+pub fn allowed_methods(path: &str) -> &'static str {
+    let segments: Vec<&str> = path.strip_prefix(API_PREFIX).unwrap_or_default().split('/').collect();
     match segments.as_slice() {
         ["links"] => "GET, HEAD, POST",
         ["links", _] => "GET, HEAD, PATCH, DELETE",
@@ -113,12 +113,12 @@ pub fn allowed(path: &str) -> &'static str {
     }
 }
 
-fn unknown_parameter(name: &str) -> Refusal {
+fn unknown_parameter(name: &str) -> ApiError {
     FieldErrors::from(FieldError::new(name, FieldCode::UnknownField, "is no parameter of this address"))
         .into()
 }
 
-fn list(query: &str) -> Result<Call, Refusal> {
+fn parse_list(query: &str) -> Result<ApiCall, ApiError> {
     let (mut limit, mut after) = (50, None);
     for (name, value) in url::form_urlencoded::parse(query.as_bytes()) {
         let bad =
@@ -139,23 +139,23 @@ fn list(query: &str) -> Result<Call, Refusal> {
             _ => return Err(unknown_parameter(&name)),
         }
     }
-    Ok(Call::List { limit, after })
+    Ok(ApiCall::List { limit, after })
 }
 
 /// Where the page behind this link begins.
-pub fn cursor(row: &Row) -> String {
+pub fn next_cursor(row: &Row) -> String {
     format!("{}-{}", row.created_at, row.id)
 }
 
 /// The fields of a body, which must be the edge's own.
-pub fn input(body: &Map<String, Value>) -> Result<Input, FieldErrors> {
+pub fn parse_body(body: &Map<String, Value>) -> Result<Input, FieldErrors> {
     let mut errors = FieldErrors::default();
     let ours: Map<String, Value> = body
         .iter()
-        .filter(|(name, _)| FIELDS.contains(&name.as_str()))
+        .filter(|(name, _)| LINK_FIELDS.contains(&name.as_str()))
         .map(|(n, v)| (n.clone(), v.clone()))
         .collect();
-    for name in body.keys().filter(|name| !FIELDS.contains(&name.as_str())) {
+    for name in body.keys().filter(|name| !LINK_FIELDS.contains(&name.as_str())) {
         errors.push(FieldError::new(name, FieldCode::UnknownField, "is no field of a link here"));
     }
     match Input::from_json(&ours) {
@@ -168,12 +168,12 @@ pub fn input(body: &Map<String, Value>) -> Result<Input, FieldErrors> {
 }
 
 /// A new link, parsed against the policy.
-pub fn draft(input: &Input, settings: &Settings, now: Timestamp) -> Result<LinkDraft, FieldErrors> {
-    LinkDraft::parse(input, &settings.policy, &settings.domains, now)
+pub fn parse_draft(input: &Input, settings: &Settings, now: Timestamp) -> Result<LinkDraft, FieldErrors> {
+    LinkDraft::parse(input, &settings.policy, &settings.served_hosts, now)
 }
 
 /// A code nobody chose, from random bytes: eight characters of base62, or seven where the policy folds case.
-pub fn generated(policy: &Policy, bytes: &[u8; RANDOM_BYTES]) -> Option<Code> {
+pub fn generate_code(policy: &Policy, bytes: &[u8; RANDOM_BYTES]) -> Option<Code> {
     match policy.generator {
         Generator::Random7 => random_code(bytes, 36, 7),
         Generator::Random8 | Generator::Snowflake | Generator::Hash => random_code(bytes, 62, 8),
@@ -181,7 +181,12 @@ pub fn generated(policy: &Policy, bytes: &[u8; RANDOM_BYTES]) -> Option<Code> {
 }
 
 /// The link as it would become. Equal means that nothing would change.
-pub fn changed(row: &Row, input: &Input, settings: &Settings, now: Timestamp) -> Result<Row, FieldErrors> {
+pub fn apply_patch(
+    row: &Row,
+    input: &Input,
+    settings: &Settings,
+    now: Timestamp,
+) -> Result<Row, FieldErrors> {
     let patch = LinkPatch::parse(input, &settings.policy, now)?;
     let mut next = row.clone();
     if let Some(target) = patch.target {
@@ -189,7 +194,7 @@ pub fn changed(row: &Row, input: &Input, settings: &Settings, now: Timestamp) ->
         if settings.policy.https_only && !target.is_https() {
             errors.push(FieldError::new("target", FieldCode::HttpsRequired, "must be https"));
         }
-        if settings.domains.contains(target.host()) {
+        if settings.served_hosts.contains(target.host()) {
             let message = format!("leads back to {}, a domain served here", target.host());
             errors.push(FieldError::new("target", FieldCode::Loop, message));
         }
@@ -207,7 +212,7 @@ pub fn changed(row: &Row, input: &Input, settings: &Settings, now: Timestamp) ->
 
 /// A link as the API shows it.
 #[derive(Debug, Serialize)]
-pub struct View {
+pub struct LinkResponse {
     id: String,
     code: String,
     short_url: String,
@@ -220,14 +225,14 @@ pub struct View {
     clicks: i64,
 }
 
-impl View {
+impl LinkResponse {
     /// Shows a row, at `now`.
-    pub fn of(row: &Row, settings: &Settings, facts: &Facts, now: Timestamp) -> Self {
+    pub fn from_row(row: &Row, settings: &Settings, request: &EdgeRequest, now: Timestamp) -> Self {
         let moment = |at: i64| Timestamp::from_ms(at.saturating_mul(1000));
         let expires_at = row.expires_at.map(moment);
         let base = match settings.hosts.first() {
             Some(host) => format!("https://{}", host.as_str()),
-            None => format!("{}://{}", facts.scheme, facts.host),
+            None => format!("{}://{}", request.scheme, request.host),
         };
         Self {
             id: row.id.to_string(),
@@ -250,15 +255,15 @@ mod tests {
     use rlinks_core::{Code, FieldCode, Timestamp};
     use serde_json::json;
 
-    use super::{Call, Refusal, View, changed, draft, input};
+    use super::{ApiCall, ApiError, LinkResponse, apply_patch, parse_body, parse_draft};
     use crate::d1_sql::Row;
-    use crate::request::Facts;
+    use crate::request::EdgeRequest;
     use crate::settings::Settings;
 
     const NOW: Timestamp = Timestamp::from_ms(1_800_000_000_000);
 
     fn settings() -> Settings {
-        Settings::read(&["edge", "", "rmax.to"]).unwrap()
+        Settings::parse(&["edge", "", "rmax.to"]).unwrap()
     }
 
     fn row() -> Row {
@@ -274,45 +279,45 @@ mod tests {
         }
     }
 
-    fn call(method: &str, path: &str) -> Result<Call, Refusal> {
-        Call::read(&Facts::read(&format!("{method}\nhttps://rmax.to/api/v1/{path}")))
+    fn call(method: &str, path: &str) -> Result<ApiCall, ApiError> {
+        ApiCall::parse(&EdgeRequest::parse(&format!("{method}\nhttps://rmax.to/api/v1/{path}")))
     }
 
     #[test]
     fn every_route_and_nothing_else() {
         let ok = Code::from_path("ok").unwrap();
-        assert_eq!(call("POST", "links"), Ok(Call::Create));
-        assert_eq!(call("GET", "links"), Ok(Call::List { limit: 50, after: None }));
+        assert_eq!(call("POST", "links"), Ok(ApiCall::Create));
+        assert_eq!(call("GET", "links"), Ok(ApiCall::List { limit: 50, after: None }));
         assert_eq!(
             call("GET", "links?limit=2&cursor=17-4"),
-            Ok(Call::List { limit: 2, after: Some((17, 4)) })
+            Ok(ApiCall::List { limit: 2, after: Some((17, 4)) })
         );
-        assert_eq!(call("GET", "links/ok"), Ok(Call::Get(ok.clone())));
-        assert_eq!(call("PATCH", "links/ok"), Ok(Call::Change(ok.clone())));
-        assert_eq!(call("DELETE", "links/ok"), Ok(Call::Delete(ok.clone())));
-        assert_eq!(call("GET", "links/ok/stats"), Ok(Call::Stats(ok)));
-        assert_eq!(call("GET", "check/api"), Ok(Call::Check("api".to_owned())));
+        assert_eq!(call("GET", "links/ok"), Ok(ApiCall::Get(ok.clone())));
+        assert_eq!(call("PATCH", "links/ok"), Ok(ApiCall::Change(ok.clone())));
+        assert_eq!(call("DELETE", "links/ok"), Ok(ApiCall::Delete(ok.clone())));
+        assert_eq!(call("GET", "links/ok/stats"), Ok(ApiCall::Stats(ok)));
+        assert_eq!(call("GET", "check/api"), Ok(ApiCall::Check("api".to_owned())));
         for (method, path) in
             [("PUT", "links"), ("POST", "links/ok"), ("DELETE", "links/ok/stats"), ("POST", "check/x")]
         {
             assert_eq!(
                 call(method, path),
-                Err(Refusal::Plain(ErrorCode::MethodNotAllowed)),
+                Err(ApiError::Code(ErrorCode::MethodNotAllowed)),
                 "{method} {path}"
             );
         }
         for path in ["", "keys", "links/", "links/a.b", "links/ok/clicks", "check/", "links/ok/stats/x"] {
-            assert_eq!(call("GET", path), Err(Refusal::Plain(ErrorCode::NotFound)), "{path}");
+            assert_eq!(call("GET", path), Err(ApiError::Code(ErrorCode::NotFound)), "{path}");
         }
         for path in ["links?limit=0", "links?limit=x", "links?cursor=x", "links?color=red", "links/ok?x=1"] {
-            assert!(matches!(call("GET", path), Err(Refusal::Fields(_))), "{path}");
+            assert!(matches!(call("GET", path), Err(ApiError::InvalidFields(_))), "{path}");
         }
     }
 
     #[test]
     fn any_other_field_is_refused() {
         let body = json!({"target": "https://a.example/", "title": "T", "id": 1, "expires_at": true});
-        let errors = input(body.as_object().unwrap()).unwrap_err().0;
+        let errors = parse_body(body.as_object().unwrap()).unwrap_err().0;
         let named: Vec<_> = errors.iter().map(|error| (error.field.as_str(), error.code)).collect();
         assert_eq!(
             named,
@@ -327,8 +332,8 @@ mod tests {
     #[test]
     fn the_policys_rules_bind_new_links_and_changes() {
         let make = |body: serde_json::Value| {
-            let input = input(body.as_object().unwrap())?;
-            draft(&input, &settings(), NOW)
+            let input = parse_body(body.as_object().unwrap())?;
+            parse_draft(&input, &settings(), NOW)
         };
         let draft = make(json!({"target": "http://a.example", "code": "Ok_1"})).unwrap();
         assert_eq!((draft.target.as_str(), draft.redirect_status.code()), ("http://a.example/", 302));
@@ -336,8 +341,8 @@ mod tests {
         assert!(make(json!({"target": "https://a.example/", "code": "a".repeat(33)})).is_err());
         assert!(make(json!({"target": "https://a.example/", "expires_at": 1_700_000_000})).is_err());
         let change = |body: serde_json::Value| {
-            let input = input(body.as_object().unwrap())?;
-            changed(&row(), &input, &settings(), NOW)
+            let input = parse_body(body.as_object().unwrap())?;
+            apply_patch(&row(), &input, &settings(), NOW)
         };
         assert_eq!(change(json!({})).unwrap(), row(), "an expired link can be looked at and edited");
         assert_eq!(change(json!({"redirect_status": 308})).unwrap().status, 308);
@@ -348,7 +353,9 @@ mod tests {
 
     #[test]
     fn a_link_is_shown_with_these_fields() {
-        let json = serde_json::to_string(&View::of(&row(), &settings(), &Facts::default(), NOW)).unwrap();
+        let json =
+            serde_json::to_string(&LinkResponse::from_row(&row(), &settings(), &EdgeRequest::default(), NOW))
+                .unwrap();
         assert_eq!(
             json,
             r#"{"id":"3","code":"ok","short_url":"https://rmax.to/ok","target":"https://a.example/","redirect_status":302,"expires_at":"2027-01-15T07:59:59Z","expired":true,"created_at":"2023-11-14T22:13:20Z","updated_at":"2023-11-14T22:13:21Z","clicks":5}"#

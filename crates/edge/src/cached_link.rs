@@ -17,17 +17,17 @@ pub const STALE_SECONDS: i64 = 86_400;
 /// How long one data centre's cache is believed.
 pub const CACHE_SECONDS: i64 = 300;
 /// How long a code that nobody has stays unknown.
-pub const ABSENT_SECONDS: i64 = 60;
+pub const NEGATIVE_TTL_SECONDS: i64 = 60;
 /// How long the edge may keep what it read of KV: links, and absences.
-pub const KEPT_SECONDS: u32 = 60;
+pub const KV_CACHE_TTL_SECONDS: u32 = 60;
 /// KV refuses shorter lives.
-const SHORTEST_LIFE_SECONDS: i64 = 60;
+const MIN_KV_TTL_SECONDS: i64 = 60;
 /// Absences one isolate writes in a minute. Random codes must not become a bill.
-pub const MOST_ABSENCES_PER_MINUTE: u32 = 60;
+pub const MAX_NEGATIVE_WRITES_PER_MINUTE: u32 = 60;
 
 /// A link as the caches hold it. The names are the source document's.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Entry {
+pub struct CacheEntry {
     /// Where it leads.
     pub target: String,
     /// How.
@@ -43,15 +43,15 @@ pub struct Entry {
 
 /// A link that can be decided about.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Known {
+pub struct CachedLink {
     target: Target,
     redirect_status: RedirectStatus,
     expires_at: Option<Timestamp>,
 }
 
-impl Entry {
+impl CacheEntry {
     /// What D1 said, at `now`.
-    pub fn of(row: &Row, now: Timestamp) -> Self {
+    pub fn from_row(row: &Row, now: Timestamp) -> Self {
         Self {
             target: row.target.clone(),
             status: row.status,
@@ -62,9 +62,9 @@ impl Entry {
     }
 
     /// Reads an entry. What is broken is as good as absent: D1 knows better.
-    pub fn read(json: &str) -> Option<Self> {
+    pub fn parse(json: &str) -> Option<Self> {
         let entry: Self = serde_json::from_str(json).ok()?;
-        entry.known().is_some().then_some(entry)
+        entry.link().is_some().then_some(entry)
     }
 
     /// As it is written.
@@ -78,20 +78,20 @@ impl Entry {
     }
 
     /// For how many seconds KV keeps it: never much beyond its link, and never less than KV accepts.
-    pub fn life_in_kv(&self, now: Timestamp) -> i64 {
+    pub fn kv_ttl_seconds(&self, now: Timestamp) -> i64 {
         let left = self.expires_at.map_or(STALE_SECONDS, |at| at - seconds(now));
-        left.clamp(SHORTEST_LIFE_SECONDS, STALE_SECONDS)
+        left.clamp(MIN_KV_TTL_SECONDS, STALE_SECONDS)
     }
 
     /// For how many seconds a data centre keeps it; none when that would outlive the link.
-    pub fn life_in_cache(&self, now: Timestamp) -> i64 {
+    pub fn cache_ttl_seconds(&self, now: Timestamp) -> i64 {
         let left = self.expires_at.map_or(CACHE_SECONDS, |at| at - seconds(now));
         left.clamp(0, CACHE_SECONDS)
     }
 
     /// The link, if the entry makes sense.
-    pub fn known(&self) -> Option<Known> {
-        Some(Known {
+    pub fn link(&self) -> Option<CachedLink> {
+        Some(CachedLink {
             target: Target::from_foreign(&self.target)?,
             redirect_status: RedirectStatus::from_code(self.status.into())?,
             expires_at: self.expires_at.map(|at| Timestamp::from_ms(at.saturating_mul(1000))),
@@ -99,7 +99,7 @@ impl Entry {
     }
 }
 
-impl Known {
+impl CachedLink {
     /// The part of it a request depends on.
     pub fn route(&self, https_only: bool) -> Route<'_> {
         Route {
@@ -116,15 +116,15 @@ impl Known {
 
 /// A code that nobody had a moment ago.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Absent {
+pub struct NegativeEntry {
     #[serde(rename = "notFound")]
     not_found: bool,
     cached: i64,
 }
 
-impl Absent {
+impl NegativeEntry {
     /// Nobody has it at `now`.
-    pub fn at(now: Timestamp) -> Self {
+    pub fn new(now: Timestamp) -> Self {
         Self { not_found: true, cached: seconds(now) }
     }
 
@@ -134,20 +134,20 @@ impl Absent {
     }
 
     /// Whether this text says that nobody has it, and is young enough: KV may forget late.
-    pub fn holds(json: &str, now: Timestamp) -> bool {
+    pub fn is_in_force(json: &str, now: Timestamp) -> bool {
         serde_json::from_str::<Self>(json).is_ok_and(|absent| {
-            absent.not_found && (0..=ABSENT_SECONDS).contains(&(seconds(now) - absent.cached))
+            absent.not_found && (0..=NEGATIVE_TTL_SECONDS).contains(&(seconds(now) - absent.cached))
         })
     }
 }
 
 /// The key of a link in KV.
-pub fn key(code: &str) -> String {
+pub fn kv_key(code: &str) -> String {
     format!("L:{code}")
 }
 
 /// The key of an absence in KV.
-pub fn absent_key(code: &str) -> String {
+pub fn negative_kv_key(code: &str) -> String {
     format!("NEG:{code}")
 }
 
@@ -166,12 +166,12 @@ pub fn seconds(now: Timestamp) -> i64 {
 mod tests {
     use rlinks_core::Timestamp;
 
-    use super::{Absent, Entry};
+    use super::{CacheEntry, NegativeEntry};
     use crate::d1_sql::Row;
 
     const NOW: Timestamp = Timestamp::from_ms(1_800_000_000_900);
 
-    fn entry(expires_at: Option<i64>) -> Entry {
+    fn entry(expires_at: Option<i64>) -> CacheEntry {
         let row = Row {
             id: 1,
             slug: "ok".to_owned(),
@@ -182,7 +182,7 @@ mod tests {
             created_at: 1,
             updated_at: 7,
         };
-        Entry::of(&row, NOW)
+        CacheEntry::from_row(&row, NOW)
     }
 
     #[test]
@@ -192,7 +192,7 @@ mod tests {
             json,
             r#"{"target":"https://a.example/","status":302,"expiresAt":1900000000,"version":7,"cached":1800000000}"#
         );
-        assert_eq!(Entry::read(&json), Some(entry(Some(1_900_000_000))));
+        assert_eq!(CacheEntry::parse(&json), Some(entry(Some(1_900_000_000))));
     }
 
     #[test]
@@ -207,19 +207,19 @@ mod tests {
             r#"{"target":"javascript:1","status":302,"version":1,"cached":1}"#,
             r#"{"target":"https://a.example/","status":302,"version":1,"cached":1,"expiresAt":"soon"}"#,
         ] {
-            assert_eq!(Entry::read(json), None, "{json}");
+            assert_eq!(CacheEntry::parse(json), None, "{json}");
         }
     }
 
     #[test]
     fn kv_gets_no_life_it_refuses_and_a_cache_never_outlives_a_link() {
-        assert_eq!(entry(None).life_in_kv(NOW), 86_400);
-        assert_eq!(entry(Some(1_800_000_010)).life_in_kv(NOW), 60);
-        assert_eq!(entry(Some(1_800_000_500)).life_in_kv(NOW), 500);
-        assert_eq!(entry(Some(1)).life_in_kv(NOW), 60);
-        assert_eq!(entry(None).life_in_cache(NOW), 300);
-        assert_eq!(entry(Some(1_800_000_010)).life_in_cache(NOW), 10);
-        assert_eq!(entry(Some(1)).life_in_cache(NOW), 0);
+        assert_eq!(entry(None).kv_ttl_seconds(NOW), 86_400);
+        assert_eq!(entry(Some(1_800_000_010)).kv_ttl_seconds(NOW), 60);
+        assert_eq!(entry(Some(1_800_000_500)).kv_ttl_seconds(NOW), 500);
+        assert_eq!(entry(Some(1)).kv_ttl_seconds(NOW), 60);
+        assert_eq!(entry(None).cache_ttl_seconds(NOW), 300);
+        assert_eq!(entry(Some(1_800_000_010)).cache_ttl_seconds(NOW), 10);
+        assert_eq!(entry(Some(1)).cache_ttl_seconds(NOW), 0);
     }
 
     #[test]
@@ -227,9 +227,12 @@ mod tests {
         assert!(entry(None).is_fresh(300, NOW.plus_ms(300_000)));
         assert!(!entry(None).is_fresh(300, NOW.plus_ms(301_000)));
         assert!(!entry(None).is_fresh(300, NOW.plus_ms(-120_000)), "a clock that went back");
-        let json = Absent::at(NOW).json();
+        let json = NegativeEntry::new(NOW).json();
         assert_eq!(json, r#"{"notFound":true,"cached":1800000000}"#);
-        assert!(Absent::holds(&json, NOW.plus_ms(60_000)) && !Absent::holds(&json, NOW.plus_ms(61_000)));
-        assert!(!Absent::holds("{}", NOW) && !Absent::holds("x", NOW));
+        assert!(
+            NegativeEntry::is_in_force(&json, NOW.plus_ms(60_000))
+                && !NegativeEntry::is_in_force(&json, NOW.plus_ms(61_000))
+        );
+        assert!(!NegativeEntry::is_in_force("{}", NOW) && !NegativeEntry::is_in_force("x", NOW));
     }
 }

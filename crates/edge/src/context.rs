@@ -6,12 +6,12 @@ use rlinks_core::redirect::response::HttpResponse;
 use wasm_bindgen::JsValue;
 use worker::Context;
 
-use crate::request::Facts;
+use crate::request::EdgeRequest;
 use crate::routing;
 use crate::settings::Settings;
 
 pub(crate) struct RequestContext<'a> {
-    pub(crate) facts: &'a Facts,
+    pub(crate) request: &'a EdgeRequest,
     pub(crate) settings: &'a Settings,
     pub(crate) env: &'a JsValue,
     /// Keeps the Worker running for what happens after the answer.
@@ -21,6 +21,6 @@ pub(crate) struct RequestContext<'a> {
 
 impl RequestContext<'_> {
     pub(crate) fn error(&self, code: ErrorCode) -> HttpResponse {
-        routing::error(self.facts, code, self.now)
+        routing::error(self.request, code, self.now)
     }
 }

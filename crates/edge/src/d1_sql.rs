@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 /// Expired links one statement purges.
-pub const MOST_PURGED: usize = 200;
+pub const MAX_PURGED_LINKS: usize = 200;
 
 /// A row of `links`. Times are Unix seconds.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -119,13 +119,13 @@ pub fn purge(now: i64) -> Vec<Value> {
             "insert into tombstones (slug, deleted_at) select slug, ?1 from links where expires_at < ?1 \
              order by expires_at, slug limit ?2 on conflict (slug) do nothing",
             now,
-            MOST_PURGED
+            MAX_PURGED_LINKS
         ]),
         json!([
             "delete from links where id in (select id from links where expires_at < ?1 order by expires_at, slug limit ?2) \
              returning slug",
             now,
-            MOST_PURGED
+            MAX_PURGED_LINKS
         ]),
     ]
 }

@@ -10,7 +10,7 @@ use worker::{Context, Env, ScheduleContext, ScheduledEvent, event};
 
 use crate::context::RequestContext;
 use crate::profile::{d1, kv};
-use crate::routing::{self, Look};
+use crate::routing::{self, Resolution};
 use crate::settings::{Profile, Settings};
 use crate::{api, cron, platform};
 
@@ -27,7 +27,7 @@ fn settings(env: &JsValue) -> Option<Rc<Settings>> {
         match platform::settings(env) {
             Ok(read) => Some(Rc::clone(cell.get_or_init(|| Rc::new(read)))),
             Err(error) => {
-                platform::complain(&format!("nothing can be served: {error}"));
+                platform::log_error(&format!("nothing can be served: {error}"));
                 None
             }
         }
@@ -36,20 +36,20 @@ fn settings(env: &JsValue) -> Option<Rc<Settings>> {
 
 #[event(fetch)]
 async fn fetch(request: web_sys::Request, env: Env, execution: Context) -> worker::Result<web_sys::Response> {
-    let (request, env): (JsValue, JsValue) = (request.into(), env.into());
-    let (facts, now) = (platform::facts(&request), platform::now());
+    let (js_request, env): (JsValue, JsValue) = (request.into(), env.into());
+    let (request, now) = (platform::edge_request(&js_request), platform::now());
     let Some(settings) = settings(&env) else {
-        return Ok(platform::respond(&routing::error(&facts, ErrorCode::Internal, now), facts.is_head()));
+        return Ok(platform::respond(&routing::error(&request, ErrorCode::Internal, now), request.is_head()));
     };
     let context =
-        RequestContext { facts: &facts, settings: &settings, env: &env, execution: &execution, now };
-    let answer = match (routing::look(&facts, &settings, now), settings.profile) {
-        (Look::Answer(answer), _) => answer,
-        (Look::Link { code, preview }, Profile::Fabric) => kv::answer(&context, &code, preview).await,
-        (Look::Link { code, preview }, Profile::Edge) => d1::answer(&context, &code, preview).await,
-        (Look::Api, _) => api::answer(&context, &request).await,
+        RequestContext { request: &request, settings: &settings, env: &env, execution: &execution, now };
+    let answer = match (routing::resolve(&request, &settings, now), settings.profile) {
+        (Resolution::Respond(answer), _) => answer,
+        (Resolution::Load { code, preview }, Profile::Fabric) => kv::handle(&context, &code, preview).await,
+        (Resolution::Load { code, preview }, Profile::Edge) => d1::handle(&context, &code, preview).await,
+        (Resolution::Api, _) => api::handle(&context, &js_request).await,
     };
-    Ok(platform::respond(&answer, facts.is_head()))
+    Ok(platform::respond(&answer, request.is_head()))
 }
 
 #[event(scheduled)]

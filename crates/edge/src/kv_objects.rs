@@ -10,16 +10,16 @@ use rlinks_core::{Code, Timestamp};
 use serde::Serialize;
 use siphasher::sip::SipHasher13;
 
-use crate::request::Facts;
+use crate::request::EdgeRequest;
 
 /// How long the edge may keep what it read of KV, in seconds. KV accepts no less than 30.
-pub const KEPT_SECONDS: u32 = 60;
+pub const KV_CACHE_TTL_SECONDS: u32 = 60;
 
-/// Random bytes one [`record`] wants.
+/// Random bytes one [`hit_record`] wants.
 pub const RANDOM_BYTES: usize = 10;
 
 /// Hashed of a user agent at most, as natively.
-const LONGEST_AGENT_BYTES: usize = 512;
+const MAX_USER_AGENT_BYTES: usize = 512;
 
 /// The key of a link's route object.
 pub fn route_key(code: &str) -> String {
@@ -32,7 +32,7 @@ pub fn tombstone_key(code: &str) -> String {
 }
 
 /// A route object under the key of `code`. One that says it is another's is broken.
-pub fn read_route(code: &str, json: &str) -> Result<ParsedRoute, RouteObjectError> {
+pub fn parse_route(code: &str, json: &str) -> Result<ParsedRoute, RouteObjectError> {
     let route = ParsedRoute::parse(json.as_bytes())?;
     if route.code.as_str() == code { Ok(route) } else { Err(RouteObjectError::InvalidField("code")) }
 }
@@ -48,28 +48,28 @@ struct Hit<'a> {
 }
 
 /// The key and the value that record one click. The visitor's address is reduced to its network here and goes no further.
-pub fn record(
+pub fn hit_record(
     code: &Code,
-    facts: &Facts,
+    request: &EdgeRequest,
     hash_key: Option<&[u8; 16]>,
     now: Timestamp,
     random: [u8; RANDOM_BYTES],
 ) -> (String, String) {
-    let agent = facts.user_agent.as_bytes();
-    let agent = &agent[..agent.len().min(LONGEST_AGENT_BYTES)];
+    let agent = request.user_agent.as_bytes();
+    let agent = &agent[..agent.len().min(MAX_USER_AGENT_BYTES)];
     let ua_hash = hash_key.map(|key| {
         let mut hasher = SipHasher13::new_with_key(key);
         hasher.write(agent);
         format!("{:016x}", hasher.finish())
     });
-    let referrer = parse_referrer(facts.referrer.as_bytes());
+    let referrer = parse_referrer(request.referrer.as_bytes());
     let hit = Hit {
         ts: now,
         code,
-        country: parse_country(facts.country.as_bytes()).map(|_| facts.country.as_str()),
+        country: parse_country(request.country.as_bytes()).map(|_| request.country.as_str()),
         ua_hash,
         referrer: referrer.as_deref(),
-        ip_prefix: facts.address.parse::<IpAddr>().ok().map(IpPrefix::from_address),
+        ip_prefix: request.address.parse::<IpAddr>().ok().map(IpPrefix::from_address),
     };
     let value = serde_json::to_string(&hit).expect("a hit is JSON");
     (format!("hit:{code}:{}:{}", now.day(), uuid(now, random)), value)
@@ -90,16 +90,16 @@ mod tests {
     use rlinks_core::link::route_object::RouteObjectError;
     use rlinks_core::{Code, Timestamp};
 
-    use super::{read_route, record};
-    use crate::request::Facts;
+    use super::{hit_record, parse_route};
+    use crate::request::EdgeRequest;
 
-    fn facts() -> Facts {
-        Facts {
+    fn request() -> EdgeRequest {
+        EdgeRequest {
             user_agent: "curl/8".to_owned(),
             referrer: "https://user:pw@news.example/a?secret=1".to_owned(),
             address: "203.0.113.77".to_owned(),
             country: "NL".to_owned(),
-            ..Facts::default()
+            ..EdgeRequest::default()
         }
     }
 
@@ -107,7 +107,7 @@ mod tests {
     fn a_hit_keeps_the_network_and_a_keyed_hash() {
         let now = Timestamp::parse("2026-01-12T13:01:22.500Z").unwrap();
         let code = Code::from_path("parity").unwrap();
-        let (key, value) = record(&code, &facts(), Some(&[7; 16]), now, [0xAB; 10]);
+        let (key, value) = hit_record(&code, &request(), Some(&[7; 16]), now, [0xAB; 10]);
         assert_eq!(key, "hit:parity:20260112:019bb24b-fac4-7bab-abab-abababababab");
         assert_eq!(
             value,
@@ -119,13 +119,13 @@ mod tests {
     fn what_is_not_known_is_null_and_no_hash_goes_without_a_key() {
         let now = Timestamp::from_ms(0);
         let code = Code::from_path("a").unwrap();
-        let odd = Facts {
+        let odd = EdgeRequest {
             address: "nowhere".to_owned(),
             country: "T1".to_owned(),
             referrer: "x".to_owned(),
-            ..facts()
+            ..request()
         };
-        let (_, value) = record(&code, &odd, None, now, [0; 10]);
+        let (_, value) = hit_record(&code, &odd, None, now, [0; 10]);
         assert_eq!(
             value,
             r#"{"ts":"1970-01-01T00:00:00Z","code":"a","country":null,"ua_hash":null,"referrer":null,"ip_prefix":null}"#
@@ -135,7 +135,7 @@ mod tests {
     #[test]
     fn an_object_under_anothers_key_is_broken() {
         let json = r#"{"v":1,"code":"a","target":"https://a.example/","status":"active"}"#;
-        assert!(read_route("a", json).is_ok());
-        assert_eq!(read_route("b", json), Err(RouteObjectError::InvalidField("code")));
+        assert!(parse_route("a", json).is_ok());
+        assert_eq!(parse_route("b", json), Err(RouteObjectError::InvalidField("code")));
     }
 }

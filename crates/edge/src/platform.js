@@ -10,8 +10,8 @@ const within = (milliseconds, promise) => {
 };
 
 // Longer texts are not carried over: nothing of ours is that long. `undefined` says so, `null` says that there is none.
-const LONGEST = 256 * 1024;
-const bounded = (text) => (text !== null && text.length > LONGEST ? undefined : text);
+const MAX_TEXT_CHARS = 256 * 1024;
+const bounded = (text) => (text !== null && text.length > MAX_TEXT_CHARS ? undefined : text);
 
 export function now() {
     return Date.now();
@@ -21,12 +21,12 @@ export function randomBytes(count) {
     return crypto.getRandomValues(new Uint8Array(count));
 }
 
-export function complain(text) {
+export function logError(text) {
     console.error(text);
 }
 
-// The lines of `Facts::read`. No header can hold a line break.
-export function facts(request) {
+// The lines of `EdgeRequest::parse`. No header can hold a line break.
+export function edgeRequest(request) {
     const headers = request.headers;
     const cf = request.cf;
     return [

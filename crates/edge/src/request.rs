@@ -2,7 +2,7 @@
 
 /// What the Worker looks at. Nothing else of a request changes its answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Facts {
+pub struct EdgeRequest {
     /// `GET`, `HEAD`, ...
     pub method: String,
     /// `http` or `https`.
@@ -31,9 +31,9 @@ pub struct Facts {
     pub content_type: String,
 }
 
-impl Facts {
+impl EdgeRequest {
     /// Reads the lines. One that is missing is empty.
-    pub fn read(text: &str) -> Self {
+    pub fn parse(text: &str) -> Self {
         let mut lines = text.split('\n');
         let mut next = || lines.next().unwrap_or_default();
         let (method, url, accept) = (next(), next(), next());
@@ -66,20 +66,20 @@ impl Facts {
 
 #[cfg(test)]
 mod tests {
-    use super::Facts;
+    use super::EdgeRequest;
 
     #[test]
     fn lines_become_facts() {
-        let facts = Facts::read(
+        let request = EdgeRequest::parse(
             "GET\nhttps://rmax.to:8443/a%20b?x=1?y#z\n\nagent\nhttps://r.example/\n192.0.2.7\nNL\nAMS\nBearer t\n",
         );
         assert_eq!(
-            (facts.scheme.as_str(), facts.host.as_str(), facts.path.as_str(), facts.query.as_str()),
+            (request.scheme.as_str(), request.host.as_str(), request.path.as_str(), request.query.as_str()),
             ("https", "rmax.to:8443", "/a%20b", "x=1?y")
         );
-        assert_eq!((facts.accept, facts.country.as_str(), facts.colo.as_str()), (None, "NL", "AMS"));
-        let bare = Facts::read("GET\nhttp://rmax.to");
+        assert_eq!((request.accept, request.country.as_str(), request.colo.as_str()), (None, "NL", "AMS"));
+        let bare = EdgeRequest::parse("GET\nhttp://rmax.to");
         assert_eq!((bare.host.as_str(), bare.path.as_str(), bare.address.as_str()), ("rmax.to", "/", ""));
-        assert_eq!(Facts::read("GET\nhttp://rmax.to?x").path, "/");
+        assert_eq!(EdgeRequest::parse("GET\nhttp://rmax.to?x").path, "/");
     }
 }

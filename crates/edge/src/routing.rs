@@ -13,16 +13,16 @@ use rlinks_core::redirect::response::{HttpResponse, ROBOTS_TXT};
 use rlinks_core::{Decision, Route, Timestamp, Visitor, decide};
 use serde_json::Value;
 
-use crate::request::Facts;
+use crate::request::EdgeRequest;
 use crate::settings::{Profile, Settings};
 
 /// What the first look at a request gave.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Look<'a> {
+pub enum Resolution<'a> {
     /// Everything there is to say.
-    Answer(HttpResponse),
+    Respond(HttpResponse),
     /// A link is asked for, or where it leads.
-    Link {
+    Load {
         /// Never a reserved word: no key of ours is built from one.
         code: Cow<'a, str>,
         /// `/{code}+`
@@ -33,96 +33,96 @@ pub enum Look<'a> {
 }
 
 /// Where a request goes.
-pub fn look<'a>(facts: &'a Facts, settings: &Settings, now: Timestamp) -> Look<'a> {
-    let refuse = |code| Look::Answer(error(facts, code, now));
-    if facts.path.len() > MAX_PATH_BYTES {
+pub fn resolve<'a>(request: &'a EdgeRequest, settings: &Settings, now: Timestamp) -> Resolution<'a> {
+    let refuse = |code| Resolution::Respond(error(request, code, now));
+    if request.path.len() > MAX_PATH_BYTES {
         return refuse(ErrorCode::UriTooLong);
     }
     let mut buffer: HostBuffer = [0; host::MAX_HOST_BYTES];
-    let Some(host) = from_header(facts.host.as_bytes(), &mut buffer) else {
+    let Some(host) = from_header(request.host.as_bytes(), &mut buffer) else {
         return refuse(ErrorCode::BadRequest);
     };
-    let asked = parse_path(&facts.path);
+    let asked = parse_path(&request.path);
     let word = match &asked {
         RequestPath::Code(code) | RequestPath::Preview(code) => code,
-        RequestPath::NotALink => first_segment(&facts.path),
+        RequestPath::NotALink => first_segment(&request.path),
         RequestPath::Root => "",
     };
     // Our own paths answer on every host; and a reserved word is never looked up, or `/__admin__` would reach the audit log.
     if is_reserved(word) {
-        return own(facts, settings, now);
+        return server_path(request, settings, now);
     }
     if !settings.serves(host) {
         return refuse(ErrorCode::NotFound);
     }
-    if !is_read(facts) {
+    if !is_read(request) {
         return refuse(ErrorCode::MethodNotAllowed);
     }
     match asked {
-        RequestPath::Root => Look::Answer(HttpResponse::page(public_pages::landing())),
+        RequestPath::Root => Resolution::Respond(HttpResponse::page(public_pages::landing())),
         RequestPath::NotALink => refuse(ErrorCode::NotFound),
-        RequestPath::Code(code) => Look::Link { code, preview: false },
-        RequestPath::Preview(code) => Look::Link { code, preview: true },
+        RequestPath::Code(code) => Resolution::Load { code, preview: false },
+        RequestPath::Preview(code) => Resolution::Load { code, preview: true },
     }
 }
 
 /// What a link's request gets, and whether it is a click.
 pub fn respond(
-    facts: &Facts,
+    request: &EdgeRequest,
     settings: &Settings,
     (code, preview): (&str, bool),
     route: Option<Route<'_>>,
     now: Timestamp,
-) -> (HttpResponse, Click) {
+) -> (HttpResponse, ClickRecord) {
     let mut buffer: HostBuffer = [0; host::MAX_HOST_BYTES];
-    let host = from_header(facts.host.as_bytes(), &mut buffer).unwrap_or_default();
-    let visitor = Visitor { host, served_hosts: &settings.domains };
+    let host = from_header(request.host.as_bytes(), &mut buffer).unwrap_or_default();
+    let visitor = Visitor { host, served_hosts: &settings.served_hosts };
     match decide(route, &settings.policy, &visitor, now) {
         Decision::Redirect { target, .. } if preview => {
             let host = route.map_or("", |route| route.target_host);
-            (HttpResponse::page(public_pages::preview(code, target, host)), Click::No)
+            (HttpResponse::page(public_pages::preview(code, target, host)), ClickRecord::Skip)
         }
         Decision::Redirect { status, target, cache } => {
-            let click = if facts.is_head() { Click::No } else { Click::Yes };
+            let click = if request.is_head() { ClickRecord::Skip } else { ClickRecord::Write };
             (HttpResponse::redirect(status, target, cache), click)
         }
         decision => {
             let code = decision.error_code().unwrap_or(ErrorCode::Internal);
             let insecure = decision == Decision::NotFound(NotFoundReason::Insecure);
-            (error(facts, code, now), if insecure { Click::Insecure } else { Click::No })
+            (error(request, code, now), if insecure { ClickRecord::SkipInsecure } else { ClickRecord::Skip })
         }
     }
 }
 
 /// Whether an answer is to be recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Click {
+pub enum ClickRecord {
     /// A redirect somebody followed.
-    Yes,
+    Write,
     /// Nothing to record.
-    No,
+    Skip,
     /// Nothing to record, but our own promise is broken: a link that must lead to https does not.
-    Insecure,
+    SkipInsecure,
 }
 
 /// An error as JSON or as a page, as the request prefers.
-pub fn error(facts: &Facts, code: ErrorCode, now: Timestamp) -> HttpResponse {
-    error_saying(facts, code, code.message(), &Value::Null, now)
+pub fn error(request: &EdgeRequest, code: ErrorCode, now: Timestamp) -> HttpResponse {
+    error_with_message(request, code, code.message(), &Value::Null, now)
 }
 
 /// The same with better words.
-pub fn error_saying(
-    facts: &Facts,
+pub fn error_with_message(
+    request: &EdgeRequest,
     code: ErrorCode,
     message: &str,
     details: &Value,
     now: Timestamp,
 ) -> HttpResponse {
-    HttpResponse::error(code, message, details, wants_json(&facts.path, facts.accept.as_deref()), now)
+    HttpResponse::error(code, message, details, wants_json(&request.path, request.accept.as_deref()), now)
 }
 
 /// Paths that are ours on every host.
-fn own<'a>(facts: &'a Facts, settings: &Settings, now: Timestamp) -> Look<'a> {
+fn server_path<'a>(request: &'a EdgeRequest, settings: &Settings, now: Timestamp) -> Resolution<'a> {
     let plain = |status, kind: &str, cache: &str, body: String| {
         let mut headers = Vec::new();
         for (name, value) in [("content-type", kind), ("cache-control", cache)] {
@@ -132,7 +132,7 @@ fn own<'a>(facts: &'a Facts, settings: &Settings, now: Timestamp) -> Look<'a> {
         }
         HttpResponse { status, headers, body }
     };
-    let answer = match facts.path.as_str() {
+    let answer = match request.path.as_str() {
         "/health" => {
             let body = concat!("{\"status\":\"ok\",\"version\":\"", env!("CARGO_PKG_VERSION"), "\"}");
             plain(200, "application/json", "no-store", body.to_owned())
@@ -142,34 +142,38 @@ fn own<'a>(facts: &'a Facts, settings: &Settings, now: Timestamp) -> Look<'a> {
         }
         "/robots.txt" => plain(200, "text/plain; charset=utf-8", "", ROBOTS_TXT.to_owned()),
         "/favicon.ico" => plain(204, "", "public, max-age=86400", String::new()),
-        path if path.starts_with("/api/v1/") && settings.profile == Profile::Edge => return Look::Api,
-        _ => return Look::Answer(error(facts, ErrorCode::NotFound, now)),
+        path if path.starts_with("/api/v1/") && settings.profile == Profile::Edge => return Resolution::Api,
+        _ => return Resolution::Respond(error(request, ErrorCode::NotFound, now)),
     };
-    Look::Answer(if is_read(facts) { answer } else { error(facts, ErrorCode::MethodNotAllowed, now) })
+    Resolution::Respond(if is_read(request) {
+        answer
+    } else {
+        error(request, ErrorCode::MethodNotAllowed, now)
+    })
 }
 
-fn is_read(facts: &Facts) -> bool {
-    matches!(facts.method.as_str(), "GET" | "HEAD")
+fn is_read(request: &EdgeRequest) -> bool {
+    matches!(request.method.as_str(), "GET" | "HEAD")
 }
 
 #[cfg(test)]
 mod tests {
     use rlinks_core::Timestamp;
 
-    use super::{Look, look};
-    use crate::request::Facts;
+    use super::{Resolution, resolve};
+    use crate::request::EdgeRequest;
     use crate::settings::Settings;
 
     const NOW: Timestamp = Timestamp::from_ms(1_800_000_000_000);
 
     #[track_caller]
     fn check(profile: &str, method: &str, url: &str, expected: &str) {
-        let facts = Facts::read(&format!("{method}\n{url}\napplication/json"));
-        let settings = Settings::read(&[profile, "", "rmax.to"]).unwrap();
-        let got = match look(&facts, &settings, NOW) {
-            Look::Answer(answer) => answer.status.to_string(),
-            Look::Link { code, preview } => format!("{code}{}", if preview { " preview" } else { "" }),
-            Look::Api => "api".to_owned(),
+        let request = EdgeRequest::parse(&format!("{method}\n{url}\napplication/json"));
+        let settings = Settings::parse(&[profile, "", "rmax.to"]).unwrap();
+        let got = match resolve(&request, &settings, NOW) {
+            Resolution::Respond(answer) => answer.status.to_string(),
+            Resolution::Load { code, preview } => format!("{code}{}", if preview { " preview" } else { "" }),
+            Resolution::Api => "api".to_owned(),
         };
         assert_eq!(got, expected, "{method} {url}");
     }

@@ -4,7 +4,7 @@ use rlinks_core::{Host, Policy, Preset, ServedHosts};
 use sha2::{Digest as _, Sha256};
 
 /// Names of the variables and secrets, in the order in which `platform.js` hands them over.
-pub const NAMES: [&str; 9] = [
+pub const VARIABLE_NAMES: [&str; 9] = [
     "RMAX_PROFILE",
     "RMAX_PRESET",
     "RMAX_DOMAIN",
@@ -17,7 +17,7 @@ pub const NAMES: [&str; 9] = [
 ];
 
 /// Where Cloudflare's API is, unless `ANALYTICS_API` says otherwise.
-const CLOUDFLARE: &str = "https://api.cloudflare.com/client/v4";
+const CLOUDFLARE_API_URL: &str = "https://api.cloudflare.com/client/v4";
 
 /// Where the truth is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,9 +47,9 @@ pub struct Settings {
     /// The hosts we serve; the first is the one short URLs are built with. None: every host.
     pub hosts: Vec<Host>,
     /// The same, to ask.
-    pub domains: ServedHosts,
+    pub served_hosts: ServedHosts,
     /// The hash of the token that opens the API. None: it stays closed.
-    admin: Option<[u8; 32]>,
+    admin_token_hash: Option<[u8; 32]>,
     /// The key under which user agents are hashed. None: their hashes are not kept.
     pub hash_key: Option<[u8; 16]>,
     /// The analytics SQL API, where it is configured.
@@ -59,17 +59,17 @@ pub struct Settings {
 /// What cannot be understood. It is logged, and nothing is served until it is mended.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{name}: {problem}")]
-pub struct BadSetting {
+pub struct SettingError {
     name: &'static str,
     problem: String,
 }
 
 impl Settings {
-    /// Reads the values of [`NAMES`]; one that is not set is empty.
-    pub fn read(values: &[&str]) -> Result<Self, BadSetting> {
-        let bad = |name| move |problem: String| BadSetting { name, problem };
+    /// Reads the values of [`VARIABLE_NAMES`]; one that is not set is empty.
+    pub fn parse(values: &[&str]) -> Result<Self, SettingError> {
+        let bad = |name| move |problem: String| SettingError { name, problem };
         let value = |name: &str| {
-            let place = NAMES.iter().position(|known| *known == name);
+            let place = VARIABLE_NAMES.iter().position(|known| *known == name);
             place.and_then(|place| values.get(place)).copied().unwrap_or_default().trim()
         };
         let profile = match value("RMAX_PROFILE") {
@@ -95,14 +95,14 @@ impl Settings {
             .map_err(|error| bad("RMAX_DOMAIN")(error.to_string()))?;
         let secret = |name| Some(value(name)).filter(|secret| !secret.is_empty());
         let analytics = secret("ANALYTICS_ACCOUNT").zip(secret("ANALYTICS_TOKEN"));
-        let base = secret("ANALYTICS_API").unwrap_or(CLOUDFLARE).trim_end_matches('/');
+        let base = secret("ANALYTICS_API").unwrap_or(CLOUDFLARE_API_URL).trim_end_matches('/');
         Ok(Self {
             profile,
             policy,
-            domains: ServedHosts::new(hosts.iter().cloned(), None),
+            served_hosts: ServedHosts::new(hosts.iter().cloned(), None),
             hosts,
-            admin: secret("ADMIN_TOKEN").map(|token| Sha256::digest(token.as_bytes()).into()),
-            hash_key: secret("HASH_KEY").map(|key| half(&Sha256::digest(key.as_bytes()).into())),
+            admin_token_hash: secret("ADMIN_TOKEN").map(|token| Sha256::digest(token.as_bytes()).into()),
+            hash_key: secret("HASH_KEY").map(|key| first_half(&Sha256::digest(key.as_bytes()).into())),
             analytics: analytics.map(|(account, token)| Analytics {
                 url: format!("{base}/accounts/{account}/analytics_engine/sql"),
                 token: token.to_owned(),
@@ -112,7 +112,7 @@ impl Settings {
 
     /// Whether we answer on this host, given normalised.
     pub fn serves(&self, host: &str) -> bool {
-        self.hosts.is_empty() || self.domains.contains(host)
+        self.hosts.is_empty() || self.served_hosts.contains(host)
     }
 
     /// Whether an `Authorization` header opens the API. How long it takes says nothing about the token: hashes are compared.
@@ -120,11 +120,11 @@ impl Settings {
         let Some((scheme, token)) = authorization.split_once(' ') else { return false };
         let given: [u8; 32] = Sha256::digest(token.trim().as_bytes()).into();
         let same = |known: &[u8; 32]| bool::from(subtle::ConstantTimeEq::ct_eq(&known[..], &given[..]));
-        scheme.eq_ignore_ascii_case("bearer") && self.admin.as_ref().is_some_and(same)
+        scheme.eq_ignore_ascii_case("bearer") && self.admin_token_hash.as_ref().is_some_and(same)
     }
 }
 
-fn half(digest: &[u8; 32]) -> [u8; 16] {
+fn first_half(digest: &[u8; 32]) -> [u8; 16] {
     std::array::from_fn(|place| digest[place])
 }
 
@@ -132,12 +132,12 @@ fn half(digest: &[u8; 32]) -> [u8; 16] {
 mod tests {
     use rlinks_core::Preset;
 
-    use super::{NAMES, Profile, Settings};
+    use super::{Profile, Settings, VARIABLE_NAMES};
 
     fn read(pairs: &[(&str, &str)]) -> Result<Settings, String> {
-        let values =
-            NAMES.map(|name| pairs.iter().find(|(key, _)| *key == name).map_or("", |(_, value)| *value));
-        Settings::read(&values).map_err(|error| error.to_string())
+        let values = VARIABLE_NAMES
+            .map(|name| pairs.iter().find(|(key, _)| *key == name).map_or("", |(_, value)| *value));
+        Settings::parse(&values).map_err(|error| error.to_string())
     }
 
     #[test]

@@ -1,11 +1,11 @@
 //! Cells of our CSV. No spreadsheet takes one for a formula, and what is read back is what was written.
 
 /// Letters a spreadsheet takes a formula by.
-const FORMULA: [char; 11] = ['=', '+', '-', '@', '\t', '\r', '\0', '＝', '＋', '－', '＠'];
+const FORMULA_STARTS: [char; 11] = ['=', '+', '-', '@', '\t', '\r', '\0', '＝', '＋', '－', '＠'];
 
 /// Whether a text begins like a formula, perhaps behind apostrophes: those must come back too.
 fn is_formula(text: &str) -> bool {
-    text.trim_start_matches('\'').starts_with(FORMULA)
+    text.trim_start_matches('\'').starts_with(FORMULA_STARTS)
 }
 
 /// A cell of CSV, quoted where it must be. What a spreadsheet would take for a formula gets an apostrophe in front.

@@ -1,6 +1,6 @@
 //! Who looks after hosts: whether their workspaces have proven them by DNS, where their names lead, and when their registrations end.
 //!
-//! One custodian for every face: the daily job and `rmax domains check` make a [`round`], the API and the dashboard look at one host.
+//! One custodian for every face: the daily job and `rmax domains check` make a [`run`], the API and the dashboard look at one host.
 //! Nothing is asked of the network unless the operator said so. What a look means is decided in [`rlinks_core::workspace::domain_verification`].
 
 mod dns;
@@ -14,33 +14,33 @@ use rlinks_core::{Actor, Domain, DomainStatus, Host, Slug, Timestamp, Workspace}
 use rlinks_store::{DomainRecord, StoreError};
 use url::Url;
 
-use self::dns::{Kind, Resolver};
-use super::{By, Ops, OpsError, Thing};
-use crate::domain_checks::rdap::{Known, Registry};
+use self::dns::{RecordType, Resolver};
+use super::{Ops, OpsError, Requester, Resource};
+use crate::domain_checks::rdap::{RdapClient, RegistrationCache};
 
 /// What stands before a host in the name of its proof.
-const PROOF_LABEL: usize = "_rlinks.".len();
+const PROOF_LABEL_BYTES: usize = "_rlinks.".len();
 /// How often a look is taken again when somebody else was faster.
-const TRIES: usize = 4;
+const MAX_VERIFY_ATTEMPTS: usize = 4;
 
 /// What is configured.
 #[derive(Clone, Debug, Default)]
-pub struct Options {
+pub struct DomainCheckConfig {
     /// Ask DNS and registries at all.
     pub enabled: bool,
     /// A host that a workspace gives itself must be proven.
-    pub proof: bool,
+    pub require_proof: bool,
     /// The resolver; the system's where there is none.
     pub resolver: Option<SocketAddr>,
-    /// The RDAP service; [`registry::RDAP`] where there is none.
+    /// The RDAP service; [`rdap::RDAP_SERVICE_URL`] where there is none.
     pub rdap: Option<Url>,
     /// Where hosts should lead; anywhere, where there is nothing.
-    pub points_to: Vec<Destination>,
+    pub points_to: Vec<ExpectedAddress>,
 }
 
 /// Where a host may lead.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Destination {
+pub enum ExpectedAddress {
     /// To an address.
     Address(IpAddr),
     /// To this name, or the addresses it has.
@@ -49,89 +49,89 @@ pub enum Destination {
 
 /// Looks after hosts. By default it asks nobody.
 #[derive(Default)]
-pub struct Custodian(Option<Eyes>);
+pub struct DomainChecker(Option<Probes>);
 
-struct Eyes {
+struct Probes {
     resolver: Resolver,
-    registry: Registry,
-    proof: bool,
-    points_to: Vec<Destination>,
+    rdap: RdapClient,
+    require_proof: bool,
+    points_to: Vec<ExpectedAddress>,
 }
 
 /// What could not be asked, for the log.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Troubles {
+pub(crate) struct CheckErrors {
     /// Of a resolver.
     pub(crate) dns: Option<String>,
     /// Of a registry.
     pub(crate) registry: Option<String>,
 }
 
-impl Custodian {
+impl DomainChecker {
     /// Asks nobody yet.
-    pub fn new(options: &Options) -> Result<Self, String> {
+    pub fn new(options: &DomainCheckConfig) -> Result<Self, String> {
         if !options.enabled {
             return Ok(Self(None));
         }
-        let default = || Url::parse(crate::domain_checks::rdap::RDAP).expect("it is a URL");
-        Ok(Self(Some(Eyes {
-            resolver: options.resolver.map_or(Resolver::System, Resolver::At),
-            registry: Registry::new(&options.rdap.clone().unwrap_or_else(default))?,
-            proof: options.proof,
+        let default = || Url::parse(crate::domain_checks::rdap::RDAP_SERVICE_URL).expect("it is a URL");
+        Ok(Self(Some(Probes {
+            resolver: options.resolver.map_or(Resolver::System, Resolver::Server),
+            rdap: RdapClient::new(&options.rdap.clone().unwrap_or_else(default))?,
+            require_proof: options.require_proof,
             points_to: options.points_to.clone(),
         })))
     }
 
     /// Whether anybody is asked.
-    pub const fn is_on(&self) -> bool {
+    pub const fn is_enabled(&self) -> bool {
         self.0.is_some()
     }
 
     /// Whether a host that a workspace gives itself must be proven.
-    fn asks_for_proof(&self) -> bool {
-        self.0.as_ref().is_some_and(|eyes| eyes.proof)
+    fn requires_proof(&self) -> bool {
+        self.0.as_ref().is_some_and(|probes| probes.require_proof)
     }
 
     /// Looks at a host in DNS, and at its registration where that is wanted. An address has neither.
-    async fn look(
+    async fn probe(
         &self,
-        held: &DomainRecord,
+        record: &DomainRecord,
         proof: &VerificationRecord,
-        registry: Option<&Known>,
-    ) -> (DomainCheck, Troubles) {
-        let (mut seen, mut troubles) = (DomainCheck::default(), Troubles::default());
-        let Some(eyes) = self.0.as_ref().filter(|_| !held.domain.host.is_local()) else {
-            return (seen, troubles);
+        registry: Option<&RegistrationCache>,
+    ) -> (DomainCheck, CheckErrors) {
+        let (mut seen, mut errors) = (DomainCheck::default(), CheckErrors::default());
+        let Some(probes) = self.0.as_ref().filter(|_| !record.domain.host.is_local()) else {
+            return (seen, errors);
         };
-        if held.verification.needs_proof {
-            match eyes.proof(proof).await {
+        if record.verification.needs_proof {
+            match probes.check_proof(proof).await {
                 Ok(found) => seen.record = Some(found),
-                Err(why) => troubles.dns = Some(why),
+                Err(why) => errors.dns = Some(why),
             }
         }
-        match eyes.points(&held.domain.host).await {
+        match probes.check_address(&record.domain.host).await {
             Ok(points) => seen.points_to = Some(points),
-            Err(why) => troubles.dns = Some(why),
+            Err(why) => errors.dns = Some(why),
         }
         if let Some(known) = registry {
-            match eyes.registry.end(&held.domain.host, known).await {
+            match probes.rdap.expiry(&record.domain.host, known).await {
                 Ok(end) => seen.registry = Some(end),
-                Err(why) => troubles.registry = Some(why),
+                Err(why) => errors.registry = Some(why),
             }
         }
-        (seen, troubles)
+        (seen, errors)
     }
 }
 
-impl Eyes {
-    async fn proof(&self, proof: &VerificationRecord) -> Result<RecordState, String> {
-        let answer = self.resolver.ask(&proof.name, Kind::Text).await?;
+impl Probes {
+    async fn check_proof(&self, proof: &VerificationRecord) -> Result<RecordState, String> {
+        let answer = self.resolver.query(&proof.name, RecordType::Txt).await?;
         let is_there = answer.texts.iter().any(|text| text.trim() == proof.value);
         Ok(if is_there { RecordState::Present } else { RecordState::Absent })
     }
 
-    async fn points(&self, host: &Host) -> Result<PointsTo, String> {
-        let (addresses, names) = self.addresses(host.as_str()).await?;
+    async fn check_address(&self, host: &Host) -> Result<PointsTo, String> {
+        let (addresses, names) = self.resolve(host.as_str()).await?;
         let Some(first) = addresses.first() else {
             return Ok(PointsTo::Elsewhere(match names.last() {
                 Some(name) => format!("its CNAME leads to {name}, which has no address"),
@@ -143,10 +143,10 @@ impl Eyes {
         }
         for destination in &self.points_to {
             let leads = match destination {
-                Destination::Address(address) => addresses.contains(address),
-                Destination::Name(name) if names.iter().any(|through| through == name.as_str()) => true,
-                Destination::Name(name) => {
-                    let (wanted, _) = self.addresses(name.as_str()).await?;
+                ExpectedAddress::Address(address) => addresses.contains(address),
+                ExpectedAddress::Name(name) if names.iter().any(|through| through == name.as_str()) => true,
+                ExpectedAddress::Name(name) => {
+                    let (wanted, _) = self.resolve(name.as_str()).await?;
                     wanted.iter().any(|address| addresses.contains(address))
                 }
             };
@@ -158,10 +158,10 @@ impl Eyes {
     }
 
     /// The addresses of a name, and the names it leads through.
-    async fn addresses(&self, name: &str) -> Result<(Vec<IpAddr>, Vec<String>), String> {
+    async fn resolve(&self, name: &str) -> Result<(Vec<IpAddr>, Vec<String>), String> {
         let (mut addresses, mut names) = (Vec::new(), Vec::new());
-        for kind in [Kind::A, Kind::Aaaa] {
-            let answer = self.resolver.ask(name, kind).await?;
+        for kind in [RecordType::A, RecordType::Aaaa] {
+            let answer = self.resolver.query(name, kind).await?;
             addresses.extend(answer.addresses);
             if names.is_empty() {
                 names = answer.names;
@@ -174,15 +174,16 @@ impl Eyes {
 impl Ops {
     /// Whether a workspace must prove a host it gives itself. What is below the base domain is the operator's already.
     fn must_prove(&self, workspace: &Workspace, host: &Host) -> bool {
-        let is_below = self.naming.base_domain.as_ref().is_some_and(|base| host.subdomain_of(base).is_some());
-        self.custodian.asks_for_proof() && workspace.slug.as_str() != Slug::MAIN && !is_below
+        let is_below =
+            self.short_urls.base_domain.as_ref().is_some_and(|base| host.subdomain_of(base).is_some());
+        self.domain_checker.requires_proof() && workspace.slug.as_str() != Slug::MAIN && !is_below
     }
 
     /// Adds a host at the word of somebody of a workspace: one that must be proven waits for that. Where another workspace has claimed
     /// it and cannot prove it, whoever can has it.
     pub(crate) async fn add_claimed(
         &self,
-        by: &By,
+        by: &Requester,
         workspace: &Workspace,
         host: Host,
     ) -> Result<Domain, OpsError> {
@@ -190,9 +191,9 @@ impl Ops {
         if !self.must_prove(workspace, &host) {
             return Ok(self.store.add_domain(workspace.id, host, &by.actor, now).await?);
         }
-        if host.as_str().len() + PROOF_LABEL > rlinks_core::host::MAX_HOST_BYTES {
+        if host.as_str().len() + PROOF_LABEL_BYTES > rlinks_core::host::MAX_HOST_BYTES {
             let why = "is too long for the name of the record that would prove it";
-            return Err(OpsError::HostKept { host, why });
+            return Err(OpsError::HostReserved { host, why });
         }
         match self.store.claim_domain(workspace.id, host.clone(), &by.actor, now).await {
             Err(StoreError::NameTaken(name)) => {
@@ -208,18 +209,20 @@ impl Ops {
     /// A host that somebody else has and that does not answer goes to the workspace its DNS names.
     async fn take_over(
         &self,
-        by: &By,
+        by: &Requester,
         workspace: &Workspace,
-        held: &DomainRecord,
+        record: &DomainRecord,
         now: Timestamp,
     ) -> Result<Domain, OpsError> {
-        let host = &held.domain.host;
+        let host = &record.domain.host;
         let proof = VerificationRecord::new(workspace, host);
-        let Some(eyes) = &self.custodian.0 else { return Err(OpsError::NotAsked(off())) };
-        if eyes.proof(&proof).await.map_err(OpsError::NotAsked)? == RecordState::Absent {
-            return Err(OpsError::HostHeld { host: host.clone(), proof });
+        let Some(probes) = &self.domain_checker.0 else {
+            return Err(OpsError::DnsUnavailable(disabled_message()));
+        };
+        if probes.check_proof(&proof).await.map_err(OpsError::DnsUnavailable)? == RecordState::Absent {
+            return Err(OpsError::HostClaimed { host: host.clone(), proof });
         }
-        self.store.release_domain(held, &Actor::system(), now).await?;
+        self.store.release_domain(record, &Actor::system(), now).await?;
         tracing::info!(%host, "a host went to the workspace that proved it");
         let domain = self.store.claim_domain(workspace.id, host.clone(), &by.actor, now).await?;
         self.verify_domain(by, workspace, host).await?;
@@ -227,34 +230,38 @@ impl Ops {
     }
 
     /// A workspace's host and what is known of it.
-    pub async fn held(&self, workspace: &Workspace, host: &Host) -> Result<DomainRecord, OpsError> {
+    pub async fn domain_record(&self, workspace: &Workspace, host: &Host) -> Result<DomainRecord, OpsError> {
         let held = self.store.domain_record(host).await?;
         let mine = held.filter(|held| held.domain.workspace == workspace.id);
-        mine.ok_or_else(|| OpsError::NotFound(Thing::Domain(host.to_string())))
+        mine.ok_or_else(|| OpsError::NotFound(Resource::Domain(host.to_string())))
     }
 
     /// Looks at a host in DNS at once, and at nothing else.
     pub async fn verify_domain(
         &self,
-        by: &By,
+        by: &Requester,
         workspace: &Workspace,
         host: &Host,
     ) -> Result<DomainRecord, OpsError> {
-        for _ in 0..TRIES {
-            let held = self.held(workspace, host).await?;
-            if !self.custodian.is_on() {
+        for _ in 0..MAX_VERIFY_ATTEMPTS {
+            let record = self.domain_record(workspace, host).await?;
+            if !self.domain_checker.is_enabled() {
                 // Who needs no proof has nothing to look for.
-                return if held.verification.needs_proof { Err(OpsError::NotAsked(off())) } else { Ok(held) };
+                return if record.verification.needs_proof {
+                    Err(OpsError::DnsUnavailable(disabled_message()))
+                } else {
+                    Ok(record)
+                };
             }
             let proof = VerificationRecord::new(workspace, host);
-            let (seen, troubles) = self.custodian.look(&held, &proof, None).await;
-            if let (Some(why), true) = (troubles.dns, seen.record.is_none()) {
-                return Err(OpsError::NotAsked(why));
+            let (seen, errors) = self.domain_checker.probe(&record, &proof, None).await;
+            if let (Some(why), true) = (errors.dns, seen.record.is_none()) {
+                return Err(OpsError::DnsUnavailable(why));
             }
             let now = self.clock.now();
-            let (verification, events) = held.verification.observe(&seen, now);
-            match self.store.record_domain_check(&held, &verification, &events, &by.actor, now).await {
-                Ok(()) => return Ok(DomainRecord { verification, ..held }),
+            let (verification, events) = record.verification.observe(&seen, now);
+            match self.store.record_domain_check(&record, &verification, &events, &by.actor, now).await {
+                Ok(()) => return Ok(DomainRecord { verification, ..record }),
                 Err(StoreError::Conflict) => {}
                 Err(error) => return Err(error.into()),
             }
@@ -263,6 +270,6 @@ impl Ops {
     }
 }
 
-fn off() -> String {
+fn disabled_message() -> String {
     "this server asks no DNS (domain_checks.enabled)".to_owned()
 }

@@ -8,32 +8,32 @@ use rlinks_core::link::search;
 use rlinks_core::{Code, Domain, Host, LinkState, ServedHosts, Slug, Workspace};
 use rlinks_store::LinkFilter;
 
-use super::{By, Ops, OpsError};
+use super::{Ops, OpsError, Requester};
 
 /// So many links are looked at for those that lead to a host.
-const LOOKED_AT: i64 = 1000;
+const MAX_LINKS_CHECKED: i64 = 1000;
 
 impl Ops {
     /// Gives a workspace a host, at the word of somebody of that workspace. True says that it had it before.
     pub async fn claim_domain(
         &self,
-        by: &By,
+        by: &Requester,
         workspace: &Workspace,
         host: Host,
     ) -> Result<(Domain, bool), OpsError> {
         let there = self.store.domains().await?;
         let had = there.iter().any(|known| known.host == host && known.workspace == workspace.id);
-        if !had && let Some(why) = self.kept_from(workspace, &host) {
-            return Err(OpsError::HostKept { host, why });
+        if !had && let Some(why) = self.reserved_reason(workspace, &host) {
+            return Err(OpsError::HostReserved { host, why });
         }
         let added = self.add_claimed(by, workspace, host).await?;
         Ok((added, had))
     }
 
     /// Why a workspace cannot give itself a host. The operator can, at the command line.
-    fn kept_from(&self, workspace: &Workspace, host: &Host) -> Option<&'static str> {
+    fn reserved_reason(&self, workspace: &Workspace, host: &Host) -> Option<&'static str> {
         let is_main = workspace.slug.as_str() == Slug::MAIN;
-        if let Some(base) = &self.naming.base_domain {
+        if let Some(base) = &self.short_urls.base_domain {
             let slug = host.subdomain_of(base);
             if slug == Some(workspace.slug.as_str()) {
                 return None;
@@ -45,7 +45,7 @@ impl Ops {
         if is_main {
             return None;
         }
-        let ours = [&self.own_host, &self.naming.domain];
+        let ours = [&self.own_host, &self.short_urls.domain];
         if host.is_local() || ours.into_iter().flatten().any(|ours| ours == host) {
             return Some("is how this server itself is reached; only its operator gives it away");
         }
@@ -53,7 +53,7 @@ impl Ops {
     }
 
     /// Whether links of a workspace answer on every host nobody has, for as long as no domain is configured.
-    pub async fn answers_everywhere(&self, workspace: &Workspace) -> Result<bool, OpsError> {
+    pub async fn answers_any_host(&self, workspace: &Workspace) -> Result<bool, OpsError> {
         Ok(workspace.slug.as_str() == Slug::MAIN && self.store.operator_hosts().await?.is_empty())
     }
 
@@ -65,13 +65,13 @@ impl Ops {
             states: vec![LinkState::Active],
             ..LinkFilter::default()
         };
-        let found = self.store.list(workspace.id, &filter, LOOKED_AT).await?;
+        let found = self.store.list(workspace.id, &filter, MAX_LINKS_CHECKED).await?;
         let leads = found.into_iter().filter(|link| link.no_loop && link.target.host() == host.as_str());
         Ok(leads.map(|link| link.code).collect())
     }
 
     /// The hosts that links of a workspace must not lead back to.
-    pub async fn served_to(&self, workspace: &Workspace) -> Result<ServedHosts, OpsError> {
+    pub async fn served_hosts_for(&self, workspace: &Workspace) -> Result<ServedHosts, OpsError> {
         let known = self.routes.as_ref().filter(|routes| routes.is_fresh() && routes.is_directory_loaded());
         if let Some(routes) = known {
             let directory = routes.directory.load();
@@ -81,7 +81,7 @@ impl Ops {
             }
         }
         let domains = self.store.domains().await?;
-        let common = self.served().await?;
+        let common = self.common_served_hosts().await?;
         let silent = self.store.unverified_hosts().await?;
         let own = domains
             .into_iter()
@@ -90,11 +90,11 @@ impl Ops {
     }
 
     /// Those no link must lead back to, whosever it is.
-    pub async fn served(&self) -> Result<ServedHosts, OpsError> {
+    pub async fn common_served_hosts(&self) -> Result<ServedHosts, OpsError> {
         let mut hosts = self.store.operator_hosts().await?;
         if hosts.is_empty() {
             hosts.extend(self.own_host.clone());
         }
-        Ok(ServedHosts::new(hosts, self.naming.base_domain.as_ref()))
+        Ok(ServedHosts::new(hosts, self.short_urls.base_domain.as_ref()))
     }
 }

@@ -3,19 +3,19 @@
 
 mod format;
 
-use rlinks_clicks::Clicks;
-use rlinks_clicks::rollup::{Subject, Total};
+use rlinks_clicks::ClickStore;
+use rlinks_clicks::rollup::{RollupSubject, Total};
 use rlinks_core::redirect::decide::{Decision, Visitor, decide};
 use rlinks_core::{Actor, Id, Link, Policy, ServedHosts, Timestamp, Workspace};
 use rlinks_store::StoreError;
 
-use crate::export::format::{CLOUDFLARE_LINES, Printer};
-use crate::{By, Ops, OpsError, Sees};
+use crate::export::format::{LinkFormatter, MAX_CLOUDFLARE_LINES};
+use crate::{LinkVisibility, Ops, OpsError, Requester};
 
 /// Links read at once.
-const PAGE: i64 = 500;
+const PAGE_SIZE: i64 = 500;
 /// The most codes that differ by case alone and are told apart: a map of nginx must know them beforehand.
-const MOST_APART: i64 = 10_000;
+const MAX_CASE_VARIANTS: i64 = 10_000;
 
 /// As what links leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,11 +75,11 @@ impl ExportFormat {
 
 /// What was exported, and what was not.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Exported {
+pub struct ExportReport {
     /// Links that were written.
     pub links: u64,
     /// Links that do not answer, and so are in no map: disabled, expired, deleted.
-    pub silent: u64,
+    pub inactive: u64,
     /// Codes of links that do not fit the format; the first hundred.
     pub unfit: Vec<String>,
     /// Codes of links that nobody can read; the first hundred.
@@ -89,52 +89,52 @@ pub struct Exported {
 }
 
 /// Links as the text of one format, wherever they come from.
-pub struct Pages {
+pub struct LinkStream {
     format: ExportFormat,
     policy: Policy,
     domains: ServedHosts,
-    printer: Printer,
+    formatter: LinkFormatter,
     /// So far.
-    pub exported: Exported,
+    pub report: ExportReport,
 }
 
-impl Pages {
+impl LinkStream {
     /// Of links that a policy and domains decide about. `by_case` are codes that differ by case alone, in lower case.
     pub fn new(format: ExportFormat, policy: Policy, domains: ServedHosts, by_case: Vec<String>) -> Self {
-        let printer = Printer::new(format, policy.code.fold_case, by_case);
-        Self { format, policy, domains, printer, exported: Exported::default() }
+        let formatter = LinkFormatter::new(format, policy.code.fold_case, by_case);
+        Self { format, policy, domains, formatter, report: ExportReport::default() }
     }
 
     /// What stands before the links.
-    pub fn begin(&self, out: &mut String) {
-        self.printer.begin(out);
+    pub fn write_header(&self, out: &mut String) {
+        self.formatter.write_header(out);
     }
 
     /// One link, unless the format has no place for it.
-    pub fn link(&mut self, link: &Link, total: &Total, now: Timestamp, out: &mut String) {
-        if self.format.is_map() && !self.answers(link, now) {
-            self.exported.silent += 1;
+    pub fn write_link(&mut self, link: &Link, total: &Total, now: Timestamp, out: &mut String) {
+        if self.format.is_map() && !self.redirects(link, now) {
+            self.report.inactive += 1;
             return;
         }
-        match self.printer.link(link, total, out) {
-            Ok(()) => self.exported.links += 1,
-            Err(_) => name(&mut self.exported.unfit, [link.code.to_string()]),
+        match self.formatter.write_link(link, total, out) {
+            Ok(()) => self.report.links += 1,
+            Err(_) => push_bounded(&mut self.report.unfit, [link.code.to_string()]),
         }
     }
 
     /// Links nobody can read.
-    pub fn unreadable(&mut self, codes: impl IntoIterator<Item = String>) {
-        name(&mut self.exported.unreadable, codes);
+    pub fn push_unreadable(&mut self, codes: impl IntoIterator<Item = String>) {
+        push_bounded(&mut self.report.unreadable, codes);
     }
 
     /// What stands behind the links.
-    pub fn end(&mut self, out: &mut String) {
-        self.printer.end(out);
-        self.exported.too_many =
-            self.format == ExportFormat::Cloudflare && self.exported.links > CLOUDFLARE_LINES;
+    pub fn write_footer(&mut self, out: &mut String) {
+        self.formatter.write_footer(out);
+        self.report.too_many =
+            self.format == ExportFormat::Cloudflare && self.report.links > MAX_CLOUDFLARE_LINES;
     }
 
-    fn answers(&self, link: &Link, now: Timestamp) -> bool {
+    fn redirects(&self, link: &Link, now: Timestamp) -> bool {
         let visitor = Visitor { host: "", served_hosts: &self.domains };
         matches!(decide(Some(link.route()), &self.policy, &visitor, now), Decision::Redirect { .. })
     }
@@ -143,77 +143,81 @@ impl Pages {
 /// An export of a store on its way.
 pub struct Export {
     ops: Ops,
-    clicks: Option<Clicks>,
+    clicks: Option<ClickStore>,
     workspace: Id,
-    maker: Option<Actor>,
+    created_by: Option<Actor>,
     after: Option<Id>,
-    begun: bool,
-    pages: Pages,
+    has_begun: bool,
+    stream: LinkStream,
 }
 
 impl Export {
     /// Of the links somebody sees. Without clicks all of them have none.
     pub async fn new(
         ops: &Ops,
-        clicks: Option<&Clicks>,
-        by: &By,
+        clicks: Option<&ClickStore>,
+        by: &Requester,
         workspace: &Workspace,
         format: ExportFormat,
     ) -> Result<Self, OpsError> {
         let by_case = if format == ExportFormat::Nginx && !workspace.policy.code.fold_case {
-            ops.store.case_collisions(workspace.id, MOST_APART).await?
+            ops.store.case_collisions(workspace.id, MAX_CASE_VARIANTS).await?
         } else {
             Vec::new()
         };
-        let domains = ops.served_to(workspace).await?;
+        let domains = ops.served_hosts_for(workspace).await?;
         Ok(Self {
             ops: ops.clone(),
             clicks: clicks.filter(|_| !format.is_map()).cloned(),
             workspace: workspace.id,
-            maker: (by.sees == Sees::Own).then(|| by.owner.clone()),
+            created_by: (by.visibility == LinkVisibility::Own).then(|| by.owner.clone()),
             after: Some(Id::from_i64(i64::MIN)),
-            begun: false,
-            pages: Pages::new(format, workspace.policy.clone(), domains, by_case),
+            has_begun: false,
+            stream: LinkStream::new(format, workspace.policy.clone(), domains, by_case),
         })
     }
 
     /// What was exported so far.
-    pub const fn exported(&self) -> &Exported {
-        &self.pages.exported
+    pub const fn report(&self) -> &ExportReport {
+        &self.stream.report
     }
 
     /// The next piece of text; nothing at the end.
     pub async fn next(&mut self) -> Result<Option<String>, OpsError> {
         let Some(after) = self.after else { return Ok(None) };
         let mut out = String::new();
-        if !std::mem::replace(&mut self.begun, true) {
-            self.pages.begin(&mut out);
+        if !std::mem::replace(&mut self.has_begun, true) {
+            self.stream.write_header(&mut out);
         }
-        let page =
-            self.ops.store.links_in_workspace(self.workspace, self.maker.as_ref(), after, PAGE).await?;
+        let page = self
+            .ops
+            .store
+            .links_in_workspace(self.workspace, self.created_by.as_ref(), after, PAGE_SIZE)
+            .await?;
         let (links, unreadable, next) = page;
-        self.pages.unreadable(unreadable);
+        self.stream.push_unreadable(unreadable);
         let totals = match &self.clicks {
             Some(clicks) => {
-                let subjects: Vec<Subject> =
-                    links.iter().map(|link| Subject::link(link.workspace, link.id)).collect();
+                let subjects: Vec<RollupSubject> =
+                    links.iter().map(|link| RollupSubject::link(link.workspace, link.id)).collect();
                 clicks.totals(&subjects).await.map_err(StoreError::for_clicks)?
             }
             None => std::collections::HashMap::new(),
         };
         let now = self.ops.clock.now();
         for link in &links {
-            let total = totals.get(&Subject::link(link.workspace, link.id)).copied().unwrap_or_default();
-            self.pages.link(link, &total, now, &mut out);
+            let total =
+                totals.get(&RollupSubject::link(link.workspace, link.id)).copied().unwrap_or_default();
+            self.stream.write_link(link, &total, now, &mut out);
         }
         self.after = next;
         if next.is_none() {
-            self.pages.end(&mut out);
+            self.stream.write_footer(&mut out);
         }
         Ok(Some(out))
     }
 }
 
-fn name(names: &mut Vec<String>, more: impl IntoIterator<Item = String>) {
+fn push_bounded(names: &mut Vec<String>, more: impl IntoIterator<Item = String>) {
     names.extend(more.into_iter().take(100_usize.saturating_sub(names.len())));
 }

@@ -22,14 +22,14 @@ mod row;
 mod rules;
 mod run;
 
-pub use self::action::Step;
+pub use self::action::ImportAction;
 pub use self::candidate::Candidate;
-pub use self::checker::Judge;
-pub use self::reader::{Item, ReadError, Rows};
-pub use self::report::{Outcome, Problem, Report, Update, Verdict};
-pub use self::row::{Exact, Row};
-pub use self::rules::{Existing, Keep, Rules};
-pub use self::run::{Admit, Import};
+pub use self::checker::RowChecker;
+pub use self::reader::{ParsedRow, ReadError, Rows};
+pub use self::report::{ImportReport, RowOutcome, RowProblem, RowResult, UpdatedLink};
+pub use self::row::{PreservedFields, Row};
+pub use self::rules::{ImportIdentity, OnExisting, Rules};
+pub use self::run::{CreationQuota, ImportOptions};
 
 /// What a file to import is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -26,9 +26,9 @@ use rlinks_store::write::{TargetChangeLimit, Written};
 use rlinks_store::{Store, StoreError};
 
 use self::safety::Safety;
-use crate::domain_checks::Custodian;
+use crate::domain_checks::DomainChecker;
 pub use crate::links::explain::Explanation;
-pub use crate::short_url::Naming;
+pub use crate::short_url::ShortUrls;
 use rlinks_routes::RouteCache;
 use rlinks_store::clock::Clock;
 
@@ -40,19 +40,19 @@ pub enum OpsError {
     Invalid(#[from] FieldErrors),
     /// There is no such thing.
     #[error("there is no {0}")]
-    NotFound(Thing),
+    NotFound(Resource),
     /// There was one, and it was deleted.
     #[error("the {0} was deleted")]
-    Deleted(Thing),
+    Deleted(Resource),
     /// The version that was named is not the one there is.
     #[error("this has changed since you read it: it is at version {0}")]
-    Stale(i64),
+    VersionMismatch(i64),
     /// Something this actor may not do.
     #[error("{0}")]
     Forbidden(&'static str),
     /// A host that is not for whoever asks first.
     #[error("`{host}` {why}")]
-    HostKept {
+    HostReserved {
         /// Which.
         host: Host,
         /// What it is kept for.
@@ -60,7 +60,7 @@ pub enum OpsError {
     },
     /// A host that another workspace has claimed and not proven.
     #[error("`{host}` is claimed by another workspace, which has not proven it: set the TXT record {} to `{}` and add it again", .proof.name, .proof.value)]
-    HostHeld {
+    HostClaimed {
         /// Which.
         host: Host,
         /// What proves it for whoever asks.
@@ -68,13 +68,13 @@ pub enum OpsError {
     },
     /// DNS could not be asked, and why.
     #[error("DNS cannot be asked now: {0}; try again later")]
-    NotAsked(String),
+    DnsUnavailable(String),
     /// A target that harms whoever follows it.
     #[error("the target is not safe: {0}")]
-    Unsafe(safety::Reason),
+    Unsafe(safety::UnsafeReason),
     /// Whether a target is safe could not be found out, and that is needed.
     #[error("whether the target is safe cannot be found out now: {0}; try again later")]
-    Unchecked(String),
+    SafetyUnavailable(String),
     /// The store's word.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -85,21 +85,21 @@ impl OpsError {
     pub const fn code(&self) -> ErrorCode {
         match self {
             Self::Invalid(_) => ErrorCode::ValidationFailed,
-            Self::Stale(_) => ErrorCode::PreconditionFailed,
+            Self::VersionMismatch(_) => ErrorCode::PreconditionFailed,
             Self::Forbidden(_) => ErrorCode::Forbidden,
             Self::NotFound(_) | Self::Deleted(_) | Self::Store(StoreError::NotFound(_)) => {
                 ErrorCode::NotFound
             }
             Self::Unsafe(_) => ErrorCode::UnsafeTarget,
-            Self::Unchecked(_)
-            | Self::NotAsked(_)
+            Self::SafetyUnavailable(_)
+            | Self::DnsUnavailable(_)
             | Self::Store(StoreError::Unavailable(_) | StoreError::ClicksUnavailable(_)) => {
                 ErrorCode::KvUnavailable
             }
             Self::Store(StoreError::RateLimited { .. }) => ErrorCode::RateLimited,
             Self::Store(StoreError::CodeTaken { .. }) => ErrorCode::CodeTaken,
-            Self::HostKept { .. }
-            | Self::HostHeld { .. }
+            Self::HostReserved { .. }
+            | Self::HostClaimed { .. }
             | Self::Store(
                 StoreError::Conflict
                 | StoreError::TargetTaken(_)
@@ -115,7 +115,7 @@ impl OpsError {
 
 /// What was looked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Thing {
+pub enum Resource {
     /// A workspace by its slug.
     Workspace(String),
     /// A link by its code.
@@ -130,7 +130,7 @@ pub enum Thing {
     Domain(String),
 }
 
-impl std::fmt::Display for Thing {
+impl std::fmt::Display for Resource {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Workspace(slug) => write!(out, "workspace `{slug}`"),
@@ -145,44 +145,44 @@ impl std::fmt::Display for Thing {
 
 /// Who does it, and through which face.
 #[derive(Clone, Debug)]
-pub struct By {
+pub struct Requester {
     /// Who.
     pub actor: Actor,
     /// Whose a new link becomes: the actor's, or, where a member's key acts, the member's.
     pub owner: Actor,
     /// As whom they are counted: the owner, or, where a key is nobody's, whoever answers for it.
-    pub counted_as: Actor,
+    pub principal: Actor,
     /// Through what.
     pub source: LinkSource,
     /// Which links are there for them.
-    pub sees: Sees,
+    pub visibility: LinkVisibility,
 }
 
 /// Which links are there for somebody. The others are not found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sees {
+pub enum LinkVisibility {
     /// All of the workspace.
     All,
     /// Those they own.
     Own,
 }
 
-impl By {
+impl Requester {
     /// The operator at the command line.
     pub fn operator(actor: Actor) -> Self {
-        let (owner, counted_as) = (actor.clone(), actor.clone());
-        Self { actor, owner, counted_as, source: LinkSource::Cli, sees: Sees::All }
+        let (owner, principal) = (actor.clone(), actor.clone());
+        Self { actor, owner, principal, source: LinkSource::Cli, visibility: LinkVisibility::All }
     }
 
     /// Whether a link is there for them.
     pub fn can_see(&self, link: &Link) -> bool {
-        self.sees == Sees::All || link.created_by == self.owner
+        self.visibility == LinkVisibility::All || link.created_by == self.owner
     }
 
     /// How many targets they may change in a minute, of `changes_per_minute` for everybody: members and keys are limited, the operator
     /// and the system are not.
-    pub fn brake(&self, changes_per_minute: u32) -> Option<TargetChangeLimit> {
-        let principal = &self.counted_as;
+    pub fn target_change_limit(&self, changes_per_minute: u32) -> Option<TargetChangeLimit> {
+        let principal = &self.principal;
         let is_limited = principal.user().is_some() || principal.key().is_some();
         (is_limited && changes_per_minute > 0)
             .then(|| TargetChangeLimit { principal: principal.clone(), changes_per_minute })
@@ -191,51 +191,51 @@ impl By {
 
 /// What to do about a code that is deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Deleted {
+pub enum OnDeletedCode {
     /// Refuse, and say the way out.
     Refuse,
     /// Make the link anew.
     Recreate,
 }
 
-impl Deleted {
+impl OnDeletedCode {
     /// What was sent about it.
-    pub fn sent(input: &Input) -> Self {
+    pub fn from_input(input: &Input) -> Self {
         if input.recreate == Some(true) { Self::Recreate } else { Self::Refuse }
     }
 }
 
 /// Write, or only say what would be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
+pub enum WriteMode {
     /// Do it.
-    Write,
+    Apply,
     /// Only look.
     DryRun,
 }
 
 /// What became of it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Done {
+pub struct LinkResult {
     /// The link as it is now, or would be.
     pub link: Link,
     /// What was, or would be, done.
-    pub outcome: Outcome,
+    pub outcome: WriteOutcome,
     /// What was asked for and a link that was handed back does not have.
     pub not_applied: Vec<&'static str>,
     /// The same request was answered before, and this is that answer.
-    pub again: bool,
+    pub replayed: bool,
 }
 
-impl Done {
-    fn new(link: Link, outcome: Outcome) -> Self {
-        Self { link, outcome, not_applied: Vec::new(), again: false }
+impl LinkResult {
+    fn new(link: Link, outcome: WriteOutcome) -> Self {
+        Self { link, outcome, not_applied: Vec::new(), replayed: false }
     }
 }
 
 /// What was done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum WriteOutcome {
     /// A new link.
     Created,
     /// A changed one.
@@ -248,15 +248,15 @@ pub enum Outcome {
     Revived,
 }
 
-impl From<Written> for Done {
+impl From<Written> for LinkResult {
     fn from(written: Written) -> Self {
         match written {
-            Written::Created(link) => Self::new(link, Outcome::Created),
-            Written::Changed(link) => Self::new(link, Outcome::Changed),
-            Written::Unchanged(link) => Self::new(link, Outcome::Unchanged),
-            Written::Reused(link) => Self::new(link, Outcome::Reused),
-            Written::Revived(link) => Self::new(link, Outcome::Revived),
-            Written::Replayed(first) => Self { again: true, ..Self::from(*first) },
+            Written::Created(link) => Self::new(link, WriteOutcome::Created),
+            Written::Changed(link) => Self::new(link, WriteOutcome::Changed),
+            Written::Unchanged(link) => Self::new(link, WriteOutcome::Unchanged),
+            Written::Reused(link) => Self::new(link, WriteOutcome::Reused),
+            Written::Revived(link) => Self::new(link, WriteOutcome::Revived),
+            Written::Replayed(first) => Self { replayed: true, ..Self::from(*first) },
         }
     }
 }
@@ -267,7 +267,7 @@ pub struct Ops {
     /// The truth.
     pub store: Store,
     /// How links are shown.
-    pub naming: Naming,
+    pub short_urls: ShortUrls,
     /// The host short URLs are written with while no domain is configured: it is ours too.
     pub own_host: Option<Host>,
     /// What time it is.
@@ -277,7 +277,7 @@ pub struct Ops {
     /// Which targets are safe.
     pub safety: Arc<Safety>,
     /// Who looks after hosts.
-    pub custodian: Arc<Custodian>,
+    pub domain_checker: Arc<DomainChecker>,
     /// How many targets of existing links one member or key may change in a minute; 0 is as many as they like.
     pub target_changes_per_minute: u32,
 }
@@ -287,31 +287,36 @@ impl Ops {
     pub async fn workspace(&self, slug: &Slug) -> Result<Workspace, OpsError> {
         match self.store.workspace(slug).await? {
             Some(workspace) if workspace.deleted_at.is_none() => Ok(workspace),
-            Some(_) => Err(OpsError::Deleted(Thing::Workspace(slug.to_string()))),
-            None => Err(OpsError::NotFound(Thing::Workspace(slug.to_string()))),
+            Some(_) => Err(OpsError::Deleted(Resource::Workspace(slug.to_string()))),
+            None => Err(OpsError::NotFound(Resource::Workspace(slug.to_string()))),
         }
     }
 
     /// A link that is not deleted. Where the policy folds case, so does this.
-    pub async fn link(&self, by: &By, workspace: &Workspace, code: &str) -> Result<Link, OpsError> {
+    pub async fn link(&self, by: &Requester, workspace: &Workspace, code: &str) -> Result<Link, OpsError> {
         match self.any_link(by, workspace, code).await? {
             link if link.state == LinkState::Deleted => {
-                Err(OpsError::Deleted(Thing::Link(link.code.to_string())))
+                Err(OpsError::Deleted(Resource::Link(link.code.to_string())))
             }
             link => Ok(link),
         }
     }
 
     /// A link, deleted or not.
-    pub async fn any_link(&self, by: &By, workspace: &Workspace, code: &str) -> Result<Link, OpsError> {
-        let found = self.find(workspace, code).await?.filter(|link| by.can_see(link));
-        found.ok_or_else(|| OpsError::NotFound(Thing::Link(code.to_owned())))
+    pub async fn any_link(
+        &self,
+        by: &Requester,
+        workspace: &Workspace,
+        code: &str,
+    ) -> Result<Link, OpsError> {
+        let found = self.find_link(workspace, code).await?.filter(|link| by.can_see(link));
+        found.ok_or_else(|| OpsError::NotFound(Resource::Link(code.to_owned())))
     }
 
     /// A link as it was at a moment, if it was there then.
     pub async fn link_at(
         &self,
-        by: &By,
+        by: &Requester,
         workspace: &Workspace,
         code: &str,
         at: Timestamp,
@@ -319,10 +324,10 @@ impl Ops {
         let now = self.any_link(by, workspace, code).await?;
         let then = self.store.link_at(workspace.id, &now.code, at).await?;
         then.filter(|link| link.state != LinkState::Deleted && by.can_see(link))
-            .ok_or_else(|| OpsError::NotFound(Thing::LinkAt(now.code.to_string(), at)))
+            .ok_or_else(|| OpsError::NotFound(Resource::LinkAt(now.code.to_string(), at)))
     }
 
-    async fn find(&self, workspace: &Workspace, code: &str) -> Result<Option<Link>, OpsError> {
+    async fn find_link(&self, workspace: &Workspace, code: &str) -> Result<Option<Link>, OpsError> {
         let Some(exact) = Code::from_path(code) else { return Ok(None) };
         if let Some(link) = self.store.link(workspace.id, &exact).await? {
             return Ok(Some(link));

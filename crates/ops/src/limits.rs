@@ -1,4 +1,4 @@
-//! Rate limits: a bucket of tokens for each subject, in memory, at most [`MOST_BUCKETS`] of them.
+//! Rate limits: a bucket of tokens for each subject, in memory, at most [`MAX_BUCKETS`] of them.
 //!
 //! A bucket holds an hour's tokens and fills up evenly. It is kept as what is missing from a full one, in units of which a
 //! token has as many as an hour has milliseconds: then a millisecond adds exactly `per_hour` units, and nothing is ever
@@ -13,17 +13,17 @@ use parking_lot::Mutex;
 use rlinks_core::Id;
 
 /// Subjects remembered at once.
-pub const MOST_BUCKETS: usize = 100_000;
-const SHARDS: usize = 16;
-const MOST_IN_SHARD: usize = MOST_BUCKETS / SHARDS;
+pub const MAX_BUCKETS: usize = 100_000;
+const SHARD_COUNT: usize = 16;
+const MAX_BUCKETS_PER_SHARD: usize = MAX_BUCKETS / SHARD_COUNT;
 /// What a full shard forgets in one go, so that looking through it is paid for by that many newcomers.
-const FORGOTTEN_AT_ONCE: usize = MOST_IN_SHARD / 16;
+const EVICTED_AT_ONCE: usize = MAX_BUCKETS_PER_SHARD / 16;
 /// Milliseconds of an hour: with so many units in a token, a millisecond refills `per_hour` of them.
 const UNITS_PER_TOKEN: u64 = 3_600_000;
 
 /// Whose bucket, and for what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Subject {
+pub enum LimitKey {
     /// Requests of a key.
     Requests(Id),
     /// Links made by a user, or by a key nobody owns.
@@ -32,7 +32,7 @@ pub enum Subject {
 
 /// How a subject stands after it asked; the `X-RateLimit-*` headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Standing {
+pub struct RateLimitStatus {
     /// Tokens a full bucket has.
     pub limit: u32,
     /// Whole tokens left.
@@ -42,18 +42,18 @@ pub struct Standing {
 }
 
 /// The buckets of everybody.
-pub struct Limits {
-    shards: [Mutex<HashMap<Subject, Bucket>>; SHARDS],
+pub struct RateLimiter {
+    shards: [Mutex<HashMap<LimitKey, Bucket>>; SHARD_COUNT],
     hasher: RandomState,
 }
 
-impl Default for Limits {
+impl Default for RateLimiter {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl Limits {
+impl RateLimiter {
     /// Nobody has asked for anything yet.
     pub fn new() -> Self {
         Self { shards: std::array::from_fn(|_| Mutex::default()), hasher: RandomState::new() }
@@ -65,35 +65,35 @@ impl Limits {
     /// for more than the limit is always refused, and told when the bucket is full.
     pub fn take(
         &self,
-        subject: Subject,
+        key: LimitKey,
         per_hour: u32,
         tokens: u32,
         now_ms: u64,
-    ) -> Result<Standing, Standing> {
-        let mut shard = self.shard(subject).lock();
-        let known = shard.get_mut(&subject);
+    ) -> Result<RateLimitStatus, RateLimitStatus> {
+        let mut shard = self.shard(key).lock();
+        let known = shard.get_mut(&key);
         let is_known = known.is_some();
         let mut fresh = Bucket::full(per_hour, now_ms);
         let bucket = known.unwrap_or(&mut fresh);
         bucket.refill(per_hour, now_ms);
         let answer = bucket.take(tokens);
         if !is_known && fresh.missing > 0 {
-            make_room(&mut shard, now_ms);
-            shard.insert(subject, fresh);
+            evict(&mut shard, now_ms);
+            shard.insert(key, fresh);
         }
         answer
     }
 
     /// Puts tokens back that were taken for something that then did not count.
-    pub fn give_back(&self, subject: Subject, tokens: u32) {
-        if let Some(bucket) = self.shard(subject).lock().get_mut(&subject) {
+    pub fn refund(&self, key: LimitKey, tokens: u32) {
+        if let Some(bucket) = self.shard(key).lock().get_mut(&key) {
             bucket.missing = bucket.missing.saturating_sub(u64::from(tokens) * UNITS_PER_TOKEN);
         }
     }
 
-    fn shard(&self, subject: Subject) -> &Mutex<HashMap<Subject, Bucket>> {
-        let hash = self.hasher.hash_one(subject);
-        &self.shards[usize::try_from(hash % SHARDS as u64).unwrap_or(0)]
+    fn shard(&self, key: LimitKey) -> &Mutex<HashMap<LimitKey, Bucket>> {
+        let hash = self.hasher.hash_one(key);
+        &self.shards[usize::try_from(hash % SHARD_COUNT as u64).unwrap_or(0)]
     }
 }
 
@@ -129,20 +129,20 @@ impl Bucket {
         self.missing.saturating_sub(elapsed_ms.saturating_mul(u64::from(self.per_hour)))
     }
 
-    fn take(&mut self, tokens: u32) -> Result<Standing, Standing> {
+    fn take(&mut self, tokens: u32) -> Result<RateLimitStatus, RateLimitStatus> {
         let there = self.capacity() - self.missing;
         let wanted = u64::from(tokens) * UNITS_PER_TOKEN;
         if wanted <= there {
             self.missing += wanted;
-            return Ok(self.standing(self.seconds_to_refill(self.missing)));
+            return Ok(self.status(self.seconds_to_refill(self.missing)));
         }
         let lacking = if tokens <= self.per_hour { wanted - there } else { self.missing };
-        Err(self.standing(self.seconds_to_refill(lacking).max(1)))
+        Err(self.status(self.seconds_to_refill(lacking).max(1)))
     }
 
-    fn standing(&self, reset_seconds: u32) -> Standing {
+    fn status(&self, reset_seconds: u32) -> RateLimitStatus {
         let remaining = (self.capacity() - self.missing) / UNITS_PER_TOKEN;
-        Standing {
+        RateLimitStatus {
             limit: self.per_hour,
             remaining: u32::try_from(remaining).expect("no more than per_hour"),
             reset_seconds,
@@ -162,12 +162,12 @@ impl Bucket {
 
 /// Forgets full buckets when a shard is full; when too few are, those that would be full soonest, the longest unused first.
 /// So whoever has used most up is forgotten last, and nobody gains by filling the shard.
-fn make_room(shard: &mut HashMap<Subject, Bucket>, now_ms: u64) {
-    if shard.len() < MOST_IN_SHARD {
+fn evict(shard: &mut HashMap<LimitKey, Bucket>, now_ms: u64) {
+    if shard.len() < MAX_BUCKETS_PER_SHARD {
         return;
     }
     shard.retain(|_, bucket| bucket.full_in_ms(now_ms) > 0);
-    let to_forget = (shard.len() + FORGOTTEN_AT_ONCE).saturating_sub(MOST_IN_SHARD);
+    let to_forget = (shard.len() + EVICTED_AT_ONCE).saturating_sub(MAX_BUCKETS_PER_SHARD);
     if to_forget == 0 {
         return;
     }
@@ -187,34 +187,34 @@ mod tests {
 
     use proptest::prelude::*;
 
-    use super::{Limits, MOST_BUCKETS, Standing, Subject};
-    use crate::limits::{Bucket, FORGOTTEN_AT_ONCE, MOST_IN_SHARD, make_room};
+    use super::{LimitKey, MAX_BUCKETS, RateLimitStatus, RateLimiter};
+    use crate::limits::{Bucket, EVICTED_AT_ONCE, MAX_BUCKETS_PER_SHARD, evict};
     use rlinks_core::Id;
 
-    const KEY: Subject = Subject::Requests(Id::from_i64(7));
+    const KEY: LimitKey = LimitKey::Requests(Id::from_i64(7));
     const HOUR_MS: u64 = 3_600_000;
 
-    const fn standing(limit: u32, remaining: u32, reset_seconds: u32) -> Standing {
-        Standing { limit, remaining, reset_seconds }
+    const fn status(limit: u32, remaining: u32, reset_seconds: u32) -> RateLimitStatus {
+        RateLimitStatus { limit, remaining, reset_seconds }
     }
 
     #[test]
     fn a_bucket_holds_an_hours_tokens_and_fills_up_evenly() {
-        let limits = Limits::new();
-        assert_eq!(limits.take(KEY, 60, 1, 5_000), Ok(standing(60, 59, 60)));
-        assert_eq!(limits.take(KEY, 60, 59, 5_000), Ok(standing(60, 0, 3600)));
-        assert_eq!(limits.take(KEY, 60, 1, 5_000), Err(standing(60, 0, 60)));
-        assert_eq!(limits.take(KEY, 60, 1, 64_999), Err(standing(60, 0, 1)));
-        assert_eq!(limits.take(KEY, 60, 1, 65_000), Ok(standing(60, 0, 3600)));
-        assert_eq!(limits.take(KEY, 60, 0, 65_000 + HOUR_MS), Ok(standing(60, 60, 0)));
-        assert_eq!(limits.take(KEY, 60, 60, u64::MAX), Ok(standing(60, 0, 3600)));
-        assert_eq!(limits.take(KEY, 60, 1, 0), Err(standing(60, 0, 60)), "an earlier moment refills nothing");
+        let limits = RateLimiter::new();
+        assert_eq!(limits.take(KEY, 60, 1, 5_000), Ok(status(60, 59, 60)));
+        assert_eq!(limits.take(KEY, 60, 59, 5_000), Ok(status(60, 0, 3600)));
+        assert_eq!(limits.take(KEY, 60, 1, 5_000), Err(status(60, 0, 60)));
+        assert_eq!(limits.take(KEY, 60, 1, 64_999), Err(status(60, 0, 1)));
+        assert_eq!(limits.take(KEY, 60, 1, 65_000), Ok(status(60, 0, 3600)));
+        assert_eq!(limits.take(KEY, 60, 0, 65_000 + HOUR_MS), Ok(status(60, 60, 0)));
+        assert_eq!(limits.take(KEY, 60, 60, u64::MAX), Ok(status(60, 0, 3600)));
+        assert_eq!(limits.take(KEY, 60, 1, 0), Err(status(60, 0, 60)), "an earlier moment refills nothing");
     }
 
     #[test]
     fn subjects_do_not_share_a_bucket() {
-        let limits = Limits::new();
-        for subject in [KEY, Subject::Creations(Id::from_i64(7)), Subject::Requests(Id::from_i64(8))] {
+        let limits = RateLimiter::new();
+        for subject in [KEY, LimitKey::Creations(Id::from_i64(7)), LimitKey::Requests(Id::from_i64(8))] {
             assert!(limits.take(subject, 1, 1, 0).is_ok());
             assert!(limits.take(subject, 1, 1, 0).is_err());
         }
@@ -222,38 +222,38 @@ mod tests {
 
     #[test]
     fn a_changed_limit_holds_at_once() {
-        let limits = Limits::new();
+        let limits = RateLimiter::new();
         limits.take(KEY, 100, 60, 0).unwrap();
         assert_eq!(limits.take(KEY, 1000, 0, 0).unwrap().remaining, 940, "what was used stays used");
         assert_eq!(limits.take(KEY, 70, 0, 0).unwrap().remaining, 10);
-        assert_eq!(limits.take(KEY, 50, 1, 0), Err(standing(50, 0, 72)));
-        assert_eq!(limits.take(KEY, 50, 1, 72_000), Ok(standing(50, 0, 3600)), "and no debt remains");
-        assert_eq!(limits.take(KEY, 0, 1, 72_000), Err(standing(0, 0, 1)));
-        assert_eq!(limits.take(KEY, u32::MAX, u32::MAX, 72_000), Ok(standing(u32::MAX, 0, 3600)));
+        assert_eq!(limits.take(KEY, 50, 1, 0), Err(status(50, 0, 72)));
+        assert_eq!(limits.take(KEY, 50, 1, 72_000), Ok(status(50, 0, 3600)), "and no debt remains");
+        assert_eq!(limits.take(KEY, 0, 1, 72_000), Err(status(0, 0, 1)));
+        assert_eq!(limits.take(KEY, u32::MAX, u32::MAX, 72_000), Ok(status(u32::MAX, 0, 3600)));
     }
 
     #[test]
     fn more_than_the_limit_is_never_there() {
-        let limits = Limits::new();
-        assert_eq!(limits.take(KEY, 10, 11, 0), Err(standing(10, 10, 1)));
+        let limits = RateLimiter::new();
+        assert_eq!(limits.take(KEY, 10, 11, 0), Err(status(10, 10, 1)));
         limits.take(KEY, 10, 5, 0).unwrap();
-        assert_eq!(limits.take(KEY, 10, u32::MAX, 0), Err(standing(10, 5, 1800)));
+        assert_eq!(limits.take(KEY, 10, u32::MAX, 0), Err(status(10, 5, 1800)));
     }
 
     #[test]
     fn given_back_tokens_are_there_again_and_never_more_than_the_limit() {
-        let limits = Limits::new();
-        limits.give_back(KEY, 5);
+        let limits = RateLimiter::new();
+        limits.refund(KEY, 5);
         limits.take(KEY, 10, 10, 0).unwrap();
-        limits.give_back(KEY, 3);
-        assert_eq!(limits.take(KEY, 10, 3, 0), Ok(standing(10, 0, 3600)));
-        limits.give_back(KEY, u32::MAX);
-        assert_eq!(limits.take(KEY, 10, 11, 0), Err(standing(10, 10, 1)));
+        limits.refund(KEY, 3);
+        assert_eq!(limits.take(KEY, 10, 3, 0), Ok(status(10, 0, 3600)));
+        limits.refund(KEY, u32::MAX);
+        assert_eq!(limits.take(KEY, 10, 11, 0), Err(status(10, 10, 1)));
     }
 
     #[test]
     fn a_hundred_threads_get_a_hundred_tokens() {
-        let limits = Limits::new();
+        let limits = RateLimiter::new();
         let granted = AtomicU32::new(0);
         std::thread::scope(|scope| {
             for _ in 0..100 {
@@ -267,24 +267,24 @@ mod tests {
         assert_eq!(granted.into_inner(), 100);
     }
 
-    fn remembered(limits: &Limits) -> usize {
+    fn remembered(limits: &RateLimiter) -> usize {
         limits.shards.iter().map(|shard| shard.lock().len()).sum()
     }
 
     #[test]
     fn memory_is_bounded_and_who_used_most_is_forgotten_last() {
-        let limits = Limits::new();
+        let limits = RateLimiter::new();
         limits.take(KEY, 1000, 1000, 0).unwrap();
         for id in 0..150_000 {
-            limits.take(Subject::Creations(Id::from_i64(id)), 1000, 1, 0).unwrap();
+            limits.take(LimitKey::Creations(Id::from_i64(id)), 1000, 1, 0).unwrap();
         }
         let full = remembered(&limits);
-        assert!(full <= MOST_BUCKETS && full > MOST_BUCKETS / 2, "{full}");
+        assert!(full <= MAX_BUCKETS && full > MAX_BUCKETS / 2, "{full}");
         assert!(limits.take(KEY, 1000, 1, 0).is_err(), "the empty bucket is still known");
 
         for id in 0..1000 {
-            limits.take(Subject::Requests(Id::from_i64(id)), 0, 1, 0).unwrap_err();
-            limits.take(Subject::Requests(Id::from_i64(1000 + id)), 10, 0, 0).unwrap();
+            limits.take(LimitKey::Requests(Id::from_i64(id)), 0, 1, 0).unwrap_err();
+            limits.take(LimitKey::Requests(Id::from_i64(1000 + id)), 10, 0, 0).unwrap();
         }
         assert!(remembered(&limits) <= full, "who took nothing needs no bucket");
     }
@@ -292,20 +292,21 @@ mod tests {
     #[test]
     fn full_buckets_go_first_then_the_fullest_then_the_oldest() {
         let bucket = |missing, since_ms| Bucket { per_hour: 1, missing, since_ms };
-        let id = |number: usize| Subject::Requests(Id::from_i64(i64::try_from(number).unwrap()));
+        let id = |number: usize| LimitKey::Requests(Id::from_i64(i64::try_from(number).unwrap()));
         let empty = bucket(HOUR_MS, 9);
-        let mut shard: std::collections::HashMap<_, _> = (0..MOST_IN_SHARD).map(|n| (id(n), empty)).collect();
-        for n in 0..FORGOTTEN_AT_ONCE - 2 {
+        let mut shard: std::collections::HashMap<_, _> =
+            (0..MAX_BUCKETS_PER_SHARD).map(|n| (id(n), empty)).collect();
+        for n in 0..EVICTED_AT_ONCE - 2 {
             shard.insert(id(n), bucket(HOUR_MS / 2, 9));
         }
-        shard.insert(id(FORGOTTEN_AT_ONCE - 2), bucket(5, 4));
-        shard.insert(id(FORGOTTEN_AT_ONCE - 1), bucket(HOUR_MS - 1, 8));
-        make_room(&mut shard, 9);
-        assert_eq!(shard.len(), MOST_IN_SHARD - FORGOTTEN_AT_ONCE);
-        assert!((0..FORGOTTEN_AT_ONCE).all(|n| !shard.contains_key(&id(n))));
+        shard.insert(id(EVICTED_AT_ONCE - 2), bucket(5, 4));
+        shard.insert(id(EVICTED_AT_ONCE - 1), bucket(HOUR_MS - 1, 8));
+        evict(&mut shard, 9);
+        assert_eq!(shard.len(), MAX_BUCKETS_PER_SHARD - EVICTED_AT_ONCE);
+        assert!((0..EVICTED_AT_ONCE).all(|n| !shard.contains_key(&id(n))));
 
-        make_room(&mut shard, 9);
-        assert_eq!(shard.len(), MOST_IN_SHARD - FORGOTTEN_AT_ONCE, "there is room");
+        evict(&mut shard, 9);
+        assert_eq!(shard.len(), MAX_BUCKETS_PER_SHARD - EVICTED_AT_ONCE, "there is room");
     }
 
     /// The same, as one would explain it: a tank that gains `per_hour` drops every millisecond.
@@ -343,13 +344,13 @@ mod tests {
     proptest! {
         #[test]
         fn a_bucket_is_a_tank(per_hour in prop_oneof![0_u32..40, 1_000_u32..100_000], steps in steps()) {
-            let limits = Limits::new();
+            let limits = RateLimiter::new();
             let mut tank = Tank { level: u64::from(per_hour) * HOUR_MS, per_hour: per_hour.into(), now_ms: 0 };
             for step in steps {
                 match step {
                     Step::Wait(ms) => tank.wait_until(tank.now_ms + ms),
                     Step::GiveBack(tokens) => {
-                        limits.give_back(KEY, tokens);
+                        limits.refund(KEY, tokens);
                         tank.level = (tank.level + u64::from(tokens) * HOUR_MS).min(tank.per_hour * HOUR_MS);
                     }
                     Step::Take(tokens) => {
@@ -370,7 +371,7 @@ mod tests {
         #[test]
         fn who_waits_as_told_is_not_refused_again(per_hour in 1_u32.., used in 0_u32.., wanted in 1_u32.., now_ms in 0_u64..1 << 50) {
             let (used, wanted) = (used % per_hour + 1, wanted % per_hour + 1);
-            let limits = Limits::new();
+            let limits = RateLimiter::new();
             let after = limits.take(KEY, per_hour, used, now_ms).unwrap();
             prop_assert!(after.reset_seconds <= 3600);
             if let Err(refused) = limits.take(KEY, per_hour, wanted, now_ms) {

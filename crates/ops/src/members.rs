@@ -8,18 +8,18 @@ use rlinks_core::{
 };
 use rlinks_store::{LinkFilter, NewKey, NewUser, RouteRecord, StoreError};
 
-use super::{By, Ops, OpsError, Thing};
+use super::{Ops, OpsError, Requester, Resource};
 use crate::passwords;
 use rlinks_store::clock::random_bytes;
 
 /// How long an invitation is good.
-const INVITED_MS: i64 = 7 * 24 * 3_600_000;
+const INVITATION_LIFETIME_MS: i64 = 7 * 24 * 3_600_000;
 /// How long a key lives on after it was rotated.
-const ROTATED_MS: i64 = 24 * 3_600_000;
+const ROTATED_KEY_LIFETIME_MS: i64 = 24 * 3_600_000;
 /// Random prefixes that are tried: with 62^8 of them, one is enough.
-const TRIES: usize = 4;
+const MAX_KEY_ATTEMPTS: usize = 4;
 /// Links of somebody who left that are deleted at once.
-const PAGE: i64 = 256;
+const PAGE_SIZE: i64 = 256;
 
 /// A one-time invitation.
 #[derive(Clone, Debug)]
@@ -59,7 +59,7 @@ pub struct KeyDraft {
 impl Ops {
     /// A living member by id or e-mail address.
     pub async fn member(&self, workspace: &Workspace, who: &str) -> Result<User, OpsError> {
-        let unknown = || OpsError::NotFound(Thing::User(who.to_owned()));
+        let unknown = || OpsError::NotFound(Resource::User(who.to_owned()));
         let found = if let Ok(id) = who.parse() {
             self.store.user(workspace.id, Id::from_i64(id)).await?
         } else {
@@ -72,7 +72,7 @@ impl Ops {
     /// Makes somebody a member, and an invitation by which they choose how to sign in.
     pub async fn invite(
         &self,
-        by: &By,
+        by: &Requester,
         workspace: &Workspace,
         email: Email,
         full_name: String,
@@ -81,40 +81,40 @@ impl Ops {
         let now = self.clock.now();
         let new = NewUser { workspace: workspace.id, email, full_name, role };
         let user = self.store.create_user(new, &by.actor, now).await?;
-        let (hash, invitation) = self.invitation(now);
+        let (hash, invitation) = self.new_invitation(now);
         self.store.create_invite(&user, &hash, invitation.expires_at, now).await?;
         Ok((user, invitation))
     }
 
     /// Invites a member once more: their invitation is lost or over, or they want to sign in in another way. Until it is taken they
     /// sign in as before.
-    pub async fn invite_again(&self, by: &By, user: &User) -> Result<Invitation, OpsError> {
+    pub async fn reinvite(&self, by: &Requester, user: &User) -> Result<Invitation, OpsError> {
         if user.status != UserStatus::Active {
             return Err(OpsError::Forbidden("a suspended member cannot be invited; let them in again first"));
         }
         let now = self.clock.now();
-        let (hash, invitation) = self.invitation(now);
+        let (hash, invitation) = self.new_invitation(now);
         self.store.renew_invite(user, &hash, invitation.expires_at, &by.actor, now).await?;
         Ok(invitation)
     }
 
     /// A new invitation, and the hash to keep of it.
-    fn invitation(&self, now: Timestamp) -> (String, Invitation) {
-        let token = fresh(api_key::random_token);
-        let url = format!("{}/admin/invite/{token}", self.naming.base_url());
-        (api_key::hash_secret(&token), Invitation { url, expires_at: now.plus_ms(INVITED_MS) })
+    fn new_invitation(&self, now: Timestamp) -> (String, Invitation) {
+        let token = generate(api_key::random_token);
+        let url = format!("{}/admin/invite/{token}", self.short_urls.base_url());
+        (api_key::hash_secret(&token), Invitation { url, expires_at: now.plus_ms(INVITATION_LIFETIME_MS) })
     }
 
     /// Makes somebody a member who signs in with this password, without an invitation.
     pub async fn add_member(
         &self,
-        by: &By,
+        by: &Requester,
         workspace: &Workspace,
         new: NewUser,
         password: Password,
     ) -> Result<User, OpsError> {
-        refuse_passwords(workspace)?;
-        let hash = hashed(password).await?;
+        check_passwords_allowed(workspace)?;
+        let hash = hash_password(password).await?;
         let now = self.clock.now();
         let user = self.store.create_user(new, &by.actor, now).await?;
         self.store.set_password(&user, &hash, None, None, &by.actor, now).await?;
@@ -124,23 +124,28 @@ impl Ops {
     /// Gives a member a password. They are signed out everywhere.
     pub async fn set_password(
         &self,
-        by: &By,
+        by: &Requester,
         workspace: &Workspace,
         user: &User,
         password: Password,
     ) -> Result<(), OpsError> {
-        refuse_passwords(workspace)?;
-        let hash = hashed(password).await?;
+        check_passwords_allowed(workspace)?;
+        let hash = hash_password(password).await?;
         Ok(self.store.set_password(user, &hash, None, None, &by.actor, self.clock.now()).await?)
     }
 
     /// Ends every session of a member, and gives how many there were.
-    pub async fn sign_out(&self, by: &By, user: &User) -> Result<u64, OpsError> {
+    pub async fn sign_out(&self, by: &Requester, user: &User) -> Result<u64, OpsError> {
         Ok(self.store.end_sessions_of(user, &by.actor, self.clock.now()).await?)
     }
 
     /// Changes a member. The last active admin stays one.
-    pub async fn change_member(&self, by: &By, seen: &User, patch: &MemberPatch) -> Result<User, OpsError> {
+    pub async fn change_member(
+        &self,
+        by: &Requester,
+        seen: &User,
+        patch: &MemberPatch,
+    ) -> Result<User, OpsError> {
         let next = User {
             email: patch.email.clone().unwrap_or_else(|| seen.email.clone()),
             full_name: patch.full_name.clone().unwrap_or_else(|| seen.full_name.clone()),
@@ -158,8 +163,13 @@ impl Ops {
     }
 
     /// Deletes an account. Where links are their owner's alone, they are deleted with it; elsewhere they stay the workspace's.
-    pub async fn remove_member(&self, by: &By, workspace: &Workspace, user: &User) -> Result<(), OpsError> {
-        let placeholder = format!("deleted-{}", fresh(api_key::random_token).split_at(16).0);
+    pub async fn remove_member(
+        &self,
+        by: &Requester,
+        workspace: &Workspace,
+        user: &User,
+    ) -> Result<(), OpsError> {
+        let placeholder = format!("deleted-{}", generate(api_key::random_token).split_at(16).0);
         self.store.delete_user(user, &placeholder, &by.actor, self.clock.now()).await?;
         if workspace.policy.visibility == Visibility::Owner {
             self.delete_links_of(&by.actor, workspace, user.id).await?;
@@ -181,11 +191,11 @@ impl Ops {
         };
         let mut deleted = 0;
         loop {
-            let links = self.store.list(workspace.id, &filter, PAGE).await?;
+            let links = self.store.list(workspace.id, &filter, PAGE_SIZE).await?;
             if links.is_empty() {
                 return Ok(deleted);
             }
-            let gone = super::sweep::delete(&self.store, links, actor, self.clock.now()).await?;
+            let gone = super::sweep::delete_links(&self.store, links, actor, self.clock.now()).await?;
             if gone.is_empty() {
                 return Err(StoreError::Conflict.into());
             }
@@ -200,7 +210,7 @@ impl Ops {
 
     /// A key of a workspace.
     pub async fn key(&self, workspace: &Workspace, id: &str) -> Result<ApiKey, OpsError> {
-        let unknown = || OpsError::NotFound(Thing::Key(id.to_owned()));
+        let unknown = || OpsError::NotFound(Resource::Key(id.to_owned()));
         let number = id.parse().map_err(|_| unknown())?;
         self.store.key(workspace.id, Id::from_i64(number)).await?.ok_or_else(unknown)
     }
@@ -208,13 +218,13 @@ impl Ops {
     /// Makes a key. The secret is shown once and kept nowhere.
     pub async fn create_key(
         &self,
-        by: &By,
+        by: &Requester,
         workspace: &Workspace,
         draft: &KeyDraft,
     ) -> Result<(ApiKey, ApiKeySecret), OpsError> {
-        self.check_stopped(by, workspace.id).await?;
-        for _ in 0..TRIES {
-            let secret = fresh(ApiKeySecret::new);
+        self.check_target_change_limit(by, workspace.id).await?;
+        for _ in 0..MAX_KEY_ATTEMPTS {
+            let secret = generate(ApiKeySecret::new);
             let new = NewKey {
                 workspace: workspace.id,
                 user: draft.user,
@@ -233,37 +243,49 @@ impl Ops {
     }
 
     /// Whom the brake has stopped makes no keys: those of others are not counted with theirs.
-    async fn check_stopped(&self, by: &By, workspace: Id) -> Result<(), OpsError> {
-        match by.brake(self.target_changes_per_minute) {
-            Some(brake) => {
-                Ok(self.store.check_target_change_limit(workspace, &brake, self.clock.now()).await?)
+    async fn check_target_change_limit(&self, by: &Requester, workspace: Id) -> Result<(), OpsError> {
+        match by.target_change_limit(self.target_changes_per_minute) {
+            Some(limit) => {
+                Ok(self.store.check_target_change_limit(workspace, &limit, self.clock.now()).await?)
             }
             None => Ok(()),
         }
     }
 
     /// Makes a successor of a key; the old one lives a day more.
-    pub async fn rotate_key(&self, by: &By, seen: &ApiKey) -> Result<(ApiKey, ApiKeySecret), OpsError> {
-        self.check_stopped(by, seen.workspace).await?;
+    pub async fn rotate_key(
+        &self,
+        by: &Requester,
+        seen: &ApiKey,
+    ) -> Result<(ApiKey, ApiKeySecret), OpsError> {
+        self.check_target_change_limit(by, seen.workspace).await?;
         let now = self.clock.now();
         if seen.status(now) != api_key::KeyStatus::Active {
             let message = "is not good any more; make a new one";
             return Err(FieldError::new("key", FieldCode::Past, message).into());
         }
-        let secret = fresh(ApiKeySecret::new);
+        let secret = generate(ApiKeySecret::new);
         let successor = (secret.prefix().to_owned(), secret.hash());
-        let made = self.store.rotate_key(seen, successor, now.plus_ms(ROTATED_MS), &by.actor, now).await?;
+        let made = self
+            .store
+            .rotate_key(seen, successor, now.plus_ms(ROTATED_KEY_LIFETIME_MS), &by.actor, now)
+            .await?;
         Ok((made, secret))
     }
 
     /// Takes a key back, from the next request on.
-    pub async fn revoke_key(&self, by: &By, workspace: &Workspace, id: Id) -> Result<ApiKey, OpsError> {
+    pub async fn revoke_key(
+        &self,
+        by: &Requester,
+        workspace: &Workspace,
+        id: Id,
+    ) -> Result<ApiKey, OpsError> {
         Ok(self.store.revoke_key(workspace.id, id, &by.actor, self.clock.now()).await?)
     }
 }
 
 /// A password where none is taken would be one that never works.
-fn refuse_passwords(workspace: &Workspace) -> Result<(), OpsError> {
+fn check_passwords_allowed(workspace: &Workspace) -> Result<(), OpsError> {
     if workspace.policy.allows_passwords() {
         return Ok(());
     }
@@ -272,7 +294,7 @@ fn refuse_passwords(workspace: &Workspace) -> Result<(), OpsError> {
     ))
 }
 
-async fn hashed(password: Password) -> Result<String, OpsError> {
+async fn hash_password(password: Password) -> Result<String, OpsError> {
     let hashing = tokio::task::spawn_blocking(move || passwords::hash(&password));
     hashing.await.map_err(|error| StoreError::Unavailable(error.to_string()).into())
 }
@@ -284,7 +306,7 @@ impl From<FieldError> for OpsError {
 }
 
 /// Something made of random bytes that may run out, once in the life of the universe.
-fn fresh<T>(make: impl Fn(&[u8; api_key::RANDOM_BYTES]) -> Option<T>) -> T {
+fn generate<T>(make: impl Fn(&[u8; api_key::RANDOM_BYTES]) -> Option<T>) -> T {
     loop {
         if let Some(made) = make(&random_bytes()) {
             return made;

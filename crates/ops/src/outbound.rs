@@ -7,14 +7,14 @@ use http::{HeaderValue, StatusCode};
 use reqwest::redirect::Policy;
 use url::{Host, Url};
 
-const CONNECT: Duration = Duration::from_secs(1);
-const WHOLE: Duration = Duration::from_secs(5);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 /// Longer answers are not read.
-const LONGEST: usize = 1024 * 1024;
+const MAX_RESPONSE_BYTES: usize = 1024 * 1024;
 
 /// Why the issuer gave no answer we can use.
 #[derive(Clone, Debug, thiserror::Error)]
-pub enum FetchError {
+pub enum OutboundError {
     /// It did not answer in time, or not at all.
     #[error("it cannot be reached: {0}")]
     Unreachable(String),
@@ -26,55 +26,57 @@ pub enum FetchError {
     TooLong,
     /// What it answered has no meaning here.
     #[error("{0}")]
-    Odd(&'static str),
+    Malformed(&'static str),
 }
 
 /// A client for one issuer.
 #[derive(Clone)]
-pub struct Fetch {
+pub struct OutboundClient {
     client: reqwest::Client,
     /// Only an issuer on this machine may speak plain HTTP.
-    is_near: bool,
+    is_local_issuer: bool,
 }
 
-impl Fetch {
+impl OutboundClient {
     /// For an issuer at this address.
-    pub fn new(issuer: &Url) -> Result<Self, FetchError> {
-        let is_near = is_loopback(issuer);
+    pub fn new(issuer: &Url) -> Result<Self, OutboundError> {
+        let is_local_issuer = is_loopback(issuer);
         // The client takes the process's TLS provider and panics without one. If one was chosen before, it stays.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let mut builder = reqwest::Client::builder()
-            .connect_timeout(CONNECT)
-            .timeout(WHOLE)
+            .connect_timeout(CONNECT_TIMEOUT)
+            .timeout(REQUEST_TIMEOUT)
             .redirect(Policy::none())
             .user_agent(concat!("rlinks/", env!("CARGO_PKG_VERSION")));
-        if is_near {
+        if is_local_issuer {
             // What does not leave this machine has no business with a proxy.
             builder = builder.no_proxy();
         }
         let client = builder.build().map_err(|error| unreachable_because(&error))?;
-        Ok(Self { client, is_near })
+        Ok(Self { client, is_local_issuer })
     }
 
     /// An address the issuer named. Plain HTTP is for issuers on this machine.
-    pub fn address(&self, text: &str) -> Result<Url, FetchError> {
-        let url = Url::parse(text).map_err(|_| FetchError::Odd("it names an address that is none"))?;
-        let is_safe = url.scheme() == "https" || url.scheme() == "http" && self.is_near && is_loopback(&url);
+    pub fn parse_url(&self, text: &str) -> Result<Url, OutboundError> {
+        let url =
+            Url::parse(text).map_err(|_| OutboundError::Malformed("it names an address that is none"))?;
+        let is_safe =
+            url.scheme() == "https" || url.scheme() == "http" && self.is_local_issuer && is_loopback(&url);
         if is_safe && url.fragment().is_none() {
             Ok(url)
         } else {
-            Err(FetchError::Odd("it names an address that is not https"))
+            Err(OutboundError::Malformed("it names an address that is not https"))
         }
     }
 
     /// What is at an address.
-    pub async fn get(&self, url: &Url, bearer: Option<&str>) -> Result<Vec<u8>, FetchError> {
+    pub async fn get(&self, url: &Url, bearer: Option<&str>) -> Result<Vec<u8>, OutboundError> {
         let mut request = self.client.get(url.clone()).header(ACCEPT, "application/json");
         if let Some(token) = bearer {
-            request = request.header(AUTHORIZATION, secret(&format!("Bearer {token}"))?);
+            request = request.header(AUTHORIZATION, sensitive_header(&format!("Bearer {token}"))?);
         }
-        let (status, body) = read(request).await?;
-        if status == StatusCode::OK { Ok(body) } else { Err(FetchError::Status(status)) }
+        let (status, body) = send(request).await?;
+        if status == StatusCode::OK { Ok(body) } else { Err(OutboundError::Status(status)) }
     }
 
     /// Sends a form, and gives the answer whatever its status.
@@ -83,7 +85,7 @@ impl Fetch {
         url: &Url,
         form: String,
         authorization: Option<&str>,
-    ) -> Result<(StatusCode, Vec<u8>), FetchError> {
+    ) -> Result<(StatusCode, Vec<u8>), OutboundError> {
         let mut request = self
             .client
             .post(url.clone())
@@ -91,25 +93,26 @@ impl Fetch {
             .header(CONTENT_TYPE, "application/x-www-form-urlencoded")
             .body(form);
         if let Some(text) = authorization {
-            request = request.header(AUTHORIZATION, secret(text)?);
+            request = request.header(AUTHORIZATION, sensitive_header(text)?);
         }
-        read(request).await
+        send(request).await
     }
 }
 
 /// A header nobody prints.
-fn secret(text: &str) -> Result<HeaderValue, FetchError> {
-    let mut value = HeaderValue::from_str(text).map_err(|_| FetchError::Odd("its token is no header"))?;
+fn sensitive_header(text: &str) -> Result<HeaderValue, OutboundError> {
+    let mut value =
+        HeaderValue::from_str(text).map_err(|_| OutboundError::Malformed("its token is no header"))?;
     value.set_sensitive(true);
     Ok(value)
 }
 
-async fn read(request: reqwest::RequestBuilder) -> Result<(StatusCode, Vec<u8>), FetchError> {
+async fn send(request: reqwest::RequestBuilder) -> Result<(StatusCode, Vec<u8>), OutboundError> {
     let mut response = request.send().await.map_err(|error| unreachable_because(&error))?;
     let mut body = Vec::new();
     while let Some(chunk) = response.chunk().await.map_err(|error| unreachable_because(&error))? {
-        if body.len() + chunk.len() > LONGEST {
-            return Err(FetchError::TooLong);
+        if body.len() + chunk.len() > MAX_RESPONSE_BYTES {
+            return Err(OutboundError::TooLong);
         }
         body.extend_from_slice(&chunk);
     }
@@ -117,15 +120,15 @@ async fn read(request: reqwest::RequestBuilder) -> Result<(StatusCode, Vec<u8>),
 }
 
 /// The innermost reason. The outer ones repeat the address, whose query may hold what is nobody's business.
-fn unreachable_because(error: &reqwest::Error) -> FetchError {
+fn unreachable_because(error: &reqwest::Error) -> OutboundError {
     if error.is_timeout() {
-        return FetchError::Unreachable("it did not answer in time".to_owned());
+        return OutboundError::Unreachable("it did not answer in time".to_owned());
     }
     let mut reason: &dyn std::error::Error = error;
     while let Some(inner) = reason.source() {
         reason = inner;
     }
-    FetchError::Unreachable(reason.to_string())
+    OutboundError::Unreachable(reason.to_string())
 }
 
 /// Whether an address is this machine's own.

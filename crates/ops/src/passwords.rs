@@ -12,58 +12,62 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use rlinks_store::clock::random_bytes;
 
 /// What OWASP asks for: 19 MiB, two passes, one lane.
-const MEMORY_KIB: u32 = 19 * 1024;
-const PASSES: u32 = 2;
-const LANES: u32 = 1;
+const ARGON2_MEMORY_KIB: u32 = 19 * 1024;
+const ARGON2_PASSES: u32 = 2;
+const ARGON2_LANES: u32 = 1;
 /// How long somebody waits for their turn.
-const WAIT: Duration = Duration::from_secs(5);
+const PERMIT_TIMEOUT: Duration = Duration::from_secs(5);
 /// How many wait.
-const WAITING: usize = 64;
+const MAX_WAITING_HASHES: usize = 64;
 
 /// Turns at hashing.
 pub struct Passwords {
-    turns: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
     waiting: Semaphore,
 }
 
 /// One turn; the next waits until it is over.
-pub struct Turn(OwnedSemaphorePermit);
+pub struct HashPermit(OwnedSemaphorePermit);
 
 /// Too many want to hash at once. It passes.
 #[derive(Debug, thiserror::Error)]
 #[error("too many people are signing in at this moment; try again in a few seconds")]
-pub struct Busy;
+pub struct HashingBusyError;
 
 impl Default for Passwords {
     /// As many turns as there are cores.
     fn default() -> Self {
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        Self { turns: Arc::new(Semaphore::new(cores)), waiting: Semaphore::new(WAITING) }
+        Self { permits: Arc::new(Semaphore::new(cores)), waiting: Semaphore::new(MAX_WAITING_HASHES) }
     }
 }
 
 impl Passwords {
     /// Waits for a turn, for a while and among a few.
-    pub async fn turn(&self) -> Result<Turn, Busy> {
-        let _place = self.waiting.try_acquire().map_err(|_| Busy)?;
-        let turn = tokio::time::timeout(WAIT, Arc::clone(&self.turns).acquire_owned()).await;
-        turn.map_err(|_| Busy)?.map(Turn).map_err(|_| Busy)
+    pub async fn acquire(&self) -> Result<HashPermit, HashingBusyError> {
+        let _place = self.waiting.try_acquire().map_err(|_| HashingBusyError)?;
+        let permit = tokio::time::timeout(PERMIT_TIMEOUT, Arc::clone(&self.permits).acquire_owned()).await;
+        permit.map_err(|_| HashingBusyError)?.map(HashPermit).map_err(|_| HashingBusyError)
     }
 }
 
-impl Turn {
+impl HashPermit {
     /// What is kept of a password.
-    pub async fn hash(self, password: Password) -> Result<String, Busy> {
+    pub async fn hash(self, password: Password) -> Result<String, HashingBusyError> {
         self.run(move || hash(&password)).await
     }
 
     /// Whether this is the password of that hash. Where either is missing it takes as long, and the answer is no.
-    pub async fn matches(self, password: Option<Password>, kept: Option<String>) -> Result<bool, Busy> {
+    pub async fn verify(
+        self,
+        password: Option<Password>,
+        kept: Option<String>,
+    ) -> Result<bool, HashingBusyError> {
         self.run(move || {
             let (given, known) = (password.is_some(), kept.is_some());
             // Made by whoever comes first, known or not.
-            let nobodys = &*NOBODYS;
-            let kept = kept.as_ref().unwrap_or(nobodys);
+            let dummy = &*DUMMY_HASH;
+            let kept = kept.as_ref().unwrap_or(dummy);
             let bytes = password.as_ref().map_or(&b"nobody's"[..], Password::as_bytes);
             let matches =
                 PasswordHash::new(kept).is_ok_and(|kept| argon2().verify_password(bytes, &kept).is_ok());
@@ -73,19 +77,22 @@ impl Turn {
     }
 
     /// The turn lasts as long as the work does, also when nobody waits for its result any more.
-    async fn run<T: Send + 'static>(self, work: impl FnOnce() -> T + Send + 'static) -> Result<T, Busy> {
-        let Self(turn) = self;
+    async fn run<T: Send + 'static>(
+        self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, HashingBusyError> {
+        let Self(permit) = self;
         let working = tokio::task::spawn_blocking(move || {
             let done = work();
-            drop(turn);
+            drop(permit);
             done
         });
-        working.await.map_err(|_| Busy)
+        working.await.map_err(|_| HashingBusyError)
     }
 }
 
 /// A hash that is nobody's, for those who are not known.
-static NOBODYS: LazyLock<String> = LazyLock::new(|| hash_bytes(&random_bytes::<32>()));
+static DUMMY_HASH: LazyLock<String> = LazyLock::new(|| hash_bytes(&random_bytes::<32>()));
 
 /// What is kept of a password: `$argon2id$v=19$...`. It takes a while; not for a thread that others wait for.
 pub fn hash(password: &Password) -> String {
@@ -99,7 +106,8 @@ fn hash_bytes(password: &[u8]) -> String {
 }
 
 fn argon2() -> Argon2<'static> {
-    let params = Params::new(MEMORY_KIB, PASSES, LANES, None).expect("these are within the bounds");
+    let params = Params::new(ARGON2_MEMORY_KIB, ARGON2_PASSES, ARGON2_LANES, None)
+        .expect("these are within the bounds");
     Argon2::new(Algorithm::Argon2id, Version::V0x13, params)
 }
 
@@ -125,7 +133,7 @@ mod tests {
             (None, None, false),
             (Some(password), Some("not a hash".to_owned()), false),
         ] {
-            let matches = passwords.turn().await.unwrap().matches(given, known).await.unwrap();
+            let matches = passwords.acquire().await.unwrap().verify(given, known).await.unwrap();
             assert_eq!(matches, expected);
         }
     }
@@ -134,21 +142,21 @@ mod tests {
     async fn only_so_many_wait() {
         let passwords = Passwords::default();
         let mut turns = Vec::new();
-        while let Ok(Ok(turn)) = tokio::time::timeout(std::time::Duration::ZERO, passwords.turn()).await {
+        while let Ok(Ok(turn)) = tokio::time::timeout(std::time::Duration::ZERO, passwords.acquire()).await {
             turns.push(turn);
         }
         assert_eq!(turns.len(), std::thread::available_parallelism().unwrap().get());
         let passwords = std::sync::Arc::new(passwords);
-        let waiting: Vec<_> = (0..super::WAITING)
+        let waiting: Vec<_> = (0..super::MAX_WAITING_HASHES)
             .map(|_| {
                 let passwords = std::sync::Arc::clone(&passwords);
-                tokio::spawn(async move { passwords.turn().await.is_ok() })
+                tokio::spawn(async move { passwords.acquire().await.is_ok() })
             })
             .collect();
         while passwords.waiting.available_permits() > 0 {
             tokio::task::yield_now().await;
         }
-        assert!(passwords.turn().await.is_err(), "one more is sent away at once");
+        assert!(passwords.acquire().await.is_err(), "one more is sent away at once");
         drop(turns);
         for one in waiting {
             assert!(one.await.unwrap(), "those who waited get their turn");

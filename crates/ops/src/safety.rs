@@ -14,17 +14,17 @@ use std::path::PathBuf;
 use rlinks_core::{Link, LinkState, Target};
 use serde::Serialize;
 
-use self::blocklist::ListFile;
+use self::blocklist::BlocklistFile;
 use self::safe_browsing::{Finding, SafeBrowsing};
 use super::{Ops, OpsError};
 
 /// What is configured.
 #[derive(Clone, Debug, Default)]
-pub struct Options {
+pub struct SafetyConfig {
     /// The file of the block list.
     pub blocklist: Option<PathBuf>,
     /// How Google is asked.
-    pub safe_browsing: Option<safe_browsing::Options>,
+    pub safe_browsing: Option<safe_browsing::SafeBrowsingConfig>,
     /// What to do while it cannot be asked.
     pub when_unavailable: WhenUnavailable,
 }
@@ -45,18 +45,18 @@ pub enum Verdict {
     /// Nobody has anything against it.
     Safe,
     /// Somebody has.
-    Unsafe(Reason),
+    Unsafe(UnsafeReason),
     /// Safe Browsing could not be asked. What that means is configured.
     Unknown(String),
     /// There is a block list and it cannot be read. That never means safe.
-    NoList(String),
+    BlocklistUnreadable(String),
 }
 
 /// Why a target is not safe.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Reason {
+pub struct UnsafeReason {
     /// Who says so.
-    pub source: Source,
+    pub source: ThreatSource,
     /// In words.
     pub reason: String,
 }
@@ -64,14 +64,14 @@ pub struct Reason {
 /// Who says that a target is not safe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Source {
+pub enum ThreatSource {
     /// The operator's list.
     Blocklist,
     /// Google.
     SafeBrowsing,
 }
 
-impl std::fmt::Display for Reason {
+impl std::fmt::Display for UnsafeReason {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         out.write_str(&self.reason)
     }
@@ -80,29 +80,29 @@ impl std::fmt::Display for Reason {
 /// The checker. Without anything configured everything is safe.
 #[derive(Default)]
 pub struct Safety {
-    list: Option<ListFile>,
-    google: Option<SafeBrowsing>,
+    blocklist: Option<BlocklistFile>,
+    safe_browsing: Option<SafeBrowsing>,
     when_unavailable: WhenUnavailable,
 }
 
 impl Safety {
     /// Reads and asks nothing yet.
-    pub fn new(options: &Options) -> Result<Self, String> {
+    pub fn new(options: &SafetyConfig) -> Result<Self, String> {
         Ok(Self {
-            list: options.blocklist.clone().map(ListFile::new),
-            google: options.safe_browsing.as_ref().map(SafeBrowsing::new).transpose()?,
+            blocklist: options.blocklist.clone().map(BlocklistFile::new),
+            safe_browsing: options.safe_browsing.as_ref().map(SafeBrowsing::new).transpose()?,
             when_unavailable: options.when_unavailable,
         })
     }
 
     /// Whether there is anything to ask.
-    pub fn is_on(&self) -> bool {
-        self.list.is_some() || self.google.is_some()
+    pub fn is_enabled(&self) -> bool {
+        self.blocklist.is_some() || self.safe_browsing.is_some()
     }
 
     /// The block list, where there is one.
-    pub fn list(&self) -> Option<&ListFile> {
-        self.list.as_ref()
+    pub fn blocklist(&self) -> Option<&BlocklistFile> {
+        self.blocklist.as_ref()
     }
 
     /// Whether a target is safe.
@@ -112,24 +112,24 @@ impl Safety {
 
     /// Whether some targets are safe, in their order. Many together are far fewer questions than each by itself.
     pub async fn check_all(&self, targets: &[&Target]) -> Vec<Verdict> {
-        self.check_within(targets, usize::MAX).await
+        self.check_limited(targets, usize::MAX).await
     }
 
     /// The same with a bound of questions to Google.
-    async fn check_within(&self, targets: &[&Target], most: usize) -> Vec<Verdict> {
-        let mut verdicts = self.check_list(targets).await;
-        let Some(google) = &self.google else { return verdicts };
+    async fn check_limited(&self, targets: &[&Target], most: usize) -> Vec<Verdict> {
+        let mut verdicts = self.check_blocklist(targets).await;
+        let Some(google) = &self.safe_browsing else { return verdicts };
         let open: Vec<usize> = (0..targets.len()).filter(|at| verdicts[*at] == Verdict::Safe).collect();
         let asked: Vec<&Target> = open.iter().map(|at| targets[*at]).collect();
         for (at, finding) in open.into_iter().zip(google.look_up(&asked, most).await) {
             verdicts[at] = match finding {
-                Finding::Nothing => Verdict::Safe,
+                Finding::NotListed => Verdict::Safe,
                 Finding::Unknown(why) => Verdict::Unknown(why),
-                Finding::Listed(threat) => Verdict::Unsafe(Reason {
-                    source: Source::SafeBrowsing,
+                Finding::Listed(threat) => Verdict::Unsafe(UnsafeReason {
+                    source: ThreatSource::SafeBrowsing,
                     reason: format!(
                         "Google Safe Browsing lists it as {} (advisory provided by Google)",
-                        threat.words()
+                        threat.description()
                     ),
                 }),
             };
@@ -138,16 +138,16 @@ impl Safety {
     }
 
     /// What the block list alone says.
-    async fn check_list(&self, targets: &[&Target]) -> Vec<Verdict> {
-        let Some(file) = &self.list else { return vec![Verdict::Safe; targets.len()] };
+    async fn check_blocklist(&self, targets: &[&Target]) -> Vec<Verdict> {
+        let Some(file) = &self.blocklist else { return vec![Verdict::Safe; targets.len()] };
         let list = match file.get().await {
             Ok(list) => list,
-            Err(why) => return vec![Verdict::NoList(why); targets.len()],
+            Err(why) => return vec![Verdict::BlocklistUnreadable(why); targets.len()],
         };
-        let verdict = |target: &&Target| match list.blocks(target) {
+        let verdict = |target: &&Target| match list.blocking_entry(target) {
             None => Verdict::Safe,
-            Some(entry) => Verdict::Unsafe(Reason {
-                source: Source::Blocklist,
+            Some(entry) => Verdict::Unsafe(UnsafeReason {
+                source: ThreatSource::Blocklist,
                 reason: format!("it is on the block list of this installation ({entry})"),
             }),
         };
@@ -155,12 +155,14 @@ impl Safety {
     }
 
     /// What a verdict means for whoever wants to lead there.
-    pub fn settle(&self, verdict: Verdict) -> Result<(), OpsError> {
+    pub fn enforce(&self, verdict: Verdict) -> Result<(), OpsError> {
         match verdict {
             Verdict::Safe => Ok(()),
             Verdict::Unsafe(reason) => Err(OpsError::Unsafe(reason)),
             Verdict::Unknown(_) if self.when_unavailable == WhenUnavailable::Allow => Ok(()),
-            Verdict::Unknown(why) | Verdict::NoList(why) => Err(OpsError::Unchecked(why)),
+            Verdict::Unknown(why) | Verdict::BlocklistUnreadable(why) => {
+                Err(OpsError::SafetyUnavailable(why))
+            }
         }
     }
 }
@@ -168,7 +170,7 @@ impl Safety {
 impl Ops {
     /// Refuses a target that is not safe.
     pub async fn check_safety(&self, target: &Target) -> Result<(), OpsError> {
-        self.safety.settle(self.safety.check(target).await)
+        self.safety.enforce(self.safety.check(target).await)
     }
 
     /// Refuses a change by which a link would begin to lead somewhere that is not safe: another target, or one that leads again. What

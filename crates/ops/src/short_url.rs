@@ -8,7 +8,7 @@ use rlinks_routes::host_directory::HostDirectory;
 
 /// What the configuration says about addresses.
 #[derive(Clone, Debug)]
-pub struct Naming {
+pub struct ShortUrls {
     /// The first domain of workspace `main`, in the store or about to be.
     pub domain: Option<Host>,
     /// The domain under which every workspace has a name of its own.
@@ -23,7 +23,7 @@ pub struct Naming {
     pub tls: bool,
 }
 
-impl Naming {
+impl ShortUrls {
     /// The host that short URLs of a workspace are written with.
     pub fn host(&self, domains: &[Domain], workspace: &Workspace) -> Option<String> {
         let own = || domains.iter().filter(|domain| domain.workspace == workspace.id);
@@ -53,12 +53,12 @@ impl Naming {
         match (&self.public_url, &self.domain) {
             (Some(url), _) => url.clone(),
             (None, Some(host)) => format!("{}://{host}", self.public_scheme),
-            (None, None) => self.at(self.listen),
+            (None, None) => self.listener_url(self.listen),
         }
     }
 
     /// How somebody on this machine reaches one of our listeners. One that takes every address is reached at this machine's own.
-    pub fn at(&self, mut listener: SocketAddr) -> String {
+    pub fn listener_url(&self, mut listener: SocketAddr) -> String {
         if listener.ip().is_unspecified() {
             listener.set_ip(match listener.ip() {
                 IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
@@ -71,7 +71,7 @@ impl Naming {
 
 #[cfg(test)]
 mod tests {
-    use super::Naming;
+    use super::ShortUrls;
 
     #[test]
     fn a_listener_is_reached_where_somebody_can_go() {
@@ -84,7 +84,7 @@ mod tests {
             let listen = listen.parse().unwrap();
             let (domain, base_domain, public_url) = (None, None, None);
             let naming =
-                Naming { domain, base_domain, public_scheme: "https".to_owned(), public_url, listen, tls };
+                ShortUrls { domain, base_domain, public_scheme: "https".to_owned(), public_url, listen, tls };
             assert_eq!(naming.base_url(), url);
         }
     }

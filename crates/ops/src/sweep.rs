@@ -7,11 +7,11 @@
 
 use std::sync::Arc;
 
-use rlinks_clicks::Clicks;
+use rlinks_clicks::ClickStore;
 use rlinks_clicks::events::{Codes, EventFilter};
-use rlinks_clicks::export::{ExportError, Format, Overwrite, Place, Target, Wanted};
+use rlinks_clicks::export::{Destination, ExportError, ExportRequest, Format, OpenDestination, Overwrite};
 use rlinks_clicks::retention::{Kept, Prunable, PruneMode, Pruned};
-use rlinks_core::workspace::policy::{ExpiredLinks as Purging, Visibility};
+use rlinks_core::workspace::policy::{ExpiredLinks, Visibility};
 use rlinks_core::{Actor, Id, Link, LinkState, Policy, Preset, Slug, Timestamp, Workspace};
 use rlinks_store::write::{Action, LinkOp, LinkWrite, Written};
 use rlinks_store::{LinkFilter, ListPosition, SortBy, Store, StoreError};
@@ -19,17 +19,17 @@ use serde::Serialize;
 use tokio::task::JoinSet;
 
 use super::safety::recheck::{Recheck, UnsafeLink};
-use super::safety::{Reason, Safety};
-use super::{Mode, OpsError};
-use crate::domain_checks::Custodian;
-use crate::domain_checks::run::{Looked, Registries, Round};
+use super::safety::{Safety, UnsafeReason};
+use super::{OpsError, WriteMode};
+use crate::domain_checks::DomainChecker;
+use crate::domain_checks::run::{CheckRun, CheckedDomain, RegistryChecks};
 
 /// Links purged by one commit or so.
-const PAGE: i64 = 256;
+const PAGE_SIZE: i64 = 256;
 /// How long a key that is over stays in the list.
-const KEY_MS: i64 = 30 * 24 * 3_600_000;
+const EXPIRED_KEY_RETENTION_MS: i64 = 30 * 24 * 3_600_000;
 /// Links switched off that are named.
-const NAMED: usize = 20;
+const MAX_NAMED_LINKS: usize = 20;
 /// Days for which `platform` keeps what clicks add up to by day.
 const PLATFORM_DAILY_DAYS: u32 = 365;
 
@@ -38,34 +38,34 @@ pub struct Sweep<'a> {
     /// The truth.
     pub store: &'a Store,
     /// Its clicks, opened on the same runtime.
-    pub clicks: &'a Clicks,
+    pub clicks: &'a ClickStore,
     /// About these, deleted ones too: what a policy promises to forget is forgotten all the same.
     pub workspaces: &'a [Workspace],
-    /// Where raw clicks go before they are pruned; made by [`archive`].
-    pub archive: Option<&'a Target>,
+    /// Where raw clicks go before they are pruned; made by [`open_archive`].
+    pub archive: Option<&'a OpenDestination>,
     /// Which targets are safe.
     pub safety: &'a Safety,
     /// Who looks after hosts.
-    pub custodian: &'a Arc<Custodian>,
+    pub domain_checker: &'a Arc<DomainChecker>,
     /// Do it, or only say what would be done.
-    pub mode: Mode,
+    pub mode: WriteMode,
 }
 
 /// What was done, or would be.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Swept {
+pub struct SweepReport {
     /// By workspace; those of which nothing went are left out.
     pub workspaces: Vec<SweptWorkspace>,
     /// Of all workspaces together.
-    pub pruned: Dropped,
+    pub pruned: PrunedRows,
     /// Hosts of which something is new.
-    pub domains: Vec<Looked>,
+    pub domains: Vec<CheckedDomain>,
     /// What could not be asked about hosts.
     #[serde(rename = "unasked")]
-    pub unasked: Vec<String>,
+    pub domain_check_errors: Vec<String>,
     /// Why targets were not checked, where they were not.
     #[serde(rename = "unchecked")]
-    pub unchecked: Option<String>,
+    pub safety_error: Option<String>,
 }
 
 /// What went of one workspace.
@@ -82,7 +82,7 @@ pub struct SweptWorkspace {
     /// Links that led somewhere unsafe and are switched off.
     pub disabled_links: u64,
     /// The first of them.
-    pub unsafe_links: Vec<NamedLink>,
+    pub unsafe_links: Vec<DisabledLink>,
     /// Raw clicks.
     pub pruned_clicks: u64,
     /// The files they are in now.
@@ -93,17 +93,17 @@ pub struct SweptWorkspace {
 
 /// A link that led somewhere unsafe.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct NamedLink {
+pub struct DisabledLink {
     /// Its code.
     pub code: String,
     /// Why.
     #[serde(flatten)]
-    pub reason: Reason,
+    pub reason: UnsafeReason,
 }
 
 /// What went beside raw clicks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Dropped {
+pub struct PrunedRows {
     /// Raw clicks.
     pub clicks: u64,
     /// Rollups by day.
@@ -114,14 +114,14 @@ pub struct Dropped {
     pub visitors: u64,
 }
 
-impl From<Pruned> for Dropped {
+impl From<Pruned> for PrunedRows {
     fn from(pruned: Pruned) -> Self {
         Self { clicks: pruned.clicks, days: pruned.days, hours: pruned.hours, visitors: pruned.seen }
     }
 }
 
 /// How long a policy keeps clicks.
-pub const fn kept(policy: &Policy) -> Kept {
+pub const fn click_retention(policy: &Policy) -> Kept {
     Kept {
         raw_days: policy.retention_days,
         daily_days: match policy.preset {
@@ -133,56 +133,63 @@ pub const fn kept(policy: &Policy) -> Kept {
 
 /// The archive somebody configured: a folder, be it written with a slash at its end or not. `options` are the usual `AWS_`
 /// variables.
-pub fn archive(text: &str, options: &[(String, String)]) -> Result<Target, ExportError> {
+pub fn open_archive(text: &str, options: &[(String, String)]) -> Result<OpenDestination, ExportError> {
     let folder = if text.ends_with('/') { text.to_owned() } else { format!("{text}/") };
-    match Place::parse(text)? {
-        Place::Stdout => Err(ExportError::Place(
+    match Destination::parse(text)? {
+        Destination::Stdout => Err(ExportError::InvalidDestination(
             "an archive is a folder or s3://bucket/prefix/, and not stdout".to_owned(),
         )),
-        Place::Path(_) | Place::Bucket { .. } => Place::parse(&folder)?.open(options),
+        Destination::Path(_) | Destination::Bucket { .. } => Destination::parse(&folder)?.open(options),
     }
 }
 
 impl Sweep<'_> {
     /// Everything the job does.
-    pub async fn run(&self, now: Timestamp) -> Result<Swept, OpsError> {
+    pub async fn run(&self, now: Timestamp) -> Result<SweepReport, OpsError> {
         let purged = self.purge(now).await?;
         let keys = self.purge_keys(now).await?;
         let left = finish_deletions(self.store, self.workspaces, self.mode, now).await?;
-        let mut swept = self.prune(now, |_| ()).await?;
+        let mut report = self.prune(now, |_| ()).await?;
         for (slug, links) in left {
-            swept.of(&slug).left_links = links;
+            report.entry(&slug).left_links = links;
         }
         for (slug, links) in purged.into_iter().filter(|(_, links)| *links > 0) {
-            swept.of(&slug).purged_links = links;
+            report.entry(&slug).purged_links = links;
         }
         for (slug, keys) in keys.into_iter().filter(|(_, keys)| *keys > 0) {
-            swept.of(&slug).purged_keys = keys;
+            report.entry(&slug).purged_keys = keys;
         }
         let unsafe_links = match self.recheck(now).await {
             // Who cannot be asked is asked tomorrow, and the rest of the job is done.
-            Err(OpsError::Unchecked(why)) => {
-                swept.unchecked = Some(why);
+            Err(OpsError::SafetyUnavailable(why)) => {
+                report.safety_error = Some(why);
                 Vec::new()
             }
             found => found?,
         };
         for link in unsafe_links {
             if let Some(workspace) = self.workspaces.iter().find(|workspace| workspace.id == link.workspace) {
-                swept.of(&workspace.slug).disable(link);
+                report.entry(&workspace.slug).push_unsafe_link(link);
             }
         }
-        let Self { store, custodian, workspaces, mode, .. } = *self;
-        let round = Round { store, custodian, workspaces, only: None, registries: Registries::WhenDue, mode };
-        let found = round.run(now).await?;
-        (swept.domains, swept.unasked) = (found.told().cloned().collect(), found.unasked());
-        if self.mode == Mode::Write {
+        let Self { store, domain_checker, workspaces, mode, .. } = *self;
+        let checks = CheckRun {
+            store,
+            checker: domain_checker,
+            workspaces,
+            only: None,
+            registry_checks: RegistryChecks::WhenDue,
+            mode,
+        };
+        let found = checks.run(now).await?;
+        (report.domains, report.domain_check_errors) = (found.changed().cloned().collect(), found.failures());
+        if self.mode == WriteMode::Apply {
             self.store.purge_target_change_counts(now).await?;
-            while self.store.purge_idempotency_keys(now, PAGE).await? > 0 {}
+            while self.store.purge_idempotency_keys(now, PAGE_SIZE).await? > 0 {}
             self.store.purge_invites(now).await?;
             self.store.purge_sessions(now).await?;
         }
-        Ok(swept)
+        Ok(report)
     }
 
     /// Switches off links that lead somewhere unsafe.
@@ -193,18 +200,20 @@ impl Sweep<'_> {
 
     /// Drops keys that have been over for a while.
     async fn purge_keys(&self, now: Timestamp) -> Result<Vec<(Slug, u64)>, OpsError> {
-        let before = now.plus_ms(-KEY_MS);
+        let before = now.plus_ms(-EXPIRED_KEY_RETENTION_MS);
         let mut purged = Vec::new();
         for workspace in self.workspaces {
             let keys = match self.mode {
-                Mode::DryRun => self.store.count_purgeable_keys(workspace.id, before).await?,
-                Mode::Write => {
+                WriteMode::DryRun => self.store.count_purgeable_keys(workspace.id, before).await?,
+                WriteMode::Apply => {
                     let mut keys = 0;
                     loop {
-                        let some =
-                            self.store.purge_keys(workspace.id, before, PAGE, &Actor::system(), now).await?;
+                        let some = self
+                            .store
+                            .purge_keys(workspace.id, before, PAGE_SIZE, &Actor::system(), now)
+                            .await?;
                         keys += some;
-                        if some < PAGE.unsigned_abs() {
+                        if some < PAGE_SIZE.unsigned_abs() {
                             break keys;
                         }
                     }
@@ -222,7 +231,7 @@ impl Sweep<'_> {
             if workspace.deleted_at.is_some() {
                 continue;
             }
-            if workspace.policy.sweep == Purging::PurgeDaily {
+            if workspace.policy.sweep == ExpiredLinks::PurgeDaily {
                 purged.push((workspace.slug.clone(), self.purge_expired(workspace, now).await?));
             }
         }
@@ -232,10 +241,10 @@ impl Sweep<'_> {
     async fn purge_expired(&self, workspace: &Workspace, now: Timestamp) -> Result<u64, OpsError> {
         let (mut links, mut after) = (0, None);
         loop {
-            let (over, next) = self.store.expired_links(workspace.id, now, after, PAGE).await?;
+            let (over, next) = self.store.expired_links(workspace.id, now, after, PAGE_SIZE).await?;
             links += match self.mode {
-                Mode::DryRun => over.len() as u64,
-                Mode::Write => delete(self.store, over, &Actor::system(), now).await?.len() as u64,
+                WriteMode::DryRun => over.len() as u64,
+                WriteMode::Apply => delete_links(self.store, over, &Actor::system(), now).await?.len() as u64,
             };
             after = next;
             if after.is_none() {
@@ -245,27 +254,31 @@ impl Sweep<'_> {
     }
 
     /// Applies retention: to the archive first, then away.
-    pub async fn prune(&self, now: Timestamp, mut progress: impl FnMut(u64)) -> Result<Swept, OpsError> {
+    pub async fn prune(
+        &self,
+        now: Timestamp,
+        mut progress: impl FnMut(u64),
+    ) -> Result<SweepReport, OpsError> {
         // Taken first: a click that turns up after it was looked for stays until the next time.
         let upto = self.clicks.last_event().await.map_err(StoreError::for_clicks)?;
-        let mut swept = Swept::default();
+        let mut report = SweepReport::default();
         let mut due = Vec::new();
         for workspace in self.workspaces {
-            let kept = kept(&workspace.policy);
+            let kept = click_retention(&workspace.policy);
             if let Some(prunable) =
                 self.clicks.prunable(workspace.id, kept, upto, now).await.map_err(StoreError::for_clicks)?
             {
                 let archived = match (self.archive, self.mode) {
-                    (Some(target), Mode::Write) => {
-                        self.archive(workspace, target, &prunable, now, &mut progress).await
+                    (Some(target), WriteMode::Apply) => {
+                        self.archive_clicks(workspace, target, &prunable, now, &mut progress).await
                     }
                     _ => Ok(Vec::new()),
                 };
-                let of = swept.of(&workspace.slug);
+                let entry = report.entry(&workspace.slug);
                 match archived {
-                    Ok(parts) => (of.pruned_clicks, of.archived) = (prunable.clicks, parts),
+                    Ok(parts) => (entry.pruned_clicks, entry.archived) = (prunable.clicks, parts),
                     Err(error) => {
-                        of.kept_because = Some(error.to_string());
+                        entry.kept_because = Some(error.to_string());
                         continue;
                     }
                 }
@@ -273,11 +286,12 @@ impl Sweep<'_> {
             due.push((workspace.id, kept));
         }
         let mode = match self.mode {
-            Mode::Write => PruneMode::Delete,
-            Mode::DryRun => PruneMode::DryRun,
+            WriteMode::Apply => PruneMode::Delete,
+            WriteMode::DryRun => PruneMode::DryRun,
         };
-        swept.pruned = self.clicks.prune(&due, upto, now, mode).await.map_err(StoreError::for_clicks)?.into();
-        Ok(swept)
+        report.pruned =
+            self.clicks.prune(&due, upto, now, mode).await.map_err(StoreError::for_clicks)?.into();
+        Ok(report)
     }
 
     /// Copies what is about to go.
@@ -285,17 +299,17 @@ impl Sweep<'_> {
     /// The name of the copy tells what is in it: before which day, up to which number, and how many. A job that was cut off
     /// between copying and deleting finds the same and writes the same file; one that was cut off while deleting finds less and writes
     /// another.
-    async fn archive(
+    async fn archive_clicks(
         &self,
         workspace: &Workspace,
-        target: &Target,
+        destination: &OpenDestination,
         prunable: &Prunable,
         now: Timestamp,
         progress: &mut impl FnMut(u64),
     ) -> Result<Vec<String>, ExportError> {
         let (before, upto, clicks) = (prunable.during.end.day(), prunable.upto, prunable.clicks);
         let stem = format!("archive-{}-{before}-{upto}-{clicks}", workspace.slug);
-        let wanted = Wanted {
+        let request = ExportRequest {
             filter: EventFilter { workspace: workspace.id, link: None, during: prunable.during.clone() },
             format: Format::Parquet,
             overwrite: Overwrite::Replace,
@@ -304,7 +318,7 @@ impl Sweep<'_> {
             upto: Some(upto),
         };
         let mut codes = Codes::new(self.store.clone());
-        let exported = self.clicks.export(&mut codes, target, &wanted, now, progress).await?;
+        let exported = self.clicks.export(&mut codes, destination, &request, now, progress).await?;
         if exported.clicks != clicks {
             return Err(ExportError::Failed(format!(
                 "{clicks} clicks are due and {} were archived; they stay until the next time",
@@ -320,7 +334,7 @@ impl Sweep<'_> {
 pub async fn finish_deletions(
     store: &Store,
     workspaces: &[Workspace],
-    mode: Mode,
+    mode: WriteMode,
     now: Timestamp,
 ) -> Result<Vec<(Slug, u64)>, OpsError> {
     let mut finished = Vec::new();
@@ -330,12 +344,12 @@ pub async fn finish_deletions(
         }
         let (mut links, mut after) = (0, None);
         loop {
-            let users = store.deleted_users(workspace.id, after, PAGE).await?;
+            let users = store.deleted_users(workspace.id, after, PAGE_SIZE).await?;
             for (user, gone) in &users {
                 links += finish_deletion(store, workspace, *user, *gone, mode, now).await?;
             }
             after = users.last().map(|(user, _)| *user);
-            if users.len() < usize::try_from(PAGE).unwrap_or_default() {
+            if users.len() < usize::try_from(PAGE_SIZE).unwrap_or_default() {
                 break;
             }
         }
@@ -351,7 +365,7 @@ async fn finish_deletion(
     workspace: &Workspace,
     user: Id,
     gone: Timestamp,
-    mode: Mode,
+    mode: WriteMode,
     now: Timestamp,
 ) -> Result<u64, OpsError> {
     let mut filter = LinkFilter {
@@ -361,19 +375,19 @@ async fn finish_deletion(
     };
     let mut links = 0;
     loop {
-        let mut left = store.list(workspace.id, &filter, PAGE).await?;
+        let mut left = store.list(workspace.id, &filter, PAGE_SIZE).await?;
         let Some(last) = left.last() else { return Ok(links) };
         filter.after = Some(ListPosition::from_link(last, SortBy::CreatedAt));
         left.retain(|link| link.updated_at <= gone);
         links += match mode {
-            Mode::DryRun => left.len() as u64,
-            Mode::Write => delete(store, left, &Actor::system(), now).await?.len() as u64,
+            WriteMode::DryRun => left.len() as u64,
+            WriteMode::Apply => delete_links(store, left, &Actor::system(), now).await?.len() as u64,
         };
     }
 }
 
 /// Deletes some links together, so that they share a commit. Gives those that are deleted now.
-pub(crate) async fn delete(
+pub(crate) async fn delete_links(
     store: &Store,
     links: Vec<Link>,
     actor: &Actor,
@@ -400,13 +414,14 @@ pub(crate) async fn delete(
     Ok(deleted)
 }
 
-impl Swept {
+impl SweepReport {
     /// Whether something was not done: clicks stayed that should have gone, or targets were not checked.
     pub fn is_incomplete(&self) -> bool {
-        self.unchecked.is_some() || self.workspaces.iter().any(|workspace| workspace.kept_because.is_some())
+        self.safety_error.is_some()
+            || self.workspaces.iter().any(|workspace| workspace.kept_because.is_some())
     }
 
-    fn of(&mut self, slug: &Slug) -> &mut SweptWorkspace {
+    fn entry(&mut self, slug: &Slug) -> &mut SweptWorkspace {
         let at = self.workspaces.iter().position(|known| known.workspace == *slug).unwrap_or_else(|| {
             self.workspaces.push(SweptWorkspace {
                 workspace: slug.clone(),
@@ -426,10 +441,10 @@ impl Swept {
 }
 
 impl SweptWorkspace {
-    fn disable(&mut self, link: UnsafeLink) {
+    fn push_unsafe_link(&mut self, link: UnsafeLink) {
         self.disabled_links += 1;
-        if self.unsafe_links.len() < NAMED {
-            self.unsafe_links.push(NamedLink { code: link.code.to_string(), reason: link.reason });
+        if self.unsafe_links.len() < MAX_NAMED_LINKS {
+            self.unsafe_links.push(DisabledLink { code: link.code.to_string(), reason: link.reason });
         }
     }
 }

@@ -5,7 +5,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use rlinks_clicks::Clicks;
+use rlinks_clicks::ClickStore;
 use rlinks_core::{Actor, LinkState, Slug, Timestamp, Workspace};
 use rlinks_ops::links::list::{ListQuery, Sort, list};
 use rlinks_store::{Location, MissingStore, Order, Store, StoreOptions};
@@ -25,7 +25,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         if_missing: MissingStore::Refuse,
     };
     let store = Store::open(options).await?;
-    let clicks = Clicks::open(&location).await?;
+    let clicks = ClickStore::open(&location).await?;
     let workspace = store
         .workspace(&Slug::parse("main").map_err(|error| error.to_string())?)
         .await?
@@ -72,7 +72,7 @@ fn queries(sort: Sort) -> Vec<(&'static str, ListQuery)> {
 #[expect(clippy::disallowed_methods, reason = "a bench measures time")]
 async fn time(
     store: &Store,
-    clicks: &Clicks,
+    clicks: &ClickStore,
     workspace: &Workspace,
     name: &str,
     query: ListQuery,

@@ -34,7 +34,7 @@ use http::header::{
 use http::{HeaderValue, Method, StatusCode};
 use parking_lot::Mutex;
 use rlinks_clicks::events::{Codes, EventFilter};
-use rlinks_clicks::{Click, Clicks};
+use rlinks_clicks::{Click, ClickStore};
 use rlinks_core::error_code::ErrorCode;
 use rlinks_core::hex;
 use rlinks_core::{FieldCode, FieldError, Link, Timestamp};
@@ -69,7 +69,7 @@ pub struct Api {
     pub ops: Ops,
     pub(crate) auth: Arc<Auth>,
     pub(crate) routes: Arc<RouteCache>,
-    clicks: Arc<OnceCell<Clicks>>,
+    clicks: Arc<OnceCell<ClickStore>>,
     cursors: Cursors,
     live: LiveHub<Click>,
     /// The last click before somebody began to listen, until the first look for them.
@@ -97,15 +97,15 @@ impl Api {
         ops: Ops,
         auth: Arc<Auth>,
         routes: Arc<RouteCache>,
-        clicks: Arc<OnceCell<Clicks>>,
+        clicks: Arc<OnceCell<ClickStore>>,
     ) -> Self {
         let cursors = Cursors::new(cursor_key(&ops).await);
         Self { ops, auth, routes, clicks, cursors, live: LiveHub::new(), listening_from: Mutex::default() }
     }
 
     /// The clicks, opened when first asked for.
-    pub async fn clicks(&self) -> Result<&Clicks, StoreError> {
-        self.clicks.get_or_try_init(|| Clicks::open(self.ops.store.location())).await
+    pub async fn clicks(&self) -> Result<&ClickStore, StoreError> {
+        self.clicks.get_or_try_init(|| ClickStore::open(self.ops.store.location())).await
     }
 
     /// The serving threads know a change before its answer leaves.
@@ -115,7 +115,7 @@ impl Api {
 
     /// The same for hosts and policies.
     pub(crate) async fn reload_directory(&self) -> Result<(), StoreError> {
-        self.routes.reload_directory(self.ops.naming.base_domain.as_ref()).await
+        self.routes.reload_directory(self.ops.short_urls.base_domain.as_ref()).await
     }
 
     /// Hosts and policies as the serving threads know them.

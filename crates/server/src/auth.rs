@@ -38,7 +38,7 @@ use self::key_cache::KeyCache;
 use self::key_usage::KeyUsage;
 use self::oidc::Oidc;
 use self::session::Sessions;
-use rlinks_ops::limits::Limits;
+use rlinks_ops::limits::RateLimiter;
 use rlinks_ops::passwords::Passwords;
 use rlinks_routes::RouteCache;
 use rlinks_store::clock::{Clock, random_bytes};
@@ -62,7 +62,7 @@ pub struct Auth {
     routes: Arc<RouteCache>,
     key_cache: KeyCache,
     pub(crate) key_usage: KeyUsage,
-    pub(crate) rate_limiter: Limits,
+    pub(crate) rate_limiter: RateLimiter,
 }
 
 impl Auth {
@@ -82,7 +82,7 @@ impl Auth {
             routes,
             key_cache: KeyCache::default(),
             key_usage: KeyUsage::default(),
-            rate_limiter: Limits::new(),
+            rate_limiter: RateLimiter::new(),
             store,
             clock,
         }

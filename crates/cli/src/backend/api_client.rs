@@ -24,29 +24,29 @@ use url::{Host, Url};
 
 use crate::config::Config;
 use crate::environment::Environment;
-use crate::error::Failure;
+use crate::error::CliError;
 use crate::output::Output;
 
-const CONNECT_SECONDS: u64 = 5;
-const REQUEST_SECONDS: u64 = 30;
+const CONNECT_TIMEOUT_SECONDS: u64 = 5;
+const REQUEST_TIMEOUT_SECONDS: u64 = 30;
 /// For a whole file, in or out.
-const LONG_SECONDS: u64 = 600;
+const TRANSFER_TIMEOUT_SECONDS: u64 = 600;
 /// Tries of a request that may be repeated.
-const TRIES: u32 = 3;
+const MAX_ATTEMPTS: u32 = 3;
 /// Before the second try; before the third it is twice as long.
-const PAUSE: Duration = Duration::from_millis(200);
+const RETRY_DELAY: Duration = Duration::from_millis(200);
 /// Larger answers are not read.
-const LONGEST_BODY: usize = 32 * 1024 * 1024;
+const MAX_BODY_BYTES: usize = 32 * 1024 * 1024;
 /// Items of a list asked for at once: the most the API gives.
-const PAGE: usize = 100;
+const PAGE_SIZE: usize = 100;
 /// Items of a list that are held here.
-const MOST_LISTED: usize = 100_000;
-const VARIABLE: &str = "RMAX_API_KEY";
+const MAX_LISTED_ITEMS: usize = 100_000;
+const API_KEY_VARIABLE: &str = "RMAX_API_KEY";
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
 /// A server and the key to it.
-pub(crate) struct Remote {
-    client: reqwest::Client,
+pub(crate) struct ApiClient {
+    http: reqwest::Client,
     server: Url,
     key: HeaderValue,
     pub(crate) output: Output,
@@ -65,41 +65,41 @@ struct Page<T> {
     next_cursor: Option<String>,
 }
 
-impl Remote {
+impl ApiClient {
     /// Nothing is asked yet but, where a workspace was named, whether it is the key's.
     pub(crate) async fn open(
         server: &Url,
         config: &Config,
         environment: &Environment,
         output: Output,
-    ) -> Result<Self, Failure> {
-        let key = key(environment, &config.env)?;
+    ) -> Result<Self, CliError> {
+        let key = key_header(environment, &config.env)?;
         if server.scheme() == "http" && !is_loopback(server) {
             output.warning(&format!(
                 "{server} is http: the key and all answers travel in the clear; use https"
             ));
         }
-        let client = client(server)?;
-        let remote = Self { client, server: server.clone(), key, output };
+        let client = http_client(server)?;
+        let client = Self { http: client, server: server.clone(), key, output };
         if config.workspace_named {
-            remote.refuse_other_workspace(&config.workspace).await?;
+            client.ensure_workspace(&config.workspace).await?;
         }
-        Ok(remote)
+        Ok(client)
     }
 
-    async fn refuse_other_workspace(&self, named: &str) -> Result<(), Failure> {
+    async fn ensure_workspace(&self, named: &str) -> Result<(), CliError> {
         let actual = self.workspace().await?;
         if actual == named {
             return Ok(());
         }
-        let message = format!("the key in {VARIABLE} is of workspace `{actual}`, not of `{named}`");
-        Err(Failure::of_server(ErrorCode::Forbidden, message, Value::Null).hint(
+        let message = format!("the key in {API_KEY_VARIABLE} is of workspace `{actual}`, not of `{named}`");
+        Err(CliError::from_server(ErrorCode::Forbidden, message, Value::Null).hint(
             "on a server the key decides the workspace; leave --workspace out, or use a key of that one",
         ))
     }
 
     /// The slug of the key's workspace.
-    pub(crate) async fn workspace(&self) -> Result<String, Failure> {
+    pub(crate) async fn workspace(&self) -> Result<String, CliError> {
         Ok(self.get(&["me"]).read::<Me>().await?.workspace)
     }
 
@@ -117,7 +117,7 @@ impl Remote {
             .pop_if_empty()
             .extend(["api", "v1"])
             .extend(path);
-        Request { remote: self, method, url, headers: Vec::new(), body: None, once: false, long: false }
+        Request { client: self, method, url, headers: Vec::new(), body: None, idempotent: false, slow: false }
     }
 
     /// The items of a list, `most` at most, page by page.
@@ -126,10 +126,10 @@ impl Remote {
         path: &[&str],
         query: &[(&str, &str)],
         most: usize,
-    ) -> Result<Vec<T>, Failure> {
+    ) -> Result<Vec<T>, CliError> {
         let (mut items, mut cursor) = (Vec::new(), None::<String>);
         while items.len() < most {
-            let limit = PAGE.min(most - items.len());
+            let limit = PAGE_SIZE.min(most - items.len());
             let mut request = self.get(path).query("limit", &limit.to_string());
             for (name, value) in query {
                 request = request.query(name, value);
@@ -150,25 +150,25 @@ impl Remote {
     }
 
     /// All items of a list that people look through.
-    async fn whole_list<T: DeserializeOwned>(&self, path: &[&str]) -> Result<Vec<T>, Failure> {
-        let items = self.list(path, &[], MOST_LISTED + 1).await?;
-        if items.len() > MOST_LISTED {
-            return Err(Failure::failed(format!("the server lists more than {MOST_LISTED} of them")));
+    async fn whole_list<T: DeserializeOwned>(&self, path: &[&str]) -> Result<Vec<T>, CliError> {
+        let items = self.list(path, &[], MAX_LISTED_ITEMS + 1).await?;
+        if items.len() > MAX_LISTED_ITEMS {
+            return Err(CliError::failed(format!("the server lists more than {MAX_LISTED_ITEMS} of them")));
         }
         Ok(items)
     }
 
     // ---- what an answer means ----
 
-    fn unreachable(&self, error: &reqwest::Error) -> Failure {
-        let message = format!("{} cannot be reached: {}", self.server, why(error));
-        Failure::of_server(ErrorCode::KvUnavailable, message, Value::Null)
+    fn unreachable(&self, error: &reqwest::Error) -> CliError {
+        let message = format!("{} cannot be reached: {}", self.server, root_cause(error));
+        CliError::from_server(ErrorCode::KvUnavailable, message, Value::Null)
             .hint("is it running there, and is the address right? It is `server` of the environment, or RMAX_SERVER")
     }
 
-    fn stranger(&self, answer: &Answer) -> Failure {
-        let kind = if answer.kind.is_empty() { "no content type" } else { &answer.kind };
-        Failure::failed(format!(
+    fn unexpected_response(&self, answer: &ApiResponse) -> CliError {
+        let kind = if answer.content_type.is_empty() { "no content type" } else { &answer.content_type };
+        CliError::failed(format!(
             "{} does not answer like an rlinks server (status {}, {kind})",
             self.server,
             answer.status.as_u16()
@@ -177,14 +177,14 @@ impl Remote {
     }
 
     /// The body of an answer that is one.
-    fn checked(&self, answer: Answer) -> Result<Answer, Failure> {
+    fn check_status(&self, answer: ApiResponse) -> Result<ApiResponse, CliError> {
         if answer.status.is_success() {
             return Ok(answer);
         }
         if answer.status.is_redirection() {
-            return Err(Failure::failed(format!(
+            return Err(CliError::failed(format!(
                 "{} answers with a redirect{}, which is not followed: the key goes nowhere but to the configured address",
-                self.server, answer.leads
+                self.server, answer.redirect_origin
             ))
             .hint("set `server` to the address the server really has"));
         }
@@ -193,12 +193,12 @@ impl Remote {
             return Err(match answer.status.as_u16() {
                 status @ (429 | 502..=504) => {
                     let message = format!("{} cannot answer now (status {status})", self.server);
-                    Failure::of_server(ErrorCode::KvUnavailable, message, Value::Null)
+                    CliError::from_server(ErrorCode::KvUnavailable, message, Value::Null)
                 }
-                _ => self.stranger(&answer),
+                _ => self.unexpected_response(&answer),
             });
         };
-        let code = ErrorCode::from_name(&error.code).unwrap_or_else(|| by_status(answer.status));
+        let code = ErrorCode::from_name(&error.code).unwrap_or_else(|| error_code_from_status(answer.status));
         if let (ErrorCode::RateLimited, Some(seconds)) = (code, answer.retry_after) {
             // Some messages say how long by themselves.
             let message = if error.message.contains(" seconds") {
@@ -206,12 +206,12 @@ impl Remote {
             } else {
                 format!("{}; try again in {seconds} seconds", error.message)
             };
-            return Err(Failure::of_server(code, message, json!({ "retry_after": seconds })));
+            return Err(CliError::from_server(code, message, json!({ "retry_after": seconds })));
         }
-        let failure = Failure::of_server(code, error.message, error.details);
+        let failure = CliError::from_server(code, error.message, error.details);
         Err(match code {
             ErrorCode::Unauthenticated => failure.hint(format!(
-                "the server does not accept the key in {VARIABLE}: it is another server's, or expired, revoked or mistyped"
+                "the server does not accept the key in {API_KEY_VARIABLE}: it is another server's, or expired, revoked or mistyped"
             )),
             ErrorCode::Forbidden => failure.hint(
                 "`rmax keys create --scope <scopes>` makes a key that may do more, for whoever may do that",
@@ -223,24 +223,24 @@ impl Remote {
 
 /// One thing to ask.
 struct Request<'a> {
-    remote: &'a Remote,
+    client: &'a ApiClient,
     method: Method,
     url: Url,
     headers: Vec<(HeaderName, HeaderValue)>,
     body: Option<Vec<u8>>,
     /// However often it is sent, it is done once.
-    once: bool,
+    idempotent: bool,
     /// It may take a while.
-    long: bool,
+    slow: bool,
 }
 
 /// What came back.
-struct Answer {
+struct ApiResponse {
     status: StatusCode,
     /// The content type.
-    kind: String,
+    content_type: String,
     /// Where a redirect leads, in words.
-    leads: String,
+    redirect_origin: String,
     retry_after: Option<u64>,
     body: Vec<u8>,
 }
@@ -259,11 +259,11 @@ struct EnvelopeBody {
 }
 
 /// Why there is no answer.
-enum Lost {
+enum TransportError {
     /// On the way.
-    Transport(reqwest::Error),
+    Http(reqwest::Error),
     /// It is longer than anything we ask for.
-    TooLong,
+    BodyTooLarge,
 }
 
 impl Request<'_> {
@@ -276,7 +276,7 @@ impl Request<'_> {
     fn file(mut self, file: Vec<u8>) -> Self {
         self.body = Some(file);
         self.headers.push((CONTENT_TYPE, HeaderValue::from_static("application/octet-stream")));
-        self.long = true;
+        self.slow = true;
         self
     }
 
@@ -294,93 +294,99 @@ impl Request<'_> {
     }
 
     /// Done once, however often it is sent.
-    fn once(mut self) -> Self {
+    fn idempotent(mut self) -> Self {
         let name =
             HeaderValue::from_str(&hex::encode(&random_bytes::<16>())).expect("digits are a header value");
         self.headers.push((IDEMPOTENCY_KEY, name));
-        self.once = true;
+        self.idempotent = true;
         self
     }
 
     /// The answer, read.
-    async fn read<T: DeserializeOwned>(self) -> Result<T, Failure> {
-        let remote = self.remote;
+    async fn read<T: DeserializeOwned>(self) -> Result<T, CliError> {
+        let client = self.client;
         let answer = self.send().await?;
         serde_json::from_slice(&answer.body).map_err(|error| {
             tracing::debug!(%error, "an answer cannot be read");
-            remote.stranger(&answer)
+            client.unexpected_response(&answer)
         })
     }
 
     /// Done, with nothing to read.
-    async fn done(self) -> Result<(), Failure> {
-        let remote = self.remote;
+    async fn expect_no_content(self) -> Result<(), CliError> {
+        let client = self.client;
         let answer = self.send().await?;
-        if answer.status == StatusCode::NO_CONTENT { Ok(()) } else { Err(remote.stranger(&answer)) }
+        if answer.status == StatusCode::NO_CONTENT {
+            Ok(())
+        } else {
+            Err(client.unexpected_response(&answer))
+        }
     }
 
-    async fn send(self) -> Result<Answer, Failure> {
+    async fn send(self) -> Result<ApiResponse, CliError> {
         let mut tried = 1;
         loop {
             match self.try_once().await {
                 Ok(answer) if answer.status != StatusCode::SERVICE_UNAVAILABLE => {
-                    return self.remote.checked(answer);
+                    return self.client.check_status(answer);
                 }
-                Ok(answer) if tried >= TRIES || !self.may_be_repeated() => {
-                    return self.remote.checked(answer);
+                Ok(answer) if tried >= MAX_ATTEMPTS || !self.is_repeatable() => {
+                    return self.client.check_status(answer);
                 }
-                Err(Lost::TooLong) => {
-                    return Err(Failure::failed(format!(
+                Err(TransportError::BodyTooLarge) => {
+                    return Err(CliError::failed(format!(
                         "{} answers with more than {} MiB",
-                        self.remote.server,
-                        LONGEST_BODY / 1024 / 1024
+                        self.client.server,
+                        MAX_BODY_BYTES / 1024 / 1024
                     )));
                 }
-                Err(Lost::Transport(error)) if tried >= TRIES || !self.may_follow(&error) => {
-                    return Err(self.remote.unreachable(&error));
+                Err(TransportError::Http(error)) if tried >= MAX_ATTEMPTS || !self.may_retry(&error) => {
+                    return Err(self.client.unreachable(&error));
                 }
                 Ok(_) | Err(_) => {}
             }
-            tokio::time::sleep(PAUSE * tried).await;
+            tokio::time::sleep(RETRY_DELAY * tried).await;
             tried += 1;
         }
     }
 
     /// Whether doing it twice is the same as doing it once. A key or an invitation made twice would be two.
-    fn may_be_repeated(&self) -> bool {
-        self.method != Method::POST || self.once
+    fn is_repeatable(&self) -> bool {
+        self.method != Method::POST || self.idempotent
     }
 
     /// Whether to try again after this. A request that never left can always follow; one whose answer got lost only where the
     /// next answer would be the same.
-    fn may_follow(&self, error: &reqwest::Error) -> bool {
-        error.is_connect() || (!error.is_timeout() && (self.method == Method::GET || self.once))
+    fn may_retry(&self, error: &reqwest::Error) -> bool {
+        error.is_connect() || (!error.is_timeout() && (self.method == Method::GET || self.idempotent))
     }
 
-    async fn try_once(&self) -> Result<Answer, Lost> {
-        let mut request = self.remote.client.request(self.method.clone(), self.url.clone());
-        request = request.header(AUTHORIZATION, self.remote.key.clone());
+    async fn try_once(&self) -> Result<ApiResponse, TransportError> {
+        let mut request = self.client.http.request(self.method.clone(), self.url.clone());
+        request = request.header(AUTHORIZATION, self.client.key.clone());
         for (name, value) in &self.headers {
             request = request.header(name, value.clone());
         }
         if let Some(body) = &self.body {
             request = request.body(body.clone());
         }
-        if self.long {
-            request = request.timeout(Duration::from_secs(LONG_SECONDS));
+        if self.slow {
+            request = request.timeout(Duration::from_secs(TRANSFER_TIMEOUT_SECONDS));
         }
-        let mut response = request.send().await.map_err(Lost::Transport)?;
+        let mut response = request.send().await.map_err(TransportError::Http)?;
         let text = |name| response.headers().get(name).and_then(|value| value.to_str().ok());
-        let mut answer = Answer {
+        let mut answer = ApiResponse {
             status: response.status(),
-            kind: text(CONTENT_TYPE).unwrap_or_default().to_owned(),
-            leads: text(LOCATION).and_then(|place| origin(&self.url, place)).unwrap_or_default(),
+            content_type: text(CONTENT_TYPE).unwrap_or_default().to_owned(),
+            redirect_origin: text(LOCATION)
+                .and_then(|place| redirect_origin(&self.url, place))
+                .unwrap_or_default(),
             retry_after: text(RETRY_AFTER).and_then(|seconds| seconds.trim().parse().ok()),
             body: Vec::new(),
         };
-        while let Some(chunk) = response.chunk().await.map_err(Lost::Transport)? {
-            if answer.body.len() + chunk.len() > LONGEST_BODY {
-                return Err(Lost::TooLong);
+        while let Some(chunk) = response.chunk().await.map_err(TransportError::Http)? {
+            if answer.body.len() + chunk.len() > MAX_BODY_BYTES {
+                return Err(TransportError::BodyTooLarge);
             }
             answer.body.extend_from_slice(&chunk);
         }
@@ -391,36 +397,38 @@ impl Request<'_> {
 }
 
 /// The key, from the environment and from nowhere else. Whatever is wrong with it, it is not shown.
-fn key(environment: &Environment, env: &str) -> Result<HeaderValue, Failure> {
-    let Some(value) = environment.get(VARIABLE) else {
-        return Err(Failure::usage(format!(
-            "environment `{env}` points at a server, and {VARIABLE} with a key to it is not set"
+fn key_header(environment: &Environment, env: &str) -> Result<HeaderValue, CliError> {
+    let Some(value) = environment.get(API_KEY_VARIABLE) else {
+        return Err(CliError::usage(format!(
+            "environment `{env}` points at a server, and {API_KEY_VARIABLE} with a key to it is not set"
         ))
         .hint("`rmax keys create --name <name>`, run where the store is, makes a key"));
     };
     let text = value.to_str().map(str::trim).filter(|text| text.bytes().all(|byte| byte.is_ascii_graphic()));
     let header = text.and_then(|text| HeaderValue::from_str(&format!("Bearer {text}")).ok());
     let mut header = header.ok_or_else(|| {
-        Failure::usage(format!("{VARIABLE} is no API key: it has characters that no key has"))
+        CliError::usage(format!("{API_KEY_VARIABLE} is no API key: it has characters that no key has"))
     })?;
     header.set_sensitive(true);
     Ok(header)
 }
 
 /// A client with deadlines that follows no redirect.
-pub(crate) fn client(of: &Url) -> Result<reqwest::Client, Failure> {
+pub(crate) fn http_client(server: &Url) -> Result<reqwest::Client, CliError> {
     // The client takes the process's TLS provider and panics without one. If one was chosen before, it stays.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let mut builder = reqwest::Client::builder()
-        .connect_timeout(Duration::from_secs(CONNECT_SECONDS))
-        .timeout(Duration::from_secs(REQUEST_SECONDS))
+        .connect_timeout(Duration::from_secs(CONNECT_TIMEOUT_SECONDS))
+        .timeout(Duration::from_secs(REQUEST_TIMEOUT_SECONDS))
         .redirect(Policy::none())
         .user_agent(concat!("rmax/", env!("CARGO_PKG_VERSION")));
-    if is_loopback(of) {
+    if is_loopback(server) {
         // What does not leave this machine has no business with a proxy.
         builder = builder.no_proxy();
     }
-    builder.build().map_err(|error| Failure::failed(format!("no client can be made: {}", why(&error))))
+    builder
+        .build()
+        .map_err(|error| CliError::failed(format!("no client can be made: {}", root_cause(&error))))
 }
 
 /// Whether a server is on this machine.
@@ -434,18 +442,18 @@ pub(crate) fn is_loopback(server: &Url) -> bool {
 }
 
 /// Where a redirect leads: the host is enough.
-fn origin(asked: &Url, place: &str) -> Option<String> {
+fn redirect_origin(asked: &Url, place: &str) -> Option<String> {
     let host = asked.join(place).ok()?.origin().ascii_serialization();
     Some(format!(" to {host}"))
 }
 
 /// What an error of the client is about, in its innermost words: those around it only repeat the address.
-pub(crate) fn why(error: &reqwest::Error) -> String {
+pub(crate) fn root_cause(error: &reqwest::Error) -> String {
     if error.is_timeout() {
         return if error.is_connect() {
-            format!("no connection within {CONNECT_SECONDS} seconds")
+            format!("no connection within {CONNECT_TIMEOUT_SECONDS} seconds")
         } else {
-            format!("no whole answer within {REQUEST_SECONDS} seconds")
+            format!("no whole answer within {REQUEST_TIMEOUT_SECONDS} seconds")
         };
     }
     let mut inner: &dyn std::error::Error = error;
@@ -456,7 +464,7 @@ pub(crate) fn why(error: &reqwest::Error) -> String {
 }
 
 /// An error of a server that is newer than this program.
-fn by_status(status: StatusCode) -> ErrorCode {
+fn error_code_from_status(status: StatusCode) -> ErrorCode {
     match status.as_u16() {
         401 => ErrorCode::Unauthenticated,
         403 => ErrorCode::Forbidden,

@@ -32,16 +32,16 @@ mod retry;
 use rlinks_core::{Actor, Code, Host, Policy, Preset, ServedHosts, Slug, Timestamp};
 use rlinks_store::clock::Clock;
 
-use crate::backend::cloudflare::client::{Api, Namespace};
-use crate::config::{Config, KeyValues};
+use crate::backend::cloudflare::client::{KvClient, Namespace};
+use crate::config::{Config, KvNamespaces};
 use crate::environment::Environment;
-use crate::error::Failure;
+use crate::error::CliError;
 use crate::identity;
 use crate::output::Output;
 
 /// An account, its two namespaces and who acts there.
 pub(crate) struct Cloudflare {
-    api: Api,
+    api: KvClient,
     /// `route:` and `tombstone:`.
     routes: Namespace,
     /// `hit:`.
@@ -49,7 +49,7 @@ pub(crate) struct Cloudflare {
     /// What the Worker's profile `fabric` lets a link be.
     policy: Policy,
     /// Every host that leads there.
-    domains: ServedHosts,
+    served_hosts: ServedHosts,
     /// The first of them, as short URLs have it.
     domain: Option<Host>,
     public_scheme: String,
@@ -60,18 +60,18 @@ pub(crate) struct Cloudflare {
 impl Cloudflare {
     /// Nothing is asked yet.
     pub(crate) fn open(
-        kept: &KeyValues,
+        namespaces: &KvNamespaces,
         config: &Config,
         environment: &Environment,
         output: Output,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, CliError> {
         let namespace = |id: &String, name| Namespace { id: id.clone(), name };
         Ok(Self {
-            api: Api::open(&kept.account_id, environment, &config.env, output)?,
-            routes: namespace(&kept.routes, "links"),
-            hits: namespace(&kept.hits, "hits"),
+            api: KvClient::open(&namespaces.account_id, environment, &config.env, output)?,
+            routes: namespace(&namespaces.routes, "links"),
+            hits: namespace(&namespaces.hits, "hits"),
             policy: Policy::preset(Preset::Fabric),
-            domains: ServedHosts::new(config.domain.clone(), config.base_domain.as_ref()),
+            served_hosts: ServedHosts::new(config.domain.clone(), config.base_domain.as_ref()),
             domain: config.domain.clone(),
             public_scheme: config.public_scheme.clone(),
             actor: identity::operator(config, environment),
@@ -80,23 +80,23 @@ impl Cloudflare {
     }
 
     /// The same, for commands that are about what is there: it is one workspace, whatever its name elsewhere.
-    pub(crate) fn open_alone(
-        kept: &KeyValues,
+    pub(crate) fn open_without_workspace(
+        namespaces: &KvNamespaces,
         config: &Config,
         environment: &Environment,
         output: Output,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, CliError> {
         if config.workspace_named && config.workspace != Slug::MAIN {
-            return Err(Failure::usage(format!(
+            return Err(CliError::usage(format!(
                 "environment `{}` points at Cloudflare, where there are no workspaces; leave --workspace out",
                 config.env
             )));
         }
-        Self::open(kept, config, environment, output)
+        Self::open(namespaces, config, environment, output)
     }
 
     /// Says that a link that was just written may lead back to a domain nobody told us of.
-    pub(crate) fn warn_unguarded(&self) {
+    pub(crate) fn warn_no_loop_check(&self) {
         if self.domain.is_none() {
             self.output.warning(
                 "no `domain` is configured, so a link that leads back to the Worker is not refused; set `domain` in rmax.toml, or RMAX_DOMAIN",
@@ -105,12 +105,12 @@ impl Cloudflare {
     }
 
     /// The namespace of hits, as watermarks know it.
-    pub(crate) fn hits_id(&self) -> &str {
+    pub(crate) fn hits_namespace_id(&self) -> &str {
         &self.hits.id
     }
 
     /// The namespace of links, as watermarks know it.
-    pub(crate) fn routes_id(&self) -> &str {
+    pub(crate) fn routes_namespace_id(&self) -> &str {
         &self.routes.id
     }
 

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 /// A host as it is shown.
 #[derive(Serialize, Deserialize)]
-pub(crate) struct Hosted {
+pub(crate) struct DomainDetails {
     pub(crate) host: Host,
     /// A server does not repeat whose it is.
     #[serde(default)]
@@ -23,9 +23,9 @@ pub(crate) struct Hosted {
     pub(crate) concern: Option<String>,
 }
 
-impl Hosted {
-    pub(crate) fn of(held: DomainRecord, workspace: &Workspace, now: Timestamp) -> Self {
-        let DomainRecord { domain, verification } = held;
+impl DomainDetails {
+    pub(crate) fn from_record(record: DomainRecord, workspace: &Workspace, now: Timestamp) -> Self {
+        let DomainRecord { domain, verification } = record;
         let proof = verification.needs_proof.then(|| VerificationRecord::new(workspace, &domain.host));
         let Domain { host, primary, created_at, .. } = domain;
         Self {

@@ -5,23 +5,23 @@ use serde::{Deserialize, Serialize};
 
 /// An explanation as it is shown, whoever gave it.
 #[derive(Serialize, Deserialize)]
-pub(crate) struct Explained {
+pub(crate) struct ExplanationDetails {
     pub(crate) address: String,
-    pub(crate) steps: Vec<Step>,
+    pub(crate) steps: Vec<ExplainStep>,
     pub(crate) status: u16,
     pub(crate) location: Option<String>,
     pub(crate) error: Option<String>,
 }
 
 #[derive(Serialize, Deserialize)]
-pub(crate) struct Step {
+pub(crate) struct ExplainStep {
     pub(crate) step: String,
     pub(crate) result: String,
 }
 
-impl From<Explanation> for Explained {
+impl From<Explanation> for ExplanationDetails {
     fn from(Explanation { address, steps, status, location, error }: Explanation) -> Self {
-        let step = |known: rlinks_core::redirect::explain::ExplainStep| Step {
+        let step = |known: rlinks_core::redirect::explain::ExplainStep| ExplainStep {
             step: known.step.to_owned(),
             result: known.result,
         };

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// A key as it is shown.
 #[derive(Clone, Serialize, Deserialize)]
-pub(crate) struct Key {
+pub(crate) struct KeyDetails {
     pub(crate) id: Id,
     pub(crate) name: String,
     pub(crate) prefix: String,
@@ -21,14 +21,14 @@ pub(crate) struct Key {
 
 /// A key with its secret, this once.
 #[derive(Deserialize)]
-pub(crate) struct NewKey {
+pub(crate) struct CreatedKey {
     #[serde(flatten)]
-    pub(crate) view: Key,
+    pub(crate) details: KeyDetails,
     pub(crate) key: String,
 }
 
 /// What a new key is to be.
-pub(crate) struct KeyAsked {
+pub(crate) struct KeyRequest {
     pub(crate) name: String,
     /// Else the usual ones.
     pub(crate) scopes: Option<Scopes>,
@@ -36,8 +36,8 @@ pub(crate) struct KeyAsked {
     pub(crate) expires_at: Option<Timestamp>,
 }
 
-impl Key {
-    pub(crate) fn of(key: &ApiKey, now: Timestamp) -> Self {
+impl KeyDetails {
+    pub(crate) fn from_key(key: &ApiKey, now: Timestamp) -> Self {
         Self {
             id: key.id,
             name: key.name.clone(),
@@ -53,8 +53,8 @@ impl Key {
     }
 }
 
-impl NewKey {
-    pub(crate) fn of(key: &ApiKey, secret: &ApiKeySecret, now: Timestamp) -> Self {
-        Self { view: Key::of(key, now), key: secret.reveal().to_owned() }
+impl CreatedKey {
+    pub(crate) fn from_key(key: &ApiKey, secret: &ApiKeySecret, now: Timestamp) -> Self {
+        Self { details: KeyDetails::from_key(key, now), key: secret.reveal().to_owned() }
     }
 }

@@ -19,7 +19,7 @@ pub(crate) struct Member {
 
 /// A new member, and how they get in.
 #[derive(Serialize, Deserialize)]
-pub(crate) struct Invited {
+pub(crate) struct Invitation {
     #[serde(flatten)]
     pub(crate) user: Member,
     pub(crate) invite_url: String,

@@ -6,9 +6,9 @@ mod traffic;
 use std::sync::Arc;
 
 use rlinks_clicks::Ingest;
-use rlinks_clicks::ingest::BATCH;
-use rlinks_clicks::journal::{Batch, Batched, FOLDER, Producer, Reader};
-use rlinks_clicks::misses::Misses;
+use rlinks_clicks::ingest::MAX_BATCH_ENTRIES;
+use rlinks_clicks::journal::{Batch, EntryRef, JOURNAL_FOLDER, Producer, Reader};
+use rlinks_clicks::misses::MissCounter;
 use rlinks_core::draft::Input;
 use rlinks_core::{Code, Id, Link, LinkDraft, LinkSource, LinkState, ServedHosts, Workspace};
 use rlinks_store::clock::random_bytes;
@@ -17,36 +17,36 @@ use rlinks_store::{LinkFilter, ListPosition, StoreError};
 use serde_json::json;
 use tokio::task::JoinSet;
 
-use self::traffic::{Crowd, LinkIdea};
+use self::traffic::{SampleLink, Traffic};
 use crate::args::SeedArgs;
-use crate::backend::local_store::Session;
-use crate::error::Failure;
-use crate::output::{Answer, can_ask, confirm, counted};
+use crate::backend::local_store::LocalStore;
+use crate::error::CliError;
+use crate::output::{Confirmation, confirm, is_interactive, pluralize};
 
 /// The tag by which seeded links are known.
-const TAG: &str = "seeded";
+const SEED_TAG: &str = "seeded";
 /// Links on their way to the writer at once.
-const AT_ONCE: usize = 1024;
+const MAX_CONCURRENT_WRITES: usize = 1024;
 /// Links looked at at once.
-const PAGE: i64 = 1000;
+const PAGE_SIZE: i64 = 1000;
 
-pub(crate) async fn seed(session: &Session, args: &SeedArgs) -> Result<(), Failure> {
-    let workspace = session.workspace().await?;
-    if !args.yes && has_links_of_its_own(session, &workspace).await? {
+pub(crate) async fn seed(local: &LocalStore, args: &SeedArgs) -> Result<(), CliError> {
+    let workspace = local.workspace().await?;
+    if !args.yes && has_unseeded_links(local, &workspace).await? {
         let what = format!("workspace {} has links of its own", workspace.slug);
-        if !can_ask() {
-            return Err(Failure::usage(format!("{what}; seeding it needs --yes where nobody can be asked")));
+        if !is_interactive() {
+            return Err(CliError::usage(format!("{what}; seeding it needs --yes where nobody can be asked")));
         }
         if confirm(&format!("The {what}. Add {} links and {} clicks?", args.links, args.clicks))?
-            == Answer::No
+            == Confirmation::Declined
         {
-            return Err(Failure::failed("nothing was added"));
+            return Err(CliError::failed("nothing was added"));
         }
     }
-    let made = session.change(make_links(session, &workspace, args)).await?;
-    make_clicks(session, &workspace, args, &made.links).await?;
-    if session.output.json {
-        return session.output.object(&json!({
+    let made = local.change(make_links(local, &workspace, args)).await?;
+    make_clicks(local, &workspace, args, &made.links).await?;
+    if local.output.json {
+        return local.output.object(&json!({
             "links": made.links.len(),
             "created": made.created,
             "clicks": args.clicks,
@@ -54,32 +54,32 @@ pub(crate) async fn seed(session: &Session, args: &SeedArgs) -> Result<(), Failu
             "seed": args.seed,
         }));
     }
-    session.output.done(&format!(
+    local.output.done(&format!(
         "seeded {} ({} new) and {} over {}",
-        counted(made.links.len() as u64, "link"),
+        pluralize(made.links.len() as u64, "link"),
         made.created,
-        counted(args.clicks, "click"),
-        counted(args.days.into(), "day")
+        pluralize(args.clicks, "click"),
+        pluralize(args.days.into(), "day")
     ))?;
     // Clicks are given out to the first most of all.
-    let first = session.store().link_names(&made.links[..1]).await?;
+    let first = local.store().link_names(&made.links[..1]).await?;
     if let Some(link) = first.first() {
-        session.output.hint(&format!("`rmax links stats {}` shows what they add up to", link.code));
+        local.output.hint(&format!("`rmax links stats {}` shows what they add up to", link.code));
     }
     Ok(())
 }
 
 /// Whether there is a link that no seeding made.
-async fn has_links_of_its_own(session: &Session, workspace: &Workspace) -> Result<bool, Failure> {
+async fn has_unseeded_links(local: &LocalStore, workspace: &Workspace) -> Result<bool, CliError> {
     let mut filter =
         LinkFilter { states: vec![LinkState::Active, LinkState::Disabled], ..LinkFilter::default() };
     loop {
-        let links = session.store().list(workspace.id, &filter, PAGE).await?;
+        let links = local.store().list(workspace.id, &filter, PAGE_SIZE).await?;
         if links.iter().any(|link| !is_seeded(link)) {
             return Ok(true);
         }
         match links.last() {
-            Some(last) if i64::try_from(links.len()) == Ok(PAGE) => {
+            Some(last) if i64::try_from(links.len()) == Ok(PAGE_SIZE) => {
                 filter.after = Some(ListPosition::from_link(last, filter.sort));
             }
             _ => return Ok(false),
@@ -88,32 +88,37 @@ async fn has_links_of_its_own(session: &Session, workspace: &Workspace) -> Resul
 }
 
 fn is_seeded(link: &Link) -> bool {
-    link.tags.iter().any(|tag| tag == TAG)
+    link.tags.iter().any(|tag| tag == SEED_TAG)
 }
 
 // ---- links ----
 
 /// The links clicks go to, the most clicked first.
-struct Made {
+struct SeededLinks {
     links: Vec<Id>,
     created: u64,
 }
 
-async fn make_links(session: &Session, workspace: &Workspace, args: &SeedArgs) -> Result<Made, Failure> {
-    let served = session.ops.served().await?;
-    let progress = session.output.counter("making links", Some(args.links.into()));
-    let mut made = Made { links: Vec::new(), created: 0 };
+async fn make_links(
+    local: &LocalStore,
+    workspace: &Workspace,
+    args: &SeedArgs,
+) -> Result<SeededLinks, CliError> {
+    let served = local.ops.common_served_hosts().await?;
+    let progress = local.output.counter("making links", Some(args.links.into()));
+    let mut made = SeededLinks { links: Vec::new(), created: 0 };
     let mut next = 0;
     while next < args.links {
-        let end = args.links.min(next.saturating_add(u32::try_from(AT_ONCE).unwrap_or(u32::MAX)));
-        let ideas = (next..end).map(|number| traffic::link_idea(args.seed, number));
-        let ids = write_links(session, workspace, &served, ideas.collect(), &mut made.created).await?;
+        let end =
+            args.links.min(next.saturating_add(u32::try_from(MAX_CONCURRENT_WRITES).unwrap_or(u32::MAX)));
+        let ideas = (next..end).map(|number| traffic::sample_link(args.seed, number));
+        let ids = write_links(local, workspace, &served, ideas.collect(), &mut made.created).await?;
         made.links.extend(ids);
         progress.add(u64::from(end - next));
         next = end;
     }
     if made.links.is_empty() {
-        return Err(Failure::failed("every code of this seed is another link's; choose another --seed"));
+        return Err(CliError::failed("every code of this seed is another link's; choose another --seed"));
     }
     traffic::shuffle(args.seed, &mut made.links);
     Ok(made)
@@ -122,13 +127,13 @@ async fn make_links(session: &Session, workspace: &Workspace, args: &SeedArgs) -
 /// Makes some links together and gives their ids in order. One that an earlier seeding made is taken as it is; a code that is
 /// somebody's own link is left alone.
 async fn write_links(
-    session: &Session,
+    local: &LocalStore,
     workspace: &Workspace,
     served: &ServedHosts,
-    ideas: Vec<LinkIdea>,
+    ideas: Vec<SampleLink>,
     created: &mut u64,
-) -> Result<Vec<Id>, Failure> {
-    let (actor, now) = (session.actor(), session.now());
+) -> Result<Vec<Id>, CliError> {
+    let (actor, now) = (local.actor(), local.now());
     let mut ids: Vec<Option<Id>> = vec![None; ideas.len()];
     let mut codes = Vec::with_capacity(ideas.len());
     let mut writing = JoinSet::new();
@@ -143,7 +148,7 @@ async fn write_links(
             on_conflict: OnConflict::Refuse,
         };
         let write = LinkWrite::new(workspace.id, actor.clone(), now, op);
-        let store = session.store().clone();
+        let store = local.store().clone();
         writing.spawn(async move { (at, store.write(write).await) });
     }
     let mut taken = Vec::new();
@@ -158,7 +163,7 @@ async fn write_links(
             Err(error) => return Err(error.into()),
         }
     }
-    for (code, link) in session.store().links(workspace.id, &taken).await? {
+    for (code, link) in local.store().links(workspace.id, &taken).await? {
         let at = codes.iter().position(|known| *known == code);
         if let (Some(at), Ok(link)) = (at, link)
             && is_seeded(&link)
@@ -170,12 +175,12 @@ async fn write_links(
     Ok(ids.into_iter().flatten().collect())
 }
 
-fn input(idea: &LinkIdea) -> Input {
+fn input(idea: &SampleLink) -> Input {
     Input {
         code: Some(idea.code.clone()),
         target: Some(idea.target.clone()),
         title: Some(idea.title.clone()),
-        tags: Some(vec![TAG.to_owned(), idea.tag.to_owned()]),
+        tags: Some(vec![SEED_TAG.to_owned(), idea.tag.to_owned()]),
         ..Input::default()
     }
 }
@@ -183,31 +188,31 @@ fn input(idea: &LinkIdea) -> Input {
 // ---- clicks ----
 
 async fn make_clicks(
-    session: &Session,
+    local: &LocalStore,
     workspace: &Workspace,
     args: &SeedArgs,
     links: &[Id],
-) -> Result<(), Failure> {
-    let now = session.now();
-    let clicks = session.clicks().await?;
-    let nothing = Reader::left_in(&session.config.data.join(FOLDER));
+) -> Result<(), CliError> {
+    let now = local.now();
+    let clicks = local.clicks().await?;
+    let nothing = Reader::abandoned(&local.config.data.join(JOURNAL_FOLDER));
     let control = tokio::runtime::Handle::current();
     let mut ingest =
-        Ingest::new(session.store().clone(), control, nothing, None, Arc::new(Misses::default()));
-    let progress = session.output.counter("making clicks", Some(args.clicks));
+        Ingest::new(local.store().clone(), control, nothing, None, Arc::new(MissCounter::default()));
+    let progress = local.output.counter("making clicks", Some(args.clicks));
     // No other seeding may ever have this number: clicks that are there are not stored again.
     let producer = Producer { boot: u64::from_le_bytes(random_bytes()), thread: 0 };
-    let mut crowd = Crowd::new(args.seed, workspace, links);
+    let mut traffic = Traffic::new(args.seed, workspace, links);
     let mut batch = Batch::default();
-    for (sequence, ts) in (1..).zip(traffic::moments(args.seed, args.clicks, args.days, now)) {
+    for (sequence, ts) in (1..).zip(traffic::click_times(args.seed, args.clicks, args.days, now)) {
         let start = batch.bytes.len();
-        crowd.click(ts).encode(&mut batch.bytes);
-        batch.records.push(Batched { producer, sequence, bytes: start..batch.bytes.len() });
-        if batch.records.len() == BATCH || sequence == args.clicks {
-            ingest.take(clicks, &batch, now).await?;
-            progress.add(batch.records.len() as u64);
+        traffic.click(ts).encode(&mut batch.bytes);
+        batch.entries.push(EntryRef { producer, sequence, bytes: start..batch.bytes.len() });
+        if batch.entries.len() == MAX_BATCH_ENTRIES || sequence == args.clicks {
+            ingest.ingest_batch(clicks, &batch, now).await?;
+            progress.add(batch.entries.len() as u64);
             batch.bytes.clear();
-            batch.records.clear();
+            batch.entries.clear();
         }
     }
     Ok(())

@@ -3,13 +3,13 @@
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-use rlinks_clicks::Clicks;
-use rlinks_clicks::database::were_kept;
+use rlinks_clicks::ClickStore;
+use rlinks_clicks::database::clicks_exist;
 use rlinks_clicks::enrich::geo::Geo;
-use rlinks_clicks::journal::{self, Drops};
+use rlinks_clicks::journal::{self, DroppedClicks};
 use rlinks_core::id::EPOCH_MS;
 use rlinks_core::{DomainStatus, Slug, Timestamp};
-use rlinks_ops::safety::blocklist::ListFile;
+use rlinks_ops::safety::blocklist::BlocklistFile;
 use rlinks_server::Tls;
 use rlinks_server::auth::oidc::provider::Issuer;
 use rlinks_store::audit::checkpoints::{self, CHECKPOINT_LOG_FILE, SIGNING_KEY_FILE};
@@ -20,12 +20,12 @@ use serde::Serialize;
 use crate::backend::local_store;
 use crate::checkpoint_log;
 use crate::config::Config;
-use crate::error::{Failure, one_line};
-use crate::files::{Served, served};
+use crate::error::{CliError, one_line};
+use crate::files::{ServerLock, server_lock};
 use crate::output::Output;
 
 /// A clock this far behind the last change was set back, or the change was made elsewhere by one that runs ahead.
-const AHEAD_MS: i64 = 60_000;
+const MAX_CLOCK_SKEW_MS: i64 = 60_000;
 
 #[derive(Serialize)]
 struct Finding {
@@ -49,7 +49,7 @@ impl Findings {
         self.0.push(Finding { check, ok: false, message: message.into(), hint: Some(hint.to_owned()) });
     }
 
-    fn failure(&mut self, check: &'static str, failure: &Failure, otherwise: &str) {
+    fn failure(&mut self, check: &'static str, failure: &CliError, otherwise: &str) {
         // Whoever reads this has asked the doctor already.
         let hint = failure.hints().iter().find(|hint| !hint.contains("rmax doctor"));
         let mut message = failure.messages().join("; ");
@@ -60,7 +60,7 @@ impl Findings {
     }
 }
 
-pub(crate) async fn run(config: Result<Config, Failure>, output: Output) -> Result<(), Failure> {
+pub(crate) async fn run(config: Result<Config, CliError>, output: Output) -> Result<(), CliError> {
     let mut findings = Findings::default();
     match config {
         Err(failure) => findings.failure("config", &failure, "correct the configuration"),
@@ -68,18 +68,18 @@ pub(crate) async fn run(config: Result<Config, Failure>, output: Output) -> Resu
             let location = config.location()?;
             let file = config.file.as_ref().map(|file| format!("{} is readable", file.display()));
             findings.ok("config", file.unwrap_or_else(|| "no file, so defaults and variables".to_owned()));
-            clock(&mut findings, None);
-            folder(&mut findings, &config.data);
-            server(&mut findings, &config.data);
-            store(&mut findings, &config, location).await;
-            provider(&mut findings, &config).await;
-            files(&mut findings, &config).await;
+            check_clock(&mut findings, None);
+            check_data_folder(&mut findings, &config.data);
+            check_server(&mut findings, &config.data);
+            open_and_check_store(&mut findings, &config, location).await;
+            check_oidc_provider(&mut findings, &config).await;
+            check_files(&mut findings, &config).await;
         }
     }
     report(&findings, output)
 }
 
-fn report(Findings(findings): &Findings, output: Output) -> Result<(), Failure> {
+fn report(Findings(findings): &Findings, output: Output) -> Result<(), CliError> {
     if output.json {
         output.object(findings)?;
     } else {
@@ -92,12 +92,12 @@ fn report(Findings(findings): &Findings, output: Output) -> Result<(), Failure> 
     }
     match findings.iter().filter(|finding| !finding.ok).count() {
         0 => Ok(()),
-        1 => Err(Failure::failed("one problem was found")),
-        problems => Err(Failure::failed(format!("{problems} problems were found"))),
+        1 => Err(CliError::failed("one problem was found")),
+        problems => Err(CliError::failed(format!("{problems} problems were found"))),
     }
 }
 
-fn clock(findings: &mut Findings, last_change: Option<Timestamp>) {
+fn check_clock(findings: &mut Findings, last_change: Option<Timestamp>) {
     let now = Clock::system().now();
     match last_change {
         None if now.ms() < EPOCH_MS => {
@@ -108,7 +108,7 @@ fn clock(findings: &mut Findings, last_change: Option<Timestamp>) {
             );
         }
         None => findings.ok("clock", format!("it is {now}")),
-        Some(last) if last.ms() > now.ms() + AHEAD_MS => findings.problem(
+        Some(last) if last.ms() > now.ms() + MAX_CLOCK_SKEW_MS => findings.problem(
             "clock",
             format!("the last change was at {last}, and it is only {now} here"),
             "set the clock of this machine, or of the one the change was made on",
@@ -118,10 +118,10 @@ fn clock(findings: &mut Findings, last_change: Option<Timestamp>) {
 }
 
 /// Whether others can read what is secret, or write where only we should.
-fn folder(findings: &mut Findings, data: &Path) {
+fn check_data_folder(findings: &mut Findings, data: &Path) {
     let mode = |path: &Path| std::fs::metadata(path).ok().map(|file| file.permissions().mode() & 0o777);
     let Some(folder) = mode(data) else {
-        folder_to_be(findings, data);
+        check_missing_data_folder(findings, data);
         return;
     };
     if !data.is_dir() {
@@ -151,7 +151,7 @@ fn folder(findings: &mut Findings, data: &Path) {
 }
 
 /// A folder that is not there yet is made in the nearest one that is.
-fn folder_to_be(findings: &mut Findings, data: &Path) {
+fn check_missing_data_folder(findings: &mut Findings, data: &Path) {
     let named =
         data.ancestors().map(|folder| if folder.as_os_str().is_empty() { Path::new(".") } else { folder });
     let there = named.into_iter().find(|folder| folder.exists()).unwrap_or(Path::new("."));
@@ -167,17 +167,17 @@ fn folder_to_be(findings: &mut Findings, data: &Path) {
     }
 }
 
-fn server(findings: &mut Findings, data: &Path) {
-    match served(data) {
-        Ok(Served::Running) => findings.ok("server", "one is running on this folder"),
-        Ok(Served::Free(_)) => findings.ok("server", "none is running on this folder"),
+fn check_server(findings: &mut Findings, data: &Path) {
+    match server_lock(data) {
+        Ok(ServerLock::Running) => findings.ok("server", "one is running on this folder"),
+        Ok(ServerLock::Free(_)) => findings.ok("server", "none is running on this folder"),
         Err(error) => {
             findings.problem("server", format!("its lock cannot be read: {error}"), "run as its owner");
         }
     }
 }
 
-async fn store(findings: &mut Findings, config: &Config, location: &Location) {
+async fn open_and_check_store(findings: &mut Findings, config: &Config, location: &Location) {
     let shown = config.store_shown();
     if let Location::Sqlite(path) = location
         && !path.exists()
@@ -186,8 +186,9 @@ async fn store(findings: &mut Findings, config: &Config, location: &Location) {
         findings.ok("store", format!("{shown} is not there yet; the first command makes it"));
         return;
     }
-    let opened =
-        async { Ok::<_, Failure>(Store::open(local_store::options(config, MissingStore::Refuse)?).await?) };
+    let opened = async {
+        Ok::<_, CliError>(Store::open(local_store::store_options(config, MissingStore::Refuse)?).await?)
+    };
     let store = match opened.await {
         Ok(store) => store,
         Err(failure) => {
@@ -196,17 +197,17 @@ async fn store(findings: &mut Findings, config: &Config, location: &Location) {
         }
     };
     findings.ok("store", format!("{shown} opens"));
-    if let Err(failure) = look_inside(findings, &store, config).await {
+    if let Err(failure) = check_store(findings, &store, config).await {
         findings.failure("store", &failure, "restore a backup with `rmax restore`");
     }
-    let journal = config.data.join(journal::FOLDER);
-    let is_full = journal::bytes_in(&journal) >= config.journal_bytes;
+    let journal = config.data.join(journal::JOURNAL_FOLDER);
+    let is_full = journal::folder_bytes(&journal) >= config.journal_bytes;
     if is_full {
         let message = format!("{} has used up journal_mb, so clicks are dropped", journal.display());
         findings.problem("journal", message, "see below why clicks are not stored, or raise journal_mb");
     }
-    let drops = journal::drops_in(&journal).unwrap_or_default();
-    if let Err(failure) = clicks(findings, &store, &drops).await {
+    let drops = journal::read_drop_counters(&journal).unwrap_or_default();
+    if let Err(failure) = check_clicks(findings, &store, &drops).await {
         let dropped: u64 = drops.iter().map(|drops| drops.clicks).sum();
         let hint = if dropped > 0 || is_full {
             format!("redirects go on; of what they record {dropped} clicks were dropped and not counted yet")
@@ -219,7 +220,7 @@ async fn store(findings: &mut Findings, config: &Config, location: &Location) {
 }
 
 /// Whether the OpenID provider answers, and has keys we may use.
-async fn provider(findings: &mut Findings, config: &Config) {
+async fn check_oidc_provider(findings: &mut Findings, config: &Config) {
     let Some(settings) = &config.oidc else { return };
     let looked =
         async { Issuer::new(&settings.issuer, &settings.algorithms, Clock::system())?.probe().await };
@@ -236,7 +237,7 @@ async fn provider(findings: &mut Findings, config: &Config) {
 }
 
 /// Whether the files the configuration names can be used.
-async fn files(findings: &mut Findings, config: &Config) {
+async fn check_files(findings: &mut Findings, config: &Config) {
     if let Some(tls) = &config.tls {
         match Tls::load(tls.clone()) {
             Ok(_) => findings.ok("tls", "certificate and key can be used"),
@@ -246,7 +247,7 @@ async fn files(findings: &mut Findings, config: &Config) {
         }
     }
     if let Some(path) = &config.safety.blocklist {
-        match ListFile::new(path.clone()).get().await {
+        match BlocklistFile::new(path.clone()).get().await {
             Ok(list) => {
                 let message = format!("{} entries, {} bad lines", list.entries, list.bad.count);
                 findings.ok("block list", message);
@@ -271,7 +272,7 @@ async fn files(findings: &mut Findings, config: &Config) {
     }
 }
 
-async fn look_inside(findings: &mut Findings, store: &Store, config: &Config) -> Result<(), Failure> {
+async fn check_store(findings: &mut Findings, store: &Store, config: &Config) -> Result<(), CliError> {
     let schema = store.schema().await?;
     if schema.known == schema.applied {
         findings.ok("schema", format!("up to date ({})", schema.applied.last().copied().unwrap_or_default()));
@@ -289,7 +290,7 @@ async fn look_inside(findings: &mut Findings, store: &Store, config: &Config) ->
             "restore a backup with `rmax restore <file> --force`",
         );
     }
-    let marks = heads_log(findings, config);
+    let marks = check_checkpoint_log(findings, config);
     match store.verify(&marks).await? {
         Ok(heads) => {
             let entries: i64 = heads.iter().map(|head| head.seq).sum();
@@ -309,22 +310,22 @@ async fn look_inside(findings: &mut Findings, store: &Store, config: &Config) ->
         let message = format!("changed past the audit log: {}", strangers.join(", "));
         findings.problem("directory", message, "`rmax audit list` shows what the log knows");
     }
-    for slug in local_store::unreached(store, config).await? {
+    for slug in local_store::unreachable_workspaces(store, config).await? {
         findings.problem(
             "domains",
             format!("workspace {slug} has links and no domain, so no host reaches them"),
             &format!("`rmax domains add <host> --workspace {slug}` adds one"),
         );
     }
-    custody(findings, store, config).await?;
+    check_domains(findings, store, config).await?;
     if let Some(main) = store.workspace(&Slug::main()).await? {
-        clock(findings, store.last_change(main.id).await?);
+        check_clock(findings, store.last_change(main.id).await?);
     }
     Ok(())
 }
 
 /// What was last seen of hosts. One that waits for its first proof is its workspace's business.
-async fn custody(findings: &mut Findings, store: &Store, config: &Config) -> Result<(), Failure> {
+async fn check_domains(findings: &mut Findings, store: &Store, config: &Config) -> Result<(), CliError> {
     let held = store.domain_records().await?;
     let now = Clock::system().now();
     let mut all_is_well = true;
@@ -346,8 +347,12 @@ async fn custody(findings: &mut Findings, store: &Store, config: &Config) -> Res
 }
 
 /// Whether clicks can be read, and whether any were lost. Where none were ever recorded there is nothing to make.
-async fn clicks(findings: &mut Findings, store: &Store, drops: &[Drops]) -> Result<(), Failure> {
-    if !were_kept(store.location()) {
+async fn check_clicks(
+    findings: &mut Findings,
+    store: &Store,
+    drops: &[DroppedClicks],
+) -> Result<(), CliError> {
+    if !clicks_exist(store.location()) {
         let lost = match drops.iter().map(|drops| drops.clicks).sum::<u64>() {
             0 => String::new(),
             dropped => format!("; lost since the beginning: {dropped} dropped"),
@@ -355,7 +360,7 @@ async fn clicks(findings: &mut Findings, store: &Store, drops: &[Drops]) -> Resu
         findings.ok("clicks", format!("none were stored yet{lost}"));
         return Ok(());
     }
-    let clicks = Clicks::open(store.location()).await?;
+    let clicks = ClickStore::open(store.location()).await?;
     let looked = async { Ok((clicks.last_event().await?, clicks.losses_with(drops).await?)) };
     let looked = looked.await.map_err(StoreError::for_clicks);
     clicks.close().await;
@@ -367,11 +372,12 @@ async fn clicks(findings: &mut Findings, store: &Store, drops: &[Drops]) -> Resu
 }
 
 /// The heads that were signed, as far as they can be believed.
-fn heads_log(findings: &mut Findings, config: &Config) -> Vec<rlinks_core::audit::Head> {
+fn check_checkpoint_log(findings: &mut Findings, config: &Config) -> Vec<rlinks_core::audit::Head> {
     let log = config.data.join(CHECKPOINT_LOG_FILE);
     match checkpoint_log::read(&log) {
         Ok(read) if read.checkpoints.is_empty() && log.exists() => {
-            findings.ok("heads", format!("{}: a cut-off end may not show", checkpoint_log::nothing_in(&log)));
+            findings
+                .ok("heads", format!("{}: a cut-off end may not show", checkpoint_log::describe_empty(&log)));
             Vec::new()
         }
         // Both are made by the first change.
@@ -386,8 +392,11 @@ fn heads_log(findings: &mut Findings, config: &Config) -> Vec<rlinks_core::audit
             Vec::new()
         }
         Ok(read) => {
-            let torn: Vec<String> =
-                read.torn.iter().map(|line| format!("; line {line} is torn and was passed over")).collect();
+            let torn: Vec<String> = read
+                .torn_lines
+                .iter()
+                .map(|line| format!("; line {line} is torn and was passed over"))
+                .collect();
             let heads = read.checkpoints.len();
             findings.ok("heads", format!("{heads} signed heads in {}{}", log.display(), torn.concat()));
             checkpoints::effective_heads(&read.checkpoints)

@@ -2,29 +2,29 @@
 
 use rlinks_core::Slug;
 
-use super::moment;
+use super::parse_time;
 use crate::args::Explain;
-use crate::backend::Place;
-use crate::backend::explanation::Explained;
-use crate::error::Failure;
+use crate::backend::Backend;
+use crate::backend::explanation::ExplanationDetails;
+use crate::error::CliError;
 
-pub(crate) async fn run(place: &Place, args: &Explain) -> Result<(), Failure> {
-    let at = moment(args.at.as_deref())?;
-    let explained: Explained = match place {
-        Place::Cloudflare(_) => return Err(Failure::needs_store()),
-        Place::Store(session) => {
-            let workspace = Slug::from_stored(session.config.workspace.clone());
-            session.ops.explain(&workspace, &args.question, at).await?.into()
+pub(crate) async fn run(backend: &Backend, args: &Explain) -> Result<(), CliError> {
+    let at = parse_time(args.at.as_deref())?;
+    let explained: ExplanationDetails = match backend {
+        Backend::Cloudflare(_) => return Err(CliError::needs_store()),
+        Backend::Store(local) => {
+            let workspace = Slug::from_stored(local.config.workspace.clone());
+            local.ops.explain(&workspace, &args.question, at).await?.into()
         }
-        Place::Server(remote) => remote.explain(&args.question, at).await?,
+        Backend::Server(client) => client.explain(&args.question, at).await?,
     };
-    if place.output().json {
-        return place.output().object(&explained);
+    if backend.output().json {
+        return backend.output().object(&explained);
     }
-    place.output().line(&explained.address)?;
+    backend.output().line(&explained.address)?;
     let width = explained.steps.iter().map(|step| step.step.len()).max().unwrap_or_default();
     for step in &explained.steps {
-        place.output().line(&format!("  {:width$}  {}", step.step, step.result))?;
+        backend.output().line(&format!("  {:width$}  {}", step.step, step.result))?;
     }
     Ok(())
 }

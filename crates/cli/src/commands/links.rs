@@ -4,54 +4,54 @@ use rlinks_core::draft::{Input, TimeInput};
 use rlinks_core::link::route_object::{ClickTotals, RouteObject};
 use rlinks_core::link::search;
 use rlinks_core::{FieldCode, FieldError, Link, LinkState, ServedHosts, Timestamp};
-use rlinks_ops::{Deleted, Mode, Outcome};
+use rlinks_ops::{OnDeletedCode, WriteMode, WriteOutcome};
 use rlinks_store::LinkFilter;
 use serde::Serialize;
 
 use crate::args::{Links, List, Set};
-use crate::backend::Place;
-use crate::backend::links::{Made, Seen, Wanted};
-use crate::backend::local_store::Session;
-use crate::commands::moment;
-use crate::error::Failure;
-use crate::output::{Answer, can_ask, confirm};
+use crate::backend::Backend;
+use crate::backend::links::{LinkDetails, LinkQuery, LinkResult};
+use crate::backend::local_store::LocalStore;
+use crate::commands::parse_time;
+use crate::error::CliError;
+use crate::output::{Confirmation, confirm, is_interactive};
 
 pub(super) mod diff;
 pub(crate) mod export;
 pub(crate) mod import;
 pub(crate) mod migrate;
 
-use self::diff::{Change, changes};
+use self::diff::{FieldDiff, diff};
 
-pub(crate) async fn run(place: &Place, command: Links) -> Result<(), Failure> {
+pub(crate) async fn run(backend: &Backend, command: Links) -> Result<(), CliError> {
     match command {
-        Links::List(args) => list(place, &args).await,
-        Links::Get { code, at } => get(place, &code, at.as_deref()).await,
-        Links::Set(args) => set(place, &args).await,
-        Links::Disable { code } => switch(place, &code, Switch::Disable).await,
-        Links::Enable { code } => switch(place, &code, Switch::Enable).await,
-        Links::Restore { code } => switch(place, &code, Switch::Restore).await,
-        Links::Delete { code, yes } => delete(place, &code, yes).await,
-        Links::Stats(args) => super::stats::run(place, &args).await,
-        Links::History { code } => history(place, &code).await,
-        Links::Import(args) => import::import(place, &args).await,
-        Links::Export(args) => export::export(place, &args).await,
-        Links::Migrate { dry_run } => migrate::migrate(place, dry_run).await,
+        Links::List(args) => list(backend, &args).await,
+        Links::Get { code, at } => get(backend, &code, at.as_deref()).await,
+        Links::Set(args) => set(backend, &args).await,
+        Links::Disable { code } => change_state(backend, &code, StateChange::Disable).await,
+        Links::Enable { code } => change_state(backend, &code, StateChange::Enable).await,
+        Links::Restore { code } => change_state(backend, &code, StateChange::Restore).await,
+        Links::Delete { code, yes } => delete(backend, &code, yes).await,
+        Links::Stats(args) => super::stats::run(backend, &args).await,
+        Links::History { code } => history(backend, &code).await,
+        Links::Import(args) => import::import(backend, &args).await,
+        Links::Export(args) => export::export(backend, &args).await,
+        Links::Migrate { dry_run } => migrate::migrate(backend, dry_run).await,
     }
 }
 
 // ---- looking ----
 
 impl List {
-    fn wanted(&self) -> Result<Wanted<'_>, Failure> {
+    fn query(&self) -> Result<LinkQuery<'_>, CliError> {
         if self.search.as_deref().is_some_and(|text| search::parse_query(text).is_empty()) {
-            return Err(Failure::usage("`--search` has no word in it; give letters or digits to look for"));
+            return Err(CliError::usage("`--search` has no word in it; give letters or digits to look for"));
         }
         let tag = self.tag.as_deref().map(str::trim);
         if tag == Some("") {
-            return Err(Failure::usage("`--tag` is empty; give the tag to look for"));
+            return Err(CliError::usage("`--tag` is empty; give the tag to look for"));
         }
-        Ok(Wanted {
+        Ok(LinkQuery {
             prefix: self.prefix.as_deref(),
             tag,
             search: self.search.as_deref(),
@@ -62,12 +62,12 @@ impl List {
     }
 }
 
-async fn list(place: &Place, args: &List) -> Result<(), Failure> {
-    let (wanted, output) = (args.wanted()?, place.output());
-    let mut links = match place {
-        Place::Store(session) => find(session, &wanted).await?,
-        Place::Server(remote) => remote.links(&wanted).await?,
-        Place::Cloudflare(cloudflare) => cloudflare.links(&wanted).await?,
+async fn list(backend: &Backend, args: &List) -> Result<(), CliError> {
+    let (wanted, output) = (args.query()?, backend.output());
+    let mut links = match backend {
+        Backend::Store(local) => list_stored(local, &wanted).await?,
+        Backend::Server(client) => client.links(&wanted).await?,
+        Backend::Cloudflare(cloudflare) => cloudflare.links(&wanted).await?,
     };
     let more = links.len() > wanted.limit;
     links.truncate(wanted.limit);
@@ -77,7 +77,7 @@ async fn list(place: &Place, args: &List) -> Result<(), Failure> {
     } else if links.is_empty() {
         output.note("no links");
     } else {
-        let now = place.now();
+        let now = backend.now();
         let rows: Vec<Vec<String>> = links.iter().map(|(link, _)| row(link, now)).collect();
         output.table(&["CODE", "STATE", "TARGET", "TITLE", "TAGS", "EXPIRES"], &rows)?;
     }
@@ -88,8 +88,11 @@ async fn list(place: &Place, args: &List) -> Result<(), Failure> {
 }
 
 /// One more than asked for, to know whether there are more. Numbers are for programs alone.
-async fn find(session: &Session, wanted: &Wanted<'_>) -> Result<Vec<(Link, ClickTotals)>, Failure> {
-    let workspace = session.workspace().await?;
+async fn list_stored(
+    local: &LocalStore,
+    wanted: &LinkQuery<'_>,
+) -> Result<Vec<(Link, ClickTotals)>, CliError> {
+    let workspace = local.workspace().await?;
     let states = [
         (true, LinkState::Active),
         (wanted.disabled, LinkState::Disabled),
@@ -104,9 +107,9 @@ async fn find(session: &Session, wanted: &Wanted<'_>) -> Result<Vec<(Link, Click
         ..LinkFilter::default()
     };
     let most = i64::try_from(wanted.limit).unwrap_or(i64::MAX).saturating_add(1);
-    let links = session.store().list(workspace.id, &filter, most).await?;
-    let counted = if session.output.json {
-        session.stats(&links.iter().collect::<Vec<_>>()).await
+    let links = local.store().list(workspace.id, &filter, most).await?;
+    let counted = if local.output.json {
+        local.stats(&links.iter().collect::<Vec<_>>()).await
     } else {
         vec![ClickTotals::default(); links.len()]
     };
@@ -125,35 +128,35 @@ fn row(link: &Link, now: Timestamp) -> Vec<String> {
     ]
 }
 
-async fn get(place: &Place, code: &str, at: Option<&str>) -> Result<(), Failure> {
-    let at = moment(at)?;
-    let seen = match place {
-        Place::Store(session) => look(session, code, at).await?,
-        Place::Server(remote) => remote.link(code, at).await?,
-        Place::Cloudflare(cloudflare) => cloudflare.link(code, at).await?,
+async fn get(backend: &Backend, code: &str, at: Option<&str>) -> Result<(), CliError> {
+    let at = parse_time(at)?;
+    let seen = match backend {
+        Backend::Store(local) => get_link(local, code, at).await?,
+        Backend::Server(client) => client.link(code, at).await?,
+        Backend::Cloudflare(cloudflare) => cloudflare.link(code, at).await?,
     };
-    place.output().object(&place.object(&seen).await)
+    backend.output().object(&backend.route_object(&seen).await)
 }
 
-async fn look(session: &Session, code: &str, at: Option<Timestamp>) -> Result<Seen, Failure> {
-    let workspace = session.workspace().await?;
+async fn get_link(local: &LocalStore, code: &str, at: Option<Timestamp>) -> Result<LinkDetails, CliError> {
+    let workspace = local.workspace().await?;
     let link = match at {
-        None => session.ops.link(&session.by(), &workspace, code).await?,
-        Some(at) => session.ops.link_at(&session.by(), &workspace, code, at).await?,
+        None => local.ops.link(&local.requester(), &workspace, code).await?,
+        Some(at) => local.ops.link_at(&local.requester(), &workspace, code, at).await?,
     };
-    session.seen(&workspace, link).await
+    local.link_details(&workspace, link).await
 }
 
-async fn history(place: &Place, code: &str) -> Result<(), Failure> {
-    let output = place.output();
-    let entries = match place {
-        Place::Store(session) => {
-            let workspace = session.workspace().await?;
-            let link = session.ops.any_link(&session.by(), &workspace, code).await?;
-            session.store().history(workspace.id, &link.code).await?
+async fn history(backend: &Backend, code: &str) -> Result<(), CliError> {
+    let output = backend.output();
+    let entries = match backend {
+        Backend::Store(local) => {
+            let workspace = local.workspace().await?;
+            let link = local.ops.any_link(&local.requester(), &workspace, code).await?;
+            local.store().history(workspace.id, &link.code).await?
         }
-        Place::Server(remote) => remote.history(code).await?,
-        Place::Cloudflare(cloudflare) => {
+        Backend::Server(client) => client.history(code).await?,
+        Backend::Cloudflare(cloudflare) => {
             let entries = cloudflare.history(code).await?;
             if entries.is_empty() {
                 // A link from before there was a log has no history, and is there.
@@ -170,7 +173,7 @@ async fn history(place: &Place, code: &str) -> Result<(), Failure> {
         let side = |json: &Option<Box<serde_json::value::RawValue>>| {
             json.as_ref().and_then(|json| serde_json::from_str(json.get()).ok()).unwrap_or_default()
         };
-        for change in changes(&side(&entry.before), &side(&entry.after)) {
+        for change in diff(&side(&entry.before), &side(&entry.after)) {
             output.line(&format!("    {change}"))?;
         }
     }
@@ -201,109 +204,115 @@ impl Set {
     }
 }
 
-async fn set(place: &Place, args: &Set) -> Result<(), Failure> {
+async fn set(backend: &Backend, args: &Set) -> Result<(), CliError> {
     let input = args.input();
-    let deleted = if args.recreate { Deleted::Recreate } else { Deleted::Refuse };
-    let made = match place {
-        Place::Store(session) if args.dry_run => {
-            return rehearse(place, session, args, &input, deleted).await;
+    let deleted = if args.recreate { OnDeletedCode::Recreate } else { OnDeletedCode::Refuse };
+    let made = match backend {
+        Backend::Store(local) if args.dry_run => {
+            return dry_run(backend, local, args, &input, deleted).await;
         }
-        Place::Store(session) => {
-            let (workspace, by) = (session.workspace().await?, session.by());
+        Backend::Store(local) => {
+            let (workspace, by) = (local.workspace().await?, local.requester());
             let change = async {
-                Ok(session.ops.set(&by, &workspace, &args.code, &input, deleted, Mode::Write).await?)
+                Ok(local.ops.set(&by, &workspace, &args.code, &input, deleted, WriteMode::Apply).await?)
             };
-            session.made(&workspace, session.change(change).await?).await?
+            local.link_result(&workspace, local.change(change).await?).await?
         }
-        Place::Server(_) if args.dry_run => {
-            return Err(Failure::usage(
+        Backend::Server(_) if args.dry_run => {
+            return Err(CliError::usage(
                 "--dry-run does not work on a server: it checks a change by its own rules, and has no way to only try it",
             )
             .hint(format!("`rmax links get {}` shows the link as it is", args.code)));
         }
-        Place::Server(remote) => remote.set(&args.code, &input, deleted).await?,
-        Place::Cloudflare(cloudflare) => {
-            let mode = if args.dry_run { Mode::DryRun } else { Mode::Write };
+        Backend::Server(client) => client.set(&args.code, &input, deleted).await?,
+        Backend::Cloudflare(cloudflare) => {
+            let mode = if args.dry_run { WriteMode::DryRun } else { WriteMode::Apply };
             let changed = cloudflare.set(&args.code, &input, deleted, mode).await?;
             if args.dry_run {
-                return rehearsed(place, changed.before.as_ref(), &changed.made).await;
+                return report_dry_run(backend, changed.before.as_ref(), &changed.result).await;
             }
-            changed.made
+            changed.result
         }
     };
-    report(place, &made, "updated").await?;
-    match place {
-        Place::Cloudflare(cloudflare) => cloudflare.warn_unguarded(),
-        Place::Store(_) | Place::Server(_) => made.seen.warn(place.output()),
+    report(backend, &made, "updated").await?;
+    match backend {
+        Backend::Cloudflare(cloudflare) => cloudflare.warn_no_loop_check(),
+        Backend::Store(_) | Backend::Server(_) => made.details.print_warnings(backend.output()),
     }
     Ok(())
 }
 
 /// What became of it: the link for programs, a line for people.
-async fn report(place: &Place, made: &Made, changed: &str) -> Result<(), Failure> {
-    if place.output().json {
-        return place.output().object(&place.object(&made.seen).await);
+async fn report(backend: &Backend, made: &LinkResult, changed: &str) -> Result<(), CliError> {
+    if backend.output().json {
+        return backend.output().object(&backend.route_object(&made.details).await);
     }
-    place.output().done(&format!("{} {}", word(made.outcome, changed), made.seen.arrow()))?;
-    let link = &made.seen.link;
+    backend.output().done(&format!(
+        "{} {}",
+        outcome_word(made.outcome, changed),
+        made.details.address_and_target()
+    ))?;
+    let link = &made.details.link;
     if let Some(at) =
-        link.expires_at.filter(|_| link.state == LinkState::Active && link.is_expired(place.now()))
+        link.expires_at.filter(|_| link.state == LinkState::Active && link.is_expired(backend.now()))
     {
-        place.output().warning(&format!(
+        backend.output().warning(&format!(
             "it expired at {at}, so no visitor is redirected; `--expires` and `--no-expiry` of `rmax links set` change that"
         ));
     }
     Ok(())
 }
 
-fn word(outcome: Outcome, changed: &str) -> &str {
+fn outcome_word(outcome: WriteOutcome, changed: &str) -> &str {
     match outcome {
-        Outcome::Created => "created",
-        Outcome::Changed => changed,
-        Outcome::Unchanged => "unchanged",
-        Outcome::Reused => "reused",
-        Outcome::Revived => "revived",
+        WriteOutcome::Created => "created",
+        WriteOutcome::Changed => changed,
+        WriteOutcome::Unchanged => "unchanged",
+        WriteOutcome::Reused => "reused",
+        WriteOutcome::Revived => "revived",
     }
 }
 
 /// What a dry run tells programs.
 #[derive(Serialize)]
-struct Rehearsal<'a> {
+struct DryRun<'a> {
     dry_run: bool,
     outcome: &'a str,
-    changes: Vec<Change>,
+    changes: Vec<FieldDiff>,
     link: RouteObject,
 }
 
 /// What would change, field by field.
-async fn rehearse(
-    place: &Place,
-    session: &Session,
+async fn dry_run(
+    backend: &Backend,
+    local: &LocalStore,
     args: &Set,
     input: &Input,
-    deleted: Deleted,
-) -> Result<(), Failure> {
-    let workspace = session.workspace().await?;
-    let done = session.ops.set(&session.by(), &workspace, &args.code, input, deleted, Mode::DryRun).await?;
-    refuse_loop_to_configured(session, &done.link)?;
-    let before = session.store().link(workspace.id, &done.link.code).await?;
-    let before = before.filter(|_| done.outcome != Outcome::Created);
-    rehearsed(place, before.as_ref(), &session.made(&workspace, done).await?).await
+    deleted: OnDeletedCode,
+) -> Result<(), CliError> {
+    let workspace = local.workspace().await?;
+    let done =
+        local.ops.set(&local.requester(), &workspace, &args.code, input, deleted, WriteMode::DryRun).await?;
+    refuse_loop_to_configured(local, &done.link)?;
+    let before = local.store().link(workspace.id, &done.link.code).await?;
+    let before = before.filter(|_| done.outcome != WriteOutcome::Created);
+    report_dry_run(backend, before.as_ref(), &local.link_result(&workspace, done).await?).await
 }
 
 /// Shows what a dry run has found out.
-async fn rehearsed(place: &Place, before: Option<&Link>, made: &Made) -> Result<(), Failure> {
-    let output = place.output();
+async fn report_dry_run(backend: &Backend, before: Option<&Link>, made: &LinkResult) -> Result<(), CliError> {
+    let output = backend.output();
     let value = |link: &Link| serde_json::to_value(link).expect("a link is JSON");
-    let changes = changes(&before.map(value).unwrap_or_default(), &value(&made.seen.link));
+    let changes = diff(&before.map(value).unwrap_or_default(), &value(&made.details.link));
     if output.json {
-        let (outcome, link) = (word(made.outcome, "updated"), place.object(&made.seen).await);
-        return output.object(&Rehearsal { dry_run: true, outcome, changes, link });
+        let (outcome, link) =
+            (outcome_word(made.outcome, "updated"), backend.route_object(&made.details).await);
+        return output.object(&DryRun { dry_run: true, outcome, changes, link });
     }
-    let url = made.seen.address();
+    let url = made.details.address();
     let head = match made.outcome {
-        Outcome::Created => format!("would create {url}"),
-        Outcome::Unchanged => format!("unchanged {url}"),
+        WriteOutcome::Created => format!("would create {url}"),
+        WriteOutcome::Unchanged => format!("unchanged {url}"),
         _ => format!("would update {url}"),
     };
     output.line(&head)?;
@@ -311,8 +320,8 @@ async fn rehearsed(place: &Place, before: Option<&Link>, made: &Made) -> Result<
 }
 
 /// A dry run does not enter the configured domain in the store, so the store's own check does not know it yet.
-fn refuse_loop_to_configured(session: &Session, link: &Link) -> Result<(), Failure> {
-    let configured = ServedHosts::new(session.config.domain.clone(), session.config.base_domain.as_ref());
+fn refuse_loop_to_configured(local: &LocalStore, link: &Link) -> Result<(), CliError> {
+    let configured = ServedHosts::new(local.config.domain.clone(), local.config.base_domain.as_ref());
     if link.no_loop && configured.contains(link.target.host()) {
         let message = format!(
             "leads back to {}, a domain served here; allow it with no_loop off (--allow-loop)",
@@ -324,66 +333,66 @@ fn refuse_loop_to_configured(session: &Session, link: &Link) -> Result<(), Failu
 }
 
 #[derive(Clone, Copy)]
-enum Switch {
+enum StateChange {
     Disable,
     Enable,
     Restore,
 }
 
-async fn switch(place: &Place, code: &str, switch: Switch) -> Result<(), Failure> {
-    let (state, changed) = match switch {
-        Switch::Disable => (Some(LinkState::Disabled), "disabled"),
-        Switch::Enable => (Some(LinkState::Active), "enabled"),
+async fn change_state(backend: &Backend, code: &str, change: StateChange) -> Result<(), CliError> {
+    let (state, changed) = match change {
+        StateChange::Disable => (Some(LinkState::Disabled), "disabled"),
+        StateChange::Enable => (Some(LinkState::Active), "enabled"),
         // Back to whatever it was.
-        Switch::Restore => (None, "restored"),
+        StateChange::Restore => (None, "restored"),
     };
-    let made = match (place, state) {
-        (Place::Store(session), state) => {
-            let (workspace, by) = (session.workspace().await?, session.by());
+    let made = match (backend, state) {
+        (Backend::Store(local), state) => {
+            let (workspace, by) = (local.workspace().await?, local.requester());
             let change = async {
                 Ok(match state {
                     Some(state) => {
-                        session.ops.change_state(&by, &workspace, code, state, Mode::Write).await?
+                        local.ops.change_state(&by, &workspace, code, state, WriteMode::Apply).await?
                     }
-                    None => session.ops.restore(&by, &workspace, code, Mode::Write).await?,
+                    None => local.ops.restore(&by, &workspace, code, WriteMode::Apply).await?,
                 })
             };
-            session.made(&workspace, session.change(change).await?).await?
+            local.link_result(&workspace, local.change(change).await?).await?
         }
-        (Place::Server(remote), Some(state)) => remote.switch(code, state).await?,
-        (Place::Server(remote), None) => remote.restore(code).await?,
-        (Place::Cloudflare(cloudflare), Some(state)) => cloudflare.switch(code, state).await?,
-        (Place::Cloudflare(cloudflare), None) => cloudflare.restore(code).await?,
+        (Backend::Server(client), Some(state)) => client.change_state(code, state).await?,
+        (Backend::Server(client), None) => client.restore(code).await?,
+        (Backend::Cloudflare(cloudflare), Some(state)) => cloudflare.change_state(code, state).await?,
+        (Backend::Cloudflare(cloudflare), None) => cloudflare.restore(code).await?,
     };
-    report(place, &made, changed).await
+    report(backend, &made, changed).await
 }
 
-async fn delete(place: &Place, code: &str, yes: bool) -> Result<(), Failure> {
-    let seen = match place {
-        Place::Store(session) => look(session, code, None).await?,
-        Place::Server(remote) => remote.link(code, None).await?,
-        Place::Cloudflare(cloudflare) => cloudflare.link(code, None).await?,
+async fn delete(backend: &Backend, code: &str, yes: bool) -> Result<(), CliError> {
+    let seen = match backend {
+        Backend::Store(local) => get_link(local, code, None).await?,
+        Backend::Server(client) => client.link(code, None).await?,
+        Backend::Cloudflare(cloudflare) => cloudflare.link(code, None).await?,
     };
-    if !yes && !can_ask() {
-        return Err(Failure::usage("deleting a link needs --yes where nobody can be asked")
+    if !yes && !is_interactive() {
+        return Err(CliError::usage("deleting a link needs --yes where nobody can be asked")
             .hint(format!("`rmax links disable {code}` only switches it off")));
     }
     if !yes {
-        let question = format!("Delete {}? Its code stays taken.", seen.arrow());
-        if confirm(&question)? == Answer::No {
-            return Err(Failure::failed("nothing was deleted"));
+        let question = format!("Delete {}? Its code stays taken.", seen.address_and_target());
+        if confirm(&question)? == Confirmation::Declined {
+            return Err(CliError::failed("nothing was deleted"));
         }
     }
-    let made = match place {
-        Place::Store(session) => {
-            let (workspace, by) = (session.workspace().await?, session.by());
+    let made = match backend {
+        Backend::Store(local) => {
+            let (workspace, by) = (local.workspace().await?, local.requester());
             let (code, state) = (seen.link.code.as_str(), LinkState::Deleted);
             let change =
-                async { Ok(session.ops.change_state(&by, &workspace, code, state, Mode::Write).await?) };
-            session.made(&workspace, session.change(change).await?).await?
+                async { Ok(local.ops.change_state(&by, &workspace, code, state, WriteMode::Apply).await?) };
+            local.link_result(&workspace, local.change(change).await?).await?
         }
-        Place::Server(remote) => remote.delete(&seen.link.code).await?,
-        Place::Cloudflare(cloudflare) => cloudflare.delete_link(&seen.link.code).await?,
+        Backend::Server(client) => client.delete(&seen.link.code).await?,
+        Backend::Cloudflare(cloudflare) => cloudflare.delete_link(&seen.link.code).await?,
     };
-    report(place, &made, "deleted").await
+    report(backend, &made, "deleted").await
 }

@@ -6,80 +6,80 @@ use rlinks_core::{Email, FieldErrors, Role, User, UserStatus};
 use rlinks_ops::members::MemberPatch;
 use serde_json::json;
 
-use self::password::Asked;
+use self::password::PasswordSource;
 use crate::args::Users;
-use crate::backend::Place;
-use crate::backend::local_store::Session;
-use crate::backend::members::{Invited, Member};
-use crate::error::Failure;
-use crate::output::{Answer, can_ask, confirm};
+use crate::backend::Backend;
+use crate::backend::local_store::LocalStore;
+use crate::backend::members::{Invitation, Member};
+use crate::error::CliError;
+use crate::output::{Confirmation, confirm, is_interactive};
 
 /// Members read at once.
-const PAGE: i64 = 500;
+const PAGE_SIZE: i64 = 500;
 
-pub(crate) async fn run(place: &Place, command: Users) -> Result<(), Failure> {
+pub(crate) async fn run(backend: &Backend, command: Users) -> Result<(), CliError> {
     match command {
         Users::Create { email, name, role, password_stdin } => {
-            create(place, &email, &name, &role, password_stdin.then_some(Asked::Stdin)).await
+            create(backend, &email, &name, &role, password_stdin.then_some(PasswordSource::Stdin)).await
         }
-        Users::Invite { user } => invite_again(place, &user).await,
-        Users::List => list(place).await,
+        Users::Invite { user } => invite_again(backend, &user).await,
+        Users::List => list(backend).await,
         Users::Role { user, role } => {
             let patch = MemberPatch { role: Some(role.parse()?), ..MemberPatch::default() };
-            change(place, &user, &patch, "changed").await
+            change(backend, &user, &patch, "changed").await
         }
         Users::Suspend { user } => {
             let patch = MemberPatch { status: Some(UserStatus::Suspended), ..MemberPatch::default() };
-            change(place, &user, &patch, "suspended").await
+            change(backend, &user, &patch, "suspended").await
         }
         Users::Activate { user } => {
             let patch = MemberPatch { status: Some(UserStatus::Active), ..MemberPatch::default() };
-            change(place, &user, &patch, "activated").await
+            change(backend, &user, &patch, "activated").await
         }
         Users::Password { user, password_stdin } => {
-            let asked = if password_stdin { Asked::Stdin } else { Asked::Prompt };
-            password::set(place, &user, asked).await
+            let source = if password_stdin { PasswordSource::Stdin } else { PasswordSource::Prompt };
+            password::set(backend, &user, source).await
         }
-        Users::SignOut { user } => password::sign_out(place, &user).await,
-        Users::Delete { user, yes } => delete(place, &user, yes).await,
+        Users::SignOut { user } => password::sign_out(backend, &user).await,
+        Users::Delete { user, yes } => delete(backend, &user, yes).await,
     }
 }
 
 async fn create(
-    place: &Place,
+    backend: &Backend,
     email: &str,
     name: &str,
     role: &str,
-    password: Option<Asked>,
-) -> Result<(), Failure> {
+    password: Option<PasswordSource>,
+) -> Result<(), CliError> {
     let mut errors = FieldErrors::default();
     let email = errors.ok_or_push(Email::parse(email));
     let name = errors.ok_or_push(User::parse_name(name));
     let role = errors.ok_or_push(role.parse::<Role>());
     let (Some(email), Some(name), Some(role)) = (email, name, role) else { return Err(errors.into()) };
-    if let Some(asked) = password {
-        return password::create(place, (email, name, role), asked).await;
+    if let Some(source) = password {
+        return password::create(backend, (email, name, role), source).await;
     }
-    let (invited, workspace) = match place {
-        Place::Cloudflare(_) => return Err(Failure::needs_store()),
-        Place::Store(session) => {
-            let workspace = session.workspace().await?;
-            let by = session.by();
-            let change = async { Ok(session.ops.invite(&by, &workspace, email, name, role).await?) };
-            let (user, invitation) = session.change(change).await?;
-            let invited = Invited {
+    let (invited, workspace) = match backend {
+        Backend::Cloudflare(_) => return Err(CliError::needs_store()),
+        Backend::Store(local) => {
+            let workspace = local.workspace().await?;
+            let by = local.requester();
+            let change = async { Ok(local.ops.invite(&by, &workspace, email, name, role).await?) };
+            let (user, invitation) = local.change(change).await?;
+            let invited = Invitation {
                 user: user.into(),
                 invite_url: invitation.url,
                 invite_expires_at: invitation.expires_at,
             };
             (invited, workspace.slug.to_string())
         }
-        Place::Server(remote) => {
-            let workspace = remote.workspace().await?;
-            (remote.invite(&email, &name, role).await?, workspace)
+        Backend::Server(client) => {
+            let workspace = client.workspace().await?;
+            (client.invite(&email, &name, role).await?, workspace)
         }
     };
-    let output = place.output();
+    let output = backend.output();
     if output.json {
         return output.object(&json!(invited));
     }
@@ -92,25 +92,25 @@ async fn create(
     Ok(())
 }
 
-async fn invite_again(place: &Place, who: &str) -> Result<(), Failure> {
-    let session = match place {
-        Place::Store(session) => session,
-        Place::Cloudflare(_) => return Err(Failure::needs_store()),
-        Place::Server(_) => {
-            return Err(Failure::usage(
+async fn invite_again(backend: &Backend, who: &str) -> Result<(), CliError> {
+    let local = match backend {
+        Backend::Store(local) => local,
+        Backend::Cloudflare(_) => return Err(CliError::needs_store()),
+        Backend::Server(_) => {
+            return Err(CliError::usage(
                 "members are invited once more where the store is, not through a server",
             )
             .hint("admins do it at /admin/members too"));
         }
     };
-    let workspace = session.workspace().await?;
-    let user = session.ops.member(&workspace, who).await?;
-    let by = session.by();
-    let change = async { Ok(session.ops.invite_again(&by, &user).await?) };
-    let invitation = session.change(change).await?;
-    let output = place.output();
+    let workspace = local.workspace().await?;
+    let user = local.ops.member(&workspace, who).await?;
+    let by = local.requester();
+    let change = async { Ok(local.ops.reinvite(&by, &user).await?) };
+    let invitation = local.change(change).await?;
+    let output = backend.output();
     if output.json {
-        return output.object(&json!(Invited {
+        return output.object(&json!(Invitation {
             user: user.into(),
             invite_url: invitation.url,
             invite_expires_at: invitation.expires_at,
@@ -124,12 +124,12 @@ async fn invite_again(place: &Place, who: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-async fn list(place: &Place) -> Result<(), Failure> {
-    let output = place.output();
-    let users = match place {
-        Place::Cloudflare(_) => return Err(Failure::needs_store()),
-        Place::Store(session) => list_stored(session).await?,
-        Place::Server(remote) => remote.users().await?,
+async fn list(backend: &Backend) -> Result<(), CliError> {
+    let output = backend.output();
+    let users = match backend {
+        Backend::Cloudflare(_) => return Err(CliError::needs_store()),
+        Backend::Store(local) => list_stored(local).await?,
+        Backend::Server(client) => client.users().await?,
     };
     if output.json {
         return output.object(&json!(users));
@@ -152,72 +152,72 @@ async fn list(place: &Place) -> Result<(), Failure> {
     output.table(&["ID", "EMAIL", "NAME", "ROLE", "STATUS", "LAST SIGN-IN"], &rows)
 }
 
-async fn list_stored(session: &Session) -> Result<Vec<Member>, Failure> {
-    let workspace = session.workspace().await?;
+async fn list_stored(local: &LocalStore) -> Result<Vec<Member>, CliError> {
+    let workspace = local.workspace().await?;
     let (mut users, mut after) = (Vec::new(), None);
     loop {
-        let page = session.store().users(workspace.id, after, PAGE).await?;
+        let page = local.store().users(workspace.id, after, PAGE_SIZE).await?;
         after = page.last().map(|user| user.id);
         users.extend(page.into_iter().map(Member::from));
-        if after.is_none() || users.len() % usize::try_from(PAGE).unwrap_or(1) != 0 {
+        if after.is_none() || users.len() % usize::try_from(PAGE_SIZE).unwrap_or(1) != 0 {
             return Ok(users);
         }
     }
 }
 
-async fn change(place: &Place, who: &str, patch: &MemberPatch, done: &str) -> Result<(), Failure> {
-    let (seen, user) = match place {
-        Place::Cloudflare(_) => return Err(Failure::needs_store()),
-        Place::Store(session) => {
-            let workspace = session.workspace().await?;
-            let seen = session.ops.member(&workspace, who).await?;
-            let by = session.by();
-            let change = async { Ok(session.ops.change_member(&by, &seen, patch).await?) };
-            let user = session.change(change).await?;
+async fn change(backend: &Backend, who: &str, patch: &MemberPatch, done: &str) -> Result<(), CliError> {
+    let (seen, user) = match backend {
+        Backend::Cloudflare(_) => return Err(CliError::needs_store()),
+        Backend::Store(local) => {
+            let workspace = local.workspace().await?;
+            let seen = local.ops.member(&workspace, who).await?;
+            let by = local.requester();
+            let change = async { Ok(local.ops.change_member(&by, &seen, patch).await?) };
+            let user = local.change(change).await?;
             (Member::from(seen), Member::from(user))
         }
-        Place::Server(remote) => {
-            let seen = remote.user(who).await?;
-            let user = remote.change_user(seen.id, patch.role, patch.status).await?;
+        Backend::Server(client) => {
+            let seen = client.user(who).await?;
+            let user = client.change_user(seen.id, patch.role, patch.status).await?;
             (seen, user)
         }
     };
-    if place.output().json {
-        return place.output().object(&json!(user));
+    if backend.output().json {
+        return backend.output().object(&json!(user));
     }
     let done = if user == seen { "unchanged" } else { done };
-    place.output().line(&format!("{done} {}: {}, {}", user.email, user.role, user.status))
+    backend.output().line(&format!("{done} {}: {}, {}", user.email, user.role, user.status))
 }
 
-async fn delete(place: &Place, who: &str, yes: bool) -> Result<(), Failure> {
-    let user = match place {
-        Place::Cloudflare(_) => return Err(Failure::needs_store()),
-        Place::Store(session) => session.ops.member(&session.workspace().await?, who).await?.into(),
-        Place::Server(remote) => remote.user(who).await?,
+async fn delete(backend: &Backend, who: &str, yes: bool) -> Result<(), CliError> {
+    let user = match backend {
+        Backend::Cloudflare(_) => return Err(CliError::needs_store()),
+        Backend::Store(local) => local.ops.member(&local.workspace().await?, who).await?.into(),
+        Backend::Server(client) => client.user(who).await?,
     };
     let Member { id, email, .. } = &user;
-    if !yes && !can_ask() {
-        return Err(Failure::usage("deleting an account needs --yes where nobody can be asked")
+    if !yes && !is_interactive() {
+        return Err(CliError::usage("deleting an account needs --yes where nobody can be asked")
             .hint(format!("`rmax users suspend {who}` only locks them out")));
     }
     if !yes {
         let question = format!("Delete the account of {email}? Their address and name are forgotten.");
-        if confirm(&question)? == Answer::No {
-            return Err(Failure::failed("nothing was deleted"));
+        if confirm(&question)? == Confirmation::Declined {
+            return Err(CliError::failed("nothing was deleted"));
         }
     }
-    match place {
-        Place::Cloudflare(_) => return Err(Failure::needs_store()),
-        Place::Store(session) => {
-            let workspace = session.workspace().await?;
-            let (by, user) = (session.by(), session.ops.member(&workspace, &id.to_string()).await?);
-            let change = async { Ok(session.ops.remove_member(&by, &workspace, &user).await?) };
-            session.change(change).await?;
+    match backend {
+        Backend::Cloudflare(_) => return Err(CliError::needs_store()),
+        Backend::Store(local) => {
+            let workspace = local.workspace().await?;
+            let (by, user) = (local.requester(), local.ops.member(&workspace, &id.to_string()).await?);
+            let change = async { Ok(local.ops.remove_member(&by, &workspace, &user).await?) };
+            local.change(change).await?;
         }
-        Place::Server(remote) => remote.delete_user(*id).await?,
+        Backend::Server(client) => client.delete_user(*id).await?,
     }
-    if place.output().json {
-        return place.output().object(&json!({ "id": id, "deleted": true }));
+    if backend.output().json {
+        return backend.output().object(&json!({ "id": id, "deleted": true }));
     }
-    place.output().line(&format!("deleted the account of {email}"))
+    backend.output().line(&format!("deleted the account of {email}"))
 }

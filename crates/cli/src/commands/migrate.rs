@@ -4,20 +4,20 @@
 use serde_json::json;
 
 use crate::args::Migrate;
-use crate::backend::local_store::Session;
-use crate::error::Failure;
+use crate::backend::local_store::LocalStore;
+use crate::error::CliError;
 
-pub(crate) async fn run(session: &Session, command: &Migrate) -> Result<(), Failure> {
-    let schema = session.store().schema().await?;
-    if session.output.json {
-        return session.output.object(&json!({ "known": schema.known, "applied": schema.applied }));
+pub(crate) async fn run(local: &LocalStore, command: &Migrate) -> Result<(), CliError> {
+    let schema = local.store().schema().await?;
+    if local.output.json {
+        return local.output.object(&json!({ "known": schema.known, "applied": schema.applied }));
     }
     let newest = schema.applied.last().copied().unwrap_or_default();
     match command {
-        Migrate::Up => session.output.line(&format!("the schema is up to date: {newest}")),
+        Migrate::Up => local.output.line(&format!("the schema is up to date: {newest}")),
         Migrate::Status => {
             let waiting = schema.known.iter().filter(|version| !schema.applied.contains(version)).count();
-            session
+            local
                 .output
                 .line(&format!("schema {newest}; {} applied, {waiting} waiting", schema.applied.len()))
         }

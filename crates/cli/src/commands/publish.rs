@@ -16,29 +16,29 @@ use serde_json::json;
 
 use crate::args::Publish;
 use crate::backend::cloudflare::Cloudflare;
-use crate::backend::cloudflare::publish::Difference;
-use crate::backend::local_store::Session;
-use crate::commands::edge_hits::save;
-use crate::config::{Config, KeyValues};
+use crate::backend::cloudflare::publish::PublishPlan;
+use crate::backend::local_store::LocalStore;
+use crate::commands::edge_hits::write_state_file;
+use crate::config::{Config, KvNamespaces};
 use crate::environment::Environment;
-use crate::error::Failure;
+use crate::error::CliError;
 use crate::files::{cannot_read, cannot_write};
 use crate::output::Output;
 
 /// Entries, or links, read at once.
-const PAGE: i64 = 1000;
+const PAGE_SIZE: i64 = 1000;
 /// More changes than this are not worth following one by one.
-const FARTHEST: i64 = 50_000;
+const MAX_CATCH_UP_ENTRIES: i64 = 50_000;
 /// How long a watcher sleeps before it looks by itself.
-const LOOK_EVERY: Duration = Duration::from_secs(2);
+const POLL_INTERVAL: Duration = Duration::from_secs(2);
 /// How long it waits after Cloudflare could not be reached.
-const AFTER_TROUBLE: Duration = Duration::from_secs(30);
+const RETRY_DELAY: Duration = Duration::from_secs(30);
 /// Codes named in a report for people.
-const NAMED: usize = 20;
+const MAX_NAMED_CODES: usize = 20;
 
 /// Up to where the chain of a workspace was published.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-struct Mark {
+struct PublishedHead {
     workspace: String,
     seq: i64,
     hash: String,
@@ -46,7 +46,7 @@ struct Mark {
 
 /// A store, where it goes, and how far it has gone.
 struct Publisher<'a> {
-    session: &'a Session,
+    local: &'a LocalStore,
     cloudflare: &'a Cloudflare,
     workspace: Workspace,
     path: PathBuf,
@@ -58,46 +58,46 @@ pub(crate) async fn run(
     config: Config,
     environment: Environment,
     output: Output,
-    kept: &KeyValues,
+    namespaces: &KvNamespaces,
     args: &Publish,
-) -> Result<(), Failure> {
+) -> Result<(), CliError> {
     config.location()?;
-    let cloudflare = Cloudflare::open(kept, &config, &environment, output)?;
-    let session = Session::open(config, environment, output).await?;
-    let done = publish(&session, &cloudflare, args).await;
-    session.close().await;
+    let cloudflare = Cloudflare::open(namespaces, &config, &environment, output)?;
+    let local = LocalStore::open(config, environment, output).await?;
+    let done = publish(&local, &cloudflare, args).await;
+    local.close().await;
     done
 }
 
-async fn publish(session: &Session, cloudflare: &Cloudflare, args: &Publish) -> Result<(), Failure> {
-    let workspace = session.workspace().await?;
-    let path = session.config.data.join(format!("published-{}.json", cloudflare.routes_id()));
+async fn publish(local: &LocalStore, cloudflare: &Cloudflare, args: &Publish) -> Result<(), CliError> {
+    let workspace = local.workspace().await?;
+    let path = local.config.data.join(format!("published-{}.json", cloudflare.routes_namespace_id()));
     let lock = if args.check { None } else { Some(lock(&path)?) };
-    let publisher = Publisher { session, cloudflare, workspace, path, _lock: lock };
+    let publisher = Publisher { local, cloudflare, workspace, path, _lock: lock };
     if args.check {
         return publisher.check().await;
     }
-    let difference = if args.all { publisher.all().await? } else { publisher.since_last().await? };
-    report(session.output, &difference)?;
+    let plan = if args.all { publisher.publish_all().await? } else { publisher.publish_changes().await? };
+    report(local.output, &plan)?;
     if args.watch {
         return publisher.watch().await;
     }
     Ok(())
 }
 
-fn lock(path: &std::path::Path) -> Result<File, Failure> {
-    let place = path.with_extension("lock");
-    if let Some(folder) = place.parent() {
+fn lock(path: &std::path::Path) -> Result<File, CliError> {
+    let lock_path = path.with_extension("lock");
+    if let Some(folder) = lock_path.parent() {
         std::fs::create_dir_all(folder).map_err(|error| cannot_write(folder, &error))?;
     }
-    let file = OpenOptions::new().create(true).append(true).open(&place);
-    let file = file.map_err(|error| cannot_write(&place, &error))?;
+    let file = OpenOptions::new().create(true).append(true).open(&lock_path);
+    let file = file.map_err(|error| cannot_write(&lock_path, &error))?;
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => {
-            Err(Failure::conflict("another `rmax publish` of this store is running"))
+            Err(CliError::conflict("another `rmax publish` of this store is running"))
         }
-        Err(TryLockError::Error(error)) => Err(cannot_write(&place, &error)),
+        Err(TryLockError::Error(error)) => Err(cannot_write(&lock_path, &error)),
     }
 }
 
@@ -105,42 +105,45 @@ impl Publisher<'_> {
     // ---- what changed ----
 
     /// Publishes what changed since the last time, or everything where that cannot be told.
-    async fn since_last(&self) -> Result<Difference, Failure> {
-        let Some(mark) = self.mark()? else { return self.all().await };
-        let Some((head, codes)) = self.changed_since(&mark).await? else { return self.all().await };
-        let mut difference = Difference::default();
+    async fn publish_changes(&self) -> Result<PublishPlan, CliError> {
+        let Some(mark) = self.published_head()? else { return self.publish_all().await };
+        let Some((head, codes)) = self.changed_since(&mark).await? else { return self.publish_all().await };
+        let mut plan = PublishPlan::default();
         let codes: Vec<String> = codes.into_iter().collect();
-        for some in codes.chunks(usize::try_from(PAGE).unwrap_or(1000)) {
-            let found = self.session.store().links(self.workspace.id, some).await?;
+        for some in codes.chunks(usize::try_from(PAGE_SIZE).unwrap_or(1000)) {
+            let found = self.local.store().links(self.workspace.id, some).await?;
             let links = found.into_iter().map(|(_, link)| link).collect::<Result<Vec<Link>, _>>()?;
-            let counted = self.session.stats(&links.iter().collect::<Vec<_>>()).await;
+            let counted = self.local.stats(&links.iter().collect::<Vec<_>>()).await;
             for (link, stats) in links.iter().zip(counted) {
-                difference.add(link, stats);
+                plan.add(link, stats);
             }
         }
-        self.cloudflare.apply(&difference).await?;
+        self.cloudflare.apply(&plan).await?;
         self.save(&head)?;
-        Ok(difference)
+        Ok(plan)
     }
 
     /// Where the chain ends now and which links changed since the mark; none where its past is another one, or long ago.
-    async fn changed_since(&self, mark: &Mark) -> Result<Option<(Mark, BTreeSet<String>)>, Failure> {
-        let store = self.session.store();
+    async fn changed_since(
+        &self,
+        mark: &PublishedHead,
+    ) -> Result<Option<(PublishedHead, BTreeSet<String>)>, CliError> {
+        let store = self.local.store();
         // From the marked entry itself on: it must still be the same.
-        let mut entries = store.audit_after(self.workspace.id, mark.seq - 1, PAGE).await?;
+        let mut entries = store.audit_after(self.workspace.id, mark.seq - 1, PAGE_SIZE).await?;
         let same = entries.first().is_some_and(|entry| (entry.seq, &entry.hash) == (mark.seq, &mark.hash));
         if !same || mark.workspace != self.workspace.slug.as_str() {
             return Ok(None);
         }
         let (mut codes, mut head) = (BTreeSet::new(), mark.clone());
         while let Some(last) = entries.last() {
-            head = Mark { seq: last.seq, hash: last.hash.clone(), ..head };
-            if head.seq - mark.seq > FARTHEST {
+            head = PublishedHead { seq: last.seq, hash: last.hash.clone(), ..head };
+            if head.seq - mark.seq > MAX_CATCH_UP_ENTRIES {
                 return Ok(None);
             }
             let of_links = entries.iter().skip_while(|entry| entry.seq <= mark.seq);
             codes.extend(of_links.filter_map(|entry| entry.subject.strip_prefix("link:").map(str::to_owned)));
-            entries = store.audit_after(self.workspace.id, head.seq, PAGE).await?;
+            entries = store.audit_after(self.workspace.id, head.seq, PAGE_SIZE).await?;
         }
         Ok(Some((head, codes)))
     }
@@ -148,24 +151,24 @@ impl Publisher<'_> {
     // ---- everything ----
 
     /// Publishes whatever differs.
-    async fn all(&self) -> Result<Difference, Failure> {
+    async fn publish_all(&self) -> Result<PublishPlan, CliError> {
         // Before the links are read: what changes meanwhile is published again the next time.
-        let head = self.head().await?;
-        let difference = self.compare().await?;
-        self.cloudflare.apply(&difference).await?;
+        let head = self.current_head().await?;
+        let plan = self.compare().await?;
+        self.cloudflare.apply(&plan).await?;
         self.save(&head)?;
-        Ok(difference)
+        Ok(plan)
     }
 
-    async fn check(&self) -> Result<(), Failure> {
-        let difference = self.compare().await?;
-        let output = self.session.output;
-        let Difference { changed, deleted, strangers, .. } = &difference;
+    async fn check(&self) -> Result<(), CliError> {
+        let plan = self.compare().await?;
+        let output = self.local.output;
+        let PublishPlan { changed, deleted, orphans, .. } = &plan;
         if output.json {
-            let drift = json!({ "ok": difference.is_none(), "changed": changed, "deleted": deleted, "strangers": strangers });
+            let drift = json!({ "ok": plan.is_empty(), "changed": changed, "deleted": deleted, "strangers": orphans });
             output.object(&drift)?;
         }
-        if difference.is_none() {
+        if plan.is_empty() {
             return if output.json {
                 Ok(())
             } else {
@@ -175,113 +178,117 @@ impl Publisher<'_> {
         let parts = [
             ("missing or another", changed),
             ("not deleted there", deleted),
-            ("unknown to the store", strangers),
+            ("unknown to the store", orphans),
         ];
         let parts = parts.into_iter().filter(|(_, codes)| !codes.is_empty());
         let words: Vec<String> = parts.map(|(what, codes)| format!("{what}: {}", shortened(codes))).collect();
-        Err(Failure::failed(format!("what is published differs from the store; {}", words.join("; ")))
+        Err(CliError::failed(format!("what is published differs from the store; {}", words.join("; ")))
             .hint("`rmax publish --all` makes both agree again"))
     }
 
-    async fn compare(&self) -> Result<Difference, Failure> {
-        let mut there = self.cloudflare.there().await?;
-        let (mut difference, mut after) = (Difference::default(), Id::from_i64(i64::MIN));
+    async fn compare(&self) -> Result<PublishPlan, CliError> {
+        let mut remote = self.cloudflare.remote_state().await?;
+        let (mut plan, mut after) = (PublishPlan::default(), Id::from_i64(i64::MIN));
         loop {
-            let (mut links, next) = self.session.store().links_by_id(after, PAGE).await?;
+            let (mut links, next) = self.local.store().links_by_id(after, PAGE_SIZE).await?;
             links.retain(|link| link.workspace == self.workspace.id);
-            let counted = self.session.stats(&links.iter().collect::<Vec<_>>()).await;
+            let counted = self.local.stats(&links.iter().collect::<Vec<_>>()).await;
             for (link, stats) in links.iter().zip(counted) {
-                difference.compare(link, stats, &mut there);
+                plan.compare(link, stats, &mut remote);
             }
             match next {
                 Some(next) => after = next,
                 None => break,
             }
         }
-        self.cloudflare.strangers(&mut difference, there);
-        Ok(difference)
+        self.cloudflare.add_orphans(&mut plan, remote);
+        Ok(plan)
     }
 
     // ---- how far ----
 
-    async fn head(&self) -> Result<Mark, Failure> {
-        let heads = self.session.store().heads().await?;
+    async fn current_head(&self) -> Result<PublishedHead, CliError> {
+        let heads = self.local.store().heads().await?;
         let head = heads.into_iter().find(|(id, _)| *id == self.workspace.id).map(|(_, head)| head);
-        let head = head.ok_or_else(|| Failure::failed("the workspace has no audit chain"))?;
-        Ok(Mark { workspace: head.workspace, seq: head.seq, hash: head.hash })
+        let head = head.ok_or_else(|| CliError::failed("the workspace has no audit chain"))?;
+        Ok(PublishedHead { workspace: head.workspace, seq: head.seq, hash: head.hash })
     }
 
-    fn mark(&self) -> Result<Option<Mark>, Failure> {
+    fn published_head(&self) -> Result<Option<PublishedHead>, CliError> {
         match std::fs::read(&self.path) {
             // What cannot be read is as good as none: everything is compared.
-            Ok(bytes) => Ok(serde_json::from_slice(&bytes).ok().filter(|mark: &Mark| mark.seq > 0)),
+            Ok(bytes) => Ok(serde_json::from_slice(&bytes).ok().filter(|mark: &PublishedHead| mark.seq > 0)),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(cannot_read(&self.path, &error)),
         }
     }
 
-    fn save(&self, mark: &Mark) -> Result<(), Failure> {
-        save(&self.path, &serde_json::to_value(mark).expect("a mark is JSON"))
+    fn save(&self, mark: &PublishedHead) -> Result<(), CliError> {
+        write_state_file(&self.path, &serde_json::to_value(mark).expect("a mark is JSON"))
     }
 
     // ---- going on ----
 
     /// Publishes changes as they come, until somebody stops it.
-    async fn watch(&self) -> Result<(), Failure> {
-        let output = self.session.output;
+    async fn watch(&self) -> Result<(), CliError> {
+        let output = self.local.output;
         // Listened to from the beginning: a signal that comes while something is being published is heeded after that.
         let mut stop = StopSignals::listen()
-            .map_err(|error| Failure::failed(format!("signals cannot be listened to: {error}")))?;
+            .map_err(|error| CliError::failed(format!("signals cannot be listened to: {error}")))?;
         // Its first look tells of everything, and so of what changed since we have published.
-        let mut feed = Feed::new(self.session.store());
+        let mut feed = Feed::new(self.local.store());
         output.note("watching; stop with Ctrl-C");
         loop {
             tokio::select! {
                 () = stop.received() => return Ok(()),
-                () = feed.wait(LOOK_EVERY) => {}
+                () = feed.wait(POLL_INTERVAL) => {}
             }
-            self.cloudflare.rest();
+            self.cloudflare.reset_backoff();
             let published = match feed.poll().await {
                 Ok(changes) if changes.is_empty() => continue,
-                Ok(_) => self.since_last().await,
+                Ok(_) => self.publish_changes().await,
                 Err(error) => Err(error.into()),
             };
-            let trouble = match published {
-                Ok(difference) if difference.is_none() => continue,
-                Ok(difference) => {
-                    report(output, &difference)?;
+            let failure = match published {
+                Ok(plan) if plan.is_empty() => continue,
+                Ok(plan) => {
+                    report(output, &plan)?;
                     continue;
                 }
-                Err(failure) if failure.is_passing() => failure,
+                Err(failure) if failure.is_transient() => failure,
                 Err(failure) => return Err(failure),
             };
-            output.warning(&format!("{}; trying again", trouble.messages().join("; ")));
+            output.warning(&format!("{}; trying again", failure.messages().join("; ")));
             // The feed has told of these changes; the mark has not passed them, and the next look begins there.
-            feed = Feed::new(self.session.store());
+            feed = Feed::new(self.local.store());
             tokio::select! {
                 () = stop.received() => return Ok(()),
-                () = tokio::time::sleep(AFTER_TROUBLE) => {}
+                () = tokio::time::sleep(RETRY_DELAY) => {}
             }
         }
     }
 }
 
-fn report(output: Output, difference: &Difference) -> Result<(), Failure> {
-    let Difference { changed, deleted, strangers, .. } = difference;
+fn report(output: Output, plan: &PublishPlan) -> Result<(), CliError> {
+    let PublishPlan { changed, deleted, orphans, .. } = plan;
     if output.json {
-        return output.object(&json!({ "changed": changed, "deleted": deleted, "strangers": strangers }));
+        return output.object(&json!({ "changed": changed, "deleted": deleted, "strangers": orphans }));
     }
-    if difference.is_none() {
+    if plan.is_empty() {
         return output.done("nothing to publish");
     }
     let mut words = vec![format!("published {}", changed.len()), format!("deleted {}", deleted.len())];
-    if !strangers.is_empty() {
-        words.push(format!("removed {} unknown to the store ({})", strangers.len(), shortened(strangers)));
+    if !orphans.is_empty() {
+        words.push(format!("removed {} unknown to the store ({})", orphans.len(), shortened(orphans)));
     }
     output.done(&words.join(", "))
 }
 
 fn shortened(codes: &[String]) -> String {
-    let named = codes.iter().take(NAMED).map(String::as_str).collect::<Vec<_>>().join(", ");
-    if codes.len() > NAMED { format!("{named}, and {} more", codes.len() - NAMED) } else { named }
+    let named = codes.iter().take(MAX_NAMED_CODES).map(String::as_str).collect::<Vec<_>>().join(", ");
+    if codes.len() > MAX_NAMED_CODES {
+        format!("{named}, and {} more", codes.len() - MAX_NAMED_CODES)
+    } else {
+        named
+    }
 }

@@ -8,11 +8,11 @@ use rlinks_store::clock::Clock;
 use serde_json::{Map, Value, json};
 
 use crate::args::{Global, Serve};
-use crate::backend::local_store::{self, Session};
+use crate::backend::local_store::{self, LocalStore};
 use crate::config::{Config, LogFormat};
 use crate::environment::Environment;
-use crate::error::Failure;
-use crate::logging::{self, Usual};
+use crate::error::CliError;
+use crate::logging::{self, DefaultLevel};
 use crate::output::Output;
 
 pub(crate) fn run(
@@ -20,23 +20,23 @@ pub(crate) fn run(
     args: &Serve,
     environment: &Environment,
     output: Output,
-) -> Result<(), Failure> {
+) -> Result<(), CliError> {
     let config = Config::load(global, Some(args), environment)?;
     if args.print_config {
-        return print(&config, output);
+        return print_config(&config, output);
     }
     config.location()?;
-    logging::start(&config.log, global, Usual::Server);
-    local_store::refuse_no_folder(&config.data)?;
+    logging::start(&config.log, global, DefaultLevel::Server);
+    local_store::ensure_data_is_folder(&config.data)?;
     if config.domain.is_some() {
-        super::block_on(enter_domain(config.clone(), environment.clone(), output))?;
+        super::block_on(register_domain(config.clone(), environment.clone(), output))?;
     }
     let reload: Reload = {
         let (global, args, environment) = (global.clone(), args.clone(), environment.clone());
         let in_force = config.clone();
         Box::new(move || match Config::load(&global, Some(&args), &environment) {
             Ok(fresh) => {
-                let waiting = in_force.needs_restart(&fresh);
+                let waiting = in_force.changes_needing_restart(&fresh);
                 if !waiting.is_empty() {
                     tracing::warn!("changed, and in force only after a restart: {}", waiting.join(", "));
                 }
@@ -45,15 +45,15 @@ pub(crate) fn run(
             Err(failure) => Err(failure.messages().join("; ")),
         })
     };
-    let options = local_store::options(&config, MissingStore::Refuse)?;
+    let options = local_store::store_options(&config, MissingStore::Refuse)?;
     let format = config.log.format;
-    let announce = |url: &str| say_setup(url, format);
+    let announce = |url: &str| print_setup_url(url, format);
     rlinks_server::run(server_config(config, environment), options, Clock::system(), reload, announce)?;
     Ok(())
 }
 
 /// Says where the first admin is made: on the console, and never through the log, which may be sent elsewhere.
-fn say_setup(url: &str, format: LogFormat) {
+fn print_setup_url(url: &str, format: LogFormat) {
     let words = "nobody can sign in yet; open this address to make the first admin (it works once, until the next start)";
     let now = Clock::system().now();
     // Shaped like the lines around it, so that whoever reads them as lines of a log can.
@@ -68,10 +68,10 @@ fn say_setup(url: &str, format: LogFormat) {
     let _ = writeln!(std::io::stderr().lock(), "{line}");
 }
 
-async fn enter_domain(config: Config, environment: Environment, output: Output) -> Result<(), Failure> {
-    let session = Session::open(config, environment, output).await?;
-    let done = session.change(async { Ok(()) }).await;
-    session.store().close().await;
+async fn register_domain(config: Config, environment: Environment, output: Output) -> Result<(), CliError> {
+    let local = LocalStore::open(config, environment, output).await?;
+    let done = local.change(async { Ok(()) }).await;
+    local.store().close().await;
     done
 }
 
@@ -84,7 +84,7 @@ fn server_config(config: Config, environment: &Environment) -> rlinks_server::Co
         insecure_cookies: config.insecure_cookies,
         threads: config.threads,
         cache_bytes: config.cache_bytes,
-        short_urls: config.naming(),
+        short_urls: config.short_urls(),
         own_host: config.own_host(),
         tls: config.tls,
         data: config.data,
@@ -97,15 +97,15 @@ fn server_config(config: Config, environment: &Environment) -> rlinks_server::Co
         target_changes_per_minute: config.target_changes_per_minute,
         archive: config
             .archive
-            .map(|place| Archive { destination: place, options: local_store::aws_variables(environment) }),
+            .map(|destination| Archive { destination, options: local_store::aws_variables(environment) }),
     }
 }
 
 /// The configuration in force: as a file that could be used, or for programs.
-fn print(config: &Config, output: Output) -> Result<(), Failure> {
+fn print_config(config: &Config, output: Output) -> Result<(), CliError> {
     if output.json {
         let settings: Map<String, Value> = config
-            .shown
+            .effective
             .iter()
             .map(|shown| (shown.key.to_owned(), json!({ "value": shown.value, "from": shown.from })))
             .collect();
@@ -114,16 +114,16 @@ fn print(config: &Config, output: Output) -> Result<(), Failure> {
     let file = config.file.as_ref().map_or_else(|| "no file".to_owned(), |file| file.display().to_string());
     output.line(&format!("# environment {}, {file}", config.env))?;
     let settings: Vec<(String, &str)> = config
-        .shown
+        .effective
         .iter()
-        .map(|shown| (format!("{} = {}", shown.key, in_a_file(&shown.value)), shown.from.as_str()))
+        .map(|shown| (format!("{} = {}", shown.key, as_toml(&shown.value)), shown.from.as_str()))
         .collect();
     let width = settings.iter().map(|(setting, _)| setting.chars().count()).max().unwrap_or_default();
     settings.iter().try_for_each(|(setting, from)| output.line(&format!("{setting:width$}  # {from}")))
 }
 
 /// A value as the file has it. JSON looks the same, but for tables.
-fn in_a_file(value: &Value) -> String {
+fn as_toml(value: &Value) -> String {
     let has_tables = value.as_array().is_some_and(|list| list.iter().any(Value::is_object));
     let table = has_tables.then(|| toml::Value::try_from(value).ok()).flatten();
     table.map_or_else(|| value.to_string(), |table| table.to_string())

@@ -4,17 +4,17 @@ use qrcode::QrCode;
 use qrcode::render::unicode::Dense1x2;
 use rlinks_core::draft::{Input, TimeInput};
 use rlinks_core::link::route_object::RouteObject;
-use rlinks_ops::{Deleted, Mode, Outcome};
+use rlinks_ops::{OnDeletedCode, WriteMode, WriteOutcome};
 use serde::Serialize;
 
 use crate::args::Shorten;
-use crate::backend::Place;
-use crate::backend::links::Made;
-use crate::error::Failure;
+use crate::backend::Backend;
+use crate::backend::links::LinkResult;
+use crate::error::CliError;
 
 /// A link as programs see it, and what became of the request.
 #[derive(Serialize)]
-struct Shortened {
+struct ShortenOutput {
     #[serde(flatten)]
     link: RouteObject,
     short_url: Option<String>,
@@ -23,26 +23,29 @@ struct Shortened {
     not_applied: Vec<String>,
 }
 
-pub(crate) async fn run(place: &Place, args: &Shorten) -> Result<(), Failure> {
-    let (input, output) = (args.input(), place.output());
-    let Made { seen, outcome, not_applied } = match place {
-        Place::Cloudflare(_) => return Err(Failure::needs_store()),
-        Place::Store(session) => {
-            let (workspace, by) = (session.workspace().await?, session.by());
+pub(crate) async fn run(backend: &Backend, args: &Shorten) -> Result<(), CliError> {
+    let (input, output) = (args.input(), backend.output());
+    let LinkResult { details: seen, outcome, not_applied } = match backend {
+        Backend::Cloudflare(_) => return Err(CliError::needs_store()),
+        Backend::Store(local) => {
+            let (workspace, by) = (local.workspace().await?, local.requester());
             let change = async {
-                Ok(session.ops.create(&by, &workspace, &input, Deleted::Refuse, None, Mode::Write).await?)
+                Ok(local
+                    .ops
+                    .create(&by, &workspace, &input, OnDeletedCode::Refuse, None, WriteMode::Apply)
+                    .await?)
             };
-            session.made(&workspace, session.change(change).await?).await?
+            local.link_result(&workspace, local.change(change).await?).await?
         }
-        Place::Server(remote) => remote.create(&input, Deleted::Refuse).await?,
+        Backend::Server(client) => client.create(&input, OnDeletedCode::Refuse).await?,
     };
-    seen.warn(output);
+    seen.print_warnings(output);
     if output.json {
-        return output.object(&Shortened {
-            link: place.object(&seen).await,
+        return output.object(&ShortenOutput {
+            link: backend.route_object(&seen).await,
             short_url: seen.short_url,
-            reused: matches!(outcome, Outcome::Reused | Outcome::Revived),
-            revived: outcome == Outcome::Revived,
+            reused: matches!(outcome, WriteOutcome::Reused | WriteOutcome::Revived),
+            revived: outcome == WriteOutcome::Revived,
             not_applied,
         });
     }
@@ -75,9 +78,9 @@ impl Shorten {
 }
 
 /// Drawn dark on light, whatever the colours of the terminal: not every reader takes an inverted one.
-fn qr(url: &str) -> Result<String, Failure> {
+fn qr(url: &str) -> Result<String, CliError> {
     let code =
-        QrCode::new(url).map_err(|error| Failure::failed(format!("no QR code can be drawn: {error}")))?;
+        QrCode::new(url).map_err(|error| CliError::failed(format!("no QR code can be drawn: {error}")))?;
     let drawn = code.render::<Dense1x2>().dark_color(Dense1x2::Light).light_color(Dense1x2::Dark).build();
     Ok(drawn + "\n")
 }

@@ -1,53 +1,53 @@
 //! `rmax links stats`: what a link's clicks add up to.
 
-use rlinks_clicks::rollup::Subject;
-use rlinks_clicks::stats::{Bots, Interval, Point, Question, Statistics, Sum, Value, Zone};
+use rlinks_clicks::rollup::RollupSubject;
+use rlinks_clicks::stats::{Bots, Interval, Point, Statistics, StatsQuery, Totals, Value, Zone};
 use rlinks_clicks::time::day_of;
-use rlinks_core::link::route_object::ClickTotals as Totals;
+use rlinks_core::link::route_object::ClickTotals as EdgeTotals;
 use rlinks_core::{Code, FieldCode, FieldError, FieldErrors, Policy, Timestamp};
-use rlinks_ops::sweep::kept;
+use rlinks_ops::sweep::click_retention;
 use rlinks_store::StoreError;
 use serde::Serialize;
 use serde_json::json;
 
-use super::no_time;
+use super::time_error;
 use crate::args::Stats;
-use crate::backend::Place;
+use crate::backend::Backend;
 use crate::backend::cloudflare::Cloudflare;
-use crate::backend::links::Counted;
-use crate::backend::local_store::Session;
-use crate::error::Failure;
-use crate::output::{Drawing, clean};
+use crate::backend::links::LinkStatistics;
+use crate::backend::local_store::LocalStore;
+use crate::error::CliError;
+use crate::output::{ChartStyle, clean};
 
 /// The most characters a line of points or a bar takes.
-const SPARKLINE_CHARACTERS: usize = 60;
-const BAR_CHARACTERS: usize = 24;
-const LONGEST_VALUE: usize = 40;
+const MAX_SPARKLINE_CHARS: usize = 60;
+const MAX_BAR_CHARS: usize = 24;
+const MAX_VALUE_CHARS: usize = 40;
 /// Points in the table: two months of days.
-const MOST_POINTS: usize = 62;
+const MAX_POINTS: usize = 62;
 /// Eighths of a character, standing and lying.
-const STANDING: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
-const LYING: [char; 8] = ['▏', '▎', '▍', '▌', '▋', '▊', '▉', '█'];
+const VERTICAL_EIGHTHS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+const HORIZONTAL_EIGHTHS: [char; 8] = ['▏', '▎', '▍', '▌', '▋', '▊', '▉', '█'];
 
 /// The statistics as programs see them.
 #[derive(Serialize)]
-struct Shown<'a> {
+struct StatsOutput<'a> {
     code: &'a Code,
     #[serde(flatten)]
-    totals: Totals,
+    totals: EdgeTotals,
     #[serde(flatten)]
     statistics: &'a Statistics,
 }
 
-pub(super) async fn run(place: &Place, args: &Stats) -> Result<(), Failure> {
-    let Counted { code, statistics, totals, last_click } = match place {
-        Place::Store(session) => count(session, args).await?,
-        Place::Server(remote) => remote.statistics(&args.code, &args.query()).await?,
-        Place::Cloudflare(cloudflare) => return totals(cloudflare, args).await,
+pub(super) async fn run(backend: &Backend, args: &Stats) -> Result<(), CliError> {
+    let LinkStatistics { code, statistics, totals, last_click } = match backend {
+        Backend::Store(local) => count(local, args).await?,
+        Backend::Server(client) => client.statistics(&args.code, &args.query()).await?,
+        Backend::Cloudflare(cloudflare) => return print_totals(cloudflare, args).await,
     };
-    let output = place.output();
+    let output = backend.output();
     if output.json {
-        return output.object(&Shown { code: &code, totals, statistics: &statistics });
+        return output.object(&StatsOutput { code: &code, totals, statistics: &statistics });
     }
     let last_click = match statistics.bots {
         Bots::Exclude => last_click,
@@ -56,22 +56,22 @@ pub(super) async fn run(place: &Place, args: &Stats) -> Result<(), Failure> {
     // A time that is none was refused before.
     let asked = |text: &Option<String>| text.as_deref().and_then(|text| statistics.tz.moment(text).ok());
     let asked = [asked(&args.from), asked(&args.to)];
-    let seen = Seen { code: &code, asked, last_click, hits: totals.hits };
-    let text = text(&seen, &statistics, output.drawing());
+    let seen = StatsHeader { code: &code, asked, last_click, hits: totals.hits };
+    let text = text(&seen, &statistics, output.chart_style());
     output.raw(text.as_bytes())
 }
 
 /// At Cloudflare there are sums alone.
-async fn totals(cloudflare: &Cloudflare, args: &Stats) -> Result<(), Failure> {
+async fn print_totals(cloudflare: &Cloudflare, args: &Stats) -> Result<(), CliError> {
     if !args.is_about_everything() {
-        return Err(Failure::usage(
+        return Err(CliError::usage(
             "at Cloudflare a link has its number of hits and its last hit alone; --from, --to, --interval, --tz and --bots need a store",
         )
         .hint("`rmax clicks import-hits`, run where a store is, brings the hits there"));
     }
     let (code, totals) = cloudflare.stats(&args.code).await?;
     if cloudflare.output.json {
-        let Totals { hits, last_hit } = totals;
+        let EdgeTotals { hits, last_hit } = totals;
         return cloudflare.output.object(&json!({ "code": code, "hits": hits, "last_hit": last_hit }));
     }
     let last_hit = totals.last_hit.map_or_else(|| "never".to_owned(), |at| at.to_string());
@@ -82,17 +82,17 @@ async fn totals(cloudflare: &Cloudflare, args: &Stats) -> Result<(), Failure> {
     Ok(())
 }
 
-async fn count(session: &Session, args: &Stats) -> Result<Counted, Failure> {
-    let workspace = session.workspace().await?;
-    let link = session.ops.any_link(&session.by(), &workspace, &args.code).await?;
-    let now = session.now();
-    let question = args.question(Subject::link(workspace.id, link.id), &workspace.policy, now)?;
-    let clicks = session.clicks().await?;
+async fn count(local: &LocalStore, args: &Stats) -> Result<LinkStatistics, CliError> {
+    let workspace = local.workspace().await?;
+    let link = local.ops.any_link(&local.requester(), &workspace, &args.code).await?;
+    let now = local.now();
+    let question = args.question(RollupSubject::link(workspace.id, link.id), &workspace.policy, now)?;
+    let clicks = local.clicks().await?;
     let statistics = clicks.statistics(&question, now).await?;
-    let totals = session.stats(&[&link]).await.first().copied().unwrap_or_default();
+    let totals = local.stats(&[&link]).await.first().copied().unwrap_or_default();
     let subjects = clicks.totals(&[question.subject]).await.map_err(StoreError::for_clicks)?;
     let last_click = subjects.get(&question.subject).and_then(|total| total.last_click);
-    Ok(Counted { code: link.code, statistics, totals, last_click })
+    Ok(LinkStatistics { code: link.code, statistics, totals, last_click })
 }
 
 impl Stats {
@@ -116,7 +116,12 @@ impl Stats {
         asked.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
     }
 
-    fn question(&self, subject: Subject, policy: &Policy, now: Timestamp) -> Result<Question, FieldErrors> {
+    fn question(
+        &self,
+        subject: RollupSubject,
+        policy: &Policy,
+        now: Timestamp,
+    ) -> Result<StatsQuery, FieldErrors> {
         let mut errors = FieldErrors::default();
         let refused = |field, message: &str| FieldError::new(field, FieldCode::BadCharacters, message);
         let interval = errors.ok_or_push(
@@ -128,24 +133,26 @@ impl Stats {
         let tz = errors.ok_or_push(zone);
         let zone = tz.clone().unwrap_or_default();
         let mut moment = |field, text: Option<&str>| {
-            text.and_then(|text| errors.ok_or_push(zone.moment(text).map_err(|error| no_time(field, error))))
+            text.and_then(|text| {
+                errors.ok_or_push(zone.moment(text).map_err(|error| time_error(field, error)))
+            })
         };
         let (from, to) = (moment("from", self.from.as_deref()), moment("to", self.to.as_deref()));
         errors.into_result()?;
-        Ok(Question {
+        Ok(StatsQuery {
             from,
             to,
             interval: interval.unwrap_or_default(),
             tz: tz.unwrap_or_default(),
             bots: if self.bots { Bots::Include } else { Bots::Exclude },
-            days_kept_from: kept(policy).daily_days.map(|days| day_of(now) - i64::from(days)),
-            ..Question::about(subject)
+            days_kept_from: click_retention(policy).daily_days.map(|days| day_of(now) - i64::from(days)),
+            ..StatsQuery::for_subject(subject)
         })
     }
 }
 
 /// What is shown beside the statistics.
-struct Seen<'a> {
+struct StatsHeader<'a> {
     code: &'a Code,
     /// The beginning and the end that were asked for.
     asked: [Option<Timestamp>; 2],
@@ -154,8 +161,8 @@ struct Seen<'a> {
 }
 
 /// For people: the sums, the series where it can be drawn, and what is most.
-fn text(seen: &Seen<'_>, statistics: &Statistics, drawing: Drawing) -> String {
-    let Seen { code, last_click, hits, .. } = seen;
+fn text(seen: &StatsHeader<'_>, statistics: &Statistics, drawing: ChartStyle) -> String {
+    let StatsHeader { code, last_click, hits, .. } = seen;
     let Statistics { from, to, interval, tz, total, series, .. } = statistics;
     let last_click = last_click.map_or_else(|| "never".to_owned(), |at| format!("{at} (all time)"));
     let mut lines = vec![format!("{code}  {from} to {to} ({tz})")];
@@ -168,13 +175,13 @@ fn text(seen: &Seen<'_>, statistics: &Statistics, drawing: Drawing) -> String {
         format!("last click  {last_click}"),
         format!("hits        {hits} (all time, bots included)"),
     ]);
-    if drawing == Drawing::Blocks && total.clicks > 0 {
-        let most = series.iter().map(|point| point.sum.clicks).max().unwrap_or_default();
+    if drawing == ChartStyle::Blocks && total.clicks > 0 {
+        let most = series.iter().map(|point| point.totals.clicks).max().unwrap_or_default();
         lines.push(String::new());
         lines.push(format!(
             "{}  most in a{} {}: {most}",
             sparkline(series),
-            an(*interval),
+            article_suffix(*interval),
             interval.as_str()
         ));
     }
@@ -232,10 +239,10 @@ fn remarks(asked: [Option<Timestamp>; 2], statistics: &Statistics) -> Vec<String
 /// The series as a table, or the end of a long one.
 fn points(statistics: &Statistics) -> Vec<String> {
     let Statistics { interval, tz, series, .. } = statistics;
-    let shown = &series[series.len().saturating_sub(MOST_POINTS)..];
+    let shown = &series[series.len().saturating_sub(MAX_POINTS)..];
     let name = interval.as_str().to_uppercase();
     let rows = shown.iter().map(|point| {
-        let Sum { clicks, visitors, bots } = point.sum;
+        let Totals { clicks, visitors, bots } = point.totals;
         [tz.label(*interval, point.start), clicks.to_string(), visitors.to_string(), bots.to_string()]
     });
     let header = [name.as_str(), "CLICKS", "VISITORS", "BOTS"].map(str::to_owned);
@@ -248,7 +255,7 @@ fn points(statistics: &Statistics) -> Vec<String> {
         .collect();
     if shown.len() < series.len() {
         let all = series.len();
-        lines.push(format!("the last {MOST_POINTS} of {all} points; --json gives them all"));
+        lines.push(format!("the last {MAX_POINTS} of {all} points; --json gives them all"));
     }
     lines
 }
@@ -263,7 +270,7 @@ fn breakdown_remark(statistics: &Statistics) -> Option<String> {
     Some(format!("what follows is of whole UTC days, {from} to {to}"))
 }
 
-const fn an(interval: Interval) -> &'static str {
+const fn article_suffix(interval: Interval) -> &'static str {
     match interval {
         Interval::Hour => "n",
         Interval::Day | Interval::Week | Interval::Month => "",
@@ -272,23 +279,26 @@ const fn an(interval: Interval) -> &'static str {
 
 /// Clicks over time, a character for each point, or for several where there are many.
 fn sparkline(series: &[Point]) -> String {
-    let at_once = series.len().div_ceil(SPARKLINE_CHARACTERS).max(1);
+    let at_once = series.len().div_ceil(MAX_SPARKLINE_CHARS).max(1);
     let sums: Vec<u64> =
-        series.chunks(at_once).map(|some| some.iter().map(|point| point.sum.clicks).sum()).collect();
+        series.chunks(at_once).map(|some| some.iter().map(|point| point.totals.clicks).sum()).collect();
     let most = sums.iter().copied().max().unwrap_or_default().max(1);
-    sums.iter().map(|sum| if *sum == 0 { ' ' } else { STANDING[eighths(*sum, most, 8) - 1] }).collect()
+    sums.iter()
+        .map(|sum| if *sum == 0 { ' ' } else { VERTICAL_EIGHTHS[eighths(*sum, most, 8) - 1] })
+        .collect()
 }
 
 /// Values with their clicks, and how they compare.
-fn bars(values: &[Value], drawing: Drawing) -> Vec<String> {
-    let named: Vec<(String, u64)> = values.iter().map(|value| (cut(&value.value), value.clicks)).collect();
+fn bars(values: &[Value], drawing: ChartStyle) -> Vec<String> {
+    let named: Vec<(String, u64)> =
+        values.iter().map(|value| (truncate(&value.value), value.clicks)).collect();
     let width = named.iter().map(|(name, _)| name.chars().count()).max().unwrap_or_default();
     let digits = named.iter().map(|(_, clicks)| clicks.to_string().len()).max().unwrap_or_default();
     let most = named.iter().map(|(_, clicks)| *clicks).max().unwrap_or_default().max(1);
     let line = |(name, clicks): &(String, u64)| {
         let bar = match drawing {
-            Drawing::Blocks => format!("  {}", bar(*clicks, most)),
-            Drawing::Plain => String::new(),
+            ChartStyle::Blocks => format!("  {}", bar(*clicks, most)),
+            ChartStyle::Plain => String::new(),
         };
         format!("  {name:width$}  {clicks:digits$}{bar}")
     };
@@ -296,10 +306,10 @@ fn bars(values: &[Value], drawing: Drawing) -> Vec<String> {
 }
 
 fn bar(clicks: u64, most: u64) -> String {
-    let eighths = eighths(clicks, most, BAR_CHARACTERS * 8);
+    let eighths = eighths(clicks, most, MAX_BAR_CHARS * 8);
     let mut bar: String = std::iter::repeat_n('█', eighths / 8).collect();
     if !eighths.is_multiple_of(8) {
-        bar.push(LYING[eighths % 8 - 1]);
+        bar.push(HORIZONTAL_EIGHTHS[eighths % 8 - 1]);
     }
     bar
 }
@@ -310,12 +320,12 @@ fn eighths(part: u64, whole: u64, parts: usize) -> usize {
     usize::try_from(share).unwrap_or(parts).clamp(1, parts)
 }
 
-fn cut(value: &str) -> String {
+fn truncate(value: &str) -> String {
     let value = clean(value);
-    if value.chars().count() <= LONGEST_VALUE {
+    if value.chars().count() <= MAX_VALUE_CHARS {
         return value.into_owned();
     }
-    value.chars().take(LONGEST_VALUE - 1).chain(['…']).collect()
+    value.chars().take(MAX_VALUE_CHARS - 1).chain(['…']).collect()
 }
 
 #[cfg(test)]
@@ -325,7 +335,7 @@ mod tests {
     fn series(clicks: &[u64]) -> Vec<Point> {
         let point = |clicks: &u64| Point {
             start: Timestamp::from_ms(0),
-            sum: Sum { clicks: *clicks, ..Sum::default() },
+            totals: Totals { clicks: *clicks, ..Totals::default() },
         };
         clicks.iter().map(point).collect()
     }
@@ -340,11 +350,11 @@ mod tests {
 
     #[test]
     fn bars_are_as_long_as_their_clicks() {
-        assert_eq!(bar(48, 48).chars().count(), BAR_CHARACTERS);
+        assert_eq!(bar(48, 48).chars().count(), MAX_BAR_CHARS);
         assert_eq!(bar(1, 48), "▌");
         assert_eq!(bar(1, 1_000_000), "▏");
         let values =
             [("a", 10), ("long", 5)].map(|(value, clicks)| Value { value: value.to_owned(), clicks });
-        assert_eq!(bars(&values, Drawing::Plain), ["  a     10", "  long   5"]);
+        assert_eq!(bars(&values, ChartStyle::Plain), ["  a     10", "  long   5"]);
     }
 }

@@ -3,32 +3,32 @@
 mod rollback;
 
 use rlinks_core::{Domain, FieldErrors, Policy, Preset, Slug, Workspace};
-use rlinks_ops::{Mode, Thing};
+use rlinks_ops::{Resource, WriteMode};
 use serde_json::Value;
 
 use crate::args::Workspaces;
-use crate::backend::local_store::Session;
-use crate::error::Failure;
-use crate::output::{Answer, can_ask, confirm};
+use crate::backend::local_store::LocalStore;
+use crate::error::CliError;
+use crate::output::{Confirmation, confirm, is_interactive};
 
-pub(crate) async fn run(session: &Session, command: Workspaces) -> Result<(), Failure> {
+pub(crate) async fn run(local: &LocalStore, command: Workspaces) -> Result<(), CliError> {
     match command {
-        Workspaces::Create { slug, preset, name } => create(session, &slug, &preset, name.as_deref()).await,
-        Workspaces::List { show_deleted } => list(session, show_deleted).await,
-        Workspaces::Show { slug } => show(session, slug.as_deref()).await,
+        Workspaces::Create { slug, preset, name } => create(local, &slug, &preset, name.as_deref()).await,
+        Workspaces::List { show_deleted } => list(local, show_deleted).await,
+        Workspaces::Show { slug } => show(local, slug.as_deref()).await,
         Workspaces::Policy { slug, preset, set } => {
-            policy(session, slug.as_deref(), preset.as_deref(), &set).await
+            policy(local, slug.as_deref(), preset.as_deref(), &set).await
         }
-        Workspaces::Delete { slug, yes } => delete(session, &slug, yes).await,
-        Workspaces::Restore { slug } => restore(session, &slug).await,
+        Workspaces::Delete { slug, yes } => delete(local, &slug, yes).await,
+        Workspaces::Restore { slug } => restore(local, &slug).await,
         Workspaces::Rollback { slug, to, dry_run, yes } => {
-            let mode = if dry_run { Mode::DryRun } else { Mode::Write };
-            rollback::run(session, slug.as_deref(), &to, mode, yes).await
+            let mode = if dry_run { WriteMode::DryRun } else { WriteMode::Apply };
+            rollback::run(local, slug.as_deref(), &to, mode, yes).await
         }
     }
 }
 
-async fn create(session: &Session, slug: &str, preset: &str, name: Option<&str>) -> Result<(), Failure> {
+async fn create(local: &LocalStore, slug: &str, preset: &str, name: Option<&str>) -> Result<(), CliError> {
     let mut errors = FieldErrors::default();
     let parsed_slug = errors.ok_or_push(Slug::parse(slug));
     let preset = errors.ok_or_push(preset.parse::<Preset>());
@@ -37,31 +37,31 @@ async fn create(session: &Session, slug: &str, preset: &str, name: Option<&str>)
         return Err(errors.into());
     };
     let change = async {
-        let made = session
+        let made = local
             .store()
-            .create_workspace(slug, name, Policy::preset(preset), &session.actor(), session.now())
+            .create_workspace(slug, name, Policy::preset(preset), &local.actor(), local.now())
             .await;
         made.map_err(|error| {
-            Failure::from(error)
+            CliError::from(error)
                 .hint("a slug is never given out twice, a deleted workspace's neither; choose another")
         })
     };
-    let workspace = session.change(change).await?;
-    report(session, &workspace, "created")
+    let workspace = local.change(change).await?;
+    report(local, &workspace, "created")
 }
 
-fn report(session: &Session, workspace: &Workspace, done: &str) -> Result<(), Failure> {
-    if session.output.json {
-        return session.output.object(workspace);
+fn report(local: &LocalStore, workspace: &Workspace, done: &str) -> Result<(), CliError> {
+    if local.output.json {
+        return local.output.object(workspace);
     }
-    session.output.line(&format!("{done} workspace {} (preset {})", workspace.slug, workspace.policy.preset))
+    local.output.line(&format!("{done} workspace {} (preset {})", workspace.slug, workspace.policy.preset))
 }
 
-async fn list(session: &Session, show_deleted: bool) -> Result<(), Failure> {
-    let mut workspaces = session.store().workspaces().await?;
+async fn list(local: &LocalStore, show_deleted: bool) -> Result<(), CliError> {
+    let mut workspaces = local.store().workspaces().await?;
     workspaces.retain(|workspace| show_deleted || workspace.deleted_at.is_none());
-    if session.output.json {
-        return session.output.object(&workspaces);
+    if local.output.json {
+        return local.output.object(&workspaces);
     }
     let mut rows = Vec::new();
     for workspace in &workspaces {
@@ -70,28 +70,28 @@ async fn list(session: &Session, show_deleted: bool) -> Result<(), Failure> {
             workspace.slug.to_string(),
             workspace.name.clone(),
             workspace.policy.preset.to_string(),
-            session.store().count_links(workspace.id).await?.to_string(),
+            local.store().count_links(workspace.id).await?.to_string(),
             deleted.unwrap_or_default(),
         ]);
     }
-    session.output.table(&["SLUG", "NAME", "PRESET", "LINKS", "STATE"], &rows)
+    local.output.table(&["SLUG", "NAME", "PRESET", "LINKS", "STATE"], &rows)
 }
 
-async fn show(session: &Session, slug: Option<&str>) -> Result<(), Failure> {
-    let slug = Slug::from_stored(slug.unwrap_or(&session.config.workspace).to_owned());
+async fn show(local: &LocalStore, slug: Option<&str>) -> Result<(), CliError> {
+    let slug = Slug::from_stored(slug.unwrap_or(&local.config.workspace).to_owned());
     // A deleted one can be looked at too.
-    let Some(workspace) = session.store().workspace(&slug).await? else {
-        return Err(Failure::not_found(Thing::Workspace(slug.to_string())));
+    let Some(workspace) = local.store().workspace(&slug).await? else {
+        return Err(CliError::not_found(Resource::Workspace(slug.to_string())));
     };
-    let domains = session.store().domains().await?;
+    let domains = local.store().domains().await?;
     let mine: Vec<&Domain> = domains.iter().filter(|domain| domain.workspace == workspace.id).collect();
-    let links = session.store().count_links(workspace.id).await?;
+    let links = local.store().count_links(workspace.id).await?;
     let hosts: Vec<String> = mine.iter().map(|domain| domain.host.to_string()).collect();
-    if session.output.json {
+    if local.output.json {
         let mut body = serde_json::to_value(&workspace).expect("a workspace is JSON");
         body["links"] = links.into();
         body["domains"] = hosts.into();
-        return session.output.object(&body);
+        return local.output.object(&body);
     }
     let mut shown = vec![
         format!("slug        {}", workspace.slug),
@@ -103,7 +103,7 @@ async fn show(session: &Session, slug: Option<&str>) -> Result<(), Failure> {
     shown.extend(workspace.deleted_at.map(|at| format!("deleted_at  {at}")));
     shown.push("policy".to_owned());
     shown.extend(policy_lines(&workspace.policy).into_iter().map(|line| format!("  {line}")));
-    shown.iter().try_for_each(|line| session.output.line(line))
+    shown.iter().try_for_each(|line| local.output.line(line))
 }
 
 /// Every field as `--set` takes it.
@@ -129,37 +129,37 @@ fn policy_lines(policy: &Policy) -> Vec<String> {
 }
 
 async fn policy(
-    session: &Session,
+    local: &LocalStore,
     slug: Option<&str>,
     preset: Option<&str>,
     set: &[String],
-) -> Result<(), Failure> {
-    let seen = session.workspace_named(slug.unwrap_or(&session.config.workspace)).await?;
+) -> Result<(), CliError> {
+    let seen = local.workspace_named(slug.unwrap_or(&local.config.workspace)).await?;
     if preset.is_none() && set.is_empty() {
-        return print_policy(session, &seen.policy);
+        return print_policy(local, &seen.policy);
     }
     let begin = match preset {
         Some(name) => Policy::preset(name.parse()?),
         None => seen.policy.clone(),
     };
     let next = Workspace { policy: with_fields(&begin, set)?, ..seen.clone() };
-    let workspace = update(session, &seen, next, "workspace.policy").await?;
-    print_policy(session, &workspace.policy)
+    let workspace = update(local, &seen, next, "workspace.policy").await?;
+    print_policy(local, &workspace.policy)
 }
 
-fn print_policy(session: &Session, policy: &Policy) -> Result<(), Failure> {
-    if session.output.json {
-        return session.output.object(policy);
+fn print_policy(local: &LocalStore, policy: &Policy) -> Result<(), CliError> {
+    if local.output.json {
+        return local.output.object(policy);
     }
-    policy_lines(policy).iter().try_for_each(|line| session.output.line(line))
+    policy_lines(policy).iter().try_for_each(|line| local.output.line(line))
 }
 
 /// Sets fields as `--set` names them.
-fn with_fields(policy: &Policy, set: &[String]) -> Result<Policy, Failure> {
+fn with_fields(policy: &Policy, set: &[String]) -> Result<Policy, CliError> {
     let mut waiting = Vec::new();
     for pair in set {
         let Some(pair) = pair.split_once('=') else {
-            return Err(Failure::usage(format!("`--set {pair}` names no value"))
+            return Err(CliError::usage(format!("`--set {pair}` names no value"))
                 .hint("write it like `--set cache.max_age=60`"));
         };
         waiting.push((pair.0.to_owned(), pair.1.to_owned()));
@@ -168,51 +168,50 @@ fn with_fields(policy: &Policy, set: &[String]) -> Result<Policy, Failure> {
 }
 
 async fn update(
-    session: &Session,
+    local: &LocalStore,
     seen: &Workspace,
     next: Workspace,
     action: &str,
-) -> Result<Workspace, Failure> {
-    let change = async {
-        Ok(session.store().update_workspace(seen, next, action, &session.actor(), session.now()).await?)
-    };
-    session.change(change).await
+) -> Result<Workspace, CliError> {
+    let change =
+        async { Ok(local.store().update_workspace(seen, next, action, &local.actor(), local.now()).await?) };
+    local.change(change).await
 }
 
-async fn delete(session: &Session, slug: &str, yes: bool) -> Result<(), Failure> {
-    let seen = session.workspace_named(slug).await?;
+async fn delete(local: &LocalStore, slug: &str, yes: bool) -> Result<(), CliError> {
+    let seen = local.workspace_named(slug).await?;
     if slug == Slug::MAIN {
-        session.output.warning(
+        local.output.warning(
             "main is the default workspace: without it, commands need --workspace, the configured `domain` is entered nowhere, and hosts that were main's answer 404; `rmax workspaces restore main` brings it back",
         );
     }
-    if !yes && !can_ask() {
-        return Err(Failure::usage("deleting a workspace needs --yes where nobody can be asked"));
+    if !yes && !is_interactive() {
+        return Err(CliError::usage("deleting a workspace needs --yes where nobody can be asked"));
     }
     if !yes {
-        let links = session.store().count_links(seen.id).await?;
+        let links = local.store().count_links(seen.id).await?;
         let question =
             format!("Delete workspace {slug}? Its {links} links will answer 404; nothing is erased.");
-        if confirm(&question)? == Answer::No {
-            return Err(Failure::failed("nothing was deleted"));
+        if confirm(&question)? == Confirmation::Declined {
+            return Err(CliError::failed("nothing was deleted"));
         }
     }
-    let next = Workspace { deleted_at: Some(session.now()), ..seen.clone() };
-    let workspace = update(session, &seen, next, "workspace.delete").await?;
-    report(session, &workspace, "deleted")
+    let next = Workspace { deleted_at: Some(local.now()), ..seen.clone() };
+    let workspace = update(local, &seen, next, "workspace.delete").await?;
+    report(local, &workspace, "deleted")
 }
 
-async fn restore(session: &Session, slug: &str) -> Result<(), Failure> {
-    let found = session.store().workspace(&Slug::from_stored(slug.to_owned())).await?;
+async fn restore(local: &LocalStore, slug: &str) -> Result<(), CliError> {
+    let found = local.store().workspace(&Slug::from_stored(slug.to_owned())).await?;
     let Some(seen) = found else {
-        return Err(Failure::not_found(Thing::Workspace(slug.to_string())));
+        return Err(CliError::not_found(Resource::Workspace(slug.to_string())));
     };
     if seen.deleted_at.is_none() {
-        return report(session, &seen, "unchanged");
+        return report(local, &seen, "unchanged");
     }
     let next = Workspace { deleted_at: None, ..seen.clone() };
-    let workspace = update(session, &seen, next, "workspace.restore").await?;
-    report(session, &workspace, "restored")
+    let workspace = update(local, &seen, next, "workspace.restore").await?;
+    report(local, &workspace, "restored")
 }
 
 #[cfg(test)]

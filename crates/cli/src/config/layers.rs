@@ -9,14 +9,14 @@ use std::path::{Path, PathBuf};
 use serde_json::Value as Json;
 use toml::{Table, Value};
 
-use super::{PRODUCTION, Shown, masked};
+use super::{EffectiveSetting, PRODUCTION_ENV, mask_password};
 use crate::args::{Global, Serve};
 use crate::environment::Environment;
-use crate::error::Failure;
+use crate::error::CliError;
 use crate::files::cannot_read;
 
 /// Every key there is, in the order they are shown.
-pub(super) const KEYS: [&str; 47] = [
+pub(super) const CONFIG_KEYS: [&str; 47] = [
     "domain",
     "base_domain",
     "public_scheme",
@@ -106,20 +106,20 @@ impl fmt::Display for Origin {
 
 /// A value somebody gave.
 #[derive(Clone, Debug)]
-pub(super) struct Given {
+pub(super) struct Setting {
     value: Value,
     pub(super) origin: Origin,
 }
 
-impl Given {
+impl Setting {
     /// As text, where it is one.
     pub(super) fn text(&self) -> Option<String> {
         self.value.as_str().map(str::to_owned)
     }
 
     /// Why it cannot be. The value is not repeated: it may be a secret.
-    pub(super) fn wrong(&self, key: &str, why: &str) -> Failure {
-        Failure::usage(match &self.origin {
+    pub(super) fn invalid(&self, key: &str, why: &str) -> CliError {
+        CliError::usage(match &self.origin {
             Origin::File(_) | Origin::Section(..) => format!("{}: `{key}` {why}", self.origin),
             Origin::Default | Origin::Variable(_) | Origin::Flag(_) => format!("{} {why}", self.origin),
         })
@@ -133,9 +133,9 @@ pub(super) struct Layers {
     pub(super) workspace: Option<String>,
     pub(super) file: Option<PathBuf>,
     /// The environments of the file that point at Cloudflare.
-    at_cloudflare: Vec<String>,
-    given: BTreeMap<&'static str, Vec<Given>>,
-    shown: Vec<Shown>,
+    cloudflare_environments: Vec<String>,
+    settings: BTreeMap<&'static str, Vec<Setting>>,
+    effective: Vec<EffectiveSetting>,
 }
 
 impl Layers {
@@ -143,20 +143,20 @@ impl Layers {
         global: &Global,
         serve: Option<&Serve>,
         environment: &Environment,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, CliError> {
         let or_variable = |flag: &Option<String>, name: &str| {
             flag.clone().or_else(|| environment.text(name).map(str::to_owned))
         };
         let mut layers = Self {
-            env: or_variable(&global.env, "RMAX_ENV").unwrap_or_else(|| PRODUCTION.to_owned()),
+            env: or_variable(&global.env, "RMAX_ENV").unwrap_or_else(|| PRODUCTION_ENV.to_owned()),
             workspace: or_variable(&global.workspace, "RMAX_WORKSPACE"),
             file: find_file(global, environment),
-            at_cloudflare: Vec::new(),
-            given: BTreeMap::new(),
-            shown: Vec::new(),
+            cloudflare_environments: Vec::new(),
+            settings: BTreeMap::new(),
+            effective: Vec::new(),
         };
         let known = layers.read_file()?;
-        if layers.env != PRODUCTION && !known.contains(&layers.env) {
+        if layers.env != PRODUCTION_ENV && !known.contains(&layers.env) {
             return Err(unknown_environment(&layers.env, &known, layers.file.as_deref()));
         }
         layers.read_variables(environment)?;
@@ -165,65 +165,65 @@ impl Layers {
     }
 
     /// Takes the file's values and gives the names of its environments.
-    fn read_file(&mut self) -> Result<Vec<String>, Failure> {
+    fn read_file(&mut self) -> Result<Vec<String>, CliError> {
         let Some(path) = self.file.clone() else { return Ok(Vec::new()) };
         let text = std::fs::read_to_string(&path).map_err(|error| {
             let reason = cannot_read(&path, &error).messages().join(" ");
-            Failure::usage(format!("the configuration {reason}"))
+            CliError::usage(format!("the configuration {reason}"))
         })?;
         let mut table: Table = text.parse().map_err(|error: toml::de::Error| {
-            Failure::usage(format!("{}: {}", path.display(), syntax(&error, &text)))
+            CliError::usage(format!("{}: {}", path.display(), syntax(&error, &text)))
         })?;
         let environments = match table.remove("env") {
             None => Table::new(),
             Some(Value::Table(environments)) => environments,
             Some(_) => {
-                return Err(Failure::usage(format!(
+                return Err(CliError::usage(format!(
                     "{}: `env` must be sections like [env.production]",
                     path.display()
                 )));
             }
         };
         let top = Origin::File(path.clone());
-        each_key("", table, &top, &mut |key, value| self.give(key, value, top.clone()))?;
+        each_key("", table, &top, &mut |key, value| self.set(key, value, top.clone()))?;
         let known = environments.keys().cloned().collect();
         for (name, section) in environments {
             let origin = Origin::Section(path.clone(), name.clone());
             let Value::Table(section) = section else {
-                return Err(Failure::usage(format!("{}: `env.{name}` must be a section", path.display())));
+                return Err(CliError::usage(format!("{}: `env.{name}` must be a section", path.display())));
             };
             if !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_') {
-                return Err(Failure::usage(format!(
+                return Err(CliError::usage(format!(
                     "{origin}: the name of an environment has letters, digits, hyphens and underscores only"
                 )));
             }
             if section.contains_key("cloudflare") {
-                self.at_cloudflare.push(name.clone());
+                self.cloudflare_environments.push(name.clone());
             }
             // Every section is checked, and only the chosen one is kept.
             let chosen = name == self.env;
             each_key("", section, &origin, &mut |key, value| {
                 if chosen {
-                    self.give(key, value, origin.clone());
+                    self.set(key, value, origin.clone());
                 }
             })?;
         }
         Ok(known)
     }
 
-    fn read_variables(&mut self, environment: &Environment) -> Result<(), Failure> {
-        for key in KEYS {
+    fn read_variables(&mut self, environment: &Environment) -> Result<(), CliError> {
+        for key in CONFIG_KEYS {
             let name = variable(key);
             if let Some(value) = environment.get(&name) {
                 let text = value
                     .to_str()
-                    .ok_or_else(|| Failure::usage(format!("{name} is not readable as text (UTF-8)")))?;
-                self.give(key, Value::String(text.to_owned()), Origin::Variable(name));
+                    .ok_or_else(|| CliError::usage(format!("{name} is not readable as text (UTF-8)")))?;
+                self.set(key, Value::String(text.to_owned()), Origin::Variable(name));
             }
         }
         // Others may use the prefix too (a Kubernetes service called rmax does), so only what looks like a slip is worth a word.
         let known: Vec<String> =
-            KEYS.iter().map(|key| variable(key)).chain(OTHER_VARIABLES.map(str::to_owned)).collect();
+            CONFIG_KEYS.iter().map(|key| variable(key)).chain(OTHER_VARIABLES.map(str::to_owned)).collect();
         for name in environment.names("RMAX_").filter(|name| !known.iter().any(|known| known == name)) {
             if let Some(meant) = closest(name, known.iter().map(String::as_str), 0.9) {
                 // Nobody may be listening on stderr; that must not end the command.
@@ -239,7 +239,7 @@ impl Layers {
     fn read_flags(&mut self, global: &Global, serve: Option<&Serve>) {
         let mut flag = |key, name, value: Option<String>| {
             if let Some(value) = value {
-                self.give(key, Value::String(value), Origin::Flag(name));
+                self.set(key, Value::String(value), Origin::Flag(name));
             }
         };
         flag("data", "--data", global.data.as_ref().map(|path| path.to_string_lossy().into_owned()));
@@ -251,41 +251,41 @@ impl Layers {
         }
     }
 
-    fn give(&mut self, key: &'static str, value: Value, origin: Origin) {
-        self.given.entry(key).or_default().push(Given { value, origin });
+    fn set(&mut self, key: &'static str, value: Value, origin: Origin) {
+        self.settings.entry(key).or_default().push(Setting { value, origin });
     }
 
     /// The environments of the file that point at Cloudflare.
-    pub(super) fn at_cloudflare(&self) -> &[String] {
-        &self.at_cloudflare
+    pub(super) fn cloudflare_environments(&self) -> &[String] {
+        &self.cloudflare_environments
     }
 
     // ---- what was given for a key ----
 
     /// The value that wins.
-    pub(super) fn peek(&self, key: &str) -> Option<&Given> {
-        self.given.get(key).and_then(|values| values.last())
+    pub(super) fn get(&self, key: &str) -> Option<&Setting> {
+        self.settings.get(key).and_then(|values| values.last())
     }
 
     /// Of several keys that exclude each other the one whose value came last. Two from one place are an error.
-    pub(super) fn highest(&self, keys: &[&'static str]) -> Result<Option<(&'static str, Given)>, Failure> {
-        let mut best: Option<(&'static str, &Given)> = None;
+    pub(super) fn winning(&self, keys: &[&'static str]) -> Result<Option<(&'static str, Setting)>, CliError> {
+        let mut best: Option<(&'static str, &Setting)> = None;
         for &key in keys {
-            let Some(given) = self.peek(key) else { continue };
+            let Some(setting) = self.get(key) else { continue };
             match best {
-                Some((other, known)) if known.origin.level() == given.origin.level() => {
+                Some((other, known)) if known.origin.precedence() == setting.origin.precedence() => {
                     if key.split('.').next() != other.split('.').next() {
-                        return Err(Failure::usage(format!(
+                        return Err(CliError::usage(format!(
                             "{}: `{other}` and `{key}` exclude each other; an environment points at one place",
-                            given.origin
+                            setting.origin
                         )));
                     }
                 }
-                Some((_, known)) if known.origin.level() > given.origin.level() => {}
-                _ => best = Some((key, given)),
+                Some((_, known)) if known.origin.precedence() > setting.origin.precedence() => {}
+                _ => best = Some((key, setting)),
             }
         }
-        Ok(best.map(|(key, given)| (key, given.clone())))
+        Ok(best.map(|(key, setting)| (key, setting.clone())))
     }
 
     /// A text with a meaning.
@@ -293,22 +293,22 @@ impl Layers {
         &mut self,
         key: &'static str,
         parse: impl FnOnce(&str) -> Result<T, String>,
-    ) -> Result<Option<T>, Failure> {
-        let Some(given) = self.peek(key).cloned() else { return Ok(None) };
-        let text = given.text().ok_or_else(|| given.wrong(key, "must be a text in quotes"))?;
-        let value = parse(&text).map_err(|why| given.wrong(key, &why))?;
-        self.show(key, masked(&text).into(), &given.origin);
+    ) -> Result<Option<T>, CliError> {
+        let Some(setting) = self.get(key).cloned() else { return Ok(None) };
+        let text = setting.text().ok_or_else(|| setting.invalid(key, "must be a text in quotes"))?;
+        let value = parse(&text).map_err(|why| setting.invalid(key, &why))?;
+        self.show(key, mask_password(&text).into(), &setting.origin);
         Ok(Some(value))
     }
 
     /// A text that is shown to nobody.
-    pub(super) fn secret(&mut self, key: &'static str) -> Result<Option<String>, Failure> {
-        let Some(given) = self.peek(key).cloned() else { return Ok(None) };
-        let text = given.text().ok_or_else(|| given.wrong(key, "must be a text in quotes"))?;
+    pub(super) fn secret(&mut self, key: &'static str) -> Result<Option<String>, CliError> {
+        let Some(setting) = self.get(key).cloned() else { return Ok(None) };
+        let text = setting.text().ok_or_else(|| setting.invalid(key, "must be a text in quotes"))?;
         if text.trim().is_empty() {
-            return Err(given.wrong(key, "is empty"));
+            return Err(setting.invalid(key, "is empty"));
         }
-        self.show(key, "***".into(), &given.origin);
+        self.show(key, "***".into(), &setting.origin);
         Ok(Some(text.trim().to_owned()))
     }
 
@@ -316,24 +316,24 @@ impl Layers {
         &mut self,
         key: &'static str,
         range: RangeInclusive<i64>,
-    ) -> Result<Option<i64>, Failure> {
-        let Some(given) = self.peek(key).cloned() else { return Ok(None) };
-        let number = match &given.value {
+    ) -> Result<Option<i64>, CliError> {
+        let Some(setting) = self.get(key).cloned() else { return Ok(None) };
+        let number = match &setting.value {
             Value::Integer(number) => Some(*number),
             Value::String(text) => text.trim().parse().ok(),
             _ => None,
         };
         let number = number.filter(|number| range.contains(number)).ok_or_else(|| {
             let why = format!("must be a whole number from {} to {}", range.start(), range.end());
-            given.wrong(key, &why)
+            setting.invalid(key, &why)
         })?;
-        self.show(key, number.into(), &given.origin);
+        self.show(key, number.into(), &setting.origin);
         Ok(Some(number))
     }
 
-    pub(super) fn switch(&mut self, key: &'static str) -> Result<Option<bool>, Failure> {
-        let Some(given) = self.peek(key).cloned() else { return Ok(None) };
-        let switch = match &given.value {
+    pub(super) fn boolean(&mut self, key: &'static str) -> Result<Option<bool>, CliError> {
+        let Some(setting) = self.get(key).cloned() else { return Ok(None) };
+        let switch = match &setting.value {
             Value::Boolean(switch) => Some(*switch),
             Value::String(text) => match text.as_str() {
                 "true" | "1" | "yes" | "on" => Some(true),
@@ -342,8 +342,8 @@ impl Layers {
             },
             _ => None,
         };
-        let switch = switch.ok_or_else(|| given.wrong(key, "must be true or false"))?;
-        self.show(key, switch.into(), &given.origin);
+        let switch = switch.ok_or_else(|| setting.invalid(key, "must be true or false"))?;
+        self.show(key, switch.into(), &setting.origin);
         Ok(Some(switch))
     }
 
@@ -352,19 +352,19 @@ impl Layers {
         &mut self,
         key: &'static str,
         parse: impl Fn(&str) -> Result<T, String>,
-    ) -> Result<Vec<T>, Failure> {
-        let Some(given) = self.peek(key).cloned() else { return Ok(Vec::new()) };
-        let texts: Option<Vec<String>> = match &given.value {
+    ) -> Result<Vec<T>, CliError> {
+        let Some(setting) = self.get(key).cloned() else { return Ok(Vec::new()) };
+        let texts: Option<Vec<String>> = match &setting.value {
             Value::String(text) => Some(
                 text.split(',').map(str::trim).filter(|part| !part.is_empty()).map(str::to_owned).collect(),
             ),
             Value::Array(list) => list.iter().map(|item| item.as_str().map(str::to_owned)).collect(),
             _ => None,
         };
-        let texts = texts.ok_or_else(|| given.wrong(key, "must be a list of texts"))?;
+        let texts = texts.ok_or_else(|| setting.invalid(key, "must be a list of texts"))?;
         let parsed: Result<Vec<T>, String> = texts.iter().map(|text| parse(text)).collect();
-        let parsed = parsed.map_err(|why| given.wrong(key, &why))?;
-        self.show(key, texts.into(), &given.origin);
+        let parsed = parsed.map_err(|why| setting.invalid(key, &why))?;
+        self.show(key, texts.into(), &setting.origin);
         Ok(parsed)
     }
 
@@ -373,9 +373,9 @@ impl Layers {
         &mut self,
         key: &'static str,
         parse: impl Fn(&serde_json::Map<String, Json>) -> Result<T, String>,
-    ) -> Result<Vec<T>, Failure> {
-        let Some(given) = self.peek(key).cloned() else { return Ok(Vec::new()) };
-        let value = match &given.value {
+    ) -> Result<Vec<T>, CliError> {
+        let Some(setting) = self.get(key).cloned() else { return Ok(Vec::new()) };
+        let value = match &setting.value {
             Value::String(text) => serde_json::from_str(text).ok(),
             value => serde_json::to_value(value).ok(),
         };
@@ -384,27 +384,27 @@ impl Layers {
             .and_then(Json::as_array)
             .and_then(|list| list.iter().map(Json::as_object).collect::<Option<Vec<_>>>());
         let tables =
-            tables.ok_or_else(|| given.wrong(key, "must be a list of tables; in a variable, as JSON"))?;
+            tables.ok_or_else(|| setting.invalid(key, "must be a list of tables; in a variable, as JSON"))?;
         let parsed: Result<Vec<T>, String> = tables.into_iter().map(parse).collect();
-        let parsed = parsed.map_err(|why| given.wrong(key, &why))?;
-        self.show(key, value.unwrap_or_default(), &given.origin);
+        let parsed = parsed.map_err(|why| setting.invalid(key, &why))?;
+        self.show(key, value.unwrap_or_default(), &setting.origin);
         Ok(parsed)
     }
 
     // ---- what is shown of it ----
 
     pub(super) fn show(&mut self, key: &'static str, value: Json, origin: &Origin) {
-        self.shown.push(Shown { key, value, from: origin.to_string() });
+        self.effective.push(EffectiveSetting { key, value, from: origin.to_string() });
     }
 
     pub(super) fn show_default(&mut self, key: &'static str, value: impl Into<Json>) {
-        if self.shown.iter().all(|shown| shown.key != key) {
+        if self.effective.iter().all(|shown| shown.key != key) {
             self.show(key, value.into(), &Origin::Default);
         }
     }
 
     /// Everything in force, in the order of the keys.
-    pub(super) fn into_shown(mut self, threads: usize) -> Vec<Shown> {
+    pub(super) fn into_effective(mut self, threads: usize) -> Vec<EffectiveSetting> {
         for (key, text) in DEFAULTS {
             let json = match text {
                 "true" => Json::Bool(true),
@@ -414,14 +414,14 @@ impl Layers {
             self.show_default(key, json);
         }
         self.show_default("threads", threads);
-        self.shown.sort_by_key(|shown| KEYS.iter().position(|key| *key == shown.key));
-        self.shown
+        self.effective.sort_by_key(|shown| CONFIG_KEYS.iter().position(|key| *key == shown.key));
+        self.effective
     }
 }
 
 impl Origin {
     /// Its rank. The file's top and a section differ; two variables do not.
-    pub(super) fn level(&self) -> u8 {
+    pub(super) fn precedence(&self) -> u8 {
         match self {
             Self::Default => 0,
             Self::File(_) => 1,
@@ -450,16 +450,16 @@ fn each_key(
     table: Table,
     origin: &Origin,
     each: &mut impl FnMut(&'static str, Value),
-) -> Result<(), Failure> {
+) -> Result<(), CliError> {
     for (name, value) in table {
         let key = format!("{prefix}{name}");
         let group = format!("{key}.");
         match value {
-            Value::Table(inner) if KEYS.iter().any(|known| known.starts_with(&group)) => {
+            Value::Table(inner) if CONFIG_KEYS.iter().any(|known| known.starts_with(&group)) => {
                 each_key(&group, inner, origin, each)?;
             }
             value => {
-                let known = KEYS.iter().find(|known| **known == key);
+                let known = CONFIG_KEYS.iter().find(|known| **known == key);
                 each(known.ok_or_else(|| unknown_key(&key, origin))?, value);
             }
         }
@@ -481,10 +481,10 @@ fn syntax(error: &toml::de::Error, text: &str) -> String {
     }
 }
 
-fn unknown_key(key: &str, origin: &Origin) -> Failure {
+fn unknown_key(key: &str, origin: &Origin) -> CliError {
     // Files are copied, committed and shown to others.
     if ["api_key", "rmax_api_key"].iter().any(|known| key.eq_ignore_ascii_case(known)) {
-        return Failure::usage(format!(
+        return CliError::usage(format!(
             "{origin}: an API key is never read from a file; take it out of there"
         ))
         .hint("set the variable RMAX_API_KEY instead");
@@ -493,24 +493,24 @@ fn unknown_key(key: &str, origin: &Origin) -> Failure {
         .iter()
         .any(|known| key.eq_ignore_ascii_case(known))
     {
-        return Failure::usage(format!(
+        return CliError::usage(format!(
             "{origin}: a token of Cloudflare's is never read from a file; take it out of there"
         ))
         .hint("set the variable CLOUDFLARE_API_TOKEN instead");
     }
-    let failure = Failure::usage(format!("{origin}: `{key}` is no key of the configuration"));
-    match closest(key, KEYS.into_iter().chain(["env"]), 0.7) {
+    let failure = CliError::usage(format!("{origin}: `{key}` is no key of the configuration"));
+    match closest(key, CONFIG_KEYS.into_iter().chain(["env"]), 0.7) {
         Some(meant) => failure.hint(format!("did you mean `{meant}`?")),
-        None => failure.hint(format!("the keys are {}", KEYS.join(", "))),
+        None => failure.hint(format!("the keys are {}", CONFIG_KEYS.join(", "))),
     }
 }
 
-fn unknown_environment(name: &str, known: &[String], file: Option<&Path>) -> Failure {
+fn unknown_environment(name: &str, known: &[String], file: Option<&Path>) -> CliError {
     let mut names: Vec<&str> = known.iter().map(String::as_str).collect();
-    if !names.contains(&PRODUCTION) {
-        names.insert(0, PRODUCTION);
+    if !names.contains(&PRODUCTION_ENV) {
+        names.insert(0, PRODUCTION_ENV);
     }
-    let failure = Failure::usage(format!("there is no environment `{name}`; there is {}", names.join(", ")));
+    let failure = CliError::usage(format!("there is no environment `{name}`; there is {}", names.join(", ")));
     match (closest(name, names.iter().copied(), 0.7), file) {
         (Some(meant), _) => failure.hint(format!("did you mean `--env {meant}`?")),
         (None, Some(file)) => failure.hint(format!("add a section [env.{name}] to {}", file.display())),

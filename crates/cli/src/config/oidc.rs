@@ -9,12 +9,12 @@ use serde_json::{Map, Value};
 use url::Url;
 
 use super::layers::Layers;
-use crate::error::Failure;
+use crate::error::CliError;
 
 /// What is asked for where nothing is said.
-const SCOPES: [&str; 3] = ["openid", "email", "profile"];
+const DEFAULT_SCOPES: [&str; 3] = ["openid", "email", "profile"];
 /// The keys that mean nothing without `oidc.issuer`.
-const OTHERS: [&str; 7] = [
+const DEPENDENT_KEYS: [&str; 7] = [
     "oidc.client_id",
     "oidc.client_secret",
     "oidc.audience",
@@ -25,15 +25,15 @@ const OTHERS: [&str; 7] = [
 ];
 
 /// The provider, where one is configured.
-pub(super) fn settings(layers: &mut Layers) -> Result<Option<OidcSettings>, Failure> {
+pub(super) fn settings(layers: &mut Layers) -> Result<Option<OidcSettings>, CliError> {
     let Some(issuer) = layers.parsed("oidc.issuer", issuer)? else {
-        return match OTHERS.into_iter().find(|key| layers.peek(key).is_some()) {
+        return match DEPENDENT_KEYS.into_iter().find(|key| layers.get(key).is_some()) {
             None => Ok(None),
-            Some(key) => Err(Failure::usage(format!("`{key}` is set and `oidc.issuer` is not"))),
+            Some(key) => Err(CliError::usage(format!("`{key}` is set and `oidc.issuer` is not"))),
         };
     };
     let Some(client_id) = layers.parsed("oidc.client_id", one_word)? else {
-        return Err(Failure::usage("`oidc.issuer` is set and `oidc.client_id` is not; sign-in needs both"));
+        return Err(CliError::usage("`oidc.issuer` is set and `oidc.client_id` is not; sign-in needs both"));
     };
     let mut algorithms = layers.list("oidc.algorithms", str::parse::<Algorithm>)?;
     if algorithms.is_empty() {
@@ -41,7 +41,7 @@ pub(super) fn settings(layers: &mut Layers) -> Result<Option<OidcSettings>, Fail
     }
     let mut scopes = layers.list("oidc.scopes", one_word)?;
     if scopes.is_empty() {
-        scopes = SCOPES.map(str::to_owned).to_vec();
+        scopes = DEFAULT_SCOPES.map(str::to_owned).to_vec();
     }
     if !scopes.iter().any(|scope| scope == "openid") {
         scopes.insert(0, "openid".to_owned());
@@ -64,7 +64,7 @@ fn issuer(text: &str) -> Result<String, String> {
             .to_owned()
     };
     let url = Url::parse(text).map_err(|_| wrong())?;
-    let is_safe = url.scheme() == "https" || url.scheme() == "http" && is_near(&url);
+    let is_safe = url.scheme() == "https" || url.scheme() == "http" && is_loopback(&url);
     let is_bare = url.query().is_none()
         && url.fragment().is_none()
         && url.username().is_empty()
@@ -82,7 +82,7 @@ fn redirect_uri(text: &str) -> Result<String, String> {
     url.map(|_| text.to_owned()).ok_or_else(|| format!("must be a URL that ends in {CALLBACK_PATH}"))
 }
 
-fn is_near(url: &Url) -> bool {
+fn is_loopback(url: &Url) -> bool {
     match url.host_str() {
         Some("localhost") => true,
         Some(host) => {
@@ -98,8 +98,8 @@ fn one_word(text: &str) -> Result<String, String> {
 }
 
 fn rule(table: &Map<String, Value>) -> Result<ProvisionRule, String> {
-    const KNOWN: [&str; 4] = ["workspace", "role", "email_domain", "claim"];
-    if let Some(key) = table.keys().find(|key| !KNOWN.contains(&key.as_str())) {
+    const RULE_KEYS: [&str; 4] = ["workspace", "role", "email_domain", "claim"];
+    if let Some(key) = table.keys().find(|key| !RULE_KEYS.contains(&key.as_str())) {
         return Err(format!("has a rule with `{key}`; a rule has workspace, role, email_domain and claim"));
     }
     let text = |key: &str| match table.get(key) {

@@ -433,8 +433,8 @@ fn row_14_a_journal_that_may_not_grow_drops_counts_and_goes_on_when_the_database
         lock.close().await.unwrap();
     });
     // The backlog is stored and its segments are removed; what is left are the segments being written, so that half the room is free.
-    let journal = place.path("rlinks-data").join(rlinks_clicks::journal::FOLDER);
-    wait_until("the backlog is removed", || rlinks_clicks::journal::bytes_in(&journal) < 512 << 10);
+    let journal = place.path("rlinks-data").join(rlinks_clicks::journal::JOURNAL_FOLDER);
+    wait_until("the backlog is removed", || rlinks_clicks::journal::folder_bytes(&journal) < 512 << 10);
     let full = ledger.answers();
     // The journal notices within a tick, and from then on nothing is dropped.
     wait_until("there is room again", || {

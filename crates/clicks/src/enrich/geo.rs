@@ -15,12 +15,12 @@ use maxminddb::{MaxMindDbError, Reader};
 use serde::de::{self, Deserialize, Deserializer, Visitor};
 
 /// More than we expect of any such file; it has to fit into memory, twice while it is replaced.
-const LARGEST_FILE_BYTES: u64 = 1 << 30;
-const LONGEST_CITY_CHARACTERS: usize = 100;
+const MAX_FILE_BYTES: u64 = 1 << 30;
+const MAX_CITY_CHARS: usize = 100;
 
 /// Where an address is, as far as the file knows.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Place {
+pub struct GeoLocation {
     /// The two capital letters of ISO 3166-1.
     pub country: Option<[u8; 2]>,
     /// The English name of the city.
@@ -70,14 +70,14 @@ pub struct Geo {
     path: PathBuf,
     tables: Option<Reader<Vec<u8>>>,
     error: Option<GeoError>,
-    seen: Option<Identity>,
+    seen: Option<FileIdentity>,
 }
 
 impl Geo {
     /// Reads a file; one that cannot be read gives no places until it is replaced.
     pub fn open(path: impl Into<PathBuf>) -> Self {
         let path = path.into();
-        let seen = Identity::of(&path);
+        let seen = FileIdentity::from_path(&path);
         let mut geo = Self { path, tables: None, error: None, seen };
         geo.load();
         geo
@@ -94,18 +94,20 @@ impl Geo {
     }
 
     /// Where an address is.
-    pub fn look_up(&self, address: IpAddr) -> Place {
-        let Some(tables) = &self.tables else { return Place::default() };
+    pub fn look_up(&self, address: IpAddr) -> GeoLocation {
+        let Some(tables) = &self.tables else { return GeoLocation::default() };
         // A socket for both families reports IPv4 addresses as IPv6.
-        let Ok(found) = tables.lookup(address.to_canonical()) else { return Place::default() };
+        let Ok(found) = tables.lookup(address.to_canonical()) else { return GeoLocation::default() };
         let text = |path| found.decode_path::<&str>(path).ok().flatten();
         let degrees = |path| Some(found.decode_path::<Degrees>(path).ok().flatten()?.0);
-        let latitude = LATITUDES.iter().find_map(|path| degrees(path)).filter(|north| north.abs() <= 90.0);
-        let longitude = LONGITUDES.iter().find_map(|path| degrees(path)).filter(|east| east.abs() <= 180.0);
+        let latitude =
+            LATITUDE_PATHS.iter().find_map(|path| degrees(path)).filter(|north| north.abs() <= 90.0);
+        let longitude =
+            LONGITUDE_PATHS.iter().find_map(|path| degrees(path)).filter(|east| east.abs() <= 180.0);
         let point = latitude.zip(longitude);
-        Place {
-            country: COUNTRIES.iter().find_map(|path| country_code(text(path)?)),
-            city: CITIES.iter().find_map(|path| city_name(text(path)?)),
+        GeoLocation {
+            country: COUNTRY_PATHS.iter().find_map(|path| country_code(text(path)?)),
+            city: CITY_PATHS.iter().find_map(|path| city_name(text(path)?)),
             latitude: point.map(|(latitude, _)| latitude),
             longitude: point.map(|(_, longitude)| longitude),
         }
@@ -113,7 +115,7 @@ impl Geo {
 
     /// Reads the file again if it was replaced or changed.
     pub fn refresh(&mut self) -> Refresh {
-        let now = Identity::of(&self.path);
+        let now = FileIdentity::from_path(&self.path);
         if now == self.seen {
             return Refresh::Unchanged;
         }
@@ -144,15 +146,15 @@ impl Geo {
 type Paths = &'static [&'static [PathElement<'static>]];
 
 // Where a network is counts before where it was registered.
-const COUNTRIES: Paths = &[
+const COUNTRY_PATHS: Paths = &[
     &[Key("country"), Key("iso_code")],
     &[Key("country_code")],
     &[Key("country")],
     &[Key("registered_country"), Key("iso_code")],
 ];
-const CITIES: Paths = &[&[Key("city"), Key("names"), Key("en")], &[Key("city")]];
-const LATITUDES: Paths = &[&[Key("location"), Key("latitude")], &[Key("latitude")], &[Key("lat")]];
-const LONGITUDES: Paths = &[&[Key("location"), Key("longitude")], &[Key("longitude")], &[Key("lng")]];
+const CITY_PATHS: Paths = &[&[Key("city"), Key("names"), Key("en")], &[Key("city")]];
+const LATITUDE_PATHS: Paths = &[&[Key("location"), Key("latitude")], &[Key("latitude")], &[Key("lat")]];
+const LONGITUDE_PATHS: Paths = &[&[Key("location"), Key("longitude")], &[Key("longitude")], &[Key("lng")]];
 
 /// Degrees, which some files hold in numbers of any width and others in text.
 ///
@@ -194,15 +196,15 @@ impl Visitor<'_> for DegreesVisitor {
 
 /// What changes when a file is replaced, or written to in place.
 #[derive(Debug, PartialEq, Eq)]
-struct Identity {
+struct FileIdentity {
     device: u64,
     inode: u64,
     modified: (i64, i64),
     length_bytes: u64,
 }
 
-impl Identity {
-    fn of(path: &Path) -> Option<Self> {
+impl FileIdentity {
+    fn from_path(path: &Path) -> Option<Self> {
         let metadata = fs::metadata(path).ok()?;
         Some(Self {
             device: metadata.dev(),
@@ -224,11 +226,11 @@ fn read_bytes(path: &Path) -> io::Result<Vec<u8>> {
         return Err(io::Error::other("it is not a file"));
     }
     let file = File::open(path)?;
-    if file.metadata()?.len() > LARGEST_FILE_BYTES {
+    if file.metadata()?.len() > MAX_FILE_BYTES {
         return Err(io::Error::from(io::ErrorKind::FileTooLarge));
     }
     let mut bytes = Vec::new();
-    file.take(LARGEST_FILE_BYTES).read_to_end(&mut bytes)?;
+    file.take(MAX_FILE_BYTES).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
@@ -240,7 +242,7 @@ fn country_code(text: &str) -> Option<[u8; 2]> {
 
 /// A name that can be shown and grouped by.
 fn city_name(text: &str) -> Option<String> {
-    let name: String = text.chars().filter(|c| !c.is_control()).take(LONGEST_CITY_CHARACTERS).collect();
+    let name: String = text.chars().filter(|c| !c.is_control()).take(MAX_CITY_CHARS).collect();
     let name = name.trim();
     (!name.is_empty()).then(|| name.to_owned())
 }
@@ -252,7 +254,7 @@ mod tests {
     use serde_json::{Value, json};
 
     /// A place as one line.
-    fn line(place: &Place) -> String {
+    fn line(place: &GeoLocation) -> String {
         let country = place.country.map_or("-".to_owned(), |code| String::from_utf8(code.to_vec()).unwrap());
         let number = |degrees: Option<f64>| degrees.map_or("-".to_owned(), |degrees| degrees.to_string());
         let (latitude, longitude) = (number(place.latitude), number(place.longitude));
@@ -312,7 +314,7 @@ mod tests {
             let geo = geo(&folder, &[("192.0.2.0/24", record.clone())]);
             assert!(geo.is_loaded(), "{:?}", geo.error());
             assert_eq!(line(&geo.look_up(address("192.0.2.7"))), expected, "{record}");
-            assert_eq!(geo.look_up(address("192.0.3.7")), Place::default());
+            assert_eq!(geo.look_up(address("192.0.3.7")), GeoLocation::default());
         }
     }
 
@@ -421,7 +423,7 @@ mod tests {
         let path = folder.path().join("places.mmdb");
         let mut geo = Geo::open(&path);
         assert!(matches!(geo.error(), Some(GeoError::Unreadable { .. })));
-        assert_eq!(geo.look_up(address("192.0.2.7")), Place::default());
+        assert_eq!(geo.look_up(address("192.0.2.7")), GeoLocation::default());
         assert_eq!(geo.refresh(), Refresh::Unchanged);
 
         assert!(matches!(Geo::open(folder.path()).error(), Some(GeoError::Unreadable { .. })));

@@ -15,16 +15,16 @@ use ua_parser::{os, user_agent};
 use crate::click::Device;
 
 /// No honest User-Agent is longer, and what follows would say nothing new.
-const LONGEST_USER_AGENT_BYTES: usize = 512;
-const LONGEST_NAME_BYTES: usize = 64;
-const LONGEST_VERSION_BYTES: usize = 8;
+const MAX_USER_AGENT_BYTES: usize = 512;
+const MAX_NAME_BYTES: usize = 64;
+const MAX_VERSION_BYTES: usize = 8;
 
-/// The most a [`Memo`] remembers, in both of its generations together.
-const MEMO_ENTRIES: usize = 4096;
+/// The most a [`UserAgentCache`] remembers, in both of its generations together.
+const MAX_CACHED_USER_AGENTS: usize = 4096;
 
 /// What one User-Agent says.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Agent {
+pub struct ParsedUserAgent {
     /// The kind of device.
     pub device: Device,
     /// The browser, or for a bot its own name: "Chrome", "Safari", "Googlebot".
@@ -38,9 +38,9 @@ pub struct Agent {
 }
 
 /// Reads a User-Agent; the first call loads the tables.
-pub fn read(user_agent: &str) -> Agent {
-    let text = cut(user_agent, LONGEST_USER_AGENT_BYTES).trim();
-    let mut agent = Agent {
+pub fn parse(user_agent: &str) -> ParsedUserAgent {
+    let text = truncate(user_agent, MAX_USER_AGENT_BYTES).trim();
+    let mut agent = ParsedUserAgent {
         device: Device::Unknown,
         browser: None,
         browser_version: None,
@@ -68,7 +68,7 @@ pub fn read(user_agent: &str) -> Agent {
 }
 
 /// An agent in few bytes, as the journal holds it.
-pub fn encode(agent: &Agent) -> Box<[u8]> {
+pub fn encode(agent: &ParsedUserAgent) -> Box<[u8]> {
     let mut bytes = vec![agent.device as u8];
     for text in [&agent.browser, &agent.browser_version, &agent.system, &agent.system_version] {
         let text = text.as_deref().unwrap_or_default();
@@ -84,7 +84,7 @@ pub fn device_of(bytes: &[u8]) -> Device {
 }
 
 /// An agent from its bytes; what cannot be read is not known.
-pub fn decode(bytes: &[u8]) -> Agent {
+pub fn decode(bytes: &[u8]) -> ParsedUserAgent {
     let mut rest = bytes.get(1..).unwrap_or_default();
     let mut next = || {
         let (length, after) = rest.split_first()?;
@@ -93,7 +93,7 @@ pub fn decode(bytes: &[u8]) -> Agent {
         std::str::from_utf8(text).ok().filter(|text| !text.is_empty()).map(Box::from)
     };
     let (browser, browser_version, system, system_version) = (next(), next(), next(), next());
-    Agent { device: device_of(bytes), browser, browser_version, system, system_version }
+    ParsedUserAgent { device: device_of(bytes), browser, browser_version, system, system_version }
 }
 
 /// Remembers what was read lately, encoded, because most clicks come with few different User-Agents.
@@ -101,18 +101,18 @@ pub fn decode(bytes: &[u8]) -> Agent {
 /// It has two generations: when the young one is full it becomes the old one, and the old one is forgotten. What is
 /// asked for again moves to the young one. So a flood of made-up User-Agents costs no more than reading each.
 #[derive(Debug, Default)]
-pub struct Memo {
+pub struct UserAgentCache {
     young: Generation,
     old: Generation,
 }
 
-type Generation = HashMap<u64, Box<[u8]>, BuildHasherDefault<Keyed>>;
+type Generation = HashMap<u64, Box<[u8]>, BuildHasherDefault<IdentityHasher>>;
 
 /// The keys are keyed hashes already: hashing them again would protect from nobody.
 #[derive(Debug, Default)]
-struct Keyed(u64);
+struct IdentityHasher(u64);
 
-impl Hasher for Keyed {
+impl Hasher for IdentityHasher {
     fn write(&mut self, bytes: &[u8]) {
         self.0 = bytes.first_chunk().copied().map_or(0, u64::from_ne_bytes);
     }
@@ -126,15 +126,15 @@ impl Hasher for Keyed {
     }
 }
 
-impl Memo {
+impl UserAgentCache {
     /// The agent for a User-Agent, remembered under its hash.
     ///
     /// The hash must be keyed with a secret: whoever can choose collisions can choose what others seem to use.
-    pub fn get_or_read(&mut self, hash: u64, user_agent: &[u8]) -> &[u8] {
+    pub fn get_or_parse(&mut self, hash: u64, user_agent: &[u8]) -> &[u8] {
         if !self.young.contains_key(&hash) {
-            let read = || encode(&read(&String::from_utf8_lossy(user_agent)));
+            let read = || encode(&parse(&String::from_utf8_lossy(user_agent)));
             let agent = self.old.remove(&hash).unwrap_or_else(read);
-            if self.young.len() >= MEMO_ENTRIES / 2 {
+            if self.young.len() >= MAX_CACHED_USER_AGENTS / 2 {
                 self.old = mem::take(&mut self.young);
             }
             self.young.insert(hash, agent);
@@ -152,7 +152,7 @@ struct Tables {
 
 /// The tables as `build.rs` wrote them.
 #[derive(Deserialize)]
-struct Written {
+struct SerializedTables {
     #[serde(borrow)]
     user_agent_parsers: Vec<user_agent::Parser<'static>>,
     #[serde(borrow)]
@@ -160,7 +160,7 @@ struct Written {
 }
 
 /// Programs that isbot misses, as regular expressions for lower-case text.
-const MORE_BOTS: [&str; 16] = [
+const EXTRA_BOTS: [&str; 16] = [
     // Link previews.
     "^(whatsapp|viber|signal|bluesky|iframely)",
     "^(akkoma|gotosocial|lemmy|misskey|peertube|pleroma)",
@@ -187,25 +187,26 @@ const MORE_BOTS: [&str; 16] = [
 ];
 
 /// Patterns of isbot that also match browsers; the crawlers they mean are matched by others.
-const NOT_BOTS: [&str; 3] = ["sogou", "seznam", "^netsurf"];
+const EXCLUDED_BOT_PATTERNS: [&str; 3] = ["sogou", "seznam", "^netsurf"];
 
 /// Makers of telephones whose names read like a bot's where the model is written.
-const BRANDS: [&str; 1] = ["cubot"];
+const BOT_LIKE_BRANDS: [&str; 1] = ["cubot"];
 
 /// Screens in living rooms call themselves Android or Linux, and are neither tablets nor desktops.
-const TELEVISIONS: [&str; 7] =
+const TELEVISION_MARKERS: [&str; 7] =
     ["SMART-TV", "SmartTV", "Smart TV", "Android TV", "AndroidTV", "GoogleTV", "HbbTV"];
 
 fn tables() -> &'static Tables {
     static TABLES: OnceLock<Tables> = OnceLock::new();
     TABLES.get_or_init(|| {
-        let written: Written = serde_json::from_str(include_str!(concat!(env!("OUT_DIR"), "/agents.json")))
-            .expect("build.rs wrote the tables in this shape");
+        let written: SerializedTables =
+            serde_json::from_str(include_str!(concat!(env!("OUT_DIR"), "/agents.json")))
+                .expect("build.rs wrote the tables in this shape");
         let browsers = user_agent::Builder::new().push_all(written.user_agent_parsers);
         let systems = os::Builder::new().push_all(written.os_parsers);
         let mut bots = Bots::default();
-        bots.remove(&NOT_BOTS);
-        bots.append(&MORE_BOTS);
+        bots.remove(&EXCLUDED_BOT_PATTERNS);
+        bots.append(&EXTRA_BOTS);
         Tables {
             browsers: browsers.and_then(|all| Ok(all.build()?)).expect("the tests compile the same patterns"),
             systems: systems
@@ -220,7 +221,7 @@ fn tables() -> &'static Tables {
 /// The text in lower case without those brands. A name with a version behind it, `Cubot/1.0`, is no telephone's.
 fn without_brands(text: &str) -> String {
     let mut text = text.to_ascii_lowercase();
-    for brand in BRANDS {
+    for brand in BOT_LIKE_BRANDS {
         let mut from = 0;
         while let Some(at) = text[from..].find(brand).map(|at| from + at) {
             let end = at + brand.len();
@@ -239,7 +240,7 @@ fn without_brands(text: &str) -> String {
 
 /// The kind of device by its system and by the few words that tell devices with one system apart.
 fn device(system: Option<&str>, text: &str) -> Device {
-    if TELEVISIONS.iter().any(|word| text.contains(word)) {
+    if TELEVISION_MARKERS.iter().any(|word| text.contains(word)) {
         return Device::Unknown;
     }
     match system {
@@ -281,7 +282,7 @@ fn system_name(family: &str) -> &str {
 
 /// A name fit to be kept: the tables copy parts of the text into some, and that may be anything.
 fn name(found: &str) -> Option<Box<str>> {
-    let short = cut(found, LONGEST_NAME_BYTES).trim();
+    let short = truncate(found, MAX_NAME_BYTES).trim();
     let plain = short.chars().all(|c| c.is_alphanumeric() || " -_.+!'^".contains(c));
     (plain && !short.is_empty() && short != "Other").then(|| short.into())
 }
@@ -290,12 +291,12 @@ fn name(found: &str) -> Option<Box<str>> {
 fn version(major: Option<&str>) -> Option<Box<str>> {
     let major = major?;
     let plain = major.chars().all(|c| c.is_ascii_alphanumeric());
-    (plain && !major.is_empty() && major.len() <= LONGEST_VERSION_BYTES).then(|| major.into())
+    (plain && !major.is_empty() && major.len() <= MAX_VERSION_BYTES).then(|| major.into())
 }
 
 /// The beginning of a text, at most so many bytes of whole characters.
-fn cut(text: &str, longest_bytes: usize) -> &str {
-    &text[..text.floor_char_boundary(longest_bytes)]
+fn truncate(text: &str, max_bytes: usize) -> &str {
+    &text[..text.floor_char_boundary(max_bytes)]
 }
 
 #[cfg(test)]
@@ -304,7 +305,7 @@ mod tests {
 
     /// Reads a User-Agent and writes the answer as one line.
     fn line(user_agent: &str) -> String {
-        let agent = read(user_agent);
+        let agent = parse(user_agent);
         let shown = |field: &Option<Box<str>>| field.as_deref().unwrap_or("-").to_owned();
         let (browser, system) = (shown(&agent.browser), shown(&agent.system));
         let (browser_version, system_version) = (shown(&agent.browser_version), shown(&agent.system_version));
@@ -522,7 +523,7 @@ mod tests {
             "Mozilla/5.0 (Linux; Android 10; CUBOT) AppleWebKit/537.36 Chrome/120.0 Mobile Safari/537.36 (compatible; Googlebot/2.1)",
         ];
         for user_agent in table {
-            assert_eq!(read(user_agent).device, Device::Bot, "{user_agent}");
+            assert_eq!(parse(user_agent).device, Device::Bot, "{user_agent}");
         }
     }
 
@@ -544,7 +545,7 @@ mod tests {
             "NetSurf/3.10 (Linux)",
         ];
         for user_agent in table {
-            assert_ne!(read(user_agent).device, Device::Bot, "{user_agent}");
+            assert_ne!(parse(user_agent).device, Device::Bot, "{user_agent}");
         }
     }
 
@@ -567,10 +568,10 @@ mod tests {
             "\u{202E}toB/1 Firefox/1".to_owned(),
         ];
         for user_agent in table {
-            let agent = read(&user_agent);
+            let agent = parse(&user_agent);
             let fields = [agent.browser, agent.browser_version, agent.system, agent.system_version];
             for field in fields.into_iter().flatten() {
-                assert!(!field.is_empty() && field.len() <= LONGEST_NAME_BYTES, "{field}");
+                assert!(!field.is_empty() && field.len() <= MAX_NAME_BYTES, "{field}");
                 assert!(!field.contains(['<', '>', '\0', '\n', '\r', '\u{1B}', '\u{202E}']), "{field}");
             }
         }
@@ -578,26 +579,26 @@ mod tests {
 
     #[test]
     fn only_the_beginning_is_read() {
-        let padded = format!("{} Firefox/121.0", "x".repeat(LONGEST_USER_AGENT_BYTES));
-        assert_eq!(read(&padded).browser, None);
-        let boundary = format!("{}é", "x".repeat(LONGEST_USER_AGENT_BYTES - 1));
-        assert_eq!(read(&boundary), read(&"x".repeat(LONGEST_USER_AGENT_BYTES - 1)));
+        let padded = format!("{} Firefox/121.0", "x".repeat(MAX_USER_AGENT_BYTES));
+        assert_eq!(parse(&padded).browser, None);
+        let boundary = format!("{}é", "x".repeat(MAX_USER_AGENT_BYTES - 1));
+        assert_eq!(parse(&boundary), parse(&"x".repeat(MAX_USER_AGENT_BYTES - 1)));
     }
 
     #[test]
     fn a_memo_answers_what_was_read_and_stays_bounded() {
-        let mut memo = Memo::default();
-        assert_eq!(decode(memo.get_or_read(7, b"curl/8.4.0")), read("curl/8.4.0"));
-        assert_eq!(decode(memo.get_or_read(7, b"not read again")), read("curl/8.4.0"));
-        for hash in 100..100 + 3 * MEMO_ENTRIES as u64 {
-            memo.get_or_read(hash, b"");
-            memo.get_or_read(7, b"what is asked for stays");
-            assert!(memo.young.len() + memo.old.len() <= MEMO_ENTRIES);
+        let mut memo = UserAgentCache::default();
+        assert_eq!(decode(memo.get_or_parse(7, b"curl/8.4.0")), parse("curl/8.4.0"));
+        assert_eq!(decode(memo.get_or_parse(7, b"not read again")), parse("curl/8.4.0"));
+        for hash in 100..100 + 3 * MAX_CACHED_USER_AGENTS as u64 {
+            memo.get_or_parse(hash, b"");
+            memo.get_or_parse(7, b"what is asked for stays");
+            assert!(memo.young.len() + memo.old.len() <= MAX_CACHED_USER_AGENTS);
         }
-        assert_eq!(decode(memo.get_or_read(7, b"what is asked for stays")), read("curl/8.4.0"));
+        assert_eq!(decode(memo.get_or_parse(7, b"what is asked for stays")), parse("curl/8.4.0"));
         assert_eq!(
-            decode(memo.get_or_read(100, b"curl/8.4.0")),
-            read("curl/8.4.0"),
+            decode(memo.get_or_parse(100, b"curl/8.4.0")),
+            parse("curl/8.4.0"),
             "what is not asked for is forgotten"
         );
     }

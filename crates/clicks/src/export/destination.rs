@@ -1,6 +1,6 @@
 //! Where exports go: stdout, a file, a folder, or an S3 bucket. Never half a file: what was begun appears whole or not at all.
 //!
-//! [`Place`] is what was typed, [`Target`] the same ready for use, [`Upload`] one file in the making.
+//! [`Destination`] is what was typed, [`OpenDestination`] the same ready for use, [`Upload`] one file in the making.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -18,24 +18,24 @@ use tempfile::NamedTempFile;
 use super::ExportError;
 
 /// S3 wants parts of at least 5 MiB, all but the last of one size.
-const PART_BYTES: usize = 8 << 20;
+const UPLOAD_PART_BYTES: usize = 8 << 20;
 /// Parts on their way while the next is filled: the network has work, and memory its bound.
-const PARTS_AT_ONCE: usize = 2;
+const MAX_CONCURRENT_PARTS: usize = 2;
 /// S3's own limit; with our parts 78 GiB.
-const PARTS_MAX: usize = 10_000;
+const MAX_PARTS: usize = 10_000;
 
 /// How the names of files in the making end.
-const PART_ENDING: &str = ".part";
+const PARTIAL_FILE_SUFFIX: &str = ".part";
 /// What has not been written to for so long, nobody writes.
-const LEFTOVER: Duration = Duration::from_hours(24);
+const MIN_LEFTOVER_AGE: Duration = Duration::from_hours(24);
 
 /// With the pauses between, some seconds: a short break is survived, and a wrong address is told soon.
-const RETRIES: usize = 8;
-const RETRY_FOR: Duration = Duration::from_mins(1);
+const MAX_RETRIES: usize = 8;
+const RETRY_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// A place as somebody typed it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum Destination {
     /// `-`
     Stdout,
     /// A path or a `file:` URL. One that ends in `/` is a folder, whether it exists or not.
@@ -58,10 +58,10 @@ pub enum Overwrite {
     Replace,
 }
 
-impl Place {
+impl Destination {
     /// Reads what was typed. Looks at no disk and asks nobody.
     pub fn parse(text: &str) -> Result<Self, ExportError> {
-        let wrong = |why: &str| Err(ExportError::Place(why.to_owned()));
+        let wrong = |why: &str| Err(ExportError::InvalidDestination(why.to_owned()));
         if text.is_empty() {
             return wrong("the place for the export is empty; give a path, -, or s3://bucket/name");
         }
@@ -96,21 +96,21 @@ impl Place {
 
     /// Makes the place ready. `options` are the usual `AWS_` variables, such as `AWS_ACCESS_KEY_ID`, `AWS_REGION`,
     /// `AWS_ENDPOINT_URL` and `AWS_ALLOW_HTTP`; what S3 does not know is skipped, so all of the environment can come.
-    pub fn open(&self, options: &[(String, String)]) -> Result<Target, ExportError> {
+    pub fn open(&self, options: &[(String, String)]) -> Result<OpenDestination, ExportError> {
         let to = match self {
-            Self::Stdout => To::Stdout,
-            Self::Path(path) => To::Path(path.clone()),
-            Self::Bucket { bucket, key } => To::Bucket {
+            Self::Stdout => DestinationHandle::Stdout,
+            Self::Path(path) => DestinationHandle::Path(path.clone()),
+            Self::Bucket { bucket, key } => DestinationHandle::Bucket {
                 store: Arc::new(open_bucket(bucket, options)?),
                 bucket: bucket.clone(),
                 key: key.clone(),
             },
         };
-        Ok(Target { place: self.clone(), to })
+        Ok(OpenDestination { destination: self.clone(), to })
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for Destination {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Stdout => out.write_str("stdout"),
@@ -121,25 +121,27 @@ impl fmt::Display for Place {
 }
 
 /// A place that is ready.
-pub struct Target {
-    place: Place,
-    to: To,
+pub struct OpenDestination {
+    destination: Destination,
+    to: DestinationHandle,
 }
 
-enum To {
+enum DestinationHandle {
     Stdout,
     Path(PathBuf),
     Bucket { store: Arc<AmazonS3>, bucket: String, key: String },
 }
 
-impl Target {
+impl OpenDestination {
     /// A folder or a prefix: every part is a file of its own, with a name.
     pub fn takes_parts(&self) -> bool {
         match &self.to {
-            To::Stdout => false,
+            DestinationHandle::Stdout => false,
             // Every byte counts here: `Path` itself does not see a final slash.
-            To::Path(path) => path.as_os_str().as_encoded_bytes().ends_with(b"/") || path.is_dir(),
-            To::Bucket { key, .. } => key.is_empty() || key.ends_with('/'),
+            DestinationHandle::Path(path) => {
+                path.as_os_str().as_encoded_bytes().ends_with(b"/") || path.is_dir()
+            }
+            DestinationHandle::Bucket { key, .. } => key.is_empty() || key.ends_with('/'),
         }
     }
 
@@ -147,12 +149,12 @@ impl Target {
     pub(super) fn named(&self, part: Option<&str>) -> Option<String> {
         let part = part.unwrap_or_default();
         match &self.to {
-            To::Stdout => None,
-            To::Path(path) => {
+            DestinationHandle::Stdout => None,
+            DestinationHandle::Path(path) => {
                 let whole = std::path::absolute(path).unwrap_or_else(|_| path.clone());
                 Some(if part.is_empty() { whole } else { whole.join(part) }.to_string_lossy().into_owned())
             }
-            To::Bucket { bucket, key, .. } => Some(format!("s3://{bucket}/{key}{part}")),
+            DestinationHandle::Bucket { bucket, key, .. } => Some(format!("s3://{bucket}/{key}{part}")),
         }
     }
 
@@ -162,26 +164,30 @@ impl Target {
     /// second time is part of the move itself. S3 has no such question for large objects: of two exports to one name
     /// that end in the same moment, the last stays.
     pub async fn begin(&self, part: Option<&str>, overwrite: Overwrite) -> Result<Upload, ExportError> {
-        let place = &self.place;
+        let place = &self.destination;
         let part = match (part, self.takes_parts()) {
             (Some(part), true) => Some(parse_part(part)?),
             (None, false) => None,
             (None, true) => {
-                return Err(ExportError::Place(format!("{place} is a folder; name a file in it")));
+                return Err(ExportError::InvalidDestination(format!(
+                    "{place} is a folder; name a file in it"
+                )));
             }
             (Some(_), false) => {
                 let why =
                     format!("{place} is one file, and there are parts; end it with / to make it a folder");
-                return Err(ExportError::Place(why));
+                return Err(ExportError::InvalidDestination(why));
             }
         };
         Ok(Upload(match &self.to {
-            To::Stdout => Way::Stdout,
-            To::Path(path) => Way::File(NewFile::begin(path, part.as_ref(), overwrite)?),
-            To::Bucket { store, bucket, key } => {
+            DestinationHandle::Stdout => OutputSink::Stdout,
+            DestinationHandle::Path(path) => {
+                OutputSink::File(FileUpload::begin(path, part.as_ref(), overwrite)?)
+            }
+            DestinationHandle::Bucket { store, bucket, key } => {
                 let key = parse_key(&format!("{key}{}", part.as_ref().map_or("", AsRef::as_ref)))?;
                 let named = format!("s3://{bucket}/{key}");
-                let mut object = NewObject {
+                let mut object = ObjectUpload {
                     store: Arc::clone(store),
                     key,
                     named,
@@ -191,46 +197,46 @@ impl Target {
                     multipart: None,
                 };
                 object.refuse_existing().await?;
-                Way::Object(object)
+                OutputSink::Object(object)
             }
         }))
     }
 }
 
 /// One file in the making. Dropped before its end, it leaves nothing behind, as far as that can be done from a `drop`.
-pub struct Upload(Way);
+pub struct Upload(OutputSink);
 
-enum Way {
+enum OutputSink {
     Stdout,
-    File(NewFile),
-    Object(NewObject),
+    File(FileUpload),
+    Object(ObjectUpload),
 }
 
 impl Upload {
     /// Adds bytes. Returns when memory has room for the next.
     pub async fn write(&mut self, bytes: &[u8]) -> Result<(), ExportError> {
         match &mut self.0 {
-            Way::Stdout => Ok(std::io::stdout().write_all(bytes)?),
-            Way::File(file) => file.making.write_all(bytes).map_err(|error| file.failed(&error)),
-            Way::Object(object) => object.write(bytes).await,
+            OutputSink::Stdout => Ok(std::io::stdout().write_all(bytes)?),
+            OutputSink::File(file) => file.making.write_all(bytes).map_err(|error| file.failed(&error)),
+            OutputSink::Object(object) => object.write(bytes).await,
         }
     }
 
     /// Puts the whole file in its place. After this it is there, and on the disk.
     pub async fn finish(self) -> Result<(), ExportError> {
         match self.0 {
-            Way::Stdout => Ok(std::io::stdout().flush()?),
+            OutputSink::Stdout => Ok(std::io::stdout().flush()?),
             // Waiting for a disk may take long, and other tasks of this thread should not wait too.
-            Way::File(file) => tokio::task::spawn_blocking(|| file.finish())
+            OutputSink::File(file) => tokio::task::spawn_blocking(|| file.finish())
                 .await
                 .map_err(|error| ExportError::Failed(error.to_string()))?,
-            Way::Object(object) => object.finish().await,
+            OutputSink::Object(object) => object.finish().await,
         }
     }
 
     /// Leaves nothing behind, and waits until that is so. Better than dropping where the program is about to end.
     pub async fn abandon(self) {
-        if let Way::Object(mut object) = self.0
+        if let OutputSink::Object(mut object) = self.0
             && let Some(multipart) = object.multipart.take()
         {
             // Nobody can do more: a bucket's own lifecycle rule removes what stays.
@@ -240,23 +246,26 @@ impl Upload {
 
     /// Whether it is stdout.
     pub const fn is_stdout(&self) -> bool {
-        matches!(self.0, Way::Stdout)
+        matches!(self.0, OutputSink::Stdout)
     }
 }
 
 /// A file written beside its place under a hidden name, readable by its owner alone: clicks are about people.
-struct NewFile {
+struct FileUpload {
     making: NamedTempFile,
     place: PathBuf,
     overwrite: Overwrite,
 }
 
-impl NewFile {
+impl FileUpload {
     fn begin(path: &Path, part: Option<&Key>, overwrite: Overwrite) -> Result<Self, ExportError> {
         let place = part.map_or_else(|| path.to_owned(), |part| path.join(part.as_ref()));
         let failed = |error: std::io::Error| failed(&place.display(), &error);
         let Some(name) = place.file_name() else {
-            return Err(ExportError::Place(format!("{} is no name for a file", place.display())));
+            return Err(ExportError::InvalidDestination(format!(
+                "{} is no name for a file",
+                place.display()
+            )));
         };
         refuse_existing(&place, overwrite)?;
         let folder = match place.parent() {
@@ -272,7 +281,7 @@ impl NewFile {
         hidden.push(".");
         let making = tempfile::Builder::new()
             .prefix(&hidden)
-            .suffix(PART_ENDING)
+            .suffix(PARTIAL_FILE_SUFFIX)
             .tempfile_in(folder)
             // Its message names the hidden file, which nobody asked for.
             .map_err(|error| failed(std::io::Error::from(error.kind())))?;
@@ -310,9 +319,9 @@ fn remove_leftovers(folder: &Path, name: &OsStr, now: SystemTime) {
     for entry in entries.flatten() {
         let is_old = || {
             let file = entry.metadata().ok().filter(std::fs::Metadata::is_file)?;
-            now.duration_since(file.modified().ok()?).ok().filter(|age| *age > LEFTOVER)
+            now.duration_since(file.modified().ok()?).ok().filter(|age| *age > MIN_LEFTOVER_AGE)
         };
-        if made_for(&entry.file_name()).is_some_and(|made| made == name || is_part(made))
+        if final_name(&entry.file_name()).is_some_and(|made| made == name || is_part(made))
             && is_old().is_some()
         {
             let _ = std::fs::remove_file(entry.path());
@@ -321,8 +330,9 @@ fn remove_leftovers(folder: &Path, name: &OsStr, now: SystemTime) {
 }
 
 /// The name of the file that a hidden one was going to be: `.name.xxxxxx.part`.
-fn made_for(hidden: &OsStr) -> Option<&str> {
-    let (name, random) = hidden.to_str()?.strip_prefix('.')?.strip_suffix(PART_ENDING)?.rsplit_once('.')?;
+fn final_name(hidden: &OsStr) -> Option<&str> {
+    let (name, random) =
+        hidden.to_str()?.strip_prefix('.')?.strip_suffix(PARTIAL_FILE_SUFFIX)?.rsplit_once('.')?;
     (random.len() == 6 && random.bytes().all(|byte| byte.is_ascii_alphanumeric())).then_some(name)
 }
 
@@ -336,9 +346,10 @@ fn is_part(name: &str) -> bool {
 fn refuse_existing(place: &Path, overwrite: Overwrite) -> Result<(), ExportError> {
     match place.symlink_metadata() {
         Ok(_) if overwrite == Overwrite::Refuse => Err(ExportError::Exists(place.display().to_string())),
-        Ok(there) if !there.is_file() => {
-            Err(ExportError::Place(format!("{} is no file and is not replaced", place.display())))
-        }
+        Ok(there) if !there.is_file() => Err(ExportError::InvalidDestination(format!(
+            "{} is no file and is not replaced",
+            place.display()
+        ))),
         Ok(_) => Ok(()),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
         Err(error) => Err(failed(&place.display(), &error)),
@@ -346,7 +357,7 @@ fn refuse_existing(place: &Path, overwrite: Overwrite) -> Result<(), ExportError
 }
 
 /// An object that S3 shows when its last part is there. A small one is a single request.
-struct NewObject {
+struct ObjectUpload {
     store: Arc<AmazonS3>,
     key: Key,
     named: String,
@@ -356,12 +367,12 @@ struct NewObject {
     multipart: Option<WriteMultipart>,
 }
 
-impl NewObject {
+impl ObjectUpload {
     async fn write(&mut self, mut bytes: &[u8]) -> Result<(), ExportError> {
         while !bytes.is_empty() {
-            let (now, later) = bytes.split_at(bytes.len().min(PART_BYTES - self.part.len()));
+            let (now, later) = bytes.split_at(bytes.len().min(UPLOAD_PART_BYTES - self.part.len()));
             self.part.extend_from_slice(now);
-            if self.part.len() == PART_BYTES {
+            if self.part.len() == UPLOAD_PART_BYTES {
                 self.send_part().await?;
             }
             bytes = later;
@@ -370,19 +381,22 @@ impl NewObject {
     }
 
     async fn send_part(&mut self) -> Result<(), ExportError> {
-        if self.sent + 1 >= PARTS_MAX {
+        if self.sent + 1 >= MAX_PARTS {
             let why = format!("{} is larger than an object may be; export to a folder, in parts", self.named);
-            return Err(ExportError::Place(why));
+            return Err(ExportError::InvalidDestination(why));
         }
         let multipart = match &mut self.multipart {
             Some(multipart) => multipart,
             none => {
                 let upload = self.store.put_multipart(&self.key).await;
                 let upload = upload.map_err(|error| failed(&self.named, &error))?;
-                none.insert(WriteMultipart::new_with_chunk_size(upload, PART_BYTES))
+                none.insert(WriteMultipart::new_with_chunk_size(upload, UPLOAD_PART_BYTES))
             }
         };
-        multipart.wait_for_capacity(PARTS_AT_ONCE).await.map_err(|error| failed(&self.named, &error))?;
+        multipart
+            .wait_for_capacity(MAX_CONCURRENT_PARTS)
+            .await
+            .map_err(|error| failed(&self.named, &error))?;
         multipart.put(std::mem::take(&mut self.part).into());
         self.sent += 1;
         Ok(())
@@ -414,7 +428,7 @@ impl NewObject {
     }
 }
 
-impl Drop for NewObject {
+impl Drop for ObjectUpload {
     fn drop(&mut self) {
         if let Some(multipart) = self.multipart.take()
             && let Ok(runtime) = tokio::runtime::Handle::try_current()
@@ -438,10 +452,10 @@ fn open_bucket(bucket: &str, options: &[(String, String)]) -> Result<AmazonS3, E
     let is_plain = of(AmazonS3ConfigKey::Endpoint).is_some_and(|url| url.starts_with("http://"));
     if is_plain && of(AmazonS3ConfigKey::Client(ClientConfigKey::AllowHttp)).as_deref() != Some("true") {
         let why = "AWS_ENDPOINT_URL begins with http://, without encryption; if that is meant, set AWS_ALLOW_HTTP=true";
-        return Err(ExportError::Place(why.to_owned()));
+        return Err(ExportError::InvalidDestination(why.to_owned()));
     }
     // Without keys the client would ask the machine it runs on for a role. Nobody should find that out from a firewall.
-    let ways = [
+    let credential_keys = [
         AmazonS3ConfigKey::AccessKeyId,
         AmazonS3ConfigKey::WebIdentityTokenFile,
         AmazonS3ConfigKey::ContainerCredentialsRelativeUri,
@@ -449,19 +463,21 @@ fn open_bucket(bucket: &str, options: &[(String, String)]) -> Result<AmazonS3, E
         AmazonS3ConfigKey::MetadataEndpoint,
         AmazonS3ConfigKey::SkipSignature,
     ];
-    if ways.into_iter().all(|key| of(key).is_none_or(|value| value.is_empty() || value == "false")) {
+    if credential_keys.into_iter().all(|key| of(key).is_none_or(|value| value.is_empty() || value == "false"))
+    {
         let why = "S3 needs AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY; for the role of an EC2 machine set AWS_METADATA_ENDPOINT=http://169.254.169.254";
-        return Err(ExportError::Place(why.to_owned()));
+        return Err(ExportError::InvalidDestination(why.to_owned()));
     }
-    let retry = RetryConfig { max_retries: RETRIES, retry_timeout: RETRY_FOR, ..RetryConfig::default() };
+    let retry =
+        RetryConfig { max_retries: MAX_RETRIES, retry_timeout: RETRY_TIMEOUT, ..RetryConfig::default() };
     let built = builder.with_bucket_name(bucket).with_retry(retry).build();
-    built.map_err(|error| ExportError::Place(format!("s3://{bucket} cannot be used: {error}")))
+    built.map_err(|error| ExportError::InvalidDestination(format!("s3://{bucket} cannot be used: {error}")))
 }
 
 /// Names of objects and parts: no empty piece, no `.` and no `..`, so nothing leaves its folder.
 fn parse_key(text: &str) -> Result<Key, ExportError> {
     Key::parse(text).map_err(|_| {
-        ExportError::Place(format!(
+        ExportError::InvalidDestination(format!(
             "`{text}` is no name for an object: no part of it may be empty, `.` or `..`"
         ))
     })
@@ -471,7 +487,7 @@ fn parse_key(text: &str) -> Result<Key, ExportError> {
 fn parse_part(text: &str) -> Result<Key, ExportError> {
     let key = parse_key(text)?;
     if text.is_empty() || key.as_ref() != text {
-        return Err(ExportError::Place(format!("`{text}` is no name for a part")));
+        return Err(ExportError::InvalidDestination(format!("`{text}` is no name for a part")));
     }
     Ok(key)
 }

@@ -4,17 +4,17 @@ use rlinks_core::{Id, Timestamp};
 use rlinks_store::StoreError;
 use rlinks_store::database::pool::{read, run_in};
 
-use super::{Export, ExportError, Format, Overwrite, Target};
-use crate::database::Clicks;
+use super::{Export, ExportError, Format, OpenDestination, Overwrite};
+use crate::database::ClickStore;
 use crate::events::{Codes, EventFilter};
 
 /// Numbers looked through at once.
-const SPAN: i64 = 10_000;
+const EVENTS_PER_READ: i64 = 10_000;
 /// Clicks in one part.
-const MOST_IN_PART: u64 = 1_000_000;
+const MAX_CLICKS_PER_PART: u64 = 1_000_000;
 
 /// What to export.
-pub struct Wanted<'a> {
+pub struct ExportRequest<'a> {
     /// Which clicks.
     pub filter: EventFilter,
     /// How they are written.
@@ -31,14 +31,14 @@ pub struct Wanted<'a> {
 
 /// What was exported.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Exported {
+pub struct ExportReport {
     /// How many clicks.
     pub clicks: u64,
     /// The names of the parts, where there are parts.
     pub parts: Vec<String>,
 }
 
-impl Clicks {
+impl ClickStore {
     /// Exports clicks in the order they were stored. Where the place takes parts, each is named after the number it begins with.
     ///
     /// A file is whole before the watermark passes it. An export that was cut off between the two finds a note that the file is its
@@ -47,20 +47,20 @@ impl Clicks {
     pub async fn export(
         &self,
         codes: &mut Codes,
-        target: &Target,
-        wanted: &Wanted<'_>,
+        target: &OpenDestination,
+        request: &ExportRequest<'_>,
         now: Timestamp,
         mut progress: impl FnMut(u64),
-    ) -> Result<Exported, ExportError> {
-        let Some(name) = wanted.watermark else {
-            return self.export_from(codes, target, wanted, 0, now, &mut progress).await;
+    ) -> Result<ExportReport, ExportError> {
+        let Some(name) = request.watermark else {
+            return self.export_from(codes, target, request, 0, now, &mut progress).await;
         };
-        let held = self.hold_watermark(name).await?;
+        let lock = self.lock_watermark(name).await?;
         let done = match self.watermark(name).await {
-            Ok(after) => self.export_from(codes, target, wanted, after, now, &mut progress).await,
+            Ok(after) => self.export_from(codes, target, request, after, now, &mut progress).await,
             Err(error) => Err(error.for_clicks().into()),
         };
-        held.release().await;
+        lock.release().await;
         done
     }
 
@@ -68,28 +68,26 @@ impl Clicks {
     async fn export_from(
         &self,
         codes: &mut Codes,
-        target: &Target,
-        wanted: &Wanted<'_>,
+        target: &OpenDestination,
+        request: &ExportRequest<'_>,
         mut after: i64,
         now: Timestamp,
         progress: &mut impl FnMut(u64),
-    ) -> Result<Exported, ExportError> {
+    ) -> Result<ExportReport, ExportError> {
         let last =
-            self.last_event().await.map_err(StoreError::for_clicks)?.min(wanted.upto.unwrap_or(i64::MAX));
-        let mut done = Exported::default();
+            self.last_event().await.map_err(StoreError::for_clicks)?.min(request.upto.unwrap_or(i64::MAX));
+        let mut done = ExportReport::default();
         loop {
-            let name = target.takes_parts().then(|| part_name(wanted, after + 1));
-            let most = if name.is_some() { MOST_IN_PART } else { u64::MAX };
-            let note = wanted.watermark.zip(target.named(name.as_deref())).map(|(watermark, file)| Note {
-                name: format!("{}{file}", begun(watermark)),
-                after,
-                now,
+            let name = target.takes_parts().then(|| part_name(request, after + 1));
+            let most = if name.is_some() { MAX_CLICKS_PER_PART } else { u64::MAX };
+            let note = request.watermark.zip(target.named(name.as_deref())).map(|(watermark, file)| {
+                FileNote { name: format!("{}{file}", note_prefix(watermark)), after, now }
             });
             let part = Part { name: name.as_deref(), note: note.as_ref(), after, last, most };
-            let (clicks, upto) = self.export_part(codes, target, wanted, &part, progress).await?;
+            let (clicks, upto) = self.export_part(codes, target, request, &part, progress).await?;
             done.clicks += clicks;
             done.parts.extend(name.filter(|_| clicks > 0));
-            if let Some(name) = wanted.watermark {
+            if let Some(name) = request.watermark {
                 self.move_watermark(name, after, upto, now).await?;
             }
             after = upto;
@@ -103,19 +101,19 @@ impl Clicks {
     async fn export_part(
         &self,
         codes: &mut Codes,
-        target: &Target,
-        wanted: &Wanted<'_>,
+        target: &OpenDestination,
+        request: &ExportRequest<'_>,
         part: &Part<'_>,
         progress: &mut impl FnMut(u64),
     ) -> Result<(u64, i64), ExportError> {
         let mut export = match part.name {
             Some(_) => None,
-            None => Some(self.begin_file(target, wanted, part).await?),
+            None => Some(self.begin_file(target, request, part).await?),
         };
         let (mut written, mut after) = (0, part.after);
         while after < part.last && written < part.most {
-            let span = SPAN.min(part.last - after);
-            let page = self.events_after(&wanted.filter, after, span, codes).await;
+            let span = EVENTS_PER_READ.min(part.last - after);
+            let page = self.events_after(&request.filter, after, span, codes).await;
             let (clicks, _) = match page {
                 Ok(page) => page,
                 Err(error) => {
@@ -130,7 +128,7 @@ impl Clicks {
                 continue;
             }
             if export.is_none() {
-                export = Some(self.begin_file(target, wanted, part).await?);
+                export = Some(self.begin_file(target, request, part).await?);
             }
             if let Some(export) = &mut export {
                 export.write(&clicks).await?;
@@ -146,26 +144,26 @@ impl Clicks {
 
     async fn begin_file(
         &self,
-        target: &Target,
-        wanted: &Wanted<'_>,
+        target: &OpenDestination,
+        request: &ExportRequest<'_>,
         part: &Part<'_>,
     ) -> Result<Export, ExportError> {
         let is_ours = match part.note {
-            Some(note) => self.is_begun(&note.name).await.map_err(StoreError::for_clicks)?,
+            Some(note) => self.has_note(&note.name).await.map_err(StoreError::for_clicks)?,
             None => false,
         };
-        let overwrite = if is_ours { Overwrite::Replace } else { wanted.overwrite };
-        Export::begin(target.begin(part.name, overwrite).await?, wanted.format)
+        let overwrite = if is_ours { Overwrite::Replace } else { request.overwrite };
+        Export::begin(target.begin(part.name, overwrite).await?, request.format)
     }
 
     /// Notes that the file is ours before it can be seen, so that whoever goes on after us knows.
     async fn finish_file(&self, export: Export, part: &Part<'_>) -> Result<(), ExportError> {
         let Some(note) = part.note else { return export.finish().await };
-        self.begin_note(note).await.map_err(StoreError::for_clicks)?;
+        self.insert_note(note).await.map_err(StoreError::for_clicks)?;
         let finished = export.finish().await;
         if matches!(finished, Err(ExportError::Exists(_))) {
             // Somebody else's after all.
-            self.forget_note(&note.name).await.map_err(StoreError::for_clicks)?;
+            self.delete_note(&note.name).await.map_err(StoreError::for_clicks)?;
         }
         finished
     }
@@ -186,12 +184,18 @@ impl Clicks {
         now: Timestamp,
     ) -> Result<(), ExportError> {
         match self.try_move(name, from, upto, now).await.map_err(StoreError::for_clicks)? {
-            Moved::Yes => Ok(()),
-            Moved::BySomebodyElse => Err(ExportError::Busy),
+            WatermarkMove::Moved => Ok(()),
+            WatermarkMove::Conflict => Err(ExportError::Busy),
         }
     }
 
-    async fn try_move(&self, name: &str, from: i64, upto: i64, now: Timestamp) -> Result<Moved, StoreError> {
+    async fn try_move(
+        &self,
+        name: &str,
+        from: i64,
+        upto: i64,
+        now: Timestamp,
+    ) -> Result<WatermarkMove, StoreError> {
         let mut tx = self.pool.begin().await?;
         let moved = run_in!(
             &mut tx,
@@ -204,9 +208,9 @@ impl Clicks {
             from
         )?;
         if moved == 0 {
-            return Ok(Moved::BySomebodyElse);
+            return Ok(WatermarkMove::Conflict);
         }
-        let notes = begun(name);
+        let notes = note_prefix(name);
         run_in!(
             &mut tx,
             "delete from exports where substr(name, 1, cast($2 as integer)) = $1",
@@ -214,16 +218,16 @@ impl Clicks {
             i64::try_from(notes.len()).unwrap_or_default()
         )?;
         tx.commit().await?;
-        Ok(Moved::Yes)
+        Ok(WatermarkMove::Moved)
     }
 
-    async fn is_begun(&self, note: &str) -> Result<bool, StoreError> {
+    async fn has_note(&self, note: &str) -> Result<bool, StoreError> {
         let row: Option<(i64,)> =
             read!(&self.pool, fetch_optional, "select upto from exports where name = $1", note)?;
         Ok(row.is_some())
     }
 
-    async fn begin_note(&self, note: &Note) -> Result<(), StoreError> {
+    async fn insert_note(&self, note: &FileNote) -> Result<(), StoreError> {
         let mut tx = self.pool.begin().await?;
         run_in!(
             &mut tx,
@@ -235,14 +239,14 @@ impl Clicks {
         tx.commit().await
     }
 
-    async fn forget_note(&self, note: &str) -> Result<(), StoreError> {
+    async fn delete_note(&self, note: &str) -> Result<(), StoreError> {
         let mut tx = self.pool.begin().await?;
         run_in!(&mut tx, "delete from exports where name = $1", note)?;
         tx.commit().await
     }
 
     /// Takes a job that is due, by name: true for one caller in `every_ms`, on whichever node.
-    pub async fn take_job(&self, name: &str, every_ms: i64, now: Timestamp) -> Result<bool, StoreError> {
+    pub async fn claim_job(&self, name: &str, every_ms: i64, now: Timestamp) -> Result<bool, StoreError> {
         let mut tx = self.pool.begin().await?;
         let taken = run_in!(
             &mut tx,
@@ -266,15 +270,15 @@ pub fn watermark_name(workspace: Id, link: Option<Id>) -> String {
 }
 
 /// Whether a watermark was still where it had been found.
-enum Moved {
-    Yes,
-    BySomebodyElse,
+enum WatermarkMove {
+    Moved,
+    Conflict,
 }
 
 /// One file of an export.
 struct Part<'a> {
     name: Option<&'a str>,
-    note: Option<&'a Note>,
+    note: Option<&'a FileNote>,
     /// Clicks after this number,
     after: i64,
     /// up to this one,
@@ -284,21 +288,21 @@ struct Part<'a> {
 }
 
 /// A row that says that a file is written by a watermark and the watermark has not passed it yet.
-struct Note {
+struct FileNote {
     name: String,
     after: i64,
     now: Timestamp,
 }
 
 /// How the notes of a watermark begin.
-fn begun(watermark: &str) -> String {
+fn note_prefix(watermark: &str) -> String {
     format!("begun:{watermark}:")
 }
 
-fn part_name(wanted: &Wanted<'_>, first: i64) -> String {
-    let ending = match wanted.format {
+fn part_name(request: &ExportRequest<'_>, first: i64) -> String {
+    let ending = match request.format {
         Format::Lines(_) => "jsonl",
         Format::Parquet => "parquet",
     };
-    format!("{}-{first:012}.{ending}", wanted.stem)
+    format!("{}-{first:012}.{ending}", request.stem)
 }

@@ -12,42 +12,42 @@ use rlinks_store::database::pool::Pool;
 use sqlx::{Connection as _, PgConnection};
 
 use super::ExportError;
-use crate::database::Clicks;
+use crate::database::ClickStore;
 
 /// A watermark that is ours.
-pub(super) enum Held {
+pub(super) enum WatermarkLock {
     /// By a lock on a file.
-    File(HeldFile),
+    File(FileLock),
     /// By a lock of this session, which is in no pool: there it would be kept for whoever comes next.
     Session(Box<PgConnection>),
 }
 
 /// A locked file. It has a name only while it is held.
-pub(super) struct HeldFile {
+pub(super) struct FileLock {
     _file: File,
     path: PathBuf,
 }
 
-impl Clicks {
+impl ClickStore {
     /// Takes a watermark, or says that somebody has it.
-    pub(super) async fn hold_watermark(&self, name: &str) -> Result<Held, ExportError> {
+    pub(super) async fn lock_watermark(&self, name: &str) -> Result<WatermarkLock, ExportError> {
         match &self.pool {
-            Pool::Sqlite { file, .. } => hold_file(file.path(), name).map(Held::File),
+            Pool::Sqlite { file, .. } => lock_file(file.path(), name).map(WatermarkLock::File),
             Pool::Postgres(pool) => {
-                let mut session = pool.acquire().await.map_err(trouble)?.detach();
+                let mut session = pool.acquire().await.map_err(session_error)?.detach();
                 let sql = "select pg_try_advisory_lock(hashtextextended($1, 0))";
                 let (held,): (bool,) = sqlx::query_as(sql)
                     .bind(format!("rlinks:{name}"))
                     .fetch_one(&mut session)
                     .await
-                    .map_err(trouble)?;
-                if held { Ok(Held::Session(Box::new(session))) } else { Err(ExportError::Busy) }
+                    .map_err(session_error)?;
+                if held { Ok(WatermarkLock::Session(Box::new(session))) } else { Err(ExportError::Busy) }
             }
         }
     }
 }
 
-impl Held {
+impl WatermarkLock {
     /// Lets go. Dropping does the same, some time later on a server.
     pub(super) async fn release(self) {
         match self {
@@ -58,11 +58,11 @@ impl Held {
     }
 }
 
-fn trouble(error: sqlx::Error) -> StoreError {
+fn session_error(error: sqlx::Error) -> StoreError {
     StoreError::from(error).for_clicks()
 }
 
-fn hold_file(database: &Path, name: &str) -> Result<HeldFile, ExportError> {
+fn lock_file(database: &Path, name: &str) -> Result<FileLock, ExportError> {
     let mut named = database.file_name().unwrap_or_default().to_owned();
     named.push(format!(".{}.lock", name.replace(':', "-")));
     let path = database.with_file_name(named);
@@ -78,12 +78,12 @@ fn hold_file(database: &Path, name: &str) -> Result<HeldFile, ExportError> {
         let ours = file.metadata().map_err(cannot)?.ino();
         // Whoever had it may have taken its name away between our opening and our locking.
         if std::fs::metadata(&path).is_ok_and(|there| there.ino() == ours) {
-            return Ok(HeldFile { _file: file, path });
+            return Ok(FileLock { _file: file, path });
         }
     }
 }
 
-impl Drop for HeldFile {
+impl Drop for FileLock {
     fn drop(&mut self) {
         // Before the lock goes: whoever gets the lock of a file without a name looks again.
         let _ = std::fs::remove_file(&self.path);

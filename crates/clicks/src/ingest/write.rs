@@ -8,9 +8,9 @@ use rlinks_store::database::bulk::{insert_rows, rows_returning};
 use rlinks_store::database::pool::{Dialect, Pool, Tx, read, read_in, run_in};
 
 use crate::bulk_lookup::{json, look_up};
-use crate::enrich::{Enriched, Event};
-use crate::journal::{Drops, Producer};
-use crate::rollup::{Dimensions, Fact, Roll, Subject, Visit};
+use crate::enrich::{EnrichedBatch, Event};
+use crate::journal::{DroppedClicks, Producer};
+use crate::rollup::{CountedClick, DailyVisitor, Dimensions, RollupDelta, RollupSubject};
 use crate::time::day_of;
 
 /// Events added up in one go.
@@ -19,7 +19,7 @@ const PIECE: usize = 256;
 /// Writes a batch. `ends` is how far each producer has been read with it.
 pub(crate) async fn write(
     pool: &Pool,
-    batch: &Enriched<'_>,
+    batch: &EnrichedBatch<'_>,
     ends: &[(Producer, u64)],
     losses: &[(&str, u64)],
 ) -> Result<(), StoreError> {
@@ -52,7 +52,7 @@ pub(crate) async fn write(
 /// Writes events that bring their ids, from this number on: those of a transaction that has [`lock`]ed and knows that none is there.
 pub(crate) async fn write_imported(
     tx: &mut Tx,
-    batch: &Enriched<'_>,
+    batch: &EnrichedBatch<'_>,
     ids: &[String],
     first: i64,
 ) -> Result<(), StoreError> {
@@ -100,8 +100,8 @@ pub(crate) async fn lock(tx: &mut Tx) -> Result<i64, StoreError> {
 }
 
 /// Adds a batch up, in pieces: whoever waits for the database meanwhile is let in between.
-async fn add_up(numbered: &[(i64, &Event<'_>)], batch: &Enriched<'_>) -> Roll {
-    let mut roll = Roll::default();
+async fn add_up(numbered: &[(i64, &Event<'_>)], batch: &EnrichedBatch<'_>) -> RollupDelta {
+    let mut roll = RollupDelta::default();
     for piece in numbered.chunks(PIECE) {
         for (n, event) in piece {
             roll.add(&fact(*n, event, batch));
@@ -111,11 +111,11 @@ async fn add_up(numbered: &[(i64, &Event<'_>)], batch: &Enriched<'_>) -> Roll {
     roll
 }
 
-fn fact<'a>(n: i64, event: &'a Event<'_>, batch: &'a Enriched<'_>) -> Fact<'a> {
+fn fact<'a>(n: i64, event: &'a Event<'_>, batch: &'a EnrichedBatch<'_>) -> CountedClick<'a> {
     let (_, agent) = &batch.agents[event.agent];
     let place = &batch.places[event.place];
     let device = if event.bot { crate::click::Device::Bot } else { agent.device };
-    Fact {
+    CountedClick {
         n,
         ts: event.ts,
         link: event.link,
@@ -172,7 +172,7 @@ async fn producers(
 }
 
 /// The numbers of a batch's user agents, new ones included.
-async fn agents(tx: &mut Tx, batch: &Enriched<'_>) -> Result<Vec<i64>, StoreError> {
+async fn agents(tx: &mut Tx, batch: &EnrichedBatch<'_>) -> Result<Vec<i64>, StoreError> {
     let mut last_days = vec![0; batch.agents.len()];
     for event in &batch.events {
         last_days[event.agent] = day_of(event.ts).max(last_days[event.agent]);
@@ -217,7 +217,7 @@ async fn agents(tx: &mut Tx, batch: &Enriched<'_>) -> Result<Vec<i64>, StoreErro
 }
 
 /// The numbers of a batch's places, new ones included.
-async fn places(tx: &mut Tx, batch: &Enriched<'_>) -> Result<Vec<i64>, StoreError> {
+async fn places(tx: &mut Tx, batch: &EnrichedBatch<'_>) -> Result<Vec<i64>, StoreError> {
     let rows: Vec<_> = batch
         .places
         .iter()
@@ -286,9 +286,9 @@ async fn insert_events(
 const HOURS: u32 = 24;
 
 /// Finds out which of a batch's visitors are new on their day, or in an hour of it, and counts them.
-async fn see(tx: &mut Tx, roll: &mut Roll) -> Result<(), StoreError> {
-    let visits: Vec<(i64, Visit, u32)> = (0..)
-        .zip(std::mem::take(&mut roll.visits))
+async fn see(tx: &mut Tx, roll: &mut RollupDelta) -> Result<(), StoreError> {
+    let visits: Vec<(i64, DailyVisitor, u32)> = (0..)
+        .zip(std::mem::take(&mut roll.daily_visitors))
         .map(|(place, (visit, hours))| (place, visit, hours))
         .collect();
     // Every right-hand side sees the row as it was. Two numbers come back for a row, not its key: each is a copy on its way here.
@@ -315,14 +315,14 @@ async fn see(tx: &mut Tx, roll: &mut Roll) -> Result<(), StoreError> {
     for (fresh, hours) in seen {
         let place = usize::try_from(fresh >> HOURS).unwrap_or(usize::MAX);
         if let Some((_, visit, _)) = visits.get(place) {
-            roll.saw(visit.day, visit.subject, bits(fresh), bits(hours));
+            roll.count_visitor(visit.day, visit.subject, bits(fresh), bits(hours));
         }
     }
     Ok(())
 }
 
 /// Adds what clicks add up to.
-pub(crate) async fn add(tx: &mut Tx, roll: &Roll) -> Result<(), StoreError> {
+pub(crate) async fn add(tx: &mut Tx, roll: &RollupDelta) -> Result<(), StoreError> {
     let known = known_values(tx, roll).await?;
     // While the database adds to its rows, the days' values are put together here.
     let (added, values) = tokio::join!(add_numbers(tx, roll), merge_values(roll, known));
@@ -330,7 +330,7 @@ pub(crate) async fn add(tx: &mut Tx, roll: &Roll) -> Result<(), StoreError> {
     write_values(tx, &values).await
 }
 
-async fn add_numbers(tx: &mut Tx, roll: &Roll) -> Result<(), StoreError> {
+async fn add_numbers(tx: &mut Tx, roll: &RollupDelta) -> Result<(), StoreError> {
     // An hour that only loses an arrival to an earlier one has no events in this batch.
     let (hours, moved): (Vec<_>, Vec<_>) = roll.hours.iter().partition(|(_, hour)| hour.last > 0);
     insert_rows!(
@@ -409,7 +409,7 @@ async fn add_numbers(tx: &mut Tx, roll: &Roll) -> Result<(), StoreError> {
     Ok(())
 }
 
-async fn add_days(tx: &mut Tx, roll: &Roll) -> Result<(), StoreError> {
+async fn add_days(tx: &mut Tx, roll: &RollupDelta) -> Result<(), StoreError> {
     let days: Vec<_> = roll.days.iter().collect();
     insert_rows!(
         tx,
@@ -435,7 +435,7 @@ async fn add_days(tx: &mut Tx, roll: &Roll) -> Result<(), StoreError> {
 }
 
 /// The key of a day as its tables have it.
-pub(crate) fn day_key((subject, day): &(Subject, i64)) -> (u8, i64, i64, i64) {
+pub(crate) fn day_key((subject, day): &(RollupSubject, i64)) -> (u8, i64, i64, i64) {
     (subject.kind as u8, subject.workspace.as_i64(), *day, subject.id.as_i64())
 }
 
@@ -443,7 +443,7 @@ pub(crate) fn day_key((subject, day): &(Subject, i64)) -> (u8, i64, i64, i64) {
 type ValuesRow = (u8, i64, i64, i64, String);
 
 /// A day's values are one JSON text, so they are read, added to and written back. In the order of the days.
-async fn known_values(tx: &mut Tx, roll: &Roll) -> Result<Vec<Option<String>>, StoreError> {
+async fn known_values(tx: &mut Tx, roll: &RollupDelta) -> Result<Vec<Option<String>>, StoreError> {
     // The days are gone through first, as `look_up!` says; their keys come as values: as JSON they took a quarter of a batch.
     let select = match tx.dialect() {
         Dialect::Sqlite => {
@@ -476,7 +476,7 @@ async fn known_values(tx: &mut Tx, roll: &Roll) -> Result<Vec<Option<String>>, S
     Ok(known)
 }
 
-async fn merge_values(roll: &Roll, known: Vec<Option<String>>) -> Vec<ValuesRow> {
+async fn merge_values(roll: &RollupDelta, known: Vec<Option<String>>) -> Vec<ValuesRow> {
     let mut rows = Vec::with_capacity(roll.days.len());
     for ((key, gained), there) in roll.days.iter().zip(known) {
         let (kind, workspace, day, subject) = day_key(key);
@@ -542,11 +542,11 @@ async fn add_event_days(tx: &mut Tx, numbered: &[(i64, &Event<'_>)]) -> Result<(
 const DROPS: i64 = -1;
 
 /// Counts what processes have dropped, as far as that is not counted yet.
-pub(crate) async fn add_drops(pool: &Pool, drops: &[Drops]) -> Result<(), StoreError> {
+pub(crate) async fn add_drops(pool: &Pool, drops: &[DroppedClicks]) -> Result<(), StoreError> {
     let mut tx = pool.begin().await?;
     lock(&mut tx).await?;
     let mut dropped = 0;
-    for Drops { boot, clicks } in drops.iter().filter(|drops| drops.clicks > 0) {
+    for DroppedClicks { boot, clicks } in drops.iter().filter(|drops| drops.clicks > 0) {
         let known: Option<(i64,)> = read_in!(
             &mut tx,
             fetch_optional,
@@ -573,11 +573,11 @@ pub(crate) async fn add_drops(pool: &Pool, drops: &[Drops]) -> Result<(), StoreE
 }
 
 /// How many of these are not counted yet.
-pub(crate) async fn drops_not_counted(pool: &Pool, drops: &[Drops]) -> Result<u64, StoreError> {
+pub(crate) async fn drops_not_counted(pool: &Pool, drops: &[DroppedClicks]) -> Result<u64, StoreError> {
     let known: Vec<(i64, i64)> =
         read!(pool, fetch_all, "select boot, upto from producers where thread = $1", DROPS)?;
     let known = |boot: u64| known.iter().find(|(known, _)| known.cast_unsigned() == boot);
-    let new = |drops: &Drops| {
+    let new = |drops: &DroppedClicks| {
         drops.clicks.saturating_sub(known(drops.boot).map_or(0, |(_, upto)| upto.cast_unsigned()))
     };
     Ok(drops.iter().map(new).sum())

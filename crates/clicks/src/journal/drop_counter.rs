@@ -9,11 +9,11 @@ use std::io::ErrorKind;
 use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-use super::frame::{HEAD_BYTES, head, read_head};
+use super::frame::{SEGMENT_HEAD_BYTES, read_segment_head, segment_head};
 
 /// What a process has dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Drops {
+pub struct DroppedClicks {
     /// The start of the process.
     pub boot: u64,
     /// All clicks it has dropped, or 0 when they are all stored.
@@ -21,17 +21,17 @@ pub struct Drops {
 }
 
 /// The tally of a process that runs.
-pub(super) struct Tally {
+pub(super) struct DropCounter {
     path: PathBuf,
     file: Option<File>,
     written: u64,
 }
 
-impl Tally {
-    pub(super) fn begin(folder: &Path, boot: u64) -> Self {
-        let mut tally = Self { path: file_of(folder, boot), file: None, written: u64::MAX };
-        tally.write(0);
-        tally
+impl DropCounter {
+    pub(super) fn open(folder: &Path, boot: u64) -> Self {
+        let mut counter = Self { path: counter_path(folder, boot), file: None, written: u64::MAX };
+        counter.write(0);
+        counter
     }
 
     /// Keeps a number. What fails is tried again when it is next called.
@@ -55,12 +55,12 @@ impl Tally {
                 none.insert(options.create(true).write(true).truncate(false).mode(0o600).open(&self.path)?)
             }
         };
-        file.write_all_at(&head(dropped), 0)?;
+        file.write_all_at(&segment_head(dropped), 0)?;
         file.sync_data()
     }
 
     /// The process ends. A tally of nothing is of no use to anybody.
-    pub(super) fn end(self) {
+    pub(super) fn close(self) {
         if self.written == 0 {
             let _ = std::fs::remove_file(&self.path);
         }
@@ -68,7 +68,7 @@ impl Tally {
 }
 
 /// The tallies in a journal folder. One that cannot be read was never written whole.
-pub fn drops_in(folder: &Path) -> std::io::Result<Vec<Drops>> {
+pub fn read_drop_counters(folder: &Path) -> std::io::Result<Vec<DroppedClicks>> {
     let mut drops = Vec::new();
     let entries = match std::fs::read_dir(folder) {
         Ok(entries) => entries,
@@ -77,24 +77,24 @@ pub fn drops_in(folder: &Path) -> std::io::Result<Vec<Drops>> {
     };
     for entry in entries {
         let path = entry?.path();
-        let Some(boot) = path.file_name().and_then(|name| parse(name.to_str()?)) else { continue };
-        let mut bytes = [0; HEAD_BYTES];
+        let Some(boot) = path.file_name().and_then(|name| parse_boot(name.to_str()?)) else { continue };
+        let mut bytes = [0; SEGMENT_HEAD_BYTES];
         let read = File::open(&path).and_then(|file| file.read_exact_at(&mut bytes, 0));
-        let clicks = read.ok().and_then(|()| read_head(bytes)).unwrap_or_default();
-        drops.push(Drops { boot, clicks });
+        let clicks = read.ok().and_then(|()| read_segment_head(bytes)).unwrap_or_default();
+        drops.push(DroppedClicks { boot, clicks });
     }
     Ok(drops)
 }
 
 /// Removes the tally of a process that is gone, once it is stored.
-pub(crate) fn remove(folder: &Path, boot: u64) {
-    let _ = std::fs::remove_file(file_of(folder, boot));
+pub(crate) fn remove_counter(folder: &Path, boot: u64) {
+    let _ = std::fs::remove_file(counter_path(folder, boot));
 }
 
-fn file_of(folder: &Path, boot: u64) -> PathBuf {
+fn counter_path(folder: &Path, boot: u64) -> PathBuf {
     folder.join(format!("d-{boot:016x}"))
 }
 
-fn parse(name: &str) -> Option<u64> {
+fn parse_boot(name: &str) -> Option<u64> {
     u64::from_str_radix(name.strip_prefix("d-")?, 16).ok()
 }

@@ -6,16 +6,16 @@
 use rlinks_core::{Id, Timestamp};
 
 /// The version of the encoding.
-const VERSION: u8 = 1;
-const BOT: u8 = 1;
+const ENCODING_VERSION: u8 = 1;
+const IS_BOT: u8 = 1;
 const HAS_PREFIX: u8 = 2;
 const HAS_COUNTRY: u8 = 4;
 /// The user agent was read before the journal and only its hash and what was read are kept.
-const READ: u8 = 8;
+const HAS_PARSED_USER_AGENT: u8 = 8;
 
 /// A record's fields, borrowed: to be written, or as they lie in a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Record<'a> {
+pub struct JournalEntry<'a> {
     /// When.
     pub ts: Timestamp,
     /// Which link.
@@ -33,7 +33,7 @@ pub struct Record<'a> {
     /// The keyed hash of the user agent.
     pub ua_hash: u64,
     /// The user agent.
-    pub agent: AgentBytes<'a>,
+    pub agent: UserAgentBytes<'a>,
     /// Where it came from, without query; not looked at any further yet.
     pub referrer: &'a [u8],
     /// The request's `utm_source`.
@@ -46,32 +46,32 @@ pub struct Record<'a> {
 
 /// What is kept of a user agent: its text, or what was read from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AgentBytes<'a> {
+pub enum UserAgentBytes<'a> {
     /// The text as it came, cut as the policy says; to be read later, whatever bytes it has.
-    Text(&'a [u8]),
-    /// Device, browser and system as [`encode_agent`](crate::enrich::user_agent::encode) wrote them.
-    Read(&'a [u8]),
+    Raw(&'a [u8]),
+    /// Device, browser and system as [`user_agent::encode`](crate::enrich::user_agent::encode) wrote them.
+    Parsed(&'a [u8]),
 }
 
 /// Why bytes are no record: written by a newer version, or not by us.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a journal record cannot be read")]
-pub struct Unreadable;
+pub struct MalformedEntryError;
 
-impl<'a> Record<'a> {
+impl<'a> JournalEntry<'a> {
     /// Appends the encoding. Texts are at most 64 KiB; the recorder cuts them far shorter.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let (read, agent) = match self.agent {
-            AgentBytes::Text(text) => (0, text),
-            AgentBytes::Read(bytes) => (READ, bytes),
+            UserAgentBytes::Raw(text) => (0, text),
+            UserAgentBytes::Parsed(bytes) => (HAS_PARSED_USER_AGENT, bytes),
         };
-        let flags = (u8::from(self.bot) * BOT)
+        let flags = (u8::from(self.bot) * IS_BOT)
             | (u8::from(self.prefix.is_some()) * HAS_PREFIX)
             | (u8::from(self.country.is_some()) * HAS_COUNTRY)
             | read;
         let length_of = |text: &[u8]| u16::try_from(text.len()).unwrap_or(u16::MAX).to_le_bytes();
         let mut fixed = [0; 54];
-        fixed[0] = VERSION;
+        fixed[0] = ENCODING_VERSION;
         fixed[1] = flags;
         fixed[2..4].copy_from_slice(&self.country.unwrap_or_default());
         fixed[4..12].copy_from_slice(&self.ts.ms().to_le_bytes());
@@ -98,21 +98,22 @@ impl<'a> Record<'a> {
     }
 
     /// Reads an encoding.
-    pub fn decode(bytes: &'a [u8]) -> Result<Self, Unreadable> {
-        let (fixed, mut rest) = bytes.split_first_chunk::<52>().ok_or(Unreadable)?;
-        if fixed[0] != VERSION {
-            return Err(Unreadable);
+    pub fn decode(bytes: &'a [u8]) -> Result<Self, MalformedEntryError> {
+        let (fixed, mut rest) = bytes.split_first_chunk::<52>().ok_or(MalformedEntryError)?;
+        if fixed[0] != ENCODING_VERSION {
+            return Err(MalformedEntryError);
         }
         let number = |at: usize| i64::from_le_bytes(fixed[at..at + 8].try_into().unwrap_or_default());
         let mut next = || {
-            let (length, after) = rest.split_first_chunk::<2>().ok_or(Unreadable)?;
-            let (text, after) =
-                after.split_at_checked(usize::from(u16::from_le_bytes(*length))).ok_or(Unreadable)?;
+            let (length, after) = rest.split_first_chunk::<2>().ok_or(MalformedEntryError)?;
+            let (text, after) = after
+                .split_at_checked(usize::from(u16::from_le_bytes(*length)))
+                .ok_or(MalformedEntryError)?;
             rest = after;
             Ok(text)
         };
         let (agent, referrer) = (next()?, next()?);
-        let mut text = || std::str::from_utf8(next()?).map_err(|_| Unreadable);
+        let mut text = || std::str::from_utf8(next()?).map_err(|_| MalformedEntryError);
         let flags = fixed[1];
         Ok(Self {
             ts: Timestamp::from_ms(number(4)),
@@ -121,9 +122,13 @@ impl<'a> Record<'a> {
             visitor: number(28).cast_unsigned(),
             prefix: (flags & HAS_PREFIX != 0).then(|| number(44)),
             country: (flags & HAS_COUNTRY != 0).then_some([fixed[2], fixed[3]]),
-            bot: flags & BOT != 0,
+            bot: flags & IS_BOT != 0,
             ua_hash: number(36).cast_unsigned(),
-            agent: if flags & READ == 0 { AgentBytes::Text(agent) } else { AgentBytes::Read(agent) },
+            agent: if flags & HAS_PARSED_USER_AGENT == 0 {
+                UserAgentBytes::Raw(agent)
+            } else {
+                UserAgentBytes::Parsed(agent)
+            },
             referrer,
             utm_source: text()?,
             utm_medium: text()?,
@@ -137,7 +142,7 @@ mod tests {
     use proptest::prelude::*;
     use rlinks_core::{Id, Timestamp};
 
-    use super::{AgentBytes, Record};
+    use super::{JournalEntry, UserAgentBytes};
 
     proptest! {
         #[test]
@@ -146,23 +151,23 @@ mod tests {
             prefix: Option<i64>, country: Option<[u8; 2]>, bot: bool,
             text in ".{0,40}", agent in proptest::collection::vec(any::<u8>(), 0..40), read: bool,
         ) {
-            let kept = if read { AgentBytes::Read(&agent) } else { AgentBytes::Text(&agent) };
-            let record = Record {
+            let kept = if read { UserAgentBytes::Parsed(&agent) } else { UserAgentBytes::Raw(&agent) };
+            let record = JournalEntry {
                 ts: Timestamp::from_ms(ts), link: Id::from_i64(link), workspace: Id::from_i64(workspace),
                 visitor, prefix, country, bot, ua_hash, agent: kept,
                 referrer: text.as_bytes(), utm_source: "", utm_medium: "m", utm_campaign: &text,
             };
             let mut bytes = Vec::new();
             record.encode(&mut bytes);
-            prop_assert_eq!(Record::decode(&bytes), Ok(record));
+            prop_assert_eq!(JournalEntry::decode(&bytes), Ok(record));
             for cut in 0..bytes.len() {
-                prop_assert!(Record::decode(&bytes[..cut]).is_err());
+                prop_assert!(JournalEntry::decode(&bytes[..cut]).is_err());
             }
         }
 
         #[test]
         fn any_bytes_are_read_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
-            let _ = Record::decode(&bytes);
+            let _ = JournalEntry::decode(&bytes);
         }
     }
 }

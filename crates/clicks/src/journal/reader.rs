@@ -10,8 +10,10 @@ use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::frame::{Found, HEAD_BYTES, LONGEST_FRAME_BYTES, look, next_whole, read_head};
-use super::{Drops, Journal, QUARANTINE, drops_in, remove_tally};
+use super::frame::{
+    FrameScan, MAX_FRAME_BYTES, SEGMENT_HEAD_BYTES, find_next_frame, read_segment_head, scan,
+};
+use super::{DroppedClicks, Journal, QUARANTINE_FOLDER, read_drop_counters, remove_counter};
 
 /// At most so much of a segment is looked at in one go.
 const WINDOW_BYTES: usize = 1 << 20;
@@ -27,7 +29,7 @@ pub struct Producer {
 
 /// A record's place in a [`Batch`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Batched {
+pub struct EntryRef {
     /// Who wrote it.
     pub producer: Producer,
     /// Its sequence.
@@ -42,7 +44,7 @@ pub struct Batch {
     /// Their bytes.
     pub bytes: Vec<u8>,
     /// Which is which.
-    pub records: Vec<Batched>,
+    pub entries: Vec<EntryRef>,
     /// Frames that were torn off at the end of a segment.
     pub torn: u64,
     /// Records lost to damage.
@@ -52,7 +54,7 @@ pub struct Batch {
 impl Batch {
     /// Nothing to store.
     pub fn is_empty(&self) -> bool {
-        self.records.is_empty() && self.torn == 0 && self.damaged == 0
+        self.entries.is_empty() && self.torn == 0 && self.damaged == 0
     }
 }
 
@@ -80,11 +82,11 @@ struct Segment {
 impl Reader {
     /// Reads a live journal and everything left beside it.
     pub fn live(journal: &Arc<Journal>) -> Self {
-        Self { live: Some(Arc::clone(journal)), ..Self::left_in(&journal.folder) }
+        Self { live: Some(Arc::clone(journal)), ..Self::abandoned(&journal.folder) }
     }
 
     /// Reads what processes that are gone left in a journal folder.
-    pub fn left_in(folder: &Path) -> Self {
+    pub fn abandoned(folder: &Path) -> Self {
         Self {
             folder: folder.to_owned(),
             live: None,
@@ -96,14 +98,14 @@ impl Reader {
 
     /// The next records, at most about `most`, oldest segments first. What was read is not read again.
     pub fn read(&mut self, most: usize) -> std::io::Result<Batch> {
-        self.find()?;
+        self.find_segments()?;
         let mut batch = Batch::default();
         let mut failed = None;
         // Of this producer nothing more is read now: what follows goes on after something that is not read yet.
         let mut held = None;
         let keys: Vec<_> = self.segments.keys().copied().collect();
         for key in keys {
-            if batch.records.len() >= most {
+            if batch.entries.len() >= most {
                 break;
             }
             if held == Some(key.0) || self.done.contains(&key) {
@@ -123,24 +125,24 @@ impl Reader {
     }
 
     /// What processes that are gone have dropped and nobody has stored.
-    pub(crate) fn drops_left(&self) -> std::io::Result<Vec<Drops>> {
+    pub(crate) fn abandoned_drops(&self) -> std::io::Result<Vec<DroppedClicks>> {
         let ours = self.live.as_ref().map(|journal| journal.options.boot);
-        Ok(drops_in(&self.folder)?.into_iter().filter(|drops| Some(drops.boot) != ours).collect())
+        Ok(read_drop_counters(&self.folder)?.into_iter().filter(|drops| Some(drops.boot) != ours).collect())
     }
 
     /// These are stored.
-    pub(crate) fn drops_stored(&self, stored: &[Drops]) {
+    pub(crate) fn remove_drop_counters(&self, stored: &[DroppedClicks]) {
         for drops in stored {
-            remove_tally(&self.folder, drops.boot);
+            remove_counter(&self.folder, drops.boot);
         }
     }
 
     /// What was read is stored: segments that were read to their end can go.
-    pub fn stored(&mut self) {
+    pub fn commit(&mut self) {
         for key in std::mem::take(&mut self.done) {
             let Some(segment) = self.segments.get_mut(&key) else { continue };
             let gone = if segment.damaged {
-                keep_aside(&self.folder, &segment.path)
+                quarantine(&self.folder, &segment.path)
             } else {
                 std::fs::remove_file(&segment.path)
             };
@@ -166,7 +168,7 @@ impl Reader {
         batch: &mut Batch,
         most: usize,
     ) -> std::io::Result<bool> {
-        let growing = self.growing(producer, number);
+        let growing = self.growing_end(producer, number);
         let is_last = !self.segments.contains_key(&(producer, number + 1));
         let Some(segment) = self.segments.get_mut(&(producer, number)) else { return Ok(true) };
         let file = match segment.file.take() {
@@ -193,10 +195,10 @@ impl Reader {
     }
 
     /// How far a segment that is being written, or is about to be, can be read. Nothing when no more will come.
-    fn growing(&self, producer: Producer, number: u64) -> Option<u64> {
+    fn growing_end(&self, producer: Producer, number: u64) -> Option<u64> {
         let journal = self.live.as_ref().filter(|journal| journal.options.boot == producer.boot)?;
-        let lanes = journal.lanes.lock();
-        let open = lanes.get(usize::from(producer.thread))?.open.lock();
+        let writers = journal.writers.lock();
+        let open = writers.get(usize::from(producer.thread))?.open.lock();
         match number.cmp(&open.number) {
             std::cmp::Ordering::Less => None,
             std::cmp::Ordering::Equal => Some(open.length),
@@ -205,10 +207,12 @@ impl Reader {
         }
     }
 
-    fn find(&mut self) -> std::io::Result<()> {
+    fn find_segments(&mut self) -> std::io::Result<()> {
         for entry in std::fs::read_dir(&self.folder)? {
             let path = entry?.path();
-            let Some(key) = path.file_name().and_then(|name| parse(name.to_str()?)) else { continue };
+            let Some(key) = path.file_name().and_then(|name| parse_segment_name(name.to_str()?)) else {
+                continue;
+            };
             self.segments.entry(key).or_insert(Segment {
                 path,
                 file: None,
@@ -248,13 +252,13 @@ impl Segment {
             Limit::Ended { end, is_last } => (end, true, is_last),
         };
         if !self.begun {
-            if end < HEAD_BYTES as u64 {
+            if end < SEGMENT_HEAD_BYTES as u64 {
                 return Ok(ended);
             }
             self.read_head(file, batch, last)?;
         }
         let mut window = Vec::new();
-        while batch.records.len() < most {
+        while batch.entries.len() < most {
             let left = usize::try_from(end.saturating_sub(self.offset)).unwrap_or(usize::MAX);
             if left == 0 {
                 return Ok(ended);
@@ -263,24 +267,25 @@ impl Segment {
             file.read_exact_at(&mut window, self.offset)?;
             let whole = left <= WINDOW_BYTES;
             let mut at = 0;
-            while batch.records.len() < most {
-                match look(&window[at..], *last) {
-                    Found::Frame(sequence, payload, length) => {
+            while batch.entries.len() < most {
+                match scan(&window[at..], *last) {
+                    FrameScan::Frame(sequence, payload, length) => {
                         let start = batch.bytes.len();
                         batch.bytes.extend_from_slice(payload);
                         let bytes = start..batch.bytes.len();
-                        batch.records.push(Batched { producer, sequence, bytes });
+                        batch.entries.push(EntryRef { producer, sequence, bytes });
                         batch.damaged += last.map_or(0, |last| sequence - last - 1);
                         *last = Some(sequence);
                         at += length;
                     }
                     // Half a frame at the end of what can be seen: the rest is in the next window, or comes.
-                    Found::Short if at == window.len() || !whole || !ended => break,
-                    Found::Short | Found::Damage => match next_whole(&window[at..], *last) {
+                    FrameScan::Incomplete if at == window.len() || !whole || !ended => break,
+                    FrameScan::Incomplete | FrameScan::Damaged => match find_next_frame(&window[at..], *last)
+                    {
                         Some(skip) => {
                             self.damaged = true;
                             // Where nobody knows how many there were; a damaged head is none.
-                            batch.damaged += u64::from(last.is_none() && skip > HEAD_BYTES);
+                            batch.damaged += u64::from(last.is_none() && skip > SEGMENT_HEAD_BYTES);
                             at += skip;
                         }
                         None if whole => {
@@ -295,13 +300,13 @@ impl Segment {
                         None => {
                             self.damaged = true;
                             // A frame may begin in this window and end in the next.
-                            at = (at + 1).max(window.len() - LONGEST_FRAME_BYTES);
+                            at = (at + 1).max(window.len() - MAX_FRAME_BYTES);
                             break;
                         }
                     },
                 }
             }
-            if at == 0 && batch.records.len() < most {
+            if at == 0 && batch.entries.len() < most {
                 return Ok(false);
             }
             self.offset += at as u64;
@@ -310,12 +315,12 @@ impl Segment {
     }
 
     fn read_head(&mut self, file: &File, batch: &mut Batch, last: &mut Option<u64>) -> std::io::Result<()> {
-        let mut head = [0; HEAD_BYTES];
+        let mut head = [0; SEGMENT_HEAD_BYTES];
         file.read_exact_at(&mut head, 0)?;
         self.begun = true;
-        match read_head(head) {
+        match read_segment_head(head) {
             Some(after) => {
-                self.offset = HEAD_BYTES as u64;
+                self.offset = SEGMENT_HEAD_BYTES as u64;
                 // What the segment before should have held and did not, or a whole segment that is gone.
                 batch.damaged += last.map_or(0, |last| after.saturating_sub(last));
                 *last = Some(last.map_or(after, |last| last.max(after)));
@@ -326,8 +331,8 @@ impl Segment {
     }
 }
 
-fn keep_aside(folder: &Path, path: &Path) -> std::io::Result<()> {
-    let aside = folder.join(QUARANTINE);
+fn quarantine(folder: &Path, path: &Path) -> std::io::Result<()> {
+    let aside = folder.join(QUARANTINE_FOLDER);
     std::fs::create_dir_all(&aside)?;
     let to = aside.join(path.file_name().unwrap_or_default());
     tracing::warn!(segment = %to.display(), "a damaged segment of the click journal was kept aside");
@@ -335,7 +340,7 @@ fn keep_aside(folder: &Path, path: &Path) -> std::io::Result<()> {
 }
 
 /// `j-<boot>-<thread>-<number>`.
-fn parse(name: &str) -> Option<(Producer, u64)> {
+fn parse_segment_name(name: &str) -> Option<(Producer, u64)> {
     let mut parts = name.strip_prefix("j-")?.split('-');
     let boot = u64::from_str_radix(parts.next()?, 16).ok()?;
     let thread = parts.next()?.parse().ok()?;

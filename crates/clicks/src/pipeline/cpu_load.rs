@@ -2,7 +2,7 @@
 
 /// What the processors have done so far, in the system's ticks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Ticks {
+pub(crate) struct CpuTimes {
     /// On this process.
     ours: u64,
     /// On nothing.
@@ -11,7 +11,7 @@ pub(crate) struct Ticks {
     all: u64,
 }
 
-impl Ticks {
+impl CpuTimes {
     /// As the system counts them; nothing where it does not say.
     pub(crate) fn now() -> Option<Self> {
         let read = |path| std::fs::read_to_string(path).ok();
@@ -32,7 +32,7 @@ impl Ticks {
 
     /// Whether there was a rush between an earlier look and this one, taken while nothing was done in the background: the
     /// processors were hardly ever idle, and much of what they did was ours.
-    pub(crate) fn show_rush_since(&self, before: &Self) -> bool {
+    pub(crate) fn saturated_since(&self, before: &Self) -> bool {
         let [ours, idle, all] = [(self.ours, before.ours), (self.idle, before.idle), (self.all, before.all)]
             .map(|(after, before)| after.saturating_sub(before));
         idle * 8 < all && ours * 4 > all
@@ -41,28 +41,28 @@ impl Ticks {
 
 #[cfg(test)]
 mod tests {
-    use super::Ticks;
+    use super::CpuTimes;
 
-    fn ticks(ours: u64, idle: u64, all: u64) -> Ticks {
-        Ticks { ours, idle, all }
+    fn ticks(ours: u64, idle: u64, all: u64) -> CpuTimes {
+        CpuTimes { ours, idle, all }
     }
 
     #[test]
     fn a_rush_is_ours_and_leaves_nothing() {
         let before = ticks(100, 5_000, 20_000);
-        assert!(ticks(109, 5_001, 20_020).show_rush_since(&before));
-        assert!(!ticks(109, 5_005, 20_020).show_rush_since(&before), "some of it was idle");
-        assert!(!ticks(102, 5_000, 20_020).show_rush_since(&before), "it was somebody else's");
-        assert!(!before.show_rush_since(&before), "no time has passed");
+        assert!(ticks(109, 5_001, 20_020).saturated_since(&before));
+        assert!(!ticks(109, 5_005, 20_020).saturated_since(&before), "some of it was idle");
+        assert!(!ticks(102, 5_000, 20_020).saturated_since(&before), "it was somebody else's");
+        assert!(!before.saturated_since(&before), "no time has passed");
     }
 
     #[test]
     fn ticks_are_read_as_the_system_writes_them() {
         let process = "7 (a) b) S 1 7 7 0 -1 4194560 1200 0 3 0 250 75 0 0 20 0 9 0 310 400000 3000 1844";
         let machine = "cpu  700 30 200 9000 40 0 9 1 0 0\ncpu0 350 15 100 4500 20 0 5 1 0 0\n";
-        assert_eq!(Ticks::parse(process, machine), Some(ticks(325, 9_040, 9_980)));
-        assert_eq!(Ticks::parse(process, "cpu  700 30"), None);
-        assert_eq!(Ticks::parse("7 (rmax) S 1", machine), None);
-        assert_eq!(Ticks::parse("", ""), None);
+        assert_eq!(CpuTimes::parse(process, machine), Some(ticks(325, 9_040, 9_980)));
+        assert_eq!(CpuTimes::parse(process, "cpu  700 30"), None);
+        assert_eq!(CpuTimes::parse("7 (rmax) S 1", machine), None);
+        assert_eq!(CpuTimes::parse("", ""), None);
     }
 }

@@ -11,7 +11,7 @@ use super::Scope;
 use super::rows::{Entry, Group, There};
 use crate::bulk_lookup::json;
 use crate::click::Device;
-use crate::rollup::{Dimensions, Fact, Roll, Subject, Total};
+use crate::rollup::{CountedClick, Dimensions, RollupDelta, RollupSubject, Total};
 use crate::time::DAY_MS;
 use rlinks_core::click::attribution::referrer_host;
 
@@ -23,18 +23,18 @@ const MOST_OWNERS: usize = 100_000;
 /// One day's clicks, added up as far as they were read.
 pub(super) struct Sheet {
     day: i64,
-    pub(super) roll: Roll,
+    pub(super) roll: RollupDelta,
     /// The number of the last event that is in.
     upto: i64,
     /// In which hours a visitor came to a subject. This is what takes memory: every visitor of the day.
     seen: HashMap<(u32, u64), u32>,
     /// Subjects by number, to keep `seen` small.
-    numbers: HashMap<Subject, u32>,
+    numbers: HashMap<RollupSubject, u32>,
 }
 
 impl Sheet {
     pub(super) fn new(day: i64) -> Self {
-        Self { day, roll: Roll::default(), upto: 0, seen: HashMap::new(), numbers: HashMap::new() }
+        Self { day, roll: RollupDelta::default(), upto: 0, seen: HashMap::new(), numbers: HashMap::new() }
     }
 
     /// Adds the day's next events, in the order of their numbers. Whether there are more.
@@ -90,7 +90,7 @@ impl Sheet {
         });
         let read = row.device.as_deref().and_then(Device::parse).unwrap_or(Device::Unknown);
         let device = if row.bot { Device::Bot } else { read };
-        self.roll.add(&Fact {
+        self.roll.add(&CountedClick {
             n: row.n,
             ts: Timestamp::from_ms(row.ts),
             link: Id::from_i64(row.link_id),
@@ -112,14 +112,14 @@ impl Sheet {
 
     /// Counts the visitors of what was just added, as ingest does; who was seen before is known from the day itself.
     fn see(&mut self) {
-        for (visit, hours) in std::mem::take(&mut self.roll.visits) {
+        for (visit, hours) in std::mem::take(&mut self.roll.daily_visitors) {
             let next = u32::try_from(self.numbers.len()).unwrap_or(u32::MAX);
             let number = *self.numbers.entry(visit.subject).or_insert(next);
             let known = self.seen.entry((number, visit.visitor)).or_default();
             let fresh = hours & !*known;
             if fresh != 0 {
                 *known |= hours;
-                self.roll.saw(visit.day, visit.subject, fresh, *known);
+                self.roll.count_visitor(visit.day, visit.subject, fresh, *known);
             }
         }
     }

@@ -7,13 +7,13 @@ use rlinks_store::StoreError;
 use rlinks_store::database::pool::{Tx, read_in, run_in};
 
 use crate::bulk_lookup::json;
-use crate::rollup::{Kind, Subject};
+use crate::rollup::{RollupSubject, SubjectKind};
 use crate::time::month_of;
 
 /// Subjects of one kind and workspace on one day.
 #[derive(Clone, Copy)]
 pub(super) struct Group {
-    pub(super) kind: Kind,
+    pub(super) kind: SubjectKind,
     pub(super) workspace: Id,
     pub(super) day: i64,
     /// The day's hours are kept.
@@ -21,8 +21,8 @@ pub(super) struct Group {
 }
 
 impl Group {
-    pub(super) fn subject(self, id: i64) -> Subject {
-        Subject { kind: self.kind, workspace: self.workspace, id: Id::from_i64(id) }
+    pub(super) fn subject(self, id: i64) -> RollupSubject {
+        RollupSubject { kind: self.kind, workspace: self.workspace, id: Id::from_i64(id) }
     }
 }
 

@@ -5,7 +5,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use super::Bots;
 use crate::day_values::Values;
 use crate::enrich::country;
-use crate::rollup::{OTHER, Pair};
+use crate::rollup::{OTHER_VALUE, PeopleAndBots};
 
 /// Clicks with one value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -42,9 +42,10 @@ impl<'de> Deserialize<'de> for CountryValue {
 
 /// The values with the most clicks, then by name. What has no name follows them.
 pub(super) fn take_top(values: &mut Values, dimension: usize, most: usize, bots: Bots) -> Vec<Value> {
-    let counted = |Pair(people, machines)| Some(bots.clicks(people, machines)).filter(|clicks| *clicks > 0);
+    let counted =
+        |PeopleAndBots(people, machines)| Some(bots.clicks(people, machines)).filter(|clicks| *clicks > 0);
     let mut clicks = values.take(dimension);
-    let other = clicks.remove(OTHER).and_then(counted);
+    let other = clicks.remove(OTHER_VALUE).and_then(counted);
     let mut values: Vec<Value> = clicks
         .into_iter()
         .filter(|(value, _)| !value.is_empty())
@@ -56,6 +57,6 @@ pub(super) fn take_top(values: &mut Values, dimension: usize, most: usize, bots:
         values.truncate(most);
     }
     values.sort_unstable_by(order);
-    values.extend(other.map(|clicks| Value { value: OTHER.to_owned(), clicks }));
+    values.extend(other.map(|clicks| Value { value: OTHER_VALUE.to_owned(), clicks }));
     values
 }

@@ -8,12 +8,12 @@ use rlinks_store::StoreError;
 use rlinks_store::database::pool::read;
 
 use crate::bulk_lookup::{json, look_up};
-use crate::database::Clicks;
+use crate::database::ClickStore;
 
 /// Links and days looked up by one question, at most.
-const MOST: usize = 10_000;
+const MAX_LOOKUPS: usize = 10_000;
 
-impl Clicks {
+impl ClickStore {
     /// People's clicks of some links of a workspace, UTC day by day, in one question. A link nobody clicked on any of the days is not
     /// among them. What is more than a list shows is left out.
     pub async fn daily(
@@ -22,8 +22,11 @@ impl Clicks {
         links: &[Id],
         days: Range<i64>,
     ) -> Result<HashMap<Id, Vec<u64>>, StoreError> {
-        let asked: Vec<(i64, i64)> =
-            links.iter().flat_map(|link| days.clone().map(|day| (day, link.as_i64()))).take(MOST).collect();
+        let asked: Vec<(i64, i64)> = links
+            .iter()
+            .flat_map(|link| days.clone().map(|day| (day, link.as_i64())))
+            .take(MAX_LOOKUPS)
+            .collect();
         if asked.is_empty() {
             return Ok(HashMap::new());
         }

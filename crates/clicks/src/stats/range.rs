@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use super::{Bots, HourRow, Interval, Sum};
+use super::{Bots, HourRow, Interval, Totals};
 use crate::time::{HOUR_MS, HOURLY_DAYS, first_day_of, month_of};
 
 /// What rollups count.
@@ -27,9 +27,9 @@ impl Count {
         self.visitors -= other.visitors;
     }
 
-    pub(super) fn sum(self, bots: Bots) -> Sum {
+    pub(super) fn sum(self, bots: Bots) -> Totals {
         let whole = |count: i64| u64::try_from(count).unwrap_or_default();
-        Sum {
+        Totals {
             clicks: bots.clicks(whole(self.people), whole(self.bots)),
             visitors: whole(self.visitors),
             bots: whole(self.bots),

@@ -15,9 +15,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::bulk_lookup::{json, look_up};
 use crate::click::Click;
-use crate::database::Clicks;
+use crate::database::ClickStore;
 use crate::events::{Codes, EventRow, event_columns};
-use crate::rollup::Subject;
+use crate::rollup::RollupSubject;
 use crate::time::DAY_MS;
 
 /// Days looked up by one call.
@@ -48,7 +48,7 @@ pub struct Place {
     given: usize,
 }
 
-impl Clicks {
+impl ClickStore {
     /// The last clicks of a link, or of a workspace, after a place; the newest first. Gives the place to go on from while there may
     /// be more. A call does a bounded amount of work, so a page may hold fewer than `limit`, or none. Clicks of days whose daily
     /// rollups are gone are not found.
@@ -134,7 +134,11 @@ impl Clicks {
     }
 
     /// Where a subject's clicks of some days lie: by hour where hours are kept, else by day.
-    async fn stretches(&self, subject: Subject, days: &[(i64, i64)]) -> Result<Vec<Stretch>, StoreError> {
+    async fn stretches(
+        &self,
+        subject: RollupSubject,
+        days: &[(i64, i64)],
+    ) -> Result<Vec<Stretch>, StoreError> {
         let asked: Vec<(i64,)> = days.iter().map(|(day, _)| (*day,)).collect();
         let sql = look_up!(
             self.pool.dialect(),
@@ -312,10 +316,10 @@ impl Default for Search {
 }
 
 impl Search {
-    fn subject(&self) -> Subject {
+    fn subject(&self) -> RollupSubject {
         match self.link {
-            Some(link) => Subject::link(self.workspace, link),
-            None => Subject::workspace(self.workspace),
+            Some(link) => RollupSubject::link(self.workspace, link),
+            None => RollupSubject::workspace(self.workspace),
         }
     }
 

@@ -1,7 +1,7 @@
 //! Links in the order of their clicks, and their totals.
 
-use rlinks_clicks::Clicks;
-use rlinks_clicks::rollup::Subject;
+use rlinks_clicks::ClickStore;
+use rlinks_clicks::rollup::RollupSubject;
 use rlinks_core::Id;
 use rlinks_store::Order;
 
@@ -69,13 +69,13 @@ async fn totals_are_found_by_their_key_before_postgres_has_counted_them() {
         )
         .await;
         let asked: Vec<_> =
-            (1..=50).map(|number| Subject::link(MAIN, Id::from_i64(number * 4_000))).collect();
+            (1..=50).map(|number| RollupSubject::link(MAIN, Id::from_i64(number * 4_000))).collect();
         assert_eq!(desk.clicks.totals(&asked).await.unwrap().len(), asked.len());
-        let elsewhere = Subject::link(Id::from_i64(2), Id::from_i64(1));
+        let elsewhere = RollupSubject::link(Id::from_i64(2), Id::from_i64(1));
         assert!(desk.clicks.totals(&[elsewhere]).await.unwrap().is_empty(), "it is another workspace's");
         // What a connection has read is told when it ends.
         desk.clicks.close().await;
-        desk.clicks = Clicks::open(&place.location).await.unwrap();
+        desk.clicks = ClickStore::open(&place.location).await.unwrap();
         let read = desk
             .count("select idx_tup_read from pg_stat_user_indexes where indexrelname = 'totals_by_clicks'")
             .await;

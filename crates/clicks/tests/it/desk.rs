@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use rlinks_clicks::journal::entry::{AgentBytes, Record};
-use rlinks_clicks::journal::{Journal, Lane, Options, Reader, Syncing};
-use rlinks_clicks::misses::Misses;
-use rlinks_clicks::{Clicks, Ingest};
+use rlinks_clicks::journal::entry::{JournalEntry, UserAgentBytes};
+use rlinks_clicks::journal::{Journal, JournalOptions, Reader, SegmentWriter, SyncPolicy};
+use rlinks_clicks::misses::MissCounter;
+use rlinks_clicks::{ClickStore, Ingest};
 use rlinks_core::draft::Input;
 use rlinks_core::{Actor, Code, Id, LinkDraft, LinkSource, Policy, Preset, ServedHosts, Timestamp};
 use rlinks_store::Store;
@@ -24,8 +24,8 @@ pub(crate) const GOOGLEBOT: &[u8] =
 /// Everything a test needs to count.
 pub(crate) struct Desk {
     pub(crate) store: Store,
-    pub(crate) clicks: Clicks,
-    pub(crate) lane: Arc<Lane>,
+    pub(crate) clicks: ClickStore,
+    pub(crate) lane: Arc<SegmentWriter>,
     pub(crate) ingest: Ingest,
     /// Its folder goes with it.
     _place: Place,
@@ -37,8 +37,8 @@ pub(crate) fn moment(text: &str) -> Timestamp {
 }
 
 /// A click by a person, from nowhere in particular.
-pub(crate) fn click(link: Id, ts: Timestamp, visitor: u64) -> Record<'static> {
-    Record {
+pub(crate) fn click(link: Id, ts: Timestamp, visitor: u64) -> JournalEntry<'static> {
+    JournalEntry {
         ts,
         link,
         workspace: MAIN,
@@ -47,7 +47,7 @@ pub(crate) fn click(link: Id, ts: Timestamp, visitor: u64) -> Record<'static> {
         country: None,
         bot: false,
         ua_hash: 1,
-        agent: AgentBytes::Text(FIREFOX),
+        agent: UserAgentBytes::Raw(FIREFOX),
         referrer: b"",
         utm_source: "",
         utm_medium: "",
@@ -58,19 +58,19 @@ pub(crate) fn click(link: Id, ts: Timestamp, visitor: u64) -> Record<'static> {
 impl Desk {
     pub(crate) async fn new(place: Place) -> Self {
         let store = place.open().await;
-        let clicks = Clicks::open(&place.location).await.unwrap();
-        let options = Options {
+        let clicks = ClickStore::open(&place.location).await.unwrap();
+        let options = JournalOptions {
             data: place.folder().to_owned(),
             budget_bytes: 64 << 20,
-            sync: Syncing::Interval,
+            sync: SyncPolicy::EverySecond,
             boot: 7,
         };
         let journal = Journal::open(options).unwrap();
-        let lane = journal.lane();
+        let lane = journal.new_writer();
         let reader = Reader::live(&journal);
         let control = tokio::runtime::Handle::current();
-        let misses = Arc::new(Misses::default());
-        let ingest = Ingest::new(store.clone(), control, reader, None, misses).counting_drops(&journal);
+        let misses = Arc::new(MissCounter::default());
+        let ingest = Ingest::new(store.clone(), control, reader, None, misses).with_drop_counting(&journal);
         Self { store, clicks, lane, ingest, _place: place }
     }
 
@@ -93,7 +93,7 @@ impl Desk {
     }
 
     /// Puts clicks into the journal.
-    pub(crate) fn record(&self, records: &[Record<'_>]) {
+    pub(crate) fn record(&self, records: &[JournalEntry<'_>]) {
         for record in records {
             assert!(self.lane.append(record));
         }
@@ -106,7 +106,7 @@ impl Desk {
 
     /// The same at a moment.
     pub(crate) async fn store_all_at(&mut self, now: Timestamp) {
-        while self.ingest.step(&self.clicks, now).await.unwrap() > 0 {}
+        while self.ingest.ingest_next_batch(&self.clicks, now).await.unwrap() > 0 {}
     }
 
     /// Counts in the clicks' database past the crate. On PostgreSQL the schema is named for the query.

@@ -1,23 +1,23 @@
 use std::path::Path;
 
 use rlinks_clicks::export::jsonl::Form;
-use rlinks_clicks::export::{Export, ExportError, Format, Overwrite, Place, Target};
+use rlinks_clicks::export::{Destination, Export, ExportError, Format, OpenDestination, Overwrite};
 
 use crate::samples::many;
 
 #[track_caller]
 fn parsed(text: &str, expected: &str) {
-    let shown = match Place::parse(text) {
-        Ok(Place::Stdout) => "stdout".to_owned(),
-        Ok(Place::Path(path)) => format!("path {}", path.display()),
-        Ok(Place::Bucket { bucket, key }) => format!("bucket {bucket} key {key}"),
+    let shown = match Destination::parse(text) {
+        Ok(Destination::Stdout) => "stdout".to_owned(),
+        Ok(Destination::Path(path)) => format!("path {}", path.display()),
+        Ok(Destination::Bucket { bucket, key }) => format!("bucket {bucket} key {key}"),
         Err(error) => format!("error {error}"),
     };
     assert_eq!(shown, expected, "{text}");
 }
 
-fn target(text: impl AsRef<Path>) -> Target {
-    Place::parse(text.as_ref().to_str().unwrap()).unwrap().open(&[]).unwrap()
+fn target(text: impl AsRef<Path>) -> OpenDestination {
+    Destination::parse(text.as_ref().to_str().unwrap()).unwrap().open(&[]).unwrap()
 }
 
 fn names(folder: &Path) -> Vec<String> {
@@ -61,7 +61,7 @@ fn refuses_what_is_no_place() {
 #[test]
 fn plain_http_is_only_used_where_somebody_said_so() {
     let option = |name: &str, value: &str| (name.to_owned(), value.to_owned());
-    let place = Place::parse("s3://bucket/a").unwrap();
+    let place = Destination::parse("s3://bucket/a").unwrap();
     let plain = option("AWS_ENDPOINT_URL", "http://127.0.0.1:9000");
     for allow in [option("OTHER", "x"), option("AWS_ALLOW_HTTP", "false"), option("AWS_ALLOW_HTTP", "")] {
         let refused = place.open(&[plain.clone(), allow]).err().unwrap();
@@ -152,12 +152,15 @@ async fn a_folder_takes_parts_and_a_file_takes_none() {
         assert_eq!(unnamed.to_string(), format!("{place} is a folder; name a file in it"));
         for outside in ["../c", "/c", "c/", "a//c", "a/../../c", ".", ""] {
             let refused = target.begin(Some(outside), Overwrite::Refuse).await.err();
-            assert!(matches!(refused, Some(ExportError::Place(_))), "{outside}");
+            assert!(matches!(refused, Some(ExportError::InvalidDestination(_))), "{outside}");
         }
     }
     let file = target(folder.path().join("one.jsonl"));
     assert!(!file.takes_parts());
-    assert!(matches!(file.begin(Some("a"), Overwrite::Refuse).await, Err(ExportError::Place(_))));
+    assert!(matches!(
+        file.begin(Some("a"), Overwrite::Refuse).await,
+        Err(ExportError::InvalidDestination(_))
+    ));
 }
 
 #[tokio::test]

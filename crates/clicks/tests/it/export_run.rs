@@ -5,7 +5,7 @@ use std::path::Path;
 use rlinks_clicks::events::{Codes, EventFilter};
 use rlinks_clicks::export::jsonl::Form;
 use rlinks_clicks::export::{
-    ExportError, Exported, Format, Overwrite, Place as Where, Wanted, watermark_name,
+    Destination as Where, ExportError, ExportReport, ExportRequest, Format, Overwrite, watermark_name,
 };
 use rlinks_core::{Id, Timestamp};
 use rlinks_store::database::pool::{Pool, run_in};
@@ -30,9 +30,9 @@ async fn desk_with_clicks(place: Place, count: u64) -> (Desk, Id) {
 
 impl Desk {
     /// Exports what no export by the same watermark has written.
-    async fn export_since(&self, to: &Path, link: Option<Id>) -> Result<Exported, ExportError> {
+    async fn export_since(&self, to: &Path, link: Option<Id>) -> Result<ExportReport, ExportError> {
         let target = Where::parse(to.to_str().unwrap()).unwrap().open(&[]).unwrap();
-        let wanted = Wanted {
+        let wanted = ExportRequest {
             filter: EventFilter {
                 workspace: MAIN,
                 link,

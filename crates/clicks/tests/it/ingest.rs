@@ -1,8 +1,8 @@
 //! From the journal to the database: each click once.
 
-use rlinks_clicks::journal::{FOLDER, Reader};
-use rlinks_clicks::misses::Misses;
-use rlinks_clicks::{Clicks, Ingest};
+use rlinks_clicks::journal::{JOURNAL_FOLDER, Reader};
+use rlinks_clicks::misses::MissCounter;
+use rlinks_clicks::{ClickStore, Ingest};
 
 use crate::database::{Place, contract};
 use crate::desk::{Desk, click, moment};
@@ -18,7 +18,7 @@ async fn clicks_are_stored_once_however_often_they_are_delivered(place: Place) {
     let noon = moment("2026-11-16T12:00:00Z");
     desk.record(&[click(link, noon, 1), click(link, noon, 2), click(link, noon, 1)]);
     // Kept, so that it can be delivered again.
-    let folder = place.folder().join(FOLDER);
+    let folder = place.folder().join(JOURNAL_FOLDER);
     let again = place.folder().join("again");
     std::fs::create_dir(&again).unwrap();
     for file in std::fs::read_dir(&folder).unwrap() {
@@ -29,10 +29,15 @@ async fn clicks_are_stored_once_however_often_they_are_delivered(place: Place) {
     assert_eq!(desk.count("select count(*) from events").await, 3);
     for _ in 0..2 {
         let control = tokio::runtime::Handle::current();
-        let mut second =
-            Ingest::new(desk.store.clone(), control, Reader::left_in(&again), None, Misses::default().into());
-        let clicks = Clicks::open(&place.location).await.unwrap();
-        while second.step(&clicks, noon).await.unwrap() > 0 {}
+        let mut second = Ingest::new(
+            desk.store.clone(),
+            control,
+            Reader::abandoned(&again),
+            None,
+            MissCounter::default().into(),
+        );
+        let clicks = ClickStore::open(&place.location).await.unwrap();
+        while second.ingest_next_batch(&clicks, noon).await.unwrap() > 0 {}
         clicks.close().await;
     }
     assert_eq!(desk.count("select count(*) from events").await, 3);

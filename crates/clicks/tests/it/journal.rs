@@ -9,12 +9,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use proptest::prelude::*;
-use rlinks_clicks::journal::entry::Record;
+use rlinks_clicks::journal::entry::JournalEntry;
 use rlinks_clicks::journal::{
-    Batch, Drops, FOLDER, Journal, Keeper, Lane, Options, QUARANTINE, Reader, Syncing, drops_in,
+    Batch, DroppedClicks, JOURNAL_FOLDER, Journal, JournalMaintenance, JournalOptions, QUARANTINE_FOLDER,
+    Reader, SegmentWriter, SyncPolicy, read_drop_counters,
 };
-use rlinks_clicks::misses::Misses;
-use rlinks_clicks::{Clicks, Ingest};
+use rlinks_clicks::misses::MissCounter;
+use rlinks_clicks::{ClickStore, Ingest};
 use rlinks_core::Id;
 use tempfile::TempDir;
 
@@ -35,8 +36,8 @@ impl Left {
     /// One segment of `count` records.
     fn new(count: usize) -> Self {
         let data = tempfile::tempdir().unwrap();
-        let lane = open(data.path(), 7).lane();
-        let segment = data.path().join(FOLDER).join("j-0000000000000007-0-1");
+        let lane = open(data.path(), 7).new_writer();
+        let segment = data.path().join(JOURNAL_FOLDER).join("j-0000000000000007-0-1");
         let records = (0..count)
             .map(|number| {
                 let referrer = format!("https://r.example/{}", "x".repeat(number * 37 % 90));
@@ -48,7 +49,7 @@ impl Left {
     }
 
     fn folder(&self) -> PathBuf {
-        self.data.path().join(FOLDER)
+        self.data.path().join(JOURNAL_FOLDER)
     }
 
     fn segment(&self) -> PathBuf {
@@ -66,7 +67,7 @@ impl Left {
     #[track_caller]
     fn read(&self) -> (Vec<usize>, u64, u64) {
         let (mut numbers, mut torn, mut damaged) = (Vec::new(), 0, 0);
-        let mut reader = Reader::left_in(&self.folder());
+        let mut reader = Reader::abandoned(&self.folder());
         loop {
             let batch = reader.read(MOST).unwrap();
             if batch.is_empty() {
@@ -79,16 +80,16 @@ impl Left {
             }
             torn += batch.torn;
             damaged += batch.damaged;
-            reader.stored();
+            reader.commit();
         }
-        reader.stored();
-        let again = Reader::left_in(&self.folder()).read(MOST).unwrap();
+        reader.commit();
+        let again = Reader::abandoned(&self.folder()).read(MOST).unwrap();
         assert!(again.is_empty(), "the next start is not clean: {again:?}");
         (numbers, torn, damaged)
     }
 
     fn is_in_quarantine(&self) -> bool {
-        self.folder().join(QUARANTINE).join("j-0000000000000007-0-1").exists()
+        self.folder().join(QUARANTINE_FOLDER).join("j-0000000000000007-0-1").exists()
     }
 }
 
@@ -97,18 +98,19 @@ fn open(data: &Path, boot: u64) -> Arc<Journal> {
 }
 
 fn open_with(data: &Path, boot: u64, budget_bytes: u64) -> Arc<Journal> {
-    Journal::open(Options { data: data.to_owned(), budget_bytes, sync: Syncing::Interval, boot }).unwrap()
+    Journal::open(JournalOptions { data: data.to_owned(), budget_bytes, sync: SyncPolicy::EverySecond, boot })
+        .unwrap()
 }
 
-fn record(number: usize, referrer: &str) -> Record<'_> {
-    Record {
+fn record(number: usize, referrer: &str) -> JournalEntry<'_> {
+    JournalEntry {
         referrer: referrer.as_bytes(),
         ..click(Id::from_i64(9), at(number.try_into().unwrap()), number as u64)
     }
 }
 
 /// Appends a record and gives its payload.
-fn append(lane: &Lane, number: usize, referrer: &str) -> Vec<u8> {
+fn append(lane: &SegmentWriter, number: usize, referrer: &str) -> Vec<u8> {
     let record = record(number, referrer);
     let mut payload = Vec::new();
     record.encode(&mut payload);
@@ -117,7 +119,7 @@ fn append(lane: &Lane, number: usize, referrer: &str) -> Vec<u8> {
 }
 
 fn payloads(batch: &Batch) -> impl Iterator<Item = (u64, &[u8])> {
-    batch.records.iter().map(|record| (record.sequence, &batch.bytes[record.bytes.clone()]))
+    batch.entries.iter().map(|record| (record.sequence, &batch.bytes[record.bytes.clone()]))
 }
 
 fn all_but(count: usize, missing: &[usize]) -> Vec<usize> {
@@ -160,7 +162,7 @@ fn row_18_a_flipped_bit_costs_its_record_and_no_other() {
             fs::write(left.segment(), &flipped).unwrap();
             assert_eq!(left.read(), (all_but(12, &[number]), 0, 1), "record {number}, byte {place}");
             assert_eq!(
-                fs::read(left.folder().join(QUARANTINE).join("j-0000000000000007-0-1")).unwrap(),
+                fs::read(left.folder().join(QUARANTINE_FOLDER).join("j-0000000000000007-0-1")).unwrap(),
                 flipped
             );
         }
@@ -241,9 +243,9 @@ fn row_18_zeros_at_the_end_an_empty_segment_and_files_of_others_cost_nothing() {
 /// A journal of several segments of one thread, as its process left it: each segment's path and first and last sequence.
 fn several_segments(data: &Path) -> Vec<(PathBuf, u64, u64)> {
     let journal = open_with(data, 7, 1 << 20);
-    let keeper = Keeper::start(&journal).unwrap();
-    let lane = journal.lane();
-    let path = |number: usize| data.join(FOLDER).join(format!("j-0000000000000007-0-{number}"));
+    let keeper = JournalMaintenance::start(&journal).unwrap();
+    let lane = journal.new_writer();
+    let path = |number: usize| data.join(JOURNAL_FOLDER).join(format!("j-0000000000000007-0-{number}"));
     let referrer = format!("https://r.example/{}", "x".repeat(50_000));
     let (mut segments, mut sequence) = (Vec::new(), 0);
     for number in 1..=3 {
@@ -268,17 +270,17 @@ fn row_18_a_segment_that_is_gone_or_cut_is_counted_by_what_it_held() {
     let segments = several_segments(whole.path());
     let read = |change: &dyn Fn(&Path)| {
         let data = tempfile::tempdir().unwrap();
-        fs::create_dir(data.path().join(FOLDER)).unwrap();
-        for file in fs::read_dir(whole.path().join(FOLDER)).unwrap() {
+        fs::create_dir(data.path().join(JOURNAL_FOLDER)).unwrap();
+        for file in fs::read_dir(whole.path().join(JOURNAL_FOLDER)).unwrap() {
             let path = file.unwrap().path();
-            fs::copy(&path, data.path().join(FOLDER).join(path.file_name().unwrap())).unwrap();
+            fs::copy(&path, data.path().join(JOURNAL_FOLDER).join(path.file_name().unwrap())).unwrap();
         }
-        change(&data.path().join(FOLDER));
-        let mut reader = Reader::left_in(&data.path().join(FOLDER));
+        change(&data.path().join(JOURNAL_FOLDER));
+        let mut reader = Reader::abandoned(&data.path().join(JOURNAL_FOLDER));
         let batch = reader.read(MOST).unwrap();
-        reader.stored();
-        let sequences: Vec<u64> = batch.records.iter().map(|record| record.sequence).collect();
-        assert!(Reader::left_in(&data.path().join(FOLDER)).read(MOST).unwrap().is_empty());
+        reader.commit();
+        let sequences: Vec<u64> = batch.entries.iter().map(|record| record.sequence).collect();
+        assert!(Reader::abandoned(&data.path().join(JOURNAL_FOLDER)).read(MOST).unwrap().is_empty());
         (sequences, batch.torn, batch.damaged)
     };
     let (name, first, last) = (&segments[1].0.file_name().unwrap(), segments[1].1, segments[1].2);
@@ -394,9 +396,10 @@ async fn row_18_what_is_lost_is_counted_in_the_database_and_the_rest_is_stored_o
     fs::write(left.segment(), &bytes).unwrap();
     for _ in 0..2 {
         let control = tokio::runtime::Handle::current();
-        let reader = Reader::left_in(&left.folder());
-        let mut ingest = Ingest::new(desk.store.clone(), control, reader, None, Arc::new(Misses::default()));
-        while ingest.step(&desk.clicks, moment("2099-01-01")).await.unwrap() > 0 {}
+        let reader = Reader::abandoned(&left.folder());
+        let mut ingest =
+            Ingest::new(desk.store.clone(), control, reader, None, Arc::new(MissCounter::default()));
+        while ingest.ingest_next_batch(&desk.clicks, moment("2099-01-01")).await.unwrap() > 0 {}
         assert_eq!(desk.count("select count(*) from events").await, 10);
         assert_eq!(desk.count("select count(distinct seq) from events where seq not in (5, 12)").await, 10);
         assert_eq!(desk.count("select clicks + bots from totals where kind = 0").await, 10);
@@ -433,16 +436,16 @@ async fn row_42_a_click_from_a_clock_that_is_ahead_is_stored_as_of_now() {
 fn a_segment_the_keeper_has_just_made_is_left_to_it() {
     let data = tempfile::tempdir().unwrap();
     let journal = open(data.path(), 7);
-    let lane = journal.lane();
+    let lane = journal.new_writer();
     append(&lane, 1, "");
     // As the keeper makes it, a moment before it is written to.
-    let next = data.path().join(FOLDER).join("j-0000000000000007-0-2");
+    let next = data.path().join(JOURNAL_FOLDER).join("j-0000000000000007-0-2");
     fs::write(&next, "").unwrap();
     let mut reader = Reader::live(&journal);
-    assert_eq!(reader.read(MOST).unwrap().records.len(), 1);
-    reader.stored();
+    assert_eq!(reader.read(MOST).unwrap().entries.len(), 1);
+    reader.commit();
     assert!(reader.read(MOST).unwrap().is_empty());
-    reader.stored();
+    reader.commit();
     assert!(next.exists(), "clicks written to a file that is gone would be lost");
 }
 
@@ -450,23 +453,23 @@ fn a_segment_the_keeper_has_just_made_is_left_to_it() {
 fn clicks_noted_together_are_written_together_and_not_before() {
     let data = tempfile::tempdir().unwrap();
     let journal = open(data.path(), 7);
-    let lane = journal.lane();
+    let lane = journal.new_writer();
     let mut reader = Reader::live(&journal);
     for number in 0..3 {
-        assert!(lane.note(&record(number, "")));
+        assert!(lane.stage(&record(number, "")));
     }
-    assert!(lane.has_noted());
+    assert!(lane.has_staged());
     assert!(reader.read(MOST).unwrap().is_empty());
-    assert!(lane.write());
-    assert!(!lane.has_noted());
+    assert!(lane.flush());
+    assert!(!lane.has_staged());
     let sequences: Vec<u64> =
-        reader.read(MOST).unwrap().records.iter().map(|record| record.sequence).collect();
+        reader.read(MOST).unwrap().entries.iter().map(|record| record.sequence).collect();
     assert_eq!(sequences, [1, 2, 3]);
-    reader.stored();
+    reader.commit();
     // Whoever noted this one went away before writing it.
-    assert!(lane.note(&record(3, "")));
-    let keeper = Keeper::start(&journal).unwrap();
-    wait_until("the keeper has written it", || reader.read(MOST).unwrap().records.len() == 1);
+    assert!(lane.stage(&record(3, "")));
+    let keeper = JournalMaintenance::start(&journal).unwrap();
+    wait_until("the keeper has written it", || reader.read(MOST).unwrap().entries.len() == 1);
     drop(keeper);
     assert_eq!(journal.dropped(), 0);
 }
@@ -475,21 +478,21 @@ fn clicks_noted_together_are_written_together_and_not_before() {
 fn what_is_written_while_segments_change_is_read_once_and_in_order() {
     let data = tempfile::tempdir().unwrap();
     let journal = open_with(data.path(), 7, 1 << 20);
-    let keeper = Keeper::start(&journal).unwrap();
-    let lanes = [journal.lane(), journal.lane()];
+    let keeper = JournalMaintenance::start(&journal).unwrap();
+    let lanes = [journal.new_writer(), journal.new_writer()];
     let (stop, referrer) = (AtomicBool::new(false), format!("https://r.example/{}", "x".repeat(3000)));
     let mut reader = Reader::live(&journal);
     let mut read = [0_u64, 0];
     let mut take = |reader: &mut Reader| {
         let batch = reader.read(64).unwrap();
-        for record in &batch.records {
+        for record in &batch.entries {
             let last = &mut read[usize::from(record.producer.thread)];
             assert_eq!(record.sequence, *last + 1, "thread {}", record.producer.thread);
             *last = record.sequence;
         }
         assert_eq!((batch.torn, batch.damaged), (0, 0));
-        reader.stored();
-        batch.records.len()
+        reader.commit();
+        batch.entries.len()
     };
     let kept: Vec<u64> = std::thread::scope(|scope| {
         let writing: Vec<_> = lanes
@@ -504,10 +507,10 @@ fn what_is_written_while_segments_change_is_read_once_and_in_order() {
                             break;
                         }
                         // A full journal drops: then there is nothing to do but to wait for the reader.
-                        kept += u64::from(lane.note(&record(number, referrer)));
+                        kept += u64::from(lane.stage(&record(number, referrer)));
                         // Segments change while some are noted and not written, too.
                         if number % 3 == 2 {
-                            lane.write();
+                            lane.flush();
                         }
                         // Some segments' worth between two looks of the keeper, and not the whole disk's.
                         if number % 8 == 7 {
@@ -519,7 +522,7 @@ fn what_is_written_while_segments_change_is_read_once_and_in_order() {
             })
             .collect();
         // At least a dozen segments of each.
-        let last = data.path().join(FOLDER);
+        let last = data.path().join(JOURNAL_FOLDER);
         wait_until("a dozen segments were used", || {
             while take(&mut reader) == 64 {}
             fs::read_dir(&last).unwrap().any(|file| {
@@ -540,15 +543,15 @@ fn a_segment_that_cannot_be_read_costs_no_record_of_another() {
     let left = Left::new(5);
     // Read after the first, and nobody can read a folder.
     fs::create_dir(left.folder().join("j-0000000000000008-0-1")).unwrap();
-    let mut reader = Reader::left_in(&left.folder());
-    assert_eq!(reader.read(MOST).unwrap().records.len(), 5);
-    reader.stored();
+    let mut reader = Reader::abandoned(&left.folder());
+    assert_eq!(reader.read(MOST).unwrap().entries.len(), 5);
+    reader.commit();
     assert!(reader.read(MOST).is_err(), "and it is said");
     // Read before the others, it does not hold them up either.
     let left = Left::new(5);
     fs::create_dir(left.folder().join("j-0000000000000001-0-1")).unwrap();
-    let mut reader = Reader::left_in(&left.folder());
-    assert_eq!(reader.read(MOST).unwrap().records.len(), 5);
+    let mut reader = Reader::abandoned(&left.folder());
+    assert_eq!(reader.read(MOST).unwrap().entries.len(), 5);
 }
 
 #[test]
@@ -557,31 +560,31 @@ fn a_segment_that_cannot_be_removed_is_not_read_again() {
     let mut bytes = fs::read(left.segment()).unwrap();
     bytes[left.frame(2).start + 20] ^= 1;
     fs::write(left.segment(), bytes).unwrap();
-    let in_the_way = left.folder().join(QUARANTINE);
+    let in_the_way = left.folder().join(QUARANTINE_FOLDER);
     fs::write(&in_the_way, "a file where the folder should be").unwrap();
-    let mut reader = Reader::left_in(&left.folder());
-    assert_eq!(reader.read(MOST).unwrap().records.len(), 4);
+    let mut reader = Reader::abandoned(&left.folder());
+    assert_eq!(reader.read(MOST).unwrap().entries.len(), 4);
     for _ in 0..3 {
-        reader.stored();
+        reader.commit();
         let again = reader.read(MOST).unwrap();
         assert!(again.is_empty(), "{again:?}");
     }
     fs::remove_file(in_the_way).unwrap();
-    reader.stored();
+    reader.commit();
     assert!(left.is_in_quarantine());
 }
 
 #[test]
 fn however_many_segments_wait_few_files_are_open() {
     let data = tempfile::tempdir().unwrap();
-    let folder = data.path().join(FOLDER);
-    append(&open(data.path(), 0).lane(), 1, "");
+    let folder = data.path().join(JOURNAL_FOLDER);
+    append(&open(data.path(), 0).new_writer(), 1, "");
     let segment = data.path().join("segment");
     fs::rename(folder.join("j-0000000000000000-0-1"), &segment).unwrap();
     for boot in 1..=1500 {
         fs::copy(&segment, folder.join(format!("j-{boot:016x}-0-1"))).unwrap();
     }
-    let mut reader = Reader::left_in(&folder);
+    let mut reader = Reader::abandoned(&folder);
     let opened = || {
         let files = fs::read_dir("/proc/self/fd").unwrap();
         files
@@ -591,10 +594,10 @@ fn however_many_segments_wait_few_files_are_open() {
             .count()
     };
     let mut records = 0;
-    while let count @ 1.. = reader.read(100).unwrap().records.len() {
+    while let count @ 1.. = reader.read(100).unwrap().entries.len() {
         records += count;
         assert!(opened() <= 2, "{} open files", opened());
-        reader.stored();
+        reader.commit();
     }
     assert_eq!((records, fs::read_dir(&folder).unwrap().count()), (1500, 0));
 }
@@ -602,57 +605,65 @@ fn however_many_segments_wait_few_files_are_open() {
 #[tokio::test]
 async fn what_was_dropped_survives_the_process_and_is_counted_once() {
     let place = Place::sqlite();
-    let (store, clicks) = (place.open().await, Clicks::open(&place.location).await.unwrap());
+    let (store, clicks) = (place.open().await, ClickStore::open(&place.location).await.unwrap());
     let data = place.folder();
-    let folder = data.join(FOLDER);
+    let folder = data.join(JOURNAL_FOLDER);
     // No room at all, and nobody who stores anything.
     let journal = open_with(data, 7, 1);
-    let keeper = Keeper::start(&journal).unwrap();
-    let lane = journal.lane();
+    let keeper = JournalMaintenance::start(&journal).unwrap();
+    let lane = journal.new_writer();
     wait_until("there is no room", || journal.is_dropping());
     for number in 0..5 {
         assert!(!lane.append(&record(number, "")));
     }
-    let of_boot = |clicks| Drops { boot: 7, clicks };
-    wait_until("they are kept", || drops_in(&folder).unwrap() == [of_boot(5)]);
+    let of_boot = |clicks| DroppedClicks { boot: 7, clicks };
+    wait_until("they are kept", || read_drop_counters(&folder).unwrap() == [of_boot(5)]);
     assert!(!lane.append(&record(5, "")));
     drop(keeper);
-    assert_eq!(drops_in(&folder).unwrap(), [of_boot(6)], "the last one too");
-    assert_eq!(clicks.losses_with(&drops_in(&folder).unwrap()).await.unwrap(), [("dropped".to_owned(), 6)]);
+    assert_eq!(read_drop_counters(&folder).unwrap(), [of_boot(6)], "the last one too");
+    assert_eq!(
+        clicks.losses_with(&read_drop_counters(&folder).unwrap()).await.unwrap(),
+        [("dropped".to_owned(), 6)]
+    );
 
     let tally = folder.join("d-0000000000000007");
     let bytes = std::fs::read(&tally).unwrap();
     let control = tokio::runtime::Handle::current();
     for _ in 0..2 {
-        let misses = Arc::new(Misses::default());
-        let mut ingest = Ingest::new(store.clone(), control.clone(), Reader::left_in(&folder), None, misses);
+        let misses = Arc::new(MissCounter::default());
+        let mut ingest =
+            Ingest::new(store.clone(), control.clone(), Reader::abandoned(&folder), None, misses);
         ingest.store_drops(&clicks).await.unwrap();
         assert_eq!(clicks.losses().await.unwrap(), [("dropped".to_owned(), 6)]);
         assert!(!tally.exists());
         // As if it had been killed before the file was gone.
         std::fs::write(&tally, &bytes).unwrap();
     }
-    assert_eq!(clicks.losses_with(&drops_in(&folder).unwrap()).await.unwrap(), [("dropped".to_owned(), 6)]);
+    assert_eq!(
+        clicks.losses_with(&read_drop_counters(&folder).unwrap()).await.unwrap(),
+        [("dropped".to_owned(), 6)]
+    );
 }
 
 #[tokio::test]
 async fn a_process_that_dropped_nothing_or_stored_it_leaves_no_tally() {
     let place = Place::sqlite();
-    let (store, clicks) = (place.open().await, Clicks::open(&place.location).await.unwrap());
-    let folder = place.folder().join(FOLDER);
-    drop(Keeper::start(&open(place.folder(), 7)).unwrap());
-    assert_eq!(drops_in(&folder).unwrap(), []);
+    let (store, clicks) = (place.open().await, ClickStore::open(&place.location).await.unwrap());
+    let folder = place.folder().join(JOURNAL_FOLDER);
+    drop(JournalMaintenance::start(&open(place.folder(), 7)).unwrap());
+    assert_eq!(read_drop_counters(&folder).unwrap(), []);
 
     let journal = open_with(place.folder(), 8, 1);
-    let keeper = Keeper::start(&journal).unwrap();
-    let lane = journal.lane();
+    let keeper = JournalMaintenance::start(&journal).unwrap();
+    let lane = journal.new_writer();
     wait_until("there is no room", || journal.is_dropping());
     assert!(!lane.append(&record(1, "")));
     let control = tokio::runtime::Handle::current();
-    let mut ingest = Ingest::new(store, control, Reader::live(&journal), None, Arc::new(Misses::default()))
-        .counting_drops(&journal);
+    let mut ingest =
+        Ingest::new(store, control, Reader::live(&journal), None, Arc::new(MissCounter::default()))
+            .with_drop_counting(&journal);
     ingest.store_drops(&clicks).await.unwrap();
     drop(keeper);
-    assert_eq!(drops_in(&folder).unwrap(), []);
+    assert_eq!(read_drop_counters(&folder).unwrap(), []);
     assert_eq!(clicks.losses().await.unwrap(), [("dropped".to_owned(), 1)]);
 }

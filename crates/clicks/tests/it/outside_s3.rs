@@ -6,7 +6,7 @@ use object_store::aws::AmazonS3Builder;
 use object_store::path::Path as Key;
 use object_store::{ObjectStoreExt, aws::AmazonS3};
 use rlinks_clicks::export::jsonl::Form;
-use rlinks_clicks::export::{Export, ExportError, Format, Overwrite, Place, Target};
+use rlinks_clicks::export::{Destination, Export, ExportError, Format, OpenDestination, Overwrite};
 
 use crate::samples::many;
 
@@ -16,9 +16,9 @@ fn settings() -> (String, Vec<(String, String)>) {
     (bucket, std::env::vars().collect())
 }
 
-fn target(key: &str) -> Target {
+fn target(key: &str) -> OpenDestination {
     let (bucket, options) = settings();
-    Place::parse(&format!("s3://{bucket}/{key}")).unwrap().open(&options).unwrap()
+    Destination::parse(&format!("s3://{bucket}/{key}")).unwrap().open(&options).unwrap()
 }
 
 fn bucket() -> AmazonS3 {
@@ -116,7 +116,7 @@ async fn exports_go_to_a_prefix_in_parts() {
 #[tokio::test]
 async fn a_missing_bucket_or_server_is_a_failure() {
     let (_, mut options) = settings();
-    let place = Place::parse("s3://no-such-bucket/a").unwrap().open(&options).unwrap();
+    let place = Destination::parse("s3://no-such-bucket/a").unwrap().open(&options).unwrap();
     let mut upload = place.begin(None, Overwrite::Replace).await.unwrap();
     upload.write(b"x").await.unwrap();
     let failed = upload.finish().await.err().unwrap();
@@ -124,7 +124,7 @@ async fn a_missing_bucket_or_server_is_a_failure() {
 
     // Nobody listens on port 1.
     options.push(("AWS_ENDPOINT_URL".to_owned(), "http://127.0.0.1:1".to_owned()));
-    let place = Place::parse("s3://clicks/a").unwrap().open(&options).unwrap();
+    let place = Destination::parse("s3://clicks/a").unwrap().open(&options).unwrap();
     let failed = place.begin(None, Overwrite::Refuse).await.err().unwrap();
     assert!(matches!(failed, ExportError::Failed(_)), "{failed}");
 }

@@ -1,9 +1,9 @@
 //! Counting anew: what is right stays, what is wrong becomes what the clicks say.
 
-use rlinks_clicks::Clicks;
-use rlinks_clicks::journal::entry::{AgentBytes, Record};
+use rlinks_clicks::ClickStore;
+use rlinks_clicks::journal::entry::{JournalEntry, UserAgentBytes};
 use rlinks_clicks::recompute::Recomputed;
-use rlinks_clicks::rollup::{Subject, Total};
+use rlinks_clicks::rollup::{RollupSubject, Total};
 use rlinks_core::{Actor, Id, Timestamp};
 use rlinks_store::database::pool::{Dialect, Pool};
 use sqlx::AssertSqlSafe;
@@ -26,7 +26,7 @@ const NOW: &str = "2026-11-17T12:00:00Z";
 const DAY: i64 = 20_769;
 
 /// Every row of rollups and counters, as text.
-pub(crate) async fn dump(clicks: &Clicks) -> Vec<String> {
+pub(crate) async fn dump(clicks: &ClickStore) -> Vec<String> {
     let mut rows = Vec::new();
     for (table, columns) in [
         ("hours", "kind, subject, hour, clicks, bots, visitors, arrivals, first_event, last_event"),
@@ -41,7 +41,7 @@ pub(crate) async fn dump(clicks: &Clicks) -> Vec<String> {
 }
 
 /// The rows of one table.
-pub(crate) async fn dump_table(clicks: &Clicks, table: &str, columns: &str) -> Vec<String> {
+pub(crate) async fn dump_table(clicks: &ClickStore, table: &str, columns: &str) -> Vec<String> {
     let texts: Vec<_> =
         columns.split(", ").map(|column| format!("coalesce(cast({column} as text), '-')")).collect();
     let sql = format!("select '{table} ' || {} from {table} order by {columns}", texts.join(" || ' ' || "));
@@ -53,7 +53,7 @@ pub(crate) async fn dump_table(clicks: &Clicks, table: &str, columns: &str) -> V
 }
 
 /// Changes the clicks' database past the crate, in one transaction.
-pub(crate) async fn change(clicks: &Clicks, sql: &str) {
+pub(crate) async fn change(clicks: &ClickStore, sql: &str) {
     let begin = if clicks.dialect() == Dialect::Sqlite { "begin immediate" } else { "begin" };
     let sql = AssertSqlSafe(format!("{begin}; {sql}; commit"));
     match clicks.pool() {
@@ -63,7 +63,7 @@ pub(crate) async fn change(clicks: &Clicks, sql: &str) {
 }
 
 /// From here on nobody can store anything: whoever writes takes the lock of ingest first.
-async fn forbid_writes(clicks: &Clicks) {
+async fn forbid_writes(clicks: &ClickStore) {
     let sql = match clicks.dialect() {
         Dialect::Sqlite => {
             "create trigger forbidden before update on ingest begin select raise(abort, 'written'); end"
@@ -97,19 +97,19 @@ async fn busy_week(desk: &mut Desk) -> [Id; 3] {
             let ts = start.plus_ms(day * 86_400_000 + nth * 2_000_000);
             let referrer = format!("https://www.site{}.example/path", nth % 7);
             let country = [*b"DE", *b"FR", *b"US"][usize::try_from(nth % 3).unwrap()];
-            desk.record(&[Record {
+            desk.record(&[JournalEntry {
                 referrer: referrer.as_bytes(),
                 country: Some(country),
                 utm_campaign: if nth % 5 == 0 { "launch" } else { "" },
-                agent: AgentBytes::Text(if nth % 4 == 0 { IPHONE } else { crate::desk::FIREFOX }),
+                agent: UserAgentBytes::Raw(if nth % 4 == 0 { IPHONE } else { crate::desk::FIREFOX }),
                 ua_hash: if nth % 4 == 0 { 2 } else { 1 },
                 ..click(links[usize::try_from(nth % 3).unwrap()], ts, (nth % 11).unsigned_abs())
             }]);
         }
         let noon = start.plus_ms(day * 86_400_000 + 43_200_000);
         desk.record(&[
-            Record { agent: AgentBytes::Text(GOOGLEBOT), ua_hash: 3, ..click(links[0], noon, 500) },
-            Record { workspace: Id::from_i64(2), ..click(Id::from_i64(99), noon, 1) },
+            JournalEntry { agent: UserAgentBytes::Raw(GOOGLEBOT), ua_hash: 3, ..click(links[0], noon, 500) },
+            JournalEntry { workspace: Id::from_i64(2), ..click(Id::from_i64(99), noon, 1) },
             // Earlier than those stored before: the day's first click of a visitor moves.
             click(links[1], start.plus_ms(day / 2 * 86_400_000 + 100), 5),
         ]);
@@ -117,7 +117,7 @@ async fn busy_week(desk: &mut Desk) -> [Id; 3] {
     }
     for nth in 0..1200 {
         let referrer = format!("https://r{:03}.example/", (nth * 7) % 600);
-        desk.record(&[Record {
+        desk.record(&[JournalEntry {
             referrer: referrer.as_bytes(),
             ..click(links[0], moment("2026-11-13T05:06:07Z"), nth)
         }]);
@@ -245,7 +245,7 @@ async fn clicks_that_come_meanwhile_are_neither_lost_nor_doubled(place: Place) {
     busy_week(&mut desk).await;
     let link = desk.link_by("d", Actor::from_stored("user:79".to_owned())).await;
     // Another process.
-    let (store, clicks) = (place.open().await, Clicks::open(&place.location).await.unwrap());
+    let (store, clicks) = (place.open().await, ClickStore::open(&place.location).await.unwrap());
     let stored_before = desk.count("select count(*) from events").await;
     let storing = async {
         for nth in 0..60 {
@@ -295,13 +295,13 @@ async fn clicks_that_come_meanwhile_are_neither_lost_nor_doubled(place: Place) {
 async fn what_was_counted_elsewhere_is_never_touched(place: Place) {
     let mut desk = Desk::new(place).await;
     let [a, b, _] = busy_week(&mut desk).await;
-    let subjects = [Subject::link(MAIN, a), Subject::link(MAIN, b)];
+    let subjects = [RollupSubject::link(MAIN, a), RollupSubject::link(MAIN, b)];
     let before = desk.clicks.totals(&subjects).await.unwrap();
     let elsewhere = Total { clicks: 1_000, bots: 7, last_click: None, last_hit: Some(moment("2020-01-01")) };
     // However often it is said, it is counted once; and what is said last counts.
     for clicks in [500, 1_000, 1_000] {
         let said = Total { clicks, ..elsewhere };
-        desk.clicks.set_imported(MAIN, &[(a, said), (b, elsewhere)]).await.unwrap();
+        desk.clicks.set_external_totals(MAIN, &[(a, said), (b, elsewhere)]).await.unwrap();
     }
     let with = |subject| Total {
         clicks: before[&subject].clicks + 1_000,
@@ -327,8 +327,8 @@ async fn what_was_counted_elsewhere_is_never_touched(place: Place) {
     assert_eq!(subjects.map(|subject| now[&subject]), expected);
     // A link that did not come to be leaves nothing.
     let nobody = Id::from_i64(4_242);
-    desk.clicks.set_imported(MAIN, &[(nobody, elsewhere)]).await.unwrap();
-    desk.clicks.forget_imported(&[nobody]).await.unwrap();
+    desk.clicks.set_external_totals(MAIN, &[(nobody, elsewhere)]).await.unwrap();
+    desk.clicks.remove_external_totals(&[nobody]).await.unwrap();
     assert_eq!(desk.count("select count(*) from totals where subject = 4242").await, 0);
     assert_eq!(desk.count("select count(*) from imported").await, 2);
     desk.clicks.close().await;

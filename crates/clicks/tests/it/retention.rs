@@ -1,7 +1,7 @@
 //! What is kept how long: raw clicks go by whole days, and no total ever sinks.
 
 use rlinks_clicks::events::{Codes, EventFilter};
-use rlinks_clicks::journal::entry::{AgentBytes, Record};
+use rlinks_clicks::journal::entry::{JournalEntry, UserAgentBytes};
 use rlinks_clicks::retention::{Kept, PruneMode, Pruned};
 use rlinks_core::{Id, Timestamp};
 use rlinks_store::database::pool::Dialect;
@@ -42,12 +42,12 @@ async fn two_weeks(desk: &mut Desk) -> Id {
     for day in 1..=13 {
         let noon = moment(&format!("2026-11-{day:02}T12:00:00Z"));
         let agent = format!("Unheard/{day}.0");
-        let of_day = Record {
-            agent: AgentBytes::Text(agent.as_bytes()),
+        let of_day = JournalEntry {
+            agent: UserAgentBytes::Raw(agent.as_bytes()),
             ua_hash: 100 + day,
             ..click(link, noon, day)
         };
-        desk.record(&[of_day, of_day, Record { workspace: OTHER, link: Id::from_i64(99), ..of_day }]);
+        desk.record(&[of_day, of_day, JournalEntry { workspace: OTHER, link: Id::from_i64(99), ..of_day }]);
     }
     desk.store_all_at(moment(NOW)).await;
     link
@@ -220,9 +220,10 @@ async fn what_is_prunable_is_what_goes_and_a_late_click_waits(place: Place) {
 async fn user_agents_go_with_the_last_click_that_names_them(place: Place) {
     let mut desk = Desk::new(place).await;
     let link = two_weeks(&mut desk).await;
-    let phone = Record { agent: AgentBytes::Text(IPHONE), ua_hash: 2, ..click(link, moment(NOW), 9) };
+    let phone =
+        JournalEntry { agent: UserAgentBytes::Raw(IPHONE), ua_hash: 2, ..click(link, moment(NOW), 9) };
     // Named on the 2nd and today.
-    desk.record(&[Record { ts: moment("2026-11-02T01:00:00Z"), ..phone }, phone]);
+    desk.record(&[JournalEntry { ts: moment("2026-11-02T01:00:00Z"), ..phone }, phone]);
     desk.store_all_at(moment(NOW)).await;
     assert_eq!(prune(&desk, &[(MAIN, raw(3))], moment(NOW)).await.agents, 0);
     let pruned = prune(&desk, &[(OTHER, raw(0))], moment(NOW)).await;
@@ -276,7 +277,7 @@ async fn many_clicks_go_in_many_steps(place: Place) {
         let workspace = if nth % 3 == 0 { OTHER } else { MAIN };
         // Hours of many subjects, so that they take several pages.
         let link = if nth % 3 == 0 { Id::from_i64(1000 + i64::from(nth)) } else { link };
-        desk.record(&[Record { workspace, ..click(link, ts, u64::from(nth)) }]);
+        desk.record(&[JournalEntry { workspace, ..click(link, ts, u64::from(nth)) }]);
     }
     desk.store_all_at(moment(NOW)).await;
     let totals = "select cast(sum(clicks) as bigint) from totals where kind = 1";

@@ -5,9 +5,11 @@ mod raw;
 mod recent;
 
 use rlinks_clicks::events::Codes;
-use rlinks_clicks::journal::entry::{AgentBytes, Record};
-use rlinks_clicks::rollup::Subject;
-use rlinks_clicks::stats::{Bots, Interval, MOST_POINTS, Point, Question, Statistics, StatsError, Sum, Zone};
+use rlinks_clicks::journal::entry::{JournalEntry, UserAgentBytes};
+use rlinks_clicks::rollup::RollupSubject;
+use rlinks_clicks::stats::{
+    Bots, Interval, MAX_POINTS, Point, Statistics, StatsError, StatsQuery, Totals, Zone,
+};
 use rlinks_clicks::time::{HOUR_MS, day_of};
 use rlinks_core::{Actor, FieldCode, Id, Timestamp};
 use serde_json::json;
@@ -44,19 +46,19 @@ fn zone(name: &str) -> Zone {
     Zone::parse(name).unwrap()
 }
 
-fn about(link: Id, from: &str, to: &str) -> Question {
-    let question = Question::about(Subject::link(MAIN, link));
-    Question { from: Some(moment(from)), to: Some(moment(to)), ..question }
+fn about(link: Id, from: &str, to: &str) -> StatsQuery {
+    let question = StatsQuery::for_subject(RollupSubject::link(MAIN, link));
+    StatsQuery { from: Some(moment(from)), to: Some(moment(to)), ..question }
 }
 
 impl Desk {
-    async fn ask(&self, question: &Question) -> Statistics {
+    async fn ask(&self, question: &StatsQuery) -> Statistics {
         self.clicks.statistics(question, now()).await.unwrap()
     }
 
-    async fn refusal(&self, question: &Question) -> (String, FieldCode) {
+    async fn refusal(&self, question: &StatsQuery) -> (String, FieldCode) {
         match self.clicks.statistics(question, now()).await {
-            Err(StatsError::Question(error)) => (error.field, error.code),
+            Err(StatsError::InvalidQuery(error)) => (error.field, error.code),
             other => panic!("not refused: {other:?}"),
         }
     }
@@ -69,9 +71,10 @@ impl Desk {
 
 /// The points that have something: start, clicks, visitors, bots.
 fn points(answer: &Statistics) -> Vec<(String, u64, u64, u64)> {
-    let something = |point: &&Point| point.sum != Sum::default();
-    let shown =
-        |point: &Point| (point.start.to_string(), point.sum.clicks, point.sum.visitors, point.sum.bots);
+    let something = |point: &&Point| point.totals != Totals::default();
+    let shown = |point: &Point| {
+        (point.start.to_string(), point.totals.clicks, point.totals.visitors, point.totals.bots)
+    };
     answer.series.iter().filter(something).map(shown).collect()
 }
 
@@ -79,12 +82,12 @@ fn point(start: &str, clicks: u64, visitors: u64, bots: u64) -> (String, u64, u6
     (start.to_owned(), clicks, visitors, bots)
 }
 
-fn sum(clicks: u64, visitors: u64, bots: u64) -> Sum {
-    Sum { clicks, visitors, bots }
+fn sum(clicks: u64, visitors: u64, bots: u64) -> Totals {
+    Totals { clicks, visitors, bots }
 }
 
-fn bot(link: Id, ts: Timestamp) -> Record<'static> {
-    Record { bot: true, agent: AgentBytes::Text(GOOGLEBOT), ua_hash: 2, ..click(link, ts, 99) }
+fn bot(link: Id, ts: Timestamp) -> JournalEntry<'static> {
+    JournalEntry { bot: true, agent: UserAgentBytes::Raw(GOOGLEBOT), ua_hash: 2, ..click(link, ts, 99) }
 }
 
 // ---- the contract ----
@@ -94,7 +97,7 @@ async fn eight_clicks_of_two_visitors_are_answered_to_the_letter(place: Place) {
     let link = desk.link("a").await;
     for minute in 0..5 {
         let ts = november(15, &format!("10:{minute:02}"));
-        desk.record(&[Record {
+        desk.record(&[JournalEntry {
             country: Some(*b"DE"),
             referrer: b"https://www.news.example/today",
             utm_campaign: "autumn",
@@ -102,9 +105,9 @@ async fn eight_clicks_of_two_visitors_are_answered_to_the_letter(place: Place) {
         }]);
     }
     for hour in ["03", "12", "23"] {
-        let agent = AgentBytes::Text(IPHONE);
+        let agent = UserAgentBytes::Raw(IPHONE);
         let ts = november(15, &format!("{hour}:30"));
-        desk.record(&[Record { agent, ua_hash: 3, country: Some(*b"FR"), ..click(link, ts, 2) }]);
+        desk.record(&[JournalEntry { agent, ua_hash: 3, country: Some(*b"FR"), ..click(link, ts, 2) }]);
         desk.store_all().await;
     }
     let answer = desk.ask(&about(link, "2026-11-15", "2026-11-17")).await;
@@ -132,7 +135,7 @@ async fn eight_clicks_of_two_visitors_are_answered_to_the_letter(place: Place) {
     });
     assert_eq!(serde_json::to_value(&answer).unwrap(), expected);
 
-    let hourly = Question { interval: Interval::Hour, ..about(link, "2026-11-15", "2026-11-16") };
+    let hourly = StatsQuery { interval: Interval::Hour, ..about(link, "2026-11-15", "2026-11-16") };
     let answer = desk.ask(&hourly).await;
     assert_eq!(answer.total, sum(8, 2, 0));
     assert_eq!(answer.series.len(), 24);
@@ -153,9 +156,9 @@ async fn bots_are_counted_apart(place: Place) {
     let link = desk.link("a").await;
     let referrer = "https://a.example/";
     desk.record(&[
-        Record { referrer: referrer.as_bytes(), ..click(link, november(10, "10:00"), 1) },
-        Record { referrer: referrer.as_bytes(), ..bot(link, november(10, "10:00")) },
-        Record { referrer: b"https://b.example/", ..bot(link, november(10, "11:00")) },
+        JournalEntry { referrer: referrer.as_bytes(), ..click(link, november(10, "10:00"), 1) },
+        JournalEntry { referrer: referrer.as_bytes(), ..bot(link, november(10, "10:00")) },
+        JournalEntry { referrer: b"https://b.example/", ..bot(link, november(10, "11:00")) },
         bot(link, november(11, "10:00")),
     ]);
     desk.store_all().await;
@@ -171,7 +174,7 @@ async fn bots_are_counted_apart(place: Place) {
     };
     assert_eq!(shown(&answer.referrers), [("a.example".to_owned(), 1)]);
     assert_eq!(shown(&answer.devices), [("desktop".to_owned(), 1)]);
-    let all = desk.ask(&Question { bots: Bots::Include, ..people.clone() }).await;
+    let all = desk.ask(&StatsQuery { bots: Bots::Include, ..people.clone() }).await;
     assert_eq!(all.total, sum(4, 1, 3));
     assert_eq!(
         points(&all),
@@ -180,7 +183,7 @@ async fn bots_are_counted_apart(place: Place) {
     assert_eq!(shown(&all.referrers), [("a.example".to_owned(), 2), ("b.example".to_owned(), 1)]);
     assert_eq!(shown(&all.devices), [("bot".to_owned(), 3), ("desktop".to_owned(), 1)]);
     // By the hours it is the same.
-    let berlin = Question { bots: Bots::Include, tz: zone("Europe/Berlin"), ..people };
+    let berlin = StatsQuery { bots: Bots::Include, tz: zone("Europe/Berlin"), ..people };
     assert_eq!(desk.ask(&berlin).await.total, sum(4, 1, 3));
     desk.close().await;
 }
@@ -193,16 +196,16 @@ async fn a_link_nobody_clicked_has_a_series_of_nothing(place: Place) {
     desk.store_all().await;
     for tz in ["UTC", "Asia/Tokyo"] {
         for interval in [Interval::Hour, Interval::Day, Interval::Week, Interval::Month] {
-            let question = Question { interval, tz: zone(tz), ..about(link, "2026-11-01", "2026-11-15") };
+            let question = StatsQuery { interval, tz: zone(tz), ..about(link, "2026-11-01", "2026-11-15") };
             let answer = desk.ask(&question).await;
-            assert_eq!(answer.total, Sum::default());
+            assert_eq!(answer.total, Totals::default());
             assert_eq!(points(&answer), []);
             assert!(!answer.series.is_empty());
             assert!(answer.referrers.is_empty() && answer.devices.is_empty());
         }
     }
     // A link of another workspace is nobody's.
-    let stranger = Question::about(Subject::link(Id::from_i64(2), other));
+    let stranger = StatsQuery::for_subject(RollupSubject::link(Id::from_i64(2), other));
     assert_eq!(desk.ask(&stranger).await.devices, []);
     let mut codes = Codes::new(desk.store.clone());
     assert_eq!(desk.clicks.recent(MAIN, Some(link), None, 10, &mut codes).await.unwrap(), (vec![], None));
@@ -220,29 +223,29 @@ async fn ranges_that_make_no_sense_are_refused(place: Place) {
     for question in [refused("2026-11-10", "2026-11-10"), refused("2026-11-11", "2026-11-10")] {
         assert_eq!(desk.refusal(&question).await, ("from".to_owned(), FieldCode::TooShort));
     }
-    let to = Question { from: None, ..about(link, "1970-01-01", "1970-01-01") };
+    let to = StatsQuery { from: None, ..about(link, "1970-01-01", "1970-01-01") };
     assert_eq!(desk.refusal(&to).await, ("to".to_owned(), FieldCode::TooShort));
-    let from = Question { to: None, ..about(link, "9999-12-31T23:59:59.999Z", "9999-12-31") };
+    let from = StatsQuery { to: None, ..about(link, "9999-12-31T23:59:59.999Z", "9999-12-31") };
     assert_eq!(desk.refusal(&from).await, ("from".to_owned(), FieldCode::TooShort));
 
-    let hours = Question { interval: Interval::Hour, ..about(link, "2025-01-01", "2026-11-16") };
+    let hours = StatsQuery { interval: Interval::Hour, ..about(link, "2025-01-01", "2026-11-16") };
     assert_eq!(desk.refusal(&hours).await, ("interval".to_owned(), FieldCode::TooLong));
-    let from = moment("2026-11-16").plus_ms(-i64::try_from(MOST_POINTS).unwrap() * HOUR_MS);
-    let most = Question { from: Some(from), ..hours.clone() };
-    assert_eq!(desk.ask(&most).await.series.len(), MOST_POINTS);
-    let one_more = Question { from: Some(from.plus_ms(-1)), ..hours };
+    let from = moment("2026-11-16").plus_ms(-i64::try_from(MAX_POINTS).unwrap() * HOUR_MS);
+    let most = StatsQuery { from: Some(from), ..hours.clone() };
+    assert_eq!(desk.ask(&most).await.series.len(), MAX_POINTS);
+    let one_more = StatsQuery { from: Some(from.plus_ms(-1)), ..hours };
     assert_eq!(desk.refusal(&one_more).await, ("interval".to_owned(), FieldCode::TooLong));
     let ever = about(link, "1970-01-01", "9999-12-31T23:59:59Z");
     for interval in [Interval::Hour, Interval::Day, Interval::Week, Interval::Month] {
-        let ever = Question { interval, tz: zone("Asia/Kolkata"), ..ever.clone() };
+        let ever = StatsQuery { interval, tz: zone("Asia/Kolkata"), ..ever.clone() };
         assert_eq!(desk.refusal(&ever).await, ("interval".to_owned(), FieldCode::TooLong));
     }
     // As long as there are few points, a range may be long, and reach anywhere.
-    let months = Question { interval: Interval::Month, ..about(link, "1970-01-01", "2600-01-01") };
+    let months = StatsQuery { interval: Interval::Month, ..about(link, "1970-01-01", "2600-01-01") };
     assert_eq!(desk.ask(&months).await.series.len(), 630 * 12);
     let end = about(link, "9999-12-01", "9999-12-31T23:59:59.999Z");
     for tz in ["UTC", "Pacific/Kiritimati", "Etc/GMT+12"] {
-        assert_eq!(desk.ask(&Question { tz: zone(tz), ..end.clone() }).await.total, Sum::default());
+        assert_eq!(desk.ask(&StatsQuery { tz: zone(tz), ..end.clone() }).await.total, Totals::default());
     }
     // Days to come have nothing, of a link that was clicked too.
     desk.record(&[click(link, november(10, "10:00"), 1)]);
@@ -250,10 +253,10 @@ async fn ranges_that_make_no_sense_are_refused(place: Place) {
     for (from, to) in
         [("2026-11-18", "2026-11-20"), ("2030-01-01", "2030-02-01"), ("9999-12-01", "9999-12-31")]
     {
-        for subject in [Subject::link(MAIN, link), Subject::workspace(MAIN)] {
-            let to_come = Question { subject, ..about(link, from, to) };
+        for subject in [RollupSubject::link(MAIN, link), RollupSubject::workspace(MAIN)] {
+            let to_come = StatsQuery { subject, ..about(link, from, to) };
             let answer = desk.ask(&to_come).await;
-            assert_eq!((answer.total, answer.devices), (Sum::default(), vec![]), "{from}");
+            assert_eq!((answer.total, answer.devices), (Totals::default(), vec![]), "{from}");
         }
     }
     assert_eq!(Zone::parse("Europe/Atlantis"), None);
@@ -276,12 +279,15 @@ async fn late_clicks_count_as_if_they_had_come_in_time(place: Place) {
         desk.record(&[click(early, november(10, time), 1)]);
     }
     desk.store_all().await;
-    let berlin =
-        Question { tz: zone("Europe/Berlin"), ..about(late, "2026-11-09T23:00:00Z", "2026-11-11T23:00:00Z") };
+    let berlin = StatsQuery {
+        tz: zone("Europe/Berlin"),
+        ..about(late, "2026-11-09T23:00:00Z", "2026-11-11T23:00:00Z")
+    };
     for interval in [Interval::Hour, Interval::Day, Interval::Week] {
-        let late_one = desk.ask(&Question { interval, ..berlin.clone() }).await;
-        let early_one =
-            desk.ask(&Question { interval, subject: Subject::link(MAIN, early), ..berlin.clone() }).await;
+        let late_one = desk.ask(&StatsQuery { interval, ..berlin.clone() }).await;
+        let early_one = desk
+            .ask(&StatsQuery { interval, subject: RollupSubject::link(MAIN, early), ..berlin.clone() })
+            .await;
         assert_eq!(late_one, early_one);
         assert_eq!(late_one.total, sum(3, 1, 0));
     }
@@ -296,7 +302,7 @@ async fn late_clicks_count_as_if_they_had_come_in_time(place: Place) {
 async fn a_month_that_changes_is_not_remembered(place: Place) {
     let mut desk = Desk::new(place).await;
     let link = desk.link("a").await;
-    let from = |country: &[u8; 2], ts| Record { country: Some(*country), ..click(link, ts, 1) };
+    let from = |country: &[u8; 2], ts| JournalEntry { country: Some(*country), ..click(link, ts, 1) };
     desk.record(&[from(b"DE", november(3, "10:00")), bot(link, moment("2026-10-20T10:00:00Z"))]);
     desk.store_all().await;
     let year = about(link, "2026-01-01", "2026-12-01");
@@ -314,7 +320,7 @@ async fn a_month_that_changes_is_not_remembered(place: Place) {
     desk.store_all().await;
     assert_eq!(countries(desk.ask(&year).await), some(&[("DE", 1), ("FR", 1)]));
     // What was remembered without bots has them all the same.
-    let with_bots = desk.ask(&Question { bots: Bots::Include, ..year.clone() }).await;
+    let with_bots = desk.ask(&StatsQuery { bots: Bots::Include, ..year.clone() }).await;
     assert_eq!(with_bots.devices.iter().map(|device| device.clicks).sum::<u64>(), 3);
     // Somebody's damage that no sum shows is seen once it was mended.
     let damage = "update day_values set dimensions = '[{},{\"XX\":[9,0]},{},{},{},{},{}]' where kind = 0";
@@ -350,7 +356,7 @@ async fn the_busiest_links_are_those_of_the_range(place: Place) {
     assert_eq!(top(days.clone(), Bots::Include, 1).await, [(b, 3)]);
     assert_eq!(top(days.start - 1..days.end, Bots::Exclude, 1).await, [(a, 3)]);
     assert_eq!(top(days.end..days.end + 1, Bots::Include, 20).await, []);
-    let whole = desk.ask(&Question::about(Subject::workspace(MAIN))).await;
+    let whole = desk.ask(&StatsQuery::for_subject(RollupSubject::workspace(MAIN))).await;
     assert_eq!(whole.total, sum(6, 4, 3));
     desk.close().await;
 }
@@ -366,9 +372,9 @@ async fn totals_are_for_ever(place: Place) {
         bot(owned, november(9, "10:00")),
     ]);
     desk.store_all().await;
-    let user = Subject::user(MAIN, Id::from_i64(77));
-    let (link, owned) = (Subject::link(MAIN, link), Subject::link(MAIN, owned));
-    let (quiet, stranger) = (Subject::link(MAIN, quiet), Subject::link(Id::from_i64(2), link.id));
+    let user = RollupSubject::user(MAIN, Id::from_i64(77));
+    let (link, owned) = (RollupSubject::link(MAIN, link), RollupSubject::link(MAIN, owned));
+    let (quiet, stranger) = (RollupSubject::link(MAIN, quiet), RollupSubject::link(Id::from_i64(2), link.id));
     let totals = desk.clicks.totals(&[link, quiet, owned, user, stranger]).await.unwrap();
     assert_eq!(totals.len(), 3);
     let of_link = totals[&link];
@@ -388,14 +394,15 @@ async fn what_has_no_name_is_counted_together(place: Place) {
     for day in [10, 11] {
         let mut records: Vec<_> = hosts
             .iter()
-            .map(|referrer| Record {
+            .map(|referrer| JournalEntry {
                 referrer: referrer.as_bytes(),
                 ..click(link, november(day, "10:00"), 1)
             })
             .collect();
         // Those that have names gain; so do those that have none.
         for (host, times) in [(0, 3), (7, 2), (550, 4)] {
-            let again = Record { referrer: hosts[host].as_bytes(), ..click(link, november(day, "11:00"), 1) };
+            let again =
+                JournalEntry { referrer: hosts[host].as_bytes(), ..click(link, november(day, "11:00"), 1) };
             records.extend(std::iter::repeat_n(again, times));
         }
         desk.record(&records);

@@ -13,30 +13,30 @@ use serde_json::Value;
 use wasm_bindgen::JsValue;
 
 use crate::analytics;
-use crate::cached_link::{self, Absent, Entry, Known};
+use crate::cached_link::{self, CacheEntry, CachedLink, NegativeEntry};
 use crate::context::RequestContext;
 use crate::d1_sql::{self, Row};
-use crate::platform::{self, Away, Held};
-use crate::routing::{self, Click};
+use crate::platform::{self, KvValue, PlatformError};
+use crate::routing::{self, ClickRecord};
 use crate::settings::Settings;
 
 thread_local! {
     /// The minute, and how many absences were written in it.
-    static ABSENCES: Cell<(i64, u32)> = const { Cell::new((0, 0)) };
+    static NEGATIVE_WRITES: Cell<(i64, u32)> = const { Cell::new((0, 0)) };
 }
 
-enum Found {
-    Link(Known),
-    Nothing,
+enum Lookup {
+    Link(CachedLink),
+    NotFound,
     Deleted,
-    Away,
+    Unavailable,
 }
 
 /// What the request for a link gets.
-pub(crate) async fn answer(context: &RequestContext<'_>, code: &str, preview: bool) -> HttpResponse {
+pub(crate) async fn handle(context: &RequestContext<'_>, code: &str, preview: bool) -> HttpResponse {
     let mut code = code.to_owned();
     let mut found = find(context, &code).await;
-    if matches!(found, Found::Nothing)
+    if matches!(found, Lookup::NotFound)
         && context.settings.policy.code.fold_case
         && code.bytes().any(|byte| byte.is_ascii_uppercase())
     {
@@ -44,163 +44,174 @@ pub(crate) async fn answer(context: &RequestContext<'_>, code: &str, preview: bo
         found = find(context, &code).await;
     }
     let route = match &found {
-        Found::Away => return context.error(ErrorCode::KvUnavailable),
-        Found::Deleted => return context.error(ErrorCode::Deleted),
-        Found::Link(known) => Some(known.route(context.settings.policy.https_only)),
-        Found::Nothing => None,
+        Lookup::Unavailable => return context.error(ErrorCode::KvUnavailable),
+        Lookup::Deleted => return context.error(ErrorCode::Deleted),
+        Lookup::Link(known) => Some(known.route(context.settings.policy.https_only)),
+        Lookup::NotFound => None,
     };
     let (answer, click) =
-        routing::respond(context.facts, context.settings, (&code, preview), route, context.now);
-    if let (Click::Yes, Some(code)) = (click, Code::from_path(&code)) {
+        routing::respond(context.request, context.settings, (&code, preview), route, context.now);
+    if let (ClickRecord::Write, Some(code)) = (click, Code::from_path(&code)) {
         let characters = match context.settings.policy.user_agent {
             UserAgentRetention::Truncated(characters) => usize::try_from(characters).unwrap_or(usize::MAX),
             UserAgentRetention::Hashed => 0,
         };
-        platform::write_point(context.env, &analytics::point(&code, context.facts, characters));
+        platform::write_point(context.env, &analytics::event_lines(&code, context.request, characters));
     }
     answer
 }
 
-async fn find(context: &RequestContext<'_>, code: &str) -> Found {
+async fn find(context: &RequestContext<'_>, code: &str) -> Lookup {
     let (env, now) = (context.env, context.now);
     let url = cache_url(context, code);
-    let near = platform::near(&url).await.unwrap_or(Held::Nothing);
-    if let Some(entry) = read(&near)
+    let cached = platform::cache_get(&url).await.unwrap_or(KvValue::Missing);
+    if let Some(entry) = parse_entry(&cached)
         && entry.is_fresh(cached_link::CACHE_SECONDS, now)
-        && let Some(known) = entry.known()
+        && let Some(known) = entry.link()
     {
-        return Found::Link(known);
+        return Lookup::Link(known);
     }
 
-    let (link, absent) = match platform::cached(
+    let (link, absent) = match platform::kv_get_pair(
         env,
-        &cached_link::key(code),
-        &cached_link::absent_key(code),
-        cached_link::KEPT_SECONDS,
+        &cached_link::kv_key(code),
+        &cached_link::negative_kv_key(code),
+        cached_link::KV_CACHE_TTL_SECONDS,
     )
     .await
     {
         Ok(both) => both,
-        Err(away) => {
-            platform::complain(&format!("KV cannot be read, D1 is asked: {away}"));
-            (Held::Nothing, Held::Nothing)
+        Err(error) => {
+            platform::log_error(&format!("KV cannot be read, D1 is asked: {error}"));
+            (KvValue::Missing, KvValue::Missing)
         }
     };
-    let entry = read(&link);
-    let known = entry.as_ref().and_then(Entry::known);
+    let entry = parse_entry(&link);
+    let known = entry.as_ref().and_then(CacheEntry::link);
     match (&entry, known.clone()) {
         (Some(entry), Some(known)) if entry.is_fresh(cached_link::FRESH_SECONDS, now) => {
-            let (json, life) = (entry.json(), entry.life_in_cache(now));
+            let (json, life) = (entry.json(), entry.cache_ttl_seconds(now));
             // Its age goes along, or two caches in a row would believe it for longer than either may.
             if life > 0 && entry.is_fresh(cached_link::CACHE_SECONDS, now) {
-                context.execution.wait_until(async move { log(platform::put_near(&url, &json, life).await) });
+                context
+                    .execution
+                    .wait_until(async move { log_failure(platform::cache_put(&url, &json, life).await) });
             }
-            return Found::Link(known);
+            return Lookup::Link(known);
         }
-        (None, _) if matches!(&absent, Held::Text(json) if Absent::holds(json, now)) => {
-            return gone_or_nothing(context, code).await;
+        (None, _) if matches!(&absent, KvValue::Text(json) if NegativeEntry::is_in_force(json, now)) => {
+            return deleted_or_not_found(context, code).await;
         }
         _ => {}
     }
 
-    match ask(env, code).await {
+    match load_row(env, code).await {
         Ok(Some(row)) => {
-            let entry = Entry::of(&row, now);
-            let known = entry.known();
+            let entry = CacheEntry::from_row(&row, now);
+            let known = entry.link();
             let (env, code) = (env.clone(), code.to_owned());
-            context.execution.wait_until(async move { remember(&env, &code, &url, &entry, now).await });
+            context.execution.wait_until(async move { fill_caches(&env, &code, &url, &entry, now).await });
             if let Some(known) = known {
-                return Found::Link(known);
+                return Lookup::Link(known);
             }
-            platform::complain(&format!("{} is not served: its row is broken", row.slug));
-            Found::Nothing
+            platform::log_error(&format!("{} is not served: its row is broken", row.slug));
+            Lookup::NotFound
         }
         Ok(None) => {
-            let (env, key) = (env.clone(), cached_link::absent_key(code));
-            let stale = entry.is_some().then(|| cached_link::key(code));
-            if stale.is_some() || may_write_absence(now) {
+            let (env, key) = (env.clone(), cached_link::negative_kv_key(code));
+            let stale = entry.is_some().then(|| cached_link::kv_key(code));
+            if stale.is_some() || may_write_negative_entry(now) {
                 context.execution.wait_until(async move {
                     if let Some(stale) = stale {
-                        log(platform::uncache(&env, &stale).await);
+                        log_failure(platform::kv_delete(&env, &stale).await);
                     }
-                    log(platform::cache(&env, &key, &Absent::at(now).json(), cached_link::ABSENT_SECONDS)
-                        .await);
+                    log_failure(
+                        platform::kv_put(
+                            &env,
+                            &key,
+                            &NegativeEntry::new(now).json(),
+                            cached_link::NEGATIVE_TTL_SECONDS,
+                        )
+                        .await,
+                    );
                 });
             }
-            gone_or_nothing(context, code).await
+            deleted_or_not_found(context, code).await
         }
-        Err(away) => {
-            platform::complain(&format!("D1 cannot be read: {away}"));
+        Err(error) => {
+            platform::log_error(&format!("D1 cannot be read: {error}"));
             // Better an old answer than none, for a day.
             match (entry, known) {
                 (Some(entry), Some(known)) if entry.is_fresh(cached_link::STALE_SECONDS, now) => {
-                    Found::Link(known)
+                    Lookup::Link(known)
                 }
-                _ => Found::Away,
+                _ => Lookup::Unavailable,
             }
         }
     }
 }
 
 /// Nobody has the code. Whether somebody had is asked only where the policy would tell.
-async fn gone_or_nothing(context: &RequestContext<'_>, code: &str) -> Found {
+async fn deleted_or_not_found(context: &RequestContext<'_>, code: &str) -> Lookup {
     if context.settings.policy.answers.deleted == InactiveResponse::NotFound {
-        return Found::Nothing;
+        return Lookup::NotFound;
     }
     match platform::d1(context.env, &[d1_sql::tombstone(code)]).await {
-        Ok(rows) if rows.first().is_some_and(|rows| !rows.is_empty()) => Found::Deleted,
-        Ok(_) => Found::Nothing,
-        Err(_) => Found::Away,
+        Ok(rows) if rows.first().is_some_and(|rows| !rows.is_empty()) => Lookup::Deleted,
+        Ok(_) => Lookup::NotFound,
+        Err(_) => Lookup::Unavailable,
     }
 }
 
 /// Puts what D1 said into the caches, and takes it out again if D1 says otherwise by then: between our look and our write
 /// somebody may have changed or deleted the link and cleaned up before us.
-async fn remember(env: &JsValue, code: &str, url: &str, entry: &Entry, now: Timestamp) {
-    if entry.known().is_none() {
+async fn fill_caches(env: &JsValue, code: &str, url: &str, entry: &CacheEntry, now: Timestamp) {
+    if entry.link().is_none() {
         return;
     }
-    log(platform::cache(env, &cached_link::key(code), &entry.json(), entry.life_in_kv(now)).await);
-    if entry.life_in_cache(now) > 0 {
-        log(platform::put_near(url, &entry.json(), entry.life_in_cache(now)).await);
+    log_failure(
+        platform::kv_put(env, &cached_link::kv_key(code), &entry.json(), entry.kv_ttl_seconds(now)).await,
+    );
+    if entry.cache_ttl_seconds(now) > 0 {
+        log_failure(platform::cache_put(url, &entry.json(), entry.cache_ttl_seconds(now)).await);
     }
-    if !matches!(ask(env, code).await, Ok(Some(row)) if row.updated_at == entry.version) {
-        forget(env, code, &[url.to_owned()]).await;
+    if !matches!(load_row(env, code).await, Ok(Some(row)) if row.updated_at == entry.version) {
+        purge_caches(env, code, &[url.to_owned()]).await;
     }
 }
 
 /// Tells the caches what a link has become: KV gets it, this data centre asks anew.
-pub(crate) async fn publish(context: &RequestContext<'_>, row: &Row) {
-    let (entry, url) = (Entry::of(row, context.now), cache_url(context, &row.slug));
-    let (key, absent) = (cached_link::key(&row.slug), cached_link::absent_key(&row.slug));
-    let written = platform::cache(context.env, &key, &entry.json(), entry.life_in_kv(context.now)).await;
-    if let Err(away) = written {
-        platform::complain(&format!("KV did not take a change: {away}"));
+pub(crate) async fn update_caches(context: &RequestContext<'_>, row: &Row) {
+    let (entry, url) = (CacheEntry::from_row(row, context.now), cache_url(context, &row.slug));
+    let (key, absent) = (cached_link::kv_key(&row.slug), cached_link::negative_kv_key(&row.slug));
+    let written = platform::kv_put(context.env, &key, &entry.json(), entry.kv_ttl_seconds(context.now)).await;
+    if let Err(error) = written {
+        platform::log_error(&format!("KV did not take a change: {error}"));
         // What it holds is the version before: better nothing.
-        log(platform::uncache(context.env, &key).await);
+        log_failure(platform::kv_delete(context.env, &key).await);
     }
-    log(platform::uncache(context.env, &absent).await);
+    log_failure(platform::kv_delete(context.env, &absent).await);
     for url in cache_urls(context.settings, &row.slug).into_iter().chain([url]) {
-        log(platform::drop_near(&url).await);
+        log_failure(platform::cache_delete(&url).await);
     }
 }
 
 /// Takes a link out of the caches.
-pub(crate) async fn forget(env: &JsValue, code: &str, urls: &[String]) {
-    log(platform::uncache(env, &cached_link::key(code)).await);
+pub(crate) async fn purge_caches(env: &JsValue, code: &str, urls: &[String]) {
+    log_failure(platform::kv_delete(env, &cached_link::kv_key(code)).await);
     for url in urls {
-        log(platform::drop_near(url).await);
+        log_failure(platform::cache_delete(url).await);
     }
 }
 
 /// One link, from D1.
-pub(crate) async fn ask(env: &JsValue, code: &str) -> Result<Option<Row>, Away> {
+pub(crate) async fn load_row(env: &JsValue, code: &str) -> Result<Option<Row>, PlatformError> {
     let rows = platform::d1(env, &[d1_sql::link(code)]).await?;
-    row(rows.first())
+    first_row(rows.first())
 }
 
 /// The first row of a result, as a link.
-pub(crate) fn row(rows: Option<&Vec<Value>>) -> Result<Option<Row>, Away> {
+pub(crate) fn first_row(rows: Option<&Vec<Value>>) -> Result<Option<Row>, PlatformError> {
     rows.and_then(|rows| rows.first())
         .map(|row| {
             serde_json::from_value(row.clone()).map_err(|error| format!("a row cannot be read: {error}"))
@@ -216,29 +227,29 @@ pub(crate) fn cache_urls(settings: &Settings, code: &str) -> Vec<String> {
 pub(crate) fn cache_url(context: &RequestContext<'_>, code: &str) -> String {
     let mut buffer = [0; rlinks_core::host::MAX_HOST_BYTES];
     let host =
-        rlinks_core::host::from_header(context.facts.host.as_bytes(), &mut buffer).unwrap_or("localhost");
+        rlinks_core::host::from_header(context.request.host.as_bytes(), &mut buffer).unwrap_or("localhost");
     cached_link::cache_url(host, code)
 }
 
-fn read(held: &Held) -> Option<Entry> {
-    match held {
-        Held::Text(json) => Entry::read(json),
-        Held::Nothing | Held::TooLarge => None,
+fn parse_entry(value: &KvValue) -> Option<CacheEntry> {
+    match value {
+        KvValue::Text(json) => CacheEntry::parse(json),
+        KvValue::Missing | KvValue::TooLarge => None,
     }
 }
 
-fn may_write_absence(now: Timestamp) -> bool {
-    ABSENCES.with(|cell| {
+fn may_write_negative_entry(now: Timestamp) -> bool {
+    NEGATIVE_WRITES.with(|cell| {
         let minute = cached_link::seconds(now).div_euclid(60);
         let (last, count) = cell.get();
         let count = if last == minute { count } else { 0 };
         cell.set((minute, count.saturating_add(1)));
-        count < cached_link::MOST_ABSENCES_PER_MINUTE
+        count < cached_link::MAX_NEGATIVE_WRITES_PER_MINUTE
     })
 }
 
-fn log(done: Result<(), Away>) {
-    if let Err(away) = done {
-        platform::complain(&format!("a cache did not do as it was told: {away}"));
+fn log_failure(done: Result<(), PlatformError>) {
+    if let Err(error) = done {
+        platform::log_error(&format!("a cache did not do as it was told: {error}"));
     }
 }

@@ -8,46 +8,46 @@ use rlinks_core::workspace::policy::InactiveResponse;
 
 use crate::context::RequestContext;
 use crate::kv_objects;
-use crate::platform::{self, Away, Held};
-use crate::routing::{self, Click};
+use crate::platform::{self, KvValue, PlatformError};
+use crate::routing::{self, ClickRecord};
 
-enum Found {
+enum Lookup {
     Link(ParsedRoute),
-    Nothing,
+    NotFound,
     Deleted,
     /// An object is there that is not served. The log says why.
     Unreadable,
 }
 
 /// What the request for a link gets.
-pub(crate) async fn answer(context: &RequestContext<'_>, code: &str, preview: bool) -> HttpResponse {
+pub(crate) async fn handle(context: &RequestContext<'_>, code: &str, preview: bool) -> HttpResponse {
     let found = match find(context, code).await {
         Ok(found) => found,
-        Err(away) => {
-            platform::complain(&format!("KV cannot be read: {away}"));
+        Err(error) => {
+            platform::log_error(&format!("KV cannot be read: {error}"));
             return context.error(ErrorCode::KvUnavailable);
         }
     };
     let route = match &found {
-        Found::Link(route) => Some(route.route()),
-        Found::Deleted => return context.error(ErrorCode::Deleted),
-        Found::Nothing | Found::Unreadable => None,
+        Lookup::Link(route) => Some(route.route()),
+        Lookup::Deleted => return context.error(ErrorCode::Deleted),
+        Lookup::NotFound | Lookup::Unreadable => None,
     };
     let (answer, click) =
-        routing::respond(context.facts, context.settings, (code, preview), route, context.now);
+        routing::respond(context.request, context.settings, (code, preview), route, context.now);
     match (click, &found) {
-        (Click::Yes, Found::Link(route)) => {
-            let (key, value) = kv_objects::record(
+        (ClickRecord::Write, Lookup::Link(route)) => {
+            let (key, value) = kv_objects::hit_record(
                 &route.code,
-                context.facts,
+                context.request,
                 context.settings.hash_key.as_ref(),
                 context.now,
                 platform::random(),
             );
             platform::append_hit(context.env, context.execution, &key, &value);
         }
-        (Click::Insecure, _) => {
-            platform::complain(&format!("{code} must lead to https and does not: it is not served"));
+        (ClickRecord::SkipInsecure, _) => {
+            platform::log_error(&format!("{code} must lead to https and does not: it is not served"));
         }
         _ => {}
     }
@@ -55,37 +55,45 @@ pub(crate) async fn answer(context: &RequestContext<'_>, code: &str, preview: bo
 }
 
 /// The object of a code, as it was asked for and then in lower case, where the policy folds.
-async fn find(context: &RequestContext<'_>, code: &str) -> Result<Found, Away> {
+async fn find(context: &RequestContext<'_>, code: &str) -> Result<Lookup, PlatformError> {
     let found = get(context, code).await?;
     let folds = context.settings.policy.code.fold_case && code.bytes().any(|byte| byte.is_ascii_uppercase());
-    if folds && matches!(found, Found::Nothing) {
+    if folds && matches!(found, Lookup::NotFound) {
         get(context, &code.to_ascii_lowercase()).await
     } else {
         Ok(found)
     }
 }
 
-async fn get(context: &RequestContext<'_>, code: &str) -> Result<Found, Away> {
-    let json =
-        match platform::route(context.env, &kv_objects::route_key(code), kv_objects::KEPT_SECONDS).await? {
-            Held::Text(json) => json,
-            Held::TooLarge => {
-                platform::complain(&format!("{code} is not served: its object is too large"));
-                return Ok(Found::Unreadable);
-            }
-            Held::Nothing if context.settings.policy.answers.deleted == InactiveResponse::Gone => {
-                let left =
-                    platform::route(context.env, &kv_objects::tombstone_key(code), kv_objects::KEPT_SECONDS)
-                        .await?;
-                return Ok(if left == Held::Nothing { Found::Nothing } else { Found::Deleted });
-            }
-            Held::Nothing => return Ok(Found::Nothing),
-        };
-    Ok(match kv_objects::read_route(code, &json) {
-        Ok(route) => Found::Link(route),
+async fn get(context: &RequestContext<'_>, code: &str) -> Result<Lookup, PlatformError> {
+    let json = match platform::kv_get_route(
+        context.env,
+        &kv_objects::route_key(code),
+        kv_objects::KV_CACHE_TTL_SECONDS,
+    )
+    .await?
+    {
+        KvValue::Text(json) => json,
+        KvValue::TooLarge => {
+            platform::log_error(&format!("{code} is not served: its object is too large"));
+            return Ok(Lookup::Unreadable);
+        }
+        KvValue::Missing if context.settings.policy.answers.deleted == InactiveResponse::Gone => {
+            let left = platform::kv_get_route(
+                context.env,
+                &kv_objects::tombstone_key(code),
+                kv_objects::KV_CACHE_TTL_SECONDS,
+            )
+            .await?;
+            return Ok(if left == KvValue::Missing { Lookup::NotFound } else { Lookup::Deleted });
+        }
+        KvValue::Missing => return Ok(Lookup::NotFound),
+    };
+    Ok(match kv_objects::parse_route(code, &json) {
+        Ok(route) => Lookup::Link(route),
         Err(why) => {
-            platform::complain(&format!("{code} is not served: {why}"));
-            Found::Unreadable
+            platform::log_error(&format!("{code} is not served: {why}"));
+            Lookup::Unreadable
         }
     })
 }

@@ -15,32 +15,32 @@ use rlinks_store::clock::random_bytes;
 
 /// Where the system says whom to ask.
 const RESOLV_CONF: &str = "/etc/resolv.conf";
-const PORT: u16 = 53;
+const DNS_PORT: u16 = 53;
 /// Of those it names, so many are asked.
-const MOST_SERVERS: usize = 3;
+const MAX_SERVERS: usize = 3;
 /// Each so often...
-const ROUNDS: usize = 2;
+const ATTEMPTS_PER_SERVER: usize = 2;
 /// ...and waited for so long.
-const PATIENCE: Duration = Duration::from_secs(2);
+const SERVER_TIMEOUT: Duration = Duration::from_secs(2);
 /// A whole question takes no longer.
-const DEADLINE: Duration = Duration::from_secs(8);
+const QUERY_TIMEOUT: Duration = Duration::from_secs(8);
 /// What UDP brings without being asked for more; the rest comes by TCP.
-const LONGEST_DATAGRAM: usize = 4096;
+const MAX_DATAGRAM_BYTES: usize = 4096;
 
 /// Who is asked.
 #[derive(Clone, Debug)]
 pub(crate) enum Resolver {
     /// One that was configured.
-    At(SocketAddr),
+    Server(SocketAddr),
     /// Those of the system, as they are when something is asked.
     System,
 }
 
 /// What is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum RecordType {
     /// Texts.
-    Text,
+    Txt,
     /// IPv4 addresses.
     A,
     /// IPv6 addresses.
@@ -49,7 +49,7 @@ pub(crate) enum Kind {
 
 /// What DNS says, whatever it leads through included. Empty where there is nothing.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Answer {
+pub(crate) struct DnsResponse {
     /// The texts, each in one piece.
     pub(crate) texts: Vec<String>,
     /// The addresses.
@@ -60,16 +60,16 @@ pub(crate) struct Answer {
 
 impl Resolver {
     /// Asks. An error says why nobody knows.
-    pub(crate) async fn ask(&self, name: &str, kind: Kind) -> Result<Answer, String> {
-        let asked = tokio::time::timeout(DEADLINE, self.ask_in_turn(name, kind)).await;
+    pub(crate) async fn query(&self, name: &str, kind: RecordType) -> Result<DnsResponse, String> {
+        let asked = tokio::time::timeout(QUERY_TIMEOUT, self.query_servers(name, kind)).await;
         asked.unwrap_or_else(|_| Err("no resolver answered in time".to_owned()))
     }
 
-    async fn ask_in_turn(&self, name: &str, kind: Kind) -> Result<Answer, String> {
+    async fn query_servers(&self, name: &str, kind: RecordType) -> Result<DnsResponse, String> {
         let servers = self.servers().await?;
         let mut why = String::new();
-        for server in servers.iter().cycle().take(servers.len() * ROUNDS) {
-            match ask(*server, name, kind).await {
+        for server in servers.iter().cycle().take(servers.len() * ATTEMPTS_PER_SERVER) {
+            match query_server(*server, name, kind).await {
                 Ok(answer) => return Ok(answer),
                 Err(error) => why = error,
             }
@@ -79,11 +79,11 @@ impl Resolver {
 
     async fn servers(&self) -> Result<Vec<SocketAddr>, String> {
         match self {
-            Self::At(server) => Ok(vec![*server]),
+            Self::Server(server) => Ok(vec![*server]),
             Self::System => {
                 let text = tokio::fs::read_to_string(RESOLV_CONF).await;
                 let text = text.map_err(|error| format!("{RESOLV_CONF}: {error}"))?;
-                let servers = named(&text);
+                let servers = parse_resolv_conf(&text);
                 if servers.is_empty() { Err(format!("{RESOLV_CONF} names no resolver")) } else { Ok(servers) }
             }
         }
@@ -91,38 +91,38 @@ impl Resolver {
 }
 
 /// The resolvers a `resolv.conf` names.
-fn named(text: &str) -> Vec<SocketAddr> {
+fn parse_resolv_conf(text: &str) -> Vec<SocketAddr> {
     let address = |line: &str| {
         let mut words = line.split_whitespace();
         let name = words.next().filter(|word| *word == "nameserver").and(words.next())?;
         name.parse::<IpAddr>().ok()
     };
-    let servers = text.lines().filter_map(address).map(|address| SocketAddr::new(address, PORT));
-    servers.take(MOST_SERVERS).collect()
+    let servers = text.lines().filter_map(address).map(|address| SocketAddr::new(address, DNS_PORT));
+    servers.take(MAX_SERVERS).collect()
 }
 
-async fn ask(server: SocketAddr, name: &str, kind: Kind) -> Result<Answer, String> {
+async fn query_server(server: SocketAddr, name: &str, kind: RecordType) -> Result<DnsResponse, String> {
     let id = u16::from_be_bytes(random_bytes());
-    let question = question(id, name, kind)?;
-    let trouble = |error: std::io::Error| format!("the resolver {server}: {error}");
+    let question = encode_query(id, name, kind)?;
+    let io_error = |error: std::io::Error| format!("the resolver {server}: {error}");
     let silent = |_| format!("the resolver {server} did not answer in time");
-    let datagram = tokio::time::timeout(PATIENCE, by_udp(server, &question, id)).await;
-    let datagram = datagram.map_err(silent)?.map_err(trouble)?;
-    let Some(answer) = read(&datagram, id, name, server)? else {
-        let whole = tokio::time::timeout(PATIENCE, by_tcp(server, &question)).await;
-        let whole = whole.map_err(silent)?.map_err(trouble)?;
+    let datagram = tokio::time::timeout(SERVER_TIMEOUT, query_udp(server, &question, id)).await;
+    let datagram = datagram.map_err(silent)?.map_err(io_error)?;
+    let Some(answer) = parse_response(&datagram, id, name, server)? else {
+        let whole = tokio::time::timeout(SERVER_TIMEOUT, query_tcp(server, &question)).await;
+        let whole = whole.map_err(silent)?.map_err(io_error)?;
         let cut = || format!("the resolver {server} cut its answer off");
-        return read(&whole, id, name, server)?.ok_or_else(cut);
+        return parse_response(&whole, id, name, server)?.ok_or_else(cut);
     };
     Ok(answer)
 }
 
-fn question(id: u16, name: &str, kind: Kind) -> Result<Vec<u8>, String> {
+fn encode_query(id: u16, name: &str, kind: RecordType) -> Result<Vec<u8>, String> {
     let unfit = |_| format!("`{name}` is no name DNS can be asked for");
     let kind = match kind {
-        Kind::Text => TYPE::TXT,
-        Kind::A => TYPE::A,
-        Kind::Aaaa => TYPE::AAAA,
+        RecordType::Txt => TYPE::TXT,
+        RecordType::A => TYPE::A,
+        RecordType::Aaaa => TYPE::AAAA,
     };
     let mut packet = Packet::new_query(id);
     packet.set_flags(PacketFlag::RECURSION_DESIRED);
@@ -132,7 +132,7 @@ fn question(id: u16, name: &str, kind: Kind) -> Result<Vec<u8>, String> {
 }
 
 /// From a port of its own, and from nobody but whom it asked.
-async fn by_udp(server: SocketAddr, question: &[u8], id: u16) -> std::io::Result<Vec<u8>> {
+async fn query_udp(server: SocketAddr, question: &[u8], id: u16) -> std::io::Result<Vec<u8>> {
     let any: SocketAddr = match server {
         SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
         SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
@@ -140,7 +140,7 @@ async fn by_udp(server: SocketAddr, question: &[u8], id: u16) -> std::io::Result
     let socket = UdpSocket::bind(any).await?;
     socket.connect(server).await?;
     socket.send(question).await?;
-    let mut buffer = vec![0; LONGEST_DATAGRAM];
+    let mut buffer = vec![0; MAX_DATAGRAM_BYTES];
     loop {
         let length = socket.recv(&mut buffer).await?;
         // What answers another question is not ours.
@@ -151,7 +151,7 @@ async fn by_udp(server: SocketAddr, question: &[u8], id: u16) -> std::io::Result
     }
 }
 
-async fn by_tcp(server: SocketAddr, question: &[u8]) -> std::io::Result<Vec<u8>> {
+async fn query_tcp(server: SocketAddr, question: &[u8]) -> std::io::Result<Vec<u8>> {
     let mut stream = TcpStream::connect(server).await?;
     let length = u16::try_from(question.len()).map_err(std::io::Error::other)?;
     let framed = [&length.to_be_bytes()[..], question].concat();
@@ -163,7 +163,12 @@ async fn by_tcp(server: SocketAddr, question: &[u8]) -> std::io::Result<Vec<u8>>
 }
 
 /// What a message says; nothing where it was cut off.
-fn read(message: &[u8], id: u16, name: &str, server: SocketAddr) -> Result<Option<Answer>, String> {
+fn parse_response(
+    message: &[u8],
+    id: u16,
+    name: &str,
+    server: SocketAddr,
+) -> Result<Option<DnsResponse>, String> {
     let unreadable = || format!("the resolver {server} answered something nobody can read");
     let packet = match Packet::parse(message) {
         Ok(packet) => packet,
@@ -187,7 +192,7 @@ fn read(message: &[u8], id: u16, name: &str, server: SocketAddr) -> Result<Optio
         RCODE::Refused => return Err(format!("the resolver {server} refused to answer")),
         other => return Err(format!("the resolver {server} answered {other:?}")),
     }
-    let mut answer = Answer::default();
+    let mut answer = DnsResponse::default();
     let looks = [PacketFlag::RECURSION_AVAILABLE, PacketFlag::AUTHORITATIVE_ANSWER];
     let knows = packet.rcode() == RCODE::NameError || looks.iter().any(|flag| packet.has_flags(*flag));
     for record in packet.answers {
@@ -200,7 +205,7 @@ fn read(message: &[u8], id: u16, name: &str, server: SocketAddr) -> Result<Optio
         }
     }
     // A server that only points to others, because it does not look for anybody, knows nothing.
-    if knows || answer != Answer::default() {
+    if knows || answer != DnsResponse::default() {
         Ok(Some(answer))
     } else {
         Err(format!("the resolver {server} does not look for others"))
@@ -209,14 +214,14 @@ fn read(message: &[u8], id: u16, name: &str, server: SocketAddr) -> Result<Optio
 
 #[cfg(test)]
 mod tests {
-    use super::named;
+    use super::parse_resolv_conf;
 
     #[test]
     fn a_resolv_conf_names_resolvers() {
         let text = "# ours\nsearch example.com\nnameserver 192.0.2.1\n  nameserver\t2001:db8::1\nnameserver nobody\noptions edns0\n";
-        let servers: Vec<String> = named(text).iter().map(ToString::to_string).collect();
+        let servers: Vec<String> = parse_resolv_conf(text).iter().map(ToString::to_string).collect();
         assert_eq!(servers, ["192.0.2.1:53", "[2001:db8::1]:53"]);
         let many = "nameserver 192.0.2.1\n".repeat(9);
-        assert_eq!(named(&many).len(), 3);
+        assert_eq!(parse_resolv_conf(&many).len(), 3);
     }
 }

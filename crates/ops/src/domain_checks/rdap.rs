@@ -12,35 +12,35 @@ use serde::Deserialize;
 use url::Url;
 
 /// Leads every question to the registry that knows.
-pub const RDAP: &str = "https://rdap.org/";
+pub const RDAP_SERVICE_URL: &str = "https://rdap.org/";
 /// One question, redirects included, takes no longer.
-const DEADLINE: Duration = Duration::from_secs(10);
-const MOST_REDIRECTS: usize = 5;
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+const MAX_REDIRECTS: usize = 5;
 /// Longer answers are not read.
-const LONGEST_ANSWER: usize = 256 * 1024;
+const MAX_RESPONSE_BYTES: usize = 256 * 1024;
 /// Names asked for until one is registered: the host, what it is below, and so on.
-const MOST_NAMES: usize = 5;
+const MAX_NAMES_PER_HOST: usize = 5;
 
 /// The client.
-pub(crate) struct Registry {
+pub(crate) struct RdapClient {
     client: reqwest::Client,
     service: Url,
 }
 
 /// What was learned in one round: hosts below one name ask once.
-pub(crate) type Known = Mutex<HashMap<String, Registered>>;
+pub(crate) type RegistrationCache = Mutex<HashMap<String, Registration>>;
 
 /// What a registry says of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Registered {
+pub(crate) enum Registration {
     /// It is nobody's: perhaps what it is below is somebody's.
-    No,
+    NotRegistered,
     /// It is somebody's, until then where that is said.
-    Until(Option<Timestamp>),
+    Registered(Option<Timestamp>),
 }
 
 #[derive(Deserialize)]
-struct Answer {
+struct RdapResponse {
     #[serde(default)]
     events: Vec<Event>,
 }
@@ -53,17 +53,17 @@ struct Event {
     date: String,
 }
 
-impl Registry {
+impl RdapClient {
     /// Asks nobody yet.
     pub(crate) fn new(service: &Url) -> Result<Self, String> {
         // The client takes the process's TLS provider and panics without one. If one was chosen before, it stays.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let is_here = is_here(service);
+        let is_local = is_loopback(service);
         let mut builder = reqwest::Client::builder()
-            .timeout(DEADLINE)
-            .redirect(Policy::custom(move |attempt| follow(attempt, is_here)))
+            .timeout(REQUEST_TIMEOUT)
+            .redirect(Policy::custom(move |attempt| follow(attempt, is_local)))
             .user_agent(concat!("rmax/", env!("CARGO_PKG_VERSION")));
-        if is_here {
+        if is_local {
             // What does not leave this machine has no business with a proxy.
             builder = builder.no_proxy();
         }
@@ -72,25 +72,29 @@ impl Registry {
     }
 
     /// When the registration that a host belongs to ends; nothing where no registry says so.
-    pub(crate) async fn end(&self, host: &Host, known: &Known) -> Result<Option<Timestamp>, String> {
+    pub(crate) async fn expiry(
+        &self,
+        host: &Host,
+        known: &RegistrationCache,
+    ) -> Result<Option<Timestamp>, String> {
         for name in names(host.as_str()) {
             let remembered = known.lock().get(name).copied();
             let registered = match remembered {
                 Some(registered) => registered,
-                None => self.ask(name).await?,
+                None => self.query(name).await?,
             };
             known.lock().insert(name.to_owned(), registered);
-            if let Registered::Until(end) = registered {
+            if let Registration::Registered(end) = registered {
                 return Ok(end);
             }
         }
         Ok(None)
     }
 
-    async fn ask(&self, name: &str) -> Result<Registered, String> {
+    async fn query(&self, name: &str) -> Result<Registration, String> {
         let question = self.service.join(&format!("domain/{name}"));
         let question = question.map_err(|_| "domain_checks.rdap cannot be used".to_owned())?;
-        let away = |error: reqwest::Error| {
+        let transport_error = |error: reqwest::Error| {
             let why = if error.is_timeout() {
                 "did not answer in time"
             } else if error.is_redirect() {
@@ -102,39 +106,39 @@ impl Registry {
             format!("the registry {why}")
         };
         let request = self.client.get(question).header(ACCEPT, "application/rdap+json");
-        let mut response = request.send().await.map_err(away)?;
+        let mut response = request.send().await.map_err(transport_error)?;
         match response.status() {
             StatusCode::OK => {}
             StatusCode::NOT_FOUND | StatusCode::BAD_REQUEST | StatusCode::UNPROCESSABLE_ENTITY => {
-                return Ok(Registered::No);
+                return Ok(Registration::NotRegistered);
             }
             status => return Err(format!("the registry answered {}", status.as_u16())),
         }
         let mut bytes = Vec::new();
-        while let Some(chunk) = response.chunk().await.map_err(away)? {
-            if bytes.len() + chunk.len() > LONGEST_ANSWER {
+        while let Some(chunk) = response.chunk().await.map_err(transport_error)? {
+            if bytes.len() + chunk.len() > MAX_RESPONSE_BYTES {
                 return Err("the registry answered too much".to_owned());
             }
             bytes.extend_from_slice(&chunk);
         }
         let unreadable = |_| "the registry answered something nobody can read".to_owned();
-        let answer: Answer = serde_json::from_slice(&bytes).map_err(unreadable)?;
+        let answer: RdapResponse = serde_json::from_slice(&bytes).map_err(unreadable)?;
         let end = answer.events.iter().find(|event| event.action == "expiration");
-        Ok(Registered::Until(end.and_then(|event| Timestamp::parse(&event.date).ok())))
+        Ok(Registration::Registered(end.and_then(|event| Timestamp::parse(&event.date).ok())))
     }
 }
 
 /// A service on this very machine, as a test has it: the one that may speak plain HTTP.
-fn is_here(url: &Url) -> bool {
+fn is_loopback(url: &Url) -> bool {
     matches!(url.host_str(), Some("localhost" | "127.0.0.1" | "[::1]"))
 }
 
-fn follow(attempt: Attempt<'_>, is_here: bool) -> reqwest::redirect::Action {
-    if attempt.previous().len() > MOST_REDIRECTS {
+fn follow(attempt: Attempt<'_>, is_local: bool) -> reqwest::redirect::Action {
+    if attempt.previous().len() > MAX_REDIRECTS {
         return attempt.error("too many redirects");
     }
     let url = attempt.url();
-    if url.scheme() == "https" || (is_here && crate::domain_checks::rdap::is_here(url)) {
+    if url.scheme() == "https" || (is_local && crate::domain_checks::rdap::is_loopback(url)) {
         attempt.follow()
     } else {
         attempt.error("a redirect away from https")
@@ -146,7 +150,7 @@ fn names(host: &str) -> Vec<&str> {
     let mut names: Vec<&str> =
         std::iter::successors(Some(host), |name| Some(name.split_once('.')?.1)).collect();
     names.pop();
-    names.split_off(names.len().saturating_sub(MOST_NAMES))
+    names.split_off(names.len().saturating_sub(MAX_NAMES_PER_HOST))
 }
 
 #[cfg(test)]

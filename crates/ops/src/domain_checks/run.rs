@@ -9,34 +9,34 @@ use rlinks_store::{DomainRecord, Store, StoreError};
 use serde::Serialize;
 use tokio::task::JoinSet;
 
-use super::{Custodian, DomainCheck, Troubles};
-use crate::domain_checks::rdap::Known;
-use crate::{Mode, OpsError};
+use super::{CheckErrors, DomainCheck, DomainChecker};
+use crate::domain_checks::rdap::RegistrationCache;
+use crate::{OpsError, WriteMode};
 
 /// Hosts looked at at the same time.
-const AT_ONCE: usize = 8;
+const MAX_CONCURRENT_CHECKS: usize = 8;
 /// After so many refusals no registry is asked any more: it is away, or has had enough of us.
-const MOST_REFUSALS: usize = 3;
+const MAX_REGISTRY_FAILURES: usize = 3;
 
 /// A round about to be made.
-pub struct Round<'a> {
+pub struct CheckRun<'a> {
     /// The truth.
     pub store: &'a Store,
     /// Who looks.
-    pub custodian: &'a Arc<Custodian>,
+    pub checker: &'a Arc<DomainChecker>,
     /// At the hosts of these.
     pub workspaces: &'a [Workspace],
     /// At this one alone.
     pub only: Option<&'a Host>,
     /// When registries are asked.
-    pub registries: Registries,
+    pub registry_checks: RegistryChecks,
     /// Do it, or only say what would be done.
-    pub mode: Mode,
+    pub mode: WriteMode,
 }
 
 /// When registries are asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Registries {
+pub enum RegistryChecks {
     /// Where that is due: they count how often they are asked.
     WhenDue,
     /// At once.
@@ -45,20 +45,20 @@ pub enum Registries {
 
 /// What a round found.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Found {
+pub struct DomainCheckReport {
     /// Every host that was looked at.
-    pub domains: Vec<Looked>,
+    pub domains: Vec<CheckedDomain>,
     /// Why DNS could not be asked, where it could not.
     #[serde(rename = "dns_trouble")]
-    pub dns_trouble: Option<String>,
+    pub dns_error: Option<String>,
     /// Why a registry could not be asked, where it could not.
     #[serde(rename = "registry_trouble")]
-    pub registry_trouble: Option<String>,
+    pub registry_error: Option<String>,
 }
 
 /// What was found of a host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Looked {
+pub struct CheckedDomain {
     /// Which.
     pub host: Host,
     /// Whose.
@@ -73,11 +73,11 @@ pub struct Looked {
     pub concern: Option<String>,
 }
 
-impl Round<'_> {
+impl CheckRun<'_> {
     /// Looks.
-    pub async fn run(&self, now: Timestamp) -> Result<Found, OpsError> {
-        let mut found = Found::default();
-        if !self.custodian.is_on() {
+    pub async fn run(&self, now: Timestamp) -> Result<DomainCheckReport, OpsError> {
+        let mut found = DomainCheckReport::default();
+        if !self.checker.is_enabled() {
             return Ok(found);
         }
         let workspaces: HashMap<Id, &Workspace> =
@@ -89,27 +89,28 @@ impl Round<'_> {
         });
         // Whoever waited longest is first, so that nobody is always the one who comes too late.
         hosts.sort_by_key(|held| held.verification.checked_at);
-        let (known, mut refusals) = (Arc::<Known>::default(), 0);
-        for some in hosts.chunks(AT_ONCE) {
+        let (known, mut refusals) = (Arc::<RegistrationCache>::default(), 0);
+        for some in hosts.chunks(MAX_CONCURRENT_CHECKS) {
             let mut looking = JoinSet::new();
             for held in some {
                 let Some(workspace) = workspaces.get(&held.domain.workspace) else { continue };
                 let proof = VerificationRecord::new(workspace, &held.domain.host);
-                let is_due = self.registries == Registries::Now || held.verification.is_registry_due(now);
-                let known = (is_due && refusals < MOST_REFUSALS).then(|| Arc::clone(&known));
-                let (custodian, held) = (Arc::clone(self.custodian), held.clone());
+                let is_due =
+                    self.registry_checks == RegistryChecks::Now || held.verification.is_registry_due(now);
+                let known = (is_due && refusals < MAX_REGISTRY_FAILURES).then(|| Arc::clone(&known));
+                let (checker, held) = (Arc::clone(self.checker), held.clone());
                 looking.spawn(async move {
-                    let looked = custodian.look(&held, &proof, known.as_deref()).await;
+                    let looked = checker.probe(&held, &proof, known.as_deref()).await;
                     (held, looked)
                 });
             }
             while let Some(looked) = looking.join_next().await {
-                let (held, (seen, troubles)) =
+                let (held, (seen, errors)) =
                     looked.map_err(|error| StoreError::Unavailable(error.to_string()))?;
-                refusals += usize::from(troubles.registry.is_some());
-                found.note(troubles);
+                refusals += usize::from(errors.registry.is_some());
+                found.add_errors(errors);
                 let Some(workspace) = workspaces.get(&held.domain.workspace) else { continue };
-                found.domains.extend(self.keep(workspace, held, &seen, now).await?);
+                found.domains.extend(self.record_check(workspace, held, &seen, now).await?);
             }
         }
         found.domains.sort_by(|one, other| one.host.cmp(&other.host));
@@ -117,22 +118,22 @@ impl Round<'_> {
     }
 
     /// Writes down what was seen. Nothing where somebody changed the host meanwhile: the next look sees more.
-    async fn keep(
+    async fn record_check(
         &self,
         workspace: &Workspace,
-        held: DomainRecord,
+        record: DomainRecord,
         seen: &DomainCheck,
         now: Timestamp,
-    ) -> Result<Option<Looked>, OpsError> {
-        let host = held.domain.host.clone();
+    ) -> Result<Option<CheckedDomain>, OpsError> {
+        let host = record.domain.host.clone();
         let actor = Actor::system();
-        if held.verification.claim_expired(seen, held.domain.created_at, now) {
+        if record.verification.claim_expired(seen, record.domain.created_at, now) {
             let lapsed = match self.mode {
-                Mode::Write => self.store.release_domain(&held, &actor, now).await,
-                Mode::DryRun => Ok(()),
+                WriteMode::Apply => self.store.release_domain(&record, &actor, now).await,
+                WriteMode::DryRun => Ok(()),
             };
             let why = "was not proven in 72 hours: it is free again".to_owned();
-            let looked = Looked {
+            let looked = CheckedDomain {
                 host,
                 workspace: workspace.slug.clone(),
                 state: None,
@@ -140,14 +141,14 @@ impl Round<'_> {
                 alarm: true,
                 concern: None,
             };
-            return kept(lapsed, looked);
+            return if_recorded(lapsed, looked);
         }
-        let (next, events) = held.verification.observe(seen, now);
+        let (next, events) = record.verification.observe(seen, now);
         let written = match self.mode {
-            Mode::Write => self.store.record_domain_check(&held, &next, &events, &actor, now).await,
-            Mode::DryRun => Ok(()),
+            WriteMode::Apply => self.store.record_domain_check(&record, &next, &events, &actor, now).await,
+            WriteMode::DryRun => Ok(()),
         };
-        let looked = Looked {
+        let looked = CheckedDomain {
             host,
             workspace: workspace.slug.clone(),
             state: Some(next.status()),
@@ -155,11 +156,14 @@ impl Round<'_> {
             alarm: events.iter().any(DomainEvent::is_warning),
             concern: next.warning(now),
         };
-        kept(written, looked)
+        if_recorded(written, looked)
     }
 }
 
-fn kept(written: Result<(), StoreError>, looked: Looked) -> Result<Option<Looked>, OpsError> {
+fn if_recorded(
+    written: Result<(), StoreError>,
+    looked: CheckedDomain,
+) -> Result<Option<CheckedDomain>, OpsError> {
     match written {
         Ok(()) => Ok(Some(looked)),
         Err(StoreError::Conflict | StoreError::NotFound(_)) => Ok(None),
@@ -167,24 +171,24 @@ fn kept(written: Result<(), StoreError>, looked: Looked) -> Result<Option<Looked
     }
 }
 
-impl Found {
+impl DomainCheckReport {
     /// The first trouble of each kind stands for all.
-    fn note(&mut self, troubles: Troubles) {
-        self.dns_trouble = self.dns_trouble.take().or(troubles.dns);
-        self.registry_trouble = self.registry_trouble.take().or(troubles.registry);
+    fn add_errors(&mut self, errors: CheckErrors) {
+        self.dns_error = self.dns_error.take().or(errors.dns);
+        self.registry_error = self.registry_error.take().or(errors.registry);
     }
 
     /// What could not be asked, in words.
-    pub fn unasked(&self) -> Vec<String> {
+    pub fn failures(&self) -> Vec<String> {
         let words = |about: &str, why: &String| {
             format!("{about} could not be asked about every host, and what is known of those stays: {why}")
         };
-        let troubles = [("DNS", &self.dns_trouble), ("a registry", &self.registry_trouble)];
-        troubles.into_iter().filter_map(|(about, why)| Some(words(about, why.as_ref()?))).collect()
+        let errors = [("DNS", &self.dns_error), ("a registry", &self.registry_error)];
+        errors.into_iter().filter_map(|(about, why)| Some(words(about, why.as_ref()?))).collect()
     }
 
     /// Those of which there is something new to say.
-    pub fn told(&self) -> impl Iterator<Item = &Looked> {
+    pub fn changed(&self) -> impl Iterator<Item = &CheckedDomain> {
         self.domains.iter().filter(|looked| !looked.changes.is_empty())
     }
 }

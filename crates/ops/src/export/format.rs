@@ -13,13 +13,13 @@ use super::ExportFormat;
 use crate::csv::cell;
 
 /// Columns of CSV, in the order of the fields of a line.
-const COLUMNS: &str = "code,target,state,redirect_status,https_only,no_loop,expires_at,title,notes,tags,metadata,source,created_by,created_at,updated_at,version,clicks,last_clicked_at,hits,last_hit_at,id,generated\r\n";
+const CSV_HEADER: &str = "code,target,state,redirect_status,https_only,no_loop,expires_at,title,notes,tags,metadata,source,created_by,created_at,updated_at,version,clicks,last_clicked_at,hits,last_hit_at,id,generated\r\n";
 /// nginx reads its configuration in pieces of 4 KB, and a value must fit into one.
-const NGINX_VALUE: usize = 3_900;
+const MAX_NGINX_VALUE_BYTES: usize = 3_900;
 /// Cloudflare's limit of a line, and of lines.
-const CLOUDFLARE_LINE: usize = 1_000;
+const MAX_CLOUDFLARE_LINE_BYTES: usize = 1_000;
 /// The most lines Cloudflare takes.
-pub(crate) const CLOUDFLARE_LINES: u64 = 2_000;
+pub(crate) const MAX_CLOUDFLARE_LINES: u64 = 2_000;
 
 /// A link as a line of JSON: what the API gives, without what follows from where it is asked (workspace, domain, short URL) and
 /// when (whether it is expired).
@@ -50,7 +50,7 @@ struct Line<'a> {
 }
 
 impl<'a> Line<'a> {
-    fn of(link: &'a Link, total: &Total) -> Self {
+    fn from_link(link: &'a Link, total: &Total) -> Self {
         // An object at Cloudflare has no row: no id, and nobody counts its versions or knows how it came.
         let has_row = link.id.as_i64() != 0;
         Self {
@@ -81,7 +81,7 @@ impl<'a> Line<'a> {
 }
 
 /// Prints links of one workspace in one format.
-pub(crate) struct Printer {
+pub(crate) struct LinkFormatter {
     format: ExportFormat,
     /// Requests are compared without case, as the policy says.
     folds: bool,
@@ -91,18 +91,18 @@ pub(crate) struct Printer {
 
 /// What does not fit a format.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct DoesNotFit;
+pub(crate) struct UnsupportedLinkError;
 
-impl Printer {
+impl LinkFormatter {
     pub(crate) fn new(format: ExportFormat, folds: bool, by_case: Vec<String>) -> Self {
         Self { format, folds, by_case: by_case.into_iter().collect() }
     }
 
     /// What stands before the links.
-    pub(crate) fn begin(&self, out: &mut String) {
+    pub(crate) fn write_header(&self, out: &mut String) {
         match self.format {
             ExportFormat::Jsonl => {}
-            ExportFormat::Csv => out.push_str(COLUMNS),
+            ExportFormat::Csv => out.push_str(CSV_HEADER),
             ExportFormat::Nginx => out.push_str(
                 "# Links of rlinks, for the http block of nginx. docs/import-export.md says how to serve them.\n\
                  geo $rlinks_dollar { default \"$\"; }\n\
@@ -119,7 +119,7 @@ impl Printer {
     }
 
     /// What stands behind them.
-    pub(crate) fn end(&self, out: &mut String) {
+    pub(crate) fn write_footer(&self, out: &mut String) {
         match self.format {
             ExportFormat::Jsonl | ExportFormat::Csv | ExportFormat::Cloudflare => {}
             ExportFormat::Nginx => {
@@ -144,18 +144,23 @@ impl Printer {
     }
 
     /// One link. The maps are given only what answers.
-    pub(crate) fn link(&self, link: &Link, total: &Total, out: &mut String) -> Result<(), DoesNotFit> {
+    pub(crate) fn write_link(
+        &self,
+        link: &Link,
+        total: &Total,
+        out: &mut String,
+    ) -> Result<(), UnsupportedLinkError> {
         let (code, target, status) = (link.code.as_str(), link.target.as_str(), link.redirect_status.code());
         match self.format {
             ExportFormat::Jsonl => {
-                out.push_str(&serde_json::to_string(&Line::of(link, total)).expect("a link is JSON"));
+                out.push_str(&serde_json::to_string(&Line::from_link(link, total)).expect("a link is JSON"));
                 out.push('\n');
             }
-            ExportFormat::Csv => csv_line(&Line::of(link, total), out),
+            ExportFormat::Csv => csv_line(&Line::from_link(link, total), out),
             ExportFormat::Nginx => {
                 let value = nginx_value(&format!("/{code} {status} {target}"));
-                if value.len() > NGINX_VALUE {
-                    return Err(DoesNotFit);
+                if value.len() > MAX_NGINX_VALUE_BYTES {
+                    return Err(UnsupportedLinkError);
                 }
                 // A map compares texts without case, and patterns with it.
                 let key = if self.by_case.contains(&link.code.folded()) {
@@ -179,8 +184,8 @@ impl Printer {
             }
             ExportFormat::Cloudflare => {
                 let text = format!("/{code} {target} {status}\n");
-                if text.len() > CLOUDFLARE_LINE {
-                    return Err(DoesNotFit);
+                if text.len() > MAX_CLOUDFLARE_LINE_BYTES {
+                    return Err(UnsupportedLinkError);
                 }
                 out.push_str(&text);
             }

@@ -5,10 +5,10 @@ use rlinks_core::{Id, Link};
 use rlinks_store::StoreError;
 
 use super::candidate::Candidate;
-use crate::import::report::{Outcome, Verdict};
+use crate::import::report::{RowOutcome, RowResult};
 
 /// What is to be done about a row.
-pub enum Step {
+pub enum ImportAction {
     /// A new link.
     Create(Box<Candidate>),
     /// Another one than is there.
@@ -22,7 +22,7 @@ pub enum Step {
     },
 }
 
-impl Step {
+impl ImportAction {
     /// The row's place.
     pub fn row(&self) -> u64 {
         match self {
@@ -45,16 +45,16 @@ impl Step {
     }
 
     /// What becomes of the row when it is done.
-    pub fn outcome(&self) -> Outcome {
+    pub fn outcome(&self) -> RowOutcome {
         match self {
-            Self::Create(_) => Outcome::Created,
-            Self::Update { .. } => Outcome::Updated,
+            Self::Create(_) => RowOutcome::Created,
+            Self::Update { .. } => RowOutcome::Updated,
         }
     }
 
     /// What became of the row.
-    pub fn verdict(&self, outcome: Outcome, reason: impl Into<String>) -> Verdict {
-        Verdict {
+    pub fn verdict(&self, outcome: RowOutcome, reason: impl Into<String>) -> RowResult {
+        RowResult {
             row: self.row(),
             code: Some(self.link().code.to_string()),
             outcome,
@@ -76,19 +76,19 @@ pub(crate) fn conflict_of(error: &StoreError) -> Option<String> {
     match error {
         StoreError::CodeTaken { deleted: true, .. } => Some("the code is a deleted link's".to_owned()),
         StoreError::CodeTaken { .. } => Some("the code was taken meanwhile".to_owned()),
-        StoreError::QuotaExceeded(limit) => Some(full(i64::from(*limit))),
+        StoreError::QuotaExceeded(limit) => Some(quota_reached_message(i64::from(*limit))),
         StoreError::TargetTaken(_) => Some(error.to_string()),
         StoreError::Conflict => Some("somebody else changed the link meanwhile".to_owned()),
         _ => None,
     }
 }
 
-pub(crate) fn full(limit: i64) -> String {
+pub(crate) fn quota_reached_message(limit: i64) -> String {
     format!("the workspace has its {limit} live links")
 }
 
 /// The names of what two links differ in.
-pub(crate) fn differences(one: &Link, other: &Link) -> String {
+pub(crate) fn differing_fields(one: &Link, other: &Link) -> String {
     let named = [
         ("target", one.target != other.target),
         ("state", one.state != other.state),

@@ -10,16 +10,16 @@ use rlinks_core::{
     Timestamp,
 };
 
-use crate::import::report::{Outcome, Verdict};
-use crate::import::row::{Exact, Row, shown};
-use crate::import::rules::{Keep, Rules};
+use crate::import::report::{RowOutcome, RowResult};
+use crate::import::row::{PreservedFields, Row, truncated_code};
+use crate::import::rules::{ImportIdentity, Rules};
 
 /// An id may be so much younger than our clock says: two clocks differ.
-const LATEST_ID_MS: i64 = 24 * 3_600_000;
+const MAX_ID_SKEW_MS: i64 = 24 * 3_600_000;
 /// The most changes a link can have had: so few that it can go on being changed.
-const MOST_VERSIONS: i64 = 1_000_000_000_000;
+const MAX_VERSION: i64 = 1_000_000_000_000;
 /// The longest target any policy allows.
-const LONGEST_TARGET: u32 = 65_536;
+const MAX_TARGET_BYTES: u32 = 65_536;
 
 /// A link that may be made of a row.
 pub struct Candidate {
@@ -30,18 +30,18 @@ pub struct Candidate {
     /// The id it must have.
     pub(crate) id: Option<Id>,
     /// When it last changed, where that is kept.
-    pub(crate) updated: Option<Timestamp>,
+    pub(crate) updated_at: Option<Timestamp>,
     /// What it had counted.
     pub total: Option<Total>,
     /// Leads to a domain served here, and may.
-    pub(crate) leads_home: bool,
-    said: Said,
-    keep: Keep,
+    pub(crate) targets_served_host: bool,
+    given: GivenFields,
+    identity: ImportIdentity,
 }
 
 /// Which fields the row named: only these are compared with a link that is there.
 #[expect(clippy::struct_excessive_bools, reason = "one for each field")]
-struct Said {
+struct GivenFields {
     redirect_status: bool,
     expires_at: bool,
     title: bool,
@@ -54,7 +54,7 @@ struct Said {
 }
 
 impl Candidate {
-    pub(crate) fn of(row: &Row, rules: &Rules, now: Timestamp) -> Result<Self, FieldErrors> {
+    pub(crate) fn from_row(row: &Row, rules: &Rules, now: Timestamp) -> Result<Self, FieldErrors> {
         let (policy, domains) = (&rules.policy, &rules.domains);
         let mut errors = FieldErrors::default();
         let mut input = row.input.clone();
@@ -63,20 +63,26 @@ impl Candidate {
         if rules.allow_http && input.https_only.is_none() && input.target.as_deref().is_some_and(is_http) {
             input.https_only = Some(false);
         }
-        let code = errors.ok_or_push(code_of(&input, policy, rules.keep));
-        let draft = match rules.keep {
-            Keep::Words => LinkDraft::parse(&Input { code: None, ..input.clone() }, policy, domains, now),
-            Keep::Everything => {
-                let lenient_policy = Policy { max_target_bytes: LONGEST_TARGET, ..policy.clone() };
+        let code = errors.ok_or_push(parse_code(&input, policy, rules.identity));
+        let draft = match rules.identity {
+            ImportIdentity::New => {
+                LinkDraft::parse(&Input { code: None, ..input.clone() }, policy, domains, now)
+            }
+            ImportIdentity::Preserve => {
+                let lenient_policy = Policy { max_target_bytes: MAX_TARGET_BYTES, ..policy.clone() };
                 let lenient =
                     Input { code: None, https_only: Some(false), no_loop: Some(false), ..input.clone() };
                 LinkDraft::parse(&lenient, &lenient_policy, domains, now)
             }
         };
         let draft = draft.map_err(|more| errors.0.extend(more.0)).ok();
-        let exact = if rules.keep == Keep::Everything { row.exact.clone() } else { Exact::default() };
+        let exact = if rules.identity == ImportIdentity::Preserve {
+            row.preserved.clone()
+        } else {
+            PreservedFields::default()
+        };
         if let Some(id) = exact.id
-            && (id.as_i64() <= 0 || id.created_at() > now.plus_ms(LATEST_ID_MS))
+            && (id.as_i64() <= 0 || id.created_at() > now.plus_ms(MAX_ID_SKEW_MS))
         {
             errors.push(FieldError::new(
                 "id",
@@ -87,8 +93,8 @@ impl Candidate {
         if exact.version.is_some_and(|version| version < 1) {
             errors.push(FieldError::new("version", FieldCode::TooShort, "must be 1 at least"));
         }
-        if exact.version.is_some_and(|version| version > MOST_VERSIONS) {
-            let message = format!("must be {MOST_VERSIONS} at most");
+        if exact.version.is_some_and(|version| version > MAX_VERSION) {
+            let message = format!("must be {MAX_VERSION} at most");
             errors.push(FieldError::new("version", FieldCode::TooLong, message));
         }
         if exact
@@ -118,11 +124,12 @@ impl Candidate {
         link.updated_at = exact.updated_at.unwrap_or(now);
         Ok(Self {
             row: row.number,
-            leads_home: rules.keep == Keep::Words && domains.contains(link.target.host()),
+            targets_served_host: rules.identity == ImportIdentity::New
+                && domains.contains(link.target.host()),
             id: exact.id,
-            updated: exact.updated_at,
+            updated_at: exact.updated_at,
             total: row.total,
-            said: Said {
+            given: GivenFields {
                 redirect_status: input.redirect_status.is_some(),
                 expires_at: row.expires_at.is_some(),
                 title: input.title.is_some(),
@@ -134,56 +141,56 @@ impl Candidate {
                 state: row.state.is_some(),
             },
             link,
-            keep: rules.keep,
+            identity: rules.identity,
         })
     }
 
     /// What becomes of it where its code is a deleted link's.
-    pub fn against_deleted(&self) -> Verdict {
+    pub fn deleted_conflict(&self) -> RowResult {
         let reason = "the code is a deleted link's, and stays taken; restore that link first";
-        self.verdict(Outcome::Conflicting, reason)
+        self.verdict(RowOutcome::Conflicting, reason)
     }
 
     /// What becomes of it.
-    pub fn verdict(&self, outcome: Outcome, reason: impl Into<String>) -> Verdict {
-        let code = Some(shown(self.link.code.as_str()));
-        Verdict { row: self.row, code, outcome, reason: reason.into(), may_overwrite: false }
+    pub fn verdict(&self, outcome: RowOutcome, reason: impl Into<String>) -> RowResult {
+        let code = Some(truncated_code(self.link.code.as_str()));
+        RowResult { row: self.row, code, outcome, reason: reason.into(), may_overwrite: false }
     }
 
     /// The link that is there as it would become.
-    pub(crate) fn over(&self, there: &Link) -> Link {
-        let (said, link) = (&self.said, self.link.clone());
+    pub(crate) fn apply_to(&self, there: &Link) -> Link {
+        let (given, link) = (&self.given, self.link.clone());
         let mut next = there.clone();
-        if self.keep == Keep::Everything {
+        if self.identity == ImportIdentity::Preserve {
             next = Link { id: self.id.unwrap_or(there.id), workspace: there.workspace, ..link.clone() };
-            next.updated_at = self.updated.unwrap_or(there.updated_at);
+            next.updated_at = self.updated_at.unwrap_or(there.updated_at);
         }
         next.target = link.target;
-        if said.redirect_status {
+        if given.redirect_status {
             next.redirect_status = link.redirect_status;
         }
-        if said.expires_at {
+        if given.expires_at {
             next.expires_at = link.expires_at;
         }
-        if said.title {
+        if given.title {
             next.title = link.title;
         }
-        if said.notes {
+        if given.notes {
             next.notes = link.notes;
         }
-        if said.tags {
+        if given.tags {
             next.tags = link.tags;
         }
-        if said.https_only {
+        if given.https_only {
             next.https_only = link.https_only;
         }
-        if said.no_loop {
+        if given.no_loop {
             next.no_loop = link.no_loop;
         }
-        if said.metadata {
+        if given.metadata {
             next.metadata = link.metadata;
         }
-        if said.state {
+        if given.state {
             next.state = link.state;
         }
         next
@@ -203,7 +210,7 @@ impl Candidate {
     }
 }
 
-fn code_of(input: &Input, policy: &Policy, keep: Keep) -> Result<Code, FieldError> {
+fn parse_code(input: &Input, policy: &Policy, identity: ImportIdentity) -> Result<Code, FieldError> {
     let Some(text) = input.code.as_deref() else {
         return Err(FieldError::new(
             "code",
@@ -211,9 +218,9 @@ fn code_of(input: &Input, policy: &Policy, keep: Keep) -> Result<Code, FieldErro
             "is missing, and there is no short URL it could be read from",
         ));
     };
-    match (keep, Code::from_path(text)) {
+    match (identity, Code::from_path(text)) {
         // A grammar binds new links only. What the server itself is reached by was never a link's.
-        (Keep::Everything, Some(code)) if !is_reserved(text) => Ok(code),
+        (ImportIdentity::Preserve, Some(code)) if !is_reserved(text) => Ok(code),
         _ => Code::parse(text, &policy.code),
     }
 }

@@ -7,21 +7,21 @@ use std::hash::{BuildHasher as _, RandomState};
 use rlinks_core::{Link, LinkState, Timestamp};
 
 use super::ImportFormat;
-use super::action::{Step, differences};
+use super::action::{ImportAction, differing_fields};
 use super::candidate::Candidate;
-use super::report::{Outcome, Problem, Report, Verdict};
+use super::report::{ImportReport, RowOutcome, RowProblem, RowResult};
 use super::row::Row;
-use super::rules::{Existing, Rules};
-use crate::Mode;
+use super::rules::{OnExisting, Rules};
+use crate::WriteMode;
 
 /// Rows of one file on their way, and what became of those before.
-pub struct Judge {
+pub struct RowChecker {
     /// What they are held against.
     pub rules: Rules,
     /// So far.
-    pub report: Report,
+    pub report: ImportReport,
     /// Codes of this file and what their rows said, as hashes: twelve bytes a row.
-    seen: HashMap<[u32; 2], u32>,
+    seen_codes: HashMap<[u32; 2], u32>,
     seen_ids: HashSet<i64>,
     hasher: RandomState,
 }
@@ -30,30 +30,30 @@ fn halves(hash: u64) -> [u32; 2] {
     [hash >> 32, hash & u64::from(u32::MAX)].map(|half| u32::try_from(half).unwrap_or_default())
 }
 
-impl Judge {
+impl RowChecker {
     /// Of a file of which nothing was read yet.
-    pub fn new(rules: Rules, format: ImportFormat, mode: Mode) -> Self {
+    pub fn new(rules: Rules, format: ImportFormat, mode: WriteMode) -> Self {
         Self {
             rules,
-            report: Report {
+            report: ImportReport {
                 format: format.name().to_owned(),
-                dry_run: mode == Mode::DryRun,
-                ..Report::default()
+                dry_run: mode == WriteMode::DryRun,
+                ..ImportReport::default()
             },
-            seen: HashMap::new(),
+            seen_codes: HashMap::new(),
             seen_ids: HashSet::new(),
             hasher: RandomState::new(),
         }
     }
 
     /// A row as the link it would be.
-    pub fn candidate(&self, row: &Row, now: Timestamp) -> Result<Candidate, Verdict> {
-        Candidate::of(row, &self.rules, now)
-            .map_err(|errors| Verdict::refused(row.number, row.shown_code(), &errors))
+    pub fn candidate(&self, row: &Row, now: Timestamp) -> Result<Candidate, RowResult> {
+        Candidate::from_row(row, &self.rules, now)
+            .map_err(|errors| RowResult::refused(row.number, row.reported_code(), &errors))
     }
 
     /// Of rows with one code the first counts; the others say the same, or something else.
-    pub fn refuse_repeated(&mut self, candidates: &mut Vec<Candidate>, verdicts: &mut Vec<Verdict>) {
+    pub fn refuse_repeated(&mut self, candidates: &mut Vec<Candidate>, verdicts: &mut Vec<RowResult>) {
         let rules = &self.rules.policy.code;
         let folds = rules.unique_fold || rules.fold_case;
         candidates.retain(|candidate| {
@@ -62,16 +62,16 @@ impl Judge {
             let [code, said] = [self.hasher.hash_one(code), candidate.fingerprint(&self.hasher)].map(halves);
             let said = said[0];
             let repeated_id = candidate.id.is_some_and(|id| !self.seen_ids.insert(id.as_i64()));
-            let verdict = match self.seen.insert(code, said) {
+            let verdict = match self.seen_codes.insert(code, said) {
                 None if !repeated_id => return true,
-                None => candidate.verdict(Outcome::Conflicting, "an earlier row has its id"),
+                None => candidate.verdict(RowOutcome::Conflicting, "an earlier row has its id"),
                 Some(before) => {
-                    self.seen.insert(code, before);
+                    self.seen_codes.insert(code, before);
                     if before == said {
-                        candidate.verdict(Outcome::Skipped, "")
+                        candidate.verdict(RowOutcome::Skipped, "")
                     } else {
                         candidate.verdict(
-                            Outcome::Conflicting,
+                            RowOutcome::Conflicting,
                             "an earlier row has its code and says something else",
                         )
                     }
@@ -83,35 +83,35 @@ impl Judge {
     }
 
     /// A row against the link that has its code.
-    pub fn against(&self, candidate: &Candidate, link: &Link) -> Result<Step, Verdict> {
-        let next = candidate.over(link);
+    pub fn compare(&self, candidate: &Candidate, link: &Link) -> Result<ImportAction, RowResult> {
+        let next = candidate.apply_to(link);
         let comes_back = link.state == LinkState::Deleted && candidate.link.state != LinkState::Deleted;
         if next == *link && !comes_back {
-            return Err(candidate.verdict(Outcome::Skipped, ""));
+            return Err(candidate.verdict(RowOutcome::Skipped, ""));
         }
         if link.state == LinkState::Deleted {
-            return Err(candidate.against_deleted());
+            return Err(candidate.deleted_conflict());
         }
         let is_to_go = next.state == LinkState::Deleted;
-        if self.rules.existing == Existing::Leave || is_to_go {
-            let reason = format!("another link is there: it differs in {}", differences(link, &next));
-            let verdict = candidate.verdict(Outcome::Conflicting, reason);
-            return Err(Verdict {
-                may_overwrite: !is_to_go && self.rules.existing == Existing::Leave,
+        if self.rules.on_existing == OnExisting::Skip || is_to_go {
+            let reason = format!("another link is there: it differs in {}", differing_fields(link, &next));
+            let verdict = candidate.verdict(RowOutcome::Conflicting, reason);
+            return Err(RowResult {
+                may_overwrite: !is_to_go && self.rules.on_existing == OnExisting::Skip,
                 ..verdict
             });
         }
-        Ok(Step::Update { row: candidate.row, before: Box::new(link.clone()), after: Box::new(next) })
+        Ok(ImportAction::Update { row: candidate.row, before: Box::new(link.clone()), after: Box::new(next) })
     }
 
     /// Counts what became of rows, and names those that were left out.
-    pub fn tell(&mut self, mut verdicts: Vec<Verdict>) {
+    pub fn record(&mut self, mut verdicts: Vec<RowResult>) {
         verdicts.sort_by_key(|verdict| verdict.row);
-        for Verdict { row, code, outcome, reason, may_overwrite } in verdicts {
+        for RowResult { row, code, outcome, reason, may_overwrite } in verdicts {
             self.report.count(outcome);
             self.report.may_overwrite += u64::from(may_overwrite);
-            if matches!(outcome, Outcome::Conflicting | Outcome::Refused) {
-                self.report.name(Problem { row, code, outcome, reason });
+            if matches!(outcome, RowOutcome::Conflicting | RowOutcome::Refused) {
+                self.report.push_problem(RowProblem { row, code, outcome, reason });
             }
         }
     }

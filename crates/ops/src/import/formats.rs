@@ -18,14 +18,14 @@ use rlinks_core::{FieldCode, FieldError, FieldErrors};
 use serde_json::{Map, Value, json};
 
 use super::ImportFormat;
-use super::record::{Record, Taker, plain};
+use super::record::{FieldReader, Record, normalized_name};
 use super::row::Row;
 
 /// The most clicks a link can have had elsewhere: more than anybody counts, and so few that no sum of them is too large for a database.
-const MOST_CLICKS: i64 = 1_000_000_000_000;
+const MAX_CLICKS: i64 = 1_000_000_000_000;
 
 /// The format a record of JSON looks like.
-pub fn of_object(record: &Record) -> Option<ImportFormat> {
+pub fn detect_json_format(record: &Record) -> Option<ImportFormat> {
     let known = [
         (["shortlink", "longlink"], ImportFormat::Chhoto),
         (["short", "long"], ImportFormat::Golink),
@@ -35,11 +35,11 @@ pub fn of_object(record: &Record) -> Option<ImportFormat> {
         (["code", "target"], ImportFormat::Jsonl),
         (["shorturl", "target"], ImportFormat::Jsonl),
     ];
-    known.into_iter().find(|(names, _)| record.has(names)).map(|(_, format)| format)
+    known.into_iter().find(|(names, _)| record.has_all(names)).map(|(_, format)| format)
 }
 
 /// The format a header of CSV looks like.
-pub fn of_header(columns: &[String]) -> Option<ImportFormat> {
+pub fn detect_csv_format(columns: &[String]) -> Option<ImportFormat> {
     let known = [
         (["shortcode", "longurl"], ImportFormat::Shlink),
         (["shorturl", "longurl"], ImportFormat::Shlink),
@@ -48,7 +48,7 @@ pub fn of_header(columns: &[String]) -> Option<ImportFormat> {
         (["code", "target"], ImportFormat::Csv),
         (["shorturl", "target"], ImportFormat::Csv),
     ];
-    let plain: Vec<String> = columns.iter().map(|name| plain(name)).collect();
+    let plain: Vec<String> = columns.iter().map(|name| normalized_name(name)).collect();
     let has = |names: &[&str; 2]| names.iter().all(|name| plain.iter().any(|known| known == name));
     known.into_iter().find(|(names, _)| has(names)).map(|(_, format)| format)
 }
@@ -59,18 +59,18 @@ pub fn rows(
     number: u64,
     record: Record,
 ) -> Result<Vec<Row>, (Option<String>, FieldErrors)> {
-    let mut taker = Taker { record, errors: FieldErrors::default() };
+    let mut reader = FieldReader { record, errors: FieldErrors::default() };
     let mut more_codes = Vec::new();
     let mut row = match format {
-        ImportFormat::Jsonl | ImportFormat::Csv => ours::row(&mut taker, format),
-        ImportFormat::Shlink => shlink::row(&mut taker),
-        ImportFormat::Dub => dub::row(&mut taker),
-        ImportFormat::Chhoto => chhoto::row(&mut taker),
-        ImportFormat::Yourls => yourls::row(&mut taker),
-        ImportFormat::Kutt => kutt::row(&mut taker),
-        ImportFormat::Sink => sink::row(&mut taker),
-        ImportFormat::Golink => golink::row(&mut taker),
-        ImportFormat::Bitly => bitly::row(&mut taker, &mut more_codes),
+        ImportFormat::Jsonl | ImportFormat::Csv => ours::row(&mut reader, format),
+        ImportFormat::Shlink => shlink::row(&mut reader),
+        ImportFormat::Dub => dub::row(&mut reader),
+        ImportFormat::Chhoto => chhoto::row(&mut reader),
+        ImportFormat::Yourls => yourls::row(&mut reader),
+        ImportFormat::Kutt => kutt::row(&mut reader),
+        ImportFormat::Sink => sink::row(&mut reader),
+        ImportFormat::Golink => golink::row(&mut reader),
+        ImportFormat::Bitly => bitly::row(&mut reader, &mut more_codes),
     };
     row.number = number;
     if !format.is_ours() {
@@ -85,9 +85,9 @@ pub fn rows(
             rows.push(alike);
         }
     }
-    match taker.errors.into_result() {
+    match reader.errors.into_result() {
         Ok(()) => Ok(rows),
-        Err(errors) => Err((rows.swap_remove(0).shown_code(), errors)),
+        Err(errors) => Err((rows.swap_remove(0).reported_code(), errors)),
     }
 }
 
@@ -96,19 +96,19 @@ fn one_line(text: &str) -> String {
 }
 
 /// Values that several formats have.
-impl Taker {
+impl FieldReader {
     /// Archived there means out of sight, and the link goes on answering: so it does here, and says so.
     fn archived(&mut self) -> Option<Map<String, Value>> {
-        self.switch("archived")?.then(|| Map::from_iter([("archived".to_owned(), json!(true))]))
+        self.boolean("archived")?.then(|| Map::from_iter([("archived".to_owned(), json!(true))]))
     }
 
     fn clicks(&mut self, name: &str) -> Option<Total> {
-        let clicks = self.whole(name)?;
+        let clicks = self.integer(name)?;
         if clicks < 0 {
-            return self.wrong(name, "cannot be less than nothing");
+            return self.push_error(name, "cannot be less than nothing");
         }
-        if clicks > MOST_CLICKS {
-            let message = format!("is more than {MOST_CLICKS}, which no link has counted");
+        if clicks > MAX_CLICKS {
+            let message = format!("is more than {MAX_CLICKS}, which no link has counted");
             self.errors.push(FieldError::new(name, FieldCode::TooLong, message));
             return None;
         }

@@ -21,12 +21,12 @@ use super::{ImportFormat, formats};
 /// As much of a file as its format is told from.
 const HEAD_BYTES: usize = 64 * 1024;
 /// The longest row: a target of 64 KB, and everything else a link may have.
-const ROW_BYTES: usize = 128 * 1024;
+const MAX_ROW_BYTES: usize = 128 * 1024;
 /// The most rows of one file.
-const MOST_ROWS: u64 = 5_000_000;
+const MAX_ROWS: u64 = 5_000_000;
 /// Rows that travel together, and how many of these loads may wait.
-const LOAD: usize = 250;
-const LOADS: usize = 4;
+const BATCH_ROWS: usize = 250;
+const MAX_QUEUED_BATCHES: usize = 4;
 
 /// Why a file is not read, or not to its end.
 #[derive(Debug, thiserror::Error)]
@@ -36,7 +36,7 @@ pub enum ReadError {
     Format(String),
     /// Not beyond this row.
     #[error("row {row}: {why}; nothing after it was read")]
-    Broken {
+    MalformedRow {
         /// Which.
         row: u64,
         /// What is wrong with it.
@@ -48,11 +48,11 @@ pub enum ReadError {
 }
 
 /// A row that was read, or what is wrong with it.
-pub enum Item {
+pub enum ParsedRow {
     /// A row.
     Row(Box<Row>),
     /// What is wrong with one.
-    Bad {
+    Invalid {
         /// Its place.
         number: u64,
         /// Its code, where it has one.
@@ -66,9 +66,9 @@ pub enum Item {
 pub struct Rows {
     /// What the file is.
     pub format: ImportFormat,
-    loads: mpsc::Receiver<Result<Vec<Item>, ReadError>>,
+    batches: mpsc::Receiver<Result<Vec<ParsedRow>, ReadError>>,
     /// Of the loads that have come, what nobody has asked for yet.
-    waiting: Vec<Item>,
+    waiting: Vec<ParsedRow>,
 }
 
 impl Rows {
@@ -78,13 +78,13 @@ impl Rows {
         format: Option<ImportFormat>,
     ) -> Result<Self, ReadError> {
         let (opened, open) = tokio::sync::oneshot::channel();
-        let (send, loads) = mpsc::channel(LOADS);
+        let (send, batches) = mpsc::channel(MAX_QUEUED_BATCHES);
         tokio::task::spawn_blocking(move || {
-            let (head, rest) = match begin(file) {
+            let (head, rest) = match read_head(file) {
                 Ok(begun) => begun,
                 Err(error) => return drop(opened.send(Err(error))),
             };
-            let container = match recognise(&head, format) {
+            let container = match detect_format(&head, format) {
                 Ok(container) => container,
                 Err(error) => return drop(opened.send(Err(error))),
             };
@@ -92,20 +92,20 @@ impl Rows {
             if opened.send(Ok(format)).is_err() {
                 return;
             }
-            let mut desk = Desk { format, load: Vec::new(), rows: 0, send };
-            let read = container.read(Cursor::new(head).chain(rest), &mut desk);
-            desk.finish(read);
+            let mut sender = RowSender { format, batch: Vec::new(), rows: 0, send };
+            let read = container.read(Cursor::new(head).chain(rest), &mut sender);
+            sender.finish(read);
         });
         let stopped = || ReadError::Io(std::io::Error::other("the reader has stopped"));
         let format = open.await.map_err(|_| stopped())??;
-        Ok(Self { format, loads, waiting: Vec::new() })
+        Ok(Self { format, batches, waiting: Vec::new() })
     }
 
     /// The next of them in their order, `count` at a time and the rest at the end; nothing after that. Where the file cannot be read to
     /// its end, the rest comes after the error.
-    pub async fn next(&mut self, count: usize) -> Option<Result<Vec<Item>, ReadError>> {
+    pub async fn next(&mut self, count: usize) -> Option<Result<Vec<ParsedRow>, ReadError>> {
         while self.waiting.len() < count {
-            match self.loads.recv().await {
+            match self.batches.recv().await {
                 Some(Ok(load)) => self.waiting.extend(load),
                 Some(Err(error)) => return Some(Err(error)),
                 None => break,
@@ -118,64 +118,67 @@ impl Rows {
 }
 
 /// Where records arrive, become rows and go on in loads.
-struct Desk {
+struct RowSender {
     format: ImportFormat,
-    load: Vec<Item>,
+    batch: Vec<ParsedRow>,
     rows: u64,
-    send: mpsc::Sender<Result<Vec<Item>, ReadError>>,
+    send: mpsc::Sender<Result<Vec<ParsedRow>, ReadError>>,
 }
 
 /// Why reading ends before the file does.
-enum Stop {
+enum ReadAbort {
     /// Nobody takes the rows any more.
-    Unwanted,
+    ReceiverDropped,
     /// The file cannot be read on.
     Error(ReadError),
 }
 
-impl From<ReadError> for Stop {
+impl From<ReadError> for ReadAbort {
     fn from(error: ReadError) -> Self {
         Self::Error(error)
     }
 }
 
-impl From<std::io::Error> for Stop {
+impl From<std::io::Error> for ReadAbort {
     fn from(error: std::io::Error) -> Self {
         Self::Error(error.into())
     }
 }
 
-impl Stop {
-    fn broken(row: u64, why: impl Into<String>) -> Self {
-        Self::Error(ReadError::Broken { row, why: why.into() })
+impl ReadAbort {
+    fn malformed(row: u64, why: impl Into<String>) -> Self {
+        Self::Error(ReadError::MalformedRow { row, why: why.into() })
     }
 }
 
-impl Desk {
+impl RowSender {
     /// Takes a record, or what is wrong with it.
-    fn take(&mut self, number: u64, record: Result<Record, FieldErrors>) -> Result<(), Stop> {
+    fn push(&mut self, number: u64, record: Result<Record, FieldErrors>) -> Result<(), ReadAbort> {
         self.rows += 1;
-        if self.rows > MOST_ROWS {
-            return Err(Stop::broken(number, format!("a file has at most {MOST_ROWS} rows; split it")));
+        if self.rows > MAX_ROWS {
+            return Err(ReadAbort::malformed(
+                number,
+                format!("a file has at most {MAX_ROWS} rows; split it"),
+            ));
         }
         match record
             .map_err(|errors| (None, errors))
             .and_then(|record| formats::rows(self.format, number, record))
         {
-            Ok(rows) => self.load.extend(rows.into_iter().map(|row| Item::Row(Box::new(row)))),
-            Err((code, errors)) => self.load.push(Item::Bad { number, code, errors }),
+            Ok(rows) => self.batch.extend(rows.into_iter().map(|row| ParsedRow::Row(Box::new(row)))),
+            Err((code, errors)) => self.batch.push(ParsedRow::Invalid { number, code, errors }),
         }
-        if self.load.len() < LOAD {
+        if self.batch.len() < BATCH_ROWS {
             return Ok(());
         }
-        self.send.blocking_send(Ok(std::mem::take(&mut self.load))).map_err(|_| Stop::Unwanted)
+        self.send.blocking_send(Ok(std::mem::take(&mut self.batch))).map_err(|_| ReadAbort::ReceiverDropped)
     }
 
-    fn finish(self, read: Result<(), Stop>) {
-        if !self.load.is_empty() {
-            let _ = self.send.blocking_send(Ok(self.load));
+    fn finish(self, read: Result<(), ReadAbort>) {
+        if !self.batch.is_empty() {
+            let _ = self.send.blocking_send(Ok(self.batch));
         }
-        if let Err(Stop::Error(error)) = read {
+        if let Err(ReadAbort::Error(error)) = read {
             let _ = self.send.blocking_send(Err(error));
         }
     }
@@ -201,21 +204,21 @@ impl Container {
         }
     }
 
-    fn read(&self, file: impl Read, desk: &mut Desk) -> Result<(), Stop> {
-        let (file, allowance) = Bounded::new(BufReader::with_capacity(HEAD_BYTES, file));
+    fn read(&self, file: impl Read, sender: &mut RowSender) -> Result<(), ReadAbort> {
+        let (file, allowance) = BoundedReader::new(BufReader::with_capacity(HEAD_BYTES, file));
         match self {
-            Self::Lines(_) => json::lines(file, &allowance, desk),
-            Self::Document(_) => json::document(file, &allowance, desk),
+            Self::Lines(_) => json::lines(file, &allowance, sender),
+            Self::Document(_) => json::document(file, &allowance, sender),
             Self::Table(format, delimiter) => {
-                crate::import::reader::csv::read(file, &allowance, *format, *delimiter, desk)
+                crate::import::reader::csv::read(file, &allowance, *format, *delimiter, sender)
             }
-            Self::Dump => sql::read(file, &allowance, desk),
+            Self::Dump => sql::read(file, &allowance, sender),
         }
     }
 }
 
 /// The beginning of a file, without a mark of its encoding, and the rest.
-fn begin<R: Read>(mut file: R) -> Result<(Vec<u8>, R), ReadError> {
+fn read_head<R: Read>(mut file: R) -> Result<(Vec<u8>, R), ReadError> {
     let mut head = Vec::new();
     file.by_ref().take(HEAD_BYTES as u64).read_to_end(&mut head)?;
     let refused = [
@@ -245,13 +248,13 @@ fn begin<R: Read>(mut file: R) -> Result<(Vec<u8>, R), ReadError> {
     Ok((head, file))
 }
 
-fn recognise(head: &[u8], said: Option<ImportFormat>) -> Result<Container, ReadError> {
+fn detect_format(head: &[u8], declared: Option<ImportFormat>) -> Result<Container, ReadError> {
     let text = head.trim_ascii_start();
     let container = match text.first() {
         None => return Err(ReadError::Format("it is empty".to_owned())),
-        Some(b'{' | b'[') => json::recognise(text, said),
-        Some(_) if sql::looks_like(text) => Some(Container::Dump),
-        Some(_) => crate::import::reader::csv::recognise(head, said)?,
+        Some(b'{' | b'[') => json::detect_format(text, declared),
+        Some(_) if sql::looks_like_dump(text) => Some(Container::Dump),
+        Some(_) => crate::import::reader::csv::detect_format(head, declared)?,
     };
     let Some(container) = container else {
         return Err(ReadError::Format(format!(
@@ -259,7 +262,7 @@ fn recognise(head: &[u8], said: Option<ImportFormat>) -> Result<Container, ReadE
             ImportFormat::ALL.map(|(name, _)| name).join(", ")
         )));
     };
-    match said {
+    match declared {
         Some(said) if said != container.format() => Err(ReadError::Format(format!(
             "it was said to be {}, and looks like {}",
             said.name(),
@@ -270,7 +273,7 @@ fn recognise(head: &[u8], said: Option<ImportFormat>) -> Result<Container, ReadE
 }
 
 /// A reader that gives no more than it is allowed, until it is allowed more: so no row grows beyond its limit.
-struct Bounded<R> {
+struct BoundedReader<R> {
     inner: R,
     left: Allowance,
 }
@@ -282,7 +285,7 @@ struct Allowance(Rc<Cell<usize>>);
 impl Allowance {
     /// The next row begins.
     fn renew(&self) {
-        self.0.set(ROW_BYTES);
+        self.0.set(MAX_ROW_BYTES);
     }
 
     /// Whether the row was too long, where reading it failed.
@@ -292,17 +295,17 @@ impl Allowance {
 }
 
 fn too_long() -> String {
-    format!("is longer than {} KiB", ROW_BYTES / 1024)
+    format!("is longer than {} KiB", MAX_ROW_BYTES / 1024)
 }
 
-impl<R: Read> Bounded<R> {
+impl<R: Read> BoundedReader<R> {
     fn new(inner: R) -> (Self, Allowance) {
-        let left = Allowance(Rc::new(Cell::new(ROW_BYTES)));
+        let left = Allowance(Rc::new(Cell::new(MAX_ROW_BYTES)));
         (Self { inner, left: left.clone() }, left)
     }
 }
 
-impl<R: Read> Read for Bounded<R> {
+impl<R: Read> Read for BoundedReader<R> {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
         let left = self.left.0.get();
         if left == 0 && !buffer.is_empty() {

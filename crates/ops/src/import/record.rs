@@ -10,9 +10,9 @@ use serde_json::{Map, Value};
 use super::row::code_of_url;
 
 /// The most values of one record: several times what any format has.
-pub(crate) const MOST_VALUES: usize = 256;
+pub(crate) const MAX_RECORD_VALUES: usize = 256;
 /// How deep metadata may be: as in a request, whose body is around it.
-const MOST_DEEP: usize = rlinks_core::strict_json::MAX_DEPTH - 1;
+const MAX_METADATA_DEPTH: usize = rlinks_core::strict_json::MAX_DEPTH - 1;
 
 /// Named values.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -22,19 +22,19 @@ pub struct Record {
 }
 
 /// A name as it is compared.
-pub fn plain(name: &str) -> String {
+pub fn normalized_name(name: &str) -> String {
     name.chars().filter(|letter| letter.is_alphanumeric()).flat_map(char::to_lowercase).collect()
 }
 
 impl Record {
     /// Values of named columns.
-    pub fn of(columns: &[String], values: impl IntoIterator<Item = Value>) -> Self {
+    pub fn from_columns(columns: &[String], values: impl IntoIterator<Item = Value>) -> Self {
         let named = columns.iter().zip(values);
-        Self { values: named.map(|(name, value)| (plain(name), name.clone(), value)).collect() }
+        Self { values: named.map(|(name, value)| (normalized_name(name), name.clone(), value)).collect() }
     }
 
     /// Whether it has all of these, by their plain names.
-    pub fn has(&self, names: &[&str]) -> bool {
+    pub fn has_all(&self, names: &[&str]) -> bool {
         names.iter().all(|name| self.values.iter().any(|(known, _, _)| known == name))
     }
 
@@ -49,33 +49,33 @@ impl Record {
         }
     }
 
-    pub(crate) fn says(&self, name: &str) -> bool {
+    pub(crate) fn contains(&self, name: &str) -> bool {
         self.values.iter().any(|(known, _, _)| known == name)
     }
 }
 
 /// A record of JSON whose values come one after the other.
 #[derive(Default)]
-pub(crate) struct Gathered {
+pub(crate) struct RecordBuilder {
     record: Record,
     known: HashSet<String>,
 }
 
-impl Gathered {
+impl RecordBuilder {
     /// The next value. A name that was there before is an error, and so are too many.
     pub(crate) fn add(&mut self, name: String, value: Value) -> Result<(), String> {
-        if self.record.values.len() >= MOST_VALUES {
-            return Err(format!("it has more than {MOST_VALUES} keys"));
+        if self.record.values.len() >= MAX_RECORD_VALUES {
+            return Err(format!("it has more than {MAX_RECORD_VALUES} keys"));
         }
         if !self.known.insert(name.clone()) {
             return Err(format!("the key `{name}` is there twice"));
         }
-        self.record.values.push((plain(&name), name, value));
+        self.record.values.push((normalized_name(&name), name, value));
         Ok(())
     }
 
     /// All of them.
-    pub(crate) fn done(self) -> Record {
+    pub(crate) fn build(self) -> Record {
         self.record
     }
 }
@@ -91,12 +91,12 @@ impl<'de> Deserialize<'de> for Record {
             }
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Record, A::Error> {
-                let mut record = Gathered::default();
+                let mut record = RecordBuilder::default();
                 while let Some(name) = map.next_key::<String>()? {
                     let value = map.next_value()?;
                     record.add(name, value).map_err(A::Error::custom)?;
                 }
-                Ok(record.done())
+                Ok(record.build())
             }
         }
         deserializer.deserialize_map(Reader)
@@ -104,14 +104,14 @@ impl<'de> Deserialize<'de> for Record {
 }
 
 /// Takes values out of a record and remembers what is wrong with them.
-pub(crate) struct Taker {
+pub(crate) struct FieldReader {
     pub(crate) record: Record,
     pub(crate) errors: FieldErrors,
 }
 
-impl Taker {
-    pub(crate) fn wrong<T>(&mut self, name: &str, message: &str) -> Option<T> {
-        self.errors.push(wrong(name, message));
+impl FieldReader {
+    pub(crate) fn push_error<T>(&mut self, name: &str, message: &str) -> Option<T> {
+        self.errors.push(invalid_value(name, message));
         None
     }
 
@@ -125,7 +125,7 @@ impl Taker {
             Value::String(text) => text,
             Value::Number(number) => number.to_string(),
             Value::Bool(switch) => switch.to_string(),
-            _ => return self.wrong(&name, "must be a text"),
+            _ => return self.push_error(&name, "must be a text"),
         };
         if text.contains('\0') {
             self.errors.push(FieldError::new(&name, FieldCode::ControlCharacter, "has control characters"));
@@ -146,7 +146,7 @@ impl Taker {
         }
     }
 
-    pub(crate) fn whole(&mut self, name: &str) -> Option<i64> {
+    pub(crate) fn integer(&mut self, name: &str) -> Option<i64> {
         let (name, text) = self.named_text(name)?;
         let text = text.trim();
         // Spreadsheets write 1,234.
@@ -158,16 +158,16 @@ impl Taker {
         let digits = if by_thousands(text) { text.replace(',', "") } else { text.to_owned() };
         match digits.parse() {
             Ok(number) => Some(number),
-            Err(_) => self.wrong(&name, "is no whole number"),
+            Err(_) => self.push_error(&name, "is no whole number"),
         }
     }
 
-    pub(crate) fn switch(&mut self, name: &str) -> Option<bool> {
+    pub(crate) fn boolean(&mut self, name: &str) -> Option<bool> {
         let (name, text) = self.named_text(name)?;
         match text.trim().to_ascii_lowercase().as_str() {
             "true" | "1" | "yes" => Some(true),
             "false" | "0" | "no" => Some(false),
-            _ => self.wrong(&name, "must be true or false"),
+            _ => self.push_error(&name, "must be true or false"),
         }
     }
 
@@ -203,7 +203,7 @@ impl Taker {
             Value::String(text) => Some(text.split(separators).map(str::to_owned).collect()),
             _ => None,
         };
-        let Some(texts) = texts else { return self.wrong(&name, "must be a list of texts") };
+        let Some(texts) = texts else { return self.push_error(&name, "must be a list of texts") };
         Some(texts.iter().map(|text| text.trim().to_owned()).filter(|text| !text.is_empty()).collect())
     }
 
@@ -214,13 +214,13 @@ impl Taker {
             Value::String(text) => serde_json::from_str(&text).ok(),
             _ => None,
         };
-        let Some(object) = object else { return self.wrong(&name, "must be a JSON object") };
-        if object.values().any(|value| is_deeper(value, MOST_DEEP - 1)) {
+        let Some(object) = object else { return self.push_error(&name, "must be a JSON object") };
+        if object.values().any(|value| is_deeper(value, MAX_METADATA_DEPTH - 1)) {
             let message = "has objects and lists nested too deep; a link's may be 63 deep";
-            return self.wrong(&name, message);
+            return self.push_error(&name, message);
         }
         if serde_json::to_string(&object).is_ok_and(|text| text.contains("\\u0000")) {
-            return self.wrong(&name, "has NUL in a text");
+            return self.push_error(&name, "has NUL in a text");
         }
         Some(object)
     }
@@ -235,6 +235,6 @@ fn is_deeper(value: &Value, most: usize) -> bool {
     }
 }
 
-pub(crate) fn wrong(name: &str, message: &str) -> FieldError {
+pub(crate) fn invalid_value(name: &str, message: &str) -> FieldError {
     FieldError::new(name, FieldCode::BadCharacters, message)
 }

@@ -5,14 +5,14 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 /// The most rows a report names; the others are counted.
-const MOST_NAMED: usize = 1000;
+const MAX_REPORTED_ROWS: usize = 1000;
 /// As much of a reason as a report says.
-const REASON_LETTERS: usize = 1000;
+const MAX_REASON_CHARS: usize = 1000;
 
 /// What an import did, or would do.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[schema(as = Report)]
-pub struct Report {
+pub struct ImportReport {
     /// What the file is: `jsonl`, `csv`, `shlink`, ...
     #[schema(example = "jsonl")]
     pub format: String,
@@ -31,7 +31,7 @@ pub struct Report {
     /// Rows that break a rule.
     pub refused: u64,
     /// The first 1,000 rows that conflict or were refused, in their order.
-    pub problems: Vec<Problem>,
+    pub problems: Vec<RowProblem>,
     /// How many more there are.
     pub more: u64,
     /// Why the rest of the file was not read, where it was not.
@@ -45,27 +45,27 @@ pub struct Report {
     pub may_overwrite: u64,
     /// The first 1,000 links that were changed, as they were and as they became.
     #[serde(skip)]
-    pub updates: Vec<Update>,
+    pub updates: Vec<UpdatedLink>,
 }
 
 /// A row that was not imported.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[schema(as = Problem)]
-pub struct Problem {
+pub struct RowProblem {
     /// The line of the file, or which of its list it is.
     pub row: u64,
     /// Its code, where it has one.
     #[schema(required)]
     pub code: Option<String>,
     /// `conflicting` or `refused`.
-    pub outcome: Outcome,
+    pub outcome: RowOutcome,
     /// Why.
     pub reason: String,
 }
 
 /// A link that was there and was, or would be, changed.
 #[derive(Clone, Debug)]
-pub struct Update {
+pub struct UpdatedLink {
     /// As it was.
     pub before: Link,
     /// As it became.
@@ -76,7 +76,7 @@ pub struct Update {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 #[schema(as = Outcome)]
-pub enum Outcome {
+pub enum RowOutcome {
     /// A new link.
     Created,
     /// A changed one.
@@ -90,46 +90,46 @@ pub enum Outcome {
 }
 
 /// What became of a row, and why.
-pub struct Verdict {
+pub struct RowResult {
     /// The row's place.
     pub row: u64,
     /// Its code, where it has one.
     pub code: Option<String>,
     /// What became of it.
-    pub outcome: Outcome,
+    pub outcome: RowOutcome,
     /// Why.
     pub reason: String,
     /// What it conflicts with would be changed, were that asked for.
     pub may_overwrite: bool,
 }
 
-impl Verdict {
+impl RowResult {
     /// Of a row that breaks a rule.
     pub fn refused(row: u64, code: Option<String>, errors: &FieldErrors) -> Self {
         let mut reason = errors.to_string();
-        if let Some((end, _)) = reason.char_indices().nth(REASON_LETTERS) {
+        if let Some((end, _)) = reason.char_indices().nth(MAX_REASON_CHARS) {
             reason.truncate(end);
             reason.push('…');
         }
-        Self { row, code, outcome: Outcome::Refused, reason, may_overwrite: false }
+        Self { row, code, outcome: RowOutcome::Refused, reason, may_overwrite: false }
     }
 }
 
-impl Report {
-    pub(crate) fn count(&mut self, outcome: Outcome) {
+impl ImportReport {
+    pub(crate) fn count(&mut self, outcome: RowOutcome) {
         let number = match outcome {
-            Outcome::Created => &mut self.created,
-            Outcome::Updated => &mut self.updated,
-            Outcome::Skipped => &mut self.skipped,
-            Outcome::Conflicting => &mut self.conflicting,
-            Outcome::Refused => &mut self.refused,
+            RowOutcome::Created => &mut self.created,
+            RowOutcome::Updated => &mut self.updated,
+            RowOutcome::Skipped => &mut self.skipped,
+            RowOutcome::Conflicting => &mut self.conflicting,
+            RowOutcome::Refused => &mut self.refused,
         };
         *number += 1;
         self.rows += 1;
     }
 
-    pub(crate) fn name(&mut self, problem: Problem) {
-        if self.problems.len() < MOST_NAMED {
+    pub(crate) fn push_problem(&mut self, problem: RowProblem) {
+        if self.problems.len() < MAX_REPORTED_ROWS {
             self.problems.push(problem);
         } else {
             self.more += 1;
@@ -137,8 +137,8 @@ impl Report {
     }
 
     /// Names a link that was changed.
-    pub fn show(&mut self, update: Update) {
-        if self.updates.len() < MOST_NAMED {
+    pub fn push_update(&mut self, update: UpdatedLink) {
+        if self.updates.len() < MAX_REPORTED_ROWS {
             self.updates.push(update);
         }
     }

@@ -21,12 +21,12 @@ pub struct Row {
     /// What it had counted.
     pub total: Option<Total>,
     /// Kept only where everything is.
-    pub exact: Exact,
+    pub preserved: PreservedFields,
 }
 
 /// What a link gets anew unless it is to be exactly the one it was.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Exact {
+pub struct PreservedFields {
     /// Its id.
     pub id: Option<Id>,
     /// Who made it.
@@ -43,13 +43,13 @@ pub struct Exact {
 
 impl Row {
     /// The code as the file has it, for the report.
-    pub fn shown_code(&self) -> Option<String> {
-        self.input.code.as_deref().map(shown)
+    pub fn reported_code(&self) -> Option<String> {
+        self.input.code.as_deref().map(truncated_code)
     }
 }
 
 /// As much of a code as a report repeats.
-pub(crate) fn shown(code: &str) -> String {
+pub(crate) fn truncated_code(code: &str) -> String {
     code.chars().take(100).collect()
 }
 

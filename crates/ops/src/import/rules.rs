@@ -14,27 +14,27 @@ pub struct Rules {
     /// Every domain that is ours.
     pub domains: ServedHosts,
     /// What to do where another link is there.
-    pub existing: Existing,
+    pub on_existing: OnExisting,
     /// What a link keeps of what it was.
-    pub keep: Keep,
+    pub identity: ImportIdentity,
     /// Let links that lead to http do so, where the file does not say otherwise.
     pub allow_http: bool,
 }
 
 /// What to do where another link has the code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Existing {
+pub enum OnExisting {
     /// Leave it, and say so.
-    Leave,
+    Skip,
     /// Change it to what the file says.
     Overwrite,
 }
 
 /// What a link keeps of what it was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Keep {
+pub enum ImportIdentity {
     /// What it says. Its id, maker and version are new, and the rules for new links hold.
-    Words,
+    New,
     /// All of it: the operator brings back what was exported. What could be stored before can be stored again.
-    Everything,
+    Preserve,
 }

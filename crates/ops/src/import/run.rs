@@ -6,105 +6,105 @@
 
 use std::collections::HashMap;
 
-use rlinks_clicks::Clicks;
+use rlinks_clicks::ClickStore;
 use rlinks_core::{Id, Link, LinkState, Timestamp, Workspace};
 use rlinks_store::StoreError;
 use rlinks_store::write::{Action, LinkOp, LinkWrite, PreparedBatch, Written};
 use tokio::task::JoinHandle;
 
-use super::action::{Step, conflict_of, full};
+use super::action::{ImportAction, conflict_of, quota_reached_message};
 use super::candidate::Candidate;
-use super::checker::Judge;
-use super::reader::{Item, Rows};
-use super::report::{Outcome, Report, Update, Verdict};
-use super::rules::{Existing, Keep, Rules};
-use crate::{By, Mode, Ops, OpsError};
+use super::checker::RowChecker;
+use super::reader::{ParsedRow, Rows};
+use super::report::{ImportReport, RowOutcome, RowResult, UpdatedLink};
+use super::rules::{ImportIdentity, OnExisting, Rules};
+use crate::{Ops, OpsError, Requester, WriteMode};
 
 /// Rows that share a transaction. Others wait for it, so it is short.
-const CHUNK: usize = 500;
+const CHUNK_ROWS: usize = 500;
 /// Ids set aside at once. Who sets some aside waits for what is being written, so it is done rarely; those nobody needs are never missed.
-const IDS: usize = 16_000;
+const ID_BLOCK_SIZE: usize = 16_000;
 /// So many new links change how a database should look for them.
-const MANY: u64 = 10_000;
+const MIN_LINKS_TO_ANALYZE: u64 = 10_000;
 
 /// How to import.
-pub struct Import<'a> {
+pub struct ImportOptions<'a> {
     /// Write, or only say what would be written.
-    pub mode: Mode,
+    pub mode: WriteMode,
     /// What to do where another link is there.
-    pub existing: Existing,
+    pub on_existing: OnExisting,
     /// What a link keeps of what it was.
-    pub keep: Keep,
+    pub identity: ImportIdentity,
     /// Let links that lead to http do so, where the file does not say otherwise.
     pub allow_http: bool,
     /// Where clicks that were counted elsewhere go. Nobody needs it who only looks.
-    pub clicks: Option<&'a Clicks>,
+    pub clicks: Option<&'a ClickStore>,
     /// Who limits creations.
-    pub admit: Option<&'a dyn Admit>,
+    pub quota: Option<&'a dyn CreationQuota>,
     /// Called with each link that was written.
-    pub written: &'a (dyn Fn(&Link) + Send + Sync),
+    pub on_written: &'a (dyn Fn(&Link) + Send + Sync),
     /// Called after each step.
-    pub progress: &'a (dyn Fn(&Report) + Send + Sync),
+    pub on_progress: &'a (dyn Fn(&ImportReport) + Send + Sync),
 }
 
 /// A limit of creations.
-pub trait Admit: Send + Sync {
+pub trait CreationQuota: Send + Sync {
     /// How many of so many links may be made.
     fn take(&self, wanted: usize) -> usize;
     /// So many of them were not made.
-    fn give_back(&self, unused: usize);
+    fn refund(&self, unused: usize);
 }
 
 impl Ops {
     /// Imports the rows of a file.
     pub async fn import(
         &self,
-        by: &By,
+        by: &Requester,
         workspace: &Workspace,
         mut rows: Rows,
-        import: &Import<'_>,
-    ) -> Result<Report, OpsError> {
+        import: &ImportOptions<'_>,
+    ) -> Result<ImportReport, OpsError> {
         let rules = Rules {
             policy: workspace.policy.clone(),
             workspace: workspace.id,
             owner: by.owner.clone(),
-            domains: self.served_to(workspace).await?,
-            existing: import.existing,
-            keep: import.keep,
+            domains: self.served_hosts_for(workspace).await?,
+            on_existing: import.on_existing,
+            identity: import.identity,
             allow_http: import.allow_http,
         };
-        let mut work = Work {
+        let mut run = ImportRun {
             ops: self,
             by,
             workspace,
             import,
-            live: self.store.count_live_links(workspace.id, self.clock.now()).await?,
-            ids: Vec::new(),
-            admitted: 0,
-            leading_home: 0,
-            underway: None,
-            judge: Judge::new(rules, rows.format, import.mode),
+            live_links: self.store.count_live_links(workspace.id, self.clock.now()).await?,
+            reserved_ids: Vec::new(),
+            taken_creations: 0,
+            targeting_served_hosts: 0,
+            in_flight: None,
+            checker: RowChecker::new(rules, rows.format, import.mode),
         };
-        let read = work.read(&mut rows).await;
+        let read = run.read(&mut rows).await;
         // What is on its way is waited for, whatever became of the rest.
-        let settled = work.settle().await;
-        if let Some(admit) = import.admit {
-            admit.give_back(work.admitted);
+        let settled = run.finish_in_flight().await;
+        if let Some(quota) = import.quota {
+            quota.refund(run.taken_creations);
         }
         settled.and(read)?;
-        if import.mode == Mode::Write && work.judge.report.created >= MANY {
+        if import.mode == WriteMode::Apply && run.checker.report.created >= MIN_LINKS_TO_ANALYZE {
             self.store.analyze().await;
             if let Some(clicks) = import.clicks {
-                clicks.take_stock().await;
+                clicks.analyze().await;
             }
         }
-        if import.mode == Mode::DryRun && work.leading_home > 1 {
-            work.judge.report.notes.push(format!(
+        if import.mode == WriteMode::DryRun && run.targeting_served_hosts > 1 {
+            run.checker.report.notes.push(format!(
                 "{} rows lead to links of this server; whether they lead in circles with one another is seen only when they are written",
-                work.leading_home
+                run.targeting_served_hosts
             ));
         }
-        Ok(work.judge.report)
+        Ok(run.checker.report)
     }
 
     /// What is wrong with the targets of links, in their order: of those that would lead there.
@@ -115,7 +115,7 @@ impl Ops {
         let mut found = Vec::with_capacity(links.len());
         for link in links {
             let verdict = if leads(&link) { verdicts.next() } else { None };
-            found.push(match verdict.map(|verdict| self.safety.settle(verdict)) {
+            found.push(match verdict.map(|verdict| self.safety.enforce(verdict)) {
                 None | Some(Ok(())) => None,
                 Some(Err(OpsError::Unsafe(reason))) => Some(OpsError::Unsafe(reason).to_string()),
                 Some(Err(other)) => return Err(other),
@@ -126,50 +126,52 @@ impl Ops {
 }
 
 /// An import at work.
-struct Work<'a> {
+struct ImportRun<'a> {
     ops: &'a Ops,
-    by: &'a By,
+    by: &'a Requester,
     workspace: &'a Workspace,
-    import: &'a Import<'a>,
-    judge: Judge,
+    import: &'a ImportOptions<'a>,
+    checker: RowChecker,
     /// Links that count against the limit, those a dry run would make included.
-    live: i64,
+    live_links: i64,
     /// Set aside and not given out.
-    ids: Vec<Id>,
+    reserved_ids: Vec<Id>,
     /// Creations that were admitted and are not on their way: in a dry run, all of them.
-    admitted: usize,
+    taken_creations: usize,
     /// Rows that would lead to links of ours.
-    leading_home: u64,
+    targeting_served_hosts: u64,
     /// What is being written.
-    underway: Option<Underway>,
+    in_flight: Option<InFlightBatch>,
 }
 
 /// Rows on their way into the store.
-struct Underway {
+struct InFlightBatch {
     /// What is known of the rows beside them already.
-    verdicts: Vec<Verdict>,
-    writing: JoinHandle<Vec<(Step, Result<Written, StoreError>)>>,
+    verdicts: Vec<RowResult>,
+    writing: JoinHandle<Vec<(ImportAction, Result<Written, StoreError>)>>,
 }
 
-impl Work<'_> {
+impl ImportRun<'_> {
     async fn read(&mut self, rows: &mut Rows) -> Result<(), OpsError> {
-        while let Some(items) = rows.next(CHUNK).await {
+        while let Some(items) = rows.next(CHUNK_ROWS).await {
             match items {
-                Ok(items) => self.chunk(items).await?,
-                Err(error) => self.judge.report.stopped = Some(error.to_string()),
+                Ok(items) => self.process_chunk(items).await?,
+                Err(error) => self.checker.report.stopped = Some(error.to_string()),
             }
         }
         Ok(())
     }
 
-    async fn chunk(&mut self, items: Vec<Item>) -> Result<(), OpsError> {
+    async fn process_chunk(&mut self, items: Vec<ParsedRow>) -> Result<(), OpsError> {
         let now = self.ops.clock.now();
         let mut refusals = Vec::new();
         let mut candidates = Vec::new();
         for item in items {
             match item {
-                Item::Bad { number, code, errors } => refusals.push(Verdict::refused(number, code, &errors)),
-                Item::Row(row) => match self.judge.candidate(&row, now) {
+                ParsedRow::Invalid { number, code, errors } => {
+                    refusals.push(RowResult::refused(number, code, &errors))
+                }
+                ParsedRow::Row(row) => match self.checker.candidate(&row, now) {
                     Ok(candidate) => candidates.push(candidate),
                     Err(verdict) => refusals.push(verdict),
                 },
@@ -178,60 +180,61 @@ impl Work<'_> {
         // A link that leads to one of ours may close a circle with any link before it, so these are written first.
         let mut part = Vec::new();
         for candidate in candidates {
-            if candidate.leads_home && !part.is_empty() {
+            if candidate.targets_served_host && !part.is_empty() {
                 let before = refusals.partition_point(|verdict| verdict.row < candidate.row);
                 let rest = refusals.split_off(before);
-                self.part(std::mem::take(&mut part), now, std::mem::replace(&mut refusals, rest)).await?;
+                self.process_part(std::mem::take(&mut part), now, std::mem::replace(&mut refusals, rest))
+                    .await?;
             }
             part.push(candidate);
         }
-        self.part(part, now, refusals).await
+        self.process_part(part, now, refusals).await
     }
 
-    fn tell(&mut self, verdicts: Vec<Verdict>) {
-        self.judge.tell(verdicts);
-        (self.import.progress)(&self.judge.report);
+    fn record(&mut self, verdicts: Vec<RowResult>) {
+        self.checker.record(verdicts);
+        (self.import.on_progress)(&self.checker.report);
     }
 
     /// Candidates of which only the first may lead to a link of ours, and what is known of the rows beside them.
-    async fn part(
+    async fn process_part(
         &mut self,
         mut candidates: Vec<Candidate>,
         now: Timestamp,
-        mut verdicts: Vec<Verdict>,
+        mut verdicts: Vec<RowResult>,
     ) -> Result<(), OpsError> {
-        if let Some(first) = candidates.first().filter(|first| first.leads_home) {
-            self.settle().await?;
+        if let Some(first) = candidates.first().filter(|first| first.targets_served_host) {
+            self.finish_in_flight().await?;
             let (code, target) = (&first.link.code, &first.link.target);
-            match self.ops.check_cycle(self.workspace, code, target, &self.judge.rules.domains).await {
+            match self.ops.check_cycle(self.workspace, code, target, &self.checker.rules.domains).await {
                 Err(OpsError::Invalid(errors)) => {
-                    verdicts.push(Verdict::refused(first.row, Some(code.to_string()), &errors));
+                    verdicts.push(RowResult::refused(first.row, Some(code.to_string()), &errors));
                     candidates.remove(0);
                 }
                 checked => {
                     checked?;
-                    self.leading_home += 1;
+                    self.targeting_served_hosts += 1;
                 }
             }
         }
-        self.judge.refuse_repeated(&mut candidates, &mut verdicts);
+        self.checker.refuse_repeated(&mut candidates, &mut verdicts);
         let mut steps = self.compare(candidates, &mut verdicts).await?;
-        let links: Vec<&Link> = steps.iter().map(Step::link).collect();
+        let links: Vec<&Link> = steps.iter().map(ImportAction::link).collect();
         let unsafe_targets = self.ops.check_safety_of(&links).await?;
         let mut at = 0;
         steps.retain(|step| {
             at += 1;
             let Some(reason) = &unsafe_targets[at - 1] else { return true };
-            verdicts.push(step.verdict(Outcome::Refused, reason.clone()));
+            verdicts.push(step.verdict(RowOutcome::Refused, reason.clone()));
             false
         });
-        self.admit(&mut steps, &mut verdicts);
+        self.apply_quota(&mut steps, &mut verdicts);
         match self.import.mode {
-            Mode::DryRun => {
-                self.rehearse(steps, now, &mut verdicts);
-                self.tell(verdicts);
+            WriteMode::DryRun => {
+                self.dry_run(steps, now, &mut verdicts);
+                self.record(verdicts);
             }
-            Mode::Write => self.write(steps, now, verdicts).await?,
+            WriteMode::Apply => self.write(steps, now, verdicts).await?,
         }
         Ok(())
     }
@@ -240,8 +243,8 @@ impl Work<'_> {
     async fn compare(
         &self,
         candidates: Vec<Candidate>,
-        verdicts: &mut Vec<Verdict>,
-    ) -> Result<Vec<Step>, OpsError> {
+        verdicts: &mut Vec<RowResult>,
+    ) -> Result<Vec<ImportAction>, OpsError> {
         let store = &self.ops.store;
         let codes: Vec<String> = candidates.iter().map(|candidate| candidate.link.code.to_string()).collect();
         let there: HashMap<String, Result<Link, StoreError>> =
@@ -256,11 +259,11 @@ impl Work<'_> {
         let known_ids = if ids.is_empty() { Vec::new() } else { store.link_names(&ids).await? };
         let mut steps = Vec::with_capacity(candidates.len());
         for candidate in candidates {
-            let conflict = |reason: &str| candidate.verdict(Outcome::Conflicting, reason);
+            let conflict = |reason: &str| candidate.verdict(RowOutcome::Conflicting, reason);
             match there.get(candidate.link.code.as_str()) {
                 Some(Err(_)) => verdicts.push(conflict("the link that has this code cannot be read")),
                 Some(Ok(link)) if !self.by.can_see(link) => verdicts.push(conflict("the code is taken")),
-                Some(Ok(link)) => match self.judge.against(&candidate, link) {
+                Some(Ok(link)) => match self.checker.compare(&candidate, link) {
                     Ok(step) => steps.push(step),
                     Err(verdict) => verdicts.push(verdict),
                 },
@@ -273,7 +276,7 @@ impl Work<'_> {
                     } else if known {
                         verdicts.push(conflict("another link has its id"));
                     } else {
-                        steps.push(Step::Create(Box::new(candidate)));
+                        steps.push(ImportAction::Create(Box::new(candidate)));
                     }
                 }
             }
@@ -282,41 +285,41 @@ impl Work<'_> {
     }
 
     /// Within the limit of creations, where there is one.
-    fn admit(&mut self, steps: &mut Vec<Step>, verdicts: &mut Vec<Verdict>) {
-        let Some(admit) = self.import.admit else { return };
-        let wanted = steps.iter().filter(|step| matches!(step, Step::Create(_))).count();
-        let mut admitted = admit.take(wanted);
-        self.admitted += admitted;
+    fn apply_quota(&mut self, steps: &mut Vec<ImportAction>, verdicts: &mut Vec<RowResult>) {
+        let Some(quota) = self.import.quota else { return };
+        let wanted = steps.iter().filter(|step| matches!(step, ImportAction::Create(_))).count();
+        let mut admitted = quota.take(wanted);
+        self.taken_creations += admitted;
         steps.retain(|step| match step {
-            Step::Update { .. } => true,
-            Step::Create(_) if admitted > 0 => {
+            ImportAction::Update { .. } => true,
+            ImportAction::Create(_) if admitted > 0 => {
                 admitted -= 1;
                 true
             }
-            Step::Create(_) => {
+            ImportAction::Create(_) => {
                 let reason = "you have made your links of this hour; import the file again later to go on";
-                verdicts.push(step.verdict(Outcome::Refused, reason));
+                verdicts.push(step.verdict(RowOutcome::Refused, reason));
                 false
             }
         });
     }
 
-    fn rehearse(&mut self, steps: Vec<Step>, now: Timestamp, verdicts: &mut Vec<Verdict>) {
+    fn dry_run(&mut self, steps: Vec<ImportAction>, now: Timestamp, verdicts: &mut Vec<RowResult>) {
         let limit = self.workspace.policy.limits.live_links.map(i64::from);
         for step in steps {
             let lives = |link: &Link| i64::from(link.state != LinkState::Deleted && !link.is_expired(now));
             let more = match &step {
-                Step::Create(candidate) => lives(&candidate.link),
-                Step::Update { before, after, .. } => lives(after) - lives(before),
+                ImportAction::Create(candidate) => lives(&candidate.link),
+                ImportAction::Update { before, after, .. } => lives(after) - lives(before),
             };
-            if let Some(limit) = limit.filter(|limit| more > 0 && self.live + more > *limit) {
-                verdicts.push(step.verdict(Outcome::Conflicting, full(limit)));
+            if let Some(limit) = limit.filter(|limit| more > 0 && self.live_links + more > *limit) {
+                verdicts.push(step.verdict(RowOutcome::Conflicting, quota_reached_message(limit)));
                 continue;
             }
-            self.live += more;
+            self.live_links += more;
             verdicts.push(step.verdict(step.outcome(), ""));
-            if let Step::Update { before, after, .. } = step {
-                self.judge.report.show(Update { before: *before, after: *after });
+            if let ImportAction::Update { before, after, .. } = step {
+                self.checker.report.push_update(UpdatedLink { before: *before, after: *after });
             }
         }
     }
@@ -324,64 +327,66 @@ impl Work<'_> {
     /// Begins to write rows, once those before them are written.
     async fn write(
         &mut self,
-        mut steps: Vec<Step>,
+        mut steps: Vec<ImportAction>,
         now: Timestamp,
-        verdicts: Vec<Verdict>,
+        verdicts: Vec<RowResult>,
     ) -> Result<(), OpsError> {
-        self.give_ids(&mut steps, now).await?;
-        let totals: Vec<_> = steps.iter().filter_map(Step::total).collect();
+        self.assign_ids(&mut steps, now).await?;
+        let totals: Vec<_> = steps.iter().filter_map(ImportAction::total).collect();
         let store = self.ops.store.clone();
         let counting = async {
             let Some(clicks) = self.import.clicks else { return Ok(()) };
-            clicks.set_imported(self.workspace.id, &totals).await.map_err(StoreError::for_clicks)
+            clicks.set_external_totals(self.workspace.id, &totals).await.map_err(StoreError::for_clicks)
         };
-        let writes: Vec<LinkWrite> = steps.iter().map(|step| self.op(step, now)).collect();
-        let brings_ids = steps.iter().any(Step::brings_id);
+        let writes: Vec<LinkWrite> = steps.iter().map(|step| self.link_write(step, now)).collect();
+        let brings_ids = steps.iter().any(ImportAction::brings_id);
         let preparing =
             async { if brings_ids { Ok(PreparedBatch::from(writes)) } else { store.prepare(writes).await } };
         let ((), prepared) = tokio::try_join!(counting, preparing)?;
-        self.settle().await?;
-        self.admitted = 0;
+        self.finish_in_flight().await?;
+        self.taken_creations = 0;
         let writing = tokio::spawn(async move {
             let results = store.write_prepared(prepared).await;
             steps.into_iter().zip(results).collect()
         });
-        self.underway = Some(Underway { verdicts, writing });
+        self.in_flight = Some(InFlightBatch { verdicts, writing });
         Ok(())
     }
 
     /// Waits for what is being written, and says what became of it.
-    async fn settle(&mut self) -> Result<(), OpsError> {
-        let Some(Underway { mut verdicts, writing }) = self.underway.take() else { return Ok(()) };
+    async fn finish_in_flight(&mut self) -> Result<(), OpsError> {
+        let Some(InFlightBatch { mut verdicts, writing }) = self.in_flight.take() else { return Ok(()) };
         let written = writing
             .await
             .map_err(|error| StoreError::Unavailable(format!("writing was cut off: {error}")))?;
         let (mut lost, mut late) = (Vec::new(), Vec::new());
-        let (mut unmade, mut trouble) = (0, None);
+        let (mut unmade, mut failure) = (0, None);
         for (step, result) in written {
             if result.is_err() {
                 lost.extend(step.total().map(|(id, _)| id));
-                unmade += usize::from(matches!(step, Step::Create(_)));
+                unmade += usize::from(matches!(step, ImportAction::Create(_)));
             }
             match result {
                 Ok(written) => {
-                    (self.import.written)(written.link());
+                    (self.import.on_written)(written.link());
                     verdicts.push(step.verdict(step.outcome(), ""));
-                    if let (Written::Changed(after), Step::Update { before, .. }) = (written, step) {
-                        self.judge.report.show(Update { before: *before, after });
+                    if let (Written::Changed(after), ImportAction::Update { before, .. }) = (written, step) {
+                        self.checker.report.push_update(UpdatedLink { before: *before, after });
                     }
                 }
                 Err(error) => match (conflict_of(&error), step, error) {
-                    (_, Step::Create(candidate), StoreError::CodeTaken { .. }) => late.push(*candidate),
-                    (Some(reason), step, _) => verdicts.push(step.verdict(Outcome::Conflicting, reason)),
-                    (None, _, error) => trouble = Some(error),
+                    (_, ImportAction::Create(candidate), StoreError::CodeTaken { .. }) => {
+                        late.push(*candidate)
+                    }
+                    (Some(reason), step, _) => verdicts.push(step.verdict(RowOutcome::Conflicting, reason)),
+                    (None, _, error) => failure = Some(error),
                 },
             }
         }
-        if let Some(admit) = self.import.admit {
-            admit.give_back(unmade);
+        if let Some(quota) = self.import.quota {
+            quota.refund(unmade);
         }
-        if let Some(error) = trouble {
+        if let Some(error) = failure {
             // Whether it was written may not be known: what was counted elsewhere stays, and hurts nobody.
             return Err(error.into());
         }
@@ -389,38 +394,42 @@ impl Work<'_> {
             // A link that brought its id may be there by another import, and what was counted elsewhere is that one's.
             let there = self.ops.store.link_names(&lost).await?;
             lost.retain(|id| there.iter().all(|name| name.id != *id));
-            clicks.forget_imported(&lost).await.map_err(StoreError::for_clicks)?;
+            clicks.remove_external_totals(&lost).await.map_err(StoreError::for_clicks)?;
         }
         self.compare_late(late, &mut verdicts).await?;
-        self.tell(verdicts);
+        self.record(verdicts);
         Ok(())
     }
 
     /// Rows whose codes were taken while they were on their way: by the same link, if the same file is imported twice at once.
-    async fn compare_late(&self, late: Vec<Candidate>, verdicts: &mut Vec<Verdict>) -> Result<(), OpsError> {
+    async fn compare_late(
+        &self,
+        late: Vec<Candidate>,
+        verdicts: &mut Vec<RowResult>,
+    ) -> Result<(), OpsError> {
         if late.is_empty() {
             return Ok(());
         }
         for step in self.compare(late, verdicts).await? {
-            verdicts.push(step.verdict(Outcome::Conflicting, "the code was taken meanwhile"));
+            verdicts.push(step.verdict(RowOutcome::Conflicting, "the code was taken meanwhile"));
         }
         Ok(())
     }
 
     /// Every new link has an id before anything of it is written.
-    async fn give_ids(&mut self, steps: &mut [Step], now: Timestamp) -> Result<(), OpsError> {
+    async fn assign_ids(&mut self, steps: &mut [ImportAction], now: Timestamp) -> Result<(), OpsError> {
         let mut claimed = Vec::new();
         for step in steps {
-            let Step::Create(candidate) = step else { continue };
+            let ImportAction::Create(candidate) = step else { continue };
             if let Some(id) = candidate.id {
                 claimed.push(id);
                 continue;
             }
-            if self.ids.is_empty() {
-                self.ids = self.ops.store.reserve_ids(IDS, now).await?;
-                self.ids.reverse();
+            if self.reserved_ids.is_empty() {
+                self.reserved_ids = self.ops.store.reserve_ids(ID_BLOCK_SIZE, now).await?;
+                self.reserved_ids.reverse();
             }
-            candidate.link.id = self.ids.pop().expect("there are ids set aside");
+            candidate.link.id = self.reserved_ids.pop().expect("there are ids set aside");
         }
         if !claimed.is_empty() {
             self.ops.store.claim_ids(&claimed).await?;
@@ -428,15 +437,17 @@ impl Work<'_> {
         Ok(())
     }
 
-    fn op(&self, step: &Step, now: Timestamp) -> LinkWrite {
+    fn link_write(&self, step: &ImportAction, now: Timestamp) -> LinkWrite {
         let op = match step {
-            Step::Create(candidate) => {
-                LinkOp::Import { link: Box::new(candidate.link.clone()), updated: candidate.updated }
+            ImportAction::Create(candidate) => {
+                LinkOp::Import { link: Box::new(candidate.link.clone()), updated: candidate.updated_at }
             }
-            Step::Update { after, .. } => LinkOp::Replace { next: after.clone(), action: Action::Update },
+            ImportAction::Update { after, .. } => {
+                LinkOp::Replace { next: after.clone(), action: Action::Update }
+            }
         };
         let write = LinkWrite::new(self.workspace.id, self.by.actor.clone(), now, op);
-        let target_change_limit = self.by.brake(self.ops.target_changes_per_minute);
+        let target_change_limit = self.by.target_change_limit(self.ops.target_changes_per_minute);
         LinkWrite { owner: self.by.owner.clone(), target_change_limit, ..write }
     }
 }

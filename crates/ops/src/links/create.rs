@@ -6,40 +6,43 @@ use rlinks_core::{Code, LinkDraft, LinkPatch, LinkState, ServedHosts, Timestamp,
 use rlinks_store::StoreError;
 use rlinks_store::write::{CodeChoice, IdempotencyKey, LinkOp, LinkWrite, OnConflict, Written};
 
-use crate::{By, Deleted, Done, Mode, Ops, OpsError, Outcome, Sees};
+use crate::{LinkResult, LinkVisibility, OnDeletedCode, Ops, OpsError, Requester, WriteMode, WriteOutcome};
 use rlinks_store::clock::random_bytes;
 
 /// How often a generated code may meet a taken one before we give up: with fresh candidates each time, practically never.
-const TRIES: usize = 8;
+const MAX_CREATE_ATTEMPTS: usize = 8;
 /// Candidates offered to the store at once.
-const CANDIDATES: usize = 4;
+const CANDIDATES_PER_ATTEMPT: usize = 4;
 /// Salts of a deterministic code that are tried.
-const SALTS: u32 = 16;
+const MAX_HASH_SALTS: u32 = 16;
 
 impl Ops {
     /// Makes a link: under the chosen code, or under one the policy's generator gives. With `once`, one link however often it is
     /// asked for.
     pub async fn create(
         &self,
-        by: &By,
+        by: &Requester,
         workspace: &Workspace,
         input: &Input,
-        deleted: Deleted,
-        once: Option<IdempotencyKey>,
-        mode: Mode,
-    ) -> Result<Done, OpsError> {
-        let domains = self.served_to(workspace).await?;
-        for _ in 0..TRIES {
-            let prepared = self.prepare(by, workspace, input, deleted, &domains).await?;
-            if mode == Mode::DryRun {
-                return self.rehearse(by, workspace, prepared).await;
+        on_deleted: OnDeletedCode,
+        idempotency_key: Option<IdempotencyKey>,
+        mode: WriteMode,
+    ) -> Result<LinkResult, OpsError> {
+        let domains = self.served_hosts_for(workspace).await?;
+        for _ in 0..MAX_CREATE_ATTEMPTS {
+            let prepared = self.prepare(by, workspace, input, on_deleted, &domains).await?;
+            if mode == WriteMode::DryRun {
+                return self.dry_run(by, workspace, prepared).await;
             }
-            let write = LinkWrite { idempotency_key: once.clone(), ..self.creation(by, workspace, prepared) };
+            let write = LinkWrite {
+                idempotency_key: idempotency_key.clone(),
+                ..self.link_write(by, workspace, prepared)
+            };
             let now = write.now;
             match self.store.write(write).await {
                 // Only a generated code can meet this: fresh candidates, another try.
                 Err(StoreError::Conflict) if input.code.is_none() => {}
-                written => return settle(workspace, input, written?, now),
+                written => return link_result(workspace, input, written?, now),
             }
         }
         Err(StoreError::Conflict.into())
@@ -48,37 +51,42 @@ impl Ops {
     /// A new link as far as it can be told without writing it.
     pub(crate) async fn prepare(
         &self,
-        by: &By,
+        by: &Requester,
         workspace: &Workspace,
         input: &Input,
-        deleted: Deleted,
+        on_deleted: OnDeletedCode,
         domains: &ServedHosts,
-    ) -> Result<Prepared, OpsError> {
+    ) -> Result<PreparedLink, OpsError> {
         let now = self.clock.now();
         let draft = LinkDraft::parse(input, &workspace.policy, domains, now)?;
         if let Some(code) = &draft.code {
             self.check_cycle(workspace, code, &draft.target, domains).await?;
-            if deleted == Deleted::Recreate && by.sees == Sees::Own {
+            if on_deleted == OnDeletedCode::Recreate && by.visibility == LinkVisibility::Own {
                 self.check_owner(by, workspace, code).await?;
             }
         }
         self.check_safety(&draft.target).await?;
-        let (code, existing) = choose(workspace, &draft, input, deleted, now)?;
-        Ok(Prepared { draft, code, existing, now })
+        let (code, on_conflict) = choose_code(workspace, &draft, input, on_deleted, now)?;
+        Ok(PreparedLink { draft, code, on_conflict, now })
     }
 
-    pub(crate) fn creation(&self, by: &By, workspace: &Workspace, prepared: Prepared) -> LinkWrite {
-        let Prepared { draft, code, existing, now } = prepared;
-        let op = LinkOp::Create { draft, code, source: by.source, on_conflict: existing };
+    pub(crate) fn link_write(
+        &self,
+        by: &Requester,
+        workspace: &Workspace,
+        prepared: PreparedLink,
+    ) -> LinkWrite {
+        let PreparedLink { draft, code, on_conflict, now } = prepared;
+        let op = LinkOp::Create { draft, code, source: by.source, on_conflict };
         LinkWrite {
             owner: by.owner.clone(),
-            target_change_limit: by.brake(self.target_changes_per_minute),
+            target_change_limit: by.target_change_limit(self.target_changes_per_minute),
             ..LinkWrite::new(workspace.id, by.actor.clone(), now, op)
         }
     }
 
     /// Who sees only their own takes no code that was another's: with it they would see what it was.
-    async fn check_owner(&self, by: &By, workspace: &Workspace, code: &Code) -> Result<(), OpsError> {
+    async fn check_owner(&self, by: &Requester, workspace: &Workspace, code: &Code) -> Result<(), OpsError> {
         match self.store.link(workspace.id, code).await? {
             Some(link) if !by.can_see(&link) => {
                 let deleted = link.state == LinkState::Deleted;
@@ -90,25 +98,30 @@ impl Ops {
 
     /// The answer that the same creation got before, where it is known by `once`; an error where the key was another creation's. What
     /// has become impossible since then (an expiry that is over, a limit that is reached) makes no difference.
-    pub async fn answered(
+    pub async fn replay(
         &self,
         workspace: &Workspace,
         body: &serde_json::Map<String, serde_json::Value>,
-        once: &IdempotencyKey,
-    ) -> Result<Option<Done>, OpsError> {
-        let first = self.store.replay(workspace.id, once, self.clock.now()).await?;
-        let Some(mut done) = first.map(Done::from) else { return Ok(None) };
-        if done.outcome == Outcome::Reused {
+        idempotency_key: &IdempotencyKey,
+    ) -> Result<Option<LinkResult>, OpsError> {
+        let first = self.store.replay(workspace.id, idempotency_key, self.clock.now()).await?;
+        let Some(mut result) = first.map(LinkResult::from) else { return Ok(None) };
+        if result.outcome == WriteOutcome::Reused {
             let sent = Input { code: None, ..Input::from_json(body)? };
             let sent = LinkPatch::parse(&sent, &workspace.policy, Timestamp::from_ms(0));
-            done.not_applied = sent.map(|sent| sent.unapplied(&done.link)).unwrap_or_default();
+            result.not_applied = sent.map(|sent| sent.unapplied(&result.link)).unwrap_or_default();
         }
-        Ok(Some(done))
+        Ok(Some(result))
     }
 
     /// What a creation would give. A generated code is only an example: the next one is another.
-    async fn rehearse(&self, by: &By, workspace: &Workspace, prepared: Prepared) -> Result<Done, OpsError> {
-        let Prepared { draft, code, existing, now } = prepared;
+    async fn dry_run(
+        &self,
+        by: &Requester,
+        workspace: &Workspace,
+        prepared: PreparedLink,
+    ) -> Result<LinkResult, OpsError> {
+        let PreparedLink { draft, code, on_conflict, now } = prepared;
         let code = match code {
             CodeChoice::Chosen(code) => code,
             CodeChoice::Candidates(codes) => codes.into_iter().next().ok_or(StoreError::Conflict)?,
@@ -123,16 +136,16 @@ impl Ops {
         };
         let there = self.store.link(workspace.id, &code).await?;
         let version = match &there {
-            Some(link) if matches!(existing, OnConflict::Recreate) && link.state == LinkState::Deleted => {
+            Some(link) if matches!(on_conflict, OnConflict::Recreate) && link.state == LinkState::Deleted => {
                 link.version + 1
             }
-            Some(link) if matches!(existing, OnConflict::Reuse { .. }) => {
+            Some(link) if matches!(on_conflict, OnConflict::Reuse { .. }) => {
                 let outcome = if link.state == LinkState::Active && !link.is_expired(now) {
-                    Outcome::Reused
+                    WriteOutcome::Reused
                 } else {
-                    Outcome::Revived
+                    WriteOutcome::Revived
                 };
-                return Ok(Done::new(link.clone(), outcome));
+                return Ok(LinkResult::new(link.clone(), outcome));
             }
             Some(link) => {
                 return Err(StoreError::CodeTaken {
@@ -153,51 +166,52 @@ impl Ops {
             created_at: now,
             version,
         });
-        Ok(Done::new(link, Outcome::Created))
+        Ok(LinkResult::new(link, WriteOutcome::Created))
     }
 }
 
 /// A new link that keeps all rules, and when that was seen.
-pub(crate) struct Prepared {
+pub(crate) struct PreparedLink {
     draft: LinkDraft,
     code: CodeChoice,
-    existing: OnConflict,
+    on_conflict: OnConflict,
     pub(crate) now: Timestamp,
 }
 
 /// What became of a creation, and what a link that was handed back does not have of it.
-pub(crate) fn settle(
+pub(crate) fn link_result(
     workspace: &Workspace,
     input: &Input,
     written: Written,
     now: Timestamp,
-) -> Result<Done, OpsError> {
-    let mut done = Done::from(written);
-    if done.outcome == Outcome::Reused {
+) -> Result<LinkResult, OpsError> {
+    let mut result = LinkResult::from(written);
+    if result.outcome == WriteOutcome::Reused {
         let sent = Input { code: None, ..input.clone() };
-        done.not_applied = LinkPatch::parse(&sent, &workspace.policy, now)?.unapplied(&done.link);
+        result.not_applied = LinkPatch::parse(&sent, &workspace.policy, now)?.unapplied(&result.link);
     }
-    Ok(done)
+    Ok(result)
 }
 
-fn choose(
+fn choose_code(
     workspace: &Workspace,
     draft: &LinkDraft,
     input: &Input,
-    deleted: Deleted,
+    on_deleted: OnDeletedCode,
     now: Timestamp,
 ) -> Result<(CodeChoice, OnConflict), OpsError> {
     if let Some(code) = &draft.code {
-        let existing = if deleted == Deleted::Recreate { OnConflict::Recreate } else { OnConflict::Refuse };
-        return Ok((CodeChoice::Chosen(code.clone()), existing));
+        let on_conflict =
+            if on_deleted == OnDeletedCode::Recreate { OnConflict::Recreate } else { OnConflict::Refuse };
+        return Ok((CodeChoice::Chosen(code.clone()), on_conflict));
     }
     let random = |letters, length| {
         let codes = std::iter::repeat_with(|| {
             code_generator::random_code(&random_bytes::<{ code_generator::RANDOM_BYTES }>(), letters, length)
         });
-        CodeChoice::Candidates(codes.take(CANDIDATES).flatten().collect())
+        CodeChoice::Candidates(codes.take(CANDIDATES_PER_ATTEMPT).flatten().collect())
     };
-    let existing = if workspace.policy.reuses_links() {
+    let on_conflict = if workspace.policy.reuses_links() {
         let sent =
             Box::new(LinkPatch::parse(&Input { code: None, ..input.clone() }, &workspace.policy, now)?);
         OnConflict::Reuse { normalized: draft.target.normalized(), sent }
@@ -211,11 +225,11 @@ fn choose(
         Generator::Hash => {
             let normalized = draft.target.normalized();
             CodeChoice::Candidates(
-                (0..SALTS)
+                (0..MAX_HASH_SALTS)
                     .filter_map(|salt| code_generator::from_target(&workspace.slug, &normalized, salt))
                     .collect(),
             )
         }
     };
-    Ok((code, existing))
+    Ok((code, on_conflict))
 }

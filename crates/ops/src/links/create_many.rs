@@ -4,30 +4,30 @@ use rlinks_core::draft::Input;
 use rlinks_core::{ServedHosts, Target, Workspace};
 use rlinks_store::StoreError;
 
-use super::create::settle;
-use crate::{By, Deleted, Done, Mode, Ops, OpsError};
+use super::create::link_result;
+use crate::{LinkResult, OnDeletedCode, Ops, OpsError, Requester, WriteMode};
 
 impl Ops {
     /// Makes several links, each as if those before it were there already; what waits for the disk waits together.
     pub async fn create_in_order(
         &self,
-        by: &By,
+        by: &Requester,
         workspace: &Workspace,
         inputs: &[Input],
-    ) -> Vec<Result<Done, OpsError>> {
-        let domains = match self.served_to(workspace).await {
+    ) -> Vec<Result<LinkResult, OpsError>> {
+        let domains = match self.served_hosts_for(workspace).await {
             Ok(domains) => domains,
             Err(error) => {
-                let away = error.to_string();
-                let away = || StoreError::Unavailable(away.clone()).into();
-                return inputs.iter().map(|_| Err(away())).collect();
+                let message = error.to_string();
+                let unavailable = || StoreError::Unavailable(message.clone()).into();
+                return inputs.iter().map(|_| Err(unavailable())).collect();
             }
         };
         let mut results = Vec::with_capacity(inputs.len());
         let mut left = inputs;
         while !left.is_empty() {
             // Whether a link closes a circle is only known when those before it are there.
-            let next = left[1..].iter().position(|input| leads_to_us(input, &domains));
+            let next = left[1..].iter().position(|input| targets_served_host(input, &domains));
             let (these, rest) = left.split_at(next.map_or(left.len(), |next| next + 1));
             results.extend(self.create_together(by, workspace, these, &domains).await);
             left = rest;
@@ -37,18 +37,19 @@ impl Ops {
 
     async fn create_together(
         &self,
-        by: &By,
+        by: &Requester,
         workspace: &Workspace,
         inputs: &[Input],
         domains: &ServedHosts,
-    ) -> Vec<Result<Done, OpsError>> {
+    ) -> Vec<Result<LinkResult, OpsError>> {
         let mut writes = Vec::with_capacity(inputs.len());
         let mut checked = Vec::with_capacity(inputs.len());
         for input in inputs {
-            let prepared = self.prepare(by, workspace, input, Deleted::sent(input), domains).await;
+            let prepared =
+                self.prepare(by, workspace, input, OnDeletedCode::from_input(input), domains).await;
             checked.push(prepared.map(|prepared| {
                 let now = prepared.now;
-                writes.push(self.creation(by, workspace, prepared));
+                writes.push(self.link_write(by, workspace, prepared));
                 now
             }));
         }
@@ -65,17 +66,17 @@ impl Ops {
             results.push(match written.next().unwrap_or(Err(StoreError::Conflict)) {
                 // All candidates for a generated code were taken: it is tried again by itself.
                 Err(StoreError::Conflict) if input.code.is_none() => {
-                    self.create(by, workspace, input, Deleted::Refuse, None, Mode::Write).await
+                    self.create(by, workspace, input, OnDeletedCode::Refuse, None, WriteMode::Apply).await
                 }
                 Err(error) => Err(error.into()),
-                Ok(written) => settle(workspace, input, written, now),
+                Ok(written) => link_result(workspace, input, written, now),
             });
         }
         results
     }
 }
 
-fn leads_to_us(input: &Input, domains: &ServedHosts) -> bool {
+fn targets_served_host(input: &Input, domains: &ServedHosts) -> bool {
     let target =
         input.target.as_deref().map(|text| Target::parse(text, rlinks_core::link::target::MAX_TARGET_BYTES));
     target.is_some_and(|target| target.is_ok_and(|target| domains.contains(target.host())))

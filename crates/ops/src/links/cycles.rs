@@ -6,7 +6,7 @@ use rlinks_core::{Code, FieldCode, FieldError, ServedHosts, Target, Workspace};
 use crate::{Ops, OpsError};
 
 /// The most links of our own a visitor is led through.
-const DEEPEST: usize = 10;
+const MAX_HOPS: usize = 10;
 
 impl Ops {
     /// Refuses a target that leads, through links of ours, back to where it started, or through too many of them.
@@ -20,27 +20,29 @@ impl Ops {
         if !domains.contains(target.host()) {
             return Ok(());
         }
-        let (workspaces, directory) = self.directory().await?;
+        let (workspaces, directory) = self.host_directory().await?;
         let owner = |host: &str| -> Option<&Workspace> {
             // While no domain is configured `main` answers on every host, and only our own is ours.
             let view = directory.workspace_of(host).filter(|_| domains.contains(host))?;
             workspaces.iter().find(|workspace| workspace.id == view.id)
         };
         let mut target = target.clone();
-        for _ in 0..DEEPEST {
+        for _ in 0..MAX_HOPS {
             let Some(next) = owner(target.host()) else { return Ok(()) };
             let Some(link) = (match path_code(&target) {
-                Some(code) => self.find(next, &code).await?,
+                Some(code) => self.find_link(next, &code).await?,
                 None => None,
             }) else {
                 // It leads to no link of ours yet; but if it leads to the very address being written, it will.
                 return match path_code(&target) {
-                    Some(path) if next.id == workspace.id && is_same(&path, code, workspace) => Err(circle()),
+                    Some(path) if next.id == workspace.id && is_same(&path, code, workspace) => {
+                        Err(cycle_error())
+                    }
                     _ => Ok(()),
                 };
             };
             if next.id == workspace.id && link.code == *code {
-                return Err(circle());
+                return Err(cycle_error());
             }
             target = link.target;
         }
@@ -63,7 +65,7 @@ fn is_same(path: &str, code: &Code, workspace: &Workspace) -> bool {
     path == code.as_str() || (workspace.policy.code.fold_case && path.eq_ignore_ascii_case(code.as_str()))
 }
 
-fn circle() -> OpsError {
+fn cycle_error() -> OpsError {
     loop_error("leads, through links of our own, back to this link: visitors would go in circles")
 }
 

@@ -11,7 +11,7 @@ use rlinks_core::{
 };
 use serde::Serialize;
 
-use crate::{By, Ops, OpsError, Thing};
+use crate::{Ops, OpsError, Requester, Resource};
 use rlinks_routes::host_directory::HostDirectory;
 
 /// An explanation.
@@ -39,47 +39,48 @@ impl Ops {
         at: Option<Timestamp>,
     ) -> Result<Explanation, OpsError> {
         let (host, path) = split(question)?;
-        let mut told = Told { address: question.to_owned(), steps: Vec::new() };
+        let mut trace = ExplainTrace { address: question.to_owned(), steps: Vec::new() };
         let own = match host {
             Some(host) => Some(host.to_owned()),
             None => self.host_of(workspace).await?,
         };
         let Some(host) = own else {
-            told.say("host", format!("no domain reaches workspace {workspace}; `domains add` gives it one"));
-            return Ok(told.refused(ErrorCode::NotFound));
+            trace
+                .push("host", format!("no domain reaches workspace {workspace}; `domains add` gives it one"));
+            return Ok(trace.error(ErrorCode::NotFound));
         };
         let mut buffer: HostBuffer = [0; rlinks_core::host::MAX_HOST_BYTES];
         let Some(host) = rlinks_core::host::from_header(host.as_bytes(), &mut buffer) else {
-            told.say("host", format!("`{host}` is no host"));
-            return Ok(told.refused(ErrorCode::BadRequest));
+            trace.push("host", format!("`{host}` is no host"));
+            return Ok(trace.error(ErrorCode::BadRequest));
         };
-        told.address = format!("{host}{path}");
+        trace.address = format!("{host}{path}");
         if is_reserved(first_segment(&path)) {
-            told.say("path", "is the server's own, whatever the host".to_owned());
-            return Ok(told.own_page(&path));
+            trace.push("path", "is the server's own, whatever the host".to_owned());
+            return Ok(trace.server_page(&path));
         }
         if path.len() > MAX_PATH_BYTES {
-            told.say("path", format!("is longer than {MAX_PATH_BYTES} bytes"));
-            return Ok(told.refused(ErrorCode::UriTooLong));
+            trace.push("path", format!("is longer than {MAX_PATH_BYTES} bytes"));
+            return Ok(trace.error(ErrorCode::UriTooLong));
         }
-        let Some(owner) = self.owner(host).await? else {
-            told.say("host", self.unanswered(host).await?);
-            return Ok(told.refused(ErrorCode::NotFound));
+        let Some(owner) = self.workspace_of_host(host).await? else {
+            trace.push("host", self.unanswered_reason(host).await?);
+            return Ok(trace.error(ErrorCode::NotFound));
         };
-        told.say("host", format!("{host} is answered by workspace {}", owner.slug));
+        trace.push("host", format!("{host} is answered by workspace {}", owner.slug));
         match parse_path(&path) {
-            RequestPath::Root => Ok(told.shown("the landing page")),
+            RequestPath::Root => Ok(trace.page("the landing page")),
             RequestPath::NotALink => {
-                told.say("path", format!("{path} is no path a link can have"));
-                Ok(told.refused(ErrorCode::NotFound))
+                trace.push("path", format!("{path} is no path a link can have"));
+                Ok(trace.error(ErrorCode::NotFound))
             }
-            RequestPath::Code(code) => self.explain_code(told, &owner, host, &code, at, false).await,
-            RequestPath::Preview(code) => self.explain_code(told, &owner, host, &code, at, true).await,
+            RequestPath::Code(code) => self.explain_code(trace, &owner, host, &code, at, false).await,
+            RequestPath::Preview(code) => self.explain_code(trace, &owner, host, &code, at, true).await,
         }
     }
 
     /// Why nobody answers on a host.
-    async fn unanswered(&self, host: &str) -> Result<String, OpsError> {
+    async fn unanswered_reason(&self, host: &str) -> Result<String, OpsError> {
         let held = self.store.domain_record(&Host::from_stored(host.to_owned())).await?;
         Ok(match held.map(|held| held.verification.status()) {
             Some(DomainStatus::Unverified) => format!("{host} waits for its proof by DNS"),
@@ -93,18 +94,18 @@ impl Ops {
     /// The same for somebody of one workspace: what is not theirs is not there.
     pub async fn explain_for(
         &self,
-        by: &By,
+        by: &Requester,
         workspace: &Workspace,
         question: &str,
         at: Option<Timestamp>,
     ) -> Result<Explanation, OpsError> {
-        let unknown = || OpsError::NotFound(Thing::Link(question.to_owned()));
+        let unknown = || OpsError::NotFound(Resource::Link(question.to_owned()));
         let (host, path) = split(question)?;
         if let Some(host) = host {
             let mut buffer: HostBuffer = [0; rlinks_core::host::MAX_HOST_BYTES];
             let host = rlinks_core::host::from_header(host.as_bytes(), &mut buffer);
             let owner = match host {
-                Some(host) => self.owner(host).await?,
+                Some(host) => self.workspace_of_host(host).await?,
                 None => None,
             };
             if owner.is_some_and(|owner| owner.id != workspace.id) {
@@ -112,7 +113,7 @@ impl Ops {
             }
         }
         if let RequestPath::Code(code) | RequestPath::Preview(code) = parse_path(&path)
-            && self.find(workspace, &code).await?.is_some_and(|link| !by.can_see(&link))
+            && self.find_link(workspace, &code).await?.is_some_and(|link| !by.can_see(&link))
         {
             return Err(unknown());
         }
@@ -121,33 +122,33 @@ impl Ops {
 
     async fn explain_code(
         &self,
-        mut told: Told,
+        mut trace: ExplainTrace,
         owner: &Workspace,
         host: &str,
         code: &str,
         at: Option<Timestamp>,
         preview: bool,
     ) -> Result<Explanation, OpsError> {
-        told.say("code", code.to_owned());
+        trace.push("code", code.to_owned());
         let now = at.unwrap_or_else(|| self.clock.now());
         let link = match at.filter(|at| *at < self.clock.now()) {
-            None => self.find(owner, code).await?,
+            None => self.find_link(owner, code).await?,
             Some(then) => self.find_at(owner, code, then).await?,
         };
-        let served = self.served_to(owner).await?;
+        let served = self.served_hosts_for(owner).await?;
         let visitor = Visitor { host, served_hosts: &served };
         let route = link.as_ref().map(rlinks_core::Link::route);
-        told.steps.extend(explain(route, &owner.policy, &visitor, now));
+        trace.steps.extend(explain(route, &owner.policy, &visitor, now));
         let decision = decide(route, &owner.policy, &visitor, now);
         Ok(match decision {
             Decision::Redirect { target, .. } if preview => {
-                told.shown(&format!("a page that shows {target}"))
+                trace.page(&format!("a page that shows {target}"))
             }
             Decision::Redirect { status, target, cache } => {
-                told.say("answer", format!("{} to {target} ({cache})", status.code()));
-                told.ended(status.code(), Some(target.to_owned()), None)
+                trace.push("answer", format!("{} to {target} ({cache})", status.code()));
+                trace.finish(status.code(), Some(target.to_owned()), None)
             }
-            _ => told.refused(decision.error_code().unwrap_or(ErrorCode::Internal)),
+            _ => trace.error(decision.error_code().unwrap_or(ErrorCode::Internal)),
         })
     }
 
@@ -155,14 +156,14 @@ impl Ops {
     /// is configured, any.
     async fn host_of(&self, slug: &Slug) -> Result<Option<String>, OpsError> {
         let workspace = self.workspace(slug).await?;
-        let mut domains = self.domains_to_be(std::slice::from_ref(&workspace)).await?;
+        let mut domains = self.effective_domains(std::slice::from_ref(&workspace)).await?;
         let silent = self.store.unverified_hosts().await?;
         domains.retain(|domain| !silent.contains(&domain.host));
         let primary = domains.iter().find(|domain| domain.workspace == workspace.id && domain.primary);
         if let Some(domain) = primary {
             return Ok(Some(domain.host.to_string()));
         }
-        if let Some(base) = &self.naming.base_domain {
+        if let Some(base) = &self.short_urls.base_domain {
             return Ok(Some(format!("{slug}.{base}")));
         }
         let any = slug.as_str() == Slug::MAIN && self.store.operator_hosts().await?.is_empty();
@@ -188,28 +189,28 @@ impl Ops {
     }
 
     /// The workspace a host names. While no domain is configured, `main` answers on every host.
-    async fn owner(&self, host: &str) -> Result<Option<Workspace>, OpsError> {
-        let (workspaces, directory) = self.directory().await?;
+    async fn workspace_of_host(&self, host: &str) -> Result<Option<Workspace>, OpsError> {
+        let (workspaces, directory) = self.host_directory().await?;
         let id = directory.workspace_of(host).map(|view| view.id);
         Ok(workspaces.into_iter().find(|workspace| Some(workspace.id) == id))
     }
 
     /// Every workspace, and which answers where.
-    pub(crate) async fn directory(&self) -> Result<(Vec<Workspace>, HostDirectory), OpsError> {
+    pub(crate) async fn host_directory(&self) -> Result<(Vec<Workspace>, HostDirectory), OpsError> {
         let workspaces = self.store.workspaces().await?;
-        let domains = self.domains_to_be(&workspaces).await?;
+        let domains = self.effective_domains(&workspaces).await?;
         let mut vouched = self.store.operator_hosts().await?;
-        vouched.extend(self.naming.domain.clone());
-        let (silent, base) = (self.store.unverified_hosts().await?, self.naming.base_domain.as_ref());
+        vouched.extend(self.short_urls.domain.clone());
+        let (silent, base) = (self.store.unverified_hosts().await?, self.short_urls.base_domain.as_ref());
         let directory = HostDirectory::new(&workspaces, &domains, &vouched, &silent, base);
         Ok((workspaces, directory))
     }
 
     /// Every domain; the one in the configuration counts before the first server has entered it.
-    async fn domains_to_be(&self, workspaces: &[Workspace]) -> Result<Vec<Domain>, OpsError> {
+    async fn effective_domains(&self, workspaces: &[Workspace]) -> Result<Vec<Domain>, OpsError> {
         let mut domains = self.store.domains().await?;
         let main = workspaces.iter().find(|workspace| workspace.slug.as_str() == Slug::MAIN);
-        if let (Some(host), Some(main)) = (&self.naming.domain, main)
+        if let (Some(host), Some(main)) = (&self.short_urls.domain, main)
             && domains.iter().all(|domain| domain.host != *host)
         {
             let primary = !domains.iter().any(|domain| domain.workspace == main.id && domain.primary);
@@ -221,46 +222,46 @@ impl Ops {
 }
 
 /// What was found so far.
-struct Told {
+struct ExplainTrace {
     address: String,
     steps: Vec<ExplainStep>,
 }
 
-impl Told {
-    fn say(&mut self, step: &'static str, result: String) {
+impl ExplainTrace {
+    fn push(&mut self, step: &'static str, result: String) {
         self.steps.push(ExplainStep { step, result });
     }
 
-    fn refused(mut self, code: ErrorCode) -> Explanation {
-        self.say("answer", format!("{} {}", code.status(), code.name()));
-        self.ended(code.status(), None, Some(code.name()))
+    fn error(mut self, code: ErrorCode) -> Explanation {
+        self.push("answer", format!("{} {}", code.status(), code.name()));
+        self.finish(code.status(), None, Some(code.name()))
     }
 
-    fn shown(mut self, what: &str) -> Explanation {
-        self.say("answer", format!("200, {what}"));
-        self.ended(200, None, None)
+    fn page(mut self, what: &str) -> Explanation {
+        self.push("answer", format!("200, {what}"));
+        self.finish(200, None, None)
     }
 
     /// What somebody gets who has not signed in and has no key.
-    fn own_page(mut self, path: &str) -> Explanation {
+    fn server_page(mut self, path: &str) -> Explanation {
         match path {
             "/favicon.ico" => {
-                self.say("answer", "204, there is none".to_owned());
-                self.ended(204, None, None)
+                self.push("answer", "204, there is none".to_owned());
+                self.finish(204, None, None)
             }
-            "/admin/login" => self.shown("where people sign in"),
-            "/api/docs" | "/api/openapi.json" => self.shown("the description of the API"),
-            path if SERVER_PATHS.contains(&path) => self.shown("what the server says there"),
+            "/admin/login" => self.page("where people sign in"),
+            "/api/docs" | "/api/openapi.json" => self.page("the description of the API"),
+            path if SERVER_PATHS.contains(&path) => self.page("what the server says there"),
             path if path == "/admin" || path.starts_with("/admin/") => {
-                self.say("answer", "303 to /admin/login, for who has not signed in".to_owned());
-                self.ended(303, Some("/admin/login".to_owned()), None)
+                self.push("answer", "303 to /admin/login, for who has not signed in".to_owned());
+                self.finish(303, Some("/admin/login".to_owned()), None)
             }
-            path if path.starts_with("/api/v1/") => self.refused(ErrorCode::Unauthenticated),
-            _ => self.refused(ErrorCode::NotFound),
+            path if path.starts_with("/api/v1/") => self.error(ErrorCode::Unauthenticated),
+            _ => self.error(ErrorCode::NotFound),
         }
     }
 
-    fn ended(self, status: u16, location: Option<String>, error: Option<&'static str>) -> Explanation {
+    fn finish(self, status: u16, location: Option<String>, error: Option<&'static str>) -> Explanation {
         Explanation { address: self.address, steps: self.steps, status, location, error }
     }
 }

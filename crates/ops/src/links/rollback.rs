@@ -12,18 +12,18 @@ use rlinks_store::StoreError;
 use rlinks_store::write::{Action, LinkOp, LinkWrite, Written};
 use tokio::task::JoinSet;
 
-use super::change::CHANGE_TRIES;
+use super::change::MAX_CHANGE_ATTEMPTS;
 use crate::safety::Verdict;
-use crate::{By, Mode, Ops, OpsError};
+use crate::{Ops, OpsError, Requester, WriteMode};
 
 /// Links put back by one commit or so.
-const PAGE: i64 = 256;
+const PAGE_SIZE: i64 = 256;
 /// Differences that are kept to be shown.
-const SHOWN: usize = 20;
+const MAX_SHOWN_DIFFERENCES: usize = 20;
 
 /// What was put back, or would be.
 #[derive(Clone, Debug, Default)]
-pub struct RolledBack {
+pub struct RollbackReport {
     /// Links that are what they were, their fields or state.
     pub changed: u64,
     /// Links that had been deleted since.
@@ -33,66 +33,66 @@ pub struct RolledBack {
     /// Of these, links that led somewhere unsafe, and came back switched off.
     pub disabled: u64,
     /// The first differences, now and then.
-    pub differences: Vec<Difference>,
+    pub differences: Vec<LinkDiff>,
     /// Going back to this moment undoes it; nothing where there was nothing to do.
     pub undo: Option<Timestamp>,
 }
 
 /// How a link is, and how it was.
 #[derive(Clone, Debug)]
-pub struct Difference {
+pub struct LinkDiff {
     /// As it is.
     pub now: Link,
     /// As it was; deleted where it was not there.
     pub then: Link,
 }
 
-impl RolledBack {
+impl RollbackReport {
     /// How many links differ.
     pub const fn links(&self) -> u64 {
         self.changed + self.restored + self.deleted
     }
 
-    fn count(&mut self, step: &Step) {
+    fn count(&mut self, step: &LinkRestore) {
         match step.action {
             Action::Delete => self.deleted += 1,
             Action::Restore => self.restored += 1,
             _ => self.changed += 1,
         }
-        self.disabled += u64::from(step.unsafe_because.is_some());
-        if self.differences.len() < SHOWN {
-            self.differences.push(Difference { now: step.now.clone(), then: step.next.clone() });
+        self.disabled += u64::from(step.unsafe_reason.is_some());
+        if self.differences.len() < MAX_SHOWN_DIFFERENCES {
+            self.differences.push(LinkDiff { now: step.now.clone(), then: step.next.clone() });
         }
     }
 }
 
 /// What is to be reached.
-struct Goal {
+struct RollbackPoint {
     to: Timestamp,
     /// The last entry of the log by then.
     entry: i64,
     /// Whose links stay deleted, because they went with their accounts.
-    forgotten: HashSet<String>,
+    deleted_accounts: HashSet<String>,
 }
 
 /// One link to be put back.
-struct Step {
+struct LinkRestore {
     now: Link,
     next: Link,
     action: Action,
-    unsafe_because: Option<String>,
+    unsafe_reason: Option<String>,
 }
 
 impl Ops {
     /// Makes every link of a workspace what it was at a moment.
     pub async fn roll_back(
         &self,
-        by: &By,
+        by: &Requester,
         workspace: &Workspace,
         to: Timestamp,
-        mode: Mode,
+        mode: WriteMode,
         mut progress: impl FnMut(u64),
-    ) -> Result<RolledBack, OpsError> {
+    ) -> Result<RollbackReport, OpsError> {
         let refuse = |code, message: &str| Err(FieldError::new("to", code, message).into());
         if to > self.clock.now() {
             return refuse(FieldCode::NotATime, "is still to come");
@@ -100,102 +100,103 @@ impl Ops {
         if to < workspace.created_at {
             return refuse(FieldCode::Past, "is before this workspace was made");
         }
-        if let Some(list) = self.safety.list() {
+        if let Some(list) = self.safety.blocklist() {
             // Better before the first change than half-way.
-            list.get().await.map_err(OpsError::Unchecked)?;
+            list.get().await.map_err(OpsError::SafetyUnavailable)?;
         }
-        let goal = Goal {
+        let point = RollbackPoint {
             to,
             entry: self.store.entry_at(workspace.id, to).await?,
-            forgotten: self.forgotten(workspace).await?,
+            deleted_accounts: self.deleted_accounts(workspace).await?,
         };
-        let mut done = RolledBack::default();
+        let mut report = RollbackReport::default();
         let mut after = String::new();
         loop {
-            let codes = self.store.codes_changed_since(workspace.id, goal.entry, &after, PAGE).await?;
-            let Some(last) = codes.last().cloned() else { return Ok(done) };
+            let codes = self.store.codes_changed_since(workspace.id, point.entry, &after, PAGE_SIZE).await?;
+            let Some(last) = codes.last().cloned() else { return Ok(report) };
             after = last;
-            self.put_back(by, workspace, &goal, codes, mode, &mut done).await?;
-            progress(done.links());
+            self.restore_page(by, workspace, &point, codes, mode, &mut report).await?;
+            progress(report.links());
         }
     }
 
     /// Where links are their owner's alone, they were deleted with the account, and no rollback brings back what somebody wanted gone.
-    async fn forgotten(&self, workspace: &Workspace) -> Result<HashSet<String>, OpsError> {
-        let mut forgotten = HashSet::new();
+    async fn deleted_accounts(&self, workspace: &Workspace) -> Result<HashSet<String>, OpsError> {
+        let mut accounts = HashSet::new();
         if workspace.policy.visibility != Visibility::Owner {
-            return Ok(forgotten);
+            return Ok(accounts);
         }
         let mut after = None;
         loop {
-            let users = self.store.deleted_users(workspace.id, after, PAGE).await?;
-            forgotten.extend(users.iter().map(|(user, _)| Actor::from_user(*user).as_str().to_owned()));
+            let users = self.store.deleted_users(workspace.id, after, PAGE_SIZE).await?;
+            accounts.extend(users.iter().map(|(user, _)| Actor::from_user(*user).as_str().to_owned()));
             after = users.last().map(|(user, _)| *user);
             if after.is_none() {
-                return Ok(forgotten);
+                return Ok(accounts);
             }
         }
     }
 
     /// Puts some links back; those that somebody changes meanwhile again.
-    async fn put_back(
+    async fn restore_page(
         &self,
-        by: &By,
+        by: &Requester,
         workspace: &Workspace,
-        goal: &Goal,
+        point: &RollbackPoint,
         mut codes: Vec<String>,
-        mode: Mode,
-        done: &mut RolledBack,
+        mode: WriteMode,
+        report: &mut RollbackReport,
     ) -> Result<(), OpsError> {
-        let mut then = self.store.links_at_entry(workspace.id, goal.entry, &codes).await?;
-        for link in then.values_mut().filter(|link| goal.forgotten.contains(link.created_by.as_str())) {
+        let mut then = self.store.links_at_entry(workspace.id, point.entry, &codes).await?;
+        for link in then.values_mut().filter(|link| point.deleted_accounts.contains(link.created_by.as_str()))
+        {
             link.state = LinkState::Deleted;
         }
-        for _ in 0..CHANGE_TRIES {
-            let steps = self.steps(workspace, &then, &codes).await?;
+        for _ in 0..MAX_CHANGE_ATTEMPTS {
+            let steps = self.plan_restores(workspace, &then, &codes).await?;
             if steps.is_empty() {
                 return Ok(());
             }
-            if mode == Mode::DryRun {
+            if mode == WriteMode::DryRun {
                 for step in &steps {
-                    done.count(step);
+                    report.count(step);
                 }
                 return Ok(());
             }
-            if done.undo.is_none() {
+            if report.undo.is_none() {
                 let noted = self
                     .store
-                    .record_rollback(workspace.id, goal.to, goal.entry, &by.actor, self.clock.now())
+                    .record_rollback(workspace.id, point.to, point.entry, &by.actor, self.clock.now())
                     .await?;
-                done.undo = Some(noted);
+                report.undo = Some(noted);
             }
-            codes = self.write_steps(by, goal.to, steps, done).await?;
+            codes = self.write_restores(by, point.to, steps, report).await?;
         }
         Err(StoreError::Conflict.into())
     }
 
-    async fn steps(
+    async fn plan_restores(
         &self,
         workspace: &Workspace,
         then: &HashMap<String, Link>,
         codes: &[String],
-    ) -> Result<Vec<Step>, OpsError> {
+    ) -> Result<Vec<LinkRestore>, OpsError> {
         let mut steps = Vec::new();
         for (code, now) in self.store.links(workspace.id, codes).await? {
-            steps.extend(step(now?, then.get(&code)));
+            steps.extend(plan_restore(now?, then.get(&code)));
         }
-        let begins = |step: &&mut Step| {
+        let begins = |step: &&mut LinkRestore| {
             step.next.state == LinkState::Active
                 && (step.now.state != LinkState::Active || step.now.target != step.next.target)
         };
-        let mut leading: Vec<&mut Step> = steps.iter_mut().filter(begins).collect();
+        let mut leading: Vec<&mut LinkRestore> = steps.iter_mut().filter(begins).collect();
         let targets: Vec<Target> = leading.iter().map(|step| step.next.target.clone()).collect();
         let verdicts = self.safety.check_all(&targets.iter().collect::<Vec<_>>()).await;
         for (step, verdict) in leading.iter_mut().zip(verdicts) {
             // What nobody could be asked about was asked about when it was set.
             if let Verdict::Unsafe(reason) = verdict {
                 step.next.state = LinkState::Disabled;
-                step.unsafe_because = Some(reason.to_string());
+                step.unsafe_reason = Some(reason.to_string());
             }
         }
         steps.retain(|step| step.next != step.now);
@@ -203,17 +204,17 @@ impl Ops {
     }
 
     /// Writes some steps together. Gives the codes of those that have to be looked at again.
-    async fn write_steps(
+    async fn write_restores(
         &self,
-        by: &By,
+        by: &Requester,
         to: Timestamp,
-        steps: Vec<Step>,
-        done: &mut RolledBack,
+        steps: Vec<LinkRestore>,
+        report: &mut RollbackReport,
     ) -> Result<Vec<String>, OpsError> {
         let mut writing = JoinSet::new();
         for step in steps {
             let op = LinkOp::RollBack { next: Box::new(step.next.clone()), action: step.action };
-            let reason = match &step.unsafe_because {
+            let reason = match &step.unsafe_reason {
                 None => format!("rollback to {to}"),
                 Some(why) => format!("rollback to {to}; unsafe target: {why}"),
             };
@@ -227,7 +228,7 @@ impl Ops {
         let mut again = Vec::new();
         while let Some(written) = writing.join_next().await {
             match written.map_err(|error| StoreError::Unavailable(error.to_string()))? {
-                (Ok(Written::Changed(_)), step) => done.count(&step),
+                (Ok(Written::Changed(_)), step) => report.count(&step),
                 (Ok(_), _) => {}
                 (Err(StoreError::Conflict), step) => again.push(step.now.code.to_string()),
                 (Err(error), _) => return Err(error.into()),
@@ -238,7 +239,7 @@ impl Ops {
 }
 
 /// What has to be done to a link, if anything.
-fn step(now: Link, then: Option<&Link>) -> Option<Step> {
+fn plan_restore(now: Link, then: Option<&Link>) -> Option<LinkRestore> {
     let next = match then {
         Some(then) => Link { version: now.version, updated_at: now.updated_at, ..then.clone() },
         // A code once given out stays taken, so what was not there is deleted and not erased.
@@ -255,5 +256,5 @@ fn step(now: Link, then: Option<&Link>) -> Option<Step> {
         (_, LinkState::Disabled) if only_state => Action::Disable,
         _ => Action::Update,
     };
-    Some(Step { now, next, action, unsafe_because: None })
+    Some(LinkRestore { now, next, action, unsafe_reason: None })
 }

@@ -22,20 +22,20 @@ use hashbrown::HashTable;
 use parking_lot::Mutex;
 use rlinks_core::{Host, Target};
 
-use super::canonical::{Canonical, is_address, path_and_query, suffixes};
+use super::canonical::{CanonicalUrl, is_ip_address, path_and_query, suffixes};
 
 /// Places in the text are 32 bits wide, and so much is more than anybody has.
-const LARGEST_FILE_BYTES: u64 = 1 << 30;
+const MAX_FILE_BYTES: u64 = 1 << 30;
 /// Of a path and of a query, so many beginnings are looked up. Entries are no longer either.
-const MOST_PARTS: usize = 32;
+const MAX_PATH_PARTS: usize = 32;
 /// So many bad lines are named, the rest counted.
-const NAMED: usize = 10;
+const MAX_NAMED_LINES: usize = 10;
 
 /// Before an entry, what it is: so that one index holds all kinds.
-const DOMAIN: char = '.';
-const PREFIX: char = '=';
+const DOMAIN_TAG: char = '.';
+const PREFIX_TAG: char = '=';
 /// A host some entry has a path for.
-const HAS_PATHS: char = '@';
+const HAS_PATHS_TAG: char = '@';
 
 /// What was read.
 pub struct Blocklist {
@@ -72,9 +72,9 @@ impl Blocklist {
             if line.is_empty() || line.starts_with('#') {
                 continue;
             }
-            if let Err(why) = list.take(line) {
+            if let Err(why) = list.add_line(line) {
                 list.bad.count += 1;
-                if list.bad.named.len() < NAMED {
+                if list.bad.named.len() < MAX_NAMED_LINES {
                     list.bad.named.push((number + 1, why));
                 }
             }
@@ -83,7 +83,7 @@ impl Blocklist {
         list
     }
 
-    fn take(&mut self, line: &str) -> Result<(), String> {
+    fn add_line(&mut self, line: &str) -> Result<(), String> {
         let rest = ["https://", "http://"].iter().find_map(|scheme| {
             line.get(..scheme.len()).filter(|front| front.eq_ignore_ascii_case(scheme))?;
             Some(&line[scheme.len()..])
@@ -95,20 +95,20 @@ impl Blocklist {
         let (authority, path) = url.split_at(url.find(['/', '?', '#']).unwrap_or(url.len()));
         if rest.is_none() && path.is_empty() {
             let host = host(authority)?;
-            self.insert(DOMAIN, &host, "");
+            self.insert(DOMAIN_TAG, &host, "");
             return Ok(());
         }
         let host = host(without_port(authority))?;
-        let path = spelled(path);
-        if path.matches(['/', '&']).count() > MOST_PARTS {
-            return Err(format!("has more than {MOST_PARTS} folders and parameters"));
+        let path = normalized_path(path);
+        if path.matches(['/', '&']).count() > MAX_PATH_PARTS {
+            return Err(format!("has more than {MAX_PATH_PARTS} folders and parameters"));
         }
         if !path.is_empty() {
             let before = self.entries;
-            self.insert(HAS_PATHS, &host, "");
+            self.insert(HAS_PATHS_TAG, &host, "");
             self.entries = before;
         }
-        self.insert(PREFIX, &host, &path);
+        self.insert(PREFIX_TAG, &host, &path);
         Ok(())
     }
 
@@ -135,17 +135,17 @@ impl Blocklist {
     }
 
     /// The entry that blocks a target, as it stands in the list.
-    pub fn blocks(&self, target: &Target) -> Option<String> {
+    pub fn blocking_entry(&self, target: &Target) -> Option<String> {
         let host = target.host();
         let mut key = String::with_capacity(host.len() + 1);
         for suffix in suffixes(host) {
             key.clear();
-            key.push(DOMAIN);
+            key.push(DOMAIN_TAG);
             key.push_str(suffix);
-            if self.has(&key) {
+            if self.contains(&key) {
                 return Some(suffix.to_owned());
             }
-            if is_address(host) {
+            if is_ip_address(host) {
                 break;
             }
         }
@@ -154,36 +154,36 @@ impl Blocklist {
             key.push(kind);
             key.push_str(host);
             key.push_str(rest);
-            self.has(&key)
+            self.contains(&key)
         };
-        if found(PREFIX, "") {
+        if found(PREFIX_TAG, "") {
             return Some(host.to_owned());
         }
-        if !found(HAS_PATHS, "") {
+        if !found(HAS_PATHS_TAG, "") {
             return None;
         }
-        let Canonical { path, query, .. } = Canonical::of(target);
+        let CanonicalUrl { path, query, .. } = CanonicalUrl::from_target(target);
         let path = path.strip_suffix('/').unwrap_or(&path);
         let ends = |text: &str, mark: char| -> Vec<usize> {
             let marks = text.match_indices(mark).map(|(at, _)| at).filter(|at| *at > 0);
-            marks.take(MOST_PARTS).chain([text.len()]).collect()
+            marks.take(MAX_PATH_PARTS).chain([text.len()]).collect()
         };
         for end in ends(path, '/') {
-            if found(PREFIX, &path[..end]) {
+            if found(PREFIX_TAG, &path[..end]) {
                 return Some(format!("{host}{}", &path[..end]));
             }
         }
         let query = query?;
         for end in ends(&query, '&') {
             let whole = format!("{path}?{}", &query[..end]);
-            if found(PREFIX, &whole) {
+            if found(PREFIX_TAG, &whole) {
                 return Some(format!("{host}{whole}"));
             }
         }
         None
     }
 
-    fn has(&self, key: &str) -> bool {
+    fn contains(&self, key: &str) -> bool {
         let at = |&(start, length): &(u32, u32)| &self.text[start as usize..(start + length) as usize];
         self.index.find(self.hasher.hash_one(key), |place| at(place) == key).is_some()
     }
@@ -218,7 +218,7 @@ fn without_port(authority: &str) -> &str {
 }
 
 /// A path with its query as targets are spelled, without a slash at the path's end.
-fn spelled(rest: &str) -> String {
+fn normalized_path(rest: &str) -> String {
     let (path, query) = path_and_query(rest);
     let path = path.strip_suffix('/').unwrap_or(&path);
     match query.filter(|query| !query.is_empty()) {
@@ -228,20 +228,20 @@ fn spelled(rest: &str) -> String {
 }
 
 /// A list in its file.
-pub struct ListFile {
+pub struct BlocklistFile {
     path: PathBuf,
     list: ArcSwapOption<Blocklist>,
     /// The file as it was when it was last read.
-    seen: Mutex<Option<State>>,
+    last_read: Mutex<Option<FileState>>,
 }
 
 /// What changes when a file does.
-type State = (u64, u64, i64, i64, u64);
+type FileState = (u64, u64, i64, i64, u64);
 
-impl ListFile {
+impl BlocklistFile {
     /// A list that is read when it is first needed.
     pub fn new(path: PathBuf) -> Self {
-        Self { path, list: ArcSwapOption::empty(), seen: Mutex::new(None) }
+        Self { path, list: ArcSwapOption::empty(), last_read: Mutex::new(None) }
     }
 
     /// The list in force; it is read where it was not yet.
@@ -254,7 +254,7 @@ impl ListFile {
 
     /// Reads the file again. What cannot be read leaves the old list in force.
     pub async fn read(&self) -> Result<Arc<Blocklist>, String> {
-        *self.seen.lock() = state(&self.path);
+        *self.last_read.lock() = file_state(&self.path);
         let path = self.path.clone();
         let read = tokio::task::spawn_blocking(move || read(&path)).await;
         let list = Arc::new(read.map_err(|error| error.to_string())??);
@@ -264,7 +264,7 @@ impl ListFile {
 
     /// Whether the file is another one than was last read.
     pub fn has_changed(&self) -> bool {
-        *self.seen.lock() != state(&self.path)
+        *self.last_read.lock() != file_state(&self.path)
     }
 
     /// Says in the log what was read, and which lines were not.
@@ -280,7 +280,7 @@ impl ListFile {
     }
 }
 
-fn state(path: &Path) -> Option<State> {
+fn file_state(path: &Path) -> Option<FileState> {
     let file = fs::metadata(path).ok()?;
     Some((file.dev(), file.ino(), file.mtime(), file.mtime_nsec(), file.len()))
 }
@@ -293,7 +293,7 @@ fn read(path: &Path) -> Result<Blocklist, String> {
     if !file.is_file() {
         return Err(cannot(&"it is not a file"));
     }
-    if file.len() > LARGEST_FILE_BYTES {
+    if file.len() > MAX_FILE_BYTES {
         return Err(cannot(&"it has more than 1 GiB"));
     }
     let bytes = fs::read(path).map_err(|error| cannot(&error))?;
@@ -308,7 +308,7 @@ mod tests {
     use super::*;
 
     fn blocked(list: &str, url: &str) -> Option<String> {
-        Blocklist::parse(list).blocks(&Target::parse(url, 65_536).unwrap())
+        Blocklist::parse(list).blocking_entry(&Target::parse(url, 65_536).unwrap())
     }
 
     #[test]
@@ -385,7 +385,7 @@ mod tests {
         // A slot is eight bytes and one of control, and at most every second is free.
         assert!(list.index.capacity() <= 2 * 100_000);
         let target = |url: &str| Target::parse(url, 2048).unwrap();
-        assert!(list.blocks(&target("https://www.host-99999.example/")).is_some());
-        assert!(list.blocks(&target("https://host-100000.example/")).is_none());
+        assert!(list.blocking_entry(&target("https://www.host-99999.example/")).is_some());
+        assert!(list.blocking_entry(&target("https://host-100000.example/")).is_none());
     }
 }

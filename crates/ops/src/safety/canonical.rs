@@ -10,12 +10,12 @@ use rlinks_core::Target;
 
 /// Suffixes of a host that are looked up have so many labels. Google counts from the public suffix, whose list changes daily; a few
 /// more suffixes cost nothing and find the same.
-const LABELS: std::ops::RangeInclusive<usize> = 2..=6;
+const SUFFIX_LABELS: std::ops::RangeInclusive<usize> = 2..=6;
 /// Folders from the root down that are looked up.
-const FOLDERS: usize = 4;
+const MAX_FOLDERS: usize = 4;
 
 /// Host, path and query, in their canonical spelling.
-pub struct Canonical<'a> {
+pub struct CanonicalUrl<'a> {
     /// The host.
     pub host: &'a str,
     /// The path; it begins with a slash.
@@ -24,9 +24,9 @@ pub struct Canonical<'a> {
     pub query: Option<String>,
 }
 
-impl<'a> Canonical<'a> {
+impl<'a> CanonicalUrl<'a> {
     /// Of a target.
-    pub fn of(target: &'a Target) -> Self {
+    pub fn from_target(target: &'a Target) -> Self {
         let rest = &target.as_str()[target.host_range().1..];
         let rest = rest.find(['/', '?', '#']).map_or("", |at| &rest[at..]);
         let (path, query) = path_and_query(rest);
@@ -47,17 +47,21 @@ impl<'a> Canonical<'a> {
 
     fn hosts(&self) -> Vec<&'a str> {
         let mut hosts = vec![self.host];
-        if !is_address(self.host) {
+        if !is_ip_address(self.host) {
             let labels = self.host.split('.').count();
             let shorter = suffixes(self.host).skip(1).zip((1..labels).rev());
-            hosts.extend(shorter.filter(|(_, labels)| LABELS.contains(labels)).map(|(host, _)| host));
+            hosts.extend(shorter.filter(|(_, labels)| SUFFIX_LABELS.contains(labels)).map(|(host, _)| host));
         }
         hosts
     }
 
     fn paths(&self) -> Vec<String> {
-        let mut paths: Vec<String> =
-            self.path.match_indices('/').take(FOLDERS).map(|(at, _)| self.path[..=at].to_owned()).collect();
+        let mut paths: Vec<String> = self
+            .path
+            .match_indices('/')
+            .take(MAX_FOLDERS)
+            .map(|(at, _)| self.path[..=at].to_owned())
+            .collect();
         let mut add = |path: String| {
             if !paths.contains(&path) {
                 paths.push(path);
@@ -75,13 +79,13 @@ impl<'a> Canonical<'a> {
 pub fn path_and_query(rest: &str) -> (String, Option<String>) {
     let rest = rest.split('#').next().unwrap_or_default();
     match rest.split_once('?') {
-        Some((path, query)) => (path_of(path), Some(escaped(&unescaped(query)))),
-        None => (path_of(rest), None),
+        Some((path, query)) => (canonical_path(path), Some(escape(&unescape(query)))),
+        None => (canonical_path(rest), None),
     }
 }
 
 /// Whether a host is an address: those have no suffixes.
-pub fn is_address(host: &str) -> bool {
+pub fn is_ip_address(host: &str) -> bool {
     host.starts_with('[') || host.parse::<Ipv4Addr>().is_ok()
 }
 
@@ -91,8 +95,8 @@ pub fn suffixes(host: &str) -> impl Iterator<Item = &str> {
 }
 
 /// Without escapes, without `.` and `..`, one slash for many; then what must be escaped is escaped again.
-fn path_of(path: &str) -> String {
-    let plain = unescaped(path);
+fn canonical_path(path: &str) -> String {
+    let plain = unescape(path);
     let mut kept: Vec<&[u8]> = Vec::new();
     let mut ends_in_folder = true;
     for part in plain.split(|&byte| byte == b'/') {
@@ -113,12 +117,12 @@ fn path_of(path: &str) -> String {
     if ends_in_folder || kept.is_empty() {
         path.push(b'/');
     }
-    escaped(&path)
+    escape(&path)
 }
 
 /// Takes escapes away until there are none left. An escape may come out of escapes, so each byte that is added is looked at with the two
 /// before it; that gives what doing it again and again gives, in one go.
-fn unescaped(text: &str) -> Vec<u8> {
+fn unescape(text: &str) -> Vec<u8> {
     let mut plain: Vec<u8> = Vec::with_capacity(text.len());
     for &byte in text.as_bytes() {
         plain.push(byte);
@@ -136,7 +140,7 @@ fn digit(byte: u8) -> Option<u8> {
     char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok())
 }
 
-fn escaped(bytes: &[u8]) -> String {
+fn escape(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     for &byte in bytes {
         if byte <= b' ' || byte >= 127 || byte == b'#' || byte == b'%' {
@@ -180,7 +184,7 @@ mod tests {
             ("http://host.com./x", "host.com/x"),
         ] {
             let target = target(url);
-            let made = Canonical::of(&target);
+            let made = CanonicalUrl::from_target(&target);
             let query = made.query.map(|query| format!("?{query}")).unwrap_or_default();
             assert_eq!(format!("{}{}{query}", made.host, made.path), canonical, "{url}");
         }
@@ -188,7 +192,7 @@ mod tests {
 
     #[test]
     fn a_page_is_looked_up_by_hosts_and_folders_above_it() {
-        let expressions = |url: &str| Canonical::of(&target(url)).expressions();
+        let expressions = |url: &str| CanonicalUrl::from_target(&target(url)).expressions();
         assert_eq!(
             expressions("http://a.b.com/1/2.html?param=1"),
             [
@@ -215,6 +219,6 @@ mod tests {
     #[test]
     fn escapes_of_escapes_take_no_longer_than_their_length() {
         let nested = format!("https://example.com/%{}41", "25".repeat(30_000));
-        assert_eq!(Canonical::of(&target(&nested)).path, "/A");
+        assert_eq!(CanonicalUrl::from_target(&target(&nested)).path, "/A");
     }
 }

@@ -12,18 +12,18 @@ use rlinks_store::write::{Action, LinkOp, LinkWrite, Written};
 use rlinks_store::{Store, StoreError};
 use tokio::task::JoinSet;
 
-use super::{Reason, Safety, Verdict};
-use crate::{Mode, OpsError};
+use super::{Safety, UnsafeReason, Verdict};
+use crate::{OpsError, WriteMode};
 use rlinks_store::clock::Clock;
 
 /// Links looked at together.
-const PAGE: i64 = 256;
+const PAGE_SIZE: i64 = 256;
 /// Questions to Google in one run. A large installation is gone through in several days rather than through its quota.
-const MOST_QUESTIONS: u64 = 2000;
+const MAX_QUERIES: u64 = 2000;
 /// Where the next run goes on with asking Google.
-const BOOKMARK: &str = "safety.recheck";
+const JOB_CURSOR_NAME: &str = "safety.recheck";
 /// How often the file of the list is looked at.
-const LOOK: Duration = Duration::from_secs(2);
+const BLOCKLIST_POLL_INTERVAL: Duration = Duration::from_secs(2);
 
 /// A link that leads somewhere unsafe.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,7 +33,7 @@ pub struct UnsafeLink {
     /// Which.
     pub code: Code,
     /// Why.
-    pub reason: Reason,
+    pub reason: UnsafeReason,
 }
 
 /// A run about to be done.
@@ -45,37 +45,37 @@ pub struct Recheck<'a> {
     /// About these; deleted ones are left alone.
     pub workspaces: &'a [Workspace],
     /// Switch off, or only say what would be.
-    pub mode: Mode,
+    pub mode: WriteMode,
 }
 
 /// Who is asked about a page of links.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Asked {
+enum CheckScope {
     /// The block list: it costs nothing, so every link is looked at in every run.
-    List,
+    BlocklistOnly,
     /// Both, within a bound of questions.
-    Both,
+    AllSources,
 }
 
 impl Recheck<'_> {
     /// Everything a run does. Gives what was, or would be, switched off.
     pub async fn run(&self, now: Timestamp) -> Result<Vec<UnsafeLink>, OpsError> {
-        let mut found = self.run_list(now).await?;
-        let Some(google) = &self.safety.google else { return Ok(found) };
-        let began = google.asked();
-        let mut after = self.store.job_cursor(BOOKMARK).await?.unwrap_or(FIRST);
+        let mut found = self.run_blocklist(now).await?;
+        let Some(google) = &self.safety.safe_browsing else { return Ok(found) };
+        let began = google.requests_sent();
+        let mut after = self.store.job_cursor(JOB_CURSOR_NAME).await?.unwrap_or(FIRST_ID);
         loop {
-            let (page, next) = self.store.links_by_id(after, PAGE).await?;
-            let left = MOST_QUESTIONS.saturating_sub(google.asked() - began);
-            let links = self.leading(page, now);
-            let (some, all_known) = self.page(links, Asked::Both, left, now).await?;
+            let (page, next) = self.store.links_by_id(after, PAGE_SIZE).await?;
+            let left = MAX_QUERIES.saturating_sub(google.requests_sent() - began);
+            let links = self.redirecting_links(page, now);
+            let (some, all_known) = self.check_page(links, CheckScope::AllSources, left, now).await?;
             found.extend(some);
             // What could not be asked is where the next run begins.
             if all_known {
-                after = next.unwrap_or(FIRST);
+                after = next.unwrap_or(FIRST_ID);
             }
-            if self.mode == Mode::Write {
-                self.store.set_job_cursor(BOOKMARK, after).await?;
+            if self.mode == WriteMode::Apply {
+                self.store.set_job_cursor(JOB_CURSOR_NAME, after).await?;
             }
             if next.is_none() || !all_known {
                 break;
@@ -87,22 +87,26 @@ impl Recheck<'_> {
     }
 
     /// The part that asks the block list alone.
-    pub async fn run_list(&self, now: Timestamp) -> Result<Vec<UnsafeLink>, OpsError> {
+    pub async fn run_blocklist(&self, now: Timestamp) -> Result<Vec<UnsafeLink>, OpsError> {
         let mut found = Vec::new();
-        if self.safety.list.is_none() {
+        if self.safety.blocklist.is_none() {
             return Ok(found);
         }
-        let mut after = Some(FIRST);
+        let mut after = Some(FIRST_ID);
         while let Some(from) = after {
-            let (page, next) = self.store.links_by_id(from, PAGE).await?;
+            let (page, next) = self.store.links_by_id(from, PAGE_SIZE).await?;
             after = next;
-            found.extend(self.page(self.leading(page, now), Asked::List, 0, now).await?.0);
+            found.extend(
+                self.check_page(self.redirecting_links(page, now), CheckScope::BlocklistOnly, 0, now)
+                    .await?
+                    .0,
+            );
         }
         Ok(found)
     }
 
     /// The links of a page that lead anywhere.
-    fn leading(&self, page: Vec<Link>, now: Timestamp) -> Vec<Link> {
+    fn redirecting_links(&self, page: Vec<Link>, now: Timestamp) -> Vec<Link> {
         let ours = |link: &Link| {
             self.workspaces.iter().any(|space| space.id == link.workspace && space.deleted_at.is_none())
         };
@@ -111,19 +115,19 @@ impl Recheck<'_> {
     }
 
     /// Asks about some links and switches off what is unsafe. Gives those, and whether something is known of all.
-    async fn page(
+    async fn check_page(
         &self,
         links: Vec<Link>,
-        asked: Asked,
+        scope: CheckScope,
         questions: u64,
         now: Timestamp,
     ) -> Result<(Vec<UnsafeLink>, bool), OpsError> {
         let targets: Vec<&Target> = links.iter().map(|link| &link.target).collect();
-        let verdicts = match asked {
-            Asked::List => self.safety.check_list(&targets).await,
-            Asked::Both => {
+        let verdicts = match scope {
+            CheckScope::BlocklistOnly => self.safety.check_blocklist(&targets).await,
+            CheckScope::AllSources => {
                 let most = usize::try_from(questions).unwrap_or(usize::MAX);
-                self.safety.check_within(&targets, most).await
+                self.safety.check_limited(&targets, most).await
             }
         };
         let all_known = !verdicts.iter().any(|verdict| matches!(verdict, Verdict::Unknown(_)));
@@ -131,34 +135,34 @@ impl Recheck<'_> {
         for (link, verdict) in links.into_iter().zip(verdicts) {
             match verdict {
                 Verdict::Unsafe(reason) => bad.push((link, reason)),
-                Verdict::NoList(why) => return Err(OpsError::Unchecked(why)),
+                Verdict::BlocklistUnreadable(why) => return Err(OpsError::SafetyUnavailable(why)),
                 Verdict::Safe | Verdict::Unknown(_) => {}
             }
         }
         let found = match self.mode {
-            Mode::DryRun => bad.into_iter().map(|(link, reason)| named(&link, reason)).collect(),
-            Mode::Write => disable(self.store, bad, now).await?,
+            WriteMode::DryRun => bad.into_iter().map(|(link, reason)| unsafe_link(&link, reason)).collect(),
+            WriteMode::Apply => disable(self.store, bad, now).await?,
         };
         Ok((found, all_known))
     }
 }
 
 /// Before every id.
-const FIRST: Id = Id::from_i64(0);
+const FIRST_ID: Id = Id::from_i64(0);
 
-fn named(link: &Link, reason: Reason) -> UnsafeLink {
+fn unsafe_link(link: &Link, reason: UnsafeReason) -> UnsafeLink {
     UnsafeLink { workspace: link.workspace, code: link.code.clone(), reason }
 }
 
 /// Switches links off together, so that they share a commit. Gives those that are off now.
 async fn disable(
     store: &Store,
-    links: Vec<(Link, Reason)>,
+    links: Vec<(Link, UnsafeReason)>,
     now: Timestamp,
 ) -> Result<Vec<UnsafeLink>, StoreError> {
     let mut writing = JoinSet::new();
     for (link, reason) in links {
-        let found = named(&link, reason);
+        let found = unsafe_link(&link, reason);
         let workspace = link.workspace;
         let next = Box::new(Link { state: LinkState::Disabled, ..link });
         let op = LinkOp::Replace { next, action: Action::Disable };
@@ -186,34 +190,34 @@ async fn disable(
 impl Safety {
     /// Looks after the block list until the task is dropped: reads the file again when it was replaced, and switches off links that are
     /// on it then. Also at the beginning, for what was added to it while no server ran.
-    pub async fn watch(self: Arc<Self>, store: Store, clock: Clock) {
-        let Some(list) = self.list() else { return };
-        self.apply_list(&store, &clock).await;
+    pub async fn poll_blocklist(self: Arc<Self>, store: Store, clock: Clock) {
+        let Some(list) = self.blocklist() else { return };
+        self.apply_blocklist(&store, &clock).await;
         loop {
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(BLOCKLIST_POLL_INTERVAL).await;
             if list.has_changed() {
-                self.reload(&store, &clock).await;
+                self.reload_blocklist(&store, &clock).await;
             }
         }
     }
 
     /// Reads the block list again. What cannot be read leaves the old one in force.
-    pub async fn reload(&self, store: &Store, clock: &Clock) {
-        let Some(list) = self.list() else { return };
+    pub async fn reload_blocklist(&self, store: &Store, clock: &Clock) {
+        let Some(list) = self.blocklist() else { return };
         match list.read().await {
             Ok(fresh) => {
                 list.report(&fresh);
-                self.apply_list(store, clock).await;
+                self.apply_blocklist(store, clock).await;
             }
             Err(error) => tracing::error!(error, "the old block list stays in force"),
         }
     }
 
-    async fn apply_list(&self, store: &Store, clock: &Clock) {
+    async fn apply_blocklist(&self, store: &Store, clock: &Clock) {
         let work = async {
             let workspaces = store.workspaces().await?;
-            let recheck = Recheck { store, safety: self, workspaces: &workspaces, mode: Mode::Write };
-            recheck.run_list(clock.now()).await
+            let recheck = Recheck { store, safety: self, workspaces: &workspaces, mode: WriteMode::Apply };
+            recheck.run_blocklist(clock.now()).await
         };
         if let Err(error) = work.await {
             tracing::warn!(%error, "links on the block list are looked for again by the daily job");

@@ -19,41 +19,41 @@ use sha2::{Digest, Sha256};
 use tokio::sync::Semaphore;
 use url::Url;
 
-use super::canonical::Canonical;
+use super::canonical::CanonicalUrl;
 use rlinks_store::clock::monotonic_ms;
 
 /// Where Google is asked.
-pub const GOOGLE: &str = "https://safebrowsing.googleapis.com/";
-const KEY: HeaderName = HeaderName::from_static("x-goog-api-key");
+pub const GOOGLE_API_URL: &str = "https://safebrowsing.googleapis.com/";
+const API_KEY_HEADER: HeaderName = HeaderName::from_static("x-goog-api-key");
 /// A question, waiting for its turn included, takes no longer.
-const DEADLINE: Duration = Duration::from_secs(2);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
 /// Questions asked at the same time.
-const AT_ONCE: usize = 8;
+const MAX_CONCURRENT_REQUESTS: usize = 8;
 /// Prefixes in one question: Google allows 1,000, and an address must not become too long for what is in between.
-const PER_QUESTION: usize = 256;
+const MAX_PREFIXES_PER_REQUEST: usize = 256;
 /// Longer answers are not read.
-const LONGEST_ANSWER: usize = 1 << 20;
+const MAX_RESPONSE_BYTES: usize = 1 << 20;
 /// Google's own bound of how long an answer may be kept.
-const LONGEST_KEPT_MS: u64 = 24 * 3_600_000;
+const MAX_CACHE_MS: u64 = 24 * 3_600_000;
 /// Prefixes remembered; twice as many for a while.
-const REMEMBERED: usize = 1 << 16;
+const CACHED_PREFIXES_PER_GENERATION: usize = 1 << 16;
 /// So many failures in a row, and nobody is asked for a while.
-const FAILURES: u32 = 3;
-const REST_MS: u64 = 30_000;
+const MAX_CONSECUTIVE_FAILURES: u32 = 3;
+const BREAKER_OPEN_MS: u64 = 30_000;
 
-type Prefix = [u8; 4];
+type HashPrefix = [u8; 4];
 type FullHash = [u8; 32];
 
 /// Where and with what Google is asked.
 #[derive(Clone)]
-pub struct Options {
+pub struct SafeBrowsingConfig {
     /// The key of a project. A secret.
     pub key: String,
-    /// [`GOOGLE`], or what stands in for it.
+    /// [`GOOGLE_API_URL`], or what stands in for it.
     pub url: Url,
 }
 
-impl std::fmt::Debug for Options {
+impl std::fmt::Debug for SafeBrowsingConfig {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         out.debug_struct("Options").field("url", &self.url.as_str()).finish_non_exhaustive()
     }
@@ -74,7 +74,7 @@ pub enum Threat {
 
 impl Threat {
     /// As people say it.
-    pub const fn words(self) -> &'static str {
+    pub const fn description(self) -> &'static str {
         match self {
             Self::Malware => "malware",
             Self::SocialEngineering => "social engineering (phishing)",
@@ -85,7 +85,7 @@ impl Threat {
 
     /// What a detail says, where it counts for a page that somebody visits. Details with a value we do not know are passed over, as
     /// the protocol asks; so are trial entries and those for frames.
-    fn of(detail: &wire::Detail) -> Option<Self> {
+    fn from_detail(detail: &wire::Detail) -> Option<Self> {
         if !detail.attributes.is_empty() {
             return None;
         }
@@ -103,7 +103,7 @@ impl Threat {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Finding {
     /// No list has it.
-    Nothing,
+    NotListed,
     /// A list has it.
     Listed(Threat),
     /// Nobody could be asked, and why.
@@ -115,15 +115,15 @@ pub struct SafeBrowsing {
     client: reqwest::Client,
     question: Url,
     key: HeaderValue,
-    room: Semaphore,
+    request_slots: Semaphore,
     cache: Mutex<Cache>,
     breaker: Mutex<Breaker>,
-    asked: AtomicU64,
+    requests_sent: AtomicU64,
 }
 
 impl SafeBrowsing {
     /// Asks nobody yet.
-    pub fn new(options: &Options) -> Result<Self, String> {
+    pub fn new(options: &SafeBrowsingConfig) -> Result<Self, String> {
         let mut key = HeaderValue::from_str(&options.key)
             .map_err(|_| "safety.safe_browsing_key has characters no key has".to_owned())?;
         key.set_sensitive(true);
@@ -134,7 +134,7 @@ impl SafeBrowsing {
         // The client takes the process's TLS provider and panics without one. If one was chosen before, it stays.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let mut builder = reqwest::Client::builder()
-            .timeout(DEADLINE)
+            .timeout(REQUEST_TIMEOUT)
             .redirect(Policy::none())
             .user_agent(concat!("rmax/", env!("CARGO_PKG_VERSION")));
         if matches!(question.host_str(), Some("localhost" | "127.0.0.1" | "[::1]")) {
@@ -146,18 +146,18 @@ impl SafeBrowsing {
             client,
             question,
             key,
-            room: Semaphore::new(AT_ONCE),
+            request_slots: Semaphore::new(MAX_CONCURRENT_REQUESTS),
             cache: Mutex::default(),
             breaker: Mutex::default(),
-            asked: AtomicU64::new(0),
+            requests_sent: AtomicU64::new(0),
         })
     }
 
     /// What is known of some targets, in their order. Asks at most `most` questions, and of what would take more nothing is known.
     pub async fn look_up(&self, targets: &[&Target], most: usize) -> Vec<Finding> {
         let hashes: Vec<Vec<FullHash>> = targets.iter().map(|target| hashes(target)).collect();
-        let mut known: HashMap<Prefix, Vec<(FullHash, Threat)>> = HashMap::new();
-        let mut wanted: Vec<Prefix> = Vec::new();
+        let mut known: HashMap<HashPrefix, Vec<(FullHash, Threat)>> = HashMap::new();
+        let mut wanted: Vec<HashPrefix> = Vec::new();
         {
             let (mut seen, cache, now_ms) = (HashSet::new(), self.cache.lock(), monotonic_ms());
             for prefix in hashes.iter().flatten().map(prefix_of).filter(|prefix| seen.insert(*prefix)) {
@@ -167,16 +167,16 @@ impl SafeBrowsing {
                 }
             }
         }
-        let mut trouble = None;
-        for (number, question) in wanted.chunks(PER_QUESTION).enumerate() {
+        let mut failure = None;
+        for (number, question) in wanted.chunks(MAX_PREFIXES_PER_REQUEST).enumerate() {
             if number == most {
-                trouble = Some("enough was asked for now".to_owned());
+                failure = Some("enough was asked for now".to_owned());
                 break;
             }
-            match self.ask(question).await {
+            match self.search_hashes(question).await {
                 Ok(answers) => known.extend(answers),
                 Err(why) => {
-                    trouble = Some(why);
+                    failure = Some(why);
                     break;
                 }
             }
@@ -186,54 +186,58 @@ impl SafeBrowsing {
                 let found = known.get(&prefix_of(hash))?;
                 found.iter().find(|(full, _)| full == hash).map(|(_, threat)| *threat)
             });
-            match (listed, &trouble) {
+            match (listed, &failure) {
                 (Some(threat), _) => Finding::Listed(threat),
                 (None, Some(why)) if hashes.iter().any(|hash| !known.contains_key(&prefix_of(hash))) => {
                     Finding::Unknown(why.clone())
                 }
-                (None, _) => Finding::Nothing,
+                (None, _) => Finding::NotListed,
             }
         };
         hashes.iter().map(finding).collect()
     }
 
     /// Questions that were asked since the start.
-    pub fn asked(&self) -> u64 {
-        self.asked.load(Ordering::Relaxed)
+    pub fn requests_sent(&self) -> u64 {
+        self.requests_sent.load(Ordering::Relaxed)
     }
 
     /// Asks about some prefixes and remembers the answer. Why not is for people: it holds no address and no key.
-    async fn ask(&self, prefixes: &[Prefix]) -> Result<HashMap<Prefix, Vec<(FullHash, Threat)>>, String> {
-        let question = Question::begin(&self.breaker)?;
-        self.asked.fetch_add(1, Ordering::Relaxed);
-        let answer = tokio::time::timeout(DEADLINE, async {
-            let _turn = self.room.acquire().await.map_err(|_| "the server is stopping".to_owned())?;
+    async fn search_hashes(
+        &self,
+        prefixes: &[HashPrefix],
+    ) -> Result<HashMap<HashPrefix, Vec<(FullHash, Threat)>>, String> {
+        let question = BreakerPermit::acquire(&self.breaker)?;
+        self.requests_sent.fetch_add(1, Ordering::Relaxed);
+        let answer = tokio::time::timeout(REQUEST_TIMEOUT, async {
+            let _turn =
+                self.request_slots.acquire().await.map_err(|_| "the server is stopping".to_owned())?;
             self.fetch(prefixes).await
         });
         let answer = answer.await.unwrap_or_else(|_| Err("Safe Browsing did not answer in time".to_owned()));
-        question.end(answer.as_ref().err());
+        question.complete(answer.as_ref().err());
         let response = answer?;
-        let mut found: HashMap<Prefix, Vec<(FullHash, Threat)>> =
+        let mut found: HashMap<HashPrefix, Vec<(FullHash, Threat)>> =
             prefixes.iter().map(|prefix| (*prefix, Vec::new())).collect();
         for full in &response.full_hashes {
             let Ok(hash) = FullHash::try_from(full.full_hash.as_slice()) else { continue };
-            let threat = full.details.iter().find_map(Threat::of);
+            let threat = full.details.iter().find_map(Threat::from_detail);
             if let (Some(threat), Some(list)) = (threat, found.get_mut(&prefix_of(&hash))) {
                 list.push((hash, threat));
             }
         }
-        let kept_ms = response.cache_duration.map_or(0, wire::Duration::ms).min(LONGEST_KEPT_MS);
+        let kept_ms = response.cache_duration.map_or(0, wire::Duration::ms).min(MAX_CACHE_MS);
         if kept_ms > 0 {
             let until_ms = monotonic_ms() + kept_ms;
             let mut cache = self.cache.lock();
             for (prefix, hashes) in &found {
-                cache.put(*prefix, Remembered { hashes: hashes.clone(), until_ms });
+                cache.insert(*prefix, CachedHashes { hashes: hashes.clone(), until_ms });
             }
         }
         Ok(found)
     }
 
-    async fn fetch(&self, prefixes: &[Prefix]) -> Result<wire::SearchHashesResponse, String> {
+    async fn fetch(&self, prefixes: &[HashPrefix]) -> Result<wire::SearchHashesResponse, String> {
         let mut question = self.question.clone();
         {
             let mut pairs = question.query_pairs_mut();
@@ -242,20 +246,25 @@ impl SafeBrowsing {
                 pairs.append_pair("hashPrefixes", &URL_SAFE_NO_PAD.encode(prefix));
             }
         }
-        let away = |error: reqwest::Error| {
+        let transport_error = |error: reqwest::Error| {
             let error = error.without_url();
             let why = if error.is_timeout() { "did not answer in time" } else { "cannot be reached" };
             tracing::debug!(%error, "Safe Browsing {why}");
             format!("Safe Browsing {why}")
         };
-        let mut response =
-            self.client.get(question).header(KEY, self.key.clone()).send().await.map_err(away)?;
+        let mut response = self
+            .client
+            .get(question)
+            .header(API_KEY_HEADER, self.key.clone())
+            .send()
+            .await
+            .map_err(transport_error)?;
         if response.status() != http::StatusCode::OK {
             return Err(format!("Safe Browsing answered {}", response.status().as_u16()));
         }
         let mut bytes = Vec::new();
-        while let Some(chunk) = response.chunk().await.map_err(away)? {
-            if bytes.len() + chunk.len() > LONGEST_ANSWER {
+        while let Some(chunk) = response.chunk().await.map_err(transport_error)? {
+            if bytes.len() + chunk.len() > MAX_RESPONSE_BYTES {
                 return Err("Safe Browsing answered too much".to_owned());
             }
             bytes.extend_from_slice(&chunk);
@@ -266,17 +275,17 @@ impl SafeBrowsing {
 }
 
 fn hashes(target: &Target) -> Vec<FullHash> {
-    let expressions = Canonical::of(target).expressions();
+    let expressions = CanonicalUrl::from_target(target).expressions();
     expressions.iter().map(|expression| Sha256::digest(expression.as_bytes()).into()).collect()
 }
 
-fn prefix_of(hash: &FullHash) -> Prefix {
+fn prefix_of(hash: &FullHash) -> HashPrefix {
     let [a, b, c, d, ..] = *hash;
     [a, b, c, d]
 }
 
 #[derive(Clone)]
-struct Remembered {
+struct CachedHashes {
     hashes: Vec<(FullHash, Threat)>,
     until_ms: u64,
 }
@@ -284,18 +293,18 @@ struct Remembered {
 /// Two halves: when the younger is full it becomes the older, and what was in the older is forgotten.
 #[derive(Default)]
 struct Cache {
-    young: HashMap<Prefix, Remembered>,
-    old: HashMap<Prefix, Remembered>,
+    young: HashMap<HashPrefix, CachedHashes>,
+    old: HashMap<HashPrefix, CachedHashes>,
 }
 
 impl Cache {
-    fn get(&self, prefix: Prefix, now_ms: u64) -> Option<Vec<(FullHash, Threat)>> {
+    fn get(&self, prefix: HashPrefix, now_ms: u64) -> Option<Vec<(FullHash, Threat)>> {
         let found = self.young.get(&prefix).or_else(|| self.old.get(&prefix))?;
         (now_ms < found.until_ms).then(|| found.hashes.clone())
     }
 
-    fn put(&mut self, prefix: Prefix, remembered: Remembered) {
-        if self.young.len() >= REMEMBERED {
+    fn insert(&mut self, prefix: HashPrefix, remembered: CachedHashes) {
+        if self.young.len() >= CACHED_PREFIXES_PER_GENERATION {
             self.old = std::mem::take(&mut self.young);
         }
         self.young.insert(prefix, remembered);
@@ -308,61 +317,63 @@ struct Breaker {
     /// In a row.
     failures: u32,
     /// Questions without an answer yet.
-    open: u32,
-    rests_until_ms: u64,
+    in_flight: u32,
+    open_until_ms: u64,
 }
 
 /// A question on its way. Dropping it unanswered says nothing about Google.
-struct Question<'a>(&'a Mutex<Breaker>);
+struct BreakerPermit<'a>(&'a Mutex<Breaker>);
 
-impl<'a> Question<'a> {
-    fn begin(breaker: &'a Mutex<Breaker>) -> Result<Self, String> {
-        breaker.lock().begin(monotonic_ms())?;
+impl<'a> BreakerPermit<'a> {
+    fn acquire(breaker: &'a Mutex<Breaker>) -> Result<Self, String> {
+        breaker.lock().try_acquire(monotonic_ms())?;
         Ok(Self(breaker))
     }
 
-    fn end(self, failure: Option<&String>) {
-        self.0.lock().note(failure, monotonic_ms());
+    fn complete(self, failure: Option<&String>) {
+        self.0.lock().record(failure, monotonic_ms());
     }
 }
 
-impl Drop for Question<'_> {
+impl Drop for BreakerPermit<'_> {
     fn drop(&mut self) {
-        self.0.lock().open -= 1;
+        self.0.lock().in_flight -= 1;
     }
 }
 
 impl Breaker {
     /// Once there are failures, no more questions are open than it takes to know: so many asked at once cannot overshoot, and after
     /// a rest one question finds out for all.
-    fn begin(&mut self, now_ms: u64) -> Result<(), String> {
-        let enough = self.failures > 0 && self.open > 0 && self.failures + self.open >= FAILURES;
-        if enough || now_ms < self.rests_until_ms {
+    fn try_acquire(&mut self, now_ms: u64) -> Result<(), String> {
+        let enough = self.failures > 0
+            && self.in_flight > 0
+            && self.failures + self.in_flight >= MAX_CONSECUTIVE_FAILURES;
+        if enough || now_ms < self.open_until_ms {
             return Err(
                 "Safe Browsing could not be asked several times and is left alone for a while".to_owned()
             );
         }
-        self.open += 1;
+        self.in_flight += 1;
         Ok(())
     }
 
-    fn note(&mut self, failure: Option<&String>, now_ms: u64) {
+    fn record(&mut self, failure: Option<&String>, now_ms: u64) {
         let Some(why) = failure else {
-            if self.failures >= FAILURES {
+            if self.failures >= MAX_CONSECUTIVE_FAILURES {
                 tracing::info!("Safe Browsing answers again");
             }
-            (self.failures, self.rests_until_ms) = (0, 0);
+            (self.failures, self.open_until_ms) = (0, 0);
             return;
         };
         self.failures = self.failures.saturating_add(1);
-        if self.failures >= FAILURES {
-            if self.failures == FAILURES {
+        if self.failures >= MAX_CONSECUTIVE_FAILURES {
+            if self.failures == MAX_CONSECUTIVE_FAILURES {
                 tracing::warn!(
                     why,
                     "Safe Browsing cannot be asked; `safety.when_unavailable` says what that means"
                 );
             }
-            self.rests_until_ms = now_ms + REST_MS;
+            self.open_until_ms = now_ms + BREAKER_OPEN_MS;
         }
     }
 }

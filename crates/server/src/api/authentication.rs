@@ -7,7 +7,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use http::HeaderValue;
 use http::header::HeaderName;
-use rlinks_ops::limits::{Standing, Subject};
+use rlinks_ops::limits::{LimitKey, RateLimitStatus};
 use rlinks_store::clock::monotonic_ms;
 
 use super::Api;
@@ -31,7 +31,7 @@ pub async fn authenticate(State(api): State<Arc<Api>>, request: Request, next: N
         None => (caller.principal_id(), "You have made your requests of this hour"),
     };
     if let Some(limit) = limit {
-        match api.auth.rate_limiter.take(Subject::Requests(counted), limit, 1, monotonic_ms()) {
+        match api.auth.rate_limiter.take(LimitKey::Requests(counted), limit, 1, monotonic_ms()) {
             Ok(left) => rate_limit = Some(left),
             Err(left) => {
                 let mut response = ApiError::rate_limited(left.reset_seconds, message).into_response();
@@ -43,14 +43,14 @@ pub async fn authenticate(State(api): State<Arc<Api>>, request: Request, next: N
     parts.extensions.insert(Arc::new(caller));
     let mut response = next.run(Request::from_parts(parts, body)).await;
     // A creation has a limit of its own, and says so itself.
-    if let Some(rate_limit) = response.extensions().get::<Standing>().copied().or(rate_limit) {
+    if let Some(rate_limit) = response.extensions().get::<RateLimitStatus>().copied().or(rate_limit) {
         set_rate_limit_headers(&mut response, rate_limit);
     }
     response
 }
 
 /// The headers that say what is left of a limit.
-fn set_rate_limit_headers(response: &mut Response, rate_limit: Standing) {
+fn set_rate_limit_headers(response: &mut Response, rate_limit: RateLimitStatus) {
     let values: [(&'static str, u64); 3] = [
         ("x-ratelimit-limit", rate_limit.limit.into()),
         ("x-ratelimit-remaining", rate_limit.remaining.into()),

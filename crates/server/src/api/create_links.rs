@@ -22,8 +22,8 @@ use crate::api::extract::{BulkJsonObject, JsonObject};
 use crate::api::link_shapes::{CreatedLink, LinkView, NewLink, etag, view};
 use crate::auth::authorize::{Authorized, LinksWrite};
 use crate::auth::caller::Caller;
-use rlinks_ops::limits::{Standing, Subject};
-use rlinks_ops::{Deleted, Done, Mode, OpsError, Outcome};
+use rlinks_ops::limits::{LimitKey, RateLimitStatus};
+use rlinks_ops::{LinkResult, OnDeletedCode, OpsError, WriteMode, WriteOutcome};
 use rlinks_store::clock::monotonic_ms;
 
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
@@ -45,7 +45,7 @@ pub(crate) async fn create(
 ) -> Result<Response, ApiError> {
     let idempotency = idempotency_key(&caller, &headers, &body)?;
     if let Some(idempotency) = &idempotency
-        && let Some(done) = api.ops.answered(&caller.workspace, &without_nulls(&body), idempotency).await?
+        && let Some(done) = api.ops.replay(&caller.workspace, &without_nulls(&body), idempotency).await?
     {
         return created_response(&api, &caller, &done).await;
     }
@@ -66,7 +66,7 @@ async fn create_within_limit(
     caller: &Caller,
     body: &Map<String, Value>,
     idempotency: Option<IdempotencyKey>,
-) -> (Result<Done, ApiError>, Option<Standing>) {
+) -> (Result<LinkResult, ApiError>, Option<RateLimitStatus>) {
     let (made, rate_limit) =
         create_link(api, caller, Input::from_json(&without_nulls(body)), idempotency).await;
     let made = made.map_err(|refused| match refused {
@@ -96,8 +96,8 @@ pub async fn create_link(
     caller: &Caller,
     input: Result<Input, FieldErrors>,
     idempotency: Option<IdempotencyKey>,
-) -> (Result<Done, CreateLinkError>, Option<Standing>) {
-    let subject = Subject::Creations(caller.principal_id());
+) -> (Result<LinkResult, CreateLinkError>, Option<RateLimitStatus>) {
+    let subject = LimitKey::Creations(caller.principal_id());
     let limit = caller.workspace.policy.limits.creations_per_hour;
     let taken = limit.map(|limit| api.auth.rate_limiter.take(subject, limit, 1, monotonic_ms())).transpose();
     let rate_limit = match taken {
@@ -106,13 +106,13 @@ pub async fn create_link(
     };
     let made = async {
         let input = input?;
-        let deleted = Deleted::sent(&input);
-        api.ops.create(&caller.by, &caller.workspace, &input, deleted, idempotency, Mode::Write).await
+        let deleted = OnDeletedCode::from_input(&input);
+        api.ops.create(&caller.by, &caller.workspace, &input, deleted, idempotency, WriteMode::Apply).await
     };
-    let made: Result<Done, OpsError> = made.await;
-    let counts = made.as_ref().is_ok_and(|done| done.outcome == Outcome::Created && !done.again);
+    let made: Result<LinkResult, OpsError> = made.await;
+    let counts = made.as_ref().is_ok_and(|done| done.outcome == WriteOutcome::Created && !done.replayed);
     if let (Some(_), false) = (limit, counts) {
-        api.auth.rate_limiter.give_back(subject, 1);
+        api.auth.rate_limiter.refund(subject, 1);
     }
     if let Ok(done) = &made {
         api.update_route(&done.link);
@@ -128,10 +128,10 @@ fn without_nulls(body: &Map<String, Value>) -> Map<String, Value> {
     body
 }
 
-async fn created_response(api: &Api, caller: &Caller, done: &Done) -> Result<Response, ApiError> {
+async fn created_response(api: &Api, caller: &Caller, done: &LinkResult) -> Result<Response, ApiError> {
     let link = &done.link;
     // Nobody has clicked what was just made.
-    let shown = if done.outcome == Outcome::Created {
+    let shown = if done.outcome == WriteOutcome::Created {
         LinkView::new(api, &caller.workspace, &api.directory(), link, None)
     } else {
         view(api, &caller.workspace, link).await?
@@ -139,18 +139,18 @@ async fn created_response(api: &Api, caller: &Caller, done: &Done) -> Result<Res
     let body = Json(CreatedLink {
         // It was not when it was made or handed back, and a repeated answer says what the first one said.
         link: shown.at_creation(),
-        reused: matches!(done.outcome, Outcome::Reused | Outcome::Revived),
-        revived: done.outcome == Outcome::Revived,
+        reused: matches!(done.outcome, WriteOutcome::Reused | WriteOutcome::Revived),
+        revived: done.outcome == WriteOutcome::Revived,
         not_applied: done.not_applied.clone(),
     });
-    let status = if done.outcome == Outcome::Created { StatusCode::CREATED } else { StatusCode::OK };
+    let status = if done.outcome == WriteOutcome::Created { StatusCode::CREATED } else { StatusCode::OK };
     let mut response = (status, [(ETAG, etag(link))], body).into_response();
     if status == StatusCode::CREATED {
         let location = format!("/api/v1/links/{}", link.code);
         let location = HeaderValue::from_str(&location).expect("a code is a header value");
         response.headers_mut().insert(LOCATION, location);
     }
-    if done.again {
+    if done.replayed {
         response.headers_mut().insert(IDEMPOTENCY_REPLAYED, HeaderValue::from_static("true"));
     }
     Ok(response)
@@ -235,7 +235,7 @@ pub(crate) async fn bulk(
     for (index, made) in results.into_iter().enumerate() {
         shown.push(match made {
             Ok(done) => {
-                let made = done.outcome == Outcome::Created;
+                let made = done.outcome == WriteOutcome::Created;
                 let link = if made {
                     LinkView::new(&api, &caller.workspace, &directory, &done.link, None)
                 } else {
@@ -244,7 +244,7 @@ pub(crate) async fn bulk(
                 let link = CreatedLink {
                     link,
                     reused: !made,
-                    revived: done.outcome == Outcome::Revived,
+                    revived: done.outcome == WriteOutcome::Revived,
                     not_applied: done.not_applied,
                 };
                 BulkResult { index, status: if made { 201 } else { 200 }, link: Some(link), error: None }
@@ -256,12 +256,12 @@ pub(crate) async fn bulk(
 }
 
 /// Creates links in their order within the limits of their maker. What does not count in the end makes room for those after it.
-async fn create_all(api: &Api, caller: &Caller, items: &[Value]) -> Vec<Result<Done, ApiError>> {
-    let subject = Subject::Creations(caller.principal_id());
+async fn create_all(api: &Api, caller: &Caller, items: &[Value]) -> Vec<Result<LinkResult, ApiError>> {
+    let subject = LimitKey::Creations(caller.principal_id());
     let limit = caller.workspace.policy.limits.creations_per_hour;
     let read = items.iter().map(parse_item).collect::<Vec<_>>();
     let inputs: Vec<Input> = read.iter().filter_map(|input| input.as_ref().ok().cloned()).collect();
-    let mut made: Vec<Result<Done, ApiError>> = Vec::with_capacity(inputs.len());
+    let mut made: Vec<Result<LinkResult, ApiError>> = Vec::with_capacity(inputs.len());
     while made.len() < inputs.len() {
         let left = &inputs[made.len()..];
         let mut permitted = left.len();
@@ -283,8 +283,8 @@ async fn create_all(api: &Api, caller: &Caller, items: &[Value]) -> Vec<Result<D
             }
         }
         for done in api.ops.create_in_order(&caller.by, &caller.workspace, &left[..permitted]).await {
-            if limit.is_some() && !done.as_ref().is_ok_and(|done| done.outcome == Outcome::Created) {
-                api.auth.rate_limiter.give_back(subject, 1);
+            if limit.is_some() && !done.as_ref().is_ok_and(|done| done.outcome == WriteOutcome::Created) {
+                api.auth.rate_limiter.refund(subject, 1);
             }
             if let Ok(done) = &done {
                 api.update_route(&done.link);

@@ -77,7 +77,7 @@ impl From<OpsError> for ApiError {
             OpsError::Unsafe(reason) => {
                 Self { details: json!(reason), ..Self::with_message(code, error.to_string()) }
             }
-            OpsError::HostHeld { proof, .. } => {
+            OpsError::HostClaimed { proof, .. } => {
                 Self { details: json!({ "proof": proof }), ..Self::with_message(code, error.to_string()) }
             }
             OpsError::Store(StoreError::RateLimited { seconds, .. }) => {
@@ -134,7 +134,7 @@ impl From<FieldError> for ApiError {
 impl From<StatsError> for ApiError {
     fn from(error: StatsError) -> Self {
         match error {
-            StatsError::Question(field) => field.into(),
+            StatsError::InvalidQuery(field) => field.into(),
             StatsError::Store(error) => error.into(),
         }
     }

@@ -21,9 +21,11 @@ use crate::api::extract::{Params, UploadedFile};
 use crate::auth::authorize::{Authorized, LinksRead, LinksWrite};
 use crate::auth::caller::Caller;
 use rlinks_ops::export::{Export, ExportFormat};
-use rlinks_ops::import::{Admit, Existing, Import, ImportFormat, Keep, ReadError, Report, Rows};
-use rlinks_ops::limits::Subject;
-use rlinks_ops::{Mode, OpsError};
+use rlinks_ops::import::{
+    CreationQuota, ImportFormat, ImportIdentity, ImportOptions, ImportReport, OnExisting, ReadError, Rows,
+};
+use rlinks_ops::limits::LimitKey;
+use rlinks_ops::{OpsError, WriteMode};
 use rlinks_store::clock::monotonic_ms;
 
 /// The routes of files.
@@ -67,15 +69,15 @@ enum ExportFormatName {
         ("https_only" = Option<bool>, Query, description = "`false`: let links lead to http, where the file does not say otherwise")),
     request_body(content((String = "application/x-ndjson"), (String = "text/csv"), (String = "application/json"),
         (String = "application/sql"), (String = "application/octet-stream"))),
-    extensions(("x-scope" = json!("links:write"))), responses((status = 200, body = Report)))]
+    extensions(("x-scope" = json!("links:write"))), responses((status = 200, body = ImportReport)))]
 async fn import(
     State(api): State<Arc<Api>>,
     caller: Authorized<LinksWrite>,
     mut params: Params,
     UploadedFile(file): UploadedFile,
-) -> Result<Json<Report>, ApiError> {
+) -> Result<Json<ImportReport>, ApiError> {
     let format = params.one_of("format", &ImportFormat::ALL);
-    let mode = if params.boolean("dry_run") == Some(true) { Mode::DryRun } else { Mode::Write };
+    let mode = if params.boolean("dry_run") == Some(true) { WriteMode::DryRun } else { WriteMode::Apply };
     let allow_http = params.boolean("https_only") == Some(false);
     params.finish()?;
     let rows = Rows::open(Cursor::new(file), format).await.map_err(|error| match error {
@@ -93,20 +95,20 @@ pub(crate) async fn import_rows(
     api: &Api,
     caller: &Caller,
     rows: Rows,
-    mode: Mode,
+    mode: WriteMode,
     allow_http: bool,
-) -> Result<Report, OpsError> {
+) -> Result<ImportReport, OpsError> {
     let limit = caller.workspace.policy.limits.creations_per_hour;
     let creations = limit.map(|limit| Creations { api, caller, limit });
-    let import = Import {
+    let import = ImportOptions {
         mode,
-        existing: Existing::Leave,
-        keep: Keep::Words,
+        on_existing: OnExisting::Skip,
+        identity: ImportIdentity::New,
         allow_http,
         clicks: Some(api.clicks().await?),
-        admit: creations.as_ref().map(|creations| creations as &dyn Admit),
-        written: &|link| api.update_route(link),
-        progress: &|_| {},
+        quota: creations.as_ref().map(|creations| creations as &dyn CreationQuota),
+        on_written: &|link| api.update_route(link),
+        on_progress: &|_| {},
     };
     api.ops.import(&caller.by, &caller.workspace, rows, &import).await
 }
@@ -118,17 +120,17 @@ struct Creations<'a> {
     limit: u32,
 }
 
-impl Admit for Creations<'_> {
+impl CreationQuota for Creations<'_> {
     fn take(&self, wanted: usize) -> usize {
-        let (subject, now) = (Subject::Creations(self.caller.principal_id()), monotonic_ms());
+        let (subject, now) = (LimitKey::Creations(self.caller.principal_id()), monotonic_ms());
         (0..wanted)
             .take_while(|_| self.api.auth.rate_limiter.take(subject, self.limit, 1, now).is_ok())
             .count()
     }
 
-    fn give_back(&self, unused: usize) {
-        let subject = Subject::Creations(self.caller.principal_id());
-        self.api.auth.rate_limiter.give_back(subject, u32::try_from(unused).unwrap_or(u32::MAX));
+    fn refund(&self, unused: usize) {
+        let subject = LimitKey::Creations(self.caller.principal_id());
+        self.api.auth.rate_limiter.refund(subject, u32::try_from(unused).unwrap_or(u32::MAX));
     }
 }
 

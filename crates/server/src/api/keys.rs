@@ -22,7 +22,7 @@ use crate::api::extract::{Fields, JsonObject, NoParams, Params, PathName};
 use crate::auth::authorize::{AnyScope, Authorized};
 use crate::auth::caller::Caller;
 use rlinks_ops::members::KeyDraft;
-use rlinks_ops::{OpsError, Thing};
+use rlinks_ops::{OpsError, Resource};
 
 /// The routes of keys.
 pub fn routes() -> OpenApiRouter<Arc<Api>> {
@@ -164,7 +164,7 @@ pub(crate) async fn accessible_key(api: &Api, caller: &Caller, id: &str) -> Resu
     let key = api.ops.key(&caller.workspace, id).await?;
     match access {
         KeyAccess::Own(user) if key.user != Some(user) => {
-            Err(OpsError::NotFound(Thing::Key(id.to_owned())).into())
+            Err(OpsError::NotFound(Resource::Key(id.to_owned())).into())
         }
         _ => Ok(key),
     }

@@ -232,9 +232,9 @@ impl LinkView {
         Self {
             id: link.id,
             workspace: workspace.slug.to_string(),
-            domain: api.ops.naming.host(directory.domains(), workspace),
+            domain: api.ops.short_urls.host(directory.domains(), workspace),
             code: link.code.clone(),
-            short_url: api.ops.naming.short_url(directory, workspace, &link.code),
+            short_url: api.ops.short_urls.short_url(directory, workspace, &link.code),
             target: link.target.clone(),
             state: link.state,
             expired: link.is_expired(api.ops.clock.now()),
@@ -267,7 +267,7 @@ impl LinkView {
 /// A link with its clicks. Clicks that cannot be read are an error: zero would be a lie.
 pub(super) async fn view(api: &Api, workspace: &Workspace, link: &Link) -> Result<LinkView, ApiError> {
     let directory = api.directory();
-    let subject = rlinks_clicks::rollup::Subject::link(workspace.id, link.id);
+    let subject = rlinks_clicks::rollup::RollupSubject::link(workspace.id, link.id);
     let totals = api.clicks().await?.totals(&[subject]).await?;
     Ok(LinkView::new(api, workspace, &directory, link, totals.get(&subject)))
 }

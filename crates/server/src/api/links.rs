@@ -23,8 +23,8 @@ use super::{Api, Page, qr};
 use crate::api::extract::{JsonObject, NoParams, Params, PathName, if_match};
 use crate::auth::authorize::{Authorized, LinksDelete, LinksRead, LinksWrite};
 use crate::auth::caller::Caller;
-use rlinks_ops::links::list::{ListQuery, Listed, Position, Sort};
-use rlinks_ops::{Explanation, Mode, Sees};
+use rlinks_ops::links::list::{LinkWithClicks, ListPosition, ListQuery, Sort};
+use rlinks_ops::{Explanation, LinkVisibility, WriteMode};
 
 pub use crate::api::link_shapes::TimeInput;
 use crate::api::link_shapes::{LinkChange, LinkView, OrderName, SortName, StateName, etag, view};
@@ -106,13 +106,13 @@ async fn list(
     let context = params.identity(&format!("links {} {}", caller.workspace.id, caller.by.owner), "cursor");
     let cursor = params.text("cursor");
     let query = list_query(&caller, params)?;
-    let after = cursor.map(|text| api.open_cursor::<Position>(&context, &text)).transpose()?;
+    let after = cursor.map(|text| api.open_cursor::<ListPosition>(&context, &text)).transpose()?;
     let (query, now) = (ListQuery { after, ..query }, api.ops.clock.now());
     let page =
         rlinks_ops::links::list::list(&api.ops.store, api.clicks().await?, &caller.workspace, &query, now)
             .await?;
     let directory = api.directory();
-    let shown = |listed: &Listed| {
+    let shown = |listed: &LinkWithClicks| {
         LinkView::new(&api, &caller.workspace, &directory, &listed.link, listed.total.as_ref())
     };
     Ok(Json(LinkPage {
@@ -157,7 +157,7 @@ fn list_query(caller: &Caller, mut params: Params) -> Result<ListQuery, ApiError
         expired,
         created_after,
         created_before,
-        created_by: (caller.by.sees == Sees::Own).then(|| caller.by.owner.clone()),
+        created_by: (caller.by.visibility == LinkVisibility::Own).then(|| caller.by.owner.clone()),
         sort,
         order: order.unwrap_or(natural),
         limit,
@@ -304,7 +304,7 @@ async fn qr_code(
     let margin = params.number("margin", 0..=16).and_then(|margin| u32::try_from(margin).ok());
     params.finish()?;
     let link = api.ops.link(&caller.by, &caller.workspace, &code).await?;
-    let url = api.ops.naming.short_url(&api.directory(), &caller.workspace, &link.code);
+    let url = api.ops.short_urls.short_url(&api.directory(), &caller.workspace, &link.code);
     let url = url.ok_or_else(|| {
         ApiError::with_message(
             ErrorCode::Conflict,
@@ -378,7 +378,7 @@ async fn restore(
     PathName(code): PathName,
     _: NoParams,
 ) -> Result<Response, ApiError> {
-    let done = api.ops.restore(&caller.by, &caller.workspace, &code, Mode::Write).await?;
+    let done = api.ops.restore(&caller.by, &caller.workspace, &code, WriteMode::Apply).await?;
     api.update_route(&done.link);
     link_response(&api, &caller, &done.link).await
 }

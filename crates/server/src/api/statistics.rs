@@ -14,9 +14,9 @@ use http::header::{ACCEPT, CONTENT_DISPOSITION, CONTENT_TYPE, HeaderName, LINK};
 use rlinks_clicks::Click;
 use rlinks_clicks::events::Codes;
 use rlinks_clicks::export::jsonl;
-use rlinks_clicks::misses::Missed;
-use rlinks_clicks::rollup::Subject;
-use rlinks_clicks::stats::{Bots, Interval, Place, Question, Statistics, StatsError, TOP_LINKS, Zone};
+use rlinks_clicks::misses::MissedCode;
+use rlinks_clicks::rollup::RollupSubject;
+use rlinks_clicks::stats::{Bots, Interval, MAX_TOP_LINKS, Place, Statistics, StatsError, StatsQuery, Zone};
 use rlinks_clicks::time::day_of;
 use rlinks_core::{Code, FieldCode, FieldError, Id, Policy, Scope, Timestamp};
 use rlinks_store::StoreError;
@@ -33,8 +33,8 @@ use super::{Api, Page};
 use crate::api::extract::{Params, PathName};
 use crate::auth::authorize::{AnalyticsRead, Authorized};
 use crate::auth::caller::Caller;
-use rlinks_ops::Sees;
-use rlinks_ops::sweep::kept;
+use rlinks_ops::LinkVisibility;
+use rlinks_ops::sweep::click_retention;
 use rlinks_store::clock::monotonic_ms;
 
 const X_NEXT_CURSOR: HeaderName = HeaderName::from_static("x-next-cursor");
@@ -183,7 +183,7 @@ pub struct WorkspaceStatistics {
     pub(crate) top_links: Vec<TopLink>,
     /// The codes asked for in vain most often, at most 20.
     #[schema(value_type = Vec<MissView>)]
-    pub(crate) misses: Vec<Missed>,
+    pub(crate) misses: Vec<MissedCode>,
 }
 
 /// A link and its clicks.
@@ -204,10 +204,10 @@ pub struct MissView {
 
 fn stats_query(
     mut params: Params,
-    subject: Subject,
+    subject: RollupSubject,
     policy: &Policy,
     now: Timestamp,
-) -> Result<Question, ApiError> {
+) -> Result<StatsQuery, ApiError> {
     let bad = |name: &str, message: &str| FieldError::new(name, FieldCode::BadCharacters, message);
     let interval = params.parsed("interval", |text| {
         Interval::parse(text).ok_or_else(|| bad("interval", "is none of hour, day, week, month"))
@@ -229,14 +229,14 @@ fn stats_query(
     };
     let (from, to) = (moment("from"), moment("to"));
     params.finish()?;
-    Ok(Question {
+    Ok(StatsQuery {
         from,
         to,
         interval: interval.unwrap_or_default(),
         tz,
         bots: bots.unwrap_or_default(),
-        days_kept_from: kept(policy).daily_days.map(|days| day_of(now) - i64::from(days)),
-        ..Question::about(subject)
+        days_kept_from: click_retention(policy).daily_days.map(|days| day_of(now) - i64::from(days)),
+        ..StatsQuery::for_subject(subject)
     })
 }
 
@@ -251,7 +251,7 @@ async fn link_stats(
 ) -> Result<Json<Statistics>, ApiError> {
     let link = api.ops.any_link(&caller.by, &caller.workspace, &code).await?;
     let now = api.ops.clock.now();
-    let subject = Subject::link(caller.workspace.id, link.id);
+    let subject = RollupSubject::link(caller.workspace.id, link.id);
     let query = stats_query(params, subject, &caller.workspace.policy, now)?;
     Ok(Json(api.clicks().await?.statistics(&query, now).await?))
 }
@@ -270,16 +270,17 @@ async fn workspace_stats(
 }
 
 /// Whose clicks are a caller's workspace's: all, or their own links'.
-pub(crate) fn workspace_subject(caller: &Caller) -> Subject {
+pub(crate) fn workspace_subject(caller: &Caller) -> RollupSubject {
     let workspace = caller.workspace.id;
-    owner(caller).map_or_else(|| Subject::workspace(workspace), |user| Subject::user(workspace, user))
+    owner(caller)
+        .map_or_else(|| RollupSubject::workspace(workspace), |user| RollupSubject::user(workspace, user))
 }
 
 /// The statistics of the workspace as a caller sees it.
 async fn collect_workspace_stats(
     api: &Api,
     caller: &Caller,
-    query: &Question,
+    query: &StatsQuery,
 ) -> Result<WorkspaceStatistics, StatsError> {
     let statistics = api.clicks().await?.statistics(query, api.ops.clock.now()).await?;
     let (top_links, misses) = top_links_and_misses(api, caller, &statistics).await?;
@@ -291,18 +292,19 @@ pub(crate) async fn top_links_and_misses(
     api: &Api,
     caller: &Caller,
     statistics: &Statistics,
-) -> Result<(Vec<TopLink>, Vec<Missed>), StoreError> {
+) -> Result<(Vec<TopLink>, Vec<MissedCode>), StoreError> {
     let workspace = caller.workspace.id;
     let own = owner(caller);
     let clicks = api.clicks().await?;
-    let most = if own.is_some() { MAX_RANKED_LINKS } else { TOP_LINKS };
+    let most = if own.is_some() { MAX_RANKED_LINKS } else { MAX_TOP_LINKS };
     let top = clicks.top_links(workspace, statistics.days.clone(), statistics.bots, most).await?;
     let names = api.ops.store.link_names(&top.iter().map(|(link, _)| *link).collect::<Vec<_>>()).await?;
     let shown = |(link, clicks): (Id, u64)| {
         let name = names.iter().find(|name| name.id == link)?;
         (own.is_none() || name.owner == own).then(|| TopLink { code: name.code.clone(), clicks })
     };
-    let top_links = top.into_iter().filter_map(shown).take(usize::try_from(TOP_LINKS).unwrap_or_default());
+    let top_links =
+        top.into_iter().filter_map(shown).take(usize::try_from(MAX_TOP_LINKS).unwrap_or_default());
     let top_links = top_links.collect();
     // Nobody owns a code that leads nowhere.
     let misses = match own {
@@ -314,9 +316,9 @@ pub(crate) async fn top_links_and_misses(
 
 /// The member whose links alone are there for the caller.
 fn owner(caller: &Caller) -> Option<Id> {
-    match caller.by.sees {
-        Sees::All => None,
-        Sees::Own => caller.member(),
+    match caller.by.visibility {
+        LinkVisibility::All => None,
+        LinkVisibility::Own => caller.member(),
     }
 }
 

@@ -19,7 +19,7 @@ use super::error::ApiError;
 use super::{Api, Page};
 use crate::api::extract::{Fields, JsonObject, NoParams, Params, PathName};
 use crate::auth::authorize::{Authorized, WorkspaceAdmin};
-use rlinks_ops::{OpsError, Thing};
+use rlinks_ops::{OpsError, Resource};
 
 /// The routes of the workspace.
 pub fn routes() -> OpenApiRouter<Arc<Api>> {
@@ -184,7 +184,7 @@ impl DomainView {
 }
 
 async fn domain_view(api: &Api, workspace: &Workspace, host: &Host) -> Result<DomainView, ApiError> {
-    let record = api.ops.held(workspace, host).await?;
+    let record = api.ops.domain_record(workspace, host).await?;
     Ok(DomainView::from_record(record, workspace, api.ops.clock.now()))
 }
 
@@ -258,7 +258,7 @@ async fn change_domain(
         fields.take::<()>(Err(FieldError::new("primary", code, message)));
     }
     fields.finish()?;
-    let parsed = Host::parse(&host).map_err(|_| OpsError::NotFound(Thing::Domain(host)))?;
+    let parsed = Host::parse(&host).map_err(|_| OpsError::NotFound(Resource::Domain(host)))?;
     let (store, now) = (&api.ops.store, api.ops.clock.now());
     store.set_primary_domain(caller.workspace.id, &parsed, &caller.by.actor, now).await?;
     api.reload_directory().await?;
@@ -274,7 +274,7 @@ async fn verify_domain(
     PathName(host): PathName,
     _: NoParams,
 ) -> Result<Json<DomainView>, ApiError> {
-    let parsed = Host::parse(&host).map_err(|_| OpsError::NotFound(Thing::Domain(host)))?;
+    let parsed = Host::parse(&host).map_err(|_| OpsError::NotFound(Resource::Domain(host)))?;
     let record = api.ops.verify_domain(&caller.by, &caller.workspace, &parsed).await?;
     api.reload_directory().await?;
     Ok(Json(DomainView::from_record(record, &caller.workspace, api.ops.clock.now())))
@@ -289,7 +289,7 @@ async fn remove_domain(
     PathName(host): PathName,
     _: NoParams,
 ) -> Result<StatusCode, ApiError> {
-    let unknown = || OpsError::NotFound(Thing::Domain(host.clone()));
+    let unknown = || OpsError::NotFound(Resource::Domain(host.clone()));
     let parsed = Host::parse(&host).map_err(|_| unknown())?;
     let now = api.ops.clock.now();
     api.ops.store.remove_domain(caller.workspace.id, &parsed, &caller.by.actor, now).await?;

@@ -2,7 +2,7 @@
 
 use rlinks_core::workspace::policy::Visibility;
 use rlinks_core::{Actor, ApiKey, Id, LinkSource, Role, Scope, Scopes, Timestamp, User, Workspace};
-use rlinks_ops::{By, Sees};
+use rlinks_ops::{LinkVisibility, Requester};
 use rlinks_store::{KeyWithOwner, Session};
 
 use super::error::AuthError;
@@ -15,7 +15,7 @@ pub struct Caller {
     /// In which workspace: the credential's, whatever the Host.
     pub workspace: Workspace,
     /// Who acts, and what they see.
-    pub by: By,
+    pub by: Requester,
     /// What they may do: their key's scopes, as far as their role goes.
     pub scopes: Scopes,
     /// The member, where it is one.
@@ -44,7 +44,7 @@ impl Caller {
 
     /// As whom creations are counted: the member, or whoever answers for the key that is nobody's.
     pub fn principal_id(&self) -> Id {
-        let counted = &self.by.counted_as;
+        let counted = &self.by.principal;
         counted.user().or_else(|| counted.key()).unwrap_or(self.workspace.id)
     }
 
@@ -54,12 +54,12 @@ impl Caller {
         let scopes = role.map_or(key.scopes, |role| key.scopes.intersection(role.scopes()));
         let actor = Actor::from_key(key.id);
         let owner = user.as_ref().map_or_else(|| actor.clone(), |user| Actor::from_user(user.id));
-        let by = By {
+        let by = Requester {
             actor,
             owner,
-            counted_as: key.principal(),
+            principal: key.principal(),
             source: LinkSource::Api,
-            sees: visibility_for(&workspace, role),
+            visibility: visibility_for(&workspace, role),
         };
         Self { by, workspace, scopes, user, key: Some(key), session: None, token_until: None }
     }
@@ -79,14 +79,15 @@ impl Caller {
     pub(super) fn from_member(user: User, workspace: Workspace, source: LinkSource) -> Self {
         let actor = Actor::from_user(user.id);
         let sees = visibility_for(&workspace, Some(user.role));
-        let by = By { owner: actor.clone(), counted_as: actor.clone(), actor, source, sees };
+        let by =
+            Requester { owner: actor.clone(), principal: actor.clone(), actor, source, visibility: sees };
         let scopes = user.role.scopes();
         Self { by, workspace, scopes, user: Some(user), key: None, session: None, token_until: None }
     }
 }
 
 /// Where links are their owner's alone, only an admin sees those of others.
-fn visibility_for(workspace: &Workspace, role: Option<Role>) -> Sees {
+fn visibility_for(workspace: &Workspace, role: Option<Role>) -> LinkVisibility {
     let own = workspace.policy.visibility == Visibility::Owner && role.is_some_and(|role| role < Role::Admin);
-    if own { Sees::Own } else { Sees::All }
+    if own { LinkVisibility::Own } else { LinkVisibility::All }
 }

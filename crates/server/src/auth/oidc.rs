@@ -28,8 +28,8 @@ use self::provision::{Identity, ProvisionError, ProvisionRule};
 use self::token::{Token, TokenError, TokenUse};
 use crate::auth::oidc::login::LoginStates;
 use crate::auth::oidc::provider::{Issuer, KeyError};
-use rlinks_ops::Naming;
-use rlinks_ops::outbound::FetchError;
+use rlinks_ops::ShortUrls;
+use rlinks_ops::outbound::OutboundError;
 use rlinks_store::clock::{Clock, random_bytes};
 
 /// Where the provider sends people back to.
@@ -185,8 +185,8 @@ impl Oidc {
         settings: OidcSettings,
         store: Store,
         clock: Clock,
-        naming: &Naming,
-    ) -> Result<Self, FetchError> {
+        naming: &ShortUrls,
+    ) -> Result<Self, OutboundError> {
         let issuer = Arc::new(Issuer::new(&settings.issuer, &settings.algorithms, clock.clone())?);
         let redirect_uri = settings.redirect_uri.clone();
         let redirect_uri = redirect_uri.unwrap_or_else(|| format!("{}{CALLBACK_PATH}", naming.base_url()));

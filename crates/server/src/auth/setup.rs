@@ -52,7 +52,7 @@ impl Auth {
         let email = Email::parse(given.email)?;
         let full_name = User::parse_name(given.full_name)?;
         let password = Password::parse(given.password)?;
-        let kept = self.passwords.turn().await?.hash(password).await?;
+        let kept = self.passwords.acquire().await?.hash(password).await?;
         let (started, new) = self.sessions.draft(AuthMethod::Password, connection, headers);
         let now = self.clock.now();
         match self

@@ -13,7 +13,7 @@ use rlinks_store::{AuthMethod, LockoutPolicy, PendingInvitation, SignInAttempt, 
 use super::Auth;
 use super::session::{CurrentSession, StartedSession};
 use crate::auth::connection_info::ConnectionInfo;
-use rlinks_ops::passwords::Busy;
+use rlinks_ops::passwords::HashingBusyError;
 
 /// How often sign-ins may fail: ten times an account, a hundred times a network, in a quarter of an hour.
 pub const SIGN_IN_LIMITS: LockoutPolicy =
@@ -51,8 +51,8 @@ impl From<FieldError> for SignInError {
     }
 }
 
-impl From<Busy> for SignInError {
-    fn from(_: Busy) -> Self {
+impl From<HashingBusyError> for SignInError {
+    fn from(_: HashingBusyError) -> Self {
         Self::Busy
     }
 }
@@ -80,7 +80,7 @@ impl Auth {
         }
         // What cannot be a password or an address is tried all the same, with nothing.
         let (email, password) = (Email::parse(given.email).ok(), Password::parse(given.password).ok());
-        let permit = self.passwords.turn().await?;
+        let permit = self.passwords.acquire().await?;
         let known = match (workspace, &email) {
             (Some(workspace), Some(email)) => self.store.user_with_password_hash(workspace.id, email).await?,
             _ => None,
@@ -97,7 +97,7 @@ impl Auth {
             return Err(SignInError::LockedOut(until));
         }
         let kept = known.as_ref().and_then(|(_, kept)| kept.clone());
-        let matches = permit.matches(password, kept.clone()).await?;
+        let matches = permit.verify(password, kept.clone()).await?;
         let found = known.filter(|(user, _)| matches && user.status == UserStatus::Active).zip(kept);
         let ((user, _), kept) = found.ok_or(SignInError::InvalidCredentials)?;
         let (started, new) = self.sessions.draft(AuthMethod::Password, connection, headers);
@@ -129,7 +129,7 @@ impl Auth {
         }
         let full_name = User::parse_name(full_name)?;
         let password = Password::parse(password)?;
-        let kept = self.passwords.turn().await?.hash(password).await?;
+        let kept = self.passwords.acquire().await?.hash(password).await?;
         let (started, new) = self.sessions.draft(AuthMethod::Password, connection, headers);
         let now = self.clock.now();
         let hash = api_key::hash_secret(token);
@@ -160,17 +160,17 @@ impl Auth {
             workspace: Some(user.workspace),
             user: Some(user.id),
         };
-        let permit = self.passwords.turn().await?;
+        let permit = self.passwords.acquire().await?;
         let now = self.clock.now();
         if let Some(until) = self.store.begin_attempt(&attempt, &SIGN_IN_LIMITS, now).await? {
             return Err(SignInError::LockedOut(until));
         }
         let kept =
             self.store.user_with_password_hash(user.workspace, &user.email).await?.and_then(|(_, kept)| kept);
-        if !permit.matches(Password::parse(old).ok(), kept.clone()).await? {
+        if !permit.verify(Password::parse(old).ok(), kept.clone()).await? {
             return Err(SignInError::InvalidCredentials);
         }
-        let hash = self.passwords.turn().await?.hash(new).await?;
+        let hash = self.passwords.acquire().await?.hash(new).await?;
         let (started, next) = self.sessions.draft(current.session.how, connection, headers);
         let actor = Actor::from_user(user.id);
         match self.store.set_password(user, &hash, kept.as_deref(), Some(&next), &actor, now).await {

@@ -43,7 +43,7 @@ async fn ready(State(context): State<Arc<RedirectContext>>) -> impl IntoResponse
     let (status, word, reasons) = if context.is_draining() {
         (StatusCode::SERVICE_UNAVAILABLE, "draining", vec!["the server is shutting down"])
     } else {
-        let reasons: Vec<&str> = store.into_iter().chain(context.click_pipeline.worry()).collect();
+        let reasons: Vec<&str> = store.into_iter().chain(context.click_pipeline.degraded_reason()).collect();
         (StatusCode::OK, if reasons.is_empty() { "ready" } else { "degraded" }, reasons)
     };
     (status, no_store(Json(serde_json::json!({ "status": word, "reasons": reasons }))))

@@ -109,7 +109,7 @@ fn render(context: &RedirectContext, key_fetches: Option<u64>) -> String {
         "Clicks that could not be recorded.",
         journal.dropped(),
     );
-    page.gauge_value("rlinks_journal_waiting_bytes", "What waits in the journal.", journal.waiting_bytes());
+    page.gauge_value("rlinks_journal_waiting_bytes", "What waits in the journal.", journal.pending_bytes());
     page.gauge_value(
         "rlinks_journal_budget_bytes",
         "What may wait before clicks are dropped.",
@@ -120,7 +120,8 @@ fn render(context: &RedirectContext, key_fetches: Option<u64>) -> String {
         "rlinks_part_up",
         "Whether a part does its work: 0 while the links' or the clicks' database is away.",
     );
-    let parts = [("store", context.routes.is_fresh()), ("clicks", click_pipeline.worry().is_none())];
+    let parts =
+        [("store", context.routes.is_fresh()), ("clicks", click_pipeline.degraded_reason().is_none())];
     for (part, works) in parts {
         page.sample("rlinks_part_up", &[("part", &part)], u8::from(works));
     }

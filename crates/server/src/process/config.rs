@@ -3,13 +3,13 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use rlinks_clicks::journal::Syncing;
+use rlinks_clicks::journal::SyncPolicy;
 use rlinks_core::Host;
 
 use crate::auth::oidc::OidcSettings;
 pub use crate::redirect::settings::ReloadableSettings;
 pub use crate::redirect::tls::TlsFiles;
-use rlinks_ops::{Naming, domain_checks, safety};
+use rlinks_ops::{ShortUrls, domain_checks, safety};
 
 /// How to run.
 #[derive(Clone, Debug)]
@@ -27,7 +27,7 @@ pub struct Config {
     /// What the route table may take of memory.
     pub cache_bytes: usize,
     /// How links are shown.
-    pub short_urls: Naming,
+    pub short_urls: ShortUrls,
     /// The host short URLs begin with where there is no domain.
     pub own_host: Option<Host>,
     /// Certificate and key; without them the listener speaks plain HTTP.
@@ -37,7 +37,7 @@ pub struct Config {
     /// What the click journal may take on the disk.
     pub journal_bytes: u64,
     /// When the click journal is synced.
-    pub journal_sync: Syncing,
+    pub journal_sync: SyncPolicy,
     /// A file of places in `MaxMind`'s format.
     pub geoip: Option<PathBuf>,
     /// Where raw clicks go before they are pruned.
@@ -45,9 +45,9 @@ pub struct Config {
     /// The OpenID provider people may sign in with.
     pub oidc: Option<OidcSettings>,
     /// Who is asked whether a target is safe.
-    pub safety: safety::Options,
+    pub safety: safety::SafetyConfig,
     /// What is asked about hosts, and whether they must be proven.
-    pub domain_checks: domain_checks::Options,
+    pub domain_checks: domain_checks::DomainCheckConfig,
     /// How many targets of existing links one member or key may change in a minute; 0 is as many as they like.
     pub target_changes_per_minute: u32,
     /// What a reload may change.

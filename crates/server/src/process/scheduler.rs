@@ -4,15 +4,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use rlinks_clicks::Clicks;
+use rlinks_clicks::ClickStore;
 use rlinks_store::{Store, StoreError};
 use tokio::sync::OnceCell;
 
 use crate::process::config::Archive;
-use rlinks_ops::domain_checks::Custodian;
+use rlinks_ops::domain_checks::DomainChecker;
 use rlinks_ops::safety::Safety;
-use rlinks_ops::sweep::{Sweep, archive, finish_deletions};
-use rlinks_ops::{Mode, OpsError};
+use rlinks_ops::sweep::{Sweep, finish_deletions, open_archive};
+use rlinks_ops::{OpsError, WriteMode};
 use rlinks_store::clock::Clock;
 
 /// Between two looks at whether a job is due.
@@ -29,15 +29,15 @@ pub async fn run(
     clock: Clock,
     archive: Option<Archive>,
     safety: Arc<Safety>,
-    domain_checker: Arc<Custodian>,
-    opened: Arc<OnceCell<Clicks>>,
+    domain_checker: Arc<DomainChecker>,
+    opened: Arc<OnceCell<ClickStore>>,
 ) {
     while let Err(error) = finish_interrupted_deletions(&store, &clock).await {
         tracing::debug!(%error, "deletions that were cut off wait for the store");
         tokio::time::sleep(RETRY_INTERVAL).await;
     }
     let clicks = loop {
-        match opened.get_or_try_init(|| Clicks::open(store.location())).await {
+        match opened.get_or_try_init(|| ClickStore::open(store.location())).await {
             Ok(clicks) => break clicks,
             Err(error) => {
                 tracing::debug!(%error, "the daily jobs wait for the clicks");
@@ -60,7 +60,7 @@ pub async fn run(
 /// Whoever deleted their account meant their links too, and a process that ended meanwhile is no reason to wait until tomorrow.
 async fn finish_interrupted_deletions(store: &Store, clock: &Clock) -> Result<(), OpsError> {
     let workspaces = store.workspaces().await?;
-    for (workspace, links) in finish_deletions(store, &workspaces, Mode::Write, clock.now()).await? {
+    for (workspace, links) in finish_deletions(store, &workspaces, WriteMode::Apply, clock.now()).await? {
         tracing::info!(%workspace, links, "links of deleted accounts were deleted");
     }
     Ok(())
@@ -68,19 +68,19 @@ async fn finish_interrupted_deletions(store: &Store, clock: &Clock) -> Result<()
 
 async fn tick(
     store: &Store,
-    clicks: &Clicks,
+    clicks: &ClickStore,
     clock: &Clock,
     to: Option<&Archive>,
     safety: &Safety,
-    custodian: &Arc<Custodian>,
+    custodian: &Arc<DomainChecker>,
 ) -> Result<(), OpsError> {
     let now = clock.now();
     clicks.make_partitions(now).await.map_err(StoreError::for_clicks)?;
     clicks.forget_seen(now).await.map_err(StoreError::for_clicks)?;
-    if !clicks.take_job("sweep", DAILY_MS, now).await.map_err(StoreError::for_clicks)? {
+    if !clicks.claim_job("sweep", DAILY_MS, now).await.map_err(StoreError::for_clicks)? {
         return Ok(());
     }
-    let target = match to.map(|to| archive(&to.destination, &to.options)).transpose() {
+    let target = match to.map(|to| open_archive(&to.destination, &to.options)).transpose() {
         Ok(target) => target,
         Err(error) => {
             tracing::error!(%error, "retention.archive cannot be used, so nothing is swept");
@@ -88,8 +88,8 @@ async fn tick(
         }
     };
     let workspaces = store.workspaces().await?;
-    let (workspaces, archive, mode) = (&workspaces[..], target.as_ref(), Mode::Write);
-    let sweep = Sweep { store, clicks, workspaces, archive, safety, custodian, mode };
+    let (workspaces, archive, mode) = (&workspaces[..], target.as_ref(), WriteMode::Apply);
+    let sweep = Sweep { store, clicks, workspaces, archive, safety, domain_checker: custodian, mode };
     let swept = sweep.run(now).await?;
     for workspace in &swept.workspaces {
         tracing::info!(
@@ -103,10 +103,10 @@ async fn tick(
             "swept"
         );
     }
-    if let Some(why) = &swept.unchecked {
+    if let Some(why) = &swept.safety_error {
         tracing::error!(why, "links could not be checked");
     }
-    for why in &swept.unasked {
+    for why in &swept.domain_check_errors {
         tracing::warn!("{why}");
     }
     for looked in &swept.domains {

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use rlinks_clicks::Clicks;
-use rlinks_clicks::pipeline::{self, Recording};
+use rlinks_clicks::ClickStore;
+use rlinks_clicks::pipeline::{self, ClickPipeline};
 use rlinks_store::audit::checkpoints::{Signer, append_checkpoints};
 use rlinks_store::{Store, StoreError, StoreOptions};
 use tokio::runtime::{Handle, Runtime};
@@ -30,7 +30,7 @@ use crate::redirect::phase::Phase;
 use crate::redirect::tls::Tls;
 use crate::web::Web;
 use rlinks_ops::Ops;
-use rlinks_ops::domain_checks::Custodian;
+use rlinks_ops::domain_checks::DomainChecker;
 use rlinks_ops::safety::Safety;
 use rlinks_routes::RouteCache;
 use rlinks_store::clock::{Clock, monotonic_ms, random_bytes};
@@ -128,7 +128,7 @@ pub struct Server {
     acceptors: Vec<JoinHandle<()>>,
     background_tasks: Vec<JoinHandle<()>>,
     /// What the daily jobs have opened.
-    clicks: Arc<OnceCell<Clicks>>,
+    clicks: Arc<OnceCell<ClickStore>>,
     threads: Vec<Arc<ServingThreads>>,
     control: Runtime,
     config: Config,
@@ -150,20 +150,20 @@ impl Server {
         let routes = Arc::new(RouteCache::new(store.clone(), control.handle().clone(), config.cache_bytes));
         control.block_on(routes.reload_directory(config.short_urls.base_domain.as_ref()))?;
         let safety = Arc::new(Safety::new(&config.safety).map_err(ServeError::Safety)?);
-        if let Some(list) = safety.list() {
+        if let Some(list) = safety.blocklist() {
             let read = control.block_on(list.get()).map_err(ServeError::Safety)?;
             list.report(&read);
         }
-        let domain_checker = Custodian::new(&config.domain_checks).map_err(ServeError::DomainChecks)?;
+        let domain_checker = DomainChecker::new(&config.domain_checks).map_err(ServeError::DomainChecks)?;
         let recording = start_click_pipeline(&config, &store, &clock, control.handle())?;
         let ops = Ops {
             store: store.clone(),
-            naming: config.short_urls.clone(),
+            short_urls: config.short_urls.clone(),
             own_host: config.own_host.clone(),
             clock: clock.clone(),
             routes: Some(Arc::clone(&routes)),
             safety: Arc::clone(&safety),
-            custodian: Arc::new(domain_checker),
+            domain_checker: Arc::new(domain_checker),
             target_changes_per_minute: config.target_changes_per_minute,
         };
         let clicks = Arc::default();
@@ -273,7 +273,7 @@ impl Server {
         }));
         let (clock, archive, clicks) =
             (self.clock.clone(), self.config.archive.clone(), Arc::clone(&self.clicks));
-        let (safety, domain_checker) = (Arc::clone(&self.safety), Arc::clone(&self.api.ops.custodian));
+        let (safety, domain_checker) = (Arc::clone(&self.safety), Arc::clone(&self.api.ops.domain_checker));
         let jobs = crate::process::scheduler::run(
             self.store.clone(),
             clock,
@@ -286,7 +286,7 @@ impl Server {
         self.background_tasks.push(self.control.spawn(Arc::clone(&self.api).run()));
         let auth = Arc::clone(&self.auth);
         self.background_tasks.push(self.control.spawn(async move { auth.run().await }));
-        let watching = Arc::clone(&self.safety).watch(self.store.clone(), self.clock.clone());
+        let watching = Arc::clone(&self.safety).poll_blocklist(self.store.clone(), self.clock.clone());
         self.background_tasks.push(self.control.spawn(watching));
         if let Some(tls) = &self.tls {
             self.background_tasks.push(self.control.spawn(Arc::clone(tls).watch_files()));
@@ -305,7 +305,7 @@ impl Server {
         }
         let base = match self.control_address {
             None => self.config.short_urls.base_url(),
-            Some(address) => self.config.short_urls.at(address),
+            Some(address) => self.config.short_urls.listener_url(address),
         };
         match self.auth.create_setup_token().await {
             Ok(token) => token.map(|token| format!("{base}/admin/setup?token={token}")),
@@ -332,7 +332,7 @@ impl Server {
             tls.reload();
         }
         let (safety, store, clock) = (Arc::clone(&self.safety), self.store.clone(), self.clock.clone());
-        self.control.spawn(async move { safety.reload(&store, &clock).await });
+        self.control.spawn(async move { safety.reload_blocklist(&store, &clock).await });
     }
 
     /// Drains and ends: readiness goes first, then the listener, then the connections, then their clicks, then everything.
@@ -394,9 +394,9 @@ fn start_click_pipeline(
     store: &Store,
     clock: &Clock,
     control: &Handle,
-) -> Result<Recording, ServeError> {
+) -> Result<ClickPipeline, ServeError> {
     let clock = clock.clone();
-    let options = pipeline::Options {
+    let options = pipeline::PipelineOptions {
         store: store.location().clone(),
         data: config.data.clone(),
         budget_bytes: config.journal_bytes,
@@ -405,7 +405,7 @@ fn start_click_pipeline(
         random: random_bytes,
         now: Arc::new(move || clock.now()),
     };
-    Ok(Recording::start(options, store.clone(), control.clone())?)
+    Ok(ClickPipeline::start(options, store.clone(), control.clone())?)
 }
 
 /// What signing in needs; with an OpenID provider, where one is configured.

@@ -8,7 +8,7 @@ use arc_swap::ArcSwap;
 use futures_util::future::BoxFuture;
 use http::{Request, Response};
 use hyper::body::Incoming;
-use rlinks_clicks::Recording;
+use rlinks_clicks::ClickPipeline;
 use rlinks_routes::RouteCache;
 use rlinks_store::clock::Clock;
 use tokio::runtime::Handle;
@@ -57,7 +57,7 @@ pub struct RedirectContext {
     /// Everything that may block runs here.
     pub control_runtime: Handle,
     /// Where clicks go.
-    pub click_pipeline: Recording,
+    pub click_pipeline: ClickPipeline,
     pub metrics: Metrics,
     draining: AtomicBool,
 }
@@ -69,7 +69,7 @@ impl RedirectContext {
         clock: Clock,
         reloadable: ReloadableSettings,
         control_runtime: Handle,
-        recording: Recording,
+        recording: ClickPipeline,
     ) -> Self {
         Self {
             routes,

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use http::header::{HeaderName, HeaderValue};
 use parking_lot::Mutex;
-use rlinks_clicks::{Facts, Recorder};
+use rlinks_clicks::{ClickContext, Recorder};
 use rlinks_core::{Id, Timestamp};
 use rlinks_routes::host_directory::ServedWorkspace;
 use rlinks_store::clock::random_bytes;
@@ -29,7 +29,7 @@ pub struct ServingThread {
     pub control: ControlHandler,
     pub metrics: Arc<ThreadMetrics>,
     pub miss_limiter: Mutex<MissLimiter>,
-    pub miss_counter: Arc<rlinks_clicks::misses::Misses>,
+    pub miss_counter: Arc<rlinks_clicks::misses::MissCounter>,
     recorder: Recorder,
     request_ids: AtomicU64,
     /// Connections in the fast path: their clicks are written together.
@@ -90,7 +90,7 @@ impl ServingThread {
             address = client_address::address(peer, &click.forwarded_headers(), &settings.trusted_proxies);
             country = click.country;
         }
-        self.recorder.note(&Facts {
+        self.recorder.stage(&ClickContext {
             now,
             link,
             workspace: workspace.id,
@@ -100,23 +100,23 @@ impl ServingThread {
             query: click.query,
             country,
             prefetch: click.prefetch,
-            keep: workspace.policy.user_agent,
+            user_agent_retention: workspace.policy.user_agent,
         });
     }
 
     /// Writes the staged clicks into the journal.
     pub fn flush_clicks(&self) {
-        self.recorder.write();
+        self.recorder.flush();
     }
 
     /// The same, but first every other connection in the fast path that has something to read has its turn, so that their clicks are written
     /// with one `write(2)`. Whichever connection comes back first writes them all.
     pub async fn flush_clicks_together(&self) {
-        if self.recorder.has_noted() {
+        if self.recorder.has_staged() {
             if self.fast_connections.load(Ordering::Relaxed) > 1 {
                 tokio::task::yield_now().await;
             }
-            self.recorder.write();
+            self.recorder.flush();
         }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use askama::Template;
 use axum::extract::State;
 use axum::response::Response;
-use rlinks_clicks::enrich::user_agent::{self, Agent};
+use rlinks_clicks::enrich::user_agent::{self, ParsedUserAgent};
 use rlinks_core::error_code::ErrorCode;
 use rlinks_core::{Email, User};
 use rlinks_store::{Session, StoreError};
@@ -53,7 +53,8 @@ impl<'a> AccountPage<'a> {
 
 /// A browser by its name and its system, as far as it says so: `Firefox 140 on Linux`.
 fn browser_label(user_agent: &str) -> String {
-    let Agent { browser, browser_version, system, system_version, .. } = user_agent::read(user_agent);
+    let ParsedUserAgent { browser, browser_version, system, system_version, .. } =
+        user_agent::parse(user_agent);
     let with = |name: Option<Box<str>>, version: Option<Box<str>>| match (name, version) {
         (Some(name), Some(version)) => Some(format!("{name} {version}")),
         (name, _) => name.map(String::from),

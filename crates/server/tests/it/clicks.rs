@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use rlinks_clicks::click::Click;
 use rlinks_clicks::events::{Codes, EventFilter};
-use rlinks_clicks::misses::Missed;
+use rlinks_clicks::misses::MissedCode;
 use rlinks_clicks::time::day_of;
-use rlinks_clicks::{Clicks, Device};
+use rlinks_clicks::{ClickStore, Device};
 use rlinks_core::{Policy, Preset, Timestamp};
 use rlinks_server::Config;
 use rlinks_store::clock::{Clock, monotonic_ms};
@@ -28,7 +28,7 @@ const FIREFOX: &str = "Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 
 struct Counted {
     running: Running,
     store: Store,
-    clicks: Clicks,
+    clicks: ClickStore,
     runtime: Runtime,
 }
 
@@ -49,8 +49,8 @@ impl Counted {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let location = Location::Sqlite(running.folder.path().join("rlinks.db"));
-        let (store, clicks) =
-            runtime.block_on(async { (open(&running.folder).await, Clicks::open(&location).await.unwrap()) });
+        let (store, clicks) = runtime
+            .block_on(async { (open(&running.folder).await, ClickStore::open(&location).await.unwrap()) });
         Self { running, store, clicks, runtime }
     }
 
@@ -247,7 +247,7 @@ fn misses_are_counted_to_the_last_and_bounded() {
         }
     }
     let day = day_of(NOW);
-    let missed = || -> Vec<Missed> {
+    let missed = || -> Vec<MissedCode> {
         server.runtime.block_on(server.clicks.misses(MAIN, day, day + 1, 100_000)).unwrap()
     };
     let total = || missed().iter().map(|missed| missed.misses).sum::<u64>();
@@ -255,7 +255,7 @@ fn misses_are_counted_to_the_last_and_bounded() {
     let missed = missed();
     assert_eq!(total(), asked);
     assert!(missed.len() <= 1001, "{} names", missed.len());
-    assert!(missed.contains(&Missed { code: "popular".to_owned(), misses: 300 }));
+    assert!(missed.contains(&MissedCode { code: "popular".to_owned(), misses: 300 }));
     assert_eq!(server.stored().len(), 0, "a miss is no click");
 }
 

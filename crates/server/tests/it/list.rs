@@ -3,13 +3,13 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use rlinks_clicks::journal::entry::{AgentBytes, Record};
-use rlinks_clicks::journal::{Batch, Batched, Producer, Reader};
-use rlinks_clicks::misses::Misses;
-use rlinks_clicks::{Clicks, Ingest};
+use rlinks_clicks::journal::entry::{JournalEntry, UserAgentBytes};
+use rlinks_clicks::journal::{Batch, EntryRef, Producer, Reader};
+use rlinks_clicks::misses::MissCounter;
+use rlinks_clicks::{ClickStore, Ingest};
 use rlinks_core::{Actor, Code, Id, Link, LinkState, Slug, Timestamp, Workspace};
 use rlinks_ops::OpsError;
-use rlinks_ops::links::list::{Bounds, ListQuery, Page, Position, Sort, list, list_within};
+use rlinks_ops::links::list::{ListBounds, ListPosition, ListQuery, Page, Sort, list, list_with_bounds};
 use rlinks_store::write::{Action, CodeChoice, LinkOp, LinkWrite, OnConflict, Written};
 use rlinks_store::{Location, Order, Store};
 use tempfile::TempDir;
@@ -18,13 +18,13 @@ use crate::support::{MAIN, NOW, open, operator};
 
 const ORDERS: [Order; 2] = [Order::Asc, Order::Desc];
 /// Few links are sorted in memory; many are walked in small steps that end before the page is full, or in large ones.
-const SORTED: Bounds = Bounds { most: 10_000, step: 200, steps: 64 };
-const SMALL_STEPS: Bounds = Bounds { most: 2, step: 4, steps: 3 };
-const LARGE_STEPS: Bounds = Bounds { most: 2, step: 200, steps: 64 };
+const SORTED: ListBounds = ListBounds { max_counted: 10_000, links_per_step: 200, max_steps: 64 };
+const SMALL_STEPS: ListBounds = ListBounds { max_counted: 2, links_per_step: 4, max_steps: 3 };
+const LARGE_STEPS: ListBounds = ListBounds { max_counted: 2, links_per_step: 200, max_steps: 64 };
 
 struct Shelf {
     store: Store,
-    clicks: Clicks,
+    clicks: ClickStore,
     workspace: Workspace,
     /// As made, with the clicks of people each got.
     links: Vec<(Link, u64)>,
@@ -40,7 +40,7 @@ impl Shelf {
     async fn filled(count: usize) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let store = open(&folder).await;
-        let clicks = Clicks::open(&Location::Sqlite(folder.path().join("rlinks.db"))).await.unwrap();
+        let clicks = ClickStore::open(&Location::Sqlite(folder.path().join("rlinks.db"))).await.unwrap();
         let workspace = store.workspace(&Slug::parse("main").unwrap()).await.unwrap().unwrap();
         let mut shelf = Self { store, clicks, workspace, links: Vec::new(), folder };
         let mut records = Vec::new();
@@ -96,12 +96,13 @@ impl Shelf {
 
     async fn click(&self, links: &[(Id, bool)]) {
         let control = tokio::runtime::Handle::current();
-        let nothing = Reader::left_in(&self.folder.path().join("nothing"));
-        let mut ingest = Ingest::new(self.store.clone(), control, nothing, None, Arc::new(Misses::default()));
+        let nothing = Reader::abandoned(&self.folder.path().join("nothing"));
+        let mut ingest =
+            Ingest::new(self.store.clone(), control, nothing, None, Arc::new(MissCounter::default()));
         let producer = Producer { boot: 9, thread: 0 };
         let mut batch = Batch::default();
         for (sequence, (link, bot)) in (1..).zip(links) {
-            let record = Record {
+            let record = JournalEntry {
                 ts: NOW,
                 link: *link,
                 workspace: MAIN,
@@ -110,7 +111,7 @@ impl Shelf {
                 country: None,
                 bot: *bot,
                 ua_hash: 1,
-                agent: AgentBytes::Text(
+                agent: UserAgentBytes::Raw(
                     b"Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 Firefox/128.0",
                 ),
                 referrer: b"",
@@ -120,17 +121,17 @@ impl Shelf {
             };
             let start = batch.bytes.len();
             record.encode(&mut batch.bytes);
-            batch.records.push(Batched { producer, sequence, bytes: start..batch.bytes.len() });
+            batch.entries.push(EntryRef { producer, sequence, bytes: start..batch.bytes.len() });
         }
-        ingest.take(&self.clicks, &batch, NOW).await.unwrap();
+        ingest.ingest_batch(&self.clicks, &batch, NOW).await.unwrap();
     }
 
-    async fn page(&self, query: &ListQuery, bounds: Bounds) -> Page {
-        list_within(&self.store, &self.clicks, &self.workspace, query, NOW, bounds).await.unwrap()
+    async fn page(&self, query: &ListQuery, bounds: ListBounds) -> Page {
+        list_with_bounds(&self.store, &self.clicks, &self.workspace, query, NOW, bounds).await.unwrap()
     }
 
     /// All pages, each found within the next of some bounds.
-    async fn walk(&self, query: &ListQuery, bounds: &[Bounds]) -> Vec<Link> {
+    async fn walk(&self, query: &ListQuery, bounds: &[ListBounds]) -> Vec<Link> {
         let (mut query, mut all) = (query.clone(), Vec::new());
         let people: HashMap<Id, u64> = self.links.iter().map(|(link, people)| (link.id, *people)).collect();
         for turn in 0..1000 {
@@ -146,7 +147,7 @@ impl Shelf {
             // As a cursor carries it.
             let json = serde_json::to_string(&next).unwrap();
             assert!(json.len() < 64, "{json}");
-            query.after = Some(serde_json::from_str::<Position>(&json).unwrap());
+            query.after = Some(serde_json::from_str::<ListPosition>(&json).unwrap());
         }
         panic!("the list does not end");
     }
@@ -251,7 +252,7 @@ async fn a_search_without_a_word_finds_nothing_and_a_place_of_another_order_is_r
             let page = ask(ListQuery { search: Some(text.to_owned()), sort, ..ListQuery::default() }).await;
             assert_eq!(page.unwrap().total, 0, "{text:?}");
         }
-        let after = Some(Position::Code(Code::from_path("a").unwrap()));
+        let after = Some(ListPosition::Code(Code::from_path("a").unwrap()));
         let refused = ask(ListQuery { after, sort, ..ListQuery::default() }).await;
         assert!(matches!(refused, Err(OpsError::Invalid(_))), "{refused:?}");
     }

@@ -11,7 +11,7 @@ mod sessions;
 mod setup;
 
 use rlinks_core::{Email, Password, Role, User, Workspace};
-use rlinks_ops::By;
+use rlinks_ops::Requester;
 use rlinks_store::NewUser;
 
 use crate::api::house::House;
@@ -28,7 +28,7 @@ pub(crate) fn member(house: &House, workspace: &Workspace, role: Role, email: &s
         full_name: "Ann Example".to_owned(),
         role,
     };
-    let by = By::operator(operator());
+    let by = Requester::operator(operator());
     let password = Password::parse(PASSWORD).unwrap();
     house.runtime.block_on(house.ops.add_member(&by, workspace, new, password)).unwrap()
 }

@@ -2,11 +2,11 @@
 
 use std::net::SocketAddr;
 
-use rlinks_clicks::journal::Syncing;
+use rlinks_clicks::journal::SyncPolicy;
 use rlinks_core::{
     Actor, Code, Host, Id, LinkDraft, LinkSource, Policy, RedirectStatus, Slug, Target, Timestamp,
 };
-use rlinks_ops::Naming;
+use rlinks_ops::ShortUrls;
 use rlinks_server::{Config, ReloadableSettings, ServeError, Server};
 use rlinks_store::clock::Clock;
 use rlinks_store::write::{CodeChoice, LinkOp, LinkWrite, OnConflict, Written};
@@ -63,7 +63,7 @@ impl Bench {
             insecure_cookies: false,
             threads: 1,
             cache_bytes: 16 << 20,
-            short_urls: Naming {
+            short_urls: ShortUrls {
                 domain: None,
                 base_domain: None,
                 public_scheme: "https".to_owned(),
@@ -75,12 +75,12 @@ impl Bench {
             tls: None,
             data: self.folder.path().to_owned(),
             journal_bytes: 64 << 20,
-            journal_sync: Syncing::Interval,
+            journal_sync: SyncPolicy::EverySecond,
             geoip: None,
             archive: None,
             oidc: None,
-            safety: rlinks_ops::safety::Options::default(),
-            domain_checks: rlinks_ops::domain_checks::Options::default(),
+            safety: rlinks_ops::safety::SafetyConfig::default(),
+            domain_checks: rlinks_ops::domain_checks::DomainCheckConfig::default(),
             target_changes_per_minute: 100,
             reloadable: ReloadableSettings::default(),
         };

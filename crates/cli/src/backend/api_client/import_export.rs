@@ -3,14 +3,14 @@
 use http::Method;
 use http::header::AUTHORIZATION;
 use rlinks_core::error_code::ErrorCode;
-use rlinks_ops::import::Report;
+use rlinks_ops::import::ImportReport;
 use serde_json::Value;
 
-use super::{LONG_SECONDS, LONGEST_BODY, Remote, why};
-use crate::error::Failure;
-use crate::files::NewFile;
+use super::{ApiClient, MAX_BODY_BYTES, TRANSFER_TIMEOUT_SECONDS, root_cause};
+use crate::error::CliError;
+use crate::files::AtomicFile;
 
-impl Remote {
+impl ApiClient {
     /// Sends a file, which is read there.
     pub(crate) async fn import(
         &self,
@@ -18,7 +18,7 @@ impl Remote {
         format: Option<&str>,
         dry_run: bool,
         no_https: bool,
-    ) -> Result<Report, Failure> {
+    ) -> Result<ImportReport, CliError> {
         let mut request = self.request(Method::POST, &["import"]).file(file);
         if let Some(format) = format {
             request = request.query("format", format);
@@ -33,24 +33,25 @@ impl Remote {
     }
 
     /// Fetches a file, piece by piece: it may be longer than anything else that is asked for.
-    pub(crate) async fn export(&self, format: &str, to: &mut NewFile) -> Result<(), Failure> {
+    pub(crate) async fn export(&self, format: &str, to: &mut AtomicFile) -> Result<(), CliError> {
         let request = self.get(&["export"]).query("format", format);
-        let asked = self.client.get(request.url.clone()).header(AUTHORIZATION, self.key.clone());
-        let asked = asked.timeout(std::time::Duration::from_secs(LONG_SECONDS));
+        let asked = self.http.get(request.url.clone()).header(AUTHORIZATION, self.key.clone());
+        let asked = asked.timeout(std::time::Duration::from_secs(TRANSFER_TIMEOUT_SECONDS));
         let mut response = asked.send().await.map_err(|error| self.unreachable(&error))?;
         if !response.status().is_success() {
             // The same again, for what its error means. Where it goes well now, the answer is the file.
             let answer = request.send().await?;
-            debug_assert!(answer.body.len() <= LONGEST_BODY);
-            return to.put(&answer.body);
+            debug_assert!(answer.body.len() <= MAX_BODY_BYTES);
+            return to.write_chunk(&answer.body);
         }
         loop {
             let chunk = response.chunk().await.map_err(|error| {
-                let message = format!("the answer broke off: {}; what was written is not whole", why(&error));
-                Failure::of_server(ErrorCode::KvUnavailable, message, Value::Null)
+                let message =
+                    format!("the answer broke off: {}; what was written is not whole", root_cause(&error));
+                CliError::from_server(ErrorCode::KvUnavailable, message, Value::Null)
             })?;
             let Some(chunk) = chunk else { return Ok(()) };
-            to.put(&chunk)?;
+            to.write_chunk(&chunk)?;
         }
     }
 }

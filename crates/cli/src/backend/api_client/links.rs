@@ -8,18 +8,18 @@ use rlinks_core::draft::{Input, TimeInput};
 use rlinks_core::error_code::ErrorCode;
 use rlinks_core::link::route_object::ClickTotals;
 use rlinks_core::{Actor, Code, Id, Link, LinkSource, LinkState, RedirectStatus, Target, Timestamp};
-use rlinks_ops::{Deleted, OpsError, Outcome, Thing};
+use rlinks_ops::{OnDeletedCode, OpsError, Resource, WriteOutcome};
 use rlinks_store::StoreError;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::{MOST_LISTED, Remote};
-use crate::backend::explanation::Explained;
-use crate::backend::links::{Counted, Made, Seen, Wanted};
-use crate::error::Failure;
+use super::{ApiClient, MAX_LISTED_ITEMS};
+use crate::backend::explanation::ExplanationDetails;
+use crate::backend::links::{LinkDetails, LinkQuery, LinkResult, LinkStatistics};
+use crate::error::CliError;
 
 /// How often a change is tried again when somebody else was faster.
-const CHANGE_TRIES: usize = 5;
+const MAX_CHANGE_ATTEMPTS: usize = 5;
 
 /// A link as the API gives it.
 #[derive(Deserialize)]
@@ -50,7 +50,7 @@ struct WireLink {
 
 /// A link that was made, or found.
 #[derive(Deserialize)]
-struct Created {
+struct CreatedLink {
     #[serde(flatten)]
     link: WireLink,
     reused: bool,
@@ -58,7 +58,7 @@ struct Created {
     not_applied: Vec<String>,
 }
 
-impl From<WireLink> for Seen {
+impl From<WireLink> for LinkDetails {
     fn from(wire: WireLink) -> Self {
         let link = Link {
             id: wire.id,
@@ -93,9 +93,9 @@ impl From<WireLink> for Seen {
 
 // ---- looking ----
 
-impl Remote {
+impl ApiClient {
     /// Links newest first; one more than wanted, to know whether there are more.
-    pub(crate) async fn links(&self, wanted: &Wanted<'_>) -> Result<Vec<(Link, ClickTotals)>, Failure> {
+    pub(crate) async fn links(&self, wanted: &LinkQuery<'_>) -> Result<Vec<(Link, ClickTotals)>, CliError> {
         // Without a state the API lists what is active or disabled. What it does not list together is put together here.
         let states: &[Option<&str>] = match (wanted.disabled, wanted.deleted) {
             (false, false) => &[Some("active")],
@@ -123,30 +123,30 @@ impl Remote {
         found.sort_by_key(|link| Reverse((link.created_at, link.id)));
         found.truncate(most);
         let shown = |wire: WireLink| {
-            let seen = Seen::from(wire);
+            let seen = LinkDetails::from(wire);
             (seen.link, seen.stats.unwrap_or_default())
         };
         Ok(found.into_iter().map(shown).collect())
     }
 
     /// A link that is not deleted, now or as it was.
-    pub(crate) async fn link(&self, code: &str, at: Option<Timestamp>) -> Result<Seen, Failure> {
+    pub(crate) async fn link(&self, code: &str, at: Option<Timestamp>) -> Result<LinkDetails, CliError> {
         Ok(self.wire_link(code, at).await?.into())
     }
 
-    async fn wire_link(&self, code: &str, at: Option<Timestamp>) -> Result<WireLink, Failure> {
-        refuse_no_code(code)?;
+    async fn wire_link(&self, code: &str, at: Option<Timestamp>) -> Result<WireLink, CliError> {
+        ensure_valid_code(code)?;
         let mut request = self.get(&["links", code]);
         if let Some(at) = at {
             request = request.query("at", &at.to_string());
         }
-        let mut known = missing(code);
-        known.extend(at.map(|at| OpsError::NotFound(Thing::LinkAt(code.to_owned(), at))));
-        request.read().await.map_err(|failure| failure.known_as(known))
+        let mut known = not_found_errors(code);
+        known.extend(at.map(|at| OpsError::NotFound(Resource::LinkAt(code.to_owned(), at))));
+        request.read().await.map_err(|failure| failure.into_local_error(known))
     }
 
     /// A link, deleted or not. A deleted one is only in lists.
-    async fn any_link(&self, code: &str) -> Result<WireLink, Failure> {
+    async fn any_link(&self, code: &str) -> Result<WireLink, CliError> {
         let missing = match self.wire_link(code, None).await {
             Err(failure) if failure.code() == ErrorCode::NotFound => failure,
             found => return found,
@@ -159,24 +159,29 @@ impl Remote {
     }
 
     /// Every change of a link, oldest first.
-    pub(crate) async fn history(&self, code: &str) -> Result<Vec<AuditEntry>, Failure> {
-        refuse_no_code(code)?;
-        let entries = self.list::<AuditEntry>(&["links", code, "history"], &[], MOST_LISTED).await;
-        let mut entries = entries.map_err(|failure| failure.known_as(missing(code)))?;
+    pub(crate) async fn history(&self, code: &str) -> Result<Vec<AuditEntry>, CliError> {
+        ensure_valid_code(code)?;
+        let entries = self.list::<AuditEntry>(&["links", code, "history"], &[], MAX_LISTED_ITEMS).await;
+        let mut entries = entries.map_err(|failure| failure.into_local_error(not_found_errors(code)))?;
         entries.reverse();
         Ok(entries)
     }
 
     /// What a link's clicks add up to; of a deleted one too.
-    pub(crate) async fn statistics(&self, code: &str, query: &[(&str, &str)]) -> Result<Counted, Failure> {
-        refuse_no_code(code)?;
+    pub(crate) async fn statistics(
+        &self,
+        code: &str,
+        query: &[(&str, &str)],
+    ) -> Result<LinkStatistics, CliError> {
+        ensure_valid_code(code)?;
         let mut request = self.get(&["links", code, "stats"]);
         for (name, value) in query {
             request = request.query(name, value);
         }
-        let statistics = request.read().await.map_err(|failure| failure.known_as(missing(code)))?;
+        let statistics =
+            request.read().await.map_err(|failure| failure.into_local_error(not_found_errors(code)))?;
         let link = self.any_link(code).await?;
-        Ok(Counted {
+        Ok(LinkStatistics {
             code: link.code,
             totals: ClickTotals { hits: link.hits, last_hit: link.last_hit_at },
             last_click: link.last_clicked_at,
@@ -185,7 +190,11 @@ impl Remote {
     }
 
     /// What a visitor would get, and why.
-    pub(crate) async fn explain(&self, question: &str, at: Option<Timestamp>) -> Result<Explained, Failure> {
+    pub(crate) async fn explain(
+        &self,
+        question: &str,
+        at: Option<Timestamp>,
+    ) -> Result<ExplanationDetails, CliError> {
         let mut request = self.get(&["explain"]).query("url", question);
         if let Some(at) = at {
             request = request.query("at", &at.to_string());
@@ -196,18 +205,23 @@ impl Remote {
 
 // ---- changing ----
 
-impl Remote {
+impl ApiClient {
     /// Creates or updates, as the store does: keeps what is not named, switches a disabled link on.
-    pub(crate) async fn set(&self, code: &str, input: &Input, deleted: Deleted) -> Result<Made, Failure> {
-        for _ in 0..CHANGE_TRIES {
-            let Some(seen) = self.there(code).await? else {
+    pub(crate) async fn set(
+        &self,
+        code: &str,
+        input: &Input,
+        deleted: OnDeletedCode,
+    ) -> Result<LinkResult, CliError> {
+        for _ in 0..MAX_CHANGE_ATTEMPTS {
+            let Some(seen) = self.existing_link(code).await? else {
                 let input = Input { code: Some(code.to_owned()), ..input.clone() };
                 return self.create(&input, deleted).await;
             };
-            let mut body = body(input);
+            let mut body = link_body(input);
             body.insert("state".to_owned(), LinkState::Active.name().into());
             if !input.add_tags.is_empty() || !input.remove_tags.is_empty() {
-                body.insert("tags".to_owned(), tags(&seen.tags, input).into());
+                body.insert("tags".to_owned(), merged_tags(&seen.tags, input).into());
             }
             match self.patch(&seen, &body).await {
                 Err(failure) if failure.code() == ErrorCode::PreconditionFailed => {}
@@ -218,7 +232,7 @@ impl Remote {
     }
 
     /// The link that has exactly this code, as a change needs it: reading folds case where the policy does, and setting never.
-    async fn there(&self, code: &str) -> Result<Option<WireLink>, Failure> {
+    async fn existing_link(&self, code: &str) -> Result<Option<WireLink>, CliError> {
         if Code::from_path(code).is_none() {
             return Ok(None);
         }
@@ -230,42 +244,44 @@ impl Remote {
     }
 
     /// Changes a link as it was seen. A change that changes nothing keeps the version.
-    async fn patch(&self, seen: &WireLink, body: &Map<String, Value>) -> Result<Made, Failure> {
+    async fn patch(&self, seen: &WireLink, body: &Map<String, Value>) -> Result<LinkResult, CliError> {
         let code = seen.code.as_str();
         let request = self.request(Method::PATCH, &["links", code]).body(body).if_version(seen.version);
-        let link: WireLink = request.read().await.map_err(|failure| failure.known_as(missing(code)))?;
-        let outcome = if link.version == seen.version { Outcome::Unchanged } else { Outcome::Changed };
-        Ok(made(link, outcome))
+        let link: WireLink =
+            request.read().await.map_err(|failure| failure.into_local_error(not_found_errors(code)))?;
+        let outcome =
+            if link.version == seen.version { WriteOutcome::Unchanged } else { WriteOutcome::Changed };
+        Ok(link_result(link, outcome))
     }
 
     /// Makes a link, once, however often the request has to be sent.
-    pub(crate) async fn create(&self, input: &Input, deleted: Deleted) -> Result<Made, Failure> {
-        let mut body = body(input);
-        let tags = tags(&[], input);
+    pub(crate) async fn create(&self, input: &Input, deleted: OnDeletedCode) -> Result<LinkResult, CliError> {
+        let mut body = link_body(input);
+        let tags = merged_tags(&[], input);
         if !tags.is_empty() {
             body.insert("tags".to_owned(), tags.into());
         }
-        if deleted == Deleted::Recreate {
+        if deleted == OnDeletedCode::Recreate {
             body.insert("recreate".to_owned(), true.into());
         }
-        let request = self.request(Method::POST, &["links"]).body(&body).once();
-        let Created { link, reused, revived, not_applied } = request.read().await.map_err(|failure| {
+        let request = self.request(Method::POST, &["links"]).body(&body).idempotent();
+        let CreatedLink { link, reused, revived, not_applied } = request.read().await.map_err(|failure| {
             let taken = failure.detail("deleted").and_then(Value::as_bool).zip(input.code.clone());
             let taken = taken.map(|(deleted, code)| OpsError::from(StoreError::CodeTaken { code, deleted }));
-            failure.known_as(taken)
+            failure.into_local_error(taken)
         })?;
         let outcome = match (reused, revived) {
-            (_, true) => Outcome::Revived,
-            (true, false) => Outcome::Reused,
-            (false, false) => Outcome::Created,
+            (_, true) => WriteOutcome::Revived,
+            (true, false) => WriteOutcome::Reused,
+            (false, false) => WriteOutcome::Created,
         };
-        Ok(Made { not_applied, ..made(link, outcome) })
+        Ok(LinkResult { not_applied, ..link_result(link, outcome) })
     }
 
     /// Switches a link off or on again.
-    pub(crate) async fn switch(&self, code: &str, state: LinkState) -> Result<Made, Failure> {
+    pub(crate) async fn change_state(&self, code: &str, state: LinkState) -> Result<LinkResult, CliError> {
         let body = Map::from_iter([("state".to_owned(), state.name().into())]);
-        for _ in 0..CHANGE_TRIES {
+        for _ in 0..MAX_CHANGE_ATTEMPTS {
             let seen = self.wire_link(code, None).await?;
             match self.patch(&seen, &body).await {
                 Err(failure) if failure.code() == ErrorCode::PreconditionFailed => {}
@@ -276,52 +292,55 @@ impl Remote {
     }
 
     /// Brings a deleted link back as it was.
-    pub(crate) async fn restore(&self, code: &str) -> Result<Made, Failure> {
+    pub(crate) async fn restore(&self, code: &str) -> Result<LinkResult, CliError> {
         match self.wire_link(code, None).await {
-            Ok(link) => return Ok(made(link, Outcome::Unchanged)),
+            Ok(link) => return Ok(link_result(link, WriteOutcome::Unchanged)),
             Err(failure) if failure.code() == ErrorCode::NotFound => {}
             Err(failure) => return Err(failure),
         }
         let restored = self.request(Method::POST, &["links", code, "restore"]).read().await;
-        Ok(made(restored.map_err(|failure| failure.known_as(missing(code)))?, Outcome::Changed))
+        Ok(link_result(
+            restored.map_err(|failure| failure.into_local_error(not_found_errors(code)))?,
+            WriteOutcome::Changed,
+        ))
     }
 
     /// Deletes a link and gives what is left of it.
-    pub(crate) async fn delete(&self, code: &Code) -> Result<Made, Failure> {
+    pub(crate) async fn delete(&self, code: &Code) -> Result<LinkResult, CliError> {
         let code = code.as_str();
-        let deleted = self.request(Method::DELETE, &["links", code]).done().await;
-        deleted.map_err(|failure| failure.known_as(missing(code)))?;
-        Ok(made(self.any_link(code).await?, Outcome::Changed))
+        let deleted = self.request(Method::DELETE, &["links", code]).expect_no_content().await;
+        deleted.map_err(|failure| failure.into_local_error(not_found_errors(code)))?;
+        Ok(link_result(self.any_link(code).await?, WriteOutcome::Changed))
     }
 }
 
-fn made(link: WireLink, outcome: Outcome) -> Made {
-    Made { seen: link.into(), outcome, not_applied: Vec::new() }
+fn link_result(link: WireLink, outcome: WriteOutcome) -> LinkResult {
+    LinkResult { details: link.into(), outcome, not_applied: Vec::new() }
 }
 
 /// What no link can have for its code is asked of nobody.
-fn refuse_no_code(code: &str) -> Result<(), Failure> {
+fn ensure_valid_code(code: &str) -> Result<(), CliError> {
     match Code::from_path(code) {
         Some(_) => Ok(()),
-        None => Err(Failure::not_found(Thing::Link(code.to_owned()))),
+        None => Err(CliError::not_found(Resource::Link(code.to_owned()))),
     }
 }
 
 /// What a server may say of a link that is not there.
-fn missing(code: &str) -> Vec<OpsError> {
-    let link = || Thing::Link(code.to_owned());
+fn not_found_errors(code: &str) -> Vec<OpsError> {
+    let link = || Resource::Link(code.to_owned());
     vec![OpsError::NotFound(link()), OpsError::Deleted(link())]
 }
 
 /// The tags that result. The server sorts them, and says what is wrong with them.
-fn tags(there: &[String], input: &Input) -> Vec<String> {
+fn merged_tags(existing: &[String], input: &Input) -> Vec<String> {
     let is_removed = |tag: &String| input.remove_tags.iter().any(|removed| removed.trim() == tag);
     let added = input.add_tags.iter().map(|tag| tag.trim().to_owned());
-    there.iter().cloned().chain(added).filter(|tag| !is_removed(tag)).collect()
+    existing.iter().cloned().chain(added).filter(|tag| !is_removed(tag)).collect()
 }
 
 /// What was typed, as a body; tags are the caller's business.
-fn body(input: &Input) -> Map<String, Value> {
+fn link_body(input: &Input) -> Map<String, Value> {
     let expires_at = input.expires_at.as_ref().map(|time| match time {
         None => Value::Null,
         Some(TimeInput::Text(text)) => text.as_str().into(),

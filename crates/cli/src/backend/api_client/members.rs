@@ -3,30 +3,30 @@
 use http::Method;
 use rlinks_core::audit::AuditEntry;
 use rlinks_core::{Email, Host, Id, Role, UserStatus};
-use rlinks_ops::{OpsError, Thing};
+use rlinks_ops::{OpsError, Resource};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::Remote;
-use crate::backend::domains::Hosted;
-use crate::backend::keys::{Key, KeyAsked, NewKey};
-use crate::backend::members::{Invited, Member};
-use crate::error::Failure;
+use super::ApiClient;
+use crate::backend::domains::DomainDetails;
+use crate::backend::keys::{CreatedKey, KeyDetails, KeyRequest};
+use crate::backend::members::{Invitation, Member};
+use crate::error::CliError;
 
-impl Remote {
+impl ApiClient {
     // ---- keys ----
 
-    pub(crate) async fn keys(&self) -> Result<Vec<Key>, Failure> {
+    pub(crate) async fn keys(&self) -> Result<Vec<KeyDetails>, CliError> {
         self.whole_list(&["keys"]).await
     }
 
     /// A key by its id.
-    pub(crate) async fn key(&self, id: &str) -> Result<Key, Failure> {
+    pub(crate) async fn key(&self, id: &str) -> Result<KeyDetails, CliError> {
         let found = self.keys().await?.into_iter().find(|key| key.id.to_string() == id);
-        found.ok_or_else(|| Failure::not_found(Thing::Key(id.to_owned())))
+        found.ok_or_else(|| CliError::not_found(Resource::Key(id.to_owned())))
     }
 
-    pub(crate) async fn create_key(&self, asked: &KeyAsked) -> Result<NewKey, Failure> {
+    pub(crate) async fn create_key(&self, asked: &KeyRequest) -> Result<CreatedKey, CliError> {
         let fields = [
             ("name", Some(json!(asked.name))),
             ("scopes", asked.scopes.map(|scopes| json!(scopes))),
@@ -36,33 +36,33 @@ impl Remote {
         let body: serde_json::Map<String, Value> =
             fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect();
         let made = self.request(Method::POST, &["keys"]).body(&body).read().await;
-        let unknown = asked.user.clone().map(|user| OpsError::NotFound(Thing::User(user)));
-        made.map_err(|failure| failure.known_as(unknown))
+        let unknown = asked.user.clone().map(|user| OpsError::NotFound(Resource::User(user)));
+        made.map_err(|failure| failure.into_local_error(unknown))
     }
 
-    pub(crate) async fn revoke_key(&self, id: Id) -> Result<(), Failure> {
-        self.request(Method::DELETE, &["keys", &id.to_string()]).done().await
+    pub(crate) async fn revoke_key(&self, id: Id) -> Result<(), CliError> {
+        self.request(Method::DELETE, &["keys", &id.to_string()]).expect_no_content().await
     }
 
-    pub(crate) async fn rotate_key(&self, id: Id) -> Result<NewKey, Failure> {
+    pub(crate) async fn rotate_key(&self, id: Id) -> Result<CreatedKey, CliError> {
         self.request(Method::POST, &["keys", &id.to_string(), "rotate"]).read().await
     }
 
     // ---- members ----
 
-    pub(crate) async fn users(&self) -> Result<Vec<Member>, Failure> {
+    pub(crate) async fn users(&self) -> Result<Vec<Member>, CliError> {
         self.whole_list(&["users"]).await
     }
 
     /// A member by id or address.
-    pub(crate) async fn user(&self, who: &str) -> Result<Member, Failure> {
+    pub(crate) async fn user(&self, who: &str) -> Result<Member, CliError> {
         let address = Email::parse(who).ok();
         let is_them = |user: &Member| user.id.to_string() == who || Some(&user.email) == address.as_ref();
         let found = self.users().await?.into_iter().find(is_them);
-        found.ok_or_else(|| Failure::not_found(Thing::User(who.to_owned())))
+        found.ok_or_else(|| CliError::not_found(Resource::User(who.to_owned())))
     }
 
-    pub(crate) async fn invite(&self, email: &Email, name: &str, role: Role) -> Result<Invited, Failure> {
+    pub(crate) async fn invite(&self, email: &Email, name: &str, role: Role) -> Result<Invitation, CliError> {
         let body = json!({ "email": email, "full_name": name, "role": role });
         self.request(Method::POST, &["users"]).body(&body).read().await
     }
@@ -72,40 +72,40 @@ impl Remote {
         id: Id,
         role: Option<Role>,
         status: Option<UserStatus>,
-    ) -> Result<Member, Failure> {
+    ) -> Result<Member, CliError> {
         // Null is as good as not named.
         let body = json!({ "role": role, "status": status });
         self.request(Method::PATCH, &["users", &id.to_string()]).body(&body).read().await
     }
 
-    pub(crate) async fn delete_user(&self, id: Id) -> Result<(), Failure> {
-        self.request(Method::DELETE, &["users", &id.to_string()]).done().await
+    pub(crate) async fn delete_user(&self, id: Id) -> Result<(), CliError> {
+        self.request(Method::DELETE, &["users", &id.to_string()]).expect_no_content().await
     }
 
     // ---- domains ----
 
-    pub(crate) async fn domains(&self) -> Result<Vec<Hosted>, Failure> {
+    pub(crate) async fn domains(&self) -> Result<Vec<DomainDetails>, CliError> {
         #[derive(Deserialize)]
-        struct All {
-            data: Vec<Hosted>,
+        struct DomainList {
+            data: Vec<DomainDetails>,
         }
         // This list comes whole, and takes no limit.
-        Ok(self.get(&["domains"]).read::<All>().await?.data)
+        Ok(self.get(&["domains"]).read::<DomainList>().await?.data)
     }
 
-    pub(crate) async fn add_domain(&self, host: &Host) -> Result<Hosted, Failure> {
+    pub(crate) async fn add_domain(&self, host: &Host) -> Result<DomainDetails, CliError> {
         self.request(Method::POST, &["domains"]).body(&json!({ "host": host })).read().await
     }
 
-    pub(crate) async fn remove_domain(&self, host: &Host) -> Result<(), Failure> {
-        self.request(Method::DELETE, &["domains", host.as_str()]).done().await
+    pub(crate) async fn remove_domain(&self, host: &Host) -> Result<(), CliError> {
+        self.request(Method::DELETE, &["domains", host.as_str()]).expect_no_content().await
     }
 
-    pub(crate) async fn verify_domain(&self, host: &Host) -> Result<Hosted, Failure> {
+    pub(crate) async fn verify_domain(&self, host: &Host) -> Result<DomainDetails, CliError> {
         self.request(Method::POST, &["domains", host.as_str(), "verify"]).read().await
     }
 
-    pub(crate) async fn set_primary_domain(&self, host: &Host) -> Result<Hosted, Failure> {
+    pub(crate) async fn set_primary_domain(&self, host: &Host) -> Result<DomainDetails, CliError> {
         let body = json!({ "primary": true });
         self.request(Method::PATCH, &["domains", host.as_str()]).body(&body).read().await
     }
@@ -117,14 +117,14 @@ impl Remote {
         &self,
         before: Option<i64>,
         limit: usize,
-    ) -> Result<Vec<AuditEntry>, Failure> {
+    ) -> Result<Vec<AuditEntry>, CliError> {
         let before = before.map(|seq| seq.to_string());
         let query: Vec<(&str, &str)> = before.iter().map(|seq| ("before", seq.as_str())).collect();
         self.list(&["audit"], &query, limit).await
     }
 
     /// What was done after an entry, oldest first.
-    pub(crate) async fn audit_after(&self, after: i64, limit: usize) -> Result<Vec<AuditEntry>, Failure> {
+    pub(crate) async fn audit_after(&self, after: i64, limit: usize) -> Result<Vec<AuditEntry>, CliError> {
         self.list(&["audit"], &[("after", &after.to_string())], limit).await
     }
 }

@@ -14,15 +14,15 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::Cloudflare;
-use crate::backend::cloudflare::client::Pair;
-use crate::error::Failure;
+use crate::backend::cloudflare::client::KeyValue;
+use crate::error::CliError;
 
 /// How keys of the log begin. No code can be `__admin__`: it is reserved.
-const PREFIX: &str = "hit:__admin__:";
+const AUDIT_KEY_PREFIX: &str = "hit:__admin__:";
 
 /// A change, as it is kept.
 #[derive(Serialize, Deserialize)]
-struct Noted {
+struct StoredEvent {
     ts: Timestamp,
     code: Code,
     /// Always `main`, and always the code's: an entry reads like those of a store.
@@ -39,7 +39,7 @@ struct Noted {
 }
 
 /// What was done to a link.
-pub(crate) struct Deed<'a> {
+pub(crate) struct LinkEvent<'a> {
     pub(crate) action: &'static str,
     pub(crate) before: Option<&'a Link>,
     pub(crate) after: &'a Link,
@@ -47,42 +47,42 @@ pub(crate) struct Deed<'a> {
 
 impl Cloudflare {
     /// The pair that tells of a change.
-    pub(crate) fn noted(&self, deed: &Deed<'_>, now: Timestamp) -> Pair {
+    pub(crate) fn event_pair(&self, event: &LinkEvent<'_>, now: Timestamp) -> KeyValue {
         let side = |link: &Link| serde_json::value::to_raw_value(link).expect("a link is JSON");
-        let noted = Noted {
+        let stored = StoredEvent {
             ts: now,
-            code: deed.after.code.clone(),
+            code: event.after.code.clone(),
             workspace: Slug::MAIN.to_owned(),
-            subject: link_subject(&deed.after.code),
+            subject: link_subject(&event.after.code),
             actor: self.actor.to_string(),
-            action: deed.action.to_owned(),
-            before: deed.before.map(side),
-            after: Some(side(deed.after)),
+            action: event.action.to_owned(),
+            before: event.before.map(side),
+            after: Some(side(event.after)),
         };
         let [boot, low] = [random_bytes::<8>(), random_bytes::<8>()].map(u64::from_le_bytes);
         let id = event_id(now, boot, u16::from_le_bytes(random_bytes()), low);
-        Pair {
-            key: format!("{PREFIX}{}:{id}", now.day()),
-            value: serde_json::to_string(&noted).expect("an entry is JSON"),
+        KeyValue {
+            key: format!("{AUDIT_KEY_PREFIX}{}:{id}", now.day()),
+            value: serde_json::to_string(&stored).expect("an entry is JSON"),
         }
     }
 
     /// Tells of a change that is made.
-    pub(crate) async fn note(&self, deed: &Deed<'_>, now: Timestamp) -> Result<(), Failure> {
-        let Pair { key, value } = self.noted(deed, now);
+    pub(crate) async fn record_event(&self, event: &LinkEvent<'_>, now: Timestamp) -> Result<(), CliError> {
+        let KeyValue { key, value } = self.event_pair(event, now);
         self.api.put(&self.hits, &key, value).await.map_err(|failure| {
             failure.hint(format!(
                 "link `{}` is changed, and the log of changes does not tell of it: the change itself need not be repeated",
-                deed.after.code
+                event.after.code
             ))
         })
     }
 
     /// The whole log, oldest first.
-    pub(crate) async fn audit(&self) -> Result<Vec<AuditEntry>, Failure> {
-        let keys = self.api.keys(&self.hits, PREFIX).await?;
+    pub(crate) async fn audit(&self) -> Result<Vec<AuditEntry>, CliError> {
+        let keys = self.api.keys(&self.hits, AUDIT_KEY_PREFIX).await?;
         let mut values = self.api.get_all(&self.hits, &keys).await?;
-        let (entries, unread) = chained(&keys, &mut values);
+        let (entries, unread) = chain_events(&keys, &mut values);
         if unread > 0 {
             self.output.warning(&format!("{unread} entries of the log cannot be read and are left out"));
         }
@@ -90,8 +90,8 @@ impl Cloudflare {
     }
 
     /// What happened to one link, oldest first.
-    pub(crate) async fn history(&self, code: &str) -> Result<Vec<AuditEntry>, Failure> {
-        let subjects: Vec<String> = super::links::spellings(code).iter().map(link_subject).collect();
+    pub(crate) async fn history(&self, code: &str) -> Result<Vec<AuditEntry>, CliError> {
+        let subjects: Vec<String> = super::links::code_spellings(code).iter().map(link_subject).collect();
         let mut entries = self.audit().await?;
         entries.retain(|entry| subjects.contains(&entry.subject));
         Ok(entries)
@@ -99,24 +99,24 @@ impl Cloudflare {
 }
 
 /// Entries in the order of their keys, numbered and sealed, and how many could not be read.
-fn chained(keys: &[String], values: &mut HashMap<String, String>) -> (Vec<AuditEntry>, usize) {
+fn chain_events(keys: &[String], values: &mut HashMap<String, String>) -> (Vec<AuditEntry>, usize) {
     let (mut entries, mut unread) = (Vec::with_capacity(keys.len()), 0);
     let mut prev_hash = GENESIS_HASH.to_owned();
     for key in keys {
-        let noted = values.remove(key).and_then(|value| serde_json::from_str::<Noted>(&value).ok());
-        let Some(noted) = noted else {
+        let stored = values.remove(key).and_then(|value| serde_json::from_str::<StoredEvent>(&value).ok());
+        let Some(stored) = stored else {
             unread += 1;
             continue;
         };
         let mut entry = AuditEntry {
             seq: i64::try_from(entries.len()).unwrap_or(i64::MAX).saturating_add(1),
-            ts: noted.ts,
+            ts: stored.ts,
             workspace: Slug::MAIN.to_owned(),
-            actor: noted.actor,
-            action: noted.action,
-            subject: link_subject(&noted.code),
-            before: noted.before,
-            after: noted.after,
+            actor: stored.actor,
+            action: stored.action,
+            subject: link_subject(&stored.code),
+            before: stored.before,
+            after: stored.after,
             prev_hash: prev_hash.clone(),
             hash: String::new(),
         };
@@ -146,7 +146,7 @@ mod tests {
             ("a".to_owned(), value("first")),
             ("b".to_owned(), "not ours".to_owned()),
         ]);
-        let (entries, unread) = chained(&keys, &mut values);
+        let (entries, unread) = chain_events(&keys, &mut values);
         assert_eq!(unread, 2);
         assert_eq!(
             entries.iter().map(|entry| entry.subject.as_str()).collect::<Vec<_>>(),

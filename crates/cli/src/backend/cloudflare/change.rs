@@ -8,23 +8,25 @@ use rlinks_core::redirect::path::{RequestPath, parse_path};
 use rlinks_core::{
     Code, FieldCode, FieldError, Id, Link, LinkDraft, LinkPatch, LinkSource, LinkState, Target, Timestamp,
 };
-use rlinks_ops::{Deleted, Mode, Outcome, Thing};
+use rlinks_ops::{OnDeletedCode, Resource, WriteMode, WriteOutcome};
 use rlinks_store::StoreError;
 
 use super::{Cloudflare, now};
-use crate::backend::cloudflare::audit::Deed;
-use crate::backend::cloudflare::objects::{Kept, Seen, Tombstone, route_key, tombstone_key, value};
-use crate::backend::links::Made;
-use crate::error::Failure;
+use crate::backend::cloudflare::audit::LinkEvent;
+use crate::backend::cloudflare::objects::{
+    ObjectSnapshot, StoredObject, Tombstone, new_value, route_key, tombstone_key,
+};
+use crate::backend::links::LinkResult;
+use crate::error::CliError;
 
 /// The most links of our own a visitor is led through.
-const DEEPEST: usize = 10;
+const MAX_HOPS: usize = 10;
 
 /// What a change does, or would do.
-pub(crate) struct Changed {
+pub(crate) struct ChangeResult {
     /// The link before it, where there was one.
     pub(crate) before: Option<Link>,
-    pub(crate) made: Made,
+    pub(crate) result: LinkResult,
 }
 
 impl Cloudflare {
@@ -33,11 +35,11 @@ impl Cloudflare {
         &self,
         code: &str,
         input: &Input,
-        deleted: Deleted,
-        mode: Mode,
-    ) -> Result<Changed, Failure> {
+        deleted: OnDeletedCode,
+        mode: WriteMode,
+    ) -> Result<ChangeResult, CliError> {
         let there = match Code::from_path(code) {
-            Some(code) => self.at(&code).await?,
+            Some(code) => self.object_at(&code).await?,
             None => None,
         };
         match there {
@@ -46,12 +48,17 @@ impl Cloudflare {
         }
     }
 
-    async fn update(&self, kept: Kept, input: &Input, mode: Mode) -> Result<Changed, Failure> {
+    async fn update(
+        &self,
+        kept: StoredObject,
+        input: &Input,
+        mode: WriteMode,
+    ) -> Result<ChangeResult, CliError> {
         let now = now();
         let mut patch = LinkPatch::parse(input, &self.policy, now)?;
         patch.state = Some(patch.state.unwrap_or(LinkState::Active));
-        let next = patch.apply(&kept.link, &self.domains)?;
-        self.refuse_circle(&kept.link.code, &next.target).await?;
+        let next = patch.apply(&kept.link, &self.served_hosts)?;
+        self.refuse_cycle(&kept.link.code, &next.target).await?;
         let only_enabled =
             next.state != kept.link.state && Link { state: kept.link.state, ..next.clone() } == kept.link;
         let action = if only_enabled { "link.enable" } else { "link.update" };
@@ -62,16 +69,16 @@ impl Cloudflare {
         &self,
         code: &str,
         input: &Input,
-        deleted: Deleted,
-        mode: Mode,
-    ) -> Result<Changed, Failure> {
+        deleted: OnDeletedCode,
+        mode: WriteMode,
+    ) -> Result<ChangeResult, CliError> {
         let now = now();
         let input = Input { code: Some(code.to_owned()), ..input.clone() };
-        let draft = LinkDraft::parse(&input, &self.policy, &self.domains, now)?;
+        let draft = LinkDraft::parse(&input, &self.policy, &self.served_hosts, now)?;
         let code = draft.code.clone().expect("a code was given, and without an error it is there");
-        self.refuse_circle(&code, &draft.target).await?;
+        self.refuse_cycle(&code, &draft.target).await?;
         let tombstone = self.api.get(&self.routes, &tombstone_key(&code)).await?;
-        if tombstone.is_some() && deleted == Deleted::Refuse {
+        if tombstone.is_some() && deleted == OnDeletedCode::Refuse {
             return Err(StoreError::CodeTaken { code: code.to_string(), deleted: true }.into());
         }
         let link = draft.to_link(LinkIdentity {
@@ -84,105 +91,111 @@ impl Cloudflare {
             created_at: now,
             version: 0,
         });
-        if mode == Mode::Write {
-            self.refuse_moved(&code, &Seen::Nothing).await?;
+        if mode == WriteMode::Apply {
+            self.ensure_unchanged(&code, &ObjectSnapshot::Missing).await?;
             let tombstone_now = self.api.get(&self.routes, &tombstone_key(&code)).await?;
             if tombstone_now != tombstone {
-                return Err(moved(&code));
+                return Err(changed_meanwhile(&code));
             }
-            self.api.put(&self.routes, &route_key(&code), value(&link, ClickTotals::default())).await?;
+            self.api.put(&self.routes, &route_key(&code), new_value(&link, ClickTotals::default())).await?;
             if tombstone.is_some() {
                 self.api.delete(&self.routes, &tombstone_key(&code)).await?;
             }
             let action = if tombstone.is_some() { "link.recreate" } else { "link.create" };
-            self.note(&Deed { action, before: None, after: &link }, now).await?;
+            self.record_event(&LinkEvent { action, before: None, after: &link }, now).await?;
         }
-        Ok(self.changed(None, link, ClickTotals::default(), Outcome::Created))
+        Ok(self.change_result(None, link, ClickTotals::default(), WriteOutcome::Created))
     }
 
     /// Switches a link off or on again.
-    pub(crate) async fn switch(&self, code: &str, state: LinkState) -> Result<Made, Failure> {
-        let kept = self.kept(code).await?;
+    pub(crate) async fn change_state(&self, code: &str, state: LinkState) -> Result<LinkResult, CliError> {
+        let kept = self.stored_object(code).await?;
         let next = Link { state, ..kept.link.clone() };
         let action = if state == LinkState::Active { "link.enable" } else { "link.disable" };
-        Ok(self.replace(kept, next, action, Mode::Write).await?.made)
+        Ok(self.replace(kept, next, action, WriteMode::Apply).await?.result)
     }
 
     async fn replace(
         &self,
-        kept: Kept,
+        kept: StoredObject,
         next: Link,
         action: &'static str,
-        mode: Mode,
-    ) -> Result<Changed, Failure> {
+        mode: WriteMode,
+    ) -> Result<ChangeResult, CliError> {
         if next == kept.link {
             let stats = kept.stats;
-            return Ok(self.changed(Some(kept.link), next, stats, Outcome::Unchanged));
+            return Ok(self.change_result(Some(kept.link), next, stats, WriteOutcome::Unchanged));
         }
-        let now = after(now(), &kept.link);
+        let now = update_time(now(), &kept.link);
         let next = Link { updated_at: now, ..next };
         let mut stats = kept.stats;
-        if mode == Mode::Write {
+        if mode == WriteMode::Apply {
             // Somebody may have counted meanwhile: that is no change, and is kept.
-            let fresh = self.refuse_moved(&next.code, &kept.seen).await?;
+            let fresh = self.ensure_unchanged(&next.code, &kept.snapshot).await?;
             stats = fresh.map_or(stats, |fresh| fresh.stats);
-            self.api.put(&self.routes, &route_key(&next.code), kept.with(&next, stats)).await?;
-            self.note(&Deed { action, before: Some(&kept.link), after: &next }, now).await?;
+            self.api.put(&self.routes, &route_key(&next.code), kept.updated_value(&next, stats)).await?;
+            self.record_event(&LinkEvent { action, before: Some(&kept.link), after: &next }, now).await?;
         }
-        Ok(self.changed(Some(kept.link), next, stats, Outcome::Changed))
+        Ok(self.change_result(Some(kept.link), next, stats, WriteOutcome::Changed))
     }
 
     /// Deletes a link and gives what is left of it. The tombstone comes first: cut off in between, the link is there as before and can
     /// be deleted again.
-    pub(crate) async fn delete_link(&self, code: &Code) -> Result<Made, Failure> {
-        let kept = self.kept(code.as_str()).await?;
-        let now = after(now(), &kept.link);
-        let tombstone = Tombstone::of(&kept, &self.actor, now);
+    pub(crate) async fn delete_link(&self, code: &Code) -> Result<LinkResult, CliError> {
+        let kept = self.stored_object(code.as_str()).await?;
+        let now = update_time(now(), &kept.link);
+        let tombstone = Tombstone::from_object(&kept, &self.actor, now);
         let gone = Link { state: LinkState::Deleted, updated_at: now, ..kept.link.clone() };
-        self.refuse_moved(code, &kept.seen).await?;
+        self.ensure_unchanged(code, &kept.snapshot).await?;
         self.api.put(&self.routes, &tombstone_key(code), tombstone.value()).await?;
         self.api.delete(&self.routes, &route_key(code)).await?;
-        self.note(&Deed { action: "link.delete", before: Some(&kept.link), after: &gone }, now).await?;
-        Ok(self.changed(Some(kept.link), gone, kept.stats, Outcome::Changed).made)
+        self.record_event(&LinkEvent { action: "link.delete", before: Some(&kept.link), after: &gone }, now)
+            .await?;
+        Ok(self.change_result(Some(kept.link), gone, kept.stats, WriteOutcome::Changed).result)
     }
 
     /// Brings a deleted link back as it was. The link comes first: cut off in between, it is there and the tombstone has no meaning.
-    pub(crate) async fn restore(&self, code: &str) -> Result<Made, Failure> {
-        for code in super::links::spellings(code) {
-            if let Some(kept) = self.at(&code).await? {
-                return Ok(self.changed(None, kept.link, kept.stats, Outcome::Unchanged).made);
+    pub(crate) async fn restore(&self, code: &str) -> Result<LinkResult, CliError> {
+        for code in super::links::code_spellings(code) {
+            if let Some(kept) = self.object_at(&code).await? {
+                return Ok(self.change_result(None, kept.link, kept.stats, WriteOutcome::Unchanged).result);
             }
             let Some(tombstone) = self.tombstone(&code).await? else { continue };
-            let Some(kept) = tombstone.kept() else {
-                return Err(Failure::conflict(format!("the tombstone of `{code}` does not hold the link it was"))
+            let Some(kept) = tombstone.object() else {
+                return Err(CliError::conflict(format!("the tombstone of `{code}` does not hold the link it was"))
                     .hint(format!("a store published the deletion: there, `rmax links restore {code}` and `rmax publish` bring it back"))
                     .hint(format!("`rmax links set {code} <url> --recreate` makes a new link of it here")));
             };
-            let now = after(now(), &kept.link);
+            let now = update_time(now(), &kept.link);
             let back = Link { updated_at: now, ..kept.link.clone() };
             let gone =
                 Link { state: LinkState::Deleted, updated_at: tombstone.deleted_at, ..kept.link.clone() };
-            self.refuse_moved(&code, &Seen::Nothing).await?;
-            self.api.put(&self.routes, &route_key(&code), kept.with(&back, kept.stats)).await?;
+            self.ensure_unchanged(&code, &ObjectSnapshot::Missing).await?;
+            self.api.put(&self.routes, &route_key(&code), kept.updated_value(&back, kept.stats)).await?;
             self.api.delete(&self.routes, &tombstone_key(&code)).await?;
-            self.note(&Deed { action: "link.restore", before: Some(&gone), after: &back }, now).await?;
-            return Ok(self.changed(Some(gone), back, kept.stats, Outcome::Changed).made);
+            self.record_event(&LinkEvent { action: "link.restore", before: Some(&gone), after: &back }, now)
+                .await?;
+            return Ok(self.change_result(Some(gone), back, kept.stats, WriteOutcome::Changed).result);
         }
-        Err(Failure::not_found(Thing::Link(code.to_owned())))
+        Err(CliError::not_found(Resource::Link(code.to_owned())))
     }
 
     /// Reads once more, right before writing.
-    pub(crate) async fn refuse_moved(&self, code: &Code, seen: &Seen) -> Result<Option<Kept>, Failure> {
+    pub(crate) async fn ensure_unchanged(
+        &self,
+        code: &Code,
+        seen: &ObjectSnapshot,
+    ) -> Result<Option<StoredObject>, CliError> {
         let fresh = self.api.get(&self.routes, &route_key(code)).await?;
-        if Seen::of(fresh.as_deref()) != *seen {
-            return Err(moved(code));
+        if ObjectSnapshot::from_value(fresh.as_deref()) != *seen {
+            return Err(changed_meanwhile(code));
         }
-        Ok(fresh.and_then(|value| Kept::read(code, &value).ok()))
+        Ok(fresh.and_then(|value| StoredObject::parse(code, &value).ok()))
     }
 
     /// Refuses a target that leads, through links of ours, back to where it started, or through too many of them.
-    async fn refuse_circle(&self, code: &Code, target: &Target) -> Result<(), Failure> {
-        match self.circle(code, target, &HashMap::new()).await? {
+    async fn refuse_cycle(&self, code: &Code, target: &Target) -> Result<(), CliError> {
+        match self.cycle_error(code, target, &HashMap::new()).await? {
             Some(error) => Err(error.into()),
             None => Ok(()),
         }
@@ -190,20 +203,20 @@ impl Cloudflare {
 
     /// What is wrong with a target that leads to links of ours. `planned` are the targets of codes in lower case that are being
     /// written, and what is there may not tell of them yet.
-    pub(crate) async fn circle(
+    pub(crate) async fn cycle_error(
         &self,
         code: &Code,
         target: &Target,
         planned: &HashMap<String, Target>,
-    ) -> Result<Option<FieldError>, Failure> {
+    ) -> Result<Option<FieldError>, CliError> {
         let mut target = target.clone();
-        for _ in 0..DEEPEST {
-            if !self.domains.contains(target.host()) {
+        for _ in 0..MAX_HOPS {
+            if !self.served_hosts.contains(target.host()) {
                 return Ok(None);
             }
-            let Some(next) = path_code(&target) else { return Ok(None) };
+            let Some(next) = code_of_url(&target) else { return Ok(None) };
             if next.folded() == code.folded() {
-                return Ok(Some(loops(
+                return Ok(Some(loop_error(
                     "leads, through links of our own, back to this link: visitors would go in circles",
                 )));
             }
@@ -216,28 +229,37 @@ impl Cloudflare {
                 None => return Ok(None),
             }
         }
-        Ok(Some(loops("leads through more than ten links of our own")))
+        Ok(Some(loop_error("leads through more than ten links of our own")))
     }
 
-    fn changed(&self, before: Option<Link>, link: Link, stats: ClickTotals, outcome: Outcome) -> Changed {
-        Changed { before, made: Made { seen: self.seen(link, stats), outcome, not_applied: Vec::new() } }
+    fn change_result(
+        &self,
+        before: Option<Link>,
+        link: Link,
+        stats: ClickTotals,
+        outcome: WriteOutcome,
+    ) -> ChangeResult {
+        ChangeResult {
+            before,
+            result: LinkResult { details: self.link_details(link, stats), outcome, not_applied: Vec::new() },
+        }
     }
 }
 
 /// When a change happens: always later than the one before, so that who looks at `updated_at` sees it.
-pub(crate) fn after(now: Timestamp, link: &Link) -> Timestamp {
+pub(crate) fn update_time(now: Timestamp, link: &Link) -> Timestamp {
     if now > link.updated_at { now } else { link.updated_at.plus_ms(1) }
 }
 
-fn moved(code: &Code) -> Failure {
-    Failure::conflict(format!("link `{code}` was changed by somebody else meanwhile; nothing was written"))
+fn changed_meanwhile(code: &Code) -> CliError {
+    CliError::conflict(format!("link `{code}` was changed by somebody else meanwhile; nothing was written"))
         .hint(format!(
             "`rmax links get {code}` shows it as it is now; repeat the change if it is still wanted"
         ))
 }
 
 /// The code a URL of ours asks for.
-fn path_code(target: &Target) -> Option<Code> {
+fn code_of_url(target: &Target) -> Option<Code> {
     let after_host = &target.as_str()[target.host_range().1..];
     let path = &after_host[after_host.find('/')?..];
     let path = &path[..path.find(['?', '#']).unwrap_or(path.len())];
@@ -247,6 +269,6 @@ fn path_code(target: &Target) -> Option<Code> {
     }
 }
 
-fn loops(message: &str) -> FieldError {
+fn loop_error(message: &str) -> FieldError {
     FieldError::new("target", FieldCode::Loop, message)
 }

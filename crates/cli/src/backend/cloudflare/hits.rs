@@ -13,13 +13,13 @@ use rlinks_core::{Code, Timestamp};
 use serde::Deserialize;
 
 use super::Cloudflare;
-use crate::backend::cloudflare::client::{Pair, READ_AT_ONCE};
-use crate::backend::cloudflare::objects::{recounted, route_key};
-use crate::error::Failure;
+use crate::backend::cloudflare::client::{KeyValue, MAX_KEYS_PER_READ};
+use crate::backend::cloudflare::objects::{route_key, value_with_stats};
+use crate::error::CliError;
 
-const PREFIX: &str = "hit:";
+const HIT_KEY_PREFIX: &str = "hit:";
 /// Not a code: the log of changes.
-const ADMIN: &str = "__admin__";
+const AUDIT_LOG_CODE: &str = "__admin__";
 
 /// A key, taken apart.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -33,10 +33,10 @@ pub(crate) struct HitKey {
 
 impl HitKey {
     /// None where it is no hit's.
-    fn read(key: String) -> Option<Self> {
-        let mut parts = key.strip_prefix(PREFIX)?.split(':');
+    fn parse(key: String) -> Option<Self> {
+        let mut parts = key.strip_prefix(HIT_KEY_PREFIX)?.split(':');
         let (code, day, id) = (parts.next()?, parts.next()?, parts.next()?);
-        if parts.next().is_some() || code == ADMIN || !is_code(code) || id.is_empty() {
+        if parts.next().is_some() || code == AUDIT_LOG_CODE || !is_code(code) || id.is_empty() {
             return None;
         }
         let digits = day.len() == 8 && day.bytes().all(|byte| byte.is_ascii_digit());
@@ -53,7 +53,7 @@ impl HitKey {
 
 /// What `publish-stats` did.
 #[derive(Debug, Default)]
-pub(crate) struct Recounted {
+pub(crate) struct PublishedStats {
     pub(crate) written: usize,
     pub(crate) right: usize,
     /// Codes with hits and no object.
@@ -62,26 +62,26 @@ pub(crate) struct Recounted {
 
 /// Only the moment of a hit.
 #[derive(Deserialize)]
-struct Moment {
+struct HitTime {
     ts: Timestamp,
 }
 
 impl Cloudflare {
     /// Every hit there is, by day.
-    pub(crate) async fn hit_keys(&self) -> Result<Vec<HitKey>, Failure> {
-        let keys = self.api.keys(&self.hits, PREFIX).await?;
-        let mut keys: Vec<HitKey> = keys.into_iter().filter_map(HitKey::read).collect();
+    pub(crate) async fn hit_keys(&self) -> Result<Vec<HitKey>, CliError> {
+        let keys = self.api.keys(&self.hits, HIT_KEY_PREFIX).await?;
+        let mut keys: Vec<HitKey> = keys.into_iter().filter_map(HitKey::parse).collect();
         keys.sort_unstable();
         Ok(keys)
     }
 
     /// Reads hits, in their order, and says how many could not be read.
-    pub(crate) async fn read_hits(&self, keys: &[HitKey]) -> Result<(Vec<Hit>, u64), Failure> {
+    pub(crate) async fn read_hits(&self, keys: &[HitKey]) -> Result<(Vec<Hit>, u64), CliError> {
         let names: Vec<String> = keys.iter().map(|key| key.key.clone()).collect();
         let values = self.api.get_all(&self.hits, &names).await?;
         let (mut hits, mut unread) = (Vec::with_capacity(keys.len()), 0);
         for HitKey { code, id, key, .. } in keys {
-            match values.get(key).map(|value| Hit::read(code, id, value)) {
+            match values.get(key).map(|value| Hit::parse(code, id, value)) {
                 Some(Some(hit)) => hits.push(hit),
                 Some(None) => unread += 1,
                 // It had an end, and that came.
@@ -92,17 +92,17 @@ impl Cloudflare {
     }
 
     /// What all hits add up to, by code.
-    pub(crate) async fn count_hits(&self) -> Result<BTreeMap<String, ClickTotals>, Failure> {
+    pub(crate) async fn count_hits(&self) -> Result<BTreeMap<String, ClickTotals>, CliError> {
         let keys = self.hit_keys().await?;
         let mut counted: BTreeMap<String, ClickTotals> = BTreeMap::new();
         for HitKey { code, .. } in &keys {
             counted.entry(code.clone()).or_default().hits += 1;
         }
-        let last: Vec<String> = last_ones(&keys).into_iter().map(|key| key.key.clone()).collect();
-        for some in last.chunks(READ_AT_ONCE) {
+        let last: Vec<String> = last_hit_candidates(&keys).into_iter().map(|key| key.key.clone()).collect();
+        for some in last.chunks(MAX_KEYS_PER_READ) {
             for (key, value) in self.api.get_all(&self.hits, some).await? {
-                let Some(HitKey { code, .. }) = HitKey::read(key) else { continue };
-                let Ok(Moment { ts }) = serde_json::from_str(&value) else { continue };
+                let Some(HitKey { code, .. }) = HitKey::parse(key) else { continue };
+                let Ok(HitTime { ts }) = serde_json::from_str(&value) else { continue };
                 let stats = counted.entry(code).or_default();
                 stats.last_hit = stats.last_hit.max(Some(ts));
             }
@@ -114,18 +114,18 @@ impl Cloudflare {
     pub(crate) async fn publish_stats(
         &self,
         counted: &BTreeMap<String, ClickTotals>,
-    ) -> Result<Recounted, Failure> {
+    ) -> Result<PublishedStats, CliError> {
         let codes: Vec<Code> = counted.keys().filter_map(|code| Code::from_path(code)).collect();
         let progress = self.output.counter("writing numbers", Some(codes.len() as u64));
-        let mut done = Recounted::default();
-        for some in codes.chunks(READ_AT_ONCE) {
+        let mut done = PublishedStats::default();
+        for some in codes.chunks(MAX_KEYS_PER_READ) {
             let keys: Vec<String> = some.iter().map(route_key).collect();
             let values = self.api.get_all(&self.routes, &keys).await?;
             let mut pairs = Vec::new();
             for (code, key) in some.iter().zip(keys) {
                 let stats = counted.get(code.as_str()).copied().unwrap_or_default();
-                match values.get(&key).map(|value| recounted(value, stats)) {
-                    Some(Some(value)) => pairs.push(Pair { key, value }),
+                match values.get(&key).map(|value| value_with_stats(value, stats)) {
+                    Some(Some(value)) => pairs.push(KeyValue { key, value }),
                     Some(None) => done.right += 1,
                     None => done.without_object += 1,
                 }
@@ -139,7 +139,7 @@ impl Cloudflare {
 }
 
 /// Of each code the keys one of which is its last hit: of its last day the one with the latest id where ids tell, else all.
-fn last_ones(keys: &[HitKey]) -> Vec<&HitKey> {
+fn last_hit_candidates(keys: &[HitKey]) -> Vec<&HitKey> {
     let mut last: HashMap<&str, Vec<&HitKey>> = HashMap::new();
     for key in keys {
         let known = last.entry(&key.code).or_default();
@@ -163,7 +163,7 @@ mod tests {
     use super::*;
 
     fn key(text: &str) -> HitKey {
-        HitKey::read(text.to_owned()).unwrap()
+        HitKey::parse(text.to_owned()).unwrap()
     }
 
     #[test]
@@ -181,7 +181,7 @@ mod tests {
             "hit:parity:20260112:x:y",
             "route:parity",
         ] {
-            assert_eq!(HitKey::read(text.to_owned()), None, "{text}");
+            assert_eq!(HitKey::parse(text.to_owned()), None, "{text}");
         }
     }
 
@@ -196,7 +196,7 @@ mod tests {
         ]
         .map(key);
         keys.sort();
-        let mut last: Vec<&str> = last_ones(&keys).iter().map(|key| key.id.as_str()).collect();
+        let mut last: Vec<&str> = last_hit_candidates(&keys).iter().map(|key| key.id.as_str()).collect();
         last.sort_unstable();
         assert_eq!(
             last,

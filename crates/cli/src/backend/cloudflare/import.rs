@@ -9,70 +9,75 @@ use std::collections::HashMap;
 use rlinks_clicks::rollup::Total;
 use rlinks_core::link::route_object::ClickTotals;
 use rlinks_core::{FieldCode, FieldError, FieldErrors, Id, Link, LinkSource, LinkState, Target, Timestamp};
-use rlinks_ops::Mode;
+use rlinks_ops::WriteMode;
 use rlinks_ops::import::{
-    Candidate, Exact, Existing, Item, Judge, Keep, Outcome, Report, Row, Rows, Rules, Step, Update, Verdict,
+    Candidate, ImportAction, ImportIdentity, ImportReport, OnExisting, ParsedRow, PreservedFields, Row,
+    RowChecker, RowOutcome, RowResult, Rows, Rules, UpdatedLink,
 };
 
-use super::change::after;
+use super::change::update_time;
 use super::{Cloudflare, now};
-use crate::backend::cloudflare::audit::Deed;
-use crate::backend::cloudflare::client::Pair;
-use crate::backend::cloudflare::objects::{Kept, Tombstone, route_key, tombstone_key, value};
-use crate::error::Failure;
+use crate::backend::cloudflare::audit::LinkEvent;
+use crate::backend::cloudflare::client::KeyValue;
+use crate::backend::cloudflare::objects::{StoredObject, Tombstone, new_value, route_key, tombstone_key};
+use crate::error::CliError;
 
 /// Rows that are looked at and written together. More would be read too long before they are written, fewer would ask too often.
-const CHUNK: usize = 500;
+const CHUNK_ROWS: usize = 500;
 /// Rows that may lead to links of ours: they are remembered until the end, for circles among them.
-const MOST_LEADING_HOME: usize = 10_000;
+const MAX_INTERNAL_LINKS: usize = 10_000;
 
 /// How to import.
-pub(crate) struct Import<'a> {
-    pub(crate) mode: Mode,
-    pub(crate) existing: Existing,
-    pub(crate) keep: Keep,
+pub(crate) struct ImportOptions<'a> {
+    pub(crate) mode: WriteMode,
+    pub(crate) existing: OnExisting,
+    pub(crate) keep: ImportIdentity,
     pub(crate) allow_http: bool,
     /// Called after each step.
-    pub(crate) progress: &'a (dyn Fn(&Report) + Send + Sync),
+    pub(crate) progress: &'a (dyn Fn(&ImportReport) + Send + Sync),
 }
 
 impl Cloudflare {
     /// Imports the rows of a file.
-    pub(crate) async fn import(&self, mut rows: Rows, import: &Import<'_>) -> Result<Report, Failure> {
+    pub(crate) async fn import(
+        &self,
+        mut rows: Rows,
+        import: &ImportOptions<'_>,
+    ) -> Result<ImportReport, CliError> {
         let rules = Rules {
             policy: self.policy.clone(),
             workspace: Id::from_i64(0),
             owner: self.actor.clone(),
-            domains: self.domains.clone(),
-            existing: import.existing,
-            keep: import.keep,
+            domains: self.served_hosts.clone(),
+            on_existing: import.existing,
+            identity: import.keep,
             allow_http: import.allow_http,
         };
-        let mut work = Work {
+        let mut work = KvImportRun {
             cloudflare: self,
             mode: import.mode,
-            judge: Judge::new(rules, rows.format, import.mode),
-            leading_home: HashMap::new(),
-            unkept: Unkept::default(),
+            checker: RowChecker::new(rules, rows.format, import.mode),
+            internal_targets: HashMap::new(),
+            dropped: DroppedFields::default(),
         };
-        while let Some(items) = rows.next(CHUNK).await {
+        while let Some(items) = rows.next(CHUNK_ROWS).await {
             match items {
-                Ok(items) => work.chunk(items).await?,
-                Err(error) => work.judge.report.stopped = Some(error.to_string()),
+                Ok(items) => work.import_chunk(items).await?,
+                Err(error) => work.checker.report.stopped = Some(error.to_string()),
             }
-            (import.progress)(&work.judge.report);
+            (import.progress)(&work.checker.report);
         }
-        work.judge.report.notes.extend(work.unkept.notes());
-        if work.judge.report.created + work.judge.report.updated > 0 {
-            self.warn_unguarded();
+        work.checker.report.notes.extend(work.dropped.notes());
+        if work.checker.report.created + work.checker.report.updated > 0 {
+            self.warn_no_loop_check();
         }
-        Ok(work.judge.report)
+        Ok(work.checker.report)
     }
 }
 
 /// What files say and objects do not keep, or not for long: how many links that concerns.
 #[derive(Clone, Copy, Default)]
-struct Unkept {
+struct DroppedFields {
     /// Id, version, how it came to be: asked for by `Keep::Everything`.
     exact: u64,
     /// `notes` and `tags` among the metadata.
@@ -81,11 +86,12 @@ struct Unkept {
     total: u64,
 }
 
-impl Unkept {
+impl DroppedFields {
     /// Takes out of a row what an object has no place for.
-    fn take(row: &mut Row, keep: Keep) -> Self {
-        let Exact { created_by, updated_at, id, version, source, generated } = std::mem::take(&mut row.exact);
-        row.exact = Exact { created_by, updated_at, ..Exact::default() };
+    fn take_from(row: &mut Row, keep: ImportIdentity) -> Self {
+        let PreservedFields { created_by, updated_at, id, version, source, generated } =
+            std::mem::take(&mut row.preserved);
+        row.preserved = PreservedFields { created_by, updated_at, ..PreservedFields::default() };
         let says = id.is_some() || version.is_some() || source.is_some() || generated;
         let mut metadata = 0;
         if let Some(values) = &mut row.input.metadata {
@@ -95,7 +101,7 @@ impl Unkept {
             }
         }
         Self {
-            exact: u64::from(says && keep == Keep::Everything),
+            exact: u64::from(says && keep == ImportIdentity::Preserve),
             metadata,
             total: row.total.is_some().into(),
         }
@@ -136,62 +142,65 @@ impl Unkept {
 }
 
 /// An import at work.
-struct Work<'a> {
+struct KvImportRun<'a> {
     cloudflare: &'a Cloudflare,
-    mode: Mode,
-    judge: Judge,
+    mode: WriteMode,
+    checker: RowChecker,
     /// Links of this file that lead to links of ours, by their codes in lower case. What was just written may not be readable yet.
-    leading_home: HashMap<String, Target>,
-    unkept: Unkept,
+    internal_targets: HashMap<String, Target>,
+    dropped: DroppedFields,
 }
 
 /// What is to be done about a row.
-struct Planned {
-    step: Step,
+struct PlannedChange {
+    step: ImportAction,
     /// The object that is changed, where one is.
-    kept: Option<Kept>,
+    stored: Option<StoredObject>,
 }
 
-impl Work<'_> {
-    async fn chunk(&mut self, items: Vec<Item>) -> Result<(), Failure> {
+impl KvImportRun<'_> {
+    async fn import_chunk(&mut self, items: Vec<ParsedRow>) -> Result<(), CliError> {
         let now = now();
         let (mut verdicts, mut candidates) = (Vec::new(), Vec::new());
-        let mut unkept: HashMap<u64, Unkept> = HashMap::new();
+        let mut dropped: HashMap<u64, DroppedFields> = HashMap::new();
         for item in items {
             match item {
-                Item::Bad { number, code, errors } => verdicts.push(Verdict::refused(number, code, &errors)),
-                Item::Row(mut row) => {
-                    unkept.insert(row.number, Unkept::take(&mut row, self.judge.rules.keep));
-                    match self.judge.candidate(&row, now) {
+                ParsedRow::Invalid { number, code, errors } => {
+                    verdicts.push(RowResult::refused(number, code, &errors))
+                }
+                ParsedRow::Row(mut row) => {
+                    dropped
+                        .insert(row.number, DroppedFields::take_from(&mut row, self.checker.rules.identity));
+                    match self.checker.candidate(&row, now) {
                         Ok(candidate) => candidates.push(as_object(candidate)),
                         Err(verdict) => verdicts.push(verdict),
                     }
                 }
             }
         }
-        self.judge.refuse_repeated(&mut candidates, &mut verdicts);
+        self.checker.refuse_repeated(&mut candidates, &mut verdicts);
         let planned = self.compare(candidates, &mut verdicts).await?;
-        let planned = self.refuse_circles(planned, &mut verdicts).await?;
-        for Planned { step, .. } in &planned {
-            let mut lost = unkept.get(&step.row()).copied().unwrap_or_default();
-            if let Step::Update { .. } = step {
+        let planned = self.refuse_cycles(planned, &mut verdicts).await?;
+        for PlannedChange { step, .. } in &planned {
+            let mut lost = dropped.get(&step.row()).copied().unwrap_or_default();
+            if let ImportAction::Update { .. } = step {
                 // A link that is there goes on counting.
                 lost.total = 0;
             }
-            self.unkept.add(lost);
+            self.dropped.add(lost);
         }
-        if self.mode == Mode::Write {
+        if self.mode == WriteMode::Apply {
             self.write(&planned, now).await?;
         }
-        for Planned { step, .. } in planned {
+        for PlannedChange { step, .. } in planned {
             verdicts.push(step.verdict(step.outcome(), ""));
-            if let Step::Update { before, after, .. } = step {
-                self.judge.report.show(Update { before: *before, after: *after });
+            if let ImportAction::Update { before, after, .. } = step {
+                self.checker.report.push_update(UpdatedLink { before: *before, after: *after });
             }
         }
-        self.judge.tell(verdicts);
+        self.checker.record(verdicts);
         // However long the whole file takes: a step that came through is no reason to lose patience with the next.
-        self.cloudflare.api.rest();
+        self.cloudflare.api.reset_backoff();
         Ok(())
     }
 
@@ -199,8 +208,8 @@ impl Work<'_> {
     async fn compare(
         &self,
         candidates: Vec<Candidate>,
-        verdicts: &mut Vec<Verdict>,
-    ) -> Result<Vec<Planned>, Failure> {
+        verdicts: &mut Vec<RowResult>,
+    ) -> Result<Vec<PlannedChange>, CliError> {
         let Cloudflare { api, routes, .. } = self.cloudflare;
         let keys_of =
             |candidate: &Candidate| [route_key(&candidate.link.code), tombstone_key(&candidate.link.code)];
@@ -210,19 +219,22 @@ impl Work<'_> {
         for candidate in candidates {
             let [route, tombstone] = keys_of(&candidate).map(|key| there.get(&key));
             match (route, tombstone) {
-                (Some(object), _) => match Kept::read(&candidate.link.code, object.as_bytes()) {
+                (Some(object), _) => match StoredObject::parse(&candidate.link.code, object.as_bytes()) {
                     Err(why) => {
                         let reason = format!("the object that has this code cannot be read: {why}");
-                        verdicts.push(candidate.verdict(Outcome::Conflicting, reason));
+                        verdicts.push(candidate.verdict(RowOutcome::Conflicting, reason));
                     }
-                    Ok(kept) => match self.judge.against(&candidate, &kept.link) {
-                        Ok(step) => planned.push(Planned { step, kept: Some(kept) }),
+                    Ok(kept) => match self.checker.compare(&candidate, &kept.link) {
+                        Ok(step) => planned.push(PlannedChange { step, stored: Some(kept) }),
                         Err(verdict) => verdicts.push(verdict),
                     },
                 },
                 (None, Some(left)) => verdicts.push(self.against_tombstone(&candidate, left)),
                 (None, None) => {
-                    planned.push(Planned { step: Step::Create(Box::new(candidate)), kept: None });
+                    planned.push(PlannedChange {
+                        step: ImportAction::Create(Box::new(candidate)),
+                        stored: None,
+                    });
                 }
             }
         }
@@ -230,71 +242,73 @@ impl Work<'_> {
     }
 
     /// A deleted link's code stays taken. The same deleted link is there already.
-    fn against_tombstone(&self, candidate: &Candidate, left: &str) -> Verdict {
+    fn against_tombstone(&self, candidate: &Candidate, left: &str) -> RowResult {
         let link = serde_json::from_str::<Tombstone>(left).ok().and_then(|tombstone| tombstone.link());
         match link {
-            Some((link, _)) => match self.judge.against(candidate, &link) {
-                Ok(_) => candidate.against_deleted(),
+            Some((link, _)) => match self.checker.compare(candidate, &link) {
+                Ok(_) => candidate.deleted_conflict(),
                 Err(verdict) => verdict,
             },
             // It does not say which link it was.
-            None if candidate.link.state == LinkState::Deleted => candidate.verdict(Outcome::Skipped, ""),
-            None => candidate.against_deleted(),
+            None if candidate.link.state == LinkState::Deleted => candidate.verdict(RowOutcome::Skipped, ""),
+            None => candidate.deleted_conflict(),
         }
     }
 
     /// Links that lead to links of ours may lead in circles, with those that are there and with those of the file.
-    async fn refuse_circles(
+    async fn refuse_cycles(
         &mut self,
-        planned: Vec<Planned>,
-        verdicts: &mut Vec<Verdict>,
-    ) -> Result<Vec<Planned>, Failure> {
+        planned: Vec<PlannedChange>,
+        verdicts: &mut Vec<RowResult>,
+    ) -> Result<Vec<PlannedChange>, CliError> {
         let mut fine = Vec::with_capacity(planned.len());
         for plan in planned {
             let Link { code, target, .. } = plan.step.link();
             // Who brings back what was exported is trusted, as on a store.
-            if self.judge.rules.keep == Keep::Everything || !self.cloudflare.domains.contains(target.host()) {
+            if self.checker.rules.identity == ImportIdentity::Preserve
+                || !self.cloudflare.served_hosts.contains(target.host())
+            {
                 fine.push(plan);
                 continue;
             }
-            let error = if self.leading_home.len() < MOST_LEADING_HOME {
-                self.cloudflare.circle(code, target, &self.leading_home).await?
+            let error = if self.internal_targets.len() < MAX_INTERNAL_LINKS {
+                self.cloudflare.cycle_error(code, target, &self.internal_targets).await?
             } else {
                 let message =
-                    format!("is one of more than {MOST_LEADING_HOME} that lead to links of our own");
+                    format!("is one of more than {MAX_INTERNAL_LINKS} that lead to links of our own");
                 Some(FieldError::new("target", FieldCode::Loop, message))
             };
             let Some(error) = error else {
-                self.leading_home.insert(code.folded(), target.clone());
+                self.internal_targets.insert(code.folded(), target.clone());
                 fine.push(plan);
                 continue;
             };
             let reason = FieldErrors::from(error).to_string();
-            verdicts.push(plan.step.verdict(Outcome::Refused, reason));
+            verdicts.push(plan.step.verdict(RowOutcome::Refused, reason));
         }
         Ok(fine)
     }
 
     /// Links first, then the log: what it tells of is there.
-    async fn write(&self, planned: &[Planned], now: Timestamp) -> Result<(), Failure> {
+    async fn write(&self, planned: &[PlannedChange], now: Timestamp) -> Result<(), CliError> {
         let cloudflare = self.cloudflare;
         let (mut pairs, mut entries) = (Vec::new(), Vec::new());
-        for Planned { step, kept } in planned {
+        for PlannedChange { step, stored: kept } in planned {
             match step {
-                Step::Update { before, after: next, .. } => {
+                ImportAction::Update { before, after: next, .. } => {
                     let kept = kept.as_ref().expect("what is changed was read");
-                    let now = after(now, before);
+                    let now = update_time(now, before);
                     let next = Link { updated_at: now, ..(**next).clone() };
                     let key = route_key(&next.code);
-                    pairs.push(Pair { key, value: kept.with(&next, kept.stats) });
-                    let deed = Deed { action: "link.update", before: Some(before), after: &next };
-                    entries.push(cloudflare.noted(&deed, now));
+                    pairs.push(KeyValue { key, value: kept.updated_value(&next, kept.stats) });
+                    let event = LinkEvent { action: "link.update", before: Some(before), after: &next };
+                    entries.push(cloudflare.event_pair(&event, now));
                 }
-                Step::Create(candidate) => {
+                ImportAction::Create(candidate) => {
                     let link = &candidate.link;
                     pairs.push(self.new_pair(link, stats(candidate.total)));
-                    let deed = Deed { action: "link.create", before: None, after: link };
-                    entries.push(cloudflare.noted(&deed, now));
+                    let event = LinkEvent { action: "link.create", before: None, after: link };
+                    entries.push(cloudflare.event_pair(&event, now));
                 }
             }
         }
@@ -307,12 +321,12 @@ impl Work<'_> {
         })
     }
 
-    fn new_pair(&self, link: &Link, stats: ClickTotals) -> Pair {
+    fn new_pair(&self, link: &Link, stats: ClickTotals) -> KeyValue {
         if link.state == LinkState::Deleted {
-            let tombstone = Tombstone::born(link, stats, &self.cloudflare.actor);
-            Pair { key: tombstone_key(&link.code), value: tombstone.value() }
+            let tombstone = Tombstone::from_deleted_link(link, stats, &self.cloudflare.actor);
+            KeyValue { key: tombstone_key(&link.code), value: tombstone.value() }
         } else {
-            Pair { key: route_key(&link.code), value: value(link, stats) }
+            KeyValue { key: route_key(&link.code), value: new_value(link, stats) }
         }
     }
 }

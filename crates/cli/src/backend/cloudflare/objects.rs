@@ -13,12 +13,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 /// How keys of links begin.
-pub(crate) const ROUTE: &str = "route:";
+pub(crate) const ROUTE_PREFIX: &str = "route:";
 /// How keys of deleted links begin.
-pub(crate) const TOMBSTONE: &str = "tombstone:";
+pub(crate) const TOMBSTONE_PREFIX: &str = "tombstone:";
 
 /// The fields of an object we write ourselves. All others are kept as they are.
-const OURS: [&str; 12] = [
+const OWN_FIELDS: [&str; 12] = [
     "v",
     "code",
     "target",
@@ -34,16 +34,16 @@ const OURS: [&str; 12] = [
 ];
 
 pub(crate) fn route_key(code: &Code) -> String {
-    format!("{ROUTE}{code}")
+    format!("{ROUTE_PREFIX}{code}")
 }
 
 pub(crate) fn tombstone_key(code: &Code) -> String {
-    format!("{TOMBSTONE}{code}")
+    format!("{TOMBSTONE_PREFIX}{code}")
 }
 
 /// A link as it lies in its namespace.
 #[derive(Clone, Debug)]
-pub(crate) struct Kept {
+pub(crate) struct StoredObject {
     pub(crate) link: Link,
     pub(crate) stats: ClickTotals,
     /// The version it was written in.
@@ -51,22 +51,22 @@ pub(crate) struct Kept {
     /// The whole object, upgraded.
     object: Map<String, Value>,
     /// What it was when it was read.
-    pub(crate) seen: Seen,
+    pub(crate) snapshot: ObjectSnapshot,
 }
 
 /// A value as it was seen, to know later whether somebody has changed it. Counting is no change.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Seen {
-    Nothing,
+pub(crate) enum ObjectSnapshot {
+    Missing,
     Object(Map<String, Value>),
     /// Nothing we could have written.
     Bytes(Vec<u8>),
 }
 
-impl Seen {
-    pub(crate) fn of(value: Option<&[u8]>) -> Self {
+impl ObjectSnapshot {
+    pub(crate) fn from_value(value: Option<&[u8]>) -> Self {
         match value.map(|value| (value, serde_json::from_slice(value))) {
-            None => Self::Nothing,
+            None => Self::Missing,
             Some((_, Ok(Value::Object(mut object)))) => {
                 object.remove("stats");
                 Self::Object(object)
@@ -76,71 +76,71 @@ impl Seen {
     }
 }
 
-impl Kept {
+impl StoredObject {
     /// Reads the object of a code.
-    pub(crate) fn read(code: &Code, value: &[u8]) -> Result<Self, RouteObjectError> {
+    pub(crate) fn parse(code: &Code, value: &[u8]) -> Result<Self, RouteObjectError> {
         let read = ParsedRoute::parse(value)?;
         // One link's object under another's key would be served as the other.
         if read.code != *code {
             return Err(RouteObjectError::InvalidField("code"));
         }
-        let link = link_of(&read);
+        let link = link_from_route(&read);
         let stats = read.rest.get("stats").and_then(|stats| ClickTotals::deserialize(stats).ok());
         Ok(Self {
             link,
             stats: stats.unwrap_or_default(),
             v: read.v,
             object: read.rest,
-            seen: Seen::of(Some(value)),
+            snapshot: ObjectSnapshot::from_value(Some(value)),
         })
     }
 
     /// Whether it was written by an older version.
-    pub(crate) const fn is_old(&self) -> bool {
+    pub(crate) const fn is_outdated(&self) -> bool {
         self.v < CURRENT_VERSION
     }
 
     /// Whether it has fields no link has.
-    pub(crate) fn has_more(&self) -> bool {
-        self.object.keys().any(|name| !OURS.contains(&name.as_str()))
+    pub(crate) fn has_unknown_fields(&self) -> bool {
+        self.object.keys().any(|name| !OWN_FIELDS.contains(&name.as_str()))
     }
 
     /// Its value after it became this link: what we do not know stays.
-    pub(crate) fn with(&self, link: &Link, stats: ClickTotals) -> String {
-        value_of(link, stats, &self.object)
+    pub(crate) fn updated_value(&self, link: &Link, stats: ClickTotals) -> String {
+        object_value(link, stats, &self.object)
     }
 }
 
 /// The value of a new link.
-pub(crate) fn value(link: &Link, stats: ClickTotals) -> String {
-    value_of(link, stats, &Map::new())
+pub(crate) fn new_value(link: &Link, stats: ClickTotals) -> String {
+    object_value(link, stats, &Map::new())
 }
 
 /// An object with the fields we do not know behind our own.
 #[derive(Serialize)]
-struct Whole<'a> {
+struct FullObject<'a> {
     #[serde(flatten)]
-    ours: RouteObject,
+    own: RouteObject,
     #[serde(flatten)]
     rest: BTreeMap<&'a str, &'a Value>,
 }
 
-fn value_of(link: &Link, stats: ClickTotals, object: &Map<String, Value>) -> String {
-    let rest = object.iter().filter(|(name, _)| !OURS.contains(&name.as_str()));
+fn object_value(link: &Link, stats: ClickTotals, object: &Map<String, Value>) -> String {
+    let rest = object.iter().filter(|(name, _)| !OWN_FIELDS.contains(&name.as_str()));
     let rest = rest.map(|(name, value)| (name.as_str(), value)).collect();
-    serde_json::to_string(&Whole { ours: RouteObject::from_link(link, stats), rest })
+    serde_json::to_string(&FullObject { own: RouteObject::from_link(link, stats), rest })
         .expect("an object is JSON")
 }
 
 /// The same object with other numbers and nothing else touched: not even its version. None where it has these numbers, or is no
 /// object.
-pub(crate) fn recounted(value: &str, stats: ClickTotals) -> Option<String> {
+pub(crate) fn value_with_stats(value: &str, stats: ClickTotals) -> Option<String> {
     /// An object in the order a person would write it.
     struct Ordered<'a>(&'a Map<String, Value>);
     impl Serialize for Ordered<'_> {
         fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-            let ours = OURS.iter().filter_map(|name| self.0.get_key_value(*name));
-            let rest = self.0.iter().filter(|(name, _)| !OURS.contains(&name.as_str()));
+            let ours = OWN_FIELDS.iter().filter_map(|name| self.0.get_key_value(*name));
+            let rest = self.0.iter().filter(|(name, _)| !OWN_FIELDS.contains(&name.as_str()));
             serializer.collect_map(ours.chain(rest))
         }
     }
@@ -156,14 +156,14 @@ pub(crate) fn recounted(value: &str, stats: ClickTotals) -> Option<String> {
 /// Whether a published object is what its link says, numbers aside.
 pub(crate) fn is_published(link: &Link, value: Option<&String>) -> bool {
     value.is_some_and(|there| {
-        Seen::of(Some(there.as_bytes()))
-            == Seen::of(Some(
-                crate::backend::cloudflare::objects::value(link, ClickTotals::default()).as_bytes(),
+        ObjectSnapshot::from_value(Some(there.as_bytes()))
+            == ObjectSnapshot::from_value(Some(
+                crate::backend::cloudflare::objects::new_value(link, ClickTotals::default()).as_bytes(),
             ))
     })
 }
 
-fn link_of(read: &ParsedRoute) -> Link {
+fn link_from_route(read: &ParsedRoute) -> Link {
     let text = |name: &str| read.rest.get(name).and_then(Value::as_str);
     let time = |name| text(name).and_then(|text| Timestamp::parse(text).ok());
     let updated_at = time("updated_at").or_else(|| time("created_at")).unwrap_or(Timestamp::from_ms(0));
@@ -214,16 +214,16 @@ pub(crate) struct Tombstone {
 
 impl Tombstone {
     /// Of a link that comes as a deleted one. What it was before nobody says; brought back, it answers.
-    pub(crate) fn born(link: &Link, stats: ClickTotals, by: &Actor) -> Self {
+    pub(crate) fn from_deleted_link(link: &Link, stats: ClickTotals, by: &Actor) -> Self {
         let alive = Link { state: LinkState::Active, ..link.clone() };
-        let route = serde_json::from_str(&value(&alive, stats)).expect("we have just written an object");
+        let route = serde_json::from_str(&new_value(&alive, stats)).expect("we have just written an object");
         let (code, deleted_at) = (link.code.clone(), link.updated_at);
         Self { code, deleted_at, deleted_by: by.to_string(), route: Some(route) }
     }
 
     /// Of a link that is being deleted.
-    pub(crate) fn of(kept: &Kept, by: &Actor, now: Timestamp) -> Self {
-        let value = kept.with(&kept.link, kept.stats);
+    pub(crate) fn from_object(kept: &StoredObject, by: &Actor, now: Timestamp) -> Self {
+        let value = kept.updated_value(&kept.link, kept.stats);
         let route = serde_json::from_str(&value).expect("we have just written an object");
         Self { code: kept.link.code.clone(), deleted_at: now, deleted_by: by.to_string(), route: Some(route) }
     }
@@ -233,14 +233,14 @@ impl Tombstone {
     }
 
     /// The link it was, as it was.
-    pub(crate) fn kept(&self) -> Option<Kept> {
+    pub(crate) fn object(&self) -> Option<StoredObject> {
         let value = serde_json::to_vec(self.route.as_ref()?).ok()?;
-        Kept::read(&self.code, &value).ok()
+        StoredObject::parse(&self.code, &value).ok()
     }
 
     /// The link as lists show it.
     pub(crate) fn link(&self) -> Option<(Link, ClickTotals)> {
-        let Kept { link, stats, .. } = self.kept()?;
+        let StoredObject { link, stats, .. } = self.object()?;
         Some((Link { state: LinkState::Deleted, updated_at: self.deleted_at, ..link }, stats))
     }
 }
@@ -260,23 +260,23 @@ mod tests {
 
     #[test]
     fn what_is_read_is_written_back_whole() {
-        let kept = Kept::read(&code("parity"), SEED.as_bytes()).unwrap();
+        let kept = StoredObject::parse(&code("parity"), SEED.as_bytes()).unwrap();
         assert_eq!(kept.stats.hits, 12442);
         assert_eq!(kept.link.tags, ["benchmark", "research"]);
-        assert_snapshot!(kept.with(&kept.link, kept.stats), @r#"{"v":1,"code":"parity","target":"https://paritybench.rmax.tech","status":"active","created_at":"2026-01-12T12:41:00Z","updated_at":"2026-01-12T12:41:00Z","created_by":"max@rmax.ai","meta":{"notes":"canonical","owner":"x","tags":["benchmark","research"]},"rules":{"https_only":true,"no_loop":true,"expires_at":null},"stats":{"hits":12442,"last_hit":"2026-01-12T13:21:00Z"},"future":[1]}"#);
+        assert_snapshot!(kept.updated_value(&kept.link, kept.stats), @r#"{"v":1,"code":"parity","target":"https://paritybench.rmax.tech","status":"active","created_at":"2026-01-12T12:41:00Z","updated_at":"2026-01-12T12:41:00Z","created_by":"max@rmax.ai","meta":{"notes":"canonical","owner":"x","tags":["benchmark","research"]},"rules":{"https_only":true,"no_loop":true,"expires_at":null},"stats":{"hits":12442,"last_hit":"2026-01-12T13:21:00Z"},"future":[1]}"#);
     }
 
     #[test]
     fn an_old_object_is_written_in_the_current_version() {
-        let kept = Kept::read(&code("old"), V0.as_bytes()).unwrap();
-        assert!(kept.is_old());
-        assert_snapshot!(kept.with(&kept.link, kept.stats), @r#"{"v":1,"code":"old","target":"https://example.com/old","status":"disabled","created_at":"1970-01-01T00:00:00Z","updated_at":"1970-01-01T00:00:00Z","created_by":"unknown","meta":{"notes":null,"tags":[]},"rules":{"https_only":true,"no_loop":true,"expires_at":"2030-01-01T00:00:00Z"},"stats":{"hits":0,"last_hit":null},"note":"from before"}"#);
+        let kept = StoredObject::parse(&code("old"), V0.as_bytes()).unwrap();
+        assert!(kept.is_outdated());
+        assert_snapshot!(kept.updated_value(&kept.link, kept.stats), @r#"{"v":1,"code":"old","target":"https://example.com/old","status":"disabled","created_at":"1970-01-01T00:00:00Z","updated_at":"1970-01-01T00:00:00Z","created_by":"unknown","meta":{"notes":null,"tags":[]},"rules":{"https_only":true,"no_loop":true,"expires_at":"2030-01-01T00:00:00Z"},"stats":{"hits":0,"last_hit":null},"note":"from before"}"#);
     }
 
     #[test]
     fn an_object_under_another_key_is_not_that_link() {
         assert!(matches!(
-            Kept::read(&code("other"), SEED.as_bytes()),
+            StoredObject::parse(&code("other"), SEED.as_bytes()),
             Err(RouteObjectError::InvalidField("code"))
         ));
     }
@@ -284,25 +284,31 @@ mod tests {
     #[test]
     fn counting_touches_nothing_else_and_is_no_change() {
         let stats = ClickTotals { hits: 3, last_hit: Some(Timestamp::from_ms(0)) };
-        let value = recounted(V0, stats).unwrap();
+        let value = value_with_stats(V0, stats).unwrap();
         assert_snapshot!(value, @r#"{"v":0,"code":"old","stats":{"hits":3,"last_hit":"1970-01-01T00:00:00Z"},"enabled":false,"expires":1893456000,"note":"from before","url":"https://example.com/old"}"#);
-        assert_eq!(recounted(&value, stats), None);
-        assert_eq!(recounted("[]", stats), None);
-        assert_eq!(Seen::of(Some(value.as_bytes())), Seen::of(Some(V0.as_bytes())));
-        assert_ne!(Seen::of(Some(SEED.as_bytes())), Seen::of(Some(V0.as_bytes())));
-        assert_ne!(Seen::of(None), Seen::of(Some(b"")));
+        assert_eq!(value_with_stats(&value, stats), None);
+        assert_eq!(value_with_stats("[]", stats), None);
+        assert_eq!(
+            ObjectSnapshot::from_value(Some(value.as_bytes())),
+            ObjectSnapshot::from_value(Some(V0.as_bytes()))
+        );
+        assert_ne!(
+            ObjectSnapshot::from_value(Some(SEED.as_bytes())),
+            ObjectSnapshot::from_value(Some(V0.as_bytes()))
+        );
+        assert_ne!(ObjectSnapshot::from_value(None), ObjectSnapshot::from_value(Some(b"")));
     }
 
     #[test]
     fn a_tombstone_gives_the_link_back_as_it_was() {
-        let kept = Kept::read(&code("parity"), SEED.as_bytes()).unwrap();
-        let tombstone = Tombstone::of(&kept, &Actor::operator("max"), Timestamp::from_ms(5));
+        let kept = StoredObject::parse(&code("parity"), SEED.as_bytes()).unwrap();
+        let tombstone = Tombstone::from_object(&kept, &Actor::operator("max"), Timestamp::from_ms(5));
         let read: Tombstone = serde_json::from_str(&tombstone.value()).unwrap();
-        let back = read.kept().unwrap();
+        let back = read.object().unwrap();
         assert_eq!((&back.link, back.stats), (&kept.link, kept.stats));
-        assert!(back.with(&back.link, back.stats).ends_with(r#","future":[1]}"#));
+        assert!(back.updated_value(&back.link, back.stats).ends_with(r#","future":[1]}"#));
         assert_eq!(read.link().unwrap().0.state, LinkState::Deleted);
         let published = Tombstone { route: None, ..read };
-        assert!(published.kept().is_none() && published.link().is_none());
+        assert!(published.object().is_none() && published.link().is_none());
     }
 }

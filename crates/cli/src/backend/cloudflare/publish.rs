@@ -5,36 +5,36 @@ use std::collections::HashMap;
 use rlinks_core::link::route_object::ClickTotals;
 use rlinks_core::{Link, LinkState};
 
-use super::links::read;
+use super::links::parse_object;
 use super::{Cloudflare, now};
-use crate::backend::cloudflare::client::Pair;
+use crate::backend::cloudflare::client::KeyValue;
 use crate::backend::cloudflare::objects::{
-    ROUTE, TOMBSTONE, Tombstone, is_published, route_key, tombstone_key, value,
+    ROUTE_PREFIX, TOMBSTONE_PREFIX, Tombstone, is_published, new_value, route_key, tombstone_key,
 };
-use crate::error::Failure;
+use crate::error::CliError;
 
 /// What has to be written and deleted.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Difference {
+pub(crate) struct PublishPlan {
     /// Codes whose object is missing or another.
     pub(crate) changed: Vec<String>,
     /// Codes that are deleted and have no tombstone, or still have an object.
     pub(crate) deleted: Vec<String>,
     /// Codes with an object and no link in the store.
-    pub(crate) strangers: Vec<String>,
-    puts: Vec<Pair>,
+    pub(crate) orphans: Vec<String>,
+    puts: Vec<KeyValue>,
     deletes: Vec<String>,
 }
 
 /// What lies there of some codes.
-pub(crate) struct There {
+pub(crate) struct RemoteState {
     routes: HashMap<String, String>,
     /// Keys alone: what a tombstone says is nobody's business.
     tombstones: Vec<String>,
 }
 
-impl Difference {
-    pub(crate) fn is_none(&self) -> bool {
+impl PublishPlan {
+    pub(crate) fn is_empty(&self) -> bool {
         self.puts.is_empty() && self.deletes.is_empty()
     }
 
@@ -42,32 +42,32 @@ impl Difference {
     pub(crate) fn add(&mut self, link: &Link, stats: ClickTotals) {
         if link.state == LinkState::Deleted {
             self.deleted.push(link.code.to_string());
-            self.puts.push(tombstone(link));
+            self.puts.push(tombstone_pair(link));
             self.deletes.push(route_key(&link.code));
         } else {
             self.changed.push(link.code.to_string());
-            self.puts.push(Pair { key: route_key(&link.code), value: value(link, stats) });
+            self.puts.push(KeyValue { key: route_key(&link.code), value: new_value(link, stats) });
             self.deletes.push(tombstone_key(&link.code));
         }
     }
 
     /// A link as the store has it, where something else lies there. What was looked at is taken out of `there`.
-    pub(crate) fn compare(&mut self, link: &Link, stats: ClickTotals, there: &mut There) {
+    pub(crate) fn compare(&mut self, link: &Link, stats: ClickTotals, remote: &mut RemoteState) {
         let (route, tomb) = (route_key(&link.code), tombstone_key(&link.code));
-        let object = there.routes.remove(&route);
-        let has_tombstone = there.tombstones.binary_search(&tomb).is_ok();
+        let object = remote.routes.remove(&route);
+        let has_tombstone = remote.tombstones.binary_search(&tomb).is_ok();
         match link.state {
             LinkState::Deleted => {
                 if object.is_some() || !has_tombstone {
                     self.deleted.push(link.code.to_string());
                 }
                 self.deletes.extend(object.map(|_| route));
-                self.puts.extend((!has_tombstone).then(|| tombstone(link)));
+                self.puts.extend((!has_tombstone).then(|| tombstone_pair(link)));
             }
             LinkState::Active | LinkState::Disabled => {
                 if has_tombstone || !is_published(link, object.as_ref()) {
                     self.changed.push(link.code.to_string());
-                    self.puts.push(Pair { key: route, value: value(link, stats) });
+                    self.puts.push(KeyValue { key: route, value: new_value(link, stats) });
                 }
                 self.deletes.extend(has_tombstone.then_some(tomb));
             }
@@ -75,61 +75,63 @@ impl Difference {
     }
 
     /// Objects nobody in the store knows. What can be read of them stays in a tombstone.
-    fn add_strangers(&mut self, there: There, cloudflare: &Cloudflare) {
-        let mut left: Vec<(String, String)> = there.routes.into_iter().collect();
+    fn add_orphans(&mut self, remote: RemoteState, cloudflare: &Cloudflare) {
+        let mut left: Vec<(String, String)> = remote.routes.into_iter().collect();
         left.sort_unstable();
         for (key, value) in left {
-            let kept = read(&key, &value).ok();
-            let tombstone = kept.map(|kept| Tombstone::of(&kept, &cloudflare.actor, now()));
+            let kept = parse_object(&key, &value).ok();
+            let tombstone = kept.map(|kept| Tombstone::from_object(&kept, &cloudflare.actor, now()));
             self.puts.extend(
-                tombstone
-                    .map(|tombstone| Pair { key: tombstone_key(&tombstone.code), value: tombstone.value() }),
+                tombstone.map(|tombstone| KeyValue {
+                    key: tombstone_key(&tombstone.code),
+                    value: tombstone.value(),
+                }),
             );
-            self.strangers.push(key.strip_prefix(ROUTE).unwrap_or(&key).to_owned());
+            self.orphans.push(key.strip_prefix(ROUTE_PREFIX).unwrap_or(&key).to_owned());
             self.deletes.push(key);
         }
     }
 }
 
-fn tombstone(link: &Link) -> Pair {
+fn tombstone_pair(link: &Link) -> KeyValue {
     let tombstone = Tombstone {
         code: link.code.clone(),
         deleted_at: link.updated_at,
         deleted_by: "store".to_owned(),
         route: None,
     };
-    Pair { key: tombstone_key(&link.code), value: tombstone.value() }
+    KeyValue { key: tombstone_key(&link.code), value: tombstone.value() }
 }
 
 impl Cloudflare {
     /// All objects, and the keys of all tombstones.
-    pub(crate) async fn there(&self) -> Result<There, Failure> {
-        let keys = self.api.keys(&self.routes, ROUTE).await?;
+    pub(crate) async fn remote_state(&self) -> Result<RemoteState, CliError> {
+        let keys = self.api.keys(&self.routes, ROUTE_PREFIX).await?;
         let progress = self.output.counter("reading what is there", Some(keys.len() as u64));
         let mut routes = HashMap::with_capacity(keys.len());
         for some in keys.chunks(1000) {
             routes.extend(self.api.get_all(&self.routes, some).await?);
             progress.add(some.len() as u64);
         }
-        let mut tombstones = self.api.keys(&self.routes, TOMBSTONE).await?;
+        let mut tombstones = self.api.keys(&self.routes, TOMBSTONE_PREFIX).await?;
         tombstones.sort_unstable();
-        Ok(There { routes, tombstones })
+        Ok(RemoteState { routes, tombstones })
     }
 
     /// What is left of `there` when every link was compared is nobody's.
-    pub(crate) fn strangers(&self, difference: &mut Difference, there: There) {
-        difference.add_strangers(there, self);
+    pub(crate) fn add_orphans(&self, plan: &mut PublishPlan, remote: RemoteState) {
+        plan.add_orphans(remote, self);
     }
 
     /// For a command that goes on for ever: what it waited for Cloudflare before does not count.
-    pub(crate) fn rest(&self) {
-        self.api.rest();
+    pub(crate) fn reset_backoff(&self) {
+        self.api.reset_backoff();
     }
 
     /// Makes it so. What is written comes before what is deleted: a link is never gone in between.
-    pub(crate) async fn apply(&self, difference: &Difference) -> Result<(), Failure> {
-        self.api.put_all(&self.routes, &difference.puts).await?;
-        self.api.delete_all(&self.routes, &difference.deletes).await
+    pub(crate) async fn apply(&self, plan: &PublishPlan) -> Result<(), CliError> {
+        self.api.put_all(&self.routes, &plan.puts).await?;
+        self.api.delete_all(&self.routes, &plan.deletes).await
     }
 }
 
@@ -164,24 +166,24 @@ mod tests {
     }
 
     /// What `compare` would write and delete: keys alone.
-    fn differs(link: &Link, object: Option<&str>, tombstone: bool) -> (Vec<String>, Vec<String>) {
+    fn planned_keys(link: &Link, object: Option<&str>, tombstone: bool) -> (Vec<String>, Vec<String>) {
         let key = route_key(&link.code);
-        let mut there = There {
+        let mut remote = RemoteState {
             routes: object.map(|object| (key, object.to_owned())).into_iter().collect(),
             tombstones: tombstone.then(|| tombstone_key(&link.code)).into_iter().collect(),
         };
-        let mut difference = Difference::default();
-        difference.compare(link, ClickTotals::default(), &mut there);
-        assert!(there.routes.is_empty());
-        assert_eq!(difference.is_none(), difference.changed.is_empty() && difference.deleted.is_empty());
-        (difference.puts.into_iter().map(|pair| pair.key).collect(), difference.deletes)
+        let mut plan = PublishPlan::default();
+        plan.compare(link, ClickTotals::default(), &mut remote);
+        assert!(remote.routes.is_empty());
+        assert_eq!(plan.is_empty(), plan.changed.is_empty() && plan.deleted.is_empty());
+        (plan.puts.into_iter().map(|pair| pair.key).collect(), plan.deletes)
     }
 
     #[test]
     fn only_what_differs_is_written() {
         let none: [&str; 0] = [];
         let check = |link: &Link, object: Option<&str>, tombstone, puts: &[&str], deletes: &[&str]| {
-            let (put, deleted) = differs(link, object, tombstone);
+            let (put, deleted) = planned_keys(link, object, tombstone);
             assert_eq!(
                 (put.as_slice(), deleted.as_slice()),
                 (
@@ -191,7 +193,7 @@ mod tests {
             );
         };
         let live = link("a", LinkState::Active);
-        let same = value(&live, ClickTotals { hits: 9, last_hit: None });
+        let same = new_value(&live, ClickTotals { hits: 9, last_hit: None });
         check(&live, Some(&same), false, &none, &none);
         check(&live, None, false, &["route:a"], &none);
         check(&live, Some("{"), false, &["route:a"], &none);

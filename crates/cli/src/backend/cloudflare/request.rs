@@ -5,15 +5,15 @@ use serde::Deserialize;
 use url::Url;
 
 /// One thing to ask.
-pub(crate) struct Ask {
+pub(crate) struct KvRequest {
     pub(crate) method: Method,
     pub(crate) url: Url,
     pub(crate) body: Option<(&'static str, Vec<u8>)>,
     /// The namespace it is about, for people.
-    pub(crate) about: String,
+    pub(crate) description: String,
 }
 
-pub(crate) struct Answer {
+pub(crate) struct ApiResponse {
     pub(crate) status: StatusCode,
     pub(crate) retry_after: Option<u64>,
     pub(crate) body: Vec<u8>,
@@ -42,9 +42,9 @@ pub(crate) struct ResultInfo {
     pub(crate) cursor: Option<String>,
 }
 
-impl Ask {
+impl KvRequest {
     /// Whether the token needs to be one that may change things. Reading many values is a POST too.
-    pub(crate) fn writes(&self) -> bool {
+    pub(crate) fn is_write(&self) -> bool {
         self.method != Method::GET && !self.url.path().ends_with("/bulk/get")
     }
 }
@@ -54,19 +54,19 @@ mod tests {
     use http::Method;
     use url::Url;
 
-    use super::Ask;
+    use super::KvRequest;
 
     #[test]
     fn reading_many_needs_no_right_to_write() {
-        let ask = |method, path: &str| Ask {
+        let request = |method, path: &str| KvRequest {
             method,
             url: Url::parse("https://a.example/").unwrap().join(path).unwrap(),
             body: None,
-            about: String::new(),
+            description: String::new(),
         };
-        assert!(!ask(Method::POST, "/ns/bulk/get").writes());
-        assert!(!ask(Method::GET, "/ns/values/x").writes());
-        assert!(ask(Method::POST, "/ns/bulk/delete").writes());
-        assert!(ask(Method::PUT, "/ns/values/x").writes());
+        assert!(!request(Method::POST, "/ns/bulk/get").is_write());
+        assert!(!request(Method::GET, "/ns/values/x").is_write());
+        assert!(request(Method::POST, "/ns/bulk/delete").is_write());
+        assert!(request(Method::PUT, "/ns/values/x").is_write());
     }
 }

@@ -3,31 +3,31 @@
 use rlinks_clicks::Device;
 use rlinks_clicks::IpPrefix;
 use rlinks_clicks::enrich::user_agent;
-use rlinks_clicks::journal::entry::{AgentBytes, Record};
+use rlinks_clicks::journal::entry::{JournalEntry, UserAgentBytes};
 use rlinks_clicks::time::{HOUR_MS, day_of};
-use rlinks_clicks::visitor_secrets::hash_agent;
+use rlinks_clicks::visitor_secrets::hash_user_agent;
 use rlinks_core::workspace::policy::UserAgentRetention;
 use rlinks_core::{Id, Timestamp, Workspace};
 
 /// Of a hundred clicks so many are bots'.
-const BOTS: u64 = 6;
+const BOT_PERCENT: u64 = 6;
 /// Of a hundred people so many were here before.
-const RETURNING: u64 = 30;
+const RETURNING_PERCENT: u64 = 30;
 /// Of a hundred who come back so many come back to the same link.
-const SAME_LINK: u64 = 50;
+const SAME_LINK_PERCENT: u64 = 50;
 /// People who may come back.
-const REMEMBERED: usize = 4096;
+const MAX_REMEMBERED_VISITORS: usize = 4096;
 /// Of a hundred addresses so many are of the newer kind.
-const IPV6: u64 = 25;
+const IPV6_PERCENT: u64 = 25;
 
 // ---- randomness ----
 
 /// `SplitMix64`: small, fast and good enough for people who never were.
-struct Dice(u64);
+struct Rng(u64);
 
-impl Dice {
+impl Rng {
     /// Dice of their own for each purpose and number, so that nothing depends on the order of asking.
-    fn of(seed: u64, purpose: u64, number: u64) -> Self {
+    fn for_purpose(seed: u64, purpose: u64, number: u64) -> Self {
         Self(mix(mix(seed ^ purpose.wrapping_mul(0x9E37_79B9_7F4A_7C15)) ^ number))
     }
 
@@ -70,16 +70,16 @@ const fn mix(number: u64) -> u64 {
 }
 
 /// What dice are for.
-const LINKS: u64 = 1;
-const ORDER: u64 = 2;
-const TIMES: u64 = 3;
-const PEOPLE: u64 = 4;
-const KEYS: u64 = 5;
+const PURPOSE_LINKS: u64 = 1;
+const PURPOSE_ORDER: u64 = 2;
+const PURPOSE_TIMES: u64 = 3;
+const PURPOSE_PEOPLE: u64 = 4;
+const PURPOSE_KEYS: u64 = 5;
 
 // ---- links ----
 
 /// A link to be made.
-pub(super) struct LinkIdea {
+pub(super) struct SampleLink {
     pub(super) code: String,
     pub(super) target: String,
     pub(super) title: String,
@@ -105,16 +105,16 @@ const HOSTS: [&str; 6] = [
 const TAGS: [&str; 6] = ["marketing", "social", "print", "email", "internal", "partners"];
 
 /// The link of a number.
-pub(super) fn link_idea(seed: u64, number: u32) -> LinkIdea {
-    let mut dice = Dice::of(seed, LINKS, number.into());
-    let (topic, kind) = (*dice.one_of(&TOPICS), *dice.one_of(&KINDS));
+pub(super) fn sample_link(seed: u64, number: u32) -> SampleLink {
+    let mut rng = Rng::for_purpose(seed, PURPOSE_LINKS, number.into());
+    let (topic, kind) = (*rng.one_of(&TOPICS), *rng.one_of(&KINDS));
     let mut title = topic.to_owned();
     title[..1].make_ascii_uppercase();
-    LinkIdea {
+    SampleLink {
         code: format!("{topic}-{kind}-{}", base36(number)),
-        target: format!("https://{}/{topic}/{kind}/{}", dice.one_of(&HOSTS), number + 1),
+        target: format!("https://{}/{topic}/{kind}/{}", rng.one_of(&HOSTS), number + 1),
         title: format!("{title} {kind}"),
-        tag: dice.one_of::<&str>(&TAGS),
+        tag: rng.one_of::<&str>(&TAGS),
     }
 }
 
@@ -132,9 +132,9 @@ fn base36(mut number: u32) -> String {
 
 /// Decides which links are liked most.
 pub(super) fn shuffle<T>(seed: u64, list: &mut [T]) {
-    let mut dice = Dice::of(seed, ORDER, 0);
+    let mut rng = Rng::for_purpose(seed, PURPOSE_ORDER, 0);
     for at in (1..list.len()).rev() {
-        list.swap(at, usize::try_from(dice.below(at as u64 + 1)).unwrap_or_default());
+        list.swap(at, usize::try_from(rng.below(at as u64 + 1)).unwrap_or_default());
     }
 }
 
@@ -146,13 +146,18 @@ const BY_HOUR: [u64; 24] =
 const BY_WEEKDAY: [u64; 7] = [100, 106, 104, 101, 92, 64, 70];
 
 /// So many moments of some days up to the last full hour, in order: another run in the same hour gives the same.
-pub(super) fn moments(seed: u64, clicks: u64, days: u32, now: Timestamp) -> impl Iterator<Item = Timestamp> {
+pub(super) fn click_times(
+    seed: u64,
+    clicks: u64,
+    days: u32,
+    now: Timestamp,
+) -> impl Iterator<Item = Timestamp> {
     let last = now.ms().div_euclid(HOUR_MS);
     // Just after midnight the last full hour is yesterday's.
     let first = (last - 1).div_euclid(24) * 24 - (i64::from(days) - 1) * 24;
     let hours = first..last;
     let total: u64 = hours.clone().map(weight).sum();
-    let mut dice = Dice::of(seed, TIMES, 0);
+    let mut rng = Rng::for_purpose(seed, PURPOSE_TIMES, 0);
     let (mut passed, mut done) = (0, 0);
     hours.flat_map(move |hour| {
         passed += weight(hour);
@@ -160,10 +165,10 @@ pub(super) fn moments(seed: u64, clicks: u64, days: u32, now: Timestamp) -> impl
         let upto = upto.unwrap_or(clicks);
         let count = upto - done;
         done = upto;
-        let mut dice = Dice(dice.next());
+        let mut rng = Rng(rng.next());
         // One somewhere in each of as many equal pieces of the hour.
         (0..count).map(move |at| {
-            let fraction = (u128::from(at) << 32 | u128::from(dice.next() >> 32)) * 3_600_000;
+            let fraction = (u128::from(at) << 32 | u128::from(rng.next() >> 32)) * 3_600_000;
             let offset = i64::try_from((fraction / u128::from(count)) >> 32).unwrap_or_default();
             Timestamp::from_ms(hour * HOUR_MS + offset)
         })
@@ -180,22 +185,22 @@ fn weight(hour: i64) -> u64 {
 // ---- people ----
 
 /// Everybody who clicks.
-pub(super) struct Crowd<'a> {
+pub(super) struct Traffic<'a> {
     seed: u64,
     workspace: Id,
     links: &'a [Id],
     /// How likely the links up to each are, together.
-    liked: Vec<u64>,
+    popularity: Vec<u64>,
     agents: Vec<(u64, usize)>,
     bots: Vec<(u64, usize)>,
-    known: Vec<Known>,
-    remembered: Vec<Person>,
-    people: u64,
-    dice: Dice,
+    agent_samples: Vec<SampleAgent>,
+    remembered: Vec<SampleVisitor>,
+    visitor_count: u64,
+    rng: Rng,
 }
 
 /// A user agent as the workspace's policy keeps it.
-struct Known {
+struct SampleAgent {
     hash: u64,
     text: String,
     read: Box<[u8]>,
@@ -203,7 +208,7 @@ struct Known {
 }
 
 #[derive(Clone, Copy)]
-struct Person {
+struct SampleVisitor {
     number: u64,
     agent: usize,
     country: [u8; 2],
@@ -211,7 +216,7 @@ struct Person {
     link: usize,
 }
 
-impl<'a> Crowd<'a> {
+impl<'a> Traffic<'a> {
     /// People who click these links, the first ones most.
     pub(super) fn new(seed: u64, workspace: &Workspace, links: &'a [Id]) -> Self {
         let mut sum = 0;
@@ -222,48 +227,48 @@ impl<'a> Crowd<'a> {
         let mut key = [0; 16];
         key[..8].copy_from_slice(&mix(seed).to_le_bytes());
         let (mut known, mut agents, mut bots) = (Vec::new(), Vec::new(), Vec::new());
-        for (list, into) in [(people_agents(), &mut agents), (bot_agents(), &mut bots)] {
+        for (list, into) in [(browser_agents(), &mut agents), (bot_agents(), &mut bots)] {
             for (weight, text) in list {
                 into.push((weight, known.len()));
-                known.push(Known::new(&text, &key, workspace.policy.user_agent));
+                known.push(SampleAgent::new(&text, &key, workspace.policy.user_agent));
             }
         }
         Self {
             seed,
             workspace: workspace.id,
             links,
-            liked: liked.collect(),
+            popularity: liked.collect(),
             agents,
             bots,
-            known,
+            agent_samples: known,
             remembered: Vec::new(),
-            people: 0,
-            dice: Dice::of(seed, PEOPLE, 0),
+            visitor_count: 0,
+            rng: Rng::for_purpose(seed, PURPOSE_PEOPLE, 0),
         }
     }
 
     /// What somebody leaves at a moment.
-    pub(super) fn click(&mut self, ts: Timestamp) -> Record<'_> {
-        let is_bot = self.dice.percent(BOTS);
-        let person = if is_bot { self.somebody(true) } else { self.person() };
-        let source = if is_bot { &DIRECT } else { self.dice.weighted(&SOURCES) };
-        let campaign = if source.campaign { *self.dice.one_of(&CAMPAIGNS) } else { "" };
-        let agent = &self.known[person.agent];
+    pub(super) fn click(&mut self, ts: Timestamp) -> JournalEntry<'_> {
+        let is_bot = self.rng.percent(BOT_PERCENT);
+        let person = if is_bot { self.new_visitor(true) } else { self.next_visitor() };
+        let source = if is_bot { &DIRECT } else { self.rng.weighted(&SOURCES) };
+        let campaign = if source.campaign { *self.rng.one_of(&CAMPAIGNS) } else { "" };
+        let agent = &self.agent_samples[person.agent];
         let day = day_of(ts).cast_unsigned();
-        Record {
+        JournalEntry {
             ts,
             link: self.links[person.link],
             workspace: self.workspace,
             // Nobody can be recognised the day after.
-            visitor: mix(mix(self.seed ^ KEYS ^ day << 20) ^ person.number),
+            visitor: mix(mix(self.seed ^ PURPOSE_KEYS ^ day << 20) ^ person.number),
             prefix: Some(person.prefix),
             country: Some(person.country),
             bot: agent.hashed && user_agent::device_of(&agent.read) == Device::Bot,
             ua_hash: agent.hash,
             agent: if agent.hashed {
-                AgentBytes::Read(&agent.read)
+                UserAgentBytes::Parsed(&agent.read)
             } else {
-                AgentBytes::Text(agent.text.as_bytes())
+                UserAgentBytes::Raw(agent.text.as_bytes())
             },
             referrer: source.referrer.as_bytes(),
             utm_source: source.utm_source,
@@ -273,78 +278,84 @@ impl<'a> Crowd<'a> {
     }
 
     /// One who comes back, or one who is new.
-    fn person(&mut self) -> Person {
-        if !self.remembered.is_empty() && self.dice.percent(RETURNING) {
-            let person = *self.dice.one_of(&self.remembered);
-            let same = self.dice.percent(SAME_LINK);
-            return Person { link: if same { person.link } else { self.link() }, ..person };
+    fn next_visitor(&mut self) -> SampleVisitor {
+        if !self.remembered.is_empty() && self.rng.percent(RETURNING_PERCENT) {
+            let person = *self.rng.one_of(&self.remembered);
+            let same = self.rng.percent(SAME_LINK_PERCENT);
+            return SampleVisitor { link: if same { person.link } else { self.link() }, ..person };
         }
-        let person = self.somebody(false);
-        if self.remembered.len() < REMEMBERED {
+        let person = self.new_visitor(false);
+        if self.remembered.len() < MAX_REMEMBERED_VISITORS {
             self.remembered.push(person);
         } else {
-            let at = usize::try_from(self.dice.below(REMEMBERED as u64)).unwrap_or_default();
+            let at = usize::try_from(self.rng.below(MAX_REMEMBERED_VISITORS as u64)).unwrap_or_default();
             self.remembered[at] = person;
         }
         person
     }
 
-    fn somebody(&mut self, bot: bool) -> Person {
-        self.people += 1;
-        let agent = *self.dice.weighted(if bot { &self.bots } else { &self.agents });
-        let country = **self.dice.weighted(&COUNTRIES);
-        let bits = self.dice.next().to_le_bytes();
-        let prefix = if self.dice.percent(IPV6) {
+    fn new_visitor(&mut self, bot: bool) -> SampleVisitor {
+        self.visitor_count += 1;
+        let agent = *self.rng.weighted(if bot { &self.bots } else { &self.agents });
+        let country = **self.rng.weighted(&COUNTRIES);
+        let bits = self.rng.next().to_le_bytes();
+        let prefix = if self.rng.percent(IPV6_PERCENT) {
             IpPrefix::V6([0x2A, bits[0] & 0x0F, bits[1], bits[2], bits[3], bits[4]])
         } else {
-            IpPrefix::V4([*self.dice.one_of(&NETWORKS), bits[0], bits[1]])
+            IpPrefix::V4([*self.rng.one_of(&NETWORKS), bits[0], bits[1]])
         };
-        Person { number: self.people, agent, country, prefix: prefix.as_i64(), link: self.link() }
+        SampleVisitor {
+            number: self.visitor_count,
+            agent,
+            country,
+            prefix: prefix.as_i64(),
+            link: self.link(),
+        }
     }
 
     fn link(&mut self) -> usize {
-        let at = self.dice.below(self.liked.last().copied().unwrap_or(1));
-        self.liked.partition_point(|sum| *sum <= at).min(self.links.len() - 1)
+        let at = self.rng.below(self.popularity.last().copied().unwrap_or(1));
+        self.popularity.partition_point(|sum| *sum <= at).min(self.links.len() - 1)
     }
 }
 
-impl Known {
+impl SampleAgent {
     fn new(text: &str, key: &[u8; 16], keep: UserAgentRetention) -> Self {
-        let read = user_agent::encode(&user_agent::read(text));
+        let read = user_agent::encode(&user_agent::parse(text));
         let (text_kept, hashed) = match keep {
             UserAgentRetention::Hashed => (String::new(), true),
             UserAgentRetention::Truncated(characters) => {
                 (text.chars().take(characters as usize).collect(), false)
             }
         };
-        Self { hash: hash_agent(key, text.as_bytes()), text: text_kept, read, hashed }
+        Self { hash: hash_user_agent(key, text.as_bytes()), text: text_kept, read, hashed }
     }
 }
 
 // ---- where they come from ----
 
-struct Origin {
+struct TrafficSource {
     referrer: &'static str,
     utm_source: &'static str,
     utm_medium: &'static str,
     campaign: bool,
 }
 
-const DIRECT: Origin = site("");
+const DIRECT: TrafficSource = site("");
 
-const fn site(referrer: &'static str) -> Origin {
-    Origin { referrer, utm_source: "", utm_medium: "", campaign: false }
+const fn site(referrer: &'static str) -> TrafficSource {
+    TrafficSource { referrer, utm_source: "", utm_medium: "", campaign: false }
 }
 
-const fn tagged(referrer: &'static str, utm_source: &'static str, utm_medium: &'static str) -> Origin {
-    Origin { referrer, utm_source, utm_medium, campaign: true }
+const fn tagged(referrer: &'static str, utm_source: &'static str, utm_medium: &'static str) -> TrafficSource {
+    TrafficSource { referrer, utm_source, utm_medium, campaign: true }
 }
 
 const CAMPAIGNS: [&str; 6] =
     ["spring-sale", "launch", "newsletter-week", "black-friday", "webinar", "retargeting"];
 
 /// Of a hundred: 40 from nowhere, 26 from searching, 20 from others, 8 from letters, 6 from elsewhere.
-const SOURCES: [(u64, Origin); 27] = [
+const SOURCES: [(u64, TrafficSource); 27] = [
     (36, DIRECT),
     (4, tagged("", "print", "qr")),
     (16, site("https://www.google.com/")),
@@ -533,7 +544,7 @@ const BOT_AGENTS: [(u64, &str); 18] = [
     (2, "python-requests/2.32.3"),
 ];
 
-fn people_agents() -> Vec<(u64, String)> {
+fn browser_agents() -> Vec<(u64, String)> {
     let mut agents = Vec::new();
     for (weight, text, versions) in FAMILIES {
         // The newest version has as much as all the others together.
@@ -577,21 +588,21 @@ mod tests {
     fn moments_are_in_order_inside_their_days_and_as_many_as_asked() {
         let now = Timestamp::parse(NOW).unwrap();
         for (clicks, days) in [(0, 1), (1, 1), (7, 30), (10_000, 30), (1000, 400)] {
-            let moments: Vec<_> = moments(1, clicks, days, now).collect();
+            let moments: Vec<_> = click_times(1, clicks, days, now).collect();
             assert_eq!(moments.len() as u64, clicks);
             assert!(moments.is_sorted());
             let first = (day_of(now) - i64::from(days) + 1) * 24 * HOUR_MS;
             assert!(moments.iter().all(|at| at.ms() >= first && *at < now));
         }
         let midnight = Timestamp::parse("2026-11-16T00:10:00Z").unwrap();
-        assert_eq!(moments(1, 10, 1, midnight).count(), 10);
+        assert_eq!(click_times(1, 10, 1, midnight).count(), 10);
     }
 
     #[test]
     fn codes_are_allowed_everywhere_and_each_another() {
         let mut codes = BTreeSet::new();
         for number in (0..2000).chain([9_999_999]) {
-            let idea = link_idea(1, number);
+            let idea = sample_link(1, number);
             for preset in Preset::ALL {
                 rlinks_core::Code::parse(&idea.code, &Policy::preset(preset).code).unwrap();
             }
@@ -604,18 +615,18 @@ mod tests {
         let links: Vec<Id> = (0..100).map(Id::from_i64).collect();
         let workspace = workspace(Preset::Team);
         let clicks = |seed| {
-            let mut crowd = Crowd::new(seed, &workspace, &links);
-            let moments = moments(seed, 20_000, 30, Timestamp::parse(NOW).unwrap());
+            let mut traffic = Traffic::new(seed, &workspace, &links);
+            let moments = click_times(seed, 20_000, 30, Timestamp::parse(NOW).unwrap());
             let mut bytes = Vec::new();
             let mut people = BTreeSet::new();
             let (mut agents, mut direct, mut first, mut bots) = (BTreeMap::new(), 0, 0, 0);
             for ts in moments {
-                let record = crowd.click(ts);
+                let record = traffic.click(ts);
                 record.encode(&mut bytes);
                 people.insert(record.visitor);
-                let AgentBytes::Text(agent) = record.agent else { panic!("the policy keeps the text") };
+                let UserAgentBytes::Raw(agent) = record.agent else { panic!("the policy keeps the text") };
                 let agent = std::str::from_utf8(agent).unwrap();
-                let is_bot = || user_agent::read(agent).device == Device::Bot;
+                let is_bot = || user_agent::parse(agent).device == Device::Bot;
                 bots += usize::from(*agents.entry(agent.to_owned()).or_insert_with(is_bot));
                 direct += usize::from(record.referrer.is_empty() && record.utm_source.is_empty());
                 first += usize::from(record.link == links[0]);
@@ -633,12 +644,12 @@ mod tests {
 
     #[test]
     fn every_user_agent_is_read_as_what_it_is() {
-        for (_, text) in people_agents() {
-            let read = user_agent::read(&text);
+        for (_, text) in browser_agents() {
+            let read = user_agent::parse(&text);
             assert!(!matches!(read.device, Device::Bot | Device::Unknown), "{text}: {:?}", read.device);
         }
         for (_, text) in bot_agents() {
-            assert_eq!(user_agent::read(&text).device, Device::Bot, "{text}");
+            assert_eq!(user_agent::parse(&text).device, Device::Bot, "{text}");
         }
     }
 }

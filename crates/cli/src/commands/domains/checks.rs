@@ -1,73 +1,73 @@
 //! `rmax domains verify` and `check`: what DNS and registries say of hosts.
 
 use rlinks_core::{DomainStatus, Host, Workspace};
-use rlinks_ops::domain_checks::run::{Found, Registries, Round};
-use rlinks_ops::{By, Mode};
+use rlinks_ops::domain_checks::run::{CheckRun, DomainCheckReport, RegistryChecks};
+use rlinks_ops::{Requester, WriteMode};
 
-use super::{Hosted, shown};
-use crate::backend::Place;
-use crate::backend::local_store::Session;
-use crate::error::Failure;
+use super::{DomainDetails, domain_details};
+use crate::backend::Backend;
+use crate::backend::local_store::LocalStore;
+use crate::error::CliError;
 
 /// Looks for the proof of a host at once.
-pub(super) async fn verify(place: &Place, host: &str) -> Result<(), Failure> {
+pub(super) async fn verify(backend: &Backend, host: &str) -> Result<(), CliError> {
     let host = Host::parse(host)?;
-    let hosted = match place {
-        Place::Cloudflare(_) => return Err(Failure::needs_store()),
-        Place::Store(session) => {
-            let workspace = session.workspace().await?;
-            let by = By::operator(session.actor());
-            let look = async { Ok(session.ops.verify_domain(&by, &workspace, &host).await?) };
-            Hosted::of(session.change(look).await?, &workspace, session.now())
+    let hosted = match backend {
+        Backend::Cloudflare(_) => return Err(CliError::needs_store()),
+        Backend::Store(local) => {
+            let workspace = local.workspace().await?;
+            let by = Requester::operator(local.actor());
+            let look = async { Ok(local.ops.verify_domain(&by, &workspace, &host).await?) };
+            DomainDetails::from_record(local.change(look).await?, &workspace, local.now())
         }
-        Place::Server(remote) => {
-            let workspace = remote.workspace().await?;
-            Hosted { workspace, ..remote.verify_domain(&host).await? }
+        Backend::Server(client) => {
+            let workspace = client.workspace().await?;
+            DomainDetails { workspace, ..client.verify_domain(&host).await? }
         }
     };
-    hosted.show(place.output(), "looked at")
+    hosted.show(backend.output(), "looked at")
 }
 
 /// The operator's word for a host that is there: whether it waits for its proof or lost it, it answers.
-pub(super) async fn trust(session: &Session, workspace: &Workspace, host: &Host) -> Result<(), Failure> {
-    let held = session.ops.held(workspace, host).await?;
+pub(super) async fn trust(local: &LocalStore, workspace: &Workspace, host: &Host) -> Result<(), CliError> {
+    let held = local.ops.domain_record(workspace, host).await?;
     if held.verification.status() == DomainStatus::Active {
-        return Hosted::of(held, workspace, session.now()).show(session.output, "unchanged");
+        return DomainDetails::from_record(held, workspace, local.now()).show(local.output, "unchanged");
     }
-    let (actor, now) = (session.actor(), session.now());
-    session.change(async { Ok(session.store().trust_domain(&held, &actor, now).await?) }).await?;
-    shown(session, workspace, host).await?.show(session.output, "trusted")
+    let (actor, now) = (local.actor(), local.now());
+    local.change(async { Ok(local.store().trust_domain(&held, &actor, now).await?) }).await?;
+    domain_details(local, workspace, host).await?.show(local.output, "trusted")
 }
 
 /// What the daily job does about hosts, at once, registries included.
-pub(super) async fn check(place: &Place, host: Option<&str>) -> Result<(), Failure> {
-    let Place::Store(session) = place else { return Err(Failure::needs_store()) };
+pub(super) async fn check(backend: &Backend, host: Option<&str>) -> Result<(), CliError> {
+    let Backend::Store(local) = backend else { return Err(CliError::needs_store()) };
     let only = host.map(Host::parse).transpose()?;
-    if !session.ops.custodian.is_on() {
-        return Err(Failure::usage("nobody is asked about hosts: `domain_checks.enabled` is not set")
+    if !local.ops.domain_checker.is_enabled() {
+        return Err(CliError::usage("nobody is asked about hosts: `domain_checks.enabled` is not set")
             .hint("set `domain_checks.enabled = true` in rmax.toml, or RMAX_DOMAIN_CHECKS_ENABLED=true"));
     }
-    let workspaces = session.store().workspaces().await?;
-    let round = Round {
-        store: session.store(),
-        custodian: &session.ops.custodian,
+    let workspaces = local.store().workspaces().await?;
+    let round = CheckRun {
+        store: local.store(),
+        checker: &local.ops.domain_checker,
         workspaces: &workspaces,
         only: only.as_ref(),
-        registries: Registries::Now,
-        mode: Mode::Write,
+        registry_checks: RegistryChecks::Now,
+        mode: WriteMode::Apply,
     };
-    let found = session.change(async { Ok(round.run(session.now()).await?) }).await?;
+    let found = local.change(async { Ok(round.run(local.now()).await?) }).await?;
     if let Some(only) = only.filter(|_| found.domains.is_empty()) {
-        return Err(Failure::from(rlinks_ops::OpsError::NotFound(rlinks_ops::Thing::Domain(
+        return Err(CliError::from(rlinks_ops::OpsError::NotFound(rlinks_ops::Resource::Domain(
             only.to_string(),
         ))));
     }
-    report(session, &found)
+    report(local, &found)
 }
 
-fn report(session: &Session, found: &Found) -> Result<(), Failure> {
-    let output = session.output;
-    found.unasked().iter().for_each(|why| output.warning(why));
+fn report(local: &LocalStore, found: &DomainCheckReport) -> Result<(), CliError> {
+    let output = local.output;
+    found.failures().iter().for_each(|why| output.warning(why));
     if output.json {
         return output.object(&serde_json::json!(found));
     }

@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 /// The fields people change, by the names they have everywhere. What the writer counts (id, version, times) is left out.
-const FIELDS: [&str; 11] = [
+const DIFF_FIELDS: [&str; 11] = [
     "target",
     "state",
     "redirect_status",
@@ -23,19 +23,19 @@ const FIELDS: [&str; 11] = [
 
 /// One field that differs.
 #[derive(Debug, Serialize)]
-pub(crate) struct Change {
+pub(crate) struct FieldDiff {
     field: &'static str,
     before: Value,
     after: Value,
 }
 
 /// The differences between two links as JSON; null is no link.
-pub(crate) fn changes(before: &Value, after: &Value) -> Vec<Change> {
+pub(crate) fn diff(before: &Value, after: &Value) -> Vec<FieldDiff> {
     let side =
         |link: &Value, field| link.get(field).cloned().filter(|value| !is_empty(value)).unwrap_or_default();
-    FIELDS
+    DIFF_FIELDS
         .into_iter()
-        .map(|field| Change { field, before: side(before, field), after: side(after, field) })
+        .map(|field| FieldDiff { field, before: side(before, field), after: side(after, field) })
         .filter(|change| change.before != change.after)
         .collect()
 }
@@ -48,7 +48,7 @@ fn is_empty(value: &Value) -> bool {
     }
 }
 
-impl fmt::Display for Change {
+impl fmt::Display for FieldDiff {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.before {
             Value::Null => write!(out, "{}: {}", self.field, shown(&self.after)),

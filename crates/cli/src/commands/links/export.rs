@@ -1,47 +1,47 @@
 //! `rmax links export`.
 
-use rlinks_ops::export::{Export, ExportFormat, Exported};
+use rlinks_ops::export::{Export, ExportFormat, ExportReport};
 use serde_json::json;
 
 use crate::args;
-use crate::backend::Place;
+use crate::backend::Backend;
 use crate::backend::cloudflare::Cloudflare;
-use crate::backend::cloudflare::export::Leaving;
-use crate::backend::local_store::Session;
+use crate::backend::cloudflare::export::ObjectExport;
+use crate::backend::local_store::LocalStore;
 use crate::commands::one_of;
-use crate::error::Failure;
-use crate::files::{NewFile, Overwrite};
-use crate::output::{Output, counted};
+use crate::error::CliError;
+use crate::files::{AtomicFile, Overwrite};
+use crate::output::{Output, pluralize};
 
-pub(crate) async fn export(place: &Place, args: &args::ExportLinks) -> Result<(), Failure> {
+pub(crate) async fn export(backend: &Backend, args: &args::ExportLinks) -> Result<(), CliError> {
     let format = export_format(args)?;
-    let output = place.output();
-    let mut file = NewFile::create(&args.file, Overwrite::forced(args.force))?;
-    let (exported, notes) = match place {
-        Place::Store(session) => {
-            let mut leaving = of_store(session, format).await?;
-            write(output, &mut leaving, &mut file).await?;
-            (Some(leaving.exported().clone()), Vec::new())
+    let output = backend.output();
+    let mut file = AtomicFile::create(&args.file, Overwrite::from_flag(args.force))?;
+    let (exported, notes) = match backend {
+        Backend::Store(local) => {
+            let mut source = export_store(local, format).await?;
+            write(output, &mut source, &mut file).await?;
+            (Some(source.exported().clone()), Vec::new())
         }
-        Place::Cloudflare(cloudflare) => {
-            let (exported, notes) = of_objects(cloudflare, format, &mut file).await?;
+        Backend::Cloudflare(cloudflare) => {
+            let (exported, notes) = export_cloudflare(cloudflare, format, &mut file).await?;
             (Some(exported), notes)
         }
-        Place::Server(remote) => {
-            remote.export(format.name(), &mut file).await?;
+        Backend::Server(client) => {
+            client.export(format.name(), &mut file).await?;
             (None, Vec::new())
         }
     };
     let is_stdout = file.is_stdout();
     file.finish()?;
     if let Some(exported) = &exported {
-        warn(place, exported, format);
+        warn(backend, exported, format);
     }
     for note in notes {
         output.note(&note);
     }
     let wrote = exported.as_ref().map_or("wrote the links".to_owned(), |exported| {
-        format!("wrote {}", counted(exported.links, "link"))
+        format!("wrote {}", pluralize(exported.links, "link"))
     });
     if is_stdout {
         output.note(&wrote);
@@ -55,40 +55,40 @@ pub(crate) async fn export(place: &Place, args: &args::ExportLinks) -> Result<()
 }
 
 /// Links on their way out of a place this process reads itself, a page of text at a time.
-enum Out<'a> {
+enum ExportSource<'a> {
     Store(Box<Export>),
-    Cloudflare(Box<Leaving<'a>>),
+    Cloudflare(Box<ObjectExport<'a>>),
 }
 
-impl Out<'_> {
-    async fn next(&mut self) -> Result<Option<String>, Failure> {
+impl ExportSource<'_> {
+    async fn next(&mut self) -> Result<Option<String>, CliError> {
         match self {
             Self::Store(export) => Ok(export.next().await?),
-            Self::Cloudflare(leaving) => leaving.next().await,
+            Self::Cloudflare(source) => source.next().await,
         }
     }
 
-    fn exported(&self) -> &Exported {
+    fn exported(&self) -> &ExportReport {
         match self {
-            Self::Store(export) => export.exported(),
-            Self::Cloudflare(leaving) => leaving.exported(),
+            Self::Store(export) => export.report(),
+            Self::Cloudflare(source) => source.exported(),
         }
     }
 }
 
-async fn of_store(session: &Session, format: ExportFormat) -> Result<Out<'static>, Failure> {
-    let workspace = session.workspace().await?;
-    let clicks = if session.has_clicks() { Some(session.clicks().await?) } else { None };
-    let export = Export::new(&session.ops, clicks, &session.by(), &workspace, format).await?;
-    Ok(Out::Store(Box::new(export)))
+async fn export_store(local: &LocalStore, format: ExportFormat) -> Result<ExportSource<'static>, CliError> {
+    let workspace = local.workspace().await?;
+    let clicks = if local.has_clicks() { Some(local.clicks().await?) } else { None };
+    let export = Export::new(&local.ops, clicks, &local.requester(), &workspace, format).await?;
+    Ok(ExportSource::Store(Box::new(export)))
 }
 
 /// What was exported, and what else to know about it.
-async fn of_objects(
+async fn export_cloudflare(
     cloudflare: &Cloudflare,
     format: ExportFormat,
-    file: &mut NewFile,
-) -> Result<(Exported, Vec<String>), Failure> {
+    file: &mut AtomicFile,
+) -> Result<(ExportReport, Vec<String>), CliError> {
     let is_map = format.is_map();
     let mut notes = Vec::new();
     // Asked first: what goes wrong with a count must not cost an export that is complete.
@@ -98,25 +98,25 @@ async fn of_objects(
             "deleted links were left out ({deleted}); their codes stay taken at Cloudflare, and only there"
         ));
     }
-    let mut out = Out::Cloudflare(Box::new(cloudflare.leaving(format)));
+    let mut out = ExportSource::Cloudflare(Box::new(cloudflare.export_objects(format)));
     write(cloudflare.output, &mut out, file).await?;
-    if let Out::Cloudflare(leaving) = &out
-        && leaving.with_more > 0
+    if let ExportSource::Cloudflare(source) = &out
+        && source.with_unknown_fields > 0
         && !is_map
     {
         notes.push(format!(
             "fields that only objects at Cloudflare have were left out ({})",
-            counted(leaving.with_more, "link")
+            pluralize(source.with_unknown_fields, "link")
         ));
     }
     Ok((out.exported().clone(), notes))
 }
 
-async fn write(output: Output, out: &mut Out<'_>, file: &mut NewFile) -> Result<(), Failure> {
+async fn write(output: Output, out: &mut ExportSource<'_>, file: &mut AtomicFile) -> Result<(), CliError> {
     let bar = (!file.is_stdout()).then(|| output.counter("exporting links", None));
     let mut before = 0;
     while let Some(text) = out.next().await? {
-        file.put(text.as_bytes())?;
+        file.write_chunk(text.as_bytes())?;
         let links = out.exported().links;
         if let Some(bar) = &bar {
             bar.add(links - before);
@@ -126,10 +126,10 @@ async fn write(output: Output, out: &mut Out<'_>, file: &mut NewFile) -> Result<
     Ok(())
 }
 
-fn warn(place: &Place, exported: &Exported, format: ExportFormat) {
-    let output = place.output();
-    if exported.silent > 0 {
-        output.note(&match exported.silent {
+fn warn(backend: &Backend, exported: &ExportReport, format: ExportFormat) {
+    let output = backend.output();
+    if exported.inactive > 0 {
+        output.note(&match exported.inactive {
             1 => "1 link that does not answer (disabled, expired, deleted) was left out".to_owned(),
             silent => format!("{silent} links that do not answer (disabled, expired, deleted) were left out"),
         });
@@ -139,9 +139,9 @@ fn warn(place: &Place, exported: &Exported, format: ExportFormat) {
         output.warning(&format!("too long for {}, and left out: {codes}", format.name()));
     }
     if !exported.unreadable.is_empty() {
-        let closer = match place {
-            Place::Cloudflare(_) => "`wrangler kv key get` shows them as they are",
-            Place::Store(_) | Place::Server(_) => "`rmax doctor` looks closer",
+        let closer = match backend {
+            Backend::Cloudflare(_) => "`wrangler kv key get` shows them as they are",
+            Backend::Store(_) | Backend::Server(_) => "`rmax doctor` looks closer",
         };
         output.warning(&format!(
             "cannot be read, and were left out: {}; {closer}",
@@ -154,7 +154,7 @@ fn warn(place: &Place, exported: &Exported, format: ExportFormat) {
 }
 
 /// As what: by its word, or by the name's ending.
-fn export_format(args: &args::ExportLinks) -> Result<ExportFormat, Failure> {
+fn export_format(args: &args::ExportLinks) -> Result<ExportFormat, CliError> {
     if let Some(format) = one_of("format", args.format.as_deref(), &ExportFormat::ALL)? {
         return Ok(format);
     }

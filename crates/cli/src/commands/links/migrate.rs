@@ -1,23 +1,23 @@
 //! `rmax links migrate`: what was found among the objects at Cloudflare.
 
-use rlinks_ops::Mode;
+use rlinks_ops::WriteMode;
 use serde_json::json;
 
-use crate::backend::Place;
-use crate::backend::cloudflare::migrate::{Migrated, Unread};
-use crate::error::Failure;
+use crate::backend::Backend;
+use crate::backend::cloudflare::migrate::{MigrationReport, UnreadableObject};
+use crate::error::CliError;
 
-pub(super) async fn migrate(place: &Place, dry_run: bool) -> Result<(), Failure> {
-    let Place::Cloudflare(cloudflare) = place else {
-        return Err(Failure::usage(
+pub(super) async fn migrate(backend: &Backend, dry_run: bool) -> Result<(), CliError> {
+    let Backend::Cloudflare(cloudflare) = backend else {
+        return Err(CliError::usage(
             "only links at Cloudflare are objects with a version; a store's schema is brought up to date by `rmax migrate up`",
         ));
     };
-    let mode = if dry_run { Mode::DryRun } else { Mode::Write };
+    let mode = if dry_run { WriteMode::DryRun } else { WriteMode::Apply };
     let done = cloudflare.migrate(mode).await?;
-    let output = place.output();
+    let output = backend.output();
     if output.json {
-        let Migrated { old, current, unreadable, moved } = &done;
+        let MigrationReport { old, current, unreadable, moved } = &done;
         output.object(&json!({
             "dry_run": dry_run, "migrated": old, "current": current, "unreadable": unreadable, "moved": moved,
         }))?;
@@ -33,11 +33,11 @@ pub(super) async fn migrate(place: &Place, dry_run: bool) -> Result<(), Failure>
             done.unreadable.len()
         ))?;
     }
-    for Unread { key, why } in &done.unreadable {
+    for UnreadableObject { key, why } in &done.unreadable {
         output.warning(&format!("{key} is left alone: {why}"));
     }
     if !done.moved.is_empty() {
-        return Err(Failure::conflict(format!(
+        return Err(CliError::conflict(format!(
             "changed by somebody else meanwhile, and left alone: {}",
             done.moved.join(", ")
         ))

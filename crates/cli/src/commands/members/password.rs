@@ -7,17 +7,17 @@ use rlinks_store::NewUser;
 use serde_json::json;
 
 use super::Member;
-use crate::backend::Place;
-use crate::backend::local_store::Session;
-use crate::error::Failure;
-use crate::output::can_ask;
+use crate::backend::Backend;
+use crate::backend::local_store::LocalStore;
+use crate::error::CliError;
+use crate::output::is_interactive;
 
 /// More than any password: what is longer is not read to its end.
-const MOST_BYTES: u64 = 4096;
+const MAX_PASSWORD_BYTES: u64 = 4096;
 
 /// Where a password comes from. Never from the command line: others could read it there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Asked {
+pub(crate) enum PasswordSource {
     /// The first line of what is piped in.
     Stdin,
     /// Somebody at a terminal, twice.
@@ -26,18 +26,18 @@ pub(crate) enum Asked {
 
 /// Makes somebody a member who signs in with a password.
 pub(crate) async fn create(
-    place: &Place,
+    backend: &Backend,
     (email, name, role): (Email, String, Role),
-    asked: Asked,
-) -> Result<(), Failure> {
-    let session = store(place)?;
-    let password = read(asked)?;
-    let workspace = session.workspace().await?;
-    let by = session.by();
+    source: PasswordSource,
+) -> Result<(), CliError> {
+    let local = store(backend)?;
+    let password = read(source)?;
+    let workspace = local.workspace().await?;
+    let by = local.requester();
     let new = NewUser { workspace: workspace.id, email, full_name: name, role };
-    let change = async { Ok(session.ops.add_member(&by, &workspace, new, password).await?) };
-    let user = session.change(change).await?;
-    let output = place.output();
+    let change = async { Ok(local.ops.add_member(&by, &workspace, new, password).await?) };
+    let user = local.change(change).await?;
+    let output = backend.output();
     if output.json {
         return output.object(&json!(Member::from(user)));
     }
@@ -45,15 +45,15 @@ pub(crate) async fn create(
 }
 
 /// Gives a member a password.
-pub(crate) async fn set(place: &Place, who: &str, asked: Asked) -> Result<(), Failure> {
-    let session = store(place)?;
-    let workspace = session.workspace().await?;
-    let user = session.ops.member(&workspace, who).await?;
-    let password = read(asked)?;
-    let by = session.by();
-    let change = async { Ok(session.ops.set_password(&by, &workspace, &user, password).await?) };
-    session.change(change).await?;
-    let output = place.output();
+pub(crate) async fn set(backend: &Backend, who: &str, source: PasswordSource) -> Result<(), CliError> {
+    let local = store(backend)?;
+    let workspace = local.workspace().await?;
+    let user = local.ops.member(&workspace, who).await?;
+    let password = read(source)?;
+    let by = local.requester();
+    let change = async { Ok(local.ops.set_password(&by, &workspace, &user, password).await?) };
+    local.change(change).await?;
+    let output = backend.output();
     if output.json {
         return output.object(&json!(Member::from(user)));
     }
@@ -61,47 +61,47 @@ pub(crate) async fn set(place: &Place, who: &str, asked: Asked) -> Result<(), Fa
 }
 
 /// Ends every session of a member.
-pub(crate) async fn sign_out(place: &Place, who: &str) -> Result<(), Failure> {
-    let session = store(place)?;
-    let workspace = session.workspace().await?;
-    let user = session.ops.member(&workspace, who).await?;
-    let by = session.by();
-    let ended = session.change(async { Ok(session.ops.sign_out(&by, &user).await?) }).await?;
-    let output = place.output();
+pub(crate) async fn sign_out(backend: &Backend, who: &str) -> Result<(), CliError> {
+    let local = store(backend)?;
+    let workspace = local.workspace().await?;
+    let user = local.ops.member(&workspace, who).await?;
+    let by = local.requester();
+    let ended = local.change(async { Ok(local.ops.sign_out(&by, &user).await?) }).await?;
+    let output = backend.output();
     if output.json {
         return output.object(&json!({ "id": user.id, "sessions_ended": ended }));
     }
     output.line(&format!("signed {} out everywhere; sessions ended: {ended}", user.email))
 }
 
-fn store(place: &Place) -> Result<&Session, Failure> {
-    match place {
-        Place::Store(session) => Ok(session),
-        Place::Cloudflare(_) => Err(Failure::needs_store()),
-        Place::Server(_) => Err(Failure::usage(
+fn store(backend: &Backend) -> Result<&LocalStore, CliError> {
+    match backend {
+        Backend::Store(local) => Ok(local),
+        Backend::Cloudflare(_) => Err(CliError::needs_store()),
+        Backend::Server(_) => Err(CliError::usage(
             "passwords and sessions of others are changed where the store is, not through a server",
         )
         .hint("members change their own password at /admin/account; `rmax users create` invites")),
     }
 }
 
-fn read(asked: Asked) -> Result<Password, Failure> {
-    let cannot = |error: std::io::Error| Failure::failed(format!("the password cannot be read: {error}"));
-    let text = match asked {
-        Asked::Stdin => {
+fn read(source: PasswordSource) -> Result<Password, CliError> {
+    let cannot = |error: std::io::Error| CliError::failed(format!("the password cannot be read: {error}"));
+    let text = match source {
+        PasswordSource::Stdin => {
             let mut line = String::new();
-            std::io::stdin().lock().take(MOST_BYTES).read_line(&mut line).map_err(cannot)?;
+            std::io::stdin().lock().take(MAX_PASSWORD_BYTES).read_line(&mut line).map_err(cannot)?;
             line.trim_end_matches(['\n', '\r']).to_owned()
         }
-        Asked::Prompt if !can_ask() => {
-            return Err(Failure::usage("nobody can be asked for a password here")
+        PasswordSource::Prompt if !is_interactive() => {
+            return Err(CliError::usage("nobody can be asked for a password here")
                 .hint("give it with --password-stdin"));
         }
-        Asked::Prompt => {
+        PasswordSource::Prompt => {
             let first = rpassword::prompt_password("Password (12 to 128 characters): ").map_err(cannot)?;
             let second = rpassword::prompt_password("Once more: ").map_err(cannot)?;
             if first != second {
-                return Err(Failure::failed("the two were not the same; nothing was changed"));
+                return Err(CliError::failed("the two were not the same; nothing was changed"));
             }
             first
         }

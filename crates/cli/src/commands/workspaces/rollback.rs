@@ -1,19 +1,19 @@
 //! `rmax workspaces rollback`: every link of a workspace as it was at a moment.
 
 use rlinks_core::{Link, Timestamp, Workspace};
-use rlinks_ops::Mode;
-use rlinks_ops::links::rollback::{Difference, RolledBack};
+use rlinks_ops::WriteMode;
+use rlinks_ops::links::rollback::{LinkDiff, RollbackReport};
 use serde::Serialize;
 
-use super::super::links::diff::{Change, changes};
-use super::super::no_time;
-use crate::backend::local_store::Session;
-use crate::error::Failure;
-use crate::output::{Answer, can_ask, confirm, counted};
+use super::super::links::diff::{FieldDiff, diff};
+use super::super::time_error;
+use crate::backend::local_store::LocalStore;
+use crate::error::CliError;
+use crate::output::{Confirmation, confirm, is_interactive, pluralize};
 
 /// What was put back, as programs see it.
 #[derive(Serialize)]
-struct Shown {
+struct RollbackOutput {
     dry_run: bool,
     workspace: String,
     to: Timestamp,
@@ -25,81 +25,81 @@ struct Shown {
     /// The moment that undoes it.
     undo: Option<Timestamp>,
     /// The first of them.
-    differences: Vec<ShownDifference>,
+    differences: Vec<LinkDiffOutput>,
 }
 
 #[derive(Serialize)]
-struct ShownDifference {
+struct LinkDiffOutput {
     code: String,
-    changes: Vec<Change>,
+    changes: Vec<FieldDiff>,
 }
 
-impl From<&Difference> for ShownDifference {
-    fn from(difference: &Difference) -> Self {
+impl From<&LinkDiff> for LinkDiffOutput {
+    fn from(difference: &LinkDiff) -> Self {
         let value = |link: &Link| serde_json::to_value(link).unwrap_or_default();
         Self {
             code: difference.now.code.to_string(),
-            changes: changes(&value(&difference.now), &value(&difference.then)),
+            changes: diff(&value(&difference.now), &value(&difference.then)),
         }
     }
 }
 
 pub(super) async fn run(
-    session: &Session,
+    local: &LocalStore,
     slug: Option<&str>,
     to: &str,
-    mode: Mode,
+    mode: WriteMode,
     yes: bool,
-) -> Result<(), Failure> {
-    let to = Timestamp::parse(to).map_err(|error| no_time("to", error))?;
-    let workspace = session.workspace_named(slug.unwrap_or(&session.config.workspace)).await?;
-    if mode == Mode::DryRun {
-        let done = roll_back(session, &workspace, to, mode).await?;
-        return report(session, &workspace, to, mode, &done);
+) -> Result<(), CliError> {
+    let to = Timestamp::parse(to).map_err(|error| time_error("to", error))?;
+    let workspace = local.workspace_named(slug.unwrap_or(&local.config.workspace)).await?;
+    if mode == WriteMode::DryRun {
+        let done = roll_back(local, &workspace, to, mode).await?;
+        return report(local, &workspace, to, mode, &done);
     }
-    if !yes && !can_ask() {
-        return Err(Failure::usage("a rollback needs --yes where nobody can be asked")
+    if !yes && !is_interactive() {
+        return Err(CliError::usage("a rollback needs --yes where nobody can be asked")
             .hint("--dry-run shows what it would do"));
     }
     if !yes {
-        let links = roll_back(session, &workspace, to, Mode::DryRun).await?.links();
+        let links = roll_back(local, &workspace, to, WriteMode::DryRun).await?.links();
         let question =
-            format!("Put {} of workspace {} back as of {to}?", counted(links, "link"), workspace.slug);
-        if links > 0 && confirm(&question)? == Answer::No {
-            return Err(Failure::failed("nothing was changed"));
+            format!("Put {} of workspace {} back as of {to}?", pluralize(links, "link"), workspace.slug);
+        if links > 0 && confirm(&question)? == Confirmation::Declined {
+            return Err(CliError::failed("nothing was changed"));
         }
     }
-    let done = session.change(roll_back(session, &workspace, to, mode)).await?;
-    report(session, &workspace, to, mode, &done)
+    let done = local.change(roll_back(local, &workspace, to, mode)).await?;
+    report(local, &workspace, to, mode, &done)
 }
 
 async fn roll_back(
-    session: &Session,
+    local: &LocalStore,
     workspace: &Workspace,
     to: Timestamp,
-    mode: Mode,
-) -> Result<RolledBack, Failure> {
-    let progress = session.output.counter("links that differ", None);
+    mode: WriteMode,
+) -> Result<RollbackReport, CliError> {
+    let progress = local.output.counter("links that differ", None);
     let mut shown = 0;
     let step = |links: u64| {
         progress.add(links - shown);
         shown = links;
     };
-    Ok(session.ops.roll_back(&session.by(), workspace, to, mode, step).await?)
+    Ok(local.ops.roll_back(&local.requester(), workspace, to, mode, step).await?)
 }
 
 fn report(
-    session: &Session,
+    local: &LocalStore,
     workspace: &Workspace,
     to: Timestamp,
-    mode: Mode,
-    done: &RolledBack,
-) -> Result<(), Failure> {
-    let output = session.output;
-    let differences: Vec<ShownDifference> = done.differences.iter().map(ShownDifference::from).collect();
+    mode: WriteMode,
+    done: &RollbackReport,
+) -> Result<(), CliError> {
+    let output = local.output;
+    let differences: Vec<LinkDiffOutput> = done.differences.iter().map(LinkDiffOutput::from).collect();
     if output.json {
-        return output.object(&Shown {
-            dry_run: mode == Mode::DryRun,
+        return output.object(&RollbackOutput {
+            dry_run: mode == WriteMode::DryRun,
             workspace: workspace.slug.to_string(),
             to,
             changed: done.changed,
@@ -113,20 +113,20 @@ fn report(
     if done.links() == 0 {
         return output.line(&format!("workspace {} is as it was at {to}", workspace.slug));
     }
-    let would = if mode == Mode::DryRun { "would be " } else { "" };
+    let would = if mode == WriteMode::DryRun { "would be " } else { "" };
     let line = format!(
         "workspace {} {would}put back to {to}: {} changed, {} restored, {} deleted",
         workspace.slug,
-        counted(done.changed, "link"),
+        pluralize(done.changed, "link"),
         done.restored,
         done.deleted
     );
     output.line(&line)?;
     if done.disabled > 0 {
-        let links = counted(done.disabled, "link");
+        let links = pluralize(done.disabled, "link");
         output.line(&format!("{links} {would}switched off: the old target is not safe any more"))?;
     }
-    if mode == Mode::DryRun {
+    if mode == WriteMode::DryRun {
         for difference in &differences {
             output.line(&format!("  {}", difference.code))?;
             for change in &difference.changes {
@@ -135,7 +135,7 @@ fn report(
         }
         let rest = done.links().saturating_sub(differences.len() as u64);
         if rest > 0 {
-            output.line(&format!("  and {} more", counted(rest, "link")))?;
+            output.line(&format!("  and {} more", pluralize(rest, "link")))?;
         }
     }
     if let Some(undo) = done.undo {

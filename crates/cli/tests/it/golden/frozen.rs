@@ -3,9 +3,9 @@
 use std::net::SocketAddr;
 use std::path::Path;
 
-use rlinks_clicks::journal::Syncing;
+use rlinks_clicks::journal::SyncPolicy;
 use rlinks_core::Timestamp;
-use rlinks_ops::Naming;
+use rlinks_ops::ShortUrls;
 use rlinks_server::{Clock, Config, ReloadableSettings, Server};
 use rlinks_store::{Location, MissingStore, Store, StoreOptions};
 use serde_json::Value;
@@ -17,7 +17,7 @@ use crate::client::{Answer, ask, wait_until};
 pub(super) fn serve_at(now: &str, store_url: &str, data: &Path) -> Server {
     let now = Timestamp::parse(now).unwrap();
     let listen: SocketAddr = "127.0.0.1:0".parse().unwrap();
-    let naming = Naming {
+    let naming = ShortUrls {
         domain: None,
         base_domain: None,
         public_scheme: "https".to_owned(),
@@ -37,12 +37,12 @@ pub(super) fn serve_at(now: &str, store_url: &str, data: &Path) -> Server {
         tls: None,
         data: data.to_owned(),
         journal_bytes: 64 << 20,
-        journal_sync: Syncing::Interval,
+        journal_sync: SyncPolicy::EverySecond,
         geoip: None,
         archive: None,
         oidc: None,
-        safety: rlinks_ops::safety::Options::default(),
-        domain_checks: rlinks_ops::domain_checks::Options::default(),
+        safety: rlinks_ops::safety::SafetyConfig::default(),
+        domain_checks: rlinks_ops::domain_checks::DomainCheckConfig::default(),
         target_changes_per_minute: 100,
         reloadable: ReloadableSettings::default(),
     };

@@ -1,7 +1,7 @@
 //! Hours, days, weeks and months: whose they are, where they begin, and how exactly they are known when they are old.
 
-use rlinks_clicks::rollup::Subject;
-use rlinks_clicks::stats::{Interval, Question};
+use rlinks_clicks::rollup::RollupSubject;
+use rlinks_clicks::stats::{Interval, StatsQuery};
 use rlinks_clicks::time::{DAY_MS, HOURLY_DAYS, day_of};
 use rlinks_core::FieldCode;
 
@@ -30,7 +30,7 @@ async fn a_day_is_a_utc_day_until_a_zone_is_asked_for(place: Place) {
     assert_eq!(points(&answer), [point("2026-11-12T00:00:00Z", 2, 2, 0)]);
     assert_eq!((answer.breakdown_from, answer.breakdown_to), (None, None));
 
-    let berlin = Question { tz: zone("europe/berlin"), ..utc.clone() };
+    let berlin = StatsQuery { tz: zone("europe/berlin"), ..utc.clone() };
     let answer = desk.ask(&berlin).await;
     assert_eq!(answer.tz.name(), "Europe/Berlin");
     assert_eq!(answer.tz_exact_from, None);
@@ -43,7 +43,7 @@ async fn a_day_is_a_utc_day_until_a_zone_is_asked_for(place: Place) {
     let from = berlin.tz.moment("2026-11-13").unwrap();
     let to = berlin.tz.moment("2026-11-14").unwrap();
     assert_eq!(from, november(12, "23:00"));
-    let answer = desk.ask(&Question { from: Some(from), to: Some(to), ..berlin }).await;
+    let answer = desk.ask(&StatsQuery { from: Some(from), to: Some(to), ..berlin }).await;
     assert_eq!(answer.total, sum(1, 1, 0));
     assert_eq!(points(&answer), [point("2026-11-12T23:00:00Z", 1, 1, 0)]);
     assert_eq!(answer.series.len(), 1);
@@ -64,7 +64,7 @@ async fn days_follow_the_clock_of_their_zone(place: Place) {
         desk.record(&[click(link, moment(&format!("2026-10-{time}:00Z")), visitor as u64)]);
     }
     desk.store_all().await;
-    let berlin = Question { tz: zone("Europe/Berlin"), ..about(link, "2026-10-23", "2026-10-28") };
+    let berlin = StatsQuery { tz: zone("Europe/Berlin"), ..about(link, "2026-10-23", "2026-10-28") };
     let answer = desk.ask(&berlin).await;
     let starts: Vec<String> = answer.series.iter().map(|point| point.start.to_string()).collect();
     assert_eq!(
@@ -86,14 +86,16 @@ async fn days_follow_the_clock_of_their_zone(place: Place) {
             point("2026-10-25T23:00:00Z", 1, 1, 0),
         ]
     );
-    let week = desk.ask(&Question { interval: Interval::Week, ..berlin }).await;
+    let week = desk.ask(&StatsQuery { interval: Interval::Week, ..berlin }).await;
     assert_eq!(
         points(&week),
         [point("2026-10-18T22:00:00Z", 5, 5, 0), point("2026-10-25T23:00:00Z", 1, 1, 0)]
     );
     // Samoa left 30 December 2011 out.
-    let apia =
-        Question { tz: zone("Pacific/Apia"), ..about(link, "2011-12-29T11:00:00Z", "2011-12-31T10:00:00Z") };
+    let apia = StatsQuery {
+        tz: zone("Pacific/Apia"),
+        ..about(link, "2011-12-29T11:00:00Z", "2011-12-31T10:00:00Z")
+    };
     let starts: Vec<String> =
         desk.ask(&apia).await.series.iter().map(|point| point.start.to_string()).collect();
     assert_eq!(starts, ["2011-12-29T10:00:00Z", "2011-12-30T10:00:00Z"]);
@@ -108,7 +110,8 @@ async fn an_hour_belongs_to_the_day_it_begins_in(place: Place) {
         desk.record(&[click(link, november(10, time), visitor as u64)]);
     }
     desk.store_all().await;
-    let kolkata = Question { tz: zone("Asia/Kolkata"), ..Question::about(Subject::link(MAIN, link)) };
+    let kolkata =
+        StatsQuery { tz: zone("Asia/Kolkata"), ..StatsQuery::for_subject(RollupSubject::link(MAIN, link)) };
     let answer = desk.ask(&kolkata).await;
     assert_eq!(answer.series.len(), 30);
     assert_eq!(answer.from.to_string(), "2026-10-17T19:00:00Z");
@@ -118,7 +121,7 @@ async fn an_hour_belongs_to_the_day_it_begins_in(place: Place) {
         [point("2026-11-09T18:30:00Z", 2, 2, 0), point("2026-11-10T18:30:00Z", 1, 1, 0)]
     );
     // Asked for what was answered, it answers the same.
-    let again = Question { from: Some(answer.from), to: Some(answer.to), ..kolkata.clone() };
+    let again = StatsQuery { from: Some(answer.from), to: Some(answer.to), ..kolkata.clone() };
     assert_eq!(desk.ask(&again).await, answer);
     // And it says so, where that is so.
     assert!(answer.tz_rounded && serde_json::to_value(&answer).unwrap()["tz_rounded"] == true);
@@ -130,10 +133,10 @@ async fn an_hour_belongs_to_the_day_it_begins_in(place: Place) {
         // Eleven hours ahead since October.
         ("Australia/Lord_Howe", Interval::Week, false),
     ] {
-        let answer = desk.ask(&Question { tz: zone(name), interval, ..kolkata.clone() }).await;
+        let answer = desk.ask(&StatsQuery { tz: zone(name), interval, ..kolkata.clone() }).await;
         assert_eq!(answer.tz_rounded, rounded, "{name}");
     }
-    let before = Question {
+    let before = StatsQuery {
         tz: zone("Australia/Lord_Howe"),
         from: Some(moment("2026-10-01")),
         to: Some(moment("2026-11-01")),
@@ -152,7 +155,7 @@ async fn without_a_range_it_is_the_last_thirty_days(place: Place) {
         click(link, november(16, "11:59"), 1),
     ]);
     desk.store_all().await;
-    let question = Question::about(Subject::link(MAIN, link));
+    let question = StatsQuery::for_subject(RollupSubject::link(MAIN, link));
     let answer = desk.ask(&question).await;
     assert_eq!((answer.from, answer.to), (moment("2026-10-18"), moment("2026-11-17")));
     assert_eq!(answer.series.len(), 30);
@@ -160,15 +163,15 @@ async fn without_a_range_it_is_the_last_thirty_days(place: Place) {
     assert_eq!(answer.days, day_of(moment("2026-10-18"))..day_of(moment("2026-11-17")));
     // One end gives the other, by the calendar of the zone.
     let tz = zone("Europe/Berlin");
-    let to = Question { to: Some(tz.moment("2026-11-10").unwrap()), tz: tz.clone(), ..question.clone() };
+    let to = StatsQuery { to: Some(tz.moment("2026-11-10").unwrap()), tz: tz.clone(), ..question.clone() };
     let answer = desk.ask(&to).await;
     assert_eq!((answer.from, answer.to), (moment("2026-10-10T22:00:00Z"), moment("2026-11-09T23:00:00Z")));
     assert_eq!(answer.series.len(), 30);
     // Without an end it is until today, however long that is.
-    let from = Question { from: Some(tz.moment("2026-03-11").unwrap()), tz, ..question.clone() };
+    let from = StatsQuery { from: Some(tz.moment("2026-03-11").unwrap()), tz, ..question.clone() };
     let answer = desk.ask(&from).await;
     assert_eq!((answer.to, answer.series.len()), (moment("2026-11-16T23:00:00Z"), 251));
-    let ahead = Question { from: Some(moment("2026-11-17")), ..question.clone() };
+    let ahead = StatsQuery { from: Some(moment("2026-11-17")), ..question.clone() };
     assert_eq!(desk.refusal(&ahead).await, ("from".to_owned(), FieldCode::TooShort));
     // Today ends where it ends in the zone; and the last thirty days are exact in every zone.
     for (name, to) in [
@@ -176,7 +179,7 @@ async fn without_a_range_it_is_the_last_thirty_days(place: Place) {
         ("Etc/GMT+12", "2026-11-17T12:00:00Z"),
         ("America/New_York", "2026-11-17T05:00:00Z"),
     ] {
-        let answer = desk.ask(&Question { tz: zone(name), ..question.clone() }).await;
+        let answer = desk.ask(&StatsQuery { tz: zone(name), ..question.clone() }).await;
         assert_eq!(answer.to, moment(to), "{name}");
         assert_eq!((answer.series.len(), answer.tz_exact_from), (30, None), "{name}");
     }
@@ -194,7 +197,7 @@ async fn weeks_begin_on_monday_and_months_on_their_first(place: Place) {
     }
     desk.store_all().await;
     let days = about(link, "2026-10-28", "2026-11-16");
-    let weeks = desk.ask(&Question { interval: Interval::Week, ..days.clone() }).await;
+    let weeks = desk.ask(&StatsQuery { interval: Interval::Week, ..days.clone() }).await;
     assert_eq!(weeks.series.len(), 3);
     assert_eq!(
         points(&weeks),
@@ -204,14 +207,14 @@ async fn weeks_begin_on_monday_and_months_on_their_first(place: Place) {
             point("2026-11-09T00:00:00Z", 1, 1, 0),
         ]
     );
-    let months = desk.ask(&Question { interval: Interval::Month, ..days.clone() }).await;
+    let months = desk.ask(&StatsQuery { interval: Interval::Month, ..days.clone() }).await;
     assert_eq!(
         points(&months),
         [point("2026-10-01T00:00:00Z", 1, 1, 0), point("2026-11-01T00:00:00Z", 3, 3, 0)]
     );
     assert_eq!(months.from, moment("2026-10-28"));
     // In Auckland, thirteen hours ahead, the click of Saturday noon is one of Sunday, 1 November.
-    let months = Question { interval: Interval::Month, tz: zone("Pacific/Auckland"), ..days };
+    let months = StatsQuery { interval: Interval::Month, tz: zone("Pacific/Auckland"), ..days };
     assert_eq!(points(&desk.ask(&months).await), [point("2026-10-31T11:00:00Z", 4, 4, 0)]);
     desk.close().await;
 }
@@ -235,7 +238,7 @@ async fn a_part_of_a_day_has_its_hours(place: Place) {
     assert_eq!(points(&answer), [point("2026-11-10T00:00:00Z", 3, 2, 0)]);
     assert_eq!(answer.breakdown_from, Some(november(10, "00:00")));
     assert_eq!(answer.breakdown_to, Some(november(11, "00:00")));
-    let hourly = desk.ask(&Question { interval: Interval::Hour, ..question }).await;
+    let hourly = desk.ask(&StatsQuery { interval: Interval::Hour, ..question }).await;
     assert_eq!(hourly.total, sum(3, 2, 0));
     assert_eq!(
         points(&hourly),
@@ -263,8 +266,10 @@ async fn old_days_count_where_they_begin(place: Place) {
     assert_eq!((answer.total, answer.tz_exact_from), (sum(2, 2, 0), None));
 
     // In Berlin, September began at 22:00 on 31 August. But hours are not known: a UTC day counts where it begins.
-    let berlin =
-        Question { tz: zone("Europe/Berlin"), ..about(link, "2026-08-31T22:00:00Z", "2026-09-30T22:00:00Z") };
+    let berlin = StatsQuery {
+        tz: zone("Europe/Berlin"),
+        ..about(link, "2026-08-31T22:00:00Z", "2026-09-30T22:00:00Z")
+    };
     let answer = desk.ask(&berlin).await;
     assert_eq!(answer.tz_exact_from, Some(moment("2026-10-17")));
     assert_eq!(answer.total, sum(2, 2, 0));
@@ -276,12 +281,12 @@ async fn old_days_count_where_they_begin(place: Place) {
     assert_eq!(answer.devices[0].clicks, 2);
     assert_eq!(answer.breakdown_from, Some(moment("2026-09-01")));
     // The hours of the last thirty days are known.
-    let whole = Question { to: Some(november(1, "23:00")), ..berlin };
+    let whole = StatsQuery { to: Some(november(1, "23:00")), ..berlin };
     let answer = desk.ask(&whole).await;
     assert_eq!(answer.total, sum(3, 3, 0));
     assert_eq!(points(&answer).last(), Some(&point("2026-10-17T22:00:00Z", 1, 1, 0)));
     // Hour by hour an old day stands at its first.
-    let hourly = desk.ask(&Question { interval: Interval::Hour, ..utc }).await;
+    let hourly = desk.ask(&StatsQuery { interval: Interval::Hour, ..utc }).await;
     assert_eq!(hourly.tz_exact_from, Some(moment("2026-10-17")));
     assert_eq!(
         points(&hourly),
@@ -311,7 +316,7 @@ async fn old_months_count_on_their_first_day(place: Place) {
     desk.store_all().await;
     let every_day = desk.ask(&about(link, "2025-08-01", "2025-11-01")).await;
     let kept = day_of(moment("2025-09-20"));
-    let forgetful = Question { days_kept_from: Some(kept), ..about(link, "2025-08-01", "2025-11-01") };
+    let forgetful = StatsQuery { days_kept_from: Some(kept), ..about(link, "2025-08-01", "2025-11-01") };
     let answer = desk.ask(&forgetful).await;
     assert_eq!(answer.total, every_day.total);
     assert_eq!(
@@ -327,8 +332,8 @@ async fn old_months_count_on_their_first_day(place: Place) {
     );
     assert_eq!(answer.devices[0].clicks, 3);
     assert_eq!(answer.breakdown_from, Some(moment("2025-09-20")));
-    let months = desk.ask(&Question { interval: Interval::Month, ..forgetful.clone() }).await;
-    let all = Question { days_kept_from: None, interval: Interval::Month, ..forgetful.clone() };
+    let months = desk.ask(&StatsQuery { interval: Interval::Month, ..forgetful.clone() }).await;
+    let all = StatsQuery { days_kept_from: None, interval: Interval::Month, ..forgetful.clone() };
     assert_eq!(months.series, desk.ask(&all).await.series);
     // A range that ends before the days that are kept, one that begins inside of a month, and one of kept days alone.
     for (from, to, clicks) in [
@@ -339,10 +344,10 @@ async fn old_months_count_on_their_first_day(place: Place) {
         ("2025-09-20", "2025-10-01", 2),
         ("2025-08-01", "2025-08-02", 2),
     ] {
-        let part = Question { from: Some(moment(from)), to: Some(moment(to)), ..forgetful.clone() };
+        let part = StatsQuery { from: Some(moment(from)), to: Some(moment(to)), ..forgetful.clone() };
         let answer = desk.ask(&part).await;
         assert_eq!(answer.total.clicks, clicks, "{from} {to}");
-        assert_eq!(answer.series.iter().map(|point| point.sum.clicks).sum::<u64>(), clicks, "{from} {to}");
+        assert_eq!(answer.series.iter().map(|point| point.totals.clicks).sum::<u64>(), clicks, "{from} {to}");
     }
     desk.close().await;
 }

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
-use rlinks_clicks::journal::entry::{AgentBytes, Record};
-use rlinks_clicks::rollup::Subject;
-use rlinks_clicks::stats::{Bots, Interval, Question, Statistics, Sum};
+use rlinks_clicks::journal::entry::{JournalEntry, UserAgentBytes};
+use rlinks_clicks::rollup::RollupSubject;
+use rlinks_clicks::stats::{Bots, Interval, Statistics, StatsQuery, Totals};
 use rlinks_clicks::time::{DAY_MS, HOUR_MS, HOURLY_DAYS, day_of};
 use rlinks_core::Timestamp;
 
@@ -42,8 +42,8 @@ fn check(answer: &Statistics, clicks: &[(Timestamp, u64, bool, usize)], exact: i
     let point_of = |hour: i64| starts.partition_point(|start| *start <= hour * HOUR_MS) - 1;
     let in_range = |hour: i64| from <= hour && hour < to;
     let inside_one_day = from.div_euclid(24) == (to - 1).div_euclid(24);
-    let mut total = Sum::default();
-    let mut series = vec![Sum::default(); starts.len()];
+    let mut total = Totals::default();
+    let mut series = vec![Totals::default(); starts.len()];
     let mut referrers = BTreeMap::<&str, u64>::new();
     let days: BTreeSet<i64> = clicks.iter().map(|(ts, ..)| day_of(*ts)).collect();
     for day in days {
@@ -99,7 +99,7 @@ fn check(answer: &Statistics, clicks: &[(Timestamp, u64, bool, usize)], exact: i
         }
     }
     assert_eq!(answer.total, total);
-    assert_eq!(answer.series.iter().map(|point| point.sum).collect::<Vec<_>>(), series);
+    assert_eq!(answer.series.iter().map(|point| point.totals).collect::<Vec<_>>(), series);
     let shown: BTreeMap<&str, u64> =
         answer.referrers.iter().map(|value| (value.value.as_str(), value.clicks)).collect();
     assert_eq!(shown, referrers);
@@ -131,9 +131,9 @@ async fn count_and_compare(batches: &[Vec<Drawn>], questions: &[(usize, usize, b
         for (link, hour, minute, visitor, bot, referrer) in batch {
             let ts = first.plus_ms(hour * HOUR_MS + minute * 60_000);
             let agent = if *bot { GOOGLEBOT } else { FIREFOX };
-            desk.record(&[Record {
+            desk.record(&[JournalEntry {
                 bot: *bot,
-                agent: AgentBytes::Text(agent),
+                agent: UserAgentBytes::Raw(agent),
                 ua_hash: u64::from(*bot),
                 referrer: REFERRERS[*referrer].as_bytes(),
                 ..click(links[*link], ts, *visitor)
@@ -149,16 +149,19 @@ async fn count_and_compare(batches: &[Vec<Drawn>], questions: &[(usize, usize, b
     let zones = ["UTC", "Europe/Berlin", "Asia/Kolkata", "America/New_York", "Pacific/Kiritimati"].map(zone);
     let intervals = [Interval::Hour, Interval::Day, Interval::Week, Interval::Month];
     for (number, (tz, interval, bots, from, length)) in questions.iter().enumerate() {
-        let subject =
-            [Subject::link(MAIN, links[0]), Subject::link(MAIN, links[1]), Subject::workspace(MAIN)];
+        let subject = [
+            RollupSubject::link(MAIN, links[0]),
+            RollupSubject::link(MAIN, links[1]),
+            RollupSubject::workspace(MAIN),
+        ];
         let from = first.plus_ms(from * HOUR_MS);
-        let question = Question {
+        let question = StatsQuery {
             from: Some(from),
             to: Some(from.plus_ms(length * HOUR_MS)),
             interval: intervals[*interval],
             tz: zones[*tz].clone(),
             bots: if *bots { Bots::Include } else { Bots::Exclude },
-            ..Question::about(subject[number % 3])
+            ..StatsQuery::for_subject(subject[number % 3])
         };
         let answer = desk.clicks.statistics(&question, now).await.unwrap();
         check(&answer, &clicks[number % 3], exact);

@@ -1,7 +1,7 @@
 //! The clicks themselves, the newest first, page by page.
 
 use rlinks_clicks::events::Codes;
-use rlinks_clicks::journal::entry::Record;
+use rlinks_clicks::journal::entry::JournalEntry;
 use rlinks_clicks::time::HOUR_MS;
 use rlinks_core::{Id, Timestamp};
 
@@ -114,7 +114,7 @@ async fn clicks_of_several_threads_are_in_the_order_of_time(place: Place) {
 async fn rare_clicks_among_many_are_found(place: Place) {
     let mut desk = Desk::new(place).await;
     let (rare, busy) = (desk.link("rare").await, desk.link("busy").await);
-    let crowd = |from: Timestamp| -> Vec<Record<'static>> {
+    let crowd = |from: Timestamp| -> Vec<JournalEntry<'static>> {
         (0..3000).map(|n| click(busy, from.plus_ms(n), 1)).collect()
     };
     // One click in an hour, two in another, five in a third, each among thousands; and one long ago.

@@ -2,30 +2,30 @@
 
 use rlinks_core::draft::Input;
 
-use crate::import::record::Taker;
+use crate::import::record::FieldReader;
 use crate::import::row::{Row, code_of_url};
 
 /// The most further addresses of one link.
-const MOST_ADDRESSES: usize = 100;
+const MAX_CUSTOM_BITLINKS: usize = 100;
 
-pub(super) fn row(taker: &mut Taker, more_codes: &mut Vec<String>) -> Row {
-    let code = taker.code("hash", "id").or_else(|| taker.code("hash", "link"));
-    let more = taker.list("custombitlinks", &[',']).unwrap_or_default();
-    if more.len() > MOST_ADDRESSES {
-        taker.wrong::<()>("custom_bitlinks", &format!("has more than {MOST_ADDRESSES} addresses"));
+pub(super) fn row(reader: &mut FieldReader, more_codes: &mut Vec<String>) -> Row {
+    let code = reader.code("hash", "id").or_else(|| reader.code("hash", "link"));
+    let more = reader.list("custombitlinks", &[',']).unwrap_or_default();
+    if more.len() > MAX_CUSTOM_BITLINKS {
+        reader.push_error::<()>("custom_bitlinks", &format!("has more than {MAX_CUSTOM_BITLINKS} addresses"));
     } else {
         more_codes.extend(more.iter().filter_map(|url| code_of_url(url)));
     }
     Row {
         input: Input {
             code,
-            target: taker.text("longurl"),
-            title: taker.text("title"),
-            tags: taker.list("tags", &[',']),
-            metadata: taker.archived(),
+            target: reader.text("longurl"),
+            title: reader.text("title"),
+            tags: reader.list("tags", &[',']),
+            metadata: reader.archived(),
             ..Input::default()
         },
-        created_at: taker.time("createdat"),
+        created_at: reader.time("createdat"),
         ..Row::default()
     }
 }

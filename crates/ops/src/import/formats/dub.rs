@@ -2,23 +2,23 @@
 
 use rlinks_core::draft::Input;
 
-use crate::import::record::Taker;
+use crate::import::record::FieldReader;
 use crate::import::row::Row;
 
-pub(super) fn row(taker: &mut Taker) -> Row {
+pub(super) fn row(reader: &mut FieldReader) -> Row {
     Row {
         input: Input {
-            code: taker.code("key", "shortlink"),
-            target: taker.text("destinationurl"),
-            title: taker.text("title"),
-            notes: taker.text("description"),
-            tags: taker.list("tags", &[',']),
-            metadata: taker.archived(),
+            code: reader.code("key", "shortlink"),
+            target: reader.text("destinationurl"),
+            title: reader.text("title"),
+            notes: reader.text("description"),
+            tags: reader.list("tags", &[',']),
+            metadata: reader.archived(),
             ..Input::default()
         },
-        expires_at: taker.time("expiresat").map(Some),
-        created_at: taker.time("createdat"),
-        total: taker.clicks("clicks"),
+        expires_at: reader.time("expiresat").map(Some),
+        created_at: reader.time("createdat"),
+        total: reader.clicks("clicks"),
         ..Row::default()
     }
 }

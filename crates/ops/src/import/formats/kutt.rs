@@ -3,22 +3,22 @@
 use rlinks_core::LinkState;
 use rlinks_core::draft::Input;
 
-use crate::import::record::Taker;
+use crate::import::record::FieldReader;
 use crate::import::row::Row;
 
-pub(super) fn row(taker: &mut Taker) -> Row {
-    taker.refuse_password();
+pub(super) fn row(reader: &mut FieldReader) -> Row {
+    reader.refuse_password();
     Row {
         input: Input {
-            code: taker.code("address", "link"),
-            target: taker.text("target"),
-            notes: taker.text("description"),
+            code: reader.code("address", "link"),
+            target: reader.text("target"),
+            notes: reader.text("description"),
             ..Input::default()
         },
-        state: taker.switch("banned").filter(|banned| *banned).map(|_| LinkState::Disabled),
-        expires_at: taker.time("expirein").map(Some),
-        created_at: taker.time("createdat"),
-        total: taker.clicks("visitcount"),
+        state: reader.boolean("banned").filter(|banned| *banned).map(|_| LinkState::Disabled),
+        expires_at: reader.time("expirein").map(Some),
+        created_at: reader.time("createdat"),
+        total: reader.clicks("visitcount"),
         ..Row::default()
     }
 }

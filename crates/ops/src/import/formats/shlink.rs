@@ -2,20 +2,20 @@
 
 use rlinks_core::draft::Input;
 
-use crate::import::record::Taker;
+use crate::import::record::FieldReader;
 use crate::import::row::Row;
 
-pub(super) fn row(taker: &mut Taker) -> Row {
+pub(super) fn row(reader: &mut FieldReader) -> Row {
     Row {
         input: Input {
-            code: taker.code("shortcode", "shorturl"),
-            target: taker.text("longurl"),
-            title: taker.text("title"),
-            tags: taker.list("tags", &['|', ',']),
+            code: reader.code("shortcode", "shorturl"),
+            target: reader.text("longurl"),
+            title: reader.text("title"),
+            tags: reader.list("tags", &['|', ',']),
             ..Input::default()
         },
-        created_at: taker.time("createdat"),
-        total: taker.clicks("visits"),
+        created_at: reader.time("createdat"),
+        total: reader.clicks("visits"),
         ..Row::default()
     }
 }

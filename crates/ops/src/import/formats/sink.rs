@@ -2,22 +2,22 @@
 
 use rlinks_core::draft::Input;
 
-use crate::import::record::Taker;
+use crate::import::record::FieldReader;
 use crate::import::row::Row;
 
-pub(super) fn row(taker: &mut Taker) -> Row {
-    taker.refuse_password();
+pub(super) fn row(reader: &mut FieldReader) -> Row {
+    reader.refuse_password();
     Row {
         input: Input {
-            code: taker.code("slug", "shortlink"),
-            target: taker.text("url"),
-            title: taker.text("title"),
-            notes: taker.text("comment"),
-            tags: taker.list("tags", &[',']),
+            code: reader.code("slug", "shortlink"),
+            target: reader.text("url"),
+            title: reader.text("title"),
+            notes: reader.text("comment"),
+            tags: reader.list("tags", &[',']),
             ..Input::default()
         },
-        expires_at: taker.time("expiration").map(Some),
-        created_at: taker.time("createdat"),
+        expires_at: reader.time("expiration").map(Some),
+        created_at: reader.time("createdat"),
         ..Row::default()
     }
 }

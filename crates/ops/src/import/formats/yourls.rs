@@ -2,19 +2,19 @@
 
 use rlinks_core::draft::Input;
 
-use crate::import::record::Taker;
+use crate::import::record::FieldReader;
 use crate::import::row::Row;
 
-pub(super) fn row(taker: &mut Taker) -> Row {
+pub(super) fn row(reader: &mut FieldReader) -> Row {
     Row {
         input: Input {
-            code: taker.code("keyword", "shorturl"),
-            target: taker.text("url"),
-            title: taker.text("title"),
+            code: reader.code("keyword", "shorturl"),
+            target: reader.text("url"),
+            title: reader.text("title"),
             ..Input::default()
         },
-        created_at: taker.time("timestamp"),
-        total: taker.clicks("clicks"),
+        created_at: reader.time("timestamp"),
+        total: reader.clicks("clicks"),
         ..Row::default()
     }
 }

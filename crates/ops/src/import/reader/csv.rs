@@ -1,7 +1,7 @@
 //! Records as lines of columns under a header.
 //!
 //! The parser is the library's. What it does not tell is found beside it: on which line a record begins, whatever ends the lines and
-//! however many of them are empty ([`Lines`]), and that a quote is never closed, which would make one cell of the rest of the file.
+//! however many of them are empty ([`LineTracker`]), and that a quote is never closed, which would make one cell of the rest of the file.
 
 use std::cell::RefCell;
 use std::collections::{HashSet, VecDeque};
@@ -11,16 +11,19 @@ use std::rc::Rc;
 use rlinks_core::{FieldCode, FieldError, FieldErrors};
 use serde_json::Value;
 
-use super::{Allowance, Bounded, Container, Desk, ReadError, Stop, too_long};
+use super::{Allowance, BoundedReader, Container, ReadAbort, ReadError, RowSender, too_long};
 use crate::csv::from_cell;
-use crate::import::record::{MOST_VALUES, Record, plain};
+use crate::import::record::{MAX_RECORD_VALUES, Record, normalized_name};
 use crate::import::{ImportFormat, formats};
 
 /// Behind the file: a record of its own, unless a quote is still open.
-const END: &[u8] = b"\n\x01the end of the file\x01\n";
+const END_MARKER: &[u8] = b"\n\x01the end of the file\x01\n";
 
 /// What the beginning of a table is.
-pub(super) fn recognise(head: &[u8], said: Option<ImportFormat>) -> Result<Option<Container>, ReadError> {
+pub(super) fn detect_format(
+    head: &[u8],
+    declared: Option<ImportFormat>,
+) -> Result<Option<Container>, ReadError> {
     let line = head.split(|byte| matches!(byte, b'\n' | b'\r')).find(|line| !line.trim_ascii().is_empty());
     let line = line.unwrap_or_default();
     let delimiter = [b',', b';', b'\t'];
@@ -37,11 +40,11 @@ pub(super) fn recognise(head: &[u8], said: Option<ImportFormat>) -> Result<Optio
     let Some(columns) = columns(&header) else {
         return Err(ReadError::Format("its first line is not UTF-8; save it as UTF-8".to_owned()));
     };
-    if columns.len() > MOST_VALUES {
-        return Err(ReadError::Format(format!("its first line has more than {MOST_VALUES} columns")));
+    if columns.len() > MAX_RECORD_VALUES {
+        return Err(ReadError::Format(format!("its first line has more than {MAX_RECORD_VALUES} columns")));
     }
-    let Some(format) = formats::of_header(&columns) else {
-        return match said {
+    let Some(format) = formats::detect_csv_format(&columns) else {
+        return match declared {
             None => Ok(None),
             Some(said) => Err(ReadError::Format(format!(
                 "its first line does not name the columns of {}; it is `{}`",
@@ -51,7 +54,7 @@ pub(super) fn recognise(head: &[u8], said: Option<ImportFormat>) -> Result<Optio
         };
     };
     let mut known = HashSet::new();
-    if let Some(name) = columns.iter().find(|name| !name.is_empty() && !known.insert(plain(name))) {
+    if let Some(name) = columns.iter().find(|name| !name.is_empty() && !known.insert(normalized_name(name))) {
         let name: String = name.chars().take(100).collect();
         return Err(ReadError::Format(format!("its column `{name}` is there twice; leave one of them out")));
     }
@@ -65,13 +68,13 @@ pub(super) fn recognise(head: &[u8], said: Option<ImportFormat>) -> Result<Optio
 }
 
 pub(super) fn read(
-    file: Bounded<impl Read>,
+    file: BoundedReader<impl Read>,
     allowance: &Allowance,
     format: ImportFormat,
     delimiter: u8,
-    desk: &mut Desk,
-) -> Result<(), Stop> {
-    let (file, starts) = Lines::new(file.chain(END));
+    sender: &mut RowSender,
+) -> Result<(), ReadAbort> {
+    let (file, starts) = LineTracker::new(file.chain(END_MARKER));
     let mut reader = reader(file, delimiter);
     let mut line = csv::ByteRecord::new();
     let mut header: Option<Vec<String>> = None;
@@ -79,33 +82,36 @@ pub(super) fn read(
         allowance.renew();
         let begins = reader.position().byte();
         let read = reader.read_byte_record(&mut line);
-        let number = starts.number_at(begins);
+        let number = starts.line_at(begins);
         match read {
             Ok(true) => {}
             Ok(false) => return Ok(()),
             Err(_) if allowance.is_spent() => {
-                return Err(Stop::broken(number, format!("{}; a quote may not be closed", too_long())));
+                return Err(ReadAbort::malformed(
+                    number,
+                    format!("{}; a quote may not be closed", too_long()),
+                ));
             }
-            Err(error) => return Err(Stop::broken(number, error.to_string())),
+            Err(error) => return Err(ReadAbort::malformed(number, error.to_string())),
         }
         match line.iter().next_back() {
-            Some(last) if last == END.trim_ascii() && line.len() == 1 => return Ok(()),
-            Some(last) if last.ends_with(END) => {
-                return Err(Stop::broken(number, "a quote is opened and never closed"));
+            Some(last) if last == END_MARKER.trim_ascii() && line.len() == 1 => return Ok(()),
+            Some(last) if last.ends_with(END_MARKER) => {
+                return Err(ReadAbort::malformed(number, "a quote is opened and never closed"));
             }
             _ => {}
         }
         match &header {
             None => header = columns(&line),
-            Some(columns) => desk.take(number, record(columns, &line, format))?,
+            Some(columns) => sender.push(number, record(columns, &line, format))?,
         }
     }
 }
 
 /// A reader that remembers where lines begin, as far as nobody has asked yet.
-struct Lines<R> {
+struct LineTracker<R> {
     inner: R,
-    starts: Starts,
+    starts: LineStarts,
     bytes: u64,
     line: u64,
     last: u8,
@@ -113,11 +119,11 @@ struct Lines<R> {
 
 /// Where lines that are not empty begin, and which they are.
 #[derive(Clone, Default)]
-struct Starts(Rc<RefCell<VecDeque<(u64, u64)>>>);
+struct LineStarts(Rc<RefCell<VecDeque<(u64, u64)>>>);
 
-impl Starts {
+impl LineStarts {
     /// The line of the first record at or behind a place.
-    fn number_at(&self, byte: u64) -> u64 {
+    fn line_at(&self, byte: u64) -> u64 {
         let mut starts = self.0.borrow_mut();
         while starts.front().is_some_and(|(start, _)| *start < byte) {
             starts.pop_front();
@@ -126,14 +132,14 @@ impl Starts {
     }
 }
 
-impl<R: Read> Lines<R> {
-    fn new(inner: R) -> (Self, Starts) {
-        let starts = Starts::default();
+impl<R: Read> LineTracker<R> {
+    fn new(inner: R) -> (Self, LineStarts) {
+        let starts = LineStarts::default();
         (Self { inner, starts: starts.clone(), bytes: 0, line: 1, last: b'\n' }, starts)
     }
 }
 
-impl<R: Read> Read for Lines<R> {
+impl<R: Read> Read for LineTracker<R> {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
         let read = self.inner.read(buffer)?;
         let mut starts = self.starts.0.borrow_mut();
@@ -170,5 +176,5 @@ fn record(columns: &[String], line: &csv::ByteRecord, format: ImportFormat) -> R
     let Ok(texts) = texts else { return refuse(FieldCode::BadCharacters, "is not UTF-8") };
     let ours = format == ImportFormat::Csv;
     let value = |text: &str| Value::String(if ours { from_cell(text).to_owned() } else { text.to_owned() });
-    Ok(Record::of(columns, texts.into_iter().map(value)))
+    Ok(Record::from_columns(columns, texts.into_iter().map(value)))
 }

@@ -7,40 +7,41 @@ use rlinks_core::{FieldCode, FieldError};
 use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 
-use super::{Allowance, Bounded, Container, Desk, ROW_BYTES, ReadError, Stop, too_long};
-use crate::import::record::{Gathered, Record};
+use super::{Allowance, BoundedReader, Container, MAX_ROW_BYTES, ReadAbort, ReadError, RowSender, too_long};
+use crate::import::record::{Record, RecordBuilder};
 use crate::import::{ImportFormat, formats};
 
 /// The names under which lists of links stand in the texts of others.
-const LISTS: [&str; 2] = ["links", "data"];
+const LIST_KEYS: [&str; 2] = ["links", "data"];
 
 /// What the beginning of a JSON text is.
-pub(super) fn recognise(head: &[u8], said: Option<ImportFormat>) -> Option<Container> {
-    let said = said.filter(|said| may_be_json(*said));
+pub(super) fn detect_format(head: &[u8], declared: Option<ImportFormat>) -> Option<Container> {
+    let declared = declared.filter(|said| may_be_json(*said));
     let mut lines = head.split(|byte| matches!(byte, b'\n' | b'\r'));
     let line = lines.next().unwrap_or_default();
-    let of =
-        |record: &Record| said.filter(|said| may_be(*said, record)).or_else(|| formats::of_object(record));
+    let of = |record: &Record| {
+        declared.filter(|said| may_match(*said, record)).or_else(|| formats::detect_json_format(record))
+    };
     let is_line = serde_json::from_slice::<Record>(line).is_ok() && !is_list_inside(line);
     if !is_line {
         match first_record(head) {
             // Several objects on one line are a bad line.
-            First::Whole(_, end) if end <= line.len() => {}
-            First::Listed(record) | First::Whole(record, _) => {
-                return Some(Container::Document(of(&record).or(said)?));
+            FirstRecord::Sole(_, end) if end <= line.len() => {}
+            FirstRecord::ListItem(record) | FirstRecord::Sole(record, _) => {
+                return Some(Container::Document(of(&record).or(declared)?));
             }
             // An empty list, or one whose first object is cut off: then somebody must say.
-            First::InList => return Some(Container::Document(said?)),
-            First::CutOff if line.len() < head.len() => return Some(Container::Document(said?)),
+            FirstRecord::UnreadableList => return Some(Container::Document(declared?)),
+            FirstRecord::Truncated if line.len() < head.len() => return Some(Container::Document(declared?)),
             // A line longer than the beginning may be too long for a row, and the next one is read all the same.
-            First::CutOff | First::None => {}
+            FirstRecord::Truncated | FirstRecord::None => {}
         }
     }
     // The first that is not broken says what they are, else somebody must. A single object of a format that has no lines is a list
     // of one.
     let mut known =
         std::iter::once(line).chain(lines).filter_map(|line| of(&serde_json::from_slice(line).ok()?));
-    Some(Container::Lines(known.next().or(said)?))
+    Some(Container::Lines(known.next().or(declared)?))
 }
 
 /// Whether a format may be JSON at all.
@@ -49,33 +50,33 @@ const fn may_be_json(format: ImportFormat) -> bool {
 }
 
 /// Whether records like this one may be of a format: each has names of its own that must be there.
-fn may_be(format: ImportFormat, record: &Record) -> bool {
+fn may_match(format: ImportFormat, record: &Record) -> bool {
     match format {
-        ImportFormat::Jsonl => record.has(&["target"]) && !record.has(&["address"]),
-        format => formats::of_object(record) == Some(format),
+        ImportFormat::Jsonl => record.has_all(&["target"]) && !record.has_all(&["address"]),
+        format => formats::detect_json_format(record) == Some(format),
     }
 }
 
 fn is_list_inside(line: &[u8]) -> bool {
     let whole = serde_json::from_slice::<Value>(line).unwrap_or_default();
-    LISTS.iter().any(|name| whole[*name].is_array())
+    LIST_KEYS.iter().any(|name| whole[*name].is_array())
 }
 
 /// The first record of a text, as far as its beginning holds it.
-enum First {
+enum FirstRecord {
     /// Of a list.
-    Listed(Record),
+    ListItem(Record),
     /// The text is one, up to this byte.
-    Whole(Record, usize),
+    Sole(Record, usize),
     /// There is a list, and none in it that could be read.
-    InList,
+    UnreadableList,
     /// The text goes on beyond the beginning.
-    CutOff,
+    Truncated,
     /// There is none that could be read.
     None,
 }
 
-fn first_record(head: &[u8]) -> First {
+fn first_record(head: &[u8]) -> FirstRecord {
     let mut first = None;
     let mut keep = |record: Record| {
         first = Some(record);
@@ -84,13 +85,14 @@ fn first_record(head: &[u8]) -> First {
     let mut reader = serde_json::Deserializer::from_slice(head);
     let mut is_listed = false;
     // It ends early, by an error of ours or because the beginning is no whole text.
-    let read = Whole { each: &mut keep, is_listed: &mut is_listed, depth: 0 }.deserialize(&mut reader);
+    let read =
+        DocumentVisitor { each: &mut keep, is_listed: &mut is_listed, depth: 0 }.deserialize(&mut reader);
     match (first, read) {
-        (Some(record), _) if is_listed => First::Listed(record),
-        (Some(record), _) => First::Whole(record, first_end(head)),
-        (None, _) if is_listed => First::InList,
-        (None, Err(error)) if error.is_eof() => First::CutOff,
-        (None, _) => First::None,
+        (Some(record), _) if is_listed => FirstRecord::ListItem(record),
+        (Some(record), _) => FirstRecord::Sole(record, first_end(head)),
+        (None, _) if is_listed => FirstRecord::UnreadableList,
+        (None, Err(error)) if error.is_eof() => FirstRecord::Truncated,
+        (None, _) => FirstRecord::None,
     }
 }
 
@@ -102,7 +104,11 @@ fn first_end(text: &[u8]) -> usize {
 }
 
 /// An object on each line. A line that is none is a bad row, and the next one is read all the same.
-pub(super) fn lines(file: Bounded<impl Read>, allowance: &Allowance, desk: &mut Desk) -> Result<(), Stop> {
+pub(super) fn lines(
+    file: BoundedReader<impl Read>,
+    allowance: &Allowance,
+    sender: &mut RowSender,
+) -> Result<(), ReadAbort> {
     let mut file = BufReader::new(file);
     let mut number = 0;
     let mut line = Vec::new();
@@ -110,14 +116,14 @@ pub(super) fn lines(file: Bounded<impl Read>, allowance: &Allowance, desk: &mut 
         allowance.renew();
         number += 1;
         line.clear();
-        match line_of(&mut file, allowance, &mut line)? {
+        match read_line(&mut file, allowance, &mut line)? {
             Line::End => return Ok(()),
-            Line::TooLong => desk.take(number, Err(bad(&too_long()).into()))?,
+            Line::TooLong => sender.push(number, Err(row_error(&too_long()).into()))?,
             Line::Whole if line.trim_ascii().is_empty() => {}
             Line::Whole => {
-                let record =
-                    serde_json::from_slice(&line).map_err(|error| bad(&without_place(&error)).into());
-                desk.take(number, record)?;
+                let record = serde_json::from_slice(&line)
+                    .map_err(|error| row_error(&json_error_message(&error)).into());
+                sender.push(number, record)?;
             }
         }
     }
@@ -130,8 +136,8 @@ enum Line {
 }
 
 /// The next line, whatever ends it. JSON has no line breaks inside of texts, so each of them ends one.
-fn line_of(
-    file: &mut BufReader<Bounded<impl Read>>,
+fn read_line(
+    file: &mut BufReader<BoundedReader<impl Read>>,
     allowance: &Allowance,
     line: &mut Vec<u8>,
 ) -> Result<Line, std::io::Error> {
@@ -149,7 +155,7 @@ fn line_of(
         seen = true;
         let end = buffer.iter().position(|byte| matches!(byte, b'\n' | b'\r'));
         let part = end.unwrap_or(buffer.len());
-        long |= line.len() + part > ROW_BYTES;
+        long |= line.len() + part > MAX_ROW_BYTES;
         if !long {
             line.extend_from_slice(&buffer[..part]);
         }
@@ -167,12 +173,16 @@ fn line_of(
 }
 
 /// One text with a list in it, or the list itself. What is broken inside of it ends the reading.
-pub(super) fn document(file: Bounded<impl Read>, allowance: &Allowance, desk: &mut Desk) -> Result<(), Stop> {
+pub(super) fn document(
+    file: BoundedReader<impl Read>,
+    allowance: &Allowance,
+    sender: &mut RowSender,
+) -> Result<(), ReadAbort> {
     let (mut number, mut stop) = (0, None);
     let mut each = |record: Record| {
         allowance.renew();
         number += 1;
-        match desk.take(number, Ok(record)) {
+        match sender.push(number, Ok(record)) {
             Ok(()) => true,
             Err(why) => {
                 stop = Some(why);
@@ -182,37 +192,37 @@ pub(super) fn document(file: Bounded<impl Read>, allowance: &Allowance, desk: &m
     };
     let mut reader = serde_json::Deserializer::from_reader(file);
     let mut is_listed = false;
-    let whole = Whole { each: &mut each, is_listed: &mut is_listed, depth: 0 };
+    let whole = DocumentVisitor { each: &mut each, is_listed: &mut is_listed, depth: 0 };
     let read = whole.deserialize(&mut reader).and_then(|()| reader.end());
     match (stop, read) {
         (Some(stop), _) => Err(stop),
         (None, Ok(())) => Ok(()),
-        (None, Err(_)) if allowance.is_spent() => Err(Stop::broken(number + 1, too_long())),
-        (None, Err(error)) if error.is_io() => Err(Stop::Error(ReadError::Io(error.into()))),
-        (None, Err(error)) => Err(Stop::broken(number + 1, format!("is no JSON: {error}"))),
+        (None, Err(_)) if allowance.is_spent() => Err(ReadAbort::malformed(number + 1, too_long())),
+        (None, Err(error)) if error.is_io() => Err(ReadAbort::Error(ReadError::Io(error.into()))),
+        (None, Err(error)) => Err(ReadAbort::malformed(number + 1, format!("is no JSON: {error}"))),
     }
 }
 
-fn bad(why: &str) -> FieldError {
+fn row_error(why: &str) -> FieldError {
     FieldError::new("row", FieldCode::BadCharacters, why)
 }
 
 /// What is wrong with a line of JSON; that it is line 1 of itself helps nobody.
-fn without_place(error: &serde_json::Error) -> String {
+fn json_error_message(error: &serde_json::Error) -> String {
     let text = error.to_string();
     let text = text.split(" at line ").next().unwrap_or_default();
     format!("is no JSON object (column {}): {text}", error.column())
 }
 
 /// A text that is a list of records, or an object with such a list in it; without one it is a record itself.
-struct Whole<'a> {
+struct DocumentVisitor<'a> {
     each: &'a mut dyn FnMut(Record) -> bool,
     is_listed: &'a mut bool,
     /// Objects around this value.
     depth: usize,
 }
 
-impl<'de> DeserializeSeed<'de> for Whole<'_> {
+impl<'de> DeserializeSeed<'de> for DocumentVisitor<'_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
@@ -220,7 +230,7 @@ impl<'de> DeserializeSeed<'de> for Whole<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Whole<'_> {
+impl<'de> Visitor<'de> for DocumentVisitor<'_> {
     type Value = ();
 
     fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -238,18 +248,18 @@ impl<'de> Visitor<'de> for Whole<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        let mut itself = Gathered::default();
+        let mut itself = RecordBuilder::default();
         while let Some(name) = map.next_key::<String>()? {
-            if LISTS.contains(&name.as_str()) {
+            if LIST_KEYS.contains(&name.as_str()) {
                 let (each, is_listed) = (&mut *self.each, &mut *self.is_listed);
-                map.next_value_seed(Whole { each, is_listed, depth: self.depth + 1 })?;
+                map.next_value_seed(DocumentVisitor { each, is_listed, depth: self.depth + 1 })?;
             } else if *self.is_listed || self.depth > 0 {
                 map.next_value::<IgnoredAny>()?;
             } else {
                 itself.add(name, map.next_value()?).map_err(A::Error::custom)?;
             }
         }
-        if *self.is_listed || self.depth > 0 || (self.each)(itself.done()) {
+        if *self.is_listed || self.depth > 0 || (self.each)(itself.build()) {
             return Ok(());
         }
         Err(A::Error::custom("enough"))

@@ -6,21 +6,25 @@ use std::iter::Peekable;
 use rlinks_core::{FieldCode, FieldError};
 use serde_json::Value;
 
-use super::{Allowance, Bounded, Desk, ReadError, Stop, too_long};
+use super::{Allowance, BoundedReader, ReadAbort, ReadError, RowSender, too_long};
 use crate::import::record::Record;
 
 /// The columns of the table of links, where a dump does not name them.
-const COLUMNS: [&str; 6] = ["keyword", "url", "title", "timestamp", "ip", "clicks"];
+const DEFAULT_COLUMNS: [&str; 6] = ["keyword", "url", "title", "timestamp", "ip", "clicks"];
 
 /// Whether a text begins like a dump.
-pub(super) fn looks_like(head: &[u8]) -> bool {
+pub(super) fn looks_like_dump(head: &[u8]) -> bool {
     let begins =
         ["--", "/*", "#", "create ", "insert ", "replace ", "drop ", "set ", "lock ", "use ", "start "];
     let start = String::from_utf8_lossy(&head[..head.len().min(16)]).to_ascii_lowercase();
     begins.iter().any(|word| start.starts_with(word))
 }
 
-pub(super) fn read(file: Bounded<impl Read>, allowance: &Allowance, desk: &mut Desk) -> Result<(), Stop> {
+pub(super) fn read(
+    file: BoundedReader<impl Read>,
+    allowance: &Allowance,
+    sender: &mut RowSender,
+) -> Result<(), ReadAbort> {
     let bytes = BufReader::new(file).bytes().peekable();
     let mut scanner = Scanner { bytes, allowance, row: 0, garbled: false, columns: None };
     loop {
@@ -32,7 +36,7 @@ pub(super) fn read(file: Bounded<impl Read>, allowance: &Allowance, desk: &mut D
             }
             Token::End => return Ok(()),
             Token::Word(word) if matches!(word.as_str(), "insert" | "replace") => {
-                scanner.insert(desk)?;
+                scanner.insert(sender)?;
             }
             Token::Word(word) if word == "create" => scanner.create()?,
             Token::Symbol(b';') => {}
@@ -52,7 +56,7 @@ enum Token {
 }
 
 struct Scanner<'a, R: Read> {
-    bytes: Peekable<Bytes<BufReader<Bounded<R>>>>,
+    bytes: Peekable<Bytes<BufReader<BoundedReader<R>>>>,
     allowance: &'a Allowance,
     /// Tuples read so far.
     row: u64,
@@ -63,7 +67,7 @@ struct Scanner<'a, R: Read> {
 }
 
 /// What stands in the place of a column's name where a table's other rules do.
-const RULES: [&str; 9] =
+const TABLE_RULE_KEYWORDS: [&str; 9] =
     ["primary", "key", "unique", "index", "constraint", "fulltext", "spatial", "foreign", "check"];
 
 fn is_links(table: &str) -> bool {
@@ -71,11 +75,11 @@ fn is_links(table: &str) -> bool {
 }
 
 impl<R: Read> Scanner<'_, R> {
-    fn broken(&self, why: &str) -> Stop {
-        Stop::broken(self.row + 1, why)
+    fn broken(&self, why: &str) -> ReadAbort {
+        ReadAbort::malformed(self.row + 1, why)
     }
 
-    fn byte(&mut self) -> Result<Option<u8>, Stop> {
+    fn byte(&mut self) -> Result<Option<u8>, ReadAbort> {
         match self.bytes.next().transpose() {
             Ok(byte) => Ok(byte),
             Err(_) if self.allowance.is_spent() => Err(self.broken(&too_long())),
@@ -88,7 +92,7 @@ impl<R: Read> Scanner<'_, R> {
     }
 
     /// The name of the table a statement is about, after some words; nothing where there is none, or the statement is over.
-    fn table(&mut self, words: &[&str]) -> Result<Option<String>, Stop> {
+    fn table(&mut self, words: &[&str]) -> Result<Option<String>, ReadAbort> {
         loop {
             match self.token()? {
                 Token::Word(word) if words.contains(&word.as_str()) => {}
@@ -110,13 +114,15 @@ impl<R: Read> Scanner<'_, R> {
     }
 
     /// One `create table`: of links, whose columns it names, or of something else.
-    fn create(&mut self) -> Result<(), Stop> {
+    fn create(&mut self) -> Result<(), ReadAbort> {
         let Some(table) = self.table(&["table", "temporary", "if", "not", "exists"])? else { return Ok(()) };
         if is_links(&table) && self.token()? == Token::Symbol(b'(') {
             let (mut columns, mut depth, mut begins) = (Vec::new(), 1, true);
             while depth > 0 {
                 match self.token()? {
-                    Token::Word(name) if begins && !RULES.contains(&name.as_str()) => columns.push(name),
+                    Token::Word(name) if begins && !TABLE_RULE_KEYWORDS.contains(&name.as_str()) => {
+                        columns.push(name)
+                    }
                     Token::Symbol(b'(') => depth += 1,
                     Token::Symbol(b')') => depth -= 1,
                     Token::Symbol(b',') if depth == 1 => {
@@ -134,12 +140,12 @@ impl<R: Read> Scanner<'_, R> {
     }
 
     /// One `insert`: of links, or of something else.
-    fn insert(&mut self, desk: &mut Desk) -> Result<(), Stop> {
+    fn insert(&mut self, sender: &mut RowSender) -> Result<(), ReadAbort> {
         let Some(table) = self.table(&["into", "ignore", "low_priority", "delayed"])? else { return Ok(()) };
         if !is_links(&table) {
             return self.skip_statement();
         }
-        let known = self.columns.get_or_insert_with(|| COLUMNS.map(str::to_owned).to_vec());
+        let known = self.columns.get_or_insert_with(|| DEFAULT_COLUMNS.map(str::to_owned).to_vec());
         let mut columns = known.clone();
         loop {
             match self.token()? {
@@ -159,12 +165,12 @@ impl<R: Read> Scanner<'_, R> {
                     let record = if self.garbled {
                         refuse(FieldCode::BadCharacters, "is not UTF-8")
                     } else if values.len() == columns.len() {
-                        Ok(Record::of(&columns, values))
+                        Ok(Record::from_columns(&columns, values))
                     } else {
                         let why = format!("has {} values for {} columns", values.len(), columns.len());
                         refuse(FieldCode::TooLong, &why)
                     };
-                    desk.take(self.row, record)?;
+                    sender.push(self.row, record)?;
                 }
                 Token::Symbol(b',') => {}
                 Token::Symbol(b';') | Token::End => return Ok(()),
@@ -173,7 +179,7 @@ impl<R: Read> Scanner<'_, R> {
         }
     }
 
-    fn names(&mut self) -> Result<Vec<String>, Stop> {
+    fn names(&mut self) -> Result<Vec<String>, ReadAbort> {
         let mut names = Vec::new();
         loop {
             match self.token()? {
@@ -185,7 +191,7 @@ impl<R: Read> Scanner<'_, R> {
         }
     }
 
-    fn tuple(&mut self) -> Result<Vec<Value>, Stop> {
+    fn tuple(&mut self) -> Result<Vec<Value>, ReadAbort> {
         let mut values = Vec::new();
         loop {
             match self.token()? {
@@ -204,7 +210,7 @@ impl<R: Read> Scanner<'_, R> {
         }
     }
 
-    fn token(&mut self) -> Result<Token, Stop> {
+    fn token(&mut self) -> Result<Token, ReadAbort> {
         loop {
             let Some(byte) = self.byte()? else { return Ok(Token::End) };
             match byte {
@@ -232,7 +238,7 @@ impl<R: Read> Scanner<'_, R> {
     }
 
     /// A quoted text; its quote is doubled or escaped inside of it.
-    fn quoted(&mut self, quote: u8) -> Result<String, Stop> {
+    fn quoted(&mut self, quote: u8) -> Result<String, ReadAbort> {
         let mut text = Vec::new();
         loop {
             let Some(byte) = self.byte()? else { return Err(self.broken("ends inside of a text")) };
@@ -264,7 +270,7 @@ impl<R: Read> Scanner<'_, R> {
         }))
     }
 
-    fn skip_line(&mut self) -> Result<(), Stop> {
+    fn skip_line(&mut self) -> Result<(), ReadAbort> {
         while let Some(byte) = self.byte()? {
             self.allowance.renew();
             if byte == b'\n' {
@@ -274,7 +280,7 @@ impl<R: Read> Scanner<'_, R> {
         Ok(())
     }
 
-    fn skip_comment(&mut self) -> Result<(), Stop> {
+    fn skip_comment(&mut self) -> Result<(), ReadAbort> {
         self.byte()?;
         while let Some(byte) = self.byte()? {
             self.allowance.renew();
@@ -287,7 +293,7 @@ impl<R: Read> Scanner<'_, R> {
     }
 
     /// To the end of a statement, whatever is in it and however long it is.
-    fn skip_statement(&mut self) -> Result<(), Stop> {
+    fn skip_statement(&mut self) -> Result<(), ReadAbort> {
         let mut inside: Option<u8> = None;
         while let Some(byte) = self.byte()? {
             self.allowance.renew();

@@ -21,7 +21,7 @@ use super::token::{Claims, Token, TokenError, TokenUse, text_claim};
 use super::{Oidc, OidcSettings};
 use crate::auth::oidc::metadata::ProviderMetadata;
 use crate::auth::oidc::provider::KeyError;
-use rlinks_ops::outbound::FetchError;
+use rlinks_ops::outbound::OutboundError;
 
 /// How long somebody may be away at the provider.
 pub const LOGIN_TIMEOUT_SECONDS: i64 = 600;
@@ -52,7 +52,7 @@ pub enum LoginError {
     Token(#[from] TokenError),
     /// The provider is away.
     #[error("The sign-in provider cannot be reached; please try again in a minute")]
-    ProviderUnavailable(#[from] FetchError),
+    ProviderUnavailable(#[from] OutboundError),
 }
 
 /// What somebody wants who signs in.
@@ -245,7 +245,7 @@ impl Oidc {
             .unwrap_or_default();
         tracing::warn!(%status, error = said, "the OpenID provider did not take a code");
         Err(if status.is_server_error() {
-            FetchError::Status(status).into()
+            OutboundError::Status(status).into()
         } else {
             LoginError::CodeRejected
         })
@@ -284,7 +284,7 @@ impl Oidc {
                 Ok(key) => key,
                 Err(KeyError::Unknown) => return Err(TokenError::UnknownKey.into()),
                 Err(KeyError::Unavailable) => {
-                    return Err(FetchError::Unreachable("its keys are not known".to_owned()).into());
+                    return Err(OutboundError::Unreachable("its keys are not known".to_owned()).into());
                 }
             };
             let used = TokenUse::Id { client_id: &self.settings.client_id, nonce };

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use url::Url;
 
-use rlinks_ops::outbound::{Fetch, FetchError};
+use rlinks_ops::outbound::{OutboundClient, OutboundError};
 
 /// Where the issuer's doors are.
 #[derive(Clone, Debug)]
@@ -36,27 +36,27 @@ struct Document {
 }
 
 /// Asks the issuer. What calls itself otherwise is another issuer.
-pub async fn discover(client: &Fetch, issuer: &str) -> Result<ProviderMetadata, FetchError> {
+pub async fn discover(client: &OutboundClient, issuer: &str) -> Result<ProviderMetadata, OutboundError> {
     let url = format!("{}/.well-known/openid-configuration", issuer.trim_end_matches('/'));
-    let body = client.get(&client.address(&url)?, None).await?;
+    let body = client.get(&client.parse_url(&url)?, None).await?;
     let said: Document = serde_json::from_slice(&body)
-        .map_err(|_| FetchError::Odd("it does not describe itself as OpenID says"))?;
+        .map_err(|_| OutboundError::Malformed("it does not describe itself as OpenID says"))?;
     if said.issuer != issuer {
-        return Err(FetchError::Odd("it calls itself by another name than `oidc.issuer`"));
+        return Err(OutboundError::Malformed("it calls itself by another name than `oidc.issuer`"));
     }
     if said.code_challenge_methods_supported.is_some_and(|methods| !methods.iter().any(|name| name == "S256"))
     {
-        return Err(FetchError::Odd("it does not support PKCE with S256"));
+        return Err(OutboundError::Malformed("it does not support PKCE with S256"));
     }
     let has = |wanted: &str| {
         let methods = said.token_endpoint_auth_methods_supported.as_ref();
         methods.map(|methods| methods.iter().any(|name| name == wanted))
     };
     Ok(ProviderMetadata {
-        authorization_endpoint: client.address(&said.authorization_endpoint)?,
-        token_endpoint: client.address(&said.token_endpoint)?,
-        userinfo_endpoint: said.userinfo_endpoint.as_deref().map(|url| client.address(url)).transpose()?,
-        jwks_uri: client.address(&said.jwks_uri)?,
+        authorization_endpoint: client.parse_url(&said.authorization_endpoint)?,
+        token_endpoint: client.parse_url(&said.token_endpoint)?,
+        userinfo_endpoint: said.userinfo_endpoint.as_deref().map(|url| client.parse_url(url)).transpose()?,
+        jwks_uri: client.parse_url(&said.jwks_uri)?,
         sends_issuer: said.authorization_response_iss_parameter_supported,
         // Where it does not say, the header is the rule.
         secret_in_form: has("client_secret_basic") == Some(false) && has("client_secret_post") == Some(true),

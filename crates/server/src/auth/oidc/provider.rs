@@ -17,7 +17,7 @@ use super::Algorithm;
 use super::jwks::{self, Key, Keys};
 use super::token::TokenError;
 use crate::auth::oidc::metadata::{ProviderMetadata, discover};
-use rlinks_ops::outbound::{Fetch, FetchError};
+use rlinks_ops::outbound::{OutboundClient, OutboundError};
 use rlinks_store::clock::Clock;
 
 /// Between two times the issuer is asked, whatever for.
@@ -54,7 +54,7 @@ pub struct Issuer {
     name: String,
     algorithms: Vec<Algorithm>,
     /// How it is asked.
-    pub client: Fetch,
+    pub client: OutboundClient,
     clock: Clock,
     cache: RwLock<ProviderCache>,
     /// Whoever holds it is asking; the others wait for the answer.
@@ -73,12 +73,12 @@ struct ProviderCache {
 
 impl Issuer {
     /// Nothing is asked yet.
-    pub fn new(name: &str, algorithms: &[Algorithm], clock: Clock) -> Result<Self, FetchError> {
-        let url = Url::parse(name).map_err(|_| FetchError::Odd("`oidc.issuer` is no address"))?;
+    pub fn new(name: &str, algorithms: &[Algorithm], clock: Clock) -> Result<Self, OutboundError> {
+        let url = Url::parse(name).map_err(|_| OutboundError::Malformed("`oidc.issuer` is no address"))?;
         Ok(Self {
             name: name.to_owned(),
             algorithms: algorithms.to_vec(),
-            client: Fetch::new(&url)?,
+            client: OutboundClient::new(&url)?,
             clock,
             cache: RwLock::default(),
             refresh_lock: tokio::sync::Mutex::default(),
@@ -87,7 +87,7 @@ impl Issuer {
     }
 
     /// Asks once, for whoever wants to know whether it can be used: how many of its keys can.
-    pub async fn probe(&self) -> Result<usize, FetchError> {
+    pub async fn probe(&self) -> Result<usize, OutboundError> {
         Ok(self.fetch_keys(self.clock.now()).await?.len())
     }
 
@@ -122,7 +122,7 @@ impl Issuer {
     }
 
     /// Where its doors are.
-    pub async fn metadata(&self) -> Result<Arc<ProviderMetadata>, FetchError> {
+    pub async fn metadata(&self) -> Result<Arc<ProviderMetadata>, OutboundError> {
         for _ in 0..2 {
             if let Some(metadata) = self.cache.read().metadata(self.clock.now()) {
                 return Ok(metadata);
@@ -134,7 +134,9 @@ impl Issuer {
             }
         }
         let trouble = self.cache.read().last_error.clone();
-        Err(FetchError::Unreachable(trouble.unwrap_or_else(|| "it did not answer a moment ago".to_owned())))
+        Err(OutboundError::Unreachable(
+            trouble.unwrap_or_else(|| "it did not answer a moment ago".to_owned()),
+        ))
     }
 
     /// The key of this name.
@@ -197,7 +199,7 @@ impl Issuer {
         false
     }
 
-    async fn fetch_keys(&self, now: Timestamp) -> Result<Keys, FetchError> {
+    async fn fetch_keys(&self, now: Timestamp) -> Result<Keys, OutboundError> {
         let old = self.cache.read().metadata.clone();
         let metadata = match old {
             Some((metadata, at)) if is_within(now, at, METADATA_REFRESH_INTERVAL_MS) => metadata,
@@ -213,7 +215,7 @@ impl Issuer {
         };
         self.fetches.fetch_add(1, Ordering::Relaxed);
         let body = self.client.get(&metadata.jwks_uri, None).await?;
-        jwks::parse(&body, &self.algorithms).map_err(FetchError::Odd)
+        jwks::parse(&body, &self.algorithms).map_err(OutboundError::Malformed)
     }
 }
 

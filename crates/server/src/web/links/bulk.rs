@@ -16,7 +16,7 @@ use crate::auth::session::CurrentSession;
 use crate::web::extract::AuthorizedForm;
 use crate::web::links::list::ListPageQuery;
 use crate::web::{PageError, Web, flash, render_page, see_other};
-use rlinks_ops::{Done, Mode, OpsError};
+use rlinks_ops::{LinkResult, OpsError, WriteMode};
 
 /// Links changed by one form.
 const MAX_BULK_LINKS: usize = 100;
@@ -103,12 +103,12 @@ pub async fn apply(
 }
 
 impl BulkAction {
-    async fn apply_to(&self, web: &Web, caller: &Caller, code: &str) -> Result<Done, OpsError> {
+    async fn apply_to(&self, web: &Web, caller: &Caller, code: &str) -> Result<LinkResult, OpsError> {
         let (ops, by, workspace) = (&web.api.ops, &caller.by, &caller.workspace);
         let tags = match self {
             Self::SetState(LinkState::Deleted) => return ops.delete(by, workspace, code, None).await,
             Self::SetState(state) => Input { state: Some(*state), ..Input::default() },
-            Self::Restore => return ops.restore(by, workspace, code, Mode::Write).await,
+            Self::Restore => return ops.restore(by, workspace, code, WriteMode::Apply).await,
             Self::Tag(tags) => Input { add_tags: tags.clone(), ..Input::default() },
             Self::Untag(tags) => Input { remove_tags: tags.clone(), ..Input::default() },
         };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use askama::Template;
 use axum::extract::{Path, State};
 use axum::response::Response;
-use rlinks_clicks::rollup::Subject;
+use rlinks_clicks::rollup::RollupSubject;
 use rlinks_core::draft::{Input, TimeInput};
 use rlinks_core::error_code::ErrorCode;
 use rlinks_core::{Link, LinkState, Scope};
@@ -20,7 +20,7 @@ use crate::web::links::list::{state_label, utc_date, without_scheme};
 use crate::web::links::recent_clicks::RecentClick;
 use crate::web::statistics::panel::StatsPanel;
 use crate::web::{PageError, Web, flash, render_page, see_other};
-use rlinks_ops::{Done, Mode, OpsError};
+use rlinks_ops::{LinkResult, OpsError, WriteMode};
 
 #[derive(Template)]
 #[template(path = "links/link.html")]
@@ -123,10 +123,10 @@ pub async fn change_state(
     let AuthorizedForm { request, current, caller, form, .. } = submitted;
     let (ops, by, workspace) = (&web.api.ops, &caller.by, &caller.workspace);
     let to = |state| Input { state: Some(state), ..Input::default() };
-    let done: Done = match form.get("act") {
+    let done: LinkResult = match form.get("act") {
         "enable" => ops.patch(by, workspace, &code, &to(LinkState::Active), None).await?,
         "disable" => ops.patch(by, workspace, &code, &to(LinkState::Disabled), None).await?,
-        "restore" => ops.restore(by, workspace, &code, Mode::Write).await?,
+        "restore" => ops.restore(by, workspace, &code, WriteMode::Apply).await?,
         "delete" if caller.scopes.contains(Scope::LinksDelete) => {
             ops.delete(by, workspace, &code, None).await?
         }
@@ -221,7 +221,7 @@ impl Web {
             crate::web::links::history::load_names(self, caller, [link.created_by.as_str()].into_iter())
                 .await?;
         let short_url = self.short_url(caller, &link.code);
-        let subject = Subject::link(caller.workspace.id, link.id);
+        let subject = RollupSubject::link(caller.workspace.id, link.id);
         let stats = self.stats_panel(request, caller, subject, link.created_at).await?;
         Ok(LinkPage {
             current,

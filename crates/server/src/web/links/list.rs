@@ -21,8 +21,8 @@ use crate::web::links::link_form::Fields;
 pub use crate::web::links::list_query::{ListPageQuery, SORT_OPTIONS, STATE_OPTIONS};
 use crate::web::statistics::chart::{Sparkline, format_number};
 use crate::web::{PageError, Web, flash, render_page, see_other};
-use rlinks_ops::links::list::{Listed, Position, list};
-use rlinks_ops::{OpsError, Outcome};
+use rlinks_ops::links::list::{LinkWithClicks, ListPosition, list};
+use rlinks_ops::{OpsError, WriteOutcome};
 
 /// How much of a target its row holds, and how much of that is seen. All of it is on the link's own page.
 const MAX_TARGET_TOOLTIP_CHARS: usize = 120;
@@ -141,9 +141,9 @@ pub async fn create(
     let problem = match made {
         Ok(done) => {
             let how = match done.outcome {
-                Outcome::Reused => "&how=reused",
-                Outcome::Revived => "&how=revived",
-                Outcome::Created | Outcome::Changed | Outcome::Unchanged => "",
+                WriteOutcome::Reused => "&how=reused",
+                WriteOutcome::Revived => "&how=revived",
+                WriteOutcome::Created | WriteOutcome::Changed | WriteOutcome::Unchanged => "",
             };
             let what = format!("made={}{how}", done.link.code);
             return Ok(see_other("/admin", flash::set(&request.connection, &current, &what)));
@@ -178,7 +178,7 @@ impl Web {
         let context = page_query.cursor_context(caller);
         // A cursor of another list, or of long ago, begins at the beginning.
         let after =
-            page_query.cursor.as_deref().and_then(|text| api.cursors().open::<Position>(&context, text));
+            page_query.cursor.as_deref().and_then(|text| api.cursors().open::<ListPosition>(&context, text));
         let mut query = page_query.to_list_query(caller, after);
         if let Some(code) = self.code_from_short_url(caller, &page_query.search).await? {
             (query.search, query.prefix) = (None, Some(code));
@@ -193,7 +193,7 @@ impl Web {
             tracing::warn!(%error, "clicks cannot be read, so a list draws none");
             HashMap::new()
         });
-        let row = |listed: &Listed| {
+        let row = |listed: &LinkWithClicks| {
             let clicks = listed.total.map(|total| total.clicks.cast_unsigned());
             self.row(caller, &listed.link, clicks, days.get(&listed.link.id))
         };
@@ -232,7 +232,7 @@ impl Web {
 
     /// How a link is shared.
     pub(crate) fn short_url(&self, caller: &Caller, code: &Code) -> Option<String> {
-        self.api.ops.naming.short_url(&self.api.directory(), &caller.workspace, code)
+        self.api.ops.short_urls.short_url(&self.api.directory(), &caller.workspace, code)
     }
 
     /// The code of a link of ours, where somebody pasted its short URL into the search.

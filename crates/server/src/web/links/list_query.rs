@@ -6,8 +6,8 @@ use rlinks_store::Order;
 
 use crate::auth::caller::Caller;
 use crate::web::extract::WebRequest;
-use rlinks_ops::Sees;
-use rlinks_ops::links::list::{ListQuery, Position, Sort};
+use rlinks_ops::LinkVisibility;
+use rlinks_ops::links::list::{ListPosition, ListQuery, Sort};
 
 /// Links of a page.
 const PAGE_SIZE: u16 = 30;
@@ -116,7 +116,7 @@ impl ListPageQuery {
     }
 
     /// The same for the operations.
-    pub fn to_list_query(&self, caller: &Caller, after: Option<Position>) -> ListQuery {
+    pub fn to_list_query(&self, caller: &Caller, after: Option<ListPosition>) -> ListQuery {
         let named = |text: &String| Some(text.clone()).filter(|text| !text.is_empty());
         let (sort, order) = match self.sort {
             "oldest" => (Sort::CreatedAt, Order::Asc),
@@ -135,7 +135,7 @@ impl ListPageQuery {
                 _ => None,
             },
             expired: (self.state == "expired").then_some(true),
-            created_by: (caller.by.sees == Sees::Own).then(|| caller.by.owner.clone()),
+            created_by: (caller.by.visibility == LinkVisibility::Own).then(|| caller.by.owner.clone()),
             sort,
             order,
             limit: Some(PAGE_SIZE),

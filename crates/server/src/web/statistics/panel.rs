@@ -1,8 +1,8 @@
 //! Numbers over a range, of a link or of the workspace: what the address asks for, what was counted, how that compares with the time
 //! before, and where it comes from. `range` reads the address; what is drawn is in `chart`.
 
-use rlinks_clicks::rollup::Subject;
-use rlinks_clicks::stats::{Bots, Interval, Question, Statistics, StatsError, Sum, Value, Zone};
+use rlinks_clicks::rollup::RollupSubject;
+use rlinks_clicks::stats::{Bots, Interval, Statistics, StatsError, StatsQuery, Totals, Value, Zone};
 use rlinks_clicks::time::{DAY_MS, HOUR_MS, day_of};
 use rlinks_core::{FieldCode, Timestamp};
 
@@ -12,7 +12,7 @@ use crate::web::extract::WebRequest;
 pub use crate::web::statistics::range::RANGE_OPTIONS;
 use crate::web::statistics::range::{RangeError, RangeQuery, TimeSpan, is_day};
 use crate::web::{PageError, Web};
-use rlinks_ops::sweep::kept;
+use rlinks_ops::sweep::click_retention;
 
 /// What a page shows.
 pub struct StatsPanel {
@@ -81,33 +81,33 @@ impl Web {
         &self,
         request: &WebRequest,
         caller: &Caller,
-        subject: Subject,
+        subject: RollupSubject,
         created_at: Timestamp,
     ) -> Result<(StatsPanel, Statistics), PageError> {
         let now = self.clock.now();
         let mut query = RangeQuery::from_request(request);
         let clicks = self.api.clicks().await?;
-        let base = Question {
+        let base = StatsQuery {
             tz: query.zone.clone(),
             bots: query.bots,
-            days_kept_from: kept(&caller.workspace.policy)
+            days_kept_from: click_retention(&caller.workspace.policy)
                 .daily_days
                 .map(|days| day_of(now) - i64::from(days)),
-            ..Question::about(subject)
+            ..StatsQuery::for_subject(subject)
         };
         // Clicks that were imported may be older than the link they were imported for.
         let counted_from =
-            clicks.first_counted(&base).await?.map_or(created_at, |first| first.min(created_at)).min(now);
+            clicks.first_click_day(&base).await?.map_or(created_at, |first| first.min(created_at)).min(now);
         let about = |(from, to): TimeSpan| {
             let start = from.unwrap_or_else(|| now.plus_ms(-30 * DAY_MS));
-            Question { from, to, interval: interval(start, to.unwrap_or(now)), ..base.clone() }
+            StatsQuery { from, to, interval: interval(start, to.unwrap_or(now)), ..base.clone() }
         };
         let found = match query.span(counted_from, now) {
             Some(span) => clicks.statistics(&about(span), now).await,
             None => clicks.statistics(&base, now).await,
         };
         let found = match found {
-            Err(StatsError::Question(error)) => {
+            Err(StatsError::InvalidQuery(error)) => {
                 let words = match error.code {
                     FieldCode::TooShort => "From must not be after today",
                     _ => "This range is too long",
@@ -126,7 +126,7 @@ impl Web {
             None
         };
         let elsewhere = match query.range {
-            "all" => clicks.counted_elsewhere(subject).await?,
+            "all" => clicks.external_total(subject).await?,
             _ => (0, 0),
         };
         let panel = build_panel(query, &found, before);
@@ -134,12 +134,12 @@ impl Web {
     }
 }
 
-fn build_panel(query: RangeQuery, found: &Statistics, before: Option<Sum>) -> StatsPanel {
+fn build_panel(query: RangeQuery, found: &Statistics, before: Option<Totals>) -> StatsPanel {
     let zone = &found.tz;
     // An hour counts where it begins, and in some zones a day begins inside of one.
     let last = found.to.plus_ms(-HOUR_MS).max(found.from);
     let point = |point: &rlinks_clicks::stats::Point| {
-        let Sum { clicks, visitors, bots } = point.sum;
+        let Totals { clicks, visitors, bots } = point.totals;
         let label = zone.label(found.interval, point.start);
         (label, zone.short_label(found.interval, point.start), [clicks, visitors, bots])
     };
@@ -170,15 +170,15 @@ fn build_panel(query: RangeQuery, found: &Statistics, before: Option<Sum>) -> St
 fn stats_error(error: StatsError) -> PageError {
     match error {
         StatsError::Store(error) => error.into(),
-        StatsError::Question(field) => PageError::with_message(
+        StatsError::InvalidQuery(field) => PageError::with_message(
             rlinks_core::error_code::ErrorCode::ValidationFailed,
             format!("The range {}", field.message),
         ),
     }
 }
 
-fn metrics(now: Sum, before: Option<Sum>) -> Vec<Metric> {
-    let metric = |name, of: fn(Sum) -> u64| Metric {
+fn metrics(now: Totals, before: Option<Totals>) -> Vec<Metric> {
+    let metric = |name, of: fn(Totals) -> u64| Metric {
         name,
         value: format_number(of(now)),
         change: before.and_then(|before| change_text(of(now), of(before))),

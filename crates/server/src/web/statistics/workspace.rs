@@ -14,7 +14,7 @@ use crate::auth::session::CurrentSession;
 use crate::web::extract::AuthorizedPage;
 use crate::web::statistics::chart::{Share, shares};
 use crate::web::statistics::panel::StatsPanel;
-use rlinks_ops::Sees;
+use rlinks_ops::LinkVisibility;
 
 /// The busiest links, and the codes asked for in vain, that are shown.
 const MAX_TOP_ENTRIES: usize = 10;
@@ -35,7 +35,7 @@ pub async fn show(
     State(web): State<Arc<Web>>,
     AuthorizedPage { request, current, caller, .. }: AuthorizedPage<AnalyticsRead>,
 ) -> Result<Response, PageError> {
-    let is_own = caller.by.sees == Sees::Own;
+    let is_own = caller.by.visibility == LinkVisibility::Own;
     let created_at = if is_own { current.user.created_at } else { current.workspace.created_at };
     let (stats, found) = web.stats_panel(&request, &caller, workspace_subject(&caller), created_at).await?;
     let (top, missed) = top_links_and_misses(&web.api, &caller, &found).await?;

@@ -18,7 +18,7 @@ use crate::auth::caller::Caller;
 use crate::auth::session::CurrentSession;
 use crate::web::extract::{AuthorizedForm, AuthorizedPage, WebRequest};
 use crate::web::statistics::chart::format_number;
-use rlinks_ops::{OpsError, Thing};
+use rlinks_ops::{OpsError, Resource};
 
 /// Links that are named in a question.
 const MAX_NAMED_LINKS: usize = 5;
@@ -85,12 +85,12 @@ impl<'a> DomainsPage<'a> {
     async fn new(web: &Web, current: &'a CurrentSession) -> Result<Self, PageError> {
         let (all, now) = (web.store.domain_records().await?, web.clock.now());
         let mine = all.into_iter().filter(|record| record.domain.workspace == current.workspace.id);
-        let naming = &web.api.ops.naming;
+        let naming = &web.api.ops.short_urls;
         Ok(Self {
             current,
             done: None,
             domains: mine.map(|record| Row::from_record(record, &current.workspace, now)).collect(),
-            checks_enabled: web.api.ops.custodian.is_on(),
+            checks_enabled: web.api.ops.domain_checker.is_enabled(),
             default_host: naming
                 .base_domain
                 .as_ref()
@@ -143,7 +143,7 @@ pub async fn add(
         Ok((_, true)) => return Ok(see_other("/admin/domains?done=there", None)),
         Ok((domain, false)) => {
             web.api.reload_directory().await?;
-            let record = web.api.ops.held(&caller.workspace, &domain.host).await?;
+            let record = web.api.ops.domain_record(&caller.workspace, &domain.host).await?;
             let is_active = record.verification.status() == DomainStatus::Active;
             let done = if is_active { "added" } else { "waiting" };
             return Ok(see_other(&format!("/admin/domains?done={done}"), None));
@@ -157,7 +157,7 @@ pub async fn add(
             );
             (PageError::new(ErrorCode::Conflict), taken.into())
         }
-        Err(OpsError::HostHeld { proof: VerificationRecord { name, value }, .. }) => {
+        Err(OpsError::HostClaimed { proof: VerificationRecord { name, value }, .. }) => {
             let held = rlinks_core::FieldError::new(
                 "host",
                 rlinks_core::FieldCode::Reserved,
@@ -167,7 +167,7 @@ pub async fn add(
             );
             (PageError::new(ErrorCode::Conflict), held.into())
         }
-        Err(OpsError::HostKept { why, .. }) => {
+        Err(OpsError::HostReserved { why, .. }) => {
             let kept = rlinks_core::FieldError::new("host", rlinks_core::FieldCode::Reserved, why);
             (PageError::new(ErrorCode::Conflict), kept.into())
         }
@@ -189,7 +189,7 @@ async fn domain_impact(
         return Ok(words);
     }
     let ops = &web.api.ops;
-    if ops.answers_everywhere(&caller.workspace).await? {
+    if ops.answers_any_host(&caller.workspace).await? {
         let seen = request.headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
         let name = seen.rsplit_once(':').map_or(seen, |(name, _)| name);
         let such = if name.is_empty() || name == host.as_str() {
@@ -225,7 +225,7 @@ async fn domain_impact(
 }
 
 fn parse_host(text: &str) -> Result<Host, PageError> {
-    Host::parse(text).map_err(|_| PageError::from(OpsError::NotFound(Thing::Domain(text.to_owned()))))
+    Host::parse(text).map_err(|_| PageError::from(OpsError::NotFound(Resource::Domain(text.to_owned()))))
 }
 
 /// Lets short links be written with a domain.
@@ -268,7 +268,7 @@ pub async fn remove(
     let host = parse_host(&name)?;
     let known = web.store.domains().await?;
     if !known.iter().any(|domain| domain.host == host && domain.workspace == caller.workspace.id) {
-        return Err(PageError::from(OpsError::NotFound(Thing::Domain(host.to_string()))));
+        return Err(PageError::from(OpsError::NotFound(Resource::Domain(host.to_string()))));
     }
     if !is_confirmed(&form) {
         return ConfirmPage {

@@ -17,9 +17,9 @@ use crate::api::import_export::{download, import_rows};
 use crate::auth::authorize::LinksRead;
 use crate::auth::session::CurrentSession;
 use crate::web::extract::AuthorizedPage;
-use rlinks_ops::Mode;
+use rlinks_ops::WriteMode;
 use rlinks_ops::export::ExportFormat;
-use rlinks_ops::import::{ImportFormat, Outcome, ReadError, Report, Rows};
+use rlinks_ops::import::{ImportFormat, ImportReport, ReadError, RowOutcome, Rows};
 
 /// What a file may be, in words.
 const IMPORT_FORMATS: [(&str, &str); 10] = [
@@ -58,7 +58,7 @@ struct ImportPage<'a> {
 #[template(path = "workspace/import_report.html")]
 struct ReportPage<'a> {
     current: &'a CurrentSession,
-    report: &'a Report,
+    report: &'a ImportReport,
     allow_http: bool,
     /// The file itself, as long as it has not been imported.
     content: String,
@@ -109,7 +109,7 @@ pub async fn preview_or_import(State(web): State<Arc<Web>>, upload: Upload) -> R
             )));
         }
     };
-    let mode = if confirmed { Mode::Write } else { Mode::DryRun };
+    let mode = if confirmed { WriteMode::Apply } else { WriteMode::DryRun };
     let report = import_rows(&web.api, &caller, rows, mode, allow_http).await?;
     render_page(&ReportPage { current: &current, report: &report, allow_http, content })
 }

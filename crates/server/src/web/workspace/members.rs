@@ -17,7 +17,7 @@ use crate::auth::caller::Caller;
 use crate::auth::session::{CurrentSession, Sessions};
 use crate::web::extract::{AuthorizedForm, AuthorizedPage};
 use rlinks_ops::members::{Invitation, MemberPatch};
-use rlinks_ops::{OpsError, Thing};
+use rlinks_ops::{OpsError, Resource};
 
 /// Members on a page.
 const PAGE_SIZE: usize = 50;
@@ -156,7 +156,7 @@ pub async fn invite_again(
         }
         .respond();
     }
-    let invitation = match web.api.ops.invite_again(&caller.by, &user).await {
+    let invitation = match web.api.ops.reinvite(&caller.by, &user).await {
         Ok(invitation) => invitation,
         Err(error) => return Err(members_page_error(&web, &current, error).await),
     };
@@ -167,7 +167,7 @@ pub async fn invite_again(
 /// A member by the id in the address, and by nothing else.
 async fn find_member(web: &Web, caller: &Caller, id: &str) -> Result<User, PageError> {
     if id.parse::<i64>().is_err() {
-        return Err(PageError::from(OpsError::NotFound(Thing::User(id.to_owned()))));
+        return Err(PageError::from(OpsError::NotFound(Resource::User(id.to_owned()))));
     }
     web.api.ops.member(&caller.workspace, id).await.map_err(PageError::from)
 }

@@ -2,7 +2,7 @@
 
 use rlinks_core::draft::Input;
 use rlinks_core::{Preset, Role, Scopes};
-use rlinks_ops::{By, Ops, OpsError, Sees};
+use rlinks_ops::{LinkVisibility, Ops, OpsError, Requester};
 use rlinks_store::StoreError;
 use serde_json::json;
 
@@ -123,14 +123,14 @@ async fn all_nodes_count_together(place: Place) {
         // What another server on the same store would do for them.
         let there = Ops { target_changes_per_minute: LIMIT, ..house.ops.clone() };
         let user = rlinks_core::Actor::from_user(thief.user.as_ref().unwrap().id);
-        let theirs = By {
+        let theirs = Requester {
             actor: user.clone(),
             owner: user.clone(),
-            counted_as: user,
+            principal: user,
             source: rlinks_core::LinkSource::Web,
-            sees: Sees::All,
+            visibility: LinkVisibility::All,
         };
-        let change = |by: &By, number: usize| {
+        let change = |by: &Requester, number: usize| {
             let input = Input { target: Some("https://evil.example/".to_owned()), ..Input::default() };
             let code = format!("link-{number}");
             house.runtime.block_on(there.patch(by, &house.main, &code, &input, None))
@@ -142,7 +142,7 @@ async fn all_nodes_count_together(place: Place) {
         point(&thief, 6, "evil").refused(429, "RATE_LIMITED");
         assert_eq!(stops(&house), 1);
         // The operator is not stopped.
-        let operator = By::operator(operator());
+        let operator = Requester::operator(operator());
         for number in 0..20 {
             change(&operator, number).unwrap();
         }

@@ -5,9 +5,9 @@ pub(crate) mod stand_in;
 use std::sync::Arc;
 
 use rlinks_core::{Host, Preset, Role, Workspace};
-use rlinks_ops::domain_checks::run::{Found, Looked, Registries, Round};
-use rlinks_ops::domain_checks::{Custodian, Destination, Options};
-use rlinks_ops::{By, Mode};
+use rlinks_ops::domain_checks::run::{CheckRun, CheckedDomain, DomainCheckReport, RegistryChecks};
+use rlinks_ops::domain_checks::{DomainCheckConfig, DomainChecker, ExpectedAddress};
+use rlinks_ops::{Requester, WriteMode};
 use rlinks_server::Config;
 use serde_json::{Value, json};
 
@@ -34,7 +34,7 @@ const DAY_MS: i64 = 24 * HOUR_MS;
 struct World {
     dns: Dns,
     rdap: Rdap,
-    options: Options,
+    options: DomainCheckConfig,
 }
 
 impl World {
@@ -42,11 +42,11 @@ impl World {
         Self::leading_to(Vec::new())
     }
 
-    fn leading_to(points_to: Vec<Destination>) -> Arc<Self> {
+    fn leading_to(points_to: Vec<ExpectedAddress>) -> Arc<Self> {
         let (dns, rdap) = (Dns::new(), Rdap::new());
-        let options = Options {
+        let options = DomainCheckConfig {
             enabled: true,
-            proof: true,
+            require_proof: true,
             resolver: Some(dns.address),
             rdap: Some(rdap.url().parse().unwrap()),
             points_to,
@@ -60,17 +60,20 @@ impl World {
         self.dns.say(name.as_str().unwrap(), "TXT", &["v=spf1 -all", value.as_str().unwrap()]);
     }
 
-    fn custodian(&self) -> Arc<Custodian> {
-        Arc::new(Custodian::new(&self.options).unwrap())
+    fn custodian(&self) -> Arc<DomainChecker> {
+        Arc::new(DomainChecker::new(&self.options).unwrap())
     }
 
     /// What another process does: `rmax domains check`, or the daily job of another node.
-    fn round(&self, house: &House) -> Found {
+    fn round(&self, house: &House) -> DomainCheckReport {
         house.runtime.block_on(async {
             let (store, workspaces) = (house.store(), house.store().workspaces().await.unwrap());
             let (custodian, workspaces) = (&self.custodian(), &workspaces[..]);
-            let (only, registries, mode) = (None, Registries::WhenDue, Mode::Write);
-            Round { store, custodian, workspaces, only, registries, mode }.run(house.now()).await.unwrap()
+            let (only, registries, mode) = (None, RegistryChecks::WhenDue, WriteMode::Apply);
+            CheckRun { store, checker: custodian, workspaces, only, registry_checks: registries, mode }
+                .run(house.now())
+                .await
+                .unwrap()
         })
     }
 }
@@ -189,7 +192,7 @@ async fn s36_a_proof_that_is_gone_for_72_hours_ends_the_answers_until_it_is_back
         assert!(warned["concern"].as_str().unwrap().contains("1 more hour"), "{warned:#}");
         house.advance_ms(2 * HOUR_MS);
         let found = world.round(&house);
-        assert_eq!(found.told().count(), 1, "{found:#?}");
+        assert_eq!(found.changed().count(), 1, "{found:#?}");
         wait_until("it answers no more", || visit(&house, "go.acme.example").status == 404);
         wait_until("nor at the other node", || at_second() == 404);
         assert_eq!(shown(&admin, "go.acme.example")["state"], "suspended");
@@ -284,13 +287,13 @@ async fn s36_an_outage_suspends_nobody(place: Place) {
             world.dns.behave(manner);
             house.advance_ms(100 * HOUR_MS);
             let found = world.round(&house);
-            assert!(found.dns_trouble.is_some(), "{manner:?}: {found:#?}");
-            assert_eq!(found.told().count(), 0, "{manner:?}: {found:#?}");
+            assert!(found.dns_error.is_some(), "{manner:?}: {found:#?}");
+            assert_eq!(found.changed().count(), 0, "{manner:?}: {found:#?}");
             admin.post("/domains/waits.example/verify", &json!({})).refused(503, "KV_UNAVAILABLE");
         }
         world.rdap.behave(Some(503));
         house.advance_ms(8 * DAY_MS);
-        assert!(world.round(&house).registry_trouble.is_some());
+        assert!(world.round(&house).registry_error.is_some());
         assert_eq!(shown(&admin, "go.acme.example")["state"], "active");
         assert_eq!(shown(&admin, "waits.example")["state"], "unproven");
         assert_eq!(visit(&house, "go.acme.example").status, 302);
@@ -322,7 +325,9 @@ async fn s36_the_end_of_a_registration_is_told_three_times(place: Place) {
             house.advance_ms((at - left) * DAY_MS);
             at = left;
             let found = world.round(&house);
-            days.extend(found.told().map(|looked| (left, looked.host.to_string(), looked.changes.clone())));
+            days.extend(
+                found.changed().map(|looked| (left, looked.host.to_string(), looked.changes.clone())),
+            );
         }
         let expected = |left: i64, host: &str| {
             let change = format!("its registration ends in {left} days, on {}", &end.to_string()[..10]);
@@ -340,7 +345,7 @@ async fn s36_the_end_of_a_registration_is_told_three_times(place: Place) {
         assert_eq!(last["after"]["days"], 6, "{last:#}");
         // Renewed, there is nothing to tell, and a registry that is asked has had enough of us after a while.
         world.rdap.register("acme.example", &house.now().plus_ms(700 * DAY_MS).to_string());
-        assert_eq!(world.round(&house).told().count(), 0);
+        assert_eq!(world.round(&house).changed().count(), 0);
         assert_eq!(shown(&main, "go.acme.example")["concern"], Value::Null);
         let asked = world.rdap.asked();
         house.advance_ms(DAY_MS);
@@ -351,8 +356,8 @@ async fn s36_the_end_of_a_registration_is_told_three_times(place: Place) {
 }
 
 async fn s36_a_name_that_leads_away_is_told(place: Place) {
-    let here = Destination::Name(Host::parse("edge.rmax.example").unwrap());
-    let world = World::leading_to(vec![here, Destination::Address("198.51.100.4".parse().unwrap())]);
+    let here = ExpectedAddress::Name(Host::parse("edge.rmax.example").unwrap());
+    let world = World::leading_to(vec![here, ExpectedAddress::Address("198.51.100.4".parse().unwrap())]);
     in_world(place, &world, |house, world| {
         let main = house.admin();
         world.dns.say("edge.rmax.example", "A", &["198.51.100.1"]);
@@ -367,9 +372,9 @@ async fn s36_a_name_that_leads_away_is_told(place: Place) {
         world.dns.behave(Manner::Truncated);
         let found = world.round(&house);
         assert!(world.dns.asked_by_tcp() > 0);
-        let told_of = |found: &Found| -> Vec<(String, String)> {
-            let pair = |looked: &Looked| (looked.host.to_string(), looked.changes.join("; "));
-            found.told().map(pair).collect()
+        let told_of = |found: &DomainCheckReport| -> Vec<(String, String)> {
+            let pair = |looked: &CheckedDomain| (looked.host.to_string(), looked.changes.join("; "));
+            found.changed().map(pair).collect()
         };
         let away = [
             ("dangling.example", "its CNAME leads to old-bucket.cloud.example, which has no address"),
@@ -407,9 +412,11 @@ fn the_daily_job_looks_and_a_silent_host_is_not_answered_by_main_either() {
     add(&admin, "go.acme.example");
     assert_eq!(visit(&house, "go.acme.example").status, 404, "but not for somebody who waits");
     // The operator's word is enough.
-    let seen =
-        house.runtime.block_on(house.ops.held(&acme, &Host::parse("go.acme.example").unwrap())).unwrap();
-    let by = By::operator(operator());
+    let seen = house
+        .runtime
+        .block_on(house.ops.domain_record(&acme, &Host::parse("go.acme.example").unwrap()))
+        .unwrap();
+    let by = Requester::operator(operator());
     house.runtime.block_on(house.store().trust_domain(&seen, &by.actor, house.now())).unwrap();
     wait_until("it answers", || visit(&house, "go.acme.example").status == 302);
     assert_eq!(told(&house, &acme), ["domain.add", "domain.unproven", "domain.trust"]);

@@ -5,12 +5,12 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 
-use rlinks_clicks::journal::Syncing;
+use rlinks_clicks::journal::SyncPolicy;
 use rlinks_core::{
     Actor, ApiKey, Email, Policy, Preset, Role, Scope, Scopes, Slug, Timestamp, User, Workspace,
 };
 use rlinks_ops::members::KeyDraft;
-use rlinks_ops::{By, Naming, Ops};
+use rlinks_ops::{Ops, Requester, ShortUrls};
 use rlinks_server::{Config, ReloadableSettings, Server};
 use rlinks_store::Store;
 use rlinks_store::clock::Clock;
@@ -91,9 +91,9 @@ pub(crate) fn runtime(threads: usize) -> Runtime {
     tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build().unwrap()
 }
 
-fn naming() -> Naming {
+fn naming() -> ShortUrls {
     let listen = "127.0.0.1:0".parse().unwrap();
-    Naming {
+    ShortUrls {
         domain: None,
         base_domain: None,
         public_scheme: "https".to_owned(),
@@ -118,12 +118,12 @@ fn start(place: &Place, now_ms: &Arc<AtomicI64>, change: impl FnOnce(&mut Config
         tls: None,
         data: place.folder().join("data"),
         journal_bytes: 64 << 20,
-        journal_sync: Syncing::Interval,
+        journal_sync: SyncPolicy::EverySecond,
         geoip: None,
         archive: None,
         oidc: None,
-        safety: rlinks_ops::safety::Options::default(),
-        domain_checks: rlinks_ops::domain_checks::Options::default(),
+        safety: rlinks_ops::safety::SafetyConfig::default(),
+        domain_checks: rlinks_ops::domain_checks::DomainCheckConfig::default(),
         target_changes_per_minute: 100,
         reloadable: ReloadableSettings::default(),
     };
@@ -152,12 +152,12 @@ impl House {
         };
         let ops = Ops {
             store,
-            naming: naming(),
+            short_urls: naming(),
             own_host: None,
             clock,
             routes: None,
             safety: Arc::default(),
-            custodian: Arc::default(),
+            domain_checker: Arc::default(),
             target_changes_per_minute: 100,
         };
         let main = runtime.block_on(ops.workspace(&Slug::parse("main").unwrap())).unwrap();
@@ -263,8 +263,13 @@ impl House {
     pub(crate) fn user_called(&self, workspace: &Workspace, role: Role, email: &str) -> User {
         let email = Email::parse(email).unwrap();
         let name = "Somebody".to_owned();
-        let invited =
-            self.runtime.block_on(self.ops.invite(&By::operator(operator()), workspace, email, name, role));
+        let invited = self.runtime.block_on(self.ops.invite(
+            &Requester::operator(operator()),
+            workspace,
+            email,
+            name,
+            role,
+        ));
         invited.unwrap().0
     }
 
@@ -281,7 +286,7 @@ impl House {
         expires_at: Option<Timestamp>,
     ) -> Person {
         let draft = KeyDraft { name: "a key".to_owned(), scopes, user: user.map(|user| user.id), expires_at };
-        let by = By::operator(operator());
+        let by = Requester::operator(operator());
         let (key, secret) = self.runtime.block_on(self.ops.create_key(&by, workspace, &draft)).unwrap();
         let caller = Caller { address: self.address, key: Some(secret.reveal().to_owned()) };
         Person { caller, key, user: user.cloned() }

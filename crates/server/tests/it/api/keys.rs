@@ -4,7 +4,7 @@ use std::path::Path;
 
 use rlinks_core::access::api_key::ApiKeySecret;
 use rlinks_core::{Preset, Role, Scope, Scopes};
-use rlinks_ops::By;
+use rlinks_ops::Requester;
 use serde_json::{Value, json};
 
 use super::caller::{Caller, Reply};
@@ -87,7 +87,7 @@ async fn a_key_revoked_by_another_process_is_refused_soon(place: Place) {
     in_house(place, preset(Preset::Fabric), |house| {
         let root = house.root();
         root.get("/me").expect(200);
-        let by = By::operator(operator());
+        let by = Requester::operator(operator());
         house.runtime.block_on(house.ops.revoke_key(&by, &house.main, root.key.id)).unwrap();
         wait_until("the feed tells of it", || root.get("/me").status() == 401);
         root.get("/me").refused(401, "UNAUTHENTICATED");

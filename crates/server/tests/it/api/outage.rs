@@ -2,7 +2,7 @@
 
 use rlinks_core::draft::Input;
 use rlinks_core::{Preset, Role};
-use rlinks_ops::{By, Deleted, Mode};
+use rlinks_ops::{OnDeletedCode, Requester, WriteMode};
 use rlinks_store::Location;
 use serde_json::json;
 use sqlx::postgres::{PgConnectOptions, PgConnection};
@@ -126,7 +126,7 @@ async fn row_34_postgres_writers_in_any_order_never_wait_in_a_circle() {
                 .map(|number| house.workspace(&format!("space-{number}"), preset(Preset::Fabric), &[]))
                 .collect();
             let admins: Vec<_> = spaces.iter().map(|space| house.person(space, Role::Admin)).collect();
-            let by = By::operator(operator());
+            let by = Requester::operator(operator());
             std::thread::scope(|scope| {
                 for turn in 0..8 {
                     let (house, spaces, admins, by) = (&house, &spaces, &admins, &by);
@@ -142,9 +142,9 @@ async fn row_34_postgres_writers_in_any_order_never_wait_in_a_circle() {
                                 by,
                                 &spaces[3 - step % 4],
                                 &input,
-                                Deleted::Refuse,
+                                OnDeletedCode::Refuse,
                                 None,
-                                Mode::Write,
+                                WriteMode::Apply,
                             );
                             house.runtime.block_on(made).unwrap();
                         }

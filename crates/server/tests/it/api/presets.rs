@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use rlinks_core::{Code, Link, Policy, Preset, Role, Scopes};
-use rlinks_ops::Mode;
+use rlinks_ops::WriteMode;
 use rlinks_ops::sweep::finish_deletions;
 use rlinks_store::write::{Action, LinkOp, LinkWrite};
 use serde_json::{Value, json};
@@ -54,7 +54,7 @@ async fn a_deletion_that_was_cut_off_is_finished_when_a_server_starts(place: Pla
         house.runtime.block_on(cared_for);
         let left = |house: &House| {
             let workspaces = [house.main.clone()];
-            let work = finish_deletions(house.store(), &workspaces, Mode::DryRun, house.now());
+            let work = finish_deletions(house.store(), &workspaces, WriteMode::DryRun, house.now());
             house.runtime.block_on(work).unwrap().first().map_or(0, |(_, links)| *links)
         };
         assert_eq!(left(&house), 299, "all of them, and not a page");

@@ -4,10 +4,10 @@ mod stand_in;
 
 use std::path::{Path, PathBuf};
 
-use rlinks_clicks::Clicks;
+use rlinks_clicks::ClickStore;
 use rlinks_core::{LinkState, Preset};
-use rlinks_ops::By;
-use rlinks_ops::safety::{Options, WhenUnavailable};
+use rlinks_ops::Requester;
+use rlinks_ops::safety::{SafetyConfig, WhenUnavailable};
 use serde_json::{Value, json};
 
 use self::stand_in::{KEY, MALWARE, Manner, SOCIAL_ENGINEERING, StandIn};
@@ -23,8 +23,8 @@ contract!(
     the_daily_job_asks_safe_browsing_again,
 );
 
-fn google(stand_in: &StandIn, when_unavailable: WhenUnavailable) -> Options {
-    Options { blocklist: None, safe_browsing: Some(stand_in.options()), when_unavailable }
+fn google(stand_in: &StandIn, when_unavailable: WhenUnavailable) -> SafetyConfig {
+    SafetyConfig { blocklist: None, safe_browsing: Some(stand_in.options()), when_unavailable }
 }
 
 /// A server that asks when links are made. The daily job, which would ask too, is done for today: nobody knows when it would begin.
@@ -34,8 +34,8 @@ fn asking(stand_in: &StandIn) -> House {
     runtime(1).block_on(async {
         // The clicks are beside their store.
         place.open().await.close().await;
-        let clicks = Clicks::open(&place.location).await.unwrap();
-        assert!(clicks.take_job("sweep", 0, NOW).await.unwrap());
+        let clicks = ClickStore::open(&place.location).await.unwrap();
+        assert!(clicks.claim_job("sweep", 0, NOW).await.unwrap());
         clicks.close().await;
     });
     House::at(place, preset(Preset::Fabric), move |config| config.safety = options)
@@ -124,13 +124,13 @@ async fn a_link_that_becomes_unsafe_is_switched_off_and_says_why(place: Place) {
             member.patch(&path, &json!({"title": "why?"})).expect(200);
         }
         member.post("/links/gone/restore", &json!({})).refused(422, "UNSAFE_TARGET");
-        let by = By::operator(operator());
+        let by = Requester::operator(operator());
         let enabled = house.runtime.block_on(house.ops.change_state(
             &by,
             &house.main,
             "turned",
             LinkState::Active,
-            rlinks_ops::Mode::DryRun,
+            rlinks_ops::WriteMode::DryRun,
         ));
         assert!(enabled.is_ok(), "somebody without that list may rehearse it");
         member.patch("/links/off", &json!({"state": "active", "target": "https://example.com/"})).expect(200);

@@ -296,7 +296,7 @@ fn s14_an_address_alone_makes_nobody_an_admin() {
     let still = house.runtime.block_on(house.store().user(house.main.id, admin.id)).unwrap().unwrap();
     assert_eq!((still.email.as_str(), still.last_login_at), ("admin@example.com", None));
     // The admin's own invitation links the account, by whatever address the provider knows them.
-    let by = rlinks_ops::By::operator(crate::support::operator());
+    let by = rlinks_ops::Requester::operator(crate::support::operator());
     let email = rlinks_core::Email::parse("carol@example.com").unwrap();
     let invite = house.ops.invite(&by, &house.main, email, String::new(), Role::Admin);
     let (carol, invitation) = house.runtime.block_on(invite).unwrap();

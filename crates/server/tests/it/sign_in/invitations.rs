@@ -1,7 +1,7 @@
 //! One-time invitations.
 
 use rlinks_core::{Email, Preset, Role};
-use rlinks_ops::By;
+use rlinks_ops::Requester;
 
 use super::browser::{Browser, hidden, signed_in};
 use super::{PASSWORD, ann};
@@ -19,7 +19,7 @@ contract!(
 
 /// An invitation's path.
 fn invite(house: &House, workspace: &rlinks_core::Workspace, email: &str) -> String {
-    let by = By::operator(operator());
+    let by = Requester::operator(operator());
     let email = Email::parse(email).unwrap();
     let invite = house.ops.invite(&by, workspace, email, "Given Name".to_owned(), Role::Member);
     let (_, invitation) = house.runtime.block_on(invite).unwrap();
@@ -85,10 +85,10 @@ async fn a_member_is_invited_once_more(place: Place) {
     in_house(place, preset(Preset::Fabric), |house| {
         ann(&house);
         let lost = invite(&house, &house.main, "bob@example.com");
-        let by = By::operator(operator());
+        let by = Requester::operator(operator());
         let again = || {
             let bob = house.runtime.block_on(house.ops.member(&house.main, "bob@example.com")).unwrap();
-            house.runtime.block_on(house.ops.invite_again(&by, &bob))
+            house.runtime.block_on(house.ops.reinvite(&by, &bob))
         };
         let path = |url: &str| format!("/admin/invite/{}", url.rsplit('/').next().unwrap());
         let second = path(&again().unwrap().url);
@@ -132,7 +132,7 @@ fn an_invitation_that_is_over_wrong_or_for_nobody_is_404() {
 
     let gone = invite(&house, &house.main, "gone@example.com");
     let user = house.runtime.block_on(house.ops.member(&house.main, "gone@example.com")).unwrap();
-    let by = By::operator(operator());
+    let by = Requester::operator(operator());
     house.runtime.block_on(house.ops.remove_member(&by, &house.main, &user)).unwrap();
     assert_eq!(browser.get(&gone).status, 404);
 

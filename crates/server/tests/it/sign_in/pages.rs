@@ -216,7 +216,7 @@ fn what_people_are_called_is_shown_as_text() {
     let evil = "\"><img src=x onerror=1>{{7*7}}";
     let user = ann(&house);
     let patch = rlinks_ops::members::MemberPatch { full_name: Some(evil.to_owned()), ..Default::default() };
-    let by = rlinks_ops::By::operator(crate::support::operator());
+    let by = rlinks_ops::Requester::operator(crate::support::operator());
     house.runtime.block_on(house.ops.change_member(&by, &user, &patch)).unwrap();
     let mut browser = Browser::new(house.address).with("User-Agent", "<svg/onload=1>");
     let refused = browser.sign_in_to("\"><svg>", evil, "x");

@@ -1,7 +1,7 @@
 //! S30: passwords, however they come.
 
 use rlinks_core::{Password, Preset, Role};
-use rlinks_ops::By;
+use rlinks_ops::Requester;
 
 use super::browser::Browser;
 use super::{PASSWORD, ann, member};
@@ -23,7 +23,7 @@ fn s30_whoever_is_not_let_in_learns_nothing() {
         status: Some(rlinks_core::UserStatus::Suspended),
         ..Default::default()
     };
-    let by = By::operator(operator());
+    let by = Requester::operator(operator());
     house.runtime.block_on(house.ops.change_member(&by, &suspended, &patch)).unwrap();
     let team = house.workspace("team", preset(Preset::Team), &[]);
     member(&house, &team, Role::Admin, "eve@example.com");
@@ -70,7 +70,7 @@ fn s30_a_megabyte_is_refused_before_it_is_hashed() {
 fn s30_one_password_however_a_keyboard_composes_it() {
     let house = House::new(Preset::Fabric);
     let user = ann(&house);
-    let by = By::operator(operator());
+    let by = Requester::operator(operator());
     let composed = "Schl\u{fc}ssel\u{fc}bergabe \u{e9}t\u{e9}";
     let set = house.ops.set_password(&by, &house.main, &user, Password::parse(composed).unwrap());
     house.runtime.block_on(set).unwrap();

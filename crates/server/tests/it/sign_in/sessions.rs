@@ -1,7 +1,7 @@
 //! S24: sessions begin with a new token, end everywhere at once, and anonymous visitors leave none behind.
 
 use rlinks_core::{Preset, Role, UserStatus};
-use rlinks_ops::By;
+use rlinks_ops::Requester;
 use rlinks_ops::members::MemberPatch;
 use sqlx::Connection as _;
 
@@ -100,7 +100,7 @@ async fn s24_who_is_suspended_demoted_or_deleted_is_so_at_once(place: Place) {
     in_house(place, preset(Preset::Fabric), |house| {
         ann(&house);
         let bob = member(&house, &house.main, Role::Admin, "bob@example.com");
-        let by = By::operator(operator());
+        let by = Requester::operator(operator());
         let mut browser = signed_in(house.address, "bob@example.com");
         let users = |browser: &mut Browser| browser.send("GET", "/api/v1/users", None).status;
         assert_eq!(users(&mut browser), 200);

@@ -2,7 +2,7 @@
 
 use rlinks_core::workspace::domain_verification::VerificationRecord;
 use rlinks_core::{Host, Preset, Role};
-use rlinks_ops::domain_checks::Options;
+use rlinks_ops::domain_checks::DomainCheckConfig;
 
 use super::{house, open, send, send_twice};
 use crate::api::custody::stand_in::{Dns, Manner};
@@ -45,7 +45,12 @@ fn a_domain_is_added_made_primary_and_removed() {
 #[test]
 fn a_domain_that_must_be_proven_says_how_and_is_checked_on_the_spot() {
     let dns = Dns::new();
-    let options = Options { enabled: true, proof: true, resolver: Some(dns.address), ..Options::default() };
+    let options = DomainCheckConfig {
+        enabled: true,
+        require_proof: true,
+        resolver: Some(dns.address),
+        ..DomainCheckConfig::default()
+    };
     let place = Place::sqlite();
     let house = House::at(place, preset(Preset::Fabric), move |config| config.domain_checks = options);
     let crew = house.workspace("crew", preset(Preset::Team), &[]);
@@ -62,7 +67,8 @@ fn a_domain_that_must_be_proven_says_how_and_is_checked_on_the_spot() {
     assert_eq!(added.location(), Some("/admin/domains?done=waiting"), "{added:?}");
     let page = open(&mut eve, "/admin/domains?done=waiting");
     assert!(page.contains("<strong>unproven</strong>") && page.contains("Check now"), "{page}");
-    let held = house.runtime.block_on(house.ops.held(&crew, &Host::parse("go.crew.example").unwrap()));
+    let held =
+        house.runtime.block_on(house.ops.domain_record(&crew, &Host::parse("go.crew.example").unwrap()));
     let proof = VerificationRecord::new(&crew, &held.unwrap().domain.host);
     for field in [&proof.name, &proof.value] {
         assert!(page.contains(&format!("value=\"{field}\" readonly")), "{page}");

@@ -77,9 +77,9 @@ impl StandIn {
         Self { address, script, followed }
     }
 
-    pub(crate) fn options(&self) -> safe_browsing::Options {
+    pub(crate) fn options(&self) -> safe_browsing::SafeBrowsingConfig {
         let url = format!("http://{}/", self.address).parse().unwrap();
-        safe_browsing::Options { key: KEY.to_owned(), url }
+        safe_browsing::SafeBrowsingConfig { key: KEY.to_owned(), url }
     }
 
     /// Puts a text on a list.
