@@ -31,7 +31,6 @@ use crate::environment::Environment;
 use crate::error::CliError;
 use crate::output::Output;
 
-/// What is asked.
 pub(crate) enum Backend {
     /// A store of our own.
     Store(Box<LocalStore>),

@@ -55,7 +55,6 @@ pub(crate) struct Config {
     pub(crate) public_url: Option<String>,
     /// Who is at the terminal.
     pub(crate) identity: Option<String>,
-    /// Where to serve.
     pub(crate) listen: SocketAddr,
     /// Where to serve what is not for the public.
     pub(crate) control_listen: Option<SocketAddr>,
@@ -63,7 +62,6 @@ pub(crate) struct Config {
     pub(crate) serve_admin: bool,
     /// Let people sign in over plain HTTP from other machines.
     pub(crate) insecure_cookies: bool,
-    /// Serving threads.
     pub(crate) threads: usize,
     /// What the route table may take of memory.
     pub(crate) cache_bytes: usize,
@@ -88,11 +86,9 @@ pub(crate) struct Config {
     pub(crate) target_changes_per_minute: u32,
     /// Which id maker this process is.
     pub(crate) worker: Option<WorkerId>,
-    /// Certificate and key.
     pub(crate) tls: Option<TlsFiles>,
     /// The OpenID provider people may sign in with.
     pub(crate) oidc: Option<OidcSettings>,
-    /// How to log.
     pub(crate) log: Log,
     /// Every value and where it came from.
     pub(crate) effective: Vec<EffectiveSetting>,
@@ -119,10 +115,8 @@ pub(crate) struct KvNamespaces {
     pub(crate) hits: String,
 }
 
-/// How to log.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Log {
-    /// In which form.
     pub(crate) format: LogFormat,
     /// How much; the command decides when nobody says.
     pub(crate) level: Option<LevelFilter>,
@@ -158,8 +152,8 @@ impl Config {
         layers.show_default("cache_mb", 512);
         let journal_mb = layers.number("journal_mb", 1..=1_048_576)?.unwrap_or(1024);
         layers.show_default("journal_mb", 1024);
-        let changes = layers.number("brake.target_changes_per_minute", 0..=1_000_000)?.unwrap_or(100);
-        layers.show_default("brake.target_changes_per_minute", 100);
+        let changes = layers.number("limits.target_changes_per_minute", 0..=1_000_000)?.unwrap_or(100);
+        layers.show_default("limits.target_changes_per_minute", 100);
         Ok(Self {
             backend,
             data,

@@ -142,7 +142,6 @@ impl CliError {
         }
     }
 
-    /// The ways out.
     pub(crate) fn hints(&self) -> &[String] {
         &self.hints
     }
@@ -330,7 +329,6 @@ impl From<ServeError> for CliError {
     }
 }
 
-/// Writing to stdout.
 impl From<std::io::Error> for CliError {
     fn from(error: std::io::Error) -> Self {
         if error.kind() == std::io::ErrorKind::BrokenPipe {

@@ -216,7 +216,6 @@ pub(crate) fn cannot_read(path: &Path, error: &std::io::Error) -> CliError {
 /// Whether a server holds the data folder.
 #[derive(Debug)]
 pub(crate) enum ServerLock {
-    /// One does.
     Running,
     /// None does, and none can start while this is kept.
     Free(Option<File>),

@@ -20,7 +20,6 @@ fn user_at_host(environment: &Environment) -> String {
     format!("{user}@{}", hostname())
 }
 
-/// This machine's name.
 pub(crate) fn hostname() -> String {
     gethostname::gethostname().to_string_lossy().into_owned()
 }

@@ -33,8 +33,16 @@ pub(crate) fn start(log: &Log, global: &Global, usual: DefaultLevel) {
         (false, _) => LevelFilter::TRACE,
     };
     // What our dependencies say in detail is theirs: statements, headers. Only their warnings concern an operator.
-    let ours =
-        ["rmax", "rlinks_core", "rlinks_store", "rlinks_clicks", "rlinks_server"].map(|name| (name, level));
+    let ours = [
+        "rmax",
+        "rlinks_core",
+        "rlinks_store",
+        "rlinks_clicks",
+        "rlinks_routes",
+        "rlinks_ops",
+        "rlinks_server",
+    ]
+    .map(|name| (name, level));
     // sqlx warns about parameters it does not know with their values, and one may be a password.
     let targets = Targets::new()
         .with_default(level.min(LevelFilter::WARN))

@@ -15,7 +15,6 @@ use crate::error::CliError;
 /// What the person or program at the other end wants to see.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Output {
-    /// Machine output.
     pub(crate) json: bool,
     quiet: bool,
     colour: bool,
@@ -29,7 +28,6 @@ pub(crate) struct Output {
 pub(crate) enum ChartStyle {
     /// Somebody looks at a terminal: with block characters beside them.
     Blocks,
-    /// Text alone.
     Plain,
 }
 
@@ -81,7 +79,6 @@ impl Output {
         Ok(())
     }
 
-    /// Data for programs.
     pub(crate) fn object(self, value: &impl Serialize) -> Result<(), CliError> {
         let mut text = serde_json::to_vec_pretty(value).expect("our own shapes are JSON");
         text.push(b'\n');
@@ -171,7 +168,6 @@ impl Output {
         self.chart_style
     }
 
-    /// A way on.
     pub(crate) fn hint(self, text: &str) {
         if !self.quiet {
             self.print_message(&self.label("hint:", ANSI_CYAN), text);

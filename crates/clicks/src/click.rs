@@ -30,17 +30,12 @@ pub struct Click {
     pub ip_prefix: Option<IpPrefix>,
     /// Two letters of ISO 3166.
     pub country: Option<String>,
-    /// In English.
     pub city: Option<String>,
-    /// Degrees north.
     pub latitude: Option<f64>,
-    /// Degrees east.
     pub longitude: Option<f64>,
     /// What kind of device it was.
     pub device: Device,
-    /// The browser's name.
     pub browser: Option<String>,
-    /// The browser's version.
     pub browser_version: Option<String>,
     /// The operating system's name.
     pub system: Option<String>,
@@ -64,9 +59,7 @@ pub struct Click {
 pub enum Device {
     /// A computer on a desk or a lap.
     Desktop,
-    /// A telephone.
     Mobile,
-    /// A tablet.
     Tablet,
     /// A program: a crawler, a link preview, a monitor or a tool of the command line.
     Bot,

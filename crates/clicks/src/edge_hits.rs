@@ -32,17 +32,12 @@ pub const MAX_HITS_PER_BATCH: usize = 4096;
 pub struct Hit {
     /// Its name for ever.
     pub id: Uuid,
-    /// When.
     pub ts: Timestamp,
-    /// Of which code.
     pub code: String,
-    /// Two capital letters.
     pub country: Option<[u8; 2]>,
     /// The hash of the user agent, by the Worker's key.
     pub ua_hash: u64,
-    /// Without query.
     pub referrer: Option<String>,
-    /// The visitor's network.
     pub prefix: Option<IpPrefix>,
 }
 
@@ -132,9 +127,7 @@ fn parse_network(text: &str) -> Option<IpPrefix> {
 /// A hit and the link it is of.
 #[derive(Clone, Debug)]
 pub struct LinkedHit<'a> {
-    /// The hit.
     pub hit: &'a Hit,
-    /// Its link.
     pub link: Id,
     /// Who made that, where it is a user.
     pub owner: Option<Id>,
@@ -145,7 +138,6 @@ pub struct LinkedHit<'a> {
 pub struct HitImportReport {
     /// Stored and added up.
     pub stored: u64,
-    /// There already.
     pub already_stored: u64,
     /// Of days whose raw clicks are not kept any more: whether they were counted, nobody knows.
     pub too_old: u64,

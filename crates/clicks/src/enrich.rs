@@ -25,7 +25,6 @@ pub(crate) struct EnrichedBatch<'a> {
     pub(crate) events: Vec<Event<'a>>,
     /// User agents, each once.
     pub(crate) agents: Vec<(UserAgentKey, ParsedUserAgent)>,
-    /// Places, each once.
     pub(crate) places: Vec<NamedLocation>,
 }
 
@@ -48,7 +47,6 @@ impl NamedLocation {
 /// What tells user agents apart: the hash, and the text where it is kept.
 pub(crate) type UserAgentKey = (u64, String);
 
-/// A click.
 #[derive(Clone, Debug)]
 pub(crate) struct Event<'a> {
     pub(crate) producer: Producer,

@@ -127,10 +127,8 @@ impl EventRow {
     }
 }
 
-/// Which raw clicks.
 #[derive(Clone, Debug)]
 pub struct EventFilter {
-    /// Of this workspace.
     pub workspace: Id,
     /// Of this link only.
     pub link: Option<Id>,
@@ -217,7 +215,7 @@ pub struct Codes {
 }
 
 /// Codes remembered at once.
-const MOST_CODES: usize = 100_000;
+const MAX_CODES: usize = 100_000;
 
 impl Codes {
     /// Of the links of this store.
@@ -226,7 +224,7 @@ impl Codes {
     }
 
     pub(crate) async fn name(&mut self, rows: Vec<EventRow>) -> Result<Vec<Click>, StoreError> {
-        if self.known.len() > MOST_CODES {
+        if self.known.len() > MAX_CODES {
             self.known.clear();
         }
         let mut unknown: Vec<Id> = rows

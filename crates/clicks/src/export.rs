@@ -19,9 +19,7 @@ use crate::Click;
 /// What the bytes look like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// JSON lines.
     Lines(jsonl::Form),
-    /// Parquet.
     Parquet,
 }
 

@@ -49,7 +49,6 @@ const MAX_SEGMENT_AGE: Duration = Duration::from_secs(10);
 pub enum SyncPolicy {
     /// Before each answer: slow, and for those who must.
     EveryWrite,
-    /// Every second.
     #[default]
     EverySecond,
     /// When the system sees fit.
@@ -59,11 +58,9 @@ pub enum SyncPolicy {
 /// How a journal is kept.
 #[derive(Clone, Debug)]
 pub struct JournalOptions {
-    /// The data folder.
     pub data: PathBuf,
     /// What all segments together may take; beyond it clicks are dropped and counted.
     pub budget_bytes: u64,
-    /// When to sync.
     pub sync: SyncPolicy,
     /// A random number no other start has.
     pub boot: u64,

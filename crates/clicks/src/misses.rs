@@ -28,7 +28,6 @@ pub struct MissCounter(Mutex<HashMap<(Id, String), u64>>);
 pub struct MissedCode {
     /// What was asked for.
     pub code: String,
-    /// How often.
     pub misses: u64,
 }
 

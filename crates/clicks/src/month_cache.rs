@@ -18,7 +18,7 @@ use crate::time::{first_day_of, month_of};
 /// Days whose values are held in memory at once.
 const DAYS_AT_ONCE: usize = 128;
 /// Names that are remembered, of all months together: about 25 MB.
-const MOST_NAMES: usize = 250_000;
+const MAX_NAMES: usize = 250_000;
 
 /// What the days of a month had counted, and how often anything had been recomputed.
 #[derive(PartialEq, Eq)]
@@ -56,7 +56,7 @@ impl Known {
         self.forget((subject, number));
         self.names += values.len();
         self.months.insert((subject, number), Month { stamp, values, asked: self.asked });
-        while self.names > MOST_NAMES
+        while self.names > MAX_NAMES
             && let Some(oldest) = self.months.iter().min_by_key(|(_, month)| month.asked).map(|(key, _)| *key)
         {
             self.forget(oldest);
@@ -76,7 +76,7 @@ pub(crate) struct Months(Arc<Mutex<Known>>);
 
 impl Months {
     /// The values of these days.
-    pub(crate) async fn of(
+    pub(crate) async fn values(
         &self,
         tx: &mut Tx,
         subject: RollupSubject,

@@ -30,7 +30,6 @@ use crate::visitor_secrets::{RandomFn, VisitorSecrets};
 
 /// How long clicks wait for company.
 const INGEST_INTERVAL: Duration = Duration::from_millis(200);
-/// After an error.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 /// Pauses between two looks at what does not come with clicks.
 const INTERVALS_PER_MAINTENANCE: u32 = 5;
@@ -46,7 +45,6 @@ const MAX_SATURATED_PAUSE: Duration = Duration::from_secs(3);
 /// How long a look at the processors takes.
 const CPU_SAMPLE_TIME: Duration = Duration::from_millis(100);
 
-/// Tells the time.
 pub type NowFn = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
 /// How clicks are recorded.
@@ -157,7 +155,6 @@ impl ClickPipeline {
         Arc::clone(&self.shared.misses)
     }
 
-    /// The journal.
     pub fn journal(&self) -> &Arc<Journal> {
         &self.shared.journal
     }

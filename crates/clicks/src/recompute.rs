@@ -47,7 +47,6 @@ pub struct Recomputed {
 pub struct Progress {
     /// The UTC day that is next, counted from 1970.
     pub day: i64,
-    /// The days done.
     pub done: u64,
     /// The days to do.
     pub days: u64,

@@ -23,17 +23,14 @@ const MAX_USER_AGENT_BYTES: usize = 512;
 /// The facts of one redirect, as the request brings them.
 #[derive(Clone, Copy, Debug)]
 pub struct ClickContext<'a> {
-    /// When.
     pub now: Timestamp,
-    /// Which link.
     pub link: Id,
-    /// Whose.
     pub workspace: Id,
     /// Who asked. It goes no further than this struct.
     pub address: IpAddr,
-    /// `User-Agent`.
+    // `User-Agent`.
     pub user_agent: &'a [u8],
-    /// `Referer`.
+    // `Referer`.
     pub referrer: &'a [u8],
     /// What follows the `?`.
     pub query: &'a [u8],

@@ -33,7 +33,6 @@ const MONTHS_AHEAD: i64 = 3;
 /// How long a workspace keeps clicks, in whole UTC days before today; nothing is for ever.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Kept {
-    /// Raw clicks.
     pub raw_days: Option<u32>,
     /// What they add up to by day.
     pub daily_days: Option<u32>,
@@ -54,9 +53,7 @@ impl Kept {
 /// Whether to delete, or only to say what would go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PruneMode {
-    /// Nothing changes.
     DryRun,
-    /// It goes.
     Delete,
 }
 
@@ -73,14 +70,10 @@ pub struct Prunable {
     pub clicks: u64,
 }
 
-/// What went.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pruned {
-    /// Raw clicks.
     pub clicks: u64,
-    /// Subjects' days.
     pub days: u64,
-    /// Subjects' hours.
     pub hours: u64,
     /// Visitors' keys of days that are over.
     pub seen: u64,

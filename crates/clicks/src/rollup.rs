@@ -16,12 +16,9 @@ pub const MAX_NAMED_VALUES: usize = 500;
 /// What is counted of the rest.
 pub const OTHER_VALUE: &str = "(other)";
 
-/// What is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum SubjectKind {
-    /// A link's clicks.
     Link = 0,
-    /// A workspace's.
     Workspace = 1,
     /// Those of the links a user made.
     User = 2,
@@ -30,11 +27,8 @@ pub enum SubjectKind {
 /// Whose clicks are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RollupSubject {
-    /// What it is.
     pub kind: SubjectKind,
-    /// Whose it is.
     pub workspace: Id,
-    /// Which.
     pub id: Id,
 }
 
@@ -44,7 +38,6 @@ impl RollupSubject {
         Self { kind: SubjectKind::Link, workspace, id }
     }
 
-    /// A workspace.
     pub const fn workspace(id: Id) -> Self {
         Self { kind: SubjectKind::Workspace, workspace: id, id }
     }
@@ -61,12 +54,7 @@ pub const DIMENSIONS: [&str; 7] =
 
 /// Clicks of people and of bots.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PeopleAndBots(
-    /// People's.
-    pub u64,
-    /// Bots'.
-    pub u64,
-);
+pub struct PeopleAndBots(pub u64, pub u64);
 
 /// Clicks by value, for each of [`DIMENSIONS`]; bounded.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -96,17 +84,12 @@ impl PeopleAndBots {
 /// One click, as far as counting is concerned.
 #[derive(Clone, Copy, Debug)]
 pub struct CountedClick<'a> {
-    /// Its number.
     pub n: i64,
-    /// When.
     pub ts: Timestamp,
-    /// Which link.
     pub link: Id,
-    /// Whose.
     pub workspace: Id,
     /// Who made the link, where that is a user.
     pub owner: Option<Id>,
-    /// No person.
     pub bot: bool,
     /// The visitor's key of the day.
     pub visitor: Option<u64>,
@@ -117,20 +100,15 @@ pub struct CountedClick<'a> {
 /// A visitor of a subject on a day.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DailyVisitor {
-    /// The UTC day.
     pub day: i64,
-    /// Of whom.
     pub subject: RollupSubject,
-    /// By whom.
     pub visitor: u64,
 }
 
 /// What an hour gains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HourDelta {
-    /// People's clicks.
     pub clicks: i64,
-    /// Bots' clicks.
     pub bots: i64,
     /// People seen in the hour.
     pub visitors: i64,
@@ -138,22 +116,17 @@ pub struct HourDelta {
     pub arrivals: i64,
     /// The lowest number of its clicks.
     pub first: i64,
-    /// The highest.
     pub last: i64,
 }
 
 /// What a day gains.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DayDelta {
-    /// People's clicks.
     pub clicks: i64,
-    /// Bots' clicks.
     pub bots: i64,
-    /// People.
     pub visitors: i64,
     /// The lowest number of its clicks.
     pub first: i64,
-    /// The highest.
     pub last: i64,
     /// Values in the order they first came.
     values: DayValues,
@@ -194,9 +167,7 @@ impl DayValues {
 /// What a subject gains for ever.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Total {
-    /// People's clicks.
     pub clicks: i64,
-    /// Bots' clicks.
     pub bots: i64,
     /// The last of people's.
     pub last_click: Option<Timestamp>,
@@ -229,7 +200,6 @@ pub struct RollupDelta {
     pub hours: BTreeMap<(RollupSubject, i64), HourDelta>,
     /// By subject and day.
     pub days: BTreeMap<(RollupSubject, i64), DayDelta>,
-    /// By subject.
     pub totals: BTreeMap<RollupSubject, Total>,
     /// Who came, and in which hours of the day: a bit each.
     pub daily_visitors: BTreeMap<DailyVisitor, u32>,

@@ -26,7 +26,7 @@ use rlinks_store::database::row::from_row;
 use serde::{Deserialize, Serialize};
 
 pub use self::calendar::{Interval, Zone};
-pub use self::recent::Place;
+pub use self::recent::RecentCursor;
 use crate::bulk_lookup::{json, look_up};
 use crate::database::ClickStore;
 use crate::rollup::{RollupSubject, Total};
@@ -49,20 +49,16 @@ const MAX_TOP_BROWSERS: usize = 5;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Bots {
-    /// People's clicks alone.
     #[default]
     Exclude,
-    /// All clicks.
     Include,
 }
 
 impl Bots {
-    /// By its name.
     pub fn parse(name: &str) -> Option<Self> {
         [Self::Exclude, Self::Include].into_iter().find(|known| known.as_str() == name)
     }
 
-    /// Its name.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Exclude => "exclude",
@@ -81,7 +77,6 @@ impl Bots {
 /// What somebody wants to know.
 #[derive(Clone, Debug)]
 pub struct StatsQuery {
-    /// Whose clicks.
     pub subject: RollupSubject,
     /// From this moment on; else 30 days before the end.
     pub from: Option<Timestamp>,
@@ -112,7 +107,6 @@ impl StatsQuery {
     }
 }
 
-/// The answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Statistics {
     /// From this moment on: the question's, or the beginning of its hour.
@@ -146,31 +140,24 @@ pub struct Statistics {
     pub breakdown_total: Totals,
     /// Hosts people came from.
     pub referrers: Vec<Value>,
-    /// Countries.
     pub countries: Vec<CountryValue>,
     /// Cities, with their countries.
     pub cities: Vec<Value>,
-    /// Kinds of devices.
     pub devices: Vec<Value>,
-    /// Browsers.
     pub browsers: Vec<Value>,
-    /// Operating systems.
     pub systems: Vec<Value>,
-    /// Campaigns.
     pub campaigns: Vec<Value>,
     /// The UTC days of the breakdowns, for [`ClickStore::top_links`] and [`ClickStore::misses`].
     #[serde(skip)]
     pub days: Range<i64>,
 }
 
-/// What was counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Totals {
     /// Clicks: people's, or all.
     pub clicks: u64,
     /// People, each once in a UTC day.
     pub visitors: u64,
-    /// Bots' clicks.
     pub bots: u64,
 }
 
@@ -211,7 +198,7 @@ impl ClickStore {
     /// Answers a question, from one state of the database.
     pub async fn statistics(&self, query: &StatsQuery, now: Timestamp) -> Result<Statistics, StatsError> {
         let StatsQuery { subject, interval, tz, bots, .. } = query;
-        let scope = Scope::of(hours_of(query, now)?, day_of(now), query.days_kept_from);
+        let scope = Scope::new(hours_of(query, now)?, day_of(now), query.days_kept_from);
         let points = tz.points(*interval, &scope.hours, MAX_POINTS).ok_or_else(|| {
             let message =
                 format!("gives more than {MAX_POINTS} points; choose a longer one or a shorter range");
@@ -237,7 +224,7 @@ impl ClickStore {
                 counter.add_hour(&row);
             }
         }
-        let mut values = self.months.of(&mut tx, *subject, since(first, scope.days_so_far())).await?;
+        let mut values = self.months.values(&mut tx, *subject, since(first, scope.days_so_far())).await?;
         tx.commit().await?;
 
         let (from, to) = (moment(scope.hours.start, HOUR_MS), moment(scope.hours.end, HOUR_MS));

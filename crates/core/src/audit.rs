@@ -13,16 +13,12 @@ use crate::hex;
 /// The `prev_hash` of a chain's first entry.
 pub const GENESIS_HASH: &str = "0000000000000000000000000000000000000000000000000000000000000000";
 
-/// One change.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct AuditEntry {
     /// Its place in the workspace's chain, from 1.
     pub seq: i64,
-    /// When.
     pub ts: Timestamp,
-    /// The workspace's slug.
     pub workspace: String,
-    /// Who.
     pub actor: String,
     /// What was done: `link.create`, `domain.add`, ...
     pub action: String,
@@ -72,11 +68,9 @@ impl AuditEntry {
 /// The end of a chain at some moment: what a checkpoint signs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Head {
-    /// The workspace's slug.
     pub workspace: String,
     /// The last entry's place.
     pub seq: i64,
-    /// Its hash.
     pub hash: String,
 }
 
@@ -91,7 +85,6 @@ impl Head {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("workspace {workspace}, entry {seq}: {what}")]
 pub struct ChainError {
-    /// Whose chain.
     pub workspace: String,
     /// The first bad entry.
     pub seq: i64,
@@ -107,7 +100,7 @@ pub struct Verifier {
 }
 
 impl Verifier {
-    /// A walk from the beginning. `marks` are heads seen earlier (checkpoints): the chain must pass through each.
+    /// A walk from the beginning. `checkpoints` are heads seen earlier (checkpoints): the chain must pass through each.
     pub fn new(workspace: &str, mut marks: Vec<Head>) -> Self {
         marks.retain(|mark| mark.workspace == workspace && mark.seq > 0);
         marks.sort_by_key(|mark| std::cmp::Reverse(mark.seq));
@@ -117,7 +110,6 @@ impl Verifier {
         }
     }
 
-    /// The next entry.
     pub fn push(&mut self, entry: &AuditEntry) -> Result<(), ChainError> {
         if entry.workspace != self.head.workspace {
             return self.fail(entry.seq, "belongs to another workspace");

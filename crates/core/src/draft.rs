@@ -24,26 +24,20 @@ const MAX_METADATA_BYTES: usize = 16 * 1024;
 pub enum TimeInput {
     /// RFC 3339 and its relatives.
     Text(String),
-    /// A JSON number.
     Number(serde_json::Number),
 }
 
 /// What was typed or sent. `None` means: not named, leave it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Input {
-    /// The chosen code.
     pub code: Option<String>,
-    /// Where to.
     pub target: Option<String>,
     /// 301, 302, 307 or 308.
     pub redirect_status: Option<i64>,
-    /// `Some(None)` removes it.
+    // `Some(None)` removes it.
     pub expires_at: Option<Option<TimeInput>>,
-    /// Empty clears it.
     pub title: Option<String>,
-    /// Empty clears it.
     pub notes: Option<String>,
-    /// The whole list.
     pub tags: Option<Vec<String>>,
     /// Tags to add to what is there.
     pub add_tags: Vec<String>,
@@ -53,9 +47,8 @@ pub struct Input {
     pub https_only: Option<bool>,
     /// Never leads back to us.
     pub no_loop: Option<bool>,
-    /// The whole object.
     pub metadata: Option<Map<String, Value>>,
-    /// `active` or `disabled`.
+    // `active` or `disabled`.
     pub state: Option<LinkState>,
     /// Create anew over a deleted code.
     pub recreate: Option<bool>,
@@ -128,25 +121,18 @@ impl Input {
 /// A new link, ready to be written but for id, code where none was chosen, and time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LinkDraft {
-    /// The chosen code.
     pub code: Option<Code>,
-    /// Where to.
     pub target: Target,
-    /// How.
     pub redirect_status: RedirectStatus,
-    /// Until when.
     pub expires_at: Option<Timestamp>,
     /// A name for people.
     pub title: Option<String>,
-    /// Free text.
     pub notes: Option<String>,
-    /// Sorted, each once.
     pub tags: Vec<String>,
     /// Leads to https only.
     pub https_only: bool,
     /// Never leads back to us.
     pub no_loop: bool,
-    /// Free fields.
     pub metadata: Map<String, Value>,
 }
 
@@ -202,19 +188,14 @@ impl LinkDraft {
 /// What a draft becomes a link with.
 #[derive(Clone, Debug)]
 pub struct LinkIdentity {
-    /// Its id.
     pub id: Id,
-    /// Whose it is.
     pub workspace: Id,
-    /// Its path.
     pub code: Code,
     /// Made by the generator rather than chosen.
     pub generated: bool,
     /// How it came to be.
     pub source: LinkSource,
-    /// Who made it.
     pub created_by: Actor,
-    /// When.
     pub created_at: Timestamp,
     /// One, or the next of the deleted link whose code it takes.
     pub version: i64,
@@ -250,19 +231,15 @@ impl LinkDraft {
 /// A change to a link: only what was named.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LinkPatch {
-    /// Where to.
     pub target: Option<Target>,
-    /// How.
     pub redirect_status: Option<RedirectStatus>,
     /// Until when; `Some(None)` removes it.
     pub expires_at: Option<Option<Timestamp>>,
-    /// `Some(None)` clears it.
+    // `Some(None)` clears it.
     pub title: Option<Option<String>>,
-    /// `Some(None)` clears it.
+    // `Some(None)` clears it.
     pub notes: Option<Option<String>>,
-    /// The whole list.
     pub tags: Option<Vec<String>>,
-    /// Tags to add.
     pub add_tags: Vec<String>,
     /// Tags to take away.
     pub remove_tags: Vec<String>,
@@ -270,9 +247,7 @@ pub struct LinkPatch {
     pub https_only: Option<bool>,
     /// Never leads back to us.
     pub no_loop: Option<bool>,
-    /// The whole object.
     pub metadata: Option<Map<String, Value>>,
-    /// Active or disabled.
     pub state: Option<LinkState>,
 }
 

@@ -24,7 +24,6 @@ pub enum ErrorCode {
     BadRequest,
     /// Fields that break a rule.
     ValidationFailed,
-    /// No valid credential.
     Unauthenticated,
     /// A credential without the right.
     Forbidden,
@@ -46,16 +45,13 @@ pub enum ErrorCode {
     UnsupportedMediaType,
     /// A target on a block list.
     UnsafeTarget,
-    /// Too many requests.
     RateLimited,
     /// Headers over the limit.
     HeadersTooLarge,
-    /// Our fault.
     Internal,
 }
 
 impl ErrorCode {
-    /// All of them.
     const ALL: [Self; 22] = [
         Self::NotFound,
         Self::Expired,
@@ -91,7 +87,6 @@ impl ErrorCode {
         self.spec().0
     }
 
-    /// The HTTP status.
     pub const fn status(self) -> u16 {
         self.spec().1
     }

@@ -34,7 +34,6 @@ pub enum FieldCode {
     Loop,
     /// A time that is already over.
     Past,
-    /// Not a time.
     NotATime,
     /// Unix milliseconds where seconds are expected.
     Milliseconds,
@@ -46,7 +45,6 @@ pub enum FieldCode {
     Immutable,
 }
 
-/// One refused field.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FieldError {
     /// The field's name as the caller wrote it.
@@ -58,7 +56,6 @@ pub struct FieldError {
 }
 
 impl FieldError {
-    /// One refused field.
     pub fn new(field: &str, code: FieldCode, message: impl Into<String>) -> Self {
         Self { field: field.to_owned(), code, message: message.into() }
     }
@@ -76,7 +73,6 @@ impl fmt::Display for FieldError {
 pub struct FieldErrors(pub Vec<FieldError>);
 
 impl FieldErrors {
-    /// Adds one.
     pub fn push(&mut self, error: FieldError) {
         self.0.push(error);
     }

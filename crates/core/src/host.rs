@@ -59,7 +59,6 @@ impl Host {
         Self(text)
     }
 
-    /// The name.
     pub fn as_str(&self) -> &str {
         &self.0
     }

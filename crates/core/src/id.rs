@@ -6,7 +6,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::Timestamp;
 
-/// 2024-01-01T00:00:00Z.
+// 2024-01-01T00:00:00Z.
 pub const EPOCH_MS: i64 = 1_704_067_200_000;
 const WORKER_BITS: u32 = 10;
 const SEQUENCE_BITS: u32 = 12;
@@ -27,7 +27,6 @@ impl WorkerId {
         (number < MAX_WORKERS).then_some(Self(number))
     }
 
-    /// Its number.
     pub const fn number(self) -> u16 {
         self.0
     }

@@ -18,18 +18,13 @@ use crate::{Actor, Code, Id, Target, Timestamp};
 /// added later needs a default.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Link {
-    /// Its id.
     pub id: Id,
-    /// Whose it is.
     pub workspace: Id,
-    /// Its path.
     pub code: Code,
     /// Made by the generator rather than chosen.
     #[serde(default)]
     pub generated: bool,
-    /// Where it leads.
     pub target: Target,
-    /// How it redirects.
     pub redirect_status: RedirectStatus,
     /// What its owner made of it.
     pub state: LinkState,
@@ -41,16 +36,13 @@ pub struct Link {
     pub expires_at: Option<Timestamp>,
     /// A name for people.
     pub title: Option<String>,
-    /// Free text.
     pub notes: Option<String>,
-    /// Sorted, each once.
     pub tags: Vec<String>,
     /// Free fields of programs.
     #[serde(default)]
     pub metadata: Map<String, Value>,
     /// How it came to be.
     pub source: LinkSource,
-    /// Who made it.
     pub created_by: Actor,
     /// When it was made.
     pub created_at: Timestamp,

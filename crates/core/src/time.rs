@@ -41,7 +41,7 @@ impl Timestamp {
         })
     }
 
-    /// Milliseconds since 1970.
+    // Milliseconds since 1970.
     pub const fn ms(self) -> i64 {
         self.0
     }

@@ -49,7 +49,6 @@ impl Slug {
         Self(text)
     }
 
-    /// The name.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -64,13 +63,11 @@ impl fmt::Display for Slug {
 /// Owns domains, links, members, keys and a policy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Workspace {
-    /// Its id.
     pub id: Id,
     /// Its name in addresses.
     pub slug: Slug,
     /// Its name for people.
     pub name: String,
-    /// Its rules.
     pub policy: Policy,
     /// When it was made.
     pub created_at: Timestamp,
@@ -81,7 +78,6 @@ pub struct Workspace {
 }
 
 impl Workspace {
-    /// The longest name.
     pub const MAX_NAME_CHARS: usize = 255;
 
     /// A name for people: 1 to 255 characters on one line.
@@ -103,7 +99,6 @@ impl Workspace {
 /// A host we serve.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Domain {
-    /// The host.
     pub host: Host,
     /// Whose links answer there.
     pub workspace: Id,

@@ -68,9 +68,7 @@ pub fn stats_queries(code: &Code, now: Timestamp) -> [(&'static str, String); 3]
 /// A value and how often it came.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ValueCount {
-    /// What was counted.
     pub value: String,
-    /// How often.
     pub clicks: i64,
 }
 

@@ -21,27 +21,26 @@ pub const MAX_CODE_ATTEMPTS: usize = 5;
 const LINK_FIELDS: [&str; 4] = ["target", "code", "redirect_status", "expires_at"];
 const API_PREFIX: &str = "/api/v1/";
 
-/// What was asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ApiCall {
-    /// `POST /links`
+    // `POST /links`
     Create,
-    /// `GET /links`
+    // `GET /links`
     List {
         /// Links on a page.
         limit: usize,
         /// The last link of the page before: its creation and its number.
         after: Option<(i64, i64)>,
     },
-    /// `GET /links/{code}`
+    // `GET /links/{code}`
     Get(Code),
-    /// `PATCH /links/{code}`
+    // `PATCH /links/{code}`
     Change(Code),
-    /// `DELETE /links/{code}`
+    // `DELETE /links/{code}`
     Delete(Code),
-    /// `GET /links/{code}/stats`
+    // `GET /links/{code}/stats`
     Stats(Code),
-    /// `GET /check/{code}`
+    // `GET /check/{code}`
     Check(String),
 }
 
@@ -50,7 +49,6 @@ pub enum ApiCall {
 pub enum ApiError {
     /// A code of the list, with its usual words.
     Code(ErrorCode),
-    /// With better words.
     Message(ErrorCode, String),
     /// The code is another's, or was once.
     CodeTaken {

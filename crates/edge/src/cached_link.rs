@@ -28,14 +28,11 @@ pub const MAX_NEGATIVE_WRITES_PER_MINUTE: u32 = 60;
 /// A link as the caches hold it. The names are the source document's.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CacheEntry {
-    /// Where it leads.
     pub target: String,
-    /// How.
     pub status: u16,
-    /// Unix seconds.
     #[serde(rename = "expiresAt", default)]
     pub expires_at: Option<i64>,
-    /// The row's `updated_at`.
+    // The row's `updated_at`.
     pub version: i64,
     /// When this was read from D1, in Unix seconds.
     pub cached: i64,

@@ -10,7 +10,6 @@ use crate::profile::d1;
 use crate::settings::Settings;
 use crate::{analytics, d1_sql};
 
-/// One run.
 pub(crate) async fn run(settings: &Settings, env: &JsValue, now: Timestamp) {
     if let Err(error) = purge(settings, env, now).await {
         platform::log_error(&format!("expired links were not purged: {error}"));

@@ -11,15 +11,10 @@ pub const MAX_PURGED_LINKS: usize = 200;
 /// A row of `links`. Times are Unix seconds.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct Row {
-    /// Its number.
     pub id: i64,
-    /// Its code.
     pub slug: String,
-    /// Where it leads.
     pub target: String,
-    /// How.
     pub status: u16,
-    /// Until when.
     pub expires_at: Option<i64>,
     /// Clicks, as far as the daily job has folded them in.
     pub visit_count: i64,
@@ -35,7 +30,6 @@ macro_rules! columns {
     };
 }
 
-/// One link.
 pub fn link(slug: &str) -> Value {
     json!([concat!("select ", columns!(), " from links where slug = ?1"), slug])
 }
@@ -45,12 +39,10 @@ pub fn tombstone(slug: &str) -> Value {
     json!(["select slug, deleted_at from tombstones where slug = ?1", slug])
 }
 
-/// Live links.
 pub fn count_live(now: i64) -> Value {
     json!(["select count(*) as links from links where expires_at is null or expires_at >= ?1", now])
 }
 
-/// All links.
 pub fn count() -> Value {
     json!(["select count(*) as links from links"])
 }

@@ -98,7 +98,6 @@ impl KvValue {
     }
 }
 
-/// The time.
 pub(crate) fn now() -> Timestamp {
     #[expect(clippy::cast_possible_truncation, reason = "milliseconds since 1970 are far below 2^53")]
     Timestamp::from_ms(js_now() as i64)

@@ -3,31 +3,29 @@
 /// What the Worker looks at. Nothing else of a request changes its answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EdgeRequest {
-    /// `GET`, `HEAD`, ...
+    // `GET`, `HEAD`, ...
     pub method: String,
-    /// `http` or `https`.
+    // `http` or `https`.
     pub scheme: String,
     /// As it stands in the URL, with its port.
     pub host: String,
-    /// Without the query.
     pub path: String,
     /// What follows the `?`.
     pub query: String,
     /// `Accept`, when there is one.
     pub accept: Option<String>,
-    /// `User-Agent`.
+    // `User-Agent`.
     pub user_agent: String,
-    /// `Referer`.
+    // `Referer`.
     pub referrer: String,
     /// The visitor's address. Never kept: see [`rlinks_core::click::ip_prefix`].
     pub address: String,
     /// Two letters, from Cloudflare.
     pub country: String,
-    /// The data centre.
     pub colo: String,
-    /// `Authorization`.
+    // `Authorization`.
     pub authorization: String,
-    /// `Content-Type`.
+    // `Content-Type`.
     pub content_type: String,
 }
 

@@ -25,10 +25,9 @@ pub enum Resolution<'a> {
     Load {
         /// Never a reserved word: no key of ours is built from one.
         code: Cow<'a, str>,
-        /// `/{code}+`
+        // `/{code}+`
         preview: bool,
     },
-    /// The API's.
     Api,
 }
 
@@ -99,7 +98,6 @@ pub fn respond(
 pub enum ClickRecord {
     /// A redirect somebody followed.
     Write,
-    /// Nothing to record.
     Skip,
     /// Nothing to record, but our own promise is broken: a link that must lead to https does not.
     SkipInsecure,

@@ -31,7 +31,6 @@ pub enum Profile {
 /// The analytics SQL API.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Analytics {
-    /// Where queries go.
     pub url: String,
     /// May read analytics and nothing else.
     pub token: String,

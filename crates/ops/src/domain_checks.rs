@@ -23,7 +23,6 @@ const PROOF_LABEL_BYTES: usize = "_rlinks.".len();
 /// How often a look is taken again when somebody else was faster.
 const MAX_VERIFY_ATTEMPTS: usize = 4;
 
-/// What is configured.
 #[derive(Clone, Debug, Default)]
 pub struct DomainCheckConfig {
     /// Ask DNS and registries at all.
@@ -41,7 +40,6 @@ pub struct DomainCheckConfig {
 /// Where a host may lead.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ExpectedAddress {
-    /// To an address.
     Address(IpAddr),
     /// To this name, or the addresses it has.
     Name(Host),
@@ -61,14 +59,11 @@ struct Probes {
 /// What could not be asked, for the log.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct CheckErrors {
-    /// Of a resolver.
     pub(crate) dns: Option<String>,
-    /// Of a registry.
     pub(crate) registry: Option<String>,
 }
 
 impl DomainChecker {
-    /// Asks nobody yet.
     pub fn new(options: &DomainCheckConfig) -> Result<Self, String> {
         if !options.enabled {
             return Ok(Self(None));

@@ -28,7 +28,7 @@ pub enum ExportFormat {
     Nginx,
     /// Lines of a Caddyfile.
     Caddy,
-    /// Cloudflare's `_redirects`.
+    // Cloudflare's `_redirects`.
     Cloudflare,
 }
 
@@ -42,7 +42,6 @@ impl ExportFormat {
         ("cloudflare", Self::Cloudflare),
     ];
 
-    /// Its name.
     pub fn name(self) -> &'static str {
         Self::ALL.iter().find(|(_, format)| *format == self).map_or("", |(name, _)| name)
     }
@@ -94,7 +93,6 @@ pub struct LinkStream {
     policy: Policy,
     domains: ServedHosts,
     formatter: LinkFormatter,
-    /// So far.
     pub report: ExportReport,
 }
 

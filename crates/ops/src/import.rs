@@ -40,17 +40,13 @@ pub enum ImportFormat {
     Csv,
     /// Shlink's CSV: its export, and what it imports itself.
     Shlink,
-    /// Dub's CSV.
     Dub,
-    /// Chhoto URL's JSON.
     Chhoto,
     /// A YOURLS database as SQL, or its table as CSV.
     Yourls,
     /// The JSON of Kutt's list of links.
     Kutt,
-    /// Sink's JSON.
     Sink,
-    /// golink's JSON lines.
     Golink,
     /// The JSON of Bitly's list of links.
     Bitly,
@@ -71,7 +67,6 @@ impl ImportFormat {
         ("bitly", Self::Bitly),
     ];
 
-    /// Its name.
     pub fn name(self) -> &'static str {
         Self::ALL.iter().find(|(_, format)| *format == self).map_or("", |(name, _)| name)
     }

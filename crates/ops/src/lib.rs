@@ -1,7 +1,18 @@
-//! What can be done to links, once: the command line, the API and the dashboard are faces of these functions.
+//! Everything that can be done, once: the command line, the API and the dashboard call these functions.
 //!
-//! A new link's walk: parse against the policy, check, pick a code, let the store write link and audit entry together. Errors
-//! are values that each face maps in one place.
+//! | to find | look in |
+//! |---|---|
+//! | links: create, change, list, roll back, explain | [`links`] |
+//! | members, invitations and API keys | [`members`] |
+//! | which workspace a host belongs to, and whether DNS and its registration agree | `domains`, [`domain_checks`] |
+//! | whether a target is safe | [`safety`] |
+//! | links from files, and links as files | [`import`], [`export`], `csv` |
+//! | the daily job | [`sweep`] |
+//! | rate limits, password hashing, outgoing requests | [`limits`], [`passwords`], [`outbound`] |
+//! | how a link is shown | `short_url` |
+//!
+//! An operation parses its input against the workspace's policy, checks, and lets the store write the change together with its audit entry. Errors are
+//! values; each front end maps them in one place.
 
 mod csv;
 pub mod domain_checks;
@@ -53,7 +64,6 @@ pub enum OpsError {
     /// A host that is not for whoever asks first.
     #[error("`{host}` {why}")]
     HostReserved {
-        /// Which.
         host: Host,
         /// What it is kept for.
         why: &'static str,
@@ -61,7 +71,6 @@ pub enum OpsError {
     /// A host that another workspace has claimed and not proven.
     #[error("`{host}` is claimed by another workspace, which has not proven it: set the TXT record {} to `{}` and add it again", .proof.name, .proof.value)]
     HostClaimed {
-        /// Which.
         host: Host,
         /// What proves it for whoever asks.
         proof: rlinks_core::workspace::domain_verification::VerificationRecord,
@@ -75,7 +84,6 @@ pub enum OpsError {
     /// Whether a target is safe could not be found out, and that is needed.
     #[error("whether the target is safe cannot be found out now: {0}; try again later")]
     SafetyUnavailable(String),
-    /// The store's word.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -146,13 +154,11 @@ impl std::fmt::Display for Resource {
 /// Who does it, and through which face.
 #[derive(Clone, Debug)]
 pub struct Requester {
-    /// Who.
     pub actor: Actor,
     /// Whose a new link becomes: the actor's, or, where a member's key acts, the member's.
     pub owner: Actor,
     /// As whom they are counted: the owner, or, where a key is nobody's, whoever answers for it.
     pub principal: Actor,
-    /// Through what.
     pub source: LinkSource,
     /// Which links are there for them.
     pub visibility: LinkVisibility,
@@ -163,7 +169,6 @@ pub struct Requester {
 pub enum LinkVisibility {
     /// All of the workspace.
     All,
-    /// Those they own.
     Own,
 }
 
@@ -208,9 +213,7 @@ impl OnDeletedCode {
 /// Write, or only say what would be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteMode {
-    /// Do it.
     Apply,
-    /// Only look.
     DryRun,
 }
 
@@ -233,12 +236,9 @@ impl LinkResult {
     }
 }
 
-/// What was done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteOutcome {
-    /// A new link.
     Created,
-    /// A changed one.
     Changed,
     /// Nothing needed to change.
     Unchanged,
@@ -264,7 +264,6 @@ impl From<Written> for LinkResult {
 /// The operations, on one store.
 #[derive(Clone)]
 pub struct Ops {
-    /// The truth.
     pub store: Store,
     /// How links are shown.
     pub short_urls: ShortUrls,

@@ -35,7 +35,6 @@ pub enum LimitKey {
 pub struct RateLimitStatus {
     /// Tokens a full bucket has.
     pub limit: u32,
-    /// Whole tokens left.
     pub remaining: u32,
     /// Seconds until the bucket is full; after a refusal, until what was asked for is there: `Retry-After`, at least 1.
     pub reset_seconds: u32,

@@ -21,7 +21,6 @@ const MAX_KEY_ATTEMPTS: usize = 4;
 /// Links of somebody who left that are deleted at once.
 const PAGE_SIZE: i64 = 256;
 
-/// A one-time invitation.
 #[derive(Clone, Debug)]
 pub struct Invitation {
     /// The address to open.
@@ -33,13 +32,10 @@ pub struct Invitation {
 /// What to change about a member; `None` leaves it.
 #[derive(Clone, Debug, Default)]
 pub struct MemberPatch {
-    /// Their address.
     pub email: Option<Email>,
-    /// Their name.
     pub full_name: Option<String>,
     /// What they may do.
     pub role: Option<Role>,
-    /// Active or suspended.
     pub status: Option<UserStatus>,
 }
 
@@ -50,9 +46,7 @@ pub struct KeyDraft {
     pub name: String,
     /// What it may do.
     pub scopes: Scopes,
-    /// Whose it is.
     pub user: Option<Id>,
-    /// Until when.
     pub expires_at: Option<Timestamp>,
 }
 

@@ -17,10 +17,8 @@ const ARGON2_PASSES: u32 = 2;
 const ARGON2_LANES: u32 = 1;
 /// How long somebody waits for their turn.
 const PERMIT_TIMEOUT: Duration = Duration::from_secs(5);
-/// How many wait.
 const MAX_WAITING_HASHES: usize = 64;
 
-/// Turns at hashing.
 pub struct Passwords {
     permits: Arc<Semaphore>,
     waiting: Semaphore,

@@ -18,7 +18,6 @@ use self::blocklist::BlocklistFile;
 use self::safe_browsing::{Finding, SafeBrowsing};
 use super::{Ops, OpsError};
 
-/// What is configured.
 #[derive(Clone, Debug, Default)]
 pub struct SafetyConfig {
     /// The file of the block list.
@@ -35,7 +34,6 @@ pub enum WhenUnavailable {
     /// Let it be; the daily job asks again.
     #[default]
     Allow,
-    /// Refuse, for now.
     Refuse,
 }
 
@@ -44,7 +42,6 @@ pub enum WhenUnavailable {
 pub enum Verdict {
     /// Nobody has anything against it.
     Safe,
-    /// Somebody has.
     Unsafe(UnsafeReason),
     /// Safe Browsing could not be asked. What that means is configured.
     Unknown(String),
@@ -55,9 +52,7 @@ pub enum Verdict {
 /// Why a target is not safe.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct UnsafeReason {
-    /// Who says so.
     pub source: ThreatSource,
-    /// In words.
     pub reason: String,
 }
 
@@ -65,9 +60,7 @@ pub struct UnsafeReason {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ThreatSource {
-    /// The operator's list.
     Blocklist,
-    /// Google.
     SafeBrowsing,
 }
 

@@ -13,7 +13,7 @@ pub struct ShortUrls {
     pub domain: Option<Host>,
     /// The domain under which every workspace has a name of its own.
     pub base_domain: Option<Host>,
-    /// `https` or `http`.
+    // `https` or `http`.
     pub public_scheme: String,
     /// Where we are reached while no domain is configured.
     pub public_url: Option<String>,

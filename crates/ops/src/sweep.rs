@@ -35,7 +35,6 @@ const PLATFORM_DAILY_DAYS: u32 = 365;
 
 /// A job about to be done.
 pub struct Sweep<'a> {
-    /// The truth.
     pub store: &'a Store,
     /// Its clicks, opened on the same runtime.
     pub clicks: &'a ClickStore,
@@ -71,7 +70,6 @@ pub struct SweepReport {
 /// What went of one workspace.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SweptWorkspace {
-    /// Which.
     pub workspace: Slug,
     /// Links that were over.
     pub purged_links: u64,
@@ -83,7 +81,6 @@ pub struct SweptWorkspace {
     pub disabled_links: u64,
     /// The first of them.
     pub unsafe_links: Vec<DisabledLink>,
-    /// Raw clicks.
     pub pruned_clicks: u64,
     /// The files they are in now.
     pub archived: Vec<String>,
@@ -94,9 +91,7 @@ pub struct SweptWorkspace {
 /// A link that led somewhere unsafe.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct DisabledLink {
-    /// Its code.
     pub code: String,
-    /// Why.
     #[serde(flatten)]
     pub reason: UnsafeReason,
 }
@@ -104,11 +99,8 @@ pub struct DisabledLink {
 /// What went beside raw clicks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct PrunedRows {
-    /// Raw clicks.
     pub clicks: u64,
-    /// Rollups by day.
     pub days: u64,
-    /// Rollups by hour.
     pub hours: u64,
     /// Keys of visitors of days that are over.
     pub visitors: u64,

@@ -12,11 +12,9 @@ use rlinks_store::{Store, StoreError};
 /// A living workspace as a redirect sees it.
 #[derive(Clone, Debug)]
 pub struct ServedWorkspace {
-    /// Its id.
     pub id: Id,
     /// Its name in addresses.
     pub slug: Slug,
-    /// Its rules.
     pub policy: Policy,
     /// The hosts its links must not lead back to.
     pub served_hosts: ServedHosts,

@@ -1,5 +1,13 @@
-//! What the redirect path knows: the directory, the route table, and how fresh both are. Read by every serving thread; written
-//! by the follower of the change feed and by loads after a miss.
+//! What the redirect path knows of links and hosts, in memory. Every serving thread reads it; the follower of the change feed and loads after a
+//! miss write to it.
+//!
+//! | to find | look in |
+//! |---|---|
+//! | freshness, loads after a miss, one load for all that wait | [`RouteCache`] |
+//! | links | [`route_table`] |
+//! | hosts, with their workspace and policy | [`host_directory`] |
+//! | codes that were looked up and not found | `negative_cache` |
+//! | what keeps it all up to date | [`feed_follower`] |
 
 pub mod feed_follower;
 pub mod host_directory;
@@ -33,7 +41,6 @@ const MAX_CONCURRENT_LOADS: usize = 1024;
 /// What a load after a miss gave.
 #[derive(Clone, Debug)]
 pub enum LoadOutcome {
-    /// It is there.
     Found(Arc<RouteRecord>),
     /// There is no such link.
     NotFound,
@@ -47,11 +54,9 @@ type Waiters = Vec<oneshot::Sender<LoadOutcome>>;
 
 /// What the redirect path knows.
 pub struct RouteCache {
-    /// Hosts and policies.
     pub directory: ArcSwap<HostDirectory>,
     /// Whoever reads the directory puts it in its place before the next one reads: else an older one could replace a newer.
     directory_reload: tokio::sync::Mutex<()>,
-    /// The links.
     pub table: ArcSwap<RouteTable>,
     negative_cache: NegativeCache,
     /// The table was filled with everything there is.
@@ -130,7 +135,7 @@ impl RouteCache {
     /// Whether the feed's last word is no older than this.
     pub fn confirmed_within(&self, ms: u64) -> bool {
         let confirmed = self.confirmed_ms.load(Ordering::Acquire);
-        // `confirm` never writes 0, so in the first millisecond it is ahead of the clock.
+        // `mark_fresh` never writes 0, so in the first millisecond it is ahead of the clock.
         confirmed > 0 && monotonic_ms().saturating_sub(confirmed) < ms
     }
 
@@ -144,13 +149,11 @@ impl RouteCache {
         self.filled.load(Ordering::Acquire) && self.table.load().holds_all() && self.is_fresh()
     }
 
-    /// Learns one link.
     pub fn insert(&self, record: &RouteRecord) {
         self.table.load().insert(record);
         self.negative_cache.remove(record.workspace, record.code.as_str());
     }
 
-    /// Forgets one link.
     pub fn remove(&self, workspace: Id, code: &str) {
         self.table.load().remove(workspace, code);
     }

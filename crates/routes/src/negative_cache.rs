@@ -21,7 +21,6 @@ const TICK_SHIFT: u32 = 4;
 const TICK_MASK: u64 = (1 << 24) - 1;
 
 impl NegativeCache {
-    /// Nothing known.
     pub fn new() -> Self {
         Self { slots: (0..SLOT_COUNT).map(|_| AtomicU64::new(0)).collect(), hasher: RandomState::new() }
     }

@@ -22,7 +22,6 @@ const CHUNK_BYTES: usize = 64 * 1024;
 /// A shard is packed anew when more than half of it is dead, unless it is not worth the work.
 const MIN_COMPACTION_BYTES: usize = 4 * CHUNK_BYTES;
 
-/// The table.
 pub struct RouteTable {
     shards: Box<[RwLock<Shard>]>,
     hasher: RandomState,

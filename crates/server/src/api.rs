@@ -1,4 +1,4 @@
-//! The REST API: what programs see. A thin face of [`ops`](rlinks_ops).
+//! The REST API: what programs see. It parses, calls [`ops`](rlinks_ops) and renders.
 //!
 //! Every route says in its signature which scope it needs (`auth::authorize`), and beside it what it takes and gives, from which the
 //! API's own description is made. `authentication` runs before all of them.
@@ -65,7 +65,6 @@ const MAX_CLICKS_PER_POLL: i64 = 5_000;
 
 /// What the routes share.
 pub struct Api {
-    /// The operations.
     pub ops: Ops,
     pub(crate) auth: Arc<Auth>,
     pub(crate) routes: Arc<RouteCache>,

@@ -1,20 +1,17 @@
-//! The dashboard: what people see. A thin face of [`ops`](rlinks_ops) and [`auth`](crate::auth), rendered here, without a script it
-//! could not do without.
+//! The dashboard: what people see. It calls [`ops`](rlinks_ops) and [`auth`](crate::auth), renders the result here, and works without a script.
 //!
 //! | to find | look in |
 //! |---|---|
-//! | who asks, and that they meant it | `visit`: it stands in every handler's signature |
-//! | signing in and out | `login`; `oidc` with an OpenID provider |
-//! | the first admin, invitations | `setup`, `invite` |
-//! | oneself | `account` |
-//! | links: the list, new ones, many at once | `links`, `bulk` |
-//! | one link: changes, statistics, history | `link` |
-//! | what a form about a link says; what the page after it says | `fields`; `notice` |
-//! | numbers over a range, of a link and of the workspace | `numbers` |
-//! | drawings; style, script, light and dark | `chart`; `look` |
-//! | the workspace: statistics, log, keys, members, domains, policy, files | `space` |
+//! | who asks, and that they meant it | `extract`: it stands in every handler's signature |
+//! | signing in and out, invitations, the first admin | `sign_in` |
+//! | one's own account | `account` |
+//! | links: the list, one link, its form and history, many at once | `links` |
+//! | statistics over a range, of a link and of the workspace | `statistics` |
+//! | the workspace: log, keys, members, domains, policy, files | `workspace` |
+//! | what the next page says about a change | `flash` |
+//! | style and script, light and dark | `assets` |
 //!
-//! Templates are in `crates/server/templates`; what they show is escaped by itself. `finish` gives every answer its headers.
+//! Templates are in `crates/server/templates`; askama escapes what they show. `finish` gives every response its headers.
 
 mod account;
 pub(crate) mod assets;
@@ -130,7 +127,6 @@ async fn method_not_allowed(method: Method) -> PageError {
     PageError::with_message(ErrorCode::MethodNotAllowed, format!("This address does not answer to {method}"))
 }
 
-/// A page.
 fn render_page(template: &impl Template) -> Result<Response, PageError> {
     match template.render() {
         Ok(text) => Ok(Html(text).into_response()),
@@ -167,7 +163,6 @@ impl PageError {
         Self::with_message(code, code.message())
     }
 
-    /// With better words.
     fn with_message(code: ErrorCode, message: impl Into<String>) -> Self {
         Self { code, message: message.into(), retry_after: None, page: None, cookie: None }
     }

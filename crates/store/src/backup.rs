@@ -45,9 +45,7 @@ const MAX_LINE_BYTES: usize = 1024 * 1024;
 /// What a backup holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BackupCounts {
-    /// Workspaces.
     pub workspaces: u64,
-    /// Domains.
     pub domains: u64,
     /// Members, the deleted ones too.
     pub users: u64,
@@ -55,7 +53,6 @@ pub struct BackupCounts {
     pub keys: u64,
     /// Links, the deleted ones too.
     pub links: u64,
-    /// Audit entries.
     pub audit: u64,
 }
 

@@ -5,12 +5,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use rlinks_core::Timestamp;
 
-/// Tells the time.
 #[derive(Clone)]
 pub struct Clock(Arc<dyn Fn() -> Timestamp + Send + Sync>);
 
 impl Clock {
-    /// The system's clock.
     pub fn system() -> Self {
         Self(Arc::new(system_now))
     }
@@ -20,7 +18,6 @@ impl Clock {
         Self(Arc::new(now))
     }
 
-    /// Now.
     pub fn now(&self) -> Timestamp {
         (self.0)()
     }

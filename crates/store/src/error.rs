@@ -18,7 +18,6 @@ pub enum StoreError {
     /// The code is another link's.
     #[error("the code `{code}` is taken{}", if *.deleted { " by a deleted link" } else { "" })]
     CodeTaken {
-        /// Which.
         code: String,
         /// It is a deleted link's: it can be restored or recreated.
         deleted: bool,

@@ -29,7 +29,6 @@ pub struct Changes {
 }
 
 impl Changes {
-    /// Nothing changed.
     pub fn is_empty(&self) -> bool {
         !self.everything && !self.directory && !self.rights && self.links.is_empty()
     }

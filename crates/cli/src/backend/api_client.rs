@@ -234,10 +234,8 @@ struct Request<'a> {
     slow: bool,
 }
 
-/// What came back.
 struct ApiResponse {
     status: StatusCode,
-    /// The content type.
     content_type: String,
     /// Where a redirect leads, in words.
     redirect_origin: String,
@@ -260,7 +258,6 @@ struct EnvelopeBody {
 
 /// Why there is no answer.
 enum TransportError {
-    /// On the way.
     Http(reqwest::Error),
     /// It is longer than anything we ask for.
     BodyTooLarge,
@@ -302,7 +299,6 @@ impl Request<'_> {
         self
     }
 
-    /// The answer, read.
     async fn read<T: DeserializeOwned>(self) -> Result<T, CliError> {
         let client = self.client;
         let answer = self.send().await?;

@@ -42,9 +42,9 @@ use crate::output::Output;
 /// An account, its two namespaces and who acts there.
 pub(crate) struct Cloudflare {
     api: KvClient,
-    /// `route:` and `tombstone:`.
+    // `route:` and `tombstone:`.
     routes: Namespace,
-    /// `hit:`.
+    // `hit:`.
     hits: Namespace,
     /// What the Worker's profile `fabric` lets a link be.
     policy: Policy,

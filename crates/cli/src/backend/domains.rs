@@ -20,7 +20,7 @@ pub(crate) struct DomainDetails {
     pub(crate) proof: Option<VerificationRecord>,
     pub(crate) expires_on: Option<String>,
     pub(crate) checked_at: Option<Timestamp>,
-    pub(crate) concern: Option<String>,
+    pub(crate) warning: Option<String>,
 }
 
 impl DomainDetails {
@@ -37,7 +37,7 @@ impl DomainDetails {
             proof,
             expires_on: verification.expires_at.map(utc_date),
             checked_at: verification.checked_at,
-            concern: verification.warning(now),
+            warning: verification.warning(now),
         }
     }
 }

@@ -195,7 +195,6 @@ impl LocalStore {
         self.ops.clock.now()
     }
 
-    /// Who acts.
     pub(crate) fn actor(&self) -> Actor {
         identity::operator(&self.config, &self.environment)
     }

@@ -170,7 +170,6 @@ async fn write_chain(
 
 // ---- checking ----
 
-/// What was found.
 struct VerifyReport {
     /// The ends of the chains, or the first bad entry.
     chains: Result<Vec<Head>, String>,

@@ -242,7 +242,7 @@ async fn check_files(findings: &mut Findings, config: &Config) {
         match Tls::load(tls.clone()) {
             Ok(_) => findings.ok("tls", "certificate and key can be used"),
             Err(error) => {
-                findings.problem("tls", error.to_string(), "see `tls.cert` and `tls.key`; no server starts");
+                findings.problem("tls", error.clone(), "see `tls.cert` and `tls.key`; no server starts");
             }
         }
     }
@@ -330,9 +330,9 @@ async fn check_domains(findings: &mut Findings, store: &Store, config: &Config) 
     let now = Clock::system().now();
     let mut all_is_well = true;
     for known in held.iter().filter(|known| known.verification.status() != DomainStatus::Unverified) {
-        if let Some(concern) = known.verification.warning(now) {
+        if let Some(warning) = known.verification.warning(now) {
             let hint = "`rmax domains check` looks again";
-            findings.problem("custody", format!("{}: {concern}", known.domain.host), hint);
+            findings.problem("custody", format!("{}: {warning}", known.domain.host), hint);
             all_is_well = false;
         }
     }

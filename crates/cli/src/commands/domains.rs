@@ -173,9 +173,9 @@ async fn list(backend: &Backend, all: bool) -> Result<(), CliError> {
     let row = |domain: &DomainDetails| {
         let primary = if domain.primary { "primary" } else { "" };
         let expires_on = domain.expires_on.clone().unwrap_or_default();
-        let concern = domain.concern.clone().unwrap_or_default();
+        let warning = domain.warning.clone().unwrap_or_default();
         let (host, state) = (domain.host.to_string(), domain.state.to_string());
-        vec![host, domain.workspace.clone(), primary.to_owned(), state, expires_on, concern]
+        vec![host, domain.workspace.clone(), primary.to_owned(), state, expires_on, warning]
     };
     let rows: Vec<Vec<String>> = domains.iter().map(row).collect();
     output.table(&["HOST", "WORKSPACE", "PRIMARY", "STATE", "EXPIRES", "CONCERN"], &rows)

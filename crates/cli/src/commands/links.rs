@@ -275,7 +275,7 @@ fn outcome_word(outcome: WriteOutcome, changed: &str) -> &str {
 
 /// What a dry run tells programs.
 #[derive(Serialize)]
-struct DryRun<'a> {
+struct DryRunReport<'a> {
     dry_run: bool,
     outcome: &'a str,
     changes: Vec<FieldDiff>,
@@ -307,7 +307,7 @@ async fn report_dry_run(backend: &Backend, before: Option<&Link>, made: &LinkRes
     if output.json {
         let (outcome, link) =
             (outcome_word(made.outcome, "updated"), backend.route_object(&made.details).await);
-        return output.object(&DryRun { dry_run: true, outcome, changes, link });
+        return output.object(&DryRunReport { dry_run: true, outcome, changes, link });
     }
     let url = made.details.address();
     let head = match made.outcome {

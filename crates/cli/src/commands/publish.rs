@@ -150,7 +150,6 @@ impl Publisher<'_> {
 
     // ---- everything ----
 
-    /// Publishes whatever differs.
     async fn publish_all(&self) -> Result<PublishPlan, CliError> {
         // Before the links are read: what changes meanwhile is published again the next time.
         let head = self.current_head().await?;

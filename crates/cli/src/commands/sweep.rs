@@ -31,7 +31,6 @@ pub(crate) async fn run(local: &LocalStore, args: &Sweep, scope: WorkspaceSelect
     report(local, &swept, mode)
 }
 
-/// Retention alone.
 pub(super) async fn prune(
     local: &LocalStore,
     dry_run: bool,

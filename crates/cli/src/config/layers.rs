@@ -50,7 +50,7 @@ pub(super) const CONFIG_KEYS: [&str; 47] = [
     "domain_checks.resolver",
     "domain_checks.rdap",
     "domain_checks.points_to",
-    "brake.target_changes_per_minute",
+    "limits.target_changes_per_minute",
     "worker_id",
     "tls.cert",
     "tls.key",
@@ -65,6 +65,10 @@ pub(super) const CONFIG_KEYS: [&str; 47] = [
     "log.format",
     "log.level",
 ];
+
+/// Keys that have another name now. The old name is an error: ignoring it would silently undo what it was set for.
+const RENAMED_KEYS: [(&str, &str); 1] =
+    [("brake.target_changes_per_minute", "limits.target_changes_per_minute")];
 
 /// What is said where nothing was given and the default is the same everywhere.
 const DEFAULTS: [(&str, &str); 9] = [
@@ -212,6 +216,11 @@ impl Layers {
     }
 
     fn read_variables(&mut self, environment: &Environment) -> Result<(), CliError> {
+        for (old, new) in RENAMED_KEYS.map(|(old, new)| (variable(old), variable(new))) {
+            if environment.get(&old).is_some() {
+                return Err(CliError::usage(format!("the variable {old} is called {new} now; rename it")));
+            }
+        }
         for key in CONFIG_KEYS {
             let name = variable(key);
             if let Some(value) = environment.get(&name) {
@@ -482,6 +491,10 @@ fn syntax(error: &toml::de::Error, text: &str) -> String {
 }
 
 fn unknown_key(key: &str, origin: &Origin) -> CliError {
+    let section = format!("{key}.");
+    if let Some((old, new)) = RENAMED_KEYS.iter().find(|(old, _)| *old == key || old.starts_with(&section)) {
+        return CliError::usage(format!("{origin}: `{old}` is called `{new}` now; rename it"));
+    }
     // Files are copied, committed and shown to others.
     if ["api_key", "rmax_api_key"].iter().any(|known| key.eq_ignore_ascii_case(known)) {
         return CliError::usage(format!(

@@ -28,7 +28,7 @@ fn hits(place: &Place) -> u64 {
     links.as_array().unwrap().iter().map(|link| link["stats"]["hits"].as_u64().unwrap()).sum()
 }
 
-/// `hit:{code}:{YYYYMMDD}:{uuid}`
+// `hit:{code}:{YYYYMMDD}:{uuid}`
 fn check_key(line: &Value) {
     let key = line["key"].as_str().unwrap();
     let (code, day) = (line["code"].as_str().unwrap(), line["ts"].as_str().unwrap()[..10].replace('-', ""));

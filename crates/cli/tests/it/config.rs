@@ -67,7 +67,7 @@ proof = true
 resolver = "192.0.2.53"
 rdap = "http://r/"
 points_to = ["192.0.2.7"]
-[brake]
+[limits]
 target_changes_per_minute = 7
 [log]
 format = "json"
@@ -111,7 +111,7 @@ cloudflare = { account_id = "a", routes = "r", hits = "h" }
     domain_checks.resolver = "192.0.2.53"    # rmax.toml
     domain_checks.rdap = "http://r/"         # rmax.toml
     domain_checks.points_to = ["192.0.2.7"]  # rmax.toml
-    brake.target_changes_per_minute = 7      # rmax.toml
+    limits.target_changes_per_minute = 7     # rmax.toml
     worker_id = 7                            # rmax.toml
     tls.cert = "cert.pem"                    # rmax.toml
     tls.key = "key.pem"                      # rmax.toml
@@ -134,7 +134,7 @@ fn every_key_has_a_variable() {
         .with("RMAX_RETENTION_ARCHIVE", "archive")
         .with("RMAX_SAFETY_BLOCKLIST_PATH", "b.txt")
         .with("RMAX_SAFETY_SAFE_BROWSING_KEY", "secret")
-        .with("RMAX_BRAKE_TARGET_CHANGES_PER_MINUTE", "0")
+        .with("RMAX_LIMITS_TARGET_CHANGES_PER_MINUTE", "0")
         .with("RMAX_THREADS", "5")
         .with("RMAX_TLS_CERT", "c.pem")
         .with("RMAX_TLS_KEY", "k.pem")
@@ -164,7 +164,7 @@ fn every_key_has_a_variable() {
     safety.when_unavailable = "allow"        # default
     domain_checks.enabled = false            # default
     domain_checks.proof = false              # default
-    brake.target_changes_per_minute = 0      # RMAX_BRAKE_TARGET_CHANGES_PER_MINUTE
+    limits.target_changes_per_minute = 0     # RMAX_LIMITS_TARGET_CHANGES_PER_MINUTE
     tls.cert = "c.pem"                       # RMAX_TLS_CERT
     tls.key = "k.pem"                        # RMAX_TLS_KEY
     log.format = "text"                      # default
@@ -221,6 +221,21 @@ fn unknown_keys_are_errors_with_a_suggestion() {
     --- stderr
     warning: the variable RMAX_LISTENS is not known; did you mean RMAX_LISTEN?
     ");
+}
+
+#[test]
+fn renamed_keys_are_errors_that_give_the_new_name() {
+    let place = Place::new();
+    place.write("rmax.toml", "[brake]\ntarget_changes_per_minute = 7\n");
+    place
+        .fails(2, "links list")
+        .says("`brake.target_changes_per_minute` is called `limits.target_changes_per_minute` now");
+    place.write("rmax.toml", "[env.production.brake]\ntarget_changes_per_minute = 7\n");
+    place.fails(2, "links list").says("is called `limits.target_changes_per_minute` now");
+    place.write("rmax.toml", "[limits]\ntarget_changes_per_minute = 7\n");
+    place.ok("links list");
+    let place = place.with("RMAX_BRAKE_TARGET_CHANGES_PER_MINUTE", "7");
+    place.fails(2, "links list").says("is called RMAX_LIMITS_TARGET_CHANGES_PER_MINUTE now");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 use crate::place::Place;
 
 /// More calls than one change makes.
-const MOST_CALLS: usize = 120;
+const MAX_CALLS: usize = 120;
 
 #[test]
 fn row_2_killed_at_any_write_or_sync_a_change_is_whole_or_not_there() {
@@ -15,7 +15,7 @@ fn row_2_killed_at_any_write_or_sync_a_change_is_whole_or_not_there() {
     place.ok("links set crash https://example.com/0 --tag a");
     for call in ["pwrite64", "fdatasync", "write", "ftruncate"] {
         let mut finished = false;
-        for number in 1..=MOST_CALLS {
+        for number in 1..=MAX_CALLS {
             let before = target(&place);
             let after = format!("https://example.com/{call}/{number}");
             let inject = format!("inject={call}:signal=KILL:when={number}");
@@ -36,7 +36,7 @@ fn row_2_killed_at_any_write_or_sync_a_change_is_whole_or_not_there() {
             );
             place.ok("audit verify");
         }
-        assert!(finished, "{call}: one change makes more than {MOST_CALLS} such calls, or never ends");
+        assert!(finished, "{call}: one change makes more than {MAX_CALLS} such calls, or never ends");
     }
     place.ok("doctor");
 }

@@ -129,7 +129,7 @@ fn layers() -> BTreeMap<String, BTreeMap<String, usize>> {
         // A line that begins with blanks goes on with the crate before it.
         let (crate_name, rest) = line.split_once(' ').unwrap_or((line, ""));
         if !crate_name.is_empty() {
-            name = crate_name.to_owned();
+            crate_name.clone_into(&mut name);
             layer = 0;
         }
         for word in rest.split_whitespace() {

@@ -27,7 +27,6 @@ pub struct GeoLocation {
     pub city: Option<String>,
     /// Degrees north; there is never a latitude without a longitude.
     pub latitude: Option<f64>,
-    /// Degrees east.
     pub longitude: Option<f64>,
 }
 
@@ -37,7 +36,6 @@ pub enum GeoError {
     /// The file is missing or may not be read.
     #[error("cannot read {path}: {source}", path = path.display())]
     Unreadable {
-        /// The file.
         path: PathBuf,
         /// What the system said.
         source: io::Error,
@@ -45,14 +43,13 @@ pub enum GeoError {
     /// The file is not a database of addresses, or only a part of one.
     #[error("{path} is not a MaxMind database: {source}", path = path.display())]
     Malformed {
-        /// The file.
         path: PathBuf,
         /// What is wrong with it.
         source: MaxMindDbError,
     },
 }
 
-/// What [`Geo::refresh`] found.
+// What [`Geo::refresh`] found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refresh {
     /// The file is the one that was seen last.

@@ -143,7 +143,6 @@ impl UserAgentCache {
     }
 }
 
-/// The patterns, compiled.
 struct Tables {
     browsers: user_agent::Extractor<'static>,
     systems: os::Extractor<'static>,

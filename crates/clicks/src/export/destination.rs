@@ -36,13 +36,12 @@ const RETRY_TIMEOUT: Duration = Duration::from_mins(1);
 /// A place as somebody typed it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Destination {
-    /// `-`
+    // `-`
     Stdout,
     /// A path or a `file:` URL. One that ends in `/` is a folder, whether it exists or not.
     Path(PathBuf),
     /// `s3://bucket/key`. A key that is empty or ends in `/` is a folder.
     Bucket {
-        /// The bucket's name.
         bucket: String,
         /// The object's name, or the beginning of the names of all parts.
         key: String,

@@ -13,9 +13,7 @@ const EVENTS_PER_READ: i64 = 10_000;
 /// Clicks in one part.
 const MAX_CLICKS_PER_PART: u64 = 1_000_000;
 
-/// What to export.
 pub struct ExportRequest<'a> {
-    /// Which clicks.
     pub filter: EventFilter,
     /// How they are written.
     pub format: Format,
@@ -29,10 +27,8 @@ pub struct ExportRequest<'a> {
     pub upto: Option<i64>,
 }
 
-/// What was exported.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExportReport {
-    /// How many clicks.
     pub clicks: u64,
     /// The names of the parts, where there are parts.
     pub parts: Vec<String>,

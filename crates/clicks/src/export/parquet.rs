@@ -151,7 +151,6 @@ enum Packing {
     Ends,
     /// All lengths, then all texts.
     Texts,
-    /// As they are.
     Plain,
 }
 

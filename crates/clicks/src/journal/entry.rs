@@ -16,11 +16,8 @@ const HAS_PARSED_USER_AGENT: u8 = 8;
 /// A record's fields, borrowed: to be written, or as they lie in a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JournalEntry<'a> {
-    /// When.
     pub ts: Timestamp,
-    /// Which link.
     pub link: Id,
-    /// Whose.
     pub workspace: Id,
     /// The visitor's key of this UTC day.
     pub visitor: u64,
@@ -32,15 +29,14 @@ pub struct JournalEntry<'a> {
     pub bot: bool,
     /// The keyed hash of the user agent.
     pub ua_hash: u64,
-    /// The user agent.
     pub agent: UserAgentBytes<'a>,
     /// Where it came from, without query; not looked at any further yet.
     pub referrer: &'a [u8],
-    /// The request's `utm_source`.
+    // The request's `utm_source`.
     pub utm_source: &'a str,
-    /// The request's `utm_medium`.
+    // The request's `utm_medium`.
     pub utm_medium: &'a str,
-    /// The request's `utm_campaign`.
+    // The request's `utm_campaign`.
     pub utm_campaign: &'a str,
 }
 
@@ -97,7 +93,6 @@ impl<'a> JournalEntry<'a> {
         }
     }
 
-    /// Reads an encoding.
     pub fn decode(bytes: &'a [u8]) -> Result<Self, MalformedEntryError> {
         let (fixed, mut rest) = bytes.split_first_chunk::<52>().ok_or(MalformedEntryError)?;
         if fixed[0] != ENCODING_VERSION {

@@ -55,7 +55,6 @@ pub(super) enum FrameScan<'a> {
     Frame(u64, &'a [u8], usize),
     /// The beginning of one, as far as can be seen.
     Incomplete,
-    /// No frame.
     Damaged,
 }
 

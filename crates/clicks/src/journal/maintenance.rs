@@ -31,7 +31,6 @@ struct SegmentProgress {
 }
 
 impl JournalMaintenance {
-    /// Starts keeping.
     pub fn start(journal: &Arc<Journal>) -> std::io::Result<Self> {
         let kept = Arc::clone(journal);
         let thread = std::thread::Builder::new().name("journal".to_owned()).spawn(move || run(&kept))?;

@@ -23,16 +23,13 @@ const WINDOW_BYTES: usize = 1 << 20;
 pub struct Producer {
     /// The start of the process.
     pub boot: u64,
-    /// Its thread.
     pub thread: u16,
 }
 
 /// A record's place in a [`Batch`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EntryRef {
-    /// Who wrote it.
     pub producer: Producer,
-    /// Its sequence.
     pub sequence: u64,
     /// Where its bytes lie in the batch.
     pub bytes: std::ops::Range<usize>,
@@ -41,9 +38,7 @@ pub struct EntryRef {
 /// Records that are stored together.
 #[derive(Debug, Default)]
 pub struct Batch {
-    /// Their bytes.
     pub bytes: Vec<u8>,
-    /// Which is which.
     pub entries: Vec<EntryRef>,
     /// Frames that were torn off at the end of a segment.
     pub torn: u64,
@@ -52,13 +47,11 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// Nothing to store.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty() && self.torn == 0 && self.damaged == 0
     }
 }
 
-/// Reads what waits.
 pub struct Reader {
     folder: PathBuf,
     live: Option<Arc<Journal>>,
@@ -130,7 +123,6 @@ impl Reader {
         Ok(read_drop_counters(&self.folder)?.into_iter().filter(|drops| Some(drops.boot) != ours).collect())
     }
 
-    /// These are stored.
     pub(crate) fn remove_drop_counters(&self, stored: &[DroppedClicks]) {
         for drops in stored {
             remove_counter(&self.folder, drops.boot);
@@ -229,10 +221,12 @@ impl Reader {
 /// How far a segment can be read.
 #[derive(Clone, Copy)]
 enum Limit {
-    /// More may come.
     Growing(u64),
     /// This is all there is.
-    Ended { end: u64, is_last: bool },
+    Ended {
+        end: u64,
+        is_last: bool,
+    },
 }
 
 impl Segment {
@@ -339,7 +333,7 @@ fn quarantine(folder: &Path, path: &Path) -> std::io::Result<()> {
     std::fs::rename(path, to)
 }
 
-/// `j-<boot>-<thread>-<number>`.
+// `j-<boot>-<thread>-<number>`.
 fn parse_segment_name(name: &str) -> Option<(Producer, u64)> {
     let mut parts = name.strip_prefix("j-")?.split('-');
     let boot = u64::from_str_radix(parts.next()?, 16).ok()?;

@@ -3,11 +3,8 @@
 /// What the processors have done so far, in the system's ticks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CpuTimes {
-    /// On this process.
     ours: u64,
-    /// On nothing.
     idle: u64,
-    /// Altogether.
     all: u64,
 }
 

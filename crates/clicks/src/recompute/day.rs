@@ -18,7 +18,7 @@ use rlinks_core::click::attribution::referrer_host;
 /// Numbers looked at by one read of events.
 const SPAN: i64 = 20_000;
 /// Owners of links remembered.
-const MOST_OWNERS: usize = 100_000;
+const MAX_OWNERS: usize = 100_000;
 
 /// One day's clicks, added up as far as they were read.
 pub(super) struct Sheet {
@@ -74,7 +74,7 @@ impl Sheet {
         owners.learn(&rows).await?;
         for row in &rows {
             if self.day >= scope.first_day(Id::from_i64(row.workspace_id)) {
-                self.add(row, owners.of(row.link_id));
+                self.add(row, owners.owner(row.link_id));
             }
         }
         self.see();
@@ -198,7 +198,7 @@ impl<'a> Owners<'a> {
 
     async fn learn(&mut self, rows: &[Row]) -> Result<(), StoreError> {
         let links: BTreeSet<Id> = rows.iter().map(|row| Id::from_i64(row.link_id)).collect();
-        if self.known.len() + links.len() > MOST_OWNERS {
+        if self.known.len() + links.len() > MAX_OWNERS {
             self.known.clear();
         }
         let unknown: Vec<Id> = links.into_iter().filter(|link| !self.known.contains_key(link)).collect();
@@ -211,7 +211,7 @@ impl<'a> Owners<'a> {
         Ok(())
     }
 
-    fn of(&self, link: i64) -> Option<Id> {
+    fn owner(&self, link: i64) -> Option<Id> {
         self.known.get(&Id::from_i64(link)).copied().flatten()
     }
 }

@@ -12,7 +12,6 @@ use crate::rollup::{OTHER_VALUE, PeopleAndBots};
 pub struct Value {
     /// Which; `(other)` is what had no name of its own, and comes last.
     pub value: String,
-    /// How many.
     pub clicks: u64,
 }
 
@@ -23,7 +22,6 @@ pub struct CountryValue {
     pub value: String,
     /// Its English name, where it has one.
     pub name: Option<&'static str>,
-    /// How many.
     pub clicks: u64,
 }
 

@@ -28,12 +28,10 @@ pub enum Interval {
 }
 
 impl Interval {
-    /// By its name.
     pub fn parse(name: &str) -> Option<Self> {
         [Self::Hour, Self::Day, Self::Week, Self::Month].into_iter().find(|known| known.as_str() == name)
     }
 
-    /// Its name.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Hour => "hour",
@@ -75,7 +73,6 @@ impl Zone {
         TimeZoneDatabase::bundled().get(name).ok().filter(|zone| !zone.is_unknown()).map(Self)
     }
 
-    /// Its IANA name.
     pub fn name(&self) -> &str {
         self.0.iana_name().unwrap_or("UTC")
     }

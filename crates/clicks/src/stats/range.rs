@@ -6,7 +6,6 @@ use std::ops::Range;
 use super::{Bots, HourRow, Interval, Totals};
 use crate::time::{HOUR_MS, HOURLY_DAYS, first_day_of, month_of};
 
-/// What rollups count.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Count {
     pub(super) people: i64,
@@ -40,7 +39,6 @@ impl Count {
 /// What a question is about, in the units of the rollups.
 #[derive(Clone, Debug)]
 pub(super) struct Scope {
-    /// Its hours.
     pub(super) hours: Range<i64>,
     /// The UTC days that count, some of them in part.
     pub(super) days: Range<i64>,
@@ -53,7 +51,7 @@ pub(super) struct Scope {
 }
 
 impl Scope {
-    pub(super) fn of(hours: Range<i64>, today: i64, days_kept_from: Option<i64>) -> Self {
+    pub(super) fn new(hours: Range<i64>, today: i64, days_kept_from: Option<i64>) -> Self {
         let exact_from = today - HOURLY_DAYS;
         let kept_from = days_kept_from.unwrap_or(i64::MIN).min(exact_from);
         let mut first = hours.start.div_euclid(24);

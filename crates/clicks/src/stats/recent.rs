@@ -21,13 +21,13 @@ use crate::rollup::RollupSubject;
 use crate::time::DAY_MS;
 
 /// Days looked up by one call.
-const MOST_DAYS: i64 = 512;
+const MAX_DAYS: i64 = 512;
 /// Days looked up at first. Most calls need no more.
 const FIRST_DAYS: usize = 32;
 /// Events of others looked through by one call.
-const MOST_PASSED: i64 = 200_000;
+const MAX_EVENTS_PASSED: i64 = 200_000;
 /// Queries for events by one call.
-const MOST_LOOKS: usize = 64;
+const MAX_QUERIES: usize = 64;
 /// Stretches up to this long are looked up number by number, many in one query.
 const SHORT: i64 = 8;
 /// Numbers looked up in one query.
@@ -39,7 +39,7 @@ const AHEAD_CLICKS: usize = 1024;
 
 /// Where a page ended and the next begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Place {
+pub struct RecentCursor {
     /// Clicks with numbers from here on are dealt with.
     below: i64,
     /// The limit by which a block was begun below; none where no block is.
@@ -56,11 +56,11 @@ impl ClickStore {
         &self,
         workspace: Id,
         link: Option<Id>,
-        after: Option<Place>,
+        after: Option<RecentCursor>,
         limit: usize,
         codes: &mut Codes,
-    ) -> Result<(Vec<Click>, Option<Place>), StoreError> {
-        let after = after.unwrap_or(Place { below: i64::MAX, limit: None, given: 0 });
+    ) -> Result<(Vec<Click>, Option<RecentCursor>), StoreError> {
+        let after = after.unwrap_or(RecentCursor { below: i64::MAX, limit: None, given: 0 });
         // A block is read again as it was read when it began.
         let least = after.limit.unwrap_or(limit);
         let mut search = self.stored_last(workspace, link, after.below, least).await?;
@@ -74,10 +74,10 @@ impl ClickStore {
         found.sort_unstable_by_key(|row| std::cmp::Reverse((row.ts, row.n)));
         let given = found.len().min(after.given.saturating_add(limit));
         let next = if given < found.len() {
-            Some(Place { below: above, limit: Some(least), given })
+            Some(RecentCursor { below: above, limit: Some(least), given })
         } else {
             let below = *below;
-            search.has_more().then_some(Place { below, limit: None, given: 0 })
+            search.has_more().then_some(RecentCursor { below, limit: None, given: 0 })
         };
         let page = search.found.drain(after.given.min(given)..given).collect();
         Ok((codes.name(page).await?, next))
@@ -107,10 +107,10 @@ impl ClickStore {
             "select day, last_event from event_days where first_event < $1 and day >= $2 order by last_event desc, day limit $3",
             search.below,
             from_day,
-            MOST_DAYS + 1
+            MAX_DAYS + 1
         )?;
         // One more than may be looked up says how far down the others reach.
-        let known = days.len().min(usize::try_from(MOST_DAYS).unwrap_or(usize::MAX));
+        let known = days.len().min(usize::try_from(MAX_DAYS).unwrap_or(usize::MAX));
         let (mut done, mut step) = (0, FIRST_DAYS);
         while done < known && !search.is_over() {
             let next = known.min(done + step);
@@ -324,7 +324,7 @@ impl Search {
     }
 
     fn is_over(&self) -> bool {
-        self.found.len() >= self.limit || self.passed >= MOST_PASSED || self.looks >= MOST_LOOKS
+        self.found.len() >= self.limit || self.passed >= MAX_EVENTS_PASSED || self.looks >= MAX_QUERIES
     }
 
     fn room(&self) -> i64 {
@@ -345,7 +345,7 @@ impl Search {
             }
             if last - first >= SHORT {
                 if numbers.is_empty() {
-                    let first = first.max(last - (MOST_PASSED - self.passed) + 1);
+                    let first = first.max(last - (MAX_EVENTS_PASSED - self.passed) + 1);
                     self.passed += last - first + 1;
                     self.reached = first;
                     self.looks += 1;

@@ -15,7 +15,6 @@ use crate::database::{Place, at};
 
 /// The workspace every store begins with.
 pub(crate) const MAIN: Id = Id::from_i64(1);
-/// What browsers say.
 pub(crate) const FIREFOX: &[u8] = b"Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 Firefox/128.0";
 pub(crate) const IPHONE: &[u8] = b"Mozilla/5.0 (iPhone; CPU iPhone OS 17_5 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/17.5 Mobile/15E148 Safari/604.1";
 pub(crate) const GOOGLEBOT: &[u8] =
@@ -31,7 +30,6 @@ pub(crate) struct Desk {
     _place: Place,
 }
 
-/// A moment.
 pub(crate) fn moment(text: &str) -> Timestamp {
     Timestamp::parse(text).unwrap()
 }

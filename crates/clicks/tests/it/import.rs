@@ -16,7 +16,7 @@ fn hit(n: u64, ts: &str) -> Hit {
     Hit::parse("a", &format!("019c09bf-e495-7abc-8000-{n:012x}"), &value).unwrap()
 }
 
-fn of(link: Id, hits: &[Hit]) -> Vec<LinkedHit<'_>> {
+fn linked_hits(link: Id, hits: &[Hit]) -> Vec<LinkedHit<'_>> {
     hits.iter().map(|hit| LinkedHit { hit, link, owner: None }).collect()
 }
 
@@ -28,10 +28,10 @@ async fn hits_are_stored_once_and_add_up(place: Place) {
     desk.store_all().await;
     let hits =
         [hit(1, "2026-11-15T10:00:00Z"), hit(2, "2026-11-16T10:00:00Z"), hit(1, "2026-11-15T10:00:00Z")];
-    let done = desk.clicks.import_hits(MAIN, &of(link, &hits), now).await.unwrap();
+    let done = desk.clicks.import_hits(MAIN, &linked_hits(link, &hits), now).await.unwrap();
     assert_eq!(done, HitImportReport { stored: 2, already_stored: 1, too_old: 0 });
     let more = [hit(2, "2026-11-16T10:00:00Z"), hit(3, "2027-01-01T00:00:00Z")];
-    let done = desk.clicks.import_hits(MAIN, &of(link, &more), now).await.unwrap();
+    let done = desk.clicks.import_hits(MAIN, &linked_hits(link, &more), now).await.unwrap();
     assert_eq!(done, HitImportReport { stored: 1, already_stored: 1, too_old: 0 });
     assert_eq!(desk.count("select count(*) from events").await, 4);
     assert_eq!(desk.count("select clicks from totals where kind = 0").await, 4);
@@ -63,7 +63,7 @@ async fn days_that_are_not_kept_take_no_hits(place: Place) {
     run_in!(&mut tx, "insert into frozen (workspace_id, before_day) values (1, 20773)").unwrap();
     tx.commit().await.unwrap();
     let hits = [hit(1, "2026-11-15T10:00:00Z"), hit(2, "2026-11-16T10:00:00Z")];
-    let done = desk.clicks.import_hits(MAIN, &of(link, &hits), now).await.unwrap();
+    let done = desk.clicks.import_hits(MAIN, &linked_hits(link, &hits), now).await.unwrap();
     assert_eq!(done, HitImportReport { stored: 1, already_stored: 0, too_old: 1 });
     desk.clicks.close().await;
     desk.store.close().await;

@@ -23,7 +23,7 @@ use crate::database::{Place, at};
 use crate::desk::{Desk, click, moment};
 
 /// What is read at once.
-const MOST: usize = 4096;
+const MAX_ENTRIES: usize = 4096;
 
 /// A journal that a process left behind, and what is in it.
 struct Left {
@@ -69,7 +69,7 @@ impl Left {
         let (mut numbers, mut torn, mut damaged) = (Vec::new(), 0, 0);
         let mut reader = Reader::abandoned(&self.folder());
         loop {
-            let batch = reader.read(MOST).unwrap();
+            let batch = reader.read(MAX_ENTRIES).unwrap();
             if batch.is_empty() {
                 break;
             }
@@ -83,7 +83,7 @@ impl Left {
             reader.commit();
         }
         reader.commit();
-        let again = Reader::abandoned(&self.folder()).read(MOST).unwrap();
+        let again = Reader::abandoned(&self.folder()).read(MAX_ENTRIES).unwrap();
         assert!(again.is_empty(), "the next start is not clean: {again:?}");
         (numbers, torn, damaged)
     }
@@ -277,10 +277,10 @@ fn row_18_a_segment_that_is_gone_or_cut_is_counted_by_what_it_held() {
         }
         change(&data.path().join(JOURNAL_FOLDER));
         let mut reader = Reader::abandoned(&data.path().join(JOURNAL_FOLDER));
-        let batch = reader.read(MOST).unwrap();
+        let batch = reader.read(MAX_ENTRIES).unwrap();
         reader.commit();
         let sequences: Vec<u64> = batch.entries.iter().map(|record| record.sequence).collect();
-        assert!(Reader::abandoned(&data.path().join(JOURNAL_FOLDER)).read(MOST).unwrap().is_empty());
+        assert!(Reader::abandoned(&data.path().join(JOURNAL_FOLDER)).read(MAX_ENTRIES).unwrap().is_empty());
         (sequences, batch.torn, batch.damaged)
     };
     let (name, first, last) = (&segments[1].0.file_name().unwrap(), segments[1].1, segments[1].2);
@@ -442,9 +442,9 @@ fn a_segment_the_keeper_has_just_made_is_left_to_it() {
     let next = data.path().join(JOURNAL_FOLDER).join("j-0000000000000007-0-2");
     fs::write(&next, "").unwrap();
     let mut reader = Reader::live(&journal);
-    assert_eq!(reader.read(MOST).unwrap().entries.len(), 1);
+    assert_eq!(reader.read(MAX_ENTRIES).unwrap().entries.len(), 1);
     reader.commit();
-    assert!(reader.read(MOST).unwrap().is_empty());
+    assert!(reader.read(MAX_ENTRIES).unwrap().is_empty());
     reader.commit();
     assert!(next.exists(), "clicks written to a file that is gone would be lost");
 }
@@ -459,17 +459,17 @@ fn clicks_noted_together_are_written_together_and_not_before() {
         assert!(lane.stage(&record(number, "")));
     }
     assert!(lane.has_staged());
-    assert!(reader.read(MOST).unwrap().is_empty());
+    assert!(reader.read(MAX_ENTRIES).unwrap().is_empty());
     assert!(lane.flush());
     assert!(!lane.has_staged());
     let sequences: Vec<u64> =
-        reader.read(MOST).unwrap().entries.iter().map(|record| record.sequence).collect();
+        reader.read(MAX_ENTRIES).unwrap().entries.iter().map(|record| record.sequence).collect();
     assert_eq!(sequences, [1, 2, 3]);
     reader.commit();
     // Whoever noted this one went away before writing it.
     assert!(lane.stage(&record(3, "")));
     let keeper = JournalMaintenance::start(&journal).unwrap();
-    wait_until("the keeper has written it", || reader.read(MOST).unwrap().entries.len() == 1);
+    wait_until("the keeper has written it", || reader.read(MAX_ENTRIES).unwrap().entries.len() == 1);
     drop(keeper);
     assert_eq!(journal.dropped(), 0);
 }
@@ -544,14 +544,14 @@ fn a_segment_that_cannot_be_read_costs_no_record_of_another() {
     // Read after the first, and nobody can read a folder.
     fs::create_dir(left.folder().join("j-0000000000000008-0-1")).unwrap();
     let mut reader = Reader::abandoned(&left.folder());
-    assert_eq!(reader.read(MOST).unwrap().entries.len(), 5);
+    assert_eq!(reader.read(MAX_ENTRIES).unwrap().entries.len(), 5);
     reader.commit();
-    assert!(reader.read(MOST).is_err(), "and it is said");
+    assert!(reader.read(MAX_ENTRIES).is_err(), "and it is said");
     // Read before the others, it does not hold them up either.
     let left = Left::new(5);
     fs::create_dir(left.folder().join("j-0000000000000001-0-1")).unwrap();
     let mut reader = Reader::abandoned(&left.folder());
-    assert_eq!(reader.read(MOST).unwrap().entries.len(), 5);
+    assert_eq!(reader.read(MAX_ENTRIES).unwrap().entries.len(), 5);
 }
 
 #[test]
@@ -563,10 +563,10 @@ fn a_segment_that_cannot_be_removed_is_not_read_again() {
     let in_the_way = left.folder().join(QUARANTINE_FOLDER);
     fs::write(&in_the_way, "a file where the folder should be").unwrap();
     let mut reader = Reader::abandoned(&left.folder());
-    assert_eq!(reader.read(MOST).unwrap().entries.len(), 4);
+    assert_eq!(reader.read(MAX_ENTRIES).unwrap().entries.len(), 4);
     for _ in 0..3 {
         reader.commit();
-        let again = reader.read(MOST).unwrap();
+        let again = reader.read(MAX_ENTRIES).unwrap();
         assert!(again.is_empty(), "{again:?}");
     }
     fs::remove_file(in_the_way).unwrap();

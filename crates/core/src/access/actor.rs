@@ -28,12 +28,10 @@ impl Actor {
         Self("system".to_owned())
     }
 
-    /// A member.
     pub fn from_user(id: Id) -> Self {
         Self(format!("user:{id}"))
     }
 
-    /// A program.
     pub fn from_key(id: Id) -> Self {
         Self(format!("key:{id}"))
     }

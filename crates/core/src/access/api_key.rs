@@ -19,7 +19,6 @@ use crate::{Actor, Id, Timestamp, base62};
 /// A program's credential, without the secret.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ApiKey {
-    /// Its id.
     pub id: Id,
     /// Whose links it is for.
     pub workspace: Id,
@@ -33,7 +32,6 @@ pub struct ApiKey {
     pub scopes: Scopes,
     /// Who answers for it: who made it, or, where a key did, whoever answers for that one.
     pub created_by: Actor,
-    /// When.
     pub created_at: Timestamp,
     /// Good up to and including this moment.
     pub expires_at: Option<Timestamp>,
@@ -49,11 +47,8 @@ pub struct ApiKey {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum KeyStatus {
-    /// Good.
     Active,
-    /// Past its time.
     Expired,
-    /// Taken back.
     Revoked,
 }
 
@@ -70,7 +65,6 @@ impl ApiKey {
         member.or_else(|| Self::sponsor(&self.created_by)).unwrap_or_else(|| Actor::from_key(self.id))
     }
 
-    /// The longest name.
     pub const MAX_NAME_CHARS: usize = 100;
 
     /// Whether it is good at this moment.
@@ -97,7 +91,7 @@ const SECRET_CHARS: usize = 43;
 pub const PREFIX_CHARS: usize = KEY_SCHEME.len() + PREFIX_RANDOM_CHARS;
 /// The length of a whole key.
 pub const KEY_CHARS: usize = PREFIX_CHARS + 1 + SECRET_CHARS;
-/// How many random bytes [`Secret::new`] wants: enough that running out is a matter of astronomy.
+/// How many random bytes [`ApiKeySecret::new`] wants: enough that running out is a matter of astronomy.
 pub const RANDOM_BYTES: usize = 128;
 
 /// A whole key: what its owner sees once, and a request carries. It cannot be printed by accident.
@@ -157,7 +151,7 @@ pub fn hash_secret(secret: &str) -> String {
     format!("blake2b256:{}", hex::encode(&Blake2b::<U32>::digest(secret.as_bytes())))
 }
 
-/// The length of a [`token`].
+/// The length of a [`random_token`].
 pub const TOKEN_CHARS: usize = SECRET_CHARS;
 
 /// A one-time secret of 256 bits: an invitation, a session.

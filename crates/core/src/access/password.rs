@@ -13,9 +13,7 @@ use crate::field_error::{FieldCode, FieldError};
 pub struct Password(String);
 
 impl Password {
-    /// The fewest characters.
     pub const MIN_CHARS: usize = 12;
-    /// The most characters.
     pub const MAX_CHARS: usize = 128;
     /// More bytes than 128 characters take, however they were composed: longer texts are not even looked at.
     const MAX_BYTES: usize = 2048;
@@ -44,7 +42,6 @@ impl Password {
         }
     }
 
-    /// What is hashed.
     pub fn as_bytes(&self) -> &[u8] {
         self.0.as_bytes()
     }

@@ -14,7 +14,6 @@ pub enum Scope {
     LinksRead,
     /// Make, change and restore links.
     LinksWrite,
-    /// Delete links.
     LinksDelete,
     /// See statistics and clicks.
     AnalyticsRead,
@@ -23,11 +22,9 @@ pub enum Scope {
 }
 
 impl Scope {
-    /// All of them.
     pub const ALL: [Self; 5] =
         [Self::LinksRead, Self::LinksWrite, Self::LinksDelete, Self::AnalyticsRead, Self::WorkspaceAdmin];
 
-    /// Its name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::LinksRead => "links:read",
@@ -65,14 +62,11 @@ impl fmt::Display for Scope {
 pub struct Scopes(u8);
 
 impl Scopes {
-    /// Nothing.
     pub const NONE: Self = Self(0);
-    /// Everything.
     pub const ALL: Self = Self(0b1_1111);
     /// What a key gets that names none.
     pub const DEFAULT: Self = Self::new(&[Scope::LinksRead, Scope::LinksWrite]);
 
-    /// These.
     pub const fn new(scopes: &[Scope]) -> Self {
         let (mut bits, mut at) = (0, 0);
         while at < scopes.len() {
@@ -101,7 +95,6 @@ impl Scopes {
         self.0 & scope.bit() != 0
     }
 
-    /// What both allow.
     #[must_use]
     pub const fn intersection(self, other: Self) -> Self {
         Self(self.0 & other.0)

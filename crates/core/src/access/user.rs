@@ -52,7 +52,6 @@ impl Email {
         Self(text)
     }
 
-    /// The address.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -72,15 +71,12 @@ pub enum Role {
     Viewer,
     /// Also makes, changes, deletes and restores links, and keeps own keys.
     Member,
-    /// Everything.
     Admin,
 }
 
 impl Role {
-    /// All of them.
     pub const ALL: [Self; 3] = [Self::Viewer, Self::Member, Self::Admin];
 
-    /// Its name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Viewer => "viewer",
@@ -89,7 +85,6 @@ impl Role {
         }
     }
 
-    /// What it allows.
     pub const fn scopes(self) -> Scopes {
         match self {
             Self::Viewer => Scopes::new(&[Scope::LinksRead, Scope::AnalyticsRead]),
@@ -121,7 +116,6 @@ impl fmt::Display for Role {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum UserStatus {
-    /// It can.
     Active,
     /// Locked out; their links go on.
     Suspended,
@@ -130,7 +124,6 @@ pub enum UserStatus {
 }
 
 impl UserStatus {
-    /// Its name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Active => "active",
@@ -162,11 +155,9 @@ impl fmt::Display for UserStatus {
 /// A member of a workspace.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct User {
-    /// Their id.
     pub id: Id,
     /// Where they are a member.
     pub workspace: Id,
-    /// Their address.
     pub email: Email,
     /// Their name; may be empty.
     pub full_name: String,
@@ -185,7 +176,6 @@ pub struct User {
 }
 
 impl User {
-    /// The longest name.
     pub const MAX_NAME_CHARS: usize = 255;
 
     /// A name: up to 255 characters on one line; may be empty.
@@ -205,7 +195,6 @@ impl User {
 /// A user as the audit log has them: without address and name, so that a person can be forgotten.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AuditedUser {
-    /// Their id.
     pub id: Id,
     /// What they may do.
     pub role: Role,

@@ -1,6 +1,6 @@
 //! Where a click came from, as its request says: the Referer, the campaign in the query, and whether anybody clicked.
 //!
-//! [`cut_referrer`], [`utm`] and [`is_prefetch`] run on the redirect path for every request: they copy only what must be
+//! [`strip_referrer`], [`parse_utm`] and [`is_prefetch`] run on the redirect path for every request: they copy only what must be
 //! changed. Nothing here fails; what is malformed is left out.
 
 use std::borrow::Cow;
@@ -20,7 +20,7 @@ const MAX_ESCAPED_UTM_BYTES: usize = 4 * MAX_UTM_BYTES;
 const REFERRER_SCHEMES: [&str; 3] = ["https://", "http://", "android-app://"];
 
 /// What may be written down of a Referer: not its query, its fragment or the name of a user, which may hold a secret or a person's
-/// words. Whether the rest is an address at all is looked at later, by [`referrer`], off the redirect path.
+/// words. Whether the rest is an address at all is looked at later, by [`parse_referrer`], off the redirect path.
 pub fn strip_referrer(header: &[u8]) -> Cow<'_, [u8]> {
     let window = &header[..header.len().min(MAX_REFERRER_BYTES + 1)];
     let page = &window[..memchr2(b'?', b'#', window).unwrap_or(window.len())];

@@ -5,7 +5,7 @@ use sha2::{Digest, Sha256};
 use crate::link::code::is_reserved;
 use crate::{Code, Id, Slug, base62};
 
-/// How many random bytes [`random`] wants: enough that running out is a matter of astronomy.
+/// How many random bytes [`random_code`] wants: enough that running out is a matter of astronomy.
 pub const RANDOM_BYTES: usize = 64;
 
 /// The version of [`from_target`]. A change of its recipe is a new number: published codes never move.

@@ -60,7 +60,6 @@ pub enum Alphabet {
     /// Lower case, digits, hyphen.
     #[serde(rename = "a-z0-9-")]
     Lower,
-    /// Letters, digits, hyphen.
     #[serde(rename = "A-Za-z0-9-")]
     Letters,
     /// Letters, digits, underscore, hyphen.
@@ -91,11 +90,8 @@ impl Alphabet {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CodeRules {
-    /// Its characters.
     pub alphabet: Alphabet,
-    /// Its least length.
     pub min: usize,
-    /// Its greatest length.
     pub max: usize,
     /// A request's code is looked up in lower case too.
     pub fold_case: bool,
@@ -147,7 +143,6 @@ impl Code {
         is_code(text).then(|| Self(text.to_owned()))
     }
 
-    /// The code.
     pub fn as_str(&self) -> &str {
         &self.0
     }

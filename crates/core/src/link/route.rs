@@ -9,7 +9,6 @@ use crate::Timestamp;
 pub struct Route<'a> {
     /// What its owner made of it.
     pub state: LinkState,
-    /// How it redirects.
     pub redirect_status: RedirectStatus,
     /// Leads to https only.
     pub https_only: bool,
@@ -17,7 +16,6 @@ pub struct Route<'a> {
     pub no_loop: bool,
     /// Served up to and including this moment.
     pub expires_at: Option<Timestamp>,
-    /// Where it leads.
     pub target: &'a str,
     /// The target's host, found when the link was loaded.
     pub target_host: &'a str,

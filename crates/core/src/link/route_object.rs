@@ -17,7 +17,6 @@ pub const MAX_OBJECT_BYTES: usize = 256 * 1024;
 /// Derived numbers. Never used to decide anything.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClickTotals {
-    /// Every recorded click.
     pub hits: u64,
     /// The last of them.
     pub last_hit: Option<Timestamp>,
@@ -78,13 +77,9 @@ impl RouteObject {
 pub struct ParsedRoute {
     /// The version it was written in.
     pub v: u64,
-    /// Its path.
     pub code: Code,
-    /// Where it leads.
     pub target: Target,
-    /// Active or disabled.
     pub state: LinkState,
-    /// How it redirects.
     pub redirect_status: RedirectStatus,
     /// Leads to https only.
     pub https_only: bool,
@@ -180,7 +175,7 @@ impl ParsedRoute {
     }
 }
 
-/// Brings an object to [`CURRENT`], one version at a time.
+/// Brings an object to [`CURRENT_VERSION`], one version at a time.
 fn upgrade(object: &mut Map<String, Value>, from: u64) {
     for version in from..CURRENT_VERSION {
         if version == 0 {

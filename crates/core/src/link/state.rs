@@ -9,7 +9,6 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LinkState {
-    /// Redirects.
     Active,
     /// Switched off by its owner.
     Disabled,
@@ -45,9 +44,9 @@ impl fmt::Display for LinkState {
 /// The HTTP status of a redirect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RedirectStatus {
-    /// 301.
+    // 301.
     MovedPermanently,
-    /// 302.
+    // 302.
     Found,
     /// 307: the method stays.
     TemporaryRedirect,
@@ -67,7 +66,6 @@ impl RedirectStatus {
         }
     }
 
-    /// The number.
     pub const fn code(self) -> u16 {
         match self {
             Self::MovedPermanently => 301,
@@ -96,13 +94,9 @@ impl<'de> Deserialize<'de> for RedirectStatus {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LinkSource {
-    /// The REST API.
     Api,
-    /// The dashboard.
     Web,
-    /// The command line.
     Cli,
-    /// An import.
     Import,
 }
 

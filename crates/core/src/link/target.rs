@@ -141,7 +141,7 @@ impl Target {
     }
 
     /// The form by which two targets count as the same page. For matching only: a redirect always goes to the target as
-    /// given. Rules of version [`NORMALIZATION`]: parameters sorted by key, tracking parameters dropped, one trailing slash
+    /// given. Rules of version [`NORMALIZATION_VERSION`]: parameters sorted by key, tracking parameters dropped, one trailing slash
     /// dropped. Path case, http apart from https, and the fragment stay.
     pub fn normalized(&self) -> String {
         let (front, fragment) = match self.text.split_once('#') {

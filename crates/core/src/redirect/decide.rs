@@ -19,13 +19,9 @@ pub struct Visitor<'a> {
 /// What a request gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision<'a> {
-    /// Go there.
     Redirect {
-        /// With this status.
         status: RedirectStatus,
-        /// To this URL.
         target: &'a str,
-        /// Kept this long.
         cache: CacheControl,
     },
     /// 404. Why is for logs and `explain`; the visitor is never told.
@@ -53,7 +49,6 @@ impl Decision<'_> {
 /// Why a request found nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotFoundReason {
-    /// No such link.
     Unknown,
     /// It exists, but the policy hides why it does not answer.
     Concealed(InactiveReason),
@@ -66,22 +61,19 @@ pub enum NotFoundReason {
 /// Why a link no longer answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InactiveReason {
-    /// Past its expiry.
     Expired,
-    /// Switched off.
     Disabled,
-    /// Deleted.
     Deleted,
 }
 
 /// The `Cache-Control` of a redirect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CacheControl {
-    /// `private, max-age=n`
+    // `private, max-age=n`
     Private(u32),
-    /// `public, max-age=n`
+    // `public, max-age=n`
     Public(u32),
-    /// `no-store`
+    // `no-store`
     NoStore,
 }
 

@@ -8,7 +8,6 @@ use crate::{Policy, Route, Timestamp};
 pub struct ExplainStep {
     /// What was looked at.
     pub step: &'static str,
-    /// What was found.
     pub result: String,
 }
 

@@ -10,9 +10,9 @@ pub const MAX_PATH_BYTES: usize = 2048;
 /// What a path asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RequestPath<'a> {
-    /// `/`
+    // `/`
     Root,
-    /// `/{code}`
+    // `/{code}`
     Code(Cow<'a, str>),
     /// `/{code}+`: where it leads, without going there.
     Preview(Cow<'a, str>),

@@ -10,7 +10,7 @@ use crate::{RedirectStatus, Timestamp};
 /// `X-Robots-Tag` of every redirect and page: short links do not belong into search engines.
 pub const ROBOTS_TAG: &str = "noindex";
 
-/// What `/robots.txt` says.
+// What `/robots.txt` says.
 pub const ROBOTS_TXT: &str = "User-agent: *\nDisallow: /\n";
 
 /// Where whoever found something wrong with a link looks for somebody to tell (RFC 9116).
@@ -22,7 +22,6 @@ const DAY_MS: i64 = 86_400_000;
 /// A whole answer, but for the request's id, which the server adds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpResponse {
-    /// The HTTP status.
     pub status: u16,
     /// Header names in lower case.
     pub headers: Vec<(&'static str, String)>,
@@ -31,7 +30,6 @@ pub struct HttpResponse {
 }
 
 impl HttpResponse {
-    /// A redirect.
     pub fn redirect(status: RedirectStatus, target: &str, cache: CacheControl) -> Self {
         Self {
             status: status.code(),

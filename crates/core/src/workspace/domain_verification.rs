@@ -1,6 +1,6 @@
 //! Custody of a host: whether its workspace has proven it by DNS, and what was last seen of it there and at its registry.
 //!
-//! A look at the network is made elsewhere and comes in as [`Seen`]; [`Custody::after`] says what it changes. What could not be found
+//! A look at the network is made elsewhere and comes in as [`DomainCheck`]; [`DomainVerification::observe`] says what it changes. What could not be found
 //! out changes nothing: an outage is never a missing proof.
 
 use std::fmt;
@@ -42,7 +42,7 @@ pub struct DomainVerification {
     pub expires_at: Option<Timestamp>,
     /// When the registry last answered.
     pub registry_checked_at: Option<Timestamp>,
-    /// The last of [`ALARM_DAYS`] that was told.
+    /// The last of [`EXPIRY_WARNING_DAYS`] that was told.
     pub alarmed_days: Option<i64>,
     /// When DNS last answered.
     pub checked_at: Option<Timestamp>,
@@ -54,7 +54,6 @@ pub struct DomainVerification {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DomainStatus {
-    /// It does.
     #[default]
     Active,
     /// Not yet: it waits for its first proof.
@@ -79,7 +78,6 @@ impl fmt::Display for DomainStatus {
 pub struct VerificationRecord {
     /// The name of the TXT record.
     pub name: String,
-    /// Its value.
     pub value: String,
 }
 
@@ -113,7 +111,6 @@ pub struct DomainCheck {
 /// Whether something is in DNS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordState {
-    /// It is.
     Present,
     /// DNS says that it is not.
     Absent,
@@ -122,7 +119,6 @@ pub enum RecordState {
 /// Where a name leads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PointsTo {
-    /// Where it should.
     Us,
     /// Nowhere or elsewhere, in words.
     Elsewhere(String),
@@ -135,13 +131,11 @@ pub enum DomainEvent {
     Verified,
     /// Without proof for too long: it answers no more.
     Suspended,
-    /// Proven again.
     Resumed,
     /// The registration ends soon.
     Expiring {
         /// In so many days; less than none where it is over.
         days: i64,
-        /// On this day.
         on: String,
     },
     /// The name leads nowhere, or elsewhere.
@@ -190,7 +184,6 @@ impl DomainVerification {
         Self { needs_proof: true, ..Self::default() }
     }
 
-    /// Whether it answers.
     pub const fn status(&self) -> DomainStatus {
         match (self.needs_proof, self.proven_at, self.suspended_at) {
             (_, _, Some(_)) => DomainStatus::Suspended,

@@ -25,10 +25,8 @@ pub enum Preset {
 }
 
 impl Preset {
-    /// All of them.
     pub const ALL: [Self; 4] = [Self::Fabric, Self::Edge, Self::Platform, Self::Team];
 
-    /// Its name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Fabric => "fabric",
@@ -73,11 +71,9 @@ pub enum Generator {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CacheScope {
-    /// The visitor's browser.
     Private,
     /// Anyone on the way.
     Public,
-    /// Nobody.
     NoStore,
 }
 
@@ -85,7 +81,6 @@ pub enum CacheScope {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CacheRules {
-    /// By whom.
     pub scope: CacheScope,
     /// For how many seconds; never beyond the link's expiry.
     pub max_age: u32,
@@ -96,7 +91,7 @@ pub struct CacheRules {
 pub enum InactiveResponse {
     /// 404, as if it had never been.
     NotFound,
-    /// 410, saying why.
+    // 410, saying why.
     Gone,
 }
 
@@ -123,11 +118,8 @@ impl<'de> Deserialize<'de> for InactiveResponse {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, expecting = "struct Answers")]
 pub struct InactiveResponses {
-    /// Past its expiry.
     pub expired: InactiveResponse,
-    /// Switched off.
     pub disabled: InactiveResponse,
-    /// Deleted.
     pub deleted: InactiveResponse,
 }
 
@@ -157,7 +149,6 @@ pub enum ExpiredLinks {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Visibility {
-    /// Every member.
     Workspace,
     /// Its owner, and admins.
     Owner,
@@ -169,18 +160,14 @@ pub enum Visibility {
 pub enum SignInMethod {
     /// A password kept here.
     Password,
-    /// An OpenID provider.
     Oidc,
-    /// API keys.
     Keys,
 }
 
 /// What a click keeps of the user agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UserAgentRetention {
-    /// A keyed hash.
     Hashed,
-    /// Its first characters.
     Truncated(u32),
 }
 
@@ -239,7 +226,6 @@ pub struct Policy {
     pub sweep: ExpiredLinks,
     /// The `https_only` of a link that does not say.
     pub https_only: bool,
-    /// The longest target.
     pub max_target_bytes: u32,
     /// The same target gets the same generated code.
     pub reuse: bool,

@@ -18,7 +18,6 @@ const RESOLV_CONF: &str = "/etc/resolv.conf";
 const DNS_PORT: u16 = 53;
 /// Of those it names, so many are asked.
 const MAX_SERVERS: usize = 3;
-/// Each so often...
 const ATTEMPTS_PER_SERVER: usize = 2;
 /// ...and waited for so long.
 const SERVER_TIMEOUT: Duration = Duration::from_secs(2);
@@ -27,7 +26,6 @@ const QUERY_TIMEOUT: Duration = Duration::from_secs(8);
 /// What UDP brings without being asked for more; the rest comes by TCP.
 const MAX_DATAGRAM_BYTES: usize = 4096;
 
-/// Who is asked.
 #[derive(Clone, Debug)]
 pub(crate) enum Resolver {
     /// One that was configured.
@@ -39,11 +37,10 @@ pub(crate) enum Resolver {
 /// What is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RecordType {
-    /// Texts.
     Txt,
-    /// IPv4 addresses.
+    // IPv4 addresses.
     A,
-    /// IPv6 addresses.
+    // IPv6 addresses.
     Aaaa,
 }
 
@@ -52,7 +49,6 @@ pub(crate) enum RecordType {
 pub(crate) struct DnsResponse {
     /// The texts, each in one piece.
     pub(crate) texts: Vec<String>,
-    /// The addresses.
     pub(crate) addresses: Vec<IpAddr>,
     /// The names it leads through.
     pub(crate) names: Vec<String>,

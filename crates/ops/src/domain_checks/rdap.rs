@@ -21,7 +21,6 @@ const MAX_RESPONSE_BYTES: usize = 256 * 1024;
 /// Names asked for until one is registered: the host, what it is below, and so on.
 const MAX_NAMES_PER_HOST: usize = 5;
 
-/// The client.
 pub(crate) struct RdapClient {
     client: reqwest::Client,
     service: Url,
@@ -54,7 +53,6 @@ struct Event {
 }
 
 impl RdapClient {
-    /// Asks nobody yet.
     pub(crate) fn new(service: &Url) -> Result<Self, String> {
         // The client takes the process's TLS provider and panics without one. If one was chosen before, it stays.
         let _ = rustls::crypto::ring::default_provider().install_default();

@@ -20,9 +20,7 @@ const MAX_REGISTRY_FAILURES: usize = 3;
 
 /// A round about to be made.
 pub struct CheckRun<'a> {
-    /// The truth.
     pub store: &'a Store,
-    /// Who looks.
     pub checker: &'a Arc<DomainChecker>,
     /// At the hosts of these.
     pub workspaces: &'a [Workspace],
@@ -39,7 +37,6 @@ pub struct CheckRun<'a> {
 pub enum RegistryChecks {
     /// Where that is due: they count how often they are asked.
     WhenDue,
-    /// At once.
     Now,
 }
 
@@ -59,9 +56,7 @@ pub struct DomainCheckReport {
 /// What was found of a host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct CheckedDomain {
-    /// Which.
     pub host: Host,
-    /// Whose.
     pub workspace: Slug,
     /// Whether it answers now; nothing where its claim is over.
     pub state: Option<DomainStatus>,
@@ -70,11 +65,10 @@ pub struct CheckedDomain {
     /// One of these changes is for somebody to do something about.
     pub alarm: bool,
     /// What somebody should do something about, new or not.
-    pub concern: Option<String>,
+    pub warning: Option<String>,
 }
 
 impl CheckRun<'_> {
-    /// Looks.
     pub async fn run(&self, now: Timestamp) -> Result<DomainCheckReport, OpsError> {
         let mut found = DomainCheckReport::default();
         if !self.checker.is_enabled() {
@@ -139,7 +133,7 @@ impl CheckRun<'_> {
                 state: None,
                 changes: vec![why],
                 alarm: true,
-                concern: None,
+                warning: None,
             };
             return if_recorded(lapsed, looked);
         }
@@ -154,7 +148,7 @@ impl CheckRun<'_> {
             state: Some(next.status()),
             changes: events.iter().map(ToString::to_string).collect(),
             alarm: events.iter().any(DomainEvent::is_warning),
-            concern: next.warning(now),
+            warning: next.warning(now),
         };
         if_recorded(written, looked)
     }

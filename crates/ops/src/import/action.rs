@@ -9,21 +9,16 @@ use crate::import::report::{RowOutcome, RowResult};
 
 /// What is to be done about a row.
 pub enum ImportAction {
-    /// A new link.
     Create(Box<Candidate>),
     /// Another one than is there.
     Update {
-        /// The row's place.
         row: u64,
-        /// As it is.
         before: Box<Link>,
-        /// As it becomes.
         after: Box<Link>,
     },
 }
 
 impl ImportAction {
-    /// The row's place.
     pub fn row(&self) -> u64 {
         match self {
             Self::Create(candidate) => candidate.row,

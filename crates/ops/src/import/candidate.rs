@@ -23,7 +23,6 @@ const MAX_TARGET_BYTES: u32 = 65_536;
 
 /// A link that may be made of a row.
 pub struct Candidate {
-    /// The row's place.
     pub row: u64,
     /// What it would be.
     pub link: Link,

@@ -18,7 +18,6 @@ use crate::WriteMode;
 pub struct RowChecker {
     /// What they are held against.
     pub rules: Rules,
-    /// So far.
     pub report: ImportReport,
     /// Codes of this file and what their rows said, as hashes: twelve bytes a row.
     seen_codes: HashMap<[u32; 2], u32>,

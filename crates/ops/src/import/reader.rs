@@ -37,23 +37,19 @@ pub enum ReadError {
     /// Not beyond this row.
     #[error("row {row}: {why}; nothing after it was read")]
     MalformedRow {
-        /// Which.
         row: u64,
         /// What is wrong with it.
         why: String,
     },
-    /// The file itself.
     #[error("it cannot be read: {0}")]
     Io(#[from] std::io::Error),
 }
 
 /// A row that was read, or what is wrong with it.
 pub enum ParsedRow {
-    /// A row.
     Row(Box<Row>),
     /// What is wrong with one.
     Invalid {
-        /// Its place.
         number: u64,
         /// Its code, where it has one.
         code: Option<String>,
@@ -192,7 +188,6 @@ enum Container {
     Document(ImportFormat),
     /// Lines of columns under a header.
     Table(ImportFormat, u8),
-    /// A database dump.
     Dump,
 }
 

@@ -14,7 +14,6 @@ pub(crate) const MAX_RECORD_VALUES: usize = 256;
 /// How deep metadata may be: as in a request, whose body is around it.
 const MAX_METADATA_DEPTH: usize = rlinks_core::strict_json::MAX_DEPTH - 1;
 
-/// Named values.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Record {
     /// Name for comparing, name as written, value.
@@ -74,7 +73,6 @@ impl RecordBuilder {
         Ok(())
     }
 
-    /// All of them.
     pub(crate) fn build(self) -> Record {
         self.record
     }

@@ -66,9 +66,7 @@ pub struct RowProblem {
 /// A link that was there and was, or would be, changed.
 #[derive(Clone, Debug)]
 pub struct UpdatedLink {
-    /// As it was.
     pub before: Link,
-    /// As it became.
     pub after: Link,
 }
 
@@ -91,13 +89,11 @@ pub enum RowOutcome {
 
 /// What became of a row, and why.
 pub struct RowResult {
-    /// The row's place.
     pub row: u64,
     /// Its code, where it has one.
     pub code: Option<String>,
     /// What became of it.
     pub outcome: RowOutcome,
-    /// Why.
     pub reason: String,
     /// What it conflicts with would be changed, were that asked for.
     pub may_overwrite: bool,

@@ -14,7 +14,6 @@ pub struct Row {
     pub input: Input,
     /// Until when it answers; `Some(None)` is for ever.
     pub expires_at: Option<Option<Timestamp>>,
-    /// Active, disabled, deleted.
     pub state: Option<LinkState>,
     /// When it was made.
     pub created_at: Option<Timestamp>,
@@ -27,9 +26,7 @@ pub struct Row {
 /// What a link gets anew unless it is to be exactly the one it was.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PreservedFields {
-    /// Its id.
     pub id: Option<Id>,
-    /// Who made it.
     pub created_by: Option<String>,
     /// How often it changed.
     pub version: Option<i64>,

@@ -7,9 +7,7 @@ use rlinks_core::{Actor, Id, Policy, ServedHosts};
 pub struct Rules {
     /// What a link may be.
     pub policy: Policy,
-    /// Where links go.
     pub workspace: Id,
-    /// Whose they become.
     pub owner: Actor,
     /// Every domain that is ours.
     pub domains: ServedHosts,

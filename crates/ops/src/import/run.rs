@@ -27,7 +27,6 @@ const ID_BLOCK_SIZE: usize = 16_000;
 /// So many new links change how a database should look for them.
 const MIN_LINKS_TO_ANALYZE: u64 = 10_000;
 
-/// How to import.
 pub struct ImportOptions<'a> {
     /// Write, or only say what would be written.
     pub mode: WriteMode,
@@ -39,7 +38,6 @@ pub struct ImportOptions<'a> {
     pub allow_http: bool,
     /// Where clicks that were counted elsewhere go. Nobody needs it who only looks.
     pub clicks: Option<&'a ClickStore>,
-    /// Who limits creations.
     pub quota: Option<&'a dyn CreationQuota>,
     /// Called with each link that was written.
     pub on_written: &'a (dyn Fn(&Link) + Send + Sync),
@@ -169,7 +167,7 @@ impl ImportRun<'_> {
         for item in items {
             match item {
                 ParsedRow::Invalid { number, code, errors } => {
-                    refusals.push(RowResult::refused(number, code, &errors))
+                    refusals.push(RowResult::refused(number, code, &errors));
                 }
                 ParsedRow::Row(row) => match self.checker.candidate(&row, now) {
                     Ok(candidate) => candidates.push(candidate),
@@ -376,7 +374,7 @@ impl ImportRun<'_> {
                 }
                 Err(error) => match (conflict_of(&error), step, error) {
                     (_, ImportAction::Create(candidate), StoreError::CodeTaken { .. }) => {
-                        late.push(*candidate)
+                        late.push(*candidate);
                     }
                     (Some(reason), step, _) => verdicts.push(step.verdict(RowOutcome::Conflicting, reason)),
                     (None, _, error) => failure = Some(error),

@@ -17,7 +17,7 @@ const CANDIDATES_PER_ATTEMPT: usize = 4;
 const MAX_HASH_SALTS: u32 = 16;
 
 impl Ops {
-    /// Makes a link: under the chosen code, or under one the policy's generator gives. With `once`, one link however often it is
+    /// Makes a link: under the chosen code, or under one the policy's generator gives. With `idempotency_key`, one link however often it is
     /// asked for.
     pub async fn create(
         &self,
@@ -96,7 +96,7 @@ impl Ops {
         }
     }
 
-    /// The answer that the same creation got before, where it is known by `once`; an error where the key was another creation's. What
+    /// The answer that the same creation got before, where it is known by `idempotency_key`; an error where the key was another creation's. What
     /// has become impossible since then (an expiry that is over, a limit that is reached) makes no difference.
     pub async fn replay(
         &self,

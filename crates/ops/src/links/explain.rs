@@ -14,7 +14,6 @@ use serde::Serialize;
 use crate::{Ops, OpsError, Requester, Resource};
 use rlinks_routes::host_directory::HostDirectory;
 
-/// An explanation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Explanation {
     /// The address that was looked at.

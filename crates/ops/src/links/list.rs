@@ -72,14 +72,12 @@ pub enum Sort {
 }
 
 impl Sort {
-    /// By its name.
     pub fn parse(name: &str) -> Option<Self> {
         [Self::CreatedAt, Self::UpdatedAt, Self::Clicks, Self::Code]
             .into_iter()
             .find(|known| known.as_str() == name)
     }
 
-    /// Its name.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::CreatedAt => "created_at",
@@ -99,7 +97,6 @@ pub enum ListPosition {
     /// When it was last changed, and its id.
     #[serde(rename = "u")]
     UpdatedAt(i64, i64),
-    /// Its code.
     #[serde(rename = "c")]
     Code(Code),
     /// In the order of clicks: a link's clicks, and its id.
@@ -156,7 +153,6 @@ pub struct Page {
 /// A link of a page.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LinkWithClicks {
-    /// The link.
     pub link: Link,
     /// What it has counted for ever. Nothing where clicks cannot be read: the links themselves are what was asked for.
     pub total: Option<Total>,
@@ -181,7 +177,6 @@ pub struct ListBounds {
     pub max_counted: i64,
     /// Links of a step along the order of clicks.
     pub links_per_step: i64,
-    /// Steps.
     pub max_steps: usize,
 }
 

@@ -41,7 +41,6 @@ pub struct RollbackReport {
 /// How a link is, and how it was.
 #[derive(Clone, Debug)]
 pub struct LinkDiff {
-    /// As it is.
     pub now: Link,
     /// As it was; deleted where it was not there.
     pub then: Link,

@@ -37,7 +37,6 @@ const PREFIX_TAG: char = '=';
 /// A host some entry has a path for.
 const HAS_PATHS_TAG: char = '@';
 
-/// What was read.
 pub struct Blocklist {
     text: String,
     index: HashTable<(u32, u32)>,

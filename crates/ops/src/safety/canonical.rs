@@ -16,7 +16,6 @@ const MAX_FOLDERS: usize = 4;
 
 /// Host, path and query, in their canonical spelling.
 pub struct CanonicalUrl<'a> {
-    /// The host.
     pub host: &'a str,
     /// The path; it begins with a slash.
     pub path: String,
@@ -25,7 +24,6 @@ pub struct CanonicalUrl<'a> {
 }
 
 impl<'a> CanonicalUrl<'a> {
-    /// Of a target.
     pub fn from_target(target: &'a Target) -> Self {
         let rest = &target.as_str()[target.host_range().1..];
         let rest = rest.find(['/', '?', '#']).map_or("", |at| &rest[at..]);

@@ -28,19 +28,14 @@ const BLOCKLIST_POLL_INTERVAL: Duration = Duration::from_secs(2);
 /// A link that leads somewhere unsafe.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnsafeLink {
-    /// Whose.
     pub workspace: Id,
-    /// Which.
     pub code: Code,
-    /// Why.
     pub reason: UnsafeReason,
 }
 
 /// A run about to be done.
 pub struct Recheck<'a> {
-    /// The truth.
     pub store: &'a Store,
-    /// Who is asked.
     pub safety: &'a Safety,
     /// About these; deleted ones are left alone.
     pub workspaces: &'a [Workspace],
@@ -147,7 +142,6 @@ impl Recheck<'_> {
     }
 }
 
-/// Before every id.
 const FIRST_ID: Id = Id::from_i64(0);
 
 fn unsafe_link(link: &Link, reason: UnsafeReason) -> UnsafeLink {

@@ -62,13 +62,10 @@ impl std::fmt::Debug for SafeBrowsingConfig {
 /// What a page is listed for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Threat {
-    /// Software that harms.
     Malware,
     /// Pages that pretend to be others.
     SocialEngineering,
-    /// Software that deceives.
     UnwantedSoftware,
-    /// Applications that harm.
     HarmfulApplication,
 }
 
@@ -110,7 +107,6 @@ pub enum Finding {
     Unknown(String),
 }
 
-/// The client.
 pub struct SafeBrowsing {
     client: reqwest::Client,
     question: Url,
@@ -122,7 +118,6 @@ pub struct SafeBrowsing {
 }
 
 impl SafeBrowsing {
-    /// Asks nobody yet.
     pub fn new(options: &SafeBrowsingConfig) -> Result<Self, String> {
         let mut key = HeaderValue::from_str(&options.key)
             .map_err(|_| "safety.safe_browsing_key has characters no key has".to_owned())?;
@@ -314,7 +309,6 @@ impl Cache {
 /// Whether Google is worth asking.
 #[derive(Default)]
 struct Breaker {
-    /// In a row.
     failures: u32,
     /// Questions without an answer yet.
     in_flight: u32,
@@ -380,7 +374,6 @@ impl Breaker {
 
 /// What travels. Numbers as in Google's `google.security.safebrowsing.v5`; fields nobody here reads are left out.
 pub mod wire {
-    /// The answer.
     #[derive(Clone, PartialEq, prost::Message)]
     pub struct SearchHashesResponse {
         /// Every listed hash that begins with one of the prefixes.
@@ -391,10 +384,9 @@ pub mod wire {
         pub cache_duration: Option<Duration>,
     }
 
-    /// A listed hash.
     #[derive(Clone, PartialEq, prost::Message)]
     pub struct FullHash {
-        /// SHA-256.
+        // SHA-256.
         #[prost(bytes = "vec", tag = "1")]
         pub full_hash: Vec<u8>,
         /// What it is listed for.
@@ -408,15 +400,13 @@ pub mod wire {
         /// Numbers from 1; others are to be passed over.
         #[prost(int32, tag = "1")]
         pub threat_type: i32,
-        /// Limits of it.
         #[prost(int32, repeated, tag = "2")]
         pub attributes: Vec<i32>,
     }
 
-    /// `google.protobuf.Duration`.
+    // `google.protobuf.Duration`.
     #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
     pub struct Duration {
-        /// Whole seconds.
         #[prost(int64, tag = "1")]
         pub seconds: i64,
         /// And a part of one.

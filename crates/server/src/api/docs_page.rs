@@ -23,9 +23,9 @@ use self::words::{anchor, badge, inline};
 pub const STYLE: &str = include_str!("docs/style.css");
 
 /// Fields inside fields that an operation shows before it only links.
-const MOST_DEEP: usize = 4;
+const MAX_DEPTH: usize = 4;
 /// References that lead to references.
-const MOST_HOPS: usize = 8;
+const MAX_REFERENCES: usize = 8;
 /// A page that has grown this long follows no more references inside schemas; it only links them.
 const LONG_BYTES: usize = 2 << 20;
 /// The order in which a path's operations are shown.
@@ -216,7 +216,7 @@ impl<'a> Page<'a> {
     /// What a value is after its references; nothing when they lead nowhere or in circles.
     fn resolve(&self, value: &'a Value) -> Option<&'a Value> {
         let mut value = value;
-        for _ in 0..MOST_HOPS {
+        for _ in 0..MAX_REFERENCES {
             match text(value, "$ref") {
                 Some(reference) => value = self.look_up(reference)?,
                 None => return Some(value),

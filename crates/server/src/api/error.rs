@@ -35,17 +35,14 @@ impl ApiError {
         Self::with_message(code, code.message())
     }
 
-    /// With better words.
     pub fn with_message(code: ErrorCode, message: impl Into<String>) -> Self {
         Self { code, message: message.into(), details: Value::Null, retry_after: None }
     }
 
-    /// Too many requests.
     pub fn rate_limited(seconds: u32, message: &str) -> Self {
         Self { retry_after: Some(seconds), ..Self::with_message(ErrorCode::RateLimited, message) }
     }
 
-    /// Which it is.
     pub fn code(&self) -> ErrorCode {
         self.code
     }
@@ -55,7 +52,6 @@ impl ApiError {
         json!({ "code": self.code.name(), "status": self.code.status(), "message": self.message, "details": self.details })
     }
 
-    /// Its status.
     pub fn status(&self) -> u16 {
         self.code.status()
     }

@@ -96,7 +96,6 @@ impl Params {
         Some(value)
     }
 
-    /// The same, read.
     pub fn parsed<T>(&mut self, name: &str, read: impl FnOnce(&str) -> Result<T, FieldError>) -> Option<T> {
         let text = self.text(name)?;
         let read = read(&text).map_err(|error| FieldError { field: name.to_owned(), ..error });
@@ -114,7 +113,7 @@ impl Params {
         })
     }
 
-    /// `true` or `false`.
+    // `true` or `false`.
     pub fn boolean(&mut self, name: &str) -> Option<bool> {
         self.one_of(name, &[("true", true), ("false", false)])
     }
@@ -172,7 +171,6 @@ pub fn time(name: &str, text: &str) -> Result<Timestamp, FieldError> {
     })
 }
 
-/// A JSON object.
 pub struct JsonObject(pub Map<String, Value>);
 
 impl<S: Send + Sync> FromRequest<S> for JsonObject {
@@ -183,7 +181,6 @@ impl<S: Send + Sync> FromRequest<S> for JsonObject {
     }
 }
 
-/// A larger one.
 pub struct BulkJsonObject(pub Map<String, Value>);
 
 impl<S: Send + Sync> FromRequest<S> for BulkJsonObject {
@@ -301,7 +298,6 @@ pub struct Fields {
 }
 
 impl Fields {
-    /// Of a body.
     pub fn new(object: Map<String, Value>) -> Self {
         Self { object, errors: FieldErrors::default() }
     }
@@ -327,7 +323,6 @@ impl Fields {
         self.parsed(name, read)
     }
 
-    /// Any value.
     pub fn value(&mut self, name: &str) -> Option<Value> {
         self.object.remove(name)
     }

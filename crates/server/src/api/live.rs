@@ -12,7 +12,6 @@ use tokio::sync::broadcast::error::RecvError;
 
 /// Subscriptions of one workspace.
 pub const MAX_SUBSCRIPTIONS_PER_WORKSPACE: usize = 64;
-/// Subscriptions in all.
 pub const MAX_SUBSCRIPTIONS: usize = 1024;
 /// Events kept for a subscriber that has not read them yet.
 pub const MAX_BUFFERED_EVENTS: usize = 256;
@@ -43,7 +42,6 @@ pub struct Subscription<T> {
 /// What a listener hears.
 #[derive(Debug, PartialEq, Eq)]
 pub enum LiveEvent<T> {
-    /// The next event.
     Published(Arc<T>),
     /// So many events were published and are gone: the listener was too slow.
     Lost(u64),
@@ -56,7 +54,6 @@ impl<T> Default for LiveHub<T> {
 }
 
 impl<T> LiveHub<T> {
-    /// Nobody listens yet.
     pub fn new() -> Self {
         let hub = HubState { channels: HashMap::new(), subscriptions: 0, is_closed: false };
         Self { hub: Arc::new(Mutex::new(hub)) }

@@ -16,7 +16,9 @@ use rlinks_clicks::events::Codes;
 use rlinks_clicks::export::jsonl;
 use rlinks_clicks::misses::MissedCode;
 use rlinks_clicks::rollup::RollupSubject;
-use rlinks_clicks::stats::{Bots, Interval, MAX_TOP_LINKS, Place, Statistics, StatsError, StatsQuery, Zone};
+use rlinks_clicks::stats::{
+    Bots, Interval, MAX_TOP_LINKS, RecentCursor, Statistics, StatsError, StatsQuery, Zone,
+};
 use rlinks_clicks::time::day_of;
 use rlinks_core::{Code, FieldCode, FieldError, Id, Policy, Scope, Timestamp};
 use rlinks_store::StoreError;
@@ -393,7 +395,7 @@ async fn clicks(
     params.finish()?;
     let link = api.ops.any_link(&caller.by, &caller.workspace, &code).await?;
     let context = format!("clicks {} {}", caller.workspace.id, link.id);
-    let after = cursor.map(|text| api.open_cursor::<Place>(&context, &text)).transpose()?;
+    let after = cursor.map(|text| api.open_cursor::<RecentCursor>(&context, &text)).transpose()?;
     let mut codes = Codes::new(api.ops.store.clone());
     let limit = usize::try_from(limit).unwrap_or(100);
     let (found, next) =

@@ -135,7 +135,7 @@ pub struct DomainView {
     #[schema(value_type = Option<String>, format = DateTime)]
     checked_at: Option<Timestamp>,
     /// What somebody should do something about, in words.
-    concern: Option<String>,
+    warning: Option<String>,
 }
 
 /// A TXT record.
@@ -175,7 +175,7 @@ impl DomainView {
             proof: proof.map(|VerificationRecord { name, value }| ProofView { name, value }),
             expires_on: verification.expires_at.map(domain_verification::utc_date),
             checked_at: verification.checked_at,
-            concern: verification.warning(now),
+            warning: verification.warning(now),
             host: domain.host,
             primary: domain.primary,
             created_at: domain.created_at,

@@ -12,7 +12,6 @@ use super::error::AuthError;
 
 /// A scope as a type, so that a route's signature names what it needs.
 pub trait RequiredScope: Send + Sync {
-    /// Which.
     const SCOPE: Option<Scope>;
 }
 
@@ -26,15 +25,15 @@ macro_rules! required_scopes {
 }
 
 required_scopes! {
-    /// `links:read`
+    // `links:read`
     LinksRead => Some(Scope::LinksRead);
-    /// `links:write`
+    // `links:write`
     LinksWrite => Some(Scope::LinksWrite);
-    /// `links:delete`
+    // `links:delete`
     LinksDelete => Some(Scope::LinksDelete);
-    /// `analytics:read`
+    // `analytics:read`
     AnalyticsRead => Some(Scope::AnalyticsRead);
-    /// `workspace:admin`
+    // `workspace:admin`
     WorkspaceAdmin => Some(Scope::WorkspaceAdmin);
     /// Any credential will do.
     AnyScope => None;
@@ -56,7 +55,7 @@ impl<N: RequiredScope, S: Sync> FromRequestParts<S> for Authorized<N> {
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, AuthError> {
         let caller = parts.extensions.get::<Arc<Caller>>().cloned();
-        let caller = caller.ok_or_else(|| AuthError::Unauthenticated)?;
+        let caller = caller.ok_or(AuthError::Unauthenticated)?;
         if let Some(scope) = N::SCOPE {
             caller.require_scope(scope)?;
         }

@@ -9,7 +9,6 @@ use super::error::AuthError;
 use super::oidc::Bearer;
 use super::session::CurrentSession;
 
-/// Who calls.
 #[derive(Clone, Debug)]
 pub struct Caller {
     /// In which workspace: the credential's, whatever the Host.

@@ -35,7 +35,6 @@ pub enum Transport {
 /// How a request came.
 #[derive(Clone, Debug)]
 pub struct ConnectionInfo {
-    /// Over what.
     pub transport: Transport,
     /// The network it came from, as text; never the address.
     pub network: String,

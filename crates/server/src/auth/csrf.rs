@@ -35,9 +35,7 @@ pub struct CsrfTokens {
 
 /// What a form needs: the token in it, and the cookie where the browser has none yet.
 pub struct CsrfToken {
-    /// For the form.
     pub token: String,
-    /// For the browser.
     pub cookie: Option<HeaderValue>,
 }
 

@@ -17,7 +17,6 @@ const MAX_KEYS: usize = 100_000;
 pub struct KeyUsage(Mutex<HashMap<Id, (i64, Timestamp)>>);
 
 impl KeyUsage {
-    /// Counts a use.
     pub fn count(&self, key: Id, now: Timestamp) {
         let mut waiting = self.0.lock();
         if waiting.len() >= MAX_KEYS && !waiting.contains_key(&key) {

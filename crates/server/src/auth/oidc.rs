@@ -3,8 +3,8 @@
 //! | to find | look in |
 //! |---|---|
 //! | is this token the issuer's, for us, now? | [`token`], with a key of [`jwks`] |
-//! | which keys there are, and when the issuer is asked again | [`issuer`], [`discovery`], [`fetch`] |
-//! | signing in with a browser | [`flow`] |
+//! | which keys there are, and when the issuer is asked again | [`provider`], [`metadata`], the crate `rlinks-ops` (`outbound`) |
+//! | signing in with a browser | [`login`] |
 //! | who may come in, and as what | [`provision`] |
 //!
 //! People are known by issuer and subject. Their address is what they are shown by, never what they are known by.
@@ -54,7 +54,7 @@ pub enum Algorithm {
     Es256,
     /// ECDSA on P-384 with SHA-384.
     Es384,
-    /// Ed25519.
+    // Ed25519.
     EdDsa,
 }
 
@@ -104,7 +104,6 @@ impl FromStr for Algorithm {
 pub struct ClientSecret(String);
 
 impl ClientSecret {
-    /// This one.
     pub fn new(text: String) -> Self {
         Self(text)
     }
@@ -120,7 +119,6 @@ impl fmt::Debug for ClientSecret {
     }
 }
 
-/// What is configured.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OidcSettings {
     /// The provider, by the name it calls itself.
@@ -161,9 +159,7 @@ pub enum BearerError {
 /// Somebody with a token.
 #[derive(Clone, Debug)]
 pub struct Bearer {
-    /// Who.
     pub user: User,
-    /// Where.
     pub workspace: Workspace,
     /// How long the token is good.
     pub until: Timestamp,

@@ -46,11 +46,8 @@ pub struct StartedSession {
 /// Somebody who is signed in.
 #[derive(Clone, Debug)]
 pub struct CurrentSession {
-    /// Who.
     pub user: User,
-    /// Where.
     pub workspace: Workspace,
-    /// In which session.
     pub session: Session,
     csrf: String,
 }
@@ -134,7 +131,6 @@ impl Sessions {
         }
     }
 
-    /// Ends this session.
     pub async fn end(&self, current: &CurrentSession) -> Result<(), StoreError> {
         self.store.end_session(&current.user, &current.session.hash, self.clock.now()).await
     }

@@ -14,11 +14,8 @@ use crate::auth::connection_info::ConnectionInfo;
 
 /// What was typed into the set-up form.
 pub struct FirstAdmin<'a> {
-    /// Their address.
     pub email: &'a str,
-    /// Their name.
     pub full_name: &'a str,
-    /// Their password.
     pub password: &'a str,
 }
 

@@ -40,7 +40,6 @@ pub enum SignInError {
     /// Too many at once.
     #[error("Too many people are signing in at this moment. Try again in a few seconds")]
     Busy,
-    /// The store's word.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -59,9 +58,7 @@ impl From<HashingBusyError> for SignInError {
 
 /// What was typed into the sign-in form.
 pub struct Credentials<'a> {
-    /// The address.
     pub email: &'a str,
-    /// The password.
     pub password: &'a str,
 }
 

@@ -80,20 +80,24 @@ fn render(context: &RedirectContext, key_fetches: Option<u64>) -> String {
     page.sample("rlinks_build_info", &[("version", &env!("CARGO_PKG_VERSION"))], 1);
 
     page.counter(
-        "rlinks_answers_total",
+        "rlinks_http_responses_total",
         "Answers, by what was asked for (a link, or a page of ours) and status.",
     );
-    for (kind, name) in [(RequestKind::Link, "link"), (RequestKind::Control, "page")] {
+    for (kind, name) in [(RequestKind::Link, "link"), (RequestKind::Control, "control")] {
         for index in 0..STATUS_COUNT {
             let answers: u64 =
                 threads.iter().map(|thread| thread.responses(kind)[index].load(Ordering::Relaxed)).sum();
             if answers > 0 {
-                page.sample("rlinks_answers_total", &[("kind", &name), ("status", &(index + 100))], answers);
+                page.sample(
+                    "rlinks_http_responses_total",
+                    &[("kind", &name), ("status", &(index + 100))],
+                    answers,
+                );
             }
         }
     }
     page.gauge_value(
-        "rlinks_connections",
+        "rlinks_open_connections",
         "Connections that are open.",
         threads.iter().map(|thread| thread.connections()).sum::<usize>(),
     );
@@ -109,27 +113,27 @@ fn render(context: &RedirectContext, key_fetches: Option<u64>) -> String {
         "Clicks that could not be recorded.",
         journal.dropped(),
     );
-    page.gauge_value("rlinks_journal_waiting_bytes", "What waits in the journal.", journal.pending_bytes());
+    page.gauge_value("rlinks_journal_pending_bytes", "What waits in the journal.", journal.pending_bytes());
     page.gauge_value(
-        "rlinks_journal_budget_bytes",
+        "rlinks_journal_limit_bytes",
         "What may wait before clicks are dropped.",
         journal.budget_bytes(),
     );
 
     page.gauge(
-        "rlinks_part_up",
+        "rlinks_component_up",
         "Whether a part does its work: 0 while the links' or the clicks' database is away.",
     );
-    let parts =
+    let components =
         [("store", context.routes.is_fresh()), ("clicks", click_pipeline.degraded_reason().is_none())];
-    for (part, works) in parts {
-        page.sample("rlinks_part_up", &[("part", &part)], u8::from(works));
+    for (component, works) in components {
+        page.sample("rlinks_component_up", &[("component", &component)], u8::from(works));
     }
     page.gauge_value("rlinks_draining", "1 while the server shuts down.", u8::from(context.is_draining()));
-    page.gauge_value("rlinks_links_in_memory", "Links that are answered from memory.", table.links());
-    page.gauge_value("rlinks_links_memory_bytes", "The memory they take.", table.bytes());
+    page.gauge_value("rlinks_route_table_links", "Links that are answered from memory.", table.links());
+    page.gauge_value("rlinks_route_table_bytes", "The memory they take.", table.bytes());
     page.gauge_value(
-        "rlinks_links_all_in_memory",
+        "rlinks_route_table_complete",
         "1 while all links fit, so that no redirect asks the database.",
         u8::from(context.routes.is_complete()),
     );
@@ -143,7 +147,7 @@ fn render(context: &RedirectContext, key_fetches: Option<u64>) -> String {
     }
     let failed = context.metrics.failed_reloads.load(Ordering::Relaxed);
     page.counter_value(
-        "rlinks_failed_reloads_total",
+        "rlinks_config_reload_failures_total",
         "Configurations that could not be read again, so that the old one stayed.",
         failed,
     );

@@ -16,9 +16,9 @@ use crate::redirect::context::{ControlHandler, ControlRequest, ListenerRole, Red
 pub struct ControlRouters {
     /// Health and the few files browsers ask for; on every listener.
     pub health: Router<Arc<RedirectContext>>,
-    /// Below `/api`.
+    // Below `/api`.
     pub api: Router,
-    /// Below `/admin`.
+    // Below `/admin`.
     pub admin: Router,
     pub metrics: Router<Arc<RedirectContext>>,
 }

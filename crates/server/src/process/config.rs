@@ -11,7 +11,6 @@ pub use crate::redirect::settings::ReloadableSettings;
 pub use crate::redirect::tls::TlsFiles;
 use rlinks_ops::{ShortUrls, domain_checks, safety};
 
-/// How to run.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Where redirects are served.
@@ -22,7 +21,6 @@ pub struct Config {
     pub serve_admin: bool,
     /// People may sign in over plain HTTP from other machines than this one.
     pub insecure_cookies: bool,
-    /// Serving threads.
     pub threads: usize,
     /// What the route table may take of memory.
     pub cache_bytes: usize,

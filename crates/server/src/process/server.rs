@@ -111,7 +111,6 @@ async fn wait_for_shutdown(server: &Server, signals: Signals, reload: Reload) {
     });
 }
 
-/// A running server.
 pub struct Server {
     /// Where redirects are served: of use where the port was 0.
     pub address: SocketAddr,
@@ -179,7 +178,7 @@ impl Server {
             control.handle().clone(),
             recording,
         ));
-        let routers = ControlRouters {
+        let control_routers = ControlRouters {
             health: crate::control::health::routes(),
             api: crate::api::router(&api),
             admin: crate::web::router(&web),
@@ -190,7 +189,7 @@ impl Server {
             insecure_cookies: config.insecure_cookies,
             public_url: config.short_urls.public_url.clone(),
         };
-        let control_plane = crate::control::router::handler(Arc::clone(&context), site, routers);
+        let control_plane = crate::control::router::handler(Arc::clone(&context), site, control_routers);
         let mut server = Self {
             address: listener.local_addr()?,
             control_address: control_listener.as_ref().map(TcpListener::local_addr).transpose()?,

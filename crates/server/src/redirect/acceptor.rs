@@ -156,7 +156,7 @@ impl ServingThreads {
             };
             match accepted {
                 Ok((stream, peer)) => {
-                    self.dispatch(stream, peer, permit, &connections_by_address, limit, context)
+                    self.dispatch(stream, peer, permit, &connections_by_address, limit, context);
                 }
                 Err(error) => {
                     tracing::warn!(%error, "a connection could not be accepted");

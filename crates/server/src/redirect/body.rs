@@ -8,7 +8,6 @@ use http::{HeaderName, HeaderValue, Response, StatusCode};
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use rlinks_core::redirect::response::HttpResponse;
 
-/// A body.
 pub enum Body {
     /// None, or all of it at once.
     Whole(Option<Bytes>),
@@ -17,7 +16,6 @@ pub enum Body {
 }
 
 impl Body {
-    /// No body.
     pub const fn empty() -> Self {
         Self::Whole(None)
     }

@@ -8,9 +8,9 @@ use super::client_address::ForwardedHeaders;
 /// What a click keeps, or is kept from, of a request's headers.
 #[derive(Default)]
 pub struct ClickHeaders<'a> {
-    /// `User-Agent`.
+    // `User-Agent`.
     pub user_agent: &'a [u8],
-    /// `Referer`.
+    // `Referer`.
     pub referrer: &'a [u8],
     /// What follows the `?`.
     pub query: &'a [u8],

@@ -10,7 +10,7 @@ const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 /// Longer chains are not read to their end.
 const MAX_HOPS: usize = 32;
 
-/// The client's address. ForwardedHeaders headers count only from a trusted peer, and an unreadable hop ends the walk at the last
+/// The client's address. Forwarding headers count only from a trusted peer, and an unreadable hop ends the walk at the last
 /// readable one.
 pub fn address(peer: IpAddr, headers: &ForwardedHeaders<'_>, trusted: &[IpNet]) -> IpAddr {
     let peer = canonical(peer);
@@ -47,7 +47,7 @@ pub fn is_trusted(address: IpAddr, trusted: &[IpNet]) -> bool {
     trusted.iter().any(|network| network.contains(&address))
 }
 
-/// `::ffff:1.2.3.4` is 1.2.3.4.
+// `::ffff:1.2.3.4` is 1.2.3.4.
 fn canonical(address: IpAddr) -> IpAddr {
     address.to_canonical()
 }

@@ -56,7 +56,6 @@ pub struct RedirectContext {
     pub reloadable: ArcSwap<ReloadableSettings>,
     /// Everything that may block runs here.
     pub control_runtime: Handle,
-    /// Where clicks go.
     pub click_pipeline: ClickPipeline,
     pub metrics: Metrics,
     draining: AtomicBool,

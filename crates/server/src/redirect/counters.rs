@@ -45,7 +45,6 @@ impl ThreadMetrics {
         self.connections.load(Ordering::Relaxed)
     }
 
-    /// Counts a response.
     pub fn count_response(&self, kind: RequestKind, status: u16) {
         if let Some(count) = self.responses(kind).get(usize::from(status).wrapping_sub(100)) {
             count.fetch_add(1, Ordering::Relaxed);

@@ -18,7 +18,6 @@ pub struct FastRequest<'a> {
     pub length: usize,
     /// The address it came from.
     pub peer: SocketAddr,
-    /// Its one Host.
     pub host: &'a [u8],
     /// The code asked for.
     pub code: &'a str,
@@ -76,7 +75,7 @@ impl<'a> FastRequest<'a> {
                 14 if is("content-length") => return None,
                 17 if is("transfer-encoding") => return None,
                 5 | 7 | 9 | 11 if PREFETCH_HEADERS.into_iter().any(is) => {
-                    click.prefetch |= is_prefetch(header.value)
+                    click.prefetch |= is_prefetch(header.value);
                 }
                 // hyper's path reads two lines of them.
                 15 if is("x-forwarded-for") && click.forwarded_for.replace(header.value).is_some() => {

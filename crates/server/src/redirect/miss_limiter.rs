@@ -5,9 +5,9 @@ use std::net::IpAddr;
 
 use crate::redirect::client_address::network;
 
-/// MissLimiter a network may have at once.
+/// Misses a network may have at once.
 const MAX_BURST_MISSES: u32 = 2_000;
-/// MissLimiter a network may have a second, for as long as it likes.
+/// Misses a network may have a second, for as long as it likes.
 const MAX_MISSES_PER_SECOND: u32 = 50;
 const SLOT_COUNT: usize = 1 << 12;
 

@@ -8,7 +8,6 @@ pub const HEADER_READ_TIMEOUT: Duration = Duration::from_secs(5);
 /// Where a server is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// Serving.
     Running,
     /// No new connections; the open ones finish what they are doing.
     Draining,

@@ -24,7 +24,6 @@ pub struct ResponseBuffer {
 }
 
 impl ResponseBuffer {
-    /// Appends a redirect.
     pub fn redirect(
         &mut self,
         status: RedirectStatus,

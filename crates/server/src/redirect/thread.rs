@@ -18,11 +18,9 @@ use super::counters::ThreadMetrics;
 use super::miss_limiter::MissLimiter;
 use super::settings::ReloadableSettings;
 
-/// On every response.
 pub const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const HEX_DIGITS: &[u8; 16] = b"0123456789abcdef";
 
-/// One serving thread.
 pub struct ServingThread {
     pub context: Arc<RedirectContext>,
     pub role: ListenerRole,

@@ -16,9 +16,7 @@ const POLL_INTERVAL: Duration = Duration::from_secs(2);
 /// A certificate chain and its key, PEM files; read again when replaced.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsFiles {
-    /// The certificate chain.
     pub cert: PathBuf,
-    /// The private key.
     pub key: PathBuf,
 }
 

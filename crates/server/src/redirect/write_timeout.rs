@@ -20,7 +20,6 @@ pub struct WriteTimeout<S> {
 }
 
 impl<S> WriteTimeout<S> {
-    /// Around a socket.
     pub const fn new(socket: S) -> Self {
         Self { socket, stuck: None, unread: Vec::new() }
     }

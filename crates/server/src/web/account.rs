@@ -77,7 +77,6 @@ fn flash_text(request: &WebRequest) -> Option<&'static str> {
     }
 }
 
-/// One's account.
 pub async fn show(
     State(web): State<Arc<Web>>,
     SessionPage { request, current }: SessionPage,
@@ -114,7 +113,6 @@ pub async fn change_password(
     Err(problem.clone().rendered_in(&template, None))
 }
 
-/// Changes one's name.
 pub async fn rename(State(web): State<Arc<Web>>, submitted: SessionForm) -> Result<Response, PageError> {
     let SessionForm { current, form, .. } = submitted;
     let full_name = match User::parse_name(form.get("full_name")) {

@@ -58,7 +58,6 @@ pub async fn theme(request: WebRequest) -> Response {
     ([(CONTENT_TYPE, "text/css; charset=utf-8")], style).into_response()
 }
 
-/// Chooses.
 pub async fn choose_theme(State(_): State<Arc<Web>>, submitted: SessionForm) -> Response {
     let theme = match submitted.form.get("theme") {
         theme @ ("light" | "dark") => theme,

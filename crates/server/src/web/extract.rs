@@ -20,11 +20,9 @@ use crate::auth::connection_info::ConnectionInfo;
 use crate::auth::csrf::{CsrfToken, is_cross_site};
 use crate::auth::session::{CurrentSession, Sessions};
 
-/// The longest form.
 const MAX_FORM_BYTES: usize = 16 * 1024;
 /// The longest form about links: the longest target and the longest notes, each byte written as three.
 const MAX_LINK_FORM_BYTES: usize = 384 * 1024;
-/// Fields in it.
 const MAX_FORM_FIELDS: usize = 256;
 
 /// A request as every page sees it.

@@ -1,13 +1,12 @@
-//! The workspace's pages. Each is a thin face of the same operations the API has, with the same rules about who may do what.
+//! The workspace's pages. Each calls the same operations as the API, with the same rules about who may do what.
 //!
 //! | to find | look in |
 //! |---|---|
-//! | what asks once before it is done | [`ConfirmPage`], used by all |
-//! | numbers | `stats` |
-//! | the audit log | `audit` |
-//! | keys, members, domains | `keys`, `members`, `domains` |
-//! | the policy and the workspace's name | `policy`; what its fields mean is in `policy::fields` |
-//! | files of links | `import`; how they come in is in `upload` |
+//! | asking once before something is done | [`ConfirmPage`], used by all |
+//! | the audit log | `audit`; what an entry changed is in `audit_details` |
+//! | keys, members, domains | `api_keys`, `members`, `domains` |
+//! | the policy and the workspace's name | `policy`; what its fields mean is in `policy_fields` |
+//! | files of links | `import`; how they arrive is in `upload` |
 
 pub(crate) mod api_keys;
 mod audit;

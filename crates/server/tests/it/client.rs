@@ -47,7 +47,6 @@ impl Answer {
         Self { status, headers: headers.collect(), body: body.to_owned() }
     }
 
-    /// Where it leads.
     pub(crate) fn location(&self) -> Option<&str> {
         self.header("location").first().copied()
     }

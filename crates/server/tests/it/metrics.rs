@@ -63,12 +63,12 @@ fn answers_and_clicks_are_counted() {
         gained(&page, "rlinks_clicks_stored_total") >= 4.0
     });
     for (name, expected) in [
-        (r#"rlinks_answers_total{kind="link",status="301"}"#, 5.0),
-        (r#"rlinks_answers_total{kind="link",status="404"}"#, 1.0),
+        (r#"rlinks_http_responses_total{kind="link",status="301"}"#, 5.0),
+        (r#"rlinks_http_responses_total{kind="link",status="404"}"#, 1.0),
         ("rlinks_clicks_recorded_total", 4.0),
         ("rlinks_clicks_stored_total", 4.0),
         ("rlinks_clicks_dropped_total", 0.0),
-        ("rlinks_failed_reloads_total", 0.0),
+        ("rlinks_config_reload_failures_total", 0.0),
     ] {
         assert!(
             (gained(&page, name) - expected).abs() < 0.5,
@@ -77,18 +77,19 @@ fn answers_and_clicks_are_counted() {
         );
     }
     // Health, and at least the page we compare with.
-    assert!(gained(&page, r#"rlinks_answers_total{kind="page",status="200"}"#) >= 2.0, "{page}");
+    assert!(gained(&page, r#"rlinks_http_responses_total{kind="control",status="200"}"#) >= 2.0, "{page}");
     let now = series(&page);
     for (name, expected) in [
-        (r#"rlinks_part_up{part="store"}"#, 1.0),
-        (r#"rlinks_part_up{part="clicks"}"#, 1.0),
-        ("rlinks_links_in_memory", 1.0),
-        ("rlinks_links_all_in_memory", 1.0),
+        (r#"rlinks_component_up{component="store"}"#, 1.0),
+        (r#"rlinks_component_up{component="clicks"}"#, 1.0),
+        ("rlinks_route_table_links", 1.0),
+        ("rlinks_route_table_complete", 1.0),
         ("rlinks_draining", 0.0),
     ] {
         assert!((now[name] - expected).abs() < 0.5, "{name}\n{page}");
     }
-    for name in ["rlinks_connections", "process_resident_memory_bytes", "process_open_fds", "process_threads"]
+    for name in
+        ["rlinks_open_connections", "process_resident_memory_bytes", "process_open_fds", "process_threads"]
     {
         assert!(now[name] >= 1.0, "{name}\n{page}");
     }

@@ -16,26 +16,21 @@ use crate::{Store, StoreError};
 /// A key about to be made.
 #[derive(Clone, Debug)]
 pub struct NewKey {
-    /// For which workspace.
     pub workspace: Id,
-    /// Whose.
     pub user: Option<Id>,
     /// What it is for.
     pub name: String,
-    /// How it begins.
     pub prefix: String,
     /// The hash of all of it.
     pub hash: String,
     /// What it may do.
     pub scopes: Scopes,
-    /// Until when.
     pub expires_at: Option<Timestamp>,
 }
 
 /// A key and everything that decides what it may do.
 #[derive(Clone, Debug)]
 pub struct KeyWithOwner {
-    /// The key.
     pub key: ApiKey,
     /// The hash a request's key must have.
     pub hash: String,

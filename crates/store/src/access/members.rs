@@ -14,9 +14,7 @@ use crate::{Store, StoreError};
 /// Somebody about to become a member.
 #[derive(Clone, Debug)]
 pub struct NewUser {
-    /// Where.
     pub workspace: Id,
-    /// Their address.
     pub email: Email,
     /// Their name; may be empty.
     pub full_name: String,

@@ -19,7 +19,6 @@ const MAX_ACCOUNTS: i64 = 100;
 /// Who somebody is to an OpenID provider.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct OidcIdentity {
-    /// The provider.
     pub issuer: String,
     /// What it calls them; never given to anybody else.
     pub subject: String,
@@ -30,7 +29,6 @@ pub struct OidcIdentity {
 pub struct OidcProfile {
     /// Their address, if the provider knows it to be theirs.
     pub email: Option<Email>,
-    /// Their name.
     pub full_name: Option<String>,
 }
 

@@ -73,22 +73,18 @@ pub struct Session {
     pub hash: String,
     /// How they signed in.
     pub how: AuthMethod,
-    /// When.
     pub created_at: Timestamp,
     /// When it was last used, to within a minute.
     pub seen_at: Timestamp,
     /// Good up to and including this moment.
     pub expires_at: Timestamp,
-    /// With what.
     pub agent: String,
-    /// From which network.
     pub network: String,
 }
 
 /// A session and everything that decides what it may do.
 #[derive(Clone, Debug)]
 pub struct SessionWithUser {
-    /// The session.
     pub session: Session,
     /// Whose it is, whatever became of them.
     pub user: User,

@@ -37,7 +37,6 @@ pub struct LockoutPolicy {
 pub struct SignInAttempt {
     /// The account, be there one or not.
     pub account: String,
-    /// The network.
     pub network: String,
     /// In which workspace, where there is such a one.
     pub workspace: Option<Id>,
@@ -48,9 +47,7 @@ pub struct SignInAttempt {
 /// A workspace's invitation, before it is taken.
 #[derive(Clone, Debug)]
 pub struct PendingInvitation {
-    /// Who.
     pub user: User,
-    /// To where.
     pub workspace: Workspace,
 }
 

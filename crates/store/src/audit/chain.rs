@@ -84,7 +84,6 @@ impl LockedHead {
         now.max(self.ts)
     }
 
-    /// Chains an entry.
     pub(crate) fn push(&mut self, entry: NewEntry<'_>, now: Timestamp) -> AuditEntry {
         let raw = |side: Option<String>| {
             side.map(|text| RawValue::from_string(text).expect("our own values are JSON"))
@@ -211,7 +210,6 @@ pub(crate) async fn record_locked<'a>(
     append(tx, &heads, &entries).await
 }
 
-/// Sealed audit entries.
 pub(crate) async fn insert(tx: &mut Tx, entries: &[(i64, &AuditEntry)]) -> Result<(), StoreError> {
     insert_rows!(
         tx,

@@ -30,7 +30,6 @@ pub struct Checkpoint {
     pub head: Head,
     /// When it was signed.
     pub ts: Timestamp,
-    /// The public key.
     pub key: String,
     /// Over workspace, seq, hash and time.
     pub signature: String,
@@ -71,7 +70,6 @@ impl Signer {
         hex::encode(self.0.public_key().as_ref())
     }
 
-    /// Signs a head.
     pub fn sign(&self, head: Head, ts: Timestamp, restored: bool) -> Checkpoint {
         let signature = hex::encode(self.0.sign(&signed_bytes(&head, ts, restored)).as_ref());
         Checkpoint { head, ts, key: self.public_key(), signature, restored }

@@ -27,13 +27,12 @@ pub fn workspace_subject(slug: &Slug) -> String {
 /// Which entries of the log somebody looks for. What is empty lets all through.
 #[derive(Clone, Debug)]
 pub struct AuditFilter {
-    /// Who: `user:1`.
+    // Who: `user:1`.
     pub actor: String,
     /// What was done: `link.create`, or `link` for everything done to links.
     pub action: String,
-    /// To what: `link:parity`.
+    // To what: `link:parity`.
     pub subject: String,
-    /// When.
     pub during: std::ops::Range<Timestamp>,
 }
 
@@ -225,7 +224,7 @@ impl Store {
             .collect())
     }
 
-    /// Walks every chain of the store as of one moment. `marks` are heads recorded earlier: each chain must pass through its own.
+    /// Walks every chain of the store as of one moment. `checkpoints` are heads recorded earlier: each chain must pass through its own.
     /// The outer error is the store's; the inner one names the first bad entry.
     pub async fn verify(&self, checkpoints: &[Head]) -> Result<Result<Vec<Head>, ChainError>, StoreError> {
         const SQL: &str = concat!(
@@ -240,7 +239,7 @@ impl Store {
             fetch_all,
             "select w.id, w.slug, coalesce(h.seq, 0), coalesce(h.hash, '') from workspaces w left join heads h on h.workspace_id = w.id order by w.id"
         )?;
-        let mut verified = Vec::new();
+        let mut verified_heads = Vec::new();
         for (id, workspace, seq, hash) in heads {
             let claimed = Head { workspace, seq, hash };
             let mut verifier = Verifier::new(&claimed.workspace, checkpoints.to_vec());
@@ -260,18 +259,18 @@ impl Store {
                 }
             }
             match verifier.finish(Some(&claimed)) {
-                Ok(head) => verified.push(head),
+                Ok(head) => verified_heads.push(head),
                 Err(fault) => return Ok(Err(fault)),
             }
         }
         // A workspace a checkpoint knows and the store does not is a chain cut off whole.
         if let Some(checkpoint) = checkpoints.iter().find(|checkpoint| {
-            checkpoint.seq > 0 && !verified.iter().any(|head| head.workspace == checkpoint.workspace)
+            checkpoint.seq > 0 && !verified_heads.iter().any(|head| head.workspace == checkpoint.workspace)
         }) {
             let what = "is missing with its whole workspace, though an earlier checkpoint recorded it";
             return Ok(Err(ChainError { workspace: checkpoint.workspace.clone(), seq: 1, what }));
         }
-        Ok(Ok(verified))
+        Ok(Ok(verified_heads))
     }
 
     /// When the last change of a workspace was.

@@ -59,7 +59,7 @@ pub enum Location {
 }
 
 impl Location {
-    /// `sqlite:path/to/rlinks.db` or `postgres://...`.
+    // `sqlite:path/to/rlinks.db` or `postgres://...`.
     pub fn parse(url: &str) -> Result<Self, StoreError> {
         if url.starts_with("postgres://") || url.starts_with("postgresql://") {
             return Ok(Self::Postgres(url.to_owned()));
@@ -108,7 +108,6 @@ pub async fn open_tables(
     }
 }
 
-/// How to open.
 #[derive(Clone, Debug)]
 pub struct StoreOptions {
     /// Where the truth is.
@@ -117,7 +116,6 @@ pub struct StoreOptions {
     pub worker: Option<WorkerId>,
     /// Who we are, in the list of leases.
     pub holder: String,
-    /// When.
     pub now: Timestamp,
     /// What to do when there was a store and its file is gone.
     pub if_missing: MissingStore,

@@ -15,31 +15,25 @@ use crate::database::file::FileGuard;
 pub enum Dialect {
     /// One file on this machine.
     Sqlite,
-    /// A server.
     Postgres,
 }
 
-/// An open database.
 #[derive(Clone)]
 pub enum Pool {
     /// One connection that writes, several that read: SQLite has one writer at a time, and readers never wait for it.
     Sqlite {
         /// The one that writes.
         writer: SqlitePool,
-        /// Those that read.
         readers: SqlitePool,
         /// Which file it is.
         file: FileGuard,
     },
-    /// A server's connections.
     Postgres(PgPool),
 }
 
 /// A connection on which several statements run: a transaction, or a consistent view for reading.
 pub enum Tx {
-    /// On a file.
     Sqlite(sqlx::Transaction<'static, Sqlite>, FileGuard),
-    /// On a server.
     Postgres(sqlx::Transaction<'static, Postgres>),
 }
 
@@ -118,7 +112,6 @@ impl Tx {
         }
     }
 
-    /// Makes it last.
     pub async fn commit(self) -> Result<(), StoreError> {
         match self {
             Self::Sqlite(tx, file) => {

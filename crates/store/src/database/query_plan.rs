@@ -6,7 +6,6 @@ use sqlx::AssertSqlSafe;
 use crate::database::pool::read;
 use crate::{Location, MissingStore, Store, StoreError, StoreOptions};
 
-/// An empty store.
 pub(crate) async fn empty_store(folder: &tempfile::TempDir) -> Store {
     let location = Location::Sqlite(folder.path().join("rlinks.db"));
     let now = Timestamp::from_ms(1_800_000_000_000);

@@ -37,7 +37,6 @@ enum SearchResult {
 
 /// Where matches are found when their order does not matter.
 enum UnorderedPlan {
-    /// These are all.
     Links(Vec<Link>),
     /// At one place after the other.
     Scans(Vec<ScanFrom>),

@@ -20,7 +20,6 @@ pub struct LinkFilter {
     pub created_after: Option<Timestamp>,
     /// Made before this moment.
     pub created_before: Option<Timestamp>,
-    /// Made by them.
     pub created_by: Option<Actor>,
     /// By what the list is sorted.
     pub sort: SortBy,
@@ -82,7 +81,6 @@ pub enum ListPosition {
     CreatedAt(Timestamp, Id),
     /// By the time of the last change.
     UpdatedAt(Timestamp, Id),
-    /// By code.
     Code(Code),
 }
 

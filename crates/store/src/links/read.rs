@@ -17,11 +17,8 @@ pub(crate) const COUNT_LIVE_LINKS: &str = "select count(*) from links
 /// Whose link it is and what it is called: for counting clicks, and for showing them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkName {
-    /// Which.
     pub id: Id,
-    /// Whose.
     pub workspace: Id,
-    /// Its path.
     pub code: String,
     /// The user who made it, where it was one.
     pub owner: Option<Id>,

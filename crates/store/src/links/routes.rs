@@ -12,13 +12,9 @@ use crate::{Store, StoreError};
 pub struct RouteRecord {
     /// Its id, for counting clicks.
     pub id: Id,
-    /// Whose it is.
     pub workspace: Id,
-    /// Its path.
     pub code: Code,
-    /// Where it leads.
     pub target: Target,
-    /// How.
     pub redirect_status: RedirectStatus,
     /// What its owner made of it.
     pub state: LinkState,
@@ -26,7 +22,6 @@ pub struct RouteRecord {
     pub https_only: bool,
     /// Never leads back to us.
     pub no_loop: bool,
-    /// Until when.
     pub expires_at: Option<Timestamp>,
     /// A cache never replaces a record by an older one.
     pub version: i64,

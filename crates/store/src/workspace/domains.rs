@@ -25,7 +25,6 @@ const TRUST_ACTION: &str = "domain.trust";
 /// A host, and what is known of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DomainRecord {
-    /// Whose it is.
     pub domain: Domain,
     /// Whether it answers, and what was seen of it.
     pub verification: DomainVerification,
@@ -229,7 +228,6 @@ impl Store {
         Ok(rows.into_iter().map(DomainRecordRow::record).collect())
     }
 
-    /// One of them.
     pub async fn domain_record(&self, host: &Host) -> Result<Option<DomainRecord>, StoreError> {
         const SQL: &str = concat!(domain_record_columns!(), " where d.host = $1");
         let row: Option<DomainRecordRow> = read!(&self.pool, fetch_optional, SQL, host.as_str())?;

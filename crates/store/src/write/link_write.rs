@@ -5,15 +5,11 @@ use rlinks_core::{Actor, Code, Id, Link, LinkDraft, LinkPatch, LinkSource, Times
 /// One change of one link.
 #[derive(Clone, Debug)]
 pub struct LinkWrite {
-    /// In which workspace.
     pub workspace: Id,
-    /// By whom.
     pub actor: Actor,
     /// Whose a new link becomes: the actor's, or, where a member's key acts, the member's.
     pub owner: Actor,
-    /// When.
     pub now: Timestamp,
-    /// What.
     pub op: LinkOp,
     /// Once only, however often it is asked for.
     pub idempotency_key: Option<IdempotencyKey>,
@@ -59,21 +55,16 @@ pub struct TargetChangeLimit {
     /// The member, or the key that is nobody's: a member's keys count together, and so do a key and those made with it, or each new
     /// key would begin anew.
     pub principal: Actor,
-    /// How many.
     pub changes_per_minute: u32,
 }
 
-/// What to do.
 #[derive(Clone, Debug)]
 #[expect(clippy::large_enum_variant, reason = "most changes are creations, and a group holds 256 at most")]
 pub enum LinkOp {
-    /// Make a link.
     Create {
         /// What it is to be.
         draft: LinkDraft,
-        /// Under which code.
         code: CodeChoice,
-        /// How it came.
         source: LinkSource,
         /// What to do about what is there.
         on_conflict: OnConflict,
@@ -105,7 +96,6 @@ pub enum LinkOp {
 /// Which code a new link gets.
 #[derive(Clone, Debug)]
 pub enum CodeChoice {
-    /// This one.
     Chosen(Code),
     /// The first of these that is free.
     Candidates(Vec<Code>),
@@ -132,15 +122,15 @@ pub enum OnConflict {
 /// What a change of a link is called in the audit log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// `link.update`
+    // `link.update`
     Update,
-    /// `link.disable`
+    // `link.disable`
     Disable,
-    /// `link.enable`
+    // `link.enable`
     Enable,
-    /// `link.delete`
+    // `link.delete`
     Delete,
-    /// `link.restore`
+    // `link.restore`
     Restore,
 }
 
@@ -159,9 +149,7 @@ impl Action {
 /// What became of a change.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Written {
-    /// A new link.
     Created(Link),
-    /// A changed one.
     Changed(Link),
     /// Nothing to change; nothing was written.
     Unchanged(Link),

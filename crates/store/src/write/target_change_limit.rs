@@ -28,7 +28,6 @@ struct ChangeCount {
     dirty: bool,
 }
 
-/// Workspace and principal.
 type PrincipalKey = (i64, String);
 
 /// The counts a group needs.

@@ -16,7 +16,6 @@ use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _};
 pub(crate) use crate::database::{Database, Place, at, contract, on_postgres};
 
 impl Place {
-    /// The SQLite file.
     pub(crate) fn file(&self) -> PathBuf {
         match &self.location {
             Location::Sqlite(path) => path.clone(),

@@ -33,7 +33,6 @@ const MAX_PAIRS_PER_WRITE: usize = 10_000;
 const MAX_WRITE_BYTES: usize = 16 * 1024 * 1024;
 /// Larger answers are not read.
 const MAX_BODY_BYTES: usize = 64 * 1024 * 1024;
-/// Keys held here.
 const MAX_LISTED_KEYS: usize = 5_000_000;
 /// A pause worth a word.
 const NOTED_DELAY: Duration = Duration::from_secs(2);
@@ -184,7 +183,6 @@ impl KvClient {
         Ok(found)
     }
 
-    /// Writes many pairs.
     pub(crate) async fn put_all(&self, namespace: &Namespace, pairs: &[KeyValue]) -> Result<(), CliError> {
         for some in chunks_within_limits(pairs) {
             let mut request = self.request(Method::PUT, namespace, &["bulk"]);
@@ -194,7 +192,6 @@ impl KvClient {
         Ok(())
     }
 
-    /// Deletes many keys.
     pub(crate) async fn delete_all(&self, namespace: &Namespace, keys: &[String]) -> Result<(), CliError> {
         for some in keys.chunks(MAX_PAIRS_PER_WRITE) {
             let mut request = self.request(Method::POST, namespace, &["bulk", "delete"]);

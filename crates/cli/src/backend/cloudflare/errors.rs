@@ -11,7 +11,6 @@ use crate::error::CliError;
 
 /// "Key not found", among the API's errors.
 pub(crate) const KEY_NOT_FOUND: i64 = 10_009;
-/// "Namespace not found".
 const NAMESPACE_NOT_FOUND: i64 = 10_013;
 /// "Could not route": an account or an address nobody has.
 const NO_ROUTE_CODES: [i64; 2] = [7_000, 7_003];

@@ -60,7 +60,6 @@ impl Cloudflare {
 }
 
 impl ObjectExport<'_> {
-    /// So far.
     pub(crate) const fn exported(&self) -> &ExportReport {
         &self.stream.report
     }

@@ -51,7 +51,7 @@ impl HitKey {
     }
 }
 
-/// What `publish-stats` did.
+// What `publish-stats` did.
 #[derive(Debug, Default)]
 pub(crate) struct PublishedStats {
     pub(crate) written: usize,

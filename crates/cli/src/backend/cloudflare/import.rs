@@ -27,7 +27,6 @@ const CHUNK_ROWS: usize = 500;
 /// Rows that may lead to links of ours: they are remembered until the end, for circles among them.
 const MAX_INTERNAL_LINKS: usize = 10_000;
 
-/// How to import.
 pub(crate) struct ImportOptions<'a> {
     pub(crate) mode: WriteMode,
     pub(crate) existing: OnExisting,
@@ -78,7 +77,7 @@ impl Cloudflare {
 /// What files say and objects do not keep, or not for long: how many links that concerns.
 #[derive(Clone, Copy, Default)]
 struct DroppedFields {
-    /// Id, version, how it came to be: asked for by `Keep::Everything`.
+    /// Id, version, how it came to be: asked for by `ImportIdentity::Preserve`.
     exact: u64,
     /// `notes` and `tags` among the metadata.
     metadata: u64,
@@ -166,7 +165,7 @@ impl KvImportRun<'_> {
         for item in items {
             match item {
                 ParsedRow::Invalid { number, code, errors } => {
-                    verdicts.push(RowResult::refused(number, code, &errors))
+                    verdicts.push(RowResult::refused(number, code, &errors));
                 }
                 ParsedRow::Row(mut row) => {
                     dropped

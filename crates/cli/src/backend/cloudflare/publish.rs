@@ -118,7 +118,7 @@ impl Cloudflare {
         Ok(RemoteState { routes, tombstones })
     }
 
-    /// What is left of `there` when every link was compared is nobody's.
+    /// What is left of `remote` when every link was compared is nobody's.
     pub(crate) fn add_orphans(&self, plan: &mut PublishPlan, remote: RemoteState) {
         plan.add_orphans(remote, self);
     }

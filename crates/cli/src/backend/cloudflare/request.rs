@@ -19,7 +19,6 @@ pub(crate) struct ApiResponse {
     pub(crate) body: Vec<u8>,
 }
 
-/// Cloudflare's envelope.
 #[derive(Deserialize)]
 pub(crate) struct Envelope<T> {
     #[serde(default)]

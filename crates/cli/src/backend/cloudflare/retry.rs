@@ -9,7 +9,7 @@ use std::time::Duration;
 pub(crate) enum TransientError {
     /// 429: too many questions. Cloudflare may say for how many seconds it wants none.
     RateLimited(Option<u64>),
-    /// 5xx.
+    // 5xx.
     ServerError,
     /// No answer came, or only a part of one.
     NoResponse,

@@ -184,7 +184,6 @@ fn weight(hour: i64) -> u64 {
 
 // ---- people ----
 
-/// Everybody who clicks.
 pub(super) struct Traffic<'a> {
     seed: u64,
     workspace: Id,

@@ -75,7 +75,7 @@ fn report(local: &LocalStore, found: &DomainCheckReport) -> Result<(), CliError>
         let (host, workspace) = (&looked.host, &looked.workspace);
         let state = looked.state.map_or_else(|| "free".to_owned(), |state| state.to_string());
         let mut words = looked.changes.clone();
-        words.extend(looked.concern.clone().filter(|concern| !looked.changes.contains(concern)));
+        words.extend(looked.warning.clone().filter(|warning| !looked.changes.contains(warning)));
         let words = if words.is_empty() { "nothing to say".to_owned() } else { words.join("; ") };
         output.line(&format!("{host} (workspace {workspace}): {state}, {words}"))?;
     }

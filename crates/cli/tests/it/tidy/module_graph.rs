@@ -34,7 +34,7 @@ pub(super) struct Dependency {
     pub(super) parent: ModulePath,
     pub(super) from: String,
     pub(super) to: String,
-    /// `file:line: path`
+    // `file:line: path`
     pub(super) because: String,
 }
 

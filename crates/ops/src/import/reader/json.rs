@@ -64,7 +64,6 @@ fn is_list_inside(line: &[u8]) -> bool {
 
 /// The first record of a text, as far as its beginning holds it.
 enum FirstRecord {
-    /// Of a list.
     ListItem(Record),
     /// The text is one, up to this byte.
     Sole(Record, usize),

@@ -121,7 +121,7 @@ impl<R: Read> Scanner<'_, R> {
             while depth > 0 {
                 match self.token()? {
                     Token::Word(name) if begins && !TABLE_RULE_KEYWORDS.contains(&name.as_str()) => {
-                        columns.push(name)
+                        columns.push(name);
                     }
                     Token::Symbol(b'(') => depth += 1,
                     Token::Symbol(b')') => depth -= 1,

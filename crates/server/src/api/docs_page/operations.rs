@@ -6,7 +6,7 @@ use rlinks_core::redirect::public_pages::escape;
 use serde_json::Value;
 
 use super::words::{REQUIRED, anchor, badge, breakable, code, inline, plain, pretty};
-use super::{Group, MOST_DEEP, Operation, Page, References, entries, first_example, list, text};
+use super::{Group, MAX_DEPTH, Operation, Page, References, entries, first_example, list, text};
 
 impl<'a> Page<'a> {
     pub(crate) fn group(&mut self, group: &Group<'a>) {
@@ -125,7 +125,7 @@ impl<'a> Page<'a> {
                 self.kind(schema, 0),
                 if body["required"] == true { REQUIRED } else { "" },
             );
-            self.fields(schema, MOST_DEEP, References::Follow, &mut Vec::new());
+            self.fields(schema, MAX_DEPTH, References::Follow, &mut Vec::new());
             if let Some(example) = self.example_of(content) {
                 let _ = write!(self.html, "<p>For example:</p><pre><code>{}</code></pre>", escape(&example));
             }
@@ -171,9 +171,9 @@ impl<'a> Page<'a> {
             self.kind(schema, 0)
         );
         let is_linked = references == References::Link && schema.get("$ref").is_some();
-        if !is_linked && self.has_fields(schema, MOST_DEEP) {
+        if !is_linked && self.has_fields(schema, MAX_DEPTH) {
             self.add("<details class=\"more\"><summary>Fields</summary>");
-            self.fields(schema, MOST_DEEP, references, &mut Vec::new());
+            self.fields(schema, MAX_DEPTH, references, &mut Vec::new());
             self.add("</details>");
         }
         let example = content.get("example").or_else(|| first_example(&content["examples"]));

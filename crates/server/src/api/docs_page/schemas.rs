@@ -6,7 +6,7 @@ use rlinks_core::redirect::public_pages::escape;
 use serde_json::{Map, Value};
 
 use super::words::{REQUIRED, anchor, code, plain, pretty};
-use super::{LONG_BYTES, MOST_DEEP, Page, References, entries, first_example, list, text};
+use super::{LONG_BYTES, MAX_DEPTH, Page, References, entries, first_example, list, text};
 
 impl<'a> Page<'a> {
     pub(crate) fn schemas(&mut self) {
@@ -27,7 +27,7 @@ impl<'a> Page<'a> {
             self.prose(text(schema, "description"));
             let _ = write!(self.html, "<p class=\"type\">{}</p>", self.kind(schema, 0));
             self.rules(schema);
-            self.fields(schema, MOST_DEEP, References::Link, &mut Vec::new());
+            self.fields(schema, MAX_DEPTH, References::Link, &mut Vec::new());
             if let Some(example) = schema.get("example").or_else(|| list(&schema["examples"]).first()) {
                 let _ = write!(
                     self.html,
@@ -42,7 +42,7 @@ impl<'a> Page<'a> {
 
     /// What a value is, in a few words; schemas that have a name are links.
     pub(crate) fn kind(&self, schema: &'a Value, depth: usize) -> String {
-        if depth > MOST_DEEP {
+        if depth > MAX_DEPTH {
             return "…".to_owned();
         }
         if let Some(reference) = text(schema, "$ref") {
@@ -208,7 +208,7 @@ impl<'a> Page<'a> {
         if let Some(example) = content.get("example").or_else(|| first_example(&content["examples"])) {
             return Some(pretty(example));
         }
-        let example = self.example(&content["schema"], MOST_DEEP)?;
+        let example = self.example(&content["schema"], MAX_DEPTH)?;
         Some(pretty(&example))
     }
 

@@ -53,7 +53,6 @@ struct Entry {
 }
 
 impl Key {
-    /// Its one algorithm.
     pub fn algorithm(&self) -> Algorithm {
         self.algorithm
     }

@@ -41,7 +41,6 @@ pub enum LoginError {
     /// Another provider than ours sent them.
     #[error("The answer came from another sign-in provider than the one that was asked; please begin again")]
     WrongIssuer,
-    /// The provider refused.
     #[error("The sign-in provider refused: {0}")]
     Denied(String),
     /// The provider did not take our code.
@@ -69,7 +68,6 @@ pub struct LoginRequest {
 /// Somebody who leaves for the provider.
 #[derive(Debug)]
 pub struct AuthorizationRedirect {
-    /// Where to.
     pub location: String,
     /// What their browser keeps meanwhile, for [`LOGIN_TIMEOUT_SECONDS`].
     pub cookie: String,
@@ -101,7 +99,6 @@ impl Callback {
 pub struct CompletedLogin {
     /// Who the provider says it is.
     pub identity: Identity,
-    /// What they want.
     pub request: LoginRequest,
 }
 

@@ -14,7 +14,6 @@ use super::token::{Claims, text_claim};
 pub struct ProvisionRule {
     /// Of which, by its slug.
     pub workspace: String,
-    /// As what.
     pub role: Role,
     /// Only with an address at this host, which the provider has verified.
     pub email_domain: Option<String>,
@@ -25,7 +24,6 @@ pub struct ProvisionRule {
 /// A claim and what it must say.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClaimRule {
-    /// Its name.
     pub name: String,
     /// What it must be, or have in its list, or among its keys.
     pub value: String,

@@ -84,7 +84,6 @@ pub enum TokenUse<'a> {
     },
     /// To learn who signed in: for us, and for this sign-in.
     Id {
-        /// Who we are.
         client_id: &'a str,
         /// What we asked the provider to put into it.
         nonce: &'a str,
@@ -134,7 +133,7 @@ impl<'a> Token<'a> {
                 check_access(self.header.typ.as_deref(), &claims, audience, client_id)?;
             }
             TokenUse::Id { client_id, nonce } => {
-                check_id(self.header.typ.as_deref(), &claims, client_id, nonce)?
+                check_id(self.header.typ.as_deref(), &claims, client_id, nonce)?;
             }
         }
         Ok(claims)

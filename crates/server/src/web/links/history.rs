@@ -10,7 +10,6 @@ use crate::auth::caller::Caller;
 use crate::web::links::list::truncate;
 use crate::web::{PageError, Web};
 
-/// Changes shown.
 const MAX_ENTRIES: i64 = 50;
 /// Longer values are cut.
 const MAX_VALUE_CHARS: usize = 300;
@@ -18,7 +17,6 @@ const MAX_VALUE_CHARS: usize = 300;
 const HIDDEN_FIELDS: [&str; 8] =
     ["id", "workspace", "version", "updated_at", "created_at", "created_by", "source", "generated"];
 
-/// One change.
 pub struct HistoryEntry {
     pub seq: i64,
     pub at: Timestamp,

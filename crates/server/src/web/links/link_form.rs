@@ -62,7 +62,6 @@ impl Fields {
         Self { allow: Some(allow), ..Self::from_form(form) }
     }
 
-    /// Only where to.
     pub fn with_target(target: String) -> Self {
         Self { target, ..Self::default() }
     }
@@ -255,7 +254,6 @@ fn with_scheme(target: &str) -> String {
     if bare { format!("https://{target}") } else { target.to_owned() }
 }
 
-/// Tags between commas.
 pub fn split_tags(text: &str) -> Vec<String> {
     text.split(',').map(|tag| tag.trim().to_owned()).filter(|tag| !tag.is_empty()).collect()
 }

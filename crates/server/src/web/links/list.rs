@@ -109,7 +109,6 @@ struct NewLinkNotice {
     words: &'static str,
 }
 
-/// The first page.
 pub async fn show(
     State(web): State<Arc<Web>>,
     authorized: AuthorizedPage<LinksRead>,
@@ -130,7 +129,6 @@ pub async fn show(
     Ok(shown)
 }
 
-/// Makes a link.
 pub async fn create(
     State(web): State<Arc<Web>>,
     submitted: AuthorizedForm<LinksWrite>,

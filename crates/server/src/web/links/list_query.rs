@@ -34,9 +34,9 @@ pub const SORT_OPTIONS: [(&str, &str); 5] = [
 pub struct ListPageQuery {
     pub search: String,
     pub tag: String,
-    /// One of [`STATE_OPTIONS`].
+    // One of [`STATE_OPTIONS`].
     pub state: &'static str,
-    /// One of [`SORT_OPTIONS`].
+    // One of [`SORT_OPTIONS`].
     pub sort: &'static str,
     pub cursor: Option<String>,
 }
@@ -47,7 +47,6 @@ impl ListPageQuery {
         Self::parse(request.uri.query().unwrap_or_default())
     }
 
-    /// From a query.
     pub fn parse(query: &str) -> Self {
         let mut parsed = Self::default();
         let known = |names: &[(&'static str, &str)], value: &str| {

@@ -10,7 +10,6 @@ use crate::web::{PageError, Web};
 /// So many are shown.
 const MAX_RECENT_CLICKS: usize = 10;
 
-/// One of them.
 pub struct RecentClick {
     pub at: Timestamp,
     pub from: String,
@@ -20,7 +19,6 @@ pub struct RecentClick {
 }
 
 impl Web {
-    /// The newest first.
     pub(crate) async fn recent_clicks(
         &self,
         caller: &Caller,

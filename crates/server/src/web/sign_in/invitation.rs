@@ -57,7 +57,6 @@ pub async fn show(
     Ok(response)
 }
 
-/// Takes the invitation.
 pub async fn accept(
     State(web): State<Arc<Web>>,
     Path(token): Path<String>,

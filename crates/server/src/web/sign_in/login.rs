@@ -105,7 +105,6 @@ fn flash_text(request: &WebRequest) -> Option<&'static str> {
     }
 }
 
-/// Signs somebody in.
 pub async fn sign_in(State(web): State<Arc<Web>>, submitted: AnonymousForm) -> Result<Response, PageError> {
     let AnonymousForm { request, form } = submitted;
     let host = slug_from_host(&web, &request.headers);

@@ -94,9 +94,8 @@ impl Chart {
 /// How often something was, and how much of the most that is.
 pub struct Share {
     pub name: String,
-    /// How often.
     pub count: String,
-    /// Of 100.
+    // Of 100.
     pub width: u64,
 }
 

@@ -26,7 +26,6 @@ const PAGE_SIZE: usize = 50;
 /// A key as the page shows it.
 struct Row {
     key: ApiKey,
-    /// Whose it is.
     owner: String,
     status: &'static str,
     /// It can still be taken back or replaced.

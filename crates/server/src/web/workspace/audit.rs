@@ -49,7 +49,6 @@ enum ChainStatus {
     Intact(i64),
     /// It holds so far; there is more.
     PartlyVerified(i64),
-    /// It does not.
     Broken(ChainError),
 }
 

@@ -4,13 +4,11 @@ use rlinks_core::Policy;
 use rlinks_core::workspace::policy::SignInMethod;
 use serde_json::Value;
 
-/// One field.
 pub(crate) struct PolicyField {
     /// Its path, as the command line and the API have it.
     pub(crate) path: &'static str,
     pub(crate) group: &'static str,
     pub(crate) label: &'static str,
-    /// What it means.
     pub(crate) meaning: &'static str,
     pub(crate) kind: FieldKind,
 }
@@ -20,8 +18,9 @@ pub(crate) enum FieldKind {
     /// One of these: the value, and its words.
     Choice(&'static [(&'static str, &'static str)]),
     /// A number. `empty` is what no number means, where there may be none.
-    Number { empty: Option<&'static str> },
-    /// Text.
+    Number {
+        empty: Option<&'static str>,
+    },
     Text,
 }
 

@@ -20,7 +20,6 @@ use crate::auth::csrf::is_cross_site;
 use crate::auth::session::CurrentSession;
 use crate::web::extract::{WebRequest, authorize, csrf_failed, redirect_to_login};
 
-/// The largest file.
 pub const MAX_FILE_BYTES: usize = 16 * 1024 * 1024;
 /// The largest form: such a file as base64, and some words.
 pub const MAX_BODY_BYTES: usize = MAX_FILE_BYTES.div_ceil(3) * 4 + 64 * 1024;

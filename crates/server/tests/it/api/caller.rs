@@ -26,7 +26,6 @@ pub(crate) struct Ask {
     body: Option<Vec<u8>>,
 }
 
-/// What came back.
 #[derive(Clone, Debug)]
 pub(crate) struct Reply {
     pub(crate) what: String,

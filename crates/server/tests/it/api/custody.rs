@@ -189,7 +189,7 @@ async fn s36_a_proof_that_is_gone_for_72_hours_ends_the_answers_until_it_is_back
         world.round(&house);
         assert_eq!(visit(&house, "go.acme.example").status, 302);
         let warned = shown(&admin, "go.acme.example");
-        assert!(warned["concern"].as_str().unwrap().contains("1 more hour"), "{warned:#}");
+        assert!(warned["warning"].as_str().unwrap().contains("1 more hour"), "{warned:#}");
         house.advance_ms(2 * HOUR_MS);
         let found = world.round(&house);
         assert_eq!(found.changed().count(), 1, "{found:#?}");
@@ -337,7 +337,7 @@ async fn s36_the_end_of_a_registration_is_told_three_times(place: Place) {
         assert_eq!(days, [both(59), both(29), both(6)].concat());
         let domain = shown(&main, "go.acme.example");
         assert_eq!(domain["expires_on"], end.to_string()[..10], "{domain:#}");
-        assert!(domain["concern"].as_str().unwrap().contains("in 5 days"), "{domain:#}");
+        assert!(domain["warning"].as_str().unwrap().contains("in 5 days"), "{domain:#}");
         assert_eq!(told(&house, &house.main).iter().filter(|action| *action == "domain.expiring").count(), 6);
         let entries = main.get("/audit").expect(200).json();
         let last = &entries["data"][0];
@@ -346,7 +346,7 @@ async fn s36_the_end_of_a_registration_is_told_three_times(place: Place) {
         // Renewed, there is nothing to tell, and a registry that is asked has had enough of us after a while.
         world.rdap.register("acme.example", &house.now().plus_ms(700 * DAY_MS).to_string());
         assert_eq!(world.round(&house).changed().count(), 0);
-        assert_eq!(shown(&main, "go.acme.example")["concern"], Value::Null);
+        assert_eq!(shown(&main, "go.acme.example")["warning"], Value::Null);
         let asked = world.rdap.asked();
         house.advance_ms(DAY_MS);
         world.round(&house);

@@ -51,7 +51,6 @@ impl Deref for Person {
 }
 
 impl Person {
-    /// The whole key.
     pub(crate) fn secret(&self) -> &str {
         self.caller.key.as_deref().unwrap()
     }
@@ -228,7 +227,6 @@ impl House {
         Timestamp::from_ms(self.now_ms.load(Ordering::SeqCst))
     }
 
-    /// A visitor's request.
     pub(crate) fn visit(&self, path: &str) -> Answer {
         self.visit_with(path, "")
     }
@@ -245,7 +243,6 @@ impl House {
         Caller::anonymous(self.address)
     }
 
-    /// A further workspace.
     pub(crate) fn workspace(&self, slug: &str, policy: Policy, domains: &[&str]) -> Workspace {
         let domains: Vec<String> = domains.iter().map(|&host| host.to_owned()).collect();
         self.runtime.block_on(async {

@@ -21,7 +21,6 @@ use crate::support::NOW;
 /// How the issuer answers when asked for its keys.
 #[derive(Clone, Debug)]
 pub(crate) enum Mood {
-    /// With this document.
     Says(String),
     /// With a status, headers and this body.
     Answers(&'static str, &'static str, Vec<u8>),

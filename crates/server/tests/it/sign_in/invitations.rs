@@ -17,7 +17,6 @@ contract!(
     a_member_is_invited_once_more,
 );
 
-/// An invitation's path.
 fn invite(house: &House, workspace: &rlinks_core::Workspace, email: &str) -> String {
     let by = Requester::operator(operator());
     let email = Email::parse(email).unwrap();

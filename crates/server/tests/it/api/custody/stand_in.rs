@@ -12,7 +12,6 @@ use simple_dns::{CLASS, Name, Packet, PacketFlag, QTYPE, RCODE, ResourceRecord, 
 /// How a resolver answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Manner {
-    /// As it should.
     #[default]
     Well,
     /// It could not find out.
@@ -34,7 +33,6 @@ struct Table {
     by_tcp: usize,
 }
 
-/// A resolver.
 pub(crate) struct Dns {
     pub(crate) address: SocketAddr,
     table: Arc<Mutex<Table>>,

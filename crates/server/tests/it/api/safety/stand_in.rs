@@ -19,15 +19,11 @@ pub(crate) const MALWARE: u64 = 1;
 pub(crate) const SOCIAL_ENGINEERING: u64 = 2;
 pub(crate) const KEY: &str = "AIza-canary-key-of-the-test";
 
-/// How it answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Manner {
-    /// As Google does.
     #[default]
     Well,
-    /// With this status.
     Status(u16),
-    /// Not at all.
     Silent,
     /// With bytes that are no message.
     Garbage,
