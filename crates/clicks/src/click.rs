@@ -107,7 +107,7 @@ mod tests {
     use super::{Device, event_id};
 
     #[test]
-    fn ids_are_uuids_of_version_7_whose_parts_can_be_read() {
+    fn event_ids_are_sortable_version_7_uuids() {
         let at = Timestamp::parse("2026-01-29T12:34:56.789Z").unwrap();
         let id = event_id(at, u64::MAX - 1, 0x1ABC, 0x7_0000_0002);
         assert_eq!(id.to_string(), "019c09bf-e495-7abc-bfff-fffe00000002");
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn devices_have_one_word_each() {
+    fn device_names_round_trip() {
         for device in Device::ALL {
             assert_eq!(Device::parse(device.as_str()), Some(device));
             assert_eq!(serde_json::to_value(device).unwrap(), device.as_str());

@@ -254,7 +254,7 @@ mod tests {
     const ID: &str = "019c09bf-e495-7abc-bfff-fffe00000002";
 
     #[test]
-    fn the_documents_hit_reads() {
+    fn documented_hit_is_parsed() {
         let value = r#"{"ts":"2026-01-12T13:01:22Z","code":"parity","country":"NL","ua_hash":"e4c1","referrer":"https://twitter.com/a?q=secret","ip_prefix":"203.0.113.0/24"}"#;
         let hit = Hit::parse("parity", ID, value).unwrap();
         assert_eq!((hit.id.to_string().as_str(), hit.ts.to_string().as_str()), (ID, "2026-01-12T13:01:22Z"));
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_malformed_is_not_kept() {
+    fn malformed_hit_fields_are_dropped() {
         let value = r#"{"ts":"2026-01-12T13:01:22Z","country":"T1","ua_hash":"zz","referrer":null,"ip_prefix":"2001:db8:1:2:3::4"}"#;
         let hit = Hit::parse("a", ID, value).unwrap();
         assert_eq!((hit.country, hit.ua_hash, &hit.referrer), (None, 0, &None));

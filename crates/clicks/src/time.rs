@@ -52,7 +52,7 @@ mod tests {
     use super::{day_of, first_day_of, month_of};
 
     #[test]
-    fn months_begin_on_their_first_day() {
+    fn month_numbers_change_on_the_first_day() {
         let day = |text: &str| day_of(Timestamp::parse(text).unwrap());
         for (first, last, month) in [
             ("1970-01-01", "1970-01-31", 0),

@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn a_salt_survives_a_restart_and_is_gone_an_hour_after_its_day() {
+    fn salt_survives_a_restart_and_is_deleted_an_hour_after_its_day() {
         let folder = tempfile::tempdir().unwrap();
         let location = Location::Sqlite(folder.path().join("rlinks.db"));
         let open = |now| VisitorSecrets::open(&location, folder.path(), counting, now).unwrap();
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_visitor_is_one_key_a_day() {
+    fn visitor_key_is_stable_within_one_day_only() {
         let (one, two) = ([1; 16], [2; 16]);
         let address = "203.0.113.7".parse().unwrap();
         assert_eq!(visitor_key(&one, address, 5), visitor_key(&one, address, 5));

@@ -201,8 +201,9 @@ mod tests {
         walk.finish(claimed).map(|head| head.seq).map_err(|fault| fault.seq)
     }
 
+    /// Faults, row 49.
     #[test]
-    fn row_49_every_kind_of_tampering_is_found() {
+    fn every_kind_of_tampering_is_detected() {
         let good = chain(9);
         let end = head(&good[8]);
         assert_eq!(verify(&good, vec![head(&good[3]), end.clone()], Some(&end)), Ok(9));
@@ -235,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_survives_json_to_the_byte() {
+    fn entry_survives_json_byte_for_byte() {
         let mut entry = chain(1).remove(0);
         entry.after = Some(
             serde_json::value::RawValue::from_string("{\"b\": 1,  \"a\":\"\\u00e4\"}".to_owned()).unwrap(),
@@ -246,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn the_seal_of_a_known_entry_never_changes() {
+    fn hash_of_a_known_entry_never_changes() {
         assert_eq!(chain(1)[0].hash, "b9c2f667037264aa5ec778edff9fbab922f2084ce648676416087ebb02162d0f");
     }
 }

@@ -34,7 +34,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn known_vectors() {
+    fn encoding_matches_known_vectors() {
         for (number, text) in [
             (0, "0"),
             (123, "1Z"),
@@ -49,7 +49,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_second_spellings_and_strangers() {
+    fn decode_rejects_leading_zeros_and_invalid_characters() {
         for text in ["", "01", "00", "a b", "ä", "zzzzzzzzzzzzzzz"] {
             assert_eq!(super::decode(text), None, "{text}");
         }
@@ -57,7 +57,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_number_comes_back(number: u64) {
+        fn every_number_round_trips(number: u64) {
             prop_assert_eq!(super::decode(&super::encode(number)), Some(number));
         }
     }

@@ -494,7 +494,7 @@ mod tests {
     }
 
     #[test]
-    fn a_draft_takes_the_policys_defaults() {
+    fn draft_takes_the_defaults_of_the_policy() {
         let draft = draft(Preset::Fabric, &json!({"target": "https://example.com", "tags": ["b", "a", "b"]}))
             .unwrap();
         assert!(draft.https_only && draft.no_loop && draft.code.is_none());
@@ -503,7 +503,7 @@ mod tests {
     }
 
     #[test]
-    fn all_field_errors_at_once() {
+    fn all_field_errors_are_reported_at_once() {
         let body = json!({"code": "Api/", "target": "http://rmax.to/x", "redirect_status": 303, "expires_at": 1, "title": "a\u{0}", "tags": ["a,b", ""]});
         assert_eq!(
             errors(&body),
@@ -521,7 +521,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_and_immutable_fields_are_named() {
+    fn unknown_and_immutable_fields_are_rejected_by_name() {
         let body = json!({"target": "https://a.example/", "id": "1", "role": "admin", "https_only": "yes", "metadata": 5, "state": "deleted"});
         assert_eq!(
             errors(&body),
@@ -536,7 +536,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_checked_with_a_clear_reason() {
+    fn invalid_times_are_rejected_with_a_reason() {
         let with =
             |value: serde_json::Value| errors(&json!({"target": "https://a.example/", "expires_at": value}));
         assert_eq!(with(json!(1_900_000_000_000_i64)), ["expires_at milliseconds"]);
@@ -552,7 +552,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_hold() {
+    fn field_limits_are_enforced() {
         let with = |field: &str, value: serde_json::Value| {
             errors(&json!({"target": "https://a.example/", field: value}))
         };
@@ -569,7 +569,7 @@ mod tests {
     }
 
     #[test]
-    fn a_patch_checks_only_what_was_sent() {
+    fn patch_validates_only_the_given_fields() {
         let policy = Policy::preset(Preset::Fabric);
         let input = |body: serde_json::Value| Input::from_json(body.as_object().unwrap()).unwrap();
         assert!(LinkPatch::parse(&input(json!({"title": "x"})), &policy, NOW).is_ok());

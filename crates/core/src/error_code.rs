@@ -158,7 +158,7 @@ mod tests {
     use crate::Timestamp;
 
     #[test]
-    fn every_code_is_known_by_its_name() {
+    fn error_code_names_round_trip() {
         for code in ErrorCode::ALL {
             assert_eq!(ErrorCode::from_name(code.name()), Some(code));
         }
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn the_envelope_to_the_letter() {
+    fn error_envelope_matches_the_documented_json() {
         let now = Timestamp::parse("2026-01-29T12:34:56.789Z").unwrap();
         assert_eq!(
             super::to_json(ErrorCode::NotFound, ErrorCode::NotFound.message(), &Value::Null, now),

@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn one_host_has_one_spelling() {
+    fn spellings_of_one_host_are_equal() {
         for text in ["rmax.to", "RMAX.to", "rmax.to.", "ｒｍａｘ.to", "rmax。to"] {
             assert_eq!(Host::parse(text).map(|host| host.to_string()), Ok("rmax.to".to_owned()), "{text}");
         }
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_is_no_host() {
+    fn invalid_hosts_are_rejected() {
         for text in [
             "",
             " ",
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_header_loses_port_case_and_dot() {
+    fn host_header_loses_port_case_and_trailing_dot() {
         assert_eq!(header("RMAX.to:8080").as_deref(), Some("rmax.to"));
         assert_eq!(header("rmax.to.").as_deref(), Some("rmax.to"));
         assert_eq!(header("rmax.to.:80").as_deref(), Some("rmax.to"));
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_header_that_is_no_host_is_nothing() {
+    fn invalid_host_header_is_ignored() {
         for text in [
             "",
             ":80",
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn a_base_domain_serves_one_label_below_it() {
+    fn base_domain_serves_one_label_below_it() {
         let domains =
             ServedHosts::new([Host::parse("rmax.to").unwrap()], Some(&Host::parse("links.example").unwrap()));
         for ours in ["rmax.to", "links.example", "team.links.example"] {
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_of_one_workspace_counts_for_that_one() {
+    fn host_of_a_workspace_is_served_for_that_workspace_only() {
         let all = ServedHosts::new([Host::parse("rmax.to").unwrap()], None);
         let one = all.with_workspace_hosts([Host::parse("go.example").unwrap()]);
         assert!(one.contains("go.example") && one.contains("rmax.to"));

@@ -106,7 +106,7 @@ mod tests {
     use crate::{Timestamp, base62};
 
     #[test]
-    fn the_parts_are_where_the_format_says() {
+    fn id_parts_match_the_documented_layout() {
         let id = Id::next(Id::from_i64(0), Timestamp::from_ms(EPOCH_MS + 5), WorkerId::new(23).unwrap());
         assert_eq!(id.as_i64(), 5 << 22 | 23 << 12);
         assert_eq!((WorkerId::from_id(id).number(), id.created_at()), (23, Timestamp::from_ms(EPOCH_MS + 5)));
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn codes_have_ten_characters_until_may_2030() {
+    fn codes_from_ids_have_ten_characters_until_may_2030() {
         let code = |text| {
             let id = Id::next(Id::from_i64(0), Timestamp::parse(text).unwrap(), WorkerId::new(0).unwrap());
             base62::encode(id.as_u64()).len()
@@ -126,13 +126,13 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_out_of_range_is_refused() {
+    fn worker_id_out_of_range_is_rejected() {
         assert!(WorkerId::new(1023).is_some() && WorkerId::new(1024).is_none());
     }
 
     proptest! {
         #[test]
-        fn ids_only_grow_whatever_the_clock_does(clock in proptest::collection::vec(0_i64..10_000, 1..200), worker in 0_u16..1024) {
+        fn ids_increase_whatever_the_clock_does(clock in proptest::collection::vec(0_i64..10_000, 1..200), worker in 0_u16..1024) {
             let worker = WorkerId::new(worker).unwrap();
             let mut last = Id::from_i64(0);
             for ms in clock {
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_sequence_borrows_the_next_millisecond() {
+    fn full_sequence_borrows_the_next_millisecond() {
         let worker = WorkerId::new(7).unwrap();
         let now = Timestamp::from_ms(EPOCH_MS + 1);
         let mut last = Id::from_i64(0);

@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_named_twice_is_named_in_the_refusal() {
+    fn duplicate_key_is_named_in_the_error() {
         refused(r#"{"a":1,"a":1}"#, r#"the key "a" is there twice at line 1 column 10"#);
         refused("{\"x\":[1,\n {\"b\":null,\n\"b\":2}]}", r#"the key "b" is there twice at line 3 column 3"#);
         refused(r#"{"a":1,"\u0061":2}"#, r#"the key "a" is there twice at line 1 column 15"#);
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn only_an_object_is_an_object() {
+    fn body_must_be_an_object() {
         refused("", "the body is empty; send a JSON object");
         refused(" \r\n\t", "the body is empty; send a JSON object");
         refused("[{}]", "the body must be a JSON object, not a list");
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_json_says_where() {
+    fn syntax_error_states_its_position() {
         refused(r#"{"a":1"#, "EOF while parsing an object at line 1 column 6");
         refused("{\"a\":1,\n}", "trailing comma at line 2 column 1");
         refused("{}\n{}", "trailing characters at line 2 column 1");
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn text_is_utf8_without_nul() {
+    fn invalid_utf8_and_nul_are_rejected() {
         refused(b"{\"a\":\"\xff\"}", "the body is not UTF-8 at line 1 column 7");
         refused(b"{\n\"\xc3\x28\":1}", "the body is not UTF-8 at line 2 column 2");
         refused(b"{\"a\":\"\xed\xa0\x80\"}", "the body is not UTF-8 at line 1 column 7");
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn depth_has_a_bound() {
+    fn nesting_depth_is_limited() {
         let nested = |lists: usize| format!("{{\"a\":{}{}}}", "[".repeat(lists), "]".repeat(lists));
         assert!(parse_object(nested(MAX_DEPTH - 1).as_bytes()).is_ok());
         let error = parse_object(nested(MAX_DEPTH).as_bytes()).unwrap_err().to_string();
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn the_number_of_values_has_a_bound() {
+    fn number_of_values_is_limited() {
         let list = |values: usize| format!("{{\"a\":[{}]}}", vec!["1"; values].join(","));
         assert!(parse_object(list(MAX_VALUES - 2).as_bytes()).is_ok());
         let error = parse_object(list(MAX_VALUES - 1).as_bytes()).unwrap_err().to_string();
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn no_key_has_a_meaning_of_its_own() {
+    fn private_keys_of_serde_json_have_no_meaning() {
         let body = br#"{"x":{"$serde_json::private::RawValue":"{\"a\":1}"}}"#;
         let expected = json!({"$serde_json::private::RawValue": "{\"a\":1}"});
         assert_eq!(parse_object(body).unwrap()["x"], expected, "serde_json would read the string as JSON");
@@ -276,14 +276,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read_the_same(entries in object(any_json())) {
+        fn written_json_is_parsed_unchanged(entries in object(any_json())) {
             let text = serde_json::to_string_pretty(&entries).unwrap();
             let plain: Value = serde_json::from_str(&text).unwrap();
             prop_assert_eq!(Value::Object(parse_object(text.as_bytes()).unwrap()), plain);
         }
 
         #[test]
-        fn we_read_nothing_that_serde_json_does_not(bytes in r#"\{("[ab]":([0-9.e-]{1,4}|"(a|\\n|\\u00e4|\\u0000)"|[{}\[\], ]{1,4}|true),?){0,4}\}?"#) {
+        fn parser_accepts_no_more_than_serde_json(bytes in r#"\{("[ab]":([0-9.e-]{1,4}|"(a|\\n|\\u00e4|\\u0000)"|[{}\[\], ]{1,4}|true),?){0,4}\}?"#) {
             match (parse_object(bytes.as_bytes()), serde_json::from_str::<Value>(&bytes)) {
                 (Ok(ours), theirs) => prop_assert_eq!(Value::Object(ours), theirs.unwrap()),
                 (Err(_), Err(_)) => {}
@@ -295,7 +295,7 @@ mod tests {
         }
 
         #[test]
-        fn no_bytes_are_too_strange(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+        fn parsing_arbitrary_bytes_never_panics(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
             let _ = parse_object(&bytes);
         }
     }

@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_what_people_and_programs_write() {
+    fn common_time_formats_are_parsed() {
         check("2026-01-29T12:34:56Z", "2026-01-29T12:34:56Z");
         check("2026-01-29T12:34:56.5Z", "2026-01-29T12:34:56.500Z");
         check("2026-01-29T14:34:56+02:00", "2026-01-29T12:34:56Z");
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_is_not_a_time() {
+    fn invalid_times_are_rejected() {
         for text in
             ["", "2030", "tomorrow", "2026-02-30", "2026-13-01", "-5", "12:00", "2026-01-29T25:00:00Z"]
         {

@@ -113,7 +113,7 @@ mod tests {
     use super::Slug;
 
     #[test]
-    fn a_slug_is_one_dns_label() {
+    fn slug_must_be_one_dns_label() {
         for text in ["a", "main", "a-b", "0", &"a".repeat(63)] {
             assert!(Slug::parse(text).is_ok(), "{text}");
         }

@@ -96,7 +96,7 @@ mod tests {
     use crate::request::EdgeRequest;
 
     #[test]
-    fn an_event_is_the_documents() {
+    fn event_matches_the_documented_format() {
         let request = EdgeRequest {
             referrer: "https://news.example/a?secret".to_owned(),
             country: "NL".to_owned(),
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_are_sums_of_sample_intervals_past_the_watermark() {
+    fn counts_sum_sample_intervals_after_the_watermark() {
         assert!(visits_query(5, 9).contains("SUM(_sample_interval) AS visits"));
         assert!(visits_query(5, 9).contains("timestamp > toDateTime(5) AND timestamp <= toDateTime(9)"));
         let code = Code::from_path("ok").unwrap();
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_may_be_texts() {
+    fn numbers_are_read_from_strings_too() {
         let json = r#"{"meta":[],"data":[{"slug":"a","visits":"12"},{"slug":"b","visits":3},{"slug":"c","visits":2.0}],"rows":3}"#;
         let counted = |value: &str, clicks| ValueCount { value: value.to_owned(), clicks };
         assert_eq!(

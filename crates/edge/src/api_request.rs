@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn every_route_and_nothing_else() {
+    fn every_route_is_parsed_and_anything_else_rejected() {
         let ok = Code::from_path("ok").unwrap();
         assert_eq!(call("POST", "links"), Ok(ApiCall::Create));
         assert_eq!(call("GET", "links"), Ok(ApiCall::List { limit: 50, after: None }));
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn any_other_field_is_refused() {
+    fn unknown_field_is_rejected() {
         let body = json!({"target": "https://a.example/", "title": "T", "id": 1, "expires_at": true});
         let errors = parse_body(body.as_object().unwrap()).unwrap_err().0;
         let named: Vec<_> = errors.iter().map(|error| (error.field.as_str(), error.code)).collect();
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn the_policys_rules_bind_new_links_and_changes() {
+    fn policy_rules_apply_to_new_links_and_changes() {
         let make = |body: serde_json::Value| {
             let input = parse_body(body.as_object().unwrap())?;
             parse_draft(&input, &settings(), NOW)
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_is_shown_with_these_fields() {
+    fn link_json_has_the_documented_fields() {
         let json =
             serde_json::to_string(&LinkResponse::from_row(&row(), &settings(), &EdgeRequest::default(), NOW))
                 .unwrap();

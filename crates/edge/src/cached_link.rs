@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_is_the_documents_with_a_version_and_an_age() {
+    fn entry_json_matches_the_documented_format() {
         let json = entry(Some(1_900_000_000)).json();
         assert_eq!(
             json,
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_entry_is_no_entry() {
+    fn malformed_entry_is_ignored() {
         for json in [
             "",
             "null",
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn kv_gets_no_life_it_refuses_and_a_cache_never_outlives_a_link() {
+    fn cache_lifetimes_respect_the_kv_minimum_and_the_link_expiry() {
         assert_eq!(entry(None).kv_ttl_seconds(NOW), 86_400);
         assert_eq!(entry(Some(1_800_000_010)).kv_ttl_seconds(NOW), 60);
         assert_eq!(entry(Some(1_800_000_500)).kv_ttl_seconds(NOW), 500);
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_and_absences_grow_old() {
+    fn entries_and_negative_entries_expire() {
         assert!(entry(None).is_fresh(300, NOW.plus_ms(300_000)));
         assert!(!entry(None).is_fresh(300, NOW.plus_ms(301_000)));
         assert!(!entry(None).is_fresh(300, NOW.plus_ms(-120_000)), "a clock that went back");

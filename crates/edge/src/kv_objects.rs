@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hit_keeps_the_network_and_a_keyed_hash() {
+    fn hit_stores_the_network_and_a_keyed_hash() {
         let now = Timestamp::parse("2026-01-12T13:01:22.500Z").unwrap();
         let code = Code::from_path("parity").unwrap();
         let (key, value) = hit_record(&code, &request(), Some(&[7; 16]), now, [0xAB; 10]);
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_null_and_no_hash_goes_without_a_key() {
+    fn unknown_hit_fields_are_null_and_a_hash_needs_a_key() {
         let now = Timestamp::from_ms(0);
         let code = Code::from_path("a").unwrap();
         let odd = EdgeRequest {
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_under_anothers_key_is_broken() {
+    fn object_under_the_wrong_key_is_rejected() {
         let json = r#"{"v":1,"code":"a","target":"https://a.example/","status":"active"}"#;
         assert!(parse_route("a", json).is_ok());
         assert_eq!(parse_route("b", json), Err(RouteObjectError::InvalidField("code")));

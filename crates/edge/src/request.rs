@@ -67,7 +67,7 @@ mod tests {
     use super::EdgeRequest;
 
     #[test]
-    fn lines_become_facts() {
+    fn request_lines_are_parsed() {
         let request = EdgeRequest::parse(
             "GET\nhttps://rmax.to:8443/a%20b?x=1?y#z\n\nagent\nhttps://r.example/\n192.0.2.7\nNL\nAMS\nBearer t\n",
         );

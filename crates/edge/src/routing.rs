@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn every_request_has_one_place_to_go() {
+    fn requests_are_routed_by_method_host_and_path() {
         for profile in ["fabric", "edge"] {
             check(profile, "GET", "https://rmax.to/parity", "parity");
             check(profile, "HEAD", "https://RMAX.to./par%69ty+", "parity preview");

@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_profile_brings_its_preset() {
+    fn profile_sets_the_default_preset() {
         let settings = read(&[]).unwrap();
         assert_eq!((settings.profile, settings.policy.preset), (Profile::Fabric, Preset::Fabric));
         let settings = read(&[("RMAX_PROFILE", "edge")]).unwrap();
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_understood_is_named() {
+    fn invalid_settings_are_rejected_by_name() {
         let check = |pairs: &[(&str, &str)], start: &str| {
             let error = read(pairs).unwrap_err();
             assert!(error.starts_with(start), "{error}");
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_domain_every_host_is_ours() {
+    fn every_host_is_served_without_a_domain() {
         assert!(read(&[]).unwrap().serves("any.example"));
         let settings = read(&[("RMAX_DOMAIN", "rmax.to, GO.example")]).unwrap();
         assert!(
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_token_opens_the_api() {
+    fn api_requires_the_admin_token() {
         let settings = read(&[("ADMIN_TOKEN", "secret")]).unwrap();
         assert!(settings.admits("Bearer secret") && settings.admits("bearer  secret"));
         for wrong in ["", "secret", "Bearer", "Bearer ", "Bearer secre", "Bearer secrets", "Basic secret"] {

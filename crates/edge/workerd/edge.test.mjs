@@ -99,7 +99,7 @@ test("the first request asks D1, and fills KV and this data centre's cache", asy
     assert.equal((await get(`/${code}?another=query`, { faults: away })).status, 302);
 });
 
-test("a cache holds data, never a verdict: an expired link is gone whatever the caches hold", async () => {
+test("an expired link is gone whatever the caches hold", async () => {
     const soon = Math.floor(Date.now() / 1000) + 30;
     await insert(code, "https://a.example/", soon);
     assert.equal((await get(`/${code}`)).status, 302);
@@ -119,7 +119,7 @@ test("the life of an entry in KV is never below what KV accepts", async () => {
     assert.ok(expiration >= Math.floor(Date.now() / 1000) + 50, `${expiration}`);
 });
 
-test("a code nobody has is remembered as such, until it is created", async () => {
+test("an unknown code is cached as unknown until it is created", async () => {
     assert.equal((await get(`/${code}`)).status, 404);
     const absent = await until(() => cache.get(`NEG:${code}`, "json"), "the absence in KV");
     assert.equal(absent.notFound, true);
@@ -129,7 +129,7 @@ test("a code nobody has is remembered as such, until it is created", async () =>
     assert.equal((await get(`/${code}`)).status, 302);
 });
 
-test("an absence that KV forgot to forget is not believed", async () => {
+test("a stale negative entry in KV is ignored", async () => {
     await cache.put(`NEG:${code}`, JSON.stringify({ notFound: true, cached: Math.floor(Date.now() / 1000) - 61 }));
     await insert(code);
     assert.equal((await get(`/${code}`)).status, 302);
@@ -142,7 +142,7 @@ test("random codes do not fill KV without a bound", async () => {
     assert.equal((await keys(cache, "NEG:")).length, 60);
 });
 
-test("a broken entry in KV is as good as none", async () => {
+test("a malformed entry in KV is ignored", async () => {
     await insert(code);
     for (const value of ["{", "null", '{"target":"javascript:1","status":302,"version":1,"cached":1}', "x".repeat(1_000_000)]) {
         await cache.put(`L:${code}`, value);
@@ -151,7 +151,7 @@ test("a broken entry in KV is as good as none", async () => {
     }
 });
 
-test("an entry past its time is asked of D1 again, so a deletion KV missed does not redirect for ever", async () => {
+test("a stale entry is loaded from D1 again, so a deletion KV missed takes effect", async () => {
     const cached = Math.floor(Date.now() / 1000) - 3601;
     const stale = { target: "https://gone.example/", status: 302, expiresAt: null, version: 1, cached };
     await cache.put(`L:${code}`, JSON.stringify(stale));
@@ -188,7 +188,7 @@ test("every redirect is an event, from a cache or not; nothing else is", async (
     assert.deepEqual(mine()[0], { blobs: [code, "https://news.example/a", "NL", "AMS", "x".repeat(256)], indexes: [code] });
 });
 
-test("analytics that are away change nothing", async () => {
+test("an analytics outage changes nothing", async () => {
     await create();
     assert.equal((await get(`/${code}`, { faults: { ANALYTICS: { writeDataPoint: "throw at once" } } })).status, 302);
     assert.equal((await get(`/${code}`, { faults: { ANALYTICS: null } })).status, 302);
@@ -196,7 +196,7 @@ test("analytics that are away change nothing", async () => {
 
 // ---- degraded ----
 
-test("D1 away: caches serve what they have, old entries too, and the rest is 503", async () => {
+test("without D1, caches serve what they have, stale entries too, and the rest is 503", async () => {
     const cached = Math.floor(Date.now() / 1000) - 7200;
     const entry = { target: "https://a.example/", status: 302, expiresAt: null, version: 1, cached };
     await cache.put(`L:${code}`, JSON.stringify(entry));
@@ -213,7 +213,7 @@ test("D1 away: caches serve what they have, old entries too, and the rest is 503
     }
 });
 
-test("KV away or slow: D1 answers", async () => {
+test("when KV is down or slow, D1 answers", async () => {
     await insert(code);
     for (const faults of [noKv, { CACHE_KV: { get: "never", put: "never", delete: "never" } }, { CACHE_KV: null }]) {
         await dropNear(code);
@@ -229,7 +229,7 @@ test("KV away or slow: D1 answers", async () => {
 
 // ---- the API ----
 
-test("only the token opens the API", async () => {
+test("the API requires the token", async () => {
     for (const headers of [{ authorization: "" }, { authorization: "Bearer wrong" }, { authorization: `Basic ${TOKEN}` }, { authorization: `Bearer ${TOKEN}x` }]) {
         const answer = await api("GET", "/links", undefined, { headers });
         assert.equal(answer.status, 401);
@@ -277,7 +277,7 @@ test("a deleted code stays taken", async () => {
     assert.deepEqual((await api("GET", `/check/${code}`)).body.available, false);
 });
 
-test("a code has one owner, however many ask at once", async () => {
+test("concurrent creations of one code make one link", async () => {
     const all = await Promise.all(Array.from({ length: 8 }, (_, n) => api("POST", "/links", { code, target: `https://a.example/${n}` })));
     assert.deepEqual(all.map((answer) => answer.status).sort(), [201, 409, 409, 409, 409, 409, 409, 409]);
     assert.equal(all.find((answer) => answer.status === 409).body.error.details.deleted, false);
@@ -295,13 +295,13 @@ test("the quota of live links holds, expired ones do not count", async () => {
     assert.deepEqual([full.status, full.body.error.code], [409, "QUOTA_EXCEEDED"]);
 });
 
-test("a code nobody chose is eight letters and digits", async () => {
+test("a generated code is eight letters and digits", async () => {
     const answer = await api("POST", "/links", { target: "https://a.example/" });
     assert.match(answer.body.code, /^[0-9A-Za-z]{8}$/);
     assert.equal((await get(`/${answer.body.code}`)).status, 302);
 });
 
-test("what breaks a rule is named", async () => {
+test("invalid fields are named", async () => {
     const fields = async (method, path, body) => {
         const answer = await api(method, path, body);
         assert.deepEqual([answer.status, answer.body.error.code], [400, "VALIDATION_FAILED"], JSON.stringify(answer.body));
@@ -326,7 +326,7 @@ test("what breaks a rule is named", async () => {
     assert.deepEqual([wrong.status, wrong.headers.get("allow")], [405, "GET, HEAD, POST"]);
 });
 
-test("targets nobody may write are refused, and others are sent as the parser serialised them", async () => {
+test("forbidden targets are refused, and others are sent as the parser serialised them", async () => {
     for (const target of [...REFUSED, `https://a.example/${"x".repeat(2048)}`]) {
         const answer = await api("POST", "/links", { target });
         // NUL is refused with the whole body.

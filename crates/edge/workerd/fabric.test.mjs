@@ -55,7 +55,7 @@ test("each redirect appends one hit, with the network and not the address", asyn
     for (const secret of ["203.0.113.77", "Test/1", "secret", "u:p"]) assert.ok(!value.includes(secret), secret);
 });
 
-test("what is no click leaves no hit", async () => {
+test("a request that is not a click leaves no hit", async () => {
     await put("parity");
     await put("off", { status: "disabled" });
     await get("/parity", { method: "HEAD" });
@@ -74,7 +74,7 @@ test("a hit is recorded under the code as it is stored", async () => {
     assert.ok(key.startsWith("hit:parity:"), key);
 });
 
-test("the hit is behind the answer: a log that is slow, full or missing delays and changes nothing", async () => {
+test("a slow, full or missing hit log delays and changes no response", async () => {
     await put("parity");
     for (const faults of [{ HITS: { put: "never" } }, { HITS: { put: "throw" } }, { HITS: { put: "throw at once" } }, { HITS: null }]) {
         const answer = await get("/parity", { faults });
@@ -129,7 +129,7 @@ test("objects that are broken, newer or huge are not served, and never a 500", a
     assert.equal((await get("/parity")).status, 301, "the Worker goes on");
 });
 
-test("targets nobody may write are not served from KV either", async () => {
+test("forbidden targets are not served from KV either", async () => {
     for (const target of REFUSED) {
         await put("odd", { target });
         const answer = await get("/odd");
@@ -160,7 +160,7 @@ test("an outage of KV is 503, never 404", async () => {
     assert.equal(health.status, 200);
 });
 
-test("KV that is slow is waited for, and old or strange values are what they are", async () => {
+test("a slow KV is waited for, stale values redirect, and malformed ones are not found", async () => {
     await put("parity");
     assert.equal((await get("/parity", { faults: { ROUTES: { get: "after 300" } } })).status, 301);
     const stale = JSON.stringify(route("parity", { target: "https://old.example/" }));

@@ -29,8 +29,9 @@ pub(crate) fn from_cell(cell: &str) -> &str {
 mod tests {
     use super::{cell, from_cell};
 
+    /// Hostile inputs, S21.
     #[test]
-    fn s21_no_cell_is_a_formula_and_every_text_comes_back() {
+    fn cells_are_never_formulas_and_round_trip() {
         for text in [
             "=1+1",
             "+1",

@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bucket_holds_an_hours_tokens_and_fills_up_evenly() {
+    fn bucket_holds_an_hour_of_tokens_and_refills_evenly() {
         let limits = RateLimiter::new();
         assert_eq!(limits.take(KEY, 60, 1, 5_000), Ok(status(60, 59, 60)));
         assert_eq!(limits.take(KEY, 60, 59, 5_000), Ok(status(60, 0, 3600)));
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_changed_limit_holds_at_once() {
+    fn changed_limit_applies_at_once() {
         let limits = RateLimiter::new();
         limits.take(KEY, 100, 60, 0).unwrap();
         assert_eq!(limits.take(KEY, 1000, 0, 0).unwrap().remaining, 940, "what was used stays used");
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn more_than_the_limit_is_never_there() {
+    fn request_above_the_limit_is_always_refused() {
         let limits = RateLimiter::new();
         assert_eq!(limits.take(KEY, 10, 11, 0), Err(status(10, 10, 1)));
         limits.take(KEY, 10, 5, 0).unwrap();
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn given_back_tokens_are_there_again_and_never_more_than_the_limit() {
+    fn refunded_tokens_never_exceed_the_limit() {
         let limits = RateLimiter::new();
         limits.refund(KEY, 5);
         limits.take(KEY, 10, 10, 0).unwrap();
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hundred_threads_get_a_hundred_tokens() {
+    fn concurrent_requests_never_exceed_the_limit() {
         let limits = RateLimiter::new();
         let granted = AtomicU32::new(0);
         std::thread::scope(|scope| {
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_bounded_and_who_used_most_is_forgotten_last() {
+    fn memory_is_bounded_and_the_emptiest_bucket_is_evicted_last() {
         let limits = RateLimiter::new();
         limits.take(KEY, 1000, 1000, 0).unwrap();
         for id in 0..150_000 {
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn full_buckets_go_first_then_the_fullest_then_the_oldest() {
+    fn eviction_takes_full_then_fullest_then_oldest_buckets() {
         let bucket = |missing, since_ms| Bucket { per_hour: 1, missing, since_ms };
         let id = |number: usize| LimitKey::Requests(Id::from_i64(i64::try_from(number).unwrap()));
         let empty = bucket(HOUR_MS, 9);
@@ -342,7 +342,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_bucket_is_a_tank(per_hour in prop_oneof![0_u32..40, 1_000_u32..100_000], steps in steps()) {
+        fn bucket_matches_the_reference_model(per_hour in prop_oneof![0_u32..40, 1_000_u32..100_000], steps in steps()) {
             let limits = RateLimiter::new();
             let mut tank = Tank { level: u64::from(per_hour) * HOUR_MS, per_hour: per_hour.into(), now_ms: 0 };
             for step in steps {
@@ -368,7 +368,7 @@ mod tests {
         }
 
         #[test]
-        fn who_waits_as_told_is_not_refused_again(per_hour in 1_u32.., used in 0_u32.., wanted in 1_u32.., now_ms in 0_u64..1 << 50) {
+        fn request_after_the_announced_wait_succeeds(per_hour in 1_u32.., used in 0_u32.., wanted in 1_u32.., now_ms in 0_u64..1 << 50) {
             let (used, wanted) = (used % per_hour + 1, wanted % per_hour + 1);
             let limits = RateLimiter::new();
             let after = limits.take(KEY, per_hour, used, now_ms).unwrap();

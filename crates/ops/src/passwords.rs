@@ -116,7 +116,7 @@ mod tests {
     use super::{Passwords, hash};
 
     #[tokio::test]
-    async fn a_password_is_known_by_its_hash_and_nothing_else_is() {
+    async fn only_the_right_password_matches_its_hash() {
         let passwords = Passwords::default();
         let password = Password::parse("correct horse battery").unwrap();
         let kept = hash(&password);
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn only_so_many_wait() {
+    async fn number_of_waiting_hash_requests_is_limited() {
         let passwords = Passwords::default();
         let mut turns = Vec::new();
         while let Ok(Ok(turn)) = tokio::time::timeout(std::time::Duration::ZERO, passwords.acquire()).await {

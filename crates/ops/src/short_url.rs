@@ -74,7 +74,7 @@ mod tests {
     use super::ShortUrls;
 
     #[test]
-    fn a_listener_is_reached_where_somebody_can_go() {
+    fn base_url_of_a_listener_is_reachable() {
         for (listen, tls, url) in [
             ("127.0.0.1:80", false, "http://127.0.0.1:80"),
             ("0.0.0.0:443", true, "https://127.0.0.1:443"),

@@ -69,7 +69,7 @@ mod tests {
     use super::NegativeCache;
 
     #[test]
-    fn an_unknown_code_is_remembered_for_ten_seconds_and_forgotten_when_created() {
+    fn unknown_code_is_cached_for_ten_seconds_or_until_created() {
         let absent = NegativeCache::new();
         let (main, other) = (Id::from_i64(1), Id::from_i64(2));
         assert!(!absent.contains(main, "a", 5));
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn the_moment_may_wrap() {
+    fn timestamps_may_wrap_around() {
         let absent = NegativeCache::new();
         let wrap = 1 << 28;
         absent.insert(Id::from_i64(1), "a", wrap - 16);

@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_put_in_comes_out_whole() {
+    fn stored_routes_are_read_back_unchanged() {
         let table = RouteTable::new(64 << 20);
         let records = [
             record(1, "a", "https://example.com/", 1),
@@ -432,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_reader_does_not_overwrite_a_newer_version() {
+    fn older_version_does_not_replace_a_newer_one() {
         let table = RouteTable::new(1 << 20);
         table.insert(&record(1, "a", "https://new.example/", 5));
         table.insert(&record(1, "a", "https://old.example/", 4));
@@ -445,7 +445,7 @@ mod tests {
     }
 
     #[test]
-    fn many_changes_do_not_grow_it() {
+    fn repeated_changes_do_not_grow_memory() {
         let table = RouteTable::new(64 << 20);
         for version in 1..200_000 {
             table.insert(&record(
@@ -471,7 +471,7 @@ mod tests {
     }
 
     #[test]
-    fn beyond_its_budget_the_oldest_go_and_it_says_so() {
+    fn oldest_routes_are_evicted_over_budget_and_the_table_is_incomplete() {
         let budget = 16 * 3 * 64 * 1024;
         let table = RouteTable::new(budget);
         let mut put = HashMap::new();
@@ -492,7 +492,7 @@ mod tests {
     }
 
     #[test]
-    fn a_million_links_cost_few_bytes_each_beyond_their_text() {
+    fn overhead_per_link_beyond_its_text_is_small() {
         let table = RouteTable::new(512 << 20);
         let mut text = 0;
         for number in 0..200_000_i64 {

@@ -5,7 +5,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 
-import { ANN, PASSWORD } from "./house.mjs";
+import { ANN, PASSWORD } from "./fixtures.mjs";
 
 const npm = process.env.RLINKS_BROWSER_NPM;
 const require = createRequire(npm ? `${npm}/package.json` : import.meta.url);
@@ -27,7 +27,7 @@ export function launch(rules = []) {
     });
 }
 
-/** Somebody with a browser of their own, at the door of a house. */
+/** Somebody with a browser of their own, at a server. */
 export async function arrive(browser, address, { size = WIDE, scheme = "light", script = true, agent = CHROME, zone = "Europe/Amsterdam", ...more } = {}) {
     const context = await browser.newContext({
         baseURL: address,

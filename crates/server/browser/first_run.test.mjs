@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 
 import { LOOKS, arrive, fillSignIn, fits, isAccessible, launch } from "./browser.mjs";
-import { ANN, PASSWORD, startHouse } from "./house.mjs";
+import { ANN, PASSWORD, startServer } from "./fixtures.mjs";
 
 let browser;
 before(async () => {
@@ -12,11 +12,11 @@ before(async () => {
 after(() => browser.close());
 
 for (const { name, ...look } of LOOKS) {
-    test(`the address in the log makes the first admin, once (${name})`, async (t) => {
-        const house = await startHouse({ admin: false });
-        t.after(house.stop);
-        const setup = await house.said(/(http:\/\/\S+\/admin\/setup\?token=\S+)/);
-        const { page, witness } = await arrive(browser, house.address, look);
+    test(`the setup URL in the log creates the first admin, once (${name})`, async (t) => {
+        const server = await startServer({ admin: false });
+        t.after(server.stop);
+        const setup = await server.said(/(http:\/\/\S+\/admin\/setup\?token=\S+)/);
+        const { page, witness } = await arrive(browser, server.address, look);
 
         await page.goto(setup);
         await fits(page, "set-up");
@@ -36,7 +36,7 @@ for (const { name, ...look } of LOOKS) {
         await isAccessible(page, "no links yet");
 
         // Neither this browser nor another gets a second admin out of it.
-        for (const person of [{ page }, await arrive(browser, house.address, look)]) {
+        for (const person of [{ page }, await arrive(browser, server.address, look)]) {
             const answer = await person.page.goto(setup);
             assert.equal(answer.status(), 404);
             await person.page.getByText("This link has been used, or its time is over").waitFor();
@@ -54,10 +54,10 @@ for (const { name, ...look } of LOOKS) {
     });
 }
 
-test("who is not let in is told so, and who tries too often, for how long", async (t) => {
-    const house = await startHouse();
-    t.after(house.stop);
-    const { page, witness } = await arrive(browser, house.address);
+test("a failed sign-in is explained, and a lockout says for how long", async (t) => {
+    const server = await startServer();
+    t.after(server.stop);
+    const { page, witness } = await arrive(browser, server.address);
     await page.goto("/admin/keys");
     for (let attempt = 1; attempt <= 10; attempt += 1) {
         await fillSignIn(page, ANN, `wrong password ${attempt}`);
@@ -71,10 +71,10 @@ test("who is not let in is told so, and who tries too often, for how long", asyn
     witness.hasSeenNothing();
 });
 
-test("who is sent to sign in comes to the page they asked for", async (t) => {
-    const house = await startHouse();
-    t.after(house.stop);
-    const { page, witness } = await arrive(browser, house.address);
+test("sign-in returns to the requested page", async (t) => {
+    const server = await startServer();
+    t.after(server.stop);
+    const { page, witness } = await arrive(browser, server.address);
     await page.goto("/admin/keys");
     await fillSignIn(page, ANN, PASSWORD);
     await page.getByRole("heading", { name: "Make a key" }).waitFor();

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 
 import { LOOKS, arrive, clipboard, fillSignIn, fits, launch, press, signIn } from "./browser.mjs";
-import { ANN, PASSWORD, startHouse, until } from "./house.mjs";
+import { ANN, PASSWORD, startServer, until } from "./fixtures.mjs";
 
 let browser;
 before(async () => {
@@ -24,9 +24,9 @@ const badge = (page) => page.locator("h1 .badge").innerText();
 
 for (const { name, ...look } of LOOKS) {
     test(`a link is made, copied, followed, watched, changed, disabled and restored (${name})`, async (t) => {
-        const house = await startHouse();
-        t.after(house.stop);
-        const { page, witness } = await signIn(browser, house.address, look);
+        const server = await startServer();
+        t.after(server.stop);
+        const { page, witness } = await signIn(browser, server.address, look);
 
         // Pasted, Enter, copied.
         await page.evaluate((text) => navigator.clipboard.writeText(text), TARGET);
@@ -34,7 +34,7 @@ for (const { name, ...look } of LOOKS) {
         await page.keyboard.press("ControlOrMeta+v");
         await page.keyboard.press("Enter");
         const short = await made(page);
-        assert.ok(short.startsWith(`${house.address}/`), short);
+        assert.ok(short.startsWith(`${server.address}/`), short);
         await page.getByText("Copied", { exact: true }).waitFor();
         assert.equal(await clipboard(page), short);
         await fits(page, "a new link");
@@ -50,7 +50,7 @@ for (const { name, ...look } of LOOKS) {
         await page.locator("[data-row] .short").first().click();
         await page.getByText("Live", { exact: true }).waitFor();
         await page.getByText("Nobody has followed this link yet").waitFor();
-        const visitor = await arrive(browser, house.address);
+        const visitor = await arrive(browser, server.address);
         const redirect = visitor.page.waitForResponse(short);
         // Where it leads cannot be reached from here; that it leads there is what counts.
         await visitor.page.goto(short).catch(() => {});
@@ -85,13 +85,13 @@ for (const { name, ...look } of LOOKS) {
         assert.equal(await edit.getByLabel("Expires").inputValue(), "2037-07-01T12:00");
         assert.equal(await page.locator(".head time[datetime^='2037-07-01T10:00:00']").count(), 1);
         const path = new URL(short).pathname;
-        const leadsTo = (target) => until(async () => (await house.visit(path)).headers.get("location") === target, `leads to ${target}`);
+        const leadsTo = (target) => until(async () => (await server.visit(path)).headers.get("location") === target, `leads to ${target}`);
         await leadsTo("https://example.com/changed");
 
         // Off and on again.
         await press(page, "Disable");
         await page.locator("h1 .badge.disabled").waitFor();
-        await until(async () => (await house.visit(path)).status === 404, "disabled");
+        await until(async () => (await server.visit(path)).status === 404, "disabled");
         await press(page, "Enable");
         await page.locator("h1 .badge.active").waitFor();
 
@@ -106,7 +106,7 @@ for (const { name, ...look } of LOOKS) {
         // Deleted, and restored from its own page.
         await press(page, "Delete");
         await page.getByText("This link is deleted").or(page.getByRole("button", { name: "Undo" })).first().waitFor();
-        await until(async () => [404, 410].includes((await house.visit(path)).status), "deleted");
+        await until(async () => [404, 410].includes((await server.visit(path)).status), "deleted");
         await page.goto(`/admin/links${path}`);
         assert.equal(await badge(page), "deleted");
         await press(page, "Restore");
@@ -116,11 +116,11 @@ for (const { name, ...look } of LOOKS) {
     });
 }
 
-test("what is wrong with a new link stands beside its field, and nothing typed is lost", async (t) => {
-    const house = await startHouse();
-    t.after(house.stop);
-    house.rmax(["links", "set", "taken", "https://example.com/"]);
-    const { page, witness } = await signIn(browser, house.address);
+test("an invalid new link shows its errors beside the fields and keeps what was typed", async (t) => {
+    const server = await startServer();
+    t.after(server.stop);
+    server.rmax(["links", "set", "taken", "https://example.com/"]);
+    const { page, witness } = await signIn(browser, server.address);
     await page.getByLabel("Where the new link leads").fill(TARGET);
     await page.getByText("More options").click();
     await page.getByRole("textbox", { name: "Code" }).fill("taken");
@@ -131,15 +131,15 @@ test("what is wrong with a new link stands beside its field, and nothing typed i
     assert.equal(await page.evaluate(() => document.activeElement.id), "code");
     await page.getByRole("textbox", { name: "Code" }).fill("free");
     await press(page, "Shorten");
-    assert.equal(await made(page), `${house.address}/free`);
+    assert.equal(await made(page), `${server.address}/free`);
     witness.hasSeenNothing();
 });
 
 test("a QR code is shown at once, and comes as SVG and PNG", async (t) => {
-    const house = await startHouse();
-    t.after(house.stop);
-    house.rmax(["links", "set", "parity", "https://example.com/"]);
-    const { page, witness } = await signIn(browser, house.address);
+    const server = await startServer();
+    t.after(server.stop);
+    server.rmax(["links", "set", "parity", "https://example.com/"]);
+    const { page, witness } = await signIn(browser, server.address);
     await page.getByRole("link", { name: /^QR code of/ }).click();
     const image = page.getByRole("img", { name: /^QR code of .*\/parity$/ });
     await until(() => image.evaluate((drawn) => drawn.complete && drawn.naturalWidth > 0), "the QR code is drawn");
@@ -156,13 +156,13 @@ test("a QR code is shown at once, and comes as SVG and PNG", async (t) => {
     witness.hasSeenNothing();
 });
 
-test("who was slower sees both, and decides", async (t) => {
-    const house = await startHouse();
-    t.after(house.stop);
-    house.rmax(["links", "set", "parity", "https://example.com/"]);
-    const { page, witness } = await signIn(browser, house.address);
+test("an edit conflict shows both versions", async (t) => {
+    const server = await startServer();
+    t.after(server.stop);
+    server.rmax(["links", "set", "parity", "https://example.com/"]);
+    const { page, witness } = await signIn(browser, server.address);
     await page.goto("/admin/links/parity");
-    house.rmax(["links", "set", "parity", "https://example.com/faster"]);
+    server.rmax(["links", "set", "parity", "https://example.com/faster"]);
     await page.locator("#edit").getByLabel("Target").fill("https://example.com/slower");
     await press(page, "Save");
     const differs = page.getByRole("table", { name: "What differs" });
@@ -174,29 +174,29 @@ test("who was slower sees both, and decides", async (t) => {
     witness.hasSeenNothing();
 });
 
-test("without the clipboard of https a link is copied all the same", async (t) => {
-    const house = await startHouse();
-    t.after(house.stop);
-    house.rmax(["links", "set", "parity", "https://example.com/"]);
-    const { page, witness } = await signIn(browser, house.address);
+test("a link is copied over plain http, without the clipboard API", async (t) => {
+    const server = await startServer();
+    t.after(server.stop);
+    server.rmax(["links", "set", "parity", "https://example.com/"]);
+    const { page, witness } = await signIn(browser, server.address);
     await page.addInitScript(() => Object.defineProperty(navigator, "clipboard", { value: undefined }));
     await page.goto("/admin");
     await page.getByRole("button", { name: /^Copy / }).click();
     await page.getByText("Copied", { exact: true }).waitFor();
     await page.getByRole("searchbox", { name: "Search" }).focus();
     await page.keyboard.press("ControlOrMeta+v");
-    assert.equal(await page.getByRole("searchbox", { name: "Search" }).inputValue(), `${house.address}/parity`);
+    assert.equal(await page.getByRole("searchbox", { name: "Search" }).inputValue(), `${server.address}/parity`);
     // Pasted into the search, a short link finds itself.
     await until(() => new URL(page.url()).searchParams.has("q"), "the search has happened");
     assert.equal(await page.locator("[data-row]").count(), 1);
     witness.hasSeenNothing();
 });
 
-test("whoever was signed out meanwhile is told so, and goes on where they were", async (t) => {
-    const house = await startHouse();
-    t.after(house.stop);
-    const { page, witness } = await signIn(browser, house.address);
-    house.rmax(["users", "sign-out", "ann@example.com"]);
+test("an expired session is explained, and sign-in returns to the same page", async (t) => {
+    const server = await startServer();
+    t.after(server.stop);
+    const { page, witness } = await signIn(browser, server.address);
+    server.rmax(["users", "sign-out", "ann@example.com"]);
     await page.getByLabel("Where the new link leads").fill(TARGET);
     await press(page, "Shorten");
     await page.getByText("what you sent last was not saved").waitFor();

@@ -3,16 +3,16 @@ import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 
 import { LOOKS, clipboard, fits, launch, press, signIn } from "./browser.mjs";
-import { startHouse, until } from "./house.mjs";
+import { startServer, until } from "./fixtures.mjs";
 
 let browser;
-let house;
+let server;
 before(async () => {
-    [browser, house] = await Promise.all([launch(), startHouse({ seed: ["--links", "120", "--clicks", "500"] })]);
+    [browser, server] = await Promise.all([launch(), startServer({ seed: ["--links", "120", "--clicks", "500"] })]);
 });
 after(async () => {
     await browser.close();
-    await house.stop();
+    await server.stop();
 });
 
 const rows = (page) => page.locator("[data-row]");
@@ -23,8 +23,8 @@ const has = (page, number) => until(async () => (await rows(page).count()) && (a
 
 for (const { name, ...look } of LOOKS) {
     test(`search follows what is typed, and the address follows the search (${name})`, async () => {
-        house.rmax(["links", "set", "needle", "https://example.com/haystack", "--title", "Where is the needle", "--tag", "sewing"]);
-        const { page, witness, leave } = await signIn(browser, house.address, look);
+        server.rmax(["links", "set", "needle", "https://example.com/haystack", "--title", "Where is the needle", "--tag", "sewing"]);
+        const { page, witness, leave } = await signIn(browser, server.address, look);
         await has(page, 121);
         await page.getByRole("searchbox", { name: "Search" }).pressSequentially("haysta");
         await has(page, 1);
@@ -41,18 +41,18 @@ for (const { name, ...look } of LOOKS) {
         await page.getByRole("link", { name: "sewing" }).click();
         await until(() => new URL(page.url()).searchParams.get("tag") === "sewing", "the tag is in the address");
         assert.deepEqual(await codes(page), ["needle"]);
-        house.rmax(["links", "disable", "needle"]);
+        server.rmax(["links", "disable", "needle"]);
         await page.goto("/admin");
         await page.getByLabel("State").selectOption({ label: "Disabled" });
         await until(async () => (await codes(page)).includes("needle") && (await rows(page).count()) === (await page.locator(".badge.disabled").count()), "disabled links alone");
-        house.rmax(["links", "enable", "needle"]);
+        server.rmax(["links", "enable", "needle"]);
         witness.hasSeenNothing();
         await leave();
     });
 }
 
 test("pages follow each other without a gap", async () => {
-    const { page, witness, leave } = await signIn(browser, house.address);
+    const { page, witness, leave } = await signIn(browser, server.address);
     await page.getByLabel("Order").selectOption({ index: 1 });
     await until(() => new URL(page.url()).searchParams.has("sort"), "the order is in the address");
     const seen = [];
@@ -71,9 +71,9 @@ test("pages follow each other without a gap", async () => {
 });
 
 for (const { name, ...look } of LOOKS) {
-    test(`ticked links are tagged, disabled, deleted after one question, and brought back (${name})`, async () => {
-        for (const code of ["bulk-a", "bulk-b"]) house.rmax(["links", "set", code, "https://example.com/bulk"]);
-        const { page, witness, leave } = await signIn(browser, house.address, look);
+    test(`selected links are tagged, disabled, deleted after confirmation, and restored (${name})`, async () => {
+        for (const code of ["bulk-a", "bulk-b"]) server.rmax(["links", "set", code, "https://example.com/bulk"]);
+        const { page, witness, leave } = await signIn(browser, server.address, look);
         const open = (state = "") => page.goto(`/admin?q=bulk&state=${state}`);
         const tickAll = async () => {
             for (const box of await page.locator("[data-row] .tick input").all()) await box.check();
@@ -113,7 +113,7 @@ for (const { name, ...look } of LOOKS) {
         await has(page, 2);
 
         // A deleted link can also be found again, and restored, later.
-        house.rmax(["links", "delete", "bulk-a", "--yes"]);
+        server.rmax(["links", "delete", "bulk-a", "--yes"]);
         await open("deleted");
         await has(page, 1);
         await tickAll();
@@ -125,8 +125,8 @@ for (const { name, ...look } of LOOKS) {
     });
 }
 
-test("everything is a key away", async () => {
-    const { page, witness, leave } = await signIn(browser, house.address);
+test("everything has a keyboard shortcut", async () => {
+    const { page, witness, leave } = await signIn(browser, server.address);
     const focused = () => page.evaluate(() => document.activeElement.id || document.activeElement.textContent);
     await page.keyboard.press("c");
     assert.equal(await focused(), "target");
@@ -164,8 +164,8 @@ test("everything is a key away", async () => {
     await leave();
 });
 
-test("what was chosen is a step one can go back from", async () => {
-    const { page, witness, leave } = await signIn(browser, house.address);
+test("the back button undoes a filter", async () => {
+    const { page, witness, leave } = await signIn(browser, server.address);
     const all = await count(page);
     await page.getByLabel("State").selectOption({ label: "Deleted" });
     await page.getByText("No link is deleted.").waitFor();
@@ -179,8 +179,8 @@ test("what was chosen is a step one can go back from", async () => {
     await leave();
 });
 
-test("without a connection the list stays", async () => {
-    const { context, page, witness, leave } = await signIn(browser, house.address);
+test("the list stays when the connection is lost", async () => {
+    const { context, page, witness, leave } = await signIn(browser, server.address);
     const before = await codes(page);
     await context.setOffline(true);
     await page.getByRole("searchbox", { name: "Search" }).pressSequentially("x");
@@ -193,7 +193,7 @@ test("without a connection the list stays", async () => {
 
 for (const { name, ...look } of LOOKS) {
     test(`a long list of long links keeps its lines (${name})`, async (t) => {
-        const own = await startHouse();
+        const own = await startServer();
         t.after(own.stop);
         const tags = Array.from({ length: 20 }, (_, number) => ["--tag", `a tag of some length ${number}`]).flat();
         own.rmax(["links", "set", "long", `https://example.com/${"x".repeat(1900)}`, "--title", "t".repeat(300), ...tags]);

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 
 import { LOOKS, arrive, clipboard, fits, launch, press, signIn } from "./browser.mjs";
-import { PASSWORD, startHouse, until } from "./house.mjs";
+import { PASSWORD, startServer, until } from "./fixtures.mjs";
 
 let browser;
 before(async () => {
@@ -20,11 +20,11 @@ const ROLES = {
 const ADMINS_ALONE = ["/admin/audit", "/admin/members", "/admin/domains", "/admin/policy"];
 
 for (const { name, ...look } of LOOKS) {
-    test(`somebody of each role is invited, joins, and finds what is theirs (${name})`, async (t) => {
-        const house = await startHouse();
-        t.after(house.stop);
-        house.rmax(["links", "set", "parity", "https://example.com/"]);
-        const ann = await signIn(browser, house.address, look);
+    test(`a member of each role is invited, joins, and sees the pages of that role (${name})`, async (t) => {
+        const server = await startServer();
+        t.after(server.stop);
+        server.rmax(["links", "set", "parity", "https://example.com/"]);
+        const ann = await signIn(browser, server.address, look);
         for (const [role, { tabs, makes }] of Object.entries(ROLES)) {
             const email = `${role}@example.com`;
             await ann.page.goto("/admin/members");
@@ -36,7 +36,7 @@ for (const { name, ...look } of LOOKS) {
             await until(async () => (await clipboard(ann.page)) === invitation, "the invitation is copied");
             await fits(ann.page, "an invitation");
 
-            const { page, witness, leave } = await arrive(browser, house.address, look);
+            const { page, witness, leave } = await arrive(browser, server.address, look);
             await page.goto(invitation);
             await page.getByText(`You are invited as ${email}, with the role ${role}.`).waitFor();
             await fits(page, "joining");
@@ -60,7 +60,7 @@ for (const { name, ...look } of LOOKS) {
         }
 
         // Who is demoted or suspended is so at once.
-        const member = await signIn(browser, house.address, { email: "member@example.com", ...look });
+        const member = await signIn(browser, server.address, { email: "member@example.com", ...look });
         await ann.page.goto("/admin/members");
         await ann.page.getByLabel("Role of member@example.com").selectOption("viewer");
         await press(ann.page, /^Change the role of member@example\.com/);

@@ -4,24 +4,24 @@ import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 
 import { LOOKS, NARROW, WIDE, arrive, fits, isAccessible, launch, signIn, standsStill } from "./browser.mjs";
-import { startHouse, until } from "./house.mjs";
+import { startServer, until } from "./fixtures.mjs";
 
 let browser;
-let house;
+let server;
 let code;
 before(async () => {
-    [browser, house] = await Promise.all([launch(), startHouse({ seed: ["--links", "120", "--clicks", "3000"] })]);
-    const links = JSON.parse(house.rmax(["--json", "links", "list", "--limit", "2"]));
+    [browser, server] = await Promise.all([launch(), startServer({ seed: ["--links", "120", "--clicks", "3000"] })]);
+    const links = JSON.parse(server.rmax(["--json", "links", "list", "--limit", "2"]));
     code = (links.data ?? links)[0].code;
-    house.rmax(["links", "set", "gone", "https://example.com/"]);
-    house.rmax(["links", "delete", "gone", "--yes"]);
-    house.rmax(["keys", "create", "--name", "blog"]);
-    house.rmax(["domains", "add", "go.example.com"]);
-    house.rmax(["users", "create", "--email", "bob@example.com", "--name", "Bob", "--role", "member"]);
+    server.rmax(["links", "set", "gone", "https://example.com/"]);
+    server.rmax(["links", "delete", "gone", "--yes"]);
+    server.rmax(["keys", "create", "--name", "blog"]);
+    server.rmax(["domains", "add", "go.example.com"]);
+    server.rmax(["users", "create", "--email", "bob@example.com", "--name", "Bob", "--role", "member"]);
 });
 after(async () => {
     await browser.close();
-    await house.stop();
+    await server.stop();
 });
 
 /** Looks at the page that is open, wide and narrow, light and dark. */
@@ -53,8 +53,8 @@ const SIGNED_IN = {
     "no page": () => "/admin/nowhere",
 };
 
-test("pages with an address, wide and narrow, light and dark", async (t) => {
-    const { page, witness, leave } = await signIn(browser, house.address);
+test("pages with a URL of their own, wide and narrow, light and dark", async (t) => {
+    const { page, witness, leave } = await signIn(browser, server.address);
     for (const [what, path] of Object.entries(SIGNED_IN)) {
         await t.test(what, async () => {
             await page.goto(path());
@@ -150,7 +150,7 @@ const ANSWERS = {
 };
 
 test("pages that answer a form, wide and narrow, light and dark", async (t) => {
-    const { page, witness, leave } = await signIn(browser, house.address);
+    const { page, witness, leave } = await signIn(browser, server.address);
     for (const [what, reach] of Object.entries(ANSWERS)) {
         await t.test(what, async () => {
             await reach(page);
@@ -161,9 +161,9 @@ test("pages that answer a form, wide and narrow, light and dark", async (t) => {
     await leave();
 });
 
-test("pages for whoever is not signed in, wide and narrow, light and dark", async (t) => {
-    const { page, witness, leave } = await arrive(browser, house.address);
-    const invitation = house.rmax(["users", "create", "--email", "carol@example.com"]).match(/http\S+\/admin\/invite\/\S+/)?.[0];
+test("pages for visitors who are not signed in, wide and narrow, light and dark", async (t) => {
+    const { page, witness, leave } = await arrive(browser, server.address);
+    const invitation = server.rmax(["users", "create", "--email", "carol@example.com"]).match(/http\S+\/admin\/invite\/\S+/)?.[0];
     const pages = {
         "signing in": "/admin/login",
         "an invitation": new URL(invitation).pathname,
@@ -185,7 +185,7 @@ test("pages for whoever is not signed in, wide and narrow, light and dark", asyn
 
 test("nothing moves while a page loads", async () => {
     for (const size of [WIDE, NARROW]) {
-        const { page, witness, leave } = await signIn(browser, house.address, { size });
+        const { page, witness, leave } = await signIn(browser, server.address, { size });
         for (const [what, path] of Object.entries(SIGNED_IN)) {
             await page.goto(path());
             await standsStill(page, `${what} at ${size.width} px`);
@@ -196,7 +196,7 @@ test("nothing moves while a page loads", async () => {
 });
 
 test("the first page is under 100 kB in all", async () => {
-    const { page, context, leave } = await signIn(browser, house.address);
+    const { page, context, leave } = await signIn(browser, server.address);
     for (const path of ["/admin/login", "/admin"]) {
         const session = await context.newCDPSession(page);
         await session.send("Network.enable");
@@ -215,8 +215,8 @@ test("the first page is under 100 kB in all", async () => {
     await leave();
 });
 
-test("light and dark follow the system, until somebody chooses", async () => {
-    const { page, witness, leave } = await signIn(browser, house.address);
+test("the theme follows the system until one is chosen", async () => {
+    const { page, witness, leave } = await signIn(browser, server.address);
     const ground = () => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
     const light = await ground();
     await page.emulateMedia({ colorScheme: "dark" });
@@ -239,8 +239,8 @@ test("light and dark follow the system, until somebody chooses", async () => {
     await leave();
 });
 
-test("what these tests look for they find", async () => {
-    const { page, leave } = await signIn(browser, house.address);
+test("the layout and accessibility checks detect faults", async () => {
+    const { page, leave } = await signIn(browser, server.address);
     const spoil = (style) => page.evaluate((text) => {
         const part = document.createElement("p");
         part.textContent = "spoilt";

@@ -9,7 +9,7 @@ import { after, before, test } from "node:test";
 import { fileURLToPath } from "node:url";
 
 import { arrive, isAccessible, launch, signIn } from "./browser.mjs";
-import { startHouse } from "./house.mjs";
+import { startServer } from "./fixtures.mjs";
 
 // Where the provider sends people back to. The browser knows which port is meant.
 const HOME = "http://localhost";
@@ -17,14 +17,14 @@ const EVIL = "\"><img src=x data-evil onerror=alert(1)></script><script data-evi
 
 let provider;
 let issuer;
-let house;
+let server;
 let browser;
 before(async () => {
     const script = fileURLToPath(new URL("../tests/it/oidc/provider.mjs", import.meta.url));
     provider = spawn("node", [script], { stdio: ["pipe", "pipe", "ignore"] });
     const [line] = await once(createInterface({ input: provider.stdout }), "line");
     issuer = line.replace("listening at ", "");
-    house = await startHouse({
+    server = await startServer({
         settings: {
             RMAX_OIDC_ISSUER: issuer,
             RMAX_OIDC_CLIENT_ID: "rlinks-web",
@@ -33,11 +33,11 @@ before(async () => {
             RMAX_OIDC_PROVISION: JSON.stringify([{ workspace: "main", role: "member" }]),
         },
     });
-    browser = await launch([`MAP localhost ${new URL(house.address).host}`]);
+    browser = await launch([`MAP localhost ${new URL(server.address).host}`]);
 });
 after(async () => {
     await browser?.close();
-    await house?.stop();
+    await server?.stop();
     // It ends with its standard input.
     provider.stdin.end();
 });

@@ -2,30 +2,30 @@
 import { mkdirSync } from "node:fs";
 
 import { NARROW, WIDE, launch, signIn } from "./browser.mjs";
-import { startHouse, until } from "./house.mjs";
+import { startServer, until } from "./fixtures.mjs";
 
 const [folder] = process.argv.slice(2);
 mkdirSync(folder, { recursive: true });
 
-const house = await startHouse({ seed: ["--links", "240", "--clicks", "20000", "--days", "90"] });
+const server = await startServer({ seed: ["--links", "240", "--clicks", "20000", "--days", "90"] });
 const browser = await launch();
 try {
     for (const [miss, times] of [["pricing", 9], ["careers", 6], ["spring-sale", 4], ["wp-login.php", 3], ["parity2", 2]]) {
-        for (let time = 0; time < times; time += 1) await house.visit(`/${miss}`);
+        for (let time = 0; time < times; time += 1) await server.visit(`/${miss}`);
     }
-    const ann = await signIn(browser, house.address);
+    const ann = await signIn(browser, server.address);
     await until(async () => {
         await ann.page.goto("/admin/stats");
         return (await ann.page.locator("main").innerText()).includes("pricing");
     }, "what was asked for in vain is counted");
-    house.rmax(["domains", "add", "go.example.com"]);
+    server.rmax(["domains", "add", "go.example.com"]);
     await ann.page.goto("/admin?sort=clicks");
     const most = await ann.page.locator(".short").first().getAttribute("href");
     await ann.leave();
 
     /** Opens a page, lets `prepare` do something to it, and takes a picture of its upper part, `height` tall. */
     const shoot = async (name, path, { size = WIDE, scheme = "light", height = size.height, prepare } = {}) => {
-        const { page, leave } = await signIn(browser, house.address, { size: { ...size, height }, scheme, reducedMotion: "reduce" });
+        const { page, leave } = await signIn(browser, server.address, { size: { ...size, height }, scheme, reducedMotion: "reduce" });
         await page.goto(path);
         await page.evaluate(() => {
             // Where it is installed, a font that is closer to what most systems have. There is no scroll bar to keep room for.
@@ -61,5 +61,5 @@ try {
     });
 } finally {
     await browser.close();
-    await house.stop();
+    await server.stop();
 }

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 
 import { arrive, launch, press, signIn } from "./browser.mjs";
-import { FIREFOX, PASSWORD, startHouse, until } from "./house.mjs";
+import { FIREFOX, PASSWORD, startServer, until } from "./fixtures.mjs";
 
 const EVIL = [
     "\"><img src=x data-evil onerror=alert(1)>",
@@ -18,16 +18,16 @@ const EVIL = [
 const ALL = EVIL.join(" ");
 
 let browser;
-let house;
+let server;
 let ann;
 before(async () => {
-    [browser, house] = await Promise.all([launch(), startHouse()]);
+    [browser, server] = await Promise.all([launch(), startServer()]);
     // The browser's own name is shown among the sessions.
-    ann = await signIn(browser, house.address, { agent: `Mozilla/5.0 ${EVIL[0]}` });
+    ann = await signIn(browser, server.address, { agent: `Mozilla/5.0 ${EVIL[0]}` });
 });
 after(async () => {
     await browser.close();
-    await house.stop();
+    await server.stop();
 });
 
 /** Whether a page is what our templates made: nothing of it came out of a marker. */
@@ -54,7 +54,7 @@ async function showsAsText(page, what) {
     ann.witness.hasSeenNothing();
 }
 
-test("what a member writes about links is text", async () => {
+test("text that members write about links is escaped", async () => {
     const { page } = ann;
     for (const [number, evil] of EVIL.entries()) {
         await page.goto("/admin");
@@ -92,17 +92,17 @@ test("what a member writes about links is text", async () => {
     assert.equal(await page.locator("[data-evil]").count(), 0);
 });
 
-test("what a visitor sends is text, also while it arrives live", async () => {
+test("visitor input is escaped, also in the live view", async () => {
     const { page } = ann;
-    house.rmax(["workspaces", "policy", "--set", "user_agent=512"]);
-    house.rmax(["links", "set", "visited", "https://example.com/"]);
-    await until(async () => (await house.visit("/visited", { "User-Agent": "curl/8.0" })).status === 301, "the link answers");
+    server.rmax(["workspaces", "policy", "--set", "user_agent=512"]);
+    server.rmax(["links", "set", "visited", "https://example.com/"]);
+    await until(async () => (await server.visit("/visited", { "User-Agent": "curl/8.0" })).status === 301, "the link answers");
     await page.goto("/admin/links/visited?bots=include");
     await page.getByText("Live", { exact: true }).waitFor();
     for (const evil of EVIL) {
         const query = new URLSearchParams({ utm_source: evil, utm_medium: evil, utm_campaign: evil });
-        await house.visit(`/visited?${query}`, { "User-Agent": `${FIREFOX} ${evil}`, Referer: `https://news.example/${evil}` });
-        await house.visit(`/${encodeURIComponent(evil)}`, { "User-Agent": evil, Referer: evil });
+        await server.visit(`/visited?${query}`, { "User-Agent": `${FIREFOX} ${evil}`, Referer: `https://news.example/${evil}` });
+        await server.visit(`/${encodeURIComponent(evil)}`, { "User-Agent": evil, Referer: evil });
     }
     await until(async () => (await page.locator(".latest tr.new").count()) >= EVIL.length, "the clicks arrive live");
     await showsAsText(page, "clicks that arrive live");
@@ -115,7 +115,7 @@ test("what a visitor sends is text, also while it arrives live", async () => {
     await showsAsText(page, "a link's clicks");
 });
 
-test("what members, keys, files and the workspace are called is text", async () => {
+test("names of members, keys, files and the workspace are escaped", async () => {
     const { page } = ann;
     await page.goto("/admin/account");
     await page.getByRole("textbox", { name: "Name" }).fill(ALL.slice(0, 250));
@@ -130,7 +130,7 @@ test("what members, keys, files and the workspace are called is text", async () 
     await press(page, "Invite");
     const invitation = await page.locator("#invitation").inputValue();
     await showsAsText(page, "an invitation");
-    const eve = await arrive(browser, house.address);
+    const eve = await arrive(browser, server.address);
     await eve.page.goto(invitation);
     await eve.page.getByLabel("Name").fill(EVIL[2]);
     await eve.page.getByLabel("Password").fill(PASSWORD);
@@ -185,7 +185,7 @@ test("what members, keys, files and the workspace are called is text", async () 
     await showsAsText(page, "the log");
 });
 
-test("what stands in an address is text", async () => {
+test("text in a URL is escaped", async () => {
     const { page } = ann;
     const evil = encodeURIComponent(ALL);
     const names = ["q", "tag", "state", "sort", "cursor", "made", "undo", "done", "act", "from", "to", "tz", "range", "bots", "actor", "action", "subject", "before", "preset", "token", "next"];
@@ -197,8 +197,8 @@ test("what stands in an address is text", async () => {
     ann.witness.hasSeenNothing();
 });
 
-test("the witness sees what it is there for", async () => {
-    const { page, witness, leave } = await arrive(browser, house.address);
+test("the page monitor reports scripts, requests and dialogs", async () => {
+    const { page, witness, leave } = await arrive(browser, server.address);
     const spoil = async (what, expected, act) => {
         await page.goto("/admin/login");
         witness.hasSeenNothing();

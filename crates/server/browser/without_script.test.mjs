@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 
 import { LOOKS, fits, launch, press, signIn } from "./browser.mjs";
-import { startHouse, until } from "./house.mjs";
+import { startServer, until } from "./fixtures.mjs";
 
 let browser;
 before(async () => {
@@ -13,19 +13,19 @@ after(() => browser.close());
 
 for (const { name, ...look } of LOOKS) {
     test(`a link is made, found, changed, disabled, deleted after one question and restored without a script (${name})`, async (t) => {
-        const house = await startHouse();
-        t.after(house.stop);
-        const { page, witness } = await signIn(browser, house.address, { script: false, ...look });
+        const server = await startServer();
+        t.after(server.stop);
+        const { page, witness } = await signIn(browser, server.address, { script: false, ...look });
         await page.getByRole("heading", { name: "No links yet" }).waitFor();
 
         await page.getByLabel("Where the new link leads").fill("https://example.com/first");
         await page.getByText("More options").click();
         await page.getByRole("textbox", { name: "Code" }).fill("parity");
         await press(page, "Shorten");
-        assert.equal(await page.locator(".made-url").getAttribute("href"), `${house.address}/parity`);
+        assert.equal(await page.locator(".made-url").getAttribute("href"), `${server.address}/parity`);
         assert.equal(await page.getByRole("button", { name: "Copy" }).count(), 0, "nothing is offered that cannot be done");
         await fits(page, "the list without a script");
-        const leadsTo = (target) => until(async () => (await house.visit("/parity")).headers.get("location") === target, `leads to ${target}`);
+        const leadsTo = (target) => until(async () => (await server.visit("/parity")).headers.get("location") === target, `leads to ${target}`);
         await leadsTo("https://example.com/first");
 
         await page.getByLabel("Search").fill("first");
@@ -57,10 +57,10 @@ for (const { name, ...look } of LOOKS) {
         await press(page, "Delete");
         await page.getByRole("heading", { name: "Delete this link?" }).waitFor();
         await fits(page, "the question");
-        assert.equal((await house.visit("/parity")).status, 301, "not yet");
+        assert.equal((await server.visit("/parity")).status, 301, "not yet");
         await press(page, "Delete");
         await page.getByRole("button", { name: "Undo" }).waitFor();
-        await until(async () => (await house.visit("/parity")).status !== 301, "deleted");
+        await until(async () => (await server.visit("/parity")).status !== 301, "deleted");
         await page.goto("/admin?state=deleted");
         await page.getByLabel("Tick parity").check();
         await press(page, "Restore");
@@ -72,16 +72,16 @@ for (const { name, ...look } of LOOKS) {
     });
 }
 
-test("a key, the colours and the way out need no script", async (t) => {
-    const house = await startHouse();
-    t.after(house.stop);
-    const { page, witness } = await signIn(browser, house.address, { script: false });
+test("keys, themes and signing out work without JavaScript", async (t) => {
+    const server = await startServer();
+    t.after(server.stop);
+    const { page, witness } = await signIn(browser, server.address, { script: false });
     await page.goto("/admin/keys");
     await page.getByLabel("Name").fill("blog");
     await page.getByLabel("links:read").check();
     await press(page, "Make the key");
     const key = await page.getByLabel("Key", { exact: true }).inputValue();
-    assert.equal((await house.api(key, "GET", "/links")).status, 200);
+    assert.equal((await server.api(key, "GET", "/links")).status, 200);
     // A reload sends the form again, and makes no second key.
     await page.reload();
     await page.getByText("You have made the key “blog” since").waitFor();
@@ -90,7 +90,7 @@ test("a key, the colours and the way out need no script", async (t) => {
     await press(page, "Revoke blog");
     await press(page, "Revoke the key");
     await page.getByRole("row", { name: /blog/ }).getByText("revoked").waitFor();
-    assert.equal((await house.api(key, "GET", "/links")).status, 401);
+    assert.equal((await server.api(key, "GET", "/links")).status, 401);
 
     const ground = () => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
     const light = await ground();

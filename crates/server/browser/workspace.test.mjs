@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 
 import { LOOKS, clipboard, fillSignIn, fits, launch, press, signIn } from "./browser.mjs";
-import { ANN, PASSWORD, startHouse, until } from "./house.mjs";
+import { ANN, PASSWORD, startServer, until } from "./fixtures.mjs";
 
 let browser;
 before(async () => {
@@ -14,10 +14,10 @@ after(() => browser.close());
 const isDone = (page, words) => page.getByRole("status").getByText(words).waitFor();
 
 for (const { name, ...look } of LOOKS) {
-    test(`a key is shown once, opens the API, and opens nothing once it is revoked (${name})`, async (t) => {
-        const house = await startHouse();
-        t.after(house.stop);
-        const { page, witness } = await signIn(browser, house.address, look);
+    test(`a key is shown once, opens the API, and stops working when revoked (${name})`, async (t) => {
+        const server = await startServer();
+        t.after(server.stop);
+        const { page, witness } = await signIn(browser, server.address, look);
         await page.getByRole("link", { name: "Keys" }).click();
         await page.getByLabel("Name").fill("blog");
         for (const scope of await page.getByRole("group", { name: "What it may do" }).getByRole("checkbox").all()) await scope.uncheck();
@@ -32,8 +32,8 @@ for (const { name, ...look } of LOOKS) {
         await page.getByRole("button", { name: "Copy" }).click();
         await until(async () => (await clipboard(page)) === key, "the key is copied");
         await fits(page, "a new key");
-        assert.equal((await house.api(key, "POST", "/links", { target: "https://example.com/", code: "by-key" })).status, 201);
-        assert.equal((await house.api(key, "DELETE", "/links/by-key")).status, 403, "it may no more than it was given");
+        assert.equal((await server.api(key, "POST", "/links", { target: "https://example.com/", code: "by-key" })).status, 201);
+        assert.equal((await server.api(key, "DELETE", "/links/by-key")).status, 403, "it may no more than it was given");
         await page.goto("/admin/keys");
         assert.ok(!(await page.content()).includes(key), "it is shown once");
 
@@ -42,16 +42,16 @@ for (const { name, ...look } of LOOKS) {
         await fits(page, "the question");
         await press(page, "Revoke the key");
         await page.getByRole("row", { name: /blog/ }).getByText("revoked").waitFor();
-        assert.equal((await house.api(key, "GET", "/me")).status, 401);
+        assert.equal((await server.api(key, "GET", "/me")).status, 401);
         witness.hasSeenNothing();
     });
 }
 
 test("a file is previewed, imported and reported; nothing happens before that", async (t) => {
-    const house = await startHouse();
-    t.after(house.stop);
-    house.rmax(["links", "set", "there", "https://example.com/there"]);
-    const { page, witness } = await signIn(browser, house.address);
+    const server = await startServer();
+    t.after(server.stop);
+    server.rmax(["links", "set", "there", "https://example.com/there"]);
+    const { page, witness } = await signIn(browser, server.address);
     await page.getByRole("link", { name: "Import" }).click();
     await press(page, "Show what would be done");
     await page.getByText("Choose a file, or paste its contents").waitFor();
@@ -68,12 +68,12 @@ test("a file is previewed, imported and reported; nothing happens before that", 
     await page.getByRole("heading", { name: "Import these links?" }).waitFor();
     const outcome = async () => [await page.locator("#created").innerText(), await page.locator("#conflicting").innerText(), await page.locator("#refused").innerText()];
     assert.deepEqual(await outcome(), ["2", "1", "1"]);
-    assert.equal((await house.visit("/new-one")).status, 404, "nothing was done yet");
+    assert.equal((await server.visit("/new-one")).status, 404, "nothing was done yet");
     await press(page, "Import 2 links");
     await page.getByRole("heading", { name: "Imported" }).waitFor();
     assert.deepEqual(await outcome(), ["2", "1", "1"]);
-    await until(async () => (await house.visit("/new-one")).headers.get("location") === "https://example.com/one", "the new link answers");
-    assert.equal((await house.visit("/there")).headers.get("location"), "https://example.com/there");
+    await until(async () => (await server.visit("/new-one")).headers.get("location") === "https://example.com/one", "the new link answers");
+    assert.equal((await server.visit("/there")).headers.get("location"), "https://example.com/there");
 
     await page.goto("/admin/import");
     const waiting = page.waitForEvent("download");
@@ -85,14 +85,14 @@ test("a file is previewed, imported and reported; nothing happens before that", 
     witness.hasSeenNothing();
 });
 
-test("a policy is changed after its differences were seen, and binds from then on", async (t) => {
-    const house = await startHouse();
-    t.after(house.stop);
-    house.rmax(["links", "set", "parity", "https://example.com/"]);
-    const { page, witness } = await signIn(browser, house.address);
-    const status = async () => (await house.visit("/parity")).status;
+test("a policy change is previewed, saved, and applies from then on", async (t) => {
+    const server = await startServer();
+    t.after(server.stop);
+    server.rmax(["links", "set", "parity", "https://example.com/"]);
+    const { page, witness } = await signIn(browser, server.address);
+    const status = async () => (await server.visit("/parity")).status;
     assert.equal(await status(), 301);
-    house.rmax(["links", "disable", "parity"]);
+    server.rmax(["links", "disable", "parity"]);
     await until(async () => (await status()) === 404, "disabled");
 
     await page.getByRole("link", { name: "Policy" }).click();
@@ -122,10 +122,10 @@ test("a policy is changed after its differences were seen, and binds from then o
     witness.hasSeenNothing();
 });
 
-test("the log says who did what, that it is whole, and can be taken along", async (t) => {
-    const house = await startHouse();
-    t.after(house.stop);
-    const { page, witness } = await signIn(browser, house.address);
+test("the audit log is shown, verified and exported", async (t) => {
+    const server = await startServer();
+    t.after(server.stop);
+    const { page, witness } = await signIn(browser, server.address);
     await page.getByLabel("Where the new link leads").fill("https://example.com/");
     await press(page, "Shorten");
     await page.locator(".made").waitFor();
@@ -145,14 +145,14 @@ test("the log says who did what, that it is whole, and can be taken along", asyn
     const waiting = page.waitForEvent("download");
     await page.getByRole("link", { name: "Download the log" }).click();
     const path = await (await waiting).path();
-    assert.match(house.rmax(["audit", "verify", "--file", path]), /\S/);
+    assert.match(server.rmax(["audit", "verify", "--file", path]), /\S/);
     witness.hasSeenNothing();
 });
 
-test("a domain is added, chosen and removed after a question", async (t) => {
-    const house = await startHouse();
-    t.after(house.stop);
-    const { page, witness } = await signIn(browser, house.address);
+test("a domain is added, made primary, and removed after confirmation", async (t) => {
+    const server = await startServer();
+    t.after(server.stop);
+    const { page, witness } = await signIn(browser, server.address);
     await page.getByRole("link", { name: "Domains" }).click();
     await page.getByLabel("Host").fill("https://go.example.com/path");
     await press(page, "Add");
@@ -161,7 +161,7 @@ test("a domain is added, chosen and removed after a question", async (t) => {
         await page.getByLabel("Host").fill(host);
         await press(page, "Add");
         if (host === "go.example.com") {
-            await page.getByText(`such as ${new URL(house.address).host}`).waitFor();
+            await page.getByText(`such as ${new URL(server.address).host}`).waitFor();
             await fits(page, "the question");
             await press(page, "Add the domain");
         }
@@ -177,13 +177,13 @@ test("a domain is added, chosen and removed after a question", async (t) => {
     witness.hasSeenNothing();
 });
 
-test("statistics count people, name the links clicked most, and codes asked for in vain", async (t) => {
-    const house = await startHouse();
-    t.after(house.stop);
-    house.rmax(["links", "set", "parity", "https://example.com/"]);
-    const { page, witness } = await signIn(browser, house.address);
-    await until(async () => (await house.visit("/parity", { Referer: "https://news.example/today" })).status === 301, "the link answers");
-    await house.visit("/nobody-made-this");
+test("statistics count people, top links and not-found codes", async (t) => {
+    const server = await startServer();
+    t.after(server.stop);
+    server.rmax(["links", "set", "parity", "https://example.com/"]);
+    const { page, witness } = await signIn(browser, server.address);
+    await until(async () => (await server.visit("/parity", { Referer: "https://news.example/today" })).status === 301, "the link answers");
+    await server.visit("/nobody-made-this");
     await until(async () => {
         await page.goto("/admin/stats");
         const text = await page.locator("main").innerText();
@@ -198,11 +198,11 @@ test("statistics count people, name the links clicked most, and codes asked for 
 });
 
 test("an account: another password and name, signed out elsewhere, everywhere, and deleted", async (t) => {
-    const house = await startHouse();
-    t.after(house.stop);
-    house.addPerson("bob@example.com", "Bob", "member");
+    const server = await startServer();
+    t.after(server.stop);
+    server.addPerson("bob@example.com", "Bob", "member");
     const bob = { email: "bob@example.com" };
-    const [here, there] = [await signIn(browser, house.address, bob), await signIn(browser, house.address, bob)];
+    const [here, there] = [await signIn(browser, server.address, bob), await signIn(browser, server.address, bob)];
     const { page, witness } = here;
     const isOut = async (person) => {
         await person.page.goto("/admin/account");

@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_of_points_fits_and_shows_what_is_little() {
+    fn sparkline_fits_its_width_and_shows_small_values() {
         assert_eq!(sparkline(&series(&[0, 1, 400, 800])), " ▁▄█");
         assert_eq!(sparkline(&series(&[5])), "█");
         assert_eq!(sparkline(&series(&[])), "");
@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn bars_are_as_long_as_their_clicks() {
+    fn bar_length_is_proportional_to_clicks() {
         assert_eq!(bar(48, 48).chars().count(), MAX_BAR_CHARS);
         assert_eq!(bar(1, 48), "▌");
         assert_eq!(bar(1, 1_000_000), "▏");

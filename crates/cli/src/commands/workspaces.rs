@@ -219,7 +219,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fields_are_set_in_whatever_order_makes_sense() {
+    fn interdependent_policy_fields_can_be_set_in_any_order() {
         let fabric = Policy::preset(Preset::Fabric);
         let set = ["reuse=true", "generator=hash", "code.fold_case=false"].map(str::to_owned);
         let policy = with_fields(&fabric, &set).unwrap();

@@ -2,39 +2,39 @@
 
 use insta::assert_snapshot;
 
-use crate::place::Place;
+use crate::support::sandbox::Sandbox;
 
 /// Six entries: main, and five links.
-fn five_links() -> Place {
-    let place = Place::new();
+fn five_links() -> Sandbox {
+    let sandbox = Sandbox::new();
     for code in ["a", "b", "c", "d", "e"] {
-        place.ok(&format!("links set {code} https://example.com/{code}"));
+        sandbox.ok(&format!("links set {code} https://example.com/{code}"));
     }
-    place
+    sandbox
 }
 
 /// `audit verify` must name this entry.
 #[track_caller]
-fn names(place: &Place, seq: i64, why: &str) {
-    let ran = place.rmax("audit verify");
+fn names(sandbox: &Sandbox, seq: i64, why: &str) {
+    let ran = sandbox.rmax("audit verify");
     assert_eq!(ran.code, Some(1), "{ran}");
     ran.says(&format!("workspace main, entry {seq}: {why}"));
 }
 
 #[test]
-fn a_good_log_verifies() {
-    let place = five_links();
-    assert_snapshot!(place.rmax("audit verify"), @"
+fn intact_log_verifies() {
+    let sandbox = five_links();
+    assert_snapshot!(sandbox.rmax("audit verify"), @"
     exit 0
     --- stdout
     ok  main: 6 entries, head <hash>
     ");
-    let verdict = place.json("audit verify --json");
+    let verdict = sandbox.json("audit verify --json");
     assert_eq!((&verdict["ok"], &verdict["heads"][0]["seq"]), (&true.into(), &6.into()));
 }
 
 #[test]
-fn an_edited_entry_is_named() {
+fn edited_entry_is_reported() {
     for edit in [
         "actor = 'mallory'",
         "ts = ts + 1",
@@ -44,136 +44,138 @@ fn an_edited_entry_is_named() {
         "subject = 'link:z'",
         "before = '{}'",
     ] {
-        let place = five_links();
-        place.tamper(&format!("update audit set {edit} where seq = 4"));
-        names(&place, 4, "was edited");
+        let sandbox = five_links();
+        sandbox.tamper(&format!("update audit set {edit} where seq = 4"));
+        names(&sandbox, 4, "was edited");
     }
 }
 
 #[test]
-fn a_removed_swapped_or_cut_off_entry_is_named() {
-    let place = five_links();
-    place.tamper("delete from audit where seq = 3");
-    names(&place, 3, "is missing or out of order");
+fn removed_swapped_or_truncated_entry_is_reported() {
+    let sandbox = five_links();
+    sandbox.tamper("delete from audit where seq = 3");
+    names(&sandbox, 3, "is missing or out of order");
 
-    let place = five_links();
-    place.tamper("update audit set seq = 100 where seq = 3; update audit set seq = 3 where seq = 4; update audit set seq = 4 where seq = 100");
-    names(&place, 3, "does not follow the entry before it");
+    let sandbox = five_links();
+    sandbox.tamper("update audit set seq = 100 where seq = 3; update audit set seq = 3 where seq = 4; update audit set seq = 4 where seq = 100");
+    names(&sandbox, 3, "does not follow the entry before it");
 
-    let place = five_links();
-    place.tamper("delete from audit where seq > 4");
-    names(&place, 5, "is missing");
+    let sandbox = five_links();
+    sandbox.tamper("delete from audit where seq > 4");
+    names(&sandbox, 5, "is missing");
 }
 
 #[test]
-fn a_cut_off_end_shows_in_the_log_of_signed_heads() {
-    let place = five_links();
+fn truncated_log_is_detected_by_signed_heads() {
+    let sandbox = five_links();
     // The head is moved back too, so the chain alone is sound.
-    place.tamper("delete from audit where seq > 4; update heads set seq = 4, hash = (select hash from audit where seq = 4); delete from links where code in ('d', 'e')");
-    names(&place, 5, "is missing: an earlier checkpoint recorded it");
+    sandbox.tamper("delete from audit where seq > 4; update heads set seq = 4, hash = (select hash from audit where seq = 4); delete from links where code in ('d', 'e')");
+    names(&sandbox, 5, "is missing: an earlier checkpoint recorded it");
     // Whoever removes that log as well meets the checkpoint that was kept elsewhere.
-    std::fs::remove_file(place.path("rlinks-data/audit-heads.log")).unwrap();
-    place.ok("audit verify").says("there is no rlinks-data/audit-heads.log yet");
+    std::fs::remove_file(sandbox.path("rlinks-data/audit-heads.log")).unwrap();
+    sandbox.ok("audit verify").says("there is no rlinks-data/audit-heads.log yet");
 }
 
 #[test]
-fn a_checkpoint_kept_elsewhere_binds() {
-    let place = five_links();
-    place.ok("audit export log.jsonl --checkpoint checkpoint");
-    place.ok("audit verify --checkpoint checkpoint");
-    place.ok("links set f https://example.com/f");
-    place.ok("audit verify --checkpoint checkpoint");
-    place.tamper("delete from audit where seq > 4; update heads set seq = 4, hash = (select hash from audit where seq = 4); delete from links where code in ('d', 'e', 'f')");
-    std::fs::remove_file(place.path("rlinks-data/audit-heads.log")).unwrap();
-    place.ok("audit verify");
-    let ran = place.rmax("audit verify --checkpoint checkpoint");
+fn checkpoint_file_detects_a_truncated_log() {
+    let sandbox = five_links();
+    sandbox.ok("audit export log.jsonl --checkpoint checkpoint");
+    sandbox.ok("audit verify --checkpoint checkpoint");
+    sandbox.ok("links set f https://example.com/f");
+    sandbox.ok("audit verify --checkpoint checkpoint");
+    sandbox.tamper("delete from audit where seq > 4; update heads set seq = 4, hash = (select hash from audit where seq = 4); delete from links where code in ('d', 'e', 'f')");
+    std::fs::remove_file(sandbox.path("rlinks-data/audit-heads.log")).unwrap();
+    sandbox.ok("audit verify");
+    let ran = sandbox.rmax("audit verify --checkpoint checkpoint");
     assert_eq!(ran.code, Some(1), "{ran}");
     ran.says("workspace main, entry 5: is missing");
 }
 
 #[test]
-fn an_edited_checkpoint_is_not_believed() {
-    let place = five_links();
-    place.ok("audit export log.jsonl --checkpoint checkpoint");
-    place.write("edited", &place.read("checkpoint").replace("\"seq\":6", "\"seq\":5"));
-    assert_snapshot!(place.rmax("audit verify --checkpoint edited"), @"
+fn edited_checkpoint_is_rejected() {
+    let sandbox = five_links();
+    sandbox.ok("audit export log.jsonl --checkpoint checkpoint");
+    sandbox.write("edited", &sandbox.read("checkpoint").replace("\"seq\":6", "\"seq\":5"));
+    assert_snapshot!(sandbox.rmax("audit verify --checkpoint edited"), @"
     exit 1
     --- stderr
     error: edited, line 1: the signature is wrong: this checkpoint was edited
     ");
-    place.fails(1, "audit verify --file log.jsonl --checkpoint edited");
-    place.fails(1, "audit verify --checkpoint missing").says("missing cannot be read");
+    sandbox.fails(1, "audit verify --file log.jsonl --checkpoint edited");
+    sandbox.fails(1, "audit verify --checkpoint missing").says("missing cannot be read");
 
-    let log = place.read("rlinks-data/audit-heads.log");
-    place.write("rlinks-data/audit-heads.log", &log.replacen("\"seq\":3", "\"seq\":2", 1));
-    assert_eq!(place.rmax("audit verify").code, Some(1));
-    place.rmax("audit verify").says("the signature is wrong");
+    let log = sandbox.read("rlinks-data/audit-heads.log");
+    sandbox.write("rlinks-data/audit-heads.log", &log.replacen("\"seq\":3", "\"seq\":2", 1));
+    assert_eq!(sandbox.rmax("audit verify").code, Some(1));
+    sandbox.rmax("audit verify").says("the signature is wrong");
 }
 
 #[test]
-fn a_checkpoint_file_without_a_checkpoint_is_refused() {
-    let place = five_links();
-    place.ok("audit export log.jsonl");
+fn empty_checkpoint_file_is_rejected() {
+    let sandbox = five_links();
+    sandbox.ok("audit export log.jsonl");
     for text in ["", "\n\n"] {
-        place.write("empty", text);
-        place.fails(1, "audit verify --checkpoint empty").says("empty holds no checkpoint");
-        place.fails(1, "audit verify --file log.jsonl --checkpoint empty").says("empty holds no checkpoint");
+        sandbox.write("empty", text);
+        sandbox.fails(1, "audit verify --checkpoint empty").says("empty holds no checkpoint");
+        sandbox
+            .fails(1, "audit verify --file log.jsonl --checkpoint empty")
+            .says("empty holds no checkpoint");
     }
 }
 
 #[test]
-fn an_empty_export_is_no_good_one() {
-    let place = Place::new();
-    place.write("empty", "");
-    place.fails(1, "audit verify --file empty").says("empty holds no audit entry");
+fn empty_export_fails_verification() {
+    let sandbox = Sandbox::new();
+    sandbox.write("empty", "");
+    sandbox.fails(1, "audit verify --file empty").says("empty holds no audit entry");
 }
 
 #[test]
-fn an_empty_log_of_heads_is_told() {
-    let place = five_links();
-    place.write("rlinks-data/audit-heads.log", "");
-    place.ok("audit verify").says("a cut-off end may not show");
-    assert!(place.ok("doctor").stdout.contains("audit-heads.log holds no signed head"));
+fn empty_signed_head_log_gives_a_warning() {
+    let sandbox = five_links();
+    sandbox.write("rlinks-data/audit-heads.log", "");
+    sandbox.ok("audit verify").says("a cut-off end may not show");
+    assert!(sandbox.ok("doctor").stdout.contains("audit-heads.log holds no signed head"));
 }
 
 #[test]
-fn a_torn_line_in_the_log_of_heads_is_passed_over() {
-    let place = five_links();
-    let log = place.read("rlinks-data/audit-heads.log");
+fn torn_line_in_the_signed_head_log_is_skipped_with_a_warning() {
+    let sandbox = five_links();
+    let log = sandbox.read("rlinks-data/audit-heads.log");
     let torn = &log[..log.len() - 40];
-    place.write("rlinks-data/audit-heads.log", torn);
-    place
+    sandbox.write("rlinks-data/audit-heads.log", torn);
+    sandbox
         .ok("audit verify")
         .says("warning: rlinks-data/audit-heads.log, line 5: is torn and was passed over");
     // Writing goes on after it, and what it says binds.
-    place.ok("links set f https://example.com/f");
-    place.ok("audit verify").says("line 5: is torn");
-    assert!(place.ok("doctor").stdout.contains("line 5 is torn and was passed over"));
-    place.tamper("delete from audit where seq > 4; update heads set seq = 4, hash = (select hash from audit where seq = 4); delete from links where code in ('d', 'e', 'f')");
-    names(&place, 5, "is missing: an earlier checkpoint recorded it");
+    sandbox.ok("links set f https://example.com/f");
+    sandbox.ok("audit verify").says("line 5: is torn");
+    assert!(sandbox.ok("doctor").stdout.contains("line 5 is torn and was passed over"));
+    sandbox.tamper("delete from audit where seq > 4; update heads set seq = 4, hash = (select hash from audit where seq = 4); delete from links where code in ('d', 'e', 'f')");
+    names(&sandbox, 5, "is missing: an earlier checkpoint recorded it");
 
     // Only there: a checkpoint somebody kept is whole or worth nothing.
-    place.write("kept", torn);
-    place.fails(1, "audit verify --checkpoint kept").says("line 5: is no checkpoint");
+    sandbox.write("kept", torn);
+    sandbox.fails(1, "audit verify --checkpoint kept").says("line 5: is no checkpoint");
     // And what is whole must be signed.
-    place.write("rlinks-data/audit-heads.log", "{\"workspace\":\"main\"}\n");
-    place.rmax("audit verify").says("line 1: is no checkpoint");
+    sandbox.write("rlinks-data/audit-heads.log", "{\"workspace\":\"main\"}\n");
+    sandbox.rmax("audit verify").says("line 1: is no checkpoint");
 }
 
 #[test]
-fn a_workspace_nobody_has_is_a_slip() {
-    let place = five_links();
-    place.fails(3, "audit verify --workspace nope").says("there is no workspace `nope`");
-    place.ok("workspaces create crew");
-    place.ok("workspaces delete crew --yes");
-    place.ok("audit verify --workspace crew");
+fn verifying_an_unknown_workspace_is_not_found() {
+    let sandbox = five_links();
+    sandbox.fails(3, "audit verify --workspace nope").says("there is no workspace `nope`");
+    sandbox.ok("workspaces create crew");
+    sandbox.ok("workspaces delete crew --yes");
+    sandbox.ok("audit verify --workspace crew");
 }
 
 #[test]
-fn a_link_changed_past_the_log_is_named() {
-    let place = five_links();
-    place.tamper("update links set target = 'https://evil.example/' where code in ('b', 'd')");
-    assert_snapshot!(place.rmax("audit verify"), @"
+fn link_changed_behind_the_log_is_reported() {
+    let sandbox = five_links();
+    sandbox.tamper("update links set target = 'https://evil.example/' where code in ('b', 'd')");
+    assert_snapshot!(sandbox.rmax("audit verify"), @"
     exit 1
     --- stdout
     ok  main: 6 entries, head <hash>
@@ -181,7 +183,7 @@ fn a_link_changed_past_the_log_is_named() {
     error: links that are not what the log says, so changed past it: b, d
     hint: `rmax links history <code>` shows what the log knows; `rmax links set` makes both agree again
     ");
-    assert_snapshot!(place.rmax("--json audit verify"), @r#"
+    assert_snapshot!(sandbox.rmax("--json audit verify"), @r#"
     exit 1
     --- stdout
     {
@@ -206,67 +208,67 @@ fn a_link_changed_past_the_log_is_named() {
 }
 
 #[test]
-fn a_directory_changed_past_the_log_is_named() {
-    let place = five_links();
-    place.tamper(
+fn workspace_or_domain_changed_behind_the_log_is_reported() {
+    let sandbox = five_links();
+    sandbox.tamper(
         "insert into domains values ('evil.example', 1, false, 1); update workspaces set name = 'Evil'",
     );
     let found = "changed past it: domain evil.example, workspace main";
-    place.rmax("audit verify").says(found);
+    sandbox.rmax("audit verify").says(found);
     assert!(
-        place
+        sandbox
             .rmax("doctor")
             .stdout
             .contains("changed past the audit log: domain evil.example, workspace main")
     );
-    place.ok("backup save");
-    place.ok("restore save --force");
-    place.ok("audit verify");
+    sandbox.ok("backup save");
+    sandbox.ok("restore save --force");
+    sandbox.ok("audit verify");
 }
 
 #[test]
-fn list_shows_the_newest_first_and_goes_back() {
-    let place = five_links();
-    assert_snapshot!(place.rmax("audit list --limit 2"), @"
+fn list_is_newest_first_and_pages_back() {
+    let sandbox = five_links();
+    assert_snapshot!(sandbox.rmax("audit list --limit 2"), @"
     exit 0
     --- stdout
     SEQ  TIME                      ACTOR        ACTION       SUBJECT
     6    <time>  max@rmax.ai  link.create  link:e
     5    <time>  max@rmax.ai  link.create  link:d
     ");
-    assert_eq!(place.json("audit list --limit 1 --before 3 --json")[0]["subject"], "link:a");
-    place.fails(2, "audit list --limit 0");
+    assert_eq!(sandbox.json("audit list --limit 1 --before 3 --json")[0]["subject"], "link:a");
+    sandbox.fails(2, "audit list --limit 0");
 }
 
 #[test]
 fn an_export_verifies_without_a_store() {
-    let place = five_links();
-    assert_snapshot!(place.rmax("audit export log.jsonl --checkpoint checkpoint"), @"
+    let sandbox = five_links();
+    assert_snapshot!(sandbox.rmax("audit export log.jsonl --checkpoint checkpoint"), @"
     exit 0
     --- stdout
     wrote: workspaces 1, audit entries 6
     ");
-    assert_snapshot!(place.rmax("audit export log.jsonl"), @"
+    assert_snapshot!(sandbox.rmax("audit export log.jsonl"), @"
     exit 4
     --- stderr
     error: log.jsonl exists already; nothing was written
     hint: choose another name, or replace it with --force
     ");
-    place.ok("audit export log.jsonl --force");
-    std::fs::remove_dir_all(place.path("rlinks-data")).unwrap();
-    assert_snapshot!(place.rmax("audit verify --file log.jsonl --checkpoint checkpoint"), @"
+    sandbox.ok("audit export log.jsonl --force");
+    std::fs::remove_dir_all(sandbox.path("rlinks-data")).unwrap();
+    assert_snapshot!(sandbox.rmax("audit verify --file log.jsonl --checkpoint checkpoint"), @"
     exit 0
     --- stdout
     ok  main: 6 entries, head <hash>
     ");
-    place.ok("audit verify --file log.jsonl").says("a cut-off end does not show");
-    assert!(!place.path("rlinks-data").exists(), "no store was opened");
+    sandbox.ok("audit verify --file log.jsonl").says("a cut-off end does not show");
+    assert!(!sandbox.path("rlinks-data").exists(), "no store was opened");
 
-    let log = place.read("log.jsonl");
+    let log = sandbox.read("log.jsonl");
     let lines: Vec<&str> = log.lines().collect();
     let check = |name: &str, text: String, message: &str| {
-        place.write(name, &text);
-        let ran = place.rmax(&format!("audit verify --file {name} --checkpoint checkpoint"));
+        sandbox.write(name, &text);
+        let ran = sandbox.rmax(&format!("audit verify --file {name} --checkpoint checkpoint"));
         assert_eq!(ran.code, Some(1), "{name}\n{ran}");
         ran.says(message);
     };
@@ -279,29 +281,29 @@ fn an_export_verifies_without_a_store() {
 }
 
 #[test]
-fn an_export_of_all_has_every_workspace() {
-    let place = five_links();
-    place.ok("workspaces create crew");
-    place.ok("audit export one.jsonl --workspace crew");
-    assert_eq!(place.read("one.jsonl").lines().count(), 1);
-    place.ok("audit export all.jsonl --all --checkpoint checkpoint");
-    assert_eq!(place.read("all.jsonl").lines().count(), 7);
-    assert_snapshot!(place.rmax("audit verify --file all.jsonl --checkpoint checkpoint"), @"
+fn export_all_covers_every_workspace() {
+    let sandbox = five_links();
+    sandbox.ok("workspaces create crew");
+    sandbox.ok("audit export one.jsonl --workspace crew");
+    assert_eq!(sandbox.read("one.jsonl").lines().count(), 1);
+    sandbox.ok("audit export all.jsonl --all --checkpoint checkpoint");
+    assert_eq!(sandbox.read("all.jsonl").lines().count(), 7);
+    assert_snapshot!(sandbox.rmax("audit verify --file all.jsonl --checkpoint checkpoint"), @"
     exit 0
     --- stdout
     ok  crew: 1 entries, head <hash>
     ok  main: 6 entries, head <hash>
     ");
-    place.fails(1, "audit export nowhere/x.jsonl");
+    sandbox.fails(1, "audit export nowhere/x.jsonl");
 }
 
 #[test]
-fn every_change_signs_where_the_log_ends() {
-    let place = five_links();
-    assert_eq!(place.read("rlinks-data/audit-heads.log").lines().count(), 5);
-    place.ok("links set a https://example.com/a");
-    assert_eq!(place.read("rlinks-data/audit-heads.log").lines().count(), 5, "nothing changed");
+fn every_change_signs_the_new_head() {
+    let sandbox = five_links();
+    assert_eq!(sandbox.read("rlinks-data/audit-heads.log").lines().count(), 5);
+    sandbox.ok("links set a https://example.com/a");
+    assert_eq!(sandbox.read("rlinks-data/audit-heads.log").lines().count(), 5, "nothing changed");
     // The change is made whether or not its head can be signed.
-    place.write("rlinks-data/audit-key", "no key");
-    place.ok("links set f https://example.com/f").says("the audit heads were not signed");
+    sandbox.write("rlinks-data/audit-key", "no key");
+    sandbox.ok("links set f https://example.com/f").says("the audit heads were not signed");
 }

@@ -19,9 +19,9 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
 use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _};
 use tempfile::NamedTempFile;
 
-use crate::client::{is_so_within, wait_until};
-use crate::place::{Place, block_on};
-use crate::serve::served::{Served, address_in, run, serve};
+use crate::support::raw_client::{becomes_true_within, wait_until};
+use crate::support::sandbox::{Sandbox, block_on};
+use crate::support::server_process::{ServerProcess, address_in, run, serve};
 
 const CLIENTS: usize = 4;
 /// However slow the machine is: a kill that has not come by then will not come.
@@ -93,9 +93,9 @@ impl Ledger {
     /// Every click that was answered is stored once; and nothing is but what was asked, with at most one request in flight for
     /// each client and kill.
     #[track_caller]
-    fn compare(&self, place: &Place, kills: usize) {
+    fn compare(&self, sandbox: &Sandbox, kills: usize) {
         let (answered, unanswered) = (self.answered.lock().unwrap(), self.unanswered.lock().unwrap());
-        let stored = stored(place);
+        let stored = stored(sandbox);
         let missing: Vec<_> = answered.iter().filter(|name| !stored.contains_key(*name)).collect();
         assert!(missing.is_empty(), "{} answered and lost: {missing:?}", missing.len());
         let strange: Vec<_> =
@@ -125,19 +125,19 @@ fn read_answer(socket: &mut TcpStream, answer: &mut Vec<u8>) -> bool {
 
 // ---- the tables ----
 
-async fn tables(place: &Place) -> SqliteConnection {
-    options(place).connect().await.unwrap()
+async fn tables(sandbox: &Sandbox) -> SqliteConnection {
+    options(sandbox).connect().await.unwrap()
 }
 
-fn options(place: &Place) -> SqliteConnectOptions {
-    let file = place.path("rlinks-data/clicks.db");
+fn options(sandbox: &Sandbox) -> SqliteConnectOptions {
+    let file = sandbox.path("rlinks-data/clicks.db");
     SqliteConnectOptions::new().filename(file).busy_timeout(Duration::from_secs(20))
 }
 
 /// The clicks that are stored so far; a server that has just been started may not have its tables yet.
-fn events(place: &Place) -> usize {
+fn events(sandbox: &Sandbox) -> usize {
     block_on(async {
-        let Ok(mut connection) = options(place).connect().await else { return 0 };
+        let Ok(mut connection) = options(sandbox).connect().await else { return 0 };
         let row: Result<(i64,), _> =
             sqlx::query_as("select count(*) from events").fetch_one(&mut connection).await;
         let _ = connection.close().await;
@@ -145,9 +145,9 @@ fn events(place: &Place) -> usize {
     })
 }
 
-fn count(place: &Place, sql: &str) -> i64 {
+fn count(sandbox: &Sandbox, sql: &str) -> i64 {
     block_on(async {
-        let mut connection = tables(place).await;
+        let mut connection = tables(sandbox).await;
         let row: (i64,) = sqlx::query_as(AssertSqlSafe(sql)).fetch_one(&mut connection).await.unwrap();
         connection.close().await.unwrap();
         row.0
@@ -156,16 +156,16 @@ fn count(place: &Place, sql: &str) -> i64 {
 
 /// Waits until so many clicks are stored. A long night of them takes its time.
 #[track_caller]
-fn wait_for_clicks(place: &Place, clicks: usize) {
-    let stored = is_so_within(60_000, || events(place) >= clicks);
-    assert!(stored, "only {} of {clicks} clicks are stored", events(place));
+fn wait_for_clicks(sandbox: &Sandbox, clicks: usize) {
+    let stored = becomes_true_within(60_000, || events(sandbox) >= clicks);
+    assert!(stored, "only {} of {clicks} clicks are stored", events(sandbox));
 }
 
 /// The clicks of a ledger that are stored, by name, with their identities. None is there twice, under any name.
 #[track_caller]
-fn stored(place: &Place) -> BTreeMap<String, (i64, i64, i64)> {
+fn stored(sandbox: &Sandbox) -> BTreeMap<String, (i64, i64, i64)> {
     let rows: Vec<(String, i64, i64, i64)> = block_on(async {
-        let mut connection = tables(place).await;
+        let mut connection = tables(sandbox).await;
         let sql =
             "select e.referrer, p.boot, p.thread, e.seq from events e join producers p on p.id = e.producer";
         let rows = sqlx::query_as(sql).fetch_all(&mut connection).await.unwrap();
@@ -187,8 +187,8 @@ fn stored(place: &Place) -> BTreeMap<String, (i64, i64, i64)> {
 
 /// The database is whole, and what clicks add up to is what there are.
 #[track_caller]
-fn verify(place: &Place) {
-    let events = count(place, "select count(*) from events");
+fn verify(sandbox: &Sandbox) {
+    let events = count(sandbox, "select count(*) from events");
     for sql in [
         "select coalesce(sum(clicks + bots), 0) from totals where kind = 0",
         "select coalesce(sum(clicks + bots), 0) from totals where kind = 1",
@@ -198,37 +198,40 @@ fn verify(place: &Place) {
         "select coalesce(sum(clicks + bots), 0) from months where kind = 1",
         "select next_event - 1 from ingest",
     ] {
-        assert_eq!(count(place, sql), events, "{sql}");
+        assert_eq!(count(sandbox, sql), events, "{sql}");
     }
-    assert_eq!(count(place, "select count(*) from pragma_integrity_check where integrity_check <> 'ok'"), 0);
-    place.ok("audit verify");
+    assert_eq!(
+        count(sandbox, "select count(*) from pragma_integrity_check where integrity_check <> 'ok'"),
+        0
+    );
+    sandbox.ok("audit verify");
 }
 
 /// Clicks that were not kept, but for those torn off: a process may be killed in the middle of a `write`, and what it had not
 /// finished was not answered.
-fn lost(place: &Place) -> i64 {
-    count(place, "select coalesce(sum(clicks), 0) from losses where reason <> 'torn'")
+fn lost(sandbox: &Sandbox) -> i64 {
+    count(sandbox, "select coalesce(sum(clicks), 0) from losses where reason <> 'torn'")
 }
 
-fn dropped(place: &Place) -> i64 {
-    count(place, "select coalesce(sum(clicks), 0) from losses where reason = 'dropped'")
+fn dropped(sandbox: &Sandbox) -> i64 {
+    count(sandbox, "select coalesce(sum(clicks), 0) from losses where reason = 'dropped'")
 }
 
 /// Starts once more, waits until everything is stored and stops; then again, and nothing changes.
 #[track_caller]
-fn settle(place: &Place, ledger: &Ledger, kills: usize) {
+fn settle(sandbox: &Sandbox, ledger: &Ledger, kills: usize) {
     for _ in 0..2 {
-        let server = serve(place, "");
-        wait_for_clicks(place, ledger.answers());
+        let server = serve(sandbox, "");
+        wait_for_clicks(sandbox, ledger.answers());
         stop(server);
-        ledger.compare(place, kills);
-        verify(place);
+        ledger.compare(sandbox, kills);
+        verify(sandbox);
     }
 }
 
 /// Stops a server in order; it had nothing to panic about.
 #[track_caller]
-fn stop(server: Served) {
+fn stop(server: ServerProcess) {
     assert!(!server.says("panicked"), "{}", server.log());
     server.stop();
 }
@@ -236,9 +239,9 @@ fn stop(server: Served) {
 // ---- chance ----
 
 /// A chain of numbers that begins with a printed seed.
-struct Chance(u64);
+struct SeededRng(u64);
 
-impl Chance {
+impl SeededRng {
     fn new(test: &str) -> Self {
         let seed = variable("RLINKS_CRASH_SEED")
             .map_or_else(|| u64::from_le_bytes(random_bytes()), |seed| seed.parse().unwrap());
@@ -265,20 +268,21 @@ fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
-fn place() -> Place {
-    let place = Place::new();
-    place.ok("links set go https://example.com/");
-    place
+fn sandbox() -> Sandbox {
+    let sandbox = Sandbox::new();
+    sandbox.ok("links set go https://example.com/");
+    sandbox
 }
 
 // ---- killed ----
 
+/// Faults, row 1.
 #[test]
-fn row_1_killed_at_any_moment_under_load_no_answered_click_is_lost_or_counted_twice() {
-    let (place, ledger, mut chance) = (place(), Ledger::default(), Chance::new("row 1"));
+fn sigkill_under_load_loses_no_answered_click_and_counts_none_twice() {
+    let (sandbox, ledger, mut rng) = (sandbox(), Ledger::default(), SeededRng::new("row 1"));
     for _ in 0..rounds() {
-        let mut server = serve(&place, "--threads 2");
-        let enough = ledger.answers() + 1 + usize::try_from(chance.below(3000)).unwrap();
+        let mut server = serve(&sandbox, "--threads 2");
+        let enough = ledger.answers() + 1 + usize::try_from(rng.below(3000)).unwrap();
         ledger.while_asking(server.address, "", || {
             wait_until("enough is answered", || ledger.answers() >= enough);
             server.signal(Signal::KILL);
@@ -286,12 +290,13 @@ fn row_1_killed_at_any_moment_under_load_no_answered_click_is_lost_or_counted_tw
         });
         assert!(!server.says("panicked"), "{}", server.log());
     }
-    settle(&place, &ledger, rounds());
-    assert_eq!(lost(&place), 0);
+    settle(&sandbox, &ledger, rounds());
+    assert_eq!(lost(&sandbox), 0);
 }
 
+/// Faults, row 2.
 #[test]
-fn row_2_killed_at_any_write_sync_or_removal_no_answered_click_is_lost_or_counted_twice() {
+fn sigkill_at_any_write_sync_or_unlink_loses_no_answered_click_and_counts_none_twice() {
     // How many such calls one thread makes in a round, about.
     const CALLS: [(&str, u64); 6] = [
         ("write", 600),
@@ -301,37 +306,39 @@ fn row_2_killed_at_any_write_sync_or_removal_no_answered_click_is_lost_or_counte
         ("pwrite64", 30),
         ("write", 40),
     ];
-    let (place, ledger, mut chance) = (place(), Ledger::default(), Chance::new("row 2"));
+    let (sandbox, ledger, mut rng) = (sandbox(), Ledger::default(), SeededRng::new("row 2"));
     let mut injected = 0;
     for round in 0..rounds() {
         let (call, most) = CALLS[round % CALLS.len()];
-        let number = 1 + chance.below(most);
+        let number = 1 + rng.below(most);
         let inject = format!("inject={call}:signal=KILL:when={number}");
         let wrapper =
             ["strace", "-f", "-qq", "-o", "/dev/null", "-e", &format!("trace={call}"), "-e", &inject];
-        let mut server = Wrapped::new(&place, &wrapper.map(str::to_owned), "--threads 2");
+        let mut server = WrappedServer::new(&sandbox, &wrapper.map(str::to_owned), "--threads 2");
         // It may be over before anybody could ask.
-        is_so_within(ROUND_MS, || server.served.has_ended() || server.served.says("serving redirects on"));
-        if let Some(address) = address_in(&server.served.log(), "serving redirects on") {
-            ledger.while_asking(address, "", || is_so_within(ROUND_MS, || server.served.has_ended()));
+        becomes_true_within(ROUND_MS, || {
+            server.process.has_ended() || server.process.says("serving redirects on")
+        });
+        if let Some(address) = address_in(&server.process.log(), "serving redirects on") {
+            ledger.while_asking(address, "", || becomes_true_within(ROUND_MS, || server.process.has_ended()));
         }
-        injected += usize::from(server.served.has_ended());
-        assert!(!server.served.says("panicked"), "{call} {number}: {}", server.served.log());
+        injected += usize::from(server.process.has_ended());
+        assert!(!server.process.says("panicked"), "{call} {number}: {}", server.process.log());
     }
     println!("row 2: {injected} of {} kills were injected, {} clicks answered", rounds(), ledger.answers());
     assert!(injected * 2 >= rounds(), "only {injected} of {} kills were injected", rounds());
-    settle(&place, &ledger, rounds());
-    assert_eq!(lost(&place), 0);
+    settle(&sandbox, &ledger, rounds());
+    assert_eq!(lost(&sandbox), 0);
 }
 
 /// A server run by another program, which would leave it behind when it is killed itself.
-struct Wrapped {
-    served: Served,
+struct WrappedServer {
+    process: ServerProcess,
 }
 
-impl Wrapped {
-    fn new(place: &Place, wrapper: &[String], flags: &str) -> Self {
-        let rmax = place.command(&format!("serve --listen 127.0.0.1:0 {flags}"));
+impl WrappedServer {
+    fn new(sandbox: &Sandbox, wrapper: &[String], flags: &str) -> Self {
+        let rmax = sandbox.command(&format!("serve --listen 127.0.0.1:0 {flags}"));
         let mut command = Command::new(&wrapper[0]);
         command
             .args(&wrapper[1..])
@@ -343,74 +350,76 @@ impl Wrapped {
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped());
-        Self { served: run(command) }
+        Self { process: run(command) }
     }
 
     /// The process that was started by the wrapper.
     fn children(&self) -> Vec<Pid> {
-        let pid = self.served.pid();
+        let pid = self.process.pid();
         let children =
             std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
         children.split_whitespace().filter_map(|pid| Pid::from_raw(pid.parse().ok()?)).collect()
     }
 }
 
-impl Drop for Wrapped {
+impl Drop for WrappedServer {
     fn drop(&mut self) {
         for child in self.children() {
             let _ = kill_process(child, Signal::KILL);
         }
         // It ends with what it started.
-        is_so_within(5_000, || self.served.has_ended());
+        becomes_true_within(5_000, || self.process.has_ended());
     }
 }
 
 // ---- no room ----
 
+/// Faults, row 14.
 #[test]
-fn row_14_without_room_for_the_journal_redirects_go_on_and_every_dropped_click_is_counted() {
-    let (place, ledger) = (place(), Ledger::default());
+fn full_journal_disk_keeps_redirecting_and_counts_every_dropped_click() {
+    let (sandbox, ledger) = (sandbox(), Ledger::default());
     let script = "mkdir -p rlinks-data/journal && mount -t tmpfs -o size=512k tmpfs rlinks-data/journal && exec \"$@\"";
     let wrapper = ["unshare", "--mount", "--propagation", "private", "bash", "-c", script, "bash"];
     // Each of them becomes the next, so in the end it is the server itself.
-    let mut server = Wrapped::new(&place, &wrapper.map(str::to_owned), "--threads 2");
-    server.served.wait_for_address();
-    let address = server.served.address;
+    let mut server = WrappedServer::new(&sandbox, &wrapper.map(str::to_owned), "--threads 2");
+    server.process.wait_for_address();
+    let address = server.process.address;
     let ask = |more: usize| {
         let enough = ledger.answers() + more;
         ledger.while_asking(address, "", || wait_until("enough is answered", || ledger.answers() >= enough));
     };
     ask(200);
     // Only the server's own eyes see that disk.
-    let outside = place.path("rlinks-data/journal/filler");
-    let filler = PathBuf::from(format!("/proc/{}/root{}", server.served.pid(), outside.display()));
+    let outside = sandbox.path("rlinks-data/journal/filler");
+    let filler = PathBuf::from(format!("/proc/{}/root{}", server.process.pid(), outside.display()));
     let mut file = std::fs::File::create(&filler).unwrap();
     while file.write_all(&[0; 512]).is_ok() {}
     ask(1000);
-    wait_until("it says so", || server.served.says("clicks are not recorded; redirects go on"));
+    wait_until("it says so", || server.process.says("clicks are not recorded; redirects go on"));
     drop(file);
     std::fs::remove_file(filler).unwrap();
     let full = ledger.answers();
     ask(1000);
-    server.served.signal(Signal::TERM);
-    assert_eq!(server.served.ends_within(10_000).code(), Some(0), "{}", server.served.log());
+    server.process.signal(Signal::TERM);
+    assert_eq!(server.process.ends_within(10_000).code(), Some(0), "{}", server.process.log());
     let unanswered = ledger.unanswered.lock().unwrap().len();
     assert_eq!(unanswered, 0);
-    let (stored, dropped) = (stored(&place), dropped(&place));
+    let (stored, dropped) = (stored(&sandbox), dropped(&sandbox));
     assert!(dropped > 500, "{dropped} dropped: the disk was not full");
     assert_eq!(i64::try_from(stored.len()).unwrap() + dropped, i64::try_from(ledger.answers()).unwrap());
-    assert_eq!(lost(&place), dropped, "and nothing else");
+    assert_eq!(lost(&sandbox), dropped, "and nothing else");
     let later =
         stored.keys().filter(|name| name.parse::<usize>().is_ok_and(|name| name >= full + CLIENTS)).count();
     assert!(later > 500, "only {later} of those after it had room again");
-    verify(&place);
+    verify(&sandbox);
 }
 
+/// Faults, row 14.
 #[test]
-fn row_14_a_journal_that_may_not_grow_drops_counts_and_goes_on_when_the_database_is_back() {
-    let (place, ledger) = (place(), Ledger::default());
-    place.write("rmax.toml", "journal_mb = 1\n");
-    let server = serve(&place, "--threads 2");
+fn journal_at_its_size_limit_counts_dropped_clicks_and_recovers() {
+    let (sandbox, ledger) = (sandbox(), Ledger::default());
+    sandbox.write("rmax.toml", "journal_mb = 1\n");
+    let server = serve(&sandbox, "--threads 2");
     let path = format!("{}/", "x".repeat(400));
     let ask = |more: usize| {
         let enough = ledger.answers() + more;
@@ -419,9 +428,9 @@ fn row_14_a_journal_that_may_not_grow_drops_counts_and_goes_on_when_the_database
         });
     };
     ask(50);
-    wait_until("clicks are stored", || events(&place) >= 50);
+    wait_until("clicks are stored", || events(&sandbox) >= 50);
     block_on(async {
-        let mut lock = tables(&place).await;
+        let mut lock = tables(&sandbox).await;
         sqlx::raw_sql("begin immediate").execute(&mut lock).await.unwrap();
         // Two and a half times as much as there is room for.
         ask(2500);
@@ -433,13 +442,13 @@ fn row_14_a_journal_that_may_not_grow_drops_counts_and_goes_on_when_the_database
         lock.close().await.unwrap();
     });
     // The backlog is stored and its segments are removed; what is left are the segments being written, so that half the room is free.
-    let journal = place.path("rlinks-data").join(rlinks_clicks::journal::JOURNAL_FOLDER);
+    let journal = sandbox.path("rlinks-data").join(rlinks_clicks::journal::JOURNAL_FOLDER);
     wait_until("the backlog is removed", || rlinks_clicks::journal::folder_bytes(&journal) < 512 << 10);
     let full = ledger.answers();
     // The journal notices within a tick, and from then on nothing is dropped.
     wait_until("there is room again", || {
         ask(1);
-        stored(&place)
+        stored(&sandbox)
             .keys()
             .filter_map(|name| name.strip_prefix(&path)?.parse::<usize>().ok())
             .any(|name| name >= full + CLIENTS)
@@ -447,15 +456,15 @@ fn row_14_a_journal_that_may_not_grow_drops_counts_and_goes_on_when_the_database
     let room = ledger.answers();
     ask(200);
     stop(server);
-    let (stored, dropped) = (stored(&place), dropped(&place));
+    let (stored, dropped) = (stored(&sandbox), dropped(&sandbox));
     assert!(dropped > 0);
     assert_eq!(i64::try_from(stored.len()).unwrap() + dropped, i64::try_from(ledger.answers()).unwrap());
-    assert_eq!(lost(&place), dropped, "and nothing else");
+    assert_eq!(lost(&sandbox), dropped, "and nothing else");
     let later = stored.keys().filter_map(|name| name.strip_prefix(&path)?.parse::<usize>().ok());
     assert!(later.filter(|name| *name >= room + CLIENTS).count() >= 200 - CLIENTS);
-    let kept = std::fs::metadata(place.path("rlinks-data/clicks.db")).unwrap().len();
+    let kept = std::fs::metadata(sandbox.path("rlinks-data/clicks.db")).unwrap().len();
     assert!(kept > 500 << 10, "what was in the journal is stored: {kept} bytes");
-    verify(&place);
+    verify(&sandbox);
 }
 
 // ---- a bad disk ----
@@ -502,7 +511,7 @@ impl Drop for Fault {
 }
 
 /// The thread that keeps the journal.
-fn keeper(server: &Served) -> String {
+fn keeper(server: &ServerProcess) -> String {
     let tasks = format!("/proc/{}/task", server.pid());
     let name = |task: &Path| std::fs::read_to_string(task.join("comm")).unwrap_or_default();
     let mut tasks = std::fs::read_dir(tasks).unwrap().map(|task| task.unwrap().path());
@@ -511,14 +520,15 @@ fn keeper(server: &Served) -> String {
 }
 
 /// How often a log says something.
-fn times(server: &Served, text: &str) -> usize {
+fn times(server: &ServerProcess, text: &str) -> usize {
     server.log().matches(text).count()
 }
 
+/// Faults, row 16.
 #[test]
-fn row_16_a_disk_that_cannot_sync_stops_no_redirect_and_costs_no_click() {
-    let (place, ledger) = (place(), Ledger::slow());
-    let mut server = serve(&place, "--threads 2");
+fn failing_fsync_stops_no_redirect_and_loses_no_click() {
+    let (sandbox, ledger) = (sandbox(), Ledger::slow());
+    let mut server = serve(&sandbox, "--threads 2");
     wait_until("it is ready", || server.get("/ready").body.contains("\"ready\""));
     let failed = "the click journal could not be synced";
     ledger.while_asking(server.address, "", || {
@@ -537,18 +547,19 @@ fn row_16_a_disk_that_cannot_sync_stops_no_redirect_and_costs_no_click() {
         drop(fault);
     });
     // Without a restart.
-    wait_for_clicks(&place, ledger.answers());
+    wait_for_clicks(&sandbox, ledger.answers());
     assert!(!server.has_ended() && !server.says("panicked"), "{}", server.log());
     server.signal(Signal::KILL);
     server.ends_within(10_000);
-    settle(&place, &ledger, 1);
-    assert_eq!(lost(&place), 0);
+    settle(&sandbox, &ledger, 1);
+    assert_eq!(lost(&sandbox), 0);
 }
 
+/// Faults, row 17.
 #[test]
-fn row_17_a_disk_that_takes_its_time_slows_no_redirect_and_costs_no_click() {
-    let (place, ledger) = (place(), Ledger::slow());
-    let mut server = serve(&place, "--threads 2");
+fn slow_disk_slows_no_redirect_and_loses_no_click() {
+    let (sandbox, ledger) = (sandbox(), Ledger::slow());
+    let mut server = serve(&sandbox, "--threads 2");
     wait_until("it is ready", || server.get("/ready").body.contains("\"ready\""));
     let fault = Fault::on(&keeper(&server), &[], "fdatasync", "delay_enter=300000");
     ledger.while_asking(server.address, "", || {
@@ -563,6 +574,6 @@ fn row_17_a_disk_that_takes_its_time_slows_no_redirect_and_costs_no_click() {
     assert!(!server.has_ended());
     server.signal(Signal::KILL);
     server.ends_within(10_000);
-    settle(&place, &ledger, 1);
-    assert_eq!(lost(&place), 0);
+    settle(&sandbox, &ledger, 1);
+    assert_eq!(lost(&sandbox), 0);
 }

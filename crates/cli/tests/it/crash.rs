@@ -4,27 +4,28 @@
 
 use std::process::{Command, Output};
 
-use crate::place::Place;
+use crate::support::sandbox::Sandbox;
 
 /// More calls than one change makes.
 const MAX_CALLS: usize = 120;
 
+/// Faults, row 2.
 #[test]
-fn row_2_killed_at_any_write_or_sync_a_change_is_whole_or_not_there() {
-    let place = Place::new();
-    place.ok("links set crash https://example.com/0 --tag a");
+fn sigkill_at_any_write_or_sync_leaves_a_change_whole_or_absent() {
+    let sandbox = Sandbox::new();
+    sandbox.ok("links set crash https://example.com/0 --tag a");
     for call in ["pwrite64", "fdatasync", "write", "ftruncate"] {
         let mut finished = false;
         for number in 1..=MAX_CALLS {
-            let before = target(&place);
+            let before = target(&sandbox);
             let after = format!("https://example.com/{call}/{number}");
             let inject = format!("inject={call}:signal=KILL:when={number}");
             let ran = under(
-                &place,
+                &sandbox,
                 &["strace", "-f", "-qq", "-o", "/dev/null", "-e", &format!("trace={call}"), "-e", &inject],
                 &["links", "set", "crash", &after],
             );
-            let now = target(&place);
+            let now = target(&sandbox);
             if ran.status.success() {
                 assert_eq!(now, after, "{call} {number}: acknowledged and lost");
                 finished = true;
@@ -34,16 +35,17 @@ fn row_2_killed_at_any_write_or_sync_a_change_is_whole_or_not_there() {
                 now == before || now == after,
                 "{call} {number}: {now} is neither the old nor the new target"
             );
-            place.ok("audit verify");
+            sandbox.ok("audit verify");
         }
         assert!(finished, "{call}: one change makes more than {MAX_CALLS} such calls, or never ends");
     }
-    place.ok("doctor");
+    sandbox.ok("doctor");
 }
 
+/// Faults, row 13.
 #[test]
-fn row_13_a_full_disk_refuses_changes_keeps_redirecting_and_recovers() {
-    let place = Place::new();
+fn full_disk_refuses_changes_keeps_redirecting_and_recovers() {
+    let sandbox = Sandbox::new();
     let script = r#"
         set -e
         mkdir -p rlinks-data && mount -t tmpfs -o size=3m tmpfs rlinks-data
@@ -62,15 +64,16 @@ fn row_13_a_full_disk_refuses_changes_keeps_redirecting_and_recovers() {
         "$RMAX" links set later https://example.com/ >/dev/null && echo "writing works again"
         "$RMAX" audit verify >/dev/null && echo "the log is whole"
     "#;
-    let ran = in_namespace(&place, script);
+    let ran = in_namespace(&sandbox, script);
     let out = String::from_utf8_lossy(&ran.stdout);
     let wanted = "refused with 6\nHTTP/1.1 301 Moved Permanently\nwriting works again\nthe log is whole\n";
     assert_eq!(out, wanted, "{}", String::from_utf8_lossy(&ran.stderr));
 }
 
+/// Faults, row 15.
 #[test]
-fn row_15_a_read_only_disk_refuses_changes_and_leaves_everything_as_it_was() {
-    let place = Place::new();
+fn read_only_disk_refuses_changes_and_alters_nothing() {
+    let sandbox = Sandbox::new();
     let script = r#"
         set -e
         mkdir -p rlinks-data && mount -t tmpfs -o size=8m tmpfs rlinks-data
@@ -82,34 +85,34 @@ fn row_15_a_read_only_disk_refuses_changes_and_leaves_everything_as_it_was() {
         "$RMAX" links get second >/dev/null 2>&1 || echo "nothing was written"
         "$RMAX" links set second https://example.com/ >/dev/null && echo "writing works again"
     "#;
-    let ran = in_namespace(&place, script);
+    let ran = in_namespace(&sandbox, script);
     let out = String::from_utf8_lossy(&ran.stdout);
     let wanted = "refused with 6\nnothing was written\nwriting works again\n";
     assert_eq!(out, wanted, "{}", String::from_utf8_lossy(&ran.stderr));
 }
 
-fn target(place: &Place) -> String {
-    place.link("crash")["target"].as_str().expect("a target").to_owned()
+fn target(sandbox: &Sandbox) -> String {
+    sandbox.link("crash")["target"].as_str().expect("a target").to_owned()
 }
 
 /// A shell with mounts of its own, which go with it.
-fn in_namespace(place: &Place, script: &str) -> Output {
+fn in_namespace(sandbox: &Sandbox, script: &str) -> Output {
     let mut command = Command::new("unshare");
     command.args(["--mount", "--propagation", "private", "bash", "-c", script]);
     let ran = command
-        .current_dir(place.path("."))
+        .current_dir(sandbox.path("."))
         .env("RMAX", env!("CARGO_BIN_EXE_rmax"))
         .env("RMAX_IDENTITY", "max@rmax.ai")
         .output();
     ran.expect("unshare (util-linux) is needed, and root")
 }
 
-fn under(place: &Place, wrapper: &[&str], line: &[&str]) -> Output {
+fn under(sandbox: &Sandbox, wrapper: &[&str], line: &[&str]) -> Output {
     let ran = Command::new(wrapper[0])
         .args(&wrapper[1..])
         .arg(env!("CARGO_BIN_EXE_rmax"))
         .args(line)
-        .current_dir(place.path("."))
+        .current_dir(sandbox.path("."))
         .env("RMAX_IDENTITY", "max@rmax.ai")
         .output();
     ran.unwrap_or_else(|error| panic!("{} is needed: {error}", wrapper[0]))

@@ -5,7 +5,6 @@
 //! the real `rmax`, whatever day it is.
 
 mod frozen;
-mod key_values;
 mod migrations;
 mod on_postgres;
 
@@ -17,9 +16,9 @@ use serde_json::Value;
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _};
 
-use self::key_values::{HITS, KeyValues, ROUTES};
-use crate::place::{Place, Ran, block_on};
-use crate::serve::served::serve;
+use crate::support::key_values::{HITS, ROUTES, StubKeyValueApi};
+use crate::support::sandbox::{CommandOutput, Sandbox, block_on};
+use crate::support::server_process::serve;
 
 const WORKSPACES: [&str; 4] = ["main", "edge", "platform", "team"];
 
@@ -49,10 +48,10 @@ fn copy(from: &Path, to: &Path) {
 }
 
 /// A copy of the golden SQLite store.
-fn store() -> Place {
-    let place = Place::new();
-    copy(&golden("store"), &place.path("rlinks-data"));
-    place
+fn store() -> Sandbox {
+    let sandbox = Sandbox::new();
+    copy(&golden("store"), &sandbox.path("rlinks-data"));
+    sandbox
 }
 
 fn strings(list: &Value) -> Vec<&str> {
@@ -61,11 +60,11 @@ fn strings(list: &Value) -> Vec<&str> {
 
 /// Runs every command of a list in order and compares what it prints.
 #[track_caller]
-fn compare_commands(place: &Place, commands: &Value) {
+fn compare_commands(sandbox: &Sandbox, commands: &Value) {
     let mut different = Vec::new();
     for command in commands.as_array().unwrap() {
         let line = strings(&command["words"]).join(" ");
-        let ran = place.ok(&line);
+        let ran = sandbox.ok(&line);
         let (prints, printed) = (settled(command["stdout"].as_str().unwrap()), settled(&ran.stdout));
         if prints != printed {
             different.push(format!("rmax {line}\n{}", first_difference(&prints, &printed)));
@@ -136,9 +135,11 @@ fn doctor_finds_the_same_in_the_golden_store() {
 
 #[test]
 fn redirects_by_the_real_binary_are_the_same() {
-    let place = store();
-    let server = serve(&place, "");
-    crate::client::wait_until("the links are there", || server.get("/ready").body.contains("\"ready\""));
+    let sandbox = store();
+    let server = serve(&sandbox, "");
+    crate::support::raw_client::wait_until("the links are there", || {
+        server.get("/ready").body.contains("\"ready\"")
+    });
     frozen::compare(server.address, &expected("requests.json"), "redirects");
 }
 
@@ -146,20 +147,20 @@ fn redirects_by_the_real_binary_are_the_same() {
 
 #[test]
 fn an_audit_export_of_the_golden_store_has_the_same_bytes() {
-    let place = store();
-    place.ok("audit export audit.jsonl");
-    let (before, now) = (text("audit.jsonl"), place.read("audit.jsonl"));
+    let sandbox = store();
+    sandbox.ok("audit export audit.jsonl");
+    let (before, now) = (text("audit.jsonl"), sandbox.read("audit.jsonl"));
     assert!(before == now, "{}", first_difference(&before, &now));
 }
 
 #[test]
 fn the_golden_checkpoint_verifies_the_golden_store_and_is_signed_by_its_key() {
-    let place = store();
-    let ran = place.ok(&format!("audit verify --checkpoint {}", golden("audit.checkpoint").display()));
+    let sandbox = store();
+    let ran = sandbox.ok(&format!("audit verify --checkpoint {}", golden("audit.checkpoint").display()));
     assert!(!ran.stderr.contains("warning"), "the store's own key has signed it: {ran}");
 
     // The store signs the same heads with the same key again.
-    place.ok("audit export all.jsonl --all --checkpoint now.checkpoint");
+    sandbox.ok("audit export all.jsonl --all --checkpoint now.checkpoint");
     let heads = |text: &str| -> Vec<(Value, Value)> {
         let checkpoints = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
         checkpoints
@@ -170,24 +171,24 @@ fn the_golden_checkpoint_verifies_the_golden_store_and_is_signed_by_its_key() {
             })
             .collect()
     };
-    assert_eq!(heads(&place.read("now.checkpoint")), heads(&text("audit.checkpoint")));
+    assert_eq!(heads(&sandbox.read("now.checkpoint")), heads(&text("audit.checkpoint")));
 }
 
 #[test]
 fn an_edited_checkpoint_is_refused() {
-    let place = store();
+    let sandbox = store();
     let whole = text("audit.checkpoint");
     let edited = whole.replacen("\"seq\":", "\"seq\":1", 1);
     assert_ne!(edited, whole);
-    place.write("edited.checkpoint", &edited);
-    place.fails(1, "audit verify --checkpoint edited.checkpoint").says("signature");
+    sandbox.write("edited.checkpoint", &edited);
+    sandbox.fails(1, "audit verify --checkpoint edited.checkpoint").says("signature");
 }
 
 #[test]
 fn an_entry_edited_after_the_checkpoint_is_named() {
-    let place = store();
-    place.tamper("update audit set actor = 'somebody' where seq = 7 and workspace_id = 1");
-    let ran = place.rmax(&format!("audit verify --checkpoint {}", golden("audit.checkpoint").display()));
+    let sandbox = store();
+    sandbox.tamper("update audit set actor = 'somebody' where seq = 7 and workspace_id = 1");
+    let ran = sandbox.rmax(&format!("audit verify --checkpoint {}", golden("audit.checkpoint").display()));
     assert_eq!(ran.code, Some(1), "{ran}");
 }
 
@@ -208,34 +209,34 @@ fn lines_of(backup: &str) -> Vec<String> {
 
 #[test]
 fn a_backup_of_the_golden_store_is_the_golden_backup() {
-    let place = store();
-    place.ok("backup now.jsonl");
-    assert_eq!(lines_of(&place.read("now.jsonl")), lines_of(&text("backup.jsonl")));
+    let sandbox = store();
+    sandbox.ok("backup now.jsonl");
+    assert_eq!(lines_of(&sandbox.read("now.jsonl")), lines_of(&text("backup.jsonl")));
 }
 
 #[test]
 fn the_golden_backup_restores_into_an_empty_folder_and_gives_the_same_backup() {
-    let place = Place::new();
-    place.ok(&format!("restore {}", golden("backup.jsonl").display()));
-    place.ok("audit verify");
-    place.ok("backup again.jsonl");
-    assert_eq!(lines_of(&place.read("again.jsonl")), lines_of(&text("backup.jsonl")));
+    let sandbox = Sandbox::new();
+    sandbox.ok(&format!("restore {}", golden("backup.jsonl").display()));
+    sandbox.ok("audit verify");
+    sandbox.ok("backup again.jsonl");
+    assert_eq!(lines_of(&sandbox.read("again.jsonl")), lines_of(&text("backup.jsonl")));
     // A host that was unproven or suspended does not answer after a restore either.
     for (host, status) in [("proven.example", 302), ("unproven.example", 404), ("suspended.example", 404)] {
-        assert_eq!(place.json(&format!("explain https://{host}/plain --json"))["status"], status, "{host}");
+        assert_eq!(sandbox.json(&format!("explain https://{host}/plain --json"))["status"], status, "{host}");
     }
 }
 
 // ---- clicks ----
 
-fn clicks(place: &Place, workspace: &str) -> Vec<String> {
-    let ran = place.ok(&format!("--workspace {workspace} clicks export - --full"));
+fn clicks(sandbox: &Sandbox, workspace: &str) -> Vec<String> {
+    let ran = sandbox.ok(&format!("--workspace {workspace} clicks export - --full"));
     ran.stdout.lines().map(str::to_owned).collect()
 }
 
 /// The rows of a table of the clicks' database as JSON arrays, sorted.
-fn rows(place: &Place, table: &str) -> Vec<String> {
-    let (path, table) = (place.path("rlinks-data/clicks.db"), table.to_owned());
+fn rows(sandbox: &Sandbox, table: &str) -> Vec<String> {
+    let (path, table) = (sandbox.path("rlinks-data/clicks.db"), table.to_owned());
     let mut rows: Vec<String> = block_on(async move {
         let mut connection = SqliteConnectOptions::new().filename(path).connect().await.unwrap();
         let columns: String = sqlx::query_scalar("select group_concat(name) from pragma_table_info($1)")
@@ -255,94 +256,94 @@ fn rows(place: &Place, table: &str) -> Vec<String> {
 #[test]
 fn golden_journal_segments_are_stored_with_the_same_ids_and_the_same_losses() {
     let before = store();
-    let place = store();
-    copy(&golden("journal"), &place.path("rlinks-data/journal"));
+    let sandbox = store();
+    copy(&golden("journal"), &sandbox.path("rlinks-data/journal"));
     let expected = expected("journal.json");
     for workspace in WORKSPACES {
         let known: BTreeSet<String> = clicks(&before, workspace).into_iter().collect();
-        let mut new = clicks(&place, workspace);
+        let mut new = clicks(&sandbox, workspace);
         new.retain(|line| !known.contains(line));
         assert_eq!(new, strings(&expected["clicks"][workspace]), "{workspace}");
     }
     for (table, wanted) in expected["tables"].as_object().unwrap() {
         let mut wanted: Vec<String> = wanted.as_array().unwrap().iter().map(Value::to_string).collect();
         wanted.sort();
-        assert_eq!(rows(&place, table), wanted, "{table}");
+        assert_eq!(rows(&sandbox, table), wanted, "{table}");
     }
-    let left: Vec<String> = crate::place::bytes_of(&place.path("rlinks-data/journal"))
+    let left: Vec<String> = crate::support::sandbox::bytes_of(&sandbox.path("rlinks-data/journal"))
         .into_iter()
         .map(|(path, _)| path.file_name().unwrap().to_str().unwrap().to_owned())
         .collect();
     assert_eq!(left, strings(&expected["left"]), "what is stored is removed");
     // Stored once: another command finds nothing new.
-    let counted = rows(&place, "totals");
+    let counted = rows(&sandbox, "totals");
     assert_eq!(
-        clicks(&place, "team").len(),
+        clicks(&sandbox, "team").len(),
         clicks(&before, "team").len() + strings(&expected["clicks"]["team"]).len()
     );
-    assert_eq!(rows(&place, "totals"), counted);
+    assert_eq!(rows(&sandbox, "totals"), counted);
 }
 
 #[test]
 fn golden_rollups_are_what_the_golden_clicks_add_up_to() {
-    let place = store();
+    let sandbox = store();
     let tables = ["days", "hours", "months", "totals", "day_values"];
-    let before = tables.map(|table| rows(&place, table));
+    let before = tables.map(|table| rows(&sandbox, table));
     assert!(before.iter().all(|rows| !rows.is_empty()), "{before:?}");
-    assert_eq!(place.json("clicks recompute --json")["subjects_changed"], 0);
-    assert_eq!(tables.map(|table| rows(&place, table)), before);
+    assert_eq!(sandbox.json("clicks recompute --json")["subjects_changed"], 0);
+    assert_eq!(tables.map(|table| rows(&sandbox, table)), before);
 }
 
 // ---- Cloudflare ----
 
-fn at_cloudflare(place: Place, kv: &KeyValues) -> Place {
-    place.write(
+fn at_cloudflare(sandbox: Sandbox, kv: &StubKeyValueApi) -> Sandbox {
+    sandbox.write(
         "rmax.toml",
         &format!("[env.cloudflare]\ncloudflare = {{ account_id = \"acc\", routes = \"{ROUTES}\", hits = \"{HITS}\" }}\n"),
     );
-    place.with("CLOUDFLARE_API_TOKEN", "golden-token").with("CLOUDFLARE_API_BASE_URL", &kv.base)
+    sandbox.with("CLOUDFLARE_API_TOKEN", "golden-token").with("CLOUDFLARE_API_BASE_URL", &kv.base)
 }
 
 #[test]
 fn published_route_objects_have_the_same_bytes() {
-    let kv = KeyValues::start();
-    let place = at_cloudflare(store(), &kv);
+    let kv = StubKeyValueApi::start();
+    let sandbox = at_cloudflare(store(), &kv);
     let routes = &serde_json::from_str::<Value>(&text("kv.json")).unwrap()["routes"];
     for workspace in WORKSPACES {
         kv.fill(ROUTES, &Value::Object(serde_json::Map::new()));
-        place.ok(&format!("--workspace {workspace} publish --to cloudflare --all"));
+        sandbox.ok(&format!("--workspace {workspace} publish --to cloudflare --all"));
         assert_eq!(kv.all(ROUTES), routes[workspace], "{workspace}");
-        place.ok(&format!("--workspace {workspace} publish --to cloudflare --check"));
+        sandbox.ok(&format!("--workspace {workspace} publish --to cloudflare --check"));
     }
 }
 
 #[test]
 fn golden_route_objects_are_read_as_the_links_they_were() {
-    let kv = KeyValues::start();
-    let place = at_cloudflare(store(), &kv);
+    let kv = StubKeyValueApi::start();
+    let sandbox = at_cloudflare(store(), &kv);
     kv.fill(ROUTES, &serde_json::from_str::<Value>(&text("kv.json")).unwrap()["routes"]["main"]);
     for code in ["plain", "titled", "unicode", "future", "disabled", "expired", "circle"] {
-        let there = place.ok(&format!("--env cloudflare links get {code}")).stdout;
-        assert_eq!(there, place.ok(&format!("links get {code}")).stdout, "{code}");
+        let there = sandbox.ok(&format!("--env cloudflare links get {code}")).stdout;
+        assert_eq!(there, sandbox.ok(&format!("links get {code}")).stdout, "{code}");
     }
-    place.fails(3, "--env cloudflare links get deleted").says("was deleted");
+    sandbox.fails(3, "--env cloudflare links get deleted").says("was deleted");
 }
 
 #[test]
 fn the_golden_mark_of_a_publication_is_still_the_last_one() {
-    let kv = KeyValues::start();
-    let place = at_cloudflare(store(), &kv);
-    let published: Ran = place.ok("--workspace team publish --to cloudflare --json");
+    let kv = StubKeyValueApi::start();
+    let sandbox = at_cloudflare(store(), &kv);
+    let published: CommandOutput = sandbox.ok("--workspace team publish --to cloudflare --json");
     assert_eq!(published.json()["changed"], serde_json::json!([]), "{published}");
     assert_eq!(kv.asked(), 0, "a mark that is understood leaves nothing to ask");
 }
 
 #[test]
 fn golden_hits_are_known_and_not_imported_again() {
-    let kv = KeyValues::start();
-    let place = at_cloudflare(store(), &kv);
+    let kv = StubKeyValueApi::start();
+    let sandbox = at_cloudflare(store(), &kv);
     kv.fill(HITS, &serde_json::from_str::<Value>(&text("kv.json")).unwrap()["hits"]);
-    let imported = place.json("clicks import-hits --from cloudflare --json");
+    let imported = sandbox.json("clicks import-hits --from cloudflare --json");
     assert_eq!(
         (&imported["imported"], &imported["known"]),
         (&Value::from(0), &Value::from(5)),

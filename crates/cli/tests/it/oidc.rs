@@ -2,7 +2,7 @@
 
 use insta::assert_snapshot;
 
-use crate::place::Place;
+use crate::support::sandbox::Sandbox;
 
 const FILE: &str = r#"
 [oidc]
@@ -24,10 +24,10 @@ role = "viewer"
 "#;
 
 #[test]
-fn everything_is_shown_but_the_secret() {
-    let place = Place::new();
-    place.write("rmax.toml", FILE);
-    let ran = place.ok("serve --print-config");
+fn printed_configuration_masks_the_client_secret() {
+    let sandbox = Sandbox::new();
+    sandbox.write("rmax.toml", FILE);
+    let ran = sandbox.ok("serve --print-config");
     let lines: Vec<String> = ran
         .stdout
         .lines()
@@ -45,31 +45,31 @@ fn everything_is_shown_but_the_secret() {
     oidc.provision = [{ claim = "groups=links-admins", email_domain = "Example.com", role = "admin", workspace = "main" }, { role = "viewer", workspace = "main" }] # rmax.toml
     "#);
     // What is printed is a file that can be used, but for the secret.
-    place.write("printed.toml", &ran.stdout);
+    sandbox.write("printed.toml", &ran.stdout);
     assert_eq!(
-        place.ok("--config printed.toml serve --print-config --json").json()["settings"]["oidc.provision"]["value"]
-            [1]["role"],
+        sandbox.ok("--config printed.toml serve --print-config --json").json()["settings"]["oidc.provision"]
+            ["value"][1]["role"],
         "viewer"
     );
     for command in ["serve --print-config --json", "doctor", "links list"] {
-        let ran = place.rmax(command);
+        let ran = sandbox.rmax(command);
         assert!(!ran.stdout.contains("hunter2") && !ran.stderr.contains("hunter2"), "{ran}");
     }
-    let place = Place::new()
+    let sandbox = Sandbox::new()
         .with("RMAX_OIDC_ISSUER", "http://127.0.0.1:9/realm")
         .with("RMAX_OIDC_CLIENT_ID", "rlinks")
         .with("RMAX_OIDC_CLIENT_SECRET", "hunter2")
         .with("RMAX_OIDC_ALGORITHMS", "RS256, PS256")
         .with("RMAX_OIDC_PROVISION", r#"[{"workspace":"main","role":"member"}]"#);
-    let ran = place.ok("serve --print-config --json");
+    let ran = sandbox.ok("serve --print-config --json");
     assert!(!ran.stdout.contains("hunter2"), "{ran}");
     assert_eq!(ran.json()["settings"]["oidc.client_secret"]["value"], "***");
     assert_eq!(ran.json()["settings"]["oidc.provision"]["value"][0]["role"], "member");
 }
 
 #[test]
-fn what_cannot_be_is_named() {
-    let place = Place::new();
+fn invalid_oidc_settings_are_rejected_by_name() {
+    let sandbox = Sandbox::new();
     let with = |lines: &str| format!("[oidc]\nissuer = \"https://a.example\"\nclient_id = \"x\"\n{lines}\n");
     for (file, message) in [
         ("oidc.client_id = \"x\"".to_owned(), "`oidc.client_id` is set and `oidc.issuer` is not"),
@@ -117,19 +117,19 @@ fn what_cannot_be_is_named() {
         ),
         (with("client_secrets = \"x\""), "did you mean `oidc.client_secret`?"),
     ] {
-        place.write("rmax.toml", &file);
-        let ran = place.fails(2, "links list");
+        sandbox.write("rmax.toml", &file);
+        let ran = sandbox.fails(2, "links list");
         ran.says(message);
         assert!(!ran.stderr.contains("hunter2"), "{ran}");
     }
 }
 
 #[test]
-fn the_doctor_asks_the_provider() {
+fn doctor_reports_an_unreachable_provider() {
     // Nobody listens on the discard port.
-    let place =
-        Place::new().with("RMAX_OIDC_ISSUER", "http://127.0.0.1:9").with("RMAX_OIDC_CLIENT_ID", "rlinks");
-    let ran = place.rmax("doctor --json");
+    let sandbox =
+        Sandbox::new().with("RMAX_OIDC_ISSUER", "http://127.0.0.1:9").with("RMAX_OIDC_CLIENT_ID", "rlinks");
+    let ran = sandbox.rmax("doctor --json");
     let findings = ran.json();
     let finding = findings.as_array().unwrap().iter().find(|finding| finding["check"] == "oidc").unwrap();
     assert_eq!(finding["ok"], false, "{ran}");

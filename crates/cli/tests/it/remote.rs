@@ -7,27 +7,27 @@ use std::net::SocketAddr;
 use insta::assert_snapshot;
 use serde_json::{Value, json};
 
-use crate::client::{Answer, ask};
-use crate::place::{Place, Ran};
-use crate::serve::served::{Served, serve};
+use crate::support::raw_client::{Response, send_request};
+use crate::support::sandbox::{CommandOutput, Sandbox};
+use crate::support::server_process::{ServerProcess, serve};
 
 const ALL_SCOPES: &str = "links:read,links:write,links:delete,analytics:read,workspace:admin";
 
 /// A store with its server, and somebody elsewhere who has a key to it.
-struct Both {
-    local: Place,
-    remote: Place,
-    server: Served,
+struct StoreAndServer {
+    local: Sandbox,
+    remote: Sandbox,
+    server: ServerProcess,
 }
 
-impl Both {
+impl StoreAndServer {
     fn new() -> Self {
         Self::with("links set first https://example.com/first")
     }
 
     /// With something done before the server starts.
     fn with(line: &str) -> Self {
-        let local = Place::new();
+        let local = Sandbox::new();
         local.ok("domains add rmax.to");
         local.ok(line);
         let server = serve(&local, "");
@@ -36,7 +36,7 @@ impl Both {
     }
 
     /// Somebody else elsewhere, with another key.
-    fn holding(&self, key: &str) -> Place {
+    fn holding(&self, key: &str) -> Sandbox {
         elsewhere(self.server.address, key)
     }
 
@@ -53,25 +53,25 @@ impl Both {
     fn alike(&self, line: &str) {
         let (local, remote) =
             (self.local.rmax(&line.replace('@', "twin1")), self.remote.rmax(&line.replace('@', "twin2")));
-        let settled = |ran: &Ran, twin: &str| ran.to_string().replace(&format!("{twin}-"), "@-");
+        let settled = |ran: &CommandOutput, twin: &str| ran.to_string().replace(&format!("{twin}-"), "@-");
         assert_eq!(settled(&remote, "twin2"), settled(&local, "twin1"), "rmax {line}");
     }
 }
 
-fn elsewhere(address: SocketAddr, key: &str) -> Place {
-    Place::new().with("RMAX_SERVER", &format!("http://{address}")).with("RMAX_API_KEY", key)
+fn elsewhere(address: SocketAddr, key: &str) -> Sandbox {
+    Sandbox::new().with("RMAX_SERVER", &format!("http://{address}")).with("RMAX_API_KEY", key)
 }
 
-fn key(place: &Place, scopes: &str) -> String {
-    let made = place.json(&format!("keys create --name test --scope {scopes} --json"));
+fn key(sandbox: &Sandbox, scopes: &str) -> String {
+    let made = sandbox.json(&format!("keys create --name test --scope {scopes} --json"));
     made["key"].as_str().unwrap().to_owned()
 }
 
 // ---- looking ----
 
 #[test]
-fn what_is_looked_at_is_the_same_to_the_byte() {
-    let both = Both::with("dev seed --links 130 --clicks 400 --days 2");
+fn read_commands_print_the_same_bytes_locally_and_remotely() {
+    let both = StoreAndServer::with("dev seed --links 130 --clicks 400 --days 2");
     let links = both.local.json("links list --limit 200 --json");
     let code = links.as_array().unwrap().iter().max_by_key(|link| link["stats"]["hits"].as_u64()).unwrap();
     let code = code["code"].as_str().unwrap().to_owned();
@@ -135,8 +135,8 @@ fn what_is_looked_at_is_the_same_to_the_byte() {
 }
 
 #[test]
-fn the_log_is_exported_as_it_is_and_verifies() {
-    let both = Both::with("dev seed --links 250 --clicks 0 --days 1");
+fn remote_audit_export_matches_the_local_one_and_verifies() {
+    let both = StoreAndServer::with("dev seed --links 250 --clicks 0 --days 1");
     both.local.ok("links set x https://example.com/ --note 'a \"note\"'");
     both.local.ok("audit export here.jsonl");
     assert_snapshot!(both.remote.rmax("audit export there.jsonl").code.unwrap(), @"0");
@@ -151,8 +151,8 @@ fn the_log_is_exported_as_it_is_and_verifies() {
 // ---- changing ----
 
 #[test]
-fn changes_read_the_same_and_do_the_same() {
-    let both = Both::new();
+fn write_commands_behave_the_same_locally_and_remotely() {
+    let both = StoreAndServer::new();
     for line in [
         "links set @-x https://example.com/one --tag b --tag a --note n --title t",
         "links set @-x https://example.com/one",
@@ -187,7 +187,7 @@ fn changes_read_the_same_and_do_the_same() {
     ] {
         if line.contains("--json") && !line.contains("three --json") {
             // Who did it differs, and nothing else.
-            let shown = |ran: Ran, twin: &str| {
+            let shown = |ran: CommandOutput, twin: &str| {
                 let mut link: Value =
                     serde_json::from_str(&ran.stdout.replace(&format!("{twin}-"), "@-")).unwrap();
                 for moment in ["created_by", "created_at", "updated_at"] {
@@ -216,8 +216,8 @@ fn changes_read_the_same_and_do_the_same() {
 }
 
 #[test]
-fn a_generated_code_is_made_there() {
-    let both = Both::new();
+fn remote_shorten_generates_the_code_on_the_server() {
+    let both = StoreAndServer::new();
     let drawn = both.remote.ok("shorten https://example.com/drawn --code drawn --qr");
     assert!(
         drawn.stdout.starts_with("https://rmax.to/drawn\n") && drawn.stdout.lines().count() > 10,
@@ -230,8 +230,8 @@ fn a_generated_code_is_made_there() {
 }
 
 #[test]
-fn a_dry_run_is_refused_where_it_could_not_be_true() {
-    let both = Both::new();
+fn remote_dry_run_is_refused() {
+    let both = StoreAndServer::new();
     assert_snapshot!(both.remote.rmax("links set first https://example.com/ --dry-run"), @"
     exit 2
     --- stderr
@@ -242,8 +242,8 @@ fn a_dry_run_is_refused_where_it_could_not_be_true() {
 }
 
 #[test]
-fn tags_that_several_add_at_once_are_all_there() {
-    let both = Both::new();
+fn tags_added_concurrently_are_all_kept() {
+    let both = StoreAndServer::new();
     let lines: Vec<String> =
         (0..4).map(|n| format!("links set first https://example.com/first --tag t{n}")).collect();
     for ran in both.remote.together(&lines) {
@@ -255,8 +255,8 @@ fn tags_that_several_add_at_once_are_all_there() {
 // ---- people and domains ----
 
 #[test]
-fn keys_are_made_and_taken_back() {
-    let both = Both::new();
+fn keys_are_created_rotated_and_revoked_remotely() {
+    let both = StoreAndServer::new();
     both.local.ok("users create --email ann@example.com --role member");
     let made = both.remote.json("keys create --name ci --user ann@example.com --expires 2099-01-01 --json");
     assert_eq!((&made["name"], &made["scopes"]), (&json!("ci"), &json!(["links:read", "links:write"])));
@@ -282,8 +282,8 @@ fn keys_are_made_and_taken_back() {
     assert!(both.remote.ok(&format!("keys revoke {id}")).stdout.starts_with("unchanged key"));
     both.same("keys revoke 1");
     both.same("keys rotate nothing");
-    let listed = |place: &Place| {
-        let mut keys = place.json("keys list --json");
+    let listed = |sandbox: &Sandbox| {
+        let mut keys = sandbox.json("keys list --json");
         for key in keys.as_array_mut().unwrap() {
             // Written some seconds later.
             key["usage_count"] = Value::Null;
@@ -296,8 +296,8 @@ fn keys_are_made_and_taken_back() {
 }
 
 #[test]
-fn members_are_invited_changed_and_deleted() {
-    let both = Both::new();
+fn members_are_invited_changed_and_deleted_remotely() {
+    let both = StoreAndServer::new();
     let invited = both.remote.ok("users create --email Ann@example.com --name Ann --role admin");
     assert!(invited.stdout.contains("/admin/invite/"), "{invited}");
     invited.says("ann@example.com is admin of main now");
@@ -330,8 +330,8 @@ fn members_are_invited_changed_and_deleted() {
 }
 
 #[test]
-fn domains_come_and_go() {
-    let both = Both::new();
+fn domains_are_added_and_removed_remotely() {
+    let both = StoreAndServer::new();
     both.local.ok("workspaces create other --preset edge");
     both.local.ok("--workspace other domains add other.example");
     assert_snapshot!(both.remote.rmax("domains add go.example"), @"
@@ -362,17 +362,17 @@ fn domains_come_and_go() {
 }
 
 /// What the API itself says.
-fn api(both: &Both, request: &str, key: &str, body: &str) -> Answer {
+fn api(both: &StoreAndServer, request: &str, key: &str, body: &str) -> Response {
     let request = format!(
         "{request} HTTP/1.1\r\nHost: rmax.to\r\nAuthorization: Bearer {key}\r\nContent-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
         body.len()
     );
-    ask(both.server.address, request.as_bytes())
+    send_request(both.server.address, request.as_bytes())
 }
 
 #[test]
-fn the_primary_domain_is_only_ever_taken_over() {
-    let both = Both::new();
+fn primary_domain_can_be_replaced_but_not_unset() {
+    let both = StoreAndServer::new();
     both.local.ok("domains add go.example");
     let (admin, reader) = (key(&both.local, ALL_SCOPES), key(&both.local, "links:read"));
     let patch = |key: &str, host: &str, body: &str| {
@@ -400,8 +400,8 @@ fn the_primary_domain_is_only_ever_taken_over() {
 }
 
 #[test]
-fn the_log_can_be_read_from_both_ends() {
-    let both = Both::with("dev seed --links 20 --clicks 0 --days 1");
+fn audit_log_is_paged_in_both_directions() {
+    let both = StoreAndServer::with("dev seed --links 20 --clicks 0 --days 1");
     let admin = key(&both.local, ALL_SCOPES);
     let page = |query: &str| -> Value {
         serde_json::from_str(&api(&both, &format!("GET /api/v1/audit?{query}"), &admin, "").body).unwrap()
@@ -421,12 +421,12 @@ fn the_log_can_be_read_from_both_ends() {
 }
 
 #[test]
-fn an_export_nobody_reads_on_ends_quietly() {
-    let both = Both::new();
-    for place in [&both.local, &both.remote] {
+fn export_into_a_closed_pipe_ends_without_an_error() {
+    let both = StoreAndServer::new();
+    for sandbox in [&both.local, &both.remote] {
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);
-        let ended = place.command("links export -").stdout(writer).output().unwrap();
+        let ended = sandbox.command("links export -").stdout(writer).output().unwrap();
         let said = String::from_utf8_lossy(&ended.stderr).into_owned();
         assert!(ended.status.success() && said.is_empty(), "{}: {said}", ended.status);
     }

@@ -2,101 +2,102 @@
 
 use rustix::process::Signal;
 
-use crate::client::wait_until;
-use crate::place::Place;
-use crate::serve::served::serve;
+use crate::support::raw_client::wait_until;
+use crate::support::sandbox::Sandbox;
+use crate::support::server_process::serve;
 
-fn with_list(text: &str) -> Place {
-    let place = Place::new().with("RMAX_SAFETY_BLOCKLIST_PATH", "blocked.txt");
-    place.write("blocked.txt", text);
-    place
+fn with_list(text: &str) -> Sandbox {
+    let sandbox = Sandbox::new().with("RMAX_SAFETY_BLOCKLIST_PATH", "blocked.txt");
+    sandbox.write("blocked.txt", text);
+    sandbox
 }
 
 #[test]
-fn a_blocked_target_is_exit_5_with_every_command() {
-    let place = with_list("evil.example\n");
-    place.ok("links set good https://example.com/");
+fn blocked_target_is_rejected_by_every_command() {
+    let sandbox = with_list("evil.example\n");
+    sandbox.ok("links set good https://example.com/");
     for line in [
         "links set bad https://www.evil.example/",
         "links set bad https://www.evil.example/ --dry-run",
         "links set good https://evil.example/",
         "shorten https://evil.example/x",
     ] {
-        place.fails(5, line).says("not safe");
+        sandbox.fails(5, line).says("not safe");
     }
-    let error = place.fails(5, "shorten https://evil.example/ --json").error();
+    let error = sandbox.fails(5, "shorten https://evil.example/ --json").error();
     assert_eq!(error["code"], "UNSAFE_TARGET");
     assert_eq!(error["details"]["source"], "blocklist");
-    assert_eq!(place.link("good")["target"], "https://example.com/");
+    assert_eq!(sandbox.link("good")["target"], "https://example.com/");
     // What nobody can read is no answer.
-    let place = place.with("RMAX_SAFETY_BLOCKLIST_PATH", "absent.txt");
-    place.fails(6, "links set new https://example.com/").says("absent.txt");
-    place.ok("links list");
-    place.fails(1, "serve --listen 127.0.0.1:0").says("absent.txt");
+    let sandbox = sandbox.with("RMAX_SAFETY_BLOCKLIST_PATH", "absent.txt");
+    sandbox.fails(6, "links set new https://example.com/").says("absent.txt");
+    sandbox.ok("links list");
+    sandbox.fails(1, "serve --listen 127.0.0.1:0").says("absent.txt");
     // The daily job does the rest, and does not say that all is well.
     for flags in ["", "--dry-run"] {
-        let ran = place.fails(6, &format!("sweep {flags}"));
+        let ran = sandbox.fails(6, &format!("sweep {flags}"));
         ran.says("absent.txt");
         assert!(!ran.stdout.contains("nothing to do"), "{ran}");
     }
-    let swept = place.rmax("sweep --json").json();
+    let swept = sandbox.rmax("sweep --json").json();
     assert!(swept["unchecked"].as_str().unwrap().contains("absent.txt"), "{swept:#}");
 }
 
 #[test]
-fn the_daily_job_by_hand_switches_off_what_became_unsafe() {
-    let place = with_list("");
+fn sweep_disables_links_that_became_unsafe() {
+    let sandbox = with_list("");
     for code in ["one", "two", "off"] {
-        place.ok(&format!("links set {code} https://{code}.example/"));
+        sandbox.ok(&format!("links set {code} https://{code}.example/"));
     }
-    place.ok("links disable off");
-    place.write("blocked.txt", "one.example\noff.example\n");
+    sandbox.ok("links disable off");
+    sandbox.write("blocked.txt", "one.example\noff.example\n");
     assert_eq!(
-        place.ok("sweep --dry-run").stdout,
+        sandbox.ok("sweep --dry-run").stdout,
         "main: 1 unsafe link would be disabled\n    one: it is on the block list of this installation (one.example)\n"
     );
-    assert_eq!(place.link("one")["status"], "active");
-    let swept = place.json("sweep --json");
+    assert_eq!(sandbox.link("one")["status"], "active");
+    let swept = sandbox.json("sweep --json");
     assert_eq!(swept["workspaces"][0]["disabled_links"], 1, "{swept:#}");
     assert_eq!(swept["workspaces"][0]["unsafe_links"][0]["code"], "one");
-    assert_eq!(place.link("one")["status"], "disabled");
-    assert_eq!(place.link("two")["status"], "active");
-    assert_eq!(place.ok("sweep").stdout, "nothing to do\n");
-    place.fails(5, "links enable one").says("block list");
-    place.fails(5, "links enable off").says("block list");
-    place.write("blocked.txt", "");
-    place.ok("links enable one");
-    place.ok("doctor");
+    assert_eq!(sandbox.link("one")["status"], "disabled");
+    assert_eq!(sandbox.link("two")["status"], "active");
+    assert_eq!(sandbox.ok("sweep").stdout, "nothing to do\n");
+    sandbox.fails(5, "links enable one").says("block list");
+    sandbox.fails(5, "links enable off").says("block list");
+    sandbox.write("blocked.txt", "");
+    sandbox.ok("links enable one");
+    sandbox.ok("doctor");
 }
 
 #[test]
-fn a_server_says_which_lines_block_nothing_and_shows_no_key() {
-    let place = with_list("good.example\n*.bad.example\n")
+fn invalid_block_list_lines_are_logged_and_the_key_is_not() {
+    let sandbox = with_list("good.example\n*.bad.example\n")
         .with("RMAX_SAFETY_SAFE_BROWSING_KEY", "canary-key")
         .with("RMAX_SAFETY_SAFE_BROWSING_URL", "http://127.0.0.1:9/")
         .with("RMAX_SAFETY_WHEN_UNAVAILABLE", "refuse");
-    let server = serve(&place, "");
+    let server = serve(&sandbox, "");
     assert!(server.says("line=2"), "{}", server.log());
-    place.fails(6, "links set any https://example.com/").says("Safe Browsing cannot be reached");
-    place.fails(5, "links set any https://good.example/");
-    place.write("blocked.txt", "other.example\n");
+    sandbox.fails(6, "links set any https://example.com/").says("Safe Browsing cannot be reached");
+    sandbox.fails(5, "links set any https://good.example/");
+    sandbox.write("blocked.txt", "other.example\n");
     wait_until("the list was read again", || server.log().matches("the block list was read").count() == 2);
     assert!(!server.log().contains("canary-key"), "{}", server.log());
-    let printed = place.ok("serve --print-config").stdout;
+    let printed = sandbox.ok("serve --print-config").stdout;
     assert!(
         printed.contains("safety.safe_browsing_key = \"***\"") && !printed.contains("canary-key"),
         "{printed}"
     );
-    place.with("RMAX_SAFETY_WHEN_UNAVAILABLE", "perhaps").fails(2, "links list").says("allow or refuse");
+    sandbox.with("RMAX_SAFETY_WHEN_UNAVAILABLE", "perhaps").fails(2, "links list").says("allow or refuse");
 }
 
+/// Hostile inputs, S35.
 #[test]
-fn s35_every_host_says_whom_to_tell_about_a_bad_link() {
+fn security_txt_is_served_on_every_host() {
     const PATH: &str = "/.well-known/security.txt";
-    let place = Place::new();
-    let server = serve(&place, "");
+    let sandbox = Sandbox::new();
+    let server = serve(&sandbox, "");
     assert_eq!(server.status(PATH), 404);
-    place.write("rmax.toml", "[safety]\ncontact = \"mailto:abuse@go.example\"\n");
+    sandbox.write("rmax.toml", "[safety]\ncontact = \"mailto:abuse@go.example\"\n");
     server.signal(Signal::HUP);
     wait_until("it was read again", || server.status(PATH) == 200);
     assert!(!server.says("restart"), "{}", server.log());

@@ -3,7 +3,7 @@
 use insta::assert_snapshot;
 use serde_json::json;
 
-use crate::place::Place;
+use crate::support::sandbox::Sandbox;
 
 /// The code at the end of a short URL.
 fn code(url: &str) -> &str {
@@ -11,9 +11,9 @@ fn code(url: &str) -> &str {
 }
 
 #[test]
-fn the_short_url_is_all_there_is_on_stdout() {
-    let place = Place::new().with("RMAX_DOMAIN", "rmax.to");
-    let ran = place.ok("shorten https://example.com/a/long/one");
+fn shorten_prints_only_the_short_url() {
+    let sandbox = Sandbox::new().with("RMAX_DOMAIN", "rmax.to");
+    let ran = sandbox.ok("shorten https://example.com/a/long/one");
     let url = ran.stdout.strip_prefix("https://rmax.to/").and_then(|rest| rest.strip_suffix('\n')).unwrap();
     assert!(
         url.len() == 7 && url.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit()),
@@ -21,36 +21,36 @@ fn the_short_url_is_all_there_is_on_stdout() {
     );
     assert_eq!(ran.stderr, "");
     // `fabric` makes a new link each time.
-    assert_ne!(place.ok("shorten https://example.com/a/long/one").stdout, ran.stdout);
+    assert_ne!(sandbox.ok("shorten https://example.com/a/long/one").stdout, ran.stdout);
 }
 
 #[test]
-fn the_flags_of_shorten() {
-    let place = Place::new();
-    assert_snapshot!(place.rmax("shorten https://example.com/ --code guide --title T --tag a --tag b --expires 2099-01-01"), @"
+fn shorten_flags_set_link_fields() {
+    let sandbox = Sandbox::new();
+    assert_snapshot!(sandbox.rmax("shorten https://example.com/ --code guide --title T --tag a --tag b --expires 2099-01-01"), @"
     exit 0
     --- stdout
     http://127.0.0.1:8080/guide
     ");
-    let link = place.link("guide");
+    let link = sandbox.link("guide");
     assert_eq!((&link["title"], &link["meta"]["tags"]), (&json!("T"), &json!(["a", "b"])));
     assert_eq!(link["rules"]["expires_at"], "2099-01-01T00:00:00Z");
-    assert_snapshot!(place.rmax("shorten https://example.com/ --code guide"), @"
+    assert_snapshot!(sandbox.rmax("shorten https://example.com/ --code guide"), @"
     exit 4
     --- stderr
     error: the code `guide` is taken
     hint: `rmax links get guide` shows it; `rmax links set guide <url>` changes it
     ");
-    place.fails(5, "shorten http://example.com/");
-    place.ok("shorten http://example.com/ --no-https");
-    place.fails(5, "shorten https://example.com/ --expires 2020-01-01");
-    place.fails(2, "shorten");
+    sandbox.fails(5, "shorten http://example.com/");
+    sandbox.ok("shorten http://example.com/ --no-https");
+    sandbox.fails(5, "shorten https://example.com/ --expires 2020-01-01");
+    sandbox.fails(2, "shorten");
 }
 
 #[test]
 fn a_qr_code_is_drawn_below_the_url() {
-    let place = Place::new();
-    let drawn = place.ok("shorten https://example.com/ --code guide --qr").stdout;
+    let sandbox = Sandbox::new();
+    let drawn = sandbox.ok("shorten https://example.com/ --code guide --qr").stdout;
     let mut lines = drawn.lines();
     assert_eq!(lines.next(), Some("http://127.0.0.1:8080/guide"));
     let rest: Vec<&str> = lines.collect();
@@ -58,58 +58,59 @@ fn a_qr_code_is_drawn_below_the_url() {
 }
 
 #[test]
-fn a_team_hands_back_the_link_it_has() {
-    let place = Place::new();
-    place.ok("workspaces create crew --preset team");
-    place.ok("--workspace crew domains add crew.example");
-    let first = place.ok("--workspace crew shorten https://example.com/page?utm_source=mail").stdout;
-    assert_eq!(place.ok("--workspace crew shorten https://example.com/page").stdout, first);
+fn team_preset_reuses_the_link_of_a_target() {
+    let sandbox = Sandbox::new();
+    sandbox.ok("workspaces create crew --preset team");
+    sandbox.ok("--workspace crew domains add crew.example");
+    let first = sandbox.ok("--workspace crew shorten https://example.com/page?utm_source=mail").stdout;
+    assert_eq!(sandbox.ok("--workspace crew shorten https://example.com/page").stdout, first);
 
-    let again = place.ok("--workspace crew shorten https://example.com/page --title T");
+    let again = sandbox.ok("--workspace crew shorten https://example.com/page --title T");
     assert_eq!(again.stdout, first);
     again.says("not applied: title");
-    let body = place.json("--workspace crew --json shorten https://example.com/page --tag a");
+    let body = sandbox.json("--workspace crew --json shorten https://example.com/page --tag a");
     assert_eq!(
         (&body["reused"], &body["revived"], &body["not_applied"]),
         (&json!(true), &json!(false), &json!(["tags"]))
     );
 
-    place.ok(&format!("--workspace crew links delete {} --yes", code(&first)));
-    let body = place.json("--workspace crew --json shorten https://example.com/page --tag a");
+    sandbox.ok(&format!("--workspace crew links delete {} --yes", code(&first)));
+    let body = sandbox.json("--workspace crew --json shorten https://example.com/page --tag a");
     assert_eq!((&body["reused"], &body["revived"]), (&json!(true), &json!(true)));
     assert_eq!((&body["short_url"], &body["meta"]["tags"]), (&json!(first.trim()), &json!(["a"])));
 }
 
 #[test]
-fn every_preset_generates_its_own_codes() {
-    let place = Place::new();
+fn generated_code_length_depends_on_the_preset() {
+    let sandbox = Sandbox::new();
     for (preset, length) in [("fabric", 7), ("edge", 8), ("platform", 10), ("team", 10)] {
-        place.ok(&format!("workspaces create {preset} --preset {preset}"));
-        let made = place.ok(&format!("--workspace {preset} shorten https://example.com/")).stdout;
+        sandbox.ok(&format!("workspaces create {preset} --preset {preset}"));
+        let made = sandbox.ok(&format!("--workspace {preset} shorten https://example.com/")).stdout;
         assert_eq!(code(&made).len(), length, "{preset}: {made}");
     }
 }
 
 #[test]
-fn a_short_url_is_built_from_what_is_configured() {
-    let check = |place: &Place, url: &str| {
-        let made = place.ok("shorten https://example.com/").stdout;
+fn short_url_follows_the_configuration() {
+    let check = |sandbox: &Sandbox, url: &str| {
+        let made = sandbox.ok("shorten https://example.com/").stdout;
         assert_eq!(made.trim().rsplit_once('/').unwrap().0, url);
     };
-    check(&Place::new(), "http://127.0.0.1:8080");
-    check(&Place::new().with("RMAX_LISTEN", "0.0.0.0:9000"), "http://127.0.0.1:9000");
-    check(&Place::new().with("RMAX_PUBLIC_URL", "https://go.example/"), "https://go.example");
-    check(&Place::new().with("RMAX_BASE_DOMAIN", "links.example"), "https://main.links.example");
-    let place = Place::new().with("RMAX_DOMAIN", "rmax.to").with("RMAX_PUBLIC_URL", "https://go.example/");
-    check(&place, "https://rmax.to");
-    check(&place.with("RMAX_PUBLIC_SCHEME", "http"), "http://rmax.to");
+    check(&Sandbox::new(), "http://127.0.0.1:8080");
+    check(&Sandbox::new().with("RMAX_LISTEN", "0.0.0.0:9000"), "http://127.0.0.1:9000");
+    check(&Sandbox::new().with("RMAX_PUBLIC_URL", "https://go.example/"), "https://go.example");
+    check(&Sandbox::new().with("RMAX_BASE_DOMAIN", "links.example"), "https://main.links.example");
+    let sandbox =
+        Sandbox::new().with("RMAX_DOMAIN", "rmax.to").with("RMAX_PUBLIC_URL", "https://go.example/");
+    check(&sandbox, "https://rmax.to");
+    check(&sandbox.with("RMAX_PUBLIC_SCHEME", "http"), "http://rmax.to");
 }
 
 #[test]
-fn explain_walks_through_what_a_request_gets() {
-    let place = Place::new().with("RMAX_DOMAIN", "rmax.to");
-    place.ok("links set parity https://example.com/ --expires 2099-01-01");
-    assert_snapshot!(place.rmax("explain parity"), @"
+fn explain_prints_each_step_of_a_redirect() {
+    let sandbox = Sandbox::new().with("RMAX_DOMAIN", "rmax.to");
+    sandbox.ok("links set parity https://example.com/ --expires 2099-01-01");
+    assert_snapshot!(sandbox.rmax("explain parity"), @"
     exit 0
     --- stdout
     rmax.to/parity
@@ -122,7 +123,7 @@ fn explain_walks_through_what_a_request_gets() {
       loop    example.com is not ours
       answer  301 to https://example.com/ (private, max-age=0)
     ");
-    assert_snapshot!(place.rmax("explain parity --at 2099-06-01"), @"
+    assert_snapshot!(sandbox.rmax("explain parity --at 2099-06-01"), @"
     exit 0
     --- stdout
     rmax.to/parity
@@ -133,7 +134,7 @@ fn explain_walks_through_what_a_request_gets() {
       expiry  expired at 2099-01-01T00:00:00Z
       answer  410 EXPIRED
     ");
-    assert_snapshot!(place.rmax("explain https://rmax.to/Parity?x=1"), @"
+    assert_snapshot!(sandbox.rmax("explain https://rmax.to/Parity?x=1"), @"
     exit 0
     --- stdout
     rmax.to/Parity
@@ -146,14 +147,14 @@ fn explain_walks_through_what_a_request_gets() {
       loop    example.com is not ours
       answer  301 to https://example.com/ (private, max-age=0)
     ");
-    assert_snapshot!(place.rmax("explain https://other.example/parity"), @"
+    assert_snapshot!(sandbox.rmax("explain https://other.example/parity"), @"
     exit 0
     --- stdout
     other.example/parity
       host    other.example belongs to no workspace here
       answer  404 NOT_FOUND
     ");
-    assert_snapshot!(place.rmax("explain rmax.to/parity/more"), @"
+    assert_snapshot!(sandbox.rmax("explain rmax.to/parity/more"), @"
     exit 0
     --- stdout
     rmax.to/parity/more
@@ -161,7 +162,7 @@ fn explain_walks_through_what_a_request_gets() {
       path    /parity/more is no path a link can have
       answer  404 NOT_FOUND
     ");
-    assert_snapshot!(place.rmax("--json explain nope"), @r#"
+    assert_snapshot!(sandbox.rmax("--json explain nope"), @r#"
     exit 0
     --- stdout
     {
@@ -189,15 +190,15 @@ fn explain_walks_through_what_a_request_gets() {
       "error": "NOT_FOUND"
     }
     "#);
-    assert_eq!(place.json("explain parity --json")["location"], "https://example.com/");
-    place.fails(5, "explain parity --at sometime");
+    assert_eq!(sandbox.json("explain parity --json")["location"], "https://example.com/");
+    sandbox.fails(5, "explain parity --at sometime");
 }
 
 #[test]
-fn explain_knows_what_is_no_link() {
-    let place = Place::new();
+fn explain_covers_paths_that_are_not_links() {
+    let sandbox = Sandbox::new();
     let explained = |question: &str| {
-        let told = place.json(&format!("explain {question} --json"));
+        let told = sandbox.json(&format!("explain {question} --json"));
         (told["status"].as_u64().unwrap(), told["location"].as_str().map(str::to_owned))
     };
     for (path, status) in [
@@ -211,10 +212,10 @@ fn explain_knows_what_is_no_link() {
     }
     assert_eq!(explained("/admin"), (303, Some("/admin/login".to_owned())));
     assert_eq!(explained(&format!("/{}", "x".repeat(2100))).0, 414);
-    place.ok("links set go https://example.com/");
+    sandbox.ok("links set go https://example.com/");
     assert_eq!(explained("http://other.example/go").0, 301, "while there is no domain, every host is ours");
     // A server would enter it before it serves.
-    place.write("rmax.toml", "domain = \"links.example\"\n");
+    sandbox.write("rmax.toml", "domain = \"links.example\"\n");
     assert_eq!(explained("http://other.example/go").0, 404);
     assert_eq!(explained("/go"), (301, Some("https://example.com/".to_owned())));
 }

@@ -6,40 +6,40 @@ use std::process::Stdio;
 use insta::assert_snapshot;
 use serde_json::Value;
 
-use crate::client::{Answer, ask};
-use crate::place::{Place, Ran};
-use crate::serve::served::{Served, serve};
+use crate::support::raw_client::{Response, send_request};
+use crate::support::sandbox::{CommandOutput, Sandbox};
+use crate::support::server_process::{ServerProcess, serve};
 
 const PASSWORD: &str = "correct horse battery staple";
 
 /// Runs a command with something on its stdin.
-fn piped(place: &Place, line: &str, text: &str) -> Ran {
-    let mut child = place.command(line).stdin(Stdio::piped()).spawn().unwrap();
+fn piped(sandbox: &Sandbox, line: &str, text: &str) -> CommandOutput {
+    let mut child = sandbox.command(line).stdin(Stdio::piped()).spawn().unwrap();
     child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
-    place.ran(&child.wait_with_output().unwrap())
+    sandbox.command_output(&child.wait_with_output().unwrap())
 }
 
 /// What a browser does, without being one.
-fn request(server: &Served, method: &str, path: &str, cookies: &str, body: &str) -> Answer {
+fn request(server: &ServerProcess, method: &str, path: &str, cookies: &str, body: &str) -> Response {
     let request = format!(
         "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nCookie: {cookies}\r\n\
          Content-Type: application/x-www-form-urlencoded\r\nContent-Length: {}\r\n\r\n{body}",
         body.len()
     );
-    ask(server.address, request.as_bytes())
+    send_request(server.address, request.as_bytes())
 }
 
 /// The cookie an answer sets.
-fn cookie(answer: &Answer) -> String {
+fn cookie(answer: &Response) -> String {
     answer.header("set-cookie").first().map_or("", |line| line.split(';').next().unwrap()).to_owned()
 }
 
-fn hidden(page: &Answer, name: &str) -> String {
+fn hidden(page: &Response, name: &str) -> String {
     let (_, after) = page.body.split_once(&format!("name=\"{name}\" value=\"")).unwrap();
     after.split('"').next().unwrap().to_owned()
 }
 
-fn sign_in(server: &Served, password: &str) -> Answer {
+fn sign_in(server: &ServerProcess, password: &str) -> Response {
     let page = request(server, "GET", "/admin/login", "", "");
     let csrf = hidden(&page, "csrf");
     let password = password.replace(' ', "+");
@@ -48,10 +48,10 @@ fn sign_in(server: &Served, password: &str) -> Answer {
 }
 
 #[test]
-fn a_member_with_a_password_signs_in_until_it_is_changed() {
-    let place = Place::new();
+fn password_sign_in_works_until_the_password_is_changed() {
+    let sandbox = Sandbox::new();
     let made = piped(
-        &place,
+        &sandbox,
         "users create --email ann@example.com --role admin --password-stdin",
         &format!("{PASSWORD}\n"),
     );
@@ -60,14 +60,14 @@ fn a_member_with_a_password_signs_in_until_it_is_changed() {
     --- stdout
     ann@example.com joined main as admin and can sign in
     ");
-    let server = serve(&place, "");
+    let server = serve(&sandbox, "");
     assert!(!server.log().contains("/admin/setup"), "there is an admin: {}", server.log());
     let signed = sign_in(&server, PASSWORD);
     assert_eq!(signed.status, 303, "{signed:?}");
     let session = cookie(&signed);
     let status = |cookie: &str| request(&server, "GET", "/admin", cookie, "").status;
     assert_eq!(status(&session), 200);
-    assert_snapshot!(place.rmax("users sign-out ann@example.com"), @"
+    assert_snapshot!(sandbox.rmax("users sign-out ann@example.com"), @"
     exit 0
     --- stdout
     signed ann@example.com out everywhere; sessions ended: 1
@@ -76,7 +76,7 @@ fn a_member_with_a_password_signs_in_until_it_is_changed() {
     let session = cookie(&sign_in(&server, PASSWORD));
     assert_eq!(status(&session), 200);
     let new = "another horse, another staple";
-    assert_snapshot!(piped(&place, "users password ann@example.com --password-stdin", new), @"
+    assert_snapshot!(piped(&sandbox, "users password ann@example.com --password-stdin", new), @"
     exit 0
     --- stdout
     changed the password of ann@example.com; they are signed out everywhere
@@ -84,11 +84,11 @@ fn a_member_with_a_password_signs_in_until_it_is_changed() {
     assert_eq!(status(&session), 303, "signed out everywhere");
     assert_eq!(sign_in(&server, PASSWORD).status, 401);
     assert_eq!(sign_in(&server, new).status, 303);
-    let actions: Vec<Value> = place.json("audit list --json").as_array().unwrap().clone();
+    let actions: Vec<Value> = sandbox.json("audit list --json").as_array().unwrap().clone();
     let of = |name: &str| actions.iter().filter(|entry| entry["action"] == name).count();
     assert_eq!((of("auth.sign_in"), of("auth.sign_out_everywhere"), of("user.password")), (3, 1, 2));
-    place.ok("audit verify");
-    place.ok("doctor");
+    sandbox.ok("audit verify");
+    sandbox.ok("doctor");
     server.stop();
     for entry in actions {
         assert!(!entry.to_string().contains("argon2"), "{entry}");
@@ -96,27 +96,27 @@ fn a_member_with_a_password_signs_in_until_it_is_changed() {
 }
 
 #[test]
-fn a_member_is_invited_once_more() {
-    let place = Place::new();
-    let first = place.ok("users create --email ann@example.com").stdout;
-    let second = place.ok("users invite ann@example.com");
+fn member_can_be_invited_again() {
+    let sandbox = Sandbox::new();
+    let first = sandbox.ok("users create --email ann@example.com").stdout;
+    let second = sandbox.ok("users invite ann@example.com");
     second.says("works once");
     assert!(second.stdout.contains("/admin/invite/") && second.stdout != first, "{second}");
-    let invited = place.json("users invite ann@example.com --json");
+    let invited = sandbox.json("users invite ann@example.com --json");
     assert!(invited["invite_url"].as_str().unwrap().contains("/admin/invite/"), "{invited}");
     assert_eq!(invited["email"], "ann@example.com");
-    let log = place.json("audit list --json");
+    let log = sandbox.json("audit list --json");
     let actions = log.as_array().unwrap().iter().filter(|entry| entry["action"] == "user.invite").count();
     assert_eq!(actions, 2, "{log}");
-    place.ok("users suspend ann@example.com");
-    place.fails(7, "users invite ann@example.com").says("let them in again first");
-    place.fails(3, "users invite nobody@example.com");
+    sandbox.ok("users suspend ann@example.com");
+    sandbox.fails(7, "users invite ann@example.com").says("let them in again first");
+    sandbox.fails(3, "users invite nobody@example.com");
 }
 
 #[test]
-fn a_password_is_refused_with_the_reason() {
-    let place = Place::new();
-    place.ok("users create --email ann@example.com");
+fn invalid_password_is_rejected_with_a_reason() {
+    let sandbox = Sandbox::new();
+    sandbox.ok("users create --email ann@example.com");
     for (text, why) in [
         ("", "is empty"),
         ("short\n", "has fewer than 12 characters"),
@@ -126,26 +126,26 @@ fn a_password_is_refused_with_the_reason() {
         (&"x".repeat(1 << 20), "has more than 128 characters"),
         ("with a \0 nul byte", "has control characters"),
     ] {
-        let refused = piped_unheard(&place, "users password ann@example.com --password-stdin", text);
+        let refused = piped_unheard(&sandbox, "users password ann@example.com --password-stdin", text);
         assert_eq!(refused.code, Some(5), "{refused}");
         refused.says(why);
     }
-    place.fails(2, "users password ann@example.com").says("--password-stdin");
-    place.fails(3, "users password nobody@example.com --password-stdin");
-    place.fails(3, "users sign-out nobody@example.com");
-    place.ok("workspaces create own --preset platform");
+    sandbox.fails(2, "users password ann@example.com").says("--password-stdin");
+    sandbox.fails(3, "users password nobody@example.com --password-stdin");
+    sandbox.fails(3, "users sign-out nobody@example.com");
+    sandbox.ok("workspaces create own --preset platform");
     let refused =
-        piped(&place, "--workspace own users create --email eve@example.com --password-stdin", PASSWORD);
+        piped(&sandbox, "--workspace own users create --email eve@example.com --password-stdin", PASSWORD);
     assert_eq!(refused.code, Some(7), "{refused}");
     refused.says("does not accept passwords");
-    assert_eq!(place.json("--workspace own users list --json").as_array().unwrap().len(), 0);
+    assert_eq!(sandbox.json("--workspace own users list --json").as_array().unwrap().len(), 0);
 }
 
 /// The same for a command that may not read all of it.
-fn piped_unheard(place: &Place, line: &str, text: &str) -> Ran {
-    let mut child = place.command(line).stdin(Stdio::piped()).spawn().unwrap();
+fn piped_unheard(sandbox: &Sandbox, line: &str, text: &str) -> CommandOutput {
+    let mut child = sandbox.command(line).stdin(Stdio::piped()).spawn().unwrap();
     let _ = child.stdin.take().unwrap().write_all(text.as_bytes());
-    place.ran(&child.wait_with_output().unwrap())
+    sandbox.command_output(&child.wait_with_output().unwrap())
 }
 
 fn setup_path(log: &str) -> Option<String> {
@@ -154,18 +154,19 @@ fn setup_path(log: &str) -> Option<String> {
     Some(format!("/admin/setup?token={}", &after[..end]))
 }
 
+/// Hostile inputs, S31.
 #[test]
-fn s31_a_server_without_an_admin_prints_where_one_is_made() {
-    let place = Place::new();
-    let said = |server: &Served| {
-        crate::client::wait_until("it says where", || setup_path(&server.log()).is_some());
+fn server_without_an_admin_prints_a_setup_url() {
+    let sandbox = Sandbox::new();
+    let said = |server: &ServerProcess| {
+        crate::support::raw_client::wait_until("it says where", || setup_path(&server.log()).is_some());
         setup_path(&server.log()).unwrap()
     };
-    let server = serve(&place, "");
+    let server = serve(&sandbox, "");
     let voided = said(&server);
     server.stop();
-    place.write("rmax.toml", "[log]\nformat = \"json\"\n");
-    let server = serve(&place, "");
+    sandbox.write("rmax.toml", "[log]\nformat = \"json\"\n");
+    let server = serve(&sandbox, "");
     let path = said(&server);
     for line in server.log().lines() {
         assert!(serde_json::from_str::<Value>(line).is_ok(), "{line}");
@@ -184,8 +185,8 @@ fn s31_a_server_without_an_admin_prints_where_one_is_made() {
         assert!(!log.contains(secret), "{secret} is in the log");
     }
     server.stop();
-    let server = serve(&place, "");
+    let server = serve(&sandbox, "");
     assert!(!server.log().contains("/admin/setup"), "{}", server.log());
-    assert_eq!(place.json("users list --json")[0]["role"], "admin");
-    place.ok("audit verify");
+    assert_eq!(sandbox.json("users list --json")[0]["role"], "admin");
+    sandbox.ok("audit verify");
 }

@@ -6,41 +6,41 @@ use insta::assert_snapshot;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::client::{Talk, get, wait_until};
-use crate::place::Place;
-use crate::serve::served::{Served, serve};
+use crate::support::raw_client::{RawConnection, get, wait_until};
+use crate::support::sandbox::Sandbox;
+use crate::support::server_process::{ServerProcess, serve};
 
 /// A folder with some links and clicks of one UTC day, and the code that was clicked most.
-fn seeded() -> (Place, String) {
-    let place = Place::new();
-    place.ok("dev seed --links 3 --clicks 200 --days 1");
-    let code = most_clicked(&place);
-    (place, code)
+fn seeded() -> (Sandbox, String) {
+    let sandbox = Sandbox::new();
+    sandbox.ok("dev seed --links 3 --clicks 200 --days 1");
+    let code = most_clicked(&sandbox);
+    (sandbox, code)
 }
 
-fn most_clicked(place: &Place) -> String {
-    let links = place.json("links list --json");
+fn most_clicked(sandbox: &Sandbox) -> String {
+    let links = sandbox.json("links list --json");
     let most = links.as_array().unwrap().iter().max_by_key(|link| link["stats"]["hits"].as_u64());
     most.unwrap()["code"].as_str().unwrap().to_owned()
 }
 
-fn hits(place: &Place, code: &str) -> u64 {
-    place.link(code)["stats"]["hits"].as_u64().unwrap()
+fn hits(sandbox: &Sandbox, code: &str) -> u64 {
+    sandbox.link(code)["stats"]["hits"].as_u64().unwrap()
 }
 
 /// Asks so often, and waits for every answer.
-fn click(server: &Served, path: &str, times: usize) {
-    let mut talk = Talk::new(server.address);
-    talk.send(get(path).repeat(times));
+fn click(server: &ServerProcess, path: &str, times: usize) {
+    let mut connection = RawConnection::new(server.address);
+    connection.send(get(path).repeat(times));
     for _ in 0..times {
-        assert_eq!(talk.answer().unwrap().status, 301);
+        assert_eq!(connection.next_response().unwrap().status, 301);
     }
 }
 
 #[test]
-fn for_people_without_a_terminal_it_is_plain_text() {
-    let (place, code) = seeded();
-    let ran = place.rmax(&format!("links stats {code}")).to_string();
+fn stats_without_a_terminal_are_plain_text() {
+    let (sandbox, code) = seeded();
+    let ran = sandbox.rmax(&format!("links stats {code}")).to_string();
     // Thirty days, the last of which is today.
     let (quiet, rest): (Vec<&str>, Vec<&str>) =
         ran.lines().partition(|line| line.starts_with("20") && line.ends_with("      0         0     0"));
@@ -116,9 +116,9 @@ fn for_people_without_a_terminal_it_is_plain_text() {
 }
 
 #[test]
-fn the_text_shows_every_point_and_says_what_the_answer_is_about() {
-    let (place, code) = seeded();
-    let text = |flags: &str| place.ok(&format!("links stats {code} {flags}")).stdout;
+fn stats_text_lists_every_point_and_states_its_range() {
+    let (sandbox, code) = seeded();
+    let text = |flags: &str| sandbox.ok(&format!("links stats {code} {flags}")).stdout;
     let table = |text: &str, name: &str| -> Vec<String> {
         let (_, after) = text.split_once(&format!("\n{name} ")).unwrap_or_else(|| panic!("{text}"));
         after.lines().skip(1).take_while(|line| !line.is_empty()).map(str::to_owned).collect()
@@ -137,9 +137,9 @@ fn the_text_shows_every_point_and_says_what_the_answer_is_about() {
     assert_eq!(many[62], "the last 62 of 365 points; --json gives them all");
 
     // From a moment on is until now.
-    let since = place.json(&format!("links stats {code} --json --from 2020-01-01"));
-    assert_eq!(since["total"], place.json(&format!("links stats {code} --json"))["total"]);
-    place
+    let since = sandbox.json(&format!("links stats {code} --json --from 2020-01-01"));
+    assert_eq!(since["total"], sandbox.json(&format!("links stats {code} --json"))["total"]);
+    sandbox
         .fails(5, &format!("links stats {code} --from 2099-01-01"))
         .says("from: is after today, and the range ends with today unless `to` is given");
 
@@ -154,13 +154,13 @@ fn the_text_shows_every_point_and_says_what_the_answer_is_about() {
     let kathmandu = text("--tz Asia/Kathmandu");
     assert!(kathmandu.contains("days of Asia/Kathmandu begin inside of a UTC hour"), "{kathmandu}");
     assert!(kathmandu.contains("days are approximate"), "{kathmandu}");
-    assert_eq!(place.json(&format!("links stats {code} --json --tz Asia/Kathmandu"))["tz_rounded"], true);
+    assert_eq!(sandbox.json(&format!("links stats {code} --json --tz Asia/Kathmandu"))["tz_rounded"], true);
 }
 
 #[test]
-fn for_programs_it_is_the_statistics_body_and_what_was_ever_counted() {
-    let (place, code) = seeded();
-    let stats = place.json(&format!("links stats {code} --json"));
+fn stats_json_is_the_api_body_with_all_time_totals() {
+    let (sandbox, code) = seeded();
+    let stats = sandbox.json(&format!("links stats {code} --json"));
     let keys: Vec<&str> = stats.as_object().unwrap().keys().map(String::as_str).collect();
     for key in [
         "code",
@@ -195,25 +195,25 @@ fn for_programs_it_is_the_statistics_body_and_what_was_ever_counted() {
     assert!(bots > 0 && total(&stats, "visitors") <= people);
     assert_eq!(stats["countries"][0]["name"], "United States");
 
-    let all = place.json(&format!("links stats {code} --json --bots --interval month --tz europe/berlin"));
+    let all = sandbox.json(&format!("links stats {code} --json --bots --interval month --tz europe/berlin"));
     assert_eq!((total(&all, "clicks"), &all["bots"]), (people + bots, &json!("include")));
     assert_eq!(all["tz"], "Europe/Berlin");
     // A date is the zone's.
     let dated =
-        place.json(&format!("links stats {code} --json --from 2026-01-01 --to 2026-01-02 --tz Asia/Tokyo"));
+        sandbox.json(&format!("links stats {code} --json --from 2026-01-01 --to 2026-01-02 --tz Asia/Tokyo"));
     assert_eq!(
         (&dated["from"], &dated["to"]),
         (&json!("2025-12-31T15:00:00Z"), &json!("2026-01-01T15:00:00Z"))
     );
     assert_eq!((total(&dated, "clicks"), &dated["hits"]), (0, &stats["hits"]));
-    let to_come = place.json(&format!("links stats {code} --json --from 9000-01-01 --to 9000-01-03"));
+    let to_come = sandbox.json(&format!("links stats {code} --json --from 9000-01-01 --to 9000-01-03"));
     assert_eq!((total(&to_come, "clicks"), &to_come["hits"]), (0, &stats["hits"]));
 }
 
 #[test]
-fn what_cannot_be_meant_is_named_at_once() {
-    let (place, code) = seeded();
-    assert_snapshot!(place.rmax(&format!("links stats {code} --from soon --to 12345678901234 --interval year --tz Mars/Olympus")), @"
+fn invalid_flags_are_reported_together() {
+    let (sandbox, code) = seeded();
+    assert_snapshot!(sandbox.rmax(&format!("links stats {code} --from soon --to 12345678901234 --interval year --tz Mars/Olympus")), @"
     exit 5
     --- stderr
     error: interval: is none of hour, day, week, month
@@ -221,92 +221,92 @@ fn what_cannot_be_meant_is_named_at_once() {
     error: from: is not a time; write it like <time>, 2030-01-31, or as Unix seconds
     error: to: looks like Unix milliseconds; give whole seconds
     ");
-    place
+    sandbox
         .fails(5, &format!("links stats {code} --from 2026-02-01 --to 2026-01-01"))
         .says("from: must be before");
-    place
+    sandbox
         .fails(5, &format!("links stats {code} --from 2000-01-01 --to 2026-01-01 --interval hour"))
         .says("interval:");
-    place.fails(3, "links stats nope").says("there is no link `nope`");
-    place.fails(2, "links stats");
+    sandbox.fails(3, "links stats nope").says("there is no link `nope`");
+    sandbox.fails(2, "links stats");
 }
 
 #[test]
 fn a_deleted_link_keeps_its_statistics() {
-    let (place, code) = seeded();
-    let before = place.json(&format!("links stats {code} --json"));
-    place.ok(&format!("links delete {code} --yes"));
-    assert_eq!(place.json(&format!("links stats {code} --json")), before);
+    let (sandbox, code) = seeded();
+    let before = sandbox.json(&format!("links stats {code} --json"));
+    sandbox.ok(&format!("links delete {code} --yes"));
+    assert_eq!(sandbox.json(&format!("links stats {code} --json")), before);
 }
 
 #[test]
-fn a_link_nobody_clicked_has_zeros_and_no_database_of_clicks_is_made_for_it() {
-    let place = Place::new();
-    place.ok("links set x https://example.com/");
-    assert_eq!(place.link("x")["stats"], json!({ "hits": 0, "last_hit": null }));
-    place.ok("links list --json");
-    assert!(!place.path("rlinks-data/clicks.db").exists());
-    let stats = place.json("links stats x --json");
+fn unclicked_link_shows_zeros_and_creates_no_click_database() {
+    let sandbox = Sandbox::new();
+    sandbox.ok("links set x https://example.com/");
+    assert_eq!(sandbox.link("x")["stats"], json!({ "hits": 0, "last_hit": null }));
+    sandbox.ok("links list --json");
+    assert!(!sandbox.path("rlinks-data/clicks.db").exists());
+    let stats = sandbox.json("links stats x --json");
     assert_eq!((&stats["hits"], &stats["last_hit"]), (&json!(0), &Value::Null));
-    assert!(place.ok("links stats x").stdout.contains("last click  never"));
+    assert!(sandbox.ok("links stats x").stdout.contains("last click  never"));
 }
 
 #[test]
-fn links_carry_their_numbers_and_clicks_never_change_a_link() {
-    let (place, code) = seeded();
-    let before = place.link(&code);
+fn links_show_click_totals_and_clicks_never_change_a_link() {
+    let (sandbox, code) = seeded();
+    let before = sandbox.link(&code);
     assert!(before["stats"]["hits"].as_u64().unwrap() > 0 && before["stats"]["last_hit"].is_string());
-    let listed = place.json("links list --json");
+    let listed = sandbox.json("links list --json");
     let sum: u64 =
         listed.as_array().unwrap().iter().map(|link| link["stats"]["hits"].as_u64().unwrap()).sum();
     assert_eq!(sum, 200);
     assert!(listed.as_array().unwrap().contains(&before));
-    let changes = place.changes();
-    place.ok("dev seed --links 3 --clicks 300 --days 1");
-    let after = place.link(&code);
+    let changes = sandbox.changes();
+    sandbox.ok("dev seed --links 3 --clicks 300 --days 1");
+    let after = sandbox.link(&code);
     assert!(after["stats"]["hits"].as_u64() > before["stats"]["hits"].as_u64());
-    assert_eq!((&after["updated_at"], place.changes()), (&before["updated_at"], changes));
+    assert_eq!((&after["updated_at"], sandbox.changes()), (&before["updated_at"], changes));
     // The numbers are of now, also of a link as it was.
     let at = before["created_at"].as_str().unwrap();
-    assert_eq!(place.json(&format!("links get {code} --at {at}"))["stats"], after["stats"]);
-    assert_eq!(place.json(&format!("links disable {code} --json"))["stats"], after["stats"]);
+    assert_eq!(sandbox.json(&format!("links get {code} --at {at}"))["stats"], after["stats"]);
+    assert_eq!(sandbox.json(&format!("links disable {code} --json"))["stats"], after["stats"]);
 }
 
 #[test]
-fn clicks_that_cannot_be_read_do_not_hide_a_link() {
-    let (place, code) = seeded();
+fn unreadable_click_database_does_not_hide_links() {
+    let (sandbox, code) = seeded();
     for name in ["clicks.db-wal", "clicks.db-shm"] {
-        let _ = std::fs::remove_file(place.path("rlinks-data").join(name));
+        let _ = std::fs::remove_file(sandbox.path("rlinks-data").join(name));
     }
-    let mut file = std::fs::File::create(place.path("rlinks-data/clicks.db")).unwrap();
+    let mut file = std::fs::File::create(sandbox.path("rlinks-data/clicks.db")).unwrap();
     file.write_all(&[b'?'; 8192]).unwrap();
-    let got = place.ok(&format!("links get {code}"));
+    let got = sandbox.ok(&format!("links get {code}"));
     got.says("warning: clicks cannot be read, so none are shown");
     assert_eq!(got.json()["stats"], json!({ "hits": 0, "last_hit": null }));
-    place.ok("links list --json").says("warning: clicks cannot be read");
-    place.fails(1, &format!("links stats {code}"));
+    sandbox.ok("links list --json").says("warning: clicks cannot be read");
+    sandbox.fails(1, &format!("links stats {code}"));
 }
 
 #[test]
-fn a_running_servers_clicks_are_seen_and_a_killed_ones_are_stored_by_whoever_looks() {
-    let place = Place::new();
-    place.ok("links set go https://example.com/");
-    let server = serve(&place, "");
+fn clicks_of_running_and_killed_servers_are_counted() {
+    let sandbox = Sandbox::new();
+    sandbox.ok("links set go https://example.com/");
+    let server = serve(&sandbox, "");
     click(&server, "/go", 100);
-    wait_until("the server has stored them", || hits(&place, "go") == 100);
+    wait_until("the server has stored them", || hits(&sandbox, "go") == 100);
     click(&server, "/go", 900);
     server.signal(Signal::KILL);
     let mut server = server;
     server.ends_within(10_000);
-    let journal = place.path("rlinks-data/journal");
+    let journal = sandbox.path("rlinks-data/journal");
     assert!(std::fs::read_dir(&journal).unwrap().count() > 0, "the journal is still there");
-    assert_eq!(hits(&place, "go"), 1000);
+    assert_eq!(hits(&sandbox, "go"), 1000);
     let left = std::fs::read_dir(&journal).unwrap().filter(|entry| entry.as_ref().unwrap().path().is_file());
     assert_eq!(left.count(), 0, "what is stored is not kept twice");
-    assert_eq!(place.json("links stats go --json")["hits"], 1000);
+    assert_eq!(sandbox.json("links stats go --json")["hits"], 1000);
     // And the next server stores none of them again.
-    let server = serve(&place, "");
+    let server = serve(&sandbox, "");
     click(&server, "/go", 1);
     server.stop();
-    assert_eq!(hits(&place, "go"), 1001);
+    assert_eq!(hits(&sandbox, "go"), 1001);
 }

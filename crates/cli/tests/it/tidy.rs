@@ -371,9 +371,9 @@ fn dependencies(manifest: &toml::Table) -> BTreeSet<String> {
     let places = std::iter::once(manifest)
         .chain(targets.into_iter().flat_map(toml::Table::values).filter_map(toml::Value::as_table));
     let mut packages = BTreeSet::new();
-    for place in places {
+    for sandbox in places {
         for kind in ["dependencies", "dev-dependencies", "build-dependencies"] {
-            let Some(table) = place.get(kind).and_then(toml::Value::as_table) else { continue };
+            let Some(table) = sandbox.get(kind).and_then(toml::Value::as_table) else { continue };
             for (key, value) in table {
                 let renamed = value.get("package").and_then(toml::Value::as_str);
                 packages.insert(renamed.unwrap_or(key).to_owned());

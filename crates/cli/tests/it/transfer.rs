@@ -1,77 +1,51 @@
 //! `rmax links import` and `export`: files of ours and of others, in and out again.
 
+mod foreign_formats;
 mod hostile;
 mod outside_nginx;
-mod rivals;
 
 use insta::assert_snapshot;
-use serde_json::{Value, json};
+use serde_json::json;
 
-use crate::place::Place;
-use crate::serve::served::serve;
-
-/// A file written by hand in the shape of a format.
-pub(crate) fn fixture(name: &str) -> String {
-    format!("{}/tests/it/fixtures/import/{name}", env!("CARGO_MANIFEST_DIR"))
-}
-
-/// A link as an export has it.
-pub(crate) fn exported(place: &Place, code: &str) -> Value {
-    let lines = place.ok("links export").stdout;
-    let lines = lines.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
-    lines.into_iter().find(|link| link["code"] == code).unwrap_or_else(|| panic!("there is no {code}"))
-}
-
-/// Links in every state, with clicks, in a workspace of each preset.
-pub(crate) fn busy() -> Place {
-    let place = Place::new();
-    place.ok("dev seed --links 700 --clicks 900 --days 3");
-    place.ok(
-        "links set off https://example.com/off --title '=1+1' --note 'it is off, \"really\"' --tag b --tag a",
-    );
-    place.ok("links disable off");
-    place.ok("links set gone https://example.com/gone --expires 2099-01-01T00:00:00.123Z --status 308");
-    place.ok("links delete gone --yes");
-    place.ok("links set plain http://example.com/plain --no-https");
-    place.ok("links set plain http://example.com/plainer --no-https");
-    place
-}
+use crate::support::import_files::{exported_link, import_file, varied_store};
+use crate::support::sandbox::Sandbox;
+use crate::support::server_process::serve;
 
 // ---- the same state again ----
 
 #[test]
-fn an_exact_import_of_an_export_gives_the_same_export() {
-    let place = busy();
-    place.ok("links export all.jsonl");
-    place.ok("links export all.csv");
-    assert!(place.read("all.jsonl").lines().count() > 700);
+fn exact_import_reproduces_the_export() {
+    let sandbox = varied_store();
+    sandbox.ok("links export all.jsonl");
+    sandbox.ok("links export all.csv");
+    assert!(sandbox.read("all.jsonl").lines().count() > 700);
     for name in ["all.jsonl", "all.csv"] {
-        let other = Place::new();
-        let file = place.path(name).to_string_lossy().into_owned();
+        let other = Sandbox::new();
+        let file = sandbox.path(name).to_string_lossy().into_owned();
         let report = other.json(&format!("links import {file} --exact --json"));
         assert_eq!((&report["created"], &report["rows"]), (&report["rows"], &report["created"]));
         other.ok("links export again.jsonl");
         other.ok("links export again.csv");
-        assert_eq!(other.read("again.jsonl"), place.read("all.jsonl"), "{name}");
-        assert_eq!(other.read("again.csv"), place.read("all.csv"), "{name}");
+        assert_eq!(other.read("again.jsonl"), sandbox.read("all.jsonl"), "{name}");
+        assert_eq!(other.read("again.csv"), sandbox.read("all.csv"), "{name}");
         other.ok("audit verify");
         other.ok("doctor");
         // Counting anew leaves what was counted elsewhere alone.
         other.ok("clicks recompute");
-        assert_eq!(other.ok("links export").stdout, place.read("all.jsonl"), "{name}");
+        assert_eq!(other.ok("links export").stdout, sandbox.read("all.jsonl"), "{name}");
         // And once more is no news.
         let again = other.json(&format!("links import {file} --exact --json"));
         assert_eq!((&again["skipped"], &again["created"]), (&report["rows"], &json!(0)));
-        assert_eq!(other.ok("links export").stdout, place.read("all.jsonl"), "{name}");
+        assert_eq!(other.ok("links export").stdout, sandbox.read("all.jsonl"), "{name}");
     }
 }
 
 #[test]
-fn ids_that_were_imported_are_never_given_out_again() {
-    let place = Place::new();
-    place.ok("links set a https://example.com/");
-    place.ok("links export all.jsonl");
-    let id: i64 = exported(&place, "a")["id"].as_str().unwrap().parse().unwrap();
+fn imported_ids_are_never_given_out_again() {
+    let sandbox = Sandbox::new();
+    sandbox.ok("links set a https://example.com/");
+    sandbox.ok("links export all.jsonl");
+    let id: i64 = exported_link(&sandbox, "a")["id"].as_str().unwrap().parse().unwrap();
     // The same millisecond's next ids, as if another store had made them a moment from now.
     let lines: Vec<String> = (1..=3)
         .map(|n| {
@@ -79,33 +53,33 @@ fn ids_that_were_imported_are_never_given_out_again() {
             format!(r#"{{"code":"b{n}","target":"https://example.com/","id":"{later}"}}"#)
         })
         .collect();
-    place.write("more.jsonl", &lines.join("\n"));
-    place.ok("links import more.jsonl --exact");
-    place.ok("links set c https://example.com/");
-    let last: i64 = exported(&place, "b3")["id"].as_str().unwrap().parse().unwrap();
-    assert!(exported(&place, "c")["id"].as_str().unwrap().parse::<i64>().unwrap() > last);
+    sandbox.write("more.jsonl", &lines.join("\n"));
+    sandbox.ok("links import more.jsonl --exact");
+    sandbox.ok("links set c https://example.com/");
+    let last: i64 = exported_link(&sandbox, "b3")["id"].as_str().unwrap().parse().unwrap();
+    assert!(exported_link(&sandbox, "c")["id"].as_str().unwrap().parse::<i64>().unwrap() > last);
     // An id that is there belongs to somebody, and one of next week to nobody yet.
-    place.write("taken.jsonl", &format!(r#"{{"code":"d","target":"https://example.com/","id":"{id}"}}"#));
-    let ran = place.rmax("links import taken.jsonl --exact");
+    sandbox.write("taken.jsonl", &format!(r#"{{"code":"d","target":"https://example.com/","id":"{id}"}}"#));
+    let ran = sandbox.rmax("links import taken.jsonl --exact");
     assert_eq!(ran.code, Some(4), "{ran}");
     let next_week = id + 7 * 86_400_000 * (1 << 22);
-    place.write(
+    sandbox.write(
         "early.jsonl",
         &format!(r#"{{"code":"d","target":"https://example.com/","id":"{next_week}"}}"#),
     );
-    let ran = place.rmax("links import early.jsonl --exact");
+    let ran = sandbox.rmax("links import early.jsonl --exact");
     assert_eq!(ran.code, Some(5), "{ran}");
 }
 
 #[test]
-fn without_exact_what_a_link_says_is_kept_and_who_it_was_is_not() {
-    let place = busy();
-    place.ok("links export all.jsonl");
-    let other = Place::new().with("RMAX_IDENTITY", "eve@example.com");
-    let file = place.path("all.jsonl").to_string_lossy().into_owned();
+fn plain_import_keeps_content_and_drops_identity() {
+    let sandbox = varied_store();
+    sandbox.ok("links export all.jsonl");
+    let other = Sandbox::new().with("RMAX_IDENTITY", "eve@example.com");
+    let file = sandbox.path("all.jsonl").to_string_lossy().into_owned();
     other.ok(&format!("links import {file} --no-https"));
     for code in ["off", "gone", "plain"] {
-        let (mut before, mut after) = (exported(&place, code), exported(&other, code));
+        let (mut before, mut after) = (exported_link(&sandbox, code), exported_link(&other, code));
         assert_eq!(
             (&after["source"], &after["version"], &after["created_by"]),
             (&json!("import"), &json!(1), &json!("eve@example.com"))
@@ -124,19 +98,19 @@ fn without_exact_what_a_link_says_is_kept_and_who_it_was_is_not() {
 // ---- what is there ----
 
 #[test]
-fn nothing_that_is_there_is_overwritten_silently() {
-    let place = Place::new();
-    place.ok("links set same https://example.com/same");
-    place.ok("links set other https://example.com/before --title Kept");
-    place.ok("links set dead https://example.com/dead");
-    place.ok("links delete dead --yes");
-    place.write(
+fn import_without_overwrite_changes_no_existing_link() {
+    let sandbox = Sandbox::new();
+    sandbox.ok("links set same https://example.com/same");
+    sandbox.ok("links set other https://example.com/before --title Kept");
+    sandbox.ok("links set dead https://example.com/dead");
+    sandbox.ok("links delete dead --yes");
+    sandbox.write(
         "links.csv",
         "code,target\nsame,https://example.com/same\nother,https://example.com/after\ndead,https://example.com/dead\nnew,https://example.com/new\nBad,https://example.com/\nnew,https://example.com/newer\nnew,https://example.com/new\n",
     );
-    let changes = place.changes();
-    let dry = place.rmax("links import links.csv --dry-run");
-    assert_eq!(place.changes(), changes);
+    let changes = sandbox.changes();
+    let dry = sandbox.rmax("links import links.csv --dry-run");
+    assert_eq!(sandbox.changes(), changes);
     assert_snapshot!(dry, @"
     exit 4
     --- stdout
@@ -149,68 +123,68 @@ fn nothing_that_is_there_is_overwritten_silently() {
     error: 3 rows conflict, and were left out
     hint: `--overwrite` changes links that are there to what the file says
     ");
-    let real = place.rmax("links import links.csv");
+    let real = sandbox.rmax("links import links.csv");
     assert_eq!(real.stdout.replace("rows: ", "rows: would be "), dry.stdout);
     assert_eq!((real.code, &real.stderr), (dry.code, &dry.stderr));
-    assert_eq!(place.link("other")["target"], "https://example.com/before");
-    assert_eq!(place.link("new")["target"], "https://example.com/new");
-    place.fails(3, "links get dead");
+    assert_eq!(sandbox.link("other")["target"], "https://example.com/before");
+    assert_eq!(sandbox.link("new")["target"], "https://example.com/new");
+    sandbox.fails(3, "links get dead");
 }
 
 #[test]
-fn overwriting_is_offered_only_where_it_helps() {
-    let place = Place::new();
-    place.write("twice.csv", "code,target\na,https://example.com/1\na,https://example.com/2\n");
+fn overwrite_hint_is_shown_only_where_it_helps() {
+    let sandbox = Sandbox::new();
+    sandbox.write("twice.csv", "code,target\na,https://example.com/1\na,https://example.com/2\n");
     let conflict = |line: &str| {
-        let ran = place.rmax(line);
+        let ran = sandbox.rmax(line);
         assert_eq!(ran.code, Some(4), "{ran}");
         ran
     };
     let twice = conflict("links import twice.csv");
     assert!(!twice.stderr.contains("--overwrite"), "{twice}");
-    place.ok("workspaces policy --set limits.live_links=1");
-    place.write("one.csv", "code,target\nb,https://example.com/\n");
+    sandbox.ok("workspaces policy --set limits.live_links=1");
+    sandbox.write("one.csv", "code,target\nb,https://example.com/\n");
     let full = conflict("links import one.csv");
     for words in ["one.csv (csv), 1 row: 0 created", "has its 1 live links"] {
         assert!(full.stdout.contains(words), "{full}");
     }
     assert!(!full.stderr.contains("--overwrite"), "{full}");
-    place.ok("links delete a --yes");
+    sandbox.ok("links delete a --yes");
     let dead = conflict("links import twice.csv --overwrite --yes");
     assert!(!dead.stderr.contains("hint: `--overwrite`"), "{dead}");
 }
 
 #[test]
-fn a_dry_run_says_what_only_writing_shows() {
-    let place = Place::new();
-    place.write("rmax.toml", "domain = \"rmax.to\"\n");
-    place.ok("links set any https://example.com/");
+fn dry_run_notes_that_loops_between_rows_are_found_later() {
+    let sandbox = Sandbox::new();
+    sandbox.write("rmax.toml", "domain = \"rmax.to\"\n");
+    sandbox.ok("links set any https://example.com/");
     let to = |code: &str, target: &str| {
         format!("{{\"code\":\"{code}\",\"target\":\"https://rmax.to/{target}\",\"no_loop\":false}}\n")
     };
-    place.write("links.jsonl", &format!("{}{}", to("a", "b"), to("b", "a")));
-    place
+    sandbox.write("links.jsonl", &format!("{}{}", to("a", "b"), to("b", "a")));
+    sandbox
         .ok("links import links.jsonl --dry-run")
         .says("in circles with one another is seen only when they are written");
-    let real = place.rmax("links import links.jsonl");
+    let real = sandbox.rmax("links import links.jsonl");
     assert_eq!(real.code, Some(5), "{real}");
     assert!(real.stdout.contains("visitors would go in circles"), "{real}");
 }
 
 #[test]
-fn overwriting_is_shown_first_and_asked_for() {
-    let place = Place::new();
-    place.ok("links set there https://example.com/before --title Kept --tag a");
-    place.write(
+fn overwrite_shows_the_changes_and_needs_confirmation() {
+    let sandbox = Sandbox::new();
+    sandbox.ok("links set there https://example.com/before --title Kept --tag a");
+    sandbox.write(
         "links.csv",
         "code,target,tags\nthere,https://example.com/after,b\nnew,https://example.com/new,\n",
     );
-    place.fails(2, "links import links.csv --overwrite");
-    place.fails(2, "links import - --overwrite --yes");
-    place.fails(2, "links import links.csv --yes");
-    place.fails(2, "links import links.csv --overwrite --exact");
-    let changes = place.changes();
-    assert_snapshot!(place.rmax("links import links.csv --overwrite --dry-run"), @"
+    sandbox.fails(2, "links import links.csv --overwrite");
+    sandbox.fails(2, "links import - --overwrite --yes");
+    sandbox.fails(2, "links import links.csv --yes");
+    sandbox.fails(2, "links import links.csv --overwrite --exact");
+    let changes = sandbox.changes();
+    assert_snapshot!(sandbox.rmax("links import links.csv --overwrite --dry-run"), @"
     exit 0
     --- stdout
     links.csv (csv), 2 rows: would be 1 created, 1 updated, 0 skipped, 0 conflicting, 0 refused
@@ -219,8 +193,8 @@ fn overwriting_is_shown_first_and_asked_for() {
         target: https://example.com/before -> https://example.com/after
         tags: a -> b
     ");
-    assert_eq!(place.changes(), changes);
-    assert_snapshot!(place.rmax("links import links.csv --overwrite --yes"), @"
+    assert_eq!(sandbox.changes(), changes);
+    assert_snapshot!(sandbox.rmax("links import links.csv --overwrite --yes"), @"
     exit 0
     --- stdout
     links.csv (csv), 2 rows: 1 created, 1 updated, 0 skipped, 0 conflicting, 0 refused
@@ -229,46 +203,46 @@ fn overwriting_is_shown_first_and_asked_for() {
         target: https://example.com/before -> https://example.com/after
         tags: a -> b
     ");
-    let link = place.link("there");
+    let link = sandbox.link("there");
     assert_eq!((&link["target"], &link["title"]), (&json!("https://example.com/after"), &json!("Kept")));
     assert_eq!(link["meta"]["tags"], json!(["b"]));
-    assert_eq!(place.json("links history there --json")[1]["action"], "link.update");
-    let report = place.json("links import links.csv --overwrite --yes --json");
+    assert_eq!(sandbox.json("links history there --json")[1]["action"], "link.update");
+    let report = sandbox.json("links import links.csv --overwrite --yes --json");
     assert_eq!((&report["skipped"], &report["changes"]), (&json!(2), &json!([])));
 }
 
 #[test]
-fn an_import_that_was_cut_off_goes_on_by_being_repeated() {
-    let place = Place::new();
+fn interrupted_import_resumes_when_repeated() {
+    let sandbox = Sandbox::new();
     let rows = |count: usize| -> String {
         let row = |n| format!("c{n},https://example.com/{n},{n}\n");
         format!("code,target,clicks\n{}", (0..count).map(row).collect::<String>())
     };
-    place.write("links.csv", &rows(1_200));
-    let cut = place.read("links.csv");
-    place.write("cut.csv", &cut[..cut.find("c777,").unwrap()]);
-    let first = place.json("links import cut.csv --json");
+    sandbox.write("links.csv", &rows(1_200));
+    let cut = sandbox.read("links.csv");
+    sandbox.write("cut.csv", &cut[..cut.find("c777,").unwrap()]);
+    let first = sandbox.json("links import cut.csv --json");
     assert_eq!((&first["created"], &first["format"]), (&json!(777), &json!("csv")));
-    let second = place.json("links import links.csv --json");
+    let second = sandbox.json("links import links.csv --json");
     assert_eq!((&second["created"], &second["skipped"]), (&json!(1_200 - 777), &json!(777)));
     // Clicks are there once, whichever run brought them.
     for code in ["c5", "c776", "c1199"] {
-        let link = place.link(code);
+        let link = sandbox.link(code);
         assert_eq!(link["stats"]["hits"], code[1..].parse::<u64>().unwrap());
     }
-    place.ok("links import links.csv");
-    assert_eq!(place.link("c776")["stats"]["hits"], 776);
-    assert_eq!(place.json("links stats c776 --json")["hits"], 776);
-    place.ok("audit verify");
+    sandbox.ok("links import links.csv");
+    assert_eq!(sandbox.link("c776")["stats"]["hits"], 776);
+    assert_eq!(sandbox.json("links stats c776 --json")["hits"], 776);
+    sandbox.ok("audit verify");
 }
 
 // ---- rules ----
 
 #[test]
-fn the_rules_of_the_workspace_hold_for_each_row() {
-    let place = Place::new();
-    place.ok("domains add rmax.to");
-    place.write(
+fn workspace_rules_apply_to_every_row() {
+    let sandbox = Sandbox::new();
+    sandbox.ok("domains add rmax.to");
+    sandbox.write(
         "links.jsonl",
         r#"{"code":"Upper","target":"https://example.com/"}
 {"code":"admin","target":"https://example.com/"}
@@ -284,7 +258,7 @@ fn the_rules_of_the_workspace_hold_for_each_row() {
 {"code":"fine","target":"https://example.com/","expires_at":"2020-01-01","created_at":"2019-12-31T23:59:59Z"}
 "#,
     );
-    assert_snapshot!(place.rmax("links import links.jsonl"), @"
+    assert_snapshot!(sandbox.rmax("links import links.jsonl"), @"
     exit 5
     --- stdout
     row 1 (Upper): refused: code: may have lower-case letters, digits and hyphens only, not 'U'; try `upper`
@@ -301,23 +275,23 @@ fn the_rules_of_the_workspace_hold_for_each_row() {
     --- stderr
     error: 10 rows break a rule, and were left out
     ");
-    assert_eq!(place.link("fine")["created_at"], "2019-12-31T23:59:59Z");
-    let report = place.rmax("links import links.jsonl --no-https --json").json();
+    assert_eq!(sandbox.link("fine")["created_at"], "2019-12-31T23:59:59Z");
+    let report = sandbox.rmax("links import links.jsonl --no-https --json").json();
     assert_eq!((&report["created"], &report["skipped"]), (&json!(1), &json!(2)));
-    assert_eq!(place.link("plain")["rules"]["https_only"], false);
+    assert_eq!(sandbox.link("plain")["rules"]["https_only"], false);
 }
 
 #[test]
-fn a_quota_holds_and_the_dry_run_knows_it() {
-    let place = Place::new();
-    place.ok("workspaces policy --set limits.live_links=3");
-    place.ok("links set one https://example.com/");
-    place.write(
+fn quota_applies_to_the_import_and_its_dry_run() {
+    let sandbox = Sandbox::new();
+    sandbox.ok("workspaces policy --set limits.live_links=3");
+    sandbox.ok("links set one https://example.com/");
+    sandbox.write(
         "links.csv",
         "code,target,expires_at\na,https://example.com/a,\nb,https://example.com/b,2020-01-01\nc,https://example.com/c,\nd,https://example.com/d,\n",
     );
-    let dry = place.rmax("links import links.csv --dry-run --json").json();
-    let real = place.rmax("links import links.csv --json");
+    let dry = sandbox.rmax("links import links.csv --dry-run --json").json();
+    let real = sandbox.rmax("links import links.csv --json");
     assert_eq!(real.code, Some(4));
     let mut real = real.json();
     assert_eq!(
@@ -330,38 +304,39 @@ fn a_quota_holds_and_the_dry_run_knows_it() {
 
 #[test]
 fn a_workspace_that_reuses_targets_imports_every_code() {
-    let place = Place::new();
-    place.ok("workspaces create crew --preset team");
-    place.ok("--workspace crew shorten https://example.com/page");
-    place.write("links.csv", "code,target\none,https://example.com/page\ntwo,https://example.com/page\nTWO,https://example.com/page\n");
-    let report = place.json("--workspace crew links import links.csv --json");
+    let sandbox = Sandbox::new();
+    sandbox.ok("workspaces create crew --preset team");
+    sandbox.ok("--workspace crew shorten https://example.com/page");
+    sandbox.write("links.csv", "code,target\none,https://example.com/page\ntwo,https://example.com/page\nTWO,https://example.com/page\n");
+    let report = sandbox.json("--workspace crew links import links.csv --json");
     assert_eq!(report["created"], 3);
     // And the generated one goes on being handed back, also where it was brought to.
-    let code = place.ok("--workspace crew shorten https://example.com/page").stdout;
-    place.ok("--workspace crew links export all.jsonl");
-    let other = Place::new();
+    let code = sandbox.ok("--workspace crew shorten https://example.com/page").stdout;
+    sandbox.ok("--workspace crew links export all.jsonl");
+    let other = Sandbox::new();
     other.ok("workspaces create crew --preset team");
-    let file = place.path("all.jsonl").to_string_lossy().into_owned();
+    let file = sandbox.path("all.jsonl").to_string_lossy().into_owned();
     other.ok(&format!("--workspace crew links import {file} --exact"));
     assert_eq!(other.ok("--workspace crew shorten https://example.com/page").stdout, code);
-    assert_eq!(other.ok("--workspace crew links export").stdout, place.read("all.jsonl"));
+    assert_eq!(other.ok("--workspace crew links export").stdout, sandbox.read("all.jsonl"));
 }
 
 // ---- out ----
 
+/// Hostile inputs, S21.
 #[test]
-fn s21_csv_is_safe_to_open() {
-    let place = Place::new();
+fn exported_csv_cells_are_never_formulas() {
+    let sandbox = Sandbox::new();
     for (code, title) in
         [("a", "=1+1"), ("b", "+1"), ("c", "-1"), ("d", "@SUM(A1)"), ("e", "＝1"), ("f", "\"=1")]
     {
-        place.write(
+        sandbox.write(
             &format!("{code}.jsonl"),
             &json!({"code": code, "target": "https://example.com/", "title": title}).to_string(),
         );
-        place.ok(&format!("links import {code}.jsonl"));
+        sandbox.ok(&format!("links import {code}.jsonl"));
     }
-    let csv = place.ok("links export --format csv").stdout;
+    let csv = sandbox.ok("links export --format csv").stdout;
     for cell in [",\"'=1+1\",", ",\"'+1\",", ",\"'-1\",", ",\"'@SUM(A1)\",", ",\"'＝1\",", ",\"\"\"=1\","] {
         assert!(csv.contains(cell), "{cell}\n{csv}");
     }
@@ -370,14 +345,14 @@ fn s21_csv_is_safe_to_open() {
 }
 
 #[test]
-fn maps_hold_what_answers() {
-    let place = Place::new();
-    place.ok("links set a https://example.com/?price=$1&q={x} --status 302");
-    place.ok("links set b https://example.com/b");
-    place.ok("links disable b");
-    place.ok("links set over https://example.com/over --expires 2099-01-01");
-    place.tamper("update links set expires_at = 1577836800000 where code = 'over'");
-    assert_snapshot!(place.rmax("links export --format cloudflare"), @"
+fn exported_maps_hold_only_links_that_redirect() {
+    let sandbox = Sandbox::new();
+    sandbox.ok("links set a https://example.com/?price=$1&q={x} --status 302");
+    sandbox.ok("links set b https://example.com/b");
+    sandbox.ok("links disable b");
+    sandbox.ok("links set over https://example.com/over --expires 2099-01-01");
+    sandbox.tamper("update links set expires_at = 1577836800000 where code = 'over'");
+    assert_snapshot!(sandbox.rmax("links export --format cloudflare"), @"
     exit 0
     --- stdout
     # Links of rlinks, for the folder Cloudflare Pages or Workers serve.
@@ -386,7 +361,7 @@ fn maps_hold_what_answers() {
     2 links that do not answer (disabled, expired, deleted) were left out
     wrote 1 link
     ");
-    assert_snapshot!(place.rmax("links export --format caddy"), @r#"
+    assert_snapshot!(sandbox.rmax("links export --format caddy"), @r#"
     exit 0
     --- stdout
     # Links of rlinks, for a site block of Caddy: import links.caddy
@@ -400,7 +375,7 @@ fn maps_hold_what_answers() {
     2 links that do not answer (disabled, expired, deleted) were left out
     wrote 1 link
     "#);
-    assert_snapshot!(place.rmax("links export --format nginx"), @r#"
+    assert_snapshot!(sandbox.rmax("links export --format nginx"), @r#"
     exit 0
     --- stdout
     # Links of rlinks, for the http block of nginx. docs/import-export.md says how to serve them.
@@ -432,16 +407,16 @@ fn maps_hold_what_answers() {
 }
 
 #[test]
-fn an_export_does_not_replace_a_file_unasked() {
-    let place = Place::new();
-    place.ok("links set a https://example.com/");
-    assert_eq!(place.ok("links export links.csv").stdout, "wrote 1 link to links.csv\n");
-    place.fails(4, "links export links.csv");
-    place.ok("links export links.csv --force");
-    assert!(place.read("links.csv").starts_with("code,target,"));
-    place.fails(5, "links export --format xml");
+fn export_overwrites_a_file_only_with_force() {
+    let sandbox = Sandbox::new();
+    sandbox.ok("links set a https://example.com/");
+    assert_eq!(sandbox.ok("links export links.csv").stdout, "wrote 1 link to links.csv\n");
+    sandbox.fails(4, "links export links.csv");
+    sandbox.ok("links export links.csv --force");
+    assert!(sandbox.read("links.csv").starts_with("code,target,"));
+    sandbox.fails(5, "links export --format xml");
     assert_eq!(
-        place.json("links export all.jsonl --json"),
+        sandbox.json("links export all.jsonl --json"),
         json!({"file": "all.jsonl", "format": "jsonl", "links": 1})
     );
 }
@@ -449,23 +424,23 @@ fn an_export_does_not_replace_a_file_unasked() {
 // ---- beside a server ----
 
 #[test]
-fn what_is_imported_beside_a_running_server_is_served() {
-    let place = Place::new();
-    let server = serve(&place, "");
-    place.ok(&format!("links import {}", fixture("shlink-export.csv")));
-    crate::client::wait_until("the link is served", || server.status("/spring") == 301);
+fn links_imported_beside_a_running_server_are_served() {
+    let sandbox = Sandbox::new();
+    let server = serve(&sandbox, "");
+    sandbox.ok(&format!("links import {}", import_file("shlink-export.csv")));
+    crate::support::raw_client::wait_until("the link is served", || server.status("/spring") == 301);
 }
 
 #[test]
-fn a_server_imports_and_exports_as_a_store_does() {
-    let local = Place::new();
+fn remote_import_and_export_match_the_local_store() {
+    let local = Sandbox::new();
     local.ok("domains add rmax.to");
     let server = serve(&local, "");
     let key = local.json("keys create --name test --scope links:read,links:write --json");
-    let remote = Place::new()
+    let remote = Sandbox::new()
         .with("RMAX_SERVER", &format!("http://{}", server.address))
         .with("RMAX_API_KEY", key["key"].as_str().unwrap());
-    let file = fixture("kutt.json");
+    let file = import_file("kutt.json");
     let dry = remote.rmax(&format!("links import {file} --dry-run --json"));
     assert_eq!(dry.code, Some(5), "{dry}");
     assert_eq!(remote.ok("links export").stdout, "");
@@ -477,7 +452,7 @@ fn a_server_imports_and_exports_as_a_store_does() {
     }
     remote.ok("links export copy.jsonl");
     assert_eq!(remote.read("copy.jsonl"), local.ok("links export").stdout);
-    assert_eq!(exported(&local, "kutt")["hits"], 17);
+    assert_eq!(exported_link(&local, "kutt")["hits"], 17);
     assert_eq!(server.status("/kutt"), 301);
     remote.fails(2, &format!("links import {file} --exact"));
     remote.fails(2, &format!("links import {file} --overwrite --yes"));

@@ -25,7 +25,7 @@ mod tests {
     use super::name;
 
     #[test]
-    fn countries_have_the_names_people_expect() {
+    fn country_names_are_the_common_ones() {
         let table = [
             ("US", "United States"),
             ("us", "United States"),
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_country_has_no_name() {
+    fn unknown_country_code_has_no_name() {
         for code in ["", "U", "USA", "ZZ", "XX", "T1", "EU", "é", "ß", "\0\0", "U\u{0}", &"A".repeat(10_000)]
         {
             assert_eq!(name(code), None, "{code}");
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn every_code_of_the_standard_has_a_name() {
+    fn every_iso_country_code_has_a_name() {
         let letters = 'A'..='Z';
         let codes =
             letters.clone().flat_map(|first| letters.clone().map(move |last| format!("{first}{last}")));

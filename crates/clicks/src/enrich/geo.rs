@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn records_of_both_shapes_give_places() {
+    fn both_record_layouts_give_a_location() {
         let table = [
             (
                 json!({
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_values_are_left_out() {
+    fn malformed_values_are_dropped() {
         let table = [
             (json!({"country_code": "DEU"}), "-, -, - -"),
             (json!({"country_code": "T1"}), "-, -, - -"),
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_of_both_families_are_found() {
+    fn ipv4_and_ipv6_addresses_are_found() {
         let folder = tempfile::tempdir().unwrap();
         let geo = geo(
             &folder,
@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn a_replaced_file_counts_and_a_broken_one_does_not() {
+    fn replaced_file_is_reloaded_and_a_broken_one_ignored() {
         let folder = tempfile::tempdir().unwrap();
         let mut geo = geo(&folder, &[("0.0.0.0/0", json!({"country_code": "AA"}))]);
         let path = geo.path.clone();
@@ -415,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_database_gives_no_places_until_it_is_one() {
+    fn invalid_file_gives_no_locations_until_it_is_replaced() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("places.mmdb");
         let mut geo = Geo::open(&path);

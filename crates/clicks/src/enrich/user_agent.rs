@@ -449,14 +449,14 @@ mod tests {
     ];
 
     #[test]
-    fn browsers_and_systems_have_the_names_people_know() {
+    fn browsers_and_systems_get_their_common_names() {
         for (expected, user_agent) in READINGS {
             assert_eq!(line(user_agent), expected, "{user_agent}");
         }
     }
 
     #[test]
-    fn programs_are_bots() {
+    fn automated_clients_are_bots() {
         let table = [
             "Slackbot-LinkExpanding 1.0 (+https://api.slack.com/robots)",
             "Slack-ImgProxy (+https://api.slack.com/robots)",
@@ -527,7 +527,7 @@ mod tests {
     }
 
     #[test]
-    fn people_are_not_bots() {
+    fn browsers_of_people_are_not_bots() {
         let table = [
             "Mozilla/5.0 (Linux; Android 9; CUBOT X19) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/120.0.0.0 Mobile Safari/537.36",
             "Mozilla/5.0 (Linux; Android 10; CUBOT) AppleWebKit/537.36 Chrome/120.0 Mobile Safari/537.36",
@@ -549,7 +549,7 @@ mod tests {
     }
 
     #[test]
-    fn hostile_text_gives_short_and_plain_answers() {
+    fn hostile_user_agents_give_short_plain_names() {
         let table = [
             "(".repeat(8192),
             "a".repeat(100_000),
@@ -577,7 +577,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_beginning_is_read() {
+    fn only_the_first_bytes_are_parsed() {
         let padded = format!("{} Firefox/121.0", "x".repeat(MAX_USER_AGENT_BYTES));
         assert_eq!(parse(&padded).browser, None);
         let boundary = format!("{}é", "x".repeat(MAX_USER_AGENT_BYTES - 1));
@@ -585,7 +585,7 @@ mod tests {
     }
 
     #[test]
-    fn a_memo_answers_what_was_read_and_stays_bounded() {
+    fn cache_returns_parsed_agents_and_stays_bounded() {
         let mut memo = UserAgentCache::default();
         assert_eq!(decode(memo.get_or_parse(7, b"curl/8.4.0")), parse("curl/8.4.0"));
         assert_eq!(decode(memo.get_or_parse(7, b"not read again")), parse("curl/8.4.0"));

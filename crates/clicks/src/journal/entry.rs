@@ -141,7 +141,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(
+        fn encoded_entry_decodes_unchanged(
             ts in 0_i64..4_000_000_000_000, link: i64, workspace: i64, visitor: u64, ua_hash: u64,
             prefix: Option<i64>, country: Option<[u8; 2]>, bot: bool,
             text in ".{0,40}", agent in proptest::collection::vec(any::<u8>(), 0..40), read: bool,
@@ -161,7 +161,7 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_read_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+        fn decoding_arbitrary_bytes_never_panics(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
             let _ = JournalEntry::decode(&bytes);
         }
     }

@@ -45,7 +45,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rush_is_ours_and_leaves_nothing() {
+    fn cpu_is_saturated_only_by_our_own_work_without_idle_time() {
         let before = ticks(100, 5_000, 20_000);
         assert!(ticks(109, 5_001, 20_020).saturated_since(&before));
         assert!(!ticks(109, 5_005, 20_020).saturated_since(&before), "some of it was idle");
@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn ticks_are_read_as_the_system_writes_them() {
+    fn proc_stat_lines_are_parsed() {
         let process = "7 (a) b) S 1 7 7 0 -1 4194560 1200 0 3 0 250 75 0 0 20 0 9 0 310 400000 3000 1844";
         let machine = "cpu  700 30 200 9000 40 0 9 1 0 0\ncpu0 350 15 100 4500 20 0 5 1 0 0\n";
         assert_eq!(CpuTimes::parse(process, machine), Some(ticks(325, 9_040, 9_980)));

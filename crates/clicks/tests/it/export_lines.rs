@@ -1,7 +1,7 @@
 use rlinks_clicks::Click;
 use rlinks_clicks::export::jsonl::{Form, Writer};
 
-use crate::samples::{all_known, many, nothing_known};
+use crate::support::sample_clicks::{complete_click, many, minimal_click};
 
 fn lines(clicks: &[Click], form: Form) -> String {
     let mut writer = Writer::new(Vec::new(), form);
@@ -10,9 +10,9 @@ fn lines(clicks: &[Click], form: Form) -> String {
 }
 
 #[test]
-fn the_short_form_has_seven_fields() {
+fn short_form_has_seven_fields() {
     assert_eq!(
-        lines(&[nothing_known(), all_known()], Form::Short),
+        lines(&[minimal_click(), complete_click()], Form::Short),
         concat!(
             r#"{"key":"hit:parity:20260129:019c0c33-1018-7001-8000-000700000001","ts":"2026-01-29T23:59:59Z","code":"parity","country":null,"ua_hash":null,"referrer":null,"ip_prefix":null}"#,
             "\n",
@@ -23,9 +23,9 @@ fn the_short_form_has_seven_fields() {
 }
 
 #[test]
-fn the_full_form_begins_like_the_short_one_and_tells_the_rest() {
+fn full_form_extends_the_short_form() {
     assert_eq!(
-        lines(&[nothing_known(), all_known()], Form::Full),
+        lines(&[minimal_click(), complete_click()], Form::Full),
         concat!(
             r#"{"key":"hit:parity:20260129:019c0c33-1018-7001-8000-000700000001","ts":"2026-01-29T23:59:59Z","code":"parity","country":null,"ua_hash":null,"referrer":null,"ip_prefix":null,"#,
             r#""id":"019c0c33-1018-7001-8000-000700000001","link_id":"9007199254740993","workspace_id":"1","user_agent":null,"city":null,"latitude":null,"longitude":null,"device":"unknown","#,
@@ -40,7 +40,7 @@ fn the_full_form_begins_like_the_short_one_and_tells_the_rest() {
 }
 
 #[test]
-fn batches_make_no_difference() {
+fn output_does_not_depend_on_the_batch_size() {
     let clicks = many(2_000);
     let mut writer = Writer::new(Vec::new(), Form::Full);
     for batch in clicks.chunks(7) {

@@ -6,7 +6,7 @@ use rlinks_clicks::Click;
 use rlinks_clicks::export::{jsonl, parquet::Writer};
 use serde_json::Value;
 
-use crate::samples::{all_known, many, nothing_known};
+use crate::support::sample_clicks::{complete_click, many, minimal_click};
 
 fn written(batches: &[&[Click]]) -> SerializedFileReader<Bytes> {
     let mut writer = Writer::new(Vec::new()).unwrap();
@@ -58,23 +58,23 @@ fn check(clicks: &[Click], file: &SerializedFileReader<Bytes>) {
 }
 
 #[test]
-fn what_is_written_is_read_back_column_by_column() {
+fn columns_round_trip() {
     for clicks in [
-        vec![nothing_known()],
-        vec![all_known()],
-        vec![nothing_known(), all_known()],
-        vec![all_known(), nothing_known(), all_known()],
+        vec![minimal_click()],
+        vec![complete_click()],
+        vec![minimal_click(), complete_click()],
+        vec![complete_click(), minimal_click(), complete_click()],
     ] {
         check(&clicks, &written(&[&clicks]));
     }
 }
 
 #[test]
-fn columns_have_the_names_and_the_order_of_the_full_line() {
-    let file = written(&[&[all_known()]]);
+fn column_names_and_order_match_the_full_json_line() {
+    let file = written(&[&[complete_click()]]);
     let names: Vec<String> = rows(&file).remove(0).into_iter().map(|(name, _)| name).collect();
     let mut line = jsonl::Writer::new(Vec::new(), jsonl::Form::Full);
-    line.write(&[nothing_known()]).unwrap();
+    line.write(&[minimal_click()]).unwrap();
     let line = String::from_utf8(line.finish().unwrap()).unwrap();
     let mut from = 0;
     for name in &names {
@@ -85,7 +85,7 @@ fn columns_have_the_names_and_the_order_of_the_full_line() {
 }
 
 #[test]
-fn types_are_what_other_programs_expect() {
+fn schema_has_the_documented_types() {
     let file = written(&[]);
     let mut schema = Vec::new();
     parquet::schema::printer::print_schema(&mut schema, file.metadata().file_metadata().schema());
@@ -121,7 +121,7 @@ fn types_are_what_other_programs_expect() {
 }
 
 #[test]
-fn no_clicks_are_a_whole_file_without_rows() {
+fn export_without_clicks_is_a_valid_empty_file() {
     for batches in [&[][..], &[&[][..]][..]] {
         let file = written(batches);
         assert_eq!((file.metadata().file_metadata().num_rows(), file.num_row_groups()), (0, 0));
@@ -129,7 +129,7 @@ fn no_clicks_are_a_whole_file_without_rows() {
 }
 
 #[test]
-fn groups_are_bounded_and_batches_make_no_difference() {
+fn row_groups_are_bounded_whatever_the_batch_size() {
     let clicks = many(270_000);
     let batches: Vec<&[Click]> = clicks.chunks(9_999).collect();
     let file = written(&batches);
@@ -147,7 +147,7 @@ fn groups_are_bounded_and_batches_make_no_difference() {
 }
 
 #[test]
-fn texts_that_never_repeat_outgrow_the_dictionary_and_are_all_there() {
+fn unique_texts_beyond_the_dictionary_are_all_kept() {
     let mut clicks = many(30_000);
     for (k, click) in clicks.iter_mut().enumerate() {
         click.referrer = Some(format!("https://example.com/{k}/{}", "x".repeat(100)));

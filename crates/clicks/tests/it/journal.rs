@@ -1,4 +1,4 @@
-//! Row 18: a journal that was torn, damaged or tampered with gives every record that is whole, none that was not written, and a
+//! Faults, row 18: a journal that was torn, damaged or tampered with gives every record that is whole, none that was not written, and a
 //! clean next start. And a journal that grows while it is read gives every record once.
 
 use std::collections::BTreeMap;
@@ -19,20 +19,20 @@ use rlinks_clicks::{ClickStore, Ingest};
 use rlinks_core::Id;
 use tempfile::TempDir;
 
-use crate::database::{Place, at};
-use crate::desk::{Desk, click, moment};
+use crate::support::clicks::{ClickFixture, click, moment};
+use crate::support::database::{TestStore, at};
 
 /// What is read at once.
 const MAX_ENTRIES: usize = 4096;
 
 /// A journal that a process left behind, and what is in it.
-struct Left {
+struct AbandonedJournal {
     data: TempDir,
     /// Each record's payload, and where its frame ends.
     records: Vec<(Vec<u8>, usize)>,
 }
 
-impl Left {
+impl AbandonedJournal {
     /// One segment of `count` records.
     fn new(count: usize) -> Self {
         let data = tempfile::tempdir().unwrap();
@@ -137,9 +137,10 @@ fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
     panic!("waited in vain until {what}");
 }
 
+/// Faults, row 18.
 #[test]
-fn row_18_a_torn_last_record_is_dropped_and_counted_and_all_before_it_are_there() {
-    let left = Left::new(12);
+fn torn_last_record_is_dropped_and_counted_and_earlier_ones_are_kept() {
+    let left = AbandonedJournal::new(12);
     let bytes = fs::read(left.segment()).unwrap();
     let last = left.frame(11);
     for cut in 1..=last.len() {
@@ -151,16 +152,17 @@ fn row_18_a_torn_last_record_is_dropped_and_counted_and_all_before_it_are_there(
     }
 }
 
+/// Faults, row 18.
 #[test]
-fn row_18_a_flipped_bit_costs_its_record_and_no_other() {
-    let left = Left::new(12);
+fn flipped_bit_loses_only_its_record() {
+    let left = AbandonedJournal::new(12);
     let bytes = fs::read(left.segment()).unwrap();
     for number in [0, 5, 10] {
-        for (turn, place) in left.frame(number).enumerate() {
+        for (turn, offset) in left.frame(number).enumerate() {
             let mut flipped = bytes.clone();
-            flipped[place] ^= 1 << (turn % 8);
+            flipped[offset] ^= 1 << (turn % 8);
             fs::write(left.segment(), &flipped).unwrap();
-            assert_eq!(left.read(), (all_but(12, &[number]), 0, 1), "record {number}, byte {place}");
+            assert_eq!(left.read(), (all_but(12, &[number]), 0, 1), "record {number}, byte {offset}");
             assert_eq!(
                 fs::read(left.folder().join(QUARANTINE_FOLDER).join("j-0000000000000007-0-1")).unwrap(),
                 flipped
@@ -168,12 +170,12 @@ fn row_18_a_flipped_bit_costs_its_record_and_no_other() {
         }
     }
     // The head of the segment is not any record.
-    for place in 0..20 {
+    for offset in 0..20 {
         for bit in 0..8 {
             let mut flipped = bytes.clone();
-            flipped[place] ^= 1 << bit;
+            flipped[offset] ^= 1 << bit;
             fs::write(left.segment(), &flipped).unwrap();
-            assert_eq!(left.read(), (all_but(12, &[]), 0, 0), "byte {place}, bit {bit}");
+            assert_eq!(left.read(), (all_but(12, &[]), 0, 0), "byte {offset}, bit {bit}");
             assert!(left.is_in_quarantine());
         }
     }
@@ -186,27 +188,28 @@ fn row_18_a_flipped_bit_costs_its_record_and_no_other() {
     assert_eq!(left.read(), (all_but(12, &[2, 3, 7]), 0, 3));
 }
 
+/// Faults, row 18.
 #[test]
-fn row_18_damage_where_one_look_at_a_long_segment_ends_and_the_next_begins_costs_no_neighbour() {
-    let left = Left::new(8000);
+fn damage_at_a_read_buffer_boundary_loses_only_its_record() {
+    let left = AbandonedJournal::new(8000);
     let bytes = fs::read(left.segment()).unwrap();
     assert!(bytes.len() > (1 << 20) + (100 << 10), "{} bytes", bytes.len());
     let edge = left.records.iter().position(|(_, end)| *end > (1 << 20) + 20).unwrap();
     for number in edge - 3..edge + 3 {
-        for place in [0, 1, 7, 30] {
+        for offset in [0, 1, 7, 30] {
             let mut flipped = bytes.clone();
-            flipped[left.frame(number).start + place] ^= 0x80;
+            flipped[left.frame(number).start + offset] ^= 0x80;
             fs::write(left.segment(), &flipped).unwrap();
             let (numbers, torn, damaged) = left.read();
-            assert_eq!((torn, damaged, numbers.len()), (0, 1, 7999), "record {number}, byte {place}");
+            assert_eq!((torn, damaged, numbers.len()), (0, 1, 7999), "record {number}, byte {offset}");
             assert!(!numbers.contains(&number));
         }
     }
     // More garbage than one look takes in.
     let mut ruined = bytes;
     let (first, last) = (100, 7900);
-    for (place, byte) in ruined[left.frame(first).start..left.frame(last).end].iter_mut().enumerate() {
-        *byte = u8::try_from(place.wrapping_mul(2_654_435_761) >> 13 & 0xFF).unwrap();
+    for (offset, byte) in ruined[left.frame(first).start..left.frame(last).end].iter_mut().enumerate() {
+        *byte = u8::try_from(offset.wrapping_mul(2_654_435_761) >> 13 & 0xFF).unwrap();
     }
     fs::write(left.segment(), &ruined).unwrap();
     let (numbers, torn, damaged) = left.read();
@@ -214,9 +217,10 @@ fn row_18_damage_where_one_look_at_a_long_segment_ends_and_the_next_begins_costs
     assert_eq!(numbers, (0..100).chain(7901..8000).collect::<Vec<_>>());
 }
 
+/// Faults, row 18.
 #[test]
-fn row_18_zeros_at_the_end_an_empty_segment_and_files_of_others_cost_nothing() {
-    let left = Left::new(5);
+fn trailing_zeros_empty_segments_and_foreign_files_lose_nothing() {
+    let left = AbandonedJournal::new(5);
     let bytes = fs::read(left.segment()).unwrap();
     // What some file systems leave of a write that a power cut interrupted.
     for zeros in [1, 13, 14, 15, 4096, 2 << 20] {
@@ -264,8 +268,9 @@ fn several_segments(data: &Path) -> Vec<(PathBuf, u64, u64)> {
     segments
 }
 
+/// Faults, row 18.
 #[test]
-fn row_18_a_segment_that_is_gone_or_cut_is_counted_by_what_it_held() {
+fn missing_or_truncated_segment_counts_every_record_it_held() {
     let whole = tempfile::tempdir().unwrap();
     let segments = several_segments(whole.path());
     let read = |change: &dyn Fn(&Path)| {
@@ -302,22 +307,22 @@ fn row_18_a_segment_that_is_gone_or_cut_is_counted_by_what_it_held() {
 
 #[derive(Clone, Debug)]
 enum Mutation {
-    Flip { place: usize, bit: u8 },
-    Overwrite { place: usize, with: Vec<u8> },
-    Truncate { place: usize },
-    Insert { place: usize, what: Vec<u8> },
-    Remove { place: usize, length: usize },
+    Flip { offset: usize, bit: u8 },
+    Overwrite { offset: usize, with: Vec<u8> },
+    Truncate { offset: usize },
+    Insert { offset: usize, what: Vec<u8> },
+    Remove { offset: usize, length: usize },
 }
 
 fn mutation() -> impl Strategy<Value = Mutation> {
-    let place = || 0..4000_usize;
+    let offset = || 0..4000_usize;
     let bytes = || proptest::collection::vec(any::<u8>(), 1..300);
     prop_oneof![
-        (place(), 0..8_u8).prop_map(|(place, bit)| Mutation::Flip { place, bit }),
-        (place(), bytes()).prop_map(|(place, with)| Mutation::Overwrite { place, with }),
-        place().prop_map(|place| Mutation::Truncate { place }),
-        (place(), bytes()).prop_map(|(place, what)| Mutation::Insert { place, what }),
-        (place(), 1..300_usize).prop_map(|(place, length)| Mutation::Remove { place, length }),
+        (offset(), 0..8_u8).prop_map(|(offset, bit)| Mutation::Flip { offset, bit }),
+        (offset(), bytes()).prop_map(|(offset, with)| Mutation::Overwrite { offset, with }),
+        offset().prop_map(|offset| Mutation::Truncate { offset }),
+        (offset(), bytes()).prop_map(|(offset, what)| Mutation::Insert { offset, what }),
+        (offset(), 1..300_usize).prop_map(|(offset, length)| Mutation::Remove { offset, length }),
     ]
 }
 
@@ -326,26 +331,26 @@ impl Mutation {
     fn apply(&self, bytes: &mut Vec<u8>, origin: &mut Vec<Option<usize>>) {
         let length = bytes.len();
         match self {
-            Self::Flip { place, bit } if *place < length => {
-                bytes[*place] ^= 1 << bit;
-                origin[*place] = None;
+            Self::Flip { offset, bit } if *offset < length => {
+                bytes[*offset] ^= 1 << bit;
+                origin[*offset] = None;
             }
-            Self::Overwrite { place, with } => {
-                for (place, byte) in (*place..length).zip(with) {
-                    (bytes[place], origin[place]) = (*byte, None);
+            Self::Overwrite { offset, with } => {
+                for (offset, byte) in (*offset..length).zip(with) {
+                    (bytes[offset], origin[offset]) = (*byte, None);
                 }
             }
-            Self::Truncate { place } => {
-                bytes.truncate(*place);
-                origin.truncate(*place);
+            Self::Truncate { offset } => {
+                bytes.truncate(*offset);
+                origin.truncate(*offset);
             }
-            Self::Insert { place, what } => {
-                let place = (*place).min(length);
-                bytes.splice(place..place, what.iter().copied());
-                origin.splice(place..place, what.iter().map(|_| None));
+            Self::Insert { offset, what } => {
+                let offset = (*offset).min(length);
+                bytes.splice(offset..offset, what.iter().copied());
+                origin.splice(offset..offset, what.iter().map(|_| None));
             }
-            Self::Remove { place, length: removed } => {
-                let range = (*place).min(length)..(place + removed).min(length);
+            Self::Remove { offset, length: removed } => {
+                let range = (*offset).min(length)..(offset + removed).min(length);
                 bytes.drain(range.clone());
                 origin.drain(range);
             }
@@ -356,11 +361,12 @@ impl Mutation {
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+    /// Faults, row 18.
     #[test]
-    fn row_18_whatever_happens_to_a_segment_whole_records_are_read_and_nothing_else(
+    fn randomly_damaged_segment_yields_only_intact_records(
         mutations in proptest::collection::vec(mutation(), 1..5),
     ) {
-        let left = Left::new(20);
+        let left = AbandonedJournal::new(20);
         let mut bytes = fs::read(left.segment()).unwrap();
         let mut origin: Vec<Option<usize>> = (0..bytes.len()).map(Some).collect();
         for mutation in &mutations {
@@ -371,11 +377,11 @@ proptest! {
         let (numbers, _, _) = left.read();
         // An inserted or removed byte at a border changes no frame, so it is the frames' own bytes that count.
         let standing: BTreeMap<usize, usize> =
-            origin.iter().enumerate().filter_map(|(place, origin)| Some(((*origin)?, place))).collect();
+            origin.iter().enumerate().filter_map(|(offset, origin)| Some(((*origin)?, offset))).collect();
         for number in 0..20 {
             let frame = left.frame(number);
             let whole = standing.get(&frame.start).is_some_and(|start| {
-                frame.clone().enumerate().all(|(at, place)| standing.get(&place) == Some(&(start + at)))
+                frame.clone().enumerate().all(|(at, offset)| standing.get(&offset) == Some(&(start + at)))
             });
             // The segment's own head may be cut so short that it is none: then nothing in it can be read.
             prop_assert!(!whole || numbers.contains(&number) || bytes.len() < 20, "record {number} is whole and was not read: {mutations:?}");
@@ -386,10 +392,11 @@ proptest! {
     }
 }
 
+/// Faults, row 18.
 #[tokio::test]
-async fn row_18_what_is_lost_is_counted_in_the_database_and_the_rest_is_stored_once() {
-    let desk = Desk::new(Place::sqlite()).await;
-    let left = Left::new(12);
+async fn losses_are_counted_in_the_database_and_intact_records_stored_once() {
+    let fixture = ClickFixture::new(TestStore::sqlite()).await;
+    let left = AbandonedJournal::new(12);
     let mut bytes = fs::read(left.segment()).unwrap();
     bytes[left.frame(4).start + 30] ^= 1;
     bytes.truncate(bytes.len() - 3);
@@ -398,42 +405,46 @@ async fn row_18_what_is_lost_is_counted_in_the_database_and_the_rest_is_stored_o
         let control = tokio::runtime::Handle::current();
         let reader = Reader::abandoned(&left.folder());
         let mut ingest =
-            Ingest::new(desk.store.clone(), control, reader, None, Arc::new(MissCounter::default()));
-        while ingest.ingest_next_batch(&desk.clicks, moment("2099-01-01")).await.unwrap() > 0 {}
-        assert_eq!(desk.count("select count(*) from events").await, 10);
-        assert_eq!(desk.count("select count(distinct seq) from events where seq not in (5, 12)").await, 10);
-        assert_eq!(desk.count("select clicks + bots from totals where kind = 0").await, 10);
-        assert_eq!(desk.count("select clicks from losses where reason = 'torn'").await, 1);
-        assert_eq!(desk.count("select clicks from losses where reason = 'damaged'").await, 1);
-        assert_eq!(desk.count("select count(*) from losses").await, 2);
+            Ingest::new(fixture.store.clone(), control, reader, None, Arc::new(MissCounter::default()));
+        while ingest.ingest_next_batch(&fixture.clicks, moment("2099-01-01")).await.unwrap() > 0 {}
+        assert_eq!(fixture.count("select count(*) from events").await, 10);
+        assert_eq!(
+            fixture.count("select count(distinct seq) from events where seq not in (5, 12)").await,
+            10
+        );
+        assert_eq!(fixture.count("select clicks + bots from totals where kind = 0").await, 10);
+        assert_eq!(fixture.count("select clicks from losses where reason = 'torn'").await, 1);
+        assert_eq!(fixture.count("select clicks from losses where reason = 'damaged'").await, 1);
+        assert_eq!(fixture.count("select count(*) from losses").await, 2);
     }
     assert!(left.is_in_quarantine());
-    desk.clicks.close().await;
-    desk.store.close().await;
+    fixture.clicks.close().await;
+    fixture.store.close().await;
 }
 
+/// Faults, row 42.
 #[tokio::test]
-async fn row_42_a_click_from_a_clock_that_is_ahead_is_stored_as_of_now() {
-    let mut desk = Desk::new(Place::sqlite()).await;
-    let link = desk.link("a").await;
+async fn click_from_a_clock_ahead_is_stored_with_the_current_time() {
+    let mut fixture = ClickFixture::new(TestStore::sqlite()).await;
+    let link = fixture.link("a").await;
     let now = moment("2026-11-16T23:30:00Z");
     // Tomorrow by its own clock, five minutes ahead, right, and an hour behind.
     for offset_ms in [3_600_000, 300_000, 0, -3_600_000] {
-        desk.record(&[click(link, now.plus_ms(offset_ms), 1)]);
+        fixture.record(&[click(link, now.plus_ms(offset_ms), 1)]);
     }
-    desk.store_all_at(now).await;
-    let stored = |sql: &'static str| desk.count(sql);
+    fixture.store_all_at(now).await;
+    let stored = |sql: &'static str| fixture.count(sql);
     assert_eq!(stored("select count(*) from events").await, 4);
     assert_eq!(stored("select max(ts) from events").await, now.ms());
     assert_eq!(stored("select min(ts) from events").await, now.ms() - 3_600_000);
     assert_eq!(stored("select count(*) from days where kind = 0").await, 1, "no day to come");
     assert_eq!(stored("select clicks from days where kind = 0").await, 4);
-    desk.clicks.close().await;
-    desk.store.close().await;
+    fixture.clicks.close().await;
+    fixture.store.close().await;
 }
 
 #[test]
-fn a_segment_the_keeper_has_just_made_is_left_to_it() {
+fn segment_that_was_just_created_is_not_removed_by_the_reader() {
     let data = tempfile::tempdir().unwrap();
     let journal = open(data.path(), 7);
     let lane = journal.new_writer();
@@ -450,7 +461,7 @@ fn a_segment_the_keeper_has_just_made_is_left_to_it() {
 }
 
 #[test]
-fn clicks_noted_together_are_written_together_and_not_before() {
+fn staged_clicks_are_written_together_by_a_flush() {
     let data = tempfile::tempdir().unwrap();
     let journal = open(data.path(), 7);
     let lane = journal.new_writer();
@@ -475,7 +486,7 @@ fn clicks_noted_together_are_written_together_and_not_before() {
 }
 
 #[test]
-fn what_is_written_while_segments_change_is_read_once_and_in_order() {
+fn records_written_during_rotation_are_read_once_and_in_order() {
     let data = tempfile::tempdir().unwrap();
     let journal = open_with(data.path(), 7, 1 << 20);
     let keeper = JournalMaintenance::start(&journal).unwrap();
@@ -539,8 +550,8 @@ fn what_is_written_while_segments_change_is_read_once_and_in_order() {
 }
 
 #[test]
-fn a_segment_that_cannot_be_read_costs_no_record_of_another() {
-    let left = Left::new(5);
+fn unreadable_segment_loses_no_record_of_another() {
+    let left = AbandonedJournal::new(5);
     // Read after the first, and nobody can read a folder.
     fs::create_dir(left.folder().join("j-0000000000000008-0-1")).unwrap();
     let mut reader = Reader::abandoned(&left.folder());
@@ -548,15 +559,15 @@ fn a_segment_that_cannot_be_read_costs_no_record_of_another() {
     reader.commit();
     assert!(reader.read(MAX_ENTRIES).is_err(), "and it is said");
     // Read before the others, it does not hold them up either.
-    let left = Left::new(5);
+    let left = AbandonedJournal::new(5);
     fs::create_dir(left.folder().join("j-0000000000000001-0-1")).unwrap();
     let mut reader = Reader::abandoned(&left.folder());
     assert_eq!(reader.read(MAX_ENTRIES).unwrap().entries.len(), 5);
 }
 
 #[test]
-fn a_segment_that_cannot_be_removed_is_not_read_again() {
-    let left = Left::new(5);
+fn segment_that_cannot_be_removed_is_not_read_again() {
+    let left = AbandonedJournal::new(5);
     let mut bytes = fs::read(left.segment()).unwrap();
     bytes[left.frame(2).start + 20] ^= 1;
     fs::write(left.segment(), bytes).unwrap();
@@ -575,7 +586,7 @@ fn a_segment_that_cannot_be_removed_is_not_read_again() {
 }
 
 #[test]
-fn however_many_segments_wait_few_files_are_open() {
+fn reading_many_segments_keeps_few_files_open() {
     let data = tempfile::tempdir().unwrap();
     let folder = data.path().join(JOURNAL_FOLDER);
     append(&open(data.path(), 0).new_writer(), 1, "");
@@ -603,10 +614,10 @@ fn however_many_segments_wait_few_files_are_open() {
 }
 
 #[tokio::test]
-async fn what_was_dropped_survives_the_process_and_is_counted_once() {
-    let place = Place::sqlite();
-    let (store, clicks) = (place.open().await, ClickStore::open(&place.location).await.unwrap());
-    let data = place.folder();
+async fn drop_count_survives_the_process_and_is_counted_once() {
+    let test_store = TestStore::sqlite();
+    let (store, clicks) = (test_store.open().await, ClickStore::open(&test_store.location).await.unwrap());
+    let data = test_store.folder();
     let folder = data.join(JOURNAL_FOLDER);
     // No room at all, and nobody who stores anything.
     let journal = open_with(data, 7, 1);
@@ -646,14 +657,14 @@ async fn what_was_dropped_survives_the_process_and_is_counted_once() {
 }
 
 #[tokio::test]
-async fn a_process_that_dropped_nothing_or_stored_it_leaves_no_tally() {
-    let place = Place::sqlite();
-    let (store, clicks) = (place.open().await, ClickStore::open(&place.location).await.unwrap());
-    let folder = place.folder().join(JOURNAL_FOLDER);
-    drop(JournalMaintenance::start(&open(place.folder(), 7)).unwrap());
+async fn process_without_uncounted_drops_leaves_no_drop_counter() {
+    let test_store = TestStore::sqlite();
+    let (store, clicks) = (test_store.open().await, ClickStore::open(&test_store.location).await.unwrap());
+    let folder = test_store.folder().join(JOURNAL_FOLDER);
+    drop(JournalMaintenance::start(&open(test_store.folder(), 7)).unwrap());
     assert_eq!(read_drop_counters(&folder).unwrap(), []);
 
-    let journal = open_with(place.folder(), 8, 1);
+    let journal = open_with(test_store.folder(), 8, 1);
     let keeper = JournalMaintenance::start(&journal).unwrap();
     let lane = journal.new_writer();
     wait_until("there is no room", || journal.is_dropping());

@@ -8,20 +8,17 @@
 //! Modules named `outside_` need programs of others: an S3 server (`scripts/with-s3`), `DuckDB` and pandas.
 #![expect(clippy::unwrap_used, reason = "in a test whatever is not there is a failure")]
 
-mod by_clicks;
-#[path = "../../../store/tests/it/database.rs"]
-mod database;
-mod desk;
+mod edge_hits;
+mod export_destination;
+mod export_job;
 mod export_lines;
 mod export_parquet;
-mod export_place;
-mod export_run;
-mod import;
 mod ingest;
 mod journal;
 mod outside_readers;
 mod outside_s3;
+mod ranking;
 mod recompute;
 mod retention;
-mod samples;
 mod stats;
+mod support;

@@ -5,7 +5,7 @@ use std::process::Command;
 use rlinks_clicks::Click;
 use rlinks_clicks::export::parquet::Writer;
 
-use crate::samples::many;
+use crate::support::sample_clicks::many;
 
 #[track_caller]
 fn check(clicks: &[Click], expected: &str) {
@@ -25,7 +25,7 @@ fn check(clicks: &[Click], expected: &str) {
 }
 
 #[test]
-fn duckdb_and_pandas_read_what_we_wrote() {
+fn duckdb_and_pandas_read_exported_parquet() {
     check(
         &many(10_000),
         r#"{"count": 10000, "min_ts": 1769904000000, "max_ts": 1769904009999, "bots": 6666, "codes": 100}"#,

@@ -8,7 +8,7 @@ use object_store::{ObjectStoreExt, aws::AmazonS3};
 use rlinks_clicks::export::jsonl::Form;
 use rlinks_clicks::export::{Destination, Export, ExportError, Format, OpenDestination, Overwrite};
 
-use crate::samples::many;
+use crate::support::sample_clicks::many;
 
 #[expect(clippy::disallowed_methods, reason = "the server's address comes from the script that started it")]
 fn settings() -> (String, Vec<(String, String)>) {
@@ -41,7 +41,7 @@ async fn has_begun(key: &str) -> bool {
 }
 
 #[tokio::test]
-async fn a_small_object_appears_at_the_end_and_is_not_replaced() {
+async fn small_object_appears_when_complete_and_is_not_replaced() {
     let target = target("small/a.jsonl");
     let mut upload = target.begin(None, Overwrite::Refuse).await.unwrap();
     upload.write(b"one\n").await.unwrap();
@@ -60,7 +60,7 @@ async fn a_small_object_appears_at_the_end_and_is_not_replaced() {
 }
 
 #[tokio::test]
-async fn a_large_object_goes_in_parts_and_comes_back_whole() {
+async fn large_object_is_uploaded_in_parts_without_loss() {
     // Sizes around the borders of a part.
     for size in [(8 << 20) - 1, 8 << 20, (8 << 20) + 1, 50 << 20] {
         let bytes: Vec<u8> = (0_u32..).flat_map(u32::to_le_bytes).take(size).collect();
@@ -74,7 +74,7 @@ async fn a_large_object_goes_in_parts_and_comes_back_whole() {
 }
 
 #[tokio::test]
-async fn what_is_dropped_or_abandoned_leaves_nothing() {
+async fn dropped_or_aborted_upload_leaves_nothing() {
     let bytes = vec![1; 20 << 20];
     let begun = async |key: &str| {
         let mut upload = target(key).begin(None, Overwrite::Refuse).await.unwrap();
@@ -95,7 +95,7 @@ async fn what_is_dropped_or_abandoned_leaves_nothing() {
 }
 
 #[tokio::test]
-async fn exports_go_to_a_prefix_in_parts() {
+async fn export_to_a_prefix_writes_part_objects() {
     let clicks = many(3_000);
     let target = target("exports/");
     assert!(target.takes_parts());
@@ -114,7 +114,7 @@ async fn exports_go_to_a_prefix_in_parts() {
 }
 
 #[tokio::test]
-async fn a_missing_bucket_or_server_is_a_failure() {
+async fn missing_bucket_or_server_fails_the_export() {
     let (_, mut options) = settings();
     let place = Destination::parse("s3://no-such-bucket/a").unwrap().open(&options).unwrap();
     let mut upload = place.begin(None, Overwrite::Replace).await.unwrap();

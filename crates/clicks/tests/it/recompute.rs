@@ -4,63 +4,26 @@ use rlinks_clicks::ClickStore;
 use rlinks_clicks::journal::entry::{JournalEntry, UserAgentBytes};
 use rlinks_clicks::recompute::Recomputed;
 use rlinks_clicks::rollup::{RollupSubject, Total};
-use rlinks_core::{Actor, Id, Timestamp};
-use rlinks_store::database::pool::{Dialect, Pool};
-use sqlx::AssertSqlSafe;
+use rlinks_core::{Actor, Id};
+use rlinks_store::database::pool::Dialect;
 
-use crate::database::{Place, contract};
-use crate::desk::{Desk, GOOGLEBOT, IPHONE, MAIN, click, moment};
+use crate::support::clicks::{ClickFixture, GOOGLEBOT, IPHONE, MAIN, click, moment};
+use crate::support::database::{TestStore, contract};
+use crate::support::rollups::{change, dump, recompute_at};
 
 contract!(
-    sound_numbers_are_not_written,
-    damaged_numbers_become_what_they_were,
-    a_visitor_who_was_forgotten_and_came_late_is_one_visitor_again,
+    correct_rollups_are_not_rewritten,
+    damaged_rollups_are_repaired,
+    late_click_of_a_forgotten_visitor_is_counted_as_one_visitor,
     one_workspace_is_recomputed_without_the_others,
-    hours_that_are_not_kept_do_not_come_back,
-    clicks_that_come_meanwhile_are_neither_lost_nor_doubled,
-    what_was_counted_elsewhere_is_never_touched,
+    expired_hours_are_not_recreated,
+    clicks_stored_during_recompute_are_counted_once,
+    external_totals_are_never_changed,
 );
 
 const NOW: &str = "2026-11-17T12:00:00Z";
 /// The UTC day 2026-11-12.
 const DAY: i64 = 20_769;
-
-/// Every row of rollups and counters, as text.
-pub(crate) async fn dump(clicks: &ClickStore) -> Vec<String> {
-    let mut rows = Vec::new();
-    for (table, columns) in [
-        ("hours", "kind, subject, hour, clicks, bots, visitors, arrivals, first_event, last_event"),
-        ("days", "kind, workspace_id, day, subject, clicks, bots, visitors, first_event, last_event"),
-        ("day_values", "kind, workspace_id, day, subject, dimensions"),
-        ("months", "kind, subject, month, clicks, bots, visitors"),
-        ("totals", "kind, subject, workspace_id, clicks, bots, last_click, last_hit"),
-    ] {
-        rows.extend(dump_table(clicks, table, columns).await);
-    }
-    rows
-}
-
-/// The rows of one table.
-pub(crate) async fn dump_table(clicks: &ClickStore, table: &str, columns: &str) -> Vec<String> {
-    let texts: Vec<_> =
-        columns.split(", ").map(|column| format!("coalesce(cast({column} as text), '-')")).collect();
-    let sql = format!("select '{table} ' || {} from {table} order by {columns}", texts.join(" || ' ' || "));
-    let rows: Vec<(String,)> = match clicks.pool() {
-        Pool::Sqlite { readers, .. } => sqlx::query_as(AssertSqlSafe(sql)).fetch_all(readers).await.unwrap(),
-        Pool::Postgres(pool) => sqlx::query_as(AssertSqlSafe(sql)).fetch_all(pool).await.unwrap(),
-    };
-    rows.into_iter().map(|(row,)| row).collect()
-}
-
-/// Changes the clicks' database past the crate, in one transaction.
-pub(crate) async fn change(clicks: &ClickStore, sql: &str) {
-    let begin = if clicks.dialect() == Dialect::Sqlite { "begin immediate" } else { "begin" };
-    let sql = AssertSqlSafe(format!("{begin}; {sql}; commit"));
-    match clicks.pool() {
-        Pool::Sqlite { writer, .. } => sqlx::raw_sql(sql).execute(writer).await.map(|_| ()).unwrap(),
-        Pool::Postgres(pool) => sqlx::raw_sql(sql).execute(pool).await.map(|_| ()).unwrap(),
-    }
-}
 
 /// From here on nobody can store anything: whoever writes takes the lock of ingest first.
 async fn forbid_writes(clicks: &ClickStore) {
@@ -76,20 +39,16 @@ async fn forbid_writes(clicks: &ClickStore) {
     change(clicks, sql).await;
 }
 
-async fn recompute(desk: &Desk, workspace: Option<Id>) -> Recomputed {
-    recompute_at(desk, workspace, moment(NOW)).await
-}
-
-pub(crate) async fn recompute_at(desk: &Desk, workspace: Option<Id>, now: Timestamp) -> Recomputed {
-    desk.clicks.recompute(&desk.store, workspace, now, |_| ()).await.unwrap()
+async fn recompute(fixture: &ClickFixture, workspace: Option<Id>) -> Recomputed {
+    recompute_at(fixture, workspace, moment(NOW)).await
 }
 
 /// Some days of two workspaces: people and bots, owners, late clicks, more referrers than have names.
-async fn busy_week(desk: &mut Desk) -> [Id; 3] {
+async fn busy_week(fixture: &mut ClickFixture) -> [Id; 3] {
     let links = [
-        desk.link("a").await,
-        desk.link_by("b", Actor::from_stored("user:77".to_owned())).await,
-        desk.link_by("c", Actor::from_stored("user:78".to_owned())).await,
+        fixture.link("a").await,
+        fixture.link_by("b", Actor::from_stored("user:77".to_owned())).await,
+        fixture.link_by("c", Actor::from_stored("user:78".to_owned())).await,
     ];
     let start = moment("2026-11-10T00:00:00Z");
     for day in 0..6 {
@@ -97,58 +56,63 @@ async fn busy_week(desk: &mut Desk) -> [Id; 3] {
             let ts = start.plus_ms(day * 86_400_000 + nth * 2_000_000);
             let referrer = format!("https://www.site{}.example/path", nth % 7);
             let country = [*b"DE", *b"FR", *b"US"][usize::try_from(nth % 3).unwrap()];
-            desk.record(&[JournalEntry {
+            fixture.record(&[JournalEntry {
                 referrer: referrer.as_bytes(),
                 country: Some(country),
                 utm_campaign: if nth % 5 == 0 { "launch" } else { "" },
-                agent: UserAgentBytes::Raw(if nth % 4 == 0 { IPHONE } else { crate::desk::FIREFOX }),
+                agent: UserAgentBytes::Raw(if nth % 4 == 0 {
+                    IPHONE
+                } else {
+                    crate::support::clicks::FIREFOX
+                }),
                 ua_hash: if nth % 4 == 0 { 2 } else { 1 },
                 ..click(links[usize::try_from(nth % 3).unwrap()], ts, (nth % 11).unsigned_abs())
             }]);
         }
         let noon = start.plus_ms(day * 86_400_000 + 43_200_000);
-        desk.record(&[
+        fixture.record(&[
             JournalEntry { agent: UserAgentBytes::Raw(GOOGLEBOT), ua_hash: 3, ..click(links[0], noon, 500) },
             JournalEntry { workspace: Id::from_i64(2), ..click(Id::from_i64(99), noon, 1) },
             // Earlier than those stored before: the day's first click of a visitor moves.
             click(links[1], start.plus_ms(day / 2 * 86_400_000 + 100), 5),
         ]);
-        desk.store_all_at(moment(NOW)).await;
+        fixture.store_all_at(moment(NOW)).await;
     }
     for nth in 0..1200 {
         let referrer = format!("https://r{:03}.example/", (nth * 7) % 600);
-        desk.record(&[JournalEntry {
+        fixture.record(&[JournalEntry {
             referrer: referrer.as_bytes(),
             ..click(links[0], moment("2026-11-13T05:06:07Z"), nth)
         }]);
         if nth % 290 == 0 {
-            desk.store_all_at(moment(NOW)).await;
+            fixture.store_all_at(moment(NOW)).await;
         }
     }
-    desk.store_all_at(moment(NOW)).await;
+    fixture.store_all_at(moment(NOW)).await;
     links
 }
 
-async fn sound_numbers_are_not_written(place: Place) {
-    let mut desk = Desk::new(place).await;
-    busy_week(&mut desk).await;
-    let before = dump(&desk.clicks).await;
+async fn correct_rollups_are_not_rewritten(test_store: TestStore) {
+    let mut fixture = ClickFixture::new(test_store).await;
+    busy_week(&mut fixture).await;
+    let before = dump(&fixture.clicks).await;
     assert!(before.iter().any(|row| row.starts_with("day_values") && row.contains("(other)")));
     assert!(before.iter().any(|row| row.starts_with("totals 2 77 1 ")));
-    forbid_writes(&desk.clicks).await;
+    forbid_writes(&fixture.clicks).await;
     let mut steps = Vec::new();
-    let done = desk.clicks.recompute(&desk.store, None, moment(NOW), |step| steps.push(step)).await.unwrap();
+    let done =
+        fixture.clicks.recompute(&fixture.store, None, moment(NOW), |step| steps.push(step)).await.unwrap();
     assert_eq!(done, Recomputed { days: 6, days_changed: 0, subjects_changed: 0 });
     assert_eq!((steps.len(), steps[5].done, steps[5].days), (6, 5, 6));
-    assert_eq!(dump(&desk.clicks).await, before);
-    desk.clicks.close().await;
-    desk.store.close().await;
+    assert_eq!(dump(&fixture.clicks).await, before);
+    fixture.clicks.close().await;
+    fixture.store.close().await;
 }
 
-async fn damaged_numbers_become_what_they_were(place: Place) {
-    let mut desk = Desk::new(place).await;
-    let [a, b, c] = busy_week(&mut desk).await.map(Id::as_i64);
-    let before = dump(&desk.clicks).await;
+async fn damaged_rollups_are_repaired(test_store: TestStore) {
+    let mut fixture = ClickFixture::new(test_store).await;
+    let [a, b, c] = busy_week(&mut fixture).await.map(Id::as_i64);
+    let before = dump(&fixture.clicks).await;
     let damage = [
         // What lies beside totals may be anything.
         format!("delete from hours where subject = {a} and hour >= {DAY} * 24 and hour < {DAY} * 24 + 7"),
@@ -175,87 +139,87 @@ async fn damaged_numbers_become_what_they_were(place: Place) {
         "insert into totals values (2, 4242, 1, 9, 0, 5, 5)".to_owned(),
         format!("update totals set last_click = null, last_hit = 4 where subject = {a}"),
     ];
-    change(&desk.clicks, &damage.join("; ")).await;
-    let damaged = dump(&desk.clicks).await;
+    change(&fixture.clicks, &damage.join("; ")).await;
+    let damaged = dump(&fixture.clicks).await;
     assert_ne!(damaged, before);
-    let done = recompute(&desk, None).await;
+    let done = recompute(&fixture, None).await;
     assert!(done.subjects_changed > 20, "{done:?}");
-    let after = dump(&desk.clicks).await;
+    let after = dump(&fixture.clicks).await;
     for (after, before) in after.iter().zip(&before) {
         assert_eq!(after, before);
     }
     assert_eq!(after, before);
-    assert_eq!(recompute(&desk, None).await.subjects_changed, 0);
-    desk.clicks.close().await;
-    desk.store.close().await;
+    assert_eq!(recompute(&fixture, None).await.subjects_changed, 0);
+    fixture.clicks.close().await;
+    fixture.store.close().await;
 }
 
-async fn a_visitor_who_was_forgotten_and_came_late_is_one_visitor_again(place: Place) {
-    let mut desk = Desk::new(place).await;
-    let link = desk.link("a").await;
-    desk.record(&[click(link, moment("2026-11-12T10:00:00Z"), 1)]);
-    desk.store_all_at(moment(NOW)).await;
-    assert_eq!(desk.clicks.forget_seen(moment(NOW)).await.unwrap(), 2);
-    desk.record(&[click(link, moment("2026-11-12T08:00:00Z"), 1)]);
-    desk.store_all_at(moment(NOW)).await;
-    assert_eq!(desk.count("select visitors from days where kind = 0").await, 2);
+async fn late_click_of_a_forgotten_visitor_is_counted_as_one_visitor(test_store: TestStore) {
+    let mut fixture = ClickFixture::new(test_store).await;
+    let link = fixture.link("a").await;
+    fixture.record(&[click(link, moment("2026-11-12T10:00:00Z"), 1)]);
+    fixture.store_all_at(moment(NOW)).await;
+    assert_eq!(fixture.clicks.forget_seen(moment(NOW)).await.unwrap(), 2);
+    fixture.record(&[click(link, moment("2026-11-12T08:00:00Z"), 1)]);
+    fixture.store_all_at(moment(NOW)).await;
+    assert_eq!(fixture.count("select visitors from days where kind = 0").await, 2);
     // The link and the workspace.
-    assert_eq!(recompute(&desk, None).await, Recomputed { days: 1, days_changed: 1, subjects_changed: 2 });
-    assert_eq!(desk.count("select visitors from days where kind = 0").await, 1);
-    assert_eq!(desk.count("select visitors from months where kind = 1").await, 1);
-    assert_eq!(desk.count("select cast(sum(arrivals) as bigint) from hours where kind = 0").await, 1);
-    assert_eq!(desk.count("select hour - 20769 * 24 from hours where kind = 0 and arrivals = 1").await, 8);
-    assert_eq!(desk.count("select clicks from totals where kind = 0").await, 2);
-    desk.clicks.close().await;
-    desk.store.close().await;
+    assert_eq!(recompute(&fixture, None).await, Recomputed { days: 1, days_changed: 1, subjects_changed: 2 });
+    assert_eq!(fixture.count("select visitors from days where kind = 0").await, 1);
+    assert_eq!(fixture.count("select visitors from months where kind = 1").await, 1);
+    assert_eq!(fixture.count("select cast(sum(arrivals) as bigint) from hours where kind = 0").await, 1);
+    assert_eq!(fixture.count("select hour - 20769 * 24 from hours where kind = 0 and arrivals = 1").await, 8);
+    assert_eq!(fixture.count("select clicks from totals where kind = 0").await, 2);
+    fixture.clicks.close().await;
+    fixture.store.close().await;
 }
 
-async fn one_workspace_is_recomputed_without_the_others(place: Place) {
-    let mut desk = Desk::new(place).await;
-    busy_week(&mut desk).await;
-    let before = dump(&desk.clicks).await;
-    change(&desk.clicks, "delete from day_values").await;
-    assert!(recompute(&desk, Some(MAIN)).await.subjects_changed > 0);
-    assert_eq!(desk.count("select count(*) from day_values where workspace_id = 2").await, 0);
-    assert_eq!(recompute(&desk, Some(Id::from_i64(2))).await.days_changed, 6);
-    assert_eq!(dump(&desk.clicks).await, before);
-    desk.clicks.close().await;
-    desk.store.close().await;
+async fn one_workspace_is_recomputed_without_the_others(test_store: TestStore) {
+    let mut fixture = ClickFixture::new(test_store).await;
+    busy_week(&mut fixture).await;
+    let before = dump(&fixture.clicks).await;
+    change(&fixture.clicks, "delete from day_values").await;
+    assert!(recompute(&fixture, Some(MAIN)).await.subjects_changed > 0);
+    assert_eq!(fixture.count("select count(*) from day_values where workspace_id = 2").await, 0);
+    assert_eq!(recompute(&fixture, Some(Id::from_i64(2))).await.days_changed, 6);
+    assert_eq!(dump(&fixture.clicks).await, before);
+    fixture.clicks.close().await;
+    fixture.store.close().await;
 }
 
-async fn hours_that_are_not_kept_do_not_come_back(place: Place) {
-    let mut desk = Desk::new(place).await;
-    busy_week(&mut desk).await;
+async fn expired_hours_are_not_recreated(test_store: TestStore) {
+    let mut fixture = ClickFixture::new(test_store).await;
+    busy_week(&mut fixture).await;
     // 2026-11-10 is 30 days ago and is kept; at midnight it is not.
     let (kept, over) = (moment("2026-12-10T23:59:59Z"), moment("2026-12-11T00:00:00Z"));
-    let before = dump(&desk.clicks).await;
-    change(&desk.clicks, "delete from hours").await;
-    recompute_at(&desk, None, kept).await;
-    assert_eq!(dump(&desk.clicks).await, before);
-    change(&desk.clicks, "delete from hours; delete from day_values").await;
-    recompute_at(&desk, None, over).await;
-    assert_eq!(desk.count("select min(hour) from hours").await, (DAY - 1) * 24);
-    assert_eq!(desk.count("select min(day) from day_values").await, DAY - 2);
-    desk.clicks.close().await;
-    desk.store.close().await;
+    let before = dump(&fixture.clicks).await;
+    change(&fixture.clicks, "delete from hours").await;
+    recompute_at(&fixture, None, kept).await;
+    assert_eq!(dump(&fixture.clicks).await, before);
+    change(&fixture.clicks, "delete from hours; delete from day_values").await;
+    recompute_at(&fixture, None, over).await;
+    assert_eq!(fixture.count("select min(hour) from hours").await, (DAY - 1) * 24);
+    assert_eq!(fixture.count("select min(day) from day_values").await, DAY - 2);
+    fixture.clicks.close().await;
+    fixture.store.close().await;
 }
 
-async fn clicks_that_come_meanwhile_are_neither_lost_nor_doubled(place: Place) {
-    let mut desk = Desk::new(place.clone()).await;
-    busy_week(&mut desk).await;
-    let link = desk.link_by("d", Actor::from_stored("user:79".to_owned())).await;
+async fn clicks_stored_during_recompute_are_counted_once(test_store: TestStore) {
+    let mut fixture = ClickFixture::new(test_store.clone()).await;
+    busy_week(&mut fixture).await;
+    let link = fixture.link_by("d", Actor::from_stored("user:79".to_owned())).await;
     // Another process.
-    let (store, clicks) = (place.open().await, ClickStore::open(&place.location).await.unwrap());
-    let stored_before = desk.count("select count(*) from events").await;
+    let (store, clicks) = (test_store.open().await, ClickStore::open(&test_store.location).await.unwrap());
+    let stored_before = fixture.count("select count(*) from events").await;
     let storing = async {
         for nth in 0..60 {
             for minute in 0..20 {
                 let ts = moment("2026-11-12T09:00:00Z").plus_ms(nth * 600_000 + minute * 60_000);
-                desk.record(&[click(link, ts, (nth * 7 + minute).unsigned_abs() % 100)]);
+                fixture.record(&[click(link, ts, (nth * 7 + minute).unsigned_abs() % 100)]);
             }
-            desk.store_all_at(moment(NOW)).await;
+            fixture.store_all_at(moment(NOW)).await;
         }
-        desk
+        fixture
     };
     let recomputing = async {
         let mut changed = 0;
@@ -275,33 +239,33 @@ async fn clicks_that_come_meanwhile_are_neither_lost_nor_doubled(place: Place) {
         }
         changed
     };
-    let (desk, changed) = tokio::join!(storing, recomputing);
+    let (fixture, changed) = tokio::join!(storing, recomputing);
     assert!(changed > 6);
     // As if nothing had ever been wrong.
-    assert_eq!(recompute(&desk, None).await.subjects_changed, 0);
-    assert_eq!(desk.count("select count(*) from events").await, stored_before + 1200);
+    assert_eq!(recompute(&fixture, None).await.subjects_changed, 0);
+    assert_eq!(fixture.count("select count(*) from events").await, stored_before + 1200);
     let counted = "select cast(sum(clicks + bots) as bigint) from totals where kind = 1";
-    assert_eq!(desk.count(counted).await, stored_before + 1200);
+    assert_eq!(fixture.count(counted).await, stored_before + 1200);
     let counted = "select cast(sum(clicks + bots) as bigint) from months where kind = 0";
-    assert_eq!(desk.count(counted).await, stored_before + 1200);
-    assert_eq!(desk.count("select clicks from totals where kind = 2 and subject = 79").await, 1200);
-    assert_eq!(desk.count("select visitors from months where kind = 2 and subject = 79").await, 100);
+    assert_eq!(fixture.count(counted).await, stored_before + 1200);
+    assert_eq!(fixture.count("select clicks from totals where kind = 2 and subject = 79").await, 1200);
+    assert_eq!(fixture.count("select visitors from months where kind = 2 and subject = 79").await, 100);
     clicks.close().await;
     store.close().await;
-    desk.clicks.close().await;
-    desk.store.close().await;
+    fixture.clicks.close().await;
+    fixture.store.close().await;
 }
 
-async fn what_was_counted_elsewhere_is_never_touched(place: Place) {
-    let mut desk = Desk::new(place).await;
-    let [a, b, _] = busy_week(&mut desk).await;
+async fn external_totals_are_never_changed(test_store: TestStore) {
+    let mut fixture = ClickFixture::new(test_store).await;
+    let [a, b, _] = busy_week(&mut fixture).await;
     let subjects = [RollupSubject::link(MAIN, a), RollupSubject::link(MAIN, b)];
-    let before = desk.clicks.totals(&subjects).await.unwrap();
+    let before = fixture.clicks.totals(&subjects).await.unwrap();
     let elsewhere = Total { clicks: 1_000, bots: 7, last_click: None, last_hit: Some(moment("2020-01-01")) };
     // However often it is said, it is counted once; and what is said last counts.
     for clicks in [500, 1_000, 1_000] {
         let said = Total { clicks, ..elsewhere };
-        desk.clicks.set_external_totals(MAIN, &[(a, said), (b, elsewhere)]).await.unwrap();
+        fixture.clicks.set_external_totals(MAIN, &[(a, said), (b, elsewhere)]).await.unwrap();
     }
     let with = |subject| Total {
         clicks: before[&subject].clicks + 1_000,
@@ -309,12 +273,12 @@ async fn what_was_counted_elsewhere_is_never_touched(place: Place) {
         ..before[&subject]
     };
     let expected = subjects.map(with);
-    let now = desk.clicks.totals(&subjects).await.unwrap();
+    let now = fixture.clicks.totals(&subjects).await.unwrap();
     assert_eq!(subjects.map(|subject| now[&subject]), expected);
     // Wrong days are put right, and the totals with them, but for what came from elsewhere.
     let id = a.as_i64();
     change(
-        &desk.clicks,
+        &fixture.clicks,
         &format!(
             "update days set clicks = clicks + 9 where kind = 0 and subject = {id} and day = {DAY};
              update months set clicks = clicks + 9 where kind = 0 and subject = {id};
@@ -322,15 +286,15 @@ async fn what_was_counted_elsewhere_is_never_touched(place: Place) {
         ),
     )
     .await;
-    assert!(recompute(&desk, None).await.subjects_changed > 0);
-    let now = desk.clicks.totals(&subjects).await.unwrap();
+    assert!(recompute(&fixture, None).await.subjects_changed > 0);
+    let now = fixture.clicks.totals(&subjects).await.unwrap();
     assert_eq!(subjects.map(|subject| now[&subject]), expected);
     // A link that did not come to be leaves nothing.
     let nobody = Id::from_i64(4_242);
-    desk.clicks.set_external_totals(MAIN, &[(nobody, elsewhere)]).await.unwrap();
-    desk.clicks.remove_external_totals(&[nobody]).await.unwrap();
-    assert_eq!(desk.count("select count(*) from totals where subject = 4242").await, 0);
-    assert_eq!(desk.count("select count(*) from imported").await, 2);
-    desk.clicks.close().await;
-    desk.store.close().await;
+    fixture.clicks.set_external_totals(MAIN, &[(nobody, elsewhere)]).await.unwrap();
+    fixture.clicks.remove_external_totals(&[nobody]).await.unwrap();
+    assert_eq!(fixture.count("select count(*) from totals where subject = 4242").await, 0);
+    assert_eq!(fixture.count("select count(*) from imported").await, 2);
+    fixture.clicks.close().await;
+    fixture.store.close().await;
 }

@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_found_by_its_prefix_and_known_by_its_hash() {
+    fn key_has_a_lookup_prefix_and_matches_only_its_own_hash() {
         let key = ApiKeySecret::new(&random()).unwrap();
         assert_eq!(key.reveal().len(), KEY_CHARS);
         assert_eq!(key.prefix(), "rmx_07elszGN");
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn blake2b_and_sha256_are_those_of_the_rfcs() {
+    fn key_hashes_match_reference_digests() {
         // From `b2sum -l 256` and `sha256sum`.
         let key = ApiKeySecret("abc".to_owned());
         assert_eq!(key.hash(), "blake2b256:bddd813c634239723171ef3fee98579b94964e3bb1cb3e427262c8c068d52319");
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_a_key_is_none() {
+    fn malformed_keys_are_rejected() {
         let good = ApiKeySecret::new(&random()).unwrap();
         let text = good.reveal();
         for bad in [

@@ -59,7 +59,7 @@ mod tests {
     use crate::field_error::FieldCode;
 
     #[test]
-    fn one_password_however_it_was_composed() {
+    fn unicode_forms_of_one_password_are_equal() {
         let composed = Password::parse("Schl\u{fc}ssel-b\u{fc}nde").unwrap();
         assert_eq!(composed, Password::parse("Schlu\u{308}ssel-bu\u{308}nde").unwrap());
         assert_eq!(Password::parse("\u{ff21}BCDEFGHIJKL").unwrap(), Password::parse("ABCDEFGHIJKL").unwrap());
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths_are_counted_in_characters() {
+    fn password_length_is_counted_in_characters() {
         let code = |text: &str| Password::parse(text).map_err(|error| error.code);
         assert_eq!(code(""), Err(FieldCode::Required));
         assert_eq!(code("elevenchars"), Err(FieldCode::TooShort));

@@ -208,7 +208,7 @@ mod tests {
     use crate::access::scope::{Scope, Scopes};
 
     #[test]
-    fn an_address_is_folded_and_plain() {
+    fn email_is_lower_cased_and_validated() {
         assert_eq!(Email::parse(" Ann@Example.COM ").unwrap().as_str(), "ann@example.com");
         assert_eq!(Email::parse("Ärger@büro.example").unwrap().as_str(), "ärger@büro.example");
         for bad in [
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn each_role_may_do_what_those_before_it_may() {
+    fn each_role_includes_the_scopes_of_lower_roles() {
         assert!(Role::Viewer.scopes().is_subset(Role::Member.scopes()));
         assert!(Role::Member.scopes().is_subset(Role::Admin.scopes()));
         assert_eq!(Role::Admin.scopes(), Scopes::ALL);

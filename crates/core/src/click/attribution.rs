@@ -181,7 +181,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_cut_on_the_way_reads_like_the_whole() {
+    fn referrer_truncated_on_the_way_parses_like_the_full_one() {
         for header in [
             "https://news.example/a/b",
             "https://news.example/a?secret=1#x",
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_referrer_keeps_the_page_and_nothing_personal() {
+    fn referrer_keeps_the_page_and_drops_query_fragment_and_userinfo() {
         let table: [(&[u8], Option<&str>); 36] = [
             (b"https://example.com/page", Some("https://example.com/page")),
             (b"http://example.com", Some("http://example.com")),
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_referrer_is_cut_but_never_within_its_host() {
+    fn long_referrer_is_cut_but_never_within_its_host() {
         let long = format!("https://example.com/{}", "a".repeat(100_000));
         assert_eq!(parse_referrer(long.as_bytes()).as_deref(), Some(&long[..512]));
         let accented = format!("https://example.com/a{}", "é".repeat(5000));
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn a_referrer_is_counted_under_its_host() {
+    fn referrer_is_counted_under_its_host() {
         let table = [
             ("https://example.com/page", Some("example.com")),
             ("https://www.example.com", Some("example.com")),
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn a_campaign_is_read_from_the_query() {
+    fn utm_values_are_read_from_the_query() {
         let table: [(&[u8], &str); 22] = [
             (b"", "- - -"),
             (b"q=1&page=2", "- - -"),
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn a_campaign_is_short_whatever_the_query() {
+    fn utm_values_are_bounded_for_any_query() {
         let source = |query: &[u8]| parse_utm(query).source.map(Cow::into_owned);
         let long = format!("utm_source={}", "a".repeat(100_000));
         assert_eq!(source(long.as_bytes()).unwrap(), "a".repeat(128));
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn a_prefetch_says_so() {
+    fn prefetch_header_values_are_recognized() {
         let table: [(&[u8], bool); 13] = [
             (b"prefetch", true),
             (b"Prefetch", true),

@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn a_prefix_keeps_the_network_and_forgets_the_address() {
+    fn prefix_keeps_the_network_and_drops_the_host_bits() {
         check("203.0.113.77", "203.0.113.0/24", 0xCB_0071);
         check("::ffff:203.0.113.77", "203.0.113.0/24", 0xCB_0071);
         check("0.0.0.0", "0.0.0.0/24", 0);
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_no_prefix_has_is_nothing() {
+    fn invalid_packed_prefix_is_rejected() {
         for packed in [-1, 1 << 24, 0xFFFF_FFFF_FFFF, 0x2_0000_0000_0000, i64::MAX, i64::MIN] {
             assert_eq!(IpPrefix::from_i64(packed), None, "{packed:#x}");
         }

@@ -59,7 +59,7 @@ mod tests {
     use crate::Slug;
 
     #[test]
-    fn random_codes_come_from_the_given_bytes_alone() {
+    fn random_codes_depend_only_on_the_given_bytes() {
         assert_eq!(random_code(&[0, 1, 10, 35, 36, 251, 252, 255, 5], 36, 7).unwrap().as_str(), "01az0z5");
         assert_eq!(random_code(&[61, 62, 247, 248, 36, 0, 0, 0, 0, 0], 62, 8).unwrap().as_str(), "Z0ZA0000");
         assert_eq!(random_code(&[255; 64], 36, 7), None);
@@ -67,13 +67,13 @@ mod tests {
     }
 
     #[test]
-    fn a_random_code_is_no_reserved_word() {
+    fn random_code_is_never_a_reserved_word() {
         let support: Vec<u8> = b"support".iter().map(|letter| letter - b'a' + 10).collect();
         assert_eq!(random_code(&support, 36, 7), None);
     }
 
     #[test]
-    fn deterministic_codes_version_1() {
+    fn deterministic_codes_match_version_1() {
         let code =
             |slug, target, salt| from_target(&Slug::parse(slug).unwrap(), target, salt).unwrap().to_string();
         insta::assert_snapshot!(code("main", "https://example.com/", 0), @"qTCDIyfN7F");

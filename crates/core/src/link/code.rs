@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn each_preset_has_its_grammar() {
+    fn codes_follow_the_grammar_of_each_preset() {
         use FieldCode::{BadCharacters, Required, Reserved, TooLong, TooShort};
         for text in ["a", "parity", "2026-q1", "-", &"a".repeat(64)] {
             check(Preset::Fabric, text, Ok(()));
@@ -212,14 +212,14 @@ mod tests {
     }
 
     #[test]
-    fn upper_case_in_fabric_names_the_lower_case_form() {
+    fn upper_case_code_error_suggests_the_lower_case_form() {
         let policy = Policy::preset(Preset::Fabric);
         let error = Code::parse("ParITY", &policy.code).unwrap_err();
         assert!(error.message.contains("try `parity`"), "{}", error.message);
     }
 
     #[test]
-    fn reserved_words_know_no_case() {
+    fn reserved_words_are_case_insensitive() {
         assert!(is_reserved("aPi") && is_reserved("robots.txt") && !is_reserved("parity"));
     }
 }

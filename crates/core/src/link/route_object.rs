@@ -213,7 +213,7 @@ mod tests {
     const V0: &str = include_str!("../../tests/it/fixtures/route-v0.json");
 
     #[test]
-    fn the_documents_example_reads() {
+    fn documented_example_is_parsed() {
         let route = ParsedRoute::parse(SEED.as_bytes()).unwrap();
         assert_eq!(route.code.as_str(), "parity");
         assert_eq!(route.target.as_str(), "https://paritybench.rmax.tech");
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_is_the_one_browsers_would_go_to() {
+    fn target_host_is_normalized_like_browsers_do() {
         let host = |target: &str| {
             let json = format!(r#"{{"v":1,"code":"a","target":"{target}","status":"active"}}"#);
             ParsedRoute::parse(json.as_bytes()).unwrap().target.host().to_owned()
@@ -245,13 +245,13 @@ mod tests {
     }
 
     #[test]
-    fn unknown_fields_are_ignored_and_unused_ones_may_be_anything() {
+    fn unknown_fields_and_bad_values_of_unused_fields_are_ignored() {
         let json = r#"{"v":1,"code":"a","target":"https://example.com/","status":"active","created_at":5,"meta":"x","stats":null,"__proto__":{"v":9},"future":[1]}"#;
         assert!(ParsedRoute::parse(json.as_bytes()).is_ok());
     }
 
     #[test]
-    fn what_routing_depends_on_must_be_whole() {
+    fn invalid_routing_fields_are_rejected() {
         let check = |json: &str, expected| {
             assert_eq!(ParsedRoute::parse(json.as_bytes()).unwrap_err(), expected, "{json}");
         };
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn what_we_write_we_read() {
+    fn written_object_is_read_back_unchanged() {
         let at = Timestamp::parse("2026-01-12T12:41:00Z").unwrap();
         let link = Link {
             id: Id::from_i64(1),

@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_is_several_words_and_every_word_is_plain() {
+    fn search_words_split_hosts_and_encode_non_ascii() {
         assert_eq!(
             words("https://Docs.Example.com/a_b?x=1"),
             ["https", "docs", "example", "com", "a", "b", "x", "1"]

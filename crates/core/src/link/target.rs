@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn the_serialised_form_is_what_is_kept() {
+    fn target_is_kept_in_its_serialised_form() {
         check("https://example.com", Ok("https://example.com/"));
         check("HTTPS://EXAMPLE.com:443/A?b=C#d", Ok("https://example.com/A?b=C#d"));
         check("http://example.com:8080/", Ok("http://example.com:8080/"));
@@ -263,8 +263,9 @@ mod tests {
         check("https://example.com/#\u{202e}x", Ok("https://example.com/#%E2%80%AEx"));
     }
 
+    /// Hostile inputs, S2.
     #[test]
-    fn s2_dangerous_schemes_are_refused() {
+    fn dangerous_schemes_are_refused() {
         for text in [
             "javascript:alert(1)",
             "JaVaScRiPt:alert(1)",
@@ -286,8 +287,9 @@ mod tests {
         }
     }
 
+    /// Hostile inputs, S3.
     #[test]
-    fn s3_control_characters_are_refused_not_stripped() {
+    fn control_characters_are_refused_not_stripped() {
         for text in [
             "https://a.com/\r\nSet-Cookie: x=1",
             "https://a.com/\t",
@@ -300,8 +302,9 @@ mod tests {
         }
     }
 
+    /// Hostile inputs, S6.
     #[test]
-    fn s6_userinfo_and_half_urls_are_refused() {
+    fn userinfo_and_incomplete_urls_are_refused() {
         for text in [
             "https://good.com@evil.com/",
             "https://good.com:443@evil.com/",
@@ -330,8 +333,9 @@ mod tests {
         }
     }
 
+    /// Hostile inputs, S8.
     #[test]
-    fn s8_odd_hosts_are_refused() {
+    fn malformed_hosts_are_refused() {
         for text in [
             "https://a..b/",
             "https://-a.com/",
@@ -357,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn normalization_version_1() {
+    fn normalization_matches_version_1() {
         #[track_caller]
         fn same(given: &str, normal: &str) {
             assert_eq!(Target::parse(given, 65_536).unwrap().normalized(), normal);
@@ -377,7 +381,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_is_accepted_can_be_sent_and_read_back(text in "(https?://)?[ -~é。\\t]{0,40}") {
+        fn accepted_targets_are_ascii_and_parse_again(text in "(https?://)?[ -~é。\\t]{0,40}") {
             if let Ok(target) = Target::parse(&text, 2048) {
                 prop_assert!(target.as_str().bytes().all(|byte| byte.is_ascii_graphic()));
                 prop_assert_eq!(Target::parse(target.as_str(), 2048).unwrap(), target.clone());

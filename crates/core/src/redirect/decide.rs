@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn served_at_the_instant_of_expiry_and_gone_after_it() {
+    fn link_is_served_at_the_instant_of_expiry_and_gone_after_it() {
         let at = |ms| Some(Route { expires_at: Some(NOW.plus_ms(ms)), ..route() });
         assert!(matches!(ask(Preset::Fabric, at(0)), Decision::Redirect { .. }));
         assert_eq!(ask(Preset::Fabric, at(-1)), Decision::Gone(InactiveReason::Expired));
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn disabled_and_expired_is_the_disabled_answer() {
+    fn disabled_takes_precedence_over_expired() {
         let both = Route { state: LinkState::Disabled, expires_at: Some(NOW.plus_ms(-1)), ..route() };
         assert_eq!(
             ask(Preset::Fabric, Some(both)),
@@ -187,14 +187,14 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_https_promise_comes_before_a_loop() {
+    fn insecure_target_takes_precedence_over_a_loop() {
         let both = Route { target: "http://rmax.to/x", target_host: "rmax.to", ..route() };
         assert_eq!(ask(Preset::Fabric, Some(both)), Decision::NotFound(NotFoundReason::Insecure));
         assert_eq!(ask(Preset::Fabric, Some(Route { https_only: false, ..both })), Decision::Loop);
     }
 
     #[test]
-    fn the_requests_own_host_counts_as_ours() {
+    fn target_on_the_host_of_the_request_is_a_loop() {
         let home = Route { target: "https://other.example/x", target_host: "other.example", ..route() };
         assert_eq!(ask(Preset::Fabric, Some(home)), Decision::Loop);
         assert!(matches!(

@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn an_explanation_ends_at_the_step_that_settles_it() {
+    fn explanation_ends_at_the_deciding_step() {
         let domains = ServedHosts::default();
         let policy = Policy::preset(Preset::Fabric);
         let visitor = Visitor { host: "rmax.to", served_hosts: &domains };

@@ -46,7 +46,7 @@ mod tests {
     }
 
     #[test]
-    fn json_only_when_it_is_asked_for() {
+    fn json_is_chosen_only_when_requested() {
         check("application/json", true);
         check("Application/JSON", true);
         check("application/json, text/plain, */*", true);

@@ -61,7 +61,7 @@ mod tests {
     use super::{RequestPath, parse_path};
 
     #[test]
-    fn a_code_is_the_whole_path() {
+    fn code_is_the_whole_path() {
         assert_eq!(parse_path("/parity"), RequestPath::Code("parity".into()));
         assert_eq!(parse_path("/%70arity"), RequestPath::Code("parity".into()));
         assert_eq!(parse_path("/Parity_-9"), RequestPath::Code("Parity_-9".into()));
@@ -70,8 +70,9 @@ mod tests {
         assert_eq!(parse_path("/"), RequestPath::Root);
     }
 
+    /// Hostile inputs, S1 and S3.
     #[test]
-    fn s1_and_s3_everything_else_is_nothing() {
+    fn any_other_path_is_not_a_link() {
         for path in [
             "",
             "*",

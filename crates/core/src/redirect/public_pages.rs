@@ -65,7 +65,7 @@ mod tests {
     use sha2::{Digest, Sha256};
 
     #[test]
-    fn the_style_is_the_one_the_policy_names() {
+    fn style_hash_matches_the_content_security_policy() {
         let digest = Sha256::digest(super::PAGE_STYLE.as_bytes());
         let expected = format!("'sha256-{}'", base64(&digest));
         assert!(super::CONTENT_SECURITY_POLICY.contains(&expected), "style-src must be {expected}");
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_shows_markup_as_text() {
+    fn markup_in_a_target_is_escaped() {
         let page = super::preview("x", "https://a/?<script>\"'&\u{202e}", "a");
         assert!(page.contains("https://a/?&lt;script&gt;&quot;&#39;&amp;[U+202E]"), "{page}");
     }

@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn a_proof_that_stays_away_for_72_hours_ends_the_answers_and_one_that_returns_brings_them_back() {
+    fn record_missing_for_72_hours_suspends_the_domain_until_it_returns() {
         let (proven, events) = after(&DomainVerification::unverified(), &proof(RecordState::Present), 0);
         assert_eq!((proven.status(), events), (DomainStatus::Active, vec![DomainEvent::Verified]));
         let (missing, events) = after(&proven, &proof(RecordState::Absent), 24);
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_not_be_asked_changes_nothing() {
+    fn failed_lookup_changes_nothing() {
         let (proven, _) = after(&DomainVerification::unverified(), &proof(RecordState::Present), 0);
         let (missing, _) = after(&proven, &proof(RecordState::Absent), 1);
         for hours in [2, 100, 100_000] {
@@ -361,13 +361,13 @@ mod tests {
     }
 
     #[test]
-    fn a_host_on_the_operators_word_is_never_suspended() {
+    fn operator_approved_host_is_never_suspended() {
         let (next, events) = after(&DomainVerification::default(), &proof(RecordState::Absent), 100);
         assert_eq!((next, events), (DomainVerification::default(), vec![]));
     }
 
     #[test]
-    fn each_mark_before_the_end_of_a_registration_is_told_once_and_again_after_a_renewal() {
+    fn expiry_warnings_are_given_once_each_and_again_after_a_renewal() {
         let mut custody = DomainVerification::default();
         let mut told = Vec::new();
         for left in [90, 61, 60, 59, 31, 29, 8, 6, 5, -1, 364, 59] {
@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_host_nobody_has_proven_only_the_proof_counts() {
+    fn unverified_host_is_checked_for_its_record_only() {
         let points = Some(PointsTo::Elsewhere("nowhere".to_owned()));
         let seen = DomainCheck { points_to: points.clone(), ..proof(RecordState::Absent) };
         let (waiting, events) = after(&DomainVerification::unverified(), &seen, 0);
@@ -398,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_leads_away_is_told_once() {
+    fn host_pointing_elsewhere_is_reported_once() {
         let away = |why: &str| DomainCheck {
             points_to: Some(PointsTo::Elsewhere(why.to_owned())),
             ..DomainCheck::default()
@@ -414,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn a_registry_is_asked_weekly_and_near_the_end_daily() {
+    fn registry_is_queried_weekly_and_daily_near_expiry() {
         let asked = |left: i64| DomainVerification {
             registry_checked_at: Some(NOW),
             expires_at: Some(NOW.plus_ms(left * DAY_MS)),

@@ -363,7 +363,7 @@ mod tests {
     use super::{Policy, Preset};
 
     #[test]
-    fn many_fields_are_changed_in_whatever_order_makes_sense() {
+    fn interdependent_fields_are_changed_together() {
         let fabric = Policy::preset(Preset::Fabric);
         let changes = |text: &str| serde_json::from_str(text).unwrap();
         let team = fabric
@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn every_preset_is_sound_and_survives_json() {
+    fn every_preset_is_valid_and_survives_json() {
         for preset in Preset::ALL {
             let policy = Policy::preset(preset);
             policy.check("policy").unwrap();
@@ -402,12 +402,12 @@ mod tests {
     }
 
     #[test]
-    fn the_wire_form_of_a_policy() {
+    fn policy_json_matches_its_snapshot() {
         insta::assert_snapshot!(serde_json::to_string(&Policy::preset(Preset::Team)).unwrap(), @r#"{"preset":"team","code":{"alphabet":"A-Za-z0-9_-","min":1,"max":20,"fold_case":false,"unique_fold":false},"generator":"hash","redirect_status":302,"cache":{"scope":"no-store","max_age":0},"answers":{"expired":410,"disabled":410,"deleted":404},"delete":"soft","sweep":"none","https_only":false,"max_target_bytes":65536,"reuse":true,"visibility":"workspace","sign_in":["password","oidc","keys"],"user_agent":512,"retention_days":396,"limits":{"live_links":null,"creations_per_hour":null,"requests_per_hour":1000}}"#);
     }
 
     #[test]
-    fn one_field_can_be_changed_and_bad_values_are_refused() {
+    fn single_field_is_changed_and_invalid_values_are_rejected() {
         let policy = Policy::preset(Preset::Fabric);
         assert_eq!(policy.set_field("cache.max_age", "60").unwrap().cache.max_age, 60);
         assert_eq!(

@@ -19,7 +19,7 @@ use crate::table::{self, Form, Given, On, Row, State, When};
 const NOW: Timestamp = Timestamp::from_ms(1_800_000_000_123);
 
 #[test]
-fn every_row_holds() {
+fn every_conformance_row_holds() {
     let mut faults = String::new();
     let mut run = 0;
     // What 404 answers say, by their content type: the first one, and the row it came from.
@@ -47,7 +47,7 @@ fn every_row_holds() {
 }
 
 #[test]
-fn a_row_that_cannot_be_read_is_an_error() {
+fn malformed_conformance_row_is_an_error() {
     #[track_caller]
     fn refused(row: &str, reason: &str) {
         let error = table::parse(&format!("## a: b\n{row}")).expect_err(row);

@@ -213,7 +213,7 @@ mod tests {
     use super::parse_resolv_conf;
 
     #[test]
-    fn a_resolv_conf_names_resolvers() {
+    fn resolvers_are_read_from_resolv_conf() {
         let text = "# ours\nsearch example.com\nnameserver 192.0.2.1\n  nameserver\t2001:db8::1\nnameserver nobody\noptions edns0\n";
         let servers: Vec<String> = parse_resolv_conf(text).iter().map(ToString::to_string).collect();
         assert_eq!(servers, ["192.0.2.1:53", "[2001:db8::1]:53"]);

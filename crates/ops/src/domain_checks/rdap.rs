@@ -156,7 +156,7 @@ mod tests {
     use super::names;
 
     #[test]
-    fn a_host_is_asked_for_by_its_own_name_and_those_it_is_below() {
+    fn lookup_tries_the_host_and_its_parent_domains() {
         assert_eq!(names("go.example.co.uk"), ["go.example.co.uk", "example.co.uk", "co.uk"]);
         assert_eq!(names("example.com"), ["example.com"]);
         assert_eq!(names("intranet"), [""; 0]);

@@ -246,7 +246,7 @@ mod tests {
     use super::nginx_value;
 
     #[test]
-    fn nothing_in_a_target_is_a_variable_of_nginx() {
+    fn nginx_variables_in_a_target_are_escaped() {
         assert_eq!(nginx_value(r#"a$b"c\d"#), r#"a${rlinks_dollar}b\"c\\d"#);
     }
 }

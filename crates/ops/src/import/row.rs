@@ -64,7 +64,7 @@ mod tests {
     use super::code_of_url;
 
     #[test]
-    fn the_path_of_a_short_url_is_its_code() {
+    fn code_is_taken_from_the_path_of_a_short_url() {
         let codes = [
             ("https://dub.sh/abc", Some("abc")),
             ("dub.sh/abc", Some("abc")),

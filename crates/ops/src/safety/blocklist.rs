@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn a_domain_is_blocked_with_all_below_it() {
+    fn domain_entry_blocks_its_subdomains() {
         for (url, by) in [
             ("https://evil.example", Some("evil.example")),
             ("http://EVIL.example.:8080/x?y#z", Some("evil.example")),
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_is_blocked_with_all_below_it_on_its_host_alone() {
+    fn url_entry_blocks_paths_below_it_on_its_host_only() {
         let list = "https://host.example/bad/\nhost.example/q?id=5&x=1\nhttp://only.example\nhttp://1.2.3.4:8080/mal%77are\nhost.example/a b\n";
         for (url, is_blocked) in [
             ("https://host.example/bad", true),
@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_lines_are_named_and_the_rest_counts() {
+    fn invalid_lines_are_reported_and_the_rest_used() {
         let list = Blocklist::parse(
             "good.example\n*.star.example\nhttp://\nftp://x.example/\n-\nagain.example\ngood.example\n",
         );
@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn many_lines_take_little_more_than_their_text() {
+    fn memory_of_many_lines_is_close_to_their_text() {
         use std::fmt::Write as _;
         let mut text = String::new();
         for number in 0..100_000 {

@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn spellings_of_one_page_are_one_text() {
+    fn url_spellings_share_one_canonical_form() {
         for (url, canonical) in [
             ("http://host/%25%32%35", "host/%25"),
             ("http://host/%25%32%35%25%32%35", "host/%25%25"),
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_is_looked_up_by_hosts_and_folders_above_it() {
+    fn lookup_expressions_cover_parent_hosts_and_paths() {
         let expressions = |url: &str| CanonicalUrl::from_target(&target(url)).expressions();
         assert_eq!(
             expressions("http://a.b.com/1/2.html?param=1"),
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn escapes_of_escapes_take_no_longer_than_their_length() {
+    fn nested_escapes_are_decoded_in_linear_time() {
         let nested = format!("https://example.com/%{}41", "25".repeat(30_000));
         assert_eq!(CanonicalUrl::from_target(&target(&nested)).path, "/A");
     }

@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cursor_opens_where_it_was_made() {
+    fn cursor_opens_in_its_own_context() {
         let text = cursors().seal(CONTEXT, &position());
         assert_eq!(cursors().open(CONTEXT, &text), Some(position()));
         assert!(
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cursor_opens_nowhere_else() {
+    fn cursor_is_rejected_in_any_other_context() {
         let text = cursors().seal(CONTEXT, &position());
         for context in ["", "7 links sort=code", "8 links sort=clicks", "7 links sort=clicks "] {
             refused(context, &text);
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn context_and_position_cannot_be_cut_elsewhere() {
+    fn boundary_of_context_and_position_is_authenticated() {
         let text = cursors().seal("a1", &23);
         assert_eq!(cursors().open::<u64>("a1", &text), Some(23));
         let mut bytes = URL_SAFE_NO_PAD.decode(&text).unwrap();
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn every_changed_bit_is_noticed() {
+    fn cursor_with_a_flipped_bit_is_rejected() {
         let text = cursors().seal(CONTEXT, &position());
         let bytes = URL_SAFE_NO_PAD.decode(&text).unwrap();
         for bit in 0..bytes.len() * 8 {
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_or_grown_or_no_cursor_at_all_is_refused() {
+    fn truncated_extended_or_invalid_cursor_is_rejected() {
         let text = cursors().seal(CONTEXT, &position());
         for end in 0..text.len() {
             refused(CONTEXT, &text[..end]);
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_position_opens() {
+    fn longest_position_fits_in_a_cursor() {
         let code = "x".repeat(750);
         let text = cursors().seal(CONTEXT, &code);
         assert!(text.len() <= MAX_CURSOR_BYTES);

@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_document_says_is_markup_nowhere() {
+    fn document_text_is_escaped_everywhere() {
         let html = page(&sample());
         assert!(!html.contains("<script"));
         shows(&html, &["<title>Short &amp; sweet</title>", "Make &lt;script&gt;alert(1)&lt;/script&gt;"]);
@@ -386,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn an_operation_says_what_it_needs_and_gives() {
+    fn operation_shows_its_requirements_and_responses() {
         let html = page(&sample());
         shows(
             &html,
@@ -431,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn references_that_lead_nowhere_or_in_circles_are_shown_as_such() {
+    fn unresolved_and_cyclic_references_are_marked() {
         let mut document = sample();
         let schema = &mut document["components"]["schemas"];
         schema["Nowhere"] = json!({"$ref": "#/components/schemas/Missing<"});
@@ -456,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn a_schema_of_schemas_of_schemas_ends() {
+    fn deeply_nested_schemas_are_truncated() {
         let mut document = sample();
         let many = |to: usize| -> Value {
             (0..40)
@@ -474,7 +474,7 @@ mod tests {
     }
 
     #[test]
-    fn any_json_makes_a_page() {
+    fn any_json_document_renders() {
         for document in
             [json!(null), json!([]), json!("x"), json!({"paths": []}), json!({"paths": {"/": {"get": 7}}})]
         {
@@ -483,7 +483,7 @@ mod tests {
     }
 
     #[test]
-    fn headings_are_in_order_and_nothing_is_loaded() {
+    fn headings_are_in_order_and_no_resource_is_loaded() {
         let html = page(&sample());
         let mut last = 0;
         for heading in html.split("<h").skip(1) {
@@ -497,7 +497,7 @@ mod tests {
     }
 
     #[test]
-    fn the_style_on_the_page_is_the_one_that_is_allowed() {
+    fn inline_style_matches_the_content_security_policy() {
         let html = page(&sample());
         let style = html.split_once("<style>").unwrap().1.split_once("</style>").unwrap().0;
         assert_eq!(style, STYLE);

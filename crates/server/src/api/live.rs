@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn everybody_hears_their_own_workspace_from_when_they_came() {
+    async fn subscribers_receive_later_events_of_their_workspace_only() {
         let live = LiveHub::new();
         live.publish(OURS, Arc::new(0));
         let mut first = live.subscribe(OURS).unwrap();
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_is_too_slow_loses_the_oldest_and_learns_how_many() {
+    async fn slow_subscriber_loses_the_oldest_events_and_learns_how_many() {
         let live = LiveHub::new();
         let mut slow = live.subscribe(OURS).unwrap();
         let mut quick = live.subscribe(OURS).unwrap();
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_event_wakes_who_waits() {
+    async fn event_wakes_a_waiting_subscriber() {
         let live = Arc::new(LiveHub::new());
         let mut waiting = live.subscribe(OURS).unwrap();
         let heard = tokio::spawn(async move { waiting.next().await });
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn places_are_limited_and_come_back() {
+    fn subscriptions_are_limited_and_freed_on_drop() {
         let live = LiveHub::<()>::new();
         let mut places: Vec<_> =
             (0..MAX_SUBSCRIPTIONS_PER_WORKSPACE).map(|_| live.subscribe(OURS).unwrap()).collect();
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn workspaces_are_known_while_somebody_listens() {
+    fn workspaces_with_subscribers_are_listed() {
         let live = LiveHub::<()>::new();
         let (first, second) = (live.subscribe(OURS).unwrap(), live.subscribe(OURS).unwrap());
         assert_eq!(live.subscribed_workspaces(), [OURS]);
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_closed_hub_ends_its_subscriptions() {
+    async fn closing_ends_all_subscriptions() {
         let live = LiveHub::new();
         let mut listener = live.subscribe(OURS).unwrap();
         live.publish(OURS, Arc::new(1));

@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_reads_what_was_written() {
+    fn decoded_picture_gives_the_text() {
         for text in [SHORT, "https://go.example.com/a1B2c3D4e5", "1", &"https://".repeat(25)] {
             for (size, margin) in [(DEFAULT_SIZE_PIXELS, DEFAULT_MARGIN_SQUARES), (64, 1), (97, 0), (500, 16)]
             {
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn two_thousand_letters_fit() {
+    fn two_thousand_characters_fit() {
         let text: String = (0_u32..2000).map(|n| char::from_u32(0x61 + n * 7 % 26).unwrap()).collect();
         check(&text, 400, 4);
         check(&text, 1000, 4);
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_drawn_is_refused_with_the_way_out() {
+    fn impossible_sizes_are_rejected_with_a_hint() {
         let long = "x".repeat(2000);
         assert_eq!(super::png(&long, 64, 4), Err(QrError::TooSmall { at_least: 177 }));
         assert!(super::png(&long, 177, 4).is_ok());
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn the_picture_has_a_name_and_markup_is_text() {
+    fn svg_has_a_title_with_escaped_text() {
         let svg = super::svg("https://a/?<script>&\"\u{1}", 256, 4).unwrap();
         let name = "QR code for https://a/?&lt;script&gt;&amp;&quot;\u{fffd}";
         assert!(svg.contains(&format!("<title>{name}</title>")), "{svg}");
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_square_is_whole_pixels_and_the_code_is_in_the_middle() {
+    fn modules_are_whole_pixels_and_the_code_is_centred() {
         let picture = Picture::from_png(&super::png("x", 256, 4).unwrap());
         let dark: Vec<usize> =
             (0..256).filter(|x| (0..256).any(|y| picture.grey[y * 256 + x] == 0)).collect();

@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn https_is_our_own_or_a_trusted_proxys_word() {
+    fn https_comes_from_tls_or_a_trusted_proxy() {
         check(true, "9.9.9.9:1", &[("host", "rmax.to")], Transport::Https);
         check(false, "9.9.9.9:1", &[("host", "rmax.to")], Transport::Plain);
         check(false, "9.9.9.9:1", &[("host", "rmax.to"), ("x-forwarded-proto", "https")], Transport::Plain);
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn loopback_is_this_machine_under_its_own_name() {
+    fn loopback_needs_a_local_peer_and_a_local_host() {
         for host in ["localhost", "localhost:8080", "127.0.0.1:8080", "[::1]:8080", "app.localhost"] {
             check(false, "127.0.0.1:1", &[("host", host)], Transport::Loopback);
             check(false, "9.9.9.9:1", &[("host", host)], Transport::Plain);
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn cookies_and_networks() {
+    fn cookie_names_networks_and_origins_follow_the_transport() {
         let https = connection(true, "203.0.113.77:1", &[("host", "RMAX.to")]);
         assert_eq!(
             (https.cookie_name("rlinks").as_str(), https.network.as_str()),

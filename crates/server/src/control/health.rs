@@ -75,7 +75,7 @@ mod tests {
     use rlinks_core::link::code::{SERVER_PATHS, is_reserved};
 
     #[test]
-    fn every_first_segment_of_ours_is_a_reserved_word() {
+    fn first_segment_of_every_own_path_is_a_reserved_word() {
         for path in SERVER_PATHS.iter().chain(&["/metrics"]) {
             let segment = path.trim_start_matches('/').split('/').next().unwrap();
             assert!(

@@ -121,8 +121,9 @@ mod tests {
         );
     }
 
+    /// Hostile inputs, S9.
     #[test]
-    fn s9_forwarding_headers_count_only_from_trusted_peers() {
+    fn forwarding_headers_count_only_from_trusted_peers() {
         check("9.9.9.9", &[("x-forwarded-for", "1.2.3.4")], "9.9.9.9");
         check("9.9.9.9", &[("forwarded", "for=1.2.3.4"), ("cf-connecting-ip", "1.2.3.4")], "9.9.9.9");
         check("127.0.0.1", &[], "127.0.0.1");
@@ -144,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_count_networks() {
+    fn addresses_are_grouped_by_network_for_limits() {
         let net = |text: &str| network(text.parse().unwrap()).to_string();
         assert_eq!(net("203.0.113.77"), "203.0.113.0");
         assert_eq!(net("2001:db8:1:2::3"), "2001:db8:1::");

@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn only_whole_ordinary_requests_for_a_code_are_read() {
+    fn only_complete_plain_requests_for_a_code_are_parsed() {
         check("GET /ok HTTP/1.1\r\nHost: a\r\n\r\n", Some(("a", "ok", false)));
         check(
             "HEAD /ok?x=1&y HTTP/1.1\r\nhost: a\r\nConnection: close\r\nTE: trailers\r\n\r\n",

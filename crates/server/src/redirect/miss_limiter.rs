@@ -54,8 +54,9 @@ impl MissLimiter {
 mod tests {
     use super::{MAX_BURST_MISSES, MissLimiter};
 
+    /// Hostile inputs, S32.
     #[test]
-    fn s32_a_network_that_guesses_is_slowed_down_and_others_are_not() {
+    fn guessing_network_is_limited_and_others_are_not() {
         let mut limiter = MissLimiter::new();
         let guesser = |last: u8| [203, 0, 113, last].into();
         let allowed = (0..MAX_BURST_MISSES * 2)

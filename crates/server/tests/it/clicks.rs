@@ -17,34 +17,35 @@ use rlinks_store::clock::{Clock, monotonic_ms};
 use rlinks_store::{Location, Store};
 use tokio::runtime::Runtime;
 
-use crate::client::{Answer, Talk, ask, get, wait_until};
-use crate::support::{Bench, MAIN, NOW, Running, create, furnish, open};
+use crate::support::raw_client::{RawConnection, Response, get, send_request, wait_until};
+use crate::support::server::{MAIN, NOW, RunningServer, UnstartedServer, create, open, set_up_workspace};
 
 /// Makes a request leave the short way: hyper reads it.
 const ODD: &str = "Content-Length: 0\r\n";
 const FIREFOX: &str = "Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 Firefox/128.0";
 
 /// A server with a link `go`, and a second look at its tables.
-struct Counted {
-    running: Running,
+struct ServerWithClicks {
+    running: RunningServer,
     store: Store,
     clicks: ClickStore,
     runtime: Runtime,
 }
 
-impl Counted {
+impl ServerWithClicks {
     fn new(change: impl FnOnce(&mut Config)) -> Self {
         Self::at(Clock::new(|| NOW), change)
     }
 
     fn at(clock: Clock, change: impl FnOnce(&mut Config)) -> Self {
-        let bench = Bench::new();
-        bench.runtime.block_on(async {
-            create(&bench.store, "go", "https://example.com/").await;
+        let unstarted = UnstartedServer::new();
+        unstarted.runtime.block_on(async {
+            create(&unstarted.store, "go", "https://example.com/").await;
             // It keeps 512 characters of user agents.
-            furnish(&bench.store, "main", Policy::preset(Preset::Team), &["rmax.to".to_owned()]).await;
+            set_up_workspace(&unstarted.store, "main", Policy::preset(Preset::Team), &["rmax.to".to_owned()])
+                .await;
         });
-        let running = bench.try_serve_at(clock, change).unwrap();
+        let running = unstarted.try_serve_at(clock, change).unwrap();
         wait_until("the follower has looked", || running.get("/ready").body.contains("\"ready\""));
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
@@ -56,8 +57,9 @@ impl Counted {
 
     /// Asks with header lines of the test's own, each ended.
     #[track_caller]
-    fn get(&self, path: &str, lines: &str) -> Answer {
-        self.running.ask(&format!("GET {path} HTTP/1.1\r\nHost: rmax.to\r\nConnection: close\r\n{lines}\r\n"))
+    fn get(&self, path: &str, lines: &str) -> Response {
+        self.running
+            .send(&format!("GET {path} HTTP/1.1\r\nHost: rmax.to\r\nConnection: close\r\n{lines}\r\n"))
     }
 
     #[track_caller]
@@ -90,8 +92,8 @@ fn trusting(config: &mut Config) {
 }
 
 #[test]
-fn a_get_that_is_redirected_is_a_click_and_nothing_else_is() {
-    let server = Counted::new(|_| ());
+fn only_redirected_get_requests_are_clicks() {
+    let server = ServerWithClicks::new(|_| ());
     let address = server.running.address;
     for odd in ["", ODD] {
         for (line, status) in [
@@ -107,7 +109,7 @@ fn a_get_that_is_redirected_is_a_click_and_nothing_else_is() {
             let request = format!(
                 "{line} HTTP/1.1\r\nHost: rmax.to\r\nConnection: close\r\nReferer: https://x.example/{line}\r\n{odd}\r\n"
             );
-            assert_eq!(ask(address, request.as_bytes()).status, status, "{line} {odd}");
+            assert_eq!(send_request(address, request.as_bytes()).status, status, "{line} {odd}");
         }
     }
     server.click(&format!("User-Agent: {FIREFOX}\r\nReferer: https://x.example/plain?secret#part\r\n"));
@@ -129,17 +131,17 @@ fn a_get_that_is_redirected_is_a_click_and_nothing_else_is() {
 }
 
 #[test]
-fn pipelined_requests_are_a_click_each() {
-    let server = Counted::new(|_| ());
-    let mut talk = Talk::new(server.running.address);
-    talk.send(get("/go").repeat(100));
-    (0..100).for_each(|_| assert_eq!(talk.answer().unwrap().status, 301));
+fn each_pipelined_request_is_a_click() {
+    let server = ServerWithClicks::new(|_| ());
+    let mut connection = RawConnection::new(server.running.address);
+    connection.send(get("/go").repeat(100));
+    (0..100).for_each(|_| assert_eq!(connection.next_response().unwrap().status, 301));
     assert_eq!(server.wait_for(100).len(), 100);
 }
 
 #[test]
-fn who_only_looks_ahead_or_is_a_robot_counts_as_a_bot() {
-    let server = Counted::new(|_| ());
+fn prefetches_and_robots_count_as_bots() {
+    let server = ServerWithClicks::new(|_| ());
     let firefox = format!("User-Agent: {FIREFOX}\r\n");
     let table = [
         (firefox.clone(), false),
@@ -168,7 +170,7 @@ fn who_only_looks_ahead_or_is_a_robot_counts_as_a_bot() {
 
 #[test]
 fn a_request_without_a_user_agent_is_a_click() {
-    let server = Counted::new(|_| ());
+    let server = ServerWithClicks::new(|_| ());
     server.click("");
     server.click("User-Agent:\r\n");
     server.click(ODD);
@@ -178,11 +180,11 @@ fn a_request_without_a_user_agent_is_a_click() {
 }
 
 #[test]
-fn a_proxy_speaks_for_others_only_if_it_is_trusted() {
+fn forwarding_headers_count_only_from_a_trusted_proxy() {
     let lines = |address: &str, country: &str| {
         format!("User-Agent: {FIREFOX}\r\nX-Forwarded-For: {address}\r\nCF-IPCountry: {country}\r\n")
     };
-    let ask = |server: &Counted| {
+    let send_request = |server: &ServerWithClicks| {
         for odd in ["", ODD] {
             server.click(&(lines("203.0.113.7", "de") + odd));
             server.click(&(lines("198.51.100.8", "FR") + odd));
@@ -200,13 +202,13 @@ fn a_proxy_speaks_for_others_only_if_it_is_trusted() {
         visitors.dedup();
         visitors.len()
     };
-    let trusted = ask(&Counted::new(trusting));
+    let trusted = send_request(&ServerWithClicks::new(trusting));
     let expected = [("203.0.113.0/24", "DE"), ("198.51.100.0/24", "FR"), ("2001:db8:1::/48", "")]
         .map(|(prefix, country)| (prefix.to_owned(), country.to_owned()));
     assert_eq!(seen(&trusted), [expected.clone(), expected].concat());
     assert_eq!(visitors(&trusted), 3, "each address is somebody else, whichever way it came");
 
-    let untrusted = ask(&Counted::new(|config| {
+    let untrusted = send_request(&ServerWithClicks::new(|config| {
         trusting(config);
         config.reloadable.trusted_proxies = vec!["10.0.0.0/8".parse().unwrap()];
     }));
@@ -215,8 +217,8 @@ fn a_proxy_speaks_for_others_only_if_it_is_trusted() {
 }
 
 #[test]
-fn the_campaign_of_a_request_is_kept_and_the_rest_of_its_query_is_not() {
-    let server = Counted::new(|_| ());
+fn utm_values_are_kept_and_the_rest_of_the_query_dropped() {
+    let server = ServerWithClicks::new(|_| ());
     for odd in ["", ODD] {
         let answer =
             server.get("/go?utm_source=news+letter&q=private&utm_medium=e%2Dmail&utm_campaign=may", odd);
@@ -229,19 +231,19 @@ fn the_campaign_of_a_request_is_kept_and_the_rest_of_its_query_is_not() {
 }
 
 #[test]
-fn misses_are_counted_to_the_last_and_bounded() {
+fn every_miss_is_counted_and_the_names_are_bounded() {
     const OTHERS: u64 = 3000;
-    let server = Counted::new(|_| ());
-    let mut talk = Talk::new(server.running.address);
+    let server = ServerWithClicks::new(|_| ());
+    let mut connection = RawConnection::new(server.running.address);
     let mut asked = 0;
     for batch in 0..30 {
         let mut requests = get("/popular").repeat(10);
         for number in 0..OTHERS / 30 {
             requests += &get(&format!("/m{batch}-{number}"));
         }
-        talk.send(requests);
+        connection.send(requests);
         for _ in 0..10 + OTHERS / 30 {
-            let status = talk.answer().unwrap().status;
+            let status = connection.next_response().unwrap().status;
             assert!(matches!(status, 404 | 429), "{status}");
             asked += 1;
         }
@@ -260,8 +262,8 @@ fn misses_are_counted_to_the_last_and_bounded() {
 }
 
 #[test]
-fn a_click_is_in_the_tables_within_seconds_and_leaves_the_link_alone() {
-    let server = Counted::new(|_| ());
+fn click_is_stored_within_seconds_and_does_not_change_the_link() {
+    let server = ServerWithClicks::new(|_| ());
     let code = rlinks_core::Code::from_path("go").unwrap();
     let link = || server.runtime.block_on(server.store.link(MAIN, &code)).unwrap().unwrap();
     let before = link();
@@ -273,9 +275,10 @@ fn a_click_is_in_the_tables_within_seconds_and_leaves_the_link_alone() {
     assert_eq!(link(), before);
 }
 
+/// Hostile inputs, S38.
 #[test]
-fn s38_hostile_user_agents_are_answered_recorded_and_cut() {
-    let server = Counted::new(|_| ());
+fn hostile_user_agents_are_answered_recorded_and_truncated() {
+    let server = ServerWithClicks::new(|_| ());
     let parentheses = "(".repeat(8000);
     let nested = "Mozilla/5.0 (".repeat(500);
     let wide = "é".repeat(1000);
@@ -290,7 +293,7 @@ fn s38_hostile_user_agents_are_answered_recorded_and_cut() {
     ];
     for agent in hostile {
         let head = b"GET /go HTTP/1.1\r\nHost: rmax.to\r\nConnection: close\r\nUser-Agent: ";
-        let answer = ask(server.running.address, &[head, agent, b"\r\n\r\n"].concat());
+        let answer = send_request(server.running.address, &[head, agent, b"\r\n\r\n"].concat());
         assert_eq!(answer.status, 301, "{}", String::from_utf8_lossy(&agent[..20]));
     }
     // More than anybody's headers may be is refused before it is anything.
@@ -306,13 +309,14 @@ fn s38_hostile_user_agents_are_answered_recorded_and_cut() {
     }
 }
 
+/// Faults, row 41.
 #[test]
-fn row_41_a_clock_that_jumps_loses_no_click_and_gives_no_id_twice() {
+fn clock_jumps_lose_no_click_and_repeat_no_id() {
     const HOUR: i64 = 3_600_000;
     let now = Arc::new(AtomicI64::new(NOW.ms()));
     let shown = Arc::clone(&now);
     let clock = Clock::new(move || Timestamp::from_ms(shown.load(Ordering::Relaxed)));
-    let server = Counted::at(clock, |config| config.threads = 2);
+    let server = ServerWithClicks::at(clock, |config| config.threads = 2);
     let mut sent = 0;
     // Forth and back, by seconds, hours and days, with and without time to store what came before.
     for (round, jump) in

@@ -8,12 +8,12 @@ use rlinks_core::{Code, Id, Link, LinkDraft, LinkSource, LinkState, Policy, Redi
 use rlinks_store::Store;
 use rlinks_store::write::{Action, CodeChoice, LinkOp, LinkWrite, OnConflict};
 
-use crate::client::Answer;
-use crate::support::{Bench, NOW, Running, furnish, operator};
+use crate::support::raw_client::Response;
+use crate::support::server::{NOW, RunningServer, UnstartedServer, operator, set_up_workspace};
 use crate::table::{self, Form, Row, State, When};
 
 #[test]
-fn every_row_holds_over_http() {
+fn every_conformance_row_holds_over_http() {
     // One server for all rows with the same given.
     let mut by_given = BTreeMap::<String, Vec<Row>>::new();
     for row in table::rows() {
@@ -30,17 +30,17 @@ fn every_row_holds_over_http() {
 }
 
 fn run(rows: &[Row]) -> String {
-    let bench = Bench::new();
-    bench.runtime.block_on(async {
+    let unstarted = UnstartedServer::new();
+    unstarted.runtime.block_on(async {
         let given = &rows[0].given;
-        let main = furnish(&bench.store, "main", policy(&given.main), &given.main.domains).await;
-        put_links(&bench.store, main, &given.main).await;
+        let main = set_up_workspace(&unstarted.store, "main", policy(&given.main), &given.main.domains).await;
+        put_links(&unstarted.store, main, &given.main).await;
         if let Some(other) = &given.other {
-            let id = furnish(&bench.store, "other", policy(other), &other.domains).await;
-            put_links(&bench.store, id, other).await;
+            let id = set_up_workspace(&unstarted.store, "other", policy(other), &other.domains).await;
+            put_links(&unstarted.store, id, other).await;
         }
     });
-    let server = bench.serve(|_| {});
+    let server = unstarted.serve(|_| {});
     let mut faults = String::new();
     for row in rows {
         let answer = ask(&server, &row.when);
@@ -110,7 +110,7 @@ async fn put_links(store: &Store, workspace: Id, given: &table::Workspace) {
     }
 }
 
-fn ask(server: &Running, when: &When) -> Answer {
+fn ask(server: &RunningServer, when: &When) -> Response {
     let mut request = format!("{} {} HTTP/1.1\r\n", when.method, when.target);
     for host in &when.hosts {
         let _ = write!(request, "Host: {host}\r\n");
@@ -125,10 +125,10 @@ fn ask(server: &Running, when: &When) -> Answer {
         let _ = write!(request, "Content-Length: {}\r\n", when.body.len());
     }
     let _ = write!(request, "Connection: close\r\n\r\n{}", when.body);
-    server.ask(&request)
+    server.send(&request)
 }
 
-fn differences(row: &Row, answer: &Answer) -> Vec<String> {
+fn differences(row: &Row, answer: &Response) -> Vec<String> {
     let (then, mut wrong) = (&row.then, Vec::new());
     if answer.status != then.status {
         wrong.push(format!("status: want {}, got {}", then.status, answer.status));

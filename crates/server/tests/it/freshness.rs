@@ -4,9 +4,10 @@ use rlinks_core::{Code, Link, LinkState, Policy, Preset, Target};
 use rlinks_store::Store;
 use rlinks_store::write::{Action, LinkOp, LinkWrite};
 
-use crate::client::wait_until;
-use crate::support::{
-    BIG, Bench, MAIN, NOW, Running, big_target, create, furnish, open, operator, serve_more_than_fits,
+use crate::support::raw_client::wait_until;
+use crate::support::server::{
+    BIG, MAIN, NOW, RunningServer, UnstartedServer, big_target, create, open, operator, serve_more_than_fits,
+    set_up_workspace,
 };
 
 async fn change(store: &Store, code: &str, change: impl FnOnce(Link) -> Link) {
@@ -15,24 +16,25 @@ async fn change(store: &Store, code: &str, change: impl FnOnce(Link) -> Link) {
     store.write(LinkWrite::new(MAIN, operator(), NOW, op)).await.unwrap();
 }
 
-fn location(server: &Running, path: &str) -> Option<String> {
+fn location(server: &RunningServer, path: &str) -> Option<String> {
     server.get(path).header("location").first().map(|&target| target.to_owned())
 }
 
 /// A server with links `known-0` to `known-9`, and a runtime for the test's own store.
-fn server(cache_bytes: usize) -> (Running, tokio::runtime::Runtime) {
-    let bench = Bench::new();
-    bench.runtime.block_on(async {
+fn server(cache_bytes: usize) -> (RunningServer, tokio::runtime::Runtime) {
+    let unstarted = UnstartedServer::new();
+    unstarted.runtime.block_on(async {
         for number in 0..10 {
-            create(&bench.store, &format!("known-{number}"), &format!("https://example.com/{number}")).await;
+            create(&unstarted.store, &format!("known-{number}"), &format!("https://example.com/{number}"))
+                .await;
         }
     });
     let own = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    (bench.serve(|config| config.cache_bytes = cache_bytes), own)
+    (unstarted.serve(|config| config.cache_bytes = cache_bytes), own)
 }
 
 #[test]
-fn a_change_made_by_another_process_is_served_soon() {
+fn change_by_another_process_is_served_soon() {
     let (server, runtime) = server(16 << 20);
     let other = runtime.block_on(open(&server.folder));
     assert_eq!(server.get("/new").status, 404);
@@ -50,24 +52,25 @@ fn a_change_made_by_another_process_is_served_soon() {
     runtime.block_on(change(&other, "new", |link| Link { state: LinkState::Disabled, ..link }));
     wait_until("the disabled link is gone", || server.get("/new").status == 404);
     runtime.block_on(async {
-        let id = furnish(&other, "shop", Policy::preset(Preset::Team), &["shop.example".to_owned()]).await;
+        let id = set_up_workspace(&other, "shop", Policy::preset(Preset::Team), &["shop.example".to_owned()])
+            .await;
         assert_ne!(id, MAIN);
     });
     wait_until("a host nobody configured is 404", || server.get("/known-1").status == 404);
 }
 
 #[test]
-fn a_policy_changed_elsewhere_binds_the_next_request() {
+fn policy_changed_by_another_process_applies_soon() {
     let (server, runtime) = server(16 << 20);
     let other = runtime.block_on(open(&server.folder));
     runtime.block_on(change(&other, "known-1", |link| Link { state: LinkState::Disabled, ..link }));
     wait_until("disabled is 404 in fabric", || server.get("/known-1").status == 404);
-    runtime.block_on(furnish(&other, "main", Policy::preset(Preset::Platform), &[]));
+    runtime.block_on(set_up_workspace(&other, "main", Policy::preset(Preset::Platform), &[]));
     wait_until("disabled is 410 in platform", || server.get("/known-1").status == 410);
 }
 
 #[test]
-fn a_store_that_is_gone_leaves_known_links_and_makes_unknown_ones_503() {
+fn missing_store_keeps_known_links_and_makes_unknown_ones_503() {
     let (server, _runtime) = server(16 << 20);
     let path = server.folder.path().join("rlinks.db");
     let aside = server.folder.path().join("aside.db");
@@ -89,7 +92,7 @@ fn a_store_that_is_gone_leaves_known_links_and_makes_unknown_ones_503() {
 }
 
 #[test]
-fn a_store_that_was_overwritten_leaves_known_links_and_makes_unknown_ones_503() {
+fn overwritten_store_keeps_known_links_and_makes_unknown_ones_503() {
     let (server, _runtime) = server(16 << 20);
     let path = server.folder.path().join("rlinks.db");
     std::fs::OpenOptions::new()
@@ -102,7 +105,7 @@ fn a_store_that_was_overwritten_leaves_known_links_and_makes_unknown_ones_503() 
 }
 
 #[test]
-fn a_cache_too_small_for_all_links_asks_the_store_and_forgets_unknown_codes_when_they_are_created() {
+fn small_cache_loads_links_from_the_store_and_sees_new_codes() {
     let server = serve_more_than_fits();
     for number in (0..BIG).step_by(97) {
         assert_eq!(location(&server, &format!("/big-{number}")), Some(big_target(number)));

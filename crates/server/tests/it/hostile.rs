@@ -10,9 +10,10 @@ use rlinks_store::Store;
 use rlinks_store::clock::monotonic_ms;
 use rlinks_store::write::{Action, LinkOp, LinkWrite};
 
-use crate::client::{Answer, Talk, get};
-use crate::support::{
-    BIG, Bench, MAIN, NOW, Running, big_target, create, furnish, operator, serve_more_than_fits,
+use crate::support::raw_client::{RawConnection, Response, get};
+use crate::support::server::{
+    BIG, MAIN, NOW, RunningServer, UnstartedServer, big_target, create, operator, serve_more_than_fits,
+    set_up_workspace,
 };
 
 const OK: &str = "https://example.com/path?keep=1#part";
@@ -21,24 +22,26 @@ const TWO: &str = "https://two.example/";
 const PRIZE: &str = "https://prize.example/";
 
 /// A server on `rmax.to` with the links `ok`, `two` and `prize`.
-fn server() -> Running {
-    let bench = Bench::new();
-    bench.runtime.block_on(async {
-        furnish(&bench.store, "main", Policy::preset(Preset::Fabric), &["rmax.to".to_owned()]).await;
+fn server() -> RunningServer {
+    let unstarted = UnstartedServer::new();
+    unstarted.runtime.block_on(async {
+        set_up_workspace(&unstarted.store, "main", Policy::preset(Preset::Fabric), &["rmax.to".to_owned()])
+            .await;
         for (code, target) in [("ok", OK), ("two", TWO), ("prize", PRIZE)] {
-            create(&bench.store, code, target).await;
+            create(&unstarted.store, code, target).await;
         }
     });
-    bench.serve(|_| {})
+    unstarted.serve(|_| {})
 }
 
 /// One header, and one that takes the request out of the tight loop for plain ones: both ways must answer alike.
 const WAYS: [&str; 2] = ["", "Connection: Keep-Alive\r\n"];
 
+/// Hostile inputs, S1.
 #[test]
-fn s1_nothing_in_a_request_but_its_code_says_where_it_leads() {
+fn nothing_but_the_code_decides_the_target() {
     let server = server();
-    let mut talk = Talk::new(server.address);
+    let mut connection = RawConnection::new(server.address);
     for way in WAYS {
         for query in [
             "?redir_url=https://evil.example/",
@@ -48,8 +51,8 @@ fn s1_nothing_in_a_request_but_its_code_says_where_it_leads() {
             "?%0d%0aLocation:%20https://evil.example/",
             "?keep=2",
         ] {
-            talk.send(format!("GET /ok{query} HTTP/1.1\r\nHost: rmax.to\r\n{way}\r\n"));
-            let answer = talk.answer().expect("an answer");
+            connection.send(format!("GET /ok{query} HTTP/1.1\r\nHost: rmax.to\r\n{way}\r\n"));
+            let answer = connection.next_response().expect("an answer");
             assert_eq!((answer.status, answer.location()), (301, Some(OK)), "{query}");
         }
         for header in [
@@ -68,8 +71,8 @@ fn s1_nothing_in_a_request_but_its_code_says_where_it_leads() {
             "Cookie: target=https://evil.example/",
             "Upgrade-Insecure-Requests: 1",
         ] {
-            talk.send(format!("GET /ok HTTP/1.1\r\n{header}\r\nHost: rmax.to\r\n{way}\r\n"));
-            let answer = talk.answer().expect("an answer");
+            connection.send(format!("GET /ok HTTP/1.1\r\n{header}\r\nHost: rmax.to\r\n{way}\r\n"));
+            let answer = connection.next_response().expect("an answer");
             assert_eq!((answer.status, answer.location()), (301, Some(OK)), "{header}");
         }
     }
@@ -82,18 +85,19 @@ fn s1_nothing_in_a_request_but_its_code_says_where_it_leads() {
         "/ok%20",
         "/\\evil",
     ] {
-        talk.send(get(path));
-        let answer = talk.answer().expect("an answer");
+        connection.send(get(path));
+        let answer = connection.next_response().expect("an answer");
         assert_eq!((answer.status, answer.location()), (404, None), "{path}");
         assert!(!answer.body.contains("evil"), "{path} is not repeated");
     }
 }
 
+/// Hostile inputs, S15.
 #[test]
-fn s15_a_request_is_for_exactly_one_host_and_only_a_configured_one_answers() {
+fn request_must_name_exactly_one_configured_host() {
     #[track_caller]
-    fn check(server: &Running, head: &str, status: u16) {
-        let answer = server.ask(&format!("{head}\r\nConnection: close\r\n\r\n"));
+    fn check(server: &RunningServer, head: &str, status: u16) {
+        let answer = server.send(&format!("{head}\r\nConnection: close\r\n\r\n"));
         assert_eq!(answer.status, status, "{head:?}");
         assert_eq!(answer.location(), (status == 301).then_some(OK), "{head:?}");
         assert!(!answer.body.contains("evil"), "the host is not repeated: {head:?}");
@@ -136,35 +140,37 @@ fn s15_a_request_is_for_exactly_one_host_and_only_a_configured_one_answers() {
     check(&server, "GET /ok HTTP/1.1\r\nHost: evil.example\r\nX-Forwarded-Host: rmax.to", 404);
 }
 
+/// Hostile inputs, S16.
 #[test]
-fn s16_heads_and_paths_that_are_too_large_are_told_so() {
+fn oversized_headers_and_paths_are_refused() {
     let server = server();
     let with =
         |headers: &str| format!("GET /ok HTTP/1.1\r\nHost: rmax.to\r\n{headers}Connection: close\r\n\r\n");
     let many = |count: usize| (0..count).fold(String::new(), |text, n| text + &format!("X-{n}: a\r\n"));
-    assert_eq!(server.ask(&with(&many(62))).status, 301, "64 headers are fine");
-    assert_eq!(server.ask(&with(&many(63))).status, 431);
-    assert_eq!(server.ask(&with(&many(1000))).status, 431);
+    assert_eq!(server.send(&with(&many(62))).status, 301, "64 headers are fine");
+    assert_eq!(server.send(&with(&many(63))).status, 431);
+    assert_eq!(server.send(&with(&many(1000))).status, 431);
     let long = |bytes: usize| format!("Cookie: {}\r\n", "c".repeat(bytes));
-    assert_eq!(server.ask(&with(&long(7 << 10))).status, 301);
-    assert_eq!(server.ask(&with(&long(15 << 10))).status, 301, "15 KB is unusual, and fine");
+    assert_eq!(server.send(&with(&long(7 << 10))).status, 301);
+    assert_eq!(server.send(&with(&long(15 << 10))).status, 301, "15 KB is unusual, and fine");
     for bytes in [20 << 10, 60 << 10, 300 << 10, 4 << 20] {
-        assert_eq!(server.ask(&with(&long(bytes))).status, 431, "{bytes} bytes");
+        assert_eq!(server.send(&with(&long(bytes))).status, 431, "{bytes} bytes");
     }
-    assert_eq!(server.ask(&with(&long(2 << 10).repeat(9))).status, 431, "18 KB in nine lines");
+    assert_eq!(server.send(&with(&long(2 << 10).repeat(9))).status, 431, "18 KB in nine lines");
     let path = |bytes: usize| {
         format!("GET /{} HTTP/1.1\r\nHost: rmax.to\r\nConnection: close\r\n\r\n", "p".repeat(bytes))
     };
-    assert_eq!(server.ask(&path(2047)).status, 404);
+    assert_eq!(server.send(&path(2047)).status, 404);
     for bytes in [2048, 8 << 10, 60 << 10] {
-        assert_eq!(server.ask(&path(bytes)).status, 414, "{bytes} bytes");
+        assert_eq!(server.send(&path(bytes)).status, 414, "{bytes} bytes");
     }
-    assert!(matches!(server.ask(&path(300 << 10)).status, 414 | 431));
+    assert!(matches!(server.send(&path(300 << 10)).status, 414 | 431));
     assert_eq!(server.get("/ok").status, 301, "and the server goes on");
 }
 
+/// Hostile inputs, S19.
 #[test]
-fn s19_no_answer_is_made_from_the_bytes_of_a_body() {
+fn request_bodies_are_never_answered_as_requests() {
     let server = server();
     let inner = get("/prize");
     let length = inner.len();
@@ -172,11 +178,15 @@ fn s19_no_answer_is_made_from_the_bytes_of_a_body() {
     // After each comes a request that may be answered, or not when the connection is closed.
     let check = |name: &str, head: &str, body: &str, expected: &[u16]| {
         for line in ["GET /ok", "HEAD /ok", "POST /ok", "GET /health", "GET /unknown"] {
-            let mut talk = Talk::new(server.address);
-            talk.send(format!("{line} HTTP/1.1\r\nHost: rmax.to\r\n{head}\r\n{body}GET /two HTTP/1.1\r\nHost: rmax.to\r\nConnection: close\r\n\r\n"));
-            let first = if line.starts_with("HEAD") { talk.answer_to_head() } else { talk.answer() };
+            let mut connection = RawConnection::new(server.address);
+            connection.send(format!("{line} HTTP/1.1\r\nHost: rmax.to\r\n{head}\r\n{body}GET /two HTTP/1.1\r\nHost: rmax.to\r\nConnection: close\r\n\r\n"));
+            let first = if line.starts_with("HEAD") {
+                connection.next_head_response()
+            } else {
+                connection.next_response()
+            };
             let first = first.unwrap_or_else(|| panic!("{name}: no answer to {line}"));
-            let rest = talk.rest();
+            let rest = connection.remaining_responses();
             let usual = match line {
                 "GET /ok" | "HEAD /ok" => 301,
                 "POST /ok" => 405,
@@ -228,31 +238,33 @@ fn s19_no_answer_is_made_from_the_bytes_of_a_body() {
     assert_eq!(server.get("/ok").status, 301, "and the server goes on");
 }
 
+/// Hostile inputs, S19.
 #[test]
-fn s19_a_message_framed_in_two_ways_ends_its_connection() {
+fn ambiguous_framing_closes_the_connection() {
     let server = server();
     for head in [
         "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n",
         "Transfer-Encoding: chunked\r\nContent-Length: 5\r\n",
     ] {
-        let mut talk = Talk::new(server.address);
-        talk.send(format!("GET /ok HTTP/1.1\r\nHost: rmax.to\r\n{head}\r\n0\r\n\r\n{}", get("/two")));
-        let answers = talk.rest();
+        let mut connection = RawConnection::new(server.address);
+        connection.send(format!("GET /ok HTTP/1.1\r\nHost: rmax.to\r\n{head}\r\n0\r\n\r\n{}", get("/two")));
+        let answers = connection.remaining_responses();
         assert!(answers.len() == 1 && matches!(answers[0].status, 301 | 400), "{head:?}: {answers:?}");
     }
 }
 
+/// Hostile inputs, S19.
 #[test]
-fn s19_line_feeds_alone_and_other_protocols_never_become_a_second_request() {
+fn bare_line_feeds_and_other_protocols_never_smuggle_a_request() {
     let server = server();
     // A lenient reading of line feeds must at least be one reading.
     for request in [
         "GET /ok HTTP/1.1\nHost: rmax.to\nConnection: close\n\n",
         "GET /ok HTTP/1.1\r\nHost: rmax.to\nConnection: close\r\n\n",
     ] {
-        let mut talk = Talk::new(server.address);
-        talk.send(request);
-        let answers = talk.rest();
+        let mut connection = RawConnection::new(server.address);
+        connection.send(request);
+        let answers = connection.remaining_responses();
         assert!(answers.len() == 1 && matches!(answers[0].status, 301 | 400), "{request:?}: {answers:?}");
     }
     for request in [
@@ -266,18 +278,19 @@ fn s19_line_feeds_alone_and_other_protocols_never_become_a_second_request() {
         "SSH-2.0-OpenSSH_9.9\r\n",
         "{\"method\":\"GET\"}\r\n\r\n",
     ] {
-        let mut talk = Talk::new(server.address);
-        talk.send(format!("{request}{}", get("/prize")));
-        let answers = talk.rest();
+        let mut connection = RawConnection::new(server.address);
+        connection.send(format!("{request}{}", get("/prize")));
+        let answers = connection.remaining_responses();
         assert!(answers.iter().all(|answer| answer.status == 400), "{request:?}: {answers:?}");
         assert!(answers.len() <= 1, "{request:?}: {answers:?}");
     }
 }
 
+/// Hostile inputs, S19.
 #[test]
-fn s19_plain_and_unusual_requests_on_one_connection_are_answered_in_order() {
+fn fast_and_slow_path_requests_on_one_connection_are_answered_in_order() {
     let server = server();
-    let mut talk = Talk::new(server.address);
+    let mut connection = RawConnection::new(server.address);
     let body = get("/prize");
     let unusual =
         format!("GET /two HTTP/1.1\r\nHost: rmax.to\r\nContent-Length: {}\r\n\r\n{body}", body.len());
@@ -291,8 +304,8 @@ fn s19_plain_and_unusual_requests_on_one_connection_are_answered_in_order() {
         get("/health"),
         get("/ok"),
     ];
-    talk.send(requests.concat());
-    let answers: Vec<Answer> = (0..requests.len()).map_while(|_| talk.answer()).collect();
+    connection.send(requests.concat());
+    let answers: Vec<Response> = (0..requests.len()).map_while(|_| connection.next_response()).collect();
     let got: Vec<(u16, Option<&str>)> =
         answers.iter().map(|answer| (answer.status, answer.location())).collect();
     let expected = [
@@ -322,10 +335,10 @@ fn two_hundred() -> (String, Vec<&'static str>) {
 }
 
 #[track_caller]
-fn in_order_with_ids_of_their_own(talk: &mut Talk, expected: &[&str]) {
+fn in_order_with_ids_of_their_own(connection: &mut RawConnection, expected: &[&str]) {
     let mut ids = std::collections::HashSet::new();
     for (number, target) in expected.iter().enumerate() {
-        let answer = talk.answer().unwrap_or_else(|| panic!("no answer {number}"));
+        let answer = connection.next_response().unwrap_or_else(|| panic!("no answer {number}"));
         assert_eq!((answer.status, answer.location()), (301, Some(*target)), "answer {number}");
         let id = answer.header("x-request-id").concat();
         assert!(id.len() == 16 && ids.insert(id), "answer {number}: {answer:?}");
@@ -336,53 +349,53 @@ fn in_order_with_ids_of_their_own(talk: &mut Talk, expected: &[&str]) {
 fn two_hundred_requests_in_one_write_are_answered_in_order() {
     let server = server();
     let (requests, expected) = two_hundred();
-    let mut talk = Talk::new(server.address);
-    talk.send(&requests);
-    in_order_with_ids_of_their_own(&mut talk, &expected);
+    let mut connection = RawConnection::new(server.address);
+    connection.send(&requests);
+    in_order_with_ids_of_their_own(&mut connection, &expected);
     // The connection is still good.
-    talk.send(get("/two"));
-    assert_eq!(talk.answer().as_ref().and_then(Answer::location), Some(TWO));
+    connection.send(get("/two"));
+    assert_eq!(connection.next_response().as_ref().and_then(Response::location), Some(TWO));
 }
 
 #[test]
 fn two_hundred_requests_byte_by_byte_are_answered_in_order() {
     let server = server();
     let (requests, expected) = two_hundred();
-    let mut talk = Talk::new(server.address);
+    let mut connection = RawConnection::new(server.address);
     for byte in requests.as_bytes().chunks(1) {
-        talk.send(byte);
+        connection.send(byte);
     }
-    in_order_with_ids_of_their_own(&mut talk, &expected);
+    in_order_with_ids_of_their_own(&mut connection, &expected);
 }
 
 #[test]
 fn two_hundred_requests_one_after_the_other_are_answered_on_one_connection() {
     let server = server();
     let (requests, expected) = two_hundred();
-    let mut talk = Talk::new(server.address);
+    let mut connection = RawConnection::new(server.address);
     for (request, target) in requests.split_inclusive("\r\n\r\n").zip(expected) {
-        talk.send(request);
-        assert_eq!(talk.answer().as_ref().and_then(Answer::location), Some(target));
+        connection.send(request);
+        assert_eq!(connection.next_response().as_ref().and_then(Response::location), Some(target));
     }
 }
 
 #[test]
-fn a_client_that_has_sent_all_and_closes_its_half_is_answered() {
+fn half_closed_client_is_answered() {
     let server = server();
     for (path, status) in [("/ok", 301), ("/%6fk", 301), ("/unknown", 404), ("/health", 200), ("/ready", 200)]
     {
-        let mut talk = Talk::new(server.address);
-        talk.send(get(path));
-        talk.socket.shutdown(Shutdown::Write).unwrap();
-        let answers: Vec<u16> = talk.rest().iter().map(|answer| answer.status).collect();
+        let mut connection = RawConnection::new(server.address);
+        connection.send(get(path));
+        connection.socket.shutdown(Shutdown::Write).unwrap();
+        let answers: Vec<u16> = connection.remaining_responses().iter().map(|answer| answer.status).collect();
         assert_eq!(answers, [status], "{path}");
     }
     for half in ["", "GET /o", "GET /ok HTTP/1.1\r\nHost: rmax.to\r\n"] {
-        let mut talk = Talk::new(server.address);
-        talk.send(half);
-        talk.socket.shutdown(Shutdown::Write).unwrap();
+        let mut connection = RawConnection::new(server.address);
+        connection.send(half);
+        connection.socket.shutdown(Shutdown::Write).unwrap();
         let began = monotonic_ms();
-        assert!(talk.rest().iter().all(|answer| answer.status == 400), "{half:?}");
+        assert!(connection.remaining_responses().iter().all(|answer| answer.status == 400), "{half:?}");
         assert!(monotonic_ms() - began < 3_000, "{half:?}: nothing more can come, so nothing is waited for");
     }
 }
@@ -390,15 +403,15 @@ fn a_client_that_has_sent_all_and_closes_its_half_is_answered() {
 #[test]
 fn head_is_get_without_the_body() {
     let server = server();
-    let mut talk = Talk::new(server.address);
+    let mut connection = RawConnection::new(server.address);
     for path in ["/ok", "/%6fk", "/unknown", "/", "/health", "/ready", "/robots.txt", "/ok+", "/a/b"] {
-        talk.send(get(path));
-        let answer = talk.answer().expect("an answer");
-        talk.send(get(path).replace("GET", "HEAD"));
-        let head = talk.answer_to_head().expect("an answer");
+        connection.send(get(path));
+        let answer = connection.next_response().expect("an answer");
+        connection.send(get(path).replace("GET", "HEAD"));
+        let head = connection.next_head_response().expect("an answer");
         assert_eq!(head.status, answer.status, "{path}");
         // A length may be left out, but not be another one.
-        let without_length = |of: &Answer| {
+        let without_length = |of: &Response| {
             let headers = comparable(of).into_iter().filter(|(name, _)| name != "content-length");
             headers.cloned().collect::<Vec<_>>()
         };
@@ -406,12 +419,16 @@ fn head_is_get_without_the_body() {
         let length = head.header("content-length");
         assert!(length.is_empty() || length == answer.header("content-length"), "{path}");
     }
-    talk.send(get("/ok"));
-    assert_eq!(talk.answer().map(|answer| answer.status), Some(301), "no byte of a body was left behind");
+    connection.send(get("/ok"));
+    assert_eq!(
+        connection.next_response().map(|answer| answer.status),
+        Some(301),
+        "no byte of a body was left behind"
+    );
 }
 
 /// The headers but for what differs between any two answers.
-fn comparable(answer: &Answer) -> Vec<&(String, String)> {
+fn comparable(answer: &Response) -> Vec<&(String, String)> {
     answer.headers.iter().filter(|(name, _)| name != "x-request-id" && name != "date").collect()
 }
 
@@ -423,34 +440,35 @@ async fn set_state(store: &Store, code: &str, state: LinkState) {
 }
 
 /// `off` is disabled, `bad` leads to http though it must not, and the proxy on this machine is trusted or not.
-fn guarded(trusted: &[&str]) -> Running {
-    let bench = Bench::new();
-    bench.runtime.block_on(async {
+fn guarded(trusted: &[&str]) -> RunningServer {
+    let unstarted = UnstartedServer::new();
+    unstarted.runtime.block_on(async {
         for code in ["ok", "off", "bad"] {
-            create(&bench.store, code, OK).await;
+            create(&unstarted.store, code, OK).await;
         }
-        set_state(&bench.store, "off", LinkState::Disabled).await;
-        let bad = bench.store.link(MAIN, &Code::from_path("bad").expect("a code")).await;
+        set_state(&unstarted.store, "off", LinkState::Disabled).await;
+        let bad = unstarted.store.link(MAIN, &Code::from_path("bad").expect("a code")).await;
         let bad = bad.expect("an answer").expect("a link");
         let next = Link { target: Target::parse("http://example.com/", 2048).expect("a target"), ..bad };
         let op = LinkOp::Replace { next: Box::new(next), action: Action::Update };
         let write = LinkWrite::new(MAIN, operator(), NOW, op);
-        bench.store.write(write).await.expect("a write");
+        unstarted.store.write(write).await.expect("a write");
     });
     let trusted = trusted.iter().map(|network| network.parse().expect("a network")).collect();
-    bench.serve(|config| config.reloadable.trusted_proxies = trusted)
+    unstarted.serve(|config| config.reloadable.trusted_proxies = trusted)
 }
 
+/// Hostile inputs, S32.
 #[test]
-fn s32_a_disabled_link_looks_like_one_that_never_was() {
+fn disabled_link_is_indistinguishable_from_an_unknown_one() {
     let server = guarded(&[]);
-    let mut talk = Talk::new(server.address);
+    let mut connection = RawConnection::new(server.address);
     for accept in ["application/json", "text/html"] {
         for suffix in ["", "+"] {
             let mut ask = |code: &str| {
                 let path = format!("/{code}{suffix}");
-                talk.send(get(&path).replace("Host", &format!("Accept: {accept}\r\nHost")));
-                talk.answer().expect("an answer")
+                connection.send(get(&path).replace("Host", &format!("Accept: {accept}\r\nHost")));
+                connection.next_response().expect("an answer")
             };
             let unknown = ask("unk");
             assert_eq!(unknown.status, 404);
@@ -464,21 +482,22 @@ fn s32_a_disabled_link_looks_like_one_that_never_was() {
 }
 
 /// Asks for unknown codes as `forwarded` says, and gives the statuses.
-fn guess(server: &Running, forwarded: &str, count: usize) -> Vec<Answer> {
-    let mut talk = Talk::new(server.address);
+fn guess(server: &RunningServer, forwarded: &str, count: usize) -> Vec<Response> {
+    let mut connection = RawConnection::new(server.address);
     let mut answers = Vec::new();
     for some in (0..count).collect::<Vec<_>>().chunks(100) {
-        talk.send(some.iter().fold(String::new(), |text, n| {
+        connection.send(some.iter().fold(String::new(), |text, n| {
             text + &format!("GET /guess-{n} HTTP/1.1\r\nHost: rmax.to\r\n{forwarded}\r\n")
         }));
-        answers.extend(some.iter().map_while(|_| talk.answer()));
+        answers.extend(some.iter().map_while(|_| connection.next_response()));
     }
     assert_eq!(answers.len(), count);
     answers
 }
 
+/// Hostile inputs, S32.
 #[test]
-fn s32_a_network_that_guesses_codes_is_slowed_down_and_others_are_not() {
+fn network_that_guesses_codes_is_limited_and_others_are_not() {
     let server = guarded(&["127.0.0.0/8"]);
     let guesser = "X-Forwarded-For: 203.0.113.9\r\n";
     let answers = guess(&server, guesser, 3_000);
@@ -511,31 +530,34 @@ fn s32_a_network_that_guesses_codes_is_slowed_down_and_others_are_not() {
     assert!(!limited("X-Forwarded-For: 203.0.113.9, nonsense\r\n"), "what cannot be read is not believed");
 
     // Links that lead somewhere are served to everybody.
-    let mut talk = Talk::new(server.address);
-    talk.send(format!("GET /ok HTTP/1.1\r\nHost: rmax.to\r\n{guesser}\r\n"));
-    assert_eq!(talk.answer().map(|answer| answer.status), Some(301));
+    let mut connection = RawConnection::new(server.address);
+    connection.send(format!("GET /ok HTTP/1.1\r\nHost: rmax.to\r\n{guesser}\r\n"));
+    assert_eq!(connection.next_response().map(|answer| answer.status), Some(301));
 }
 
+/// Hostile inputs, S32.
 #[test]
-fn s32_being_slowed_down_does_not_tell_disabled_links_from_unknown_ones() {
+fn rate_limit_does_not_reveal_disabled_links() {
     let server = guarded(&["127.0.0.0/8"]);
     let forwarded = "X-Forwarded-For: 203.0.113.9\r\n";
     guess(&server, forwarded, 2_500);
     for code in ["off", "bad", "unk"] {
         // On one connection and in one write, so that no token trickles back in between.
-        let mut talk = Talk::new(server.address);
+        let mut connection = RawConnection::new(server.address);
         let mut requests = String::new();
         for path in (0..100).map(|n| format!("guess-{n}")).chain([code.to_owned()]) {
             let _ = write!(requests, "GET /{path} HTTP/1.1\r\nHost: rmax.to\r\n{forwarded}\r\n");
         }
-        talk.send(requests);
-        let answers: Vec<u16> = (0..101).map_while(|_| talk.answer()).map(|answer| answer.status).collect();
+        connection.send(requests);
+        let answers: Vec<u16> =
+            (0..101).map_while(|_| connection.next_response()).map(|answer| answer.status).collect();
         assert_eq!(answers.last(), Some(&429), "{code}: {answers:?}");
     }
 }
 
+/// Hostile inputs, S9.
 #[test]
-fn s9_forwarding_headers_of_a_peer_nobody_trusts_count_for_nothing() {
+fn forwarding_headers_of_an_untrusted_peer_are_ignored() {
     let server = guarded(&["10.0.0.0/8"]);
     for forwarded in ["X-Forwarded-For: 203.0.113.9\r\n", "Forwarded: for=203.0.113.9\r\n"] {
         let answers = guess(&server, forwarded, 2_500);
@@ -546,15 +568,16 @@ fn s9_forwarding_headers_of_a_peer_nobody_trusts_count_for_nothing() {
     }
 }
 
+/// Faults, row 44.
 #[test]
-fn row_44_a_stampede_for_one_link_the_table_does_not_hold_gets_one_answer() {
+fn stampede_for_an_uncached_link_gets_one_answer() {
     let server = serve_more_than_fits();
     let stampede = |path: &str| -> Vec<(u16, Option<String>)> {
-        let mut crowd: Vec<Talk> = (0..200).map(|_| Talk::new(server.address)).collect();
-        for talk in &mut crowd {
-            talk.send(get(path));
+        let mut crowd: Vec<RawConnection> = (0..200).map(|_| RawConnection::new(server.address)).collect();
+        for connection in &mut crowd {
+            connection.send(get(path));
         }
-        let answers = crowd.iter_mut().map(|talk| talk.answer().expect("an answer"));
+        let answers = crowd.iter_mut().map(|connection| connection.next_response().expect("an answer"));
         answers.map(|answer| (answer.status, answer.location().map(str::to_owned))).collect()
     };
     // Some of these are in the table and some are not: nobody can tell from the answers.

@@ -9,13 +9,10 @@
 
 mod api;
 mod clicks;
-mod client;
 mod conformance;
-#[path = "../../../store/tests/it/database.rs"]
-mod database;
 mod freshness;
 mod hostile;
-mod list;
+mod link_list;
 mod metrics;
 mod oidc;
 mod sign_in;
@@ -24,4 +21,3 @@ mod support;
 mod table;
 mod tls;
 mod web;
-mod web_space;

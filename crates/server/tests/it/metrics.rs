@@ -8,13 +8,13 @@ use std::process::{Command, Stdio};
 use rlinks_core::{Policy, Preset, Scope, Scopes};
 use serde_json::json;
 
-use crate::api::house::House;
-use crate::client::{Answer, ask, wait_until};
-use crate::database::Place;
+use crate::support::database::TestStore;
+use crate::support::members::TestServer;
+use crate::support::raw_client::{Response, send_request, wait_until};
 
-fn scrape(address: SocketAddr, lines: &str) -> Answer {
+fn scrape(address: SocketAddr, lines: &str) -> Response {
     let request = format!("GET /metrics HTTP/1.1\r\nHost: anything\r\nConnection: close\r\n{lines}\r\n");
-    ask(address, request.as_bytes())
+    send_request(address, request.as_bytes())
 }
 
 /// What is said of each series.
@@ -30,36 +30,37 @@ fn series(page: &str) -> BTreeMap<&str, f64> {
         .collect()
 }
 
-fn house_with_a_link() -> House {
-    let house = House::new(Preset::Fabric);
-    house.root().post("/links", &json!({"code": "go", "target": "https://example.com/"})).expect(201);
-    wait_until("the link is served", || house.visit("/go+").status == 200);
-    house
+fn house_with_a_link() -> TestServer {
+    let server = TestServer::new(Preset::Fabric);
+    server.root().post("/links", &json!({"code": "go", "target": "https://example.com/"})).expect(201);
+    wait_until("the link is served", || server.visit("/go+").status == 200);
+    server
 }
 
 #[test]
-fn answers_and_clicks_are_counted() {
-    let house = house_with_a_link();
-    let before = scrape(house.address, "").body;
+fn responses_and_clicks_are_counted() {
+    let server = house_with_a_link();
+    let before = scrape(server.address, "").body;
     let before = series(&before);
     for _ in 0..3 {
-        assert_eq!(house.visit("/go").status, 301);
+        assert_eq!(server.visit("/go").status, 301);
     }
     // The same by the other way, for a body is nothing plain; and one that is no click.
-    assert_eq!(house.visit_with("/go", "Content-Length: 0\r\n").status, 301);
+    assert_eq!(server.visit_with("/go", "Content-Length: 0\r\n").status, 301);
     assert_eq!(
-        ask(house.address, b"HEAD /go HTTP/1.1\r\nHost: rmax.to\r\nConnection: close\r\n\r\n").status,
+        send_request(server.address, b"HEAD /go HTTP/1.1\r\nHost: rmax.to\r\nConnection: close\r\n\r\n")
+            .status,
         301
     );
-    assert_eq!(house.visit("/nobody-has-this").status, 404);
-    assert_eq!(house.visit("/health").status, 200);
+    assert_eq!(server.visit("/nobody-has-this").status, 404);
+    assert_eq!(server.visit("/health").status, 200);
     let gained = |page: &str, name: &str| {
         let now = series(page).get(name).copied().unwrap_or_default();
         now - before.get(name).copied().unwrap_or_default()
     };
     let mut page = String::new();
     wait_until("the clicks are stored", || {
-        page = scrape(house.address, "").body;
+        page = scrape(server.address, "").body;
         gained(&page, "rlinks_clicks_stored_total") >= 4.0
     });
     for (name, expected) in [
@@ -96,32 +97,32 @@ fn answers_and_clicks_are_counted() {
 }
 
 #[test]
-fn nothing_that_visitors_say_makes_it_longer() {
-    let house = house_with_a_link();
-    house.visit("/unknown");
-    let lines = |page: &Answer| page.body.lines().count();
-    scrape(house.address, "");
-    let before = lines(&scrape(house.address, ""));
+fn visitor_input_adds_no_metric() {
+    let server = house_with_a_link();
+    server.visit("/unknown");
+    let lines = |page: &Response| page.body.lines().count();
+    scrape(server.address, "");
+    let before = lines(&scrape(server.address, ""));
     for number in 0..50 {
-        house.visit_with(
+        server.visit_with(
             &format!("/unknown-{number}?utm_source={number}"),
             &format!("User-Agent: u{number}\r\n"),
         );
     }
-    let page = scrape(house.address, "");
+    let page = scrape(server.address, "");
     assert_eq!(lines(&page), before, "{}", page.body);
     assert!(!page.body.contains("unknown"), "{}", page.body);
 }
 
 #[test]
-fn on_a_shared_listener_it_is_for_this_machine_and_for_admins() {
-    let house = House::new(Preset::Fabric);
-    let page = scrape(house.address, "");
+fn metrics_on_a_shared_listener_are_for_this_machine_and_admins() {
+    let server = TestServer::new(Preset::Fabric);
+    let page = scrape(server.address, "");
     assert_eq!(page.status, 200, "{page:?}");
     assert_eq!(page.header("content-type"), ["text/plain; version=0.0.4; charset=utf-8"]);
     assert_eq!(page.header("cache-control"), ["no-store"]);
-    let (root, member, reader) = (house.root(), house.member(), house.reader());
-    let admins = house.key(&house.main, None, Scopes::new(&[Scope::WorkspaceAdmin]));
+    let (root, member, reader) = (server.root(), server.member(), server.reader());
+    let admins = server.key(&server.main, None, Scopes::new(&[Scope::WorkspaceAdmin]));
     for said in [
         "X-Forwarded-For: 203.0.113.9",
         "Forwarded: for=203.0.113.9",
@@ -129,7 +130,7 @@ fn on_a_shared_listener_it_is_for_this_machine_and_for_admins() {
         "Via: 1.1 proxy",
         "X-Forwarded-Proto: https",
     ] {
-        let with = |key: &str| scrape(house.address, &format!("{said}\r\n{key}")).status;
+        let with = |key: &str| scrape(server.address, &format!("{said}\r\n{key}")).status;
         let bearer = |key: &str| with(&format!("Authorization: Bearer {key}\r\n"));
         assert_eq!(with(""), 401, "{said}: somebody else is asking");
         assert_eq!(bearer("rmx_nobody"), 401);
@@ -138,31 +139,31 @@ fn on_a_shared_listener_it_is_for_this_machine_and_for_admins() {
         assert_eq!(bearer(root.secret()), 200);
         assert_eq!(bearer(admins.secret()), 200);
     }
-    let posted = ask(
-        house.address,
+    let posted = send_request(
+        server.address,
         b"POST /metrics HTTP/1.1\r\nHost: rmax.to\r\nConnection: close\r\nContent-Length: 0\r\n\r\n",
     );
     assert_eq!(posted.status, 405);
-    assert_eq!(house.visit("/metrics/more").status, 404);
+    assert_eq!(server.visit("/metrics/more").status, 404);
 }
 
 #[test]
-fn a_listener_of_its_own_needs_no_key_and_the_public_one_has_none() {
+fn metrics_on_a_separate_listener_need_no_key_and_the_public_one_has_none() {
     let apart =
         |config: &mut rlinks_server::Config| config.control_listen = Some("127.0.0.1:0".parse().unwrap());
-    let house = House::at(Place::sqlite(), Policy::preset(Preset::Fabric), apart);
-    let admin = format!("Authorization: Bearer {}\r\n", house.root().secret());
-    assert_eq!(scrape(house.control.unwrap(), "X-Forwarded-For: 203.0.113.9\r\n").status, 200);
-    assert_eq!(scrape(house.address, "").status, 404);
-    assert_eq!(scrape(house.address, &admin).status, 404);
+    let server = TestServer::at(TestStore::sqlite(), Policy::preset(Preset::Fabric), apart);
+    let admin = format!("Authorization: Bearer {}\r\n", server.root().secret());
+    assert_eq!(scrape(server.control.unwrap(), "X-Forwarded-For: 203.0.113.9\r\n").status, 200);
+    assert_eq!(scrape(server.address, "").status, 404);
+    assert_eq!(scrape(server.address, &admin).status, 404);
 }
 
 /// The tool of those who read it: every name and help text as they should be.
 #[test]
-fn outside_promtool_finds_nothing_to_mend() {
-    let house = house_with_a_link();
-    house.visit("/go");
-    house.visit("/nobody-has-this");
+fn outside_promtool_accepts_the_metrics() {
+    let server = house_with_a_link();
+    server.visit("/go");
+    server.visit("/nobody-has-this");
     let mut check = Command::new("promtool")
         .args(["check", "metrics"])
         .stdin(Stdio::piped())
@@ -170,7 +171,7 @@ fn outside_promtool_finds_nothing_to_mend() {
         .stderr(Stdio::piped())
         .spawn()
         .expect("promtool runs: scripts/stage/00-fetch installs it");
-    check.stdin.take().unwrap().write_all(scrape(house.address, "").body.as_bytes()).unwrap();
+    check.stdin.take().unwrap().write_all(scrape(server.address, "").body.as_bytes()).unwrap();
     let checked = check.wait_with_output().unwrap();
     let said =
         String::from_utf8_lossy(&checked.stderr).into_owned() + &String::from_utf8_lossy(&checked.stdout);

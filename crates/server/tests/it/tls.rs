@@ -12,8 +12,8 @@ use rlinks_store::clock::monotonic_ms;
 use rustls::pki_types::CertificateDer;
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
-use crate::client::{Answer, wait_until};
-use crate::support::{Bench, Running, create};
+use crate::support::raw_client::{Response, wait_until};
+use crate::support::server::{RunningServer, UnstartedServer, create};
 
 fn certificate() -> CertifiedKey<KeyPair> {
     generate_simple_self_signed(["rmax.to".to_owned()]).expect("a certificate")
@@ -34,19 +34,19 @@ fn install(folder: &Path, made: &CertifiedKey<KeyPair>) -> TlsFiles {
 }
 
 /// An HTTPS server with the link `/ok`, and the certificate it presents.
-fn server() -> (Running, CertifiedKey<KeyPair>) {
-    let bench = Bench::new();
-    bench.runtime.block_on(create(&bench.store, "ok", "https://example.com/"));
+fn server() -> (RunningServer, CertifiedKey<KeyPair>) {
+    let unstarted = UnstartedServer::new();
+    unstarted.runtime.block_on(create(&unstarted.store, "ok", "https://example.com/"));
     let made = certificate();
-    let files = install(bench.folder.path(), &made);
-    let server = bench.try_serve(|config| config.tls = Some(files)).expect("the server starts");
+    let files = install(unstarted.folder.path(), &made);
+    let server = unstarted.try_serve(|config| config.tls = Some(files)).expect("the server starts");
     (server, made)
 }
 
-type Secure = StreamOwned<ClientConnection, TcpStream>;
+type TlsConnection = StreamOwned<ClientConnection, TcpStream>;
 
 /// A connection of a client that trusts nothing but this certificate.
-fn connect(address: SocketAddr, trusted: &CertificateDer<'static>) -> std::io::Result<Secure> {
+fn connect(address: SocketAddr, trusted: &CertificateDer<'static>) -> std::io::Result<TlsConnection> {
     connect_and_send(address, trusted, "")
 }
 
@@ -55,7 +55,7 @@ fn connect_and_send(
     address: SocketAddr,
     trusted: &CertificateDer<'static>,
     request: &str,
-) -> std::io::Result<Secure> {
+) -> std::io::Result<TlsConnection> {
     let mut roots = RootCertStore::empty();
     roots.add(trusted.clone()).expect("a root");
     let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -75,16 +75,16 @@ fn connect_and_send(
     Ok(stream)
 }
 
-fn ask(stream: &mut Secure, request: &str) -> Answer {
+fn ask(stream: &mut TlsConnection, request: &str) -> Response {
     stream.write_all(request.as_bytes()).expect("the request is sent");
     let mut bytes = Vec::new();
     // Only an end that was announced counts as one.
     stream.read_to_end(&mut bytes).expect("the server closes the session properly");
-    Answer::parse(&bytes)
+    Response::parse(&bytes)
 }
 
 #[test]
-fn a_link_redirects_over_https() {
+fn link_redirects_over_https() {
     let (server, made) = server();
     let mut stream = connect(server.address, made.cert.der()).expect("a handshake");
     assert_eq!(stream.conn.alpn_protocol(), Some(b"http/1.1".as_slice()));
@@ -96,14 +96,14 @@ fn a_link_redirects_over_https() {
 }
 
 #[test]
-fn a_client_that_speaks_plain_http_to_the_https_port_gets_no_answer() {
+fn plain_http_on_the_https_port_gets_no_response() {
     let (server, _) = server();
     let answer = server.get("/ok");
     assert_eq!((answer.status, answer.header("location").len()), (0, 0), "{answer:?}");
 }
 
 #[test]
-fn a_replaced_certificate_is_served_without_a_restart_and_a_broken_one_is_not() {
+fn replaced_certificate_is_served_without_a_restart_and_a_broken_one_ignored() {
     let (server, first) = server();
     let folder = server.folder.path();
     let presents = |made: &CertifiedKey<KeyPair>| connect(server.address, made.cert.der()).is_ok();
@@ -128,8 +128,9 @@ fn a_replaced_certificate_is_served_without_a_restart_and_a_broken_one_is_not() 
     wait_until("the third certificate is served", || presents(&third));
 }
 
+/// Hostile inputs, S17.
 #[test]
-fn s17_a_handshake_or_a_session_that_stalls_is_closed_at_the_limit_while_others_are_served() {
+fn stalled_tls_handshakes_and_sessions_are_closed_while_others_are_served() {
     let (server, made) = server();
     let began = monotonic_ms();
     let stall = |bytes: &[u8]| {
@@ -163,13 +164,14 @@ fn s17_a_handshake_or_a_session_that_stalls_is_closed_at_the_limit_while_others_
 }
 
 #[test]
-fn files_that_cannot_be_used_are_refused_at_the_start_by_name() {
+fn unusable_tls_files_are_named_at_the_start() {
     #[track_caller]
     fn check(named: &str, spoil: impl FnOnce(&TlsFiles)) {
-        let bench = Bench::new();
-        let files = install(bench.folder.path(), &certificate());
+        let unstarted = UnstartedServer::new();
+        let files = install(unstarted.folder.path(), &certificate());
         spoil(&files);
-        let error = bench.try_serve(|config| config.tls = Some(files)).err().expect("a refusal").to_string();
+        let error =
+            unstarted.try_serve(|config| config.tls = Some(files)).err().expect("a refusal").to_string();
         assert!(error.contains(named), "{named} is not named: {error}");
     }
     check("cert.pem", |files| std::fs::remove_file(&files.cert).expect("a file"));

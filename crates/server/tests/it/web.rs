@@ -1,31 +1,31 @@
 //! The dashboard as somebody with a browser and no script sees it: forms and pages over real HTTP. [`Browser`] looks at what every
 //! page owes.
 
+mod escaping;
 mod link;
 mod links;
-mod manners;
-mod numbers;
-mod text;
+mod statistics;
+mod usability;
+mod workspace;
 
 use rlinks_core::{Preset, Role, Workspace};
 
-use crate::api::house::House;
-use crate::client::Answer;
-use crate::sign_in::browser::{Browser, signed_in};
-use crate::sign_in::{PASSWORD, member};
+use crate::support::browser::{Browser, signed_in};
+use crate::support::members::{PASSWORD, TestServer, member};
+use crate::support::raw_client::Response;
 
-/// A house with an admin in it, and their browser.
-fn home(preset: Preset) -> (House, Browser) {
-    let house = House::new(preset);
-    member(&house, &house.main, Role::Admin, "ann@example.com");
-    let browser = signed_in(house.address, "ann@example.com");
-    (house, browser)
+/// A server with an admin in it, and their browser.
+fn server_with_admin(preset: Preset) -> (TestServer, Browser) {
+    let server = TestServer::new(preset);
+    member(&server, &server.main, Role::Admin, "ann@example.com");
+    let browser = signed_in(server.address, "ann@example.com");
+    (server, browser)
 }
 
 /// The browser of another member.
-fn browser_of(house: &House, workspace: &Workspace, role: Role, email: &str) -> Browser {
-    member(house, workspace, role, email);
-    let mut browser = Browser::new(house.address);
+fn browser_of(server: &TestServer, workspace: &Workspace, role: Role, email: &str) -> Browser {
+    member(server, workspace, role, email);
+    let mut browser = Browser::new(server.address);
     let answer = browser.sign_in_to(workspace.slug.as_str(), email, PASSWORD);
     assert_eq!(answer.status, 303, "{answer:?}");
     browser
@@ -33,7 +33,7 @@ fn browser_of(house: &House, workspace: &Workspace, role: Role, email: &str) -> 
 
 /// Sends a form with the session's token.
 #[track_caller]
-fn send(browser: &mut Browser, path: &str, fields: &[(&str, &str)]) -> Answer {
+fn send(browser: &mut Browser, path: &str, fields: &[(&str, &str)]) -> Response {
     let csrf = browser.token("/admin");
     let mut all = vec![("csrf", csrf.as_str())];
     all.extend_from_slice(fields);
@@ -42,7 +42,7 @@ fn send(browser: &mut Browser, path: &str, fields: &[(&str, &str)]) -> Answer {
 
 /// Makes a link by the form, and follows where it leads.
 #[track_caller]
-fn make(browser: &mut Browser, fields: &[(&str, &str)]) -> Answer {
+fn make(browser: &mut Browser, fields: &[(&str, &str)]) -> Response {
     let answer = send(browser, "/admin/links", fields);
     assert_eq!(answer.status, 303, "{answer:?}");
     let page = browser.get(answer.location().unwrap());
@@ -51,7 +51,7 @@ fn make(browser: &mut Browser, fields: &[(&str, &str)]) -> Answer {
 }
 
 /// The codes of a list, in their order.
-fn codes(page: &Answer) -> Vec<&str> {
+fn codes(page: &Response) -> Vec<&str> {
     let rows = page.body.split("<tr data-row>").skip(1);
     rows.map(|row| row.split_once("href=\"/admin/links/").unwrap().1.split('"').next().unwrap()).collect()
 }

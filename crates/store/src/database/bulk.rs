@@ -125,7 +125,7 @@ mod tests {
     use super::{chunks, unnest, values};
 
     #[test]
-    fn rows_are_cut_into_few_sizes_and_none_is_lost() {
+    fn rows_are_chunked_into_few_sizes_without_loss() {
         let rows: Vec<usize> = (0..1234).collect();
         let sizes: Vec<usize> = chunks(&rows).map(<[usize]>::len).collect();
         assert_eq!(sizes, [256, 256, 256, 256, 32, 32, 32, 32, 32, 32, 8, 8, 1, 1]);

@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn no_order_is_sorted_and_no_part_of_a_filter_is_looked_for_in_the_table() {
+    async fn list_queries_use_indexes_for_order_and_filters() {
         let folder = tempfile::tempdir().unwrap();
         let store = empty_store(&folder).await;
         let id = rlinks_core::Id::from_i64(1);

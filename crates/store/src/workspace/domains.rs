@@ -579,7 +579,7 @@ mod tests {
     use crate::database::query_plan::{empty_store, query_plan};
 
     #[tokio::test]
-    async fn who_added_a_host_is_looked_up_and_not_looked_for_in_the_whole_log() {
+    async fn domain_origin_is_found_by_index_and_not_by_scanning_the_log() {
         let folder = tempfile::tempdir().unwrap();
         let plan = query_plan(&empty_store(&folder).await, SELECT_HOST_ADDERS).await;
         assert!(

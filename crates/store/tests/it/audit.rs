@@ -5,28 +5,29 @@ use rlinks_core::{Link, LinkState, Policy, Preset};
 use rlinks_store::write::CodeChoice;
 use rlinks_store::{AuditFilter, Store};
 
-use crate::place::{
-    MAIN, Place, at, changed, code, contract, create, created, draft, host, in_state, make, max, workspace,
+use crate::support::store::{
+    MAIN, TestStore, at, changed, code, contract, create, created, draft, host, in_state, make, max,
+    workspace,
 };
 
 contract!(
-    an_entry_says_who_did_what_and_how_it_was,
-    the_log_is_read_in_pages_from_both_ends,
-    the_log_is_read_through_a_filter_as_far_back_as_asked,
-    chains_of_all_workspaces_verify_through_earlier_heads,
+    entry_records_actor_action_and_both_states,
+    log_is_paged_in_both_directions,
+    log_is_filtered_within_a_range,
+    chains_of_all_workspaces_verify_against_earlier_heads,
     long_chains_verify_page_by_page,
-    row_49_an_edited_entry_is_named,
-    row_49_a_removed_entry_is_named,
-    row_49_a_cut_off_end_is_named,
-    row_49_swapped_entries_are_named,
-    row_49_a_log_written_anew_does_not_pass_an_earlier_head,
-    row_49_an_edited_or_missing_head_is_named,
-    a_row_changed_past_the_log_is_named,
-    a_directory_changed_past_the_log_is_named,
+    edited_entry_is_reported,
+    removed_entry_is_reported,
+    truncated_log_is_reported,
+    swapped_entries_are_reported,
+    rewritten_log_fails_against_an_earlier_head,
+    edited_or_missing_head_is_reported,
+    link_row_changed_behind_the_log_is_reported,
+    workspace_or_domain_changed_behind_the_log_is_reported,
 );
 
-async fn an_entry_says_who_did_what_and_how_it_was(place: Place) {
-    let store = place.open().await;
+async fn entry_records_actor_action_and_both_states(test_store: TestStore) {
+    let store = test_store.open().await;
     let link = make(&store, "parity", "https://example.com/", 1).await;
     let off = changed(store.write(in_state(&link, LinkState::Disabled, 2)).await);
     let history = store.history(MAIN, &link.code).await.unwrap();
@@ -43,8 +44,8 @@ async fn an_entry_says_who_did_what_and_how_it_was(place: Place) {
     assert_eq!(entry.prev_hash, history[0].hash);
 }
 
-async fn the_log_is_read_in_pages_from_both_ends(place: Place) {
-    let store = place.open().await;
+async fn log_is_paged_in_both_directions(test_store: TestStore) {
+    let store = test_store.open().await;
     for number in 0..9 {
         make(&store, &format!("c{number}"), "https://example.com/", number).await;
     }
@@ -57,8 +58,8 @@ async fn the_log_is_read_in_pages_from_both_ends(place: Place) {
     assert_eq!(seqs(store.audit_before(MAIN, 1, 4).await.unwrap()), [0_i64; 0]);
 }
 
-async fn the_log_is_read_through_a_filter_as_far_back_as_asked(place: Place) {
-    let store = place.open().await;
+async fn log_is_filtered_within_a_range(test_store: TestStore) {
+    let store = test_store.open().await;
     let other = workspace(&store, "other", Policy::preset(Preset::Fabric)).await;
     for number in 1..6 {
         let link = make(&store, &format!("c{number}"), "https://example.com/", number).await;
@@ -98,8 +99,8 @@ async fn the_log_is_read_through_a_filter_as_far_back_as_asked(place: Place) {
     assert!(theirs.is_empty(), "{theirs:?}");
 }
 
-async fn chains_of_all_workspaces_verify_through_earlier_heads(place: Place) {
-    let store = place.open().await;
+async fn chains_of_all_workspaces_verify_against_earlier_heads(test_store: TestStore) {
+    let store = test_store.open().await;
     let space = workspace(&store, "team", Policy::preset(Preset::Team)).await.id;
     let mut marks = Vec::new();
     for number in 0..5 {
@@ -121,8 +122,8 @@ async fn chains_of_all_workspaces_verify_through_earlier_heads(place: Place) {
     assert_eq!((fault.workspace.as_str(), fault.seq), ("vanished", 1));
 }
 
-async fn long_chains_verify_page_by_page(place: Place) {
-    let store = place.open().await;
+async fn long_chains_verify_page_by_page(test_store: TestStore) {
+    let store = test_store.open().await;
     let sent: Vec<_> = (0..2100)
         .map(|number| {
             let store = store.clone();
@@ -134,13 +135,13 @@ async fn long_chains_verify_page_by_page(place: Place) {
     }
     assert_eq!(store.verify(&[]).await.unwrap().unwrap()[0].seq, 2101);
     assert!(store.links_differing_from_log().await.unwrap().is_empty());
-    place.raw("update audit set actor = 'mallory' where seq = 2050").await;
+    test_store.raw("update audit set actor = 'mallory' where seq = 2050").await;
     assert_eq!(store.verify(&[]).await.unwrap().unwrap_err().seq, 2050);
 }
 
 /// A store with nine entries in `main` (the first made `main` itself), and the heads it had on the way.
-async fn nine(place: &Place) -> (Store, Vec<Head>) {
-    let store = place.open().await;
+async fn nine(test_store: &TestStore) -> (Store, Vec<Head>) {
+    let store = test_store.open().await;
     let mut heads = Vec::new();
     for number in 2..=9 {
         make(&store, &format!("c{number}"), "https://example.com/", number).await;
@@ -156,8 +157,9 @@ fn named(verified: Result<Vec<Head>, rlinks_core::audit::ChainError>, seq: i64) 
     assert_eq!((fault.workspace.as_str(), fault.seq), ("main", seq), "{fault}");
 }
 
-async fn row_49_an_edited_entry_is_named(place: Place) {
-    let (store, _) = nine(&place).await;
+/// Faults, row 49.
+async fn edited_entry_is_reported(test_store: TestStore) {
+    let (store, _) = nine(&test_store).await;
     for edit in [
         "actor = 'mallory'",
         "action = 'link.delete'",
@@ -171,52 +173,58 @@ async fn row_49_an_edited_entry_is_named(place: Place) {
         "after = replace(after, 'example.com', 'evil.example')",
         "hash = prev_hash",
     ] {
-        place.raw("create table kept as select * from audit where workspace_id = 1 and seq = 5").await;
-        place.raw(&format!("update audit set {edit} where workspace_id = 1 and seq = 5")).await;
+        test_store.raw("create table kept as select * from audit where workspace_id = 1 and seq = 5").await;
+        test_store.raw(&format!("update audit set {edit} where workspace_id = 1 and seq = 5")).await;
         named(store.verify(&[]).await.unwrap(), 5);
-        place.raw("delete from audit where workspace_id = 1 and seq = 5; insert into audit select * from kept; drop table kept").await;
+        test_store.raw("delete from audit where workspace_id = 1 and seq = 5; insert into audit select * from kept; drop table kept").await;
         store.verify(&[]).await.unwrap().unwrap_or_else(|fault| panic!("{edit} was taken back: {fault}"));
     }
-    place.raw("update audit set prev_hash = hash where workspace_id = 1 and seq = 7").await;
+    test_store.raw("update audit set prev_hash = hash where workspace_id = 1 and seq = 7").await;
     named(store.verify(&[]).await.unwrap(), 7);
 }
 
-async fn row_49_a_removed_entry_is_named(place: Place) {
-    let (store, _) = nine(&place).await;
-    place.raw("delete from audit where workspace_id = 1 and seq = 4").await;
+/// Faults, row 49.
+async fn removed_entry_is_reported(test_store: TestStore) {
+    let (store, _) = nine(&test_store).await;
+    test_store.raw("delete from audit where workspace_id = 1 and seq = 4").await;
     named(store.verify(&[]).await.unwrap(), 4);
     // Closing the gap does not help.
-    place.raw("update audit set seq = 4 where workspace_id = 1 and seq = 5").await;
+    test_store.raw("update audit set seq = 4 where workspace_id = 1 and seq = 5").await;
     named(store.verify(&[]).await.unwrap(), 4);
 }
 
-async fn row_49_a_cut_off_end_is_named(place: Place) {
-    let (store, heads) = nine(&place).await;
-    place.raw("delete from audit where workspace_id = 1 and seq > 7").await;
+/// Faults, row 49.
+async fn truncated_log_is_reported(test_store: TestStore) {
+    let (store, heads) = nine(&test_store).await;
+    test_store.raw("delete from audit where workspace_id = 1 and seq > 7").await;
     named(store.verify(&[]).await.unwrap(), 8);
     // Whoever sets the head back too leaves a sound chain, but not one that reaches the heads published before.
     let seventh = &heads[5];
     assert_eq!(seventh.seq, 7);
-    place.raw(&format!("update heads set seq = 7, hash = '{}' where workspace_id = 1", seventh.hash)).await;
+    test_store
+        .raw(&format!("update heads set seq = 7, hash = '{}' where workspace_id = 1", seventh.hash))
+        .await;
     store.verify(&[]).await.unwrap().unwrap();
     store.verify(&heads[..6]).await.unwrap().unwrap();
     named(store.verify(&heads).await.unwrap(), 8);
 }
 
-async fn row_49_swapped_entries_are_named(place: Place) {
-    let (store, _) = nine(&place).await;
+/// Faults, row 49.
+async fn swapped_entries_are_reported(test_store: TestStore) {
+    let (store, _) = nine(&test_store).await;
     for step in [
         "seq = -1 where workspace_id = 1 and seq = 3",
         "seq = 3 where workspace_id = 1 and seq = 6",
         "seq = 6 where workspace_id = 1 and seq = -1",
     ] {
-        place.raw(&format!("update audit set {step}")).await;
+        test_store.raw(&format!("update audit set {step}")).await;
     }
     named(store.verify(&[]).await.unwrap(), 3);
 }
 
-async fn row_49_a_log_written_anew_does_not_pass_an_earlier_head(place: Place) {
-    let (store, heads) = nine(&place).await;
+/// Faults, row 49.
+async fn rewritten_log_fails_against_an_earlier_head(test_store: TestStore) {
+    let (store, heads) = nine(&test_store).await;
     let mut entries = store.audit_after(MAIN, 0, 100).await.unwrap();
     "mallory".clone_into(&mut entries[4].actor);
     for at in 4..entries.len() {
@@ -224,45 +232,46 @@ async fn row_49_a_log_written_anew_does_not_pass_an_earlier_head(place: Place) {
         entries[at].prev_hash = before;
         entries[at].hash = entries[at].compute_hash();
         let AuditEntry { seq, actor, prev_hash, hash, .. } = &entries[at];
-        place.raw(&format!("update audit set actor = '{actor}', prev_hash = '{prev_hash}', hash = '{hash}' where workspace_id = 1 and seq = {seq}")).await;
+        test_store.raw(&format!("update audit set actor = '{actor}', prev_hash = '{prev_hash}', hash = '{hash}' where workspace_id = 1 and seq = {seq}")).await;
     }
-    place.raw(&format!("update heads set hash = '{}' where workspace_id = 1", entries[8].hash)).await;
+    test_store.raw(&format!("update heads set hash = '{}' where workspace_id = 1", entries[8].hash)).await;
     store.verify(&[]).await.unwrap().unwrap();
     store.verify(&heads[..3]).await.unwrap().unwrap();
     named(store.verify(&heads[..4]).await.unwrap(), 5);
     named(store.verify(&heads[5..]).await.unwrap(), 7);
 }
 
-async fn row_49_an_edited_or_missing_head_is_named(place: Place) {
-    let (store, heads) = nine(&place).await;
-    place.raw("update heads set seq = 12 where workspace_id = 1").await;
+/// Faults, row 49.
+async fn edited_or_missing_head_is_reported(test_store: TestStore) {
+    let (store, heads) = nine(&test_store).await;
+    test_store.raw("update heads set seq = 12 where workspace_id = 1").await;
     named(store.verify(&[]).await.unwrap(), 10);
-    place.raw("update heads set seq = 6 where workspace_id = 1").await;
+    test_store.raw("update heads set seq = 6 where workspace_id = 1").await;
     named(store.verify(&[]).await.unwrap(), 9);
-    place.raw("update heads set seq = 9, hash = 'ff' where workspace_id = 1").await;
+    test_store.raw("update heads set seq = 9, hash = 'ff' where workspace_id = 1").await;
     named(store.verify(&[]).await.unwrap(), 9);
-    place.raw(&format!("update heads set hash = '{}' where workspace_id = 1", heads[7].hash)).await;
+    test_store.raw(&format!("update heads set hash = '{}' where workspace_id = 1", heads[7].hash)).await;
     store.verify(&heads).await.unwrap().unwrap();
-    place.raw("delete from heads where workspace_id = 1").await;
+    test_store.raw("delete from heads where workspace_id = 1").await;
     named(store.verify(&[]).await.unwrap(), 9);
 }
 
-async fn a_row_changed_past_the_log_is_named(place: Place) {
-    let (store, _) = nine(&place).await;
+async fn link_row_changed_behind_the_log_is_reported(test_store: TestStore) {
+    let (store, _) = nine(&test_store).await;
     assert!(store.links_differing_from_log().await.unwrap().is_empty());
-    place.raw("update links set target = 'https://evil.example/' where code = 'c3'").await;
-    place.raw("update links set version = 7 where code = 'c4'").await;
-    place.raw("delete from links where code = 'c5'").await;
-    place.raw("update links set code = 'stranger' where code = 'c6'").await;
-    place.raw("update links set target = 'javascript:alert(1)' where code = 'c7'").await;
+    test_store.raw("update links set target = 'https://evil.example/' where code = 'c3'").await;
+    test_store.raw("update links set version = 7 where code = 'c4'").await;
+    test_store.raw("delete from links where code = 'c5'").await;
+    test_store.raw("update links set code = 'stranger' where code = 'c6'").await;
+    test_store.raw("update links set target = 'javascript:alert(1)' where code = 'c7'").await;
     let mut strangers = store.links_differing_from_log().await.unwrap();
     strangers.sort();
     assert_eq!(strangers, ["c3", "c4", "c5", "c6", "c7", "stranger"]);
     store.verify(&[]).await.unwrap().expect("the log itself is whole");
 }
 
-async fn a_directory_changed_past_the_log_is_named(place: Place) {
-    let store = place.open().await;
+async fn workspace_or_domain_changed_behind_the_log_is_reported(test_store: TestStore) {
+    let store = test_store.open().await;
     let team = workspace(&store, "team", Policy::preset(Preset::Team)).await;
     for (space, name) in
         [(MAIN, "one.example"), (MAIN, "two.example"), (MAIN, "three.example"), (team.id, "team.example")]
@@ -305,13 +314,13 @@ async fn a_directory_changed_past_the_log_is_named(place: Place) {
             "domain team.example",
         ),
     ] {
-        assert_eq!(place.raw(edit).await, 1);
+        assert_eq!(test_store.raw(edit).await, 1);
         assert_eq!(named().await, [expected], "{edit}");
-        place.raw(back).await;
+        test_store.raw(back).await;
         assert_eq!(named().await, Vec::<String>::new(), "{back}");
     }
-    place.raw("update domains set is_primary = not is_primary where workspace_id = 1").await;
-    place.raw("delete from domains where host = 'team.example'").await;
+    test_store.raw("update domains set is_primary = not is_primary where workspace_id = 1").await;
+    test_store.raw("delete from domains where host = 'team.example'").await;
     assert_eq!(named().await, ["domain one.example", "domain team.example", "domain three.example"]);
     store.verify(&[]).await.unwrap().expect("the log itself is whole");
 }

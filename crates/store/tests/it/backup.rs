@@ -3,27 +3,26 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use rlinks_core::hex;
-use rlinks_core::{LinkPatch, LinkSource, LinkState, Policy, Preset, Workspace};
+use rlinks_core::{LinkPatch, LinkSource, LinkState, Policy, Preset, Workspace, hex};
 use rlinks_store::backup::{BackupCounts, verify};
 use rlinks_store::write::{CodeChoice, LinkOp, LinkWrite, OnConflict, Written};
 use rlinks_store::{LinkFilter, Store, StoreError};
 use sha2::{Digest as _, Sha256};
 
-use crate::place::{
-    MAIN, Place, assert_sound, at, changed, chosen, code, contract, create, created, draft, host, in_state,
-    make, max, object, recreate, workspace,
+use crate::support::store::{
+    MAIN, TestStore, assert_sound, at, changed, chosen, code, contract, create, created, draft, host,
+    in_state, make, max, object, recreate, workspace,
 };
 
 contract!(
-    row_48_a_backup_restored_elsewhere_has_the_same_contents,
-    row_48_a_backup_taken_under_load_is_of_one_moment,
-    a_bad_backup_is_refused_and_changes_nothing,
-    a_backup_that_contradicts_its_own_log_is_refused_and_changes_nothing,
-    a_backup_of_a_store_changed_past_its_log_has_what_the_log_says,
-    a_restore_that_fails_half_way_changes_nothing,
-    a_restored_store_goes_on,
-    writers_and_a_restore_do_not_mix,
+    restored_backup_has_the_same_contents,
+    backup_under_load_is_a_consistent_snapshot,
+    invalid_backup_is_refused_and_changes_nothing,
+    backup_that_contradicts_its_log_is_refused_and_changes_nothing,
+    backup_of_a_tampered_store_holds_what_the_log_says,
+    failed_restore_changes_nothing,
+    restored_store_accepts_new_writes,
+    restore_and_concurrent_writes_do_not_mix,
     large_backups_are_read_and_written_in_pages,
 );
 
@@ -76,14 +75,18 @@ async fn contents(store: &Store, file: &Path) -> Vec<String> {
     text.lines().filter(|line| kinds.iter().any(|kind| line.starts_with(kind))).map(str::to_owned).collect()
 }
 
-async fn row_48_a_backup_restored_elsewhere_has_the_same_contents(place: Place) {
+/// Faults, row 48.
+async fn restored_backup_has_the_same_contents(test_store: TestStore) {
     // From this database into SQLite, and from there back into this one.
-    let (store, elsewhere) = (place.open().await, Place::sqlite());
+    let (store, elsewhere) = (test_store.open().await, TestStore::sqlite());
     assert!(store.is_empty().await.unwrap());
     fill(&store).await;
     assert!(!store.is_empty().await.unwrap());
-    let (first, second, third) =
-        (place.folder().join("first"), place.folder().join("second"), place.folder().join("third"));
+    let (first, second, third) = (
+        test_store.folder().join("first"),
+        test_store.folder().join("second"),
+        test_store.folder().join("third"),
+    );
     let before = contents(&store, &first).await;
     let counts = verify(&first).unwrap();
     let expected = BackupCounts {
@@ -121,8 +124,9 @@ async fn row_48_a_backup_restored_elsewhere_has_the_same_contents(place: Place) 
     }
 }
 
-async fn row_48_a_backup_taken_under_load_is_of_one_moment(place: Place) {
-    let store = place.open().await;
+/// Faults, row 48.
+async fn backup_under_load_is_a_consistent_snapshot(test_store: TestStore) {
+    let store = test_store.open().await;
     let writing: Vec<_> = (0..300)
         .map(|number| {
             let store = store.clone();
@@ -133,7 +137,7 @@ async fn row_48_a_backup_taken_under_load_is_of_one_moment(place: Place) {
         .collect();
     let mut files = Vec::new();
     for number in 0..5 {
-        let file = place.folder().join(format!("backup-{number}"));
+        let file = test_store.folder().join(format!("backup-{number}"));
         backup(&store, &file).await;
         files.push(file);
     }
@@ -143,8 +147,8 @@ async fn row_48_a_backup_taken_under_load_is_of_one_moment(place: Place) {
     for file in files {
         let counts = verify(&file).unwrap();
         assert_eq!(counts.audit, counts.links + 1, "as many links as the log says");
-        let place = Place::sqlite();
-        let restored = place.open().await;
+        let test_store = TestStore::sqlite();
+        let restored = test_store.open().await;
         restored.restore(&file).await.unwrap();
         assert_sound(&restored).await;
         assert_eq!(restored.count_links(MAIN).await.unwrap(), i64::try_from(counts.links).unwrap());
@@ -166,10 +170,10 @@ fn resealed(folder: &Path, name: &str, lines: &[String]) -> PathBuf {
     file
 }
 
-async fn a_bad_backup_is_refused_and_changes_nothing(place: Place) {
-    let store = place.open().await;
+async fn invalid_backup_is_refused_and_changes_nothing(test_store: TestStore) {
+    let store = test_store.open().await;
     fill(&store).await;
-    let (good, bad) = (place.folder().join("good"), place.folder().join("bad"));
+    let (good, bad) = (test_store.folder().join("good"), test_store.folder().join("bad"));
     let before = contents(&store, &good).await;
     let bytes = fs::read(&good).unwrap();
     let text = String::from_utf8(bytes.clone()).unwrap();
@@ -212,29 +216,29 @@ async fn a_bad_backup_is_refused_and_changes_nothing(place: Place) {
         body.iter().enumerate().filter(|(at, _)| *at != last).map(|(_, line)| line.clone()).collect()
     };
     for (name, lines) in [("edited", edited), ("shorter", shorter)] {
-        let outcome = store.restore(&resealed(place.folder(), name, &lines)).await;
+        let outcome = store.restore(&resealed(test_store.folder(), name, &lines)).await;
         assert!(
             matches!(&outcome, Err(StoreError::Refused(why)) if why.contains("audit log")),
             "{name}: {outcome:?}"
         );
     }
-    let missing = store.restore(&place.folder().join("nothing")).await;
+    let missing = store.restore(&test_store.folder().join("nothing")).await;
     assert!(matches!(missing, Err(StoreError::Unavailable(_))), "{missing:?}");
     assert_eq!(contents(&store, &bad).await, before);
-    store.restore(&resealed(place.folder(), "same", body)).await.unwrap();
+    store.restore(&resealed(test_store.folder(), "same", body)).await.unwrap();
     assert_eq!(contents(&store, &bad).await, before);
 }
 
-async fn a_backup_that_contradicts_its_own_log_is_refused_and_changes_nothing(place: Place) {
-    let store = place.open().await;
+async fn backup_that_contradicts_its_log_is_refused_and_changes_nothing(test_store: TestStore) {
+    let store = test_store.open().await;
     fill(&store).await;
-    let file = place.folder().join("backup");
+    let file = test_store.folder().join("backup");
     let before = contents(&store, &file).await;
     let text = fs::read_to_string(&file).unwrap();
     let mut lines: Vec<_> = text.lines().map(str::to_owned).collect();
     lines.pop();
     let restored = async |name: &str, lines: &[String]| {
-        let outcome = store.restore(&resealed(place.folder(), "edited", lines)).await;
+        let outcome = store.restore(&resealed(test_store.folder(), "edited", lines)).await;
         assert!(
             matches!(&outcome, Err(StoreError::Refused(why)) if why.ends_with("nothing was changed")),
             "{name}: {outcome:?}"
@@ -293,10 +297,10 @@ async fn a_backup_that_contradicts_its_own_log_is_refused_and_changes_nothing(pl
     assert_sound(&store).await;
 }
 
-async fn a_backup_of_a_store_changed_past_its_log_has_what_the_log_says(place: Place) {
-    let store = place.open().await;
+async fn backup_of_a_tampered_store_holds_what_the_log_says(test_store: TestStore) {
+    let store = test_store.open().await;
     fill(&store).await;
-    let file = place.folder().join("backup");
+    let file = test_store.folder().join("backup");
     let mut before = contents(&store, &file).await;
     for edit in [
         "update links set target = 'https://evil.example/' where code = 'rich'",
@@ -309,7 +313,7 @@ async fn a_backup_of_a_store_changed_past_its_log_has_what_the_log_says(place: P
         "delete from domains where host = 'two.example'",
         "insert into domains (host, workspace_id, is_primary, created_at) values ('evil.example', 1, false, 1)",
     ] {
-        assert!(place.raw(edit).await > 0, "{edit}");
+        assert!(test_store.raw(edit).await > 0, "{edit}");
     }
     let mut after = contents(&store, &file).await;
     // What a link is found by is not in the log.
@@ -326,10 +330,10 @@ async fn a_backup_of_a_store_changed_past_its_log_has_what_the_log_says(place: P
     assert_sound(&store).await;
 }
 
-async fn a_restore_that_fails_half_way_changes_nothing(place: Place) {
-    let store = place.open().await;
+async fn failed_restore_changes_nothing(test_store: TestStore) {
+    let store = test_store.open().await;
     fill(&store).await;
-    let file = place.folder().join("backup");
+    let file = test_store.folder().join("backup");
     let before = contents(&store, &file).await;
     let text = fs::read_to_string(&file).unwrap();
     let mut lines: Vec<_> = text.lines().map(str::to_owned).collect();
@@ -348,11 +352,11 @@ async fn a_restore_that_fails_half_way_changes_nothing(place: Place) {
         .iter()
         .map(|line| line.replace("\"target_normalized\":null", "\"target_normalized\":\"x\""))
         .collect();
-    verify(&resealed(place.folder(), "found", &same)).unwrap();
+    verify(&resealed(test_store.folder(), "found", &same)).unwrap();
     for (name, bad) in
         [("link", twice(link)), ("domain", twice(domain)), ("workspace", twice(workspace)), ("found", same)]
     {
-        let outcome = store.restore(&resealed(place.folder(), name, &bad)).await;
+        let outcome = store.restore(&resealed(test_store.folder(), name, &bad)).await;
         assert!(outcome.is_err(), "{name}: {outcome:?}");
         assert_eq!(contents(&store, &file).await, before, "{name}");
     }
@@ -360,14 +364,14 @@ async fn a_restore_that_fails_half_way_changes_nothing(place: Place) {
     make(&store, "after", "https://example.com/", 60).await;
 }
 
-async fn a_restored_store_goes_on(place: Place) {
+async fn restored_store_accepts_new_writes(test_store: TestStore) {
     // Two processes, and a backup that knows only one of their workers.
-    let elsewhere = Place::sqlite();
+    let elsewhere = TestStore::sqlite();
     let source = elsewhere.open().await;
     fill(&source).await;
-    let file = place.folder().join("backup");
+    let file = test_store.folder().join("backup");
     backup(&source, &file).await;
-    let (store, other) = (place.open().await, place.open().await);
+    let (store, other) = (test_store.open().await, test_store.open().await);
     make(&other, "lost", "https://example.com/", 1).await;
     store.restore(&file).await.unwrap();
     let newest =
@@ -378,7 +382,7 @@ async fn a_restored_store_goes_on(place: Place) {
     }
     let taken = store.write(chosen("deleted", "https://example.com/", 21)).await;
     assert!(matches!(taken, Err(StoreError::CodeTaken { deleted: true, .. })), "{taken:?}");
-    let team = store.workspace(&crate::place::slug("team")).await.unwrap().unwrap();
+    let team = store.workspace(&crate::support::store::slug("team")).await.unwrap().unwrap();
     let again = store.write(shorten(team.id, "https://example.com/?a=2&b=1", 22)).await.unwrap();
     assert!(matches!(again, Written::Reused(_)), "{again:?}");
     assert_sound(&store).await;
@@ -387,10 +391,10 @@ async fn a_restored_store_goes_on(place: Place) {
     assert_eq!(store.heads().await.unwrap(), source.heads().await.unwrap());
 }
 
-async fn writers_and_a_restore_do_not_mix(place: Place) {
-    let (store, other) = (place.open().await, place.open().await);
+async fn restore_and_concurrent_writes_do_not_mix(test_store: TestStore) {
+    let (store, other) = (test_store.open().await, test_store.open().await);
     make(&store, "kept", "https://example.com/", 1).await;
-    let file = place.folder().join("backup");
+    let file = test_store.folder().join("backup");
     backup(&store, &file).await;
     let writing: Vec<_> = (0..100)
         .map(|number| {
@@ -405,13 +409,13 @@ async fn writers_and_a_restore_do_not_mix(place: Place) {
         one.await.unwrap().unwrap();
     }
     assert_sound(&store).await;
-    let links = place.count("select count(*) from links").await;
-    assert_eq!(place.count("select count(*) from link_search").await, links);
+    let links = test_store.count("select count(*) from links").await;
+    assert_eq!(test_store.count("select count(*) from link_search").await, links);
     assert_eq!(store.count_links(MAIN).await.unwrap(), links);
 }
 
-async fn large_backups_are_read_and_written_in_pages(place: Place) {
-    let store = place.open().await;
+async fn large_backups_are_read_and_written_in_pages(test_store: TestStore) {
+    let store = test_store.open().await;
     let sent: Vec<_> = (0..2500)
         .map(|number| {
             let store = store.clone();
@@ -421,7 +425,7 @@ async fn large_backups_are_read_and_written_in_pages(place: Place) {
     for one in sent {
         one.await.unwrap();
     }
-    let file = place.folder().join("backup");
+    let file = test_store.folder().join("backup");
     let before = contents(&store, &file).await;
     assert_eq!(
         verify(&file).unwrap(),

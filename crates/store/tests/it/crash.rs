@@ -7,7 +7,7 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::ops::Range;
 use std::process::{Command, Stdio};
 
-use crate::place::{Place, at, chosen, code, create, draft, max, slug};
+use crate::support::store::{TestStore, at, chosen, code, create, draft, max, slug};
 use rlinks_core::{Id, Policy, Preset};
 use rlinks_store::write::CodeChoice;
 use rlinks_store::{Location, MissingStore, Store, StoreOptions};
@@ -61,16 +61,16 @@ async fn sigkill_during_a_thousand_concurrent_writes_loses_no_acknowledged_one()
 }
 
 async fn kill_and_look(rounds: Range<usize>) {
-    let place = Place::sqlite();
-    let store = place.open().await;
+    let test_store = TestStore::sqlite();
+    let store = test_store.open().await;
     let policy = Policy::preset(Preset::Edge).set_field("limits.live_links", "null").unwrap();
     let other =
         store.create_workspace(slug("other"), "Other".to_owned(), policy, &max(), at(0)).await.unwrap().id;
     store.close().await;
     for round in rounds {
         // Spread over the run: after the first acknowledgement, in the middle, near the end.
-        let acknowledged = killed_after(&place, round, 1 + round * 311 % ENOUGH);
-        let store = place.open().await;
+        let acknowledged = killed_after(&test_store, round, 1 + round * 311 % ENOUGH);
+        let store = test_store.open().await;
         for name in &acknowledged {
             let mut found = false;
             for workspace in [Id::from_i64(1), other] {
@@ -86,10 +86,10 @@ async fn kill_and_look(rounds: Range<usize>) {
 }
 
 /// Starts the process, kills it once it has said so much, and gives everything it said.
-fn killed_after(place: &Place, round: usize, enough: usize) -> Vec<String> {
+fn killed_after(test_store: &TestStore, round: usize, enough: usize) -> Vec<String> {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "crash::the_process_that_is_killed", "--nocapture"])
-        .env("RLINKS_CRASH_FILE", place.file())
+        .env("RLINKS_CRASH_FILE", test_store.file())
         .env("RLINKS_CRASH_ROUND", round.to_string())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())

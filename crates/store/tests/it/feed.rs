@@ -7,22 +7,22 @@ use rlinks_store::feed::{Changes, Feed};
 use rlinks_store::write::CodeChoice;
 use rlinks_store::{Location, Store};
 
-use crate::place::{
-    MAIN, Place, at, changed, code, contract, create, created, draft, host, in_state, make, max, replace,
+use crate::support::store::{
+    MAIN, TestStore, at, changed, code, contract, create, created, draft, host, in_state, make, max, replace,
     workspace,
 };
 
 contract!(
-    everything_comes_first_and_then_exactly_what_changed,
-    changes_of_the_directory_are_told_apart_from_those_of_links,
+    first_poll_reports_everything_and_later_ones_only_changes,
+    workspace_changes_are_reported_separately_from_links,
     changes_of_another_process_are_seen,
-    several_followers_each_see_everything,
-    a_restored_backup_is_everything_anew,
-    a_chain_with_another_past_is_everything_anew,
-    a_workspace_that_vanished_is_everything_anew,
-    waiting_ends_when_something_happens,
-    waiting_ends_when_another_process_changes_something,
-    an_outage_is_an_error_and_nothing_is_missed,
+    each_follower_sees_every_change,
+    restored_backup_makes_the_feed_report_everything,
+    rewritten_chain_makes_the_feed_report_everything,
+    vanished_workspace_makes_the_feed_report_everything,
+    wait_ends_on_a_change_in_this_process,
+    wait_ends_on_a_change_by_another_process,
+    failed_poll_is_an_error_and_misses_no_change,
 );
 
 async fn look(feed: &mut Feed) -> Changes {
@@ -43,8 +43,8 @@ async fn following(store: &Store) -> Feed {
     feed
 }
 
-async fn everything_comes_first_and_then_exactly_what_changed(place: Place) {
-    let store = place.open().await;
+async fn first_poll_reports_everything_and_later_ones_only_changes(test_store: TestStore) {
+    let store = test_store.open().await;
     let link = make(&store, "before", "https://example.com/", 1).await;
     let mut feed = following(&store).await;
     for _ in 0..3 {
@@ -59,7 +59,7 @@ async fn everything_comes_first_and_then_exactly_what_changed(place: Place) {
     // What changes nothing, or fails, is no change.
     let now = store.link(MAIN, &link.code).await.unwrap().unwrap();
     store.write(replace(now, rlinks_store::write::Action::Update, 6)).await.unwrap();
-    store.write(crate::place::chosen("a", "https://example.com/", 7)).await.unwrap_err();
+    store.write(crate::support::store::chosen("a", "https://example.com/", 7)).await.unwrap_err();
     assert!(look(&mut feed).await.is_empty());
     let space = workspace(&store, "team", Policy::preset(Preset::Team)).await.id;
     created(
@@ -74,8 +74,8 @@ async fn everything_comes_first_and_then_exactly_what_changed(place: Place) {
     assert_eq!(changes.links, [(MAIN, vec!["mine".to_owned()]), (space, vec!["theirs".to_owned()])]);
 }
 
-async fn changes_of_the_directory_are_told_apart_from_those_of_links(place: Place) {
-    let store = place.open().await;
+async fn workspace_changes_are_reported_separately_from_links(test_store: TestStore) {
+    let store = test_store.open().await;
     let mut feed = following(&store).await;
     let directory = Changes { directory: true, ..Changes::default() };
     let space = workspace(&store, "team", Policy::preset(Preset::Team)).await;
@@ -92,8 +92,8 @@ async fn changes_of_the_directory_are_told_apart_from_those_of_links(place: Plac
     assert_eq!(look(&mut feed).await, Changes { directory: true, rights: true, ..only(&["parity"]) });
 }
 
-async fn changes_of_another_process_are_seen(place: Place) {
-    let (store, other) = (place.open().await, place.open().await);
+async fn changes_of_another_process_are_seen(test_store: TestStore) {
+    let (store, other) = (test_store.open().await, test_store.open().await);
     let mut feed = following(&store).await;
     for number in 0..5 {
         let name = format!("c{number}");
@@ -103,8 +103,8 @@ async fn changes_of_another_process_are_seen(place: Place) {
     }
 }
 
-async fn several_followers_each_see_everything(place: Place) {
-    let store = place.open().await;
+async fn each_follower_sees_every_change(test_store: TestStore) {
+    let store = test_store.open().await;
     let (mut a, mut b) = (following(&store).await, following(&store).await);
     make(&store, "one", "https://example.com/", 1).await;
     assert_eq!(look(&mut a).await, only(&["one"]));
@@ -113,10 +113,10 @@ async fn several_followers_each_see_everything(place: Place) {
     assert_eq!(look(&mut b).await, only(&["one", "two"]));
 }
 
-async fn a_restored_backup_is_everything_anew(place: Place) {
-    let store = place.open().await;
+async fn restored_backup_makes_the_feed_report_everything(test_store: TestStore) {
+    let store = test_store.open().await;
     make(&store, "one", "https://example.com/", 1).await;
-    let file = place.folder().join("backup");
+    let file = test_store.folder().join("backup");
     store.backup(std::fs::File::create(&file).unwrap(), at(2)).await.unwrap();
     make(&store, "two", "https://example.com/", 3).await;
     let mut feed = following(&store).await;
@@ -136,18 +136,18 @@ async fn a_restored_backup_is_everything_anew(place: Place) {
     assert_eq!(look(&mut feed).await, only(&["after"]));
 }
 
-async fn a_chain_with_another_past_is_everything_anew(place: Place) {
-    let store = place.open().await;
+async fn rewritten_chain_makes_the_feed_report_everything(test_store: TestStore) {
+    let store = test_store.open().await;
     make(&store, "one", "https://example.com/", 1).await;
     let mut feed = following(&store).await;
-    place.raw("update heads set hash = 'another' where workspace_id = 1").await;
-    place.raw("update audit set hash = 'another' where workspace_id = 1 and seq = 2").await;
+    test_store.raw("update heads set hash = 'another' where workspace_id = 1").await;
+    test_store.raw("update audit set hash = 'another' where workspace_id = 1 and seq = 2").await;
     assert!(look(&mut feed).await.everything);
 }
 
-async fn a_workspace_that_vanished_is_everything_anew(place: Place) {
-    let store = place.open().await;
-    let file = place.folder().join("backup");
+async fn vanished_workspace_makes_the_feed_report_everything(test_store: TestStore) {
+    let store = test_store.open().await;
+    let file = test_store.folder().join("backup");
     workspace(&store, "kept", Policy::preset(Preset::Team)).await;
     store.backup(std::fs::File::create(&file).unwrap(), at(2)).await.unwrap();
     workspace(&store, "lost", Policy::preset(Preset::Team)).await;
@@ -156,7 +156,7 @@ async fn a_workspace_that_vanished_is_everything_anew(place: Place) {
     store.restore(&file).await.unwrap();
     let policy = Policy::preset(Preset::Team);
     store
-        .create_workspace(crate::place::slug("new"), "New".to_owned(), policy, &max(), at(99))
+        .create_workspace(crate::support::store::slug("new"), "New".to_owned(), policy, &max(), at(99))
         .await
         .unwrap();
     assert!(look(&mut feed).await.everything);
@@ -166,8 +166,8 @@ async fn a_workspace_that_vanished_is_everything_anew(place: Place) {
 const FOR_EVER: Duration = Duration::from_mins(10);
 const SOON: Duration = Duration::from_secs(20);
 
-async fn waiting_ends_when_something_happens(place: Place) {
-    let store = place.open().await;
+async fn wait_ends_on_a_change_in_this_process(test_store: TestStore) {
+    let store = test_store.open().await;
     let mut feed = following(&store).await;
     feed.wait(Duration::from_millis(1)).await;
     let (_, waited) = tokio::join!(
@@ -189,13 +189,13 @@ async fn waiting_ends_when_something_happens(place: Place) {
     assert_eq!(look(&mut feed).await, only(&["next"]));
 }
 
-async fn waiting_ends_when_another_process_changes_something(place: Place) {
-    let (store, other) = (place.open().await, place.open().await);
+async fn wait_ends_on_a_change_by_another_process(test_store: TestStore) {
+    let (store, other) = (test_store.open().await, test_store.open().await);
     let mut feed = following(&store).await;
     let until_seen = async {
         loop {
             // SQLite tells nobody: there the follower looks again after a while. PostgreSQL does tell.
-            feed.wait(if matches!(place.location, Location::Sqlite(_)) {
+            feed.wait(if matches!(test_store.location, Location::Sqlite(_)) {
                 Duration::from_millis(20)
             } else {
                 FOR_EVER
@@ -220,12 +220,12 @@ async fn waiting_ends_when_another_process_changes_something(place: Place) {
     assert!(!seen.everything && seen.links.len() == 1, "{seen:?}");
 }
 
-async fn an_outage_is_an_error_and_nothing_is_missed(place: Place) {
-    let store = place.open().await;
+async fn failed_poll_is_an_error_and_misses_no_change(test_store: TestStore) {
+    let store = test_store.open().await;
     let mut feed = following(&store).await;
     make(&store, "one", "https://example.com/", 1).await;
-    place.raw("alter table heads rename to away").await;
+    test_store.raw("alter table heads rename to away").await;
     feed.poll().await.unwrap_err();
-    place.raw("alter table away rename to heads").await;
+    test_store.raw("alter table away rename to heads").await;
     assert_eq!(look(&mut feed).await, only(&["one"]));
 }

@@ -3,21 +3,21 @@
 use rlinks_core::id::WorkerId;
 use rlinks_store::{Dialect, LinkFilter, Location, Store, StoreError, StoreOptions};
 
-use crate::place::{MAIN, Place, at, chosen, code, contract, make};
+use crate::support::store::{MAIN, TestStore, at, chosen, code, contract, make};
 
 contract!(
-    a_new_store_has_the_workspace_main_and_nothing_else,
+    new_store_has_only_the_workspace_main,
     a_store_keeps_its_contents_when_closed_and_opened,
-    a_closed_store_is_unavailable_and_never_empty,
-    many_stores_open_a_new_place_at_once,
-    a_given_worker_stands_in_the_ids,
-    a_schema_newer_than_this_program_is_refused,
-    a_check_after_searches_and_changes_finds_no_damage_that_is_not_there,
+    closed_store_is_unavailable_and_never_empty,
+    concurrent_opens_of_a_new_store_succeed,
+    ids_contain_the_configured_worker,
+    newer_schema_is_refused,
+    integrity_check_reports_no_false_damage,
 );
 
-async fn a_new_store_has_the_workspace_main_and_nothing_else(place: Place) {
-    let store = place.open().await;
-    let expected = match place.location {
+async fn new_store_has_only_the_workspace_main(test_store: TestStore) {
+    let store = test_store.open().await;
+    let expected = match test_store.location {
         Location::Sqlite(_) => Dialect::Sqlite,
         Location::Postgres(_) => Dialect::Postgres,
     };
@@ -36,17 +36,17 @@ async fn a_new_store_has_the_workspace_main_and_nothing_else(place: Place) {
     assert_eq!(store.link(MAIN, &code("nothing")).await.unwrap(), None);
 }
 
-async fn a_store_keeps_its_contents_when_closed_and_opened(place: Place) {
-    let store = place.open().await;
+async fn a_store_keeps_its_contents_when_closed_and_opened(test_store: TestStore) {
+    let store = test_store.open().await;
     let link = make(&store, "parity", "https://example.com/", 1).await;
     store.close().await;
-    let store = place.open().await;
+    let store = test_store.open().await;
     assert_eq!(store.link(MAIN, &code("parity")).await.unwrap(), Some(link));
     assert_eq!(store.heads().await.unwrap()[0].1.seq, 2, "opening again writes nothing");
 }
 
-async fn a_closed_store_is_unavailable_and_never_empty(place: Place) {
-    let store = place.open().await;
+async fn closed_store_is_unavailable_and_never_empty(test_store: TestStore) {
+    let store = test_store.open().await;
     make(&store, "parity", "https://example.com/", 1).await;
     store.close().await;
     let read = store.link(MAIN, &code("parity")).await;
@@ -55,47 +55,49 @@ async fn a_closed_store_is_unavailable_and_never_empty(place: Place) {
     assert!(matches!(written, Err(StoreError::Unavailable(_))), "{written:?}");
 }
 
-async fn many_stores_open_a_new_place_at_once(place: Place) {
+async fn concurrent_opens_of_a_new_store_succeed(test_store: TestStore) {
     // On one thread: whoever waits for the other must not keep it from going on.
     let (a, b, c) = tokio::join!(
-        Store::open(place.options()),
-        Store::open(place.options()),
-        Store::open(place.options())
+        Store::open(test_store.options()),
+        Store::open(test_store.options()),
+        Store::open(test_store.options())
     );
     for (store, name) in [(a.unwrap(), "a"), (b.unwrap(), "b"), (c.unwrap(), "c")] {
         make(&store, name, "https://example.com/", 1).await;
         assert_eq!(store.workspaces().await.unwrap().len(), 1);
     }
-    let store = place.open().await;
+    let store = test_store.open().await;
     assert_eq!(store.count_links(MAIN).await.unwrap(), 3);
     store.verify(&[]).await.unwrap().unwrap();
 }
 
-async fn a_given_worker_stands_in_the_ids(place: Place) {
-    let store = Store::open(StoreOptions { worker: WorkerId::new(23), ..place.options() }).await.unwrap();
+async fn ids_contain_the_configured_worker(test_store: TestStore) {
+    let store =
+        Store::open(StoreOptions { worker: WorkerId::new(23), ..test_store.options() }).await.unwrap();
     let link = make(&store, "parity", "https://example.com/", 1).await;
     assert_eq!(link.id.as_i64() >> 12 & 1023, 23);
-    let other = Store::open(StoreOptions { worker: WorkerId::new(23), ..place.options() }).await.unwrap();
+    let other =
+        Store::open(StoreOptions { worker: WorkerId::new(23), ..test_store.options() }).await.unwrap();
     let next = make(&other, "next", "https://example.com/", 1).await;
     assert!(next.id > link.id, "two processes told to be one worker still share its last id");
 }
 
-async fn a_schema_newer_than_this_program_is_refused(place: Place) {
-    let store = place.open().await;
+async fn newer_schema_is_refused(test_store: TestStore) {
+    let store = test_store.open().await;
     make(&store, "parity", "https://example.com/", 1).await;
     store.close().await;
-    place
+    test_store
         .raw("insert into _sqlx_migrations (version, description, success, checksum, execution_time) values (9999, 'later', true, '', 0)")
         .await;
-    match Store::open(StoreOptions { now: at(9), ..place.options() }).await {
+    match Store::open(StoreOptions { now: at(9), ..test_store.options() }).await {
         Err(StoreError::Refused(message)) => assert!(message.contains("9999"), "{message}"),
         other => panic!("{:?}", other.map(|_| ())),
     }
-    assert_eq!(place.count("select count(*) from links").await, 1);
+    assert_eq!(test_store.count("select count(*) from links").await, 1);
 }
 
-async fn a_check_after_searches_and_changes_finds_no_damage_that_is_not_there(place: Place) {
-    let (store, other) = (place.open().await, place.open().await);
+async fn integrity_check_reports_no_false_damage(test_store: TestStore) {
+    let (store, other) = (test_store.open().await, test_store.open().await);
     let words = LinkFilter { words: vec!["https".to_owned()], ..LinkFilter::default() };
     for number in 0..80 {
         // One searches, and then the other changes what was searched.
@@ -108,11 +110,11 @@ async fn a_check_after_searches_and_changes_finds_no_damage_that_is_not_there(pl
 }
 
 #[tokio::test]
-async fn a_server_that_refuses_is_named_at_once_and_its_password_is_not() {
+async fn refused_connection_names_the_server_without_its_password() {
     // Nobody listens on a port that was just given back.
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let location = Location::Postgres(format!("postgres://max:secret@127.0.0.1:{port}/rlinks"));
-    let opening = Store::open(StoreOptions { location, ..Place::sqlite().options() });
+    let opening = Store::open(StoreOptions { location, ..TestStore::sqlite().options() });
     let opened = tokio::time::timeout(std::time::Duration::from_secs(2), opening).await.expect("at once");
     match opened {
         Err(StoreError::Unavailable(what)) => {

@@ -6,38 +6,38 @@ use rlinks_store::write::{Action, CodeChoice, LinkOp, LinkWrite, OnConflict, Wri
 use rlinks_store::{Dialect, LinkFilter, StoreError};
 use serde_json::json;
 
-use crate::place::{
-    MAIN, Place, assert_sound, at, changed, chosen, code, codes, contract, create, created, draft, in_state,
-    make, max, object, recreate, replace, target, workspace,
+use crate::support::store::{
+    MAIN, TestStore, assert_sound, at, changed, chosen, code, codes, contract, create, created, draft,
+    in_state, make, max, object, recreate, replace, target, workspace,
 };
 
 contract!(
-    a_link_is_stored_with_everything_it_has,
-    a_taken_code_is_refused_and_says_whether_it_is_a_deleted_links,
-    two_writers_on_one_version_are_one_change_and_one_conflict,
+    link_is_stored_with_all_its_fields,
+    taken_code_error_says_whether_its_link_is_deleted,
+    concurrent_updates_of_one_version_give_one_change_and_one_conflict,
     a_change_that_changes_nothing_writes_nothing,
-    what_never_changes_does_not_change,
-    a_link_goes_through_its_states_and_is_counted,
-    a_recreated_link_is_another_one_and_its_version_goes_on,
+    update_keeps_immutable_fields,
+    state_changes_are_stored_and_counted,
+    recreated_link_has_a_new_id_and_continues_the_version,
     only_a_deleted_link_is_recreated,
-    what_is_written_in_order_is_as_if_one_came_after_the_other,
-    the_first_free_candidate_is_taken,
-    an_id_as_a_code_steps_over_codes_that_spell_it,
-    chosen_codes_differ_by_more_than_case_where_the_policy_says_so,
-    ids_grow_when_the_clock_goes_back_and_so_does_the_time_of_entries,
+    write_in_order_applies_writes_one_after_another,
+    first_free_candidate_code_is_used,
+    code_from_an_id_skips_codes_already_taken,
+    chosen_codes_are_unique_ignoring_case_where_the_policy_says_so,
+    ids_and_entry_times_increase_when_the_clock_goes_back,
     a_workspace_cannot_touch_anothers_links,
-    nothing_is_written_where_there_is_no_workspace,
+    write_to_a_missing_workspace_is_not_found,
     links_are_read_in_pages_by_id_and_in_bulk_by_code,
-    a_row_nobody_can_read_is_an_error_and_hides_no_other,
-    a_broken_row_is_what_the_log_says_and_any_change_mends_it,
-    links_that_lead_to_a_host_are_found,
-    routes_are_links_without_what_decides_nothing,
-    a_link_is_shown_as_it_was,
-    the_limit_of_live_links_counts_what_comes_back,
+    unreadable_row_is_an_error_and_hides_no_other,
+    broken_row_is_read_from_the_log_and_repaired_by_any_change,
+    links_that_target_a_host_are_found,
+    routes_hold_only_what_a_redirect_needs,
+    link_is_read_as_of_an_earlier_time,
+    live_link_limit_counts_restored_links,
 );
 
-async fn a_link_is_stored_with_everything_it_has(place: Place) {
-    let store = place.open().await;
+async fn link_is_stored_with_all_its_fields(test_store: TestStore) {
+    let store = test_store.open().await;
     let mut wanted = draft("https://example.com/ü?q=\"a'b\\c\"&x=%00#frag");
     wanted.redirect_status = RedirectStatus::PermanentRedirect;
     wanted.expires_at = Some(at(10_000));
@@ -73,8 +73,8 @@ async fn a_link_is_stored_with_everything_it_has(place: Place) {
     assert_sound(&store).await;
 }
 
-async fn a_taken_code_is_refused_and_says_whether_it_is_a_deleted_links(place: Place) {
-    let store = place.open().await;
+async fn taken_code_error_says_whether_its_link_is_deleted(test_store: TestStore) {
+    let store = test_store.open().await;
     let link = make(&store, "parity", "https://example.com/", 1).await;
     let taken = |deleted| move |error: &StoreError| matches!(error, StoreError::CodeTaken { code, deleted: found } if code == "parity" && *found == deleted);
     let again = store.write(chosen("parity", "https://example.org/", 2)).await.unwrap_err();
@@ -86,8 +86,8 @@ async fn a_taken_code_is_refused_and_says_whether_it_is_a_deleted_links(place: P
     assert_eq!(store.heads().await.unwrap()[0].1.seq, 3, "a refusal leaves no entry");
 }
 
-async fn two_writers_on_one_version_are_one_change_and_one_conflict(place: Place) {
-    let (store, other) = (place.open().await, place.open().await);
+async fn concurrent_updates_of_one_version_give_one_change_and_one_conflict(test_store: TestStore) {
+    let (store, other) = (test_store.open().await, test_store.open().await);
     let link = make(&store, "parity", "https://example.com/", 1).await;
     let to = |url: &str| replace(Link { target: target(url), ..link.clone() }, Action::Update, 2);
     let (a, b) = tokio::join!(store.write(to("https://a.example/")), other.write(to("https://b.example/")));
@@ -113,8 +113,8 @@ async fn two_writers_on_one_version_are_one_change_and_one_conflict(place: Place
     assert_sound(&store).await;
 }
 
-async fn a_change_that_changes_nothing_writes_nothing(place: Place) {
-    let store = place.open().await;
+async fn a_change_that_changes_nothing_writes_nothing(test_store: TestStore) {
+    let store = test_store.open().await;
     let link = make(&store, "parity", "https://example.com/", 1).await;
     let heads = store.heads().await.unwrap();
     let written = store.write(replace(link.clone(), Action::Update, 99)).await.unwrap();
@@ -123,8 +123,8 @@ async fn a_change_that_changes_nothing_writes_nothing(place: Place) {
     assert_eq!(store.link(MAIN, &link.code).await.unwrap(), Some(link));
 }
 
-async fn what_never_changes_does_not_change(place: Place) {
-    let store = place.open().await;
+async fn update_keeps_immutable_fields(test_store: TestStore) {
+    let store = test_store.open().await;
     let link = make(&store, "parity", "https://example.com/", 1).await;
     let forged = Link {
         id: rlinks_core::Id::from_i64(7),
@@ -145,8 +145,8 @@ async fn what_never_changes_does_not_change(place: Place) {
     assert!(matches!(error, StoreError::NotFound(_)), "{error:?}");
 }
 
-async fn a_link_goes_through_its_states_and_is_counted(place: Place) {
-    let store = place.open().await;
+async fn state_changes_are_stored_and_counted(test_store: TestStore) {
+    let store = test_store.open().await;
     make(&store, "other", "https://example.com/", 0).await;
     let mut link = make(&store, "parity", "https://example.com/", 1).await;
     let steps = [
@@ -185,8 +185,8 @@ async fn a_link_goes_through_its_states_and_is_counted(place: Place) {
     assert_sound(&store).await;
 }
 
-async fn a_recreated_link_is_another_one_and_its_version_goes_on(place: Place) {
-    let store = place.open().await;
+async fn recreated_link_has_a_new_id_and_continues_the_version(test_store: TestStore) {
+    let store = test_store.open().await;
     let mut wanted = draft("https://old.example/");
     (wanted.tags, wanted.title) = (vec!["oldtag".to_owned()], Some("oldtitle".to_owned()));
     let old = created(store.write(create(MAIN, CodeChoice::Chosen(code("parity")), wanted, 1)).await);
@@ -204,8 +204,8 @@ async fn a_recreated_link_is_another_one_and_its_version_goes_on(place: Place) {
     assert_eq!(found(words("old.example")).await, 0);
     assert_eq!(found(words("new.example")).await, 1);
     assert_eq!(found(LinkFilter { tag: Some("oldtag".to_owned()), ..LinkFilter::default() }).await, 0);
-    assert_eq!(place.count("select count(*) from link_search").await, 1);
-    assert_eq!(place.count("select count(*) from link_tags").await, 0);
+    assert_eq!(test_store.count("select count(*) from link_search").await, 1);
+    assert_eq!(test_store.count("select count(*) from link_tags").await, 0);
     assert_eq!(store.count_links(MAIN).await.unwrap(), 1);
     let history = store.history(MAIN, &new.code).await.unwrap();
     assert_eq!(history.last().unwrap().action, "link.recreate");
@@ -215,8 +215,8 @@ async fn a_recreated_link_is_another_one_and_its_version_goes_on(place: Place) {
     assert_sound(&store).await;
 }
 
-async fn only_a_deleted_link_is_recreated(place: Place) {
-    let store = place.open().await;
+async fn only_a_deleted_link_is_recreated(test_store: TestStore) {
+    let store = test_store.open().await;
     let link = make(&store, "parity", "https://example.com/", 1).await;
     for state in [LinkState::Disabled, LinkState::Active] {
         let now = store.link(MAIN, &link.code).await.unwrap().unwrap();
@@ -230,8 +230,8 @@ async fn only_a_deleted_link_is_recreated(place: Place) {
     assert_eq!(store.history(MAIN, &fresh.code).await.unwrap()[0].action, "link.create");
 }
 
-async fn what_is_written_in_order_is_as_if_one_came_after_the_other(place: Place) {
-    let store = place.open().await;
+async fn write_in_order_applies_writes_one_after_another(test_store: TestStore) {
+    let store = test_store.open().await;
     // More than one commit takes.
     let writes = (0..600).map(|n| chosen(&format!("code-{}", n / 3), &format!("https://example.com/{n}"), 1));
     let results = store.write_in_order(writes.collect()).await;
@@ -248,8 +248,8 @@ async fn what_is_written_in_order_is_as_if_one_came_after_the_other(place: Place
     assert_sound(&store).await;
 }
 
-async fn the_first_free_candidate_is_taken(place: Place) {
-    let store = place.open().await;
+async fn first_free_candidate_code_is_used(test_store: TestStore) {
+    let store = test_store.open().await;
     make(&store, "aaaaaaa", "https://example.com/", 1).await;
     let gone = make(&store, "bbbbbbb", "https://example.com/", 1).await;
     changed(store.write(in_state(&gone, LinkState::Deleted, 1)).await);
@@ -269,8 +269,8 @@ async fn the_first_free_candidate_is_taken(place: Place) {
     assert_eq!(got, ["xxxxxxx", "yyyyyyy"]);
 }
 
-async fn an_id_as_a_code_steps_over_codes_that_spell_it(place: Place) {
-    let store = place.open().await;
+async fn code_from_an_id_skips_codes_already_taken(test_store: TestStore) {
+    let store = test_store.open().await;
     let space = workspace(&store, "platform", Policy::preset(Preset::Platform)).await.id;
     let from_id = |ms| create(space, CodeChoice::FromId, draft("https://example.com/"), ms);
     let first = created(store.write(from_id(100)).await);
@@ -299,8 +299,8 @@ async fn an_id_as_a_code_steps_over_codes_that_spell_it(place: Place) {
     assert_sound(&store).await;
 }
 
-async fn chosen_codes_differ_by_more_than_case_where_the_policy_says_so(place: Place) {
-    let store = place.open().await;
+async fn chosen_codes_are_unique_ignoring_case_where_the_policy_says_so(test_store: TestStore) {
+    let store = test_store.open().await;
     let space = workspace(&store, "platform", Policy::preset(Preset::Platform)).await.id;
     let alias = |text: &str| create(space, CodeChoice::Chosen(code(text)), draft("https://example.com/"), 1);
     let link = created(store.write(alias("Promo")).await);
@@ -323,11 +323,11 @@ async fn chosen_codes_differ_by_more_than_case_where_the_policy_says_so(place: P
     make(&store, "promo", "https://example.com/", 4).await;
 }
 
-async fn ids_grow_when_the_clock_goes_back_and_so_does_the_time_of_entries(place: Place) {
-    let (store, other) = (place.open().await, place.open().await);
+async fn ids_and_entry_times_increase_when_the_clock_goes_back(test_store: TestStore) {
+    let (store, other) = (test_store.open().await, test_store.open().await);
     let mut links = Vec::new();
     for (step, ms) in [5000, 4000, 4000, 0, 4999, 5000, 5001, 1].into_iter().enumerate() {
-        let store = if matches!(place.location, rlinks_store::Location::Sqlite(_)) && step % 2 == 1 {
+        let store = if matches!(test_store.location, rlinks_store::Location::Sqlite(_)) && step % 2 == 1 {
             &other
         } else {
             &store
@@ -350,8 +350,8 @@ async fn ids_grow_when_the_clock_goes_back_and_so_does_the_time_of_entries(place
     assert_sound(&store).await;
 }
 
-async fn a_workspace_cannot_touch_anothers_links(place: Place) {
-    let store = place.open().await;
+async fn a_workspace_cannot_touch_anothers_links(test_store: TestStore) {
+    let store = test_store.open().await;
     let theirs = make(&store, "parity", "https://example.com/", 1).await;
     let space = workspace(&store, "mallory", Policy::preset(Preset::Fabric)).await.id;
     assert_eq!(store.link(space, &theirs.code).await.unwrap(), None);
@@ -373,8 +373,8 @@ async fn a_workspace_cannot_touch_anothers_links(place: Place) {
     assert_eq!(store.link(space, &own.code).await.unwrap(), Some(own));
 }
 
-async fn nothing_is_written_where_there_is_no_workspace(place: Place) {
-    let store = place.open().await;
+async fn write_to_a_missing_workspace_is_not_found(test_store: TestStore) {
+    let store = test_store.open().await;
     let nowhere = rlinks_core::Id::from_i64(4711);
     let write = create(nowhere, CodeChoice::Chosen(code("parity")), draft("https://example.com/"), 1);
     let error = store.write(write).await.unwrap_err();
@@ -389,8 +389,8 @@ async fn nothing_is_written_where_there_is_no_workspace(place: Place) {
     assert_eq!(store.last_change(nowhere).await.unwrap(), None);
 }
 
-async fn links_are_read_in_pages_by_id_and_in_bulk_by_code(place: Place) {
-    let store = place.open().await;
+async fn links_are_read_in_pages_by_id_and_in_bulk_by_code(test_store: TestStore) {
+    let store = test_store.open().await;
     let space = workspace(&store, "other", Policy::preset(Preset::Fabric)).await.id;
     let mut made = Vec::new();
     for number in 0..10 {
@@ -419,13 +419,13 @@ async fn links_are_read_in_pages_by_id_and_in_bulk_by_code(place: Place) {
     assert!(store.links(MAIN, &[]).await.unwrap().is_empty());
 }
 
-async fn a_row_nobody_can_read_is_an_error_and_hides_no_other(place: Place) {
-    let store = place.open().await;
+async fn unreadable_row_is_an_error_and_hides_no_other(test_store: TestStore) {
+    let store = test_store.open().await;
     make(&store, "good", "https://example.com/", 1).await;
     make(&store, "bad", "https://example.com/", 2).await;
-    place.raw("update links set target = 'javascript:alert(1)' where code = 'bad'").await;
+    test_store.raw("update links set target = 'javascript:alert(1)' where code = 'bad'").await;
     // With the log broken too there is nothing left to read.
-    place.raw("update audit set after = '{}' where subject = 'link:bad'").await;
+    test_store.raw("update audit set after = '{}' where subject = 'link:bad'").await;
     let error = store.link(MAIN, &code("bad")).await.unwrap_err();
     assert!(matches!(&error, StoreError::Unreadable(what) if what.contains("`bad`")), "{error:?}");
     let mut found = store.links(MAIN, &["good".to_owned(), "bad".to_owned()]).await.unwrap();
@@ -447,8 +447,8 @@ async fn a_row_nobody_can_read_is_an_error_and_hides_no_other(place: Place) {
     assert_eq!(store.links_differing_from_log().await.unwrap(), ["bad"]);
 }
 
-async fn a_broken_row_is_what_the_log_says_and_any_change_mends_it(place: Place) {
-    let store = place.open().await;
+async fn broken_row_is_read_from_the_log_and_repaired_by_any_change(test_store: TestStore) {
+    let store = test_store.open().await;
     let good = make(&store, "good", "https://example.com/", 1).await;
     let mut bad = make(&store, "bad", "https://example.com/", 2).await;
     let mut edits = vec![
@@ -463,7 +463,7 @@ async fn a_broken_row_is_what_the_log_says_and_any_change_mends_it(place: Place)
     }
     for (round, edit) in edits.into_iter().enumerate() {
         let ms = 10 + 10 * i64::try_from(round).unwrap();
-        place.raw(&format!("update links set {edit} where code = 'bad'")).await;
+        test_store.raw(&format!("update links set {edit} where code = 'bad'")).await;
         assert_eq!(store.links_differing_from_log().await.unwrap(), ["bad"], "{edit}");
         assert_eq!(store.link(MAIN, &bad.code).await.unwrap().as_ref(), Some(&bad), "{edit}");
         let found = store.links(MAIN, &["bad".to_owned()]).await.unwrap();
@@ -471,7 +471,7 @@ async fn a_broken_row_is_what_the_log_says_and_any_change_mends_it(place: Place)
         let (page, _) = store.links_by_id(rlinks_core::Id::from_i64(0), 10).await.unwrap();
         assert_eq!(page, [good.clone(), bad.clone()]);
         assert_eq!(store.list(MAIN, &LinkFilter::default(), 10).await.unwrap().len(), 2);
-        let file = place.folder().join("backup");
+        let file = test_store.folder().join("backup");
         store.backup(std::fs::File::create(&file).unwrap(), at(ms)).await.unwrap();
         assert_eq!(rlinks_store::backup::verify(&file).unwrap().links, 2);
         // Also a change to what the log says already: the row is written, and followers hear of it.
@@ -487,15 +487,15 @@ async fn a_broken_row_is_what_the_log_says_and_any_change_mends_it(place: Place)
         assert!(matches!(same, Written::Unchanged(_)), "{same:?}");
     }
     let gone = changed(store.write(in_state(&bad, LinkState::Deleted, 500)).await);
-    place.raw("update links set target = '' where code = 'bad'").await;
+    test_store.raw("update links set target = '' where code = 'bad'").await;
     let new = created(store.write(recreate("bad", "https://new.example/", 501)).await);
     assert_eq!(new.version, gone.version + 1);
     assert_eq!(store.count_links(MAIN).await.unwrap(), 2);
     assert_sound(&store).await;
 }
 
-async fn links_that_lead_to_a_host_are_found(place: Place) {
-    let store = place.open().await;
+async fn links_that_target_a_host_are_found(test_store: TestStore) {
+    let store = test_store.open().await;
     let space = workspace(&store, "team", Policy::preset(Preset::Team)).await.id;
     for (number, url) in [
         "https://rmax.to/a",
@@ -529,8 +529,8 @@ async fn links_that_lead_to_a_host_are_found(place: Place) {
     assert_eq!(found("nothing.example", 10).await, []);
 }
 
-async fn routes_are_links_without_what_decides_nothing(place: Place) {
-    let store = place.open().await;
+async fn routes_hold_only_what_a_redirect_needs(test_store: TestStore) {
+    let store = test_store.open().await;
     let space = workspace(&store, "other", Policy::preset(Preset::Fabric)).await.id;
     let mut made = Vec::new();
     for number in 0..7 {
@@ -544,7 +544,7 @@ async fn routes_are_links_without_what_decides_nothing(place: Place) {
     }
     made[1] = changed(store.write(in_state(&made[1], LinkState::Disabled, 10)).await);
     made[2] = changed(store.write(in_state(&made[2], LinkState::Deleted, 11)).await);
-    place.raw("update links set redirect_status = 200 where code = 'c5'").await;
+    test_store.raw("update links set redirect_status = 200 where code = 'c5'").await;
     let broken = store.route(MAIN, "c5").await.unwrap_err();
     assert!(matches!(broken, StoreError::Unreadable(_)), "{broken:?}");
     assert_eq!(store.route(MAIN, "c3").await.unwrap(), None, "it is another workspace's");
@@ -571,8 +571,8 @@ async fn routes_are_links_without_what_decides_nothing(place: Place) {
     assert_eq!(read, expected);
 }
 
-async fn a_link_is_shown_as_it_was(place: Place) {
-    let store = place.open().await;
+async fn link_is_read_as_of_an_earlier_time(test_store: TestStore) {
+    let store = test_store.open().await;
     let one = make(&store, "parity", "https://one.example/", 100).await;
     let two = changed(
         store
@@ -599,8 +599,8 @@ async fn a_link_is_shown_as_it_was(place: Place) {
     assert_eq!(store.link_at(MAIN, &code("other"), at(400)).await.unwrap(), None);
 }
 
-async fn the_limit_of_live_links_counts_what_comes_back(place: Place) {
-    let store = place.open().await;
+async fn live_link_limit_counts_restored_links(test_store: TestStore) {
+    let store = test_store.open().await;
     let mut policy = Policy::preset(Preset::Edge);
     policy.limits.live_links = Some(2);
     let space = workspace(&store, "edge", policy).await.id;

@@ -7,23 +7,23 @@ use rlinks_core::{Actor, Id, Link, LinkState, Policy, Preset};
 use rlinks_store::write::{Action, CodeChoice, LinkWrite};
 use rlinks_store::{ExpiryFilter, LinkFilter, ListPosition, Order, SmallResult, SortBy, Store, StoreError};
 
-use crate::place::{
-    MAIN, Place, at, changed, code, codes, contract, create, created, draft, in_state, make, max, replace,
-    workspace,
+use crate::support::store::{
+    MAIN, TestStore, at, changed, code, codes, contract, create, created, draft, in_state, make, max,
+    replace, workspace,
 };
 
 contract!(
-    the_newest_come_first_and_pages_are_stable,
-    every_order_is_paged_without_gap_or_repetition_while_links_come,
-    filters_and_their_combinations_give_what_each_of_them_gives,
-    times_makers_and_orders_combine_however_the_list_is_found,
-    hostile_filters_find_what_is_so_called_and_break_nothing,
-    a_place_in_another_order_is_refused,
-    prefixes_at_the_edges_of_the_alphabet,
-    words_are_found_in_every_field_by_their_beginnings,
-    hostile_words_find_nothing_and_break_nothing,
-    a_changed_link_is_found_by_what_it_is_now,
-    tags_are_whole_and_have_their_case,
+    list_is_newest_first_and_pages_are_stable,
+    every_order_is_paged_without_gap_or_repetition_during_inserts,
+    combined_filters_match_the_links_that_each_matches,
+    time_and_creator_filters_combine_with_every_order,
+    hostile_filters_match_literally_and_cause_no_error,
+    cursor_of_another_order_is_rejected,
+    prefix_filter_handles_the_first_and_last_characters,
+    search_finds_word_prefixes_in_every_field,
+    hostile_search_words_match_nothing_and_cause_no_error,
+    changed_link_is_found_by_its_current_words,
+    tag_filter_matches_whole_tags_case_sensitively,
 );
 
 async fn list(store: &Store, filter: &LinkFilter) -> Vec<Link> {
@@ -38,8 +38,8 @@ async fn search(store: &Store, text: &str) -> Vec<String> {
     found
 }
 
-async fn the_newest_come_first_and_pages_are_stable(place: Place) {
-    let store = place.open().await;
+async fn list_is_newest_first_and_pages_are_stable(test_store: TestStore) {
+    let store = test_store.open().await;
     // Several in one millisecond: then the id decides.
     for number in 0..25 {
         make(&store, &format!("code-{number:02}"), "https://example.com/", number / 5).await;
@@ -73,8 +73,8 @@ async fn the_newest_come_first_and_pages_are_stable(place: Place) {
     assert_eq!(codes(&second), codes(&whole[10..20]));
 }
 
-async fn filters_and_their_combinations_give_what_each_of_them_gives(place: Place) {
-    let store = place.open().await;
+async fn combined_filters_match_the_links_that_each_matches(test_store: TestStore) {
+    let store = test_store.open().await;
     let states = [LinkState::Active, LinkState::Disabled, LinkState::Deleted];
     for number in 0..36_usize {
         let mut wanted = draft(&format!("https://host{}.example/page", number % 3));
@@ -171,8 +171,8 @@ fn expected<'a>(links: impl IntoIterator<Item = &'a Link>, filter: &LinkFilter) 
     links
 }
 
-async fn every_order_is_paged_without_gap_or_repetition_while_links_come(place: Place) {
-    let store = place.open().await;
+async fn every_order_is_paged_without_gap_or_repetition_during_inserts(test_store: TestStore) {
+    let store = test_store.open().await;
     let mut clock = 0;
     for number in 0..57 {
         // Several in one millisecond, codes in another order than times.
@@ -218,8 +218,8 @@ async fn every_order_is_paged_without_gap_or_repetition_while_links_come(place: 
     }
 }
 
-async fn times_makers_and_orders_combine_however_the_list_is_found(place: Place) {
-    let store = place.open().await;
+async fn time_and_creator_filters_combine_with_every_order(test_store: TestStore) {
+    let store = test_store.open().await;
     let makers = [Actor::from_user(Id::from_i64(7)), Actor::from_key(Id::from_i64(7))];
     let mut links = Vec::new();
     for number in 0..40_usize {
@@ -311,8 +311,8 @@ async fn times_makers_and_orders_combine_however_the_list_is_found(place: Place)
     assert!(compared > 500, "only {compared} links were compared");
 }
 
-async fn hostile_filters_find_what_is_so_called_and_break_nothing(place: Place) {
-    let store = place.open().await;
+async fn hostile_filters_match_literally_and_cause_no_error(test_store: TestStore) {
+    let store = test_store.open().await;
     make(&store, "parity", "https://example.com/", 1).await;
     for text in ["%", "_", "\"", "NEAR(", "' OR 1=1--", "*", "🦀", "\\", "\0", "parity' --", "\u{7f}"] {
         for filter in [
@@ -337,8 +337,8 @@ async fn hostile_filters_find_what_is_so_called_and_break_nothing(place: Place) 
     assert_eq!(store.count_links(MAIN).await.unwrap(), 1);
 }
 
-async fn a_place_in_another_order_is_refused(place: Place) {
-    let store = place.open().await;
+async fn cursor_of_another_order_is_rejected(test_store: TestStore) {
+    let store = test_store.open().await;
     let link = make(&store, "parity", "https://example.com/", 1).await;
     for (sort, other) in SORTS.into_iter().zip(SORTS.into_iter().cycle().skip(1)) {
         let filter =
@@ -348,8 +348,8 @@ async fn a_place_in_another_order_is_refused(place: Place) {
     }
 }
 
-async fn prefixes_at_the_edges_of_the_alphabet(place: Place) {
-    let store = place.open().await;
+async fn prefix_filter_handles_the_first_and_last_characters(test_store: TestStore) {
+    let store = test_store.open().await;
     // The order of bytes, in which no dictionary has them.
     let all = [
         "-", "--", "-a", "0", "9", "99", "A", "AZ", "Z", "ZZ", "_", "__", "_z", "a", "aZ", "a_", "az", "z",
@@ -376,8 +376,8 @@ async fn prefixes_at_the_edges_of_the_alphabet(place: Place) {
     }
 }
 
-async fn words_are_found_in_every_field_by_their_beginnings(place: Place) {
-    let store = place.open().await;
+async fn search_finds_word_prefixes_in_every_field(test_store: TestStore) {
+    let store = test_store.open().await;
     let mut wanted = draft("https://docs.example.com/Path_with/query?id=4711#frag");
     wanted.title = Some("Größe der Straße — 漢字テスト Ελλάδα İstanbul".to_owned());
     wanted.notes = Some("naïve café\nпривет мир 🦀 e\u{301}tude".to_owned());
@@ -424,8 +424,8 @@ async fn words_are_found_in_every_field_by_their_beginnings(place: Place) {
     assert_eq!(search(&store, "https exam").await, ["Parity-2026", "other"]);
 }
 
-async fn hostile_words_find_nothing_and_break_nothing(place: Place) {
-    let store = place.open().await;
+async fn hostile_search_words_match_nothing_and_cause_no_error(test_store: TestStore) {
+    let store = test_store.open().await;
     make(&store, "parity", "https://example.com/", 1).await;
     let mut titled = draft("https://example.org/");
     titled.title = Some("and or not near select".to_owned());
@@ -465,13 +465,13 @@ async fn hostile_words_find_nothing_and_break_nothing(place: Place) {
     assert_eq!(store.count_links(MAIN).await.unwrap(), 3);
 }
 
-async fn a_changed_link_is_found_by_what_it_is_now(place: Place) {
-    let store = place.open().await;
+async fn changed_link_is_found_by_its_current_words(test_store: TestStore) {
+    let store = test_store.open().await;
     let link = make(&store, "parity", "https://before.example/", 1).await;
     let next = Link {
         title: Some("afterwards".to_owned()),
         tags: vec!["new".to_owned()],
-        target: crate::place::target("https://later.example/"),
+        target: crate::support::store::target("https://later.example/"),
         ..link
     };
     let link = changed(store.write(replace(next, Action::Update, 2)).await);
@@ -480,15 +480,15 @@ async fn a_changed_link_is_found_by_what_it_is_now(place: Place) {
     changed(store.write(replace(Link { tags: vec![], ..link.clone() }, Action::Update, 3)).await);
     let tagged = LinkFilter { tag: Some("new".to_owned()), ..LinkFilter::default() };
     assert!(list(&store, &tagged).await.is_empty());
-    assert_eq!(place.count("select count(*) from link_search").await, 1);
+    assert_eq!(test_store.count("select count(*) from link_search").await, 1);
     // State does not matter to search: whoever lists chooses states.
     let link = store.link(MAIN, &link.code).await.unwrap().unwrap();
     changed(store.write(in_state(&link, LinkState::Deleted, 4)).await);
     assert_eq!(search(&store, "afterwards").await, ["parity"]);
 }
 
-async fn tags_are_whole_and_have_their_case(place: Place) {
-    let store = place.open().await;
+async fn tag_filter_matches_whole_tags_case_sensitively(test_store: TestStore) {
+    let store = test_store.open().await;
     let all = ["a", "A", "ab", "a b", "ä", "a%", "a'b"];
     for (number, tag) in all.iter().enumerate() {
         let mut wanted = draft("https://example.com/");

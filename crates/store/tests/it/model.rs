@@ -14,7 +14,7 @@ use rlinks_store::{LinkFilter, ListPosition, SortBy, Store, StoreError};
 use tokio::runtime::Runtime;
 
 use crate::list::fits;
-use crate::place::{Database, Place, assert_sound, at, code, draft, host, max};
+use crate::support::store::{Database, TestStore, assert_sound, at, code, draft, host, max};
 
 /// Few, so that they meet again; some differ by case alone.
 const CODES: [&str; 7] = ["aa", "AA", "aB", "b-1", "b_2", "Zz", "zz"];
@@ -324,7 +324,7 @@ impl Run<'_> {
         edit: impl FnOnce(&mut Link),
     ) {
         let Some(mut next) = self.model.links.get(code).cloned() else {
-            let ghost = Link { code: crate::place::code(code), ..self.ghost() };
+            let ghost = Link { code: crate::support::store::code(code), ..self.ghost() };
             let got = self.write(store, LinkOp::Replace { next: Box::new(ghost), action: action.0 }).await;
             same(&got, &Err(StoreError::NotFound(format!("link `{code}`"))));
             return;
@@ -535,8 +535,8 @@ async fn run(stores: [&Store; 2], number: usize, preset: Preset, steps: Vec<Step
 }
 
 /// So many sequences, the same ones every time.
-fn compare(runtime: &Runtime, place: &Place, cases: u32) -> Result<(), String> {
-    let stores = [runtime.block_on(place.open()), runtime.block_on(place.open())];
+fn compare(runtime: &Runtime, test_store: &TestStore, cases: u32) -> Result<(), String> {
+    let stores = [runtime.block_on(test_store.open()), runtime.block_on(test_store.open())];
     let config = Config { cases, failure_persistence: None, max_shrink_iters: 400, ..Config::default() };
     let mut runner = TestRunner::new_with_rng(config, TestRng::deterministic_rng(RngAlgorithm::ChaCha));
     let number = std::cell::Cell::new(0);
@@ -556,18 +556,18 @@ fn runtime() -> Runtime {
 }
 
 #[test]
-fn random_changes_on_sqlite_are_those_of_the_model() {
-    compare(&runtime(), &Place::sqlite(), 60).unwrap_or_else(|error| panic!("{error}"));
+fn random_changes_on_sqlite_match_the_model() {
+    compare(&runtime(), &TestStore::sqlite(), 60).unwrap_or_else(|error| panic!("{error}"));
 }
 
 mod postgres {
     use super::{Database, compare, runtime};
 
     #[test]
-    fn random_changes_are_those_of_the_model() {
+    fn random_changes_match_the_model() {
         let runtime = runtime();
         let database = runtime.block_on(Database::create());
-        let outcome = compare(&runtime, &database.place, 20);
+        let outcome = compare(&runtime, &database.test_store, 20);
         runtime.block_on(database.remove());
         outcome.unwrap_or_else(|error| panic!("{error}"));
     }

@@ -5,21 +5,21 @@ use rlinks_core::{Id, Link, LinkDraft, LinkPatch, LinkSource, LinkState, Policy,
 use rlinks_store::write::{Action, CodeChoice, LinkOp, LinkWrite, OnConflict, Written};
 use rlinks_store::{Store, StoreError};
 
-use crate::place::{
-    Place, assert_sound, at, changed, code, contract, create, created, draft, in_state, max, replace, target,
-    workspace,
+use crate::support::store::{
+    TestStore, assert_sound, at, changed, code, contract, create, created, draft, in_state, max, replace,
+    target, workspace,
 };
 
 contract!(
-    a_live_link_is_handed_back_as_it_is,
-    a_live_link_whose_row_is_broken_is_mended_and_handed_back,
-    a_dead_link_is_revived_with_what_was_sent,
-    a_chosen_code_makes_its_own_link,
-    a_retargeted_link_is_found_by_its_new_target_and_may_not_clash,
-    targets_of_any_length_are_told_apart,
-    a_hundred_requests_for_one_target_are_one_link,
-    a_clash_of_codes_goes_to_the_next_salt,
-    links_from_before_the_policy_reused_targets_can_be_changed,
+    live_link_is_reused_unchanged,
+    broken_row_of_a_live_link_is_repaired_and_reused,
+    inactive_link_is_revived_with_the_given_fields,
+    chosen_code_makes_a_separate_link,
+    retargeted_link_is_reused_for_its_new_target_and_may_not_clash,
+    targets_of_any_length_are_distinguished,
+    concurrent_requests_for_one_target_make_one_link,
+    code_collision_uses_the_next_salt,
+    links_older_than_the_reuse_policy_can_be_changed,
     reviving_a_disabled_link_needs_no_room_among_live_ones,
 );
 
@@ -45,8 +45,8 @@ fn plain(space: Id, url: &str, ms: i64) -> LinkWrite {
     shorten(space, draft(url), LinkPatch::default(), ms)
 }
 
-async fn a_live_link_is_handed_back_as_it_is(place: Place) {
-    let store = place.open().await;
+async fn live_link_is_reused_unchanged(test_store: TestStore) {
+    let store = test_store.open().await;
     let space = team(&store).await;
     let link = created(store.write(plain(space, "https://example.com/a/?b=2&a=1&utm_source=x", 1)).await);
     assert!(link.generated);
@@ -65,21 +65,21 @@ async fn a_live_link_is_handed_back_as_it_is(place: Place) {
     assert_eq!(store.count_links(space).await.unwrap(), 4);
 }
 
-async fn a_live_link_whose_row_is_broken_is_mended_and_handed_back(place: Place) {
-    let store = place.open().await;
+async fn broken_row_of_a_live_link_is_repaired_and_reused(test_store: TestStore) {
+    let store = test_store.open().await;
     let space = team(&store).await;
     let mut wanted = draft("https://example.com/");
     wanted.expires_at = Some(at(500));
     let link = created(store.write(shorten(space, wanted, LinkPatch::default(), 1)).await);
-    place.raw("update links set target = 'javascript:alert(1)'").await;
+    test_store.raw("update links set target = 'javascript:alert(1)'").await;
     let again = store.write(plain(space, "https://example.com/", 2)).await.unwrap();
     assert_eq!(again, Written::Reused(Link { version: 2, updated_at: at(2), ..link.clone() }));
     assert_eq!(store.route(space, link.code.as_str()).await.unwrap().unwrap().target, link.target);
     assert_sound(&store).await;
 }
 
-async fn a_dead_link_is_revived_with_what_was_sent(place: Place) {
-    let store = place.open().await;
+async fn inactive_link_is_revived_with_the_given_fields(test_store: TestStore) {
+    let store = test_store.open().await;
     let space = team(&store).await;
     let mut wanted = draft("https://example.com/?utm_source=mail");
     (wanted.expires_at, wanted.title) = (Some(at(50)), Some("old".to_owned()));
@@ -122,8 +122,8 @@ async fn a_dead_link_is_revived_with_what_was_sent(place: Place) {
     assert_sound(&store).await;
 }
 
-async fn a_chosen_code_makes_its_own_link(place: Place) {
-    let store = place.open().await;
+async fn chosen_code_makes_a_separate_link(test_store: TestStore) {
+    let store = test_store.open().await;
     let space = team(&store).await;
     let made = created(store.write(plain(space, "https://example.com/", 1)).await);
     let own = create(space, CodeChoice::Chosen(code("own")), draft("https://example.com/"), 2);
@@ -136,8 +136,8 @@ async fn a_chosen_code_makes_its_own_link(place: Place) {
     created(store.write(plain(space, "https://alone.example/", 5)).await);
 }
 
-async fn a_retargeted_link_is_found_by_its_new_target_and_may_not_clash(place: Place) {
-    let store = place.open().await;
+async fn retargeted_link_is_reused_for_its_new_target_and_may_not_clash(test_store: TestStore) {
+    let store = test_store.open().await;
     let space = team(&store).await;
     let a = created(store.write(plain(space, "https://a.example/", 1)).await);
     let b = created(store.write(plain(space, "https://b.example/", 2)).await);
@@ -174,8 +174,8 @@ async fn a_retargeted_link_is_found_by_its_new_target_and_may_not_clash(place: P
     assert_sound(&store).await;
 }
 
-async fn targets_of_any_length_are_told_apart(place: Place) {
-    let store = place.open().await;
+async fn targets_of_any_length_are_distinguished(test_store: TestStore) {
+    let store = test_store.open().await;
     let space = team(&store).await;
     // Not compressible: an index entry of it would be too large for PostgreSQL.
     let mut seed = 0x2545_f491_4f6c_dd1d_u64;
@@ -201,8 +201,8 @@ async fn targets_of_any_length_are_told_apart(place: Place) {
     assert_sound(&store).await;
 }
 
-async fn a_hundred_requests_for_one_target_are_one_link(place: Place) {
-    let (store, other) = (place.open().await, place.open().await);
+async fn concurrent_requests_for_one_target_make_one_link(test_store: TestStore) {
+    let (store, other) = (test_store.open().await, test_store.open().await);
     let space = team(&store).await;
     let asked: Vec<_> = (0..100)
         .map(|number| {
@@ -221,8 +221,8 @@ async fn a_hundred_requests_for_one_target_are_one_link(place: Place) {
     assert_sound(&store).await;
 }
 
-async fn a_clash_of_codes_goes_to_the_next_salt(place: Place) {
-    let store = place.open().await;
+async fn code_collision_uses_the_next_salt(test_store: TestStore) {
+    let store = test_store.open().await;
     let space = team(&store).await;
     let slug = Slug::parse("team").unwrap();
     let salted = |salt| code_generator::from_target(&slug, "https://example.com/", salt).unwrap();
@@ -233,8 +233,8 @@ async fn a_clash_of_codes_goes_to_the_next_salt(place: Place) {
     assert_eq!(store.write(plain(space, "https://example.com/", 3)).await.unwrap(), Written::Reused(link));
 }
 
-async fn links_from_before_the_policy_reused_targets_can_be_changed(place: Place) {
-    let store = place.open().await;
+async fn links_older_than_the_reuse_policy_can_be_changed(test_store: TestStore) {
+    let store = test_store.open().await;
     let space = workspace(&store, "team", Policy::preset(Preset::Fabric)).await;
     let pick = |text: &str| {
         create(space.id, CodeChoice::Candidates(vec![code(text)]), draft("https://example.com/"), 1)
@@ -260,8 +260,8 @@ async fn links_from_before_the_policy_reused_targets_can_be_changed(place: Place
     assert_sound(&store).await;
 }
 
-async fn reviving_a_disabled_link_needs_no_room_among_live_ones(place: Place) {
-    let store = place.open().await;
+async fn reviving_a_disabled_link_needs_no_room_among_live_ones(test_store: TestStore) {
+    let store = test_store.open().await;
     let mut policy = Policy::preset(Preset::Team);
     policy.limits.live_links = Some(1);
     let space = workspace(&store, "team", policy).await.id;

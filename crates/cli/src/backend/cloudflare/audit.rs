@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn entries_are_a_chain_in_the_order_of_their_keys_and_broken_ones_are_counted() {
+    fn entries_chain_in_key_order_and_unreadable_ones_are_counted() {
         let value = |code: &str| {
             format!(
                 r#"{{"ts":"2026-01-12T12:41:00Z","code":"{code}","actor":"max","action":"link.create","after":{{"a":1}}}}"#

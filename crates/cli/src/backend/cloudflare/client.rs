@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_have_no_more_than_the_api_takes_and_nothing_is_lost() {
+    fn bulk_writes_are_split_at_the_api_limits() {
         let sizes =
             |pairs: &[KeyValue]| chunks_within_limits(pairs).map(<[KeyValue]>::len).collect::<Vec<_>>();
         assert_eq!(sizes(&[]), [0; 0]);
@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_is_built_of_escaped_parts() {
+    fn urls_are_escaped_and_error_messages_mask_the_token() {
         let base = Url::parse("https://api.example/client/v4/").unwrap();
         let api = KvClient {
             http: http_client(&base).unwrap(),

@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_taken_apart_or_refused() {
+    fn hit_keys_are_parsed_or_rejected() {
         let read = key("hit:parity:20260112:019c09bf-e495-7abc-bfff-fffe00000002");
         assert_eq!((read.code.as_str(), read.day), ("parity", 20465));
         assert!(read.is_ordered());
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_hit_is_among_few() {
+    fn last_hit_candidates_are_the_newest_key_of_each_code_and_every_unordered_key() {
         let mut keys = [
             "hit:a:20260112:019c09bf-e495-7abc-bfff-fffe00000002",
             "hit:a:20260112:019c09bf-e495-7abc-bfff-fffe00000001",

@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_read_is_written_back_whole() {
+    fn object_is_written_back_with_every_field_it_had() {
         let kept = StoredObject::parse(&code("parity"), SEED.as_bytes()).unwrap();
         assert_eq!(kept.stats.hits, 12442);
         assert_eq!(kept.link.tags, ["benchmark", "research"]);
@@ -267,14 +267,14 @@ mod tests {
     }
 
     #[test]
-    fn an_old_object_is_written_in_the_current_version() {
+    fn version_0_object_is_written_as_version_1() {
         let kept = StoredObject::parse(&code("old"), V0.as_bytes()).unwrap();
         assert!(kept.is_outdated());
         assert_snapshot!(kept.updated_value(&kept.link, kept.stats), @r#"{"v":1,"code":"old","target":"https://example.com/old","status":"disabled","created_at":"1970-01-01T00:00:00Z","updated_at":"1970-01-01T00:00:00Z","created_by":"unknown","meta":{"notes":null,"tags":[]},"rules":{"https_only":true,"no_loop":true,"expires_at":"2030-01-01T00:00:00Z"},"stats":{"hits":0,"last_hit":null},"note":"from before"}"#);
     }
 
     #[test]
-    fn an_object_under_another_key_is_not_that_link() {
+    fn object_under_the_wrong_key_is_rejected() {
         assert!(matches!(
             StoredObject::parse(&code("other"), SEED.as_bytes()),
             Err(RouteObjectError::InvalidField("code"))
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn counting_touches_nothing_else_and_is_no_change() {
+    fn updating_click_totals_changes_nothing_else() {
         let stats = ClickTotals { hits: 3, last_hit: Some(Timestamp::from_ms(0)) };
         let value = value_with_stats(V0, stats).unwrap();
         assert_snapshot!(value, @r#"{"v":0,"code":"old","stats":{"hits":3,"last_hit":"1970-01-01T00:00:00Z"},"enabled":false,"expires":1893456000,"note":"from before","url":"https://example.com/old"}"#);
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tombstone_gives_the_link_back_as_it_was() {
+    fn tombstone_restores_the_link_unchanged() {
         let kept = StoredObject::parse(&code("parity"), SEED.as_bytes()).unwrap();
         let tombstone = Tombstone::from_object(&kept, &Actor::operator("max"), Timestamp::from_ms(5));
         let read: Tombstone = serde_json::from_str(&tombstone.value()).unwrap();

@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_differs_is_written() {
+    fn only_differing_objects_are_published() {
         let none: [&str; 0] = [];
         let check = |link: &Link, object: Option<&str>, tombstone, puts: &[&str], deletes: &[&str]| {
             let (put, deleted) = planned_keys(link, object, tombstone);

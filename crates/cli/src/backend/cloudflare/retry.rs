@@ -45,7 +45,7 @@ mod tests {
     const NO_WAIT: Duration = Duration::ZERO;
 
     #[test]
-    fn pauses_double_and_tries_end() {
+    fn backoff_doubles_until_retries_run_out() {
         let pauses: Vec<_> = (1..=MAX_ATTEMPTS)
             .map(|tried| retry_delay(TransientError::ServerError, tried, NO_WAIT))
             .collect();
@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn cloudflare_says_for_how_long() {
+    fn retry_after_header_sets_the_pause() {
         assert_eq!(
             retry_delay(TransientError::RateLimited(Some(7)), 1, NO_WAIT),
             Some(Duration::from_secs(7))
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_longer_than_patience_lasts() {
+    fn retry_gives_up_at_the_total_wait_limit() {
         assert_eq!(
             retry_delay(TransientError::RateLimited(Some(300)), 1, NO_WAIT),
             Some(Duration::from_mins(5))

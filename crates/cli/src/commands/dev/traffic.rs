@@ -584,7 +584,7 @@ mod tests {
     }
 
     #[test]
-    fn moments_are_in_order_inside_their_days_and_as_many_as_asked() {
+    fn click_times_are_sorted_in_range_and_complete() {
         let now = Timestamp::parse(NOW).unwrap();
         for (clicks, days) in [(0, 1), (1, 1), (7, 30), (10_000, 30), (1000, 400)] {
             let moments: Vec<_> = click_times(1, clicks, days, now).collect();
@@ -598,7 +598,7 @@ mod tests {
     }
 
     #[test]
-    fn codes_are_allowed_everywhere_and_each_another() {
+    fn generated_codes_are_unique_and_valid_in_every_preset() {
         let mut codes = BTreeSet::new();
         for number in (0..2000).chain([9_999_999]) {
             let idea = sample_link(1, number);
@@ -610,7 +610,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crowd_is_the_same_for_the_same_seed_and_looks_like_people() {
+    fn generated_traffic_is_reproducible_and_realistic() {
         let links: Vec<Id> = (0..100).map(Id::from_i64).collect();
         let workspace = workspace(Preset::Team);
         let clicks = |seed| {
@@ -642,7 +642,7 @@ mod tests {
     }
 
     #[test]
-    fn every_user_agent_is_read_as_what_it_is() {
+    fn sample_user_agents_are_classified_as_people_or_bots() {
         for (_, text) in browser_agents() {
             let read = user_agent::parse(&text);
             assert!(!matches!(read.device, Device::Bot | Device::Unknown), "{text}: {:?}", read.device);

@@ -11,7 +11,7 @@ use rlinks_store::{Location, MissingStore, Store, StoreOptions};
 use serde_json::Value;
 
 use super::{expected, first_difference, settled, store, strings};
-use crate::client::{Answer, ask, wait_until};
+use crate::support::raw_client::{Response, send_request, wait_until};
 
 /// Starts a server at the moment the golden data was made.
 pub(super) fn serve_at(now: &str, store_url: &str, data: &Path) -> Server {
@@ -63,12 +63,12 @@ pub(super) fn serve_at(now: &str, store_url: &str, data: &Path) -> Server {
     server
 }
 
-fn send(address: SocketAddr, method: &str, path: &str, host: &str, headers: &str, body: &str) -> Answer {
+fn send(address: SocketAddr, method: &str, path: &str, host: &str, headers: &str, body: &str) -> Response {
     let length = if body.is_empty() { String::new() } else { format!("Content-Length: {}\r\n", body.len()) };
     let request = format!(
         "{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{headers}{length}\r\n{body}"
     );
-    ask(address, request.as_bytes())
+    send_request(address, request.as_bytes())
 }
 
 /// Sends every request of one kind and compares status, all headers in their order, and the body.
@@ -114,7 +114,7 @@ fn shown(status: u64, head: &str, body: &str, kind: &str) -> String {
 }
 
 /// The headers, without what is another for each request or moment.
-fn head(answer: &Answer, kind: &str) -> String {
+fn head(answer: &Response, kind: &str) -> String {
     let lines = answer.headers.iter().filter_map(|(name, value)| match name.as_str() {
         "location" | "content-type" if kind == "pages" => Some(format!("{name}: {value}")),
         "set-cookie" if kind == "pages" => Some(format!("{name}: {}", value.split('=').next().unwrap())),
@@ -126,7 +126,7 @@ fn head(answer: &Answer, kind: &str) -> String {
 }
 
 /// The body; the moment in an error is left out, and so is a whole page.
-fn body(answer: &Answer, kind: &str) -> String {
+fn body(answer: &Response, kind: &str) -> String {
     if kind == "pages" {
         return String::new();
     }
@@ -140,10 +140,10 @@ fn body(answer: &Answer, kind: &str) -> String {
 }
 
 fn compare_at_the_moment(kind: &str) {
-    let place = store();
+    let sandbox = store();
     let secrets = expected("secrets.json");
-    let url = format!("sqlite:{}", place.database().display());
-    let server = serve_at(secrets["now"].as_str().unwrap(), &url, &place.path("rlinks-data"));
+    let url = format!("sqlite:{}", sandbox.database().display());
+    let server = serve_at(secrets["now"].as_str().unwrap(), &url, &sandbox.path("rlinks-data"));
     compare(server.address, &expected("requests.json"), kind);
 }
 
@@ -165,10 +165,10 @@ fn the_golden_session_opens_the_same_pages_and_cookies_have_the_same_names() {
 
 #[test]
 fn a_golden_form_and_password_sign_in() {
-    let place = store();
+    let sandbox = store();
     let secrets = expected("secrets.json");
-    let url = format!("sqlite:{}", place.database().display());
-    let server = serve_at(secrets["now"].as_str().unwrap(), &url, &place.path("rlinks-data"));
+    let url = format!("sqlite:{}", sandbox.database().display());
+    let server = serve_at(secrets["now"].as_str().unwrap(), &url, &sandbox.path("rlinks-data"));
     let text = |name: &str| secrets[name].as_str().unwrap().to_owned();
     let sign_in = |token: &str, password: &str| {
         let headers =
@@ -177,7 +177,7 @@ fn a_golden_form_and_password_sign_in() {
         let body = format!("csrf={token}&workspace=main&email=ann%40example.com&password={password}");
         send(server.address, "POST", "/admin/login", "localhost", &headers, &body)
     };
-    let cookies = |answer: &Answer| -> Vec<String> {
+    let cookies = |answer: &Response| -> Vec<String> {
         let name_and_flags = |cookie: &str| {
             let (name, rest) = cookie.split_once('=').unwrap();
             format!("{name}; {}", rest.split_once("; ").unwrap().1)
@@ -186,7 +186,7 @@ fn a_golden_form_and_password_sign_in() {
     };
     let signed = sign_in(&text("form_token"), &text("password"));
     assert_eq!((signed.status, signed.location()), (303, Some("/admin")), "{signed:?}");
-    let first = Answer {
+    let first = Response {
         headers: strings(&secrets["session_cookies"])
             .into_iter()
             .map(|cookie| ("set-cookie".to_owned(), cookie.to_owned()))

@@ -7,13 +7,13 @@ use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _};
 
 use super::migrations::{checksums, hex};
 use super::{compare_commands, copy, expected, frozen, golden, text};
-use crate::place::block_on;
-use crate::postgres::Database;
+use crate::support::postgres::Database;
+use crate::support::sandbox::block_on;
 
 /// A database with the golden dump in it, and a copy of the data folder that belonged to it.
 fn restored() -> Database {
     let database = Database::create();
-    copy(&golden("postgres/data"), &database.place().path("rlinks-data"));
+    copy(&golden("postgres/data"), &database.sandbox().path("rlinks-data"));
     let url = database.url();
     block_on(async move {
         let mut connection = url.parse::<PgConnectOptions>().unwrap().connect().await.unwrap();
@@ -25,14 +25,14 @@ fn restored() -> Database {
 
 #[test]
 fn commands_on_the_golden_dump_print_the_same() {
-    compare_commands(restored().place(), &expected("postgres/commands.json"));
+    compare_commands(restored().sandbox(), &expected("postgres/commands.json"));
 }
 
 fn compare_at_the_moment(kind: &str) {
     let database = restored();
     let secrets = expected("postgres/secrets.json");
     let now = secrets["now"].as_str().unwrap();
-    let server = frozen::serve_at(now, &database.url(), &database.place().path("rlinks-data"));
+    let server = frozen::serve_at(now, &database.url(), &database.sandbox().path("rlinks-data"));
     frozen::compare(server.address, &expected("postgres/requests.json"), kind);
 }
 

@@ -3,16 +3,16 @@
 use insta::assert_snapshot;
 use serde_json::json;
 
-use super::{Edge, HITS, ROUTES, TOKEN};
-use crate::place::Ran;
+use crate::support::cloudflare::{CloudflareSandbox, HITS, ROUTES, TOKEN};
+use crate::support::sandbox::CommandOutput;
 
-fn no_canary(ran: &Ran) {
+fn no_canary(ran: &CommandOutput) {
     assert!(!ran.stdout.contains(TOKEN) && !ran.stderr.contains(TOKEN), "{ran}");
 }
 
 #[test]
-fn passing_trouble_is_waited_out() {
-    let edge = Edge::new();
+fn transient_api_errors_are_retried() {
+    let edge = CloudflareSandbox::new();
     edge.fault("/values/route:a", 429, 2, &json!({ "headers": { "retry-after": "0" } }));
     edge.ok("links set a https://example.com/");
     edge.fault("/values/route:a", 503, 2, &json!({}));
@@ -29,8 +29,8 @@ fn passing_trouble_is_waited_out() {
 }
 
 #[test]
-fn trouble_that_does_not_pass_ends_with_its_own_exit_code() {
-    let edge = Edge::new();
+fn permanent_api_errors_map_to_exit_codes() {
+    let edge = CloudflareSandbox::new();
     edge.ok("links set a https://example.com/");
     let check = |matching: &str, status: u16, more: serde_json::Value, line: &str, code: i32| {
         edge.fault(matching, status, 100, &more);
@@ -108,8 +108,8 @@ fn trouble_that_does_not_pass_ends_with_its_own_exit_code() {
 }
 
 #[test]
-fn keys_a_bulk_write_did_not_take_are_written_again_or_named() {
-    let edge = Edge::new();
+fn rejected_bulk_keys_are_retried_or_reported() {
+    let edge = CloudflareSandbox::new();
     let v0 = r#"{"v":0,"code":"old","url":"https://example.com/old","enabled":true}"#;
     edge.put(ROUTES, "route:old", v0);
     let left = json!({ "result": { "successful_key_count": 0, "unsuccessful_keys": ["route:old"] } });
@@ -122,24 +122,24 @@ fn keys_a_bulk_write_did_not_take_are_written_again_or_named() {
 }
 
 #[test]
-fn the_token_is_read_from_the_environment_and_seen_nowhere() {
-    let edge = Edge::new();
+fn api_token_comes_from_the_environment_and_is_never_printed() {
+    let edge = CloudflareSandbox::new();
     for line in [
         "links set a https://example.com/",
         "links list -vv",
         "links get nobody -vv",
         "links migrate --json -vv",
     ] {
-        no_canary(&edge.place.rmax(&format!("--env edge {line}")));
+        no_canary(&edge.sandbox.rmax(&format!("--env edge {line}")));
     }
-    no_canary(&edge.place.rmax("serve --print-config --env edge"));
-    let edge_place = edge.place.path("rmax.toml");
+    no_canary(&edge.sandbox.rmax("serve --print-config --env edge"));
+    let edge_place = edge.sandbox.path("rmax.toml");
     let text = std::fs::read_to_string(&edge_place).unwrap();
     std::fs::write(&edge_place, format!("{text}\n[env.bad]\ncloudflare = {{ token = \"x\" }}\n")).unwrap();
     edge.fails(2, "links list").says("never read from a file");
     std::fs::write(&edge_place, &text).unwrap();
     let unset = |name: &str, value: &str| {
-        let mut command = edge.place.command("--env edge links list");
+        let mut command = edge.sandbox.command("--env edge links list");
         command.env(name, value);
         let output = command.output().unwrap();
         (output.status.code(), String::from_utf8(output.stderr).unwrap())

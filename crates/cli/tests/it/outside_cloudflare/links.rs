@@ -3,16 +3,16 @@
 use insta::assert_snapshot;
 use serde_json::{Value, json};
 
-use super::{Edge, HITS, ROUTES};
-use crate::place::Place;
+use crate::support::cloudflare::{CloudflareSandbox, HITS, ROUTES};
+use crate::support::sandbox::Sandbox;
 
-fn log(edge: &Edge) -> Vec<Value> {
+fn log(edge: &CloudflareSandbox) -> Vec<Value> {
     edge.keys(HITS, "hit:__admin__:").iter().map(|key| edge.get(HITS, key).unwrap()).collect()
 }
 
 #[test]
-fn a_link_lives_its_whole_life_there() {
-    let edge = Edge::new();
+fn link_is_created_changed_disabled_and_listed_at_cloudflare() {
+    let edge = CloudflareSandbox::new();
     assert_snapshot!(edge.ok("links set parity https://example.com/a --note n --tag b --tag a"), @"
     exit 0
     --- stdout
@@ -58,8 +58,8 @@ fn a_link_lives_its_whole_life_there() {
 }
 
 #[test]
-fn a_deleted_link_keeps_its_code_and_comes_back() {
-    let edge = Edge::new();
+fn deleted_link_keeps_its_code_and_can_be_restored() {
+    let edge = CloudflareSandbox::new();
     edge.ok("links set parity https://example.com/a --note n");
     let object = edge.get(ROUTES, "route:parity").unwrap();
     assert_snapshot!(edge.ok("links delete parity --yes"), @"
@@ -128,8 +128,8 @@ fn a_deleted_link_keeps_its_code_and_comes_back() {
 }
 
 #[test]
-fn what_is_refused_elsewhere_is_refused_there() {
-    let edge = Edge::new();
+fn validation_rules_of_the_store_apply_at_cloudflare() {
+    let edge = CloudflareSandbox::new();
     for (code, line) in [
         (5, "links set api https://example.com/"),
         (5, "links set __admin__ https://example.com/"),
@@ -156,8 +156,8 @@ fn what_is_refused_elsewhere_is_refused_there() {
 }
 
 #[test]
-fn other_commands_say_what_they_need() {
-    let edge = Edge::new();
+fn unsupported_commands_name_the_backend_they_need() {
+    let edge = CloudflareSandbox::new();
     for line in [
         "shorten https://example.com/",
         "explain a",
@@ -175,13 +175,13 @@ fn other_commands_say_what_they_need() {
         edge.fails(2, line).says("Cloudflare");
     }
     assert!(edge.asked().is_empty());
-    let local = Place::new();
+    let local = Sandbox::new();
     local.fails(2, "links migrate").says("`rmax migrate up`");
 }
 
 #[test]
 fn lists_are_read_page_by_page() {
-    let edge = Edge::new();
+    let edge = CloudflareSandbox::new();
     edge.control(&json!({ "page": 7 }));
     for n in 0..25 {
         let object = json!({
@@ -230,8 +230,8 @@ fn lists_are_read_page_by_page() {
 }
 
 #[test]
-fn somebody_elses_change_in_between_is_not_overwritten() {
-    let edge = Edge::new();
+fn concurrent_change_is_not_overwritten() {
+    let edge = CloudflareSandbox::new();
     edge.ok("links set a https://example.com/mine");
     let mut theirs = edge.get(ROUTES, "route:a").unwrap();
     theirs["target"] = json!("https://example.com/theirs");
@@ -262,8 +262,8 @@ fn somebody_elses_change_in_between_is_not_overwritten() {
 }
 
 #[test]
-fn what_we_do_not_know_stays_and_old_objects_are_upgraded() {
-    let edge = Edge::new();
+fn unknown_fields_are_kept_and_old_objects_upgraded() {
+    let edge = CloudflareSandbox::new();
     let v0 = r#"{"v":0,"code":"old","url":"https://example.com/old","enabled":true,"expires":null,"colour":"red"}"#;
     edge.put(ROUTES, "route:old", v0);
     edge.put(ROUTES, "route:older", &v0.replace("\"old\"", "\"older\""));
@@ -303,8 +303,8 @@ fn what_we_do_not_know_stays_and_old_objects_are_upgraded() {
 }
 
 #[test]
-fn the_log_is_listed_exported_and_the_export_verifies() {
-    let edge = Edge::new();
+fn audit_log_is_listed_and_exported_and_the_export_verifies() {
+    let edge = CloudflareSandbox::new();
     for n in 0..12 {
         edge.ok(&format!("links set n{n} https://example.com/{n}"));
     }
@@ -316,10 +316,10 @@ fn the_log_is_listed_exported_and_the_export_verifies() {
     assert_eq!(of("subject"), ["link:n11", "link:n10", "link:n9"]);
     assert_eq!(edge.json("audit list --limit 1 --before 3 --json")[0]["subject"], "link:n1");
     edge.ok("audit export log.jsonl");
-    edge.place.ok("audit verify --file log.jsonl");
-    let tampered = edge.place.read("log.jsonl").replace("example.com/3", "example.com/x");
-    edge.place.write("log.jsonl", &tampered);
-    edge.place.fails(1, "audit verify --file log.jsonl").says("entry 4");
+    edge.sandbox.ok("audit verify --file log.jsonl");
+    let tampered = edge.sandbox.read("log.jsonl").replace("example.com/3", "example.com/x");
+    edge.sandbox.write("log.jsonl", &tampered);
+    edge.sandbox.fails(1, "audit verify --file log.jsonl").says("entry 4");
     edge.fails(2, "audit export other.jsonl --checkpoint c");
     // The past is what the log says.
     let then = edge.json("audit list --limit 1 --json")[0]["ts"].as_str().unwrap().to_owned();

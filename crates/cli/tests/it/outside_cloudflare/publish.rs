@@ -5,42 +5,42 @@ use std::io::{BufRead as _, BufReader};
 use insta::assert_snapshot;
 use serde_json::{Value, json};
 
-use super::{Edge, ROUTES};
+use crate::support::cloudflare::{CloudflareSandbox, ROUTES};
 
-fn published(edge: &Edge, code: &str) -> Option<Value> {
+fn published(edge: &CloudflareSandbox, code: &str) -> Option<Value> {
     edge.get(ROUTES, &format!("route:{code}"))
 }
 
 #[test]
-fn what_changed_is_published_and_nothing_else_is_written() {
-    let edge = Edge::new();
-    let place = &edge.place;
-    place.ok("links set a https://example.com/a --tag t");
-    place.ok("links set b https://example.com/b --status 302");
-    place.ok("links set c https://example.com/c");
-    place.ok("links delete c --yes");
-    assert_snapshot!(place.ok("publish --to cloudflare"), @"
+fn publish_writes_only_changed_links() {
+    let edge = CloudflareSandbox::new();
+    let sandbox = &edge.sandbox;
+    sandbox.ok("links set a https://example.com/a --tag t");
+    sandbox.ok("links set b https://example.com/b --status 302");
+    sandbox.ok("links set c https://example.com/c");
+    sandbox.ok("links delete c --yes");
+    assert_snapshot!(sandbox.ok("publish --to cloudflare"), @"
     exit 0
     --- stdout
     published 2, deleted 1
     ");
     assert_eq!(edge.keys(ROUTES, ""), ["route:a", "route:b", "tombstone:c"]);
-    assert_eq!(published(&edge, "a").unwrap(), place.link("a"));
+    assert_eq!(published(&edge, "a").unwrap(), sandbox.link("a"));
     assert_eq!(published(&edge, "b").unwrap()["redirect_status"], 302);
     let asked = edge.asked().len();
-    assert_snapshot!(place.ok("publish"), @"
+    assert_snapshot!(sandbox.ok("publish"), @"
     exit 0
     --- stdout
     nothing to publish
     ");
     assert_eq!(edge.asked().len(), asked, "nothing changed, and nobody was asked");
-    place.ok("links disable a");
-    place.ok("links delete b --yes");
-    place.ok("links restore c");
-    place.ok("publish --to edge");
+    sandbox.ok("links disable a");
+    sandbox.ok("links delete b --yes");
+    sandbox.ok("links restore c");
+    sandbox.ok("publish --to edge");
     assert_eq!(published(&edge, "a").unwrap()["status"], "disabled");
     assert_eq!(edge.keys(ROUTES, ""), ["route:a", "route:c", "tombstone:b"]);
-    assert_snapshot!(place.ok("publish --check"), @"
+    assert_snapshot!(sandbox.ok("publish --check"), @"
     exit 0
     --- stdout
     what is published is what the store says
@@ -51,13 +51,13 @@ fn what_changed_is_published_and_nothing_else_is_written() {
 
 #[test]
 fn drift_is_reported_and_repaired() {
-    let edge = Edge::new();
-    let place = &edge.place;
+    let edge = CloudflareSandbox::new();
+    let sandbox = &edge.sandbox;
     for code in ["a", "b", "c", "d"] {
-        place.ok(&format!("links set {code} https://example.com/{code}"));
+        sandbox.ok(&format!("links set {code} https://example.com/{code}"));
     }
-    place.ok("links delete d --yes");
-    place.ok("publish");
+    sandbox.ok("links delete d --yes");
+    sandbox.ok("publish");
     edge.ok("links set a https://example.com/elsewhere");
     edge.ok("links set stranger https://example.com/stranger");
     edge.call("DELETE", &format!("{ROUTES}/values/route:b"), "");
@@ -67,25 +67,25 @@ fn drift_is_reported_and_repaired() {
     c["stats"] = json!({ "hits": 5, "last_hit": null });
     edge.put(ROUTES, "route:c", &c.to_string());
     edge.control(&json!({ "page": 2 }));
-    assert_snapshot!(place.rmax("publish --check"), @"
+    assert_snapshot!(sandbox.rmax("publish --check"), @"
     exit 1
     --- stderr
     error: what is published differs from the store; missing or another: a, b; not deleted there: d; unknown to the store: stranger
     hint: `rmax publish --all` makes both agree again
     ");
-    let check = place.rmax("publish --check --json");
+    let check = sandbox.rmax("publish --check --json");
     assert_eq!(check.code, Some(1));
     assert_eq!(
         check.json(),
         json!({ "ok": false, "changed": ["a", "b"], "deleted": ["d"], "strangers": ["stranger"] })
     );
-    assert_snapshot!(place.ok("publish --all"), @"
+    assert_snapshot!(sandbox.ok("publish --all"), @"
     exit 0
     --- stdout
     published 2, deleted 1, removed 1 unknown to the store (stranger)
     ");
-    place.ok("publish --check");
-    assert_eq!(published(&edge, "a").unwrap(), place.link("a"));
+    sandbox.ok("publish --check");
+    assert_eq!(published(&edge, "a").unwrap(), sandbox.link("a"));
     assert_eq!(published(&edge, "c").unwrap()["stats"]["hits"], 5, "what was right was not written");
     // What nobody knew is not lost.
     assert!(published(&edge, "stranger").is_none());
@@ -94,49 +94,49 @@ fn drift_is_reported_and_repaired() {
 }
 
 #[test]
-fn a_restored_past_is_published_whole() {
-    let edge = Edge::new();
-    let place = &edge.place;
-    place.ok("links set a https://example.com/a");
-    place.ok("backup before.backup");
-    place.ok("links set b https://example.com/b");
-    place.ok("publish");
-    place.ok("restore before.backup --force");
-    place.ok("links set c https://example.com/c");
-    place.ok("publish");
+fn publish_after_a_restore_republishes_everything() {
+    let edge = CloudflareSandbox::new();
+    let sandbox = &edge.sandbox;
+    sandbox.ok("links set a https://example.com/a");
+    sandbox.ok("backup before.backup");
+    sandbox.ok("links set b https://example.com/b");
+    sandbox.ok("publish");
+    sandbox.ok("restore before.backup --force");
+    sandbox.ok("links set c https://example.com/c");
+    sandbox.ok("publish");
     assert_eq!(edge.keys(ROUTES, "route:"), ["route:a", "route:c"]);
 }
 
 #[test]
-fn a_publication_that_fails_is_made_up_for() {
-    let edge = Edge::new();
-    let place = &edge.place;
-    place.ok("links set a https://example.com/a");
-    place.ok("publish");
-    place.ok("links set a https://example.com/b");
+fn failed_publication_is_completed_by_the_next() {
+    let edge = CloudflareSandbox::new();
+    let sandbox = &edge.sandbox;
+    sandbox.ok("links set a https://example.com/a");
+    sandbox.ok("publish");
+    sandbox.ok("links set a https://example.com/b");
     edge.fault("PUT .*/bulk$", 403, 1, &json!({}));
-    place.fails(7, "publish").says("Workers KV Storage > Edit");
+    sandbox.fails(7, "publish").says("Workers KV Storage > Edit");
     assert_eq!(published(&edge, "a").unwrap()["target"], "https://example.com/a");
-    place.ok("publish");
+    sandbox.ok("publish");
     assert_eq!(published(&edge, "a").unwrap()["target"], "https://example.com/b");
     edge.fails(2, "publish").says("needs the store");
-    place.fails(2, "publish --to nowhere").says("there is edge");
-    place.fails(2, "publish --all --check");
+    sandbox.fails(2, "publish --to nowhere").says("there is edge");
+    sandbox.fails(2, "publish --all --check");
 }
 
 #[test]
-fn a_watcher_publishes_changes_as_they_come() {
-    let edge = Edge::new();
-    let place = &edge.place;
-    place.ok("links set a https://example.com/a");
-    let mut watcher = place.command("publish --watch").spawn().unwrap();
+fn watch_publishes_changes_as_they_happen() {
+    let edge = CloudflareSandbox::new();
+    let sandbox = &edge.sandbox;
+    sandbox.ok("links set a https://example.com/a");
+    let mut watcher = sandbox.command("publish --watch").spawn().unwrap();
     let mut lines = BufReader::new(watcher.stdout.take().unwrap()).lines();
     assert_eq!(lines.next().unwrap().unwrap(), "published 1, deleted 0");
-    place.fails(4, "publish").says("another `rmax publish`");
-    place.ok("links set b https://example.com/b");
+    sandbox.fails(4, "publish").says("another `rmax publish`");
+    sandbox.ok("links set b https://example.com/b");
     assert_eq!(lines.next().unwrap().unwrap(), "published 1, deleted 0");
     assert_eq!(published(&edge, "b").unwrap()["target"], "https://example.com/b");
-    place.ok("links delete a --yes");
+    sandbox.ok("links delete a --yes");
     assert_eq!(lines.next().unwrap().unwrap(), "published 0, deleted 1");
     let pid = rustix::process::Pid::from_child(&watcher);
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();

@@ -3,9 +3,9 @@
 use insta::assert_snapshot;
 use serde_json::{Value, json};
 
-use super::{Edge, HITS, ROUTES};
-use crate::place::{Place, Ran};
-use crate::transfer::fixture;
+use crate::support::cloudflare::{CloudflareSandbox, HITS, ROUTES};
+use crate::support::import_files::import_file;
+use crate::support::sandbox::{CommandOutput, Sandbox};
 
 /// An object with everything an object may have.
 fn object(code: &str, n: usize) -> Value {
@@ -29,7 +29,7 @@ fn object(code: &str, n: usize) -> Value {
     })
 }
 
-fn put_all(edge: &Edge, count: usize) {
+fn put_all(edge: &CloudflareSandbox, count: usize) {
     let pairs: Vec<Value> = (0..count)
         .map(|n| {
             let code = format!("n{n:04}");
@@ -43,40 +43,40 @@ fn put_all(edge: &Edge, count: usize) {
 
 /// Runs an import that leaves rows out: its report is on stdout all the same.
 #[track_caller]
-fn ends(edge: &Edge, code: i32, line: &str) -> Ran {
-    let ran = edge.place.rmax(&format!("--env edge {line}"));
+fn ends(edge: &CloudflareSandbox, code: i32, line: &str) -> CommandOutput {
+    let ran = edge.sandbox.rmax(&format!("--env edge {line}"));
     assert_eq!(ran.code, Some(code), "{ran}");
     ran
 }
 
 /// How often something was asked.
-fn asked(edge: &Edge, method: &str, ending: &str) -> usize {
+fn asked(edge: &CloudflareSandbox, method: &str, ending: &str) -> usize {
     edge.asked().iter().filter(|line| line.starts_with(method) && line.ends_with(ending)).count()
 }
 
 /// How often anything was written or deleted.
-fn changes(edge: &Edge) -> usize {
+fn changes(edge: &CloudflareSandbox) -> usize {
     let is_read = |line: &&String| line.starts_with("GET") || line.ends_with("bulk/get");
     edge.asked().iter().filter(|line| !is_read(line)).count()
 }
 
 #[test]
-fn an_exact_import_of_an_export_gives_the_same_export() {
-    let edge = Edge::new();
+fn exact_import_reproduces_the_export() {
+    let edge = CloudflareSandbox::new();
     put_all(&edge, 603);
     edge.control(&json!({ "page": 250 }));
     edge.ok("links export all.jsonl");
     edge.ok("links export all.csv");
     // Three pages of links, and one to count tombstones.
     assert!(asked(&edge, "GET", &format!("{ROUTES}/keys")) >= 2 * (3 + 1));
-    let lines = edge.place.read("all.jsonl");
+    let lines = edge.sandbox.read("all.jsonl");
     assert_eq!(lines.lines().count(), 603);
     assert_snapshot!(lines.lines().nth(15).unwrap(), @r#"{"code":"n0015","target":"https://example.com/15?a=$1&b={x}","state":"active","redirect_status":308,"https_only":true,"no_loop":true,"expires_at":null,"title":"Title 15","notes":"=1+1, \"quoted\"","tags":["a","b"],"metadata":{"owner":{"name":15}},"source":null,"created_by":"somebody else","created_at":"2020-01-01T00:00:00Z","updated_at":"2020-01-02T00:00:15.500Z","version":null,"clicks":15,"last_clicked_at":"2026-01-12T13:21:00Z","hits":15,"last_hit_at":"2026-01-12T13:21:00Z","id":null,"generated":false}"#);
-    assert_snapshot!(edge.place.read("all.csv").lines().nth(16).unwrap(), @r#"n0015,https://example.com/15?a=$1&b={x},active,308,true,true,,"Title 15","'=1+1, ""quoted""","a,b","{""owner"":{""name"":15}}",,"somebody else",2020-01-01T00:00:00Z,2020-01-02T00:00:15.500Z,,15,2026-01-12T13:21:00Z,15,2026-01-12T13:21:00Z,,false"#);
+    assert_snapshot!(edge.sandbox.read("all.csv").lines().nth(16).unwrap(), @r#"n0015,https://example.com/15?a=$1&b={x},active,308,true,true,,"Title 15","'=1+1, ""quoted""","a,b","{""owner"":{""name"":15}}",,"somebody else",2020-01-01T00:00:00Z,2020-01-02T00:00:15.500Z,,15,2026-01-12T13:21:00Z,15,2026-01-12T13:21:00Z,,false"#);
 
     for name in ["all.jsonl", "all.csv"] {
-        let other = Edge::new();
-        let file = edge.place.path(name).to_string_lossy().into_owned();
+        let other = CloudflareSandbox::new();
+        let file = edge.sandbox.path(name).to_string_lossy().into_owned();
         let report = other.json(&format!("links import {file} --exact --json"));
         assert_eq!(
             (&report["rows"], &report["created"], &report["dry_run"]),
@@ -88,8 +88,8 @@ fn an_exact_import_of_an_export_gives_the_same_export() {
         let written = changes(&other);
         other.ok("links export again.jsonl");
         other.ok("links export again.csv");
-        assert_eq!(other.place.read("again.jsonl"), lines, "{name}");
-        assert_eq!(other.place.read("again.csv"), edge.place.read("all.csv"), "{name}");
+        assert_eq!(other.sandbox.read("again.jsonl"), lines, "{name}");
+        assert_eq!(other.sandbox.read("again.csv"), edge.sandbox.read("all.csv"), "{name}");
         assert_eq!(other.get(ROUTES, "route:n0007"), edge.get(ROUTES, "route:n0007"));
         // Each link is in the log, once, and once more is no news.
         let again = other.json(&format!("links import {file} --exact --json"));
@@ -100,30 +100,30 @@ fn an_exact_import_of_an_export_gives_the_same_export() {
 }
 
 #[test]
-fn an_export_moves_into_a_store_and_back() {
-    let edge = Edge::new();
+fn export_round_trips_through_a_store() {
+    let edge = CloudflareSandbox::new();
     put_all(&edge, 40);
     edge.ok("links export all.jsonl");
-    let store = Place::new();
-    let file = edge.place.path("all.jsonl").to_string_lossy().into_owned();
+    let store = Sandbox::new();
+    let file = edge.sandbox.path("all.jsonl").to_string_lossy().into_owned();
     assert_eq!(store.json(&format!("links import {file} --exact --json"))["created"], 40);
     store.ok("links export store.jsonl");
-    let other = Edge::new();
+    let other = CloudflareSandbox::new();
     let file = store.path("store.jsonl").to_string_lossy().into_owned();
     let report = other.json(&format!("links import {file} --exact --json"));
     assert_eq!(report["created"], 40);
     assert_snapshot!(report["notes"].to_string(), @r#"["ids, versions and sources are left out (40 links): at Cloudflare a link is known by its code alone","what was counted elsewhere is in `stats` (39 links), until `rmax clicks publish-stats` counts the hits that are there"]"#);
     other.ok("links export again.jsonl");
-    assert_eq!(other.place.read("again.jsonl"), edge.place.read("all.jsonl"));
+    assert_eq!(other.sandbox.read("again.jsonl"), edge.sandbox.read("all.jsonl"));
 }
 
 #[test]
-fn without_exact_what_a_link_says_is_kept_and_who_made_it_is_not() {
-    let edge = Edge::new();
+fn plain_import_keeps_content_and_drops_authorship() {
+    let edge = CloudflareSandbox::new();
     put_all(&edge, 30);
     edge.ok("links export all.jsonl");
-    let other = Edge::new();
-    other.place.write("all.jsonl", &edge.place.read("all.jsonl"));
+    let other = CloudflareSandbox::new();
+    other.sandbox.write("all.jsonl", &edge.sandbox.read("all.jsonl"));
     other.ok("links import all.jsonl");
     let (mut before, mut after) =
         (edge.get(ROUTES, "route:n0015").unwrap(), other.get(ROUTES, "route:n0015").unwrap());
@@ -158,8 +158,8 @@ fn without_exact_what_a_link_says_is_kept_and_who_made_it_is_not() {
 }
 
 #[test]
-fn nothing_that_is_there_is_overwritten_silently() {
-    let edge = Edge::new();
+fn import_without_overwrite_changes_no_existing_link() {
+    let edge = CloudflareSandbox::new();
     edge.ok("links set same https://example.com/same");
     edge.ok("links set other https://example.com/before --title Kept");
     edge.ok("links set dead https://example.com/dead");
@@ -170,7 +170,7 @@ fn nothing_that_is_there_is_overwritten_silently() {
         "tombstone:published",
         r#"{"code":"published","deleted_at":"2020-01-01T00:00:00Z","deleted_by":"store","route":null}"#,
     );
-    edge.place.write(
+    edge.sandbox.write(
         "links.csv",
         "code,target\nsame,https://example.com/same\nother,https://example.com/after\ndead,https://example.com/dead\n\
          published,https://example.com/\nbroken,https://example.com/\nnew,https://example.com/new\nBad,https://example.com/\n\
@@ -208,7 +208,7 @@ fn nothing_that_is_there_is_overwritten_silently() {
     assert_eq!(edge.json("links get other")["target"], "https://example.com/before");
     assert_eq!(edge.keys(ROUTES, "tombstone:").len(), 2);
     // The report has the shape it has on a store.
-    let store = Place::new();
+    let store = Sandbox::new();
     store.write("one.csv", "code,target\nBad,https://example.com/\n");
     let of_store: Value = serde_json::from_str(&store.rmax("links import one.csv --json").stdout).unwrap();
     let names = |value: &Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
@@ -217,8 +217,8 @@ fn nothing_that_is_there_is_overwritten_silently() {
 }
 
 #[test]
-fn overwriting_is_shown_first_and_asked_for() {
-    let edge = Edge::new();
+fn overwrite_shows_the_changes_and_needs_confirmation() {
+    let edge = CloudflareSandbox::new();
     edge.put(ROUTES, "route:a", &{
         let mut a = object("a", 1);
         a["future"] = json!([1]);
@@ -226,7 +226,7 @@ fn overwriting_is_shown_first_and_asked_for() {
     });
     edge.ok("links set dead https://example.com/dead");
     edge.ok("links delete dead --yes");
-    edge.place.write(
+    edge.sandbox.write(
         "a.csv",
         "code,target\na,https://example.com/new\ndead,https://example.com/\nb,https://example.com/b\n",
     );
@@ -259,13 +259,13 @@ fn overwriting_is_shown_first_and_asked_for() {
 }
 
 #[test]
-fn a_deleted_link_of_a_file_leaves_a_tombstone() {
-    let store = Place::new();
+fn importing_a_deleted_link_writes_a_tombstone() {
+    let store = Sandbox::new();
     store.ok("links set gone https://example.com/gone --note n");
     store.ok("links delete gone --yes");
     store.ok("links export all.jsonl");
     let file = store.path("all.jsonl").to_string_lossy().into_owned();
-    let edge = Edge::new();
+    let edge = CloudflareSandbox::new();
     edge.ok(&format!("links import {file}"));
     assert_eq!(edge.keys(ROUTES, ""), ["tombstone:gone"]);
     edge.fails(4, "links set gone https://example.com/");
@@ -283,9 +283,9 @@ fn a_deleted_link_of_a_file_leaves_a_tombstone() {
 }
 
 #[test]
-fn what_an_object_has_no_place_for_is_said() {
-    let edge = Edge::new();
-    edge.place.write(
+fn import_reports_fields_a_route_object_cannot_hold() {
+    let edge = CloudflareSandbox::new();
+    edge.sandbox.write(
         "a.jsonl",
         "{\"code\":\"a\",\"target\":\"https://example.com/\",\"metadata\":{\"tags\":1,\"x\":2},\"hits\":5,\"clicks\":3}\n\
          {\"code\":\"b\",\"target\":\"https://example.com/\",\"id\":\"7\",\"version\":3}\n",
@@ -312,7 +312,7 @@ fn what_an_object_has_no_place_for_is_said() {
     // The next time it is what is there.
     assert_eq!(edge.json("links import a.jsonl --json")["skipped"], 2);
     // What is there goes on counting.
-    edge.place.write(
+    edge.sandbox.write(
         "b.jsonl",
         "{\"code\":\"a\",\"target\":\"https://example.com/b\",\"metadata\":{\"notes\":\"n\"},\"hits\":9}\n",
     );
@@ -327,15 +327,15 @@ fn what_an_object_has_no_place_for_is_said() {
 }
 
 #[test]
-fn circles_are_seen_among_what_is_there_and_among_the_rows() {
-    let edge = Edge::new();
+fn import_rejects_loops_with_existing_links_and_between_rows() {
+    let edge = CloudflareSandbox::new();
     edge.ok("links set there https://rmax.to/one --allow-loop");
     let row = |code: &str, to: &str| {
         format!("{{\"code\":\"{code}\",\"target\":\"https://rmax.to/{to}\",\"no_loop\":false}}\n")
     };
     let rows = [("one", "there"), ("two", "three"), ("three", "TWO"), ("four", "four"), ("five", "there")];
     let rows: String = rows.iter().map(|(code, to)| row(code, to)).collect();
-    edge.place.write("rows.jsonl", &rows);
+    edge.sandbox.write("rows.jsonl", &rows);
     let dry = ends(&edge, 5, "links import rows.jsonl --dry-run");
     assert_snapshot!(dry, @"
     exit 5
@@ -352,12 +352,12 @@ fn circles_are_seen_among_what_is_there_and_among_the_rows() {
 }
 
 #[test]
-fn files_of_others_come_in() {
-    let edge = Edge::new();
+fn foreign_formats_are_imported() {
+    let edge = CloudflareSandbox::new();
     for (name, format) in [("kutt.json", "kutt"), ("yourls.sql", "yourls"), ("bitly.json", "bitly")] {
-        let ran = edge.place.rmax(&format!("--env edge links import {} --json", fixture(name)));
-        let store = Place::new();
-        let on_store = store.rmax(&format!("links import {} --json", fixture(name)));
+        let ran = edge.sandbox.rmax(&format!("--env edge links import {} --json", import_file(name)));
+        let store = Sandbox::new();
+        let on_store = store.rmax(&format!("links import {} --json", import_file(name)));
         assert_eq!(ran.code, on_store.code, "{ran}");
         let [mut there, mut here]: [Value; 2] =
             [&ran.stdout, &on_store.stdout].map(|text| serde_json::from_str(text).unwrap());
@@ -370,8 +370,8 @@ fn files_of_others_come_in() {
 }
 
 #[test]
-fn every_format_leaves() {
-    let edge = Edge::new();
+fn every_export_format_matches_that_of_a_store() {
+    let edge = CloudflareSandbox::new();
     edge.control(&json!({ "page": 10 }));
     for n in 0..25 {
         edge.put(ROUTES, &format!("route:n{n:04}"), &object(&format!("n{n:04}"), n).to_string());
@@ -382,8 +382,8 @@ fn every_format_leaves() {
     edge.put(ROUTES, "tombstone:dead", "{}");
     // What a store with the same links says.
     edge.ok("links export all.jsonl");
-    let store = Place::new().with("RMAX_DOMAIN", "rmax.to");
-    let file = edge.place.path("all.jsonl").to_string_lossy().into_owned();
+    let store = Sandbox::new().with("RMAX_DOMAIN", "rmax.to");
+    let file = edge.sandbox.path("all.jsonl").to_string_lossy().into_owned();
     store.ok(&format!("links import {file} --exact"));
     for format in ["nginx", "caddy", "cloudflare"] {
         let there = edge.ok(&format!("links export --format {format}")).stdout;
@@ -391,9 +391,9 @@ fn every_format_leaves() {
         assert!(there.contains("/old") && !there.contains("/loop") && !there.contains("/n0003"), "{there}");
     }
     edge.ok("links export _redirects");
-    assert_eq!(edge.place.read("_redirects"), edge.ok("links export --format cloudflare").stdout);
+    assert_eq!(edge.sandbox.read("_redirects"), edge.ok("links export --format cloudflare").stdout);
     edge.ok("links export all.csv");
-    assert_eq!(edge.place.read("all.csv").lines().count(), 28);
+    assert_eq!(edge.sandbox.read("all.csv").lines().count(), 28);
     assert_snapshot!(edge.ok("links export all.jsonl --force"), @"
     exit 0
     --- stdout
@@ -415,14 +415,14 @@ fn every_format_leaves() {
 }
 
 #[test]
-fn trouble_is_waited_out_and_an_import_that_was_cut_off_goes_on_by_being_repeated() {
-    let edge = Edge::new();
+fn import_retries_api_errors_and_resumes_when_repeated() {
+    let edge = CloudflareSandbox::new();
     let row = |n: usize| format!("{{\"code\":\"n{n}\",\"target\":\"https://example.com/{n}\"}}");
     let rows: Vec<String> = (0..600).map(row).collect();
-    edge.place.write("rows.jsonl", &rows.join("\n"));
+    edge.sandbox.write("rows.jsonl", &rows.join("\n"));
     let pause = json!({ "headers": { "retry-after": "0" } });
     edge.fault("bulk", 429, 3, &pause);
-    edge.place.write("few.jsonl", &rows[..10].join("\n"));
+    edge.sandbox.write("few.jsonl", &rows[..10].join("\n"));
     assert_eq!(edge.json("links import few.jsonl --json")["created"], 10);
     // The second bulk write is refused for good.
     let refuse = json!([{ "match": format!("PUT .*{ROUTES}/bulk$"), "status": 403, "times": 1, "after": 1 }]);
@@ -439,9 +439,9 @@ fn trouble_is_waited_out_and_an_import_that_was_cut_off_goes_on_by_being_repeate
     assert_eq!((&report["skipped"], &report["created"]), (&json!(500), &json!(100)));
     edge.fault("GET .*/keys$", 429, 2, &pause);
     edge.ok("links export all.jsonl");
-    assert_eq!(edge.place.read("all.jsonl").lines().count(), 600);
+    assert_eq!(edge.sandbox.read("all.jsonl").lines().count(), 600);
     edge.fault("bulk/get", 429, 100, &json!({ "headers": { "retry-after": "3600" } }));
     edge.fails(6, "links export cut.jsonl");
-    assert!(!edge.place.path("cut.jsonl").exists());
+    assert!(!edge.sandbox.path("cut.jsonl").exists());
     edge.fails(6, "links import rows.jsonl --dry-run");
 }

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use insta::assert_snapshot;
 
-use super::{ALL_SCOPES, Both, elsewhere, key};
-use crate::place::Place;
-use crate::serve::served::serve;
+use super::{ALL_SCOPES, StoreAndServer, elsewhere, key};
+use crate::support::sandbox::Sandbox;
+use crate::support::server_process::serve;
 
 /// Somebody who answers every request with the same bytes, and remembers what was asked.
 fn stranger(answer: &'static str) -> (SocketAddr, Arc<Mutex<Vec<String>>>) {
@@ -39,8 +39,8 @@ fn head(mut socket: &TcpStream) -> String {
 }
 
 #[test]
-fn a_key_that_may_not_is_told_so() {
-    let both = Both::new();
+fn missing_permission_is_explained() {
+    let both = StoreAndServer::new();
     let stranger = both.holding("rmx_aaaaaaaa_aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa");
     assert_snapshot!(stranger.rmax("links list"), @"
     exit 7
@@ -71,8 +71,8 @@ fn a_key_that_may_not_is_told_so() {
 }
 
 #[test]
-fn the_key_decides_the_workspace() {
-    let both = Both::new();
+fn workspace_comes_from_the_key() {
+    let both = StoreAndServer::new();
     both.local.ok("workspaces create other --preset edge");
     both.remote.ok("--workspace main links get first");
     assert_snapshot!(both.remote.rmax("--workspace other links get first"), @"
@@ -89,8 +89,8 @@ fn the_key_decides_the_workspace() {
 }
 
 #[test]
-fn who_asks_too_often_is_told_when_to_come_back() {
-    let both = Both::new();
+fn rate_limited_request_names_the_retry_time() {
+    let both = StoreAndServer::new();
     both.local.ok("workspaces policy --set limits.requests_per_hour=2");
     both.remote.ok("links get first");
     both.remote.ok("links get first");
@@ -103,19 +103,19 @@ fn who_asks_too_often_is_told_when_to_come_back() {
 }
 
 #[test]
-fn a_server_that_is_away_is_unavailable() {
+fn unreachable_server_exits_as_unavailable() {
     let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let place = elsewhere(nobody, "rmx_k");
-    let refused = place.fails(6, "links list");
+    let sandbox = elsewhere(nobody, "rmx_k");
+    let refused = sandbox.fails(6, "links list");
     refused.says("cannot be reached: Connection refused");
-    assert_eq!(place.fails(6, "links list --json").error()["code"], "KV_UNAVAILABLE");
+    assert_eq!(sandbox.fails(6, "links list --json").error()["code"], "KV_UNAVAILABLE");
     // So it is when only a proxy is there; what may be repeated is, and a key is not made twice.
     let (address, asked) =
         stranger("HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nContent-Length: 0\r\n\r\n");
-    let place = elsewhere(address, "rmx_k");
-    place.fails(6, "links get x").says("cannot answer now (status 503)");
+    let sandbox = elsewhere(address, "rmx_k");
+    sandbox.fails(6, "links get x").says("cannot answer now (status 503)");
     assert_eq!(asked.lock().unwrap().len(), 3);
-    place.fails(6, "shorten https://example.com/");
+    sandbox.fails(6, "shorten https://example.com/");
     let keys: Vec<String> =
         asked.lock().unwrap()[3..].iter().map(|head| idempotency_key(head).unwrap()).collect();
     assert_eq!(
@@ -123,7 +123,7 @@ fn a_server_that_is_away_is_unavailable() {
         (3, true),
         "one thing, asked for three times"
     );
-    place.fails(6, "keys create --name once");
+    sandbox.fails(6, "keys create --name once");
     assert_eq!(asked.lock().unwrap().len(), 7);
 }
 
@@ -133,7 +133,7 @@ fn idempotency_key(head: &str) -> Option<String> {
 }
 
 #[test]
-fn a_server_that_is_no_rlinks_is_said_to_be_none() {
+fn unexpected_response_names_another_program() {
     for answer in [
         "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nConnection: close\r\nContent-Length: 13\r\n\r\n<html></html>",
         "HTTP/1.1 404 Not Found\r\nContent-Type: text/html\r\nConnection: close\r\nContent-Length: 13\r\n\r\n<html></html>",
@@ -142,7 +142,7 @@ fn a_server_that_is_no_rlinks_is_said_to_be_none() {
         "HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n",
     ] {
         let (address, _) = stranger(answer);
-        let place = elsewhere(address, "rmx_k");
+        let sandbox = elsewhere(address, "rmx_k");
         for line in [
             "links list",
             "links get x",
@@ -150,7 +150,7 @@ fn a_server_that_is_no_rlinks_is_said_to_be_none() {
             "keys list",
             "users list --json",
         ] {
-            place.fails(1, line).says("does not answer like an rlinks server");
+            sandbox.fails(1, line).says("does not answer like an rlinks server");
         }
     }
     // Nor is what says more than there can be.
@@ -160,8 +160,8 @@ fn a_server_that_is_no_rlinks_is_said_to_be_none() {
 }
 
 #[test]
-fn https_is_spoken_to_servers_whose_certificate_holds() {
-    let local = Place::new();
+fn https_requires_a_valid_certificate() {
+    let local = Sandbox::new();
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
     local.write("cert.pem", &made.cert.pem());
     local.write("key.pem", &made.signing_key.serialize_pem());
@@ -176,7 +176,7 @@ fn https_is_spoken_to_servers_whose_certificate_holds() {
 }
 
 #[test]
-fn a_redirect_is_not_followed_and_the_key_stays_here() {
+fn redirect_is_not_followed_and_the_key_is_not_sent_on() {
     let (elsewhere_address, seen) =
         stranger("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\n{}");
     let answer = format!(
@@ -189,10 +189,10 @@ fn a_redirect_is_not_followed_and_the_key_stays_here() {
 }
 
 #[test]
-fn the_key_is_never_shown() {
-    let both = Both::new();
+fn api_key_is_never_printed() {
+    let both = StoreAndServer::new();
     let secret = key(&both.local, ALL_SCOPES);
-    let place = both.holding(&secret);
+    let sandbox = both.holding(&secret);
     let nobody = elsewhere(TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap(), &secret);
     let odd = both.holding("rmx_odd\u{e9}secret");
     for line in [
@@ -203,8 +203,8 @@ fn the_key_is_never_shown() {
         "serve --print-config",
         "doctor",
     ] {
-        for (place, secret) in [(&place, secret.as_str()), (&nobody, &secret), (&odd, "secret")] {
-            let ran = place.rmax(line);
+        for (sandbox, secret) in [(&sandbox, secret.as_str()), (&nobody, &secret), (&odd, "secret")] {
+            let ran = sandbox.rmax(line);
             assert!(!ran.stdout.contains(secret) && !ran.stderr.contains(secret), "{line}\n{ran}");
         }
     }
@@ -213,15 +213,15 @@ fn the_key_is_never_shown() {
     --- stderr
     error: RMAX_API_KEY is no API key: it has characters that no key has
     ");
-    assert!(place.ok("-vv links get first").stderr.contains("asked the server"));
+    assert!(sandbox.ok("-vv links get first").stderr.contains("asked the server"));
     assert!(!both.server.says(&secret), "{}", both.server.log());
 }
 
 #[test]
-fn what_needs_the_store_says_so() {
-    let place = Place::new();
-    place.write("rmax.toml", "[env.production]\nserver = \"https://links.example.com\"\n");
-    assert_snapshot!(place.rmax("backup file"), @"
+fn commands_that_need_the_store_are_refused_remotely() {
+    let sandbox = Sandbox::new();
+    sandbox.write("rmax.toml", "[env.production]\nserver = \"https://links.example.com\"\n");
+    assert_snapshot!(sandbox.rmax("backup file"), @"
     exit 2
     --- stderr
     error: this needs the store itself, and environment `production` points at a server (https://links.example.com/)
@@ -243,7 +243,7 @@ fn what_needs_the_store_says_so() {
         "workspaces show",
         "dev seed",
     ] {
-        place.fails(2, line).says("needs the store itself");
+        sandbox.fails(2, line).says("needs the store itself");
     }
-    assert!(!place.path("rlinks-data").exists(), "nothing is made here");
+    assert!(!sandbox.path("rlinks-data").exists(), "nothing is made here");
 }

@@ -3,9 +3,9 @@
 use rustix::process::Signal;
 use serde_json::Value;
 
-use super::served::serve;
-use crate::client::{Talk, wait_until};
-use crate::place::Place;
+use crate::support::raw_client::{RawConnection, wait_until};
+use crate::support::sandbox::Sandbox;
+use crate::support::server_process::serve;
 
 /// What must never be written down, each in its own part of a request.
 const CANARIES: [&str; 7] = [
@@ -18,12 +18,13 @@ const CANARIES: [&str; 7] = [
     "canary-password",
 ];
 
+/// Hostile inputs, S37.
 #[test]
-fn s37_whatever_a_request_holds_the_log_is_lines_of_json_without_secrets() {
-    let place = Place::new();
-    place.ok("links set go https://example.com/?secret=canary-query");
-    place.write("rmax.toml", "trusted_proxies = [\"127.0.0.0/8\"]\n[log]\nformat = \"json\"\n");
-    let server = serve(&place, "-vv");
+fn hostile_requests_leave_a_json_log_without_secrets() {
+    let sandbox = Sandbox::new();
+    sandbox.ok("links set go https://example.com/?secret=canary-query");
+    sandbox.write("rmax.toml", "trusted_proxies = [\"127.0.0.0/8\"]\n[log]\nformat = \"json\"\n");
+    let server = serve(&sandbox, "-vv");
     let evil: [&[u8]; 8] = [
         b"\x1b[2J\x1b]0;owned\x07",
         b"a\nb",
@@ -39,8 +40,8 @@ fn s37_whatever_a_request_holds_the_log_is_lines_of_json_without_secrets() {
         for (method, path) in
             [("GET", "/go"), ("GET", "/unknown"), ("BREW", "/health"), ("GET", "/api/x"), ("GET", "/")]
         {
-            for place in 0..4 {
-                let here = |number: usize| if place == number { bytes } else { b"" };
+            for sandbox in 0..4 {
+                let here = |number: usize| if sandbox == number { bytes } else { b"" };
                 let request = [
                     method.as_bytes(),
                     b" ",
@@ -54,16 +55,16 @@ fn s37_whatever_a_request_holds_the_log_is_lines_of_json_without_secrets() {
                     here(3),
                     b"\r\nCookie: canary-cookie\r\nAuthorization: Bearer canary-key\r\nX-Forwarded-For: 203.0.113.77\r\n\r\n",
                 ];
-                let mut talk = Talk::new(server.address);
-                ports.push(talk.socket.local_addr().unwrap().to_string());
-                talk.send(request.concat());
-                answered += talk.rest().len();
+                let mut connection = RawConnection::new(server.address);
+                ports.push(connection.socket.local_addr().unwrap().to_string());
+                connection.send(request.concat());
+                answered += connection.remaining_responses().len();
             }
         }
     }
     assert_eq!(answered, ports.len());
     // A configuration that cannot be read is somebody's text too.
-    place.write("rmax.toml", "\"a\\u001b[2J\\nb\" = \"canary-password\"\n");
+    sandbox.write("rmax.toml", "\"a\\u001b[2J\\nb\" = \"canary-password\"\n");
     server.signal(Signal::HUP);
     wait_until("it says that the old stays in force", || server.says("the old configuration stays in force"));
     server.signal(Signal::TERM);
@@ -83,11 +84,12 @@ fn s37_whatever_a_request_holds_the_log_is_lines_of_json_without_secrets() {
     }
 }
 
+/// Hostile inputs, S37.
 #[test]
-fn s37_a_log_of_text_is_one_line_an_event_too() {
-    let place = Place::new();
-    let server = serve(&place, "");
-    place.write("rmax.toml", "\"a\\u001b[2J\\nb\" = 1\n");
+fn text_log_has_one_line_per_event() {
+    let sandbox = Sandbox::new();
+    let server = serve(&sandbox, "");
+    sandbox.write("rmax.toml", "\"a\\u001b[2J\\nb\" = 1\n");
     server.signal(Signal::HUP);
     wait_until("it says that the old stays in force", || server.says("the old configuration stays in force"));
     let log = server.log();

@@ -3,9 +3,9 @@
 use std::net::{SocketAddr, TcpListener};
 use std::process::{Child, Command, Stdio};
 
-use crate::client::{Answer, ask, wait_until};
-use crate::place::Place;
-use crate::serve::served::serve;
+use crate::support::raw_client::{Response, send_request, wait_until};
+use crate::support::sandbox::Sandbox;
+use crate::support::server_process::serve;
 
 /// A running nginx. Dropping it ends it.
 struct Nginx {
@@ -32,21 +32,21 @@ const SERVER: &str = "
     }
 ";
 
-fn nginx(place: &Place) -> Nginx {
+fn nginx(sandbox: &Sandbox) -> Nginx {
     let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let folder = place.path("nginx");
+    let folder = sandbox.path("nginx");
     std::fs::create_dir_all(&folder).unwrap();
     let temporary: Vec<String> = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
         .iter()
         .map(|kind| format!("    {kind}_temp_path {}/{kind};", folder.display()))
         .collect();
     let temporary = temporary.join("\n");
-    place.write(
+    sandbox.write(
         "nginx/nginx.conf",
         &format!(
             "daemon off;\nmaster_process off;\npid {0}/pid;\nerror_log stderr;\nevents {{}}\nhttp {{\n{temporary}\n    access_log off;\n    map_hash_bucket_size 256;\n    map_hash_max_size 65536;\n    include {1};\n    server {{\n        listen {address};\n{SERVER}    }}\n}}\n",
             folder.display(),
-            place.path("links.nginx.conf").display(),
+            sandbox.path("links.nginx.conf").display(),
         ),
     );
     let find = ["/usr/sbin/nginx", "/usr/bin/nginx", "/usr/local/sbin/nginx"];
@@ -65,41 +65,44 @@ fn nginx(place: &Place) -> Nginx {
     nginx
 }
 
-fn get(address: SocketAddr, path: &str) -> Answer {
-    ask(address, format!("GET {path} HTTP/1.1\r\nHost: rmax.to\r\nConnection: close\r\n\r\n").as_bytes())
+fn get(address: SocketAddr, path: &str) -> Response {
+    send_request(
+        address,
+        format!("GET {path} HTTP/1.1\r\nHost: rmax.to\r\nConnection: close\r\n\r\n").as_bytes(),
+    )
 }
 
 #[track_caller]
-fn alike(place: &Place, flags: &str, paths: &[&str]) {
-    place.ok(&format!("{flags} links export links.nginx.conf --format nginx --force"));
-    let (server, nginx) = (serve(place, ""), nginx(place));
+fn alike(sandbox: &Sandbox, flags: &str, paths: &[&str]) {
+    sandbox.ok(&format!("{flags} links export links.nginx.conf --format nginx --force"));
+    let (server, nginx) = (serve(sandbox, ""), nginx(sandbox));
     for path in paths {
         let (ours, theirs) = (get(server.address, path), get(nginx.address, path));
-        let place = |answer: &Answer| answer.location().map(str::to_owned);
+        let sandbox = |answer: &Response| answer.location().map(str::to_owned);
         // Nginx does not know why something is gone.
         let status = if ours.status == 410 { 404 } else { ours.status };
-        assert_eq!((theirs.status, place(&theirs)), (status, place(&ours)), "{path}");
+        assert_eq!((theirs.status, sandbox(&theirs)), (status, sandbox(&ours)), "{path}");
     }
 }
 
 #[test]
-fn a_fabric_answers_alike() {
-    let place = Place::new();
-    place.ok("domains add rmax.to");
+fn exported_map_redirects_like_the_server() {
+    let sandbox = Sandbox::new();
+    sandbox.ok("domains add rmax.to");
     for status in [301, 302, 307, 308] {
-        place.ok(&format!("links set s{status} https://example.com/{status} --status {status}"));
+        sandbox.ok(&format!("links set s{status} https://example.com/{status} --status {status}"));
     }
-    place.ok("links set odd 'https://example.com/?a=$b&c=${d}&e=\"f\";{x}#g\\h%20i'");
-    place.ok("links set off https://example.com/");
-    place.ok("links disable off");
-    place.ok("links set dead https://example.com/");
-    place.ok("links delete dead --yes");
-    place.ok("links set over https://example.com/ --expires 2099-01-01");
-    place.write("old.jsonl", r#"{"code":"old","target":"https://example.com/","expires_at":"2020-01-01"}"#);
-    place.ok("links import old.jsonl");
-    place.ok(&format!("links set long https://example.com/{}", "x".repeat(1_900)));
+    sandbox.ok("links set odd 'https://example.com/?a=$b&c=${d}&e=\"f\";{x}#g\\h%20i'");
+    sandbox.ok("links set off https://example.com/");
+    sandbox.ok("links disable off");
+    sandbox.ok("links set dead https://example.com/");
+    sandbox.ok("links delete dead --yes");
+    sandbox.ok("links set over https://example.com/ --expires 2099-01-01");
+    sandbox.write("old.jsonl", r#"{"code":"old","target":"https://example.com/","expires_at":"2020-01-01"}"#);
+    sandbox.ok("links import old.jsonl");
+    sandbox.ok(&format!("links set long https://example.com/{}", "x".repeat(1_900)));
     alike(
-        &place,
+        &sandbox,
         "",
         &[
             "/s301",
@@ -125,15 +128,15 @@ fn a_fabric_answers_alike() {
 }
 
 #[test]
-fn where_case_matters_it_matters_there() {
-    let place = Place::new();
-    place.ok("workspaces create crew --preset team");
-    place.ok("domains add rmax.to --workspace crew");
+fn exported_map_is_case_sensitive_where_codes_are() {
+    let sandbox = Sandbox::new();
+    sandbox.ok("workspaces create crew --preset team");
+    sandbox.ok("domains add rmax.to --workspace crew");
     for (code, page) in [("AbC", "one"), ("abc", "two"), ("Only", "three"), ("lower", "four")] {
-        place.ok(&format!("--workspace crew links set {code} https://example.com/{page}"));
+        sandbox.ok(&format!("--workspace crew links set {code} https://example.com/{page}"));
     }
     alike(
-        &place,
+        &sandbox,
         "--workspace crew",
         &["/AbC", "/abc", "/ABC", "/Only", "/only", "/ONLY", "/lower", "/Lower", "/nothing"],
     );

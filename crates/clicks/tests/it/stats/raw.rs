@@ -11,11 +11,11 @@ use rlinks_clicks::time::{DAY_MS, HOUR_MS, HOURLY_DAYS, day_of};
 use rlinks_core::Timestamp;
 
 use super::zone;
-use crate::database::Place;
-use crate::desk::{Desk, FIREFOX, GOOGLEBOT, MAIN, click, moment};
+use crate::support::clicks::{ClickFixture, FIREFOX, GOOGLEBOT, MAIN, click, moment};
+use crate::support::database::TestStore;
 
 /// A click of the property: link, hour since the first, minute, visitor, bot, referrer.
-type Drawn = (usize, i64, i64, u64, bool, usize);
+type GeneratedClick = (usize, i64, i64, u64, bool, usize);
 
 const DRAWN_DAYS: i64 = 6;
 const REFERRERS: [&str; 3] = ["", "https://a.example/x", "https://b.example/"];
@@ -55,9 +55,9 @@ fn check(answer: &Statistics, clicks: &[(Timestamp, u64, bool, usize)], exact: i
             .collect();
         let old = day < exact;
         // An old day counts as a whole, where it begins; or where the range begins, if that lies within the day.
-        let place = if inside_one_day && day == from.div_euclid(24) { from } else { day * 24 };
+        let start_hour = if inside_one_day && day == from.div_euclid(24) { from } else { day * 24 };
         let mut counts = |hour: i64, bot: bool| {
-            let hour = if old { place } else { hour };
+            let hour = if old { start_hour } else { hour };
             if !in_range(hour) {
                 return false;
             }
@@ -74,7 +74,7 @@ fn check(answer: &Statistics, clicks: &[(Timestamp, u64, bool, usize)], exact: i
         if old && touched {
             let visitors = visitors_of_part(&people, |_| true);
             total.visitors += visitors;
-            series[point_of(place)].visitors += visitors;
+            series[point_of(start_hour)].visitors += visitors;
         } else if !old {
             total.visitors += visitors_of_part(&people, in_range);
             for (point, sum) in series.iter_mut().enumerate() {
@@ -89,7 +89,7 @@ fn check(answer: &Statistics, clicks: &[(Timestamp, u64, bool, usize)], exact: i
                 }
             }
         }
-        let first = if old { place } else { day * 24 };
+        let first = if old { start_hour } else { day * 24 };
         if first < to && (in_range(first) || (!old && day * 24 + 24 > from)) {
             for (_, _, bot, referrer) in &of_day {
                 if *referrer > 0 && (answer.bots == Bots::Include || !bot) {
@@ -106,7 +106,7 @@ fn check(answer: &Statistics, clicks: &[(Timestamp, u64, bool, usize)], exact: i
 }
 
 #[test]
-fn answers_are_what_the_raw_clicks_say() {
+fn rollup_statistics_match_the_raw_clicks() {
     let drawn = (0..2_usize, 0..DRAWN_DAYS * 24, 0..60_i64, 0..4_u64, prop::bool::weighted(0.2), 0..3_usize);
     let batches = prop::collection::vec(prop::collection::vec(drawn, 1..25), 1..4);
     let question = (0..5_usize, 0..4_usize, prop::bool::ANY, -12..DRAWN_DAYS * 24, 1..200_i64);
@@ -122,16 +122,16 @@ fn answers_are_what_the_raw_clicks_say() {
     }
 }
 
-async fn count_and_compare(batches: &[Vec<Drawn>], questions: &[(usize, usize, bool, i64, i64)]) {
-    let mut desk = Desk::new(Place::sqlite()).await;
-    let links = [desk.link("a").await, desk.link("b").await];
+async fn count_and_compare(batches: &[Vec<GeneratedClick>], questions: &[(usize, usize, bool, i64, i64)]) {
+    let mut fixture = ClickFixture::new(TestStore::sqlite()).await;
+    let links = [fixture.link("a").await, fixture.link("b").await];
     let first = moment("2026-10-23");
     let mut clicks: [Vec<_>; 3] = Default::default();
     for batch in batches {
         for (link, hour, minute, visitor, bot, referrer) in batch {
             let ts = first.plus_ms(hour * HOUR_MS + minute * 60_000);
             let agent = if *bot { GOOGLEBOT } else { FIREFOX };
-            desk.record(&[JournalEntry {
+            fixture.record(&[JournalEntry {
                 bot: *bot,
                 agent: UserAgentBytes::Raw(agent),
                 ua_hash: u64::from(*bot),
@@ -141,7 +141,7 @@ async fn count_and_compare(batches: &[Vec<Drawn>], questions: &[(usize, usize, b
             clicks[*link].push((ts, *visitor, *bot, *referrer));
             clicks[2].push((ts, *visitor, *bot, *referrer));
         }
-        desk.store_all().await;
+        fixture.store_all().await;
     }
     // The first two days are older than the hours that are kept.
     let exact = day_of(first) + 2;
@@ -163,8 +163,8 @@ async fn count_and_compare(batches: &[Vec<Drawn>], questions: &[(usize, usize, b
             bots: if *bots { Bots::Include } else { Bots::Exclude },
             ..StatsQuery::for_subject(subject[number % 3])
         };
-        let answer = desk.clicks.statistics(&question, now).await.unwrap();
+        let answer = fixture.clicks.statistics(&question, now).await.unwrap();
         check(&answer, &clicks[number % 3], exact);
     }
-    desk.close().await;
+    fixture.close().await;
 }

@@ -165,7 +165,7 @@ mod tests {
     use super::safe_next_path;
 
     #[test]
-    fn nobody_is_led_elsewhere() {
+    fn next_parameter_never_leaves_the_dashboard() {
         for ours in ["/admin", "/admin/account", "/admin?x=1", "/admin/links?search=a%20b"] {
             assert_eq!(safe_next_path(Some(ours)), ours);
         }

@@ -155,13 +155,13 @@ mod tests {
     use super::{Chart, Sparkline, format_number, round_up};
 
     #[test]
-    fn numbers_are_grouped() {
+    fn numbers_are_grouped_by_thousands() {
         let shown = [0, 999, 1000, 1_234_567].map(format_number);
         assert_eq!(shown, ["0", "999", "1,000", "1,234,567"]);
     }
 
     #[test]
-    fn a_top_is_a_round_number() {
+    fn axis_maximum_is_a_round_number() {
         assert_eq!(
             [0, 5, 9, 11, 51, 500, 801, u64::MAX].map(round_up),
             [4, 6, 10, 12, 60, 500, 1000, u64::MAX]
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_single_click_among_millions_is_seen() {
+    fn single_click_among_millions_is_visible() {
         let point = |counts| ("2026-01-29".to_owned(), "29 Jan".to_owned(), counts);
         let chart = Chart::from_points([point([1, 0, 0]), point([6_000_000, 9, 0])].into_iter());
         let seen: Vec<_> = chart.bars.iter().map(|bar| (bar.y, bar.height)).collect();

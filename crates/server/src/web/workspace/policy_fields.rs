@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn every_choice_is_one_the_policy_takes_and_every_preset_is_among_them() {
+    fn every_choice_is_valid_and_covers_every_preset() {
         for preset in Preset::ALL {
             let policy = Policy::preset(preset);
             for field in &POLICY_FIELDS {

@@ -3,17 +3,17 @@
 use rlinks_core::{Policy, Preset};
 use serde_json::{Value, json};
 
-use super::house::{Person, in_house, preset};
-use crate::database::{Place, contract};
+use crate::support::database::{TestStore, contract};
+use crate::support::members::{ApiUser, preset, with_server};
 
 contract!(
-    of_several_the_first_is_made_and_the_others_get_it,
-    of_one_code_the_first_wins,
-    what_is_left_of_the_hour_goes_to_the_first,
-    a_circle_within_one_request_is_seen,
+    equal_targets_in_one_request_share_the_first_link,
+    first_link_with_a_code_wins,
+    remaining_hourly_limit_goes_to_the_first_links,
+    loop_within_one_request_is_rejected,
 );
 
-fn bulk(person: &Person, links: &[Value]) -> Vec<Value> {
+fn bulk(person: &ApiUser, links: &[Value]) -> Vec<Value> {
     let made = person.post("/links/bulk", &json!({ "links": links })).expect(200).json();
     made["results"].as_array().unwrap().clone()
 }
@@ -22,9 +22,9 @@ fn statuses(results: &[Value]) -> Vec<u64> {
     results.iter().map(|result| result["status"].as_u64().unwrap()).collect()
 }
 
-async fn of_several_the_first_is_made_and_the_others_get_it(place: Place) {
-    in_house(place, preset(Preset::Team), |house| {
-        let member = house.member();
+async fn equal_targets_in_one_request_share_the_first_link(test_store: TestStore) {
+    with_server(test_store, preset(Preset::Team), |server| {
+        let member = server.member();
         for round in 0..5 {
             let target = format!("https://example.com/{round}");
             let links: Vec<_> =
@@ -41,9 +41,9 @@ async fn of_several_the_first_is_made_and_the_others_get_it(place: Place) {
     .await;
 }
 
-async fn of_one_code_the_first_wins(place: Place) {
-    in_house(place, preset(Preset::Fabric), |house| {
-        let member = house.member();
+async fn first_link_with_a_code_wins(test_store: TestStore) {
+    with_server(test_store, preset(Preset::Fabric), |server| {
+        let member = server.member();
         for round in 0..5 {
             let link = |n: usize| {
                 json!({"code": format!("code-{round}"), "target": format!("https://example.com/{n}")})
@@ -57,11 +57,11 @@ async fn of_one_code_the_first_wins(place: Place) {
     .await;
 }
 
-async fn what_is_left_of_the_hour_goes_to_the_first(place: Place) {
+async fn remaining_hourly_limit_goes_to_the_first_links(test_store: TestStore) {
     let mut policy: Policy = preset(Preset::Platform);
     policy.limits.creations_per_hour = Some(7);
-    in_house(place, policy, |house| {
-        let member = house.member();
+    with_server(test_store, policy, |server| {
+        let member = server.member();
         let mut links: Vec<_> =
             (0..12).map(|n| json!({"target": format!("https://example.com/{n}")})).collect();
         // What is refused takes nobody's place.
@@ -75,8 +75,8 @@ async fn what_is_left_of_the_hour_goes_to_the_first(place: Place) {
     .await;
 }
 
-async fn a_circle_within_one_request_is_seen(place: Place) {
-    in_house(place, preset(Preset::Fabric), |house| {
+async fn loop_within_one_request_is_rejected(test_store: TestStore) {
+    with_server(test_store, preset(Preset::Fabric), |server| {
         let link = |code: &str, target: &str| json!({"code": code, "target": target, "no_loop": false});
         let links = [
             link("here", "https://rmax.to/there"),
@@ -84,7 +84,7 @@ async fn a_circle_within_one_request_is_seen(place: Place) {
             link("there", "https://rmax.to/here"),
             link("on", "https://rmax.to/apart"),
         ];
-        let results = bulk(&house.member(), &links);
+        let results = bulk(&server.member(), &links);
         assert_eq!(statuses(&results), [201, 201, 400, 201], "{results:?}");
     })
     .await;

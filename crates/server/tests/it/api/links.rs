@@ -3,16 +3,16 @@
 use rlinks_core::{Preset, Scope, Scopes, Timestamp};
 use serde_json::{Value, json};
 
-use super::caller::at_once;
-use super::house::{House, in_house, owner, preset};
-use crate::database::{Place, contract};
+use crate::support::api_client::at_once;
+use crate::support::database::{TestStore, contract};
+use crate::support::members::{TestServer, owner, preset, with_server};
 
 contract!(
-    a_link_lives_and_dies_and_lives_again,
+    link_is_created_changed_deleted_and_restored,
     a_deleted_code_stays_taken_until_it_is_recreated,
-    a_change_holds_only_for_the_version_that_was_seen,
+    change_with_a_stale_if_match_is_412,
     fifty_creations_of_one_code_make_one_link,
-    many_links_are_made_at_once_and_each_stands_alone,
+    bulk_creation_reports_each_link_separately,
 );
 
 /// The seconds of an RFC 3339 text.
@@ -20,9 +20,9 @@ fn time(value: &Value) -> Timestamp {
     Timestamp::parse(value.as_str().unwrap()).unwrap()
 }
 
-async fn a_link_lives_and_dies_and_lives_again(place: Place) {
-    in_house(place, preset(Preset::Fabric), |house| {
-        let member = house.member();
+async fn link_is_created_changed_deleted_and_restored(test_store: TestStore) {
+    with_server(test_store, preset(Preset::Fabric), |server| {
+        let member = server.member();
         let made = member
             .post(
                 "/links",
@@ -57,10 +57,10 @@ async fn a_link_lives_and_dies_and_lives_again(place: Place) {
             same.as_object_mut().unwrap().remove(name);
         }
         assert_eq!(shown.json(), same);
-        assert_eq!(house.visit("/parity").status, 308, "it is served before its answer leaves");
+        assert_eq!(server.visit("/parity").status, 308, "it is served before its answer leaves");
         assert_eq!(member.get("/links/PARITY").expect(200).json()["code"], "parity", "read with folded case");
 
-        house.advance_ms(1000);
+        server.advance_ms(1000);
         let born = time(&link["created_at"]);
         let changed = member
             .patch("/links/parity", &json!({"target": "https://example.com/new", "title": null, "expires_at": null}))
@@ -71,14 +71,14 @@ async fn a_link_lives_and_dies_and_lives_again(place: Place) {
             (&changed["title"], &changed["expires_at"], &changed["notes"]),
             (&Value::Null, &Value::Null, &json!("two\nlines"))
         );
-        assert_eq!(house.visit("/parity").location(), Some("https://example.com/new"));
+        assert_eq!(server.visit("/parity").location(), Some("https://example.com/new"));
         let unchanged = member.patch("/links/parity", &json!({"target": "https://example.com/new"})).expect(200);
         assert_eq!(unchanged.header("etag"), Some("\"2\""), "what changes nothing is no version");
 
         let off = member.patch("/links/parity", &json!({"state": "disabled"})).expect(200).json();
         assert_eq!(off["state"], "disabled");
-        assert_eq!(house.visit("/parity").status, 404);
-        house.advance_ms(1000);
+        assert_eq!(server.visit("/parity").status, 404);
+        server.advance_ms(1000);
         member.delete("/links/parity").expect(204);
         for path in ["/links/parity", "/links/parity/qr"] {
             member.get(path).refused(404, "NOT_FOUND");
@@ -91,11 +91,11 @@ async fn a_link_lives_and_dies_and_lives_again(place: Place) {
         assert_eq!(history["data"][0]["actor"], format!("key:{}", member.key_id()));
         assert_eq!(history["data"][0]["before"]["state"], "disabled");
 
-        let back = member.ask("POST", "/links/parity/restore").send().expect(200).json();
+        let back = member.request("POST", "/links/parity/restore").send().expect(200).json();
         assert_eq!((&back["state"], &back["id"]), (&json!("disabled"), &link["id"]), "as it was");
-        member.ask("POST", "/links/parity/restore").send().expect(200);
+        member.request("POST", "/links/parity/restore").send().expect(200);
         assert_eq!(member.patch("/links/parity", &json!({"state": "active"})).expect(200).json()["state"], "active");
-        assert_eq!(house.visit("/parity").status, 308);
+        assert_eq!(server.visit("/parity").status, 308);
 
         let then = |at: &str| member.get(&format!("/links/parity?at={at}"));
         assert_eq!(then(&born.to_string()).expect(200).json()["target"], "https://example.com/a?b=1#c");
@@ -107,9 +107,9 @@ async fn a_link_lives_and_dies_and_lives_again(place: Place) {
     .await;
 }
 
-async fn a_deleted_code_stays_taken_until_it_is_recreated(place: Place) {
-    in_house(place, preset(Preset::Fabric), |house| {
-        let member = house.member();
+async fn a_deleted_code_stays_taken_until_it_is_recreated(test_store: TestStore) {
+    with_server(test_store, preset(Preset::Fabric), |server| {
+        let member = server.member();
         let body = json!({"code": "gone", "target": "https://example.com/1"});
         let first = member.post("/links", &body).expect(201).json();
         let taken = member.post("/links", &body).refused(409, "CODE_TAKEN");
@@ -125,19 +125,19 @@ async fn a_deleted_code_stays_taken_until_it_is_recreated(place: Place) {
         let made = member.post("/links", &anew).expect(201).json();
         assert_ne!(made["id"], first["id"]);
         assert_eq!((&made["target"], &made["version"]), (&json!("https://example.com/2"), &json!(3)));
-        assert_eq!(house.visit("/gone").location(), Some("https://example.com/2"));
+        assert_eq!(server.visit("/gone").location(), Some("https://example.com/2"));
         let history = member.get("/links/gone/history?limit=1").expect(200).json();
         assert_eq!(history["data"][0]["action"], "link.recreate");
     })
     .await;
 }
 
-async fn a_change_holds_only_for_the_version_that_was_seen(place: Place) {
-    in_house(place, preset(Preset::Fabric), |house| {
-        let member = house.member();
+async fn change_with_a_stale_if_match_is_412(test_store: TestStore) {
+    with_server(test_store, preset(Preset::Fabric), |server| {
+        let member = server.member();
         member.post("/links", &json!({"code": "seen", "target": "https://example.com/"})).expect(201);
         let change = |tag: &str, title: &str| {
-            let asked = member.ask("PATCH", "/links/seen").json(&json!({"title": title}));
+            let asked = member.request("PATCH", "/links/seen").json(&json!({"title": title}));
             asked.header("If-Match", tag).send()
         };
         change("\"1\"", "one").expect(200);
@@ -149,7 +149,7 @@ async fn a_change_holds_only_for_the_version_that_was_seen(place: Place) {
         change("*", "any").expect(200);
         change("\"7\", \"3\"", "one of them").expect(200);
         member
-            .ask("DELETE", "/links/seen")
+            .request("DELETE", "/links/seen")
             .header("If-Match", "\"3\"")
             .send()
             .refused(412, "PRECONDITION_FAILED");
@@ -163,14 +163,14 @@ async fn a_change_holds_only_for_the_version_that_was_seen(place: Place) {
         let replies =
             at_once(10, |number| member.patch("/links/seen", &json!({"notes": format!("n{number}")})));
         assert!(replies.iter().all(|reply| reply.status() == 200), "{replies:?}");
-        member.ask("DELETE", "/links/seen").header("If-Match", "\"15\"").send().expect(204);
+        member.request("DELETE", "/links/seen").header("If-Match", "\"15\"").send().expect(204);
     })
     .await;
 }
 
-async fn fifty_creations_of_one_code_make_one_link(place: Place) {
-    in_house(place, preset(Preset::Fabric), |house| {
-        let root = house.root();
+async fn fifty_creations_of_one_code_make_one_link(test_store: TestStore) {
+    with_server(test_store, preset(Preset::Fabric), |server| {
+        let root = server.root();
         let replies = at_once(50, |number| {
             root.post("/links", &json!({"code": "one", "target": format!("https://example.com/{number}")}))
         });
@@ -179,14 +179,14 @@ async fn fifty_creations_of_one_code_make_one_link(place: Place) {
         for refused in replies.iter().filter(|reply| reply.status() == 409) {
             refused.refused(409, "CODE_TAKEN");
         }
-        assert_eq!(house.actions().iter().filter(|action| *action == "link.create").count(), 1);
+        assert_eq!(server.actions().iter().filter(|action| *action == "link.create").count(), 1);
     })
     .await;
 }
 
-async fn many_links_are_made_at_once_and_each_stands_alone(place: Place) {
-    in_house(place, preset(Preset::Fabric), |house| {
-        let member = house.member();
+async fn bulk_creation_reports_each_link_separately(test_store: TestStore) {
+    with_server(test_store, preset(Preset::Fabric), |server| {
+        let member = server.member();
         let bulk = |links: Value| member.post("/links/bulk", &json!({"links": links}));
         let results = bulk(json!([
             {"code": "first", "target": "https://example.com/1", "title": "One"},
@@ -226,9 +226,9 @@ async fn many_links_are_made_at_once_and_each_stands_alone(place: Place) {
 }
 
 #[test]
-fn every_wrong_field_is_named_and_nothing_is_made() {
-    let house = House::new(Preset::Fabric);
-    let member = house.member();
+fn every_invalid_field_is_reported_and_nothing_is_created() {
+    let server = TestServer::new(Preset::Fabric);
+    let member = server.member();
     let refused = |body: Value, fields: &[&str]| {
         let mut found = member.post("/links", &body).fields();
         found.sort();
@@ -310,10 +310,10 @@ fn every_wrong_field_is_named_and_nothing_is_made() {
 }
 
 #[test]
-fn what_two_readers_could_understand_differently_is_refused() {
-    let house = House::new(Preset::Fabric);
-    let member = house.member();
-    let send = |kind: &str, body: &[u8]| member.ask("POST", "/links").body(kind, body.to_vec()).send();
+fn ambiguous_json_bodies_are_rejected() {
+    let server = TestServer::new(Preset::Fabric);
+    let member = server.member();
+    let send = |kind: &str, body: &[u8]| member.request("POST", "/links").body(kind, body.to_vec()).send();
     for body in [
         r#"{"target":"https://a.example/","target":"https://b.example/"}"#,
         r#"{"target":"https://a.example/","metadata":{"a":1,"a":2}}"#,
@@ -336,7 +336,7 @@ fn what_two_readers_could_understand_differently_is_refused() {
     {
         send(kind, good).refused(415, "UNSUPPORTED_MEDIA_TYPE");
     }
-    member.ask("POST", "/links").send().refused(415, "UNSUPPORTED_MEDIA_TYPE");
+    member.request("POST", "/links").send().refused(415, "UNSUPPORTED_MEDIA_TYPE");
     for kind in ["application/json", "Application/JSON; charset=utf-8", "application/vnd.api+json"] {
         send(kind, good).expect(201);
     }
@@ -346,7 +346,7 @@ fn what_two_readers_could_understand_differently_is_refused() {
     };
     send("application/json", &padded(1 << 20)).expect(201);
     send("application/json", &padded((1 << 20) + 1)).refused(413, "PAYLOAD_TOO_LARGE");
-    let bulk = |bytes| member.ask("POST", "/links/bulk").body("application/json", padded(bytes)).send();
+    let bulk = |bytes| member.request("POST", "/links/bulk").body("application/json", padded(bytes)).send();
     bulk(2 << 20).refused(400, "VALIDATION_FAILED");
     bulk((16 << 20) + 1).refused(413, "PAYLOAD_TOO_LARGE");
     // The same without a length.
@@ -358,40 +358,40 @@ fn what_two_readers_could_understand_differently_is_refused() {
         chunked.extend_from_slice(b"\r\n");
     }
     chunked.extend_from_slice(b"0\r\n\r\n");
-    let answer = crate::client::ask(house.address, &chunked);
+    let answer = crate::support::raw_client::send_request(server.address, &chunked);
     assert_eq!(answer.status, 413, "{answer:?}");
 }
 
 /// A misspelt parameter does nothing quietly.
 #[test]
 fn unknown_query_parameters_are_errors_everywhere() {
-    let house = House::new(Preset::Fabric);
-    let admin = house.admin();
+    let server = TestServer::new(Preset::Fabric);
+    let admin = server.admin();
     admin.post("/links", &json!({"code": "here", "target": "https://example.com/"})).expect(201);
     let target = json!({"target": "https://example.com/"});
     let asks = [
-        admin.ask("GET", "/links?limt=1"),
-        admin.ask("GET", "/links/here?att=1"),
-        admin.ask("GET", "/links/here/stats?form=1"),
-        admin.ask("GET", "/links/here/clicks?x"),
-        admin.ask("GET", "/links/here/history?x"),
-        admin.ask("GET", "/links/here/qr?x"),
-        admin.ask("GET", "/check/here?x"),
-        admin.ask("GET", "/explain?url=here&x"),
-        admin.ask("GET", "/stats?x"),
-        admin.ask("GET", "/stats/live?x"),
-        admin.ask("GET", "/keys?x"),
-        admin.ask("GET", "/users?x"),
-        admin.ask("GET", "/me?x"),
-        admin.ask("GET", "/workspace?x"),
-        admin.ask("GET", "/domains?x"),
-        admin.ask("GET", "/audit?x"),
-        admin.ask("POST", "/links?dry_run=true").json(&target),
-        admin.ask("POST", "/links/bulk?dry_run=true").json(&json!({"links": []})),
-        admin.ask("PATCH", "/links/here?dry_run=true").json(&json!({"title": "x"})),
-        admin.ask("DELETE", "/links/here?dry_run=true"),
-        admin.ask("POST", "/links/here/restore?dry_run=true"),
-        admin.ask("DELETE", "/me?dry_run=true"),
+        admin.request("GET", "/links?limt=1"),
+        admin.request("GET", "/links/here?att=1"),
+        admin.request("GET", "/links/here/stats?form=1"),
+        admin.request("GET", "/links/here/clicks?x"),
+        admin.request("GET", "/links/here/history?x"),
+        admin.request("GET", "/links/here/qr?x"),
+        admin.request("GET", "/check/here?x"),
+        admin.request("GET", "/explain?url=here&x"),
+        admin.request("GET", "/stats?x"),
+        admin.request("GET", "/stats/live?x"),
+        admin.request("GET", "/keys?x"),
+        admin.request("GET", "/users?x"),
+        admin.request("GET", "/me?x"),
+        admin.request("GET", "/workspace?x"),
+        admin.request("GET", "/domains?x"),
+        admin.request("GET", "/audit?x"),
+        admin.request("POST", "/links?dry_run=true").json(&target),
+        admin.request("POST", "/links/bulk?dry_run=true").json(&json!({"links": []})),
+        admin.request("PATCH", "/links/here?dry_run=true").json(&json!({"title": "x"})),
+        admin.request("DELETE", "/links/here?dry_run=true"),
+        admin.request("POST", "/links/here/restore?dry_run=true"),
+        admin.request("DELETE", "/me?dry_run=true"),
     ];
     for asked in asks {
         let reply = asked.send();
@@ -405,9 +405,9 @@ fn unknown_query_parameters_are_errors_everywhere() {
 }
 
 #[test]
-fn strange_codes_are_not_found_and_never_an_error_of_ours() {
-    let house = House::new(Preset::Fabric);
-    let root = house.root();
+fn malformed_codes_are_never_a_server_error() {
+    let server = TestServer::new(Preset::Fabric);
+    let root = server.root();
     for code in [
         "%FF",
         "%00",
@@ -431,7 +431,7 @@ fn strange_codes_are_not_found_and_never_an_error_of_ours() {
             format!("/domains/{code}"),
         ] {
             let method = if path.starts_with("/links") { "GET" } else { "DELETE" };
-            let reply = root.ask(method, &path).send();
+            let reply = root.request(method, &path).send();
             assert!([400, 404].contains(&reply.status()), "{reply:?}");
         }
         let check = root.get(&format!("/check/{code}"));
@@ -445,9 +445,9 @@ fn strange_codes_are_not_found_and_never_an_error_of_ours() {
 }
 
 #[test]
-fn a_code_is_checked_before_it_is_asked_for() {
-    let house = House::new(Preset::Fabric);
-    let member = house.member();
+fn check_reports_whether_a_code_is_available() {
+    let server = TestServer::new(Preset::Fabric);
+    let member = server.member();
     member.post("/links", &json!({"code": "taken", "target": "https://example.com/"})).expect(201);
     let check = |code: &str| member.get(&format!("/check/{code}")).expect(200).json();
     assert_eq!(check("free"), json!({"available": true, "reason": null}));
@@ -459,9 +459,9 @@ fn a_code_is_checked_before_it_is_asked_for() {
 }
 
 #[test]
-fn an_explanation_says_what_a_visitor_gets_and_counts_nothing() {
-    let house = House::new(Preset::Fabric);
-    let member = house.member();
+fn explain_reports_the_redirect_and_counts_no_click() {
+    let server = TestServer::new(Preset::Fabric);
+    let member = server.member();
     member.post("/links", &json!({"code": "here", "target": "https://example.com/"})).expect(201);
     let explain = |query: &str| member.get(&format!("/explain?{query}"));
     for url in ["here", "/here", "rmax.to/here", "https://rmax.to/here", "HERE"] {
@@ -486,17 +486,17 @@ fn an_explanation_says_what_a_visitor_gets_and_counts_nothing() {
 }
 
 #[test]
-fn a_short_url_is_drawn_as_svg_or_png() {
-    let house = House::new(Preset::Fabric);
-    let member = house.member();
+fn qr_code_is_svg_or_png() {
+    let server = TestServer::new(Preset::Fabric);
+    let member = server.member();
     member.post("/links", &json!({"code": "drawn", "target": "https://example.com/"})).expect(201);
     let svg = member.get("/links/drawn/qr").expect(200);
     assert_eq!(svg.header("content-type"), Some("image/svg+xml"));
     assert!(svg.answer.body.contains("<svg") && !svg.answer.body.contains("<script"), "{svg:?}");
     for asked in [
-        member.ask("GET", "/links/drawn/qr?format=png"),
-        member.ask("GET", "/links/drawn/qr").header("Accept", "image/png"),
-        member.ask("GET", "/links/drawn/qr?size=64&margin=0&format=png"),
+        member.request("GET", "/links/drawn/qr?format=png"),
+        member.request("GET", "/links/drawn/qr").header("Accept", "image/png"),
+        member.request("GET", "/links/drawn/qr?size=64&margin=0&format=png"),
     ] {
         let png = asked.send().expect(200);
         assert_eq!(png.header("content-type"), Some("image/png"));
@@ -511,9 +511,9 @@ fn a_short_url_is_drawn_as_svg_or_png() {
 
 /// Where the rest fails is a matter of scope, before anything about the object is said.
 #[test]
-fn a_missing_scope_is_said_before_a_missing_object() {
-    let house = House::new(Preset::Fabric);
-    let none = house.key(&house.main, None, Scopes::new(&[Scope::LinksDelete]));
+fn missing_scope_is_403_before_a_missing_object_is_404() {
+    let server = TestServer::new(Preset::Fabric);
+    let none = server.key(&server.main, None, Scopes::new(&[Scope::LinksDelete]));
     none.get("/links/nothing").refused(403, "FORBIDDEN");
     none.get("/links?sort=nonsense").refused(403, "FORBIDDEN");
     none.post("/links", &json!({"what": 1})).refused(403, "FORBIDDEN");

@@ -5,14 +5,14 @@ use std::collections::BTreeSet;
 use rlinks_core::Preset;
 use serde_json::{Value, json};
 
-use super::caller::Caller;
-use super::house::{House, in_house, preset};
-use crate::database::{Place, contract};
+use crate::support::api_client::ApiClient;
+use crate::support::database::{TestStore, contract};
+use crate::support::members::{TestServer, preset, with_server};
 
 contract!(
     links_are_found_by_every_filter,
     pages_are_stable_while_links_are_made,
-    hostile_input_finds_nothing_and_breaks_nothing
+    hostile_filters_match_nothing_and_cause_no_error
 );
 
 fn codes(page: &Value) -> Vec<String> {
@@ -21,13 +21,13 @@ fn codes(page: &Value) -> Vec<String> {
 
 /// Every code of a list, page by page.
 #[track_caller]
-fn all(caller: &Caller, query: &str, limit: usize) -> Vec<String> {
+fn all(caller: &ApiClient, query: &str, limit: usize) -> Vec<String> {
     rest(caller, query, limit, String::new())
 }
 
 /// The same from a place on.
 #[track_caller]
-fn rest(caller: &Caller, query: &str, limit: usize, mut cursor: String) -> Vec<String> {
+fn rest(caller: &ApiClient, query: &str, limit: usize, mut cursor: String) -> Vec<String> {
     let mut found = Vec::new();
     loop {
         let page = caller.get(&format!("/links?limit={limit}&{query}{cursor}")).expect(200).json();
@@ -39,20 +39,20 @@ fn rest(caller: &Caller, query: &str, limit: usize, mut cursor: String) -> Vec<S
     }
 }
 
-async fn links_are_found_by_every_filter(place: Place) {
-    in_house(place, preset(Preset::Fabric), |house| {
-        let member = house.member();
+async fn links_are_found_by_every_filter(test_store: TestStore) {
+    with_server(test_store, preset(Preset::Fabric), |server| {
+        let member = server.member();
         let make = |body: Value| {
             member.post("/links", &body).expect(201);
-            house.advance_ms(60_000);
+            server.advance_ms(60_000);
         };
-        let began = house.now();
+        let began = server.now();
         make(json!({"code": "apple", "target": "https://fruit.example/a", "title": "Red apple", "tags": ["fruit", "red"]}));
         make(json!({"code": "avocado", "target": "https://fruit.example/b", "notes": "green 100%", "tags": ["fruit"]}));
         make(json!({"code": "brick", "target": "https://house.example/", "expires_at": began.plus_ms(200_000).to_string()}));
         make(json!({"code": "a-b", "target": "https://x.example/"}));
         member.patch("/links/brick", &json!({"title": "later"})).expect(200);
-        house.advance_ms(1);
+        server.advance_ms(1);
         member.patch("/links/avocado", &json!({"state": "disabled"})).expect(200);
         member.delete("/links/a-b").expect(204);
 
@@ -99,7 +99,7 @@ async fn links_are_found_by_every_filter(place: Place) {
             assert_eq!(member.get(&format!("/links?{query}")).fields(), [refused], "{query}");
         }
         for list in ["/keys", "/users", "/audit", "/links/apple/history", "/links/apple/clicks"] {
-            let admin = house.admin();
+            let admin = server.admin();
             assert_eq!(admin.get(&format!("{list}?limit=0")).fields(), ["limit: too_short"], "{list}");
             assert_eq!(admin.get(&format!("{list}?limit=101")).fields(), ["limit: too_long"], "{list}");
             assert_eq!(admin.get(&format!("{list}?cursor=abc")).fields(), ["cursor: bad_characters"], "{list}");
@@ -109,9 +109,9 @@ async fn links_are_found_by_every_filter(place: Place) {
     .await;
 }
 
-async fn pages_are_stable_while_links_are_made(place: Place) {
-    in_house(place, preset(Preset::Fabric), |house| {
-        let member = house.member();
+async fn pages_are_stable_while_links_are_made(test_store: TestStore) {
+    with_server(test_store, preset(Preset::Fabric), |server| {
+        let member = server.member();
         let make = |code: String| {
             member.post("/links", &json!({"code": code, "target": "https://example.com/"})).expect(201);
         };
@@ -154,15 +154,15 @@ async fn pages_are_stable_while_links_are_made(place: Place) {
         assert_eq!(reply.fields(), ["cursor: bad_characters"]);
         // Another caller of the same workspace has a list of their own.
         let reply =
-            house.member().get(&format!("/links?limit=1&sort=code&cursor={}", cursor.as_str().unwrap()));
+            server.member().get(&format!("/links?limit=1&sort=code&cursor={}", cursor.as_str().unwrap()));
         assert_eq!(reply.fields(), ["cursor: bad_characters"]);
     })
     .await;
 }
 
-async fn hostile_input_finds_nothing_and_breaks_nothing(place: Place) {
-    in_house(place, preset(Preset::Fabric), |house| {
-        let member = house.member();
+async fn hostile_filters_match_nothing_and_cause_no_error(test_store: TestStore) {
+    with_server(test_store, preset(Preset::Fabric), |server| {
+        let member = server.member();
         for (code, title) in [("percent", "100% sure"), ("under", "snake_case"), ("plain", "plain words")] {
             member
                 .post(
@@ -246,11 +246,11 @@ async fn hostile_input_finds_nothing_and_breaks_nothing(place: Place) {
 }
 
 #[test]
-fn the_other_lists_have_pages_too() {
-    let house = House::new(Preset::Fabric);
-    let admin = house.admin();
+fn users_keys_and_audit_lists_are_paged() {
+    let server = TestServer::new(Preset::Fabric);
+    let admin = server.admin();
     for _ in 0..4 {
-        house.member();
+        server.member();
     }
     for list in ["/keys", "/users", "/audit"] {
         let (mut found, mut cursor) = (Vec::new(), String::new());

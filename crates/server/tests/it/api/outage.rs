@@ -8,19 +8,19 @@ use serde_json::json;
 use sqlx::postgres::{PgConnectOptions, PgConnection};
 use sqlx::{AssertSqlSafe, Connection as _, Executor as _};
 
-use super::house::{House, in_house, preset};
-use crate::client::wait_until;
-use crate::database::{Place, on_postgres};
-use crate::support::operator;
+use crate::support::database::{TestStore, on_postgres};
+use crate::support::members::{TestServer, preset, with_server};
+use crate::support::raw_client::wait_until;
+use crate::support::server::operator;
 
 #[test]
-fn a_store_that_is_away_is_503_and_redirects_go_on() {
-    let house = House::new(Preset::Fabric);
-    let root = house.root();
+fn unavailable_store_is_503_and_redirects_continue() {
+    let server = TestServer::new(Preset::Fabric);
+    let root = server.root();
     root.post("/links", &json!({"code": "here", "target": "https://example.com/"})).expect(201);
     root.get("/links/here").expect(200);
-    let path = house.place.folder().join("data/rlinks.db");
-    let aside = house.place.folder().join("data/aside.db");
+    let path = server.test_store.folder().join("data/rlinks.db");
+    let aside = server.test_store.folder().join("data/aside.db");
     std::fs::rename(&path, &aside).unwrap();
     wait_until("the API says that the store is away", || root.get("/links/here").status() == 503);
     wait_until("nothing is answered from memory", || root.get("/me").status() == 503);
@@ -32,8 +32,8 @@ fn a_store_that_is_away_is_503_and_redirects_go_on() {
     let answer = root.get("/keys");
     answer.refused(503, "KV_UNAVAILABLE");
     assert!(!answer.answer.body.contains("rlinks.db"), "{answer:?}");
-    assert_eq!(house.visit("/here").location(), Some("https://example.com/"));
-    house.anonymous().get("/api/openapi.json").expect(200);
+    assert_eq!(server.visit("/here").location(), Some("https://example.com/"));
+    server.anonymous().get("/api/openapi.json").expect(200);
     std::fs::rename(&aside, &path).unwrap();
     wait_until("the API answers again", || root.get("/links/here").status() == 200);
 }
@@ -42,8 +42,8 @@ fn a_store_that_is_away_is_503_and_redirects_go_on() {
 const LIMIT: u32 = 20;
 
 /// The database, from now on somebody's who may have only so many connections; and whoever owns the server, to look past it.
-async fn limited(place: &Place) -> (Place, PgConnectOptions) {
-    let Location::Postgres(url) = &place.location else { unreachable!("on PostgreSQL only") };
+async fn limited(test_store: &TestStore) -> (TestStore, PgConnectOptions) {
+    let Location::Postgres(url) = &test_store.location else { unreachable!("on PostgreSQL only") };
     let all: PgConnectOptions = url.parse().unwrap();
     let database = all.get_database().unwrap().to_owned();
     let role = format!("limited_{database}");
@@ -58,26 +58,27 @@ async fn limited(place: &Place) -> (Place, PgConnectOptions) {
     }
     let own = all.clone().username(&role).password("limited");
     let url = sqlx::ConnectOptions::to_url_lossy(&own).to_string();
-    (place.at(Location::Postgres(url)), all)
+    (test_store.at(Location::Postgres(url)), all)
 }
 
 async fn change(options: &PgConnectOptions, sql: String) {
     PgConnection::connect_with(options).await.unwrap().execute(AssertSqlSafe(sql)).await.unwrap();
 }
 
+/// Faults, row 33.
 #[tokio::test]
-async fn row_33_postgres_too_many_connections_are_503_and_redirects_go_on() {
-    on_postgres(|place| async move {
-        let (place, all) = limited(&place).await;
-        let Location::Postgres(url) = place.location.clone() else { unreachable!("on PostgreSQL only") };
+async fn postgres_connection_exhaustion_is_503_and_redirects_continue() {
+    on_postgres(|test_store| async move {
+        let (test_store, all) = limited(&test_store).await;
+        let Location::Postgres(url) = test_store.location.clone() else { unreachable!("on PostgreSQL only") };
         let own: PgConnectOptions = url.parse().unwrap();
         let role = own.get_username().to_owned();
         let others = all.clone();
         let runtime = tokio::runtime::Handle::current();
-        in_house(place, preset(Preset::Fabric), move |mut house| {
-            let root = house.root();
+        with_server(test_store, preset(Preset::Fabric), move |mut server| {
+            let root = server.root();
             root.post("/links", &json!({"code": "here", "target": "https://example.com/"})).expect(201);
-            wait_until("it is served", || house.visit("/here").status == 301);
+            wait_until("it is served", || server.visit("/here").status == 301);
             // Somebody takes every connection there is, also those the server had.
             let mut taken = Vec::new();
             let kill = format!(
@@ -93,11 +94,11 @@ async fn row_33_postgres_too_many_connections_are_503_and_redirects_go_on() {
             }
             wait_until("the API says so", || root.get("/links/here").status() == 503);
             root.post("/links", &json!({"target": "https://example.com/"})).refused(503, "KV_UNAVAILABLE");
-            assert_eq!(house.visit("/here").location(), Some("https://example.com/"));
+            assert_eq!(server.visit("/here").location(), Some("https://example.com/"));
             drop(taken);
             wait_until("it recovers by itself", || root.get("/links/here").status() == 200);
             root.post("/links", &json!({"target": "https://example.com/"})).expect(201);
-            house.stop();
+            server.stop();
         })
         .await;
         drop_role(&others).await;
@@ -114,22 +115,24 @@ async fn drop_role(all: &PgConnectOptions) {
     sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut connection).await.unwrap();
 }
 
+/// Faults, row 34.
+///
 /// Two processes write to the same workspaces, in whatever order their members come: heads are locked in one order, so nobody waits
 /// in a circle, and PostgreSQL counts no deadlock.
 #[tokio::test]
-async fn row_34_postgres_writers_in_any_order_never_wait_in_a_circle() {
-    on_postgres(|place| async move {
-        let Location::Postgres(url) = place.location.clone() else { unreachable!("on PostgreSQL only") };
+async fn postgres_writers_in_any_order_never_deadlock() {
+    on_postgres(|test_store| async move {
+        let Location::Postgres(url) = test_store.location.clone() else { unreachable!("on PostgreSQL only") };
         let all: PgConnectOptions = url.parse().unwrap();
-        in_house(place, preset(Preset::Fabric), move |house| {
+        with_server(test_store, preset(Preset::Fabric), move |server| {
             let spaces: Vec<_> = (0..4)
-                .map(|number| house.workspace(&format!("space-{number}"), preset(Preset::Fabric), &[]))
+                .map(|number| server.workspace(&format!("space-{number}"), preset(Preset::Fabric), &[]))
                 .collect();
-            let admins: Vec<_> = spaces.iter().map(|space| house.person(space, Role::Admin)).collect();
+            let admins: Vec<_> = spaces.iter().map(|space| server.person(space, Role::Admin)).collect();
             let by = Requester::operator(operator());
             std::thread::scope(|scope| {
                 for turn in 0..8 {
-                    let (house, spaces, admins, by) = (&house, &spaces, &admins, &by);
+                    let (server, spaces, admins, by) = (&server, &spaces, &admins, &by);
                     scope.spawn(move || {
                         for step in 0..20 {
                             let target = format!("https://example.com/{turn}/{step}");
@@ -138,7 +141,7 @@ async fn row_34_postgres_writers_in_any_order_never_wait_in_a_circle() {
                                 continue;
                             }
                             let input = Input { target: Some(target), ..Input::default() };
-                            let made = house.ops.create(
+                            let made = server.ops.create(
                                 by,
                                 &spaces[3 - step % 4],
                                 &input,
@@ -146,12 +149,12 @@ async fn row_34_postgres_writers_in_any_order_never_wait_in_a_circle() {
                                 None,
                                 WriteMode::Apply,
                             );
-                            house.runtime.block_on(made).unwrap();
+                            server.runtime.block_on(made).unwrap();
                         }
                     });
                 }
             });
-            let counted: (i64,) = house.runtime.block_on(async {
+            let counted: (i64,) = server.runtime.block_on(async {
                 let mut connection = PgConnection::connect_with(&all).await.unwrap();
                 sqlx::query_as("select deadlocks from pg_stat_database where datname = current_database()")
                     .fetch_one(&mut connection)

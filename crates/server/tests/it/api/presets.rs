@@ -8,77 +8,78 @@ use rlinks_ops::sweep::finish_deletions;
 use rlinks_store::write::{Action, LinkOp, LinkWrite};
 use serde_json::{Value, json};
 
-use super::caller::{Caller, Reply, at_once};
-use super::house::{House, in_house, preset};
-use crate::client::wait_until;
-use crate::database::{Place, contract};
-use crate::support::operator;
+use crate::support::api_client::{ApiClient, ApiResponse, at_once};
+use crate::support::database::{TestStore, contract};
+use crate::support::members::{TestServer, preset, with_server};
+use crate::support::raw_client::wait_until;
+use crate::support::server::operator;
 
 contract!(
-    platform_owners_do_not_know_of_each_others_links,
-    an_account_that_is_deleted_takes_its_links_along,
-    a_deletion_that_was_cut_off_is_finished_when_a_server_starts,
-    a_hundred_requests_to_shorten_one_target_get_one_link,
-    the_quota_holds_under_fifty_creators,
-    team_hands_the_same_link_back_and_revives_it,
+    platform_members_cannot_see_each_others_links,
+    deleted_account_takes_its_links_along,
+    interrupted_account_deletion_is_finished_at_the_next_start,
+    concurrent_requests_for_one_target_get_one_link,
+    live_link_quota_holds_under_concurrent_creations,
+    team_reuses_and_revives_the_link_of_a_target,
 );
 
-fn shorten(caller: &Caller, target: &str) -> Reply {
+fn shorten(caller: &ApiClient, target: &str) -> ApiResponse {
     caller.post("/links", &json!({"target": target}))
 }
 
-async fn a_deletion_that_was_cut_off_is_finished_when_a_server_starts(place: Place) {
+async fn interrupted_account_deletion_is_finished_at_the_next_start(test_store: TestStore) {
     let mut policy = preset(Preset::Platform);
     policy.limits.creations_per_hour = None;
-    in_house(place, policy, |mut house| {
-        let (ann, bob) = (house.member(), house.member());
+    with_server(test_store, policy, |mut server| {
+        let (ann, bob) = (server.member(), server.member());
         let links: Vec<_> = (0..300)
             .map(|number| json!({"code": format!("anns-{number}"), "target": "https://example.com/"}))
             .collect();
         ann.post("/links/bulk", &json!({"links": links})).expect(200);
         bob.post("/links", &json!({"code": "bobs", "target": "https://example.com/"})).expect(201);
-        assert_eq!(house.visit("/anns-0").status, 302);
+        assert_eq!(server.visit("/anns-0").status, 302);
         // As if the process had ended between the account and its links; of one of these somebody takes care.
-        house.stop();
-        let (store, by) = (house.store(), operator());
+        server.stop();
+        let (store, by) = (server.store(), operator());
         let user = ann.user.as_ref().unwrap();
-        let gone = store.delete_user(user, "deleted-somebody", &by, house.now());
-        house.runtime.block_on(gone).unwrap();
-        house.advance_ms(1_000);
+        let gone = store.delete_user(user, "deleted-somebody", &by, server.now());
+        server.runtime.block_on(gone).unwrap();
+        server.advance_ms(1_000);
         let cared_for = async {
-            let link = store.link(house.main.id, &Code::from_path("anns-7").unwrap()).await.unwrap().unwrap();
+            let link =
+                store.link(server.main.id, &Code::from_path("anns-7").unwrap()).await.unwrap().unwrap();
             let next = Box::new(Link { title: Some("kept".to_owned()), ..link });
             let op = LinkOp::Replace { next, action: Action::Update };
-            store.write(LinkWrite::new(house.main.id, by.clone(), house.now(), op)).await.unwrap();
+            store.write(LinkWrite::new(server.main.id, by.clone(), server.now(), op)).await.unwrap();
         };
-        house.runtime.block_on(cared_for);
-        let left = |house: &House| {
-            let workspaces = [house.main.clone()];
-            let work = finish_deletions(house.store(), &workspaces, WriteMode::DryRun, house.now());
-            house.runtime.block_on(work).unwrap().first().map_or(0, |(_, links)| *links)
+        server.runtime.block_on(cared_for);
+        let left = |server: &TestServer| {
+            let workspaces = [server.main.clone()];
+            let work = finish_deletions(server.store(), &workspaces, WriteMode::DryRun, server.now());
+            server.runtime.block_on(work).unwrap().first().map_or(0, |(_, links)| *links)
         };
-        assert_eq!(left(&house), 299, "all of them, and not a page");
-        house.restart();
-        wait_until("it is finished", || left(&house) == 0);
+        assert_eq!(left(&server), 299, "all of them, and not a page");
+        server.restart();
+        wait_until("it is finished", || left(&server) == 0);
         for (code, status) in [("anns-0", 410), ("anns-299", 410), ("anns-7", 302), ("bobs", 302)] {
-            wait_until("the table has heard", || house.visit(&format!("/{code}")).status == status);
+            wait_until("the table has heard", || server.visit(&format!("/{code}")).status == status);
         }
     })
     .await;
 }
 
-async fn platform_owners_do_not_know_of_each_others_links(place: Place) {
-    in_house(place, preset(Preset::Platform), |house| {
-        let (ann, bob, admin, root) = (house.member(), house.member(), house.admin(), house.root());
+async fn platform_members_cannot_see_each_others_links(test_store: TestStore) {
+    with_server(test_store, preset(Preset::Platform), |server| {
+        let (ann, bob, admin, root) = (server.member(), server.member(), server.admin(), server.root());
         bob.post(
             "/links",
             &json!({"code": "Bobs-own", "target": "https://secret.example/", "title": "canary"}),
         )
         .expect(201);
         ann.post("/links", &json!({"code": "Anns-own", "target": "https://example.com/"})).expect(201);
-        let click = house.visit("/Bobs-own");
+        let click = server.visit("/Bobs-own");
         assert_eq!(click.status, 302);
-        house.visit("/nothing-there");
+        server.visit("/nothing-there");
         wait_until("the click is counted", || {
             bob.get("/links/Bobs-own/stats?bots=include").expect(200).json()["total"]["clicks"] == 1
         });
@@ -115,13 +116,13 @@ async fn platform_owners_do_not_know_of_each_others_links(place: Place) {
 
         // Deleted, it is still Bob's: nobody else brings it back or takes its code and learns what it was.
         bob.delete("/links/Bobs-own").expect(204);
-        ann.ask("POST", "/links/Bobs-own/restore").send().refused(404, "NOT_FOUND");
+        ann.request("POST", "/links/Bobs-own/restore").send().refused(404, "NOT_FOUND");
         let take = json!({"code": "Bobs-own", "target": "https://example.com/", "recreate": true});
         ann.post("/links", &take).refused(409, "CODE_TAKEN");
         ann.get("/links/Bobs-own/history").refused(404, "NOT_FOUND");
-        bob.ask("POST", "/links/Bobs-own/restore").send().expect(200);
+        bob.request("POST", "/links/Bobs-own/restore").send().expect(200);
         bob.delete("/links/Bobs-own").expect(204);
-        assert_eq!(house.visit("/Bobs-own").status, 410);
+        assert_eq!(server.visit("/Bobs-own").status, 410);
         bob.get("/links/Bobs-own/stats").expect(200);
         bob.post("/links", &take).expect(201);
         // An admin changes what is another's, and it stays another's.
@@ -129,7 +130,7 @@ async fn platform_owners_do_not_know_of_each_others_links(place: Place) {
         assert_eq!(bob.get("/links/Bobs-own").expect(200).json()["title"], "by admin");
 
         // A viewer sees what is theirs: nothing.
-        let viewer = house.viewer();
+        let viewer = server.viewer();
         assert_eq!(viewer.get("/links").expect(200).json()["total"], 0);
         viewer.get("/links/Bobs-own").refused(404, "NOT_FOUND");
     })
@@ -137,10 +138,10 @@ async fn platform_owners_do_not_know_of_each_others_links(place: Place) {
 }
 
 #[test]
-fn platform_aliases_differ_by_more_than_case() {
-    let house = House::new(Preset::Platform);
-    let (ann, bob) = (house.member(), house.member());
-    let alias = |caller: &Caller, code: &str| {
+fn platform_aliases_are_unique_ignoring_case() {
+    let server = TestServer::new(Preset::Platform);
+    let (ann, bob) = (server.member(), server.member());
+    let alias = |caller: &ApiClient, code: &str| {
         caller.post("/links", &json!({"code": code, "target": "https://example.com/"}))
     };
     alias(&ann, "Alias").expect(201);
@@ -173,11 +174,11 @@ fn platform_aliases_differ_by_more_than_case() {
 }
 
 #[test]
-fn a_platform_user_makes_a_hundred_links_in_an_hour() {
-    let house = House::new(Preset::Platform);
-    let (ann, bob) = (house.member(), house.member());
-    let second = house.key(&house.main, ann.user.as_ref(), Scopes::ALL);
-    let header = |reply: &Reply, name: &str| {
+fn platform_member_is_limited_to_100_links_an_hour() {
+    let server = TestServer::new(Preset::Platform);
+    let (ann, bob) = (server.member(), server.member());
+    let second = server.key(&server.main, ann.user.as_ref(), Scopes::ALL);
+    let header = |reply: &ApiResponse, name: &str| {
         reply.header(name).unwrap_or_else(|| panic!("{name}: {reply:?}")).parse::<u32>().unwrap()
     };
     let first = shorten(&ann, "https://example.com/").expect(201);
@@ -212,19 +213,19 @@ fn a_platform_user_makes_a_hundred_links_in_an_hour() {
     shorten(&bob, "https://example.com/").expect(201);
     ann.get("/links").expect(200);
     // A key that is nobody's counts as a user of its own.
-    let roots = [house.root(), house.root()];
+    let roots = [server.root(), server.root()];
     for root in roots {
         assert_eq!(header(&shorten(&root, "https://example.com/").expect(201), "x-ratelimit-remaining"), 99);
     }
 }
 
 #[test]
-fn a_key_makes_a_thousand_requests_in_an_hour() {
+fn key_is_limited_to_its_requests_an_hour() {
     let mut policy = Policy::preset(Preset::Team);
     assert_eq!(policy.limits.requests_per_hour, Some(1000));
     policy.limits.requests_per_hour = Some(3);
-    let house = House::at(Place::sqlite(), policy, |_| ());
-    let ann = house.member();
+    let server = TestServer::at(TestStore::sqlite(), policy, |_| ());
+    let ann = server.member();
     for left in ["2", "1", "0"] {
         let reply = ann.get("/links").expect(200);
         assert_eq!(
@@ -238,36 +239,36 @@ fn a_key_makes_a_thousand_requests_in_an_hour() {
     let wait: u32 = refused.header("retry-after").unwrap().parse().unwrap();
     assert!((1..=1200).contains(&wait), "{refused:?}");
     // The limit is of the key; who has no key is not known well enough to have one.
-    house.key(&house.main, ann.user.as_ref(), Scopes::ALL).get("/links").expect(200);
-    house.anonymous().get("/links").refused(401, "UNAUTHENTICATED");
+    server.key(&server.main, ann.user.as_ref(), Scopes::ALL).get("/links").expect(200);
+    server.anonymous().get("/links").refused(401, "UNAUTHENTICATED");
 }
 
-async fn an_account_that_is_deleted_takes_its_links_along(place: Place) {
-    in_house(place, preset(Preset::Platform), |house| {
-        house.admin();
+async fn deleted_account_takes_its_links_along(test_store: TestStore) {
+    with_server(test_store, preset(Preset::Platform), |server| {
+        server.admin();
         let email = "ann-who-leaves@example.com";
-        let user = house.user_called(&house.main, Role::Member, email);
+        let user = server.user_with_email(&server.main, Role::Member, email);
         let (ann, second) = (
-            house.key(&house.main, Some(&user), Scopes::ALL),
-            house.key(&house.main, Some(&user), Scopes::DEFAULT),
+            server.key(&server.main, Some(&user), Scopes::ALL),
+            server.key(&server.main, Some(&user), Scopes::DEFAULT),
         );
-        let bob = house.member();
+        let bob = server.member();
         for number in 0..5 {
             ann.post("/links", &json!({"code": format!("anns-{number}"), "target": "https://example.com/"}))
                 .expect(201);
         }
         ann.patch("/links/anns-4", &json!({"state": "disabled"})).expect(200);
         bob.post("/links", &json!({"code": "bobs", "target": "https://example.com/"})).expect(201);
-        assert_eq!(house.visit("/anns-1").status, 302);
+        assert_eq!(server.visit("/anns-1").status, 302);
         ann.delete("/me").expect(204);
         ann.get("/me").refused(401, "UNAUTHENTICATED");
         second.get("/me").refused(401, "UNAUTHENTICATED");
-        let admin = house.admin();
+        let admin = server.admin();
         assert_eq!(admin.get("/links?state=deleted").expect(200).json()["total"], 5);
         wait_until("their links are gone", || {
-            (0..5).all(|number| house.visit(&format!("/anns-{number}")).status == 410)
+            (0..5).all(|number| server.visit(&format!("/anns-{number}")).status == 410)
         });
-        assert_eq!(house.visit("/bobs").status, 302);
+        assert_eq!(server.visit("/bobs").status, 302);
         let users = admin.get("/users").expect(200).json().to_string();
         assert!(!users.contains(email), "{users}");
         // The same person may come back, as somebody new.
@@ -278,9 +279,9 @@ async fn an_account_that_is_deleted_takes_its_links_along(place: Place) {
     .await;
 }
 
-async fn a_hundred_requests_to_shorten_one_target_get_one_link(place: Place) {
-    in_house(place, preset(Preset::Team), |house| {
-        let member = house.member();
+async fn concurrent_requests_for_one_target_get_one_link(test_store: TestStore) {
+    with_server(test_store, preset(Preset::Team), |server| {
+        let member = server.member();
         let replies = at_once(100, |number| {
             shorten(
                 &member,
@@ -302,14 +303,14 @@ async fn a_hundred_requests_to_shorten_one_target_get_one_link(place: Place) {
         }
         assert_eq!(bodies.len(), 1, "{bodies:?}");
         assert_eq!(member.get("/links").expect(200).json()["total"], 1);
-        assert_eq!(house.actions().iter().filter(|action| action.starts_with("link.")).count(), 1);
+        assert_eq!(server.actions().iter().filter(|action| action.starts_with("link.")).count(), 1);
     })
     .await;
 }
 
-async fn team_hands_the_same_link_back_and_revives_it(place: Place) {
-    in_house(place, preset(Preset::Team), |house| {
-        let member = house.member();
+async fn team_reuses_and_revives_the_link_of_a_target(test_store: TestStore) {
+    with_server(test_store, preset(Preset::Team), |server| {
+        let member = server.member();
         let first = member.post("/links", &json!({"target": "https://example.com/Page/?utm_source=a&x=1", "title": "One"})).expect(201).json();
         let code = first["code"].as_str().unwrap().to_owned();
         assert_eq!(code.len(), 10);
@@ -339,17 +340,17 @@ async fn team_hands_the_same_link_back_and_revives_it(place: Place) {
         // Deleted, disabled or expired, it comes back under the same code.
         let path = format!("/links/{code}");
         member.delete(&path).expect(204);
-        assert_eq!(house.visit(&format!("/{code}")).status, 404);
+        assert_eq!(server.visit(&format!("/{code}")).status, 404);
         let revived = member.post("/links", &asked).expect(200).json();
         assert_eq!((&revived["reused"], &revived["revived"], &revived["code"]), (&json!(true), &json!(true), &json!(code)));
         assert_eq!((&revived["title"], &revived["redirect_status"], &revived["id"]), (&json!("Two"), &json!(301), &first["id"]));
-        assert_eq!(house.visit(&format!("/{code}")).status, 301);
-        assert_eq!(house.actions().last().unwrap(), "link.restore");
+        assert_eq!(server.visit(&format!("/{code}")).status, 301);
+        assert_eq!(server.actions().last().unwrap(), "link.restore");
         member.patch(&path, &json!({"state": "disabled"})).expect(200);
         assert_eq!(shorten(&member, "https://example.com/Page?x=1").expect(200).json()["state"], "active");
-        let soon = house.now().plus_ms(1000).to_string();
+        let soon = server.now().plus_ms(1000).to_string();
         member.patch(&path, &json!({"expires_at": soon})).expect(200);
-        house.advance_ms(2000);
+        server.advance_ms(2000);
         let revived = shorten(&member, "https://example.com/Page?x=1").expect(200).json();
         assert_eq!((&revived["revived"], &revived["expires_at"], &revived["expired"]), (&json!(true), &Value::Null, &json!(false)));
 
@@ -365,12 +366,12 @@ async fn team_hands_the_same_link_back_and_revives_it(place: Place) {
     .await;
 }
 
-async fn the_quota_holds_under_fifty_creators(place: Place) {
+async fn live_link_quota_holds_under_concurrent_creations(test_store: TestStore) {
     let mut policy = Policy::preset(Preset::Edge);
     assert_eq!(policy.limits.live_links, Some(1000));
     policy.limits.live_links = Some(20);
-    in_house(place, policy, |house| {
-        let root = house.root();
+    with_server(test_store, policy, |server| {
+        let root = server.root();
         for number in 0..10 {
             shorten(&root, &format!("https://example.com/{number}")).expect(201);
         }
@@ -384,14 +385,14 @@ async fn the_quota_holds_under_fifty_creators(place: Place) {
         let code = made[0].json()["code"].as_str().unwrap().to_owned();
         root.delete(&format!("/links/{code}")).expect(204);
         shorten(&root, "https://example.com/room").expect(201);
-        root.ask("POST", &format!("/links/{code}/restore")).send().refused(409, "QUOTA_EXCEEDED");
+        root.request("POST", &format!("/links/{code}/restore")).send().refused(409, "QUOTA_EXCEEDED");
         // Disabled ones are still there; expired ones are not counted.
         let code = made[1].json()["code"].as_str().unwrap().to_owned();
         root.patch(&format!("/links/{code}"), &json!({"state": "disabled"})).expect(200);
         shorten(&root, "https://example.com/no-room").refused(409, "QUOTA_EXCEEDED");
-        root.patch(&format!("/links/{code}"), &json!({"expires_at": house.now().plus_ms(1000).to_string()}))
+        root.patch(&format!("/links/{code}"), &json!({"expires_at": server.now().plus_ms(1000).to_string()}))
             .expect(200);
-        house.advance_ms(2000);
+        server.advance_ms(2000);
         shorten(&root, "https://example.com/room-again").expect(201);
         root.patch(&format!("/links/{code}"), &json!({"expires_at": null})).refused(409, "QUOTA_EXCEEDED");
     })
@@ -399,14 +400,14 @@ async fn the_quota_holds_under_fifty_creators(place: Place) {
 }
 
 #[test]
-fn fabric_refuses_upper_case_and_reads_it() {
-    let house = House::new(Preset::Fabric);
-    let member = house.member();
+fn fabric_refuses_upper_case_codes_and_folds_them_when_reading() {
+    let server = TestServer::new(Preset::Fabric);
+    let member = server.member();
     let reply = member.post("/links", &json!({"code": "Parity", "target": "https://example.com/"}));
     assert_eq!(reply.fields(), ["code: bad_characters"]);
     assert!(reply.answer.body.contains("parity"), "the lower-case form is the way out: {reply:?}");
     member.post("/links", &json!({"code": "parity", "target": "https://example.com/"})).expect(201);
-    assert_eq!(house.visit("/PARITY").status, 301);
+    assert_eq!(server.visit("/PARITY").status, 301);
     let made = shorten(&member, "https://example.com/").expect(201).json();
     let code = made["code"].as_str().unwrap();
     assert!(
@@ -417,13 +418,13 @@ fn fabric_refuses_upper_case_and_reads_it() {
 
 /// The policy refuses the two together; a workspace that had them before hands out nothing of others.
 #[test]
-fn where_links_are_their_owners_alone_none_is_handed_out_or_revived() {
+fn owner_visibility_prevents_reuse_of_links_of_others() {
     let policy = Policy {
         visibility: rlinks_core::workspace::policy::Visibility::Owner,
         ..Policy::preset(Preset::Team)
     };
-    let house = House::at(Place::sqlite(), policy, |_| ());
-    let (ann, bob) = (house.member(), house.member());
+    let server = TestServer::at(TestStore::sqlite(), policy, |_| ());
+    let (ann, bob) = (server.member(), server.member());
     let target = "https://example.com/private";
     let anns = ann.post("/links", &json!({"target": target, "title": "Ann's"})).expect(201).json();
     let at = format!("/links/{}", anns["code"].as_str().unwrap());

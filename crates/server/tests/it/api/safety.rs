@@ -1,7 +1,5 @@
 //! Targets nobody may be led to: the block list, Safe Browsing as a stand-in speaks it, and links that become unsafe later.
 
-mod stand_in;
-
 use std::path::{Path, PathBuf};
 
 use rlinks_clicks::ClickStore;
@@ -10,43 +8,43 @@ use rlinks_ops::Requester;
 use rlinks_ops::safety::{SafetyConfig, WhenUnavailable};
 use serde_json::{Value, json};
 
-use self::stand_in::{KEY, MALWARE, Manner, SOCIAL_ENGINEERING, StandIn};
-use super::caller::Reply;
-use super::house::{House, Person, in_house_with, preset, runtime};
-use crate::client::wait_until;
-use crate::database::{Place, contract};
-use crate::support::{Bench, NOW, create, operator};
+use crate::support::api_client::ApiResponse;
+use crate::support::database::{TestStore, contract};
+use crate::support::members::{ApiUser, TestServer, preset, runtime, with_configured_server};
+use crate::support::raw_client::wait_until;
+use crate::support::safe_browsing::{KEY, MALWARE, SOCIAL_ENGINEERING, StubBehavior, StubSafeBrowsing};
+use crate::support::server::{NOW, UnstartedServer, create, operator};
 
 contract!(
-    every_way_to_lead_somewhere_unsafe_is_refused,
-    a_link_that_becomes_unsafe_is_switched_off_and_says_why,
-    the_daily_job_asks_safe_browsing_again,
+    unsafe_target_is_refused_by_every_operation,
+    link_that_becomes_unsafe_is_disabled_with_a_reason,
+    daily_job_rechecks_links_with_safe_browsing,
 );
 
-fn google(stand_in: &StandIn, when_unavailable: WhenUnavailable) -> SafetyConfig {
+fn google(stand_in: &StubSafeBrowsing, when_unavailable: WhenUnavailable) -> SafetyConfig {
     SafetyConfig { blocklist: None, safe_browsing: Some(stand_in.options()), when_unavailable }
 }
 
 /// A server that asks when links are made. The daily job, which would ask too, is done for today: nobody knows when it would begin.
-fn asking(stand_in: &StandIn) -> House {
+fn asking(stand_in: &StubSafeBrowsing) -> TestServer {
     let options = google(stand_in, WhenUnavailable::Allow);
-    let place = Place::sqlite();
+    let test_store = TestStore::sqlite();
     runtime(1).block_on(async {
         // The clicks are beside their store.
-        place.open().await.close().await;
-        let clicks = ClickStore::open(&place.location).await.unwrap();
+        test_store.open().await.close().await;
+        let clicks = ClickStore::open(&test_store.location).await.unwrap();
         assert!(clicks.claim_job("sweep", 0, NOW).await.unwrap());
         clicks.close().await;
     });
-    House::at(place, preset(Preset::Fabric), move |config| config.safety = options)
+    TestServer::at(test_store, preset(Preset::Fabric), move |config| config.safety = options)
 }
 
-fn make(person: &Person, target: &str) -> Reply {
+fn make(person: &ApiUser, target: &str) -> ApiResponse {
     person.post("/links", &json!({ "target": target }))
 }
 
-fn list_file(place: &Place, text: &str) -> PathBuf {
-    let path = place.folder().join("blocked.txt");
+fn list_file(test_store: &TestStore, text: &str) -> PathBuf {
+    let path = test_store.folder().join("blocked.txt");
     std::fs::write(&path, text).unwrap();
     path
 }
@@ -58,17 +56,17 @@ fn replace(path: &Path, text: &str) {
     std::fs::rename(fresh, path).unwrap();
 }
 
-fn state(person: &Person, code: &str) -> Value {
+fn state(person: &ApiUser, code: &str) -> Value {
     person.get(&format!("/links/{code}")).expect(200).json()["state"].clone()
 }
 
 // ---- the block list ----
 
-async fn every_way_to_lead_somewhere_unsafe_is_refused(place: Place) {
-    let path = list_file(&place, "# ours\nevil.example\nhost.example/bad\nnot a host\n");
+async fn unsafe_target_is_refused_by_every_operation(test_store: TestStore) {
+    let path = list_file(&test_store, "# ours\nevil.example\nhost.example/bad\nnot a host\n");
     let change = move |config: &mut rlinks_server::Config| config.safety.blocklist = Some(path);
-    in_house_with(place, preset(Preset::Fabric), change, |house| {
-        let member = house.member();
+    with_configured_server(test_store, preset(Preset::Fabric), change, |server| {
+        let member = server.member();
         let evil = "https://www.evil.example/page";
         let refused = make(&member, evil);
         let details = refused.refused(422, "UNSAFE_TARGET");
@@ -91,17 +89,17 @@ async fn every_way_to_lead_somewhere_unsafe_is_refused(place: Place) {
         member.delete("/links/mine").expect(204);
         let anew = json!({"code": "mine", "target": evil, "recreate": true});
         member.post("/links", &anew).refused(422, "UNSAFE_TARGET");
-        assert!(house.actions().iter().all(|action| action != "link.recreate"), "nothing was written");
+        assert!(server.actions().iter().all(|action| action != "link.recreate"), "nothing was written");
     })
     .await;
 }
 
-async fn a_link_that_becomes_unsafe_is_switched_off_and_says_why(place: Place) {
-    let path = list_file(&place, "");
+async fn link_that_becomes_unsafe_is_disabled_with_a_reason(test_store: TestStore) {
+    let path = list_file(&test_store, "");
     let configured = path.clone();
     let change = move |config: &mut rlinks_server::Config| config.safety.blocklist = Some(configured);
-    in_house_with(place, preset(Preset::Fabric), change, move |house| {
-        let member = house.member();
+    with_configured_server(test_store, preset(Preset::Fabric), change, move |server| {
+        let member = server.member();
         for code in ["good", "off", "gone", "turned"] {
             let target = if code == "good" { "https://example.com/" } else { "https://turned.example/x?q=1" };
             member.post("/links", &json!({ "code": code, "target": target })).expect(201);
@@ -109,8 +107,8 @@ async fn a_link_that_becomes_unsafe_is_switched_off_and_says_why(place: Place) {
         member.patch("/links/off", &json!({"state": "disabled"})).expect(200);
         member.delete("/links/gone").expect(204);
         replace(&path, "turned.example\n");
-        wait_until("it is switched off", || house.visit("/turned").status == 404);
-        assert_eq!(house.visit("/good").status, 301);
+        wait_until("it is switched off", || server.visit("/turned").status == 404);
+        assert_eq!(server.visit("/good").status, 301);
         let history = member.get("/links/turned/history").expect(200).json();
         let last = &history["data"][0];
         assert_eq!((&last["actor"], &last["action"]), (&json!("system"), &json!("link.disable")), "{last:#}");
@@ -125,9 +123,9 @@ async fn a_link_that_becomes_unsafe_is_switched_off_and_says_why(place: Place) {
         }
         member.post("/links/gone/restore", &json!({})).refused(422, "UNSAFE_TARGET");
         let by = Requester::operator(operator());
-        let enabled = house.runtime.block_on(house.ops.change_state(
+        let enabled = server.runtime.block_on(server.ops.change_state(
             &by,
-            &house.main,
+            &server.main,
             "turned",
             LinkState::Active,
             rlinks_ops::WriteMode::DryRun,
@@ -147,21 +145,21 @@ async fn a_link_that_becomes_unsafe_is_switched_off_and_says_why(place: Place) {
 }
 
 #[test]
-fn a_list_that_was_changed_while_no_server_ran_counts_from_the_start() {
-    let bench = Bench::new();
-    bench.runtime.block_on(create(&bench.store, "old", "https://turned.example/"));
-    let path = bench.folder.path().join("blocked.txt");
+fn block_list_changed_while_stopped_applies_at_the_start() {
+    let unstarted = UnstartedServer::new();
+    unstarted.runtime.block_on(create(&unstarted.store, "old", "https://turned.example/"));
+    let path = unstarted.folder.path().join("blocked.txt");
     std::fs::write(&path, "turned.example").unwrap();
-    let running = bench.serve(|config| config.safety.blocklist = Some(path));
+    let running = unstarted.serve(|config| config.safety.blocklist = Some(path));
     wait_until("it is switched off", || running.get("/old").status == 404);
 }
 
 #[test]
-fn a_server_does_not_start_without_the_list_it_should_have() {
+fn missing_block_list_prevents_the_start() {
     for name in ["absent.txt", "."] {
-        let bench = Bench::new();
-        let path = bench.folder.path().join(name);
-        let refused = bench.try_serve(|config| config.safety.blocklist = Some(path)).err().unwrap();
+        let unstarted = UnstartedServer::new();
+        let path = unstarted.folder.path().join(name);
+        let refused = unstarted.try_serve(|config| config.safety.blocklist = Some(path)).err().unwrap();
         assert!(refused.to_string().contains("the block list"), "{refused}");
     }
 }
@@ -169,12 +167,12 @@ fn a_server_does_not_start_without_the_list_it_should_have() {
 // ---- Safe Browsing ----
 
 #[test]
-fn a_page_safe_browsing_lists_is_refused() {
-    let stand_in = StandIn::new();
+fn target_listed_by_safe_browsing_is_refused() {
+    let stand_in = StubSafeBrowsing::new();
     stand_in.list("evil.example/", SOCIAL_ENGINEERING);
     stand_in.list("files.example/a/", MALWARE);
-    let house = asking(&stand_in);
-    let member = house.member();
+    let server = asking(&stand_in);
+    let member = server.member();
     for (target, words) in [
         ("https://www.evil.example/some/page?x=1#y", "social engineering"),
         ("https://files.example:8080//a/./b.exe", "malware"),
@@ -191,10 +189,10 @@ fn a_page_safe_browsing_lists_is_refused() {
 }
 
 #[test]
-fn google_sees_four_bytes_of_hashes_and_the_key_is_in_no_address() {
-    let stand_in = StandIn::new();
-    let house = asking(&stand_in);
-    make(&house.member(), "https://secret.example/canary-path?canary=query").expect(201);
+fn safe_browsing_receives_only_hash_prefixes_and_urls_hold_no_key() {
+    let stand_in = StubSafeBrowsing::new();
+    let server = asking(&stand_in);
+    make(&server.member(), "https://secret.example/canary-path?canary=query").expect(201);
     assert_eq!(stand_in.asked(), 1);
     assert!(stand_in.questions()[0].iter().all(|prefix| prefix.len() == 4));
     assert_eq!(stand_in.questions()[0].len(), 3, "the host, the path, and the path with its query");
@@ -206,8 +204,8 @@ fn google_sees_four_bytes_of_hashes_and_the_key_is_in_no_address() {
 }
 
 #[test]
-fn entries_that_do_not_count_for_pages_are_passed_over() {
-    let stand_in = StandIn::new();
+fn irrelevant_safe_browsing_threats_are_ignored() {
+    let stand_in = StubSafeBrowsing::new();
     // A trial, for frames, an attribute and a threat of the future, and none at all.
     for (host, threats) in [
         ("trial.example/", vec![(MALWARE, vec![1])]),
@@ -219,8 +217,8 @@ fn entries_that_do_not_count_for_pages_are_passed_over() {
         stand_in.list_with(host, threats);
     }
     stand_in.list_with("both.example/", vec![(MALWARE, vec![1]), (SOCIAL_ENGINEERING, vec![])]);
-    let house = asking(&stand_in);
-    let member = house.member();
+    let server = asking(&stand_in);
+    let member = server.member();
     for host in ["trial", "frames", "attribute", "threat", "none"] {
         make(&member, &format!("https://{host}.example/")).expect(201);
     }
@@ -228,11 +226,11 @@ fn entries_that_do_not_count_for_pages_are_passed_over() {
 }
 
 #[test]
-fn answers_are_kept_as_long_as_they_say() {
-    let stand_in = StandIn::new();
+fn safe_browsing_responses_are_cached_for_their_stated_time() {
+    let stand_in = StubSafeBrowsing::new();
     stand_in.list("evil.example/", MALWARE);
-    let house = asking(&stand_in);
-    let member = house.member();
+    let server = asking(&stand_in);
+    let member = server.member();
     for _ in 0..3 {
         make(&member, "https://evil.example/").refused(422, "UNSAFE_TARGET");
         make(&member, "https://example.com/").expect(201);
@@ -251,23 +249,24 @@ fn answers_are_kept_as_long_as_they_say() {
 }
 
 #[test]
-fn while_nobody_can_be_asked_the_setting_decides() {
+fn when_unavailable_setting_decides_during_an_outage() {
     for manner in [
-        Manner::Status(500),
-        Manner::Status(403),
-        Manner::Garbage,
-        Manner::Endless,
-        Manner::Torn,
-        Manner::Elsewhere,
-        Manner::Silent,
+        StubBehavior::Status(500),
+        StubBehavior::Status(403),
+        StubBehavior::Garbage,
+        StubBehavior::Endless,
+        StubBehavior::Torn,
+        StubBehavior::Elsewhere,
+        StubBehavior::Silent,
     ] {
-        let stand_in = StandIn::new();
+        let stand_in = StubSafeBrowsing::new();
         stand_in.answer(manner);
         for when_unavailable in [WhenUnavailable::Allow, WhenUnavailable::Refuse] {
             let options = google(&stand_in, when_unavailable);
-            let house =
-                House::at(Place::sqlite(), preset(Preset::Fabric), move |config| config.safety = options);
-            let made = make(&house.member(), "https://example.com/");
+            let server = TestServer::at(TestStore::sqlite(), preset(Preset::Fabric), move |config| {
+                config.safety = options;
+            });
+            let made = make(&server.member(), "https://example.com/");
             match when_unavailable {
                 WhenUnavailable::Allow => drop(made.expect(201)),
                 WhenUnavailable::Refuse => {
@@ -282,21 +281,21 @@ fn while_nobody_can_be_asked_the_setting_decides() {
 }
 
 #[test]
-fn who_does_not_answer_is_left_alone_for_a_while() {
-    let stand_in = StandIn::new();
-    stand_in.answer(Manner::Status(500));
-    let house = asking(&stand_in);
-    let member = house.member();
+fn circuit_breaker_pauses_requests_after_failures() {
+    let stand_in = StubSafeBrowsing::new();
+    stand_in.answer(StubBehavior::Status(500));
+    let server = asking(&stand_in);
+    let member = server.member();
     for number in 0..10 {
         make(&member, &format!("https://h{number}.example/")).expect(201);
     }
     assert_eq!(stand_in.asked(), 3);
 }
 
-async fn the_daily_job_asks_safe_browsing_again(place: Place) {
-    let stand_in = StandIn::new();
+async fn daily_job_rechecks_links_with_safe_browsing(test_store: TestStore) {
+    let stand_in = StubSafeBrowsing::new();
     let options = google(&stand_in, WhenUnavailable::Refuse);
-    let store = place.open().await;
+    let store = test_store.open().await;
     for number in 0..300 {
         create(&store, &format!("old-{number}"), &format!("https://h{number}.example/")).await;
     }
@@ -304,8 +303,8 @@ async fn the_daily_job_asks_safe_browsing_again(place: Place) {
     stand_in.list("h7.example/", MALWARE);
     stand_in.list("h299.example/", MALWARE);
     let change = move |config: &mut rlinks_server::Config| config.safety = options;
-    in_house_with(place, preset(Preset::Fabric), change, move |house| {
-        let member = house.member();
+    with_configured_server(test_store, preset(Preset::Fabric), change, move |server| {
+        let member = server.member();
         for code in ["old-7", "old-299"] {
             wait_until("the daily job has found it", || state(&member, code) == "disabled");
         }

@@ -1,35 +1,31 @@
 //! Statistics and clicks: a visitor comes, and the numbers say so.
 
-use std::io::{BufRead as _, BufReader, Write as _};
-use std::net::TcpStream;
-use std::time::Duration;
-
 use rlinks_core::Preset;
 use serde_json::{Value, json};
 
-use super::caller::Caller;
-use super::house::{House, in_house, preset};
-use crate::client::wait_until;
-use crate::database::{Place, contract};
+use crate::support::api_client::EventStream;
+use crate::support::database::{TestStore, contract};
+use crate::support::members::{TestServer, preset, with_server};
+use crate::support::raw_client::wait_until;
 
 const FIREFOX: &str =
     "User-Agent: Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 Firefox/128.0\r\n";
 
-contract!(clicks_arrive_in_the_numbers);
+contract!(clicks_appear_in_the_statistics);
 
-async fn clicks_arrive_in_the_numbers(place: Place) {
-    in_house(place, preset(Preset::Team), |house| {
-        let (member, viewer) = (house.member(), house.viewer());
+async fn clicks_appear_in_the_statistics(test_store: TestStore) {
+    with_server(test_store, preset(Preset::Team), |server| {
+        let (member, viewer) = (server.member(), server.viewer());
         for code in ["busy", "calm"] {
             member.post("/links", &json!({"code": code, "target": "https://example.com/"})).expect(201);
         }
         for number in 0..3 {
             let lines = format!("{FIREFOX}Referer: https://news.example/{number}?q=1\r\n");
-            assert_eq!(house.visit_with("/busy", &lines).status, 302);
+            assert_eq!(server.visit_with("/busy", &lines).status, 302);
         }
-        assert_eq!(house.visit_with("/busy", "User-Agent: curl/8.0\r\n").status, 302);
-        assert_eq!(house.visit_with("/calm", FIREFOX).status, 302);
-        assert_eq!(house.visit("/missing-code").status, 404);
+        assert_eq!(server.visit_with("/busy", "User-Agent: curl/8.0\r\n").status, 302);
+        assert_eq!(server.visit_with("/calm", FIREFOX).status, 302);
+        assert_eq!(server.visit("/missing-code").status, 404);
         wait_until("the clicks are counted", || {
             viewer.get("/stats?bots=include").expect(200).json()["total"]["clicks"] == 5
         });
@@ -45,7 +41,7 @@ async fn clicks_arrive_in_the_numbers(place: Place) {
         assert_eq!(stats["referrers"][0]["clicks"], 3, "{stats}");
         let link = viewer.get("/links/busy").expect(200).json();
         assert_eq!((&link["clicks"], &link["hits"]), (&json!(3), &json!(4)), "{link}");
-        assert_eq!(link["last_clicked_at"], house.now().to_string());
+        assert_eq!(link["last_clicked_at"], server.now().to_string());
         let order: Vec<_> = viewer.get("/links?sort=clicks").expect(200).json()["data"]
             .as_array()
             .unwrap()
@@ -99,7 +95,7 @@ async fn clicks_arrive_in_the_numbers(place: Place) {
             }
         }
         for interval in ["hour", "week", "month"] {
-            let day = house.now().to_string()[..10].to_owned();
+            let day = server.now().to_string()[..10].to_owned();
             let stats = viewer
                 .get(&format!("/stats?from={day}&interval={interval}&tz=Europe/Berlin&bots=include"))
                 .expect(200)
@@ -123,17 +119,17 @@ async fn clicks_arrive_in_the_numbers(place: Place) {
 }
 
 #[test]
-fn clicks_as_csv_are_safe_in_a_spreadsheet() {
-    let house = House::new(Preset::Team);
-    let member = house.member();
+fn csv_of_clicks_is_safe_in_a_spreadsheet() {
+    let server = TestServer::new(Preset::Team);
+    let member = server.member();
     member.post("/links", &json!({"code": "csv", "target": "https://example.com/"})).expect(201);
     for agent in ["=cmd|' /C calc'!A0", "+1", "-1", "@SUM(A1)", "a \"quoted\", text"] {
-        house.visit_with("/csv", &format!("User-Agent: {agent}\r\n"));
+        server.visit_with("/csv", &format!("User-Agent: {agent}\r\n"));
     }
     wait_until("the clicks are stored", || {
         member.get("/links/csv/clicks").expect(200).json()["data"].as_array().unwrap().len() == 5
     });
-    let csv = member.ask("GET", "/links/csv/clicks").header("Accept", "text/csv").send().expect(200);
+    let csv = member.request("GET", "/links/csv/clicks").header("Accept", "text/csv").send().expect(200);
     assert_eq!(csv.header("content-type"), Some("text/csv; charset=utf-8"));
     assert_eq!(csv.header("content-disposition"), Some("attachment; filename=\"clicks.csv\""));
     assert_eq!(csv.header("x-content-type-options"), Some("nosniff"));
@@ -152,7 +148,7 @@ fn clicks_as_csv_are_safe_in_a_spreadsheet() {
     let mut pages = vec![lines[0].to_owned()];
     let mut path = "/links/csv/clicks?limit=2".to_owned();
     loop {
-        let page = member.ask("GET", &path).header("Accept", "text/csv").send().expect(200);
+        let page = member.request("GET", &path).header("Accept", "text/csv").send().expect(200);
         pages.extend(
             page.answer.body.split("\r\n").skip(1).filter(|line| !line.is_empty()).map(str::to_owned),
         );
@@ -165,50 +161,14 @@ fn clicks_as_csv_are_safe_in_a_spreadsheet() {
     assert_eq!(pages, lines[..6]);
 }
 
-/// A listener to `/stats/live`.
-pub(crate) struct Listener(BufReader<TcpStream>);
-
-impl Listener {
-    pub(crate) fn new(caller: &Caller) -> Self {
-        let asked = caller.ask("GET", "/stats/live");
-        let mut socket = TcpStream::connect(caller.address).unwrap();
-        socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-        socket.write_all(&asked.bytes()).unwrap();
-        let mut listener = Self(BufReader::new(socket));
-        let mut head = String::new();
-        while !head.ends_with("\r\n\r\n") {
-            head.push_str(&listener.line().expect("a head"));
-        }
-        assert!(head.starts_with("HTTP/1.1 200") && head.contains("text/event-stream"), "{head}");
-        listener
-    }
-
-    fn line(&mut self) -> Option<String> {
-        let mut line = String::new();
-        (self.0.read_line(&mut line).expect("something within the time") > 0).then_some(line)
-    }
-
-    /// The data of the next `event: click`; nothing when the stream ends.
-    pub(crate) fn click(&mut self) -> Option<Value> {
-        let mut is_click = false;
-        loop {
-            let line = self.line()?;
-            is_click |= line.starts_with("event: click");
-            if let Some(data) = line.strip_prefix("data: ").filter(|_| is_click) {
-                return Some(serde_json::from_str(data).unwrap());
-            }
-        }
-    }
-}
-
 #[test]
-fn a_listener_hears_of_clicks_and_is_sent_away_when_the_server_drains() {
-    let mut house = House::new(Preset::Platform);
-    let (ann, bob) = (house.member(), house.member());
+fn live_stream_delivers_clicks_and_ends_when_the_server_drains() {
+    let mut test_server = TestServer::new(Preset::Platform);
+    let (ann, bob) = (test_server.member(), test_server.member());
     ann.post("/links", &json!({"code": "anns", "target": "https://example.com/"})).expect(201);
     bob.post("/links", &json!({"code": "bobs", "target": "https://example.com/"})).expect(201);
-    let mut hears_all = Listener::new(&house.root());
-    let mut hears_own = Listener::new(&ann);
+    let mut hears_all = EventStream::new(&test_server.root());
+    let mut hears_own = EventStream::new(&ann);
     // Clicks of both, until each listener has heard what they may.
     let heard = std::thread::scope(|scope| {
         let listening = scope.spawn(|| {
@@ -216,8 +176,8 @@ fn a_listener_hears_of_clicks_and_is_sent_away_when_the_server_drains() {
             (first, hears_all.click().unwrap())
         });
         wait_until("a click is heard", || {
-            house.visit("/bobs");
-            house.visit("/anns");
+            test_server.visit("/bobs");
+            test_server.visit("/anns");
             listening.is_finished()
         });
         listening.join().unwrap()
@@ -225,7 +185,7 @@ fn a_listener_hears_of_clicks_and_is_sent_away_when_the_server_drains() {
     assert_eq!(heard.0["code"], "anns", "only their own");
     assert!(["anns", "bobs"].contains(&heard.1["code"].as_str().unwrap()));
     assert!(heard.0["id"].is_string() && heard.0["ts"].is_string(), "{}", heard.0);
-    let server = house.take_server();
+    let server = test_server.take_server();
     let stopping = std::thread::spawn(move || server.stop());
     while let Some(click) = hears_own.click() {
         assert_eq!(click["code"], "anns");
@@ -236,10 +196,10 @@ fn a_listener_hears_of_clicks_and_is_sent_away_when_the_server_drains() {
 
 /// Places are limited: nobody keeps the others from listening for ever.
 #[test]
-fn listeners_of_one_workspace_are_limited() {
-    let house = House::new(Preset::Fabric);
-    let reader = house.reader();
-    let listeners: Vec<_> = (0..64).map(|_| Listener::new(&reader)).collect();
+fn live_streams_of_one_workspace_are_limited() {
+    let server = TestServer::new(Preset::Fabric);
+    let reader = server.reader();
+    let listeners: Vec<_> = (0..64).map(|_| EventStream::new(&reader)).collect();
     let refused = reader.get("/stats/live");
     refused.refused(429, "RATE_LIMITED");
     drop(listeners);
@@ -247,26 +207,26 @@ fn listeners_of_one_workspace_are_limited() {
 }
 
 #[test]
-fn a_listener_whose_key_is_revoked_hears_no_more() {
-    let house = House::new(Preset::Fabric);
-    let (reader, root) = (house.reader(), house.root());
-    let mut listener = Listener::new(&reader);
+fn live_stream_ends_when_its_key_is_revoked() {
+    let server = TestServer::new(Preset::Fabric);
+    let (reader, root) = (server.reader(), server.root());
+    let mut listener = EventStream::new(&reader);
     root.delete(&format!("/keys/{}", reader.key_id())).expect(204);
     assert_eq!(listener.click(), None, "the stream ends");
 }
 
 #[test]
-fn a_listener_who_is_no_admin_any_more_hears_their_own_alone() {
-    let house = House::new(Preset::Platform);
-    let (ann, bob, admin) = (house.admin(), house.member(), house.admin());
+fn live_stream_of_a_demoted_admin_has_only_own_clicks() {
+    let server = TestServer::new(Preset::Platform);
+    let (ann, bob, admin) = (server.admin(), server.member(), server.admin());
     ann.post("/links", &json!({"code": "anns", "target": "https://example.com/"})).expect(201);
     bob.post("/links", &json!({"code": "bobs", "target": "https://example.com/"})).expect(201);
-    let mut listener = Listener::new(&ann);
+    let mut listener = EventStream::new(&ann);
     let code = |click: Option<Value>| click.unwrap()["code"].as_str().unwrap().to_owned();
     let click_until = |listening: &std::thread::ScopedJoinHandle<'_, ()>| {
         wait_until("the clicks are heard", || {
-            house.visit("/bobs");
-            house.visit("/anns");
+            server.visit("/bobs");
+            server.visit("/anns");
             listening.is_finished()
         });
     };
@@ -289,11 +249,11 @@ fn a_listener_who_is_no_admin_any_more_hears_their_own_alone() {
 
 /// Whoever hears that the stream is open may click at once: what is stored before the first look is heard too.
 #[test]
-fn a_click_right_after_the_stream_opened_is_heard() {
-    let house = House::new(Preset::Fabric);
-    let reader = house.reader();
-    house.root().post("/links", &json!({"code": "go", "target": "https://example.com/"})).expect(201);
-    let mut listener = Listener::new(&reader);
-    assert_eq!(house.visit("/go").status, 301);
+fn click_right_after_opening_a_live_stream_is_delivered() {
+    let server = TestServer::new(Preset::Fabric);
+    let reader = server.reader();
+    server.root().post("/links", &json!({"code": "go", "target": "https://example.com/"})).expect(201);
+    let mut listener = EventStream::new(&reader);
+    assert_eq!(server.visit("/go").status, 301);
     assert_eq!(listener.click().unwrap()["code"], "go");
 }

@@ -3,20 +3,20 @@
 use rlinks_core::{Preset, Role, Scopes};
 use serde_json::{Value, json};
 
-use super::house::{House, in_house, preset};
-use super::keys::files_with;
-use crate::database::{Place, contract};
+use crate::support::database::{TestStore, contract};
+use crate::support::files::files_with;
+use crate::support::members::{TestServer, preset, with_server};
 
 contract!(
-    members_come_and_change_and_go,
-    the_last_admin_stays,
-    who_leaves_is_forgotten,
-    links_that_go_with_their_owner_go_at_once,
+    members_are_invited_changed_and_deleted,
+    last_admin_cannot_be_removed,
+    deleted_member_leaves_no_personal_data,
+    links_of_a_deleted_owner_are_gone_at_once,
 );
 
-async fn members_come_and_change_and_go(place: Place) {
-    in_house(place, preset(Preset::Fabric), |house| {
-        let admin = house.admin();
+async fn members_are_invited_changed_and_deleted(test_store: TestStore) {
+    with_server(test_store, preset(Preset::Fabric), |server| {
+        let admin = server.admin();
         let invited = admin
             .post(
                 "/users",
@@ -33,13 +33,13 @@ async fn members_come_and_change_and_go(place: Place) {
         }
         let url = invited["invite_url"].as_str().unwrap();
         assert!(url.contains("/admin/invite/"), "{url}");
-        assert_eq!(invited["invite_expires_at"], house.now().plus_ms(7 * 24 * 3_600_000).to_string());
+        assert_eq!(invited["invite_expires_at"], server.now().plus_ms(7 * 24 * 3_600_000).to_string());
         for email in ["ann@example.com", "ANN@EXAMPLE.COM", "Ann@example.com"] {
             admin.post("/users", &json!({"email": email})).refused(409, "CONFLICT");
         }
         let id = invited["id"].as_str().unwrap();
         let at = format!("/users/{id}");
-        house.advance_ms(1000);
+        server.advance_ms(1000);
         let changed = admin.patch(&at, &json!({"role": "member", "full_name": "Ann E."})).expect(200).json();
         assert_eq!(
             (&changed["role"], &changed["full_name"], &changed["email"]),
@@ -85,20 +85,20 @@ async fn members_come_and_change_and_go(place: Place) {
             (&me["workspace"], &me["user"]["id"], &me["key"]),
             (&json!("main"), &json!(admin.user_id()), &json!(admin.key_id()))
         );
-        let root = house.root();
+        let root = server.root();
         assert_eq!(root.get("/me").expect(200).json()["user"], Value::Null);
         root.delete("/me").refused(403, "FORBIDDEN");
-        house
-            .key(&house.main, admin.user.as_ref(), Scopes::parse(&["links:read"]).unwrap())
+        server
+            .key(&server.main, admin.user.as_ref(), Scopes::parse(&["links:read"]).unwrap())
             .delete("/me")
             .refused(403, "FORBIDDEN");
     })
     .await;
 }
 
-async fn the_last_admin_stays(place: Place) {
-    in_house(place, preset(Preset::Fabric), |house| {
-        let (admin, root) = (house.admin(), house.root());
+async fn last_admin_cannot_be_removed(test_store: TestStore) {
+    with_server(test_store, preset(Preset::Fabric), |server| {
+        let (admin, root) = (server.admin(), server.root());
         let at = format!("/users/{}", admin.user_id());
         for caller in [&admin, &root] {
             for change in
@@ -110,13 +110,15 @@ async fn the_last_admin_stays(place: Place) {
         }
         admin.delete("/me").refused(409, "CONFLICT");
         // A suspended admin lets nobody in.
-        let second = house.admin();
+        let second = server.admin();
         root.patch(&format!("/users/{}", second.user_id()), &json!({"status": "suspended"})).expect(200);
         admin.delete("/me").refused(409, "CONFLICT");
         root.patch(&format!("/users/{}", second.user_id()), &json!({"status": "active"})).expect(200);
         // Of two who leave at once, one stays.
-        let replies = super::caller::at_once(2, |number| [&admin, &second][number].delete("/me"));
-        let mut statuses: Vec<_> = replies.iter().map(super::caller::Reply::status).collect();
+        let replies =
+            crate::support::api_client::at_once(2, |number| [&admin, &second][number].delete("/me"));
+        let mut statuses: Vec<_> =
+            replies.iter().map(crate::support::api_client::ApiResponse::status).collect();
         statuses.sort_unstable();
         assert_eq!(statuses, [204, 409], "{replies:?}");
     })
@@ -124,23 +126,24 @@ async fn the_last_admin_stays(place: Place) {
 }
 
 /// E-mail and name are in no entry of the log, and in nothing at all after the account is gone.
-async fn who_leaves_is_forgotten(place: Place) {
-    in_house(place, preset(Preset::Team), |mut house| {
-        let admin = house.admin();
+async fn deleted_member_leaves_no_personal_data(test_store: TestStore) {
+    with_server(test_store, preset(Preset::Team), |mut server| {
+        let admin = server.admin();
         let (email, name) = ("zacharias.unforgettable@mail.example", "Zacharias Unforgettable");
-        let user = house.user_called(&house.main, Role::Member, email);
+        let user = server.user_with_email(&server.main, Role::Member, email);
         let at = format!("/users/{}", user.id);
         admin.patch(&at, &json!({"full_name": name})).expect(200);
         admin.patch(&at, &json!({"role": "admin"})).expect(200);
         admin.patch(&at, &json!({"status": "suspended"})).expect(200);
         admin.patch(&at, &json!({"status": "active"})).expect(200);
-        let person = house.key(&house.main, Some(&user), Scopes::ALL);
+        let person = server.key(&server.main, Some(&user), Scopes::ALL);
         let made = person
             .post("/links", &json!({"target": "https://example.com/", "code": "theirs"}))
             .expect(201)
             .json();
         assert_eq!(made["created_by"], format!("user:{}", user.id));
-        let log = |admin: &super::house::Person| admin.get("/audit?limit=100").expect(200).answer.body;
+        let log =
+            |admin: &crate::support::members::ApiUser| admin.get("/audit?limit=100").expect(200).answer.body;
         for personal in [email, name, "unforgettable"] {
             assert!(!log(&admin).contains(personal), "{personal} is in the log");
         }
@@ -149,7 +152,7 @@ async fn who_leaves_is_forgotten(place: Place) {
         admin.delete(&at).expect(204);
         person.get("/me").refused(401, "UNAUTHENTICATED");
         assert_eq!(admin.get("/links/theirs").expect(200).json()["created_by"], format!("user:{}", user.id));
-        let actions = house.actions();
+        let actions = server.actions();
         for action in [
             "user.create",
             "user.update",
@@ -163,22 +166,22 @@ async fn who_leaves_is_forgotten(place: Place) {
             assert!(actions.iter().any(|known| known == action), "{action}: {actions:?}");
         }
         // The chain holds though the person is gone.
-        let verified = house.runtime.block_on(house.store().verify(&[])).unwrap();
+        let verified = server.runtime.block_on(server.store().verify(&[])).unwrap();
         assert!(verified.is_ok(), "{verified:?}");
-        house.stop();
-        house.runtime.block_on(house.store().close());
+        server.stop();
+        server.runtime.block_on(server.store().close());
         for personal in [email, name, "unforgettable"] {
-            assert_eq!(files_with(house.place.folder(), personal), [""; 0], "{personal}");
+            assert_eq!(files_with(server.test_store.folder(), personal), [""; 0], "{personal}");
         }
     })
     .await;
 }
 
-async fn links_that_go_with_their_owner_go_at_once(place: Place) {
-    in_house(place, preset(Preset::Platform), |house| {
-        let admin = house.admin();
+async fn links_of_a_deleted_owner_are_gone_at_once(test_store: TestStore) {
+    with_server(test_store, preset(Preset::Platform), |server| {
+        let admin = server.admin();
         for round in 0..3 {
-            let (ann, bob) = (house.member(), house.member());
+            let (ann, bob) = (server.member(), server.member());
             let links: Vec<_> = (0..20)
                 .map(|n| json!({"code": format!("link-{round}-{n}"), "target": "https://example.com/"}))
                 .collect();
@@ -186,7 +189,7 @@ async fn links_that_go_with_their_owner_go_at_once(place: Place) {
             bob.post("/links/bulk", &json!({"links": links[10..]})).expect(200);
             admin.delete(&format!("/users/{}", ann.user_id())).expect(204);
             bob.delete("/me").expect(204);
-            let status = |n: usize| house.visit(&format!("/link-{round}-{n}")).status;
+            let status = |n: usize| server.visit(&format!("/link-{round}-{n}")).status;
             assert_eq!((0..20).map(status).collect::<Vec<_>>(), [410; 20]);
         }
     })
@@ -194,9 +197,9 @@ async fn links_that_go_with_their_owner_go_at_once(place: Place) {
 }
 
 #[test]
-fn a_member_who_is_deleted_can_be_invited_again() {
-    let house = House::new(Preset::Fabric);
-    let admin = house.admin();
+fn deleted_member_can_be_invited_again() {
+    let server = TestServer::new(Preset::Fabric);
+    let admin = server.admin();
     let body = json!({"email": "back@example.com", "role": "admin"});
     let mut ids = Vec::new();
     for _ in 0..3 {

@@ -5,16 +5,16 @@ use std::collections::BTreeSet;
 use rlinks_core::{Preset, Role};
 use serde_json::{Value, json};
 
-use super::caller::at_once;
-use super::house::{House, in_house, preset};
-use crate::client::ask;
-use crate::database::{Place, contract};
+use crate::support::api_client::at_once;
+use crate::support::database::{TestStore, contract};
+use crate::support::members::{TestServer, preset, with_server};
+use crate::support::raw_client::send_request;
 
-contract!(a_policy_is_changed_field_by_field_and_holds_at_once, a_host_has_one_workspace);
+contract!(policy_patch_merges_fields_and_applies_at_once, domain_belongs_to_one_workspace);
 
-async fn a_policy_is_changed_field_by_field_and_holds_at_once(place: Place) {
-    in_house(place, preset(Preset::Fabric), |house| {
-        let admin = house.admin();
+async fn policy_patch_merges_fields_and_applies_at_once(test_store: TestStore) {
+    with_server(test_store, preset(Preset::Fabric), |server| {
+        let admin = server.admin();
         let shown = admin.get("/workspace").expect(200).json();
         assert_eq!((&shown["slug"], &shown["links"]), (&json!("main"), &json!(0)));
         let policy = &shown["policy"];
@@ -47,9 +47,9 @@ async fn a_policy_is_changed_field_by_field_and_holds_at_once(place: Place) {
         merged["cache"]["max_age"] = 7.into();
         merged["answers"]["disabled"] = 410.into();
         assert_eq!(changed["policy"], merged, "what is not named stays");
-        assert_eq!(house.visit("/here").header("cache-control"), ["private, max-age=7"], "at once");
+        assert_eq!(server.visit("/here").header("cache-control"), ["private, max-age=7"], "at once");
         admin.patch("/links/here", &json!({"state": "disabled"})).expect(200);
-        assert_eq!(house.visit("/here").status, 410);
+        assert_eq!(server.visit("/here").status, 410);
         assert_eq!(change(json!({"name": "Renamed"})).expect(200).json()["policy"], merged);
 
         for (policy, field) in [
@@ -87,7 +87,7 @@ async fn a_policy_is_changed_field_by_field_and_holds_at_once(place: Place) {
         assert_eq!(team["policy"], expected);
         let made = admin.post("/links", &json!({"target": "https://example.com/x"})).expect(201).json();
         assert_eq!(made["code"].as_str().unwrap().len(), 10, "a change binds the next write");
-        assert!(house.actions().contains(&"workspace.policy".to_owned()));
+        assert!(server.actions().contains(&"workspace.policy".to_owned()));
 
         // Many changes at once: each is done or refused, and none is half there.
         let replies = at_once(10, |number| change(json!({"policy": {"cache": {"max_age": number}}})));
@@ -97,13 +97,13 @@ async fn a_policy_is_changed_field_by_field_and_holds_at_once(place: Place) {
     .await;
 }
 
-async fn a_host_has_one_workspace(place: Place) {
-    in_house(place, preset(Preset::Fabric), |house| {
-        let other = house.workspace("other", preset(Preset::Team), &[]);
-        let (admin, stranger) = (house.admin(), house.person(&other, Role::Admin));
+async fn domain_belongs_to_one_workspace(test_store: TestStore) {
+    with_server(test_store, preset(Preset::Fabric), |server| {
+        let other = server.workspace("other", preset(Preset::Team), &[]);
+        let (admin, stranger) = (server.admin(), server.person(&other, Role::Admin));
         let visit = |host: &str| {
             let request = format!("GET /here HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
-            ask(house.address, request.as_bytes()).status
+            send_request(server.address, request.as_bytes()).status
         };
         admin.post("/links", &json!({"code": "here", "target": "https://example.com/"})).expect(201);
         assert_eq!(visit("go.example"), 404);
@@ -154,9 +154,9 @@ async fn a_host_has_one_workspace(place: Place) {
 }
 
 #[test]
-fn names_of_workspaces_are_their_admins_business() {
-    let house = House::new(Preset::Fabric);
-    let member = house.member();
+fn workspace_settings_are_403_for_members() {
+    let server = TestServer::new(Preset::Fabric);
+    let member = server.member();
     member.get("/workspace").refused(403, "FORBIDDEN");
     member.patch("/workspace", &json!({"policy": {"limits": {"live_links": 1}}})).refused(403, "FORBIDDEN");
     member.post("/domains", &json!({"host": "x.example"})).refused(403, "FORBIDDEN");

@@ -7,28 +7,28 @@ use std::net::{SocketAddr, TcpStream};
 use rlinks_store::clock::monotonic_ms;
 
 use super::server;
-use crate::client::{Talk, get, is_so_within};
+use crate::support::raw_client::{RawConnection, becomes_true_within, get};
 
 /// Sockets of each kind.
 const EACH: usize = 50;
 
 /// A client of a kind that does not finish what it began.
-struct Slow {
+struct SlowClient {
     kind: &'static str,
     socket: TcpStream,
-    does: Does,
+    does: SlowBehavior,
 }
 
 /// What it does all the while.
-enum Does {
+enum SlowBehavior {
     /// It takes what comes, and sends nothing more.
     Read,
     /// It asks again and again and takes no answer. These are whole requests, and how far it is.
     Ask(Vec<u8>, usize),
 }
 
-impl Slow {
-    fn new(kind: &'static str, socket: TcpStream, does: Does) -> Self {
+impl SlowClient {
+    fn new(kind: &'static str, socket: TcpStream, does: SlowBehavior) -> Self {
         socket.set_nonblocking(true).expect("an option");
         Self { kind, socket, does }
     }
@@ -37,8 +37,8 @@ impl Slow {
     fn is_closed(&mut self) -> bool {
         loop {
             let done = match &mut self.does {
-                Does::Read => self.socket.read(&mut [0; 4096]),
-                Does::Ask(requests, at) => self.socket.write(&requests[*at..]).inspect(|count| {
+                SlowBehavior::Read => self.socket.read(&mut [0; 4096]),
+                SlowBehavior::Ask(requests, at) => self.socket.write(&requests[*at..]).inspect(|count| {
                     *at = (*at + count) % requests.len();
                 }),
             };
@@ -60,8 +60,9 @@ fn connect_with_little_room(address: SocketAddr) -> TcpStream {
     socket.into()
 }
 
+/// Hostile inputs, S17; faults, row 45.
 #[test]
-fn s17_row_45_slow_clients_are_closed_at_their_limits_while_others_are_served() {
+fn slow_clients_are_closed_at_their_limits_while_others_are_served() {
     let server = server();
     let plain = get("/ok");
     let asks = |text: &str| text.as_bytes().to_vec();
@@ -86,21 +87,21 @@ fn s17_row_45_slow_clients_are_closed_at_their_limits_while_others_are_served() 
     ];
     let endless =
         [("never reads", "/ok"), ("never reads errors", "/unknown"), ("never reads health", "/health")];
-    let mut slow: Vec<Slow> = Vec::new();
+    let mut slow: Vec<SlowClient> = Vec::new();
     for _ in 0..EACH {
         let connect = || connect_with_little_room(server.address);
         slow.extend(kinds.iter().map(|(kind, bytes)| {
             let mut socket = connect();
             socket.write_all(bytes).expect("a few bytes");
-            Slow::new(kind, socket, Does::Read)
+            SlowClient::new(kind, socket, SlowBehavior::Read)
         }));
         slow.extend(endless.map(|(kind, path)| {
-            Slow::new(kind, connect(), Does::Ask(get(path).repeat(1000).into_bytes(), 0))
+            SlowClient::new(kind, connect(), SlowBehavior::Ask(get(path).repeat(1000).into_bytes(), 0))
         }));
     }
     let mut slowest_ms = 0;
     // The limits are 5 s to 10 s; the rest is for a machine that has other things to do.
-    let all_closed = is_so_within(25_000, || {
+    let all_closed = becomes_true_within(25_000, || {
         slow.retain_mut(|slow| !slow.is_closed());
         let asked = monotonic_ms();
         assert_eq!(server.get("/ok").status, 301, "others are served");
@@ -112,24 +113,28 @@ fn s17_row_45_slow_clients_are_closed_at_their_limits_while_others_are_served() 
     assert!(slowest_ms < 3_000, "others were served at once: {slowest_ms} ms");
 }
 
+/// Hostile inputs, S17.
 #[test]
-fn s17_a_client_that_was_busy_for_long_and_falls_silent_is_closed_too() {
+fn client_that_falls_silent_after_long_activity_is_closed() {
     let server = server();
     let requests = get("/ok").repeat(20);
-    let mut busy: Vec<Talk> = (0..EACH).map(|_| Talk::new(server.address)).collect();
+    let mut busy: Vec<RawConnection> = (0..EACH).map(|_| RawConnection::new(server.address)).collect();
     // Long enough for every timer of a connection to run out while there is something to read.
     let until = monotonic_ms() + 6_000;
     while monotonic_ms() < until {
-        for talk in &mut busy {
-            talk.send(&requests);
+        for connection in &mut busy {
+            connection.send(&requests);
         }
-        for talk in &mut busy {
-            (0..20).for_each(|_| assert_eq!(talk.answer().map(|answer| answer.status), Some(301)));
+        for connection in &mut busy {
+            (0..20)
+                .for_each(|_| assert_eq!(connection.next_response().map(|answer| answer.status), Some(301)));
         }
     }
-    let mut silent: Vec<Slow> =
-        busy.into_iter().map(|talk| Slow::new("busy once", talk.socket, Does::Read)).collect();
-    is_so_within(13_000, || {
+    let mut silent: Vec<SlowClient> = busy
+        .into_iter()
+        .map(|connection| SlowClient::new("busy once", connection.socket, SlowBehavior::Read))
+        .collect();
+    becomes_true_within(13_000, || {
         silent.retain_mut(|slow| !slow.is_closed());
         silent.is_empty()
     });

@@ -3,29 +3,28 @@
 use rlinks_core::{Policy, Preset, Role};
 use serde_json::{Value, json};
 
-use super::issuer::{Signing, Stub};
-use super::{CLIENT, everybody, rule, settings};
-use crate::api::house::House;
-use crate::database::Place;
-use crate::sign_in::browser::Browser;
+use crate::support::browser::Browser;
+use crate::support::database::TestStore;
+use crate::support::members::TestServer;
+use crate::support::oidc_issuer::{CLIENT, SigningKey, StubIssuer, everybody, rule, settings};
 
-fn house(stub: &Stub, preset: Preset) -> House {
+fn oidc_server(stub: &StubIssuer, preset: Preset) -> TestServer {
     let mut settings = settings(&stub.issuer, everybody(Role::Member));
     settings.redirect_uri = Some("http://localhost/admin/oidc/callback".to_owned());
-    House::at(Place::sqlite(), Policy::preset(preset), |config| config.oidc = Some(settings))
+    TestServer::at(TestStore::sqlite(), Policy::preset(preset), |config| config.oidc = Some(settings))
 }
 
-fn browser(house: &House) -> Browser {
-    Browser { host: "localhost".to_owned(), ..Browser::new(house.address) }
+fn browser(server: &TestServer) -> Browser {
+    Browser { host: "localhost".to_owned(), ..Browser::new(server.address) }
 }
 
 #[test]
-fn each_trip_has_a_state_a_nonce_and_a_challenge_of_its_own() {
-    let stub = Stub::with(&[Signing::ec("ec").public()]);
-    let house = house(&stub, Preset::Platform);
+fn each_login_has_its_own_state_nonce_and_challenge() {
+    let stub = StubIssuer::with(&[SigningKey::ec("ec").public()]);
+    let server = oidc_server(&stub, Preset::Platform);
     let mut seen = std::collections::BTreeSet::new();
     for _ in 0..3 {
-        let mut browser = browser(&house);
+        let mut browser = browser(&server);
         let answer = browser.get("/admin/oidc/start?next=https://evil.example/");
         assert_eq!(answer.status, 303, "{answer:?}");
         let location = answer.location().unwrap();
@@ -34,7 +33,7 @@ fn each_trip_has_a_state_a_nonce_and_a_challenge_of_its_own() {
             "{location}"
         );
         for name in ["state", "nonce", "code_challenge"] {
-            let value = super::provider::parameter(location, name).unwrap();
+            let value = crate::support::oidc_provider::parameter(location, name).unwrap();
             assert_eq!(value.len(), 43, "{name}");
             // What the browser keeps tells neither the nonce nor the verifier.
             if name != "state" {
@@ -48,20 +47,20 @@ fn each_trip_has_a_state_a_nonce_and_a_challenge_of_its_own() {
 }
 
 #[test]
-fn the_login_page_offers_what_can_be_used() {
-    let stub = Stub::with(&[Signing::ec("ec").public()]);
-    let house = house(&stub, Preset::Team);
-    let page = browser(&house).get("/admin/login?next=/admin/account");
+fn login_page_offers_the_available_methods() {
+    let stub = StubIssuer::with(&[SigningKey::ec("ec").public()]);
+    let server = oidc_server(&stub, Preset::Team);
+    let page = browser(&server).get("/admin/login?next=/admin/account");
     assert!(
         page.body.contains("action=\"/admin/oidc/start\"") && page.body.contains("type=\"password\""),
         "{page:?}"
     );
     // Who sends a form takes the last step by a link: a form of ours leads to our own pages only.
-    let leave = browser(&house).get("/admin/oidc/start?via=form&workspace=main&next=/admin/account");
+    let leave = browser(&server).get("/admin/oidc/start?via=form&workspace=main&next=/admin/account");
     assert_eq!((leave.status, leave.location()), (200, None), "{leave:?}");
     assert!(leave.body.contains(&format!("href=\"{}/authorize?", stub.issuer)), "{leave:?}");
     // On another host than the provider's, the trip begins where it will end.
-    let mut other = Browser::new(house.address);
+    let mut other = Browser::new(server.address);
     let moved = other.get("/admin/oidc/start?workspace=main");
     assert_eq!(
         moved.location(),
@@ -70,7 +69,7 @@ fn the_login_page_offers_what_can_be_used() {
     );
     assert_eq!(other.cookie("rlinks-oidc"), None);
 
-    let without = House::new(Preset::Team);
+    let without = TestServer::new(Preset::Team);
     let mut browser = browser(&without);
     assert!(!browser.get("/admin/login").body.contains("/admin/oidc/start"));
     assert_eq!(browser.get("/admin/oidc/start").status, 404);
@@ -78,10 +77,10 @@ fn the_login_page_offers_what_can_be_used() {
 }
 
 #[test]
-fn nothing_comes_back_that_did_not_leave() {
-    let stub = Stub::with(&[Signing::ec("ec").public()]);
-    let house = house(&stub, Preset::Platform);
-    let mut browser = browser(&house);
+fn callback_without_a_matching_login_is_refused() {
+    let stub = StubIssuer::with(&[SigningKey::ec("ec").public()]);
+    let server = oidc_server(&stub, Preset::Platform);
+    let mut browser = browser(&server);
     let long = "x".repeat(10_000 / 5);
     for query in
         ["", "?", "?code=x", "?code=x&state=y", "?error=access_denied", &format!("?code={long}&state={long}")]
@@ -95,7 +94,7 @@ fn nothing_comes_back_that_did_not_leave() {
     }
     // Of a script in an error only the word is left, and without a state nothing at all.
     let location = browser.get("/admin/oidc/start").location().unwrap().to_owned();
-    let state = super::provider::parameter(&location, "state").unwrap();
+    let state = crate::support::oidc_provider::parameter(&location, "state").unwrap();
     let answer =
         browser.get(&format!("/admin/oidc/callback?error=%3Cscript%3Ealert(1)%3C/script%3E&state={state}"));
     assert_eq!(answer.status, 403);
@@ -107,15 +106,15 @@ fn nothing_comes_back_that_did_not_leave() {
 
 /// There and back again: the ID token has the usual claims and these.
 fn sign_in(
-    house: &House,
-    (stub, key): (&Stub, &Signing),
+    server: &TestServer,
+    (stub, key): (&StubIssuer, &SigningKey),
     subject: &str,
     more: &Value,
     userinfo: Value,
-) -> (crate::client::Answer, Browser) {
-    let mut browser = browser(house);
+) -> (crate::support::raw_client::Response, Browser) {
+    let mut browser = browser(server);
     let location = browser.get("/admin/oidc/start").location().unwrap().to_owned();
-    let said = |name: &str| super::provider::parameter(&location, name).unwrap();
+    let said = |name: &str| crate::support::oidc_provider::parameter(&location, name).unwrap();
     let mut claims = stub.claims(subject);
     claims["aud"] = json!(CLIENT);
     claims["nonce"] = json!(said("nonce"));
@@ -130,17 +129,18 @@ fn sign_in(
 }
 
 #[test]
-fn a_claim_that_only_userinfo_has_counts_too() {
-    let key = Signing::ec("ec");
-    let stub = Stub::with(&[key.public()]);
+fn claims_from_userinfo_count() {
+    let key = SigningKey::ec("ec");
+    let stub = StubIssuer::with(&[key.public()]);
     let mut settings = settings(&stub.issuer, Vec::new());
     settings.redirect_uri = Some("http://localhost/admin/oidc/callback".to_owned());
     settings.provision = vec![
         rule("main", Role::Admin, None, Some(("groups", "admins"))),
         rule("main", Role::Member, Some("example.com"), None),
     ];
-    let house =
-        House::at(Place::sqlite(), Policy::preset(Preset::Team), |config| config.oidc = Some(settings));
+    let server = TestServer::at(TestStore::sqlite(), Policy::preset(Preset::Team), |config| {
+        config.oidc = Some(settings);
+    });
     let role = |browser: &mut Browser| {
         let me = browser.send("GET", "/api/v1/me", None);
         let me: Value = serde_json::from_str(&me.body).unwrap();
@@ -148,25 +148,25 @@ fn a_claim_that_only_userinfo_has_counts_too() {
     };
     let both = (&stub, &key);
     let admins = json!({"sub": "ann", "groups": ["admins"]});
-    let (answer, mut ann) = sign_in(&house, both, "ann", &json!({}), admins);
+    let (answer, mut ann) = sign_in(&server, both, "ann", &json!({}), admins);
     assert_eq!((answer.status, stub.userinfo_asked()), (303, 1), "{answer:?}");
     assert_eq!(role(&mut ann), "admin");
     // Nobody asks for what the ID token says already.
-    let (answer, mut bob) = sign_in(&house, both, "bob", &json!({"groups": ["staff"]}), Value::Null);
+    let (answer, mut bob) = sign_in(&server, both, "bob", &json!({"groups": ["staff"]}), Value::Null);
     assert_eq!((answer.status, stub.userinfo_asked()), (303, 0), "{answer:?}");
     assert_eq!(role(&mut bob), "member");
     // What is about nobody counts for nothing.
-    let (answer, mut dan) = sign_in(&house, both, "dan", &json!({}), json!({"groups": ["admins"]}));
+    let (answer, mut dan) = sign_in(&server, both, "dan", &json!({}), json!({"groups": ["admins"]}));
     assert_eq!(answer.status, 303, "{answer:?}");
     assert_eq!(role(&mut dan), "member");
     // What is about somebody else is refused.
-    let (answer, _) = sign_in(&house, both, "eve", &json!({}), json!({"sub": "ann", "groups": ["admins"]}));
+    let (answer, _) = sign_in(&server, both, "eve", &json!({}), json!({"sub": "ann", "groups": ["admins"]}));
     assert_eq!(answer.status, 403, "{answer:?}");
     // And that one address is verified says nothing of another.
     let unverified = json!({"email": "boss@example.com", "email_verified": null});
     let other =
         json!({"sub": "carl", "groups": ["admins"], "email": "carl@evil.example", "email_verified": true});
-    let (answer, _) = sign_in(&house, both, "carl", &unverified, other);
+    let (answer, _) = sign_in(&server, both, "carl", &unverified, other);
     assert_eq!(answer.status, 403, "{answer:?}");
     assert!(answer.body.contains("verified"), "{answer:?}");
 }

@@ -1,4 +1,4 @@
-//! S11 and S13: what is no access token of the issuer for us.
+//! Hostile inputs, S11 and S13: what is no access token of the issuer for us.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -6,13 +6,14 @@ use ring::hmac;
 use rlinks_core::{Role, Scopes};
 use serde_json::{Value, json};
 
-use super::issuer::{Signing, Stub, unsigned};
-use super::{AUDIENCE, CLIENT, everybody, house, settings};
-use crate::api::caller::{Caller, Reply};
-use crate::api::house::House;
+use crate::support::api_client::{ApiClient, ApiResponse};
+use crate::support::members::TestServer;
+use crate::support::oidc_issuer::{
+    AUDIENCE, CLIENT, SigningKey, StubIssuer, everybody, oidc_server, settings, unsigned,
+};
 
-fn with_token(house: &House, token: &str) -> Reply {
-    Caller { address: house.address, key: Some(token.to_owned()) }.get("/me")
+fn with_token(server: &TestServer, token: &str) -> ApiResponse {
+    ApiClient { address: server.address, key: Some(token.to_owned()) }.get("/me")
 }
 
 fn with(mut claims: Value, name: &str, value: Value) -> Value {
@@ -26,12 +27,12 @@ fn without(mut claims: Value, name: &str) -> Value {
 }
 
 #[test]
-fn a_token_of_the_issuer_for_us_opens_the_api() {
-    let (rsa, ec) = (Signing::rsa("rsa"), Signing::ec("ec"));
-    let stub = Stub::with(&[rsa.public(), ec.public()]);
-    let house = house(&stub, everybody(Role::Member));
+fn valid_access_token_opens_the_api() {
+    let (rsa, ec) = (SigningKey::rsa("rsa"), SigningKey::ec("ec"));
+    let stub = StubIssuer::with(&[rsa.public(), ec.public()]);
+    let server = oidc_server(&stub, everybody(Role::Member));
     for key in [&rsa, &ec] {
-        let me = with_token(&house, &key.token(&stub.claims("ann"))).expect(200).json();
+        let me = with_token(&server, &key.token(&stub.claims("ann"))).expect(200).json();
         assert_eq!(
             (&me["user"]["email"], &me["workspace"]),
             (&json!("ann@example.com"), &json!("main")),
@@ -40,25 +41,25 @@ fn a_token_of_the_issuer_for_us_opens_the_api() {
         // Plain `JWT` and nothing are what issuers write that do not know RFC 9068.
         for typ in ["JWT", "application/at+jwt", "AT+JWT"] {
             let header = json!({"alg": key.alg(), "kid": key.kid, "typ": typ});
-            with_token(&house, &key.token_with(&header, &stub.claims("ann"))).expect(200);
+            with_token(&server, &key.token_with(&header, &stub.claims("ann"))).expect(200);
         }
         let header = json!({"alg": key.alg(), "kid": key.kid});
-        with_token(&house, &key.token_with(&header, &stub.claims("ann"))).expect(200);
+        with_token(&server, &key.token_with(&header, &stub.claims("ann"))).expect(200);
         let several = with(stub.claims("ann"), "aud", json!(["web", AUDIENCE]));
-        with_token(&house, &key.token(&several)).expect(200);
+        with_token(&server, &key.token(&several)).expect(200);
     }
     // Keys go on beside it.
-    house.key(&house.main, None, Scopes::ALL).get("/me").expect(200);
+    server.key(&server.main, None, Scopes::ALL).get("/me").expect(200);
 }
 
 #[test]
-fn the_algorithm_is_the_keys_and_never_the_tokens() {
-    let (rsa, ec) = (Signing::rsa("rsa"), Signing::ec("ec"));
-    let stub = Stub::with(&[rsa.public(), ec.public()]);
-    let house = house(&stub, everybody(Role::Member));
+fn token_with_another_algorithm_than_its_key_is_refused() {
+    let (rsa, ec) = (SigningKey::rsa("rsa"), SigningKey::ec("ec"));
+    let stub = StubIssuer::with(&[rsa.public(), ec.public()]);
+    let server = oidc_server(&stub, everybody(Role::Member));
     let claims = stub.claims("ann");
     let good = rsa.token(&claims);
-    with_token(&house, &good).expect(200);
+    with_token(&server, &good).expect(200);
     let (head, signature) = good.rsplit_once('.').unwrap();
 
     let mut bad = vec![
@@ -105,17 +106,17 @@ fn the_algorithm_is_the_keys_and_never_the_tokens() {
         bad.push(rsa.token_with(&header, &claims));
     }
     for token in bad {
-        with_token(&house, &token).refused(401, "UNAUTHENTICATED");
+        with_token(&server, &token).refused(401, "UNAUTHENTICATED");
     }
     // One changed letter of each part.
     for at in [3, head.len() - 3, good.len() - 9] {
         let mut changed = good.clone().into_bytes();
         changed[at] = if changed[at] == b'A' { b'B' } else { b'A' };
-        with_token(&house, &String::from_utf8(changed).unwrap()).refused(401, "UNAUTHENTICATED");
+        with_token(&server, &String::from_utf8(changed).unwrap()).refused(401, "UNAUTHENTICATED");
     }
     // A token brings no keys of its own.
-    let own = Signing::ec("mine");
-    let evil = Stub::with(&[own.public()]);
+    let own = SigningKey::ec("mine");
+    let evil = StubIssuer::with(&[own.public()]);
     for extra in [
         json!({"alg": "ES256", "kid": "mine", "jwk": own.public()}),
         json!({"alg": "ES256", "kid": "ec", "jwk": own.public()}),
@@ -123,34 +124,34 @@ fn the_algorithm_is_the_keys_and_never_the_tokens() {
         json!({"alg": "ES256", "kid": "ec", "x5u": format!("{}/keys", evil.issuer)}),
         json!({"alg": "ES256", "jwk": own.public()}),
     ] {
-        with_token(&house, &own.token_with(&extra, &claims)).refused(401, "UNAUTHENTICATED");
+        with_token(&server, &own.token_with(&extra, &claims)).refused(401, "UNAUTHENTICATED");
     }
     assert_eq!(evil.asked(), 0, "an address in a token was asked");
 }
 
 #[test]
-fn only_configured_algorithms_are_taken() {
-    let (rsa, ec) = (Signing::rsa("rsa"), Signing::ec("ec"));
-    let stub = Stub::with(&[rsa.public(), ec.public()]);
+fn only_configured_algorithms_are_accepted() {
+    let (rsa, ec) = (SigningKey::rsa("rsa"), SigningKey::ec("ec"));
+    let stub = StubIssuer::with(&[rsa.public(), ec.public()]);
     let mut only = settings(&stub.issuer, everybody(Role::Member));
     only.algorithms = vec!["ES256".parse().unwrap()];
-    let house = House::at(
-        crate::database::Place::sqlite(),
+    let server = TestServer::at(
+        crate::support::database::TestStore::sqlite(),
         rlinks_core::Policy::preset(rlinks_core::Preset::Team),
         |config| config.oidc = Some(only),
     );
-    with_token(&house, &ec.token(&stub.claims("ann"))).expect(200);
-    with_token(&house, &rsa.token(&stub.claims("ann"))).refused(401, "UNAUTHENTICATED");
+    with_token(&server, &ec.token(&stub.claims("ann"))).expect(200);
+    with_token(&server, &rsa.token(&stub.claims("ann"))).refused(401, "UNAUTHENTICATED");
 }
 
 #[test]
 fn every_claim_is_checked() {
-    let key = Signing::ec("ec");
-    let stub = Stub::with(&[key.public()]);
-    let house = house(&stub, everybody(Role::Member));
+    let key = SigningKey::ec("ec");
+    let stub = StubIssuer::with(&[key.public()]);
+    let server = oidc_server(&stub, everybody(Role::Member));
     let good = || stub.claims("ann");
     let now = good()["iat"].as_i64().unwrap();
-    with_token(&house, &key.token(&good())).expect(200);
+    with_token(&server, &key.token(&good())).expect(200);
 
     let bad = [
         without(good(), "aud"),
@@ -183,24 +184,24 @@ fn every_claim_is_checked() {
         with(good(), "iat", json!(1e300)),
     ];
     for claims in bad {
-        with_token(&house, &key.token(&claims)).refused(401, "UNAUTHENTICATED");
+        with_token(&server, &key.token(&claims)).refused(401, "UNAUTHENTICATED");
     }
     // Clocks differ a little.
     for (name, at) in [("exp", now - 20), ("nbf", now + 20), ("iat", now + 20)] {
-        with_token(&house, &key.token(&with(good(), name, json!(at)))).expect(200);
+        with_token(&server, &key.token(&with(good(), name, json!(at)))).expect(200);
     }
     // And a token ends while it is used.
     let short = key.token(&with(good(), "exp", json!(now + 60)));
-    with_token(&house, &short).expect(200);
-    house.advance_ms(91_000);
-    with_token(&house, &short).refused(401, "UNAUTHENTICATED");
+    with_token(&server, &short).expect(200);
+    server.advance_ms(91_000);
+    with_token(&server, &short).refused(401, "UNAUTHENTICATED");
 }
 
 #[test]
-fn an_id_token_is_no_access_token() {
-    let key = Signing::ec("ec");
-    let stub = Stub::with(&[key.public()]);
-    let house = house(&stub, everybody(Role::Member));
+fn id_token_is_refused_as_an_access_token() {
+    let key = SigningKey::ec("ec");
+    let stub = StubIssuer::with(&[key.public()]);
+    let server = oidc_server(&stub, everybody(Role::Member));
     let jwt = json!({"alg": "ES256", "kid": "ec", "typ": "JWT"});
     // As Zitadel writes them: the project is an audience of both kinds.
     let id = with(stub.claims("ann"), "aud", json!([CLIENT, AUDIENCE]));
@@ -214,46 +215,46 @@ fn an_id_token_is_no_access_token() {
         // Bound to a key we cannot see.
         ("cnf", json!({"jkt": "x"})),
     ] {
-        with_token(&house, &key.token_with(&jwt, &with(id.clone(), name, value)))
+        with_token(&server, &key.token_with(&jwt, &with(id.clone(), name, value)))
             .refused(401, "UNAUTHENTICATED");
     }
     for typ in ["logout+jwt", "dpop+jwt", "secevent+jwt", "JWE", ""] {
         let header = json!({"alg": "ES256", "kid": "ec", "typ": typ});
-        with_token(&house, &key.token_with(&header, &stub.claims("ann"))).refused(401, "UNAUTHENTICATED");
+        with_token(&server, &key.token_with(&header, &stub.claims("ann"))).refused(401, "UNAUTHENTICATED");
     }
-    with_token(&house, &key.token_with(&jwt, &id)).expect(200);
-    with_token(&house, &key.token_with(&jwt, &with(id, "typ", json!("Bearer")))).expect(200);
+    with_token(&server, &key.token_with(&jwt, &id)).expect(200);
+    with_token(&server, &key.token_with(&jwt, &with(id, "typ", json!("Bearer")))).expect(200);
 
     // Where both have one name, a token must say what it is.
     let mut same = settings(&stub.issuer, everybody(Role::Member));
     same.audience = Some(CLIENT.to_owned());
-    let house = House::at(
-        crate::database::Place::sqlite(),
+    let server = TestServer::at(
+        crate::support::database::TestStore::sqlite(),
         rlinks_core::Policy::preset(rlinks_core::Preset::Team),
         |config| config.oidc = Some(same),
     );
     let claims = with(stub.claims("ann"), "aud", json!(CLIENT));
-    with_token(&house, &key.token_with(&jwt, &claims)).refused(401, "UNAUTHENTICATED");
-    with_token(&house, &key.token(&claims)).expect(200);
+    with_token(&server, &key.token_with(&jwt, &claims)).refused(401, "UNAUTHENTICATED");
+    with_token(&server, &key.token(&claims)).expect(200);
 }
 
 #[test]
-fn tokens_need_an_audience_and_have_a_length() {
-    let key = Signing::ec("ec");
-    let stub = Stub::with(&[key.public()]);
+fn audience_is_required_and_token_length_is_limited() {
+    let key = SigningKey::ec("ec");
+    let stub = StubIssuer::with(&[key.public()]);
     let mut none = settings(&stub.issuer, everybody(Role::Member));
     none.audience = None;
-    let closed = House::at(
-        crate::database::Place::sqlite(),
+    let closed = TestServer::at(
+        crate::support::database::TestStore::sqlite(),
         rlinks_core::Policy::preset(rlinks_core::Preset::Team),
         |config| config.oidc = Some(none),
     );
     for claims in [stub.claims("ann"), without(stub.claims("ann"), "aud")] {
         with_token(&closed, &key.token(&claims)).refused(401, "UNAUTHENTICATED");
     }
-    let house = house(&stub, everybody(Role::Member));
+    let server = oidc_server(&stub, everybody(Role::Member));
     let long = with(stub.claims("ann"), "padding", json!("x".repeat(5_000)));
-    with_token(&house, &key.token(&long)).expect(200);
+    with_token(&server, &key.token(&long)).expect(200);
     let longer = with(stub.claims("ann"), "padding", json!("x".repeat(6_500)));
-    with_token(&house, &key.token(&longer)).refused(401, "UNAUTHENTICATED");
+    with_token(&server, &key.token(&longer)).refused(401, "UNAUTHENTICATED");
 }

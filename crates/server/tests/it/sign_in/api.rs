@@ -2,23 +2,22 @@
 
 use rlinks_core::{Preset, Role};
 
-use super::browser::{Browser, signed_in};
-use super::{ann, member};
-use crate::api::house::{House, preset};
-use crate::client::Answer;
-use crate::database::Place;
+use crate::support::browser::{Browser, signed_in};
+use crate::support::database::TestStore;
+use crate::support::members::{TestServer, ann, member, preset};
+use crate::support::raw_client::Response;
 
-fn call(browser: &Browser, method: &str, path: &str, lines: &[(&str, &str)], body: Option<&str>) -> Answer {
+fn call(browser: &Browser, method: &str, path: &str, lines: &[(&str, &str)], body: Option<&str>) -> Response {
     let with = lines.iter().fold(browser.clone(), |browser, (name, value)| browser.with(name, value));
     with.with("Content-Type", "application/json").send(method, &format!("/api/v1{path}"), body)
 }
 
 #[test]
-fn a_session_does_what_its_members_role_may() {
-    let house = House::new(Preset::Fabric);
-    ann(&house);
-    let user = member(&house, &house.main, Role::Member, "bob@example.com");
-    let mut bob = signed_in(house.address, "bob@example.com");
+fn session_may_do_what_the_role_allows() {
+    let server = TestServer::new(Preset::Fabric);
+    ann(&server);
+    let user = member(&server, &server.main, Role::Member, "bob@example.com");
+    let mut bob = signed_in(server.address, "bob@example.com");
     let csrf = bob.token("/admin/account");
     let me = call(&bob, "GET", "/me", &[], None);
     assert_eq!(me.status, 200, "{me:?}");
@@ -33,11 +32,12 @@ fn a_session_does_what_its_members_role_may() {
     assert_eq!(call(&bob, "DELETE", "/links/bobs", &[("X-CSRF-Token", &csrf)], None).status, 204);
 }
 
+/// Hostile inputs, S23.
 #[test]
-fn s23_a_change_with_a_session_must_show_its_token() {
-    let house = House::new(Preset::Fabric);
-    ann(&house);
-    let mut ann = signed_in(house.address, "ann@example.com");
+fn session_change_without_csrf_token_is_refused() {
+    let server = TestServer::new(Preset::Fabric);
+    ann(&server);
+    let mut ann = signed_in(server.address, "ann@example.com");
     let csrf = ann.token("/admin/account");
     let link = r#"{"target": "https://example.com/", "code": "x"}"#;
     let origin = format!("http://{}", ann.host);
@@ -63,32 +63,33 @@ fn s23_a_change_with_a_session_must_show_its_token() {
 }
 
 #[test]
-fn a_key_that_is_named_counts_and_a_cookie_is_no_key() {
-    let house = House::new(Preset::Fabric);
-    ann(&house);
-    let (ann, reader) = (signed_in(house.address, "ann@example.com"), house.reader());
+fn authorization_header_wins_over_the_session_cookie() {
+    let server = TestServer::new(Preset::Fabric);
+    ann(&server);
+    let (ann, reader) = (signed_in(server.address, "ann@example.com"), server.reader());
     let key = format!("Bearer {}", reader.secret());
     assert_eq!(call(&ann, "GET", "/users", &[], None).status, 200);
     assert_eq!(call(&ann, "GET", "/users", &[("Authorization", &key)], None).status, 403, "the key may not");
     assert_eq!(call(&ann, "GET", "/users", &[("Authorization", "Bearer x")], None).status, 401);
     assert_eq!(call(&ann, "GET", "/users", &[("Authorization", "")], None).status, 401);
-    let mut browser = Browser::new(house.address);
+    let mut browser = Browser::new(server.address);
     browser.cookies = vec![("rlinks".to_owned(), reader.secret().to_owned())];
     assert_eq!(call(&browser, "GET", "/links", &[], None).status, 401);
     let bearer = format!("Bearer {}", ann.session());
     assert_eq!(
-        call(&Browser::new(house.address), "GET", "/links", &[("Authorization", &bearer)], None).status,
+        call(&Browser::new(server.address), "GET", "/links", &[("Authorization", &bearer)], None).status,
         401
     );
 }
 
 #[test]
-fn requests_of_a_session_are_its_members() {
+fn session_requests_count_towards_the_limit_of_the_member() {
     let mut policy = preset(Preset::Team);
     policy.limits.requests_per_hour = Some(5);
-    let house = House::at(Place::sqlite(), policy, |_| ());
-    ann(&house);
-    let browsers = [signed_in(house.address, "ann@example.com"), signed_in(house.address, "ann@example.com")];
+    let server = TestServer::at(TestStore::sqlite(), policy, |_| ());
+    ann(&server);
+    let browsers =
+        [signed_in(server.address, "ann@example.com"), signed_in(server.address, "ann@example.com")];
     for number in 0..5 {
         let answer = call(&browsers[number % 2], "GET", "/me", &[], None);
         assert_eq!((answer.status, answer.header("x-ratelimit-limit")), (200, vec!["5"]), "{number}");

@@ -1,10 +1,9 @@
-//! S23: nothing happens because somebody looked at another site.
+//! Hostile inputs, S23: nothing happens because somebody looked at another site.
 
 use rlinks_core::Preset;
 
-use super::browser::{Browser, form, signed_in};
-use super::{PASSWORD, ann};
-use crate::api::house::House;
+use crate::support::browser::{Browser, form, signed_in};
+use crate::support::members::{PASSWORD, TestServer, ann};
 
 /// What browsers, old ones and evil sites say about where a form comes from, and whether it counts.
 const ORIGINS: &[(&[(&str, &str)], bool)] = &[
@@ -40,11 +39,12 @@ fn borrowed(lines: &[(String, String)]) -> Vec<(&str, &str)> {
     lines.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect()
 }
 
+/// Hostile inputs, S23.
 #[test]
-fn s23_a_form_of_another_site_does_nothing() {
-    let house = House::new(Preset::Fabric);
-    ann(&house);
-    let mut browser = signed_in(house.address, "ann@example.com");
+fn form_from_another_site_is_refused() {
+    let server = TestServer::new(Preset::Fabric);
+    ann(&server);
+    let mut browser = signed_in(server.address, "ann@example.com");
     let csrf = browser.token("/admin/account");
     for (said, _) in ORIGINS.iter().filter(|(_, counts)| !counts) {
         let said = lines(&browser, said);
@@ -59,12 +59,12 @@ fn s23_a_form_of_another_site_does_nothing() {
     for (said, _) in ORIGINS.iter().filter(|(_, counts)| *counts) {
         let said = lines(&browser, said);
         // Wherever it comes from, it needs the token of this very session.
-        let theirs = signed_in(house.address, "ann@example.com").token("/admin/account");
+        let theirs = signed_in(server.address, "ann@example.com").token("/admin/account");
         for wrong in ["", "0", &"0".repeat(64), &csrf[1..], &format!("{csrf}0"), &theirs] {
             let answer = browser.post_with("/admin/logout", &[("csrf", wrong)], &borrowed(&said));
             assert_eq!(answer.status, 403, "{wrong} {said:?}");
         }
-        let mut other = signed_in(house.address, "ann@example.com");
+        let mut other = signed_in(server.address, "ann@example.com");
         let csrf = other.token("/admin/account");
         assert_eq!(
             other.post_with("/admin/logout", &[("csrf", &csrf)], &borrowed(&said)).status,
@@ -75,19 +75,21 @@ fn s23_a_form_of_another_site_does_nothing() {
     assert!(browser.is_signed_in());
 }
 
+/// Hostile inputs, S23.
+///
 /// Otherwise a site could sign its visitors in to an account of its own, and see what they make.
 #[test]
-fn s23_nobody_is_signed_in_by_another_site() {
-    let house = House::new(Preset::Fabric);
-    ann(&house);
+fn sign_in_form_from_another_site_is_refused() {
+    let server = TestServer::new(Preset::Fabric);
+    ann(&server);
     let fields = |csrf: &'_ str| {
         form(&[("csrf", csrf), ("workspace", "main"), ("email", "ann@example.com"), ("password", PASSWORD)])
     };
-    let mut evil = Browser::new(house.address);
+    let mut evil = Browser::new(server.address);
     let theirs = evil.token("/admin/login");
     for token in ["", "00", theirs.as_str()] {
         // Without a cookie of ours, and with one that goes with another form.
-        let mut fresh = Browser::new(house.address);
+        let mut fresh = Browser::new(server.address);
         assert_eq!(fresh.send("POST", "/admin/login", Some(&fields(token))).status, 403);
         let own = fresh.token("/admin/login");
         assert_eq!(fresh.send("POST", "/admin/login", Some(&fields(token))).status, 403);
@@ -95,7 +97,7 @@ fn s23_nobody_is_signed_in_by_another_site() {
         assert_eq!(fresh.send("POST", "/admin/login", Some(&fields(&own))).status, 303);
     }
     for (said, counts) in ORIGINS {
-        let mut browser = Browser::new(house.address);
+        let mut browser = Browser::new(server.address);
         let csrf = browser.token("/admin/login");
         let said = lines(&browser, said);
         let fields = [
@@ -110,11 +112,12 @@ fn s23_nobody_is_signed_in_by_another_site() {
     }
 }
 
+/// Hostile inputs, S23.
 #[test]
-fn s23_what_is_no_form_is_none() {
-    let house = House::new(Preset::Fabric);
-    ann(&house);
-    let mut browser = signed_in(house.address, "ann@example.com");
+fn other_content_types_and_malformed_forms_are_refused() {
+    let server = TestServer::new(Preset::Fabric);
+    ann(&server);
+    let mut browser = signed_in(server.address, "ann@example.com");
     let csrf = browser.token("/admin/account");
     let body = form(&[("csrf", &csrf)]);
     for kind in [
@@ -139,11 +142,12 @@ fn s23_what_is_no_form_is_none() {
     assert!(browser.is_signed_in());
 }
 
+/// Hostile inputs, S23.
 #[test]
-fn s23_looking_changes_nothing() {
-    let house = House::new(Preset::Fabric);
-    ann(&house);
-    let mut browser = signed_in(house.address, "ann@example.com");
+fn get_requests_change_nothing() {
+    let server = TestServer::new(Preset::Fabric);
+    ann(&server);
+    let mut browser = signed_in(server.address, "ann@example.com");
     let csrf = browser.token("/admin/account");
     for path in ["/admin/logout", "/admin/account/sign-out-everywhere", "/admin/account/password"] {
         for method in ["GET", "HEAD", "PUT", "DELETE", "PATCH"] {

@@ -1,18 +1,20 @@
-//! S25 and more: what every page owes, over what people sign in, and where they are led.
+//! Hostile inputs, S25, and more: what every page owes, over what people sign in, and where they are led.
 
 use rlinks_core::{Preset, Role};
 
-use super::browser::{Browser, signed_in};
-use super::{PASSWORD, ann, member};
-use crate::api::house::{House, preset};
-use crate::database::Place;
+use crate::support::browser::{Browser, signed_in};
+use crate::support::database::TestStore;
+use crate::support::members::{PASSWORD, TestServer, ann, member, preset};
 
+/// Hostile inputs, S25.
+///
 /// [`Browser`] checks the headers of each of them.
 #[test]
-fn s25_every_page_says_that_nobody_may_frame_it() {
-    let house = House::new(Preset::Fabric);
-    ann(&house);
-    let (mut stranger, mut ann) = (Browser::new(house.address), signed_in(house.address, "ann@example.com"));
+fn every_page_forbids_framing() {
+    let server = TestServer::new(Preset::Fabric);
+    ann(&server);
+    let (mut stranger, mut ann) =
+        (Browser::new(server.address), signed_in(server.address, "ann@example.com"));
     for (path, stranger_gets, ann_gets) in [
         ("/admin", 303, 200),
         ("/admin/", 308, 308),
@@ -38,19 +40,19 @@ fn s25_every_page_says_that_nobody_may_frame_it() {
     let style = stranger.get("/admin/style.css");
     assert!(style.header("content-type")[0].starts_with("text/css"));
     // For programs an error is the envelope, as everywhere.
-    let mut program = Browser::new(house.address).with("Accept", "application/json");
+    let mut program = Browser::new(server.address).with("Accept", "application/json");
     let refused = program.get("/admin/nothing");
     assert_eq!(refused.header("content-type"), ["application/json"]);
     assert!(refused.body.contains("\"NOT_FOUND\""), "{refused:?}");
 }
 
 #[test]
-fn who_is_signed_in_finds_the_way_on_from_a_page_that_is_not_there() {
-    let house = House::new(Preset::Fabric);
-    ann(&house);
-    member(&house, &house.main, Role::Viewer, "viewer@example.com");
+fn not_found_page_links_to_the_dashboard_when_signed_in() {
+    let server = TestServer::new(Preset::Fabric);
+    ann(&server);
+    member(&server, &server.main, Role::Viewer, "viewer@example.com");
     let (mut stranger, mut viewer) =
-        (Browser::new(house.address), signed_in(house.address, "viewer@example.com"));
+        (Browser::new(server.address), signed_in(server.address, "viewer@example.com"));
     for (path, title, words) in [
         ("/admin/nothing/here", "There is no such page", "Look for a typing mistake in the address."),
         ("/admin/links/nothing", "There is no such page", "nothing"),
@@ -71,30 +73,30 @@ fn who_is_signed_in_finds_the_way_on_from_a_page_that_is_not_there() {
 }
 
 #[test]
-fn pages_are_not_for_the_public_listener_where_there_is_another() {
-    let house = House::at(Place::sqlite(), preset(Preset::Fabric), |config| {
+fn pages_are_absent_from_the_public_listener_when_there_is_a_separate_one() {
+    let server = TestServer::at(TestStore::sqlite(), preset(Preset::Fabric), |config| {
         config.control_listen = Some("127.0.0.1:0".parse().unwrap());
     });
-    ann(&house);
+    ann(&server);
     for path in ["/admin", "/admin/login", "/admin/setup", "/admin/style.css"] {
-        assert_eq!(house.visit(path).status, 404, "{path}");
+        assert_eq!(server.visit(path).status, 404, "{path}");
     }
-    let mut browser = Browser::new(house.control.unwrap());
+    let mut browser = Browser::new(server.control.unwrap());
     assert_eq!(browser.sign_in("ann@example.com", PASSWORD).status, 303);
 }
 
 #[test]
-fn the_host_names_the_workspace_or_the_form_asks() {
-    let house = House::new(Preset::Fabric);
-    ann(&house);
-    let team = house.workspace("team", preset(Preset::Team), &["team.localhost"]);
-    member(&house, &team, Role::Admin, "eve@example.com");
-    crate::client::wait_until("the host is known", || {
-        let mut browser = Browser::new(house.address);
+fn workspace_comes_from_the_host_or_the_form() {
+    let server = TestServer::new(Preset::Fabric);
+    ann(&server);
+    let team = server.workspace("team", preset(Preset::Team), &["team.localhost"]);
+    member(&server, &team, Role::Admin, "eve@example.com");
+    crate::support::raw_client::wait_until("the host is known", || {
+        let mut browser = Browser::new(server.address);
         browser.host = "team.localhost".to_owned();
         !browser.get("/admin/login").body.contains("name=\"workspace\"")
     });
-    let mut browser = Browser::new(house.address);
+    let mut browser = Browser::new(server.address);
     assert!(browser.get("/admin/login").body.contains("name=\"workspace\" value=\"main\""));
     browser.host = "team.localhost".to_owned();
     // Whatever the form says, it is the host's workspace.
@@ -104,8 +106,8 @@ fn the_host_names_the_workspace_or_the_form_asks() {
 }
 
 #[test]
-fn nobody_signs_in_over_plain_http_from_elsewhere_unless_the_operator_says_so() {
-    let refusing = House::new(Preset::Fabric);
+fn plain_http_sign_in_from_another_machine_needs_insecure_cookies() {
+    let refusing = TestServer::new(Preset::Fabric);
     ann(&refusing);
     let mut browser = Browser::new(refusing.address);
     let csrf = browser.token("/admin/login");
@@ -129,7 +131,7 @@ fn nobody_signs_in_over_plain_http_from_elsewhere_unless_the_operator_says_so() 
     assert_eq!(signed.send("GET", "/api/v1/me", None).status, 401);
 
     let allowing =
-        House::at(Place::sqlite(), preset(Preset::Fabric), |config| config.insecure_cookies = true);
+        TestServer::at(TestStore::sqlite(), preset(Preset::Fabric), |config| config.insecure_cookies = true);
     ann(&allowing);
     let mut browser = Browser::new(allowing.address);
     browser.host = "rmax.to".to_owned();
@@ -138,12 +140,12 @@ fn nobody_signs_in_over_plain_http_from_elsewhere_unless_the_operator_says_so() 
 }
 
 #[test]
-fn behind_a_trusted_proxy_that_speaks_https_cookies_are_bound_to_it() {
-    let house = House::at(Place::sqlite(), preset(Preset::Fabric), |config| {
+fn cookies_are_secure_behind_a_trusted_https_proxy() {
+    let server = TestServer::at(TestStore::sqlite(), preset(Preset::Fabric), |config| {
         config.reloadable.trusted_proxies = vec!["127.0.0.0/8".parse().unwrap()];
     });
-    ann(&house);
-    let mut browser = Browser::new(house.address)
+    ann(&server);
+    let mut browser = Browser::new(server.address)
         .with("X-Forwarded-Proto", "https")
         .with("X-Forwarded-For", "203.0.113.7")
         .with("Sec-Fetch-Site", "same-origin");
@@ -177,7 +179,7 @@ fn behind_a_trusted_proxy_that_speaks_https_cookies_are_bound_to_it() {
     planted.cookies = vec![("rlinks".to_owned(), token)];
     assert!(!planted.is_signed_in());
     // Who claims https without being trusted is not believed.
-    let plain = House::new(Preset::Fabric);
+    let plain = TestServer::new(Preset::Fabric);
     ann(&plain);
     let mut liar = Browser::new(plain.address).with("X-Forwarded-Proto", "https");
     liar.host = "rmax.to".to_owned();
@@ -185,10 +187,10 @@ fn behind_a_trusted_proxy_that_speaks_https_cookies_are_bound_to_it() {
 }
 
 #[test]
-fn who_was_on_the_way_somewhere_is_led_there() {
-    let house = House::new(Preset::Fabric);
-    ann(&house);
-    let mut browser = Browser::new(house.address);
+fn sign_in_returns_to_the_requested_page() {
+    let server = TestServer::new(Preset::Fabric);
+    ann(&server);
+    let mut browser = Browser::new(server.address);
     let away = browser.get("/admin/account?x=1");
     assert_eq!(away.location(), Some("/admin/login?next=%2Fadmin%2Faccount%3Fx%3D1"), "{away:?}");
     for (asked, led) in [
@@ -196,7 +198,7 @@ fn who_was_on_the_way_somewhere_is_led_there() {
         ("//evil.example", "/admin"),
         ("https://evil.example", "/admin"),
     ] {
-        let mut browser = Browser::new(house.address);
+        let mut browser = Browser::new(server.address);
         let csrf = browser.token("/admin/login");
         let fields = [
             ("csrf", csrf.as_str()),
@@ -209,16 +211,16 @@ fn who_was_on_the_way_somewhere_is_led_there() {
     }
 }
 
-/// S20 for the few pages there are.
+/// Hostile inputs, S20, for the few pages there are.
 #[test]
-fn what_people_are_called_is_shown_as_text() {
-    let house = House::new(Preset::Fabric);
+fn member_names_are_escaped() {
+    let server = TestServer::new(Preset::Fabric);
     let evil = "\"><img src=x onerror=1>{{7*7}}";
-    let user = ann(&house);
+    let user = ann(&server);
     let patch = rlinks_ops::members::MemberPatch { full_name: Some(evil.to_owned()), ..Default::default() };
-    let by = rlinks_ops::Requester::operator(crate::support::operator());
-    house.runtime.block_on(house.ops.change_member(&by, &user, &patch)).unwrap();
-    let mut browser = Browser::new(house.address).with("User-Agent", "<svg/onload=1>");
+    let by = rlinks_ops::Requester::operator(crate::support::server::operator());
+    server.runtime.block_on(server.ops.change_member(&by, &user, &patch)).unwrap();
+    let mut browser = Browser::new(server.address).with("User-Agent", "<svg/onload=1>");
     let refused = browser.sign_in_to("\"><svg>", evil, "x");
     assert!(!refused.body.contains("<img") && !refused.body.contains("<svg"), "{refused:?}");
     assert_eq!(browser.sign_in("ann@example.com", PASSWORD).status, 303);

@@ -1,36 +1,36 @@
-//! S30: passwords, however they come.
+//! Hostile inputs, S30: passwords, however they come.
 
 use rlinks_core::{Password, Preset, Role};
 use rlinks_ops::Requester;
 
-use super::browser::Browser;
-use super::{PASSWORD, ann, member};
-use crate::api::caller::at_once;
-use crate::api::house::{House, preset};
-use crate::support::operator;
+use crate::support::api_client::at_once;
+use crate::support::browser::Browser;
+use crate::support::members::{PASSWORD, TestServer, ann, member, preset};
+use crate::support::server::operator;
 
-fn sign_in(house: &House, email: &str, password: &str) -> crate::client::Answer {
-    Browser::new(house.address).sign_in(email, password)
+fn sign_in(server: &TestServer, email: &str, password: &str) -> crate::support::raw_client::Response {
+    Browser::new(server.address).sign_in(email, password)
 }
 
+/// Hostile inputs, S30.
 #[test]
-fn s30_whoever_is_not_let_in_learns_nothing() {
-    let house = House::new(Preset::Fabric);
-    ann(&house);
-    house.user_called(&house.main, Role::Member, "invited@example.com");
-    let suspended = member(&house, &house.main, Role::Member, "suspended@example.com");
+fn login_failure_responses_are_identical() {
+    let server = TestServer::new(Preset::Fabric);
+    ann(&server);
+    server.user_with_email(&server.main, Role::Member, "invited@example.com");
+    let suspended = member(&server, &server.main, Role::Member, "suspended@example.com");
     let patch = rlinks_ops::members::MemberPatch {
         status: Some(rlinks_core::UserStatus::Suspended),
         ..Default::default()
     };
     let by = Requester::operator(operator());
-    house.runtime.block_on(house.ops.change_member(&by, &suspended, &patch)).unwrap();
-    let team = house.workspace("team", preset(Preset::Team), &[]);
-    member(&house, &team, Role::Admin, "eve@example.com");
+    server.runtime.block_on(server.ops.change_member(&by, &suspended, &patch)).unwrap();
+    let team = server.workspace("team", preset(Preset::Team), &[]);
+    member(&server, &team, Role::Admin, "eve@example.com");
     let shown = |workspace: &str, email: &str, password: &str| {
-        let answer = Browser::new(house.address).sign_in_to(workspace, email, password);
+        let answer = Browser::new(server.address).sign_in_to(workspace, email, password);
         // The token of the form and what was typed differ, and nothing else.
-        let csrf = super::browser::hidden(&answer, "csrf");
+        let csrf = crate::support::browser::hidden(&answer, "csrf");
         let typed = |name: &str, value: &str| format!("name=\"{name}\" type=\"email\" value=\"{value}\"");
         let body = answer.body.replace(&csrf, "").replace(&typed("email", email), "");
         (answer.status, body.replace(&format!("value=\"{workspace}\""), ""))
@@ -54,41 +54,44 @@ fn s30_whoever_is_not_let_in_learns_nothing() {
     ] {
         assert_eq!(shown(workspace, email, password), wrong, "{workspace} {email}");
     }
-    assert_eq!(Browser::new(house.address).sign_in_to("team", "eve@example.com", PASSWORD).status, 303);
+    assert_eq!(Browser::new(server.address).sign_in_to("team", "eve@example.com", PASSWORD).status, 303);
 }
 
+/// Hostile inputs, S30.
 #[test]
-fn s30_a_megabyte_is_refused_before_it_is_hashed() {
-    let house = House::new(Preset::Fabric);
-    ann(&house);
-    let answer = sign_in(&house, "ann@example.com", &"x".repeat(1 << 20));
+fn oversized_password_is_refused_before_hashing() {
+    let server = TestServer::new(Preset::Fabric);
+    ann(&server);
+    let answer = sign_in(&server, "ann@example.com", &"x".repeat(1 << 20));
     assert_eq!(answer.status, 413, "{answer:?}");
-    assert_eq!(super::sessions::rows(&house, "select count(*) from attempts"), 0);
+    assert_eq!(super::sessions::rows(&server, "select count(*) from attempts"), 0);
 }
 
+/// Hostile inputs, S30.
 #[test]
-fn s30_one_password_however_a_keyboard_composes_it() {
-    let house = House::new(Preset::Fabric);
-    let user = ann(&house);
+fn unicode_forms_of_one_password_are_accepted() {
+    let server = TestServer::new(Preset::Fabric);
+    let user = ann(&server);
     let by = Requester::operator(operator());
     let composed = "Schl\u{fc}ssel\u{fc}bergabe \u{e9}t\u{e9}";
-    let set = house.ops.set_password(&by, &house.main, &user, Password::parse(composed).unwrap());
-    house.runtime.block_on(set).unwrap();
+    let set = server.ops.set_password(&by, &server.main, &user, Password::parse(composed).unwrap());
+    server.runtime.block_on(set).unwrap();
     let decomposed = "Schlu\u{308}sselu\u{308}bergabe e\u{301}te\u{301}";
     assert_ne!(composed, decomposed);
     for password in [composed, decomposed] {
-        assert_eq!(sign_in(&house, "ann@example.com", password).status, 303, "{password}");
+        assert_eq!(sign_in(&server, "ann@example.com", password).status, 303, "{password}");
     }
-    assert_eq!(sign_in(&house, "ann@example.com", "Schlusselubergabe ete").status, 401);
+    assert_eq!(sign_in(&server, "ann@example.com", "Schlusselubergabe ete").status, 401);
 }
 
+/// Hostile inputs, S30.
 #[test]
-fn s30_many_at_once_are_all_answered() {
-    let house = House::new(Preset::Fabric);
-    ann(&house);
+fn concurrent_sign_ins_are_all_answered() {
+    let server = TestServer::new(Preset::Fabric);
+    ann(&server);
     let replies = at_once(24, |number| {
-        let answer = sign_in(&house, "ann@example.com", PASSWORD);
-        crate::api::caller::Reply { what: format!("sign-in {number}"), answer }
+        let answer = sign_in(&server, "ann@example.com", PASSWORD);
+        crate::support::api_client::ApiResponse { what: format!("sign-in {number}"), answer }
     });
     for reply in &replies {
         assert!(matches!(reply.status(), 303 | 429), "{reply:?}");

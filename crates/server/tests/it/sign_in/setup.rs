@@ -1,15 +1,14 @@
-//! S31: the first admin, once.
+//! Hostile inputs, S31: the first admin, once.
 
 use rlinks_core::{Preset, Role};
 
-use super::browser::{Browser, hidden};
-use super::{PASSWORD, ann};
-use crate::api::caller::{Reply, at_once};
-use crate::api::house::{House, in_house, preset};
-use crate::client::Answer;
-use crate::database::{Place, contract};
+use crate::support::api_client::{ApiResponse, at_once};
+use crate::support::browser::{Browser, hidden};
+use crate::support::database::{TestStore, contract};
+use crate::support::members::{PASSWORD, TestServer, ann, preset, with_server};
+use crate::support::raw_client::Response;
 
-contract!(s31_the_first_admin_is_made_once, s31_of_two_at_once_one_is_the_first_admin);
+contract!(first_admin_is_created_once, concurrent_setups_create_one_admin);
 
 /// The path of an address.
 #[track_caller]
@@ -18,7 +17,7 @@ fn path(url: &str) -> String {
     format!("/admin/setup{path}")
 }
 
-fn set_up(browser: &mut Browser, page: &Answer, email: &str) -> Answer {
+fn set_up(browser: &mut Browser, page: &Response, email: &str) -> Response {
     let (csrf, token) = (hidden(page, "csrf"), hidden(page, "token"));
     let fields = [
         ("csrf", csrf.as_str()),
@@ -30,14 +29,15 @@ fn set_up(browser: &mut Browser, page: &Answer, email: &str) -> Answer {
     browser.post("/admin/setup", &fields)
 }
 
-async fn s31_the_first_admin_is_made_once(place: Place) {
-    in_house(place, preset(Preset::Fabric), |mut house| {
-        let voided = path(&house.server().create_setup_url().expect("there is no admin"));
-        house.restart();
-        let url = house.server().create_setup_url().expect("there is no admin");
-        assert!(url.starts_with(&format!("http://{}/admin/setup?token=", house.address)), "{url}");
+/// Hostile inputs, S31.
+async fn first_admin_is_created_once(test_store: TestStore) {
+    with_server(test_store, preset(Preset::Fabric), |mut server| {
+        let voided = path(&server.running().create_setup_url().expect("there is no admin"));
+        server.restart();
+        let url = server.running().create_setup_url().expect("there is no admin");
+        assert!(url.starts_with(&format!("http://{}/admin/setup?token=", server.address)), "{url}");
         let path = path(&url);
-        let mut browser = Browser::new(house.address);
+        let mut browser = Browser::new(server.address);
         for wrong in [voided.as_str(), "/admin/setup", "/admin/setup?token=", "/admin/setup?token=x"] {
             assert_eq!(browser.get(wrong).status, 404, "{wrong}");
         }
@@ -67,30 +67,31 @@ async fn s31_the_first_admin_is_made_once(place: Place) {
         assert_eq!((done.status, done.location()), (303, Some("/admin")), "{done:?}");
         assert!(browser.is_signed_in());
         assert!(browser.get("/admin").body.contains("first@example.com"));
-        assert!(!Browser::new(house.address).get("/admin/login").body.contains(nobody));
+        assert!(!Browser::new(server.address).get("/admin/login").body.contains(nobody));
         assert_eq!(browser.send("GET", "/api/v1/workspace", None).status, 200, "an admin of main");
 
-        let mut late = Browser::new(house.address);
+        let mut late = Browser::new(server.address);
         assert_eq!(late.get(&path).status, 404);
         late.get("/admin/login");
         assert_eq!(set_up(&mut browser.clone(), &page, "second@example.com").status, 404);
-        assert_eq!(house.server().create_setup_url(), None, "there is one now");
-        house.restart();
-        assert_eq!(house.server().create_setup_url(), None);
+        assert_eq!(server.running().create_setup_url(), None, "there is one now");
+        server.restart();
+        assert_eq!(server.running().create_setup_url(), None);
         let actions: Vec<_> =
-            house.actions().into_iter().filter(|action| action.starts_with("auth.")).collect();
+            server.actions().into_iter().filter(|action| action.starts_with("auth.")).collect();
         assert_eq!(actions, ["auth.setup", "auth.sign_in"]);
-        let verified = house.runtime.block_on(house.store().verify(&[])).unwrap();
+        let verified = server.runtime.block_on(server.store().verify(&[])).unwrap();
         assert!(verified.is_ok(), "{verified:?}");
     })
     .await;
 }
 
-async fn s31_of_two_at_once_one_is_the_first_admin(place: Place) {
-    in_house(place, preset(Preset::Fabric), |house| {
-        let path = path(&house.server().create_setup_url().unwrap());
-        let other = house.second(|_| ());
-        let addresses = [house.address, other.address];
+/// Hostile inputs, S31.
+async fn concurrent_setups_create_one_admin(test_store: TestStore) {
+    with_server(test_store, preset(Preset::Fabric), |server| {
+        let path = path(&server.running().create_setup_url().unwrap());
+        let other = server.second(|_| ());
+        let addresses = [server.address, other.address];
         let replies = at_once(6, |number| {
             let mut browser = Browser::new(addresses[number % 2]);
             let page = browser.get(&path);
@@ -100,49 +101,51 @@ async fn s31_of_two_at_once_one_is_the_first_admin(place: Place) {
             } else {
                 page
             };
-            Reply { what: format!("set-up {number}"), answer }
+            ApiResponse { what: format!("set-up {number}"), answer }
         });
-        let mut statuses: Vec<_> = replies.iter().map(Reply::status).collect();
+        let mut statuses: Vec<_> = replies.iter().map(ApiResponse::status).collect();
         statuses.sort_unstable();
         assert_eq!(statuses, [303, 404, 404, 404, 404, 404], "{replies:?}");
-        let users = house.runtime.block_on(house.store().users(house.main.id, None, 10)).unwrap();
+        let users = server.runtime.block_on(server.store().users(server.main.id, None, 10)).unwrap();
         assert_eq!(users.iter().map(|user| user.role).collect::<Vec<_>>(), [Role::Admin]);
         other.stop();
     })
     .await;
 }
 
+/// Hostile inputs, S31.
 #[test]
-fn s31_an_admin_however_made_ends_the_set_up() {
-    let house = House::new(Preset::Fabric);
-    let path = path(&house.server().create_setup_url().unwrap());
-    let mut browser = Browser::new(house.address);
+fn any_new_admin_ends_the_setup() {
+    let server = TestServer::new(Preset::Fabric);
+    let path = path(&server.running().create_setup_url().unwrap());
+    let mut browser = Browser::new(server.address);
     let page = browser.get(&path);
-    ann(&house);
+    ann(&server);
     assert_eq!(browser.get(&path).status, 404);
     assert_eq!(set_up(&mut browser, &page, "first@example.com").status, 404);
 }
 
+/// Hostile inputs, S31.
 #[test]
-fn s31_a_store_that_is_gone_is_not_an_empty_one() {
-    let house = House::new(Preset::Fabric);
-    let path = path(&house.server().create_setup_url().unwrap());
-    let mut browser = Browser::new(house.address);
+fn missing_store_is_not_taken_for_an_empty_one() {
+    let server = TestServer::new(Preset::Fabric);
+    let path = path(&server.running().create_setup_url().unwrap());
+    let mut browser = Browser::new(server.address);
     let page = browser.get(&path);
-    let rlinks_store::Location::Sqlite(database) = &house.place.location else { panic!("SQLite") };
+    let rlinks_store::Location::Sqlite(database) = &server.test_store.location else { panic!("SQLite") };
     let aside = database.with_extension("aside");
     std::fs::rename(database, &aside).unwrap();
     assert_eq!(browser.get(&path).status, 503);
     assert_eq!(set_up(&mut browser, &page, "first@example.com").status, 503);
-    assert_eq!(Browser::new(house.address).get("/admin/login").status, 200, "the form itself asks nobody");
+    assert_eq!(Browser::new(server.address).get("/admin/login").status, 200, "the form itself asks nobody");
     std::fs::rename(&aside, database).unwrap();
     assert_eq!(set_up(&mut browser, &page, "first@example.com").status, 303);
 }
 
 #[test]
-fn where_passwords_are_refused_there_is_no_set_up() {
-    let house = House::new(Preset::Platform);
-    assert_eq!(house.server().create_setup_url(), None);
-    let apart = house.second(|config| config.serve_admin = false);
+fn setup_is_not_offered_where_passwords_are_refused() {
+    let server = TestServer::new(Preset::Platform);
+    assert_eq!(server.running().create_setup_url(), None);
+    let apart = server.second(|config| config.serve_admin = false);
     assert_eq!(apart.create_setup_url(), None);
 }

@@ -2,8 +2,8 @@
 
 use rlinks_core::Preset;
 
-use super::{home, listed, make, send};
-use crate::sign_in::browser::hidden;
+use super::{listed, make, send, server_with_admin};
+use crate::support::browser::hidden;
 
 const FIELDS: [(&str, &str); 8] = [
     ("target", "https://example.com/"),
@@ -22,8 +22,8 @@ fn with<'a>(version: &'a str, more: &[(&'a str, &'a str)]) -> Vec<(&'a str, &'a 
 }
 
 #[test]
-fn everything_that_can_change_is_changed_by_one_form() {
-    let (house, mut ann) = home(Preset::Team);
+fn one_form_changes_every_editable_field() {
+    let (server, mut ann) = server_with_admin(Preset::Team);
     make(&mut ann, &[("target", "https://example.com/"), ("code", "link")]);
     let page = ann.get("/admin/links/link");
     let version = hidden(&page, "version");
@@ -40,7 +40,7 @@ fn everything_that_can_change_is_changed_by_one_form() {
     let saved = send(&mut ann, "/admin/links/link", &changed);
     assert_eq!(saved.location(), Some("/admin/links/link?done=saved#edit"), "{saved:?}");
     assert_eq!(
-        (house.visit("/link").status, house.visit("/link").location()),
+        (server.visit("/link").status, server.visit("/link").location()),
         (307, Some("https://example.org/new"))
     );
     let page = ann.get("/admin/links/link?done=saved");
@@ -61,15 +61,15 @@ fn everything_that_can_change_is_changed_by_one_form() {
         assert!(page.body.contains(shown), "{shown}: {page:?}");
     }
     // The same again is no change.
-    let before = house.actions().len();
+    let before = server.actions().len();
     let version = hidden(&page, "version");
     let mut same = changed.clone();
     same[0].1 = &version;
     assert_eq!(send(&mut ann, "/admin/links/link", &same).status, 303);
-    assert_eq!(house.actions().len(), before);
+    assert_eq!(server.actions().len(), before);
     // A link that is over can be renamed without giving it a new end.
-    house.advance_ms(100 * 365 * 86_400_000);
-    let mut ann = crate::sign_in::browser::signed_in(house.address, "ann@example.com");
+    server.advance_ms(100 * 365 * 86_400_000);
+    let mut ann = crate::support::browser::signed_in(server.address, "ann@example.com");
     let mut renamed = with(&version, &[("title", "Later"), ("target", "https://example.org/new")]);
     renamed.retain(|(name, _)| *name != "expires_at");
     renamed.push(("expires_at", "2099-01-31T12:00:00"));
@@ -78,8 +78,8 @@ fn everything_that_can_change_is_changed_by_one_form() {
 }
 
 #[test]
-fn errors_stand_beside_their_fields() {
-    let (house, mut ann) = home(Preset::Team);
+fn errors_are_shown_beside_their_fields() {
+    let (server, mut ann) = server_with_admin(Preset::Team);
     make(&mut ann, &[("target", "https://example.com/"), ("code", "link")]);
     for (field, value) in [
         ("target", "ftp://example.com/"),
@@ -113,12 +113,12 @@ fn errors_stand_beside_their_fields() {
         let shown = value.replace('[', "&#91;").replace('{', "&#123;");
         assert!(refused.body.contains(value) || refused.body.contains(&shown), "{value}: {refused:?}");
     }
-    assert_eq!(house.visit("/link").location(), Some("https://example.com/"));
+    assert_eq!(server.visit("/link").location(), Some("https://example.com/"));
 }
 
 #[test]
-fn who_was_slower_sees_both_and_decides() {
-    let (house, mut ann) = home(Preset::Team);
+fn edit_conflict_shows_both_versions() {
+    let (server, mut ann) = server_with_admin(Preset::Team);
     make(&mut ann, &[("target", "https://example.com/"), ("code", "link")]);
     let version = hidden(&ann.get("/admin/links/link"), "version");
     assert_eq!(send(&mut ann, "/admin/links/link", &with(&version, &[("title", "Theirs")])).status, 303);
@@ -132,12 +132,12 @@ fn who_was_slower_sees_both_and_decides() {
     let version = hidden(&refused, "version");
     assert_eq!(send(&mut ann, "/admin/links/link", &with(&version, &[("title", "Mine")])).status, 303);
     assert!(ann.get("/admin/links/link").body.contains("value=\"Mine\""));
-    drop(house);
+    drop(server);
 }
 
 #[test]
-fn a_link_is_switched_deleted_and_brought_back() {
-    let (house, mut ann) = home(Preset::Team);
+fn link_is_disabled_deleted_and_restored() {
+    let (server, mut ann) = server_with_admin(Preset::Team);
     make(&mut ann, &[("target", "https://example.com/"), ("code", "link")]);
     let path = "/admin/links/link/state";
     for (act, leads_to, visitor_gets) in [
@@ -148,7 +148,7 @@ fn a_link_is_switched_deleted_and_brought_back() {
     ] {
         let done = send(&mut ann, path, &[("act", act)]);
         assert_eq!((done.status, done.location()), (303, Some(leads_to)), "{act}: {done:?}");
-        assert_eq!(house.visit("/link").status, visitor_gets, "{act}");
+        assert_eq!(server.visit("/link").status, visitor_gets, "{act}");
         let page = ann.get(leads_to);
         assert_eq!(page.status, 200);
         assert_eq!(page.body.contains(">Undo</button>"), act == "delete", "{act}");
@@ -166,8 +166,8 @@ fn a_link_is_switched_deleted_and_brought_back() {
 }
 
 #[test]
-fn history_tells_who_did_what_and_leads_back() {
-    let (house, mut ann) = home(Preset::Team);
+fn history_shows_who_changed_what_and_can_restore_a_version() {
+    let (server, mut ann) = server_with_admin(Preset::Team);
     make(&mut ann, &[("target", "https://example.com/first"), ("code", "link"), ("title", "First")]);
     send(&mut ann, "/admin/links/link", &with("1", &[("target", "https://example.com/second")]));
     let page = ann.get("/admin/links/link");
@@ -178,7 +178,7 @@ fn history_tells_who_did_what_and_leads_back() {
     let seq = seq.split('"').next().unwrap();
     let back = send(&mut ann, "/admin/links/link/rollback", &[("seq", seq)]);
     assert_eq!(back.location(), Some("/admin/links/link?done=back"), "{back:?}");
-    assert_eq!(house.visit("/link").location(), Some("https://example.com/first"));
+    assert_eq!(server.visit("/link").location(), Some("https://example.com/first"));
     assert!(ann.get("/admin/links/link").body.contains("value=\"First\""));
     for (seq, status) in [("999999", 404), ("x", 400), ("-1", 404)] {
         assert_eq!(send(&mut ann, "/admin/links/link/rollback", &[("seq", seq)]).status, status, "{seq}");

@@ -3,37 +3,37 @@
 use rlinks_core::workspace::policy::Visibility;
 use rlinks_core::{Policy, Preset, Role};
 
-use super::{browser_of, codes, home, listed, make, send};
-use crate::api::house::{House, preset};
-use crate::database::Place;
-use crate::sign_in::browser::{form, hidden};
+use super::{browser_of, codes, listed, make, send, server_with_admin};
+use crate::support::browser::{form, hidden};
+use crate::support::database::TestStore;
+use crate::support::members::{TestServer, preset};
 
 #[test]
-fn a_pasted_address_becomes_a_link_that_is_shown_to_be_copied() {
-    let (house, mut ann) = home(Preset::Team);
+fn pasted_url_becomes_a_link_ready_to_copy() {
+    let (server, mut ann) = server_with_admin(Preset::Team);
     let empty = ann.get("/admin");
     assert!(empty.body.contains("No links yet") && empty.body.contains("Paste a long address"), "{empty:?}");
     let made = make(&mut ann, &[("target", "https://example.com/a?b=c")]);
     assert!(made.body.contains("Your new link:"), "{made:?}");
     let code = codes(&made)[0].to_owned();
     assert!(made.body.contains(&format!("data-copy=\"https://rmax.to/{code}\" data-copy-now")), "{made:?}");
-    assert_eq!(house.visit(&format!("/{code}")).location(), Some("https://example.com/a?b=c"));
+    assert_eq!(server.visit(&format!("/{code}")).location(), Some("https://example.com/a?b=c"));
     // Whoever leaves the scheme out means https.
     let made = make(
         &mut ann,
         &[("target", "example.org/page"), ("code", "bare"), ("title", "A bare one"), ("tags", "x, y")],
     );
     assert!(made.body.contains("https://example.org/page") && made.body.contains("A bare one"), "{made:?}");
-    assert_eq!(house.visit("/bare").location(), Some("https://example.org/page"));
+    assert_eq!(server.visit("/bare").location(), Some("https://example.org/page"));
     // A bookmark brings an address along; only Enter makes the link.
     let brought = ann.get("/admin?target=https%3A%2F%2Fexample.com%2F%22%3E");
     assert!(brought.body.contains("name=\"target\" value=\"https://example.com/&#34;&#62;\""), "{brought:?}");
-    assert_eq!(house.actions().iter().filter(|action| *action == "link.create").count(), 2);
+    assert_eq!(server.actions().iter().filter(|action| *action == "link.create").count(), 2);
 }
 
 #[test]
-fn what_is_wrong_stands_beside_its_field_and_nothing_typed_is_lost() {
-    let (_house, mut ann) = home(Preset::Team);
+fn invalid_field_shows_its_error_and_keeps_what_was_typed() {
+    let (_server, mut ann) = server_with_admin(Preset::Team);
     make(&mut ann, &[("target", "https://example.com/"), ("code", "taken")]);
     for (fields, status, message) in [
         (
@@ -63,7 +63,7 @@ fn what_is_wrong_stands_beside_its_field_and_nothing_typed_is_lost() {
 
 #[test]
 fn links_are_found_filtered_sorted_and_paged() {
-    let (house, mut ann) = home(Preset::Team);
+    let (server, mut ann) = server_with_admin(Preset::Team);
     for (code, title, tags) in
         [("alpha", "Spring sale", "shop,spring"), ("beta", "Spring walk", "out"), ("gamma", "", "shop")]
     {
@@ -71,7 +71,7 @@ fn links_are_found_filtered_sorted_and_paged() {
             &mut ann,
             &[("target", "https://example.com/"), ("code", code), ("title", title), ("tags", tags)],
         );
-        house.advance_ms(1000);
+        server.advance_ms(1000);
     }
     send(&mut ann, "/admin/links/beta/state", &[("act", "disable")]);
     listed(&mut ann, "", &["gamma", "beta", "alpha"]);
@@ -95,7 +95,7 @@ fn links_are_found_filtered_sorted_and_paged() {
             &mut ann,
             &[("target", "https://example.com/"), ("code", &format!("many-{number:02}")), ("tags", "many")],
         );
-        house.advance_ms(1000);
+        server.advance_ms(1000);
     }
     let (mut query, mut seen) = ("/admin?tag=many".to_owned(), Vec::new());
     for _ in 0..3 {
@@ -113,11 +113,11 @@ fn links_are_found_filtered_sorted_and_paged() {
 }
 
 #[test]
-fn many_links_are_changed_at_once_and_deletion_asks_and_can_be_undone() {
-    let (house, mut ann) = home(Preset::Team);
+fn bulk_actions_change_many_links_and_deletion_is_confirmed_and_undoable() {
+    let (server, mut ann) = server_with_admin(Preset::Team);
     for code in ["one", "two", "three"] {
         make(&mut ann, &[("target", "https://example.com/"), ("code", code)]);
-        house.advance_ms(1000);
+        server.advance_ms(1000);
     }
     let ticked =
         [("code.one", "on"), ("code.two", "on"), ("code.nothing", "on"), ("back", "sort=code&evil=1")];
@@ -127,9 +127,9 @@ fn many_links_are_changed_at_once_and_deletion_asks_and_can_be_undone() {
     let page = ann.get(done.location().unwrap());
     assert!(page.body.contains("2 links were disabled. 1 could not be"), "{page:?}");
     listed(&mut ann, "?state=disabled&sort=code", &["one", "two"]);
-    assert_eq!(house.visit("/one").status, 410);
+    assert_eq!(server.visit("/one").status, 410);
     send(&mut ann, "/admin/links/bulk", &with(&[("act", "enable")]));
-    assert_eq!(house.visit("/one").status, 302);
+    assert_eq!(server.visit("/one").status, 302);
     send(&mut ann, "/admin/links/bulk", &with(&[("act", "tag"), ("new_tag", "Blue, green")]));
     listed(&mut ann, "?tag=green&sort=code", &["one", "two"]);
     send(&mut ann, "/admin/links/bulk", &[("code.one", "on"), ("act", "untag"), ("new_tag", "green")]);
@@ -154,10 +154,10 @@ fn many_links_are_changed_at_once_and_deletion_asks_and_can_be_undone() {
         "{notice:?}"
     );
     assert_eq!(codes(&notice), ["three"]);
-    assert_eq!(house.visit("/two").status, 404);
+    assert_eq!(server.visit("/two").status, 404);
     send(&mut ann, "/admin/links/bulk", &[("act", "restore"), ("code.one", "on"), ("code.two", "on")]);
     listed(&mut ann, "?sort=code", &["one", "three", "two"]);
-    assert_eq!(house.visit("/two").status, 302);
+    assert_eq!(server.visit("/two").status, 302);
     assert_eq!(send(&mut ann, "/admin/links/bulk", &[("act", "explode"), ("code.one", "on")]).status, 400);
     // What is missing is said.
     for (fields, said) in [
@@ -166,16 +166,16 @@ fn many_links_are_changed_at_once_and_deletion_asks_and_can_be_undone() {
         ([("act", "tag"), ("code.one", "on")], "write the tag first"),
         ([("act", "untag"), ("code.one", "on")], "write the tag first"),
     ] {
-        let before = house.actions().len();
+        let before = server.actions().len();
         let nothing = send(&mut ann, "/admin/links/bulk", &fields);
         assert!(ann.get(nothing.location().unwrap()).body.contains(said), "{fields:?}");
-        assert_eq!(house.actions().len(), before);
+        assert_eq!(server.actions().len(), before);
     }
 }
 
 #[test]
-fn a_form_without_the_token_or_from_elsewhere_does_nothing() {
-    let (_house, mut ann) = home(Preset::Team);
+fn form_without_csrf_token_or_from_another_site_is_refused() {
+    let (_server, mut ann) = server_with_admin(Preset::Team);
     make(&mut ann, &[("target", "https://example.com/"), ("code", "safe")]);
     for (path, fields) in [
         ("/admin/links", vec![("target", "https://evil.example/")]),
@@ -196,11 +196,11 @@ fn a_form_without_the_token_or_from_elsewhere_does_nothing() {
 }
 
 #[test]
-fn roles_see_what_they_may_do_and_can_do_no_more() {
-    let (house, mut ann) = home(Preset::Team);
+fn pages_offer_only_what_the_role_may_do() {
+    let (server, mut ann) = server_with_admin(Preset::Team);
     make(&mut ann, &[("target", "https://example.com/"), ("code", "anns")]);
-    let mut viewer = browser_of(&house, &house.main, Role::Viewer, "vic@example.com");
-    let mut member = browser_of(&house, &house.main, Role::Member, "mel@example.com");
+    let mut viewer = browser_of(&server, &server.main, Role::Viewer, "vic@example.com");
+    let mut member = browser_of(&server, &server.main, Role::Member, "mel@example.com");
     for (browser, writes, administers) in
         [(&mut ann, true, true), (&mut member, true, false), (&mut viewer, false, false)]
     {
@@ -231,15 +231,15 @@ fn roles_see_what_they_may_do_and_can_do_no_more() {
 }
 
 #[test]
-fn links_of_others_are_not_there() {
+fn links_of_other_owners_and_workspaces_are_404() {
     let owners = Policy { visibility: Visibility::Owner, reuse: false, ..preset(Preset::Team) };
-    let house = House::at(Place::sqlite(), owners, |_| ());
-    let mut ann = browser_of(&house, &house.main, Role::Admin, "ann@example.com");
-    let team = house.workspace("team", preset(Preset::Team), &["team.example"]);
-    let mut eve = browser_of(&house, &team, Role::Admin, "eve@example.com");
+    let server = TestServer::at(TestStore::sqlite(), owners, |_| ());
+    let mut ann = browser_of(&server, &server.main, Role::Admin, "ann@example.com");
+    let team = server.workspace("team", preset(Preset::Team), &["team.example"]);
+    let mut eve = browser_of(&server, &team, Role::Admin, "eve@example.com");
     make(&mut eve, &[("target", "https://example.com/"), ("code", "elsewhere")]);
-    let mut mel = browser_of(&house, &house.main, Role::Member, "mel@example.com");
-    let mut max = browser_of(&house, &house.main, Role::Member, "max@example.com");
+    let mut mel = browser_of(&server, &server.main, Role::Member, "mel@example.com");
+    let mut max = browser_of(&server, &server.main, Role::Member, "max@example.com");
     let own = codes(&make(&mut mel, &[("target", "https://example.com/mine")]))[0].to_owned();
     listed(&mut mel, "", &[&own]);
     listed(&mut max, "", &[]);
@@ -264,8 +264,8 @@ fn links_of_others_are_not_there() {
 }
 
 #[test]
-fn light_and_dark_are_a_choice_that_stays() {
-    let (_house, mut ann) = home(Preset::Team);
+fn choice_of_light_or_dark_is_remembered() {
+    let (_server, mut ann) = server_with_admin(Preset::Team);
     assert_eq!(ann.get("/admin/theme.css").body, "");
     for (theme, style) in
         [("dark", ":root{color-scheme:dark}"), ("light", ":root{color-scheme:light}"), ("system", "")]

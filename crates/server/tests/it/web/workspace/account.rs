@@ -1,0 +1,64 @@
+//! Oneself.
+
+use rlinks_core::{Preset, Role};
+
+use super::{open, person, send, server_with_admin};
+use crate::support::browser::signed_in;
+use crate::support::members::PASSWORD;
+
+const PAGE: &str = "/admin/account";
+
+#[test]
+fn member_name_is_changed() {
+    let (_server, mut ann) = server_with_admin(Preset::Fabric);
+    let done = send(&mut ann, PAGE, "/admin/account/name", &[("full_name", "Ann Other")]);
+    assert_eq!(done.location(), Some("/admin/account?done=name"), "{done:?}");
+    assert!(open(&mut ann, "/admin/account?done=name").contains("value=\"Ann Other\""));
+    let refused = send(&mut ann, PAGE, "/admin/account/name", &[("full_name", "a\nb")]);
+    assert!(refused.status == 400 && refused.body.contains("id=\"name-problem\""), "{refused:?}");
+}
+
+#[test]
+fn other_sessions_are_ended_and_this_one_is_kept() {
+    let (server, mut ann) = server_with_admin(Preset::Fabric);
+    let mut others =
+        [signed_in(server.address, "ann@example.com"), signed_in(server.address, "ann@example.com")];
+    let page = open(&mut ann, PAGE);
+    assert_eq!((page.matches("(this one)").count(), page.matches("<tr><td>").count()), (1, 3), "{page}");
+    let done = send(&mut ann, PAGE, "/admin/account/sign-out-others", &[]);
+    assert_eq!(done.location(), Some("/admin/account?done=others"), "{done:?}");
+    assert!(ann.is_signed_in() && !others[0].is_signed_in() && !others[1].is_signed_in());
+}
+
+#[test]
+fn account_deletion_requires_typing_the_address() {
+    let (server, mut ann) = server_with_admin(Preset::Fabric);
+    let mut bob = person(&server, Role::Viewer, "bob@example.com");
+    // A browser goes to where the cursor is, unless the address names another place.
+    let page = open(&mut bob, PAGE);
+    assert!(page.contains("action=\"/admin/account/delete\""), "{page}");
+    for typed in ["", "yes", "ann@example.com"] {
+        let refused = send(&mut bob, PAGE, "/admin/account/delete", &[("email", typed)]);
+        assert!(refused.status == 400 && refused.body.contains("id=\"delete-problem\""), "{refused:?}");
+        assert!(refused.body.contains("aria-describedby=\"delete-problem\" autofocus"), "{refused:?}");
+    }
+    assert!(bob.is_signed_in());
+    let gone = send(&mut bob, PAGE, "/admin/account/delete", &[("email", "Bob@example.com")]);
+    assert_eq!(gone.location(), Some("/admin/login?done=deleted"), "{gone:?}");
+    assert!(bob.get("/admin/login?done=deleted").body.contains("Your account is deleted."));
+    assert!(!bob.is_signed_in() && bob.sign_in("bob@example.com", PASSWORD).status == 401);
+    // The last admin stays, and is told why.
+    let refused = send(&mut ann, PAGE, "/admin/account/delete", &[("email", "ann@example.com")]);
+    assert!(refused.status == 409 && refused.body.contains("You are the last admin"), "{refused:?}");
+    assert!(ann.is_signed_in());
+}
+
+#[test]
+fn session_is_listed_by_its_browser() {
+    let (server, mut ann) = server_with_admin(Preset::Fabric);
+    let agent = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0";
+    let mut fox = crate::support::browser::Browser::new(server.address).with("User-Agent", agent);
+    assert_eq!(fox.sign_in("ann@example.com", PASSWORD).status, 303);
+    let page = open(&mut ann, PAGE);
+    assert!(page.contains(&format!("<span title=\"{agent}\">Firefox 140 on Linux</span>")), "{page}");
+}
