@@ -20,7 +20,7 @@ let issuer;
 let server;
 let browser;
 before(async () => {
-    const script = fileURLToPath(new URL("../tests/it/oidc/provider.mjs", import.meta.url));
+    const script = fileURLToPath(new URL("../tests/it/support/oidc_provider.mjs", import.meta.url));
     provider = spawn("node", [script], { stdio: ["pipe", "pipe", "ignore"] });
     const [line] = await once(createInterface({ input: provider.stdout }), "line");
     issuer = line.replace("listening at ", "");
