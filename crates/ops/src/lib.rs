@@ -151,7 +151,7 @@ impl std::fmt::Display for Resource {
     }
 }
 
-/// Who does it, and through which face.
+/// Who asks for an operation, and what they may see.
 #[derive(Clone, Debug)]
 pub struct Requester {
     pub actor: Actor,
@@ -164,7 +164,7 @@ pub struct Requester {
     pub visibility: LinkVisibility,
 }
 
-/// Which links are there for somebody. The others are not found.
+/// Which links a requester can see. Others are reported as not found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkVisibility {
     /// All of the workspace.

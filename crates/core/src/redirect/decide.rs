@@ -54,7 +54,7 @@ pub enum NotFoundReason {
     Concealed(InactiveReason),
     /// `https_only`, and the target is not https: our own invariant is broken.
     Insecure,
-    /// A stored object nobody can read: broken, or of a version to come.
+    /// A stored object that can't be read: broken, or of a later version.
     Unreadable,
 }
 

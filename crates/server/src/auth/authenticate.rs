@@ -20,7 +20,7 @@ use super::oidc::{BearerError, Oidc};
 
 /// Longer keys are refused unread.
 const MAX_KEY_BYTES: usize = 256;
-/// The workspace in which somebody with a token acts, where they have several.
+/// Names the workspace a token's owner acts in, if they have several.
 const X_WORKSPACE: HeaderName = HeaderName::from_static("x-workspace");
 /// Where a program shows the token of its session.
 const X_CSRF_TOKEN: HeaderName = HeaderName::from_static("x-csrf-token");
@@ -78,8 +78,8 @@ impl Auth {
             let matches = secret.matches(holder.as_ref().map_or(DUMMY_KEY_HASH, |holder| &holder.hash));
             holder.filter(|_| matches)
         };
-        // A wrong secret takes the same work whether its prefix is cached, known or unknown: two hashes and a row of the store. Only whoever has
-        // the secret learns, by the time it takes, that there is more to read.
+        // A wrong secret takes the same work whether its prefix is cached, known or unknown: two hashes and a row of the store. Only the
+        // owner of the secret can tell, by the time it takes, that there is more to read.
         let holder = match right(self.cached_key(secret.prefix())) {
             Some(holder) => holder,
             None if secret.matches(&self.store.key_hash(secret.prefix(), DUMMY_KEY_HASH).await?) => {
@@ -93,8 +93,7 @@ impl Auth {
         Ok(Caller::from_key(&holder))
     }
 
-    /// The caller of a long request as they are now; nobody once they may no longer do this. While the store cannot be read, they are who they
-    /// were.
+    /// Looks a long request's caller up again; `None` once they lost access. While the store can't be read, they keep it.
     pub async fn revalidate(&self, caller: &Caller, scope: Scope) -> Option<Caller> {
         let expired = caller.token_until.is_some_and(|until| until <= self.clock.now());
         let now = match self.reload(caller).await {

@@ -21,7 +21,7 @@ pub struct Caller {
     pub user: Option<User>,
     /// The key, where it is one.
     pub key: Option<ApiKey>,
-    /// The session, where it is somebody at the dashboard.
+    /// The dashboard session, if that is the credential.
     pub session: Option<Session>,
     /// Until when the access token is good, where it is one.
     pub token_until: Option<Timestamp>,
@@ -36,12 +36,12 @@ impl Caller {
         Err(AuthError::MissingScope(scope))
     }
 
-    /// The member whose role they have; nobody for a key the operator made.
+    /// The member whose role applies; `None` for a key the operator created.
     pub fn member(&self) -> Option<Id> {
         self.user.as_ref().map(|user| user.id)
     }
 
-    /// As whom creations are counted: the member, or whoever answers for the key that is nobody's.
+    /// The principal that creations are counted for: the member, or the sponsor of a key without one.
     pub fn principal_id(&self) -> Id {
         let counted = &self.by.principal;
         counted.user().or_else(|| counted.key()).unwrap_or(self.workspace.id)

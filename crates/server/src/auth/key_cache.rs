@@ -1,5 +1,5 @@
-//! Keys that were just looked up. A key stays in the cache for as long as nobody's rights have changed: this process counts its own changes,
-//! and the feed reports everybody else's. While the feed is not fresh, every request asks the store. So a key that is revoked here is refused
+//! Keys that were just looked up. A key stays in the cache until any access rights change: this process counts its own changes, and the
+//! feed reports those of other processes. While the feed is not fresh, every request asks the store. So a key that is revoked here is refused
 //! from the next request on, and one that is revoked elsewhere within a second.
 
 use std::collections::HashMap;

@@ -1,7 +1,7 @@
 //! `/metrics`: what a server has done and how it stands, as Prometheus reads it.
 //!
-//! Serving threads count by themselves and write to no memory that another writes to; they are added up when somebody asks. Nothing
-//! is counted by link, host, workspace or path: labels are few and fixed, so that nobody's requests make the answer grow.
+//! Serving threads count by themselves and write to no memory that another writes to; the totals are computed per scrape. Nothing
+//! is counted by link, host, workspace or path: labels are few and fixed, so requests can't make the response grow.
 
 use std::fmt::{Display, Write as _};
 use std::sync::Arc;
@@ -60,7 +60,7 @@ async fn metrics(
     (StatusCode::OK, headers, render(&context, key_fetches)).into_response()
 }
 
-/// Whether a proxy says that somebody else is asking.
+/// Whether a proxy forwarded this request.
 fn is_forwarded(headers: &HeaderMap) -> bool {
     headers.contains_key(FORWARDED)
         || headers.contains_key(VIA)

@@ -10,7 +10,7 @@ use super::error::ServeError;
 /// The lock of the one server on a data folder.
 pub const LOCK_FILE: &str = "serve.lock";
 
-/// How often, and how far apart, it is asked for before somebody else is said to have it.
+/// How often the lock is tried, and how far apart, before another server is reported.
 const LOCK_ATTEMPTS: u32 = 10;
 
 const LOCK_RETRY_INTERVAL: Duration = Duration::from_millis(100);

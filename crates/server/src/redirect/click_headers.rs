@@ -5,7 +5,7 @@ use rlinks_core::click::attribution::{is_prefetch, parse_country};
 
 use super::client_address::ForwardedHeaders;
 
-/// What a click keeps, or is kept from, of a request's headers.
+/// The request headers that decide what a click records.
 #[derive(Default)]
 pub struct ClickHeaders<'a> {
     // `User-Agent`.
@@ -16,7 +16,7 @@ pub struct ClickHeaders<'a> {
     pub query: &'a [u8],
     /// The country, where the configured header names one.
     pub country: Option<[u8; 2]>,
-    /// A browser that only looks ahead.
+    /// A browser's prefetch: no click yet.
     pub prefetch: bool,
     /// `X-Forwarded-For`, where it is one line.
     pub forwarded_for: Option<&'a [u8]>,
@@ -26,7 +26,7 @@ pub struct ClickHeaders<'a> {
     pub all_headers: Option<&'a http::HeaderMap>,
 }
 
-/// Headers by which browsers say that nobody has clicked yet.
+/// Headers by which browsers mark a prefetch.
 pub const PREFETCH_HEADERS: [&str; 4] = ["purpose", "sec-purpose", "x-purpose", "x-moz"];
 
 impl<'a> ClickHeaders<'a> {

@@ -183,7 +183,7 @@ impl Connection {
         }
     }
 
-    /// A host nobody configured is 404; a method links do not have is 405.
+    /// An unknown host is 404; a method that links don't accept is 405.
     fn check_host_and_method(
         &self,
         request: &Request<Incoming>,
@@ -191,7 +191,7 @@ impl Connection {
         host: &str,
     ) -> Option<Response<Body>> {
         if directory.workspace_of(host).is_none() {
-            // Until the directory is loaded no host is known, and that is no reason to say that a link does not exist.
+            // Until the directory is loaded no host is known, which doesn't mean that the link doesn't exist.
             let known = self.context().routes.is_directory_loaded();
             return Some(
                 self.error(request, if known { ErrorCode::NotFound } else { ErrorCode::KvUnavailable }),
@@ -247,7 +247,7 @@ impl Connection {
         }
     }
 
-    /// A code nobody has. Who guesses too many is slowed down.
+    /// Answers 404, or 429 to a network that guesses too often.
     fn not_found(
         &self,
         request: &Request<Incoming>,
@@ -304,7 +304,7 @@ impl Connection {
         }
     }
 
-    /// Everything that is no link, on the runtime that may block. A panic there is one answer 500.
+    /// Everything that isn't a link, on the runtime that may block. A panic there is one 500 response.
     async fn forward_to_control(self, request: Request<Incoming>) -> Response<Body> {
         let context = Arc::clone(self.context());
         let (path, accept) = (request.uri().path().to_owned(), accept_header(&request));
@@ -323,8 +323,7 @@ impl Connection {
     }
 }
 
-/// The one host of a request, normalised. Nothing when there is none, more than one, one that is no host, or when the request
-/// line names another.
+/// The host of a request, normalised. `None` if it is missing, repeated or malformed, or if the request line names another.
 fn request_host<'a>(request: &Request<Incoming>, buffer: &'a mut HostBuffer) -> Option<&'a str> {
     let mut hosts = request.headers().get_all(HOST).iter();
     let (Some(header), None) = (hosts.next(), hosts.next()) else { return None };

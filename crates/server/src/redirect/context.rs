@@ -21,7 +21,7 @@ use super::settings::ReloadableSettings;
 pub enum ListenerRole {
     /// Redirects and health only.
     PublicOnly,
-    /// Everything, for there is no other listener.
+    /// Everything, because there is only one listener.
     Combined,
     /// Everything, on a listener that only administrators can reach.
     AdminOnly,

@@ -1,4 +1,4 @@
-//! What each serving thread has done. Threads count by themselves and write to no memory that another writes to; whoever asks adds up.
+//! What each serving thread has done. Threads count by themselves and write to no memory that another writes to; readers add them up.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};

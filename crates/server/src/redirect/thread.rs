@@ -83,7 +83,7 @@ impl ServingThread {
     ) {
         let peer = peer.ip().to_canonical();
         let (mut address, mut country) = (peer, None);
-        // Only a proxy we trust may speak for somebody else.
+        // Forwarding headers count only from a proxy we trust.
         if is_trusted(peer, &settings.trusted_proxies) {
             address = client_address::address(peer, &click.forwarded_headers(), &settings.trusted_proxies);
             country = click.country;

@@ -113,7 +113,7 @@ pub(crate) async fn last_id(tx: &mut Tx, worker: WorkerId) -> Result<Id, StoreEr
     Ok(Id::from_i64(id))
 }
 
-/// An id for something that is no link, in a transaction of its own that holds its workspace's head.
+/// An id for something other than a link, in a transaction of its own that holds its workspace's head.
 pub(crate) async fn next_id(tx: &mut Tx, worker: WorkerId, now: Timestamp) -> Result<Id, StoreError> {
     let id = Id::next(last_id(tx, worker).await?, now, worker);
     set_last_id(tx, worker, id, now).await?;
@@ -133,7 +133,7 @@ async fn set_last_id(tx: &mut Tx, worker: WorkerId, id: Id, now: Timestamp) -> R
 }
 
 impl Store {
-    /// Sets ids aside that nobody else gets.
+    /// Reserves ids.
     pub async fn reserve_ids(&self, count: usize, now: Timestamp) -> Result<Vec<Id>, StoreError> {
         let mut tx = self.pool.begin().await?;
         let mut last = last_id(&mut tx, self.worker).await?;

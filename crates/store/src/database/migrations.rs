@@ -83,7 +83,7 @@ fn known_migrations(pool: &Pool) -> Vec<i64> {
     migrator.iter().map(|migration| migration.version).collect()
 }
 
-/// Why migrations could not be run, for whoever opened the store.
+/// Why migrations could not be run, as a store error.
 pub(super) fn migration_error(error: &MigrateError) -> StoreError {
     match error {
         MigrateError::VersionMissing(version) | MigrateError::VersionNotPresent(version) => {

@@ -183,7 +183,7 @@ impl Oidc {
         Ok(AuthorizationRedirect { location: location.into(), cookie })
     }
 
-    /// Takes somebody back. `cookie` is what [`Self::begin_login`] gave their browser.
+    /// Completes a login. `cookie` is what [`Self::begin_login`] gave their browser.
     pub async fn finish_login(
         &self,
         callback: Callback,

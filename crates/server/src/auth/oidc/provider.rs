@@ -57,7 +57,7 @@ pub struct Issuer {
     pub client: OutboundClient,
     clock: Clock,
     cache: RwLock<ProviderCache>,
-    /// Whoever holds it is asking; the others wait for the answer.
+    /// Held during a refresh; other callers wait for its result.
     refresh_lock: tokio::sync::Mutex<()>,
     fetches: AtomicU64,
 }
@@ -86,7 +86,7 @@ impl Issuer {
         })
     }
 
-    /// Asks once, for whoever wants to know whether it can be used: how many of its keys can.
+    /// Probes the provider once and returns how many of its keys are usable.
     pub async fn probe(&self) -> Result<usize, OutboundError> {
         Ok(self.fetch_keys(self.clock.now()).await?.len())
     }
@@ -155,7 +155,7 @@ impl Issuer {
             KeyLookup::NotInKeySet | KeyLookup::NoKeySet => {}
         }
         let _one_at_a_time = self.refresh_lock.lock().await;
-        // Somebody else may have asked while we waited.
+        // Another caller may have refreshed while we waited.
         let now = self.clock.now();
         let found = self.cache.read().find(kid, now);
         match found {
