@@ -8,7 +8,7 @@
 //! | what a request gets | [`redirect`]; the decision itself is [`mod@redirect::decide`] |
 //! | what a link is, and how KV holds it | [`link`] |
 //! | what a workspace allows, and whether its hosts are verified | [`workspace`] |
-//! | what somebody wants a link to become | [`draft`] |
+//! | a new link or a change, checked against the policy | [`draft`] |
 //! | users, roles, scopes and API keys | [`access`] |
 //! | what a click may keep of a request | [`click`] |
 //! | the audit log's hash chain | [`audit`] |

@@ -20,7 +20,7 @@ use crate::domain_checks::rdap::{RdapClient, RegistrationCache};
 
 /// What stands before a host in the name of its proof.
 const PROOF_LABEL_BYTES: usize = "_rlinks.".len();
-/// How often a look is taken again when somebody else was faster.
+/// How often a check is repeated after losing a race.
 const MAX_VERIFY_ATTEMPTS: usize = 4;
 
 #[derive(Clone, Debug, Default)]
@@ -45,7 +45,7 @@ pub enum ExpectedAddress {
     Name(Host),
 }
 
-/// Looks after hosts. By default it asks nobody.
+/// Checks hosts. Off by default.
 #[derive(Default)]
 pub struct DomainChecker(Option<Probes>);
 

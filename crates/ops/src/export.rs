@@ -1,4 +1,4 @@
-//! Moving out: links leave, a page at a time, and whoever takes them holds no more than one. What each format looks like is in
+//! Export: links are read and written a page at a time, so memory holds one page at most. What each format looks like is in
 //! `format`.
 
 mod format;
@@ -81,7 +81,7 @@ pub struct ExportReport {
     pub inactive: u64,
     /// Codes of links that do not fit the format; the first hundred.
     pub unfit: Vec<String>,
-    /// Codes of links that nobody can read; the first hundred.
+    /// Codes of unreadable links; the first hundred.
     pub unreadable: Vec<String>,
     /// More than the other server takes.
     pub too_many: bool,
@@ -120,7 +120,7 @@ impl LinkStream {
         }
     }
 
-    /// Links nobody can read.
+    /// How many links are unreadable.
     pub fn push_unreadable(&mut self, codes: impl IntoIterator<Item = String>) {
         push_bounded(&mut self.report.unreadable, codes);
     }

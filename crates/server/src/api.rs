@@ -145,7 +145,7 @@ impl Api {
         Page { data: rows, next_cursor: last.map(|last| self.cursors.seal(context, &last)) }
     }
 
-    /// Sends new clicks to whoever listens to the stream, until the task is dropped.
+    /// Sends new clicks to the stream's listeners until the task is dropped.
     pub async fn run(self: Arc<Self>) {
         self.publish_new_clicks().await;
     }

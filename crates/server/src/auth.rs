@@ -1,4 +1,4 @@
-//! Authentication: who somebody is, that a request is theirs, and what they may do.
+//! Authentication: who sends a request, and what they may do.
 //!
 //! | to find | look in |
 //! |---|---|
@@ -6,7 +6,7 @@
 //! | the scope a route needs | `authorize` |
 //! | how a request came to us, and which cookies that allows | [`connection_info`] |
 //! | sessions: start, look-up, end | [`session`] |
-//! | that a request was meant by whoever is signed in | [`csrf`] |
+//! | protection against cross-site requests | [`csrf`] |
 //! | signing in with a password, and how often that may fail | [`sign_in`] |
 //! | the first admin | [`setup`] |
 //! | an OpenID provider: signing in with it, and its access tokens | [`oidc`] |

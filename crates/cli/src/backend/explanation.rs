@@ -1,9 +1,9 @@
-//! What a request would get and why, whoever says so.
+//! What a request would get and why, from any backend.
 
 use rlinks_ops::Explanation;
 use serde::{Deserialize, Serialize};
 
-/// An explanation as it is shown, whoever gave it.
+/// An explanation as it is shown, from any backend.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct ExplanationDetails {
     pub(crate) address: String,

@@ -1,4 +1,4 @@
-//! Links, and what is asked and known about them, whoever keeps them.
+//! Links as every backend gives them, and queries for them.
 
 use rlinks_clicks::stats::Statistics;
 use rlinks_core::link::route_object::ClickTotals;

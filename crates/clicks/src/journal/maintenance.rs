@@ -78,7 +78,7 @@ fn run(journal: &Journal) {
 }
 
 fn maintain_segment(writer: &SegmentWriter, progress: &mut SegmentProgress, sync: bool) {
-    // Whoever noted a click may have gone before writing it.
+    // The connection that staged a click may have ended before flushing it.
     writer.flush();
     let (file, number, length, failed) = {
         let open = writer.open.lock();

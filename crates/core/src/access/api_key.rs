@@ -22,7 +22,7 @@ pub struct ApiKey {
     pub id: Id,
     /// Whose links it is for.
     pub workspace: Id,
-    /// Who may do no less than it. A key the operator made may have nobody.
+    /// The member it belongs to. A key the operator created may have none.
     pub user: Option<Id>,
     /// What it is for, in its owner's words.
     pub name: String,
@@ -30,7 +30,7 @@ pub struct ApiKey {
     pub prefix: String,
     /// What it may do.
     pub scopes: Scopes,
-    /// Who answers for it: who made it, or, where a key did, whoever answers for that one.
+    /// Its sponsor: the creator or, if a key created it, that key's sponsor.
     pub created_by: Actor,
     pub created_at: Timestamp,
     /// Good up to and including this moment.
@@ -59,7 +59,7 @@ impl ApiKey {
         (maker.user().is_some() || maker.key().is_some()).then(|| maker.clone())
     }
 
-    /// As whom it is counted: its member, or whoever answers for it.
+    /// Whom rate limits count it for: its member, or its sponsor.
     pub fn principal(&self) -> Actor {
         let member = self.user.map(Actor::from_user);
         member.or_else(|| Self::sponsor(&self.created_by)).unwrap_or_else(|| Actor::from_key(self.id))

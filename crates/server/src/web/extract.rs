@@ -1,4 +1,4 @@
-//! Who asks for a page, and that whoever sends a form meant to. A handler says in its signature which of these it needs.
+//! What a handler takes: who asks for a page, and whether a form was meant. Each stands in the handler's signature.
 
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
@@ -32,20 +32,20 @@ pub struct WebRequest {
     pub uri: Uri,
 }
 
-/// Somebody who is signed in.
+/// A signed-in user.
 pub struct SessionPage {
     pub request: WebRequest,
     pub current: CurrentSession,
 }
 
-/// A form from somebody who is signed in, and meant it.
+/// A form a signed-in user meant to send.
 pub struct SessionForm {
     pub request: WebRequest,
     pub current: CurrentSession,
     pub form: Form,
 }
 
-/// Somebody who is signed in and may see what the type says.
+/// A signed-in user with the scope that the type names.
 pub struct AuthorizedPage<S> {
     pub request: WebRequest,
     pub current: CurrentSession,
@@ -53,7 +53,7 @@ pub struct AuthorizedPage<S> {
     scope: PhantomData<S>,
 }
 
-/// A form from somebody who may do what the type says, and meant it.
+/// A form that a signed-in user with the scope that the type names meant to send.
 pub struct AuthorizedForm<S> {
     pub request: WebRequest,
     pub current: CurrentSession,
@@ -62,7 +62,7 @@ pub struct AuthorizedForm<S> {
     scope: PhantomData<S>,
 }
 
-/// A form from somebody who is not signed in, to whom we gave it.
+/// A form we gave to a visitor who is not signed in.
 pub struct AnonymousForm {
     pub request: WebRequest,
     pub form: Form,
@@ -89,7 +89,7 @@ impl Form {
 }
 
 impl WebRequest {
-    /// What a form for somebody who is not signed in needs.
+    /// What a form needs before sign-in.
     pub fn csrf_token(&self, web: &Web) -> CsrfToken {
         web.auth.csrf_tokens.issue(&self.headers, &self.connection)
     }
@@ -101,14 +101,14 @@ impl WebRequest {
         pairs.find(|(given, _)| given == name).map(|(_, value)| value.into_owned())
     }
 
-    /// A cookie that is no secret: the first of its name.
+    /// A cookie that isn't secret: the first of its name.
     pub fn cookie(&self, name: &str) -> Option<&str> {
         let lines = self.headers.get_all(COOKIE).into_iter().filter_map(|line| line.to_str().ok());
         let mut pairs = lines.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='));
         pairs.find(|(given, _)| *given == name).map(|(_, value)| value)
     }
 
-    /// Nobody signs in where the whole network could read along.
+    /// Refuses sign-in over a connection that others could read.
     pub fn ensure_sign_in_allowed(&self) -> Result<(), PageError> {
         if self.connection.allows_sign_in() {
             return Ok(());
@@ -139,7 +139,7 @@ impl FromRequestParts<Arc<Web>> for WebRequest {
     }
 }
 
-/// Whoever is not signed in is led to where they can be, and back.
+/// Sends a visitor to the sign-in page, and back afterwards.
 impl FromRequestParts<Arc<Web>> for SessionPage {
     type Rejection = Response;
 

@@ -1,4 +1,4 @@
-//! Rows of members: read, and written where somebody becomes one.
+//! Rows of members, and how a new one is written.
 
 use rlinks_core::{Email, Id, Timestamp, User};
 

@@ -459,7 +459,7 @@ async fn domains_of(tx: &mut Tx, workspace: Id) -> Result<Vec<Domain>, StoreErro
     Ok(rows.into_iter().map(DomainRow::domain).collect())
 }
 
-/// Nobody changed a host since it was read. Under the lock of its workspace's head.
+/// Checks under the head's lock that a host hasn't changed since it was read.
 async fn ensure_unchanged(tx: &mut Tx, seen: &DomainRecord) -> Result<(), StoreError> {
     const SQL: &str = concat!(domain_record_columns!(), " where d.host = $1");
     let row: Option<DomainRecordRow> = read_in!(tx, fetch_optional, SQL, seen.domain.host.as_str())?;

@@ -39,7 +39,7 @@ impl<'a> InvitationPage<'a> {
     }
 }
 
-/// The form, for whoever has the token.
+/// The form, for the holder of the token.
 pub async fn show(
     State(web): State<Arc<Web>>,
     Path(token): Path<String>,

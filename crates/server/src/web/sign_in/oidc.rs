@@ -22,7 +22,7 @@ use crate::web::extract::WebRequest;
 use crate::web::{PageError, Web, render_page, see_other};
 use rlinks_store::clock::random_bytes;
 
-/// What somebody's browser keeps while they are at the provider, but for its prefix.
+/// The cookie a browser keeps while its user is at the provider, without its prefix.
 const COOKIE_NAME: &str = "rlinks-oidc";
 /// Longer ones are not ours.
 const MAX_COOKIE_BYTES: usize = 2048;
@@ -33,7 +33,7 @@ struct OidcRedirectPage<'a> {
     location: &'a str,
 }
 
-/// Sends somebody to the provider.
+/// Sends the browser to the provider.
 pub async fn start(State(web): State<Arc<Web>>, request: WebRequest) -> Result<Response, PageError> {
     request.ensure_sign_in_allowed()?;
     let oidc = provider(&web)?;
@@ -62,7 +62,7 @@ pub async fn start(State(web): State<Arc<Web>>, request: WebRequest) -> Result<R
     Ok(see_other(&redirect.location, Some(cookie)))
 }
 
-/// The workspace somebody wants to go to: the Host's, or the one they name.
+/// The workspace to sign in to: the Host's, or the one the user names.
 async fn requested_workspace(web: &Web, request: &WebRequest) -> Result<Option<Workspace>, PageError> {
     let named = request.query_param("workspace").unwrap_or_else(|| Slug::MAIN.to_owned());
     match slug_from_host(web, &request.headers).or_else(|| Slug::parse(named.trim()).ok()) {
@@ -71,7 +71,7 @@ async fn requested_workspace(web: &Web, request: &WebRequest) -> Result<Option<W
     }
 }
 
-/// Takes somebody back who was at the provider.
+/// Completes the sign-in when the browser comes back.
 pub async fn callback(State(web): State<Arc<Web>>, request: WebRequest) -> Result<Response, PageError> {
     request.ensure_sign_in_allowed()?;
     let oidc = provider(&web)?;
@@ -134,7 +134,7 @@ fn cookie(connection: &ConnectionInfo, value: &str, seconds: i64) -> HeaderValue
     HeaderValue::from_str(&text).expect("a cookie of ours is plain text")
 }
 
-/// The one cookie of this name. Two are none: one of them is somebody else's.
+/// The one cookie of this name. Two count as none: another site may have set one of them.
 fn single_cookie<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     let lines = headers.get_all(COOKIE).into_iter().filter_map(|line| line.to_str().ok());
     let pairs = lines.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='));

@@ -1,4 +1,4 @@
-//! The first run: whoever has the token from the console becomes the first admin.
+//! The first run: the setup token from the console makes its holder the first admin.
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ impl SetupPage<'_> {
     }
 }
 
-/// The form, for whoever has the token.
+/// The form, for the holder of the token.
 pub async fn show(State(web): State<Arc<Web>>, request: WebRequest) -> Result<Response, PageError> {
     request.ensure_sign_in_allowed()?;
     let token = request.query_param("token").unwrap_or_default();
