@@ -7,7 +7,7 @@
 //! | a store this process opens | [`local_store`] |
 //! | a server, by its API | [`api_client`] |
 //! | keys and values at Cloudflare | [`cloudflare`] |
-//! | the values that all of them give | [`links`], [`explanation`], [`domains`], [`members`], [`keys`] |
+//! | the values that all of them give | [`links`], [`explanation`], [`domains`], [`keys`] |
 
 pub(crate) mod api_client;
 pub(crate) mod cloudflare;
@@ -16,7 +16,6 @@ pub(crate) mod explanation;
 pub(crate) mod keys;
 pub(crate) mod links;
 pub(crate) mod local_store;
-pub(crate) mod members;
 
 use rlinks_core::Timestamp;
 use rlinks_core::link::route_object::RouteObject;

@@ -20,7 +20,7 @@ const POLL_TIMEOUT: Duration = Duration::from_secs(2);
 const PAGE_SIZE: i64 = 5_000;
 
 /// Follows the store until the task is dropped. Trouble is logged when it begins and when it ends, and never stops it.
-pub async fn follow(store: Store, routes: Arc<RouteCache>, base_domain: Option<Host>) {
+pub async fn run(store: Store, routes: Arc<RouteCache>, base_domain: Option<Host>) {
     let poll_interval =
         if store.dialect() == Dialect::Sqlite { SQLITE_POLL_INTERVAL } else { POSTGRES_POLL_INTERVAL };
     let mut feed = Feed::new(&store);
@@ -105,7 +105,7 @@ async fn load_all_links(store: &Store, routes: &RouteCache) -> Result<(), StoreE
             table.insert(record);
         }
     }
-    let (links, bytes, all) = (table.links(), table.bytes(), table.holds_all());
+    let (links, bytes, all) = (table.links(), table.bytes(), table.is_complete());
     routes.replace_table(table);
     tracing::info!(links, bytes, all, "the route table is filled");
     Ok(())

@@ -146,7 +146,7 @@ impl RouteCache {
 
     /// Whether a code the table does not have is known not to exist.
     pub fn is_complete(&self) -> bool {
-        self.filled.load(Ordering::Acquire) && self.table.load().holds_all() && self.is_fresh()
+        self.filled.load(Ordering::Acquire) && self.table.load().is_complete() && self.is_fresh()
     }
 
     pub fn insert(&self, record: &RouteRecord) {

@@ -65,7 +65,7 @@ impl RouteTable {
     }
 
     /// Whether everything that was put in is still there.
-    pub fn holds_all(&self) -> bool {
+    pub fn is_complete(&self) -> bool {
         !self.evicted.load(Ordering::Relaxed)
     }
 
@@ -428,7 +428,7 @@ mod tests {
             check(&table, record);
         }
         assert!(table.with(Id::from_i64(2), "a", |_, _| ()).is_none());
-        assert_eq!((table.links(), table.holds_all()), (5, true));
+        assert_eq!((table.links(), table.is_complete()), (5, true));
     }
 
     #[test]
@@ -480,7 +480,7 @@ mod tests {
             table.insert(&record);
             put.insert(number, record);
         }
-        assert!(!table.holds_all());
+        assert!(!table.is_complete());
         assert!(table.bytes() <= budget, "{} of {budget}", table.bytes());
         let kept = put
             .values()

@@ -39,12 +39,11 @@ use rlinks_core::error_code::ErrorCode;
 use rlinks_core::hex;
 use rlinks_core::{FieldCode, FieldError, Link, Timestamp};
 use rlinks_store::{RouteRecord, StoreError};
-use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
+use utoipa::OpenApi as _;
 use utoipa::openapi::{InfoBuilder, OpenApiBuilder};
-use utoipa::{OpenApi as _, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 
 use self::cursor::Cursors;
@@ -55,6 +54,7 @@ use rlinks_ops::Ops;
 use rlinks_routes::RouteCache;
 use rlinks_routes::host_directory::HostDirectory;
 use rlinks_store::clock::random_bytes;
+use rlinks_wire::Page;
 
 /// The first segment of everything here.
 pub const PATH_PREFIX: &str = "/api";
@@ -73,21 +73,6 @@ pub struct Api {
     live: LiveHub<Click>,
     /// The last click before somebody began to listen, until the first look for them.
     listening_from: Mutex<Option<i64>>,
-}
-
-/// A page of a list.
-#[derive(Serialize, ToSchema)]
-pub struct Page<T> {
-    data: Vec<T>,
-    /// For the page after this one.
-    #[schema(required)]
-    next_cursor: Option<String>,
-}
-
-impl<T> Page<T> {
-    fn map<U>(self, shown: impl FnMut(T) -> U) -> Page<U> {
-        Page { data: self.data.into_iter().map(shown).collect(), next_cursor: self.next_cursor }
-    }
 }
 
 impl Api {

@@ -17,6 +17,8 @@ use reqwest::redirect::Policy;
 use rlinks_core::error_code::ErrorCode;
 use rlinks_core::hex;
 use rlinks_store::clock::random_bytes;
+use rlinks_wire::Page;
+use rlinks_wire::error::Envelope;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -56,13 +58,6 @@ pub(crate) struct ApiClient {
 #[derive(Deserialize)]
 struct Me {
     workspace: String,
-}
-
-/// A page of a list.
-#[derive(Deserialize)]
-struct Page<T> {
-    data: Vec<T>,
-    next_cursor: Option<String>,
 }
 
 impl ApiClient {
@@ -241,19 +236,6 @@ struct ApiResponse {
     redirect_origin: String,
     retry_after: Option<u64>,
     body: Vec<u8>,
-}
-
-#[derive(Deserialize)]
-struct Envelope {
-    error: EnvelopeBody,
-}
-
-#[derive(Deserialize)]
-struct EnvelopeBody {
-    code: String,
-    message: String,
-    #[serde(default)]
-    details: Value,
 }
 
 /// Why there is no answer.

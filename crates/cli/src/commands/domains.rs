@@ -4,9 +4,9 @@ pub(crate) mod checks;
 
 use std::collections::HashMap;
 
-use rlinks_core::workspace::domain_verification::VerificationRecord;
 use rlinks_core::{Domain, DomainStatus, Host, Id, Workspace};
 use rlinks_store::DomainRecord;
+use rlinks_wire::domain::{self as wire, DomainProof};
 use serde_json::json;
 
 use crate::args::Domains;
@@ -35,7 +35,7 @@ impl DomainDetails {
         if output.json {
             return output.object(&json!(self));
         }
-        let Self { host, workspace, primary, state, .. } = self;
+        let Self { domain: wire::Domain { host, primary, state, .. }, workspace } = self;
         let primary = if *primary { ", its primary domain" } else { "" };
         if *state == DomainStatus::Active {
             return output.line(&format!("{done} {host}: answered by workspace {workspace}{primary}"));
@@ -43,7 +43,7 @@ impl DomainDetails {
         output.line(&format!(
             "{done} {host}: of workspace {workspace}{primary}, {state}: it does not answer"
         ))?;
-        if let Some(VerificationRecord { name, value }) = &self.proof {
+        if let Some(DomainProof { name, value }) = &self.domain.proof {
             output.hint(&format!("set the TXT record {name} to {value}, then `rmax domains verify {host}`"));
         }
         Ok(())
@@ -62,7 +62,7 @@ async fn add(backend: &Backend, host: &str) -> Result<(), CliError> {
                 Some(domain) => (domain, "unchanged"),
                 None => (client.add_domain(&host).await?, "added"),
             };
-            DomainDetails { workspace, ..domain }.show(backend.output(), done)
+            DomainDetails { domain, workspace }.show(backend.output(), done)
         }
     }
 }
@@ -159,7 +159,7 @@ async fn list(backend: &Backend, all: bool) -> Result<(), CliError> {
         }
         Backend::Server(client) => {
             let workspace = client.workspace().await?;
-            let named = |domain| DomainDetails { workspace: workspace.clone(), ..domain };
+            let named = |domain| DomainDetails { domain, workspace: workspace.clone() };
             client.domains().await?.into_iter().map(named).collect()
         }
     };
@@ -170,12 +170,12 @@ async fn list(backend: &Backend, all: bool) -> Result<(), CliError> {
         output.note("no domains: workspace main answers on every host until it, or the operator, names one");
         return Ok(());
     }
-    let row = |domain: &DomainDetails| {
+    let row = |DomainDetails { domain, workspace }: &DomainDetails| {
         let primary = if domain.primary { "primary" } else { "" };
         let expires_on = domain.expires_on.clone().unwrap_or_default();
         let warning = domain.warning.clone().unwrap_or_default();
         let (host, state) = (domain.host.to_string(), domain.state.to_string());
-        vec![host, domain.workspace.clone(), primary.to_owned(), state, expires_on, warning]
+        vec![host, workspace.clone(), primary.to_owned(), state, expires_on, warning]
     };
     let rows: Vec<Vec<String>> = domains.iter().map(row).collect();
     output.table(&["HOST", "WORKSPACE", "PRIMARY", "STATE", "EXPIRES", "CONCERN"], &rows)
@@ -235,7 +235,7 @@ async fn primary(backend: &Backend, host: &str) -> Result<(), CliError> {
         }
         Backend::Server(client) => {
             let workspace = client.workspace().await?;
-            DomainDetails { workspace, ..client.set_primary_domain(&host).await? }
+            DomainDetails { domain: client.set_primary_domain(&host).await?, workspace }
         }
     };
     domain.show(backend.output(), "primary")

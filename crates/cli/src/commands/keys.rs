@@ -4,11 +4,12 @@ use rlinks_core::access::api_key::KeyStatus;
 use rlinks_core::draft::{TimeInput, parse_expiry};
 use rlinks_core::{ApiKey, FieldErrors, Scope, Scopes, Timestamp};
 use rlinks_ops::members::KeyDraft;
+use rlinks_wire::key::{CreatedKey, Key};
 use serde_json::json;
 
 use crate::args::Keys;
 use crate::backend::Backend;
-use crate::backend::keys::{CreatedKey, KeyDetails, KeyRequest};
+use crate::backend::keys::KeyRequest;
 use crate::backend::local_store::LocalStore;
 use crate::error::CliError;
 use crate::output::Output;
@@ -25,19 +26,17 @@ pub(crate) async fn run(backend: &Backend, command: Keys) -> Result<(), CliError
     }
 }
 
-impl CreatedKey {
-    /// The key, alone on stdout.
-    fn show(&self, output: Output) -> Result<(), CliError> {
-        if output.json {
-            let mut body = json!(self.details);
-            body["key"] = self.key.as_str().into();
-            return output.object(&body);
-        }
-        output.line(&self.key)?;
-        let KeyDetails { id, name, .. } = &self.details;
-        output.note(&format!("key {id} ({name}); it is shown this once and kept nowhere"));
-        Ok(())
+/// Prints the key, alone on stdout.
+fn show_created(created: &CreatedKey, output: Output) -> Result<(), CliError> {
+    if output.json {
+        let mut body = json!(created.details);
+        body["key"] = created.key.as_str().into();
+        return output.object(&body);
     }
+    output.line(&created.key)?;
+    let Key { id, name, .. } = &created.details;
+    output.note(&format!("key {id} ({name}); it is shown this once and kept nowhere"));
+    Ok(())
 }
 
 async fn create(
@@ -61,7 +60,7 @@ async fn create(
         Backend::Store(local) => create_stored(local, asked).await?,
         Backend::Server(client) => client.create_key(&asked).await?,
     };
-    made.show(backend.output())
+    show_created(&made, backend.output())
 }
 
 async fn create_stored(local: &LocalStore, request: KeyRequest) -> Result<CreatedKey, CliError> {
@@ -100,7 +99,7 @@ async fn list(backend: &Backend) -> Result<(), CliError> {
         return Ok(());
     }
     let time = |at: Option<Timestamp>| at.map(|at| at.to_string()).unwrap_or_default();
-    let row = |key: &KeyDetails| {
+    let row = |key: &Key| {
         vec![
             key.id.to_string(),
             key.name.clone(),
@@ -116,7 +115,7 @@ async fn list(backend: &Backend) -> Result<(), CliError> {
     output.table(&["ID", "NAME", "PREFIX", "SCOPES", "STATUS", "EXPIRES", "LAST USED", "REQUESTS"], &rows)
 }
 
-async fn list_stored(local: &LocalStore) -> Result<Vec<KeyDetails>, CliError> {
+async fn list_stored(local: &LocalStore) -> Result<Vec<Key>, CliError> {
     let workspace = local.workspace().await?;
     let (mut keys, mut before) = (Vec::new(), None);
     loop {
@@ -128,7 +127,7 @@ async fn list_stored(local: &LocalStore) -> Result<Vec<KeyDetails>, CliError> {
         }
     }
     let now = local.now();
-    Ok(keys.iter().map(|key| KeyDetails::from_key(key, now)).collect())
+    Ok(keys.iter().map(|key| Key::from_key(key, now)).collect())
 }
 
 async fn revoke(backend: &Backend, id: &str) -> Result<(), CliError> {
@@ -141,12 +140,12 @@ async fn revoke(backend: &Backend, id: &str) -> Result<(), CliError> {
             let change = async { Ok(local.ops.revoke_key(&by, &workspace, key.id).await?) };
             let revoked = local.change(change).await?;
             let now = local.now();
-            (KeyDetails::from_key(&key, now), KeyDetails::from_key(&revoked, now))
+            (Key::from_key(&key, now), Key::from_key(&revoked, now))
         }
         Backend::Server(client) => {
             let key = client.key(id).await?;
             client.revoke_key(key.id).await?;
-            (key.clone(), KeyDetails { status: KeyStatus::Revoked, ..key })
+            (key.clone(), Key { status: KeyStatus::Revoked, ..key })
         }
     };
     if backend.output().json {
@@ -166,7 +165,7 @@ async fn rotate(backend: &Backend, id: &str) -> Result<(), CliError> {
             let change = async { Ok(local.ops.rotate_key(&by, &key).await?) };
             let (successor, secret) = local.change(change).await?;
             let now = local.now();
-            (KeyDetails::from_key(&key, now), CreatedKey::from_key(&successor, &secret, now))
+            (Key::from_key(&key, now), CreatedKey::from_key(&successor, &secret, now))
         }
         Backend::Server(client) => {
             let key = client.key(id).await?;
@@ -175,8 +174,8 @@ async fn rotate(backend: &Backend, id: &str) -> Result<(), CliError> {
         }
     };
     let expires_at = successor.details.expires_at;
-    successor.show(backend.output())?;
-    let KeyDetails { id, prefix, .. } = &old;
+    show_created(&successor, backend.output())?;
+    let Key { id, prefix, .. } = &old;
     backend.output().note(&format!("the old key {id} ({prefix}...) works for 24 hours more"));
     if let Some(at) = expires_at {
         backend.output().note(&format!("as the old one would have, the new key ends at {at}"));

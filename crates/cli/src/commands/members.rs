@@ -4,13 +4,13 @@ mod password;
 
 use rlinks_core::{Email, FieldErrors, Role, User, UserStatus};
 use rlinks_ops::members::MemberPatch;
+use rlinks_wire::member::{Invitation, Member};
 use serde_json::json;
 
 use self::password::PasswordSource;
 use crate::args::Users;
 use crate::backend::Backend;
 use crate::backend::local_store::LocalStore;
-use crate::backend::members::{Invitation, Member};
 use crate::error::CliError;
 use crate::output::{Confirmation, confirm, is_interactive};
 
@@ -68,7 +68,7 @@ async fn create(
             let change = async { Ok(local.ops.invite(&by, &workspace, email, name, role).await?) };
             let (user, invitation) = local.change(change).await?;
             let invited = Invitation {
-                user: user.into(),
+                user: Member::from(&user),
                 invite_url: invitation.url,
                 invite_expires_at: invitation.expires_at,
             };
@@ -111,7 +111,7 @@ async fn invite_again(backend: &Backend, who: &str) -> Result<(), CliError> {
     let output = backend.output();
     if output.json {
         return output.object(&json!(Invitation {
-            user: user.into(),
+            user: Member::from(&user),
             invite_url: invitation.url,
             invite_expires_at: invitation.expires_at,
         }));
@@ -158,7 +158,7 @@ async fn list_stored(local: &LocalStore) -> Result<Vec<Member>, CliError> {
     loop {
         let page = local.store().users(workspace.id, after, PAGE_SIZE).await?;
         after = page.last().map(|user| user.id);
-        users.extend(page.into_iter().map(Member::from));
+        users.extend(page.iter().map(Member::from));
         if after.is_none() || users.len() % usize::try_from(PAGE_SIZE).unwrap_or(1) != 0 {
             return Ok(users);
         }
@@ -174,7 +174,7 @@ async fn change(backend: &Backend, who: &str, patch: &MemberPatch, done: &str) -
             let by = local.requester();
             let change = async { Ok(local.ops.change_member(&by, &seen, patch).await?) };
             let user = local.change(change).await?;
-            (Member::from(seen), Member::from(user))
+            (Member::from(&seen), Member::from(&user))
         }
         Backend::Server(client) => {
             let seen = client.user(who).await?;
@@ -192,7 +192,7 @@ async fn change(backend: &Backend, who: &str, patch: &MemberPatch, done: &str) -
 async fn delete(backend: &Backend, who: &str, yes: bool) -> Result<(), CliError> {
     let user = match backend {
         Backend::Cloudflare(_) => return Err(CliError::needs_store()),
-        Backend::Store(local) => local.ops.member(&local.workspace().await?, who).await?.into(),
+        Backend::Store(local) => Member::from(&local.ops.member(&local.workspace().await?, who).await?),
         Backend::Server(client) => client.user(who).await?,
     };
     let Member { id, email, .. } = &user;

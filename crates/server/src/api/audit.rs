@@ -11,10 +11,11 @@ use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+use super::Api;
 use super::error::ApiError;
-use super::{Api, Page};
 use crate::api::extract::Params;
 use crate::auth::authorize::{Authorized, WorkspaceAdmin};
+use rlinks_wire::Page;
 
 /// The routes of the log.
 pub fn routes() -> OpenApiRouter<Arc<Api>> {

@@ -6,91 +6,28 @@ use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
-use rlinks_core::access::api_key::{ApiKeySecret, KeyStatus};
+use rlinks_core::access::api_key::ApiKeySecret;
 use rlinks_core::draft::{TimeInput, parse_expiry};
 use rlinks_core::error_code::ErrorCode;
 use rlinks_core::{ApiKey, Email, FieldCode, FieldError, Id, Role, Scope, Scopes, Timestamp};
-use serde::Serialize;
 use serde_json::Value;
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+use super::Api;
 use super::error::ApiError;
-use super::{Api, Page};
 use crate::api::extract::{Fields, JsonObject, NoParams, Params, PathName};
 use crate::auth::authorize::{AnyScope, Authorized};
 use crate::auth::caller::Caller;
 use rlinks_ops::members::KeyDraft;
 use rlinks_ops::{OpsError, Resource};
+use rlinks_wire::Page;
+use rlinks_wire::key::{CreatedKey, Key, ScopeName};
 
 /// The routes of keys.
 pub fn routes() -> OpenApiRouter<Arc<Api>> {
     OpenApiRouter::new().routes(routes!(list, create)).routes(routes!(revoke)).routes(routes!(rotate))
-}
-
-/// A key, without its secret.
-#[derive(Serialize, ToSchema)]
-#[schema(as = ApiKey)]
-pub struct KeyView {
-    #[schema(value_type = String)]
-    id: Id,
-    name: String,
-    /// How it begins.
-    #[schema(example = "rmx_07elszGN")]
-    prefix: String,
-    #[schema(value_type = Vec<ScopeName>)]
-    scopes: Scopes,
-    /// The id of the member it belongs to.
-    #[schema(value_type = Option<String>, required)]
-    user: Option<Id>,
-    #[schema(value_type = KeyStatusName)]
-    status: KeyStatus,
-    #[schema(value_type = String, format = DateTime)]
-    created_at: Timestamp,
-    #[schema(value_type = Option<String>, format = DateTime, required)]
-    expires_at: Option<Timestamp>,
-    /// To within some seconds.
-    #[schema(value_type = Option<String>, format = DateTime, required)]
-    last_used_at: Option<Timestamp>,
-    /// To within some seconds.
-    usage_count: i64,
-}
-
-/// What a credential may do.
-#[derive(ToSchema)]
-#[schema(as = Scope)]
-#[expect(dead_code, reason = "describes")]
-pub enum ScopeName {
-    #[schema(rename = "links:read")]
-    LinksRead,
-    #[schema(rename = "links:write")]
-    LinksWrite,
-    #[schema(rename = "links:delete")]
-    LinksDelete,
-    #[schema(rename = "analytics:read")]
-    AnalyticsRead,
-    #[schema(rename = "workspace:admin")]
-    WorkspaceAdmin,
-}
-
-/// Whether a key is good.
-#[derive(ToSchema)]
-#[schema(as = KeyStatus, rename_all = "lowercase")]
-#[expect(dead_code, reason = "describes")]
-pub enum KeyStatusName {
-    Active,
-    Expired,
-    Revoked,
-}
-
-/// A key with its secret, shown this once.
-#[derive(Serialize, ToSchema)]
-pub struct NewKeyView {
-    #[serde(flatten)]
-    view: KeyView,
-    /// The whole key. It is kept nowhere.
-    key: String,
 }
 
 /// What a new key is to be.
@@ -107,23 +44,6 @@ pub struct NewKey {
     /// Good up to and including this moment.
     #[schema(value_type = Option<super::links::TimeInput>)]
     expires_at: Option<String>,
-}
-
-impl KeyView {
-    fn new(key: &ApiKey, now: Timestamp) -> Self {
-        Self {
-            id: key.id,
-            name: key.name.clone(),
-            prefix: key.prefix.clone(),
-            scopes: key.scopes,
-            user: key.user,
-            status: key.status(now),
-            created_at: key.created_at,
-            expires_at: key.expires_at,
-            last_used_at: key.last_used_at,
-            usage_count: key.usage_count,
-        }
-    }
 }
 
 /// Whose keys somebody may look after.
@@ -173,12 +93,12 @@ pub(crate) async fn accessible_key(api: &Api, caller: &Caller, id: &str) -> Resu
 /// Lists keys, newest first: all of them to an admin, to others their own.
 #[utoipa::path(get, path = "/api/v1/keys", tag = "keys",
     params(("limit" = Option<i64>, Query, minimum = 1, maximum = 100), ("cursor" = Option<String>, Query)),
-    extensions(("x-scope" = json!("workspace:admin or own"))), responses((status = 200, body = Page<KeyView>)))]
+    extensions(("x-scope" = json!("workspace:admin or own"))), responses((status = 200, body = Page<Key>)))]
 async fn list(
     State(api): State<Arc<Api>>,
     caller: Authorized<AnyScope>,
     mut params: Params,
-) -> Result<Json<Page<KeyView>>, ApiError> {
+) -> Result<Json<Page<Key>>, ApiError> {
     let access = key_access(&caller)?;
     let limit = params.number("limit", 1..=100).unwrap_or(50);
     let cursor = params.text("cursor");
@@ -189,12 +109,12 @@ async fn list(
     let keys = api.ops.store.keys(caller.workspace.id, user, before, limit + 1).await?;
     let now = api.ops.clock.now();
     let page = api.page(&context, keys, limit, |key| key.id.as_i64());
-    Ok(Json(page.map(|key| KeyView::new(&key, now))))
+    Ok(Json(page.map(|key| Key::from_key(&key, now))))
 }
 
 /// Makes a key. Its secret is in this answer and nowhere else.
 #[utoipa::path(post, path = "/api/v1/keys", tag = "keys", request_body = NewKey,
-    extensions(("x-scope" = json!("workspace:admin or own"))), responses((status = 201, body = NewKeyView)))]
+    extensions(("x-scope" = json!("workspace:admin or own"))), responses((status = 201, body = CreatedKey)))]
 async fn create(
     State(api): State<Arc<Api>>,
     caller: Authorized<AnyScope>,
@@ -265,8 +185,7 @@ fn cap_expiry(caller: &Caller, wanted: Option<Timestamp>) -> Result<Option<Times
 }
 
 fn created_response(api: &Api, key: &ApiKey, secret: &ApiKeySecret) -> Response {
-    let view = KeyView::new(key, api.ops.clock.now());
-    (StatusCode::CREATED, Json(NewKeyView { view, key: secret.reveal().to_owned() })).into_response()
+    (StatusCode::CREATED, Json(CreatedKey::from_key(key, secret, api.ops.clock.now()))).into_response()
 }
 
 /// Revokes a key, from the next request on.
@@ -285,7 +204,7 @@ async fn revoke(
 
 /// Makes a successor of a key; the old one lives 24 hours more.
 #[utoipa::path(post, path = "/api/v1/keys/{id}/rotate", tag = "keys", params(("id" = String, Path)),
-    extensions(("x-scope" = json!("workspace:admin or own"))), responses((status = 201, body = NewKeyView)))]
+    extensions(("x-scope" = json!("workspace:admin or own"))), responses((status = 201, body = CreatedKey)))]
 async fn rotate(
     State(api): State<Arc<Api>>,
     caller: Authorized<AnyScope>,

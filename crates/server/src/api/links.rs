@@ -19,12 +19,13 @@ use utoipa_axum::routes;
 
 use super::audit::EntryView;
 use super::error::ApiError;
-use super::{Api, Page, qr};
+use super::{Api, qr};
 use crate::api::extract::{JsonObject, NoParams, Params, PathName, if_match};
 use crate::auth::authorize::{Authorized, LinksDelete, LinksRead, LinksWrite};
 use crate::auth::caller::Caller;
 use rlinks_ops::links::list::{LinkWithClicks, ListPosition, ListQuery, Sort};
 use rlinks_ops::{Explanation, LinkVisibility, WriteMode};
+use rlinks_wire::Page;
 
 pub use crate::api::link_shapes::TimeInput;
 use crate::api::link_shapes::{LinkChange, LinkView, OrderName, SortName, StateName, etag, view};

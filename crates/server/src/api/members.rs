@@ -7,17 +7,20 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use rlinks_core::error_code::ErrorCode;
-use rlinks_core::{Email, FieldCode, FieldError, Id, Role, Scope, Scopes, Timestamp, User, UserStatus};
+use rlinks_core::{Email, FieldCode, FieldError, Id, Role, Scope, Scopes, User, UserStatus};
 use serde::Serialize;
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+use super::Api;
 use super::error::ApiError;
-use super::{Api, Page};
 use crate::api::extract::{Fields, JsonObject, NoParams, Params, PathName};
 use crate::auth::authorize::{AnyScope, Authorized, WorkspaceAdmin};
 use rlinks_ops::members::MemberPatch;
+use rlinks_wire::Page;
+use rlinks_wire::key::ScopeName;
+use rlinks_wire::member::{Invitation, Member, RoleName, UserStatusName};
 
 /// The routes of members.
 pub fn routes() -> OpenApiRouter<Arc<Api>> {
@@ -25,59 +28,6 @@ pub fn routes() -> OpenApiRouter<Arc<Api>> {
         .routes(routes!(list, create))
         .routes(routes!(change, remove))
         .routes(routes!(me, leave))
-}
-
-/// A member.
-#[derive(Serialize, ToSchema)]
-#[schema(as = User)]
-pub struct UserView {
-    #[schema(value_type = String)]
-    id: Id,
-    #[schema(value_type = String)]
-    email: Email,
-    full_name: String,
-    #[schema(value_type = RoleName)]
-    role: Role,
-    #[schema(value_type = StatusName)]
-    status: UserStatus,
-    #[schema(value_type = String, format = DateTime)]
-    created_at: Timestamp,
-    #[schema(value_type = String, format = DateTime)]
-    updated_at: Timestamp,
-    #[schema(value_type = Option<String>, format = DateTime, required)]
-    last_login_at: Option<Timestamp>,
-    #[schema(value_type = Option<String>, format = DateTime, required)]
-    last_sync_at: Option<Timestamp>,
-}
-
-/// What a member may do.
-#[derive(ToSchema)]
-#[schema(as = Role, rename_all = "lowercase")]
-#[expect(dead_code, reason = "describes")]
-pub enum RoleName {
-    Viewer,
-    Member,
-    Admin,
-}
-
-/// Whether a member gets in.
-#[derive(ToSchema)]
-#[schema(as = UserStatus, rename_all = "lowercase")]
-#[expect(dead_code, reason = "describes")]
-pub enum StatusName {
-    Active,
-    Suspended,
-}
-
-/// A new member, and how they get in.
-#[derive(Serialize, ToSchema)]
-pub struct Invitation {
-    #[serde(flatten)]
-    user: UserView,
-    /// Works once, for seven days.
-    invite_url: String,
-    #[schema(value_type = String, format = DateTime)]
-    invite_expires_at: Timestamp,
 }
 
 /// Somebody to become a member.
@@ -103,35 +53,19 @@ pub struct UserChange {
     full_name: Option<String>,
     #[schema(value_type = Option<RoleName>)]
     role: Option<String>,
-    #[schema(value_type = Option<StatusName>)]
+    #[schema(value_type = Option<UserStatusName>)]
     status: Option<String>,
-}
-
-impl From<&User> for UserView {
-    fn from(user: &User) -> Self {
-        Self {
-            id: user.id,
-            email: user.email.clone(),
-            full_name: user.full_name.clone(),
-            role: user.role,
-            status: user.status,
-            created_at: user.created_at,
-            updated_at: user.updated_at,
-            last_login_at: user.last_login_at,
-            last_sync_at: user.last_sync_at,
-        }
-    }
 }
 
 /// Lists members, oldest first.
 #[utoipa::path(get, path = "/api/v1/users", tag = "users",
     params(("limit" = Option<i64>, Query, minimum = 1, maximum = 100), ("cursor" = Option<String>, Query)),
-    extensions(("x-scope" = json!("workspace:admin"))), responses((status = 200, body = Page<UserView>)))]
+    extensions(("x-scope" = json!("workspace:admin"))), responses((status = 200, body = Page<Member>)))]
 async fn list(
     State(api): State<Arc<Api>>,
     caller: Authorized<WorkspaceAdmin>,
     mut params: Params,
-) -> Result<Json<Page<UserView>>, ApiError> {
+) -> Result<Json<Page<Member>>, ApiError> {
     let limit = params.number("limit", 1..=100).unwrap_or(50);
     let cursor = params.text("cursor");
     params.finish()?;
@@ -139,7 +73,7 @@ async fn list(
     let after = cursor.map(|text| api.open_cursor::<i64>(&context, &text)).transpose()?.map(Id::from_i64);
     let users = api.ops.store.users(caller.workspace.id, after, limit + 1).await?;
     let page = api.page(&context, users, limit, |user| user.id.as_i64());
-    Ok(Json(page.map(|user| UserView::from(&user))))
+    Ok(Json(page.map(|user| Member::from(&user))))
 }
 
 /// Makes somebody a member and gives the invitation to send them.
@@ -160,7 +94,7 @@ async fn create(
     let (user, invitation) =
         api.ops.invite(&caller.by, &caller.workspace, email, full_name.unwrap_or_default(), role).await?;
     let body = Invitation {
-        user: UserView::from(&user),
+        user: Member::from(&user),
         invite_url: invitation.url,
         invite_expires_at: invitation.expires_at,
     };
@@ -169,13 +103,13 @@ async fn create(
 
 /// Changes a member. The last admin stays one.
 #[utoipa::path(patch, path = "/api/v1/users/{id}", tag = "users", request_body = UserChange, params(("id" = String, Path)),
-    extensions(("x-scope" = json!("workspace:admin"))), responses((status = 200, body = UserView)))]
+    extensions(("x-scope" = json!("workspace:admin"))), responses((status = 200, body = Member)))]
 async fn change(
     State(api): State<Arc<Api>>,
     caller: Authorized<WorkspaceAdmin>,
     PathName(id): PathName,
     JsonObject(body): JsonObject,
-) -> Result<Json<UserView>, ApiError> {
+) -> Result<Json<Member>, ApiError> {
     let mut fields = Fields::new(body);
     let patch = MemberPatch {
         email: fields.parsed("email", Email::parse),
@@ -190,7 +124,7 @@ async fn change(
     };
     fields.finish()?;
     let seen = api.ops.member(&caller.workspace, &id).await?;
-    Ok(Json(UserView::from(&api.ops.change_member(&caller.by, &seen, &patch).await?)))
+    Ok(Json(Member::from(&api.ops.change_member(&caller.by, &seen, &patch).await?)))
 }
 
 /// Deletes an account: address and name are forgotten, keys are gone.
@@ -214,12 +148,12 @@ pub struct Me {
     workspace: String,
     /// The member; none for a key the operator made.
     #[schema(required)]
-    user: Option<UserView>,
+    user: Option<Member>,
     /// The id of the key.
     #[schema(value_type = Option<String>, required)]
     key: Option<Id>,
     /// What this credential may do.
-    #[schema(value_type = Vec<super::keys::ScopeName>)]
+    #[schema(value_type = Vec<ScopeName>)]
     scopes: Scopes,
 }
 
@@ -230,7 +164,7 @@ async fn me(caller: Authorized<AnyScope>, params: Params) -> Result<Json<Me>, Ap
     params.finish()?;
     Ok(Json(Me {
         workspace: caller.workspace.slug.to_string(),
-        user: caller.user.as_ref().map(UserView::from),
+        user: caller.user.as_ref().map(Member::from),
         key: caller.key.as_ref().map(|key| key.id),
         scopes: caller.scopes,
     }))

@@ -29,15 +29,16 @@ use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+use super::Api;
 use super::error::ApiError;
 use super::live::LiveEvent;
-use super::{Api, Page};
 use crate::api::extract::{Params, PathName};
 use crate::auth::authorize::{AnalyticsRead, Authorized};
 use crate::auth::caller::Caller;
 use rlinks_ops::LinkVisibility;
 use rlinks_ops::sweep::click_retention;
 use rlinks_store::clock::monotonic_ms;
+use rlinks_wire::Page;
 
 const X_NEXT_CURSOR: HeaderName = HeaderName::from_static("x-next-cursor");
 /// How often a listener's key is looked at again.

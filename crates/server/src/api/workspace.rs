@@ -6,8 +6,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
-use rlinks_core::workspace::domain_verification::{self, VerificationRecord};
-use rlinks_core::{DomainStatus, FieldCode, FieldError, Host, Id, Policy, Timestamp, Workspace};
+use rlinks_core::{FieldCode, FieldError, Host, Id, Policy, Timestamp, Workspace};
 use rlinks_store::DomainRecord;
 use serde::Serialize;
 use serde_json::Value;
@@ -15,11 +14,13 @@ use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+use super::Api;
 use super::error::ApiError;
-use super::{Api, Page};
 use crate::api::extract::{Fields, JsonObject, NoParams, Params, PathName};
 use crate::auth::authorize::{Authorized, WorkspaceAdmin};
 use rlinks_ops::{OpsError, Resource};
+use rlinks_wire::Page;
+use rlinks_wire::domain::Domain;
 
 /// The routes of the workspace.
 pub fn routes() -> OpenApiRouter<Arc<Api>> {
@@ -113,41 +114,6 @@ async fn change(
     Ok(Json(view(&api, &workspace).await?))
 }
 
-/// A host the workspace answers on.
-#[derive(Serialize, ToSchema)]
-#[schema(as = Domain)]
-pub struct DomainView {
-    #[schema(value_type = String)]
-    host: Host,
-    /// Short URLs are written with it.
-    primary: bool,
-    #[schema(value_type = String, format = DateTime)]
-    created_at: Timestamp,
-    /// Whether it answers: `active`, `unproven` while it waits for its proof, `suspended` when that was gone for 72 hours.
-    #[schema(value_type = String, example = "active")]
-    state: DomainStatus,
-    /// The TXT record that proves it; nothing where none is asked for.
-    proof: Option<ProofView>,
-    /// The day its registration ends, where the registry says so.
-    #[schema(format = Date)]
-    expires_on: Option<String>,
-    /// When DNS last answered about it.
-    #[schema(value_type = Option<String>, format = DateTime)]
-    checked_at: Option<Timestamp>,
-    /// What somebody should do something about, in words.
-    warning: Option<String>,
-}
-
-/// A TXT record.
-#[derive(Serialize, ToSchema)]
-#[schema(as = DomainProof)]
-pub struct ProofView {
-    #[schema(example = "_rlinks.go.example.com")]
-    name: String,
-    #[schema(example = "rlinks=0123456789abcdef0123456789abcdef01234567")]
-    value: String,
-}
-
 /// A host to answer on.
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "describes what `add_domain` reads")]
@@ -166,41 +132,28 @@ pub struct DomainChange {
     primary: bool,
 }
 
-impl DomainView {
-    fn from_record(record: DomainRecord, workspace: &Workspace, now: Timestamp) -> Self {
-        let DomainRecord { domain, verification } = record;
-        let proof = verification.needs_proof.then(|| VerificationRecord::new(workspace, &domain.host));
-        Self {
-            state: verification.status(),
-            proof: proof.map(|VerificationRecord { name, value }| ProofView { name, value }),
-            expires_on: verification.expires_at.map(domain_verification::utc_date),
-            checked_at: verification.checked_at,
-            warning: verification.warning(now),
-            host: domain.host,
-            primary: domain.primary,
-            created_at: domain.created_at,
-        }
-    }
+fn from_record(record: DomainRecord, workspace: &Workspace, now: Timestamp) -> Domain {
+    Domain::new(record.domain, &record.verification, workspace, now)
 }
 
-async fn domain_view(api: &Api, workspace: &Workspace, host: &Host) -> Result<DomainView, ApiError> {
+async fn domain_view(api: &Api, workspace: &Workspace, host: &Host) -> Result<Domain, ApiError> {
     let record = api.ops.domain_record(workspace, host).await?;
-    Ok(DomainView::from_record(record, workspace, api.ops.clock.now()))
+    Ok(from_record(record, workspace, api.ops.clock.now()))
 }
 
 /// Lists the hosts the workspace answers on.
 #[utoipa::path(get, path = "/api/v1/domains", tag = "domains",
-    extensions(("x-scope" = json!("workspace:admin"))), responses((status = 200, body = Page<DomainView>)))]
+    extensions(("x-scope" = json!("workspace:admin"))), responses((status = 200, body = Page<Domain>)))]
 async fn domains(
     State(api): State<Arc<Api>>,
     caller: Authorized<WorkspaceAdmin>,
     params: Params,
-) -> Result<Json<Page<DomainView>>, ApiError> {
+) -> Result<Json<Page<Domain>>, ApiError> {
     params.finish()?;
     let (workspace, now) = (&caller.workspace, api.ops.clock.now());
     let domains = api.ops.store.domain_records().await?;
     let mine = domains.into_iter().filter(|record| record.domain.workspace == workspace.id);
-    let data = mine.map(|record| DomainView::from_record(record, workspace, now)).collect();
+    let data = mine.map(|record| from_record(record, workspace, now)).collect();
     Ok(Json(Page { data, next_cursor: None }))
 }
 
@@ -209,7 +162,7 @@ async fn domains(
 /// Where the operator asks for proof, a new host is `unproven` and does not answer until `proof` is in DNS.
 #[utoipa::path(post, path = "/api/v1/domains", tag = "domains", request_body = NewDomain,
     extensions(("x-scope" = json!("workspace:admin"))), 
-    responses((status = 201, body = DomainView), (status = 200, body = DomainView, description = "There already")))]
+    responses((status = 201, body = Domain), (status = 200, body = Domain, description = "There already")))]
 async fn add_domain(
     State(api): State<Arc<Api>>,
     caller: Authorized<WorkspaceAdmin>,
@@ -240,14 +193,14 @@ async fn add_domain(
 
 /// Makes a host the primary one: short URLs are written with it.
 #[utoipa::path(patch, path = "/api/v1/domains/{host}", tag = "domains", request_body = DomainChange, params(("host" = String, Path)),
-    extensions(("x-scope" = json!("workspace:admin"))), responses((status = 200, body = DomainView)))]
+    extensions(("x-scope" = json!("workspace:admin"))), responses((status = 200, body = Domain)))]
 async fn change_domain(
     State(api): State<Arc<Api>>,
     caller: Authorized<WorkspaceAdmin>,
     PathName(host): PathName,
     _: NoParams,
     JsonObject(body): JsonObject,
-) -> Result<Json<DomainView>, ApiError> {
+) -> Result<Json<Domain>, ApiError> {
     let mut fields = Fields::new(body);
     let refused = match fields.value("primary") {
         Some(Value::Bool(true)) => None,
@@ -267,17 +220,17 @@ async fn change_domain(
 
 /// Looks for a host in DNS at once: whether its proof is there, and where its name leads. With its proof it answers.
 #[utoipa::path(post, path = "/api/v1/domains/{host}/verify", tag = "domains", params(("host" = String, Path)),
-    extensions(("x-scope" = json!("workspace:admin"))), responses((status = 200, body = DomainView)))]
+    extensions(("x-scope" = json!("workspace:admin"))), responses((status = 200, body = Domain)))]
 async fn verify_domain(
     State(api): State<Arc<Api>>,
     caller: Authorized<WorkspaceAdmin>,
     PathName(host): PathName,
     _: NoParams,
-) -> Result<Json<DomainView>, ApiError> {
+) -> Result<Json<Domain>, ApiError> {
     let parsed = Host::parse(&host).map_err(|_| OpsError::NotFound(Resource::Domain(host)))?;
     let record = api.ops.verify_domain(&caller.by, &caller.workspace, &parsed).await?;
     api.reload_directory().await?;
-    Ok(Json(DomainView::from_record(record, &caller.workspace, api.ops.clock.now())))
+    Ok(Json(from_record(record, &caller.workspace, api.ops.clock.now())))
 }
 
 /// Removes a host: it no longer answers.

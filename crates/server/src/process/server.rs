@@ -257,7 +257,7 @@ impl Server {
 
     fn start_background_tasks(&mut self) {
         let routes = Arc::clone(&self.context.routes);
-        let following = rlinks_routes::feed_follower::follow(
+        let following = rlinks_routes::feed_follower::run(
             self.store.clone(),
             routes,
             self.config.short_urls.base_domain.clone(),

@@ -4,24 +4,25 @@ use http::Method;
 use rlinks_core::audit::AuditEntry;
 use rlinks_core::{Email, Host, Id, Role, UserStatus};
 use rlinks_ops::{OpsError, Resource};
-use serde::Deserialize;
+use rlinks_wire::Page;
+use rlinks_wire::domain::Domain;
+use rlinks_wire::key::{CreatedKey, Key};
+use rlinks_wire::member::{Invitation, Member};
 use serde_json::{Value, json};
 
 use super::ApiClient;
-use crate::backend::domains::DomainDetails;
-use crate::backend::keys::{CreatedKey, KeyDetails, KeyRequest};
-use crate::backend::members::{Invitation, Member};
+use crate::backend::keys::KeyRequest;
 use crate::error::CliError;
 
 impl ApiClient {
     // ---- keys ----
 
-    pub(crate) async fn keys(&self) -> Result<Vec<KeyDetails>, CliError> {
+    pub(crate) async fn keys(&self) -> Result<Vec<Key>, CliError> {
         self.whole_list(&["keys"]).await
     }
 
     /// A key by its id.
-    pub(crate) async fn key(&self, id: &str) -> Result<KeyDetails, CliError> {
+    pub(crate) async fn key(&self, id: &str) -> Result<Key, CliError> {
         let found = self.keys().await?.into_iter().find(|key| key.id.to_string() == id);
         found.ok_or_else(|| CliError::not_found(Resource::Key(id.to_owned())))
     }
@@ -84,16 +85,12 @@ impl ApiClient {
 
     // ---- domains ----
 
-    pub(crate) async fn domains(&self) -> Result<Vec<DomainDetails>, CliError> {
-        #[derive(Deserialize)]
-        struct DomainList {
-            data: Vec<DomainDetails>,
-        }
+    pub(crate) async fn domains(&self) -> Result<Vec<Domain>, CliError> {
         // This list comes whole, and takes no limit.
-        Ok(self.get(&["domains"]).read::<DomainList>().await?.data)
+        Ok(self.get(&["domains"]).read::<Page<Domain>>().await?.data)
     }
 
-    pub(crate) async fn add_domain(&self, host: &Host) -> Result<DomainDetails, CliError> {
+    pub(crate) async fn add_domain(&self, host: &Host) -> Result<Domain, CliError> {
         self.request(Method::POST, &["domains"]).body(&json!({ "host": host })).read().await
     }
 
@@ -101,11 +98,11 @@ impl ApiClient {
         self.request(Method::DELETE, &["domains", host.as_str()]).expect_no_content().await
     }
 
-    pub(crate) async fn verify_domain(&self, host: &Host) -> Result<DomainDetails, CliError> {
+    pub(crate) async fn verify_domain(&self, host: &Host) -> Result<Domain, CliError> {
         self.request(Method::POST, &["domains", host.as_str(), "verify"]).read().await
     }
 
-    pub(crate) async fn set_primary_domain(&self, host: &Host) -> Result<DomainDetails, CliError> {
+    pub(crate) async fn set_primary_domain(&self, host: &Host) -> Result<Domain, CliError> {
         let body = json!({ "primary": true });
         self.request(Method::PATCH, &["domains", host.as_str()]).body(&body).read().await
     }

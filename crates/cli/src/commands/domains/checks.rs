@@ -22,7 +22,7 @@ pub(super) async fn verify(backend: &Backend, host: &str) -> Result<(), CliError
         }
         Backend::Server(client) => {
             let workspace = client.workspace().await?;
-            DomainDetails { workspace, ..client.verify_domain(&host).await? }
+            DomainDetails { domain: client.verify_domain(&host).await?, workspace }
         }
     };
     hosted.show(backend.output(), "looked at")

@@ -39,7 +39,7 @@ pub(crate) async fn create(
     let user = local.change(change).await?;
     let output = backend.output();
     if output.json {
-        return output.object(&json!(Member::from(user)));
+        return output.object(&json!(Member::from(&user)));
     }
     output.line(&format!("{} joined {} as {} and can sign in", user.email, workspace.slug, user.role))
 }
@@ -55,7 +55,7 @@ pub(crate) async fn set(backend: &Backend, who: &str, source: PasswordSource) ->
     local.change(change).await?;
     let output = backend.output();
     if output.json {
-        return output.object(&json!(Member::from(user)));
+        return output.object(&json!(Member::from(&user)));
     }
     output.line(&format!("changed the password of {}; they are signed out everywhere", user.email))
 }

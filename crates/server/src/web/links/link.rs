@@ -15,7 +15,7 @@ use crate::auth::caller::Caller;
 use crate::auth::session::CurrentSession;
 use crate::web::extract::{AuthorizedForm, AuthorizedPage, WebRequest};
 use crate::web::links::history::HistoryEntry;
-use crate::web::links::link_form::Fields;
+use crate::web::links::link_form::LinkForm;
 use crate::web::links::list::{state_label, utc_date, without_scheme};
 use crate::web::links::recent_clicks::RecentClick;
 use crate::web::statistics::panel::StatsPanel;
@@ -33,7 +33,7 @@ struct LinkPage<'a> {
     display_url: String,
     owner: String,
     created_on: String,
-    fields: &'a Fields,
+    fields: &'a LinkForm,
     /// Mine and theirs, where somebody else has changed the link meanwhile.
     conflict: Vec<(&'static str, String, String)>,
     problem: Option<&'a str>,
@@ -51,7 +51,7 @@ struct LinkPage<'a> {
 /// What a form did not do, for the page that shows it again.
 #[derive(Default)]
 struct Resubmit<'a> {
-    fields: Option<&'a Fields>,
+    fields: Option<&'a LinkForm>,
     conflict: Vec<(&'static str, String, String)>,
     problem: Option<&'a str>,
     not_saved: Option<&'a str>,
@@ -66,7 +66,7 @@ pub async fn show(
     let AuthorizedPage { request, current, caller, .. } = authorized;
     let link = web.api.ops.any_link(&caller.by, &caller.workspace, &code).await?;
     render_page(
-        &web.link_page(&request, &current, &caller, &link, &Fields::from_link(&link), Resubmit::default())
+        &web.link_page(&request, &current, &caller, &link, &LinkForm::from_link(&link), Resubmit::default())
             .await?,
     )
 }
@@ -79,7 +79,7 @@ pub async fn change(
 ) -> Result<Response, PageError> {
     let AuthorizedForm { request, current, caller, form, .. } = submitted;
     let link = web.api.ops.link(&caller.by, &caller.workspace, &code).await?;
-    let (mut fields, shown) = (Fields::from_form(&form), Fields::from_link(&link));
+    let (mut fields, shown) = (LinkForm::from_form(&form), LinkForm::from_link(&link));
     let version: i64 = form.get("version").parse().unwrap_or_default();
     let mut resubmit = Resubmit::default();
     let problem = if version == link.version {
@@ -194,7 +194,7 @@ pub async fn roll_back(
     };
     let message = problem.message.clone();
     let resubmit = Resubmit { problem: Some(&message), ..Resubmit::default() };
-    let shown = Fields::from_link(&link);
+    let shown = LinkForm::from_link(&link);
     let template = web.link_page(&request, &current, &caller, &link, &shown, resubmit).await?;
     Err(problem.rendered_in(&template, None))
 }
@@ -206,7 +206,7 @@ impl Web {
         current: &'a CurrentSession,
         caller: &Caller,
         link: &'a Link,
-        shown: &'a Fields,
+        shown: &'a LinkForm,
         resubmit: Resubmit<'a>,
     ) -> Result<LinkPage<'a>, PageError> {
         let is_new = resubmit.problem.or(resubmit.not_saved).is_none();

@@ -11,7 +11,7 @@ use rlinks_ops::OpsError;
 
 /// A form about a link as somebody sees it.
 #[derive(Clone, Debug, Default)]
-pub struct Fields {
+pub struct LinkForm {
     pub target: String,
     pub code: String,
     pub title: String,
@@ -36,7 +36,7 @@ struct Allow {
     own: bool,
 }
 
-impl Fields {
+impl LinkForm {
     /// As it was sent.
     pub fn from_form(form: &Form) -> Self {
         let text = |name: &str| form.get(name).trim().to_owned();

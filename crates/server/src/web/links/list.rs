@@ -17,7 +17,7 @@ use crate::auth::authorize::{LinksRead, LinksWrite};
 use crate::auth::caller::Caller;
 use crate::auth::session::CurrentSession;
 use crate::web::extract::{AuthorizedForm, AuthorizedPage};
-use crate::web::links::link_form::Fields;
+use crate::web::links::link_form::LinkForm;
 pub use crate::web::links::list_query::{ListPageQuery, SORT_OPTIONS, STATE_OPTIONS};
 use crate::web::statistics::chart::{Sparkline, format_number};
 use crate::web::{PageError, Web, flash, render_page, see_other};
@@ -70,7 +70,7 @@ struct ListPart<'a> {
 struct LinksPage<'a> {
     current: &'a CurrentSession,
     list: &'a List,
-    fields: &'a Fields,
+    fields: &'a LinkForm,
     problem: Option<&'a str>,
     notice: Notice,
 }
@@ -121,7 +121,7 @@ pub async fn show(
     let message = flash::read(&request, &current);
     let notice = web.build_notice(&caller, message.unwrap_or_default()).await?;
     // What a bookmark brings along stands in the field, and waits for Enter.
-    let fields = Fields::with_target(request.query_param("target").unwrap_or_default());
+    let fields = LinkForm::with_target(request.query_param("target").unwrap_or_default());
     let mut shown =
         render_page(&LinksPage { current: &current, list: &list, fields: &fields, problem: None, notice })?;
     let cleared = message.and_then(|_| flash::clear(&request.connection));
@@ -134,7 +134,7 @@ pub async fn create(
     submitted: AuthorizedForm<LinksWrite>,
 ) -> Result<Response, PageError> {
     let AuthorizedForm { request, current, caller, form, .. } = submitted;
-    let mut fields = Fields::from_new_link_form(&form);
+    let mut fields = LinkForm::from_new_link_form(&form);
     let (made, _) = create_link(&web.api, &caller, Ok(fields.new_link()), None).await;
     let problem = match made {
         Ok(done) => {
