@@ -35,6 +35,8 @@ pub(crate) enum On {
     Native,
     /// Over a real connection only.
     Http,
+    /// Asked of `explain` only.
+    Explain,
 }
 
 #[derive(Clone, Debug)]
@@ -160,7 +162,8 @@ fn row(line: &str, section_given: &str) -> Result<Option<Row>, String> {
         "" => On::Everywhere,
         "native" => On::Native,
         "http" => On::Http,
-        other => return Err(format!("on: `{other}` is neither empty, native nor http")),
+        "explain" => On::Explain,
+        other => return Err(format!("on: `{other}` is neither empty, native, http nor explain")),
     };
     if on == On::Everywhere && (given.other.is_some() || given.main.domains != [DOMAIN]) {
         return Err("only a native row has other domains than the usual one".to_owned());

@@ -7,13 +7,12 @@
 //! | a store this process opens | [`local_store`] |
 //! | a server, by its API | [`api_client`] |
 //! | keys and values at Cloudflare | [`cloudflare`] |
-//! | the values that all of them give | [`links`], [`explanation`], [`domains`], [`keys`] |
+//! | the values that all of them give | [`links`], [`explanation`], [`domains`] |
 
 pub(crate) mod api_client;
 pub(crate) mod cloudflare;
 pub(crate) mod domains;
 pub(crate) mod explanation;
-pub(crate) mod keys;
 pub(crate) mod links;
 pub(crate) mod local_store;
 

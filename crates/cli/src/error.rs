@@ -212,7 +212,7 @@ impl From<OpsError> for CliError {
             OpsError::NotFound(Resource::Link(_)) => {
                 vec!["`rmax links list` shows the ones there are; `rmax links set` makes one".to_owned()]
             }
-            OpsError::NotFound(Resource::LinkAt(code, _)) => {
+            OpsError::NotFound(Resource::LinkAt(code, _) | Resource::LinkVersion(code, _)) => {
                 vec![format!("`rmax links history {code}` shows when it was made")]
             }
             OpsError::NotFound(Resource::User(_)) => {
@@ -230,6 +230,8 @@ impl From<OpsError> for CliError {
             OpsError::Invalid(_)
             | OpsError::VersionMismatch(_)
             | OpsError::Forbidden(_)
+            | OpsError::MissingScope(_)
+            | OpsError::CreationLimit(_)
             | OpsError::HostReserved { .. }
             | OpsError::HostClaimed { .. }
             | OpsError::DnsUnavailable(_)

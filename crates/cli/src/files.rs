@@ -1,30 +1,18 @@
 //! Files that are there whole or not at all, and the lock that says a server is running.
 
 use std::fs::{File, OpenOptions, TryLockError};
-use std::io::Write;
+use std::io::{Stdout, Write};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use rlinks_server::process::lock::LOCK_FILE;
+use rlinks_store::database::atomic_file::{AtomicFile, AtomicFileError, Overwrite};
 
 use crate::error::CliError;
 
-/// What to do about a file that exists.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Overwrite {
-    Refuse,
-    Replace,
-}
-
-impl Overwrite {
-    pub(crate) const fn from_flag(force: bool) -> Self {
-        if force { Self::Replace } else { Self::Refuse }
-    }
-}
-
 /// Where output goes, decided once from the name somebody typed.
 #[derive(Debug, PartialEq, Eq)]
-enum OutputFile {
+enum OutputPlace {
     /// `-`, or whatever else leads to our own stdout.
     Stdout,
     /// A device or a pipe: written into as it is. There is nothing in it to keep, and replacing it would break it for everybody.
@@ -33,7 +21,7 @@ enum OutputFile {
     File(PathBuf),
 }
 
-impl OutputFile {
+impl OutputPlace {
     fn from_path(named: &Path) -> Result<Self, CliError> {
         if named == Path::new("-") {
             return Ok(Self::Stdout);
@@ -63,15 +51,15 @@ fn is_stdout(there: &std::fs::Metadata) -> bool {
 
 /// Refuses two outputs that are one: the second would be written over or into the first.
 pub(crate) fn refuse_same(first: &Path, second: &Path) -> Result<(), CliError> {
-    let resolve = |named: &Path| -> Result<OutputFile, CliError> {
-        Ok(match OutputFile::from_path(named)? {
+    let resolve = |named: &Path| -> Result<OutputPlace, CliError> {
+        Ok(match OutputPlace::from_path(named)? {
             // A file that is not there yet is where its folder is.
-            OutputFile::File(path) => {
+            OutputPlace::File(path) => {
                 let folder = path
                     .parent()
                     .map(|folder| if folder.as_os_str().is_empty() { Path::new(".") } else { folder });
                 let folder = folder.and_then(|folder| folder.canonicalize().ok());
-                OutputFile::File(match (folder, path.file_name()) {
+                OutputPlace::File(match (folder, path.file_name()) {
                     (Some(folder), Some(name)) => folder.join(name),
                     _ => path,
                 })
@@ -89,60 +77,38 @@ pub(crate) fn refuse_same(first: &Path, second: &Path) -> Result<(), CliError> {
     Ok(())
 }
 
-/// Output in the making. A file is written beside its place and moved there when it is complete and on the disk.
-pub(crate) struct AtomicFile {
-    writer: Box<dyn Write + Send>,
+/// Output in the making. What goes to a file is in its place once it is complete and on the disk.
+pub(crate) struct OutputFile {
+    sink: OutputSink,
     named: PathBuf,
-    pending: Option<PendingFile>,
-    is_stdout: bool,
     write_error: Option<std::io::ErrorKind>,
 }
 
-/// A file that is moved to its place when it is whole.
-struct PendingFile {
-    file: File,
-    temporary_path: PathBuf,
-    path: PathBuf,
-    overwrite: Overwrite,
+enum OutputSink {
+    Stdout(Stdout),
+    Stream(File),
+    File(AtomicFile),
 }
 
-impl AtomicFile {
+impl OutputFile {
     pub(crate) fn create(named: &Path, overwrite: Overwrite) -> Result<Self, CliError> {
-        let cannot = |error: std::io::Error| cannot_write(named, &error);
-        let of = |writer, pending, is_stdout| Self {
-            writer,
-            named: named.to_owned(),
-            pending,
-            is_stdout,
-            write_error: None,
+        let sink = match OutputPlace::from_path(named)? {
+            OutputPlace::Stdout => OutputSink::Stdout(std::io::stdout()),
+            OutputPlace::Stream(path) => {
+                let stream = OpenOptions::new().write(true).open(path);
+                OutputSink::Stream(stream.map_err(|error| cannot_write(named, &error))?)
+            }
+            OutputPlace::File(path) => {
+                let file = AtomicFile::create(&path, overwrite);
+                OutputSink::File(file.map_err(|error| refused(named, error))?)
+            }
         };
-        match OutputFile::from_path(named)? {
-            OutputFile::Stdout => Ok(of(Box::new(std::io::stdout()), None, true)),
-            OutputFile::Stream(path) => {
-                let stream = OpenOptions::new().write(true).open(path).map_err(cannot)?;
-                Ok(of(Box::new(stream), None, false))
-            }
-            OutputFile::File(path) => {
-                refuse_existing(&path, named, overwrite)?;
-                let Some(name) = path.file_name() else {
-                    return Err(CliError::usage(format!("{} is no name for a file", named.display())));
-                };
-                let mut hidden = std::ffi::OsString::from(".");
-                hidden.push(name);
-                hidden.push(format!(".{}.part", std::process::id()));
-                let temporary_path = path.with_file_name(hidden);
-                let mut options = OpenOptions::new();
-                let file =
-                    options.write(true).create_new(true).mode(0o600).open(&temporary_path).map_err(cannot)?;
-                let writer = Box::new(file.try_clone().map_err(cannot)?);
-                Ok(of(writer, Some(PendingFile { file, temporary_path, path, overwrite }), false))
-            }
-        }
+        Ok(Self { sink, named: named.to_owned(), write_error: None })
     }
 
     /// Whether it is stdout, where nothing else may go then.
     pub(crate) const fn is_stdout(&self) -> bool {
-        self.is_stdout
+        matches!(self.sink, OutputSink::Stdout(_))
     }
 
     /// What went wrong with the output itself, where that is why something ended: no trouble of whatever was read.
@@ -161,47 +127,44 @@ impl AtomicFile {
 
     /// Puts it in its place.
     pub(crate) fn finish(mut self) -> Result<(), CliError> {
-        let cannot = |error: std::io::Error| cannot_write(&self.named, &error);
-        self.writer.flush().map_err(cannot)?;
-        let Some(pending) = &self.pending else { return Ok(()) };
-        pending.file.sync_all().map_err(cannot)?;
-        refuse_existing(&pending.path, &self.named, pending.overwrite)?;
-        std::fs::rename(&pending.temporary_path, &pending.path).map_err(cannot)?;
-        let folder = pending.path.parent().filter(|folder| !folder.as_os_str().is_empty());
-        // The name is only safe once its folder is on the disk; where a folder cannot be synced there is nothing more to do.
-        let _ = File::open(folder.unwrap_or(Path::new("."))).and_then(|folder| folder.sync_all());
-        Ok(())
+        self.flush().map_err(|error| cannot_write(&self.named, &error))?;
+        match self.sink {
+            OutputSink::File(file) => file.finish().map_err(|error| refused(&self.named, error)),
+            OutputSink::Stdout(_) | OutputSink::Stream(_) => Ok(()),
+        }
+    }
+
+    fn writer(&mut self) -> &mut dyn Write {
+        match &mut self.sink {
+            OutputSink::Stdout(stdout) => stdout,
+            OutputSink::Stream(stream) => stream,
+            OutputSink::File(file) => file,
+        }
     }
 }
 
-impl Write for AtomicFile {
+impl Write for OutputFile {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.writer.write(bytes).inspect_err(|error| self.write_error = Some(error.kind()))
+        let written = self.writer().write(bytes);
+        written.inspect_err(|error| self.write_error = Some(error.kind()))
     }
 
     fn flush(&mut self) -> std::io::Result<()> {
-        self.writer.flush()
-    }
-}
-
-impl Drop for PendingFile {
-    fn drop(&mut self) {
-        // After `finish` there is nothing under this name any more.
-        let _ = std::fs::remove_file(&self.temporary_path);
+        self.writer().flush()
     }
 }
 
 /// What is there is kept unless somebody says otherwise; what is no file is never replaced.
-fn refuse_existing(path: &Path, named: &Path, overwrite: Overwrite) -> Result<(), CliError> {
-    match path.symlink_metadata() {
-        Ok(_) if overwrite == Overwrite::Refuse => {
-            Err(CliError::conflict(format!("{} exists already; nothing was written", named.display()))
-                .hint("choose another name, or replace it with --force"))
+fn refused(named: &Path, error: AtomicFileError) -> CliError {
+    let named_as = named.display();
+    match error {
+        AtomicFileError::Exists => {
+            CliError::conflict(format!("{named_as} exists already; nothing was written"))
+                .hint("choose another name, or replace it with --force")
         }
-        Ok(there) if !there.is_file() => {
-            Err(CliError::failed(format!("{} is no file; nothing was written", named.display())))
-        }
-        _ => Ok(()),
+        AtomicFileError::NotAFile => CliError::failed(format!("{named_as} is no file; nothing was written")),
+        AtomicFileError::NoName => CliError::usage(format!("{named_as} is no name for a file")),
+        AtomicFileError::Io(error) => cannot_write(named, &error),
     }
 }
 

@@ -63,12 +63,17 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         now,
         if_missing: MissingStore::Refuse,
     };
-    let store = Store::open(options).await?;
+    let (_, store) = Store::open(options).await?;
     let clicks = ClickStore::open(&location).await?;
     let control = tokio::runtime::Handle::current();
     let folder = std::env::temp_dir().join("no journal here");
-    let mut ingest =
-        Ingest::new(store, control, Reader::abandoned(&folder), None, Arc::new(MissCounter::default()));
+    let mut ingest = Ingest::new(
+        store.reader(),
+        control,
+        Reader::abandoned(&folder),
+        None,
+        Arc::new(MissCounter::default()),
+    );
     let (mut state, mut sequence) = (7, 0);
     let producer = Producer { boot: random(&mut state) ^ u64::from(std::process::id()) << 32, thread: 0 };
     let began = Instant::now();

@@ -10,7 +10,7 @@ pub mod jsonl;
 pub mod parquet;
 pub(crate) mod watermark_lock;
 
-pub use crate::export::destination::{Destination, OpenDestination, Overwrite, Upload};
+pub use crate::export::destination::{Destination, OpenDestination, Upload};
 pub use crate::export::job::{ExportReport, ExportRequest, watermark_name};
 use buffer::Buffer;
 

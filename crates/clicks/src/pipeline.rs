@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex as Lock;
 use rlinks_core::Timestamp;
+use rlinks_store::clock::Random;
 use rlinks_store::{Location, Store, StoreError};
 use tokio::runtime::Handle;
 use tokio::sync::{Mutex, Notify};
@@ -26,7 +27,7 @@ use crate::journal::{self, Journal, JournalMaintenance, Reader};
 use crate::misses::MissCounter;
 use crate::pipeline::cpu_load::CpuTimes;
 use crate::recorder::Recorder;
-use crate::visitor_secrets::{RandomFn, VisitorSecrets};
+use crate::visitor_secrets::VisitorSecrets;
 
 /// How long clicks wait for company.
 const INGEST_INTERVAL: Duration = Duration::from_millis(200);
@@ -60,7 +61,7 @@ pub struct PipelineOptions {
     /// A file of places.
     pub geoip: Option<PathBuf>,
     /// Where randomness comes from.
-    pub random: RandomFn,
+    pub random: Random,
     /// What time it is.
     pub now: NowFn,
 }
@@ -93,7 +94,7 @@ impl ClickPipeline {
     /// keep anybody from recording: the journal holds the clicks until it can.
     pub fn start(options: PipelineOptions, store: Store, control: Handle) -> std::io::Result<Self> {
         let now = options.now;
-        let boot = u64::from_le_bytes(*(options.random)().first_chunk().unwrap_or(&[0; 8]));
+        let boot = u64::from_le_bytes(options.random.bytes());
         let secrets = VisitorSecrets::open(&options.store, &options.data, options.random, now())?;
         let journal = Journal::open(journal::JournalOptions {
             data: options.data,

@@ -1,11 +1,8 @@
 //! Hours, days and months as rollups count them: from 1970, in UTC, whatever the zone of the machine.
 
 use rlinks_core::Timestamp;
+pub use rlinks_core::time::{DAY_MS, HOUR_MS};
 
-/// Milliseconds of an hour.
-pub const HOUR_MS: i64 = 3_600_000;
-/// Milliseconds of a day.
-pub const DAY_MS: i64 = 24 * HOUR_MS;
 /// Rollups by hour are kept for so many days before today.
 pub const HOURLY_DAYS: i64 = 30;
 

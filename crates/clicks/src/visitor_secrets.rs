@@ -9,16 +9,16 @@
 //! moment later.
 
 use std::collections::BTreeMap;
-use std::fs::OpenOptions;
 use std::hash::Hasher as _;
-use std::io::{ErrorKind, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
-use rlinks_core::Timestamp;
+use rlinks_core::{Timestamp, hex};
+use rlinks_store::clock::Random;
+use rlinks_store::database::atomic_file::write_if_absent;
 use rlinks_store::database::pool::{Pool, read, run_in};
 use rlinks_store::{Location, StoreError};
 use siphasher::sip::SipHasher13;
@@ -27,9 +27,6 @@ use crate::time::{DAY_MS, HOUR_MS, day_of};
 
 /// Sixteen bytes nobody else knows.
 pub type HashKey = [u8; 16];
-/// Draws randomness; the process decides where from.
-pub type RandomFn = fn() -> HashKey;
-
 const KEY_FILE: &str = "click-key";
 /// A salt outlives its day by this much, for clicks whose clock was behind.
 const SALT_GRACE_MS: i64 = HOUR_MS;
@@ -37,7 +34,7 @@ const SALT_GRACE_MS: i64 = HOUR_MS;
 /// The secrets in force.
 pub struct VisitorSecrets {
     folder: Option<PathBuf>,
-    random: RandomFn,
+    random: Random,
     user_agent_key: Mutex<Option<HashKey>>,
     salts: Mutex<BTreeMap<i64, Salt>>,
     /// Counts changes of mind, so that threads know when to ask again.
@@ -55,7 +52,7 @@ impl VisitorSecrets {
     pub fn open(
         location: &Location,
         data: &Path,
-        random: RandomFn,
+        random: Random,
         now: Timestamp,
     ) -> std::io::Result<Arc<Self>> {
         let folder = matches!(location, Location::Sqlite(_)).then(|| data.to_owned());
@@ -77,12 +74,12 @@ impl VisitorSecrets {
 
     /// The key of the hashes of user agents: the same for ever on one installation.
     pub fn agent_key(&self) -> HashKey {
-        *self.user_agent_key.lock().get_or_insert_with(self.random)
+        *self.user_agent_key.lock().get_or_insert_with(|| self.random.bytes())
     }
 
     /// The salt of a day.
     pub fn salt(&self, day: i64) -> HashKey {
-        let make = || Salt { secret: (self.random)(), is_stored: false };
+        let make = || Salt { secret: self.random.bytes(), is_stored: false };
         self.salts.lock().entry(day).or_insert_with(make).secret
     }
 
@@ -120,14 +117,14 @@ impl VisitorSecrets {
         let Some(folder) = &self.folder else { return Ok(()) };
         std::fs::create_dir_all(folder)?;
         if self.user_agent_key.lock().is_none() {
-            let key = write_once(&folder.join(KEY_FILE), (self.random)())?;
+            let key = write_once(&folder.join(KEY_FILE), self.random.bytes())?;
             *self.user_agent_key.lock() = Some(key);
         }
         let (wanted, over) = self.salt_days(now);
         for day in wanted {
             let known = self.salts.lock().get(&day).copied();
             if known.is_none_or(|salt| !salt.is_stored) {
-                let secret = known.map_or_else(self.random, |salt| salt.secret);
+                let secret = known.map_or_else(|| self.random.bytes(), |salt| salt.secret);
                 self.adopt(day, write_once(&folder.join(file_name(day)), secret)?);
             }
         }
@@ -142,14 +139,14 @@ impl VisitorSecrets {
         run_in!(
             &mut tx,
             "insert into keys (name, value) values ('agents', $1) on conflict do nothing",
-            hex(key)
+            encode(key)
         )?;
         for day in wanted {
             run_in!(
                 &mut tx,
                 "insert into salts (day, salt) values ($1, $2) on conflict do nothing",
                 day,
-                hex(self.salt(day))
+                encode(self.salt(day))
             )?;
         }
         run_in!(&mut tx, "delete from salts where day < $1", day_of(now.plus_ms(-SALT_GRACE_MS)))?;
@@ -157,13 +154,13 @@ impl VisitorSecrets {
         // Another node may have been first; its word counts.
         let rows: Vec<(i64, String)> = read!(pool, fetch_all, "select day, salt from salts")?;
         for (day, salt) in rows {
-            if let Some(secret) = unhex(&salt) {
+            if let Some(secret) = decode(&salt) {
                 self.adopt(day, secret);
             }
         }
         let row: Option<(String,)> =
             read!(pool, fetch_optional, "select value from keys where name = 'agents'")?;
-        if let Some(key) = row.and_then(|(key,)| unhex(&key)) {
+        if let Some(key) = row.and_then(|(key,)| decode(&key)) {
             let known = self.user_agent_key.lock().replace(key);
             if known.is_some_and(|known| known != key) {
                 self.epoch.fetch_add(1, Ordering::Relaxed);
@@ -205,9 +202,11 @@ pub fn visitor_key(salt: &HashKey, address: std::net::IpAddr, ua_hash: u64) -> u
 /// Destroys the salts of days that are over, also those an earlier process left.
 fn destroy_files(folder: &Path, now: Timestamp) -> std::io::Result<()> {
     let first = file_name(day_of(now.plus_ms(-SALT_GRACE_MS)));
-    // Also what a process that was killed while it kept one left beside it.
-    let is_over =
-        |name: &str| name.starts_with("salt-") && name.get(..first.len()).is_some_and(|day| *day < *first);
+    // Also what a process that was killed while it kept one left beside it, under a hidden name.
+    let is_over = |name: &str| {
+        let name = name.strip_prefix('.').unwrap_or(name);
+        name.starts_with("salt-") && name.get(..first.len()).is_some_and(|day| *day < *first)
+    };
     for entry in std::fs::read_dir(folder)? {
         let path = entry?.path();
         if path.file_name().and_then(|name| name.to_str()).is_some_and(is_over) {
@@ -226,22 +225,14 @@ fn write_once(path: &Path, secret: HashKey) -> std::io::Result<HashKey> {
     if let Some(there) = read_file(path)? {
         return Ok(there);
     }
-    let fresh = path.with_extension(format!("new-{}", std::process::id()));
-    let mut file = OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&fresh)?;
-    file.write_all(hex(secret).as_bytes())?;
-    file.sync_all()?;
-    // A link does not replace what another process put there in the meantime.
-    let linked = std::fs::hard_link(&fresh, path);
-    std::fs::remove_file(&fresh)?;
-    match linked {
-        Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(error),
-        Ok(()) | Err(_) => Ok(read_file(path)?.unwrap_or(secret)),
-    }
+    write_if_absent(path, encode(secret).as_bytes())?;
+    // Another process may have been first.
+    Ok(read_file(path)?.unwrap_or(secret))
 }
 
 fn read_file(path: &Path) -> std::io::Result<Option<HashKey>> {
     match std::fs::read_to_string(path) {
-        Ok(text) => unhex(text.trim()).map(Some).ok_or_else(|| {
+        Ok(text) => decode(text.trim()).map(Some).ok_or_else(|| {
             std::io::Error::new(ErrorKind::InvalidData, format!("{} is not a key of ours", path.display()))
         }),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
@@ -249,18 +240,22 @@ fn read_file(path: &Path) -> std::io::Result<Option<HashKey>> {
     }
 }
 
-fn hex(secret: HashKey) -> String {
-    format!("{:032x}", u128::from_be_bytes(secret))
+fn encode(secret: HashKey) -> String {
+    hex::encode(&secret)
 }
 
-fn unhex(text: &str) -> Option<HashKey> {
-    (text.len() == 32).then(|| u128::from_str_radix(text, 16).ok()).flatten().map(u128::to_be_bytes)
+fn decode(text: &str) -> Option<HashKey> {
+    hex::decode(text)?.try_into().ok()
 }
 
 #[cfg(test)]
 mod tests {
     use rlinks_core::Timestamp;
     use rlinks_store::Location;
+
+    use std::sync::atomic::{AtomicU8, Ordering};
+
+    use rlinks_store::clock::Random;
 
     use super::{VisitorSecrets, visitor_key};
     use crate::time::day_of;
@@ -269,17 +264,17 @@ mod tests {
         Timestamp::parse(text).unwrap()
     }
 
-    fn counting() -> super::HashKey {
-        use std::sync::atomic::{AtomicU8, Ordering};
-        static NEXT: AtomicU8 = AtomicU8::new(1);
-        [NEXT.fetch_add(1, Ordering::Relaxed); 16]
+    fn counting() -> Random {
+        let next = AtomicU8::new(1);
+        Random::new(move |bytes| bytes.fill(next.fetch_add(1, Ordering::Relaxed)))
     }
 
     #[test]
     fn salt_survives_a_restart_and_is_deleted_an_hour_after_its_day() {
         let folder = tempfile::tempdir().unwrap();
         let location = Location::Sqlite(folder.path().join("rlinks.db"));
-        let open = |now| VisitorSecrets::open(&location, folder.path(), counting, now).unwrap();
+        let random = counting();
+        let open = |now| VisitorSecrets::open(&location, folder.path(), random.clone(), now).unwrap();
         let noon = at("2026-11-16T12:00:00Z");
         let today = day_of(noon);
         let first = open(noon);
@@ -290,8 +285,9 @@ mod tests {
         let late = open(at("2026-11-17T00:59:59Z"));
         assert_eq!(late.salt(today), salt, "for clicks whose clock was behind");
         // As a process that was killed in the middle of keeping it leaves it.
-        std::fs::copy(folder.path().join("salt-20261116"), folder.path().join("salt-20261116.new-99"))
-            .unwrap();
+        for left in ["salt-20261116.new-99", ".salt-20261116.aBc123.part"] {
+            std::fs::copy(folder.path().join("salt-20261116"), folder.path().join(left)).unwrap();
+        }
         let over = open(at("2026-11-17T01:00:00Z"));
         assert_ne!(over.salt(today), salt);
         let files: Vec<_> =

@@ -55,6 +55,49 @@ pub struct Input {
 }
 
 impl Input {
+    /// What makes a link again what it was `then`. A value that is the same now isn't named, so it isn't checked again.
+    pub fn to_restore(then: Link, now: &Link) -> Self {
+        // Every field is named: a new one has to be put on one side or the other.
+        let Link {
+            target,
+            redirect_status,
+            state,
+            https_only,
+            no_loop,
+            expires_at,
+            title,
+            notes,
+            tags,
+            metadata,
+            id: _,
+            workspace: _,
+            code: _,
+            generated: _,
+            source: _,
+            created_by: _,
+            created_at: _,
+            updated_at: _,
+            version: _,
+        } = then;
+        Self {
+            code: None,
+            target: (target != now.target).then(|| target.as_str().to_owned()),
+            redirect_status: Some(redirect_status.code().into()),
+            expires_at: (expires_at != now.expires_at)
+                .then(|| expires_at.map(|at| TimeInput::Text(at.to_string()))),
+            title: Some(title.unwrap_or_default()),
+            notes: Some(notes.unwrap_or_default()),
+            tags: Some(tags),
+            add_tags: Vec::new(),
+            remove_tags: Vec::new(),
+            https_only: Some(https_only),
+            no_loop: Some(no_loop),
+            metadata: Some(metadata),
+            state: Some(state).filter(|state| *state != LinkState::Deleted),
+            recreate: None,
+        }
+    }
+
     /// From a JSON body. Unknown fields, fields that never change and values of another kind are all named.
     pub fn from_json(body: &Map<String, Value>) -> Result<Self, FieldErrors> {
         let (mut input, mut errors) = (Self::default(), FieldErrors::default());

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::fmt;
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -78,6 +78,15 @@ impl Host {
     }
 }
 
+/// Whether a host, in lower case and without a port, is this machine itself. Brackets of IPv6 don't matter, and an IPv4 address inside of
+/// IPv6 is what it holds.
+pub fn is_loopback_host(host: &str) -> bool {
+    let name = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(host);
+    name == "localhost"
+        || name.ends_with(".localhost")
+        || name.parse::<IpAddr>().is_ok_and(|address| address.to_canonical().is_loopback())
+}
+
 fn subdomain_of<'a>(host: &'a str, base: &str) -> Option<&'a str> {
     host.strip_suffix(base)?.strip_suffix('.')
 }
@@ -130,49 +139,54 @@ pub type HostBuffer = [u8; MAX_HOST_BYTES];
 /// Nothing when it is no host: empty, too long, a port that is no port, or characters no host has. Unicode is refused here:
 /// browsers send punycode.
 pub fn from_header<'a>(header: &[u8], buffer: &'a mut HostBuffer) -> Option<&'a str> {
-    let name = without_port(header)?;
-    let name = name.strip_suffix(b".").unwrap_or(name);
-    if name.is_empty() || name.len() > MAX_HOST_BYTES {
-        return None;
+    if header.starts_with(b"[") {
+        return ipv6_literal(header, buffer);
     }
-    if name.starts_with(b"[") {
-        return ipv6_literal(name, buffer);
-    }
-    let mut before = b'.';
-    for (slot, &byte) in buffer.iter_mut().zip(name) {
+    let (mut length, mut before) = (0, b'.');
+    for (slot, &byte) in buffer.iter_mut().zip(header) {
         let small = LOWERCASE_NAME_BYTES[usize::from(byte)];
-        if small == 0 || (small == b'.' && before == b'.') {
+        if small == 0 {
+            break;
+        }
+        if small == b'.' && before == b'.' {
             return None;
         }
         before = small;
         *slot = small;
+        length += 1;
     }
-    std::str::from_utf8(&buffer[..name.len()]).ok()
+    let mut rest = &header[length..];
+    if before == b'.' {
+        length = length.checked_sub(1)?;
+    } else if length == MAX_HOST_BYTES {
+        rest = rest.strip_prefix(b".").unwrap_or(rest);
+    }
+    if !is_port(rest) {
+        return None;
+    }
+    std::str::from_utf8(&buffer[..length]).ok()
 }
 
 /// One address has many spellings; `[0:0::1]` is `[::1]`.
-fn ipv6_literal<'a>(name: &[u8], buffer: &'a mut HostBuffer) -> Option<&'a str> {
-    let inner = name.strip_prefix(b"[")?.strip_suffix(b"]")?;
-    let address: Ipv6Addr = std::str::from_utf8(inner).ok()?.parse().ok()?;
+fn ipv6_literal<'a>(header: &[u8], buffer: &'a mut HostBuffer) -> Option<&'a str> {
+    let end = header.iter().position(|&byte| byte == b']')?;
+    let address: Ipv6Addr = std::str::from_utf8(&header[1..end]).ok()?.parse().ok()?;
+    if !is_port(&header[end + 1..]) {
+        return None;
+    }
     let text = url::Host::<String>::Ipv6(address).to_string();
     let slot = buffer.get_mut(..text.len())?;
     slot.copy_from_slice(text.as_bytes());
     std::str::from_utf8(slot).ok()
 }
 
-fn without_port(header: &[u8]) -> Option<&[u8]> {
-    let after_name =
-        if header.starts_with(b"[") { header.iter().position(|&byte| byte == b']')? + 1 } else { 0 };
-    let Some(colon) = header[after_name..].iter().position(|&byte| byte == b':').map(|at| at + after_name)
-    else {
-        return (after_name == 0 || after_name == header.len()).then_some(header);
-    };
-    let port = &header[colon + 1..];
+/// Whether what follows a name is nothing, or a colon and a port, which may be left out.
+fn is_port(rest: &[u8]) -> bool {
+    let Some((colon, port)) = rest.split_first() else { return true };
     let number = port.iter().try_fold(0_u32, |number, byte| {
         byte.is_ascii_digit().then(|| number.saturating_mul(10) + u32::from(byte - b'0'))
-    })?;
-    (port.len() <= 5 && number <= 65_535 && (after_name == 0 || colon == after_name))
-        .then_some(&header[..colon])
+    });
+    *colon == b':' && port.len() <= 5 && number.is_some_and(|number| number <= 65_535)
 }
 
 /// The hosts a link must not lead back to. Cheap to clone: what counts for every workspace is shared.
@@ -271,6 +285,8 @@ mod tests {
         assert_eq!(header("[2001:DB8::1]").as_deref(), Some("[2001:db8::1]"));
         assert_eq!(header("127.0.0.1:8080").as_deref(), Some("127.0.0.1"));
         assert_eq!(header("rmax.to:").as_deref(), Some("rmax.to"));
+        let longest = "a".repeat(253);
+        assert_eq!(header(&format!("{longest}.:80")), Some(longest));
     }
 
     #[test]
@@ -289,6 +305,7 @@ mod tests {
             "good:1:2",
             ".",
             "..",
+            "a..",
             "a..b",
             ".a",
             "[x]",

@@ -31,6 +31,7 @@ pub mod redirect;
 pub mod strict_json;
 pub mod text;
 pub mod time;
+pub mod two_generation_cache;
 pub mod workspace;
 
 pub use access::actor::Actor;

@@ -38,7 +38,7 @@ fn export(row: &Row) -> Value {
         "id": row.id,
         "line": row.line,
         "text": row.text,
-        "on": match row.on { On::Everywhere => "", On::Native => "native", On::Http => "http" },
+        "on": match row.on { On::Everywhere => "", On::Native => "native", On::Http => "http", On::Explain => "explain" },
         "preset": given.preset,
         "policy": changes(&given.overrides),
         "kv": links.iter().map(|(asked, link)| kv(asked, link)).collect::<BTreeMap<_, _>>(),

@@ -3,6 +3,7 @@
 use rlinks_core::draft::Input;
 use rlinks_core::error_code::ErrorCode;
 use rlinks_core::redirect::response::HttpResponse;
+use rlinks_core::time::DAY_MS;
 use rlinks_core::{Code, Timestamp, strict_json};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -200,12 +201,12 @@ async fn stats(context: &RequestContext<'_>, code: &Code) -> Result<HttpResponse
     let total: i64 = series.iter().map(|day| day.clicks).sum();
     let series: Vec<Value> =
         series.iter().map(|day| json!({ "start": day_start(&day.value), "clicks": day.clicks })).collect();
-    let day = Timestamp::from_ms(context.now.ms().div_euclid(86_400_000) * 86_400_000);
+    let day = Timestamp::from_ms(context.now.ms().div_euclid(DAY_MS) * DAY_MS);
     Ok(json_response(
         200,
         &json!({
             "code": row.slug, "clicks": row.visit_count, "complete": whole,
-            "from": day.plus_ms(-(analytics::STATS_DAYS - 1) * 86_400_000), "to": context.now.whole_seconds(),
+            "from": day.plus_ms(-(analytics::STATS_DAYS - 1) * DAY_MS), "to": context.now.whole_seconds(),
             "interval": "day", "tz": "UTC",
             "total": { "clicks": total }, "series": series, "referrers": referrers, "countries": countries,
         }),

@@ -4,13 +4,14 @@ use std::cell::OnceCell;
 use std::rc::Rc;
 
 use rlinks_core::error_code::ErrorCode;
+use rlinks_core::host::MAX_HOST_BYTES;
 use wasm_bindgen::JsValue;
 use worker::worker_sys::web_sys;
 use worker::{Context, Env, ScheduleContext, ScheduledEvent, event};
 
 use crate::context::RequestContext;
 use crate::profile::{d1, kv};
-use crate::routing::{self, Resolution};
+use crate::routing::{self, NextStep};
 use crate::settings::{Profile, Settings};
 use crate::{api, cron, platform};
 
@@ -43,11 +44,12 @@ async fn fetch(request: web_sys::Request, env: Env, execution: Context) -> worke
     };
     let context =
         RequestContext { request: &request, settings: &settings, env: &env, execution: &execution, now };
-    let answer = match (routing::resolve(&request, &settings, now), settings.profile) {
-        (Resolution::Respond(answer), _) => answer,
-        (Resolution::Load { code, preview }, Profile::Fabric) => kv::handle(&context, &code, preview).await,
-        (Resolution::Load { code, preview }, Profile::Edge) => d1::handle(&context, &code, preview).await,
-        (Resolution::Api, _) => api::handle(&context, &js_request).await,
+    let mut buffer = [0; MAX_HOST_BYTES];
+    let answer = match (routing::next_step(&request, &settings, &mut buffer, now), settings.profile) {
+        (NextStep::Respond(answer), _) => answer,
+        (NextStep::Load(asked), Profile::Fabric) => kv::handle(&context, &asked).await,
+        (NextStep::Load(asked), Profile::Edge) => d1::handle(&context, &asked).await,
+        (NextStep::CallApi, _) => api::handle(&context, &js_request).await,
     };
     Ok(platform::respond(&answer, request.is_head()))
 }

@@ -1,67 +1,45 @@
-//! Where a request goes, and what it gets: the walk of the native server, for one workspace and without a connection.
-
-use std::borrow::Cow;
+//! Where a request goes, and what it gets: core's walk, for one workspace and without a connection.
 
 use rlinks_core::error_code::ErrorCode;
-use rlinks_core::host::{self, HostBuffer, from_header};
-use rlinks_core::link::code::is_reserved;
+use rlinks_core::host::HostBuffer;
 use rlinks_core::redirect::decide::NotFoundReason;
 use rlinks_core::redirect::negotiate::wants_json;
-use rlinks_core::redirect::path::{MAX_PATH_BYTES, RequestPath, first_segment, parse_path};
-use rlinks_core::redirect::public_pages;
 use rlinks_core::redirect::response::{HttpResponse, ROBOTS_TXT};
+use rlinks_core::redirect::{self, LinkRequest, RequestHead, RequestMethod, Resolution, public_pages};
 use rlinks_core::{Decision, Route, Timestamp, Visitor, decide};
 use serde_json::Value;
 
 use crate::request::EdgeRequest;
 use crate::settings::{Profile, Settings};
 
-/// What the first look at a request gave.
+/// What to do with a request.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Resolution<'a> {
-    /// Everything there is to say.
+pub enum NextStep<'a> {
     Respond(HttpResponse),
-    /// A link is asked for, or where it leads.
-    Load {
-        /// Never a reserved word: no key of ours is built from one.
-        code: Cow<'a, str>,
-        // `/{code}+`
-        preview: bool,
-    },
-    Api,
+    /// Look the link up.
+    Load(EdgeLinkRequest<'a>),
+    CallApi,
 }
 
+/// A request for a link of the one workspace there is. No key of ours can be built from its code: `__admin__` is a server word.
+pub type EdgeLinkRequest<'a> = LinkRequest<'a, ()>;
+
 /// Where a request goes.
-pub fn resolve<'a>(request: &'a EdgeRequest, settings: &Settings, now: Timestamp) -> Resolution<'a> {
-    let refuse = |code| Resolution::Respond(error(request, code, now));
-    if request.path.len() > MAX_PATH_BYTES {
-        return refuse(ErrorCode::UriTooLong);
-    }
-    let mut buffer: HostBuffer = [0; host::MAX_HOST_BYTES];
-    let Some(host) = from_header(request.host.as_bytes(), &mut buffer) else {
-        return refuse(ErrorCode::BadRequest);
-    };
-    let asked = parse_path(&request.path);
-    let word = match &asked {
-        RequestPath::Code(code) | RequestPath::Preview(code) => code,
-        RequestPath::NotALink => first_segment(&request.path),
-        RequestPath::Root => "",
-    };
-    // Our own paths answer on every host; and a reserved word is never looked up, or `/__admin__` would reach the audit log.
-    if is_reserved(word) {
-        return server_path(request, settings, now);
-    }
-    if !settings.serves(host) {
-        return refuse(ErrorCode::NotFound);
-    }
-    if !is_read(request) {
-        return refuse(ErrorCode::MethodNotAllowed);
-    }
-    match asked {
-        RequestPath::Root => Resolution::Respond(HttpResponse::page(public_pages::landing())),
-        RequestPath::NotALink => refuse(ErrorCode::NotFound),
-        RequestPath::Code(code) => Resolution::Load { code, preview: false },
-        RequestPath::Preview(code) => Resolution::Load { code, preview: true },
+pub fn next_step<'a>(
+    request: &'a EdgeRequest,
+    settings: &Settings,
+    buffer: &'a mut HostBuffer,
+    now: Timestamp,
+) -> NextStep<'a> {
+    let method = RequestMethod::parse(&request.method);
+    let head = RequestHead { method, host: Some(request.host.as_bytes()), path: &request.path };
+    let workspace_of = |host: &str| if settings.serves(host) { Ok(()) } else { Err(ErrorCode::NotFound) };
+    match redirect::resolve(&head, buffer, workspace_of) {
+        Resolution::Refused(code) => NextStep::Respond(error(request, code, now)),
+        Resolution::ServerPath => server_path(request, settings, now),
+        Resolution::Landing => NextStep::Respond(HttpResponse::page(public_pages::landing())),
+        Resolution::NotALink => NextStep::Respond(error(request, ErrorCode::NotFound, now)),
+        Resolution::Link(asked) => NextStep::Load(asked),
     }
 }
 
@@ -69,17 +47,15 @@ pub fn resolve<'a>(request: &'a EdgeRequest, settings: &Settings, now: Timestamp
 pub fn respond(
     request: &EdgeRequest,
     settings: &Settings,
-    (code, preview): (&str, bool),
+    asked: &EdgeLinkRequest<'_>,
     route: Option<Route<'_>>,
     now: Timestamp,
 ) -> (HttpResponse, ClickRecord) {
-    let mut buffer: HostBuffer = [0; host::MAX_HOST_BYTES];
-    let host = from_header(request.host.as_bytes(), &mut buffer).unwrap_or_default();
-    let visitor = Visitor { host, served_hosts: &settings.served_hosts };
+    let visitor = Visitor { host: asked.host, served_hosts: &settings.served_hosts };
     match decide(route, &settings.policy, &visitor, now) {
-        Decision::Redirect { target, .. } if preview => {
+        Decision::Redirect { target, .. } if asked.preview => {
             let host = route.map_or("", |route| route.target_host);
-            (HttpResponse::page(public_pages::preview(code, target, host)), ClickRecord::Skip)
+            (HttpResponse::page(public_pages::preview(&asked.code, target, host)), ClickRecord::Skip)
         }
         Decision::Redirect { status, target, cache } => {
             let click = if request.is_head() { ClickRecord::Skip } else { ClickRecord::Write };
@@ -96,7 +72,7 @@ pub fn respond(
 /// Whether an answer is to be recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClickRecord {
-    /// A redirect somebody followed.
+    /// A redirect that was followed.
     Write,
     Skip,
     /// Nothing to record, but our own promise is broken: a link that must lead to https does not.
@@ -120,7 +96,7 @@ pub fn error_with_message(
 }
 
 /// Paths that are ours on every host.
-fn server_path<'a>(request: &'a EdgeRequest, settings: &Settings, now: Timestamp) -> Resolution<'a> {
+fn server_path(request: &EdgeRequest, settings: &Settings, now: Timestamp) -> NextStep<'static> {
     let plain = |status, kind: &str, cache: &str, body: String| {
         let mut headers = Vec::new();
         for (name, value) in [("content-type", kind), ("cache-control", cache)] {
@@ -140,10 +116,12 @@ fn server_path<'a>(request: &'a EdgeRequest, settings: &Settings, now: Timestamp
         }
         "/robots.txt" => plain(200, "text/plain; charset=utf-8", "", ROBOTS_TXT.to_owned()),
         "/favicon.ico" => plain(204, "", "public, max-age=86400", String::new()),
-        path if path.starts_with("/api/v1/") && settings.profile == Profile::Edge => return Resolution::Api,
-        _ => return Resolution::Respond(error(request, ErrorCode::NotFound, now)),
+        path if path.starts_with("/api/v1/") && settings.profile == Profile::Edge => {
+            return NextStep::CallApi;
+        }
+        _ => return NextStep::Respond(error(request, ErrorCode::NotFound, now)),
     };
-    Resolution::Respond(if is_read(request) {
+    NextStep::Respond(if is_read(request) {
         answer
     } else {
         error(request, ErrorCode::MethodNotAllowed, now)
@@ -158,7 +136,7 @@ fn is_read(request: &EdgeRequest) -> bool {
 mod tests {
     use rlinks_core::Timestamp;
 
-    use super::{Resolution, resolve};
+    use super::{NextStep, next_step};
     use crate::request::EdgeRequest;
     use crate::settings::Settings;
 
@@ -168,10 +146,11 @@ mod tests {
     fn check(profile: &str, method: &str, url: &str, expected: &str) {
         let request = EdgeRequest::parse(&format!("{method}\n{url}\napplication/json"));
         let settings = Settings::parse(&[profile, "", "rmax.to"]).unwrap();
-        let got = match resolve(&request, &settings, NOW) {
-            Resolution::Respond(answer) => answer.status.to_string(),
-            Resolution::Load { code, preview } => format!("{code}{}", if preview { " preview" } else { "" }),
-            Resolution::Api => "api".to_owned(),
+        let mut buffer = [0; rlinks_core::host::MAX_HOST_BYTES];
+        let got = match next_step(&request, &settings, &mut buffer, NOW) {
+            NextStep::Respond(answer) => answer.status.to_string(),
+            NextStep::Load(asked) => format!("{}{}", asked.code, if asked.preview { " preview" } else { "" }),
+            NextStep::CallApi => "api".to_owned(),
         };
         assert_eq!(got, expected, "{method} {url}");
     }
@@ -189,7 +168,8 @@ mod tests {
             check(profile, "POST", "https://rmax.to/health", "405");
             check(profile, "GET", "https://rmax.to/favicon.ico", "204");
             check(profile, "GET", "https://rmax.to/__admin__", "404");
-            check(profile, "GET", "https://rmax.to/Admin", "404");
+            check(profile, "GET", "https://rmax.to/Admin", "Admin");
+            check(profile, "GET", "https://rmax.to/www", "www");
             check(profile, "GET", "https://rmax.to/api", "404");
             check(profile, "GET", &format!("https://rmax.to/{}", "a".repeat(2048)), "414");
         }

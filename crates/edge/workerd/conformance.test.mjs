@@ -12,7 +12,7 @@ const table = JSON.parse(readFileSync(process.env.RLINKS_CONFORMANCE, "utf8"));
 const platforms = ({ on, then, when }) =>
     on === "http" &&
     (then.form === "bare" || when.hosts.length !== 1 || /[@,]/.test(when.hosts[0]) || !when.target.startsWith("/"));
-const rows = table.rows.filter((row) => row.on !== "native" && !platforms(row));
+const rows = table.rows.filter((row) => !["native", "explain"].includes(row.on) && !platforms(row));
 
 // One Worker for all rows with the same policy.
 const nameOf = (profile, row) => `${profile}-${groups.indexOf(groupOf(row))}`;

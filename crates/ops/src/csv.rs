@@ -1,20 +1,62 @@
-//! Cells of our CSV. No spreadsheet takes one for a formula, and what is read back is what was written.
+//! CSV as we write it, and how import reads it back. A cell of text that a spreadsheet would take for a formula gets an apostrophe in
+//! front, which import takes off again. Numbers are written as they are: `-5` is no formula.
+//!
+//! Reading is left to the crate `csv`. Its writer isn't used because it quotes either every cell or only those with a comma, a quote or
+//! the end of a line, while some spreadsheets separate at semicolons and tabs too.
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
 
 /// Letters a spreadsheet takes a formula by.
 const FORMULA_STARTS: [char; 11] = ['=', '+', '-', '@', '\t', '\r', '\0', '＝', '＋', '－', '＠'];
 
-/// Whether a text begins like a formula, perhaps behind apostrophes: those must come back too.
-fn is_formula(text: &str) -> bool {
-    text.trim_start_matches('\'').starts_with(FORMULA_STARTS)
+/// A cell of a row.
+pub enum Cell<'a> {
+    Empty,
+    /// What people wrote, or may have.
+    Text(Cow<'a, str>),
+    Integer(i64),
+    Float(f64),
+    Bool(bool),
 }
 
-/// A cell of CSV, quoted where it must be. What a spreadsheet would take for a formula gets an apostrophe in front.
-pub(crate) fn cell(text: &str) -> String {
-    let apostrophe = if is_formula(text) { "'" } else { "" };
-    if apostrophe.is_empty() && !text.contains(['"', ',', '\n', '\r', ' ', ';', '\t']) {
-        return text.to_owned();
+impl<'a> Cell<'a> {
+    pub fn text(text: impl Into<Cow<'a, str>>) -> Self {
+        Self::Text(text.into())
     }
-    format!("\"{apostrophe}{}\"", text.replace('"', "\"\""))
+
+    /// The text, or an empty cell.
+    pub fn optional_text(text: Option<impl Into<Cow<'a, str>>>) -> Self {
+        text.map_or(Self::Empty, Self::text)
+    }
+}
+
+/// Appends a row, as RFC 4180 has it.
+pub fn write_row<'a>(out: &mut String, cells: impl IntoIterator<Item = Cell<'a>>) {
+    for (at, cell) in cells.into_iter().enumerate() {
+        if at > 0 {
+            out.push(',');
+        }
+        // Writing to a string cannot fail.
+        let _ = match cell {
+            Cell::Empty => Ok(()),
+            Cell::Text(text) => write_text(out, &text),
+            Cell::Integer(number) => write!(out, "{number}"),
+            Cell::Float(number) => write!(out, "{number}"),
+            Cell::Bool(value) => write!(out, "{value}"),
+        };
+    }
+    out.push_str("\r\n");
+}
+
+fn write_text(out: &mut String, text: &str) -> std::fmt::Result {
+    if is_formula(text) {
+        write!(out, "\"'{}\"", text.replace('"', "\"\""))
+    } else if text.contains(['"', ',', '\n', '\r', ' ', ';', '\t']) {
+        write!(out, "\"{}\"", text.replace('"', "\"\""))
+    } else {
+        out.write_str(text)
+    }
 }
 
 /// The text of a cell of ours.
@@ -25,9 +67,20 @@ pub(crate) fn from_cell(cell: &str) -> &str {
     }
 }
 
+/// Whether a text begins like a formula, perhaps behind apostrophes: those must come back too.
+fn is_formula(text: &str) -> bool {
+    text.trim_start_matches('\'').starts_with(FORMULA_STARTS)
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{cell, from_cell};
+    use super::{Cell, from_cell, write_row};
+
+    fn cell(text: &str) -> String {
+        let mut row = String::new();
+        write_row(&mut row, [Cell::text(text)]);
+        row.trim_end_matches("\r\n").to_owned()
+    }
 
     /// Hostile inputs, S21.
     #[test]

@@ -10,12 +10,13 @@ pub mod run;
 use std::net::{IpAddr, SocketAddr};
 
 use rlinks_core::workspace::domain_verification::{DomainCheck, PointsTo, RecordState, VerificationRecord};
-use rlinks_core::{Actor, Domain, DomainStatus, Host, Slug, Timestamp, Workspace};
+use rlinks_core::{Actor, Domain, DomainStatus, Host, Scope, Slug, Timestamp, Workspace};
+use rlinks_store::clock::Random;
 use rlinks_store::{DomainRecord, StoreError};
 use url::Url;
 
 use self::dns::{RecordType, Resolver};
-use super::{Ops, OpsError, Requester, Resource};
+use super::{Caller, Ops, OpsError, Resource};
 use crate::domain_checks::rdap::{RdapClient, RegistrationCache};
 
 /// What stands before a host in the name of its proof.
@@ -54,6 +55,7 @@ struct Probes {
     rdap: RdapClient,
     require_proof: bool,
     points_to: Vec<ExpectedAddress>,
+    random: Random,
 }
 
 /// What could not be asked, for the log.
@@ -64,7 +66,7 @@ pub(crate) struct CheckErrors {
 }
 
 impl DomainChecker {
-    pub fn new(options: &DomainCheckConfig) -> Result<Self, String> {
+    pub fn new(options: &DomainCheckConfig, random: Random) -> Result<Self, String> {
         if !options.enabled {
             return Ok(Self(None));
         }
@@ -74,6 +76,7 @@ impl DomainChecker {
             rdap: RdapClient::new(&options.rdap.clone().unwrap_or_else(default))?,
             require_proof: options.require_proof,
             points_to: options.points_to.clone(),
+            random,
         })))
     }
 
@@ -120,7 +123,7 @@ impl DomainChecker {
 
 impl Probes {
     async fn check_proof(&self, proof: &VerificationRecord) -> Result<RecordState, String> {
-        let answer = self.resolver.query(&proof.name, RecordType::Txt).await?;
+        let answer = self.resolver.query(&proof.name, RecordType::Txt, &self.random).await?;
         let is_there = answer.texts.iter().any(|text| text.trim() == proof.value);
         Ok(if is_there { RecordState::Present } else { RecordState::Absent })
     }
@@ -156,7 +159,7 @@ impl Probes {
     async fn resolve(&self, name: &str) -> Result<(Vec<IpAddr>, Vec<String>), String> {
         let (mut addresses, mut names) = (Vec::new(), Vec::new());
         for kind in [RecordType::A, RecordType::Aaaa] {
-            let answer = self.resolver.query(name, kind).await?;
+            let answer = self.resolver.query(name, kind, &self.random).await?;
             addresses.extend(answer.addresses);
             if names.is_empty() {
                 names = answer.names;
@@ -176,26 +179,22 @@ impl Ops {
 
     /// Adds a host at the word of somebody of a workspace: one that must be proven waits for that. Where another workspace has claimed
     /// it and cannot prove it, whoever can has it.
-    pub(crate) async fn add_claimed(
-        &self,
-        by: &Requester,
-        workspace: &Workspace,
-        host: Host,
-    ) -> Result<Domain, OpsError> {
+    pub(crate) async fn claim_domain(&self, caller: &Caller, host: Host) -> Result<Domain, OpsError> {
+        let workspace = &caller.workspace;
         let now = self.clock.now();
         if !self.must_prove(workspace, &host) {
-            return Ok(self.store.add_domain(workspace.id, host, &by.actor, now).await?);
+            return Ok(self.writer.add_domain(workspace.id, host, &caller.actor, now).await?);
         }
         if host.as_str().len() + PROOF_LABEL_BYTES > rlinks_core::host::MAX_HOST_BYTES {
             let why = "is too long for the name of the record that would prove it";
             return Err(OpsError::HostReserved { host, why });
         }
-        match self.store.claim_domain(workspace.id, host.clone(), &by.actor, now).await {
+        match self.writer.claim_domain(workspace.id, host.clone(), &caller.actor, now).await {
             Err(StoreError::NameTaken(name)) => {
                 let held = self.store.domain_record(&host).await?;
                 let idle = held.filter(|held| held.verification.status() != DomainStatus::Active);
                 let held = idle.ok_or(StoreError::NameTaken(name))?;
-                self.take_over(by, workspace, &held, now).await
+                self.take_over(caller, &held, now).await
             }
             claimed => Ok(claimed?),
         }
@@ -204,11 +203,11 @@ impl Ops {
     /// A host that somebody else has and that does not answer goes to the workspace its DNS names.
     async fn take_over(
         &self,
-        by: &Requester,
-        workspace: &Workspace,
+        caller: &Caller,
         record: &DomainRecord,
         now: Timestamp,
     ) -> Result<Domain, OpsError> {
+        let workspace = &caller.workspace;
         let host = &record.domain.host;
         let proof = VerificationRecord::new(workspace, host);
         let Some(probes) = &self.domain_checker.0 else {
@@ -217,10 +216,10 @@ impl Ops {
         if probes.check_proof(&proof).await.map_err(OpsError::DnsUnavailable)? == RecordState::Absent {
             return Err(OpsError::HostClaimed { host: host.clone(), proof });
         }
-        self.store.release_domain(record, &Actor::system(), now).await?;
+        self.writer.release_domain(record, &Actor::system(), now).await?;
         tracing::info!(%host, "a host went to the workspace that proved it");
-        let domain = self.store.claim_domain(workspace.id, host.clone(), &by.actor, now).await?;
-        self.verify_domain(by, workspace, host).await?;
+        let domain = self.writer.claim_domain(workspace.id, host.clone(), &caller.actor, now).await?;
+        self.verify_domain(caller, host).await?;
         Ok(domain)
     }
 
@@ -232,12 +231,9 @@ impl Ops {
     }
 
     /// Looks at a host in DNS at once, and at nothing else.
-    pub async fn verify_domain(
-        &self,
-        by: &Requester,
-        workspace: &Workspace,
-        host: &Host,
-    ) -> Result<DomainRecord, OpsError> {
+    pub async fn verify_domain(&self, caller: &Caller, host: &Host) -> Result<DomainRecord, OpsError> {
+        caller.require(Scope::WorkspaceAdmin)?;
+        let workspace = &caller.workspace;
         for _ in 0..MAX_VERIFY_ATTEMPTS {
             let record = self.domain_record(workspace, host).await?;
             if !self.domain_checker.is_enabled() {
@@ -255,8 +251,11 @@ impl Ops {
             }
             let now = self.clock.now();
             let (verification, events) = record.verification.observe(&seen, now);
-            match self.store.record_domain_check(&record, &verification, &events, &by.actor, now).await {
-                Ok(()) => return Ok(DomainRecord { verification, ..record }),
+            match self.writer.record_domain_check(&record, &verification, &events, &caller.actor, now).await {
+                Ok(()) => {
+                    self.publish_hosts().await?;
+                    return Ok(DomainRecord { verification, ..record });
+                }
                 Err(StoreError::Conflict) => {}
                 Err(error) => return Err(error.into()),
             }

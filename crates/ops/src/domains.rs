@@ -5,29 +5,55 @@
 //! counts for everybody.
 
 use rlinks_core::link::search;
-use rlinks_core::{Code, Domain, Host, LinkState, ServedHosts, Slug, Workspace};
-use rlinks_store::LinkFilter;
+use rlinks_core::{Code, Domain, Host, LinkState, Scope, ServedHosts, Slug, Workspace};
+use rlinks_store::{DomainRecord, LinkFilter};
 
-use super::{Ops, OpsError, Requester};
+use crate::{Caller, Ops, OpsError};
 
 /// So many links are looked at for those that lead to a host.
 const MAX_LINKS_CHECKED: i64 = 1000;
 
 impl Ops {
-    /// Gives a workspace a host, at the word of somebody of that workspace. True says that it had it before.
-    pub async fn claim_domain(
-        &self,
-        by: &Requester,
-        workspace: &Workspace,
-        host: Host,
-    ) -> Result<(Domain, bool), OpsError> {
-        let there = self.store.domains().await?;
-        let had = there.iter().any(|known| known.host == host && known.workspace == workspace.id);
-        if !had && let Some(why) = self.reserved_reason(workspace, &host) {
-            return Err(OpsError::HostReserved { host, why });
-        }
-        let added = self.add_claimed(by, workspace, host).await?;
+    /// Gives the caller's workspace a host. True says that it had it before. The operator's word counts at once and for everybody;
+    /// anybody else's only for their own workspace, and not for hosts that are kept.
+    pub async fn add_domain(&self, caller: &Caller, host: Host) -> Result<(Domain, bool), OpsError> {
+        caller.require(Scope::WorkspaceAdmin)?;
+        let workspace = &caller.workspace;
+        let known = self.store.domains().await?;
+        let had = known.iter().any(|known| known.host == host && known.workspace == workspace.id);
+        let added = if caller.is_trusted() {
+            self.writer.add_domain(workspace.id, host, &caller.actor, self.clock.now()).await?
+        } else {
+            if !had && let Some(why) = self.reserved_reason(workspace, &host) {
+                return Err(OpsError::HostReserved { host, why });
+            }
+            self.claim_domain(caller, host).await?
+        };
+        self.publish_hosts().await?;
         Ok((added, had))
+    }
+
+    /// The operator stands behind a host that waits for its proof, or lost it: it answers, and none is asked for.
+    pub async fn trust_domain(&self, caller: &Caller, seen: &DomainRecord) -> Result<(), OpsError> {
+        caller.require_operator("only the operator answers for a host without its proof")?;
+        self.writer.trust_domain(seen, &caller.actor, self.clock.now()).await?;
+        Ok(self.publish_hosts().await?)
+    }
+
+    /// Removes a host of the caller's workspace: it no longer answers.
+    pub async fn remove_domain(&self, caller: &Caller, host: &Host) -> Result<(), OpsError> {
+        caller.require(Scope::WorkspaceAdmin)?;
+        self.writer.remove_domain(caller.workspace.id, host, &caller.actor, self.clock.now()).await?;
+        Ok(self.publish_hosts().await?)
+    }
+
+    /// Makes a host the one short URLs are written with.
+    pub async fn set_primary_domain(&self, caller: &Caller, host: &Host) -> Result<Domain, OpsError> {
+        caller.require(Scope::WorkspaceAdmin)?;
+        let (workspace, now) = (caller.workspace.id, self.clock.now());
+        let primary = self.writer.set_primary_domain(workspace, host, &caller.actor, now).await?;
+        self.publish_hosts().await?;
+        Ok(primary)
     }
 
     /// Why a workspace cannot give itself a host. The operator can, at the command line.

@@ -6,11 +6,11 @@ mod format;
 use rlinks_clicks::ClickStore;
 use rlinks_clicks::rollup::{RollupSubject, Total};
 use rlinks_core::redirect::decide::{Decision, Visitor, decide};
-use rlinks_core::{Actor, Id, Link, Policy, ServedHosts, Timestamp, Workspace};
+use rlinks_core::{Actor, Id, Link, Policy, ServedHosts, Timestamp};
 use rlinks_store::StoreError;
 
 use crate::export::format::{LinkFormatter, MAX_CLOUDFLARE_LINES};
-use crate::{LinkVisibility, Ops, OpsError, Requester};
+use crate::{Caller, LinkVisibility, Ops, OpsError};
 
 /// Links read at once.
 const PAGE_SIZE: i64 = 500;
@@ -154,10 +154,10 @@ impl Export {
     pub async fn new(
         ops: &Ops,
         clicks: Option<&ClickStore>,
-        by: &Requester,
-        workspace: &Workspace,
+        caller: &Caller,
         format: ExportFormat,
     ) -> Result<Self, OpsError> {
+        let workspace = &caller.workspace;
         let by_case = if format == ExportFormat::Nginx && !workspace.policy.code.fold_case {
             ops.store.case_collisions(workspace.id, MAX_CASE_VARIANTS).await?
         } else {
@@ -168,7 +168,7 @@ impl Export {
             ops: ops.clone(),
             clicks: clicks.filter(|_| !format.is_map()).cloned(),
             workspace: workspace.id,
-            created_by: (by.visibility == LinkVisibility::Own).then(|| by.owner.clone()),
+            created_by: (caller.visibility == LinkVisibility::Own).then(|| caller.owner.clone()),
             after: Some(Id::from_i64(i64::MIN)),
             has_begun: false,
             stream: LinkStream::new(format, workspace.policy.clone(), domains, by_case),

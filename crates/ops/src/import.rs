@@ -29,7 +29,7 @@ pub use self::reader::{ParsedRow, ReadError, Rows};
 pub use self::report::{ImportReport, RowOutcome, RowProblem, RowResult, UpdatedLink};
 pub use self::row::{PreservedFields, Row};
 pub use self::rules::{ImportIdentity, OnExisting, Rules};
-pub use self::run::{CreationQuota, ImportOptions};
+pub use self::run::ImportOptions;
 
 /// What a file to import is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,21 +2,28 @@
 //!
 //! | to find | look in |
 //! |---|---|
+//! | who is calling, and what they may do | `caller` |
 //! | links: create, change, list, roll back, explain | [`links`] |
-//! | members, invitations and API keys | [`members`] |
-//! | which workspace a host belongs to, and whether DNS and its registration agree | `domains`, [`domain_checks`] |
+//! | members and invitations; API keys; sessions and signing in | [`members`], [`api_keys`], [`sessions`] |
+//! | workspaces and their policies | [`workspaces`] |
+//! | which workspace a host belongs to, and whether DNS and its registration agree | [`domains`], [`domain_checks`] |
 //! | whether a target is safe | [`safety`] |
-//! | links from files, and links as files | [`import`], [`export`], `csv` |
-//! | the daily job | [`sweep`] |
-//! | rate limits, password hashing, outgoing requests | [`limits`], [`passwords`], [`outbound`] |
+//! | links from files, and links as files | [`import`], [`export`], [`csv`] |
+//! | statistics of a workspace | [`statistics`] |
+//! | the daily job; a backup put back | [`sweep`], `backup` |
+//! | hourly limits, rate limiting, password hashing, outgoing requests | `quotas`, [`limits`], [`passwords`], [`outbound`] |
 //! | how a link is shown | `short_url` |
 //!
-//! An operation parses its input against the workspace's policy, checks, and lets the store write the change together with its audit entry. Errors are
-//! values; each front end maps them in one place.
+//! An operation takes the [`Caller`] and a typed input. It authorizes, applies limits, parses against the workspace's policy, lets the store write the
+//! change together with its audit entry, and publishes it to the serving threads. Front ends parse, call and render. Errors are values; each front end
+//! maps them in one place. Only this crate is given a store to change.
 
-mod csv;
+pub mod api_keys;
+mod backup;
+mod caller;
+pub mod csv;
 pub mod domain_checks;
-mod domains;
+pub mod domains;
 pub mod export;
 pub mod import;
 pub mod limits;
@@ -24,24 +31,33 @@ pub mod links;
 pub mod members;
 pub mod outbound;
 pub mod passwords;
+mod quotas;
 pub mod safety;
+pub mod sessions;
 mod short_url;
+pub mod statistics;
 pub mod sweep;
+pub mod workspaces;
 
 use std::sync::Arc;
 
 use rlinks_core::draft::Input;
 use rlinks_core::error_code::ErrorCode;
-use rlinks_core::{Actor, Code, FieldErrors, Host, Link, LinkSource, LinkState, Slug, Timestamp, Workspace};
-use rlinks_store::write::{TargetChangeLimit, Written};
-use rlinks_store::{Store, StoreError};
+use rlinks_core::{Code, FieldError, FieldErrors, Host, Link, LinkState, Scope, Slug, Timestamp, Workspace};
+use rlinks_store::write::Written;
+use rlinks_store::{RouteRecord, Store, StoreError, StoreOptions, StoreWriter};
 
+pub use self::caller::{Caller, Credential, LinkVisibility};
+use self::limits::{RateLimitStatus, RateLimiter};
 use self::safety::Safety;
 use crate::domain_checks::DomainChecker;
 pub use crate::links::explain::Explanation;
 pub use crate::short_url::ShortUrls;
 use rlinks_routes::RouteCache;
-use rlinks_store::clock::Clock;
+use rlinks_store::clock::{Clock, Random};
+
+/// Keys and users whose requests and creations are counted at once.
+const MAX_RATE_LIMITED: usize = 100_000;
 
 /// Why something was not done.
 #[derive(Debug, thiserror::Error)]
@@ -58,9 +74,15 @@ pub enum OpsError {
     /// The version that was named is not the one there is.
     #[error("this has changed since you read it: it is at version {0}")]
     VersionMismatch(i64),
-    /// Something this actor may not do.
+    /// The caller may not do this.
     #[error("{0}")]
     Forbidden(&'static str),
+    /// A scope the caller does not have.
+    #[error("This credential does not allow {0}")]
+    MissingScope(Scope),
+    /// The caller has made all the links of this hour.
+    #[error("You have made your links of this hour")]
+    CreationLimit(RateLimitStatus),
     /// A host that is not for whoever asks first.
     #[error("`{host}` {why}")]
     HostReserved {
@@ -88,13 +110,19 @@ pub enum OpsError {
     Store(#[from] StoreError),
 }
 
+impl From<FieldError> for OpsError {
+    fn from(error: FieldError) -> Self {
+        Self::Invalid(error.into())
+    }
+}
+
 impl OpsError {
     /// The error as programs know it.
     pub const fn code(&self) -> ErrorCode {
         match self {
             Self::Invalid(_) => ErrorCode::ValidationFailed,
             Self::VersionMismatch(_) => ErrorCode::PreconditionFailed,
-            Self::Forbidden(_) => ErrorCode::Forbidden,
+            Self::Forbidden(_) | Self::MissingScope(_) => ErrorCode::Forbidden,
             Self::NotFound(_) | Self::Deleted(_) | Self::Store(StoreError::NotFound(_)) => {
                 ErrorCode::NotFound
             }
@@ -104,7 +132,7 @@ impl OpsError {
             | Self::Store(StoreError::Unavailable(_) | StoreError::ClicksUnavailable(_)) => {
                 ErrorCode::KvUnavailable
             }
-            Self::Store(StoreError::RateLimited { .. }) => ErrorCode::RateLimited,
+            Self::CreationLimit(_) | Self::Store(StoreError::RateLimited { .. }) => ErrorCode::RateLimited,
             Self::Store(StoreError::CodeTaken { .. }) => ErrorCode::CodeTaken,
             Self::HostReserved { .. }
             | Self::HostClaimed { .. }
@@ -130,6 +158,8 @@ pub enum Resource {
     Link(String),
     /// A link by its code as it was at some moment.
     LinkAt(String, Timestamp),
+    /// A version of a link, by the number of its audit entry.
+    LinkVersion(String, i64),
     /// A member by id or address.
     User(String),
     /// A key by id.
@@ -144,53 +174,11 @@ impl std::fmt::Display for Resource {
             Self::Workspace(slug) => write!(out, "workspace `{slug}`"),
             Self::Link(code) => write!(out, "link `{code}`"),
             Self::LinkAt(code, at) => write!(out, "link `{code}` at {at}"),
+            Self::LinkVersion(code, seq) => write!(out, "version {seq} of link `{code}`"),
             Self::User(who) => write!(out, "user `{who}`"),
             Self::Key(id) => write!(out, "key `{id}`"),
             Self::Domain(host) => write!(out, "domain `{host}`"),
         }
-    }
-}
-
-/// Who asks for an operation, and what they may see.
-#[derive(Clone, Debug)]
-pub struct Requester {
-    pub actor: Actor,
-    /// Whose a new link becomes: the actor's, or, where a member's key acts, the member's.
-    pub owner: Actor,
-    /// As whom they are counted: the owner, or, where a key is nobody's, whoever answers for it.
-    pub principal: Actor,
-    pub source: LinkSource,
-    /// Which links are there for them.
-    pub visibility: LinkVisibility,
-}
-
-/// Which links a requester can see. Others are reported as not found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LinkVisibility {
-    /// All of the workspace.
-    All,
-    Own,
-}
-
-impl Requester {
-    /// The operator at the command line.
-    pub fn operator(actor: Actor) -> Self {
-        let (owner, principal) = (actor.clone(), actor.clone());
-        Self { actor, owner, principal, source: LinkSource::Cli, visibility: LinkVisibility::All }
-    }
-
-    /// Whether a link is there for them.
-    pub fn can_see(&self, link: &Link) -> bool {
-        self.visibility == LinkVisibility::All || link.created_by == self.owner
-    }
-
-    /// How many targets they may change in a minute, of `changes_per_minute` for everybody: members and keys are limited, the operator
-    /// and the system are not.
-    pub fn target_change_limit(&self, changes_per_minute: u32) -> Option<TargetChangeLimit> {
-        let principal = &self.principal;
-        let is_limited = principal.user().is_some() || principal.key().is_some();
-        (is_limited && changes_per_minute > 0)
-            .then(|| TargetChangeLimit { principal: principal.clone(), changes_per_minute })
     }
 }
 
@@ -228,11 +216,18 @@ pub struct LinkResult {
     pub not_applied: Vec<&'static str>,
     /// The same request was answered before, and this is that answer.
     pub replayed: bool,
+    /// How the creator stands with their limit, where one was counted.
+    pub rate_limit: Option<RateLimitStatus>,
 }
 
 impl LinkResult {
     fn new(link: Link, outcome: WriteOutcome) -> Self {
-        Self { link, outcome, not_applied: Vec::new(), replayed: false }
+        Self { link, outcome, not_applied: Vec::new(), replayed: false, rate_limit: None }
+    }
+
+    /// Whether this request has made a link.
+    fn is_creation(&self) -> bool {
+        self.outcome == WriteOutcome::Created && !self.replayed
     }
 }
 
@@ -261,24 +256,109 @@ impl From<Written> for LinkResult {
     }
 }
 
-/// The operations, on one store.
+/// The operations, on one store. Nothing else changes it.
 #[derive(Clone)]
 pub struct Ops {
+    /// Reads; whoever wants to change something calls an operation.
     pub store: Store,
+    writer: StoreWriter,
     /// How links are shown.
     pub short_urls: ShortUrls,
     /// The host short URLs are written with while no domain is configured: it is ours too.
     pub own_host: Option<Host>,
-    /// What time it is.
     pub clock: Clock,
-    /// What the serving threads know, in a server: hosts are read from there while it is fresh.
+    pub random: Random,
+    routes: Option<Arc<RouteCache>>,
+    pub safety: Arc<Safety>,
+    pub domain_checker: Arc<DomainChecker>,
+    target_changes_per_minute: u32,
+    pub rate_limiter: Arc<RateLimiter>,
+}
+
+/// A store that was opened for operations: anybody may read it, and only [`Ops`] changes it.
+pub struct OpenedStore {
+    pub store: Store,
+    writer: StoreWriter,
+}
+
+impl OpenedStore {
+    /// Opens a store, creating it where there has never been one.
+    pub async fn open(options: StoreOptions) -> Result<Self, StoreError> {
+        let (store, writer) = Store::open(options).await?;
+        Ok(Self { store, writer })
+    }
+}
+
+impl From<StoreWriter> for OpenedStore {
+    fn from(writer: StoreWriter) -> Self {
+        Self { store: writer.reader(), writer }
+    }
+}
+
+/// What operations need beside a store.
+pub struct OpsSettings {
+    /// How links are shown.
+    pub short_urls: ShortUrls,
+    /// The host short URLs are written with while no domain is configured: it is ours too.
+    pub own_host: Option<Host>,
+    pub clock: Clock,
+    pub random: Random,
+    /// What the serving threads know, in a server: every change is published there, and hosts are read from there while it is fresh.
     pub routes: Option<Arc<RouteCache>>,
     /// Which targets are safe.
     pub safety: Arc<Safety>,
-    /// Who looks after hosts.
+    /// Whether hosts are their workspaces', by DNS.
     pub domain_checker: Arc<DomainChecker>,
     /// How many targets of existing links one member or key may change in a minute; 0 is as many as they like.
     pub target_changes_per_minute: u32,
+}
+
+impl Ops {
+    pub fn new(OpenedStore { store, writer }: OpenedStore, settings: OpsSettings) -> Self {
+        let OpsSettings {
+            short_urls,
+            own_host,
+            clock,
+            random,
+            routes,
+            safety,
+            domain_checker,
+            target_changes_per_minute,
+        } = settings;
+        Self {
+            store,
+            writer,
+            short_urls,
+            own_host,
+            clock,
+            random,
+            routes,
+            safety,
+            domain_checker,
+            target_changes_per_minute,
+            rate_limiter: Arc::new(RateLimiter::new(MAX_RATE_LIMITED)),
+        }
+    }
+
+    /// A secret that all nodes of the installation share, made by whoever needs it first.
+    pub async fn shared_key(&self, name: &str) -> [u8; 32] {
+        self.writer.shared_key(name, self.random.bytes()).await
+    }
+
+    /// The serving threads of this process know a change before its answer leaves; other processes learn of it from the feed.
+    fn publish(&self, link: &Link) {
+        if let Some(routes) = &self.routes {
+            routes.insert(&RouteRecord::from_link(link));
+        }
+    }
+
+    /// The same for hosts and policies.
+    async fn publish_hosts(&self) -> Result<(), StoreError> {
+        match &self.routes {
+            Some(routes) => routes.reload_directory(self.short_urls.base_domain.as_ref()).await,
+            None => Ok(()),
+        }
+    }
 }
 
 impl Ops {
@@ -292,8 +372,8 @@ impl Ops {
     }
 
     /// A link that is not deleted. Where the policy folds case, so does this.
-    pub async fn link(&self, by: &Requester, workspace: &Workspace, code: &str) -> Result<Link, OpsError> {
-        match self.any_link(by, workspace, code).await? {
+    pub async fn link(&self, caller: &Caller, code: &str) -> Result<Link, OpsError> {
+        match self.any_link(caller, code).await? {
             link if link.state == LinkState::Deleted => {
                 Err(OpsError::Deleted(Resource::Link(link.code.to_string())))
             }
@@ -302,41 +382,43 @@ impl Ops {
     }
 
     /// A link, deleted or not.
-    pub async fn any_link(
-        &self,
-        by: &Requester,
-        workspace: &Workspace,
-        code: &str,
-    ) -> Result<Link, OpsError> {
-        let found = self.find_link(workspace, code).await?.filter(|link| by.can_see(link));
+    pub async fn any_link(&self, caller: &Caller, code: &str) -> Result<Link, OpsError> {
+        let workspace = &caller.workspace;
+        let found = self.find_link(workspace, code).await?.filter(|link| caller.can_see(link));
         found.ok_or_else(|| OpsError::NotFound(Resource::Link(code.to_owned())))
     }
 
     /// A link as it was at a moment, if it was there then.
-    pub async fn link_at(
-        &self,
-        by: &Requester,
-        workspace: &Workspace,
-        code: &str,
-        at: Timestamp,
-    ) -> Result<Link, OpsError> {
-        let now = self.any_link(by, workspace, code).await?;
+    pub async fn link_at(&self, caller: &Caller, code: &str, at: Timestamp) -> Result<Link, OpsError> {
+        let workspace = &caller.workspace;
+        let now = self.any_link(caller, code).await?;
         let then = self.store.link_at(workspace.id, &now.code, at).await?;
-        then.filter(|link| link.state != LinkState::Deleted && by.can_see(link))
+        then.filter(|link| link.state != LinkState::Deleted && caller.can_see(link))
             .ok_or_else(|| OpsError::NotFound(Resource::LinkAt(now.code.to_string(), at)))
     }
 
     async fn find_link(&self, workspace: &Workspace, code: &str) -> Result<Option<Link>, OpsError> {
-        let Some(exact) = Code::from_path(code) else { return Ok(None) };
-        if let Some(link) = self.store.link(workspace.id, &exact).await? {
-            return Ok(Some(link));
-        }
-        match Code::from_path(&exact.folded()) {
-            Some(folded) if workspace.policy.code.fold_case && folded != exact => {
-                Ok(self.store.link(workspace.id, &folded).await?)
+        for code in lookup_codes(workspace, code) {
+            if let Some(link) = self.store.link(workspace.id, &code).await? {
+                return Ok(Some(link));
             }
-            _ => Ok(None),
         }
+        Ok(None)
+    }
+
+    /// The same as it was at a moment.
+    async fn find_link_at(
+        &self,
+        workspace: &Workspace,
+        code: &str,
+        at: Timestamp,
+    ) -> Result<Option<Link>, OpsError> {
+        for code in lookup_codes(workspace, code) {
+            if let Some(link) = self.store.link_at(workspace.id, &code, at).await? {
+                return Ok(Some(link));
+            }
+        }
+        Ok(None)
     }
 
     /// The state of whatever has this code, or one that differs by case alone where the policy tells no difference.
@@ -353,4 +435,10 @@ impl Ops {
         }
         Ok(None)
     }
+}
+
+/// The codes to look up, in this order, for one that was sent.
+fn lookup_codes(workspace: &Workspace, code: &str) -> impl Iterator<Item = Code> {
+    let folded = workspace.policy.code.folded(code);
+    Code::from_path(code).into_iter().chain(folded.and_then(|folded| Code::from_path(&folded)))
 }

@@ -1,23 +1,21 @@
-//! Rate limits: a bucket of tokens for each subject, in memory, at most [`MAX_BUCKETS`] of them.
+//! Rate limits: a bucket of tokens for each subject, in memory, and a limited number of them.
 //!
-//! A bucket holds an hour's tokens and fills up evenly. It is kept as what is missing from a full one, in units of which a
-//! token has as many as an hour has milliseconds: then a millisecond adds exactly `per_hour` units, and nothing is ever
-//! rounded away. A full bucket is the same as none, so forgetting it costs nobody anything.
+//! A bucket fills up evenly. It is kept as what is missing from a full one, in units of which a token has as many as an hour
+//! has milliseconds: then a millisecond adds exactly `per_hour` units, and nothing is ever rounded away. A full bucket is the
+//! same as none, so forgetting it costs nobody anything.
 //!
 //! The buckets are this process's own: several servers on one store each count for themselves.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, RandomState};
+use std::net::IpAddr;
 
 use parking_lot::Mutex;
 use rlinks_core::Id;
 
-/// Subjects remembered at once.
-pub const MAX_BUCKETS: usize = 100_000;
 const SHARD_COUNT: usize = 16;
-const MAX_BUCKETS_PER_SHARD: usize = MAX_BUCKETS / SHARD_COUNT;
-/// What a full shard forgets in one go, so that looking through it is paid for by that many newcomers.
-const EVICTED_AT_ONCE: usize = MAX_BUCKETS_PER_SHARD / 16;
+/// The part of a full shard that is forgotten in one go, so that looking through it is paid for by that many newcomers.
+const EVICTED_FRACTION: usize = 16;
 /// Milliseconds of an hour: with so many units in a token, a millisecond refills `per_hour` of them.
 const UNITS_PER_TOKEN: u64 = 3_600_000;
 
@@ -28,6 +26,31 @@ pub enum LimitKey {
     Requests(Id),
     /// Links made by a user, or by a key nobody owns.
     Creations(Id),
+    /// Unknown codes that a network asks for.
+    Misses(IpAddr),
+}
+
+/// How much a subject may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RateLimit {
+    /// Tokens of a full bucket.
+    burst: u32,
+    /// Tokens it gains in an hour.
+    per_hour: u32,
+}
+
+impl RateLimit {
+    /// An hour's tokens, all at once if need be.
+    pub const fn hourly(tokens: u32) -> Self {
+        Self { burst: tokens, per_hour: tokens }
+    }
+
+    /// Some at once, and as many a second for as long as one likes. An empty bucket must fill up within an hour.
+    pub const fn per_second(tokens: u32, burst: u32) -> Self {
+        let per_hour = tokens * 3600;
+        assert!(burst <= per_hour, "a bucket fills up within an hour");
+        Self { burst, per_hour }
+    }
 }
 
 /// How a subject stands after it asked; the `X-RateLimit-*` headers.
@@ -43,41 +66,40 @@ pub struct RateLimitStatus {
 /// The buckets of everybody.
 pub struct RateLimiter {
     shards: [Mutex<HashMap<LimitKey, Bucket>>; SHARD_COUNT],
+    max_buckets_per_shard: usize,
     hasher: RandomState,
 }
 
-impl Default for RateLimiter {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 impl RateLimiter {
-    /// Nobody has asked for anything yet.
-    pub fn new() -> Self {
-        Self { shards: std::array::from_fn(|_| Mutex::default()), hasher: RandomState::new() }
+    /// Nobody has asked for anything yet. At most so many subjects are remembered at once.
+    pub fn new(max_buckets: usize) -> Self {
+        Self {
+            shards: std::array::from_fn(|_| Mutex::default()),
+            max_buckets_per_shard: max_buckets / SHARD_COUNT,
+            hasher: RandomState::new(),
+        }
     }
 
     /// Takes all of `tokens` or none of them. Nothing is counted for who is refused; taking none only looks.
     ///
-    /// `per_hour` may differ from call to call: what was used stays used, and the new limit holds at once. A caller who asks
+    /// The limit may differ from call to call: what was used stays used, and the new limit holds at once. A caller who asks
     /// for more than the limit is always refused, and told when the bucket is full.
     pub fn take(
         &self,
         key: LimitKey,
-        per_hour: u32,
+        limit: RateLimit,
         tokens: u32,
         now_ms: u64,
     ) -> Result<RateLimitStatus, RateLimitStatus> {
         let mut shard = self.shard(key).lock();
         let known = shard.get_mut(&key);
         let is_known = known.is_some();
-        let mut fresh = Bucket::full(per_hour, now_ms);
+        let mut fresh = Bucket::full(limit, now_ms);
         let bucket = known.unwrap_or(&mut fresh);
-        bucket.refill(per_hour, now_ms);
+        bucket.refill(limit, now_ms);
         let answer = bucket.take(tokens);
         if !is_known && fresh.missing > 0 {
-            evict(&mut shard, now_ms);
+            evict(&mut shard, self.max_buckets_per_shard, now_ms);
             shard.insert(key, fresh);
         }
         answer
@@ -99,33 +121,33 @@ impl RateLimiter {
 /// What one subject has used, as of `since_ms`.
 #[derive(Clone, Copy, Debug)]
 struct Bucket {
-    per_hour: u32,
+    limit: RateLimit,
     /// Units that a full bucket has and this one has not; never more than a full one holds.
     missing: u64,
     since_ms: u64,
 }
 
 impl Bucket {
-    const fn full(per_hour: u32, now_ms: u64) -> Self {
-        Self { per_hour, missing: 0, since_ms: now_ms }
+    const fn full(limit: RateLimit, now_ms: u64) -> Self {
+        Self { limit, missing: 0, since_ms: now_ms }
     }
 
     fn capacity(&self) -> u64 {
-        u64::from(self.per_hour) * UNITS_PER_TOKEN
+        u64::from(self.limit.burst) * UNITS_PER_TOKEN
     }
 
     /// The time that has passed counts at the rate that held; then the new limit holds.
-    fn refill(&mut self, per_hour: u32, now_ms: u64) {
+    fn refill(&mut self, limit: RateLimit, now_ms: u64) {
         self.missing = self.missing_at(now_ms);
         // Threads read the clock before they wait for the lock, so a call may bring an earlier moment than the last one.
         self.since_ms = self.since_ms.max(now_ms);
-        self.per_hour = per_hour;
+        self.limit = limit;
         self.missing = self.missing.min(self.capacity());
     }
 
     fn missing_at(&self, now_ms: u64) -> u64 {
         let elapsed_ms = now_ms.saturating_sub(self.since_ms);
-        self.missing.saturating_sub(elapsed_ms.saturating_mul(u64::from(self.per_hour)))
+        self.missing.saturating_sub(elapsed_ms.saturating_mul(u64::from(self.limit.per_hour)))
     }
 
     fn take(&mut self, tokens: u32) -> Result<RateLimitStatus, RateLimitStatus> {
@@ -135,38 +157,38 @@ impl Bucket {
             self.missing += wanted;
             return Ok(self.status(self.seconds_to_refill(self.missing)));
         }
-        let lacking = if tokens <= self.per_hour { wanted - there } else { self.missing };
+        let lacking = if tokens <= self.limit.burst { wanted - there } else { self.missing };
         Err(self.status(self.seconds_to_refill(lacking).max(1)))
     }
 
     fn status(&self, reset_seconds: u32) -> RateLimitStatus {
         let remaining = (self.capacity() - self.missing) / UNITS_PER_TOKEN;
         RateLimitStatus {
-            limit: self.per_hour,
-            remaining: u32::try_from(remaining).expect("no more than per_hour"),
+            limit: self.limit.burst,
+            remaining: u32::try_from(remaining).expect("no more than a burst"),
             reset_seconds,
         }
     }
 
     /// Rounded up: who waits that long is not refused again. A limit of nothing never refills; its bucket is empty and full.
     fn seconds_to_refill(&self, units: u64) -> u32 {
-        let ms = units.div_ceil(u64::from(self.per_hour).max(1));
+        let ms = units.div_ceil(u64::from(self.limit.per_hour).max(1));
         u32::try_from(ms.div_ceil(1000)).expect("a bucket fills up within an hour")
     }
 
     fn full_in_ms(&self, now_ms: u64) -> u64 {
-        self.missing_at(now_ms).div_ceil(u64::from(self.per_hour).max(1))
+        self.missing_at(now_ms).div_ceil(u64::from(self.limit.per_hour).max(1))
     }
 }
 
 /// Forgets full buckets when a shard is full; when too few are, those that would be full soonest, the longest unused first.
 /// So whoever has used most up is forgotten last, and nobody gains by filling the shard.
-fn evict(shard: &mut HashMap<LimitKey, Bucket>, now_ms: u64) {
-    if shard.len() < MAX_BUCKETS_PER_SHARD {
+fn evict(shard: &mut HashMap<LimitKey, Bucket>, max_buckets: usize, now_ms: u64) {
+    if shard.len() < max_buckets {
         return;
     }
     shard.retain(|_, bucket| bucket.full_in_ms(now_ms) > 0);
-    let to_forget = (shard.len() + EVICTED_AT_ONCE).saturating_sub(MAX_BUCKETS_PER_SHARD);
+    let to_forget = (shard.len() + max_buckets.div_ceil(EVICTED_FRACTION)).saturating_sub(max_buckets);
     if to_forget == 0 {
         return;
     }
@@ -186,11 +208,11 @@ mod tests {
 
     use proptest::prelude::*;
 
-    use super::{LimitKey, MAX_BUCKETS, RateLimitStatus, RateLimiter};
-    use crate::limits::{Bucket, EVICTED_AT_ONCE, MAX_BUCKETS_PER_SHARD, evict};
+    use super::{Bucket, LimitKey, RateLimit, RateLimitStatus, RateLimiter, evict};
     use rlinks_core::Id;
 
     const KEY: LimitKey = LimitKey::Requests(Id::from_i64(7));
+    const MAX_BUCKETS: usize = 100_000;
     const HOUR_MS: u64 = 3_600_000;
 
     const fn status(limit: u32, remaining: u32, reset_seconds: u32) -> RateLimitStatus {
@@ -199,66 +221,95 @@ mod tests {
 
     #[test]
     fn bucket_holds_an_hour_of_tokens_and_refills_evenly() {
-        let limits = RateLimiter::new();
-        assert_eq!(limits.take(KEY, 60, 1, 5_000), Ok(status(60, 59, 60)));
-        assert_eq!(limits.take(KEY, 60, 59, 5_000), Ok(status(60, 0, 3600)));
-        assert_eq!(limits.take(KEY, 60, 1, 5_000), Err(status(60, 0, 60)));
-        assert_eq!(limits.take(KEY, 60, 1, 64_999), Err(status(60, 0, 1)));
-        assert_eq!(limits.take(KEY, 60, 1, 65_000), Ok(status(60, 0, 3600)));
-        assert_eq!(limits.take(KEY, 60, 0, 65_000 + HOUR_MS), Ok(status(60, 60, 0)));
-        assert_eq!(limits.take(KEY, 60, 60, u64::MAX), Ok(status(60, 0, 3600)));
-        assert_eq!(limits.take(KEY, 60, 1, 0), Err(status(60, 0, 60)), "an earlier moment refills nothing");
+        let limits = RateLimiter::new(MAX_BUCKETS);
+        assert_eq!(limits.take(KEY, RateLimit::hourly(60), 1, 5_000), Ok(status(60, 59, 60)));
+        assert_eq!(limits.take(KEY, RateLimit::hourly(60), 59, 5_000), Ok(status(60, 0, 3600)));
+        assert_eq!(limits.take(KEY, RateLimit::hourly(60), 1, 5_000), Err(status(60, 0, 60)));
+        assert_eq!(limits.take(KEY, RateLimit::hourly(60), 1, 64_999), Err(status(60, 0, 1)));
+        assert_eq!(limits.take(KEY, RateLimit::hourly(60), 1, 65_000), Ok(status(60, 0, 3600)));
+        assert_eq!(limits.take(KEY, RateLimit::hourly(60), 0, 65_000 + HOUR_MS), Ok(status(60, 60, 0)));
+        assert_eq!(limits.take(KEY, RateLimit::hourly(60), 60, u64::MAX), Ok(status(60, 0, 3600)));
+        assert_eq!(
+            limits.take(KEY, RateLimit::hourly(60), 1, 0),
+            Err(status(60, 0, 60)),
+            "an earlier moment refills nothing"
+        );
     }
 
     #[test]
     fn subjects_do_not_share_a_bucket() {
-        let limits = RateLimiter::new();
+        let limits = RateLimiter::new(MAX_BUCKETS);
         for subject in [KEY, LimitKey::Creations(Id::from_i64(7)), LimitKey::Requests(Id::from_i64(8))] {
-            assert!(limits.take(subject, 1, 1, 0).is_ok());
-            assert!(limits.take(subject, 1, 1, 0).is_err());
+            assert!(limits.take(subject, RateLimit::hourly(1), 1, 0).is_ok());
+            assert!(limits.take(subject, RateLimit::hourly(1), 1, 0).is_err());
         }
     }
 
     #[test]
+    fn limit_per_second_allows_a_burst_and_then_its_rate() {
+        let limits = RateLimiter::new(MAX_BUCKETS);
+        let limit = RateLimit::per_second(50, 2_000);
+        assert_eq!(limits.take(KEY, limit, 2_000, 0), Ok(status(2_000, 0, 40)));
+        assert_eq!(limits.take(KEY, limit, 1, 19), Err(status(2_000, 0, 1)));
+        assert_eq!(limits.take(KEY, limit, 1, 20), Ok(status(2_000, 0, 40)));
+        assert_eq!(limits.take(KEY, limit, 50, 1_020), Ok(status(2_000, 0, 40)));
+        assert_eq!(limits.take(KEY, limit, 0, 100_000), Ok(status(2_000, 2_000, 0)));
+    }
+
+    #[test]
     fn changed_limit_applies_at_once() {
-        let limits = RateLimiter::new();
-        limits.take(KEY, 100, 60, 0).unwrap();
-        assert_eq!(limits.take(KEY, 1000, 0, 0).unwrap().remaining, 940, "what was used stays used");
-        assert_eq!(limits.take(KEY, 70, 0, 0).unwrap().remaining, 10);
-        assert_eq!(limits.take(KEY, 50, 1, 0), Err(status(50, 0, 72)));
-        assert_eq!(limits.take(KEY, 50, 1, 72_000), Ok(status(50, 0, 3600)), "and no debt remains");
-        assert_eq!(limits.take(KEY, 0, 1, 72_000), Err(status(0, 0, 1)));
-        assert_eq!(limits.take(KEY, u32::MAX, u32::MAX, 72_000), Ok(status(u32::MAX, 0, 3600)));
+        let limits = RateLimiter::new(MAX_BUCKETS);
+        limits.take(KEY, RateLimit::hourly(100), 60, 0).unwrap();
+        assert_eq!(
+            limits.take(KEY, RateLimit::hourly(1000), 0, 0).unwrap().remaining,
+            940,
+            "what was used stays used"
+        );
+        assert_eq!(limits.take(KEY, RateLimit::hourly(70), 0, 0).unwrap().remaining, 10);
+        assert_eq!(limits.take(KEY, RateLimit::hourly(50), 1, 0), Err(status(50, 0, 72)));
+        assert_eq!(
+            limits.take(KEY, RateLimit::hourly(50), 1, 72_000),
+            Ok(status(50, 0, 3600)),
+            "and no debt remains"
+        );
+        assert_eq!(limits.take(KEY, RateLimit::hourly(0), 1, 72_000), Err(status(0, 0, 1)));
+        assert_eq!(
+            limits.take(KEY, RateLimit::hourly(u32::MAX), u32::MAX, 72_000),
+            Ok(status(u32::MAX, 0, 3600))
+        );
     }
 
     #[test]
     fn request_above_the_limit_is_always_refused() {
-        let limits = RateLimiter::new();
-        assert_eq!(limits.take(KEY, 10, 11, 0), Err(status(10, 10, 1)));
-        limits.take(KEY, 10, 5, 0).unwrap();
-        assert_eq!(limits.take(KEY, 10, u32::MAX, 0), Err(status(10, 5, 1800)));
+        let limits = RateLimiter::new(MAX_BUCKETS);
+        assert_eq!(limits.take(KEY, RateLimit::hourly(10), 11, 0), Err(status(10, 10, 1)));
+        limits.take(KEY, RateLimit::hourly(10), 5, 0).unwrap();
+        assert_eq!(limits.take(KEY, RateLimit::hourly(10), u32::MAX, 0), Err(status(10, 5, 1800)));
     }
 
     #[test]
     fn refunded_tokens_never_exceed_the_limit() {
-        let limits = RateLimiter::new();
+        let limits = RateLimiter::new(MAX_BUCKETS);
         limits.refund(KEY, 5);
-        limits.take(KEY, 10, 10, 0).unwrap();
+        limits.take(KEY, RateLimit::hourly(10), 10, 0).unwrap();
         limits.refund(KEY, 3);
-        assert_eq!(limits.take(KEY, 10, 3, 0), Ok(status(10, 0, 3600)));
+        assert_eq!(limits.take(KEY, RateLimit::hourly(10), 3, 0), Ok(status(10, 0, 3600)));
         limits.refund(KEY, u32::MAX);
-        assert_eq!(limits.take(KEY, 10, 11, 0), Err(status(10, 10, 1)));
+        assert_eq!(limits.take(KEY, RateLimit::hourly(10), 11, 0), Err(status(10, 10, 1)));
     }
 
     #[test]
     fn concurrent_requests_never_exceed_the_limit() {
-        let limits = RateLimiter::new();
+        let limits = RateLimiter::new(MAX_BUCKETS);
         let granted = AtomicU32::new(0);
         std::thread::scope(|scope| {
             for _ in 0..100 {
                 scope.spawn(|| {
                     for _ in 0..10 {
-                        granted.fetch_add(u32::from(limits.take(KEY, 100, 1, 0).is_ok()), Ordering::Relaxed);
+                        granted.fetch_add(
+                            u32::from(limits.take(KEY, RateLimit::hourly(100), 1, 0).is_ok()),
+                            Ordering::Relaxed,
+                        );
                     }
                 });
             }
@@ -272,40 +323,41 @@ mod tests {
 
     #[test]
     fn memory_is_bounded_and_the_emptiest_bucket_is_evicted_last() {
-        let limits = RateLimiter::new();
-        limits.take(KEY, 1000, 1000, 0).unwrap();
+        let limits = RateLimiter::new(MAX_BUCKETS);
+        limits.take(KEY, RateLimit::hourly(1000), 1000, 0).unwrap();
         for id in 0..150_000 {
-            limits.take(LimitKey::Creations(Id::from_i64(id)), 1000, 1, 0).unwrap();
+            limits.take(LimitKey::Creations(Id::from_i64(id)), RateLimit::hourly(1000), 1, 0).unwrap();
         }
         let full = remembered(&limits);
         assert!(full <= MAX_BUCKETS && full > MAX_BUCKETS / 2, "{full}");
-        assert!(limits.take(KEY, 1000, 1, 0).is_err(), "the empty bucket is still known");
+        assert!(limits.take(KEY, RateLimit::hourly(1000), 1, 0).is_err(), "the empty bucket is still known");
 
         for id in 0..1000 {
-            limits.take(LimitKey::Requests(Id::from_i64(id)), 0, 1, 0).unwrap_err();
-            limits.take(LimitKey::Requests(Id::from_i64(1000 + id)), 10, 0, 0).unwrap();
+            limits.take(LimitKey::Requests(Id::from_i64(id)), RateLimit::hourly(0), 1, 0).unwrap_err();
+            limits.take(LimitKey::Requests(Id::from_i64(1000 + id)), RateLimit::hourly(10), 0, 0).unwrap();
         }
         assert!(remembered(&limits) <= full, "who took nothing needs no bucket");
     }
 
     #[test]
     fn eviction_takes_full_then_fullest_then_oldest_buckets() {
-        let bucket = |missing, since_ms| Bucket { per_hour: 1, missing, since_ms };
+        const MAX: usize = 6_400;
+        const EVICTED_AT_ONCE: usize = 400;
+        let bucket = |missing, since_ms| Bucket { limit: RateLimit::hourly(1), missing, since_ms };
         let id = |number: usize| LimitKey::Requests(Id::from_i64(i64::try_from(number).unwrap()));
         let empty = bucket(HOUR_MS, 9);
-        let mut shard: std::collections::HashMap<_, _> =
-            (0..MAX_BUCKETS_PER_SHARD).map(|n| (id(n), empty)).collect();
+        let mut shard: std::collections::HashMap<_, _> = (0..MAX).map(|n| (id(n), empty)).collect();
         for n in 0..EVICTED_AT_ONCE - 2 {
             shard.insert(id(n), bucket(HOUR_MS / 2, 9));
         }
         shard.insert(id(EVICTED_AT_ONCE - 2), bucket(5, 4));
         shard.insert(id(EVICTED_AT_ONCE - 1), bucket(HOUR_MS - 1, 8));
-        evict(&mut shard, 9);
-        assert_eq!(shard.len(), MAX_BUCKETS_PER_SHARD - EVICTED_AT_ONCE);
+        evict(&mut shard, MAX, 9);
+        assert_eq!(shard.len(), MAX - EVICTED_AT_ONCE);
         assert!((0..EVICTED_AT_ONCE).all(|n| !shard.contains_key(&id(n))));
 
-        evict(&mut shard, 9);
-        assert_eq!(shard.len(), MAX_BUCKETS_PER_SHARD - EVICTED_AT_ONCE, "there is room");
+        evict(&mut shard, MAX, 9);
+        assert_eq!(shard.len(), MAX - EVICTED_AT_ONCE, "there is room");
     }
 
     /// The same, as one would explain it: a tank that gains `per_hour` drops every millisecond.
@@ -343,7 +395,7 @@ mod tests {
     proptest! {
         #[test]
         fn bucket_matches_the_reference_model(per_hour in prop_oneof![0_u32..40, 1_000_u32..100_000], steps in steps()) {
-            let limits = RateLimiter::new();
+            let limits = RateLimiter::new(MAX_BUCKETS);
             let mut tank = Tank { level: u64::from(per_hour) * HOUR_MS, per_hour: per_hour.into(), now_ms: 0 };
             for step in steps {
                 match step {
@@ -357,7 +409,7 @@ mod tests {
                         if expected {
                             tank.level -= u64::from(tokens) * HOUR_MS;
                         }
-                        let answer = limits.take(KEY, per_hour, tokens, tank.now_ms);
+                        let answer = limits.take(KEY, RateLimit::hourly(per_hour), tokens, tank.now_ms);
                         prop_assert_eq!(answer.is_ok(), expected);
                         let (Ok(standing) | Err(standing)) = answer;
                         prop_assert_eq!(u64::from(standing.remaining), tank.level / HOUR_MS);
@@ -370,15 +422,15 @@ mod tests {
         #[test]
         fn request_after_the_announced_wait_succeeds(per_hour in 1_u32.., used in 0_u32.., wanted in 1_u32.., now_ms in 0_u64..1 << 50) {
             let (used, wanted) = (used % per_hour + 1, wanted % per_hour + 1);
-            let limits = RateLimiter::new();
-            let after = limits.take(KEY, per_hour, used, now_ms).unwrap();
+            let limits = RateLimiter::new(MAX_BUCKETS);
+            let after = limits.take(KEY, RateLimit::hourly(per_hour), used, now_ms).unwrap();
             prop_assert!(after.reset_seconds <= 3600);
-            if let Err(refused) = limits.take(KEY, per_hour, wanted, now_ms) {
+            if let Err(refused) = limits.take(KEY, RateLimit::hourly(per_hour), wanted, now_ms) {
                 let retry_ms = now_ms + u64::from(refused.reset_seconds) * 1000;
                 if refused.reset_seconds > 1 {
-                    limits.take(KEY, per_hour, wanted, retry_ms - 1000).unwrap_err();
+                    limits.take(KEY, RateLimit::hourly(per_hour), wanted, retry_ms - 1000).unwrap_err();
                 }
-                prop_assert!(limits.take(KEY, per_hour, wanted, retry_ms).is_ok());
+                prop_assert!(limits.take(KEY, RateLimit::hourly(per_hour), wanted, retry_ms).is_ok());
             }
         }
     }

@@ -6,7 +6,7 @@
 //! | set, patch, disable, delete, restore | `change` |
 //! | pages of a list, in any order | [`list`] |
 //! | a workspace as it was at an earlier time | [`rollback`] |
-//! | why a request gets the answer it gets | `explain` |
+//! | why a request gets the answer it gets | `explain`; for the server's own paths, `server_paths` |
 //! | chains among our own links | `cycles` |
 
 pub(crate) mod change;
@@ -16,3 +16,4 @@ pub(crate) mod cycles;
 pub(crate) mod explain;
 pub mod list;
 pub mod rollback;
+mod server_paths;

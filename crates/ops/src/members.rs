@@ -1,23 +1,18 @@
-//! Members and their keys: what the command line, the API and the dashboard can do about them.
+//! Members: invitations, roles, passwords set by the operator, deletion.
 
-use rlinks_core::access::api_key::{self, ApiKeySecret};
+use rlinks_core::access::api_key;
+use rlinks_core::time::DAY_MS;
 use rlinks_core::workspace::policy::Visibility;
 use rlinks_core::{
-    Actor, ApiKey, Email, FieldCode, FieldError, Id, LinkState, Password, Role, Scopes, Timestamp, User,
-    UserStatus, Workspace,
+    Actor, Email, Id, LinkState, Password, Role, Scope, Timestamp, User, UserStatus, Workspace,
 };
-use rlinks_store::{LinkFilter, NewKey, NewUser, RouteRecord, StoreError};
+use rlinks_store::{LinkFilter, NewUser, StoreError};
 
-use super::{Ops, OpsError, Requester, Resource};
-use crate::passwords;
-use rlinks_store::clock::random_bytes;
+use crate::passwords::{self, Salt};
+use crate::{Caller, Ops, OpsError, Resource};
 
 /// How long an invitation is good.
-const INVITATION_LIFETIME_MS: i64 = 7 * 24 * 3_600_000;
-/// How long a key lives on after it was rotated.
-const ROTATED_KEY_LIFETIME_MS: i64 = 24 * 3_600_000;
-/// Random prefixes that are tried: with 62^8 of them, one is enough.
-const MAX_KEY_ATTEMPTS: usize = 4;
+const INVITATION_LIFETIME_MS: i64 = 7 * DAY_MS;
 /// Links of somebody who left that are deleted at once.
 const PAGE_SIZE: i64 = 256;
 
@@ -39,17 +34,6 @@ pub struct MemberPatch {
     pub status: Option<UserStatus>,
 }
 
-/// A key about to be made.
-#[derive(Clone, Debug)]
-pub struct KeyDraft {
-    /// What it is for.
-    pub name: String,
-    /// What it may do.
-    pub scopes: Scopes,
-    pub user: Option<Id>,
-    pub expires_at: Option<Timestamp>,
-}
-
 impl Ops {
     /// A living member by id or e-mail address.
     pub async fn member(&self, workspace: &Workspace, who: &str) -> Result<User, OpsError> {
@@ -66,35 +50,37 @@ impl Ops {
     /// Makes somebody a member, and an invitation by which they choose how to sign in.
     pub async fn invite(
         &self,
-        by: &Requester,
-        workspace: &Workspace,
+        caller: &Caller,
         email: Email,
         full_name: String,
         role: Role,
     ) -> Result<(User, Invitation), OpsError> {
+        caller.require(Scope::WorkspaceAdmin)?;
+        email.check_for_new_account()?;
         let now = self.clock.now();
-        let new = NewUser { workspace: workspace.id, email, full_name, role };
-        let user = self.store.create_user(new, &by.actor, now).await?;
+        let new = NewUser { workspace: caller.workspace.id, email, full_name, role };
+        let user = self.writer.create_user(new, &caller.actor, now).await?;
         let (hash, invitation) = self.new_invitation(now);
-        self.store.create_invite(&user, &hash, invitation.expires_at, now).await?;
+        self.writer.create_invite(&user, &hash, invitation.expires_at, now).await?;
         Ok((user, invitation))
     }
 
     /// Invites a member once more: their invitation is lost or over, or they want to sign in in another way. Until it is taken they
     /// sign in as before.
-    pub async fn reinvite(&self, by: &Requester, user: &User) -> Result<Invitation, OpsError> {
+    pub async fn reinvite(&self, caller: &Caller, user: &User) -> Result<Invitation, OpsError> {
+        caller.require(Scope::WorkspaceAdmin)?;
         if user.status != UserStatus::Active {
             return Err(OpsError::Forbidden("a suspended member cannot be invited; let them in again first"));
         }
         let now = self.clock.now();
         let (hash, invitation) = self.new_invitation(now);
-        self.store.renew_invite(user, &hash, invitation.expires_at, &by.actor, now).await?;
+        self.writer.renew_invite(user, &hash, invitation.expires_at, &caller.actor, now).await?;
         Ok(invitation)
     }
 
     /// A new invitation, and the hash to keep of it.
     fn new_invitation(&self, now: Timestamp) -> (String, Invitation) {
-        let token = generate(api_key::random_token);
+        let token = self.random.draw(api_key::random_token);
         let url = format!("{}/admin/invite/{token}", self.short_urls.base_url());
         (api_key::hash_secret(&token), Invitation { url, expires_at: now.plus_ms(INVITATION_LIFETIME_MS) })
     }
@@ -102,41 +88,65 @@ impl Ops {
     /// Makes somebody a member who signs in with this password, without an invitation.
     pub async fn add_member(
         &self,
-        by: &Requester,
-        workspace: &Workspace,
+        caller: &Caller,
         new: NewUser,
         password: Password,
     ) -> Result<User, OpsError> {
-        check_passwords_allowed(workspace)?;
-        let hash = hash_password(password).await?;
+        caller.require_operator(PASSWORDS_OF_OTHERS)?;
+        new.email.check_for_new_account()?;
+        check_passwords_allowed(&caller.workspace)?;
+        let hash = hash_password(password, self.random.bytes()).await?;
         let now = self.clock.now();
-        let user = self.store.create_user(new, &by.actor, now).await?;
-        self.store.set_password(&user, &hash, None, None, &by.actor, now).await?;
+        let user = self.writer.create_user(new, &caller.actor, now).await?;
+        self.writer.set_password(&user, &hash, None, None, &caller.actor, now).await?;
         Ok(user)
     }
 
     /// Gives a member a password. They are signed out everywhere.
     pub async fn set_password(
         &self,
-        by: &Requester,
-        workspace: &Workspace,
+        caller: &Caller,
         user: &User,
         password: Password,
     ) -> Result<(), OpsError> {
-        check_passwords_allowed(workspace)?;
-        let hash = hash_password(password).await?;
-        Ok(self.store.set_password(user, &hash, None, None, &by.actor, self.clock.now()).await?)
+        caller.require_operator(PASSWORDS_OF_OTHERS)?;
+        check_passwords_allowed(&caller.workspace)?;
+        let hash = hash_password(password, self.random.bytes()).await?;
+        Ok(self.writer.set_password(user, &hash, None, None, &caller.actor, self.clock.now()).await?)
     }
 
     /// Ends every session of a member, and gives how many there were.
-    pub async fn sign_out(&self, by: &Requester, user: &User) -> Result<u64, OpsError> {
-        Ok(self.store.end_sessions_of(user, &by.actor, self.clock.now()).await?)
+    pub async fn sign_out(&self, caller: &Caller, user: &User) -> Result<u64, OpsError> {
+        if caller.member() != Some(user.id) {
+            caller.require(Scope::WorkspaceAdmin)?;
+        }
+        Ok(self.writer.end_sessions_of(user, &caller.actor, self.clock.now()).await?)
     }
 
     /// Changes a member. The last active admin stays one.
     pub async fn change_member(
         &self,
-        by: &Requester,
+        caller: &Caller,
+        seen: &User,
+        patch: &MemberPatch,
+    ) -> Result<User, OpsError> {
+        caller.require(Scope::WorkspaceAdmin)?;
+        if let Some(email) = patch.email.as_ref().filter(|email| **email != seen.email) {
+            email.check_for_new_account()?;
+        }
+        self.update_member(caller, seen, patch).await
+    }
+
+    /// Changes the caller's own name.
+    pub async fn rename_self(&self, caller: &Caller, full_name: String) -> Result<User, OpsError> {
+        let user = caller.user.as_ref().ok_or(OpsError::Forbidden("This key belongs to no account"))?;
+        let patch = MemberPatch { full_name: Some(full_name), ..MemberPatch::default() };
+        self.update_member(caller, user, &patch).await
+    }
+
+    async fn update_member(
+        &self,
+        caller: &Caller,
         seen: &User,
         patch: &MemberPatch,
     ) -> Result<User, OpsError> {
@@ -153,31 +163,37 @@ impl Ops {
             (false, true, _) => "user.suspend",
             _ => "user.update",
         };
-        Ok(self.store.update_user(seen, next, action, &by.actor, self.clock.now()).await?)
+        Ok(self.writer.update_user(seen, next, action, &caller.actor, self.clock.now()).await?)
     }
 
     /// Deletes an account. Where links are their owner's alone, they are deleted with it; elsewhere they stay the workspace's.
-    pub async fn remove_member(
-        &self,
-        by: &Requester,
-        workspace: &Workspace,
-        user: &User,
-    ) -> Result<(), OpsError> {
-        let placeholder = format!("deleted-{}", generate(api_key::random_token).split_at(16).0);
-        self.store.delete_user(user, &placeholder, &by.actor, self.clock.now()).await?;
+    pub async fn remove_member(&self, caller: &Caller, user: &User) -> Result<(), OpsError> {
+        caller.require(Scope::WorkspaceAdmin)?;
+        self.delete_account(caller, user).await
+    }
+
+    /// Deletes the caller's own account.
+    pub async fn leave(&self, caller: &Caller) -> Result<(), OpsError> {
+        let user = caller.user.as_ref();
+        let user = user.ok_or(OpsError::Forbidden("This key belongs to no account that could be deleted"))?;
+        if caller.key().is_some_and(|key| !key.scopes.contains(Scope::LinksWrite)) {
+            return Err(OpsError::Forbidden("A key that may only read does not delete an account"));
+        }
+        self.delete_account(caller, user).await
+    }
+
+    async fn delete_account(&self, caller: &Caller, user: &User) -> Result<(), OpsError> {
+        let workspace = &caller.workspace;
+        let placeholder = format!("deleted-{}", self.random.draw(api_key::random_token).split_at(16).0);
+        self.writer.delete_user(user, &placeholder, &caller.actor, self.clock.now()).await?;
         if workspace.policy.visibility == Visibility::Owner {
-            self.delete_links_of(&by.actor, workspace, user.id).await?;
+            self.delete_links_of(caller, user.id).await?;
         }
         Ok(())
     }
 
     /// Deletes every link somebody has. What is cut off half-way is finished when a server starts, and by the daily job.
-    pub async fn delete_links_of(
-        &self,
-        actor: &Actor,
-        workspace: &Workspace,
-        user: Id,
-    ) -> Result<u64, OpsError> {
+    async fn delete_links_of(&self, caller: &Caller, user: Id) -> Result<u64, OpsError> {
         let filter = LinkFilter {
             states: vec![LinkState::Active, LinkState::Disabled],
             created_by: Some(Actor::from_user(user)),
@@ -185,98 +201,21 @@ impl Ops {
         };
         let mut deleted = 0;
         loop {
-            let links = self.store.list(workspace.id, &filter, PAGE_SIZE).await?;
+            let links = self.store.list(caller.workspace.id, &filter, PAGE_SIZE).await?;
             if links.is_empty() {
                 return Ok(deleted);
             }
-            let gone = super::sweep::delete_links(&self.store, links, actor, self.clock.now()).await?;
+            let gone = self.delete_together(links, &caller.actor, self.clock.now()).await?;
             if gone.is_empty() {
                 return Err(StoreError::Conflict.into());
-            }
-            if let Some(routes) = &self.routes {
-                for link in &gone {
-                    routes.insert(&RouteRecord::from_link(link));
-                }
             }
             deleted += gone.len() as u64;
         }
     }
-
-    /// A key of a workspace.
-    pub async fn key(&self, workspace: &Workspace, id: &str) -> Result<ApiKey, OpsError> {
-        let unknown = || OpsError::NotFound(Resource::Key(id.to_owned()));
-        let number = id.parse().map_err(|_| unknown())?;
-        self.store.key(workspace.id, Id::from_i64(number)).await?.ok_or_else(unknown)
-    }
-
-    /// Makes a key. The secret is shown once and kept nowhere.
-    pub async fn create_key(
-        &self,
-        by: &Requester,
-        workspace: &Workspace,
-        draft: &KeyDraft,
-    ) -> Result<(ApiKey, ApiKeySecret), OpsError> {
-        self.check_target_change_limit(by, workspace.id).await?;
-        for _ in 0..MAX_KEY_ATTEMPTS {
-            let secret = generate(ApiKeySecret::new);
-            let new = NewKey {
-                workspace: workspace.id,
-                user: draft.user,
-                name: draft.name.clone(),
-                prefix: secret.prefix().to_owned(),
-                hash: secret.hash(),
-                scopes: draft.scopes,
-                expires_at: draft.expires_at,
-            };
-            match self.store.create_key(new, &by.actor, self.clock.now()).await {
-                Err(StoreError::Conflict) => {}
-                made => return Ok((made?, secret)),
-            }
-        }
-        Err(StoreError::Conflict.into())
-    }
-
-    /// Whom the brake has stopped makes no keys: those of others are not counted with theirs.
-    async fn check_target_change_limit(&self, by: &Requester, workspace: Id) -> Result<(), OpsError> {
-        match by.target_change_limit(self.target_changes_per_minute) {
-            Some(limit) => {
-                Ok(self.store.check_target_change_limit(workspace, &limit, self.clock.now()).await?)
-            }
-            None => Ok(()),
-        }
-    }
-
-    /// Makes a successor of a key; the old one lives a day more.
-    pub async fn rotate_key(
-        &self,
-        by: &Requester,
-        seen: &ApiKey,
-    ) -> Result<(ApiKey, ApiKeySecret), OpsError> {
-        self.check_target_change_limit(by, seen.workspace).await?;
-        let now = self.clock.now();
-        if seen.status(now) != api_key::KeyStatus::Active {
-            let message = "is not good any more; make a new one";
-            return Err(FieldError::new("key", FieldCode::Past, message).into());
-        }
-        let secret = generate(ApiKeySecret::new);
-        let successor = (secret.prefix().to_owned(), secret.hash());
-        let made = self
-            .store
-            .rotate_key(seen, successor, now.plus_ms(ROTATED_KEY_LIFETIME_MS), &by.actor, now)
-            .await?;
-        Ok((made, secret))
-    }
-
-    /// Takes a key back, from the next request on.
-    pub async fn revoke_key(
-        &self,
-        by: &Requester,
-        workspace: &Workspace,
-        id: Id,
-    ) -> Result<ApiKey, OpsError> {
-        Ok(self.store.revoke_key(workspace.id, id, &by.actor, self.clock.now()).await?)
-    }
 }
+
+/// Why only the operator sets passwords of others: a stolen key could otherwise become any person.
+const PASSWORDS_OF_OTHERS: &str = "passwords of others are set where the store is";
 
 /// A password where none is taken would be one that never works.
 fn check_passwords_allowed(workspace: &Workspace) -> Result<(), OpsError> {
@@ -288,22 +227,7 @@ fn check_passwords_allowed(workspace: &Workspace) -> Result<(), OpsError> {
     ))
 }
 
-async fn hash_password(password: Password) -> Result<String, OpsError> {
-    let hashing = tokio::task::spawn_blocking(move || passwords::hash(&password));
+async fn hash_password(password: Password, salt: Salt) -> Result<String, OpsError> {
+    let hashing = tokio::task::spawn_blocking(move || passwords::hash(&password, &salt));
     hashing.await.map_err(|error| StoreError::Unavailable(error.to_string()).into())
-}
-
-impl From<FieldError> for OpsError {
-    fn from(error: FieldError) -> Self {
-        Self::Invalid(error.into())
-    }
-}
-
-/// Something made of random bytes that may run out, once in the life of the universe.
-fn generate<T>(make: impl Fn(&[u8; api_key::RANDOM_BYTES]) -> Option<T>) -> T {
-    loop {
-        if let Some(made) = make(&random_bytes()) {
-            return made;
-        }
-    }
 }

@@ -9,8 +9,6 @@ use argon2::{Algorithm, Argon2, Params, PasswordHasher as _, PasswordVerifier as
 use rlinks_core::Password;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use rlinks_store::clock::random_bytes;
-
 /// What OWASP asks for: 19 MiB, two passes, one lane.
 const ARGON2_MEMORY_KIB: u32 = 19 * 1024;
 const ARGON2_PASSES: u32 = 2;
@@ -18,6 +16,9 @@ const ARGON2_LANES: u32 = 1;
 /// How long somebody waits for their turn.
 const PERMIT_TIMEOUT: Duration = Duration::from_secs(5);
 const MAX_WAITING_HASHES: usize = 64;
+
+/// Random bytes, others for each hash.
+pub type Salt = [u8; 16];
 
 pub struct Passwords {
     permits: Arc<Semaphore>,
@@ -51,8 +52,8 @@ impl Passwords {
 
 impl HashPermit {
     /// What is kept of a password.
-    pub async fn hash(self, password: Password) -> Result<String, HashingBusyError> {
-        self.run(move || hash(&password)).await
+    pub async fn hash(self, password: Password, salt: Salt) -> Result<String, HashingBusyError> {
+        self.run(move || hash(&password, &salt)).await
     }
 
     /// Whether this is the password of that hash. Where either is missing it takes as long, and the answer is no.
@@ -90,16 +91,15 @@ impl HashPermit {
 }
 
 /// A hash that is nobody's, for those who are not known.
-static DUMMY_HASH: LazyLock<String> = LazyLock::new(|| hash_bytes(&random_bytes::<32>()));
+static DUMMY_HASH: LazyLock<String> = LazyLock::new(|| hash_bytes(b"nobody's", &[0; 16]));
 
 /// What is kept of a password: `$argon2id$v=19$...`. It takes a while; not for a thread that others wait for.
-pub fn hash(password: &Password) -> String {
-    hash_bytes(password.as_bytes())
+pub fn hash(password: &Password, salt: &Salt) -> String {
+    hash_bytes(password.as_bytes(), salt)
 }
 
-fn hash_bytes(password: &[u8]) -> String {
-    let salt: [u8; 16] = random_bytes();
-    let hashed = argon2().hash_password_with_salt(password, &salt);
+fn hash_bytes(password: &[u8], salt: &Salt) -> String {
+    let hashed = argon2().hash_password_with_salt(password, salt);
     hashed.expect("salt and parameters are of the right size").to_string()
 }
 
@@ -119,9 +119,9 @@ mod tests {
     async fn only_the_right_password_matches_its_hash() {
         let passwords = Passwords::default();
         let password = Password::parse("correct horse battery").unwrap();
-        let kept = hash(&password);
+        let kept = hash(&password, &[1; 16]);
         assert!(kept.starts_with("$argon2id$v=19$m=19456,t=2,p=1$"), "{kept}");
-        assert_ne!(kept, hash(&password), "each has a salt of its own");
+        assert_ne!(kept, hash(&password, &[2; 16]), "each has a salt of its own");
         let wrong = Password::parse("correct horse batterY").unwrap();
         for (given, known, expected) in [
             (Some(password.clone()), Some(kept.clone()), true),

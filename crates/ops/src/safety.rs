@@ -12,6 +12,7 @@ pub mod safe_browsing;
 use std::path::PathBuf;
 
 use rlinks_core::{Link, LinkState, Target};
+use rlinks_store::clock::Clock;
 use serde::Serialize;
 
 use self::blocklist::BlocklistFile;
@@ -80,10 +81,14 @@ pub struct Safety {
 
 impl Safety {
     /// Reads and asks nothing yet.
-    pub fn new(options: &SafetyConfig) -> Result<Self, String> {
+    pub fn new(options: &SafetyConfig, clock: &Clock) -> Result<Self, String> {
         Ok(Self {
             blocklist: options.blocklist.clone().map(BlocklistFile::new),
-            safe_browsing: options.safe_browsing.as_ref().map(SafeBrowsing::new).transpose()?,
+            safe_browsing: options
+                .safe_browsing
+                .as_ref()
+                .map(|options| SafeBrowsing::new(options, clock.clone()))
+                .transpose()?,
             when_unavailable: options.when_unavailable,
         })
     }

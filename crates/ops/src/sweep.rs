@@ -5,29 +5,28 @@
 //! What is purged or pruned is decided here once, for the command line and for the server's own clock. Nothing of a workspace is
 //! pruned before what is about to go is in the archive, where there is one.
 
-use std::sync::Arc;
-
 use rlinks_clicks::ClickStore;
 use rlinks_clicks::events::{Codes, EventFilter};
-use rlinks_clicks::export::{Destination, ExportError, ExportRequest, Format, OpenDestination, Overwrite};
+use rlinks_clicks::export::{Destination, ExportError, ExportRequest, Format, OpenDestination};
 use rlinks_clicks::retention::{Kept, Prunable, PruneMode, Pruned};
+use rlinks_core::time::DAY_MS;
 use rlinks_core::workspace::policy::{ExpiredLinks, Visibility};
 use rlinks_core::{Actor, Id, Link, LinkState, Policy, Preset, Slug, Timestamp, Workspace};
+use rlinks_store::database::atomic_file::Overwrite;
 use rlinks_store::write::{Action, LinkOp, LinkWrite, Written};
-use rlinks_store::{LinkFilter, ListPosition, SortBy, Store, StoreError};
+use rlinks_store::{LinkFilter, ListPosition, SortBy, StoreError};
 use serde::Serialize;
 use tokio::task::JoinSet;
 
-use super::safety::recheck::{Recheck, UnsafeLink};
-use super::safety::{Safety, UnsafeReason};
-use super::{OpsError, WriteMode};
-use crate::domain_checks::DomainChecker;
 use crate::domain_checks::run::{CheckRun, CheckedDomain, RegistryChecks};
+use crate::safety::UnsafeReason;
+use crate::safety::recheck::{Recheck, UnsafeLink};
+use crate::{Ops, OpsError, WriteMode};
 
 /// Links purged by one commit or so.
 const PAGE_SIZE: i64 = 256;
 /// How long a key that is over stays in the list.
-const EXPIRED_KEY_RETENTION_MS: i64 = 30 * 24 * 3_600_000;
+const EXPIRED_KEY_RETENTION_MS: i64 = 30 * DAY_MS;
 /// Links switched off that are named.
 const MAX_NAMED_LINKS: usize = 20;
 /// Days for which `platform` keeps what clicks add up to by day.
@@ -35,17 +34,13 @@ const PLATFORM_DAILY_DAYS: u32 = 365;
 
 /// A job about to be done.
 pub struct Sweep<'a> {
-    pub store: &'a Store,
-    /// Its clicks, opened on the same runtime.
+    pub ops: &'a Ops,
+    /// The store's clicks, opened on the same runtime.
     pub clicks: &'a ClickStore,
     /// About these, deleted ones too: what a policy promises to forget is forgotten all the same.
     pub workspaces: &'a [Workspace],
     /// Where raw clicks go before they are pruned; made by [`open_archive`].
     pub archive: Option<&'a OpenDestination>,
-    /// Which targets are safe.
-    pub safety: &'a Safety,
-    /// Who looks after hosts.
-    pub domain_checker: &'a Arc<DomainChecker>,
     /// Do it, or only say what would be done.
     pub mode: WriteMode,
 }
@@ -140,7 +135,7 @@ impl Sweep<'_> {
     pub async fn run(&self, now: Timestamp) -> Result<SweepReport, OpsError> {
         let purged = self.purge(now).await?;
         let keys = self.purge_keys(now).await?;
-        let left = finish_deletions(self.store, self.workspaces, self.mode, now).await?;
+        let left = self.ops.finish_deletions(self.workspaces, self.mode, now).await?;
         let mut report = self.prune(now, |_| ()).await?;
         for (slug, links) in left {
             report.entry(&slug).left_links = links;
@@ -164,30 +159,23 @@ impl Sweep<'_> {
                 report.entry(&workspace.slug).push_unsafe_link(link);
             }
         }
-        let Self { store, domain_checker, workspaces, mode, .. } = *self;
-        let checks = CheckRun {
-            store,
-            checker: domain_checker,
-            workspaces,
-            only: None,
-            registry_checks: RegistryChecks::WhenDue,
-            mode,
-        };
+        let Self { ops, workspaces, mode, .. } = *self;
+        let checks = CheckRun { ops, workspaces, only: None, registry_checks: RegistryChecks::WhenDue, mode };
         let found = checks.run(now).await?;
         (report.domains, report.domain_check_errors) = (found.changed().cloned().collect(), found.failures());
         if self.mode == WriteMode::Apply {
-            self.store.purge_target_change_counts(now).await?;
-            while self.store.purge_idempotency_keys(now, PAGE_SIZE).await? > 0 {}
-            self.store.purge_invites(now).await?;
-            self.store.purge_sessions(now).await?;
+            self.ops.writer.purge_target_change_counts(now).await?;
+            while self.ops.writer.purge_idempotency_keys(now, PAGE_SIZE).await? > 0 {}
+            self.ops.writer.purge_invites(now).await?;
+            self.ops.writer.purge_sessions(now).await?;
         }
         Ok(report)
     }
 
     /// Switches off links that lead somewhere unsafe.
     async fn recheck(&self, now: Timestamp) -> Result<Vec<UnsafeLink>, OpsError> {
-        let Self { store, safety, workspaces, mode, .. } = *self;
-        Recheck { store, safety, workspaces, mode }.run(now).await
+        let Self { ops, workspaces, mode, .. } = *self;
+        Recheck { ops, workspaces, mode }.run(now).await
     }
 
     /// Drops keys that have been over for a while.
@@ -196,12 +184,13 @@ impl Sweep<'_> {
         let mut purged = Vec::new();
         for workspace in self.workspaces {
             let keys = match self.mode {
-                WriteMode::DryRun => self.store.count_purgeable_keys(workspace.id, before).await?,
+                WriteMode::DryRun => self.ops.store.count_purgeable_keys(workspace.id, before).await?,
                 WriteMode::Apply => {
                     let mut keys = 0;
                     loop {
                         let some = self
-                            .store
+                            .ops
+                            .writer
                             .purge_keys(workspace.id, before, PAGE_SIZE, &Actor::system(), now)
                             .await?;
                         keys += some;
@@ -233,10 +222,10 @@ impl Sweep<'_> {
     async fn purge_expired(&self, workspace: &Workspace, now: Timestamp) -> Result<u64, OpsError> {
         let (mut links, mut after) = (0, None);
         loop {
-            let (over, next) = self.store.expired_links(workspace.id, now, after, PAGE_SIZE).await?;
+            let (over, next) = self.ops.store.expired_links(workspace.id, now, after, PAGE_SIZE).await?;
             links += match self.mode {
                 WriteMode::DryRun => over.len() as u64,
-                WriteMode::Apply => delete_links(self.store, over, &Actor::system(), now).await?.len() as u64,
+                WriteMode::Apply => self.ops.delete_together(over, &Actor::system(), now).await?.len() as u64,
             };
             after = next;
             if after.is_none() {
@@ -309,7 +298,7 @@ impl Sweep<'_> {
             stem: &stem,
             upto: Some(upto),
         };
-        let mut codes = Codes::new(self.store.clone());
+        let mut codes = Codes::new(self.ops.store.clone());
         let exported = self.clicks.export(&mut codes, destination, &request, now, progress).await?;
         if exported.clicks != clicks {
             return Err(ExportError::Failed(format!(
@@ -321,89 +310,94 @@ impl Sweep<'_> {
     }
 }
 
-/// Deletes the links of accounts that were deleted, where that was cut off half-way: of workspaces in which links are their owner's
-/// alone. A link that somebody changed after the account was gone is theirs to keep. Gives the workspaces in which something was left.
-pub async fn finish_deletions(
-    store: &Store,
-    workspaces: &[Workspace],
-    mode: WriteMode,
-    now: Timestamp,
-) -> Result<Vec<(Slug, u64)>, OpsError> {
-    let mut finished = Vec::new();
-    for workspace in workspaces {
-        if workspace.deleted_at.is_some() || workspace.policy.visibility != Visibility::Owner {
-            continue;
-        }
-        let (mut links, mut after) = (0, None);
-        loop {
-            let users = store.deleted_users(workspace.id, after, PAGE_SIZE).await?;
-            for (user, gone) in &users {
-                links += finish_deletion(store, workspace, *user, *gone, mode, now).await?;
+impl Ops {
+    /// Deletes the links of accounts that were deleted, where that was cut off half-way: of workspaces in which links are their owner's
+    /// alone. A link that somebody changed after the account was gone is theirs to keep. Gives the workspaces in which something was left.
+    pub async fn finish_deletions(
+        &self,
+        workspaces: &[Workspace],
+        mode: WriteMode,
+        now: Timestamp,
+    ) -> Result<Vec<(Slug, u64)>, OpsError> {
+        let mut finished = Vec::new();
+        for workspace in workspaces {
+            if workspace.deleted_at.is_some() || workspace.policy.visibility != Visibility::Owner {
+                continue;
             }
-            after = users.last().map(|(user, _)| *user);
-            if users.len() < usize::try_from(PAGE_SIZE).unwrap_or_default() {
-                break;
+            let (mut links, mut after) = (0, None);
+            loop {
+                let users = self.store.deleted_users(workspace.id, after, PAGE_SIZE).await?;
+                for (user, gone) in &users {
+                    links += self.finish_deletion(workspace, *user, *gone, mode, now).await?;
+                }
+                after = users.last().map(|(user, _)| *user);
+                if users.len() < usize::try_from(PAGE_SIZE).unwrap_or_default() {
+                    break;
+                }
+            }
+            if links > 0 {
+                finished.push((workspace.slug.clone(), links));
             }
         }
-        if links > 0 {
-            finished.push((workspace.slug.clone(), links));
-        }
+        Ok(finished)
     }
-    Ok(finished)
-}
 
-async fn finish_deletion(
-    store: &Store,
-    workspace: &Workspace,
-    user: Id,
-    gone: Timestamp,
-    mode: WriteMode,
-    now: Timestamp,
-) -> Result<u64, OpsError> {
-    let mut filter = LinkFilter {
-        states: vec![LinkState::Active, LinkState::Disabled],
-        created_by: Some(Actor::from_user(user)),
-        ..LinkFilter::default()
-    };
-    let mut links = 0;
-    loop {
-        let mut left = store.list(workspace.id, &filter, PAGE_SIZE).await?;
-        let Some(last) = left.last() else { return Ok(links) };
-        filter.after = Some(ListPosition::from_link(last, SortBy::CreatedAt));
-        left.retain(|link| link.updated_at <= gone);
-        links += match mode {
-            WriteMode::DryRun => left.len() as u64,
-            WriteMode::Apply => delete_links(store, left, &Actor::system(), now).await?.len() as u64,
+    async fn finish_deletion(
+        &self,
+        workspace: &Workspace,
+        user: Id,
+        gone: Timestamp,
+        mode: WriteMode,
+        now: Timestamp,
+    ) -> Result<u64, OpsError> {
+        let mut filter = LinkFilter {
+            states: vec![LinkState::Active, LinkState::Disabled],
+            created_by: Some(Actor::from_user(user)),
+            ..LinkFilter::default()
         };
-    }
-}
-
-/// Deletes some links together, so that they share a commit. Gives those that are deleted now.
-pub(crate) async fn delete_links(
-    store: &Store,
-    links: Vec<Link>,
-    actor: &Actor,
-    now: Timestamp,
-) -> Result<Vec<Link>, StoreError> {
-    let mut writing = JoinSet::new();
-    for link in links {
-        let workspace = link.workspace;
-        let next = Box::new(Link { state: LinkState::Deleted, ..link });
-        let op = LinkOp::Replace { next, action: Action::Delete };
-        let write = LinkWrite::new(workspace, actor.clone(), now, op);
-        let store = store.clone();
-        writing.spawn(async move { store.write(write).await });
-    }
-    let mut deleted = Vec::new();
-    while let Some(written) = writing.join_next().await {
-        match written.map_err(|error| StoreError::Unavailable(error.to_string()))? {
-            Ok(Written::Changed(link)) => deleted.push(link),
-            // Somebody was faster: extended, it is not over any more; deleted, it is what we wanted.
-            Ok(_) | Err(StoreError::Conflict | StoreError::NotFound(_)) => {}
-            Err(error) => return Err(error),
+        let mut links = 0;
+        loop {
+            let mut left = self.store.list(workspace.id, &filter, PAGE_SIZE).await?;
+            let Some(last) = left.last() else { return Ok(links) };
+            filter.after = Some(ListPosition::from_link(last, SortBy::CreatedAt));
+            left.retain(|link| link.updated_at <= gone);
+            links += match mode {
+                WriteMode::DryRun => left.len() as u64,
+                WriteMode::Apply => self.delete_together(left, &Actor::system(), now).await?.len() as u64,
+            };
         }
     }
-    Ok(deleted)
+
+    /// Deletes some links together, so that they share a commit. Gives those that are deleted now.
+    pub(crate) async fn delete_together(
+        &self,
+        links: Vec<Link>,
+        actor: &Actor,
+        now: Timestamp,
+    ) -> Result<Vec<Link>, StoreError> {
+        let mut writing = JoinSet::new();
+        for link in links {
+            let workspace = link.workspace;
+            let next = Box::new(Link { state: LinkState::Deleted, ..link });
+            let op = LinkOp::Replace { next, action: Action::Delete };
+            let write = LinkWrite::new(workspace, actor.clone(), now, op);
+            let writer = self.writer.clone();
+            writing.spawn(async move { writer.write(write).await });
+        }
+        let mut deleted = Vec::new();
+        while let Some(written) = writing.join_next().await {
+            match written.map_err(|error| StoreError::Unavailable(error.to_string()))? {
+                Ok(Written::Changed(link)) => {
+                    self.publish(&link);
+                    deleted.push(link);
+                }
+                // Somebody was faster: extended, it is not over any more; deleted, it is what we wanted.
+                Ok(_) | Err(StoreError::Conflict | StoreError::NotFound(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(deleted)
+    }
 }
 
 impl SweepReport {

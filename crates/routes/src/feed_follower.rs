@@ -8,7 +8,6 @@ use rlinks_store::feed::{Changes, Feed};
 use rlinks_store::{Dialect, Store, StoreError};
 
 use crate::RouteCache;
-use rlinks_store::clock::monotonic_ms;
 
 /// How often a look is taken when nobody gives a hint.
 const SQLITE_POLL_INTERVAL: Duration = Duration::from_millis(100);
@@ -26,7 +25,7 @@ pub async fn run(store: Store, routes: Arc<RouteCache>, base_domain: Option<Host
     let mut feed = Feed::new(&store);
     let mut failing = false;
     loop {
-        let began = monotonic_ms();
+        let began = routes.clock().monotonic_ms();
         match tick(&mut feed, &store, &routes, base_domain.as_ref()).await {
             Ok(()) => {
                 routes.mark_fresh(began);

@@ -1,9 +1,10 @@
 //! Which workspace answers on which host. Small, replaced whole when it changes, read by every redirect without a lock.
 
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use http::HeaderValue;
+use rlinks_core::error_code::ErrorCode;
 use rlinks_core::redirect::decide::CacheControl;
 use rlinks_core::workspace::policy::CacheScope;
 use rlinks_core::{Domain, Host, Id, Policy, ServedHosts, Slug, Workspace};
@@ -19,7 +20,7 @@ pub struct ServedWorkspace {
     /// The hosts its links must not lead back to.
     pub served_hosts: ServedHosts,
     /// The `Cache-Control` of a redirect that no expiry cuts short, ready to be sent.
-    cache: (CacheControl, HeaderValue),
+    cache: (CacheControl, String),
 }
 
 impl ServedWorkspace {
@@ -29,17 +30,13 @@ impl ServedWorkspace {
             CacheScope::Public => CacheControl::Public(policy.cache.max_age),
             CacheScope::NoStore => CacheControl::NoStore,
         };
-        Self { id, slug, policy, served_hosts: served, cache: (cache, header(cache)) }
+        Self { id, slug, policy, served_hosts: served, cache: (cache, cache.to_string()) }
     }
 
     /// A decision's `Cache-Control` as a header.
-    pub fn cache_header(&self, cache: CacheControl) -> HeaderValue {
-        if cache == self.cache.0 { self.cache.1.clone() } else { header(cache) }
+    pub fn cache_header(&self, cache: CacheControl) -> Cow<'_, str> {
+        if cache == self.cache.0 { Cow::Borrowed(&self.cache.1) } else { Cow::Owned(cache.to_string()) }
     }
-}
-
-fn header(cache: CacheControl) -> HeaderValue {
-    HeaderValue::from_str(&cache.to_string()).expect("Cache-Control is plain text")
 }
 
 /// Hosts, workspaces and policies as of one moment.
@@ -131,6 +128,13 @@ impl HostDirectory {
             return self.by_slug.get(slug);
         }
         if self.serves_any_host { self.main.as_ref() } else { None }
+    }
+
+    /// The same, or the error that a host without a workspace is answered with.
+    pub fn resolve(&self, host: &str) -> Result<&Arc<ServedWorkspace>, ErrorCode> {
+        // Until the directory is loaded no host is known, which doesn't mean that the link doesn't exist.
+        let error = if self.loaded { ErrorCode::NotFound } else { ErrorCode::KvUnavailable };
+        self.workspace_of(host).ok_or(error)
     }
 
     /// The workspace that has this host to itself.

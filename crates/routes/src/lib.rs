@@ -29,7 +29,7 @@ use tokio::sync::oneshot;
 use crate::host_directory::HostDirectory;
 use crate::negative_cache::NegativeCache;
 use crate::route_table::RouteTable;
-use rlinks_store::clock::monotonic_ms;
+use rlinks_store::clock::Clock;
 
 /// How long the feed's last word counts.
 const FRESH_MS: u64 = 2_000;
@@ -68,12 +68,13 @@ pub struct RouteCache {
     loads: Mutex<HashMap<(Id, String), Waiters>>,
     store: Store,
     control: Handle,
+    clock: Clock,
     cache_bytes: usize,
 }
 
 impl RouteCache {
     /// Nothing known yet: every code is asked of the store. `control` is the runtime the store's connections belong to.
-    pub fn new(store: Store, control: Handle, cache_bytes: usize) -> Self {
+    pub fn new(store: Store, control: Handle, clock: Clock, cache_bytes: usize) -> Self {
         Self {
             directory: ArcSwap::from_pointee(HostDirectory::empty()),
             directory_reload: tokio::sync::Mutex::default(),
@@ -85,8 +86,13 @@ impl RouteCache {
             loads: Mutex::new(HashMap::new()),
             store,
             control,
+            clock,
             cache_bytes,
         }
+    }
+
+    pub(crate) fn clock(&self) -> &Clock {
+        &self.clock
     }
 
     /// Reads hosts and policies from the store.
@@ -136,7 +142,7 @@ impl RouteCache {
     pub fn confirmed_within(&self, ms: u64) -> bool {
         let confirmed = self.confirmed_ms.load(Ordering::Acquire);
         // `mark_fresh` never writes 0, so in the first millisecond it is ahead of the clock.
-        confirmed > 0 && monotonic_ms().saturating_sub(confirmed) < ms
+        confirmed > 0 && self.clock.monotonic_ms().saturating_sub(confirmed) < ms
     }
 
     /// Whether the directory was ever loaded.
@@ -160,7 +166,7 @@ impl RouteCache {
 
     /// Asks the store, once for everybody who waits for the same code.
     pub async fn load(self: &Arc<Self>, workspace: Id, code: &str) -> LoadOutcome {
-        if self.is_fresh() && self.negative_cache.contains(workspace, code, monotonic_ms()) {
+        if self.is_fresh() && self.negative_cache.contains(workspace, code, self.clock.monotonic_ms()) {
             return LoadOutcome::NotFound;
         }
         let (answer, waiting) = oneshot::channel();
@@ -196,7 +202,7 @@ impl RouteCache {
                 LoadOutcome::Found(Arc::new(record))
             }
             Ok(Ok(None)) => {
-                self.negative_cache.insert(key.0, &key.1, monotonic_ms());
+                self.negative_cache.insert(key.0, &key.1, self.clock.monotonic_ms());
                 LoadOutcome::NotFound
             }
             Ok(Err(error @ StoreError::Unreadable(_))) => {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use rlinks_clicks::ClickStore;
 use rlinks_core::{Actor, LinkState, Slug, Timestamp, Workspace};
 use rlinks_ops::links::list::{ListQuery, Sort, list};
-use rlinks_store::{Location, MissingStore, Order, Store, StoreOptions};
+use rlinks_store::{Location, MissingStore, Order, Store, StoreOptions, StoreWriter};
 
 const ROUNDS: usize = 9;
 
@@ -24,7 +24,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         now,
         if_missing: MissingStore::Refuse,
     };
-    let store = Store::open(options).await?;
+    let (_, store) = Store::open(options).await?;
     let clicks = ClickStore::open(&location).await?;
     let workspace = store
         .workspace(&Slug::parse("main").map_err(|error| error.to_string())?)
@@ -71,7 +71,7 @@ fn queries(sort: Sort) -> Vec<(&'static str, ListQuery)> {
 /// The first page, and the ones after it.
 #[expect(clippy::disallowed_methods, reason = "a bench measures time")]
 async fn time(
-    store: &Store,
+    store: &StoreWriter,
     clicks: &ClickStore,
     workspace: &Workspace,
     name: &str,

@@ -6,7 +6,6 @@
 mod audit;
 pub(crate) mod authentication;
 pub(crate) mod create_links;
-mod cursor;
 pub(crate) mod docs_page;
 pub(crate) mod error;
 pub(crate) mod extract;
@@ -21,6 +20,7 @@ mod qr;
 pub(crate) mod statistics;
 mod workspace;
 
+use std::ops::Deref;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
@@ -33,27 +33,21 @@ use http::header::{
 };
 use http::{HeaderValue, Method, StatusCode};
 use parking_lot::Mutex;
+use rlinks_clicks::Click;
 use rlinks_clicks::events::{Codes, EventFilter};
-use rlinks_clicks::{Click, ClickStore};
 use rlinks_core::error_code::ErrorCode;
-use rlinks_core::hex;
-use rlinks_core::{FieldCode, FieldError, Link, Timestamp};
-use rlinks_store::{RouteRecord, StoreError};
+use rlinks_core::{FieldCode, FieldError, Timestamp};
+use rlinks_store::StoreError;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use tokio::sync::OnceCell;
 use utoipa::OpenApi as _;
 use utoipa::openapi::{InfoBuilder, OpenApiBuilder};
 use utoipa_axum::router::OpenApiRouter;
 
-use self::cursor::Cursors;
 use self::error::ApiError;
 use self::live::LiveHub;
 use crate::auth::Auth;
-use rlinks_ops::Ops;
-use rlinks_routes::RouteCache;
-use rlinks_routes::host_directory::HostDirectory;
-use rlinks_store::clock::random_bytes;
+use crate::front_end::FrontEnd;
 use rlinks_wire::Page;
 
 /// The first segment of everything here.
@@ -65,54 +59,28 @@ const MAX_CLICKS_PER_POLL: i64 = 5_000;
 
 /// What the routes share.
 pub struct Api {
-    pub ops: Ops,
+    front_end: Arc<FrontEnd>,
     pub(crate) auth: Arc<Auth>,
-    pub(crate) routes: Arc<RouteCache>,
-    clicks: Arc<OnceCell<ClickStore>>,
-    cursors: Cursors,
     live: LiveHub<Click>,
     /// The last click before somebody began to listen, until the first look for them.
     listening_from: Mutex<Option<i64>>,
 }
 
+impl Deref for Api {
+    type Target = FrontEnd;
+
+    fn deref(&self) -> &FrontEnd {
+        &self.front_end
+    }
+}
+
 impl Api {
-    /// On the runtime the store was opened on. `clicks` are opened by whoever needs them first.
-    pub async fn new(
-        ops: Ops,
-        auth: Arc<Auth>,
-        routes: Arc<RouteCache>,
-        clicks: Arc<OnceCell<ClickStore>>,
-    ) -> Self {
-        let cursors = Cursors::new(cursor_key(&ops).await);
-        Self { ops, auth, routes, clicks, cursors, live: LiveHub::new(), listening_from: Mutex::default() }
-    }
-
-    /// The clicks, opened when first asked for.
-    pub async fn clicks(&self) -> Result<&ClickStore, StoreError> {
-        self.clicks.get_or_try_init(|| ClickStore::open(self.ops.store.location())).await
-    }
-
-    /// The serving threads know a change before its answer leaves.
-    pub fn update_route(&self, link: &Link) {
-        self.routes.insert(&RouteRecord::from_link(link));
-    }
-
-    /// The same for hosts and policies.
-    pub(crate) async fn reload_directory(&self) -> Result<(), StoreError> {
-        self.routes.reload_directory(self.ops.short_urls.base_domain.as_ref()).await
-    }
-
-    /// Hosts and policies as the serving threads know them.
-    pub(crate) fn directory(&self) -> Arc<HostDirectory> {
-        self.routes.directory.load_full()
-    }
-
-    pub(crate) fn cursors(&self) -> &Cursors {
-        &self.cursors
+    pub fn new(front_end: Arc<FrontEnd>, auth: Arc<Auth>) -> Self {
+        Self { front_end, auth, live: LiveHub::new(), listening_from: Mutex::default() }
     }
 
     fn open_cursor<T: DeserializeOwned>(&self, context: &str, text: &str) -> Result<T, FieldError> {
-        self.cursors.open(context, text).ok_or_else(|| {
+        self.cursors().open(context, text).ok_or_else(|| {
             FieldError::new(
                 "cursor",
                 FieldCode::BadCharacters,
@@ -127,7 +95,7 @@ impl Api {
         let more = rows.len() > limit;
         rows.truncate(limit);
         let last = rows.last().filter(|_| more).map(position);
-        Page { data: rows, next_cursor: last.map(|last| self.cursors.seal(context, &last)) }
+        Page { data: rows, next_cursor: last.map(|last| self.cursors().seal(context, &last)) }
     }
 
     /// Sends new clicks to the stream's listeners until the task is dropped.
@@ -187,20 +155,6 @@ impl Api {
             }
         }
         Ok(())
-    }
-}
-
-/// The key of cursors: the same on every node, so that a page may come from another one than the page before.
-async fn cursor_key(ops: &Ops) -> [u8; 32] {
-    let fresh: [u8; 32] = random_bytes();
-    let agreed = ops.store.get_or_insert_setting("cursor_key", &hex::encode(&fresh)).await;
-    match agreed.map(|text| hex::decode(&text).and_then(|bytes| bytes.try_into().ok())) {
-        Ok(Some(key)) => key,
-        Ok(None) => fresh,
-        Err(error) => {
-            tracing::warn!(%error, "cursors of this process are its own");
-            fresh
-        }
     }
 }
 

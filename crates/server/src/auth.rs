@@ -4,7 +4,7 @@
 //! |---|---|
 //! | the caller of a request: key, token or session | `authenticate` gives a `caller`; keys are cached in `key_cache` and counted in `key_usage` |
 //! | the scope a route needs | `authorize` |
-//! | how a request came to us, and which cookies that allows | [`connection_info`] |
+//! | how a request came to us, and which cookies that allows | [`connection_info`], [`cookies`] |
 //! | sessions: start, look-up, end | [`session`] |
 //! | protection against cross-site requests | [`csrf`] |
 //! | signing in with a password, and how often that may fail | [`sign_in`] |
@@ -15,8 +15,8 @@
 
 pub(crate) mod authenticate;
 pub(crate) mod authorize;
-pub(crate) mod caller;
 pub mod connection_info;
+pub mod cookies;
 pub mod csrf;
 pub(crate) mod error;
 pub(crate) mod key_cache;
@@ -30,7 +30,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ring::hmac;
-use rlinks_core::hex;
 use rlinks_store::Store;
 
 use self::csrf::CsrfTokens;
@@ -38,16 +37,17 @@ use self::key_cache::KeyCache;
 use self::key_usage::KeyUsage;
 use self::oidc::Oidc;
 use self::session::Sessions;
-use rlinks_ops::limits::RateLimiter;
+use rlinks_ops::Ops;
 use rlinks_ops::passwords::Passwords;
 use rlinks_routes::RouteCache;
-use rlinks_store::clock::{Clock, random_bytes};
+use rlinks_store::clock::Clock;
 
 /// How often what is over is forgotten.
 const PURGE_INTERVAL: Duration = Duration::from_mins(5);
 
 /// What signing in needs.
 pub struct Auth {
+    ops: Ops,
     store: Store,
     clock: Clock,
     /// Who is signed in.
@@ -62,29 +62,28 @@ pub struct Auth {
     routes: Arc<RouteCache>,
     key_cache: KeyCache,
     pub(crate) key_usage: KeyUsage,
-    pub(crate) rate_limiter: RateLimiter,
 }
 
 impl Auth {
     /// On the runtime the store was opened on.
-    pub async fn new(store: Store, clock: Clock, oidc: Option<Oidc>, routes: Arc<RouteCache>) -> Self {
-        let key = form_key(&store).await;
+    pub async fn new(ops: Ops, oidc: Option<Oidc>, routes: Arc<RouteCache>) -> Self {
+        let key = ops.shared_key("form_key").await;
         let derived = |purpose: &str| {
             let key = hmac::Key::new(hmac::HMAC_SHA256, &key);
             hmac::Key::new(hmac::HMAC_SHA256, hmac::sign(&key, purpose.as_bytes()).as_ref())
         };
         Self {
-            sessions: Sessions::new(store.clone(), clock.clone()),
-            csrf_tokens: CsrfTokens::new(derived("forms")),
+            sessions: Sessions::new(ops.clone()),
+            csrf_tokens: CsrfTokens::new(derived("forms"), ops.random.clone()),
             passwords: Passwords::default(),
             attempt_key: derived("attempts"),
             oidc,
             routes,
             key_cache: KeyCache::default(),
             key_usage: KeyUsage::default(),
-            rate_limiter: RateLimiter::new(),
-            store,
-            clock,
+            store: ops.store.clone(),
+            clock: ops.clock.clone(),
+            ops,
         }
     }
 
@@ -95,39 +94,20 @@ impl Auth {
                 oidc.run().await;
             }
         };
-        tokio::join!(self.purge_expired(), provider, self.key_usage.run(&self.store));
+        tokio::join!(self.purge_expired(), provider, self.key_usage.run(&self.ops));
     }
 
     /// Writes what was counted and is not in the store yet.
     pub async fn flush(&self) {
-        self.key_usage.write(&self.store).await;
+        self.key_usage.write(&self.ops).await;
     }
 
     async fn purge_expired(&self) {
         loop {
             tokio::time::sleep(PURGE_INTERVAL).await;
-            let now = self.clock.now();
-            let purge = async {
-                self.store.purge_attempts(&sign_in::SIGN_IN_LIMITS, now).await?;
-                self.store.purge_sessions(now).await
-            };
-            if let Err(error) = purge.await {
+            if let Err(error) = self.ops.purge_sign_ins(&sign_in::SIGN_IN_LIMITS).await {
                 tracing::debug!(%error, "sessions that are over could not be forgotten");
             }
-        }
-    }
-}
-
-/// The key of form tokens: the same on every node, so that a form may be sent to another one than it came from.
-async fn form_key(store: &Store) -> [u8; 32] {
-    let fresh: [u8; 32] = random_bytes();
-    let agreed = store.get_or_insert_setting("form_key", &hex::encode(&fresh)).await;
-    match agreed.map(|text| hex::decode(&text).and_then(|bytes| bytes.try_into().ok())) {
-        Ok(Some(key)) => key,
-        Ok(None) => fresh,
-        Err(error) => {
-            tracing::warn!(%error, "forms of this process are its own");
-            fresh
         }
     }
 }

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | the hot path: look up, decide, record, respond | `redirect`; `redirect::fast_path` is its tight loop |
 //! | what the hot path knows, and how it learns | the crate `rlinks-routes` |
-//! | what is not a redirect | `control`; [`api`], `web` |
+//! | what is not a redirect | `control`; [`api`], `web`; what both share is in `front_end` |
 //! | who somebody is | [`auth`] |
 //! | what can be done to links | the crate `rlinks-ops`; `process::scheduler` does some of it by itself |
 //! | the life of a server | [`process`] |
@@ -14,6 +14,7 @@
 pub mod api;
 pub mod auth;
 mod control;
+mod front_end;
 pub mod process;
 mod redirect;
 mod web;

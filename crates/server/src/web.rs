@@ -42,14 +42,14 @@ use rlinks_core::redirect::response::ROBOTS_TAG;
 use rlinks_store::StoreError;
 use serde_json::Value;
 
-use crate::api::Api;
 use crate::auth::Auth;
 use crate::auth::oidc::CALLBACK_PATH;
 use crate::auth::session::CurrentSession;
 use crate::auth::sign_in::SignInError;
+use crate::front_end::FrontEnd;
 use crate::web::assets::{script_url, style_url};
 use crate::web::extract::WebRequest;
-use rlinks_ops::OpsError;
+use rlinks_ops::{Ops, OpsError};
 use rlinks_routes::RouteCache;
 use rlinks_store::clock::Clock;
 
@@ -59,8 +59,8 @@ const CSP_HEADER_VALUE: &str = "default-src 'none'; style-src 'self'; img-src 's
 /// What the pages share.
 pub struct Web {
     auth: Arc<Auth>,
-    /// The operations, and what the API keeps beside them: limits hold for a person, whichever face they come to.
-    api: Arc<Api>,
+    front_end: Arc<FrontEnd>,
+    ops: Ops,
     store: rlinks_store::Store,
     routes: Arc<RouteCache>,
     clock: Clock,
@@ -68,9 +68,9 @@ pub struct Web {
 
 impl Web {
     /// On the runtime the store was opened on.
-    pub fn new(auth: Arc<Auth>, api: Arc<Api>, routes: Arc<RouteCache>) -> Self {
-        let (store, clock) = (api.ops.store.clone(), api.ops.clock.clone());
-        Self { auth, api, store, routes, clock }
+    pub fn new(auth: Arc<Auth>, front_end: Arc<FrontEnd>, routes: Arc<RouteCache>) -> Self {
+        let ops = front_end.ops.clone();
+        Self { auth, front_end, store: ops.store.clone(), clock: ops.clock.clone(), ops, routes }
     }
 }
 
@@ -193,6 +193,10 @@ impl From<OpsError> for PageError {
             ) => error.into(),
             OpsError::Store(StoreError::RateLimited { seconds, .. }) => Self {
                 retry_after: Some(seconds),
+                ..Self::with_message(error.code(), capitalize(&error.to_string()))
+            },
+            OpsError::CreationLimit(status) => Self {
+                retry_after: Some(status.reset_seconds),
                 ..Self::with_message(error.code(), capitalize(&error.to_string()))
             },
             error => Self::with_message(error.code(), capitalize(&error.to_string())),

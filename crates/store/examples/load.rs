@@ -23,7 +23,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     } else {
         Location::Sqlite(PathBuf::from(data).join("rlinks.db"))
     };
-    let store = Store::open(StoreOptions {
+    let (_, store) = Store::open(StoreOptions {
         location,
         worker: None,
         holder: "load".to_owned(),

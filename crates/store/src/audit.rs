@@ -1,5 +1,6 @@
 //! The audit log: appended under a lock, read, verified, and signed at checkpoints.
 
 pub(crate) mod chain;
+pub(crate) mod change;
 pub mod checkpoints;
 pub mod log;

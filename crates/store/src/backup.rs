@@ -21,8 +21,8 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use self::check::{BackupCheck, LinkTotals};
-use crate::access::api_keys::{self, AuditedKey};
-use crate::access::user_rows;
+use crate::access::api_keys::{self, AuditedKey, key_subject};
+use crate::access::user_rows::{self, user_subject};
 use crate::audit::chain;
 use crate::audit::log::AuditRow;
 use crate::database::json::json;
@@ -34,7 +34,7 @@ use crate::links::rows::{LinkBatchRow, LinkRow, link_columns};
 use crate::workspace::domains;
 use crate::workspace::domains::DomainRow;
 use crate::write::insert;
-use crate::{Store, StoreError};
+use crate::{Store, StoreError, StoreWriter};
 
 /// 2: with members and keys.
 const FORMAT_VERSION: u32 = 2;
@@ -152,7 +152,9 @@ impl Store {
     pub async fn is_empty(&self) -> Result<bool, StoreError> {
         Ok(self.heads().await?.iter().map(|(_, head)| head.seq).sum::<i64>() <= 1)
     }
+}
 
+impl StoreWriter {
     /// Replaces everything in this store by a verified backup, in one transaction.
     pub async fn restore(&self, path: &Path) -> Result<BackupCounts, StoreError> {
         verify(path)?;
@@ -249,6 +251,7 @@ async fn write_members_and_keys<W: Write>(
             (row.password_hash, row.oidc_issuer, row.oidc_subject);
         let user = row.user.user()?;
         let Some(said) = logged.users.remove(&(user.workspace.as_i64(), user.id.as_i64())) else {
+            logged.ensure_readable(user.workspace, &user_subject(user.id))?;
             tracing::warn!(id = %user.id, "the log knows nothing of a member; the backup passes them over");
             continue;
         };
@@ -271,6 +274,7 @@ async fn write_members_and_keys<W: Write>(
         let hash = row.hash.clone();
         let key = row.key();
         let Some(said) = logged.keys.remove(&(key.workspace.as_i64(), key.id.as_i64())) else {
+            logged.ensure_readable(key.workspace, &key_subject(key.id))?;
             tracing::warn!(id = %key.id, "the log knows nothing of a key; the backup passes it over");
             continue;
         };

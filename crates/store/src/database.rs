@@ -1,5 +1,6 @@
 //! The database underneath: opening it, its migrations, the ids it gives out, and one SQL text for SQLite and PostgreSQL.
 
+pub mod atomic_file;
 pub mod bulk;
 pub(crate) mod file;
 pub(crate) mod health;

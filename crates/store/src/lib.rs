@@ -1,4 +1,5 @@
-//! The truth: workspaces, domains, links and the audit chain, in SQLite or PostgreSQL behind one concrete [`Store`].
+//! The truth: workspaces, domains, links and the audit chain, in SQLite or PostgreSQL behind one concrete [`Store`] that reads and one
+//! [`StoreWriter`] that changes it.
 //!
 //! | to find | look in |
 //! |---|---|
@@ -30,6 +31,7 @@ mod links;
 mod workspace;
 pub mod write;
 
+use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -55,18 +57,40 @@ pub use links::routes::RouteRecord;
 pub use workspace::domains::DomainRecord;
 
 use crate::database::pool::Pool;
-use crate::write::queue::Writer;
+use crate::write::queue::WriteQueue;
 
-/// The truth. Cheap to clone; all clones share one writer.
+/// Reads the truth. Cheap to clone.
 #[derive(Clone)]
 pub struct Store {
     pool: Pool,
-    writer: Writer,
-    worker: WorkerId,
     committed: Arc<watch::Sender<u64>>,
     /// How often this process changed anything but links.
     rights_version: Arc<AtomicU64>,
     location: Arc<Location>,
+}
+
+/// Changes the truth, and reads it too. Opening a store gives one; whoever is not given it cannot change anything. Cheap to clone; all
+/// clones share one queue of changes.
+#[derive(Clone)]
+pub struct StoreWriter {
+    store: Store,
+    queue: WriteQueue,
+    worker: WorkerId,
+}
+
+impl StoreWriter {
+    /// The same store, to read.
+    pub fn reader(&self) -> Store {
+        self.store.clone()
+    }
+}
+
+impl Deref for StoreWriter {
+    type Target = Store;
+
+    fn deref(&self) -> &Store {
+        &self.store
+    }
 }
 
 impl Store {
@@ -76,19 +100,13 @@ impl Store {
         worker: Option<WorkerId>,
         holder: &str,
         now: Timestamp,
-    ) -> Result<Self, StoreError> {
+    ) -> Result<(Self, StoreWriter), StoreError> {
         crate::workspace::workspaces::ensure_main(&pool, now).await?;
         let worker = crate::database::ids::lease_worker_id(&pool, worker, holder, now).await?;
         let committed = Arc::new(watch::Sender::new(0));
-        let writer = Writer::start(pool.clone(), worker, Arc::clone(&committed));
-        let rights_version = Arc::default();
-        Ok(Self { pool, writer, worker, committed, rights_version, location: Arc::new(location) })
-    }
-
-    /// Something but links was changed: followers look, and whoever remembers who may do what asks again.
-    pub(crate) fn notify_changed(&self) {
-        self.rights_version.fetch_add(1, Ordering::AcqRel);
-        self.committed.send_modify(|count| *count += 1);
+        let queue = WriteQueue::start(pool.clone(), worker, Arc::clone(&committed));
+        let store = Self { pool, committed, rights_version: Arc::default(), location: Arc::new(location) };
+        Ok((store.clone(), StoreWriter { store, queue, worker }))
     }
 
     /// How often this process has changed anything but links. What was read at one count is still so while the count is the same and
@@ -110,5 +128,13 @@ impl Store {
     /// Waits until every connection is closed.
     pub async fn close(&self) {
         self.pool.close().await;
+    }
+}
+
+impl StoreWriter {
+    /// Something but links was changed: followers look, and whoever remembers who may do what asks again.
+    pub(crate) fn notify_changed(&self) {
+        self.rights_version.fetch_add(1, Ordering::AcqRel);
+        self.committed.send_modify(|count| *count += 1);
     }
 }

@@ -13,16 +13,16 @@ use std::time::Duration;
 
 use http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderName, IF_MATCH, LOCATION, RETRY_AFTER};
 use http::{HeaderValue, Method, StatusCode};
-use reqwest::redirect::Policy;
 use rlinks_core::error_code::ErrorCode;
 use rlinks_core::hex;
-use rlinks_store::clock::random_bytes;
+use rlinks_ops::outbound::{self, client_builder, is_loopback};
+use rlinks_store::clock::Random;
 use rlinks_wire::Page;
 use rlinks_wire::error::Envelope;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use url::{Host, Url};
+use url::Url;
 
 use crate::config::Config;
 use crate::environment::Environment;
@@ -51,6 +51,7 @@ pub(crate) struct ApiClient {
     http: reqwest::Client,
     server: Url,
     key: HeaderValue,
+    random: Random,
     pub(crate) output: Output,
 }
 
@@ -75,7 +76,7 @@ impl ApiClient {
             ));
         }
         let client = http_client(server)?;
-        let client = Self { http: client, server: server.clone(), key, output };
+        let client = Self { http: client, server: server.clone(), key, random: Random::system(), output };
         if config.workspace_named {
             client.ensure_workspace(&config.workspace).await?;
         }
@@ -274,8 +275,8 @@ impl Request<'_> {
 
     /// Done once, however often it is sent.
     fn idempotent(mut self) -> Self {
-        let name =
-            HeaderValue::from_str(&hex::encode(&random_bytes::<16>())).expect("digits are a header value");
+        let name = HeaderValue::from_str(&hex::encode(&self.client.random.bytes::<16>()))
+            .expect("digits are a header value");
         self.headers.push((IDEMPOTENCY_KEY, name));
         self.idempotent = true;
         self
@@ -393,30 +394,11 @@ fn key_header(environment: &Environment, env: &str) -> Result<HeaderValue, CliEr
 
 /// A client with deadlines that follows no redirect.
 pub(crate) fn http_client(server: &Url) -> Result<reqwest::Client, CliError> {
-    // The client takes the process's TLS provider and panics without one. If one was chosen before, it stays.
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    let mut builder = reqwest::Client::builder()
+    client_builder(server)
         .connect_timeout(Duration::from_secs(CONNECT_TIMEOUT_SECONDS))
         .timeout(Duration::from_secs(REQUEST_TIMEOUT_SECONDS))
-        .redirect(Policy::none())
-        .user_agent(concat!("rmax/", env!("CARGO_PKG_VERSION")));
-    if is_loopback(server) {
-        // What does not leave this machine has no business with a proxy.
-        builder = builder.no_proxy();
-    }
-    builder
         .build()
         .map_err(|error| CliError::failed(format!("no client can be made: {}", root_cause(&error))))
-}
-
-/// Whether a server is on this machine.
-pub(crate) fn is_loopback(server: &Url) -> bool {
-    match server.host() {
-        Some(Host::Ipv4(address)) => address.is_loopback(),
-        Some(Host::Ipv6(address)) => address.is_loopback(),
-        Some(Host::Domain(name)) => name == "localhost",
-        None => false,
-    }
 }
 
 /// Where a redirect leads: the host is enough.
@@ -434,11 +416,7 @@ pub(crate) fn root_cause(error: &reqwest::Error) -> String {
             format!("no whole answer within {REQUEST_TIMEOUT_SECONDS} seconds")
         };
     }
-    let mut inner: &dyn std::error::Error = error;
-    while let Some(source) = inner.source() {
-        inner = source;
-    }
-    inner.to_string()
+    outbound::root_cause(error)
 }
 
 /// An error of a server that is newer than this program.

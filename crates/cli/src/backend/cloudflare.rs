@@ -38,6 +38,7 @@ use crate::environment::Environment;
 use crate::error::CliError;
 use crate::identity;
 use crate::output::Output;
+use rlinks_store::clock::Random;
 
 /// An account, its two namespaces and who acts there.
 pub(crate) struct Cloudflare {
@@ -54,6 +55,7 @@ pub(crate) struct Cloudflare {
     domain: Option<Host>,
     public_scheme: String,
     actor: Actor,
+    random: Random,
     pub(crate) output: Output,
 }
 
@@ -75,6 +77,7 @@ impl Cloudflare {
             domain: config.domain.clone(),
             public_scheme: config.public_scheme.clone(),
             actor: identity::operator(config, environment),
+            random: Random::system(),
             output,
         })
     }

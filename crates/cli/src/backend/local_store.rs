@@ -13,10 +13,10 @@ use rlinks_core::link::route_object::{ClickTotals, RouteObject};
 use rlinks_core::{Actor, Code, Link, Slug, Timestamp, Workspace};
 use rlinks_ops::domain_checks::DomainChecker;
 use rlinks_ops::safety::Safety;
-use rlinks_ops::{Ops, Requester};
+use rlinks_ops::{Caller, OpenedStore, Ops, OpsSettings};
 use rlinks_routes::host_directory::HostDirectory;
 use rlinks_store::audit::checkpoints::{self, Signer};
-use rlinks_store::clock::{Clock, random_bytes};
+use rlinks_store::clock::{Clock, Random};
 use rlinks_store::{Location, MissingStore, Store, StoreError, StoreOptions};
 use tokio::sync::OnceCell;
 
@@ -72,30 +72,33 @@ impl LocalStore {
         let options = store_options(&config, MissingStore::Refuse)?;
         ensure_data_is_folder(&config.data)?;
         let is_new = matches!(&options.location, Location::Sqlite(path) if !path.exists());
-        let store = Store::open(options).await?;
-        Self::from_store(store, config, environment, output, is_new)
+        let opened = OpenedStore::open(options).await?;
+        Self::from_store(opened, config, environment, output, is_new)
     }
 
     /// With a store that was opened in another way.
     pub(crate) fn from_store(
-        store: Store,
+        opened: OpenedStore,
         config: Config,
         environment: Environment,
         output: Output,
         is_new: bool,
     ) -> Result<Self, CliError> {
-        let safety = Safety::new(&config.safety).map_err(CliError::usage)?;
-        let custodian = DomainChecker::new(&config.domain_checks).map_err(CliError::usage)?;
-        let ops = Ops {
-            store,
+        let (clock, random) = (Clock::system(), Random::system());
+        let safety = Safety::new(&config.safety, &clock).map_err(CliError::usage)?;
+        let domain_checker = DomainChecker::new(&config.domain_checks, random.clone());
+        let domain_checker = domain_checker.map_err(CliError::usage)?;
+        let settings = OpsSettings {
             short_urls: config.short_urls(),
             own_host: config.own_host(),
-            clock: Clock::system(),
+            clock,
+            random,
             routes: None,
             safety: Arc::new(safety),
-            domain_checker: Arc::new(custodian),
+            domain_checker: Arc::new(domain_checker),
             target_changes_per_minute: config.target_changes_per_minute,
         };
+        let ops = Ops::new(opened, settings);
         Ok(Self { ops, config, output, environment, is_new, clicks: OnceCell::new() })
     }
 
@@ -199,9 +202,9 @@ impl LocalStore {
         identity::operator(&self.config, &self.environment)
     }
 
-    /// Who acts, and that it is the command line.
-    pub(crate) fn requester(&self) -> Requester {
-        Requester::operator(self.actor())
+    /// The operator in a workspace.
+    pub(crate) fn caller_in(&self, workspace: &Workspace) -> Caller {
+        Caller::operator(self.actor(), workspace.clone())
     }
 
     /// The workspace of `--workspace`.
@@ -236,7 +239,7 @@ impl LocalStore {
                     .warning(&format!("the configured domain {host} belongs to another workspace than main"));
             }
             (None, Ok(main)) => {
-                self.store().add_domain(main.id, host.clone(), &self.actor(), self.now()).await?;
+                self.ops.add_domain(&self.caller_in(&main), host.clone()).await?;
             }
             // A deleted `main` has no use for it.
             (Some(_), _) | (None, Err(_)) => {}
@@ -258,7 +261,7 @@ impl LocalStore {
 
     /// The key of this installation.
     pub(crate) fn signer(&self) -> Result<Signer, StoreError> {
-        Signer::load(&self.config.data, random_bytes())
+        Signer::load(&self.config.data, self.ops.random.bytes())
     }
 
     /// The address of a link, as people share it. None where no host leads to its workspace: any other would lead elsewhere.

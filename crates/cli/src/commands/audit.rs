@@ -10,6 +10,7 @@ use rlinks_core::{Slug, Workspace};
 use rlinks_ops::Resource;
 use rlinks_store::StoreError;
 use rlinks_store::audit::checkpoints::{self, CHECKPOINT_LOG_FILE, Checkpoint, Signer};
+use rlinks_store::database::atomic_file::Overwrite;
 use serde_json::json;
 
 use crate::args::{Export, Verify};
@@ -18,7 +19,7 @@ use crate::backend::api_client::ApiClient;
 use crate::backend::local_store::LocalStore;
 use crate::checkpoint_log;
 use crate::error::CliError;
-use crate::files::{AtomicFile, Overwrite, cannot_read, cannot_write, refuse_same};
+use crate::files::{OutputFile, cannot_read, cannot_write, refuse_same};
 use crate::output::Output;
 
 /// Entries held in memory at a time.
@@ -121,8 +122,8 @@ async fn write_chains(
     if let Some(path) = checkpoint {
         refuse_same(&args.file, path)?;
     }
-    let mut file = BufWriter::new(AtomicFile::create(&args.file, overwrite)?);
-    let mut checkpoint_file = checkpoint.map(|path| AtomicFile::create(path, overwrite)).transpose()?;
+    let mut file = BufWriter::new(OutputFile::create(&args.file, overwrite)?);
+    let mut checkpoint_file = checkpoint.map(|path| OutputFile::create(path, overwrite)).transpose()?;
     let mut heads = Vec::new();
     for chain in chains {
         heads.extend(write_chain(chain, &mut file, &args.file).await?);
@@ -135,9 +136,9 @@ async fn write_chains(
         }
     }
     let file = file.into_inner().map_err(|error| cannot_write(&args.file, error.error()))?;
-    let is_stdout = file.is_stdout() || checkpoint_file.as_ref().is_some_and(AtomicFile::is_stdout);
+    let is_stdout = file.is_stdout() || checkpoint_file.as_ref().is_some_and(OutputFile::is_stdout);
     file.finish()?;
-    checkpoint_file.map_or(Ok(()), AtomicFile::finish)?;
+    checkpoint_file.map_or(Ok(()), OutputFile::finish)?;
     let entries: i64 = heads.iter().map(|head| head.seq).sum();
     let wrote = format!("wrote: workspaces {}, audit entries {entries}", heads.len());
     if is_stdout {

@@ -4,9 +4,11 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use rlinks_core::audit::{GENESIS_HASH, Head};
+use rlinks_ops::OpenedStore;
 use rlinks_store::audit::checkpoints::{self, CHECKPOINT_LOG_FILE};
 use rlinks_store::backup::{self, BackupCounts};
-use rlinks_store::{Location, MissingStore, Store, StoreError};
+use rlinks_store::database::atomic_file::Overwrite;
+use rlinks_store::{Location, MissingStore, StoreError};
 use serde_json::json;
 
 use crate::args::{Backup, Restore};
@@ -15,11 +17,11 @@ use crate::checkpoint_log;
 use crate::config::Config;
 use crate::environment::Environment;
 use crate::error::CliError;
-use crate::files::{AtomicFile, Overwrite, ServerLock, cannot_read, lock_out_servers};
+use crate::files::{OutputFile, ServerLock, cannot_read, lock_out_servers};
 use crate::output::Output;
 
 pub(crate) async fn run(local: &LocalStore, args: &Backup) -> Result<(), CliError> {
-    let mut file = AtomicFile::create(&args.file, Overwrite::from_flag(args.force))?;
+    let mut file = OutputFile::create(&args.file, Overwrite::from_flag(args.force))?;
     let progress = local.output.progress("saving");
     let saved = local.store().backup(progress.wrap_writer(&mut file), local.now()).await;
     drop(progress);
@@ -76,8 +78,8 @@ pub(crate) async fn restore(
         ServerLock::Free(lock) => lock,
     };
     let overwrite = Overwrite::from_flag(args.force);
-    let store = open(&config, overwrite, output).await?;
-    let local = LocalStore::from_store(store, config, environment, output, false)?;
+    let opened = open(&config, overwrite, output).await?;
+    let local = LocalStore::from_store(opened, config, environment, output, false)?;
     let done = replace(&local, &args.file, overwrite).await;
     local.store().close().await;
     drop(lock);
@@ -93,7 +95,7 @@ async fn replace(local: &LocalStore, file: &Path, overwrite: Overwrite) -> Resul
         ))
         .hint("replace everything in it with --force, after a `rmax backup` of its own"));
     }
-    let counts = local.store().restore(file).await?;
+    let counts = local.ops.restore_backup(file).await?;
     if let Err(error) = write_restored_checkpoint(local).await {
         local.output.warning(&format!("the audit heads were not signed: {error}"));
     }
@@ -101,16 +103,16 @@ async fn replace(local: &LocalStore, file: &Path, overwrite: Overwrite) -> Resul
 }
 
 /// Opens what is there. A damaged or foreign file is put aside on request, never removed: somebody may still save something.
-async fn open(config: &Config, overwrite: Overwrite, output: Output) -> Result<Store, CliError> {
+async fn open(config: &Config, overwrite: Overwrite, output: Output) -> Result<OpenedStore, CliError> {
     let options = || local_store::store_options(config, MissingStore::Recreate);
-    match (Store::open(options()?).await, config.location()?) {
+    match (OpenedStore::open(options()?).await, config.location()?) {
         (Err(StoreError::Refused(why)), Location::Sqlite(path)) if overwrite == Overwrite::Replace => {
             // What the store says ends in advice for somebody who does not restore already.
             let what = why.split("; ").next().and_then(|what| what.split(". ").next()).unwrap_or(&why);
             output.warning(what);
             let aside = move_aside(path, options()?.now.ms())?;
             output.warning(&format!("it was put aside as {}", aside.display()));
-            Ok(Store::open(options()?).await?)
+            Ok(OpenedStore::open(options()?).await?)
         }
         (Err(error @ StoreError::Refused(_)), _) => {
             Err(CliError::from(error).hint("`rmax restore <file> --force` puts it aside and begins anew"))

@@ -2,9 +2,7 @@
 
 use rlinks_clicks::events::{Codes, EventFilter};
 use rlinks_clicks::export::jsonl::Form;
-use rlinks_clicks::export::{
-    Destination, ExportError, ExportReport, ExportRequest, Format, Overwrite, watermark_name,
-};
+use rlinks_clicks::export::{Destination, ExportError, ExportReport, ExportRequest, Format, watermark_name};
 use rlinks_clicks::time::day_of;
 use rlinks_core::{FieldCode, FieldError, FieldErrors, Timestamp};
 use rlinks_store::StoreError;
@@ -12,6 +10,8 @@ use serde_json::json;
 
 use super::sweep;
 use super::{WorkspaceSelection, time_error};
+use rlinks_store::database::atomic_file::Overwrite;
+
 use crate::args::{Clicks, ClicksExport};
 use crate::backend::local_store::LocalStore;
 use crate::error::CliError;
@@ -55,7 +55,7 @@ async fn export(local: &LocalStore, args: &ClicksExport) -> Result<(), CliError>
     let (format, during) = (args.format()?, args.time_range()?);
     let workspace = local.workspace().await?;
     let link = match args.code.as_deref() {
-        Some(code) => Some(local.ops.any_link(&local.requester(), &workspace, code).await?),
+        Some(code) => Some(local.ops.any_link(&local.caller_in(&workspace), code).await?),
         None => None,
     };
     let (code, link) = link.map(|link| (link.code.to_string(), link.id)).unzip();
@@ -64,7 +64,7 @@ async fn export(local: &LocalStore, args: &ClicksExport) -> Result<(), CliError>
     let wanted = ExportRequest {
         filter: EventFilter { workspace: workspace.id, link, during },
         format,
-        overwrite: if args.force { Overwrite::Replace } else { Overwrite::Refuse },
+        overwrite: Overwrite::from_flag(args.force),
         watermark: watermark.as_deref(),
         stem: &args.stem(workspace.slug.as_str(), code.as_deref()),
         upto: None,

@@ -10,12 +10,10 @@ use rlinks_clicks::ingest::MAX_BATCH_ENTRIES;
 use rlinks_clicks::journal::{Batch, EntryRef, JOURNAL_FOLDER, Producer, Reader};
 use rlinks_clicks::misses::MissCounter;
 use rlinks_core::draft::Input;
-use rlinks_core::{Code, Id, Link, LinkDraft, LinkSource, LinkState, ServedHosts, Workspace};
-use rlinks_store::clock::random_bytes;
-use rlinks_store::write::{CodeChoice, LinkOp, LinkWrite, OnConflict};
+use rlinks_core::{Id, Link, LinkState, Workspace};
+use rlinks_ops::OpsError;
 use rlinks_store::{LinkFilter, ListPosition, StoreError};
 use serde_json::json;
-use tokio::task::JoinSet;
 
 use self::traffic::{SampleLink, Traffic};
 use crate::args::SeedArgs;
@@ -104,7 +102,6 @@ async fn make_links(
     workspace: &Workspace,
     args: &SeedArgs,
 ) -> Result<SeededLinks, CliError> {
-    let served = local.ops.common_served_hosts().await?;
     let progress = local.output.counter("making links", Some(args.links.into()));
     let mut made = SeededLinks { links: Vec::new(), created: 0 };
     let mut next = 0;
@@ -112,7 +109,7 @@ async fn make_links(
         let end =
             args.links.min(next.saturating_add(u32::try_from(MAX_CONCURRENT_WRITES).unwrap_or(u32::MAX)));
         let ideas = (next..end).map(|number| traffic::sample_link(args.seed, number));
-        let ids = write_links(local, workspace, &served, ideas.collect(), &mut made.created).await?;
+        let ids = write_links(local, workspace, &ideas.collect::<Vec<_>>(), &mut made.created).await?;
         made.links.extend(ids);
         progress.add(u64::from(end - next));
         next = end;
@@ -129,42 +126,25 @@ async fn make_links(
 async fn write_links(
     local: &LocalStore,
     workspace: &Workspace,
-    served: &ServedHosts,
-    ideas: Vec<SampleLink>,
+    ideas: &[SampleLink],
     created: &mut u64,
 ) -> Result<Vec<Id>, CliError> {
-    let (actor, now) = (local.actor(), local.now());
+    let inputs: Vec<Input> = ideas.iter().map(input).collect();
     let mut ids: Vec<Option<Id>> = vec![None; ideas.len()];
-    let mut codes = Vec::with_capacity(ideas.len());
-    let mut writing = JoinSet::new();
-    for (at, idea) in ideas.into_iter().enumerate() {
-        let draft = LinkDraft::parse(&input(&idea), &workspace.policy, served, now)?;
-        let code = Code::parse(&idea.code, &workspace.policy.code)?;
-        codes.push(idea.code);
-        let op = LinkOp::Create {
-            draft,
-            code: CodeChoice::Chosen(code),
-            source: LinkSource::Cli,
-            on_conflict: OnConflict::Refuse,
-        };
-        let write = LinkWrite::new(workspace.id, actor.clone(), now, op);
-        let store = local.store().clone();
-        writing.spawn(async move { (at, store.write(write).await) });
-    }
     let mut taken = Vec::new();
-    while let Some(written) = writing.join_next().await {
-        let (at, written) = written.map_err(|error| StoreError::Unavailable(error.to_string()))?;
-        match written {
-            Ok(written) => {
+    let results = local.ops.create_many(&local.caller_in(workspace), &inputs).await;
+    for ((at, idea), result) in ideas.iter().enumerate().zip(results) {
+        match result {
+            Ok(done) => {
                 *created += 1;
-                ids[at] = Some(written.link().id);
+                ids[at] = Some(done.link.id);
             }
-            Err(StoreError::CodeTaken { .. }) => taken.push(codes[at].clone()),
+            Err(OpsError::Store(StoreError::CodeTaken { .. })) => taken.push(idea.code.clone()),
             Err(error) => return Err(error.into()),
         }
     }
     for (code, link) in local.store().links(workspace.id, &taken).await? {
-        let at = codes.iter().position(|known| *known == code);
+        let at = ideas.iter().position(|idea| idea.code == code);
         if let (Some(at), Ok(link)) = (at, link)
             && is_seeded(&link)
             && link.state == LinkState::Active
@@ -201,7 +181,7 @@ async fn make_clicks(
         Ingest::new(local.store().clone(), control, nothing, None, Arc::new(MissCounter::default()));
     let progress = local.output.counter("making clicks", Some(args.clicks));
     // No other seeding may ever have this number: clicks that are there are not stored again.
-    let producer = Producer { boot: u64::from_le_bytes(random_bytes()), thread: 0 };
+    let producer = Producer { boot: u64::from_le_bytes(local.ops.random.bytes()), thread: 0 };
     let mut traffic = Traffic::new(args.seed, workspace, links);
     let mut batch = Batch::default();
     for (sequence, ts) in (1..).zip(traffic::click_times(args.seed, args.clicks, args.days, now)) {

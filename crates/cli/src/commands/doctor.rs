@@ -190,7 +190,7 @@ async fn open_and_check_store(findings: &mut Findings, config: &Config, location
         Ok::<_, CliError>(Store::open(local_store::store_options(config, MissingStore::Refuse)?).await?)
     };
     let store = match opened.await {
-        Ok(store) => store,
+        Ok((store, _)) => store,
         Err(failure) => {
             findings.failure("store", &failure, "see what the message says");
             return;

@@ -83,7 +83,7 @@ async fn add_stored(local: &LocalStore, host: Host) -> Result<(), CliError> {
             }
             failure
         };
-        let added = local.store().add_domain(workspace.id, host.clone(), &local.actor(), local.now()).await;
+        let added = local.ops.add_domain(&local.caller_in(&workspace), host.clone()).await;
         added.map_err(CliError::from).map_err(taken)
     };
     local.change(change).await?;
@@ -200,7 +200,7 @@ async fn remove(backend: &Backend, host: &str) -> Result<(), CliError> {
         Backend::Store(local) => {
             let workspace = local.workspace().await?;
             // Not through `change`: that would first enter the very domain this may be about.
-            local.store().remove_domain(workspace.id, &host, &local.actor(), local.now()).await?;
+            local.ops.remove_domain(&local.caller_in(&workspace), &host).await?;
             local.write_checkpoint().await;
             if local.config.domain.as_ref() == Some(&host) {
                 local.output.hint(&format!(
@@ -227,9 +227,8 @@ async fn primary(backend: &Backend, host: &str) -> Result<(), CliError> {
         Backend::Cloudflare(_) => return Err(CliError::needs_store()),
         Backend::Store(local) => {
             let workspace = local.workspace().await?;
-            let (actor, now) = (local.actor(), local.now());
-            let change =
-                async { Ok(local.store().set_primary_domain(workspace.id, &host, &actor, now).await?) };
+            let caller = local.caller_in(&workspace);
+            let change = async { Ok(local.ops.set_primary_domain(&caller, &host).await?) };
             local.change(change).await?;
             domain_details(local, &workspace, &host).await?
         }

@@ -5,12 +5,13 @@ use std::path::PathBuf;
 
 use rlinks_clicks::edge_hits::{Hit, HitImportReport, LinkedHit, MAX_HITS_PER_BATCH};
 use rlinks_clicks::export::jsonl::Form;
-use rlinks_clicks::export::{Destination, Export, Format, Overwrite};
+use rlinks_clicks::export::{Destination, Export, Format};
 use rlinks_clicks::time::{DAY_MS, HOUR_MS, day_of};
 use rlinks_core::link::route_object::ClickTotals;
 use rlinks_core::{Id, Timestamp, Workspace};
 use rlinks_store::StoreError;
 use rlinks_store::clock::Clock;
+use rlinks_store::database::atomic_file::Overwrite;
 use serde_json::{Value, json};
 
 use crate::args::{Global, ImportHits, PublishStats};
@@ -20,7 +21,7 @@ use crate::backend::local_store::{LocalStore, aws_variables};
 use crate::config::{BackendConfig, Config, KvNamespaces};
 use crate::environment::Environment;
 use crate::error::CliError;
-use crate::files::{AtomicFile, cannot_read, cannot_write};
+use crate::files::{OutputFile, cannot_read, cannot_write};
 use crate::output::{Output, pluralize};
 
 /// Days before the last one imported that are looked at again: a key may be seen late, and clocks differ.
@@ -202,7 +203,7 @@ async fn to_files(
     let format = args.file_format(named)?;
     let destination = Destination::parse(named)?;
     let target = destination.open(&aws_variables(environment))?;
-    let overwrite = if args.force { Overwrite::Replace } else { Overwrite::Refuse };
+    let overwrite = Overwrite::from_flag(args.force);
     let watermark = Watermark::open(config, cloudflare.hits_namespace_id())?;
     let now = Clock::system().now();
     let whole_before = day_of(Timestamp::from_ms(now.ms() - DAY_GRACE_MS));
@@ -307,7 +308,7 @@ pub(super) fn write_state_file(path: &std::path::Path, value: &Value) -> Result<
     if let Some(folder) = path.parent() {
         std::fs::create_dir_all(folder).map_err(|error| cannot_write(folder, &error))?;
     }
-    let mut file = AtomicFile::create(path, crate::files::Overwrite::Replace)?;
+    let mut file = OutputFile::create(path, Overwrite::Replace)?;
     writeln!(file, "{value}").map_err(|error| cannot_write(path, &error))?;
     file.finish()
 }

@@ -1,7 +1,5 @@
 //! `rmax explain`: what a request would get and why.
 
-use rlinks_core::Slug;
-
 use super::parse_time;
 use crate::args::Explain;
 use crate::backend::Backend;
@@ -13,8 +11,8 @@ pub(crate) async fn run(backend: &Backend, args: &Explain) -> Result<(), CliErro
     let explained: ExplanationDetails = match backend {
         Backend::Cloudflare(_) => return Err(CliError::needs_store()),
         Backend::Store(local) => {
-            let workspace = Slug::from_stored(local.config.workspace.clone());
-            local.ops.explain(&workspace, &args.question, at).await?.into()
+            let caller = local.caller_in(&local.workspace().await?);
+            local.ops.explain(&caller, &args.question, at).await?.into()
         }
         Backend::Server(client) => client.explain(&args.question, at).await?,
     };

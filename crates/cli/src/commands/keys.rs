@@ -3,13 +3,12 @@
 use rlinks_core::access::api_key::KeyStatus;
 use rlinks_core::draft::{TimeInput, parse_expiry};
 use rlinks_core::{ApiKey, FieldErrors, Scope, Scopes, Timestamp};
-use rlinks_ops::members::KeyDraft;
+use rlinks_ops::api_keys::KeyRequest;
 use rlinks_wire::key::{CreatedKey, Key};
 use serde_json::json;
 
 use crate::args::Keys;
 use crate::backend::Backend;
-use crate::backend::keys::KeyRequest;
 use crate::backend::local_store::LocalStore;
 use crate::error::CliError;
 use crate::output::Output;
@@ -64,22 +63,20 @@ async fn create(
 }
 
 async fn create_stored(local: &LocalStore, request: KeyRequest) -> Result<CreatedKey, CliError> {
-    let KeyRequest { name, scopes, user, expires_at } = request;
-    let scopes = scopes.unwrap_or(Scopes::DEFAULT);
     let workspace = local.workspace().await?;
-    let user = match user {
-        Some(who) => Some(local.ops.member(&workspace, &who).await?),
+    let user = match &request.user {
+        Some(who) => Some(local.ops.member(&workspace, who).await?),
         None => None,
     };
-    if let Some(user) = user.as_ref().filter(|user| !scopes.is_subset(user.role.scopes())) {
+    let scopes = request.scopes.unwrap_or(Scopes::DEFAULT);
+    if let Some(user) = user.filter(|user| !scopes.is_subset(user.role.scopes())) {
         local.output.warning(&format!(
             "{} is {}, so this key can do no more than a {} can",
             user.email, user.role, user.role
         ));
     }
-    let draft = KeyDraft { name, scopes, user: user.map(|user| user.id), expires_at };
-    let by = local.requester();
-    let change = async { Ok(local.ops.create_key(&by, &workspace, &draft).await?) };
+    let caller = local.caller_in(&workspace);
+    let change = async { Ok(local.ops.create_key(&caller, request).await?) };
     let (key, secret) = local.change(change).await?;
     Ok(CreatedKey::from_key(&key, &secret, local.now()))
 }
@@ -135,10 +132,9 @@ async fn revoke(backend: &Backend, id: &str) -> Result<(), CliError> {
         Backend::Cloudflare(_) => return Err(CliError::needs_store()),
         Backend::Store(local) => {
             let workspace = local.workspace().await?;
-            let key = local.ops.key(&workspace, id).await?;
-            let by = local.requester();
-            let change = async { Ok(local.ops.revoke_key(&by, &workspace, key.id).await?) };
-            let revoked = local.change(change).await?;
+            let caller = local.caller_in(&workspace);
+            let change = async { Ok(local.ops.revoke_key(&caller, id).await?) };
+            let (key, revoked) = local.change(change).await?;
             let now = local.now();
             (Key::from_key(&key, now), Key::from_key(&revoked, now))
         }
@@ -160,10 +156,9 @@ async fn rotate(backend: &Backend, id: &str) -> Result<(), CliError> {
         Backend::Cloudflare(_) => return Err(CliError::needs_store()),
         Backend::Store(local) => {
             let workspace = local.workspace().await?;
-            let key = local.ops.key(&workspace, id).await?;
-            let by = local.requester();
-            let change = async { Ok(local.ops.rotate_key(&by, &key).await?) };
-            let (successor, secret) = local.change(change).await?;
+            let caller = local.caller_in(&workspace);
+            let change = async { Ok(local.ops.rotate_key(&caller, id).await?) };
+            let (key, successor, secret) = local.change(change).await?;
             let now = local.now();
             (Key::from_key(&key, now), CreatedKey::from_key(&successor, &secret, now))
         }

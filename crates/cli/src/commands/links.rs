@@ -141,8 +141,8 @@ async fn get(backend: &Backend, code: &str, at: Option<&str>) -> Result<(), CliE
 async fn get_link(local: &LocalStore, code: &str, at: Option<Timestamp>) -> Result<LinkDetails, CliError> {
     let workspace = local.workspace().await?;
     let link = match at {
-        None => local.ops.link(&local.requester(), &workspace, code).await?,
-        Some(at) => local.ops.link_at(&local.requester(), &workspace, code, at).await?,
+        None => local.ops.link(&local.caller_in(&workspace), code).await?,
+        Some(at) => local.ops.link_at(&local.caller_in(&workspace), code, at).await?,
     };
     local.link_details(&workspace, link).await
 }
@@ -152,7 +152,7 @@ async fn history(backend: &Backend, code: &str) -> Result<(), CliError> {
     let entries = match backend {
         Backend::Store(local) => {
             let workspace = local.workspace().await?;
-            let link = local.ops.any_link(&local.requester(), &workspace, code).await?;
+            let link = local.ops.any_link(&local.caller_in(&workspace), code).await?;
             local.store().history(workspace.id, &link.code).await?
         }
         Backend::Server(client) => client.history(code).await?,
@@ -212,10 +212,10 @@ async fn set(backend: &Backend, args: &Set) -> Result<(), CliError> {
             return dry_run(backend, local, args, &input, deleted).await;
         }
         Backend::Store(local) => {
-            let (workspace, by) = (local.workspace().await?, local.requester());
-            let change = async {
-                Ok(local.ops.set(&by, &workspace, &args.code, &input, deleted, WriteMode::Apply).await?)
-            };
+            let workspace = local.workspace().await?;
+            let caller = local.caller_in(&workspace);
+            let change =
+                async { Ok(local.ops.set(&caller, &args.code, &input, deleted, WriteMode::Apply).await?) };
             local.link_result(&workspace, local.change(change).await?).await?
         }
         Backend::Server(_) if args.dry_run => {
@@ -292,7 +292,7 @@ async fn dry_run(
 ) -> Result<(), CliError> {
     let workspace = local.workspace().await?;
     let done =
-        local.ops.set(&local.requester(), &workspace, &args.code, input, deleted, WriteMode::DryRun).await?;
+        local.ops.set(&local.caller_in(&workspace), &args.code, input, deleted, WriteMode::DryRun).await?;
     refuse_loop_to_configured(local, &done.link)?;
     let before = local.store().link(workspace.id, &done.link.code).await?;
     let before = before.filter(|_| done.outcome != WriteOutcome::Created);
@@ -348,13 +348,14 @@ async fn change_state(backend: &Backend, code: &str, change: StateChange) -> Res
     };
     let made = match (backend, state) {
         (Backend::Store(local), state) => {
-            let (workspace, by) = (local.workspace().await?, local.requester());
+            let workspace = local.workspace().await?;
+            let caller = local.caller_in(&workspace);
             let change = async {
                 Ok(match state {
                     Some(state) => {
-                        local.ops.change_state(&by, &workspace, code, state, WriteMode::Apply).await?
+                        local.ops.change_state(&caller, code, state, None, WriteMode::Apply).await?
                     }
-                    None => local.ops.restore(&by, &workspace, code, WriteMode::Apply).await?,
+                    None => local.ops.restore(&caller, code, WriteMode::Apply).await?,
                 })
             };
             local.link_result(&workspace, local.change(change).await?).await?
@@ -385,10 +386,11 @@ async fn delete(backend: &Backend, code: &str, yes: bool) -> Result<(), CliError
     }
     let made = match backend {
         Backend::Store(local) => {
-            let (workspace, by) = (local.workspace().await?, local.requester());
+            let workspace = local.workspace().await?;
+            let caller = local.caller_in(&workspace);
             let (code, state) = (seen.link.code.as_str(), LinkState::Deleted);
             let change =
-                async { Ok(local.ops.change_state(&by, &workspace, code, state, WriteMode::Apply).await?) };
+                async { Ok(local.ops.change_state(&caller, code, state, None, WriteMode::Apply).await?) };
             local.link_result(&workspace, local.change(change).await?).await?
         }
         Backend::Server(client) => client.delete(&seen.link.code).await?,

@@ -64,8 +64,8 @@ async fn create(
         Backend::Cloudflare(_) => return Err(CliError::needs_store()),
         Backend::Store(local) => {
             let workspace = local.workspace().await?;
-            let by = local.requester();
-            let change = async { Ok(local.ops.invite(&by, &workspace, email, name, role).await?) };
+            let caller = local.caller_in(&workspace);
+            let change = async { Ok(local.ops.invite(&caller, email, name, role).await?) };
             let (user, invitation) = local.change(change).await?;
             let invited = Invitation {
                 user: Member::from(&user),
@@ -105,8 +105,8 @@ async fn invite_again(backend: &Backend, who: &str) -> Result<(), CliError> {
     };
     let workspace = local.workspace().await?;
     let user = local.ops.member(&workspace, who).await?;
-    let by = local.requester();
-    let change = async { Ok(local.ops.reinvite(&by, &user).await?) };
+    let caller = local.caller_in(&workspace);
+    let change = async { Ok(local.ops.reinvite(&caller, &user).await?) };
     let invitation = local.change(change).await?;
     let output = backend.output();
     if output.json {
@@ -171,8 +171,8 @@ async fn change(backend: &Backend, who: &str, patch: &MemberPatch, done: &str) -
         Backend::Store(local) => {
             let workspace = local.workspace().await?;
             let seen = local.ops.member(&workspace, who).await?;
-            let by = local.requester();
-            let change = async { Ok(local.ops.change_member(&by, &seen, patch).await?) };
+            let caller = local.caller_in(&workspace);
+            let change = async { Ok(local.ops.change_member(&caller, &seen, patch).await?) };
             let user = local.change(change).await?;
             (Member::from(&seen), Member::from(&user))
         }
@@ -210,8 +210,9 @@ async fn delete(backend: &Backend, who: &str, yes: bool) -> Result<(), CliError>
         Backend::Cloudflare(_) => return Err(CliError::needs_store()),
         Backend::Store(local) => {
             let workspace = local.workspace().await?;
-            let (by, user) = (local.requester(), local.ops.member(&workspace, &id.to_string()).await?);
-            let change = async { Ok(local.ops.remove_member(&by, &workspace, &user).await?) };
+            let caller = local.caller_in(&workspace);
+            let user = local.ops.member(&workspace, &id.to_string()).await?;
+            let change = async { Ok(local.ops.remove_member(&caller, &user).await?) };
             local.change(change).await?;
         }
         Backend::Server(client) => client.delete_user(*id).await?,

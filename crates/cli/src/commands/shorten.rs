@@ -28,12 +28,10 @@ pub(crate) async fn run(backend: &Backend, args: &Shorten) -> Result<(), CliErro
     let LinkResult { details: seen, outcome, not_applied } = match backend {
         Backend::Cloudflare(_) => return Err(CliError::needs_store()),
         Backend::Store(local) => {
-            let (workspace, by) = (local.workspace().await?, local.requester());
+            let workspace = local.workspace().await?;
+            let caller = local.caller_in(&workspace);
             let change = async {
-                Ok(local
-                    .ops
-                    .create(&by, &workspace, &input, OnDeletedCode::Refuse, None, WriteMode::Apply)
-                    .await?)
+                Ok(local.ops.create(&caller, &input, OnDeletedCode::Refuse, None, WriteMode::Apply).await?)
             };
             local.link_result(&workspace, local.change(change).await?).await?
         }

@@ -84,7 +84,7 @@ async fn print_totals(cloudflare: &Cloudflare, args: &Stats) -> Result<(), CliEr
 
 async fn count(local: &LocalStore, args: &Stats) -> Result<LinkStatistics, CliError> {
     let workspace = local.workspace().await?;
-    let link = local.ops.any_link(&local.requester(), &workspace, &args.code).await?;
+    let link = local.ops.any_link(&local.caller_in(&workspace), &args.code).await?;
     let now = local.now();
     let question = args.question(RollupSubject::link(workspace.id, link.id), &workspace.policy, now)?;
     let clicks = local.clicks().await?;

@@ -72,15 +72,7 @@ async fn job<'a>(
     archive: Option<&'a OpenDestination>,
     mode: WriteMode,
 ) -> Result<sweep::Sweep<'a>, CliError> {
-    Ok(sweep::Sweep {
-        store: local.store(),
-        clicks: local.clicks().await?,
-        workspaces,
-        archive,
-        safety: &local.ops.safety,
-        domain_checker: &local.ops.domain_checker,
-        mode,
-    })
+    Ok(sweep::Sweep { ops: &local.ops, clicks: local.clicks().await?, workspaces, archive, mode })
 }
 
 fn report(local: &LocalStore, swept: &SweepReport, mode: WriteMode) -> Result<(), CliError> {

@@ -3,6 +3,7 @@
 mod rollback;
 
 use rlinks_core::{Domain, FieldErrors, Policy, Preset, Slug, Workspace};
+use rlinks_ops::workspaces::WorkspacePatch;
 use rlinks_ops::{Resource, WriteMode};
 use serde_json::Value;
 
@@ -37,10 +38,7 @@ async fn create(local: &LocalStore, slug: &str, preset: &str, name: Option<&str>
         return Err(errors.into());
     };
     let change = async {
-        let made = local
-            .store()
-            .create_workspace(slug, name, Policy::preset(preset), &local.actor(), local.now())
-            .await;
+        let made = local.ops.create_workspace(&local.actor(), slug, name, Policy::preset(preset)).await;
         made.map_err(|error| {
             CliError::from(error)
                 .hint("a slug is never given out twice, a deleted workspace's neither; choose another")
@@ -142,8 +140,9 @@ async fn policy(
         Some(name) => Policy::preset(name.parse()?),
         None => seen.policy.clone(),
     };
-    let next = Workspace { policy: with_fields(&begin, set)?, ..seen.clone() };
-    let workspace = update(local, &seen, next, "workspace.policy").await?;
+    let patch = WorkspacePatch { policy: Some(with_fields(&begin, set)?), name: None };
+    let caller = local.caller_in(&seen);
+    let workspace = local.change(async { Ok(local.ops.update_workspace(&caller, patch).await?) }).await?;
     print_policy(local, &workspace.policy)
 }
 
@@ -167,17 +166,6 @@ fn with_fields(policy: &Policy, set: &[String]) -> Result<Policy, CliError> {
     Ok(policy.set_fields(&waiting)?)
 }
 
-async fn update(
-    local: &LocalStore,
-    seen: &Workspace,
-    next: Workspace,
-    action: &str,
-) -> Result<Workspace, CliError> {
-    let change =
-        async { Ok(local.store().update_workspace(seen, next, action, &local.actor(), local.now()).await?) };
-    local.change(change).await
-}
-
 async fn delete(local: &LocalStore, slug: &str, yes: bool) -> Result<(), CliError> {
     let seen = local.workspace_named(slug).await?;
     if slug == Slug::MAIN {
@@ -196,8 +184,8 @@ async fn delete(local: &LocalStore, slug: &str, yes: bool) -> Result<(), CliErro
             return Err(CliError::failed("nothing was deleted"));
         }
     }
-    let next = Workspace { deleted_at: Some(local.now()), ..seen.clone() };
-    let workspace = update(local, &seen, next, "workspace.delete").await?;
+    let caller = local.caller_in(&seen);
+    let workspace = local.change(async { Ok(local.ops.delete_workspace(&caller).await?) }).await?;
     report(local, &workspace, "deleted")
 }
 
@@ -209,8 +197,8 @@ async fn restore(local: &LocalStore, slug: &str) -> Result<(), CliError> {
     if seen.deleted_at.is_none() {
         return report(local, &seen, "unchanged");
     }
-    let next = Workspace { deleted_at: None, ..seen.clone() };
-    let workspace = update(local, &seen, next, "workspace.restore").await?;
+    let caller = local.caller_in(&seen);
+    let workspace = local.change(async { Ok(local.ops.restore_workspace(&caller).await?) }).await?;
     report(local, &workspace, "restored")
 }
 

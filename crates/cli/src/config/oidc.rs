@@ -1,8 +1,7 @@
 //! `oidc.*`: the OpenID provider people sign in with, and who of them becomes a member.
 
-use std::net::IpAddr;
-
 use rlinks_core::{Host, Role, Slug};
+use rlinks_ops::outbound::is_loopback;
 use rlinks_server::auth::oidc::provision::{ClaimRule, ProvisionRule};
 use rlinks_server::auth::oidc::{Algorithm, CALLBACK_PATH, ClientSecret, OidcSettings};
 use serde_json::{Map, Value};
@@ -80,16 +79,6 @@ fn redirect_uri(text: &str) -> Result<String, String> {
             && url.fragment().is_none()
     });
     url.map(|_| text.to_owned()).ok_or_else(|| format!("must be a URL that ends in {CALLBACK_PATH}"))
-}
-
-fn is_loopback(url: &Url) -> bool {
-    match url.host_str() {
-        Some("localhost") => true,
-        Some(host) => {
-            host.trim_matches(['[', ']']).parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
-        }
-        None => false,
-    }
 }
 
 fn one_word(text: &str) -> Result<String, String> {

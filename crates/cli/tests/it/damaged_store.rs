@@ -42,6 +42,35 @@ fn garbage_file_is_refused() {
     ");
 }
 
+/// Guessing what a link was would switch a disabled one on.
+#[test]
+fn link_whose_deletion_cannot_be_read_is_not_restored() {
+    let sandbox = one_link();
+    sandbox.ok("links disable x");
+    sandbox.ok("links delete x --yes");
+    sandbox.tamper(
+        "update audit set before = replace(before, '\"state\":\"disabled\"', '\"state\":\"paused\"') where action = 'link.delete'",
+    );
+    sandbox.fails(1, "links restore x").says("what link x was before it was deleted");
+    sandbox.tamper(
+        "update audit set before = replace(before, '\"state\":\"paused\"', '\"state\":\"disabled\"') where action = 'link.delete'",
+    );
+    sandbox.ok("links restore x");
+    assert_eq!(sandbox.ok("links get x").json()["status"], "disabled");
+}
+
+/// Servers of two versions share a store while they are replaced one by one.
+#[test]
+fn policy_that_a_later_version_wrote_is_read() {
+    let sandbox = one_link();
+    sandbox.tamper("update workspaces set policy = replace(policy, '{\"preset\"', '{\"sampling\":{\"rate\":5},\"preset\"')");
+    assert_eq!(sandbox.ok("links get x").json()["code"], "x");
+    sandbox.ok("links set y https://example.com/");
+    sandbox.tamper("update workspaces set policy = replace(policy, '\"reuse\":false,', '')");
+    assert_eq!(sandbox.ok("workspaces show --json").json()["policy"]["reuse"], false);
+    sandbox.fails(5, "workspaces policy --set sampling=1").says("is no field of a policy");
+}
+
 #[test]
 fn truncated_database_is_refused() {
     let sandbox = one_link();

@@ -143,6 +143,28 @@ fn layers() -> BTreeMap<String, BTreeMap<String, usize>> {
     layers
 }
 
+/// What only some crates may name, so that there is one way to change a store. Tests may: they make what no operation would.
+#[test]
+fn only_operations_change_the_store() {
+    let rules = [
+        ("StoreWriter", ["store", "ops"], "call an operation of crates/ops, or add one"),
+        ("database::pool", ["store", "clicks"], "add a method to crates/store or crates/clicks"),
+    ];
+    let mut faults = Vec::new();
+    for path in project_files() {
+        let Ok(below) = path.strip_prefix("crates") else { continue };
+        let mut parts = below.components().map(|part| part.as_os_str().to_string_lossy());
+        let (Some(name), Some(folder)) = (parts.next(), parts.next()) else { continue };
+        let Ok(text) = fs::read_to_string(root().join(&path)) else { continue };
+        for (word, allowed, advice) in rules {
+            if folder == "src" && !allowed.contains(&&*name) && text.contains(word) {
+                faults.push(format!("{}: names `{word}`: {advice}", path.display()));
+            }
+        }
+    }
+    report(&faults);
+}
+
 #[test]
 fn every_shared_dependency_says_what_it_is_for() {
     let manifest = read("Cargo.toml");

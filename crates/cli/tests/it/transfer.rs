@@ -327,18 +327,40 @@ fn a_workspace_that_reuses_targets_imports_every_code() {
 #[test]
 fn exported_csv_cells_are_never_formulas() {
     let sandbox = Sandbox::new();
-    for (code, title) in
-        [("a", "=1+1"), ("b", "+1"), ("c", "-1"), ("d", "@SUM(A1)"), ("e", "＝1"), ("f", "\"=1")]
-    {
-        sandbox.write(
-            &format!("{code}.jsonl"),
-            &json!({"code": code, "target": "https://example.com/", "title": title}).to_string(),
-        );
-        sandbox.ok(&format!("links import {code}.jsonl"));
-    }
+    let titles = [
+        ("a", "=1+1"),
+        ("b", "+1"),
+        ("c", "-1"),
+        ("d", "@SUM(A1)"),
+        ("e", "＝1"),
+        ("f", "\"=1"),
+        ("g", "'=1"),
+        ("h", "it's"),
+    ];
+    let rows = titles.map(|(code, title)| {
+        json!({"code": code, "target": "https://example.com/", "title": title}).to_string()
+    });
+    sandbox.write("links.jsonl", &rows.join("\n"));
+    sandbox.ok("links import links.jsonl");
     let csv = sandbox.ok("links export --format csv").stdout;
-    for cell in [",\"'=1+1\",", ",\"'+1\",", ",\"'-1\",", ",\"'@SUM(A1)\",", ",\"'＝1\",", ",\"\"\"=1\","] {
+    for cell in [
+        ",\"'=1+1\",",
+        ",\"'+1\",",
+        ",\"'-1\",",
+        ",\"'@SUM(A1)\",",
+        ",\"'＝1\",",
+        ",\"\"\"=1\",",
+        ",\"''=1\",",
+        ",it's,",
+    ] {
         assert!(csv.contains(cell), "{cell}\n{csv}");
+    }
+    // Import reads the very texts back.
+    sandbox.write("links.csv", &csv);
+    let other = Sandbox::new();
+    other.ok(&format!("links import {}", sandbox.path("links.csv").to_string_lossy()));
+    for (code, title) in titles {
+        assert_eq!(exported_link(&other, code)["title"], title);
     }
     // Numbers stay numbers.
     assert!(csv.lines().all(|line| line.contains(",1,0,,0,") || line.starts_with("code,")), "{csv}");

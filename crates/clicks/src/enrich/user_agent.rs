@@ -3,12 +3,11 @@
 //! Anybody can write anything there, so the text is cut before it is read, every pattern runs in linear time, and
 //! what comes out is short. The tables are those of ua-parser and isbot; they are loaded at the first click.
 
-use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
-use std::mem;
 use std::sync::OnceLock;
 
 use isbot::Bots;
+use rlinks_core::two_generation_cache::TwoGenerationCache;
 use serde::Deserialize;
 use ua_parser::{os, user_agent};
 
@@ -97,16 +96,16 @@ pub fn decode(bytes: &[u8]) -> ParsedUserAgent {
 }
 
 /// Remembers what was read lately, encoded, because most clicks come with few different User-Agents.
-///
-/// It has two generations: when the young one is full it becomes the old one, and the old one is forgotten. What is
-/// asked for again moves to the young one. So a flood of made-up User-Agents costs no more than reading each.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct UserAgentCache {
-    young: Generation,
-    old: Generation,
+    agents: TwoGenerationCache<u64, Box<[u8]>, BuildHasherDefault<IdentityHasher>>,
 }
 
-type Generation = HashMap<u64, Box<[u8]>, BuildHasherDefault<IdentityHasher>>;
+impl Default for UserAgentCache {
+    fn default() -> Self {
+        Self { agents: TwoGenerationCache::new(MAX_CACHED_USER_AGENTS) }
+    }
+}
 
 /// The keys are keyed hashes already: hashing them again would protect from nobody.
 #[derive(Debug, Default)]
@@ -131,15 +130,7 @@ impl UserAgentCache {
     ///
     /// The hash must be keyed with a secret: whoever can choose collisions can choose what others seem to use.
     pub fn get_or_parse(&mut self, hash: u64, user_agent: &[u8]) -> &[u8] {
-        if !self.young.contains_key(&hash) {
-            let read = || encode(&parse(&String::from_utf8_lossy(user_agent)));
-            let agent = self.old.remove(&hash).unwrap_or_else(read);
-            if self.young.len() >= MAX_CACHED_USER_AGENTS / 2 {
-                self.old = mem::take(&mut self.young);
-            }
-            self.young.insert(hash, agent);
-        }
-        &self.young[&hash]
+        self.agents.get_or_insert_with(hash, || encode(&parse(&String::from_utf8_lossy(user_agent))))
     }
 }
 
@@ -592,7 +583,6 @@ mod tests {
         for hash in 100..100 + 3 * MAX_CACHED_USER_AGENTS as u64 {
             memo.get_or_parse(hash, b"");
             memo.get_or_parse(7, b"what is asked for stays");
-            assert!(memo.young.len() + memo.old.len() <= MAX_CACHED_USER_AGENTS);
         }
         assert_eq!(decode(memo.get_or_parse(7, b"what is asked for stays")), parse("curl/8.4.0"));
         assert_eq!(

@@ -4,8 +4,7 @@
 
 use std::ffi::OsStr;
 use std::fmt;
-use std::fs::File;
-use std::io::{ErrorKind, Write};
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -13,7 +12,7 @@ use std::time::{Duration, SystemTime};
 use object_store::aws::{AmazonS3, AmazonS3Builder, AmazonS3ConfigKey};
 use object_store::path::Path as Key;
 use object_store::{ClientConfigKey, ObjectStoreExt, RetryConfig, WriteMultipart};
-use tempfile::NamedTempFile;
+use rlinks_store::database::atomic_file::{AtomicFile, AtomicFileError, Overwrite, final_name};
 
 use super::ExportError;
 
@@ -24,8 +23,6 @@ const MAX_CONCURRENT_PARTS: usize = 2;
 /// S3's own limit; with our parts 78 GiB.
 const MAX_PARTS: usize = 10_000;
 
-/// How the names of files in the making end.
-const PARTIAL_FILE_SUFFIX: &str = ".part";
 /// What has not been written to for so long, nobody writes.
 const MIN_LEFTOVER_AGE: Duration = Duration::from_hours(24);
 
@@ -46,15 +43,6 @@ pub enum Destination {
         /// The object's name, or the beginning of the names of all parts.
         key: String,
     },
-}
-
-/// What to do about a file that exists.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Overwrite {
-    /// Leave it alone and fail.
-    Refuse,
-    /// Put the new one in its place once that is complete.
-    Replace,
 }
 
 impl Destination {
@@ -216,7 +204,7 @@ impl Upload {
     pub async fn write(&mut self, bytes: &[u8]) -> Result<(), ExportError> {
         match &mut self.0 {
             OutputSink::Stdout => Ok(std::io::stdout().write_all(bytes)?),
-            OutputSink::File(file) => file.making.write_all(bytes).map_err(|error| file.failed(&error)),
+            OutputSink::File(file) => file.write(bytes),
             OutputSink::Object(object) => object.write(bytes).await,
         }
     }
@@ -249,66 +237,45 @@ impl Upload {
     }
 }
 
-/// A file written beside its place under a hidden name, readable by its owner alone: clicks are about people.
+/// Clicks are about people: nobody else may read the file.
 struct FileUpload {
-    making: NamedTempFile,
-    place: PathBuf,
-    overwrite: Overwrite,
+    file: AtomicFile,
+    path: PathBuf,
 }
 
 impl FileUpload {
     fn begin(path: &Path, part: Option<&Key>, overwrite: Overwrite) -> Result<Self, ExportError> {
-        let place = part.map_or_else(|| path.to_owned(), |part| path.join(part.as_ref()));
-        let failed = |error: std::io::Error| failed(&place.display(), &error);
-        let Some(name) = place.file_name() else {
-            return Err(ExportError::InvalidDestination(format!(
-                "{} is no name for a file",
-                place.display()
-            )));
-        };
-        refuse_existing(&place, overwrite)?;
-        let folder = match place.parent() {
-            Some(folder) if !folder.as_os_str().is_empty() => folder,
-            _ => Path::new("."),
-        };
+        let path = part.map_or_else(|| path.to_owned(), |part| path.join(part.as_ref()));
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         // A folder is made for parts only: a file's missing folder is more likely a typing error.
         if part.is_some() {
-            std::fs::create_dir_all(folder).map_err(failed)?;
+            std::fs::create_dir_all(folder).map_err(|error| failed(&path.display(), &error))?;
         }
-        let mut hidden = std::ffi::OsString::from(".");
-        hidden.push(name);
-        hidden.push(".");
-        let making = tempfile::Builder::new()
-            .prefix(&hidden)
-            .suffix(PARTIAL_FILE_SUFFIX)
-            .tempfile_in(folder)
-            // Its message names the hidden file, which nobody asked for.
-            .map_err(|error| failed(std::io::Error::from(error.kind())))?;
-        if let Ok(now) = making.as_file().metadata().and_then(|made| made.modified()) {
+        let file = AtomicFile::create(&path, overwrite).map_err(|error| refused(&path, error))?;
+        if let (Ok(now), Some(name)) = (file.modified(), path.file_name()) {
             remove_leftovers(folder, name, now);
         }
-        Ok(Self { making, place, overwrite })
+        Ok(Self { file, path })
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> Result<(), ExportError> {
+        self.file.write_all(bytes).map_err(|error| failed(&self.path.display(), &error))
     }
 
     fn finish(self) -> Result<(), ExportError> {
-        self.making.as_file().sync_all().map_err(|error| self.failed(&error))?;
-        refuse_existing(&self.place, self.overwrite)?;
-        let moved = match self.overwrite {
-            Overwrite::Refuse => self.making.persist_noclobber(&self.place),
-            Overwrite::Replace => self.making.persist(&self.place),
-        };
-        moved.map_err(|refused| match refused.error.kind() {
-            ErrorKind::AlreadyExists => ExportError::Exists(self.place.display().to_string()),
-            _ => failed(&self.place.display(), &refused.error),
-        })?;
-        let folder = self.place.parent().filter(|folder| !folder.as_os_str().is_empty());
-        // The name is only safe once its folder is on the disk; where a folder cannot be synced there is nothing more to do.
-        let _ = File::open(folder.unwrap_or(Path::new("."))).and_then(|folder| folder.sync_all());
-        Ok(())
+        self.file.finish().map_err(|error| refused(&self.path, error))
     }
+}
 
-    fn failed(&self, error: &std::io::Error) -> ExportError {
-        failed(&self.place.display(), error)
+fn refused(path: &Path, error: AtomicFileError) -> ExportError {
+    let path = path.display();
+    match error {
+        AtomicFileError::Exists => ExportError::Exists(path.to_string()),
+        AtomicFileError::NotAFile => {
+            ExportError::InvalidDestination(format!("{path} is no file and is not replaced"))
+        }
+        AtomicFileError::NoName => ExportError::InvalidDestination(format!("{path} is no name for a file")),
+        AtomicFileError::Io(error) => failed(&path, &io::Error::from(error.kind())),
     }
 }
 
@@ -328,31 +295,10 @@ fn remove_leftovers(folder: &Path, name: &OsStr, now: SystemTime) {
     }
 }
 
-/// The name of the file that a hidden one was going to be: `.name.xxxxxx.part`.
-fn final_name(hidden: &OsStr) -> Option<&str> {
-    let (name, random) =
-        hidden.to_str()?.strip_prefix('.')?.strip_suffix(PARTIAL_FILE_SUFFIX)?.rsplit_once('.')?;
-    (random.len() == 6 && random.bytes().all(|byte| byte.is_ascii_alphanumeric())).then_some(name)
-}
-
 /// Whether a name is one that is given to parts.
 fn is_part(name: &str) -> bool {
     ["clicks-", "archive-"].iter().any(|start| name.starts_with(start))
         && [".jsonl", ".parquet"].iter().any(|end| name.ends_with(end))
-}
-
-/// What is there is kept unless somebody says otherwise; what is no file (a device, a pipe) is never replaced.
-fn refuse_existing(place: &Path, overwrite: Overwrite) -> Result<(), ExportError> {
-    match place.symlink_metadata() {
-        Ok(_) if overwrite == Overwrite::Refuse => Err(ExportError::Exists(place.display().to_string())),
-        Ok(there) if !there.is_file() => Err(ExportError::InvalidDestination(format!(
-            "{} is no file and is not replaced",
-            place.display()
-        ))),
-        Ok(_) => Ok(()),
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(failed(&place.display(), &error)),
-    }
 }
 
 /// An object that S3 shows when its last part is there. A small one is a single request.

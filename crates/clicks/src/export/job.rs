@@ -2,9 +2,10 @@
 
 use rlinks_core::{Id, Timestamp};
 use rlinks_store::StoreError;
+use rlinks_store::database::atomic_file::Overwrite;
 use rlinks_store::database::pool::{read, run_in};
 
-use super::{Export, ExportError, Format, OpenDestination, Overwrite};
+use super::{Export, ExportError, Format, OpenDestination};
 use crate::database::ClickStore;
 use crate::events::{Codes, EventFilter};
 

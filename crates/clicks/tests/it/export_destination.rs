@@ -1,9 +1,10 @@
 use std::path::Path;
 
 use rlinks_clicks::export::jsonl::Form;
-use rlinks_clicks::export::{Destination, Export, ExportError, Format, OpenDestination, Overwrite};
+use rlinks_clicks::export::{Destination, Export, ExportError, Format, OpenDestination};
 
 use crate::support::sample_clicks::many;
+use rlinks_store::database::atomic_file::Overwrite;
 
 #[track_caller]
 fn parsed(text: &str, expected: &str) {

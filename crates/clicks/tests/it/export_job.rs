@@ -5,9 +5,10 @@ use std::path::Path;
 use rlinks_clicks::events::{Codes, EventFilter};
 use rlinks_clicks::export::jsonl::Form;
 use rlinks_clicks::export::{
-    Destination as Where, ExportError, ExportReport, ExportRequest, Format, Overwrite, watermark_name,
+    Destination as Where, ExportError, ExportReport, ExportRequest, Format, watermark_name,
 };
 use rlinks_core::{Id, Timestamp};
+use rlinks_store::database::atomic_file::Overwrite;
 use rlinks_store::database::pool::{Pool, run_in};
 
 use crate::support::clicks::{ClickFixture, MAIN, click, moment};
@@ -41,7 +42,7 @@ impl ClickFixture {
             stem: "clicks",
             upto: None,
         };
-        let mut codes = Codes::new(self.store.clone());
+        let mut codes = Codes::new(self.store.reader());
         self.clicks.export(&mut codes, &target, &wanted, moment("2026-11-11"), |_| ()).await
     }
 

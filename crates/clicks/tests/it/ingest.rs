@@ -27,7 +27,7 @@ async fn redelivered_clicks_are_stored_once(test_store: TestStore) {
     for _ in 0..2 {
         let control = tokio::runtime::Handle::current();
         let mut second = Ingest::new(
-            fixture.store.clone(),
+            fixture.store.reader(),
             control,
             Reader::abandoned(&again),
             None,

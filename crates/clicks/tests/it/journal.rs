@@ -405,7 +405,7 @@ async fn losses_are_counted_in_the_database_and_intact_records_stored_once() {
         let control = tokio::runtime::Handle::current();
         let reader = Reader::abandoned(&left.folder());
         let mut ingest =
-            Ingest::new(fixture.store.clone(), control, reader, None, Arc::new(MissCounter::default()));
+            Ingest::new(fixture.store.reader(), control, reader, None, Arc::new(MissCounter::default()));
         while ingest.ingest_next_batch(&fixture.clicks, moment("2099-01-01")).await.unwrap() > 0 {}
         assert_eq!(fixture.count("select count(*) from events").await, 10);
         assert_eq!(
@@ -643,7 +643,7 @@ async fn drop_count_survives_the_process_and_is_counted_once() {
     for _ in 0..2 {
         let misses = Arc::new(MissCounter::default());
         let mut ingest =
-            Ingest::new(store.clone(), control.clone(), Reader::abandoned(&folder), None, misses);
+            Ingest::new(store.reader(), control.clone(), Reader::abandoned(&folder), None, misses);
         ingest.store_drops(&clicks).await.unwrap();
         assert_eq!(clicks.losses().await.unwrap(), [("dropped".to_owned(), 6)]);
         assert!(!tally.exists());
@@ -671,7 +671,7 @@ async fn process_without_uncounted_drops_leaves_no_drop_counter() {
     assert!(!lane.append(&record(1, "")));
     let control = tokio::runtime::Handle::current();
     let mut ingest =
-        Ingest::new(store, control, Reader::live(&journal), None, Arc::new(MissCounter::default()))
+        Ingest::new(store.reader(), control, Reader::live(&journal), None, Arc::new(MissCounter::default()))
             .with_drop_counting(&journal);
     ingest.store_drops(&clicks).await.unwrap();
     drop(keeper);

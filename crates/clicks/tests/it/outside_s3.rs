@@ -6,9 +6,10 @@ use object_store::aws::AmazonS3Builder;
 use object_store::path::Path as Key;
 use object_store::{ObjectStoreExt, aws::AmazonS3};
 use rlinks_clicks::export::jsonl::Form;
-use rlinks_clicks::export::{Destination, Export, ExportError, Format, OpenDestination, Overwrite};
+use rlinks_clicks::export::{Destination, Export, ExportError, Format, OpenDestination};
 
 use crate::support::sample_clicks::many;
+use rlinks_store::database::atomic_file::Overwrite;
 
 #[expect(clippy::disallowed_methods, reason = "the server's address comes from the script that started it")]
 fn settings() -> (String, Vec<(String, String)>) {

@@ -204,7 +204,7 @@ async fn late_click_is_kept_until_it_has_been_exported(test_store: TestStore) {
     assert_eq!(due.clicks, 18);
     assert_eq!(due.during, moment("2026-11-01T00:00:00Z")..moment("2026-11-10T00:00:00Z"));
     let filter = EventFilter { workspace: MAIN, link: None, during: due.during.clone() };
-    let mut codes = Codes::new(fixture.store.clone());
+    let mut codes = Codes::new(fixture.store.reader());
     let span = due.upto - due.after;
     let (exported, _) = fixture.clicks.events_after(&filter, due.after, span, &mut codes).await.unwrap();
     assert_eq!(exported.len(), 18);

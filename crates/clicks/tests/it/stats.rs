@@ -207,7 +207,7 @@ async fn unclicked_link_has_a_series_of_zeros(test_store: TestStore) {
     // A link of another workspace is nobody's.
     let stranger = StatsQuery::for_subject(RollupSubject::link(Id::from_i64(2), other));
     assert_eq!(fixture.ask(&stranger).await.devices, []);
-    let mut codes = Codes::new(fixture.store.clone());
+    let mut codes = Codes::new(fixture.store.reader());
     assert_eq!(fixture.clicks.recent(MAIN, Some(link), None, 10, &mut codes).await.unwrap(), (vec![], None));
     assert_eq!(
         fixture.clicks.recent(Id::from_i64(2), Some(other), None, 10, &mut codes).await.unwrap(),

@@ -47,6 +47,19 @@ impl Email {
         }
     }
 
+    /// Fails where this may not be the address of a new account: its host must have a dot, and at least two letters at its end. Accounts
+    /// that are there, and what a provider says, are not held to that.
+    pub fn check_for_new_account(&self) -> Result<(), FieldError> {
+        let host = self.0.rsplit_once('@').map_or("", |(_, host)| host);
+        let end = host.rsplit_once('.').map_or("", |(_, end)| end);
+        let is_word = end.chars().count() >= 2 && end.chars().all(char::is_alphabetic);
+        if is_word || end.starts_with("xn--") {
+            return Ok(());
+        }
+        let message = "must end in a domain such as `example.com`";
+        Err(FieldError::new("email", FieldCode::BadCharacters, message))
+    }
+
     /// An address as the store keeps it: a placeholder where the account was deleted.
     pub fn from_stored(text: String) -> Self {
         Self(text)

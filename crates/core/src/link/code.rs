@@ -50,9 +50,8 @@ pub const RESERVED_WORDS: &[&str] = &[
     "www",
 ];
 
-/// What every host serves of its own beside links, the API and the dashboard. Each first segment is a reserved word: a test
-/// walks them.
-pub const SERVER_PATHS: [&str; 4] = ["/health", "/ready", "/robots.txt", "/favicon.ico"];
+/// What every listener serves beside links. Each first segment is a server word: a test walks them.
+pub const PUBLIC_PATHS: [&str; 4] = ["/health", "/ready", "/robots.txt", "/favicon.ico"];
 
 /// Which characters a policy lets a new code have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -88,7 +87,6 @@ impl Alphabet {
 
 /// What a policy lets a new code be.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct CodeRules {
     pub alphabet: Alphabet,
     pub min: usize,
@@ -97,6 +95,14 @@ pub struct CodeRules {
     pub fold_case: bool,
     /// No two chosen codes may differ by case alone.
     pub unique_fold: bool,
+}
+
+impl CodeRules {
+    /// The second code to look up for one that was sent: in lower case, where the rules fold it and it differs.
+    pub fn folded(&self, code: &str) -> Option<String> {
+        let folds = self.fold_case && code.bytes().any(|byte| byte.is_ascii_uppercase());
+        folds.then(|| code.to_ascii_lowercase()).filter(|lower| !is_server_word(lower))
+    }
 }
 
 impl Code {
@@ -154,11 +160,23 @@ impl Code {
 }
 
 /// Whether a text can ever have been a code.
+#[inline]
 pub fn is_code(text: &str) -> bool {
     !text.is_empty() && text.len() <= MAX_CODE_CHARS && text.bytes().all(|byte| Alphabet::Word.contains(byte))
 }
 
-/// Whether a word is the server's own, in any case.
+/// Whether the first segment of a path makes it the server's own, on every host and whatever is stored. These reserved words name something
+/// today, spelled as they are served; a code made before any other word was reserved keeps answering.
+#[inline]
+pub fn is_server_word(word: &str) -> bool {
+    // `__admin__` is no route: at Cloudflare the hits of a link with this code would be among the entries of the audit log.
+    matches!(
+        word,
+        "__admin__" | "admin" | "api" | "favicon.ico" | "health" | "metrics" | "ready" | "robots.txt"
+    )
+}
+
+/// Whether no new code may be this word, in any case.
 pub fn is_reserved(text: &str) -> bool {
     RESERVED_WORDS.iter().any(|word| word.eq_ignore_ascii_case(text))
 }
@@ -171,7 +189,7 @@ impl fmt::Display for Code {
 
 #[cfg(test)]
 mod tests {
-    use super::{Code, is_reserved};
+    use super::{Code, is_reserved, is_server_word};
     use crate::{FieldCode, Policy, Preset};
 
     #[track_caller]
@@ -221,5 +239,13 @@ mod tests {
     #[test]
     fn reserved_words_are_case_insensitive() {
         assert!(is_reserved("aPi") && is_reserved("robots.txt") && !is_reserved("parity"));
+    }
+
+    #[test]
+    fn server_words_are_reserved() {
+        for word in ["__admin__", "admin", "api", "favicon.ico", "health", "metrics", "ready", "robots.txt"] {
+            assert!(is_server_word(word) && is_reserved(word), "{word}");
+        }
+        assert!(!is_server_word("Health") && !is_server_word("www"));
     }
 }

@@ -21,11 +21,17 @@ pub enum RequestPath<'a> {
 }
 
 /// Reads a path. Escapes are decoded once; the query is not part of it.
+#[inline]
 pub fn parse_path(path: &str) -> RequestPath<'_> {
-    let Some(rest) = path.strip_prefix('/') else { return RequestPath::NotALink };
-    if rest.is_empty() {
-        return RequestPath::Root;
+    match path.strip_prefix('/') {
+        None => RequestPath::NotALink,
+        Some("") => RequestPath::Root,
+        Some(code) if is_code(code) => RequestPath::Code(Cow::Borrowed(code)),
+        Some(rest) => parse_decoded(rest),
     }
+}
+
+fn parse_decoded(rest: &str) -> RequestPath<'_> {
     let decoded = if rest.contains('%') {
         match percent_encoding::percent_decode_str(rest).decode_utf8() {
             Ok(text) => text,

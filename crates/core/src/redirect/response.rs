@@ -5,6 +5,7 @@ use serde_json::Value;
 use crate::error_code::{self, ErrorCode};
 use crate::redirect::decide::CacheControl;
 use crate::redirect::public_pages;
+use crate::time::DAY_MS;
 use crate::{RedirectStatus, Timestamp};
 
 /// `X-Robots-Tag` of every redirect and page: short links do not belong into search engines.
@@ -17,7 +18,6 @@ pub const ROBOTS_TXT: &str = "User-agent: *\nDisallow: /\n";
 pub const SECURITY_TXT_PATH: &str = "/.well-known/security.txt";
 /// For so long what it says may be believed.
 const SECURITY_TXT_VALIDITY_MS: i64 = 180 * DAY_MS;
-const DAY_MS: i64 = 86_400_000;
 
 /// A whole answer, but for the request's id, which the server adds.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,17 +29,21 @@ pub struct HttpResponse {
     pub body: String,
 }
 
+/// The headers of a redirect, wherever it is written.
+pub const fn redirect_headers<'a>(target: &'a str, cache_control: &'a str) -> [(&'static str, &'a str); 3] {
+    [("location", target), ("cache-control", cache_control), ("x-robots-tag", ROBOTS_TAG)]
+}
+
+/// The same as bytes of an HTTP/1.1 head, for whoever writes one by hand.
+pub const fn redirect_header_lines<'a>(target: &'a str, cache_control: &'a str) -> [&'a str; 5] {
+    ["location: ", target, "\r\ncache-control: ", cache_control, "\r\nx-robots-tag: noindex\r\n"]
+}
+
 impl HttpResponse {
     pub fn redirect(status: RedirectStatus, target: &str, cache: CacheControl) -> Self {
-        Self {
-            status: status.code(),
-            headers: vec![
-                ("location", target.to_owned()),
-                ("cache-control", cache.to_string()),
-                ("x-robots-tag", ROBOTS_TAG.to_owned()),
-            ],
-            body: String::new(),
-        }
+        let headers =
+            redirect_headers(target, &cache.to_string()).map(|(name, value)| (name, value.to_owned()));
+        Self { status: status.code(), headers: headers.into(), body: String::new() }
     }
 
     /// Whom to tell that a link leads to something bad.
@@ -93,4 +97,17 @@ fn page_headers() -> [(&'static str, String); 6] {
         ("referrer-policy", "no-referrer".to_owned()),
         ("x-robots-tag", ROBOTS_TAG.to_owned()),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{redirect_header_lines, redirect_headers};
+
+    #[test]
+    fn header_lines_spell_the_headers_of_a_redirect() {
+        let (target, cache_control) = ("https://example.com/", "private, max-age=0");
+        let lines =
+            redirect_headers(target, cache_control).map(|(name, value)| format!("{name}: {value}\r\n"));
+        assert_eq!(redirect_header_lines(target, cache_control).concat(), lines.concat());
+    }
 }

@@ -9,10 +9,9 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::hex;
+use crate::time::{DAY_MS, HOUR_MS};
 use crate::{Host, Timestamp, Workspace};
 
-const HOUR_MS: i64 = 3_600_000;
-const DAY_MS: i64 = 24 * HOUR_MS;
 /// For so long a claim waits for its first proof, and a proof may be missing before its host answers no more.
 pub const GRACE_PERIOD_MS: i64 = 72 * HOUR_MS;
 /// So many days before a registration ends somebody is told, once each.

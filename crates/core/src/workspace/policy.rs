@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::LazyLock;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -79,7 +80,6 @@ pub enum CacheScope {
 
 /// How long a redirect may be kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct CacheRules {
     pub scope: CacheScope,
     /// For how many seconds; never beyond the link's expiry.
@@ -116,7 +116,7 @@ impl<'de> Deserialize<'de> for InactiveResponse {
 
 /// What each kind of unusable link answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, expecting = "struct Answers")]
+#[serde(expecting = "struct Answers")]
 pub struct InactiveResponses {
     pub expired: InactiveResponse,
     pub disabled: InactiveResponse,
@@ -194,7 +194,6 @@ impl<'de> Deserialize<'de> for UserAgentRetention {
 
 /// How much there may be. Absent means no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Limits {
     /// Links neither deleted nor expired.
     pub live_links: Option<u32>,
@@ -205,8 +204,11 @@ pub struct Limits {
 }
 
 /// The rules of a workspace.
+///
+/// As stored, it may be of an earlier or a later version: fields it has not come from its preset, and fields nobody knows are ignored.
+/// What somebody sends goes through [`Policy::set_field`], which refuses both.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(remote = "Self")]
 pub struct Policy {
     /// The preset it was filled from.
     pub preset: Preset,
@@ -241,6 +243,54 @@ pub struct Policy {
     pub limits: Limits,
 }
 
+impl Serialize for Policy {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        Self::serialize(self, serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Policy {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        static DEFAULTS: LazyLock<[Value; 4]> = LazyLock::new(|| {
+            Preset::ALL.map(|preset| {
+                Policy::serialize(&Policy::preset(preset), serde_json::value::Serializer)
+                    .expect("a policy is JSON")
+            })
+        });
+        let stored = Value::deserialize(deserializer)?;
+        let preset = match stored.get("preset") {
+            Some(name) => Preset::deserialize(name).map_err(serde::de::Error::custom)?,
+            None => return Err(serde::de::Error::missing_field("preset")),
+        };
+        let mut whole = DEFAULTS[preset as usize].clone();
+        overlay(&mut whole, stored);
+        Self::deserialize(whole).map_err(serde::de::Error::custom)
+    }
+}
+
+/// Puts stored values over defaults. What the defaults don't have is nothing we know.
+fn overlay(defaults: &mut Value, stored: Value) {
+    match (defaults, stored) {
+        (Value::Object(defaults), Value::Object(stored)) => {
+            for (name, value) in stored {
+                if let Some(slot) = defaults.get_mut(&name) {
+                    overlay(slot, value);
+                }
+            }
+        }
+        (defaults, stored) => *defaults = stored,
+    }
+}
+
+/// The first field of `sent` that `known` has not.
+fn unknown_field<'a>(sent: &'a Value, known: &Value) -> Option<&'a str> {
+    let (Value::Object(sent), Value::Object(known)) = (sent, known) else { return None };
+    sent.iter().find_map(|(name, value)| match known.get(name) {
+        None => Some(name.as_str()),
+        Some(known) => unknown_field(value, known),
+    })
+}
+
 impl Policy {
     /// Whether people may sign in by password.
     pub fn allows_passwords(&self) -> bool {
@@ -259,8 +309,13 @@ impl Policy {
             .try_fold(&mut json, |at, step| at.get_mut(step))
             .ok_or_else(|| FieldError::new(key, FieldCode::UnknownField, "is no field of a policy"))?;
         *slot = serde_json::from_str(value).unwrap_or_else(|_| Value::String(value.to_owned()));
-        let policy: Self =
-            serde_json::from_value(json).map_err(|error| refuse(format!("cannot be `{value}`: {error}")))?;
+        // Not as stored values are read: what is missing or unknown here was not meant.
+        let policy =
+            Self::deserialize(&json).map_err(|error| refuse(format!("cannot be `{value}`: {error}")))?;
+        let known = serde_json::to_value(&policy).expect("a policy is JSON");
+        if let Some(name) = unknown_field(&json, &known) {
+            return Err(refuse(format!("cannot be `{value}`: `{name}` is no field of a policy")));
+        }
         policy.check(key)?;
         Ok(policy)
     }
@@ -398,6 +453,30 @@ mod tests {
             policy.check("policy").unwrap();
             let json = serde_json::to_string(&policy).unwrap();
             assert_eq!(serde_json::from_str::<Policy>(&json).unwrap(), policy);
+        }
+    }
+
+    #[test]
+    fn stored_policy_of_another_version_is_read() {
+        let edge = Policy::preset(Preset::Edge);
+        let mut json = serde_json::to_value(&edge).unwrap();
+        json["sampling"] = 5.into();
+        json["cache"]["stale_while_revalidate"] = 5.into();
+        json["limits"].as_object_mut().unwrap().remove("live_links");
+        json.as_object_mut().unwrap().remove("retention_days");
+        assert_eq!(serde_json::from_value::<Policy>(json).unwrap(), edge);
+        assert!(serde_json::from_str::<Policy>("{}").is_err(), "without its preset nothing is known");
+    }
+
+    #[test]
+    fn unknown_or_missing_fields_of_a_sent_value_are_rejected() {
+        let policy = Policy::preset(Preset::Fabric);
+        for (key, value) in [
+            ("cache", r#"{"scope":"private","max_age":1,"more":1}"#),
+            ("cache", r#"{"scope":"private"}"#),
+            ("limits", r#"{"live_links":1,"more":1}"#),
+        ] {
+            assert!(policy.set_field(key, value).is_err(), "{key}={value}");
         }
     }
 

@@ -17,7 +17,7 @@ use crate::cached_link::{self, CacheEntry, CachedLink, NegativeEntry};
 use crate::context::RequestContext;
 use crate::d1_sql::{self, Row};
 use crate::platform::{self, KvValue, PlatformError};
-use crate::routing::{self, ClickRecord};
+use crate::routing::{self, ClickRecord, EdgeLinkRequest};
 use crate::settings::Settings;
 
 thread_local! {
@@ -33,14 +33,13 @@ enum Lookup {
 }
 
 /// What the request for a link gets.
-pub(crate) async fn handle(context: &RequestContext<'_>, code: &str, preview: bool) -> HttpResponse {
-    let mut code = code.to_owned();
+pub(crate) async fn handle(context: &RequestContext<'_>, asked: &EdgeLinkRequest<'_>) -> HttpResponse {
+    let mut code = asked.code.to_string();
     let mut found = find(context, &code).await;
     if matches!(found, Lookup::NotFound)
-        && context.settings.policy.code.fold_case
-        && code.bytes().any(|byte| byte.is_ascii_uppercase())
+        && let Some(folded) = context.settings.policy.code.folded(&code)
     {
-        code.make_ascii_lowercase();
+        code = folded;
         found = find(context, &code).await;
     }
     let route = match &found {
@@ -49,8 +48,7 @@ pub(crate) async fn handle(context: &RequestContext<'_>, code: &str, preview: bo
         Lookup::Link(known) => Some(known.route(context.settings.policy.https_only)),
         Lookup::NotFound => None,
     };
-    let (answer, click) =
-        routing::respond(context.request, context.settings, (&code, preview), route, context.now);
+    let (answer, click) = routing::respond(context.request, context.settings, asked, route, context.now);
     if let (ClickRecord::Write, Some(code)) = (click, Code::from_path(&code)) {
         let characters = match context.settings.policy.user_agent {
             UserAgentRetention::Truncated(characters) => usize::try_from(characters).unwrap_or(usize::MAX),

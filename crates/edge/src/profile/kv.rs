@@ -9,7 +9,7 @@ use rlinks_core::workspace::policy::InactiveResponse;
 use crate::context::RequestContext;
 use crate::kv_objects;
 use crate::platform::{self, KvValue, PlatformError};
-use crate::routing::{self, ClickRecord};
+use crate::routing::{self, ClickRecord, EdgeLinkRequest};
 
 enum Lookup {
     Link(ParsedRoute),
@@ -20,7 +20,8 @@ enum Lookup {
 }
 
 /// What the request for a link gets.
-pub(crate) async fn handle(context: &RequestContext<'_>, code: &str, preview: bool) -> HttpResponse {
+pub(crate) async fn handle(context: &RequestContext<'_>, asked: &EdgeLinkRequest<'_>) -> HttpResponse {
+    let code = &asked.code;
     let found = match find(context, code).await {
         Ok(found) => found,
         Err(error) => {
@@ -33,8 +34,7 @@ pub(crate) async fn handle(context: &RequestContext<'_>, code: &str, preview: bo
         Lookup::Deleted => return context.error(ErrorCode::Deleted),
         Lookup::NotFound | Lookup::Unreadable => None,
     };
-    let (answer, click) =
-        routing::respond(context.request, context.settings, (code, preview), route, context.now);
+    let (answer, click) = routing::respond(context.request, context.settings, asked, route, context.now);
     match (click, &found) {
         (ClickRecord::Write, Lookup::Link(route)) => {
             let (key, value) = kv_objects::hit_record(
@@ -56,12 +56,12 @@ pub(crate) async fn handle(context: &RequestContext<'_>, code: &str, preview: bo
 
 /// The object of a code, as it was asked for and then in lower case, where the policy folds.
 async fn find(context: &RequestContext<'_>, code: &str) -> Result<Lookup, PlatformError> {
-    let found = get(context, code).await?;
-    let folds = context.settings.policy.code.fold_case && code.bytes().any(|byte| byte.is_ascii_uppercase());
-    if folds && matches!(found, Lookup::NotFound) {
-        get(context, &code.to_ascii_lowercase()).await
-    } else {
-        Ok(found)
+    match get(context, code).await? {
+        Lookup::NotFound => match context.settings.policy.code.folded(code) {
+            Some(folded) => get(context, &folded).await,
+            None => Ok(Lookup::NotFound),
+        },
+        found => Ok(found),
     }
 }
 

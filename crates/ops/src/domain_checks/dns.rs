@@ -11,7 +11,7 @@ use simple_dns::{CLASS, Name, Packet, PacketFlag, QCLASS, QTYPE, Question, RCODE
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpStream, UdpSocket};
 
-use rlinks_store::clock::random_bytes;
+use rlinks_store::clock::Random;
 
 /// Where the system says whom to ask.
 const RESOLV_CONF: &str = "/etc/resolv.conf";
@@ -56,16 +56,26 @@ pub(crate) struct DnsResponse {
 
 impl Resolver {
     /// Asks. An error says why nobody knows.
-    pub(crate) async fn query(&self, name: &str, kind: RecordType) -> Result<DnsResponse, String> {
-        let asked = tokio::time::timeout(QUERY_TIMEOUT, self.query_servers(name, kind)).await;
+    pub(crate) async fn query(
+        &self,
+        name: &str,
+        kind: RecordType,
+        random: &Random,
+    ) -> Result<DnsResponse, String> {
+        let asked = tokio::time::timeout(QUERY_TIMEOUT, self.query_servers(name, kind, random)).await;
         asked.unwrap_or_else(|_| Err("no resolver answered in time".to_owned()))
     }
 
-    async fn query_servers(&self, name: &str, kind: RecordType) -> Result<DnsResponse, String> {
+    async fn query_servers(
+        &self,
+        name: &str,
+        kind: RecordType,
+        random: &Random,
+    ) -> Result<DnsResponse, String> {
         let servers = self.servers().await?;
         let mut why = String::new();
         for server in servers.iter().cycle().take(servers.len() * ATTEMPTS_PER_SERVER) {
-            match query_server(*server, name, kind).await {
+            match query_server(*server, name, kind, random).await {
                 Ok(answer) => return Ok(answer),
                 Err(error) => why = error,
             }
@@ -97,8 +107,13 @@ fn parse_resolv_conf(text: &str) -> Vec<SocketAddr> {
     servers.take(MAX_SERVERS).collect()
 }
 
-async fn query_server(server: SocketAddr, name: &str, kind: RecordType) -> Result<DnsResponse, String> {
-    let id = u16::from_be_bytes(random_bytes());
+async fn query_server(
+    server: SocketAddr,
+    name: &str,
+    kind: RecordType,
+    random: &Random,
+) -> Result<DnsResponse, String> {
+    let id = u16::from_be_bytes(random.bytes());
     let question = encode_query(id, name, kind)?;
     let io_error = |error: std::io::Error| format!("the resolver {server}: {error}");
     let silent = |_| format!("the resolver {server} did not answer in time");

@@ -4,25 +4,31 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use http::StatusCode;
-use http::header::ACCEPT;
+use http::header::{ACCEPT, HeaderValue};
 use parking_lot::Mutex;
-use reqwest::redirect::{Attempt, Policy};
 use rlinks_core::{Host, Timestamp};
 use serde::Deserialize;
 use url::Url;
+
+use crate::outbound::{AddressRule, OutboundClient, OutboundError, OutboundRules};
 
 /// Leads every question to the registry that knows.
 pub const RDAP_SERVICE_URL: &str = "https://rdap.org/";
 /// One question, redirects included, takes no longer.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
-const MAX_REDIRECTS: usize = 5;
-/// Longer answers are not read.
-const MAX_RESPONSE_BYTES: usize = 256 * 1024;
+/// The service answers by leading to the registry.
+const RULES: OutboundRules = OutboundRules {
+    connect_timeout: REQUEST_TIMEOUT,
+    timeout: REQUEST_TIMEOUT,
+    max_response_bytes: 256 * 1024,
+    max_redirects: 5,
+    addresses: AddressRule::OperatorConfigured,
+};
 /// Names asked for until one is registered: the host, what it is below, and so on.
 const MAX_NAMES_PER_HOST: usize = 5;
 
 pub(crate) struct RdapClient {
-    client: reqwest::Client,
+    client: OutboundClient,
     service: Url,
 }
 
@@ -54,18 +60,8 @@ struct Event {
 
 impl RdapClient {
     pub(crate) fn new(service: &Url) -> Result<Self, String> {
-        // The client takes the process's TLS provider and panics without one. If one was chosen before, it stays.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let is_local = is_loopback(service);
-        let mut builder = reqwest::Client::builder()
-            .timeout(REQUEST_TIMEOUT)
-            .redirect(Policy::custom(move |attempt| follow(attempt, is_local)))
-            .user_agent(concat!("rmax/", env!("CARGO_PKG_VERSION")));
-        if is_local {
-            // What does not leave this machine has no business with a proxy.
-            builder = builder.no_proxy();
-        }
-        let client = builder.build().map_err(|error| format!("no client can be made: {error}"))?;
+        let client =
+            OutboundClient::new(service, RULES).map_err(|error| format!("no client can be made: {error}"))?;
         Ok(Self { client, service: service.clone() })
     }
 
@@ -92,19 +88,8 @@ impl RdapClient {
     async fn query(&self, name: &str) -> Result<Registration, String> {
         let question = self.service.join(&format!("domain/{name}"));
         let question = question.map_err(|_| "domain_checks.rdap cannot be used".to_owned())?;
-        let transport_error = |error: reqwest::Error| {
-            let why = if error.is_timeout() {
-                "did not answer in time"
-            } else if error.is_redirect() {
-                "leads where nobody should go"
-            } else {
-                "cannot be reached"
-            };
-            tracing::debug!(error = %error.without_url(), "the registry {why}");
-            format!("the registry {why}")
-        };
-        let request = self.client.get(question).header(ACCEPT, "application/rdap+json");
-        let mut response = request.send().await.map_err(transport_error)?;
+        let headers = vec![(ACCEPT, HeaderValue::from_static("application/rdap+json"))];
+        let response = self.client.get(&question, headers).await.map_err(|error| trouble(&error))?;
         match response.status() {
             StatusCode::OK => {}
             StatusCode::NOT_FOUND | StatusCode::BAD_REQUEST | StatusCode::UNPROCESSABLE_ENTITY => {
@@ -112,13 +97,7 @@ impl RdapClient {
             }
             status => return Err(format!("the registry answered {}", status.as_u16())),
         }
-        let mut bytes = Vec::new();
-        while let Some(chunk) = response.chunk().await.map_err(transport_error)? {
-            if bytes.len() + chunk.len() > MAX_RESPONSE_BYTES {
-                return Err("the registry answered too much".to_owned());
-            }
-            bytes.extend_from_slice(&chunk);
-        }
+        let bytes = response.body().await.map_err(|error| trouble(&error))?;
         let unreadable = |_| "the registry answered something nobody can read".to_owned();
         let answer: RdapResponse = serde_json::from_slice(&bytes).map_err(unreadable)?;
         let end = answer.events.iter().find(|event| event.action == "expiration");
@@ -126,21 +105,15 @@ impl RdapClient {
     }
 }
 
-/// A service on this very machine, as a test has it: the one that may speak plain HTTP.
-fn is_loopback(url: &Url) -> bool {
-    matches!(url.host_str(), Some("localhost" | "127.0.0.1" | "[::1]"))
-}
-
-fn follow(attempt: Attempt<'_>, is_local: bool) -> reqwest::redirect::Action {
-    if attempt.previous().len() > MAX_REDIRECTS {
-        return attempt.error("too many redirects");
-    }
-    let url = attempt.url();
-    if url.scheme() == "https" || (is_local && crate::domain_checks::rdap::is_loopback(url)) {
-        attempt.follow()
-    } else {
-        attempt.error("a redirect away from https")
-    }
+fn trouble(error: &OutboundError) -> String {
+    let why = match error {
+        OutboundError::TimedOut => "did not answer in time",
+        OutboundError::RefusedRedirect(_) => "leads where nobody should go",
+        OutboundError::TooLong { .. } => "answered too much",
+        _ => "cannot be reached",
+    };
+    tracing::debug!(%error, "the registry {why}");
+    format!("the registry {why}")
 }
 
 /// The names a host may be registered by, the longest first. One label alone is a registry, and nobody's registration.

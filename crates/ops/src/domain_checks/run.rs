@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use rlinks_core::workspace::domain_verification::{DomainEvent, VerificationRecord};
 use rlinks_core::{Actor, DomainStatus, Host, Id, Slug, Timestamp, Workspace};
-use rlinks_store::{DomainRecord, Store, StoreError};
+use rlinks_store::{DomainRecord, StoreError};
 use serde::Serialize;
 use tokio::task::JoinSet;
 
-use super::{CheckErrors, DomainCheck, DomainChecker};
+use super::{CheckErrors, DomainCheck};
 use crate::domain_checks::rdap::RegistrationCache;
-use crate::{OpsError, WriteMode};
+use crate::{Ops, OpsError, WriteMode};
 
 /// Hosts looked at at the same time.
 const MAX_CONCURRENT_CHECKS: usize = 8;
@@ -20,8 +20,7 @@ const MAX_REGISTRY_FAILURES: usize = 3;
 
 /// A round about to be made.
 pub struct CheckRun<'a> {
-    pub store: &'a Store,
-    pub checker: &'a Arc<DomainChecker>,
+    pub ops: &'a Ops,
     /// At the hosts of these.
     pub workspaces: &'a [Workspace],
     /// At this one alone.
@@ -71,12 +70,12 @@ pub struct CheckedDomain {
 impl CheckRun<'_> {
     pub async fn run(&self, now: Timestamp) -> Result<DomainCheckReport, OpsError> {
         let mut found = DomainCheckReport::default();
-        if !self.checker.is_enabled() {
+        if !self.ops.domain_checker.is_enabled() {
             return Ok(found);
         }
         let workspaces: HashMap<Id, &Workspace> =
             self.workspaces.iter().map(|workspace| (workspace.id, workspace)).collect();
-        let mut hosts = self.store.domain_records().await?;
+        let mut hosts = self.ops.store.domain_records().await?;
         hosts.retain(|held| {
             let is_wanted = self.only.is_none_or(|only| held.domain.host == *only);
             is_wanted && workspaces.get(&held.domain.workspace).is_some_and(|it| it.deleted_at.is_none())
@@ -92,7 +91,7 @@ impl CheckRun<'_> {
                 let is_due =
                     self.registry_checks == RegistryChecks::Now || held.verification.is_registry_due(now);
                 let known = (is_due && refusals < MAX_REGISTRY_FAILURES).then(|| Arc::clone(&known));
-                let (checker, held) = (Arc::clone(self.checker), held.clone());
+                let (checker, held) = (Arc::clone(&self.ops.domain_checker), held.clone());
                 looking.spawn(async move {
                     let looked = checker.probe(&held, &proof, known.as_deref()).await;
                     (held, looked)
@@ -108,6 +107,9 @@ impl CheckRun<'_> {
             }
         }
         found.domains.sort_by(|one, other| one.host.cmp(&other.host));
+        if self.mode == WriteMode::Apply && found.changed().next().is_some() {
+            self.ops.publish_hosts().await?;
+        }
         Ok(found)
     }
 
@@ -123,7 +125,7 @@ impl CheckRun<'_> {
         let actor = Actor::system();
         if record.verification.claim_expired(seen, record.domain.created_at, now) {
             let lapsed = match self.mode {
-                WriteMode::Apply => self.store.release_domain(&record, &actor, now).await,
+                WriteMode::Apply => self.ops.writer.release_domain(&record, &actor, now).await,
                 WriteMode::DryRun => Ok(()),
             };
             let why = "was not proven in 72 hours: it is free again".to_owned();
@@ -139,7 +141,9 @@ impl CheckRun<'_> {
         }
         let (next, events) = record.verification.observe(seen, now);
         let written = match self.mode {
-            WriteMode::Apply => self.store.record_domain_check(&record, &next, &events, &actor, now).await,
+            WriteMode::Apply => {
+                self.ops.writer.record_domain_check(&record, &next, &events, &actor, now).await
+            }
             WriteMode::DryRun => Ok(()),
         };
         let looked = CheckedDomain {

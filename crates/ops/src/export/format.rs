@@ -10,10 +10,33 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::ExportFormat;
-use crate::csv::cell;
+use crate::csv::{Cell, write_row};
 
 /// Columns of CSV, in the order of the fields of a line.
-const CSV_HEADER: &str = "code,target,state,redirect_status,https_only,no_loop,expires_at,title,notes,tags,metadata,source,created_by,created_at,updated_at,version,clicks,last_clicked_at,hits,last_hit_at,id,generated\r\n";
+const CSV_COLUMNS: [&str; 22] = [
+    "code",
+    "target",
+    "state",
+    "redirect_status",
+    "https_only",
+    "no_loop",
+    "expires_at",
+    "title",
+    "notes",
+    "tags",
+    "metadata",
+    "source",
+    "created_by",
+    "created_at",
+    "updated_at",
+    "version",
+    "clicks",
+    "last_clicked_at",
+    "hits",
+    "last_hit_at",
+    "id",
+    "generated",
+];
 /// nginx reads its configuration in pieces of 4 KB, and a value must fit into one.
 const MAX_NGINX_VALUE_BYTES: usize = 3_900;
 /// Cloudflare's limit of a line, and of lines.
@@ -102,7 +125,7 @@ impl LinkFormatter {
     pub(crate) fn write_header(&self, out: &mut String) {
         match self.format {
             ExportFormat::Jsonl => {}
-            ExportFormat::Csv => out.push_str(CSV_HEADER),
+            ExportFormat::Csv => write_row(out, CSV_COLUMNS.map(Cell::text)),
             ExportFormat::Nginx => out.push_str(
                 "# Links of rlinks, for the http block of nginx. docs/import-export.md says how to serve them.\n\
                  geo $rlinks_dollar { default \"$\"; }\n\
@@ -156,7 +179,7 @@ impl LinkFormatter {
                 out.push_str(&serde_json::to_string(&Line::from_link(link, total)).expect("a link is JSON"));
                 out.push('\n');
             }
-            ExportFormat::Csv => csv_line(&Line::from_link(link, total), out),
+            ExportFormat::Csv => write_row(out, csv_cells(&Line::from_link(link, total))),
             ExportFormat::Nginx => {
                 let value = nginx_value(&format!("/{code} {status} {target}"));
                 if value.len() > MAX_NGINX_VALUE_BYTES {
@@ -207,38 +230,34 @@ fn nginx_value(text: &str) -> String {
     value
 }
 
-fn csv_line(line: &Line<'_>, out: &mut String) {
-    let time = |at: Option<Timestamp>| at.map(|at| at.to_string()).unwrap_or_default();
-    let metadata = if line.metadata.is_empty() {
-        String::new()
-    } else {
-        serde_json::to_string(line.metadata).expect("metadata is JSON")
-    };
-    let texts =
-        [line.title.unwrap_or_default(), line.notes.unwrap_or_default(), &line.tags.join(","), &metadata];
-    let [title, notes, tags, metadata] = texts.map(cell);
-    let _ = write!(
-        out,
-        "{},{},{},{},{},{},{},{title},{notes},{tags},{metadata},{},{},{},{},{},{},{},{},{},{},{}\r\n",
-        cell(line.code.as_str()),
-        cell(line.target.as_str()),
-        line.state,
-        line.redirect_status.code(),
-        line.https_only,
-        line.no_loop,
+fn csv_cells<'a>(line: &Line<'a>) -> [Cell<'a>; CSV_COLUMNS.len()] {
+    let time = |at: Option<Timestamp>| Cell::optional_text(at.map(|at| at.to_string()));
+    let metadata =
+        (!line.metadata.is_empty()).then(|| serde_json::to_string(line.metadata).expect("metadata is JSON"));
+    [
+        Cell::text(line.code.as_str()),
+        Cell::text(line.target.as_str()),
+        Cell::text(line.state.to_string()),
+        Cell::Integer(line.redirect_status.code().into()),
+        Cell::Bool(line.https_only),
+        Cell::Bool(line.no_loop),
         time(line.expires_at),
-        line.source.map(LinkSource::name).unwrap_or_default(),
-        cell(line.created_by.as_str()),
-        line.created_at,
-        line.updated_at,
-        line.version.map(|version| version.to_string()).unwrap_or_default(),
-        line.clicks,
+        Cell::optional_text(line.title),
+        Cell::optional_text(line.notes),
+        Cell::text(line.tags.join(",")),
+        Cell::optional_text(metadata),
+        Cell::optional_text(line.source.map(LinkSource::name)),
+        Cell::text(line.created_by.as_str()),
+        time(Some(line.created_at)),
+        time(Some(line.updated_at)),
+        line.version.map_or(Cell::Empty, Cell::Integer),
+        Cell::Integer(line.clicks),
         time(line.last_clicked_at),
-        line.hits,
+        Cell::Integer(line.hits),
         time(line.last_hit_at),
-        line.id.map(|id| id.to_string()).unwrap_or_default(),
-        line.generated,
-    );
+        Cell::optional_text(line.id.map(|id| id.to_string())),
+        Cell::Bool(line.generated),
+    ]
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::hash::{BuildHasher as _, Hash as _, Hasher as _, RandomState};
 use rlinks_clicks::rollup::Total;
 use rlinks_core::draft::{Input, LinkIdentity};
 use rlinks_core::link::code::is_reserved;
+use rlinks_core::time::DAY_MS;
 use rlinks_core::{
     Actor, Code, FieldCode, FieldError, FieldErrors, Id, Link, LinkDraft, LinkSource, LinkState, Policy,
     Timestamp,
@@ -15,7 +16,7 @@ use crate::import::row::{PreservedFields, Row, truncated_code};
 use crate::import::rules::{ImportIdentity, Rules};
 
 /// An id may be so much younger than our clock says: two clocks differ.
-const MAX_ID_SKEW_MS: i64 = 24 * 3_600_000;
+const MAX_ID_SKEW_MS: i64 = DAY_MS;
 /// The most changes a link can have had: so few that it can go on being changed.
 const MAX_VERSION: i64 = 1_000_000_000_000;
 /// The longest target any policy allows.

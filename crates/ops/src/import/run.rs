@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 
 use rlinks_clicks::ClickStore;
-use rlinks_core::{Id, Link, LinkState, Timestamp, Workspace};
+use rlinks_core::{Id, Link, LinkState, Scope, Timestamp, Workspace};
 use rlinks_store::StoreError;
 use rlinks_store::write::{Action, LinkOp, LinkWrite, PreparedBatch, Written};
 use tokio::task::JoinHandle;
@@ -18,7 +18,8 @@ use super::checker::RowChecker;
 use super::reader::{ParsedRow, Rows};
 use super::report::{ImportReport, RowOutcome, RowResult, UpdatedLink};
 use super::rules::{ImportIdentity, OnExisting, Rules};
-use crate::{Ops, OpsError, Requester, WriteMode};
+use crate::quotas::CreationLimit;
+use crate::{Caller, Ops, OpsError, WriteMode};
 
 /// Rows that share a transaction. Others wait for it, so it is short.
 const CHUNK_ROWS: usize = 500;
@@ -38,34 +39,24 @@ pub struct ImportOptions<'a> {
     pub allow_http: bool,
     /// Where clicks that were counted elsewhere go. Nobody needs it who only looks.
     pub clicks: Option<&'a ClickStore>,
-    pub quota: Option<&'a dyn CreationQuota>,
-    /// Called with each link that was written.
-    pub on_written: &'a (dyn Fn(&Link) + Send + Sync),
     /// Called after each step.
     pub on_progress: &'a (dyn Fn(&ImportReport) + Send + Sync),
-}
-
-/// A limit of creations.
-pub trait CreationQuota: Send + Sync {
-    /// How many of so many links may be made.
-    fn take(&self, wanted: usize) -> usize;
-    /// So many of them were not made.
-    fn refund(&self, unused: usize);
 }
 
 impl Ops {
     /// Imports the rows of a file.
     pub async fn import(
         &self,
-        by: &Requester,
-        workspace: &Workspace,
+        caller: &Caller,
         mut rows: Rows,
         import: &ImportOptions<'_>,
     ) -> Result<ImportReport, OpsError> {
+        caller.require(Scope::LinksWrite)?;
+        let workspace = &caller.workspace;
         let rules = Rules {
             policy: workspace.policy.clone(),
             workspace: workspace.id,
-            owner: by.owner.clone(),
+            owner: caller.owner.clone(),
             domains: self.served_hosts_for(workspace).await?,
             on_existing: import.on_existing,
             identity: import.identity,
@@ -73,9 +64,10 @@ impl Ops {
         };
         let mut run = ImportRun {
             ops: self,
-            by,
+            caller,
             workspace,
             import,
+            limit: self.creation_limit(caller),
             live_links: self.store.count_live_links(workspace.id, self.clock.now()).await?,
             reserved_ids: Vec::new(),
             taken_creations: 0,
@@ -86,12 +78,10 @@ impl Ops {
         let read = run.read(&mut rows).await;
         // What is on its way is waited for, whatever became of the rest.
         let settled = run.finish_in_flight().await;
-        if let Some(quota) = import.quota {
-            quota.refund(run.taken_creations);
-        }
+        run.limit.refund(run.taken_creations);
         settled.and(read)?;
         if import.mode == WriteMode::Apply && run.checker.report.created >= MIN_LINKS_TO_ANALYZE {
-            self.store.analyze().await;
+            self.writer.analyze().await;
             if let Some(clicks) = import.clicks {
                 clicks.analyze().await;
             }
@@ -126,9 +116,10 @@ impl Ops {
 /// An import at work.
 struct ImportRun<'a> {
     ops: &'a Ops,
-    by: &'a Requester,
+    caller: &'a Caller,
     workspace: &'a Workspace,
     import: &'a ImportOptions<'a>,
+    limit: CreationLimit<'a>,
     checker: RowChecker,
     /// Links that count against the limit, those a dry run would make included.
     live_links: i64,
@@ -260,7 +251,7 @@ impl ImportRun<'_> {
             let conflict = |reason: &str| candidate.verdict(RowOutcome::Conflicting, reason);
             match there.get(candidate.link.code.as_str()) {
                 Some(Err(_)) => verdicts.push(conflict("the link that has this code cannot be read")),
-                Some(Ok(link)) if !self.by.can_see(link) => verdicts.push(conflict("the code is taken")),
+                Some(Ok(link)) if !self.caller.can_see(link) => verdicts.push(conflict("the code is taken")),
                 Some(Ok(link)) => match self.checker.compare(&candidate, link) {
                     Ok(step) => steps.push(step),
                     Err(verdict) => verdicts.push(verdict),
@@ -284,9 +275,8 @@ impl ImportRun<'_> {
 
     /// Within the limit of creations, where there is one.
     fn apply_quota(&mut self, steps: &mut Vec<ImportAction>, verdicts: &mut Vec<RowResult>) {
-        let Some(quota) = self.import.quota else { return };
         let wanted = steps.iter().filter(|step| matches!(step, ImportAction::Create(_))).count();
-        let mut admitted = quota.take(wanted);
+        let mut admitted = self.limit.take_up_to(wanted).unwrap_or_default();
         self.taken_creations += admitted;
         steps.retain(|step| match step {
             ImportAction::Update { .. } => true,
@@ -331,20 +321,21 @@ impl ImportRun<'_> {
     ) -> Result<(), OpsError> {
         self.assign_ids(&mut steps, now).await?;
         let totals: Vec<_> = steps.iter().filter_map(ImportAction::total).collect();
-        let store = self.ops.store.clone();
+        let writer = self.ops.writer.clone();
         let counting = async {
             let Some(clicks) = self.import.clicks else { return Ok(()) };
             clicks.set_external_totals(self.workspace.id, &totals).await.map_err(StoreError::for_clicks)
         };
-        let writes: Vec<LinkWrite> = steps.iter().map(|step| self.link_write(step, now)).collect();
+        let changes: Vec<LinkWrite> = steps.iter().map(|step| self.link_write(step, now)).collect();
         let brings_ids = steps.iter().any(ImportAction::brings_id);
-        let preparing =
-            async { if brings_ids { Ok(PreparedBatch::from(writes)) } else { store.prepare(writes).await } };
+        let preparing = async {
+            if brings_ids { Ok(PreparedBatch::from(changes)) } else { writer.prepare(changes).await }
+        };
         let ((), prepared) = tokio::try_join!(counting, preparing)?;
         self.finish_in_flight().await?;
         self.taken_creations = 0;
         let writing = tokio::spawn(async move {
-            let results = store.write_prepared(prepared).await;
+            let results = writer.write_prepared(prepared).await;
             steps.into_iter().zip(results).collect()
         });
         self.in_flight = Some(InFlightBatch { verdicts, writing });
@@ -366,7 +357,7 @@ impl ImportRun<'_> {
             }
             match result {
                 Ok(written) => {
-                    (self.import.on_written)(written.link());
+                    self.ops.publish(written.link());
                     verdicts.push(step.verdict(step.outcome(), ""));
                     if let (Written::Changed(after), ImportAction::Update { before, .. }) = (written, step) {
                         self.checker.report.push_update(UpdatedLink { before: *before, after });
@@ -381,9 +372,7 @@ impl ImportRun<'_> {
                 },
             }
         }
-        if let Some(quota) = self.import.quota {
-            quota.refund(unmade);
-        }
+        self.limit.refund(unmade);
         if let Some(error) = failure {
             // Whether it was written may not be known: what was counted elsewhere stays, and hurts nobody.
             return Err(error.into());
@@ -424,13 +413,13 @@ impl ImportRun<'_> {
                 continue;
             }
             if self.reserved_ids.is_empty() {
-                self.reserved_ids = self.ops.store.reserve_ids(ID_BLOCK_SIZE, now).await?;
+                self.reserved_ids = self.ops.writer.reserve_ids(ID_BLOCK_SIZE, now).await?;
                 self.reserved_ids.reverse();
             }
             candidate.link.id = self.reserved_ids.pop().expect("there are ids set aside");
         }
         if !claimed.is_empty() {
-            self.ops.store.claim_ids(&claimed).await?;
+            self.ops.writer.claim_ids(&claimed).await?;
         }
         Ok(())
     }
@@ -444,8 +433,8 @@ impl ImportRun<'_> {
                 LinkOp::Replace { next: after.clone(), action: Action::Update }
             }
         };
-        let write = LinkWrite::new(self.workspace.id, self.by.actor.clone(), now, op);
-        let target_change_limit = self.by.target_change_limit(self.ops.target_changes_per_minute);
-        LinkWrite { owner: self.by.owner.clone(), target_change_limit, ..write }
+        let write = LinkWrite::new(self.workspace.id, self.caller.actor.clone(), now, op);
+        let target_change_limit = self.caller.target_change_limit(self.ops.target_changes_per_minute);
+        LinkWrite { owner: self.caller.owner.clone(), target_change_limit, ..write }
     }
 }

@@ -1,11 +1,11 @@
 //! A link that is there: changed, switched off and on, deleted, and brought back.
 
 use rlinks_core::draft::Input;
-use rlinks_core::{Code, Link, LinkPatch, LinkState, Workspace};
+use rlinks_core::{Code, Link, LinkPatch, LinkState, Scope, Workspace};
 use rlinks_store::StoreError;
 use rlinks_store::write::{Action, LinkOp, LinkWrite};
 
-use crate::{LinkResult, OnDeletedCode, Ops, OpsError, Requester, WriteMode, WriteOutcome};
+use crate::{Caller, LinkResult, OnDeletedCode, Ops, OpsError, Resource, WriteMode, WriteOutcome};
 
 /// How often a change that names no version is tried again when somebody else was faster.
 pub(crate) const MAX_CHANGE_ATTEMPTS: usize = 64;
@@ -14,39 +14,38 @@ impl Ops {
     /// Creates or updates: keeps what is not named, re-activates a disabled link, writes nothing when nothing would change.
     pub async fn set(
         &self,
-        by: &Requester,
-        workspace: &Workspace,
+        caller: &Caller,
         code: &str,
         input: &Input,
         on_deleted: OnDeletedCode,
         mode: WriteMode,
     ) -> Result<LinkResult, OpsError> {
+        caller.require(Scope::LinksWrite)?;
+        let workspace = &caller.workspace;
         let there = match Code::from_path(code) {
             Some(code) => self.store.link(workspace.id, &code).await?,
             None => None,
         };
         match there {
-            Some(link) if link.state != LinkState::Deleted => {
-                self.update(by, workspace, &link, input, mode).await
-            }
+            Some(link) if link.state != LinkState::Deleted => self.update(caller, &link, input, mode).await,
             Some(link) if on_deleted == OnDeletedCode::Refuse => {
                 Err(StoreError::CodeTaken { code: link.code.to_string(), deleted: true }.into())
             }
             _ => {
                 let input = Input { code: Some(code.to_owned()), ..input.clone() };
-                self.create(by, workspace, &input, on_deleted, None, mode).await
+                self.create(caller, &input, on_deleted, None, mode).await
             }
         }
     }
 
     async fn update(
         &self,
-        by: &Requester,
-        workspace: &Workspace,
+        caller: &Caller,
         link: &Link,
         input: &Input,
         mode: WriteMode,
     ) -> Result<LinkResult, OpsError> {
+        let workspace = &caller.workspace;
         let now = self.clock.now();
         let domains = self.served_hosts_for(workspace).await?;
         let mut patch = LinkPatch::parse(input, &workspace.policy, now)?;
@@ -55,21 +54,22 @@ impl Ops {
         self.check_cycle(workspace, &link.code, &next.target, &domains).await?;
         let only_enabled = next.state != link.state && Link { state: link.state, ..next.clone() } == *link;
         let action = if only_enabled { Action::Enable } else { Action::Update };
-        self.replace(by, next, link, action, mode).await
+        self.replace(caller, next, link, action, mode).await
     }
 
     /// Changes what is named and nothing else. With versions, only if one of them is the one there is; without, again when somebody else
     /// was faster.
     pub async fn patch(
         &self,
-        by: &Requester,
-        workspace: &Workspace,
+        caller: &Caller,
         code: &str,
         input: &Input,
         versions: Option<&[i64]>,
     ) -> Result<LinkResult, OpsError> {
+        caller.require(Scope::LinksWrite)?;
+        let workspace = &caller.workspace;
         for _ in 0..MAX_CHANGE_ATTEMPTS {
-            let link = self.link(by, workspace, code).await?;
+            let link = self.link(caller, code).await?;
             check_version(&link, versions)?;
             let domains = self.served_hosts_for(workspace).await?;
             let next =
@@ -83,7 +83,7 @@ impl Ops {
                 LinkState::Disabled if only_state => Action::Disable,
                 _ => Action::Update,
             };
-            match self.replace(by, next, &link, action, WriteMode::Apply).await {
+            match self.replace(caller, next, &link, action, WriteMode::Apply).await {
                 Err(OpsError::Store(StoreError::Conflict))
                     if self.has_changed_since(workspace, &link).await? => {}
                 done => return done,
@@ -98,19 +98,26 @@ impl Ops {
         Ok(now.is_none_or(|now| now.version != seen.version))
     }
 
-    /// Deletes a link; the code stays taken. The versions are as in [`Self::patch`].
-    pub async fn delete(
+    /// Switches a link off or on again, or deletes it: then the code stays taken. The versions are as in [`Self::patch`].
+    pub async fn change_state(
         &self,
-        by: &Requester,
-        workspace: &Workspace,
+        caller: &Caller,
         code: &str,
+        state: LinkState,
         versions: Option<&[i64]>,
+        mode: WriteMode,
     ) -> Result<LinkResult, OpsError> {
+        let (scope, action) = match state {
+            LinkState::Active => (Scope::LinksWrite, Action::Enable),
+            LinkState::Disabled => (Scope::LinksWrite, Action::Disable),
+            LinkState::Deleted => (Scope::LinksDelete, Action::Delete),
+        };
+        caller.require(scope)?;
         for _ in 0..MAX_CHANGE_ATTEMPTS {
-            let link = self.link(by, workspace, code).await?;
+            let link = self.link(caller, code).await?;
             check_version(&link, versions)?;
-            let next = Link { state: LinkState::Deleted, ..link.clone() };
-            match self.replace(by, next, &link, Action::Delete, WriteMode::Apply).await {
+            let next = Link { state, ..link.clone() };
+            match self.replace(caller, next, &link, action, mode).await {
                 Err(OpsError::Store(StoreError::Conflict)) => {}
                 done => return done,
             }
@@ -118,48 +125,58 @@ impl Ops {
         Err(StoreError::Conflict.into())
     }
 
-    /// Switches a link off or on again, or deletes it: then the code stays taken.
-    pub async fn change_state(
-        &self,
-        by: &Requester,
-        workspace: &Workspace,
-        code: &str,
-        state: LinkState,
-        mode: WriteMode,
-    ) -> Result<LinkResult, OpsError> {
-        let action = match state {
-            LinkState::Active => Action::Enable,
-            LinkState::Disabled => Action::Disable,
-            LinkState::Deleted => Action::Delete,
-        };
-        let link = self.link(by, workspace, code).await?;
-        let next = Link { state, ..link.clone() };
-        self.replace(by, next, &link, action, mode).await
-    }
-
     /// Brings a deleted link back as it was before it was deleted.
     pub async fn restore(
         &self,
-        by: &Requester,
-        workspace: &Workspace,
+        caller: &Caller,
         code: &str,
         mode: WriteMode,
     ) -> Result<LinkResult, OpsError> {
-        let link = self.any_link(by, workspace, code).await?;
+        caller.require(Scope::LinksWrite)?;
+        let link = self.any_link(caller, code).await?;
         if link.state != LinkState::Deleted {
             return Ok(LinkResult::new(link, WriteOutcome::Unchanged));
         }
-        let deletion = self.store.last_entry(workspace.id, &link.code, "link.delete").await?;
-        let before = deletion.and_then(|entry| entry.before);
-        let before = before.and_then(|json| serde_json::from_str::<Link>(json.get()).ok());
-        let state = before.map_or(LinkState::Active, |before| before.state);
+        let deletion = self.store.last_entry(caller.workspace.id, &link.code, "link.delete").await?;
+        let state = match deletion.and_then(|entry| entry.before) {
+            // A tombstone that was imported: nothing is known of the time before.
+            None => LinkState::Active,
+            // Guessing could switch a disabled link on.
+            Some(before) => {
+                serde_json::from_str::<Link>(before.get()).map(|before| before.state).map_err(|error| {
+                    StoreError::Unreadable(format!(
+                        "what link {} was before it was deleted: {error}",
+                        link.code
+                    ))
+                })?
+            }
+        };
         let next = Link { state, ..link.clone() };
-        self.replace(by, next, &link, Action::Restore, mode).await
+        self.replace(caller, next, &link, Action::Restore, mode).await
+    }
+
+    /// Makes a link again what an entry of its history left it.
+    pub async fn restore_version(
+        &self,
+        caller: &Caller,
+        code: &str,
+        seq: i64,
+    ) -> Result<LinkResult, OpsError> {
+        let now = self.link(caller, code).await?;
+        let unknown = || OpsError::NotFound(Resource::LinkVersion(now.code.to_string(), seq));
+        let before = seq.checked_add(1).ok_or_else(unknown)?;
+        let entries = self.store.history_before(caller.workspace.id, &now.code, before, 1).await?;
+        let entry = entries.into_iter().find(|entry| entry.seq == seq).ok_or_else(unknown)?;
+        let after = entry.after.ok_or_else(unknown)?;
+        let then: Link = serde_json::from_str(after.get()).map_err(|error| {
+            StoreError::Unreadable(format!("entry {seq} of the history of {}: {error}", now.code))
+        })?;
+        self.patch(caller, code, &Input::to_restore(then, &now), None).await
     }
 
     async fn replace(
         &self,
-        by: &Requester,
+        caller: &Caller,
         next: Link,
         seen: &Link,
         action: Action,
@@ -175,10 +192,12 @@ impl Ops {
         }
         let op = LinkOp::Replace { next: Box::new(next), action };
         let write = LinkWrite {
-            target_change_limit: by.target_change_limit(self.target_changes_per_minute),
-            ..LinkWrite::new(seen.workspace, by.actor.clone(), self.clock.now(), op)
+            target_change_limit: caller.target_change_limit(self.target_changes_per_minute),
+            ..LinkWrite::new(seen.workspace, caller.actor.clone(), self.clock.now(), op)
         };
-        Ok(self.store.write(write).await?.into())
+        let done = LinkResult::from(self.writer.write(write).await?);
+        self.publish(&done.link);
+        Ok(done)
     }
 }
 

@@ -2,12 +2,12 @@
 
 use rlinks_core::draft::{Input, LinkIdentity, code_generator};
 use rlinks_core::workspace::policy::Generator;
-use rlinks_core::{Code, LinkDraft, LinkPatch, LinkState, ServedHosts, Timestamp, Workspace};
+use rlinks_core::{Code, LinkDraft, LinkPatch, LinkState, Scope, ServedHosts, Timestamp, Workspace};
 use rlinks_store::StoreError;
 use rlinks_store::write::{CodeChoice, IdempotencyKey, LinkOp, LinkWrite, OnConflict, Written};
 
-use crate::{LinkResult, LinkVisibility, OnDeletedCode, Ops, OpsError, Requester, WriteMode, WriteOutcome};
-use rlinks_store::clock::random_bytes;
+use crate::{Caller, LinkResult, LinkVisibility, OnDeletedCode, Ops, OpsError, WriteMode, WriteOutcome};
+use rlinks_store::clock::Random;
 
 /// How often a generated code may meet a taken one before we give up: with fresh candidates each time, practically never.
 const MAX_CREATE_ATTEMPTS: usize = 8;
@@ -21,28 +21,55 @@ impl Ops {
     /// asked for.
     pub async fn create(
         &self,
-        by: &Requester,
-        workspace: &Workspace,
+        caller: &Caller,
         input: &Input,
         on_deleted: OnDeletedCode,
         idempotency_key: Option<IdempotencyKey>,
         mode: WriteMode,
     ) -> Result<LinkResult, OpsError> {
-        let domains = self.served_hosts_for(workspace).await?;
+        caller.require(Scope::LinksWrite)?;
+        if let Some(key) = &idempotency_key
+            && let Some(first) = self.replay(&caller.workspace, input, key).await?
+        {
+            return Ok(first);
+        }
+        if mode == WriteMode::DryRun {
+            let domains = self.served_hosts_for(&caller.workspace).await?;
+            let prepared = self.prepare(caller, input, on_deleted, &domains).await?;
+            return self.dry_run(caller, prepared).await;
+        }
+        let limit = self.creation_limit(caller);
+        let rate_limit = limit.take().map_err(OpsError::CreationLimit)?;
+        let created = self.create_unlimited(caller, input, on_deleted, idempotency_key).await;
+        let counts = created.as_ref().is_ok_and(LinkResult::is_creation);
+        if !counts {
+            limit.refund(1);
+        }
+        created.map(|done| LinkResult { rate_limit: rate_limit.filter(|_| counts), ..done })
+    }
+
+    /// The same once the limit has been taken.
+    pub(crate) async fn create_unlimited(
+        &self,
+        caller: &Caller,
+        input: &Input,
+        on_deleted: OnDeletedCode,
+        idempotency_key: Option<IdempotencyKey>,
+    ) -> Result<LinkResult, OpsError> {
+        let domains = self.served_hosts_for(&caller.workspace).await?;
         for _ in 0..MAX_CREATE_ATTEMPTS {
-            let prepared = self.prepare(by, workspace, input, on_deleted, &domains).await?;
-            if mode == WriteMode::DryRun {
-                return self.dry_run(by, workspace, prepared).await;
-            }
-            let write = LinkWrite {
-                idempotency_key: idempotency_key.clone(),
-                ..self.link_write(by, workspace, prepared)
-            };
+            let prepared = self.prepare(caller, input, on_deleted, &domains).await?;
+            let write =
+                LinkWrite { idempotency_key: idempotency_key.clone(), ..self.link_write(caller, prepared) };
             let now = write.now;
-            match self.store.write(write).await {
+            match self.writer.write(write).await {
                 // Only a generated code can meet this: fresh candidates, another try.
                 Err(StoreError::Conflict) if input.code.is_none() => {}
-                written => return link_result(workspace, input, written?, now),
+                written => {
+                    let done = link_result(&caller.workspace, input, written?, now)?;
+                    self.publish(&done.link);
+                    return Ok(done);
+                }
             }
         }
         Err(StoreError::Conflict.into())
@@ -51,44 +78,41 @@ impl Ops {
     /// A new link as far as it can be told without writing it.
     pub(crate) async fn prepare(
         &self,
-        by: &Requester,
-        workspace: &Workspace,
+        caller: &Caller,
         input: &Input,
         on_deleted: OnDeletedCode,
         domains: &ServedHosts,
     ) -> Result<PreparedLink, OpsError> {
+        let workspace = &caller.workspace;
         let now = self.clock.now();
         let draft = LinkDraft::parse(input, &workspace.policy, domains, now)?;
         if let Some(code) = &draft.code {
             self.check_cycle(workspace, code, &draft.target, domains).await?;
-            if on_deleted == OnDeletedCode::Recreate && by.visibility == LinkVisibility::Own {
-                self.check_owner(by, workspace, code).await?;
+            if on_deleted == OnDeletedCode::Recreate && caller.visibility == LinkVisibility::Own {
+                self.check_owner(caller, code).await?;
             }
         }
         self.check_safety(&draft.target).await?;
-        let (code, on_conflict) = choose_code(workspace, &draft, input, on_deleted, now)?;
+        let (code, on_conflict) = choose_code(workspace, &draft, input, on_deleted, now, &self.random)?;
         Ok(PreparedLink { draft, code, on_conflict, now })
     }
 
-    pub(crate) fn link_write(
-        &self,
-        by: &Requester,
-        workspace: &Workspace,
-        prepared: PreparedLink,
-    ) -> LinkWrite {
+    pub(crate) fn link_write(&self, caller: &Caller, prepared: PreparedLink) -> LinkWrite {
+        let workspace = &caller.workspace;
         let PreparedLink { draft, code, on_conflict, now } = prepared;
-        let op = LinkOp::Create { draft, code, source: by.source, on_conflict };
+        let op = LinkOp::Create { draft, code, source: caller.source, on_conflict };
         LinkWrite {
-            owner: by.owner.clone(),
-            target_change_limit: by.target_change_limit(self.target_changes_per_minute),
-            ..LinkWrite::new(workspace.id, by.actor.clone(), now, op)
+            owner: caller.owner.clone(),
+            target_change_limit: caller.target_change_limit(self.target_changes_per_minute),
+            ..LinkWrite::new(workspace.id, caller.actor.clone(), now, op)
         }
     }
 
     /// Who sees only their own takes no code that was another's: with it they would see what it was.
-    async fn check_owner(&self, by: &Requester, workspace: &Workspace, code: &Code) -> Result<(), OpsError> {
+    async fn check_owner(&self, caller: &Caller, code: &Code) -> Result<(), OpsError> {
+        let workspace = &caller.workspace;
         match self.store.link(workspace.id, code).await? {
-            Some(link) if !by.can_see(&link) => {
+            Some(link) if !caller.can_see(&link) => {
                 let deleted = link.state == LinkState::Deleted;
                 Err(StoreError::CodeTaken { code: code.to_string(), deleted }.into())
             }
@@ -96,18 +120,18 @@ impl Ops {
         }
     }
 
-    /// The answer that the same creation got before, where it is known by `idempotency_key`; an error where the key was another creation's. What
+    /// The answer that the same creation got before, where it is known by its key; an error where the key was another creation's. What
     /// has become impossible since then (an expiry that is over, a limit that is reached) makes no difference.
-    pub async fn replay(
+    async fn replay(
         &self,
         workspace: &Workspace,
-        body: &serde_json::Map<String, serde_json::Value>,
+        input: &Input,
         idempotency_key: &IdempotencyKey,
     ) -> Result<Option<LinkResult>, OpsError> {
         let first = self.store.replay(workspace.id, idempotency_key, self.clock.now()).await?;
         let Some(mut result) = first.map(LinkResult::from) else { return Ok(None) };
         if result.outcome == WriteOutcome::Reused {
-            let sent = Input { code: None, ..Input::from_json(body)? };
+            let sent = Input { code: None, ..input.clone() };
             let sent = LinkPatch::parse(&sent, &workspace.policy, Timestamp::from_ms(0));
             result.not_applied = sent.map(|sent| sent.unapplied(&result.link)).unwrap_or_default();
         }
@@ -115,12 +139,8 @@ impl Ops {
     }
 
     /// What a creation would give. A generated code is only an example: the next one is another.
-    async fn dry_run(
-        &self,
-        by: &Requester,
-        workspace: &Workspace,
-        prepared: PreparedLink,
-    ) -> Result<LinkResult, OpsError> {
+    async fn dry_run(&self, caller: &Caller, prepared: PreparedLink) -> Result<LinkResult, OpsError> {
+        let workspace = &caller.workspace;
         let PreparedLink { draft, code, on_conflict, now } = prepared;
         let code = match code {
             CodeChoice::Chosen(code) => code,
@@ -161,8 +181,8 @@ impl Ops {
             workspace: workspace.id,
             code,
             generated: draft.code.is_none(),
-            source: by.source,
-            created_by: by.owner.clone(),
+            source: caller.source,
+            created_by: caller.owner.clone(),
             created_at: now,
             version,
         });
@@ -199,6 +219,7 @@ fn choose_code(
     input: &Input,
     on_deleted: OnDeletedCode,
     now: Timestamp,
+    entropy: &Random,
 ) -> Result<(CodeChoice, OnConflict), OpsError> {
     if let Some(code) = &draft.code {
         let on_conflict =
@@ -207,7 +228,7 @@ fn choose_code(
     }
     let random = |letters, length| {
         let codes = std::iter::repeat_with(|| {
-            code_generator::random_code(&random_bytes::<{ code_generator::RANDOM_BYTES }>(), letters, length)
+            code_generator::random_code(&entropy.bytes::<{ code_generator::RANDOM_BYTES }>(), letters, length)
         });
         CodeChoice::Candidates(codes.take(CANDIDATES_PER_ATTEMPT).flatten().collect())
     };

@@ -1,17 +1,18 @@
 //! What a request would get and why, step by step, without counting it.
 
 use rlinks_core::error_code::ErrorCode;
-use rlinks_core::host::HostBuffer;
-use rlinks_core::link::code::{SERVER_PATHS, is_reserved};
+use rlinks_core::host::{MAX_HOST_BYTES, from_header};
 use rlinks_core::redirect::decide::Visitor;
 use rlinks_core::redirect::explain::{ExplainStep, explain};
-use rlinks_core::redirect::path::{MAX_PATH_BYTES, RequestPath, first_segment, parse_path};
+use rlinks_core::redirect::path::MAX_PATH_BYTES;
+use rlinks_core::redirect::{LinkRequest, RequestHead, RequestMethod, Resolution, resolve};
 use rlinks_core::{
-    Code, Decision, Domain, DomainStatus, FieldCode, FieldError, Host, Slug, Timestamp, Workspace, decide,
+    Decision, Domain, DomainStatus, FieldCode, FieldError, Host, Id, Link, Slug, Timestamp, Workspace, decide,
 };
 use serde::Serialize;
 
-use crate::{Ops, OpsError, Requester, Resource};
+use super::server_paths::{AnonymousResponse, anonymous_response};
+use crate::{Caller, Ops, OpsError, Resource};
 use rlinks_routes::host_directory::HostDirectory;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -29,52 +30,78 @@ pub struct Explanation {
 }
 
 impl Ops {
-    /// Explains a short URL, a path or a bare code. A URL is answered by whichever workspace its host names; a path or code is
-    /// asked on the host of `workspace`. `at` asks how it was, or will be, at another moment.
+    /// Explains a short URL, a path or a bare code. A URL is answered by whichever workspace its host names; a path or code is asked on a
+    /// host of the caller's. `at` asks how it was, or will be, at another moment. For all but the operator, hosts of other workspaces and
+    /// links they can't see don't exist.
     pub async fn explain(
         &self,
-        workspace: &Slug,
+        caller: &Caller,
         question: &str,
         at: Option<Timestamp>,
     ) -> Result<Explanation, OpsError> {
+        let not_theirs = || OpsError::NotFound(Resource::Link(question.to_owned()));
         let (host, path) = split(question)?;
         let mut trace = ExplainTrace { address: question.to_owned(), steps: Vec::new() };
-        let own = match host {
+        let named = match host {
             Some(host) => Some(host.to_owned()),
-            None => self.host_of(workspace).await?,
+            None => self.host_of(&caller.workspace).await?,
         };
-        let Some(host) = own else {
-            trace
-                .push("host", format!("no domain reaches workspace {workspace}; `domains add` gives it one"));
+        let Some(named) = named else {
+            let slug = &caller.workspace.slug;
+            trace.push("host", format!("no domain reaches workspace {slug}; `domains add` gives it one"));
             return Ok(trace.error(ErrorCode::NotFound));
         };
-        let mut buffer: HostBuffer = [0; rlinks_core::host::MAX_HOST_BYTES];
-        let Some(host) = rlinks_core::host::from_header(host.as_bytes(), &mut buffer) else {
-            trace.push("host", format!("`{host}` is no host"));
-            return Ok(trace.error(ErrorCode::BadRequest));
-        };
-        trace.address = format!("{host}{path}");
-        if is_reserved(first_segment(&path)) {
-            trace.push("path", "is the server's own, whatever the host".to_owned());
-            return Ok(trace.server_page(&path));
+        let (workspaces, directory) = self.host_directory().await?;
+        let mut buffer = [0; MAX_HOST_BYTES];
+        let host = from_header(named.as_bytes(), &mut buffer);
+        if let Some(host) = host {
+            trace.address = format!("{host}{path}");
         }
-        if path.len() > MAX_PATH_BYTES {
-            trace.push("path", format!("is longer than {MAX_PATH_BYTES} bytes"));
-            return Ok(trace.error(ErrorCode::UriTooLong));
+        let owner = host.and_then(|host| directory.workspace_of(host));
+        let is_theirs = |id: Id| caller.is_trusted() || id == caller.workspace.id;
+        if owner.is_some_and(|owner| !is_theirs(owner.id)) {
+            return Err(not_theirs());
         }
-        let Some(owner) = self.workspace_of_host(host).await? else {
-            trace.push("host", self.unanswered_reason(host).await?);
-            return Ok(trace.error(ErrorCode::NotFound));
-        };
-        trace.push("host", format!("{host} is answered by workspace {}", owner.slug));
-        match parse_path(&path) {
-            RequestPath::Root => Ok(trace.page("the landing page")),
-            RequestPath::NotALink => {
+        let head = RequestHead { method: RequestMethod::Get, host: Some(named.as_bytes()), path: &path };
+        let mut buffer = [0; MAX_HOST_BYTES];
+        let resolution = resolve(&head, &mut buffer, |host| directory.resolve(host));
+        if let (Some(host), Some(owner), false) =
+            (host, owner, matches!(resolution, Resolution::ServerPath | Resolution::Refused(_)))
+        {
+            trace.push("host", format!("{host} is answered by workspace {}", owner.slug));
+        }
+        match resolution {
+            Resolution::Refused(code) => {
+                let (step, reason) = match (code, host) {
+                    (ErrorCode::UriTooLong, _) => ("path", format!("is longer than {MAX_PATH_BYTES} bytes")),
+                    (_, Some(host)) => ("host", self.unanswered_reason(host).await?),
+                    (_, None) => ("host", format!("`{named}` is no host")),
+                };
+                trace.push(step, reason);
+                Ok(trace.error(code))
+            }
+            Resolution::ServerPath => {
+                trace.push("path", "is the server's own, whatever the host".to_owned());
+                Ok(trace.server_path(&path))
+            }
+            Resolution::Landing => Ok(trace.page("the landing page")),
+            Resolution::NotALink => {
                 trace.push("path", format!("{path} is no path a link can have"));
                 Ok(trace.error(ErrorCode::NotFound))
             }
-            RequestPath::Code(code) => self.explain_code(trace, &owner, host, &code, at, false).await,
-            RequestPath::Preview(code) => self.explain_code(trace, &owner, host, &code, at, true).await,
+            Resolution::Link(asked) => {
+                let owner = workspaces.into_iter().find(|workspace| workspace.id == asked.workspace.id);
+                let owner = owner.ok_or_else(not_theirs)?;
+                let link = self.find_link(&owner, &asked.code).await?;
+                if link.as_ref().is_some_and(|link| !caller.can_see(link)) {
+                    return Err(not_theirs());
+                }
+                let link = match at.filter(|at| *at < self.clock.now()) {
+                    None => link,
+                    Some(then) => self.find_link_at(&owner, &asked.code, then).await?,
+                };
+                self.explain_link(trace, &owner, &asked, link.as_ref(), at).await
+            }
         }
     }
 
@@ -90,57 +117,23 @@ impl Ops {
         })
     }
 
-    /// The same for somebody of one workspace: what is not theirs is not there.
-    pub async fn explain_for(
-        &self,
-        by: &Requester,
-        workspace: &Workspace,
-        question: &str,
-        at: Option<Timestamp>,
-    ) -> Result<Explanation, OpsError> {
-        let unknown = || OpsError::NotFound(Resource::Link(question.to_owned()));
-        let (host, path) = split(question)?;
-        if let Some(host) = host {
-            let mut buffer: HostBuffer = [0; rlinks_core::host::MAX_HOST_BYTES];
-            let host = rlinks_core::host::from_header(host.as_bytes(), &mut buffer);
-            let owner = match host {
-                Some(host) => self.workspace_of_host(host).await?,
-                None => None,
-            };
-            if owner.is_some_and(|owner| owner.id != workspace.id) {
-                return Err(unknown());
-            }
-        }
-        if let RequestPath::Code(code) | RequestPath::Preview(code) = parse_path(&path)
-            && self.find_link(workspace, &code).await?.is_some_and(|link| !by.can_see(&link))
-        {
-            return Err(unknown());
-        }
-        self.explain(&workspace.slug, question, at).await
-    }
-
-    async fn explain_code(
+    async fn explain_link<W>(
         &self,
         mut trace: ExplainTrace,
         owner: &Workspace,
-        host: &str,
-        code: &str,
+        asked: &LinkRequest<'_, W>,
+        link: Option<&Link>,
         at: Option<Timestamp>,
-        preview: bool,
     ) -> Result<Explanation, OpsError> {
-        trace.push("code", code.to_owned());
+        trace.push("code", asked.code.to_string());
         let now = at.unwrap_or_else(|| self.clock.now());
-        let link = match at.filter(|at| *at < self.clock.now()) {
-            None => self.find_link(owner, code).await?,
-            Some(then) => self.find_at(owner, code, then).await?,
-        };
         let served = self.served_hosts_for(owner).await?;
-        let visitor = Visitor { host, served_hosts: &served };
-        let route = link.as_ref().map(rlinks_core::Link::route);
+        let visitor = Visitor { host: asked.host, served_hosts: &served };
+        let route = link.map(Link::route);
         trace.steps.extend(explain(route, &owner.policy, &visitor, now));
         let decision = decide(route, &owner.policy, &visitor, now);
         Ok(match decision {
-            Decision::Redirect { target, .. } if preview => {
+            Decision::Redirect { target, .. } if asked.preview => {
                 trace.page(&format!("a page that shows {target}"))
             }
             Decision::Redirect { status, target, cache } => {
@@ -153,9 +146,8 @@ impl Ops {
 
     /// A host that names this workspace: its primary domain, its name below the base domain, or, for `main` while no domain
     /// is configured, any.
-    async fn host_of(&self, slug: &Slug) -> Result<Option<String>, OpsError> {
-        let workspace = self.workspace(slug).await?;
-        let mut domains = self.effective_domains(std::slice::from_ref(&workspace)).await?;
+    async fn host_of(&self, workspace: &Workspace) -> Result<Option<String>, OpsError> {
+        let mut domains = self.effective_domains(std::slice::from_ref(workspace)).await?;
         let silent = self.store.unverified_hosts().await?;
         domains.retain(|domain| !silent.contains(&domain.host));
         let primary = domains.iter().find(|domain| domain.workspace == workspace.id && domain.primary);
@@ -163,35 +155,10 @@ impl Ops {
             return Ok(Some(domain.host.to_string()));
         }
         if let Some(base) = &self.short_urls.base_domain {
-            return Ok(Some(format!("{slug}.{base}")));
+            return Ok(Some(format!("{}.{base}", workspace.slug)));
         }
-        let any = slug.as_str() == Slug::MAIN && self.store.operator_hosts().await?.is_empty();
+        let any = self.answers_any_host(workspace).await?;
         Ok(any.then(|| self.own_host.as_ref().map_or("localhost".to_owned(), ToString::to_string)))
-    }
-
-    async fn find_at(
-        &self,
-        workspace: &Workspace,
-        code: &str,
-        at: Timestamp,
-    ) -> Result<Option<rlinks_core::Link>, OpsError> {
-        let Some(exact) = Code::from_path(code) else { return Ok(None) };
-        if let Some(link) = self.store.link_at(workspace.id, &exact, at).await? {
-            return Ok(Some(link));
-        }
-        match Code::from_path(&exact.folded()) {
-            Some(folded) if workspace.policy.code.fold_case && folded != exact => {
-                Ok(self.store.link_at(workspace.id, &folded, at).await?)
-            }
-            _ => Ok(None),
-        }
-    }
-
-    /// The workspace a host names. While no domain is configured, `main` answers on every host.
-    async fn workspace_of_host(&self, host: &str) -> Result<Option<Workspace>, OpsError> {
-        let (workspaces, directory) = self.host_directory().await?;
-        let id = directory.workspace_of(host).map(|view| view.id);
-        Ok(workspaces.into_iter().find(|workspace| Some(workspace.id) == id))
     }
 
     /// Every workspace, and which answers where.
@@ -241,22 +208,24 @@ impl ExplainTrace {
         self.finish(200, None, None)
     }
 
-    /// What somebody gets who has not signed in and has no key.
-    fn server_page(mut self, path: &str) -> Explanation {
-        match path {
-            "/favicon.ico" => {
+    /// What an anonymous visitor from another machine gets from a listener that serves everything.
+    fn server_path(mut self, path: &str) -> Explanation {
+        match anonymous_response(path) {
+            AnonymousResponse::Page(what) => self.page(what),
+            AnonymousResponse::Error(code) => self.error(code),
+            AnonymousResponse::Empty => {
                 self.push("answer", "204, there is none".to_owned());
                 self.finish(204, None, None)
             }
-            "/admin/login" => self.page("where people sign in"),
-            "/api/docs" | "/api/openapi.json" => self.page("the description of the API"),
-            path if SERVER_PATHS.contains(&path) => self.page("what the server says there"),
-            path if path == "/admin" || path.starts_with("/admin/") => {
-                self.push("answer", "303 to /admin/login, for who has not signed in".to_owned());
+            AnonymousResponse::WithoutSlash => {
+                let location = path.trim_end_matches('/').to_owned();
+                self.push("answer", format!("308 to {location}"));
+                self.finish(308, Some(location), None)
+            }
+            AnonymousResponse::SignIn => {
+                self.push("answer", "303 to /admin/login, without a session".to_owned());
                 self.finish(303, Some("/admin/login".to_owned()), None)
             }
-            path if path.starts_with("/api/v1/") => self.error(ErrorCode::Unauthenticated),
-            _ => self.error(ErrorCode::NotFound),
         }
     }
 

@@ -7,14 +7,14 @@
 use std::collections::{HashMap, HashSet};
 
 use rlinks_core::workspace::policy::Visibility;
-use rlinks_core::{Actor, FieldCode, FieldError, Link, LinkState, Target, Timestamp, Workspace};
+use rlinks_core::{Actor, FieldCode, FieldError, Link, LinkState, Scope, Target, Timestamp, Workspace};
 use rlinks_store::StoreError;
 use rlinks_store::write::{Action, LinkOp, LinkWrite, Written};
 use tokio::task::JoinSet;
 
 use super::change::MAX_CHANGE_ATTEMPTS;
 use crate::safety::Verdict;
-use crate::{Ops, OpsError, Requester, WriteMode};
+use crate::{Caller, Ops, OpsError, WriteMode};
 
 /// Links put back by one commit or so.
 const PAGE_SIZE: i64 = 256;
@@ -86,12 +86,13 @@ impl Ops {
     /// Makes every link of a workspace what it was at a moment.
     pub async fn roll_back(
         &self,
-        by: &Requester,
-        workspace: &Workspace,
+        caller: &Caller,
         to: Timestamp,
         mode: WriteMode,
         mut progress: impl FnMut(u64),
     ) -> Result<RollbackReport, OpsError> {
+        let workspace = &caller.workspace;
+        caller.require(Scope::WorkspaceAdmin)?;
         let refuse = |code, message: &str| Err(FieldError::new("to", code, message).into());
         if to > self.clock.now() {
             return refuse(FieldCode::NotATime, "is still to come");
@@ -114,7 +115,7 @@ impl Ops {
             let codes = self.store.codes_changed_since(workspace.id, point.entry, &after, PAGE_SIZE).await?;
             let Some(last) = codes.last().cloned() else { return Ok(report) };
             after = last;
-            self.restore_page(by, workspace, &point, codes, mode, &mut report).await?;
+            self.restore_page(caller, &point, codes, mode, &mut report).await?;
             progress(report.links());
         }
     }
@@ -139,13 +140,13 @@ impl Ops {
     /// Puts some links back; those that somebody changes meanwhile again.
     async fn restore_page(
         &self,
-        by: &Requester,
-        workspace: &Workspace,
+        caller: &Caller,
         point: &RollbackPoint,
         mut codes: Vec<String>,
         mode: WriteMode,
         report: &mut RollbackReport,
     ) -> Result<(), OpsError> {
+        let workspace = &caller.workspace;
         let mut then = self.store.links_at_entry(workspace.id, point.entry, &codes).await?;
         for link in then.values_mut().filter(|link| point.deleted_accounts.contains(link.created_by.as_str()))
         {
@@ -164,12 +165,12 @@ impl Ops {
             }
             if report.undo.is_none() {
                 let noted = self
-                    .store
-                    .record_rollback(workspace.id, point.to, point.entry, &by.actor, self.clock.now())
+                    .writer
+                    .record_rollback(workspace.id, point.to, point.entry, &caller.actor, self.clock.now())
                     .await?;
                 report.undo = Some(noted);
             }
-            codes = self.write_restores(by, point.to, steps, report).await?;
+            codes = self.write_restores(caller, point.to, steps, report).await?;
         }
         Err(StoreError::Conflict.into())
     }
@@ -205,7 +206,7 @@ impl Ops {
     /// Writes some steps together. Gives the codes of those that have to be looked at again.
     async fn write_restores(
         &self,
-        by: &Requester,
+        caller: &Caller,
         to: Timestamp,
         steps: Vec<LinkRestore>,
         report: &mut RollbackReport,
@@ -219,15 +220,18 @@ impl Ops {
             };
             let write = LinkWrite {
                 reason: Some(reason),
-                ..LinkWrite::new(step.now.workspace, by.actor.clone(), self.clock.now(), op)
+                ..LinkWrite::new(step.now.workspace, caller.actor.clone(), self.clock.now(), op)
             };
-            let store = self.store.clone();
-            writing.spawn(async move { (store.write(write).await, step) });
+            let writer = self.writer.clone();
+            writing.spawn(async move { (writer.write(write).await, step) });
         }
         let mut again = Vec::new();
         while let Some(written) = writing.join_next().await {
             match written.map_err(|error| StoreError::Unavailable(error.to_string()))? {
-                (Ok(Written::Changed(_)), step) => report.count(&step),
+                (Ok(Written::Changed(link)), step) => {
+                    self.publish(&link);
+                    report.count(&step);
+                }
                 (Ok(_), _) => {}
                 (Err(StoreError::Conflict), step) => again.push(step.now.code.to_string()),
                 (Err(error), _) => return Err(error.into()),

@@ -4,17 +4,15 @@
 //! is the system's and says why.
 
 use std::collections::HashSet;
-use std::sync::Arc;
 use std::time::Duration;
 
 use rlinks_core::{Actor, Code, Id, Link, LinkState, Target, Timestamp, Workspace};
+use rlinks_store::StoreError;
 use rlinks_store::write::{Action, LinkOp, LinkWrite, Written};
-use rlinks_store::{Store, StoreError};
 use tokio::task::JoinSet;
 
-use super::{Safety, UnsafeReason, Verdict};
-use crate::{OpsError, WriteMode};
-use rlinks_store::clock::Clock;
+use super::{UnsafeReason, Verdict};
+use crate::{Ops, OpsError, WriteMode};
 
 /// Links looked at together.
 const PAGE_SIZE: i64 = 256;
@@ -35,8 +33,7 @@ pub struct UnsafeLink {
 
 /// A run about to be done.
 pub struct Recheck<'a> {
-    pub store: &'a Store,
-    pub safety: &'a Safety,
+    pub ops: &'a Ops,
     /// About these; deleted ones are left alone.
     pub workspaces: &'a [Workspace],
     /// Switch off, or only say what would be.
@@ -56,11 +53,11 @@ impl Recheck<'_> {
     /// Everything a run does. Gives what was, or would be, switched off.
     pub async fn run(&self, now: Timestamp) -> Result<Vec<UnsafeLink>, OpsError> {
         let mut found = self.run_blocklist(now).await?;
-        let Some(google) = &self.safety.safe_browsing else { return Ok(found) };
+        let Some(google) = &self.ops.safety.safe_browsing else { return Ok(found) };
         let began = google.requests_sent();
-        let mut after = self.store.job_cursor(JOB_CURSOR_NAME).await?.unwrap_or(FIRST_ID);
+        let mut after = self.ops.store.job_cursor(JOB_CURSOR_NAME).await?.unwrap_or(FIRST_ID);
         loop {
-            let (page, next) = self.store.links_by_id(after, PAGE_SIZE).await?;
+            let (page, next) = self.ops.store.links_by_id(after, PAGE_SIZE).await?;
             let left = MAX_QUERIES.saturating_sub(google.requests_sent() - began);
             let links = self.redirecting_links(page, now);
             let (some, all_known) = self.check_page(links, CheckScope::AllSources, left, now).await?;
@@ -70,7 +67,7 @@ impl Recheck<'_> {
                 after = next.unwrap_or(FIRST_ID);
             }
             if self.mode == WriteMode::Apply {
-                self.store.set_job_cursor(JOB_CURSOR_NAME, after).await?;
+                self.ops.writer.set_job_cursor(JOB_CURSOR_NAME, after).await?;
             }
             if next.is_none() || !all_known {
                 break;
@@ -84,12 +81,12 @@ impl Recheck<'_> {
     /// The part that asks the block list alone.
     pub async fn run_blocklist(&self, now: Timestamp) -> Result<Vec<UnsafeLink>, OpsError> {
         let mut found = Vec::new();
-        if self.safety.blocklist.is_none() {
+        if self.ops.safety.blocklist.is_none() {
             return Ok(found);
         }
         let mut after = Some(FIRST_ID);
         while let Some(from) = after {
-            let (page, next) = self.store.links_by_id(from, PAGE_SIZE).await?;
+            let (page, next) = self.ops.store.links_by_id(from, PAGE_SIZE).await?;
             after = next;
             found.extend(
                 self.check_page(self.redirecting_links(page, now), CheckScope::BlocklistOnly, 0, now)
@@ -119,10 +116,10 @@ impl Recheck<'_> {
     ) -> Result<(Vec<UnsafeLink>, bool), OpsError> {
         let targets: Vec<&Target> = links.iter().map(|link| &link.target).collect();
         let verdicts = match scope {
-            CheckScope::BlocklistOnly => self.safety.check_blocklist(&targets).await,
+            CheckScope::BlocklistOnly => self.ops.safety.check_blocklist(&targets).await,
             CheckScope::AllSources => {
                 let most = usize::try_from(questions).unwrap_or(usize::MAX);
-                self.safety.check_limited(&targets, most).await
+                self.ops.safety.check_limited(&targets, most).await
             }
         };
         let all_known = !verdicts.iter().any(|verdict| matches!(verdict, Verdict::Unknown(_)));
@@ -136,7 +133,7 @@ impl Recheck<'_> {
         }
         let found = match self.mode {
             WriteMode::DryRun => bad.into_iter().map(|(link, reason)| unsafe_link(&link, reason)).collect(),
-            WriteMode::Apply => disable(self.store, bad, now).await?,
+            WriteMode::Apply => self.ops.disable_unsafe(bad, now).await?,
         };
         Ok((found, all_known))
     }
@@ -148,70 +145,74 @@ fn unsafe_link(link: &Link, reason: UnsafeReason) -> UnsafeLink {
     UnsafeLink { workspace: link.workspace, code: link.code.clone(), reason }
 }
 
-/// Switches links off together, so that they share a commit. Gives those that are off now.
-async fn disable(
-    store: &Store,
-    links: Vec<(Link, UnsafeReason)>,
-    now: Timestamp,
-) -> Result<Vec<UnsafeLink>, StoreError> {
-    let mut writing = JoinSet::new();
-    for (link, reason) in links {
-        let found = unsafe_link(&link, reason);
-        let workspace = link.workspace;
-        let next = Box::new(Link { state: LinkState::Disabled, ..link });
-        let op = LinkOp::Replace { next, action: Action::Disable };
-        let why = format!("unsafe target: {}", found.reason);
-        let write = LinkWrite { reason: Some(why), ..LinkWrite::new(workspace, Actor::system(), now, op) };
-        let store = store.clone();
-        writing.spawn(async move { (store.write(write).await, found) });
-    }
-    let mut disabled = Vec::new();
-    while let Some(written) = writing.join_next().await {
-        match written.map_err(|error| StoreError::Unavailable(error.to_string()))? {
-            (Ok(Written::Changed(_)), found) => {
-                let source = found.reason.source;
-                tracing::info!(workspace = %found.workspace, code = %found.code, ?source, "a link that leads somewhere unsafe was switched off");
-                disabled.push(found);
-            }
-            // Somebody was faster. The next run looks at what they made of it.
-            (Ok(_) | Err(StoreError::Conflict | StoreError::NotFound(_)), _) => {}
-            (Err(error), _) => return Err(error),
+impl Ops {
+    /// Switches links off together, so that they share a commit. Gives those that are off now.
+    async fn disable_unsafe(
+        &self,
+        links: Vec<(Link, UnsafeReason)>,
+        now: Timestamp,
+    ) -> Result<Vec<UnsafeLink>, StoreError> {
+        let mut writing = JoinSet::new();
+        for (link, reason) in links {
+            let found = unsafe_link(&link, reason);
+            let workspace = link.workspace;
+            let next = Box::new(Link { state: LinkState::Disabled, ..link });
+            let op = LinkOp::Replace { next, action: Action::Disable };
+            let why = format!("unsafe target: {}", found.reason);
+            let write =
+                LinkWrite { reason: Some(why), ..LinkWrite::new(workspace, Actor::system(), now, op) };
+            let writer = self.writer.clone();
+            writing.spawn(async move { (writer.write(write).await, found) });
         }
+        let mut disabled = Vec::new();
+        while let Some(written) = writing.join_next().await {
+            match written.map_err(|error| StoreError::Unavailable(error.to_string()))? {
+                (Ok(Written::Changed(link)), found) => {
+                    self.publish(&link);
+                    let source = found.reason.source;
+                    tracing::info!(workspace = %found.workspace, code = %found.code, ?source, "a link that leads somewhere unsafe was switched off");
+                    disabled.push(found);
+                }
+                // Somebody was faster. The next run looks at what they made of it.
+                (Ok(_) | Err(StoreError::Conflict | StoreError::NotFound(_)), _) => {}
+                (Err(error), _) => return Err(error),
+            }
+        }
+        Ok(disabled)
     }
-    Ok(disabled)
 }
 
-impl Safety {
+impl Ops {
     /// Looks after the block list until the task is dropped: reads the file again when it was replaced, and switches off links that are
     /// on it then. Also at the beginning, for what was added to it while no server ran.
-    pub async fn poll_blocklist(self: Arc<Self>, store: Store, clock: Clock) {
-        let Some(list) = self.blocklist() else { return };
-        self.apply_blocklist(&store, &clock).await;
+    pub async fn poll_blocklist(self) {
+        let Some(list) = self.safety.blocklist() else { return };
+        self.apply_blocklist().await;
         loop {
             tokio::time::sleep(BLOCKLIST_POLL_INTERVAL).await;
             if list.has_changed() {
-                self.reload_blocklist(&store, &clock).await;
+                self.reload_blocklist().await;
             }
         }
     }
 
     /// Reads the block list again. What cannot be read leaves the old one in force.
-    pub async fn reload_blocklist(&self, store: &Store, clock: &Clock) {
-        let Some(list) = self.blocklist() else { return };
+    pub async fn reload_blocklist(&self) {
+        let Some(list) = self.safety.blocklist() else { return };
         match list.read().await {
             Ok(fresh) => {
                 list.report(&fresh);
-                self.apply_blocklist(store, clock).await;
+                self.apply_blocklist().await;
             }
             Err(error) => tracing::error!(error, "the old block list stays in force"),
         }
     }
 
-    async fn apply_blocklist(&self, store: &Store, clock: &Clock) {
+    async fn apply_blocklist(&self) {
         let work = async {
-            let workspaces = store.workspaces().await?;
-            let recheck = Recheck { store, safety: self, workspaces: &workspaces, mode: WriteMode::Apply };
-            recheck.run_blocklist(clock.now()).await
+            let workspaces = self.store.workspaces().await?;
+            let recheck = Recheck { ops: self, workspaces: &workspaces, mode: WriteMode::Apply };
+            recheck.run_blocklist(self.clock.now()).await
         };
         if let Err(error) = work.await {
             tracing::warn!(%error, "links on the block list are looked for again by the daily job");

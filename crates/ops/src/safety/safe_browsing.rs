@@ -5,6 +5,7 @@
 //! that no log of addresses has it.
 
 use std::collections::{HashMap, HashSet};
+use std::hash::RandomState;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -13,14 +14,16 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::header::{HeaderName, HeaderValue};
 use parking_lot::Mutex;
 use prost::Message;
-use reqwest::redirect::Policy;
 use rlinks_core::Target;
+use rlinks_core::time::DAY_MS;
+use rlinks_core::two_generation_cache::TwoGenerationCache;
 use sha2::{Digest, Sha256};
 use tokio::sync::Semaphore;
 use url::Url;
 
 use super::canonical::CanonicalUrl;
-use rlinks_store::clock::monotonic_ms;
+use crate::outbound::{AddressRule, OutboundClient, OutboundError, OutboundRules};
+use rlinks_store::clock::Clock;
 
 /// Where Google is asked.
 pub const GOOGLE_API_URL: &str = "https://safebrowsing.googleapis.com/";
@@ -31,12 +34,16 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
 const MAX_CONCURRENT_REQUESTS: usize = 8;
 /// Prefixes in one question: Google allows 1,000, and an address must not become too long for what is in between.
 const MAX_PREFIXES_PER_REQUEST: usize = 256;
-/// Longer answers are not read.
-const MAX_RESPONSE_BYTES: usize = 1 << 20;
+const RULES: OutboundRules = OutboundRules {
+    connect_timeout: REQUEST_TIMEOUT,
+    timeout: REQUEST_TIMEOUT,
+    max_response_bytes: 1 << 20,
+    max_redirects: 0,
+    addresses: AddressRule::OperatorConfigured,
+};
 /// Google's own bound of how long an answer may be kept.
-const MAX_CACHE_MS: u64 = 24 * 3_600_000;
-/// Prefixes remembered; twice as many for a while.
-const CACHED_PREFIXES_PER_GENERATION: usize = 1 << 16;
+const MAX_CACHE_MS: u64 = DAY_MS.unsigned_abs();
+const MAX_CACHED_PREFIXES: usize = 1 << 17;
 /// So many failures in a row, and nobody is asked for a while.
 const MAX_CONSECUTIVE_FAILURES: u32 = 3;
 const BREAKER_OPEN_MS: u64 = 30_000;
@@ -108,17 +115,18 @@ pub enum Finding {
 }
 
 pub struct SafeBrowsing {
-    client: reqwest::Client,
+    client: OutboundClient,
     question: Url,
     key: HeaderValue,
     request_slots: Semaphore,
-    cache: Mutex<Cache>,
+    cache: Mutex<TwoGenerationCache<HashPrefix, CachedHashes, RandomState>>,
     breaker: Mutex<Breaker>,
+    clock: Clock,
     requests_sent: AtomicU64,
 }
 
 impl SafeBrowsing {
-    pub fn new(options: &SafeBrowsingConfig) -> Result<Self, String> {
+    pub fn new(options: &SafeBrowsingConfig, clock: Clock) -> Result<Self, String> {
         let mut key = HeaderValue::from_str(&options.key)
             .map_err(|_| "safety.safe_browsing_key has characters no key has".to_owned())?;
         key.set_sensitive(true);
@@ -126,24 +134,16 @@ impl SafeBrowsing {
             .url
             .join("v5/hashes:search")
             .map_err(|_| "safety.safe_browsing_url cannot be used".to_owned())?;
-        // The client takes the process's TLS provider and panics without one. If one was chosen before, it stays.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let mut builder = reqwest::Client::builder()
-            .timeout(REQUEST_TIMEOUT)
-            .redirect(Policy::none())
-            .user_agent(concat!("rmax/", env!("CARGO_PKG_VERSION")));
-        if matches!(question.host_str(), Some("localhost" | "127.0.0.1" | "[::1]")) {
-            // What does not leave this machine has no business with a proxy.
-            builder = builder.no_proxy();
-        }
-        let client = builder.build().map_err(|error| format!("no client can be made: {error}"))?;
+        let client = OutboundClient::new(&question, RULES)
+            .map_err(|error| format!("no client can be made: {error}"))?;
         Ok(Self {
             client,
             question,
             key,
             request_slots: Semaphore::new(MAX_CONCURRENT_REQUESTS),
-            cache: Mutex::default(),
+            cache: Mutex::new(TwoGenerationCache::new(MAX_CACHED_PREFIXES)),
             breaker: Mutex::default(),
+            clock,
             requests_sent: AtomicU64::new(0),
         })
     }
@@ -154,10 +154,10 @@ impl SafeBrowsing {
         let mut known: HashMap<HashPrefix, Vec<(FullHash, Threat)>> = HashMap::new();
         let mut wanted: Vec<HashPrefix> = Vec::new();
         {
-            let (mut seen, cache, now_ms) = (HashSet::new(), self.cache.lock(), monotonic_ms());
+            let (mut seen, cache, now_ms) = (HashSet::new(), self.cache.lock(), self.clock.monotonic_ms());
             for prefix in hashes.iter().flatten().map(prefix_of).filter(|prefix| seen.insert(*prefix)) {
-                match cache.get(prefix, now_ms) {
-                    Some(found) => drop(known.insert(prefix, found)),
+                match cache.get(&prefix).filter(|found| now_ms < found.until_ms) {
+                    Some(found) => drop(known.insert(prefix, found.hashes.clone())),
                     None => wanted.push(prefix),
                 }
             }
@@ -202,7 +202,7 @@ impl SafeBrowsing {
         &self,
         prefixes: &[HashPrefix],
     ) -> Result<HashMap<HashPrefix, Vec<(FullHash, Threat)>>, String> {
-        let question = BreakerPermit::acquire(&self.breaker)?;
+        let question = BreakerPermit::acquire(&self.breaker, self.clock.monotonic_ms())?;
         self.requests_sent.fetch_add(1, Ordering::Relaxed);
         let answer = tokio::time::timeout(REQUEST_TIMEOUT, async {
             let _turn =
@@ -210,7 +210,7 @@ impl SafeBrowsing {
             self.fetch(prefixes).await
         });
         let answer = answer.await.unwrap_or_else(|_| Err("Safe Browsing did not answer in time".to_owned()));
-        question.complete(answer.as_ref().err());
+        question.complete(answer.as_ref().err(), self.clock.monotonic_ms());
         let response = answer?;
         let mut found: HashMap<HashPrefix, Vec<(FullHash, Threat)>> =
             prefixes.iter().map(|prefix| (*prefix, Vec::new())).collect();
@@ -223,7 +223,7 @@ impl SafeBrowsing {
         }
         let kept_ms = response.cache_duration.map_or(0, wire::Duration::ms).min(MAX_CACHE_MS);
         if kept_ms > 0 {
-            let until_ms = monotonic_ms() + kept_ms;
+            let until_ms = self.clock.monotonic_ms() + kept_ms;
             let mut cache = self.cache.lock();
             for (prefix, hashes) in &found {
                 cache.insert(*prefix, CachedHashes { hashes: hashes.clone(), until_ms });
@@ -241,32 +241,26 @@ impl SafeBrowsing {
                 pairs.append_pair("hashPrefixes", &URL_SAFE_NO_PAD.encode(prefix));
             }
         }
-        let transport_error = |error: reqwest::Error| {
-            let error = error.without_url();
-            let why = if error.is_timeout() { "did not answer in time" } else { "cannot be reached" };
-            tracing::debug!(%error, "Safe Browsing {why}");
-            format!("Safe Browsing {why}")
-        };
-        let mut response = self
-            .client
-            .get(question)
-            .header(API_KEY_HEADER, self.key.clone())
-            .send()
-            .await
-            .map_err(transport_error)?;
+        let headers = vec![(API_KEY_HEADER, self.key.clone())];
+        let response = self.client.get(&question, headers).await.map_err(|error| trouble(&error))?;
         if response.status() != http::StatusCode::OK {
             return Err(format!("Safe Browsing answered {}", response.status().as_u16()));
         }
-        let mut bytes = Vec::new();
-        while let Some(chunk) = response.chunk().await.map_err(transport_error)? {
-            if bytes.len() + chunk.len() > MAX_RESPONSE_BYTES {
-                return Err("Safe Browsing answered too much".to_owned());
-            }
-            bytes.extend_from_slice(&chunk);
-        }
+        let bytes = response.body().await.map_err(|error| trouble(&error))?;
         wire::SearchHashesResponse::decode(bytes.as_slice())
             .map_err(|_| "Safe Browsing answered something nobody can read".to_owned())
     }
+}
+
+/// For people: no address and no key.
+fn trouble(error: &OutboundError) -> String {
+    let why = match error {
+        OutboundError::TimedOut => "did not answer in time",
+        OutboundError::TooLong { .. } => "answered too much",
+        _ => "cannot be reached",
+    };
+    tracing::debug!(%error, "Safe Browsing {why}");
+    format!("Safe Browsing {why}")
 }
 
 fn hashes(target: &Target) -> Vec<FullHash> {
@@ -285,27 +279,6 @@ struct CachedHashes {
     until_ms: u64,
 }
 
-/// Two halves: when the younger is full it becomes the older, and what was in the older is forgotten.
-#[derive(Default)]
-struct Cache {
-    young: HashMap<HashPrefix, CachedHashes>,
-    old: HashMap<HashPrefix, CachedHashes>,
-}
-
-impl Cache {
-    fn get(&self, prefix: HashPrefix, now_ms: u64) -> Option<Vec<(FullHash, Threat)>> {
-        let found = self.young.get(&prefix).or_else(|| self.old.get(&prefix))?;
-        (now_ms < found.until_ms).then(|| found.hashes.clone())
-    }
-
-    fn insert(&mut self, prefix: HashPrefix, remembered: CachedHashes) {
-        if self.young.len() >= CACHED_PREFIXES_PER_GENERATION {
-            self.old = std::mem::take(&mut self.young);
-        }
-        self.young.insert(prefix, remembered);
-    }
-}
-
 /// Whether Google is worth asking.
 #[derive(Default)]
 struct Breaker {
@@ -319,13 +292,13 @@ struct Breaker {
 struct BreakerPermit<'a>(&'a Mutex<Breaker>);
 
 impl<'a> BreakerPermit<'a> {
-    fn acquire(breaker: &'a Mutex<Breaker>) -> Result<Self, String> {
-        breaker.lock().try_acquire(monotonic_ms())?;
+    fn acquire(breaker: &'a Mutex<Breaker>, now_ms: u64) -> Result<Self, String> {
+        breaker.lock().try_acquire(now_ms)?;
         Ok(Self(breaker))
     }
 
-    fn complete(self, failure: Option<&String>) {
-        self.0.lock().record(failure, monotonic_ms());
+    fn complete(self, failure: Option<&String>, now_ms: u64) {
+        self.0.lock().record(failure, now_ms);
     }
 }
 

@@ -7,8 +7,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use http::HeaderValue;
 use http::header::HeaderName;
-use rlinks_ops::limits::{LimitKey, RateLimitStatus};
-use rlinks_store::clock::monotonic_ms;
+use rlinks_ops::limits::RateLimitStatus;
 
 use super::Api;
 use super::error::ApiError;
@@ -20,26 +19,21 @@ pub async fn authenticate(State(api): State<Arc<Api>>, request: Request, next: N
         Ok(caller) => caller,
         Err(error) => return error.into_response(),
     };
-    let limit = caller.workspace.policy.limits.requests_per_hour;
-    let mut rate_limit = None;
-    if let Some(key) = &caller.key {
+    if let Some(key) = caller.key() {
         api.auth.key_usage.count(key.id, api.ops.clock.now());
     }
-    // Keys are counted one by one; people once, in however many sessions.
-    let (counted, message) = match &caller.key {
-        Some(key) => (key.id, "This key has made its requests of this hour"),
-        None => (caller.principal_id(), "You have made your requests of this hour"),
-    };
-    if let Some(limit) = limit {
-        match api.auth.rate_limiter.take(LimitKey::Requests(counted), limit, 1, monotonic_ms()) {
-            Ok(left) => rate_limit = Some(left),
-            Err(left) => {
-                let mut response = ApiError::rate_limited(left.reset_seconds, message).into_response();
-                set_rate_limit_headers(&mut response, left);
-                return response;
-            }
+    let rate_limit = match api.ops.count_request(&caller) {
+        Ok(rate_limit) => rate_limit,
+        Err(left) => {
+            let message = match caller.key() {
+                Some(_) => "This key has made its requests of this hour",
+                None => "You have made your requests of this hour",
+            };
+            let mut response = ApiError::rate_limited(left.reset_seconds, message).into_response();
+            set_rate_limit_headers(&mut response, left);
+            return response;
         }
-    }
+    };
     parts.extensions.insert(Arc::new(caller));
     let mut response = next.run(Request::from_parts(parts, body)).await;
     // A creation has a limit of its own, and says so itself.

@@ -9,7 +9,7 @@ use http::header::{ETAG, HeaderName, LOCATION};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use rlinks_core::draft::Input;
 use rlinks_core::error_code::ErrorCode;
-use rlinks_core::{FieldCode, FieldError, FieldErrors, Target};
+use rlinks_core::{FieldCode, FieldError};
 use rlinks_store::write::IdempotencyKey;
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -21,10 +21,8 @@ use crate::api::error::ApiError;
 use crate::api::extract::{BulkJsonObject, JsonObject};
 use crate::api::link_shapes::{CreatedLink, LinkView, NewLink, etag, view};
 use crate::auth::authorize::{Authorized, LinksWrite};
-use crate::auth::caller::Caller;
-use rlinks_ops::limits::{LimitKey, RateLimitStatus};
-use rlinks_ops::{LinkResult, OnDeletedCode, OpsError, WriteMode, WriteOutcome};
-use rlinks_store::clock::monotonic_ms;
+use rlinks_ops::Caller;
+use rlinks_ops::{LinkResult, OnDeletedCode, WriteMode, WriteOutcome};
 
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 const IDEMPOTENCY_REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
@@ -44,80 +42,14 @@ pub(crate) async fn create(
     JsonObject(body): JsonObject,
 ) -> Result<Response, ApiError> {
     let idempotency = idempotency_key(&caller, &headers, &body)?;
-    if let Some(idempotency) = &idempotency
-        && let Some(done) = api.ops.replay(&caller.workspace, &without_nulls(&body), idempotency).await?
-    {
-        return created_response(&api, &caller, &done).await;
-    }
-    let (made, rate_limit) = create_within_limit(&api, &caller, &body, idempotency).await;
-    let mut response = match made {
-        Ok(done) => created_response(&api, &caller, &done).await?,
-        Err(error) => error.into_response(),
-    };
-    if let Some(rate_limit) = rate_limit {
+    let input = Input::from_json(&without_nulls(&body))?;
+    let on_deleted = OnDeletedCode::from_input(&input);
+    let done = api.ops.create(&caller, &input, on_deleted, idempotency, WriteMode::Apply).await?;
+    let mut response = created_response(&api, &caller, &done).await?;
+    if let Some(rate_limit) = done.rate_limit {
         response.extensions_mut().insert(rate_limit);
     }
     Ok(response)
-}
-
-/// Creates one link within the limits of its maker.
-async fn create_within_limit(
-    api: &Api,
-    caller: &Caller,
-    body: &Map<String, Value>,
-    idempotency: Option<IdempotencyKey>,
-) -> (Result<LinkResult, ApiError>, Option<RateLimitStatus>) {
-    let (made, rate_limit) =
-        create_link(api, caller, Input::from_json(&without_nulls(body)), idempotency).await;
-    let made = made.map_err(|refused| match refused {
-        CreateLinkError::RateLimited { seconds } => ApiError::rate_limited(seconds, CREATION_LIMIT_MESSAGE),
-        CreateLinkError::Ops(error) => error.into(),
-    });
-    (made, rate_limit)
-}
-
-/// What somebody is told who has made their links of this hour.
-pub const CREATION_LIMIT_MESSAGE: &str = "You have made your links of this hour";
-
-/// Why there is no new link.
-pub enum CreateLinkError {
-    /// Their maker has made enough for now.
-    RateLimited {
-        /// In so many seconds there may be another.
-        seconds: u32,
-    },
-    /// The word of [`ops`](rlinks_ops).
-    Ops(OpsError),
-}
-
-/// The same for every face: the limit holds for a person, wherever they come in.
-pub async fn create_link(
-    api: &Api,
-    caller: &Caller,
-    input: Result<Input, FieldErrors>,
-    idempotency: Option<IdempotencyKey>,
-) -> (Result<LinkResult, CreateLinkError>, Option<RateLimitStatus>) {
-    let subject = LimitKey::Creations(caller.principal_id());
-    let limit = caller.workspace.policy.limits.creations_per_hour;
-    let taken = limit.map(|limit| api.auth.rate_limiter.take(subject, limit, 1, monotonic_ms())).transpose();
-    let rate_limit = match taken {
-        Ok(rate_limit) => rate_limit,
-        Err(left) => return (Err(CreateLinkError::RateLimited { seconds: left.reset_seconds }), Some(left)),
-    };
-    let made = async {
-        let input = input?;
-        let deleted = OnDeletedCode::from_input(&input);
-        api.ops.create(&caller.by, &caller.workspace, &input, deleted, idempotency, WriteMode::Apply).await
-    };
-    let made: Result<LinkResult, OpsError> = made.await;
-    let counts = made.as_ref().is_ok_and(|done| done.outcome == WriteOutcome::Created && !done.replayed);
-    if let (Some(_), false) = (limit, counts) {
-        api.auth.rate_limiter.refund(subject, 1);
-    }
-    if let Ok(done) = &made {
-        api.update_route(&done.link);
-    }
-    (made.map_err(CreateLinkError::Ops), rate_limit.filter(|_| counts))
 }
 
 /// For a new link, null says as little as nothing.
@@ -171,7 +103,7 @@ fn idempotency_key(
     // Objects are sorted by their keys, so the order in which fields are sent makes no difference.
     let text = serde_json::to_string(body).expect("what was JSON is JSON");
     let request = rlinks_core::hex::encode(&Sha256::digest(text.as_bytes()));
-    Ok(Some(IdempotencyKey { owner: caller.by.owner.clone(), key: key.to_owned(), request }))
+    Ok(Some(IdempotencyKey { owner: caller.owner.clone(), key: key.to_owned(), request }))
 }
 
 /// Many links.
@@ -222,14 +154,7 @@ pub(crate) async fn bulk(
     if items.len() > MAX_BULK_LINKS {
         return Err(refuse(FieldCode::TooLong, "has more than 1000 links"));
     }
-    // Asked about together, their targets are known when each is made.
-    let targets: Vec<Target> = items
-        .iter()
-        .filter_map(|item| item.get("target")?.as_str())
-        .filter_map(|text| Target::parse(text, rlinks_core::link::target::MAX_TARGET_BYTES).ok())
-        .collect();
-    api.ops.safety.check_all(&targets.iter().collect::<Vec<_>>()).await;
-    let results = create_all(&api, &caller, &items).await;
+    let results = create_items(&api, &caller, &items).await;
     let directory = api.directory();
     let mut shown = Vec::with_capacity(results.len());
     for (index, made) in results.into_iter().enumerate() {
@@ -255,46 +180,16 @@ pub(crate) async fn bulk(
     Ok(Json(BulkResults { results: shown }))
 }
 
-/// Creates links in their order within the limits of their maker. What does not count in the end makes room for those after it.
-async fn create_all(api: &Api, caller: &Caller, items: &[Value]) -> Vec<Result<LinkResult, ApiError>> {
-    let subject = LimitKey::Creations(caller.principal_id());
-    let limit = caller.workspace.policy.limits.creations_per_hour;
-    let read = items.iter().map(parse_item).collect::<Vec<_>>();
+/// Creates the items that can be read, in their order.
+async fn create_items(api: &Api, caller: &Caller, items: &[Value]) -> Vec<Result<LinkResult, ApiError>> {
+    let read: Vec<Result<Input, ApiError>> = items.iter().map(parse_item).collect();
     let inputs: Vec<Input> = read.iter().filter_map(|input| input.as_ref().ok().cloned()).collect();
-    let mut made: Vec<Result<LinkResult, ApiError>> = Vec::with_capacity(inputs.len());
-    while made.len() < inputs.len() {
-        let left = &inputs[made.len()..];
-        let mut permitted = left.len();
-        if let Some(limit) = limit {
-            let mut refused = 0;
-            let mut take = || match api.auth.rate_limiter.take(subject, limit, 1, monotonic_ms()) {
-                Ok(_) => true,
-                Err(rate_limit) => {
-                    refused = rate_limit.reset_seconds;
-                    false
-                }
-            };
-            permitted = left.iter().take_while(|_| take()).count();
-            if permitted == 0 {
-                made.extend(
-                    left.iter().map(|_| Err(ApiError::rate_limited(refused, CREATION_LIMIT_MESSAGE))),
-                );
-                break;
-            }
-        }
-        for done in api.ops.create_in_order(&caller.by, &caller.workspace, &left[..permitted]).await {
-            if limit.is_some() && !done.as_ref().is_ok_and(|done| done.outcome == WriteOutcome::Created) {
-                api.auth.rate_limiter.refund(subject, 1);
-            }
-            if let Ok(done) = &done {
-                api.update_route(&done.link);
-            }
-            made.push(done.map_err(ApiError::from));
-        }
-    }
-    let mut made = made.into_iter();
+    let mut made = api.ops.create_many(caller, &inputs).await.into_iter();
     let lost = || Err(ApiError::new(ErrorCode::Internal));
-    read.into_iter().map(|input| input.and_then(|_| made.next().unwrap_or_else(lost))).collect()
+    let result = |input: Result<Input, ApiError>| {
+        input.and_then(|_| made.next().map_or_else(lost, |made| made.map_err(ApiError::from)))
+    };
+    read.into_iter().map(result).collect()
 }
 
 fn parse_item(item: &Value) -> Result<Input, ApiError> {

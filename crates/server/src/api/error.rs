@@ -13,6 +13,7 @@ use rlinks_store::StoreError;
 use serde_json::{Value, json};
 
 use rlinks_ops::OpsError;
+use rlinks_ops::limits::RateLimitStatus;
 
 use crate::auth::error::AuthError;
 
@@ -27,6 +28,8 @@ pub struct ApiError {
     details: Value,
     /// Seconds after which it may be tried again.
     retry_after: Option<u32>,
+    /// How the caller stands with the limit they reached.
+    rate_limit: Option<RateLimitStatus>,
 }
 
 impl ApiError {
@@ -36,7 +39,7 @@ impl ApiError {
     }
 
     pub fn with_message(code: ErrorCode, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), details: Value::Null, retry_after: None }
+        Self { code, message: message.into(), details: Value::Null, retry_after: None, rate_limit: None }
     }
 
     pub fn rate_limited(seconds: u32, message: &str) -> Self {
@@ -55,11 +58,6 @@ impl ApiError {
     pub fn status(&self) -> u16 {
         self.code.status()
     }
-
-    /// What it is, and its words: a page says the same.
-    pub(crate) fn parts(&self) -> (ErrorCode, &str) {
-        (self.code, &self.message)
-    }
 }
 
 impl From<OpsError> for ApiError {
@@ -76,6 +74,10 @@ impl From<OpsError> for ApiError {
             OpsError::HostClaimed { proof, .. } => {
                 Self { details: json!({ "proof": proof }), ..Self::with_message(code, error.to_string()) }
             }
+            OpsError::CreationLimit(status) => Self {
+                rate_limit: Some(*status),
+                ..Self::rate_limited(status.reset_seconds, &error.to_string())
+            },
             OpsError::Store(StoreError::RateLimited { seconds, .. }) => {
                 Self::rate_limited(*seconds, &error.to_string())
             }
@@ -162,6 +164,9 @@ impl IntoResponse for ApiError {
         }
         if self.code == ErrorCode::Unauthenticated {
             headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        if let Some(rate_limit) = self.rate_limit {
+            response.extensions_mut().insert(rate_limit);
         }
         response.extensions_mut().insert(Arc::new(self));
         response

@@ -22,7 +22,7 @@ use super::error::ApiError;
 use super::{Api, qr};
 use crate::api::extract::{JsonObject, NoParams, Params, PathName, if_match};
 use crate::auth::authorize::{Authorized, LinksDelete, LinksRead, LinksWrite};
-use crate::auth::caller::Caller;
+use rlinks_ops::Caller;
 use rlinks_ops::links::list::{LinkWithClicks, ListPosition, ListQuery, Sort};
 use rlinks_ops::{Explanation, LinkVisibility, WriteMode};
 use rlinks_wire::Page;
@@ -104,7 +104,7 @@ async fn list(
     mut params: Params,
 ) -> Result<Json<LinkPage>, ApiError> {
     // A cursor is of one list: the same workspace, owner, filter and order.
-    let context = params.identity(&format!("links {} {}", caller.workspace.id, caller.by.owner), "cursor");
+    let context = params.identity(&format!("links {} {}", caller.workspace.id, caller.owner), "cursor");
     let cursor = params.text("cursor");
     let query = list_query(&caller, params)?;
     let after = cursor.map(|text| api.open_cursor::<ListPosition>(&context, &text)).transpose()?;
@@ -158,7 +158,7 @@ fn list_query(caller: &Caller, mut params: Params) -> Result<ListQuery, ApiError
         expired,
         created_after,
         created_before,
-        created_by: (caller.by.visibility == LinkVisibility::Own).then(|| caller.by.owner.clone()),
+        created_by: (caller.visibility == LinkVisibility::Own).then(|| caller.owner.clone()),
         sort,
         order: order.unwrap_or(natural),
         limit,
@@ -179,8 +179,8 @@ async fn get(
     let at = params.time("at");
     params.finish()?;
     let link = match at {
-        None => api.ops.link(&caller.by, &caller.workspace, &code).await?,
-        Some(at) => api.ops.link_at(&caller.by, &caller.workspace, &code, at).await?,
+        None => api.ops.link(&caller, &code).await?,
+        Some(at) => api.ops.link_at(&caller, &code, at).await?,
     };
     link_response(&api, &caller, &link).await
 }
@@ -198,7 +198,7 @@ async fn history(
     let limit = params.number("limit", 1..=MAX_HISTORY_ENTRIES).unwrap_or(50);
     let cursor = params.text("cursor");
     params.finish()?;
-    let link = api.ops.any_link(&caller.by, &caller.workspace, &code).await?;
+    let link = api.ops.any_link(&caller, &code).await?;
     let context = format!("history {} {}", caller.workspace.id, link.code);
     let before = cursor.map(|text| api.open_cursor::<i64>(&context, &text)).transpose()?.unwrap_or(i64::MAX);
     let entries = api.ops.store.history_before(caller.workspace.id, &link.code, before, limit + 1).await?;
@@ -275,7 +275,7 @@ async fn explain(
     }
     params.finish()?;
     let url = url.unwrap_or_default();
-    Ok(Json(api.ops.explain_for(&caller.by, &caller.workspace, &url, at).await?))
+    Ok(Json(api.ops.explain(&caller, &url, at).await?))
 }
 
 /// How a QR code is drawn.
@@ -304,7 +304,7 @@ async fn qr_code(
     let size = params.number("size", 64..=2048).and_then(|size| u32::try_from(size).ok());
     let margin = params.number("margin", 0..=16).and_then(|margin| u32::try_from(margin).ok());
     params.finish()?;
-    let link = api.ops.link(&caller.by, &caller.workspace, &code).await?;
+    let link = api.ops.link(&caller, &code).await?;
     let url = api.ops.short_urls.short_url(&api.directory(), &caller.workspace, &link.code);
     let url = url.ok_or_else(|| {
         ApiError::with_message(
@@ -348,8 +348,7 @@ async fn patch(
         return Err(FieldError::new("recreate", FieldCode::UnknownField, "is for new links").into());
     }
     let versions = if_match(&headers)?;
-    let done = api.ops.patch(&caller.by, &caller.workspace, &code, &input, versions.as_deref()).await?;
-    api.update_route(&done.link);
+    let done = api.ops.patch(&caller, &code, &input, versions.as_deref()).await?;
     link_response(&api, &caller, &done.link).await
 }
 
@@ -365,8 +364,8 @@ async fn delete(
     headers: HeaderMap,
 ) -> Result<StatusCode, ApiError> {
     let versions = if_match(&headers)?;
-    let done = api.ops.delete(&caller.by, &caller.workspace, &code, versions.as_deref()).await?;
-    api.update_route(&done.link);
+    let mode = WriteMode::Apply;
+    api.ops.change_state(&caller, &code, LinkState::Deleted, versions.as_deref(), mode).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -379,7 +378,6 @@ async fn restore(
     PathName(code): PathName,
     _: NoParams,
 ) -> Result<Response, ApiError> {
-    let done = api.ops.restore(&caller.by, &caller.workspace, &code, WriteMode::Apply).await?;
-    api.update_route(&done.link);
+    let done = api.ops.restore(&caller, &code, WriteMode::Apply).await?;
     link_response(&api, &caller, &done.link).await
 }

@@ -6,8 +6,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
-use rlinks_core::error_code::ErrorCode;
-use rlinks_core::{Email, FieldCode, FieldError, Id, Role, Scope, Scopes, User, UserStatus};
+use rlinks_core::{Email, FieldCode, FieldError, Id, Role, Scopes, User, UserStatus};
 use serde::Serialize;
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
@@ -91,8 +90,7 @@ async fn create(
     fields.finish()?;
     let missing = || ApiError::from(FieldError::new("email", FieldCode::Required, "is missing"));
     let (email, role) = (email.ok_or_else(missing)?, role.unwrap_or(Role::Member));
-    let (user, invitation) =
-        api.ops.invite(&caller.by, &caller.workspace, email, full_name.unwrap_or_default(), role).await?;
+    let (user, invitation) = api.ops.invite(&caller, email, full_name.unwrap_or_default(), role).await?;
     let body = Invitation {
         user: Member::from(&user),
         invite_url: invitation.url,
@@ -124,7 +122,7 @@ async fn change(
     };
     fields.finish()?;
     let seen = api.ops.member(&caller.workspace, &id).await?;
-    Ok(Json(Member::from(&api.ops.change_member(&caller.by, &seen, &patch).await?)))
+    Ok(Json(Member::from(&api.ops.change_member(&caller, &seen, &patch).await?)))
 }
 
 /// Deletes an account: address and name are forgotten, keys are gone.
@@ -137,7 +135,7 @@ async fn remove(
     _: NoParams,
 ) -> Result<StatusCode, ApiError> {
     let user = api.ops.member(&caller.workspace, &id).await?;
-    api.ops.remove_member(&caller.by, &caller.workspace, &user).await?;
+    api.ops.remove_member(&caller, &user).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -165,7 +163,7 @@ async fn me(caller: Authorized<AnyScope>, params: Params) -> Result<Json<Me>, Ap
     Ok(Json(Me {
         workspace: caller.workspace.slug.to_string(),
         user: caller.user.as_ref().map(Member::from),
-        key: caller.key.as_ref().map(|key| key.id),
+        key: caller.key().map(|key| key.id),
         scopes: caller.scopes,
     }))
 }
@@ -178,15 +176,6 @@ async fn leave(
     caller: Authorized<AnyScope>,
     _: NoParams,
 ) -> Result<StatusCode, ApiError> {
-    let user = caller.user.as_ref().ok_or_else(|| {
-        ApiError::with_message(ErrorCode::Forbidden, "This key belongs to no account that could be deleted")
-    })?;
-    if caller.key.as_ref().is_some_and(|key| !key.scopes.contains(Scope::LinksWrite)) {
-        return Err(ApiError::with_message(
-            ErrorCode::Forbidden,
-            "A key that may only read does not delete an account",
-        ));
-    }
-    api.ops.remove_member(&caller.by, &caller.workspace, user).await?;
+    api.ops.leave(&caller).await?;
     Ok(StatusCode::NO_CONTENT)
 }

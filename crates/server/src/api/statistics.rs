@@ -16,12 +16,9 @@ use rlinks_clicks::events::Codes;
 use rlinks_clicks::export::jsonl;
 use rlinks_clicks::misses::MissedCode;
 use rlinks_clicks::rollup::RollupSubject;
-use rlinks_clicks::stats::{
-    Bots, Interval, MAX_TOP_LINKS, RecentCursor, Statistics, StatsError, StatsQuery, Zone,
-};
+use rlinks_clicks::stats::{Bots, Interval, RecentCursor, Statistics, StatsError, StatsQuery, Zone};
 use rlinks_clicks::time::day_of;
-use rlinks_core::{Code, FieldCode, FieldError, Id, Policy, Scope, Timestamp};
-use rlinks_store::StoreError;
+use rlinks_core::{Code, FieldCode, FieldError, Policy, Scope, Timestamp};
 use serde::Serialize;
 use serde_json::{Value, json};
 use url::form_urlencoded::byte_serialize;
@@ -34,23 +31,20 @@ use super::error::ApiError;
 use super::live::LiveEvent;
 use crate::api::extract::{Params, PathName};
 use crate::auth::authorize::{AnalyticsRead, Authorized};
-use crate::auth::caller::Caller;
-use rlinks_ops::LinkVisibility;
+use rlinks_ops::Caller;
+use rlinks_ops::csv::{Cell, write_row};
+use rlinks_ops::statistics::{TopLink, visible_owner, workspace_subject};
 use rlinks_ops::sweep::click_retention;
-use rlinks_store::clock::monotonic_ms;
 use rlinks_wire::Page;
 
 const X_NEXT_CURSOR: HeaderName = HeaderName::from_static("x-next-cursor");
 /// How often a listener's key is looked at again.
 const REVALIDATE_INTERVAL_MS: u64 = 1000;
-const MAX_MISSES: i64 = 20;
 /// How often a listener without news is spoken to. One that is gone is noticed by it, and its place is free: who has closed one half
 /// of a connection may still want to hear from the other.
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(3);
 /// When whoever found no place to listen may ask again.
 const STREAM_RETRY_SECONDS: u32 = 10;
-/// Of these the busiest that are somebody's own are shown.
-const MAX_RANKED_LINKS: i64 = 1000;
 
 /// The routes of statistics.
 pub fn routes() -> OpenApiRouter<Arc<Api>> {
@@ -189,13 +183,6 @@ pub struct WorkspaceStatistics {
     pub(crate) misses: Vec<MissedCode>,
 }
 
-/// A link and its clicks.
-#[derive(Serialize, ToSchema)]
-pub struct TopLink {
-    pub(crate) code: String,
-    pub(crate) clicks: u64,
-}
-
 /// A code nobody has, or that answers no more.
 #[derive(ToSchema)]
 #[schema(as = Miss)]
@@ -252,7 +239,7 @@ async fn link_stats(
     PathName(code): PathName,
     params: Params,
 ) -> Result<Json<Statistics>, ApiError> {
-    let link = api.ops.any_link(&caller.by, &caller.workspace, &code).await?;
+    let link = api.ops.any_link(&caller, &code).await?;
     let now = api.ops.clock.now();
     let subject = RollupSubject::link(caller.workspace.id, link.id);
     let query = stats_query(params, subject, &caller.workspace.policy, now)?;
@@ -272,13 +259,6 @@ async fn workspace_stats(
     Ok(Json(collect_workspace_stats(&api, &caller, &query).await?))
 }
 
-/// Whose clicks are a caller's workspace's: all, or their own links'.
-pub(crate) fn workspace_subject(caller: &Caller) -> RollupSubject {
-    let workspace = caller.workspace.id;
-    owner(caller)
-        .map_or_else(|| RollupSubject::workspace(workspace), |user| RollupSubject::user(workspace, user))
-}
-
 /// The statistics of the workspace as a caller sees it.
 async fn collect_workspace_stats(
     api: &Api,
@@ -286,43 +266,8 @@ async fn collect_workspace_stats(
     query: &StatsQuery,
 ) -> Result<WorkspaceStatistics, StatsError> {
     let statistics = api.clicks().await?.statistics(query, api.ops.clock.now()).await?;
-    let (top_links, misses) = top_links_and_misses(api, caller, &statistics).await?;
+    let (top_links, misses) = api.ops.top_links_and_misses(caller, api.clicks().await?, &statistics).await?;
     Ok(WorkspaceStatistics { statistics, top_links, misses })
-}
-
-/// The links clicked most, and the codes asked for in vain most often, on the days of some statistics; the dashboard shows the same.
-pub(crate) async fn top_links_and_misses(
-    api: &Api,
-    caller: &Caller,
-    statistics: &Statistics,
-) -> Result<(Vec<TopLink>, Vec<MissedCode>), StoreError> {
-    let workspace = caller.workspace.id;
-    let own = owner(caller);
-    let clicks = api.clicks().await?;
-    let most = if own.is_some() { MAX_RANKED_LINKS } else { MAX_TOP_LINKS };
-    let top = clicks.top_links(workspace, statistics.days.clone(), statistics.bots, most).await?;
-    let names = api.ops.store.link_names(&top.iter().map(|(link, _)| *link).collect::<Vec<_>>()).await?;
-    let shown = |(link, clicks): (Id, u64)| {
-        let name = names.iter().find(|name| name.id == link)?;
-        (own.is_none() || name.owner == own).then(|| TopLink { code: name.code.clone(), clicks })
-    };
-    let top_links =
-        top.into_iter().filter_map(shown).take(usize::try_from(MAX_TOP_LINKS).unwrap_or_default());
-    let top_links = top_links.collect();
-    // Nobody owns a code that leads nowhere.
-    let misses = match own {
-        None => clicks.misses(workspace, statistics.days.start, statistics.days.end, MAX_MISSES).await?,
-        Some(_) => Vec::new(),
-    };
-    Ok((top_links, misses))
-}
-
-/// The member whose links alone are there for the caller.
-fn owner(caller: &Caller) -> Option<Id> {
-    match caller.by.visibility {
-        LinkVisibility::All => None,
-        LinkVisibility::Own => caller.member(),
-    }
 }
 
 /// One recorded redirect.
@@ -394,7 +339,7 @@ async fn clicks(
     let limit = params.number("limit", 1..=100).unwrap_or(100);
     let cursor = params.text("cursor");
     params.finish()?;
-    let link = api.ops.any_link(&caller.by, &caller.workspace, &code).await?;
+    let link = api.ops.any_link(&caller, &code).await?;
     let context = format!("clicks {} {}", caller.workspace.id, link.id);
     let after = cursor.map(|text| api.open_cursor::<RecentCursor>(&context, &text)).transpose()?;
     let mut codes = Codes::new(api.ops.store.clone());
@@ -457,30 +402,26 @@ const CSV_COLUMNS: [&str; 24] = [
     "bot",
 ];
 
-/// Rows of RFC 4180. A text that a spreadsheet would take for a formula gets an apostrophe in front.
 fn csv(rows: &[Value]) -> String {
-    let mut text = CSV_COLUMNS.join(",");
-    text.push_str("\r\n");
+    let mut text = String::new();
+    write_row(&mut text, CSV_COLUMNS.map(Cell::text));
     for row in rows {
-        for (at, column) in CSV_COLUMNS.iter().enumerate() {
-            if at > 0 {
-                text.push(',');
-            }
-            match &row[column] {
-                Value::Null => {}
-                Value::String(value) => text.push_str(&csv_cell(value)),
-                other => text.push_str(&other.to_string()),
-            }
-        }
-        text.push_str("\r\n");
+        write_row(&mut text, CSV_COLUMNS.map(|column| cell(&row[column])));
     }
     text
 }
 
-fn csv_cell(value: &str) -> String {
-    let formula = value.starts_with(['=', '+', '-', '@', '\t', '\r', '\0', '＝', '＋', '－', '＠']);
-    let value = if formula { format!("'{value}") } else { value.to_owned() };
-    format!("\"{}\"", value.replace('"', "\"\""))
+fn cell(value: &Value) -> Cell<'_> {
+    match value {
+        Value::Null => Cell::Empty,
+        Value::Bool(value) => Cell::Bool(*value),
+        Value::Number(number) => match number.as_i64() {
+            Some(number) => Cell::Integer(number),
+            None => number.as_f64().map_or(Cell::Empty, Cell::Float),
+        },
+        Value::String(text) => Cell::text(text),
+        Value::Array(_) | Value::Object(_) => Cell::text(value.to_string()),
+    }
 }
 
 /// Clicks as they happen: server-sent events, `event: click`.
@@ -523,9 +464,9 @@ impl LiveStream {
     /// The next event, until there are no more or the listener's credential is good no longer.
     async fn next(&mut self) -> Option<Event> {
         loop {
-            if monotonic_ms() >= self.revalidate_at_ms {
+            if self.api.ops.clock.monotonic_ms() >= self.revalidate_at_ms {
                 self.caller = self.api.auth.revalidate(&self.caller, Scope::AnalyticsRead).await?;
-                self.revalidate_at_ms = monotonic_ms() + REVALIDATE_INTERVAL_MS;
+                self.revalidate_at_ms = self.api.ops.clock.monotonic_ms() + REVALIDATE_INTERVAL_MS;
             }
             let waiting = Duration::from_millis(REVALIDATE_INTERVAL_MS);
             let Ok(event) = tokio::time::timeout(waiting, self.subscription.next()).await else { continue };
@@ -546,7 +487,7 @@ impl LiveStream {
     }
 
     async fn is_visible(&self, click: &Click) -> bool {
-        let Some(own) = owner(&self.caller) else { return true };
+        let Some(own) = visible_owner(&self.caller) else { return true };
         let names = self.api.ops.store.link_names(&[click.link]).await.unwrap_or_default();
         names.first().is_some_and(|name| name.owner == Some(own))
     }

@@ -18,6 +18,7 @@ use super::Api;
 use super::error::ApiError;
 use crate::api::extract::{Fields, JsonObject, NoParams, Params, PathName};
 use crate::auth::authorize::{Authorized, WorkspaceAdmin};
+use rlinks_ops::workspaces::WorkspacePatch;
 use rlinks_ops::{OpsError, Resource};
 use rlinks_wire::Page;
 use rlinks_wire::domain::Domain;
@@ -102,15 +103,7 @@ async fn change(
         Some(_) => fields.take(Err(FieldError::new("policy", FieldCode::BadCharacters, "must be an object"))),
     };
     fields.finish()?;
-    let next = Workspace {
-        name: name.unwrap_or_else(|| seen.name.clone()),
-        policy: policy.unwrap_or_else(|| seen.policy.clone()),
-        ..seen.clone()
-    };
-    let action = if next.policy == seen.policy { "workspace.update" } else { "workspace.policy" };
-    let now = api.ops.clock.now();
-    let workspace = api.ops.store.update_workspace(seen, next, action, &caller.by.actor, now).await?;
-    api.reload_directory().await?;
+    let workspace = api.ops.update_workspace(&caller, WorkspacePatch { name, policy }).await?;
     Ok(Json(view(&api, &workspace).await?))
 }
 
@@ -181,12 +174,10 @@ async fn add_domain(
     fields.finish()?;
     let missing = || ApiError::from(FieldError::new("host", FieldCode::Required, "is missing"));
     let host = host.ok_or_else(missing)?;
-    let (_, known) = api.ops.claim_domain(&caller.by, &caller.workspace, host.clone()).await?;
+    let (_, known) = api.ops.add_domain(&caller, host.clone()).await?;
     if primary {
-        let (store, now) = (&api.ops.store, api.ops.clock.now());
-        store.set_primary_domain(caller.workspace.id, &host, &caller.by.actor, now).await?;
+        api.ops.set_primary_domain(&caller, &host).await?;
     }
-    api.reload_directory().await?;
     let status = if known { StatusCode::OK } else { StatusCode::CREATED };
     Ok((status, Json(domain_view(&api, &caller.workspace, &host).await?)).into_response())
 }
@@ -212,9 +203,7 @@ async fn change_domain(
     }
     fields.finish()?;
     let parsed = Host::parse(&host).map_err(|_| OpsError::NotFound(Resource::Domain(host)))?;
-    let (store, now) = (&api.ops.store, api.ops.clock.now());
-    store.set_primary_domain(caller.workspace.id, &parsed, &caller.by.actor, now).await?;
-    api.reload_directory().await?;
+    api.ops.set_primary_domain(&caller, &parsed).await?;
     Ok(Json(domain_view(&api, &caller.workspace, &parsed).await?))
 }
 
@@ -228,8 +217,7 @@ async fn verify_domain(
     _: NoParams,
 ) -> Result<Json<Domain>, ApiError> {
     let parsed = Host::parse(&host).map_err(|_| OpsError::NotFound(Resource::Domain(host)))?;
-    let record = api.ops.verify_domain(&caller.by, &caller.workspace, &parsed).await?;
-    api.reload_directory().await?;
+    let record = api.ops.verify_domain(&caller, &parsed).await?;
     Ok(Json(from_record(record, &caller.workspace, api.ops.clock.now())))
 }
 
@@ -244,8 +232,6 @@ async fn remove_domain(
 ) -> Result<StatusCode, ApiError> {
     let unknown = || OpsError::NotFound(Resource::Domain(host.clone()));
     let parsed = Host::parse(&host).map_err(|_| unknown())?;
-    let now = api.ops.clock.now();
-    api.ops.store.remove_domain(caller.workspace.id, &parsed, &caller.by.actor, now).await?;
-    api.reload_directory().await?;
+    api.ops.remove_domain(&caller, &parsed).await?;
     Ok(StatusCode::NO_CONTENT)
 }

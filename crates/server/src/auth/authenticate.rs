@@ -7,16 +7,17 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderValue};
 use rlinks_core::access::api_key::{ApiKeySecret, KeyStatus};
 use rlinks_core::workspace::policy::SignInMethod;
-use rlinks_core::{Scope, Timestamp, UserStatus, Workspace};
+use rlinks_core::{Scope, Timestamp, User, UserStatus, Workspace};
 use rlinks_store::{KeyWithOwner, StoreError};
 
 use super::Auth;
-use super::caller::Caller;
+use super::authorize::require_scope;
 use super::connection_info::ConnectionInfo;
 use super::csrf::is_cross_site;
 use super::error::AuthError;
 use super::oidc::provision::{ProvisionError, allows_oidc};
-use super::oidc::{BearerError, Oidc};
+use super::oidc::{Bearer, BearerError, Oidc};
+use rlinks_ops::{Caller, Credential};
 
 /// Longer keys are refused unread.
 const MAX_KEY_BYTES: usize = 256;
@@ -38,7 +39,7 @@ impl Auth {
 
     /// Whether the key or token of a request allows something, for what is not below `/api`.
     pub async fn credential_allows(&self, headers: &HeaderMap, scope: Scope) -> Result<(), AuthError> {
-        self.authenticate_credential(headers).await?.require_scope(scope)
+        require_scope(&self.authenticate_credential(headers).await?, scope)
     }
 
     /// A session of the dashboard. A change must show that it was meant.
@@ -52,7 +53,7 @@ impl Auth {
                 return Err(AuthError::CrossSite);
             }
         }
-        Ok(Caller::from_session(current))
+        Ok(current.caller())
     }
 
     /// A key, or an access token of the OpenID provider.
@@ -95,9 +96,7 @@ impl Auth {
 
     /// Looks a long request's caller up again; `None` once they lost access. While the store can't be read, they keep it.
     pub async fn revalidate(&self, caller: &Caller, scope: Scope) -> Option<Caller> {
-        let expired = caller.token_until.is_some_and(|until| until <= self.clock.now());
         let now = match self.reload(caller).await {
-            _ if expired => None,
             Ok(now) => now,
             Err(_) => Some(caller.clone()),
         };
@@ -106,39 +105,58 @@ impl Auth {
 
     /// The same credential, looked up again.
     async fn reload(&self, caller: &Caller) -> Result<Option<Caller>, StoreError> {
-        if let Some(key) = &caller.key {
-            let holder = self.key_holder(&key.prefix).await?;
-            let holder = holder.filter(|holder| is_usable(holder, self.clock.now()));
-            return Ok(holder.map(|holder| Caller::from_key(&holder)));
+        match (&caller.credential, &caller.user) {
+            (Credential::Key(key), _) => {
+                let holder = self.key_holder(&key.prefix).await?;
+                let holder = holder.filter(|holder| is_usable(holder, self.clock.now()));
+                Ok(holder.map(|holder| Caller::from_key(&holder)))
+            }
+            (Credential::Session(session), _) => {
+                let user = self.sessions.reload(session).await?;
+                let active = self.with_workspace(caller, user).await?;
+                Ok(active.map(|(user, workspace)| Caller::from_session(user, workspace, session.clone())))
+            }
+            (Credential::Token { until }, Some(user)) => {
+                if *until <= self.clock.now() {
+                    return Ok(None);
+                }
+                let user = self.store.user(user.workspace, user.id).await?;
+                let active = self.with_workspace(caller, user).await?;
+                let open = active.filter(|(_, workspace)| allows_oidc(workspace));
+                Ok(open.map(|(user, workspace)| Caller::from_token(user, workspace, *until)))
+            }
+            _ => Ok(Some(caller.clone())),
         }
-        let Some(user) = &caller.user else { return Ok(Some(caller.clone())) };
-        let user = match &caller.session {
-            Some(session) => self.sessions.reload(session).await?,
-            None => self.store.user(user.workspace, user.id).await?,
-        };
+    }
+
+    /// A member who is still active, and their workspace as it is now.
+    async fn with_workspace(
+        &self,
+        caller: &Caller,
+        user: Option<User>,
+    ) -> Result<Option<(User, Workspace)>, StoreError> {
         let user = user.filter(|user| user.status == UserStatus::Active);
-        let workspace = self.store.workspace(&caller.workspace.slug).await?;
-        let is_open = |workspace: &Workspace| caller.session.is_some() || allows_oidc(workspace);
-        let (Some(user), Some(workspace)) = (user, workspace.filter(is_open)) else { return Ok(None) };
-        let (session, token_until) = (caller.session.clone(), caller.token_until);
-        Ok(Some(Caller { session, token_until, ..Caller::from_member(user, workspace, caller.by.source) }))
+        Ok(user.zip(self.store.workspace(&caller.workspace.slug).await?))
     }
 }
 
 async fn authenticate_token(oidc: &Oidc, token: &str, headers: &HeaderMap) -> Result<Caller, AuthError> {
     let named = headers.get(X_WORKSPACE).map(HeaderValue::to_str).transpose();
     let named = named.map_err(|_| AuthError::BadRequest)?;
-    oidc.authenticate(token, named).await.map(Caller::from_bearer).map_err(|error| match error {
-        BearerError::Token(refusal) => {
-            tracing::debug!(%refusal, "an access token was refused");
-            AuthError::Unauthenticated
-        }
-        BearerError::ProviderUnavailable => AuthError::ProviderUnavailable(error.to_string()),
-        BearerError::Provision(ProvisionError::Store(error)) => error.into(),
-        // It is certain whose token this is, so they may know why it opens nothing.
-        BearerError::Provision(_) => AuthError::NoAccount(error.to_string()),
-        BearerError::AccountAmbiguous(_) => AuthError::AmbiguousWorkspace(error.to_string()),
-    })
+    oidc.authenticate(token, named)
+        .await
+        .map(|Bearer { user, workspace, until }| Caller::from_token(user, workspace, until))
+        .map_err(|error| match error {
+            BearerError::Token(refusal) => {
+                tracing::debug!(%refusal, "an access token was refused");
+                AuthError::Unauthenticated
+            }
+            BearerError::ProviderUnavailable => AuthError::ProviderUnavailable(error.to_string()),
+            BearerError::Provision(ProvisionError::Store(error)) => error.into(),
+            // It is certain whose token this is, so they may know why it opens nothing.
+            BearerError::Provision(_) => AuthError::NoAccount(error.to_string()),
+            BearerError::AccountAmbiguous(_) => AuthError::AmbiguousWorkspace(error.to_string()),
+        })
 }
 
 /// Whether a key still opens anything.

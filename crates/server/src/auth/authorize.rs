@@ -7,8 +7,13 @@ use axum::extract::FromRequestParts;
 use http::request::Parts;
 use rlinks_core::Scope;
 
-use super::caller::Caller;
 use super::error::AuthError;
+use rlinks_ops::Caller;
+
+/// Fails unless a caller may do this.
+pub fn require_scope(caller: &Caller, scope: Scope) -> Result<(), AuthError> {
+    if caller.scopes.contains(scope) { Ok(()) } else { Err(AuthError::MissingScope(scope)) }
+}
 
 /// A scope as a type, so that a route's signature names what it needs.
 pub trait RequiredScope: Send + Sync {
@@ -57,7 +62,7 @@ impl<N: RequiredScope, S: Sync> FromRequestParts<S> for Authorized<N> {
         let caller = parts.extensions.get::<Arc<Caller>>().cloned();
         let caller = caller.ok_or(AuthError::Unauthenticated)?;
         if let Some(scope) = N::SCOPE {
-            caller.require_scope(scope)?;
+            require_scope(&caller, scope)?;
         }
         Ok(Self(caller, PhantomData))
     }

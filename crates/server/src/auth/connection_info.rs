@@ -1,10 +1,11 @@
-//! How a request came: over what, from which network, and under which names we are known there. Decides which cookies it may have.
+//! How a request came: over what, from which network, and under which names we are known there. `cookies` goes by it.
 
 use std::net::{IpAddr, SocketAddr};
 
 use http::HeaderMap;
 use http::header::{FORWARDED, HOST, HeaderName};
 use ipnet::IpNet;
+use rlinks_core::host::is_loopback_host;
 
 use crate::redirect::client_address::{self, ForwardedHeaders};
 
@@ -73,22 +74,6 @@ impl ConnectionInfo {
     pub fn is_own_origin(&self, origin: &str) -> bool {
         self.origins.iter().any(|own| own == origin)
     }
-
-    /// The name of a cookie of ours. Over https no other site can set one with this prefix, and it never leaves in the clear.
-    pub fn cookie_name(&self, name: &str) -> String {
-        match self.transport {
-            Transport::Https => format!("__Host-{name}"),
-            Transport::Loopback | Transport::Plain => name.to_owned(),
-        }
-    }
-
-    /// The attribute that keeps a cookie off plain HTTP, where there is https.
-    pub const fn secure_attribute(&self) -> &'static str {
-        match self.transport {
-            Transport::Https => "; Secure",
-            Transport::Loopback | Transport::Plain => "",
-        }
-    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -118,9 +103,7 @@ fn is_loopback_name(host: &str) -> bool {
         Some(rest) => rest.split_once(']').map_or(rest, |(address, _)| address),
         None => host.rsplit_once(':').map_or(host, |(name, _)| name),
     };
-    name == "localhost"
-        || name.ends_with(".localhost")
-        || name.parse::<IpAddr>().is_ok_and(|address| address.to_canonical().is_loopback())
+    is_loopback_host(name)
 }
 
 fn origin_of(url: &str) -> Option<String> {
@@ -186,22 +169,16 @@ mod tests {
     }
 
     #[test]
-    fn cookie_names_networks_and_origins_follow_the_transport() {
+    fn networks_and_origins_follow_the_connection() {
         let https = connection(true, "203.0.113.77:1", &[("host", "RMAX.to")]);
-        assert_eq!(
-            (https.cookie_name("rlinks").as_str(), https.network.as_str()),
-            ("__Host-rlinks", "203.0.113.0/24")
-        );
+        assert_eq!(https.network, "203.0.113.0/24");
         assert!(
             https.is_own_origin("https://rmax.to")
                 && !https.is_own_origin("http://rmax.to")
                 && !https.is_own_origin("null")
         );
         let plain = connection(false, "[2001:db8:1:2::3]:1", &[("host", "rmax.to")]);
-        assert_eq!(
-            (plain.cookie_name("rlinks").as_str(), plain.network.as_str()),
-            ("rlinks", "2001:db8:1::/48")
-        );
+        assert_eq!(plain.network, "2001:db8:1::/48");
         assert!(!plain.allows_sign_in() && https.allows_sign_in());
     }
 }

@@ -8,12 +8,13 @@ use http::{HeaderMap, HeaderValue};
 use ring::hmac;
 use rlinks_core::hex;
 
-use super::session::{random_token, token_cookie};
+use super::session::token_cookie;
 use crate::auth::connection_info::ConnectionInfo;
+use crate::auth::cookies::{Cookie, Lifetime};
+use rlinks_core::access::api_key;
+use rlinks_store::clock::Random;
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
-/// The cookie of forms for people who are not signed in, but for its prefix.
-const COOKIE_NAME: &str = "rlinks-form";
 
 /// Whether the browser lets on that another site is behind a request. Programs that say nothing are not stopped here.
 pub fn is_cross_site(headers: &HeaderMap, connection: &ConnectionInfo) -> bool {
@@ -31,6 +32,7 @@ pub fn is_cross_site(headers: &HeaderMap, connection: &ConnectionInfo) -> bool {
 /// them, so a million visitors leave nothing behind.
 pub struct CsrfTokens {
     key: hmac::Key,
+    random: Random,
 }
 
 /// What a form needs: the token in it, and the cookie where the browser has none yet.
@@ -41,26 +43,23 @@ pub struct CsrfToken {
 
 impl CsrfTokens {
     /// Tokens of this key. Servers that share one know each other's.
-    pub(super) fn new(key: hmac::Key) -> Self {
-        Self { key }
+    pub(super) fn new(key: hmac::Key, random: Random) -> Self {
+        Self { key, random }
     }
 
     /// For a form about to be shown.
     pub fn issue(&self, headers: &HeaderMap, connection: &ConnectionInfo) -> CsrfToken {
-        let name = connection.cookie_name(COOKIE_NAME);
-        if let Some(known) = token_cookie(headers, &name) {
+        if let Some(known) = token_cookie(headers, connection, Cookie::Form) {
             return CsrfToken { token: self.sign(known), cookie: None };
         }
-        let fresh = random_token();
-        let cookie =
-            format!("{name}={fresh}; Path=/; HttpOnly; SameSite=Lax{}", connection.secure_attribute());
-        let cookie = HeaderValue::from_str(&cookie).expect("a cookie of ours is plain text");
-        CsrfToken { token: self.sign(&fresh), cookie: Some(cookie) }
+        let fresh = self.random.draw(api_key::random_token);
+        let cookie = Cookie::Form.set(connection, &fresh, Lifetime::BrowserSession);
+        CsrfToken { token: self.sign(&fresh), cookie }
     }
 
     /// Whether a form that came back is one we gave to this browser.
     pub fn is_valid(&self, headers: &HeaderMap, connection: &ConnectionInfo, token: &str) -> bool {
-        let Some(known) = token_cookie(headers, &connection.cookie_name(COOKIE_NAME)) else { return false };
+        let Some(known) = token_cookie(headers, connection, Cookie::Form) else { return false };
         hex::decode(token).is_some_and(|token| hmac::verify(&self.key, known.as_bytes(), &token).is_ok())
     }
 

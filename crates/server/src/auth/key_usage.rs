@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use rlinks_core::{Id, Timestamp};
-use rlinks_store::Store;
+use rlinks_ops::Ops;
 
 const WRITE_INTERVAL: Duration = Duration::from_secs(5);
 /// Keys counted while the store cannot be written; uses of others are lost.
@@ -27,13 +27,13 @@ impl KeyUsage {
     }
 
     /// Writes the uses counted so far. What cannot be written now is kept for the next time.
-    pub async fn write(&self, store: &Store) {
+    pub async fn write(&self, ops: &Ops) {
         let waiting = std::mem::take(&mut *self.0.lock());
         if waiting.is_empty() {
             return;
         }
         let uses: Vec<_> = waiting.iter().map(|(key, (uses, last))| (*key, *uses, *last)).collect();
-        if let Err(error) = store.count_key_use(&uses).await {
+        if let Err(error) = ops.count_key_use(&uses).await {
             tracing::debug!(%error, "the use of keys could not be written and waits");
             let mut now_waiting = self.0.lock();
             for (key, uses, last) in uses {
@@ -44,10 +44,10 @@ impl KeyUsage {
     }
 
     /// Writes every few seconds until the task is dropped.
-    pub async fn run(&self, store: &Store) {
+    pub async fn run(&self, ops: &Ops) {
         loop {
             tokio::time::sleep(WRITE_INTERVAL).await;
-            self.write(store).await;
+            self.write(ops).await;
         }
     }
 }

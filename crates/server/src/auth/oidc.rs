@@ -20,17 +20,14 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use rlinks_core::hex;
 use rlinks_core::{Slug, Timestamp, User, UserStatus, Workspace};
-use rlinks_store::Store;
 
 use self::provision::{Identity, ProvisionError, ProvisionRule};
 use self::token::{Token, TokenError, TokenUse};
 use crate::auth::oidc::login::LoginStates;
 use crate::auth::oidc::provider::{Issuer, KeyError};
-use rlinks_ops::ShortUrls;
+use rlinks_ops::Ops;
 use rlinks_ops::outbound::OutboundError;
-use rlinks_store::clock::{Clock, random_bytes};
 
 /// Where the provider sends people back to.
 pub const CALLBACK_PATH: &str = "/admin/oidc/callback";
@@ -167,8 +164,7 @@ pub struct Bearer {
 
 /// The provider, as this server uses it.
 pub struct Oidc {
-    store: Store,
-    clock: Clock,
+    ops: Ops,
     settings: OidcSettings,
     redirect_uri: String,
     issuer: Arc<Issuer>,
@@ -177,17 +173,13 @@ pub struct Oidc {
 
 impl Oidc {
     /// Nothing is asked of the provider yet.
-    pub async fn new(
-        settings: OidcSettings,
-        store: Store,
-        clock: Clock,
-        naming: &ShortUrls,
-    ) -> Result<Self, OutboundError> {
-        let issuer = Arc::new(Issuer::new(&settings.issuer, &settings.algorithms, clock.clone())?);
+    pub async fn new(settings: OidcSettings, ops: Ops) -> Result<Self, OutboundError> {
+        let issuer = Arc::new(Issuer::new(&settings.issuer, &settings.algorithms, ops.clock.clone())?);
         let redirect_uri = settings.redirect_uri.clone();
-        let redirect_uri = redirect_uri.unwrap_or_else(|| format!("{}{CALLBACK_PATH}", naming.base_url()));
-        let login_states = LoginStates::new(&login_state_key(&store).await, &settings.issuer);
-        Ok(Self { store, clock, settings, redirect_uri, issuer, login_states })
+        let redirect_uri =
+            redirect_uri.unwrap_or_else(|| format!("{}{CALLBACK_PATH}", ops.short_urls.base_url()));
+        let login_states = LoginStates::new(&ops.shared_key("oidc_key").await, &settings.issuer);
+        Ok(Self { ops, settings, redirect_uri, issuer, login_states })
     }
 
     /// Where the provider sends people back to.
@@ -216,7 +208,7 @@ impl Oidc {
             Err(KeyError::Unavailable) => return Err(BearerError::ProviderUnavailable),
         };
         let access = TokenUse::Access { audience, client_id: &self.settings.client_id };
-        let claims = token.verify(&key, &self.settings.issuer, access, self.clock.now())?;
+        let claims = token.verify(&key, &self.settings.issuer, access, self.ops.clock.now())?;
         let until = token::expires_at(&claims).ok_or(TokenError::Claim("exp"))?;
         let identity =
             Identity::from_claims(&self.settings.issuer, claims).ok_or(TokenError::Claim("sub"))?;
@@ -231,7 +223,7 @@ impl Oidc {
         named: Option<&str>,
     ) -> Result<(User, Workspace), BearerError> {
         const SEVERAL: &str = "This token's owner has several workspaces; name one in the header X-Workspace";
-        let accounts = self.store.accounts_of(&identity.subject).await.map_err(ProvisionError::Store)?;
+        let accounts = self.ops.store.accounts_of(&identity.subject).await.map_err(ProvisionError::Store)?;
         let is_named = |workspace: &Workspace| named.is_none_or(|slug| workspace.slug.as_str() == slug);
         let mut open: Vec<_> = accounts
             .into_iter()
@@ -258,24 +250,12 @@ impl Oidc {
             [] => Err(ProvisionError::NoMatchingRule.into()),
             [slug] => {
                 let slug = Slug::parse(slug).map_err(|_| ProvisionError::WorkspaceUnavailable)?;
-                let workspace = self.store.workspace(&slug).await.map_err(ProvisionError::Store)?;
+                let workspace = self.ops.store.workspace(&slug).await.map_err(ProvisionError::Store)?;
                 let workspace = workspace.ok_or(ProvisionError::WorkspaceUnavailable)?;
                 let user = self.find_or_create_account(&workspace, identity).await?;
                 Ok((user, workspace))
             }
             _ => Err(BearerError::AccountAmbiguous(SEVERAL)),
-        }
-    }
-}
-
-/// The key of trips to the provider: the same on every node, so that people may come back to another one.
-async fn login_state_key(store: &Store) -> [u8; 32] {
-    let fresh: [u8; 32] = random_bytes();
-    match store.get_or_insert_setting("oidc_key", &hex::encode(&fresh)).await {
-        Ok(text) => hex::decode(&text).and_then(|bytes| bytes.try_into().ok()).unwrap_or(fresh),
-        Err(error) => {
-            tracing::warn!(%error, "sign-ins by OpenID must come back to this very process");
-            fresh
         }
     }
 }

@@ -6,24 +6,24 @@
 use std::fmt;
 use std::time::Duration;
 
-use http::header::{COOKIE, USER_AGENT};
+use http::header::USER_AGENT;
 use http::{HeaderMap, HeaderValue};
 use ring::hmac;
 use rlinks_core::access::api_key;
 use rlinks_core::hex;
+use rlinks_core::time::DAY_MS;
 use rlinks_core::{Timestamp, User, UserStatus, Workspace};
-use rlinks_store::{AuthMethod, NewSession, Session, SessionWithUser, Store, StoreError};
+use rlinks_store::{AuthMethod, NewSession, Session, SessionWithUser, StoreError};
 use subtle::ConstantTimeEq as _;
 
 use crate::auth::connection_info::ConnectionInfo;
-use rlinks_store::clock::{Clock, random_bytes};
+use crate::auth::cookies::{Cookie, Lifetime};
+use rlinks_ops::{Caller, Ops};
 
-/// The cookie, but for its prefix.
-const COOKIE_NAME: &str = "rlinks";
 /// A session nobody uses ends after this.
-const IDLE_TIMEOUT_MS: i64 = 14 * 24 * 3_600_000;
+const IDLE_TIMEOUT_MS: i64 = 14 * DAY_MS;
 /// And every session after this.
-const MAX_SESSION_AGE_MS: i64 = 90 * 24 * 3_600_000;
+const MAX_SESSION_AGE_MS: i64 = 90 * DAY_MS;
 /// So often it is noted that a session is used.
 const TOUCH_INTERVAL_MS: i64 = 60_000;
 /// How long a request waits for that.
@@ -34,8 +34,7 @@ const MAX_USER_AGENT_CHARS: usize = 256;
 /// Who is signed in.
 #[derive(Clone)]
 pub struct Sessions {
-    store: Store,
-    clock: Clock,
+    ops: Ops,
 }
 
 /// A session that has just begun. Its token is in here and in the cookie, and nowhere else.
@@ -54,8 +53,8 @@ pub struct CurrentSession {
 
 impl Sessions {
     /// Those in this store.
-    pub fn new(store: Store, clock: Clock) -> Self {
-        Self { store, clock }
+    pub fn new(ops: Ops) -> Self {
+        Self { ops }
     }
 
     /// Begins a session of a member who has shown who they are, ends the one their browser had, and notes the sign-in in the log. A
@@ -68,7 +67,7 @@ impl Sessions {
         headers: &HeaderMap,
     ) -> Result<StartedSession, StoreError> {
         let (started, new) = self.draft(how, connection, headers);
-        self.store.start_session(user, &new, self.clock.now()).await?;
+        self.ops.start_session(user, &new).await?;
         Ok(started)
     }
 
@@ -79,14 +78,14 @@ impl Sessions {
         connection: &ConnectionInfo,
         headers: &HeaderMap,
     ) -> (StartedSession, NewSession) {
-        let token = random_token();
+        let token = self.ops.random.draw(api_key::random_token);
         let agent = headers.get(USER_AGENT).and_then(|agent| agent.to_str().ok()).unwrap_or_default();
         let new = NewSession {
             hash: api_key::hash_secret(&token),
             how,
             agent: agent.chars().take(MAX_USER_AGENT_CHARS).collect(),
             network: connection.network.clone(),
-            expires_at: self.clock.now().plus_ms(IDLE_TIMEOUT_MS),
+            expires_at: self.ops.clock.now().plus_ms(IDLE_TIMEOUT_MS),
             replaces: session_token(headers, connection).map(api_key::hash_secret),
         };
         (StartedSession { token }, new)
@@ -101,8 +100,10 @@ impl Sessions {
         let Some(token) = session_token(headers, connection).filter(|_| connection.allows_sign_in()) else {
             return Ok(None);
         };
-        let Some(holder) = self.store.session(&api_key::hash_secret(token)).await? else { return Ok(None) };
-        let now = self.clock.now();
+        let Some(holder) = self.ops.store.session(&api_key::hash_secret(token)).await? else {
+            return Ok(None);
+        };
+        let now = self.ops.clock.now();
         if !is_usable(&holder, now) {
             return Ok(None);
         }
@@ -113,8 +114,8 @@ impl Sessions {
 
     /// Whether somebody who stays for longer is still signed in; who they are now.
     pub async fn reload(&self, session: &Session) -> Result<Option<User>, StoreError> {
-        let holder = self.store.session(&session.hash).await?;
-        Ok(holder.filter(|holder| is_usable(holder, self.clock.now())).map(|holder| holder.user))
+        let holder = self.ops.store.session(&session.hash).await?;
+        Ok(holder.filter(|holder| is_usable(holder, self.ops.clock.now())).map(|holder| holder.user))
     }
 
     /// Notes that it is used, now and then. What cannot be noted is no reason to turn anybody away.
@@ -123,7 +124,7 @@ impl Sessions {
             return;
         }
         let ends = session.created_at.plus_ms(MAX_SESSION_AGE_MS);
-        let write = self.store.touch_session(&session.hash, now, now.plus_ms(IDLE_TIMEOUT_MS).min(ends));
+        let write = self.ops.touch_session(&session.hash, now, now.plus_ms(IDLE_TIMEOUT_MS).min(ends));
         match tokio::time::timeout(TOUCH_TIMEOUT, write).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => tracing::debug!(%error, "that a session is used could not be noted"),
@@ -132,7 +133,7 @@ impl Sessions {
     }
 
     pub async fn end(&self, current: &CurrentSession) -> Result<(), StoreError> {
-        self.store.end_session(&current.user, &current.session.hash, self.clock.now()).await
+        self.ops.end_session(&current.caller(), &current.session.hash).await
     }
 
     /// Whether a browser brings a session, be it over or not.
@@ -142,7 +143,7 @@ impl Sessions {
 
     /// The cookie that takes a session's token away from a browser.
     pub fn clear_cookie(connection: &ConnectionInfo) -> HeaderValue {
-        cookie(connection, "", 0)
+        Cookie::Session.clear(connection)
     }
 }
 
@@ -159,7 +160,8 @@ fn is_usable(holder: &SessionWithUser, now: Timestamp) -> bool {
 impl StartedSession {
     /// The cookie that gives a browser the token.
     pub fn cookie(&self, connection: &ConnectionInfo) -> HeaderValue {
-        cookie(connection, &self.token, MAX_SESSION_AGE_MS / 1000)
+        let lifetime = Lifetime::Seconds(MAX_SESSION_AGE_MS / 1000);
+        Cookie::Session.set(connection, &self.token, lifetime).expect("a token is plain text")
     }
 
     /// What forms and programs of this session have to show.
@@ -175,6 +177,11 @@ impl fmt::Debug for StartedSession {
 }
 
 impl CurrentSession {
+    /// Whoever is signed in, as a caller of operations.
+    pub fn caller(&self) -> Caller {
+        Caller::from_session(self.user.clone(), self.workspace.clone(), self.session.clone())
+    }
+
     /// What forms and programs of this session have to show.
     pub fn csrf(&self) -> &str {
         &self.csrf
@@ -186,37 +193,22 @@ impl CurrentSession {
     }
 }
 
-/// A secret of 256 bits in letters and digits.
-pub(super) fn random_token() -> String {
-    loop {
-        if let Some(token) = api_key::random_token(&random_bytes()) {
-            return token;
-        }
-    }
-}
-
 /// Made of the token, so that it is another for each session and needs no place; it says nothing of the token.
 fn csrf(token: &str) -> String {
     hex::encode(hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, token.as_bytes()), b"csrf").as_ref())
 }
 
-fn cookie(connection: &ConnectionInfo, token: &str, seconds: i64) -> HeaderValue {
-    let name = connection.cookie_name(COOKIE_NAME);
-    let secure = connection.secure_attribute();
-    let text = format!("{name}={token}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Lax{secure}");
-    HeaderValue::from_str(&text).expect("a cookie of ours is plain text")
-}
-
 fn session_token<'a>(headers: &'a HeaderMap, connection: &ConnectionInfo) -> Option<&'a str> {
-    token_cookie(headers, &connection.cookie_name(COOKIE_NAME))
+    token_cookie(headers, connection, Cookie::Session)
 }
 
-/// The one cookie of this name, if its value can be a token of ours. Two are none: one of them is somebody else's.
-pub(super) fn token_cookie<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
-    let lines = headers.get_all(COOKIE).into_iter().filter_map(|line| line.to_str().ok());
-    let pairs = lines.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='));
-    let mut values = pairs.filter(|(given, _)| *given == name).map(|(_, value)| value);
-    let (Some(value), None) = (values.next(), values.next()) else { return None };
+/// The value of a cookie, if it can be a token of ours.
+pub(super) fn token_cookie<'a>(
+    headers: &'a HeaderMap,
+    connection: &ConnectionInfo,
+    cookie: Cookie,
+) -> Option<&'a str> {
+    let value = cookie.single(headers, connection)?;
     (value.len() == api_key::TOKEN_CHARS && value.bytes().all(|byte| byte.is_ascii_alphanumeric()))
         .then_some(value)
 }

@@ -3,12 +3,12 @@
 
 use http::HeaderMap;
 use rlinks_core::access::api_key;
-use rlinks_core::workspace::policy::SignInMethod;
-use rlinks_core::{Email, Password, Slug, User};
+use rlinks_core::{Email, Password, User};
+use rlinks_ops::sessions;
 use rlinks_store::{AuthMethod, StoreError};
 
 use super::Auth;
-use super::session::{StartedSession, random_token};
+use super::session::StartedSession;
 use super::sign_in::SignInError;
 use crate::auth::connection_info::ConnectionInfo;
 
@@ -20,16 +20,6 @@ pub struct FirstAdmin<'a> {
 }
 
 impl Auth {
-    /// A token for the first admin, where there is none and passwords are taken. Earlier ones no longer work.
-    pub async fn create_setup_token(&self) -> Result<Option<String>, StoreError> {
-        let main = self.store.workspace(&Slug::main()).await?;
-        if !main.is_some_and(|main| main.policy.sign_in.contains(&SignInMethod::Password)) {
-            return Ok(None);
-        }
-        let token = random_token();
-        Ok(self.store.create_setup_token(&api_key::hash_secret(&token)).await?.then_some(token))
-    }
-
     /// Whether this token works.
     pub async fn setup_token_valid(&self, token: &str) -> Result<bool, StoreError> {
         self.store.setup_token_valid(&api_key::hash_secret(token)).await
@@ -47,16 +37,13 @@ impl Auth {
             return Err(SignInError::LinkExpired);
         }
         let email = Email::parse(given.email)?;
+        email.check_for_new_account()?;
         let full_name = User::parse_name(given.full_name)?;
         let password = Password::parse(given.password)?;
-        let kept = self.passwords.acquire().await?.hash(password).await?;
+        let kept = self.passwords.acquire().await?.hash(password, self.ops.random.bytes()).await?;
         let (started, new) = self.sessions.draft(AuthMethod::Password, connection, headers);
-        let now = self.clock.now();
-        match self
-            .store
-            .complete_setup(&api_key::hash_secret(token), email, full_name, &kept, &new, now)
-            .await
-        {
+        let admin = sessions::FirstAdmin { email, full_name, password_hash: &kept };
+        match self.ops.complete_setup(&api_key::hash_secret(token), admin, &new).await {
             Ok(_) => Ok(started),
             Err(StoreError::NotFound(_)) => Err(SignInError::LinkExpired),
             Err(error) => Err(error.into()),

@@ -7,12 +7,13 @@ use http::HeaderMap;
 use ring::hmac;
 use rlinks_core::access::api_key;
 use rlinks_core::hex;
-use rlinks_core::{Actor, Email, FieldError, Password, Timestamp, User, UserStatus, Workspace};
+use rlinks_core::{Email, FieldError, Password, Timestamp, User, UserStatus, Workspace};
 use rlinks_store::{AuthMethod, LockoutPolicy, PendingInvitation, SignInAttempt, StoreError};
 
 use super::Auth;
 use super::session::{CurrentSession, StartedSession};
 use crate::auth::connection_info::ConnectionInfo;
+use rlinks_ops::OpsError;
 use rlinks_ops::passwords::HashingBusyError;
 
 /// How often sign-ins may fail: ten times an account, a hundred times a network, in a quarter of an hour.
@@ -89,8 +90,7 @@ impl Auth {
             workspace: workspace.map(|workspace| workspace.id),
             user: known.as_ref().map(|(user, _)| user.id),
         };
-        let now = self.clock.now();
-        if let Some(until) = self.store.begin_attempt(&attempt, &SIGN_IN_LIMITS, now).await? {
+        if let Some(until) = self.ops.begin_sign_in(&attempt, &SIGN_IN_LIMITS).await? {
             return Err(SignInError::LockedOut(until));
         }
         let kept = known.as_ref().and_then(|(_, kept)| kept.clone());
@@ -98,7 +98,7 @@ impl Auth {
         let found = known.filter(|(user, _)| matches && user.status == UserStatus::Active).zip(kept);
         let ((user, _), kept) = found.ok_or(SignInError::InvalidCredentials)?;
         let (started, new) = self.sessions.draft(AuthMethod::Password, connection, headers);
-        match self.store.sign_in(&user, &kept, &new, &attempt, now).await {
+        match self.ops.sign_in(&user, &kept, &new, &attempt).await {
             Ok(()) => Ok(started),
             Err(StoreError::Conflict | StoreError::NotFound(_)) => Err(SignInError::InvalidCredentials),
             Err(error) => Err(error.into()),
@@ -126,11 +126,10 @@ impl Auth {
         }
         let full_name = User::parse_name(full_name)?;
         let password = Password::parse(password)?;
-        let kept = self.passwords.acquire().await?.hash(password).await?;
+        let kept = self.passwords.acquire().await?.hash(password, self.ops.random.bytes()).await?;
         let (started, new) = self.sessions.draft(AuthMethod::Password, connection, headers);
-        let now = self.clock.now();
         let hash = api_key::hash_secret(token);
-        match self.store.accept_invitation(&hash, &invited.user, &full_name, &kept, &new, now).await {
+        match self.ops.accept_invitation(&hash, &invited.user, &full_name, &kept, &new).await {
             Ok(()) => Ok(started),
             Err(StoreError::NotFound(_)) => Err(SignInError::LinkExpired),
             Err(error) => Err(error.into()),
@@ -158,8 +157,7 @@ impl Auth {
             user: Some(user.id),
         };
         let permit = self.passwords.acquire().await?;
-        let now = self.clock.now();
-        if let Some(until) = self.store.begin_attempt(&attempt, &SIGN_IN_LIMITS, now).await? {
+        if let Some(until) = self.ops.begin_sign_in(&attempt, &SIGN_IN_LIMITS).await? {
             return Err(SignInError::LockedOut(until));
         }
         let kept =
@@ -167,12 +165,11 @@ impl Auth {
         if !permit.verify(Password::parse(old).ok(), kept.clone()).await? {
             return Err(SignInError::InvalidCredentials);
         }
-        let hash = self.passwords.acquire().await?.hash(new).await?;
+        let hash = self.passwords.acquire().await?.hash(new, self.ops.random.bytes()).await?;
         let (started, next) = self.sessions.draft(current.session.how, connection, headers);
-        let actor = Actor::from_user(user.id);
-        match self.store.set_password(user, &hash, kept.as_deref(), Some(&next), &actor, now).await {
+        match self.ops.change_own_password(&current.caller(), &hash, kept.as_deref(), &next).await {
             Ok(()) => {
-                self.store.clear_failures(&attempt, now).await?;
+                self.ops.clear_sign_in_failures(&attempt).await?;
                 Ok(started)
             }
             Err(StoreError::Conflict) => Err(SignInError::InvalidCredentials),
@@ -181,9 +178,8 @@ impl Auth {
     }
 
     /// Ends every session somebody has.
-    pub async fn sign_out_everywhere(&self, current: &CurrentSession) -> Result<u64, StoreError> {
-        let actor = Actor::from_user(current.user.id);
-        self.store.end_sessions_of(&current.user, &actor, self.clock.now()).await
+    pub async fn sign_out_everywhere(&self, current: &CurrentSession) -> Result<u64, OpsError> {
+        self.ops.sign_out(&current.caller(), &current.user).await
     }
 
     /// Of what was tried only this is kept. Each part goes in with its length before it.

@@ -10,7 +10,7 @@ use axum::response::IntoResponse;
 use axum::routing::{MethodRouter, get};
 use axum::{Json, Router};
 use rlinks_core::error_code::ErrorCode;
-use rlinks_core::link::code::SERVER_PATHS;
+use rlinks_core::link::code::PUBLIC_PATHS;
 use rlinks_core::redirect::response::ROBOTS_TXT;
 
 use crate::redirect::context::RedirectContext;
@@ -25,7 +25,7 @@ pub fn routes() -> Router<Arc<RedirectContext>> {
     let favicon = get(|| async { (StatusCode::NO_CONTENT, [(CACHE_CONTROL, "public, max-age=86400")]) });
     let handlers: [MethodRouter<Arc<RedirectContext>>; 4] = [health, get(ready), robots, favicon];
     let mut router = Router::new().fallback(not_found);
-    for (path, handler) in SERVER_PATHS.iter().zip(handlers) {
+    for (path, handler) in PUBLIC_PATHS.iter().zip(handlers) {
         router = router.route(path, handler.fallback(method_not_allowed));
     }
     router
@@ -72,15 +72,15 @@ pub async fn method_not_allowed(
 
 #[cfg(test)]
 mod tests {
-    use rlinks_core::link::code::{SERVER_PATHS, is_reserved};
+    use rlinks_core::link::code::{PUBLIC_PATHS, is_server_word};
+    use rlinks_core::redirect::path::first_segment;
 
     #[test]
-    fn first_segment_of_every_own_path_is_a_reserved_word() {
-        for path in SERVER_PATHS.iter().chain(&["/metrics"]) {
-            let segment = path.trim_start_matches('/').split('/').next().unwrap();
+    fn first_segment_of_every_own_path_is_a_server_word() {
+        for path in PUBLIC_PATHS.iter().chain(&["/metrics"]) {
             assert!(
-                is_reserved(segment),
-                "{path}: reserve `{segment}` in rlinks-core, or a link could hide it"
+                is_server_word(first_segment(path)),
+                "{path}: make its word a server word, or a link hides it"
             );
         }
     }

@@ -5,39 +5,30 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rlinks_clicks::ClickStore;
-use rlinks_store::{Store, StoreError};
+use rlinks_core::time::DAY_MS;
+use rlinks_store::StoreError;
 use tokio::sync::OnceCell;
 
 use crate::process::config::Archive;
-use rlinks_ops::domain_checks::DomainChecker;
-use rlinks_ops::safety::Safety;
-use rlinks_ops::sweep::{Sweep, finish_deletions, open_archive};
-use rlinks_ops::{OpsError, WriteMode};
-use rlinks_store::clock::Clock;
+use rlinks_ops::sweep::{Sweep, open_archive};
+use rlinks_ops::{Ops, OpsError, WriteMode};
 
 /// Between two looks at whether a job is due.
 const TICK_INTERVAL: Duration = Duration::from_mins(10);
 /// After an error: the database is away, or the archive is.
 const RETRY_INTERVAL: Duration = Duration::from_mins(1);
 /// A day, less the time between looks, so that it does not move through the day.
-const DAILY_MS: i64 = 23 * 3_600_000 + 50 * 60_000;
+const DAILY_MS: i64 = DAY_MS - 10 * 60_000;
 
 /// Does what is due until the task is dropped. Trouble is logged and tried again; it stops nothing. `opened` is where whoever drops
 /// the task finds what is to be closed.
-pub async fn run(
-    store: Store,
-    clock: Clock,
-    archive: Option<Archive>,
-    safety: Arc<Safety>,
-    domain_checker: Arc<DomainChecker>,
-    opened: Arc<OnceCell<ClickStore>>,
-) {
-    while let Err(error) = finish_interrupted_deletions(&store, &clock).await {
+pub async fn run(ops: Ops, archive: Option<Archive>, opened: Arc<OnceCell<ClickStore>>) {
+    while let Err(error) = finish_interrupted_deletions(&ops).await {
         tracing::debug!(%error, "deletions that were cut off wait for the store");
         tokio::time::sleep(RETRY_INTERVAL).await;
     }
     let clicks = loop {
-        match opened.get_or_try_init(|| ClickStore::open(store.location())).await {
+        match opened.get_or_try_init(|| ClickStore::open(ops.store.location())).await {
             Ok(clicks) => break clicks,
             Err(error) => {
                 tracing::debug!(%error, "the daily jobs wait for the clicks");
@@ -46,7 +37,7 @@ pub async fn run(
         }
     };
     loop {
-        let pause = match tick(&store, clicks, &clock, archive.as_ref(), &safety, &domain_checker).await {
+        let pause = match tick(&ops, clicks, archive.as_ref()).await {
             Ok(()) => TICK_INTERVAL,
             Err(error) => {
                 tracing::warn!(%error, "a daily job could not be done and is tried again");
@@ -58,23 +49,16 @@ pub async fn run(
 }
 
 /// Whoever deleted their account meant their links too, and a process that ended meanwhile is no reason to wait until tomorrow.
-async fn finish_interrupted_deletions(store: &Store, clock: &Clock) -> Result<(), OpsError> {
-    let workspaces = store.workspaces().await?;
-    for (workspace, links) in finish_deletions(store, &workspaces, WriteMode::Apply, clock.now()).await? {
+async fn finish_interrupted_deletions(ops: &Ops) -> Result<(), OpsError> {
+    let workspaces = ops.store.workspaces().await?;
+    for (workspace, links) in ops.finish_deletions(&workspaces, WriteMode::Apply, ops.clock.now()).await? {
         tracing::info!(%workspace, links, "links of deleted accounts were deleted");
     }
     Ok(())
 }
 
-async fn tick(
-    store: &Store,
-    clicks: &ClickStore,
-    clock: &Clock,
-    to: Option<&Archive>,
-    safety: &Safety,
-    custodian: &Arc<DomainChecker>,
-) -> Result<(), OpsError> {
-    let now = clock.now();
+async fn tick(ops: &Ops, clicks: &ClickStore, to: Option<&Archive>) -> Result<(), OpsError> {
+    let now = ops.clock.now();
     clicks.make_partitions(now).await.map_err(StoreError::for_clicks)?;
     clicks.forget_seen(now).await.map_err(StoreError::for_clicks)?;
     if !clicks.claim_job("sweep", DAILY_MS, now).await.map_err(StoreError::for_clicks)? {
@@ -87,9 +71,9 @@ async fn tick(
             return Ok(());
         }
     };
-    let workspaces = store.workspaces().await?;
+    let workspaces = ops.store.workspaces().await?;
     let (workspaces, archive, mode) = (&workspaces[..], target.as_ref(), WriteMode::Apply);
-    let sweep = Sweep { store, clicks, workspaces, archive, safety, domain_checker: custodian, mode };
+    let sweep = Sweep { ops, clicks, workspaces, archive, mode };
     let swept = sweep.run(now).await?;
     for workspace in &swept.workspaces {
         tracing::info!(

@@ -20,6 +20,7 @@ use crate::auth::Auth;
 use crate::auth::connection_info::SiteOrigin;
 use crate::auth::oidc::Oidc;
 use crate::control::router::ControlRouters;
+use crate::front_end::FrontEnd;
 use crate::process::config::{Config, Reload};
 use crate::process::error::ServeError;
 use crate::process::lock::lock;
@@ -29,11 +30,11 @@ use crate::redirect::context::{ControlHandler, ListenerRole, RedirectContext};
 use crate::redirect::phase::Phase;
 use crate::redirect::tls::Tls;
 use crate::web::Web;
-use rlinks_ops::Ops;
 use rlinks_ops::domain_checks::DomainChecker;
 use rlinks_ops::safety::Safety;
+use rlinks_ops::{OpenedStore, Ops, OpsSettings};
 use rlinks_routes::RouteCache;
-use rlinks_store::clock::{Clock, monotonic_ms, random_bytes};
+use rlinks_store::clock::{Clock, Random};
 
 /// Between `/ready` saying 503 and the listener closing, so that a balancer can see it.
 const UNREADY_DELAY: Duration = Duration::from_millis(500);
@@ -60,9 +61,9 @@ pub fn run(
         .enable_all()
         .build()?;
     let opened = control.block_on(async {
-        let store = Store::open(store).await?;
-        store.quick_check().await?;
-        Ok::<_, StoreError>(store)
+        let opened = OpenedStore::open(store).await?;
+        opened.store.quick_check().await?;
+        Ok::<_, StoreError>(opened)
     })?;
     // Before anybody can know that we serve: who reads that line may send a signal at once.
     let signals = control.block_on(async { Signals::listen() })?;
@@ -121,7 +122,6 @@ pub struct Server {
     api: Arc<Api>,
     auth: Arc<Auth>,
     store: Store,
-    safety: Arc<Safety>,
     tls: Option<Arc<Tls>>,
     phase: watch::Sender<Phase>,
     acceptors: Vec<JoinHandle<()>>,
@@ -138,38 +138,47 @@ impl Server {
     /// Listens and serves. `control` is the runtime the store was opened on.
     pub fn start(
         mut config: Config,
-        store: Store,
+        opened: OpenedStore,
         clock: Clock,
         control: Runtime,
     ) -> Result<Self, ServeError> {
+        let (store, random) = (opened.store.clone(), Random::system());
         let listener = bind(config.listen)?;
         config.short_urls.listen = listener.local_addr()?;
         let control_listener = config.control_listen.map(bind).transpose()?;
         let tls = config.tls.clone().map(Tls::load).transpose().map_err(ServeError::Tls)?.map(Arc::new);
-        let routes = Arc::new(RouteCache::new(store.clone(), control.handle().clone(), config.cache_bytes));
+        let routes = Arc::new(RouteCache::new(
+            store.clone(),
+            control.handle().clone(),
+            clock.clone(),
+            config.cache_bytes,
+        ));
         control.block_on(routes.reload_directory(config.short_urls.base_domain.as_ref()))?;
-        let safety = Arc::new(Safety::new(&config.safety).map_err(ServeError::Safety)?);
+        let safety = Arc::new(Safety::new(&config.safety, &clock).map_err(ServeError::Safety)?);
         if let Some(list) = safety.blocklist() {
             let read = control.block_on(list.get()).map_err(ServeError::Safety)?;
             list.report(&read);
         }
-        let domain_checker = DomainChecker::new(&config.domain_checks).map_err(ServeError::DomainChecks)?;
-        let recording = start_click_pipeline(&config, &store, &clock, control.handle())?;
-        let ops = Ops {
-            store: store.clone(),
+        let domain_checker =
+            DomainChecker::new(&config.domain_checks, random.clone()).map_err(ServeError::DomainChecks)?;
+        let recording = start_click_pipeline(&config, &store, &clock, &random, control.handle())?;
+        let settings = OpsSettings {
             short_urls: config.short_urls.clone(),
             own_host: config.own_host.clone(),
             clock: clock.clone(),
+            random: random.clone(),
             routes: Some(Arc::clone(&routes)),
-            safety: Arc::clone(&safety),
+            safety,
             domain_checker: Arc::new(domain_checker),
             target_changes_per_minute: config.target_changes_per_minute,
         };
+        let ops = Ops::new(opened, settings);
         let clicks = Arc::default();
-        let auth = Arc::new(control.block_on(build_auth(&config, &store, &clock, &routes))?);
-        let api = Api::new(ops, Arc::clone(&auth), Arc::clone(&routes), Arc::clone(&clicks));
-        let api = Arc::new(control.block_on(api));
-        let web = Web::new(Arc::clone(&auth), Arc::clone(&api), Arc::clone(&routes));
+        let auth = Arc::new(control.block_on(build_auth(&config, &ops, &routes))?);
+        let front_end = FrontEnd::new(ops, Arc::clone(&routes), Arc::clone(&clicks));
+        let front_end = Arc::new(control.block_on(front_end));
+        let api = Arc::new(Api::new(Arc::clone(&front_end), Arc::clone(&auth)));
+        let web = Web::new(Arc::clone(&auth), front_end, Arc::clone(&routes));
         let web = Arc::new(web);
         let context = Arc::new(RedirectContext::new(
             routes,
@@ -198,7 +207,6 @@ impl Server {
             api,
             auth,
             store,
-            safety,
             tls,
             phase: watch::Sender::new(Phase::Running),
             acceptors: Vec::new(),
@@ -242,7 +250,15 @@ impl Server {
         limit: usize,
     ) -> Result<(), ServeError> {
         let (tls, phase) = (self.tls.as_ref(), self.phase.subscribe());
-        let threads = ServingThreads::start(threads, &self.context, role, &self.control_plane, tls, &phase)?;
+        let threads = ServingThreads::start(
+            threads,
+            &self.context,
+            role,
+            &self.control_plane,
+            tls,
+            &phase,
+            &self.api.ops.random,
+        )?;
         let threads = Arc::new(threads);
         let (accepting, context, phase) =
             (Arc::clone(&threads), Arc::clone(&self.context), self.phase.subscribe());
@@ -263,29 +279,20 @@ impl Server {
             self.config.short_urls.base_domain.clone(),
         );
         self.background_tasks.push(self.control.spawn(following));
-        let (store, data, clock) = (self.store.clone(), self.config.data.clone(), self.clock.clone());
+        let (ops, data) = (self.api.ops.clone(), self.config.data.clone());
         self.background_tasks.push(self.control.spawn(async move {
             loop {
-                write_checkpoint(&store, &data, &clock).await;
+                write_checkpoint(&ops, &data).await;
                 tokio::time::sleep(CHECKPOINT_INTERVAL).await;
             }
         }));
-        let (clock, archive, clicks) =
-            (self.clock.clone(), self.config.archive.clone(), Arc::clone(&self.clicks));
-        let (safety, domain_checker) = (Arc::clone(&self.safety), Arc::clone(&self.api.ops.domain_checker));
-        let jobs = crate::process::scheduler::run(
-            self.store.clone(),
-            clock,
-            archive,
-            safety,
-            domain_checker,
-            clicks,
-        );
+        let (archive, clicks) = (self.config.archive.clone(), Arc::clone(&self.clicks));
+        let jobs = crate::process::scheduler::run(self.api.ops.clone(), archive, clicks);
         self.background_tasks.push(self.control.spawn(jobs));
         self.background_tasks.push(self.control.spawn(Arc::clone(&self.api).run()));
         let auth = Arc::clone(&self.auth);
         self.background_tasks.push(self.control.spawn(async move { auth.run().await }));
-        let watching = Arc::clone(&self.safety).poll_blocklist(self.store.clone(), self.clock.clone());
+        let watching = self.api.ops.clone().poll_blocklist();
         self.background_tasks.push(self.control.spawn(watching));
         if let Some(tls) = &self.tls {
             self.background_tasks.push(self.control.spawn(Arc::clone(tls).watch_files()));
@@ -306,7 +313,7 @@ impl Server {
             None => self.config.short_urls.base_url(),
             Some(address) => self.config.short_urls.listener_url(address),
         };
-        match self.auth.create_setup_token().await {
+        match self.api.ops.create_setup_token().await {
             Ok(token) => token.map(|token| format!("{base}/admin/setup?token={token}")),
             Err(error) => {
                 tracing::error!(%error, "the first admin cannot be set up");
@@ -330,14 +337,14 @@ impl Server {
         if let Some(tls) = &self.tls {
             tls.reload();
         }
-        let (safety, store, clock) = (Arc::clone(&self.safety), self.store.clone(), self.clock.clone());
-        self.control.spawn(async move { safety.reload_blocklist(&store, &clock).await });
+        let ops = self.api.ops.clone();
+        self.control.spawn(async move { ops.reload_blocklist().await });
     }
 
     /// Drains and ends: readiness goes first, then the listener, then the connections, then their clicks, then everything.
     pub fn stop(self) {
         tracing::info!("draining");
-        let began_ms = monotonic_ms();
+        let began_ms = self.clock.monotonic_ms();
         self.context.drain();
         self.control.block_on(async {
             tokio::time::sleep(UNREADY_DELAY).await;
@@ -356,7 +363,7 @@ impl Server {
             }
         });
         // What is not stored in time is in the journal, and the next start stores it.
-        let gone = Duration::from_millis(monotonic_ms() - began_ms);
+        let gone = Duration::from_millis(self.clock.monotonic_ms() - began_ms);
         self.context
             .click_pipeline
             .stop((UNREADY_DELAY + DRAIN_TIMEOUT).saturating_sub(gone).max(STORE_CLOSE_TIMEOUT / 2));
@@ -373,7 +380,7 @@ impl Server {
                 if let Some(clicks) = self.clicks.get() {
                     clicks.close().await;
                 }
-                write_checkpoint(&self.store, &self.config.data, &self.clock).await;
+                write_checkpoint(&self.api.ops, &self.config.data).await;
                 self.store.close().await;
             })
             .await;
@@ -392,6 +399,7 @@ fn start_click_pipeline(
     config: &Config,
     store: &Store,
     clock: &Clock,
+    random: &Random,
     control: &Handle,
 ) -> Result<ClickPipeline, ServeError> {
     let clock = clock.clone();
@@ -401,33 +409,28 @@ fn start_click_pipeline(
         budget_bytes: config.journal_bytes,
         sync: config.journal_sync,
         geoip: config.geoip.clone(),
-        random: random_bytes,
+        random: random.clone(),
         now: Arc::new(move || clock.now()),
     };
     Ok(ClickPipeline::start(options, store.clone(), control.clone())?)
 }
 
 /// What signing in needs; with an OpenID provider, where one is configured.
-async fn build_auth(
-    config: &Config,
-    store: &Store,
-    clock: &Clock,
-    routes: &Arc<RouteCache>,
-) -> Result<Auth, ServeError> {
+async fn build_auth(config: &Config, ops: &Ops, routes: &Arc<RouteCache>) -> Result<Auth, ServeError> {
     let mut oidc = None;
     if let Some(settings) = config.oidc.clone() {
-        let made = Oidc::new(settings, store.clone(), clock.clone(), &config.short_urls).await;
+        let made = Oidc::new(settings, ops.clone()).await;
         oidc = Some(made.map_err(|error| ServeError::Oidc(error.to_string()))?);
     }
-    Ok(Auth::new(store.clone(), clock.clone(), oidc, Arc::clone(routes)).await)
+    Ok(Auth::new(ops.clone(), oidc, Arc::clone(routes)).await)
 }
 
 /// Signs the heads that moved and appends them to the log. Trouble is logged; it stops nothing.
-async fn write_checkpoint(store: &Store, data: &Path, clock: &Clock) {
+async fn write_checkpoint(ops: &Ops, data: &Path) {
     let sign = async {
-        let heads: Vec<_> = store.heads().await?.into_iter().map(|(_, head)| head).collect();
-        let signer = Signer::load(data, random_bytes())?;
-        append_checkpoints(data, &signer, &heads, clock.now(), false)
+        let heads: Vec<_> = ops.store.heads().await?.into_iter().map(|(_, head)| head).collect();
+        let signer = Signer::load(data, ops.random.bytes())?;
+        append_checkpoints(data, &signer, &heads, ops.clock.now(), false)
     };
     if let Err(error) = sign.await {
         tracing::warn!(%error, "the audit heads could not be signed");

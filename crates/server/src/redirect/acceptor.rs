@@ -12,6 +12,7 @@ use std::time::Duration;
 use hyper::server::conn::http1;
 use hyper_util::rt::TokioTimer;
 use parking_lot::Mutex;
+use rlinks_store::clock::Random;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 
 use super::connection::Connection;
@@ -117,6 +118,7 @@ impl ServingThreads {
         control: &ControlHandler,
         tls: Option<&Arc<Tls>>,
         phase: &watch::Receiver<Phase>,
+        random: &Random,
     ) -> io::Result<Self> {
         let mut threads = Vec::new();
         for number in 0..count.max(1) {
@@ -124,7 +126,9 @@ impl ServingThreads {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             let metrics = context.metrics.add_thread();
             let (context, control) = (Arc::clone(context), Arc::clone(control));
-            let thread = Arc::new(ServingThread::new(context, role, control, Arc::clone(&metrics)));
+            let first_request_id = u64::from_le_bytes(random.bytes());
+            let thread = ServingThread::new(context, role, control, Arc::clone(&metrics), first_request_id);
+            let thread = Arc::new(thread);
             let (tls, phase) = (tls.cloned(), phase.clone());
             let serve = move || runtime.block_on(serve_thread(receive, thread, tls, phase));
             // It ends by itself once nothing can be dispatched to it and its connections have ended.

@@ -4,6 +4,7 @@
 //! know is loaded from the store on the control runtime; everything that is not a link goes to the router there. A click is in the journal
 //! before its response leaves; a HEAD request is not a click.
 
+use std::borrow::Cow;
 use std::future::Future;
 use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -17,17 +18,15 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper_util::rt::TokioIo;
 use rlinks_core::error_code::ErrorCode;
-use rlinks_core::host::{HostBuffer, MAX_HOST_BYTES, from_header};
-use rlinks_core::link::code::{is_code, is_reserved};
+use rlinks_core::host::{MAX_HOST_BYTES, from_header};
 use rlinks_core::redirect::decide::NotFoundReason;
 use rlinks_core::redirect::negotiate::wants_json;
-use rlinks_core::redirect::path::{MAX_PATH_BYTES, RequestPath, first_segment, parse_path};
 use rlinks_core::redirect::public_pages;
 use rlinks_core::redirect::response::{HttpResponse, SECURITY_TXT_PATH};
+use rlinks_core::redirect::{LinkRequest, RequestHead, RequestMethod, Resolution, resolve};
 use rlinks_core::{Decision, Id, Route, Visitor, decide};
 use rlinks_routes::LoadOutcome;
-use rlinks_routes::host_directory::{HostDirectory, ServedWorkspace};
-use rlinks_store::clock::monotonic_ms;
+use rlinks_routes::host_directory::ServedWorkspace;
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
@@ -35,7 +34,7 @@ use tokio::sync::watch;
 use super::body::{Body, into_response};
 use super::click_headers::ClickHeaders;
 use super::client_address::{self, ForwardedHeaders};
-use super::context::{ControlRequest, RedirectContext};
+use super::context::{ControlRequest, RedirectContext, ServedLinkRequest};
 use super::counters::{RequestKind, ThreadMetrics};
 use super::error_response::{accept_header, error_response};
 use super::fast_path::{self, Exit};
@@ -54,18 +53,40 @@ pub struct Connection {
     peer: SocketAddr,
 }
 
-/// What the first look at a request gave.
-enum Resolution {
+/// What to do with a request.
+enum NextStep {
     Respond(Response<Body>),
-    /// The table does not know; the store might.
-    Load {
-        workspace: Arc<ServedWorkspace>,
-        host: String,
-        code: String,
-        preview: bool,
-    },
-    /// Not the address of a link.
-    ControlPlane,
+    /// The table doesn't have the link; the store might.
+    Load(PendingLink),
+    ForwardToControl,
+}
+
+/// A [`LinkRequest`] that outlives the first look at its request.
+struct PendingLink {
+    workspace: Arc<ServedWorkspace>,
+    host: String,
+    code: String,
+    preview: bool,
+}
+
+impl PendingLink {
+    fn new(asked: &ServedLinkRequest<'_>) -> Self {
+        Self {
+            workspace: Arc::clone(asked.workspace),
+            host: asked.host.to_owned(),
+            code: asked.code.to_string(),
+            preview: asked.preview,
+        }
+    }
+
+    fn request(&self) -> ServedLinkRequest<'_> {
+        LinkRequest {
+            workspace: &self.workspace,
+            host: &self.host,
+            code: Cow::Borrowed(&self.code),
+            preview: self.preview,
+        }
+    }
 }
 
 impl Connection {
@@ -98,152 +119,82 @@ impl Connection {
         &self.thread.context
     }
 
-    fn resolve(&self, request: &Request<Incoming>) -> Resolution {
-        let path = request.uri().path();
-        if path.len() > MAX_PATH_BYTES {
-            return Resolution::Respond(self.error(request, ErrorCode::UriTooLong));
+    fn next_step(&self, request: &Request<Incoming>) -> NextStep {
+        if header_bytes(request) > MAX_HEADER_BYTES {
+            return NextStep::Respond(self.error(request, ErrorCode::HeadersTooLarge));
         }
-        if request.headers().iter().map(|(name, value)| name.as_str().len() + value.len()).sum::<usize>()
-            > MAX_HEADER_BYTES
-        {
-            return Resolution::Respond(self.error(request, ErrorCode::HeadersTooLarge));
-        }
-        let mut buffer: HostBuffer = [0; MAX_HOST_BYTES];
-        let Some(host) = request_host(request, &mut buffer) else {
-            return Resolution::Respond(self.error(request, ErrorCode::BadRequest));
-        };
-        let directory = self.context().routes.directory.load();
-        match parse_path(path) {
-            RequestPath::Code(code) => self.resolve_link(request, &directory, host, &code, false),
-            RequestPath::Preview(code) => self.resolve_link(request, &directory, host, &code, true),
-            RequestPath::Root => {
-                Resolution::Respond(match self.check_host_and_method(request, &directory, host) {
-                    Some(refusal) => refusal,
-                    None => into_response(HttpResponse::page(public_pages::landing())),
-                })
+        let routes = &self.context().routes;
+        let (directory, mut buffer) = (routes.directory.load(), [0; MAX_HOST_BYTES]);
+        let (host, path) = (request_host(request), request.uri().path());
+        let head = RequestHead { method: RequestMethod::parse(request.method().as_str()), host, path };
+        match resolve(&head, &mut buffer, |host| directory.resolve(host)) {
+            Resolution::Refused(code) => NextStep::Respond(self.error(request, code)),
+            Resolution::ServerPath => NextStep::ForwardToControl,
+            Resolution::Landing => {
+                NextStep::Respond(into_response(HttpResponse::page(public_pages::landing())))
             }
-            RequestPath::NotALink if is_reserved(first_segment(path)) => Resolution::ControlPlane,
-            RequestPath::NotALink => {
-                Resolution::Respond(match self.check_host_and_method(request, &directory, host) {
-                    Some(refusal) => refusal,
-                    None => match &self.context().reloadable.load().contact {
-                        Some(contact) if path == SECURITY_TXT_PATH => {
-                            into_response(HttpResponse::security_txt(contact, self.context().clock.now()))
-                        }
-                        _ => self.not_found(request, None),
-                    },
-                })
-            }
-        }
-    }
-
-    /// Look up, decide, respond.
-    fn resolve_link(
-        &self,
-        request: &Request<Incoming>,
-        directory: &HostDirectory,
-        host: &str,
-        code: &str,
-        preview: bool,
-    ) -> Resolution {
-        let readable = matches!(*request.method(), Method::GET | Method::HEAD);
-        let workspace = directory.workspace_of(host);
-        if readable && let Some(workspace) = workspace {
-            let visitor = Visitor { host, served_hosts: &workspace.served_hosts };
-            let answer = |id: Id, route: Route<'_>| {
-                self.respond(request, workspace, &visitor, code, Some((id, route)), preview)
-            };
-            let table = self.context().routes.table.load();
-            if let Some(found) = table.with(workspace.id, code, answer) {
-                return Resolution::Respond(found);
-            }
-            if workspace.policy.code.fold_case && code.bytes().any(|byte| byte.is_ascii_uppercase()) {
-                let folded = code.to_ascii_lowercase();
-                if let Some(found) = table.with(workspace.id, &folded, answer) {
-                    return Resolution::Respond(found);
+            Resolution::NotALink => NextStep::Respond(match &self.context().reloadable.load().contact {
+                Some(contact) if path == SECURITY_TXT_PATH => {
+                    into_response(HttpResponse::security_txt(contact, self.context().clock.now()))
+                }
+                _ => self.not_found(request, None),
+            }),
+            Resolution::Link(asked) => {
+                let table = routes.table.load();
+                let lookup = |code: &str| {
+                    table.with(asked.workspace.id, code, |id, route| self.respond(request, &asked, id, route))
+                };
+                match asked.find(&asked.workspace.policy.code, lookup) {
+                    Some(response) => NextStep::Respond(response),
+                    None if routes.is_complete() => NextStep::Respond(self.not_found(request, Some(&asked))),
+                    None => NextStep::Load(PendingLink::new(&asked)),
                 }
             }
         }
-        if is_reserved(code) {
-            return Resolution::ControlPlane;
-        }
-        if let Some(refusal) = self.check_host_and_method(request, directory, host) {
-            return Resolution::Respond(refusal);
-        }
-        match workspace {
-            Some(workspace) if !self.context().routes.is_complete() => Resolution::Load {
-                workspace: Arc::clone(workspace),
-                host: host.to_owned(),
-                code: code.to_owned(),
-                preview,
-            },
-            _ => {
-                Resolution::Respond(self.not_found(request, workspace.map(|workspace| (&**workspace, code))))
-            }
-        }
     }
 
-    /// An unknown host is 404; a method that links don't accept is 405.
-    fn check_host_and_method(
-        &self,
-        request: &Request<Incoming>,
-        directory: &HostDirectory,
-        host: &str,
-    ) -> Option<Response<Body>> {
-        if directory.workspace_of(host).is_none() {
-            // Until the directory is loaded no host is known, which doesn't mean that the link doesn't exist.
-            let known = self.context().routes.is_directory_loaded();
-            return Some(
-                self.error(request, if known { ErrorCode::NotFound } else { ErrorCode::KvUnavailable }),
-            );
-        }
-        let readable = matches!(*request.method(), Method::GET | Method::HEAD);
-        (!readable).then(|| self.error(request, ErrorCode::MethodNotAllowed))
-    }
-
+    /// Decide, record, respond.
     fn respond(
         &self,
         request: &Request<Incoming>,
-        workspace: &ServedWorkspace,
-        visitor: &Visitor<'_>,
-        code: &str,
-        link: Option<(Id, Route<'_>)>,
-        preview: bool,
+        asked: &ServedLinkRequest<'_>,
+        link: Id,
+        route: Route<'_>,
     ) -> Response<Body> {
-        let now = self.context().clock.now();
-        match decide(link.map(|(_, route)| route), &workspace.policy, visitor, now) {
-            Decision::Redirect { target, .. } if preview => {
-                let host = link.map_or("", |(_, route)| route.target_host);
-                into_response(HttpResponse::page(public_pages::preview(code, target, host)))
-            }
+        let (workspace, now) = (asked.workspace, self.context().clock.now());
+        let visitor = Visitor { host: asked.host, served_hosts: &workspace.served_hosts };
+        match decide(Some(route), &workspace.policy, &visitor, now) {
+            Decision::Redirect { target, .. } if asked.preview => into_response(HttpResponse::page(
+                public_pages::preview(&asked.code, target, route.target_host),
+            )),
             Decision::Redirect { status, target, cache } => {
-                if let (&Method::GET, Some((id, _))) = (request.method(), link) {
+                if request.method() == Method::GET {
                     let settings = self.context().reloadable.load();
                     let click = ClickHeaders::from_request(request, settings.country_header.as_ref());
-                    self.thread.stage_click(self.peer, &click, &settings, workspace, id, now);
+                    self.thread.stage_click(self.peer, &click, &settings, workspace, link, now);
                     self.thread.flush_clicks();
                 }
                 redirect(status.code(), target, cache, workspace)
             }
             Decision::NotFound(why) => {
-                if let (NotFoundReason::Insecure, Some((id, _))) = (why, link) {
-                    tracing::warn!(link = %id, "a link that must lead to https does not, and is not served");
+                if why == NotFoundReason::Insecure {
+                    tracing::warn!(%link, "a link that must lead to https does not, and is not served");
                 }
                 // Counted whatever the reason, or who is slowed down could tell hidden links from unknown ones.
-                self.not_found(request, Some((workspace, code)))
+                self.not_found(request, Some(asked))
             }
             decision => {
                 if let Decision::Gone(_) = decision {
-                    self.count_miss(request, workspace, code);
+                    self.count_miss(request, asked);
                 }
                 self.error(request, decision.error_code().unwrap_or(ErrorCode::Internal))
             }
         }
     }
 
-    fn count_miss(&self, request: &Request<Incoming>, workspace: &ServedWorkspace, code: &str) {
-        if request.method() == Method::GET && is_code(code) {
-            self.thread.miss_counter.count(workspace.id, code);
+    fn count_miss(&self, request: &Request<Incoming>, asked: &ServedLinkRequest<'_>) {
+        if request.method() == Method::GET {
+            self.thread.miss_counter.count(asked.workspace.id, &asked.code);
         }
     }
 
@@ -251,15 +202,15 @@ impl Connection {
     fn not_found(
         &self,
         request: &Request<Incoming>,
-        missed: Option<(&ServedWorkspace, &str)>,
+        missed: Option<&ServedLinkRequest<'_>>,
     ) -> Response<Body> {
-        if let Some((workspace, code)) = missed {
-            self.count_miss(request, workspace, code);
+        if let Some(asked) = missed {
+            self.count_miss(request, asked);
         }
         let trusted = self.context().reloadable.load();
         let forwarded = ForwardedHeaders::from_headers(request.headers());
         let address = client_address::address(self.peer.ip(), &forwarded, &trusted.trusted_proxies);
-        if self.thread.miss_limiter.lock().allow(address, monotonic_ms()) {
+        if self.thread.miss_limiter.lock().allow(address, self.context().clock.monotonic_ms()) {
             return self.error(request, ErrorCode::NotFound);
         }
         let mut slowed = self.error(request, ErrorCode::RateLimited);
@@ -272,33 +223,18 @@ impl Connection {
     }
 
     /// The slow way: the store, asked once for everybody who waits.
-    async fn load_and_respond(
-        self,
-        request: Request<Incoming>,
-        workspace: Arc<ServedWorkspace>,
-        host: String,
-        code: String,
-        preview: bool,
-    ) -> Response<Body> {
-        let routes = &self.context().routes;
-        let mut loaded = routes.load(workspace.id, &code).await;
+    async fn load_and_respond(self, request: Request<Incoming>, pending: PendingLink) -> Response<Body> {
+        let (routes, workspace) = (&self.context().routes, &pending.workspace);
+        let mut loaded = routes.load(workspace.id, &pending.code).await;
         if matches!(loaded, LoadOutcome::NotFound)
-            && workspace.policy.code.fold_case
-            && code.bytes().any(|byte| byte.is_ascii_uppercase())
+            && let Some(folded) = workspace.policy.code.folded(&pending.code)
         {
-            loaded = routes.load(workspace.id, &code.to_ascii_lowercase()).await;
+            loaded = routes.load(workspace.id, &folded).await;
         }
-        let visitor = Visitor { host: &host, served_hosts: &workspace.served_hosts };
+        let asked = pending.request();
         match loaded {
-            LoadOutcome::Found(record) => self.respond(
-                &request,
-                &workspace,
-                &visitor,
-                &code,
-                Some((record.id, record.route())),
-                preview,
-            ),
-            LoadOutcome::NotFound => self.not_found(&request, Some((&workspace, &code))),
+            LoadOutcome::Found(record) => self.respond(&request, &asked, record.id, record.route()),
+            LoadOutcome::NotFound => self.not_found(&request, Some(&asked)),
             LoadOutcome::Unreadable => self.error(&request, ErrorCode::NotFound),
             LoadOutcome::Unavailable => self.error(&request, ErrorCode::KvUnavailable),
         }
@@ -323,18 +259,25 @@ impl Connection {
     }
 }
 
-/// The host of a request, normalised. `None` if it is missing, repeated or malformed, or if the request line names another.
-fn request_host<'a>(request: &Request<Incoming>, buffer: &'a mut HostBuffer) -> Option<&'a str> {
+/// The names and values of all headers.
+fn header_bytes<B>(request: &Request<B>) -> usize {
+    request.headers().iter().map(|(name, value)| name.as_str().len() + value.len()).sum()
+}
+
+/// The host of a request. `None` if it is missing or repeated, or if the request line names another.
+fn request_host<B>(request: &Request<B>) -> Option<&[u8]> {
     let mut hosts = request.headers().get_all(HOST).iter();
     let (Some(header), None) = (hosts.next(), hosts.next()) else { return None };
-    let host = from_header(header.as_bytes(), buffer)?;
-    if let Some(authority) = request.uri().authority() {
-        let mut other: HostBuffer = [0; MAX_HOST_BYTES];
-        if from_header(authority.as_str().as_bytes(), &mut other)? != host {
-            return None;
+    let (mut one, mut other) = ([0; MAX_HOST_BYTES], [0; MAX_HOST_BYTES]);
+    match request.uri().authority() {
+        Some(authority)
+            if from_header(authority.as_str().as_bytes(), &mut one)
+                != from_header(header.as_bytes(), &mut other) =>
+        {
+            None
         }
+        _ => Some(header.as_bytes()),
     }
-    Some(host)
 }
 
 /// A response that is there already, or one to wait for.
@@ -373,17 +316,15 @@ impl hyper::service::Service<Request<Incoming>> for Connection {
     fn call(&self, request: Request<Incoming>) -> ResponseFuture {
         let id = self.thread.request_id_header();
         // A panic is one answer 500, not the end of the connection's other requests.
-        let resolution = catch_unwind(AssertUnwindSafe(|| self.resolve(&request)));
-        let resolution =
-            resolution.unwrap_or_else(|_| Resolution::Respond(self.error(&request, ErrorCode::Internal)));
-        match resolution {
-            Resolution::Respond(mut response) => {
+        let next = catch_unwind(AssertUnwindSafe(|| self.next_step(&request)));
+        match next.unwrap_or_else(|_| NextStep::Respond(self.error(&request, ErrorCode::Internal))) {
+            NextStep::Respond(mut response) => {
                 response.headers_mut().insert(X_REQUEST_ID, id);
                 self.thread.metrics.count_response(RequestKind::Link, response.status().as_u16());
                 ResponseFuture::Ready(Some(response))
             }
-            Resolution::Load { workspace, host, code, preview } => {
-                let answer = self.clone().load_and_respond(request, workspace, host, code, preview);
+            NextStep::Load(pending) => {
+                let answer = self.clone().load_and_respond(request, pending);
                 ResponseFuture::Pending(
                     Box::pin(answer),
                     id,
@@ -391,7 +332,7 @@ impl hyper::service::Service<Request<Incoming>> for Connection {
                     Arc::clone(&self.thread.metrics),
                 )
             }
-            Resolution::ControlPlane => {
+            NextStep::ForwardToControl => {
                 let answer = self.clone().forward_to_control(request);
                 ResponseFuture::Pending(
                     Box::pin(answer),

@@ -9,12 +9,17 @@ use futures_util::future::BoxFuture;
 use http::{Request, Response};
 use hyper::body::Incoming;
 use rlinks_clicks::ClickPipeline;
+use rlinks_core::redirect::LinkRequest;
 use rlinks_routes::RouteCache;
+use rlinks_routes::host_directory::ServedWorkspace;
 use rlinks_store::clock::Clock;
 use tokio::runtime::Handle;
 
 use super::counters::Metrics;
 use super::settings::ReloadableSettings;
+
+/// A request for a link of a workspace that is served here.
+pub type ServedLinkRequest<'a> = LinkRequest<'a, &'a Arc<ServedWorkspace>>;
 
 /// What a listener serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -12,14 +12,14 @@ use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 
 use arc_swap::Cache;
-use rlinks_core::host::{HostBuffer, MAX_HOST_BYTES, from_header};
-use rlinks_core::link::code::is_reserved;
+use rlinks_core::host::MAX_HOST_BYTES;
+use rlinks_core::redirect::{RequestMethod, Resolution, resolve};
 use rlinks_core::{Decision, Id, Route, Visitor, decide};
 use rlinks_routes::LoadOutcome;
-use rlinks_routes::host_directory::ServedWorkspace;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 use tokio::sync::watch;
 
+use super::context::ServedLinkRequest;
 use super::counters::RequestKind;
 use super::fast_request::FastRequest;
 use super::phase::{HEADER_READ_TIMEOUT, Phase};
@@ -32,11 +32,14 @@ const INPUT_BYTES: usize = 8 * 1024;
 const OUTPUT_BYTES: usize = 32 * 1024;
 
 /// Outcome of trying the fast path.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 pub enum FastPath {
     Answered,
-    /// Not in the route table: load it from the store first. Holds the workspace.
-    NeedsLoad(Id),
+    /// Not in the route table: load it from the store first.
+    NeedsLoad {
+        workspace: Id,
+        code: String,
+    },
     /// Not a request for a link that redirects: hand the bytes to hyper.
     FallBack,
 }
@@ -98,8 +101,8 @@ where
             let outcome = match &request {
                 None => FastPath::FallBack,
                 Some(request) => match try_safely(thread, request, &mut out) {
-                    FastPath::NeedsLoad(workspace) => {
-                        thread.load_then_redirect(workspace, request, &mut out).await
+                    FastPath::NeedsLoad { workspace, code } => {
+                        thread.load_then_redirect((workspace, &code), request, &mut out).await
                     }
                     outcome => outcome,
                 },
@@ -148,59 +151,69 @@ fn try_safely(thread: &ServingThread, request: &FastRequest<'_>, out: &mut Respo
 impl ServingThread {
     /// Answers from the route table if the link redirects; otherwise writes nothing.
     fn try_fast_redirect(&self, request: &FastRequest<'_>, out: &mut ResponseBuffer) -> FastPath {
-        let mut buffer: HostBuffer = [0; MAX_HOST_BYTES];
-        let Some(host) = from_header(request.host, &mut buffer) else { return FastPath::FallBack };
         let routes = &self.context.routes;
-        let directory = routes.directory.load();
-        let Some(workspace) = directory.workspace_of(host) else { return FastPath::FallBack };
-        let visitor = Visitor { host, served_hosts: &workspace.served_hosts };
-        let redirect =
-            |id: Id, route: Route<'_>| self.write_redirect(request, workspace, &visitor, (id, route), out);
-        match routes.table.load().with(workspace.id, request.code, redirect) {
-            Some(outcome) => outcome,
-            // While the table is being filled, or does not hold everything, most codes it does not have are links all the same.
-            None if !routes.is_complete() && !is_reserved(request.code) => FastPath::NeedsLoad(workspace.id),
-            None => FastPath::FallBack,
-        }
+        self.resolve_link(request, |asked| {
+            let (workspace, table) = (asked.workspace, routes.table.load());
+            let redirect = |link, route: Route<'_>| self.write_redirect(request, asked, link, route, out);
+            // Only the code as it was sent: the rare one that has to be folded is hyper's.
+            match table.with(workspace.id, &asked.code, redirect) {
+                Some(outcome) => outcome,
+                None if routes.is_complete() => FastPath::FallBack,
+                // While the table is being filled, or doesn't hold everything, most codes it doesn't have are links all the same.
+                None => FastPath::NeedsLoad { workspace: workspace.id, code: asked.code.to_string() },
+            }
+        })
     }
 
     /// The same for a link that has to be loaded from the store.
     async fn load_then_redirect(
         &self,
-        workspace: Id,
+        (workspace, code): (Id, &str),
         request: &FastRequest<'_>,
         out: &mut ResponseBuffer,
     ) -> FastPath {
-        let routes = &self.context.routes;
-        let LoadOutcome::Found(record) = routes.load(workspace, request.code).await else {
+        let LoadOutcome::Found(record) = self.context.routes.load(workspace, code).await else {
             return FastPath::FallBack;
         };
-        let mut buffer: HostBuffer = [0; MAX_HOST_BYTES];
-        let Some(host) = from_header(request.host, &mut buffer) else { return FastPath::FallBack };
-        let directory = routes.directory.load_full();
-        let Some(view) = directory.workspace_of(host).filter(|view| view.id == workspace) else {
-            return FastPath::FallBack;
-        };
-        let visitor = Visitor { host, served_hosts: &view.served_hosts };
-        self.write_redirect(request, view, &visitor, (record.id, record.route()), out)
+        self.resolve_link(request, |asked| {
+            // The host may have moved meanwhile.
+            if asked.workspace.id != workspace {
+                return FastPath::FallBack;
+            }
+            self.write_redirect(request, asked, record.id, record.route(), out)
+        })
+    }
+
+    /// Passes on what the request asks for if that is to follow a link.
+    fn resolve_link(
+        &self,
+        request: &FastRequest<'_>,
+        then: impl FnOnce(&ServedLinkRequest<'_>) -> FastPath,
+    ) -> FastPath {
+        let (directory, mut buffer) = (self.context.routes.directory.load(), [0; MAX_HOST_BYTES]);
+        match &resolve(&request.head, &mut buffer, |host| directory.resolve(host)) {
+            Resolution::Link(asked) if !asked.preview => then(asked),
+            _ => FastPath::FallBack,
+        }
     }
 
     fn write_redirect(
         &self,
         request: &FastRequest<'_>,
-        workspace: &ServedWorkspace,
-        visitor: &Visitor<'_>,
-        (link, route): (Id, Route<'_>),
+        asked: &ServedLinkRequest<'_>,
+        link: Id,
+        route: Route<'_>,
         out: &mut ResponseBuffer,
     ) -> FastPath {
-        let now = self.context.clock.now();
-        match decide(Some(route), &workspace.policy, visitor, now) {
+        let (workspace, now) = (asked.workspace, self.context.clock.now());
+        let visitor = Visitor { host: asked.host, served_hosts: &workspace.served_hosts };
+        match decide(Some(route), &workspace.policy, &visitor, now) {
             Decision::Redirect { status, target, cache } => {
-                if !request.head {
+                if request.head.method == RequestMethod::Get {
                     self.stage_click(request.peer, &request.click, request.settings, workspace, link, now);
                 }
                 let cache = workspace.cache_header(cache);
-                out.redirect(status, target, cache.as_bytes(), &self.request_id(), request.last, now);
+                out.redirect(status, target, &cache, &self.request_id(), request.last, now);
                 self.metrics.count_response(RequestKind::Link, status.code());
                 FastPath::Answered
             }

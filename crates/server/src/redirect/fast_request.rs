@@ -1,11 +1,11 @@
-//! The one shape of request the fast path reads: a whole `GET /code` or `HEAD /code` with ordinary headers, parsed where it lies.
+//! The one shape of request the fast path reads: a whole GET or HEAD with ordinary headers and no body, parsed where it lies.
 
 use std::mem::MaybeUninit;
 use std::net::SocketAddr;
 
 use http::HeaderName;
 use rlinks_core::click::attribution::{is_prefetch, parse_country};
-use rlinks_core::link::code::is_code;
+use rlinks_core::redirect::{RequestHead, RequestMethod};
 
 use super::click_headers::{ClickHeaders, PREFETCH_HEADERS};
 use super::settings::ReloadableSettings;
@@ -18,13 +18,9 @@ pub struct FastRequest<'a> {
     pub length: usize,
     /// The address it came from.
     pub peer: SocketAddr,
-    pub host: &'a [u8],
-    /// The code asked for.
-    pub code: &'a str,
+    pub head: RequestHead<'a>,
     /// The connection closes after it.
     pub last: bool,
-    /// A HEAD request: not a click.
-    pub head: bool,
     /// The headers a click needs.
     pub click: ClickHeaders<'a>,
     pub settings: &'a ReloadableSettings,
@@ -40,19 +36,13 @@ impl<'a> FastRequest<'a> {
         else {
             return None;
         };
-        let head = match request.method {
-            Some("GET") => false,
-            Some("HEAD") => true,
-            _ => return None,
-        };
-        if request.version != Some(1) {
+        let method = RequestMethod::parse(request.method?);
+        if method == RequestMethod::Other {
             return None;
         }
-        let path = request.path?.strip_prefix('/')?;
-        let (code, query) = path.split_once('?').unwrap_or((path, ""));
-        if !is_code(code) {
-            return None;
-        }
+        // A target in absolute form names a host too.
+        let target = request.path.filter(|target| target.starts_with('/') && request.version == Some(1))?;
+        let (path, query) = target.split_once('?').unwrap_or((target, ""));
         let mut click = ClickHeaders { query: query.as_bytes(), ..ClickHeaders::default() };
         let (mut host, mut last) = (None, false);
         for header in request.headers.iter() {
@@ -88,7 +78,8 @@ impl<'a> FastRequest<'a> {
                 click.country = parse_country(header.value);
             }
         }
-        Some(Self { length, peer, host: host?, code, last, head, click, settings })
+        let head = RequestHead { method, host: Some(host?), path };
+        Some(Self { length, peer, head, last, click, settings })
     }
 }
 
@@ -103,33 +94,28 @@ mod tests {
         let settings = crate::redirect::settings::ReloadableSettings::default();
         let peer = SocketAddr::from(([127, 0, 0, 1], 1));
         let got = FastRequest::parse(request.as_bytes(), peer, &settings);
-        let got =
-            got.map(|got| (std::str::from_utf8(got.host).unwrap().to_owned(), got.code.to_owned(), got.last));
-        assert_eq!(
-            got,
-            expected.map(|(host, code, last)| (host.to_owned(), code.to_owned(), last)),
-            "{request:?}"
-        );
+        let got = got
+            .as_ref()
+            .map(|got| (std::str::from_utf8(got.head.host.unwrap()).unwrap(), got.head.path, got.last));
+        assert_eq!(got, expected, "{request:?}");
     }
 
     #[test]
-    fn only_complete_plain_requests_for_a_code_are_parsed() {
-        check("GET /ok HTTP/1.1\r\nHost: a\r\n\r\n", Some(("a", "ok", false)));
+    fn only_complete_requests_with_ordinary_headers_are_parsed() {
+        check("GET /ok HTTP/1.1\r\nHost: a\r\n\r\n", Some(("a", "/ok", false)));
         check(
             "HEAD /ok?x=1&y HTTP/1.1\r\nhost: a\r\nConnection: close\r\nTE: trailers\r\n\r\n",
-            Some(("a", "ok", true)),
+            Some(("a", "/ok", true)),
         );
         check(
             "GET /ok HTTP/1.1\r\nHost: a\r\nConnection: keep-alive\r\n\r\nGET /more",
-            Some(("a", "ok", false)),
+            Some(("a", "/ok", false)),
         );
         for request in [
             "GET /ok HTTP/1.1\r\nHost: a\r\n",
             "GET /ok HTTP/1.0\r\nHost: a\r\n\r\n",
             "POST /ok HTTP/1.1\r\nHost: a\r\n\r\n",
-            "GET /ok/ HTTP/1.1\r\nHost: a\r\n\r\n",
-            "GET /%6fk HTTP/1.1\r\nHost: a\r\n\r\n",
-            "GET /ok+ HTTP/1.1\r\nHost: a\r\n\r\n",
+            "GET * HTTP/1.1\r\nHost: a\r\n\r\n",
             "GET http://a/ok HTTP/1.1\r\nHost: a\r\n\r\n",
             "GET /ok HTTP/1.1\r\n\r\n",
             "GET /ok HTTP/1.1\r\nHost: a\r\nHost: a\r\n\r\n",

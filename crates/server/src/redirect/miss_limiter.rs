@@ -1,7 +1,8 @@
-//! A brake on guessing codes: each network may miss so often, in a fixed amount of memory.
+//! A brake on guessing codes: each network may miss so often, in a limited amount of memory.
 
-use std::hash::{BuildHasher as _, RandomState};
 use std::net::IpAddr;
+
+use rlinks_ops::limits::{LimitKey, RateLimit, RateLimiter};
 
 use crate::redirect::client_address::network;
 
@@ -9,44 +10,24 @@ use crate::redirect::client_address::network;
 const MAX_BURST_MISSES: u32 = 2_000;
 /// Misses a network may have a second, for as long as it likes.
 const MAX_MISSES_PER_SECOND: u32 = 50;
-const SLOT_COUNT: usize = 1 << 12;
+const LIMIT: RateLimit = RateLimit::per_second(MAX_MISSES_PER_SECOND, MAX_BURST_MISSES);
+const MAX_NETWORKS: usize = 1 << 12;
 
-/// One bucket of tokens a network; networks that share a slot take turns. One table a serving thread, so no lock.
+/// One for each serving thread, so that none waits for another.
 pub struct MissLimiter {
-    slots: Box<[Slot]>,
-    hasher: RandomState,
-}
-
-#[derive(Clone, Copy, Default)]
-struct Slot {
-    network: u64,
-    missed: u32,
-    since_ms: u64,
+    limiter: RateLimiter,
 }
 
 impl MissLimiter {
     /// Nobody has missed yet.
     pub fn new() -> Self {
-        Self { slots: vec![Slot::default(); SLOT_COUNT].into(), hasher: RandomState::new() }
+        Self { limiter: RateLimiter::new(MAX_NETWORKS) }
     }
 
     /// Counts a miss. Whether it is still within bounds; this machine itself always is.
-    pub fn allow(&mut self, address: IpAddr, now_ms: u64) -> bool {
-        if address.is_loopback() {
-            return true;
-        }
-        let hash = self.hasher.hash_one(network(address));
-        let slot = &mut self.slots[usize::try_from(hash).unwrap_or(usize::MAX) % SLOT_COUNT];
-        if slot.network != hash {
-            *slot = Slot { network: hash, missed: 0, since_ms: now_ms };
-        }
-        let forgiven = (now_ms - slot.since_ms) * u64::from(MAX_MISSES_PER_SECOND) / 1000;
-        if forgiven > 0 {
-            slot.missed = slot.missed.saturating_sub(u32::try_from(forgiven).unwrap_or(u32::MAX));
-            slot.since_ms = now_ms;
-        }
-        slot.missed += u32::from(slot.missed <= MAX_BURST_MISSES);
-        slot.missed <= MAX_BURST_MISSES
+    pub fn allow(&self, address: IpAddr, now_ms: u64) -> bool {
+        address.is_loopback()
+            || self.limiter.take(LimitKey::Misses(network(address)), LIMIT, 1, now_ms).is_ok()
     }
 }
 
@@ -57,7 +38,7 @@ mod tests {
     /// Hostile inputs, S32.
     #[test]
     fn guessing_network_is_limited_and_others_are_not() {
-        let mut limiter = MissLimiter::new();
+        let limiter = MissLimiter::new();
         let guesser = |last: u8| [203, 0, 113, last].into();
         let allowed = (0..MAX_BURST_MISSES * 2)
             .filter(|number| limiter.allow(guesser(number.to_le_bytes()[0]), 1000))

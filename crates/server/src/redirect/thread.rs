@@ -7,9 +7,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use http::header::{HeaderName, HeaderValue};
 use parking_lot::Mutex;
 use rlinks_clicks::{ClickContext, Recorder};
-use rlinks_core::{Id, Timestamp};
+use rlinks_core::{Id, Timestamp, hex};
 use rlinks_routes::host_directory::ServedWorkspace;
-use rlinks_store::clock::random_bytes;
 
 use super::click_headers::ClickHeaders;
 use super::client_address::{self, is_trusted};
@@ -19,7 +18,6 @@ use super::miss_limiter::MissLimiter;
 use super::settings::ReloadableSettings;
 
 pub const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
-const HEX_DIGITS: &[u8; 16] = b"0123456789abcdef";
 
 pub struct ServingThread {
     pub context: Arc<RedirectContext>,
@@ -40,6 +38,7 @@ impl ServingThread {
         role: ListenerRole,
         control: ControlHandler,
         metrics: Arc<ThreadMetrics>,
+        first_request_id: u64,
     ) -> Self {
         Self {
             role,
@@ -48,16 +47,15 @@ impl ServingThread {
             miss_limiter: Mutex::new(MissLimiter::new()),
             miss_counter: context.click_pipeline.misses(),
             recorder: context.click_pipeline.recorder(),
+            request_ids: AtomicU64::new(first_request_id),
             context,
-            request_ids: AtomicU64::new(u64::from_le_bytes(random_bytes())),
             fast_connections: AtomicUsize::new(0),
         }
     }
 
     /// An id no other response has: the first is random, and each next one is an odd constant further on.
     pub fn request_id(&self) -> [u8; 16] {
-        let id = self.request_ids.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
-        std::array::from_fn(|index| HEX_DIGITS[(id >> (60 - 4 * index) & 15) as usize])
+        hex::encode_u64(self.request_ids.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed))
     }
 
     /// The same as a header value.

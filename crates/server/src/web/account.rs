@@ -11,13 +11,11 @@ use rlinks_core::{Email, User};
 use rlinks_store::{Session, StoreError};
 
 use super::{PageError, Web, render_page, see_other};
-use crate::auth::caller::Caller;
 use crate::auth::session::{CurrentSession, Sessions};
 use crate::auth::sign_in::SignInError;
 use crate::web::extract::{SessionForm, SessionPage, WebRequest};
 use crate::web::workspace::links_after_removal;
 use rlinks_ops::OpsError;
-use rlinks_ops::members::MemberPatch;
 
 #[derive(Template)]
 #[template(path = "account.html")]
@@ -124,10 +122,7 @@ pub async fn rename(State(web): State<Arc<Web>>, submitted: SessionForm) -> Resu
             return Err(PageError::new(ErrorCode::ValidationFailed).rendered_in(&template, None));
         }
     };
-    let by = Caller::from_session(current.clone()).by;
-    let patch = MemberPatch { full_name: Some(full_name), ..MemberPatch::default() };
-    let changed = web.api.ops.change_member(&by, &current.user, &patch).await;
-    changed?;
+    web.ops.rename_self(&current.caller(), full_name).await?;
     Ok(see_other("/admin/account?done=name", None))
 }
 
@@ -136,11 +131,8 @@ pub async fn sign_out_others(
     State(web): State<Arc<Web>>,
     submitted: SessionForm,
 ) -> Result<Response, PageError> {
-    let (current, now) = (&submitted.current, web.clock.now());
-    let sessions = web.store.sessions_of(current.user.id, now).await?;
-    for session in sessions.iter().filter(|session| session.hash != current.session.hash) {
-        web.store.end_session(&current.user, &session.hash, now).await?;
-    }
+    let current = &submitted.current;
+    web.ops.end_other_sessions(&current.caller(), &current.session.hash).await?;
     Ok(see_other("/admin/account?done=others", None))
 }
 
@@ -158,8 +150,7 @@ pub async fn delete(State(web): State<Arc<Web>>, submitted: SessionForm) -> Resu
     let SessionForm { request, current, form } = submitted;
     let typed = Email::parse(form.get("email").trim()).is_ok_and(|email| email == current.user.email);
     let problem = if typed {
-        let by = Caller::from_session(current.clone()).by;
-        match web.api.ops.remove_member(&by, &current.workspace, &current.user).await {
+        match web.ops.leave(&current.caller()).await {
             Ok(()) => {
                 return Ok(see_other(
                     "/admin/login?done=deleted",

@@ -5,12 +5,12 @@ use std::sync::{Arc, LazyLock};
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use http::HeaderValue;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use rlinks_core::hex;
 use sha2::{Digest as _, Sha256};
 
 use super::{Web, see_other};
+use crate::auth::cookies::{Cookie, Lifetime};
 use crate::web::extract::{SessionForm, WebRequest};
 
 const STYLE_CSS: &str =
@@ -18,9 +18,7 @@ const STYLE_CSS: &str =
 const APP_JS: &str = include_str!("../../templates/app.js");
 /// A browser may keep what has its hash in its address.
 const ASSET_CACHE_CONTROL: &str = "public, max-age=86400";
-/// The cookie of the choice, but for its prefix.
-const THEME_COOKIE_NAME: &str = "theme";
-const THEME_COOKIE_SECONDS: u32 = 365 * 24 * 3600;
+const THEME_COOKIE_SECONDS: i64 = 365 * 24 * 3600;
 
 /// Where the style is. It changes with its content, so that browsers may keep it.
 pub fn style_url() -> &'static str {
@@ -50,7 +48,7 @@ pub async fn script() -> Response {
 
 /// Light or dark, as somebody chose; nothing where they did not, and the system decides.
 pub async fn theme(request: WebRequest) -> Response {
-    let style = match request.cookie(&request.connection.cookie_name(THEME_COOKIE_NAME)) {
+    let style = match request.cookie(Cookie::Theme) {
         Some("light") => ":root{color-scheme:light}",
         Some("dark") => ":root{color-scheme:dark}",
         _ => "",
@@ -59,13 +57,12 @@ pub async fn theme(request: WebRequest) -> Response {
 }
 
 pub async fn choose_theme(State(_): State<Arc<Web>>, submitted: SessionForm) -> Response {
-    let theme = match submitted.form.get("theme") {
-        theme @ ("light" | "dark") => theme,
-        _ => "",
-    };
-    let seconds = if theme.is_empty() { 0 } else { THEME_COOKIE_SECONDS };
     let connection = &submitted.request.connection;
-    let (name, secure) = (connection.cookie_name(THEME_COOKIE_NAME), connection.secure_attribute());
-    let cookie = format!("{name}={theme}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Lax{secure}");
-    see_other("/admin", HeaderValue::from_str(&cookie).ok())
+    let cookie = match submitted.form.get("theme") {
+        theme @ ("light" | "dark") => {
+            Cookie::Theme.set(connection, theme, Lifetime::Seconds(THEME_COOKIE_SECONDS))
+        }
+        _ => Some(Cookie::Theme.clear(connection)),
+    };
+    see_other("/admin", cookie)
 }

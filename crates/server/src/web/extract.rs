@@ -7,7 +7,7 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::response::{IntoResponse, Response};
-use http::header::{CONTENT_TYPE, COOKIE};
+use http::header::CONTENT_TYPE;
 use http::request::Parts;
 use http::{HeaderMap, Uri};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
@@ -15,10 +15,11 @@ use rlinks_core::error_code::ErrorCode;
 
 use super::{PageError, Web, see_other};
 use crate::auth::authorize::RequiredScope;
-use crate::auth::caller::Caller;
 use crate::auth::connection_info::ConnectionInfo;
+use crate::auth::cookies::Cookie;
 use crate::auth::csrf::{CsrfToken, is_cross_site};
 use crate::auth::session::{CurrentSession, Sessions};
+use rlinks_ops::Caller;
 
 const MAX_FORM_BYTES: usize = 16 * 1024;
 /// The longest form about links: the longest target and the longest notes, each byte written as three.
@@ -101,11 +102,9 @@ impl WebRequest {
         pairs.find(|(given, _)| given == name).map(|(_, value)| value.into_owned())
     }
 
-    /// A cookie that isn't secret: the first of its name.
-    pub fn cookie(&self, name: &str) -> Option<&str> {
-        let lines = self.headers.get_all(COOKIE).into_iter().filter_map(|line| line.to_str().ok());
-        let mut pairs = lines.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='));
-        pairs.find(|(given, _)| *given == name).map(|(_, value)| value)
+    /// A cookie that isn't secret.
+    pub fn cookie(&self, cookie: Cookie) -> Option<&str> {
+        cookie.first(&self.headers, &self.connection)
     }
 
     /// Refuses sign-in over a connection that others could read.
@@ -216,7 +215,7 @@ impl<S: RequiredScope> FromRequest<Arc<Web>> for AuthorizedForm<S> {
 
 /// The same rules as for a program with this session.
 pub(super) fn authorize<S: RequiredScope>(current: &CurrentSession) -> Result<Caller, PageError> {
-    let caller = Caller::from_session(current.clone());
+    let caller = current.caller();
     match S::SCOPE {
         Some(scope) if !caller.scopes.contains(scope) => Err(PageError::with_message(
             ErrorCode::Forbidden,

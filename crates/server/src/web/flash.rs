@@ -8,35 +8,29 @@ use rlinks_core::hex;
 use subtle::ConstantTimeEq as _;
 
 use crate::auth::connection_info::ConnectionInfo;
+use crate::auth::cookies::{Cookie, Lifetime};
 use crate::auth::session::CurrentSession;
 use crate::web::extract::WebRequest;
 
-/// The cookie, but for its prefix.
-const COOKIE_NAME: &str = "notice";
 /// A page that comes later has nothing to do with it any more.
-const COOKIE_SECONDS: u32 = 60;
+const COOKIE_SECONDS: i64 = 60;
 
 /// The cookie that tells the next page `what`: a query, of at most 3 kB, as browsers keep no longer cookies.
 pub fn set(connection: &ConnectionInfo, current: &CurrentSession, what: &str) -> Option<HeaderValue> {
-    cookie(connection, &format!("{}.{what}", signature(current, what)), COOKIE_SECONDS)
+    let value = format!("{}.{what}", signature(current, what));
+    Cookie::Notice.set(connection, &value, Lifetime::Seconds(COOKIE_SECONDS))
 }
 
 /// What the page before has told.
 pub fn read<'a>(request: &'a WebRequest, current: &CurrentSession) -> Option<&'a str> {
-    let (given, what) = request.cookie(&request.connection.cookie_name(COOKIE_NAME))?.split_once('.')?;
+    let (given, what) = request.cookie(Cookie::Notice)?.split_once('.')?;
     let is_ours: bool = signature(current, what).as_bytes().ct_eq(given.as_bytes()).into();
     is_ours.then_some(what)
 }
 
 /// The cookie that takes it away.
-pub fn clear(connection: &ConnectionInfo) -> Option<HeaderValue> {
-    cookie(connection, "", 0)
-}
-
-fn cookie(connection: &ConnectionInfo, value: &str, seconds: u32) -> Option<HeaderValue> {
-    let (name, secure) = (connection.cookie_name(COOKIE_NAME), connection.secure_attribute());
-    let text = format!("{name}={value}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Lax{secure}");
-    HeaderValue::from_str(&text).ok()
+pub fn clear(connection: &ConnectionInfo) -> HeaderValue {
+    Cookie::Notice.clear(connection)
 }
 
 fn signature(current: &CurrentSession, what: &str) -> String {

@@ -14,7 +14,7 @@ use rlinks_clicks::{ClickStore, Device};
 use rlinks_core::{Policy, Preset, Timestamp};
 use rlinks_server::Config;
 use rlinks_store::clock::{Clock, monotonic_ms};
-use rlinks_store::{Location, Store};
+use rlinks_store::{Location, StoreWriter};
 use tokio::runtime::Runtime;
 
 use crate::support::raw_client::{RawConnection, Response, get, send_request, wait_until};
@@ -27,7 +27,7 @@ const FIREFOX: &str = "Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 
 /// A server with a link `go`, and a second look at its tables.
 struct ServerWithClicks {
     running: RunningServer,
-    store: Store,
+    store: StoreWriter,
     clicks: ClickStore,
     runtime: Runtime,
 }
@@ -71,7 +71,7 @@ impl ServerWithClicks {
         let during = Timestamp::from_ms(0)..Timestamp::from_ms(i64::MAX);
         let filter = EventFilter { workspace: MAIN, link: None, during };
         self.runtime.block_on(async {
-            let mut codes = Codes::new(self.store.clone());
+            let mut codes = Codes::new(self.store.reader());
             self.clicks.events_after(&filter, 0, i64::MAX, &mut codes).await.unwrap().0
         })
     }

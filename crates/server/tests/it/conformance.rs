@@ -1,16 +1,23 @@
 //! The conformance table over real connections: what core decides is what a visitor gets.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
+use std::path::PathBuf;
 
 use rlinks_core::link::target;
-use rlinks_core::{Code, Id, Link, LinkDraft, LinkSource, LinkState, Policy, RedirectStatus, Target};
-use rlinks_store::Store;
+use rlinks_core::{
+    Code, Id, Link, LinkDraft, LinkSource, LinkState, Policy, Preset, RedirectStatus, Slug, Target,
+};
+use rlinks_ops::Ops;
+use rlinks_store::StoreWriter;
+use rlinks_store::clock::Clock;
 use rlinks_store::write::{Action, CodeChoice, LinkOp, LinkWrite, OnConflict};
 
+use crate::support::database::TestStore;
+use crate::support::members::{TestServer, settings};
 use crate::support::raw_client::Response;
-use crate::support::server::{NOW, RunningServer, UnstartedServer, operator, set_up_workspace};
-use crate::table::{self, Form, Row, State, When};
+use crate::support::server::{NOW, RunningServer, UnstartedServer, operator, operator_in, set_up_workspace};
+use crate::table::{self, Form, On, Row, State, When};
 
 #[test]
 fn every_conformance_row_holds_over_http() {
@@ -31,7 +38,7 @@ fn every_conformance_row_holds_over_http() {
 
 fn run(rows: &[Row]) -> String {
     let unstarted = UnstartedServer::new();
-    unstarted.runtime.block_on(async {
+    let mut faults = unstarted.runtime.block_on(async {
         let given = &rows[0].given;
         let main = set_up_workspace(&unstarted.store, "main", policy(&given.main), &given.main.domains).await;
         put_links(&unstarted.store, main, &given.main).await;
@@ -39,10 +46,10 @@ fn run(rows: &[Row]) -> String {
             let id = set_up_workspace(&unstarted.store, "other", policy(other), &other.domains).await;
             put_links(&unstarted.store, id, other).await;
         }
+        explain_rows(rows, &unstarted.store).await
     });
     let server = unstarted.serve(|_| {});
-    let mut faults = String::new();
-    for row in rows {
+    for row in rows.iter().filter(|row| row.on != On::Explain) {
         let answer = ask(&server, &row.when);
         let mut wrong = differences(row, &answer);
         if row.when.method == "GET" && row.then.form != Form::Bare {
@@ -55,19 +62,112 @@ fn run(rows: &[Row]) -> String {
                 wrong.push(format!("HEAD gets something else: {head:?}"));
             }
         }
-        if !wrong.is_empty() {
-            let [given, when, then] = &row.text;
-            let _ = writeln!(
-                faults,
-                "\n{} (conformance/redirects.md:{})\n  given {given}\n  when  {when}\n  then  {then}",
-                row.id, row.line
-            );
-            for line in wrong {
-                let _ = writeln!(faults, "  ->    {line}");
-            }
-        }
+        report(&mut faults, row, &wrong);
     }
     faults
+}
+
+fn report(faults: &mut String, row: &Row, wrong: &[String]) {
+    if wrong.is_empty() {
+        return;
+    }
+    let [given, when, then] = &row.text;
+    let _ = writeln!(
+        faults,
+        "\n{} (conformance/redirects.md:{})\n  given {given}\n  when  {when}\n  then  {then}",
+        row.id, row.line
+    );
+    for line in wrong {
+        let _ = writeln!(faults, "  ->    {line}");
+    }
+}
+
+/// Asks `explain` about every row it can be asked about: it must say what the request gets.
+async fn explain_rows(rows: &[Row], store: &StoreWriter) -> String {
+    let ops = Ops::new(store.clone().into(), settings(Clock::new(|| NOW)));
+    let main = ops.workspace(&Slug::parse("main").unwrap()).await.expect("the workspace is there");
+    let mut faults = String::new();
+    for row in rows {
+        let ([host], "GET", true) =
+            (row.when.hosts.as_slice(), row.when.method.as_str(), row.when.target.starts_with('/'))
+        else {
+            continue;
+        };
+        // Of other headers `explain` knows nothing.
+        if row.then.form == Form::Bare || row.when.headers.iter().any(|(name, _)| name != "Accept") {
+            continue;
+        }
+        let question = format!("https://{host}{}", row.when.target);
+        let explained = ops.explain(&operator_in(&main), &question, None).await.expect("an explanation");
+        let mut wrong = Vec::new();
+        if explained.status != row.then.status {
+            wrong.push(format!("explain: want {}, got {explained:?}", row.then.status));
+        }
+        let location = row.then.headers.iter().find(|(name, _)| name == "location");
+        if location.is_some_and(|(_, value)| *value != explained.location) {
+            wrong.push(format!("explain: want {location:?}, got {explained:?}"));
+        }
+        if let Form::Error(code) = &row.then.form
+            && explained.error != Some(code)
+        {
+            wrong.push(format!("explain: want {code}, got {explained:?}"));
+        }
+        report(&mut faults, row, &wrong);
+    }
+    faults
+}
+
+/// Every path of the API and the dashboard, as the routes in the source spell them.
+fn server_paths() -> BTreeSet<String> {
+    let openapi = rlinks_server::api::openapi();
+    let mut paths: BTreeSet<String> = openapi["paths"].as_object().unwrap().keys().cloned().collect();
+    let mut folders = vec![PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/src/web"))];
+    let mut files = vec![folders[0].with_extension("rs")];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+            if entry.is_dir() { &mut folders } else { &mut files }.push(entry);
+        }
+    }
+    for file in files {
+        let source = std::fs::read_to_string(file).unwrap();
+        let literals =
+            source.split('"').filter(|text| text.starts_with("/admin") && !text.contains(['?', ' ']));
+        paths.extend(literals.map(str::to_owned));
+    }
+    paths.into_iter().filter(|path| !path.starts_with("/{code}")).collect()
+}
+
+#[test]
+fn explain_names_what_an_anonymous_visitor_gets_from_every_server_path() {
+    let server = TestServer::at(TestStore::sqlite(), Policy::preset(Preset::Fabric), |config| {
+        config.reloadable.trusted_proxies = vec!["127.0.0.0/8".parse().unwrap()];
+    });
+    let caller = operator_in(&server.main);
+    let (mut asked, mut wrong) = (0, Vec::new());
+    // What these answer depends on whether there is an admin, an OpenID provider, an invitation.
+    let changes =
+        |path: &str| ["/admin/setup", "/admin/invite", "/admin/oidc"].iter().any(|own| path.starts_with(own));
+    let more = ["/api", "/api/v1/nonsense", "/admin/nonsense", "/health/", "/robots.txt", "/favicon.ico"];
+    for path in server_paths().into_iter().chain(more.map(str::to_owned)).filter(|path| !changes(path)) {
+        let path: Vec<&str> =
+            path.split('/').map(|segment| if segment.starts_with('{') { "x1" } else { segment }).collect();
+        let path = path.join("/");
+        let got = server.visit_with(&path, "X-Forwarded-For: 192.0.2.1\r\nX-Forwarded-Proto: https\r\n");
+        let explained =
+            server.runtime.block_on(server.ops.explain(&caller, &path, None)).expect("an explanation");
+        asked += 1;
+        let page = |location: &str| location.split('?').next().unwrap_or_default().to_owned();
+        if (got.status, got.location().map(page)) != (explained.status, explained.location) {
+            wrong.push(format!(
+                "{path}: {} {:?}, explained as {}",
+                got.status,
+                got.location(),
+                explained.status
+            ));
+        }
+    }
+    assert!(asked > 60, "{asked} paths were found");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 fn policy(workspace: &table::Workspace) -> Policy {
@@ -79,7 +179,7 @@ fn policy(workspace: &table::Workspace) -> Policy {
 }
 
 /// Writes links as they stand in the table, also what no interface lets anyone write, such as an expiry in the past.
-async fn put_links(store: &Store, workspace: Id, given: &table::Workspace) {
+async fn put_links(store: &StoreWriter, workspace: Id, given: &table::Workspace) {
     let policy = policy(given);
     for link in &given.links {
         let draft = LinkDraft {

@@ -1,7 +1,7 @@
 //! What the server knows, how soon, and what it does when it cannot know.
 
 use rlinks_core::{Code, Link, LinkState, Policy, Preset, Target};
-use rlinks_store::Store;
+use rlinks_store::StoreWriter;
 use rlinks_store::write::{Action, LinkOp, LinkWrite};
 
 use crate::support::raw_client::wait_until;
@@ -10,7 +10,7 @@ use crate::support::server::{
     set_up_workspace,
 };
 
-async fn change(store: &Store, code: &str, change: impl FnOnce(Link) -> Link) {
+async fn change(store: &StoreWriter, code: &str, change: impl FnOnce(Link) -> Link) {
     let link = store.link(MAIN, &Code::from_path(code).unwrap()).await.unwrap().unwrap();
     let op = LinkOp::Replace { next: Box::new(change(link)), action: Action::Update };
     store.write(LinkWrite::new(MAIN, operator(), NOW, op)).await.unwrap();

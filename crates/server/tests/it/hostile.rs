@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use std::net::Shutdown;
 
 use rlinks_core::{Code, Link, LinkState, Policy, Preset, Target};
-use rlinks_store::Store;
+use rlinks_store::StoreWriter;
 use rlinks_store::clock::monotonic_ms;
 use rlinks_store::write::{Action, LinkOp, LinkWrite};
 
@@ -432,7 +432,7 @@ fn comparable(answer: &Response) -> Vec<&(String, String)> {
     answer.headers.iter().filter(|(name, _)| name != "x-request-id" && name != "date").collect()
 }
 
-async fn set_state(store: &Store, code: &str, state: LinkState) {
+async fn set_state(store: &StoreWriter, code: &str, state: LinkState) {
     let link =
         store.link(MAIN, &Code::from_path(code).expect("a code")).await.expect("an answer").expect("a link");
     let op = LinkOp::Replace { next: Box::new(Link { state, ..link }), action: Action::Update };

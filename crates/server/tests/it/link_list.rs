@@ -11,7 +11,7 @@ use rlinks_core::{Actor, Code, Id, Link, LinkState, Slug, Timestamp, Workspace};
 use rlinks_ops::OpsError;
 use rlinks_ops::links::list::{ListBounds, ListPosition, ListQuery, Page, Sort, list, list_with_bounds};
 use rlinks_store::write::{Action, CodeChoice, LinkOp, LinkWrite, OnConflict, Written};
-use rlinks_store::{Location, Order, Store};
+use rlinks_store::{Location, Order, StoreWriter};
 use tempfile::TempDir;
 
 use crate::support::server::{MAIN, NOW, open, operator};
@@ -23,7 +23,7 @@ const SMALL_STEPS: ListBounds = ListBounds { max_counted: 2, links_per_step: 4, 
 const LARGE_STEPS: ListBounds = ListBounds { max_counted: 2, links_per_step: 200, max_steps: 64 };
 
 struct ListFixture {
-    store: Store,
+    store: StoreWriter,
     clicks: ClickStore,
     workspace: Workspace,
     /// As made, with the clicks of people each got.
@@ -98,7 +98,7 @@ impl ListFixture {
         let control = tokio::runtime::Handle::current();
         let nothing = Reader::abandoned(&self.folder.path().join("nothing"));
         let mut ingest =
-            Ingest::new(self.store.clone(), control, nothing, None, Arc::new(MissCounter::default()));
+            Ingest::new(self.store.reader(), control, nothing, None, Arc::new(MissCounter::default()));
         let producer = Producer { boot: 9, thread: 0 };
         let mut batch = Batch::default();
         for (sequence, (link, bot)) in (1..).zip(links) {

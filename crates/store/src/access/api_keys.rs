@@ -1,17 +1,18 @@
 //! API keys. The store has their hashes only. A request finds a key by its prefix, with everything that decides what it may do,
 //! as it is now.
 
+use rlinks_core::id::WorkerId;
 use rlinks_core::{Actor, ApiKey, Id, Scopes, Timestamp, User, Workspace};
 use serde::{Deserialize, Serialize};
 
 use crate::access::user_rows::UserRow;
-use crate::audit::chain::{NewEntry, lock_heads, record_locked};
+use crate::audit::chain::NewEntry;
 use crate::database::ids::next_id;
 use crate::database::json::json;
 use crate::database::pool::{Tx, read, read_in, run_in};
 use crate::database::row::from_row;
 use crate::workspace::workspaces::WorkspaceRow;
-use crate::{Store, StoreError};
+use crate::{Store, StoreError, StoreWriter};
 
 /// A key about to be made.
 #[derive(Clone, Debug)]
@@ -192,22 +193,6 @@ impl KeyWithOwnerRow {
 }
 
 impl Store {
-    /// Makes a key. A prefix that is taken is a conflict: draw another.
-    pub async fn create_key(&self, new: NewKey, actor: &Actor, now: Timestamp) -> Result<ApiKey, StoreError> {
-        let mut tx = self.pool.begin().await?;
-        let mut heads = lock_heads(&mut tx, [new.workspace.as_i64()]).await?;
-        let head = heads
-            .get_mut(&new.workspace.as_i64())
-            .filter(|head| !head.deleted)
-            .ok_or_else(StoreError::no_workspace)?;
-        let now = head.next_timestamp(now);
-        let (key, entry) = create(&mut tx, self, new, actor, now).await?;
-        record_locked(&mut tx, heads, key.workspace, [entry], now).await?;
-        tx.commit().await?;
-        self.notify_changed();
-        Ok(key)
-    }
-
     /// A key by its prefix, with whoever it belongs to.
     pub async fn key_with_owner(&self, prefix: &str) -> Result<Option<KeyWithOwner>, StoreError> {
         // One question: a way to the database and back costs more than the rows.
@@ -272,6 +257,33 @@ impl Store {
         Ok(rows.into_iter().map(KeyRow::key).collect())
     }
 
+    /// How many keys [`StoreWriter::purge_keys`] would drop.
+    pub async fn count_purgeable_keys(
+        &self,
+        workspace: Id,
+        over_before: Timestamp,
+    ) -> Result<u64, StoreError> {
+        let (keys,): (i64,) = read!(
+            &self.pool,
+            fetch_one,
+            "select count(*) from api_keys where workspace_id = $1 and (expires_at < $2 or revoked_at < $2)",
+            workspace.as_i64(),
+            over_before.ms()
+        )?;
+        Ok(keys.cast_unsigned())
+    }
+}
+
+impl StoreWriter {
+    /// Makes a key. A prefix that is taken is a conflict: draw another.
+    pub async fn create_key(&self, new: NewKey, actor: &Actor, now: Timestamp) -> Result<ApiKey, StoreError> {
+        let mut change = self.begin_change(new.workspace).await?;
+        let now = change.living_head()?.next_timestamp(now);
+        let (key, entry) = create(&mut change.tx, self.worker, new, actor, now).await?;
+        change.commit([entry], now).await?;
+        Ok(key)
+    }
+
     /// Takes a key back. One that is revoked already stays as it is.
     pub async fn revoke_key(
         &self,
@@ -280,17 +292,14 @@ impl Store {
         actor: &Actor,
         now: Timestamp,
     ) -> Result<ApiKey, StoreError> {
-        let mut tx = self.pool.begin().await?;
-        let heads = lock_heads(&mut tx, [workspace.as_i64()]).await?;
-        let (seen, hash) = load_key(&mut tx, workspace, id).await?;
+        let mut change = self.begin_change(workspace).await?;
+        let (seen, hash) = load_key(&mut change.tx, workspace, id).await?;
         if seen.revoked_at.is_some() {
             return Ok(seen);
         }
         let next = ApiKey { revoked_at: Some(now), ..seen.clone() };
-        let entry = update(&mut tx, &seen, &next, &hash, "key.revoke", actor).await?;
-        record_locked(&mut tx, heads, workspace, [entry], now).await?;
-        tx.commit().await?;
-        self.notify_changed();
+        let entry = update(&mut change.tx, &seen, &next, &hash, "key.revoke", actor).await?;
+        change.commit([entry], now).await?;
         Ok(next)
     }
 
@@ -303,9 +312,8 @@ impl Store {
         actor: &Actor,
         now: Timestamp,
     ) -> Result<ApiKey, StoreError> {
-        let mut tx = self.pool.begin().await?;
-        let heads = lock_heads(&mut tx, [seen.workspace.as_i64()]).await?;
-        let (there, old_hash) = load_key(&mut tx, seen.workspace, seen.id).await?;
+        let mut change = self.begin_change(seen.workspace).await?;
+        let (there, old_hash) = load_key(&mut change.tx, seen.workspace, seen.id).await?;
         if there.revoked_at.is_some() || there.expires_at != seen.expires_at {
             return Err(StoreError::Conflict);
         }
@@ -318,13 +326,11 @@ impl Store {
             scopes: there.scopes,
             expires_at: there.expires_at,
         };
-        let (key, created) = create(&mut tx, self, new, actor, now).await?;
+        let (key, created) = create(&mut change.tx, self.worker, new, actor, now).await?;
         let until = there.expires_at.map_or(old_until, |at| at.min(old_until));
         let next = ApiKey { expires_at: Some(until), ..there.clone() };
-        let retired = update(&mut tx, &there, &next, &old_hash, "key.rotate", actor).await?;
-        record_locked(&mut tx, heads, key.workspace, [created, retired], now).await?;
-        tx.commit().await?;
-        self.notify_changed();
+        let retired = update(&mut change.tx, &there, &next, &old_hash, "key.rotate", actor).await?;
+        change.commit([created, retired], now).await?;
         Ok(key)
     }
 
@@ -359,46 +365,27 @@ impl Store {
             key_columns!(),
             " from api_keys where workspace_id = $1 and (expires_at < $2 or revoked_at < $2) order by id limit $3"
         );
-        let mut tx = self.pool.begin().await?;
-        let heads = lock_heads(&mut tx, [workspace.as_i64()]).await?;
+        let mut change = self.begin_change(workspace).await?;
         let rows: Vec<KeyRow> =
-            read_in!(&mut tx, fetch_all, SQL, workspace.as_i64(), over_before.ms(), limit)?;
-        let entries = delete(&mut tx, rows, "key.purge", actor).await?;
+            read_in!(&mut change.tx, fetch_all, SQL, workspace.as_i64(), over_before.ms(), limit)?;
+        let entries = delete(&mut change.tx, rows, "key.purge", actor).await?;
         let purged = entries.len() as u64;
         if purged > 0 {
-            record_locked(&mut tx, heads, workspace, entries, now).await?;
-            tx.commit().await?;
-            self.notify_changed();
+            change.commit(entries, now).await?;
         }
         Ok(purged)
-    }
-
-    /// How many keys [`Store::purge_keys`] would drop.
-    pub async fn count_purgeable_keys(
-        &self,
-        workspace: Id,
-        over_before: Timestamp,
-    ) -> Result<u64, StoreError> {
-        let (keys,): (i64,) = read!(
-            &self.pool,
-            fetch_one,
-            "select count(*) from api_keys where workspace_id = $1 and (expires_at < $2 or revoked_at < $2)",
-            workspace.as_i64(),
-            over_before.ms()
-        )?;
-        Ok(keys.cast_unsigned())
     }
 }
 
 async fn create<'a>(
     tx: &mut Tx,
-    store: &Store,
+    worker: WorkerId,
     new: NewKey,
     actor: &'a Actor,
     now: Timestamp,
 ) -> Result<(ApiKey, NewEntry<'a>), StoreError> {
     let key = ApiKey {
-        id: next_id(tx, store.worker, now).await?,
+        id: next_id(tx, worker, now).await?,
         workspace: new.workspace,
         user: new.user,
         name: new.name,

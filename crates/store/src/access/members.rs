@@ -5,11 +5,11 @@ use rlinks_core::{Actor, Email, Id, Role, Timestamp, User, UserStatus};
 
 use crate::access::user_rows::{UserRow, insert, user_columns, user_subject};
 use crate::access::{api_keys, sessions};
-use crate::audit::chain::{NewEntry, lock_heads, record_locked};
+use crate::audit::chain::NewEntry;
 use crate::database::ids::next_id;
 use crate::database::json::json;
 use crate::database::pool::{Tx, read, read_in, run_in};
-use crate::{Store, StoreError};
+use crate::{Store, StoreError, StoreWriter};
 
 /// Somebody about to become a member.
 #[derive(Clone, Debug)]
@@ -40,31 +40,6 @@ impl NewUser {
 }
 
 impl Store {
-    /// Makes somebody a member. An address that a living member has is taken; a deleted member's is not.
-    pub async fn create_user(&self, new: NewUser, actor: &Actor, now: Timestamp) -> Result<User, StoreError> {
-        let mut tx = self.pool.begin().await?;
-        let heads = lock_heads(&mut tx, [new.workspace.as_i64()]).await?;
-        if heads.get(&new.workspace.as_i64()).is_none_or(|head| head.deleted) {
-            return Err(StoreError::no_workspace());
-        }
-        let id = next_id(&mut tx, self.worker, now).await?;
-        let user = new.into_user(id, now);
-        if insert(&mut tx, &user).await? == 0 {
-            return Err(StoreError::NameTaken(user.email.to_string()));
-        }
-        let entry = NewEntry {
-            actor,
-            action: "user.create",
-            subject: user_subject(user.id),
-            before: None,
-            after: Some(json(&user.audited())),
-        };
-        record_locked(&mut tx, heads, user.workspace, [entry], now).await?;
-        tx.commit().await?;
-        self.notify_changed();
-        Ok(user)
-    }
-
     /// A member of a workspace, deleted or not.
     pub async fn user(&self, workspace: Id, id: Id) -> Result<Option<User>, StoreError> {
         const SQL: &str =
@@ -109,157 +84,6 @@ impl Store {
         rows.into_iter().map(UserRow::user).collect()
     }
 
-    /// Changes address, name, role or status of a member. `seen` is the member as the caller read them; another state is a conflict.
-    /// The last active admin stays one.
-    pub async fn update_user(
-        &self,
-        seen: &User,
-        next: User,
-        action: &str,
-        actor: &Actor,
-        now: Timestamp,
-    ) -> Result<User, StoreError> {
-        let mut tx = self.pool.begin().await?;
-        let heads = lock_heads(&mut tx, [seen.workspace.as_i64()]).await?;
-        let there = load_unchanged(&mut tx, seen).await?;
-        let next = User {
-            id: seen.id,
-            workspace: seen.workspace,
-            created_at: seen.created_at,
-            updated_at: seen.updated_at,
-            last_login_at: there.last_login_at,
-            last_sync_at: there.last_sync_at,
-            ..next
-        };
-        if next == there {
-            return Ok(next);
-        }
-        ensure_admin_remains(&mut tx, seen, &next).await?;
-        let next = User { updated_at: now, ..next };
-        if next.email != seen.email {
-            let taken: Option<(i64,)> = read_in!(
-                &mut tx,
-                fetch_optional,
-                "select id from users where workspace_id = $1 and email = $2 and status <> 'deleted' and id <> $3",
-                next.workspace.as_i64(),
-                next.email.as_str(),
-                next.id.as_i64()
-            )?;
-            if taken.is_some() {
-                return Err(StoreError::NameTaken(next.email.to_string()));
-            }
-        }
-        write(&mut tx, &next).await?;
-        // Who is let in again signs in again.
-        if next.status != UserStatus::Active {
-            sessions::delete_user_sessions(&mut tx, next.id).await?;
-        }
-        let entry = NewEntry {
-            actor,
-            action,
-            subject: user_subject(next.id),
-            before: Some(json(&seen.audited())),
-            after: Some(json(&next.audited())),
-        };
-        record_locked(&mut tx, heads, next.workspace, [entry], now).await?;
-        tx.commit().await?;
-        self.notify_changed();
-        Ok(next)
-    }
-
-    /// Deletes an account: keys, sessions and invitations go, address and name become `placeholder`. What they made stays, and clicks stay.
-    pub async fn delete_user(
-        &self,
-        seen: &User,
-        placeholder: &str,
-        actor: &Actor,
-        now: Timestamp,
-    ) -> Result<(), StoreError> {
-        let mut tx = self.pool.begin().await?;
-        let heads = lock_heads(&mut tx, [seen.workspace.as_i64()]).await?;
-        let there = load_unchanged(&mut tx, seen).await?;
-        let gone = User {
-            email: Email::from_stored(placeholder.to_owned()),
-            full_name: String::new(),
-            status: UserStatus::Deleted,
-            // Never before a change of a link that was made before it, whatever the clocks say.
-            updated_at: heads.get(&seen.workspace.as_i64()).map_or(now, |head| head.next_timestamp(now)),
-            last_login_at: None,
-            last_sync_at: None,
-            ..there
-        };
-        ensure_admin_remains(&mut tx, seen, &gone).await?;
-        write(&mut tx, &gone).await?;
-        run_in!(
-            &mut tx,
-            "update users set password_hash = null, oidc_issuer = null, oidc_subject = null where id = $1",
-            gone.id.as_i64()
-        )?;
-        run_in!(&mut tx, "delete from invites where user_id = $1", gone.id.as_i64())?;
-        sessions::delete_user_sessions(&mut tx, gone.id).await?;
-        let mut entries = api_keys::delete_user_keys(&mut tx, gone.id, actor).await?;
-        entries.push(NewEntry {
-            actor,
-            action: "user.delete",
-            subject: user_subject(gone.id),
-            before: Some(json(&seen.audited())),
-            after: Some(json(&gone.audited())),
-        });
-        record_locked(&mut tx, heads, gone.workspace, entries, now).await?;
-        tx.commit().await?;
-        self.notify_changed();
-        Ok(())
-    }
-
-    /// Keeps the hash of a new member's one-time invitation; that they were made is in the log already.
-    pub async fn create_invite(
-        &self,
-        user: &User,
-        hash: &str,
-        expires_at: Timestamp,
-        now: Timestamp,
-    ) -> Result<(), StoreError> {
-        let mut tx = self.pool.begin().await?;
-        lock_heads(&mut tx, [user.workspace.as_i64()]).await?;
-        load_unchanged(&mut tx, user).await?;
-        write_invite(&mut tx, user.id, hash, expires_at, now).await?;
-        tx.commit().await
-    }
-
-    /// Invites a member once more. Earlier invitations of theirs no longer work; whatever else they sign in with still does.
-    pub async fn renew_invite(
-        &self,
-        user: &User,
-        hash: &str,
-        expires_at: Timestamp,
-        actor: &Actor,
-        now: Timestamp,
-    ) -> Result<(), StoreError> {
-        let mut tx = self.pool.begin().await?;
-        let heads = lock_heads(&mut tx, [user.workspace.as_i64()]).await?;
-        let there = load_unchanged(&mut tx, user).await?;
-        write_invite(&mut tx, there.id, hash, expires_at, now).await?;
-        let said = json(&there.audited());
-        let entry = NewEntry {
-            actor,
-            action: "user.invite",
-            subject: user_subject(there.id),
-            before: Some(said.clone()),
-            after: Some(said),
-        };
-        record_locked(&mut tx, heads, there.workspace, [entry], now).await?;
-        tx.commit().await?;
-        self.notify_changed();
-        Ok(())
-    }
-
-    /// Forgets invitations whose time is over.
-    pub async fn purge_invites(&self, now: Timestamp) -> Result<(), StoreError> {
-        let mut tx = self.pool.begin().await?;
-        run_in!(&mut tx, "delete from invites where expires_at < $1", now.ms())?;
-        tx.commit().await
-    }
-
     /// The next deleted members of a workspace, by id, and when they went: for whoever finishes what a deletion began.
     pub async fn deleted_users(
         &self,
@@ -276,6 +100,167 @@ impl Store {
             limit
         )?;
         Ok(rows.into_iter().map(|(id, gone)| (Id::from_i64(id), Timestamp::from_ms(gone))).collect())
+    }
+}
+
+impl StoreWriter {
+    /// Makes somebody a member. An address that a living member has is taken; a deleted member's is not.
+    pub async fn create_user(&self, new: NewUser, actor: &Actor, now: Timestamp) -> Result<User, StoreError> {
+        let mut change = self.begin_change(new.workspace).await?;
+        change.living_head()?;
+        let id = next_id(&mut change.tx, self.worker, now).await?;
+        let user = new.into_user(id, now);
+        if insert(&mut change.tx, &user).await? == 0 {
+            return Err(StoreError::NameTaken(user.email.to_string()));
+        }
+        let entry = NewEntry {
+            actor,
+            action: "user.create",
+            subject: user_subject(user.id),
+            before: None,
+            after: Some(json(&user.audited())),
+        };
+        change.commit([entry], now).await?;
+        Ok(user)
+    }
+
+    /// Changes address, name, role or status of a member. `seen` is the member as the caller read them; another state is a conflict.
+    /// The last active admin stays one.
+    pub async fn update_user(
+        &self,
+        seen: &User,
+        next: User,
+        action: &str,
+        actor: &Actor,
+        now: Timestamp,
+    ) -> Result<User, StoreError> {
+        let mut change = self.begin_change(seen.workspace).await?;
+        let there = load_unchanged(&mut change.tx, seen).await?;
+        let next = User {
+            id: seen.id,
+            workspace: seen.workspace,
+            created_at: seen.created_at,
+            updated_at: seen.updated_at,
+            last_login_at: there.last_login_at,
+            last_sync_at: there.last_sync_at,
+            ..next
+        };
+        if next == there {
+            return Ok(next);
+        }
+        ensure_admin_remains(&mut change.tx, seen, &next).await?;
+        let next = User { updated_at: now, ..next };
+        if next.email != seen.email {
+            let taken: Option<(i64,)> = read_in!(
+                &mut change.tx,
+                fetch_optional,
+                "select id from users where workspace_id = $1 and email = $2 and status <> 'deleted' and id <> $3",
+                next.workspace.as_i64(),
+                next.email.as_str(),
+                next.id.as_i64()
+            )?;
+            if taken.is_some() {
+                return Err(StoreError::NameTaken(next.email.to_string()));
+            }
+        }
+        write(&mut change.tx, &next).await?;
+        // Who is let in again signs in again.
+        if next.status != UserStatus::Active {
+            sessions::delete_user_sessions(&mut change.tx, next.id).await?;
+        }
+        let entry = NewEntry {
+            actor,
+            action,
+            subject: user_subject(next.id),
+            before: Some(json(&seen.audited())),
+            after: Some(json(&next.audited())),
+        };
+        change.commit([entry], now).await?;
+        Ok(next)
+    }
+
+    /// Deletes an account: keys, sessions and invitations go, address and name become `placeholder`. What they made stays, and clicks stay.
+    pub async fn delete_user(
+        &self,
+        seen: &User,
+        placeholder: &str,
+        actor: &Actor,
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
+        let mut change = self.begin_change(seen.workspace).await?;
+        let there = load_unchanged(&mut change.tx, seen).await?;
+        let gone = User {
+            email: Email::from_stored(placeholder.to_owned()),
+            full_name: String::new(),
+            status: UserStatus::Deleted,
+            // Never before a change of a link that was made before it, whatever the clocks say.
+            updated_at: change.head()?.next_timestamp(now),
+            last_login_at: None,
+            last_sync_at: None,
+            ..there
+        };
+        ensure_admin_remains(&mut change.tx, seen, &gone).await?;
+        write(&mut change.tx, &gone).await?;
+        run_in!(
+            &mut change.tx,
+            "update users set password_hash = null, oidc_issuer = null, oidc_subject = null where id = $1",
+            gone.id.as_i64()
+        )?;
+        run_in!(&mut change.tx, "delete from invites where user_id = $1", gone.id.as_i64())?;
+        sessions::delete_user_sessions(&mut change.tx, gone.id).await?;
+        let mut entries = api_keys::delete_user_keys(&mut change.tx, gone.id, actor).await?;
+        entries.push(NewEntry {
+            actor,
+            action: "user.delete",
+            subject: user_subject(gone.id),
+            before: Some(json(&seen.audited())),
+            after: Some(json(&gone.audited())),
+        });
+        change.commit(entries, now).await
+    }
+
+    /// Keeps the hash of a new member's one-time invitation; that they were made is in the log already.
+    pub async fn create_invite(
+        &self,
+        user: &User,
+        hash: &str,
+        expires_at: Timestamp,
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
+        let mut change = self.begin_change(user.workspace).await?;
+        load_unchanged(&mut change.tx, user).await?;
+        write_invite(&mut change.tx, user.id, hash, expires_at, now).await?;
+        change.commit_unlogged().await
+    }
+
+    /// Invites a member once more. Earlier invitations of theirs no longer work; whatever else they sign in with still does.
+    pub async fn renew_invite(
+        &self,
+        user: &User,
+        hash: &str,
+        expires_at: Timestamp,
+        actor: &Actor,
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
+        let mut change = self.begin_change(user.workspace).await?;
+        let there = load_unchanged(&mut change.tx, user).await?;
+        write_invite(&mut change.tx, there.id, hash, expires_at, now).await?;
+        let said = json(&there.audited());
+        let entry = NewEntry {
+            actor,
+            action: "user.invite",
+            subject: user_subject(there.id),
+            before: Some(said.clone()),
+            after: Some(said),
+        };
+        change.commit([entry], now).await
+    }
+
+    /// Forgets invitations whose time is over.
+    pub async fn purge_invites(&self, now: Timestamp) -> Result<(), StoreError> {
+        let mut tx = self.pool.begin().await?;
+        run_in!(&mut tx, "delete from invites where expires_at < $1", now.ms())?;
+        tx.commit().await
     }
 }
 

@@ -5,13 +5,13 @@ use rlinks_core::{Actor, Email, Id, Timestamp, User, UserStatus, Workspace};
 
 use crate::access::sessions::{delete_user_sessions, user_entry};
 use crate::access::user_rows::{UserRow, insert, member, user_subject};
-use crate::audit::chain::{NewEntry, lock_heads, record_locked};
+use crate::audit::chain::NewEntry;
 use crate::database::ids::next_id;
 use crate::database::json::json;
 use crate::database::pool::{Tx, read, read_in, run_in};
 use crate::database::row::from_row;
 use crate::workspace::workspaces::WorkspaceRow;
-use crate::{NewUser, Store, StoreError};
+use crate::{NewUser, Store, StoreError, StoreWriter};
 
 /// The most accounts of one person that are looked at.
 const MAX_ACCOUNTS: i64 = 100;
@@ -76,7 +76,9 @@ impl Store {
         )?;
         rows.into_iter().map(AccountRow::account).collect()
     }
+}
 
+impl StoreWriter {
     /// Makes somebody a member who comes from a provider. An address that a living member has is taken: nobody becomes that
     /// member by having their address. Somebody who is there already, perhaps since a moment ago, stays as they are.
     pub async fn create_oidc_user(
@@ -86,16 +88,13 @@ impl Store {
         actor: &Actor,
         now: Timestamp,
     ) -> Result<User, StoreError> {
-        let mut tx = self.pool.begin().await?;
-        let heads = lock_heads(&mut tx, [new.workspace.as_i64()]).await?;
-        if heads.get(&new.workspace.as_i64()).is_none_or(|head| head.deleted) {
-            return Err(StoreError::no_workspace());
-        }
-        if let Some(there) = find_user(&mut tx, new.workspace, identity).await? {
+        let mut change = self.begin_change(new.workspace).await?;
+        change.living_head()?;
+        if let Some(there) = find_user(&mut change.tx, new.workspace, identity).await? {
             return Ok(there);
         }
         let user = User {
-            id: next_id(&mut tx, self.worker, now).await?,
+            id: next_id(&mut change.tx, self.worker, now).await?,
             workspace: new.workspace,
             email: new.email,
             full_name: new.full_name,
@@ -106,10 +105,10 @@ impl Store {
             last_login_at: None,
             last_sync_at: Some(now),
         };
-        if insert(&mut tx, &user).await? == 0 {
+        if insert(&mut change.tx, &user).await? == 0 {
             return Err(StoreError::NameTaken(user.email.to_string()));
         }
-        set_identity(&mut tx, user.id, identity).await?;
+        set_identity(&mut change.tx, user.id, identity).await?;
         let entry = NewEntry {
             actor,
             action: "user.create",
@@ -117,9 +116,7 @@ impl Store {
             before: None,
             after: Some(json(&user.audited())),
         };
-        record_locked(&mut tx, heads, user.workspace, [entry], now).await?;
-        tx.commit().await?;
-        self.notify_changed();
+        change.commit([entry], now).await?;
         Ok(user)
     }
 
@@ -132,10 +129,9 @@ impl Store {
         identity: &OidcIdentity,
         now: Timestamp,
     ) -> Result<User, StoreError> {
-        let mut tx = self.pool.begin().await?;
-        let heads = lock_heads(&mut tx, [workspace.as_i64()]).await?;
+        let mut change = self.begin_change(workspace).await?;
         let row: Option<(i64,)> = read_in!(
-            &mut tx,
+            &mut change.tx,
             fetch_optional,
             "select u.id from invites i join users u on u.id = i.user_id
              where i.hash = $1 and i.expires_at >= $2 and u.workspace_id = $3 and u.status = 'active'",
@@ -144,19 +140,17 @@ impl Store {
             workspace.as_i64()
         )?;
         let (id,) = row.ok_or_else(|| StoreError::NotFound("such invitation".to_owned()))?;
-        let user = member(&mut tx, workspace, Id::from_i64(id)).await?;
-        if find_user(&mut tx, workspace, identity).await?.is_some_and(|there| there.id != user.id) {
+        let user = member(&mut change.tx, workspace, Id::from_i64(id)).await?;
+        if find_user(&mut change.tx, workspace, identity).await?.is_some_and(|there| there.id != user.id) {
             return Err(StoreError::Conflict);
         }
-        run_in!(&mut tx, "delete from invites where user_id = $1", user.id.as_i64())?;
+        run_in!(&mut change.tx, "delete from invites where user_id = $1", user.id.as_i64())?;
         // Whoever they were before, to this provider or another, is signed out.
-        delete_user_sessions(&mut tx, user.id).await?;
-        set_identity(&mut tx, user.id, identity).await?;
+        delete_user_sessions(&mut change.tx, user.id).await?;
+        set_identity(&mut change.tx, user.id, identity).await?;
         let actor = Actor::from_user(user.id);
         let entry = user_entry(&user, &actor, "auth.invitation_accepted");
-        record_locked(&mut tx, heads, workspace, [entry], now).await?;
-        tx.commit().await?;
-        self.notify_changed();
+        change.commit([entry], now).await?;
         Ok(user)
     }
 
@@ -169,12 +163,13 @@ impl Store {
         profile: &OidcProfile,
         now: Timestamp,
     ) -> Result<User, StoreError> {
-        let mut tx = self.pool.begin().await?;
-        let heads = lock_heads(&mut tx, [workspace.as_i64()]).await?;
-        let there = find_user(&mut tx, workspace, identity).await?;
+        let mut change = self.begin_change(workspace).await?;
+        let there = find_user(&mut change.tx, workspace, identity).await?;
         let there = there.ok_or_else(|| StoreError::NotFound("such account".to_owned()))?;
         let email = match &profile.email {
-            Some(email) if *email != there.email && is_email_free(&mut tx, workspace, email).await? => {
+            Some(email)
+                if *email != there.email && is_email_free(&mut change.tx, workspace, email).await? =>
+            {
                 email.clone()
             }
             _ => there.email.clone(),
@@ -184,7 +179,7 @@ impl Store {
         let updated_at = if is_same { there.updated_at } else { now };
         let user = User { email, full_name, updated_at, last_sync_at: Some(now), ..there };
         run_in!(
-            &mut tx,
+            &mut change.tx,
             "update users set email = $2, full_name = $3, updated_at = $4, last_sync_at = $5 where id = $1",
             user.id.as_i64(),
             user.email.as_str(),
@@ -192,12 +187,12 @@ impl Store {
             user.updated_at.ms(),
             now.ms()
         )?;
-        if !is_same {
+        if is_same {
+            change.commit_unlogged().await?;
+        } else {
             let actor = Actor::from_user(user.id);
-            record_locked(&mut tx, heads, workspace, [user_entry(&user, &actor, "user.update")], now).await?;
+            change.commit([user_entry(&user, &actor, "user.update")], now).await?;
         }
-        tx.commit().await?;
-        self.notify_changed();
         Ok(user)
     }
 }

@@ -7,12 +7,13 @@ use rlinks_core::{Actor, Id, Timestamp, User, UserStatus, Workspace};
 use serde::Serialize;
 
 use crate::access::user_rows::{UserRow, member, user_subject};
-use crate::audit::chain::{LockedHead, NewEntry, lock_heads, record_locked};
+use crate::audit::chain::NewEntry;
+use crate::audit::change::Change;
 use crate::database::json::json;
 use crate::database::pool::{Tx, read, run_in};
 use crate::database::row::from_row;
 use crate::workspace::workspaces::WorkspaceRow;
-use crate::{Store, StoreError};
+use crate::{Store, StoreError, StoreWriter};
 
 /// Sessions one member may have; the oldest go.
 const MAX_SESSIONS_PER_USER: i64 = 50;
@@ -181,7 +182,9 @@ impl Store {
         )?;
         Ok(rows.into_iter().filter_map(SessionRow::session).collect())
     }
+}
 
+impl StoreWriter {
     /// Begins a session of a member who has shown who they are, and ends the one their browser had. A member who cannot sign in any
     /// more, or not in this way, is not found.
     pub async fn start_session(
@@ -190,15 +193,11 @@ impl Store {
         new: &NewSession,
         now: Timestamp,
     ) -> Result<(), StoreError> {
-        let mut tx = self.pool.begin().await?;
-        let heads = lock_heads(&mut tx, [user.workspace.as_i64()]).await?;
-        let there = ensure_may_sign_in(&mut tx, heads.get(&user.workspace.as_i64()), user, new.how).await?;
+        let mut change = self.begin_change(user.workspace).await?;
+        let there = ensure_may_sign_in(&mut change, user, new.how).await?;
         let actor = Actor::from_user(there.id);
-        let entry = begin_session(&mut tx, &there, new, &actor, now).await?;
-        record_locked(&mut tx, heads, there.workspace, [entry], now).await?;
-        tx.commit().await?;
-        self.notify_changed();
-        Ok(())
+        let entry = begin_session(&mut change.tx, &there, new, &actor, now).await?;
+        change.commit([entry], now).await
     }
 
     /// Notes that a session is used. One that has ended stays so.
@@ -221,10 +220,9 @@ impl Store {
 
     /// Ends one session. One that has ended already stays so, and nothing is written.
     pub async fn end_session(&self, user: &User, hash: &str, now: Timestamp) -> Result<(), StoreError> {
-        let mut tx = self.pool.begin().await?;
-        let heads = lock_heads(&mut tx, [user.workspace.as_i64()]).await?;
+        let mut change = self.begin_change(user.workspace).await?;
         let ended = run_in!(
-            &mut tx,
+            &mut change.tx,
             "delete from sessions where hash = $1 and user_id = $2",
             hash,
             user.id.as_i64()
@@ -232,13 +230,10 @@ impl Store {
         if ended == 0 {
             return Ok(());
         }
-        let there = member(&mut tx, user.workspace, user.id).await?;
+        let there = member(&mut change.tx, user.workspace, user.id).await?;
         let actor = Actor::from_user(there.id);
         let entry = user_entry(&there, &actor, "auth.sign_out");
-        record_locked(&mut tx, heads, there.workspace, [entry], now).await?;
-        tx.commit().await?;
-        self.notify_changed();
-        Ok(())
+        change.commit([entry], now).await
     }
 
     /// Ends every session of a member, on every node from the next request on. Gives how many there were.
@@ -248,14 +243,11 @@ impl Store {
         actor: &Actor,
         now: Timestamp,
     ) -> Result<u64, StoreError> {
-        let mut tx = self.pool.begin().await?;
-        let heads = lock_heads(&mut tx, [user.workspace.as_i64()]).await?;
-        let ended = delete_user_sessions(&mut tx, user.id).await?;
-        let there = member(&mut tx, user.workspace, user.id).await?;
+        let mut change = self.begin_change(user.workspace).await?;
+        let ended = delete_user_sessions(&mut change.tx, user.id).await?;
+        let there = member(&mut change.tx, user.workspace, user.id).await?;
         let entry = user_entry(&there, actor, "auth.sign_out_everywhere");
-        record_locked(&mut tx, heads, there.workspace, [entry], now).await?;
-        tx.commit().await?;
-        self.notify_changed();
+        change.commit([entry], now).await?;
         Ok(ended)
     }
 
@@ -339,13 +331,13 @@ pub(crate) async fn insert_session(
 
 /// A member as they are now, under the lock of their workspace's head, if they may sign in in this way.
 pub(crate) async fn ensure_may_sign_in(
-    tx: &mut Tx,
-    head: Option<&LockedHead>,
+    change: &mut Change<'_>,
     user: &User,
     how: AuthMethod,
 ) -> Result<User, StoreError> {
-    let head = head.filter(|head| !head.deleted).ok_or_else(StoreError::no_workspace)?;
-    let there = member(tx, user.workspace, user.id).await?;
+    change.living_head()?;
+    let there = member(&mut change.tx, user.workspace, user.id).await?;
+    let head = change.living_head()?;
     if there.status != UserStatus::Active || !head.policy.sign_in.contains(&how.sign_in_method()) {
         return Err(StoreError::NotFound(format!("user {}", user.id)));
     }

@@ -16,7 +16,7 @@ use crate::database::ids::next_id;
 use crate::database::json::json;
 use crate::database::pool::{Tx, read, read_in, run_in};
 use crate::workspace::workspaces::{MAIN_WORKSPACE_ID, WorkspaceRow};
-use crate::{Store, StoreError};
+use crate::{Store, StoreError, StoreWriter};
 
 /// Where the hash of the set-up token is kept.
 const SETUP_TOKEN_SETTING: &str = "setup_token";
@@ -70,6 +70,47 @@ impl Store {
         row.map(|row| Ok((row.user.user()?, row.password_hash))).transpose()
     }
 
+    /// Whom an invitation is for, while it is good.
+    pub async fn invitation(
+        &self,
+        hash: &str,
+        now: Timestamp,
+    ) -> Result<Option<PendingInvitation>, StoreError> {
+        let row: Option<(i64, i64)> = read!(
+            &self.pool,
+            fetch_optional,
+            "select u.workspace_id, u.id from invites i join users u on u.id = i.user_id
+             where i.hash = $1 and i.expires_at >= $2 and u.status = 'active'",
+            hash,
+            now.ms()
+        )?;
+        let Some((workspace, user)) = row else { return Ok(None) };
+        let user = self.user(Id::from_i64(workspace), Id::from_i64(user)).await?;
+        let workspace: Option<WorkspaceRow> = read!(
+            &self.pool,
+            fetch_optional,
+            "select id, slug, name, policy, created_at, updated_at, deleted_at from workspaces where id = $1",
+            workspace
+        )?;
+        let workspace = workspace.map(WorkspaceRow::workspace).transpose()?;
+        let workspace = workspace.filter(|workspace| workspace.deleted_at.is_none());
+        Ok(user.zip(workspace).map(|(user, workspace)| PendingInvitation { user, workspace }))
+    }
+
+    /// Whether this is the hash of the set-up token, and there is still no admin.
+    pub async fn setup_token_valid(&self, hash: &str) -> Result<bool, StoreError> {
+        let mut view = self.pool.snapshot().await?;
+        Ok(setup_token_hash(&mut view).await?.as_deref() == Some(hash) && !has_admin(&mut view).await?)
+    }
+
+    /// Whether a set-up token was given out and nobody has used it: there is no admin yet.
+    pub async fn setup_pending(&self) -> Result<bool, StoreError> {
+        let mut view = self.pool.snapshot().await?;
+        Ok(setup_token_hash(&mut view).await?.is_some() && !has_admin(&mut view).await?)
+    }
+}
+
+impl StoreWriter {
     /// Counts an attempt before anything is tried, so that many at once are no more than many after each other. Gives until when one
     /// has to wait, where that is so. Whoever gets in takes their attempt back.
     pub async fn begin_attempt(
@@ -130,19 +171,14 @@ impl Store {
         let mut tx = self.pool.begin().await?;
         // Before the head: `begin_attempt` takes them in this order too.
         delete_failures(&mut tx, attempt, now).await?;
-        let heads = lock_heads(&mut tx, [user.workspace.as_i64()]).await?;
-        let there =
-            ensure_may_sign_in(&mut tx, heads.get(&user.workspace.as_i64()), user, AuthMethod::Password)
-                .await?;
-        if password_hash(&mut tx, there.id).await?.as_deref() != Some(verified) {
+        let mut change = self.change_in(tx, user.workspace).await?;
+        let there = ensure_may_sign_in(&mut change, user, AuthMethod::Password).await?;
+        if password_hash(&mut change.tx, there.id).await?.as_deref() != Some(verified) {
             return Err(StoreError::Conflict);
         }
         let actor = Actor::from_user(there.id);
-        let entry = begin_session(&mut tx, &there, new, &actor, now).await?;
-        record_locked(&mut tx, heads, there.workspace, [entry], now).await?;
-        tx.commit().await?;
-        self.notify_changed();
-        Ok(())
+        let entry = begin_session(&mut change.tx, &there, new, &actor, now).await?;
+        change.commit([entry], now).await
     }
 
     /// Gives a member a password. Every session of theirs ends, and so does an invitation; `next` is the one they go on with. Where
@@ -156,51 +192,19 @@ impl Store {
         actor: &Actor,
         now: Timestamp,
     ) -> Result<(), StoreError> {
-        let mut tx = self.pool.begin().await?;
-        let heads = lock_heads(&mut tx, [user.workspace.as_i64()]).await?;
-        let there = member(&mut tx, user.workspace, user.id).await?;
+        let mut change = self.begin_change(user.workspace).await?;
+        let there = member(&mut change.tx, user.workspace, user.id).await?;
         if there.status == UserStatus::Deleted {
             return Err(StoreError::NotFound(format!("user {}", user.id)));
         }
-        if verified.is_some() && password_hash(&mut tx, there.id).await?.as_deref() != verified {
+        if verified.is_some() && password_hash(&mut change.tx, there.id).await?.as_deref() != verified {
             return Err(StoreError::Conflict);
         }
-        write_password(&mut tx, there.id, hash).await?;
+        write_password(&mut change.tx, there.id, hash).await?;
         if let Some(next) = next {
-            insert_session(&mut tx, &there, next, now).await?;
+            insert_session(&mut change.tx, &there, next, now).await?;
         }
-        record_locked(&mut tx, heads, there.workspace, [user_entry(&there, actor, "user.password")], now)
-            .await?;
-        tx.commit().await?;
-        self.notify_changed();
-        Ok(())
-    }
-
-    /// Whom an invitation is for, while it is good.
-    pub async fn invitation(
-        &self,
-        hash: &str,
-        now: Timestamp,
-    ) -> Result<Option<PendingInvitation>, StoreError> {
-        let row: Option<(i64, i64)> = read!(
-            &self.pool,
-            fetch_optional,
-            "select u.workspace_id, u.id from invites i join users u on u.id = i.user_id
-             where i.hash = $1 and i.expires_at >= $2 and u.status = 'active'",
-            hash,
-            now.ms()
-        )?;
-        let Some((workspace, user)) = row else { return Ok(None) };
-        let user = self.user(Id::from_i64(workspace), Id::from_i64(user)).await?;
-        let workspace: Option<WorkspaceRow> = read!(
-            &self.pool,
-            fetch_optional,
-            "select id, slug, name, policy, created_at, updated_at, deleted_at from workspaces where id = $1",
-            workspace
-        )?;
-        let workspace = workspace.map(WorkspaceRow::workspace).transpose()?;
-        let workspace = workspace.filter(|workspace| workspace.deleted_at.is_none());
-        Ok(user.zip(workspace).map(|(user, workspace)| PendingInvitation { user, workspace }))
+        change.commit([user_entry(&there, actor, "user.password")], now).await
     }
 
     /// Takes an invitation: the member has a name and a password from now on, and is signed in. It works once.
@@ -213,10 +217,9 @@ impl Store {
         new: &NewSession,
         now: Timestamp,
     ) -> Result<(), StoreError> {
-        let mut tx = self.pool.begin().await?;
-        let heads = lock_heads(&mut tx, [invited.workspace.as_i64()]).await?;
+        let mut change = self.begin_change(invited.workspace).await?;
         let taken = run_in!(
-            &mut tx,
+            &mut change.tx,
             "delete from invites where hash = $1 and user_id = $2 and expires_at >= $3",
             hash,
             invited.id.as_i64(),
@@ -225,59 +228,37 @@ impl Store {
         if taken == 0 {
             return Err(StoreError::NotFound("such invitation".to_owned()));
         }
-        let there = ensure_may_sign_in(
-            &mut tx,
-            heads.get(&invited.workspace.as_i64()),
-            invited,
-            AuthMethod::Password,
-        )
-        .await?;
-        write_password(&mut tx, there.id, password).await?;
+        let there = ensure_may_sign_in(&mut change, invited, AuthMethod::Password).await?;
+        write_password(&mut change.tx, there.id, password).await?;
         run_in!(
-            &mut tx,
+            &mut change.tx,
             "update users set full_name = $2, updated_at = $3 where id = $1",
             there.id.as_i64(),
             full_name,
             now.ms()
         )?;
         let actor = Actor::from_user(there.id);
-        let signed_in = begin_session(&mut tx, &there, new, &actor, now).await?;
+        let signed_in = begin_session(&mut change.tx, &there, new, &actor, now).await?;
         let entries = [user_entry(&there, &actor, "auth.invitation_accepted"), signed_in];
-        record_locked(&mut tx, heads, there.workspace, entries, now).await?;
-        tx.commit().await?;
-        self.notify_changed();
-        Ok(())
+        change.commit(entries, now).await
     }
 
     /// Keeps the hash of a new set-up token, if the workspace `main` has no admin; an earlier one no longer works. Where there is an
     /// admin none is kept, and none works.
     pub async fn create_setup_token(&self, hash: &str) -> Result<bool, StoreError> {
-        let mut tx = self.pool.begin().await?;
-        lock_heads(&mut tx, [MAIN_WORKSPACE_ID]).await?;
-        run_in!(&mut tx, "delete from installation where name = $1", SETUP_TOKEN_SETTING)?;
-        let offered = !has_admin(&mut tx).await?;
+        let mut change = self.begin_change(Id::from_i64(MAIN_WORKSPACE_ID)).await?;
+        run_in!(&mut change.tx, "delete from installation where name = $1", SETUP_TOKEN_SETTING)?;
+        let offered = !has_admin(&mut change.tx).await?;
         if offered {
             run_in!(
-                &mut tx,
+                &mut change.tx,
                 "insert into installation (name, value) values ($1, $2)",
                 SETUP_TOKEN_SETTING,
                 hash
             )?;
         }
-        tx.commit().await?;
+        change.commit_unlogged().await?;
         Ok(offered)
-    }
-
-    /// Whether this is the hash of the set-up token, and there is still no admin.
-    pub async fn setup_token_valid(&self, hash: &str) -> Result<bool, StoreError> {
-        let mut view = self.pool.snapshot().await?;
-        Ok(setup_token_hash(&mut view).await?.as_deref() == Some(hash) && !has_admin(&mut view).await?)
-    }
-
-    /// Whether a set-up token was given out and nobody has used it: there is no admin yet.
-    pub async fn setup_pending(&self) -> Result<bool, StoreError> {
-        let mut view = self.pool.snapshot().await?;
-        Ok(setup_token_hash(&mut view).await?.is_some() && !has_admin(&mut view).await?)
     }
 
     /// Makes the first admin of the workspace `main` and signs them in. The token works once, and never where there is an admin: then
@@ -291,29 +272,26 @@ impl Store {
         new: &NewSession,
         now: Timestamp,
     ) -> Result<User, StoreError> {
-        let mut tx = self.pool.begin().await?;
-        let heads = lock_heads(&mut tx, [MAIN_WORKSPACE_ID]).await?;
-        if heads.get(&MAIN_WORKSPACE_ID).is_none_or(|head| head.deleted) {
-            return Err(StoreError::no_workspace());
-        }
-        if setup_token_hash(&mut tx).await?.as_deref() != Some(hash) || has_admin(&mut tx).await? {
+        let mut change = self.begin_change(Id::from_i64(MAIN_WORKSPACE_ID)).await?;
+        change.living_head()?;
+        if setup_token_hash(&mut change.tx).await?.as_deref() != Some(hash)
+            || has_admin(&mut change.tx).await?
+        {
             return Err(StoreError::NotFound("such set-up".to_owned()));
         }
-        run_in!(&mut tx, "delete from installation where name = $1", SETUP_TOKEN_SETTING)?;
-        let id = next_id(&mut tx, self.worker, now).await?;
+        run_in!(&mut change.tx, "delete from installation where name = $1", SETUP_TOKEN_SETTING)?;
+        let id = next_id(&mut change.tx, self.worker, now).await?;
         let first =
             NewUser { workspace: Id::from_i64(MAIN_WORKSPACE_ID), email, full_name, role: Role::Admin };
         let user = first.into_user(id, now);
-        if user_rows::insert(&mut tx, &user).await? == 0 {
+        if user_rows::insert(&mut change.tx, &user).await? == 0 {
             return Err(StoreError::NameTaken(user.email.to_string()));
         }
-        write_password(&mut tx, user.id, password).await?;
+        write_password(&mut change.tx, user.id, password).await?;
         let actor = Actor::from_user(user.id);
         let made = user_entry(&user, &actor, "auth.setup");
-        let signed_in = begin_session(&mut tx, &user, new, &actor, now).await?;
-        record_locked(&mut tx, heads, user.workspace, [made, signed_in], now).await?;
-        tx.commit().await?;
-        self.notify_changed();
+        let signed_in = begin_session(&mut change.tx, &user, new, &actor, now).await?;
+        change.commit([made, signed_in], now).await?;
         Ok(user)
     }
 

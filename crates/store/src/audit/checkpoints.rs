@@ -13,6 +13,7 @@ use rlinks_core::hex;
 use serde::{Deserialize, Serialize};
 
 use crate::StoreError;
+use crate::database::atomic_file::write_if_absent;
 use crate::database::json::json;
 pub use crate::database::open::CHECKPOINT_LOG_FILE;
 
@@ -48,16 +49,9 @@ impl Signer {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
                 std::fs::create_dir_all(folder).map_err(|error| cannot(&error))?;
-                match OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path) {
-                    Ok(mut file) => {
-                        file.write_all(hex::encode(&seed).as_bytes())
-                            .and_then(|()| file.sync_all())
-                            .map_err(|error| cannot(&error))?;
-                        hex::encode(&seed)
-                    }
-                    // Another process made it in between.
-                    Err(_) => std::fs::read_to_string(&path).map_err(|error| cannot(&error))?,
-                }
+                write_if_absent(&path, hex::encode(&seed).as_bytes()).map_err(|error| cannot(&error))?;
+                // Another process may have been first.
+                std::fs::read_to_string(&path).map_err(|error| cannot(&error))?
             }
             Err(error) => return Err(cannot(&error)),
         };

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use rlinks_core::access::user::AuditedUser;
 use rlinks_core::{Actor, ApiKey, Email, Id, Timestamp, User};
+use serde::de::DeserializeOwned;
 
 use crate::StoreError;
 use crate::access::api_keys::{AuditedKey, KeyRow, key_subject};
@@ -15,23 +16,50 @@ use crate::database::pool::{Tx, read_in};
 pub(crate) struct LoggedMembers {
     pub(crate) users: BTreeMap<(i64, i64), AuditedUser>,
     pub(crate) keys: BTreeMap<(i64, i64), AuditedKey>,
+    /// Of whom the last entry can't be read, by workspace and subject, and why.
+    unreadable: BTreeMap<(i64, String), String>,
 }
 
 impl LoggedMembers {
     /// The next entry of a workspace's chain. Entries about other things change nothing.
     pub(crate) fn push(&mut self, workspace: i64, subject: &str, after: Option<&str>) {
         if let Some(id) = subject.strip_prefix("user:").and_then(|id| id.parse().ok()) {
-            let read = after.and_then(|after| serde_json::from_str::<AuditedUser>(after).ok());
+            let read = self.read::<AuditedUser>(workspace, subject, after);
             match read.filter(|user| user_subject(user.id) == subject) {
                 Some(user) => self.users.insert((workspace, id), user),
                 None => self.users.remove(&(workspace, id)),
             };
         } else if let Some(id) = subject.strip_prefix("key:").and_then(|id| id.parse().ok()) {
-            let read = after.and_then(|after| serde_json::from_str::<AuditedKey>(after).ok());
+            let read = self.read::<AuditedKey>(workspace, subject, after);
             match read.filter(|key| key_subject(key.id) == subject) {
                 Some(key) => self.keys.insert((workspace, id), key),
                 None => self.keys.remove(&(workspace, id)),
             };
+        }
+    }
+
+    /// What an entry says, if it can be read; remembered where it can't.
+    fn read<T: DeserializeOwned>(&mut self, workspace: i64, subject: &str, after: Option<&str>) -> Option<T> {
+        let place = (workspace, subject.to_owned());
+        match after.map(serde_json::from_str).transpose() {
+            Ok(read) => {
+                self.unreadable.remove(&place);
+                read
+            }
+            Err(error) => {
+                self.unreadable.insert(place, error.to_string());
+                None
+            }
+        }
+    }
+
+    /// Fails if what the log says last about a subject can't be read: leaving a member or key out would lose it.
+    pub(crate) fn ensure_readable(&self, workspace: Id, subject: &str) -> Result<(), StoreError> {
+        match self.unreadable.get(&(workspace.as_i64(), subject.to_owned())) {
+            None => Ok(()),
+            Some(error) => Err(StoreError::Unreadable(format!(
+                "the last audit entry about {subject} ({error}); `rmax audit verify` shows whether the log was changed"
+            ))),
         }
     }
 }

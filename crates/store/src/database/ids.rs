@@ -7,7 +7,7 @@ use rlinks_core::{Id, Timestamp};
 
 use crate::database::json::json;
 use crate::database::pool::{Dialect, Pool, Tx, read, read_in, run_in};
-use crate::{Store, StoreError};
+use crate::{StoreError, StoreWriter};
 
 /// How long a worker id is ours without a word from us.
 pub(crate) const LEASE_MS: i64 = 60_000;
@@ -132,7 +132,7 @@ async fn set_last_id(tx: &mut Tx, worker: WorkerId, id: Id, now: Timestamp) -> R
     Ok(())
 }
 
-impl Store {
+impl StoreWriter {
     /// Reserves ids.
     pub async fn reserve_ids(&self, count: usize, now: Timestamp) -> Result<Vec<Id>, StoreError> {
         let mut tx = self.pool.begin().await?;

@@ -18,7 +18,7 @@ use sqlx::{ConnectOptions as _, Connection as _};
 use crate::database::file::FileGuard;
 use crate::database::migrations::{self, POSTGRES_MIGRATIONS, SQLITE_MIGRATIONS};
 use crate::database::pool::Pool;
-use crate::{Store, StoreError};
+use crate::{Store, StoreError, StoreWriter};
 
 /// The log of signed heads, in the data folder.
 pub const CHECKPOINT_LOG_FILE: &str = "audit-heads.log";
@@ -131,8 +131,8 @@ pub enum MissingStore {
 }
 
 impl Store {
-    /// Opens the truth, creating it where there has never been one.
-    pub async fn open(options: StoreOptions) -> Result<Self, StoreError> {
+    /// Opens the truth, creating it where there has never been one: once to read, and once to change.
+    pub async fn open(options: StoreOptions) -> Result<(Self, StoreWriter), StoreError> {
         let pool = open_tables(&options.location, &MAIN_TABLES, options.if_missing).await?;
         Self::start(pool, options.location, options.worker, &options.holder, options.now).await
     }

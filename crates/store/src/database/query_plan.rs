@@ -13,6 +13,7 @@ pub(crate) async fn empty_store(folder: &tempfile::TempDir) -> Store {
     Store::open(StoreOptions { location, worker: None, holder, now, if_missing: MissingStore::Refuse })
         .await
         .unwrap()
+        .0
 }
 
 /// What SQLite means to do.

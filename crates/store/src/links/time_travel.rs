@@ -3,14 +3,14 @@
 //! A moment becomes the last entry that was made by then. Time in a chain never goes back, so from there on entries are told apart by
 //! their numbers, and two that fell into one millisecond are not mixed up.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
 use rlinks_core::{Actor, Id, Link, Timestamp};
 
-use crate::audit::chain::{NewEntry, append, lock_heads};
+use crate::audit::chain::NewEntry;
 use crate::database::json::json;
 use crate::database::pool::read;
-use crate::{Store, StoreError};
+use crate::{Store, StoreError, StoreWriter};
 
 impl Store {
     /// The number of the last entry of a workspace's log at a moment; 0 before the first.
@@ -79,7 +79,9 @@ impl Store {
         }
         Ok(links)
     }
+}
 
+impl StoreWriter {
     /// Says in the log of a workspace that it is about to be put back, and to when. The entry is of a later moment than every entry
     /// before it, and the last moment before it is given: going back to that undoes what follows.
     pub async fn record_rollback(
@@ -90,11 +92,8 @@ impl Store {
         actor: &Actor,
         now: Timestamp,
     ) -> Result<Timestamp, StoreError> {
-        let mut tx = self.pool.begin().await?;
-        let mut heads: BTreeMap<i64, _> = lock_heads(&mut tx, [workspace.as_i64()]).await?;
-        let head = heads
-            .get_mut(&workspace.as_i64())
-            .ok_or_else(|| StoreError::NotFound("such workspace".to_owned()))?;
+        let change = self.begin_change(workspace).await?;
+        let head = change.head()?;
         let after = serde_json::json!({ "to": to, "entry": entry });
         let note = NewEntry {
             actor,
@@ -105,10 +104,7 @@ impl Store {
             after: Some(after.to_string()),
         };
         let before = head.next_timestamp(Timestamp::from_ms(0));
-        let sealed = head.push(note, now.max(before.plus_ms(1)));
-        append(&mut tx, &heads, &[(workspace.as_i64(), sealed)]).await?;
-        tx.commit().await?;
-        self.notify_changed();
+        change.commit([note], now.max(before.plus_ms(1))).await?;
         Ok(before)
     }
 }

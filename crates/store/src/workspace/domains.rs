@@ -9,13 +9,13 @@ use std::collections::{BTreeMap, HashSet};
 use rlinks_core::workspace::domain_verification::DomainEvent;
 use rlinks_core::{Actor, Domain, DomainStatus, DomainVerification, Host, Id, ServedHosts, Timestamp};
 
-use crate::audit::chain::{NewEntry, lock_heads, record_locked};
+use crate::audit::chain::NewEntry;
 use crate::audit::log::domain_subject;
 use crate::database::json::json;
 use crate::database::pool::{Tx, read, read_in, run_in};
 use crate::database::row::from_row;
 use crate::workspace::workspaces::MAIN_WORKSPACE_ID;
-use crate::{Store, StoreError};
+use crate::{Store, StoreError, StoreWriter};
 
 /// The action of a claim that waits for its proof, beside the entry that adds the host.
 const UNVERIFIED_ACTION: &str = "domain.unproven";
@@ -156,71 +156,6 @@ impl Store {
         Ok(ServedHosts::new(self.operator_hosts().await?, base))
     }
 
-    /// Adds a domain; the first of a workspace is its primary one. Adding one's own domain again changes nothing.
-    pub async fn add_domain(
-        &self,
-        workspace: Id,
-        host: Host,
-        actor: &Actor,
-        now: Timestamp,
-    ) -> Result<Domain, StoreError> {
-        self.add_domain_with_status(workspace, host, actor, now, DomainStatus::Active).await
-    }
-
-    /// Removes a domain. Where it was the primary one, the oldest of the rest takes its place.
-    pub async fn remove_domain(
-        &self,
-        workspace: Id,
-        host: &Host,
-        actor: &Actor,
-        now: Timestamp,
-    ) -> Result<(), StoreError> {
-        let mut tx = self.pool.begin().await?;
-        let heads = lock_heads(&mut tx, [workspace.as_i64()]).await?;
-        let entries = delete_domain(&mut tx, workspace, host, actor).await?;
-        record_locked(&mut tx, heads, workspace, entries, now).await?;
-        tx.commit().await?;
-        self.notify_changed();
-        Ok(())
-    }
-
-    /// Makes a domain the one short URLs are written with.
-    pub async fn set_primary_domain(
-        &self,
-        workspace: Id,
-        host: &Host,
-        actor: &Actor,
-        now: Timestamp,
-    ) -> Result<Domain, StoreError> {
-        let mut tx = self.pool.begin().await?;
-        let heads = lock_heads(&mut tx, [workspace.as_i64()]).await?;
-        let mine = domains_of(&mut tx, workspace).await?;
-        let Some(seen) = mine.into_iter().find(|domain| domain.host == *host) else {
-            return Err(StoreError::NotFound(format!("domain `{host}` in this workspace")));
-        };
-        if seen.primary {
-            return Ok(seen);
-        }
-        let next = Domain { primary: true, ..seen.clone() };
-        run_in!(
-            &mut tx,
-            "update domains set is_primary = (host = $2) where workspace_id = $1",
-            workspace.as_i64(),
-            host.as_str()
-        )?;
-        let entry = NewEntry {
-            actor,
-            action: "domain.primary",
-            subject: domain_subject(host),
-            before: Some(json(&seen)),
-            after: Some(json(&next)),
-        };
-        record_locked(&mut tx, heads, workspace, [entry], now).await?;
-        tx.commit().await?;
-        self.notify_changed();
-        Ok(next)
-    }
-
     /// All domains and what is known of them, by host.
     pub async fn domain_records(&self) -> Result<Vec<DomainRecord>, StoreError> {
         const SQL: &str = concat!(domain_record_columns!(), " order by d.host");
@@ -243,6 +178,66 @@ impl Store {
         )?;
         Ok(rows.into_iter().map(|(host,)| Host::from_stored(host)).collect())
     }
+}
+
+impl StoreWriter {
+    /// Adds a domain; the first of a workspace is its primary one. Adding one's own domain again changes nothing.
+    pub async fn add_domain(
+        &self,
+        workspace: Id,
+        host: Host,
+        actor: &Actor,
+        now: Timestamp,
+    ) -> Result<Domain, StoreError> {
+        self.add_domain_with_status(workspace, host, actor, now, DomainStatus::Active).await
+    }
+
+    /// Removes a domain. Where it was the primary one, the oldest of the rest takes its place.
+    pub async fn remove_domain(
+        &self,
+        workspace: Id,
+        host: &Host,
+        actor: &Actor,
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
+        let mut change = self.begin_change(workspace).await?;
+        let entries = delete_domain(&mut change.tx, workspace, host, actor).await?;
+        change.commit(entries, now).await
+    }
+
+    /// Makes a domain the one short URLs are written with.
+    pub async fn set_primary_domain(
+        &self,
+        workspace: Id,
+        host: &Host,
+        actor: &Actor,
+        now: Timestamp,
+    ) -> Result<Domain, StoreError> {
+        let mut change = self.begin_change(workspace).await?;
+        let mine = domains_of(&mut change.tx, workspace).await?;
+        let Some(seen) = mine.into_iter().find(|domain| domain.host == *host) else {
+            return Err(StoreError::NotFound(format!("domain `{host}` in this workspace")));
+        };
+        if seen.primary {
+            return Ok(seen);
+        }
+        let next = Domain { primary: true, ..seen.clone() };
+        run_in!(
+            &mut change.tx,
+            "update domains set is_primary = (host = $2) where workspace_id = $1",
+            workspace.as_i64(),
+            host.as_str()
+        )?;
+        let entry = NewEntry {
+            actor,
+            action: "domain.primary",
+            subject: domain_subject(host),
+            before: Some(json(&seen)),
+            after: Some(json(&next)),
+        };
+        change.commit([entry], now).await?;
+        Ok(next)
+    }
 
     /// Adds a domain that answers only once it is proven. One's own is given back as it is.
     pub async fn claim_domain(
@@ -264,16 +259,13 @@ impl Store {
         now: Timestamp,
         status: DomainStatus,
     ) -> Result<Domain, StoreError> {
-        let mut tx = self.pool.begin().await?;
-        let heads = lock_heads(&mut tx, [workspace.as_i64()]).await?;
-        if heads.get(&workspace.as_i64()).is_none_or(|head| head.deleted) {
-            return Err(StoreError::no_workspace());
-        }
-        let (domain, added) = insert_domain(&mut tx, workspace, host, actor, now).await?;
+        let mut change = self.begin_change(workspace).await?;
+        change.living_head()?;
+        let (domain, added) = insert_domain(&mut change.tx, workspace, host, actor, now).await?;
         let Some(added) = added else { return Ok(domain) };
         let mut entries = vec![added];
         if status == DomainStatus::Unverified {
-            write_verification(&mut tx, &domain.host, &DomainVerification::unverified()).await?;
+            write_verification(&mut change.tx, &domain.host, &DomainVerification::unverified()).await?;
             entries.push(domain_entry(
                 &domain,
                 actor,
@@ -281,9 +273,7 @@ impl Store {
                 serde_json::json!({ "state": status }),
             ));
         }
-        record_locked(&mut tx, heads, workspace, entries, now).await?;
-        tx.commit().await?;
-        self.notify_changed();
+        change.commit(entries, now).await?;
         Ok(domain)
     }
 
@@ -301,10 +291,9 @@ impl Store {
             return Ok(());
         }
         let workspace = seen.domain.workspace;
-        let mut tx = self.pool.begin().await?;
-        let heads = lock_heads(&mut tx, [workspace.as_i64()]).await?;
-        ensure_unchanged(&mut tx, seen).await?;
-        write_verification(&mut tx, &seen.domain.host, next).await?;
+        let mut change = self.begin_change(workspace).await?;
+        ensure_unchanged(&mut change.tx, seen).await?;
+        write_verification(&mut change.tx, &seen.domain.host, next).await?;
         let entry = |event: &DomainEvent| {
             let mut why = serde_json::json!({ "reason": event.to_string() });
             if let DomainEvent::Expiring { days, .. } = event {
@@ -313,15 +302,7 @@ impl Store {
             domain_entry(&seen.domain, actor, event.action(), why)
         };
         let entries: Vec<_> = events.iter().map(entry).collect();
-        let has_entries = !entries.is_empty();
-        if has_entries {
-            record_locked(&mut tx, heads, workspace, entries, now).await?;
-        }
-        tx.commit().await?;
-        if has_entries {
-            self.notify_changed();
-        }
-        Ok(())
+        if entries.is_empty() { change.commit_unlogged().await } else { change.commit(entries, now).await }
     }
 
     /// The operator stands behind a host that waits for its proof, or lost it: it answers, and none is asked for.
@@ -332,9 +313,8 @@ impl Store {
         now: Timestamp,
     ) -> Result<(), StoreError> {
         let workspace = seen.domain.workspace;
-        let mut tx = self.pool.begin().await?;
-        let heads = lock_heads(&mut tx, [workspace.as_i64()]).await?;
-        ensure_unchanged(&mut tx, seen).await?;
+        let mut change = self.begin_change(workspace).await?;
+        ensure_unchanged(&mut change.tx, seen).await?;
         let next = DomainVerification {
             needs_proof: false,
             proven_at: None,
@@ -342,17 +322,14 @@ impl Store {
             suspended_at: None,
             ..seen.verification.clone()
         };
-        write_verification(&mut tx, &seen.domain.host, &next).await?;
+        write_verification(&mut change.tx, &seen.domain.host, &next).await?;
         let entry = domain_entry(
             &seen.domain,
             actor,
             TRUST_ACTION,
             serde_json::json!({ "state": DomainStatus::Active }),
         );
-        record_locked(&mut tx, heads, workspace, [entry], now).await?;
-        tx.commit().await?;
-        self.notify_changed();
-        Ok(())
+        change.commit([entry], now).await
     }
 
     /// Removes a host that does not answer, because its claim is over or somebody else proved it. One that is no longer as it was
@@ -364,14 +341,10 @@ impl Store {
         now: Timestamp,
     ) -> Result<(), StoreError> {
         let workspace = seen.domain.workspace;
-        let mut tx = self.pool.begin().await?;
-        let heads = lock_heads(&mut tx, [workspace.as_i64()]).await?;
-        ensure_unchanged(&mut tx, seen).await?;
-        let entries = delete_domain(&mut tx, workspace, &seen.domain.host, actor).await?;
-        record_locked(&mut tx, heads, workspace, entries, now).await?;
-        tx.commit().await?;
-        self.notify_changed();
-        Ok(())
+        let mut change = self.begin_change(workspace).await?;
+        ensure_unchanged(&mut change.tx, seen).await?;
+        let entries = delete_domain(&mut change.tx, workspace, &seen.domain.host, actor).await?;
+        change.commit(entries, now).await
     }
 }
 

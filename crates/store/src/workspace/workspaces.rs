@@ -8,7 +8,7 @@ use crate::audit::log::workspace_subject;
 use crate::database::json::json;
 use crate::database::pool::{Pool, Tx, read, read_in, run_in};
 use crate::database::row::from_row;
-use crate::{Store, StoreError};
+use crate::{Store, StoreError, StoreWriter};
 
 /// The workspace every installation begins with.
 pub(crate) const MAIN_WORKSPACE_ID: i64 = 1;
@@ -129,7 +129,9 @@ impl Store {
         let row: Option<WorkspaceRow> = read!(&self.pool, fetch_optional, SQL, slug.as_str())?;
         row.map(WorkspaceRow::workspace).transpose()
     }
+}
 
+impl StoreWriter {
     /// Makes a workspace. A slug is unique for ever, so a deleted workspace's is taken too.
     pub async fn create_workspace(
         &self,
@@ -164,9 +166,8 @@ impl Store {
         now: Timestamp,
     ) -> Result<Workspace, StoreError> {
         const SQL: &str = concat!("select ", workspace_columns!(), " from workspaces where id = $1");
-        let mut tx = self.pool.begin().await?;
-        let heads = lock_heads(&mut tx, [seen.id.as_i64()]).await?;
-        let there: Option<WorkspaceRow> = read_in!(&mut tx, fetch_optional, SQL, seen.id.as_i64())?;
+        let mut change = self.begin_change(seen.id).await?;
+        let there: Option<WorkspaceRow> = read_in!(&mut change.tx, fetch_optional, SQL, seen.id.as_i64())?;
         let there = there.map(WorkspaceRow::workspace).transpose()?;
         if there.as_ref() != Some(seen) {
             return Err(StoreError::Conflict);
@@ -182,7 +183,7 @@ impl Store {
             ..next
         };
         run_in!(
-            &mut tx,
+            &mut change.tx,
             "update workspaces set name = $2, policy = $3, updated_at = $4, deleted_at = $5 where id = $1",
             next.id.as_i64(),
             &next.name,
@@ -197,9 +198,7 @@ impl Store {
             before: Some(json(seen)),
             after: Some(json(&next)),
         };
-        record_locked(&mut tx, heads, next.id, [entry], now).await?;
-        tx.commit().await?;
-        self.notify_changed();
+        change.commit([entry], now).await?;
         Ok(next)
     }
 }

@@ -11,7 +11,7 @@ use crate::write::group::PreparedTx;
 use crate::write::insert;
 use crate::write::link_write::{LinkOp, LinkWrite, Written};
 use crate::write::queue::commit_many;
-use crate::{Store, StoreError};
+use crate::{StoreError, StoreWriter};
 
 /// Changes about to be made together, and what of them is written already where nobody sees it.
 pub struct PreparedBatch {
@@ -26,7 +26,7 @@ impl From<Vec<LinkWrite>> for PreparedBatch {
     }
 }
 
-impl Store {
+impl StoreWriter {
     /// Does what can be done of many changes while others are being made. Dropped, none of it ever was. The ids of imported links must
     /// have been set aside: who brings an id along may not be alone with it, and would be waited for by whoever has the head.
     pub async fn prepare(&self, writes: Vec<LinkWrite>) -> Result<PreparedBatch, StoreError> {

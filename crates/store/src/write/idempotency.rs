@@ -8,7 +8,7 @@ use rlinks_core::{Id, Link, Timestamp};
 use crate::database::json::json;
 use crate::database::pool::{Tx, read, read_in, run_in};
 use crate::write::link_write::{IDEMPOTENCY_TTL_MS, IdempotencyKey, LinkWrite, Written};
-use crate::{Store, StoreError};
+use crate::{Store, StoreError, StoreWriter};
 
 struct StoredResult {
     request: String,
@@ -154,7 +154,9 @@ impl Store {
             None => Ok(None),
         }
     }
+}
 
+impl StoreWriter {
     /// Forgets first answers whose time is over: at most `limit`. Gives how many.
     pub async fn purge_idempotency_keys(&self, now: Timestamp, limit: i64) -> Result<u64, StoreError> {
         let mut tx = self.pool.begin().await?;

@@ -1,5 +1,6 @@
 //! One change of one link: what is asked for, and what becomes of it.
 
+use rlinks_core::time::DAY_MS;
 use rlinks_core::{Actor, Code, Id, Link, LinkDraft, LinkPatch, LinkSource, Timestamp};
 
 /// One change of one link.
@@ -47,7 +48,7 @@ pub struct IdempotencyKey {
 }
 
 /// For how long a first answer is kept.
-pub const IDEMPOTENCY_TTL_MS: i64 = 24 * 3_600_000;
+pub const IDEMPOTENCY_TTL_MS: i64 = DAY_MS;
 
 /// Who is counted, and how many targets of existing links they may change in a minute.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -17,7 +17,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use crate::database::pool::Pool;
 use crate::write::group::{self, CommitError, PreparedTx};
 use crate::write::link_write::{LinkWrite, Written};
-use crate::{Store, StoreError};
+use crate::{StoreError, StoreWriter};
 
 /// How many changes may wait. More wait outside, in their callers.
 const QUEUE_CAPACITY: usize = 4096;
@@ -31,9 +31,9 @@ struct QueuedWrite {
 
 /// The end of the queue everybody writes to.
 #[derive(Clone)]
-pub(crate) struct Writer(mpsc::Sender<QueuedWrite>);
+pub(crate) struct WriteQueue(mpsc::Sender<QueuedWrite>);
 
-impl Writer {
+impl WriteQueue {
     pub(crate) fn start(pool: Pool, worker: WorkerId, committed: Arc<watch::Sender<u64>>) -> Self {
         let (send, mut queue) = mpsc::channel::<QueuedWrite>(QUEUE_CAPACITY);
         tokio::spawn(async move {
@@ -114,7 +114,7 @@ fn clone_error(error: &StoreError) -> StoreError {
     }
 }
 
-impl Store {
+impl StoreWriter {
     /// Makes several changes, each as if those before it were made already, and together with whoever else waits. What became of each,
     /// in their order.
     pub async fn write_in_order(&self, writes: Vec<LinkWrite>) -> Vec<Result<Written, StoreError>> {
@@ -123,7 +123,7 @@ impl Store {
         for write in writes {
             let (answer, result) = oneshot::channel();
             // One that cannot be queued drops its answer, which says so below.
-            let _ = self.writer.0.send(QueuedWrite { write, answer }).await;
+            let _ = self.queue.0.send(QueuedWrite { write, answer }).await;
             waiting.push(result);
         }
         let mut results = Vec::with_capacity(waiting.len());
@@ -137,7 +137,7 @@ impl Store {
     pub async fn write(&self, write: LinkWrite) -> Result<Written, StoreError> {
         let (answer, result) = oneshot::channel();
         let stopped = || StoreError::Unavailable("the writer has stopped".to_owned());
-        self.writer.0.send(QueuedWrite { write, answer }).await.map_err(|_| stopped())?;
+        self.queue.0.send(QueuedWrite { write, answer }).await.map_err(|_| stopped())?;
         result.await.map_err(|_| stopped())?
     }
 }

@@ -5,18 +5,19 @@
 
 use std::collections::BTreeMap;
 
+use rlinks_core::time::DAY_MS;
 use rlinks_core::{Id, Timestamp};
 
 use crate::audit::chain::NewEntry;
 use crate::database::json::json;
 use crate::database::pool::{Tx, read, read_in, run_in};
 use crate::write::link_write::{LinkWrite, TargetChangeLimit};
-use crate::{Store, StoreError};
+use crate::{StoreError, StoreWriter};
 
 /// What is counted together, and how long somebody is stopped.
 const WINDOW_MS: i64 = 60_000;
 /// Rows nobody has touched for so long say nothing any more.
-const COUNT_RETENTION_MS: i64 = 24 * 3_600_000;
+const COUNT_RETENTION_MS: i64 = DAY_MS;
 
 /// What was counted for one principal.
 #[derive(Default)]
@@ -158,7 +159,7 @@ pub(super) fn limit_reached_entry<'a>(
     }
 }
 
-impl Store {
+impl StoreWriter {
     /// Fails while somebody is stopped.
     pub async fn check_target_change_limit(
         &self,

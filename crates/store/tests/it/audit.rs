@@ -3,7 +3,7 @@
 use rlinks_core::audit::{AuditEntry, Head};
 use rlinks_core::{Link, LinkState, Policy, Preset};
 use rlinks_store::write::CodeChoice;
-use rlinks_store::{AuditFilter, Store};
+use rlinks_store::{AuditFilter, StoreWriter};
 
 use crate::support::store::{
     MAIN, TestStore, at, changed, code, contract, create, created, draft, host, in_state, make, max,
@@ -140,7 +140,7 @@ async fn long_chains_verify_page_by_page(test_store: TestStore) {
 }
 
 /// A store with nine entries in `main` (the first made `main` itself), and the heads it had on the way.
-async fn nine(test_store: &TestStore) -> (Store, Vec<Head>) {
+async fn nine(test_store: &TestStore) -> (StoreWriter, Vec<Head>) {
     let store = test_store.open().await;
     let mut heads = Vec::new();
     for number in 2..=9 {

@@ -3,10 +3,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use rlinks_core::{LinkPatch, LinkSource, LinkState, Policy, Preset, Workspace, hex};
+use rlinks_core::{Email, LinkPatch, LinkSource, LinkState, Policy, Preset, Role, Scopes, Workspace, hex};
 use rlinks_store::backup::{BackupCounts, verify};
 use rlinks_store::write::{CodeChoice, LinkOp, LinkWrite, OnConflict, Written};
-use rlinks_store::{LinkFilter, Store, StoreError};
+use rlinks_store::{LinkFilter, NewKey, NewUser, StoreError, StoreWriter};
 use sha2::{Digest as _, Sha256};
 
 use crate::support::store::{
@@ -20,6 +20,7 @@ contract!(
     invalid_backup_is_refused_and_changes_nothing,
     backup_that_contradicts_its_log_is_refused_and_changes_nothing,
     backup_of_a_tampered_store_holds_what_the_log_says,
+    unreadable_audit_entry_of_a_member_or_key_fails_the_backup,
     failed_restore_changes_nothing,
     restored_store_accepts_new_writes,
     restore_and_concurrent_writes_do_not_mix,
@@ -27,7 +28,7 @@ contract!(
 );
 
 /// Everything a store has, of every kind and state.
-async fn fill(store: &Store) {
+async fn fill(store: &StoreWriter) {
     let team = workspace(store, "team", Policy::preset(Preset::Team)).await;
     let gone = workspace(store, "gone", Policy::preset(Preset::Platform)).await;
     for (name, ms) in [("rmax.to", 1), ("two.example", 2)] {
@@ -63,12 +64,12 @@ fn shorten(space: rlinks_core::Id, url: &str, ms: i64) -> LinkWrite {
     LinkWrite::new(space, max(), at(ms), op)
 }
 
-async fn backup(store: &Store, file: &Path) -> BackupCounts {
+async fn backup(store: &StoreWriter, file: &Path) -> BackupCounts {
     store.backup(fs::File::create(file).unwrap(), at(99)).await.unwrap()
 }
 
 /// The lines that say what is in a store; who leases ids is not of it.
-async fn contents(store: &Store, file: &Path) -> Vec<String> {
+async fn contents(store: &StoreWriter, file: &Path) -> Vec<String> {
     backup(store, file).await;
     let kinds = ["{\"workspace\"", "{\"domain\"", "{\"head\"", "{\"link\"", "{\"audit\""];
     let text = fs::read_to_string(file).unwrap();
@@ -328,6 +329,41 @@ async fn backup_of_a_tampered_store_holds_what_the_log_says(test_store: TestStor
     assert_eq!(after, before);
     store.restore(&file).await.unwrap();
     assert_sound(&store).await;
+}
+
+/// A member or a key that the backup can't describe must not be missing from it.
+async fn unreadable_audit_entry_of_a_member_or_key_fails_the_backup(test_store: TestStore) {
+    let store = test_store.open().await;
+    let email = Email::parse("ann@example.com").unwrap();
+    let new = NewUser { workspace: MAIN, email, full_name: String::new(), role: Role::Admin };
+    let ann = store.create_user(new, &max(), at(1)).await.unwrap();
+    let new = NewKey {
+        workspace: MAIN,
+        user: Some(ann.id),
+        name: "a key".to_owned(),
+        prefix: "rmx_00000000".to_owned(),
+        hash: "blake2b256:00".to_owned(),
+        scopes: Scopes::ALL,
+        expires_at: None,
+    };
+    let key = store.create_key(new, &max(), at(2)).await.unwrap();
+    let before = backup(&store, &test_store.folder().join("before")).await;
+    assert_eq!((before.users, before.keys), (1, 1));
+    for (subject, field) in [(format!("user:{}", ann.id), "role"), (format!("key:{}", key.id), "scopes")] {
+        let rename = |from: &str, to: &str| {
+            format!(
+                "update audit set after = replace(after, '\"{from}\"', '\"{to}\"') where subject = '{subject}'"
+            )
+        };
+        assert_eq!(test_store.raw(&rename(field, "other")).await, 1);
+        let refused = store.backup(Vec::new(), at(99)).await;
+        match refused {
+            Err(StoreError::Unreadable(message)) => assert!(message.contains(&subject), "{message}"),
+            other => panic!("{subject}: {other:?}"),
+        }
+        test_store.raw(&rename("other", field)).await;
+    }
+    backup(&store, &test_store.folder().join("after")).await;
 }
 
 async fn failed_restore_changes_nothing(test_store: TestStore) {

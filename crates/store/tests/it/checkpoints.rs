@@ -7,7 +7,7 @@ use rlinks_core::audit::Head;
 use rlinks_store::audit::checkpoints::{
     CHECKPOINT_LOG_FILE, Checkpoint, Signer, append_checkpoints, effective_heads, read_checkpoints,
 };
-use rlinks_store::{Store, StoreError};
+use rlinks_store::{StoreError, StoreWriter};
 
 use crate::support::store::{TestStore, at, make};
 
@@ -134,7 +134,7 @@ async fn checkpoint_log_detects_truncation_and_accepts_a_restore() {
     let store = test_store.open().await;
     let data = test_store.file().parent().unwrap().to_owned();
     let signer = Signer::load(&data, [7; 32]).unwrap();
-    let record = async |store: &Store, ms, restored| {
+    let record = async |store: &StoreWriter, ms, restored| {
         let heads: Vec<_> = store.heads().await.unwrap().into_iter().map(|(_, head)| head).collect();
         append_checkpoints(&data, &signer, &heads, at(ms), restored).unwrap();
     };

@@ -2,7 +2,7 @@
 
 use rlinks_core::{Link, LinkState, Policy, Preset};
 use rlinks_store::write::{Action, CodeChoice, LinkWrite, Written};
-use rlinks_store::{Location, Store, StoreError};
+use rlinks_store::{Location, StoreError, StoreWriter};
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{ConnectOptions as _, Connection as _};
 
@@ -22,7 +22,7 @@ contract!(
 );
 
 /// Sends all at once, through both stores in turn, and waits for all.
-async fn all(stores: [&Store; 2], writes: Vec<LinkWrite>) -> Vec<Result<Written, StoreError>> {
+async fn all(stores: [&StoreWriter; 2], writes: Vec<LinkWrite>) -> Vec<Result<Written, StoreError>> {
     let sent: Vec<_> = writes
         .into_iter()
         .enumerate()
@@ -180,7 +180,7 @@ async fn concurrent_workspace_creations_all_succeed(test_store: TestStore) {
     let (store, other) = (test_store.open().await, test_store.open().await);
     let policy = || Policy::preset(Preset::Fabric);
     let actor = max();
-    let make = |store: &Store, name: &str| {
+    let make = |store: &StoreWriter, name: &str| {
         let (store, name, actor) = (store.clone(), name.to_owned(), actor.clone());
         async move { store.create_workspace(slug(&name), name, policy(), &actor, at(5)).await }
     };

@@ -28,7 +28,7 @@ async fn the_process_that_is_killed() {
         now: at(0),
         if_missing: MissingStore::Refuse,
     };
-    let store = Store::open(options).await.unwrap();
+    let (_, store) = Store::open(options).await.unwrap();
     let other = store.workspace(&slug("other")).await.unwrap().unwrap().id;
     let writes: Vec<_> = (0..WRITES)
         .map(|number| {

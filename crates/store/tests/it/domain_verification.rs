@@ -5,7 +5,7 @@ use std::fs;
 use rlinks_core::workspace::domain_verification::{DomainCheck, PointsTo, RecordState};
 use rlinks_core::{Actor, DomainStatus, DomainVerification, Id, Policy, Preset, Timestamp};
 use rlinks_store::feed::{Changes, Feed};
-use rlinks_store::{DomainRecord, Store, StoreError};
+use rlinks_store::{DomainRecord, StoreError, StoreWriter};
 
 use crate::support::store::{MAIN, TestStore, assert_sound, at, contract, host, max, workspace};
 
@@ -23,16 +23,16 @@ fn hours(hours: i64) -> Timestamp {
     at(hours * HOUR_MS)
 }
 
-async fn team(store: &Store) -> Id {
+async fn team(store: &StoreWriter) -> Id {
     workspace(store, "team", Policy::preset(Preset::Team)).await.id
 }
 
-async fn held(store: &Store, name: &str) -> DomainRecord {
+async fn held(store: &StoreWriter, name: &str) -> DomainRecord {
     store.domain_record(&host(name)).await.unwrap().unwrap()
 }
 
 /// Looks, as the daily job would.
-async fn look(store: &Store, name: &str, found: RecordState, now: Timestamp) -> DomainStatus {
+async fn look(store: &StoreWriter, name: &str, found: RecordState, now: Timestamp) -> DomainStatus {
     let held = held(store, name).await;
     let seen = DomainCheck {
         record: Some(found),
@@ -46,14 +46,14 @@ async fn look(store: &Store, name: &str, found: RecordState, now: Timestamp) -> 
     next.status()
 }
 
-async fn silent(store: &Store) -> Vec<String> {
+async fn silent(store: &StoreWriter) -> Vec<String> {
     let mut silent: Vec<_> =
         store.unverified_hosts().await.unwrap().into_iter().map(|it| it.to_string()).collect();
     silent.sort();
     silent
 }
 
-async fn actions(store: &Store, space: Id) -> Vec<String> {
+async fn actions(store: &StoreWriter, space: Id) -> Vec<String> {
     let log = store.audit_after(space, 0, 100).await.unwrap();
     let log = log.into_iter().map(|entry| entry.action);
     log.filter(|action| action.starts_with("domain.")).collect()

@@ -5,7 +5,7 @@ use std::time::Duration;
 use rlinks_core::{LinkState, Policy, Preset, Workspace};
 use rlinks_store::feed::{Changes, Feed};
 use rlinks_store::write::CodeChoice;
-use rlinks_store::{Location, Store};
+use rlinks_store::{Location, StoreWriter};
 
 use crate::support::store::{
     MAIN, TestStore, at, changed, code, contract, create, created, draft, host, in_state, make, max, replace,
@@ -37,7 +37,7 @@ fn everything() -> Changes {
     Changes { everything: true, ..Changes::default() }
 }
 
-async fn following(store: &Store) -> Feed {
+async fn following(store: &StoreWriter) -> Feed {
     let mut feed = Feed::new(store);
     assert_eq!(look(&mut feed).await, everything());
     feed

@@ -62,7 +62,7 @@ async fn concurrent_opens_of_a_new_store_succeed(test_store: TestStore) {
         Store::open(test_store.options()),
         Store::open(test_store.options())
     );
-    for (store, name) in [(a.unwrap(), "a"), (b.unwrap(), "b"), (c.unwrap(), "c")] {
+    for ((_, store), name) in [(a.unwrap(), "a"), (b.unwrap(), "b"), (c.unwrap(), "c")] {
         make(&store, name, "https://example.com/", 1).await;
         assert_eq!(store.workspaces().await.unwrap().len(), 1);
     }
@@ -73,11 +73,11 @@ async fn concurrent_opens_of_a_new_store_succeed(test_store: TestStore) {
 
 async fn ids_contain_the_configured_worker(test_store: TestStore) {
     let store =
-        Store::open(StoreOptions { worker: WorkerId::new(23), ..test_store.options() }).await.unwrap();
+        Store::open(StoreOptions { worker: WorkerId::new(23), ..test_store.options() }).await.unwrap().1;
     let link = make(&store, "parity", "https://example.com/", 1).await;
     assert_eq!(link.id.as_i64() >> 12 & 1023, 23);
     let other =
-        Store::open(StoreOptions { worker: WorkerId::new(23), ..test_store.options() }).await.unwrap();
+        Store::open(StoreOptions { worker: WorkerId::new(23), ..test_store.options() }).await.unwrap().1;
     let next = make(&other, "next", "https://example.com/", 1).await;
     assert!(next.id > link.id, "two processes told to be one worker still share its last id");
 }

@@ -3,7 +3,7 @@
 use rlinks_core::draft::LinkIdentity;
 use rlinks_core::{Id, Link, LinkSource, Policy, Preset};
 use rlinks_store::write::{LinkOp, LinkWrite, PreparedBatch, Written};
-use rlinks_store::{LinkFilter, Store, StoreError};
+use rlinks_store::{LinkFilter, StoreError, StoreWriter};
 
 use crate::support::store::{
     MAIN, TestStore, assert_sound, at, code, codes, contract, draft, make, max, on_postgres, workspace,
@@ -18,7 +18,7 @@ contract!(
 );
 
 /// Links called `texts`, each about itself and tagged `moved`, with ids set aside.
-async fn imports(store: &Store, workspace: Id, texts: &[&str]) -> Vec<LinkWrite> {
+async fn imports(store: &StoreWriter, workspace: Id, texts: &[&str]) -> Vec<LinkWrite> {
     let ids = store.reserve_ids(texts.len(), at(1)).await.unwrap();
     let write = |(text, id): (&&str, Id)| {
         let mut wanted = draft(&format!("https://example.com/about-{text}"));
@@ -38,7 +38,7 @@ async fn imports(store: &Store, workspace: Id, texts: &[&str]) -> Vec<LinkWrite>
     texts.iter().zip(ids).map(write).collect()
 }
 
-async fn import(store: &Store, writes: Vec<LinkWrite>) -> Vec<Result<Written, StoreError>> {
+async fn import(store: &StoreWriter, writes: Vec<LinkWrite>) -> Vec<Result<Written, StoreError>> {
     store.write_prepared(store.prepare(writes).await.unwrap()).await
 }
 

@@ -5,7 +5,9 @@ use std::collections::BTreeSet;
 use rlinks_core::link::search;
 use rlinks_core::{Actor, Id, Link, LinkState, Policy, Preset};
 use rlinks_store::write::{Action, CodeChoice, LinkWrite};
-use rlinks_store::{ExpiryFilter, LinkFilter, ListPosition, Order, SmallResult, SortBy, Store, StoreError};
+use rlinks_store::{
+    ExpiryFilter, LinkFilter, ListPosition, Order, SmallResult, SortBy, StoreError, StoreWriter,
+};
 
 use crate::support::store::{
     MAIN, TestStore, at, changed, code, codes, contract, create, created, draft, in_state, make, max,
@@ -26,11 +28,11 @@ contract!(
     tag_filter_matches_whole_tags_case_sensitively,
 );
 
-async fn list(store: &Store, filter: &LinkFilter) -> Vec<Link> {
+async fn list(store: &StoreWriter, filter: &LinkFilter) -> Vec<Link> {
     store.list(MAIN, filter, 1000).await.unwrap()
 }
 
-async fn search(store: &Store, text: &str) -> Vec<String> {
+async fn search(store: &StoreWriter, text: &str) -> Vec<String> {
     let filter = LinkFilter { words: search::parse_query(text), ..LinkFilter::default() };
     let mut found: Vec<_> =
         list(store, &filter).await.into_iter().map(|link| link.code.to_string()).collect();

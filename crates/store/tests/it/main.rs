@@ -26,9 +26,10 @@
 //! And with them every statement: the texts in `src` were compared with those PostgreSQL logged (`log_statement = 'all'`) during
 //! the `postgres` tests, and none was missing but SQLite's own. A new statement comes with a contract test.
 //!
-//! `model` compares random sequences of changes with a model in memory. `sqlite_file` and `checkpoints` are about files, so SQLite only.
+//! `model` compares random sequences of changes with a model in memory. `sqlite_file`, `checkpoints` and `atomic_file` are about files, so SQLite only.
 #![expect(clippy::unwrap_used, reason = "in a test whatever is not there is a failure")]
 
+mod atomic_file;
 mod audit;
 mod backup;
 mod checkpoints;

@@ -3,7 +3,7 @@
 use rlinks_core::access::api_key::{ApiKeySecret, RANDOM_BYTES};
 use rlinks_core::{Actor, ApiKey, Email, Id, Role, Scopes, User, UserStatus};
 use rlinks_store::write::{IDEMPOTENCY_TTL_MS, IdempotencyKey, LinkWrite, Written};
-use rlinks_store::{NewKey, NewUser, Store, StoreError};
+use rlinks_store::{NewKey, NewUser, StoreError, StoreWriter};
 
 use crate::support::store::{MAIN, TestStore, assert_sound, at, chosen, contract, created, max};
 
@@ -21,14 +21,14 @@ contract!(
     key_of_another_workspace_is_not_found,
     a_repeated_request_makes_one_link,
     backup_keeps_members_and_drops_rows_unknown_to_the_log,
-    first_value_of_a_shared_setting_wins,
+    first_shared_key_wins_and_an_outage_leaves_each_process_its_own,
 );
 
 fn email(text: &str) -> Email {
     Email::parse(text).unwrap()
 }
 
-async fn user(store: &Store, address: &str, role: Role, ms: i64) -> User {
+async fn user(store: &StoreWriter, address: &str, role: Role, ms: i64) -> User {
     let new = NewUser { workspace: MAIN, email: email(address), full_name: "Ann Other".to_owned(), role };
     store.create_user(new, &max(), at(ms)).await.unwrap()
 }
@@ -40,7 +40,7 @@ fn secret(seed: u8) -> ApiKeySecret {
     ApiKeySecret::new(&bytes).unwrap()
 }
 
-async fn key(store: &Store, seed: u8, owner: Option<&User>, ms: i64) -> ApiKey {
+async fn key(store: &StoreWriter, seed: u8, owner: Option<&User>, ms: i64) -> ApiKey {
     let secret = secret(seed);
     let new = NewKey {
         workspace: MAIN,
@@ -329,8 +329,11 @@ async fn backup_keeps_members_and_drops_rows_unknown_to_the_log(test_store: Test
     assert!(text.contains("\"role\":\"admin\""));
 }
 
-async fn first_value_of_a_shared_setting_wins(test_store: TestStore) {
+async fn first_shared_key_wins_and_an_outage_leaves_each_process_its_own(test_store: TestStore) {
     let (store, other) = (test_store.open().await, test_store.open().await);
-    assert_eq!(store.get_or_insert_setting("x", "1").await.unwrap(), "1");
-    assert_eq!(other.get_or_insert_setting("x", "2").await.unwrap(), "1");
+    assert_eq!(store.shared_key("form_key", [1; 32]).await, [1; 32]);
+    assert_eq!(other.shared_key("form_key", [2; 32]).await, [1; 32]);
+    assert_eq!(other.shared_key("cursor_key", [3; 32]).await, [3; 32], "each name has its own");
+    other.close().await;
+    assert_eq!(other.shared_key("form_key", [4; 32]).await, [4; 32]);
 }

@@ -10,7 +10,7 @@ use rlinks_core::{
     Code, Domain, Id, Link, LinkDraft, LinkPatch, LinkSource, LinkState, Policy, Preset, Slug, Timestamp,
 };
 use rlinks_store::write::{Action, CodeChoice, LinkOp, LinkWrite, OnConflict, Written};
-use rlinks_store::{LinkFilter, ListPosition, SortBy, Store, StoreError};
+use rlinks_store::{LinkFilter, ListPosition, SortBy, StoreError, StoreWriter};
 use tokio::runtime::Runtime;
 
 use crate::list::fits;
@@ -273,7 +273,7 @@ impl Model {
 
 /// One run: a workspace of its own in a store that is shared with the other runs, written through two stores in turn.
 struct Run<'a> {
-    stores: [&'a Store; 2],
+    stores: [&'a StoreWriter; 2],
     number: usize,
     model: Model,
 }
@@ -291,11 +291,17 @@ impl Run<'_> {
         draft
     }
 
-    async fn write(&self, store: &Store, op: LinkOp) -> Result<Written, StoreError> {
+    async fn write(&self, store: &StoreWriter, op: LinkOp) -> Result<Written, StoreError> {
         store.write(LinkWrite::new(self.model.space, max(), self.model.now, op)).await
     }
 
-    async fn new_link(&mut self, store: &Store, draft: LinkDraft, choice: CodeChoice, existing: OnConflict) {
+    async fn new_link(
+        &mut self,
+        store: &StoreWriter,
+        draft: LinkDraft,
+        choice: CodeChoice,
+        existing: OnConflict,
+    ) {
         let op = LinkOp::Create {
             draft: draft.clone(),
             code: choice.clone(),
@@ -317,7 +323,7 @@ impl Run<'_> {
 
     async fn change(
         &mut self,
-        store: &Store,
+        store: &StoreWriter,
         code: &str,
         age: i64,
         action: (Action, &'static str),
@@ -346,7 +352,7 @@ impl Run<'_> {
         serde_json::from_value(text).unwrap()
     }
 
-    async fn step(&mut self, store: &Store, step: Step) {
+    async fn step(&mut self, store: &StoreWriter, step: Step) {
         let pick = |codes: &[usize]| {
             CodeChoice::Candidates(codes.iter().map(|&number| code(CODES[number])).collect::<Vec<Code>>())
         };
@@ -417,7 +423,7 @@ impl Run<'_> {
         }
     }
 
-    async fn list(&self, store: &Store, filter: &LinkFilter, limit: i64) {
+    async fn list(&self, store: &StoreWriter, filter: &LinkFilter, limit: i64) {
         let got = store.list(self.model.space, filter, limit).await.unwrap();
         let mut expected: Vec<_> =
             self.model.links.values().filter(|link| fits(link, filter)).cloned().collect();
@@ -426,7 +432,7 @@ impl Run<'_> {
         assert_eq!(got, expected, "{filter:?}");
     }
 
-    async fn add_domain(&mut self, store: &Store, number: usize) {
+    async fn add_domain(&mut self, store: &StoreWriter, number: usize) {
         let host = self.host(number);
         let got = store.add_domain(self.model.space, host.clone(), &max(), self.model.now).await.unwrap();
         let primary = self.model.primary().is_none();
@@ -439,7 +445,7 @@ impl Run<'_> {
         assert_eq!(got, *self.model.domains.entry(host.to_string()).or_insert(new));
     }
 
-    async fn remove_domain(&mut self, store: &Store, number: usize) {
+    async fn remove_domain(&mut self, store: &StoreWriter, number: usize) {
         let host = self.host(number);
         let got = store.remove_domain(self.model.space, &host, &max(), self.model.now).await;
         let Some(gone) = self.model.domains.remove(host.as_str()) else {
@@ -457,7 +463,7 @@ impl Run<'_> {
         }
     }
 
-    async fn set_primary(&mut self, store: &Store, number: usize) {
+    async fn set_primary(&mut self, store: &StoreWriter, number: usize) {
         let host = self.host(number);
         let got = store.set_primary_domain(self.model.space, &host, &max(), self.model.now).await;
         let Some(seen) = self.model.domains.get(host.as_str()).cloned() else {
@@ -506,7 +512,7 @@ fn same(got: &Result<Written, StoreError>, expected: &Result<Written, StoreError
     assert_eq!(format!("{got:#?}"), format!("{expected:#?}"));
 }
 
-async fn run(stores: [&Store; 2], number: usize, preset: Preset, steps: Vec<Step>) {
+async fn run(stores: [&StoreWriter; 2], number: usize, preset: Preset, steps: Vec<Step>) {
     let mut policy = Policy::preset(preset);
     if preset == Preset::Edge {
         policy.limits.live_links = Some(LIMIT);

@@ -1,7 +1,7 @@
 //! Members as an OpenID provider knows them.
 
 use rlinks_core::{Email, Preset, Role, Slug, User, UserStatus};
-use rlinks_store::{NewUser, OidcIdentity, OidcProfile, Store, StoreError};
+use rlinks_store::{NewUser, OidcIdentity, OidcProfile, StoreError, StoreWriter};
 
 use crate::support::store::{MAIN, TestStore, assert_sound, at, contract, max};
 
@@ -26,11 +26,11 @@ fn new(address: &str) -> NewUser {
     NewUser { workspace: MAIN, email: email(address), full_name: "Ann".to_owned(), role: Role::Member }
 }
 
-async fn join(store: &Store, subject: &str, address: &str, ms: i64) -> User {
+async fn join(store: &StoreWriter, subject: &str, address: &str, ms: i64) -> User {
     store.create_oidc_user(new(address), &who(subject), &max(), at(ms)).await.unwrap()
 }
 
-async fn ids_of(store: &Store, subject: &str) -> Vec<i64> {
+async fn ids_of(store: &StoreWriter, subject: &str) -> Vec<i64> {
     let accounts = store.accounts_of(&who(subject)).await.unwrap();
     accounts.into_iter().map(|(user, _)| user.id.as_i64()).collect()
 }

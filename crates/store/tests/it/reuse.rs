@@ -3,7 +3,7 @@
 use rlinks_core::draft::code_generator;
 use rlinks_core::{Id, Link, LinkDraft, LinkPatch, LinkSource, LinkState, Policy, Preset, Slug};
 use rlinks_store::write::{Action, CodeChoice, LinkOp, LinkWrite, OnConflict, Written};
-use rlinks_store::{Store, StoreError};
+use rlinks_store::{StoreError, StoreWriter};
 
 use crate::support::store::{
     TestStore, assert_sound, at, changed, code, contract, create, created, draft, in_state, max, replace,
@@ -23,7 +23,7 @@ contract!(
     reviving_a_disabled_link_needs_no_room_among_live_ones,
 );
 
-async fn team(store: &Store) -> Id {
+async fn team(store: &StoreWriter) -> Id {
     workspace(store, "team", Policy::preset(Preset::Team)).await.id
 }
 

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use rlinks_store::audit::checkpoints::CHECKPOINT_LOG_FILE;
 use rlinks_store::feed::Feed;
-use rlinks_store::{MissingStore, Store, StoreError, StoreOptions};
+use rlinks_store::{MissingStore, Store, StoreError, StoreOptions, StoreWriter};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
 use sqlx::{ConnectOptions as _, Connection as _};
 
@@ -19,7 +19,7 @@ fn unavailable<T: std::fmt::Debug>(outcome: &Result<T, StoreError>) {
 }
 
 #[track_caller]
-fn refused(outcome: Result<Store, StoreError>) -> String {
+fn refused(outcome: Result<(Store, StoreWriter), StoreError>) -> String {
     match outcome {
         Err(StoreError::Refused(message)) => message,
         other => panic!("not refused: {:?}", other.map(|_| "opened")),
@@ -169,7 +169,7 @@ async fn damaged_page_is_detected() {
     drop(file);
     match Store::open(test_store.options()).await {
         Err(StoreError::Refused(_)) => {}
-        Ok(store) => {
+        Ok((store, _)) => {
             assert!(matches!(store.quick_check().await, Err(StoreError::Refused(_))));
             assert!(!matches!(store.integrity_check().await, Ok(faults) if faults.is_empty()));
         }

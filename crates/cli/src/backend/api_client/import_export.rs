@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::{ApiClient, MAX_BODY_BYTES, TRANSFER_TIMEOUT_SECONDS, root_cause};
 use crate::error::CliError;
-use crate::files::AtomicFile;
+use crate::files::OutputFile;
 
 impl ApiClient {
     /// Sends a file, which is read there.
@@ -33,7 +33,7 @@ impl ApiClient {
     }
 
     /// Fetches a file, piece by piece: it may be longer than anything else that is asked for.
-    pub(crate) async fn export(&self, format: &str, to: &mut AtomicFile) -> Result<(), CliError> {
+    pub(crate) async fn export(&self, format: &str, to: &mut OutputFile) -> Result<(), CliError> {
         let request = self.get(&["export"]).query("format", format);
         let asked = self.http.get(request.url.clone()).header(AUTHORIZATION, self.key.clone());
         let asked = asked.timeout(std::time::Duration::from_secs(TRANSFER_TIMEOUT_SECONDS));

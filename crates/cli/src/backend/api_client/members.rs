@@ -3,6 +3,7 @@
 use http::Method;
 use rlinks_core::audit::AuditEntry;
 use rlinks_core::{Email, Host, Id, Role, UserStatus};
+use rlinks_ops::api_keys::KeyRequest;
 use rlinks_ops::{OpsError, Resource};
 use rlinks_wire::Page;
 use rlinks_wire::domain::Domain;
@@ -11,7 +12,6 @@ use rlinks_wire::member::{Invitation, Member};
 use serde_json::{Value, json};
 
 use super::ApiClient;
-use crate::backend::keys::KeyRequest;
 use crate::error::CliError;
 
 impl ApiClient {

@@ -1,9 +1,9 @@
 //! Where the API is, whose account is meant, and the token to it: from the environment and from nowhere else.
 
 use http::HeaderValue;
+use rlinks_ops::outbound::is_loopback;
 use url::Url;
 
-use crate::backend::api_client::is_loopback;
 use crate::environment::Environment;
 use crate::error::CliError;
 

@@ -9,7 +9,6 @@ use rlinks_clicks::click::event_id;
 use rlinks_core::audit::{AuditEntry, GENESIS_HASH};
 use rlinks_core::{Code, Link, Slug, Timestamp};
 use rlinks_store::audit::log::link_subject;
-use rlinks_store::clock::random_bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
@@ -59,8 +58,8 @@ impl Cloudflare {
             before: event.before.map(side),
             after: Some(side(event.after)),
         };
-        let [boot, low] = [random_bytes::<8>(), random_bytes::<8>()].map(u64::from_le_bytes);
-        let id = event_id(now, boot, u16::from_le_bytes(random_bytes()), low);
+        let [boot, low] = [self.random.bytes(), self.random.bytes()].map(u64::from_le_bytes);
+        let id = event_id(now, boot, u16::from_le_bytes(self.random.bytes()), low);
         KeyValue {
             key: format!("{AUDIT_KEY_PREFIX}{}:{id}", now.day()),
             value: serde_json::to_string(&stored).expect("an entry is JSON"),

@@ -4,9 +4,9 @@ use std::collections::HashMap;
 
 use rlinks_core::draft::{Input, LinkIdentity};
 use rlinks_core::link::route_object::ClickTotals;
-use rlinks_core::redirect::path::{RequestPath, parse_path};
+use rlinks_core::redirect::cycles::CycleWalk;
 use rlinks_core::{
-    Code, FieldCode, FieldError, Id, Link, LinkDraft, LinkPatch, LinkSource, LinkState, Target, Timestamp,
+    Code, FieldError, Id, Link, LinkDraft, LinkPatch, LinkSource, LinkState, Target, Timestamp,
 };
 use rlinks_ops::{OnDeletedCode, Resource, WriteMode, WriteOutcome};
 use rlinks_store::StoreError;
@@ -18,9 +18,6 @@ use crate::backend::cloudflare::objects::{
 };
 use crate::backend::links::LinkResult;
 use crate::error::CliError;
-
-/// The most links of our own a visitor is led through.
-const MAX_HOPS: usize = 10;
 
 /// What a change does, or would do.
 pub(crate) struct ChangeResult {
@@ -209,27 +206,18 @@ impl Cloudflare {
         target: &Target,
         planned: &HashMap<String, Target>,
     ) -> Result<Option<FieldError>, CliError> {
-        let mut target = target.clone();
-        for _ in 0..MAX_HOPS {
-            if !self.served_hosts.contains(target.host()) {
-                return Ok(None);
-            }
-            let Some(next) = code_of_url(&target) else { return Ok(None) };
-            if next.folded() == code.folded() {
-                return Ok(Some(loop_error(
-                    "leads, through links of our own, back to this link: visitors would go in circles",
-                )));
-            }
-            if let Some(planned) = planned.get(&next.folded()) {
-                target = planned.clone();
-                continue;
-            }
-            match self.find(next.as_str()).await? {
-                Some(kept) => target = kept.link.target,
-                None => return Ok(None),
+        let workspace_of = |host: &str| self.served_hosts.contains(host).then_some(());
+        let mut walk = CycleWalk::new((), code, &self.policy.code, target);
+        while let Some(next) = walk.next_link(workspace_of) {
+            let folded = Code::from_path(&next.code.to_ascii_lowercase());
+            let planned = folded.as_ref().and_then(|code| Some((code, planned.get(code.as_str())?)));
+            let stored = if planned.is_none() { self.find(&next.code).await? } else { None };
+            let stored = stored.as_ref().map(|kept| (&kept.link.code, &kept.link.target));
+            if let Err(error) = walk.follow(&next, planned.or(stored)) {
+                return Ok(Some(error));
             }
         }
-        Ok(Some(loop_error("leads through more than ten links of our own")))
+        Ok(None)
     }
 
     fn change_result(
@@ -256,19 +244,4 @@ fn changed_meanwhile(code: &Code) -> CliError {
         .hint(format!(
             "`rmax links get {code}` shows it as it is now; repeat the change if it is still wanted"
         ))
-}
-
-/// The code a URL of ours asks for.
-fn code_of_url(target: &Target) -> Option<Code> {
-    let after_host = &target.as_str()[target.host_range().1..];
-    let path = &after_host[after_host.find('/')?..];
-    let path = &path[..path.find(['?', '#']).unwrap_or(path.len())];
-    match parse_path(path) {
-        RequestPath::Code(code) => Code::from_path(&code),
-        _ => None,
-    }
-}
-
-fn loop_error(message: &str) -> FieldError {
-    FieldError::new("target", FieldCode::Loop, message)
 }

@@ -1,8 +1,8 @@
 //! `rmax domains verify` and `check`: what DNS and registries say of hosts.
 
 use rlinks_core::{DomainStatus, Host, Workspace};
+use rlinks_ops::WriteMode;
 use rlinks_ops::domain_checks::run::{CheckRun, DomainCheckReport, RegistryChecks};
-use rlinks_ops::{Requester, WriteMode};
 
 use super::{DomainDetails, domain_details};
 use crate::backend::Backend;
@@ -16,8 +16,8 @@ pub(super) async fn verify(backend: &Backend, host: &str) -> Result<(), CliError
         Backend::Cloudflare(_) => return Err(CliError::needs_store()),
         Backend::Store(local) => {
             let workspace = local.workspace().await?;
-            let by = Requester::operator(local.actor());
-            let look = async { Ok(local.ops.verify_domain(&by, &workspace, &host).await?) };
+            let caller = local.caller_in(&workspace);
+            let look = async { Ok(local.ops.verify_domain(&caller, &host).await?) };
             DomainDetails::from_record(local.change(look).await?, &workspace, local.now())
         }
         Backend::Server(client) => {
@@ -34,8 +34,8 @@ pub(super) async fn trust(local: &LocalStore, workspace: &Workspace, host: &Host
     if held.verification.status() == DomainStatus::Active {
         return DomainDetails::from_record(held, workspace, local.now()).show(local.output, "unchanged");
     }
-    let (actor, now) = (local.actor(), local.now());
-    local.change(async { Ok(local.store().trust_domain(&held, &actor, now).await?) }).await?;
+    let caller = local.caller_in(workspace);
+    local.change(async { Ok(local.ops.trust_domain(&caller, &held).await?) }).await?;
     domain_details(local, workspace, host).await?.show(local.output, "trusted")
 }
 
@@ -49,8 +49,7 @@ pub(super) async fn check(backend: &Backend, host: Option<&str>) -> Result<(), C
     }
     let workspaces = local.store().workspaces().await?;
     let round = CheckRun {
-        store: local.store(),
-        checker: &local.ops.domain_checker,
+        ops: &local.ops,
         workspaces: &workspaces,
         only: only.as_ref(),
         registry_checks: RegistryChecks::Now,

@@ -1,6 +1,7 @@
 //! `rmax links export`.
 
 use rlinks_ops::export::{Export, ExportFormat, ExportReport};
+use rlinks_store::database::atomic_file::Overwrite;
 use serde_json::json;
 
 use crate::args;
@@ -10,13 +11,13 @@ use crate::backend::cloudflare::export::ObjectExport;
 use crate::backend::local_store::LocalStore;
 use crate::commands::one_of;
 use crate::error::CliError;
-use crate::files::{AtomicFile, Overwrite};
+use crate::files::OutputFile;
 use crate::output::{Output, pluralize};
 
 pub(crate) async fn export(backend: &Backend, args: &args::ExportLinks) -> Result<(), CliError> {
     let format = export_format(args)?;
     let output = backend.output();
-    let mut file = AtomicFile::create(&args.file, Overwrite::from_flag(args.force))?;
+    let mut file = OutputFile::create(&args.file, Overwrite::from_flag(args.force))?;
     let (exported, notes) = match backend {
         Backend::Store(local) => {
             let mut source = export_store(local, format).await?;
@@ -79,7 +80,7 @@ impl ExportSource<'_> {
 async fn export_store(local: &LocalStore, format: ExportFormat) -> Result<ExportSource<'static>, CliError> {
     let workspace = local.workspace().await?;
     let clicks = if local.has_clicks() { Some(local.clicks().await?) } else { None };
-    let export = Export::new(&local.ops, clicks, &local.requester(), &workspace, format).await?;
+    let export = Export::new(&local.ops, clicks, &local.caller_in(&workspace), format).await?;
     Ok(ExportSource::Store(Box::new(export)))
 }
 
@@ -87,7 +88,7 @@ async fn export_store(local: &LocalStore, format: ExportFormat) -> Result<Export
 async fn export_cloudflare(
     cloudflare: &Cloudflare,
     format: ExportFormat,
-    file: &mut AtomicFile,
+    file: &mut OutputFile,
 ) -> Result<(ExportReport, Vec<String>), CliError> {
     let is_map = format.is_map();
     let mut notes = Vec::new();
@@ -112,7 +113,7 @@ async fn export_cloudflare(
     Ok((out.exported().clone(), notes))
 }
 
-async fn write(output: Output, out: &mut ExportSource<'_>, file: &mut AtomicFile) -> Result<(), CliError> {
+async fn write(output: Output, out: &mut ExportSource<'_>, file: &mut OutputFile) -> Result<(), CliError> {
     let bar = (!file.is_stdout()).then(|| output.counter("exporting links", None));
     let mut before = 0;
     while let Some(text) = out.next().await? {

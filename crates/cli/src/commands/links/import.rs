@@ -166,11 +166,9 @@ async fn import_file(
                 identity: keep,
                 allow_http: args.no_https,
                 clicks,
-                quota: None,
-                on_written: &|_| {},
                 on_progress: &progress,
             };
-            local.ops.import(&local.requester(), &workspace, rows, &import).await.map_err(CliError::from)
+            local.ops.import(&local.caller_in(&workspace), rows, &import).await.map_err(CliError::from)
         }
         LocalBackend::Cloudflare(cloudflare) => {
             let import = cloudflare::import::ImportOptions {

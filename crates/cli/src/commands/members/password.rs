@@ -33,9 +33,9 @@ pub(crate) async fn create(
     let local = store(backend)?;
     let password = read(source)?;
     let workspace = local.workspace().await?;
-    let by = local.requester();
+    let caller = local.caller_in(&workspace);
     let new = NewUser { workspace: workspace.id, email, full_name: name, role };
-    let change = async { Ok(local.ops.add_member(&by, &workspace, new, password).await?) };
+    let change = async { Ok(local.ops.add_member(&caller, new, password).await?) };
     let user = local.change(change).await?;
     let output = backend.output();
     if output.json {
@@ -50,8 +50,8 @@ pub(crate) async fn set(backend: &Backend, who: &str, source: PasswordSource) ->
     let workspace = local.workspace().await?;
     let user = local.ops.member(&workspace, who).await?;
     let password = read(source)?;
-    let by = local.requester();
-    let change = async { Ok(local.ops.set_password(&by, &workspace, &user, password).await?) };
+    let caller = local.caller_in(&workspace);
+    let change = async { Ok(local.ops.set_password(&caller, &user, password).await?) };
     local.change(change).await?;
     let output = backend.output();
     if output.json {
@@ -65,8 +65,8 @@ pub(crate) async fn sign_out(backend: &Backend, who: &str) -> Result<(), CliErro
     let local = store(backend)?;
     let workspace = local.workspace().await?;
     let user = local.ops.member(&workspace, who).await?;
-    let by = local.requester();
-    let ended = local.change(async { Ok(local.ops.sign_out(&by, &user).await?) }).await?;
+    let caller = local.caller_in(&workspace);
+    let ended = local.change(async { Ok(local.ops.sign_out(&caller, &user).await?) }).await?;
     let output = backend.output();
     if output.json {
         return output.object(&json!({ "id": user.id, "sessions_ended": ended }));

@@ -85,7 +85,7 @@ async fn roll_back(
         progress.add(links - shown);
         shown = links;
     };
-    Ok(local.ops.roll_back(&local.requester(), workspace, to, mode, step).await?)
+    Ok(local.ops.roll_back(&local.caller_in(workspace), to, mode, step).await?)
 }
 
 fn report(

@@ -5,9 +5,10 @@ use std::path::Path;
 
 use rlinks_clicks::journal::SyncPolicy;
 use rlinks_core::Timestamp;
+use rlinks_ops::OpenedStore;
 use rlinks_ops::ShortUrls;
 use rlinks_server::{Clock, Config, ReloadableSettings, Server};
-use rlinks_store::{Location, MissingStore, Store, StoreOptions};
+use rlinks_store::{Location, MissingStore, StoreOptions};
 use serde_json::Value;
 
 use super::{expected, first_difference, settled, store, strings};
@@ -55,7 +56,7 @@ pub(super) fn serve_at(now: &str, store_url: &str, data: &Path) -> Server {
         if_missing: MissingStore::Refuse,
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-    let opened = runtime.block_on(Store::open(options)).unwrap();
+    let opened = runtime.block_on(OpenedStore::open(options)).unwrap();
     let server = Server::start(config, opened, Clock::new(move || now), runtime).unwrap();
     wait_until("the links are there", || {
         send(server.address, "GET", "/ready", "rmax.to", "", "").status == 200

@@ -4,6 +4,7 @@ use std::io::{BufRead as _, BufReader};
 use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, Command, ExitStatus};
 use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
 
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -15,6 +16,8 @@ pub(crate) struct ServerProcess {
     child: Child,
     pub(crate) address: SocketAddr,
     log: Arc<Mutex<String>>,
+    /// Ends with the log.
+    log_reader: Option<JoinHandle<()>>,
 }
 
 /// Starts `rmax serve` on a port of its own and waits until it says where.
@@ -50,14 +53,14 @@ pub(crate) fn run(mut command: Command) -> ServerProcess {
         .unwrap_or_else(|error| panic!("{} is needed: {error}", command.get_program().display()));
     let log = Arc::new(Mutex::new(String::new()));
     let (lines, into) = (BufReader::new(child.stderr.take().unwrap()), Arc::clone(&log));
-    std::thread::spawn(move || {
+    let log_reader = std::thread::spawn(move || {
         for line in lines.split(b'\n').map_while(Result::ok) {
             let mut log = into.lock().unwrap();
             log.push_str(&String::from_utf8_lossy(&line));
             log.push('\n');
         }
     });
-    ServerProcess { child, address: SocketAddr::from(([127, 0, 0, 1], 0)), log }
+    ServerProcess { child, address: SocketAddr::from(([127, 0, 0, 1], 0)), log, log_reader: Some(log_reader) }
 }
 
 /// The address after some words of a log.
@@ -110,7 +113,11 @@ impl ServerProcess {
             "still running after {timeout_ms} ms:\n{}",
             self.log()
         );
-        self.child.wait().unwrap()
+        let status = self.child.wait().unwrap();
+        if let Some(reader) = self.log_reader.take() {
+            reader.join().unwrap();
+        }
+        status
     }
 
     /// SIGTERM, and the end that belongs to it.

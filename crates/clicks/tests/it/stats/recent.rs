@@ -18,7 +18,7 @@ contract!(
 impl ClickFixture {
     /// All clicks, page by page: their visitors, and how many pages it took.
     async fn pages(&self, link: Option<Id>, limit: usize) -> (Vec<u64>, usize) {
-        let mut codes = Codes::new(self.store.clone());
+        let mut codes = Codes::new(self.store.reader());
         let (mut visitors, mut before, mut pages) = (Vec::new(), None, 0);
         let mut last = (Timestamp::from_ms(i64::MAX), i64::MAX);
         loop {
@@ -73,7 +73,7 @@ async fn recent_clicks_are_paged_newest_first(test_store: TestStore) {
         assert_eq!(fixture.pages(None, limit).await, (all.clone(), pages(&all)));
     }
     // A click that comes meanwhile changes no later page.
-    let mut codes = Codes::new(fixture.store.clone());
+    let mut codes = Codes::new(fixture.store.reader());
     let (_, next) = fixture.clicks.recent(MAIN, Some(a), None, 10, &mut codes).await.unwrap();
     fixture.record(&[click(a, november(15, "10:00"), 200)]);
     fixture.store_all().await;

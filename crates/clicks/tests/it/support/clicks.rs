@@ -8,7 +8,7 @@ use rlinks_clicks::misses::MissCounter;
 use rlinks_clicks::{ClickStore, Ingest};
 use rlinks_core::draft::Input;
 use rlinks_core::{Actor, Code, Id, LinkDraft, LinkSource, Policy, Preset, ServedHosts, Timestamp};
-use rlinks_store::Store;
+use rlinks_store::StoreWriter;
 use rlinks_store::write::{CodeChoice, LinkOp, LinkWrite, OnConflict, Written};
 
 use crate::support::database::{TestStore, at};
@@ -22,7 +22,7 @@ pub(crate) const GOOGLEBOT: &[u8] =
 
 /// Everything a test needs to count.
 pub(crate) struct ClickFixture {
-    pub(crate) store: Store,
+    pub(crate) store: StoreWriter,
     pub(crate) clicks: ClickStore,
     pub(crate) lane: Arc<SegmentWriter>,
     pub(crate) ingest: Ingest,
@@ -68,7 +68,7 @@ impl ClickFixture {
         let reader = Reader::live(&journal);
         let control = tokio::runtime::Handle::current();
         let misses = Arc::new(MissCounter::default());
-        let ingest = Ingest::new(store.clone(), control, reader, None, misses).with_drop_counting(&journal);
+        let ingest = Ingest::new(store.reader(), control, reader, None, misses).with_drop_counting(&journal);
         Self { store, clicks, lane, ingest, _test_store: test_store }
     }
 

@@ -178,7 +178,7 @@ impl Oidc {
             .append_pair("nonce", &self.login_states.derive("nonce", &state))
             .append_pair("code_challenge", &challenge)
             .append_pair("code_challenge_method", "S256");
-        let until = self.clock.now().ms().saturating_add(LOGIN_TIMEOUT_SECONDS * 1000);
+        let until = self.ops.clock.now().ms().saturating_add(LOGIN_TIMEOUT_SECONDS * 1000);
         let cookie = self.login_states.seal(&LoginState { state, until, request });
         Ok(AuthorizationRedirect { location: location.into(), cookie })
     }
@@ -189,7 +189,7 @@ impl Oidc {
         callback: Callback,
         cookie: Option<&str>,
     ) -> Result<CompletedLogin, LoginError> {
-        let now = self.clock.now();
+        let now = self.ops.clock.now();
         let login =
             cookie.and_then(|cookie| self.login_states.open(cookie, now)).ok_or(LoginError::InvalidState)?;
         // First of all: whatever else is wrong, this state has come back.
@@ -227,8 +227,9 @@ impl Oidc {
         verifier: &str,
     ) -> Result<TokenResponse, LoginError> {
         let (form, authorization) = self.token_request(metadata, code, verifier);
-        let sent = self.issuer.client.post(&metadata.token_endpoint, form, authorization.as_deref());
-        let (status, body) = sent.await?;
+        let sent = self.issuer.client.post_form(&metadata.token_endpoint, form, authorization.as_deref());
+        let response = sent.await?;
+        let (status, body) = (response.status(), response.body().await?);
         if status == StatusCode::OK
             && let Ok(granted) = serde_json::from_slice(&body)
         {
@@ -308,7 +309,7 @@ impl Oidc {
         claims: &mut Claims,
     ) -> Result<(), LoginError> {
         let Some(url) = &metadata.userinfo_endpoint else { return Ok(()) };
-        let body = self.issuer.client.get(url, Some(&granted.access_token)).await?;
+        let body = self.issuer.client.get_json(url, Some(&granted.access_token)).await?;
         // Some sign it; those say enough in the ID token. What does not say whom it is about says nothing.
         let Ok(said) = serde_json::from_slice::<Claims>(&body) else { return Ok(()) };
         match text_claim(&said, "sub") {

@@ -38,7 +38,7 @@ struct Document {
 /// Asks the issuer. What calls itself otherwise is another issuer.
 pub async fn discover(client: &OutboundClient, issuer: &str) -> Result<ProviderMetadata, OutboundError> {
     let url = format!("{}/.well-known/openid-configuration", issuer.trim_end_matches('/'));
-    let body = client.get(&client.parse_url(&url)?, None).await?;
+    let body = client.get_json(&client.parse_url(&url)?, None).await?;
     let said: Document = serde_json::from_slice(&body)
         .map_err(|_| OutboundError::Malformed("it does not describe itself as OpenID says"))?;
     if said.issuer != issuer {

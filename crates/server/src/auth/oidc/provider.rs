@@ -11,23 +11,32 @@ use std::time::Duration;
 
 use parking_lot::RwLock;
 use rlinks_core::Timestamp;
+use rlinks_core::time::{DAY_MS, HOUR_MS};
 use url::Url;
 
 use super::Algorithm;
 use super::jwks::{self, Key, Keys};
 use super::token::TokenError;
 use crate::auth::oidc::metadata::{ProviderMetadata, discover};
-use rlinks_ops::outbound::{OutboundClient, OutboundError};
+use rlinks_ops::outbound::{AddressRule, OutboundClient, OutboundError, OutboundRules};
 use rlinks_store::clock::Clock;
 
+/// What an issuer says, it says at its own address: no redirect is followed.
+const RULES: OutboundRules = OutboundRules {
+    connect_timeout: Duration::from_secs(1),
+    timeout: Duration::from_secs(5),
+    max_response_bytes: 1 << 20,
+    max_redirects: 0,
+    addresses: AddressRule::OperatorConfigured,
+};
 /// Between two times the issuer is asked, whatever for.
 const MIN_FETCH_INTERVAL_MS: i64 = 30_000;
 /// Keys older than this are asked for anew, while they go on being used.
 const KEY_REFRESH_INTERVAL_MS: i64 = 10 * 60_000;
 /// Doors change less often than keys.
-const METADATA_REFRESH_INTERVAL_MS: i64 = 3_600_000;
+const METADATA_REFRESH_INTERVAL_MS: i64 = HOUR_MS;
 /// What an issuer said this long ago is not believed any more.
-const MAX_CACHE_AGE_MS: i64 = 24 * 3_600_000;
+const MAX_CACHE_AGE_MS: i64 = DAY_MS;
 /// Names of keys the issuer does not have, and how long each is remembered.
 const MAX_UNKNOWN_KIDS: usize = 128;
 const UNKNOWN_KID_TTL_MS: i64 = 5 * 60_000;
@@ -78,7 +87,7 @@ impl Issuer {
         Ok(Self {
             name: name.to_owned(),
             algorithms: algorithms.to_vec(),
-            client: OutboundClient::new(&url)?,
+            client: OutboundClient::new(&url, RULES)?,
             clock,
             cache: RwLock::default(),
             refresh_lock: tokio::sync::Mutex::default(),
@@ -214,7 +223,7 @@ impl Issuer {
             },
         };
         self.fetches.fetch_add(1, Ordering::Relaxed);
-        let body = self.client.get(&metadata.jwks_uri, None).await?;
+        let body = self.client.get_json(&metadata.jwks_uri, None).await?;
         jwks::parse(&body, &self.algorithms).map_err(OutboundError::Malformed)
     }
 }

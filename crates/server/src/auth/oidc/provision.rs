@@ -2,8 +2,10 @@
 //! opens nothing: anybody can tell some provider that an address is theirs.
 
 use rlinks_core::workspace::policy::SignInMethod;
-use rlinks_core::{Actor, Email, Role, User, UserStatus, Workspace};
-use rlinks_store::{NewUser, OidcIdentity, OidcProfile, StoreError};
+use rlinks_core::{Email, Role, User, UserStatus, Workspace};
+use rlinks_ops::Caller;
+use rlinks_ops::sessions::OidcAccount;
+use rlinks_store::{OidcIdentity, OidcProfile, StoreError};
 use serde_json::Value;
 
 use super::Oidc;
@@ -131,8 +133,8 @@ impl Oidc {
     /// Lets somebody into a workspace who came back from the provider, and learns what it says of them.
     pub async fn sign_in(&self, workspace: &Workspace, identity: &Identity) -> Result<User, ProvisionError> {
         self.find_or_create_account(workspace, identity).await?;
-        let now = self.clock.now();
-        Ok(self.store.sync_oidc_profile(workspace.id, &identity.subject, &identity.profile, now).await?)
+        let system = Caller::system(workspace.clone());
+        Ok(self.ops.sync_oidc_profile(&system, &identity.subject, &identity.profile).await?)
     }
 
     /// Makes somebody the member an invitation is for. Whoever has it was trusted with it, so their address does not matter.
@@ -145,8 +147,8 @@ impl Oidc {
         if !allows_oidc(workspace) {
             return Err(ProvisionError::WorkspaceUnavailable);
         }
-        let now = self.clock.now();
-        let joined = self.store.link_oidc_identity(workspace.id, invitation, &identity.subject, now).await;
+        let system = Caller::system(workspace.clone());
+        let joined = self.ops.link_oidc_identity(&system, invitation, &identity.subject).await;
         match joined {
             Ok(_) => self.sign_in(workspace, identity).await,
             Err(StoreError::NotFound(_)) => Err(ProvisionError::InvitationExpired),
@@ -164,7 +166,7 @@ impl Oidc {
         if !allows_oidc(workspace) {
             return Err(ProvisionError::WorkspaceUnavailable);
         }
-        let accounts = self.store.accounts_of(&identity.subject).await?;
+        let accounts = self.ops.store.accounts_of(&identity.subject).await?;
         let user = match accounts.into_iter().find(|(_, home)| home.id == workspace.id) {
             Some((user, _)) => user,
             None => self.create_account(workspace, identity).await?,
@@ -184,14 +186,13 @@ impl Oidc {
         let rules = self.settings.provision.iter();
         let mut rules = rules.filter(|rule| rule.workspace == workspace.slug.as_str());
         let rule = rules.find(|rule| rule.fits(identity)).ok_or(ProvisionError::NoMatchingRule)?;
-        let new = NewUser {
-            workspace: workspace.id,
+        let account = OidcAccount {
             email: identity.profile.email.clone().ok_or(ProvisionError::NoVerifiedEmail)?,
             full_name: identity.profile.full_name.clone().unwrap_or_default(),
             role: rule.role,
         };
-        let now = self.clock.now();
-        match self.store.create_oidc_user(new, &identity.subject, &Actor::system(), now).await {
+        let system = Caller::system(workspace.clone());
+        match self.ops.create_oidc_account(&system, account, &identity.subject).await {
             Err(StoreError::NameTaken(_)) => Err(ProvisionError::EmailTaken),
             made => Ok(made?),
         }

@@ -11,11 +11,11 @@ use rlinks_core::error_code::ErrorCode;
 use rlinks_core::{LinkState, Scope};
 
 use crate::auth::authorize::LinksWrite;
-use crate::auth::caller::Caller;
 use crate::auth::session::CurrentSession;
 use crate::web::extract::AuthorizedForm;
 use crate::web::links::list::ListPageQuery;
 use crate::web::{PageError, Web, flash, render_page, see_other};
+use rlinks_ops::Caller;
 use rlinks_ops::{LinkResult, OpsError, WriteMode};
 
 /// Links changed by one form.
@@ -85,7 +85,6 @@ pub async fn apply(
     for code in codes {
         match action.apply_to(&web, &caller, code).await {
             Ok(changed) => {
-                web.api.update_route(&changed.link);
                 done += 1;
                 if changed.link.state == LinkState::Deleted && undo.len() < MAX_UNDO_BYTES {
                     let _ = write!(undo, "&undo={}", changed.link.code);
@@ -104,14 +103,14 @@ pub async fn apply(
 
 impl BulkAction {
     async fn apply_to(&self, web: &Web, caller: &Caller, code: &str) -> Result<LinkResult, OpsError> {
-        let (ops, by, workspace) = (&web.api.ops, &caller.by, &caller.workspace);
-        let tags = match self {
-            Self::SetState(LinkState::Deleted) => return ops.delete(by, workspace, code, None).await,
-            Self::SetState(state) => Input { state: Some(*state), ..Input::default() },
-            Self::Restore => return ops.restore(by, workspace, code, WriteMode::Apply).await,
+        let input = match self {
+            Self::SetState(state) => {
+                return web.ops.change_state(caller, code, *state, None, WriteMode::Apply).await;
+            }
+            Self::Restore => return web.ops.restore(caller, code, WriteMode::Apply).await,
             Self::Tag(tags) => Input { add_tags: tags.clone(), ..Input::default() },
             Self::Untag(tags) => Input { remove_tags: tags.clone(), ..Input::default() },
         };
-        ops.patch(by, workspace, code, &tags, None).await
+        web.ops.patch(caller, code, &input, None).await
     }
 }

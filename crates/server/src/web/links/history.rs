@@ -6,9 +6,9 @@ use rlinks_core::audit::AuditEntry;
 use rlinks_core::{Actor, Id, Link, LinkState, Timestamp};
 use serde_json::{Map, Value};
 
-use crate::auth::caller::Caller;
 use crate::web::links::list::truncate;
 use crate::web::{PageError, Web};
+use rlinks_ops::Caller;
 
 const MAX_ENTRIES: i64 = 50;
 /// Longer values are cut.
@@ -83,18 +83,6 @@ pub async fn load_history(web: &Web, caller: &Caller, link: &Link) -> Result<Vec
             && link_after(entry).is_some_and(|then| then.state != LinkState::Deleted),
     };
     Ok(entries.iter().map(history_entry).collect())
-}
-
-/// A link as an entry of its history left it.
-pub async fn link_at_entry(
-    web: &Web,
-    caller: &Caller,
-    link: &Link,
-    seq: i64,
-) -> Result<Option<Link>, PageError> {
-    let before = seq.saturating_add(1);
-    let entries = web.store.history_before(caller.workspace.id, &link.code, before, 1).await?;
-    Ok(entries.iter().find(|entry| entry.seq == seq).and_then(link_after))
 }
 
 fn link_after(entry: &AuditEntry) -> Option<Link> {

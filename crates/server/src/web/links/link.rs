@@ -6,12 +6,10 @@ use askama::Template;
 use axum::extract::{Path, State};
 use axum::response::Response;
 use rlinks_clicks::rollup::RollupSubject;
-use rlinks_core::draft::{Input, TimeInput};
 use rlinks_core::error_code::ErrorCode;
 use rlinks_core::{Link, LinkState, Scope};
 
 use crate::auth::authorize::{LinksRead, LinksWrite};
-use crate::auth::caller::Caller;
 use crate::auth::session::CurrentSession;
 use crate::web::extract::{AuthorizedForm, AuthorizedPage, WebRequest};
 use crate::web::links::history::HistoryEntry;
@@ -20,7 +18,8 @@ use crate::web::links::list::{state_label, utc_date, without_scheme};
 use crate::web::links::recent_clicks::RecentClick;
 use crate::web::statistics::panel::StatsPanel;
 use crate::web::{PageError, Web, flash, render_page, see_other};
-use rlinks_ops::{LinkResult, OpsError, WriteMode};
+use rlinks_ops::Caller;
+use rlinks_ops::{LinkResult, OpsError, Resource, WriteMode};
 
 #[derive(Template)]
 #[template(path = "links/link.html")]
@@ -64,7 +63,7 @@ pub async fn show(
     authorized: AuthorizedPage<LinksRead>,
 ) -> Result<Response, PageError> {
     let AuthorizedPage { request, current, caller, .. } = authorized;
-    let link = web.api.ops.any_link(&caller.by, &caller.workspace, &code).await?;
+    let link = web.ops.any_link(&caller, &code).await?;
     render_page(
         &web.link_page(&request, &current, &caller, &link, &LinkForm::from_link(&link), Resubmit::default())
             .await?,
@@ -78,18 +77,17 @@ pub async fn change(
     submitted: AuthorizedForm<LinksWrite>,
 ) -> Result<Response, PageError> {
     let AuthorizedForm { request, current, caller, form, .. } = submitted;
-    let link = web.api.ops.link(&caller.by, &caller.workspace, &code).await?;
+    let link = web.ops.link(&caller, &code).await?;
     let (mut fields, shown) = (LinkForm::from_form(&form), LinkForm::from_link(&link));
     let version: i64 = form.get("version").parse().unwrap_or_default();
     let mut resubmit = Resubmit::default();
     let problem = if version == link.version {
         let made = async {
             let input = fields.change(&shown)?;
-            web.api.ops.patch(&caller.by, &caller.workspace, &code, &input, Some(&[version])).await
+            web.ops.patch(&caller, &code, &input, Some(&[version])).await
         };
         match made.await {
             Ok(done) => {
-                web.api.update_route(&done.link);
                 return Ok(see_other(&format!("/admin/links/{}?done=saved#edit", done.link.code), None));
             }
             Err(error) => {
@@ -121,15 +119,12 @@ pub async fn change_state(
     submitted: AuthorizedForm<LinksWrite>,
 ) -> Result<Response, PageError> {
     let AuthorizedForm { request, current, caller, form, .. } = submitted;
-    let (ops, by, workspace) = (&web.api.ops, &caller.by, &caller.workspace);
-    let to = |state| Input { state: Some(state), ..Input::default() };
+    let to = |state| web.ops.change_state(&caller, &code, state, None, WriteMode::Apply);
     let done: LinkResult = match form.get("act") {
-        "enable" => ops.patch(by, workspace, &code, &to(LinkState::Active), None).await?,
-        "disable" => ops.patch(by, workspace, &code, &to(LinkState::Disabled), None).await?,
-        "restore" => ops.restore(by, workspace, &code, WriteMode::Apply).await?,
-        "delete" if caller.scopes.contains(Scope::LinksDelete) => {
-            ops.delete(by, workspace, &code, None).await?
-        }
+        "enable" => to(LinkState::Active).await?,
+        "disable" => to(LinkState::Disabled).await?,
+        "restore" => web.ops.restore(&caller, &code, WriteMode::Apply).await?,
+        "delete" if caller.scopes.contains(Scope::LinksDelete) => to(LinkState::Deleted).await?,
         "delete" => {
             return Err(PageError::with_message(
                 ErrorCode::Forbidden,
@@ -138,7 +133,6 @@ pub async fn change_state(
         }
         _ => return Err(PageError::new(ErrorCode::BadRequest)),
     };
-    web.api.update_route(&done.link);
     let code = &done.link.code;
     let to = match done.link.state {
         LinkState::Deleted => {
@@ -158,30 +152,15 @@ pub async fn roll_back(
     submitted: AuthorizedForm<LinksWrite>,
 ) -> Result<Response, PageError> {
     let AuthorizedForm { request, current, caller, form, .. } = submitted;
-    let link = web.api.ops.link(&caller.by, &caller.workspace, &code).await?;
+    let link = web.ops.link(&caller, &code).await?;
     let seq: i64 = form.get("seq").parse().map_err(|_| PageError::new(ErrorCode::BadRequest))?;
-    let then = crate::web::links::history::link_at_entry(&web, &caller, &link, seq).await?;
-    let then = then.ok_or_else(|| {
-        PageError::with_message(ErrorCode::NotFound, "There is no such version of this link")
-    })?;
-    let input = Input {
-        target: Some(then.target.as_str().to_owned()).filter(|_| then.target != link.target),
-        redirect_status: Some(then.redirect_status.code().into()),
-        expires_at: (then.expires_at != link.expires_at)
-            .then(|| then.expires_at.map(|at| TimeInput::Text(at.to_string()))),
-        title: Some(then.title.unwrap_or_default()),
-        notes: Some(then.notes.unwrap_or_default()),
-        tags: Some(then.tags),
-        https_only: Some(then.https_only),
-        no_loop: Some(then.no_loop),
-        metadata: Some(then.metadata),
-        state: Some(then.state).filter(|state| *state != LinkState::Deleted),
-        ..Input::default()
-    };
-    let error = match web.api.ops.patch(&caller.by, &caller.workspace, &code, &input, None).await {
-        Ok(done) => {
-            web.api.update_route(&done.link);
-            return Ok(see_other(&format!("/admin/links/{}?done=back", done.link.code), None));
+    let error = match web.ops.restore_version(&caller, &code, seq).await {
+        Ok(done) => return Ok(see_other(&format!("/admin/links/{}?done=back", done.link.code), None)),
+        Err(OpsError::NotFound(Resource::LinkVersion(..))) => {
+            return Err(PageError::with_message(
+                ErrorCode::NotFound,
+                "There is no such version of this link",
+            ));
         }
         Err(error) => error,
     };

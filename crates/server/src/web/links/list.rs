@@ -8,21 +8,19 @@ use axum::extract::State;
 use axum::response::Response;
 use http::header::SET_COOKIE;
 use rlinks_clicks::time::day_of;
-use rlinks_core::error_code::ErrorCode;
 use rlinks_core::{Code, Id, Link, LinkState, Scope, Timestamp};
 use rlinks_store::StoreError;
 
-use crate::api::create_links::{CREATION_LIMIT_MESSAGE, CreateLinkError, create_link};
 use crate::auth::authorize::{LinksRead, LinksWrite};
-use crate::auth::caller::Caller;
 use crate::auth::session::CurrentSession;
 use crate::web::extract::{AuthorizedForm, AuthorizedPage};
 use crate::web::links::link_form::LinkForm;
 pub use crate::web::links::list_query::{ListPageQuery, SORT_OPTIONS, STATE_OPTIONS};
 use crate::web::statistics::chart::{Sparkline, format_number};
 use crate::web::{PageError, Web, flash, render_page, see_other};
+use rlinks_ops::Caller;
 use rlinks_ops::links::list::{LinkWithClicks, ListPosition, list};
-use rlinks_ops::{OpsError, WriteOutcome};
+use rlinks_ops::{OnDeletedCode, OpsError, WriteMode, WriteOutcome};
 
 /// How much of a target its row holds, and how much of that is seen. All of it is on the link's own page.
 const MAX_TARGET_TOOLTIP_CHARS: usize = 120;
@@ -124,7 +122,7 @@ pub async fn show(
     let fields = LinkForm::with_target(request.query_param("target").unwrap_or_default());
     let mut shown =
         render_page(&LinksPage { current: &current, list: &list, fields: &fields, problem: None, notice })?;
-    let cleared = message.and_then(|_| flash::clear(&request.connection));
+    let cleared = message.map(|_| flash::clear(&request.connection));
     shown.headers_mut().extend(cleared.map(|cookie| (SET_COOKIE, cookie)));
     Ok(shown)
 }
@@ -135,8 +133,8 @@ pub async fn create(
 ) -> Result<Response, PageError> {
     let AuthorizedForm { request, current, caller, form, .. } = submitted;
     let mut fields = LinkForm::from_new_link_form(&form);
-    let (made, _) = create_link(&web.api, &caller, Ok(fields.new_link()), None).await;
-    let problem = match made {
+    let (input, mode) = (fields.new_link(), WriteMode::Apply);
+    let problem = match web.ops.create(&caller, &input, OnDeletedCode::Refuse, None, mode).await {
         Ok(done) => {
             let how = match done.outcome {
                 WriteOutcome::Reused => "&how=reused",
@@ -146,11 +144,7 @@ pub async fn create(
             let what = format!("made={}{how}", done.link.code);
             return Ok(see_other("/admin", flash::set(&request.connection, &current, &what)));
         }
-        Err(CreateLinkError::RateLimited { seconds }) => PageError {
-            retry_after: Some(seconds),
-            ..PageError::with_message(ErrorCode::RateLimited, CREATION_LIMIT_MESSAGE)
-        },
-        Err(CreateLinkError::Ops(error)) => {
+        Err(error) => {
             let code = error.code();
             match fields.attach_errors(error) {
                 None => PageError::with_message(code, ""),
@@ -172,17 +166,18 @@ pub async fn create(
 
 impl Web {
     async fn list(&self, caller: &Caller, page_query: ListPageQuery) -> Result<List, PageError> {
-        let api = &self.api;
         let context = page_query.cursor_context(caller);
         // A cursor of another list, or of long ago, begins at the beginning.
-        let after =
-            page_query.cursor.as_deref().and_then(|text| api.cursors().open::<ListPosition>(&context, text));
+        let after = page_query
+            .cursor
+            .as_deref()
+            .and_then(|text| self.front_end.cursors().open::<ListPosition>(&context, text));
         let mut query = page_query.to_list_query(caller, after);
         if let Some(code) = self.code_from_short_url(caller, &page_query.search).await? {
             (query.search, query.prefix) = (None, Some(code));
         }
         let now = self.clock.now();
-        let clicks = api.clicks().await?;
+        let clicks = self.front_end.clicks().await?;
         let found = list(&self.store, clicks, &caller.workspace, &query, now).await?;
         let ids: Vec<Id> = found.links.iter().map(|listed| listed.link.id).collect();
         let today = day_of(now);
@@ -199,7 +194,9 @@ impl Web {
         Ok(List {
             tags: tags.into_iter().take(MAX_SUGGESTED_TAGS).cloned().collect(),
             rows: found.links.iter().map(row).collect(),
-            next: found.next.map(|next| page_query.query_string_at(&api.cursors().seal(&context, &next))),
+            next: found
+                .next
+                .map(|next| page_query.query_string_at(&self.front_end.cursors().seal(&context, &next))),
             total: format_number(found.total.cast_unsigned()),
             may_write: caller.scopes.contains(Scope::LinksWrite),
             may_delete: caller.scopes.contains(Scope::LinksDelete),
@@ -230,7 +227,7 @@ impl Web {
 
     /// How a link is shared.
     pub(crate) fn short_url(&self, caller: &Caller, code: &Code) -> Option<String> {
-        self.api.ops.short_urls.short_url(&self.api.directory(), &caller.workspace, code)
+        self.ops.short_urls.short_url(&self.front_end.directory(), &caller.workspace, code)
     }
 
     /// The code of a link of ours, where somebody pasted its short URL into the search.
@@ -239,13 +236,13 @@ impl Web {
         let Some(code) = Code::from_path(rest.trim_end_matches(['/', '+'])) else { return Ok(None) };
         let shown = self.short_url(caller, &code);
         let shown = shown.as_deref().and_then(|url| without_scheme(url).split_once('/'));
-        let directory = self.api.directory();
+        let directory = self.front_end.directory();
         let own = directory.domains().iter().filter(|domain| domain.workspace == caller.workspace.id);
         let mut own = own.map(|domain| domain.host.as_str()).chain(shown.map(|(host, _)| host));
         if !own.any(|own| own.eq_ignore_ascii_case(host)) {
             return Ok(None);
         }
-        match self.api.ops.any_link(&caller.by, &caller.workspace, code.as_str()).await {
+        match self.ops.any_link(caller, code.as_str()).await {
             Ok(link) => Ok(Some(link.code.to_string())),
             Err(OpsError::NotFound(_)) => Ok(None),
             Err(error) => Err(error.into()),
@@ -265,7 +262,7 @@ impl Web {
                 Some("revived") => "There was a link to this target already. It is active again:",
                 _ => "Your new link:",
             };
-            match self.api.ops.link(&caller.by, &caller.workspace, &code).await {
+            match self.ops.link(caller, &code).await {
                 Ok(link) => {
                     notice.made = Some(NewLinkNotice { row: self.row(caller, &link, None, None), words });
                 }

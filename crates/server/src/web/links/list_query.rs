@@ -4,8 +4,8 @@
 use rlinks_core::LinkState;
 use rlinks_store::Order;
 
-use crate::auth::caller::Caller;
 use crate::web::extract::WebRequest;
+use rlinks_ops::Caller;
 use rlinks_ops::LinkVisibility;
 use rlinks_ops::links::list::{ListPosition, ListQuery, Sort};
 
@@ -111,7 +111,7 @@ impl ListPageQuery {
 
     /// What a cursor of this list is bound to.
     pub fn cursor_context(&self, caller: &Caller) -> String {
-        format!("web links {} {} {}", caller.workspace.id, caller.by.owner, self.query_string())
+        format!("web links {} {} {}", caller.workspace.id, caller.owner, self.query_string())
     }
 
     /// The same for the operations.
@@ -134,7 +134,7 @@ impl ListPageQuery {
                 _ => None,
             },
             expired: (self.state == "expired").then_some(true),
-            created_by: (caller.by.visibility == LinkVisibility::Own).then(|| caller.by.owner.clone()),
+            created_by: (caller.visibility == LinkVisibility::Own).then(|| caller.owner.clone()),
             sort,
             order,
             limit: Some(PAGE_SIZE),

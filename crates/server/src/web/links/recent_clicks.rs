@@ -4,8 +4,8 @@ use rlinks_clicks::Click;
 use rlinks_clicks::events::Codes;
 use rlinks_core::{Link, Timestamp};
 
-use crate::auth::caller::Caller;
 use crate::web::{PageError, Web};
+use rlinks_ops::Caller;
 
 /// So many are shown.
 const MAX_RECENT_CLICKS: usize = 10;
@@ -24,7 +24,7 @@ impl Web {
         caller: &Caller,
         link: &Link,
     ) -> Result<Vec<RecentClick>, PageError> {
-        let clicks = self.api.clicks().await?;
+        let clicks = self.front_end.clicks().await?;
         let mut codes = Codes::new(self.store.clone());
         let recent =
             clicks.recent(caller.workspace.id, Some(link.id), None, MAX_RECENT_CLICKS, &mut codes).await?;

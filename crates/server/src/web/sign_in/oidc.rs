@@ -5,8 +5,8 @@ use std::sync::Arc;
 use askama::Template;
 use axum::extract::State;
 use axum::response::Response;
-use http::header::{COOKIE, SET_COOKIE};
-use http::{HeaderMap, HeaderValue};
+use http::HeaderValue;
+use http::header::SET_COOKIE;
 use rlinks_core::access::api_key;
 use rlinks_core::error_code::ErrorCode;
 use rlinks_core::{Slug, User, Workspace};
@@ -14,17 +14,14 @@ use rlinks_store::AuthMethod;
 use url::Url;
 
 use super::login::{safe_next_path, slug_from_host};
-use crate::auth::connection_info::ConnectionInfo;
+use crate::auth::cookies::{Cookie, Lifetime};
 use crate::auth::oidc::Oidc;
 use crate::auth::oidc::login::{Callback, CompletedLogin, LOGIN_TIMEOUT_SECONDS, LoginError, LoginRequest};
 use crate::auth::oidc::provision::{ProvisionError, allows_oidc};
 use crate::web::extract::WebRequest;
 use crate::web::{PageError, Web, render_page, see_other};
-use rlinks_store::clock::random_bytes;
 
-/// The cookie a browser keeps while its user is at the provider, without its prefix.
-const COOKIE_NAME: &str = "rlinks-oidc";
-/// Longer ones are not ours.
+/// Longer cookies are not ours.
 const MAX_COOKIE_BYTES: usize = 2048;
 
 #[derive(Template)]
@@ -51,15 +48,16 @@ pub async fn start(State(web): State<Arc<Web>>, request: WebRequest) -> Result<R
         next: safe_next_path(request.query_param("next").as_deref()).to_owned(),
         invitation: invitation.map(|token| api_key::hash_secret(&token)),
     };
-    let redirect = oidc.begin_login(login_request, random_bytes()).await?;
-    let cookie = cookie(&request.connection, &redirect.cookie, LOGIN_TIMEOUT_SECONDS);
+    let redirect = oidc.begin_login(login_request, web.ops.random.bytes()).await?;
+    let lifetime = Lifetime::Seconds(LOGIN_TIMEOUT_SECONDS);
+    let cookie = Cookie::OidcLogin.set(&request.connection, &redirect.cookie, lifetime);
     // A form of ours may lead to our own pages only, so somebody who sent one takes one more step by themselves.
     if request.query_param("via").as_deref() == Some("form") {
         let mut response = render_page(&OidcRedirectPage { location: &redirect.location })?;
-        response.headers_mut().append(SET_COOKIE, cookie);
+        response.headers_mut().extend(cookie.map(|cookie| (SET_COOKIE, cookie)));
         return Ok(response);
     }
-    Ok(see_other(&redirect.location, Some(cookie)))
+    Ok(see_other(&redirect.location, cookie))
 }
 
 /// The workspace to sign in to: the Host's, or the one the user names.
@@ -76,7 +74,7 @@ pub async fn callback(State(web): State<Arc<Web>>, request: WebRequest) -> Resul
     request.ensure_sign_in_allowed()?;
     let oidc = provider(&web)?;
     // Whatever comes of it, this trip is over.
-    let cleared = cookie(&request.connection, "", 0);
+    let cleared = Cookie::OidcLogin.clear(&request.connection);
     let completed = complete_login(&web, oidc, &request).await;
     let (started, next) =
         completed.map_err(|problem| PageError { cookie: Some(cleared.clone()), ..problem })?;
@@ -91,7 +89,9 @@ async fn complete_login(
     oidc: &Oidc,
     request: &WebRequest,
 ) -> Result<(HeaderValue, String), PageError> {
-    let cookie = single_cookie(&request.headers, &request.connection.cookie_name(COOKIE_NAME));
+    let cookie = Cookie::OidcLogin
+        .single(&request.headers, &request.connection)
+        .filter(|value| value.len() <= MAX_COOKIE_BYTES);
     let callback = Callback::parse(request.uri.query().unwrap_or_default());
     let CompletedLogin { identity, request: login_request } = oidc.finish_login(callback, cookie).await?;
     let slug = Slug::parse(&login_request.workspace).map_err(|_| ProvisionError::WorkspaceUnavailable)?;
@@ -123,24 +123,6 @@ fn url_on_redirect_host(oidc: &Oidc, request: &WebRequest) -> Option<String> {
     url.set_query(request.uri.query());
     url.query_pairs_mut().append_pair("moved", "1");
     Some(url.into())
-}
-
-fn cookie(connection: &ConnectionInfo, value: &str, seconds: i64) -> HeaderValue {
-    let name = connection.cookie_name(COOKIE_NAME);
-    let text = format!(
-        "{name}={value}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Lax{}",
-        connection.secure_attribute()
-    );
-    HeaderValue::from_str(&text).expect("a cookie of ours is plain text")
-}
-
-/// The one cookie of this name. Two count as none: another site may have set one of them.
-fn single_cookie<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
-    let lines = headers.get_all(COOKIE).into_iter().filter_map(|line| line.to_str().ok());
-    let pairs = lines.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='));
-    let mut values = pairs.filter(|(given, _)| *given == name).map(|(_, value)| value);
-    let (Some(value), None) = (values.next(), values.next()) else { return None };
-    (value.len() <= MAX_COOKIE_BYTES).then_some(value)
 }
 
 impl From<LoginError> for PageError {

@@ -7,11 +7,11 @@ use rlinks_clicks::time::{DAY_MS, HOUR_MS, day_of};
 use rlinks_core::{FieldCode, Timestamp};
 
 use super::chart::{Chart, Share, format_number, shares};
-use crate::auth::caller::Caller;
 use crate::web::extract::WebRequest;
 pub use crate::web::statistics::range::RANGE_OPTIONS;
 use crate::web::statistics::range::{RangeError, RangeQuery, TimeSpan, is_day};
 use crate::web::{PageError, Web};
+use rlinks_ops::Caller;
 use rlinks_ops::sweep::click_retention;
 
 /// What a page shows.
@@ -86,7 +86,7 @@ impl Web {
     ) -> Result<(StatsPanel, Statistics), PageError> {
         let now = self.clock.now();
         let mut query = RangeQuery::from_request(request);
-        let clicks = self.api.clicks().await?;
+        let clicks = self.front_end.clicks().await?;
         let base = StatsQuery {
             tz: query.zone.clone(),
             bots: query.bots,

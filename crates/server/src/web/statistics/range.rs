@@ -4,6 +4,7 @@ use rlinks_clicks::stats::{Bots, Interval, Zone};
 use rlinks_clicks::time::{DAY_MS, HOUR_MS};
 use rlinks_core::Timestamp;
 
+use crate::auth::cookies::Cookie;
 use crate::web::extract::WebRequest;
 
 /// Ranges to choose from: their name in the address, and in words.
@@ -58,8 +59,7 @@ impl RangeQuery {
         let (from, to) = (named("from"), named("to"));
         let custom = range.is_none() && (from.is_some() || to.is_some());
         // The script tells in which zone they live; it is no secret, and what is no zone is UTC.
-        let browser_zone =
-            request.cookie(&request.connection.cookie_name("tz")).map(|text| text.replace("%2F", "/"));
+        let browser_zone = request.cookie(Cookie::TimeZone).map(|text| text.replace("%2F", "/"));
         let browser_zone = browser_zone.and_then(|name| Zone::parse(&name)).unwrap_or_default();
         let tz = named("tz");
         let (zone, error) = match tz.as_deref().map(Zone::parse) {

@@ -12,13 +12,12 @@ use rlinks_core::{ApiKey, FieldCode, FieldError, FieldErrors, Id, Scope, Scopes,
 
 use super::super::{PageError, Web, render_page, see_other};
 use super::{ConfirmPage, flash_text, is_confirmed};
-use crate::api::error::ApiError;
-use crate::api::keys::{accessible_key, key_access};
 use crate::auth::authorize::AnyScope;
-use crate::auth::caller::Caller;
 use crate::auth::session::CurrentSession;
 use crate::web::extract::{AuthorizedForm, AuthorizedPage, Form};
-use rlinks_ops::members::KeyDraft;
+use rlinks_ops::Caller;
+use rlinks_ops::OpsError;
+use rlinks_ops::api_keys::{KeyAccess, KeyRequest};
 
 /// Keys on a page.
 const PAGE_SIZE: usize = 50;
@@ -87,7 +86,7 @@ impl<'a> KeysPage<'a> {
         caller: &Caller,
         before: Option<Id>,
     ) -> Result<Self, PageError> {
-        let access = key_access(caller).map_err(|error| key_page_error(&error))?;
+        let access = KeyAccess::for_caller(caller).map_err(key_page_error)?;
         let limit = i64::try_from(PAGE_SIZE).unwrap_or(i64::MAX) + 1;
         let mut keys = web.store.keys(caller.workspace.id, access.owner(), before, limit).await?;
         let more = keys.len() > PAGE_SIZE;
@@ -135,13 +134,14 @@ impl<'a> KeysPage<'a> {
     }
 }
 
-/// The API's word about keys, as a page says it.
-fn key_page_error(error: &ApiError) -> PageError {
-    match error.parts() {
-        (code @ ErrorCode::Forbidden, _) => {
-            PageError::with_message(code, "Viewers have no keys. An admin can give you another role")
-        }
-        (code, message) => PageError::with_message(code, message),
+/// Why somebody has no keys, as a page says it.
+fn key_page_error(error: OpsError) -> PageError {
+    match error {
+        OpsError::Forbidden(_) => PageError::with_message(
+            ErrorCode::Forbidden,
+            "Viewers have no keys. An admin can give you another role",
+        ),
+        error => error.into(),
     }
 }
 
@@ -161,7 +161,7 @@ pub async fn show(
 }
 
 /// What the form says a key is to be.
-fn draft_from_form(form: &Form, caller: &Caller, now: Timestamp) -> Result<KeyDraft, FieldErrors> {
+fn request_from_form(form: &Form, now: Timestamp) -> Result<KeyRequest, FieldErrors> {
     let mut errors = FieldErrors::default();
     let name = errors.ok_or_push(ApiKey::parse_name(form.get("name")));
     let chosen: Vec<Scope> =
@@ -183,8 +183,8 @@ fn draft_from_form(form: &Form, caller: &Caller, now: Timestamp) -> Result<KeyDr
     };
     let expires_at = days.map(|days| now.plus_ms(days * DAY_MS));
     errors.into_result()?;
-    let user = caller.member();
-    Ok(KeyDraft { name: name.unwrap_or_default(), scopes: Scopes::new(&chosen), user, expires_at })
+    let scopes = Some(Scopes::new(&chosen));
+    Ok(KeyRequest { name: name.unwrap_or_default(), scopes, user: None, expires_at })
 }
 
 /// Makes a key, and shows it this once.
@@ -192,7 +192,7 @@ pub async fn create(
     State(web): State<Arc<Web>>,
     AuthorizedForm { current, caller, form, .. }: AuthorizedForm<AnyScope>,
 ) -> Result<Response, PageError> {
-    key_access(&caller).map_err(|error| key_page_error(&error))?;
+    KeyAccess::for_caller(&caller).map_err(key_page_error)?;
     let again = async |errors: FieldErrors, problem: Option<String>| -> Result<KeysPage, PageError> {
         let mut again = KeysPage::new(&web, &current, &caller, None).await?;
         for choice in &mut again.choices {
@@ -213,19 +213,14 @@ pub async fn create(
         let again = again(FieldErrors::default(), Some(message.clone())).await?;
         return Err(PageError::with_message(ErrorCode::Conflict, message).rendered_in(&again, None));
     }
-    let draft = match draft_from_form(&form, &caller, web.clock.now()) {
-        Ok(draft) => draft,
+    let asked = match request_from_form(&form, web.clock.now()) {
+        Ok(asked) => asked,
         Err(errors) => {
             let again = again(errors, None).await?;
             return Err(PageError::new(ErrorCode::ValidationFailed).rendered_in(&again, None));
         }
     };
-    if !draft.scopes.is_subset(caller.scopes) {
-        let message = "A key can be given no scope its maker does not have";
-        return Err(PageError::with_message(ErrorCode::Forbidden, message));
-    }
-    let made = web.api.ops.create_key(&caller.by, &caller.workspace, &draft).await;
-    let (key, secret) = made?;
+    let (key, secret) = web.ops.create_key(&caller, asked).await?;
     let made = NewKey { name: key.name, secret: secret.reveal().to_owned() };
     let shown = KeysPage::new(&web, &current, &caller, None).await?;
     render_page(&KeysPage { made: Some(made), ..shown })
@@ -237,7 +232,7 @@ pub async fn revoke(
     Path(id): Path<String>,
     AuthorizedForm { current, caller, form, .. }: AuthorizedForm<AnyScope>,
 ) -> Result<Response, PageError> {
-    let key = accessible_key(&web.api, &caller, &id).await.map_err(|error| key_page_error(&error))?;
+    let key = web.ops.key(&caller, &id).await.map_err(key_page_error)?;
     if !is_confirmed(&form) {
         return ConfirmPage {
             current: &current,
@@ -253,7 +248,7 @@ pub async fn revoke(
         }
         .respond();
     }
-    web.api.ops.revoke_key(&caller.by, &caller.workspace, key.id).await?;
+    web.ops.revoke_key(&caller, &id).await?;
     Ok(see_other("/admin/keys?done=revoked", None))
 }
 
@@ -263,11 +258,7 @@ pub async fn rotate(
     Path(id): Path<String>,
     AuthorizedForm { current, caller, form, .. }: AuthorizedForm<AnyScope>,
 ) -> Result<Response, PageError> {
-    let key = accessible_key(&web.api, &caller, &id).await.map_err(|error| key_page_error(&error))?;
-    let own = key.user.is_some() && key.user == caller.member();
-    if !own && !key.scopes.is_subset(caller.scopes) {
-        return Err(PageError::with_message(ErrorCode::Forbidden, "This key may do more than you"));
-    }
+    let key = web.ops.key(&caller, &id).await.map_err(key_page_error)?;
     if !is_confirmed(&form) {
         return ConfirmPage {
             current: &current,
@@ -283,7 +274,7 @@ pub async fn rotate(
         }
         .respond();
     }
-    let (key, secret) = web.api.ops.rotate_key(&caller.by, &key).await?;
+    let (_, key, secret) = web.ops.rotate_key(&caller, &id).await?;
     let made = NewKey { name: key.name, secret: secret.reveal().to_owned() };
     let shown = KeysPage::new(&web, &current, &caller, None).await?;
     render_page(&KeysPage { made: Some(made), ..shown })

@@ -13,9 +13,9 @@ use rlinks_core::{Actor, Email, FieldErrors, Id, User, Workspace};
 use rlinks_store::{AuditFilter, Store, StoreError};
 
 use super::super::{PageError, Web, render_page};
-use crate::api::import_export::stream_body;
 use crate::auth::authorize::WorkspaceAdmin;
 use crate::auth::session::CurrentSession;
+use crate::front_end::download::stream_body;
 use crate::web::extract::{AuthorizedPage, WebRequest};
 use crate::web::workspace::audit_details::{FieldDiff, diff};
 use rlinks_ops::OpsError;

@@ -14,10 +14,10 @@ use rlinks_store::{DomainRecord, StoreError};
 use super::super::{PageError, Web, render_page, see_other};
 use super::{ConfirmPage, flash_text, is_confirmed};
 use crate::auth::authorize::WorkspaceAdmin;
-use crate::auth::caller::Caller;
 use crate::auth::session::CurrentSession;
 use crate::web::extract::{AuthorizedForm, AuthorizedPage, WebRequest};
 use crate::web::statistics::chart::format_number;
+use rlinks_ops::Caller;
 use rlinks_ops::{OpsError, Resource};
 
 /// Links that are named in a question.
@@ -85,12 +85,12 @@ impl<'a> DomainsPage<'a> {
     async fn new(web: &Web, current: &'a CurrentSession) -> Result<Self, PageError> {
         let (all, now) = (web.store.domain_records().await?, web.clock.now());
         let mine = all.into_iter().filter(|record| record.domain.workspace == current.workspace.id);
-        let naming = &web.api.ops.short_urls;
+        let naming = &web.ops.short_urls;
         Ok(Self {
             current,
             done: None,
             domains: mine.map(|record| Row::from_record(record, &current.workspace, now)).collect(),
-            checks_enabled: web.api.ops.domain_checker.is_enabled(),
+            checks_enabled: web.ops.domain_checker.is_enabled(),
             default_host: naming
                 .base_domain
                 .as_ref()
@@ -136,14 +136,13 @@ pub async fn add(
                 }
                 .respond();
             }
-            web.api.ops.claim_domain(&caller.by, &caller.workspace, host).await
+            web.ops.add_domain(&caller, host).await
         }
     };
     let (problem, errors) = match added {
         Ok((_, true)) => return Ok(see_other("/admin/domains?done=there", None)),
         Ok((domain, false)) => {
-            web.api.reload_directory().await?;
-            let record = web.api.ops.domain_record(&caller.workspace, &domain.host).await?;
+            let record = web.ops.domain_record(&caller.workspace, &domain.host).await?;
             let is_active = record.verification.status() == DomainStatus::Active;
             let done = if is_active { "added" } else { "waiting" };
             return Ok(see_other(&format!("/admin/domains?done={done}"), None));
@@ -188,7 +187,7 @@ async fn domain_impact(
     if web.store.domains().await?.iter().any(|domain| domain.host == *host) {
         return Ok(words);
     }
-    let ops = &web.api.ops;
+    let ops = &web.ops;
     if ops.answers_any_host(&caller.workspace).await? {
         let seen = request.headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
         let name = seen.rsplit_once(':').map_or(seen, |(name, _)| name);
@@ -235,10 +234,7 @@ pub async fn make_primary(
     AuthorizedForm { caller, .. }: AuthorizedForm<WorkspaceAdmin>,
 ) -> Result<Response, PageError> {
     let host = parse_host(&name)?;
-    let (actor, now) = (&caller.by.actor, web.clock.now());
-    let changed = web.store.set_primary_domain(caller.workspace.id, &host, actor, now).await;
-    changed.map_err(OpsError::from)?;
-    web.api.reload_directory().await?;
+    web.ops.set_primary_domain(&caller, &host).await?;
     Ok(see_other("/admin/domains?done=primary", None))
 }
 
@@ -249,8 +245,7 @@ pub async fn verify(
     AuthorizedForm { caller, .. }: AuthorizedForm<WorkspaceAdmin>,
 ) -> Result<Response, PageError> {
     let host = parse_host(&name)?;
-    let record = web.api.ops.verify_domain(&caller.by, &caller.workspace, &host).await?;
-    web.api.reload_directory().await?;
+    let record = web.ops.verify_domain(&caller, &host).await?;
     let done = match (record.verification.needs_proof, record.verification.missing_since) {
         (true, None) => "proven",
         (true, Some(_)) => "unproven",
@@ -285,9 +280,6 @@ pub async fn remove(
         }
         .respond();
     }
-    let (actor, now) = (&caller.by.actor, web.clock.now());
-    let removed = web.store.remove_domain(caller.workspace.id, &host, actor, now).await;
-    removed.map_err(OpsError::from)?;
-    web.api.reload_directory().await?;
+    web.ops.remove_domain(&caller, &host).await?;
     Ok(see_other("/admin/domains?done=removed", None))
 }

@@ -13,13 +13,15 @@ use rlinks_core::error_code::ErrorCode;
 
 use super::super::{PageError, Web, capitalize, render_page};
 use super::upload::Upload;
-use crate::api::import_export::{download, import_rows};
 use crate::auth::authorize::LinksRead;
 use crate::auth::session::CurrentSession;
+use crate::front_end::download::download;
 use crate::web::extract::AuthorizedPage;
 use rlinks_ops::WriteMode;
 use rlinks_ops::export::ExportFormat;
-use rlinks_ops::import::{ImportFormat, ImportReport, ReadError, RowOutcome, Rows};
+use rlinks_ops::import::{
+    ImportFormat, ImportIdentity, ImportOptions, ImportReport, OnExisting, ReadError, RowOutcome, Rows,
+};
 
 /// What a file may be, in words.
 const IMPORT_FORMATS: [(&str, &str); 10] = [
@@ -110,7 +112,15 @@ pub async fn preview_or_import(State(web): State<Arc<Web>>, upload: Upload) -> R
         }
     };
     let mode = if confirmed { WriteMode::Apply } else { WriteMode::DryRun };
-    let report = import_rows(&web.api, &caller, rows, mode, allow_http).await?;
+    let import = ImportOptions {
+        mode,
+        on_existing: OnExisting::Skip,
+        identity: ImportIdentity::New,
+        allow_http,
+        clicks: Some(web.front_end.clicks().await?),
+        on_progress: &|_| {},
+    };
+    let report = web.ops.import(&caller, rows, &import).await?;
     render_page(&ReportPage { current: &current, report: &report, allow_http, content })
 }
 
@@ -123,5 +133,5 @@ pub async fn export(
     let format = ExportFormat::ALL.iter().find(|(name, _)| *name == requested);
     let (_, format) =
         format.ok_or_else(|| PageError::with_message(ErrorCode::NotFound, "There is no such format"))?;
-    download(&web.api, &caller, *format).await.map_err(PageError::from)
+    download(&web.front_end, &caller, *format).await.map_err(PageError::from)
 }

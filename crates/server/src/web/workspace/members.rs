@@ -13,9 +13,9 @@ use rlinks_store::StoreError;
 use super::super::{PageError, Web, render_page, see_other};
 use super::{ConfirmPage, flash_text, is_confirmed};
 use crate::auth::authorize::WorkspaceAdmin;
-use crate::auth::caller::Caller;
 use crate::auth::session::{CurrentSession, Sessions};
 use crate::web::extract::{AuthorizedForm, AuthorizedPage};
+use rlinks_ops::Caller;
 use rlinks_ops::members::{Invitation, MemberPatch};
 use rlinks_ops::{OpsError, Resource};
 
@@ -120,7 +120,7 @@ pub async fn invite(
         let shown = MembersPage { email, full_name, role, errors, ..shown };
         return Err(PageError::new(ErrorCode::ValidationFailed).rendered_in(&shown, None));
     };
-    let invited = web.api.ops.invite(&caller.by, &caller.workspace, email, full_name, role).await;
+    let invited = web.ops.invite(&caller, email, full_name, role).await;
     let invited = match invited {
         Ok(invited) => invited,
         Err(error) => return Err(members_page_error(&web, &current, error).await),
@@ -156,7 +156,7 @@ pub async fn invite_again(
         }
         .respond();
     }
-    let invitation = match web.api.ops.reinvite(&caller.by, &user).await {
+    let invitation = match web.ops.reinvite(&caller, &user).await {
         Ok(invitation) => invitation,
         Err(error) => return Err(members_page_error(&web, &current, error).await),
     };
@@ -169,7 +169,7 @@ async fn find_member(web: &Web, caller: &Caller, id: &str) -> Result<User, PageE
     if id.parse::<i64>().is_err() {
         return Err(PageError::from(OpsError::NotFound(Resource::User(id.to_owned()))));
     }
-    web.api.ops.member(&caller.workspace, id).await.map_err(PageError::from)
+    web.ops.member(&caller.workspace, id).await.map_err(PageError::from)
 }
 
 /// Whether somebody is about to take from themselves what lets them be here.
@@ -194,7 +194,7 @@ async fn apply(
     patch: MemberPatch,
     said: &str,
 ) -> Result<Response, PageError> {
-    match web.api.ops.change_member(&caller.by, seen, &patch).await {
+    match web.ops.change_member(caller, seen, &patch).await {
         Ok(_) => Ok(see_other(&format!("/admin/members?done={said}"), None)),
         Err(error) => Err(members_page_error(web, current, error).await),
     }
@@ -292,7 +292,7 @@ pub async fn remove(
     if !is_confirmed(&form) {
         return confirm_removal(&current, &caller, &user);
     }
-    if let Err(error) = web.api.ops.remove_member(&caller.by, &caller.workspace, &user).await {
+    if let Err(error) = web.ops.remove_member(&caller, &user).await {
         return Err(members_page_error(&web, &current, error).await);
     }
     if is_self(&caller, &user) {

@@ -12,13 +12,12 @@ use rlinks_core::{FieldErrors, Policy, Preset, Workspace};
 use super::super::{PageError, Web, render_page, see_other};
 use super::{field_error, flash_text, is_confirmed};
 use crate::auth::authorize::WorkspaceAdmin;
-use crate::auth::caller::Caller;
 use crate::auth::session::CurrentSession;
 use crate::web::extract::{AuthorizedForm, AuthorizedPage, Form};
 use crate::web::workspace::policy_fields::{
     FieldKind, POLICY_FIELDS, PolicyField, SIGN_IN_METHODS, value_of,
 };
-use rlinks_ops::OpsError;
+use rlinks_ops::workspaces::WorkspacePatch;
 
 const FLASH_TEXTS: [(&str, &str); 3] = [
     (
@@ -235,7 +234,7 @@ pub async fn change(
     let seen_then = form.get("seen");
     let changed_meanwhile = is_confirmed(&form) && seen_then != workspace_version(seen);
     if is_confirmed(&form) && !changed_meanwhile {
-        save(&web, &caller, Workspace { policy: next, ..seen.clone() }, "workspace.policy").await?;
+        web.ops.update_workspace(&caller, WorkspacePatch { policy: Some(next), name: None }).await?;
         return Ok(see_other("/admin/policy?done=policy", None));
     }
     let mut fields: Vec<(String, String)> =
@@ -263,13 +262,6 @@ fn workspace_version(workspace: &Workspace) -> String {
     workspace.updated_at.ms().to_string()
 }
 
-async fn save(web: &Web, caller: &Caller, next: Workspace, action: &str) -> Result<(), PageError> {
-    let (actor, now) = (&caller.by.actor, web.clock.now());
-    let saved = web.store.update_workspace(&caller.workspace, next, action, actor, now).await;
-    saved.map_err(OpsError::Store)?;
-    Ok(web.api.reload_directory().await?)
-}
-
 /// Gives the workspace another name.
 pub async fn rename(
     State(web): State<Arc<Web>>,
@@ -283,6 +275,6 @@ pub async fn rename(
             return Err(PageError::new(ErrorCode::ValidationFailed).rendered_in(&again, None));
         }
     };
-    save(&web, &caller, Workspace { name, ..current.workspace.clone() }, "workspace.update").await?;
+    web.ops.update_workspace(&caller, WorkspacePatch { name: Some(name), policy: None }).await?;
     Ok(see_other("/admin/policy?done=name", None))
 }

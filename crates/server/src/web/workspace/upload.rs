@@ -15,10 +15,10 @@ use rlinks_core::error_code::ErrorCode;
 
 use super::super::{PageError, Web};
 use crate::auth::authorize::LinksWrite;
-use crate::auth::caller::Caller;
 use crate::auth::csrf::is_cross_site;
 use crate::auth::session::CurrentSession;
 use crate::web::extract::{WebRequest, authorize, csrf_failed, redirect_to_login};
+use rlinks_ops::Caller;
 
 pub const MAX_FILE_BYTES: usize = 16 * 1024 * 1024;
 /// The largest form: such a file as base64, and some words.

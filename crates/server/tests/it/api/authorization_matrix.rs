@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use rlinks_core::link::code::is_reserved;
+use rlinks_core::link::code::is_server_word;
 use rlinks_core::{Host, Preset, Role, Scopes, Workspace};
 use serde_json::{Value, json};
 
@@ -253,11 +253,14 @@ fn committed_openapi_document_matches_the_server() {
 }
 
 #[test]
-fn every_described_path_begins_with_a_reserved_word() {
+fn every_described_path_begins_with_a_server_word() {
     for path in rlinks_server::api::openapi()["paths"].as_object().unwrap().keys() {
         let segment = path.trim_start_matches('/').split('/').next().unwrap();
         let is_code = segment.starts_with("{code}");
-        assert!(is_code || is_reserved(segment), "{path}: reserve `{segment}`, or a link could hide it");
+        assert!(
+            is_code || is_server_word(segment),
+            "{path}: make `{segment}` a server word, or a link hides it"
+        );
     }
 }
 

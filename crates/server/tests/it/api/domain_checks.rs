@@ -3,17 +3,18 @@
 use std::sync::Arc;
 
 use rlinks_core::{Host, Preset, Role, Workspace};
+use rlinks_ops::WriteMode;
 use rlinks_ops::domain_checks::run::{CheckRun, CheckedDomain, DomainCheckReport, RegistryChecks};
 use rlinks_ops::domain_checks::{DomainCheckConfig, DomainChecker, ExpectedAddress};
-use rlinks_ops::{Requester, WriteMode};
 use rlinks_server::Config;
+use rlinks_store::clock::Random;
 use serde_json::{Value, json};
 
 use crate::support::database::{TestStore, contract};
 use crate::support::domain_services::{StubBehavior, StubDns, StubRdap};
 use crate::support::members::{ApiUser, TestServer, preset, with_configured_server};
 use crate::support::raw_client::{Response, send_request, wait_until};
-use crate::support::server::operator;
+use crate::support::server::operator_in;
 
 contract!(
     domain_is_served_once_verified,
@@ -59,16 +60,16 @@ impl DomainServices {
     }
 
     fn custodian(&self) -> Arc<DomainChecker> {
-        Arc::new(DomainChecker::new(&self.options).unwrap())
+        Arc::new(DomainChecker::new(&self.options, Random::system()).unwrap())
     }
 
     /// What another process does: `rmax domains check`, or the daily job of another node.
     fn round(&self, server: &TestServer) -> DomainCheckReport {
         server.runtime.block_on(async {
-            let (store, workspaces) = (server.store(), server.store().workspaces().await.unwrap());
-            let (custodian, workspaces) = (&self.custodian(), &workspaces[..]);
+            let workspaces = &server.store().workspaces().await.unwrap()[..];
+            let ops = &server.other_ops(|settings| settings.domain_checker = self.custodian());
             let (only, registries, mode) = (None, RegistryChecks::WhenDue, WriteMode::Apply);
-            CheckRun { store, checker: custodian, workspaces, only, registry_checks: registries, mode }
+            CheckRun { ops, workspaces, only, registry_checks: registries, mode }
                 .run(server.now())
                 .await
                 .unwrap()
@@ -432,7 +433,7 @@ fn daily_job_checks_domains_and_main_does_not_serve_unverified_ones() {
         .runtime
         .block_on(server.ops.domain_record(&acme, &Host::parse("go.acme.example").unwrap()))
         .unwrap();
-    let by = Requester::operator(operator());
+    let by = operator_in(&server.main);
     server.runtime.block_on(server.store().trust_domain(&seen, &by.actor, server.now())).unwrap();
     wait_until("it answers", || visit(&server, "go.acme.example").status == 302);
     assert_eq!(told(&server, &acme), ["domain.add", "domain.unproven", "domain.trust"]);

@@ -2,7 +2,6 @@
 
 use rlinks_core::access::api_key::ApiKeySecret;
 use rlinks_core::{Preset, Role, Scope, Scopes};
-use rlinks_ops::Requester;
 use serde_json::{Value, json};
 
 use crate::support::api_client::{ApiClient, ApiResponse};
@@ -10,7 +9,7 @@ use crate::support::database::{TestStore, contract};
 use crate::support::files::files_with;
 use crate::support::members::{TestServer, preset, with_server};
 use crate::support::raw_client::wait_until;
-use crate::support::server::operator;
+use crate::support::server::operator_in;
 
 contract!(
     key_is_shown_once_and_stops_working_when_revoked,
@@ -68,8 +67,8 @@ async fn key_revoked_by_another_process_is_refused_soon(test_store: TestStore) {
     with_server(test_store, preset(Preset::Fabric), |server| {
         let root = server.root();
         root.get("/me").expect(200);
-        let by = Requester::operator(operator());
-        server.runtime.block_on(server.ops.revoke_key(&by, &server.main, root.key.id)).unwrap();
+        let by = operator_in(&server.main);
+        server.runtime.block_on(server.ops.revoke_key(&by, &root.key.id.to_string())).unwrap();
         wait_until("the feed tells of it", || root.get("/me").status() == 401);
         root.get("/me").refused(401, "UNAUTHENTICATED");
     })

@@ -1,11 +1,13 @@
 //! `/links` and what is below it, `/check`, `/explain`.
 
-use rlinks_core::{Preset, Scope, Scopes, Timestamp};
+use rlinks_core::{LinkState, Preset, Scope, Scopes, Timestamp};
+use rlinks_ops::WriteMode;
 use serde_json::{Value, json};
 
 use crate::support::api_client::at_once;
 use crate::support::database::{TestStore, contract};
 use crate::support::members::{TestServer, owner, preset, with_server};
+use crate::support::server::operator_in;
 
 contract!(
     link_is_created_changed_deleted_and_restored,
@@ -13,7 +15,40 @@ contract!(
     change_with_a_stale_if_match_is_412,
     fifty_creations_of_one_code_make_one_link,
     bulk_creation_reports_each_link_separately,
+    deletion_and_disabling_win_against_concurrent_changes,
 );
+
+/// A change of state names no version, so another change at the same time is no reason to refuse it, whoever asks.
+async fn deletion_and_disabling_win_against_concurrent_changes(test_store: TestStore) {
+    with_server(test_store, preset(Preset::Fabric), |server| {
+        let member = server.member();
+        let operator = operator_in(&server.main);
+        let change = |code: &str, state: LinkState| {
+            let changed = server.ops.change_state(&operator, code, state, None, WriteMode::Apply);
+            server.runtime.block_on(changed).map(|done| done.link.state)
+        };
+        for round in 0..10 {
+            let code = format!("busy-{round}");
+            member.post("/links", &json!({"code": code, "target": "https://example.com/"})).expect(201);
+            std::thread::scope(|scope| {
+                for writer in 0..3 {
+                    let (member, code) = (&member, &code);
+                    scope.spawn(move || {
+                        for number in 0..10 {
+                            let body = json!({"notes": format!("{writer} {number}")});
+                            member.patch(&format!("/links/{code}"), &body);
+                        }
+                    });
+                }
+                for state in [LinkState::Disabled, LinkState::Active, LinkState::Deleted] {
+                    assert_eq!(change(&code, state).unwrap(), state, "{code}");
+                }
+            });
+            member.get(&format!("/links/{code}")).refused(404, "NOT_FOUND");
+        }
+    })
+    .await;
+}
 
 /// The seconds of an RFC 3339 text.
 fn time(value: &Value) -> Timestamp {

@@ -2,7 +2,7 @@
 
 use rlinks_core::draft::Input;
 use rlinks_core::{Preset, Role};
-use rlinks_ops::{OnDeletedCode, Requester, WriteMode};
+use rlinks_ops::{OnDeletedCode, WriteMode};
 use rlinks_store::Location;
 use serde_json::json;
 use sqlx::postgres::{PgConnectOptions, PgConnection};
@@ -11,7 +11,7 @@ use sqlx::{AssertSqlSafe, Connection as _, Executor as _};
 use crate::support::database::{TestStore, on_postgres};
 use crate::support::members::{TestServer, preset, with_server};
 use crate::support::raw_client::wait_until;
-use crate::support::server::operator;
+use crate::support::server::operator_in;
 
 #[test]
 fn unavailable_store_is_503_and_redirects_continue() {
@@ -129,10 +129,9 @@ async fn postgres_writers_in_any_order_never_deadlock() {
                 .map(|number| server.workspace(&format!("space-{number}"), preset(Preset::Fabric), &[]))
                 .collect();
             let admins: Vec<_> = spaces.iter().map(|space| server.person(space, Role::Admin)).collect();
-            let by = Requester::operator(operator());
             std::thread::scope(|scope| {
                 for turn in 0..8 {
-                    let (server, spaces, admins, by) = (&server, &spaces, &admins, &by);
+                    let (server, spaces, admins) = (&server, &spaces, &admins);
                     scope.spawn(move || {
                         for step in 0..20 {
                             let target = format!("https://example.com/{turn}/{step}");
@@ -141,15 +140,10 @@ async fn postgres_writers_in_any_order_never_deadlock() {
                                 continue;
                             }
                             let input = Input { target: Some(target), ..Input::default() };
-                            let made = server.ops.create(
-                                by,
-                                &spaces[3 - step % 4],
-                                &input,
-                                OnDeletedCode::Refuse,
-                                None,
-                                WriteMode::Apply,
-                            );
-                            server.runtime.block_on(made).unwrap();
+                            let caller = operator_in(&spaces[3 - step % 4]);
+                            let (on_deleted, mode) = (OnDeletedCode::Refuse, WriteMode::Apply);
+                            let creation = server.ops.create(&caller, &input, on_deleted, None, mode);
+                            server.runtime.block_on(creation).unwrap();
                         }
                     });
                 }

@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 
 use rlinks_core::{Code, Link, Policy, Preset, Role, Scopes};
 use rlinks_ops::WriteMode;
-use rlinks_ops::sweep::finish_deletions;
 use rlinks_store::write::{Action, LinkOp, LinkWrite};
 use serde_json::{Value, json};
 
@@ -55,7 +54,7 @@ async fn interrupted_account_deletion_is_finished_at_the_next_start(test_store: 
         server.runtime.block_on(cared_for);
         let left = |server: &TestServer| {
             let workspaces = [server.main.clone()];
-            let work = finish_deletions(server.store(), &workspaces, WriteMode::DryRun, server.now());
+            let work = server.ops.finish_deletions(&workspaces, WriteMode::DryRun, server.now());
             server.runtime.block_on(work).unwrap().first().map_or(0, |(_, links)| *links)
         };
         assert_eq!(left(&server), 299, "all of them, and not a page");

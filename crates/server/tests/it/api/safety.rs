@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 
 use rlinks_clicks::ClickStore;
 use rlinks_core::{LinkState, Preset};
-use rlinks_ops::Requester;
 use rlinks_ops::safety::{SafetyConfig, WhenUnavailable};
 use serde_json::{Value, json};
 
@@ -13,7 +12,7 @@ use crate::support::database::{TestStore, contract};
 use crate::support::members::{ApiUser, TestServer, preset, runtime, with_configured_server};
 use crate::support::raw_client::wait_until;
 use crate::support::safe_browsing::{KEY, MALWARE, SOCIAL_ENGINEERING, StubBehavior, StubSafeBrowsing};
-use crate::support::server::{NOW, UnstartedServer, create, operator};
+use crate::support::server::{NOW, UnstartedServer, create, operator_in};
 
 contract!(
     unsafe_target_is_refused_by_every_operation,
@@ -122,12 +121,12 @@ async fn link_that_becomes_unsafe_is_disabled_with_a_reason(test_store: TestStor
             member.patch(&path, &json!({"title": "why?"})).expect(200);
         }
         member.post("/links/gone/restore", &json!({})).refused(422, "UNSAFE_TARGET");
-        let by = Requester::operator(operator());
+        let by = operator_in(&server.main);
         let enabled = server.runtime.block_on(server.ops.change_state(
             &by,
-            &server.main,
             "turned",
             LinkState::Active,
+            None,
             rlinks_ops::WriteMode::DryRun,
         ));
         assert!(enabled.is_ok(), "somebody without that list may rehearse it");

@@ -123,11 +123,11 @@ fn csv_of_clicks_is_safe_in_a_spreadsheet() {
     let server = TestServer::new(Preset::Team);
     let member = server.member();
     member.post("/links", &json!({"code": "csv", "target": "https://example.com/"})).expect(201);
-    for agent in ["=cmd|' /C calc'!A0", "+1", "-1", "@SUM(A1)", "a \"quoted\", text"] {
+    for agent in ["=cmd|' /C calc'!A0", "+1", "-1", "@SUM(A1)", "'=1", "plain", "a \"quoted\", text"] {
         server.visit_with("/csv", &format!("User-Agent: {agent}\r\n"));
     }
     wait_until("the clicks are stored", || {
-        member.get("/links/csv/clicks").expect(200).json()["data"].as_array().unwrap().len() == 5
+        member.get("/links/csv/clicks").expect(200).json()["data"].as_array().unwrap().len() == 7
     });
     let csv = member.request("GET", "/links/csv/clicks").header("Accept", "text/csv").send().expect(200);
     assert_eq!(csv.header("content-type"), Some("text/csv; charset=utf-8"));
@@ -136,10 +136,17 @@ fn csv_of_clicks_is_safe_in_a_spreadsheet() {
     assert_eq!((csv.header("link"), csv.header("x-next-cursor")), (None, None), "there is no next page");
     let lines: Vec<_> = csv.answer.body.split("\r\n").collect();
     assert!(lines[0].starts_with("key,ts,code,country,ua_hash,"), "{csv:?}");
-    assert_eq!(lines.len(), 7, "a head, five clicks, and the last end of a line");
-    for safe in
-        ["\"'=cmd|' /C calc'!A0\"", "\"'+1\"", "\"'-1\"", "\"'@SUM(A1)\"", "\"a \"\"quoted\"\", text\""]
-    {
+    assert_eq!(lines.len(), 9, "a head, seven clicks, and the last end of a line");
+    // The same cells as in an export of links.
+    for safe in [
+        ",\"'=cmd|' /C calc'!A0\",",
+        ",\"'+1\",",
+        ",\"'-1\",",
+        ",\"'@SUM(A1)\",",
+        ",\"''=1\",",
+        ",plain,",
+        ",\"a \"\"quoted\"\", text\",",
+    ] {
         assert!(csv.answer.body.contains(safe), "{safe}: {csv:?}");
     }
     assert!(!csv.answer.body.contains(",\"=") && !csv.answer.body.contains(",="), "{csv:?}");
@@ -158,7 +165,7 @@ fn csv_of_clicks_is_safe_in_a_spreadsheet() {
         assert!(address.ends_with(page.header("x-next-cursor").unwrap()), "{next}");
         path = address.to_owned();
     }
-    assert_eq!(pages, lines[..6]);
+    assert_eq!(pages, lines[..8]);
 }
 
 #[test]

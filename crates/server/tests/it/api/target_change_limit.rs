@@ -2,14 +2,14 @@
 
 use rlinks_core::draft::Input;
 use rlinks_core::{Preset, Role, Scopes};
-use rlinks_ops::{LinkVisibility, Ops, OpsError, Requester};
+use rlinks_ops::{Caller, OpsError};
 use rlinks_store::StoreError;
 use serde_json::json;
 
 use crate::support::api_client::{ApiClient, ApiResponse, at_once};
 use crate::support::database::{TestStore, contract};
 use crate::support::members::{ApiUser, TestServer, owner, preset, with_configured_server};
-use crate::support::server::operator;
+use crate::support::server::operator_in;
 
 contract!(
     target_changes_over_the_limit_are_refused_and_audited_once,
@@ -121,19 +121,13 @@ async fn all_nodes_share_the_limit(test_store: TestStore) {
             point(&thief, number, "evil").expect(200);
         }
         // What another server on the same store would do for them.
-        let there = Ops { target_changes_per_minute: LIMIT, ..server.ops.clone() };
-        let user = rlinks_core::Actor::from_user(thief.user.as_ref().unwrap().id);
-        let theirs = Requester {
-            actor: user.clone(),
-            owner: user.clone(),
-            principal: user,
-            source: rlinks_core::LinkSource::Web,
-            visibility: LinkVisibility::All,
-        };
-        let change = |by: &Requester, number: usize| {
+        let there = server.other_ops(|settings| settings.target_changes_per_minute = LIMIT);
+        let user = thief.user.clone().unwrap();
+        let theirs = Caller::from_token(user, server.main.clone(), server.now().plus_ms(60_000));
+        let change = |by: &Caller, number: usize| {
             let input = Input { target: Some("https://evil.example/".to_owned()), ..Input::default() };
             let code = format!("link-{number}");
-            server.runtime.block_on(there.patch(by, &server.main, &code, &input, None))
+            server.runtime.block_on(there.patch(by, &code, &input, None))
         };
         change(&theirs, 3).unwrap();
         change(&theirs, 4).unwrap();
@@ -142,7 +136,7 @@ async fn all_nodes_share_the_limit(test_store: TestStore) {
         point(&thief, 6, "evil").refused(429, "RATE_LIMITED");
         assert_eq!(stops(&server), 1);
         // The operator is not stopped.
-        let operator = Requester::operator(operator());
+        let operator = operator_in(&server.main);
         for number in 0..20 {
             change(&operator, number).unwrap();
         }

@@ -1,17 +1,21 @@
 //! `/users` and `/me`: members, and that they can be forgotten.
 
-use rlinks_core::{Preset, Role, Scopes};
+use rlinks_core::{Email, Password, Preset, Role, Scopes};
+use rlinks_store::NewUser;
 use serde_json::{Value, json};
 
+use crate::support::browser::Browser;
 use crate::support::database::{TestStore, contract};
 use crate::support::files::files_with;
-use crate::support::members::{TestServer, preset, with_server};
+use crate::support::members::{PASSWORD, TestServer, preset, with_server};
+use crate::support::server::{operator, operator_in};
 
 contract!(
     members_are_invited_changed_and_deleted,
     last_admin_cannot_be_removed,
     deleted_member_leaves_no_personal_data,
     links_of_a_deleted_owner_are_gone_at_once,
+    new_account_needs_a_domain_with_an_ending_and_an_old_one_keeps_working,
 );
 
 async fn members_are_invited_changed_and_deleted(test_store: TestStore) {
@@ -192,6 +196,36 @@ async fn links_of_a_deleted_owner_are_gone_at_once(test_store: TestStore) {
             let status = |n: usize| server.visit(&format!("/link-{round}-{n}")).status;
             assert_eq!((0..20).map(status).collect::<Vec<_>>(), [410; 20]);
         }
+    })
+    .await;
+}
+
+async fn new_account_needs_a_domain_with_an_ending_and_an_old_one_keeps_working(test_store: TestStore) {
+    with_server(test_store, preset(Preset::Fabric), |server| {
+        let admin = server.admin();
+        for email in ["ann@localhost", "ann@example.c", "ann@example.c0m", "ann@192.0.2.1"] {
+            let refused = admin.post("/users", &json!({"email": email}));
+            assert_eq!(refused.fields(), ["email: bad_characters"], "{email}");
+        }
+        for email in ["ann@example.co", "ärger@büro.example", "ann@пример.рф", "ann@example.xn--p1ai"]
+        {
+            admin.post("/users", &json!({"email": email})).expect(201);
+        }
+        // As an earlier version let somebody in.
+        let email = Email::parse("old@localhost").unwrap();
+        let new = NewUser { workspace: server.main.id, email, full_name: String::new(), role: Role::Member };
+        let actor = operator();
+        let made = server.store().create_user(new, &actor, server.now());
+        let old = server.runtime.block_on(made).unwrap();
+        let set = async {
+            let password = Password::parse(PASSWORD).unwrap();
+            server.ops.set_password(&operator_in(&server.main), &old, password).await
+        };
+        server.runtime.block_on(set).unwrap();
+        assert_eq!(Browser::new(server.address).sign_in("old@localhost", PASSWORD).status, 303);
+        let path = format!("/users/{}", old.id);
+        admin.patch(&path, &json!({"email": "old@localhost", "role": "viewer"})).expect(200);
+        admin.patch(&path, &json!({"email": "other@localhost"})).refused(400, "VALIDATION_FAILED");
     })
     .await;
 }

@@ -11,6 +11,7 @@ use crate::support::members::TestServer;
 use crate::support::oidc_issuer::{everybody, rule, settings};
 use crate::support::oidc_provider::{Provider, ProviderBrowser, REDIRECT, parameter};
 use crate::support::raw_client::{Response, wait_until};
+use crate::support::server::operator_in;
 
 const SECRET: &str = "the-secret-of-the-web-client";
 
@@ -301,9 +302,9 @@ fn matching_email_grants_no_access() {
     let still = server.runtime.block_on(server.store().user(server.main.id, admin.id)).unwrap().unwrap();
     assert_eq!((still.email.as_str(), still.last_login_at), ("admin@example.com", None));
     // The admin's own invitation links the account, by whatever address the provider knows them.
-    let by = rlinks_ops::Requester::operator(crate::support::server::operator());
+    let by = operator_in(&server.main);
     let email = rlinks_core::Email::parse("carol@example.com").unwrap();
-    let invite = server.ops.invite(&by, &server.main, email, String::new(), Role::Admin);
+    let invite = server.ops.invite(&by, email, String::new(), Role::Admin);
     let (carol, invitation) = server.runtime.block_on(invite).unwrap();
     let token = invitation.url.rsplit('/').next().unwrap().to_owned();
     provider.account(&json!({"sub": "carol", "email": "carol@work.example"}));

@@ -1,14 +1,13 @@
 //! One-time invitations.
 
 use rlinks_core::{Email, Preset, Role};
-use rlinks_ops::Requester;
 
 use crate::support::api_client::{ApiResponse, at_once};
 use crate::support::browser::{Browser, hidden, signed_in};
 use crate::support::database::{TestStore, contract};
 use crate::support::members::{PASSWORD, TestServer, ann, preset, with_server};
 use crate::support::raw_client::Response;
-use crate::support::server::operator;
+use crate::support::server::operator_in;
 
 contract!(
     an_invitation_works_once,
@@ -17,9 +16,9 @@ contract!(
 );
 
 fn invite(server: &TestServer, workspace: &rlinks_core::Workspace, email: &str) -> String {
-    let by = Requester::operator(operator());
+    let by = operator_in(workspace);
     let email = Email::parse(email).unwrap();
-    let invite = server.ops.invite(&by, workspace, email, "Given Name".to_owned(), Role::Member);
+    let invite = server.ops.invite(&by, email, "Given Name".to_owned(), Role::Member);
     let (_, invitation) = server.runtime.block_on(invite).unwrap();
     let (_, token) = invitation.url.split_once("/admin/invite/").unwrap();
     format!("/admin/invite/{token}")
@@ -83,7 +82,7 @@ async fn new_invitation_replaces_the_previous_one(test_store: TestStore) {
     with_server(test_store, preset(Preset::Fabric), |server| {
         ann(&server);
         let lost = invite(&server, &server.main, "bob@example.com");
-        let by = Requester::operator(operator());
+        let by = operator_in(&server.main);
         let again = || {
             let bob = server.runtime.block_on(server.ops.member(&server.main, "bob@example.com")).unwrap();
             server.runtime.block_on(server.ops.reinvite(&by, &bob))
@@ -130,8 +129,8 @@ fn expired_or_unknown_invitation_is_404() {
 
     let gone = invite(&server, &server.main, "gone@example.com");
     let user = server.runtime.block_on(server.ops.member(&server.main, "gone@example.com")).unwrap();
-    let by = Requester::operator(operator());
-    server.runtime.block_on(server.ops.remove_member(&by, &server.main, &user)).unwrap();
+    let by = operator_in(&server.main);
+    server.runtime.block_on(server.ops.remove_member(&by, &user)).unwrap();
     assert_eq!(browser.get(&gone).status, 404);
 
     let platform = server.workspace("platform", preset(Preset::Platform), &[]);

@@ -5,6 +5,7 @@ use rlinks_core::{Preset, Role};
 use crate::support::browser::{Browser, signed_in};
 use crate::support::database::TestStore;
 use crate::support::members::{PASSWORD, TestServer, ann, member, preset};
+use crate::support::server::operator_in;
 
 /// Hostile inputs, S25.
 ///
@@ -218,7 +219,7 @@ fn member_names_are_escaped() {
     let evil = "\"><img src=x onerror=1>{{7*7}}";
     let user = ann(&server);
     let patch = rlinks_ops::members::MemberPatch { full_name: Some(evil.to_owned()), ..Default::default() };
-    let by = rlinks_ops::Requester::operator(crate::support::server::operator());
+    let by = operator_in(&server.main);
     server.runtime.block_on(server.ops.change_member(&by, &user, &patch)).unwrap();
     let mut browser = Browser::new(server.address).with("User-Agent", "<svg/onload=1>");
     let refused = browser.sign_in_to("\"><svg>", evil, "x");

@@ -1,12 +1,11 @@
 //! Hostile inputs, S30: passwords, however they come.
 
 use rlinks_core::{Password, Preset, Role};
-use rlinks_ops::Requester;
 
 use crate::support::api_client::at_once;
 use crate::support::browser::Browser;
 use crate::support::members::{PASSWORD, TestServer, ann, member, preset};
-use crate::support::server::operator;
+use crate::support::server::operator_in;
 
 fn sign_in(server: &TestServer, email: &str, password: &str) -> crate::support::raw_client::Response {
     Browser::new(server.address).sign_in(email, password)
@@ -23,7 +22,7 @@ fn login_failure_responses_are_identical() {
         status: Some(rlinks_core::UserStatus::Suspended),
         ..Default::default()
     };
-    let by = Requester::operator(operator());
+    let by = operator_in(&server.main);
     server.runtime.block_on(server.ops.change_member(&by, &suspended, &patch)).unwrap();
     let team = server.workspace("team", preset(Preset::Team), &[]);
     member(&server, &team, Role::Admin, "eve@example.com");
@@ -72,9 +71,9 @@ fn oversized_password_is_refused_before_hashing() {
 fn unicode_forms_of_one_password_are_accepted() {
     let server = TestServer::new(Preset::Fabric);
     let user = ann(&server);
-    let by = Requester::operator(operator());
+    let by = operator_in(&server.main);
     let composed = "Schl\u{fc}ssel\u{fc}bergabe \u{e9}t\u{e9}";
-    let set = server.ops.set_password(&by, &server.main, &user, Password::parse(composed).unwrap());
+    let set = server.ops.set_password(&by, &user, Password::parse(composed).unwrap());
     server.runtime.block_on(set).unwrap();
     let decomposed = "Schlu\u{308}sselu\u{308}bergabe e\u{301}te\u{301}";
     assert_ne!(composed, decomposed);

@@ -1,14 +1,13 @@
 //! Hostile inputs, S24: sessions begin with a new token, end everywhere at once, and anonymous visitors leave none behind.
 
 use rlinks_core::{Preset, Role, UserStatus};
-use rlinks_ops::Requester;
 use rlinks_ops::members::MemberPatch;
 use sqlx::Connection as _;
 
 use crate::support::browser::{Browser, form, signed_in};
 use crate::support::database::{TestStore, contract};
 use crate::support::members::{PASSWORD, TestServer, ann, member, preset, with_server};
-use crate::support::server::operator;
+use crate::support::server::{operator, operator_in};
 
 const DAY_MS: i64 = 24 * 3_600_000;
 
@@ -101,7 +100,7 @@ async fn suspension_demotion_and_deletion_apply_at_once(test_store: TestStore) {
     with_server(test_store, preset(Preset::Fabric), |server| {
         ann(&server);
         let bob = member(&server, &server.main, Role::Admin, "bob@example.com");
-        let by = Requester::operator(operator());
+        let by = operator_in(&server.main);
         let mut browser = signed_in(server.address, "bob@example.com");
         let users = |browser: &mut Browser| browser.send("GET", "/api/v1/users", None).status;
         assert_eq!(users(&mut browser), 200);
@@ -117,7 +116,7 @@ async fn suspension_demotion_and_deletion_apply_at_once(test_store: TestStore) {
         let bob = server.runtime.block_on(server.ops.change_member(&by, &bob, &patch)).unwrap();
         assert!(!browser.is_signed_in(), "who is let in again signs in again");
         let mut browser = signed_in(server.address, "bob@example.com");
-        server.runtime.block_on(server.ops.remove_member(&by, &server.main, &bob)).unwrap();
+        server.runtime.block_on(server.ops.remove_member(&by, &bob)).unwrap();
         assert!(!browser.is_signed_in());
         assert_eq!(browser.sign_in("bob@example.com", PASSWORD).status, 401);
     })

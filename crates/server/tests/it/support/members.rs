@@ -9,17 +9,17 @@ use rlinks_clicks::journal::SyncPolicy;
 use rlinks_core::{
     Actor, ApiKey, Email, Password, Policy, Preset, Role, Scope, Scopes, Slug, Timestamp, User, Workspace,
 };
-use rlinks_ops::members::KeyDraft;
-use rlinks_ops::{Ops, Requester, ShortUrls};
+use rlinks_ops::api_keys::KeyRequest;
+use rlinks_ops::{Ops, OpsSettings, ShortUrls};
 use rlinks_server::{Config, ReloadableSettings, Server};
-use rlinks_store::clock::Clock;
-use rlinks_store::{NewUser, Store};
+use rlinks_store::clock::{Clock, Random};
+use rlinks_store::{NewUser, StoreWriter};
 use tokio::runtime::Runtime;
 
 use crate::support::api_client::ApiClient;
 use crate::support::database::TestStore;
 use crate::support::raw_client::{Response, send_request, wait_until};
-use crate::support::server::{NOW, operator, set_up_workspace};
+use crate::support::server::{NOW, operator_in, set_up_workspace};
 
 /// A password anybody may have.
 pub(crate) const PASSWORD: &str = "correct horse battery staple";
@@ -29,6 +29,8 @@ pub(crate) struct TestServer {
     pub(crate) address: SocketAddr,
     pub(crate) control: Option<SocketAddr>,
     pub(crate) test_store: TestStore,
+    /// Changes made past the operations.
+    store: StoreWriter,
     pub(crate) ops: Ops,
     pub(crate) runtime: Runtime,
     pub(crate) main: Workspace,
@@ -109,6 +111,19 @@ fn naming() -> ShortUrls {
     }
 }
 
+pub(crate) fn settings(clock: Clock) -> OpsSettings {
+    OpsSettings {
+        short_urls: naming(),
+        own_host: None,
+        clock,
+        random: Random::system(),
+        routes: None,
+        safety: Arc::default(),
+        domain_checker: Arc::default(),
+        target_changes_per_minute: 100,
+    }
+}
+
 fn start(test_store: &TestStore, now_ms: &Arc<AtomicI64>, change: impl FnOnce(&mut Config)) -> Server {
     let control = runtime(2);
     let store = control.block_on(test_store.open());
@@ -136,7 +151,7 @@ fn start(test_store: &TestStore, now_ms: &Arc<AtomicI64>, change: impl FnOnce(&m
     change(&mut config);
     let now_ms = Arc::clone(now_ms);
     let clock = Clock::new(move || Timestamp::from_ms(now_ms.load(Ordering::SeqCst)));
-    Server::start(config, store, clock, control).expect("the server starts")
+    Server::start(config, store.into(), clock, control).expect("the server starts")
 }
 
 impl TestServer {
@@ -156,21 +171,13 @@ impl TestServer {
             let now_ms = Arc::clone(&now_ms);
             Clock::new(move || Timestamp::from_ms(now_ms.load(Ordering::SeqCst)))
         };
-        let ops = Ops {
-            store,
-            short_urls: naming(),
-            own_host: None,
-            clock,
-            routes: None,
-            safety: Arc::default(),
-            domain_checker: Arc::default(),
-            target_changes_per_minute: 100,
-        };
+        let ops = Ops::new(store.clone().into(), settings(clock));
         let main = runtime.block_on(ops.workspace(&Slug::parse("main").unwrap())).unwrap();
         let test_server = Self {
             address: server.address,
             control: server.control_address,
             test_store,
+            store,
             ops,
             runtime,
             main,
@@ -222,8 +229,15 @@ impl TestServer {
         self.server.take().unwrap()
     }
 
-    pub(crate) fn store(&self) -> &Store {
-        &self.ops.store
+    pub(crate) fn store(&self) -> &StoreWriter {
+        &self.store
+    }
+
+    /// The operations of yet another process.
+    pub(crate) fn other_ops(&self, change: impl FnOnce(&mut OpsSettings)) -> Ops {
+        let mut settings = settings(self.ops.clock.clone());
+        change(&mut settings);
+        Ops::new(self.store.clone().into(), settings)
     }
 
     pub(crate) fn advance_ms(&self, ms: i64) {
@@ -267,13 +281,7 @@ impl TestServer {
     pub(crate) fn user_with_email(&self, workspace: &Workspace, role: Role, email: &str) -> User {
         let email = Email::parse(email).unwrap();
         let name = "Somebody".to_owned();
-        let invited = self.runtime.block_on(self.ops.invite(
-            &Requester::operator(operator()),
-            workspace,
-            email,
-            name,
-            role,
-        ));
+        let invited = self.runtime.block_on(self.ops.invite(&operator_in(workspace), email, name, role));
         invited.unwrap().0
     }
 
@@ -289,9 +297,11 @@ impl TestServer {
         scopes: Scopes,
         expires_at: Option<Timestamp>,
     ) -> ApiUser {
-        let draft = KeyDraft { name: "a key".to_owned(), scopes, user: user.map(|user| user.id), expires_at };
-        let by = Requester::operator(operator());
-        let (key, secret) = self.runtime.block_on(self.ops.create_key(&by, workspace, &draft)).unwrap();
+        let user_id = user.map(|user| user.id.to_string());
+        let request =
+            KeyRequest { name: "a key".to_owned(), scopes: Some(scopes), user: user_id, expires_at };
+        let made = self.runtime.block_on(self.ops.create_key(&operator_in(workspace), request));
+        let (key, secret) = made.unwrap();
         let caller = ApiClient { address: self.address, key: Some(secret.reveal().to_owned()) };
         ApiUser { caller, key, user: user.cloned() }
     }
@@ -348,9 +358,8 @@ pub(crate) fn member(server: &TestServer, workspace: &Workspace, role: Role, ema
         full_name: "Ann Example".to_owned(),
         role,
     };
-    let by = Requester::operator(operator());
     let password = Password::parse(PASSWORD).unwrap();
-    server.runtime.block_on(server.ops.add_member(&by, workspace, new, password)).unwrap()
+    server.runtime.block_on(server.ops.add_member(&operator_in(workspace), new, password)).unwrap()
 }
 
 /// An admin of `main` who signs in with [`PASSWORD`].

@@ -4,13 +4,13 @@ use std::net::SocketAddr;
 
 use rlinks_clicks::journal::SyncPolicy;
 use rlinks_core::{
-    Actor, Code, Host, Id, LinkDraft, LinkSource, Policy, RedirectStatus, Slug, Target, Timestamp,
+    Actor, Code, Host, Id, LinkDraft, LinkSource, Policy, RedirectStatus, Slug, Target, Timestamp, Workspace,
 };
-use rlinks_ops::ShortUrls;
+use rlinks_ops::{Caller, ShortUrls};
 use rlinks_server::{Config, ReloadableSettings, ServeError, Server};
 use rlinks_store::clock::Clock;
 use rlinks_store::write::{CodeChoice, LinkOp, LinkWrite, OnConflict, Written};
-use rlinks_store::{Location, MissingStore, Store, StoreOptions};
+use rlinks_store::{Location, MissingStore, Store, StoreOptions, StoreWriter};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
@@ -22,7 +22,7 @@ pub(crate) const MAIN: Id = Id::from_i64(1);
 /// A store in a folder and on a runtime of its own, on which a server can be started.
 pub(crate) struct UnstartedServer {
     pub(crate) folder: TempDir,
-    pub(crate) store: Store,
+    pub(crate) store: StoreWriter,
     pub(crate) runtime: Runtime,
 }
 
@@ -85,12 +85,12 @@ impl UnstartedServer {
             reloadable: ReloadableSettings::default(),
         };
         change(&mut config);
-        let server = Server::start(config, self.store, clock, self.runtime)?;
+        let server = Server::start(config, self.store.into(), clock, self.runtime)?;
         Ok(RunningServer { address: server.address, folder: self.folder, _server: server })
     }
 }
 
-pub(crate) async fn open(folder: &TempDir) -> Store {
+pub(crate) async fn open(folder: &TempDir) -> StoreWriter {
     let options = StoreOptions {
         location: Location::Sqlite(folder.path().join("rlinks.db")),
         worker: None,
@@ -98,7 +98,7 @@ pub(crate) async fn open(folder: &TempDir) -> Store {
         now: NOW,
         if_missing: MissingStore::Refuse,
     };
-    Store::open(options).await.expect("the store opens")
+    Store::open(options).await.expect("the store opens").1
 }
 
 /// A running server. Dropping it stops it at once.
@@ -124,8 +124,18 @@ pub(crate) fn operator() -> Actor {
     Actor::operator("test")
 }
 
+/// The operator, as a caller of operations in a workspace.
+pub(crate) fn operator_in(workspace: &Workspace) -> Caller {
+    Caller::operator(operator(), workspace.clone())
+}
+
 /// Gives a workspace its policy and domains.
-pub(crate) async fn set_up_workspace(store: &Store, slug: &str, policy: Policy, domains: &[String]) -> Id {
+pub(crate) async fn set_up_workspace(
+    store: &StoreWriter,
+    slug: &str,
+    policy: Policy,
+    domains: &[String],
+) -> Id {
     let slug = Slug::parse(slug).expect("a slug");
     let id = match store.workspace(&slug).await.expect("the store answers") {
         None => {
@@ -151,7 +161,7 @@ pub(crate) async fn set_up_workspace(store: &Store, slug: &str, policy: Policy, 
 }
 
 /// A link of `main` as `rmax links set` makes it.
-pub(crate) async fn create(store: &Store, code: &str, target: &str) -> Written {
+pub(crate) async fn create(store: &StoreWriter, code: &str, target: &str) -> Written {
     let draft = LinkDraft {
         code: Code::from_path(code),
         target: Target::parse(target, 2048).unwrap(),

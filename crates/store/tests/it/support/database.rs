@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use rlinks_core::Timestamp;
-use rlinks_store::{Location, MissingStore, Store, StoreOptions};
+use rlinks_store::{Location, MissingStore, Store, StoreOptions, StoreWriter};
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _};
 use tempfile::TempDir;
@@ -74,8 +74,8 @@ impl TestStore {
     }
 
     /// A store of its own connections and writer; a second one is another process in spirit.
-    pub(crate) async fn open(&self) -> Store {
-        Store::open(self.options()).await.unwrap()
+    pub(crate) async fn open(&self) -> StoreWriter {
+        Store::open(self.options()).await.unwrap().1
     }
 }
 

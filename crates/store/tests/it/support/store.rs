@@ -8,7 +8,7 @@ use rlinks_core::{
     Workspace,
 };
 use rlinks_store::write::{Action, CodeChoice, LinkOp, LinkWrite, OnConflict, Written};
-use rlinks_store::{Location, Store, StoreError};
+use rlinks_store::{Location, StoreError, StoreWriter};
 use sqlx::postgres::PgConnectOptions;
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _};
@@ -136,7 +136,7 @@ pub(crate) fn in_state(link: &Link, state: LinkState, ms: i64) -> LinkWrite {
 }
 
 /// Makes a link under a chosen code in `main`.
-pub(crate) async fn make(store: &Store, text: &str, url: &str, ms: i64) -> Link {
+pub(crate) async fn make(store: &StoreWriter, text: &str, url: &str, ms: i64) -> Link {
     created(store.write(chosen(text, url, ms)).await)
 }
 
@@ -156,12 +156,12 @@ pub(crate) fn changed(written: Result<Written, StoreError>) -> Link {
     }
 }
 
-pub(crate) async fn workspace(store: &Store, name: &str, policy: Policy) -> Workspace {
+pub(crate) async fn workspace(store: &StoreWriter, name: &str, policy: Policy) -> Workspace {
     store.create_workspace(slug(name), name.to_owned(), policy, &max(), at(0)).await.unwrap()
 }
 
 /// Every chain must hold, and every row must be what its log says.
-pub(crate) async fn assert_sound(store: &Store) {
+pub(crate) async fn assert_sound(store: &StoreWriter) {
     store.verify(&[]).await.unwrap().unwrap();
     assert_eq!(store.links_differing_from_log().await.unwrap(), Vec::<String>::new());
     assert_eq!(store.records_differing_from_log().await.unwrap(), Vec::<String>::new());

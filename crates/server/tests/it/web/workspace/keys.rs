@@ -1,6 +1,6 @@
 //! Keys.
 
-use rlinks_core::{Preset, Role};
+use rlinks_core::{Preset, Role, Scopes};
 
 use super::{open, person, send, send_twice, server_with_admin, value};
 use crate::support::api_client::ApiClient;
@@ -109,6 +109,20 @@ fn rotated_key_works_for_another_day() {
     with(&server, &new).get("/me").expect(200);
     let again = send(&mut ann, "/admin/keys", &format!("/admin/keys/{id}/rotate"), &[("confirmed", "yes")]);
     assert_eq!(again.status, 400, "{again:?}");
+}
+
+/// The dashboard and the API call one operation, so neither gives a member more than the other.
+#[test]
+fn member_cannot_rotate_a_key_that_may_do_more_than_their_role() {
+    let server = TestServer::new(Preset::Fabric);
+    let mut bob = person(&server, Role::Member, "bob@example.com");
+    let user = server.runtime.block_on(server.ops.member(&server.main, "bob@example.com")).unwrap();
+    let wide = server.key(&server.main, Some(&user), Scopes::ALL);
+    let path = format!("/admin/keys/{}/rotate", wide.key.id);
+    let refused = send(&mut bob, "/admin/keys", &path, &[("confirmed", "yes")]);
+    assert_eq!(refused.status, 403, "{refused:?}");
+    assert!(refused.body.contains("This key may do more than you"), "{refused:?}");
+    assert_eq!(server.actions().iter().filter(|action| *action == "key.rotate").count(), 0);
 }
 
 #[test]
