@@ -1,4 +1,4 @@
-//! What a request gets: [`resolve`] says what its head asks for, [`decide`](decide::decide) what a link answers, and [`response`] puts the
+//! What a request gets: [`resolve()`] says what its head asks for, [`decide`](decide::decide) what a link answers, and [`response`] puts the
 //! answer together.
 
 pub mod cycles;

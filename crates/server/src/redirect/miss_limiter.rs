@@ -1,4 +1,4 @@
-//! A brake on guessing codes: each network may miss so often, in a limited amount of memory.
+//! A limit on guessing codes: how often a network may ask for codes that do not exist, in a limited amount of memory.
 
 use std::net::IpAddr;
 
