@@ -41,6 +41,9 @@ pub(crate) struct Global {
     /// The configuration file [default: ./rmax.toml, then rmax/rmax.toml in the user's configuration folder]
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
+    /// Send the API key to another machine although the server's address is plain http
+    #[arg(long, global = true)]
+    pub(crate) insecure: bool,
     /// Say more on stderr; twice for everything
     #[arg(short, long, global = true, action = ArgAction::Count)]
     pub(crate) verbose: u8,

@@ -18,7 +18,7 @@ use rlinks_core::id::WorkerId;
 use rlinks_ops::ShortUrls;
 use rlinks_ops::safety::{self, WhenUnavailable, safe_browsing};
 use rlinks_server::auth::oidc::OidcSettings;
-use rlinks_server::{ReloadableSettings, TlsFiles};
+use rlinks_server::{ConnectionSettings, ForwardedHeader, ReloadableSettings, TlsFiles};
 use rlinks_store::Location;
 use tracing::level_filters::LevelFilter;
 use url::Url;
@@ -28,6 +28,8 @@ use crate::args::{Global, Serve};
 use crate::environment::Environment;
 use crate::error::CliError;
 
+/// Thirty days: long enough to matter, short enough to take back.
+const DEFAULT_HSTS_SECONDS: u32 = 30 * 24 * 3600;
 const PRODUCTION_ENV: &str = "production";
 
 /// What is in force.
@@ -41,6 +43,8 @@ pub(crate) struct Config {
     pub(crate) backend: BackendConfig,
     /// Keys, locks and logs; on SQLite the store too.
     pub(crate) data: PathBuf,
+    /// Whether the API key may travel in the clear.
+    pub(crate) plain_http: PlainHttp,
     /// The workspace commands are about.
     pub(crate) workspace: String,
     /// Somebody named that workspace, rather than leaving it at the default.
@@ -63,13 +67,11 @@ pub(crate) struct Config {
     /// Let people sign in over plain HTTP from other machines.
     pub(crate) insecure_cookies: bool,
     pub(crate) threads: usize,
+    pub(crate) connections: ConnectionSettings,
     /// What the route table may take of memory.
     pub(crate) cache_bytes: usize,
-    /// Peers whose forwarding headers are believed.
-    pub(crate) trusted_proxies: Vec<IpNet>,
-    /// The header in which a trusted proxy names the visitor's country.
-    pub(crate) country_header: Option<HeaderName>,
-    pub(crate) contact: Option<String>,
+    /// What a running server may take over when this is read again.
+    pub(crate) reloadable: ReloadableSettings,
     /// A file of places.
     pub(crate) geoip: Option<PathBuf>,
     /// What the click journal may take on the disk.
@@ -87,11 +89,19 @@ pub(crate) struct Config {
     /// Which id maker this process is.
     pub(crate) worker: Option<WorkerId>,
     pub(crate) tls: Option<TlsFiles>,
+    pub(crate) hsts_seconds: u32,
     /// The OpenID provider people may sign in with.
     pub(crate) oidc: Option<OidcSettings>,
     pub(crate) log: Log,
     /// Every value and where it came from.
     pub(crate) effective: Vec<EffectiveSetting>,
+}
+
+/// What to do where a server's address on another machine is plain http.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PlainHttp {
+    Refuse,
+    Allow,
 }
 
 /// What the command line talks to: an outside system.
@@ -154,6 +164,7 @@ impl Config {
         layers.show_default("journal_mb", 1024);
         let changes = layers.number("limits.target_changes_per_minute", 0..=1_000_000)?.unwrap_or(100);
         layers.show_default("limits.target_changes_per_minute", 100);
+        layers.show_default("tls.hsts", DEFAULT_HSTS_SECONDS);
         Ok(Self {
             backend,
             data,
@@ -169,10 +180,17 @@ impl Config {
             threads: layers
                 .number("threads", 1..=1024)?
                 .map_or(threads, |n| usize::try_from(n).unwrap_or(threads)),
+            connections: connections(&mut layers)?,
             cache_bytes: usize::try_from(cache_mb).unwrap_or(usize::MAX).saturating_mul(1024 * 1024),
-            trusted_proxies: layers.list("trusted_proxies", network)?,
-            country_header: layers.parsed("country_header", header)?,
-            contact: layers.parsed("safety.contact", contact)?,
+            reloadable: ReloadableSettings {
+                trusted_proxies: layers.list("trusted_proxies", network)?,
+                forwarded_header: layers
+                    .parsed("forwarded_header", header)?
+                    .map_or_else(ForwardedHeader::default, ForwardedHeader::new),
+                country_header: layers.parsed("country_header", header)?,
+                metrics_loopback: layers.boolean("metrics_loopback")?.unwrap_or(false),
+                contact: layers.parsed("safety.contact", contact)?,
+            },
             geoip: layers.parsed("geoip_path", |text| Ok(PathBuf::from(text)))?,
             journal_bytes: u64::try_from(journal_mb).unwrap_or(1024) << 20,
             journal_sync: layers.parsed("journal_sync", syncing)?.unwrap_or_default(),
@@ -184,26 +202,21 @@ impl Config {
                 .number("worker_id", 0..=1023)?
                 .and_then(|number| WorkerId::new(u16::try_from(number).ok()?)),
             tls: tls(&mut layers)?,
+            hsts_seconds: layers
+                .number("tls.hsts", 0..=i64::from(u32::MAX))?
+                .map_or(DEFAULT_HSTS_SECONDS, |seconds| u32::try_from(seconds).unwrap_or(u32::MAX)),
             oidc: oidc::settings(&mut layers)?,
             log: Log {
                 format: layers.parsed("log.format", log_format)?.unwrap_or_default(),
                 level: layers.parsed("log.level", log_level)?,
             },
+            plain_http: if global.insecure { PlainHttp::Allow } else { PlainHttp::Refuse },
             env: layers.env.clone(),
             file: layers.file.clone(),
             workspace: layers.workspace.clone().unwrap_or_else(|| rlinks_core::Slug::MAIN.to_owned()),
             workspace_named: layers.workspace.is_some(),
             effective: layers.into_effective(threads),
         })
-    }
-
-    /// What a running server may take over from a changed configuration.
-    pub(crate) fn reloadable(&self) -> ReloadableSettings {
-        ReloadableSettings {
-            trusted_proxies: self.trusted_proxies.clone(),
-            country_header: self.country_header.clone(),
-            contact: self.contact.clone(),
-        }
     }
 
     /// How links are shown.
@@ -234,8 +247,10 @@ impl Config {
     /// The settings that differ and that a running server cannot take over.
     pub(crate) fn changes_needing_restart(&self, fresh: &Self) -> Vec<&'static str> {
         /// What a reload takes over, and what only commands read.
-        const NO_RESTART_KEYS: [&str; 6] = [
+        const NO_RESTART_KEYS: [&str; 8] = [
             "trusted_proxies",
+            "forwarded_header",
+            "metrics_loopback",
             "country_header",
             "safety.contact",
             "identity",
@@ -313,6 +328,18 @@ impl Config {
             BackendConfig::Cloudflare(namespaces) => format!("Cloudflare's namespace {}", namespaces.routes),
         }
     }
+}
+
+fn connections(layers: &mut Layers) -> Result<ConnectionSettings, CliError> {
+    let mut number = |key, least| {
+        let number = layers.number(key, least..=1_000_000)?;
+        Ok::<_, CliError>(number.and_then(|number| usize::try_from(number).ok()))
+    };
+    Ok(ConnectionSettings {
+        max: number("connections.max", 16)?,
+        per_address: number("connections.per_address", 1)?,
+        reserved_for_redirects: number("connections.reserved_for_redirects", 0)?,
+    })
 }
 
 /// The folder named; else that of a named SQLite store; else the default, for each environment its own.

@@ -234,6 +234,7 @@ impl From<OpsError> for CliError {
             | OpsError::CreationLimit(_)
             | OpsError::HostReserved { .. }
             | OpsError::HostClaimed { .. }
+            | OpsError::Unrestorable(_)
             | OpsError::DnsUnavailable(_)
             | OpsError::Deleted(_)
             | OpsError::Unsafe(_)

@@ -39,7 +39,9 @@ impl Host {
         if !text.starts_with('[') && text.contains(':') {
             return refuse("has a port; give the host alone, a code answers on every port");
         }
-        let Ok(host) = url::Host::parse(text) else { return refuse("is not a host name") };
+        let Ok(host) = url::Host::parse(text).map(without_mapping) else {
+            return refuse("is not a host name");
+        };
         if matches!(host, url::Host::Ipv4(_)) && host.to_string() != text {
             return refuse("reads as a number; write an address with all its four parts");
         }
@@ -167,6 +169,16 @@ pub fn from_header<'a>(header: &[u8], buffer: &'a mut HostBuffer) -> Option<&'a 
     std::str::from_utf8(&buffer[..length]).ok()
 }
 
+/// `[::ffff:192.0.2.1]` is 192.0.2.1.
+fn without_mapping<S>(host: url::Host<S>) -> url::Host<S> {
+    match host {
+        url::Host::Ipv6(address) => {
+            address.to_ipv4_mapped().map_or(url::Host::Ipv6(address), url::Host::Ipv4)
+        }
+        other => other,
+    }
+}
+
 /// One address has many spellings; `[0:0::1]` is `[::1]`.
 fn ipv6_literal<'a>(header: &[u8], buffer: &'a mut HostBuffer) -> Option<&'a str> {
     let end = header.iter().position(|&byte| byte == b']')?;
@@ -174,7 +186,7 @@ fn ipv6_literal<'a>(header: &[u8], buffer: &'a mut HostBuffer) -> Option<&'a str
     if !is_port(&header[end + 1..]) {
         return None;
     }
-    let text = url::Host::<String>::Ipv6(address).to_string();
+    let text = without_mapping(url::Host::<String>::Ipv6(address)).to_string();
     let slot = buffer.get_mut(..text.len())?;
     slot.copy_from_slice(text.as_bytes());
     std::str::from_utf8(slot).ok()
@@ -284,6 +296,7 @@ mod tests {
         assert_eq!(header("[0:0::1]:80").as_deref(), Some("[::1]"));
         assert_eq!(header("[2001:DB8::1]").as_deref(), Some("[2001:db8::1]"));
         assert_eq!(header("127.0.0.1:8080").as_deref(), Some("127.0.0.1"));
+        assert_eq!(header("[::ffff:7f00:1]:8080").as_deref(), Some("127.0.0.1"));
         assert_eq!(header("rmax.to:").as_deref(), Some("rmax.to"));
         let longest = "a".repeat(253);
         assert_eq!(header(&format!("{longest}.:80")), Some(longest));

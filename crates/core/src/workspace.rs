@@ -80,6 +80,11 @@ pub struct Workspace {
 impl Workspace {
     pub const MAX_NAME_CHARS: usize = 255;
 
+    /// Whether it is the one every installation begins with.
+    pub fn is_main(&self) -> bool {
+        self.slug.as_str() == Slug::MAIN
+    }
+
     /// A name for people: 1 to 255 characters on one line.
     pub fn parse_name(text: &str) -> Result<String, FieldError> {
         let text = text.trim();

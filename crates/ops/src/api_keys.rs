@@ -131,9 +131,8 @@ impl Ops {
         id: &str,
     ) -> Result<(ApiKey, ApiKey, ApiKeySecret), OpsError> {
         let seen = self.key(caller, id).await?;
-        // One's own key is bound by one's role, as the key one calls with is.
-        let own = caller.key().filter(|own| own.user.is_some() && own.user == seen.user);
-        if !seen.scopes.is_subset(own.map_or(caller.scopes, |own| own.scopes)) {
+        // What the key was given counts, not what its owner's role leaves of it today: the role may grow again.
+        if !seen.scopes.is_subset(caller.scopes) {
             return Err(OpsError::Forbidden("This key may do more than you"));
         }
         let until = caller.key().and_then(|key| key.expires_at);
@@ -156,6 +155,9 @@ impl Ops {
     /// Takes a key back, from the next request on. Gives the key as it was and as it is.
     pub async fn revoke_key(&self, caller: &Caller, id: &str) -> Result<(ApiKey, ApiKey), OpsError> {
         let seen = self.key(caller, id).await?;
+        if caller.key().is_some_and(|own| !seen.scopes.is_subset(own.scopes)) {
+            return Err(OpsError::Forbidden("A key can't revoke one that may do more than itself"));
+        }
         let revoked =
             self.writer.revoke_key(seen.workspace, seen.id, &caller.actor, self.clock.now()).await?;
         Ok((seen, revoked))

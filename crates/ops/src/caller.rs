@@ -122,6 +122,20 @@ impl Caller {
         if self.scopes.contains(scope) { Ok(()) } else { Err(OpsError::MissingScope(scope)) }
     }
 
+    /// Fails unless they may let somebody in with this role. A key lets nobody do more, or for longer, than it may itself.
+    pub(crate) fn require_grantable(&self, role: Role) -> Result<(), OpsError> {
+        let Some(key) = self.key() else { return Ok(()) };
+        if key.expires_at.is_some() {
+            return Err(OpsError::Forbidden(
+                "A key that expires can't invite anyone or change roles: what it grants would outlive it",
+            ));
+        }
+        if !role.scopes().is_subset(self.scopes) {
+            return Err(OpsError::Forbidden("A key can't grant a role that may do more than the key itself"));
+        }
+        Ok(())
+    }
+
     /// Fails unless the operator or the server itself is calling.
     pub(crate) fn require_operator(&self, why: &'static str) -> Result<(), OpsError> {
         if self.is_trusted() { Ok(()) } else { Err(OpsError::Forbidden(why)) }

@@ -5,7 +5,7 @@
 //! counts for everybody.
 
 use rlinks_core::link::search;
-use rlinks_core::{Code, Domain, Host, LinkState, Scope, ServedHosts, Slug, Workspace};
+use rlinks_core::{Code, Domain, Host, LinkState, Scope, ServedHosts, Workspace};
 use rlinks_store::{DomainRecord, LinkFilter};
 
 use crate::{Caller, Ops, OpsError};
@@ -25,6 +25,12 @@ impl Ops {
             self.writer.add_domain(workspace.id, host, &caller.actor, self.clock.now()).await?
         } else {
             if !had && let Some(why) = self.reserved_reason(workspace, &host) {
+                return Err(OpsError::HostReserved { host, why });
+            }
+            // Any host may be one that people reach the links of `main` by, and it would be this workspace's from now on.
+            if !had && !workspace.is_main() && self.main_answers_any_host().await? {
+                let why = "may be one that workspace `main` answers on, as it does on every host until the operator \
+                           configures a domain; until then only the operator can add it";
                 return Err(OpsError::HostReserved { host, why });
             }
             self.claim_domain(caller, host).await?
@@ -58,7 +64,7 @@ impl Ops {
 
     /// Why a workspace cannot give itself a host. The operator can, at the command line.
     fn reserved_reason(&self, workspace: &Workspace, host: &Host) -> Option<&'static str> {
-        let is_main = workspace.slug.as_str() == Slug::MAIN;
+        let is_main = workspace.is_main();
         if let Some(base) = &self.short_urls.base_domain {
             let slug = host.subdomain_of(base);
             if slug == Some(workspace.slug.as_str()) {
@@ -80,7 +86,12 @@ impl Ops {
 
     /// Whether links of a workspace answer on every host nobody has, for as long as no domain is configured.
     pub async fn answers_any_host(&self, workspace: &Workspace) -> Result<bool, OpsError> {
-        Ok(workspace.slug.as_str() == Slug::MAIN && self.store.operator_hosts().await?.is_empty())
+        Ok(workspace.is_main() && self.main_answers_any_host().await?)
+    }
+
+    /// Whether `main` answers on every host nobody has: no domain is configured.
+    pub async fn main_answers_any_host(&self) -> Result<bool, OpsError> {
+        Ok(self.short_urls.domain.is_none() && self.store.operator_hosts().await?.is_empty())
     }
 
     /// Links of a workspace that lead to a host and must not lead back here: once it is the workspace's, they answer no more. There may
@@ -121,6 +132,7 @@ impl Ops {
         if hosts.is_empty() {
             hosts.extend(self.own_host.clone());
         }
+        hosts.extend(self.store.verified_hosts().await?);
         Ok(ServedHosts::new(hosts, self.short_urls.base_domain.as_ref()))
     }
 }

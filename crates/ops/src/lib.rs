@@ -100,6 +100,11 @@ pub enum OpsError {
     /// DNS could not be asked, and why.
     #[error("DNS cannot be asked now: {0}; try again later")]
     DnsUnavailable(String),
+    /// The audit log has no readable word of what is to be restored.
+    #[error(
+        "{0} can't be read from the audit log, so it can't be restored; `rmax audit verify` tells whether the log was changed"
+    )]
+    Unrestorable(String),
     /// A target that harms whoever follows it.
     #[error("the target is not safe: {0}")]
     Unsafe(safety::UnsafeReason),
@@ -136,6 +141,7 @@ impl OpsError {
             Self::Store(StoreError::CodeTaken { .. }) => ErrorCode::CodeTaken,
             Self::HostReserved { .. }
             | Self::HostClaimed { .. }
+            | Self::Unrestorable(_)
             | Self::Store(
                 StoreError::Conflict
                 | StoreError::TargetTaken(_)

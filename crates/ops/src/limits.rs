@@ -28,6 +28,8 @@ pub enum LimitKey {
     Creations(Id),
     /// Unknown codes that a network asks for.
     Misses(IpAddr),
+    /// The same of a wider network.
+    WideMisses(IpAddr),
 }
 
 /// How much a subject may take.

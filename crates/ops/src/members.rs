@@ -56,6 +56,7 @@ impl Ops {
         role: Role,
     ) -> Result<(User, Invitation), OpsError> {
         caller.require(Scope::WorkspaceAdmin)?;
+        caller.require_grantable(role)?;
         email.check_for_new_account()?;
         let now = self.clock.now();
         let new = NewUser { workspace: caller.workspace.id, email, full_name, role };
@@ -69,6 +70,7 @@ impl Ops {
     /// sign in as before.
     pub async fn reinvite(&self, caller: &Caller, user: &User) -> Result<Invitation, OpsError> {
         caller.require(Scope::WorkspaceAdmin)?;
+        caller.require_grantable(user.role)?;
         if user.status != UserStatus::Active {
             return Err(OpsError::Forbidden("a suspended member cannot be invited; let them in again first"));
         }
@@ -131,6 +133,9 @@ impl Ops {
         patch: &MemberPatch,
     ) -> Result<User, OpsError> {
         caller.require(Scope::WorkspaceAdmin)?;
+        if let Some(role) = patch.role.filter(|role| *role != seen.role) {
+            caller.require_grantable(role)?;
+        }
         if let Some(email) = patch.email.as_ref().filter(|email| **email != seen.email) {
             email.check_for_new_account()?;
         }
@@ -176,7 +181,7 @@ impl Ops {
     pub async fn leave(&self, caller: &Caller) -> Result<(), OpsError> {
         let user = caller.user.as_ref();
         let user = user.ok_or(OpsError::Forbidden("This key belongs to no account that could be deleted"))?;
-        if caller.key().is_some_and(|key| !key.scopes.contains(Scope::LinksWrite)) {
+        if caller.key().is_some() && !caller.scopes.contains(Scope::LinksWrite) {
             return Err(OpsError::Forbidden("A key that may only read does not delete an account"));
         }
         self.delete_account(caller, user).await

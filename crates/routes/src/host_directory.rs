@@ -39,6 +39,17 @@ impl ServedWorkspace {
     }
 }
 
+/// Who says that a host is its workspace's. For hosts in none of the sets only the workspace says so.
+#[derive(Clone, Debug, Default)]
+pub struct TrustedHosts {
+    /// The operator stands behind it.
+    pub operator: HashSet<Host>,
+    /// DNS says so.
+    pub verified: HashSet<Host>,
+    /// DNS should say so and doesn't: it is taken and answers nobody.
+    pub unverified: HashSet<Host>,
+}
+
 /// Hosts, workspaces and policies as of one moment.
 #[derive(Debug)]
 pub struct HostDirectory {
@@ -56,21 +67,22 @@ impl HostDirectory {
     pub async fn load(store: &Store, base: Option<&Host>) -> Result<Self, StoreError> {
         // Who vouches is asked last: a host that came in between counts for its own workspace until the next look.
         let (workspaces, domains) = (store.workspaces().await?, store.domains().await?);
-        let (operator_hosts, unverified_hosts) =
-            (store.operator_hosts().await?, store.unverified_hosts().await?);
-        Ok(Self::new(&workspaces, &domains, &operator_hosts, &unverified_hosts, base))
+        let trusted = TrustedHosts {
+            operator: store.operator_hosts().await?,
+            verified: store.verified_hosts().await?,
+            unverified: store.unverified_hosts().await?,
+        };
+        Ok(Self::new(&workspaces, &domains, &trusted, base))
     }
 
-    /// From what somebody knows. The hosts that are vouched for are those the operator stands behind, not a tenant alone. The silent
-    /// ones are taken and answer nobody.
     pub fn new(
         workspaces: &[Workspace],
         domains: &[Domain],
-        operator_hosts: &HashSet<Host>,
-        unverified_hosts: &HashSet<Host>,
+        trusted: &TrustedHosts,
         base: Option<&Host>,
     ) -> Self {
-        let common = ServedHosts::new(operator_hosts.iter().cloned(), base);
+        let TrustedHosts { operator: operator_hosts, verified, unverified: unverified_hosts } = trusted;
+        let common = ServedHosts::new(operator_hosts.union(verified).cloned(), base);
         let mut own: HashMap<Id, Vec<Host>> = HashMap::new();
         let answers = |domain: &&Domain| !unverified_hosts.contains(&domain.host);
         for domain in domains.iter().filter(answers).filter(|domain| !operator_hosts.contains(&domain.host)) {
@@ -157,6 +169,12 @@ impl HostDirectory {
     /// Whether `main` answers on every host nobody has.
     pub const fn serves_any_host(&self) -> bool {
         self.serves_any_host
+    }
+
+    /// Whether `main` answers on every host nobody has although it is not the only workspace: then an unknown host leads to the links of
+    /// one of several.
+    pub fn lacks_a_domain(&self) -> bool {
+        self.serves_any_host && self.by_slug.len() > 1
     }
 
     /// Every domain that answers, for showing short URLs.

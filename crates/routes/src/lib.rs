@@ -98,7 +98,13 @@ impl RouteCache {
     /// Reads hosts and policies from the store.
     pub async fn reload_directory(&self, base: Option<&Host>) -> Result<(), StoreError> {
         let _turn = self.directory_reload.lock().await;
-        self.directory.store(Arc::new(HostDirectory::load(&self.store, base).await?));
+        let directory = HostDirectory::load(&self.store, base).await?;
+        if directory.lacks_a_domain() && !self.directory.load().lacks_a_domain() {
+            tracing::warn!(
+                "workspace main answers on every host, and there are others: configure a domain (`rmax domains add`)"
+            );
+        }
+        self.directory.store(Arc::new(directory));
         Ok(())
     }
 

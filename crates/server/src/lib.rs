@@ -19,7 +19,9 @@ pub mod process;
 mod redirect;
 mod web;
 
-pub use crate::process::config::{Archive, Config, Reload, ReloadableSettings, TlsFiles};
+pub use crate::process::config::{
+    Archive, Config, ConnectionSettings, ForwardedHeader, Reload, ReloadableSettings, TlsFiles,
+};
 pub use crate::process::error::ServeError;
 pub use crate::process::server::{Server, run};
 pub use crate::redirect::tls::Tls;

@@ -2,13 +2,13 @@
 //!
 //! | to find | look in |
 //! |---|---|
-//! | accepting connections and dispatching them to threads | `acceptor`; slots and phases in `phase` |
+//! | accepting connections and dispatching them to threads | `acceptor`; how many there may be in `connection_limits`; phases in `phase` |
 //! | the state of a serving thread, and of all of them | `thread`, `context`, `settings` |
 //! | the tight loop for ordinary requests | `fast_path`; what it reads is a `fast_request` |
 //! | every other request, by hyper | `connection` |
 //! | how redirects and errors are written | `response_writer`, `error_response`, `body` |
 //! | which headers a click needs, and whose address a proxy passes on | `click_headers`, `client_address` |
-//! | limits on guessing and on slow readers | `miss_limiter`, `write_timeout` |
+//! | limits on guessing, on slow readers and on slow senders | `miss_limiter`, `write_timeout`, `request_body` |
 //! | what is counted | `counters` |
 //! | certificates | `tls` |
 
@@ -17,6 +17,7 @@ pub(crate) mod body;
 pub(crate) mod click_headers;
 pub(crate) mod client_address;
 pub(crate) mod connection;
+pub(crate) mod connection_limits;
 pub(crate) mod context;
 pub(crate) mod counters;
 pub(crate) mod error_response;
@@ -24,6 +25,7 @@ pub(crate) mod fast_path;
 pub(crate) mod fast_request;
 pub(crate) mod miss_limiter;
 pub(crate) mod phase;
+pub(crate) mod request_body;
 pub(crate) mod response_writer;
 pub(crate) mod settings;
 pub(crate) mod thread;

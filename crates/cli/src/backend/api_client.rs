@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use url::Url;
 
-use crate::config::Config;
+use crate::config::{Config, PlainHttp};
 use crate::environment::Environment;
 use crate::error::CliError;
 use crate::output::Output;
@@ -71,9 +71,12 @@ impl ApiClient {
     ) -> Result<Self, CliError> {
         let key = key_header(environment, &config.env)?;
         if server.scheme() == "http" && !is_loopback(server) {
-            output.warning(&format!(
-                "{server} is http: the key and all answers travel in the clear; use https"
-            ));
+            let message = format!("{server} is plain http: the API key and all answers travel in the clear");
+            if config.plain_http == PlainHttp::Refuse {
+                return Err(CliError::usage(message)
+                    .hint("use https, or --insecure if nobody else is on that network"));
+            }
+            output.warning(&message);
         }
         let client = http_client(server)?;
         let client = Self { http: client, server: server.clone(), key, random: Random::system(), output };

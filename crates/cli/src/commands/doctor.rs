@@ -317,6 +317,14 @@ async fn check_store(findings: &mut Findings, store: &Store, config: &Config) ->
             &format!("`rmax domains add <host> --workspace {slug}` adds one"),
         );
     }
+    let living = store.workspaces().await?.iter().filter(|workspace| workspace.deleted_at.is_none()).count();
+    if living > 1 && config.domain.is_none() && store.operator_hosts().await?.is_empty() {
+        findings.problem(
+            "domains",
+            "workspace main answers on every host, and it is not the only workspace",
+            "`rmax domains add <host>` gives it its own; from then on unknown hosts get 404",
+        );
+    }
     check_domains(findings, store, config).await?;
     if let Some(main) = store.workspace(&Slug::main()).await? {
         check_clock(findings, store.last_change(main.id).await?);

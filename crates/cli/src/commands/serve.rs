@@ -40,7 +40,7 @@ pub(crate) fn run(
                 if !waiting.is_empty() {
                     tracing::warn!("changed, and in force only after a restart: {}", waiting.join(", "));
                 }
-                Ok(fresh.reloadable())
+                Ok(fresh.reloadable)
             }
             Err(failure) => Err(failure.messages().join("; ")),
         })
@@ -77,16 +77,18 @@ async fn register_domain(config: Config, environment: Environment, output: Outpu
 
 fn server_config(config: Config, environment: &Environment) -> rlinks_server::Config {
     rlinks_server::Config {
-        reloadable: config.reloadable(),
         listen: config.listen,
         control_listen: config.control_listen,
         serve_admin: config.serve_admin,
         insecure_cookies: config.insecure_cookies,
         threads: config.threads,
+        connections: config.connections,
         cache_bytes: config.cache_bytes,
         short_urls: config.short_urls(),
         own_host: config.own_host(),
+        reloadable: config.reloadable,
         tls: config.tls,
+        hsts_seconds: config.hsts_seconds,
         data: config.data,
         journal_bytes: config.journal_bytes,
         journal_sync: config.journal_sync,

@@ -16,7 +16,7 @@ use crate::error::CliError;
 use crate::files::cannot_read;
 
 /// Every key there is, in the order they are shown.
-pub(super) const CONFIG_KEYS: [&str; 47] = [
+pub(super) const CONFIG_KEYS: [&str; 53] = [
     "domain",
     "base_domain",
     "public_scheme",
@@ -34,8 +34,13 @@ pub(super) const CONFIG_KEYS: [&str; 47] = [
     "insecure_cookies",
     "threads",
     "cache_mb",
+    "connections.max",
+    "connections.per_address",
+    "connections.reserved_for_redirects",
     "trusted_proxies",
+    "forwarded_header",
     "country_header",
+    "metrics_loopback",
     "geoip_path",
     "journal_mb",
     "journal_sync",
@@ -54,6 +59,7 @@ pub(super) const CONFIG_KEYS: [&str; 47] = [
     "worker_id",
     "tls.cert",
     "tls.key",
+    "tls.hsts",
     "oidc.issuer",
     "oidc.client_id",
     "oidc.client_secret",
@@ -71,11 +77,13 @@ const RENAMED_KEYS: [(&str, &str); 1] =
     [("brake.target_changes_per_minute", "limits.target_changes_per_minute")];
 
 /// What is said where nothing was given and the default is the same everywhere.
-const DEFAULTS: [(&str, &str); 9] = [
+const DEFAULTS: [(&str, &str); 11] = [
     ("public_scheme", "https"),
     ("listen", "127.0.0.1:8080"),
     ("serve_admin", "true"),
     ("insecure_cookies", "false"),
+    ("forwarded_header", "x-forwarded-for"),
+    ("metrics_loopback", "false"),
     ("journal_sync", "interval"),
     ("safety.when_unavailable", "allow"),
     ("domain_checks.enabled", "false"),

@@ -51,7 +51,7 @@ fn link_whose_deletion_cannot_be_read_is_not_restored() {
     sandbox.tamper(
         "update audit set before = replace(before, '\"state\":\"disabled\"', '\"state\":\"paused\"') where action = 'link.delete'",
     );
-    sandbox.fails(1, "links restore x").says("what link x was before it was deleted");
+    sandbox.fails(4, "links restore x").says("what link x was before it was deleted can't be read");
     sandbox.tamper(
         "update audit set before = replace(before, '\"state\":\"paused\"', '\"state\":\"disabled\"') where action = 'link.delete'",
     );

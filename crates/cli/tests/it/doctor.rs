@@ -204,7 +204,10 @@ fn doctor_reports_a_workspace_without_a_domain() {
     let sandbox = Sandbox::new();
     sandbox.ok("workspaces create crew");
     sandbox.ok("--workspace crew links set x https://example.com/");
-    assert_eq!(problems(&sandbox), Vec::<String>::new(), "nobody has a domain");
+    assert_eq!(problems(&sandbox), ["domains"], "main answers on every host");
+    assert!(sandbox.rmax("doctor").stdout.contains(
+        "problem  domains: workspace main answers on every host, and it is not the only workspace\n         `rmax domains add <host>` gives it its own; from then on unknown hosts get 404\n"
+    ));
     sandbox.ok("domains add rmax.to");
     assert_eq!(problems(&sandbox), ["domains"]);
     assert!(sandbox.rmax("doctor").stdout.contains(

@@ -87,6 +87,8 @@ fn help_lists_every_command() {
           --data <DIR>        The data folder [default: ./rlinks-data]
           --config <FILE>     The configuration file [default: ./rmax.toml, then rmax/rmax.toml in the
                               user's configuration folder]
+          --insecure          Send the API key to another machine although the server's address is plain
+                              http
       -v, --verbose...        Say more on stderr; twice for everything
       -q, --quiet             Say only what went wrong
     ");

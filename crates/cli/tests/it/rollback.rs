@@ -170,7 +170,8 @@ fn rollback_restores_every_link_during_concurrent_writes() {
     assert_eq!(sandbox.link("kept")["target"], "https://example.com/kept");
     let theirs = sandbox.json("--workspace other links get theirs");
     assert_eq!(theirs["target"], "https://example.com/changed", "another workspace is another matter");
-    sandbox.ok("doctor");
+    let doctor = sandbox.rmax("doctor").stdout;
+    assert!(doctor.contains("ok       links:") && doctor.contains("ok       audit:"), "{doctor}");
 }
 
 #[test]

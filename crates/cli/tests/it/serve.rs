@@ -209,8 +209,11 @@ fn flood_of_random_codes_does_not_grow_memory() {
                 requests += &get(&format!("/{:x}", number >> 8));
             }
             connection.send(requests);
-            (0..500)
-                .for_each(|_| assert_eq!(connection.next_response().map(|answer| answer.status), Some(404)));
+            // Most of them come too fast: they are looked up all the same.
+            for _ in 0..500 {
+                let status = connection.next_response().map(|answer| answer.status);
+                assert!(matches!(status, Some(404 | 429)), "{status:?}");
+            }
         }
     };
     flood(5_000);

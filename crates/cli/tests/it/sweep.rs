@@ -57,7 +57,8 @@ fn expired_links_are_purged_where_the_policy_says_so() {
     assert_eq!(sandbox.link("over")["status"], "active", "fabric keeps its expired links");
     sandbox.ok("--workspace edgy links restore over");
     sandbox.ok("audit verify");
-    sandbox.ok("doctor");
+    let doctor = sandbox.rmax("doctor").stdout;
+    assert!(doctor.contains("ok       links:") && doctor.contains("ok       audit:"), "{doctor}");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::access::scope::{Scope, Scopes};
 use crate::field_error::{FieldCode, FieldError};
-use crate::{Id, Timestamp};
+use crate::{Host, Id, Timestamp};
 
 /// An e-mail address, folded: `ADMIN@` and `admin@` are one person.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -47,12 +47,14 @@ impl Email {
         }
     }
 
-    /// Fails where this may not be the address of a new account: its host must have a dot, and at least two letters at its end. Accounts
-    /// that are there, and what a provider says, are not held to that.
+    /// Fails where this may not be the address of a new account: its host must be one that DNS can have, with a dot and at least two
+    /// letters at its end. Accounts that are there, and what a provider says, are not held to that.
     pub fn check_for_new_account(&self) -> Result<(), FieldError> {
         let host = self.0.rsplit_once('@').map_or("", |(_, host)| host);
-        let end = host.rsplit_once('.').map_or("", |(_, end)| end);
-        let is_word = end.chars().count() >= 2 && end.chars().all(char::is_alphabetic);
+        // Names in other scripts are held to what stands for them in DNS.
+        let ascii = Host::parse(host).map(|host| host.to_string()).unwrap_or_default();
+        let end = ascii.rsplit_once('.').map_or("", |(_, end)| end);
+        let is_word = end.len() >= 2 && end.bytes().all(|byte| byte.is_ascii_alphabetic());
         if is_word || end.starts_with("xn--") {
             return Ok(());
         }

@@ -69,12 +69,18 @@ impl Target {
         if authority.contains('%') || authority.chars().any(is_invisible) {
             return refuse(FieldCode::BadHost, "has escapes or invisible characters in its host".to_owned());
         }
-        let url = match Url::parse(text) {
+        let mut url = match Url::parse(text) {
             Ok(url) => url,
             Err(error) => {
                 return refuse(FieldCode::BadHost, format!("has a host or port that is not one ({error})"));
             }
         };
+        // An IPv4 address in IPv6 clothes would pass every check of the IPv4 address.
+        if let Some(url::Host::Ipv6(v6)) = url.host()
+            && let Some(v4) = v6.to_ipv4_mapped()
+        {
+            url.set_ip_host(v4.into()).expect("an http URL has a host");
+        }
         let host = url.host_str().unwrap_or_default();
         if !is_plausible(host.strip_suffix('.').unwrap_or(host)) || url.port() == Some(0) {
             return refuse(FieldCode::BadHost, "has a host or port that is not one".to_owned());

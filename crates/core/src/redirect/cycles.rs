@@ -6,7 +6,7 @@ use crate::link::target::Target;
 use crate::redirect::path::{RequestPath, parse_path};
 
 /// The most links of our own a visitor is led through.
-pub const MAX_HOPS: usize = 10;
+pub const MAX_HOPS: usize = 3;
 
 /// The way of a visitor from a link that is being written through links of ours. Whoever walks looks the links up:
 ///
@@ -60,12 +60,12 @@ impl<'a, W: PartialEq> CycleWalk<'a, W> {
             return Err(FieldError::new("target", FieldCode::Loop, message));
         }
         self.target = found.map(|(_, target)| target.clone());
-        self.hops += 1;
-        if self.hops == MAX_HOPS && self.target.is_some() {
+        self.hops += usize::from(found.is_some());
+        if self.hops > MAX_HOPS {
             return Err(FieldError::new(
                 "target",
                 FieldCode::Loop,
-                "leads through more than ten links of our own",
+                "leads through more than three links of our own",
             ));
         }
         Ok(())
@@ -131,12 +131,12 @@ mod tests {
 
     #[test]
     fn chain_of_too_many_links_is_rejected() {
-        let links: Vec<(String, String)> = (0..MAX_HOPS)
+        let links: Vec<(String, String)> = (0..=MAX_HOPS)
             .map(|number| (format!("n{number}"), format!("https://rmax.to/n{}", number + 1)))
             .collect();
         let links: Vec<(&str, &str)> =
             links.iter().map(|(code, target)| (code.as_str(), target.as_str())).collect();
-        assert!(check(&links, "a", "https://rmax.to/n0").unwrap().contains("more than ten"));
+        assert!(check(&links, "a", "https://rmax.to/n0").unwrap().contains("more than three"));
         assert_eq!(check(&links, "a", "https://rmax.to/n1"), None);
     }
 }

@@ -19,6 +19,10 @@ pub const SECURITY_TXT_PATH: &str = "/.well-known/security.txt";
 /// For so long what it says may be believed.
 const SECURITY_TXT_VALIDITY_MS: i64 = 180 * DAY_MS;
 
+/// The `Content-Security-Policy` of what is no page: a browser that opens it loads and runs nothing.
+pub const DATA_SECURITY_POLICY: &str =
+    "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'";
+
 /// A whole answer, but for the request's id, which the server adds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpResponse {
@@ -71,6 +75,7 @@ impl HttpResponse {
         }
         let body = if as_json {
             headers.push(("content-type", "application/json".to_owned()));
+            headers.push(("content-security-policy", DATA_SECURITY_POLICY.to_owned()));
             headers.push(("x-content-type-options", "nosniff".to_owned()));
             error_code::to_json(code, message, details, now)
         } else {

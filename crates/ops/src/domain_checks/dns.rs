@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use simple_dns::rdata::RData;
-use simple_dns::{CLASS, Name, Packet, PacketFlag, QCLASS, QTYPE, Question, RCODE, TYPE};
+use simple_dns::{CLASS, Name, Packet, PacketFlag, QCLASS, QTYPE, Question, RCODE, ResourceRecord, TYPE};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpStream, UdpSocket};
 
@@ -206,7 +206,12 @@ fn parse_response(
     let mut answer = DnsResponse::default();
     let looks = [PacketFlag::RECURSION_AVAILABLE, PacketFlag::AUTHORITATIVE_ANSWER];
     let knows = packet.rcode() == RCODE::NameError || looks.iter().any(|flag| packet.has_flags(*flag));
+    let owners = owner_chain(name, &packet.answers);
     for record in packet.answers {
+        // What belongs to another name says nothing about this one.
+        if !owners.contains(&record.name.to_string().to_ascii_lowercase()) {
+            continue;
+        }
         match record.rdata {
             RData::TXT(text) => answer.texts.extend(String::try_from(text).ok()),
             RData::A(a) => answer.addresses.push(Ipv4Addr::from_bits(a.address).into()),
@@ -223,9 +228,62 @@ fn parse_response(
     }
 }
 
+/// The name that was asked for, and those its CNAME records lead to.
+fn owner_chain(name: &str, answers: &[ResourceRecord<'_>]) -> Vec<String> {
+    let mut owners = vec![name.to_ascii_lowercase()];
+    // Records may come in any order; each name is followed once.
+    let mut at = 0;
+    while let Some(owner) = owners.get(at).cloned() {
+        for record in answers {
+            let RData::CNAME(alias) = &record.rdata else { continue };
+            let target = alias.0.to_string().to_ascii_lowercase();
+            if record.name.to_string().eq_ignore_ascii_case(&owner) && !owners.contains(&target) {
+                owners.push(target);
+            }
+        }
+        at += 1;
+    }
+    owners
+}
+
 #[cfg(test)]
 mod tests {
-    use super::parse_resolv_conf;
+    use simple_dns::rdata::{CNAME, RData, TXT};
+    use simple_dns::{CLASS, Name, Packet, PacketFlag, QCLASS, QTYPE, Question, ResourceRecord, TYPE};
+
+    use super::{parse_resolv_conf, parse_response};
+
+    /// The texts an answer of these records proves for `_rlinks.a.example`.
+    fn texts(records: &[(&str, RData<'static>)]) -> Vec<String> {
+        let name = |text: &str| Name::new_unchecked(text).into_owned();
+        let mut packet = Packet::new_reply(7);
+        packet.set_flags(PacketFlag::RECURSION_AVAILABLE);
+        let (kind, class) = (QTYPE::TYPE(TYPE::TXT), QCLASS::CLASS(CLASS::IN));
+        packet.questions.push(Question::new(name("_rlinks.a.example"), kind, class, false));
+        for (owner, data) in records {
+            packet.answers.push(ResourceRecord::new(name(owner), CLASS::IN, 60, data.clone()));
+        }
+        let bytes = packet.build_bytes_vec().unwrap();
+        let server = "192.0.2.1:53".parse().unwrap();
+        parse_response(&bytes, 7, "_rlinks.a.example", server).unwrap().unwrap().texts
+    }
+
+    #[test]
+    fn only_records_of_the_name_or_its_aliases_count() {
+        let txt = |text| RData::TXT(TXT::new().with_string(text).unwrap());
+        let alias = |text| RData::CNAME(CNAME(Name::new_unchecked(text)));
+        assert_eq!(texts(&[("_RLINKS.a.example", txt("own"))]), ["own"]);
+        assert!(texts(&[("evil.example", txt("another's"))]).is_empty());
+        let chain = [
+            ("c.example", txt("end of the chain")),
+            ("b.example", alias("c.example")),
+            ("_rlinks.a.example", alias("b.example")),
+            ("d.example", txt("beside it")),
+        ];
+        assert_eq!(texts(&chain), ["end of the chain"]);
+        let circle = [("_rlinks.a.example", alias("b.example")), ("b.example", alias("_rlinks.a.example"))];
+        assert!(texts(&circle).is_empty());
+    }
 
     #[test]
     fn resolvers_are_read_from_resolv_conf() {

@@ -4,7 +4,7 @@ use std::hash::{BuildHasher as _, Hash as _, Hasher as _, RandomState};
 
 use rlinks_clicks::rollup::Total;
 use rlinks_core::draft::{Input, LinkIdentity};
-use rlinks_core::link::code::is_reserved;
+use rlinks_core::link::code::is_server_word;
 use rlinks_core::time::DAY_MS;
 use rlinks_core::{
     Actor, Code, FieldCode, FieldError, FieldErrors, Id, Link, LinkDraft, LinkSource, LinkState, Policy,
@@ -219,8 +219,8 @@ fn parse_code(input: &Input, policy: &Policy, identity: ImportIdentity) -> Resul
         ));
     };
     match (identity, Code::from_path(text)) {
-        // A grammar binds new links only. What the server itself is reached by was never a link's.
-        (ImportIdentity::Preserve, Some(code)) if !is_reserved(text) => Ok(code),
+        // Grammar and reserved words bind new links only; what the server itself is reached by was never a link's.
+        (ImportIdentity::Preserve, Some(code)) if !is_server_word(&code.folded()) => Ok(code),
         _ => Code::parse(text, &policy.code),
     }
 }

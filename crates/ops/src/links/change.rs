@@ -143,12 +143,11 @@ impl Ops {
             None => LinkState::Active,
             // Guessing could switch a disabled link on.
             Some(before) => {
-                serde_json::from_str::<Link>(before.get()).map(|before| before.state).map_err(|error| {
-                    StoreError::Unreadable(format!(
-                        "what link {} was before it was deleted: {error}",
-                        link.code
-                    ))
-                })?
+                let before = serde_json::from_str::<Link>(before.get()).map_err(|error| {
+                    tracing::warn!(code = %link.code, %error, "an audit entry cannot be read");
+                    OpsError::Unrestorable(format!("what link {} was before it was deleted", link.code))
+                })?;
+                before.state
             }
         };
         let next = Link { state, ..link.clone() };
@@ -169,7 +168,8 @@ impl Ops {
         let entry = entries.into_iter().find(|entry| entry.seq == seq).ok_or_else(unknown)?;
         let after = entry.after.ok_or_else(unknown)?;
         let then: Link = serde_json::from_str(after.get()).map_err(|error| {
-            StoreError::Unreadable(format!("entry {seq} of the history of {}: {error}", now.code))
+            tracing::warn!(code = %now.code, seq, %error, "an audit entry cannot be read");
+            OpsError::Unrestorable(format!("version {seq} of link {}", now.code))
         })?;
         self.patch(caller, code, &Input::to_restore(then, &now), None).await
     }

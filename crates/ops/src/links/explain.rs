@@ -1,5 +1,6 @@
 //! What a request would get and why, step by step, without counting it.
 
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 use rlinks_core::error_code::ErrorCode;
 use rlinks_core::host::{MAX_HOST_BYTES, from_header};
 use rlinks_core::redirect::decide::Visitor;
@@ -13,7 +14,10 @@ use serde::Serialize;
 
 use super::server_paths::{AnonymousResponse, anonymous_response};
 use crate::{Caller, Ops, OpsError, Resource};
-use rlinks_routes::host_directory::HostDirectory;
+use rlinks_routes::host_directory::{HostDirectory, TrustedHosts};
+
+/// What forms escape in a value.
+const FORM_VALUE: &AsciiSet = &NON_ALPHANUMERIC.remove(b'*').remove(b'-').remove(b'.').remove(b'_');
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Explanation {
@@ -43,7 +47,7 @@ impl Ops {
         let (host, path) = split(question)?;
         let mut trace = ExplainTrace { address: question.to_owned(), steps: Vec::new() };
         let named = match host {
-            Some(host) => Some(host.to_owned()),
+            Some(host) => Some(ascii_host(host)),
             None => self.host_of(&caller.workspace).await?,
         };
         let Some(named) = named else {
@@ -81,7 +85,10 @@ impl Ops {
                 Ok(trace.error(code))
             }
             Resolution::ServerPath => {
-                trace.push("path", "is the server's own, whatever the host".to_owned());
+                trace.push(
+                    "path",
+                    "is the server's own, whatever the host; asked without signing in".to_owned(),
+                );
                 Ok(trace.server_path(&path))
             }
             Resolution::Landing => Ok(trace.page("the landing page")),
@@ -165,10 +172,14 @@ impl Ops {
     pub(crate) async fn host_directory(&self) -> Result<(Vec<Workspace>, HostDirectory), OpsError> {
         let workspaces = self.store.workspaces().await?;
         let domains = self.effective_domains(&workspaces).await?;
-        let mut vouched = self.store.operator_hosts().await?;
-        vouched.extend(self.short_urls.domain.clone());
-        let (silent, base) = (self.store.unverified_hosts().await?, self.short_urls.base_domain.as_ref());
-        let directory = HostDirectory::new(&workspaces, &domains, &vouched, &silent, base);
+        let mut trusted = TrustedHosts {
+            operator: self.store.operator_hosts().await?,
+            verified: self.store.verified_hosts().await?,
+            unverified: self.store.unverified_hosts().await?,
+        };
+        trusted.operator.extend(self.short_urls.domain.clone());
+        let base = self.short_urls.base_domain.as_ref();
+        let directory = HostDirectory::new(&workspaces, &domains, &trusted, base);
         Ok((workspaces, directory))
     }
 
@@ -223,8 +234,12 @@ impl ExplainTrace {
                 self.finish(308, Some(location), None)
             }
             AnonymousResponse::SignIn => {
-                self.push("answer", "303 to /admin/login, without a session".to_owned());
-                self.finish(303, Some("/admin/login".to_owned()), None)
+                let location = match path {
+                    "/admin" => "/admin/login".to_owned(),
+                    path => format!("/admin/login?next={}", percent_encode(path.as_bytes(), FORM_VALUE)),
+                };
+                self.push("answer", format!("303 to {location}, without a session"));
+                self.finish(303, Some(location), None)
             }
         }
     }
@@ -232,6 +247,15 @@ impl ExplainTrace {
     fn finish(self, status: u16, location: Option<String>, error: Option<&'static str>) -> Explanation {
         Explanation { address: self.address, steps: self.steps, status, location, error }
     }
+}
+
+/// A host as browsers send it: names in other scripts as punycode. What is no host stays as it is.
+fn ascii_host(text: &str) -> String {
+    if text.is_ascii() {
+        return text.to_owned();
+    }
+    let (name, port) = text.split_once(':').map_or((text, ""), |(name, _)| (name, &text[name.len()..]));
+    Host::parse(name).map_or_else(|_| text.to_owned(), |host| format!("{host}{port}"))
 }
 
 /// Host and path of a URL, `host/code`, `/code` or `code`.

@@ -23,7 +23,7 @@ const KEY_OR_SESSION: AnonymousResponse = Error(ErrorCode::Unauthenticated);
 const POST_ONLY: AnonymousResponse = Error(ErrorCode::MethodNotAllowed);
 
 /// The first that matches counts; `*` is any one segment. What matches none isn't there.
-const RESPONSES: [(&str, AnonymousResponse); 59] = [
+const RESPONSES: [(&str, AnonymousResponse); 70] = [
     ("/health", Page("whether the server runs")),
     ("/ready", Page("whether the server is ready, or shutting down")),
     ("/robots.txt", Page("what crawlers may visit")),
@@ -76,13 +76,24 @@ const RESPONSES: [(&str, AnonymousResponse); 59] = [
     ("/admin/logout", POST_ONLY),
     ("/admin/links", POST_ONLY),
     ("/admin/theme", POST_ONLY),
-    ("/admin/account/*", POST_ONLY),
+    ("/admin/account/password", POST_ONLY),
+    ("/admin/account/name", POST_ONLY),
+    ("/admin/account/sign-out-others", POST_ONLY),
+    ("/admin/account/sign-out-everywhere", POST_ONLY),
+    ("/admin/account/delete", POST_ONLY),
     ("/admin/workspace/name", POST_ONLY),
     ("/admin/links/*/state", POST_ONLY),
     ("/admin/links/*/rollback", POST_ONLY),
-    ("/admin/keys/*/*", POST_ONLY),
-    ("/admin/members/*/*", POST_ONLY),
-    ("/admin/domains/*/*", POST_ONLY),
+    ("/admin/keys/*/revoke", POST_ONLY),
+    ("/admin/keys/*/rotate", POST_ONLY),
+    ("/admin/members/*/invite", POST_ONLY),
+    ("/admin/members/*/role", POST_ONLY),
+    ("/admin/members/*/suspend", POST_ONLY),
+    ("/admin/members/*/activate", POST_ONLY),
+    ("/admin/members/*/delete", POST_ONLY),
+    ("/admin/domains/*/primary", POST_ONLY),
+    ("/admin/domains/*/remove", POST_ONLY),
+    ("/admin/domains/*/verify", POST_ONLY),
 ];
 
 /// What an anonymous GET of one of the server's own paths gets.

@@ -4,10 +4,10 @@ use std::net::{IpAddr, SocketAddr};
 
 use http::HeaderMap;
 use http::header::{FORWARDED, HOST, HeaderName};
-use ipnet::IpNet;
 use rlinks_core::host::is_loopback_host;
 
-use crate::redirect::client_address::{self, ForwardedHeaders};
+use crate::redirect::client_address;
+use crate::redirect::settings::{ForwardedHeader, ReloadableSettings};
 
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 
@@ -46,10 +46,16 @@ pub struct ConnectionInfo {
 
 impl ConnectionInfo {
     /// Of a request. Only a proxy we trust may speak for somebody else.
-    pub fn from_request(site: &SiteOrigin, trusted: &[IpNet], peer: SocketAddr, headers: &HeaderMap) -> Self {
+    pub fn from_request(
+        site: &SiteOrigin,
+        settings: &ReloadableSettings,
+        peer: SocketAddr,
+        headers: &HeaderMap,
+    ) -> Self {
         let peer = peer.ip().to_canonical();
-        let address = client_address::address(peer, &ForwardedHeaders::from_headers(headers), trusted);
-        let said = client_address::is_trusted(peer, trusted).then(|| forwarded_proto(headers)).flatten();
+        let address = client_address::address_of(peer, headers, settings);
+        let is_proxy = client_address::is_trusted(peer, &settings.trusted_proxies);
+        let said = is_proxy.then(|| forwarded_proto(headers, &settings.forwarded_header)).flatten();
         let host = headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
         let host = host.trim().to_ascii_lowercase();
         let https = said.map_or(site.tls, |scheme| scheme == Scheme::Https);
@@ -82,18 +88,20 @@ enum Scheme {
     Https,
 }
 
-/// What the proxy next to us says that it was spoken to over: the last word of either header.
-fn forwarded_proto(headers: &HeaderMap) -> Option<Scheme> {
+/// What the proxy next to us says that it was spoken to over: the last word of the header it writes.
+fn forwarded_proto(headers: &HeaderMap, header: &ForwardedHeader) -> Option<Scheme> {
     let last = |name: HeaderName| {
         let line = headers.get_all(name).into_iter().next_back()?.to_str().ok()?;
         line.rsplit(',').next().map(str::trim)
     };
-    let proto = last(X_FORWARDED_PROTO).or_else(|| {
+    let proto = if header.is_forwarded() {
         last(FORWARDED)?.split(';').find_map(|pair| {
             let (name, value) = pair.split_once('=')?;
             name.trim().eq_ignore_ascii_case("proto").then(|| value.trim().trim_matches('"'))
-        })
-    })?;
+        })?
+    } else {
+        last(X_FORWARDED_PROTO)?
+    };
     Some(if proto.eq_ignore_ascii_case("https") { Scheme::Https } else { Scheme::Http })
 }
 
@@ -120,15 +128,27 @@ fn network(address: IpAddr) -> String {
 mod tests {
     use http::HeaderMap;
 
-    use super::{ConnectionInfo, SiteOrigin, Transport};
+    use super::{ConnectionInfo, ForwardedHeader, ReloadableSettings, SiteOrigin, Transport};
 
     fn connection(tls: bool, peer: &str, lines: &[(&'static str, &str)]) -> ConnectionInfo {
+        connection_with(ForwardedHeader::default(), tls, peer, lines)
+    }
+
+    fn connection_with(
+        forwarded_header: ForwardedHeader,
+        tls: bool,
+        peer: &str,
+        lines: &[(&'static str, &str)],
+    ) -> ConnectionInfo {
         let mut headers = HeaderMap::new();
         for (name, value) in lines {
             headers.append(*name, value.parse().unwrap());
         }
         let site = SiteOrigin { tls, ..SiteOrigin::default() };
-        ConnectionInfo::from_request(&site, &["10.0.0.0/8".parse().unwrap()], peer.parse().unwrap(), &headers)
+        let trusted_proxies = vec!["10.0.0.0/8".parse().unwrap()];
+        let settings =
+            ReloadableSettings { trusted_proxies, forwarded_header, ..ReloadableSettings::default() };
+        ConnectionInfo::from_request(&site, &settings, peer.parse().unwrap(), &headers)
     }
 
     #[track_caller]
@@ -148,12 +168,11 @@ mod tests {
             &[("host", "rmax.to"), ("x-forwarded-proto", "https, http")],
             Transport::Plain,
         );
-        check(
-            false,
-            "10.0.0.1:1",
-            &[("host", "rmax.to"), ("forwarded", "for=1.2.3.4;proto=https")],
-            Transport::Https,
-        );
+        let lines =
+            [("host", "rmax.to"), ("forwarded", "for=1.2.3.4;proto=https"), ("x-forwarded-proto", "http")];
+        let standard = ForwardedHeader::new(http::header::FORWARDED);
+        assert_eq!(connection_with(standard, false, "10.0.0.1:1", &lines).transport, Transport::Https);
+        check(false, "10.0.0.1:1", &lines, Transport::Plain);
         // A proxy that was spoken to in the clear and speaks TLS to us has still let the cookie out.
         check(true, "10.0.0.1:1", &[("host", "rmax.to"), ("x-forwarded-proto", "http")], Transport::Plain);
     }

@@ -39,7 +39,7 @@ pub fn routes(auth: &Arc<Auth>) -> Router<Arc<RedirectContext>> {
         .layer(Extension(Arc::clone(auth)))
 }
 
-/// Open on a listener of its own and to this very machine; elsewhere for keys that administer a workspace.
+/// Open on a listener of its own; elsewhere for keys that administer a workspace, and where the operator says so for this very machine.
 async fn metrics(
     State(context): State<Arc<RedirectContext>>,
     Extension(auth): Extension<Arc<Auth>>,
@@ -47,7 +47,9 @@ async fn metrics(
     ConnectInfo(peer): ConnectInfo<std::net::SocketAddr>,
     request: Request,
 ) -> Response {
-    let is_operator = peer.ip().to_canonical().is_loopback() && !is_forwarded(request.headers());
+    let trusts_loopback = context.reloadable.load().metrics_loopback;
+    let is_operator =
+        trusts_loopback && peer.ip().to_canonical().is_loopback() && !is_forwarded(request.headers());
     if role != ListenerRole::AdminOnly
         && !is_operator
         && let Err(error) = auth.credential_allows(request.headers(), Scope::WorkspaceAdmin).await

@@ -5,8 +5,10 @@ use std::sync::Arc;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::ConnectInfo;
-use http::Response;
+use http::header::CONTENT_SECURITY_POLICY;
+use http::{HeaderMap, HeaderName, HeaderValue, Response};
 use rlinks_core::redirect::path::first_segment;
+use rlinks_core::redirect::response::DATA_SECURITY_POLICY;
 use tower::ServiceExt as _;
 
 use crate::auth::connection_info::{ConnectionInfo, SiteOrigin};
@@ -46,15 +48,17 @@ impl ControlPlane {
         request.extensions_mut().insert(role);
         // Nothing else depends on who is signed in.
         if role.serves_control_plane() && matches!(first_segment(request.uri().path()), "api" | "admin") {
-            let trusted = &self.context.reloadable.load().trusted_proxies;
-            let info = ConnectionInfo::from_request(&self.site, trusted, peer, request.headers());
+            let settings = self.context.reloadable.load();
+            let info = ConnectionInfo::from_request(&self.site, &settings, peer, request.headers());
             request.extensions_mut().insert(Arc::new(info));
         }
         let router = self.router(role, request.uri().path());
-        match router.oneshot(request).await {
+        let mut response = match router.oneshot(request).await {
             Ok(response) => response,
             Err(never) => match never {},
-        }
+        };
+        add_security_headers(response.headers_mut());
+        response
     }
 
     /// The router for a path. They are apart from each other because giving a router its state takes longer the more routes it has.
@@ -68,5 +72,19 @@ impl ControlPlane {
             }
             _ => routers.health.clone().with_state(Arc::clone(&self.context)),
         }
+    }
+}
+
+/// What a browser may do with a response: of pages, which say themselves what they load, and of everything else, which loads nothing.
+fn add_security_headers(headers: &mut HeaderMap) {
+    headers.entry(CONTENT_SECURITY_POLICY).or_insert(HeaderValue::from_static(DATA_SECURITY_POLICY));
+    for (name, value) in [
+        (
+            "permissions-policy",
+            "camera=(), display-capture=(), geolocation=(), microphone=(), payment=(), usb=()",
+        ),
+        ("cross-origin-resource-policy", "same-origin"),
+    ] {
+        headers.insert(HeaderName::from_static(name), HeaderValue::from_static(value));
     }
 }

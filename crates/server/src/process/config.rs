@@ -7,7 +7,8 @@ use rlinks_clicks::journal::SyncPolicy;
 use rlinks_core::Host;
 
 use crate::auth::oidc::OidcSettings;
-pub use crate::redirect::settings::ReloadableSettings;
+pub use crate::redirect::connection_limits::ConnectionSettings;
+pub use crate::redirect::settings::{ForwardedHeader, ReloadableSettings};
 pub use crate::redirect::tls::TlsFiles;
 use rlinks_ops::{ShortUrls, domain_checks, safety};
 
@@ -30,6 +31,8 @@ pub struct Config {
     pub own_host: Option<Host>,
     /// Certificate and key; without them the listener speaks plain HTTP.
     pub tls: Option<TlsFiles>,
+    /// For how long browsers that came over TLS use nothing else (`Strict-Transport-Security`); 0 leaves it to them.
+    pub hsts_seconds: u32,
     /// The data folder: the lock of the one server, the log of signed audit heads, the click journal.
     pub data: PathBuf,
     /// What the click journal may take on the disk.
@@ -48,6 +51,8 @@ pub struct Config {
     pub domain_checks: domain_checks::DomainCheckConfig,
     /// How many targets of existing links one member or key may change in a minute; 0 is as many as they like.
     pub target_changes_per_minute: u32,
+    /// How many connections there may be.
+    pub connections: ConnectionSettings,
     /// What a reload may change.
     pub reloadable: ReloadableSettings,
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use http::HeaderValue;
 use rlinks_clicks::ClickStore;
 use rlinks_clicks::pipeline::{self, ClickPipeline};
 use rlinks_store::audit::checkpoints::{Signer, append_checkpoints};
@@ -25,7 +26,8 @@ use crate::process::config::{Config, Reload};
 use crate::process::error::ServeError;
 use crate::process::lock::lock;
 use crate::process::signals::StopSignals;
-use crate::redirect::acceptor::{self, ServingThreads};
+use crate::redirect::acceptor::{self, ListenerSettings, ServingThreads};
+use crate::redirect::connection_limits::ConnectionLimits;
 use crate::redirect::context::{ControlHandler, ListenerRole, RedirectContext};
 use crate::redirect::phase::Phase;
 use crate::redirect::tls::Tls;
@@ -218,16 +220,17 @@ impl Server {
             clock,
         };
         server.start_background_tasks();
-        let (limit, threads) = (acceptor::connection_limit(), server.config.threads);
+        let limits = ConnectionLimits::new(&server.config.connections, acceptor::connection_limit());
+        let threads = server.config.threads;
         let apart = control_listener.is_some() || !server.config.serve_admin;
         server.listen(
             listener,
             if apart { ListenerRole::PublicOnly } else { ListenerRole::Combined },
             threads,
-            limit,
+            limits,
         )?;
         if let Some(listener) = control_listener {
-            server.listen(listener, ListenerRole::AdminOnly, 1, limit)?;
+            server.listen(listener, ListenerRole::AdminOnly, 1, limits.without_reservation())?;
         }
         let scheme = if server.tls.is_some() { "https" } else { "http" };
         if let Some(address) = server.control_address {
@@ -247,13 +250,15 @@ impl Server {
         listener: TcpListener,
         role: ListenerRole,
         threads: usize,
-        limit: usize,
+        limits: ConnectionLimits,
     ) -> Result<(), ServeError> {
         let (tls, phase) = (self.tls.as_ref(), self.phase.subscribe());
+        let hsts = self.config.hsts_seconds;
+        let hsts = (tls.is_some() && hsts > 0).then(|| format!("max-age={hsts}"));
+        let hsts = hsts.map(|value| HeaderValue::from_str(&value).expect("a number is a header value"));
         let threads = ServingThreads::start(
-            threads,
+            &ListenerSettings { role, threads, limits, hsts },
             &self.context,
-            role,
             &self.control_plane,
             tls,
             &phase,
@@ -263,7 +268,7 @@ impl Server {
         let (accepting, context, phase) =
             (Arc::clone(&threads), Arc::clone(&self.context), self.phase.subscribe());
         self.acceptors.push(self.control.spawn(async move {
-            if let Err(error) = accepting.accept_loop(listener, limit, &context, phase).await {
+            if let Err(error) = accepting.accept_loop(listener, &context, phase).await {
                 tracing::error!(%error, "no more connections can be accepted");
             }
         }));

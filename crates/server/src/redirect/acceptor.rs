@@ -9,13 +9,16 @@ use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::HeaderValue;
 use hyper::server::conn::http1;
 use hyper_util::rt::TokioTimer;
 use parking_lot::Mutex;
 use rlinks_store::clock::Random;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 
+use super::client_address::is_trusted;
 use super::connection::Connection;
+use super::connection_limits::{ConnectionLimits, address_group};
 use super::context::{ControlHandler, ListenerRole, RedirectContext};
 use super::counters::ThreadMetrics;
 use super::phase::{HEADER_READ_TIMEOUT, Phase};
@@ -104,50 +107,64 @@ struct ThreadHandle {
     metrics: Arc<ThreadMetrics>,
 }
 
+/// How one listener is served.
+pub struct ListenerSettings {
+    pub role: ListenerRole,
+    pub threads: usize,
+    pub limits: ConnectionLimits,
+    /// `Strict-Transport-Security` of every response.
+    pub hsts: Option<HeaderValue>,
+}
+
 /// The serving threads of a listener.
 pub struct ServingThreads {
     threads: Vec<ThreadHandle>,
+    limits: ConnectionLimits,
 }
 
 impl ServingThreads {
-    /// Starts `count` serving threads.
     pub fn start(
-        count: usize,
+        listener: &ListenerSettings,
         context: &Arc<RedirectContext>,
-        role: ListenerRole,
         control: &ControlHandler,
         tls: Option<&Arc<Tls>>,
         phase: &watch::Receiver<Phase>,
         random: &Random,
     ) -> io::Result<Self> {
+        let limits = listener.limits;
         let mut threads = Vec::new();
-        for number in 0..count.max(1) {
+        let control_slots = Arc::new(Semaphore::new(limits.for_control_plane));
+        for number in 0..listener.threads.max(1) {
             let (send, receive) = mpsc::unbounded_channel();
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             let metrics = context.metrics.add_thread();
-            let (context, control) = (Arc::clone(context), Arc::clone(control));
-            let first_request_id = u64::from_le_bytes(random.bytes());
-            let thread = ServingThread::new(context, role, control, Arc::clone(&metrics), first_request_id);
-            let thread = Arc::new(thread);
+            let thread = Arc::new(ServingThread::new(
+                Arc::clone(context),
+                listener.role,
+                Arc::clone(control),
+                Arc::clone(&control_slots),
+                Arc::clone(&metrics),
+                listener.hsts.clone(),
+                u64::from_le_bytes(random.bytes()),
+            ));
             let (tls, phase) = (tls.cloned(), phase.clone());
             let serve = move || runtime.block_on(serve_thread(receive, thread, tls, phase));
             // It ends by itself once nothing can be dispatched to it and its connections have ended.
             std::thread::Builder::new().name(format!("redirect-{number}")).spawn(serve)?;
             threads.push(ThreadHandle { send, metrics });
         }
-        Ok(Self { threads })
+        Ok(Self { threads, limits })
     }
 
     /// Accepts until the server drains, then closes the listener.
     pub async fn accept_loop(
         &self,
         listener: TcpListener,
-        limit: usize,
         context: &RedirectContext,
         mut phase: watch::Receiver<Phase>,
     ) -> io::Result<()> {
         let listener = tokio::net::TcpListener::from_std(listener)?;
-        let slots = Arc::new(Semaphore::new(limit));
+        let slots = Arc::new(Semaphore::new(self.limits.max));
         let connections_by_address = Arc::new(Mutex::new(HashMap::new()));
         loop {
             let permit = tokio::select! {
@@ -160,7 +177,7 @@ impl ServingThreads {
             };
             match accepted {
                 Ok((stream, peer)) => {
-                    self.dispatch(stream, peer, permit, &connections_by_address, limit, context);
+                    self.dispatch(stream, peer, permit, &connections_by_address, context);
                 }
                 Err(error) => {
                     tracing::warn!(%error, "a connection could not be accepted");
@@ -176,17 +193,15 @@ impl ServingThreads {
         peer: SocketAddr,
         permit: OwnedSemaphorePermit,
         connections_by_address: &Arc<Mutex<HashMap<IpAddr, usize>>>,
-        limit: usize,
         context: &RedirectContext,
     ) {
-        let address = peer.ip().to_canonical();
-        let is_proxy =
-            context.reloadable.load().trusted_proxies.iter().any(|network| network.contains(&address));
+        let is_proxy = is_trusted(peer.ip().to_canonical(), &context.reloadable.load().trusted_proxies);
+        let address = address_group(peer.ip());
         {
             let mut counts = connections_by_address.lock();
             let count = counts.entry(address).or_default();
-            // One address must not hold every slot; a trusted proxy holds them for others.
-            if *count >= limit / 2 && !is_proxy {
+            // A trusted proxy holds connections for others.
+            if *count >= self.limits.per_address && !is_proxy {
                 return;
             }
             *count += 1;

@@ -7,12 +7,13 @@ use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Response, StatusCode};
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use rlinks_core::redirect::response::HttpResponse;
+use tokio::sync::OwnedSemaphorePermit;
 
 pub enum Body {
     /// None, or all of it at once.
     Whole(Option<Bytes>),
-    /// From a handler of the control plane.
-    Streamed(axum::body::Body),
+    /// From a handler of the control plane, with the slot it takes until it is sent.
+    Streamed { body: axum::body::Body, _slot: Option<OwnedSemaphorePermit> },
 }
 
 impl Body {
@@ -31,21 +32,21 @@ impl HttpBody for Body {
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         match self.get_mut() {
             Self::Whole(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
-            Self::Streamed(body) => Pin::new(body).poll_frame(context),
+            Self::Streamed { body, .. } => Pin::new(body).poll_frame(context),
         }
     }
 
     fn is_end_stream(&self) -> bool {
         match self {
             Self::Whole(bytes) => bytes.is_none(),
-            Self::Streamed(body) => body.is_end_stream(),
+            Self::Streamed { body, .. } => body.is_end_stream(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match self {
             Self::Whole(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64)),
-            Self::Streamed(body) => body.size_hint(),
+            Self::Streamed { body, .. } => body.size_hint(),
         }
     }
 }

@@ -3,7 +3,8 @@
 use http::{HeaderName, HeaderValue, Request};
 use rlinks_core::click::attribution::{is_prefetch, parse_country};
 
-use super::client_address::ForwardedHeaders;
+use super::client_address::ForwardedLines;
+use super::settings::ForwardedHeader;
 
 /// The request headers that decide what a click records.
 #[derive(Default)]
@@ -18,11 +19,9 @@ pub struct ClickHeaders<'a> {
     pub country: Option<[u8; 2]>,
     /// A browser's prefetch: no click yet.
     pub prefetch: bool,
-    /// `X-Forwarded-For`, where it is one line.
-    pub forwarded_for: Option<&'a [u8]>,
-    /// `Forwarded`, where it is one line.
+    /// The configured forwarding header, where it is one line.
     pub forwarded: Option<&'a [u8]>,
-    /// Every line of them, where there may be more.
+    /// Every header, where it may have more.
     pub all_headers: Option<&'a http::HeaderMap>,
 }
 
@@ -46,13 +45,10 @@ impl<'a> ClickHeaders<'a> {
     }
 
     /// What proxies say about whose request it is.
-    pub fn forwarded_headers(&self) -> ForwardedHeaders<'a> {
+    pub fn forwarded_lines(&self, header: &'a ForwardedHeader) -> ForwardedLines<'a> {
         match self.all_headers {
-            Some(headers) => ForwardedHeaders::from_headers(headers),
-            None => ForwardedHeaders {
-                forwarded_for: self.forwarded_for.into_iter().collect(),
-                forwarded: self.forwarded.into_iter().collect(),
-            },
+            Some(headers) => ForwardedLines::from_headers(headers, header),
+            None => ForwardedLines::new(header, self.forwarded),
         }
     }
 }

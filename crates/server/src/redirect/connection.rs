@@ -12,7 +12,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use http::header::{HOST, HeaderValue};
+use http::header::{CONNECTION, HOST, HeaderValue};
 use http::{Method, Request, Response};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -21,6 +21,7 @@ use rlinks_core::error_code::ErrorCode;
 use rlinks_core::host::{MAX_HOST_BYTES, from_header};
 use rlinks_core::redirect::decide::NotFoundReason;
 use rlinks_core::redirect::negotiate::wants_json;
+use rlinks_core::redirect::path::first_segment;
 use rlinks_core::redirect::public_pages;
 use rlinks_core::redirect::response::{HttpResponse, SECURITY_TXT_PATH};
 use rlinks_core::redirect::{LinkRequest, RequestHead, RequestMethod, Resolution, resolve};
@@ -33,14 +34,15 @@ use tokio::sync::watch;
 
 use super::body::{Body, into_response};
 use super::click_headers::ClickHeaders;
-use super::client_address::{self, ForwardedHeaders};
+use super::client_address;
 use super::context::{ControlRequest, RedirectContext, ServedLinkRequest};
-use super::counters::{RequestKind, ThreadMetrics};
+use super::counters::RequestKind;
 use super::error_response::{accept_header, error_response};
 use super::fast_path::{self, Exit};
 use super::phase::Phase;
+use super::request_body::TimedBody;
 use super::response_writer::redirect;
-use super::thread::{ServingThread, X_REQUEST_ID};
+use super::thread::ServingThread;
 use super::write_timeout::WriteTimeout;
 
 /// All header names and values of a request together.
@@ -207,9 +209,8 @@ impl Connection {
         if let Some(asked) = missed {
             self.count_miss(request, asked);
         }
-        let trusted = self.context().reloadable.load();
-        let forwarded = ForwardedHeaders::from_headers(request.headers());
-        let address = client_address::address(self.peer.ip(), &forwarded, &trusted.trusted_proxies);
+        let settings = self.context().reloadable.load();
+        let address = client_address::address_of(self.peer.ip(), request.headers(), &settings);
         if self.thread.miss_limiter.lock().allow(address, self.context().clock.monotonic_ms()) {
             return self.error(request, ErrorCode::NotFound);
         }
@@ -244,17 +245,27 @@ impl Connection {
     async fn forward_to_control(self, request: Request<Incoming>) -> Response<Body> {
         let context = Arc::clone(self.context());
         let (path, accept) = (request.uri().path().to_owned(), accept_header(&request));
+        let error = |code: ErrorCode, message: &str| {
+            let as_json = wants_json(&path, accept.as_deref());
+            into_response(HttpResponse::error(code, message, &Value::Null, as_json, context.clock.now()))
+        };
+        // Health says how the server is, also when pages and API are busy.
+        let slot = if matches!(first_segment(&path), "api" | "admin" | "metrics") {
+            let Ok(slot) = Arc::clone(&self.thread.control_slots).try_acquire_owned() else {
+                let mut busy = error(ErrorCode::KvUnavailable, "The server is busy. Try again in a moment");
+                busy.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+                return busy;
+            };
+            Some(slot)
+        } else {
+            None
+        };
+        let request = request.map(TimedBody::new);
         let request = ControlRequest { role: self.thread.role, peer: self.peer, request };
         let handled = context.control_runtime.spawn((self.thread.control)(request));
         match handled.await {
-            Ok(handled) => handled.map(Body::Streamed),
-            Err(_) => into_response(HttpResponse::error(
-                ErrorCode::Internal,
-                ErrorCode::Internal.message(),
-                &Value::Null,
-                wants_json(&path, accept.as_deref()),
-                context.clock.now(),
-            )),
+            Ok(handled) => handled.map(|body| Body::Streamed { body, _slot: slot }),
+            Err(_) => error(ErrorCode::Internal, ErrorCode::Internal.message()),
         }
     }
 }
@@ -287,7 +298,7 @@ pub enum ResponseFuture {
         Pin<Box<dyn Future<Output = Response<Body>> + Send>>,
         HeaderValue,
         RequestKind,
-        Arc<ThreadMetrics>,
+        Arc<ServingThread>,
     ),
 }
 
@@ -297,13 +308,10 @@ impl Future for ResponseFuture {
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         match self.get_mut() {
             Self::Ready(response) => Poll::Ready(Ok(response.take().expect("an answer is taken once"))),
-            Self::Pending(waiting, id, kind, metrics) => {
-                waiting.as_mut().poll(context).map(|mut response| {
-                    response.headers_mut().insert(X_REQUEST_ID, id.clone());
-                    metrics.count_response(*kind, response.status().as_u16());
-                    Ok(response)
-                })
-            }
+            Self::Pending(waiting, id, kind, thread) => waiting.as_mut().poll(context).map(|mut response| {
+                thread.finish(&mut response, id.clone(), *kind);
+                Ok(response)
+            }),
         }
     }
 }
@@ -319,27 +327,16 @@ impl hyper::service::Service<Request<Incoming>> for Connection {
         let next = catch_unwind(AssertUnwindSafe(|| self.next_step(&request)));
         match next.unwrap_or_else(|_| NextStep::Respond(self.error(&request, ErrorCode::Internal))) {
             NextStep::Respond(mut response) => {
-                response.headers_mut().insert(X_REQUEST_ID, id);
-                self.thread.metrics.count_response(RequestKind::Link, response.status().as_u16());
+                self.thread.finish(&mut response, id, RequestKind::Link);
                 ResponseFuture::Ready(Some(response))
             }
             NextStep::Load(pending) => {
                 let answer = self.clone().load_and_respond(request, pending);
-                ResponseFuture::Pending(
-                    Box::pin(answer),
-                    id,
-                    RequestKind::Link,
-                    Arc::clone(&self.thread.metrics),
-                )
+                ResponseFuture::Pending(Box::pin(answer), id, RequestKind::Link, Arc::clone(&self.thread))
             }
             NextStep::ForwardToControl => {
                 let answer = self.clone().forward_to_control(request);
-                ResponseFuture::Pending(
-                    Box::pin(answer),
-                    id,
-                    RequestKind::Control,
-                    Arc::clone(&self.thread.metrics),
-                )
+                ResponseFuture::Pending(Box::pin(answer), id, RequestKind::Control, Arc::clone(&self.thread))
             }
         }
     }

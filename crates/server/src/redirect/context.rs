@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use arc_swap::ArcSwap;
 use futures_util::future::BoxFuture;
 use http::{Request, Response};
-use hyper::body::Incoming;
 use rlinks_clicks::ClickPipeline;
 use rlinks_core::redirect::LinkRequest;
 use rlinks_routes::RouteCache;
@@ -16,6 +15,7 @@ use rlinks_store::clock::Clock;
 use tokio::runtime::Handle;
 
 use super::counters::Metrics;
+use super::request_body::TimedBody;
 use super::settings::ReloadableSettings;
 
 /// A request for a link of a workspace that is served here.
@@ -45,7 +45,7 @@ pub struct ControlRequest {
     pub role: ListenerRole,
     /// The address it came from.
     pub peer: SocketAddr,
-    pub request: Request<Incoming>,
+    pub request: Request<TimedBody>,
 }
 
 /// Answers requests that are not redirects, on the control runtime. Handed in when threads start, so that nothing here depends on the control

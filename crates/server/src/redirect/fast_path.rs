@@ -65,7 +65,7 @@ where
     let _guard = thread.enter_fast_path();
     let mut input = vec![0; INPUT_BYTES];
     let mut settings = Cache::new(&thread.context.reloadable);
-    let mut out = ResponseBuffer::default();
+    let mut out = ResponseBuffer::new(thread.hsts.as_ref());
     let mut idle = pin!(tokio::time::sleep(HEADER_READ_TIMEOUT));
     let changes = phase.clone();
     let mut draining = pin!(phase.wait_for(|phase| *phase == Phase::Draining));

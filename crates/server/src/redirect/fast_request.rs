@@ -29,6 +29,7 @@ pub struct FastRequest<'a> {
 impl<'a> FastRequest<'a> {
     /// Reads the request at the start of `bytes`; nothing if it needs hyper.
     pub fn parse(bytes: &'a [u8], peer: SocketAddr, settings: &'a ReloadableSettings) -> Option<Self> {
+        let forwarded_header = settings.forwarded_header.name().as_str();
         let country_header = settings.country_header.as_ref().map(HeaderName::as_str);
         let mut headers = [MaybeUninit::uninit(); MAX_HEADERS];
         let mut request = httparse::Request::new(&mut []);
@@ -67,12 +68,11 @@ impl<'a> FastRequest<'a> {
                 5 | 7 | 9 | 11 if PREFETCH_HEADERS.into_iter().any(is) => {
                     click.prefetch |= is_prefetch(header.value);
                 }
-                // hyper's path reads two lines of them.
-                15 if is("x-forwarded-for") && click.forwarded_for.replace(header.value).is_some() => {
-                    return None;
-                }
-                9 if is("forwarded") && click.forwarded.replace(header.value).is_some() => return None,
                 _ => {}
+            }
+            // hyper's path reads several lines of it.
+            if is(forwarded_header) && click.forwarded.replace(header.value).is_some() {
+                return None;
             }
             if country_header.is_some_and(is) {
                 click.country = parse_country(header.value);

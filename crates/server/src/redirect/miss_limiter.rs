@@ -4,13 +4,15 @@ use std::net::IpAddr;
 
 use rlinks_ops::limits::{LimitKey, RateLimit, RateLimiter};
 
-use crate::redirect::client_address::network;
+use crate::redirect::client_address::{network, wide_network};
 
 /// Misses a network may have at once.
 const MAX_BURST_MISSES: u32 = 2_000;
 /// Misses a network may have a second, for as long as it likes.
 const MAX_MISSES_PER_SECOND: u32 = 50;
 const LIMIT: RateLimit = RateLimit::per_second(MAX_MISSES_PER_SECOND, MAX_BURST_MISSES);
+/// The same for an IPv6 /32: whoever has one could be another /48 for every request.
+const WIDE_LIMIT: RateLimit = RateLimit::per_second(MAX_MISSES_PER_SECOND * 8, MAX_BURST_MISSES * 8);
 const MAX_NETWORKS: usize = 1 << 12;
 
 /// One for each serving thread, so that none waits for another.
@@ -24,10 +26,11 @@ impl MissLimiter {
         Self { limiter: RateLimiter::new(MAX_NETWORKS) }
     }
 
-    /// Counts a miss. Whether it is still within bounds; this machine itself always is.
+    /// Counts a miss. Whether it is still within bounds.
     pub fn allow(&self, address: IpAddr, now_ms: u64) -> bool {
-        address.is_loopback()
-            || self.limiter.take(LimitKey::Misses(network(address)), LIMIT, 1, now_ms).is_ok()
+        let take = |key, limit| self.limiter.take(key, limit, 1, now_ms).is_ok();
+        take(LimitKey::Misses(network(address)), LIMIT)
+            && wide_network(address).is_none_or(|wide| take(LimitKey::WideMisses(wide), WIDE_LIMIT))
     }
 }
 
@@ -45,7 +48,22 @@ mod tests {
             .count();
         assert_eq!(allowed, MAX_BURST_MISSES as usize);
         assert!(limiter.allow([198, 51, 100, 1].into(), 1000));
-        assert!(limiter.allow([127, 0, 0, 1].into(), 1000));
+        let local = (0..=MAX_BURST_MISSES).filter(|_| limiter.allow([127, 0, 0, 1].into(), 1000)).count();
+        assert_eq!(local, MAX_BURST_MISSES as usize, "this machine is no exception: a proxy may run on it");
         assert!(limiter.allow(guesser(1), 1100), "after a while it may try again");
+    }
+
+    #[test]
+    fn rotating_through_a_wide_ipv6_network_is_limited() {
+        let limiter = MissLimiter::new();
+        let allowed = (0..MAX_BURST_MISSES * 16)
+            .filter(|number| {
+                let [_, _, high, low] = number.to_be_bytes();
+                let third = u16::from_be_bytes([high, low]);
+                limiter.allow(std::net::Ipv6Addr::new(0x2001, 0xdb8, third, 0, 0, 0, 0, 1).into(), 1000)
+            })
+            .count();
+        assert_eq!(allowed, MAX_BURST_MISSES as usize * 8);
+        assert!(limiter.allow("2001:db9::1".parse().unwrap(), 1000), "others are not");
     }
 }

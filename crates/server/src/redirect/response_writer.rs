@@ -16,12 +16,19 @@ use super::body::Body;
 #[derive(Default)]
 pub struct ResponseBuffer {
     pub bytes: Vec<u8>,
+    /// The line of `Strict-Transport-Security`, or nothing.
+    hsts: Vec<u8>,
     /// The second `date` was written for.
     second: i64,
     date: Vec<u8>,
 }
 
 impl ResponseBuffer {
+    pub fn new(hsts: Option<&HeaderValue>) -> Self {
+        let line = |value: &HeaderValue| [b"strict-transport-security: ", value.as_bytes(), b"\r\n"].concat();
+        Self { hsts: hsts.map(line).unwrap_or_default(), ..Self::default() }
+    }
+
     pub fn redirect(
         &mut self,
         status: RedirectStatus,
@@ -42,8 +49,21 @@ impl ResponseBuffer {
         let [location, target, cache, cache_control, robots] =
             redirect_header_lines(target, cache_control).map(str::as_bytes);
         let (id_line, date_line) = (b"x-request-id: ", b"\r\ncontent-length: 0\r\ndate: ");
-        let parts: [&[u8]; 11] =
-            [line, location, target, cache, cache_control, robots, id_line, id, date_line, &self.date, end];
+        let hsts = self.hsts.as_slice();
+        let parts: [&[u8]; 12] = [
+            line,
+            location,
+            target,
+            cache,
+            cache_control,
+            robots,
+            hsts,
+            id_line,
+            id,
+            date_line,
+            &self.date,
+            end,
+        ];
         self.bytes.reserve(parts.iter().map(|part| part.len()).sum());
         for part in parts {
             self.bytes.extend_from_slice(part);

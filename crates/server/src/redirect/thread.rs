@@ -4,16 +4,19 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use http::header::{HeaderName, HeaderValue};
+use http::Response;
+use http::header::{HeaderName, HeaderValue, STRICT_TRANSPORT_SECURITY};
 use parking_lot::Mutex;
 use rlinks_clicks::{ClickContext, Recorder};
 use rlinks_core::{Id, Timestamp, hex};
 use rlinks_routes::host_directory::ServedWorkspace;
+use tokio::sync::Semaphore;
 
+use super::body::Body;
 use super::click_headers::ClickHeaders;
 use super::client_address::{self, is_trusted};
 use super::context::{ControlHandler, ListenerRole, RedirectContext};
-use super::counters::ThreadMetrics;
+use super::counters::{RequestKind, ThreadMetrics};
 use super::miss_limiter::MissLimiter;
 use super::settings::ReloadableSettings;
 
@@ -23,7 +26,11 @@ pub struct ServingThread {
     pub context: Arc<RedirectContext>,
     pub role: ListenerRole,
     pub control: ControlHandler,
+    /// One for each request that may be with the API or the dashboard at once: of all threads of the listener.
+    pub control_slots: Arc<Semaphore>,
     pub metrics: Arc<ThreadMetrics>,
+    /// `Strict-Transport-Security` of every response, on a listener that speaks TLS.
+    pub hsts: Option<HeaderValue>,
     pub miss_limiter: Mutex<MissLimiter>,
     pub miss_counter: Arc<rlinks_clicks::misses::MissCounter>,
     recorder: Recorder,
@@ -37,13 +44,17 @@ impl ServingThread {
         context: Arc<RedirectContext>,
         role: ListenerRole,
         control: ControlHandler,
+        control_slots: Arc<Semaphore>,
         metrics: Arc<ThreadMetrics>,
+        hsts: Option<HeaderValue>,
         first_request_id: u64,
     ) -> Self {
         Self {
             role,
             control,
+            control_slots,
             metrics,
+            hsts,
             miss_limiter: Mutex::new(MissLimiter::new()),
             miss_counter: context.click_pipeline.misses(),
             recorder: context.click_pipeline.recorder(),
@@ -61,6 +72,15 @@ impl ServingThread {
     /// The same as a header value.
     pub fn request_id_header(&self) -> HeaderValue {
         HeaderValue::from_bytes(&self.request_id()).expect("hexadecimal is a header value")
+    }
+
+    /// Adds what every response has, and counts it.
+    pub fn finish(&self, response: &mut Response<Body>, id: HeaderValue, kind: RequestKind) {
+        response.headers_mut().insert(X_REQUEST_ID, id);
+        if let Some(hsts) = &self.hsts {
+            response.headers_mut().insert(STRICT_TRANSPORT_SECURITY, hsts.clone());
+        }
+        self.metrics.count_response(kind, response.status().as_u16());
     }
 
     /// Counts a connection as one in the fast path until the guard is dropped.
@@ -83,7 +103,8 @@ impl ServingThread {
         let (mut address, mut country) = (peer, None);
         // Forwarding headers count only from a proxy we trust.
         if is_trusted(peer, &settings.trusted_proxies) {
-            address = client_address::address(peer, &click.forwarded_headers(), &settings.trusted_proxies);
+            let forwarded = click.forwarded_lines(&settings.forwarded_header);
+            address = client_address::address(peer, &forwarded, &settings.trusted_proxies);
             country = click.country;
         }
         self.recorder.stage(&ClickContext {

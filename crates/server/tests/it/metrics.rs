@@ -9,7 +9,7 @@ use rlinks_core::{Policy, Preset, Scope, Scopes};
 use serde_json::json;
 
 use crate::support::database::TestStore;
-use crate::support::members::TestServer;
+use crate::support::members::{TestServer, preset};
 use crate::support::raw_client::{Response, send_request, wait_until};
 
 fn scrape(address: SocketAddr, lines: &str) -> Response {
@@ -30,8 +30,15 @@ fn series(page: &str) -> BTreeMap<&str, f64> {
         .collect()
 }
 
+/// A server that shows this machine its metrics.
+fn open_server() -> TestServer {
+    TestServer::at(TestStore::sqlite(), preset(Preset::Fabric), |config| {
+        config.reloadable.metrics_loopback = true;
+    })
+}
+
 fn house_with_a_link() -> TestServer {
-    let server = TestServer::new(Preset::Fabric);
+    let server = open_server();
     server.root().post("/links", &json!({"code": "go", "target": "https://example.com/"})).expect(201);
     wait_until("the link is served", || server.visit("/go+").status == 200);
     server
@@ -115,8 +122,13 @@ fn visitor_input_adds_no_metric() {
 }
 
 #[test]
-fn metrics_on_a_shared_listener_are_for_this_machine_and_admins() {
-    let server = TestServer::new(Preset::Fabric);
+fn metrics_on_a_shared_listener_are_for_admins_unless_this_machine_is_trusted() {
+    // A proxy on this machine may add no header that says so.
+    let closed = TestServer::new(Preset::Fabric);
+    assert_eq!(scrape(closed.address, "").status, 401);
+    let root = closed.root();
+    assert_eq!(scrape(closed.address, &format!("Authorization: Bearer {}\r\n", root.secret())).status, 200);
+    let server = open_server();
     let page = scrape(server.address, "");
     assert_eq!(page.status, 200, "{page:?}");
     assert_eq!(page.header("content-type"), ["text/plain; version=0.0.4; charset=utf-8"]);

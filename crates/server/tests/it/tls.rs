@@ -96,6 +96,32 @@ fn link_redirects_over_https() {
 }
 
 #[test]
+fn every_https_response_tells_browsers_to_stay_with_https() {
+    let unstarted = UnstartedServer::new();
+    unstarted.runtime.block_on(create(&unstarted.store, "ok", "https://example.com/"));
+    let made = certificate();
+    let files = install(unstarted.folder.path(), &made);
+    let server = unstarted.try_serve(|config| {
+        config.tls = Some(files);
+        config.hsts_seconds = 3600;
+    });
+    let server = server.expect("the server starts");
+    // By the fast path, by hyper, from the control plane; a link, an error, a page.
+    for request in [
+        "/ok HTTP/1.1",
+        "/ok HTTP/1.1\r\nContent-Length: 0",
+        "/nobody HTTP/1.1",
+        "/health HTTP/1.1",
+        "/admin/login HTTP/1.1",
+    ] {
+        let mut stream = connect(server.address, made.cert.der()).expect("a handshake");
+        let answer =
+            ask(&mut stream, &format!("GET {request}\r\nHost: rmax.to\r\nConnection: close\r\n\r\n"));
+        assert_eq!(answer.header("strict-transport-security"), ["max-age=3600"], "{request}: {answer:?}");
+    }
+}
+
+#[test]
 fn plain_http_on_the_https_port_gets_no_response() {
     let (server, _) = server();
     let answer = server.get("/ok");

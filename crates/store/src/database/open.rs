@@ -9,9 +9,10 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use rlinks_core::Timestamp;
+use rlinks_core::host::is_loopback_host;
 use rlinks_core::id::WorkerId;
 use sqlx::migrate::Migrator;
-use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions, PgSslMode};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
 use sqlx::{ConnectOptions as _, Connection as _};
 
@@ -279,6 +280,7 @@ async fn open_postgres(url: &str, tables: &TableSet) -> Result<Pool, StoreError>
     let options: PgConnectOptions = url
         .parse()
         .map_err(|error| StoreError::Refused(format!("the store's URL cannot be read: {error}")))?;
+    let options = if needs_tls(url, &options) { options.ssl_mode(PgSslMode::Require) } else { options };
     let mut options = options.application_name("rlinks").options([
         ("statement_timeout", "10s"),
         ("lock_timeout", "5s"),
@@ -297,6 +299,16 @@ async fn open_postgres(url: &str, tables: &TableSet) -> Result<Pool, StoreError>
         .map_err(|error| StoreError::Unavailable(format!("PostgreSQL: {error}")))?;
     tables.postgres.run(&pool).await.map_err(|error| migrations::migration_error(&error))?;
     Ok(Pool::Postgres(pool))
+}
+
+/// Whether a connection must be encrypted: it leaves this machine, and the URL doesn't say how to connect.
+fn needs_tls(url: &str, options: &PgConnectOptions) -> bool {
+    let says = url.split_once('?').is_some_and(|(_, query)| {
+        query.split('&').any(|pair| pair.starts_with("sslmode=") || pair.starts_with("ssl-mode="))
+    });
+    let host = options.get_host();
+    let is_local = options.get_socket().is_some() || host.starts_with('/') || is_loopback_host(host);
+    !says && !is_local
 }
 
 /// Two processes that make it at once do not trip over each other: the loser looks again.
@@ -326,5 +338,27 @@ async fn test_connection(options: &PgConnectOptions) -> Result<(), StoreError> {
         Ok(Err(sqlx::Error::Database(error))) => Err(cannot(&error.message())),
         Ok(Err(error)) => Err(cannot(&error)),
         Err(_) => Err(cannot(&format!("no answer within {} s", CONNECT_TIMEOUT.as_secs()))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::needs_tls;
+
+    #[test]
+    fn connections_that_leave_this_machine_are_encrypted_unless_the_url_says_otherwise() {
+        for (url, expected) in [
+            ("postgres://rlinks@db.example/rlinks", true),
+            ("postgres://rlinks@192.0.2.1:5433/rlinks?application_name=x", true),
+            ("postgres://rlinks@db.example/rlinks?sslmode=disable", false),
+            ("postgres://rlinks@db.example/rlinks?x=1&sslmode=verify-full", false),
+            ("postgres://rlinks@localhost/rlinks", false),
+            ("postgres://rlinks@127.0.0.1/rlinks", false),
+            ("postgres://rlinks@[::1]/rlinks", false),
+            ("postgres://rlinks@%2Frun%2Fpostgresql/rlinks", false),
+            ("postgres:///rlinks?host=/run/postgresql", false),
+        ] {
+            assert_eq!(needs_tls(url, &url.parse().unwrap()), expected, "{url}");
+        }
     }
 }

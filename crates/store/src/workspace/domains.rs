@@ -151,9 +151,21 @@ impl Store {
         Ok(hosts)
     }
 
-    /// The hosts no link leads back to, whosever it is.
+    /// The hosts that DNS says are their workspace's.
+    pub async fn verified_hosts(&self) -> Result<HashSet<Host>, StoreError> {
+        let rows: Vec<(String,)> = read!(
+            &self.pool,
+            fetch_all,
+            "select host from custody where proven_at is not null and suspended_at is null"
+        )?;
+        Ok(rows.into_iter().map(|(host,)| Host::from_stored(host)).collect())
+    }
+
+    /// The hosts no link leads back to, whosever it is: what a workspace merely claims concerns that workspace only.
     pub async fn served_hosts(&self, base: Option<&Host>) -> Result<ServedHosts, StoreError> {
-        Ok(ServedHosts::new(self.operator_hosts().await?, base))
+        let (mut hosts, verified) = (self.operator_hosts().await?, self.verified_hosts().await?);
+        hosts.extend(verified);
+        Ok(ServedHosts::new(hosts, base))
     }
 
     /// All domains and what is known of them, by host.

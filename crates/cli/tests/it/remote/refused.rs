@@ -39,6 +39,23 @@ fn head(mut socket: &TcpStream) -> String {
 }
 
 #[test]
+fn api_key_is_not_sent_to_another_machine_over_plain_http() {
+    let sandbox = Sandbox::new()
+        .with("RMAX_SERVER", "http://links.invalid/")
+        .with("RMAX_API_KEY", "rmx_aaaaaaaa_aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa");
+    assert_snapshot!(sandbox.rmax("links list"), @"
+    exit 2
+    --- stderr
+    error: http://links.invalid/ is plain http: the API key and all answers travel in the clear
+    hint: use https, or --insecure if nobody else is on that network
+    ");
+    // Asked for, it is tried: there is no such host.
+    sandbox.fails(6, "--insecure links list").says("warning: http://links.invalid/ is plain http");
+    let near = Sandbox::new().with("RMAX_SERVER", "http://localhost:1").with("RMAX_API_KEY", "rmx_k");
+    assert!(!near.fails(6, "links list").stderr.contains("plain http"));
+}
+
+#[test]
 fn missing_permission_is_explained() {
     let both = StoreAndServer::new();
     let stranger = both.holding("rmx_aaaaaaaa_aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa");

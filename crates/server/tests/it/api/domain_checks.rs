@@ -423,10 +423,10 @@ fn daily_job_checks_domains_and_main_does_not_serve_unverified_ones() {
     // It looked when it started, at what was there then.
     wait_until("the daily job has looked", || shown(&main, "rmax.to")["checked_at"] != Value::Null);
     main.post("/links", &json!({"code": "x", "target": "https://main.example/"})).expect(201);
-    main.delete("/domains/rmax.to").expect(204);
-    assert_eq!(visit(&server, "anywhere.example").status, 301, "`main` answers where nobody else does");
     let (acme, admin) = tenant(&server, "acme");
     add(&admin, "go.acme.example");
+    main.delete("/domains/rmax.to").expect(204);
+    assert_eq!(visit(&server, "anywhere.example").status, 301, "`main` answers where nobody else does");
     assert_eq!(visit(&server, "go.acme.example").status, 404, "but not for somebody who waits");
     // The operator's word is enough.
     let seen = server

@@ -113,17 +113,20 @@ async fn tenant_domain_takes_no_host_from_main(test_store: TestStore) {
         let (main, tenant) = (server.admin(), server.person(&other, Role::Admin));
         main.post("/links", &json!({"code": "x", "target": "https://good.example/"})).expect(201);
         tenant.post("/links", &json!({"code": "x", "target": "https://other.example/"})).expect(201);
+        tenant.post("/domains", &json!({"host": "tenant.example"})).expect(201);
         main.delete("/domains/rmax.to").expect(204);
         let ours = || ["links.company.example", "any.example"].map(|host| visit(&server, host, "/x").status);
         assert_eq!(ours(), [301, 301]);
-        tenant.post("/domains", &json!({"host": "tenant.example"})).expect(201);
-        assert_eq!(visit(&server, "tenant.example", "/x").header("location"), ["https://other.example/"]);
+        // Any host may be one by which people reach the links of `main`.
+        tenant.post("/domains", &json!({"host": "any.example"})).refused(409, "CONFLICT");
         assert_eq!(ours(), [301, 301], "`main` answers wherever nobody else does");
+        assert_eq!(visit(&server, "tenant.example", "/x").header("location"), ["https://other.example/"]);
         let link = main.get("/links/x").expect(200).json();
         assert!(link["short_url"].as_str().unwrap().starts_with("http://127.0.0.1:"), "{link:#}");
         // Once `main` has said where it answers, it is nowhere else.
         main.post("/domains", &json!({"host": "links.company.example"})).expect(201);
         assert_eq!(ours(), [301, 404]);
+        tenant.post("/domains", &json!({"host": "second.example"})).expect(201);
     })
     .await;
 }

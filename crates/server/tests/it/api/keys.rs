@@ -201,6 +201,49 @@ fn new_key_cannot_have_wider_scopes_than_its_creator() {
 }
 
 #[test]
+fn narrow_or_expiring_key_grants_no_role_beyond_itself() {
+    let server = TestServer::new(Preset::Team);
+    let (owner, target) = (server.user(&server.main, Role::Admin), server.user(&server.main, Role::Viewer));
+    let narrow = server.key(&server.main, Some(&owner), Scopes::new(&[Scope::WorkspaceAdmin]));
+    let until = server.now().plus_ms(3_600_000);
+    let expiring = server.key_expiring_at(&server.main, Some(&owner), Scopes::ALL, Some(until));
+    let wide = server.key(&server.main, Some(&owner), Scopes::ALL);
+    let user = format!("/users/{}", target.id);
+    for (key, role) in [(&narrow, "admin"), (&narrow, "viewer"), (&expiring, "viewer")] {
+        let email = format!("new-{role}@example.com");
+        key.post("/users", &json!({"email": email, "role": role})).refused(403, "FORBIDDEN");
+        let other = if role == "admin" { "admin" } else { "member" };
+        key.patch(&user, &json!({"role": other})).refused(403, "FORBIDDEN");
+    }
+    // What grants nothing is still allowed, and a key with all scopes and no end grants what it has.
+    narrow.patch(&user, &json!({"full_name": "Vera"})).expect(200);
+    wide.patch(&user, &json!({"role": "admin"})).expect(200);
+    wide.post("/users", &json!({"email": "new@example.com", "role": "admin"})).expect(201);
+}
+
+#[test]
+fn key_wider_than_its_owners_role_is_not_rotated() {
+    let server = TestServer::new(Preset::Fabric);
+    let (admin, member) = (server.admin(), server.user(&server.main, Role::Member));
+    let wide = server.key(&server.main, Some(&member), Scopes::ALL);
+    let rotate = format!("/keys/{}/rotate", wide.key_id());
+    wide.request("POST", &rotate).send().refused(403, "FORBIDDEN");
+    admin.request("POST", &rotate).send().expect(201);
+}
+
+#[test]
+fn key_revokes_only_keys_within_its_own_scopes() {
+    let server = TestServer::new(Preset::Fabric);
+    let member = server.member();
+    let narrow = server.key(&server.main, member.user.as_ref(), Scopes::DEFAULT);
+    narrow.delete(&format!("/keys/{}", member.key_id())).refused(403, "FORBIDDEN");
+    member.get("/me").expect(200);
+    let equal = server.key(&server.main, member.user.as_ref(), Scopes::DEFAULT);
+    narrow.delete(&format!("/keys/{}", equal.key_id())).expect(204);
+    member.delete(&format!("/keys/{}", narrow.key_id())).expect(204);
+}
+
+#[test]
 fn invalid_key_fields_are_reported() {
     let server = TestServer::new(Preset::Fabric);
     let admin = server.admin();
@@ -299,9 +342,9 @@ fn no_file_holds_a_key_or_an_invitation() {
     let mut server = TestServer::new(Preset::Fabric);
     let admin = server.admin();
     let made = admin.post("/keys", &json!({"name": "seen once"})).expect(201).json();
+    let invited = admin.post("/users", &json!({"email": "new@example.com"})).expect(201).json();
     let rotated =
         admin.request("POST", &format!("/keys/{}/rotate", admin.key_id())).send().expect(201).json();
-    let invited = admin.post("/users", &json!({"email": "new@example.com"})).expect(201).json();
     let token = invited["invite_url"].as_str().unwrap().rsplit('/').next().unwrap();
     assert_eq!(token.len(), 43, "{invited}");
     with(&server, &made).post("/links", &json!({"target": "https://example.com/"})).expect(201);

@@ -84,6 +84,12 @@ fn slow_clients_are_closed_at_their_limits_while_others_are_served() {
             "an expectation",
             asks("POST /api HTTP/1.1\r\nHost: rmax.to\r\nExpect: 100-continue\r\nContent-Length: 9\r\n\r\n"),
         ),
+        (
+            "a form that never comes",
+            asks(
+                "POST /admin/login HTTP/1.1\r\nHost: rmax.to\r\nContent-Type: application/x-www-form-urlencoded\r\nContent-Length: 100\r\n\r\n",
+            ),
+        ),
     ];
     let endless =
         [("never reads", "/ok"), ("never reads errors", "/unknown"), ("never reads health", "/health")];

@@ -11,7 +11,7 @@ use rlinks_core::{
 };
 use rlinks_ops::api_keys::KeyRequest;
 use rlinks_ops::{Ops, OpsSettings, ShortUrls};
-use rlinks_server::{Config, ReloadableSettings, Server};
+use rlinks_server::{Config, ConnectionSettings, ReloadableSettings, Server};
 use rlinks_store::clock::{Clock, Random};
 use rlinks_store::{NewUser, StoreWriter};
 use tokio::runtime::Runtime;
@@ -137,6 +137,7 @@ fn start(test_store: &TestStore, now_ms: &Arc<AtomicI64>, change: impl FnOnce(&m
         short_urls: naming(),
         own_host: None,
         tls: None,
+        hsts_seconds: 0,
         data: test_store.folder().join("data"),
         journal_bytes: 64 << 20,
         journal_sync: SyncPolicy::EverySecond,
@@ -146,6 +147,7 @@ fn start(test_store: &TestStore, now_ms: &Arc<AtomicI64>, change: impl FnOnce(&m
         safety: rlinks_ops::safety::SafetyConfig::default(),
         domain_checks: rlinks_ops::domain_checks::DomainCheckConfig::default(),
         target_changes_per_minute: 100,
+        connections: ConnectionSettings::default(),
         reloadable: ReloadableSettings::default(),
     };
     change(&mut config);
@@ -309,7 +311,7 @@ impl TestServer {
     /// Somebody with all scopes their role lets them have.
     pub(crate) fn person(&self, workspace: &Workspace, role: Role) -> ApiUser {
         let user = self.user(workspace, role);
-        self.key(workspace, Some(&user), Scopes::ALL)
+        self.key(workspace, Some(&user), role.scopes())
     }
 
     pub(crate) fn admin(&self) -> ApiUser {

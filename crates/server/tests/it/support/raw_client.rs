@@ -82,7 +82,10 @@ pub(crate) struct RawConnection {
 
 impl RawConnection {
     pub(crate) fn new(address: SocketAddr) -> Self {
-        let socket = TcpStream::connect(address).expect("the server accepts");
+        Self::from_socket(TcpStream::connect(address).expect("the server accepts"))
+    }
+
+    pub(crate) fn from_socket(socket: TcpStream) -> Self {
         socket.set_nodelay(true).expect("an option");
         socket.set_read_timeout(Some(Duration::from_secs(20))).expect("a timeout");
         Self { socket, read: Vec::new() }

@@ -7,7 +7,7 @@ use rlinks_core::{
     Actor, Code, Host, Id, LinkDraft, LinkSource, Policy, RedirectStatus, Slug, Target, Timestamp, Workspace,
 };
 use rlinks_ops::{Caller, ShortUrls};
-use rlinks_server::{Config, ReloadableSettings, ServeError, Server};
+use rlinks_server::{Config, ConnectionSettings, ReloadableSettings, ServeError, Server};
 use rlinks_store::clock::Clock;
 use rlinks_store::write::{CodeChoice, LinkOp, LinkWrite, OnConflict, Written};
 use rlinks_store::{Location, MissingStore, Store, StoreOptions, StoreWriter};
@@ -73,6 +73,7 @@ impl UnstartedServer {
             },
             own_host: None,
             tls: None,
+            hsts_seconds: 0,
             data: self.folder.path().to_owned(),
             journal_bytes: 64 << 20,
             journal_sync: SyncPolicy::EverySecond,
@@ -82,6 +83,7 @@ impl UnstartedServer {
             safety: rlinks_ops::safety::SafetyConfig::default(),
             domain_checks: rlinks_ops::domain_checks::DomainCheckConfig::default(),
             target_changes_per_minute: 100,
+            connections: ConnectionSettings::default(),
             reloadable: ReloadableSettings::default(),
         };
         change(&mut config);
