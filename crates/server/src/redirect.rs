@@ -9,7 +9,7 @@
 //! | how redirects and errors are written | `response_writer`, `error_response`, `body` |
 //! | which headers a click needs, and whose address a proxy passes on | `click_headers`, `client_address` |
 //! | limits on guessing, on slow readers and on slow senders | `miss_limiter`, `write_timeout`, `request_body` |
-//! | what is counted | `counters` |
+//! | what is counted, and which refusals are logged | `counters`, `refusal_log` |
 //! | certificates | `tls` |
 
 pub(crate) mod acceptor;
@@ -25,6 +25,7 @@ pub(crate) mod fast_path;
 pub(crate) mod fast_request;
 pub(crate) mod miss_limiter;
 pub(crate) mod phase;
+pub(crate) mod refusal_log;
 pub(crate) mod request_body;
 pub(crate) mod response_writer;
 pub(crate) mod settings;

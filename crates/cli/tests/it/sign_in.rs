@@ -190,3 +190,40 @@ fn server_without_an_admin_prints_a_setup_url() {
     assert_eq!(sandbox.json("users list --json")[0]["role"], "admin");
     sandbox.ok("audit verify");
 }
+
+#[test]
+fn refusals_are_logged_within_bounds_and_without_secrets() {
+    let sandbox = Sandbox::new().with("RMAX_METRICS_LOOPBACK", "yes");
+    piped(
+        &sandbox,
+        "users create --email ann@example.com --role admin --password-stdin",
+        &format!("{PASSWORD}\n"),
+    );
+    let server = serve(&sandbox, "--threads 1");
+    let wrong = "not my password at all";
+    let statuses: Vec<u16> = (0..11).map(|_| sign_in(&server, wrong).status).collect();
+    assert_eq!((statuses[0], statuses[10]), (401, 429), "{statuses:?}");
+    let key = "rmx_aaaaaaaa_bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb";
+    for _ in 0..30 {
+        let request = format!(
+            "GET /api/v1/me HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nAuthorization: Bearer {key}\r\n\r\n"
+        );
+        assert_eq!(send_request(server.address, request.as_bytes()).status, 401);
+    }
+    let page = server.get("/metrics").body;
+    for (reason, count) in [("sign_in", 10), ("lock_out", 1), ("credential", 30), ("rate_limit", 0)] {
+        let line = format!("rlinks_refused_requests_total{{reason=\"{reason}\"}} {count}\n");
+        assert!(page.contains(&line), "{line}\n{page}");
+    }
+    let log = server.log();
+    let lines = |text: &str| log.lines().filter(|line| line.contains(text)).collect::<Vec<_>>();
+    assert_eq!(lines("a sign-in failed").len(), 10);
+    assert_eq!(lines("a sign-in was refused after too many failures").len(), 1);
+    let rejected = lines("an API key or token was rejected");
+    assert_eq!(rejected.len(), 10, "of thirty, ten in a minute");
+    assert!(rejected[0].contains("127.0.0.0/24") && !rejected[0].contains("127.0.0.1"), "{}", rejected[0]);
+    for secret in [key, wrong, "bbbbbbbb", "ann@example.com"] {
+        assert!(!log.contains(secret), "{secret}\n{log}");
+    }
+    server.stop();
+}

@@ -1,6 +1,6 @@
 //! How a request came: over what, from which network, and under which names we are known there. `cookies` goes by it.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 
 use http::HeaderMap;
 use http::header::{FORWARDED, HOST, HeaderName};
@@ -68,7 +68,12 @@ impl ConnectionInfo {
         };
         let mut origins = vec![format!("{}://{host}", if https { "https" } else { "http" })];
         origins.extend(site.public_url.as_deref().and_then(origin_of));
-        Self { transport, network: network(address), origins, insecure_cookies: site.insecure_cookies }
+        Self {
+            transport,
+            network: client_address::network_text(address),
+            origins,
+            insecure_cookies: site.insecure_cookies,
+        }
     }
 
     /// Whether anybody may sign in like this.
@@ -117,11 +122,6 @@ fn is_loopback_name(host: &str) -> bool {
 fn origin_of(url: &str) -> Option<String> {
     let origin = url::Url::parse(url).ok()?.origin();
     origin.is_tuple().then(|| origin.ascii_serialization())
-}
-
-fn network(address: IpAddr) -> String {
-    let bits = if address.is_ipv4() { 24 } else { 48 };
-    format!("{}/{bits}", client_address::network(address))
 }
 
 #[cfg(test)]

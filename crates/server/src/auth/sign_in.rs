@@ -7,7 +7,7 @@ use http::HeaderMap;
 use ring::hmac;
 use rlinks_core::access::api_key;
 use rlinks_core::hex;
-use rlinks_core::{Email, FieldError, Password, Timestamp, User, UserStatus, Workspace};
+use rlinks_core::{Email, FieldError, Id, Password, Timestamp, User, UserStatus, Workspace};
 use rlinks_store::{AuthMethod, LockoutPolicy, PendingInvitation, SignInAttempt, StoreError};
 
 use super::Auth;
@@ -57,6 +57,9 @@ impl From<HashingBusyError> for SignInError {
     }
 }
 
+/// The id of no workspace.
+const NO_WORKSPACE: Id = Id::from_i64(0);
+
 /// What was typed into the sign-in form.
 pub struct Credentials<'a> {
     pub email: &'a str,
@@ -79,9 +82,11 @@ impl Auth {
         // What cannot be a password or an address is tried all the same, with nothing.
         let (email, password) = (Email::parse(given.email).ok(), Password::parse(given.password).ok());
         let permit = self.passwords.acquire().await?;
-        let known = match (workspace, &email) {
-            (Some(workspace), Some(email)) => self.store.user_with_password_hash(workspace.id, email).await?,
-            _ => None,
+        // Asked of no workspace too, so that it takes as long.
+        let id = workspace.map_or(NO_WORKSPACE, |workspace| workspace.id);
+        let known = match &email {
+            Some(email) => self.store.user_with_password_hash(id, email).await?,
+            None => None,
         };
         let account = email.as_ref().map_or("", Email::as_str);
         let attempt = SignInAttempt {

@@ -23,6 +23,7 @@ use crate::control::health::{method_not_allowed, not_found};
 use crate::redirect::context::{ListenerRole, RedirectContext};
 use crate::redirect::counters::{RequestKind, STATUS_COUNT};
 use crate::redirect::error_response::error_response;
+use crate::redirect::refusal_log::Refusal;
 
 /// The text form of version 0.0.4, which every Prometheus reads.
 const PROMETHEUS_CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -97,6 +98,14 @@ fn render(context: &RedirectContext, key_fetches: Option<u64>) -> String {
                 );
             }
         }
+    }
+    page.counter(
+        "rlinks_refused_requests_total",
+        "Failed sign-ins, lock-outs, rejected credentials and reached limits.",
+    );
+    for refusal in Refusal::ALL {
+        let reason = [("reason", &refusal.name() as &dyn Display)];
+        page.sample("rlinks_refused_requests_total", &reason, context.refusals.total(refusal));
     }
     page.gauge_value(
         "rlinks_open_connections",

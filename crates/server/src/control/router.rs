@@ -5,14 +5,15 @@ use std::sync::Arc;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::ConnectInfo;
-use http::header::CONTENT_SECURITY_POLICY;
-use http::{HeaderMap, HeaderName, HeaderValue, Response};
+use http::header::{AUTHORIZATION, CONTENT_SECURITY_POLICY};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 use rlinks_core::redirect::path::first_segment;
 use rlinks_core::redirect::response::DATA_SECURITY_POLICY;
 use tower::ServiceExt as _;
 
 use crate::auth::connection_info::{ConnectionInfo, SiteOrigin};
 use crate::redirect::context::{ControlHandler, ControlRequest, ListenerRole, RedirectContext};
+use crate::redirect::refusal_log::Refusal;
 
 /// The routers of the control plane.
 pub struct ControlRouters {
@@ -46,10 +47,13 @@ impl ControlPlane {
         let mut request = request.map(Body::new);
         request.extensions_mut().insert(ConnectInfo(peer));
         request.extensions_mut().insert(role);
+        let attempt = Attempt::from_request(&request);
+        let mut network = None;
         // Nothing else depends on who is signed in.
         if role.serves_control_plane() && matches!(first_segment(request.uri().path()), "api" | "admin") {
             let settings = self.context.reloadable.load();
             let info = ConnectionInfo::from_request(&self.site, &settings, peer, request.headers());
+            network = Some(info.network.clone());
             request.extensions_mut().insert(Arc::new(info));
         }
         let router = self.router(role, request.uri().path());
@@ -57,6 +61,9 @@ impl ControlPlane {
             Ok(response) => response,
             Err(never) => match never {},
         };
+        if let (Some(network), Some(refusal)) = (network, attempt.refusal(response.status())) {
+            self.context.refusals.record(refusal, &network, self.context.clock.monotonic_ms());
+        }
         add_security_headers(response.headers_mut());
         response
     }
@@ -71,6 +78,33 @@ impl ControlPlane {
                 routers.metrics.clone().with_state(Arc::clone(&self.context))
             }
             _ => routers.health.clone().with_state(Arc::clone(&self.context)),
+        }
+    }
+}
+
+/// What a request tries, as far as a refusal is worth a line in the log.
+#[derive(Clone, Copy)]
+struct Attempt {
+    is_sign_in: bool,
+    has_credential: bool,
+}
+
+impl Attempt {
+    fn from_request<B>(request: &Request<B>) -> Self {
+        Self {
+            is_sign_in: request.method() == Method::POST && request.uri().path() == "/admin/login",
+            has_credential: request.headers().contains_key(AUTHORIZATION),
+        }
+    }
+
+    /// Why it was refused, if it was.
+    fn refusal(self, status: StatusCode) -> Option<Refusal> {
+        match status {
+            StatusCode::UNAUTHORIZED if self.is_sign_in => Some(Refusal::SignIn),
+            StatusCode::UNAUTHORIZED if self.has_credential => Some(Refusal::Credential),
+            StatusCode::TOO_MANY_REQUESTS if self.is_sign_in => Some(Refusal::LockOut),
+            StatusCode::TOO_MANY_REQUESTS => Some(Refusal::RateLimit),
+            _ => None,
         }
     }
 }

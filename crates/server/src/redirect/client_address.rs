@@ -51,6 +51,12 @@ pub fn network(address: IpAddr) -> IpAddr {
     }
 }
 
+/// The same as text, with its length: what may be logged and kept of a client.
+pub fn network_text(address: IpAddr) -> String {
+    let bits = if address.is_ipv4() { 24 } else { 48 };
+    format!("{}/{bits}", network(address))
+}
+
 /// The wider network of an IPv6 address that one customer of a provider may have many of: a /32.
 pub fn wide_network(address: IpAddr) -> Option<IpAddr> {
     match address {

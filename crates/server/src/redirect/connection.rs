@@ -40,6 +40,7 @@ use super::counters::RequestKind;
 use super::error_response::{accept_header, error_response};
 use super::fast_path::{self, Exit};
 use super::phase::Phase;
+use super::refusal_log::Refusal;
 use super::request_body::TimedBody;
 use super::response_writer::redirect;
 use super::thread::ServingThread;
@@ -211,9 +212,11 @@ impl Connection {
         }
         let settings = self.context().reloadable.load();
         let address = client_address::address_of(self.peer.ip(), request.headers(), &settings);
-        if self.thread.miss_limiter.lock().allow(address, self.context().clock.monotonic_ms()) {
+        let now_ms = self.context().clock.monotonic_ms();
+        if self.thread.miss_limiter.lock().allow(address, now_ms) {
             return self.error(request, ErrorCode::NotFound);
         }
+        self.context().refusals.record(Refusal::RateLimit, &client_address::network_text(address), now_ms);
         let mut slowed = self.error(request, ErrorCode::RateLimited);
         slowed.headers_mut().insert(http::header::RETRY_AFTER, HeaderValue::from_static("1"));
         slowed

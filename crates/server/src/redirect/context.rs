@@ -15,6 +15,7 @@ use rlinks_store::clock::Clock;
 use tokio::runtime::Handle;
 
 use super::counters::Metrics;
+use super::refusal_log::RefusalLog;
 use super::request_body::TimedBody;
 use super::settings::ReloadableSettings;
 
@@ -63,6 +64,7 @@ pub struct RedirectContext {
     pub control_runtime: Handle,
     pub click_pipeline: ClickPipeline,
     pub metrics: Metrics,
+    pub refusals: RefusalLog,
     draining: AtomicBool,
 }
 
@@ -82,6 +84,7 @@ impl RedirectContext {
             control_runtime,
             click_pipeline: recording,
             metrics: Metrics::default(),
+            refusals: RefusalLog::default(),
             draining: AtomicBool::new(false),
         }
     }

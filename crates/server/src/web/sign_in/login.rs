@@ -113,6 +113,8 @@ pub async fn sign_in(State(web): State<Arc<Web>>, submitted: AnonymousForm) -> R
         Ok(slug) => web.store.workspace(&slug).await?,
         Err(_) => None,
     };
+    // Whether a workspace that was only named exists, and takes no passwords, is its own business.
+    let workspace = workspace.filter(|workspace| host.is_some() || workspace.policy.allows_passwords());
     let given = Credentials { email: form.get("email"), password: form.get("password") };
     let outcome =
         web.auth.sign_in((&name, workspace.as_ref()), given, &request.connection, &request.headers).await;

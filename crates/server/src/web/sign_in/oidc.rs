@@ -39,12 +39,15 @@ pub async fn start(State(web): State<Arc<Web>>, request: WebRequest) -> Result<R
     }
     let invitation = request.query_param("invitation");
     let workspace = match &invitation {
-        Some(token) => Some(web.auth.invitation(token).await?.workspace),
-        None => requested_workspace(&web, &request).await?,
+        Some(token) => {
+            let workspace = Some(web.auth.invitation(token).await?.workspace);
+            workspace.filter(allows_oidc).ok_or(ProvisionError::WorkspaceUnavailable)?.slug.to_string()
+        }
+        // Whether there is such a workspace, and whether it lets people in this way, is said to whom the provider knows.
+        None => requested_workspace(&web, &request),
     };
-    let workspace = workspace.filter(allows_oidc).ok_or(ProvisionError::WorkspaceUnavailable)?;
     let login_request = LoginRequest {
-        workspace: workspace.slug.to_string(),
+        workspace,
         next: safe_next_path(request.query_param("next").as_deref()).to_owned(),
         invitation: invitation.map(|token| api_key::hash_secret(&token)),
     };
@@ -60,13 +63,11 @@ pub async fn start(State(web): State<Arc<Web>>, request: WebRequest) -> Result<R
     Ok(see_other(&redirect.location, cookie))
 }
 
-/// The workspace to sign in to: the Host's, or the one the user names.
-async fn requested_workspace(web: &Web, request: &WebRequest) -> Result<Option<Workspace>, PageError> {
+/// The slug of the workspace to sign in to: the Host's, or the one the user names. What can be no slug is empty.
+fn requested_workspace(web: &Web, request: &WebRequest) -> String {
     let named = request.query_param("workspace").unwrap_or_else(|| Slug::MAIN.to_owned());
-    match slug_from_host(web, &request.headers).or_else(|| Slug::parse(named.trim()).ok()) {
-        Some(slug) => Ok(web.store.workspace(&slug).await?),
-        None => Ok(None),
-    }
+    let slug = slug_from_host(web, &request.headers).or_else(|| Slug::parse(named.trim()).ok());
+    slug.map(|slug| slug.to_string()).unwrap_or_default()
 }
 
 /// Completes the sign-in when the browser comes back.

@@ -353,11 +353,11 @@ fn workspace_rules_decide_who_signs_in_and_how() {
     assert_eq!(me(&mut boss)["role"], "admin");
     refused(&sign_in(&mut browser(&server), &provider, "ann"), 403, "no account for you");
     for query in ["?workspace=closed", "?workspace=nowhere", "?workspace=%00"] {
-        refused(
-            &browser(&server).get(&format!("/admin/oidc/start{query}")),
-            403,
-            "does not let people sign in this way",
-        );
+        // Before the provider has said who it is, every name is answered alike.
+        let mut browser = browser(&server);
+        let location = leave(&mut browser, query);
+        let back = ProviderBrowser::default().visit(&provider, &location, "boss");
+        refused(&come_back(&mut browser, &back), 403, "does not let people sign in this way");
     }
     // The page of a host that names the workspace offers what its policy has: no password in `platform`.
     let page = Browser { host: "rmax.to".to_owned(), ..Browser::new(server.address) };

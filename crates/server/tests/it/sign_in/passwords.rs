@@ -26,6 +26,7 @@ fn login_failure_responses_are_identical() {
     server.runtime.block_on(server.ops.change_member(&by, &suspended, &patch)).unwrap();
     let team = server.workspace("team", preset(Preset::Team), &[]);
     member(&server, &team, Role::Admin, "eve@example.com");
+    server.workspace("passwordless", preset(Preset::Platform), &[]);
     let shown = |workspace: &str, email: &str, password: &str| {
         let answer = Browser::new(server.address).sign_in_to(workspace, email, password);
         // The token of the form and what was typed differ, and nothing else.
@@ -43,6 +44,7 @@ fn login_failure_responses_are_identical() {
         ("main", "eve@example.com", PASSWORD),
         ("team", "ann@example.com", PASSWORD),
         ("nowhere", "ann@example.com", PASSWORD),
+        ("passwordless", "ann@example.com", PASSWORD),
         ("main", "ann@example.com", ""),
         ("main", "ann@example.com", "short"),
         ("main", "ann@example.com", &PASSWORD.to_uppercase()),
