@@ -262,6 +262,9 @@ mod tests {
         check("https://example.com./x", Ok("https://example.com./x"));
         check("https://127.1/", Ok("https://127.0.0.1/"));
         check("https://[::1]:8443/", Ok("https://[::1]:8443/"));
+        // Every check of the IPv4 address holds for it.
+        check("https://[::ffff:7f00:1]/x?y#z", Ok("https://127.0.0.1/x?y#z"));
+        check("https://[::ffff:192.0.2.1]:8443/", Ok("https://192.0.2.1:8443/"));
         check(
             "https://example.com/?next=javascript:alert(1)\\x",
             Ok("https://example.com/?next=javascript:alert(1)\\x"),

@@ -17,7 +17,9 @@ use crate::support::raw_client::{Response, send_request, wait_until};
 use crate::support::server::operator_in;
 
 contract!(
+    chain_of_own_links_has_three_hops_at_most,
     domain_is_served_once_verified,
+    verified_host_is_a_loop_for_every_workspace_and_a_claimed_one_for_its_own,
     record_missing_for_72_hours_suspends_a_domain_until_it_returns,
     readded_domain_must_be_verified_again,
     unverified_claim_expires_and_yields_to_a_verified_one,
@@ -170,6 +172,45 @@ async fn domain_is_served_once_verified(test_store: TestStore) {
         let (_, other) = tenant(&server, "other");
         other.post("/domains/go.acme.example/verify", &json!({})).refused(404, "NOT_FOUND");
         other.post("/domains", &json!({"host": "go.acme.example"})).refused(409, "CONFLICT");
+    })
+    .await;
+}
+
+/// Hostile inputs, S4.
+async fn verified_host_is_a_loop_for_every_workspace_and_a_claimed_one_for_its_own(test_store: TestStore) {
+    with_domain_services(test_store, &DomainServices::new(), |server, services| {
+        let (_, admin) = tenant(&server, "acme");
+        let main = server.admin();
+        let link = |code: &str, host: &str, no_loop: bool| json!({"code": code, "target": format!("https://{host}/back"), "no_loop": no_loop});
+        let domain = add(&admin, "go.acme.example");
+        main.post("/links", &link("claimed", "go.acme.example", true)).expect(201);
+        services.prove(&domain);
+        verify(&admin, "go.acme.example");
+        assert_eq!(main.post("/links", &link("verified", "go.acme.example", true)).fields(), ["target: loop"]);
+        // Where leading to each other is allowed, visitors still don't go round between two workspaces.
+        admin.post("/links", &json!({"code": "back", "target": "https://rmax.to/there", "no_loop": false})).expect(201);
+        let refused = main.post("/links", &link("there", "go.acme.example", false));
+        assert_eq!(refused.fields(), ["target: loop"]);
+        assert!(refused.answer.body.contains("in circles"), "{refused:?}");
+        main.post("/links", &link("elsewhere", "go.acme.example", false)).expect(201);
+    })
+    .await;
+}
+
+/// Hostile inputs, S4.
+async fn chain_of_own_links_has_three_hops_at_most(test_store: TestStore) {
+    with_domain_services(test_store, &DomainServices::new(), |server, _| {
+        let main = server.admin();
+        let make = |code: &str, target: &str| {
+            main.post("/links", &json!({"code": code, "target": target, "no_loop": false}))
+        };
+        make("end", "https://example.com/").expect(201);
+        make("third", "https://rmax.to/end").expect(201);
+        make("second", "https://rmax.to/third").expect(201);
+        make("first", "https://rmax.to/second").expect(201);
+        let refused = make("zeroth", "https://rmax.to/first");
+        assert_eq!(refused.fields(), ["target: loop"]);
+        assert!(refused.answer.body.contains("more than three"), "{refused:?}");
     })
     .await;
 }
