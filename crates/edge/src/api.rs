@@ -1,5 +1,7 @@
 //! Profile `edge`: the API. The token first, then what was asked; D1 decides, and the caches are told before the answer leaves.
 
+use std::cell::RefCell;
+
 use rlinks_core::draft::Input;
 use rlinks_core::error_code::ErrorCode;
 use rlinks_core::redirect::response::HttpResponse;
@@ -14,9 +16,14 @@ use crate::api_request::{self, ApiCall, ApiError, LinkResponse, MAX_BODY_BYTES, 
 use crate::cached_link::seconds;
 use crate::context::RequestContext;
 use crate::d1_sql::{self, Row};
+use crate::failed_tokens::FailedTokens;
 use crate::platform::{self, PlatformError};
 use crate::profile::d1::{self, load_row};
 use crate::routing;
+
+thread_local! {
+    static FAILED_TOKENS: RefCell<FailedTokens> = RefCell::default();
+}
 
 /// An outage is one answer, whatever was asked.
 impl From<PlatformError> for ApiError {
@@ -28,7 +35,14 @@ impl From<PlatformError> for ApiError {
 
 /// What the API answers.
 pub(crate) async fn handle(context: &RequestContext<'_>, request: &JsValue) -> HttpResponse {
+    let address = context.request.address.as_str();
+    if FAILED_TOKENS.with_borrow_mut(|failed| failed.is_blocked(address, context.now)) {
+        let mut refused = context.error(ErrorCode::RateLimited);
+        refused.headers.push(("retry-after", "60".to_owned()));
+        return refused;
+    }
     if !context.settings.admits(&context.request.authorization) {
+        FAILED_TOKENS.with_borrow_mut(|failed| failed.count(address, context.now));
         let mut refused = context.error(ErrorCode::Unauthenticated);
         refused.headers.push(("www-authenticate", "Bearer".to_owned()));
         return refused;

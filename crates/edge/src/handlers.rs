@@ -26,7 +26,12 @@ fn settings(env: &JsValue) -> Option<Rc<Settings>> {
             return Some(Rc::clone(known));
         }
         match platform::settings(env) {
-            Ok(read) => Some(Rc::clone(cell.get_or_init(|| Rc::new(read)))),
+            Ok(read) => {
+                if let Some(warning) = read.warning {
+                    platform::log_error(warning);
+                }
+                Some(Rc::clone(cell.get_or_init(|| Rc::new(read))))
+            }
             Err(error) => {
                 platform::log_error(&format!("nothing can be served: {error}"));
                 None

@@ -7,6 +7,7 @@
 //! |---|---|
 //! | what a request is and what it asks for | [`request`], [`routing`] |
 //! | what the operator set | [`settings`] |
+//! | guessing at the admin token, slowed down | [`failed_tokens`] |
 //! | what KV holds | [`kv_objects`] for `fabric`, [`cached_link`] for `edge` |
 //! | the edge's own API, its tables and its statistics | [`api_request`], [`d1_sql`], [`analytics`] |
 //! | the calls to Cloudflare, and who makes them | `handlers`, `api`, `cron`, `profile`, `context`, `platform` (WebAssembly) |
@@ -21,6 +22,7 @@ mod context;
 #[cfg(target_arch = "wasm32")]
 mod cron;
 pub mod d1_sql;
+pub mod failed_tokens;
 #[cfg(target_arch = "wasm32")]
 mod handlers;
 pub mod kv_objects;

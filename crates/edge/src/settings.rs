@@ -53,7 +53,12 @@ pub struct Settings {
     pub hash_key: Option<[u8; 16]>,
     /// The analytics SQL API, where it is configured.
     pub analytics: Option<Analytics>,
+    /// What is not used although it is set, and why.
+    pub warning: Option<&'static str>,
 }
+
+/// A shorter token could be guessed.
+const MIN_ADMIN_TOKEN_CHARS: usize = 32;
 
 /// What cannot be understood. It is logged, and nothing is served until it is mended.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -95,12 +100,19 @@ impl Settings {
         let secret = |name| Some(value(name)).filter(|secret| !secret.is_empty());
         let analytics = secret("ANALYTICS_ACCOUNT").zip(secret("ANALYTICS_TOKEN"));
         let base = secret("ANALYTICS_API").unwrap_or(CLOUDFLARE_API_URL).trim_end_matches('/');
+        let admin_token = secret("ADMIN_TOKEN");
+        let is_long_enough = |token: &&str| token.len() >= MIN_ADMIN_TOKEN_CHARS;
         Ok(Self {
+            warning: admin_token.is_some_and(|token| !is_long_enough(&token)).then_some(
+                "ADMIN_TOKEN has fewer than 32 characters and could be guessed: the API stays closed",
+            ),
             profile,
             policy,
             served_hosts: ServedHosts::new(hosts.iter().cloned(), None),
             hosts,
-            admin_token_hash: secret("ADMIN_TOKEN").map(|token| Sha256::digest(token.as_bytes()).into()),
+            admin_token_hash: admin_token
+                .filter(is_long_enough)
+                .map(|token| Sha256::digest(token.as_bytes()).into()),
             hash_key: secret("HASH_KEY").map(|key| first_half(&Sha256::digest(key.as_bytes()).into())),
             analytics: analytics.map(|(account, token)| Analytics {
                 url: format!("{base}/accounts/{account}/analytics_engine/sql"),
@@ -175,12 +187,22 @@ mod tests {
 
     #[test]
     fn api_requires_the_admin_token() {
-        let settings = read(&[("ADMIN_TOKEN", "secret")]).unwrap();
-        assert!(settings.admits("Bearer secret") && settings.admits("bearer  secret"));
-        for wrong in ["", "secret", "Bearer", "Bearer ", "Bearer secre", "Bearer secrets", "Basic secret"] {
+        let token = "0123456789abcdef0123456789abcdef";
+        let settings = read(&[("ADMIN_TOKEN", token)]).unwrap();
+        assert!(settings.admits(&format!("Bearer {token}")) && settings.admits(&format!("bearer  {token}")));
+        assert_eq!(settings.warning, None);
+        let (shorter, longer) = (format!("Bearer {}", &token[1..]), format!("Bearer {token}0"));
+        for wrong in ["", token, "Bearer", "Bearer ", &shorter, &longer, &format!("Basic {token}")] {
             assert!(!settings.admits(wrong), "{wrong}");
         }
         assert!(!read(&[]).unwrap().admits("Bearer "), "without a token nobody comes in");
+    }
+
+    #[test]
+    fn short_admin_token_opens_nothing() {
+        let settings = read(&[("ADMIN_TOKEN", "0123456789abcdef0123456789abcde")]).unwrap();
+        assert!(!settings.admits("Bearer 0123456789abcdef0123456789abcde"));
+        assert!(settings.warning.is_some_and(|warning| warning.contains("32 characters")));
     }
 
     #[test]

@@ -239,6 +239,16 @@ test("the API requires the token", async () => {
     assert.equal((await api("GET", "/links/nobody")).status, 404);
 });
 
+test("guessing at the token is limited for each network", async () => {
+    const guess = (address, authorization = "Bearer wrong") =>
+        api("GET", "/links", undefined, { headers: { authorization, "cf-connecting-ip": address } });
+    const statuses = [];
+    for (let number = 0; number < 12; number++) statuses.push((await guess(`198.51.100.${number}`)).status);
+    assert.deepEqual([statuses[0], statuses[11]], [401, 429], `${statuses}`);
+    assert.equal((await guess("198.51.100.99", `Bearer ${TOKEN}`)).status, 429, "from there not even the right one counts");
+    assert.equal((await guess("203.0.113.1", `Bearer ${TOKEN}`)).status, 200);
+});
+
 test("a link is created, read, changed and deleted, and every cache follows", async () => {
     const created = await api("POST", "/links", { code, target: "https://a.example", expires_at: "2099-01-01" });
     assert.equal(created.status, 201);

@@ -23,7 +23,7 @@ const migrations = ["0001_create_links", "0002_tombstones", "0003_watermarks"].m
     readFileSync(here(`../../../deploy/cloudflare/migrations/${name}.sql`), "utf8"),
 );
 
-export const TOKEN = "a token for tests only";
+export const TOKEN = "a token for tests only, and long enough";
 
 /** Starts workerd with these Workers: `[{ name, vars, cache }]`. */
 export async function start(workers) {

@@ -62,10 +62,14 @@ variable "hash_key" {
 }
 
 variable "admin_token" {
-  description = "Opens the API of profile edge. Any long random text."
+  description = "Opens the API of profile edge. Random text of 32 characters at least."
   type        = string
   sensitive   = true
   default     = ""
+  validation {
+    condition     = var.admin_token == "" || length(var.admin_token) >= 32
+    error_message = "An admin token has 32 characters at least: openssl rand -hex 32 makes one."
+  }
 }
 
 variable "analytics_token" {
