@@ -6,13 +6,15 @@ use rlinks_core::workspace::policy::Visibility;
 use rlinks_core::{
     Actor, Email, Id, LinkState, Password, Role, Scope, Timestamp, User, UserStatus, Workspace,
 };
-use rlinks_store::{LinkFilter, NewUser, StoreError};
+use rlinks_store::{AuthMethod, LinkFilter, NewUser, StoreError};
 
 use crate::passwords::{self, Salt};
-use crate::{Caller, Ops, OpsError, Resource};
+use crate::{Caller, Credential, Ops, OpsError, Resource};
 
 /// How long an invitation is good.
 const INVITATION_LIFETIME_MS: i64 = 7 * DAY_MS;
+/// How long a sign-in at the provider stands for giving the password again.
+const RECENT_SIGN_IN_MS: i64 = 5 * 60_000;
 /// Links of somebody who left that are deleted at once.
 const PAGE_SIZE: i64 = 256;
 
@@ -22,6 +24,15 @@ pub struct Invitation {
     pub url: String,
     /// Good up to and including this moment.
     pub expires_at: Timestamp,
+}
+
+/// How somebody has just shown again who they are, before what can't be undone.
+#[derive(Clone, Copy, Debug)]
+pub enum FreshProof<'a> {
+    /// The hash that their password was verified against.
+    Password(&'a str),
+    /// Nothing but their session: it has to have begun at the OpenID provider within the last five minutes.
+    RecentSignIn,
 }
 
 /// What to change about a member; `None` leaves it.
@@ -174,15 +185,33 @@ impl Ops {
     /// Deletes an account. Where links are their owner's alone, they are deleted with it; elsewhere they stay the workspace's.
     pub async fn remove_member(&self, caller: &Caller, user: &User) -> Result<(), OpsError> {
         caller.require(Scope::WorkspaceAdmin)?;
+        if caller.member() == Some(user.id) {
+            return Err(OpsError::Forbidden(
+                "Your own account is deleted from your session, with your password",
+            ));
+        }
         self.delete_account(caller, user).await
     }
 
-    /// Deletes the caller's own account.
-    pub async fn leave(&self, caller: &Caller) -> Result<(), OpsError> {
-        let user = caller.user.as_ref();
-        let user = user.ok_or(OpsError::Forbidden("This key belongs to no account that could be deleted"))?;
-        if caller.key().is_some() && !caller.scopes.contains(Scope::LinksWrite) {
-            return Err(OpsError::Forbidden("A key that may only read does not delete an account"));
+    /// Deletes the caller's own account: from a session, and once they have shown again who they are. No key or token does it.
+    pub async fn leave(&self, caller: &Caller, proof: FreshProof<'_>) -> Result<(), OpsError> {
+        let (Some(user), Credential::Session(session)) = (&caller.user, &caller.credential) else {
+            return Err(OpsError::Forbidden("Only a session can delete its account, not a key"));
+        };
+        let is_fresh = match proof {
+            FreshProof::Password(verified_hash) => {
+                let known = self.store.user_with_password_hash(user.workspace, &user.email).await?;
+                known.and_then(|(_, hash)| hash).as_deref() == Some(verified_hash)
+            }
+            FreshProof::RecentSignIn => {
+                let until = session.created_at.plus_ms(RECENT_SIGN_IN_MS);
+                session.how == AuthMethod::Oidc && self.clock.now() <= until
+            }
+        };
+        if !is_fresh {
+            return Err(OpsError::Forbidden(
+                "Give your password, or sign in at your identity provider again and come back within five minutes",
+            ));
         }
         self.delete_account(caller, user).await
     }

@@ -236,11 +236,13 @@ test("an account: another password and name, signed out elsewhere, everywhere, a
     await fillSignIn(page, bob.email, "another horse battery staple");
     await page.getByRole("heading", { name: "Account", exact: true }).waitFor();
     await page.getByLabel("Type your e-mail address to confirm").fill(ANN);
+    await page.locator("#delete_password").fill("another horse battery staple");
     await press(page, "Delete the account");
     await page.getByRole("alert").waitFor();
     assert.ok(await page.getByRole("alert").evaluate((alert) => alert.getBoundingClientRect().top < innerHeight), "what is wrong is in sight");
     assert.equal(await page.evaluate(() => document.activeElement.id), "delete_email");
     await page.getByLabel("Type your e-mail address to confirm").fill(bob.email);
+    await page.locator("#delete_password").fill("another horse battery staple");
     await press(page, "Delete the account");
     await page.getByRole("heading", { name: "Sign in" }).waitFor();
     await fillSignIn(page, bob.email, "another horse battery staple");

@@ -16,6 +16,7 @@ use rlinks_ops::OpsError;
 use rlinks_ops::limits::RateLimitStatus;
 
 use crate::auth::error::AuthError;
+use crate::auth::sign_in::SignInError;
 
 /// When a store that is away may be back.
 const STORE_RETRY_SECONDS: u32 = 1;
@@ -102,6 +103,24 @@ impl From<AuthError> for ApiError {
             AuthError::ProviderUnavailable(_) => ErrorCode::KvUnavailable,
         };
         Self::with_message(code, error.to_string())
+    }
+}
+
+/// Of somebody who is signed in and was asked for their password again.
+impl From<SignInError> for ApiError {
+    fn from(error: SignInError) -> Self {
+        match error {
+            SignInError::InvalidCredentials => {
+                Self::with_message(ErrorCode::Forbidden, "Current password is incorrect")
+            }
+            SignInError::LockedOut(_) => Self::rate_limited(15 * 60, &error.to_string()),
+            SignInError::Busy => Self::rate_limited(5, &error.to_string()),
+            SignInError::PasswordsDisabled | SignInError::LinkExpired => {
+                Self::with_message(ErrorCode::Forbidden, error.to_string())
+            }
+            SignInError::Field(field) => field.into(),
+            SignInError::Store(error) => error.into(),
+        }
     }
 }
 

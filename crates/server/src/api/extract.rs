@@ -1,6 +1,7 @@
 //! What a request brings: query parameters, a JSON body, a version it saw.
 
 use axum::body::Bytes;
+use axum::body::HttpBody as _;
 use axum::extract::{FromRequest, FromRequestParts, Path, Request};
 use http::header::{CONTENT_TYPE, IF_MATCH};
 use http::request::Parts;
@@ -177,6 +178,21 @@ impl<S: Send + Sync> FromRequest<S> for JsonObject {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, _: &S) -> Result<Self, ApiError> {
+        Ok(Self(read_json_object(request, MAX_BODY_BYTES).await?))
+    }
+}
+
+/// The same where nothing need be sent.
+pub struct OptionalJsonObject(pub Map<String, Value>);
+
+impl<S: Send + Sync> FromRequest<S> for OptionalJsonObject {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, _: &S) -> Result<Self, ApiError> {
+        if request.body().is_end_stream() {
+            Params::parse(request.uri().query())?.finish()?;
+            return Ok(Self(Map::new()));
+        }
         Ok(Self(read_json_object(request, MAX_BODY_BYTES).await?))
     }
 }

@@ -3,20 +3,23 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::State;
+use axum::extract::{Extension, State};
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use rlinks_core::{Email, FieldCode, FieldError, Id, Role, Scopes, User, UserStatus};
 use serde::Serialize;
+use serde_json::{Map, Value};
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::Api;
 use super::error::ApiError;
-use crate::api::extract::{Fields, JsonObject, NoParams, Params, PathName};
+use crate::api::extract::{Fields, JsonObject, OptionalJsonObject, Params, PathName};
 use crate::auth::authorize::{AnyScope, Authorized, WorkspaceAdmin};
-use rlinks_ops::members::MemberPatch;
+use crate::auth::connection_info::ConnectionInfo;
+use rlinks_ops::members::{FreshProof, MemberPatch};
+use rlinks_ops::{Caller, Credential};
 use rlinks_wire::Page;
 use rlinks_wire::key::ScopeName;
 use rlinks_wire::member::{Invitation, Member, RoleName, UserStatusName};
@@ -40,6 +43,14 @@ pub struct NewUser {
     /// Else `member`.
     #[schema(value_type = Option<RoleName>)]
     role: Option<String>,
+}
+
+/// What shows again who somebody is who deletes their own account.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "describes what `leave` reads")]
+pub struct Reauthentication {
+    /// For accounts that have one.
+    password: Option<String>,
 }
 
 /// What to change about a member.
@@ -125,17 +136,43 @@ async fn change(
     Ok(Json(Member::from(&api.ops.change_member(&caller, &seen, &patch).await?)))
 }
 
-/// Deletes an account: address and name are forgotten, keys are gone.
+/// Deletes an account: address and name are forgotten, keys are gone. One's own needs a session and the password, as `DELETE /me` does.
 #[utoipa::path(delete, path = "/api/v1/users/{id}", tag = "users", params(("id" = String, Path)),
+    request_body = Option<Reauthentication>,
     extensions(("x-scope" = json!("workspace:admin"))), responses((status = 204)))]
 async fn remove(
     State(api): State<Arc<Api>>,
+    Extension(connection): Extension<Arc<ConnectionInfo>>,
     caller: Authorized<WorkspaceAdmin>,
     PathName(id): PathName,
-    _: NoParams,
+    OptionalJsonObject(body): OptionalJsonObject,
 ) -> Result<StatusCode, ApiError> {
     let user = api.ops.member(&caller.workspace, &id).await?;
+    if caller.member() == Some(user.id) {
+        return delete_own_account(&api, &caller, body, &connection).await;
+    }
+    Fields::new(body).finish()?;
     api.ops.remove_member(&caller, &user).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+async fn delete_own_account(
+    api: &Api,
+    caller: &Caller,
+    body: Map<String, Value>,
+    connection: &ConnectionInfo,
+) -> Result<StatusCode, ApiError> {
+    let mut fields = Fields::new(body);
+    let password = fields.parsed("password", |text| Ok(text.to_owned()));
+    fields.finish()?;
+    let verified = match (&password, &caller.user, &caller.credential) {
+        (Some(password), Some(user), Credential::Session(_)) => {
+            Some(api.auth.verify_own_password(user, &caller.workspace, password, connection).await?)
+        }
+        _ => None,
+    };
+    let proof = verified.as_deref().map_or(FreshProof::RecentSignIn, FreshProof::Password);
+    api.ops.leave(caller, proof).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -168,14 +205,15 @@ async fn me(caller: Authorized<AnyScope>, params: Params) -> Result<Json<Me>, Ap
     }))
 }
 
-/// Deletes one's own account. A key that may only read does not.
-#[utoipa::path(delete, path = "/api/v1/me", tag = "me",
+/// Deletes one's own account. It needs a session and the password, or a sign-in at the OpenID provider within the last five minutes; a key
+/// can't do it.
+#[utoipa::path(delete, path = "/api/v1/me", tag = "me", request_body = Option<Reauthentication>,
     extensions(("x-scope" = json!("any"))), responses((status = 204)))]
 async fn leave(
     State(api): State<Arc<Api>>,
+    Extension(connection): Extension<Arc<ConnectionInfo>>,
     caller: Authorized<AnyScope>,
-    _: NoParams,
+    OptionalJsonObject(body): OptionalJsonObject,
 ) -> Result<StatusCode, ApiError> {
-    api.ops.leave(&caller).await?;
-    Ok(StatusCode::NO_CONTENT)
+    delete_own_account(&api, &caller, body, &connection).await
 }

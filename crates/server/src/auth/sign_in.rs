@@ -153,10 +153,44 @@ impl Auth {
         if !current.workspace.policy.allows_passwords() {
             return Err(SignInError::PasswordsDisabled);
         }
-        let user = &current.user;
         let new = Password::parse(new)?;
+        let (attempt, kept) =
+            self.verify_password(&current.user, &current.workspace, old, connection).await?;
+        let hash = self.passwords.acquire().await?.hash(new, self.ops.random.bytes()).await?;
+        let (started, next) = self.sessions.draft(current.session.how, connection, headers);
+        match self.ops.change_own_password(&current.caller(), &hash, Some(&kept), &next).await {
+            Ok(()) => {
+                self.ops.clear_sign_in_failures(&attempt).await?;
+                Ok(started)
+            }
+            Err(StoreError::Conflict) => Err(SignInError::InvalidCredentials),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Verifies the password of a member who is signed in, and gives the hash it was verified against. A failure counts like a failed
+    /// sign-in.
+    pub async fn verify_own_password(
+        &self,
+        user: &User,
+        workspace: &Workspace,
+        password: &str,
+        connection: &ConnectionInfo,
+    ) -> Result<String, SignInError> {
+        let (attempt, hash) = self.verify_password(user, workspace, password, connection).await?;
+        self.ops.clear_sign_in_failures(&attempt).await?;
+        Ok(hash)
+    }
+
+    async fn verify_password(
+        &self,
+        user: &User,
+        workspace: &Workspace,
+        password: &str,
+        connection: &ConnectionInfo,
+    ) -> Result<(SignInAttempt, String), SignInError> {
         let attempt = SignInAttempt {
-            account: self.attempt_hash(&["account", current.workspace.slug.as_str(), user.email.as_str()]),
+            account: self.attempt_hash(&["account", workspace.slug.as_str(), user.email.as_str()]),
             network: self.attempt_hash(&["network", &connection.network]),
             workspace: Some(user.workspace),
             user: Some(user.id),
@@ -167,19 +201,8 @@ impl Auth {
         }
         let kept =
             self.store.user_with_password_hash(user.workspace, &user.email).await?.and_then(|(_, kept)| kept);
-        if !permit.verify(Password::parse(old).ok(), kept.clone()).await? {
-            return Err(SignInError::InvalidCredentials);
-        }
-        let hash = self.passwords.acquire().await?.hash(new, self.ops.random.bytes()).await?;
-        let (started, next) = self.sessions.draft(current.session.how, connection, headers);
-        match self.ops.change_own_password(&current.caller(), &hash, kept.as_deref(), &next).await {
-            Ok(()) => {
-                self.ops.clear_sign_in_failures(&attempt).await?;
-                Ok(started)
-            }
-            Err(StoreError::Conflict) => Err(SignInError::InvalidCredentials),
-            Err(error) => Err(error.into()),
-        }
+        let matches = permit.verify(Password::parse(password).ok(), kept.clone()).await?;
+        kept.filter(|_| matches).map(|hash| (attempt, hash)).ok_or(SignInError::InvalidCredentials)
     }
 
     /// Ends every session somebody has.

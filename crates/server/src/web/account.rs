@@ -16,6 +16,7 @@ use crate::auth::sign_in::SignInError;
 use crate::web::extract::{SessionForm, SessionPage, WebRequest};
 use crate::web::workspace::links_after_removal;
 use rlinks_ops::OpsError;
+use rlinks_ops::members::FreshProof;
 
 #[derive(Template)]
 #[template(path = "account.html")]
@@ -23,6 +24,8 @@ struct AccountPage<'a> {
     current: &'a CurrentSession,
     sessions: Vec<Session>,
     takes_passwords: bool,
+    /// They have one to give; otherwise they sign in at a provider.
+    has_password: bool,
     full_name: &'a str,
     /// What is wrong with the password, the name, the wish to leave.
     problem: Option<&'a str>,
@@ -35,8 +38,11 @@ struct AccountPage<'a> {
 
 impl<'a> AccountPage<'a> {
     async fn new(web: &Web, current: &'a CurrentSession) -> Result<Self, PageError> {
+        let (workspace, email) = (current.user.workspace, &current.user.email);
+        let known = web.store.user_with_password_hash(workspace, email).await?;
         Ok(Self {
             current,
+            has_password: known.is_some_and(|(_, hash)| hash.is_some()),
             sessions: web.store.sessions_of(current.user.id, web.clock.now()).await?,
             takes_passwords: current.workspace.policy.allows_passwords(),
             full_name: &current.user.full_name,
@@ -150,7 +156,25 @@ pub async fn delete(State(web): State<Arc<Web>>, submitted: SessionForm) -> Resu
     let SessionForm { request, current, form } = submitted;
     let typed = Email::parse(form.get("email").trim()).is_ok_and(|email| email == current.user.email);
     let problem = if typed {
-        match web.ops.leave(&current.caller()).await {
+        let caller = current.caller();
+        let password = form.get("password");
+        let verified = if password.is_empty() {
+            Ok(None)
+        } else {
+            let auth = &web.auth;
+            auth.verify_own_password(&current.user, &current.workspace, password, &request.connection)
+                .await
+                .map(Some)
+        };
+        let left = match &verified {
+            Ok(verified) => {
+                let proof = verified.as_deref().map_or(FreshProof::RecentSignIn, FreshProof::Password);
+                web.ops.leave(&caller, proof).await
+            }
+            Err(SignInError::InvalidCredentials) => Err(OpsError::Forbidden("Current password is incorrect")),
+            Err(_) => return Err(verified.expect_err("it was one").into()),
+        };
+        match left {
             Ok(()) => {
                 return Ok(see_other(
                     "/admin/login?done=deleted",
@@ -161,6 +185,7 @@ pub async fn delete(State(web): State<Arc<Web>>, submitted: SessionForm) -> Resu
                 ErrorCode::Conflict,
                 "You are the last admin, and a workspace needs one: make somebody else admin first",
             ),
+            Err(OpsError::Forbidden(why)) => PageError::with_message(ErrorCode::Forbidden, why),
             Err(error) => return Err(error.into()),
         }
     } else {

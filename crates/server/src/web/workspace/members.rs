@@ -13,7 +13,7 @@ use rlinks_store::StoreError;
 use super::super::{PageError, Web, render_page, see_other};
 use super::{ConfirmPage, flash_text, is_confirmed};
 use crate::auth::authorize::WorkspaceAdmin;
-use crate::auth::session::{CurrentSession, Sessions};
+use crate::auth::session::CurrentSession;
 use crate::web::extract::{AuthorizedForm, AuthorizedPage};
 use rlinks_ops::Caller;
 use rlinks_ops::members::{Invitation, MemberPatch};
@@ -287,29 +287,27 @@ pub async fn remove(
     Path(id): Path<String>,
     submitted: AuthorizedForm<WorkspaceAdmin>,
 ) -> Result<Response, PageError> {
-    let AuthorizedForm { request, current, caller, form, .. } = submitted;
+    let AuthorizedForm { current, caller, form, .. } = submitted;
     let user = find_member(&web, &caller, &id).await?;
+    if is_self(&caller, &user) {
+        // There one is asked for one's password.
+        return Ok(see_other("/admin/account#delete-title", None));
+    }
     if !is_confirmed(&form) {
         return confirm_removal(&current, &caller, &user);
     }
     if let Err(error) = web.ops.remove_member(&caller, &user).await {
         return Err(members_page_error(&web, &current, error).await);
     }
-    if is_self(&caller, &user) {
-        return Ok(see_other("/admin/login?done=deleted", Some(Sessions::clear_cookie(&request.connection))));
-    }
     Ok(see_other("/admin/members?done=deleted", None))
 }
 
 fn confirm_removal(current: &CurrentSession, caller: &Caller, user: &User) -> Result<Response, PageError> {
-    let mut words = vec![
+    let words = vec![
         "The address and the name are forgotten, the keys are gone. This cannot be undone; suspending can."
             .to_owned(),
         links_after_removal(caller.workspace.policy.visibility).to_owned(),
     ];
-    if is_self(caller, user) {
-        words.insert(0, "This is your own account: you would be signed out for good.".to_owned());
-    }
     ConfirmPage {
         current,
         title: format!("Delete the account of {}?", display_name(user)),

@@ -2,18 +2,19 @@
 
 use std::collections::BTreeSet;
 
-use rlinks_core::Preset;
+use rlinks_core::{Preset, Role};
 use serde_json::json;
 
+use crate::support::browser::Browser;
 use crate::support::database::{TestStore, contract};
-use crate::support::members::{preset, with_server};
+use crate::support::members::{PASSWORD, member, preset, with_server};
 use crate::support::raw_client::wait_until;
 
 contract!(every_operation_succeeds_once);
 
 async fn every_operation_succeeds_once(test_store: TestStore) {
     with_server(test_store, preset(Preset::Team), |server| {
-        let (admin, second) = (server.admin(), server.admin());
+        let admin = server.admin();
         let mut done = BTreeSet::new();
         let mut get = |name: &'static str, path: &str| {
             done.insert(name);
@@ -66,7 +67,11 @@ async fn every_operation_succeeds_once(test_store: TestStore) {
         admin.patch("/domains/walk.example", &json!({"primary": true})).expect(200);
         admin.post("/domains/walk.example/verify", &json!({})).expect(200);
         admin.delete("/domains/walk.example").expect(204);
-        second.delete("/me").expect(204);
+        member(&server, &server.main, Role::Viewer, "leaver@example.com");
+        let mut leaver = Browser::new(server.address);
+        leaver.sign_in("leaver@example.com", PASSWORD);
+        let body = json!({ "password": PASSWORD }).to_string();
+        assert_eq!(leaver.api("DELETE", "/me", Some(&body)).status, 204);
         done.extend([
             "links_create",
             "links_bulk",

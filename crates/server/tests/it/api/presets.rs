@@ -259,7 +259,8 @@ async fn deleted_account_takes_its_links_along(test_store: TestStore) {
         ann.patch("/links/anns-4", &json!({"state": "disabled"})).expect(200);
         bob.post("/links", &json!({"code": "bobs", "target": "https://example.com/"})).expect(201);
         assert_eq!(server.visit("/anns-1").status, 302);
-        ann.delete("/me").expect(204);
+        ann.delete("/me").refused(403, "FORBIDDEN");
+        server.admin().delete(&format!("/users/{}", user.id)).expect(204);
         ann.get("/me").refused(401, "UNAUTHENTICATED");
         second.get("/me").refused(401, "UNAUTHENTICATED");
         let admin = server.admin();

@@ -110,17 +110,17 @@ async fn last_admin_cannot_be_removed(test_store: TestStore) {
             {
                 caller.patch(&at, &change).refused(409, "CONFLICT");
             }
-            caller.delete(&at).refused(409, "CONFLICT");
         }
-        admin.delete("/me").refused(409, "CONFLICT");
+        root.delete(&at).refused(409, "CONFLICT");
         // A suspended admin lets nobody in.
         let second = server.admin();
         root.patch(&format!("/users/{}", second.user_id()), &json!({"status": "suspended"})).expect(200);
-        admin.delete("/me").refused(409, "CONFLICT");
+        root.delete(&at).refused(409, "CONFLICT");
         root.patch(&format!("/users/{}", second.user_id()), &json!({"status": "active"})).expect(200);
-        // Of two who leave at once, one stays.
-        let replies =
-            crate::support::api_client::at_once(2, |number| [&admin, &second][number].delete("/me"));
+        // Of two who are deleted at once, one stays.
+        let replies = crate::support::api_client::at_once(2, |number| {
+            root.delete(&format!("/users/{}", [&admin, &second][number].user_id()))
+        });
         let mut statuses: Vec<_> =
             replies.iter().map(crate::support::api_client::ApiResponse::status).collect();
         statuses.sort_unstable();
@@ -192,7 +192,7 @@ async fn links_of_a_deleted_owner_are_gone_at_once(test_store: TestStore) {
             ann.post("/links/bulk", &json!({"links": links[..10]})).expect(200);
             bob.post("/links/bulk", &json!({"links": links[10..]})).expect(200);
             admin.delete(&format!("/users/{}", ann.user_id())).expect(204);
-            bob.delete("/me").expect(204);
+            admin.delete(&format!("/users/{}", bob.user_id())).expect(204);
             let status = |n: usize| server.visit(&format!("/link-{round}-{n}")).status;
             assert_eq!((0..20).map(status).collect::<Vec<_>>(), [410; 20]);
         }
@@ -243,4 +243,29 @@ fn deleted_member_can_be_invited_again() {
         admin.delete(&format!("/users/{id}")).expect(204);
         ids.push(id);
     }
+}
+
+/// A stolen key, or a browser left open, is no reason to lose an account.
+#[test]
+fn own_account_is_deleted_from_a_session_with_the_password_only() {
+    let server = TestServer::new(Preset::Fabric);
+    server.admin();
+    let ann = crate::support::members::ann(&server);
+    let key = server.key(&server.main, Some(&ann), Scopes::ALL);
+    let own = format!("/users/{}", ann.id);
+    for path in ["/me", own.as_str()] {
+        key.delete(path).refused(403, "FORBIDDEN");
+    }
+    let mut browser = crate::support::browser::Browser::new(server.address);
+    browser.sign_in("ann@example.com", PASSWORD);
+    let body = |password: &str| json!({ "password": password }).to_string();
+    for path in ["/me", own.as_str()] {
+        assert_eq!(browser.api("DELETE", path, None).status, 403, "{path} without a password");
+        let wrong = browser.api("DELETE", path, Some(&body("not my password!")));
+        assert!(wrong.status == 403 && wrong.body.contains("Current password is incorrect"), "{wrong:?}");
+        assert_eq!(browser.api("DELETE", path, Some("{\"pasword\":\"x\"}")).status, 400);
+    }
+    key.get("/me").expect(200);
+    assert_eq!(browser.api("DELETE", &own, Some(&body(PASSWORD))).status, 204);
+    key.get("/me").refused(401, "UNAUTHENTICATED");
 }

@@ -73,9 +73,7 @@ fn signed_in(server: &TestServer, provider: &Provider, login: &str) -> Browser {
 
 #[track_caller]
 fn call(browser: &mut Browser, method: &str, path: &str, body: Option<&str>) -> (u16, Value) {
-    let csrf = browser.token("/admin/account");
-    let with = browser.clone().with("X-CSRF-Token", &csrf).with("Content-Type", "application/json");
-    let answer = with.clone().send(method, &format!("/api/v1{path}"), body);
+    let answer = browser.api(method, path, body);
     (answer.status, serde_json::from_str(&answer.body).unwrap_or_default())
 }
 

@@ -122,6 +122,14 @@ impl Browser {
         hidden(&page, "csrf")
     }
 
+    /// A call of the API with the session it has.
+    #[track_caller]
+    pub(crate) fn api(&mut self, method: &str, path: &str, body: Option<&str>) -> Response {
+        let csrf = self.token("/admin/account");
+        let with = self.clone().with("X-CSRF-Token", &csrf).with("Content-Type", "application/json");
+        with.clone().send(method, &format!("/api/v1{path}"), body)
+    }
+
     /// Signs in to `main` by the form.
     #[track_caller]
     pub(crate) fn sign_in(&mut self, email: &str, password: &str) -> Response {

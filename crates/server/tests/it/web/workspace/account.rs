@@ -31,7 +31,7 @@ fn other_sessions_are_ended_and_this_one_is_kept() {
 }
 
 #[test]
-fn account_deletion_requires_typing_the_address() {
+fn account_deletion_requires_the_address_and_the_password() {
     let (server, mut ann) = server_with_admin(Preset::Fabric);
     let mut bob = person(&server, Role::Viewer, "bob@example.com");
     // A browser goes to where the cursor is, unless the address names another place.
@@ -43,12 +43,21 @@ fn account_deletion_requires_typing_the_address() {
         assert!(refused.body.contains("aria-describedby=\"delete-problem\" autofocus"), "{refused:?}");
     }
     assert!(bob.is_signed_in());
-    let gone = send(&mut bob, PAGE, "/admin/account/delete", &[("email", "Bob@example.com")]);
+    // Whoever finds a browser open has no password.
+    for password in ["", "not the password!"] {
+        let fields = [("email", "bob@example.com"), ("password", password)];
+        let refused = send(&mut bob, PAGE, "/admin/account/delete", &fields);
+        assert!(refused.status == 403 && refused.body.contains("id=\"delete-problem\""), "{refused:?}");
+    }
+    assert!(bob.is_signed_in());
+    let fields = [("email", "Bob@example.com"), ("password", PASSWORD)];
+    let gone = send(&mut bob, PAGE, "/admin/account/delete", &fields);
     assert_eq!(gone.location(), Some("/admin/login?done=deleted"), "{gone:?}");
     assert!(bob.get("/admin/login?done=deleted").body.contains("Your account is deleted."));
     assert!(!bob.is_signed_in() && bob.sign_in("bob@example.com", PASSWORD).status == 401);
     // The last admin stays, and is told why.
-    let refused = send(&mut ann, PAGE, "/admin/account/delete", &[("email", "ann@example.com")]);
+    let fields = [("email", "ann@example.com"), ("password", PASSWORD)];
+    let refused = send(&mut ann, PAGE, "/admin/account/delete", &fields);
     assert!(refused.status == 409 && refused.body.contains("You are the last admin"), "{refused:?}");
     assert!(ann.is_signed_in());
 }
