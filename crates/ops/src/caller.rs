@@ -32,7 +32,7 @@ pub struct Caller {
 pub enum Credential {
     /// The command line on the store itself.
     Operator,
-    /// The server, before somebody is signed in and for its jobs.
+    /// The server itself: before sign-in, and for its jobs.
     System,
     Key(Box<ApiKey>),
     /// A session of the dashboard.
@@ -122,7 +122,7 @@ impl Caller {
         if self.scopes.contains(scope) { Ok(()) } else { Err(OpsError::MissingScope(scope)) }
     }
 
-    /// Fails unless they may let somebody in with this role. A key lets nobody do more, or for longer, than it may itself.
+    /// Fails unless they may grant this role. A key grants nothing beyond its own scopes and lifetime.
     pub(crate) fn require_grantable(&self, role: Role) -> Result<(), OpsError> {
         let Some(key) = self.key() else { return Ok(()) };
         if key.expires_at.is_some() {

@@ -89,7 +89,7 @@ impl Ops {
         Ok(workspace.is_main() && self.main_answers_any_host().await?)
     }
 
-    /// Whether `main` answers on every host nobody has: no domain is configured.
+    /// Whether `main` answers on every unclaimed host: no domain is configured.
     pub async fn main_answers_any_host(&self) -> Result<bool, OpsError> {
         Ok(self.short_urls.domain.is_none() && self.store.operator_hosts().await?.is_empty())
     }

@@ -265,7 +265,7 @@ impl From<Written> for LinkResult {
 /// The operations, on one store. Nothing else changes it.
 #[derive(Clone)]
 pub struct Ops {
-    /// Reads; whoever wants to change something calls an operation.
+    /// For reading. Changes go through operations.
     pub store: Store,
     writer: StoreWriter,
     /// How links are shown.
@@ -281,7 +281,7 @@ pub struct Ops {
     pub rate_limiter: Arc<RateLimiter>,
 }
 
-/// A store that was opened for operations: anybody may read it, and only [`Ops`] changes it.
+/// A store that was opened for operations: anything may read it, only [`Ops`] changes it.
 pub struct OpenedStore {
     pub store: Store,
     writer: StoreWriter,
@@ -346,7 +346,7 @@ impl Ops {
         }
     }
 
-    /// A secret that all nodes of the installation share, made by whoever needs it first.
+    /// A secret that all nodes of the installation share, created by the first that needs it.
     pub async fn shared_key(&self, name: &str) -> [u8; 32] {
         self.writer.shared_key(name, self.random.bytes()).await
     }

@@ -26,7 +26,7 @@ pub struct Invitation {
     pub expires_at: Timestamp,
 }
 
-/// How somebody has just shown again who they are, before what can't be undone.
+/// How a member has just confirmed who they are, before something that can't be undone.
 #[derive(Clone, Copy, Debug)]
 pub enum FreshProof<'a> {
     /// The hash that their password was verified against.

@@ -38,7 +38,7 @@ pub fn workspace_subject(caller: &Caller) -> RollupSubject {
 }
 
 impl Ops {
-    /// The links clicked most, and the codes asked for in vain most often, on the days of some statistics.
+    /// The most clicked links and the most frequent not-found codes, on the days of some statistics.
     pub async fn top_links_and_misses(
         &self,
         caller: &Caller,

@@ -16,7 +16,7 @@ pub struct WorkspacePatch {
 const OPERATOR_ONLY: &str = "workspaces are made and deleted where the store is";
 
 impl Ops {
-    /// Makes a workspace, which nobody but the operator can. A slug is unique for ever.
+    /// Makes a workspace; only the operator can. A slug is never reused.
     pub async fn create_workspace(
         &self,
         operator: &Actor,

@@ -46,7 +46,7 @@ pub struct TrustedHosts {
     pub operator: HashSet<Host>,
     /// DNS says so.
     pub verified: HashSet<Host>,
-    /// DNS should say so and doesn't: it is taken and answers nobody.
+    /// DNS should say so and doesn't: the host is taken and doesn't answer.
     pub unverified: HashSet<Host>,
 }
 
@@ -171,8 +171,7 @@ impl HostDirectory {
         self.serves_any_host
     }
 
-    /// Whether `main` answers on every host nobody has although it is not the only workspace: then an unknown host leads to the links of
-    /// one of several.
+    /// Whether `main` answers on every unclaimed host although it isn't the only workspace.
     pub fn lacks_a_domain(&self) -> bool {
         self.serves_any_host && self.by_slug.len() > 1
     }

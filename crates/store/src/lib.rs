@@ -69,7 +69,7 @@ pub struct Store {
     location: Arc<Location>,
 }
 
-/// Changes the truth, and reads it too. Opening a store gives one; whoever is not given it cannot change anything. Cheap to clone; all
+/// Changes the truth, and reads it too. Opening a store gives one; nothing can be changed without it. Cheap to clone; all
 /// clones share one queue of changes.
 #[derive(Clone)]
 pub struct StoreWriter {
@@ -132,7 +132,7 @@ impl Store {
 }
 
 impl StoreWriter {
-    /// Something but links was changed: followers look, and whoever remembers who may do what asks again.
+    /// Something other than links was changed: followers look now, and remembered rights are looked up again.
     pub(crate) fn notify_changed(&self) {
         self.rights_version.fetch_add(1, Ordering::AcqRel);
         self.committed.send_modify(|count| *count += 1);

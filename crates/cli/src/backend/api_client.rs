@@ -73,8 +73,7 @@ impl ApiClient {
         if server.scheme() == "http" && !is_loopback(server) {
             let message = format!("{server} is plain http: the API key and all answers travel in the clear");
             if config.plain_http == PlainHttp::Refuse {
-                return Err(CliError::usage(message)
-                    .hint("use https, or --insecure if nobody else is on that network"));
+                return Err(CliError::usage(message).hint("use https, or --insecure on a network you trust"));
             }
             output.warning(&message);
         }

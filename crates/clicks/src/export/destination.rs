@@ -237,7 +237,7 @@ impl Upload {
     }
 }
 
-/// Clicks are about people: nobody else may read the file.
+/// Clicks are about people: only the owner may read the file.
 struct FileUpload {
     file: AtomicFile,
     path: PathBuf,

@@ -169,7 +169,7 @@ pub fn is_code(text: &str) -> bool {
 /// today, spelled as they are served; a code made before any other word was reserved keeps answering.
 #[inline]
 pub fn is_server_word(word: &str) -> bool {
-    // `__admin__` is no route: at Cloudflare the hits of a link with this code would be among the entries of the audit log.
+    // `__admin__` has no route: at Cloudflare the hits of a link with this code would be mixed with the audit log's entries.
     matches!(
         word,
         "__admin__" | "admin" | "api" | "favicon.ico" | "health" | "metrics" | "ready" | "robots.txt"

@@ -8,7 +8,7 @@ use crate::redirect::path::{RequestPath, parse_path};
 /// The most links of our own a visitor is led through.
 pub const MAX_HOPS: usize = 3;
 
-/// The way of a visitor from a link that is being written through links of ours. Whoever walks looks the links up:
+/// The way of a visitor from a link that is being written through other links of ours. The caller looks the links up:
 ///
 /// ```text
 /// while let Some(next) = walk.next_link(workspace_of) { walk.follow(&next, lookup(&next))?; }

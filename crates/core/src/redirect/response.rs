@@ -19,7 +19,7 @@ pub const SECURITY_TXT_PATH: &str = "/.well-known/security.txt";
 /// For so long what it says may be believed.
 const SECURITY_TXT_VALIDITY_MS: i64 = 180 * DAY_MS;
 
-/// The `Content-Security-Policy` of what is no page: a browser that opens it loads and runs nothing.
+/// The `Content-Security-Policy` of responses that aren't pages: a browser that opens one loads and runs nothing.
 pub const DATA_SECURITY_POLICY: &str =
     "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'";
 
@@ -38,7 +38,7 @@ pub const fn redirect_headers<'a>(target: &'a str, cache_control: &'a str) -> [(
     [("location", target), ("cache-control", cache_control), ("x-robots-tag", ROBOTS_TAG)]
 }
 
-/// The same as bytes of an HTTP/1.1 head, for whoever writes one by hand.
+/// The same, spelled as in an HTTP/1.1 head.
 pub const fn redirect_header_lines<'a>(target: &'a str, cache_control: &'a str) -> [&'a str; 5] {
     ["location: ", target, "\r\ncache-control: ", cache_control, "\r\nx-robots-tag: noindex\r\n"]
 }

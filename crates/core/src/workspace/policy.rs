@@ -205,8 +205,8 @@ pub struct Limits {
 
 /// The rules of a workspace.
 ///
-/// As stored, it may be of an earlier or a later version: fields it has not come from its preset, and fields nobody knows are ignored.
-/// What somebody sends goes through [`Policy::set_field`], which refuses both.
+/// A stored policy may be of an earlier or a later version: missing fields come from its preset, and unknown ones are ignored. Input goes
+/// through [`Policy::set_field`], which refuses both.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(remote = "Self")]
 pub struct Policy {

@@ -249,7 +249,7 @@ impl ExplainTrace {
     }
 }
 
-/// A host as browsers send it: names in other scripts as punycode. What is no host stays as it is.
+/// A host as browsers send it: names in other scripts as punycode. Anything that isn't a host stays as it is.
 fn ascii_host(text: &str) -> String {
     if text.is_ascii() {
         return text.to_owned();

@@ -106,7 +106,7 @@ impl From<AuthError> for ApiError {
     }
 }
 
-/// Of somebody who is signed in and was asked for their password again.
+/// For a member who is signed in and was asked for their password again.
 impl From<SignInError> for ApiError {
     fn from(error: SignInError) -> Self {
         match error {

@@ -45,7 +45,7 @@ pub struct NewUser {
     role: Option<String>,
 }
 
-/// What shows again who somebody is who deletes their own account.
+/// Confirms who is deleting their own account.
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "describes what `leave` reads")]
 pub struct Reauthentication {

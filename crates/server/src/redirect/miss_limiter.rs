@@ -11,7 +11,7 @@ const MAX_BURST_MISSES: u32 = 2_000;
 /// Misses a network may have a second, for as long as it likes.
 const MAX_MISSES_PER_SECOND: u32 = 50;
 const LIMIT: RateLimit = RateLimit::per_second(MAX_MISSES_PER_SECOND, MAX_BURST_MISSES);
-/// The same for an IPv6 /32: whoever has one could be another /48 for every request.
+/// The same for an IPv6 /32: its owner could come from another /48 with every request.
 const WIDE_LIMIT: RateLimit = RateLimit::per_second(MAX_MISSES_PER_SECOND * 8, MAX_BURST_MISSES * 8);
 const MAX_NETWORKS: usize = 1 << 12;
 

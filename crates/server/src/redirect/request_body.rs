@@ -1,4 +1,4 @@
-//! A request's body that has to arrive: within a time, and no slower than a minimum rate. Whoever sends it slower loses the connection.
+//! A request's body with a deadline and a minimum rate. A slower sender loses the connection.
 
 use std::future::Future as _;
 use std::pin::Pin;

@@ -561,7 +561,7 @@ fn rate_limit_does_not_reveal_disabled_links() {
 #[test]
 fn forwarding_headers_of_an_untrusted_peer_are_ignored() {
     let server = guarded(&["10.0.0.0/8"]);
-    // Whoever it says it is, it is this machine, which is slowed down like any other.
+    // Whatever the header says, it is this machine, which is slowed down like any other.
     let statuses: Vec<u16> = ["X-Forwarded-For: 203.0.113.9\r\n", "X-Forwarded-For: 198.51.100.9\r\n"]
         .into_iter()
         .flat_map(|forwarded| guess(&server, forwarded, 1_500))

@@ -10,7 +10,7 @@ use crate::audit::chain::{LockedHead, NewEntry, lock_heads, record_locked};
 use crate::database::pool::Tx;
 use crate::{StoreError, StoreWriter};
 
-/// A change under way: nobody else changes the workspace until it ends. Dropped, it never happened.
+/// A change under way: the workspace is locked until it ends. Dropped, it never happened.
 pub(crate) struct Change<'a> {
     pub(crate) tx: Tx,
     pub(crate) workspace: Id,

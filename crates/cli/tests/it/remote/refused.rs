@@ -47,7 +47,7 @@ fn api_key_is_not_sent_to_another_machine_over_plain_http() {
     exit 2
     --- stderr
     error: http://links.invalid/ is plain http: the API key and all answers travel in the clear
-    hint: use https, or --insecure if nobody else is on that network
+    hint: use https, or --insecure on a network you trust
     ");
     // Asked for, it is tried: there is no such host.
     sandbox.fails(6, "--insecure links list").says("warning: http://links.invalid/ is plain http");

@@ -166,7 +166,7 @@ fn paused_and_resumed_server_serves_as_before() {
     server.stop();
 }
 
-/// Whether a proxy on this machine is believed: after this machine has guessed too often, an address that nobody has seen may still guess.
+/// Whether a proxy on this machine is believed: after this machine has guessed too often, a fresh address may still guess.
 fn believes_proxy(server: &ServerProcess, address: &str) -> bool {
     let mut connection = RawConnection::new(server.address);
     let request =
@@ -189,7 +189,7 @@ fn sighup_reloads_the_configuration_and_ignores_a_broken_one() {
     sandbox.ok("links set go https://example.com/");
     sandbox.write("rmax.toml", "trusted_proxies = []\n");
     let server = serve(&sandbox, "--threads 1");
-    assert!(!believes_proxy(&server, "203.0.113.1"), "nobody is trusted");
+    assert!(!believes_proxy(&server, "203.0.113.1"), "no proxy is trusted");
 
     sandbox.write("rmax.toml", "trusted_proxies = [\"127.0.0.0/8\"]\n");
     server.signal(Signal::HUP);
@@ -217,6 +217,6 @@ fn sighup_reloads_the_configuration_and_ignores_a_broken_one() {
     sandbox.write("rmax.toml", "");
     server.signal(Signal::HUP);
     wait_until("it has read", || server.log().matches("the configuration was read again").count() == 2);
-    assert!(!believes_proxy(&server, "192.0.2.1"), "nobody is trusted any more");
+    assert!(!believes_proxy(&server, "192.0.2.1"), "no proxy is trusted any more");
     server.stop();
 }

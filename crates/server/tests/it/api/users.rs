@@ -245,7 +245,7 @@ fn deleted_member_can_be_invited_again() {
     }
 }
 
-/// A stolen key, or a browser left open, is no reason to lose an account.
+/// A stolen key or a browser left open must not be enough to lose an account.
 #[test]
 fn own_account_is_deleted_from_a_session_with_the_password_only() {
     let server = TestServer::new(Preset::Fabric);

@@ -43,7 +43,7 @@ fn account_deletion_requires_the_address_and_the_password() {
         assert!(refused.body.contains("aria-describedby=\"delete-problem\" autofocus"), "{refused:?}");
     }
     assert!(bob.is_signed_in());
-    // Whoever finds a browser open has no password.
+    // A browser left open isn't enough.
     for password in ["", "not the password!"] {
         let fields = [("email", "bob@example.com"), ("password", password)];
         let refused = send(&mut bob, PAGE, "/admin/account/delete", &fields);

@@ -112,7 +112,7 @@ fn last_admin_cannot_leave_and_learns_why() {
         assert!(refused.body.contains("The last admin of a workspace cannot leave"), "{refused:?}");
     }
     assert!(ann.is_signed_in());
-    // Their own account they delete where they are asked for their password, whoever else is an admin.
+    // One's own account is deleted where the password is asked for, however many admins there are.
     person(&server, Role::Admin, "second@example.com");
     let led = send(&mut ann, PAGE, &format!("{PAGE}/{id}/delete"), &[("confirmed", "yes")]);
     assert_eq!(led.location(), Some("/admin/account#delete-title"), "{led:?}");
