@@ -175,11 +175,9 @@ fn believes_proxy(server: &ServerProcess, address: &str) -> bool {
         connection.send(request("127.0.0.1").repeat(100));
         (0..100).for_each(|_| drop(connection.next_response().unwrap()));
     }
-    // In one write, so that nothing trickles back in between.
-    connection.send(request("127.0.0.1").repeat(100) + &request(address));
-    let statuses: Vec<u16> = (0..101).map(|_| connection.next_response().unwrap().status).collect();
-    assert_eq!(statuses[99], 429, "this machine is at its limit");
-    statuses[100] == 404
+    // A few tokens trickle back all the time, so some of many requests are refused, and not each of them.
+    connection.send(request(address).repeat(100));
+    (0..100).all(|_| connection.next_response().unwrap().status == 404)
 }
 
 /// Faults, row 12.
