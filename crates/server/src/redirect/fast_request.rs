@@ -29,7 +29,9 @@ pub struct FastRequest<'a> {
 impl<'a> FastRequest<'a> {
     /// Reads the request at the start of `bytes`; nothing if it needs hyper.
     pub fn parse(bytes: &'a [u8], peer: SocketAddr, settings: &'a ReloadableSettings) -> Option<Self> {
-        let forwarded_header = settings.forwarded_header.name().as_str();
+        // Without trusted proxies it says nothing.
+        let trusts_proxies = !settings.trusted_proxies.is_empty();
+        let forwarded_header = trusts_proxies.then(|| settings.forwarded_header.name().as_str());
         let country_header = settings.country_header.as_ref().map(HeaderName::as_str);
         let mut headers = [MaybeUninit::uninit(); MAX_HEADERS];
         let mut request = httparse::Request::new(&mut []);
@@ -71,7 +73,7 @@ impl<'a> FastRequest<'a> {
                 _ => {}
             }
             // hyper's path reads several lines of it.
-            if is(forwarded_header) && click.forwarded.replace(header.value).is_some() {
+            if forwarded_header.is_some_and(is) && click.forwarded.replace(header.value).is_some() {
                 return None;
             }
             if country_header.is_some_and(is) {

@@ -13,20 +13,22 @@ use rlinks_routes::host_directory::ServedWorkspace;
 use super::body::Body;
 
 /// Responses on their way out.
-#[derive(Default)]
 pub struct ResponseBuffer {
     pub bytes: Vec<u8>,
-    /// The line of `Strict-Transport-Security`, or nothing.
-    hsts: Vec<u8>,
-    /// The second `date` was written for.
+    /// The line of `Strict-Transport-Security`, where there is one, and the name of the header behind it.
+    before_id: Vec<u8>,
+    /// The second `after_id` was written for.
     second: i64,
-    date: Vec<u8>,
+    /// The lines behind the id, up to the date.
+    after_id: Vec<u8>,
 }
 
 impl ResponseBuffer {
     pub fn new(hsts: Option<&HeaderValue>) -> Self {
         let line = |value: &HeaderValue| [b"strict-transport-security: ", value.as_bytes(), b"\r\n"].concat();
-        Self { hsts: hsts.map(line).unwrap_or_default(), ..Self::default() }
+        let mut before_id = hsts.map(line).unwrap_or_default();
+        before_id.extend_from_slice(b"x-request-id: ");
+        Self { bytes: Vec::new(), before_id, second: 0, after_id: Vec::new() }
     }
 
     pub fn redirect(
@@ -48,22 +50,9 @@ impl ResponseBuffer {
         let end: &[u8] = if last { b"\r\nconnection: close\r\n\r\n" } else { b"\r\n\r\n" };
         let [location, target, cache, cache_control, robots] =
             redirect_header_lines(target, cache_control).map(str::as_bytes);
-        let (id_line, date_line) = (b"x-request-id: ", b"\r\ncontent-length: 0\r\ndate: ");
-        let hsts = self.hsts.as_slice();
-        let parts: [&[u8]; 12] = [
-            line,
-            location,
-            target,
-            cache,
-            cache_control,
-            robots,
-            hsts,
-            id_line,
-            id,
-            date_line,
-            &self.date,
-            end,
-        ];
+        let (before_id, after_id) = (self.before_id.as_slice(), self.after_id.as_slice());
+        let parts: [&[u8]; 10] =
+            [line, location, target, cache, cache_control, robots, before_id, id, after_id, end];
         self.bytes.reserve(parts.iter().map(|part| part.len()).sum());
         for part in parts {
             self.bytes.extend_from_slice(part);
@@ -75,7 +64,8 @@ impl ResponseBuffer {
         if second != self.second {
             self.second = second;
             let moment = UNIX_EPOCH + Duration::from_secs(second.unsigned_abs());
-            self.date = httpdate::fmt_http_date(moment).into_bytes();
+            let date = httpdate::fmt_http_date(moment);
+            self.after_id = format!("\r\ncontent-length: 0\r\ndate: {date}").into_bytes();
         }
     }
 }
