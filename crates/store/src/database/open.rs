@@ -280,7 +280,7 @@ async fn open_postgres(url: &str, tables: &TableSet) -> Result<Pool, StoreError>
     let options: PgConnectOptions = url
         .parse()
         .map_err(|error| StoreError::Refused(format!("the store's URL cannot be read: {error}")))?;
-    let options = if needs_tls(url, &options) { options.ssl_mode(PgSslMode::Require) } else { options };
+    let options = encrypted_unless_local(url, options);
     let mut options = options.application_name("rlinks").options([
         ("statement_timeout", "10s"),
         ("lock_timeout", "5s"),
@@ -301,14 +301,19 @@ async fn open_postgres(url: &str, tables: &TableSet) -> Result<Pool, StoreError>
     Ok(Pool::Postgres(pool))
 }
 
-/// Whether a connection must be encrypted: it leaves this machine, and the URL doesn't say how to connect.
-fn needs_tls(url: &str, options: &PgConnectOptions) -> bool {
+/// Encrypts a connection that leaves this machine, unless the URL says how to connect. A stricter mode from `PGSSLMODE` stays.
+fn encrypted_unless_local(url: &str, options: PgConnectOptions) -> PgConnectOptions {
     let says = url.split_once('?').is_some_and(|(_, query)| {
         query.split('&').any(|pair| pair.starts_with("sslmode=") || pair.starts_with("ssl-mode="))
     });
     let host = options.get_host();
     let is_local = options.get_socket().is_some() || host.starts_with('/') || is_loopback_host(host);
-    !says && !is_local
+    match options.get_ssl_mode() {
+        PgSslMode::Disable | PgSslMode::Allow | PgSslMode::Prefer if !says && !is_local => {
+            options.ssl_mode(PgSslMode::Require)
+        }
+        _ => options,
+    }
 }
 
 /// Two processes that make it at once do not trip over each other: the loser looks again.
@@ -343,7 +348,9 @@ async fn test_connection(options: &PgConnectOptions) -> Result<(), StoreError> {
 
 #[cfg(test)]
 mod tests {
-    use super::needs_tls;
+    use sqlx::postgres::{PgConnectOptions, PgSslMode};
+
+    use super::encrypted_unless_local;
 
     #[test]
     fn connections_that_leave_this_machine_are_encrypted_unless_the_url_says_otherwise() {
@@ -351,14 +358,26 @@ mod tests {
             ("postgres://rlinks@db.example/rlinks", true),
             ("postgres://rlinks@192.0.2.1:5433/rlinks?application_name=x", true),
             ("postgres://rlinks@db.example/rlinks?sslmode=disable", false),
-            ("postgres://rlinks@db.example/rlinks?x=1&sslmode=verify-full", false),
+            ("postgres://rlinks@db.example/rlinks?sslmode=prefer", false),
             ("postgres://rlinks@localhost/rlinks", false),
             ("postgres://rlinks@127.0.0.1/rlinks", false),
             ("postgres://rlinks@[::1]/rlinks", false),
             ("postgres://rlinks@%2Frun%2Fpostgresql/rlinks", false),
             ("postgres:///rlinks?host=/run/postgresql", false),
         ] {
-            assert_eq!(needs_tls(url, &url.parse().unwrap()), expected, "{url}");
+            let mode = encrypted_unless_local(url, url.parse().unwrap()).get_ssl_mode();
+            assert_eq!(matches!(mode, PgSslMode::Require), expected, "{url}: {mode:?}");
+        }
+    }
+
+    #[test]
+    fn stricter_mode_than_encryption_is_kept() {
+        let url = "postgres://rlinks@db.example/rlinks";
+        for strict in [PgSslMode::VerifyCa, PgSslMode::VerifyFull] {
+            // As `PGSSLMODE` sets it.
+            let options = url.parse::<PgConnectOptions>().unwrap().ssl_mode(strict);
+            let kept = encrypted_unless_local(url, options).get_ssl_mode();
+            assert_eq!(format!("{kept:?}"), format!("{strict:?}"));
         }
     }
 }
