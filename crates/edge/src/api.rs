@@ -42,7 +42,10 @@ pub(crate) async fn handle(context: &RequestContext<'_>, request: &JsValue) -> H
         return refused;
     }
     if !context.settings.admits(&context.request.authorization) {
-        FAILED_TOKENS.with_borrow_mut(|failed| failed.count(address, context.now));
+        // A request without a token guesses nothing: it must not keep the right token of the same network out.
+        if !context.request.authorization.is_empty() {
+            FAILED_TOKENS.with_borrow_mut(|failed| failed.count(address, context.now));
+        }
         let mut refused = context.error(ErrorCode::Unauthenticated);
         refused.headers.push(("www-authenticate", "Bearer".to_owned()));
         return refused;

@@ -247,6 +247,10 @@ test("guessing at the token is limited for each network", async () => {
     assert.deepEqual([statuses[0], statuses[11]], [401, 429], `${statuses}`);
     assert.equal((await guess("198.51.100.99", `Bearer ${TOKEN}`)).status, 429, "from there not even the right one counts");
     assert.equal((await guess("203.0.113.1", `Bearer ${TOKEN}`)).status, 200);
+
+    // A request without a token guesses nothing, so it keeps nobody out.
+    for (let number = 0; number < 12; number++) assert.equal((await guess("192.0.2.1", "")).status, 401);
+    assert.equal((await guess("192.0.2.1", `Bearer ${TOKEN}`)).status, 200);
 });
 
 test("a link is created, read, changed and deleted, and every cache follows", async () => {
