@@ -147,6 +147,10 @@ impl Ops {
         if let Some(role) = patch.role.filter(|role| *role != seen.role) {
             caller.require_grantable(role)?;
         }
+        if patch.status == Some(UserStatus::Active) && seen.status != UserStatus::Active {
+            // Letting somebody in again grants their role.
+            caller.require_grantable(seen.role)?;
+        }
         if let Some(email) = patch.email.as_ref().filter(|email| **email != seen.email) {
             email.check_for_new_account()?;
         }

@@ -217,6 +217,11 @@ fn narrow_or_expiring_key_grants_no_role_beyond_itself() {
     }
     // What grants nothing is still allowed, and a key with all scopes and no end grants what it has.
     narrow.patch(&user, &json!({"full_name": "Vera"})).expect(200);
+    narrow.patch(&user, &json!({"status": "suspended"})).expect(200);
+    for key in [&narrow, &expiring] {
+        key.patch(&user, &json!({"status": "active"})).refused(403, "FORBIDDEN");
+    }
+    wide.patch(&user, &json!({"status": "active"})).expect(200);
     wide.patch(&user, &json!({"role": "admin"})).expect(200);
     wide.post("/users", &json!({"email": "new@example.com", "role": "admin"})).expect(201);
 }

@@ -113,6 +113,10 @@ fn deleted_account_signs_in_again_as_a_new_one() {
     let mut bob = signed_in(&server, &provider, "bob");
     assert_eq!(call(&mut bob, "GET", "/links/anns", None).0, 404);
 
+    // Five minutes after the sign-in the provider has to be asked again.
+    server.advance_ms(5 * 60_000 + 1);
+    assert_eq!(call(&mut ann, "DELETE", "/me", None).0, 403);
+    let mut ann = signed_in(&server, &provider, "ann");
     server.advance_ms(1000);
     assert_eq!(call(&mut ann, "DELETE", "/me", None).0, 204);
     assert!(!ann.is_signed_in());
