@@ -43,6 +43,8 @@ pub enum FieldCode {
     UnknownField,
     /// A field that never changes.
     Immutable,
+    /// Breaks a rule that no other code names.
+    BadValue,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

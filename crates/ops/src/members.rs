@@ -8,7 +8,7 @@ use rlinks_core::{
 };
 use rlinks_store::{AuthMethod, LinkFilter, NewUser, StoreError};
 
-use crate::passwords::{self, Salt};
+use crate::passwords::{self, NewPassword, Salt};
 use crate::{Caller, Credential, Ops, OpsError, Resource};
 
 /// How long an invitation is good.
@@ -108,6 +108,7 @@ impl Ops {
         caller.require_operator(PASSWORDS_OF_OTHERS)?;
         new.email.check_for_new_account()?;
         check_passwords_allowed(&caller.workspace)?;
+        let password = NewPassword::check(password, [new.full_name.as_str(), new.email.as_str()])?;
         let hash = hash_password(password, self.random.bytes()).await?;
         let now = self.clock.now();
         let user = self.writer.create_user(new, &caller.actor, now).await?;
@@ -124,6 +125,7 @@ impl Ops {
     ) -> Result<(), OpsError> {
         caller.require_operator(PASSWORDS_OF_OTHERS)?;
         check_passwords_allowed(&caller.workspace)?;
+        let password = NewPassword::check(password, [user.full_name.as_str(), user.email.as_str()])?;
         let hash = hash_password(password, self.random.bytes()).await?;
         Ok(self.writer.set_password(user, &hash, None, None, &caller.actor, self.clock.now()).await?)
     }
@@ -265,7 +267,7 @@ fn check_passwords_allowed(workspace: &Workspace) -> Result<(), OpsError> {
     ))
 }
 
-async fn hash_password(password: Password, salt: Salt) -> Result<String, OpsError> {
+async fn hash_password(password: NewPassword, salt: Salt) -> Result<String, OpsError> {
     let hashing = tokio::task::spawn_blocking(move || passwords::hash(&password, &salt));
     hashing.await.map_err(|error| StoreError::Unavailable(error.to_string()).into())
 }

@@ -1,6 +1,8 @@
 //! Hashing passwords: Argon2id, on threads that may block, never more at once than there are cores. Each takes 19 MiB, so that many at once
 //! would be a way to take all memory.
 
+mod strength;
+
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
@@ -8,6 +10,8 @@ use argon2::password_hash::phc::PasswordHash;
 use argon2::{Algorithm, Argon2, Params, PasswordHasher as _, PasswordVerifier as _, Version};
 use rlinks_core::Password;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+pub use self::strength::NewPassword;
 
 /// What OWASP asks for: 19 MiB, two passes, one lane.
 const ARGON2_MEMORY_KIB: u32 = 19 * 1024;
@@ -52,7 +56,7 @@ impl Passwords {
 
 impl HashPermit {
     /// What is kept of a password.
-    pub async fn hash(self, password: Password, salt: Salt) -> Result<String, HashingBusyError> {
+    pub async fn hash(self, password: NewPassword, salt: Salt) -> Result<String, HashingBusyError> {
         self.run(move || hash(&password, &salt)).await
     }
 
@@ -94,7 +98,7 @@ impl HashPermit {
 static DUMMY_HASH: LazyLock<String> = LazyLock::new(|| hash_bytes(b"nobody's", &[0; 16]));
 
 /// What is kept of a password: `$argon2id$v=19$...`. It takes a while; not for a thread that others wait for.
-pub fn hash(password: &Password, salt: &Salt) -> String {
+pub fn hash(password: &NewPassword, salt: &Salt) -> String {
     hash_bytes(password.as_bytes(), salt)
 }
 
@@ -113,15 +117,16 @@ fn argon2() -> Argon2<'static> {
 mod tests {
     use rlinks_core::Password;
 
-    use super::{Passwords, hash};
+    use super::{NewPassword, Passwords, hash};
 
     #[tokio::test]
     async fn only_the_right_password_matches_its_hash() {
         let passwords = Passwords::default();
         let password = Password::parse("correct horse battery").unwrap();
-        let kept = hash(&password, &[1; 16]);
+        let chosen = NewPassword::check(password.clone(), []).unwrap();
+        let kept = hash(&chosen, &[1; 16]);
         assert!(kept.starts_with("$argon2id$v=19$m=19456,t=2,p=1$"), "{kept}");
-        assert_ne!(kept, hash(&password, &[2; 16]), "each has a salt of its own");
+        assert_ne!(kept, hash(&chosen, &[2; 16]), "each has a salt of its own");
         let wrong = Password::parse("correct horse batterY").unwrap();
         for (given, known, expected) in [
             (Some(password.clone()), Some(kept.clone()), true),

@@ -125,6 +125,8 @@ fn invalid_password_is_rejected_with_a_reason() {
         (&"x".repeat(129), "has more than 128 characters"),
         (&"x".repeat(1 << 20), "has more than 128 characters"),
         ("with a \0 nul byte", "has control characters"),
+        ("password1234", "is too easy to guess"),
+        ("ann@example.com", "is too easy to guess"),
     ] {
         let refused = piped_unheard(&sandbox, "users password ann@example.com --password-stdin", text);
         assert_eq!(refused.code, Some(5), "{refused}");

@@ -42,6 +42,10 @@ impl Password {
         }
     }
 
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
     pub fn as_bytes(&self) -> &[u8] {
         self.0.as_bytes()
     }

@@ -14,7 +14,7 @@ use super::Auth;
 use super::session::{CurrentSession, StartedSession};
 use crate::auth::connection_info::ConnectionInfo;
 use rlinks_ops::OpsError;
-use rlinks_ops::passwords::HashingBusyError;
+use rlinks_ops::passwords::{HashingBusyError, NewPassword};
 
 /// How often sign-ins may fail: ten times an account, a hundred times a network, in a quarter of an hour.
 pub const SIGN_IN_LIMITS: LockoutPolicy =
@@ -130,7 +130,8 @@ impl Auth {
             return Err(SignInError::PasswordsDisabled);
         }
         let full_name = User::parse_name(full_name)?;
-        let password = Password::parse(password)?;
+        let owner = [full_name.as_str(), invited.user.email.as_str()];
+        let password = NewPassword::check(Password::parse(password)?, owner)?;
         let kept = self.passwords.acquire().await?.hash(password, self.ops.random.bytes()).await?;
         let (started, new) = self.sessions.draft(AuthMethod::Password, connection, headers);
         let hash = api_key::hash_secret(token);
@@ -153,7 +154,8 @@ impl Auth {
         if !current.workspace.policy.allows_passwords() {
             return Err(SignInError::PasswordsDisabled);
         }
-        let new = Password::parse(new)?;
+        let owner = [current.user.full_name.as_str(), current.user.email.as_str()];
+        let new = NewPassword::check(Password::parse(new)?, owner)?;
         let (attempt, kept) =
             self.verify_password(&current.user, &current.workspace, old, connection).await?;
         let hash = self.passwords.acquire().await?.hash(new, self.ops.random.bytes()).await?;

@@ -100,3 +100,31 @@ fn concurrent_sign_ins_are_all_answered() {
     }
     assert!(replies.iter().filter(|reply| reply.status() == 303).count() >= 10, "{replies:?}");
 }
+
+/// Passwords set before there was a rule stay good.
+#[test]
+fn guessable_password_is_refused_when_set_and_accepted_at_sign_in() {
+    let server = TestServer::new(Preset::Fabric);
+    let user = ann(&server);
+    let by = operator_in(&server.main);
+    let mut browser = Browser::new(server.address);
+    assert_eq!(browser.sign_in("ann@example.com", PASSWORD).status, 303);
+    for guessable in ["password1234", "qwertyuiop123", "ann-example-ann", "AnnExample12"] {
+        let set = server.ops.set_password(&by, &user, Password::parse(guessable).unwrap());
+        let error = server.runtime.block_on(set).unwrap_err().to_string();
+        assert!(error.contains("too easy to guess"), "{guessable}: {error}");
+        let csrf = browser.token("/admin/account");
+        let fields = [("csrf", csrf.as_str()), ("old_password", PASSWORD), ("password", guessable)];
+        let refused = browser.post("/admin/account/password", &fields);
+        assert_eq!(refused.status, 400, "{guessable}: {refused:?}");
+        assert!(refused.body.contains("too easy to guess"), "{guessable}: {refused:?}");
+    }
+    assert_eq!(sign_in(&server, "ann@example.com", PASSWORD).status, 303, "nothing changed");
+
+    // Argon2id of "password1234", as an earlier version stored it.
+    let earlier =
+        "$argon2id$v=19$m=19456,t=2,p=1$MDEyMzQ1Njc4OWFiY2RlZg$tWXdvtNqivkYaN5HNYhq3pbK5/4XZIz5jb8mzWb+moE";
+    let set = server.store().set_password(&user, earlier, None, None, &by.actor, server.now());
+    server.runtime.block_on(set).unwrap();
+    assert_eq!(sign_in(&server, "ann@example.com", "password1234").status, 303);
+}
