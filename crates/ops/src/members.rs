@@ -8,7 +8,7 @@ use rlinks_core::{
 };
 use rlinks_store::{AuthMethod, LinkFilter, NewUser, StoreError};
 
-use crate::passwords::{self, NewPassword, Salt};
+use crate::passwords::{self, PasswordOwner, Salt};
 use crate::{Caller, Credential, Ops, OpsError, Resource};
 
 /// How long an invitation is good.
@@ -108,8 +108,8 @@ impl Ops {
         caller.require_operator(PASSWORDS_OF_OTHERS)?;
         new.email.check_for_new_account()?;
         check_passwords_allowed(&caller.workspace)?;
-        let password = NewPassword::check(password, [new.full_name.as_str(), new.email.as_str()])?;
-        let hash = hash_password(password, self.random.bytes()).await?;
+        let owner = PasswordOwner::new(&new.full_name, &new.email);
+        let hash = hash_password(password, owner, self.random.bytes()).await?;
         let now = self.clock.now();
         let user = self.writer.create_user(new, &caller.actor, now).await?;
         self.writer.set_password(&user, &hash, None, None, &caller.actor, now).await?;
@@ -125,8 +125,8 @@ impl Ops {
     ) -> Result<(), OpsError> {
         caller.require_operator(PASSWORDS_OF_OTHERS)?;
         check_passwords_allowed(&caller.workspace)?;
-        let password = NewPassword::check(password, [user.full_name.as_str(), user.email.as_str()])?;
-        let hash = hash_password(password, self.random.bytes()).await?;
+        let owner = PasswordOwner::new(&user.full_name, &user.email);
+        let hash = hash_password(password, owner, self.random.bytes()).await?;
         Ok(self.writer.set_password(user, &hash, None, None, &caller.actor, self.clock.now()).await?)
     }
 
@@ -267,7 +267,7 @@ fn check_passwords_allowed(workspace: &Workspace) -> Result<(), OpsError> {
     ))
 }
 
-async fn hash_password(password: NewPassword, salt: Salt) -> Result<String, OpsError> {
-    let hashing = tokio::task::spawn_blocking(move || passwords::hash(&password, &salt));
-    hashing.await.map_err(|error| StoreError::Unavailable(error.to_string()).into())
+async fn hash_password(password: Password, owner: PasswordOwner, salt: Salt) -> Result<String, OpsError> {
+    let hashing = tokio::task::spawn_blocking(move || passwords::hash_new(&password, &owner, &salt));
+    Ok(hashing.await.map_err(|error| StoreError::Unavailable(error.to_string()))??)
 }

@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use argon2::password_hash::phc::PasswordHash;
 use argon2::{Algorithm, Argon2, Params, PasswordHasher as _, PasswordVerifier as _, Version};
-use rlinks_core::Password;
+use rlinks_core::{FieldError, Password};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-pub use self::strength::NewPassword;
+pub use self::strength::PasswordOwner;
 
 /// What OWASP asks for: 19 MiB, two passes, one lane.
 const ARGON2_MEMORY_KIB: u32 = 19 * 1024;
@@ -37,6 +37,13 @@ pub struct HashPermit(OwnedSemaphorePermit);
 #[error("too many people are signing in at this moment; try again in a few seconds")]
 pub struct HashingBusyError;
 
+/// Why a password can't be set.
+#[derive(Debug)]
+pub enum NewPasswordError {
+    Weak(FieldError),
+    Busy(HashingBusyError),
+}
+
 impl Default for Passwords {
     /// As many turns as there are cores.
     fn default() -> Self {
@@ -55,9 +62,15 @@ impl Passwords {
 }
 
 impl HashPermit {
-    /// What is kept of a password.
-    pub async fn hash(self, password: NewPassword, salt: Salt) -> Result<String, HashingBusyError> {
-        self.run(move || hash(&password, &salt)).await
+    /// The hash of a password that is to be set, if it is strong enough.
+    pub async fn hash_new(
+        self,
+        password: Password,
+        owner: PasswordOwner,
+        salt: Salt,
+    ) -> Result<String, NewPasswordError> {
+        let hashed = self.run(move || hash_new(&password, &owner, &salt)).await;
+        hashed.map_err(NewPasswordError::Busy)?.map_err(NewPasswordError::Weak)
     }
 
     /// Whether this is the password of that hash. Where either is missing it takes as long, and the answer is no.
@@ -97,9 +110,11 @@ impl HashPermit {
 /// A hash that is nobody's, for those who are not known.
 static DUMMY_HASH: LazyLock<String> = LazyLock::new(|| hash_bytes(b"nobody's", &[0; 16]));
 
-/// What is kept of a password: `$argon2id$v=19$...`. It takes a while; not for a thread that others wait for.
-pub fn hash(password: &NewPassword, salt: &Salt) -> String {
-    hash_bytes(password.as_bytes(), salt)
+/// The hash of a password that is to be set (`$argon2id$v=19$...`), if it is strong enough. It takes a while; not for a thread that others
+/// wait for.
+pub fn hash_new(password: &Password, owner: &PasswordOwner, salt: &Salt) -> Result<String, FieldError> {
+    strength::check(password, owner)?;
+    Ok(hash_bytes(password.as_bytes(), salt))
 }
 
 fn hash_bytes(password: &[u8], salt: &Salt) -> String {
@@ -115,18 +130,18 @@ fn argon2() -> Argon2<'static> {
 
 #[cfg(test)]
 mod tests {
-    use rlinks_core::Password;
+    use rlinks_core::{Email, Password};
 
-    use super::{NewPassword, Passwords, hash};
+    use super::{PasswordOwner, Passwords, hash_new};
 
     #[tokio::test]
     async fn only_the_right_password_matches_its_hash() {
         let passwords = Passwords::default();
         let password = Password::parse("correct horse battery").unwrap();
-        let chosen = NewPassword::check(password.clone(), []).unwrap();
-        let kept = hash(&chosen, &[1; 16]);
+        let owner = PasswordOwner::new("", &Email::parse("ann@example.com").unwrap());
+        let kept = hash_new(&password, &owner, &[1; 16]).unwrap();
         assert!(kept.starts_with("$argon2id$v=19$m=19456,t=2,p=1$"), "{kept}");
-        assert_ne!(kept, hash(&chosen, &[2; 16]), "each has a salt of its own");
+        assert_ne!(kept, hash_new(&password, &owner, &[2; 16]).unwrap(), "each has a salt of its own");
         let wrong = Password::parse("correct horse batterY").unwrap();
         for (given, known, expected) in [
             (Some(password.clone()), Some(kept.clone()), true),

@@ -4,7 +4,7 @@
 use http::HeaderMap;
 use rlinks_core::access::api_key;
 use rlinks_core::{Email, Password, User};
-use rlinks_ops::passwords::NewPassword;
+use rlinks_ops::passwords::PasswordOwner;
 use rlinks_ops::sessions;
 use rlinks_store::{AuthMethod, StoreError};
 
@@ -40,9 +40,9 @@ impl Auth {
         let email = Email::parse(given.email)?;
         email.check_for_new_account()?;
         let full_name = User::parse_name(given.full_name)?;
-        let owner = [full_name.as_str(), email.as_str()];
-        let password = NewPassword::check(Password::parse(given.password)?, owner)?;
-        let kept = self.passwords.acquire().await?.hash(password, self.ops.random.bytes()).await?;
+        let password = Password::parse(given.password)?;
+        let owner = PasswordOwner::new(&full_name, &email);
+        let kept = self.passwords.acquire().await?.hash_new(password, owner, self.ops.random.bytes()).await?;
         let (started, new) = self.sessions.draft(AuthMethod::Password, connection, headers);
         let admin = sessions::FirstAdmin { email, full_name, password_hash: &kept };
         match self.ops.complete_setup(&api_key::hash_secret(token), admin, &new).await {

@@ -14,7 +14,7 @@ use super::Auth;
 use super::session::{CurrentSession, StartedSession};
 use crate::auth::connection_info::ConnectionInfo;
 use rlinks_ops::OpsError;
-use rlinks_ops::passwords::{HashingBusyError, NewPassword};
+use rlinks_ops::passwords::{HashingBusyError, NewPasswordError, PasswordOwner};
 
 /// How often sign-ins may fail: ten times an account, a hundred times a network, in a quarter of an hour.
 pub const SIGN_IN_LIMITS: LockoutPolicy =
@@ -54,6 +54,15 @@ impl From<FieldError> for SignInError {
 impl From<HashingBusyError> for SignInError {
     fn from(_: HashingBusyError) -> Self {
         Self::Busy
+    }
+}
+
+impl From<NewPasswordError> for SignInError {
+    fn from(error: NewPasswordError) -> Self {
+        match error {
+            NewPasswordError::Weak(error) => error.into(),
+            NewPasswordError::Busy(error) => error.into(),
+        }
     }
 }
 
@@ -130,9 +139,9 @@ impl Auth {
             return Err(SignInError::PasswordsDisabled);
         }
         let full_name = User::parse_name(full_name)?;
-        let owner = [full_name.as_str(), invited.user.email.as_str()];
-        let password = NewPassword::check(Password::parse(password)?, owner)?;
-        let kept = self.passwords.acquire().await?.hash(password, self.ops.random.bytes()).await?;
+        let password = Password::parse(password)?;
+        let owner = PasswordOwner::new(&full_name, &invited.user.email);
+        let kept = self.passwords.acquire().await?.hash_new(password, owner, self.ops.random.bytes()).await?;
         let (started, new) = self.sessions.draft(AuthMethod::Password, connection, headers);
         let hash = api_key::hash_secret(token);
         match self.ops.accept_invitation(&hash, &invited.user, &full_name, &kept, &new).await {
@@ -154,17 +163,14 @@ impl Auth {
         if !current.workspace.policy.allows_passwords() {
             return Err(SignInError::PasswordsDisabled);
         }
-        let owner = [current.user.full_name.as_str(), current.user.email.as_str()];
-        let new = NewPassword::check(Password::parse(new)?, owner)?;
-        let (attempt, kept) =
-            self.verify_password(&current.user, &current.workspace, old, connection).await?;
-        let hash = self.passwords.acquire().await?.hash(new, self.ops.random.bytes()).await?;
+        let new = Password::parse(new)?;
+        // The old one first: whoever has only the session learns nothing by trying new ones, and a weak new one is no failed attempt.
+        let kept = self.verify_own_password(&current.user, &current.workspace, old, connection).await?;
+        let owner = PasswordOwner::new(&current.user.full_name, &current.user.email);
+        let hash = self.passwords.acquire().await?.hash_new(new, owner, self.ops.random.bytes()).await?;
         let (started, next) = self.sessions.draft(current.session.how, connection, headers);
         match self.ops.change_own_password(&current.caller(), &hash, Some(&kept), &next).await {
-            Ok(()) => {
-                self.ops.clear_sign_in_failures(&attempt).await?;
-                Ok(started)
-            }
+            Ok(()) => Ok(started),
             Err(StoreError::Conflict) => Err(SignInError::InvalidCredentials),
             Err(error) => Err(error.into()),
         }
