@@ -7,7 +7,7 @@ use rlinks_core::access::api_key;
 use rlinks_core::workspace::policy::SignInMethod;
 use rlinks_core::{Email, Role, Slug, Timestamp, User};
 use rlinks_store::{
-    LockoutPolicy, NewSession, NewUser, OidcIdentity, OidcProfile, SignInAttempt, StoreError,
+    LockoutPolicy, NewSession, NewUser, OidcIdentity, OidcProfile, RefusedAttempt, SignInAttempt, StoreError,
 };
 
 use crate::{Caller, Ops};
@@ -29,12 +29,12 @@ pub struct OidcAccount {
 impl Ops {
     // ---- passwords ----
 
-    /// Counts an attempt before anything is tried; gives until when one has to wait, where that is so.
+    /// Counts an attempt before anything is tried, or says why it must not be made.
     pub async fn begin_sign_in(
         &self,
         attempt: &SignInAttempt,
         policy: &LockoutPolicy,
-    ) -> Result<Option<Timestamp>, StoreError> {
+    ) -> Result<Option<RefusedAttempt>, StoreError> {
         self.writer.begin_attempt(attempt, policy, self.clock.now()).await
     }
 

@@ -8,6 +8,7 @@
 //! | sessions: start, look-up, end | [`session`] |
 //! | protection against cross-site requests | [`csrf`] |
 //! | signing in with a password, and how often that may fail | [`sign_in`] |
+//! | browsers in which somebody has signed in before | [`known_browsers`] |
 //! | the first admin | [`setup`] |
 //! | an OpenID provider: signing in with it, and its access tokens | [`oidc`] |
 //!
@@ -21,6 +22,7 @@ pub mod csrf;
 pub(crate) mod error;
 pub(crate) mod key_cache;
 pub(crate) mod key_usage;
+pub mod known_browsers;
 pub mod oidc;
 pub mod session;
 pub mod setup;
@@ -35,6 +37,7 @@ use rlinks_store::Store;
 use self::csrf::CsrfTokens;
 use self::key_cache::KeyCache;
 use self::key_usage::KeyUsage;
+use self::known_browsers::KnownBrowsers;
 use self::oidc::Oidc;
 use self::session::Sessions;
 use rlinks_ops::Ops;
@@ -57,6 +60,7 @@ pub struct Auth {
     passwords: Passwords,
     /// Of what was typed into the sign-in form only a keyed hash is kept.
     attempt_key: hmac::Key,
+    known_browsers: KnownBrowsers,
     /// The OpenID provider, where there is one.
     pub oidc: Option<Oidc>,
     routes: Arc<RouteCache>,
@@ -77,6 +81,7 @@ impl Auth {
             csrf_tokens: CsrfTokens::new(derived("forms"), ops.random.clone()),
             passwords: Passwords::default(),
             attempt_key: derived("attempts"),
+            known_browsers: KnownBrowsers::new(derived("known browsers"), ops.random.clone()),
             oidc,
             routes,
             key_cache: KeyCache::default(),

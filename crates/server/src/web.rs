@@ -83,14 +83,18 @@ pub fn router(web: &Arc<Web>) -> Router {
             "/admin/login",
             get(crate::web::sign_in::login::show).post(crate::web::sign_in::login::sign_in),
         )
-        .route("/admin/oidc/start", get(crate::web::sign_in::oidc::start))
+        .route(
+            "/admin/oidc/start",
+            get(crate::web::sign_in::oidc::start).post(crate::web::sign_in::oidc::start_confirmed),
+        )
         .route(CALLBACK_PATH, get(crate::web::sign_in::oidc::callback))
         .route("/admin/logout", post(crate::web::sign_in::login::sign_out))
         .route("/admin/setup", get(crate::web::sign_in::setup::show).post(crate::web::sign_in::setup::set_up))
         .route(
-            "/admin/invite/{token}",
+            "/admin/invite",
             get(crate::web::sign_in::invitation::show).post(crate::web::sign_in::invitation::accept),
         )
+        .route("/admin/invite/{token}", get(crate::web::sign_in::invitation::open))
         .route("/admin/account", get(account::show))
         .route("/admin/account/password", post(account::change_password))
         .route("/admin/account/name", post(account::rename))
@@ -138,12 +142,16 @@ fn render_page(template: &impl Template) -> Result<Response, PageError> {
 }
 
 /// Leads a browser on after it sent a form.
-fn see_other(path: &str, cookie: Option<HeaderValue>) -> Response {
+fn see_other(path: &str, cookies: impl IntoIterator<Item = HeaderValue>) -> Response {
     let mut response = Redirect::to(path).into_response();
-    if let Some(cookie) = cookie {
+    set_cookies(&mut response, cookies);
+    response
+}
+
+fn set_cookies(response: &mut Response, cookies: impl IntoIterator<Item = HeaderValue>) {
+    for cookie in cookies {
         response.headers_mut().append(SET_COOKIE, cookie);
     }
-    response
 }
 
 /// What somebody gets who does not get what they asked for: a page, or the envelope for a program that prefers JSON.
@@ -215,8 +223,8 @@ impl From<SignInError> for PageError {
         let message = refused.to_string();
         match refused {
             SignInError::InvalidCredentials => Self::with_message(ErrorCode::Unauthenticated, message),
-            SignInError::LockedOut(_) => {
-                Self { retry_after: Some(15 * 60), ..Self::with_message(ErrorCode::RateLimited, message) }
+            SignInError::LockedOut(seconds) | SignInError::Delayed(seconds) => {
+                Self { retry_after: Some(seconds), ..Self::with_message(ErrorCode::RateLimited, message) }
             }
             SignInError::Busy => {
                 Self { retry_after: Some(5), ..Self::with_message(ErrorCode::RateLimited, message) }

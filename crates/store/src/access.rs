@@ -5,4 +5,5 @@ pub(crate) mod members;
 pub(crate) mod oidc_identities;
 pub(crate) mod sessions;
 pub(crate) mod sign_in;
+pub(crate) mod sign_in_attempts;
 pub(crate) mod user_rows;

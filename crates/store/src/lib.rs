@@ -43,7 +43,10 @@ pub use access::api_keys::{KeyWithOwner, NewKey};
 pub use access::members::NewUser;
 pub use access::oidc_identities::{OidcIdentity, OidcProfile};
 pub use access::sessions::{AuthMethod, NewSession, Session, SessionWithUser};
-pub use access::sign_in::{LockoutPolicy, PendingInvitation, SignInAttempt};
+pub use access::sign_in::PendingInvitation;
+pub use access::sign_in_attempts::{
+    AttemptSource, LockoutPolicy, RefusedAttempt, SignInAttempt, UnknownSource,
+};
 pub use audit::log::AuditFilter;
 pub use database::migrations::Schema;
 pub use database::open::{Location, MissingStore, StoreOptions};

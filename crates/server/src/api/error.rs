@@ -113,7 +113,9 @@ impl From<SignInError> for ApiError {
             SignInError::InvalidCredentials => {
                 Self::with_message(ErrorCode::Forbidden, "Current password is incorrect")
             }
-            SignInError::LockedOut(_) => Self::rate_limited(15 * 60, &error.to_string()),
+            SignInError::LockedOut(seconds) | SignInError::Delayed(seconds) => {
+                Self::rate_limited(seconds, &error.to_string())
+            }
             SignInError::Busy => Self::rate_limited(5, &error.to_string()),
             SignInError::PasswordsDisabled | SignInError::LinkExpired => {
                 Self::with_message(ErrorCode::Forbidden, error.to_string())

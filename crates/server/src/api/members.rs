@@ -17,7 +17,6 @@ use super::Api;
 use super::error::ApiError;
 use crate::api::extract::{Fields, JsonObject, OptionalJsonObject, Params, PathName};
 use crate::auth::authorize::{AnyScope, Authorized, WorkspaceAdmin};
-use crate::auth::connection_info::ConnectionInfo;
 use rlinks_ops::members::{FreshProof, MemberPatch};
 use rlinks_ops::{Caller, Credential};
 use rlinks_wire::Page;
@@ -142,14 +141,13 @@ async fn change(
     extensions(("x-scope" = json!("workspace:admin"))), responses((status = 204)))]
 async fn remove(
     State(api): State<Arc<Api>>,
-    Extension(connection): Extension<Arc<ConnectionInfo>>,
     caller: Authorized<WorkspaceAdmin>,
     PathName(id): PathName,
     OptionalJsonObject(body): OptionalJsonObject,
 ) -> Result<StatusCode, ApiError> {
     let user = api.ops.member(&caller.workspace, &id).await?;
     if caller.member() == Some(user.id) {
-        return delete_own_account(&api, &caller, body, &connection).await;
+        return delete_own_account(&api, &caller, body).await;
     }
     Fields::new(body).finish()?;
     api.ops.remove_member(&caller, &user).await?;
@@ -160,14 +158,13 @@ async fn delete_own_account(
     api: &Api,
     caller: &Caller,
     body: Map<String, Value>,
-    connection: &ConnectionInfo,
 ) -> Result<StatusCode, ApiError> {
     let mut fields = Fields::new(body);
     let password = fields.parsed("password", |text| Ok(text.to_owned()));
     fields.finish()?;
     let verified = match (&password, &caller.user, &caller.credential) {
-        (Some(password), Some(user), Credential::Session(_)) => {
-            Some(api.auth.verify_own_password(user, &caller.workspace, password, connection).await?)
+        (Some(password), Some(user), Credential::Session(session)) => {
+            Some(api.auth.verify_own_password(user, session, password).await?)
         }
         _ => None,
     };
@@ -211,9 +208,8 @@ async fn me(caller: Authorized<AnyScope>, params: Params) -> Result<Json<Me>, Ap
     extensions(("x-scope" = json!("any"))), responses((status = 204)))]
 async fn leave(
     State(api): State<Arc<Api>>,
-    Extension(connection): Extension<Arc<ConnectionInfo>>,
     caller: Authorized<AnyScope>,
     OptionalJsonObject(body): OptionalJsonObject,
 ) -> Result<StatusCode, ApiError> {
-    delete_own_account(&api, &caller, body, &connection).await
+    delete_own_account(&api, &caller, body).await
 }

@@ -14,6 +14,12 @@ pub enum Cookie {
     Form,
     /// What a browser keeps while its user is at the OpenID provider.
     OidcLogin,
+    /// The token of the set-up, after the address it came in.
+    Setup,
+    /// The token of an invitation, after the address it came in.
+    Invitation,
+    /// In which accounts somebody has signed in here before.
+    KnownBrowser,
     /// What the page before has done.
     Notice,
     Theme,
@@ -70,6 +76,9 @@ impl Cookie {
             Self::Session => "rlinks",
             Self::Form => "rlinks-form",
             Self::OidcLogin => "rlinks-oidc",
+            Self::Setup => "rlinks-setup",
+            Self::Invitation => "rlinks-invitation",
+            Self::KnownBrowser => "rlinks-known",
             Self::Notice => "notice",
             Self::Theme => "theme",
             Self::TimeZone => "tz",

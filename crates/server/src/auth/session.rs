@@ -18,6 +18,7 @@ use subtle::ConstantTimeEq as _;
 
 use crate::auth::connection_info::ConnectionInfo;
 use crate::auth::cookies::{Cookie, Lifetime};
+use crate::auth::known_browsers;
 use rlinks_ops::{Caller, Ops};
 
 /// A session nobody uses ends after this.
@@ -40,6 +41,8 @@ pub struct Sessions {
 /// A session that has just begun. Its token is in here and in the cookie, and nowhere else.
 pub struct StartedSession {
     token: String,
+    /// What lets the browser be known when it comes again.
+    known_browser: Option<String>,
 }
 
 /// Somebody who is signed in.
@@ -88,7 +91,7 @@ impl Sessions {
             expires_at: self.ops.clock.now().plus_ms(IDLE_TIMEOUT_MS),
             replaces: session_token(headers, connection).map(api_key::hash_secret),
         };
-        (StartedSession { token }, new)
+        (StartedSession { token, known_browser: None }, new)
     }
 
     /// Who a request says it is from, if that is somebody who is signed in and may be.
@@ -158,10 +161,17 @@ fn is_usable(holder: &SessionWithUser, now: Timestamp) -> bool {
 }
 
 impl StartedSession {
-    /// The cookie that gives a browser the token.
-    pub fn cookie(&self, connection: &ConnectionInfo) -> HeaderValue {
+    /// The same in a browser that is to be known from now on.
+    pub(super) fn remembered_as(self, known_browser: String) -> Self {
+        Self { known_browser: Some(known_browser), ..self }
+    }
+
+    /// The cookies that give a browser the token, and let it be known.
+    pub fn cookies(&self, connection: &ConnectionInfo) -> Vec<HeaderValue> {
         let lifetime = Lifetime::Seconds(MAX_SESSION_AGE_MS / 1000);
-        Cookie::Session.set(connection, &self.token, lifetime).expect("a token is plain text")
+        let session = Cookie::Session.set(connection, &self.token, lifetime).expect("a token is plain text");
+        let known = self.known_browser.as_ref().and_then(|value| known_browsers::cookie(value, connection));
+        std::iter::once(session).chain(known).collect()
     }
 
     /// What forms and programs of this session have to show.
@@ -203,7 +213,7 @@ fn session_token<'a>(headers: &'a HeaderMap, connection: &ConnectionInfo) -> Opt
 }
 
 /// The value of a cookie, if it can be a token of ours.
-pub(super) fn token_cookie<'a>(
+pub(crate) fn token_cookie<'a>(
     headers: &'a HeaderMap,
     connection: &ConnectionInfo,
     cookie: Cookie,

@@ -46,7 +46,7 @@ impl Auth {
         let (started, new) = self.sessions.draft(AuthMethod::Password, connection, headers);
         let admin = sessions::FirstAdmin { email, full_name, password_hash: &kept };
         match self.ops.complete_setup(&api_key::hash_secret(token), admin, &new).await {
-            Ok(_) => Ok(started),
+            Ok(user) => Ok(self.remember(started, user.id, Some(&kept), connection, headers)),
             Err(StoreError::NotFound(_)) => Err(SignInError::LinkExpired),
             Err(error) => Err(error.into()),
         }

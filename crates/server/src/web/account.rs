@@ -96,16 +96,13 @@ pub async fn change_password(
 ) -> Result<Response, PageError> {
     let SessionForm { request, current, form } = submitted;
     let (old, new) = (form.get("old_password"), form.get("password"));
-    let refused = match web
-        .auth
-        .change_password(&current, old, new, &request.connection, &request.headers)
-        .await
-    {
-        Ok(started) => {
-            return Ok(see_other("/admin/account?done=password", Some(started.cookie(&request.connection))));
-        }
-        Err(refused) => refused,
-    };
+    let refused =
+        match web.auth.change_password(&current, old, new, &request.connection, &request.headers).await {
+            Ok(started) => {
+                return Ok(see_other("/admin/account?done=password", started.cookies(&request.connection)));
+            }
+            Err(refused) => refused,
+        };
     let problem = match refused {
         SignInError::InvalidCredentials => {
             PageError { message: "The current password is not this one".to_owned(), ..refused.into() }
@@ -162,9 +159,7 @@ pub async fn delete(State(web): State<Arc<Web>>, submitted: SessionForm) -> Resu
             Ok(None)
         } else {
             let auth = &web.auth;
-            auth.verify_own_password(&current.user, &current.workspace, password, &request.connection)
-                .await
-                .map(Some)
+            auth.verify_own_password(&current.user, &current.session, password).await.map(Some)
         };
         let left = match &verified {
             Ok(verified) => {

@@ -120,7 +120,7 @@ pub async fn sign_in(State(web): State<Arc<Web>>, submitted: AnonymousForm) -> R
         web.auth.sign_in((&name, workspace.as_ref()), given, &request.connection, &request.headers).await;
     let next = safe_next_path(Some(form.get("next")));
     match outcome {
-        Ok(started) => Ok(see_other(next, Some(started.cookie(&request.connection)))),
+        Ok(started) => Ok(see_other(next, started.cookies(&request.connection))),
         Err(refused) => {
             let problem = PageError::from(refused);
             let csrf = request.csrf_token(&web);

@@ -6,11 +6,9 @@ use askama::Template;
 use axum::extract::State;
 use axum::response::Response;
 use http::HeaderValue;
-use http::header::SET_COOKIE;
 use rlinks_core::access::api_key;
 use rlinks_core::error_code::ErrorCode;
 use rlinks_core::{Slug, User, Workspace};
-use rlinks_store::AuthMethod;
 use url::Url;
 
 use super::login::{safe_next_path, slug_from_host};
@@ -18,8 +16,10 @@ use crate::auth::cookies::{Cookie, Lifetime};
 use crate::auth::oidc::Oidc;
 use crate::auth::oidc::login::{Callback, CompletedLogin, LOGIN_TIMEOUT_SECONDS, LoginError, LoginRequest};
 use crate::auth::oidc::provision::{ProvisionError, allows_oidc};
-use crate::web::extract::WebRequest;
-use crate::web::{PageError, Web, render_page, see_other};
+use crate::auth::session::{CurrentSession, token_cookie};
+use crate::auth::sign_in::SignInError;
+use crate::web::extract::{AnonymousForm, WebRequest};
+use crate::web::{PageError, Web, render_page, see_other, set_cookies};
 
 /// Longer cookies are not ours.
 const MAX_COOKIE_BYTES: usize = 2048;
@@ -30,42 +30,101 @@ struct OidcRedirectPage<'a> {
     location: &'a str,
 }
 
+/// Asks before somebody leaves the workspace they are signed in to for another one: following a link must not do that.
+#[derive(Template)]
+#[template(path = "sign_in/switch_workspace.html")]
+struct SwitchWorkspacePage<'a> {
+    csrf: &'a str,
+    current: &'a CurrentSession,
+    workspace: &'a str,
+    next: &'a str,
+}
+
 /// Sends the browser to the provider.
 pub async fn start(State(web): State<Arc<Web>>, request: WebRequest) -> Result<Response, PageError> {
     request.ensure_sign_in_allowed()?;
     let oidc = provider(&web)?;
+    // Where earlier pages of an invitation led to.
+    if let Some(token) = request.query_param("invitation") {
+        if !token.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
+            return Err(SignInError::LinkExpired.into());
+        }
+        return Ok(see_other(&format!("/admin/invite/{token}"), None));
+    }
     if let Some(location) = url_on_redirect_host(oidc, &request) {
         return Ok(see_other(&location, None));
     }
-    let invitation = request.query_param("invitation");
-    let workspace = match &invitation {
-        Some(token) => {
-            let workspace = Some(web.auth.invitation(token).await?.workspace);
-            workspace.filter(allows_oidc).ok_or(ProvisionError::WorkspaceUnavailable)?.slug.to_string()
-        }
-        // Whether there is such a workspace, and whether it lets people in this way, is said to whom the provider knows.
-        None => requested_workspace(&web, &request),
-    };
-    let login_request = LoginRequest {
-        workspace,
-        next: safe_next_path(request.query_param("next").as_deref()).to_owned(),
-        invitation: invitation.map(|token| api_key::hash_secret(&token)),
-    };
-    let redirect = oidc.begin_login(login_request, web.ops.random.bytes()).await?;
-    let lifetime = Lifetime::Seconds(LOGIN_TIMEOUT_SECONDS);
-    let cookie = Cookie::OidcLogin.set(&request.connection, &redirect.cookie, lifetime);
-    // A form of ours may lead to our own pages only, so somebody who sent one takes one more step by themselves.
-    if request.query_param("via").as_deref() == Some("form") {
-        let mut response = render_page(&OidcRedirectPage { location: &redirect.location })?;
-        response.headers_mut().extend(cookie.map(|cookie| (SET_COOKIE, cookie)));
+    // Whether there is such a workspace, and whether it lets people in this way, is said to whom the provider knows.
+    let named = request.query_param("workspace").unwrap_or_else(|| Slug::MAIN.to_owned());
+    let workspace = requested_workspace(&web, &request, &named);
+    let next = safe_next_path(request.query_param("next").as_deref()).to_owned();
+    let current = request.current_session(&web).await?;
+    if let Some(current) = current.filter(|current| current.workspace.slug.as_str() != workspace) {
+        let csrf = request.csrf_token(&web);
+        let page = SwitchWorkspacePage {
+            csrf: &csrf.token,
+            current: &current,
+            workspace: if workspace.is_empty() { named.trim() } else { &workspace },
+            next: &next,
+        };
+        let mut response = render_page(&page)?;
+        set_cookies(&mut response, csrf.cookie);
         return Ok(response);
     }
-    Ok(see_other(&redirect.location, cookie))
+    let (location, cookie) =
+        begin(&web, &request, LoginRequest { workspace, next, invitation: None }).await?;
+    if request.query_param("via").as_deref() == Some("form") {
+        return leave_after_form(&location, cookie);
+    }
+    Ok(see_other(&location, cookie))
+}
+
+/// The same for somebody who has seen which workspace it is: with the invitation they opened, or to another workspace than theirs.
+pub async fn start_confirmed(
+    State(web): State<Arc<Web>>,
+    submitted: AnonymousForm,
+) -> Result<Response, PageError> {
+    let AnonymousForm { request, form } = submitted;
+    provider(&web)?;
+    let next = safe_next_path(Some(form.get("next"))).to_owned();
+    let login_request = if form.has("invitation") {
+        let token = token_cookie(&request.headers, &request.connection, Cookie::Invitation);
+        let token = token.ok_or(SignInError::LinkExpired)?;
+        let workspace = web.auth.invitation(token).await?.workspace;
+        if !allows_oidc(&workspace) {
+            return Err(ProvisionError::WorkspaceUnavailable.into());
+        }
+        let invitation = Some(api_key::hash_secret(token));
+        LoginRequest { workspace: workspace.slug.to_string(), next, invitation }
+    } else {
+        let workspace = requested_workspace(&web, &request, form.get("workspace"));
+        LoginRequest { workspace, next, invitation: None }
+    };
+    let (location, cookie) = begin(&web, &request, login_request).await?;
+    leave_after_form(&location, cookie)
+}
+
+/// Where the provider is, and what the browser keeps meanwhile.
+async fn begin(
+    web: &Web,
+    request: &WebRequest,
+    login_request: LoginRequest,
+) -> Result<(String, Option<HeaderValue>), PageError> {
+    let redirect = provider(web)?.begin_login(login_request, web.ops.random.bytes()).await?;
+    let lifetime = Lifetime::Seconds(LOGIN_TIMEOUT_SECONDS);
+    let cookie = Cookie::OidcLogin.set(&request.connection, &redirect.cookie, lifetime);
+    Ok((redirect.location, cookie))
+}
+
+/// A form of ours may lead to our own pages only, so somebody who sent one takes one more step by themselves.
+fn leave_after_form(location: &str, cookie: Option<HeaderValue>) -> Result<Response, PageError> {
+    let mut response = render_page(&OidcRedirectPage { location })?;
+    set_cookies(&mut response, cookie);
+    Ok(response)
 }
 
 /// The slug of the workspace to sign in to: the Host's, or the one the user names. What can be no slug is empty.
-fn requested_workspace(web: &Web, request: &WebRequest) -> String {
-    let named = request.query_param("workspace").unwrap_or_else(|| Slug::MAIN.to_owned());
+fn requested_workspace(web: &Web, request: &WebRequest, named: &str) -> String {
     let slug = slug_from_host(web, &request.headers).or_else(|| Slug::parse(named.trim()).ok());
     slug.map(|slug| slug.to_string()).unwrap_or_default()
 }
@@ -77,19 +136,19 @@ pub async fn callback(State(web): State<Arc<Web>>, request: WebRequest) -> Resul
     // Whatever comes of it, this trip is over.
     let cleared = Cookie::OidcLogin.clear(&request.connection);
     let completed = complete_login(&web, oidc, &request).await;
-    let (started, next) =
+    let (cookies, next) =
         completed.map_err(|problem| PageError { cookie: Some(cleared.clone()), ..problem })?;
-    let mut response = see_other(&next, Some(started));
-    response.headers_mut().append(SET_COOKIE, cleared);
+    let mut response = see_other(&next, cookies);
+    set_cookies(&mut response, [cleared]);
     Ok(response)
 }
 
-/// The cookie of the session that begins, and where it begins.
+/// The cookies of the session that begins, and where it begins.
 async fn complete_login(
     web: &Web,
     oidc: &Oidc,
     request: &WebRequest,
-) -> Result<(HeaderValue, String), PageError> {
+) -> Result<(Vec<HeaderValue>, String), PageError> {
     let cookie = Cookie::OidcLogin
         .single(&request.headers, &request.connection)
         .filter(|value| value.len() <= MAX_COOKIE_BYTES);
@@ -102,9 +161,12 @@ async fn complete_login(
         Some(hash) => oidc.accept_invitation(&workspace, &identity, hash).await?,
         None => oidc.sign_in(&workspace, &identity).await?,
     };
-    let started =
-        web.auth.sessions.start(&user, AuthMethod::Oidc, &request.connection, &request.headers).await?;
-    Ok((started.cookie(&request.connection), login_request.next))
+    let started = web.auth.sign_in_by_provider(&user, &request.connection, &request.headers).await?;
+    let mut cookies = started.cookies(&request.connection);
+    if login_request.invitation.is_some() {
+        cookies.push(Cookie::Invitation.clear(&request.connection));
+    }
+    Ok((cookies, login_request.next))
 }
 
 fn provider(web: &Web) -> Result<&Oidc, PageError> {
@@ -112,7 +174,7 @@ fn provider(web: &Web) -> Result<&Oidc, PageError> {
 }
 
 /// The same page where the provider sends people back to, if that is another host than this: a cookie of this one would not be there.
-fn url_on_redirect_host(oidc: &Oidc, request: &WebRequest) -> Option<String> {
+pub(super) fn url_on_redirect_host(oidc: &Oidc, request: &WebRequest) -> Option<String> {
     let mut url = Url::parse(oidc.redirect_uri()).ok()?;
     // Once: who comes from there and is still elsewhere is behind a proxy that says so.
     if request.connection.is_own_origin(&url.origin().ascii_serialization())

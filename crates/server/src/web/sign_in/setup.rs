@@ -1,22 +1,25 @@
-//! The first run: the setup token from the console makes its holder the first admin.
+//! The first run: the setup token from the console makes its holder the first admin. The printed address has the token in it; opening it
+//! moves the token into a cookie, so that it stays in no history and no log, and uses nothing up.
 
 use std::sync::Arc;
 
 use askama::Template;
 use axum::extract::State;
 use axum::response::Response;
-use http::header::SET_COOKIE;
 
+use crate::auth::cookies::Cookie;
+use crate::auth::session::token_cookie;
 use crate::auth::setup::FirstAdmin;
 use crate::auth::sign_in::SignInError;
 use crate::web::extract::{AnonymousForm, WebRequest};
-use crate::web::{PageError, Web, render_page, see_other};
+use crate::web::{PageError, Web, render_page, see_other, set_cookies};
+
+use super::LINK_LIFETIME;
 
 #[derive(Template)]
 #[template(path = "sign_in/setup.html")]
 struct SetupPage<'a> {
     csrf: &'a str,
-    token: &'a str,
     email: &'a str,
     full_name: &'a str,
     problem: Option<&'a str>,
@@ -34,16 +37,29 @@ impl SetupPage<'_> {
 /// The form, for the holder of the token.
 pub async fn show(State(web): State<Arc<Web>>, request: WebRequest) -> Result<Response, PageError> {
     request.ensure_sign_in_allowed()?;
-    let token = request.query_param("token").unwrap_or_default();
-    if !web.auth.setup_token_valid(&token).await? {
+    if let Some(token) = request.query_param("token") {
+        ensure_valid(&web, &token).await?;
+        let cookie = Cookie::Setup.set(&request.connection, &token, LINK_LIFETIME);
+        return Ok(see_other("/admin/setup", cookie));
+    }
+    ensure_valid(&web, token(&request)).await?;
+    let csrf = request.csrf_token(&web);
+    let template = SetupPage { csrf: &csrf.token, email: "", full_name: "", problem: None, field: "" };
+    let mut response = render_page(&template)?;
+    set_cookies(&mut response, csrf.cookie);
+    Ok(response)
+}
+
+/// The token that this browser came with; empty if it has none.
+fn token(request: &WebRequest) -> &str {
+    token_cookie(&request.headers, &request.connection, Cookie::Setup).unwrap_or_default()
+}
+
+async fn ensure_valid(web: &Web, token: &str) -> Result<(), PageError> {
+    if !web.auth.setup_token_valid(token).await? {
         return Err(SignInError::LinkExpired.into());
     }
-    let csrf = request.csrf_token(&web);
-    let template =
-        SetupPage { csrf: &csrf.token, token: &token, email: "", full_name: "", problem: None, field: "" };
-    let mut response = render_page(&template)?;
-    response.headers_mut().extend(csrf.cookie.map(|cookie| (SET_COOKIE, cookie)));
-    Ok(response)
+    Ok(())
 }
 
 /// Makes the first admin.
@@ -51,8 +67,12 @@ pub async fn set_up(State(web): State<Arc<Web>>, submitted: AnonymousForm) -> Re
     let AnonymousForm { request, form } = submitted;
     let (email, full_name) = (form.get("email"), form.get("full_name"));
     let given = FirstAdmin { email, full_name, password: form.get("password") };
-    match web.auth.complete_setup(form.get("token"), given, &request.connection, &request.headers).await {
-        Ok(started) => Ok(see_other("/admin", Some(started.cookie(&request.connection)))),
+    match web.auth.complete_setup(token(&request), given, &request.connection, &request.headers).await {
+        Ok(started) => {
+            let mut response = see_other("/admin", started.cookies(&request.connection));
+            set_cookies(&mut response, [Cookie::Setup.clear(&request.connection)]);
+            Ok(response)
+        }
         Err(SignInError::LinkExpired) => Err(SignInError::LinkExpired.into()),
         Err(refused) => {
             let field = match &refused {
@@ -63,7 +83,6 @@ pub async fn set_up(State(web): State<Arc<Web>>, submitted: AnonymousForm) -> Re
             let csrf = request.csrf_token(&web);
             let template = SetupPage {
                 csrf: &csrf.token,
-                token: form.get("token"),
                 email,
                 full_name,
                 problem: Some(&problem.message),
