@@ -175,11 +175,14 @@ fn server_without_an_admin_prints_a_setup_url() {
     }
     assert_ne!(path, voided, "each start prints another");
     assert_eq!(request(&server, "GET", &voided, "", "").status, 404);
-    let page = request(&server, "GET", &path, "", "");
-    let (csrf, token) = (hidden(&page, "csrf"), hidden(&page, "token"));
+    let opened = request(&server, "GET", &path, "", "");
+    assert_eq!((opened.status, opened.location()), (303, Some("/admin/setup")), "{opened:?}");
+    let page = request(&server, "GET", "/admin/setup", &cookie(&opened), "");
+    let csrf = hidden(&page, "csrf");
     let password = PASSWORD.replace(' ', "+");
-    let body = format!("csrf={csrf}&token={token}&email=ann%40example.com&full_name=Ann&password={password}");
-    let done = request(&server, "POST", "/admin/setup", &cookie(&page), &body);
+    let body = format!("csrf={csrf}&email=ann%40example.com&full_name=Ann&password={password}");
+    let cookies = format!("{}; {}", cookie(&opened), cookie(&page));
+    let done = request(&server, "POST", "/admin/setup", &cookies, &body);
     assert_eq!((done.status, done.location()), (303, Some("/admin")), "{done:?}");
     assert_eq!(request(&server, "GET", &path, "", "").status, 404);
     let (session, log) = (cookie(&done), server.log());

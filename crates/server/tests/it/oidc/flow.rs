@@ -3,10 +3,12 @@
 use rlinks_core::{Policy, Preset, Role};
 use serde_json::{Value, json};
 
-use crate::support::browser::Browser;
+use crate::support::browser::{Browser, hidden};
 use crate::support::database::TestStore;
-use crate::support::members::TestServer;
+use crate::support::members::{PASSWORD, TestServer, ann};
 use crate::support::oidc_issuer::{CLIENT, SigningKey, StubIssuer, everybody, rule, settings};
+use crate::support::raw_client::Response;
+use crate::support::server::operator_in;
 
 fn oidc_server(stub: &StubIssuer, preset: Preset) -> TestServer {
     let mut settings = settings(&stub.issuer, everybody(Role::Member));
@@ -74,6 +76,77 @@ fn login_page_offers_the_available_methods() {
     assert!(!browser.get("/admin/login").body.contains("/admin/oidc/start"));
     assert_eq!(browser.get("/admin/oidc/start").status, 404);
     assert_eq!(browser.get("/admin/oidc/callback?code=x&state=y").status, 404);
+}
+
+/// Where a page that ends a form leads to.
+#[track_caller]
+fn leads_to(page: &Response) -> String {
+    let (_, after) = page.body.split_once("<p><a href=\"").unwrap_or_else(|| panic!("{page:?}"));
+    after.split('"').next().unwrap().replace("&#38;", "&").replace("&amp;", "&")
+}
+
+#[test]
+fn invitation_opened_while_signed_in_asks_before_the_session_moves() {
+    let stub = StubIssuer::with(&[SigningKey::ec("ec").public()]);
+    let server = oidc_server(&stub, Preset::Team);
+    ann(&server);
+    let own = server.workspace("own", Policy::preset(Preset::Platform), &[]);
+    let email = rlinks_core::Email::parse("ann@elsewhere.example").unwrap();
+    let by = operator_in(&own);
+    let invite = server.ops.invite(&by, email, String::new(), Role::Admin);
+    let (_, invitation) = server.runtime.block_on(invite).unwrap();
+    let token = invitation.url.rsplit('/').next().unwrap();
+    let mut browser = browser(&server);
+    assert_eq!(browser.sign_in("ann@example.com", PASSWORD).status, 303);
+    let session = browser.session();
+    // Neither the address, nor the page's own link of earlier versions, nor looking at the page leads to the provider.
+    for path in [format!("/admin/invite/{token}"), format!("/admin/oidc/start?invitation={token}")] {
+        let mut answer = browser.get(&path);
+        while let Some(location) = answer.location().map(str::to_owned) {
+            assert!(location.starts_with("/admin/invite"), "{answer:?}");
+            answer = browser.get(&location);
+        }
+        for words in
+            ["signed in as <strong>ann@example.com</strong>", "(main)", "(own)", "Stay signed in as you are"]
+        {
+            assert!(answer.body.contains(words), "{words}: {answer:?}");
+        }
+    }
+    assert_eq!((browser.session(), browser.cookie("rlinks-oidc")), (session, None));
+    let page = browser.get("/admin/invite");
+    let forged = browser.post("/admin/oidc/start", &[("csrf", "00"), ("invitation", "yes")]);
+    assert_eq!(forged.status, 403, "{forged:?}");
+    let csrf = hidden(&page, "csrf");
+    let confirmed = browser.post("/admin/oidc/start", &[("csrf", &csrf), ("invitation", "yes")]);
+    assert!(leads_to(&confirmed).starts_with(&format!("{}/authorize?", stub.issuer)), "{confirmed:?}");
+    assert!(browser.cookie("rlinks-oidc").is_some());
+    assert!(browser.is_signed_in(), "until they come back");
+}
+
+#[test]
+fn sign_in_link_to_another_workspace_asks_before_the_session_moves() {
+    let stub = StubIssuer::with(&[SigningKey::ec("ec").public()]);
+    let server = oidc_server(&stub, Preset::Team);
+    ann(&server);
+    let mut browser = browser(&server);
+    assert_eq!(browser.sign_in("ann@example.com", PASSWORD).status, 303);
+    // Whether there is such a workspace is not said.
+    for workspace in ["own", "nowhere"] {
+        let page = browser.get(&format!("/admin/oidc/start?workspace={workspace}"));
+        assert_eq!((page.status, browser.cookie("rlinks-oidc")), (200, None), "{page:?}");
+        assert!(
+            page.body.contains("(main)") && page.body.contains(&format!("Sign in to {workspace}")),
+            "{page:?}"
+        );
+    }
+    let page = browser.get("/admin/oidc/start?workspace=own&next=/admin/account");
+    let fields = ["csrf", "workspace", "next"].map(|name| (name, hidden(&page, name)));
+    let fields = fields.each_ref().map(|(name, value)| (*name, value.as_str()));
+    let confirmed = browser.post("/admin/oidc/start", &fields);
+    assert!(leads_to(&confirmed).starts_with(&format!("{}/authorize?", stub.issuer)), "{confirmed:?}");
+    // To one's own workspace it leads at once.
+    let again = browser.get("/admin/oidc/start?workspace=main");
+    assert!(again.location().unwrap().starts_with(&stub.issuer), "{again:?}");
 }
 
 #[test]

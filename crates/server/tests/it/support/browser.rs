@@ -47,6 +47,16 @@ impl Browser {
         self.send("GET", path, None)
     }
 
+    /// Opens an address and goes on to where it leads.
+    #[track_caller]
+    pub(crate) fn open(&mut self, path: &str) -> Response {
+        let answer = self.get(path);
+        match answer.location().map(str::to_owned) {
+            Some(location) if answer.status == 303 => self.get(&location),
+            _ => answer,
+        }
+    }
+
     /// A form as the browser sends it from a page of ours.
     #[track_caller]
     pub(crate) fn post(&mut self, path: &str, fields: &[(&str, &str)]) -> Response {

@@ -20,9 +20,9 @@ fn member_is_invited_joins_and_changes_role() {
     assert!(list.contains("bob@example.com") && !list.contains(path), "shown once: {list}");
 
     let mut bob = Browser::new(server.address);
-    let form = bob.get(path);
+    let form = bob.open(path);
     let csrf = hidden(&form, "csrf");
-    let joined = bob.post(path, &[("csrf", &csrf), ("full_name", "Bob"), ("password", PASSWORD)]);
+    let joined = bob.post("/admin/invite", &[("csrf", &csrf), ("full_name", "Bob"), ("password", PASSWORD)]);
     assert_eq!(joined.status, 303, "{joined:?}");
     assert_eq!(bob.get("/admin/keys").status, 403);
     let list = open(&mut ann, PAGE);
@@ -48,10 +48,10 @@ fn lost_invitation_can_be_replaced() {
     let mut bob = Browser::new(server.address);
     let asked = send(&mut ann, PAGE, &again, &[]);
     assert!(asked.status == 200 && asked.body.contains("Invite once more"), "{asked:?}");
-    assert_eq!(bob.get(&path(&first)).status, 200, "nothing is done before it is confirmed");
+    assert_eq!(bob.open(&path(&first)).status, 200, "nothing is done before it is confirmed");
     let invited = send(&mut ann, PAGE, &again, &[("confirmed", "yes")]);
     let second = value(&invited.body, "invitation");
-    assert_eq!((bob.get(&path(&first)).status, bob.get(&path(&second)).status), (404, 200));
+    assert_eq!((bob.open(&path(&first)).status, bob.open(&path(&second)).status), (404, 200));
     assert!(server.actions().ends_with(&["user.invite".to_owned()]));
 }
 
