@@ -156,6 +156,15 @@ mod tests {
         }
     }
 
+    /// Hostile inputs, S30.
+    #[test]
+    fn unknown_user_costs_as_much_as_a_wrong_password() {
+        let owner = PasswordOwner::new("", &Email::parse("ann@example.com").unwrap());
+        let kept = hash_new(&Password::parse("correct horse battery").unwrap(), &owner, &[1; 16]).unwrap();
+        let cost = |hash: &str| hash.rsplit_once("$m=").unwrap().1.split('$').next().unwrap().to_owned();
+        assert_eq!(cost(&super::DUMMY_HASH), cost(&kept), "what is hashed where nobody is known");
+    }
+
     #[tokio::test]
     async fn number_of_waiting_hash_requests_is_limited() {
         let passwords = Passwords::default();

@@ -156,8 +156,9 @@ fn cookies_are_secure_behind_a_trusted_https_proxy() {
     assert_eq!(answer.status, 303, "{answer:?}");
     let csrf = browser.token("/admin/account");
     let dark = browser.post("/admin/theme", &[("csrf", &csrf), ("theme", "dark")]);
-    for (answer, name) in [(&form, "rlinks-form"), (&answer, "rlinks"), (&dark, "theme")] {
-        let [cookie] = answer.header("set-cookie")[..] else { panic!("{answer:?}") };
+    let set = [&form, &answer, &dark].map(|answer| answer.header("set-cookie")).concat();
+    assert_eq!(set.len(), 4, "{set:?}");
+    for (cookie, name) in set.into_iter().zip(["rlinks-form", "rlinks", "rlinks-known", "theme"]) {
         assert!(cookie.starts_with(&format!("__Host-{name}=")), "{cookie}");
         for word in ["; Path=/", "; Secure", "; HttpOnly", "; SameSite=Lax"] {
             assert!(cookie.contains(word), "{word}: {cookie}");
