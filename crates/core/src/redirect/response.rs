@@ -23,6 +23,15 @@ const SECURITY_TXT_VALIDITY_MS: i64 = 180 * DAY_MS;
 pub const DATA_SECURITY_POLICY: &str =
     "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'";
 
+/// What no response of ours lets a browser do: use devices, and load it into pages of other sites.
+pub const BROWSER_POLICIES: [(&str, &str); 2] = [
+    (
+        "permissions-policy",
+        "camera=(), display-capture=(), geolocation=(), microphone=(), payment=(), usb=()",
+    ),
+    ("cross-origin-resource-policy", "same-origin"),
+];
+
 /// A whole answer, but for the request's id, which the server adds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpResponse {
@@ -59,6 +68,7 @@ impl HttpResponse {
                 ("content-type", "text/plain; charset=utf-8".to_owned()),
                 ("cache-control", "public, max-age=3600".to_owned()),
                 ("x-content-type-options", "nosniff".to_owned()),
+                ("content-security-policy", DATA_SECURITY_POLICY.to_owned()),
             ],
             body: format!("Contact: {contact}\nExpires: {expires}\n"),
         }
@@ -93,15 +103,16 @@ impl HttpResponse {
     }
 }
 
-fn page_headers() -> [(&'static str, String); 6] {
-    [
+fn page_headers() -> impl Iterator<Item = (&'static str, String)> {
+    let of_pages = [
         ("content-type", "text/html; charset=utf-8".to_owned()),
         ("content-security-policy", public_pages::CONTENT_SECURITY_POLICY.to_owned()),
         ("x-content-type-options", "nosniff".to_owned()),
         ("x-frame-options", "DENY".to_owned()),
         ("referrer-policy", "no-referrer".to_owned()),
         ("x-robots-tag", ROBOTS_TAG.to_owned()),
-    ]
+    ];
+    of_pages.into_iter().chain(BROWSER_POLICIES.map(|(name, value)| (name, value.to_owned())))
 }
 
 #[cfg(test)]

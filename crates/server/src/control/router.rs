@@ -112,13 +112,7 @@ impl Attempt {
 /// What a browser may do with a response: of pages, which say themselves what they load, and of everything else, which loads nothing.
 fn add_security_headers(headers: &mut HeaderMap) {
     headers.entry(CONTENT_SECURITY_POLICY).or_insert(HeaderValue::from_static(DATA_SECURITY_POLICY));
-    for (name, value) in [
-        (
-            "permissions-policy",
-            "camera=(), display-capture=(), geolocation=(), microphone=(), payment=(), usb=()",
-        ),
-        ("cross-origin-resource-policy", "same-origin"),
-    ] {
+    for (name, value) in BROWSER_POLICIES {
         headers.insert(HeaderName::from_static(name), HeaderValue::from_static(value));
     }
 }

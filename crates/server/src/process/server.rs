@@ -221,6 +221,8 @@ impl Server {
         };
         server.start_background_tasks();
         let limits = ConnectionLimits::new(&server.config.connections, acceptor::connection_limit());
+        let (limits, control_limits) =
+            if control_listener.is_some() { limits.split() } else { (limits, limits) };
         let threads = server.config.threads;
         let apart = control_listener.is_some() || !server.config.serve_admin;
         server.listen(
@@ -230,7 +232,7 @@ impl Server {
             limits,
         )?;
         if let Some(listener) = control_listener {
-            server.listen(listener, ListenerRole::AdminOnly, 1, limits.without_reservation())?;
+            server.listen(listener, ListenerRole::AdminOnly, 1, control_limits)?;
         }
         let scheme = if server.tls.is_some() { "https" } else { "http" };
         if let Some(address) = server.control_address {

@@ -14,14 +14,15 @@ use hyper::server::conn::http1;
 use hyper_util::rt::TokioTimer;
 use parking_lot::Mutex;
 use rlinks_store::clock::Random;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
+use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
 
-use super::client_address::is_trusted;
+use super::client_address::{self, is_trusted};
 use super::connection::Connection;
-use super::connection_limits::{ConnectionLimits, address_group};
+use super::connection_limits::{ConnectionLimits, ConnectionSlots, address_group};
 use super::context::{ControlHandler, ListenerRole, RedirectContext};
 use super::counters::ThreadMetrics;
 use super::phase::{HEADER_READ_TIMEOUT, Phase};
+use super::refusal_log::Refusal;
 use super::thread::ServingThread;
 use super::tls::Tls;
 use super::write_timeout::WriteTimeout;
@@ -119,7 +120,8 @@ pub struct ListenerSettings {
 /// The serving threads of a listener.
 pub struct ServingThreads {
     threads: Vec<ThreadHandle>,
-    limits: ConnectionLimits,
+    per_address: usize,
+    slots: Arc<ConnectionSlots>,
 }
 
 impl ServingThreads {
@@ -131,9 +133,8 @@ impl ServingThreads {
         phase: &watch::Receiver<Phase>,
         random: &Random,
     ) -> io::Result<Self> {
-        let limits = listener.limits;
         let mut threads = Vec::new();
-        let control_slots = Arc::new(Semaphore::new(limits.for_control_plane));
+        let slots = Arc::new(ConnectionSlots::new(listener.limits));
         for number in 0..listener.threads.max(1) {
             let (send, receive) = mpsc::unbounded_channel();
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -142,7 +143,7 @@ impl ServingThreads {
                 Arc::clone(context),
                 listener.role,
                 Arc::clone(control),
-                Arc::clone(&control_slots),
+                Arc::clone(&slots),
                 Arc::clone(&metrics),
                 listener.hsts.clone(),
                 u64::from_le_bytes(random.bytes()),
@@ -153,7 +154,7 @@ impl ServingThreads {
             std::thread::Builder::new().name(format!("redirect-{number}")).spawn(serve)?;
             threads.push(ThreadHandle { send, metrics });
         }
-        Ok(Self { threads, limits })
+        Ok(Self { threads, per_address: listener.limits.per_address, slots })
     }
 
     /// Accepts until the server drains, then closes the listener.
@@ -164,11 +165,10 @@ impl ServingThreads {
         mut phase: watch::Receiver<Phase>,
     ) -> io::Result<()> {
         let listener = tokio::net::TcpListener::from_std(listener)?;
-        let slots = Arc::new(Semaphore::new(self.limits.max));
         let connections_by_address = Arc::new(Mutex::new(HashMap::new()));
         loop {
             let permit = tokio::select! {
-                permit = Arc::clone(&slots).acquire_owned() => permit.map_err(io::Error::other)?,
+                permit = self.slots.connection() => permit.map_err(io::Error::other)?,
                 _ = phase.wait_for(|phase| *phase == Phase::Draining) => return Ok(()),
             };
             let accepted = tokio::select! {
@@ -201,7 +201,8 @@ impl ServingThreads {
             let mut counts = connections_by_address.lock();
             let count = counts.entry(address).or_default();
             // A trusted proxy holds connections for others.
-            if *count >= self.limits.per_address && !is_proxy {
+            if *count >= self.per_address && !is_proxy {
+                refuse(peer.ip(), context);
                 return;
             }
             *count += 1;
@@ -224,6 +225,12 @@ impl ServingThreads {
     pub fn are_idle(&self) -> bool {
         self.threads.iter().all(|thread| thread.metrics.connections() == 0)
     }
+}
+
+/// Notes that an address has as many connections as it may.
+fn refuse(address: IpAddr, context: &RedirectContext) {
+    let network = client_address::network_text(address.to_canonical());
+    context.refusals.record(Refusal::Connection, &network, context.clock.monotonic_ms());
 }
 
 /// A connection, taken out of this runtime so that a serving thread can take it into its own.

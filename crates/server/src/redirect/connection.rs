@@ -254,7 +254,11 @@ impl Connection {
         };
         // Health says how the server is, also when pages and API are busy.
         let slot = if matches!(first_segment(&path), "api" | "admin" | "metrics") {
-            let Ok(slot) = Arc::clone(&self.thread.control_slots).try_acquire_owned() else {
+            let Some(slot) = self.thread.slots.try_control() else {
+                let address =
+                    client_address::address_of(self.peer.ip(), request.headers(), &context.reloadable.load());
+                let network = client_address::network_text(address);
+                context.refusals.record(Refusal::Busy, &network, context.clock.monotonic_ms());
                 let mut busy = error(ErrorCode::KvUnavailable, "The server is busy. Try again in a moment");
                 busy.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
                 return busy;
@@ -266,10 +270,14 @@ impl Connection {
         let request = request.map(TimedBody::new);
         let request = ControlRequest { role: self.thread.role, peer: self.peer, request };
         let handled = context.control_runtime.spawn((self.thread.control)(request));
-        match handled.await {
+        let mut response = match handled.await {
             Ok(handled) => handled.map(|body| Body::Streamed { body, _slot: slot }),
             Err(_) => error(ErrorCode::Internal, ErrorCode::Internal.message()),
+        };
+        if self.thread.slots.are_scarce() {
+            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
+        response
     }
 }
 

@@ -1,6 +1,9 @@
 //! How many connections a listener may have: in all, from one address, and busy with anything but redirects.
 
 use std::net::{IpAddr, Ipv6Addr};
+use std::sync::Arc;
+
+use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
 
 /// What was configured; what wasn't follows from the rest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -34,9 +37,43 @@ impl ConnectionLimits {
         }
     }
 
-    /// For a listener that serves no redirects worth protecting.
-    pub fn without_reservation(self) -> Self {
-        Self { for_control_plane: self.max, ..self }
+    /// The limits of a public and a control listener that share these: an eighth is for the control listener, which serves no redirects.
+    pub fn split(self) -> (Self, Self) {
+        let for_control = (self.max / 8).max(1);
+        let public = Self { max: self.max.saturating_sub(for_control).max(1), ..self };
+        (public, Self { max: for_control, for_control_plane: for_control, ..self })
+    }
+}
+
+/// The connections of a listener, and how many of them are with the API or the dashboard.
+pub struct ConnectionSlots {
+    connections: Arc<Semaphore>,
+    control: Arc<Semaphore>,
+    reserved_for_redirects: usize,
+}
+
+impl ConnectionSlots {
+    pub fn new(limits: ConnectionLimits) -> Self {
+        Self {
+            connections: Arc::new(Semaphore::new(limits.max)),
+            control: Arc::new(Semaphore::new(limits.for_control_plane)),
+            reserved_for_redirects: limits.max.saturating_sub(limits.for_control_plane),
+        }
+    }
+
+    /// Waits until one more connection may be open.
+    pub async fn connection(&self) -> Result<OwnedSemaphorePermit, AcquireError> {
+        Arc::clone(&self.connections).acquire_owned().await
+    }
+
+    /// Lets one more request be with the API or the dashboard, unless too many are.
+    pub fn try_control(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.control).try_acquire_owned().ok()
+    }
+
+    /// Whether fewer connections are free than are reserved for redirects. Then nobody keeps one open between requests for pages.
+    pub fn are_scarce(&self) -> bool {
+        self.connections.available_permits() < self.reserved_for_redirects
     }
 }
 
@@ -68,6 +105,16 @@ mod tests {
         assert_eq!(limits(ConnectionSettings { max: Some(5000), ..settings }), (1000, 125, 500));
         let tight = ConnectionSettings { max: Some(4), per_address: None, reserved_for_redirects: Some(9) };
         assert_eq!(limits(tight), (4, 1, 1), "nothing is shut out altogether");
+    }
+
+    #[test]
+    fn two_listeners_together_have_no_more_than_one() {
+        for max in [2, 16, 20_000] {
+            let limits = ConnectionLimits::new(&ConnectionSettings::default(), max);
+            let (public, control) = limits.split();
+            assert_eq!(public.max + control.max, max);
+            assert_eq!(control.for_control_plane, control.max);
+        }
     }
 
     #[test]

@@ -17,10 +17,15 @@ pub enum Refusal {
     LockOut,
     Credential,
     RateLimit,
+    /// One address has as many connections as it may.
+    Connection,
+    /// As many requests are with the API and the dashboard as may be.
+    Busy,
 }
 
 impl Refusal {
-    pub const ALL: [Self; 4] = [Self::SignIn, Self::LockOut, Self::Credential, Self::RateLimit];
+    pub const ALL: [Self; 6] =
+        [Self::SignIn, Self::LockOut, Self::Credential, Self::RateLimit, Self::Connection, Self::Busy];
 
     /// As metrics have it.
     pub const fn name(self) -> &'static str {
@@ -29,6 +34,8 @@ impl Refusal {
             Self::LockOut => "lock_out",
             Self::Credential => "credential",
             Self::RateLimit => "rate_limit",
+            Self::Connection => "connection",
+            Self::Busy => "busy",
         }
     }
 
@@ -38,13 +45,15 @@ impl Refusal {
             Self::LockOut => "a sign-in was refused after too many failures",
             Self::Credential => "an API key or token was rejected",
             Self::RateLimit => "a client has reached a limit",
+            Self::Connection => "an address has as many connections as it may",
+            Self::Busy => "the API and the dashboard are busy",
         }
     }
 }
 
 #[derive(Default)]
 pub struct RefusalLog {
-    kinds: [RefusalCounter; 4],
+    kinds: [RefusalCounter; Refusal::ALL.len()],
 }
 
 #[derive(Default)]

@@ -10,11 +10,11 @@ use parking_lot::Mutex;
 use rlinks_clicks::{ClickContext, Recorder};
 use rlinks_core::{Id, Timestamp, hex};
 use rlinks_routes::host_directory::ServedWorkspace;
-use tokio::sync::Semaphore;
 
 use super::body::Body;
 use super::click_headers::ClickHeaders;
 use super::client_address::{self, is_trusted};
+use super::connection_limits::ConnectionSlots;
 use super::context::{ControlHandler, ListenerRole, RedirectContext};
 use super::counters::{RequestKind, ThreadMetrics};
 use super::miss_limiter::MissLimiter;
@@ -26,8 +26,8 @@ pub struct ServingThread {
     pub context: Arc<RedirectContext>,
     pub role: ListenerRole,
     pub control: ControlHandler,
-    /// One for each request that may be with the API or the dashboard at once: of all threads of the listener.
-    pub control_slots: Arc<Semaphore>,
+    /// Of all threads of the listener.
+    pub slots: Arc<ConnectionSlots>,
     pub metrics: Arc<ThreadMetrics>,
     /// `Strict-Transport-Security` of every response, on a listener that speaks TLS.
     pub hsts: Option<HeaderValue>,
@@ -44,7 +44,7 @@ impl ServingThread {
         context: Arc<RedirectContext>,
         role: ListenerRole,
         control: ControlHandler,
-        control_slots: Arc<Semaphore>,
+        slots: Arc<ConnectionSlots>,
         metrics: Arc<ThreadMetrics>,
         hsts: Option<HeaderValue>,
         first_request_id: u64,
@@ -52,7 +52,7 @@ impl ServingThread {
         Self {
             role,
             control,
-            control_slots,
+            slots,
             metrics,
             hsts,
             miss_limiter: Mutex::new(MissLimiter::new()),

@@ -186,6 +186,15 @@ fn every_server_path_has_security_headers_and_is_explained() {
             ));
         }
     }
+    server.create("there", "https://example.com/");
+    for path in ["/", "/there+", "/absent"] {
+        let got = server.visit_with(path, "Accept: text/html\r\n");
+        for name in ["content-security-policy", "permissions-policy", "cross-origin-resource-policy"] {
+            if got.header(name).len() != 1 {
+                wrong.push(format!("{path}: {name} {:?}", got.header(name)));
+            }
+        }
+    }
     assert!(asked > 60, "{asked} paths were found");
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }

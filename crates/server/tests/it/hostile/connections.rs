@@ -52,6 +52,27 @@ fn pages_and_api_cannot_starve_redirects() {
 }
 
 #[test]
+fn connections_kept_open_between_pages_leave_room_for_redirects() {
+    let server = server_with(ConnectionSettings {
+        max: Some(16),
+        per_address: Some(16),
+        reserved_for_redirects: Some(8),
+    });
+    let mut kept: Vec<RawConnection> = Vec::new();
+    for _ in 0..16 {
+        let mut connection = RawConnection::new(server.address);
+        connection.send(get("/api/openapi.json"));
+        let response = connection.next_response().expect("a response");
+        assert_eq!(response.status, 200);
+        if response.header("connection") != ["close"] {
+            kept.push(connection);
+        }
+    }
+    assert!(!kept.is_empty() && kept.len() <= 8, "{} are kept", kept.len());
+    assert_eq!(server.get("/ok").status, 301);
+}
+
+#[test]
 fn one_address_cannot_hold_every_connection() {
     let server = server_with(ConnectionSettings { max: Some(32), ..ConnectionSettings::default() });
     let (greedy, other) = (Ipv4Addr::new(127, 0, 0, 2), Ipv4Addr::new(127, 0, 0, 3));
