@@ -149,7 +149,7 @@ fn deleted_account_signs_in_again_as_a_new_one() {
 
     let actions = server.actions();
     let count = |wanted: &str| actions.iter().filter(|action| *action == wanted).count();
-    assert_eq!((count("user.create"), count("auth.sign_in"), count("user.delete")), (3, 3, 1), "{actions:?}");
+    assert_eq!((count("user.create"), count("auth.sign_in"), count("user.delete")), (3, 4, 1), "{actions:?}");
     let said = server.runtime.block_on(server.store().audit_before(server.main.id, i64::MAX, 1000)).unwrap();
     let said = format!("{said:?}");
     for secret in ["ann@example.com", "of the provider"] {
