@@ -11,6 +11,8 @@ use crate::{Caller, Ops, OpsError, Resource};
 
 /// How long a key lives on after it was rotated.
 const ROTATED_KEY_LIFETIME_MS: i64 = DAY_MS;
+/// A key that has been good for so long without being replaced should be.
+const STALE_KEY_AGE_MS: i64 = 365 * DAY_MS;
 /// Random prefixes that are tried: with 62^8 of them, one is enough.
 const MAX_KEY_ATTEMPTS: usize = 4;
 
@@ -58,6 +60,16 @@ impl KeyAccess {
     }
 }
 
+/// Whether a key is good and has not been replaced for a year.
+pub fn is_stale(key: &ApiKey, now: Timestamp) -> bool {
+    key.status(now) == api_key::KeyStatus::Active && key.created_at <= stale_before(now)
+}
+
+/// Keys made up to this moment are stale.
+pub fn stale_before(now: Timestamp) -> Timestamp {
+    now.plus_ms(-STALE_KEY_AGE_MS)
+}
+
 impl Ops {
     /// A key the caller may manage; another's is reported as not found.
     pub async fn key(&self, caller: &Caller, id: &str) -> Result<ApiKey, OpsError> {
@@ -94,6 +106,7 @@ impl Ops {
             return Err(OpsError::Forbidden("A key can be given no scope its maker does not have"));
         }
         self.check_target_change_limit(caller).await?;
+        let quota = self.key_quota(caller);
         for _ in 0..MAX_KEY_ATTEMPTS {
             let secret = self.random.draw(ApiKeySecret::new);
             let new = NewKey {
@@ -105,7 +118,7 @@ impl Ops {
                 scopes,
                 expires_at,
             };
-            match self.writer.create_key(new, &caller.actor, self.clock.now()).await {
+            match self.writer.create_key(new, quota, &caller.actor, self.clock.now()).await {
                 Err(StoreError::Conflict) => {}
                 made => return Ok((made?, secret)),
             }
@@ -148,7 +161,10 @@ impl Ops {
         let secret = self.random.draw(ApiKeySecret::new);
         let successor = (secret.prefix().to_owned(), secret.hash());
         let old_until = now.plus_ms(ROTATED_KEY_LIFETIME_MS);
-        let made = self.writer.rotate_key(&seen, successor, old_until, &caller.actor, now).await?;
+        let made = self
+            .writer
+            .rotate_key(&seen, successor, old_until, self.key_quota(caller), &caller.actor, now)
+            .await?;
         Ok((seen, made, secret))
     }
 
