@@ -60,12 +60,7 @@ impl KeyAccess {
     }
 }
 
-/// Whether a key is good and has not been replaced for a year.
-pub fn is_stale(key: &ApiKey, now: Timestamp) -> bool {
-    key.status(now) == api_key::KeyStatus::Active && key.created_at <= stale_before(now)
-}
-
-/// Keys made up to this moment are stale.
+/// Active keys made up to this moment should be replaced.
 pub fn stale_before(now: Timestamp) -> Timestamp {
     now.plus_ms(-STALE_KEY_AGE_MS)
 }
@@ -78,6 +73,14 @@ impl Ops {
         let number = id.parse().map_err(|_| unknown())?;
         let key = self.store.key(caller.workspace.id, Id::from_i64(number)).await?;
         key.filter(|key| access.owner().is_none_or(|owner| key.user == Some(owner))).ok_or_else(unknown)
+    }
+
+    /// The oldest keys the caller may manage that nobody has replaced for a year.
+    pub async fn stale_keys(&self, caller: &Caller, limit: i64) -> Result<Vec<ApiKey>, OpsError> {
+        let (owner, now) = (KeyAccess::for_caller(caller)?.owner(), self.clock.now());
+        let workspace = Some(caller.workspace.id);
+        let keys = self.store.keys_older_than(workspace, owner, stale_before(now), now, limit).await?;
+        Ok(keys.into_iter().map(|(_, key)| key).collect())
     }
 
     /// Makes a key. The secret is shown once and kept nowhere.

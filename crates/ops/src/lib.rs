@@ -50,7 +50,9 @@ use rlinks_store::{RouteRecord, Store, StoreError, StoreOptions, StoreWriter};
 pub use self::caller::{Caller, Credential, LinkVisibility};
 use self::limits::{HourlyLimits, RateLimitStatus};
 use self::quotas::LimitHolder;
-pub use self::quotas::{ResourceLimits, StreamQuota};
+pub use self::quotas::{
+    DEFAULT_DNS_CHECKS_PER_HOUR, DEFAULT_DOMAINS, DEFAULT_LIVE_STREAMS, ResourceLimits, StreamQuota,
+};
 use self::safety::Safety;
 use crate::domain_checks::DomainChecker;
 pub use crate::links::explain::Explanation;

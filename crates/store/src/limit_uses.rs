@@ -31,8 +31,8 @@ impl Store {
         since: Timestamp,
         after: Option<&LimitUse>,
     ) -> Result<Vec<LimitUse>, StoreError> {
-        let (kind, subject, at) = after
-            .map_or(("", i64::MIN, i64::MIN), |last| (&*last.kind, last.subject.as_i64(), last.at.ms()));
+        let (kind, subject, at) =
+            after.map_or(("", i64::MIN, i64::MIN), |last| (&*last.kind, last.subject.as_i64(), last.at.ms()));
         let rows: Vec<(String, i64, i64, i64)> = read!(
             &self.pool,
             fetch_all,

@@ -55,13 +55,8 @@ pub enum Limited {
 }
 
 impl Limited {
-    const ALL: [Self; 5] = [
-        Self::Requests,
-        Self::PrincipalRequests,
-        Self::Creations,
-        Self::DnsChecks,
-        Self::WorkspaceDnsChecks,
-    ];
+    const ALL: [Self; 5] =
+        [Self::Requests, Self::PrincipalRequests, Self::Creations, Self::DnsChecks, Self::WorkspaceDnsChecks];
 
     /// Its name in the store.
     const fn name(self) -> &'static str {
@@ -323,7 +318,9 @@ impl Shard {
             let mut order: Vec<_> = self
                 .subjects
                 .iter()
-                .map(|(subject, used)| (used.total * (1 << 16) / u64::from(used.limit.max(1)), used.last_ms, *subject))
+                .map(|(subject, used)| {
+                    (used.total * (1 << 16) / u64::from(used.limit.max(1)), used.last_ms, *subject)
+                })
                 .collect();
             order.select_nth_unstable_by_key(to_forget - 1, |&(part, last_ms, _)| (part, last_ms));
             for (_, _, subject) in &order[..to_forget] {

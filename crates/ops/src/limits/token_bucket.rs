@@ -193,7 +193,7 @@ mod tests {
 
     use proptest::prelude::*;
 
-    use super::{Bucket, NetworkSubject, NetworkRate, BucketStatus, NetworkLimiter, evict};
+    use super::{Bucket, BucketStatus, NetworkLimiter, NetworkRate, NetworkSubject, evict};
 
     const KEY: NetworkSubject = NetworkSubject::Misses(IpAddr::V4(Ipv4Addr::new(203, 0, 113, 7)));
     const MAX_BUCKETS: usize = 100_000;
@@ -232,7 +232,9 @@ mod tests {
     #[test]
     fn subjects_do_not_share_a_bucket() {
         let limits = NetworkLimiter::new(MAX_BUCKETS);
-        for subject in [KEY, NetworkSubject::WideMisses(IpAddr::V4(Ipv4Addr::new(203, 0, 113, 7))), network(8)] {
+        for subject in
+            [KEY, NetworkSubject::WideMisses(IpAddr::V4(Ipv4Addr::new(203, 0, 113, 7))), network(8)]
+        {
             assert!(limits.take(subject, hourly(1), 1, 0).is_ok());
             assert!(limits.take(subject, hourly(1), 1, 0).is_err());
         }
@@ -253,23 +255,12 @@ mod tests {
     fn changed_limit_applies_at_once() {
         let limits = NetworkLimiter::new(MAX_BUCKETS);
         limits.take(KEY, hourly(100), 60, 0).unwrap();
-        assert_eq!(
-            limits.take(KEY, hourly(1000), 0, 0).unwrap().remaining,
-            940,
-            "what was used stays used"
-        );
+        assert_eq!(limits.take(KEY, hourly(1000), 0, 0).unwrap().remaining, 940, "what was used stays used");
         assert_eq!(limits.take(KEY, hourly(70), 0, 0).unwrap().remaining, 10);
         assert_eq!(limits.take(KEY, hourly(50), 1, 0), Err(status(50, 0, 72)));
-        assert_eq!(
-            limits.take(KEY, hourly(50), 1, 72_000),
-            Ok(status(50, 0, 3600)),
-            "and no debt remains"
-        );
+        assert_eq!(limits.take(KEY, hourly(50), 1, 72_000), Ok(status(50, 0, 3600)), "and no debt remains");
         assert_eq!(limits.take(KEY, hourly(0), 1, 72_000), Err(status(0, 0, 1)));
-        assert_eq!(
-            limits.take(KEY, hourly(u32::MAX), u32::MAX, 72_000),
-            Ok(status(u32::MAX, 0, 3600))
-        );
+        assert_eq!(limits.take(KEY, hourly(u32::MAX), u32::MAX, 72_000), Ok(status(u32::MAX, 0, 3600)));
     }
 
     #[test]
@@ -365,10 +356,7 @@ mod tests {
     }
 
     fn steps() -> impl Strategy<Value = Vec<Step>> {
-        let step = prop_oneof![
-            (0_u64..3_000).prop_map(Step::Wait),
-            (0_u32..40).prop_map(Step::Take),
-        ];
+        let step = prop_oneof![(0_u64..3_000).prop_map(Step::Wait), (0_u32..40).prop_map(Step::Take),];
         proptest::collection::vec(step, 1..80)
     }
 

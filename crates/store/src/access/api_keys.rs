@@ -268,9 +268,11 @@ impl Store {
     }
 
     /// Active keys of living workspaces that were made before a moment and never replaced, oldest first, each with the slug of its
-    /// workspace.
+    /// workspace: of all, of one workspace, or of one of its members.
     pub async fn keys_older_than(
         &self,
+        workspace: Option<Id>,
+        user: Option<Id>,
         before: Timestamp,
         now: Timestamp,
         limit: i64,
@@ -282,10 +284,13 @@ impl Store {
                     k.expires_at, k.revoked_at, k.last_used_at, k.usage_count
              from api_keys k join workspaces w on w.id = k.workspace_id
              where k.created_at <= $1 and k.revoked_at is null and (k.expires_at is null or k.expires_at >= $2)
-                   and w.deleted_at is null
-             order by k.created_at, k.id limit $3",
+                   and w.deleted_at is null and k.workspace_id = coalesce(cast($3 as bigint), k.workspace_id)
+                   and (cast($4 as bigint) is null or k.user_id = $4)
+             order by k.created_at, k.id limit $5",
             before.ms(),
             now.ms(),
+            workspace.map(Id::as_i64),
+            user.map(Id::as_i64),
             limit
         )?;
         Ok(rows.into_iter().map(|row| (row.slug, row.key.key())).collect())

@@ -286,12 +286,14 @@ impl StoreWriter {
     ) -> Result<Domain, StoreError> {
         let mut change = self.begin_change(workspace).await?;
         change.living_head()?;
-        let held = count_domains(&mut change.tx, workspace, quota.counted_for.as_ref()).await?;
-        let (domain, added) = insert_domain(&mut change.tx, workspace, host, actor, now).await?;
-        let Some(added) = added else { return Ok(domain) };
-        if let Some(quota) = quota.quota {
+        let (held, has_host) =
+            count_domains(&mut change.tx, workspace, &host, quota.counted_for.as_ref()).await?;
+        // Before anything else: whoever has no room must not learn what others have, nor take it from them.
+        if let (Some(quota), false) = (quota.quota, has_host) {
             quota.check(QuotaKind::Domains, &held)?;
         }
+        let (domain, added) = insert_domain(&mut change.tx, workspace, host, actor, now).await?;
+        let Some(added) = added else { return Ok(domain) };
         if let Some(principal) = &quota.counted_for {
             run_in!(
                 &mut change.tx,
@@ -385,21 +387,23 @@ impl StoreWriter {
     }
 }
 
-/// How many hosts a workspace has, and of them how many that count for a member.
+/// How many hosts a workspace has, and of them how many that count for a member; and whether this one is among them.
 async fn count_domains(
     tx: &mut Tx,
     workspace: Id,
+    host: &Host,
     counted_for: Option<&Actor>,
-) -> Result<Held, StoreError> {
-    let (by_workspace, by_member): (i64, i64) = read_in!(
+) -> Result<(Held, bool), StoreError> {
+    let (by_workspace, by_member, same): (i64, i64, i64) = read_in!(
         tx,
         fetch_one,
-        "select count(*), count(case when c.counted_for = $2 then 1 end)
+        "select count(*), count(case when c.counted_for = $2 then 1 end), count(case when d.host = $3 then 1 end)
          from domains d left join counted_domains c on c.host = d.host where d.workspace_id = $1",
         workspace.as_i64(),
-        counted_for.map(Actor::as_str)
+        counted_for.map(Actor::as_str),
+        host.as_str()
     )?;
-    Ok(Held { by_member: counted_for.map(|_| by_member), by_workspace })
+    Ok((Held { by_member: counted_for.map(|_| by_member), by_workspace }, same > 0))
 }
 
 /// Adds a domain under the lock of its workspace's head, with the entry that says so; nothing to say where it was there.

@@ -160,7 +160,11 @@ fn clock_set_back_frees_nothing_and_time_goes_on() {
     clocks.wait(HOUR_MS - 1);
     assert!(limits.take(KEY, 10, 1).is_err());
     clocks.wait(1);
-    assert_eq!(limits.take(KEY, 10, 10), Ok(status(10, 0, 3600)), "an hour is an hour, whatever the clock says");
+    assert_eq!(
+        limits.take(KEY, 10, 10),
+        Ok(status(10, 0, 3600)),
+        "an hour is an hour, whatever the clock says"
+    );
 
     clocks.step(i64::MIN / 2);
     assert!(limits.take(KEY, 10, 1).is_err());
@@ -215,7 +219,10 @@ fn frequent_uses_are_merged_and_count_a_little_longer() {
     assert!(slots(&limits) <= MAX_SLOTS_PER_SUBJECT);
     clocks.wait(9_000);
     let free = limits.take(KEY, 3600, 0).unwrap().remaining;
-    assert!((1..=10).contains(&free), "the first is more than an hour ago, and merged with few others: {free}");
+    assert!(
+        (1..=10).contains(&free),
+        "the first is more than an hour ago, and merged with few others: {free}"
+    );
     clocks.wait(HOUR_MS);
     limits.take(KEY, 3600, 3600).unwrap();
     assert_eq!(slots(&limits), 1, "and few uses are exact again");
