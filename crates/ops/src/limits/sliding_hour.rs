@@ -30,6 +30,10 @@ pub const MAX_GRID_MS: i64 = 1 << 20;
 /// The part of a full shard that is forgotten in one go, so that looking through it is paid for by that many newcomers.
 const EVICTED_FRACTION: usize = 16;
 pub const HOUR_MS: i64 = 3_600_000;
+/// Uses that are written as one, all at the later moment: no more than passes between two writes.
+const SAVED_TOGETHER_MS: i64 = 1000;
+/// Moments of a subject that wait for the store; while it is away for long they are merged too.
+const MAX_UNSAVED: usize = 8;
 /// Threads read the clock before they wait for a lock, and nodes of a cluster correct theirs all the time: that is no step back.
 const MAX_JITTER_MS: i64 = 1000;
 
@@ -122,8 +126,8 @@ struct Uses {
     limit: u32,
     /// The newest moment, used or given back.
     last_ms: i64,
-    unsaved: i64,
-    is_unsaved: bool,
+    /// What the store doesn't know yet, by moment; below zero where more was given back than used.
+    unsaved: Vec<(i64, i64)>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -170,8 +174,8 @@ impl HourlyLimits {
             return Err(status(limit, remaining, seconds_to_leave(free_at, now_ms).max(1)));
         }
         if uses > 0 {
-            self.add(&mut shard, subject, limit, Slot { at_ms: now_ms, uses }, now_ms);
-            shard.mark_unsaved(subject, i64::from(uses));
+            let at_ms = self.add(&mut shard, subject, limit, Slot { at_ms: now_ms, uses }, now_ms);
+            shard.mark_unsaved(subject, at_ms, i64::from(uses));
         }
         let oldest = shard.subjects.get(&subject).and_then(|used| used.time_of_use(1));
         let remaining = u64::from(limit) - total - u64::from(uses);
@@ -181,9 +185,9 @@ impl HourlyLimits {
     /// Gives back the latest uses that were counted for something that then did not count.
     pub fn refund(&self, subject: LimitedSubject, uses: u32) {
         let mut shard = self.shard(subject).lock();
-        let refunded = shard.refund(subject, uses);
+        let (last_ms, refunded) = shard.refund(subject, uses);
         if refunded > 0 {
-            shard.mark_unsaved(subject, -i64::from(refunded));
+            shard.mark_unsaved(subject, last_ms, -i64::from(refunded));
         }
     }
 
@@ -194,15 +198,19 @@ impl HourlyLimits {
             let mut shard = shard.lock();
             for subject in std::mem::take(&mut shard.unsaved) {
                 let Some(used) = shard.subjects.get_mut(&subject) else { continue };
-                used.is_unsaved = false;
-                let (uses, at) = (std::mem::take(&mut used.unsaved), Timestamp::from_ms(used.last_ms));
+                let unsaved = std::mem::take(&mut used.unsaved);
                 if used.slots.is_empty() {
                     shard.subjects.remove(&subject);
                 }
-                if uses != 0 {
-                    let kind = subject.limited.name().to_owned();
-                    rows.push(LimitUse { kind, subject: subject.id, at, uses });
-                }
+                let kind = subject.limited.name();
+                rows.extend(unsaved.into_iter().filter(|(_, uses)| *uses != 0).map(|(at_ms, uses)| {
+                    LimitUse {
+                        kind: kind.to_owned(),
+                        subject: subject.id,
+                        at: Timestamp::from_ms(at_ms),
+                        uses,
+                    }
+                }));
             }
         }
         rows
@@ -212,7 +220,7 @@ impl HourlyLimits {
     pub fn put_back_unsaved(&self, rows: &[LimitUse]) {
         for row in rows {
             if let Some(subject) = subject_of(row) {
-                self.shard(subject).lock().mark_unsaved(subject, row.uses);
+                self.shard(subject).lock().mark_unsaved(subject, row.at.ms(), row.uses);
             }
         }
     }
@@ -231,8 +239,12 @@ impl HourlyLimits {
             let uses = u32::try_from(row.uses.unsigned_abs()).unwrap_or(u32::MAX);
             match row.uses {
                 0 => {}
-                1.. => self.add(&mut shard, subject, 0, Slot { at_ms, uses }, now_ms),
-                _ => drop(shard.refund(subject, uses)),
+                1.. => {
+                    self.add(&mut shard, subject, 0, Slot { at_ms, uses }, now_ms);
+                }
+                _ => {
+                    shard.refund(subject, uses);
+                }
             }
         }
     }
@@ -261,7 +273,8 @@ impl HourlyLimits {
         &self.shards[usize::try_from(hash % SHARD_COUNT as u64).unwrap_or(0)]
     }
 
-    fn add(&self, shard: &mut Shard, subject: LimitedSubject, limit: u32, slot: Slot, now_ms: i64) {
+    /// Gives the moment the uses count from.
+    fn add(&self, shard: &mut Shard, subject: LimitedSubject, limit: u32, slot: Slot, now_ms: i64) -> i64 {
         if !shard.subjects.contains_key(&subject) {
             shard.evict(self.max_subjects, now_ms);
         }
@@ -269,10 +282,12 @@ impl HourlyLimits {
         let before = used.slots.len();
         used.limit = limit;
         used.add(slot);
+        let at_ms = used.last_ms;
         shard.slots = shard.slots - before + used.slots.len();
         if shard.slots > self.max_slots {
             shard.coarsen(self.max_slots);
         }
+        at_ms
     }
 }
 
@@ -280,25 +295,32 @@ impl Shard {
     fn forget_old_uses(&mut self, subject: LimitedSubject, now_ms: i64) {
         let Some(used) = self.subjects.get_mut(&subject) else { return };
         self.slots -= used.forget_old(now_ms);
-        if used.slots.is_empty() && !used.is_unsaved {
+        if used.slots.is_empty() && used.unsaved.is_empty() {
             self.subjects.remove(&subject);
         }
     }
 
-    fn refund(&mut self, subject: LimitedSubject, uses: u32) -> u32 {
-        let Some(used) = self.subjects.get_mut(&subject) else { return 0 };
+    /// Gives how many there were, and from which moment on they are given back.
+    fn refund(&mut self, subject: LimitedSubject, uses: u32) -> (i64, u32) {
+        let Some(used) = self.subjects.get_mut(&subject) else { return (0, 0) };
         let before = used.slots.len();
         let refunded = used.refund(uses);
         self.slots -= before - used.slots.len();
-        refunded
+        (used.last_ms, refunded)
     }
 
-    fn mark_unsaved(&mut self, subject: LimitedSubject, uses: i64) {
+    fn mark_unsaved(&mut self, subject: LimitedSubject, at_ms: i64, uses: i64) {
         let Some(used) = self.subjects.get_mut(&subject) else { return };
-        used.unsaved = used.unsaved.saturating_add(uses);
-        if !used.is_unsaved {
-            used.is_unsaved = true;
+        if used.unsaved.is_empty() {
             self.unsaved.push(subject);
+        }
+        let is_full = used.unsaved.len() >= MAX_UNSAVED;
+        match used.unsaved.last_mut() {
+            Some((last_ms, some)) if is_full || at_ms.saturating_sub(*last_ms) <= SAVED_TOGETHER_MS => {
+                *last_ms = at_ms.max(*last_ms);
+                *some = some.saturating_add(uses);
+            }
+            _ => used.unsaved.push((at_ms, uses)),
         }
     }
 

@@ -27,6 +27,13 @@ fn number(reply: &ApiResponse, name: &str) -> u32 {
     reply.header(name).unwrap_or_else(|| panic!("{name}: {reply:?}")).parse().unwrap()
 }
 
+/// What a refusal says, in words.
+#[track_caller]
+fn message(reply: &ApiResponse, status: u16, code: &str) -> String {
+    reply.refused(status, code);
+    reply.json()["error"]["message"].as_str().unwrap().to_owned()
+}
+
 fn limited(per_hour: u32) -> Policy {
     let mut policy = preset(Preset::Fabric);
     policy.limits.requests_per_hour = Some(per_hour);
@@ -181,7 +188,7 @@ fn requests_of_all_keys_of_a_member_stop_at_ten_times_the_limit() {
         keys.iter().map(|key| (0..5).filter(|_| key.get("/links").status() == 200).count()).sum();
     assert_eq!(answered, 40);
     let refused = keys[11].get("/links");
-    let message = refused.refused(429, "RATE_LIMITED")["message"].as_str().unwrap().to_owned();
+    let message = message(&refused, 429, "RATE_LIMITED");
     assert!(message.contains("all your API keys together"), "{message}");
     assert_eq!(number(&refused, "x-ratelimit-limit"), 40);
     ann.get("/links").refused(429, "RATE_LIMITED");
@@ -213,27 +220,23 @@ async fn keys_of_a_member_stop_at_the_quota(test_store: TestStore) {
         let (ann, bob) = (server.member(), server.member());
         let (first, second) = (made_key(&ann), made_key(&ann));
         for maker in [&ann, &first.1] {
-            let refused = make_key(maker).refused(409, "QUOTA_EXCEEDED");
-            assert!(refused["message"].as_str().unwrap().contains("`limits.keys`"), "{refused}");
+            let refused = message(&make_key(maker), 409, "QUOTA_EXCEEDED");
+            assert!(refused.contains("`limits.keys`"), "{refused}");
         }
         made_key(&bob);
-        // Each key can still be replaced, and the old ones live for a day: twice the quota and no more.
-        let rotate = |id: &str| ann.request("POST", &format!("/keys/{id}/rotate")).send();
-        let ids = [
-            ann.key_id(),
-            first.0["id"].as_str().unwrap().to_owned(),
-            second.0["id"].as_str().unwrap().to_owned(),
-        ];
-        let successors: Vec<Value> = ids.iter().map(|id| rotate(id).expect(201).json()).collect();
-        rotate(successors[0]["id"].as_str().unwrap()).refused(409, "QUOTA_EXCEEDED");
+        // Each key can still be replaced, and the old ones work for a day: twice the quota and no more.
+        let rotate = |by: &ApiUser, id: &str| by.request("POST", &format!("/keys/{id}/rotate")).send();
+        let id = |made: &Value| made["id"].as_str().unwrap().to_owned();
+        let [first, second, own] = [id(&first.0), id(&second.0), ann.key_id()]
+            .map(|replaced| rotate(&ann, &replaced).expect(201).json());
+        let caller = ApiClient { key: Some(own["key"].as_str().unwrap().to_owned()), ..ann.caller.clone() };
+        let ann = ApiUser { caller, ..ann.clone() };
+        rotate(&ann, &id(&first)).refused(409, "QUOTA_EXCEEDED");
         make_key(&ann).refused(409, "QUOTA_EXCEEDED");
         // Keys that are over don't count.
         server.advance_ms(24 * HOUR_MS + 1);
-        let caller =
-            ApiClient { key: Some(successors[0]["key"].as_str().unwrap().to_owned()), ..ann.caller.clone() };
-        let ann = ApiUser { caller, ..ann.clone() };
         make_key(&ann).refused(409, "QUOTA_EXCEEDED");
-        ann.delete(&format!("/keys/{}", successors[1]["id"].as_str().unwrap())).expect(204);
+        ann.delete(&format!("/keys/{}", id(&second))).expect(204);
         make_key(&ann).expect(201);
     })
     .await;
@@ -258,8 +261,8 @@ async fn keys_of_a_workspace_stop_at_ten_times_the_quota(test_store: TestStore) 
             made_key(member);
         }
         made_key(&members[9]);
-        let refused = make_key(&members[10]).refused(409, "QUOTA_EXCEEDED");
-        assert!(refused["message"].as_str().unwrap().starts_with("this workspace"), "{refused}");
+        let refused = message(&make_key(&members[10]), 409, "QUOTA_EXCEEDED");
+        assert!(refused.starts_with("this workspace"), "{refused}");
         let tenant = server.workspace("tenant", preset(Preset::Fabric), &[]);
         made_key(&server.person(&tenant, Role::Admin));
     })
@@ -297,8 +300,8 @@ async fn invitations_stop_at_the_quota_and_leave_no_member_behind(test_store: Te
         };
         let first = invite(&admin, "one").expect(201).json();
         invite(&admin, "two").expect(201);
-        let refused = invite(&admin, "three").refused(409, "QUOTA_EXCEEDED");
-        assert!(refused["message"].as_str().unwrap().contains("`limits.invitations`"), "{refused}");
+        let refused = message(&invite(&admin, "three"), 409, "QUOTA_EXCEEDED");
+        assert!(refused.contains("`limits.invitations`"), "{refused}");
         let listed = admin.get("/users").expect(200).json().to_string();
         assert!(!listed.contains("three@example.com"), "{listed}");
         invite(&other, "three").expect(201);
@@ -320,8 +323,8 @@ async fn domains_stop_at_the_quota_of_member_and_workspace(test_store: TestStore
         add(&admins[0], "a.example").expect(201);
         add(&second, "b.example").expect(201);
         for by in [&admins[0], &second] {
-            let refused = add(by, "c.example").refused(409, "QUOTA_EXCEEDED");
-            assert!(refused["message"].as_str().unwrap().contains("`limits.domains`"), "{refused}");
+            let refused = message(&add(by, "c.example"), 409, "QUOTA_EXCEEDED");
+            assert!(refused.contains("`limits.domains`"), "{refused}");
         }
         add(&admins[0], "a.example").expect(200);
         add(&admins[1], "c.example").expect(201);
@@ -350,8 +353,8 @@ async fn domains_stop_at_the_quota_of_member_and_workspace(test_store: TestStore
                 "16.example",
             ],
         );
-        let refused = add(&admins[2], "e.example").refused(409, "QUOTA_EXCEEDED");
-        assert!(refused["message"].as_str().unwrap().starts_with("this workspace has 20 hosts"), "{refused}");
+        let refused = message(&add(&admins[2], "e.example"), 409, "QUOTA_EXCEEDED");
+        assert!(refused.starts_with("this workspace has 20 hosts"), "{refused}");
     })
     .await;
 }
