@@ -15,8 +15,8 @@ use ipnet::IpNet;
 use rlinks_clicks::journal::SyncPolicy;
 use rlinks_core::Host;
 use rlinks_core::id::WorkerId;
-use rlinks_ops::ShortUrls;
 use rlinks_ops::safety::{self, WhenUnavailable, safe_browsing};
+use rlinks_ops::{ResourceLimits, ShortUrls};
 use rlinks_server::auth::oidc::OidcSettings;
 use rlinks_server::{ConnectionSettings, ForwardedHeader, ReloadableSettings, TlsFiles};
 use rlinks_store::Location;
@@ -86,6 +86,8 @@ pub(crate) struct Config {
     pub(crate) domain_checks: rlinks_ops::domain_checks::DomainCheckConfig,
     /// How many targets of existing links one member or key may change in a minute.
     pub(crate) target_changes_per_minute: u32,
+    /// How many keys, hosts and the like one member may have.
+    pub(crate) resource_limits: ResourceLimits,
     /// Which id maker this process is.
     pub(crate) worker: Option<WorkerId>,
     pub(crate) tls: Option<TlsFiles>,
@@ -198,6 +200,7 @@ impl Config {
             safety: safety(&mut layers)?,
             domain_checks: domain_checks::options(&mut layers)?,
             target_changes_per_minute: u32::try_from(changes).unwrap_or(100),
+            resource_limits: resource_limits(&mut layers)?,
             worker: layers
                 .number("worker_id", 0..=1023)?
                 .and_then(|number| WorkerId::new(u16::try_from(number).ok()?)),
@@ -328,6 +331,26 @@ impl Config {
             BackendConfig::Cloudflare(namespaces) => format!("Cloudflare's namespace {}", namespaces.routes),
         }
     }
+}
+
+/// How many keys, hosts and the like one member may have: what is not set keeps its default, and 0 is no limit.
+fn resource_limits(layers: &mut Layers) -> Result<ResourceLimits, CliError> {
+    let mut limit = |key| {
+        let number = layers.number(key, 0..=1_000_000)?;
+        Ok::<_, CliError>(number.and_then(|number| u32::try_from(number).ok()))
+    };
+    let limits = ResourceLimits {
+        keys: limit("limits.keys")?,
+        invitations: limit("limits.invitations")?,
+        domains: limit("limits.domains")?,
+        live_streams: limit("limits.live_streams")?,
+        dns_checks_per_hour: limit("limits.dns_checks_per_hour")?,
+    };
+    // Those of keys and invitations depend on the workspace's preset.
+    layers.show_default("limits.domains", rlinks_ops::DEFAULT_DOMAINS);
+    layers.show_default("limits.live_streams", rlinks_ops::DEFAULT_LIVE_STREAMS);
+    layers.show_default("limits.dns_checks_per_hour", rlinks_ops::DEFAULT_DNS_CHECKS_PER_HOUR);
+    Ok(limits)
 }
 
 fn connections(layers: &mut Layers) -> Result<ConnectionSettings, CliError> {

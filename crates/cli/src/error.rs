@@ -232,6 +232,8 @@ impl From<OpsError> for CliError {
             | OpsError::Forbidden(_)
             | OpsError::MissingScope(_)
             | OpsError::CreationLimit(_)
+            | OpsError::RequestLimit { .. }
+            | OpsError::DnsCheckLimit { .. }
             | OpsError::HostReserved { .. }
             | OpsError::HostClaimed { .. }
             | OpsError::Unrestorable(_)
@@ -264,6 +266,7 @@ fn hints_for(error: &StoreError) -> Vec<String> {
         | StoreError::Refused(_)
         | StoreError::Conflict
         | StoreError::IdempotencyKeyReused
+        | StoreError::ResourceQuota { .. }
         | StoreError::RateLimited { .. }
         | StoreError::LastAdmin
         | StoreError::NotFound(_) => {

@@ -11,6 +11,8 @@ use crate::{Caller, Ops, OpsError, Resource};
 
 /// How long a key lives on after it was rotated.
 const ROTATED_KEY_LIFETIME_MS: i64 = DAY_MS;
+/// A key that has been good for so long without being replaced should be.
+const STALE_KEY_AGE_MS: i64 = 365 * DAY_MS;
 /// Random prefixes that are tried: with 62^8 of them, one is enough.
 const MAX_KEY_ATTEMPTS: usize = 4;
 
@@ -58,6 +60,11 @@ impl KeyAccess {
     }
 }
 
+/// Active keys made up to this moment should be replaced.
+pub fn stale_before(now: Timestamp) -> Timestamp {
+    now.plus_ms(-STALE_KEY_AGE_MS)
+}
+
 impl Ops {
     /// A key the caller may manage; another's is reported as not found.
     pub async fn key(&self, caller: &Caller, id: &str) -> Result<ApiKey, OpsError> {
@@ -66,6 +73,14 @@ impl Ops {
         let number = id.parse().map_err(|_| unknown())?;
         let key = self.store.key(caller.workspace.id, Id::from_i64(number)).await?;
         key.filter(|key| access.owner().is_none_or(|owner| key.user == Some(owner))).ok_or_else(unknown)
+    }
+
+    /// The oldest keys the caller may manage that nobody has replaced for a year.
+    pub async fn stale_keys(&self, caller: &Caller, limit: i64) -> Result<Vec<ApiKey>, OpsError> {
+        let (owner, now) = (KeyAccess::for_caller(caller)?.owner(), self.clock.now());
+        let workspace = Some(caller.workspace.id);
+        let keys = self.store.keys_older_than(workspace, owner, stale_before(now), now, limit).await?;
+        Ok(keys.into_iter().map(|(_, key)| key).collect())
     }
 
     /// Makes a key. The secret is shown once and kept nowhere.
@@ -94,6 +109,7 @@ impl Ops {
             return Err(OpsError::Forbidden("A key can be given no scope its maker does not have"));
         }
         self.check_target_change_limit(caller).await?;
+        let quota = self.key_quota(caller);
         for _ in 0..MAX_KEY_ATTEMPTS {
             let secret = self.random.draw(ApiKeySecret::new);
             let new = NewKey {
@@ -105,7 +121,7 @@ impl Ops {
                 scopes,
                 expires_at,
             };
-            match self.writer.create_key(new, &caller.actor, self.clock.now()).await {
+            match self.writer.create_key(new, quota, &caller.actor, self.clock.now()).await {
                 Err(StoreError::Conflict) => {}
                 made => return Ok((made?, secret)),
             }
@@ -148,7 +164,10 @@ impl Ops {
         let secret = self.random.draw(ApiKeySecret::new);
         let successor = (secret.prefix().to_owned(), secret.hash());
         let old_until = now.plus_ms(ROTATED_KEY_LIFETIME_MS);
-        let made = self.writer.rotate_key(&seen, successor, old_until, &caller.actor, now).await?;
+        let made = self
+            .writer
+            .rotate_key(&seen, successor, old_until, self.key_quota(caller), &caller.actor, now)
+            .await?;
         Ok((seen, made, secret))
     }
 

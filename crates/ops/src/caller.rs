@@ -164,8 +164,8 @@ impl Caller {
         self.visibility == LinkVisibility::All || link.created_by == self.owner
     }
 
-    /// The principal that creations are counted for.
-    pub(crate) fn principal_id(&self) -> Id {
+    /// The principal that limits count for.
+    pub fn principal_id(&self) -> Id {
         self.principal.user().or_else(|| self.principal.key()).unwrap_or(self.workspace.id)
     }
 

@@ -183,13 +183,13 @@ impl Ops {
         let workspace = &caller.workspace;
         let now = self.clock.now();
         if !self.must_prove(workspace, &host) {
-            return Ok(self.writer.add_domain(workspace.id, host, &caller.actor, now).await?);
+            return Ok(self.add_counted_domain(caller, host, DomainStatus::Active).await?);
         }
         if host.as_str().len() + PROOF_LABEL_BYTES > rlinks_core::host::MAX_HOST_BYTES {
             let why = "is too long for the name of the record that would prove it";
             return Err(OpsError::HostReserved { host, why });
         }
-        match self.writer.claim_domain(workspace.id, host.clone(), &caller.actor, now).await {
+        match self.add_counted_domain(caller, host.clone(), DomainStatus::Unverified).await {
             Err(StoreError::NameTaken(name)) => {
                 let held = self.store.domain_record(&host).await?;
                 let idle = held.filter(|held| held.verification.status() != DomainStatus::Active);
@@ -213,13 +213,14 @@ impl Ops {
         let Some(probes) = &self.domain_checker.0 else {
             return Err(OpsError::DnsUnavailable(disabled_message()));
         };
+        self.count_dns_check(caller)?;
         if probes.check_proof(&proof).await.map_err(OpsError::DnsUnavailable)? == RecordState::Absent {
             return Err(OpsError::HostClaimed { host: host.clone(), proof });
         }
         self.writer.release_domain(record, &Actor::system(), now).await?;
         tracing::info!(%host, "a host went to the workspace that proved it");
-        let domain = self.writer.claim_domain(workspace.id, host.clone(), &caller.actor, now).await?;
-        self.verify_domain(caller, host).await?;
+        let domain = self.add_counted_domain(caller, host.clone(), DomainStatus::Unverified).await?;
+        self.look_at_domain(caller, host).await?;
         Ok(domain)
     }
 
@@ -230,9 +231,17 @@ impl Ops {
         mine.ok_or_else(|| OpsError::NotFound(Resource::Domain(host.to_string())))
     }
 
-    /// Looks at a host in DNS at once, and at nothing else.
+    /// Looks at a host in DNS at once, and at nothing else. How often that may be done in an hour is limited.
     pub async fn verify_domain(&self, caller: &Caller, host: &Host) -> Result<DomainRecord, OpsError> {
         caller.require(Scope::WorkspaceAdmin)?;
+        let record = self.domain_record(&caller.workspace, host).await?;
+        if self.domain_checker.is_enabled() && !record.domain.host.is_local() {
+            self.count_dns_check(caller)?;
+        }
+        self.look_at_domain(caller, host).await
+    }
+
+    async fn look_at_domain(&self, caller: &Caller, host: &Host) -> Result<DomainRecord, OpsError> {
         let workspace = &caller.workspace;
         for _ in 0..MAX_VERIFY_ATTEMPTS {
             let record = self.domain_record(workspace, host).await?;

@@ -5,8 +5,8 @@
 //! counts for everybody.
 
 use rlinks_core::link::search;
-use rlinks_core::{Code, Domain, Host, LinkState, Scope, ServedHosts, Workspace};
-use rlinks_store::{DomainRecord, LinkFilter};
+use rlinks_core::{Code, Domain, DomainStatus, Host, LinkState, Scope, ServedHosts, Workspace};
+use rlinks_store::{DomainQuota, DomainRecord, LinkFilter, StoreError};
 
 use crate::{Caller, Ops, OpsError};
 
@@ -22,7 +22,7 @@ impl Ops {
         let known = self.store.domains().await?;
         let had = known.iter().any(|known| known.host == host && known.workspace == workspace.id);
         let added = if caller.is_trusted() {
-            self.writer.add_domain(workspace.id, host, &caller.actor, self.clock.now()).await?
+            self.add_counted_domain(caller, host, DomainStatus::Active).await?
         } else {
             if !had && let Some(why) = self.reserved_reason(workspace, &host) {
                 return Err(OpsError::HostReserved { host, why });
@@ -37,6 +37,23 @@ impl Ops {
         };
         self.publish_hosts().await?;
         Ok((added, had))
+    }
+
+    /// Adds a host, if the quota of the caller and of their workspace has room for it. The operator's hosts count for the workspace
+    /// alone; the server's own, from its configuration, are added whatever the quota.
+    pub(crate) async fn add_counted_domain(
+        &self,
+        caller: &Caller,
+        host: Host,
+        status: DomainStatus,
+    ) -> Result<Domain, StoreError> {
+        let is_configured = caller.is_trusted() && self.short_urls.domain.as_ref() == Some(&host);
+        let quota = DomainQuota {
+            counted_for: caller.counted_for().cloned(),
+            quota: self.domain_quota().filter(|_| !is_configured),
+        };
+        let (workspace, now) = (caller.workspace.id, self.clock.now());
+        self.writer.add_counted_domain(workspace, host, status, quota, &caller.actor, now).await
     }
 
     /// The operator stands behind a host that waits for its proof, or lost it: it answers, and none is asked for.

@@ -11,7 +11,7 @@
 //! | links from files, and links as files | [`import`], [`export`], [`csv`] |
 //! | statistics of a workspace | [`statistics`] |
 //! | the daily job; a backup put back | [`sweep`], `backup` |
-//! | hourly limits, rate limiting, password hashing, outgoing requests | `quotas`, [`limits`], [`passwords`], [`outbound`] |
+//! | hourly limits and quotas, how they are counted, password hashing, outgoing requests | `quotas`, [`limits`], [`passwords`], [`outbound`] |
 //! | how a link is shown | `short_url` |
 //!
 //! An operation takes the [`Caller`] and a typed input. It authorizes, applies limits, parses against the workspace's policy, lets the store write the
@@ -48,16 +48,17 @@ use rlinks_store::write::Written;
 use rlinks_store::{RouteRecord, Store, StoreError, StoreOptions, StoreWriter};
 
 pub use self::caller::{Caller, Credential, LinkVisibility};
-use self::limits::{RateLimitStatus, RateLimiter};
+use self::limits::{HourlyLimits, RateLimitStatus};
+use self::quotas::LimitHolder;
+pub use self::quotas::{
+    DEFAULT_DNS_CHECKS_PER_HOUR, DEFAULT_DOMAINS, DEFAULT_LIVE_STREAMS, ResourceLimits, StreamQuota,
+};
 use self::safety::Safety;
 use crate::domain_checks::DomainChecker;
 pub use crate::links::explain::Explanation;
 pub use crate::short_url::ShortUrls;
 use rlinks_routes::RouteCache;
 use rlinks_store::clock::{Clock, Random};
-
-/// Keys and users whose requests and creations are counted at once.
-const MAX_RATE_LIMITED: usize = 100_000;
 
 /// Why something was not done.
 #[derive(Debug, thiserror::Error)]
@@ -81,8 +82,17 @@ pub enum OpsError {
     #[error("This credential does not allow {0}")]
     MissingScope(Scope),
     /// The caller has made all the links of this hour.
-    #[error("You have made your links of this hour")]
+    #[error("You have made {} links within an hour, the most you may; try again {}", .0.limit, in_minutes(.0.reset_seconds))]
     CreationLimit(RateLimitStatus),
+    /// The caller has made all the requests of this hour.
+    #[error("Rate limit reached {holder}; try again {}", in_minutes(.status.reset_seconds))]
+    RequestLimit { status: RateLimitStatus, holder: LimitHolder },
+    /// The caller, or their workspace, has asked DNS as often as they may within an hour.
+    #[error(
+        "Limit of {} DNS checks an hour reached {holder} (`limits.dns_checks_per_hour`); try again {}",
+        .status.limit, in_minutes(.status.reset_seconds)
+    )]
+    DnsCheckLimit { status: RateLimitStatus, holder: LimitHolder },
     /// A host that is not for whoever asks first.
     #[error("`{host}` {why}")]
     HostReserved {
@@ -121,7 +131,27 @@ impl From<FieldError> for OpsError {
     }
 }
 
+/// How long to wait, in words.
+fn in_minutes(seconds: u32) -> String {
+    match seconds {
+        0..=1 => "in a second".to_owned(),
+        2..=59 => format!("in {seconds} seconds"),
+        60 => "in a minute".to_owned(),
+        _ => format!("in {} minutes", seconds.div_ceil(60)),
+    }
+}
+
 impl OpsError {
+    /// The limit that was reached, and how the caller stands with it.
+    pub const fn rate_limit(&self) -> Option<RateLimitStatus> {
+        match self {
+            Self::CreationLimit(status)
+            | Self::RequestLimit { status, .. }
+            | Self::DnsCheckLimit { status, .. } => Some(*status),
+            _ => None,
+        }
+    }
+
     /// The error as programs know it.
     pub const fn code(&self) -> ErrorCode {
         match self {
@@ -137,7 +167,10 @@ impl OpsError {
             | Self::Store(StoreError::Unavailable(_) | StoreError::ClicksUnavailable(_)) => {
                 ErrorCode::KvUnavailable
             }
-            Self::CreationLimit(_) | Self::Store(StoreError::RateLimited { .. }) => ErrorCode::RateLimited,
+            Self::CreationLimit(_)
+            | Self::RequestLimit { .. }
+            | Self::DnsCheckLimit { .. }
+            | Self::Store(StoreError::RateLimited { .. }) => ErrorCode::RateLimited,
             Self::Store(StoreError::CodeTaken { .. }) => ErrorCode::CodeTaken,
             Self::HostReserved { .. }
             | Self::HostClaimed { .. }
@@ -149,7 +182,9 @@ impl OpsError {
                 | StoreError::IdempotencyKeyReused
                 | StoreError::LastAdmin,
             ) => ErrorCode::Conflict,
-            Self::Store(StoreError::QuotaExceeded(_)) => ErrorCode::QuotaExceeded,
+            Self::Store(StoreError::QuotaExceeded(_) | StoreError::ResourceQuota { .. }) => {
+                ErrorCode::QuotaExceeded
+            }
             Self::Store(StoreError::Refused(_) | StoreError::Unreadable(_)) => ErrorCode::Internal,
         }
     }
@@ -278,7 +313,8 @@ pub struct Ops {
     pub safety: Arc<Safety>,
     pub domain_checker: Arc<DomainChecker>,
     target_changes_per_minute: u32,
-    pub rate_limiter: Arc<RateLimiter>,
+    resource_limits: ResourceLimits,
+    hourly_limits: Arc<HourlyLimits>,
 }
 
 /// A store that was opened for operations: anything may read it, only [`Ops`] changes it.
@@ -317,6 +353,8 @@ pub struct OpsSettings {
     pub domain_checker: Arc<DomainChecker>,
     /// How many targets of existing links one member or key may change in a minute; 0 is as many as they like.
     pub target_changes_per_minute: u32,
+    /// How many keys, hosts and the like there may be.
+    pub resource_limits: ResourceLimits,
 }
 
 impl Ops {
@@ -330,7 +368,9 @@ impl Ops {
             safety,
             domain_checker,
             target_changes_per_minute,
+            resource_limits,
         } = settings;
+        let hourly_limits = Arc::new(HourlyLimits::new(clock.clone()));
         Self {
             store,
             writer,
@@ -342,7 +382,8 @@ impl Ops {
             safety,
             domain_checker,
             target_changes_per_minute,
-            rate_limiter: Arc::new(RateLimiter::new(MAX_RATE_LIMITED)),
+            resource_limits,
+            hourly_limits,
         }
     }
 

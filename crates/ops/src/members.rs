@@ -6,7 +6,7 @@ use rlinks_core::workspace::policy::Visibility;
 use rlinks_core::{
     Actor, Email, Id, LinkState, Password, Role, Scope, Timestamp, User, UserStatus, Workspace,
 };
-use rlinks_store::{AuthMethod, LinkFilter, NewUser, StoreError};
+use rlinks_store::{AuthMethod, LinkFilter, NewInvite, NewUser, StoreError};
 
 use crate::passwords::{self, PasswordOwner, Salt};
 use crate::{Caller, Credential, Ops, OpsError, Resource};
@@ -71,9 +71,9 @@ impl Ops {
         email.check_for_new_account()?;
         let now = self.clock.now();
         let new = NewUser { workspace: caller.workspace.id, email, full_name, role };
-        let user = self.writer.create_user(new, &caller.actor, now).await?;
         let (hash, invitation) = self.new_invitation(now);
-        self.writer.create_invite(&user, &hash, invitation.expires_at, now).await?;
+        let invite = self.counted_invite(caller, &hash, &invitation);
+        let user = self.writer.create_invited_user(new, &invite, &caller.actor, now).await?;
         Ok((user, invitation))
     }
 
@@ -87,8 +87,24 @@ impl Ops {
         }
         let now = self.clock.now();
         let (hash, invitation) = self.new_invitation(now);
-        self.writer.renew_invite(user, &hash, invitation.expires_at, &caller.actor, now).await?;
+        let invite = self.counted_invite(caller, &hash, &invitation);
+        self.writer.renew_invite(user, &invite, &caller.actor, now).await?;
         Ok(invitation)
+    }
+
+    /// What the store keeps of an invitation of this caller's.
+    fn counted_invite<'a>(
+        &self,
+        caller: &'a Caller,
+        hash: &'a str,
+        invitation: &Invitation,
+    ) -> NewInvite<'a> {
+        NewInvite {
+            hash,
+            expires_at: invitation.expires_at,
+            counted_for: caller.counted_for(),
+            quota: self.invitation_quota(caller),
+        }
     }
 
     /// A new invitation, and the hash to keep of it.

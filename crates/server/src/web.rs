@@ -175,6 +175,10 @@ impl PageError {
         Self { code, message: message.into(), retry_after: None, page: None, cookie: None }
     }
 
+    fn message(&self) -> &str {
+        &self.message
+    }
+
     /// Shown in a form that can be filled in again, with the cookie that goes with it.
     fn rendered_in(mut self, template: &impl Template, cookie: Option<HeaderValue>) -> Self {
         self.page = template.render().ok();
@@ -203,11 +207,10 @@ impl From<OpsError> for PageError {
                 retry_after: Some(seconds),
                 ..Self::with_message(error.code(), capitalize(&error.to_string()))
             },
-            OpsError::CreationLimit(status) => Self {
-                retry_after: Some(status.reset_seconds),
+            error => Self {
+                retry_after: error.rate_limit().map(|status| status.reset_seconds),
                 ..Self::with_message(error.code(), capitalize(&error.to_string()))
             },
-            error => Self::with_message(error.code(), capitalize(&error.to_string())),
         }
     }
 }

@@ -34,6 +34,9 @@ pub enum StoreError {
     /// The policy's limit of live links is reached.
     #[error("this workspace may have {0} links that are neither deleted nor expired, and has them")]
     QuotaExceeded(u32),
+    /// A member or a workspace has as many of something as they may.
+    #[error("{holder} has {limit} {kind}, the most there may be (`{}`); {}, or ask the operator to raise the limit", .kind.setting(), .kind.remedy())]
+    ResourceQuota { kind: QuotaKind, holder: QuotaHolder, limit: u32 },
     /// They changed the targets of too many links within a minute.
     #[error(
         "you have changed the targets of {changes_per_minute} links within a minute, which is the most you may; wait {seconds} seconds"
@@ -53,6 +56,59 @@ pub enum StoreError {
     /// What should be changed is not there.
     #[error("there is no {0}")]
     NotFound(String),
+}
+
+/// What a quota is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum QuotaKind {
+    Keys,
+    Invitations,
+    Domains,
+}
+
+impl QuotaKind {
+    /// The key of the configuration.
+    const fn setting(self) -> &'static str {
+        match self {
+            Self::Keys => "limits.keys",
+            Self::Invitations => "limits.invitations",
+            Self::Domains => "limits.domains",
+        }
+    }
+
+    const fn remedy(self) -> &'static str {
+        match self {
+            Self::Keys => "revoke a key that is no longer needed",
+            Self::Invitations => "wait until one is accepted or expires",
+            Self::Domains => "remove a host that is no longer needed",
+        }
+    }
+}
+
+impl std::fmt::Display for QuotaKind {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.write_str(match self {
+            Self::Keys => "active API keys",
+            Self::Invitations => "pending invitations",
+            Self::Domains => "hosts",
+        })
+    }
+}
+
+/// Whose quota it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum QuotaHolder {
+    Member,
+    Workspace,
+}
+
+impl std::fmt::Display for QuotaHolder {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.write_str(match self {
+            Self::Member => "this member",
+            Self::Workspace => "this workspace",
+        })
+    }
 }
 
 impl StoreError {

@@ -12,6 +12,7 @@
 //! | backup and restore, and rows that are not what the log says | [`backup`] |
 //! | what changed, for caches | [`feed`] |
 //! | leases and keys that several nodes share | `jobs` |
+//! | how many there may be of something; what counts towards hourly limits | `quota`, `limit_uses` |
 //! | the time and random bytes | [`clock`] |
 //!
 //! A module uses only modules above it: `access` knows `workspace` and `audit`, `write` knows `links` and `audit`, and everything
@@ -27,7 +28,9 @@ pub mod database;
 mod error;
 pub mod feed;
 mod jobs;
+mod limit_uses;
 mod links;
+mod quota;
 mod workspace;
 pub mod write;
 
@@ -40,7 +43,7 @@ use rlinks_core::id::WorkerId;
 use tokio::sync::watch;
 
 pub use access::api_keys::{KeyWithOwner, NewKey};
-pub use access::members::NewUser;
+pub use access::members::{NewInvite, NewUser};
 pub use access::oidc_identities::{OidcIdentity, OidcProfile};
 pub use access::sessions::{AuthMethod, NewSession, Session, SessionWithUser};
 pub use access::sign_in::PendingInvitation;
@@ -51,13 +54,15 @@ pub use audit::log::AuditFilter;
 pub use database::migrations::Schema;
 pub use database::open::{Location, MissingStore, StoreOptions};
 pub use database::pool::Dialect;
-pub use error::StoreError;
+pub use error::{QuotaHolder, QuotaKind, StoreError};
+pub use limit_uses::LimitUse;
 #[doc(hidden)]
 pub use links::list_filter::SmallResult;
 pub use links::list_filter::{ExpiryFilter, LinkFilter, ListPosition, Order, SortBy};
 pub use links::read::LinkName;
 pub use links::routes::RouteRecord;
-pub use workspace::domains::DomainRecord;
+pub use quota::{Quota, WORKSPACE_FACTOR};
+pub use workspace::domains::{DomainQuota, DomainRecord};
 
 use crate::database::pool::Pool;
 use crate::write::queue::WriteQueue;

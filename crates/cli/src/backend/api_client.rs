@@ -199,7 +199,7 @@ impl ApiClient {
         let code = ErrorCode::from_name(&error.code).unwrap_or_else(|| error_code_from_status(answer.status));
         if let (ErrorCode::RateLimited, Some(seconds)) = (code, answer.retry_after) {
             // Some messages say how long by themselves.
-            let message = if error.message.contains(" seconds") {
+            let message = if [" seconds", "try again in "].iter().any(|words| error.message.contains(words)) {
                 error.message
             } else {
                 format!("{}; try again in {seconds} seconds", error.message)

@@ -9,6 +9,7 @@ use rlinks_clicks::enrich::geo::Geo;
 use rlinks_clicks::journal::{self, DroppedClicks};
 use rlinks_core::id::EPOCH_MS;
 use rlinks_core::{DomainStatus, Slug, Timestamp};
+use rlinks_ops::api_keys::stale_before;
 use rlinks_ops::safety::blocklist::BlocklistFile;
 use rlinks_server::Tls;
 use rlinks_server::auth::oidc::provider::Issuer;
@@ -26,6 +27,8 @@ use crate::output::Output;
 
 /// A clock this far behind the last change was set back, or the change was made elsewhere by one that runs ahead.
 const MAX_CLOCK_SKEW_MS: i64 = 60_000;
+/// Keys that are named; of more it is only said that there are.
+const MAX_NAMED_KEYS: i64 = 20;
 
 #[derive(Serialize)]
 struct Finding {
@@ -326,6 +329,7 @@ async fn check_store(findings: &mut Findings, store: &Store, config: &Config) ->
         );
     }
     check_domains(findings, store, config).await?;
+    check_keys(findings, store).await?;
     if let Some(main) = store.workspace(&Slug::main()).await? {
         check_clock(findings, store.last_change(main.id).await?);
     }
@@ -350,6 +354,29 @@ async fn check_domains(findings: &mut Findings, store: &Store, config: &Config) 
         findings.ok("custody", format!("{message}; `rmax domains add {base}` gives it to workspace main"));
     } else if config.domain_checks.enabled && all_is_well {
         findings.ok("custody", "nothing is wrong with hosts that was seen");
+    }
+    Ok(())
+}
+
+/// Keys that nobody has replaced for a year: the longer a key is in use, the more places it may have leaked to.
+async fn check_keys(findings: &mut Findings, store: &Store) -> Result<(), CliError> {
+    let now = Clock::system().now();
+    let stale = store.keys_older_than(None, None, stale_before(now), now, MAX_NAMED_KEYS + 1).await?;
+    let named = usize::try_from(MAX_NAMED_KEYS).unwrap_or_default();
+    let mut names: Vec<String> = stale
+        .iter()
+        .take(named)
+        .map(|(workspace, key)| format!("{} ({}, workspace {workspace})", one_line(&key.name), key.prefix))
+        .collect();
+    if stale.len() > named {
+        names.push("and more".to_owned());
+    }
+    if !names.is_empty() {
+        findings.problem(
+            "keys",
+            format!("unchanged for a year: {}", names.join(", ")),
+            "`rmax keys rotate <id>` replaces a key, and the old one works for 24 hours more",
+        );
     }
     Ok(())
 }

@@ -16,7 +16,7 @@ use crate::error::CliError;
 use crate::files::cannot_read;
 
 /// Every key there is, in the order they are shown.
-pub(super) const CONFIG_KEYS: [&str; 53] = [
+pub(super) const CONFIG_KEYS: [&str; 58] = [
     "domain",
     "base_domain",
     "public_scheme",
@@ -56,6 +56,11 @@ pub(super) const CONFIG_KEYS: [&str; 53] = [
     "domain_checks.rdap",
     "domain_checks.points_to",
     "limits.target_changes_per_minute",
+    "limits.keys",
+    "limits.invitations",
+    "limits.domains",
+    "limits.live_streams",
+    "limits.dns_checks_per_hour",
     "worker_id",
     "tls.cert",
     "tls.key",

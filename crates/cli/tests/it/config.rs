@@ -72,6 +72,8 @@ rdap = "http://r/"
 points_to = ["192.0.2.7"]
 [limits]
 target_changes_per_minute = 7
+keys = 9
+invitations = 0
 [log]
 format = "json"
 level = "debug"
@@ -124,6 +126,11 @@ fn every_setting_is_read_from_the_file() {
     domain_checks.rdap = "http://r/"         # rmax.toml
     domain_checks.points_to = ["192.0.2.7"]  # rmax.toml
     limits.target_changes_per_minute = 7     # rmax.toml
+    limits.keys = 9                          # rmax.toml
+    limits.invitations = 0                   # rmax.toml
+    limits.domains = 20                      # default
+    limits.live_streams = 6                  # default
+    limits.dns_checks_per_hour = 30          # default
     worker_id = 7                            # rmax.toml
     tls.cert = "cert.pem"                    # rmax.toml
     tls.key = "key.pem"                      # rmax.toml
@@ -155,6 +162,11 @@ fn every_setting_has_an_environment_variable() {
         .with("RMAX_SAFETY_BLOCKLIST_PATH", "b.txt")
         .with("RMAX_SAFETY_SAFE_BROWSING_KEY", "secret")
         .with("RMAX_LIMITS_TARGET_CHANGES_PER_MINUTE", "0")
+        .with("RMAX_LIMITS_KEYS", "9")
+        .with("RMAX_LIMITS_INVITATIONS", "8")
+        .with("RMAX_LIMITS_DOMAINS", "7")
+        .with("RMAX_LIMITS_LIVE_STREAMS", "6")
+        .with("RMAX_LIMITS_DNS_CHECKS_PER_HOUR", "0")
         .with("RMAX_THREADS", "5")
         .with("RMAX_TLS_CERT", "c.pem")
         .with("RMAX_TLS_KEY", "k.pem")
@@ -190,6 +202,11 @@ fn every_setting_has_an_environment_variable() {
     domain_checks.enabled = false            # default
     domain_checks.proof = false              # default
     limits.target_changes_per_minute = 0     # RMAX_LIMITS_TARGET_CHANGES_PER_MINUTE
+    limits.keys = 9                          # RMAX_LIMITS_KEYS
+    limits.invitations = 8                   # RMAX_LIMITS_INVITATIONS
+    limits.domains = 7                       # RMAX_LIMITS_DOMAINS
+    limits.live_streams = 6                  # RMAX_LIMITS_LIVE_STREAMS
+    limits.dns_checks_per_hour = 0           # RMAX_LIMITS_DNS_CHECKS_PER_HOUR
     tls.cert = "c.pem"                       # RMAX_TLS_CERT
     tls.key = "k.pem"                        # RMAX_TLS_KEY
     tls.hsts = 2592000                       # default

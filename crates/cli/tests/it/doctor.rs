@@ -50,7 +50,7 @@ fn doctor_on_a_healthy_store_reports_no_problem() {
     ok       data: rlinks-data is ours alone to write
     ok       server: none is running on this folder
     ok       store: sqlite:rlinks-data/rlinks.db opens
-    ok       schema: up to date (10)
+    ok       schema: up to date (11)
     ok       integrity: the database finds no damage
     ok       heads: 1 signed heads in rlinks-data/audit-heads.log
     ok       audit: 2 entries, none edited, removed or cut off
@@ -78,7 +78,7 @@ fn doctor_names_each_problem() {
     ok       data: rlinks-data is ours alone to write
     ok       server: none is running on this folder
     ok       store: sqlite:rlinks-data/rlinks.db opens
-    ok       schema: up to date (10)
+    ok       schema: up to date (11)
     ok       integrity: the database finds no damage
     ok       heads: 2 signed heads in rlinks-data/audit-heads.log
     problem  audit: workspace main, entry 2: was edited: its hash does not match its contents
@@ -110,6 +110,22 @@ fn doctor_reports_files_readable_by_others() {
     set("rlinks-data/audit-key", 0o644);
     assert_eq!(problems(&sandbox), ["data"]);
     sandbox.rmax("doctor").says("one problem was found");
+}
+
+#[test]
+fn doctor_names_keys_unchanged_for_a_year() {
+    let sandbox = Sandbox::new();
+    let made = sandbox.json("keys create --name veteran --json");
+    sandbox.ok("keys create --name recruit");
+    assert_eq!(problems(&sandbox), Vec::<String>::new());
+    sandbox.tamper("update api_keys set created_at = created_at - 31536000000 where name = 'veteran'");
+    assert_eq!(problems(&sandbox), ["keys"]);
+    let prefix = made["prefix"].as_str().unwrap();
+    let found = format!("keys: unchanged for a year: veteran ({prefix}, workspace main)\n");
+    let shown = sandbox.rmax("doctor").stdout;
+    assert!(shown.contains(&found) && !shown.contains("recruit"), "{shown}");
+    sandbox.ok(&format!("keys revoke {}", made["id"].as_str().unwrap()));
+    assert_eq!(problems(&sandbox), Vec::<String>::new());
 }
 
 #[test]
@@ -223,12 +239,12 @@ fn migrate_status_shows_the_schema_version() {
     assert_snapshot!(sandbox.rmax("migrate up"), @"
     exit 0
     --- stdout
-    the schema is up to date: 10
+    the schema is up to date: 11
     ");
     assert_snapshot!(sandbox.rmax("migrate status"), @"
     exit 0
     --- stdout
-    schema 10; 10 applied, 0 waiting
+    schema 11; 11 applied, 0 waiting
     ");
     let schema = sandbox.json("migrate status --json");
     assert_eq!(schema["known"], schema["applied"]);

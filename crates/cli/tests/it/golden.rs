@@ -128,6 +128,8 @@ fn doctor_finds_the_same_in_the_golden_store() {
         .as_array()
         .unwrap()
         .iter()
+        // The keys of the golden store grow older than a year while we look.
+        .filter(|check| check["check"] != "keys")
         .map(|check| serde_json::json!([check["check"], check["ok"]]))
         .collect();
     assert_eq!(Value::from(found), expected("doctor.json"), "{checks:#}");

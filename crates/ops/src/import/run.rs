@@ -285,7 +285,7 @@ impl ImportRun<'_> {
                 true
             }
             ImportAction::Create(_) => {
-                let reason = "you have made your links of this hour; import the file again later to go on";
+                let reason = "you have made as many links within an hour as you may; import the file again later to go on";
                 verdicts.push(step.verdict(RowOutcome::Refused, reason));
                 false
             }

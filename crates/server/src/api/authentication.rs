@@ -24,13 +24,12 @@ pub async fn authenticate(State(api): State<Arc<Api>>, request: Request, next: N
     }
     let rate_limit = match api.ops.count_request(&caller) {
         Ok(rate_limit) => rate_limit,
-        Err(left) => {
-            let message = match caller.key() {
-                Some(_) => "This key has made its requests of this hour",
-                None => "You have made your requests of this hour",
-            };
-            let mut response = ApiError::rate_limited(left.reset_seconds, message).into_response();
-            set_rate_limit_headers(&mut response, left);
+        Err(refused) => {
+            let status = refused.rate_limit();
+            let mut response = ApiError::from(refused).into_response();
+            if let Some(status) = status {
+                set_rate_limit_headers(&mut response, status);
+            }
             return response;
         }
     };

@@ -75,7 +75,9 @@ impl From<OpsError> for ApiError {
             OpsError::HostClaimed { proof, .. } => {
                 Self { details: json!({ "proof": proof }), ..Self::with_message(code, error.to_string()) }
             }
-            OpsError::CreationLimit(status) => Self {
+            OpsError::CreationLimit(status)
+            | OpsError::RequestLimit { status, .. }
+            | OpsError::DnsCheckLimit { status, .. } => Self {
                 rate_limit: Some(*status),
                 ..Self::rate_limited(status.reset_seconds, &error.to_string())
             },

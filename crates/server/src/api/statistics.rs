@@ -434,9 +434,9 @@ async fn live(
     params: Params,
 ) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, ApiError> {
     params.finish()?;
-    let subscription = api.live.subscribe(caller.workspace.id).ok_or_else(|| {
-        ApiError::rate_limited(STREAM_RETRY_SECONDS, "Too many are listening already; try again later")
-    })?;
+    let subscription = api.live.subscribe(caller.workspace.id, caller.principal_id(), api.ops.stream_quota());
+    let subscription =
+        subscription.map_err(|error| ApiError::rate_limited(STREAM_RETRY_SECONDS, &error.to_string()))?;
     api.mark_listening().await;
     let live_stream = LiveStream {
         api: Arc::clone(&api),

@@ -10,7 +10,7 @@ use crate::auth::oidc::OidcSettings;
 pub use crate::redirect::connection_limits::ConnectionSettings;
 pub use crate::redirect::settings::{ForwardedHeader, ReloadableSettings};
 pub use crate::redirect::tls::TlsFiles;
-use rlinks_ops::{ShortUrls, domain_checks, safety};
+use rlinks_ops::{ResourceLimits, ShortUrls, domain_checks, safety};
 
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -51,6 +51,8 @@ pub struct Config {
     pub domain_checks: domain_checks::DomainCheckConfig,
     /// How many targets of existing links one member or key may change in a minute; 0 is as many as they like.
     pub target_changes_per_minute: u32,
+    /// How many keys, hosts and the like one member may have.
+    pub resource_limits: ResourceLimits,
     /// How many connections there may be.
     pub connections: ConnectionSettings,
     /// What a reload may change.

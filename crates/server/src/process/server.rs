@@ -173,8 +173,10 @@ impl Server {
             safety,
             domain_checker: Arc::new(domain_checker),
             target_changes_per_minute: config.target_changes_per_minute,
+            resource_limits: config.resource_limits,
         };
         let ops = Ops::new(opened, settings);
+        control.block_on(ops.load_limit_uses());
         let clicks = Arc::default();
         let auth = Arc::new(control.block_on(build_auth(&config, &ops, &routes))?);
         let front_end = FrontEnd::new(ops, Arc::clone(&routes), Arc::clone(&clicks));
@@ -299,6 +301,8 @@ impl Server {
         self.background_tasks.push(self.control.spawn(Arc::clone(&self.api).run()));
         let auth = Arc::clone(&self.auth);
         self.background_tasks.push(self.control.spawn(async move { auth.run().await }));
+        let ops = self.api.ops.clone();
+        self.background_tasks.push(self.control.spawn(async move { ops.keep_limit_uses().await }));
         let watching = self.api.ops.clone().poll_blocklist();
         self.background_tasks.push(self.control.spawn(watching));
         if let Some(tls) = &self.tls {
@@ -384,6 +388,8 @@ impl Server {
                 for follower in self.background_tasks {
                     let _ = follower.await;
                 }
+                // Only now: a write that was cut off has given its uses back.
+                self.api.ops.save_limit_uses().await;
                 if let Some(clicks) = self.clicks.get() {
                     clicks.close().await;
                 }

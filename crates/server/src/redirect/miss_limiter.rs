@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use rlinks_ops::limits::{LimitKey, RateLimit, RateLimiter};
+use rlinks_ops::limits::{NetworkLimiter, NetworkRate, NetworkSubject};
 
 use crate::redirect::client_address::{network, wide_network};
 
@@ -10,27 +10,27 @@ use crate::redirect::client_address::{network, wide_network};
 const MAX_BURST_MISSES: u32 = 2_000;
 /// Misses a network may have a second, for as long as it likes.
 const MAX_MISSES_PER_SECOND: u32 = 50;
-const LIMIT: RateLimit = RateLimit::per_second(MAX_MISSES_PER_SECOND, MAX_BURST_MISSES);
+const LIMIT: NetworkRate = NetworkRate::per_second(MAX_MISSES_PER_SECOND, MAX_BURST_MISSES);
 /// The same for an IPv6 /32: its owner could come from another /48 with every request.
-const WIDE_LIMIT: RateLimit = RateLimit::per_second(MAX_MISSES_PER_SECOND * 8, MAX_BURST_MISSES * 8);
+const WIDE_LIMIT: NetworkRate = NetworkRate::per_second(MAX_MISSES_PER_SECOND * 8, MAX_BURST_MISSES * 8);
 const MAX_NETWORKS: usize = 1 << 12;
 
 /// One for each serving thread, so that none waits for another.
 pub struct MissLimiter {
-    limiter: RateLimiter,
+    limiter: NetworkLimiter,
 }
 
 impl MissLimiter {
     /// Nobody has missed yet.
     pub fn new() -> Self {
-        Self { limiter: RateLimiter::new(MAX_NETWORKS) }
+        Self { limiter: NetworkLimiter::new(MAX_NETWORKS) }
     }
 
     /// Counts a miss. Whether it is still within bounds.
     pub fn allow(&self, address: IpAddr, now_ms: u64) -> bool {
         let take = |key, limit| self.limiter.take(key, limit, 1, now_ms).is_ok();
-        take(LimitKey::Misses(network(address)), LIMIT)
-            && wide_network(address).is_none_or(|wide| take(LimitKey::WideMisses(wide), WIDE_LIMIT))
+        take(NetworkSubject::Misses(network(address)), LIMIT)
+            && wide_network(address).is_none_or(|wide| take(NetworkSubject::WideMisses(wide), WIDE_LIMIT))
     }
 }
 

@@ -12,6 +12,7 @@ mod domains;
 mod every_operation;
 mod idempotency;
 mod keys;
+mod limits;
 mod links;
 mod lists;
 mod outage;

@@ -11,6 +11,8 @@ use crate::database::ids::next_id;
 use crate::database::json::json;
 use crate::database::pool::{Tx, read, read_in, run_in};
 use crate::database::row::from_row;
+use crate::error::QuotaKind;
+use crate::quota::{Held, Quota};
 use crate::workspace::workspaces::WorkspaceRow;
 use crate::{Store, StoreError, StoreWriter};
 
@@ -192,6 +194,14 @@ impl KeyWithOwnerRow {
     }
 }
 
+/// A key and the slug of its workspace.
+struct OldKeyRow {
+    slug: String,
+    key: KeyRow,
+}
+
+from_row!(OldKeyRow { slug; key });
+
 impl Store {
     /// A key by its prefix, with whoever it belongs to.
     pub async fn key_with_owner(&self, prefix: &str) -> Result<Option<KeyWithOwner>, StoreError> {
@@ -257,6 +267,35 @@ impl Store {
         Ok(rows.into_iter().map(KeyRow::key).collect())
     }
 
+    /// Active keys of living workspaces that were made before a moment and never replaced, oldest first, each with the slug of its
+    /// workspace: of all, of one workspace, or of one of its members.
+    pub async fn keys_older_than(
+        &self,
+        workspace: Option<Id>,
+        user: Option<Id>,
+        before: Timestamp,
+        now: Timestamp,
+        limit: i64,
+    ) -> Result<Vec<(String, ApiKey)>, StoreError> {
+        let rows: Vec<OldKeyRow> = read!(
+            &self.pool,
+            fetch_all,
+            "select w.slug as slug, k.id, k.workspace_id, k.user_id, k.name, k.prefix, k.hash, k.scopes, k.created_by, k.created_at,
+                    k.expires_at, k.revoked_at, k.last_used_at, k.usage_count
+             from api_keys k join workspaces w on w.id = k.workspace_id
+             where k.created_at <= $1 and k.revoked_at is null and (k.expires_at is null or k.expires_at >= $2)
+                   and w.deleted_at is null and k.workspace_id = coalesce(cast($3 as bigint), k.workspace_id)
+                   and (cast($4 as bigint) is null or k.user_id = $4)
+             order by k.created_at, k.id limit $5",
+            before.ms(),
+            now.ms(),
+            workspace.map(Id::as_i64),
+            user.map(Id::as_i64),
+            limit
+        )?;
+        Ok(rows.into_iter().map(|row| (row.slug, row.key.key())).collect())
+    }
+
     /// How many keys [`StoreWriter::purge_keys`] would drop.
     pub async fn count_purgeable_keys(
         &self,
@@ -275,10 +314,21 @@ impl Store {
 }
 
 impl StoreWriter {
-    /// Makes a key. A prefix that is taken is a conflict: draw another.
-    pub async fn create_key(&self, new: NewKey, actor: &Actor, now: Timestamp) -> Result<ApiKey, StoreError> {
+    /// Makes a key, if the quota has room. A prefix that is taken is a conflict: draw another.
+    pub async fn create_key(
+        &self,
+        new: NewKey,
+        quota: Option<Quota>,
+        actor: &Actor,
+        now: Timestamp,
+    ) -> Result<ApiKey, StoreError> {
         let mut change = self.begin_change(new.workspace).await?;
         let now = change.living_head()?.next_timestamp(now);
+        if let Some(quota) = quota {
+            let sponsor = sponsor_of(&mut change.tx, actor).await?;
+            let held = count_active_keys(&mut change.tx, new.workspace, new.user, &sponsor, now).await?;
+            quota.check(QuotaKind::Keys, &held)?;
+        }
         let (key, entry) = create(&mut change.tx, self.worker, new, actor, now).await?;
         change.commit([entry], now).await?;
         Ok(key)
@@ -303,12 +353,14 @@ impl StoreWriter {
         Ok(next)
     }
 
-    /// Makes a successor of a key with the same name, owner and scopes; the old one lives until `old_until` at most.
+    /// Makes a successor of a key with the same name, owner and scopes; the old one lives until `old_until` at most. Both work for
+    /// a while, so there may be twice as many as the quota says, and whoever has just so many can replace each of them.
     pub async fn rotate_key(
         &self,
         seen: &ApiKey,
         (prefix, hash): (String, String),
         old_until: Timestamp,
+        quota: Option<Quota>,
         actor: &Actor,
         now: Timestamp,
     ) -> Result<ApiKey, StoreError> {
@@ -316,6 +368,11 @@ impl StoreWriter {
         let (there, old_hash) = load_key(&mut change.tx, seen.workspace, seen.id).await?;
         if there.revoked_at.is_some() || there.expires_at != seen.expires_at {
             return Err(StoreError::Conflict);
+        }
+        if let Some(quota) = quota {
+            let (owner, sponsor) = (there.user, &there.created_by);
+            let held = count_active_keys(&mut change.tx, there.workspace, owner, sponsor, now).await?;
+            quota.doubled().check(QuotaKind::Keys, &held)?;
         }
         let new = NewKey {
             workspace: there.workspace,
@@ -375,6 +432,29 @@ impl StoreWriter {
         }
         Ok(purged)
     }
+}
+
+/// The active keys of a workspace, and of them those of a member, or of whoever answers for keys that are nobody's.
+async fn count_active_keys(
+    tx: &mut Tx,
+    workspace: Id,
+    owner: Option<Id>,
+    sponsor: &Actor,
+    now: Timestamp,
+) -> Result<Held, StoreError> {
+    let is_counted = owner.is_some() || ApiKey::sponsor(sponsor).is_some();
+    let (by_workspace, by_member): (i64, i64) = read_in!(
+        tx,
+        fetch_one,
+        "select count(*),
+                count(case when user_id = $3 or (user_id is null and $3 is null and created_by = $4) then 1 end)
+         from api_keys where workspace_id = $1 and revoked_at is null and (expires_at is null or expires_at >= $2)",
+        workspace.as_i64(),
+        now.ms(),
+        owner.map(Id::as_i64),
+        sponsor.as_str()
+    )?;
+    Ok(Held { by_member: is_counted.then_some(by_member), by_workspace })
 }
 
 async fn create<'a>(

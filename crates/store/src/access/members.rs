@@ -1,6 +1,7 @@
 //! Members of workspaces. Each change is a transaction of its own under the workspace's head, with an audit entry that says
 //! what changed and never who it is.
 
+use rlinks_core::id::WorkerId;
 use rlinks_core::{Actor, Email, Id, Role, Timestamp, User, UserStatus};
 
 use crate::access::user_rows::{UserRow, insert, user_columns, user_subject};
@@ -9,6 +10,8 @@ use crate::audit::chain::NewEntry;
 use crate::database::ids::next_id;
 use crate::database::json::json;
 use crate::database::pool::{Tx, read, read_in, run_in};
+use crate::error::QuotaKind;
+use crate::quota::{Held, Quota};
 use crate::{Store, StoreError, StoreWriter};
 
 /// Somebody about to become a member.
@@ -103,24 +106,39 @@ impl Store {
     }
 }
 
+/// A one-time invitation about to be kept.
+#[derive(Clone, Copy, Debug)]
+pub struct NewInvite<'a> {
+    pub hash: &'a str,
+    pub expires_at: Timestamp,
+    /// Whom it counts for, where it counts for a member.
+    pub counted_for: Option<&'a Actor>,
+    pub quota: Option<Quota>,
+}
+
 impl StoreWriter {
+    /// Makes somebody a member who is invited to choose how they sign in, if the quota has room for the invitation.
+    pub async fn create_invited_user(
+        &self,
+        new: NewUser,
+        invite: &NewInvite<'_>,
+        actor: &Actor,
+        now: Timestamp,
+    ) -> Result<User, StoreError> {
+        let mut change = self.begin_change(new.workspace).await?;
+        change.living_head()?;
+        let user = insert_user(&mut change.tx, self.worker, new, now).await?;
+        write_invite(&mut change.tx, &user, invite, now).await?;
+        change.commit([created_entry(&user, actor)], now).await?;
+        Ok(user)
+    }
+
     /// Makes somebody a member. An address that a living member has is taken; a deleted member's is not.
     pub async fn create_user(&self, new: NewUser, actor: &Actor, now: Timestamp) -> Result<User, StoreError> {
         let mut change = self.begin_change(new.workspace).await?;
         change.living_head()?;
-        let id = next_id(&mut change.tx, self.worker, now).await?;
-        let user = new.into_user(id, now);
-        if insert(&mut change.tx, &user).await? == 0 {
-            return Err(StoreError::NameTaken(user.email.to_string()));
-        }
-        let entry = NewEntry {
-            actor,
-            action: "user.create",
-            subject: user_subject(user.id),
-            before: None,
-            after: Some(json(&user.audited())),
-        };
-        change.commit([entry], now).await?;
+        let user = insert_user(&mut change.tx, self.worker, new, now).await?;
+        change.commit([created_entry(&user, actor)], now).await?;
         Ok(user)
     }
 
@@ -219,32 +237,17 @@ impl StoreWriter {
         change.commit(entries, now).await
     }
 
-    /// Keeps the hash of a new member's one-time invitation; that they were made is in the log already.
-    pub async fn create_invite(
-        &self,
-        user: &User,
-        hash: &str,
-        expires_at: Timestamp,
-        now: Timestamp,
-    ) -> Result<(), StoreError> {
-        let mut change = self.begin_change(user.workspace).await?;
-        load_unchanged(&mut change.tx, user).await?;
-        write_invite(&mut change.tx, user.id, hash, expires_at, now).await?;
-        change.commit_unlogged().await
-    }
-
     /// Invites a member once more. Earlier invitations of theirs no longer work; whatever else they sign in with still does.
     pub async fn renew_invite(
         &self,
         user: &User,
-        hash: &str,
-        expires_at: Timestamp,
+        invite: &NewInvite<'_>,
         actor: &Actor,
         now: Timestamp,
     ) -> Result<(), StoreError> {
         let mut change = self.begin_change(user.workspace).await?;
         let there = load_unchanged(&mut change.tx, user).await?;
-        write_invite(&mut change.tx, there.id, hash, expires_at, now).await?;
+        write_invite(&mut change.tx, &there, invite, now).await?;
         let said = json(&there.audited());
         let entry = NewEntry {
             actor,
@@ -264,22 +267,60 @@ impl StoreWriter {
     }
 }
 
-/// An earlier invitation of the same member no longer works.
+async fn insert_user(
+    tx: &mut Tx,
+    worker: WorkerId,
+    new: NewUser,
+    now: Timestamp,
+) -> Result<User, StoreError> {
+    let id = next_id(tx, worker, now).await?;
+    let user = new.into_user(id, now);
+    if insert(tx, &user).await? == 0 {
+        return Err(StoreError::NameTaken(user.email.to_string()));
+    }
+    Ok(user)
+}
+
+fn created_entry<'a>(user: &User, actor: &'a Actor) -> NewEntry<'a> {
+    NewEntry {
+        actor,
+        action: "user.create",
+        subject: user_subject(user.id),
+        before: None,
+        after: Some(json(&user.audited())),
+    }
+}
+
+/// Keeps an invitation, if the quota has room. An earlier one of the same member no longer works, and doesn't count.
 async fn write_invite(
     tx: &mut Tx,
-    user: Id,
-    hash: &str,
-    expires_at: Timestamp,
+    user: &User,
+    invite: &NewInvite<'_>,
     now: Timestamp,
 ) -> Result<(), StoreError> {
-    run_in!(tx, "delete from invites where user_id = $1", user.as_i64())?;
+    run_in!(tx, "delete from invites where user_id = $1", user.id.as_i64())?;
+    let counted_for = invite.counted_for.map(Actor::as_str);
+    if let Some(quota) = invite.quota {
+        let (by_workspace, by_member): (i64, i64) = read_in!(
+            tx,
+            fetch_one,
+            "select count(*), count(case when i.counted_for = $3 then 1 end)
+             from invites i join users u on u.id = i.user_id where u.workspace_id = $1 and i.expires_at >= $2",
+            user.workspace.as_i64(),
+            now.ms(),
+            counted_for
+        )?;
+        let held = Held { by_member: counted_for.map(|_| by_member), by_workspace };
+        quota.check(QuotaKind::Invitations, &held)?;
+    }
     run_in!(
         tx,
-        "insert into invites (hash, user_id, created_at, expires_at) values ($1, $2, $3, $4)",
-        hash,
-        user.as_i64(),
+        "insert into invites (hash, user_id, created_at, expires_at, counted_for) values ($1, $2, $3, $4, $5)",
+        invite.hash,
+        user.id.as_i64(),
         now.ms(),
-        expires_at.ms()
+        invite.expires_at.ms(),
+        counted_for
     )?;
     Ok(())
 }

@@ -14,6 +14,8 @@ use crate::audit::log::domain_subject;
 use crate::database::json::json;
 use crate::database::pool::{Tx, read, read_in, run_in};
 use crate::database::row::from_row;
+use crate::error::QuotaKind;
+use crate::quota::{Held, Quota};
 use crate::workspace::workspaces::MAIN_WORKSPACE_ID;
 use crate::{Store, StoreError, StoreWriter};
 
@@ -28,6 +30,14 @@ pub struct DomainRecord {
     pub domain: Domain,
     /// Whether it answers, and what was seen of it.
     pub verification: DomainVerification,
+}
+
+/// Whom a new host counts for, and how many there may be.
+#[derive(Clone, Debug, Default)]
+pub struct DomainQuota {
+    /// The member, or whoever answers for the key; nobody for what the operator adds.
+    pub counted_for: Option<Actor>,
+    pub quota: Option<Quota>,
 }
 
 macro_rules! domain_record_columns {
@@ -193,7 +203,7 @@ impl Store {
 }
 
 impl StoreWriter {
-    /// Adds a domain; the first of a workspace is its primary one. Adding one's own domain again changes nothing.
+    /// Adds a domain, whatever the quota; the first of a workspace is its primary one. Adding one's own domain again changes nothing.
     pub async fn add_domain(
         &self,
         workspace: Id,
@@ -201,7 +211,8 @@ impl StoreWriter {
         actor: &Actor,
         now: Timestamp,
     ) -> Result<Domain, StoreError> {
-        self.add_domain_with_status(workspace, host, actor, now, DomainStatus::Active).await
+        self.add_counted_domain(workspace, host, DomainStatus::Active, DomainQuota::default(), actor, now)
+            .await
     }
 
     /// Removes a domain. Where it was the primary one, the oldest of the rest takes its place.
@@ -259,22 +270,38 @@ impl StoreWriter {
         actor: &Actor,
         now: Timestamp,
     ) -> Result<Domain, StoreError> {
-        self.add_domain_with_status(workspace, host, actor, now, DomainStatus::Unverified).await
+        self.add_counted_domain(workspace, host, DomainStatus::Unverified, DomainQuota::default(), actor, now)
+            .await
     }
 
-    /// Adds a domain that answers at once, or waits for its proof.
-    async fn add_domain_with_status(
+    /// Adds a domain that answers at once, or waits for its proof, if the quota has room for it.
+    pub async fn add_counted_domain(
         &self,
         workspace: Id,
         host: Host,
+        status: DomainStatus,
+        quota: DomainQuota,
         actor: &Actor,
         now: Timestamp,
-        status: DomainStatus,
     ) -> Result<Domain, StoreError> {
         let mut change = self.begin_change(workspace).await?;
         change.living_head()?;
+        let (held, has_host) =
+            count_domains(&mut change.tx, workspace, &host, quota.counted_for.as_ref()).await?;
+        // Before anything else: whoever has no room must not learn what others have, nor take it from them.
+        if let (Some(quota), false) = (quota.quota, has_host) {
+            quota.check(QuotaKind::Domains, &held)?;
+        }
         let (domain, added) = insert_domain(&mut change.tx, workspace, host, actor, now).await?;
         let Some(added) = added else { return Ok(domain) };
+        if let Some(principal) = &quota.counted_for {
+            run_in!(
+                &mut change.tx,
+                "insert into counted_domains (host, counted_for) values ($1, $2)",
+                domain.host.as_str(),
+                principal.as_str()
+            )?;
+        }
         let mut entries = vec![added];
         if status == DomainStatus::Unverified {
             write_verification(&mut change.tx, &domain.host, &DomainVerification::unverified()).await?;
@@ -358,6 +385,25 @@ impl StoreWriter {
         let entries = delete_domain(&mut change.tx, workspace, &seen.domain.host, actor).await?;
         change.commit(entries, now).await
     }
+}
+
+/// How many hosts a workspace has, and of them how many that count for a member; and whether this one is among them.
+async fn count_domains(
+    tx: &mut Tx,
+    workspace: Id,
+    host: &Host,
+    counted_for: Option<&Actor>,
+) -> Result<(Held, bool), StoreError> {
+    let (by_workspace, by_member, same): (i64, i64, i64) = read_in!(
+        tx,
+        fetch_one,
+        "select count(*), count(case when c.counted_for = $2 then 1 end), count(case when d.host = $3 then 1 end)
+         from domains d left join counted_domains c on c.host = d.host where d.workspace_id = $1",
+        workspace.as_i64(),
+        counted_for.map(Actor::as_str),
+        host.as_str()
+    )?;
+    Ok((Held { by_member: counted_for.map(|_| by_member), by_workspace }, same > 0))
 }
 
 /// Adds a domain under the lock of its workspace's head, with the entry that says so; nothing to say where it was there.

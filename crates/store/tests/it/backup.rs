@@ -346,7 +346,7 @@ async fn unreadable_audit_entry_of_a_member_or_key_fails_the_backup(test_store: 
         scopes: Scopes::ALL,
         expires_at: None,
     };
-    let key = store.create_key(new, &max(), at(2)).await.unwrap();
+    let key = store.create_key(new, None, &max(), at(2)).await.unwrap();
     let before = backup(&store, &test_store.folder().join("before")).await;
     assert_eq!((before.users, before.keys), (1, 1));
     for (subject, field) in [(format!("user:{}", ann.id), "role"), (format!("key:{}", key.id), "scopes")] {

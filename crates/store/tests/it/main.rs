@@ -21,6 +21,7 @@
 //! | `history`, `last_entry`, `audit_after`, `audit_before`, `audit_filtered`, `heads`, `last_change`, `verify`, `links_beside_the_log`, `directory_beside_the_log` | `audit` |
 //! | `Feed::new`, `look`, `wait` | `feed` |
 //! | `backup`, `is_empty`, `restore`, `backup::verify` | `backup` |
+//! | `add_limit_uses`, `limit_uses_since`, `purge_limit_uses`, `keys_older_than` | `members` |
 //! | `accounts_of`, `create_subject`, `sync_subject`, `link_subject` | `oidc_identities` |
 //!
 //! And with them every statement: the texts in `src` were compared with those PostgreSQL logged (`log_statement = 'all'`) during

@@ -3,7 +3,9 @@
 use rlinks_core::access::api_key::{ApiKeySecret, RANDOM_BYTES};
 use rlinks_core::{Actor, ApiKey, Email, Id, Role, Scopes, User, UserStatus};
 use rlinks_store::write::{IDEMPOTENCY_TTL_MS, IdempotencyKey, LinkWrite, Written};
-use rlinks_store::{NewKey, NewUser, StoreError, StoreWriter};
+use rlinks_store::{
+    LimitUse, NewInvite, NewKey, NewUser, Quota, QuotaHolder, QuotaKind, StoreError, StoreWriter,
+};
 
 use crate::support::store::{MAIN, TestStore, assert_sound, at, chosen, contract, created, max};
 
@@ -22,6 +24,8 @@ contract!(
     a_repeated_request_makes_one_link,
     backup_keeps_members_and_drops_rows_unknown_to_the_log,
     first_shared_key_wins_and_an_outage_leaves_each_process_its_own,
+    limit_uses_of_several_processes_add_up,
+    keys_older_than_a_moment_are_found_unless_they_are_over,
 );
 
 fn email(text: &str) -> Email {
@@ -40,6 +44,10 @@ fn secret(seed: u8) -> ApiKeySecret {
     ApiKeySecret::new(&bytes).unwrap()
 }
 
+fn invite(hash: &str) -> NewInvite<'_> {
+    NewInvite { hash, expires_at: at(1000), counted_for: None, quota: None }
+}
+
 async fn key(store: &StoreWriter, seed: u8, owner: Option<&User>, ms: i64) -> ApiKey {
     let secret = secret(seed);
     let new = NewKey {
@@ -51,7 +59,7 @@ async fn key(store: &StoreWriter, seed: u8, owner: Option<&User>, ms: i64) -> Ap
         scopes: Scopes::DEFAULT,
         expires_at: None,
     };
-    store.create_key(new, &max(), at(ms)).await.unwrap()
+    store.create_key(new, None, &max(), at(ms)).await.unwrap()
 }
 
 async fn email_is_unique_among_members_that_are_not_deleted(test_store: TestStore) {
@@ -125,7 +133,7 @@ async fn deleted_account_loses_its_personal_data_and_keys(test_store: TestStore)
     user(&store, "ben@example.com", Role::Admin, 1).await;
     let ann = user(&store, "canary@example.com", Role::Member, 2).await;
     let made = key(&store, 1, Some(&ann), 3).await;
-    store.create_invite(&ann, "blake2b256:aa", at(1000), at(4)).await.unwrap();
+    store.renew_invite(&ann, &invite("blake2b256:aa"), &max(), at(4)).await.unwrap();
     store.delete_user(&ann, "deleted-x", &max(), at(5)).await.unwrap();
     assert!(store.key(MAIN, made.id).await.unwrap().is_none());
     assert!(store.key_with_owner(&made.prefix).await.unwrap().is_none());
@@ -192,7 +200,7 @@ async fn key_lookup_returns_its_owner_and_workspace(test_store: TestStore) {
         expires_at: None,
     };
     assert!(
-        matches!(store.create_key(same, &max(), at(3)).await, Err(StoreError::Conflict)),
+        matches!(store.create_key(same, None, &max(), at(3)).await, Err(StoreError::Conflict)),
         "a prefix is one key's"
     );
 }
@@ -212,11 +220,11 @@ async fn rotated_key_stays_valid_until_its_deadline(test_store: TestStore) {
     let old = key(&store, 1, None, 1).await;
     let successor = secret(2);
     let names = (successor.prefix().to_owned(), successor.hash());
-    let new = store.rotate_key(&old, names.clone(), at(1000), &max(), at(2)).await.unwrap();
+    let new = store.rotate_key(&old, names.clone(), at(1000), None, &max(), at(2)).await.unwrap();
     assert_eq!((&new.name, new.scopes, new.expires_at), (&old.name, old.scopes, None));
     let retired = store.key(MAIN, old.id).await.unwrap().unwrap();
     assert_eq!(retired.expires_at, Some(at(1000)));
-    let twice = store.rotate_key(&old, names, at(2000), &max(), at(3)).await;
+    let twice = store.rotate_key(&old, names, at(2000), None, &max(), at(3)).await;
     assert!(matches!(twice, Err(StoreError::Conflict)), "who rotated it first has its successor");
     assert_sound(&store).await;
 }
@@ -336,4 +344,72 @@ async fn first_shared_key_wins_and_an_outage_leaves_each_process_its_own(test_st
     assert_eq!(other.shared_key("cursor_key", [3; 32]).await, [3; 32], "each name has its own");
     other.close().await;
     assert_eq!(other.shared_key("form_key", [4; 32]).await, [4; 32]);
+}
+
+async fn limit_uses_of_several_processes_add_up(test_store: TestStore) {
+    let (store, other) = (test_store.open().await, test_store.open().await);
+    let used = |kind: &str, subject: i64, ms: i64, uses: i64| LimitUse {
+        kind: kind.to_owned(),
+        subject: Id::from_i64(subject),
+        at: at(ms),
+        uses,
+    };
+    store.add_limit_uses(&[used("requests", 7, 10, 3), used("creations", 7, 10, 1)]).await.unwrap();
+    other.add_limit_uses(&[used("requests", 7, 10, 2), used("requests", -7, 20, 1)]).await.unwrap();
+    store.add_limit_uses(&[used("requests", 7, 30, -1)]).await.unwrap();
+    let all = [
+        used("creations", 7, 10, 1),
+        used("requests", -7, 20, 1),
+        used("requests", 7, 10, 5),
+        used("requests", 7, 30, -1),
+    ];
+    assert_eq!(other.limit_uses_since(at(9), None).await.unwrap(), all);
+    assert_eq!(other.limit_uses_since(at(9), Some(&all[1])).await.unwrap(), all[2..]);
+    assert_eq!(other.limit_uses_since(at(10), None).await.unwrap(), [all[1].clone(), all[3].clone()]);
+    assert_eq!(store.purge_limit_uses(at(10)).await.unwrap(), 2);
+    assert_eq!(store.limit_uses_since(at(0), None).await.unwrap().len(), 2);
+
+    let many: Vec<_> = (0..5_000).map(|number| used("requests", number, 40, 1)).collect();
+    store.add_limit_uses(&many).await.unwrap();
+    let first = store.limit_uses_since(at(30), None).await.unwrap();
+    let rest = store.limit_uses_since(at(30), first.last()).await.unwrap();
+    assert_eq!((first.len() + rest.len(), rest.last()), (5_000, many.last()));
+    assert!(store.limit_uses_since(at(30), rest.last()).await.unwrap().is_empty());
+}
+
+async fn keys_older_than_a_moment_are_found_unless_they_are_over(test_store: TestStore) {
+    let store = test_store.open().await;
+    let ann = user(&store, "ann@example.com", Role::Admin, 1).await;
+    let (old, revoked, young) =
+        (key(&store, 1, Some(&ann), 2).await, key(&store, 2, None, 3).await, key(&store, 3, None, 900).await);
+    store.revoke_key(MAIN, revoked.id, &max(), at(4)).await.unwrap();
+    let found = |workspace, user, before| {
+        let store = store.clone();
+        async move {
+            let keys = store.keys_older_than(workspace, user, at(before), at(1000), 10).await.unwrap();
+            keys.into_iter().map(|(slug, key)| (slug, key.id)).collect::<Vec<_>>()
+        }
+    };
+    let row = |key: &ApiKey| ("main".to_owned(), key.id);
+    assert_eq!(found(None, None, 500).await, [row(&old)]);
+    assert_eq!(found(Some(MAIN), None, 900).await, [row(&old), row(&young)]);
+    assert_eq!(found(Some(MAIN), Some(ann.id), 900).await, [row(&old)]);
+    assert_eq!(found(Some(Id::from_i64(4711)), None, 900).await, []);
+
+    let quota = Some(Quota { per_member: 1 });
+    let new = NewKey {
+        workspace: MAIN,
+        user: Some(ann.id),
+        name: "blog".to_owned(),
+        prefix: secret(4).prefix().to_owned(),
+        hash: secret(4).hash(),
+        scopes: Scopes::DEFAULT,
+        expires_at: None,
+    };
+    let refused = store.create_key(new, quota, &max(), at(1000)).await;
+    let limit = (QuotaKind::Keys, QuotaHolder::Member, 1);
+    assert!(
+        matches!(refused, Err(StoreError::ResourceQuota { kind, holder, limit: most }) if (kind, holder, most) == limit),
+        "{refused:?}"
+    );
 }

@@ -112,8 +112,7 @@ fn rate_limited_request_names_the_retry_time() {
     both.remote.ok("links get first");
     both.remote.ok("links get first");
     let refused = both.remote.fails(6, "links get first");
-    refused.says("This key has made its requests of this hour; try again in ");
-    refused.says(" seconds");
+    refused.says("Rate limit reached for this API key; try again in ");
     let error = both.remote.fails(6, "links get first --json").error();
     assert_eq!(error["code"], "RATE_LIMITED");
     assert!(error["details"]["retry_after"].as_u64().is_some_and(|seconds| seconds <= 3600), "{error}");

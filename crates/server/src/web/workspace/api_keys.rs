@@ -21,6 +21,8 @@ use rlinks_ops::api_keys::{KeyAccess, KeyRequest};
 
 /// Keys on a page.
 const PAGE_SIZE: usize = 50;
+/// Keys named in the notice about those that should be replaced.
+const MAX_STALE_KEYS: i64 = 10;
 
 /// A key as the page shows it.
 struct Row {
@@ -50,6 +52,8 @@ struct KeysPage<'a> {
     current: &'a CurrentSession,
     done: Option<&'static str>,
     made: Option<NewKey>,
+    /// The oldest keys that nobody has replaced for a year.
+    stale: Vec<ApiKey>,
     rows: Vec<Row>,
     /// Where the next page begins.
     next: Option<Id>,
@@ -92,6 +96,7 @@ impl<'a> KeysPage<'a> {
         let more = keys.len() > PAGE_SIZE;
         keys.truncate(PAGE_SIZE);
         let next = keys.last().filter(|_| more).map(|key| key.id);
+        let stale = web.ops.stale_keys(caller, MAX_STALE_KEYS).await?;
         let newest = newest_key(web, caller).await?.map(|key| key.id.to_string());
         let owners: Vec<Id> = keys.iter().filter_map(|key| key.user).collect();
         let people = web.store.users_by_id(caller.workspace.id, &owners).await?;
@@ -122,6 +127,7 @@ impl<'a> KeysPage<'a> {
             current,
             done: None,
             made: None,
+            stale,
             rows: keys.into_iter().map(row).collect(),
             next,
             newest: newest.unwrap_or_default(),
@@ -220,7 +226,16 @@ pub async fn create(
             return Err(PageError::new(ErrorCode::ValidationFailed).rendered_in(&again, None));
         }
     };
-    let (key, secret) = web.ops.create_key(&caller, asked).await?;
+    web.ops.count_request(&caller)?;
+    let (key, secret) = match web.ops.create_key(&caller, asked).await {
+        Ok(made) => made,
+        Err(error) if error.code() == ErrorCode::QuotaExceeded => {
+            let refused = PageError::from(error);
+            let again = again(FieldErrors::default(), Some(refused.message().to_owned())).await?;
+            return Err(refused.rendered_in(&again, None));
+        }
+        Err(error) => return Err(error.into()),
+    };
     let made = NewKey { name: key.name, secret: secret.reveal().to_owned() };
     let shown = KeysPage::new(&web, &current, &caller, None).await?;
     render_page(&KeysPage { made: Some(made), ..shown })
@@ -274,6 +289,7 @@ pub async fn rotate(
         }
         .respond();
     }
+    web.ops.count_request(&caller)?;
     let (_, key, secret) = web.ops.rotate_key(&caller, &id).await?;
     let made = NewKey { name: key.name, secret: secret.reveal().to_owned() };
     let shown = KeysPage::new(&web, &current, &caller, None).await?;

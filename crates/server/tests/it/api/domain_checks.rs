@@ -479,3 +479,36 @@ fn daily_job_checks_domains_and_main_does_not_serve_unverified_ones() {
     wait_until("it answers", || visit(&server, "go.acme.example").status == 302);
     assert_eq!(told(&server, &acme), ["domain.add", "domain.unproven", "domain.trust"]);
 }
+
+/// Hostile inputs, S43.
+#[test]
+fn dns_checks_of_member_and_workspace_are_limited_per_hour() {
+    let services = DomainServices::new();
+    let options = services.options.clone();
+    let server = TestServer::at(TestStore::sqlite(), preset(Preset::Fabric), move |config| {
+        config.domain_checks = options;
+        config.resource_limits.dns_checks_per_hour = Some(1);
+    });
+    let (workspace, admin) = tenant(&server, "tenant");
+    add(&admin, "go.example");
+    let check = |by: &ApiUser| by.post("/domains/go.example/verify", &json!({}));
+    let second = server.key(&workspace, admin.user.as_ref(), Role::Admin.scopes());
+    check(&admin).expect(200);
+    for by in [&admin, &second] {
+        let refused = check(by);
+        refused.refused(429, "RATE_LIMITED");
+        let error = refused.json();
+        assert!(error.to_string().contains("`limits.dns_checks_per_hour`"), "{error}");
+        assert_eq!(refused.header("retry-after"), Some("3600"));
+    }
+    let others: Vec<_> = (0..10).map(|_| server.person(&workspace, Role::Admin)).collect();
+    for other in &others[..9] {
+        check(other).expect(200);
+    }
+    check(&others[9]).refused(429, "RATE_LIMITED");
+    let (_, stranger) = tenant(&server, "other");
+    add(&stranger, "their.example");
+    verify(&stranger, "their.example");
+    server.advance_ms(HOUR_MS);
+    check(&others[9]).expect(200);
+}

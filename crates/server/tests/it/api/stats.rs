@@ -1,6 +1,6 @@
 //! Statistics and clicks: a visitor comes, and the numbers say so.
 
-use rlinks_core::Preset;
+use rlinks_core::{Preset, Role};
 use serde_json::{Value, json};
 
 use crate::support::api_client::EventStream;
@@ -201,16 +201,36 @@ fn live_stream_delivers_clicks_and_ends_when_the_server_drains() {
     stopping.join().unwrap();
 }
 
-/// Places are limited: nobody keeps the others from listening for ever.
+/// Places are limited: nobody keeps the others from listening for ever. Hostile inputs, S43.
 #[test]
-fn live_streams_of_one_workspace_are_limited() {
+fn live_streams_of_one_member_are_limited_and_leave_room_for_others() {
     let server = TestServer::new(Preset::Fabric);
-    let reader = server.reader();
-    let listeners: Vec<_> = (0..64).map(|_| EventStream::new(&reader)).collect();
-    let refused = reader.get("/stats/live");
-    refused.refused(429, "RATE_LIMITED");
+    let viewer = server.viewer();
+    let second = server.key(&server.main, viewer.user.as_ref(), viewer.key.scopes);
+    let mut listeners: Vec<_> = (0..6).map(|_| EventStream::new(&viewer)).collect();
+    for person in [&viewer, &second] {
+        let refused = person.get("/stats/live");
+        refused.refused(429, "RATE_LIMITED");
+        assert!(refused.header("retry-after").is_some(), "{refused:?}");
+    }
+    let others: Vec<_> = (0..3).map(|_| EventStream::new(&server.viewer())).collect();
+    listeners.pop();
+    wait_until("a place is free", || viewer.get("/stats/live").status() == 200);
+    drop(others);
+}
+
+/// Hostile inputs, S43.
+#[test]
+fn live_streams_of_one_workspace_are_limited_and_leave_room_for_other_workspaces() {
+    let server = TestServer::at(TestStore::sqlite(), preset(Preset::Fabric), |config| {
+        config.resource_limits.live_streams = Some(1);
+    });
+    let listeners: Vec<_> = (0..10).map(|_| EventStream::new(&server.reader())).collect();
+    server.reader().get("/stats/live").refused(429, "RATE_LIMITED");
+    let tenant = server.workspace("tenant", preset(Preset::Team), &[]);
+    drop(EventStream::new(&server.person(&tenant, Role::Viewer)));
     drop(listeners);
-    wait_until("a place is free", || reader.get("/stats/live").status() == 200);
+    wait_until("a place is free", || server.reader().get("/stats/live").status() == 200);
 }
 
 #[test]

@@ -4,9 +4,10 @@ use rlinks_core::{Preset, Role, Scopes};
 
 use super::{open, person, send, send_twice, server_with_admin, value};
 use crate::support::api_client::ApiClient;
-use crate::support::browser::{Browser, hidden};
+use crate::support::browser::{Browser, hidden, signed_in};
+use crate::support::database::TestStore;
 use crate::support::files::files_with;
-use crate::support::members::TestServer;
+use crate::support::members::{TestServer, ann, preset};
 use crate::support::raw_client::Response;
 
 const SCOPES: [(&str, &str); 2] = [("links:read", "on"), ("links:write", "on")];
@@ -163,4 +164,57 @@ fn member_manages_only_own_keys_within_own_scopes() {
     );
     let page = open(&mut ann, "/admin/keys");
     assert!(page.contains("of-bob") && page.contains("bob@example.com"), "{page}");
+}
+
+/// Hostile inputs, S43.
+#[test]
+fn key_made_or_replaced_in_the_dashboard_counts_as_a_request() {
+    let mut policy = preset(Preset::Fabric);
+    policy.limits.requests_per_hour = Some(2);
+    let server = TestServer::at(TestStore::sqlite(), policy, |_| ());
+    ann(&server);
+    let mut ann = signed_in(server.address, "ann@example.com");
+    assert_eq!(make(&mut ann, "first", "30").status, 200);
+    let id = id(&open(&mut ann, "/admin/keys"), "first");
+    let path = format!("/admin/keys/{id}/rotate");
+    assert_eq!(send_twice(&mut ann, "/admin/keys", &path, &[]).status, 200);
+    let refused = make(&mut ann, "second", "30");
+    assert_eq!((refused.status, refused.header("retry-after")), (429, vec!["3600"]), "{refused:?}");
+    assert!(!open(&mut ann, "/admin/keys").contains("second"));
+}
+
+/// Hostile inputs, S43.
+#[test]
+fn key_beyond_the_quota_is_refused_in_the_form() {
+    let server = TestServer::at(TestStore::sqlite(), preset(Preset::Fabric), |config| {
+        config.resource_limits.keys = Some(1);
+    });
+    ann(&server);
+    let mut ann = signed_in(server.address, "ann@example.com");
+    assert_eq!(make(&mut ann, "first", "30").status, 200);
+    let refused = make(&mut ann, "second", "30");
+    assert_eq!(refused.status, 409, "{refused:?}");
+    assert!(refused.body.contains("role=\"alert\">This member has 1 active API keys"), "{refused:?}");
+    assert_eq!(value(&refused.body, "name"), "second");
+}
+
+#[test]
+fn keys_unchanged_for_a_year_are_named_until_they_are_replaced() {
+    let (server, mut ann) = server_with_admin(Preset::Fabric);
+    make(&mut ann, "veteran", "");
+    make(&mut ann, "expiring", "30");
+    assert!(!open(&mut ann, "/admin/keys").contains("Unchanged for a year"));
+    server.advance_ms(365 * 24 * 3_600_000);
+    let mut ann = signed_in(server.address, "ann@example.com");
+    make(&mut ann, "recruit", "");
+    let page = open(&mut ann, "/admin/keys");
+    let (_, notice) = page.split_once("Unchanged for a year").unwrap();
+    let (notice, _) = notice.split_once("</section>").unwrap();
+    assert!(notice.contains("<bdi>veteran</bdi>"), "{notice}");
+    assert!(!notice.contains("expiring") && !notice.contains("recruit"), "{notice}");
+    let path = format!("/admin/keys/{}/rotate", id(&page, "veteran"));
+    assert_eq!(send_twice(&mut ann, "/admin/keys", &path, &[]).status, 200);
+    server.advance_ms(24 * 3_600_000 + 1);
+    let mut ann = signed_in(server.address, "ann@example.com");
+    assert!(!open(&mut ann, "/admin/keys").contains("Unchanged for a year"));
 }
