@@ -232,6 +232,7 @@ impl From<OpsError> for CliError {
             | OpsError::Forbidden(_)
             | OpsError::MissingScope(_)
             | OpsError::CreationLimit(_)
+            | OpsError::RemovalNeedsSession { .. }
             | OpsError::HostReserved { .. }
             | OpsError::HostClaimed { .. }
             | OpsError::Unrestorable(_)

@@ -1,5 +1,7 @@
 //! What can go wrong with the truth, by what the caller can do about it.
 
+use std::fmt;
+
 /// Absence is an `Option`; everything here is something a caller acts on.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
@@ -34,13 +36,14 @@ pub enum StoreError {
     /// The policy's limit of live links is reached.
     #[error("this workspace may have {0} links that are neither deleted nor expired, and has them")]
     QuotaExceeded(u32),
-    /// They changed the targets of too many links within a minute.
+    /// Too many links were changed within a minute.
     #[error(
-        "you have changed the targets of {changes_per_minute} links within a minute, which is the most you may; wait {seconds} seconds"
+        "rate limit reached: {scope} may {change} {per_minute} links a minute; try again in {seconds} seconds"
     )]
     RateLimited {
-        /// How many they may change.
-        changes_per_minute: u32,
+        change: LimitedChange,
+        scope: LimitScope,
+        per_minute: u32,
         /// For how long they are stopped.
         seconds: u32,
     },
@@ -53,6 +56,41 @@ pub enum StoreError {
     /// What should be changed is not there.
     #[error("there is no {0}")]
     NotFound(String),
+}
+
+/// A change of a link that is limited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LimitedChange {
+    /// It leads elsewhere.
+    Target,
+    /// It was disabled or deleted.
+    Removal,
+}
+
+impl fmt::Display for LimitedChange {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Self::Target => "change the targets of",
+            Self::Removal => "disable or delete",
+        })
+    }
+}
+
+/// Whom a limit is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LimitScope {
+    /// Somebody together with whoever made them.
+    Principal,
+    Workspace,
+}
+
+impl fmt::Display for LimitScope {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Self::Principal => "you",
+            Self::Workspace => "everybody in this workspace together",
+        })
+    }
 }
 
 impl StoreError {

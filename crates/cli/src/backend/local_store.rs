@@ -97,6 +97,7 @@ impl LocalStore {
             safety: Arc::new(safety),
             domain_checker: Arc::new(domain_checker),
             target_changes_per_minute: config.target_changes_per_minute,
+            removals_per_minute: config.removals_per_minute,
         };
         let ops = Ops::new(opened, settings);
         Ok(Self { ops, config, output, environment, is_new, clicks: OnceCell::new() })

@@ -72,6 +72,7 @@ rdap = "http://r/"
 points_to = ["192.0.2.7"]
 [limits]
 target_changes_per_minute = 7
+removals_per_minute = 8
 [log]
 format = "json"
 level = "debug"
@@ -124,6 +125,7 @@ fn every_setting_is_read_from_the_file() {
     domain_checks.rdap = "http://r/"         # rmax.toml
     domain_checks.points_to = ["192.0.2.7"]  # rmax.toml
     limits.target_changes_per_minute = 7     # rmax.toml
+    limits.removals_per_minute = 8           # rmax.toml
     worker_id = 7                            # rmax.toml
     tls.cert = "cert.pem"                    # rmax.toml
     tls.key = "key.pem"                      # rmax.toml
@@ -155,6 +157,7 @@ fn every_setting_has_an_environment_variable() {
         .with("RMAX_SAFETY_BLOCKLIST_PATH", "b.txt")
         .with("RMAX_SAFETY_SAFE_BROWSING_KEY", "secret")
         .with("RMAX_LIMITS_TARGET_CHANGES_PER_MINUTE", "0")
+        .with("RMAX_LIMITS_REMOVALS_PER_MINUTE", "0")
         .with("RMAX_THREADS", "5")
         .with("RMAX_TLS_CERT", "c.pem")
         .with("RMAX_TLS_KEY", "k.pem")
@@ -190,6 +193,7 @@ fn every_setting_has_an_environment_variable() {
     domain_checks.enabled = false            # default
     domain_checks.proof = false              # default
     limits.target_changes_per_minute = 0     # RMAX_LIMITS_TARGET_CHANGES_PER_MINUTE
+    limits.removals_per_minute = 0           # RMAX_LIMITS_REMOVALS_PER_MINUTE
     tls.cert = "c.pem"                       # RMAX_TLS_CERT
     tls.key = "k.pem"                        # RMAX_TLS_KEY
     tls.hsts = 2592000                       # default

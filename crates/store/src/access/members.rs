@@ -3,9 +3,10 @@
 
 use rlinks_core::{Actor, Email, Id, Role, Timestamp, User, UserStatus};
 
-use crate::access::user_rows::{UserRow, insert, user_columns, user_subject};
+use crate::access::user_rows::{UserRow, insert, set_principal, user_columns, user_subject};
 use crate::access::{api_keys, sessions};
 use crate::audit::chain::NewEntry;
+use crate::change_limits::{ChangeCounts, ChangeLimits, principal_of_new_member};
 use crate::database::ids::next_id;
 use crate::database::json::json;
 use crate::database::pool::{Tx, read, read_in, run_in};
@@ -113,6 +114,8 @@ impl StoreWriter {
         if insert(&mut change.tx, &user).await? == 0 {
             return Err(StoreError::NameTaken(user.email.to_string()));
         }
+        let principal = principal_of_new_member(&mut change.tx, actor).await?;
+        set_principal(&mut change.tx, user.id, principal.as_deref()).await?;
         let entry = NewEntry {
             actor,
             action: "user.create",
@@ -187,8 +190,24 @@ impl StoreWriter {
         actor: &Actor,
         now: Timestamp,
     ) -> Result<(), StoreError> {
+        self.delete_user_within(seen, placeholder, None, actor, now).await
+    }
+
+    /// The same where their links are deleted next: these are counted as removals here, all of them or, if the limits leave no room for all,
+    /// none, and then nothing is done.
+    pub async fn delete_user_within(
+        &self,
+        seen: &User,
+        placeholder: &str,
+        limits: Option<&ChangeLimits>,
+        actor: &Actor,
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
         let mut change = self.begin_change(seen.workspace).await?;
         let there = load_unchanged(&mut change.tx, seen).await?;
+        if let Some(limits) = limits {
+            reserve_links_of(&mut change.tx, seen, limits, now).await?;
+        }
         let gone = User {
             email: Email::from_stored(placeholder.to_owned()),
             full_name: String::new(),
@@ -262,6 +281,26 @@ impl StoreWriter {
         run_in!(&mut tx, "delete from invites where expires_at < $1", now.ms())?;
         tx.commit().await
     }
+}
+
+/// Counts the links of a member as removals.
+async fn reserve_links_of(
+    tx: &mut Tx,
+    user: &User,
+    limits: &ChangeLimits,
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    let (links,): (i64,) = read_in!(
+        tx,
+        fetch_one,
+        "select count(*) from links where workspace_id = $1 and created_by = $2 and state <> 'deleted'",
+        user.workspace.as_i64(),
+        user_subject(user.id)
+    )?;
+    let links = u32::try_from(links).unwrap_or(u32::MAX);
+    let mut counts = ChangeCounts::load(tx, std::iter::once((user.workspace, limits))).await?;
+    counts.reserve_removals(user.workspace, limits, links, now)?;
+    counts.write(tx).await
 }
 
 /// An earlier invitation of the same member no longer works.

@@ -83,6 +83,7 @@ impl UnstartedServer {
             safety: rlinks_ops::safety::SafetyConfig::default(),
             domain_checks: rlinks_ops::domain_checks::DomainCheckConfig::default(),
             target_changes_per_minute: 100,
+            removals_per_minute: 1000,
             connections: ConnectionSettings::default(),
             reloadable: ReloadableSettings::default(),
         };
