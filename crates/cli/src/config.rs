@@ -84,8 +84,10 @@ pub(crate) struct Config {
     pub(crate) safety: safety::SafetyConfig,
     /// What is asked about hosts, and whether they must be proven.
     pub(crate) domain_checks: rlinks_ops::domain_checks::DomainCheckConfig,
-    /// How many targets of existing links one member or key may change in a minute.
+    /// How many existing links one principal may point elsewhere in a minute.
     pub(crate) target_changes_per_minute: u32,
+    /// How many they may disable or delete.
+    pub(crate) removals_per_minute: u32,
     /// How many keys, hosts and the like one member may have.
     pub(crate) resource_limits: ResourceLimits,
     /// Which id maker this process is.
@@ -166,6 +168,8 @@ impl Config {
         layers.show_default("journal_mb", 1024);
         let changes = layers.number("limits.target_changes_per_minute", 0..=1_000_000)?.unwrap_or(100);
         layers.show_default("limits.target_changes_per_minute", 100);
+        let removals = layers.number("limits.removals_per_minute", 0..=1_000_000)?.unwrap_or(1000);
+        layers.show_default("limits.removals_per_minute", 1000);
         layers.show_default("tls.hsts", DEFAULT_HSTS_SECONDS);
         Ok(Self {
             backend,
@@ -200,6 +204,7 @@ impl Config {
             safety: safety(&mut layers)?,
             domain_checks: domain_checks::options(&mut layers)?,
             target_changes_per_minute: u32::try_from(changes).unwrap_or(100),
+            removals_per_minute: u32::try_from(removals).unwrap_or(1000),
             resource_limits: resource_limits(&mut layers)?,
             worker: layers
                 .number("worker_id", 0..=1023)?

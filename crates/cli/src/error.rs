@@ -234,6 +234,7 @@ impl From<OpsError> for CliError {
             | OpsError::CreationLimit(_)
             | OpsError::RequestLimit { .. }
             | OpsError::DnsCheckLimit { .. }
+            | OpsError::RemovalNeedsSession { .. }
             | OpsError::HostReserved { .. }
             | OpsError::HostClaimed { .. }
             | OpsError::Unrestorable(_)

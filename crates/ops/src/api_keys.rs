@@ -108,7 +108,7 @@ impl Ops {
         if !scopes.is_subset(caller.scopes) {
             return Err(OpsError::Forbidden("A key can be given no scope its maker does not have"));
         }
-        self.check_target_change_limit(caller).await?;
+        self.check_change_limits(caller).await?;
         let quota = self.key_quota(caller);
         for _ in 0..MAX_KEY_ATTEMPTS {
             let secret = self.random.draw(ApiKeySecret::new);
@@ -129,12 +129,12 @@ impl Ops {
         Err(StoreError::Conflict.into())
     }
 
-    /// A caller whose target changes are stopped makes no keys: those of others are not counted with theirs.
-    async fn check_target_change_limit(&self, caller: &Caller) -> Result<(), OpsError> {
-        match caller.target_change_limit(self.target_changes_per_minute) {
-            Some(limit) => {
+    /// A caller who is stopped by a limit on changes makes no keys.
+    async fn check_change_limits(&self, caller: &Caller) -> Result<(), OpsError> {
+        match self.change_limits(caller) {
+            Some(limits) => {
                 let (workspace, now) = (caller.workspace.id, self.clock.now());
-                Ok(self.writer.check_target_change_limit(workspace, &limit, now).await?)
+                Ok(self.writer.check_change_limits(workspace, &limits, now).await?)
             }
             None => Ok(()),
         }
@@ -155,7 +155,7 @@ impl Ops {
         if until.is_some_and(|until| seen.expires_at.is_none_or(|end| end > until)) {
             return Err(OpsError::Forbidden("This key lives longer than the one you call with"));
         }
-        self.check_target_change_limit(caller).await?;
+        self.check_change_limits(caller).await?;
         let now = self.clock.now();
         if seen.status(now) != api_key::KeyStatus::Active {
             let message = "is not good any more; make a new one";

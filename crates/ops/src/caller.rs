@@ -2,7 +2,6 @@
 
 use rlinks_core::workspace::policy::Visibility;
 use rlinks_core::{Actor, ApiKey, Id, Link, LinkSource, Role, Scope, Scopes, Timestamp, User, Workspace};
-use rlinks_store::write::TargetChangeLimit;
 use rlinks_store::{KeyWithOwner, Session};
 
 use crate::OpsError;
@@ -169,10 +168,11 @@ impl Caller {
         self.principal.user().or_else(|| self.principal.key()).unwrap_or(self.workspace.id)
     }
 
-    /// How many targets they may change in a minute, of `changes_per_minute` for everybody.
-    pub(crate) fn target_change_limit(&self, changes_per_minute: u32) -> Option<TargetChangeLimit> {
-        let is_limited = !self.is_trusted() && changes_per_minute > 0;
-        is_limited.then(|| TargetChangeLimit { principal: self.principal.clone(), changes_per_minute })
+    /// Everybody who answers for this credential: the principal, and whoever made the key.
+    pub(crate) fn identities(&self) -> Vec<Actor> {
+        let sponsor = self.key().and_then(|key| ApiKey::sponsor(&key.created_by));
+        let sponsor = sponsor.filter(|sponsor| *sponsor != self.principal);
+        std::iter::once(self.principal.clone()).chain(sponsor).collect()
     }
 }
 

@@ -5,6 +5,7 @@
 //! | who is calling, and what they may do | `caller` |
 //! | links: create, change, list, roll back, explain | [`links`] |
 //! | members and invitations; API keys; sessions and signing in | [`members`], [`api_keys`], [`sessions`] |
+//! | who was stopped by a limit on changes | `limit_notices` |
 //! | workspaces and their policies | [`workspaces`] |
 //! | which workspace a host belongs to, and whether DNS and its registration agree | [`domains`], [`domain_checks`] |
 //! | whether a target is safe | [`safety`] |
@@ -26,6 +27,7 @@ pub mod domain_checks;
 pub mod domains;
 pub mod export;
 pub mod import;
+mod limit_notices;
 pub mod limits;
 pub mod links;
 pub mod members;
@@ -45,7 +47,7 @@ use rlinks_core::draft::Input;
 use rlinks_core::error_code::ErrorCode;
 use rlinks_core::{Code, FieldError, FieldErrors, Host, Link, LinkState, Scope, Slug, Timestamp, Workspace};
 use rlinks_store::write::Written;
-use rlinks_store::{RouteRecord, Store, StoreError, StoreOptions, StoreWriter};
+use rlinks_store::{ChangeLimits, Enforcement, RouteRecord, Store, StoreError, StoreOptions, StoreWriter};
 
 pub use self::caller::{Caller, Credential, LinkVisibility};
 use self::limits::{HourlyLimits, RateLimitStatus};
@@ -93,6 +95,15 @@ pub enum OpsError {
         .status.limit, in_minutes(.status.reset_seconds)
     )]
     DnsCheckLimit { status: RateLimitStatus, holder: LimitHolder },
+    /// An account with more links than a key or token may remove now.
+    #[error(
+        "Deleting this account would delete more links than {removals_per_minute} a minute, which is the most that keys and tokens may; delete it from a session, in the dashboard"
+    )]
+    RemovalNeedsSession {
+        removals_per_minute: u32,
+        /// Until there may be room for it.
+        seconds: u32,
+    },
     /// A host that is not for whoever asks first.
     #[error("`{host}` {why}")]
     HostReserved {
@@ -170,6 +181,7 @@ impl OpsError {
             Self::CreationLimit(_)
             | Self::RequestLimit { .. }
             | Self::DnsCheckLimit { .. }
+            | Self::RemovalNeedsSession { .. }
             | Self::Store(StoreError::RateLimited { .. }) => ErrorCode::RateLimited,
             Self::Store(StoreError::CodeTaken { .. }) => ErrorCode::CodeTaken,
             Self::HostReserved { .. }
@@ -313,6 +325,7 @@ pub struct Ops {
     pub safety: Arc<Safety>,
     pub domain_checker: Arc<DomainChecker>,
     target_changes_per_minute: u32,
+    removals_per_minute: u32,
     resource_limits: ResourceLimits,
     hourly_limits: Arc<HourlyLimits>,
 }
@@ -351,8 +364,10 @@ pub struct OpsSettings {
     pub safety: Arc<Safety>,
     /// Whether hosts are their workspaces', by DNS.
     pub domain_checker: Arc<DomainChecker>,
-    /// How many targets of existing links one member or key may change in a minute; 0 is as many as they like.
+    /// How many existing links one principal may point elsewhere in a minute, and a workspace ten times as many; 0 is no limit.
     pub target_changes_per_minute: u32,
+    /// How many they may disable or delete.
+    pub removals_per_minute: u32,
     /// How many keys, hosts and the like there may be.
     pub resource_limits: ResourceLimits,
 }
@@ -368,6 +383,7 @@ impl Ops {
             safety,
             domain_checker,
             target_changes_per_minute,
+            removals_per_minute,
             resource_limits,
         } = settings;
         let hourly_limits = Arc::new(HourlyLimits::new(clock.clone()));
@@ -382,6 +398,7 @@ impl Ops {
             safety,
             domain_checker,
             target_changes_per_minute,
+            removals_per_minute,
             resource_limits,
             hourly_limits,
         }
@@ -390,6 +407,16 @@ impl Ops {
     /// A secret that all nodes of the installation share, created by the first that needs it.
     pub async fn shared_key(&self, name: &str) -> [u8; 32] {
         self.writer.shared_key(name, self.random.bytes()).await
+    }
+
+    /// How many links a caller may change in a minute. The operator and the server itself are not limited.
+    fn change_limits(&self, caller: &Caller) -> Option<ChangeLimits> {
+        (!caller.is_trusted()).then(|| ChangeLimits {
+            identities: caller.identities(),
+            target_changes_per_minute: self.target_changes_per_minute,
+            removals_per_minute: self.removals_per_minute,
+            enforcement: Enforcement::Refuse,
+        })
     }
 
     /// The serving threads of this process know a change before its answer leaves; other processes learn of it from the feed.

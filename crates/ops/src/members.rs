@@ -1,12 +1,16 @@
 //! Members: invitations, roles, passwords set by the operator, deletion.
 
+use std::time::Duration;
+
 use rlinks_core::access::api_key;
 use rlinks_core::time::DAY_MS;
 use rlinks_core::workspace::policy::Visibility;
 use rlinks_core::{
     Actor, Email, Id, LinkState, Password, Role, Scope, Timestamp, User, UserStatus, Workspace,
 };
-use rlinks_store::{AuthMethod, LinkFilter, NewInvite, NewUser, StoreError};
+use rlinks_store::{
+    AuthMethod, ChangeLimits, Enforcement, LimitedChange, LinkFilter, NewInvite, NewUser, StoreError,
+};
 
 use crate::passwords::{self, PasswordOwner, Salt};
 use crate::{Caller, Credential, Ops, OpsError, Resource};
@@ -15,6 +19,9 @@ use crate::{Caller, Credential, Ops, OpsError, Resource};
 const INVITATION_LIFETIME_MS: i64 = 7 * DAY_MS;
 /// How long a sign-in at the provider stands for giving the password again.
 const RECENT_SIGN_IN_MS: i64 = 5 * 60_000;
+/// How long the rest of an account's links wait after the store failed; tried until the daily job does it.
+const DELETION_RETRY_INTERVAL: Duration = Duration::from_secs(10);
+const MAX_DELETION_RETRIES: usize = 24 * 360;
 /// Links of somebody who left that are deleted at once.
 const PAGE_SIZE: i64 = 256;
 
@@ -204,9 +211,13 @@ impl Ops {
         Ok(self.writer.update_user(seen, next, action, &caller.actor, self.clock.now()).await?)
     }
 
-    /// Deletes an account. Where links are their owner's alone, they are deleted with it; elsewhere they stay the workspace's.
+    /// Deletes an account. Where links are their owner's alone, they are deleted with it, which takes the right to delete links; elsewhere
+    /// they stay the workspace's.
     pub async fn remove_member(&self, caller: &Caller, user: &User) -> Result<(), OpsError> {
         caller.require(Scope::WorkspaceAdmin)?;
+        if caller.workspace.policy.visibility == Visibility::Owner {
+            caller.require(Scope::LinksDelete)?;
+        }
         if caller.member() == Some(user.id) {
             return Err(OpsError::Forbidden(
                 "Your own account is deleted from your session, with your password",
@@ -239,16 +250,52 @@ impl Ops {
     }
 
     async fn delete_account(&self, caller: &Caller, user: &User) -> Result<(), OpsError> {
-        let workspace = &caller.workspace;
+        let takes_links = caller.workspace.policy.visibility == Visibility::Owner;
+        let limits = self.change_limits(caller).filter(|_| takes_links).map(|limits| ChangeLimits {
+            // Whoever has signed in has confirmed it on a page. A key or token could be anybody's.
+            enforcement: match caller.credential {
+                Credential::Session(_) => Enforcement::CountOnly,
+                _ => Enforcement::Refuse,
+            },
+            ..limits
+        });
         let placeholder = format!("deleted-{}", self.random.draw(api_key::random_token).split_at(16).0);
-        self.writer.delete_user(user, &placeholder, &caller.actor, self.clock.now()).await?;
-        if workspace.policy.visibility == Visibility::Owner {
-            self.delete_links_of(caller, user.id).await?;
+        let (actor, now) = (&caller.actor, self.clock.now());
+        self.writer.delete_user_within(user, &placeholder, limits.as_ref(), actor, now).await.map_err(
+            |error| match error {
+                StoreError::RateLimited { change: LimitedChange::Removal, seconds, .. } => {
+                    OpsError::RemovalNeedsSession { removals_per_minute: self.removals_per_minute, seconds }
+                }
+                other => other.into(),
+            },
+        )?;
+        if takes_links {
+            // A client that hangs up drops this future, and must not leave half of the links behind.
+            let (ops, caller, user) = (self.clone(), caller.clone(), user.id);
+            let deleting = tokio::spawn(async move {
+                let first = ops.delete_links_of(&caller, user).await;
+                if first.is_err() {
+                    tokio::spawn(async move { ops.finish_deleting_links_of(&caller, user).await });
+                }
+                first
+            });
+            deleting.await.map_err(|error| StoreError::Unavailable(error.to_string()))??;
         }
         Ok(())
     }
 
-    /// Deletes every link somebody has. What is cut off half-way is finished when a server starts, and by the daily job.
+    /// Goes on until every link is deleted, or this process ends.
+    async fn finish_deleting_links_of(&self, caller: &Caller, user: Id) {
+        for _ in 0..MAX_DELETION_RETRIES {
+            tokio::time::sleep(DELETION_RETRY_INTERVAL).await;
+            match self.delete_links_of(caller, user).await {
+                Ok(_) => return,
+                Err(error) => tracing::debug!(%error, "links of a deleted account wait for the store"),
+            }
+        }
+    }
+
+    /// Deletes every link somebody has. What a process leaves undone is done when a server starts, and by the daily job.
     async fn delete_links_of(&self, caller: &Caller, user: Id) -> Result<u64, OpsError> {
         let filter = LinkFilter {
             states: vec![LinkState::Active, LinkState::Disabled],

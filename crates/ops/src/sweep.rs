@@ -164,7 +164,7 @@ impl Sweep<'_> {
         let found = checks.run(now).await?;
         (report.domains, report.domain_check_errors) = (found.changed().cloned().collect(), found.failures());
         if self.mode == WriteMode::Apply {
-            self.ops.writer.purge_target_change_counts(now).await?;
+            self.ops.writer.purge_change_counts(now).await?;
             self.ops.purge_limit_uses().await?;
             while self.ops.writer.purge_idempotency_keys(now, PAGE_SIZE).await? > 0 {}
             self.ops.writer.purge_invites(now).await?;

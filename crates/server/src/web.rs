@@ -9,6 +9,7 @@
 //! | statistics over a range, of a link and of the workspace | `statistics` |
 //! | the workspace: log, keys, members, domains, policy, files | `workspace` |
 //! | what the next page says about a change | `flash` |
+//! | who was stopped by a limit on changes | `limit_notices` |
 //! | style and script, light and dark | `assets` |
 //!
 //! Templates are in `crates/server/templates`; askama escapes what they show. `finish` gives every response its headers.
@@ -17,6 +18,7 @@ mod account;
 pub(crate) mod assets;
 pub(crate) mod extract;
 pub(crate) mod flash;
+pub(crate) mod limit_notices;
 pub(crate) mod links;
 pub(crate) mod sign_in;
 pub(crate) mod statistics;
@@ -110,6 +112,7 @@ pub fn router(web: &Arc<Web>) -> Router {
         )
         .route("/admin/links/{code}/state", post(crate::web::links::link::change_state))
         .route("/admin/links/{code}/rollback", post(crate::web::links::link::roll_back))
+        .route("/admin/notices/dismiss", post(limit_notices::dismiss))
         .route("/admin/theme", post(crate::web::assets::choose_theme))
         .route("/admin/style.css", get(crate::web::assets::style))
         .route("/admin/theme.css", get(crate::web::assets::theme))
@@ -203,7 +206,8 @@ impl From<OpsError> for PageError {
                 | StoreError::Unreadable(_)
                 | StoreError::ClicksUnavailable(_)),
             ) => error.into(),
-            OpsError::Store(StoreError::RateLimited { seconds, .. }) => Self {
+            OpsError::Store(StoreError::RateLimited { seconds, .. })
+            | OpsError::RemovalNeedsSession { seconds, .. } => Self {
                 retry_after: Some(seconds),
                 ..Self::with_message(error.code(), capitalize(&error.to_string()))
             },

@@ -4,3 +4,4 @@ pub(crate) mod chain;
 pub(crate) mod change;
 pub mod checkpoints;
 pub mod log;
+pub(crate) mod stops;

@@ -70,6 +70,8 @@ enum Line {
         password_hash: Option<String>,
         oidc_issuer: Option<String>,
         oidc_subject: Option<String>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        principal: Option<String>,
         #[serde(flatten)]
         user: User,
     },
@@ -247,8 +249,8 @@ async fn write_members_and_keys<W: Write>(
 ) -> Result<(), StoreError> {
     let mut logged = replay_members::from_log(view).await?;
     for row in replay_members::user_rows(view).await? {
-        let (password_hash, oidc_issuer, oidc_subject) =
-            (row.password_hash, row.oidc_issuer, row.oidc_subject);
+        let (password_hash, oidc_issuer, oidc_subject, principal) =
+            (row.password_hash, row.oidc_issuer, row.oidc_subject, row.principal);
         let user = row.user.user()?;
         let Some(said) = logged.users.remove(&(user.workspace.as_i64(), user.id.as_i64())) else {
             logged.ensure_readable(user.workspace, &user_subject(user.id))?;
@@ -261,14 +263,15 @@ async fn write_members_and_keys<W: Write>(
         let user = User { role: said.role, status: said.status, ..user };
         counts.users += 1;
         totals.add_id(user.id);
-        out.write_line(&Line::User { password_hash, oidc_issuer, oidc_subject, user })?;
+        out.write_line(&Line::User { password_hash, oidc_issuer, oidc_subject, principal, user })?;
     }
     for ((workspace, _), said) in std::mem::take(&mut logged.users) {
         tracing::warn!(id = %said.id, "the row of a member is gone; the backup has what the log says");
         counts.users += 1;
         totals.add_id(said.id);
         let user = replay_members::user_without_row(workspace, said, now);
-        out.write_line(&Line::User { password_hash: None, oidc_issuer: None, oidc_subject: None, user })?;
+        let (password_hash, oidc_issuer, oidc_subject, principal) = (None, None, None, None);
+        out.write_line(&Line::User { password_hash, oidc_issuer, oidc_subject, principal, user })?;
     }
     for row in replay_members::key_rows(view).await? {
         let hash = row.hash.clone();
@@ -472,7 +475,7 @@ async fn load_batch(tx: &mut Tx, batch: Vec<Line>, counts: &mut BackupCounts) ->
                     domain.created_at.ms()
                 )?;
             }
-            Line::User { password_hash, oidc_issuer, oidc_subject, user } => {
+            Line::User { password_hash, oidc_issuer, oidc_subject, principal, user } => {
                 counts.users += 1;
                 if user_rows::insert(tx, &user).await? == 0 {
                     return Err(duplicate_error(&format!("member {}", user.id)));
@@ -485,6 +488,7 @@ async fn load_batch(tx: &mut Tx, batch: Vec<Line>, counts: &mut BackupCounts) ->
                     oidc_issuer,
                     oidc_subject
                 )?;
+                user_rows::set_principal(tx, user.id, principal.as_deref()).await?;
             }
             Line::Key { hash, key } => {
                 counts.keys += 1;

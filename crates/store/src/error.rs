@@ -1,5 +1,7 @@
 //! What can go wrong with the truth, by what the caller can do about it.
 
+use std::fmt;
+
 /// Absence is an `Option`; everything here is something a caller acts on.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
@@ -37,13 +39,14 @@ pub enum StoreError {
     /// A member or a workspace has as many of something as they may.
     #[error("{holder} has {limit} {kind}, the most there may be (`{}`); {}, or ask the operator to raise the limit", .kind.setting(), .kind.remedy())]
     ResourceQuota { kind: QuotaKind, holder: QuotaHolder, limit: u32 },
-    /// They changed the targets of too many links within a minute.
+    /// Too many links were changed within a minute.
     #[error(
-        "you have changed the targets of {changes_per_minute} links within a minute, which is the most you may; wait {seconds} seconds"
+        "rate limit reached: {scope} may {change} {per_minute} links a minute; try again in {seconds} seconds"
     )]
     RateLimited {
-        /// How many they may change.
-        changes_per_minute: u32,
+        change: LimitedChange,
+        scope: LimitScope,
+        per_minute: u32,
         /// For how long they are stopped.
         seconds: u32,
     },
@@ -85,7 +88,7 @@ impl QuotaKind {
     }
 }
 
-impl std::fmt::Display for QuotaKind {
+impl fmt::Display for QuotaKind {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         out.write_str(match self {
             Self::Keys => "active API keys",
@@ -102,11 +105,46 @@ pub enum QuotaHolder {
     Workspace,
 }
 
-impl std::fmt::Display for QuotaHolder {
+impl fmt::Display for QuotaHolder {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         out.write_str(match self {
             Self::Member => "this member",
             Self::Workspace => "this workspace",
+        })
+    }
+}
+
+/// A change of a link that is limited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LimitedChange {
+    /// It leads elsewhere.
+    Target,
+    /// It was disabled or deleted.
+    Removal,
+}
+
+impl fmt::Display for LimitedChange {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Self::Target => "change the targets of",
+            Self::Removal => "disable or delete",
+        })
+    }
+}
+
+/// Whom a limit is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LimitScope {
+    /// Somebody together with whoever made them.
+    Principal,
+    Workspace,
+}
+
+impl fmt::Display for LimitScope {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Self::Principal => "you",
+            Self::Workspace => "everybody in this workspace together",
         })
     }
 }

@@ -9,6 +9,7 @@
 //! | workspaces, domains and their verification | `workspace` |
 //! | members, API keys, sessions, sign-in | `access` |
 //! | changing links | [`mod@write`]: one queue, groups that share a commit |
+//! | how many links somebody may change in a minute | `change_limits` |
 //! | backup and restore, and rows that are not what the log says | [`backup`] |
 //! | what changed, for caches | [`feed`] |
 //! | leases and keys that several nodes share | `jobs` |
@@ -23,6 +24,7 @@
 mod access;
 pub mod audit;
 pub mod backup;
+mod change_limits;
 pub mod clock;
 pub mod database;
 mod error;
@@ -51,16 +53,19 @@ pub use access::sign_in_attempts::{
     AttemptSource, LockoutPolicy, RefusedAttempt, SignInAttempt, UnknownSource,
 };
 pub use audit::log::AuditFilter;
+pub use audit::stops::LimitStop;
+pub use change_limits::{ChangeLimits, Enforcement};
 pub use database::migrations::Schema;
 pub use database::open::{Location, MissingStore, StoreOptions};
 pub use database::pool::Dialect;
-pub use error::{QuotaHolder, QuotaKind, StoreError};
+pub use error::{LimitScope, LimitedChange, QuotaHolder, QuotaKind, StoreError};
 pub use limit_uses::LimitUse;
 #[doc(hidden)]
 pub use links::list_filter::SmallResult;
 pub use links::list_filter::{ExpiryFilter, LinkFilter, ListPosition, Order, SortBy};
 pub use links::read::LinkName;
 pub use links::routes::RouteRecord;
+pub use links::time_travel::RollbackRecord;
 pub use quota::{Quota, WORKSPACE_FACTOR};
 pub use workspace::domains::{DomainQuota, DomainRecord};
 

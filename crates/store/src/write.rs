@@ -1,4 +1,4 @@
-//! Changing links: one queue, groups that share a commit, limits and replies that commit with them.
+//! Changing links: one queue, groups that share a commit, counts and replies that commit with them.
 
 pub(crate) mod apply;
 pub(crate) mod bulk;
@@ -7,10 +7,8 @@ pub(crate) mod idempotency;
 pub(crate) mod insert;
 pub(crate) mod link_write;
 pub(crate) mod queue;
-pub(crate) mod target_change_limit;
 
 pub use bulk::PreparedBatch;
 pub use link_write::{
-    Action, CodeChoice, IDEMPOTENCY_TTL_MS, IdempotencyKey, LinkOp, LinkWrite, OnConflict, TargetChangeLimit,
-    Written,
+    Action, CodeChoice, IDEMPOTENCY_TTL_MS, IdempotencyKey, LinkOp, LinkWrite, OnConflict, Written,
 };

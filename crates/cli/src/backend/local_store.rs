@@ -97,6 +97,7 @@ impl LocalStore {
             safety: Arc::new(safety),
             domain_checker: Arc::new(domain_checker),
             target_changes_per_minute: config.target_changes_per_minute,
+            removals_per_minute: config.removals_per_minute,
             resource_limits: config.resource_limits,
         };
         let ops = Ops::new(opened, settings);

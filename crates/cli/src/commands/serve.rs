@@ -97,6 +97,7 @@ fn server_config(config: Config, environment: &Environment) -> rlinks_server::Co
         safety: config.safety,
         domain_checks: config.domain_checks,
         target_changes_per_minute: config.target_changes_per_minute,
+        removals_per_minute: config.removals_per_minute,
         resource_limits: config.resource_limits,
         archive: config
             .archive

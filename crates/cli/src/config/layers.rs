@@ -16,7 +16,7 @@ use crate::error::CliError;
 use crate::files::cannot_read;
 
 /// Every key there is, in the order they are shown.
-pub(super) const CONFIG_KEYS: [&str; 58] = [
+pub(super) const CONFIG_KEYS: [&str; 59] = [
     "domain",
     "base_domain",
     "public_scheme",
@@ -56,6 +56,7 @@ pub(super) const CONFIG_KEYS: [&str; 58] = [
     "domain_checks.rdap",
     "domain_checks.points_to",
     "limits.target_changes_per_minute",
+    "limits.removals_per_minute",
     "limits.keys",
     "limits.invitations",
     "limits.domains",

@@ -72,6 +72,7 @@ rdap = "http://r/"
 points_to = ["192.0.2.7"]
 [limits]
 target_changes_per_minute = 7
+removals_per_minute = 8
 keys = 9
 invitations = 0
 [log]
@@ -126,6 +127,7 @@ fn every_setting_is_read_from_the_file() {
     domain_checks.rdap = "http://r/"         # rmax.toml
     domain_checks.points_to = ["192.0.2.7"]  # rmax.toml
     limits.target_changes_per_minute = 7     # rmax.toml
+    limits.removals_per_minute = 8           # rmax.toml
     limits.keys = 9                          # rmax.toml
     limits.invitations = 0                   # rmax.toml
     limits.domains = 20                      # default
@@ -162,6 +164,7 @@ fn every_setting_has_an_environment_variable() {
         .with("RMAX_SAFETY_BLOCKLIST_PATH", "b.txt")
         .with("RMAX_SAFETY_SAFE_BROWSING_KEY", "secret")
         .with("RMAX_LIMITS_TARGET_CHANGES_PER_MINUTE", "0")
+        .with("RMAX_LIMITS_REMOVALS_PER_MINUTE", "0")
         .with("RMAX_LIMITS_KEYS", "9")
         .with("RMAX_LIMITS_INVITATIONS", "8")
         .with("RMAX_LIMITS_DOMAINS", "7")
@@ -202,6 +205,7 @@ fn every_setting_has_an_environment_variable() {
     domain_checks.enabled = false            # default
     domain_checks.proof = false              # default
     limits.target_changes_per_minute = 0     # RMAX_LIMITS_TARGET_CHANGES_PER_MINUTE
+    limits.removals_per_minute = 0           # RMAX_LIMITS_REMOVALS_PER_MINUTE
     limits.keys = 9                          # RMAX_LIMITS_KEYS
     limits.invitations = 8                   # RMAX_LIMITS_INVITATIONS
     limits.domains = 7                       # RMAX_LIMITS_DOMAINS

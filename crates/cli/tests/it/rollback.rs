@@ -248,6 +248,85 @@ fn rollback_does_not_restore_links_of_deleted_accounts() {
     sandbox.fails(3, "links get anns-link").says("was deleted");
 }
 
+/// 600 links that a rollback to the moment before them deletes, in three pages.
+fn links_made_after_a_moment() -> (Sandbox, Timestamp, Value) {
+    let sandbox = Sandbox::new();
+    sandbox.ok("domains add rmax.to");
+    let then = moment();
+    let rows: String =
+        (0..600).map(|number| format!("link-{number:03},https://example.com/{number}\n")).collect();
+    sandbox.write("links.csv", &format!("code,target\n{rows}"));
+    sandbox.ok("links import links.csv");
+    let made = links(&sandbox);
+    assert_eq!(made.as_array().unwrap().len(), 600);
+    (sandbox, then, made)
+}
+
+fn living_links(sandbox: &Sandbox) -> usize {
+    sandbox.json("links list --limit 10000 --json").as_array().unwrap().len()
+}
+
+fn rollback_entries(sandbox: &Sandbox) -> Vec<Value> {
+    let entries = sandbox.json("audit list --limit 10000 --json").as_array().unwrap().clone();
+    entries
+        .into_iter()
+        .filter(|entry| entry["action"].as_str().unwrap().starts_with("workspace.rollback"))
+        .collect()
+}
+
+/// The rest of a rollback that was cut off after 256 of 600 links, and what undoes all of it.
+fn finish_and_undo(sandbox: &Sandbox, then: Timestamp, made: &Value) {
+    assert_eq!(living_links(sandbox), 344);
+    let rehearsed = sandbox.json(&format!("workspaces rollback --to {then} --dry-run --json"));
+    assert_eq!((&rehearsed["resumed"], &rehearsed["deleted"]), (&json!(true), &json!(344)), "{rehearsed:#}");
+    let done = sandbox.json(&format!("workspaces rollback --to {then} --yes --json"));
+    assert_eq!((&done["resumed"], &done["deleted"]), (&json!(true), &json!(344)), "{done:#}");
+    assert_eq!(living_links(sandbox), 0);
+    let entries = rollback_entries(sandbox);
+    assert_eq!(entries.len(), 2, "it began once and ended once: {entries:#?}");
+    // Now it is over, and there is nothing to continue.
+    let again = sandbox.json(&format!("workspaces rollback --to {then} --yes --json"));
+    assert_eq!((&again["resumed"], &again["undo"]), (&json!(false), &Value::Null), "{again:#}");
+    sandbox.ok(&format!("workspaces rollback --to {} --yes", done["undo"].as_str().unwrap()));
+    assert_eq!(&links(sandbox), made, "all of it is undone");
+    sandbox.ok("audit verify");
+}
+
+/// Hostile inputs, S43.
+#[test]
+fn rollback_killed_half_way_is_continued_and_undone_as_one() {
+    let (sandbox, then, made) = links_made_after_a_moment();
+    // The second page is never written.
+    sandbox.tamper(
+        "create trigger endless before insert on audit when new.subject >= 'link:link-256' and new.action = 'link.delete'
+         begin
+             select count(*) from (with recursive n (x) as (select 1 union all select x + 1 from n) select x from n);
+         end",
+    );
+    let mut rollback = sandbox.command(&format!("workspaces rollback --to {then} --yes")).spawn().unwrap();
+    wait_until("the first page is written", || living_links(&sandbox) == 344);
+    // SIGKILL.
+    rollback.kill().unwrap();
+    rollback.wait().unwrap();
+    sandbox.tamper("drop trigger endless");
+    finish_and_undo(&sandbox, then, &made);
+}
+
+/// Hostile inputs, S43.
+#[test]
+fn rollback_stopped_by_an_error_says_how_to_go_on_and_is_undone_as_one() {
+    let (sandbox, then, made) = links_made_after_a_moment();
+    sandbox.tamper(
+        "create trigger broken before insert on audit when new.subject >= 'link:link-256' and new.action = 'link.delete'
+         begin select raise(abort, 'the disk is full'); end",
+    );
+    sandbox
+        .fails(6, &format!("workspaces rollback --to {then} --yes"))
+        .says("run the same command again: it goes on where this one stopped");
+    sandbox.tamper("drop trigger broken");
+    finish_and_undo(&sandbox, then, &made);
+}
+
 #[test]
 fn invalid_rollback_times_are_rejected() {
     let sandbox = Sandbox::new();

@@ -367,6 +367,9 @@ impl ImportRun<'_> {
                     (_, ImportAction::Create(candidate), StoreError::CodeTaken { .. }) => {
                         late.push(*candidate);
                     }
+                    (_, step, error @ StoreError::RateLimited { .. }) => {
+                        verdicts.push(step.verdict(RowOutcome::Refused, error.to_string()));
+                    }
                     (Some(reason), step, _) => verdicts.push(step.verdict(RowOutcome::Conflicting, reason)),
                     (None, _, error) => failure = Some(error),
                 },
@@ -434,7 +437,7 @@ impl ImportRun<'_> {
             }
         };
         let write = LinkWrite::new(self.workspace.id, self.caller.actor.clone(), now, op);
-        let target_change_limit = self.caller.target_change_limit(self.ops.target_changes_per_minute);
-        LinkWrite { owner: self.caller.owner.clone(), target_change_limit, ..write }
+        let change_limits = self.ops.change_limits(self.caller);
+        LinkWrite { owner: self.caller.owner.clone(), change_limits, ..write }
     }
 }

@@ -192,7 +192,7 @@ impl Ops {
         }
         let op = LinkOp::Replace { next: Box::new(next), action };
         let write = LinkWrite {
-            target_change_limit: caller.target_change_limit(self.target_changes_per_minute),
+            change_limits: self.change_limits(caller),
             ..LinkWrite::new(seen.workspace, caller.actor.clone(), self.clock.now(), op)
         };
         let done = LinkResult::from(self.writer.write(write).await?);

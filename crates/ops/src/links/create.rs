@@ -103,7 +103,7 @@ impl Ops {
         let op = LinkOp::Create { draft, code, source: caller.source, on_conflict };
         LinkWrite {
             owner: caller.owner.clone(),
-            target_change_limit: caller.target_change_limit(self.target_changes_per_minute),
+            change_limits: self.change_limits(caller),
             ..LinkWrite::new(workspace.id, caller.actor.clone(), now, op)
         }
     }

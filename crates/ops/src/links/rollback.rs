@@ -2,7 +2,7 @@
 //!
 //! The log says what every link was. Only links that were changed since are looked at, page by page, and only those that differ are
 //! written, each with an entry of its own and in commits that other writers fit between. Nothing is lost by it: going back to the moment
-//! before undoes it.
+//! before undoes it. One that was cut off is continued by asking for it again, and the same moment still undoes all of it.
 
 use std::collections::{HashMap, HashSet};
 
@@ -36,6 +36,8 @@ pub struct RollbackReport {
     pub differences: Vec<LinkDiff>,
     /// Going back to this moment undoes it; nothing where there was nothing to do.
     pub undo: Option<Timestamp>,
+    /// It was begun before and cut off: the counts are those of the rest.
+    pub resumed: bool,
 }
 
 /// How a link is, and how it was.
@@ -109,15 +111,26 @@ impl Ops {
             entry: self.store.entry_at(workspace.id, to).await?,
             deleted_accounts: self.deleted_accounts(workspace).await?,
         };
-        let mut report = RollbackReport::default();
+        let unfinished = self.store.unfinished_rollback(workspace.id).await?;
+        let begun = unfinished.filter(|begun| begun.entry == point.entry);
+        let mut report = RollbackReport {
+            undo: begun.and_then(|begun| begun.undo).filter(|_| mode == WriteMode::Apply),
+            resumed: begun.is_some(),
+            ..RollbackReport::default()
+        };
         let mut after = String::new();
         loop {
             let codes = self.store.codes_changed_since(workspace.id, point.entry, &after, PAGE_SIZE).await?;
-            let Some(last) = codes.last().cloned() else { return Ok(report) };
+            let Some(last) = codes.last().cloned() else { break };
             after = last;
             self.restore_page(caller, &point, codes, mode, &mut report).await?;
             progress(report.links());
         }
+        if mode == WriteMode::Apply && report.undo.is_some() {
+            let (actor, now) = (&caller.actor, self.clock.now());
+            self.writer.record_rollback_end(workspace.id, point.entry, actor, now).await?;
+        }
+        Ok(report)
     }
 
     /// Where links are their owner's alone, they were deleted with the account, and no rollback brings back what somebody wanted gone.

@@ -81,7 +81,8 @@ impl From<OpsError> for ApiError {
                 rate_limit: Some(*status),
                 ..Self::rate_limited(status.reset_seconds, &error.to_string())
             },
-            OpsError::Store(StoreError::RateLimited { seconds, .. }) => {
+            OpsError::Store(StoreError::RateLimited { seconds, .. })
+            | OpsError::RemovalNeedsSession { seconds, .. } => {
                 Self::rate_limited(*seconds, &error.to_string())
             }
             OpsError::Store(

@@ -13,7 +13,7 @@ use rlinks_core::access::api_key;
 use rlinks_core::hex;
 use rlinks_core::time::DAY_MS;
 use rlinks_core::{Timestamp, User, UserStatus, Workspace};
-use rlinks_store::{AuthMethod, NewSession, Session, SessionWithUser, StoreError};
+use rlinks_store::{AuthMethod, LimitStop, NewSession, Session, SessionWithUser, StoreError};
 use subtle::ConstantTimeEq as _;
 
 use crate::auth::connection_info::ConnectionInfo;
@@ -51,6 +51,8 @@ pub struct CurrentSession {
     pub user: User,
     pub workspace: Workspace,
     pub session: Session,
+    /// What a page has to tell them of limits on changes; read for pages alone.
+    pub limit_stops: Vec<LimitStop>,
     csrf: String,
 }
 
@@ -112,7 +114,7 @@ impl Sessions {
         }
         self.touch(&holder.session, now).await;
         let SessionWithUser { session, user, workspace } = holder;
-        Ok(Some(CurrentSession { user, workspace, session, csrf: csrf(token) }))
+        Ok(Some(CurrentSession { user, workspace, session, limit_stops: Vec::new(), csrf: csrf(token) }))
     }
 
     /// Whether somebody who stays for longer is still signed in; who they are now.

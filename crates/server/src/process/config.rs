@@ -49,8 +49,10 @@ pub struct Config {
     pub safety: safety::SafetyConfig,
     /// What is asked about hosts, and whether they must be proven.
     pub domain_checks: domain_checks::DomainCheckConfig,
-    /// How many targets of existing links one member or key may change in a minute; 0 is as many as they like.
+    /// How many existing links one principal may point elsewhere in a minute, and a workspace ten times as many; 0 is no limit.
     pub target_changes_per_minute: u32,
+    /// How many they may disable or delete.
+    pub removals_per_minute: u32,
     /// How many keys, hosts and the like one member may have.
     pub resource_limits: ResourceLimits,
     /// How many connections there may be.

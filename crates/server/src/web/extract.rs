@@ -20,6 +20,7 @@ use crate::auth::cookies::Cookie;
 use crate::auth::csrf::{CsrfToken, is_cross_site};
 use crate::auth::session::{CurrentSession, Sessions};
 use rlinks_ops::Caller;
+use rlinks_store::LimitStop;
 
 const MAX_FORM_BYTES: usize = 16 * 1024;
 /// The longest form about links: the longest target and the longest notes, each byte written as three.
@@ -145,10 +146,21 @@ impl FromRequestParts<Arc<Web>> for SessionPage {
     async fn from_request_parts(parts: &mut Parts, web: &Arc<Web>) -> Result<Self, Response> {
         let request = WebRequest::from_parts(parts).map_err(IntoResponse::into_response)?;
         match request.current_session(web).await.map_err(IntoResponse::into_response)? {
-            Some(current) => Ok(Self { request, current }),
+            Some(mut current) => {
+                current.limit_stops = unseen_stops(web, &current).await;
+                Ok(Self { request, current })
+            }
             None => Err(redirect_to_login(request.uri.path_and_query().map(http::uri::PathAndQuery::as_str))),
         }
     }
+}
+
+/// Stops that somebody has not dismissed. A store that can't say is no reason to show no page.
+async fn unseen_stops(web: &Web, current: &CurrentSession) -> Vec<LimitStop> {
+    web.ops.limit_stops(&current.caller()).await.unwrap_or_else(|error| {
+        tracing::debug!(%error, "stops by limits could not be read for a page");
+        Vec::new()
+    })
 }
 
 impl FromRequest<Arc<Web>> for SessionForm {

@@ -6,6 +6,7 @@
 
 mod authorization_matrix;
 mod bulk;
+mod change_limits;
 mod conventions;
 mod domain_checks;
 mod domains;

@@ -4,9 +4,10 @@
 use rlinks_core::id::WorkerId;
 use rlinks_core::{Actor, Email, Id, Role, Timestamp, User, UserStatus};
 
-use crate::access::user_rows::{UserRow, insert, user_columns, user_subject};
+use crate::access::user_rows::{UserRow, insert, set_principal, user_columns, user_subject};
 use crate::access::{api_keys, sessions};
 use crate::audit::chain::NewEntry;
+use crate::change_limits::{ChangeCounts, ChangeLimits, principal_of_new_member};
 use crate::database::ids::next_id;
 use crate::database::json::json;
 use crate::database::pool::{Tx, read, read_in, run_in};
@@ -127,7 +128,7 @@ impl StoreWriter {
     ) -> Result<User, StoreError> {
         let mut change = self.begin_change(new.workspace).await?;
         change.living_head()?;
-        let user = insert_user(&mut change.tx, self.worker, new, now).await?;
+        let user = insert_user(&mut change.tx, self.worker, new, actor, now).await?;
         write_invite(&mut change.tx, &user, invite, now).await?;
         change.commit([created_entry(&user, actor)], now).await?;
         Ok(user)
@@ -137,7 +138,7 @@ impl StoreWriter {
     pub async fn create_user(&self, new: NewUser, actor: &Actor, now: Timestamp) -> Result<User, StoreError> {
         let mut change = self.begin_change(new.workspace).await?;
         change.living_head()?;
-        let user = insert_user(&mut change.tx, self.worker, new, now).await?;
+        let user = insert_user(&mut change.tx, self.worker, new, actor, now).await?;
         change.commit([created_entry(&user, actor)], now).await?;
         Ok(user)
     }
@@ -205,8 +206,24 @@ impl StoreWriter {
         actor: &Actor,
         now: Timestamp,
     ) -> Result<(), StoreError> {
+        self.delete_user_within(seen, placeholder, None, actor, now).await
+    }
+
+    /// The same where their links are deleted next: these are counted as removals here, all of them or, if the limits leave no room for all,
+    /// none, and then nothing is done.
+    pub async fn delete_user_within(
+        &self,
+        seen: &User,
+        placeholder: &str,
+        limits: Option<&ChangeLimits>,
+        actor: &Actor,
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
         let mut change = self.begin_change(seen.workspace).await?;
         let there = load_unchanged(&mut change.tx, seen).await?;
+        if let Some(limits) = limits {
+            reserve_links_of(&mut change.tx, seen, limits, now).await?;
+        }
         let gone = User {
             email: Email::from_stored(placeholder.to_owned()),
             full_name: String::new(),
@@ -271,6 +288,7 @@ async fn insert_user(
     tx: &mut Tx,
     worker: WorkerId,
     new: NewUser,
+    actor: &Actor,
     now: Timestamp,
 ) -> Result<User, StoreError> {
     let id = next_id(tx, worker, now).await?;
@@ -278,6 +296,8 @@ async fn insert_user(
     if insert(tx, &user).await? == 0 {
         return Err(StoreError::NameTaken(user.email.to_string()));
     }
+    let principal = principal_of_new_member(tx, actor).await?;
+    set_principal(tx, user.id, principal.as_deref()).await?;
     Ok(user)
 }
 
@@ -289,6 +309,26 @@ fn created_entry<'a>(user: &User, actor: &'a Actor) -> NewEntry<'a> {
         before: None,
         after: Some(json(&user.audited())),
     }
+}
+
+/// Counts the links of a member as removals.
+async fn reserve_links_of(
+    tx: &mut Tx,
+    user: &User,
+    limits: &ChangeLimits,
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    let (links,): (i64,) = read_in!(
+        tx,
+        fetch_one,
+        "select count(*) from links where workspace_id = $1 and created_by = $2 and state <> 'deleted'",
+        user.workspace.as_i64(),
+        user_subject(user.id)
+    )?;
+    let links = u32::try_from(links).unwrap_or(u32::MAX);
+    let mut counts = ChangeCounts::load(tx, std::iter::once((user.workspace, limits))).await?;
+    counts.reserve_removals(user.workspace, limits, links, now)?;
+    counts.write(tx).await
 }
 
 /// Keeps an invitation, if the quota has room. An earlier one of the same member no longer works, and doesn't count.

@@ -36,7 +36,7 @@ impl Store {
             &self.pool,
             fetch_optional,
             "select id, workspace_id, email, full_name, role, status, created_at, updated_at, last_login_at, last_sync_at,
-                    password_hash, oidc_issuer, oidc_subject
+                    password_hash, oidc_issuer, oidc_subject, principal
              from users where workspace_id = $1 and email = $2 and status <> 'deleted'",
             workspace.as_i64(),
             email.as_str()

@@ -68,9 +68,11 @@ pub(crate) struct UserCredentialsRow {
     pub(crate) password_hash: Option<String>,
     pub(crate) oidc_issuer: Option<String>,
     pub(crate) oidc_subject: Option<String>,
+    /// Whom they count for in limits on changes, where that isn't themselves.
+    pub(crate) principal: Option<String>,
 }
 
-from_row!(UserCredentialsRow { password_hash, oidc_issuer, oidc_subject; user });
+from_row!(UserCredentialsRow { password_hash, oidc_issuer, oidc_subject, principal; user });
 
 pub(crate) async fn insert(tx: &mut Tx, user: &User) -> Result<u64, StoreError> {
     Ok(run_in!(
@@ -89,6 +91,14 @@ pub(crate) async fn insert(tx: &mut Tx, user: &User) -> Result<u64, StoreError> 
         user.last_login_at.map(Timestamp::ms),
         user.last_sync_at.map(Timestamp::ms)
     )?)
+}
+
+/// Keeps whom a member counts for in limits on changes, where that isn't themselves.
+pub(crate) async fn set_principal(tx: &mut Tx, user: Id, principal: Option<&str>) -> Result<(), StoreError> {
+    if principal.is_some() {
+        run_in!(tx, "update users set principal = $2 where id = $1", user.as_i64(), principal)?;
+    }
+    Ok(())
 }
 
 /// A member as they are now, whatever became of them.

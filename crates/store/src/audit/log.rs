@@ -24,6 +24,9 @@ pub fn workspace_subject(slug: &Slug) -> String {
     format!("workspace:{slug}")
 }
 
+/// What entries are called that tell of a limit somebody reached.
+pub(crate) const STOP_ACTION: &str = "auth.brake";
+
 /// Which entries of the log somebody looks for. What is empty lets all through.
 #[derive(Clone, Debug)]
 pub struct AuditFilter {

@@ -85,7 +85,7 @@ pub(crate) async fn user_rows(view: &mut Tx) -> Result<Vec<UserCredentialsRow>, 
         view,
         fetch_all,
         "select id, workspace_id, email, full_name, role, status, created_at, updated_at, last_login_at, last_sync_at,
-                password_hash, oidc_issuer, oidc_subject
+                password_hash, oidc_issuer, oidc_subject, principal
          from users order by id"
     )?)
 }

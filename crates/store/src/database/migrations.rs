@@ -30,7 +30,8 @@ macro_rules! files {
             "0008_custody",
             "0009_no_look_up_a_row",
             "0010_newest_last",
-            "0011_limits"
+            "0011_limits",
+            "0012_principals"
         )
     };
 }

@@ -6,11 +6,26 @@
 use std::collections::HashMap;
 
 use rlinks_core::{Actor, Id, Link, Timestamp};
+use serde::{Deserialize, Serialize};
 
 use crate::audit::chain::NewEntry;
 use crate::database::json::json;
-use crate::database::pool::read;
+use crate::database::pool::{Tx, read, read_in};
 use crate::{Store, StoreError, StoreWriter};
+
+/// What the log says of a rollback when it begins, and again when it has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RollbackRecord {
+    pub to: Timestamp,
+    /// The last entry by then.
+    pub entry: i64,
+    /// The last moment before it began: going back to this undoes it. Rollbacks of 0.1 did not say it, and can't be continued.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub undo: Option<Timestamp>,
+}
+
+const ROLLBACK_STARTED: &str = "workspace.rollback";
+const ROLLBACK_FINISHED: &str = "workspace.rollback_finished";
 
 impl Store {
     /// The number of the last entry of a workspace's log at a moment; 0 before the first.
@@ -81,9 +96,18 @@ impl Store {
     }
 }
 
+impl Store {
+    /// The rollback of a workspace that began last, if it never ended.
+    pub async fn unfinished_rollback(&self, workspace: Id) -> Result<Option<RollbackRecord>, StoreError> {
+        let mut view = self.pool.snapshot().await?;
+        unfinished_rollback(&mut view, workspace).await
+    }
+}
+
 impl StoreWriter {
-    /// Says in the log of a workspace that it is about to be put back, and to when. The entry is of a later moment than every entry
-    /// before it, and the last moment before it is given: going back to that undoes what follows.
+    /// Says in the log of a workspace that it is about to be put back, and to when; where that was said before and cut off, this goes on
+    /// with it. The entry is of a later moment than every entry before it, and the last moment before it is given: going back to that
+    /// undoes what follows.
     pub async fn record_rollback(
         &self,
         workspace: Id,
@@ -92,19 +116,53 @@ impl StoreWriter {
         actor: &Actor,
         now: Timestamp,
     ) -> Result<Timestamp, StoreError> {
-        let change = self.begin_change(workspace).await?;
+        let mut change = self.begin_change(workspace).await?;
+        let begun = unfinished_rollback(&mut change.tx, workspace).await?;
+        if let Some(undo) = begun.filter(|begun| begun.entry == entry).and_then(|begun| begun.undo) {
+            return Ok(undo);
+        }
         let head = change.head()?;
-        let after = serde_json::json!({ "to": to, "entry": entry });
-        let note = NewEntry {
-            actor,
-            action: "workspace.rollback",
-            // Not the workspace itself: its own entries say what it is.
-            subject: format!("rollback:{}", head.slug),
-            before: None,
-            after: Some(after.to_string()),
-        };
-        let before = head.next_timestamp(Timestamp::from_ms(0));
-        change.commit([note], now.max(before.plus_ms(1))).await?;
-        Ok(before)
+        let undo = head.next_timestamp(Timestamp::from_ms(0));
+        let after = json(&RollbackRecord { to, entry, undo: Some(undo) });
+        let note = rollback_entry(actor, ROLLBACK_STARTED, &head.slug, after);
+        change.commit([note], now.max(undo.plus_ms(1))).await?;
+        Ok(undo)
     }
+
+    /// Says that the rollback to an entry has ended. What another process said already is not repeated.
+    pub async fn record_rollback_end(
+        &self,
+        workspace: Id,
+        entry: i64,
+        actor: &Actor,
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
+        let mut change = self.begin_change(workspace).await?;
+        let begun = unfinished_rollback(&mut change.tx, workspace).await?;
+        let Some(begun) = begun.filter(|begun| begun.entry == entry) else { return Ok(()) };
+        let note = rollback_entry(actor, ROLLBACK_FINISHED, &change.head()?.slug, json(&begun));
+        change.commit([note], now).await
+    }
+}
+
+fn rollback_entry<'a>(actor: &'a Actor, action: &'a str, slug: &str, after: String) -> NewEntry<'a> {
+    // The subject is not the workspace itself, whose own entries say what it is.
+    NewEntry { actor, action, subject: format!("rollback:{slug}"), before: None, after: Some(after) }
+}
+
+async fn unfinished_rollback(tx: &mut Tx, workspace: Id) -> Result<Option<RollbackRecord>, StoreError> {
+    let row: Option<(String, Option<String>)> = read_in!(
+        tx,
+        fetch_optional,
+        "select action, after from audit
+         where workspace_id = $1 and subject = (select 'rollback:' || slug from workspaces where id = $1)
+         order by seq desc limit 1",
+        workspace.as_i64()
+    )?;
+    let Some((_, Some(after))) = row.filter(|(action, _)| action == ROLLBACK_STARTED) else {
+        return Ok(None);
+    };
+    let begun: RollbackRecord = serde_json::from_str(&after)
+        .map_err(|error| StoreError::Unreadable(format!("the entry of a rollback: {error}")))?;
+    Ok(begun.undo.is_some().then_some(begun))
 }

@@ -9,12 +9,13 @@ use rlinks_core::{Code, Id, Link, LinkDraft, LinkPatch, LinkSource, LinkState, S
 
 use crate::StoreError;
 use crate::audit::chain::{LockedHead, NewEntry};
-use crate::audit::log::link_subject;
+use crate::audit::log::{STOP_ACTION, link_subject};
+use crate::change_limits::{ChangeCounts, LimitDecision, ReachedLimit, limited_changes};
 use crate::database::json::json;
+use crate::error::LimitedChange;
 use crate::links::recover::LinkKey;
 use crate::write::idempotency::StoredResults;
 use crate::write::link_write::{Action, CodeChoice, LinkOp, LinkWrite, OnConflict, Written};
-use crate::write::target_change_limit::{self, LimitDecision, TargetChangeCounts};
 
 /// Everything a group may depend on, loaded under the locks of its workspaces.
 pub(super) struct GroupState {
@@ -34,8 +35,8 @@ pub(super) struct GroupState {
     pub(super) entries: Vec<(i64, AuditEntry)>,
     /// First answers to requests that may come again.
     pub(super) stored_results: StoredResults,
-    /// How many targets were changed lately, by whom.
-    pub(super) target_changes: TargetChangeCounts,
+    /// How many links were changed lately, by whom.
+    pub(super) change_counts: ChangeCounts,
 }
 
 impl GroupState {
@@ -94,7 +95,7 @@ impl GroupState {
             version: before.as_ref().map_or(1, |before| before.version + 1),
         });
         self.check_quota(write, before.as_ref(), &link)?;
-        self.check_target_change_limit(write, before.as_ref(), &link)?;
+        self.check_change_limits(write, before.as_ref(), &link)?;
         let action = if before.is_some() { "link.recreate" } else { "link.create" };
         self.last_id = id;
         self.put(write, before.as_ref(), link.clone(), action);
@@ -191,7 +192,7 @@ impl GroupState {
         {
             return Err(StoreError::TargetTaken(other.clone()));
         }
-        self.check_target_change_limit(write, Some(&before), &next)?;
+        self.check_change_limits(write, Some(&before), &next)?;
         Ok(Written::Changed(self.change(write, &before, next, action.name())))
     }
 
@@ -241,30 +242,31 @@ impl GroupState {
         Ok(Written::Changed(self.change(write, &before, next, action.name())))
     }
 
-    /// Changing the target of a link that is there counts, whatever it is called; a stop goes into the log once.
-    fn check_target_change_limit(
+    /// Pointing a link that is there elsewhere counts, and so does removing it, whatever the change is called. A stop goes into the log
+    /// once.
+    fn check_change_limits(
         &mut self,
         write: &LinkWrite,
         before: Option<&Link>,
         next: &Link,
     ) -> Result<(), StoreError> {
-        let Some(limit) = &write.target_change_limit else { return Ok(()) };
-        if before.is_none_or(|before| before.target == next.target) {
+        let (Some(limits), Some(before)) = (&write.change_limits, before) else { return Ok(()) };
+        let changes = limited_changes(before, next);
+        if changes.is_empty() {
             return Ok(());
         }
-        let until = match self.target_changes.count(write) {
+        let reached = match self.change_counts.count(write.workspace, limits, &changes, write.now) {
             LimitDecision::Allowed => return Ok(()),
-            LimitDecision::Blocked(until) => until,
-            LimitDecision::Reached(until) => {
+            LimitDecision::Blocked(reached) => reached,
+            LimitDecision::Reached(reached) => {
                 let workspace = write.workspace.as_i64();
                 let head = self.heads.get_mut(&workspace).expect("the workspace's head is locked");
-                let entry =
-                    head.push(target_change_limit::limit_reached_entry(write, limit, until), write.now);
+                let entry = head.push(limit_reached_entry(write, &reached), write.now);
                 self.entries.push((workspace, entry));
-                until
+                reached
             }
         };
-        Err(target_change_limit::rate_limited(limit, write.now, until))
+        Err(reached.error(write.now))
     }
 
     fn change(&mut self, write: &LinkWrite, before: &Link, mut next: Link, action: &'static str) -> Link {
@@ -348,6 +350,26 @@ fn with_reason(mut link: String, reason: Option<&str>) -> String {
         link.push('}');
     }
     link
+}
+
+/// What the log says of a stop. The subject is the brake and not the member or key, whose own entries say what they are.
+fn limit_reached_entry<'a>(write: &'a LinkWrite, reached: &ReachedLimit) -> NewEntry<'a> {
+    let limit = match reached.change {
+        LimitedChange::Target => "target_changes_per_minute",
+        LimitedChange::Removal => "removals_per_minute",
+    };
+    let after = serde_json::json!({
+        "principal": reached.principal,
+        limit: reached.per_minute,
+        "stopped_until": reached.until,
+    });
+    NewEntry {
+        actor: &write.actor,
+        action: STOP_ACTION,
+        subject: format!("brake:{}", reached.principal),
+        before: None,
+        after: Some(after.to_string()),
+    }
 }
 
 /// 1 where a link counts against the limit of live links.

@@ -9,6 +9,7 @@ use rlinks_core::{Id, Link, Timestamp};
 use super::apply::GroupState;
 use crate::StoreError;
 use crate::audit::chain::{self, LockedHead, head_updates, lock_heads, lock_heads_and_id, update_heads};
+use crate::change_limits::{ChangeCounts, limited_changes};
 use crate::database::ids::{LEASE_MS, last_id, update_worker};
 use crate::database::json::json;
 use crate::database::pool::{Dialect, Pool, Tx, read_in, run_in};
@@ -18,7 +19,6 @@ use crate::links::rows::{LinkBatchRow, LinkRow, link_columns, links_among};
 use crate::write::idempotency::StoredResults;
 use crate::write::insert;
 use crate::write::link_write::{CodeChoice, LinkOp, LinkWrite, OnConflict, Written};
-use crate::write::target_change_limit::TargetChangeCounts;
 
 /// How long a group may take, and then its commit. Longer than what the database itself allows a statement.
 const COMMIT_TIMEOUT: Duration = Duration::from_secs(15);
@@ -110,7 +110,7 @@ async fn prepare(
     }
     let now = writes.iter().map(|write| write.now).max().unwrap_or(Timestamp::from_ms(0));
     state.stored_results.write(&mut tx).await?;
-    state.target_changes.write(&mut tx).await?;
+    state.change_counts.write(&mut tx).await?;
     write_links(&mut tx, &state, &before).await?;
     write_words_entries_and_heads(&mut tx, &state, &indexed_links, now).await?;
     Ok((Some(tx), results))
@@ -185,14 +185,15 @@ async fn load(
         changed: BTreeSet::new(),
         entries: Vec::new(),
         stored_results: StoredResults::load(tx, writes).await?,
-        target_changes: TargetChangeCounts::default(),
+        change_counts: ChangeCounts::default(),
     };
     load_links(tx, &mut state, writes).await?;
     load_targets(tx, &mut state, writes).await?;
     load_folded(tx, &mut state, writes).await?;
     load_live(tx, &mut state, writes).await?;
-    state.target_changes =
-        TargetChangeCounts::load(tx, writes.iter().filter(|write| may_change_target(write, &state))).await?;
+    let limited = writes.iter().filter(|write| may_be_limited(write, &state));
+    let limited = limited.filter_map(|write| Some((write.workspace, write.change_limits.as_ref()?)));
+    state.change_counts = ChangeCounts::load(tx, limited).await?;
     Ok(state)
 }
 
@@ -244,14 +245,14 @@ async fn load_links(tx: &mut Tx, state: &mut GroupState, writes: &[LinkWrite]) -
     Ok(())
 }
 
-/// Whether a change may give a link that is there another target. Most changes do not, and cost no question.
-fn may_change_target(write: &LinkWrite, state: &GroupState) -> bool {
+/// Whether a change may point a link that is there elsewhere, or remove it. Most changes do neither, and cost no query.
+fn may_be_limited(write: &LinkWrite, state: &GroupState) -> bool {
     match &write.op {
         LinkOp::Create { on_conflict, .. } => matches!(on_conflict, OnConflict::Recreate),
         LinkOp::Replace { next, .. } => state
             .links
             .get(&(write.workspace.as_i64(), next.code.as_str().to_owned()))
-            .is_some_and(|link| link.target != next.target),
+            .is_some_and(|link| !limited_changes(link, next).is_empty()),
         LinkOp::RollBack { .. } | LinkOp::Import { .. } => false,
     }
 }

@@ -3,6 +3,8 @@
 use rlinks_core::time::DAY_MS;
 use rlinks_core::{Actor, Code, Id, Link, LinkDraft, LinkPatch, LinkSource, Timestamp};
 
+use crate::change_limits::ChangeLimits;
+
 /// One change of one link.
 #[derive(Clone, Debug)]
 pub struct LinkWrite {
@@ -14,8 +16,8 @@ pub struct LinkWrite {
     pub op: LinkOp,
     /// Once only, however often it is asked for.
     pub idempotency_key: Option<IdempotencyKey>,
-    /// How many targets they may change, where that is limited.
-    pub target_change_limit: Option<TargetChangeLimit>,
+    /// How many links they may change, where that is limited.
+    pub change_limits: Option<ChangeLimits>,
     /// Why, in words for the audit entry: `reason` beside the fields of the link as it became.
     pub reason: Option<String>,
 }
@@ -30,7 +32,7 @@ impl LinkWrite {
             now,
             op,
             idempotency_key: None,
-            target_change_limit: None,
+            change_limits: None,
             reason: None,
         }
     }
@@ -49,15 +51,6 @@ pub struct IdempotencyKey {
 
 /// For how long a first answer is kept.
 pub const IDEMPOTENCY_TTL_MS: i64 = DAY_MS;
-
-/// Who is counted, and how many targets of existing links they may change in a minute.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TargetChangeLimit {
-    /// The member, or the key that is nobody's: a member's keys count together, and so do a key and those made with it, or each new
-    /// key would begin anew.
-    pub principal: Actor,
-    pub changes_per_minute: u32,
-}
 
 #[derive(Clone, Debug)]
 #[expect(clippy::large_enum_variant, reason = "most changes are creations, and a group holds 256 at most")]

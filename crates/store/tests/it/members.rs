@@ -23,6 +23,8 @@ contract!(
     key_of_another_workspace_is_not_found,
     a_repeated_request_makes_one_link,
     backup_keeps_members_and_drops_rows_unknown_to_the_log,
+    backup_keeps_whom_members_count_for,
+    migration_learns_whom_members_count_for_from_the_log,
     first_shared_key_wins_and_an_outage_leaves_each_process_its_own,
     limit_uses_of_several_processes_add_up,
     keys_older_than_a_moment_are_found_unless_they_are_over,
@@ -412,4 +414,45 @@ async fn keys_older_than_a_moment_are_found_unless_they_are_over(test_store: Tes
         matches!(refused, Err(StoreError::ResourceQuota { kind, holder, limit: most }) if (kind, holder, most) == limit),
         "{refused:?}"
     );
+}
+
+/// An admin, a member invited with a key of theirs, and one whom that member invited. Gives the admin.
+async fn three_generations(store: &StoreWriter) -> User {
+    let root = user(store, "root@example.com", Role::Admin, 1).await;
+    let by_key = key(store, 1, Some(&root), 2).await;
+    let new = |address| NewUser {
+        workspace: MAIN,
+        email: email(address),
+        full_name: String::new(),
+        role: Role::Admin,
+    };
+    let child =
+        store.create_user(new("child@example.com"), &Actor::from_key(by_key.id), at(3)).await.unwrap();
+    store.create_user(new("grandchild@example.com"), &Actor::from_user(child.id), at(4)).await.unwrap();
+    root
+}
+
+async fn migration_learns_whom_members_count_for_from_the_log(test_store: TestStore) {
+    const MIGRATION: &str = include_str!("../../migrations/sqlite/0012_principals.sql");
+    let store = test_store.open().await;
+    let root = three_generations(&store).await;
+    test_store.raw("update users set principal = null").await;
+    let (_, backfill) = MIGRATION.split_once("with recursive").unwrap();
+    test_store.raw(&format!("with recursive{backfill}")).await;
+    let counted = format!("select count(*) from users where principal = 'user:{}'", root.id);
+    assert_eq!(test_store.count(&counted).await, 2);
+    assert_eq!(test_store.count("select count(*) from users where principal is null").await, 1);
+}
+
+/// A backup that forgot it would let members made by a thief count for themselves again.
+async fn backup_keeps_whom_members_count_for(test_store: TestStore) {
+    let store = test_store.open().await;
+    let root = three_generations(&store).await;
+    let counted = format!("select count(*) from users where principal = 'user:{}'", root.id);
+    assert_eq!(test_store.count(&counted).await, 2);
+    let file = test_store.folder().join("all");
+    store.backup(std::fs::File::create(&file).unwrap(), at(9)).await.unwrap();
+    store.restore(&file).await.unwrap();
+    assert_eq!(test_store.count(&counted).await, 2);
+    assert_sound(&store).await;
 }

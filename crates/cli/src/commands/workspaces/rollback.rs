@@ -9,7 +9,7 @@ use super::super::links::diff::{FieldDiff, diff};
 use super::super::time_error;
 use crate::backend::local_store::LocalStore;
 use crate::error::CliError;
-use crate::output::{Confirmation, confirm, is_interactive, pluralize};
+use crate::output::{Confirmation, Output, confirm, is_interactive, pluralize};
 
 /// What was put back, as programs see it.
 #[derive(Serialize)]
@@ -22,6 +22,8 @@ struct RollbackOutput {
     deleted: u64,
     /// Of these, switched off because their old target is not safe.
     disabled: u64,
+    /// An earlier run was cut off, and this was the rest of it.
+    resumed: bool,
     /// The moment that undoes it.
     undo: Option<Timestamp>,
     /// The first of them.
@@ -69,7 +71,9 @@ pub(super) async fn run(
             return Err(CliError::failed("nothing was changed"));
         }
     }
-    let done = local.change(roll_back(local, &workspace, to, mode)).await?;
+    let again = "run the same command again: it goes on where this one stopped";
+    let done =
+        local.change(roll_back(local, &workspace, to, mode)).await.map_err(|error| error.hint(again))?;
     report(local, &workspace, to, mode, &done)
 }
 
@@ -106,16 +110,19 @@ fn report(
             restored: done.restored,
             deleted: done.deleted,
             disabled: done.disabled,
+            resumed: done.resumed,
             undo: done.undo,
             differences,
         });
     }
     if done.links() == 0 {
-        return output.line(&format!("workspace {} is as it was at {to}", workspace.slug));
+        output.line(&format!("workspace {} is as it was at {to}", workspace.slug))?;
+        return hint_undo(output, workspace, done);
     }
     let would = if mode == WriteMode::DryRun { "would be " } else { "" };
+    let rest = if done.resumed { " (the rest of a rollback that was cut off)" } else { "" };
     let line = format!(
-        "workspace {} {would}put back to {to}: {} changed, {} restored, {} deleted",
+        "workspace {} {would}put back to {to}{rest}: {} changed, {} restored, {} deleted",
         workspace.slug,
         pluralize(done.changed, "link"),
         done.restored,
@@ -138,9 +145,13 @@ fn report(
             output.line(&format!("  and {} more", pluralize(rest, "link")))?;
         }
     }
+    hint_undo(output, workspace, done)
+}
+
+fn hint_undo(output: Output, workspace: &Workspace, done: &RollbackReport) -> Result<(), CliError> {
     if let Some(undo) = done.undo {
-        let slug = &workspace.slug;
-        output.hint(&format!("`rmax workspaces rollback {slug} --to {undo}` undoes this"));
+        let (slug, all) = (&workspace.slug, if done.resumed { "all of " } else { "" });
+        output.hint(&format!("`rmax workspaces rollback {slug} --to {undo}` undoes {all}this"));
     }
     Ok(())
 }

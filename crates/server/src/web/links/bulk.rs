@@ -17,6 +17,7 @@ use crate::web::links::list::ListPageQuery;
 use crate::web::{PageError, Web, flash, render_page, see_other};
 use rlinks_ops::Caller;
 use rlinks_ops::{LinkResult, OpsError, WriteMode};
+use rlinks_store::StoreError;
 
 /// Links changed by one form.
 const MAX_BULK_LINKS: usize = 100;
@@ -82,7 +83,8 @@ pub async fn apply(
         ));
     }
     let (mut done, mut failed, mut undo) = (0_u32, 0_u32, String::new());
-    for code in codes {
+    let mut stop = String::new();
+    for (at, code) in codes.iter().enumerate() {
         match action.apply_to(&web, &caller, code).await {
             Ok(changed) => {
                 done += 1;
@@ -92,13 +94,18 @@ pub async fn apply(
             }
             // Whoever asks again does not make it better while the store is away.
             Err(error) if error.code() == ErrorCode::KvUnavailable => return Err(error.into()),
+            // Nor while they are stopped.
+            Err(OpsError::Store(StoreError::RateLimited { seconds, .. })) => {
+                stop = format!("&stopped={}&wait={seconds}", codes.len() - at);
+                break;
+            }
             Err(error) => {
                 tracing::debug!(%error, "one link of many was not changed");
                 failed += 1;
             }
         }
     }
-    Ok(back_with(&format!("act={name}&done={done}&failed={failed}{undo}")))
+    Ok(back_with(&format!("act={name}&done={done}&failed={failed}{stop}{undo}")))
 }
 
 impl BulkAction {

@@ -278,7 +278,8 @@ impl Web {
         notice.undo = values("undo").collect();
         let count = |name| value(name).and_then(|text| text.parse::<u32>().ok()).unwrap_or(0);
         let (done, failed) = (count("done"), count("failed"));
-        if done + failed > 0 {
+        let (stopped, wait) = (count("stopped"), count("wait"));
+        if done + failed + stopped > 0 {
             let words = match value("act").as_deref() {
                 Some("enable") => "enabled",
                 Some("disable") => "disabled",
@@ -296,7 +297,14 @@ impl Web {
                     format!(" {more} could not be: they have changed meanwhile, or a rule stands against it.")
                 }
             };
-            notice.done = Some(format!("{links} {words}.{left}"));
+            let stop = match stopped {
+                0 => String::new(),
+                1 => format!(" Rate limit reached: 1 was left as it is. Try again in {wait} seconds."),
+                more => {
+                    format!(" Rate limit reached: {more} were left as they are. Try again in {wait} seconds.")
+                }
+            };
+            notice.done = Some(format!("{links} {words}.{left}{stop}"));
         }
         Ok(notice)
     }

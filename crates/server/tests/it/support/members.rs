@@ -121,6 +121,7 @@ pub(crate) fn settings(clock: Clock) -> OpsSettings {
         safety: Arc::default(),
         domain_checker: Arc::default(),
         target_changes_per_minute: 100,
+        removals_per_minute: 1000,
         resource_limits: rlinks_ops::ResourceLimits::default(),
     }
 }
@@ -148,6 +149,7 @@ fn start(test_store: &TestStore, now_ms: &Arc<AtomicI64>, change: impl FnOnce(&m
         safety: rlinks_ops::safety::SafetyConfig::default(),
         domain_checks: rlinks_ops::domain_checks::DomainCheckConfig::default(),
         target_changes_per_minute: 100,
+        removals_per_minute: 1000,
         resource_limits: rlinks_ops::ResourceLimits::default(),
         connections: ConnectionSettings::default(),
         reloadable: ReloadableSettings::default(),

@@ -83,6 +83,7 @@ impl UnstartedServer {
             safety: rlinks_ops::safety::SafetyConfig::default(),
             domain_checks: rlinks_ops::domain_checks::DomainCheckConfig::default(),
             target_changes_per_minute: 100,
+            removals_per_minute: 1000,
             resource_limits: rlinks_ops::ResourceLimits::default(),
             connections: ConnectionSettings::default(),
             reloadable: ReloadableSettings::default(),

@@ -112,6 +112,32 @@ fn links_are_found_filtered_sorted_and_paged() {
     assert!(ann.get(&query).body.contains("Back to the first page"));
 }
 
+/// Hostile inputs, S43.
+#[test]
+fn bulk_removal_stops_at_the_limit_and_says_so() {
+    let server = TestServer::at(TestStore::sqlite(), preset(Preset::Team), |config| {
+        config.removals_per_minute = 2;
+    });
+    let mut ann = browser_of(&server, &server.main, Role::Admin, "ann@example.com");
+    for code in ["one", "two", "three", "four"] {
+        make(&mut ann, &[("target", "https://example.com/"), ("code", code)]);
+    }
+    let ticked = ["one", "two", "three", "four"].map(|code| (format!("code.{code}"), "on"));
+    let mut fields: Vec<(&str, &str)> = ticked.iter().map(|(name, on)| (name.as_str(), *on)).collect();
+    fields.push(("act", "disable"));
+    let done = send(&mut ann, "/admin/links/bulk", &fields);
+    let page = ann.get(done.location().unwrap());
+    assert!(
+        page.body.contains("2 links were disabled. Rate limit reached: 2 were left as they are."),
+        "{page:?}"
+    );
+    assert_eq!(server.actions().iter().filter(|action| *action == "link.disable").count(), 2);
+    // One by one it is the same.
+    let refused = send(&mut ann, "/admin/links/two/state", &[("act", "delete"), ("sure", "yes")]);
+    assert_eq!(refused.status, 429, "{refused:?}");
+    assert_eq!(refused.header("retry-after").len(), 1, "{refused:?}");
+}
+
 #[test]
 fn bulk_actions_change_many_links_and_deletion_is_confirmed_and_undoable() {
     let (server, mut ann) = server_with_admin(Preset::Team);

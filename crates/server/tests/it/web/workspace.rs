@@ -6,6 +6,7 @@ mod domains;
 mod hostile;
 mod import;
 mod keys;
+mod limit_notices;
 mod members;
 mod policy;
 mod roles;

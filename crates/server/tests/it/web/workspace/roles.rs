@@ -91,7 +91,12 @@ fn form_without_csrf_token_is_refused() {
     let (server, mut admin) = server_with_admin(Preset::Fabric);
     let csrf = admin.token("/admin/account");
     let before = server.actions().len();
-    let own = ["/admin/account/name", "/admin/account/sign-out-others", "/admin/account/delete"];
+    let own = [
+        "/admin/account/name",
+        "/admin/account/sign-out-others",
+        "/admin/account/delete",
+        "/admin/notices/dismiss",
+    ];
     let fields = |csrf: &'static str| {
         [
             ("csrf", csrf),
