@@ -170,6 +170,8 @@ pub enum Resource {
     User(String),
     /// A key by id.
     Key(String),
+    /// A session by its public id.
+    Session(String),
     /// A domain by its host.
     Domain(String),
 }
@@ -183,6 +185,7 @@ impl std::fmt::Display for Resource {
             Self::LinkVersion(code, seq) => write!(out, "version {seq} of link `{code}`"),
             Self::User(who) => write!(out, "user `{who}`"),
             Self::Key(id) => write!(out, "key `{id}`"),
+            Self::Session(id) => write!(out, "session `{id}`"),
             Self::Domain(host) => write!(out, "domain `{host}`"),
         }
     }

@@ -100,6 +100,8 @@ pub fn router(web: &Arc<Web>) -> Router {
         .route("/admin/account/name", post(account::rename))
         .route("/admin/account/sign-out-others", post(account::sign_out_others))
         .route("/admin/account/sign-out-everywhere", post(account::sign_out_everywhere))
+        .route("/admin/account/sessions/{id}/end", post(account::end_session))
+        .route("/admin/account/sign-in-reset-seen", post(account::dismiss_sign_in_reset))
         .route("/admin/account/delete", post(account::delete))
         .merge(crate::web::workspace::routes())
         .route("/admin/links", post(crate::web::links::list::create))

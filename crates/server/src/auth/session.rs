@@ -13,7 +13,7 @@ use rlinks_core::access::api_key;
 use rlinks_core::hex;
 use rlinks_core::time::DAY_MS;
 use rlinks_core::{Timestamp, User, UserStatus, Workspace};
-use rlinks_store::{AuthMethod, NewSession, Session, SessionWithUser, StoreError};
+use rlinks_store::{AuthMethod, NewSession, Session, SessionWithUser, SignInReset, StoreError};
 use subtle::ConstantTimeEq as _;
 
 use crate::auth::connection_info::ConnectionInfo;
@@ -51,6 +51,8 @@ pub struct CurrentSession {
     pub user: User,
     pub workspace: Workspace,
     pub session: Session,
+    /// What they have yet to be told.
+    pub sign_in_reset: Option<SignInReset>,
     csrf: String,
 }
 
@@ -111,8 +113,8 @@ impl Sessions {
             return Ok(None);
         }
         self.touch(&holder.session, now).await;
-        let SessionWithUser { session, user, workspace } = holder;
-        Ok(Some(CurrentSession { user, workspace, session, csrf: csrf(token) }))
+        let SessionWithUser { session, user, workspace, sign_in_reset } = holder;
+        Ok(Some(CurrentSession { user, workspace, session, sign_in_reset, csrf: csrf(token) }))
     }
 
     /// Whether somebody who stays for longer is still signed in; who they are now.
@@ -136,7 +138,7 @@ impl Sessions {
     }
 
     pub async fn end(&self, current: &CurrentSession) -> Result<(), StoreError> {
-        self.ops.end_session(&current.caller(), &current.session.hash).await
+        self.ops.sign_out(&current.caller()).await
     }
 
     /// Whether a browser brings a session, be it over or not.
@@ -152,7 +154,7 @@ impl Sessions {
 
 /// Whether a session still opens anything.
 fn is_usable(holder: &SessionWithUser, now: Timestamp) -> bool {
-    let SessionWithUser { session, user, workspace } = holder;
+    let SessionWithUser { session, user, workspace, .. } = holder;
     session.expires_at >= now
         && session.created_at.plus_ms(MAX_SESSION_AGE_MS) >= now
         && user.status == UserStatus::Active

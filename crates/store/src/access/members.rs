@@ -3,6 +3,7 @@
 
 use rlinks_core::{Actor, Email, Id, Role, Timestamp, User, UserStatus};
 
+use crate::access::lineage::ensure_not_revoked;
 use crate::access::user_rows::{UserRow, insert, user_columns, user_subject};
 use crate::access::{api_keys, sessions};
 use crate::audit::chain::NewEntry;
@@ -225,15 +226,17 @@ impl StoreWriter {
         user: &User,
         hash: &str,
         expires_at: Timestamp,
+        actor: &Actor,
         now: Timestamp,
     ) -> Result<(), StoreError> {
         let mut change = self.begin_change(user.workspace).await?;
+        ensure_not_revoked(&mut change.tx, actor).await?;
         load_unchanged(&mut change.tx, user).await?;
-        write_invite(&mut change.tx, user.id, hash, expires_at, now).await?;
+        write_invite(&mut change.tx, user.id, hash, expires_at, actor, now).await?;
         change.commit_unlogged().await
     }
 
-    /// Invites a member once more. Earlier invitations of theirs no longer work; whatever else they sign in with still does.
+    /// Invites a member once more who has not signed in yet. An earlier invitation of theirs no longer works.
     pub async fn renew_invite(
         &self,
         user: &User,
@@ -243,8 +246,9 @@ impl StoreWriter {
         now: Timestamp,
     ) -> Result<(), StoreError> {
         let mut change = self.begin_change(user.workspace).await?;
+        ensure_not_revoked(&mut change.tx, actor).await?;
         let there = load_unchanged(&mut change.tx, user).await?;
-        write_invite(&mut change.tx, there.id, hash, expires_at, now).await?;
+        write_invite(&mut change.tx, there.id, hash, expires_at, actor, now).await?;
         let said = json(&there.audited());
         let entry = NewEntry {
             actor,
@@ -265,27 +269,29 @@ impl StoreWriter {
 }
 
 /// An earlier invitation of the same member no longer works.
-async fn write_invite(
+pub(super) async fn write_invite(
     tx: &mut Tx,
     user: Id,
     hash: &str,
     expires_at: Timestamp,
+    actor: &Actor,
     now: Timestamp,
 ) -> Result<(), StoreError> {
     run_in!(tx, "delete from invites where user_id = $1", user.as_i64())?;
     run_in!(
         tx,
-        "insert into invites (hash, user_id, created_at, expires_at) values ($1, $2, $3, $4)",
+        "insert into invites (hash, user_id, created_at, expires_at, created_with) values ($1, $2, $3, $4, $5)",
         hash,
         user.as_i64(),
         now.ms(),
-        expires_at.ms()
+        expires_at.ms(),
+        actor.key().map(Id::as_i64)
     )?;
     Ok(())
 }
 
 /// A member as they are now, under the lock of their workspace's head; a conflict if that is not what the caller saw.
-async fn load_unchanged(tx: &mut Tx, seen: &User) -> Result<User, StoreError> {
+pub(super) async fn load_unchanged(tx: &mut Tx, seen: &User) -> Result<User, StoreError> {
     const SQL: &str = concat!("select ", user_columns!(), " from users where workspace_id = $1 and id = $2");
     let row: Option<UserRow> = read_in!(tx, fetch_optional, SQL, seen.workspace.as_i64(), seen.id.as_i64())?;
     let there = row.map(UserRow::user).transpose()?;
