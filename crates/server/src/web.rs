@@ -4,7 +4,7 @@
 //! |---|---|
 //! | who asks, and that they meant it | `extract`: it stands in every handler's signature |
 //! | signing in and out, invitations, the first admin | `sign_in` |
-//! | one's own account | `account` |
+//! | one's own account | `account`; what a browser is called, `browser_label` |
 //! | links: the list, one link, its form and history, many at once | `links` |
 //! | statistics over a range, of a link and of the workspace | `statistics` |
 //! | the workspace: log, keys, members, domains, policy, files | `workspace` |
@@ -15,6 +15,7 @@
 
 mod account;
 pub(crate) mod assets;
+mod browser_label;
 pub(crate) mod extract;
 pub(crate) mod flash;
 pub(crate) mod links;

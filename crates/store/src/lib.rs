@@ -43,7 +43,9 @@ pub use access::api_keys::{KeyWithOwner, NewKey};
 pub use access::grants::{CreatedWithKeys, OpenInvitation, RevocationReach, RevokedKey};
 pub use access::members::NewUser;
 pub use access::oidc_identities::{OidcIdentity, OidcProfile};
-pub use access::sessions::{AuthMethod, NewSession, Session, SessionWithUser, SignInReset, session_public_id};
+pub use access::sessions::{
+    AuthMethod, NewSession, Session, SessionWithUser, SignInReset, session_public_id,
+};
 pub use access::sign_in::PendingInvitation;
 pub use access::sign_in_attempts::{
     AttemptSource, LockoutPolicy, RefusedAttempt, SignInAttempt, UnknownSource,

@@ -26,7 +26,11 @@ use rlinks_wire::key::{CreatedKey, CreatedWithKey, Key, ScopeName};
 
 /// The routes of keys.
 pub fn routes() -> OpenApiRouter<Arc<Api>> {
-    OpenApiRouter::new().routes(routes!(list, create)).routes(routes!(revoke)).routes(routes!(created)).routes(routes!(rotate))
+    OpenApiRouter::new()
+        .routes(routes!(list, create))
+        .routes(routes!(revoke))
+        .routes(routes!(created))
+        .routes(routes!(rotate))
 }
 
 /// What a new key is to be.

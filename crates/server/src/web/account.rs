@@ -5,11 +5,11 @@ use std::sync::Arc;
 use askama::Template;
 use axum::extract::{Path, State};
 use axum::response::Response;
-use rlinks_clicks::enrich::user_agent::{self, ParsedUserAgent};
 use rlinks_core::error_code::ErrorCode;
 use rlinks_core::{Email, User};
 use rlinks_store::{Session, StoreError};
 
+use super::browser_label::browser_label;
 use super::{PageError, Web, render_page, see_other};
 use crate::auth::session::{CurrentSession, Sessions};
 use crate::auth::sign_in::SignInError;
@@ -53,22 +53,6 @@ impl<'a> AccountPage<'a> {
             links_after_removal: links_after_removal(current.workspace.policy.visibility),
             done: None,
         })
-    }
-}
-
-/// A browser by its name and its system, as far as it says so: `Firefox 140 on Linux`.
-pub(crate) fn browser_label(user_agent: &str) -> String {
-    let ParsedUserAgent { browser, browser_version, system, system_version, .. } =
-        user_agent::parse(user_agent);
-    let with = |name: Option<Box<str>>, version: Option<Box<str>>| match (name, version) {
-        (Some(name), Some(version)) => Some(format!("{name} {version}")),
-        (name, _) => name.map(String::from),
-    };
-    match (with(browser, browser_version), with(system, system_version)) {
-        (Some(browser), Some(system)) => format!("{browser} on {system}"),
-        (Some(one), None) | (None, Some(one)) => one,
-        (None, None) if user_agent.is_empty() => "unknown".to_owned(),
-        (None, None) => user_agent.to_owned(),
     }
 }
 

@@ -128,7 +128,9 @@ impl ConfirmRevocationPage<'_> {
 
 /// Keys and invitations in words.
 fn describe_created(created: &CreatedWithKeys) -> Vec<String> {
-    let key = |key: &ApiKey| format!("the key “{}” ({}…), which may {}", key.name, key.prefix, key.scopes.to_text());
+    let key = |key: &ApiKey| {
+        format!("the key “{}” ({}…), which may {}", key.name, key.prefix, key.scopes.to_text())
+    };
     let invitation =
         |one: &OpenInvitation| format!("the invitation of {} as {}", one.user.email, one.user.role);
     created.keys.iter().map(key).chain(created.invitations.iter().map(invitation)).collect()

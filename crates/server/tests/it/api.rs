@@ -7,6 +7,7 @@
 mod authorization_matrix;
 mod bulk;
 mod conventions;
+mod created_with_keys;
 mod domain_checks;
 mod domains;
 mod every_operation;
@@ -17,6 +18,7 @@ mod lists;
 mod outage;
 mod presets;
 mod safety;
+mod sessions;
 mod stats;
 mod target_change_limit;
 mod transfer;

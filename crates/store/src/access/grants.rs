@@ -139,10 +139,12 @@ async fn keys_of(
     reach: &RevocationReach,
     now: Timestamp,
 ) -> Result<(Vec<ApiKey>, CreatedWithKeys, Vec<String>), StoreError> {
-    const SQL: &str =
-        concat!("select ", key_columns!(), " from api_keys where workspace_id = $1 and user_id = $2 order by id");
-    let rows: Vec<KeyRow> =
-        read_in!(tx, fetch_all, SQL, user.workspace.as_i64(), user.id.as_i64())?;
+    const SQL: &str = concat!(
+        "select ",
+        key_columns!(),
+        " from api_keys where workspace_id = $1 and user_id = $2 order by id"
+    );
+    let rows: Vec<KeyRow> = read_in!(tx, fetch_all, SQL, user.workspace.as_i64(), user.id.as_i64())?;
     let own: Vec<(String, ApiKey)> = rows.into_iter().map(|row| (row.hash.clone(), row.key())).collect();
     let ids: Vec<Id> = own.iter().map(|(_, key)| key.id).collect();
     let lineage = Lineage::load(tx, &ids, reach.spared).await?;
@@ -177,8 +179,7 @@ async fn load(
          from invites i join users u on u.id = i.user_id
          where u.workspace_id = $1 and i.created_with in (select cast(value ->> 0 as bigint) from json_each($2)) and i.expires_at >= $3
          order by u.id";
-    let rows: Vec<KeyRow> =
-        read_in!(tx, fetch_all, KEYS, workspace.as_i64(), id_list(&lineage.made))?;
+    let rows: Vec<KeyRow> = read_in!(tx, fetch_all, KEYS, workspace.as_i64(), id_list(&lineage.made))?;
     let keys = rows.into_iter().map(|row| (row.hash.clone(), row.key())).filter(|(_, key)| {
         is_living(key, now)
             && key.scopes.is_subset(reach.scopes)

@@ -3,7 +3,7 @@
 
 use rlinks_core::access::user::AuditedUser;
 use rlinks_core::workspace::policy::SignInMethod;
-use rlinks_core::{Actor, Email, Id, Timestamp, User, UserStatus, Workspace, hex};
+use rlinks_core::{Actor, Id, Timestamp, User, UserStatus, Workspace, hex};
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
@@ -88,8 +88,8 @@ pub struct Session {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SignInReset {
     pub at: Timestamp,
-    /// The address of the admin; none if it was the operator.
-    pub by: Option<Email>,
+    /// The address of the admin, or what to say of one who has left; none if it was the operator.
+    pub by: Option<String>,
 }
 
 /// A session and everything that decides what it may do.
@@ -170,10 +170,8 @@ impl SessionWithUserRow {
             updated_at: self.w_updated_at,
             deleted_at: self.w_deleted_at,
         };
-        let sign_in_reset = self.reset_at.map(|at| SignInReset {
-            at: Timestamp::from_ms(at),
-            by: self.reset_by.map(Email::from_stored),
-        });
+        let sign_in_reset =
+            self.reset_at.map(|at| SignInReset { at: Timestamp::from_ms(at), by: self.reset_by });
         let (user, workspace) = (self.user.user()?, workspace.workspace()?);
         Ok(Some(SessionWithUser { session, user, workspace, sign_in_reset }))
     }
@@ -193,7 +191,8 @@ impl Store {
         const SQL: &str = "select s.hash, s.how, s.created_at as s_created_at, s.seen_at, s.expires_at, s.agent, s.network,
                 u.id, u.workspace_id, u.email, u.full_name, u.role, u.status, u.created_at, u.updated_at, u.last_login_at, u.last_sync_at,
                 w.slug as w_slug, w.name as w_name, w.policy as w_policy, w.created_at as w_created_at, w.updated_at as w_updated_at,
-                w.deleted_at as w_deleted_at, u.sign_in_reset_at as reset_at, r.email as reset_by
+                w.deleted_at as w_deleted_at, u.sign_in_reset_at as reset_at,
+                case when r.status = 'deleted' then 'an admin who has left' else r.email end as reset_by
              from sessions s join users u on u.id = s.user_id join workspaces w on w.id = u.workspace_id
              left join users r on r.id = u.sign_in_reset_by
              where s.hash = $1";

@@ -90,8 +90,13 @@ impl StoreWriter {
         let before = json(&there.audited());
         let after = json(&AuditedReset { user: there.audited(), ended });
         let subject = user_subject(there.id);
-        let reset =
-            NewEntry { actor, action: "user.reset_sign_in", subject, before: Some(before), after: Some(after) };
+        let reset = NewEntry {
+            actor,
+            action: "user.reset_sign_in",
+            subject,
+            before: Some(before),
+            after: Some(after),
+        };
         entries.insert(0, reset);
         change.commit(entries, now).await?;
         Ok(ended)

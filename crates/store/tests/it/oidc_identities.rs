@@ -1,6 +1,6 @@
 //! Members as an OpenID provider knows them.
 
-use rlinks_core::{Email, Preset, Role, Slug, User, UserStatus};
+use rlinks_core::{Actor, Email, Preset, Role, Slug, User, UserStatus};
 use rlinks_store::{NewUser, OidcIdentity, OidcProfile, StoreError, StoreWriter};
 
 use crate::support::store::{MAIN, TestStore, assert_sound, at, contract, max};
@@ -105,7 +105,7 @@ async fn profile_sync_updates_a_member_and_takes_no_used_email(test_store: TestS
 async fn invitation_links_an_identity_once(test_store: TestStore) {
     let store = test_store.open().await;
     let invited = store.create_user(new("carol@example.com"), &max(), at(1)).await.unwrap();
-    store.create_invite(&invited, "hash", at(1000), at(2)).await.unwrap();
+    store.create_invite(&invited, "hash", at(1000), &Actor::system(), at(2)).await.unwrap();
     let other = join(&store, "ann", "ann@example.com", 3).await;
     for (hash, subject, ms) in [("another", "carol", 4), ("hash", "carol", 1001)] {
         let refused = store.link_oidc_identity(MAIN, hash, &who(subject), at(ms)).await;

@@ -8,7 +8,7 @@ use axum::response::Response;
 use rlinks_core::User;
 use rlinks_store::Session;
 
-use super::super::account::browser_label;
+use super::super::browser_label::browser_label;
 use super::super::{PageError, Web, render_page, see_other};
 use super::flash_text;
 use super::members::{display_name, find_member};

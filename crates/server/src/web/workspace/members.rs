@@ -184,7 +184,8 @@ async fn reset_sign_in(
         if is_self(caller, user) {
             words.insert(
                 0,
-                "This is your own account: you are signed out at once, and need the invitation to come back.".to_owned(),
+                "This is your own account: you are signed out at once, and need the invitation to come back."
+                    .to_owned(),
             );
         }
         let mut ends_too = describe_created(&CreatedWithKeys { keys, ..CreatedWithKeys::default() });
