@@ -312,8 +312,9 @@ fn revoking_a_key_names_and_ends_what_was_made_with_it_locally_and_remotely() {
         assert!(!revoked.stdout.contains("child"), "{revoked}");
         child_holder.ok("links get first");
         let revoked = sandbox.ok(&format!("keys revoke {id} --yes"));
-        revoked.says(&format!("revoked with it: key child ({})", child["id"].as_str().unwrap()));
-        revoked.says(&format!("revoked with it: the invitation of {email}"));
+        let key = format!("revoked with it: key child ({})", child["id"].as_str().unwrap());
+        let invitation = format!("revoked with it: the invitation of {email} ");
+        assert!(revoked.stdout.contains(&key) && revoked.stdout.contains(&invitation), "{revoked}");
         child_holder.fails(7, "links get first");
     }
 }
@@ -324,7 +325,7 @@ fn sessions_are_listed_and_ended_locally_and_remotely() {
     both.same("users sessions ann@example.com");
     both.same("users sessions nobody@example.com");
     both.same("users sign-out ann@example.com --session 0123");
-    both.remote.ok("users sign-out ann@example.com").says("sessions ended: 0");
+    both.same("users sign-out ann@example.com");
 }
 
 #[test]

@@ -75,8 +75,8 @@ fn password_sign_in_works_until_the_password_is_changed() {
         (ids.len(), &sessions[0]["method"], &sessions[0]["current"]),
         (2, &"password".into(), &false.into())
     );
-    sandbox.ok("users sessions ann@example.com").says("METHOD");
-    sandbox.ok(&format!("users sign-out ann@example.com --session {}", ids[0])).says("ended session");
+    assert!(sandbox.ok("users sessions ann@example.com").stdout.contains("METHOD"));
+    sandbox.ok(&format!("users sign-out ann@example.com --session {}", ids[0]));
     sandbox.fails(3, &format!("users sign-out ann@example.com --session {}", ids[0])).says("users sessions");
     let open = [&session, &other].into_iter().filter(|cookie| status(cookie) == 200).count();
     assert_eq!(open, 1);
