@@ -221,6 +221,9 @@ impl From<OpsError> for CliError {
             OpsError::NotFound(Resource::Key(_)) => {
                 vec!["`rmax keys list` shows the ones there are".to_owned()]
             }
+            OpsError::NotFound(Resource::Session(_)) => {
+                vec!["`rmax users sessions <user>` shows the ones there are".to_owned()]
+            }
             OpsError::NotFound(Resource::Domain(_)) => {
                 vec!["`rmax domains list` shows the ones there are".to_owned()]
             }

@@ -5,7 +5,7 @@
 use rlinks_core::access::api_key::{self, ApiKeySecret};
 use rlinks_core::time::DAY_MS;
 use rlinks_core::{ApiKey, Email, FieldCode, FieldError, Id, Role, Scope, Scopes, Timestamp};
-use rlinks_store::{NewKey, StoreError};
+use rlinks_store::{CreatedWithKeys, NewKey, RevocationReach, RevokedKey, StoreError};
 
 use crate::{Caller, Ops, OpsError, Resource};
 
@@ -26,6 +26,14 @@ pub struct KeyRequest {
     /// The member it is to belong to, by id or e-mail address; else the caller.
     pub user: Option<String>,
     pub expires_at: Option<Timestamp>,
+}
+
+/// What a revocation does with the keys and invitations that were made with the key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnCreated {
+    /// They end too, as far as the caller may end them.
+    Revoke,
+    Keep,
 }
 
 /// Whose keys a caller may manage.
@@ -171,14 +179,40 @@ impl Ops {
         Ok((seen, made, secret))
     }
 
-    /// Takes a key back, from the next request on. Gives the key as it was and as it is.
-    pub async fn revoke_key(&self, caller: &Caller, id: &str) -> Result<(ApiKey, ApiKey), OpsError> {
+    /// What would end with a key: the keys and open invitations made with it, and with those.
+    pub async fn created_with_key(
+        &self,
+        caller: &Caller,
+        id: &str,
+    ) -> Result<(ApiKey, CreatedWithKeys), OpsError> {
+        let key = self.key(caller, id).await?;
+        let (reach, now) = (revocation_reach(caller)?, self.clock.now());
+        let created = self.store.created_with_key(key.workspace, key.id, &reach, now).await?;
+        Ok((key, created))
+    }
+
+    /// Takes a key back, from the next request on, and what was made with it. Gives the key as it was, and what became of it.
+    pub async fn revoke_key(
+        &self,
+        caller: &Caller,
+        id: &str,
+        created: OnCreated,
+    ) -> Result<(ApiKey, RevokedKey), OpsError> {
         let seen = self.key(caller, id).await?;
         if caller.key().is_some_and(|own| !seen.scopes.is_subset(own.scopes)) {
             return Err(OpsError::Forbidden("A key can't revoke one that may do more than itself"));
         }
-        let revoked =
-            self.writer.revoke_key(seen.workspace, seen.id, &caller.actor, self.clock.now()).await?;
+        let (workspace, now) = (seen.workspace, self.clock.now());
+        let revoked = match created {
+            OnCreated::Revoke => {
+                let reach = revocation_reach(caller)?;
+                self.writer.revoke_key_and_created(workspace, seen.id, &reach, &caller.actor, now).await?
+            }
+            OnCreated::Keep => {
+                let key = self.writer.revoke_key(workspace, seen.id, &caller.actor, now).await?;
+                RevokedKey { key, created: CreatedWithKeys::default() }
+            }
+        };
         Ok((seen, revoked))
     }
 
@@ -186,6 +220,16 @@ impl Ops {
     pub async fn count_key_use(&self, uses: &[(Id, i64, Timestamp)]) -> Result<(), OpsError> {
         Ok(self.writer.count_key_use(uses).await?)
     }
+}
+
+/// What a caller ends together with a key: only what they could end alone, and never the key they call with.
+pub(crate) fn revocation_reach(caller: &Caller) -> Result<RevocationReach, OpsError> {
+    Ok(RevocationReach {
+        owner: KeyAccess::for_caller(caller)?.owner(),
+        scopes: caller.key().map_or(Scopes::ALL, |key| key.scopes),
+        invitations: caller.scopes.contains(Scope::WorkspaceAdmin),
+        spared: caller.key().map(|key| key.id),
+    })
 }
 
 /// Whether a caller names themselves.

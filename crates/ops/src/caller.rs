@@ -6,6 +6,9 @@ use rlinks_store::{KeyWithOwner, Session};
 
 use crate::OpsError;
 
+/// Why a key the operator made has nothing that is a member's.
+const NO_ACCOUNT: OpsError = OpsError::Forbidden("This key belongs to no account");
+
 /// Who is calling, in which workspace, and what they may do.
 #[derive(Clone, Debug)]
 pub struct Caller {
@@ -150,10 +153,23 @@ impl Caller {
         self.user.as_ref().map(|user| user.id)
     }
 
+    /// The member who is calling; a key the operator made has none.
+    pub fn account(&self) -> Result<&User, OpsError> {
+        self.user.as_ref().ok_or(NO_ACCOUNT)
+    }
+
     /// The key they call with.
     pub fn key(&self) -> Option<&ApiKey> {
         match &self.credential {
             Credential::Key(key) => Some(key),
+            _ => None,
+        }
+    }
+
+    /// The session they call with.
+    pub fn session(&self) -> Option<&Session> {
+        match &self.credential {
+            Credential::Session(session) => Some(session),
             _ => None,
         }
     }

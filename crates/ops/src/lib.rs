@@ -217,6 +217,8 @@ pub enum Resource {
     User(String),
     /// A key by id.
     Key(String),
+    /// A session by its public id.
+    Session(String),
     /// A domain by its host.
     Domain(String),
 }
@@ -230,6 +232,7 @@ impl std::fmt::Display for Resource {
             Self::LinkVersion(code, seq) => write!(out, "version {seq} of link `{code}`"),
             Self::User(who) => write!(out, "user `{who}`"),
             Self::Key(id) => write!(out, "key `{id}`"),
+            Self::Session(id) => write!(out, "session `{id}`"),
             Self::Domain(host) => write!(out, "domain `{host}`"),
         }
     }

@@ -6,12 +6,13 @@ use rlinks_core::access::api_key;
 use rlinks_core::time::DAY_MS;
 use rlinks_core::workspace::policy::Visibility;
 use rlinks_core::{
-    Actor, Email, Id, LinkState, Password, Role, Scope, Timestamp, User, UserStatus, Workspace,
+    Actor, ApiKey, Email, Id, LinkState, Password, Role, Scope, Timestamp, User, UserStatus, Workspace,
 };
 use rlinks_store::{
-    AuthMethod, ChangeLimits, Enforcement, LimitedChange, LinkFilter, NewInvite, NewUser, StoreError,
+    AuthMethod, ChangeLimits, CreatedWithKeys, EndedSignIn, Enforcement, LimitedChange, LinkFilter, NewInvite, NewUser, StoreError,
 };
 
+use crate::api_keys::revocation_reach;
 use crate::passwords::{self, PasswordOwner, Salt};
 use crate::{Caller, Credential, Ops, OpsError, Resource};
 
@@ -31,6 +32,13 @@ pub struct Invitation {
     pub url: String,
     /// Good up to and including this moment.
     pub expires_at: Timestamp,
+}
+
+/// What a reset of a member's sign-in does with their keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeysOnReset {
+    Revoke,
+    Keep,
 }
 
 /// How a member has just confirmed who they are, before something that can't be undone.
@@ -84,13 +92,13 @@ impl Ops {
         Ok((user, invitation))
     }
 
-    /// Invites a member once more: their invitation is lost or over, or they want to sign in in another way. Until it is taken they
-    /// sign in as before.
+    /// Invites a member once more whose invitation is lost or over. Who has signed in needs a reset.
     pub async fn reinvite(&self, caller: &Caller, user: &User) -> Result<Invitation, OpsError> {
-        caller.require(Scope::WorkspaceAdmin)?;
-        caller.require_grantable(user.role)?;
-        if user.status != UserStatus::Active {
-            return Err(OpsError::Forbidden("a suspended member cannot be invited; let them in again first"));
+        check_may_reinvite(caller, user)?;
+        if self.store.has_signed_in(user).await? {
+            return Err(OpsError::Forbidden(
+                "This member has accepted their invitation; reset their sign-in instead, which ends what they sign in with now",
+            ));
         }
         let now = self.clock.now();
         let (hash, invitation) = self.new_invitation(now);
@@ -112,6 +120,44 @@ impl Ops {
             counted_for: caller.counted_for(),
             quota: self.invitation_quota(caller),
         }
+    }
+
+    /// Ends what a member signs in with: sessions, password, their link to an OpenID provider and, unless `keys` says otherwise, their
+    /// keys with all that was made with them. An invitation takes its place.
+    pub async fn reset_sign_in(
+        &self,
+        caller: &Caller,
+        user: &User,
+        keys: KeysOnReset,
+    ) -> Result<(Invitation, EndedSignIn), OpsError> {
+        check_may_reinvite(caller, user)?;
+        let reach = match keys {
+            KeysOnReset::Revoke => Some(revocation_reach(caller)?),
+            KeysOnReset::Keep => None,
+        };
+        let now = self.clock.now();
+        let (hash, invitation) = self.new_invitation(now);
+        let by = (&caller.actor, caller.member());
+        // No quota stands in the way of ending what a thief may have.
+        let invite = NewInvite { quota: None, ..self.counted_invite(caller, &hash, &invitation) };
+        let ended = self.writer.reset_sign_in(user, &invite, reach.as_ref(), by, now).await?;
+        Ok((invitation, ended))
+    }
+
+    /// The keys that would end with a reset, and what was made with them.
+    pub async fn keys_ended_by_reset(
+        &self,
+        caller: &Caller,
+        user: &User,
+    ) -> Result<(Vec<ApiKey>, CreatedWithKeys), OpsError> {
+        check_may_reinvite(caller, user)?;
+        Ok(self.store.keys_and_created(user, &revocation_reach(caller)?, self.clock.now()).await?)
+    }
+
+    /// A member has seen that their sign-in was reset.
+    pub async fn dismiss_sign_in_reset(&self, caller: &Caller, reset_at: Timestamp) -> Result<(), OpsError> {
+        let user = caller.account()?;
+        Ok(self.writer.dismiss_sign_in_reset(user.id, reset_at).await?)
     }
 
     /// A new invitation, and the hash to keep of it.
@@ -153,14 +199,6 @@ impl Ops {
         Ok(self.writer.set_password(user, &hash, None, None, &caller.actor, self.clock.now()).await?)
     }
 
-    /// Ends every session of a member, and gives how many there were.
-    pub async fn sign_out(&self, caller: &Caller, user: &User) -> Result<u64, OpsError> {
-        if caller.member() != Some(user.id) {
-            caller.require(Scope::WorkspaceAdmin)?;
-        }
-        Ok(self.writer.end_sessions_of(user, &caller.actor, self.clock.now()).await?)
-    }
-
     /// Changes a member. The last active admin stays one.
     pub async fn change_member(
         &self,
@@ -184,7 +222,7 @@ impl Ops {
 
     /// Changes the caller's own name.
     pub async fn rename_self(&self, caller: &Caller, full_name: String) -> Result<User, OpsError> {
-        let user = caller.user.as_ref().ok_or(OpsError::Forbidden("This key belongs to no account"))?;
+        let user = caller.account()?;
         let patch = MemberPatch { full_name: Some(full_name), ..MemberPatch::default() };
         self.update_member(caller, user, &patch).await
     }
@@ -315,6 +353,15 @@ impl Ops {
             deleted += gone.len() as u64;
         }
     }
+}
+
+fn check_may_reinvite(caller: &Caller, user: &User) -> Result<(), OpsError> {
+    caller.require(Scope::WorkspaceAdmin)?;
+    caller.require_grantable(user.role)?;
+    if user.status != UserStatus::Active {
+        return Err(OpsError::Forbidden("a suspended member cannot be invited; let them in again first"));
+    }
+    Ok(())
 }
 
 /// Why only the operator sets passwords of others: a stolen key could otherwise become any person.

@@ -5,12 +5,20 @@
 
 use rlinks_core::access::api_key;
 use rlinks_core::workspace::policy::SignInMethod;
-use rlinks_core::{Email, Role, Slug, Timestamp, User};
+use rlinks_core::{Email, Role, Scope, Slug, Timestamp, User};
 use rlinks_store::{
-    LockoutPolicy, NewSession, NewUser, OidcIdentity, OidcProfile, RefusedAttempt, SignInAttempt, StoreError,
+    LockoutPolicy, NewSession, NewUser, OidcIdentity, OidcProfile, RefusedAttempt, Session, SignInAttempt, StoreError,
 };
 
-use crate::{Caller, Ops};
+use crate::{Caller, Ops, OpsError, Resource};
+
+/// Which sessions of a member are ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SessionsToEnd {
+    All,
+    /// All but the one the caller came with.
+    Others,
+}
 
 /// The first admin, as they were entered into the set-up form.
 pub struct FirstAdmin<'a> {
@@ -85,21 +93,50 @@ impl Ops {
         self.writer.touch_session(hash, seen_at, expires_at).await
     }
 
-    /// Ends a session of the caller.
-    pub async fn end_session(&self, caller: &Caller, hash: &str) -> Result<(), StoreError> {
-        let user = caller.user.as_ref().ok_or_else(no_account)?;
-        self.writer.end_session(user, hash, self.clock.now()).await
+    /// The sessions of a member that are not over, newest first: everybody sees their own, admins those of others too.
+    pub async fn sessions_of(&self, caller: &Caller, user: &User) -> Result<Vec<Session>, OpsError> {
+        if caller.member() != Some(user.id) {
+            caller.require(Scope::WorkspaceAdmin)?;
+        }
+        Ok(self.store.sessions_of(user.id, self.clock.now()).await?)
     }
 
-    /// Ends every session of the caller but one.
-    pub async fn end_other_sessions(&self, caller: &Caller, kept: &str) -> Result<(), StoreError> {
-        let user = caller.user.as_ref().ok_or_else(no_account)?;
-        for session in self.store.sessions_of(user.id, self.clock.now()).await? {
-            if session.hash != kept {
-                self.end_session(caller, &session.hash).await?;
-            }
+    /// A session of a member by its public id.
+    pub async fn session_of(&self, caller: &Caller, user: &User, id: &str) -> Result<Session, OpsError> {
+        let sessions = self.sessions_of(caller, user).await?;
+        let found = sessions.into_iter().find(|session| session.public_id() == id);
+        found.ok_or_else(|| OpsError::NotFound(Resource::Session(id.to_owned())))
+    }
+
+    /// Ends one session of a member, from the next request on. One that has ended already is not found.
+    pub async fn end_session(&self, caller: &Caller, user: &User, id: &str) -> Result<Session, OpsError> {
+        require_may_end_sessions(caller, user)?;
+        let session = self.session_of(caller, user, id).await?;
+        if self.writer.end_session(user, &session.hash, &caller.actor, self.clock.now()).await? {
+            return Ok(session);
+        }
+        Err(OpsError::NotFound(Resource::Session(id.to_owned())))
+    }
+
+    /// Ends the session the caller came with.
+    pub async fn sign_out(&self, caller: &Caller) -> Result<(), StoreError> {
+        if let (Some(user), Some(session)) = (&caller.user, caller.session()) {
+            self.writer.end_session(user, &session.hash, &caller.actor, self.clock.now()).await?;
         }
         Ok(())
+    }
+
+    /// Ends every session of a member, and gives how many there were.
+    pub async fn end_sessions(
+        &self,
+        caller: &Caller,
+        user: &User,
+        which: SessionsToEnd,
+    ) -> Result<u64, OpsError> {
+        require_may_end_sessions(caller, user)?;
+        let kept = caller.session().filter(|_| which == SessionsToEnd::Others);
+        let kept = kept.map(|session| session.hash.as_str());
+        Ok(self.writer.end_sessions_of(user, kept, &caller.actor, self.clock.now()).await?)
     }
 
     /// Purges sessions that are over and attempts that no longer count.
@@ -181,6 +218,15 @@ impl Ops {
     ) -> Result<User, StoreError> {
         self.writer.sync_oidc_profile(caller.workspace.id, identity, profile, self.clock.now()).await
     }
+}
+
+/// Everybody ends their own sessions, admins those of others. A key needs an admin's rights for either: otherwise a stolen one could
+/// keep its owner from signing in and revoking it.
+fn require_may_end_sessions(caller: &Caller, user: &User) -> Result<(), OpsError> {
+    if caller.member() == Some(user.id) && caller.key().is_none() {
+        return Ok(());
+    }
+    caller.require(Scope::WorkspaceAdmin)
 }
 
 fn no_account() -> StoreError {

@@ -17,6 +17,7 @@ mod live;
 pub(crate) mod members;
 pub(crate) mod openapi;
 mod qr;
+mod sessions;
 pub(crate) mod statistics;
 mod workspace;
 
@@ -170,6 +171,7 @@ fn api_routes() -> OpenApiRouter<Arc<Api>> {
         .merge(crate::api::statistics::routes())
         .merge(keys::routes())
         .merge(crate::api::members::routes())
+        .merge(sessions::routes())
         .merge(workspace::routes())
         .merge(audit::routes())
 }

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | who asks, and that they meant it | `extract`: it stands in every handler's signature |
 //! | signing in and out, invitations, the first admin | `sign_in` |
-//! | one's own account | `account` |
+//! | one's own account | `account`; what a browser is called, `browser_label` |
 //! | links: the list, one link, its form and history, many at once | `links` |
 //! | statistics over a range, of a link and of the workspace | `statistics` |
 //! | the workspace: log, keys, members, domains, policy, files | `workspace` |
@@ -16,6 +16,7 @@
 
 mod account;
 pub(crate) mod assets;
+mod browser_label;
 pub(crate) mod extract;
 pub(crate) mod flash;
 pub(crate) mod limit_notices;
@@ -102,6 +103,8 @@ pub fn router(web: &Arc<Web>) -> Router {
         .route("/admin/account/name", post(account::rename))
         .route("/admin/account/sign-out-others", post(account::sign_out_others))
         .route("/admin/account/sign-out-everywhere", post(account::sign_out_everywhere))
+        .route("/admin/account/sessions/{id}/end", post(account::end_session))
+        .route("/admin/account/sign-in-reset-seen", post(account::dismiss_sign_in_reset))
         .route("/admin/account/delete", post(account::delete))
         .merge(crate::web::workspace::routes())
         .route("/admin/links", post(crate::web::links::list::create))

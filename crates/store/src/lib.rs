@@ -45,13 +45,17 @@ use rlinks_core::id::WorkerId;
 use tokio::sync::watch;
 
 pub use access::api_keys::{KeyWithOwner, NewKey};
+pub use access::grants::{CreatedWithKeys, OpenInvitation, RevocationReach, RevokedKey};
 pub use access::members::{NewInvite, NewUser};
 pub use access::oidc_identities::{OidcIdentity, OidcProfile};
-pub use access::sessions::{AuthMethod, NewSession, Session, SessionWithUser};
+pub use access::sessions::{
+    AuthMethod, NewSession, Session, SessionWithUser, SignInReset, session_public_id,
+};
 pub use access::sign_in::PendingInvitation;
 pub use access::sign_in_attempts::{
     AttemptSource, LockoutPolicy, RefusedAttempt, SignInAttempt, UnknownSource,
 };
+pub use access::sign_in_reset::EndedSignIn;
 pub use audit::log::AuditFilter;
 pub use audit::stops::LimitStop;
 pub use change_limits::{ChangeLimits, Enforcement};

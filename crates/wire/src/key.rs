@@ -1,7 +1,7 @@
 //! API keys.
 
 use rlinks_core::access::api_key::{ApiKeySecret, KeyStatus};
-use rlinks_core::{ApiKey, Id, Scopes, Timestamp};
+use rlinks_core::{ApiKey, Id, Scopes, Timestamp, User};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -31,6 +31,61 @@ pub struct Key {
     pub last_used_at: Option<Timestamp>,
     /// To within some seconds.
     pub usage_count: i64,
+}
+
+/// What was made with a key and is still good: another key, or an invitation nobody has accepted.
+#[derive(Clone, Serialize, Deserialize, ToSchema)]
+pub struct CreatedWithKey {
+    #[serde(rename = "type")]
+    pub kind: CreatedKind,
+    /// The id of the key, or of the invited member.
+    #[schema(value_type = String)]
+    pub id: Id,
+    /// The name of the key, or the invited address.
+    pub name: String,
+    /// The scopes of the key, or of the role.
+    #[schema(value_type = Vec<ScopeName>)]
+    pub scopes: Scopes,
+    /// The id of the member it is for.
+    #[schema(value_type = Option<String>, required)]
+    pub user: Option<Id>,
+    #[schema(value_type = String, format = DateTime)]
+    pub created_at: Timestamp,
+    #[schema(value_type = Option<String>, format = DateTime, required)]
+    pub expires_at: Option<Timestamp>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum CreatedKind {
+    Key,
+    Invitation,
+}
+
+impl CreatedWithKey {
+    pub fn from_key(key: &ApiKey) -> Self {
+        Self {
+            kind: CreatedKind::Key,
+            id: key.id,
+            name: key.name.clone(),
+            scopes: key.scopes,
+            user: key.user,
+            created_at: key.created_at,
+            expires_at: key.expires_at,
+        }
+    }
+
+    pub fn from_invitation(invited: &User, created_at: Timestamp, expires_at: Timestamp) -> Self {
+        Self {
+            kind: CreatedKind::Invitation,
+            id: invited.id,
+            name: invited.email.to_string(),
+            scopes: invited.role.scopes(),
+            user: Some(invited.id),
+            created_at,
+            expires_at: Some(expires_at),
+        }
+    }
 }
 
 /// What a credential may do.

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | a key, and a new one with its secret | [`key`] |
 //! | a member, and an invitation | [`member`] |
+//! | a session | [`session`] |
 //! | a domain and the record that verifies it | [`domain`] |
 //! | an error | [`error`] |
 //!
@@ -13,6 +14,7 @@ pub mod domain;
 pub mod error;
 pub mod key;
 pub mod member;
+pub mod session;
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;

@@ -19,10 +19,21 @@ pub(crate) enum Users {
         #[arg(long)]
         password_stdin: bool,
     },
-    /// Invite a member once more and print the new one-time invitation; an earlier one no longer works
+    /// Invite a member once more who has not signed in yet, and print the new one-time invitation; an earlier one no longer works
     Invite {
         /// Their e-mail address or id
         user: String,
+    },
+    /// End a member's sessions, password and keys at once, and print an invitation that takes their place
+    ResetSignIn {
+        /// Their e-mail address or id
+        user: String,
+        /// Let their keys go on
+        #[arg(long)]
+        keep_keys: bool,
+        /// Do not ask
+        #[arg(long)]
+        yes: bool,
     },
     /// List members
     List,
@@ -51,10 +62,18 @@ pub(crate) enum Users {
         #[arg(long)]
         password_stdin: bool,
     },
-    /// Sign a member out everywhere
+    /// List where a member is signed in
+    Sessions {
+        /// Their e-mail address or id
+        user: String,
+    },
+    /// Sign a member out everywhere, or end one of their sessions
     SignOut {
         /// Their e-mail address or id
         user: String,
+        /// Only this session; `rmax users sessions` lists them
+        #[arg(long, value_name = "ID")]
+        session: Option<String>,
     },
     /// Delete an account: address and name are forgotten, keys are gone
     Delete {
@@ -85,10 +104,16 @@ pub(crate) enum Keys {
     },
     /// List keys
     List,
-    /// Take a key back, from the next request on
+    /// Take a key back, from the next request on, and the keys and open invitations made with it
     Revoke {
         /// Its id
         id: String,
+        /// Only this key; what was made with it goes on
+        #[arg(long)]
+        keep_created: bool,
+        /// Do not ask, where what was made with it ends too
+        #[arg(long)]
+        yes: bool,
     },
     /// Make a successor of a key; the old one lives 24 hours more
     Rotate {

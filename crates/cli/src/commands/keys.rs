@@ -3,15 +3,15 @@
 use rlinks_core::access::api_key::KeyStatus;
 use rlinks_core::draft::{TimeInput, parse_expiry};
 use rlinks_core::{ApiKey, FieldErrors, Scope, Scopes, Timestamp};
-use rlinks_ops::api_keys::KeyRequest;
-use rlinks_wire::key::{CreatedKey, Key};
+use rlinks_ops::api_keys::{KeyRequest, OnCreated};
+use rlinks_wire::key::{CreatedKey, CreatedKind, CreatedWithKey, Key};
 use serde_json::json;
 
 use crate::args::Keys;
 use crate::backend::Backend;
 use crate::backend::local_store::LocalStore;
 use crate::error::CliError;
-use crate::output::Output;
+use crate::output::{Confirmation, Output, confirm, is_interactive};
 
 /// Keys read at once.
 const PAGE_SIZE: i64 = 500;
@@ -20,7 +20,10 @@ pub(crate) async fn run(backend: &Backend, command: Keys) -> Result<(), CliError
     match command {
         Keys::Create { name, scopes, user, expires } => create(backend, &name, &scopes, user, expires).await,
         Keys::List => list(backend).await,
-        Keys::Revoke { id } => revoke(backend, &id).await,
+        Keys::Revoke { id, keep_created, yes } => {
+            let created = if keep_created { OnCreated::Keep } else { OnCreated::Revoke };
+            revoke(backend, &id, created, yes).await
+        }
         Keys::Rotate { id } => rotate(backend, &id).await,
     }
 }
@@ -127,28 +130,86 @@ async fn list_stored(local: &LocalStore) -> Result<Vec<Key>, CliError> {
     Ok(keys.iter().map(|key| Key::from_key(key, now)).collect())
 }
 
-async fn revoke(backend: &Backend, id: &str) -> Result<(), CliError> {
+/// What was made with a key and would end with it.
+async fn created_with(backend: &Backend, id: &str) -> Result<Vec<CreatedWithKey>, CliError> {
+    let local = match backend {
+        Backend::Cloudflare(_) => return Err(CliError::needs_store()),
+        Backend::Store(local) => local,
+        Backend::Server(client) => return client.created_with_key(client.key(id).await?.id).await,
+    };
+    let workspace = local.workspace().await?;
+    let (_, created) = local.ops.created_with_key(&local.caller_in(&workspace), id).await?;
+    let keys = created.keys.iter().map(CreatedWithKey::from_key);
+    let invitations = created
+        .invitations
+        .iter()
+        .map(|one| CreatedWithKey::from_invitation(&one.user, one.created_at, one.expires_at));
+    Ok(keys.chain(invitations).collect())
+}
+
+/// On a terminal, names what ends together with a key and asks. Elsewhere nobody can answer, and a stolen key must not wait for it.
+fn confirm_created(
+    backend: &Backend,
+    id: &str,
+    created: &[CreatedWithKey],
+    yes: bool,
+) -> Result<(), CliError> {
+    if created.is_empty() || yes || !is_interactive() {
+        return Ok(());
+    }
+    for one in created {
+        backend.output().note(&format!("made with key {id}: {}", describe(one)));
+    }
+    let what = if created.len() == 1 { "what was made with it" } else { "all that was made with it" };
+    match confirm(&format!("Revoke key {id}, and {what}?"))? {
+        Confirmation::Confirmed => Ok(()),
+        Confirmation::Declined => {
+            Err(CliError::failed("nothing was revoked").hint("`--keep-created` revokes the key alone"))
+        }
+    }
+}
+
+fn describe(created: &CreatedWithKey) -> String {
+    let what = match created.kind {
+        CreatedKind::Key => "key",
+        CreatedKind::Invitation => "the invitation of",
+    };
+    format!("{what} {} ({})", created.name, created.id)
+}
+
+async fn revoke(backend: &Backend, id: &str, on_created: OnCreated, yes: bool) -> Result<(), CliError> {
+    let created = match on_created {
+        OnCreated::Revoke => created_with(backend, id).await?,
+        OnCreated::Keep => Vec::new(),
+    };
+    confirm_created(backend, id, &created, yes)?;
     let (seen, revoked) = match backend {
         Backend::Cloudflare(_) => return Err(CliError::needs_store()),
         Backend::Store(local) => {
             let workspace = local.workspace().await?;
             let caller = local.caller_in(&workspace);
-            let change = async { Ok(local.ops.revoke_key(&caller, id).await?) };
+            let change = async { Ok(local.ops.revoke_key(&caller, id, on_created).await?) };
             let (key, revoked) = local.change(change).await?;
             let now = local.now();
-            (Key::from_key(&key, now), Key::from_key(&revoked, now))
+            (Key::from_key(&key, now), Key::from_key(&revoked.key, now))
         }
         Backend::Server(client) => {
             let key = client.key(id).await?;
-            client.revoke_key(key.id).await?;
+            client.revoke_key(key.id, on_created).await?;
             (key.clone(), Key { status: KeyStatus::Revoked, ..key })
         }
     };
     if backend.output().json {
-        return backend.output().object(&json!(revoked));
+        let mut body = json!(revoked);
+        body["created"] = json!(created);
+        return backend.output().object(&body);
     }
     let done = if seen.status == KeyStatus::Revoked { "unchanged" } else { "revoked" };
-    backend.output().line(&format!("{done} key {} ({}, {}...)", seen.id, seen.name, seen.prefix))
+    backend.output().line(&format!("{done} key {} ({}, {}...)", seen.id, seen.name, seen.prefix))?;
+    for one in &created {
+        backend.output().line(&format!("revoked with it: {}", describe(one)))?;
+    }
+    Ok(())
 }
 
 async fn rotate(backend: &Backend, id: &str) -> Result<(), CliError> {

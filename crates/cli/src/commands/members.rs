@@ -1,9 +1,10 @@
 //! `rmax users`: members of a workspace.
 
 mod password;
+mod sessions;
 
 use rlinks_core::{Email, FieldErrors, Role, User, UserStatus};
-use rlinks_ops::members::MemberPatch;
+use rlinks_ops::members::{KeysOnReset, MemberPatch};
 use rlinks_wire::member::{Invitation, Member};
 use serde_json::json;
 
@@ -40,7 +41,13 @@ pub(crate) async fn run(backend: &Backend, command: Users) -> Result<(), CliErro
             let source = if password_stdin { PasswordSource::Stdin } else { PasswordSource::Prompt };
             password::set(backend, &user, source).await
         }
-        Users::SignOut { user } => password::sign_out(backend, &user).await,
+        Users::ResetSignIn { user, keep_keys, yes } => {
+            let keys = if keep_keys { KeysOnReset::Keep } else { KeysOnReset::Revoke };
+            sessions::reset(backend, &user, keys, yes).await
+        }
+        Users::Sessions { user } => sessions::list(backend, &user).await,
+        Users::SignOut { user, session: None } => sessions::end_all(backend, &user).await,
+        Users::SignOut { user, session: Some(session) } => sessions::end_one(backend, &user, &session).await,
         Users::Delete { user, yes } => delete(backend, &user, yes).await,
     }
 }

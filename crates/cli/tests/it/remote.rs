@@ -295,6 +295,39 @@ fn keys_are_created_rotated_and_revoked_remotely() {
     assert!(both.remote.ok("keys list").stdout.starts_with("ID "));
 }
 
+/// Hostile inputs, S43.
+#[test]
+fn revoking_a_key_names_and_ends_what_was_made_with_it_locally_and_remotely() {
+    let both = StoreAndServer::new();
+    for sandbox in [&both.local, &both.remote] {
+        let stolen = sandbox.json(&format!("keys create --name stolen --scope {ALL_SCOPES} --json"));
+        let thief = both.holding(stolen["key"].as_str().unwrap());
+        let child = thief.json("keys create --name child --json");
+        let email = format!("eve-{}@example.com", stolen["id"].as_str().unwrap());
+        thief.ok(&format!("users create --email {email} --role admin"));
+        let child_holder = both.holding(child["key"].as_str().unwrap());
+        child_holder.ok("links get first");
+        let id = stolen["id"].as_str().unwrap();
+        let revoked = sandbox.ok(&format!("keys revoke {id} --keep-created"));
+        assert!(!revoked.stdout.contains("child"), "{revoked}");
+        child_holder.ok("links get first");
+        let revoked = sandbox.ok(&format!("keys revoke {id} --yes"));
+        let key = format!("revoked with it: key child ({})", child["id"].as_str().unwrap());
+        let invitation = format!("revoked with it: the invitation of {email} ");
+        assert!(revoked.stdout.contains(&key) && revoked.stdout.contains(&invitation), "{revoked}");
+        child_holder.fails(7, "links get first");
+    }
+}
+
+#[test]
+fn sessions_are_listed_and_ended_locally_and_remotely() {
+    let both = StoreAndServer::with("users create --email ann@example.com --role admin");
+    both.same("users sessions ann@example.com");
+    both.same("users sessions nobody@example.com");
+    both.same("users sign-out ann@example.com --session 0123");
+    both.same("users sign-out ann@example.com");
+}
+
 #[test]
 fn members_are_invited_changed_and_deleted_remotely() {
     let both = StoreAndServer::new();

@@ -67,12 +67,26 @@ fn password_sign_in_works_until_the_password_is_changed() {
     let session = cookie(&signed);
     let status = |cookie: &str| request(&server, "GET", "/admin", cookie, "").status;
     assert_eq!(status(&session), 200);
+    // One session of two.
+    let other = cookie(&sign_in(&server, PASSWORD));
+    let sessions = sandbox.json("users sessions ann@example.com --json");
+    let ids: Vec<_> = sessions.as_array().unwrap().iter().map(|one| one["id"].as_str().unwrap()).collect();
+    assert_eq!(
+        (ids.len(), &sessions[0]["method"], &sessions[0]["current"]),
+        (2, &"password".into(), &false.into())
+    );
+    assert!(sandbox.ok("users sessions ann@example.com").stdout.contains("METHOD"));
+    sandbox.ok(&format!("users sign-out ann@example.com --session {}", ids[0]));
+    sandbox.fails(3, &format!("users sign-out ann@example.com --session {}", ids[0])).says("users sessions");
+    let open = [&session, &other].into_iter().filter(|cookie| status(cookie) == 200).count();
+    assert_eq!(open, 1);
     assert_snapshot!(sandbox.rmax("users sign-out ann@example.com"), @"
     exit 0
     --- stdout
     signed ann@example.com out everywhere; sessions ended: 1
     ");
     assert_eq!(status(&session), 303);
+    assert_eq!(status(&other), 303);
     let session = cookie(&sign_in(&server, PASSWORD));
     assert_eq!(status(&session), 200);
     let new = "another horse, another staple";
@@ -86,7 +100,7 @@ fn password_sign_in_works_until_the_password_is_changed() {
     assert_eq!(sign_in(&server, new).status, 303);
     let actions: Vec<Value> = sandbox.json("audit list --json").as_array().unwrap().clone();
     let of = |name: &str| actions.iter().filter(|entry| entry["action"] == name).count();
-    assert_eq!((of("auth.sign_in"), of("auth.sign_out_everywhere"), of("user.password")), (3, 1, 2));
+    assert_eq!((of("auth.sign_in"), of("auth.sign_out_everywhere"), of("user.password")), (4, 1, 2));
     sandbox.ok("audit verify");
     sandbox.ok("doctor");
     server.stop();
@@ -111,6 +125,29 @@ fn member_can_be_invited_again() {
     sandbox.ok("users suspend ann@example.com");
     sandbox.fails(7, "users invite ann@example.com").says("let them in again first");
     sandbox.fails(3, "users invite nobody@example.com");
+}
+
+#[test]
+fn reset_sign_in_ends_everything_but_a_new_invitation() {
+    let sandbox = Sandbox::new();
+    piped(&sandbox, "users create --email ann@example.com --role admin --password-stdin", PASSWORD);
+    let server = serve(&sandbox, "");
+    let session = cookie(&sign_in(&server, PASSWORD));
+    sandbox.ok("keys create --name ci --user ann@example.com");
+    sandbox.fails(7, "users invite ann@example.com").says("reset their sign-in");
+    sandbox.fails(2, "users reset-sign-in ann@example.com").says("--yes");
+    let reset = sandbox.json("users reset-sign-in ann@example.com --yes --json");
+    assert!(reset["invite_url"].as_str().unwrap().contains("/admin/invite/"), "{reset}");
+    let ended =
+        serde_json::json!({"sessions": 1, "password": true, "oidc": false, "keys": 1, "invitations": 0});
+    assert_eq!(reset["ended"], ended);
+    assert_eq!(request(&server, "GET", "/admin", &session, "").status, 303);
+    assert_eq!(sign_in(&server, PASSWORD).status, 401);
+    assert_eq!(sandbox.json("keys list --json")[0]["status"], "revoked");
+    sandbox.ok("keys create --name kept --user ann@example.com");
+    sandbox.ok("users reset-sign-in ann@example.com --keep-keys --yes");
+    assert_eq!(sandbox.json("keys list --json")[0]["status"], "active");
+    sandbox.ok("audit verify");
 }
 
 #[test]

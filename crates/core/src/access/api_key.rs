@@ -32,6 +32,12 @@ pub struct ApiKey {
     pub scopes: Scopes,
     /// Its sponsor: the creator or, if a key created it, that key's sponsor.
     pub created_by: Actor,
+    /// The key that was called with when this one was made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub created_with: Option<Id>,
+    /// The key this one replaced.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rotated_from: Option<Id>,
     pub created_at: Timestamp,
     /// Good up to and including this moment.
     pub expires_at: Option<Timestamp>,

@@ -23,7 +23,7 @@ const KEY_OR_SESSION: AnonymousResponse = Error(ErrorCode::Unauthenticated);
 const POST_ONLY: AnonymousResponse = Error(ErrorCode::MethodNotAllowed);
 
 /// The first that matches counts; `*` is any one segment. What matches none isn't there.
-const RESPONSES: [(&str, AnonymousResponse); 70] = [
+const RESPONSES: [(&str, AnonymousResponse); 75] = [
     ("/health", Page("whether the server runs")),
     ("/ready", Page("whether the server is ready, or shutting down")),
     ("/robots.txt", Page("what crawlers may visit")),
@@ -80,6 +80,8 @@ const RESPONSES: [(&str, AnonymousResponse); 70] = [
     ("/admin/account/name", POST_ONLY),
     ("/admin/account/sign-out-others", POST_ONLY),
     ("/admin/account/sign-out-everywhere", POST_ONLY),
+    ("/admin/account/sessions/*/end", POST_ONLY),
+    ("/admin/account/sign-in-reset-seen", POST_ONLY),
     ("/admin/account/delete", POST_ONLY),
     ("/admin/workspace/name", POST_ONLY),
     ("/admin/links/*/state", POST_ONLY),
@@ -87,6 +89,9 @@ const RESPONSES: [(&str, AnonymousResponse); 70] = [
     ("/admin/keys/*/revoke", POST_ONLY),
     ("/admin/keys/*/rotate", POST_ONLY),
     ("/admin/members/*/invite", POST_ONLY),
+    ("/admin/members/*/sessions", SignIn),
+    ("/admin/members/*/sessions/end", POST_ONLY),
+    ("/admin/members/*/sessions/*/end", POST_ONLY),
     ("/admin/members/*/role", POST_ONLY),
     ("/admin/members/*/suspend", POST_ONLY),
     ("/admin/members/*/activate", POST_ONLY),

@@ -28,11 +28,27 @@ impl<S: Send + Sync> FromRequestParts<S> for PathName {
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
         match Path::<String>::from_request_parts(parts, state).await {
             Ok(Path(text)) => Ok(Self(text)),
-            Err(_) => {
-                Err(ApiError::with_message(ErrorCode::NotFound, "The path is not UTF-8, so nothing is there"))
-            }
+            Err(_) => Err(path_is_not_text()),
         }
     }
+}
+
+/// The two names in the path of a route.
+pub struct TwoPathNames(pub String, pub String);
+
+impl<S: Send + Sync> FromRequestParts<S> for TwoPathNames {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        match Path::<(String, String)>::from_request_parts(parts, state).await {
+            Ok(Path((first, second))) => Ok(Self(first, second)),
+            Err(_) => Err(path_is_not_text()),
+        }
+    }
+}
+
+fn path_is_not_text() -> ApiError {
+    ApiError::with_message(ErrorCode::NotFound, "The path is not UTF-8, so nothing is there")
 }
 
 /// No query parameters: who sends one expects something of it.

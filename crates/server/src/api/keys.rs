@@ -1,5 +1,6 @@
 //! API keys: an admin's business, and everybody's own.
 
+use std::cmp::Reverse;
 use std::sync::Arc;
 
 use axum::Json;
@@ -18,13 +19,18 @@ use super::Api;
 use super::error::ApiError;
 use crate::api::extract::{Fields, JsonObject, NoParams, Params, PathName};
 use crate::auth::authorize::{AnyScope, Authorized};
-use rlinks_ops::api_keys::{KeyAccess, KeyRequest};
+use rlinks_ops::api_keys::{KeyAccess, KeyRequest, OnCreated};
+use rlinks_store::{CreatedWithKeys, OpenInvitation};
 use rlinks_wire::Page;
-use rlinks_wire::key::{CreatedKey, Key, ScopeName};
+use rlinks_wire::key::{CreatedKey, CreatedWithKey, Key, ScopeName};
 
 /// The routes of keys.
 pub fn routes() -> OpenApiRouter<Arc<Api>> {
-    OpenApiRouter::new().routes(routes!(list, create)).routes(routes!(revoke)).routes(routes!(rotate))
+    OpenApiRouter::new()
+        .routes(routes!(list, create))
+        .routes(routes!(revoke))
+        .routes(routes!(created))
+        .routes(routes!(rotate))
 }
 
 /// What a new key is to be.
@@ -97,16 +103,51 @@ fn created_response(api: &Api, key: &ApiKey, secret: &ApiKeySecret) -> Response 
     (StatusCode::CREATED, Json(CreatedKey::from_key(key, secret, api.ops.clock.now()))).into_response()
 }
 
-/// Revokes a key, from the next request on.
-#[utoipa::path(delete, path = "/api/v1/keys/{id}", tag = "keys", params(("id" = String, Path)),
+/// Lists what was made with a key, newest first, as far as the caller may end it: keys that are still good and invitations nobody has
+/// accepted, those made with such keys too. A revocation ends it all.
+#[utoipa::path(get, path = "/api/v1/keys/{id}/created", tag = "keys",
+    params(("id" = String, Path), ("limit" = Option<i64>, Query, minimum = 1, maximum = 100), ("cursor" = Option<String>, Query)),
+    extensions(("x-scope" = json!("workspace:admin or own"))), responses((status = 200, body = Page<CreatedWithKey>)))]
+async fn created(
+    State(api): State<Arc<Api>>,
+    caller: Authorized<AnyScope>,
+    PathName(id): PathName,
+    mut params: Params,
+) -> Result<Json<Page<CreatedWithKey>>, ApiError> {
+    let limit = params.number("limit", 1..=100).unwrap_or(50);
+    let cursor = params.text("cursor");
+    params.finish()?;
+    let (key, created) = api.ops.created_with_key(&caller, &id).await?;
+    let context = format!("created with key {}", key.id);
+    let before = cursor.map(|text| api.open_cursor::<i64>(&context, &text)).transpose()?;
+    let mut rows = list_created(&created);
+    // Keys and members have ids of one series.
+    rows.retain(|row| before.is_none_or(|before| row.id.as_i64() < before));
+    rows.sort_by_key(|row| Reverse(row.id));
+    Ok(Json(api.page(&context, rows, limit, |row| row.id.as_i64())))
+}
+
+fn list_created(created: &CreatedWithKeys) -> Vec<CreatedWithKey> {
+    let invitation =
+        |one: &OpenInvitation| CreatedWithKey::from_invitation(&one.user, one.created_at, one.expires_at);
+    let keys = created.keys.iter().map(CreatedWithKey::from_key);
+    keys.chain(created.invitations.iter().map(invitation)).collect()
+}
+
+/// Revokes a key, from the next request on, and what was made with it (`GET /keys/{id}/created`), unless `keep_created` is true.
+#[utoipa::path(delete, path = "/api/v1/keys/{id}", tag = "keys",
+    params(("id" = String, Path), ("keep_created" = Option<bool>, Query)),
     extensions(("x-scope" = json!("workspace:admin or own"))), responses((status = 204)))]
 async fn revoke(
     State(api): State<Arc<Api>>,
     caller: Authorized<AnyScope>,
     PathName(id): PathName,
-    _: NoParams,
+    mut params: Params,
 ) -> Result<StatusCode, ApiError> {
-    api.ops.revoke_key(&caller, &id).await?;
+    let keep = params.boolean("keep_created").unwrap_or(false);
+    params.finish()?;
+    let created = if keep { OnCreated::Keep } else { OnCreated::Revoke };
+    api.ops.revoke_key(&caller, &id, created).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 

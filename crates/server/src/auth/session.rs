@@ -13,7 +13,7 @@ use rlinks_core::access::api_key;
 use rlinks_core::hex;
 use rlinks_core::time::DAY_MS;
 use rlinks_core::{Timestamp, User, UserStatus, Workspace};
-use rlinks_store::{AuthMethod, LimitStop, NewSession, Session, SessionWithUser, StoreError};
+use rlinks_store::{AuthMethod, LimitStop, NewSession, Session, SessionWithUser, SignInReset, StoreError};
 use subtle::ConstantTimeEq as _;
 
 use crate::auth::connection_info::ConnectionInfo;
@@ -53,6 +53,8 @@ pub struct CurrentSession {
     pub session: Session,
     /// What a page has to tell them of limits on changes; read for pages alone.
     pub limit_stops: Vec<LimitStop>,
+    /// What they have yet to be told.
+    pub sign_in_reset: Option<SignInReset>,
     csrf: String,
 }
 
@@ -113,8 +115,9 @@ impl Sessions {
             return Ok(None);
         }
         self.touch(&holder.session, now).await;
-        let SessionWithUser { session, user, workspace } = holder;
-        Ok(Some(CurrentSession { user, workspace, session, limit_stops: Vec::new(), csrf: csrf(token) }))
+        let SessionWithUser { session, user, workspace, sign_in_reset } = holder;
+        let limit_stops = Vec::new();
+        Ok(Some(CurrentSession { user, workspace, session, sign_in_reset, limit_stops, csrf: csrf(token) }))
     }
 
     /// Whether somebody who stays for longer is still signed in; who they are now.
@@ -138,7 +141,7 @@ impl Sessions {
     }
 
     pub async fn end(&self, current: &CurrentSession) -> Result<(), StoreError> {
-        self.ops.end_session(&current.caller(), &current.session.hash).await
+        self.ops.sign_out(&current.caller()).await
     }
 
     /// Whether a browser brings a session, be it over or not.
@@ -154,7 +157,7 @@ impl Sessions {
 
 /// Whether a session still opens anything.
 fn is_usable(holder: &SessionWithUser, now: Timestamp) -> bool {
-    let SessionWithUser { session, user, workspace } = holder;
+    let SessionWithUser { session, user, workspace, .. } = holder;
     session.expires_at >= now
         && session.created_at.plus_ms(MAX_SESSION_AGE_MS) >= now
         && user.status == UserStatus::Active

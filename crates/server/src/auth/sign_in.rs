@@ -17,6 +17,7 @@ use super::session::{CurrentSession, StartedSession};
 use crate::auth::connection_info::ConnectionInfo;
 use rlinks_ops::OpsError;
 use rlinks_ops::passwords::{HashingBusyError, NewPasswordError, PasswordOwner};
+use rlinks_ops::sessions::SessionsToEnd;
 
 /// How often sign-ins may fail: ten times an account from one network, a hundred times a network, in a quarter of an hour. Failures
 /// elsewhere delay an account for half a minute at most.
@@ -259,7 +260,7 @@ impl Auth {
 
     /// Ends every session somebody has.
     pub async fn sign_out_everywhere(&self, current: &CurrentSession) -> Result<u64, OpsError> {
-        self.ops.sign_out(&current.caller(), &current.user).await
+        self.ops.end_sessions(&current.caller(), &current.user, SessionsToEnd::All).await
     }
 
     /// Of what was tried only this is kept.

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use askama::Template;
-use axum::extract::State;
+use axum::extract::{Path, State};
 use axum::response::Response;
-use rlinks_clicks::enrich::user_agent::{self, ParsedUserAgent};
 use rlinks_core::error_code::ErrorCode;
 use rlinks_core::{Email, User};
 use rlinks_store::{Session, StoreError};
 
+use super::browser_label::browser_label;
 use super::{PageError, Web, render_page, see_other};
 use crate::auth::session::{CurrentSession, Sessions};
 use crate::auth::sign_in::SignInError;
@@ -17,6 +17,7 @@ use crate::web::extract::{SessionForm, SessionPage, WebRequest};
 use crate::web::workspace::links_after_removal;
 use rlinks_ops::OpsError;
 use rlinks_ops::members::FreshProof;
+use rlinks_ops::sessions::SessionsToEnd;
 
 #[derive(Template)]
 #[template(path = "account.html")]
@@ -55,27 +56,12 @@ impl<'a> AccountPage<'a> {
     }
 }
 
-/// A browser by its name and its system, as far as it says so: `Firefox 140 on Linux`.
-fn browser_label(user_agent: &str) -> String {
-    let ParsedUserAgent { browser, browser_version, system, system_version, .. } =
-        user_agent::parse(user_agent);
-    let with = |name: Option<Box<str>>, version: Option<Box<str>>| match (name, version) {
-        (Some(name), Some(version)) => Some(format!("{name} {version}")),
-        (name, _) => name.map(String::from),
-    };
-    match (with(browser, browser_version), with(system, system_version)) {
-        (Some(browser), Some(system)) => format!("{browser} on {system}"),
-        (Some(one), None) | (None, Some(one)) => one,
-        (None, None) if user_agent.is_empty() => "unknown".to_owned(),
-        (None, None) => user_agent.to_owned(),
-    }
-}
-
 /// What was done before somebody was led here.
 fn flash_text(request: &WebRequest) -> Option<&'static str> {
     match request.query_param("done").as_deref() {
         Some("password") => Some("Your password was changed. Everywhere else you are signed out."),
         Some("name") => Some("Your name was changed."),
+        Some("session") => Some("That session has ended."),
         Some("others") => Some("Everywhere else you are signed out."),
         _ => None,
     }
@@ -135,8 +121,37 @@ pub async fn sign_out_others(
     submitted: SessionForm,
 ) -> Result<Response, PageError> {
     let current = &submitted.current;
-    web.ops.end_other_sessions(&current.caller(), &current.session.hash).await?;
+    web.ops.end_sessions(&current.caller(), &current.user, SessionsToEnd::Others).await?;
     Ok(see_other("/admin/account?done=others", None))
+}
+
+/// Ends one session one has. One that has ended meanwhile is what was wanted.
+pub async fn end_session(
+    State(web): State<Arc<Web>>,
+    Path(id): Path<String>,
+    submitted: SessionForm,
+) -> Result<Response, PageError> {
+    let SessionForm { request, current, .. } = submitted;
+    match web.ops.end_session(&current.caller(), &current.user, &id).await {
+        Ok(ended) if ended.hash == current.session.hash => {
+            let cookie = Sessions::clear_cookie(&request.connection);
+            Ok(see_other("/admin/login", Some(cookie)))
+        }
+        Ok(_) | Err(OpsError::NotFound(_)) => Ok(see_other("/admin/account?done=session", None)),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// They have read that an admin reset their sign-in.
+pub async fn dismiss_sign_in_reset(
+    State(web): State<Arc<Web>>,
+    submitted: SessionForm,
+) -> Result<Response, PageError> {
+    let current = &submitted.current;
+    if let Some(reset) = &current.sign_in_reset {
+        web.ops.dismiss_sign_in_reset(&current.caller(), reset.at).await?;
+    }
+    Ok(see_other("/admin/account", None))
 }
 
 /// Ends every session one has, this one too.

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | asking once before something is done | [`ConfirmPage`], used by all |
 //! | the audit log | `audit`; what an entry changed is in `audit_details` |
-//! | keys, members, domains | `api_keys`, `members`, `domains` |
+//! | keys, members, domains | `api_keys`, `members`, `domains`; where a member is signed in, `member_sessions` |
 //! | the policy and the workspace's name | `policy`; what its fields mean is in `policy_fields` |
 //! | files of links | `import`; how they arrive is in `upload` |
 
@@ -13,6 +13,7 @@ mod audit;
 pub(crate) mod audit_details;
 mod domains;
 mod import;
+mod member_sessions;
 mod members;
 mod policy;
 pub(crate) mod policy_fields;
@@ -25,7 +26,8 @@ use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::response::Response;
 use axum::routing::{get, post};
-use rlinks_core::FieldErrors;
+use rlinks_core::{ApiKey, FieldErrors};
+use rlinks_store::{CreatedWithKeys, OpenInvitation};
 
 pub(super) use self::members::links_after_removal;
 use super::{PageError, Web, render_page};
@@ -46,6 +48,9 @@ pub fn routes() -> Router<Arc<Web>> {
         .route("/admin/keys/{id}/rotate", post(crate::web::workspace::api_keys::rotate))
         .route("/admin/members", get(members::show).post(members::invite))
         .route("/admin/members/{id}/invite", post(members::invite_again))
+        .route("/admin/members/{id}/sessions", get(member_sessions::show))
+        .route("/admin/members/{id}/sessions/end", post(member_sessions::end_all))
+        .route("/admin/members/{id}/sessions/{session}/end", post(member_sessions::end_one))
         .route("/admin/members/{id}/role", post(members::change_role))
         .route("/admin/members/{id}/suspend", post(members::suspend))
         .route("/admin/members/{id}/activate", post(members::activate))
@@ -87,6 +92,48 @@ impl ConfirmPage<'_> {
     fn respond(&self) -> Result<Response, PageError> {
         render_page(self)
     }
+}
+
+/// Asks once before keys are revoked, and names what ends with them. The form comes back with `confirmed`, and with the box that keeps it
+/// all where that was ticked.
+#[derive(Template)]
+#[template(path = "workspace/confirm_revocation.html")]
+struct ConfirmRevocationPage<'a> {
+    current: &'a CurrentSession,
+    title: String,
+    /// What it means, a paragraph each.
+    words: Vec<String>,
+    action: String,
+    ends_too_title: &'static str,
+    /// Keys and invitations that end with it.
+    ends_too: Vec<String>,
+    /// How many there are besides.
+    more: usize,
+    /// Name and label of the box that keeps them.
+    keep: (&'static str, &'static str),
+    button: &'static str,
+    back: &'static str,
+}
+
+/// Keys and invitations named on one page.
+const MAX_LISTED: usize = 100;
+
+impl ConfirmRevocationPage<'_> {
+    fn respond(mut self) -> Result<Response, PageError> {
+        self.more = self.ends_too.len().saturating_sub(MAX_LISTED);
+        self.ends_too.truncate(MAX_LISTED);
+        render_page(&self)
+    }
+}
+
+/// Keys and invitations in words.
+fn describe_created(created: &CreatedWithKeys) -> Vec<String> {
+    let key = |key: &ApiKey| {
+        format!("the key “{}” ({}…), which may {}", key.name, key.prefix, key.scopes.to_text())
+    };
+    let invitation =
+        |one: &OpenInvitation| format!("the invitation of {} as {}", one.user.email, one.user.role);
+    created.keys.iter().map(key).chain(created.invitations.iter().map(invitation)).collect()
 }
 
 /// What was asked for comes back with this once somebody has confirmed it.

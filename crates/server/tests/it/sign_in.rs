@@ -8,5 +8,6 @@ mod invitations;
 mod lockout;
 mod pages;
 mod passwords;
+mod reset;
 mod sessions;
 mod setup;

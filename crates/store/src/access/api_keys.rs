@@ -5,6 +5,7 @@ use rlinks_core::id::WorkerId;
 use rlinks_core::{Actor, ApiKey, Id, Scopes, Timestamp, User, Workspace};
 use serde::{Deserialize, Serialize};
 
+use crate::access::lineage::{self, id_list};
 use crate::access::user_rows::UserRow;
 use crate::audit::chain::NewEntry;
 use crate::database::ids::next_id;
@@ -77,9 +78,10 @@ pub fn key_subject(id: Id) -> String {
 
 macro_rules! key_columns {
     () => {
-        "id, workspace_id, user_id, name, prefix, hash, scopes, created_by, created_at, expires_at, revoked_at, last_used_at, usage_count"
+        "id, workspace_id, user_id, name, prefix, hash, scopes, created_by, created_with, rotated_from, created_at, expires_at, revoked_at, last_used_at, usage_count"
     };
 }
+pub(super) use key_columns;
 
 pub(crate) struct KeyRow {
     id: i64,
@@ -90,6 +92,8 @@ pub(crate) struct KeyRow {
     pub(crate) hash: String,
     scopes: String,
     created_by: String,
+    created_with: Option<i64>,
+    rotated_from: Option<i64>,
     created_at: i64,
     expires_at: Option<i64>,
     revoked_at: Option<i64>,
@@ -106,6 +110,8 @@ from_row!(KeyRow {
     hash,
     scopes,
     created_by,
+    created_with,
+    rotated_from,
     created_at,
     expires_at,
     revoked_at,
@@ -123,6 +129,8 @@ impl KeyRow {
             prefix: self.prefix,
             scopes: Scopes::from_stored(&self.scopes),
             created_by: Actor::from_stored(self.created_by),
+            created_with: self.created_with.map(Id::from_i64),
+            rotated_from: self.rotated_from.map(Id::from_i64),
             created_at: Timestamp::from_ms(self.created_at),
             expires_at: self.expires_at.map(Timestamp::from_ms),
             revoked_at: self.revoked_at.map(Timestamp::from_ms),
@@ -206,8 +214,8 @@ impl Store {
     /// A key by its prefix, with whoever it belongs to.
     pub async fn key_with_owner(&self, prefix: &str) -> Result<Option<KeyWithOwner>, StoreError> {
         // One question: a way to the database and back costs more than the rows.
-        const SQL: &str = "select k.id, k.workspace_id, k.user_id, k.name, k.prefix, k.hash, k.scopes, k.created_by, k.created_at,
-                k.expires_at, k.revoked_at, k.last_used_at, k.usage_count,
+        const SQL: &str = "select k.id, k.workspace_id, k.user_id, k.name, k.prefix, k.hash, k.scopes, k.created_by, k.created_with, k.rotated_from,
+                k.created_at, k.expires_at, k.revoked_at, k.last_used_at, k.usage_count,
                 w.slug as w_slug, w.name as w_name, w.policy as w_policy, w.created_at as w_created_at, w.updated_at as w_updated_at,
                 w.deleted_at as w_deleted_at,
                 u.email as u_email, u.full_name as u_full_name, u.role as u_role, u.status as u_status,
@@ -329,12 +337,12 @@ impl StoreWriter {
             let held = count_active_keys(&mut change.tx, new.workspace, new.user, &sponsor, now).await?;
             quota.check(QuotaKind::Keys, &held)?;
         }
-        let (key, entry) = create(&mut change.tx, self.worker, new, actor, now).await?;
+        let (key, entry) = create(&mut change.tx, self.worker, new, None, actor, now).await?;
         change.commit([entry], now).await?;
         Ok(key)
     }
 
-    /// Takes a key back. One that is revoked already stays as it is.
+    /// Takes a key back, and nothing of what was made with it. One that is revoked already stays as it is.
     pub async fn revoke_key(
         &self,
         workspace: Id,
@@ -383,7 +391,7 @@ impl StoreWriter {
             scopes: there.scopes,
             expires_at: there.expires_at,
         };
-        let (key, created) = create(&mut change.tx, self.worker, new, actor, now).await?;
+        let (key, created) = create(&mut change.tx, self.worker, new, Some(&there), actor, now).await?;
         let until = there.expires_at.map_or(old_until, |at| at.min(old_until));
         let next = ApiKey { expires_at: Some(until), ..there.clone() };
         let retired = update(&mut change.tx, &there, &next, &old_hash, "key.rotate", actor).await?;
@@ -461,9 +469,11 @@ async fn create<'a>(
     tx: &mut Tx,
     worker: WorkerId,
     new: NewKey,
+    predecessor: Option<&ApiKey>,
     actor: &'a Actor,
     now: Timestamp,
 ) -> Result<(ApiKey, NewEntry<'a>), StoreError> {
+    lineage::ensure_not_revoked(tx, actor).await?;
     let key = ApiKey {
         id: next_id(tx, worker, now).await?,
         workspace: new.workspace,
@@ -472,6 +482,8 @@ async fn create<'a>(
         prefix: new.prefix,
         scopes: new.scopes,
         created_by: sponsor_of(tx, actor).await?,
+        created_with: actor.key().or_else(|| predecessor?.created_with),
+        rotated_from: predecessor.map(|key| key.id),
         created_at: now,
         expires_at: new.expires_at,
         revoked_at: None,
@@ -517,9 +529,9 @@ async fn sponsor_of(tx: &mut Tx, actor: &Actor) -> Result<Actor, StoreError> {
 pub(crate) async fn insert(tx: &mut Tx, key: &ApiKey, hash: &str) -> Result<u64, StoreError> {
     Ok(run_in!(
         tx,
-        "insert into api_keys (id, workspace_id, user_id, name, prefix, hash, scopes, created_by, created_at, expires_at, revoked_at,
-                               last_used_at, usage_count)
-         values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
+        "insert into api_keys (id, workspace_id, user_id, name, prefix, hash, scopes, created_by, created_with, rotated_from, created_at,
+                               expires_at, revoked_at, last_used_at, usage_count)
+         values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)
          on conflict do nothing",
         key.id.as_i64(),
         key.workspace.as_i64(),
@@ -529,6 +541,8 @@ pub(crate) async fn insert(tx: &mut Tx, key: &ApiKey, hash: &str) -> Result<u64,
         hash,
         key.scopes.to_text(),
         key.created_by.as_str(),
+        key.created_with.map(Id::as_i64),
+        key.rotated_from.map(Id::as_i64),
         key.created_at.ms(),
         key.expires_at.map(Timestamp::ms),
         key.revoked_at.map(Timestamp::ms),
@@ -537,7 +551,7 @@ pub(crate) async fn insert(tx: &mut Tx, key: &ApiKey, hash: &str) -> Result<u64,
     )?)
 }
 
-async fn load_key(tx: &mut Tx, workspace: Id, id: Id) -> Result<(ApiKey, String), StoreError> {
+pub(super) async fn load_key(tx: &mut Tx, workspace: Id, id: Id) -> Result<(ApiKey, String), StoreError> {
     const SQL: &str =
         concat!("select ", key_columns!(), " from api_keys where workspace_id = $1 and id = $2");
     let row: Option<KeyRow> = read_in!(tx, fetch_optional, SQL, workspace.as_i64(), id.as_i64())?;
@@ -546,7 +560,7 @@ async fn load_key(tx: &mut Tx, workspace: Id, id: Id) -> Result<(ApiKey, String)
     Ok((row.key(), hash))
 }
 
-async fn update<'a>(
+pub(super) async fn update<'a>(
     tx: &mut Tx,
     seen: &ApiKey,
     next: &ApiKey,
@@ -587,11 +601,12 @@ async fn delete<'a>(
     action: &'a str,
     actor: &'a Actor,
 ) -> Result<Vec<NewEntry<'a>>, StoreError> {
-    let ids: Vec<[i64; 1]> = rows.iter().map(|row| [row.id]).collect();
+    let ids: Vec<Id> = rows.iter().map(|row| Id::from_i64(row.id)).collect();
+    lineage::hand_on(tx, &ids).await?;
     run_in!(
         tx,
         "delete from api_keys where id in (select cast(value ->> 0 as bigint) from json_each($1))",
-        json(&ids)
+        id_list(&ids)
     )?;
     let entry = |row: KeyRow| {
         let hash = row.hash.clone();

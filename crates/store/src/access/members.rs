@@ -4,6 +4,7 @@
 use rlinks_core::id::WorkerId;
 use rlinks_core::{Actor, Email, Id, Role, Timestamp, User, UserStatus};
 
+use crate::access::lineage::ensure_not_revoked;
 use crate::access::user_rows::{UserRow, insert, set_principal, user_columns, user_subject};
 use crate::access::{api_keys, sessions};
 use crate::audit::chain::NewEntry;
@@ -128,8 +129,9 @@ impl StoreWriter {
     ) -> Result<User, StoreError> {
         let mut change = self.begin_change(new.workspace).await?;
         change.living_head()?;
+        ensure_not_revoked(&mut change.tx, actor).await?;
         let user = insert_user(&mut change.tx, self.worker, new, actor, now).await?;
-        write_invite(&mut change.tx, &user, invite, now).await?;
+        write_invite(&mut change.tx, &user, invite, actor, now).await?;
         change.commit([created_entry(&user, actor)], now).await?;
         Ok(user)
     }
@@ -254,7 +256,7 @@ impl StoreWriter {
         change.commit(entries, now).await
     }
 
-    /// Invites a member once more. Earlier invitations of theirs no longer work; whatever else they sign in with still does.
+    /// Invites a member once more who has not signed in yet. An earlier invitation of theirs no longer works.
     pub async fn renew_invite(
         &self,
         user: &User,
@@ -263,8 +265,9 @@ impl StoreWriter {
         now: Timestamp,
     ) -> Result<(), StoreError> {
         let mut change = self.begin_change(user.workspace).await?;
+        ensure_not_revoked(&mut change.tx, actor).await?;
         let there = load_unchanged(&mut change.tx, user).await?;
-        write_invite(&mut change.tx, &there, invite, now).await?;
+        write_invite(&mut change.tx, &there, invite, actor, now).await?;
         let said = json(&there.audited());
         let entry = NewEntry {
             actor,
@@ -332,10 +335,11 @@ async fn reserve_links_of(
 }
 
 /// Keeps an invitation, if the quota has room. An earlier one of the same member no longer works, and doesn't count.
-async fn write_invite(
+pub(super) async fn write_invite(
     tx: &mut Tx,
     user: &User,
     invite: &NewInvite<'_>,
+    actor: &Actor,
     now: Timestamp,
 ) -> Result<(), StoreError> {
     run_in!(tx, "delete from invites where user_id = $1", user.id.as_i64())?;
@@ -355,18 +359,20 @@ async fn write_invite(
     }
     run_in!(
         tx,
-        "insert into invites (hash, user_id, created_at, expires_at, counted_for) values ($1, $2, $3, $4, $5)",
+        "insert into invites (hash, user_id, created_at, expires_at, counted_for, created_with)
+         values ($1, $2, $3, $4, $5, $6)",
         invite.hash,
         user.id.as_i64(),
         now.ms(),
         invite.expires_at.ms(),
-        counted_for
+        counted_for,
+        actor.key().map(Id::as_i64)
     )?;
     Ok(())
 }
 
 /// A member as they are now, under the lock of their workspace's head; a conflict if that is not what the caller saw.
-async fn load_unchanged(tx: &mut Tx, seen: &User) -> Result<User, StoreError> {
+pub(super) async fn load_unchanged(tx: &mut Tx, seen: &User) -> Result<User, StoreError> {
     const SQL: &str = concat!("select ", user_columns!(), " from users where workspace_id = $1 and id = $2");
     let row: Option<UserRow> = read_in!(tx, fetch_optional, SQL, seen.workspace.as_i64(), seen.id.as_i64())?;
     let there = row.map(UserRow::user).transpose()?;

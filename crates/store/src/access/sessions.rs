@@ -3,8 +3,9 @@
 
 use rlinks_core::access::user::AuditedUser;
 use rlinks_core::workspace::policy::SignInMethod;
-use rlinks_core::{Actor, Id, Timestamp, User, UserStatus, Workspace};
+use rlinks_core::{Actor, Id, Timestamp, User, UserStatus, Workspace, hex};
 use serde::Serialize;
+use sha2::{Digest as _, Sha256};
 
 use crate::access::user_rows::{UserRow, member, user_subject};
 use crate::audit::chain::NewEntry;
@@ -29,7 +30,7 @@ pub enum AuthMethod {
 }
 
 impl AuthMethod {
-    const fn name(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             Self::Password => "password",
             Self::Oidc => "oidc",
@@ -83,6 +84,14 @@ pub struct Session {
     pub network: String,
 }
 
+/// An admin reset a member's sign-in, and the member has not seen it yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SignInReset {
+    pub at: Timestamp,
+    /// The address of the admin, or what to say of one who has left; none if it was the operator.
+    pub by: Option<String>,
+}
+
 /// A session and everything that decides what it may do.
 #[derive(Clone, Debug)]
 pub struct SessionWithUser {
@@ -91,6 +100,21 @@ pub struct SessionWithUser {
     pub user: User,
     /// Where, deleted or not.
     pub workspace: Workspace,
+    /// What they have yet to be told.
+    pub sign_in_reset: Option<SignInReset>,
+}
+
+impl Session {
+    /// How it is named where it is listed. It tells nothing of its token, and nothing of the hash of it.
+    pub fn public_id(&self) -> String {
+        session_public_id(&self.hash)
+    }
+}
+
+/// The public id of the session whose token has this hash.
+pub fn session_public_id(hash: &str) -> String {
+    let digest = Sha256::new().chain_update("rlinks session id\0").chain_update(hash).finalize();
+    hex::encode(&digest[..16])
 }
 
 struct SessionRow {
@@ -128,9 +152,11 @@ struct SessionWithUserRow {
     w_created_at: i64,
     w_updated_at: i64,
     w_deleted_at: Option<i64>,
+    reset_at: Option<i64>,
+    reset_by: Option<String>,
 }
 
-from_row!(SessionWithUserRow { w_slug, w_name, w_policy, w_created_at, w_updated_at, w_deleted_at; session, user });
+from_row!(SessionWithUserRow { w_slug, w_name, w_policy, w_created_at, w_updated_at, w_deleted_at, reset_at, reset_by; session, user });
 
 impl SessionWithUserRow {
     fn session_with_user(self) -> Result<Option<SessionWithUser>, StoreError> {
@@ -144,7 +170,10 @@ impl SessionWithUserRow {
             updated_at: self.w_updated_at,
             deleted_at: self.w_deleted_at,
         };
-        Ok(Some(SessionWithUser { session, user: self.user.user()?, workspace: workspace.workspace()? }))
+        let sign_in_reset =
+            self.reset_at.map(|at| SignInReset { at: Timestamp::from_ms(at), by: self.reset_by });
+        let (user, workspace) = (self.user.user()?, workspace.workspace()?);
+        Ok(Some(SessionWithUser { session, user, workspace, sign_in_reset }))
     }
 }
 
@@ -162,8 +191,10 @@ impl Store {
         const SQL: &str = "select s.hash, s.how, s.created_at as s_created_at, s.seen_at, s.expires_at, s.agent, s.network,
                 u.id, u.workspace_id, u.email, u.full_name, u.role, u.status, u.created_at, u.updated_at, u.last_login_at, u.last_sync_at,
                 w.slug as w_slug, w.name as w_name, w.policy as w_policy, w.created_at as w_created_at, w.updated_at as w_updated_at,
-                w.deleted_at as w_deleted_at
+                w.deleted_at as w_deleted_at, u.sign_in_reset_at as reset_at,
+                case when r.status = 'deleted' then 'an admin who has left' else r.email end as reset_by
              from sessions s join users u on u.id = s.user_id join workspaces w on w.id = u.workspace_id
+             left join users r on r.id = u.sign_in_reset_by
              where s.hash = $1";
         let row: Option<SessionWithUserRow> = read!(&self.pool, fetch_optional, SQL, hash)?;
         row.map_or(Ok(None), SessionWithUserRow::session_with_user)
@@ -218,8 +249,14 @@ impl StoreWriter {
         tx.commit().await
     }
 
-    /// Ends one session. One that has ended already stays so, and nothing is written.
-    pub async fn end_session(&self, user: &User, hash: &str, now: Timestamp) -> Result<(), StoreError> {
+    /// Ends one session, and says whether there was one: if it has ended already, nothing is written.
+    pub async fn end_session(
+        &self,
+        user: &User,
+        hash: &str,
+        actor: &Actor,
+        now: Timestamp,
+    ) -> Result<bool, StoreError> {
         let mut change = self.begin_change(user.workspace).await?;
         let ended = run_in!(
             &mut change.tx,
@@ -228,25 +265,33 @@ impl StoreWriter {
             user.id.as_i64()
         )?;
         if ended == 0 {
-            return Ok(());
+            return Ok(false);
         }
         let there = member(&mut change.tx, user.workspace, user.id).await?;
-        let actor = Actor::from_user(there.id);
-        let entry = user_entry(&there, &actor, "auth.sign_out");
-        change.commit([entry], now).await
+        let entry = user_entry(&there, actor, "auth.sign_out");
+        change.commit([entry], now).await?;
+        Ok(true)
     }
 
-    /// Ends every session of a member, on every node from the next request on. Gives how many there were.
+    /// Ends every session of a member but `kept`, on every node from the next request on. Gives how many there were.
     pub async fn end_sessions_of(
         &self,
         user: &User,
+        kept: Option<&str>,
         actor: &Actor,
         now: Timestamp,
     ) -> Result<u64, StoreError> {
         let mut change = self.begin_change(user.workspace).await?;
-        let ended = delete_user_sessions(&mut change.tx, user.id).await?;
+        // No token has the empty hash.
+        let ended = run_in!(
+            &mut change.tx,
+            "delete from sessions where user_id = $1 and hash <> $2",
+            user.id.as_i64(),
+            kept.unwrap_or_default()
+        )?;
         let there = member(&mut change.tx, user.workspace, user.id).await?;
-        let entry = user_entry(&there, actor, "auth.sign_out_everywhere");
+        let action = if kept.is_some() { "auth.sign_out_others" } else { "auth.sign_out_everywhere" };
+        let entry = user_entry(&there, actor, action);
         change.commit([entry], now).await?;
         Ok(ended)
     }

@@ -94,8 +94,8 @@ pub(crate) async fn key_rows(view: &mut Tx) -> Result<Vec<KeyRow>, StoreError> {
     Ok(read_in!(
         view,
         fetch_all,
-        "select id, workspace_id, user_id, name, prefix, hash, scopes, created_by, created_at, expires_at, revoked_at,
-                last_used_at, usage_count
+        "select id, workspace_id, user_id, name, prefix, hash, scopes, created_by, created_with, rotated_from, created_at,
+                expires_at, revoked_at, last_used_at, usage_count
          from api_keys order by id"
     )?)
 }
@@ -126,6 +126,8 @@ pub(crate) fn key_without_row(workspace: i64, said: &AuditedKey, now: Timestamp)
         prefix: said.prefix.clone(),
         scopes: said.scopes,
         created_by: Actor::system(),
+        created_with: None,
+        rotated_from: None,
         created_at: now,
         expires_at: said.expires_at,
         revoked_at: said.revoked_at,

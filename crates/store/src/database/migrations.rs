@@ -31,7 +31,8 @@ macro_rules! files {
             "0009_no_look_up_a_row",
             "0010_newest_last",
             "0011_limits",
-            "0012_principals"
+            "0012_principals",
+            "0013_grants"
         )
     };
 }

@@ -4,7 +4,7 @@ use rlinks_core::access::api_key::{ApiKeySecret, RANDOM_BYTES};
 use rlinks_core::{Actor, ApiKey, Email, Id, Role, Scopes, User, UserStatus};
 use rlinks_store::write::{IDEMPOTENCY_TTL_MS, IdempotencyKey, LinkWrite, Written};
 use rlinks_store::{
-    LimitUse, NewInvite, NewKey, NewUser, Quota, QuotaHolder, QuotaKind, StoreError, StoreWriter,
+    LimitUse, NewInvite, NewKey, NewUser, Quota, QuotaHolder, QuotaKind, RevocationReach, StoreError, StoreWriter,
 };
 
 use crate::support::store::{MAIN, TestStore, assert_sound, at, chosen, contract, created, max};
@@ -20,6 +20,9 @@ contract!(
     revoked_key_is_revoked_in_every_process,
     rotated_key_stays_valid_until_its_deadline,
     key_use_is_counted_in_batches_and_expired_keys_are_purged,
+    keys_hand_on_what_they_made_when_they_are_purged,
+    backup_keeps_what_was_made_with_which_key,
+    revoked_key_makes_nothing_more,
     key_of_another_workspace_is_not_found,
     a_repeated_request_makes_one_link,
     backup_keeps_members_and_drops_rows_unknown_to_the_log,
@@ -245,6 +248,86 @@ async fn key_use_is_counted_in_batches_and_expired_keys_are_purged(test_store: T
     assert_eq!(store.purge_keys(MAIN, at(21), 10, &Actor::system(), at(23)).await.unwrap(), 0);
     assert_eq!(store.keys(MAIN, None, None, 10).await.unwrap().len(), 1);
     assert_sound(&store).await;
+}
+
+/// Ends whatever it finds.
+const EVERYTHING: RevocationReach =
+    RevocationReach { owner: None, scopes: Scopes::ALL, invitations: true, spared: None };
+
+async fn key_made_with(store: &StoreWriter, seed: u8, maker: &ApiKey, ms: i64) -> ApiKey {
+    let secret = secret(seed);
+    let new = NewKey {
+        workspace: MAIN,
+        user: None,
+        name: format!("key {seed}"),
+        prefix: secret.prefix().to_owned(),
+        hash: secret.hash(),
+        scopes: Scopes::DEFAULT,
+        expires_at: None,
+    };
+    store.create_key(new, None, &Actor::from_key(maker.id), at(ms)).await.unwrap()
+}
+
+async fn made_with(store: &StoreWriter, key: &ApiKey, ms: i64) -> Vec<Id> {
+    let created = store.created_with_key(MAIN, key.id, &EVERYTHING, at(ms)).await.unwrap();
+    created.keys.into_iter().map(|key| key.id).collect()
+}
+
+async fn keys_hand_on_what_they_made_when_they_are_purged(test_store: TestStore) {
+    let store = test_store.open().await;
+    let root = key(&store, 1, None, 1).await;
+    let middle = key_made_with(&store, 2, &root, 2).await;
+    let leaf = key_made_with(&store, 3, &middle, 3).await;
+    assert_eq!(made_with(&store, &root, 4).await, [middle.id, leaf.id]);
+    // What went over to a successor is still its predecessor's maker's.
+    let names = (secret(4).prefix().to_owned(), secret(4).hash());
+    let successor = store.rotate_key(&middle, names, at(6), None, &max(), at(5)).await.unwrap();
+    assert_eq!(made_with(&store, &root, 7).await, [leaf.id, successor.id]);
+    assert_eq!(store.purge_keys(MAIN, at(8), 10, &Actor::system(), at(9)).await.unwrap(), 1);
+    assert_eq!(made_with(&store, &successor, 10).await, [leaf.id]);
+    assert_eq!(made_with(&store, &root, 10).await, [leaf.id, successor.id]);
+    store.revoke_key(MAIN, successor.id, &max(), at(11)).await.unwrap();
+    assert_eq!(store.purge_keys(MAIN, at(12), 10, &Actor::system(), at(13)).await.unwrap(), 1);
+    assert_eq!(made_with(&store, &root, 14).await, [leaf.id]);
+    let revoked = store.revoke_key_and_created(MAIN, root.id, &EVERYTHING, &max(), at(15)).await.unwrap();
+    assert_eq!(revoked.created.keys.len(), 1);
+    assert!(store.key(MAIN, leaf.id).await.unwrap().unwrap().revoked_at.is_some());
+    assert_sound(&store).await;
+}
+
+async fn backup_keeps_what_was_made_with_which_key(test_store: TestStore) {
+    let store = test_store.open().await;
+    let root = key(&store, 1, None, 1).await;
+    let child = key_made_with(&store, 2, &root, 2).await;
+    let names = (secret(3).prefix().to_owned(), secret(3).hash());
+    let successor = store.rotate_key(&child, names, at(1000), None, &max(), at(3)).await.unwrap();
+    let file = test_store.folder().join("backup");
+    store.backup(std::fs::File::create(&file).unwrap(), at(4)).await.unwrap();
+    store.restore(&file).await.unwrap();
+    assert_eq!(made_with(&store, &root, 5).await, [child.id, successor.id]);
+    assert_eq!(store.key(MAIN, successor.id).await.unwrap(), Some(successor));
+    assert_sound(&store).await;
+}
+
+async fn revoked_key_makes_nothing_more(test_store: TestStore) {
+    let store = test_store.open().await;
+    let stolen = key(&store, 1, None, 1).await;
+    store.revoke_key(MAIN, stolen.id, &max(), at(2)).await.unwrap();
+    let secret = secret(2);
+    let new = NewKey {
+        workspace: MAIN,
+        user: None,
+        name: "late".to_owned(),
+        prefix: secret.prefix().to_owned(),
+        hash: secret.hash(),
+        scopes: Scopes::DEFAULT,
+        expires_at: None,
+    };
+    let thief = Actor::from_key(stolen.id);
+    assert!(matches!(store.create_key(new, None, &thief, at(3)).await, Err(StoreError::NotFound(_))));
+    let ann = user(&store, "ann@example.com", Role::Member, 4).await;
+    let invited = store.renew_invite(&ann, &invite("hash"), &thief, at(5)).await;
+    assert!(matches!(invited, Err(StoreError::NotFound(_))));
 }
 
 async fn key_of_another_workspace_is_not_found(test_store: TestStore) {

@@ -3,12 +3,13 @@
 use http::Method;
 use rlinks_core::audit::AuditEntry;
 use rlinks_core::{Email, Host, Id, Role, UserStatus};
-use rlinks_ops::api_keys::KeyRequest;
+use rlinks_ops::api_keys::{KeyRequest, OnCreated};
 use rlinks_ops::{OpsError, Resource};
 use rlinks_wire::Page;
 use rlinks_wire::domain::Domain;
-use rlinks_wire::key::{CreatedKey, Key};
+use rlinks_wire::key::{CreatedKey, CreatedWithKey, Key};
 use rlinks_wire::member::{Invitation, Member};
+use rlinks_wire::session::Session;
 use serde_json::{Value, json};
 
 use super::ApiClient;
@@ -41,8 +42,19 @@ impl ApiClient {
         made.map_err(|failure| failure.into_local_error(unknown))
     }
 
-    pub(crate) async fn revoke_key(&self, id: Id) -> Result<(), CliError> {
-        self.request(Method::DELETE, &["keys", &id.to_string()]).expect_no_content().await
+    /// What was made with a key and would end with it.
+    pub(crate) async fn created_with_key(&self, id: Id) -> Result<Vec<CreatedWithKey>, CliError> {
+        self.whole_list(&["keys", &id.to_string(), "created"]).await
+    }
+
+    pub(crate) async fn revoke_key(&self, id: Id, created: OnCreated) -> Result<(), CliError> {
+        let id = id.to_string();
+        let request = self.request(Method::DELETE, &["keys", &id]);
+        let request = match created {
+            OnCreated::Keep => request.query("keep_created", "true"),
+            OnCreated::Revoke => request,
+        };
+        request.expect_no_content().await
     }
 
     pub(crate) async fn rotate_key(&self, id: Id) -> Result<CreatedKey, CliError> {
@@ -81,6 +93,21 @@ impl ApiClient {
 
     pub(crate) async fn delete_user(&self, id: Id) -> Result<(), CliError> {
         self.request(Method::DELETE, &["users", &id.to_string()]).expect_no_content().await
+    }
+
+    /// Where a member is signed in.
+    pub(crate) async fn sessions(&self, user: Id) -> Result<Vec<Session>, CliError> {
+        self.whole_list(&["users", &user.to_string(), "sessions"]).await
+    }
+
+    pub(crate) async fn end_sessions(&self, user: Id) -> Result<(), CliError> {
+        self.request(Method::DELETE, &["users", &user.to_string(), "sessions"]).expect_no_content().await
+    }
+
+    pub(crate) async fn end_session(&self, user: Id, session: &str) -> Result<(), CliError> {
+        let ended = self.request(Method::DELETE, &["users", &user.to_string(), "sessions", session]);
+        let unknown = OpsError::NotFound(Resource::Session(session.to_owned()));
+        ended.expect_no_content().await.map_err(|failure| failure.into_local_error(Some(unknown)))
     }
 
     // ---- domains ----

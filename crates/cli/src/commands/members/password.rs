@@ -1,4 +1,4 @@
-//! Passwords and sessions of members. Only where the store is: through a server everybody changes their own, at the dashboard.
+//! Passwords of members. Only where the store is: through a server everybody changes their own, at the dashboard.
 
 use std::io::{BufRead as _, Read as _};
 
@@ -60,28 +60,14 @@ pub(crate) async fn set(backend: &Backend, who: &str, source: PasswordSource) ->
     output.line(&format!("changed the password of {}; they are signed out everywhere", user.email))
 }
 
-/// Ends every session of a member.
-pub(crate) async fn sign_out(backend: &Backend, who: &str) -> Result<(), CliError> {
-    let local = store(backend)?;
-    let workspace = local.workspace().await?;
-    let user = local.ops.member(&workspace, who).await?;
-    let caller = local.caller_in(&workspace);
-    let ended = local.change(async { Ok(local.ops.sign_out(&caller, &user).await?) }).await?;
-    let output = backend.output();
-    if output.json {
-        return output.object(&json!({ "id": user.id, "sessions_ended": ended }));
-    }
-    output.line(&format!("signed {} out everywhere; sessions ended: {ended}", user.email))
-}
-
 fn store(backend: &Backend) -> Result<&LocalStore, CliError> {
     match backend {
         Backend::Store(local) => Ok(local),
         Backend::Cloudflare(_) => Err(CliError::needs_store()),
-        Backend::Server(_) => Err(CliError::usage(
-            "passwords and sessions of others are changed where the store is, not through a server",
-        )
-        .hint("members change their own password at /admin/account; `rmax users create` invites")),
+        Backend::Server(_) => {
+            Err(CliError::usage("passwords of others are changed where the store is, not through a server")
+                .hint("members change their own password at /admin/account; `rmax users create` invites"))
+        }
     }
 }
 

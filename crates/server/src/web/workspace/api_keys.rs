@@ -11,13 +11,13 @@ use rlinks_core::error_code::ErrorCode;
 use rlinks_core::{ApiKey, FieldCode, FieldError, FieldErrors, Id, Scope, Scopes, Timestamp};
 
 use super::super::{PageError, Web, render_page, see_other};
-use super::{ConfirmPage, flash_text, is_confirmed};
+use super::{ConfirmPage, ConfirmRevocationPage, describe_created, flash_text, is_confirmed};
 use crate::auth::authorize::AnyScope;
 use crate::auth::session::CurrentSession;
 use crate::web::extract::{AuthorizedForm, AuthorizedPage, Form};
 use rlinks_ops::Caller;
 use rlinks_ops::OpsError;
-use rlinks_ops::api_keys::{KeyAccess, KeyRequest};
+use rlinks_ops::api_keys::{KeyAccess, KeyRequest, OnCreated};
 
 /// Keys on a page.
 const PAGE_SIZE: usize = 50;
@@ -66,8 +66,14 @@ struct KeysPage<'a> {
     errors: FieldErrors,
 }
 
-const FLASH_TEXTS: [(&str, &str); 1] =
-    [("revoked", "The key was revoked: no request is answered with it any more.")];
+const FLASH_TEXTS: [(&str, &str); 2] = [
+    ("revoked", "The key was revoked: no request is answered with it any more."),
+    (
+        "revoked_with_created",
+        "The key was revoked, and so were the keys and invitations made with it. Invited members stay in the list until they are deleted or \
+         invited again.",
+    ),
+];
 
 /// How long a key may be made to live, in the form.
 const EXPIRY_OPTIONS: [(&str, &str); 5] =
@@ -247,9 +253,9 @@ pub async fn revoke(
     Path(id): Path<String>,
     AuthorizedForm { current, caller, form, .. }: AuthorizedForm<AnyScope>,
 ) -> Result<Response, PageError> {
-    let key = web.ops.key(&caller, &id).await.map_err(key_page_error)?;
+    let (key, created) = web.ops.created_with_key(&caller, &id).await.map_err(key_page_error)?;
     if !is_confirmed(&form) {
-        return ConfirmPage {
+        return ConfirmRevocationPage {
             current: &current,
             title: format!("Revoke the key “{}”?", key.name),
             words: vec![
@@ -257,14 +263,19 @@ pub async fn revoke(
                 "This cannot be undone; a program that still uses it needs another key.".to_owned(),
             ],
             action: format!("/admin/keys/{}/revoke", key.id),
-            fields: Vec::new(),
+            ends_too_title: "These were made with it, and end with it:",
+            ends_too: describe_created(&created),
+            more: 0,
+            keep: ("keep_created", "Keep them: revoke only this key"),
             button: "Revoke the key",
             back: "/admin/keys",
         }
         .respond();
     }
-    web.ops.revoke_key(&caller, &id).await?;
-    Ok(see_other("/admin/keys?done=revoked", None))
+    let on_created = if form.get("keep_created") == "yes" { OnCreated::Keep } else { OnCreated::Revoke };
+    let (_, revoked) = web.ops.revoke_key(&caller, &id, on_created).await?;
+    let done = if revoked.created.is_empty() { "revoked" } else { "revoked_with_created" };
+    Ok(see_other(&format!("/admin/keys?done={done}"), None))
 }
 
 /// Makes a successor of a key, once that was confirmed, and shows it this once.

@@ -8,15 +8,15 @@ use axum::response::Response;
 use rlinks_core::error_code::ErrorCode;
 use rlinks_core::workspace::policy::Visibility;
 use rlinks_core::{Email, FieldErrors, Id, Role, User, UserStatus};
-use rlinks_store::StoreError;
+use rlinks_store::{CreatedWithKeys, StoreError};
 
 use super::super::{PageError, Web, render_page, see_other};
-use super::{ConfirmPage, flash_text, is_confirmed};
+use super::{ConfirmPage, ConfirmRevocationPage, describe_created, flash_text, is_confirmed};
 use crate::auth::authorize::WorkspaceAdmin;
 use crate::auth::session::CurrentSession;
-use crate::web::extract::{AuthorizedForm, AuthorizedPage};
+use crate::web::extract::{AuthorizedForm, AuthorizedPage, Form};
 use rlinks_ops::Caller;
-use rlinks_ops::members::{Invitation, MemberPatch};
+use rlinks_ops::members::{Invitation, KeysOnReset, MemberPatch};
 use rlinks_ops::{OpsError, Resource};
 
 /// Members on a page.
@@ -129,29 +129,27 @@ pub async fn invite(
     render_page(&MembersPage { invited: Some(invited), ..shown })
 }
 
-/// Invites a member once more, once that was confirmed.
+/// Invites a member once more, once that was confirmed; who has signed in before has it reset.
 pub async fn invite_again(
     State(web): State<Arc<Web>>,
     Path(id): Path<String>,
     AuthorizedForm { current, caller, form, .. }: AuthorizedForm<WorkspaceAdmin>,
 ) -> Result<Response, PageError> {
     let user = find_member(&web, &caller, &id).await?;
+    if web.store.has_signed_in(&user).await? {
+        return reset_sign_in(&web, &current, &caller, &user, &form).await;
+    }
     if !is_confirmed(&form) {
         return ConfirmPage {
             current: &current,
-            title: if user.last_login_at.is_some() {
-                format!("Reset the sign-in of {}?", display_name(&user))
-            } else {
-                format!("Invite {} once more?", display_name(&user))
-            },
+            title: format!("Invite {} once more?", display_name(&user)),
             words: vec![
                 "There will be a new address to send them. An earlier invitation no longer works.".to_owned(),
-                "Whoever opens it chooses how this account signs in from then on; its other sessions end when a password is chosen."
-                    .to_owned(),
+                "Whoever opens it chooses how this account signs in.".to_owned(),
             ],
             action: format!("/admin/members/{}/invite", user.id),
             fields: Vec::new(),
-            button: if user.last_login_at.is_some() { "Reset sign-in" } else { "Invite once more" },
+            button: "Invite once more",
             back: "/admin/members",
         }
         .respond();
@@ -164,8 +162,59 @@ pub async fn invite_again(
     render_page(&MembersPage { invited: Some((user, invitation)), ..shown })
 }
 
+/// Ends what a member signs in with and shows their new invitation, once that was confirmed.
+async fn reset_sign_in(
+    web: &Web,
+    current: &CurrentSession,
+    caller: &Caller,
+    user: &User,
+    form: &Form,
+) -> Result<Response, PageError> {
+    if !is_confirmed(form) {
+        let (keys, created) = match web.ops.keys_ended_by_reset(caller, user).await {
+            Ok(found) => found,
+            Err(error) => return Err(members_page_error(web, current, error).await),
+        };
+        let mut words = vec![
+            "Their sessions and their password end at once, and their account at an identity provider is no longer linked to this one."
+                .to_owned(),
+            "There will be an invitation to send them. Whoever opens it chooses how this account signs in from then on.".to_owned(),
+            "The audit log names you, and they are told at their next sign-in.".to_owned(),
+        ];
+        if is_self(caller, user) {
+            words.insert(
+                0,
+                "This is your own account: you are signed out at once, and need the invitation to come back."
+                    .to_owned(),
+            );
+        }
+        let mut ends_too = describe_created(&CreatedWithKeys { keys, ..CreatedWithKeys::default() });
+        ends_too.extend(describe_created(&created));
+        return ConfirmRevocationPage {
+            current,
+            title: format!("Reset the sign-in of {}?", display_name(user)),
+            words,
+            action: format!("/admin/members/{}/invite", user.id),
+            ends_too_title: "Their keys end too, with what was made with them:",
+            ends_too,
+            more: 0,
+            keep: ("keep_keys", "Keep their keys"),
+            button: "Reset sign-in",
+            back: "/admin/members",
+        }
+        .respond();
+    }
+    let keys = if form.get("keep_keys") == "yes" { KeysOnReset::Keep } else { KeysOnReset::Revoke };
+    let invitation = match web.ops.reset_sign_in(caller, user, keys).await {
+        Ok((invitation, _)) => invitation,
+        Err(error) => return Err(members_page_error(web, current, error).await),
+    };
+    let shown = MembersPage::new(web, current, None).await?;
+    render_page(&MembersPage { invited: Some((user.clone(), invitation)), ..shown })
+}
+
 /// A member by the id in the address, and by nothing else.
-async fn find_member(web: &Web, caller: &Caller, id: &str) -> Result<User, PageError> {
+pub(super) async fn find_member(web: &Web, caller: &Caller, id: &str) -> Result<User, PageError> {
     if id.parse::<i64>().is_err() {
         return Err(PageError::from(OpsError::NotFound(Resource::User(id.to_owned()))));
     }
@@ -178,7 +227,7 @@ fn is_self(caller: &Caller, user: &User) -> bool {
 }
 
 /// How a member is called in a question.
-fn display_name(user: &User) -> String {
+pub(super) fn display_name(user: &User) -> String {
     if user.full_name.is_empty() {
         user.email.to_string()
     } else {

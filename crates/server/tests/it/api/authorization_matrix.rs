@@ -4,7 +4,8 @@
 use std::collections::BTreeSet;
 
 use rlinks_core::link::code::is_server_word;
-use rlinks_core::{Host, Preset, Role, Scopes, Workspace};
+use rlinks_core::{Host, Preset, Role, Scopes, User, Workspace};
+use rlinks_store::{AuthMethod, NewSession, session_public_id};
 use serde_json::{Value, json};
 
 use crate::support::api_client::ApiClient;
@@ -30,6 +31,7 @@ const EXPECTED: &[(&str, [u16; 6])] = &[
     ("domains_verify_domain",   [403, 403, 200, 403, 404, 404]),
     // A member keeps their own keys; the one in the path is another's.
     ("keys_create",             [403, 201, 201, 403, 201, 201]),
+    ("keys_created",            [403, 404, 200, 403, 404, 404]),
     ("keys_list",               [403, 200, 200, 403, 200, 200]),
     ("keys_revoke",             [403, 404, 204, 403, 404, 404]),
     ("keys_rotate",             [403, 404, 201, 403, 404, 404]),
@@ -46,17 +48,24 @@ const EXPECTED: &[(&str, [u16; 6])] = &[
     ("links_patch",             [403, 200, 200, 403, 404, 404]),
     ("links_qr_code",           [200, 200, 200, 200, 404, 404]),
     ("links_restore",           [403, 200, 200, 403, 404, 404]),
-    // A key that is nobody's has no account to delete.
+    // A key that is nobody's has no account to delete, and no sessions. No key but an admin's ends any.
+    ("me_end_session",          [403, 403, 404, 403, 404, 403]),
+    ("me_end_sessions",         [403, 403, 204, 403, 204, 403]),
     ("me_leave",                [403, 403, 403, 403, 403, 403]),
     ("me_me",                   [200, 200, 200, 200, 200, 200]),
+    ("me_session",              [404, 404, 404, 403, 404, 403]),
+    ("me_sessions",             [200, 200, 200, 403, 200, 403]),
     ("statistics_clicks",       [200, 200, 200, 200, 404, 404]),
     ("statistics_live",         [200, 200, 200, 200, 200, 200]),
     ("statistics_of_link",      [200, 200, 200, 200, 404, 404]),
     ("statistics_of_workspace", [200, 200, 200, 200, 200, 200]),
     ("users_change",            [403, 403, 200, 403, 404, 404]),
     ("users_create",            [403, 403, 201, 403, 201, 201]),
+    ("users_end_session",       [403, 403, 204, 403, 404, 404]),
+    ("users_end_sessions",      [403, 403, 204, 403, 404, 404]),
     ("users_list",              [403, 403, 200, 403, 200, 200]),
     ("users_remove",            [403, 403, 204, 403, 404, 404]),
+    ("users_sessions",          [403, 403, 200, 403, 404, 404]),
     ("workspace_change",        [403, 403, 200, 403, 200, 200]),
     ("workspace_show",          [403, 403, 200, 403, 200, 200]),
 ];
@@ -98,6 +107,22 @@ impl Objects<'_> {
         code
     }
 
+    /// A session of a member.
+    fn session(&self, user: &User) -> String {
+        let hash = format!("blake2b256:{}", self.fresh());
+        let new = NewSession {
+            hash: hash.clone(),
+            how: AuthMethod::Password,
+            agent: CANARY.to_owned(),
+            network: String::new(),
+            expires_at: self.server.now().plus_ms(60_000),
+            replaces: None,
+        };
+        let start = self.server.store().start_session(user, &new, self.server.now());
+        self.server.runtime.block_on(start).unwrap();
+        session_public_id(&hash)
+    }
+
     /// The path with an object of A in it.
     fn path(&self, operation: &str, path: &str) -> String {
         let path = match operation {
@@ -126,7 +151,8 @@ impl Objects<'_> {
         if path.starts_with("/api/v1/users/") {
             let email = format!("{}@example.com", self.fresh());
             let user = self.server.user_with_email(&self.server.main, Role::Member, &email);
-            return path.replace("{id}", &user.id.to_string());
+            let path = path.replace("{id}", &user.id.to_string());
+            return path.replace("{session}", &self.session(&user));
         }
         path
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use rlinks_core::{Preset, Role};
 use serde_json::json;
 
-use crate::support::browser::Browser;
+use crate::support::browser::{Browser, signed_in};
 use crate::support::database::{TestStore, contract};
 use crate::support::members::{PASSWORD, member, preset, with_server};
 use crate::support::raw_client::wait_until;
@@ -48,6 +48,9 @@ async fn every_operation_succeeds_once(test_store: TestStore) {
         admin.patch("/links/walk", &json!({"title": "Walked", "tags": ["a", "b"]})).expect(200);
         admin.delete("/links/walk").expect(204);
         admin.request("POST", "/links/walk/restore").send().expect(200);
+        get("me_sessions", "/me/sessions");
+        get("users_sessions", &format!("/users/{}/sessions", admin.user_id()));
+        get("keys_created", &format!("/keys/{}/created", admin.key_id()));
         let key = admin.post("/keys", &json!({"name": "walk"})).expect(201).json()["id"]
             .as_str()
             .unwrap()
@@ -67,8 +70,25 @@ async fn every_operation_succeeds_once(test_store: TestStore) {
         admin.patch("/domains/walk.example", &json!({"primary": true})).expect(200);
         admin.post("/domains/walk.example/verify", &json!({})).expect(200);
         admin.delete("/domains/walk.example").expect(204);
-        member(&server, &server.main, Role::Viewer, "leaver@example.com");
+        let leaving = member(&server, &server.main, Role::Viewer, "leaver@example.com");
         let mut leaver = Browser::new(server.address);
+        leaver.sign_in("leaver@example.com", PASSWORD);
+        let session = |leaver: &mut Browser| {
+            let sessions = leaver.api("GET", "/me/sessions", None).body;
+            let sessions: serde_json::Value = serde_json::from_str(&sessions).unwrap();
+            sessions["data"].as_array().unwrap().last().unwrap()["id"].as_str().unwrap().to_owned()
+        };
+        let at = |id: &str| format!("/me/sessions/{id}");
+        let own = session(&mut leaver);
+        assert_eq!(leaver.api("GET", &at(&own), None).status, 200);
+        let mut signed = signed_in(server.address, "leaver@example.com");
+        let other = session(&mut leaver);
+        assert_eq!(signed.api("DELETE", &at(&other), None).status, 204);
+        assert_eq!(signed.api("DELETE", "/me/sessions", None).status, 204);
+        leaver.sign_in("leaver@example.com", PASSWORD);
+        let them = format!("/users/{}/sessions", leaving.id);
+        admin.delete(&format!("{them}/{}", session(&mut leaver))).expect(204);
+        admin.delete(&them).expect(204);
         leaver.sign_in("leaver@example.com", PASSWORD);
         let body = json!({ "password": PASSWORD }).to_string();
         assert_eq!(leaver.api("DELETE", "/me", Some(&body)).status, 204);
@@ -91,6 +111,11 @@ async fn every_operation_succeeds_once(test_store: TestStore) {
             "domains_remove_domain",
             "domains_verify_domain",
             "me_leave",
+            "me_session",
+            "me_end_session",
+            "me_end_sessions",
+            "users_end_session",
+            "users_end_sessions",
         ]);
         let described: BTreeSet<_> = rlinks_server::api::openapi()["paths"]
             .as_object()

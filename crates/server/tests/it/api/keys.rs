@@ -2,6 +2,7 @@
 
 use rlinks_core::access::api_key::ApiKeySecret;
 use rlinks_core::{Preset, Role, Scope, Scopes};
+use rlinks_ops::api_keys::OnCreated;
 use serde_json::{Value, json};
 
 use crate::support::api_client::{ApiClient, ApiResponse};
@@ -68,7 +69,10 @@ async fn key_revoked_by_another_process_is_refused_soon(test_store: TestStore) {
         let root = server.root();
         root.get("/me").expect(200);
         let by = operator_in(&server.main);
-        server.runtime.block_on(server.ops.revoke_key(&by, &root.key.id.to_string())).unwrap();
+        server
+            .runtime
+            .block_on(server.ops.revoke_key(&by, &root.key.id.to_string(), OnCreated::Revoke))
+            .unwrap();
         wait_until("the feed tells of it", || root.get("/me").status() == 401);
         root.get("/me").refused(401, "UNAUTHENTICATED");
     })

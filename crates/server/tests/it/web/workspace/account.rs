@@ -30,6 +30,51 @@ fn other_sessions_are_ended_and_this_one_is_kept() {
     assert!(ann.is_signed_in() && !others[0].is_signed_in() && !others[1].is_signed_in());
 }
 
+/// What the first form on a page that ends a session is sent to.
+fn end_form(page: &str) -> &str {
+    page.split("action=\"")
+        .filter(|form| form.contains("Sign out<span"))
+        .map(|form| form.split('"').next().unwrap())
+        .next()
+        .unwrap()
+}
+
+#[test]
+fn one_session_is_ended_and_others_are_kept() {
+    let (server, mut ann) = server_with_admin(Preset::Fabric);
+    let mut other = signed_in(server.address, "ann@example.com");
+    let page = open(&mut ann, PAGE);
+    assert_eq!(page.matches("/admin/account/sessions/").count(), 1, "not this one: {page}");
+    let path = end_form(&page);
+    for _ in 0..2 {
+        let done = send(&mut ann, PAGE, path, &[]);
+        assert_eq!(done.location(), Some("/admin/account?done=session"), "{done:?}");
+        assert!(ann.is_signed_in() && !other.is_signed_in());
+    }
+    assert!(open(&mut ann, "/admin/account?done=session").contains("That session has ended."));
+}
+
+#[test]
+fn admin_sees_and_ends_the_sessions_of_a_member() {
+    let (server, mut ann) = server_with_admin(Preset::Fabric);
+    let mut bob = person(&server, Role::Viewer, "bob@example.com");
+    let mut elsewhere = signed_in(server.address, "bob@example.com");
+    let members = open(&mut ann, "/admin/members");
+    let row = members.split("<th scope=\"row\">bob@example.com").nth(1).unwrap();
+    let path = row.split_once("href=\"").unwrap().1.split('"').next().unwrap().to_owned();
+    assert!(path.ends_with("/sessions"), "{path}");
+    let page = open(&mut ann, &path);
+    assert_eq!(page.matches("Sign out<span").count(), 2, "{page}");
+    let done = send(&mut ann, &path, end_form(&page), &[]);
+    assert_eq!(done.location(), Some(format!("{path}?done=session").as_str()), "{done:?}");
+    assert_eq!([bob.is_signed_in(), elsewhere.is_signed_in()].iter().filter(|&&signed| signed).count(), 1);
+    let done = send(&mut ann, &path, &format!("{path}/end"), &[]);
+    assert_eq!(done.location(), Some(format!("{path}?done=all").as_str()), "{done:?}");
+    assert!(!bob.is_signed_in() && !elsewhere.is_signed_in() && ann.is_signed_in());
+    assert!(open(&mut ann, &format!("{path}?done=all")).contains("<p>None.</p>"));
+    assert!(server.actions().ends_with(&["auth.sign_out_everywhere".to_owned()]));
+}
+
 #[test]
 fn account_deletion_requires_the_address_and_the_password() {
     let (server, mut ann) = server_with_admin(Preset::Fabric);

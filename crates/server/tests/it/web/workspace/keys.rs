@@ -218,3 +218,26 @@ fn keys_unchanged_for_a_year_are_named_until_they_are_replaced() {
     let mut ann = signed_in(server.address, "ann@example.com");
     assert!(!open(&mut ann, "/admin/keys").contains("Unchanged for a year"));
 }
+
+#[test]
+fn revocation_names_what_the_key_made_and_can_leave_it() {
+    let (server, mut ann) = server_with_admin(Preset::Fabric);
+    let stolen = with(&server, &value(&make(&mut ann, "stolen", "").body, "secret"));
+    let child = stolen.post("/keys", &serde_json::json!({"name": "made <with> it"})).expect(201).json();
+    let child = with(&server, child["key"].as_str().unwrap());
+    let id = id(&open(&mut ann, "/admin/keys"), "stolen");
+    let path = format!("/admin/keys/{id}/revoke");
+    let asked = send(&mut ann, "/admin/keys", &path, &[]);
+    assert!(asked.body.contains("made &#60;with&#62; it") && asked.body.contains("links:write"), "{asked:?}");
+    assert!(asked.body.contains("name=\"keep_created\" value=\"yes\">"), "not ticked: {asked:?}");
+    let kept = send(&mut ann, "/admin/keys", &path, &[("confirmed", "yes"), ("keep_created", "yes")]);
+    assert_eq!(kept.location(), Some("/admin/keys?done=revoked"), "{kept:?}");
+    stolen.get("/me").refused(401, "UNAUTHENTICATED");
+    child.get("/me").expect(200);
+    let done = send(&mut ann, "/admin/keys", &path, &[("confirmed", "yes")]);
+    assert_eq!(done.location(), Some("/admin/keys?done=revoked_with_created"), "{done:?}");
+    assert!(
+        open(&mut ann, "/admin/keys?done=revoked_with_created").contains("keys and invitations made with it")
+    );
+    child.get("/me").refused(401, "UNAUTHENTICATED");
+}

@@ -26,6 +26,8 @@ const FORMS: &[(&str, [bool; 3])] = &[
     ("/admin/keys/1/rotate", [false, true, true]),
     ("/admin/members", [false, false, true]),
     ("/admin/members/1/invite", [false, false, true]),
+    ("/admin/members/1/sessions/end", [false, false, true]),
+    ("/admin/members/1/sessions/x/end", [false, false, true]),
     ("/admin/members/1/role", [false, false, true]),
     ("/admin/members/1/suspend", [false, false, true]),
     ("/admin/members/1/activate", [false, false, true]),
@@ -94,6 +96,8 @@ fn form_without_csrf_token_is_refused() {
     let own = [
         "/admin/account/name",
         "/admin/account/sign-out-others",
+        "/admin/account/sessions/x/end",
+        "/admin/account/sign-in-reset-seen",
         "/admin/account/delete",
         "/admin/notices/dismiss",
     ];
