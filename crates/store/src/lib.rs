@@ -11,7 +11,8 @@
 //! | changing links | [`mod@write`]: one queue, groups that share a commit |
 //! | backup and restore, and rows that are not what the log says | [`backup`] |
 //! | what changed, for caches | [`feed`] |
-//! | leases and keys that several nodes share | `jobs` |
+//! | keys that several nodes share, and keys that sign | `installation` |
+//! | where jobs go on that are done in parts | `jobs` |
 //! | the time and random bytes | [`clock`] |
 //!
 //! A module uses only modules above it: `access` knows `workspace` and `audit`, `write` knows `links` and `audit`, and everything
@@ -26,6 +27,7 @@ pub mod clock;
 pub mod database;
 mod error;
 pub mod feed;
+mod installation;
 mod jobs;
 mod links;
 mod workspace;
@@ -52,6 +54,8 @@ pub use database::migrations::Schema;
 pub use database::open::{Location, MissingStore, StoreOptions};
 pub use database::pool::Dialect;
 pub use error::StoreError;
+pub use installation::audit_keys::AuditKeyRecord;
+pub use installation::shared_keys::{SecretKey, SharedKeyPair};
 #[doc(hidden)]
 pub use links::list_filter::SmallResult;
 pub use links::list_filter::{ExpiryFilter, LinkFilter, ListPosition, Order, SortBy};

@@ -68,9 +68,10 @@ pub(crate) struct UserCredentialsRow {
     pub(crate) password_hash: Option<String>,
     pub(crate) oidc_issuer: Option<String>,
     pub(crate) oidc_subject: Option<String>,
+    pub(crate) credential_salt: Option<String>,
 }
 
-from_row!(UserCredentialsRow { password_hash, oidc_issuer, oidc_subject; user });
+from_row!(UserCredentialsRow { password_hash, oidc_issuer, oidc_subject, credential_salt; user });
 
 pub(crate) async fn insert(tx: &mut Tx, user: &User) -> Result<u64, StoreError> {
     Ok(run_in!(

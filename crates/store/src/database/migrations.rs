@@ -29,7 +29,8 @@ macro_rules! files {
             "0007_few_rows",
             "0008_custody",
             "0009_no_look_up_a_row",
-            "0010_newest_last"
+            "0010_newest_last",
+            "0015_integrity"
         )
     };
 }
