@@ -11,6 +11,7 @@
 //! | links from files, and links as files | [`import`], [`export`], [`csv`] |
 //! | statistics of a workspace | [`statistics`] |
 //! | the daily job; a backup put back | [`sweep`], `backup` |
+//! | signed audit heads and the key that signs them; heads sent elsewhere; keys that servers share | [`audit_heads`], [`audit_push`], [`shared_keys`] |
 //! | hourly limits, rate limiting, password hashing, outgoing requests | `quotas`, [`limits`], [`passwords`], [`outbound`] |
 //! | how a link is shown | `short_url` |
 //!
@@ -19,6 +20,8 @@
 //! maps them in one place. Only this crate is given a store to change.
 
 pub mod api_keys;
+pub mod audit_heads;
+pub mod audit_push;
 mod backup;
 mod caller;
 pub mod csv;
@@ -34,6 +37,7 @@ pub mod passwords;
 mod quotas;
 pub mod safety;
 pub mod sessions;
+pub mod shared_keys;
 mod short_url;
 pub mod statistics;
 pub mod sweep;
@@ -50,6 +54,7 @@ use rlinks_store::{RouteRecord, Store, StoreError, StoreOptions, StoreWriter};
 pub use self::caller::{Caller, Credential, LinkVisibility};
 use self::limits::{RateLimitStatus, RateLimiter};
 use self::safety::Safety;
+use self::shared_keys::LoadedKeys;
 use crate::domain_checks::DomainChecker;
 pub use crate::links::explain::Explanation;
 pub use crate::short_url::ShortUrls;
@@ -279,6 +284,7 @@ pub struct Ops {
     pub domain_checker: Arc<DomainChecker>,
     target_changes_per_minute: u32,
     pub rate_limiter: Arc<RateLimiter>,
+    shared_keys: LoadedKeys,
 }
 
 /// A store that was opened for operations: anything may read it, only [`Ops`] changes it.
@@ -343,12 +349,8 @@ impl Ops {
             domain_checker,
             target_changes_per_minute,
             rate_limiter: Arc::new(RateLimiter::new(MAX_RATE_LIMITED)),
+            shared_keys: LoadedKeys::default(),
         }
-    }
-
-    /// A secret that all nodes of the installation share, created by the first that needs it.
-    pub async fn shared_key(&self, name: &str) -> [u8; 32] {
-        self.writer.shared_key(name, self.random.bytes()).await
     }
 
     /// The serving threads of this process know a change before its answer leaves; other processes learn of it from the feed.

@@ -142,7 +142,8 @@ impl Store {
         write_heads(&mut view, &mut out, totals).await?;
         counts.audit = write_audit(&mut view, &mut out).await?;
         let sha256 = hex::encode(&out.hash.clone().finalize());
-        let end = BackupEnd { lines: out.lines, signature: Some(signer.seal_backup(out.lines, &sha256)), sha256 };
+        let end =
+            BackupEnd { lines: out.lines, signature: Some(signer.seal_backup(out.lines, &sha256)), sha256 };
         out.write_line(&Line::End(end))?;
         out.to.flush().map_err(|error| cannot_write(&error))?;
         Ok(counts)

@@ -12,7 +12,8 @@ use rlinks_core::{DomainStatus, Slug, Timestamp};
 use rlinks_ops::safety::blocklist::BlocklistFile;
 use rlinks_server::Tls;
 use rlinks_server::auth::oidc::provider::Issuer;
-use rlinks_store::audit::checkpoints::{self, CHECKPOINT_LOG_FILE, SIGNING_KEY_FILE};
+use rlinks_store::audit::checkpoints::{self, CHECKPOINT_LOG_FILE};
+use rlinks_store::audit::signing_key::SigningKeySource;
 use rlinks_store::clock::Clock;
 use rlinks_store::{Location, MissingStore, Store, StoreError};
 use serde::Serialize;
@@ -290,7 +291,7 @@ async fn check_store(findings: &mut Findings, store: &Store, config: &Config) ->
             "restore a backup with `rmax restore <file> --force`",
         );
     }
-    let marks = check_checkpoint_log(findings, config);
+    let marks = check_checkpoint_log(findings, store, config).await?;
     match store.verify(&marks).await? {
         Ok(heads) => {
             let entries: i64 = heads.iter().map(|head| head.seq).sum();
@@ -379,40 +380,64 @@ async fn check_clicks(
     Ok(())
 }
 
+/// The key that signs heads and backups; whether it was ever used.
+async fn check_signing_key(
+    findings: &mut Findings,
+    store: &Store,
+    config: &Config,
+) -> Result<bool, CliError> {
+    let (key, known) = (config.signing_key(), store.audit_keys().await?);
+    let hint = "put it back from a copy, or make a new one with `rmax keys rotate-installation audit`";
+    match key.load() {
+        Ok(Some(signer)) => {
+            findings.ok("key", format!("{} signs audit heads and backups", signer.fingerprint()));
+            Ok(!known.is_empty() || *key.source() == SigningKeySource::DataFolder)
+        }
+        Ok(None) if known.is_empty() && *key.source() == SigningKeySource::DataFolder => {
+            findings.ok("key", "there is none yet that signs audit heads; the first change makes it");
+            Ok(false)
+        }
+        Ok(None) => {
+            findings.problem("key", format!("there is no audit key at {}", key.describe()), hint);
+            Ok(!known.is_empty())
+        }
+        Err(error) => {
+            findings.problem("key", error.to_string(), hint);
+            Ok(!known.is_empty())
+        }
+    }
+}
+
 /// The heads that were signed, as far as they can be believed.
-fn check_checkpoint_log(findings: &mut Findings, config: &Config) -> Vec<rlinks_core::audit::Head> {
+async fn check_checkpoint_log(
+    findings: &mut Findings,
+    store: &Store,
+    config: &Config,
+) -> Result<Vec<rlinks_core::audit::Head>, CliError> {
+    let was_used = check_signing_key(findings, store, config).await?;
     let log = config.data.join(CHECKPOINT_LOG_FILE);
-    match checkpoint_log::read(&log) {
-        Ok(read) if read.checkpoints.is_empty() && log.exists() => {
-            findings
-                .ok("heads", format!("{}: a cut-off end may not show", checkpoint_log::describe_empty(&log)));
-            Vec::new()
-        }
-        // Both are made by the first change.
-        Ok(_) if !log.exists() && config.data.join(SIGNING_KEY_FILE).exists() => {
-            let hint =
-                "put the file back from a copy; without it nobody sees that the end of the log was cut off";
-            findings.problem("heads", format!("{} was there and is gone", log.display()), hint);
-            Vec::new()
-        }
-        Ok(_) if !log.exists() => {
-            findings.ok("heads", format!("{} is not there yet; the first change makes it", log.display()));
-            Vec::new()
-        }
-        Ok(read) => {
-            let torn: Vec<String> = read
-                .torn_lines
-                .iter()
-                .map(|line| format!("; line {line} is torn and was passed over"))
-                .collect();
-            let heads = read.checkpoints.len();
-            findings.ok("heads", format!("{heads} signed heads in {}{}", log.display(), torn.concat()));
-            checkpoints::effective_heads(&read.checkpoints)
-        }
+    let read = match checkpoint_log::read(&log) {
+        Ok(read) => read,
         Err(error) => {
             let hint = "put the file back from a copy; what it says now cannot be believed";
             findings.problem("heads", error.to_string(), hint);
-            Vec::new()
+            return Ok(Vec::new());
         }
+    };
+    if read.signed.checkpoints.is_empty() {
+        let what = checkpoint_log::describe_empty(&log);
+        if was_used {
+            let hint =
+                "put the file back from a copy; without it nobody sees that the end of the log was cut off";
+            findings.problem("heads", format!("{what}, though heads were signed"), hint);
+        } else {
+            findings.ok("heads", format!("{what}; the first change makes it"));
+        }
+        return Ok(Vec::new());
     }
+    let torn: Vec<String> =
+        read.torn_lines.iter().map(|line| format!("; line {line} is torn and was passed over")).collect();
+    let heads = read.signed.checkpoints.len();
+    findings.ok("heads", format!("{heads} signed heads in {}{}", log.display(), torn.concat()));
+    Ok(checkpoints::effective_heads(&read.signed.checkpoints))
 }

@@ -1,5 +1,7 @@
 //! `rmax keys`: what programs sign in with.
 
+mod installation;
+
 use rlinks_core::access::api_key::KeyStatus;
 use rlinks_core::draft::{TimeInput, parse_expiry};
 use rlinks_core::{ApiKey, FieldErrors, Scope, Scopes, Timestamp};
@@ -22,6 +24,7 @@ pub(crate) async fn run(backend: &Backend, command: Keys) -> Result<(), CliError
         Keys::List => list(backend).await,
         Keys::Revoke { id } => revoke(backend, &id).await,
         Keys::Rotate { id } => rotate(backend, &id).await,
+        Keys::RotateInstallation { key, now } => installation::rotate(backend, key, now).await,
     }
 }
 

@@ -16,7 +16,7 @@ use crate::error::CliError;
 use crate::files::cannot_read;
 
 /// Every key there is, in the order they are shown.
-pub(super) const CONFIG_KEYS: [&str; 53] = [
+pub(super) const CONFIG_KEYS: [&str; 55] = [
     "domain",
     "base_domain",
     "public_scheme",
@@ -45,6 +45,8 @@ pub(super) const CONFIG_KEYS: [&str; 53] = [
     "journal_mb",
     "journal_sync",
     "retention.archive",
+    "audit.key",
+    "audit.push",
     "safety.blocklist_path",
     "safety.safe_browsing_key",
     "safety.safe_browsing_url",
@@ -370,7 +372,34 @@ impl Layers {
         key: &'static str,
         parse: impl Fn(&str) -> Result<T, String>,
     ) -> Result<Vec<T>, CliError> {
-        let Some(setting) = self.get(key).cloned() else { return Ok(Vec::new()) };
+        let (parsed, texts, origin) = self.read_list(key, parse)?;
+        if let Some(origin) = origin {
+            self.show(key, texts.into(), &origin);
+        }
+        Ok(parsed)
+    }
+
+    /// The same where a value may hold a secret, and is shown without it.
+    pub(super) fn list_shown_as<T>(
+        &mut self,
+        key: &'static str,
+        parse: impl Fn(&str) -> Result<T, String>,
+        shown: impl Fn(&T) -> String,
+    ) -> Result<Vec<T>, CliError> {
+        let (parsed, _, origin) = self.read_list(key, parse)?;
+        if let Some(origin) = origin {
+            self.show(key, parsed.iter().map(shown).collect::<Vec<_>>().into(), &origin);
+        }
+        Ok(parsed)
+    }
+
+    /// What a list means, its texts, and where it came from, if it was given.
+    fn read_list<T>(
+        &self,
+        key: &'static str,
+        parse: impl Fn(&str) -> Result<T, String>,
+    ) -> Result<(Vec<T>, Vec<String>, Option<Origin>), CliError> {
+        let Some(setting) = self.get(key).cloned() else { return Ok((Vec::new(), Vec::new(), None)) };
         let texts: Option<Vec<String>> = match &setting.value {
             Value::String(text) => Some(
                 text.split(',').map(str::trim).filter(|part| !part.is_empty()).map(str::to_owned).collect(),
@@ -381,8 +410,7 @@ impl Layers {
         let texts = texts.ok_or_else(|| setting.invalid(key, "must be a list of texts"))?;
         let parsed: Result<Vec<T>, String> = texts.iter().map(|text| parse(text)).collect();
         let parsed = parsed.map_err(|why| setting.invalid(key, &why))?;
-        self.show(key, texts.into(), &setting.origin);
-        Ok(parsed)
+        Ok((parsed, texts, Some(setting.origin)))
     }
 
     /// A list of tables; a variable has it as JSON.

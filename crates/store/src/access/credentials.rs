@@ -171,7 +171,8 @@ pub(crate) fn recorded(action: &str, after: Option<&str>) -> Option<Option<Crede
     match recorded.and_then(|recorded| recorded.credential) {
         Some(credential) => Some(Some(credential)),
         None => {
-            let changes = ["user.create", "user.delete", "user.password", "auth.invitation_accepted", "auth.setup"];
+            let changes =
+                ["user.create", "user.delete", "user.password", "auth.invitation_accepted", "auth.setup"];
             changes.contains(&action).then_some(None)
         }
     }

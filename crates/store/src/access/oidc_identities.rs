@@ -107,7 +107,9 @@ impl StoreWriter {
         if insert(&mut change.tx, &user).await? == 0 {
             return Err(StoreError::NameTaken(user.email.to_string()));
         }
-        let credential = credentials::write_identity(&mut change.tx, user.id, (&identity.issuer, &identity.subject)).await?;
+        let credential =
+            credentials::write_identity(&mut change.tx, user.id, (&identity.issuer, &identity.subject))
+                .await?;
         let entry = credential_entry(&user, credential, actor, "user.create");
         change.commit([entry], now).await?;
         Ok(user)
@@ -140,7 +142,9 @@ impl StoreWriter {
         run_in!(&mut change.tx, "delete from invites where user_id = $1", user.id.as_i64())?;
         // Whoever they were before, to this provider or another, is signed out.
         delete_user_sessions(&mut change.tx, user.id).await?;
-        let credential = credentials::write_identity(&mut change.tx, user.id, (&identity.issuer, &identity.subject)).await?;
+        let credential =
+            credentials::write_identity(&mut change.tx, user.id, (&identity.issuer, &identity.subject))
+                .await?;
         let actor = Actor::from_user(user.id);
         let entry = credential_entry(&user, credential, &actor, "auth.invitation_accepted");
         change.commit([entry], now).await?;

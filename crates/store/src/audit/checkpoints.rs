@@ -102,9 +102,9 @@ pub fn read_checkpoints(path: &Path) -> Result<SignedLines, StoreError> {
         .map_err(|error| StoreError::Unavailable(format!("{}: {error}", path.display())))?;
     let mut signed = SignedLines::default();
     for (number, line) in (1..).zip(text.lines()).filter(|(_, line)| !line.trim().is_empty()) {
-        signed.push(line.as_bytes()).map_err(|what| {
-            StoreError::Refused(format!("{}, line {number}: {what}", path.display()))
-        })?;
+        signed
+            .push(line.as_bytes())
+            .map_err(|what| StoreError::Refused(format!("{}, line {number}: {what}", path.display())))?;
     }
     Ok(signed)
 }

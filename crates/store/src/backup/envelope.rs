@@ -116,7 +116,9 @@ impl BackupOrigin {
         if is_trusted {
             return Ok(());
         }
-        Err(StoreError::Refused("the backup is not signed by a key that is trusted; nothing was changed".to_owned()))
+        Err(StoreError::Refused(
+            "the backup is not signed by a key that is trusted; nothing was changed".to_owned(),
+        ))
     }
 }
 

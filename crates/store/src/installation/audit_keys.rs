@@ -28,12 +28,14 @@ impl Store {
             fetch_all,
             "select public_key, first_used_at, retired_at, statement from audit_keys order by first_used_at, public_key"
         )?;
-        let record = |(public_key, first, retired, statement): (String, i64, Option<i64>, Option<String>)| AuditKeyRecord {
-            public_key,
-            first_used_at: Timestamp::from_ms(first),
-            retired_at: retired.map(Timestamp::from_ms),
-            // One that can't be read vouches for nothing.
-            statement: statement.and_then(|text| serde_json::from_str(&text).ok()),
+        let record = |(public_key, first, retired, statement): (String, i64, Option<i64>, Option<String>)| {
+            AuditKeyRecord {
+                public_key,
+                first_used_at: Timestamp::from_ms(first),
+                retired_at: retired.map(Timestamp::from_ms),
+                // One that can't be read vouches for nothing.
+                statement: statement.and_then(|text| serde_json::from_str(&text).ok()),
+            }
         };
         Ok(rows.into_iter().map(record).collect())
     }

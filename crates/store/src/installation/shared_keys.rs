@@ -29,7 +29,8 @@ impl Store {
             name,
             previous_setting(name)
         )?;
-        let value = |wanted: &str| rows.iter().find(|(name, _)| name == wanted).map(|(_, value)| value.as_str());
+        let value =
+            |wanted: &str| rows.iter().find(|(name, _)| name == wanted).map(|(_, value)| value.as_str());
         let Some(current) = value(name) else { return Ok(None) };
         let unreadable = || StoreError::Unreadable(format!("the installation's {name}"));
         let current = parse_key(current).ok_or_else(unreadable)?;
