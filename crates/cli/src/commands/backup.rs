@@ -115,14 +115,14 @@ fn decide_trust(
     let (Some(key), Some(fingerprint)) = (&origin.key, origin.fingerprint()) else {
         if !args.unsigned {
             return Err(CliError::failed(format!(
-                "{file} is not signed: rmax {} wrote it with a checksum only, which whoever changes it can compute anew; nothing was changed",
-                origin.version
+                "{file} is not signed: a backup of format {} has a checksum only, which whoever changes it can compute anew; nothing was changed",
+                origin.format
             ))
             .hint("if it was in your hands since it was written, restore it with --unsigned"));
         }
         output.warning(&format!(
-            "{file} is not signed, so nobody can tell whether it was changed since rmax {} wrote it",
-            origin.version
+            "{file} is not signed, so nobody can tell whether it was changed since it was written on {}",
+            origin.created_at
         ));
         return Ok(RestoreTrust::Unsigned);
     };
