@@ -14,7 +14,7 @@ use rlinks_store::{SecretKey, SharedKeyPair, StoreError};
 use crate::{Caller, Ops, OpsError};
 
 /// How soon a server notices a rotation.
-const REFRESH_INTERVAL: Duration = Duration::from_secs(5);
+const REFRESH_INTERVAL: Duration = Duration::from_secs(2);
 const MINUTE_MS: i64 = 60 * 1000;
 
 /// Which of them.

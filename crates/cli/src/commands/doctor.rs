@@ -380,32 +380,22 @@ async fn check_clicks(
     Ok(())
 }
 
-/// The key that signs heads and backups; whether it was ever used.
+/// The fingerprint of the key that signs heads and backups, and whether it ought to have signed some.
 async fn check_signing_key(
     findings: &mut Findings,
     store: &Store,
     config: &Config,
-) -> Result<bool, CliError> {
+) -> Result<(Option<String>, bool), CliError> {
     let (key, known) = (config.signing_key(), store.audit_keys().await?);
     let hint = "put it back from a copy, or make a new one with `rmax keys rotate-installation audit`";
+    let is_default = *key.source() == SigningKeySource::DataFolder;
     match key.load() {
-        Ok(Some(signer)) => {
-            findings.ok("key", format!("{} signs audit heads and backups", signer.fingerprint()));
-            Ok(!known.is_empty() || *key.source() == SigningKeySource::DataFolder)
-        }
-        Ok(None) if known.is_empty() && *key.source() == SigningKeySource::DataFolder => {
-            findings.ok("key", "there is none yet that signs audit heads; the first change makes it");
-            Ok(false)
-        }
-        Ok(None) => {
-            findings.problem("key", format!("there is no audit key at {}", key.describe()), hint);
-            Ok(!known.is_empty())
-        }
-        Err(error) => {
-            findings.problem("key", error.to_string(), hint);
-            Ok(!known.is_empty())
-        }
+        Ok(Some(signer)) => return Ok((Some(signer.fingerprint()), is_default || !known.is_empty())),
+        Ok(None) if is_default && known.is_empty() => {}
+        Ok(None) => findings.problem("heads", format!("there is no audit key at {}", key.describe()), hint),
+        Err(error) => findings.problem("heads", error.to_string(), hint),
     }
+    Ok((None, !known.is_empty()))
 }
 
 /// The heads that were signed, as far as they can be believed.
@@ -414,7 +404,7 @@ async fn check_checkpoint_log(
     store: &Store,
     config: &Config,
 ) -> Result<Vec<rlinks_core::audit::Head>, CliError> {
-    let was_used = check_signing_key(findings, store, config).await?;
+    let (fingerprint, was_used) = check_signing_key(findings, store, config).await?;
     let log = config.data.join(CHECKPOINT_LOG_FILE);
     let read = match checkpoint_log::read(&log) {
         Ok(read) => read,
@@ -438,6 +428,7 @@ async fn check_checkpoint_log(
     let torn: Vec<String> =
         read.torn_lines.iter().map(|line| format!("; line {line} is torn and was passed over")).collect();
     let heads = read.signed.checkpoints.len();
-    findings.ok("heads", format!("{heads} signed heads in {}{}", log.display(), torn.concat()));
+    let by = fingerprint.map_or_else(String::new, |key| format!("; the key is {key}"));
+    findings.ok("heads", format!("{heads} signed heads in {}{}{by}", log.display(), torn.concat()));
     Ok(checkpoints::effective_heads(&read.signed.checkpoints))
 }

@@ -213,8 +213,7 @@ fn link_changed_behind_the_log_is_reported() {
         "b",
         "d"
       ],
-      "ok": false,
-      "signature_findings": []
+      "ok": false
     }
     --- stderr
     {"error":{"code":"INTERNAL","status":500,"message":"links that are not what the log says, so changed past it: b, d","details":null,"ts":"<time>"}}

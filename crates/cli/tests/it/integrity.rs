@@ -24,16 +24,19 @@ fn with_password() -> Sandbox {
 /// What somebody does who can edit the file and knows the format: other lines, and a last line that is true of them.
 fn forged(sandbox: &Sandbox, edit: impl Fn(&mut Value)) -> String {
     let text = sandbox.read("all.jsonl");
-    let mut lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let mut end = lines.pop().unwrap();
-    lines.iter_mut().for_each(edit);
-    let body: String = lines.iter().map(|line| format!("{line}\n")).collect();
-    end["end"]["sha256"] = hex(&Sha256::digest(body.as_bytes())).into();
+    let mut lines: Vec<&str> = text.lines().collect();
+    let mut end: Value = serde_json::from_str(lines.pop().unwrap()).unwrap();
+    let mut body = String::new();
+    for line in lines {
+        let before: Value = serde_json::from_str(line).unwrap();
+        let mut after = before.clone();
+        edit(&mut after);
+        // What isn't edited keeps its bytes.
+        body.push_str(&if before == after { line.to_owned() } else { after.to_string() });
+        body.push('\n');
+    }
+    end["end"]["sha256"] = rlinks_core::hex::encode(&Sha256::digest(body.as_bytes())).into();
     format!("{body}{end}\n")
-}
-
-fn hex(bytes: &[u8]) -> String {
-    rlinks_core::hex::encode(bytes)
 }
 
 fn swap_password(line: &mut Value) {
@@ -58,7 +61,7 @@ fn backup_with_a_swapped_password_hash_is_refused() {
         swap_password(line);
         if let Some(header) = line["rlinks_backup"].as_object_mut() {
             header.insert("format".to_owned(), json!(2));
-            ["key", "fingerprint", "encryption"].map(|name| header.remove(name));
+            header.retain(|name, _| !["key", "fingerprint", "encryption"].contains(&name.as_str()));
         }
     });
     sandbox.write("unsigned", &unsigned);

@@ -71,8 +71,7 @@ impl SigningKey {
 
     /// The key; `None` where it was never made. Files are read on every call, so that a running server notices a rotation.
     pub fn load(&self) -> Result<Option<Arc<Signer>>, StoreError> {
-        let cannot =
-            |why: &dyn std::fmt::Display| StoreError::Unavailable(format!("{}: {why}", self.describe()));
+        let cannot = |why: &dyn std::fmt::Display| StoreError::Refused(format!("{}: {why}", self.describe()));
         let text = match &self.source {
             SigningKeySource::Command(command) => {
                 if let Some(signer) = self.printed.get() {
@@ -112,8 +111,7 @@ impl SigningKey {
         if let (SigningKeySource::DataFolder, Some(path)) = (&self.source, self.path())
             && self.load()?.is_none()
         {
-            let cannot =
-                |error: std::io::Error| StoreError::Unavailable(format!("{}: {error}", path.display()));
+            let cannot = |error: std::io::Error| StoreError::Refused(format!("{}: {error}", path.display()));
             std::fs::create_dir_all(&self.data).map_err(cannot)?;
             // Another process may be first; then its key is the one.
             write_if_absent(&path, hex::encode(&seed).as_bytes()).map_err(cannot)?;
@@ -134,8 +132,7 @@ impl SigningKey {
             file.write_all(hex::encode(&seed).as_bytes())?;
             file.finish()
         };
-        write()
-            .map_err(|error: AtomicFileError| StoreError::Unavailable(format!("{}: {error}", path.display())))
+        write().map_err(|error: AtomicFileError| StoreError::Refused(format!("{}: {error}", path.display())))
     }
 }
 
@@ -145,7 +142,7 @@ impl SigningKey {
         let Some(path) = self.path() else { return Ok(()) };
         match std::fs::remove_file(&path) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                Err(StoreError::Unavailable(format!("{}: {error}", path.display())))
+                Err(StoreError::Refused(format!("{}: {error}", path.display())))
             }
             _ => Ok(()),
         }

@@ -35,7 +35,7 @@ fn signing_key_is_created_once_and_readable_by_its_owner_only() {
     assert_eq!(mode & 0o777, 0o600);
     for garbage in ["", "zz", "00", &"0".repeat(63)] {
         fs::write(data.join("audit-key"), garbage).unwrap();
-        assert!(matches!(key.load_or_create([7; 32]), Err(StoreError::Unavailable(_))), "{garbage}");
+        assert!(matches!(key.load_or_create([7; 32]), Err(StoreError::Refused(_))), "{garbage}");
     }
 }
 
@@ -58,7 +58,7 @@ fn configured_signing_key_is_never_created_by_looking() {
     assert_eq!(printed.public_key(), made);
     for (text, why) in [("exit 3", "failed"), ("echo nonsense", "is not a key"), ("true", "is not a key")] {
         match command(text.to_owned()).load() {
-            Err(StoreError::Unavailable(said)) => assert!(said.contains(why), "{said}"),
+            Err(StoreError::Refused(said)) => assert!(said.contains(why), "{said}"),
             other => panic!("{text}: {other:?}"),
         }
     }

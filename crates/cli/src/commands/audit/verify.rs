@@ -209,8 +209,7 @@ fn print(output: Output, report: &VerifyReport) -> Result<(), CliError> {
         output.object(&json!({
             "ok": ok,
             "heads": heads,
-            "fault": fault,
-            "signature_findings": signatures,
+            "fault": fault.clone().or_else(|| (!signatures.is_empty()).then(|| signatures.join("; "))),
             "links_beside_the_log": differing_links,
             "directory_beside_the_log": differing_records,
         }))?;

@@ -96,7 +96,7 @@ fn push_destination_that_is_away_delays_nothing_and_is_counted() {
         metrics.contains("rlinks_audit_pushes_total{kind=\"webhook\",outcome=\"failed\"} 1")
     });
     assert!(server.says("the audit heads could not be pushed"));
-    assert_eq!(server.status("/a"), 302);
+    assert_eq!(server.status("/a"), 301);
     // It is tried again.
     let again = receive(&webhook, "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n");
     assert!(again.contains("\"checkpoints\""), "{again}");
