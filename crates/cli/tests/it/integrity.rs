@@ -59,7 +59,7 @@ fn backup_with_a_swapped_password_hash_is_refused() {
     // As a version 2 backup it has no signature to be wrong. Its log knows the password all the same.
     let unsigned = forged(&sandbox, |line| {
         swap_password(line);
-        if let Some(header) = line["rlinks_backup"].as_object_mut() {
+        if let Some(header) = line.get_mut("rlinks_backup").and_then(Value::as_object_mut) {
             header.insert("format".to_owned(), json!(2));
             header.retain(|name, _| !["key", "fingerprint", "encryption"].contains(&name.as_str()));
         }
