@@ -1,6 +1,7 @@
 //! Integrity data that is kept apart from what it protects: signed backups, keys outside the data folder, heads sent elsewhere, and keys
 //! that are rotated.
 
+mod outside_s3;
 mod push;
 mod rotation;
 

@@ -168,12 +168,9 @@ pub(crate) fn recorded(action: &str, after: Option<&str>) -> Option<Option<Crede
         credential: Option<Credential>,
     }
     let recorded = after.and_then(|after| serde_json::from_str::<Recorded>(after).ok());
-    match recorded.and_then(|recorded| recorded.credential) {
-        Some(credential) => Some(Some(credential)),
-        None => {
-            let changes =
-                ["user.create", "user.delete", "user.password", "auth.invitation_accepted", "auth.setup"];
-            changes.contains(&action).then_some(None)
-        }
+    if let Some(credential) = recorded.and_then(|recorded| recorded.credential) {
+        return Some(Some(credential));
     }
+    let changes = ["user.create", "user.delete", "user.password", "auth.invitation_accepted", "auth.setup"];
+    changes.contains(&action).then_some(None)
 }
