@@ -209,7 +209,8 @@ fn sign_in_under_way_survives_a_rotation_of_its_key_unless_the_old_one_is_refuse
     let stub = StubIssuer::with(&[key.public()]);
     let server = oidc_server(&stub, Preset::Platform);
     let rotate = |old: OldSignatures| {
-        let rotated = server.ops.rotate_shared_key(&operator_in(&server.main), InstallationKey::Oidc, old);
+        let operator = operator_in(&server.main);
+        let rotated = server.ops.rotate_shared_key(&operator, InstallationKey::Oidc, old);
         server.runtime.block_on(rotated).unwrap();
     };
     let begin = |subject: &str| {
@@ -235,11 +236,9 @@ fn sign_in_under_way_survives_a_rotation_of_its_key_unless_the_old_one_is_refuse
     for _ in 0..2 {
         let mut visitor = browser(&server);
         let before = visitor.token("/admin/login");
-        let rotated = server.ops.rotate_shared_key(
-            &operator_in(&server.main),
-            InstallationKey::Form,
-            OldSignatures::AcceptForAWhile,
-        );
+        let operator = operator_in(&server.main);
+        let old = OldSignatures::AcceptForAWhile;
+        let rotated = server.ops.rotate_shared_key(&operator, InstallationKey::Form, old);
         server.runtime.block_on(rotated).unwrap();
         wait_until("the server has looked", || visitor.token("/admin/login") != before);
     }

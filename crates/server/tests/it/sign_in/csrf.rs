@@ -48,7 +48,8 @@ fn open_form_survives_a_rotation_of_its_key_unless_the_old_one_is_refused() {
     let server = TestServer::new(Preset::Fabric);
     ann(&server);
     let rotate = |old: OldSignatures| {
-        let rotated = server.ops.rotate_shared_key(&operator_in(&server.main), InstallationKey::Form, old);
+        let operator = operator_in(&server.main);
+        let rotated = server.ops.rotate_shared_key(&operator, InstallationKey::Form, old);
         server.runtime.block_on(rotated).unwrap();
     };
     let mut browser = Browser::new(server.address);
