@@ -25,10 +25,10 @@ fn signing_key_is_created_once_and_readable_by_its_owner_only() {
     let key = SigningKey::new(&data, SigningKeySource::DataFolder);
     assert!(key.load().unwrap().is_none(), "looking makes no key");
     assert!(!data.exists());
-    let made = key.load_or_create([7; 32]).unwrap().public_key();
+    let first = key.load_or_create([7; 32]).unwrap().public_key();
     assert_eq!(
         key.load_or_create([8; 32]).unwrap().public_key(),
-        made,
+        first,
         "the seed counts the first time only"
     );
     let mode = fs::metadata(data.join("audit-key")).unwrap().permissions().mode();
