@@ -140,6 +140,14 @@ impl Setting {
     }
 }
 
+/// A list somebody gave.
+struct GivenList<T> {
+    /// What it means.
+    parsed: Vec<T>,
+    texts: Vec<String>,
+    origin: Origin,
+}
+
 /// All that was given.
 pub(super) struct Layers {
     pub(super) env: String,
@@ -372,11 +380,9 @@ impl Layers {
         key: &'static str,
         parse: impl Fn(&str) -> Result<T, String>,
     ) -> Result<Vec<T>, CliError> {
-        let (parsed, texts, origin) = self.read_list(key, parse)?;
-        if let Some(origin) = origin {
-            self.show(key, texts.into(), &origin);
-        }
-        Ok(parsed)
+        let Some(given) = self.read_list(key, parse)? else { return Ok(Vec::new()) };
+        self.show(key, given.texts.into(), &given.origin);
+        Ok(given.parsed)
     }
 
     /// The same where a value may hold a secret, and is shown without it.
@@ -386,20 +392,19 @@ impl Layers {
         parse: impl Fn(&str) -> Result<T, String>,
         shown: impl Fn(&T) -> String,
     ) -> Result<Vec<T>, CliError> {
-        let (parsed, _, origin) = self.read_list(key, parse)?;
-        if let Some(origin) = origin {
-            self.show(key, parsed.iter().map(shown).collect::<Vec<_>>().into(), &origin);
-        }
-        Ok(parsed)
+        let Some(given) = self.read_list(key, parse)? else { return Ok(Vec::new()) };
+        let texts: Vec<String> = given.parsed.iter().map(shown).collect();
+        self.show(key, texts.into(), &given.origin);
+        Ok(given.parsed)
     }
 
-    /// What a list means, its texts, and where it came from, if it was given.
+    /// A list, if one was given.
     fn read_list<T>(
         &self,
         key: &'static str,
         parse: impl Fn(&str) -> Result<T, String>,
-    ) -> Result<(Vec<T>, Vec<String>, Option<Origin>), CliError> {
-        let Some(setting) = self.get(key).cloned() else { return Ok((Vec::new(), Vec::new(), None)) };
+    ) -> Result<Option<GivenList<T>>, CliError> {
+        let Some(setting) = self.get(key).cloned() else { return Ok(None) };
         let texts: Option<Vec<String>> = match &setting.value {
             Value::String(text) => Some(
                 text.split(',').map(str::trim).filter(|part| !part.is_empty()).map(str::to_owned).collect(),
@@ -410,7 +415,7 @@ impl Layers {
         let texts = texts.ok_or_else(|| setting.invalid(key, "must be a list of texts"))?;
         let parsed: Result<Vec<T>, String> = texts.iter().map(|text| parse(text)).collect();
         let parsed = parsed.map_err(|why| setting.invalid(key, &why))?;
-        Ok((parsed, texts, Some(setting.origin)))
+        Ok(Some(GivenList { parsed, texts, origin: setting.origin }))
     }
 
     /// A list of tables; a variable has it as JSON.
