@@ -341,6 +341,12 @@ pub(crate) struct Restore {
     /// Replace what the store holds
     #[arg(long)]
     pub(crate) force: bool,
+    /// Restore what another installation signed, whose key has this fingerprint
+    #[arg(long, value_name = "FINGERPRINT", conflicts_with = "unsigned")]
+    pub(crate) trust: Option<String>,
+    /// Restore a backup of an earlier version, which nobody signed: only if it was in your hands all the time
+    #[arg(long)]
+    pub(crate) unsigned: bool,
 }
 
 #[derive(Debug, Subcommand)]

@@ -3,6 +3,7 @@
 //! [`layers`] collects what was given, [`Config::load`] gives it a meaning. A key nobody knows is an error with a suggestion, so
 //! that a slip of the pen never means a default.
 
+mod audit;
 mod domain_checks;
 mod layers;
 mod oidc;
@@ -15,11 +16,13 @@ use ipnet::IpNet;
 use rlinks_clicks::journal::SyncPolicy;
 use rlinks_core::Host;
 use rlinks_core::id::WorkerId;
+use rlinks_ops::audit_push::PushDestination;
 use rlinks_ops::safety::{self, WhenUnavailable, safe_browsing};
 use rlinks_ops::{ResourceLimits, ShortUrls};
 use rlinks_server::auth::oidc::OidcSettings;
 use rlinks_server::{ConnectionSettings, ForwardedHeader, ReloadableSettings, TlsFiles};
 use rlinks_store::Location;
+use rlinks_store::audit::signing_key::{SigningKey, SigningKeySource};
 use tracing::level_filters::LevelFilter;
 use url::Url;
 
@@ -80,6 +83,10 @@ pub(crate) struct Config {
     pub(crate) journal_sync: SyncPolicy,
     /// Where raw clicks go before they are pruned.
     pub(crate) archive: Option<String>,
+    /// Where the key is that signs audit heads and backups.
+    pub(crate) audit_key: SigningKeySource,
+    /// Where signed audit heads are sent.
+    pub(crate) audit_push: Vec<PushDestination>,
     /// Who is asked whether a target is safe.
     pub(crate) safety: safety::SafetyConfig,
     /// What is asked about hosts, and whether they must be proven.
@@ -201,6 +208,8 @@ impl Config {
             journal_bytes: u64::try_from(journal_mb).unwrap_or(1024) << 20,
             journal_sync: layers.parsed("journal_sync", syncing)?.unwrap_or_default(),
             archive: layers.parsed("retention.archive", |text| Ok(text.to_owned()))?,
+            audit_key: audit::key(&mut layers)?,
+            audit_push: audit::push(&mut layers)?,
             safety: safety(&mut layers)?,
             domain_checks: domain_checks::options(&mut layers)?,
             target_changes_per_minute: u32::try_from(changes).unwrap_or(100),
@@ -225,6 +234,11 @@ impl Config {
             workspace_named: layers.workspace.is_some(),
             effective: layers.into_effective(threads),
         })
+    }
+
+    /// What signs audit heads and backups.
+    pub(crate) fn signing_key(&self) -> SigningKey {
+        SigningKey::new(&self.data, self.audit_key.clone())
     }
 
     /// How links are shown.

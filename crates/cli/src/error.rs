@@ -334,6 +334,7 @@ impl From<ServeError> for CliError {
             | ServeError::Oidc(_)
             | ServeError::Safety(_)
             | ServeError::DomainChecks(_)
+            | ServeError::AuditPush(_)
             | ServeError::System(_) => Self::failed(error.to_string()),
         }
     }

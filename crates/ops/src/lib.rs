@@ -12,6 +12,7 @@
 //! | links from files, and links as files | [`import`], [`export`], [`csv`] |
 //! | statistics of a workspace | [`statistics`] |
 //! | the daily job; a backup put back | [`sweep`], `backup` |
+//! | signed audit heads and the key that signs them; heads sent elsewhere; keys that servers share | [`audit_heads`], [`audit_push`], [`shared_keys`] |
 //! | hourly limits and quotas, how they are counted, password hashing, outgoing requests | `quotas`, [`limits`], [`passwords`], [`outbound`] |
 //! | how a link is shown | `short_url` |
 //!
@@ -20,6 +21,8 @@
 //! maps them in one place. Only this crate is given a store to change.
 
 pub mod api_keys;
+pub mod audit_heads;
+pub mod audit_push;
 mod backup;
 mod caller;
 pub mod csv;
@@ -36,6 +39,7 @@ pub mod passwords;
 mod quotas;
 pub mod safety;
 pub mod sessions;
+pub mod shared_keys;
 mod short_url;
 pub mod statistics;
 pub mod sweep;
@@ -56,6 +60,7 @@ pub use self::quotas::{
     DEFAULT_DNS_CHECKS_PER_HOUR, DEFAULT_DOMAINS, DEFAULT_LIVE_STREAMS, ResourceLimits, StreamQuota,
 };
 use self::safety::Safety;
+use self::shared_keys::LoadedKeys;
 use crate::domain_checks::DomainChecker;
 pub use crate::links::explain::Explanation;
 pub use crate::short_url::ShortUrls;
@@ -331,6 +336,7 @@ pub struct Ops {
     removals_per_minute: u32,
     resource_limits: ResourceLimits,
     hourly_limits: Arc<HourlyLimits>,
+    shared_keys: LoadedKeys,
 }
 
 /// A store that was opened for operations: anything may read it, only [`Ops`] changes it.
@@ -404,12 +410,8 @@ impl Ops {
             removals_per_minute,
             resource_limits,
             hourly_limits,
+            shared_keys: LoadedKeys::default(),
         }
-    }
-
-    /// A secret that all nodes of the installation share, created by the first that needs it.
-    pub async fn shared_key(&self, name: &str) -> [u8; 32] {
-        self.writer.shared_key(name, self.random.bytes()).await
     }
 
     /// How many links a caller may change in a minute. The operator and the server itself are not limited.

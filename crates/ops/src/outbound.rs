@@ -139,6 +139,12 @@ impl OutboundClient {
         self.send(url, request).await
     }
 
+    /// Sends JSON, and gives the answer whatever its status.
+    pub async fn post_json(&self, url: &Url, json: String) -> Result<OutboundResponse, OutboundError> {
+        let request = self.client.post(url.clone()).header(CONTENT_TYPE, "application/json").body(json);
+        self.send(url, request).await
+    }
+
     async fn send(
         &self,
         url: &Url,

@@ -42,6 +42,7 @@ use self::oidc::Oidc;
 use self::session::Sessions;
 use rlinks_ops::Ops;
 use rlinks_ops::passwords::Passwords;
+use rlinks_ops::shared_keys::{InstallationKey, SharedKey};
 use rlinks_routes::RouteCache;
 use rlinks_store::clock::Clock;
 
@@ -59,7 +60,7 @@ pub struct Auth {
     pub csrf_tokens: CsrfTokens,
     passwords: Passwords,
     /// Of what was typed into the sign-in form only a keyed hash is kept.
-    attempt_key: hmac::Key,
+    form_key: Arc<SharedKey>,
     known_browsers: KnownBrowsers,
     /// The OpenID provider, where there is one.
     pub oidc: Option<Oidc>,
@@ -71,17 +72,13 @@ pub struct Auth {
 impl Auth {
     /// On the runtime the store was opened on.
     pub async fn new(ops: Ops, oidc: Option<Oidc>, routes: Arc<RouteCache>) -> Self {
-        let key = ops.shared_key("form_key").await;
-        let derived = |purpose: &str| {
-            let key = hmac::Key::new(hmac::HMAC_SHA256, &key);
-            hmac::Key::new(hmac::HMAC_SHA256, hmac::sign(&key, purpose.as_bytes()).as_ref())
-        };
+        let form_key = ops.shared_key(InstallationKey::Form).await;
         Self {
             sessions: Sessions::new(ops.clone()),
-            csrf_tokens: CsrfTokens::new(derived("forms"), ops.random.clone()),
+            csrf_tokens: CsrfTokens::new(Arc::clone(&form_key), ops.random.clone()),
             passwords: Passwords::default(),
-            attempt_key: derived("attempts"),
-            known_browsers: KnownBrowsers::new(derived("known browsers"), ops.random.clone()),
+            known_browsers: KnownBrowsers::new(Arc::clone(&form_key), ops.random.clone()),
+            form_key,
             oidc,
             routes,
             key_cache: KeyCache::default(),
@@ -90,6 +87,11 @@ impl Auth {
             clock: ops.clock.clone(),
             ops,
         }
+    }
+
+    /// What hashes attempts. A rotation forgets those that were counted.
+    fn attempt_key(&self) -> hmac::Key {
+        csrf::derive(&self.form_key.current(), "attempts")
     }
 
     /// Purges old sessions and attempts, refreshes the provider's keys and writes how keys are used, until the task is dropped.

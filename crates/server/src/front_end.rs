@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use rlinks_clicks::ClickStore;
 use rlinks_ops::Ops;
+use rlinks_ops::shared_keys::InstallationKey;
 use rlinks_routes::RouteCache;
 use rlinks_routes::host_directory::HostDirectory;
 use rlinks_store::StoreError;
@@ -24,7 +25,7 @@ pub struct FrontEnd {
 impl FrontEnd {
     /// On the runtime the store was opened on. `clicks` are opened by whoever needs them first.
     pub async fn new(ops: Ops, routes: Arc<RouteCache>, clicks: Arc<OnceCell<ClickStore>>) -> Self {
-        let cursors = Cursors::new(ops.shared_key("cursor_key").await);
+        let cursors = Cursors::new(ops.shared_key(InstallationKey::Cursor).await);
         Self { ops, routes, clicks, cursors }
     }
 

@@ -20,7 +20,8 @@ mod redirect;
 mod web;
 
 pub use crate::process::config::{
-    Archive, Config, ConnectionSettings, ForwardedHeader, Reload, ReloadableSettings, TlsFiles,
+    Archive, AuditPushSettings, Config, ConnectionSettings, ForwardedHeader, Reload, ReloadableSettings,
+    TlsFiles,
 };
 pub use crate::process::error::ServeError;
 pub use crate::process::server::{Server, run};

@@ -1,6 +1,7 @@
 //! Members, their sessions and sign-ins, and API keys.
 
 pub(crate) mod api_keys;
+pub(crate) mod credentials;
 pub(crate) mod grants;
 mod lineage;
 pub(crate) mod members;

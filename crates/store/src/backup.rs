@@ -1,17 +1,19 @@
 //! Backup and restore: one logical format for both databases, so that a backup of one restores into the other.
 //!
-//! JSON lines: a header, then every workspace, domain, member, key, link, head, worker and audit entry as of one moment, then a last line
-//! with the count and the SHA-256 of all lines before it. Everything is written as the log says it. Restoring reads the file
+//! JSON lines: a header that names the key of the installation, then every workspace, domain, member, key, link, head, worker and audit entry as of one moment, then a last line
+//! with the count and the SHA-256 of all lines before it, signed by that key. Everything is written as the log says it. Restoring reads the file
 //! twice: once to verify it whole (counts, hash, every audit chain, and `check`: the rest against the chains), once to load it in
 //! one transaction. So a bad file changes nothing, and a crash leaves what was there.
 
 mod check;
+mod envelope;
+mod load;
+mod reader;
 mod replay;
 mod replay_links;
 mod replay_members;
 
-use std::fs::File;
-use std::io::{BufRead as _, BufReader, BufWriter, Write};
+use std::io::{BufWriter, Write};
 use std::path::Path;
 
 use rlinks_core::audit::{AuditEntry, Head};
@@ -21,23 +23,24 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use self::check::{BackupCheck, LinkTotals};
-use crate::access::api_keys::{self, AuditedKey, key_subject};
-use crate::access::user_rows::{self, user_subject};
-use crate::audit::chain;
+use self::envelope::{BackupEnd, BackupHeader};
+pub use self::envelope::{BackupOrigin, RestoreTrust};
+use self::reader::BackupReader;
+use crate::access::api_keys::{AuditedKey, key_subject};
+use crate::access::credentials::StoredCredential;
+use crate::access::user_rows::user_subject;
 use crate::audit::log::AuditRow;
+use crate::audit::signing_key::Signer;
 use crate::database::json::json;
 use crate::database::paging::is_full_page;
 use crate::database::pool::{Dialect, Tx, read_in, run_in};
 use crate::database::row::from_row;
 use crate::links::recover;
-use crate::links::rows::{LinkBatchRow, LinkRow, link_columns};
+use crate::links::rows::{LinkRow, link_columns};
 use crate::workspace::domains;
 use crate::workspace::domains::DomainRow;
-use crate::write::insert;
 use crate::{Store, StoreError, StoreWriter};
 
-/// 2: with members and keys.
-const FORMAT_VERSION: u32 = 2;
 const PAGE_SIZE: i64 = 1000;
 /// No line of ours is longer: a target of 64 KiB, notes, metadata, twice in an audit entry, escaped.
 const MAX_LINE_BYTES: usize = 1024 * 1024;
@@ -59,17 +62,15 @@ pub struct BackupCounts {
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Line {
-    RlinksBackup {
-        format: u32,
-        created_at: Timestamp,
-        version: String,
-    },
+    RlinksBackup(BackupHeader),
     Workspace(Workspace),
     Domain(Domain),
     User {
         password_hash: Option<String>,
         oidc_issuer: Option<String>,
         oidc_subject: Option<String>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        credential_salt: Option<String>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         principal: Option<String>,
         #[serde(flatten)]
@@ -100,10 +101,7 @@ enum Line {
         workspace_id: Id,
         entry: AuditEntry,
     },
-    End {
-        lines: u64,
-        sha256: String,
-    },
+    End(BackupEnd),
 }
 
 /// A sink that counts and hashes what goes through.
@@ -129,14 +127,15 @@ fn cannot_write(error: &std::io::Error) -> StoreError {
 
 impl Store {
     /// Writes everything, as of one moment, while others go on working.
-    pub async fn backup(&self, to: impl Write + Send, now: Timestamp) -> Result<BackupCounts, StoreError> {
+    pub async fn backup(
+        &self,
+        to: impl Write + Send,
+        signer: &Signer,
+        now: Timestamp,
+    ) -> Result<BackupCounts, StoreError> {
         let mut view = self.pool.snapshot().await?;
         let mut out = BackupWriter { to: BufWriter::new(to), hash: Sha256::new(), lines: 0 };
-        out.write_line(&Line::RlinksBackup {
-            format: FORMAT_VERSION,
-            created_at: now,
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-        })?;
+        out.write_line(&Line::RlinksBackup(BackupHeader::new(signer, now)))?;
         let mut counts = BackupCounts::default();
         write_workspaces_and_domains(&mut view, &mut out, &mut counts).await?;
         let mut totals = LinkTotals::default();
@@ -144,8 +143,10 @@ impl Store {
         counts.links = write_links(&mut view, &mut out, &mut totals).await?;
         write_heads(&mut view, &mut out, totals).await?;
         counts.audit = write_audit(&mut view, &mut out).await?;
-        let end = Line::End { lines: out.lines, sha256: hex::encode(&out.hash.clone().finalize()) };
-        out.write_line(&end)?;
+        let sha256 = hex::encode(&out.hash.clone().finalize());
+        let end =
+            BackupEnd { lines: out.lines, signature: Some(signer.seal_backup(out.lines, &sha256)), sha256 };
+        out.write_line(&Line::End(end))?;
         out.to.flush().map_err(|error| cannot_write(&error))?;
         Ok(counts)
     }
@@ -158,8 +159,8 @@ impl Store {
 
 impl StoreWriter {
     /// Replaces everything in this store by a verified backup, in one transaction.
-    pub async fn restore(&self, path: &Path) -> Result<BackupCounts, StoreError> {
-        verify(path)?;
+    pub async fn restore(&self, path: &Path, trust: &RestoreTrust) -> Result<BackupCounts, StoreError> {
+        verify(path)?.origin.ensure_trusted(trust)?;
         let mut tx = self.pool.begin().await?;
         if tx.dialect() == Dialect::Postgres {
             // On SQLite the transaction has the one write lock. Here the heads keep every writer out, readers go on, and the time
@@ -185,7 +186,7 @@ impl StoreWriter {
         ] {
             run_in!(&mut tx, table)?;
         }
-        let counts = load(&mut tx, path).await?;
+        let counts = load::load(&mut tx, path, trust).await?;
         domains::replay(&mut tx).await?;
         run_in!(
             &mut tx,
@@ -249,9 +250,13 @@ async fn write_members_and_keys<W: Write>(
 ) -> Result<(), StoreError> {
     let mut logged = replay_members::from_log(view).await?;
     for row in replay_members::user_rows(view).await? {
-        let (password_hash, oidc_issuer, oidc_subject, principal) =
-            (row.password_hash, row.oidc_issuer, row.oidc_subject, row.principal);
+        let mut credential = StoredCredential::from_row(&row);
+        let principal = row.principal;
         let user = row.user.user()?;
+        if logged.contradicts((user.workspace.as_i64(), user.id.as_i64()), &credential) {
+            tracing::warn!(id = %user.id, "a member's credentials were changed past the log; the backup leaves them out");
+            credential = StoredCredential::default();
+        }
         let Some(said) = logged.users.remove(&(user.workspace.as_i64(), user.id.as_i64())) else {
             logged.ensure_readable(user.workspace, &user_subject(user.id))?;
             tracing::warn!(id = %user.id, "the log knows nothing of a member; the backup passes them over");
@@ -263,15 +268,14 @@ async fn write_members_and_keys<W: Write>(
         let user = User { role: said.role, status: said.status, ..user };
         counts.users += 1;
         totals.add_id(user.id);
-        out.write_line(&Line::User { password_hash, oidc_issuer, oidc_subject, principal, user })?;
+        write_user(out, credential, principal, user)?;
     }
     for ((workspace, _), said) in std::mem::take(&mut logged.users) {
         tracing::warn!(id = %said.id, "the row of a member is gone; the backup has what the log says");
         counts.users += 1;
         totals.add_id(said.id);
         let user = replay_members::user_without_row(workspace, said, now);
-        let (password_hash, oidc_issuer, oidc_subject, principal) = (None, None, None, None);
-        out.write_line(&Line::User { password_hash, oidc_issuer, oidc_subject, principal, user })?;
+        write_user(out, StoredCredential::default(), None, user)?;
     }
     for row in replay_members::key_rows(view).await? {
         let hash = row.hash.clone();
@@ -296,6 +300,17 @@ async fn write_members_and_keys<W: Write>(
         out.write_line(&Line::Key { key, hash: said.hash })?;
     }
     Ok(())
+}
+
+fn write_user<W: Write>(
+    out: &mut BackupWriter<W>,
+    credential: StoredCredential,
+    principal: Option<String>,
+    user: User,
+) -> Result<(), StoreError> {
+    let StoredCredential { password_hash, oidc_issuer, oidc_subject, salt } = credential;
+    let credential_salt = salt;
+    out.write_line(&Line::User { password_hash, oidc_issuer, oidc_subject, credential_salt, principal, user })
 }
 
 /// The ends of the chains and the last ids. What they say of links is said anew from the links that were written.
@@ -416,182 +431,23 @@ async fn write_audit<W: Write>(view: &mut Tx, out: &mut BackupWriter<W>) -> Resu
     }
 }
 
-/// Reads a backup whole and checks everything that can be checked without a store: that it is all there, that its audit chains
-/// hold, and that everything else in it is what they say.
-pub fn verify(path: &Path) -> Result<BackupCounts, StoreError> {
+/// A backup that holds together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VerifiedBackup {
+    pub counts: BackupCounts,
+    /// Who wrote it.
+    pub origin: BackupOrigin,
+}
+
+/// Reads a backup whole and checks everything that can be checked without a store: that it is all there, that its signature is that of
+/// the key it names, that its audit chains hold, and that everything else in it is what they say. Whose key it is, is not ours to know.
+pub fn verify(path: &Path) -> Result<VerifiedBackup, StoreError> {
     let refuse = |what: String| StoreError::Refused(format!("{what}; nothing was changed"));
     let mut check = BackupCheck::default();
     let mut lines = BackupReader::open(path)?;
     while let Some(line) = lines.next_line()? {
         check.push(line).map_err(refuse)?;
     }
-    check.finish().map_err(refuse)
-}
-
-async fn load(tx: &mut Tx, path: &Path) -> Result<BackupCounts, StoreError> {
-    // Reading is synchronous and loading is not, so lines wait in a batch until their turn.
-    let mut counts = BackupCounts::default();
-    let mut reader = BackupReader::open(path)?;
-    let mut batch = Vec::new();
-    loop {
-        let line = reader.next_line()?;
-        let done = line.is_none();
-        batch.extend(line);
-        if done || is_full_page(PAGE_SIZE, batch.len()) {
-            load_batch(tx, std::mem::take(&mut batch), &mut counts).await?;
-        }
-        if done {
-            return Ok(counts);
-        }
-    }
-}
-
-async fn load_batch(tx: &mut Tx, batch: Vec<Line>, counts: &mut BackupCounts) -> Result<(), StoreError> {
-    let (mut links, mut audit) = (Vec::new(), Vec::new());
-    for line in batch {
-        match line {
-            Line::Workspace(workspace) => {
-                counts.workspaces += 1;
-                run_in!(
-                    tx,
-                    "insert into workspaces (id, slug, name, policy, created_at, updated_at, deleted_at) values ($1, $2, $3, $4, $5, $6, $7)",
-                    workspace.id.as_i64(),
-                    workspace.slug.as_str(),
-                    &workspace.name,
-                    json(&workspace.policy),
-                    workspace.created_at.ms(),
-                    workspace.updated_at.ms(),
-                    workspace.deleted_at.map(Timestamp::ms)
-                )?;
-            }
-            Line::Domain(domain) => {
-                counts.domains += 1;
-                run_in!(
-                    tx,
-                    "insert into domains (host, workspace_id, is_primary, created_at) values ($1, $2, $3, $4)",
-                    domain.host.as_str(),
-                    domain.workspace.as_i64(),
-                    domain.primary,
-                    domain.created_at.ms()
-                )?;
-            }
-            Line::User { password_hash, oidc_issuer, oidc_subject, principal, user } => {
-                counts.users += 1;
-                if user_rows::insert(tx, &user).await? == 0 {
-                    return Err(duplicate_error(&format!("member {}", user.id)));
-                }
-                run_in!(
-                    tx,
-                    "update users set password_hash = $2, oidc_issuer = $3, oidc_subject = $4 where id = $1",
-                    user.id.as_i64(),
-                    password_hash,
-                    oidc_issuer,
-                    oidc_subject
-                )?;
-                user_rows::set_principal(tx, user.id, principal.as_deref()).await?;
-            }
-            Line::Key { hash, key } => {
-                counts.keys += 1;
-                if api_keys::insert(tx, &key, &hash).await? == 0 {
-                    return Err(duplicate_error(&format!("key {}", key.id)));
-                }
-            }
-            Line::Head { workspace_id, ts, links, head } => {
-                run_in!(
-                    tx,
-                    "insert into heads (workspace_id, seq, hash, ts, links) values ($1, $2, $3, $4, $5)",
-                    workspace_id.as_i64(),
-                    head.seq,
-                    &head.hash,
-                    ts.ms(),
-                    links
-                )?;
-            }
-            Line::Worker { worker, last_id } => {
-                run_in!(
-                    tx,
-                    "insert into workers (worker, last_id, holder, leased_until) values ($1, $2, '', 0)",
-                    worker,
-                    last_id.as_i64()
-                )?;
-            }
-            Line::Link { target_normalized, link } => links.push((target_normalized, link)),
-            Line::Audit { workspace_id, entry } => audit.push((workspace_id, entry)),
-            Line::RlinksBackup { .. } | Line::End { .. } => {}
-        }
-    }
-    counts.links += links.len() as u64;
-    counts.audit += audit.len() as u64;
-    if !links.is_empty() {
-        let rows: Vec<_> = links
-            .iter()
-            .map(|(normalized, link)| LinkBatchRow::from_link(link, normalized.clone(), None))
-            .collect();
-        if insert::links(tx, &rows).await? != links.len() as u64 {
-            return Err(duplicate_error("a code"));
-        }
-        insert::tags_and_words(tx, &links.iter().map(|(_, link)| link).collect::<Vec<_>>()).await?;
-    }
-    if !audit.is_empty() {
-        let entries: Vec<_> = audit.iter().map(|(id, entry)| (id.as_i64(), entry)).collect();
-        chain::insert(tx, &entries).await?;
-    }
-    Ok(())
-}
-
-fn duplicate_error(what: &str) -> StoreError {
-    StoreError::Refused(format!("the backup holds {what} twice; nothing was changed"))
-}
-
-/// Reads a backup line by line, and at the end checks that it was all of it.
-struct BackupReader {
-    from: BufReader<File>,
-    hash: Sha256,
-    count: u64,
-    ended: bool,
-}
-
-impl BackupReader {
-    fn open(path: &Path) -> Result<Self, StoreError> {
-        let file = File::open(path)
-            .map_err(|error| StoreError::Unavailable(format!("{}: {error}", path.display())))?;
-        Ok(Self { from: BufReader::new(file), hash: Sha256::new(), count: 0, ended: false })
-    }
-
-    fn next_line(&mut self) -> Result<Option<Line>, StoreError> {
-        let refuse = |what: &str| {
-            Err(StoreError::Refused(format!("not a whole rlinks backup: {what}; nothing was changed")))
-        };
-        let mut text = Vec::new();
-        let mut limited = std::io::Read::take(&mut self.from, MAX_LINE_BYTES as u64);
-        limited
-            .read_until(b'\n', &mut text)
-            .map_err(|error| StoreError::Unavailable(format!("the backup cannot be read: {error}")))?;
-        if text.is_empty() {
-            return if self.ended { Ok(None) } else { refuse("it ends early") };
-        }
-        if self.ended {
-            return refuse("there is more after its end");
-        }
-        let Ok(line) = serde_json::from_slice::<Line>(&text) else {
-            return refuse(&format!("line {} cannot be read", self.count + 1));
-        };
-        match &line {
-            Line::RlinksBackup { format, .. } if *format > FORMAT_VERSION => {
-                return refuse("it was written by a newer rmax");
-            }
-            Line::RlinksBackup { .. } if self.count == 0 => {}
-            _ if self.count == 0 => return refuse("it has no header"),
-            Line::End { lines, sha256 } => {
-                self.ended = true;
-                if *lines != self.count || *sha256 != hex::encode(&self.hash.clone().finalize()) {
-                    return refuse("its contents are not those its last line names");
-                }
-            }
-            _ => {}
-        }
-        self.hash.update(&text);
-        self.count += 1;
-        Ok(Some(line))
-    }
+    let origin = lines.origin().cloned().ok_or_else(|| refuse("the backup has no header".to_owned()))?;
+    Ok(VerifiedBackup { counts: check.finish().map_err(refuse)?, origin })
 }

@@ -12,7 +12,8 @@
 //! | how many links somebody may change in a minute | `change_limits` |
 //! | backup and restore, and rows that are not what the log says | [`backup`] |
 //! | what changed, for caches | [`feed`] |
-//! | leases and keys that several nodes share | `jobs` |
+//! | keys that several nodes share, and keys that sign | `installation` |
+//! | where jobs go on that are done in parts | `jobs` |
 //! | how many there may be of something; what counts towards hourly limits | `quota`, `limit_uses` |
 //! | the time and random bytes | [`clock`] |
 //!
@@ -29,6 +30,7 @@ pub mod clock;
 pub mod database;
 mod error;
 pub mod feed;
+mod installation;
 mod jobs;
 mod limit_uses;
 mod links;
@@ -63,6 +65,8 @@ pub use database::migrations::Schema;
 pub use database::open::{Location, MissingStore, StoreOptions};
 pub use database::pool::Dialect;
 pub use error::{LimitScope, LimitedChange, QuotaHolder, QuotaKind, StoreError};
+pub use installation::audit_keys::AuditKeyRecord;
+pub use installation::shared_keys::{SecretKey, SharedKeyPair};
 pub use limit_uses::LimitUse;
 #[doc(hidden)]
 pub use links::list_filter::SmallResult;

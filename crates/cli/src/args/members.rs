@@ -1,6 +1,6 @@
 //! `rmax users` and `keys`.
 
-use clap::Subcommand;
+use clap::{Subcommand, ValueEnum};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Users {
@@ -85,6 +85,15 @@ pub(crate) enum Users {
     },
 }
 
+/// A key that the installation itself signs with.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum InstallationKeyName {
+    Audit,
+    Form,
+    Cursor,
+    Oidc,
+}
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum Keys {
     /// Make a key and print it, this once
@@ -119,5 +128,17 @@ pub(crate) enum Keys {
     Rotate {
         /// Its id
         id: String,
+    },
+    /// Put a new key in the place of one that the installation itself signs with
+    ///
+    /// `audit` signs audit heads and backups: the old and the new key sign that one follows the other, so what the old one signed can
+    /// still be verified. `form`, `cursor` and `oidc` sign forms before sign-in, cursors of lists, and sign-ins at the OpenID provider:
+    /// servers notice within seconds, and accept what the old key signed for an hour (`oidc`: ten minutes).
+    RotateInstallation {
+        /// Which
+        key: InstallationKeyName,
+        /// Accept nothing that the old key signed: somebody else may have it
+        #[arg(long)]
+        now: bool,
     },
 }

@@ -8,14 +8,13 @@ use rlinks_clicks::journal::{self, Reader};
 use rlinks_clicks::misses::MissCounter;
 use rlinks_clicks::rollup::RollupSubject;
 use rlinks_clicks::{ClickStore, Ingest};
-use rlinks_core::audit::Head;
 use rlinks_core::link::route_object::{ClickTotals, RouteObject};
 use rlinks_core::{Actor, Code, Link, Slug, Timestamp, Workspace};
 use rlinks_ops::domain_checks::DomainChecker;
 use rlinks_ops::safety::Safety;
 use rlinks_ops::{Caller, OpenedStore, Ops, OpsSettings};
 use rlinks_routes::host_directory::HostDirectory;
-use rlinks_store::audit::checkpoints::{self, Signer};
+use rlinks_store::audit::signing_key::{Signer, SigningKey};
 use rlinks_store::clock::{Clock, Random};
 use rlinks_store::{Location, MissingStore, Store, StoreError, StoreOptions};
 use tokio::sync::OnceCell;
@@ -33,6 +32,8 @@ pub(crate) struct LocalStore {
     pub(crate) ops: Ops,
     pub(crate) config: Config,
     pub(crate) output: Output,
+    /// What signs audit heads and backups.
+    pub(crate) signing_key: SigningKey,
     environment: Environment,
     is_new: bool,
     clicks: OnceCell<ClickStore>,
@@ -101,7 +102,8 @@ impl LocalStore {
             resource_limits: config.resource_limits,
         };
         let ops = Ops::new(opened, settings);
-        Ok(Self { ops, config, output, environment, is_new, clicks: OnceCell::new() })
+        let signing_key = config.signing_key();
+        Ok(Self { ops, config, output, signing_key, environment, is_new, clicks: OnceCell::new() })
     }
 
     /// Waits until everything that was opened is closed.
@@ -257,13 +259,14 @@ impl LocalStore {
     }
 
     async fn try_write_checkpoint(&self) -> Result<(), StoreError> {
-        let heads: Vec<Head> = self.store().heads().await?.into_iter().map(|(_, head)| head).collect();
-        checkpoints::append_checkpoints(&self.config.data, &self.signer()?, &heads, self.now(), false)
+        self.ops.sign_heads(&self.signing_key).await.map(drop)
     }
 
-    /// The key of this installation.
-    pub(crate) fn signer(&self) -> Result<Signer, StoreError> {
-        Signer::load(&self.config.data, self.ops.random.bytes())
+    /// The key of this installation, made where it was never needed before. The first thing it signs is where the chains end, so that it
+    /// is missed if it vanishes.
+    pub(crate) async fn signer(&self) -> Result<Arc<Signer>, StoreError> {
+        self.try_write_checkpoint().await?;
+        self.ops.signer(&self.signing_key).await
     }
 
     /// The address of a link, as people share it. None where no host leads to its workspace: any other would lead elsewhere.

@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 
 use rlinks_core::audit::{GENESIS_HASH, Head};
 use rlinks_ops::OpenedStore;
-use rlinks_store::audit::checkpoints::{self, CHECKPOINT_LOG_FILE};
-use rlinks_store::backup::{self, BackupCounts};
+use rlinks_store::audit::checkpoints::CHECKPOINT_LOG_FILE;
+use rlinks_store::audit::key_statements::TrustedKeys;
+use rlinks_store::backup::{self, BackupCounts, BackupOrigin, RestoreTrust};
 use rlinks_store::database::atomic_file::Overwrite;
 use rlinks_store::{Location, MissingStore, StoreError};
 use serde_json::json;
@@ -18,12 +19,13 @@ use crate::config::Config;
 use crate::environment::Environment;
 use crate::error::CliError;
 use crate::files::{OutputFile, ServerLock, cannot_read, lock_out_servers};
-use crate::output::Output;
+use crate::output::{Confirmation, Output, confirm, is_interactive};
 
 pub(crate) async fn run(local: &LocalStore, args: &Backup) -> Result<(), CliError> {
     let mut file = OutputFile::create(&args.file, Overwrite::from_flag(args.force))?;
+    let signer = local.signer().await?;
     let progress = local.output.progress("saving");
-    let saved = local.store().backup(progress.wrap_writer(&mut file), local.now()).await;
+    let saved = local.store().backup(progress.wrap_writer(&mut file), &signer, local.now()).await;
     drop(progress);
     let counts = saved.map_err(|error| file.write_error().unwrap_or_else(|| error.into()))?;
     let is_stdout = file.is_stdout();
@@ -32,7 +34,7 @@ pub(crate) async fn run(local: &LocalStore, args: &Backup) -> Result<(), CliErro
         local.output.note(&summary(&counts, "saved"));
         return Ok(());
     }
-    report(local.output, &args.file, &counts, "saved")
+    report(local.output, &args.file, &counts, Some(signer.fingerprint()), "saved")
 }
 
 fn summary(counts: &BackupCounts, done: &str) -> String {
@@ -42,7 +44,13 @@ fn summary(counts: &BackupCounts, done: &str) -> String {
     )
 }
 
-fn report(output: Output, file: &Path, counts: &BackupCounts, done: &str) -> Result<(), CliError> {
+fn report(
+    output: Output,
+    file: &Path,
+    counts: &BackupCounts,
+    fingerprint: Option<String>,
+    done: &str,
+) -> Result<(), CliError> {
     if output.json {
         return output.object(&json!({
             "file": file,
@@ -52,9 +60,14 @@ fn report(output: Output, file: &Path, counts: &BackupCounts, done: &str) -> Res
             "keys": counts.keys,
             "links": counts.links,
             "audit": counts.audit,
+            "fingerprint": fingerprint,
         }));
     }
-    output.done(&summary(counts, done))
+    output.done(&summary(counts, done))?;
+    if let Some(fingerprint) = fingerprint {
+        output.note(&format!("signed by key {fingerprint}"));
+    }
+    Ok(())
 }
 
 /// Verified before anything is touched, refused where it would replace something, and never beside a running server.
@@ -67,8 +80,10 @@ pub(crate) async fn restore(
     config.location()?;
     local_store::ensure_data_is_folder(&config.data)?;
     std::fs::File::open(&args.file).map_err(|error| cannot_read(&args.file, &error))?;
-    let progress = output.progress("restoring");
-    backup::verify(&args.file)?;
+    let progress = output.progress("reading");
+    let origin = backup::verify(&args.file)?.origin;
+    drop(progress);
+    let trust = decide_trust(&config, output, args, &origin)?;
     let running = || {
         CliError::failed(format!("a server is running on {}; nothing was changed", config.data.display()))
             .hint("stop it, restore, and start it again")
@@ -78,16 +93,86 @@ pub(crate) async fn restore(
         ServerLock::Free(lock) => lock,
     };
     let overwrite = Overwrite::from_flag(args.force);
+    let progress = output.progress("restoring");
     let opened = open(&config, overwrite, output).await?;
     let local = LocalStore::from_store(opened, config, environment, output, false)?;
-    let done = replace(&local, &args.file, overwrite).await;
+    let done = replace(&local, &args.file, &trust, overwrite).await;
     local.store().close().await;
     drop(lock);
     drop(progress);
-    report(output, &args.file, &done?, "restored")
+    report(output, &args.file, &done?, origin.fingerprint(), "restored")
 }
 
-async fn replace(local: &LocalStore, file: &Path, overwrite: Overwrite) -> Result<BackupCounts, CliError> {
+/// Whose word is taken for what the backup says. What this installation signed, or one that it took over from, is believed; about others
+/// somebody has to decide.
+fn decide_trust(
+    config: &Config,
+    output: Output,
+    args: &Restore,
+    origin: &BackupOrigin,
+) -> Result<RestoreTrust, CliError> {
+    let file = args.file.display();
+    let (Some(key), Some(fingerprint)) = (&origin.key, origin.fingerprint()) else {
+        if !args.unsigned {
+            return Err(CliError::failed(format!(
+                "{file} is not signed: a backup of format {} has a checksum only, which whoever changes it can compute anew; nothing was changed",
+                origin.format
+            ))
+            .hint("if it was in your hands since it was written, restore it with --unsigned"));
+        }
+        output.warning(&format!(
+            "{file} is not signed, so nobody can tell whether it was changed since it was written on {}",
+            origin.created_at
+        ));
+        return Ok(RestoreTrust::Unsigned);
+    };
+    let trust = RestoreTrust::Key(key.clone());
+    if let Some(named) = &args.trust {
+        if digits(named) == digits(&fingerprint) {
+            return Ok(trust);
+        }
+        return Err(CliError::failed(format!(
+            "{file} is signed by key {fingerprint}, not by {named}; nothing was changed"
+        ))
+        .hint("ask whoever wrote it for the fingerprint of their key: `rmax doctor` shows it"));
+    }
+    if is_known(config, key)? {
+        return Ok(trust);
+    }
+    let asked = format!(
+        "{file} was written by another installation, on {}. Its key is {fingerprint}",
+        origin.created_at
+    );
+    if output.json || !is_interactive() {
+        return Err(CliError::failed(format!("{asked}; nothing was changed")).hint(format!(
+            "compare that with what `rmax backup` or `rmax doctor` says there, and restore it with --trust {fingerprint}"
+        )));
+    }
+    match confirm(&format!("{asked}, as `rmax doctor` shows it there.\nRestore it?"))? {
+        Confirmation::Confirmed => Ok(trust),
+        Confirmation::Declined => Err(CliError::failed("nothing was changed")),
+    }
+}
+
+/// A fingerprint without what people put between its digits.
+fn digits(fingerprint: &str) -> String {
+    let digits = fingerprint.chars().filter(char::is_ascii_alphanumeric);
+    digits.map(|digit| digit.to_ascii_lowercase()).collect()
+}
+
+/// Whether the key of this installation is that one, or vouches for it. The store is not asked: it may be what has to be restored.
+fn is_known(config: &Config, key: &str) -> Result<bool, StoreError> {
+    let Some(signer) = config.signing_key().load()? else { return Ok(false) };
+    let log = checkpoint_log::read(&config.data.join(CHECKPOINT_LOG_FILE)).unwrap_or_default();
+    Ok(TrustedKeys::from_statements(&signer.public_key(), &log.signed.statements).contains(key))
+}
+
+async fn replace(
+    local: &LocalStore,
+    file: &Path,
+    trust: &RestoreTrust,
+    overwrite: Overwrite,
+) -> Result<BackupCounts, CliError> {
     if overwrite == Overwrite::Refuse && !local.store().is_empty().await? {
         return Err(CliError::failed(format!(
             "{} is not empty; nothing was changed",
@@ -95,8 +180,8 @@ async fn replace(local: &LocalStore, file: &Path, overwrite: Overwrite) -> Resul
         ))
         .hint("replace everything in it with --force, after a `rmax backup` of its own"));
     }
-    let counts = local.ops.restore_backup(file).await?;
-    if let Err(error) = write_restored_checkpoint(local).await {
+    let counts = local.ops.restore_backup(file, trust).await?;
+    if let Err(error) = write_restored_checkpoint(local, trust).await {
         local.output.warning(&format!("the audit heads were not signed: {error}"));
     }
     Ok(counts)
@@ -142,16 +227,16 @@ fn move_aside(path: &Path, now_ms: i64) -> Result<PathBuf, CliError> {
 
 /// From here on the heads of the backup bind the store. A workspace it does not have ends here, so that its earlier heads are
 /// not missed.
-async fn write_restored_checkpoint(local: &LocalStore) -> Result<(), StoreError> {
-    let mut heads: Vec<Head> = local.store().heads().await?.into_iter().map(|(_, head)| head).collect();
-    let log = local.config.data.join(CHECKPOINT_LOG_FILE);
-    let known = checkpoint_log::read(&log)?;
-    let gone: BTreeSet<String> = known
-        .checkpoints
-        .into_iter()
-        .map(|checkpoint| checkpoint.head.workspace)
-        .filter(|workspace| !heads.iter().any(|head| head.workspace == *workspace))
-        .collect();
-    heads.extend(gone.into_iter().map(|workspace| Head { workspace, seq: 0, hash: GENESIS_HASH.to_owned() }));
-    checkpoints::append_checkpoints(&local.config.data, &local.signer()?, &heads, local.now(), true)
+async fn write_restored_checkpoint(local: &LocalStore, trust: &RestoreTrust) -> Result<(), StoreError> {
+    let there: BTreeSet<String> =
+        local.store().heads().await?.into_iter().map(|(_, head)| head.workspace).collect();
+    let known = checkpoint_log::read(&local.config.data.join(CHECKPOINT_LOG_FILE))?;
+    let known = known.signed.checkpoints.into_iter().map(|checkpoint| checkpoint.head.workspace);
+    let gone: BTreeSet<String> = known.filter(|workspace| !there.contains(workspace)).collect();
+    let gone = gone.into_iter().map(|workspace| Head { workspace, seq: 0, hash: GENESIS_HASH.to_owned() });
+    let former = match trust {
+        RestoreTrust::Key(key) => Some(key.as_str()),
+        RestoreTrust::Unsigned => None,
+    };
+    local.ops.sign_restored_heads(&local.signing_key, gone.collect(), former).await
 }

@@ -13,7 +13,8 @@ use rlinks_ops::api_keys::stale_before;
 use rlinks_ops::safety::blocklist::BlocklistFile;
 use rlinks_server::Tls;
 use rlinks_server::auth::oidc::provider::Issuer;
-use rlinks_store::audit::checkpoints::{self, CHECKPOINT_LOG_FILE, SIGNING_KEY_FILE};
+use rlinks_store::audit::checkpoints::{self, CHECKPOINT_LOG_FILE};
+use rlinks_store::audit::signing_key::SigningKeySource;
 use rlinks_store::clock::Clock;
 use rlinks_store::{Location, MissingStore, Store, StoreError};
 use serde::Serialize;
@@ -293,7 +294,7 @@ async fn check_store(findings: &mut Findings, store: &Store, config: &Config) ->
             "restore a backup with `rmax restore <file> --force`",
         );
     }
-    let marks = check_checkpoint_log(findings, config);
+    let marks = check_checkpoint_log(findings, store, config).await?;
     match store.verify(&marks).await? {
         Ok(heads) => {
             let entries: i64 = heads.iter().map(|head| head.seq).sum();
@@ -406,40 +407,55 @@ async fn check_clicks(
     Ok(())
 }
 
+/// The fingerprint of the key that signs heads and backups, and whether it ought to have signed some.
+async fn check_signing_key(
+    findings: &mut Findings,
+    store: &Store,
+    config: &Config,
+) -> Result<(Option<String>, bool), CliError> {
+    let (key, known) = (config.signing_key(), store.audit_keys().await?);
+    let hint = "put it back from a copy, or make a new one with `rmax keys rotate-installation audit`";
+    let is_default = *key.source() == SigningKeySource::DataFolder;
+    match key.load() {
+        Ok(Some(signer)) => return Ok((Some(signer.fingerprint()), is_default || !known.is_empty())),
+        Ok(None) if is_default && known.is_empty() => {}
+        Ok(None) => findings.problem("heads", format!("there is no audit key at {}", key.describe()), hint),
+        Err(error) => findings.problem("heads", error.to_string(), hint),
+    }
+    Ok((None, !known.is_empty()))
+}
+
 /// The heads that were signed, as far as they can be believed.
-fn check_checkpoint_log(findings: &mut Findings, config: &Config) -> Vec<rlinks_core::audit::Head> {
+async fn check_checkpoint_log(
+    findings: &mut Findings,
+    store: &Store,
+    config: &Config,
+) -> Result<Vec<rlinks_core::audit::Head>, CliError> {
+    let (fingerprint, was_used) = check_signing_key(findings, store, config).await?;
     let log = config.data.join(CHECKPOINT_LOG_FILE);
-    match checkpoint_log::read(&log) {
-        Ok(read) if read.checkpoints.is_empty() && log.exists() => {
-            findings
-                .ok("heads", format!("{}: a cut-off end may not show", checkpoint_log::describe_empty(&log)));
-            Vec::new()
-        }
-        // Both are made by the first change.
-        Ok(_) if !log.exists() && config.data.join(SIGNING_KEY_FILE).exists() => {
-            let hint =
-                "put the file back from a copy; without it nobody sees that the end of the log was cut off";
-            findings.problem("heads", format!("{} was there and is gone", log.display()), hint);
-            Vec::new()
-        }
-        Ok(_) if !log.exists() => {
-            findings.ok("heads", format!("{} is not there yet; the first change makes it", log.display()));
-            Vec::new()
-        }
-        Ok(read) => {
-            let torn: Vec<String> = read
-                .torn_lines
-                .iter()
-                .map(|line| format!("; line {line} is torn and was passed over"))
-                .collect();
-            let heads = read.checkpoints.len();
-            findings.ok("heads", format!("{heads} signed heads in {}{}", log.display(), torn.concat()));
-            checkpoints::effective_heads(&read.checkpoints)
-        }
+    let read = match checkpoint_log::read(&log) {
+        Ok(read) => read,
         Err(error) => {
             let hint = "put the file back from a copy; what it says now cannot be believed";
             findings.problem("heads", error.to_string(), hint);
-            Vec::new()
+            return Ok(Vec::new());
         }
+    };
+    if read.signed.checkpoints.is_empty() {
+        let what = checkpoint_log::describe_empty(&log);
+        if was_used {
+            let hint =
+                "put the file back from a copy; without it nobody sees that the end of the log was cut off";
+            findings.problem("heads", format!("{what}, though heads were signed"), hint);
+        } else {
+            findings.ok("heads", format!("{what}; the first change makes it"));
+        }
+        return Ok(Vec::new());
     }
+    let torn: Vec<String> =
+        read.torn_lines.iter().map(|line| format!("; line {line} is torn and was passed over")).collect();
+    let heads = read.signed.checkpoints.len();
+    let by = fingerprint.map_or_else(String::new, |key| format!("; the key is {key}"));
+    findings.ok("heads", format!("{heads} signed heads in {}{}{by}", log.display(), torn.concat()));
+    Ok(checkpoints::effective_heads(&read.signed.checkpoints))
 }

@@ -1,5 +1,7 @@
 //! `rmax keys`: what programs sign in with.
 
+mod installation;
+
 use rlinks_core::access::api_key::KeyStatus;
 use rlinks_core::draft::{TimeInput, parse_expiry};
 use rlinks_core::{ApiKey, FieldErrors, Scope, Scopes, Timestamp};
@@ -25,6 +27,7 @@ pub(crate) async fn run(backend: &Backend, command: Keys) -> Result<(), CliError
             revoke(backend, &id, created, yes).await
         }
         Keys::Rotate { id } => rotate(backend, &id).await,
+        Keys::RotateInstallation { key, now } => installation::rotate(backend, key, now).await,
     }
 }
 

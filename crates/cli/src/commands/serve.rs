@@ -2,7 +2,7 @@
 
 use std::io::Write as _;
 
-use rlinks_server::{Archive, Reload};
+use rlinks_server::{Archive, AuditPushSettings, Reload};
 use rlinks_store::MissingStore;
 use rlinks_store::clock::Clock;
 use serde_json::{Map, Value, json};
@@ -99,6 +99,11 @@ fn server_config(config: Config, environment: &Environment) -> rlinks_server::Co
         target_changes_per_minute: config.target_changes_per_minute,
         removals_per_minute: config.removals_per_minute,
         resource_limits: config.resource_limits,
+        audit_key: config.audit_key,
+        audit_push: AuditPushSettings {
+            destinations: config.audit_push,
+            options: local_store::aws_variables(environment),
+        },
         archive: config
             .archive
             .map(|destination| Archive { destination, options: local_store::aws_variables(environment) }),

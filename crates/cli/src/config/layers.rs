@@ -16,7 +16,7 @@ use crate::error::CliError;
 use crate::files::cannot_read;
 
 /// Every key there is, in the order they are shown.
-pub(super) const CONFIG_KEYS: [&str; 59] = [
+pub(super) const CONFIG_KEYS: [&str; 61] = [
     "domain",
     "base_domain",
     "public_scheme",
@@ -45,6 +45,8 @@ pub(super) const CONFIG_KEYS: [&str; 59] = [
     "journal_mb",
     "journal_sync",
     "retention.archive",
+    "audit.key",
+    "audit.push",
     "safety.blocklist_path",
     "safety.safe_browsing_key",
     "safety.safe_browsing_url",
@@ -142,6 +144,14 @@ impl Setting {
             Origin::Default | Origin::Variable(_) | Origin::Flag(_) => format!("{} {why}", self.origin),
         })
     }
+}
+
+/// A list somebody gave.
+struct GivenList<T> {
+    /// What it means.
+    parsed: Vec<T>,
+    texts: Vec<String>,
+    origin: Origin,
 }
 
 /// All that was given.
@@ -376,7 +386,31 @@ impl Layers {
         key: &'static str,
         parse: impl Fn(&str) -> Result<T, String>,
     ) -> Result<Vec<T>, CliError> {
-        let Some(setting) = self.get(key).cloned() else { return Ok(Vec::new()) };
+        let Some(given) = self.read_list(key, parse)? else { return Ok(Vec::new()) };
+        self.show(key, given.texts.into(), &given.origin);
+        Ok(given.parsed)
+    }
+
+    /// The same where a value may hold a secret, and is shown without it.
+    pub(super) fn list_shown_as<T>(
+        &mut self,
+        key: &'static str,
+        parse: impl Fn(&str) -> Result<T, String>,
+        shown: impl Fn(&T) -> String,
+    ) -> Result<Vec<T>, CliError> {
+        let Some(given) = self.read_list(key, parse)? else { return Ok(Vec::new()) };
+        let texts: Vec<String> = given.parsed.iter().map(shown).collect();
+        self.show(key, texts.into(), &given.origin);
+        Ok(given.parsed)
+    }
+
+    /// A list, if one was given.
+    fn read_list<T>(
+        &self,
+        key: &'static str,
+        parse: impl Fn(&str) -> Result<T, String>,
+    ) -> Result<Option<GivenList<T>>, CliError> {
+        let Some(setting) = self.get(key).cloned() else { return Ok(None) };
         let texts: Option<Vec<String>> = match &setting.value {
             Value::String(text) => Some(
                 text.split(',').map(str::trim).filter(|part| !part.is_empty()).map(str::to_owned).collect(),
@@ -387,8 +421,7 @@ impl Layers {
         let texts = texts.ok_or_else(|| setting.invalid(key, "must be a list of texts"))?;
         let parsed: Result<Vec<T>, String> = texts.iter().map(|text| parse(text)).collect();
         let parsed = parsed.map_err(|why| setting.invalid(key, &why))?;
-        self.show(key, texts.into(), &setting.origin);
-        Ok(parsed)
+        Ok(Some(GivenList { parsed, texts, origin: setting.origin }))
     }
 
     /// A list of tables; a variable has it as JSON.

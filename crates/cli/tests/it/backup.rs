@@ -35,12 +35,17 @@ fn backup_restores_all_data_into_another_folder() {
     exit 0
     --- stdout
     saved: workspaces 2, domains 2, members 0, keys 0, links 3, audit entries 8
+    --- stderr
+    signed by key <fingerprint>
     ");
     let before = everything(&sandbox);
-    assert_snapshot!(sandbox.rmax("--data other restore all.jsonl"), @"
+    let trust = sandbox.fingerprint("all.jsonl");
+    assert_snapshot!(sandbox.rmax(&format!("--data other restore all.jsonl --trust {trust}")), @"
     exit 0
     --- stdout
     restored: workspaces 2, domains 2, members 0, keys 0, links 3, audit entries 8
+    --- stderr
+    signed by key <fingerprint>
     ");
     let sandbox = sandbox.with("RMAX_DATA", "other");
     assert_eq!(everything(&sandbox), before);
@@ -121,7 +126,7 @@ fn restore_rejects_damaged_or_incomplete_backups() {
     check("empty", String::new(), "it ends early");
     check("other", "{\"some\":\"json\"}\n".to_owned(), "not a whole rlinks backup");
     check("longer", format!("{text}{}\n", lines[1]), "there is more after its end");
-    check("newer", text.replacen("\"format\":2", "\"format\":3", 1), "a newer rmax");
+    check("newer", text.replacen("\"format\":3", "\"format\":4", 1), "a newer rmax");
     sandbox.fails(1, "restore missing.jsonl --force").says("missing.jsonl cannot be read");
     assert_eq!(everything(&sandbox), before);
 }
@@ -182,5 +187,7 @@ fn backup_and_restore_print_counts_as_json() {
     let sandbox = filled();
     let counts = sandbox.json("backup all.jsonl --json");
     assert_eq!((&counts["links"], &counts["workspaces"]), (&3.into(), &2.into()));
-    assert_eq!(sandbox.json("--data other --json restore all.jsonl"), counts);
+    let trust = sandbox.fingerprint("all.jsonl");
+    assert_eq!(counts["fingerprint"], trust.as_str());
+    assert_eq!(sandbox.json(&format!("--data other --json restore all.jsonl --trust {trust}")), counts);
 }

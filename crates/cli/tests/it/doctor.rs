@@ -50,9 +50,9 @@ fn doctor_on_a_healthy_store_reports_no_problem() {
     ok       data: rlinks-data is ours alone to write
     ok       server: none is running on this folder
     ok       store: sqlite:rlinks-data/rlinks.db opens
-    ok       schema: up to date (11)
+    ok       schema: up to date (14)
     ok       integrity: the database finds no damage
-    ok       heads: 1 signed heads in rlinks-data/audit-heads.log
+    ok       heads: 1 signed heads in rlinks-data/audit-heads.log; the key is <fingerprint>
     ok       audit: 2 entries, none edited, removed or cut off
     ok       links: every link is what the audit log says
     ok       clicks: none were stored yet
@@ -78,9 +78,9 @@ fn doctor_names_each_problem() {
     ok       data: rlinks-data is ours alone to write
     ok       server: none is running on this folder
     ok       store: sqlite:rlinks-data/rlinks.db opens
-    ok       schema: up to date (11)
+    ok       schema: up to date (14)
     ok       integrity: the database finds no damage
-    ok       heads: 2 signed heads in rlinks-data/audit-heads.log
+    ok       heads: 2 signed heads in rlinks-data/audit-heads.log; the key is <fingerprint>
     problem  audit: workspace main, entry 2: was edited: its hash does not match its contents
              compare with a backup or an export
     problem  links: changed past the audit log: x
@@ -239,12 +239,12 @@ fn migrate_status_shows_the_schema_version() {
     assert_snapshot!(sandbox.rmax("migrate up"), @"
     exit 0
     --- stdout
-    the schema is up to date: 11
+    the schema is up to date: 14
     ");
     assert_snapshot!(sandbox.rmax("migrate status"), @"
     exit 0
     --- stdout
-    schema 11; 11 applied, 0 waiting
+    schema 14; 14 applied, 0 waiting
     ");
     let schema = sandbox.json("migrate status --json");
     assert_eq!(schema["known"], schema["applied"]);

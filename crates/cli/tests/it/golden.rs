@@ -204,6 +204,11 @@ fn lines_of(backup: &str) -> Vec<String> {
     assert!(lines[0]["rlinks_backup"].as_object_mut().unwrap().remove("created_at").is_some());
     assert!(lines[0]["rlinks_backup"].as_object_mut().unwrap().remove("version").is_some());
     assert!(lines[last]["end"].as_object_mut().unwrap().remove("sha256").is_some());
+    // Since then backups are signed.
+    for name in ["format", "key", "fingerprint", "encryption"] {
+        lines[0]["rlinks_backup"].as_object_mut().unwrap().remove(name);
+    }
+    lines[last]["end"].as_object_mut().unwrap().remove("signature");
     let ends = [lines[0].to_string(), lines[last].to_string()];
     let between = backup.lines().skip(1).take(last - 1).map(str::to_owned);
     between.chain(ends).collect()
@@ -219,7 +224,9 @@ fn a_backup_of_the_golden_store_is_the_golden_backup() {
 #[test]
 fn the_golden_backup_restores_into_an_empty_folder_and_gives_the_same_backup() {
     let sandbox = Sandbox::new();
-    sandbox.ok(&format!("restore {}", golden("backup.jsonl").display()));
+    let file = golden("backup.jsonl");
+    sandbox.fails(1, &format!("restore {}", file.display())).says("is not signed");
+    sandbox.ok(&format!("restore {} --unsigned", file.display())).says("is not signed");
     sandbox.ok("audit verify");
     sandbox.ok("backup again.jsonl");
     assert_eq!(lines_of(&sandbox.read("again.jsonl")), lines_of(&text("backup.jsonl")));

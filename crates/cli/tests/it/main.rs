@@ -20,6 +20,7 @@ mod doctor;
 mod domain_checks;
 mod golden;
 mod help_and_version;
+mod integrity;
 mod links;
 mod oidc;
 mod outputs;

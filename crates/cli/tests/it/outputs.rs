@@ -66,7 +66,8 @@ fn dash_and_dev_stdout_receive_only_the_data() {
         let file = File::create(sandbox.path("all.jsonl")).unwrap();
         let status = sandbox.command(&format!("backup {name}")).stdout(file).status().unwrap();
         assert!(status.success(), "{name}");
-        sandbox.ok("--data other restore all.jsonl --force");
+        let trust = sandbox.fingerprint("all.jsonl");
+        sandbox.ok(&format!("--data other restore all.jsonl --force --trust {trust}"));
     }
     assert!(!sandbox.path("-").exists());
 }

@@ -54,14 +54,15 @@ fn backup_round_trips_between_both_databases() {
 
     let embedded = Sandbox::new();
     let file = sandbox.path("all.jsonl").to_string_lossy().into_owned();
-    embedded.ok(&format!("restore {file}"));
+    embedded.ok(&format!("restore {file} --trust {}", sandbox.fingerprint("all.jsonl")));
     assert_eq!(embedded.link("a"), sandbox.link("a"));
     embedded.ok("audit verify");
     embedded.ok("backup back.jsonl");
 
     let file = embedded.path("back.jsonl").to_string_lossy().into_owned();
-    second.sandbox().ok(&format!("restore {file}"));
-    second.sandbox().fails(1, &format!("restore {file}"));
+    let trust = embedded.fingerprint("back.jsonl");
+    second.sandbox().ok(&format!("restore {file} --trust {trust}"));
+    second.sandbox().fails(1, &format!("restore {file} --trust {trust}"));
     assert_eq!(second.sandbox().link("a"), sandbox.link("a"));
     second.sandbox().ok("audit verify");
     assert_eq!(second.sandbox().ok("audit list --json").stdout, sandbox.ok("audit list --json").stdout);

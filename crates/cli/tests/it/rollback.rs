@@ -137,7 +137,8 @@ fn mass_repointing_with_a_stolen_key_is_limited_and_rolled_back_by_one_command()
     // What the log says of it is what a backup holds.
     sandbox.ok("backup all.backup");
     let elsewhere = Sandbox::new();
-    elsewhere.ok(&format!("restore {}", sandbox.path("all.backup").display()));
+    let (file, trust) = (sandbox.path("all.backup"), sandbox.fingerprint("all.backup"));
+    elsewhere.ok(&format!("restore {} --trust {trust}", file.display()));
     assert_eq!(links(&elsewhere), attacked);
     elsewhere.ok("doctor");
 }

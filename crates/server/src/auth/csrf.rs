@@ -3,6 +3,8 @@
 //! Two things together. The browser's own word: `Sec-Fetch-Site` where it sends one, which it does not over plain HTTP, else `Origin`. And a
 //! token that another site cannot know: of the session, or, before there is one, of a cookie that comes with the form.
 
+use std::sync::Arc;
+
 use http::header::{HeaderName, ORIGIN};
 use http::{HeaderMap, HeaderValue};
 use ring::hmac;
@@ -12,6 +14,8 @@ use super::session::token_cookie;
 use crate::auth::connection_info::ConnectionInfo;
 use crate::auth::cookies::{Cookie, Lifetime};
 use rlinks_core::access::api_key;
+use rlinks_ops::shared_keys::SharedKey;
+use rlinks_store::SecretKey;
 use rlinks_store::clock::Random;
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
@@ -31,7 +35,7 @@ pub fn is_cross_site(headers: &HeaderMap, connection: &ConnectionInfo) -> bool {
 /// Tokens of forms for people who are not signed in: the form has the signature of what the cookie has. Nothing is kept here for
 /// them, so a million visitors leave nothing behind.
 pub struct CsrfTokens {
-    key: hmac::Key,
+    key: Arc<SharedKey>,
     random: Random,
 }
 
@@ -43,7 +47,7 @@ pub struct CsrfToken {
 
 impl CsrfTokens {
     /// Tokens of this key. Servers that share one know each other's.
-    pub(super) fn new(key: hmac::Key, random: Random) -> Self {
+    pub(super) fn new(key: Arc<SharedKey>, random: Random) -> Self {
         Self { key, random }
     }
 
@@ -60,10 +64,18 @@ impl CsrfTokens {
     /// Whether a form that came back is one we gave to this browser.
     pub fn is_valid(&self, headers: &HeaderMap, connection: &ConnectionInfo, token: &str) -> bool {
         let Some(known) = token_cookie(headers, connection, Cookie::Form) else { return false };
-        hex::decode(token).is_some_and(|token| hmac::verify(&self.key, known.as_bytes(), &token).is_ok())
+        let Some(token) = hex::decode(token) else { return false };
+        let is_ours = |key| hmac::verify(&derive(&key, "forms"), known.as_bytes(), &token).is_ok();
+        self.key.accepted().any(is_ours)
     }
 
     fn sign(&self, cookie: &str) -> String {
-        hex::encode(hmac::sign(&self.key, cookie.as_bytes()).as_ref())
+        hex::encode(hmac::sign(&derive(&self.key.current(), "forms"), cookie.as_bytes()).as_ref())
     }
+}
+
+/// The installation's key of forms has several uses, each with a key of its own.
+pub(super) fn derive(key: &SecretKey, purpose: &str) -> hmac::Key {
+    let key = hmac::Key::new(hmac::HMAC_SHA256, key);
+    hmac::Key::new(hmac::HMAC_SHA256, hmac::sign(&key, purpose.as_bytes()).as_ref())
 }

@@ -4,16 +4,20 @@
 //! Nothing is stored for them: a cookie names the account and the browser, signed together with the hash of the member's password, so that a
 //! new password makes strangers of all browsers.
 
+use std::sync::Arc;
+
 use http::{HeaderMap, HeaderValue};
 use ring::hmac;
 use rlinks_core::access::api_key;
 use rlinks_core::time::DAY_MS;
 use rlinks_core::{Id, hex};
+use rlinks_ops::shared_keys::SharedKey;
 use rlinks_store::clock::Random;
 use subtle::ConstantTimeEq as _;
 
 use crate::auth::connection_info::ConnectionInfo;
 use crate::auth::cookies::{Cookie, Lifetime};
+use crate::auth::csrf::derive;
 
 /// As long as browsers keep any cookie. Each sign-in begins it anew.
 const LIFETIME_SECONDS: i64 = 400 * DAY_MS / 1000;
@@ -26,14 +30,19 @@ const ENTRY_CHARS: usize = 2 * TAG_BYTES + BROWSER_CHARS + 2 * TAG_BYTES;
 
 /// Signs the cookies of known browsers, and recognizes them.
 pub struct KnownBrowsers {
-    key: hmac::Key,
+    form_key: Arc<SharedKey>,
     random: Random,
 }
 
 impl KnownBrowsers {
     /// Servers that share the key know each other's.
-    pub(super) fn new(key: hmac::Key, random: Random) -> Self {
-        Self { key, random }
+    pub(super) fn new(form_key: Arc<SharedKey>, random: Random) -> Self {
+        Self { form_key, random }
+    }
+
+    /// A rotation makes strangers of all browsers.
+    fn key(&self) -> hmac::Key {
+        derive(&self.form_key.current(), "known browsers")
     }
 
     /// The id of the browser a request comes from, if a member has signed in there since they have this password. It takes as long for an
@@ -74,11 +83,11 @@ impl KnownBrowsers {
     }
 
     fn account(&self, user: Id) -> String {
-        keyed_hash(&self.key, &["account", &user.to_string()])
+        keyed_hash(&self.key(), &["account", &user.to_string()])
     }
 
     fn tag(&self, signed: &str, password_hash: Option<&str>) -> String {
-        keyed_hash(&self.key, &["browser", signed, password_hash.unwrap_or_default()])
+        keyed_hash(&self.key(), &["browser", signed, password_hash.unwrap_or_default()])
     }
 }
 

@@ -28,6 +28,7 @@ use crate::auth::oidc::login::LoginStates;
 use crate::auth::oidc::provider::{Issuer, KeyError};
 use rlinks_ops::Ops;
 use rlinks_ops::outbound::OutboundError;
+use rlinks_ops::shared_keys::InstallationKey;
 
 /// Where the provider sends people back to.
 pub const CALLBACK_PATH: &str = "/admin/oidc/callback";
@@ -178,7 +179,7 @@ impl Oidc {
         let redirect_uri = settings.redirect_uri.clone();
         let redirect_uri =
             redirect_uri.unwrap_or_else(|| format!("{}{CALLBACK_PATH}", ops.short_urls.base_url()));
-        let login_states = LoginStates::new(&ops.shared_key("oidc_key").await, &settings.issuer);
+        let login_states = LoginStates::new(ops.shared_key(InstallationKey::Oidc).await, &settings.issuer);
         Ok(Self { ops, settings, redirect_uri, issuer, login_states })
     }
 

@@ -265,6 +265,6 @@ impl Auth {
 
     /// Of what was tried only this is kept.
     fn attempt_hash(&self, parts: &[&str]) -> String {
-        keyed_hash(&self.attempt_key, parts)
+        keyed_hash(&self.attempt_key(), parts)
     }
 }

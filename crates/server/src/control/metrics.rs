@@ -15,6 +15,7 @@ use axum::routing::get;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, FORWARDED, VIA};
 use http::{HeaderMap, StatusCode};
 use rlinks_core::Scope;
+use rlinks_ops::audit_push::AuditPush;
 
 use crate::api::error::ApiError;
 use crate::auth::Auth;
@@ -33,17 +34,19 @@ const CPU_TICKS_PER_SECOND: f64 = 100.0;
 const PROXY_HEADERS: [&str; 4] = ["x-real-ip", "x-client-ip", "true-client-ip", "cf-connecting-ip"];
 
 /// The one route there is.
-pub fn routes(auth: &Arc<Auth>) -> Router<Arc<RedirectContext>> {
+pub fn routes(auth: &Arc<Auth>, push: &Arc<AuditPush>) -> Router<Arc<RedirectContext>> {
     Router::new()
         .route("/metrics", get(metrics).fallback(method_not_allowed))
         .fallback(not_found)
         .layer(Extension(Arc::clone(auth)))
+        .layer(Extension(Arc::clone(push)))
 }
 
 /// Open on a listener of its own; elsewhere for keys that administer a workspace, and where the operator says so for this very machine.
 async fn metrics(
     State(context): State<Arc<RedirectContext>>,
     Extension(auth): Extension<Arc<Auth>>,
+    Extension(push): Extension<Arc<AuditPush>>,
     Extension(role): Extension<ListenerRole>,
     ConnectInfo(peer): ConnectInfo<std::net::SocketAddr>,
     request: Request,
@@ -60,7 +63,7 @@ async fn metrics(
     }
     let key_fetches = auth.oidc.as_ref().map(Oidc::key_fetches);
     let headers = [(CONTENT_TYPE, PROMETHEUS_CONTENT_TYPE), (CACHE_CONTROL, "no-store")];
-    (StatusCode::OK, headers, render(&context, key_fetches)).into_response()
+    (StatusCode::OK, headers, render(&context, key_fetches, &push)).into_response()
 }
 
 /// Whether a proxy forwarded this request.
@@ -73,7 +76,7 @@ fn is_forwarded(headers: &HeaderMap) -> bool {
 }
 
 /// Everything there is to say, in the order it is said.
-fn render(context: &RedirectContext, key_fetches: Option<u64>) -> String {
+fn render(context: &RedirectContext, key_fetches: Option<u64>, push: &AuditPush) -> String {
     let mut page = PrometheusText(String::with_capacity(4096));
     let (threads, click_pipeline, table) =
         (context.metrics.threads(), &context.click_pipeline, context.routes.table.load());
@@ -106,6 +109,13 @@ fn render(context: &RedirectContext, key_fetches: Option<u64>) -> String {
     for refusal in Refusal::ALL {
         let reason = [("reason", &refusal.name() as &dyn Display)];
         page.sample("rlinks_refused_requests_total", &reason, context.refusals.total(refusal));
+    }
+    page.counter("rlinks_audit_pushes_total", "Signed audit heads sent elsewhere, by kind of destination.");
+    for count in push.counts() {
+        for (outcome, times) in [("sent", count.sent), ("failed", count.failed)] {
+            let labels = [("kind", &count.kind as &dyn Display), ("outcome", &outcome)];
+            page.sample("rlinks_audit_pushes_total", &labels, times);
+        }
     }
     page.gauge_value(
         "rlinks_open_connections",

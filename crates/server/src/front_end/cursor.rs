@@ -3,9 +3,13 @@
 //! A cursor is a position as JSON and a signature over it and its context (workspace, route, query), as text for a URL. It
 //! is not secret; it is only ours: nobody can point it elsewhere, and it opens nowhere but where it was made.
 
+use std::sync::Arc;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ring::hmac;
+use rlinks_ops::shared_keys::SharedKey;
+use rlinks_store::SecretKey;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use subtle::ConstantTimeEq as _;
@@ -17,19 +21,19 @@ const TAG_BYTES: usize = 16;
 
 /// Makes and opens cursors.
 pub struct Cursors {
-    key: hmac::Key,
+    key: Arc<SharedKey>,
 }
 
 impl Cursors {
     /// Cursors of this key. Servers that share one open each other's.
-    pub fn new(key: [u8; 32]) -> Self {
-        Self { key: hmac::Key::new(hmac::HMAC_SHA256, &key) }
+    pub fn new(key: Arc<SharedKey>) -> Self {
+        Self { key }
     }
 
     /// A position as text for a URL. Positions are small: over 750 bytes of JSON would not open again.
     pub fn seal(&self, context: &str, position: &impl Serialize) -> String {
         let mut bytes = serde_json::to_vec(position).expect("a position is JSON");
-        let tag = self.tag(context, &bytes);
+        let tag = tag(&self.key.current(), context, &bytes);
         bytes.extend_from_slice(&tag);
         let text = URL_SAFE_NO_PAD.encode(&bytes);
         debug_assert!(text.len() <= MAX_CURSOR_BYTES, "this position is too long for a cursor");
@@ -43,28 +47,31 @@ impl Cursors {
         }
         let bytes = URL_SAFE_NO_PAD.decode(text).ok()?;
         let (position, tag) = bytes.split_last_chunk::<TAG_BYTES>()?;
-        if !bool::from(self.tag(context, position).ct_eq(tag)) {
+        if !self.key.accepted().any(|key| bool::from(self::tag(&key, context, position).ct_eq(tag))) {
             return None;
         }
         serde_json::from_slice(position).ok()
     }
+}
 
-    /// Each part goes in with its length before it, so that no two pairs look the same to the signature.
-    fn tag(&self, context: &str, position: &[u8]) -> [u8; TAG_BYTES] {
-        let mut signature = hmac::Context::with_key(&self.key);
-        for part in [context.as_bytes(), position] {
-            signature.update(&(part.len() as u64).to_be_bytes());
-            signature.update(part);
-        }
-        *signature.sign().as_ref().first_chunk().expect("SHA-256 has 32 bytes")
+/// Each part goes in with its length before it, so that no two pairs look the same to the signature.
+fn tag(key: &SecretKey, context: &str, position: &[u8]) -> [u8; TAG_BYTES] {
+    let mut signature = hmac::Context::with_key(&hmac::Key::new(hmac::HMAC_SHA256, key));
+    for part in [context.as_bytes(), position] {
+        signature.update(&(part.len() as u64).to_be_bytes());
+        signature.update(part);
     }
+    *signature.sign().as_ref().first_chunk().expect("SHA-256 has 32 bytes")
 }
 
 #[cfg(test)]
 mod tests {
     use base64::Engine as _;
     use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+    use rlinks_ops::shared_keys::SharedKey;
+    use rlinks_store::clock::Clock;
     use serde::{Deserialize, Serialize};
+    use std::sync::Arc;
 
     use super::{Cursors, MAX_CURSOR_BYTES};
 
@@ -77,7 +84,11 @@ mod tests {
     const CONTEXT: &str = "7 links sort=clicks";
 
     fn cursors() -> Cursors {
-        Cursors::new([7; 32])
+        cursors_of([7; 32])
+    }
+
+    fn cursors_of(key: [u8; 32]) -> Cursors {
+        Cursors::new(Arc::new(SharedKey::fixed(key, Clock::system())))
     }
 
     fn position() -> SamplePosition {
@@ -105,7 +116,7 @@ mod tests {
         for context in ["", "7 links sort=code", "8 links sort=clicks", "7 links sort=clicks "] {
             refused(context, &text);
         }
-        assert_eq!(Cursors::new([8; 32]).open::<SamplePosition>(CONTEXT, &text), None);
+        assert_eq!(cursors_of([8; 32]).open::<SamplePosition>(CONTEXT, &text), None);
         assert_eq!(cursors().open::<u64>(CONTEXT, &text), None, "a position of another kind");
     }
 

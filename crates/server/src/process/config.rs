@@ -10,7 +10,9 @@ use crate::auth::oidc::OidcSettings;
 pub use crate::redirect::connection_limits::ConnectionSettings;
 pub use crate::redirect::settings::{ForwardedHeader, ReloadableSettings};
 pub use crate::redirect::tls::TlsFiles;
+use rlinks_ops::audit_push::PushDestination;
 use rlinks_ops::{ResourceLimits, ShortUrls, domain_checks, safety};
+use rlinks_store::audit::signing_key::SigningKeySource;
 
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -35,6 +37,10 @@ pub struct Config {
     pub hsts_seconds: u32,
     /// The data folder: the lock of the one server, the log of signed audit heads, the click journal.
     pub data: PathBuf,
+    /// Where the key is that signs audit heads.
+    pub audit_key: SigningKeySource,
+    /// Where signed audit heads are sent.
+    pub audit_push: AuditPushSettings,
     /// What the click journal may take on the disk.
     pub journal_bytes: u64,
     /// When the click journal is synced.
@@ -73,6 +79,20 @@ pub struct Archive {
 impl std::fmt::Debug for Archive {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         out.debug_struct("Archive").field("place", &self.destination).finish_non_exhaustive()
+    }
+}
+
+/// Where signed audit heads are sent, and the `AWS_` variables to reach buckets by.
+#[derive(Clone, Default)]
+pub struct AuditPushSettings {
+    pub destinations: Vec<PushDestination>,
+    /// The variables; they hold secrets.
+    pub options: Vec<(String, String)>,
+}
+
+impl std::fmt::Debug for AuditPushSettings {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_list().entries(self.destinations.iter().map(PushDestination::describe)).finish()
     }
 }
 

@@ -23,6 +23,9 @@ pub enum ServeError {
     /// Hosts cannot be looked after as configured.
     #[error("{0}")]
     DomainChecks(String),
+    /// Audit heads can't be sent where they should go.
+    #[error("`audit.push`: {0}")]
+    AuditPush(String),
     /// The store did not open.
     #[error(transparent)]
     Store(#[from] StoreError),

@@ -1,7 +1,6 @@
 //! The life of a server: lock, open, listen, follow, drain.
 
 use std::net::{SocketAddr, TcpListener};
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -9,7 +8,7 @@ use std::time::Duration;
 use http::HeaderValue;
 use rlinks_clicks::ClickStore;
 use rlinks_clicks::pipeline::{self, ClickPipeline};
-use rlinks_store::audit::checkpoints::{Signer, append_checkpoints};
+use rlinks_store::audit::signing_key::{SigningKey, SigningKeySource};
 use rlinks_store::{Store, StoreError, StoreOptions};
 use tokio::runtime::{Handle, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -32,6 +31,7 @@ use crate::redirect::context::{ControlHandler, ListenerRole, RedirectContext};
 use crate::redirect::phase::Phase;
 use crate::redirect::tls::Tls;
 use crate::web::Web;
+use rlinks_ops::audit_push::AuditPush;
 use rlinks_ops::domain_checks::DomainChecker;
 use rlinks_ops::safety::Safety;
 use rlinks_ops::{OpenedStore, Ops, OpsSettings};
@@ -132,6 +132,8 @@ pub struct Server {
     clicks: Arc<OnceCell<ClickStore>>,
     threads: Vec<Arc<ServingThreads>>,
     control: Runtime,
+    signing_key: SigningKey,
+    audit_push: Arc<AuditPush>,
     config: Config,
     clock: Clock,
 }
@@ -145,6 +147,10 @@ impl Server {
         control: Runtime,
     ) -> Result<Self, ServeError> {
         let (store, random) = (opened.store.clone(), Random::system());
+        let signing_key = load_signing_key(&config)?;
+        let audit_push = AuditPush::new(&config.audit_push.destinations, &config.audit_push.options)
+            .map_err(ServeError::AuditPush)?;
+        let audit_push = Arc::new(audit_push);
         let listener = bind(config.listen)?;
         config.short_urls.listen = listener.local_addr()?;
         let control_listener = config.control_listen.map(bind).transpose()?;
@@ -196,7 +202,7 @@ impl Server {
             health: crate::control::health::routes(),
             api: crate::api::router(&api),
             admin: crate::web::router(&web),
-            metrics: crate::control::metrics::routes(&auth),
+            metrics: crate::control::metrics::routes(&auth, &audit_push),
         };
         let site = SiteOrigin {
             tls: tls.is_some(),
@@ -219,6 +225,8 @@ impl Server {
             clicks,
             threads: Vec::new(),
             control,
+            signing_key,
+            audit_push,
             config,
             clock,
         };
@@ -289,13 +297,17 @@ impl Server {
             self.config.short_urls.base_domain.clone(),
         );
         self.background_tasks.push(self.control.spawn(following));
-        let (ops, data) = (self.api.ops.clone(), self.config.data.clone());
+        let (ops, key, push) = (self.api.ops.clone(), self.signing_key.clone(), Arc::clone(&self.audit_push));
         self.background_tasks.push(self.control.spawn(async move {
             loop {
-                write_checkpoint(&ops, &data).await;
+                write_checkpoint(&ops, &key, &push).await;
                 tokio::time::sleep(CHECKPOINT_INTERVAL).await;
             }
         }));
+        let push = Arc::clone(&self.audit_push);
+        self.background_tasks.push(self.control.spawn(async move { push.run().await }));
+        let ops = self.api.ops.clone();
+        self.background_tasks.push(self.control.spawn(async move { ops.watch_shared_keys().await }));
         let (archive, clicks) = (self.config.archive.clone(), Arc::clone(&self.clicks));
         let jobs = crate::process::scheduler::run(self.api.ops.clone(), archive, clicks);
         self.background_tasks.push(self.control.spawn(jobs));
@@ -394,7 +406,7 @@ impl Server {
                 if let Some(clicks) = self.clicks.get() {
                     clicks.close().await;
                 }
-                write_checkpoint(&self.api.ops, &self.config.data).await;
+                write_checkpoint(&self.api.ops, &self.signing_key, &self.audit_push).await;
                 self.store.close().await;
             })
             .await;
@@ -439,14 +451,19 @@ async fn build_auth(config: &Config, ops: &Ops, routes: &Arc<RouteCache>) -> Res
     Ok(Auth::new(ops.clone(), oidc, Arc::clone(routes)).await)
 }
 
-/// Signs the heads that moved and appends them to the log. Trouble is logged; it stops nothing.
-async fn write_checkpoint(ops: &Ops, data: &Path) {
-    let sign = async {
-        let heads: Vec<_> = ops.store.heads().await?.into_iter().map(|(_, head)| head).collect();
-        let signer = Signer::load(data, ops.random.bytes())?;
-        append_checkpoints(data, &signer, &heads, ops.clock.now(), false)
-    };
-    if let Err(error) = sign.await {
-        tracing::warn!(%error, "the audit heads could not be signed");
+/// Signs the heads that moved, appends them to the log, and sends them elsewhere. Trouble is logged; it stops nothing.
+async fn write_checkpoint(ops: &Ops, key: &SigningKey, push: &AuditPush) {
+    match ops.sign_heads(key).await {
+        Ok(heads) => push.publish(heads),
+        Err(error) => tracing::warn!(%error, "the audit heads could not be signed"),
     }
+}
+
+/// The key that signs audit heads. One that was configured must be there before anything is served.
+fn load_signing_key(config: &Config) -> Result<SigningKey, ServeError> {
+    let key = SigningKey::new(&config.data, config.audit_key.clone());
+    if config.audit_key != SigningKeySource::DataFolder {
+        key.require()?;
+    }
+    Ok(key)
 }

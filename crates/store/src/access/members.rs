@@ -6,7 +6,7 @@ use rlinks_core::{Actor, Email, Id, Role, Timestamp, User, UserStatus};
 
 use crate::access::lineage::ensure_not_revoked;
 use crate::access::user_rows::{UserRow, insert, set_principal, user_columns, user_subject};
-use crate::access::{api_keys, sessions};
+use crate::access::{api_keys, credentials, sessions};
 use crate::audit::chain::NewEntry;
 use crate::change_limits::{ChangeCounts, ChangeLimits, principal_of_new_member};
 use crate::database::ids::next_id;
@@ -238,11 +238,7 @@ impl StoreWriter {
         };
         ensure_admin_remains(&mut change.tx, seen, &gone).await?;
         write(&mut change.tx, &gone).await?;
-        run_in!(
-            &mut change.tx,
-            "update users set password_hash = null, oidc_issuer = null, oidc_subject = null where id = $1",
-            gone.id.as_i64()
-        )?;
+        let credential = credentials::clear(&mut change.tx, gone.id).await?;
         run_in!(&mut change.tx, "delete from invites where user_id = $1", gone.id.as_i64())?;
         sessions::delete_user_sessions(&mut change.tx, gone.id).await?;
         let mut entries = api_keys::delete_user_keys(&mut change.tx, gone.id, actor).await?;
@@ -251,7 +247,7 @@ impl StoreWriter {
             action: "user.delete",
             subject: user_subject(gone.id),
             before: Some(json(&seen.audited())),
-            after: Some(json(&gone.audited())),
+            after: Some(credentials::audited(&gone, credential)),
         });
         change.commit(entries, now).await
     }
@@ -310,7 +306,7 @@ fn created_entry<'a>(user: &User, actor: &'a Actor) -> NewEntry<'a> {
         action: "user.create",
         subject: user_subject(user.id),
         before: None,
-        after: Some(json(&user.audited())),
+        after: Some(credentials::audited(user, credentials::none())),
     }
 }
 

@@ -3,11 +3,10 @@
 
 use rlinks_core::{Actor, Email, Id, Timestamp, User, UserStatus, Workspace};
 
+use crate::access::credentials::{self, credential_entry};
 use crate::access::sessions::{delete_user_sessions, user_entry};
-use crate::access::user_rows::{UserRow, insert, member, user_subject};
-use crate::audit::chain::NewEntry;
+use crate::access::user_rows::{UserRow, insert, member};
 use crate::database::ids::next_id;
-use crate::database::json::json;
 use crate::database::pool::{Tx, read, read_in, run_in};
 use crate::database::row::from_row;
 use crate::workspace::workspaces::WorkspaceRow;
@@ -108,14 +107,10 @@ impl StoreWriter {
         if insert(&mut change.tx, &user).await? == 0 {
             return Err(StoreError::NameTaken(user.email.to_string()));
         }
-        set_identity(&mut change.tx, user.id, identity).await?;
-        let entry = NewEntry {
-            actor,
-            action: "user.create",
-            subject: user_subject(user.id),
-            before: None,
-            after: Some(json(&user.audited())),
-        };
+        let credential =
+            credentials::write_identity(&mut change.tx, user.id, (&identity.issuer, &identity.subject))
+                .await?;
+        let entry = credential_entry(&user, credential, actor, "user.create");
         change.commit([entry], now).await?;
         Ok(user)
     }
@@ -147,9 +142,11 @@ impl StoreWriter {
         run_in!(&mut change.tx, "delete from invites where user_id = $1", user.id.as_i64())?;
         // Whoever they were before, to this provider or another, is signed out.
         delete_user_sessions(&mut change.tx, user.id).await?;
-        set_identity(&mut change.tx, user.id, identity).await?;
+        let credential =
+            credentials::write_identity(&mut change.tx, user.id, (&identity.issuer, &identity.subject))
+                .await?;
         let actor = Actor::from_user(user.id);
-        let entry = user_entry(&user, &actor, "auth.invitation_accepted");
+        let entry = credential_entry(&user, credential, &actor, "auth.invitation_accepted");
         change.commit([entry], now).await?;
         Ok(user)
     }
@@ -209,17 +206,6 @@ async fn find_user(tx: &mut Tx, workspace: Id, identity: &OidcIdentity) -> Resul
         &identity.subject
     )?;
     row.map(UserRow::user).transpose()
-}
-
-async fn set_identity(tx: &mut Tx, user: Id, identity: &OidcIdentity) -> Result<(), StoreError> {
-    run_in!(
-        tx,
-        "update users set oidc_issuer = $2, oidc_subject = $3 where id = $1",
-        user.as_i64(),
-        &identity.issuer,
-        &identity.subject
-    )?;
-    Ok(())
 }
 
 async fn is_email_free(tx: &mut Tx, workspace: Id, email: &Email) -> Result<bool, StoreError> {

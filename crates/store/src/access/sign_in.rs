@@ -3,10 +3,10 @@
 
 use rlinks_core::{Actor, Email, Id, Role, Timestamp, User, UserStatus, Workspace};
 
+use crate::access::credentials::{self, Credential, credential_entry};
 use crate::access::members::NewUser;
 use crate::access::sessions::{
     AuthMethod, NewSession, begin_session, delete_user_sessions, ensure_may_sign_in, insert_session,
-    user_entry,
 };
 use crate::access::sign_in_attempts::{SignInAttempt, clear_failures};
 use crate::access::user_rows::{self, UserCredentialsRow, member};
@@ -36,7 +36,7 @@ impl Store {
             &self.pool,
             fetch_optional,
             "select id, workspace_id, email, full_name, role, status, created_at, updated_at, last_login_at, last_sync_at,
-                    password_hash, oidc_issuer, oidc_subject, principal
+                    password_hash, oidc_issuer, oidc_subject, credential_salt, principal
              from users where workspace_id = $1 and email = $2 and status <> 'deleted'",
             workspace.as_i64(),
             email.as_str()
@@ -127,11 +127,11 @@ impl StoreWriter {
         if verified.is_some() && password_hash(&mut change.tx, there.id).await?.as_deref() != verified {
             return Err(StoreError::Conflict);
         }
-        write_password(&mut change.tx, there.id, hash).await?;
+        let credential = write_password(&mut change.tx, there.id, hash).await?;
         if let Some(next) = next {
             insert_session(&mut change.tx, &there, next, now).await?;
         }
-        change.commit([user_entry(&there, actor, "user.password")], now).await
+        change.commit([credential_entry(&there, credential, actor, "user.password")], now).await
     }
 
     /// Takes an invitation: the member has a name and a password from now on, and is signed in. It works once.
@@ -156,7 +156,7 @@ impl StoreWriter {
             return Err(StoreError::NotFound("such invitation".to_owned()));
         }
         let there = ensure_may_sign_in(&mut change, invited, AuthMethod::Password).await?;
-        write_password(&mut change.tx, there.id, password).await?;
+        let credential = write_password(&mut change.tx, there.id, password).await?;
         run_in!(
             &mut change.tx,
             "update users set full_name = $2, updated_at = $3 where id = $1",
@@ -166,7 +166,8 @@ impl StoreWriter {
         )?;
         let actor = Actor::from_user(there.id);
         let signed_in = begin_session(&mut change.tx, &there, new, &actor, now).await?;
-        let entries = [user_entry(&there, &actor, "auth.invitation_accepted"), signed_in];
+        let accepted = credential_entry(&there, credential, &actor, "auth.invitation_accepted");
+        let entries = [accepted, signed_in];
         change.commit(entries, now).await
     }
 
@@ -214,9 +215,9 @@ impl StoreWriter {
         if user_rows::insert(&mut change.tx, &user).await? == 0 {
             return Err(StoreError::NameTaken(user.email.to_string()));
         }
-        write_password(&mut change.tx, user.id, password).await?;
+        let credential = write_password(&mut change.tx, user.id, password).await?;
         let actor = Actor::from_user(user.id);
-        let made = user_entry(&user, &actor, "auth.setup");
+        let made = credential_entry(&user, credential, &actor, "auth.setup");
         let signed_in = begin_session(&mut change.tx, &user, new, &actor, now).await?;
         change.commit([made, signed_in], now).await?;
         Ok(user)
@@ -230,11 +231,10 @@ async fn password_hash(tx: &mut Tx, user: Id) -> Result<Option<String>, StoreErr
 }
 
 /// A new password ends everything that was begun with another.
-async fn write_password(tx: &mut Tx, user: Id, hash: &str) -> Result<(), StoreError> {
-    run_in!(tx, "update users set password_hash = $2 where id = $1", user.as_i64(), hash)?;
+async fn write_password(tx: &mut Tx, user: Id, hash: &str) -> Result<Credential, StoreError> {
     run_in!(tx, "delete from invites where user_id = $1", user.as_i64())?;
     delete_user_sessions(tx, user).await?;
-    Ok(())
+    credentials::write_password(tx, user, Some(hash)).await
 }
 
 async fn setup_token_hash(tx: &mut Tx) -> Result<Option<String>, StoreError> {

@@ -5,6 +5,7 @@ use rlinks_core::access::user::AuditedUser;
 use rlinks_core::{Actor, Id, Timestamp, User};
 use serde::Serialize;
 
+use crate::access::credentials::{self, Credential};
 use crate::access::grants::{RevocationReach, end_keys_of};
 use crate::access::lineage::ensure_not_revoked;
 use crate::access::members::{NewInvite, load_unchanged, write_invite};
@@ -35,6 +36,7 @@ struct AuditedReset {
     #[serde(flatten)]
     user: AuditedUser,
     ended: EndedSignIn,
+    credential: Credential,
 }
 
 impl Store {
@@ -80,15 +82,15 @@ impl StoreWriter {
         }
         run_in!(
             &mut change.tx,
-            "update users set password_hash = null, oidc_issuer = null, oidc_subject = null, sign_in_reset_at = $2, sign_in_reset_by = $3
-             where id = $1",
+            "update users set sign_in_reset_at = $2, sign_in_reset_by = $3 where id = $1",
             there.id.as_i64(),
             now.ms(),
             by.map(Id::as_i64)
         )?;
+        let credential = credentials::clear(&mut change.tx, there.id).await?;
         write_invite(&mut change.tx, &there, invite, actor, now).await?;
         let before = json(&there.audited());
-        let after = json(&AuditedReset { user: there.audited(), ended });
+        let after = json(&AuditedReset { user: there.audited(), ended, credential });
         let subject = user_subject(there.id);
         let reset = NewEntry {
             actor,

@@ -68,11 +68,12 @@ pub(crate) struct UserCredentialsRow {
     pub(crate) password_hash: Option<String>,
     pub(crate) oidc_issuer: Option<String>,
     pub(crate) oidc_subject: Option<String>,
+    pub(crate) credential_salt: Option<String>,
     /// Whom they count for in limits on changes, where that isn't themselves.
     pub(crate) principal: Option<String>,
 }
 
-from_row!(UserCredentialsRow { password_hash, oidc_issuer, oidc_subject, principal; user });
+from_row!(UserCredentialsRow { password_hash, oidc_issuer, oidc_subject, credential_salt, principal; user });
 
 pub(crate) async fn insert(tx: &mut Tx, user: &User) -> Result<u64, StoreError> {
     Ok(run_in!(

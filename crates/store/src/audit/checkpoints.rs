@@ -6,22 +6,15 @@ use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-use ring::signature::{ED25519, Ed25519KeyPair, KeyPair as _, UnparsedPublicKey};
 use rlinks_core::Timestamp;
 use rlinks_core::audit::Head;
-use rlinks_core::hex;
 use serde::{Deserialize, Serialize};
 
 use crate::StoreError;
-use crate::database::atomic_file::write_if_absent;
+use crate::audit::key_statements::KeyStatement;
+use crate::audit::signing_key::{Signer, is_signed_by};
 use crate::database::json::json;
 pub use crate::database::open::CHECKPOINT_LOG_FILE;
-
-/// The key heads are signed with.
-pub const SIGNING_KEY_FILE: &str = "audit-key";
-
-/// The key this installation signs its heads with.
-pub struct Signer(Ed25519KeyPair);
 
 /// A head, signed: where a chain ended at some moment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,32 +33,8 @@ pub struct Checkpoint {
 }
 
 impl Signer {
-    /// The key in the data folder, made from `seed` where there is none yet.
-    pub fn load(folder: &Path, seed: [u8; 32]) -> Result<Self, StoreError> {
-        let path = folder.join(SIGNING_KEY_FILE);
-        let cannot =
-            |error: &dyn std::fmt::Display| StoreError::Unavailable(format!("{}: {error}", path.display()));
-        let text = match std::fs::read_to_string(&path) {
-            Ok(text) => text,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                std::fs::create_dir_all(folder).map_err(|error| cannot(&error))?;
-                write_if_absent(&path, hex::encode(&seed).as_bytes()).map_err(|error| cannot(&error))?;
-                // Another process may have been first.
-                std::fs::read_to_string(&path).map_err(|error| cannot(&error))?
-            }
-            Err(error) => return Err(cannot(&error)),
-        };
-        let seed = hex::decode(text.trim()).ok_or_else(|| cannot(&"is not a key"))?;
-        Ed25519KeyPair::from_seed_unchecked(&seed).map(Self).map_err(|_| cannot(&"is not a key"))
-    }
-
-    /// The public key, as checkpoints name it.
-    pub fn public_key(&self) -> String {
-        hex::encode(self.0.public_key().as_ref())
-    }
-
     pub fn sign(&self, head: Head, ts: Timestamp, restored: bool) -> Checkpoint {
-        let signature = hex::encode(self.0.sign(&signed_bytes(&head, ts, restored)).as_ref());
+        let signature = self.sign_bytes(&signed_bytes(&head, ts, restored));
         Checkpoint { head, ts, key: self.public_key(), signature, restored }
     }
 }
@@ -81,33 +50,63 @@ fn signed_bytes(head: &Head, ts: Timestamp, restored: bool) -> Vec<u8> {
 impl Checkpoint {
     /// Whether the signature is that of the key it names.
     pub fn has_valid_signature(&self) -> bool {
-        let (Some(key), Some(signature)) = (hex::decode(&self.key), hex::decode(&self.signature)) else {
-            return false;
+        is_signed_by(&self.key, &signed_bytes(&self.head, self.ts, self.restored), &self.signature)
+    }
+}
+
+/// Heads as they are sent elsewhere: where every chain ended, and why former keys count.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PublishedHeads {
+    pub ts: Timestamp,
+    /// Of the key that signed.
+    pub fingerprint: String,
+    pub checkpoints: Vec<Checkpoint>,
+    #[serde(default)]
+    pub statements: Vec<KeyStatement>,
+}
+
+/// What was read of a log of heads, of a checkpoint, or of heads that were sent elsewhere.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SignedLines {
+    pub checkpoints: Vec<Checkpoint>,
+    pub statements: Vec<KeyStatement>,
+}
+
+impl SignedLines {
+    /// Takes a line. The error says what is wrong with it.
+    pub fn push(&mut self, line: &[u8]) -> Result<(), &'static str> {
+        let (checkpoints, statements) = if let Ok(checkpoint) = serde_json::from_slice::<Checkpoint>(line) {
+            (vec![checkpoint], Vec::new())
+        } else if let Ok(statement) = serde_json::from_slice::<KeyStatement>(line) {
+            (Vec::new(), vec![statement])
+        } else if let Ok(published) = serde_json::from_slice::<PublishedHeads>(line) {
+            (published.checkpoints, published.statements)
+        } else {
+            return Err("is no checkpoint");
         };
-        UnparsedPublicKey::new(&ED25519, key)
-            .verify(&signed_bytes(&self.head, self.ts, self.restored), &signature)
-            .is_ok()
+        if !checkpoints.iter().all(Checkpoint::has_valid_signature) {
+            return Err("the signature is wrong: this checkpoint was edited");
+        }
+        if !statements.iter().all(KeyStatement::has_valid_signatures) {
+            return Err("the signature is wrong: this statement about a key was edited");
+        }
+        self.checkpoints.extend(checkpoints);
+        self.statements.extend(statements);
+        Ok(())
     }
 }
 
 /// Checkpoints, one JSON object a line. A line that is none, or whose signature is wrong, is an error that names it.
-pub fn read_checkpoints(path: &Path) -> Result<Vec<Checkpoint>, StoreError> {
+pub fn read_checkpoints(path: &Path) -> Result<SignedLines, StoreError> {
     let text = std::fs::read_to_string(path)
         .map_err(|error| StoreError::Unavailable(format!("{}: {error}", path.display())))?;
-    text.lines()
-        .enumerate()
-        .filter(|(_, line)| !line.trim().is_empty())
-        .map(|(number, line)| {
-            let bad =
-                |what: &str| StoreError::Refused(format!("{}, line {}: {what}", path.display(), number + 1));
-            let checkpoint: Checkpoint = serde_json::from_str(line).map_err(|_| bad("is no checkpoint"))?;
-            if checkpoint.has_valid_signature() {
-                Ok(checkpoint)
-            } else {
-                Err(bad("the signature is wrong: this checkpoint was edited"))
-            }
-        })
-        .collect()
+    let mut signed = SignedLines::default();
+    for (number, line) in (1..).zip(text.lines()).filter(|(_, line)| !line.trim().is_empty()) {
+        signed
+            .push(line.as_bytes())
+            .map_err(|what| StoreError::Refused(format!("{}, line {number}: {what}", path.display())))?;
+    }
+    Ok(signed)
 }
 
 /// The heads that bind the store now: those recorded at its last restore and after. A restore replaces the whole store, so it
@@ -136,7 +135,6 @@ pub fn append_checkpoints(
     restored: bool,
 ) -> Result<(), StoreError> {
     let path = folder.join(CHECKPOINT_LOG_FILE);
-    let cannot = |error: std::io::Error| StoreError::Unavailable(format!("{}: {error}", path.display()));
     let known = read_tail(&path);
     let mut lines = String::new();
     for head in heads {
@@ -150,6 +148,17 @@ pub fn append_checkpoints(
             lines.push('\n');
         }
     }
+    append_lines(&path, &known, lines)
+}
+
+/// Appends a statement about a key to the log of heads.
+pub fn append_statement(folder: &Path, statement: &KeyStatement) -> Result<(), StoreError> {
+    let path = folder.join(CHECKPOINT_LOG_FILE);
+    append_lines(&path, &read_tail(&path), format!("{}\n", json(statement)))
+}
+
+fn append_lines(path: &Path, known: &str, mut lines: String) -> Result<(), StoreError> {
+    let cannot = |error: std::io::Error| StoreError::Unavailable(format!("{}: {error}", path.display()));
     if lines.is_empty() {
         return Ok(());
     }
@@ -158,7 +167,7 @@ pub fn append_checkpoints(
         lines.insert(0, '\n');
     }
     // One write of whole lines: two processes appending at once do not mix.
-    let mut file = OpenOptions::new().create(true).append(true).mode(0o600).open(&path).map_err(cannot)?;
+    let mut file = OpenOptions::new().create(true).append(true).mode(0o600).open(path).map_err(cannot)?;
     file.write_all(lines.as_bytes()).and_then(|()| file.sync_data()).map_err(cannot)
 }
 

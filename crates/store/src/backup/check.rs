@@ -11,6 +11,7 @@ use sha2::{Digest, Sha256};
 
 use super::{BackupCounts, Line};
 use crate::access::api_keys::AuditedKey;
+use crate::access::credentials::StoredCredential;
 use crate::backup::replay::LoggedDirectory;
 use crate::backup::replay_members::LoggedMembers;
 use crate::database::json::json;
@@ -74,6 +75,7 @@ pub(super) struct BackupCheck {
     directory: LoggedDirectory,
     people: LoggedMembers,
     users: BTreeMap<(i64, i64), AuditedUser>,
+    credentials: BTreeMap<(i64, i64), StoredCredential>,
     keys: BTreeMap<(i64, i64), AuditedKey>,
     links: HashMap<(i64, Box<str>), LinkHashes>,
     totals: LinkTotals,
@@ -93,10 +95,12 @@ impl BackupCheck {
             Line::Worker { worker, last_id } => {
                 ensure_first(self.workers.insert(worker, last_id).is_none(), || format!("worker {worker}"))
             }
-            Line::User { user, .. } => {
+            Line::User { password_hash, oidc_issuer, oidc_subject, credential_salt: salt, user, .. } => {
                 self.counts.users += 1;
                 self.totals.add_id(user.id);
                 let place = (user.workspace.as_i64(), user.id.as_i64());
+                let stored = StoredCredential { password_hash, oidc_issuer, oidc_subject, salt };
+                self.credentials.insert(place, stored);
                 ensure_first(self.users.insert(place, user.audited()).is_none(), || {
                     format!("member {}", user.id)
                 })
@@ -110,7 +114,7 @@ impl BackupCheck {
             }
             Line::Link { link, .. } => self.link(&link),
             Line::Audit { workspace_id, entry } => self.entry(workspace_id, &entry),
-            Line::RlinksBackup { .. } | Line::End { .. } => Ok(()),
+            Line::RlinksBackup(_) | Line::End(_) => Ok(()),
         }
     }
 
@@ -148,7 +152,7 @@ impl BackupCheck {
         chain.ts = entry.ts;
         let after = entry.after.as_ref().map(|after| after.get());
         self.directory.push(id, &entry.subject, after);
-        self.people.push(id, &entry.subject, after);
+        self.people.push(id, &entry.action, &entry.subject, after);
         if let Some(code) = entry.subject.strip_prefix("link:") {
             let link = after.map(serde_json::from_str::<Link>).transpose();
             let link =
@@ -222,6 +226,10 @@ impl BackupCheck {
         let mut all = self.users.keys().chain(self.people.users.keys());
         if let Some((_, id)) = all.find(|place| self.users.get(place) != self.people.users.get(place)) {
             return Err(differs_from_log(&format!("member {id}")));
+        }
+        let mut all = self.credentials.iter();
+        if let Some(((_, id), _)) = all.find(|(place, stored)| self.people.contradicts(**place, stored)) {
+            return Err(differs_from_log(&format!("how member {id} signs in")));
         }
         let mut all = self.keys.keys().chain(self.people.keys.keys());
         match all.find(|place| self.keys.get(place) != self.people.keys.get(place)) {

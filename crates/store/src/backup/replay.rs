@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use rlinks_core::{Domain, DomainStatus, DomainVerification, Workspace};
 
 use crate::access::api_keys::AuditedKey;
+use crate::access::credentials::StoredCredential;
 use crate::audit::log::{domain_subject, workspace_subject};
 use crate::backup::replay_members;
 use crate::database::pool::{Tx, read_in};
@@ -123,8 +124,12 @@ impl Store {
         differing.extend(hosts_differing_from_log(&verifications.0, &verifications.1));
         let mut people = replay_members::from_log(&mut view).await?;
         for row in replay_members::user_rows(&mut view).await? {
+            let credential = StoredCredential::from_row(&row);
             let Ok(user) = row.user.user() else { continue };
             let place = (user.workspace.as_i64(), user.id.as_i64());
+            if people.contradicts(place, &credential) {
+                differing.insert(format!("credentials of user {}", user.id));
+            }
             if people.users.remove(&place) != Some(user.audited()) {
                 differing.insert(format!("user {}", user.id));
             }

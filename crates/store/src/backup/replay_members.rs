@@ -8,6 +8,7 @@ use serde::de::DeserializeOwned;
 
 use crate::StoreError;
 use crate::access::api_keys::{AuditedKey, KeyRow, key_subject};
+use crate::access::credentials::{self, Credential, StoredCredential};
 use crate::access::user_rows::{UserCredentialsRow, user_subject};
 use crate::database::pool::{Tx, read_in};
 
@@ -16,14 +17,25 @@ use crate::database::pool::{Tx, read_in};
 pub(crate) struct LoggedMembers {
     pub(crate) users: BTreeMap<(i64, i64), AuditedUser>,
     pub(crate) keys: BTreeMap<(i64, i64), AuditedKey>,
+    /// The digest of how a member signs in, where the log has it.
+    credentials: BTreeMap<(i64, i64), Credential>,
     /// Of whom the last entry can't be read, by workspace and subject, and why.
     unreadable: BTreeMap<(i64, String), String>,
 }
 
 impl LoggedMembers {
     /// The next entry of a workspace's chain. Entries about other things change nothing.
-    pub(crate) fn push(&mut self, workspace: i64, subject: &str, after: Option<&str>) {
+    pub(crate) fn push(&mut self, workspace: i64, action: &str, subject: &str, after: Option<&str>) {
         if let Some(id) = subject.strip_prefix("user:").and_then(|id| id.parse().ok()) {
+            match credentials::recorded(action, after) {
+                Some(Some(credential)) => {
+                    self.credentials.insert((workspace, id), credential);
+                }
+                Some(None) => {
+                    self.credentials.remove(&(workspace, id));
+                }
+                None => {}
+            }
             let read = self.read::<AuditedUser>(workspace, subject, after);
             match read.filter(|user| user_subject(user.id) == subject) {
                 Some(user) => self.users.insert((workspace, id), user),
@@ -36,6 +48,11 @@ impl LoggedMembers {
                 None => self.keys.remove(&(workspace, id)),
             };
         }
+    }
+
+    /// Whether somebody could sign in with this as a member though the log says otherwise.
+    pub(crate) fn contradicts(&self, place: (i64, i64), stored: &StoredCredential) -> bool {
+        stored.contradicts(self.credentials.get(&place))
     }
 
     /// What an entry says, if it can be read; remembered where it can't.
@@ -66,16 +83,16 @@ impl LoggedMembers {
 
 /// The log's people as of the moment of `view`.
 pub(crate) async fn from_log(view: &mut Tx) -> Result<LoggedMembers, StoreError> {
-    let rows: Vec<(i64, String, Option<String>)> = read_in!(
+    let rows: Vec<(i64, String, String, Option<String>)> = read_in!(
         view,
         fetch_all,
-        "select workspace_id, subject, after from audit
+        "select workspace_id, action, subject, after from audit
          where subject >= 'key:' and subject < 'key;' or subject >= 'user:' and subject < 'user;'
          order by workspace_id, seq"
     )?;
     let mut people = LoggedMembers::default();
-    for (workspace, subject, after) in rows {
-        people.push(workspace, &subject, after.as_deref());
+    for (workspace, action, subject, after) in rows {
+        people.push(workspace, &action, &subject, after.as_deref());
     }
     Ok(people)
 }
@@ -85,7 +102,7 @@ pub(crate) async fn user_rows(view: &mut Tx) -> Result<Vec<UserCredentialsRow>, 
         view,
         fetch_all,
         "select id, workspace_id, email, full_name, role, status, created_at, updated_at, last_login_at, last_sync_at,
-                password_hash, oidc_issuer, oidc_subject, principal
+                password_hash, oidc_issuer, oidc_subject, credential_salt, principal
          from users order by id"
     )?)
 }

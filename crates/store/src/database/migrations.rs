@@ -32,7 +32,8 @@ macro_rules! files {
             "0010_newest_last",
             "0011_limits",
             "0012_principals",
-            "0013_grants"
+            "0013_grants",
+            "0014_integrity"
         )
     };
 }

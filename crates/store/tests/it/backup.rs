@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 use rlinks_core::{Email, LinkPatch, LinkSource, LinkState, Policy, Preset, Role, Scopes, Workspace, hex};
 use rlinks_store::backup::{BackupCounts, verify};
 use rlinks_store::write::{CodeChoice, LinkOp, LinkWrite, OnConflict, Written};
-use rlinks_store::{LinkFilter, NewKey, NewUser, StoreError, StoreWriter};
+use rlinks_store::{LinkFilter, NewKey, NewUser, OidcIdentity, StoreError, StoreWriter};
 use sha2::{Digest as _, Sha256};
 
 use crate::support::store::{
     MAIN, TestStore, assert_sound, at, changed, chosen, code, contract, create, created, draft, host,
-    in_state, make, max, object, recreate, workspace,
+    in_state, make, max, object, recreate, signer, trust, workspace,
 };
 
 contract!(
@@ -25,6 +25,7 @@ contract!(
     restored_store_accepts_new_writes,
     restore_and_concurrent_writes_do_not_mix,
     large_backups_are_read_and_written_in_pages,
+    swapped_credential_is_a_finding_and_refused_in_a_backup,
 );
 
 /// Everything a store has, of every kind and state.
@@ -65,7 +66,7 @@ fn shorten(space: rlinks_core::Id, url: &str, ms: i64) -> LinkWrite {
 }
 
 async fn backup(store: &StoreWriter, file: &Path) -> BackupCounts {
-    store.backup(fs::File::create(file).unwrap(), at(99)).await.unwrap()
+    store.backup(fs::File::create(file).unwrap(), &signer(), at(99)).await.unwrap()
 }
 
 /// The lines that say what is in a store; who leases ids is not of it.
@@ -89,7 +90,7 @@ async fn restored_backup_has_the_same_contents(test_store: TestStore) {
         test_store.folder().join("third"),
     );
     let before = contents(&store, &first).await;
-    let counts = verify(&first).unwrap();
+    let counts = verify(&first).unwrap().counts;
     let expected = BackupCounts {
         workspaces: 3,
         domains: 3,
@@ -101,7 +102,7 @@ async fn restored_backup_has_the_same_contents(test_store: TestStore) {
 
     let other = elsewhere.open().await;
     make(&other, "in-the-way", "https://example.com/", 1).await;
-    assert_eq!(other.restore(&first).await.unwrap(), expected);
+    assert_eq!(other.restore(&first, &trust()).await.unwrap(), expected);
     assert_eq!(contents(&other, &second).await, before);
     assert_sound(&other).await;
     assert_eq!(other.heads().await.unwrap(), store.heads().await.unwrap());
@@ -110,7 +111,7 @@ async fn restored_backup_has_the_same_contents(test_store: TestStore) {
     assert_eq!(other.link(MAIN, &code("in-the-way")).await.unwrap(), None);
 
     make(&store, "in-the-way", "https://example.com/", 50).await;
-    store.restore(&second).await.unwrap();
+    store.restore(&second, &trust()).await.unwrap();
     assert_eq!(contents(&store, &third).await, before);
     assert_sound(&store).await;
     for store in [&store, &other] {
@@ -146,17 +147,17 @@ async fn backup_under_load_is_a_consistent_snapshot(test_store: TestStore) {
         one.await.unwrap();
     }
     for file in files {
-        let counts = verify(&file).unwrap();
+        let counts = verify(&file).unwrap().counts;
         assert_eq!(counts.audit, counts.links + 1, "as many links as the log says");
         let test_store = TestStore::sqlite();
         let restored = test_store.open().await;
-        restored.restore(&file).await.unwrap();
+        restored.restore(&file, &trust()).await.unwrap();
         assert_sound(&restored).await;
         assert_eq!(restored.count_links(MAIN).await.unwrap(), i64::try_from(counts.links).unwrap());
     }
 }
 
-/// A backup whose last line says the truth about lines somebody changed.
+/// A backup whose last line says the truth about lines somebody changed who has the key.
 fn resealed(folder: &Path, name: &str, lines: &[String]) -> PathBuf {
     let mut hash = Sha256::new();
     let mut text = String::new();
@@ -165,7 +166,10 @@ fn resealed(folder: &Path, name: &str, lines: &[String]) -> PathBuf {
         text.push_str(line);
         text.push('\n');
     }
-    let end = serde_json::json!({ "end": { "lines": lines.len(), "sha256": hex::encode(&hash.finalize()) } });
+    let sha256 = hex::encode(&hash.finalize());
+    let signature = signer().seal_backup(lines.len() as u64, &sha256);
+    let end =
+        serde_json::json!({ "end": { "lines": lines.len(), "sha256": sha256, "signature": signature } });
     let file = folder.join(name);
     fs::write(&file, format!("{text}{end}\n")).unwrap();
     file
@@ -188,7 +192,7 @@ async fn invalid_backup_is_refused_and_changes_nothing(test_store: TestStore) {
         b"{}\n".to_vec(),
         [bytes.clone(), b"\n".to_vec()].concat(),
         [bytes.clone(), bytes.clone()].concat(),
-        text.replace("\"format\":2", "\"format\":3").into_bytes(),
+        text.replace("\"format\":3", "\"format\":4").into_bytes(),
         text.replace("https://new.example/", "https://bad.example/").into_bytes(),
         [&lines[..3], &lines[4..]].concat().join("\n").into_bytes(),
         lines[..lines.len() - 1].join("\n").into_bytes(),
@@ -204,7 +208,7 @@ async fn invalid_backup_is_refused_and_changes_nothing(test_store: TestStore) {
     }
     for (number, broken) in broken.into_iter().enumerate() {
         fs::write(&bad, broken).unwrap();
-        let outcome = store.restore(&bad).await;
+        let outcome = store.restore(&bad, &trust()).await;
         assert!(matches!(outcome, Err(StoreError::Refused(_))), "number {number}: {outcome:?}");
         assert!(verify(&bad).is_err());
     }
@@ -217,16 +221,16 @@ async fn invalid_backup_is_refused_and_changes_nothing(test_store: TestStore) {
         body.iter().enumerate().filter(|(at, _)| *at != last).map(|(_, line)| line.clone()).collect()
     };
     for (name, lines) in [("edited", edited), ("shorter", shorter)] {
-        let outcome = store.restore(&resealed(test_store.folder(), name, &lines)).await;
+        let outcome = store.restore(&resealed(test_store.folder(), name, &lines), &trust()).await;
         assert!(
             matches!(&outcome, Err(StoreError::Refused(why)) if why.contains("audit log")),
             "{name}: {outcome:?}"
         );
     }
-    let missing = store.restore(&test_store.folder().join("nothing")).await;
+    let missing = store.restore(&test_store.folder().join("nothing"), &trust()).await;
     assert!(matches!(missing, Err(StoreError::Unavailable(_))), "{missing:?}");
     assert_eq!(contents(&store, &bad).await, before);
-    store.restore(&resealed(test_store.folder(), "same", body)).await.unwrap();
+    store.restore(&resealed(test_store.folder(), "same", body), &trust()).await.unwrap();
     assert_eq!(contents(&store, &bad).await, before);
 }
 
@@ -239,7 +243,7 @@ async fn backup_that_contradicts_its_log_is_refused_and_changes_nothing(test_sto
     let mut lines: Vec<_> = text.lines().map(str::to_owned).collect();
     lines.pop();
     let restored = async |name: &str, lines: &[String]| {
-        let outcome = store.restore(&resealed(test_store.folder(), "edited", lines)).await;
+        let outcome = store.restore(&resealed(test_store.folder(), "edited", lines), &trust()).await;
         assert!(
             matches!(&outcome, Err(StoreError::Refused(why)) if why.ends_with("nothing was changed")),
             "{name}: {outcome:?}"
@@ -327,7 +331,7 @@ async fn backup_of_a_tampered_store_holds_what_the_log_says(test_store: TestStor
         lines.sort();
     }
     assert_eq!(after, before);
-    store.restore(&file).await.unwrap();
+    store.restore(&file, &trust()).await.unwrap();
     assert_sound(&store).await;
 }
 
@@ -356,7 +360,7 @@ async fn unreadable_audit_entry_of_a_member_or_key_fails_the_backup(test_store: 
             )
         };
         assert_eq!(test_store.raw(&rename(field, "other")).await, 1);
-        let refused = store.backup(Vec::new(), at(99)).await;
+        let refused = store.backup(Vec::new(), &signer(), at(99)).await;
         match refused {
             Err(StoreError::Unreadable(message)) => assert!(message.contains(&subject), "{message}"),
             other => panic!("{subject}: {other:?}"),
@@ -392,7 +396,7 @@ async fn failed_restore_changes_nothing(test_store: TestStore) {
     for (name, bad) in
         [("link", twice(link)), ("domain", twice(domain)), ("workspace", twice(workspace)), ("found", same)]
     {
-        let outcome = store.restore(&resealed(test_store.folder(), name, &bad)).await;
+        let outcome = store.restore(&resealed(test_store.folder(), name, &bad), &trust()).await;
         assert!(outcome.is_err(), "{name}: {outcome:?}");
         assert_eq!(contents(&store, &file).await, before, "{name}");
     }
@@ -409,7 +413,7 @@ async fn restored_store_accepts_new_writes(test_store: TestStore) {
     backup(&source, &file).await;
     let (store, other) = (test_store.open().await, test_store.open().await);
     make(&other, "lost", "https://example.com/", 1).await;
-    store.restore(&file).await.unwrap();
+    store.restore(&file, &trust()).await.unwrap();
     let newest =
         store.list(MAIN, &LinkFilter::default(), 100).await.unwrap().iter().map(|link| link.id).max();
     for (store, name) in [(&store, "one"), (&other, "two")] {
@@ -423,7 +427,7 @@ async fn restored_store_accepts_new_writes(test_store: TestStore) {
     assert!(matches!(again, Written::Reused(_)), "{again:?}");
     assert_sound(&store).await;
     // The same store once more, over what it has become.
-    store.restore(&file).await.unwrap();
+    store.restore(&file, &trust()).await.unwrap();
     assert_eq!(store.heads().await.unwrap(), source.heads().await.unwrap());
 }
 
@@ -440,7 +444,7 @@ async fn restore_and_concurrent_writes_do_not_mix(test_store: TestStore) {
             })
         })
         .collect();
-    store.restore(&file).await.unwrap();
+    store.restore(&file, &trust()).await.unwrap();
     for one in writing {
         one.await.unwrap().unwrap();
     }
@@ -464,10 +468,77 @@ async fn large_backups_are_read_and_written_in_pages(test_store: TestStore) {
     let file = test_store.folder().join("backup");
     let before = contents(&store, &file).await;
     assert_eq!(
-        verify(&file).unwrap(),
+        verify(&file).unwrap().counts,
         BackupCounts { workspaces: 1, links: 2500, audit: 2501, ..BackupCounts::default() }
     );
-    store.restore(&file).await.unwrap();
+    store.restore(&file, &trust()).await.unwrap();
     assert_eq!(contents(&store, &file).await, before);
     assert_sound(&store).await;
+}
+
+fn identity(subject: &str) -> OidcIdentity {
+    OidcIdentity { issuer: "https://login.example.com".to_owned(), subject: subject.to_owned() }
+}
+
+fn member(name: &str) -> NewUser {
+    let email = Email::parse(&format!("{name}@example.com")).unwrap();
+    NewUser { workspace: MAIN, email, full_name: String::new(), role: Role::Admin }
+}
+
+/// Even whoever has the key, and so could sign a backup, contradicts the log; and a row swapped in the store is found.
+async fn swapped_credential_is_a_finding_and_refused_in_a_backup(test_store: TestStore) {
+    let store = test_store.open().await;
+    let ann = store.create_user(member("ann"), &max(), at(1)).await.unwrap();
+    store.set_password(&ann, "$argon2id$one", None, None, &max(), at(2)).await.unwrap();
+    store.set_password(&ann, "$argon2id$two", None, None, &max(), at(3)).await.unwrap();
+    let bob = store.create_oidc_user(member("bob"), &identity("bob"), &max(), at(4)).await.unwrap();
+    let eve = store.create_user(member("eve"), &max(), at(5)).await.unwrap();
+    assert_sound(&store).await;
+
+    let file = test_store.folder().join("backup");
+    backup(&store, &file).await;
+    let text = fs::read_to_string(&file).unwrap();
+    // No log tells how anybody signs in, or lets it be tried.
+    for line in text.lines().filter(|line| line.starts_with("{\"audit\"")) {
+        assert!(!line.contains("argon2id") && !line.contains("login.example.com"), "{line}");
+        assert!(!line.contains("credential_salt"), "{line}");
+    }
+    let lines: Vec<_> = text.lines().map(str::to_owned).collect();
+    let body = &lines[..lines.len() - 1];
+    let edits = [
+        ("\"password_hash\":\"$argon2id$two\"", "\"password_hash\":\"$argon2id$evil\""),
+        ("\"password_hash\":\"$argon2id$two\"", "\"password_hash\":\"$argon2id$one\""),
+        ("\"oidc_subject\":\"bob\"", "\"oidc_subject\":\"mallory\""),
+        ("\"password_hash\":null", "\"password_hash\":\"$argon2id$evil\""),
+    ];
+    for (from, to) in edits {
+        let edited: Vec<_> = body.iter().map(|line| line.replacen(from, to, 1)).collect();
+        assert_ne!(edited, body, "{from}");
+        let outcome = store.restore(&resealed(test_store.folder(), "edited", &edited), &trust()).await;
+        assert!(
+            matches!(&outcome, Err(StoreError::Refused(why)) if why.contains("signs in")),
+            "{to}: {outcome:?}"
+        );
+    }
+    // Entries of versions that recorded no digest: nothing to compare with.
+    store.restore(&file, &trust()).await.unwrap();
+    assert_sound(&store).await;
+
+    for (edit, user) in [
+        (format!("update users set password_hash = '$argon2id$evil' where id = {}", ann.id), &ann),
+        (format!("update users set oidc_subject = 'mallory' where id = {}", bob.id), &bob),
+        (format!("update users set password_hash = '$argon2id$evil' where id = {}", eve.id), &eve),
+    ] {
+        assert_eq!(test_store.raw(&edit).await, 1);
+        let differing = store.records_differing_from_log().await.unwrap();
+        assert_eq!(differing, [format!("credentials of user {}", user.id)]);
+        // The backup of it opens nothing that the log doesn't know.
+        let tampered = test_store.folder().join("tampered");
+        backup(&store, &tampered).await;
+        assert!(!fs::read_to_string(&tampered).unwrap().contains("evil"));
+        store.restore(&file, &trust()).await.unwrap();
+    }
+    store.delete_user(&ann, "deleted-1", &max(), at(9)).await.unwrap();
+    assert_sound(&store).await;
+    assert_eq!(test_store.count("select count(*) from users where credential_salt is null").await, 2);
 }

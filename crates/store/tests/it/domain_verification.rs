@@ -7,7 +7,9 @@ use rlinks_core::{Actor, DomainStatus, DomainVerification, Id, Policy, Preset, T
 use rlinks_store::feed::{Changes, Feed};
 use rlinks_store::{DomainRecord, StoreError, StoreWriter};
 
-use crate::support::store::{MAIN, TestStore, assert_sound, at, contract, host, max, workspace};
+use crate::support::store::{
+    MAIN, TestStore, assert_sound, at, contract, host, max, signer, trust, workspace,
+};
 
 contract!(
     claimed_domain_is_not_served_until_verified,
@@ -181,7 +183,7 @@ async fn restored_store_serves_no_unverified_domain(test_store: TestStore) {
     store.trust_domain(&held(&store, "trusted.example").await, &max(), hours(76)).await.unwrap();
     store.remove_domain(space, &host("left.example"), &max(), hours(76)).await.unwrap();
     let file = test_store.folder().join("backup.jsonl");
-    store.backup(fs::File::create(&file).unwrap(), hours(77)).await.unwrap();
+    store.backup(fs::File::create(&file).unwrap(), &signer(), hours(77)).await.unwrap();
     let there = |all: Vec<DomainRecord>| -> Vec<_> {
         let pair = |held: DomainRecord| {
             (held.domain.host, held.verification.needs_proof, held.verification.status())
@@ -193,7 +195,7 @@ async fn restored_store_serves_no_unverified_domain(test_store: TestStore) {
     store.trust_domain(&held(&store, "waits.example").await, &max(), hours(78)).await.unwrap();
     let other = TestStore::sqlite();
     for store in [store, other.open().await] {
-        store.restore(&file).await.unwrap();
+        store.restore(&file, &trust()).await.unwrap();
         assert_eq!(there(store.domain_records().await.unwrap()), before);
         assert_eq!(silent(&store).await, ["gone.example", "waits.example"]);
         assert_eq!(store.records_differing_from_log().await.unwrap(), [""; 0]);

@@ -9,7 +9,7 @@ use rlinks_store::{Location, StoreWriter};
 
 use crate::support::store::{
     MAIN, TestStore, at, changed, code, contract, create, created, draft, host, in_state, make, max, replace,
-    workspace,
+    signer, trust, workspace,
 };
 
 contract!(
@@ -117,17 +117,17 @@ async fn restored_backup_makes_the_feed_report_everything(test_store: TestStore)
     let store = test_store.open().await;
     make(&store, "one", "https://example.com/", 1).await;
     let file = test_store.folder().join("backup");
-    store.backup(std::fs::File::create(&file).unwrap(), at(2)).await.unwrap();
+    store.backup(std::fs::File::create(&file).unwrap(), &signer(), at(2)).await.unwrap();
     make(&store, "two", "https://example.com/", 3).await;
     let mut feed = following(&store).await;
-    store.restore(&file).await.unwrap();
+    store.restore(&file, &trust()).await.unwrap();
     assert!(look(&mut feed).await.everything);
     assert!(look(&mut feed).await.is_empty());
     // Also where nobody looked until the chain had grown past where it was.
     let mut feed = following(&store).await;
     make(&store, "three", "https://example.com/", 4).await;
     look(&mut feed).await;
-    store.restore(&file).await.unwrap();
+    store.restore(&file, &trust()).await.unwrap();
     for number in 0..5 {
         make(&store, &format!("c{number}"), "https://example.com/", 5).await;
     }
@@ -149,11 +149,11 @@ async fn vanished_workspace_makes_the_feed_report_everything(test_store: TestSto
     let store = test_store.open().await;
     let file = test_store.folder().join("backup");
     workspace(&store, "kept", Policy::preset(Preset::Team)).await;
-    store.backup(std::fs::File::create(&file).unwrap(), at(2)).await.unwrap();
+    store.backup(std::fs::File::create(&file).unwrap(), &signer(), at(2)).await.unwrap();
     workspace(&store, "lost", Policy::preset(Preset::Team)).await;
     let mut feed = following(&store).await;
     // Restored, and another one made: as many workspaces as before, but not the same.
-    store.restore(&file).await.unwrap();
+    store.restore(&file, &trust()).await.unwrap();
     let policy = Policy::preset(Preset::Team);
     store
         .create_workspace(crate::support::store::slug("new"), "New".to_owned(), policy, &max(), at(99))

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::support::store::{
     MAIN, TestStore, assert_sound, at, changed, chosen, code, codes, contract, create, created, draft,
-    in_state, make, max, object, recreate, replace, target, workspace,
+    in_state, make, max, object, recreate, replace, signer, target, workspace,
 };
 
 contract!(
@@ -442,7 +442,7 @@ async fn unreadable_row_is_an_error_and_hides_no_other(test_store: TestStore) {
     );
     created(kept);
     assert!(matches!(broken, Err(StoreError::Unreadable(_))), "{broken:?}");
-    let saved = store.backup(std::io::sink(), at(9)).await.unwrap();
+    let saved = store.backup(std::io::sink(), &signer(), at(9)).await.unwrap();
     assert_eq!(saved.links, 2);
     assert_eq!(store.links_differing_from_log().await.unwrap(), ["bad"]);
 }
@@ -472,8 +472,8 @@ async fn broken_row_is_read_from_the_log_and_repaired_by_any_change(test_store: 
         assert_eq!(page, [good.clone(), bad.clone()]);
         assert_eq!(store.list(MAIN, &LinkFilter::default(), 10).await.unwrap().len(), 2);
         let file = test_store.folder().join("backup");
-        store.backup(std::fs::File::create(&file).unwrap(), at(ms)).await.unwrap();
-        assert_eq!(rlinks_store::backup::verify(&file).unwrap().links, 2);
+        store.backup(std::fs::File::create(&file).unwrap(), &signer(), at(ms)).await.unwrap();
+        assert_eq!(rlinks_store::backup::verify(&file).unwrap().counts.links, 2);
         // Also a change to what the log says already: the row is written, and followers hear of it.
         bad = changed(match round % 3 {
             0 => store.write(replace(bad.clone(), Action::Update, ms)).await,

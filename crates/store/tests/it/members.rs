@@ -4,10 +4,12 @@ use rlinks_core::access::api_key::{ApiKeySecret, RANDOM_BYTES};
 use rlinks_core::{Actor, ApiKey, Email, Id, Role, Scopes, User, UserStatus};
 use rlinks_store::write::{IDEMPOTENCY_TTL_MS, IdempotencyKey, LinkWrite, Written};
 use rlinks_store::{
-    LimitUse, NewInvite, NewKey, NewUser, Quota, QuotaHolder, QuotaKind, RevocationReach, StoreError, StoreWriter,
+    LimitUse, NewInvite, NewKey, NewUser, Quota, QuotaHolder, QuotaKind, RevocationReach, SharedKeyPair, StoreError, StoreWriter,
 };
 
-use crate::support::store::{MAIN, TestStore, assert_sound, at, chosen, contract, created, max};
+use crate::support::store::{
+    MAIN, TestStore, assert_sound, at, chosen, contract, created, max, signer, trust,
+};
 
 contract!(
     email_is_unique_among_members_that_are_not_deleted,
@@ -28,7 +30,7 @@ contract!(
     backup_keeps_members_and_drops_rows_unknown_to_the_log,
     backup_keeps_whom_members_count_for,
     migration_learns_whom_members_count_for_from_the_log,
-    first_shared_key_wins_and_an_outage_leaves_each_process_its_own,
+    first_shared_key_wins_and_its_rotation_keeps_the_old_one_for_a_while,
     limit_uses_of_several_processes_add_up,
     keys_older_than_a_moment_are_found_unless_they_are_over,
 );
@@ -302,8 +304,8 @@ async fn backup_keeps_what_was_made_with_which_key(test_store: TestStore) {
     let names = (secret(3).prefix().to_owned(), secret(3).hash());
     let successor = store.rotate_key(&child, names, at(1000), None, &max(), at(3)).await.unwrap();
     let file = test_store.folder().join("backup");
-    store.backup(std::fs::File::create(&file).unwrap(), at(4)).await.unwrap();
-    store.restore(&file).await.unwrap();
+    store.backup(std::fs::File::create(&file).unwrap(), &signer(), at(4)).await.unwrap();
+    store.restore(&file, &trust()).await.unwrap();
     assert_eq!(made_with(&store, &root, 5).await, [child.id, successor.id]);
     assert_eq!(store.key(MAIN, successor.id).await.unwrap(), Some(successor));
     assert_sound(&store).await;
@@ -408,11 +410,11 @@ async fn backup_keeps_members_and_drops_rows_unknown_to_the_log(test_store: Test
     let strangers = store.records_differing_from_log().await.unwrap();
     assert_eq!(strangers, ["key 7".to_owned(), format!("user {}", ann.id)]);
     let file = test_store.folder().join("people.backup");
-    let counts = store.backup(std::fs::File::create(&file).unwrap(), at(3)).await.unwrap();
+    let counts = store.backup(std::fs::File::create(&file).unwrap(), &signer(), at(3)).await.unwrap();
     assert_eq!((counts.users, counts.keys), (1, 1));
     let fresh = TestStore::sqlite();
     let copy = fresh.open().await;
-    copy.restore(&file).await.unwrap();
+    copy.restore(&file, &trust()).await.unwrap();
     assert_eq!(copy.user(MAIN, ann.id).await.unwrap().unwrap(), ann, "as the log says");
     assert_eq!(copy.key(MAIN, mine.id).await.unwrap().unwrap(), mine);
     assert!(copy.key_with_owner("rmx_evilevil").await.unwrap().is_none());
@@ -422,13 +424,27 @@ async fn backup_keeps_members_and_drops_rows_unknown_to_the_log(test_store: Test
     assert!(text.contains("\"role\":\"admin\""));
 }
 
-async fn first_shared_key_wins_and_an_outage_leaves_each_process_its_own(test_store: TestStore) {
+async fn first_shared_key_wins_and_its_rotation_keeps_the_old_one_for_a_while(test_store: TestStore) {
     let (store, other) = (test_store.open().await, test_store.open().await);
-    assert_eq!(store.shared_key("form_key", [1; 32]).await, [1; 32]);
-    assert_eq!(other.shared_key("form_key", [2; 32]).await, [1; 32]);
-    assert_eq!(other.shared_key("cursor_key", [3; 32]).await, [3; 32], "each name has its own");
-    other.close().await;
-    assert_eq!(other.shared_key("form_key", [4; 32]).await, [4; 32]);
+    let pair = |current: u8, previous| SharedKeyPair { current: [current; 32], previous };
+    let first = store.get_or_create_shared_key("form_key", [1; 32]).await.unwrap();
+    assert_eq!(first, pair(1, None));
+    assert_eq!(other.get_or_create_shared_key("form_key", [2; 32]).await.unwrap(), first);
+    let second = other.get_or_create_shared_key("cursor_key", [3; 32]).await.unwrap();
+    assert_eq!(second, pair(3, None), "each name has its own");
+
+    let names = ("form_key", "form");
+    store.rotate_shared_key(names, [4; 32], Some(at(9)), &max(), at(5)).await.unwrap();
+    let there = other.shared_key_pair("form_key").await.unwrap();
+    assert_eq!(there, Some(pair(4, Some(([1; 32], at(9))))));
+    store.rotate_shared_key(names, [5; 32], None, &max(), at(6)).await.unwrap();
+    assert_eq!(other.shared_key_pair("form_key").await.unwrap(), Some(pair(5, None)));
+    assert_eq!(other.shared_key_pair("oidc_key").await.unwrap(), None, "nobody needed it yet");
+    let logged = store.audit_before(MAIN, i64::MAX, 10).await.unwrap();
+    let rotations: Vec<_> = logged.iter().filter(|entry| entry.action == "installation.rotate_key").collect();
+    assert_eq!(rotations.len(), 2);
+    assert!(rotations.iter().all(|entry| entry.subject == "installation:form"));
+    assert_sound(&store).await;
 }
 
 async fn limit_uses_of_several_processes_add_up(test_store: TestStore) {
@@ -534,8 +550,8 @@ async fn backup_keeps_whom_members_count_for(test_store: TestStore) {
     let counted = format!("select count(*) from users where principal = 'user:{}'", root.id);
     assert_eq!(test_store.count(&counted).await, 2);
     let file = test_store.folder().join("all");
-    store.backup(std::fs::File::create(&file).unwrap(), at(9)).await.unwrap();
-    store.restore(&file).await.unwrap();
+    store.backup(std::fs::File::create(&file).unwrap(), &signer(), at(9)).await.unwrap();
+    store.restore(&file, &trust()).await.unwrap();
     assert_eq!(test_store.count(&counted).await, 2);
     assert_sound(&store).await;
 }

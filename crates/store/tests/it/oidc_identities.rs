@@ -3,7 +3,7 @@
 use rlinks_core::{Email, Preset, Role, Slug, User, UserStatus};
 use rlinks_store::{NewInvite, NewUser, OidcIdentity, OidcProfile, StoreError, StoreWriter};
 
-use crate::support::store::{MAIN, TestStore, assert_sound, at, contract, max};
+use crate::support::store::{MAIN, TestStore, assert_sound, at, contract, max, signer, trust};
 
 contract!(
     identity_is_one_member_of_each_workspace,
@@ -126,9 +126,9 @@ async fn backup_keeps_oidc_identities(test_store: TestStore) {
     let store = test_store.open().await;
     let ann = join(&store, "ann", "ann@example.com", 1).await;
     let file = test_store.folder().join("backup");
-    store.backup(std::fs::File::create(&file).unwrap(), at(2)).await.unwrap();
+    store.backup(std::fs::File::create(&file).unwrap(), &signer(), at(2)).await.unwrap();
     store.delete_user(&ann, "deleted-x", &max(), at(3)).await.unwrap();
-    store.restore(&file).await.unwrap();
+    store.restore(&file, &trust()).await.unwrap();
     assert_eq!(ids_of(&store, "ann").await, [ann.id.as_i64()]);
     assert_sound(&store).await;
 }

@@ -11,7 +11,7 @@ use rlinks_store::{MissingStore, Store, StoreError, StoreOptions, StoreWriter};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
 use sqlx::{ConnectOptions as _, Connection as _};
 
-use crate::support::store::{MAIN, TestStore, assert_sound, at, chosen, code, make};
+use crate::support::store::{MAIN, TestStore, assert_sound, at, chosen, code, make, signer};
 
 #[track_caller]
 fn unavailable<T: std::fmt::Debug>(outcome: &Result<T, StoreError>) {
@@ -110,7 +110,7 @@ async fn moved_file_is_an_outage_until_it_is_back() {
     fs::rename(test_store.file(), &away).unwrap();
     unavailable(&store.link(MAIN, &code("parity")).await);
     unavailable(&store.write(chosen("other", "https://example.com/", 2)).await);
-    unavailable(&store.backup(Vec::new(), at(2)).await);
+    unavailable(&store.backup(Vec::new(), &signer(), at(2)).await);
     unavailable(&store.verify(&[]).await);
     unavailable(&feed.poll().await);
     fs::rename(&away, test_store.file()).unwrap();

@@ -42,6 +42,8 @@ pub(super) fn serve_at(now: &str, store_url: &str, data: &Path) -> Server {
         journal_sync: SyncPolicy::EverySecond,
         geoip: None,
         archive: None,
+        audit_key: rlinks_store::audit::signing_key::SigningKeySource::DataFolder,
+        audit_push: rlinks_server::AuditPushSettings::default(),
         oidc: None,
         safety: rlinks_ops::safety::SafetyConfig::default(),
         domain_checks: rlinks_ops::domain_checks::DomainCheckConfig::default(),

@@ -114,6 +114,13 @@ impl Sandbox {
         self.json(&format!("links get {code}"))
     }
 
+    /// The fingerprint of the key that signed a backup, as its header names it.
+    #[track_caller]
+    pub(crate) fn fingerprint(&self, backup: &str) -> String {
+        let header: Value = serde_json::from_str(self.read(backup).lines().next().unwrap()).unwrap();
+        header["rlinks_backup"]["fingerprint"].as_str().unwrap().to_owned()
+    }
+
     /// How many changes there ever were.
     pub(crate) fn changes(&self) -> usize {
         self.json("audit list --limit 10000 --json").as_array().unwrap().len()
@@ -187,6 +194,9 @@ fn settled(text: &str) -> String {
             // In a table a moment without milliseconds is filled up to the length of the others.
             let padding = if length == "0000-00-00T00:00:00Z".len() { "    " } else { "" };
             rest = rest[length..].strip_prefix(padding).unwrap_or(&rest[length..]);
+        } else if let Some(length) = fingerprint_length(rest) {
+            settled.push_str("<fingerprint>");
+            rest = &rest[length..];
         } else if rest.len() >= 64 && rest.as_bytes()[..64].iter().all(u8::is_ascii_hexdigit) {
             settled.push_str("<hash>");
             rest = rest.trim_start_matches(|letter: char| letter.is_ascii_hexdigit());
@@ -196,6 +206,14 @@ fn settled(text: &str) -> String {
         }
     }
     settled
+}
+
+/// Eight groups of four digits.
+fn fingerprint_length(text: &str) -> Option<usize> {
+    const LENGTH: usize = 8 * 4 + 7;
+    let groups: Vec<&[u8]> = text.as_bytes().get(..LENGTH)?.split(|byte| *byte == b'-').collect();
+    let fits = |group: &[u8]| group.len() == 4 && group.iter().all(u8::is_ascii_hexdigit);
+    (groups.len() == 8 && groups.into_iter().all(fits)).then_some(LENGTH)
 }
 
 fn moment(text: &str) -> Option<usize> {

@@ -5,6 +5,7 @@
 //! in the browser that began, once, and for ten minutes.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
@@ -22,6 +23,8 @@ use super::{Oidc, OidcSettings};
 use crate::auth::oidc::metadata::ProviderMetadata;
 use crate::auth::oidc::provider::KeyError;
 use rlinks_ops::outbound::OutboundError;
+use rlinks_ops::shared_keys::SharedKey;
+use rlinks_store::SecretKey;
 
 /// How long somebody may be away at the provider.
 pub const LOGIN_TIMEOUT_SECONDS: i64 = 600;
@@ -113,33 +116,30 @@ struct LoginState {
 
 /// Signs trips, and knows which are over.
 pub struct LoginStates {
-    key: hmac::Key,
+    key: Arc<SharedKey>,
+    issuer: String,
     used: Mutex<VecDeque<(String, i64)>>,
 }
 
 impl LoginStates {
-    /// A desk of this key, for one issuer. Servers that share the key know each other's trips.
-    pub fn new(key: &[u8; 32], issuer: &str) -> Self {
-        let key = hmac::Key::new(hmac::HMAC_SHA256, key);
-        let own = hmac::sign(&key, issuer.as_bytes());
-        Self { key: hmac::Key::new(hmac::HMAC_SHA256, own.as_ref()), used: Mutex::default() }
+    /// For one issuer. Servers that share the key know each other's logins.
+    pub fn new(key: Arc<SharedKey>, issuer: &str) -> Self {
+        Self { key, issuer: issuer.to_owned(), used: Mutex::default() }
     }
 
-    fn derive(&self, what: &str, text: &str) -> String {
-        URL_SAFE_NO_PAD.encode(hmac::sign(&self.key, format!("{what}:{text}").as_bytes()))
+    /// The key of a login that begins now.
+    fn current(&self) -> LoginKey {
+        LoginKey::new(&self.key.current(), &self.issuer)
     }
 
-    fn seal(&self, login: &LoginState) -> String {
-        let text = URL_SAFE_NO_PAD.encode(serde_json::to_vec(login).expect("a trip is JSON"));
-        format!("{text}.{}", self.derive("trip", &text))
-    }
-
-    fn open(&self, cookie: &str, now: Timestamp) -> Option<LoginState> {
+    /// What a cookie says, and the key that signed it.
+    fn open(&self, cookie: &str, now: Timestamp) -> Option<(LoginState, LoginKey)> {
         let (text, tag) = cookie.split_once('.')?;
         let tag = URL_SAFE_NO_PAD.decode(tag).ok()?;
-        hmac::verify(&self.key, format!("trip:{text}").as_bytes(), &tag).ok()?;
+        let mut keys = self.key.accepted().map(|key| LoginKey::new(&key, &self.issuer));
+        let key = keys.find(|key| hmac::verify(&key.0, format!("trip:{text}").as_bytes(), &tag).is_ok())?;
         let login: LoginState = serde_json::from_slice(&URL_SAFE_NO_PAD.decode(text).ok()?).ok()?;
-        (now.ms() <= login.until).then_some(login)
+        (now.ms() <= login.until).then_some((login, key))
     }
 
     /// Whether this is the first time a state comes back.
@@ -156,6 +156,25 @@ impl LoginStates {
     }
 }
 
+/// What signs one login from beginning to end, whatever is rotated meanwhile.
+struct LoginKey(hmac::Key);
+
+impl LoginKey {
+    fn new(key: &SecretKey, issuer: &str) -> Self {
+        let key = hmac::Key::new(hmac::HMAC_SHA256, key);
+        Self(hmac::Key::new(hmac::HMAC_SHA256, hmac::sign(&key, issuer.as_bytes()).as_ref()))
+    }
+
+    fn derive(&self, what: &str, text: &str) -> String {
+        URL_SAFE_NO_PAD.encode(hmac::sign(&self.0, format!("{what}:{text}").as_bytes()))
+    }
+
+    fn seal(&self, login: &LoginState) -> String {
+        let text = URL_SAFE_NO_PAD.encode(serde_json::to_vec(login).expect("a login is JSON"));
+        format!("{text}.{}", self.derive("trip", &text))
+    }
+}
+
 impl Oidc {
     /// Sends somebody to the provider. `random` is 32 random bytes.
     pub async fn begin_login(
@@ -165,7 +184,8 @@ impl Oidc {
     ) -> Result<AuthorizationRedirect, LoginError> {
         let metadata = self.issuer.metadata().await?;
         let state = URL_SAFE_NO_PAD.encode(random);
-        let verifier = self.login_states.derive("verifier", &state);
+        let key = self.login_states.current();
+        let verifier = key.derive("verifier", &state);
         let challenge = URL_SAFE_NO_PAD.encode(digest::digest(&digest::SHA256, verifier.as_bytes()));
         let mut location = metadata.authorization_endpoint.clone();
         location
@@ -175,11 +195,11 @@ impl Oidc {
             .append_pair("redirect_uri", &self.redirect_uri)
             .append_pair("scope", &self.settings.scopes.join(" "))
             .append_pair("state", &state)
-            .append_pair("nonce", &self.login_states.derive("nonce", &state))
+            .append_pair("nonce", &key.derive("nonce", &state))
             .append_pair("code_challenge", &challenge)
             .append_pair("code_challenge_method", "S256");
         let until = self.ops.clock.now().ms().saturating_add(LOGIN_TIMEOUT_SECONDS * 1000);
-        let cookie = self.login_states.seal(&LoginState { state, until, request });
+        let cookie = key.seal(&LoginState { state, until, request });
         Ok(AuthorizationRedirect { location: location.into(), cookie })
     }
 
@@ -190,7 +210,7 @@ impl Oidc {
         cookie: Option<&str>,
     ) -> Result<CompletedLogin, LoginError> {
         let now = self.ops.clock.now();
-        let login =
+        let (login, key) =
             cookie.and_then(|cookie| self.login_states.open(cookie, now)).ok_or(LoginError::InvalidState)?;
         // First of all: whatever else is wrong, this state has come back.
         if callback.state.as_ref() != Some(&login.state) || !self.login_states.consume(&login, now) {
@@ -207,9 +227,8 @@ impl Oidc {
         }
         let code =
             callback.code.filter(|code| code.len() <= MAX_PARAMETER_BYTES).ok_or(LoginError::CodeRejected)?;
-        let granted =
-            self.exchange_code(&metadata, &code, &self.login_states.derive("verifier", &login.state)).await?;
-        let nonce = self.login_states.derive("nonce", &login.state);
+        let granted = self.exchange_code(&metadata, &code, &key.derive("verifier", &login.state)).await?;
+        let nonce = key.derive("nonce", &login.state);
         let mut claims = self.verify_id_token(&granted.id_token, &nonce, now).await?;
         if text_claim(&claims, "email").is_none() || self.needs_userinfo(&login.request.workspace, &claims) {
             self.fetch_userinfo(&metadata, &granted, &mut claims).await?;

@@ -1,13 +1,14 @@
 //! Leaving for the provider, as far as that needs no provider.
 
 use rlinks_core::{Policy, Preset, Role};
+use rlinks_ops::shared_keys::{InstallationKey, OldSignatures};
 use serde_json::{Value, json};
 
 use crate::support::browser::{Browser, hidden};
 use crate::support::database::TestStore;
 use crate::support::members::{PASSWORD, TestServer, ann};
 use crate::support::oidc_issuer::{CLIENT, SigningKey, StubIssuer, everybody, rule, settings};
-use crate::support::raw_client::Response;
+use crate::support::raw_client::{Response, wait_until};
 use crate::support::server::operator_in;
 
 fn oidc_server(stub: &StubIssuer, preset: Preset) -> TestServer {
@@ -199,6 +200,50 @@ fn sign_in(
     stub.grants(key.token_with(&header, &claims), userinfo);
     let answer = browser.get(&format!("/admin/oidc/callback?code=x&state={}", said("state")));
     (answer, browser)
+}
+
+/// Row 21c: a rotation leaves sign-ins under way alone, unless somebody else may have the old key.
+#[test]
+fn sign_in_under_way_survives_a_rotation_of_its_key_unless_the_old_one_is_refused() {
+    let key = SigningKey::ec("ec");
+    let stub = StubIssuer::with(&[key.public()]);
+    let server = oidc_server(&stub, Preset::Platform);
+    let rotate = |old: OldSignatures| {
+        let operator = operator_in(&server.main);
+        let rotated = server.ops.rotate_shared_key(&operator, InstallationKey::Oidc, old);
+        server.runtime.block_on(rotated).unwrap();
+    };
+    let begin = |subject: &str| {
+        let mut browser = browser(&server);
+        let location = browser.get("/admin/oidc/start").location().unwrap().to_owned();
+        let said = |name: &str| crate::support::oidc_provider::parameter(&location, name).unwrap();
+        let mut claims = stub.claims(subject);
+        claims["aud"] = json!(CLIENT);
+        claims["nonce"] = json!(said("nonce"));
+        let header = json!({"alg": key.alg(), "kid": key.kid, "typ": "JWT"});
+        (browser, said("state"), key.token_with(&header, &claims))
+    };
+    let finish = |(mut browser, state, token): (Browser, String, String)| {
+        stub.grants(token, Value::Null);
+        browser.get(&format!("/admin/oidc/callback?code=x&state={state}")).status
+    };
+    let (ann, bob) = (begin("ann"), begin("bob"));
+    rotate(OldSignatures::AcceptForAWhile);
+    // What a login derives from its key is derived from the one it began with.
+    assert_eq!(finish(ann), 303);
+    rotate(OldSignatures::Refuse);
+    // All keys are looked at in one go; what a form says shows when. The second time the first is over.
+    for _ in 0..2 {
+        let mut visitor = browser(&server);
+        let before = visitor.token("/admin/login");
+        let operator = operator_in(&server.main);
+        let old = OldSignatures::AcceptForAWhile;
+        let rotated = server.ops.rotate_shared_key(&operator, InstallationKey::Form, old);
+        server.runtime.block_on(rotated).unwrap();
+        wait_until("the server has looked", || visitor.token("/admin/login") != before);
+    }
+    assert_eq!(finish(bob), 403);
+    assert_eq!(finish(begin("carl")), 303);
 }
 
 #[test]

@@ -1,9 +1,12 @@
 //! Hostile inputs, S23: nothing happens because somebody looked at another site.
 
 use rlinks_core::Preset;
+use rlinks_ops::shared_keys::{InstallationKey, OldSignatures};
 
 use crate::support::browser::{Browser, form, signed_in};
 use crate::support::members::{PASSWORD, TestServer, ann};
+use crate::support::raw_client::wait_until;
+use crate::support::server::operator_in;
 
 /// What browsers, old ones and evil sites say about where a form comes from, and whether it counts.
 const ORIGINS: &[(&[(&str, &str)], bool)] = &[
@@ -37,6 +40,37 @@ fn lines(browser: &Browser, lines: &[(&str, &str)]) -> Vec<(String, String)> {
 
 fn borrowed(lines: &[(String, String)]) -> Vec<(&str, &str)> {
     lines.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect()
+}
+
+/// Row 21c: a form that was open when its key was rotated still counts, unless somebody else may have the old key.
+#[test]
+fn open_form_survives_a_rotation_of_its_key_unless_the_old_one_is_refused() {
+    let server = TestServer::new(Preset::Fabric);
+    ann(&server);
+    let rotate = |old: OldSignatures| {
+        let operator = operator_in(&server.main);
+        let rotated = server.ops.rotate_shared_key(&operator, InstallationKey::Form, old);
+        server.runtime.block_on(rotated).unwrap();
+    };
+    let mut browser = Browser::new(server.address);
+    let first = browser.token("/admin/login");
+    let send = |browser: &mut Browser, csrf: &str| {
+        let fields =
+            [("csrf", csrf), ("workspace", "main"), ("email", "ann@example.com"), ("password", "wrong")];
+        browser.post("/admin/login", &fields).status
+    };
+    let (wrong_password, refused) = (send(&mut browser, &first), send(&mut browser, "0"));
+    assert_ne!(wrong_password, refused);
+    rotate(OldSignatures::AcceptForAWhile);
+    wait_until("the server signs with the new key", || browser.token("/admin/login") != first);
+    let second = browser.token("/admin/login");
+    assert_eq!(send(&mut browser, &first), wrong_password);
+    server.advance_ms(60 * 60 * 1000 + 1);
+    assert_eq!(send(&mut browser, &first), refused, "an hour is enough");
+    assert_eq!(send(&mut browser, &second), wrong_password);
+    rotate(OldSignatures::Refuse);
+    wait_until("the server signs with the new key", || browser.token("/admin/login") != second);
+    assert_eq!(send(&mut browser, &second), refused);
 }
 
 /// Hostile inputs, S23.

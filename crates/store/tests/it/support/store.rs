@@ -7,6 +7,8 @@ use rlinks_core::{
     Actor, Code, Host, Id, Link, LinkDraft, LinkSource, LinkState, Policy, Preset, ServedHosts, Slug, Target,
     Workspace,
 };
+use rlinks_store::audit::signing_key::Signer;
+use rlinks_store::backup::RestoreTrust;
 use rlinks_store::write::{Action, CodeChoice, LinkOp, LinkWrite, OnConflict, Written};
 use rlinks_store::{Location, StoreError, StoreWriter};
 use sqlx::postgres::PgConnectOptions;
@@ -170,4 +172,14 @@ pub(crate) async fn assert_sound(store: &StoreWriter) {
 
 pub(crate) fn codes(links: &[Link]) -> Vec<&str> {
     links.iter().map(|link| link.code.as_str()).collect()
+}
+
+/// The key that signs the backups of these tests.
+pub(crate) fn signer() -> Signer {
+    Signer::from_seed(&[7; 32]).unwrap()
+}
+
+/// What it signed is trusted.
+pub(crate) fn trust() -> RestoreTrust {
+    RestoreTrust::Key(signer().public_key())
 }
