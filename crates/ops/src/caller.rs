@@ -165,7 +165,7 @@ impl Caller {
     }
 
     /// The principal that creations are counted for.
-    pub(crate) fn principal_id(&self) -> Id {
+    pub fn principal_id(&self) -> Id {
         self.principal.user().or_else(|| self.principal.key()).unwrap_or(self.workspace.id)
     }
 
