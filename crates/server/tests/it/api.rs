@@ -14,6 +14,7 @@ mod idempotency;
 mod keys;
 mod links;
 mod lists;
+mod loops;
 mod outage;
 mod presets;
 mod safety;
