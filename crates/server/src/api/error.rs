@@ -17,6 +17,7 @@ use rlinks_ops::limits::RateLimitStatus;
 
 use crate::auth::error::AuthError;
 use crate::auth::sign_in::SignInError;
+use crate::redirect::body_budget::BodyRefused;
 
 /// When a store that is away may be back.
 const STORE_RETRY_SECONDS: u32 = 1;
@@ -58,6 +59,13 @@ impl ApiError {
 
     pub fn status(&self) -> u16 {
         self.code.status()
+    }
+}
+
+impl From<BodyRefused> for ApiError {
+    fn from(refused: BodyRefused) -> Self {
+        let error = Self::with_message(refused.code(), refused.to_string());
+        Self { retry_after: refused.retry_after(), ..error }
     }
 }
 
