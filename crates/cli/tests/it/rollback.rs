@@ -254,9 +254,9 @@ fn links_made_after_a_moment() -> (Sandbox, Timestamp, Value) {
     let sandbox = Sandbox::new();
     sandbox.ok("domains add rmax.to");
     let then = moment();
-    let rows: String =
-        (0..600).map(|number| format!("link-{number:03},https://example.com/{number}\n")).collect();
-    sandbox.write("links.csv", &format!("code,target\n{rows}"));
+    let rows: Vec<String> =
+        (0..600).map(|number| format!("link-{number:03},https://example.com/{number}")).collect();
+    sandbox.write("links.csv", &format!("code,target\n{}\n", rows.join("\n")));
     sandbox.ok("links import links.csv");
     let made = links(&sandbox);
     assert_eq!(made.as_array().unwrap().len(), 600);

@@ -117,7 +117,8 @@ fn report(
     }
     if done.links() == 0 {
         output.line(&format!("workspace {} is as it was at {to}", workspace.slug))?;
-        return hint_undo(output, workspace, done);
+        hint_undo(output, workspace, done);
+        return Ok(());
     }
     let would = if mode == WriteMode::DryRun { "would be " } else { "" };
     let rest = if done.resumed { " (the rest of a rollback that was cut off)" } else { "" };
@@ -145,13 +146,13 @@ fn report(
             output.line(&format!("  and {} more", pluralize(rest, "link")))?;
         }
     }
-    hint_undo(output, workspace, done)
+    hint_undo(output, workspace, done);
+    Ok(())
 }
 
-fn hint_undo(output: Output, workspace: &Workspace, done: &RollbackReport) -> Result<(), CliError> {
+fn hint_undo(output: Output, workspace: &Workspace, done: &RollbackReport) {
     if let Some(undo) = done.undo {
         let (slug, all) = (&workspace.slug, if done.resumed { "all of " } else { "" });
         output.hint(&format!("`rmax workspaces rollback {slug} --to {undo}` undoes {all}this"));
     }
-    Ok(())
 }
