@@ -300,27 +300,27 @@ impl Shard {
         }
     }
 
-    /// Gives how many there were, and from which moment on they are given back.
+    /// Gives the moment from which they are given back, and how many there were.
     fn refund(&mut self, subject: LimitedSubject, uses: u32) -> (i64, u32) {
-        let Some(used) = self.subjects.get_mut(&subject) else { return (0, 0) };
-        let before = used.slots.len();
-        let refunded = used.refund(uses);
-        self.slots -= before - used.slots.len();
-        (used.last_ms, refunded)
+        let Some(known) = self.subjects.get_mut(&subject) else { return (0, 0) };
+        let before = known.slots.len();
+        let refunded = known.refund(uses);
+        self.slots -= before - known.slots.len();
+        (known.last_ms, refunded)
     }
 
     fn mark_unsaved(&mut self, subject: LimitedSubject, at_ms: i64, uses: i64) {
-        let Some(used) = self.subjects.get_mut(&subject) else { return };
-        if used.unsaved.is_empty() {
+        let Some(known) = self.subjects.get_mut(&subject) else { return };
+        if known.unsaved.is_empty() {
             self.unsaved.push(subject);
         }
-        let is_full = used.unsaved.len() >= MAX_UNSAVED;
-        match used.unsaved.last_mut() {
+        let is_full = known.unsaved.len() >= MAX_UNSAVED;
+        match known.unsaved.last_mut() {
             Some((last_ms, some)) if is_full || at_ms.saturating_sub(*last_ms) <= SAVED_TOGETHER_MS => {
                 *last_ms = at_ms.max(*last_ms);
                 *some = some.saturating_add(uses);
             }
-            _ => used.unsaved.push((at_ms, uses)),
+            _ => known.unsaved.push((at_ms, uses)),
         }
     }
 
