@@ -363,13 +363,13 @@ async fn check_domains(findings: &mut Findings, store: &Store, config: &Config) 
 async fn check_keys(findings: &mut Findings, store: &Store) -> Result<(), CliError> {
     let now = Clock::system().now();
     let stale = store.keys_older_than(None, None, stale_before(now), now, MAX_NAMED_KEYS + 1).await?;
-    let named = usize::try_from(MAX_NAMED_KEYS).unwrap_or_default();
+    let most = usize::try_from(MAX_NAMED_KEYS).unwrap_or_default();
     let mut names: Vec<String> = stale
         .iter()
-        .take(named)
+        .take(most)
         .map(|(workspace, key)| format!("{} ({}, workspace {workspace})", one_line(&key.name), key.prefix))
         .collect();
-    if stale.len() > named {
+    if stale.len() > most {
         names.push("and more".to_owned());
     }
     if !names.is_empty() {
