@@ -8,7 +8,7 @@ use axum::extract::ConnectInfo;
 use http::header::{AUTHORIZATION, CONTENT_SECURITY_POLICY};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 use rlinks_core::redirect::path::first_segment;
-use rlinks_core::redirect::response::DATA_SECURITY_POLICY;
+use rlinks_core::redirect::response::{BROWSER_POLICIES, DATA_SECURITY_POLICY};
 use tower::ServiceExt as _;
 
 use crate::auth::connection_info::{ConnectionInfo, SiteOrigin};

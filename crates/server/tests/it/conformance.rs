@@ -17,7 +17,9 @@ use rlinks_store::write::{Action, CodeChoice, LinkOp, LinkWrite, OnConflict};
 use crate::support::database::TestStore;
 use crate::support::members::{TestServer, settings};
 use crate::support::raw_client::Response;
-use crate::support::server::{NOW, RunningServer, UnstartedServer, operator, operator_in, set_up_workspace};
+use crate::support::server::{
+    NOW, RunningServer, UnstartedServer, create, operator, operator_in, set_up_workspace,
+};
 use crate::table::{self, Form, On, Row, State, When};
 
 #[test]
@@ -186,7 +188,7 @@ fn every_server_path_has_security_headers_and_is_explained() {
             ));
         }
     }
-    server.create("there", "https://example.com/");
+    server.runtime.block_on(create(server.store(), "there", "https://example.com/"));
     for path in ["/", "/there+", "/absent"] {
         let got = server.visit_with(path, "Accept: text/html\r\n");
         for name in ["content-security-policy", "permissions-policy", "cross-origin-resource-policy"] {
