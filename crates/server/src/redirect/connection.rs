@@ -33,6 +33,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
 
 use super::body::{Body, into_response};
+use super::checked_stream::CheckedStream;
 use super::click_headers::ClickHeaders;
 use super::client_address;
 use super::context::{ControlRequest, RedirectContext, ServedLinkRequest};
@@ -108,7 +109,7 @@ impl Connection {
             Exit::Closed => return,
             Exit::HandOver(bytes) => stream.unread(bytes),
         }
-        let serving = hyper.serve_connection(TokioIo::new(stream), self);
+        let serving = hyper.serve_connection(TokioIo::new(CheckedStream::new(stream)), self);
         tokio::pin!(serving);
         tokio::select! {
             // Whatever ends a connection ends it: the peer left, took too long, or did not speak HTTP. hyper has answered what it could.

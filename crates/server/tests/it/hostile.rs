@@ -1,6 +1,7 @@
 //! What strangers send: requests that mean two things, that are too large, that never end, and too many of them.
 
 mod connections;
+mod framing;
 mod slow;
 
 use std::fmt::Write as _;
@@ -209,7 +210,7 @@ fn request_bodies_are_never_answered_as_requests() {
     };
     check("a body", &format!("Content-Length: {length}\r\n"), &inner, &[0]);
     check("chunks", "Transfer-Encoding: chunked\r\n", &chunk, &[0]);
-    check("the same length twice", &format!("Content-Length: {length}\r\n").repeat(2), &inner, &[0, 400]);
+    check("the same length twice", &format!("Content-Length: {length}\r\n").repeat(2), &inner, &[400]);
     check("two lengths", &format!("Content-Length: 0\r\nContent-Length: {length}\r\n"), &inner, &[400]);
     check("a list of lengths", &format!("Content-Length: 0, {length}\r\n"), &inner, &[400]);
     check("a signed length", &format!("Content-Length: +{length}\r\n"), &inner, &[400]);
@@ -225,9 +226,9 @@ fn request_bodies_are_never_answered_as_requests() {
     check("a header without a name", ": chunked\r\n", "", &[400]);
     check("a zero byte", "X-A: a\0b\r\n", "", &[400]);
     check("a lone carriage return", "X-A: a\rTransfer-Encoding: chunked\r\n", &chunk, &[400]);
-    check("a length and chunks", "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n", &chunk, &[0, 400]);
-    check("chunks and a length", "Transfer-Encoding: chunked\r\nContent-Length: 5\r\n", &chunk, &[0, 400]);
-    check("chunked twice", &"Transfer-Encoding: chunked\r\n".repeat(2), &chunk, &[0, 400]);
+    check("a length and chunks", "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n", &chunk, &[400]);
+    check("chunks and a length", "Transfer-Encoding: chunked\r\nContent-Length: 5\r\n", &chunk, &[400]);
+    check("chunked twice", &"Transfer-Encoding: chunked\r\n".repeat(2), &chunk, &[400]);
     check("chunked and more", "Transfer-Encoding: chunked\r\nTransfer-Encoding: x\r\n", &chunk, &[400]);
     check("a bad chunk", "Transfer-Encoding: chunked\r\n", &format!("zz\r\n{inner}"), &[0, 400]);
     check(
@@ -242,33 +243,8 @@ fn request_bodies_are_never_answered_as_requests() {
 
 /// Hostile inputs, S19.
 #[test]
-fn ambiguous_framing_closes_the_connection() {
+fn other_protocols_never_smuggle_a_request() {
     let server = server();
-    for head in [
-        "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n",
-        "Transfer-Encoding: chunked\r\nContent-Length: 5\r\n",
-    ] {
-        let mut connection = RawConnection::new(server.address);
-        connection.send(format!("GET /ok HTTP/1.1\r\nHost: rmax.to\r\n{head}\r\n0\r\n\r\n{}", get("/two")));
-        let answers = connection.remaining_responses();
-        assert!(answers.len() == 1 && matches!(answers[0].status, 301 | 400), "{head:?}: {answers:?}");
-    }
-}
-
-/// Hostile inputs, S19.
-#[test]
-fn bare_line_feeds_and_other_protocols_never_smuggle_a_request() {
-    let server = server();
-    // A lenient reading of line feeds must at least be one reading.
-    for request in [
-        "GET /ok HTTP/1.1\nHost: rmax.to\nConnection: close\n\n",
-        "GET /ok HTTP/1.1\r\nHost: rmax.to\nConnection: close\r\n\n",
-    ] {
-        let mut connection = RawConnection::new(server.address);
-        connection.send(request);
-        let answers = connection.remaining_responses();
-        assert!(answers.len() == 1 && matches!(answers[0].status, 301 | 400), "{request:?}: {answers:?}");
-    }
     for request in [
         "GET /ok\r\n\r\n",
         "GET  /ok HTTP/1.1\r\nHost: rmax.to\r\n\r\n",
